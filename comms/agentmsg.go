@@ -1,0 +1,201 @@
+package comms
+
+import "github.com/cascade-run/cascade/dag"
+
+// Messages between controller and agent, in both directions. The controller
+// moves tasks; the agent owns those it was assigned, at an epoch.
+
+// Register tells a controller what an agent's host has.
+type Register struct {
+	Agent       string
+	Incarnation uint64
+	Addresses   []string // where clients and other agents reach it
+	Total       Resources
+	BootID      string
+	LastEvent   uint64 // highest event number that the agent has used
+}
+
+// Snapshot tells a new controller incarnation, or the first after the agent
+// started, what the agent has: state, not history. It may come in pieces; Done
+// marks the last.
+type Snapshot struct {
+	Jobs []JobState
+	Done bool
+}
+
+// JobState is one job's part of a Snapshot.
+type JobState struct {
+	Job      JobID
+	Epoch    uint64
+	Datasets []Desc  // sealed here
+	Finished []Range // tasks known here to have finished
+	Running  []dag.TaskIndex
+}
+
+// Events is a batch of events numbered First, First+1, ... in the order of its jobs' events.
+type Events struct {
+	First uint64
+	Jobs  []JobEvents
+}
+
+// Assign gives an agent a fragment of a job at an epoch. A second Assign of the
+// same job with a higher epoch replaces what has not run; one with the same or a
+// lower epoch is ignored.
+type Assign struct {
+	Job       JobID
+	Epoch     uint64
+	Graph     []byte   // encoded dag.Graph; nil when GraphHash names a blob sent before
+	GraphHash Hash     //
+	Dir       string   // folder that relative paths of the job refer to
+	Run       []Range  // tasks to run; nil means all
+	Attempts  []uint32 // for each task of Run in order the first attempt number to use; nil means 1
+	Datasets  []Desc   // outputs of tasks that are not in Run: where they are
+	Ends      []StreamEnd
+	Ranks     []float64 // upward rank in seconds of each static task of the graph; nil means equal
+	Fuse      [][]dag.TaskIndex
+	Priority  int64
+	Weight    uint32 // share of this job's owner; 0 means 1
+	Owner     string // jobs of one owner share its weight
+	Hold      bool
+	Registry  []FuncSig // what the submitting program has registered; nil when it is not a Go driver
+	Seconds   []float64 // predicted duration of each group of the graph; 0 unknown
+}
+
+// StreamEnd says how many elements an open generator's output has.
+type StreamEnd struct {
+	Task   dag.TaskIndex
+	Output uint32
+	Count  uint64
+}
+
+// SteerAction is what a Steer asks for.
+type SteerAction uint8
+
+// The actions of Steer and Control.
+const (
+	SteerCancel  SteerAction = iota + 1 // stop what runs, start nothing more
+	SteerHold                           // start nothing more until released
+	SteerRelease                        //
+	SteerForget                         // the job is over: free all of its datasets
+	SteerRerun                          // client only: run Task again, and what depends on it
+)
+
+// Steer changes the course of a job on an agent.
+type Steer struct {
+	Job    JobID
+	Action SteerAction
+	Reason string
+}
+
+// Committed tells an agent that its events up to a number are durable; only
+// then may it forget them, and free what they ended the need for.
+type Committed struct{ UpTo uint64 }
+
+// Retain replaces the set of datasets of an ended job that an agent keeps; all others are freed.
+type Retain struct {
+	Job  JobID
+	Keep []DatasetRef
+}
+
+// Type returns TypeRegister.
+func (*Register) Type() Type { return TypeRegister }
+
+// Type returns TypeSnapshot.
+func (*Snapshot) Type() Type { return TypeSnapshot }
+
+// Type returns TypeEvents.
+func (*Events) Type() Type { return TypeEvents }
+
+// Type returns TypeAssign.
+func (*Assign) Type() Type { return TypeAssign }
+
+// Type returns TypeSteer.
+func (*Steer) Type() Type { return TypeSteer }
+
+// Type returns TypeCommitted.
+func (*Committed) Type() Type { return TypeCommitted }
+
+// Type returns TypeRetain.
+func (*Retain) Type() Type { return TypeRetain }
+
+func (m *Register) code(c *Coder) {
+	c.Struct(6, func(c *Coder) {
+		String(c, &m.Agent)
+		Uint(c, &m.Incarnation)
+		Slice(c, &m.Addresses, String[string])
+		m.Total.code(c)
+		String(c, &m.BootID)
+		Uint(c, &m.LastEvent)
+	})
+}
+
+func (m *Snapshot) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		Slice(c, &m.Jobs, func(c *Coder, j *JobState) {
+			c.Struct(5, func(c *Coder) {
+				c.ID((*[16]byte)(&j.Job))
+				Uint(c, &j.Epoch)
+				Slice(c, &j.Datasets, func(c *Coder, d *Desc) { d.code(c) })
+				Slice(c, &j.Finished, func(c *Coder, r *Range) { r.code(c) })
+				Slice(c, &j.Running, Uint[dag.TaskIndex])
+			})
+		})
+		c.Bool(&m.Done)
+	})
+}
+
+func (m *Events) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		Uint(c, &m.First)
+		Slice(c, &m.Jobs, func(c *Coder, j *JobEvents) { j.code(c) })
+	})
+}
+
+func (m *Assign) code(c *Coder) {
+	c.Struct(17, func(c *Coder) {
+		c.ID((*[16]byte)(&m.Job))
+		Uint(c, &m.Epoch)
+		c.Bytes(&m.Graph)
+		String(c, &m.GraphHash)
+		String(c, &m.Dir)
+		Slice(c, &m.Run, func(c *Coder, r *Range) { r.code(c) })
+		Slice(c, &m.Attempts, Uint[uint32])
+		Slice(c, &m.Datasets, func(c *Coder, d *Desc) { d.code(c) })
+		Slice(c, &m.Ends, func(c *Coder, e *StreamEnd) { e.code(c) })
+		Slice(c, &m.Ranks, func(c *Coder, f *float64) { c.Float(f) })
+		Slice(c, &m.Fuse, func(c *Coder, p *[]dag.TaskIndex) { Slice(c, p, Uint[dag.TaskIndex]) })
+		Int(c, &m.Priority)
+		Uint(c, &m.Weight)
+		String(c, &m.Owner)
+		c.Bool(&m.Hold)
+		Slice(c, &m.Registry, func(c *Coder, f *FuncSig) { f.code(c) })
+		Slice(c, &m.Seconds, func(c *Coder, f *float64) { c.Float(f) })
+	})
+}
+
+func (e *StreamEnd) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &e.Task)
+		Uint(c, &e.Output)
+		Uint(c, &e.Count)
+	})
+}
+
+func (m *Steer) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		c.ID((*[16]byte)(&m.Job))
+		Uint(c, &m.Action)
+		String(c, &m.Reason)
+	})
+}
+
+func (m *Committed) code(c *Coder) {
+	c.Struct(1, func(c *Coder) { Uint(c, &m.UpTo) })
+}
+
+func (m *Retain) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		c.ID((*[16]byte)(&m.Job))
+		Slice(c, &m.Keep, func(c *Coder, r *DatasetRef) { r.code(c) })
+	})
+}

@@ -1,0 +1,433 @@
+package comms
+
+// Messages between a client and the controller, and between a client and an
+// agent that holds the bytes it wants. Req is chosen by the client and names the
+// request in every answer; requests of one link may be answered in any order.
+
+// Code says how a request ended.
+type Code uint8
+
+// The codes of Reply.
+const (
+	CodeOK          Code = iota
+	CodeBadRequest       // the request cannot be right: Message says what to mend
+	CodeNotFound         // no such job, task, dataset
+	CodeConflict         // not in this state
+	CodeUnavailable      // not now: try again later
+	CodeInternal         // a fault of ours
+	CodeLost             // the dataset's bytes are gone
+	CodeMemory           // the store is full
+)
+
+// Reply ends a request.
+type Reply struct {
+	Req     uint64
+	Code    Code
+	Message string
+}
+
+// Blob is a piece of a blob, which is named by the BLAKE3 hash of its whole. The
+// bytes are the message's body frame. Pieces come in order; the receiver checks
+// the hash when Total bytes are there.
+type Blob struct {
+	Hash   Hash
+	Offset uint64
+	Total  uint64
+}
+
+// HaveReq asks which of the blobs the receiver lacks.
+type HaveReq struct {
+	Req    uint64
+	Hashes []Hash
+}
+
+// Have answers HaveReq.
+type Have struct {
+	Req     uint64
+	Missing []Hash
+}
+
+// Submit makes a job. A second Submit with the same ID is the same job: it is
+// answered as the first, and refused when its graph differs.
+type Submit struct {
+	Req       uint64
+	Job       JobID
+	Graph     []byte // encoded dag.Graph, or nil when GraphHash names a blob sent before
+	GraphHash Hash
+	Dir       string // folder that relative paths of the job refer to
+	Owner     string
+	Priority  int64
+	Weight    uint32
+	Hold      bool
+	Labels    []string // NAME=value, for people
+	Registry  []FuncSig
+	Watch     bool // also subscribe, as Watch does
+}
+
+// Accepted answers Submit once the job is durable.
+type Accepted struct {
+	Req   uint64
+	Job   JobID
+	Again bool // the job was there already
+}
+
+// Control changes the course of a job. SteerRerun takes the tasks by name.
+type Control struct {
+	Req    uint64
+	Job    JobID
+	Action SteerAction
+	Tasks  []string
+	Reason string
+}
+
+// Watch subscribes to a job's progress: at once, then when it changes, at most
+// every Every nanoseconds, and when the job has ended. Events asks for the job's
+// events too, as Progress.Events.
+type Watch struct {
+	Req    uint64
+	Job    JobID
+	Every  int64
+	Events bool
+}
+
+// JobPhase is where a job stands.
+type JobPhase uint8
+
+// The phases of a job; those from JobDone on are final.
+const (
+	JobQueued JobPhase = iota + 1
+	JobHeld
+	JobRunning
+	JobDone
+	JobFailed
+	JobCancelled
+)
+
+// Final tells whether the phase is a job's last.
+func (p JobPhase) Final() bool { return p >= JobDone }
+
+func (p JobPhase) String() string {
+	switch p {
+	case JobQueued:
+		return "queued"
+	case JobHeld:
+		return "held"
+	case JobRunning:
+		return "running"
+	case JobDone:
+		return "done"
+	case JobFailed:
+		return "failed"
+	case JobCancelled:
+		return "cancelled"
+	}
+	return "unknown"
+}
+
+// GroupCounts counts the tasks of one group by state. Total grows while an open generator runs.
+type GroupCounts struct {
+	Group                                                            string
+	Total, Ready, Running, Done, Failed, Skipped, Cancelled, Retries uint64
+}
+
+// Progress tells a watcher how a job stands. Result is set when every exported
+// dataset is there, which may precede its commit; Final when the end of the job is durable.
+type Progress struct {
+	Req      uint64
+	Job      JobID
+	Name     string
+	Phase    JobPhase
+	Result   bool
+	Final    bool
+	Groups   []GroupCounts
+	Error    *TaskError // the first cause of a failure
+	Started  int64      // wall-clock nanoseconds
+	Ended    int64
+	Events   []Event
+	BytesOut uint64
+	TaskTime int64 // nanoseconds, summed
+	Spilled  uint64
+	Copied   uint64
+}
+
+// Query asks for a page of rows. Kind is one of the constants Query...; Cursor
+// is empty for the first page.
+type Query struct {
+	Req    uint64
+	Kind   string
+	Job    JobID  // zero for all
+	Filter string // of tasks: a name, or a state
+	Cursor []byte
+	Limit  uint32
+}
+
+// The kinds of Query, and the type of their rows.
+const (
+	QueryJobs         = "jobs"         // JobRow
+	QueryTasks        = "tasks"        // TaskRow
+	QueryDatasets     = "datasets"     // DatasetRow
+	QueryAgents       = "agents"       // AgentRow
+	QueryEnvironments = "environments" // EnvironmentRow
+	QueryStory        = "story"        // StoryRow; Filter is the task's name
+	QueryGraph        = "graph"        // one row: the encoded dag.Graph
+	QueryPlan         = "plan"         // PlanRow
+)
+
+// Page is some rows of an answer, each a msgpack map with the row type's json names.
+type Page struct {
+	Req    uint64
+	Rows   [][]byte
+	Cursor []byte // of the next page; nil: this is the last
+}
+
+// Locate asks where datasets are. Names are TASK.OUTPUT, TASK.OUTPUT[ELEMENT] or
+// TASK when it has one output; none means the job's exports.
+type Locate struct {
+	Req   uint64
+	Job   JobID
+	Names []string
+}
+
+// Located answers Locate, in the order of the names. A dataset that is inline is complete.
+type Located struct {
+	Req  uint64
+	Data []LocatedData
+}
+
+// LocatedData is one dataset of a Located.
+type LocatedData struct {
+	Name      string
+	Desc      Desc
+	Path      string // where the job file wants it copied; "" nowhere
+	Agent     string
+	Addresses []string // of the agent
+}
+
+// Fetch asks an agent for bytes of a dataset, or of a task's log when Log is set.
+type Fetch struct {
+	Req    uint64
+	Data   DatasetID
+	Log    bool
+	Task   string // with Log: the name of the task
+	Offset uint64
+	Max    uint64
+}
+
+// Chunk answers Fetch; its bytes are the message's body frame.
+type Chunk struct {
+	Req    uint64
+	Offset uint64
+	Total  uint64
+	Desc   Desc
+}
+
+// Type returns TypeReply.
+func (*Reply) Type() Type { return TypeReply }
+
+// Type returns TypeBlob.
+func (*Blob) Type() Type { return TypeBlob }
+
+// Type returns TypeHaveReq.
+func (*HaveReq) Type() Type { return TypeHaveReq }
+
+// Type returns TypeHave.
+func (*Have) Type() Type { return TypeHave }
+
+// Type returns TypeSubmit.
+func (*Submit) Type() Type { return TypeSubmit }
+
+// Type returns TypeAccepted.
+func (*Accepted) Type() Type { return TypeAccepted }
+
+// Type returns TypeControl.
+func (*Control) Type() Type { return TypeControl }
+
+// Type returns TypeWatch.
+func (*Watch) Type() Type { return TypeWatch }
+
+// Type returns TypeProgress.
+func (*Progress) Type() Type { return TypeProgress }
+
+// Type returns TypeQuery.
+func (*Query) Type() Type { return TypeQuery }
+
+// Type returns TypePage.
+func (*Page) Type() Type { return TypePage }
+
+// Type returns TypeLocate.
+func (*Locate) Type() Type { return TypeLocate }
+
+// Type returns TypeLocated.
+func (*Located) Type() Type { return TypeLocated }
+
+// Type returns TypeFetch.
+func (*Fetch) Type() Type { return TypeFetch }
+
+// Type returns TypeChunk.
+func (*Chunk) Type() Type { return TypeChunk }
+
+func (m *Reply) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &m.Req)
+		Uint(c, &m.Code)
+		String(c, &m.Message)
+	})
+}
+
+func (m *Blob) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		String(c, &m.Hash)
+		Uint(c, &m.Offset)
+		Uint(c, &m.Total)
+	})
+}
+
+func (m *HaveReq) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		Uint(c, &m.Req)
+		Slice(c, &m.Hashes, String[Hash])
+	})
+}
+
+func (m *Have) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		Uint(c, &m.Req)
+		Slice(c, &m.Missing, String[Hash])
+	})
+}
+
+func (m *Submit) code(c *Coder) {
+	c.Struct(12, func(c *Coder) {
+		Uint(c, &m.Req)
+		c.ID((*[16]byte)(&m.Job))
+		c.Bytes(&m.Graph)
+		String(c, &m.GraphHash)
+		String(c, &m.Dir)
+		String(c, &m.Owner)
+		Int(c, &m.Priority)
+		Uint(c, &m.Weight)
+		c.Bool(&m.Hold)
+		Slice(c, &m.Labels, String[string])
+		Slice(c, &m.Registry, func(c *Coder, f *FuncSig) { f.code(c) })
+		c.Bool(&m.Watch)
+	})
+}
+
+func (m *Accepted) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &m.Req)
+		c.ID((*[16]byte)(&m.Job))
+		c.Bool(&m.Again)
+	})
+}
+
+func (m *Control) code(c *Coder) {
+	c.Struct(5, func(c *Coder) {
+		Uint(c, &m.Req)
+		c.ID((*[16]byte)(&m.Job))
+		Uint(c, &m.Action)
+		Slice(c, &m.Tasks, String[string])
+		String(c, &m.Reason)
+	})
+}
+
+func (m *Watch) code(c *Coder) {
+	c.Struct(4, func(c *Coder) {
+		Uint(c, &m.Req)
+		c.ID((*[16]byte)(&m.Job))
+		Int(c, &m.Every)
+		c.Bool(&m.Events)
+	})
+}
+
+func (m *Progress) code(c *Coder) {
+	c.Struct(15, func(c *Coder) {
+		Uint(c, &m.Req)
+		c.ID((*[16]byte)(&m.Job))
+		String(c, &m.Name)
+		Uint(c, &m.Phase)
+		c.Bool(&m.Result)
+		c.Bool(&m.Final)
+		Slice(c, &m.Groups, func(c *Coder, g *GroupCounts) {
+			c.Struct(9, func(c *Coder) {
+				String(c, &g.Group)
+				for _, n := range []*uint64{&g.Total, &g.Ready, &g.Running, &g.Done, &g.Failed, &g.Skipped, &g.Cancelled, &g.Retries} {
+					Uint(c, n)
+				}
+			})
+		})
+		Pointer(c, &m.Error, func(c *Coder, e *TaskError) { e.code(c) })
+		Int(c, &m.Started)
+		Int(c, &m.Ended)
+		Slice(c, &m.Events, func(c *Coder, e *Event) { e.code(c) })
+		Uint(c, &m.BytesOut)
+		Int(c, &m.TaskTime)
+		Uint(c, &m.Spilled)
+		Uint(c, &m.Copied)
+	})
+}
+
+func (m *Query) code(c *Coder) {
+	c.Struct(6, func(c *Coder) {
+		Uint(c, &m.Req)
+		String(c, &m.Kind)
+		c.ID((*[16]byte)(&m.Job))
+		String(c, &m.Filter)
+		c.Bytes(&m.Cursor)
+		Uint(c, &m.Limit)
+	})
+}
+
+func (m *Page) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &m.Req)
+		Slice(c, &m.Rows, func(c *Coder, b *[]byte) { c.Bytes(b) })
+		c.Bytes(&m.Cursor)
+	})
+}
+
+func (m *Locate) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &m.Req)
+		c.ID((*[16]byte)(&m.Job))
+		Slice(c, &m.Names, String[string])
+	})
+}
+
+func (m *Located) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		Uint(c, &m.Req)
+		Slice(c, &m.Data, func(c *Coder, d *LocatedData) {
+			c.Struct(5, func(c *Coder) {
+				String(c, &d.Name)
+				d.Desc.code(c)
+				String(c, &d.Path)
+				String(c, &d.Agent)
+				Slice(c, &d.Addresses, String[string])
+			})
+		})
+	})
+}
+
+func (m *Fetch) code(c *Coder) {
+	c.Struct(6, func(c *Coder) {
+		Uint(c, &m.Req)
+		c.Struct(2, func(c *Coder) {
+			c.ID((*[16]byte)(&m.Data.Job))
+			m.Data.DatasetRef.code(c)
+		})
+		c.Bool(&m.Log)
+		String(c, &m.Task)
+		Uint(c, &m.Offset)
+		Uint(c, &m.Max)
+	})
+}
+
+func (m *Chunk) code(c *Coder) {
+	c.Struct(4, func(c *Coder) {
+		Uint(c, &m.Req)
+		Uint(c, &m.Offset)
+		Uint(c, &m.Total)
+		m.Desc.code(c)
+	})
+}

@@ -1,0 +1,394 @@
+package comms
+
+import "github.com/cascade-run/cascade/dag"
+
+// Messages between agent and executor. This link has no replay: when it breaks,
+// the executor ends, and the agent waits for its process to be dead before it
+// gives its memory to others.
+
+// Hello is an executor's first message.
+type Hello struct {
+	PID       int64
+	Token     string // from the executor's environment: which spawn this is
+	Build     string
+	Language  string // "go", "python"
+	Functions []FuncSig
+}
+
+// Welcome answers Hello.
+type Welcome struct {
+	Executor    ExecutorID
+	Agent       string
+	ControlPage string // file of the shared page in which the executor marks its current run
+	InlineMax   uint64 // outputs up to this size travel in messages
+	Scratch     string // folder for the files of commands
+	ShmDir      string // folder of the host's segments
+}
+
+// Segment announces a segment that places may name, before the first such place,
+// or takes it back (Close): then the executor unmaps it as soon as no view uses it.
+type Segment struct {
+	ID    uint32
+	Path  string
+	Size  uint64
+	Close bool
+}
+
+// Kind is what all runs of one group of one job share. It is sent once to an
+// executor before the first run that refers to it.
+type Kind struct {
+	ID        uint32
+	Job       JobID
+	Group     string
+	Function  string    // registered name; "" for a command
+	Command   []Word    // command line with placeholders; nil for a function
+	Stdin     string    // input fed to the command
+	Stdout    string    // output that takes the command's standard output
+	Inputs    []KindIn  //
+	Outputs   []KindOut //
+	Resources Resources // granted while a run of this kind runs
+	Timeout   int64     // nanoseconds; 0 none
+	Env       []string  // NAME=value that all runs share
+	Dir       string    // working folder
+}
+
+// Word is one word of a command line: parts that are concatenated.
+type Word struct{ Parts []dag.ArgPart }
+
+// KindIn describes an input of a kind.
+type KindIn struct {
+	Name string
+	List bool
+}
+
+// KindOut describes an output of a kind.
+type KindOut struct {
+	Name     string
+	Generate dag.Generate
+	Count    uint64
+	File     bool // a command reads it: make it a whole file
+	Buffer   uint64
+}
+
+// Dispatch gives an executor runs, to be started one after another in this order.
+type Dispatch struct{ Runs []Run }
+
+// Run is one attempt at one task. Inputs follow the kind's declarations. An
+// input whose Place is PlaceLive is the output of an earlier run of the same
+// executor: if that run fails, this one is given back with TakenBack.
+type Run struct {
+	ID      RunID
+	Kind    uint32
+	Task    dag.TaskIndex
+	Attempt uint32
+	Name    string     // task name; "" when the kind's group name is it
+	With    []byte     // msgpack map of parameters; nil for none
+	Command []Word     // replaces the kind's, when placeholders differ by task
+	Env     []string   // added to the kind's
+	Inputs  []RunInput //
+	Live    []uint32   // outputs wanted by a later run of this executor as a live value
+	Private []uint32   // outputs that nobody else needs: they need not be published
+	Skip    []uint64   // for each output of a generator: elements already final, do not publish again
+}
+
+// RunInput is the datasets of one input: one, or the list in order. A list
+// element that failed and is not needed has PlaceNone.
+type RunInput struct{ Data []Desc }
+
+// TakeBack asks for runs that have not started; the answer is TakenBack with
+// those that will not be started, in which the rest is missing.
+type TakeBack struct{ Runs []RunID }
+
+// TakenBack returns runs that were not started and will not be.
+type TakenBack struct{ Runs []RunID }
+
+// Cancel ends a run: its context is cancelled; after Grace a command gets
+// SIGTERM, then SIGKILL. Why is the kind of error it ends with.
+type Cancel struct {
+	Run   RunID
+	Why   ErrorKind
+	Text  string
+	Grace int64 // nanoseconds between the steps
+}
+
+// Credit lets a generator publish N more elements of an output.
+type Credit struct {
+	Run    RunID
+	Output uint32
+	N      uint64
+}
+
+// LeaseReq asks for room for outputs.
+type LeaseReq struct {
+	Token uint64 // names the request in the answer
+	Size  uint64
+	File  bool  // a whole file of its own
+	Run   RunID // the run that needs it; 0 for the executor's standing lease
+}
+
+// Lease answers LeaseReq. The region stays the executor's until its runs'
+// outputs in it are sealed and the rest is returned by Report, or its process is dead.
+type Lease struct {
+	Token   uint64
+	Segment uint32
+	Path    string
+	Offset  uint64
+	Size    uint64
+	Error   string // not empty: refused, and why
+}
+
+// Report carries what happened in an executor, in order.
+type Report struct {
+	Items []ReportItem
+}
+
+// ReportKind says what a ReportItem reports.
+type ReportKind uint8
+
+// The kinds of ReportItem.
+const (
+	ReportStarted     ReportKind = iota + 1 //
+	ReportPublished                         // Outputs[0] of a run that goes on
+	ReportFinished                          // the run succeeded; Outputs are those not published before
+	ReportFailed                            // the run failed; Error says how
+	ReportLeaseReturn                       // the rest of a lease: Lease
+	ReportHeld                              // the generator waits for credit
+	ReportResumed                           //
+)
+
+// ReportItem is one happening.
+type ReportItem struct {
+	Kind    ReportKind
+	Run     RunID
+	At      int64 // wall-clock nanoseconds
+	Outputs []Desc
+	Counts  []StreamEnd // of open generators that ended: Task is 0
+	Usage   *Usage
+	Error   *TaskError
+	Lease   *Lease
+}
+
+// Log carries text that a task wrote.
+type Log struct {
+	Run    RunID
+	Stream uint8 // 1 standard output, 2 standard error
+	Text   []byte
+}
+
+// Stop asks an executor to end: after the current runs, or at once.
+type Stop struct{ Now bool }
+
+// Type returns TypeHello.
+func (*Hello) Type() Type { return TypeHello }
+
+// Type returns TypeWelcome.
+func (*Welcome) Type() Type { return TypeWelcome }
+
+// Type returns TypeSegment.
+func (*Segment) Type() Type { return TypeSegment }
+
+// Type returns TypeKind.
+func (*Kind) Type() Type { return TypeKind }
+
+// Type returns TypeDispatch.
+func (*Dispatch) Type() Type { return TypeDispatch }
+
+// Type returns TypeTakeBack.
+func (*TakeBack) Type() Type { return TypeTakeBack }
+
+// Type returns TypeTakenBack.
+func (*TakenBack) Type() Type { return TypeTakenBack }
+
+// Type returns TypeCancel.
+func (*Cancel) Type() Type { return TypeCancel }
+
+// Type returns TypeCredit.
+func (*Credit) Type() Type { return TypeCredit }
+
+// Type returns TypeLeaseReq.
+func (*LeaseReq) Type() Type { return TypeLeaseReq }
+
+// Type returns TypeLease.
+func (*Lease) Type() Type { return TypeLease }
+
+// Type returns TypeReport.
+func (*Report) Type() Type { return TypeReport }
+
+// Type returns TypeLog.
+func (*Log) Type() Type { return TypeLog }
+
+// Type returns TypeStop.
+func (*Stop) Type() Type { return TypeStop }
+
+func (m *Hello) code(c *Coder) {
+	c.Struct(5, func(c *Coder) {
+		Int(c, &m.PID)
+		String(c, &m.Token)
+		String(c, &m.Build)
+		String(c, &m.Language)
+		Slice(c, &m.Functions, func(c *Coder, f *FuncSig) { f.code(c) })
+	})
+}
+
+func (m *Welcome) code(c *Coder) {
+	c.Struct(6, func(c *Coder) {
+		Uint(c, &m.Executor)
+		String(c, &m.Agent)
+		String(c, &m.ControlPage)
+		Uint(c, &m.InlineMax)
+		String(c, &m.Scratch)
+		String(c, &m.ShmDir)
+	})
+}
+
+func (m *Segment) code(c *Coder) {
+	c.Struct(4, func(c *Coder) {
+		Uint(c, &m.ID)
+		String(c, &m.Path)
+		Uint(c, &m.Size)
+		c.Bool(&m.Close)
+	})
+}
+
+func codeWords(c *Coder, w *[]Word) {
+	Slice(c, w, func(c *Coder, w *Word) {
+		Slice(c, &w.Parts, func(c *Coder, p *dag.ArgPart) {
+			c.Struct(2, func(c *Coder) {
+				Uint(c, &p.Kind)
+				String(c, &p.Text)
+			})
+		})
+	})
+}
+
+func (m *Kind) code(c *Coder) {
+	c.Struct(13, func(c *Coder) {
+		Uint(c, &m.ID)
+		c.ID((*[16]byte)(&m.Job))
+		String(c, &m.Group)
+		String(c, &m.Function)
+		codeWords(c, &m.Command)
+		String(c, &m.Stdin)
+		String(c, &m.Stdout)
+		Slice(c, &m.Inputs, func(c *Coder, i *KindIn) {
+			c.Struct(2, func(c *Coder) {
+				String(c, &i.Name)
+				c.Bool(&i.List)
+			})
+		})
+		Slice(c, &m.Outputs, func(c *Coder, o *KindOut) {
+			c.Struct(5, func(c *Coder) {
+				String(c, &o.Name)
+				Uint(c, &o.Generate)
+				Uint(c, &o.Count)
+				c.Bool(&o.File)
+				Uint(c, &o.Buffer)
+			})
+		})
+		m.Resources.code(c)
+		Int(c, &m.Timeout)
+		Slice(c, &m.Env, String[string])
+		String(c, &m.Dir)
+	})
+}
+
+func (m *Dispatch) code(c *Coder) {
+	c.Struct(1, func(c *Coder) {
+		Slice(c, &m.Runs, func(c *Coder, r *Run) { r.code(c) })
+	})
+}
+
+func (r *Run) code(c *Coder) {
+	c.Struct(12, func(c *Coder) {
+		Uint(c, &r.ID)
+		Uint(c, &r.Kind)
+		Uint(c, &r.Task)
+		Uint(c, &r.Attempt)
+		String(c, &r.Name)
+		c.Bytes(&r.With)
+		codeWords(c, &r.Command)
+		Slice(c, &r.Env, String[string])
+		Slice(c, &r.Inputs, func(c *Coder, in *RunInput) {
+			c.Struct(1, func(c *Coder) {
+				Slice(c, &in.Data, func(c *Coder, d *Desc) { d.code(c) })
+			})
+		})
+		Slice(c, &r.Live, Uint[uint32])
+		Slice(c, &r.Private, Uint[uint32])
+		Slice(c, &r.Skip, Uint[uint64])
+	})
+}
+
+func (m *TakeBack) code(c *Coder) {
+	c.Struct(1, func(c *Coder) { Slice(c, &m.Runs, Uint[RunID]) })
+}
+
+func (m *TakenBack) code(c *Coder) {
+	c.Struct(1, func(c *Coder) { Slice(c, &m.Runs, Uint[RunID]) })
+}
+
+func (m *Cancel) code(c *Coder) {
+	c.Struct(4, func(c *Coder) {
+		Uint(c, &m.Run)
+		Uint(c, &m.Why)
+		String(c, &m.Text)
+		Int(c, &m.Grace)
+	})
+}
+
+func (m *Credit) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &m.Run)
+		Uint(c, &m.Output)
+		Uint(c, &m.N)
+	})
+}
+
+func (m *LeaseReq) code(c *Coder) {
+	c.Struct(4, func(c *Coder) {
+		Uint(c, &m.Token)
+		Uint(c, &m.Size)
+		c.Bool(&m.File)
+		Uint(c, &m.Run)
+	})
+}
+
+func (m *Lease) code(c *Coder) {
+	c.Struct(6, func(c *Coder) {
+		Uint(c, &m.Token)
+		Uint(c, &m.Segment)
+		String(c, &m.Path)
+		Uint(c, &m.Offset)
+		Uint(c, &m.Size)
+		String(c, &m.Error)
+	})
+}
+
+func (m *Report) code(c *Coder) {
+	c.Struct(1, func(c *Coder) {
+		Slice(c, &m.Items, func(c *Coder, i *ReportItem) {
+			c.Struct(8, func(c *Coder) {
+				Uint(c, &i.Kind)
+				Uint(c, &i.Run)
+				Int(c, &i.At)
+				Slice(c, &i.Outputs, func(c *Coder, d *Desc) { d.code(c) })
+				Slice(c, &i.Counts, func(c *Coder, e *StreamEnd) { e.code(c) })
+				Pointer(c, &i.Usage, func(c *Coder, u *Usage) { u.code(c) })
+				Pointer(c, &i.Error, func(c *Coder, e *TaskError) { e.code(c) })
+				Pointer(c, &i.Lease, func(c *Coder, l *Lease) { l.code(c) })
+			})
+		})
+	})
+}
+
+func (m *Log) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &m.Run)
+		Uint(c, &m.Stream)
+		c.Bytes(&m.Text)
+	})
+}
+
+func (m *Stop) code(c *Coder) {
+	c.Struct(1, func(c *Coder) { c.Bool(&m.Now) })
+}

@@ -1,0 +1,84 @@
+package comms
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/cascade-run/cascade/dag"
+)
+
+// JobID names a job: a UUIDv7 made by the client, so that a repeated submit is the same job.
+type JobID [16]byte
+
+// NewJobID returns a fresh JobID. It reads the clock and the system's random source.
+func NewJobID() (JobID, error) {
+	u, err := uuid.NewV7()
+	if err != nil {
+		return JobID{}, fmt.Errorf("make job id: %w", err)
+	}
+	return JobID(u), nil
+}
+
+// ParseJobID reads the form that String writes.
+func ParseJobID(s string) (JobID, error) {
+	u, err := uuid.Parse(s)
+	if err != nil {
+		return JobID{}, fmt.Errorf("job id %q: want a UUID such as 0190f3a1-7c00-7000-8000-000000000000", s)
+	}
+	return JobID(u), nil
+}
+
+func (j JobID) String() string { return uuid.UUID(j).String() }
+
+// IsZero tells whether j is the zero JobID, which names no job.
+func (j JobID) IsZero() bool { return j == JobID{} }
+
+// TaskID names a task of a job.
+type TaskID struct {
+	Job   JobID
+	Index dag.TaskIndex
+}
+
+func (t TaskID) String() string { return fmt.Sprintf("%s/%d", t.Job, t.Index) }
+
+// DatasetRef names a dataset within its job. Element is 0 for an output that is not generated.
+type DatasetRef struct {
+	Task    dag.TaskIndex
+	Output  uint32
+	Element uint64
+}
+
+// DatasetID names a dataset. Its name holds no attempt: each copy carries one.
+type DatasetID struct {
+	Job JobID
+	DatasetRef
+}
+
+func (d DatasetID) String() string {
+	return fmt.Sprintf("%s/%d.%d[%d]", d.Job, d.Task, d.Output, d.Element)
+}
+
+// Hash is a content hash. The first byte tags the algorithm: see HashXXH3 and HashBLAKE3.
+type Hash string
+
+// Tags of hash algorithms.
+const (
+	HashXXH3   = 'x' // xxh3-128: compares datasets
+	HashBLAKE3 = 'b' // BLAKE3-256: names packages and other blobs
+)
+
+func (h Hash) String() string {
+	if h == "" {
+		return ""
+	}
+	return string(h[0]) + ":" + hex.EncodeToString([]byte(h[1:]))
+}
+
+// ExecutorID numbers the executors of one agent; never reused while the agent's state folder lives.
+type ExecutorID uint32
+
+// RunID numbers the dispatches of one agent incarnation: one attempt at one task
+// on one executor. It fences late answers.
+type RunID uint64

@@ -1,0 +1,183 @@
+package comms
+
+import "fmt"
+
+// Type numbers a message on the wire. Types below Optional must be understood:
+// a receiver that does not know one answers by closing the link. Types from
+// Optional on may be ignored. Numbers are never used again for something else.
+type Type uint8
+
+// Optional is the first message type that a receiver may ignore.
+const Optional Type = 128
+
+// Every message. The comment names sender and receiver.
+const (
+	TypeReply   Type = 1 // any -> client: the end of a request, with or without error
+	TypeBlob    Type = 2 // a piece of a blob named by its content hash
+	TypeHaveReq Type = 3 // asks which blobs the receiver lacks
+	TypeHave    Type = 4 // answers HaveReq
+
+	TypeSubmit   Type = 10 // client -> controller
+	TypeAccepted Type = 11 // controller -> client
+	TypeControl  Type = 12 // client -> controller: cancel, hold, release, rerun, forget
+	TypeWatch    Type = 13 // client -> controller
+	TypeProgress Type = 14 // controller -> client
+	TypeQuery    Type = 15 // client -> controller
+	TypePage     Type = 16 // controller -> client
+	TypeLocate   Type = 17 // client -> controller
+	TypeLocated  Type = 18 // controller -> client
+
+	TypeFetch Type = 20 // client -> agent: bytes of a dataset or log
+	TypeChunk Type = 21 // agent -> client; the bytes are the message's body frame
+
+	TypeRegister  Type = 30 // agent -> controller: what the host has
+	TypeSnapshot  Type = 31 // agent -> controller: live datasets and jobs, to a new incarnation
+	TypeEvents    Type = 32 // agent -> controller: numbered batch
+	TypeAssign    Type = 33 // controller -> agent: a fragment of a job
+	TypeSteer     Type = 34 // controller -> agent: cancel, hold, release, forget
+	TypeCommitted Type = 35 // controller -> agent: events up to a number are durable
+	TypeRetain    Type = 36 // controller -> agent: which datasets to keep or to free
+
+	TypeHello     Type = 50 // executor -> agent: registry
+	TypeWelcome   Type = 51 // agent -> executor
+	TypeKind      Type = 52 // agent -> executor: what the runs of one group share
+	TypeDispatch  Type = 53 // agent -> executor: runs
+	TypeTakeBack  Type = 54 // agent -> executor: give back what has not started
+	TypeTakenBack Type = 55 // executor -> agent
+	TypeCancel    Type = 56 // agent -> executor
+	TypeCredit    Type = 57 // agent -> executor: a generator may publish more
+	TypeSegment   Type = 58 // agent -> executor: a segment that may be mapped, or must be unmapped
+	TypeLeaseReq  Type = 59 // executor -> agent
+	TypeLease     Type = 60 // agent -> executor
+	TypeReport    Type = 61 // executor -> agent: started, published, finished, in order
+	TypeLog       Type = Optional
+	TypeStop      Type = 62 // agent -> executor: end when what runs has ended
+)
+
+// Message is one message body. Its fields are listed once, in code.
+type Message interface {
+	Type() Type
+	code(*Coder)
+}
+
+// Append encodes m behind b: an array of the type and the fields.
+func Append(b []byte, m Message) []byte {
+	c := Coder{buf: append(b, 0x92)}
+	c.buf = appendUint(c.buf, uint64(m.Type()))
+	m.code(&c)
+	return c.buf
+}
+
+// Encode encodes m.
+func Encode(m Message) []byte { return Append(make([]byte, 0, 128), m) }
+
+// UnknownTypeError says that a message of an unknown type arrived.
+type UnknownTypeError struct{ Type Type }
+
+func (e *UnknownTypeError) Error() string {
+	return fmt.Sprintf("unknown message type %d: the peer is of a newer version", e.Type)
+}
+
+// MayIgnore tells whether the message may be dropped without harm.
+func (e *UnknownTypeError) MayIgnore() bool { return e.Type >= Optional }
+
+// Decode decodes one message. Byte slices in it alias b. Errors: ErrTruncated,
+// ErrMalformed, *UnknownTypeError, all wrapped.
+func Decode(b []byte) (Message, error) {
+	c := Coder{buf: b, read: true, left: 1}
+	if n := c.array(); c.err == nil && n < 2 {
+		return nil, fmt.Errorf("decode message: %w", ErrMalformed)
+	}
+	t := Type(c.uint())
+	if c.err != nil {
+		return nil, fmt.Errorf("decode message: %w", c.err)
+	}
+	m := newMessage(t)
+	if m == nil {
+		return nil, fmt.Errorf("decode message: %w", &UnknownTypeError{t})
+	}
+	c.left = 1
+	m.code(&c)
+	if c.err != nil {
+		return nil, fmt.Errorf("decode %T: %w", m, c.err)
+	}
+	return m, nil
+}
+
+func newMessage(t Type) Message {
+	switch t {
+	case TypeReply:
+		return new(Reply)
+	case TypeBlob:
+		return new(Blob)
+	case TypeHaveReq:
+		return new(HaveReq)
+	case TypeHave:
+		return new(Have)
+	case TypeSubmit:
+		return new(Submit)
+	case TypeAccepted:
+		return new(Accepted)
+	case TypeControl:
+		return new(Control)
+	case TypeWatch:
+		return new(Watch)
+	case TypeProgress:
+		return new(Progress)
+	case TypeQuery:
+		return new(Query)
+	case TypePage:
+		return new(Page)
+	case TypeLocate:
+		return new(Locate)
+	case TypeLocated:
+		return new(Located)
+	case TypeFetch:
+		return new(Fetch)
+	case TypeChunk:
+		return new(Chunk)
+	case TypeRegister:
+		return new(Register)
+	case TypeSnapshot:
+		return new(Snapshot)
+	case TypeEvents:
+		return new(Events)
+	case TypeAssign:
+		return new(Assign)
+	case TypeSteer:
+		return new(Steer)
+	case TypeCommitted:
+		return new(Committed)
+	case TypeRetain:
+		return new(Retain)
+	case TypeHello:
+		return new(Hello)
+	case TypeWelcome:
+		return new(Welcome)
+	case TypeKind:
+		return new(Kind)
+	case TypeDispatch:
+		return new(Dispatch)
+	case TypeTakeBack:
+		return new(TakeBack)
+	case TypeTakenBack:
+		return new(TakenBack)
+	case TypeCancel:
+		return new(Cancel)
+	case TypeCredit:
+		return new(Credit)
+	case TypeSegment:
+		return new(Segment)
+	case TypeLeaseReq:
+		return new(LeaseReq)
+	case TypeLease:
+		return new(Lease)
+	case TypeReport:
+		return new(Report)
+	case TypeLog:
+		return new(Log)
+	case TypeStop:
+		return new(Stop)
+	}
+	return nil
+}

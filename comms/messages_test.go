@@ -1,0 +1,133 @@
+package comms
+
+import (
+	"reflect"
+	"testing"
+)
+
+// fill sets every field of a message to a value that is not zero, so that a
+// field that code forgets shows as a difference.
+func fill(v reflect.Value, n *uint64) {
+	*n++
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), n)
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), n)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range 2 {
+			fill(v.Index(i), n)
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(v.Index(i), n)
+		}
+	case reflect.String:
+		v.SetString("s" + string(rune('a'+*n%26)))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Float64:
+		v.SetFloat(float64(*n) + 0.5)
+	case reflect.Int32, reflect.Int64, reflect.Int:
+		v.SetInt(-int64(*n * 37))
+	case reflect.Uint8:
+		v.SetUint(*n%250 + 1)
+	case reflect.Uint32, reflect.Uint64:
+		v.SetUint(*n * 1009)
+	default:
+		panic("fill: " + v.Kind().String())
+	}
+}
+
+func everyMessage() []Message {
+	var ms []Message
+	for t := range 256 {
+		if m := newMessage(Type(t)); m != nil {
+			ms = append(ms, m)
+		}
+	}
+	return ms
+}
+
+func TestEveryFieldTravels(t *testing.T) {
+	ms := everyMessage()
+	if len(ms) < 30 {
+		t.Fatalf("only %d messages are listed", len(ms))
+	}
+	for _, m := range ms {
+		var n uint64
+		fill(reflect.ValueOf(m).Elem(), &n)
+		b := Encode(m)
+		got, err := Decode(b)
+		if err != nil {
+			t.Errorf("%T: %v", m, err)
+			continue
+		}
+		if !reflect.DeepEqual(m, got) {
+			t.Errorf("%T\nsent %+v\ngot  %+v", m, m, got)
+		}
+		for i := range b {
+			if _, err := Decode(b[:i]); err == nil {
+				t.Errorf("%T: %d of %d bytes decode without error", m, i, len(b))
+			}
+		}
+	}
+}
+
+func TestZeroMessagesTravel(t *testing.T) {
+	for _, m := range everyMessage() {
+		got, err := Decode(Encode(m))
+		if err != nil {
+			t.Errorf("%T: %v", m, err)
+		} else if !reflect.DeepEqual(m, got) {
+			t.Errorf("%T: sent %+v got %+v", m, m, got)
+		}
+	}
+}
+
+// An older sender has fewer fields, a newer one more.
+func TestVersions(t *testing.T) {
+	older := []byte{0x92, byte(TypeReply), 0x91, 7}
+	newer := []byte{0x92, byte(TypeReply), 0x95, 7, 2, 0xa1, 'x', 0x92, 1, 0xa1, 'y', 0xc0}
+	for _, c := range []struct {
+		in   []byte
+		want Reply
+	}{
+		{older, Reply{Req: 7}},
+		{newer, Reply{Req: 7, Code: CodeNotFound, Message: "x"}},
+	} {
+		m, err := Decode(c.in)
+		if err != nil {
+			t.Fatalf("%x: %v", c.in, err)
+		}
+		if got := *m.(*Reply); got != c.want {
+			t.Errorf("%x: got %+v, want %+v", c.in, got, c.want)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, m := range everyMessage() {
+		var n uint64
+		f.Add(Encode(m))
+		fill(reflect.ValueOf(m).Elem(), &n)
+		f.Add(Encode(m))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := Decode(b)
+		if err != nil {
+			return
+		}
+		again, err := Decode(Encode(m))
+		if err != nil {
+			t.Fatalf("%T decodes from %x and not from its own encoding: %v", m, b, err)
+		}
+		if string(Encode(again)) != string(Encode(m)) {
+			t.Fatalf("%T: encoding is not stable", m)
+		}
+	})
+}

@@ -1,0 +1,322 @@
+package comms
+
+import (
+	"fmt"
+
+	"github.com/cascade-run/cascade/dag"
+)
+
+// Desc describes one dataset: what it is and where its bytes lie. Codec, dtype
+// and shape are here and never in the bytes.
+type Desc struct {
+	Ref     DatasetRef
+	Attempt uint32
+	Codec   string   // how the bytes are read: "raw", "array", "msgpack", "arrow", or a user's codec
+	DType   string   // of an array: "f64", "f32", "i64", ...; little-endian
+	Shape   []uint64 // of an array, row-major
+	Size    uint64   // bytes
+	Hash    Hash     // content hash, "" when not computed
+	Place   Place
+}
+
+// PlaceKind says where a dataset's bytes lie.
+type PlaceKind uint8
+
+// The kinds of Place.
+const (
+	PlaceNone    PlaceKind = iota // nowhere: not yet produced, or lost
+	PlaceInline                   // in the message itself
+	PlaceSegment                  // in a shared-memory segment of the agent's host
+	PlaceDisk                     // spilled by the agent; Path names the file
+	PlaceLive                     // in the executor's memory: the output of an earlier run on the same executor
+	PlaceAgent                    // on another agent
+)
+
+// Place says where bytes lie.
+type Place struct {
+	Kind    PlaceKind
+	Bytes   []byte // PlaceInline
+	Segment uint32 // PlaceSegment
+	Offset  uint64 // PlaceSegment
+	Run     RunID  // PlaceLive: the run whose output it is
+	Where   string // PlaceDisk: file; PlaceAgent: agent
+}
+
+// FuncSig describes a registered function, so that registries can be compared.
+type FuncSig struct {
+	Name string
+	Sig  string // inputs, parameters and outputs with their types, as text
+}
+
+// Resources is a set of amounts: cores and devices in thousandths, memory in bytes.
+type Resources struct {
+	CPU, Memory, GPU int64
+	Custom           []Amount // sorted by name
+}
+
+// Amount is a quantity of a custom resource, in thousandths.
+type Amount struct {
+	Name string
+	N    int64
+}
+
+// Range is the tasks First to Last, both included.
+type Range struct{ First, Last dag.TaskIndex }
+
+// Usage is what a run cost. Times are nanoseconds; Start is wall-clock time since the epoch,
+// Duration is measured with the monotonic clock of the executor's host.
+type Usage struct {
+	Start    int64
+	Duration int64
+	CPU      int64
+	PeakRSS  uint64 // private memory (RssAnon) at its peak, bytes; 0 when unknown
+	BytesIn  uint64
+	BytesOut uint64
+	Copied   uint64 // bytes that had to be copied on the way in or out
+}
+
+// ErrorKind says what went wrong with an attempt.
+type ErrorKind uint8
+
+// The kinds of TaskError.
+const (
+	ErrorTask      ErrorKind = iota + 1 // the function returned an error, or the task used the API wrongly
+	ErrorPanic                          // the function panicked
+	ErrorExit                           // the command ended with a non-zero status or by a signal
+	ErrorTimeout                        // the time-out passed
+	ErrorCancelled                      // somebody cancelled it
+	ErrorCrash                          // the executor died under it: tried again, the task is not blamed at first
+	ErrorMemory                         // it used more memory than granted or than there is
+	ErrorReadOnly                       // it wrote to an input
+	ErrorInput                          // an input could not be read or decoded
+	ErrorSetup                          // its environment could not be made, or lacks the function
+	ErrorSkipped                        // it never ran: something it needs failed
+	ErrorPoison                         // it killed its executor too often
+	ErrorStore                          // its outputs could not be stored: memory and disk are full
+)
+
+// Retryable tells whether the attempt says nothing about the task: it is tried
+// again without counting against the task's retries.
+func (k ErrorKind) Retryable() bool { return k == ErrorCrash }
+
+func (k ErrorKind) String() string {
+	names := [...]string{"", "error", "panic", "exit", "timeout", "cancelled", "crash", "out of memory",
+		"wrote to input", "input", "setup", "skipped", "poison", "store"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("ErrorKind(%d)", k)
+}
+
+// TaskError is the error of one attempt at a task.
+type TaskError struct {
+	Kind     ErrorKind
+	Message  string
+	Codes    []string // registered error codes in the chain, outermost first
+	Stack    string   // of a panic
+	Task     string   // name
+	Attempt  uint32
+	Agent    string
+	Executor ExecutorID
+	ExitCode int32  // ErrorExit; -1 when ended by a signal
+	Signal   string // ErrorExit
+	LogTail  []byte // last bytes of what the task wrote
+}
+
+func (e *TaskError) Error() string {
+	return fmt.Sprintf("task %s, attempt %d on agent %s: %s: %s", e.Task, e.Attempt, e.Agent, e.Kind, e.Message)
+}
+
+// EventKind says what happened to a task or dataset.
+type EventKind uint8
+
+// The kinds of Event. The agent numbers events; the controller commits them in order.
+const (
+	EventReady     EventKind = iota + 1 // all inputs are there
+	EventStarted                        // an executor runs it; left out when the finish is in the same batch
+	EventPublished                      // a dataset of a running generator became visible
+	EventFinished                       // success: outputs are sealed
+	EventRetry                          // an attempt failed, another follows
+	EventFailed                         // failed finally
+	EventSkipped                        // will not run: something it needs failed, or the job was stopped
+	EventCancelled                      // was stopped
+	EventStreamEnd                      // an open generator's output has Count elements and no more
+	EventLost                           // a dataset's last copy is gone
+	EventDrained                        // nothing of this job runs here or will: the fragment has ended
+	EventTakenBack                      // dispatched and taken back before it started
+	EventHeldBack                       // a generator waits for its consumers
+	EventSpilled                        // a dataset went to disk
+	EventEnv                            // an environment was built or failed; Cause.Text names it
+)
+
+// CauseKind says what led to an event.
+type CauseKind uint8
+
+// The kinds of Cause.
+const (
+	CauseNone     CauseKind = iota
+	CauseSubmit             // the job was assigned
+	CauseDataset            // Ref was published
+	CauseTask               // task Ref.Task finished or failed
+	CauseExecutor           // executor Number started, freed or died
+	CauseUser               // somebody asked: Text says what
+	CauseMemory             // memory pressure
+	CauseTime               // a time-out
+	CauseRun                // the run itself ended
+)
+
+// Cause says what led to an event. Together the causes of a task's events are its story.
+type Cause struct {
+	Kind   CauseKind
+	Ref    DatasetRef
+	Number uint64
+	Text   string
+}
+
+// Event is one transition of a task or dataset, as the agent reports it and the store keeps it.
+// Parent and Sequence are reserved for dynamic tasks and actors.
+type Event struct {
+	Kind     EventKind
+	Task     dag.TaskIndex
+	Attempt  uint32
+	At       int64 // wall-clock nanoseconds
+	Executor ExecutorID
+	Cause    Cause
+	Outputs  []Desc // published or finished
+	Usage    *Usage
+	Error    *TaskError
+	Output   uint32 // EventStreamEnd
+	Count    uint64 // EventStreamEnd, EventDrained
+	Parent   []byte // control edge: the task that made this one
+	Actor    []byte // stateful edge
+	Sequence uint64 // stateful edge: place in the actor's order
+}
+
+// JobEvents is the events of one job, in order.
+type JobEvents struct {
+	Job    JobID
+	Events []Event
+}
+
+func (d *Desc) code(c *Coder) {
+	c.Struct(8, func(c *Coder) {
+		d.Ref.code(c)
+		Uint(c, &d.Attempt)
+		String(c, &d.Codec)
+		String(c, &d.DType)
+		Slice(c, &d.Shape, Uint[uint64])
+		Uint(c, &d.Size)
+		String(c, &d.Hash)
+		d.Place.code(c)
+	})
+}
+
+func (r *DatasetRef) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &r.Task)
+		Uint(c, &r.Output)
+		Uint(c, &r.Element)
+	})
+}
+
+func (p *Place) code(c *Coder) {
+	c.Struct(6, func(c *Coder) {
+		Uint(c, &p.Kind)
+		c.Bytes(&p.Bytes)
+		Uint(c, &p.Segment)
+		Uint(c, &p.Offset)
+		Uint(c, &p.Run)
+		String(c, &p.Where)
+	})
+}
+
+func (f *FuncSig) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		String(c, &f.Name)
+		String(c, &f.Sig)
+	})
+}
+
+func (r *Resources) code(c *Coder) {
+	c.Struct(4, func(c *Coder) {
+		Int(c, &r.CPU)
+		Int(c, &r.Memory)
+		Int(c, &r.GPU)
+		Slice(c, &r.Custom, func(c *Coder, a *Amount) {
+			c.Struct(2, func(c *Coder) {
+				String(c, &a.Name)
+				Int(c, &a.N)
+			})
+		})
+	})
+}
+
+func (r *Range) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		Uint(c, &r.First)
+		Uint(c, &r.Last)
+	})
+}
+
+func (u *Usage) code(c *Coder) {
+	c.Struct(7, func(c *Coder) {
+		Int(c, &u.Start)
+		Int(c, &u.Duration)
+		Int(c, &u.CPU)
+		Uint(c, &u.PeakRSS)
+		Uint(c, &u.BytesIn)
+		Uint(c, &u.BytesOut)
+		Uint(c, &u.Copied)
+	})
+}
+
+func (e *TaskError) code(c *Coder) {
+	c.Struct(11, func(c *Coder) {
+		Uint(c, &e.Kind)
+		String(c, &e.Message)
+		Slice(c, &e.Codes, String[string])
+		String(c, &e.Stack)
+		String(c, &e.Task)
+		Uint(c, &e.Attempt)
+		String(c, &e.Agent)
+		Uint(c, &e.Executor)
+		Int(c, &e.ExitCode)
+		String(c, &e.Signal)
+		c.Bytes(&e.LogTail)
+	})
+}
+
+func (e *Cause) code(c *Coder) {
+	c.Struct(4, func(c *Coder) {
+		Uint(c, &e.Kind)
+		e.Ref.code(c)
+		Uint(c, &e.Number)
+		String(c, &e.Text)
+	})
+}
+
+func (e *Event) code(c *Coder) {
+	c.Struct(14, func(c *Coder) {
+		Uint(c, &e.Kind)
+		Uint(c, &e.Task)
+		Uint(c, &e.Attempt)
+		Int(c, &e.At)
+		Uint(c, &e.Executor)
+		e.Cause.code(c)
+		Slice(c, &e.Outputs, func(c *Coder, d *Desc) { d.code(c) })
+		Pointer(c, &e.Usage, func(c *Coder, u *Usage) { u.code(c) })
+		Pointer(c, &e.Error, func(c *Coder, e *TaskError) { e.code(c) })
+		Uint(c, &e.Output)
+		Uint(c, &e.Count)
+		c.Bytes(&e.Parent)
+		c.Bytes(&e.Actor)
+		Uint(c, &e.Sequence)
+	})
+}
+
+func (j *JobEvents) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		c.ID((*[16]byte)(&j.Job))
+		Slice(c, &j.Events, func(c *Coder, e *Event) { e.code(c) })
+	})
+}

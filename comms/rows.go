@@ -1,0 +1,100 @@
+package comms
+
+// Rows of Query answers. They are encoded as msgpack maps and printed as JSON
+// with the same names. Times are RFC 3339 with nanoseconds, durations seconds,
+// sizes bytes.
+
+// JobRow is a row of QueryJobs.
+type JobRow struct {
+	ID        string   `json:"id" msgpack:"id"`
+	Name      string   `json:"name" msgpack:"name"`
+	Phase     string   `json:"phase" msgpack:"phase"`
+	Owner     string   `json:"owner,omitempty" msgpack:"owner,omitempty"`
+	Priority  int64    `json:"priority" msgpack:"priority"`
+	Labels    []string `json:"labels,omitempty" msgpack:"labels,omitempty"`
+	Tasks     uint64   `json:"tasks" msgpack:"tasks"`
+	Done      uint64   `json:"done" msgpack:"done"`
+	Failed    uint64   `json:"failed" msgpack:"failed"`
+	Submitted string   `json:"submitted" msgpack:"submitted"`
+	Ended     string   `json:"ended,omitempty" msgpack:"ended,omitempty"`
+	Error     string   `json:"error,omitempty" msgpack:"error,omitempty"`
+	Dir       string   `json:"dir,omitempty" msgpack:"dir,omitempty"`
+}
+
+// TaskRow is a row of QueryTasks.
+type TaskRow struct {
+	Name     string  `json:"name" msgpack:"name"`
+	Index    uint32  `json:"index" msgpack:"index"`
+	Group    string  `json:"group" msgpack:"group"`
+	State    string  `json:"state" msgpack:"state"`
+	Attempt  uint32  `json:"attempt" msgpack:"attempt"`
+	Agent    string  `json:"agent,omitempty" msgpack:"agent,omitempty"`
+	Executor uint32  `json:"executor,omitempty" msgpack:"executor,omitempty"`
+	Started  string  `json:"started,omitempty" msgpack:"started,omitempty"`
+	Seconds  float64 `json:"seconds" msgpack:"seconds"`
+	CPU      float64 `json:"cpu_seconds" msgpack:"cpu_seconds"`
+	PeakRSS  uint64  `json:"peak_memory" msgpack:"peak_memory"`
+	BytesIn  uint64  `json:"bytes_in" msgpack:"bytes_in"`
+	BytesOut uint64  `json:"bytes_out" msgpack:"bytes_out"`
+	Error    string  `json:"error,omitempty" msgpack:"error,omitempty"`
+	LogTail  string  `json:"log_tail,omitempty" msgpack:"log_tail,omitempty"`
+}
+
+// DatasetRow is a row of QueryDatasets.
+type DatasetRow struct {
+	Job     string   `json:"job" msgpack:"job"`
+	Name    string   `json:"name" msgpack:"name"`
+	Attempt uint32   `json:"attempt" msgpack:"attempt"`
+	Codec   string   `json:"codec" msgpack:"codec"`
+	DType   string   `json:"dtype,omitempty" msgpack:"dtype,omitempty"`
+	Shape   []uint64 `json:"shape,omitempty" msgpack:"shape,omitempty"`
+	Size    uint64   `json:"size" msgpack:"size"`
+	Place   string   `json:"place" msgpack:"place"`
+	Agent   string   `json:"agent,omitempty" msgpack:"agent,omitempty"`
+}
+
+// AgentRow is a row of QueryAgents.
+type AgentRow struct {
+	Name      string   `json:"name" msgpack:"name"`
+	State     string   `json:"state" msgpack:"state"`
+	CPU       float64  `json:"cpu" msgpack:"cpu"`
+	Memory    int64    `json:"memory" msgpack:"memory"`
+	GPU       float64  `json:"gpu" msgpack:"gpu"`
+	Addresses []string `json:"addresses" msgpack:"addresses"`
+	Running   uint64   `json:"running" msgpack:"running"`
+	Jobs      uint64   `json:"jobs" msgpack:"jobs"`
+	Seen      string   `json:"seen" msgpack:"seen"`
+}
+
+// EnvironmentRow is a row of QueryEnvironments.
+type EnvironmentRow struct {
+	Job     string  `json:"job" msgpack:"job"`
+	Name    string  `json:"name" msgpack:"name"`
+	Kind    string  `json:"kind" msgpack:"kind"`
+	State   string  `json:"state" msgpack:"state"`
+	Agent   string  `json:"agent" msgpack:"agent"`
+	Key     string  `json:"key,omitempty" msgpack:"key,omitempty"`
+	Seconds float64 `json:"seconds,omitempty" msgpack:"seconds,omitempty"`
+	Error   string  `json:"error,omitempty" msgpack:"error,omitempty"`
+}
+
+// StoryRow is a row of QueryStory: one transition and its cause.
+type StoryRow struct {
+	At      string `json:"at" msgpack:"at"`
+	Task    string `json:"task" msgpack:"task"`
+	Attempt uint32 `json:"attempt" msgpack:"attempt"`
+	What    string `json:"what" msgpack:"what"`
+	Cause   string `json:"cause" msgpack:"cause"`
+	Agent   string `json:"agent,omitempty" msgpack:"agent,omitempty"`
+	Detail  string `json:"detail,omitempty" msgpack:"detail,omitempty"`
+}
+
+// PlanRow is a row of QueryPlan.
+type PlanRow struct {
+	Task   string  `json:"task" msgpack:"task"`
+	Host   string  `json:"host" msgpack:"host"`
+	Rank   float64 `json:"rank_seconds" msgpack:"rank_seconds"`
+	Start  float64 `json:"start_seconds" msgpack:"start_seconds"`
+	Finish float64 `json:"finish_seconds" msgpack:"finish_seconds"`
+	Reason string  `json:"reason" msgpack:"reason"`
+}
