@@ -1,0 +1,28 @@
+# Daily work. `just check` is what CI runs.
+
+check:
+    bash .ci/run
+
+test:
+    go test ./...
+
+race:
+    go test -race -tags check ./...
+
+# Fuzz every decoder for a while each: just fuzz 30s
+fuzz time="30s":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    git grep -n '^func Fuzz' -- '*_test.go' | sed -E 's,^(.*)/[^/]+:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*,\1 \2,' |
+    while read -r dir name; do
+      go test -run '^$' -fuzz "^$name\$" -fuzztime {{time}} "./$dir"
+    done
+
+bench pattern=".":
+    go test -run '^$' -bench '{{pattern}}' -benchmem ./...
+
+run-example name="ensemble":
+    go run ./cmd/cascade run examples/{{name}}/job.yaml
+
+lint:
+    golangci-lint run ./...
