@@ -1,0 +1,195 @@
+//go:build linux
+
+package process
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// The test binary plays an agent that starts a shell and lives until it is killed.
+func TestMain(m *testing.M) {
+	if script := os.Getenv("PROCESS_TEST_AGENT"); script != "" {
+		p, err := Start(shell(script))
+		if err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+		fmt.Println(p.PID())
+		p.Wait()
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func shell(script string) Command {
+	return Command{Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"PATH=" + os.Getenv("PATH")}}
+}
+
+func TestExit(t *testing.T) {
+	for _, c := range []struct{ script, want, output string }{
+		{"exit 0", "ended with status 0", ""},
+		{"echo out; echo err >&2; exit 7", "ended with status 7", "out\nerr\n"},
+		{"kill -SEGV $$", "ended by SIGSEGV", ""},
+		{"head -c 10000000 /dev/zero | tr '\\0' x; echo end", "ended with status 0", strings.Repeat("x", 64<<10-4) + "end\n"},
+	} {
+		p, err := Start(shell(c.script))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if exit := p.Wait(); exit.String() != c.want || string(exit.Output) != c.output {
+			t.Errorf("%s: %s, output of %d bytes; want %s, %d bytes", c.script, exit, len(exit.Output), c.want, len(c.output))
+		}
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	_, err := Start(Command{Path: "/does/not/exist"})
+	if err == nil || !strings.Contains(err.Error(), "/does/not/exist: no such file") {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func TestOOMScore(t *testing.T) {
+	c := shell("cat /proc/self/oom_score_adj")
+	c.OOMScoreAdj = 500
+	p, err := Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exit := p.Wait(); string(exit.Output) != "500\n" {
+		t.Errorf("output %q", exit.Output)
+	}
+}
+
+// daemonise starts a process that left session, group and parent, and prints its id to a FIFO.
+const daemonise = `setsid sh -c 'setsid sh -c "echo \$\$ > %[1]s; exec sleep 1000" &' ; `
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	type started struct {
+		process *Process
+		agent   *exec.Cmd
+		pid     int
+	}
+	for _, c := range []struct {
+		name string
+		tail string // what the shell does after it has started the daemon
+		end  func(t *testing.T, s started)
+	}{
+		{"the executor ends by itself", "cat " + "%[2]s", func(t *testing.T, s started) {}},
+		{"the agent asks", "sleep 1000", func(t *testing.T, s started) { s.process.Kill() }},
+		{"the executor is killed", "sleep 1000", func(t *testing.T, s started) { s.process.Signal(syscall.SIGKILL) }},
+		{"the agent is killed", "sleep 1000", func(t *testing.T, s started) { s.agent.Process.Kill() }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fifo := filepath.Join(t.TempDir(), "daemon")
+			gate := filepath.Join(t.TempDir(), "gate")
+			for _, f := range []string{fifo, gate} {
+				if err := syscall.Mkfifo(f, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			script := fmt.Sprintf(daemonise+c.tail, fifo, gate)
+			var s started
+			if c.name == "the agent is killed" {
+				s.agent, s.pid = startAgent(t, script)
+			} else {
+				p, err := Start(shell(script))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.process, s.pid = p, p.PID()
+			}
+			line, err := os.ReadFile(fifo)
+			if err != nil {
+				t.Fatal(err)
+			}
+			daemon, err := strconv.Atoi(strings.TrimSpace(string(line)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fds := []int{pidfd(t, daemon), pidfd(t, s.pid)}
+			if strings.HasPrefix(c.tail, "cat") {
+				os.WriteFile(gate, []byte("go"), 0)
+			}
+			c.end(t, s)
+			for _, fd := range fds {
+				awaitDeath(t, fd)
+			}
+			if s.process != nil {
+				s.process.Wait()
+			}
+			if s.agent != nil {
+				s.agent.Wait()
+			}
+		})
+	}
+}
+
+func TestReaperKilled(t *testing.T) {
+	p, err := Start(shell("exec sleep 1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.reaper.Process.Kill()
+	if exit := p.Wait(); !exit.Lost {
+		t.Errorf("%s", exit)
+	}
+}
+
+func startAgent(t *testing.T, script string) (*exec.Cmd, int) {
+	t.Helper()
+	agent := exec.Command(os.Args[0])
+	agent.Env = append(os.Environ(), "PROCESS_TEST_AGENT="+script)
+	out, err := agent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatalf("agent says %q", line)
+	}
+	return agent, pid
+}
+
+func pidfd(t *testing.T, pid int) int {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatalf("process %d: %v", pid, err)
+	}
+	return fd
+}
+
+// awaitDeath waits for the end of the process; the limit only keeps a failing test from hanging.
+func awaitDeath(t *testing.T, fd int) {
+	t.Helper()
+	defer unix.Close(fd)
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20_000)
+		if err == unix.EINTR {
+			continue
+		}
+		if n != 1 {
+			t.Fatal("the process still lives")
+		}
+		return
+	}
+}

@@ -1,0 +1,181 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// reaperVar makes a binary with this package a reaper; its value is the
+// oom_score_adj of what it starts. The socket to the agent is descriptor 3.
+const reaperVar = "CASCADE_REAPER"
+
+// init is the entry of a reaper process: see the package comment. It runs on the
+// main thread, to which the executor's parent-death signal is tied.
+func init() {
+	score, ok := os.LookupEnv(reaperVar)
+	if !ok {
+		return
+	}
+	runtime.LockOSThread()
+	os.Unsetenv(reaperVar)
+	if err := reap(os.Args[1:], score); err != nil {
+		fmt.Fprintln(os.Stderr, "cascade-reaper:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// reap starts args, waits for its end, and ends all that it left behind.
+func reap(args []string, score string) error {
+	agent, err := agentSocket()
+	if err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return tell(agent, "error", fmt.Sprintf("become a subreaper: %v", err))
+	}
+	// The reaper must outlive signals sent to everybody. Notify, not Ignore:
+	// the executor would inherit an ignored signal.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	if score != "0" {
+		// Where it is refused the executor is as likely a victim as the agent, no worse.
+		os.WriteFile("/proc/self/oom_score_adj", []byte(score), 0)
+	}
+	pidfd := -1
+	child, err := os.StartProcess(args[0], args, &os.ProcAttr{
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Env:   os.Environ(),
+		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL, PidFD: &pidfd},
+	})
+	if err != nil {
+		return tell(agent, "error", err.Error())
+	}
+	if pidfd < 0 {
+		child.Kill()
+		return tell(agent, "error", "the kernel has no pidfds: Linux 5.4 or newer is needed")
+	}
+	if _, _, err := agent.WriteMsgUnix(fmt.Appendf(nil, "pid %d", child.Pid), unix.UnixRights(pidfd), nil); err != nil {
+		child.Kill()
+		return fmt.Errorf("tell the agent the process id: %w", err)
+	}
+	go func() {
+		agent.Read(make([]byte, 1)) // the agent writes nothing: this is its end, or its wish to kill
+		unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+	}()
+	status, err := awaitChild(child.Pid)
+	if err != nil {
+		return err
+	}
+	if err := sweep(); err != nil {
+		return err
+	}
+	agent.Write(fmt.Appendf(nil, "exit %d", uint32(status))) // fails when the agent is dead: nobody asks any more
+	return nil
+}
+
+func agentSocket() (*net.UnixConn, error) {
+	file := os.NewFile(3, "agent")
+	conn, err := net.FileConn(file)
+	file.Close()
+	if err != nil {
+		return nil, fmt.Errorf("use descriptor 3 as socket to the agent: %w", err)
+	}
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, errors.New("descriptor 3 is not a Unix socket: " + reaperVar + " is for the agent's own use")
+	}
+	return unixConn, nil
+}
+
+func tell(agent *net.UnixConn, word, text string) error {
+	if _, err := agent.Write([]byte(word + " " + text)); err != nil {
+		return fmt.Errorf("tell the agent %q: %w", text, err)
+	}
+	return nil
+}
+
+// awaitChild reaps whatever dies below until pid has died.
+func awaitChild(pid int) (syscall.WaitStatus, error) {
+	for {
+		var status unix.WaitStatus
+		got, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return 0, fmt.Errorf("wait for process %d: %w", pid, err)
+		case got == pid:
+			return syscall.WaitStatus(status), nil
+		}
+	}
+}
+
+// sweep kills and reaps until there is no child left. The children of a killed
+// child become ours, so the loop reaches everything.
+func sweep() error {
+	for {
+		got, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		switch {
+		case err == unix.ECHILD:
+			return nil
+		case err == unix.EINTR || got > 0:
+			continue
+		case err != nil:
+			return fmt.Errorf("reap what the executor left: %w", err)
+		}
+		children, err := childrenOf(os.Getpid())
+		if err != nil {
+			return err
+		}
+		for _, pid := range children {
+			unix.Kill(pid, unix.SIGKILL) // they are unreaped children: the id cannot have been reused
+		}
+		unix.Wait4(-1, nil, 0, nil)
+	}
+}
+
+// childrenOf returns the processes whose parent is pid.
+func childrenOf(pid int) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var children []int
+	for _, e := range entries {
+		id, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		if parentIn(stat) == pid {
+			children = append(children, id)
+		}
+	}
+	return children, nil
+}
+
+// parentIn returns the parent's id in the text of /proc/PID/stat: the second
+// field after the program's name, which is in parentheses and may hold any byte.
+func parentIn(stat []byte) int {
+	end := bytes.LastIndexByte(stat, ')')
+	fields := bytes.Fields(stat[end+1:])
+	if end < 0 || len(fields) < 2 {
+		return -1
+	}
+	parent, err := strconv.Atoi(string(fields[1]))
+	if err != nil {
+		return -1
+	}
+	return parent
+}
