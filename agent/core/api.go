@@ -1,0 +1,237 @@
+package core
+
+import (
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// Config is what the core must know from the start. Zero fields marked with a
+// default take it.
+type Config struct {
+	Agent       string
+	Incarnation uint64
+	Addresses   []string // where clients reach the agent
+	BootID      string
+	Total       comms.Resources // what tasks may occupy together
+
+	LastEvent    uint64           // highest event number that an earlier incarnation used
+	LastExecutor comms.ExecutorID // highest executor number that an earlier incarnation used
+
+	Dir          string        // working folder of the warm executors
+	Warm         int           // executors of the default environment to start before the first task
+	MaxExecutors int           // most executors, those of held-back generators not counted; default: cores, at least 2
+	SupplyFor    time.Duration // predicted work kept queued on each executor; default 200us
+	SupplyMax    int           // most runs queued on one executor; default 256
+	InlineMax    uint64        // outputs up to this size travel in messages; default 4 KiB
+
+	Memory     int64 // bytes of shared memory for datasets
+	ArenaBytes int64 // size of one arena; default: the ledger's
+	LargeBytes int64 // datasets from this size get a file of their own; default: the ledger's
+	CheckFrees bool  // ask for FreedRange effects (poisoning)
+
+	EventBatch  int           // events are sent at this number even when the inbox is busy; default 4096
+	EventsKept  int           // most events kept uncommitted: above it no new run starts; default 1<<18
+	Buffer      uint64        // unconsumed elements a generator may have when its output says 0; default 16
+	PoisonAfter int           // crashes of executors after which their task is given up; default 3
+	RetryDelay  time.Duration // pause before the second attempt, doubled each time up to 100 times; default 100ms
+	Grace       time.Duration // from cancellation to SIGTERM, to SIGKILL, to killing the executor; default 2s
+	IdleAfter   time.Duration // idle executors of environments that are not the default end after this; default 60s
+}
+
+// Event is what happened. It is one of the types below.
+type Event interface{ event() }
+
+type (
+	// ControllerUp: the link to a controller is up. Resumed: the same
+	// incarnation with which the agent spoke before, and the link lost nothing.
+	ControllerUp struct{ Resumed bool }
+	// ControllerDown: the link is gone, for now.
+	ControllerDown struct{}
+	// FromController brings Assign, Steer, Retain or Committed. With Assign comes
+	// the decoded graph, or Err when it could not be had; the core keeps no
+	// encoded graph.
+	FromController struct {
+		Msg   comms.Message
+		Graph *dag.Graph
+		Err   string
+	}
+
+	// Spawned: the process of an executor started (Err empty) or could not.
+	Spawned struct {
+		Executor    comms.ExecutorID
+		PID         int64
+		ControlPage string // for Welcome
+		Scratch     string // for Welcome
+		ShmDir      string // for Welcome
+		Err         string
+	}
+	// FromExecutor brings any message of an executor whose Hello's token the
+	// driver has checked, Hello itself included. Log is turned into AppendLog.
+	FromExecutor struct {
+		Executor comms.ExecutorID
+		Msg      comms.Message
+	}
+	// ExecutorBroken: the link broke or was malformed. The core answers with
+	// Kill; ExecutorDead must follow.
+	ExecutorBroken struct {
+		Executor comms.ExecutorID
+		Why      string
+	}
+	// ExecutorDead: the process and its tree are known dead (waited for).
+	ExecutorDead struct {
+		Executor comms.ExecutorID
+		Run      comms.RunID // from the control page: the run it was in; 0 none
+		Why      string      // "signal: killed", "exit status 2"
+		Signal   string      // name of the signal that ended it, or ""
+		ReadOnly bool        // the crash output shows a write into a read-only mapping
+		Memory   bool        // the memory limit (cgroup or monitor) ended it
+		Tail     []byte      // last bytes it wrote
+	}
+	// EnvReady answers BuildEnv. Key names what was built by its content: jobs
+	// whose environments have the same Key share executors.
+	EnvReady struct {
+		Job  comms.JobID
+		Name string
+		Key  string
+		Err  string
+	}
+
+	// SegmentReady answers CreateSegment and ResizeSegment. Path is what executors map.
+	SegmentReady struct {
+		Segment uint64
+		Path    string
+		Err     error
+	}
+	// SpillDone answers Spill. File is where the bytes are, for readers of spilled datasets.
+	SpillDone struct {
+		Key  [32]byte
+		File string
+		Err  error
+	}
+	// ReadBackDone answers ReadBack.
+	ReadBackDone struct {
+		Key [32]byte
+		Err error
+	}
+
+	// FromClient brings a Fetch of a dataset (Log unset; logs are the driver's).
+	FromClient struct {
+		Client uint64 // the driver's number of the connection
+		Msg    comms.Message
+	}
+	// ChunkServed: a ServeChunk was sent or given up; its pin ends.
+	ChunkServed struct {
+		Client uint64
+		Req    uint64
+	}
+	// ClientGone: the connection ended; nothing more is sent to it.
+	ClientGone struct{ Client uint64 }
+
+	// Full: the outbound queue to a peer is full: send no more until Free. Executor 0 is the controller.
+	Full struct{ Executor comms.ExecutorID }
+	// Free: there is room again.
+	Free struct{ Executor comms.ExecutorID }
+	// Idle: the driver's inbox is empty. The core flushes what it holds back for batching.
+	Idle struct{}
+	// Tick: the time asked for with SetTimer has come.
+	Tick struct{}
+)
+
+func (ControllerUp) event()   {}
+func (ControllerDown) event() {}
+func (FromController) event() {}
+func (Spawned) event()        {}
+func (FromExecutor) event()   {}
+func (ExecutorBroken) event() {}
+func (ExecutorDead) event()   {}
+func (EnvReady) event()       {}
+func (SegmentReady) event()   {}
+func (SpillDone) event()      {}
+func (ReadBackDone) event()   {}
+func (FromClient) event()     {}
+func (ChunkServed) event()    {}
+func (ClientGone) event()     {}
+func (Full) event()           {}
+func (Free) event()           {}
+func (Idle) event()           {}
+func (Tick) event()           {}
+
+// Action is what the driver must do, in order. It is one of the types below.
+type Action interface{ action() }
+
+type (
+	// ToController sends a message to the controller.
+	ToController struct{ Msg comms.Message }
+	// ToExecutor sends a message to an executor.
+	ToExecutor struct {
+		Executor comms.ExecutorID
+		Msg      comms.Message
+	}
+	// ToClient sends a message to a client, with an optional body (Chunk).
+	ToClient struct {
+		Client uint64
+		Msg    comms.Message
+		Body   []byte
+	}
+	// ServeChunk reads N bytes at Offset of a dataset and sends them with Msg
+	// (Chunk) to the client. Segment names the segment and At the place of
+	// the dataset in it. Answer ChunkServed.
+	ServeChunk struct {
+		Client  uint64
+		Msg     *comms.Chunk
+		Segment uint64
+		At      uint64 // offset of the first byte to send, in the segment
+		N       uint64
+	}
+
+	// Spawn starts an executor process. Env is the Key of EnvReady, "" the
+	// default environment. Answer Spawned.
+	Spawn struct {
+		Executor comms.ExecutorID
+		Env      string
+		Dir      string
+	}
+	// Kill ends an executor's whole process tree with SIGKILL. Answer ExecutorDead.
+	Kill struct {
+		Executor comms.ExecutorID
+		Why      string
+	}
+	// BuildEnv makes what tasks of an environment need. Answer EnvReady.
+	BuildEnv struct {
+		Job comms.JobID
+		Env dag.Environment
+		Dir string // the job's folder
+	}
+
+	// Memory carries one effect of the ledger for the segments' driver, by
+	// value: ledger.CreateSegment, ResizeSegment, SealSegment, RemoveSegment,
+	// Spill, ReadBack, DropSpill or FreedRange.
+	Memory struct{ Effect any }
+
+	// AppendLog adds text to a task's log.
+	AppendLog struct {
+		Job     comms.JobID
+		Task    string
+		Attempt uint32
+		Stream  uint8
+		Text    []byte
+	}
+	// DropJob tells that a job was forgotten: its logs and scratch files may go.
+	DropJob struct{ Job comms.JobID }
+	// SetTimer asks for Tick at a time; it replaces the one before.
+	SetTimer struct{ At time.Time }
+)
+
+func (ToController) action() {}
+func (ToExecutor) action()   {}
+func (ToClient) action()     {}
+func (ServeChunk) action()   {}
+func (Spawn) action()        {}
+func (Kill) action()         {}
+func (BuildEnv) action()     {}
+func (Memory) action()       {}
+func (AppendLog) action()    {}
+func (DropJob) action()      {}
+func (SetTimer) action()     {}
