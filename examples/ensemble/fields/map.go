@@ -33,7 +33,7 @@ const (
 	mapDPI              = 100
 	barRoom             = 1.15 * vg.Inch
 	footRoom            = 0.3 * vg.Inch
-	pixelsPerDegree     = 4
+	pixelsPerDegree     = 3
 )
 
 // DrawMap draws m as a PNG of 1100 x 600 points: an equirectangular projection

@@ -1,0 +1,19 @@
+package fields
+
+import (
+	"io"
+	"testing"
+)
+
+func BenchmarkDrawMap(b *testing.B) {
+	a := openArchive(b)
+	step := make([]float64, a.StepLen())
+	if err := a.Step(step, 0); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := DrawMap(io.Discard, Map{Title: "first member", Scheme: SchemeMean, Grid: a.Grid, Values: step[:a.Points()]}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
