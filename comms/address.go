@@ -1,0 +1,154 @@
+package comms
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Endpoint is one way to reach a listener.
+type Endpoint struct {
+	Scheme string // inproc, ipc or tcp
+	Target string // name, absolute path, or host:port
+}
+
+// String returns the endpoint as an address.
+func (e Endpoint) String() string { return e.Scheme + "://" + e.Target }
+
+// nearness orders schemes: a link takes the lowest that answers.
+func (e Endpoint) nearness() int { return strings.Index("inproc ipc tcp", e.Scheme) }
+
+// maxSocketPath is the longest path that fits sockaddr_un with its final zero.
+const maxSocketPath = 107
+
+// ParseAddress reads an address: one endpoint or several separated by commas,
+// such as "inproc://controller,ipc:///run/user/1000/cascade/controller.sock".
+// The result is ordered from near to far.
+func ParseAddress(addr string) ([]Endpoint, error) {
+	var out []Endpoint
+	for _, part := range strings.Split(addr, ",") {
+		scheme, target, ok := strings.Cut(strings.TrimSpace(part), "://")
+		e := Endpoint{scheme, target}
+		switch {
+		case !ok || target == "":
+			return nil, fmt.Errorf("address %q: want inproc://name, ipc:///path or tcp://host:port", part)
+		case scheme == "inproc":
+		case scheme == "ipc":
+			if !filepath.IsAbs(target) {
+				return nil, fmt.Errorf("address %q: the path of an ipc address must be absolute (ipc:///...)", part)
+			}
+			if len(target) > maxSocketPath {
+				return nil, fmt.Errorf("address %q: the path has %d bytes, a Unix socket takes at most %d; choose a shorter folder", part, len(target), maxSocketPath)
+			}
+		case scheme == "tcp":
+			if _, _, err := net.SplitHostPort(target); err != nil {
+				return nil, fmt.Errorf("address %q: %w", part, err)
+			}
+		default:
+			return nil, fmt.Errorf("address %q: unknown scheme %q; there are inproc, ipc and tcp", part, scheme)
+		}
+		out = append(out, e)
+	}
+	sort.SliceStable(out, func(i, j int) bool { return out[i].nearness() < out[j].nearness() })
+	return out, nil
+}
+
+// errInsecure explains why TCP is refused.
+func errInsecure(e Endpoint) error {
+	return fmt.Errorf("%s: plain TCP is refused: it is neither encrypted nor authenticated; "+
+		"set InsecureTestNetwork (--insecure-test-network) for tests and benchmarks only", e)
+}
+
+// listenEndpoint opens one endpoint.
+func listenEndpoint(e Endpoint, cfg *Config) (net.Listener, error) {
+	switch e.Scheme {
+	case "inproc":
+		if cfg.Inproc == nil {
+			return nil, fmt.Errorf("listen on %s: Config.Inproc is nil", e)
+		}
+		return cfg.Inproc.listen(e.Target)
+	case "ipc":
+		return listenUnix(e.Target)
+	}
+	if !cfg.InsecureTestNetwork {
+		return nil, fmt.Errorf("listen on %w", errInsecure(e))
+	}
+	l, err := net.Listen("tcp", e.Target)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", e, err)
+	}
+	return l, nil
+}
+
+// unixListener removes its socket and then gives up the lock that says who
+// may do so.
+type unixListener struct {
+	*net.UnixListener
+	lock *os.File
+}
+
+func (l *unixListener) Close() error { return errors.Join(l.UnixListener.Close(), l.lock.Close()) }
+
+// listenUnix opens a Unix socket in a folder of mode 0700. A socket file that
+// is left over is replaced only when nobody answers there; the lock file keeps
+// two starting processes from replacing each other's socket.
+func listenUnix(path string) (net.Listener, error) {
+	if err := privateFolder(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("listen on ipc://%s: %w", path, err)
+	}
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("listen on ipc://%s: %w", path, err)
+	}
+	l, err := bindUnix(path, lock)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on ipc://%s: %w", path, err), lock.Close())
+	}
+	return &unixListener{l, lock}, nil
+}
+
+func bindUnix(path string, lock *os.File) (*net.UnixListener, error) {
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, fmt.Errorf("another process listens there (its lock %s is held): %w", lock.Name(), err)
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		return nil, errors.Join(errors.New("another process answers there"), c.Close())
+	} else if errors.Is(err, unix.ECONNREFUSED) {
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove the stale socket: %w", err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the path is in use: %w", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// privateFolder makes dir with mode 0700, or requires that it has it and is ours.
+func privateFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return fmt.Errorf("look at folder %s: %w", dir, err)
+	}
+	if int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("folder %s belongs to user %d, not to us (%d)", dir, st.Uid, os.Geteuid())
+	}
+	if mode := st.Mode & 0o777; mode&0o077 != 0 {
+		return fmt.Errorf("folder %s has mode %04o and others could reach the socket: run chmod 700 %s", dir, mode, dir)
+	}
+	return nil
+}

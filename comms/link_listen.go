@@ -1,0 +1,363 @@
+package comms
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cascade-run/cascade/comms/internal/session"
+)
+
+// Listener accepts links on one or more endpoints. Every connection does its
+// handshake in a goroutine of its own, so that a silent one delays nobody.
+type Listener struct {
+	cfg   Config
+	doors []door
+	work  sync.WaitGroup
+	gone  chan struct{}
+
+	mu      sync.Mutex
+	pending *list.List // net.Conn with a handshake in progress, oldest first
+	links   map[*Link]struct{}
+	peers   map[peerKey]*peerLinks
+	closed  bool
+}
+
+// door is one endpoint that is open.
+type door struct {
+	scheme string
+	net.Listener
+}
+
+type peerKey struct{ role, name string }
+
+// peerLinks holds the links with replay of one peer's latest incarnation.
+type peerLinks struct {
+	incarnation uint64
+	bySession   map[uint64]*Link
+}
+
+// Listen opens every endpoint of addr.
+func Listen(addr string, cfg Config) (*Listener, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	endpoints, err := ParseAddress(addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	ln := &Listener{cfg: cfg, gone: make(chan struct{}), pending: list.New(), links: map[*Link]struct{}{}, peers: map[peerKey]*peerLinks{}}
+	for _, e := range endpoints {
+		l, err := listenEndpoint(e, &cfg)
+		if err != nil {
+			for _, d := range ln.doors {
+				err = errors.Join(err, d.Close())
+			}
+			return nil, err
+		}
+		ln.doors = append(ln.doors, door{e.Scheme, l})
+	}
+	for _, d := range ln.doors {
+		ln.work.Add(1)
+		go ln.accept(d)
+	}
+	return ln, nil
+}
+
+// Addr returns the address under which the listener can be dialed; a TCP port
+// that was left to the kernel is filled in.
+func (ln *Listener) Addr() string {
+	var out []string
+	for _, d := range ln.doors {
+		out = append(out, Endpoint{d.scheme, d.Listener.Addr().String()}.String())
+	}
+	return strings.Join(out, ",")
+}
+
+// Close stops listening, closes every link in good order, and returns when all
+// their goroutines have ended. Do not call it from a handler.
+func (ln *Listener) Close() error {
+	ln.mu.Lock()
+	if ln.closed {
+		ln.mu.Unlock()
+		return nil
+	}
+	ln.closed = true
+	close(ln.gone)
+	for e := ln.pending.Front(); e != nil; e = e.Next() {
+		_ = e.Value.(net.Conn).Close() // the handshake is given up
+	}
+	var links []*Link
+	for l := range ln.links {
+		links = append(links, l)
+	}
+	ln.mu.Unlock()
+	var errs []error
+	for _, d := range ln.doors {
+		errs = append(errs, d.Close())
+	}
+	results := make([]error, len(links))
+	var closing sync.WaitGroup
+	for i, l := range links {
+		closing.Go(func() { results[i] = l.Close() })
+	}
+	closing.Wait()
+	ln.work.Wait()
+	return errors.Join(append(errs, results...)...)
+}
+
+func (ln *Listener) accept(d door) {
+	defer ln.work.Done()
+	pause := time.Duration(0)
+	for {
+		c, err := d.Accept()
+		if err == nil {
+			pause = 0
+			ln.admit(c)
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		// Out of descriptors, most likely. Others may give some back.
+		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		ln.cfg.Log.Error().Err(err).Str("endpoint", d.scheme+"://"+d.Listener.Addr().String()).Dur("pause", pause).Msg("accept failed")
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+		case <-ln.gone:
+			wait.Stop()
+			return
+		}
+	}
+}
+
+// admit starts a handshake. When too many are in progress the oldest is
+// dropped: an honest peer is done in a millisecond, so the oldest is the one
+// that says nothing.
+func (ln *Listener) admit(c net.Conn) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.closed {
+		_ = c.Close() // nobody was told of it
+		return
+	}
+	if ln.pending.Len() >= ln.cfg.MaxHandshakes {
+		_ = ln.pending.Remove(ln.pending.Front()).(net.Conn).Close() // its goroutine sees the error
+	}
+	e := ln.pending.PushBack(c)
+	ln.work.Go(func() { ln.serve(c, e) })
+}
+
+// serve takes one connection from its first byte to its last.
+func (ln *Listener) serve(c net.Conn, e *list.Element) {
+	w, hello, err := ln.handshake(c)
+	var l *Link
+	var resumed bool
+	if err == nil {
+		l, resumed, err = ln.claim(hello)
+	}
+	if err == nil {
+		if err = ln.welcome(c, l, w, hello, resumed); err != nil {
+			l.release()
+		}
+	} else if errors.Is(err, ErrRefused) {
+		// The peer learns why, if it still listens; our log has it anyway.
+		_ = writeEnvelope(c, &session.Envelope{Kind: session.Refuse, Text: reason(err)})
+	}
+	ln.mu.Lock()
+	ln.pending.Remove(e) // does nothing when it was dropped
+	ln.mu.Unlock()
+	if err != nil {
+		ln.cfg.Log.Warn().Err(err).Str("from", c.RemoteAddr().String()).Msg("connection refused")
+		_ = c.Close() // the error that counts is logged
+		return
+	}
+	if !l.broke(l.carry(w, resumed)) {
+		ln.cfg.Log.Debug().Str("peer", hello.Greeting.Name).Msg("link waits for its peer to come back")
+	}
+	l.release()
+}
+
+// reason is what a refused peer is told.
+func reason(err error) string {
+	text := strings.TrimPrefix(err.Error(), ErrRefused.Error()+": ")
+	return text[:min(len(text), 1024)]
+}
+
+// handshake reads up to the peer's Hello.
+func (ln *Listener) handshake(c net.Conn) (*wire, session.Envelope, error) {
+	var none session.Envelope
+	if err := checkUID(c); err != nil {
+		return nil, none, err
+	}
+	if err := c.SetDeadline(time.Now().Add(ln.cfg.HandshakeTimeout)); err != nil {
+		return nil, none, err
+	}
+	if err := openZMTP(c, true); err != nil {
+		return nil, none, err
+	}
+	st, err := streamOf(c)
+	if err != nil {
+		return nil, none, err
+	}
+	w := newWire(st)
+	hello, err := w.greeting(session.Hello)
+	if err != nil {
+		return nil, none, fmt.Errorf("wait for Hello: %w", err)
+	}
+	if err := ln.cfg.checkGreeting(hello.Greeting, peerOrNone(c)); err != nil {
+		return nil, none, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return w, hello, nil
+}
+
+// claim finds the link that hello continues, or makes one, and owns it.
+func (ln *Listener) claim(hello session.Envelope) (l *Link, resumed bool, err error) {
+	g := hello.Greeting
+	deadline := time.NewTimer(ln.cfg.HandshakeTimeout)
+	defer deadline.Stop()
+	for {
+		l, resumed, wait, err := ln.find(g)
+		if err != nil || wait == nil {
+			return l, resumed, err
+		}
+		select {
+		case <-wait:
+		case <-deadline.C:
+			return nil, false, fmt.Errorf("the earlier connection of %s %s does not end", g.Role, g.Name)
+		}
+	}
+}
+
+// find looks for the link of g. When an earlier connection or incarnation is
+// in the way it is ended, and find is to be called again after wait.
+func (ln *Listener) find(g *session.Greeting) (l *Link, resumed bool, wait <-chan struct{}, err error) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.closed {
+		return nil, false, nil, ErrClosed
+	}
+	if !ln.cfg.Replay {
+		return ln.add(g, nil), false, nil, nil
+	}
+	key := peerKey{g.Role, g.Name}
+	p := ln.peers[key]
+	switch {
+	case p == nil:
+		p = &peerLinks{g.Incarnation, map[uint64]*Link{}}
+		ln.peers[key] = p
+	case g.Incarnation < p.incarnation:
+		return nil, false, nil, fmt.Errorf("%w: incarnation %d of %s %s, but %d is known: a newer process has that name",
+			ErrRefused, g.Incarnation, g.Role, g.Name, p.incarnation)
+	case g.Incarnation > p.incarnation:
+		for _, old := range p.bySession {
+			go old.end(fmt.Errorf("%w: %w by incarnation %d", ErrClosed, errSuperseded, g.Incarnation))
+			return nil, false, old.done, nil
+		}
+		p.incarnation = g.Incarnation
+	}
+	l = p.bySession[g.Session]
+	if l == nil {
+		return ln.add(g, p), false, nil, nil
+	}
+	if wait := l.own(); wait != nil {
+		return nil, false, wait, nil
+	}
+	if g.Resume != 0 && g.Resume != ln.cfg.Self.Incarnation {
+		l.release() // cannot be: our own incarnation never changes
+		return nil, false, nil, fmt.Errorf("%w: session of our incarnation %d, we are %d", ErrRefused, g.Resume, ln.cfg.Self.Incarnation)
+	}
+	return l, true, nil, nil
+}
+
+// add makes a link that the caller owns. Called with ln.mu held.
+func (ln *Listener) add(g *session.Greeting, p *peerLinks) *Link {
+	l := newLink(ln.cfg, false, g.Session)
+	l.serving = make(chan struct{})
+	l.peer = identityOf(g)
+	ln.links[l] = struct{}{}
+	if p != nil {
+		p.bySession[g.Session] = l
+	}
+	l.onEnd = func() {
+		ln.mu.Lock()
+		defer ln.mu.Unlock()
+		delete(ln.links, l)
+		if p == nil {
+			return
+		}
+		delete(p.bySession, g.Session)
+		key := peerKey{g.Role, g.Name}
+		if len(p.bySession) == 0 && ln.peers[key] == p {
+			delete(ln.peers, key)
+		}
+	}
+	return l
+}
+
+// own makes the caller the owner of a link that waits for its peer, and
+// returns nil. When the link still has an owner, its connection is broken and
+// the channel tells when to try again.
+func (l *Link) own() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended != nil {
+		return l.done
+	}
+	if l.serving == nil {
+		l.serving = make(chan struct{})
+		if l.expiry != nil {
+			l.expiry.Stop()
+		}
+		return nil
+	}
+	if l.wire != nil {
+		go l.wire.fail(errors.New("another connection of the same peer took over"))
+	}
+	return l.serving
+}
+
+// release gives up ownership: the link waits for its peer, or ends.
+func (l *Link) release() {
+	l.mu.Lock()
+	if l.ended == nil && l.stats.Connections == 0 {
+		l.ended = ErrClosed // its only handshake failed: nobody has heard of it
+	}
+	if l.ended != nil {
+		l.mu.Unlock()
+		l.conclude()
+		return
+	}
+	close(l.serving)
+	l.serving = nil
+	l.expiry = time.AfterFunc(l.cfg.ResumeWindow, func() {
+		l.end(fmt.Errorf("%w: the peer did not come back within %v", ErrClosed, l.cfg.ResumeWindow))
+	})
+	l.mu.Unlock()
+}
+
+// welcome answers hello and attaches the connection.
+func (ln *Listener) welcome(c net.Conn, l *Link, w *wire, hello session.Envelope, resumed bool) error {
+	g := ln.cfg.greeting()
+	g.Session = hello.Greeting.Session
+	if resumed {
+		g.Resume = 1
+	}
+	if !resumed && hello.Ack != 0 {
+		hello.Ack = 0 // it speaks of a link that we have forgotten
+	}
+	if err := writeEnvelope(c, &session.Envelope{Kind: session.Welcome, Ack: l.inbox.Last(), Greeting: &g}); err != nil {
+		return fmt.Errorf("send Welcome: %w", err)
+	}
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	w.l = l
+	return l.attach(w, hello.Greeting, resumed, hello.Ack)
+}

@@ -1,0 +1,273 @@
+package comms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("CASCADE_LINK_CHILD") != "" {
+		os.Exit(linkChild())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// happening is one call of a Handler.
+type happening struct {
+	what    string // up, message, credit, down
+	link    *Link
+	peer    Identity
+	resumed bool
+	head    []byte
+	body    []byte
+	err     error
+}
+
+// recorder is a Handler that keeps what happened, for tests to wait on.
+type recorder struct {
+	mu     sync.Mutex
+	more   *sync.Cond
+	events []happening
+	react  func(happening) // runs in the link's goroutine, before the event is recorded
+}
+
+func newRecorder() *recorder {
+	r := &recorder{}
+	r.more = sync.NewCond(&r.mu)
+	return r
+}
+
+func (r *recorder) add(h happening) {
+	if r.react != nil {
+		r.react(h)
+	}
+	r.mu.Lock()
+	r.events = append(r.events, h)
+	r.mu.Unlock()
+	r.more.Broadcast()
+}
+
+func (r *recorder) Up(l *Link, p Identity, resumed bool) {
+	r.add(happening{what: "up", link: l, peer: p, resumed: resumed})
+}
+func (r *recorder) Message(l *Link, head, body []byte) {
+	r.add(happening{what: "message", link: l, head: head, body: body})
+}
+func (r *recorder) Credit(l *Link)          { r.add(happening{what: "credit", link: l}) }
+func (r *recorder) Down(l *Link, err error) { r.add(happening{what: "down", link: l, err: err}) }
+
+// next waits for the next event of one kind and drops what came before it.
+func (r *recorder) next(t testing.TB, what string) happening {
+	t.Helper()
+	late := time.AfterFunc(20*time.Second, func() { r.more.Broadcast() })
+	defer late.Stop()
+	start := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		for i, e := range r.events {
+			if e.what == what {
+				r.events = r.events[i+1:]
+				return e
+			}
+		}
+		if time.Since(start) > 19*time.Second {
+			t.Fatalf("no %s within 20 s; events: %+v", what, r.events)
+		}
+		r.more.Wait()
+	}
+}
+
+// count waits until n events of one kind are there and returns them.
+func (r *recorder) count(t testing.TB, what string, n int) []happening {
+	t.Helper()
+	out := make([]happening, 0, n)
+	for len(out) < n {
+		out = append(out, r.next(t, what))
+	}
+	return out
+}
+
+func self(role, name string, incarnation uint64) Identity {
+	return Identity{Role: role, Name: name, Incarnation: incarnation, PID: os.Getpid(), Build: "test", Features: []string{"a", "b"}}
+}
+
+// config is a link configuration for tests.
+func config(t testing.TB, id Identity, h Handler) Config {
+	return Config{Self: id, Handler: h, InsecureTestNetwork: true, RetryMin: time.Millisecond,
+		Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)}
+}
+
+// socketFolder is a short folder of mode 0700: t.TempDir is wider and long.
+func socketFolder(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "link")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func listenTest(t testing.TB, addr string, cfg Config) *Listener {
+	t.Helper()
+	ln, err := Listen(addr, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+func dialTest(t testing.TB, addr string, cfg Config) *Link {
+	t.Helper()
+	l, err := Dial(context.Background(), addr, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func TestMessagesTravelOnEveryTransport(t *testing.T) {
+	for _, scheme := range []string{"inproc", "ipc", "tcp"} {
+		for _, replay := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/replay=%t", scheme, replay), func(t *testing.T) {
+				addr := map[string]string{"inproc": "inproc://hub", "ipc": "ipc://" + socketFolder(t) + "/s", "tcp": "tcp://127.0.0.1:0"}[scheme]
+				hub, leaf := newRecorder(), newRecorder()
+				hub.react = func(h happening) {
+					if h.what == "message" {
+						if err := h.link.Send(append([]byte("re:"), h.head...), h.body); err != nil {
+							t.Errorf("echo: %v", err)
+						}
+					}
+				}
+				inproc := NewInproc()
+				hc, lc := config(t, self("controller", "c", 7), hub), config(t, self("agent", "a1", 3), leaf)
+				hc.Inproc, lc.Inproc, hc.Replay, lc.Replay = inproc, inproc, replay, replay
+				ln := listenTest(t, addr, hc)
+				l := dialTest(t, ln.Addr(), lc)
+				if up := hub.next(t, "up"); up.peer.Name != "a1" || up.peer.Incarnation != 3 || up.resumed || len(up.peer.Features) != 2 {
+					t.Errorf("hub sees %+v", up)
+				}
+				if up := leaf.next(t, "up"); up.peer.Role != "controller" || up.peer.Incarnation != 7 || up.resumed {
+					t.Errorf("leaf sees %+v", up)
+				}
+				sizes := []int{0, 1, 255, 256, 4096, 4097, 70_000, 3 << 20}
+				for _, n := range sizes {
+					body := make([]byte, n)
+					for i := range body {
+						body[i] = byte(i * 7)
+					}
+					if err := l.Queue([]byte(fmt.Sprint(n)), body); err != nil {
+						t.Fatal(err)
+					}
+					if err := l.Send(body, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, n := range sizes {
+					m := leaf.next(t, "message")
+					if string(m.head) != fmt.Sprint("re:", n) || len(m.body) != n || m.body == nil || (n > 0 && m.body[n-1] != byte((n-1)*7)) {
+						t.Fatalf("size %d: head %q, body of %d bytes", n, m.head, len(m.body))
+					}
+					if m = leaf.next(t, "message"); len(m.head) != n+3 || m.body != nil {
+						t.Fatalf("size %d: head of %d bytes, body %v", n, len(m.head), m.body != nil)
+					}
+				}
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+				if d := hub.next(t, "down"); !errors.Is(d.err, ErrClosed) || !errors.Is(d.err, errPeerClosed) {
+					t.Errorf("hub's end: %v", d.err)
+				}
+				if err := l.Send([]byte("x"), nil); !errors.Is(err, ErrClosed) {
+					t.Errorf("send after close: %v", err)
+				}
+			})
+		}
+	}
+}
+
+func TestNearestEndpointWins(t *testing.T) {
+	dir := socketFolder(t)
+	addr := "tcp://127.0.0.1:1,ipc://" + dir + "/s,inproc://hub"
+	inproc := NewInproc()
+	hub, leaf := newRecorder(), newRecorder()
+	cfg := config(t, self("controller", "c", 1), hub)
+	cfg.Inproc = inproc
+	lc := config(t, self("client", "x", 1), leaf)
+	lc.Inproc = inproc
+
+	ln := listenTest(t, "inproc://hub", cfg)
+	dialTest(t, addr, lc)
+	hub.next(t, "up")
+	ln.Close()
+
+	ln = listenTest(t, "ipc://"+dir+"/s", cfg)
+	dialTest(t, addr, lc)
+	hub.next(t, "up")
+	ln.Close()
+
+	_, err := Dial(context.Background(), addr, lc)
+	if err == nil || !strings.Contains(err.Error(), "tcp://127.0.0.1:1") || !strings.Contains(err.Error(), "ipc://") {
+		t.Errorf("dial with nobody there: %v", err)
+	}
+}
+
+func TestAddressMistakes(t *testing.T) {
+	cfg := config(t, self("agent", "a", 1), newRecorder())
+	cfg.InsecureTestNetwork = false
+	wide := filepath.Join(socketFolder(t), "wide")
+	if err := os.Mkdir(wide, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	taken := filepath.Join(socketFolder(t), "taken")
+	listenTest(t, "ipc://"+taken, cfg)
+	for addr, want := range map[string]string{
+		"":                                     "want inproc://name",
+		"nowhere":                              "want inproc://name",
+		"udp://x":                              "unknown scheme",
+		"ipc://relative/path":                  "must be absolute",
+		"ipc:///" + strings.Repeat("x", 107):   "at most 107",
+		"tcp://localhost":                      "missing port",
+		"tcp://127.0.0.1:0":                    "plain TCP is refused",
+		"inproc://x":                           "Config.Inproc is nil",
+		"ipc://" + wide + "/s":                 "chmod 700",
+		"ipc://" + taken:                       "another process listens",
+		"ipc://" + socketFolder(t) + ",tcp://": "want inproc://name",
+	} {
+		if ln, err := Listen(addr, cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Listen(%q): %v, want %q", addr, err, want)
+			if err == nil {
+				ln.Close()
+			}
+		}
+	}
+}
+
+func TestStaleSocketIsReplaced(t *testing.T) {
+	path := filepath.Join(socketFolder(t), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	cfg := config(t, self("agent", "a", 1), newRecorder())
+	if _, err := Listen("ipc://"+path, cfg); err == nil || !strings.Contains(err.Error(), "answers there") {
+		t.Errorf("with a living owner: %v", err)
+	}
+	l.Close()
+	listenTest(t, "ipc://"+path, cfg)
+}

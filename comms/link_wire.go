@@ -1,0 +1,390 @@
+package comms
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cascade-run/cascade/comms/internal/session"
+)
+
+const (
+	readBuffer    = 64 << 10
+	arenaSize     = 64 << 10 // frame headers, envelopes and small payloads of one write
+	inlineMax     = 4 << 10  // payloads up to this are copied beside their headers
+	batchMax      = 1 << 20  // payload bytes in one write
+	frontRoom     = 256      // arena bytes that one message's headers and envelope may take
+	ackEvery      = 64       // messages after which an acknowledgement goes out at once
+	ackEveryBytes = 1 << 20  // and bytes
+	maxPongs      = 16       // PINGs that wait for their answer; a flood beyond it is dropped
+	callerTurns   = 4        // writes that a sending goroutine does before the writer takes over
+)
+
+// wire is one connection of a link: the stream, its reader's state, and the
+// batch that is being written. All output passes through write, PONG and
+// acknowledgements included.
+//
+//	Send, Flush, ack timer, PING ─▶ kick: nobody writes? ─▶ fill ─▶ write without waiting
+//	                                                          ▲          │ kernel full
+//	                                                          └── writer goroutine waits and goes on
+type wire struct {
+	l       *Link
+	st      stream
+	in      frameReader
+	heard   atomic.Bool // bytes arrived since the last heartbeat tick
+	wake    chan struct{}
+	quit    chan struct{}
+	writers sync.WaitGroup
+
+	// Of the reading goroutine.
+	received, receivedBytes, countedAt, ackedAt uint64
+	ackBytes                                    int
+	wantAck                                     bool
+
+	// Guarded by Link.mu.
+	writing  bool // somebody owns arena, vec and the stream's output
+	ackDue   bool
+	pingDue  bool
+	farewell bool // a Close envelope follows the last message
+	parted   bool // it is in the batch
+	pongs    [][]byte
+	ackTimer *time.Timer
+	ackArmed bool
+	beat     *time.Timer
+	quiet    time.Duration
+	dead     bool
+
+	// Of whoever holds writing.
+	arena []byte
+	batch [][]byte // all segments of the batch
+	vec   [][]byte // those that are not written yet
+
+	failure sync.Once
+	err     error
+	failed  chan struct{}
+}
+
+// newWire wraps a stream whose ZMTP handshake is done. The link is known only
+// after the greeting, so the answer to a PING waits until start.
+func newWire(st stream) *wire {
+	w := &wire{st: st, wake: make(chan struct{}, 1), quit: make(chan struct{}), failed: make(chan struct{})}
+	w.in = frameReader{br: bufio.NewReaderSize(listener{st, &w.heard}, readBuffer), ping: w.earlyPing}
+	return w
+}
+
+// listener notes that the peer was heard, also in the middle of a long frame.
+type listener struct {
+	r     io.Reader
+	heard *atomic.Bool
+}
+
+func (l listener) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	if n > 0 && !l.heard.Load() {
+		l.heard.Store(true)
+	}
+	return n, err
+}
+
+// envelope reads the first frame of the next message.
+func (w *wire) envelope() (session.Envelope, bool, error) {
+	n, more, err := w.in.message(session.MaxEnvelope)
+	if err != nil {
+		return session.Envelope{}, false, err
+	}
+	p, err := w.in.view(n)
+	if err != nil {
+		return session.Envelope{}, false, err
+	}
+	e, err := session.Decode(p)
+	return e, more, err
+}
+
+// skipMessage reads past the head and body of a message.
+func (w *wire) skipMessage(maxHead, maxBody uint64) error {
+	for _, limit := range []uint64{maxHead, maxBody} {
+		n, more, err := w.in.message(limit)
+		if err != nil {
+			return err
+		}
+		if err := w.in.discard(n); err != nil {
+			return err
+		}
+		if !more {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: a message of more than three frames", errFraming)
+}
+
+// start runs the writer goroutine and the heartbeat.
+func (w *wire) start() {
+	w.in.ping = w.pong
+	w.writers.Add(1)
+	go w.writer()
+	if w.l.cfg.HeartbeatEvery > 0 {
+		w.l.mu.Lock()
+		w.beat = time.AfterFunc(w.l.cfg.HeartbeatEvery, w.tick)
+		w.l.mu.Unlock()
+	}
+}
+
+// fail breaks the connection; the first cause is kept.
+func (w *wire) fail(err error) {
+	w.failure.Do(func() {
+		w.err = err
+		close(w.failed)
+		_ = w.st.Close() // the connection is given up, its own error adds nothing
+	})
+}
+
+func (w *wire) cause() error {
+	<-w.failed
+	return w.err
+}
+
+// finish waits for the goroutines of a failed connection.
+func (w *wire) finish() {
+	w.l.mu.Lock()
+	w.dead = true
+	for _, t := range []*time.Timer{w.ackTimer, w.beat} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	w.l.mu.Unlock()
+	close(w.quit)
+	w.writers.Wait()
+}
+
+// kickAndUnlock writes what is due unless somebody does already. It is called
+// with l.mu held and releases it.
+func (l *Link) kickAndUnlock() {
+	w := l.wire
+	if w == nil || w.writing || w.dead || !w.fill() {
+		l.mu.Unlock()
+		return
+	}
+	w.writing = true
+	l.mu.Unlock()
+	for turn := 1; ; turn++ {
+		if _, err := w.st.writeVec(w.vec, false); err != nil {
+			w.fail(fmt.Errorf("write: %w", err))
+			return
+		}
+		if w.trim() || turn == callerTurns {
+			break
+		}
+		l.mu.Lock()
+		if w.dead || !w.fill() {
+			// Credit must not be called from here: the caller may hold its own locks.
+			if !l.out.NeedsCredit() || w.dead {
+				w.writing = false
+				l.mu.Unlock()
+				return
+			}
+			l.mu.Unlock()
+			break
+		}
+		l.mu.Unlock()
+	}
+	w.wake <- struct{}{} // the writer owns the output now; it takes exactly one wake per handover
+}
+
+// writer goes on where a caller would have had to wait.
+func (w *wire) writer() {
+	defer w.writers.Done()
+	l := w.l
+	for {
+		select {
+		case <-w.wake:
+		case <-w.quit:
+			return
+		}
+		for {
+			if len(w.vec) > 0 {
+				if _, err := w.st.writeVec(w.vec, true); err != nil {
+					w.fail(fmt.Errorf("write: %w", err))
+					return
+				}
+				w.trim()
+			}
+			l.mu.Lock()
+			if room := l.out.Credit(); room {
+				l.mu.Unlock()
+				l.cfg.Handler.Credit(l)
+				l.mu.Lock()
+			}
+			if w.dead || !w.fill() {
+				w.writing = false
+				l.mu.Unlock()
+				break
+			}
+			l.mu.Unlock()
+		}
+	}
+}
+
+// trim drops what is written from the batch and says whether some is left.
+func (w *wire) trim() bool {
+	i := 0
+	for i < len(w.vec) && len(w.vec[i]) == 0 {
+		i++
+	}
+	w.vec = w.vec[i:]
+	return len(w.vec) > 0
+}
+
+// fill builds the next batch from all that is due and says whether there is
+// any. It is called with l.mu held, by whoever owns or is about to own the output.
+func (w *wire) fill() bool {
+	l := w.l
+	if w.arena == nil {
+		w.arena = make([]byte, 0, arenaSize)
+	}
+	w.arena, w.batch = w.arena[:0], w.batch[:0]
+	mark, payload := 0, 0
+	for _, context := range w.pongs {
+		w.arena = appendCommand(w.arena, "PONG", context)
+	}
+	w.pongs = w.pongs[:0]
+	if w.pingDue {
+		w.arena, w.pingDue = appendPing(w.arena), false
+	}
+	for payload < batchMax {
+		e, ok := l.out.Peek()
+		if !ok || len(w.arena)+frontRoom+inlineCost(e.Head)+inlineCost(e.Body) > arenaSize {
+			break
+		}
+		l.out.Take()
+		payload += len(e.Head) + len(e.Body)
+		mark = w.message(e, mark)
+	}
+	if more := l.out.Unsent() > 0; !more && w.farewell && !w.parted {
+		w.parted = true
+		e := session.Envelope{Kind: session.Close, Seq: l.out.LastSent(), Ack: l.recv.Load()}
+		w.lone(&e)
+	} else if w.ackDue && l.ackSent != l.recv.Load() {
+		e := session.Envelope{Kind: session.Ack, Ack: l.recv.Load()}
+		w.lone(&e)
+		l.ackSent = e.Ack
+	}
+	w.ackDue = false
+	if len(w.arena) > mark {
+		w.batch = append(w.batch, w.arena[mark:])
+	}
+	w.vec = w.batch
+	return len(w.vec) > 0
+}
+
+// message appends one message to the batch. Small payloads are copied beside
+// their headers, large ones written from where they are. It returns the start
+// of the part of the arena that is not yet in vec.
+func (w *wire) message(e session.Entry, mark int) int {
+	l := w.l
+	ack := uint64(0)
+	if l.cfg.Replay {
+		ack = l.recv.Load()
+		l.ackSent = ack
+	}
+	var env [32]byte
+	p := session.AppendData(env[:0], e.Seq, ack, l.cfg.Replay && l.out.Filling())
+	w.arena = appendFrameHeader(w.arena, frameMore, len(p))
+	w.arena = append(w.arena, p...)
+	flags := byte(0)
+	if e.Body != nil {
+		flags = frameMore
+	}
+	mark = w.payload(e.Head, flags, mark)
+	if e.Body != nil {
+		mark = w.payload(e.Body, 0, mark)
+	}
+	l.stats.Sent++
+	l.stats.SentBytes += uint64(len(e.Head) + len(e.Body))
+	return mark
+}
+
+func (w *wire) payload(p []byte, flags byte, mark int) int {
+	w.arena = appendFrameHeader(w.arena, flags, len(p))
+	if len(p) <= inlineMax {
+		w.arena = append(w.arena, p...)
+		return mark
+	}
+	w.batch = append(w.batch, w.arena[mark:], p)
+	return len(w.arena)
+}
+
+// lone appends an envelope that is a message of its own.
+func (w *wire) lone(e *session.Envelope) {
+	p := e.Append(nil)
+	w.arena = append(appendFrameHeader(w.arena, 0, len(p)), p...)
+}
+
+func inlineCost(p []byte) int {
+	if len(p) <= inlineMax {
+		return len(p)
+	}
+	return 0
+}
+
+// earlyPing keeps a PING that came before the greeting was over.
+func (w *wire) earlyPing(context []byte) {
+	if len(w.pongs) < maxPongs {
+		w.pongs = append(w.pongs, append([]byte(nil), context...))
+	}
+}
+
+// pong queues the answer to a PING. It goes out before the next message.
+func (w *wire) pong(context []byte) {
+	w.l.mu.Lock()
+	w.earlyPing(context)
+	w.l.kickAndUnlock()
+}
+
+// armAck makes sure that an acknowledgement goes out after the delay, alone if
+// no message takes it along. Called with l.mu held.
+func (w *wire) armAck(delay time.Duration) {
+	if w.ackArmed || w.dead {
+		return
+	}
+	w.ackArmed = true
+	if w.ackTimer == nil {
+		w.ackTimer = time.AfterFunc(delay, w.ackNow)
+		return
+	}
+	w.ackTimer.Reset(delay)
+}
+
+func (w *wire) ackNow() {
+	w.l.mu.Lock()
+	w.ackArmed = false
+	w.ackDue = true
+	w.l.kickAndUnlock()
+}
+
+// tick is the heartbeat. It counts ticks instead of reading a clock, so that a
+// process that was stopped and goes on does not blame its peers.
+func (w *wire) tick() {
+	l := w.l
+	l.mu.Lock()
+	if w.dead {
+		l.mu.Unlock()
+		return
+	}
+	if w.heard.Swap(false) {
+		w.quiet = 0
+	} else {
+		w.quiet += l.cfg.HeartbeatEvery
+		w.pingDue = true
+	}
+	if w.quiet >= l.cfg.HeartbeatTimeout {
+		l.mu.Unlock()
+		w.fail(fmt.Errorf("%w: nothing heard for %v", ErrSilent, w.quiet))
+		return
+	}
+	w.beat.Reset(l.cfg.HeartbeatEvery)
+	l.kickAndUnlock()
+}
