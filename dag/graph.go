@@ -59,10 +59,29 @@ type Group struct {
 	KeepGoing bool          // a failure of this task does not stop the job
 }
 
-// Axis is one loop variable and the values it takes: int64 or string.
+// Axis is one loop variable and the values it takes: int64 or string. It is
+// either a list or, when Values is nil, the range First .. First+N-1.
 type Axis struct {
 	Var    string
 	Values []any
+	First  int64
+	N      int64
+}
+
+// Len returns the number of values.
+func (a *Axis) Len() int {
+	if a.Values != nil {
+		return len(a.Values)
+	}
+	return int(a.N)
+}
+
+// Value returns the value at a position from 0 to Len()-1: int64 or string.
+func (a *Axis) Value(pos int) any {
+	if a.Values != nil {
+		return a.Values[pos]
+	}
+	return a.First + int64(pos)
 }
 
 // Stream binds a group to the elements of an open generator's output. The

@@ -1,0 +1,73 @@
+package dag
+
+import (
+	"fmt"
+	"strings"
+)
+
+// parseArg reads one word of a command line.
+func parseArg(s string) (Arg, error) {
+	if s == "" {
+		return Arg{{Kind: ArgText}}, nil
+	}
+	segs, err := segments(s)
+	if err != nil {
+		return nil, err
+	}
+	arg := make(Arg, len(segs))
+	for i, sg := range segs {
+		if !sg.expr {
+			arg[i] = ArgPart{Kind: ArgText, Text: sg.text}
+			continue
+		}
+		if arg[i], err = parseArgExpr(sg.text); err != nil {
+			return nil, err
+		}
+	}
+	return arg, nil
+}
+
+// parseArgExpr reads what stands between ${ and } in a command.
+func parseArgExpr(s string) (ArgPart, error) {
+	if name, ok := strings.CutPrefix(s, "in."); ok {
+		if list, ok := strings.CutSuffix(name, "[*]"); ok && isName(list) {
+			return ArgPart{Kind: ArgInputs, Text: list}, nil
+		}
+		if isName(name) {
+			return ArgPart{Kind: ArgInput, Text: name}, nil
+		}
+		return ArgPart{}, mistake(fmt.Sprintf("${%s} does not name an input", clip(s)), "write ${in.NAME}, or ${in.NAME[*]} for a list")
+	}
+	if name, ok := strings.CutPrefix(s, "out."); ok {
+		if isName(name) {
+			return ArgPart{Kind: ArgOutput, Text: name}, nil
+		}
+		return ArgPart{}, mistake(fmt.Sprintf("${%s} does not name an output", clip(s)), "write ${out.NAME}")
+	}
+	return ArgPart{Kind: ArgExpr, Text: s}, nil
+}
+
+func isName(s string) bool {
+	name, rest := takeName(s)
+	return name != "" && rest == ""
+}
+
+// String prints the word as a job file has it.
+func (a Arg) String() string {
+	var b strings.Builder
+	for _, p := range a {
+		switch p.Kind {
+		case ArgText:
+			b.WriteString(escapeText(p.Text))
+		case ArgInput:
+			b.WriteString("${in." + p.Text + "}")
+		case ArgInputs:
+			b.WriteString("${in." + p.Text + "[*]}")
+		case ArgOutput:
+			b.WriteString("${out." + p.Text + "}")
+		case ArgExpr:
+			b.WriteString("${" + p.Text + "}")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,390 @@
+package dag
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/vm"
+)
+
+const (
+	maxExprLen  = 1 << 10  // characters of one expression
+	maxTextLen  = 1 << 16  // bytes of a text after its placeholders are replaced
+	exprBudget  = 10_000   // memory budget of one evaluation, in the evaluator's units
+	paramsIdent = "params" // name under which expressions see the job's parameters
+)
+
+// Expressions are evaluated on behalf of whoever wrote a job file, so only
+// operations whose cost is bounded by their text are allowed: no loops, no
+// closures, no ranges, no regular expressions.
+func allowedBuiltin(name string) bool {
+	switch name {
+	case "abs", "ceil", "float", "floor", "int", "len", "lower", "max", "min", "round", "string", "trim", "upper":
+		return true
+	}
+	return false
+}
+
+// scope says which names an expression may use and gives their values.
+type scope struct {
+	vars   []string // loop variables, the stream's first
+	params map[string]any
+}
+
+func (s *scope) slot(name string) int { return slices.Index(s.vars, name) }
+
+// row gives the values of a scope's variables for one task.
+type row interface {
+	value(slot int) any
+	integer(slot int) (int64, bool)
+}
+
+// program is a compiled expression without its scope, shared by equal texts.
+type program struct {
+	idents []string // free names, sorted
+	code   *vm.Program
+	err    error
+}
+
+// programs caches compiled expressions by text while a graph is being built.
+type programs map[string]*program
+
+// expression is one ${...} bound to a scope. The common forms (a variable, a
+// variable plus or minus a constant) are evaluated without the virtual machine.
+type expression struct {
+	src    string
+	slot   int // variable of the fast form; -1: none
+	add    int64
+	simple bool // the value is the variable itself, of any type
+	vars   []int
+	code   *vm.Program // nil when konst or the fast form holds
+	konst  any
+}
+
+// constant tells whether the value is the same for each task.
+func (e *expression) constant() bool { return e.slot < 0 && e.code == nil }
+
+// uses tells whether the expression depends on a variable.
+func (e *expression) uses(slot int) bool { return e.slot == slot || slices.Contains(e.vars, slot) }
+
+// compile binds the text between ${ and } to a scope.
+func (ps programs) compile(src string, sc *scope) (*expression, error) {
+	src = strings.TrimSpace(src)
+	e := &expression{src: src, slot: -1}
+	if slot, add, ok := affine(src, sc); ok {
+		e.slot, e.add, e.simple = slot, add, add == 0
+		return e, nil
+	}
+	p := ps[src]
+	if p == nil {
+		p = compileProgram(src)
+		ps[src] = p
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	for _, id := range p.idents {
+		if slot := sc.slot(id); slot >= 0 {
+			e.vars = append(e.vars, slot)
+		} else if id != paramsIdent {
+			return nil, unknownName(id, sc)
+		}
+	}
+	if err := checkParams(p.code, sc); err != nil {
+		return nil, err
+	}
+	if len(e.vars) > 0 {
+		e.code = p.code
+		return e, nil
+	}
+	v, err := run(p.code, map[string]any{paramsIdent: sc.params})
+	if err != nil {
+		return nil, fmt.Errorf("${%s}: %w", src, err)
+	}
+	e.konst = v
+	return e, nil
+}
+
+// affine recognises "x", "x+1" and "x - 1".
+func affine(src string, sc *scope) (slot int, add int64, ok bool) {
+	n := 0
+	for n < len(src) && isNameByte(src[n]) && src[n] != '-' {
+		n++
+	}
+	if slot = sc.slot(src[:n]); slot < 0 {
+		return 0, 0, false
+	}
+	rest := strings.TrimSpace(src[n:])
+	if rest == "" {
+		return slot, 0, true
+	}
+	if len(rest) < 2 || (rest[0] != '+' && rest[0] != '-') {
+		return 0, 0, false
+	}
+	digits := strings.TrimSpace(rest[1:])
+	c, err := strconv.ParseUint(digits, 10, 31)
+	if err != nil {
+		return 0, 0, false
+	}
+	if rest[0] == '-' {
+		return slot, -int64(c), true
+	}
+	return slot, int64(c), true
+}
+
+// compileProgram parses, checks and compiles an expression.
+func compileProgram(src string) (p *program) {
+	p = &program{}
+	defer func() { // the compiler folds constants, and may fail while it does so
+		if r := recover(); r != nil {
+			p.err = fmt.Errorf("${%s}: cannot be compiled", src)
+		}
+	}()
+	if src == "" {
+		p.err = mistake("empty expression ${}", "write a name, such as ${params.x}, or $${ for a literal ${")
+		return p
+	}
+	if len(src) > maxExprLen {
+		p.err = fmt.Errorf("expression of %d characters: at most %d are allowed", len(src), maxExprLen)
+		return p
+	}
+	tree, err := parser.Parse(src)
+	if err != nil {
+		p.err = fmt.Errorf("${%s}: %s", src, exprMessage(err))
+		return p
+	}
+	w := &walker{}
+	ast.Walk(&tree.Node, w)
+	if w.refused != "" {
+		p.err = mistake(fmt.Sprintf("${%s}: %s", src, w.refused),
+			"expressions have numbers, text, + - * / % **, comparison, a ? b : c, and int, float, string, len, min, max, abs, round, floor, ceil, upper, lower, trim")
+		return p
+	}
+	slices.Sort(w.idents)
+	p.idents = slices.Compact(w.idents)
+	code, err := expr.Compile(src)
+	if err != nil {
+		p.err = fmt.Errorf("${%s}: %s", src, exprMessage(err))
+		return p
+	}
+	p.code = code
+	return p
+}
+
+// walker collects names and refuses what is not bounded by its text.
+type walker struct {
+	idents  []string
+	refused string
+}
+
+// Visit implements ast.Visitor.
+func (w *walker) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.IdentifierNode:
+		w.idents = append(w.idents, n.Value)
+	case *ast.BuiltinNode:
+		if !allowedBuiltin(n.Name) {
+			w.refused = "function " + n.Name + " is not available"
+		}
+	case *ast.BinaryNode:
+		switch n.Operator {
+		case "..", "matches", "contains", "startsWith", "endsWith", "|":
+			w.refused = "operator " + n.Operator + " is not available"
+		}
+	case *ast.CallNode:
+		w.refused = "only built-in functions can be called"
+	case *ast.PredicateNode, *ast.PointerNode, *ast.VariableDeclaratorNode, *ast.SequenceNode, *ast.BytesNode:
+		w.refused = "only arithmetic and text are available"
+	}
+}
+
+// checkParams reports params.x where the job has no parameter x.
+func checkParams(code *vm.Program, sc *scope) error {
+	c := &paramChecker{sc: sc}
+	node := code.Node()
+	ast.Walk(&node, c)
+	return c.err
+}
+
+type paramChecker struct {
+	sc  *scope
+	err error
+}
+
+// Visit implements ast.Visitor.
+func (c *paramChecker) Visit(node *ast.Node) {
+	m, ok := (*node).(*ast.MemberNode)
+	if !ok || c.err != nil {
+		return
+	}
+	id, ok := m.Node.(*ast.IdentifierNode)
+	if !ok || id.Value != paramsIdent {
+		return
+	}
+	name, ok := m.Property.(*ast.StringNode)
+	if !ok {
+		return
+	}
+	if _, known := c.sc.params[name.Value]; !known {
+		c.err = mistake(fmt.Sprintf("unknown parameter %q", name.Value), nearest(name.Value, keysOf(c.sc.params), "declare it under params"))
+	}
+}
+
+func unknownName(id string, sc *scope) error {
+	if _, ok := sc.params[id]; ok {
+		return mistake(fmt.Sprintf("unknown name %q", id), fmt.Sprintf("write params.%s", id))
+	}
+	return mistake(fmt.Sprintf("unknown name %q", id),
+		nearest(id, append([]string{paramsIdent}, sc.vars...), "known are params.NAME and the variables of for; write $${ for a literal ${"))
+}
+
+// exprMessage shortens the expression library's message to its first line.
+func exprMessage(err error) string {
+	if fe, ok := err.(*file.Error); ok {
+		return fe.Message
+	}
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return first
+}
+
+// run evaluates and normalises to the kinds of Param.Value.
+func run(code *vm.Program, env map[string]any) (any, error) {
+	m := vm.VM{MemoryBudget: exprBudget}
+	v, err := m.Run(code, env)
+	if err != nil {
+		return nil, fmt.Errorf("%s", exprMessage(err))
+	}
+	return normalise(v, 0)
+}
+
+// eval gives the expression's value for one task.
+func (e *expression) eval(sc *scope, r row) (any, error) {
+	if e.constant() {
+		return e.konst, nil
+	}
+	if e.slot >= 0 {
+		if e.simple {
+			return r.value(e.slot), nil
+		}
+		n, ok := r.integer(e.slot)
+		if !ok {
+			return nil, fmt.Errorf("${%s}: %s is the text %q, not a number", e.src, sc.vars[e.slot], r.value(e.slot))
+		}
+		return n + e.add, nil
+	}
+	env := make(map[string]any, len(e.vars)+1)
+	env[paramsIdent] = sc.params
+	for _, s := range e.vars {
+		env[sc.vars[s]] = r.value(s)
+	}
+	v, err := run(e.code, env)
+	if err != nil {
+		return nil, fmt.Errorf("${%s}: %w", e.src, err)
+	}
+	return v, nil
+}
+
+// normalise brings a value to the kinds of Param.Value, within a depth.
+func normalise(v any, depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, fmt.Errorf("value nested deeper than %d", maxDepth)
+	}
+	switch x := v.(type) {
+	case nil, bool, int64, string:
+		return x, nil
+	case float64:
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return nil, fmt.Errorf("the value %v is not a finite number", x)
+		}
+		return x, nil
+	case int:
+		return int64(x), nil
+	case int32:
+		return int64(x), nil
+	case uint32:
+		return int64(x), nil
+	case float32:
+		return normalise(float64(x), depth)
+	case []string:
+		out := make([]any, len(x))
+		for i, s := range x {
+			out[i] = s
+		}
+		return out, nil
+	case []any:
+		out := make([]any, len(x))
+		for i, e := range x {
+			n, err := normalise(e, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = n
+		}
+		return out, nil
+	case map[string]any:
+		out := make(map[string]any, len(x))
+		for k, e := range x {
+			n, err := normalise(e, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			out[k] = n
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("a value of type %T cannot be part of a job", v)
+}
+
+// valueText is how a value looks inside a text or a name.
+func valueText(v any) (string, error) {
+	switch x := v.(type) {
+	case string:
+		return x, nil
+	case int64:
+		return strconv.FormatInt(x, 10), nil
+	case float64:
+		return formatFloat(x), nil
+	case bool:
+		return strconv.FormatBool(x), nil
+	case nil:
+		return "", fmt.Errorf("the value is null and cannot be part of a text")
+	}
+	return "", fmt.Errorf("a %s cannot be part of a text", kindOf(v))
+}
+
+// formatFloat prints a float so that it reads back as a float.
+func formatFloat(x float64) string {
+	s := strconv.FormatFloat(x, 'g', -1, 64)
+	if !strings.ContainsAny(s, ".e") {
+		s += ".0"
+	}
+	return s
+}
+
+// kindOf names the kind of a value for messages.
+func kindOf(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "truth value"
+	case int64:
+		return "whole number"
+	case float64:
+		return "number"
+	case string:
+		return "text"
+	case []any:
+		return "list"
+	case map[string]any:
+		return "mapping"
+	}
+	return fmt.Sprintf("%T", v)
+}
