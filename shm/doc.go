@@ -1,0 +1,35 @@
+// Package shm keeps datasets in POSIX shared memory: files in a tmpfs folder that the agent creates and
+// executors map. The bookkeeping is the pure package ledger; this package performs what it asks for.
+//
+//	agent core ── ledger.Request, Seal, Unref ... ──> ledger ── effects ──> agent driver
+//	                                                                          │
+//	            Store.Create Resize Seal Remove Spill ReadBack DropSpill  <───┘ (Do), answers go back as events
+//	                      │
+//	   /dev/shm/cascade-<uid>-<name>/  a1 (arena)  f2 (file)  o3 (a command's output)      <spill folder>/<key>.spill
+//	                      │
+//	executor: Mapper.Lease -> Alloc -> fill in place -> Seal/Close ── offset, length ──> agent: ledger.Seal
+//	          Mapper.View  -> Span.Bytes -> View[float64], Dense, ReadArrow -> Release
+//	commands: open Store.Path of a sealed file; write Store.Path of an output, taken over by SealOutput
+//
+// # A dataset's life, as processes see it
+//
+//	lease granted ──> bytes written by one process ──> sealed ──> viewed by any number, read-only
+//	                                                     │  └──> spilled to disk and read back on demand
+//	                                                     └──> no reference, no pin: freed, bytes reused
+//
+// # Invariants
+//
+//   - Segments are reserved with fallocate before anybody maps them, and views are checked against the
+//     file's size: full memory is an error and never a SIGBUS. Disk is read and written with system calls,
+//     never through a mapping, for the same reason.
+//   - Names of segments are never used twice within a folder; a mapping that outlives its segment shows
+//     zeros, because removal punches the pages out before it unlinks.
+//   - A sealed file has exactly the dataset's length and mode 0444: any program can open it.
+//   - A view is valid while its pin lasts; a lease belongs to one process until that process is known dead.
+//   - A spill file under its final name is complete; its checksum is verified when it is read back.
+//   - Array bytes are little-endian, row by row. What they mean is in the descriptor, never in the bytes.
+//     Arrow data is the exception: it is an IPC file, which carries its schema.
+//
+// With the build tag check, freed ranges are overwritten with 0xDB, pages of a mapping can only be read
+// while a Span shows them, and the addresses of a closed lease fault.
+package shm

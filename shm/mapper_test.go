@@ -1,0 +1,175 @@
+package shm
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"testing"
+	"unsafe"
+
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+func newMapper(t testing.TB, s *Store, idle int) *Mapper {
+	m := NewMapper(s.Dir(), idle)
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+func TestViewsAreCheckedAgainstTheFile(t *testing.T) {
+	s := openStore(t, t.TempDir(), System{})
+	m := newMapper(t, s, 0)
+	must(t, s.Create(1, ledger.File, 8192))
+	must(t, s.Seal(1, ledger.File, 5000))
+	for _, c := range []struct {
+		off, n int64
+		ok     bool
+	}{{0, 5000, true}, {0, 0, true}, {4999, 1, true}, {5000, 0, true}, {5000, 1, false}, {0, 5001, false}, {-1, 2, false},
+		{0, -1, false}, {1 << 62, 1 << 62, false}, {1, 1<<63 - 1, false}} {
+		v, err := m.View("f1", c.off, c.n)
+		if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrBounds) {
+			t.Errorf("View(%d, %d): %v", c.off, c.n, err)
+		}
+		if err == nil && (int64(len(v.Bytes)) != c.n || cap(v.Bytes) != len(v.Bytes)) {
+			t.Errorf("View(%d, %d) has %d bytes of %d", c.off, c.n, len(v.Bytes), cap(v.Bytes))
+		}
+		v.Release()
+		v.Release()
+	}
+	if _, err := m.View("f2", 0, 1); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("view of a missing segment: %v", err)
+	}
+}
+
+func TestRecycledFileIsMappedAnew(t *testing.T) {
+	s := openStore(t, t.TempDir(), System{})
+	m := newMapper(t, s, 0)
+	must(t, s.Create(1, ledger.File, 4096))
+	fill(t, m, "f1", 0, pattern(4096))
+	small, err := m.View("f1", 0, 4096)
+	must(t, err)
+	must(t, s.Resize(1, 1<<20))
+	big := bytes.Repeat(pattern(1<<12), 1<<8)
+	fill(t, m, "f1", 0, big)
+	large, err := m.View("f1", 0, 1<<20)
+	must(t, err)
+	if !bytes.Equal(large.Bytes, big) || !bytes.Equal(small.Bytes, big[:4096]) {
+		t.Error("views differ from the file")
+	}
+	addr := uintptr(unsafe.Pointer(&small.Bytes[100]))
+	if w, ok := m.Owner(addr); !ok || w != (Where{"f1", 100, false}) {
+		t.Errorf("owner of the old view: %+v %v", w, ok)
+	}
+	small.Release()
+	large.Release()
+	m.Forget("f1")
+	if w, ok := m.Owner(addr); ok {
+		t.Errorf("owner of an unmapped address: %+v", w)
+	}
+}
+
+func TestIdleMappingsAreBounded(t *testing.T) {
+	s := openStore(t, t.TempDir(), System{})
+	m := newMapper(t, s, 2)
+	for id := range ledger.SegmentID(5) {
+		must(t, s.Create(id+1, ledger.File, 4096))
+		v, err := m.View(SegmentName(ledger.File, id+1), 0, 10)
+		must(t, err)
+		v.Release()
+	}
+	if len(m.maps) != 2 || len(m.idle) != 2 {
+		t.Errorf("%d mappings, %d idle", len(m.maps), len(m.idle))
+	}
+}
+
+func TestLease(t *testing.T) {
+	page := int64(os.Getpagesize())
+	s := openStore(t, t.TempDir(), System{})
+	m := newMapper(t, s, 0)
+	must(t, s.Create(1, ledger.Arena, 8*page))
+	l, err := m.Lease("a1", 2*page, 2*page)
+	must(t, err)
+	type result struct {
+		off int64
+		err error
+	}
+	for i, c := range []struct {
+		n, align int64
+		want     result
+	}{{10, 8, result{2 * page, nil}}, {8, 64, result{2*page + 64, nil}}, {0, 1, result{2*page + 72, nil}},
+		{page, page, result{3 * page, nil}}, {1, 1, result{0, ErrLeaseFull}}, {0, 1, result{4 * page, nil}},
+		{1 << 62, 8, result{0, ErrLeaseFull}}, {-1, 8, result{0, ErrBounds}}, {1, 3, result{0, ErrBounds}}, {1, 2 * page, result{0, ErrBounds}}} {
+		b, off, err := l.Alloc(c.n, c.align)
+		if off != c.want.off || !errors.Is(err, c.want.err) || err == nil && int64(len(b)) != c.n {
+			t.Errorf("%d: Alloc(%d, %d) = %d bytes at %d, %v; want %+v", i, c.n, c.align, len(b), off, err, c.want)
+		}
+	}
+	if l.Used() != 2*page || l.Free() != 0 {
+		t.Errorf("used %d, free %d", l.Used(), l.Free())
+	}
+	must(t, l.Shrink(3*page+100))
+	if l.Used() != page+100 {
+		t.Errorf("used %d after Shrink", l.Used())
+	}
+	must(t, l.Seal(true))
+	if l.Used() != 2*page {
+		t.Errorf("used %d after Seal to the end of the page", l.Used())
+	}
+	if err := l.Shrink(2 * page); !errors.Is(err, ErrBounds) {
+		t.Errorf("sealed bytes were given back: %v", err)
+	}
+	if err := m.Close(); err == nil {
+		t.Error("the mapper closed under a lease")
+	}
+	must(t, l.Close())
+	must(t, l.Close())
+	if _, _, err := l.Alloc(1, 1); !errors.Is(err, ErrClosed) {
+		t.Errorf("allocation in a closed lease: %v", err)
+	}
+	for _, c := range [][2]int64{{0, 9 * page}, {8 * page, page}, {-page, page}, {0, 0}} {
+		if _, err := m.Lease("a1", c[0], c[1]); !errors.Is(err, ErrBounds) {
+			t.Errorf("lease of %v: %v", c, err)
+		}
+	}
+}
+
+func TestHugeDataset(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs 5 GiB of memory")
+	}
+	const n = 5 << 30
+	root := roots(t)["tmpfs"]
+	s := openStore(t, root, System{})
+	m := newMapper(t, s, 0)
+	must(t, s.Create(1, ledger.File, n))
+	l, err := m.Lease("f1", 0, n)
+	must(t, err)
+	b, _, err := l.Alloc(n, 8)
+	must(t, err)
+	v, err := View[float64](b)
+	must(t, err)
+	for i := 0; i < len(v); i += 1 << 20 {
+		v[i] = float64(i)
+	}
+	v[len(v)-1] = -1
+	must(t, l.Close())
+	must(t, s.Seal(1, ledger.File, n))
+	r, err := m.View("f1", 0, n)
+	must(t, err)
+	defer r.Release()
+	v, err = View[float64](r.Bytes)
+	must(t, err)
+	for i := 0; i < len(v); i += 1 << 20 {
+		if v[i] != float64(i) {
+			t.Fatalf("number %d is %v", i, v[i])
+		}
+	}
+	if v[len(v)-1] != -1 {
+		t.Fatal("the last number differs")
+	}
+	must(t, s.Remove(1))
+}

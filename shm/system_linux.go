@@ -1,0 +1,68 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const noFollow = unix.O_NOFOLLOW | unix.O_CLOEXEC
+
+// DefaultRoot is where segments live.
+const DefaultRoot = "/dev/shm"
+
+// reserve backs a range of a file with memory or disk. Pages that exist keep their content.
+func reserve(f *os.File, off, n int64) error {
+	for {
+		err := unix.Fallocate(int(f.Fd()), 0, off, n)
+		if !errors.Is(err, unix.EINTR) { // a signal (the Go runtime sends some) ends a long fallocate
+			return err
+		}
+	}
+}
+
+// punch gives the memory of a file back at once, although other processes may still map it: they read
+// zeros, where after a mere truncation they would get SIGBUS.
+func punch(f *os.File, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, n)
+	if errors.Is(err, unix.EOPNOTSUPP) { // some disk file systems; there it saves nothing but time
+		return nil
+	}
+	return err
+}
+
+func lock(f *os.File) error {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("lock %s: another agent uses it: %w", f.Name(), err)
+	}
+	return nil
+}
+
+// populate makes the pages of a mapping present and writable in one call instead of one fault each. It is
+// only a matter of speed, and kernels before 5.14 do not know it.
+func populate(b []byte) {
+	const madvPopulateWrite = 23
+	_ = unix.Madvise(b, madvPopulateWrite)
+}
+
+// ownedByUs reports whether a file belongs to this user.
+func ownedByUs(fi os.FileInfo) bool {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Getuid()
+}
+
+func isCrossDevice(err error) bool { return errors.Is(err, unix.EXDEV) }
+
+// links is the number of names that a file has.
+func links(fi os.FileInfo) uint64 {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink)
+	}
+	return 1
+}
