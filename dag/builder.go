@@ -179,6 +179,9 @@ func (grp *Group) canonical() {
 		d := &grp.Inputs[i]
 		d.List = d.List || len(d.From) > 1 || len(d.From) == 1 && hasStar(d.From[0].Text)
 	}
+	for i, word := range grp.Run.Command {
+		grp.Run.Command[i] = canonicalArg(word)
+	}
 	for _, fs := range [][]Field{grp.With, grp.Env} {
 		for i := range fs {
 			if v, err := normalise(fs[i].Value, 0); err == nil {
@@ -186,6 +189,24 @@ func (grp *Group) canonical() {
 			}
 		}
 	}
+}
+
+// canonicalArg joins neighbouring texts and drops empty ones.
+func canonicalArg(word Arg) Arg {
+	var out Arg
+	for _, p := range word {
+		switch last := len(out) - 1; {
+		case p.Kind == ArgText && p.Text == "":
+		case p.Kind == ArgText && last >= 0 && out[last].Kind == ArgText:
+			out[last].Text += p.Text
+		default:
+			out = append(out, p)
+		}
+	}
+	if out == nil {
+		out = Arg{{Kind: ArgText}}
+	}
+	return out
 }
 
 // hasStar tells whether a reference has an index *.

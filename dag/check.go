@@ -2,6 +2,7 @@ package dag
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -10,7 +11,8 @@ import (
 const (
 	maxRetries  = 1_000_000
 	maxPriority = 1_000_000_000
-	maxWords    = 1_000_000 // words of one command, names of one list
+	maxAmount   = 1_000_000_000_000 // thousandths of a resource
+	maxWords    = 1_000_000         // words of one command, names of one list
 )
 
 // job checks what stands beside the tasks.
@@ -67,7 +69,8 @@ func checkVars(e *Environment) error {
 			return err
 		}
 	}
-	for k, v := range e.Vars {
+	for _, k := range sortedKeys(e.Vars) {
+		v := e.Vars[k]
 		if err := checkVarName(k); err != nil {
 			return err
 		}
@@ -80,8 +83,8 @@ func checkVars(e *Environment) error {
 
 // checkVarName checks the name of an environment variable.
 func checkVarName(name string) error {
-	if name == "" || strings.ContainsAny(name, "= \t\n\x00") || !utf8.ValidString(name) {
-		return mistake(fmt.Sprintf("%q cannot be the name of an environment variable", clip(name)), "a name without = and spaces")
+	if name == "" || strings.ContainsAny(name, "= ") || checkKey(name) != nil {
+		return mistake(fmt.Sprintf("%q cannot be the name of an environment variable", clip(name)), "a name without = and spaces, at most 200 bytes")
 	}
 	return nil
 }
@@ -90,6 +93,14 @@ func checkVarName(name string) error {
 func checkText(s string) error {
 	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
 		return mistake(fmt.Sprintf("the text %q is not UTF-8 without zero bytes", clip(s)), "pass binary data as a dataset")
+	}
+	return nil
+}
+
+// checkKey checks a key of a mapping.
+func checkKey(key string) error {
+	if len(key) > maxNameLen || !utf8.ValidString(key) || strings.ContainsFunc(key, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return mistake(fmt.Sprintf("%q cannot be a key", clip(key)), "one line of printable text, at most 200 bytes")
 	}
 	return nil
 }
@@ -115,8 +126,9 @@ func checkValue(v any, depth int) error {
 		}
 		return nil
 	case map[string]any:
-		for k, e := range x {
-			if err := checkText(k); err != nil {
+		for _, k := range keysOf(x) {
+			e := x[k]
+			if err := checkKey(k); err != nil {
 				return err
 			}
 			if err := checkValue(e, depth+1); err != nil {
@@ -265,6 +277,10 @@ func (r *resolver) command(gi int, grp *Group) {
 		outNames = append(outNames, grp.Outputs[i].Name)
 	}
 	for wi, word := range grp.Run.Command {
+		if err := checkArg(word); err != nil {
+			r.reportItem(gi, "command", "", wi, err)
+			continue
+		}
 		for _, p := range word {
 			if err := checkArgPart(p, inputs, written, inNames, outNames); err != nil {
 				r.reportItem(gi, "command", "", wi, err)
@@ -289,6 +305,18 @@ func (r *resolver) command(gi int, grp *Group) {
 			r.report(gi, "out", o.Name, mistake(fmt.Sprintf("the command never writes output %q", o.Name), "put ${out."+o.Name+"} into its words, or add stdout: "+o.Name))
 		}
 	}
+}
+
+// checkArg refuses words that a job file cannot express, such as a $ before a placeholder.
+func checkArg(word Arg) error {
+	if len(word) == 1 && word[0].Kind == ArgText {
+		return nil
+	}
+	again, err := parseArg(word.String())
+	if err == nil && !slices.Equal(again, word) {
+		err = mistake(fmt.Sprintf("the word %q reads as another one", clip(word.String())), "no $ before a placeholder, no empty or divided text")
+	}
+	return err
 }
 
 func checkArgPart(p ArgPart, inputs map[string]*InputDecl, written map[string]bool, inNames, outNames []string) error {
@@ -348,13 +376,14 @@ func (r *resolver) fields(gi int, key string, fs []Field) {
 // limits checks numbers.
 func (r *resolver) limits(gi int, grp *Group) {
 	res := &grp.Resources
-	if res.CPU < 0 || res.Memory < 0 || res.GPU < 0 {
-		r.report(gi, "resources", "", fmt.Errorf("a resource is negative"))
+	if res.CPU < 0 || res.Memory < 0 || res.GPU < 0 || max(res.CPU, res.GPU) > maxAmount {
+		r.report(gi, "resources", "", fmt.Errorf("a resource is negative or above %d", maxAmount/1000))
 	}
-	for name, n := range res.Custom {
+	for _, name := range sortedKeys(res.Custom) {
+		n := res.Custom[name]
 		if err := checkName("a resource", name); err != nil {
 			r.report(gi, "resources", name, err)
-		} else if n < 0 || name == "cpu" || name == "memory" || name == "gpu" {
+		} else if n < 0 || n > maxAmount || name == "cpu" || name == "memory" || name == "gpu" {
 			r.report(gi, "resources", name, fmt.Errorf("resource %q cannot be %d thousandths", name, n))
 		}
 	}

@@ -12,8 +12,7 @@ func (r *resolver) references() {
 		r.ix.groups[gi].refBase = uint32(len(r.ix.refs))
 		for di := range grp.Inputs {
 			d := &grp.Inputs[di]
-			sources := uint64(0)
-			open := false
+			sources, known := uint64(0), true
 			for fi := range d.From {
 				base := len(r.ix.refs)
 				r.ix.refs = append(r.ix.refs, refIndex{})
@@ -21,17 +20,20 @@ func (r *resolver) references() {
 				if err == nil && t != nil {
 					err = r.fill(gi, t, &r.ix.refs[base])
 				}
+				x := &r.ix.refs[base]
+				if err == nil && t != nil && !d.List && (x.kind == SourceStream || x.kind == SourceGroup || t.star()) {
+					err = mistake("it stands for a list of datasets", "mark the input as a list")
+				}
 				if err != nil {
 					r.reportFrom(gi, "in", d.Name, fi, d.From[fi], fmt.Errorf("input %q: %w", d.Name, err))
 				}
-				x := &r.ix.refs[base]
 				sources += uint64(x.stride)
-				open = open || t == nil || err != nil || x.kind == SourceStream || x.kind == SourceGroup
+				known = known && t != nil && err == nil && x.kind != SourceStream && x.kind != SourceGroup
 			}
-			if !d.List && !open && sources != 1 {
-				r.reportFrom(gi, "in", d.Name, 0, d.From[0], mistake(fmt.Sprintf("input %q stands for %d datasets", d.Name, sources), "mark it as a list"))
+			if !d.List && len(d.From) > 1 {
+				r.reportFrom(gi, "in", d.Name, 0, d.From[0], mistake(fmt.Sprintf("input %q has %d sources", d.Name, len(d.From)), "mark the input as a list"))
 			}
-			if d.Min > 0 && !open && uint64(d.Min) > sources {
+			if d.Min > 0 && known && uint64(d.Min) > sources {
 				r.report(gi, "in", d.Name, mistake(fmt.Sprintf("input %q: min is %d but there are %d datasets", d.Name, d.Min, sources), fmt.Sprintf("at most %d", sources)))
 			}
 		}
@@ -47,20 +49,18 @@ func (r *resolver) fill(gi int, t *target, x *refIndex) error {
 	if gi >= 0 {
 		rows = uint64(ix.groups[gi].size)
 	}
-	stars, err := r.starOffsets(t)
-	if err != nil {
-		return err
-	}
 	out := &r.g.Groups[t.group].Outputs[t.output]
 	perTask := uint64(1)
 	if t.elemAll {
 		perTask = out.Count
 	}
-	limit := uint64(r.opt.MaxEdges)
-	if perTask > limit || uint64(len(stars))*perTask > limit || r.edges+uint64(len(stars))*perTask*rows > limit {
+	limit := uint64(r.opt.MaxEdges) // below 2^31, as is the number of tasks a star stands for
+	count := r.starCount(t)
+	if perTask > limit || count*perTask > limit || r.edges+count*perTask*rows > limit {
 		return mistake(fmt.Sprintf("the job would have more than %d dependencies", limit), "let one task collect the list and the others read its result, or raise the limit")
 	}
-	x.stride = uint32(uint64(len(stars)) * perTask)
+	stars := r.starOffsets(t)
+	x.stride = uint32(count * perTask)
 	r.edges += uint64(x.stride) * rows
 	x.shared = !t.varies()
 	x.base, x.elemBase = len(ix.srcTask), len(ix.srcElem)
@@ -109,8 +109,29 @@ func (t *target) varies() bool {
 	return t.elem.tpl != nil
 }
 
+// star tells whether the reference stands for a list.
+func (t *target) star() bool {
+	for _, p := range t.index {
+		if p.all {
+			return true
+		}
+	}
+	return t.elemAll
+}
+
+// starCount returns how many tasks the axes indexed with * stand for.
+func (r *resolver) starCount(t *target) uint64 {
+	n := uint64(1)
+	for i := range t.index {
+		if t.index[i].all {
+			n *= uint64(r.g.Groups[t.group].Axes[i].Len())
+		}
+	}
+	return n
+}
+
 // starOffsets lists the offsets of all combinations of the axes indexed with *.
-func (r *resolver) starOffsets(t *target) ([]uint32, error) {
+func (r *resolver) starOffsets(t *target) []uint32 {
 	offs := []uint32{0}
 	mult := uint32(1)
 	for i := len(t.index) - 1; i >= 0; i-- {
@@ -126,7 +147,7 @@ func (r *resolver) starOffsets(t *target) ([]uint32, error) {
 		}
 		mult *= uint32(n)
 	}
-	return offs, nil
+	return offs
 }
 
 // offsets gives the offset within the target's group of the tasks a row means,

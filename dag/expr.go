@@ -157,7 +157,7 @@ func compileProgram(src string) (p *program) {
 	}
 	tree, err := parser.Parse(src)
 	if err != nil {
-		p.err = fmt.Errorf("${%s}: %s", src, exprMessage(err))
+		p.err = badSyntax(src, err)
 		return p
 	}
 	w := &walker{}
@@ -171,11 +171,15 @@ func compileProgram(src string) (p *program) {
 	p.idents = slices.Compact(w.idents)
 	code, err := expr.Compile(src)
 	if err != nil {
-		p.err = fmt.Errorf("${%s}: %s", src, exprMessage(err))
+		p.err = badSyntax(src, err)
 		return p
 	}
 	p.code = code
 	return p
+}
+
+func badSyntax(src string, err error) error {
+	return mistake(fmt.Sprintf("${%s}: %s", src, exprMessage(err)), "check operators, brackets and quotes, such as ${params.n + 1}")
 }
 
 // walker collects names and refuses what is not bounded by its text.
@@ -259,7 +263,7 @@ func run(code *vm.Program, env map[string]any) (any, error) {
 	m := vm.VM{MemoryBudget: exprBudget}
 	v, err := m.Run(code, env)
 	if err != nil {
-		return nil, fmt.Errorf("%s", exprMessage(err))
+		return nil, mistake(exprMessage(err), "the values do not fit the operation; int(...), float(...) and string(...) convert")
 	}
 	return normalise(v, 0)
 }
@@ -275,7 +279,7 @@ func (e *expression) eval(sc *scope, r row) (any, error) {
 		}
 		n, ok := r.integer(e.slot)
 		if !ok {
-			return nil, fmt.Errorf("${%s}: %s is the text %q, not a number", e.src, sc.vars[e.slot], r.value(e.slot))
+			return nil, mistake(fmt.Sprintf("${%s}: %s is the text %q, not a number", e.src, sc.vars[e.slot], r.value(e.slot)), "loop over numbers, or write int("+sc.vars[e.slot]+")")
 		}
 		return n + e.add, nil
 	}
@@ -354,9 +358,9 @@ func valueText(v any) (string, error) {
 	case bool:
 		return strconv.FormatBool(x), nil
 	case nil:
-		return "", fmt.Errorf("the value is null and cannot be part of a text")
+		return "", mistake("the value is null and cannot be part of a text", "give the parameter a value")
 	}
-	return "", fmt.Errorf("a %s cannot be part of a text", kindOf(v))
+	return "", mistake(fmt.Sprintf("a %s cannot be part of a text", kindOf(v)), "choose one of its values: ${params.LIST[0]}, ${params.MAP.KEY}")
 }
 
 // formatFloat prints a float so that it reads back as a float.

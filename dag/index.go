@@ -20,6 +20,7 @@ type graphIndex struct {
 	byName       map[string]int32
 	staticStart  []uint32 // first task of each static group, ascending
 	staticGroup  []int32  // its position in Groups
+	single       bool     // each static group is one task, the usual form of large literal jobs
 	slotGroup    []int32  // group of each slot
 	values       map[axisKey]map[string]int32
 
@@ -163,7 +164,7 @@ func (ix *graphIndex) groupOfNode(n uint32) int {
 	if int(n) >= ix.tasks {
 		return int(ix.slotGroup[int(n)-ix.tasks])
 	}
-	if ix.tasks == len(ix.staticStart) && ix.staticStart[n] == n { // one task a group, the usual form of large literal jobs
+	if ix.single {
 		return int(ix.staticGroup[n])
 	}
 	k := sort.Search(len(ix.staticStart), func(k int) bool { return ix.staticStart[k] > n })

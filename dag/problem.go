@@ -97,7 +97,7 @@ func splitHint(err error) (message, hint string) {
 
 // nearest returns `did you mean "x"?` for the closest candidate, or the fallback.
 func nearest(word string, candidates []string, fallback string) string {
-	best, bestDist := "", 1+max(1, min(len(word)/3, 3))
+	best, bestDist := "", 1+min(len(word)/3, 3)
 	for _, c := range candidates {
 		if d := distance(word, c, bestDist); d < bestDist {
 			best, bestDist = c, d

@@ -89,9 +89,7 @@ func (g *Graph) resolve(opt Options, pending []pendingAxis) []issue {
 	for gi := range g.Groups {
 		r.axes(gi)
 	}
-	if !r.number() {
-		return r.issues
-	}
+	r.number()
 	r.generators(pending)
 	for gi := range g.Groups {
 		r.group(gi)
@@ -257,7 +255,7 @@ func (r *resolver) axes(gi int) {
 // checkAxis checks the values of a loop: distinct, and fit for a task's name.
 func checkAxis(a *Axis) error {
 	if a.Values == nil {
-		if a.N < 0 || a.N > math.MaxInt32 || a.N > 0 && a.First > math.MaxInt64-a.N {
+		if a.N < 0 || a.N > math.MaxInt32 || a.First > 1<<53 || a.First < -1<<53 {
 			return fmt.Errorf("a range of %d values from %d cannot be counted", a.N, a.First)
 		}
 		return nil
@@ -269,6 +267,9 @@ func checkAxis(a *Axis) error {
 		case string:
 			if x == "" || x == "*" || len(x) > maxNameLen || strings.ContainsAny(x, "[],${}\"'`\\\n\r\t") || strings.TrimSpace(x) != x {
 				return mistake(fmt.Sprintf("loop value %q cannot be part of a task's name", clip(x)), "use text without brackets, commas, quotes, $ and outer spaces, at most 200 characters")
+			}
+			if err := checkText(x); err != nil {
+				return err
 			}
 		default:
 			return mistake(fmt.Sprintf("loop value %v is a %s", v, kindOf(v)), "loop over whole numbers or text; for other values loop over positions and write ${params.NAME[i]}")
@@ -289,10 +290,12 @@ func (r *resolver) tooMany() error {
 	return mistake(fmt.Sprintf("the job would expand to more than %d tasks", r.opt.MaxTasks), "loop over fewer values, or raise the limit on tasks")
 }
 
-// number gives each group its range of tasks or slots; false when the job is too large to go on.
-func (r *resolver) number() bool {
+// number gives each group its range of tasks or slots. A group that would
+// exceed the limit is left out, so that the rest can still be checked.
+func (r *resolver) number() {
 	ix := r.ix
 	ix.groups = make([]groupIndex, len(r.g.Groups))
+	ix.single = true
 	total := uint64(0)
 	for gi := range r.g.Groups {
 		grp := &r.g.Groups[gi]
@@ -303,13 +306,14 @@ func (r *resolver) number() bool {
 				break
 			}
 		}
+		if !r.broken[gi] && total+size > uint64(r.opt.MaxTasks) {
+			r.report(gi, "for", "", r.tooMany())
+			r.broken[gi] = true
+		}
 		if r.broken[gi] {
 			size = 0
 		}
-		if total += size; total > uint64(r.opt.MaxTasks) {
-			r.report(gi, "for", "", r.tooMany())
-			return false
-		}
+		total += size
 		start := &ix.tasks
 		if grp.Stream != nil {
 			start = &ix.slots
@@ -319,12 +323,12 @@ func (r *resolver) number() bool {
 		} else {
 			ix.staticStart = append(ix.staticStart, uint32(ix.tasks))
 			ix.staticGroup = append(ix.staticGroup, int32(gi))
+			ix.single = ix.single && size == 1
 		}
 		ix.groups[gi] = groupIndex{start: uint32(*start), size: uint32(size)}
 		*start += int(size)
 		ix.indexValues(gi, grp)
 	}
-	return true
 }
 
 // generators finds the task behind each stream.

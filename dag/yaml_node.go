@@ -100,7 +100,7 @@ func (l *loader) syntax(err error) {
 		if le.ContextMsg != "" {
 			message = le.ContextMsg + ": " + message
 		}
-		l.add(max(line, 1), max(col, 1), "not YAML: "+message, "check indentation, quotes and brackets; quote text with ${...}, : or #")
+		l.add(max(line, 1), max(col, 1), "not YAML: "+message, "check indentation, quotes and brackets; put quotes around text with ${, [ or : in it")
 		return
 	}
 	l.add(1, 1, "not YAML: "+strings.TrimPrefix(err.Error(), "yaml: "), "check indentation, quotes and brackets")

@@ -372,7 +372,7 @@ func (j *jobFile) thousandths(n *yaml.Node, what string) (int64, bool) {
 		return 0, false
 	}
 	m := math.Round(f * 1000)
-	if math.Abs(m-f*1000) > 1e-6 {
+	if math.Abs(m-f*1000) > 1e-6+m*1e-15 {
 		j.problem(n, fmt.Sprintf("%s is %v", what, f), "at most three decimals")
 		return 0, false
 	}
