@@ -46,6 +46,7 @@ type Stats struct {
 	SentBytes, ReceivedBytes uint64 // of heads and bodies
 	Duplicates               uint64 // copies that were dropped
 	Connections              uint64 // handshakes completed
+	Pings                    uint64 // PINGs of the peer that were answered
 	Queued, QueuedBytes      int    // now in the outbound queue, with replay also what is unacknowledged
 }
 
@@ -253,6 +254,9 @@ func (l *Link) carry(w *wire, resumed bool) error {
 	l.credit()
 	l.Flush()
 	err := l.read(w)
+	if cause := w.writeErr.Load(); cause != nil && !errors.Is(err, errPeerClosed) {
+		err = fmt.Errorf("write: %w", *cause)
+	}
 	w.fail(err)
 	l.mu.Lock()
 	l.wire = nil

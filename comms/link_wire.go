@@ -62,9 +62,10 @@ type wire struct {
 	batch [][]byte // all segments of the batch
 	vec   [][]byte // those that are not written yet
 
-	failure sync.Once
-	err     error
-	failed  chan struct{}
+	writeErr atomic.Pointer[error]
+	failure  sync.Once
+	err      error
+	failed   chan struct{}
 }
 
 // newWire wraps a stream whose ZMTP handshake is done. The link is known only
@@ -141,6 +142,16 @@ func (w *wire) fail(err error) {
 	})
 }
 
+// unwritable stops the output for good: whoever calls it never gives up
+// writing. What the peer sent before it left, its farewell perhaps, can still
+// be read, so the reader ends the connection, within a bound.
+func (w *wire) unwritable(err error) {
+	w.writeErr.Store(&err)
+	if err := w.st.SetReadDeadline(time.Now().Add(w.l.cfg.CloseTimeout)); err != nil {
+		w.fail(fmt.Errorf("write: %w", err))
+	}
+}
+
 func (w *wire) cause() error {
 	<-w.failed
 	return w.err
@@ -172,7 +183,7 @@ func (l *Link) kickAndUnlock() {
 	l.mu.Unlock()
 	for turn := 1; ; turn++ {
 		if _, err := w.st.writeVec(w.vec, false); err != nil {
-			w.fail(fmt.Errorf("write: %w", err))
+			w.unwritable(err)
 			return
 		}
 		if w.trim() || turn == callerTurns {
@@ -207,7 +218,7 @@ func (w *wire) writer() {
 		for {
 			if len(w.vec) > 0 {
 				if _, err := w.st.writeVec(w.vec, true); err != nil {
-					w.fail(fmt.Errorf("write: %w", err))
+					w.unwritable(err)
 					return
 				}
 				w.trim()
@@ -250,6 +261,7 @@ func (w *wire) fill() bool {
 	for _, context := range w.pongs {
 		w.arena = appendCommand(w.arena, "PONG", context)
 	}
+	l.stats.Pings += uint64(len(w.pongs))
 	w.pongs = w.pongs[:0]
 	if w.pingDue {
 		w.arena, w.pingDue = appendPing(w.arena), false
