@@ -8,7 +8,7 @@
 //	   /dev/shm/cascade-<uid>-<name>/  a1 (arena)  f2 (file)  o3 (a command's output)      <spill folder>/<key>.spill
 //	                      │
 //	executor: Mapper.Lease -> Alloc -> fill in place -> Seal/Close ── offset, length ──> agent: ledger.Seal
-//	          Mapper.View  -> Span.Bytes -> View[float64], Dense, ReadArrow -> Release
+//	          Mapper.View  -> Span.Bytes -> View[float64], Dense, arrowfile.Read -> Release
 //	commands: open Store.Path of a sealed file; write Store.Path of an output, taken over by SealOutput
 //
 // # A dataset's life, as processes see it
@@ -28,7 +28,7 @@
 //   - A view is valid while its pin lasts; a lease belongs to one process until that process is known dead.
 //   - A spill file under its final name is complete; its checksum is verified when it is read back.
 //   - Array bytes are little-endian, row by row. What they mean is in the descriptor, never in the bytes.
-//     Arrow data is the exception: it is an IPC file, which carries its schema.
+//     Arrow data is the exception (package arrowfile): an IPC file carries its schema.
 //
 // With the build tag check, freed ranges are overwritten with 0xDB, pages of a mapping can only be read
 // while a Span shows them, and the addresses of a closed lease fault.

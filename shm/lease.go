@@ -20,6 +20,7 @@ const populateFrom = 256 << 10
 type Lease struct {
 	m    *Mapper
 	name string
+	note int   // entry in the control page
 	base int64 // of the region in the segment
 	mu   sync.Mutex
 	mem  []byte
@@ -50,6 +51,7 @@ func (m *Mapper) Lease(name string, off, n int64) (*Lease, error) {
 	if m.closed {
 		return nil, fmt.Errorf("map lease in %s: %w", name, errors.Join(ErrClosed, unix.Munmap(mem)))
 	}
+	l.note = m.control.note(name, mem, off, true)
 	m.leases = append(m.leases, l)
 	return l, nil
 }
@@ -136,6 +138,7 @@ func (l *Lease) Close() error {
 		return nil
 	}
 	l.m.leases = slices.DeleteFunc(l.m.leases, func(o *Lease) bool { return o == l })
+	l.m.control.unnote(l.note)
 	mem := l.mem
 	l.mem = nil
 	if checked {

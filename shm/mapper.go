@@ -17,6 +17,7 @@ import (
 type Mapper struct {
 	dir     string
 	maxIdle int
+	control *Control
 	mu      sync.Mutex
 	maps    map[string]*mapping
 	idle    []*mapping // unused, oldest first
@@ -29,6 +30,7 @@ type mapping struct {
 	name  string
 	mem   []byte
 	refs  int
+	entry int         // in the control page
 	stale bool        // forgotten or replaced: unmapped with its last view
 	live  map[int]int // check builds: views for each page
 }
@@ -48,6 +50,9 @@ func NewMapper(dir string, maxIdle int) *Mapper {
 	}
 	return &Mapper{dir: dir, maxIdle: maxIdle, maps: map[string]*mapping{}}
 }
+
+// Record notes all mappings made from now on in the executor's control page. Call it before the first.
+func (m *Mapper) Record(c *Control) { m.control = c }
 
 // View returns n bytes at off of the segment with this name (see SegmentName). The caller must hold a pin:
 // without one the bytes may change or fault.
@@ -98,7 +103,7 @@ func (m *Mapper) mapFile(name string, need int64) (*mapping, error) {
 	if old := m.maps[name]; old != nil {
 		m.retire(old)
 	}
-	mp := &mapping{name: name, mem: mem}
+	mp := &mapping{name: name, mem: mem, entry: m.control.note(name, mem, 0, false)}
 	if checked {
 		mp.live = map[int]int{}
 	}
@@ -145,7 +150,7 @@ func (s *Span) Release() {
 	}
 	if mp.stale {
 		m.old = slices.DeleteFunc(m.old, func(o *mapping) bool { return o == mp })
-		mp.unmap()
+		m.unmap(mp)
 		return
 	}
 	m.idle = append(m.idle, mp)
@@ -153,7 +158,7 @@ func (s *Span) Release() {
 		mp := m.idle[0]
 		m.idle = slices.Delete(m.idle, 0, 1)
 		delete(m.maps, mp.name)
-		mp.unmap()
+		m.unmap(mp)
 	}
 }
 
@@ -176,7 +181,7 @@ func (m *Mapper) retire(mp *mapping) {
 	if i := slices.Index(m.idle, mp); i >= 0 {
 		m.idle = slices.Delete(m.idle, i, i+1)
 	}
-	mp.unmap()
+	m.unmap(mp)
 }
 
 // Where is what an address belongs to.
@@ -231,6 +236,7 @@ func (m *Mapper) Close() error {
 	m.closed = true
 	var errs []error
 	for _, mp := range m.maps {
+		m.control.unnote(mp.entry)
 		errs = append(errs, unix.Munmap(mp.mem))
 	}
 	m.maps, m.idle = nil, nil
@@ -238,7 +244,8 @@ func (m *Mapper) Close() error {
 }
 
 // unmap can only fail for a range that is not a mapping, which mp.mem is.
-func (mp *mapping) unmap() {
+func (m *Mapper) unmap(mp *mapping) {
+	m.control.unnote(mp.entry)
 	if err := unix.Munmap(mp.mem); err != nil {
 		panic(fmt.Sprintf("shm: unmap %s: %v", mp.name, err))
 	}
