@@ -1,0 +1,80 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+type errorCode struct {
+	code string
+	err  error
+}
+
+// RegisterError gives an error value a code under which it travels between
+// processes: a task that returns it, wrapped or not, makes a TaskError that
+// carries the code, and errors.Is finds err again in the submitting program. It
+// panics when code or error is registered already. It returns err, so that
+//
+//	var ErrNoData = cascade.RegisterError("nodata", errors.New("no data for this date"))
+//
+// declares and registers at once.
+func (r *Registry) RegisterError(code string, err error) error {
+	if e := checkName("error code", code); e != nil {
+		panic(fmt.Sprintf("cascade: register error code %q (%s): %v", code, caller(), e))
+	}
+	if err == nil {
+		panic(fmt.Sprintf("cascade: register error code %q (%s): the error is nil", code, caller()))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.codes {
+		if c.code == code || errors.Is(err, c.err) {
+			panic(fmt.Sprintf("cascade: register error code %q (%s): %q is registered for %q already", code, caller(), c.code, c.err))
+		}
+	}
+	r.codes = append(r.codes, errorCode{code, err})
+	return err
+}
+
+// codesOf lists the registered codes in err's chain, in order of registration.
+func (r *Registry) codesOf(err error) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for _, c := range r.codes {
+		if errors.Is(err, c.err) {
+			out = append(out, c.code)
+		}
+	}
+	return out
+}
+
+// Error is a task's error as a program sees it: errors.Is finds the registered
+// errors that the task returned in another process.
+type Error struct {
+	*comms.TaskError
+	chain []error
+}
+
+// Unwrap returns the registered errors that the task returned.
+func (e *Error) Unwrap() []error { return e.chain }
+
+// Wrap makes t an error that errors.Is can look into. It returns nil for nil.
+func (r *Registry) Wrap(t *comms.TaskError) error {
+	if t == nil {
+		return nil
+	}
+	e := &Error{TaskError: t}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, code := range t.Codes {
+		for _, c := range r.codes {
+			if c.code == code {
+				e.chain = append(e.chain, c.err)
+			}
+		}
+	}
+	return e
+}

@@ -1,0 +1,140 @@
+package executor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/executor/value"
+)
+
+// kind is a group's function prepared for many runs: names are looked up once.
+type kind struct {
+	comms.Kind
+	fn      *Func
+	args    int // Go parameters after the context
+	inputs  []kindInput
+	outputs []kindOutput
+	problem error // why no run of this kind can start
+}
+
+type kindInput struct {
+	port  Port
+	arg   int // Go parameter
+	codec value.Codec
+}
+
+type kindOutput struct {
+	result int // Go result
+	codec  value.Codec
+}
+
+// newKind matches what the job says with what the function takes.
+func (r *Registry) newKind(m *comms.Kind) *kind {
+	k := &kind{Kind: *m}
+	if m.Function == "" {
+		if len(m.Command) == 0 {
+			k.problem = fmt.Errorf("task %s names neither a function nor a command", m.Group)
+		}
+		return k
+	}
+	fn, ok := r.Lookup(m.Function)
+	if !ok {
+		k.problem = fmt.Errorf("function %q is not registered in this executor: %s", m.Function, r.known())
+		return k
+	}
+	k.fn = fn
+	k.problem = k.match(r)
+	return k
+}
+
+func (k *kind) match(r *Registry) error {
+	var problems []string
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	fn := k.fn
+	k.args = len(fn.Inputs)
+	if fn.With != nil {
+		k.args++
+	}
+	for _, in := range k.Inputs {
+		at := slices.IndexFunc(fn.Inputs, func(p Port) bool { return p.Name == in.Name })
+		if at < 0 {
+			bad("it has no input %q", in.Name)
+			continue
+		}
+		p := fn.Inputs[at]
+		if in.List != (p.List != nil) {
+			bad("input %q is %s in the job and %s in the function", in.Name, oneOrList(in.List), oneOrList(p.List != nil))
+		}
+		codec, err := r.Codecs.For(p.Type)
+		if err != nil {
+			bad("input %q: %v", in.Name, err)
+		}
+		if fn.With != nil && at >= fn.WithAt {
+			at++
+		}
+		k.inputs = append(k.inputs, kindInput{p, at, codec})
+	}
+	for _, p := range fn.Inputs {
+		if !slices.ContainsFunc(k.Inputs, func(in comms.KindIn) bool { return in.Name == p.Name }) {
+			bad("input %q is missing", p.Name)
+		}
+	}
+	for _, out := range k.Outputs {
+		at := slices.IndexFunc(fn.Outputs, func(p Port) bool { return p.Name == out.Name })
+		switch {
+		case at < 0:
+			bad("it has no output %q", out.Name)
+			continue
+		case (out.Generate != dag.GenerateNone) != (fn.Seq != nil):
+			bad("output %q is %s in the job and %s in the function", out.Name, oneOrSeries(out.Generate != dag.GenerateNone), oneOrSeries(fn.Seq != nil))
+		}
+		codec, err := r.Codecs.For(fn.Outputs[at].Type)
+		if err != nil {
+			bad("output %q: %v", out.Name, err)
+		}
+		k.outputs = append(k.outputs, kindOutput{at, codec})
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	sig, err := fn.signature(&r.Codecs)
+	if err != nil {
+		sig = ""
+	}
+	return fmt.Errorf("function %s does not fit the job: %s; it is %s%s", fn.Name, strings.Join(problems, ", "), fn.Name, sig)
+}
+
+func oneOrList(list bool) string {
+	if list {
+		return "a list"
+	}
+	return "one dataset"
+}
+
+func oneOrSeries(series bool) string {
+	if series {
+		return "a series (generates)"
+	}
+	return "one dataset (out)"
+}
+
+// known lists the registered names for an error message.
+func (r *Registry) known() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.funcs) == 0 {
+		return "it has no functions, only commands; name an environment whose package registers it"
+	}
+	names := make([]string, 0, len(r.funcs))
+	for n := range r.funcs {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	if len(names) > 20 {
+		names = append(names[:20], "...")
+	}
+	return "it has " + strings.Join(names, ", ")
+}

@@ -1,0 +1,90 @@
+package executor
+
+import (
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/executor/value"
+)
+
+// liveValues are results that wait in this process for later runs of the same
+// executor. A value stays until every queued run that names it has taken it; one
+// that nobody has named yet stays while it is among the youngest maxUnnamed.
+type liveValues struct {
+	entries map[liveKey]*liveValue
+	unnamed []liveKey // oldest first
+}
+
+type liveKey struct {
+	run    comms.RunID
+	output uint32
+}
+
+type liveValue struct {
+	there bool
+	value any
+	codec value.Codec // for consumers of another Go type
+	wants int         // queued runs that name it
+}
+
+const maxUnnamed = 64
+
+func newLiveValues() liveValues { return liveValues{entries: map[liveKey]*liveValue{}} }
+
+// eachLive visits the live inputs of a run.
+func (r *run) eachLive(visit func(liveKey)) {
+	for _, in := range r.Inputs {
+		for i := range in.Data {
+			if d := &in.Data[i]; d.Place.Kind == comms.PlaceLive {
+				visit(liveKey{d.Place.Run, d.Ref.Output})
+			}
+		}
+	}
+}
+
+// expect notes what a queued run will take.
+func (l *liveValues) expect(r *run) {
+	r.eachLive(func(k liveKey) {
+		v := l.entries[k]
+		if v == nil {
+			v = &liveValue{}
+			l.entries[k] = v
+		}
+		v.wants++
+	})
+}
+
+// forget notes that a run has taken what it needs, or never will.
+func (l *liveValues) forget(r *run) {
+	r.eachLive(func(k liveKey) {
+		if v := l.entries[k]; v != nil {
+			if v.wants--; v.wants <= 0 {
+				delete(l.entries, k)
+			}
+		}
+	})
+}
+
+// has tells whether all live inputs of a run are there.
+func (l *liveValues) has(r *run) bool {
+	all := true
+	r.eachLive(func(k liveKey) {
+		v := l.entries[k]
+		all = all && v != nil && v.there
+	})
+	return all
+}
+
+// put stores an output for later runs.
+func (l *liveValues) put(k liveKey, v any, codec value.Codec) {
+	e := l.entries[k]
+	if e == nil {
+		e = &liveValue{}
+		l.entries[k] = e
+		if l.unnamed = append(l.unnamed, k); len(l.unnamed) > maxUnnamed {
+			if old := l.entries[l.unnamed[0]]; old != nil && old.wants == 0 {
+				delete(l.entries, l.unnamed[0])
+			}
+			l.unnamed = append(l.unnamed[:0], l.unnamed[1:]...)
+		}
+	}
+	e.there, e.value, e.codec = true, v, codec
+}

@@ -1,0 +1,121 @@
+package executor
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+const (
+	maxBatch  = 512                    // items in one Report
+	reportAge = 20 * time.Microsecond  // a finished run waits this long for others to join its report
+	maxWait   = 200 * time.Microsecond // and this long when the next run takes its time
+)
+
+// outbox joins reports while there is more to do, and sends in order. add is
+// called for each run, so it does little; whoever calls flush sends.
+type outbox struct {
+	conn Conn
+	fail func(error) // called once, when the connection is closed
+
+	mu    sync.Mutex
+	items []comms.ReportItem
+	since time.Time // when the oldest item came
+	armed bool
+	timer *time.Timer
+	kick  chan struct{}
+
+	sending sync.Mutex // held while a message goes out: it keeps the order
+	spare   []comms.ReportItem
+}
+
+func newOutbox(conn Conn, fail func(error)) *outbox {
+	o := &outbox{conn: conn, fail: fail, kick: make(chan struct{}, 1)}
+	o.timer = time.AfterFunc(time.Hour, o.flush)
+	o.timer.Stop()
+	return o
+}
+
+// serve flushes beside the runner until stop is closed.
+func (o *outbox) serve(stop <-chan struct{}) {
+	defer o.timer.Stop()
+	for {
+		select {
+		case <-o.kick:
+			o.flush()
+		case <-stop:
+			return
+		}
+	}
+}
+
+// add queues an item that happened at now. It leaves within maxWait, or with the next flush.
+func (o *outbox) add(item comms.ReportItem, now time.Time) {
+	o.mu.Lock()
+	if len(o.items) == 0 {
+		o.since = now
+	}
+	o.items = append(o.items, item)
+	due := len(o.items) >= maxBatch || now.Sub(o.since) > reportAge
+	if !due && !o.armed {
+		o.armed = true
+		o.timer.Reset(maxWait)
+	}
+	o.mu.Unlock()
+	if due {
+		o.hurry()
+	}
+}
+
+// hurry has the flusher send what waits, without waiting for it.
+func (o *outbox) hurry() {
+	select {
+	case o.kick <- struct{}{}:
+	default:
+	}
+}
+
+// flush sends what waits and returns when it is on its way.
+func (o *outbox) flush() {
+	o.sending.Lock()
+	defer o.sending.Unlock()
+	o.flushLocked()
+}
+
+func (o *outbox) flushLocked() {
+	for {
+		o.mu.Lock()
+		items := o.items
+		o.items = o.spare[:0]
+		if o.armed {
+			o.armed = false
+			o.timer.Stop()
+		}
+		o.mu.Unlock()
+		o.spare = items
+		if len(items) == 0 {
+			return
+		}
+		for len(items) > 0 {
+			n := min(len(items), maxBatch)
+			o.put(&comms.Report{Items: items[:n]})
+			items = items[n:]
+		}
+		clear(o.spare)
+	}
+}
+
+// send sends a message behind everything that was added before.
+func (o *outbox) send(m comms.Message) {
+	o.sending.Lock()
+	defer o.sending.Unlock()
+	o.flushLocked()
+	o.put(m)
+}
+
+func (o *outbox) put(m comms.Message) {
+	if err := o.conn.Send(m); err != nil {
+		o.fail(err)
+	}
+}

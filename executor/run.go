@@ -1,0 +1,307 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/executor/value"
+)
+
+// run is one attempt at one task, from Dispatch to its answer.
+type run struct {
+	comms.Run
+	exec  *Executor
+	kind  *kind
+	ctx   context.Context
+	halt  context.CancelCauseFunc
+	began time.Time
+	usage comms.Usage
+	views []view // input bytes, to say which one was written to
+	log   *logWriter
+	spend credits
+}
+
+// stopped is why a run's context ended: somebody cancelled it, or its time is up.
+type stopped struct {
+	kind  comms.ErrorKind
+	text  string
+	grace time.Duration
+}
+
+func (s *stopped) Error() string { return s.text }
+
+// Is makes a stopped run look like a cancelled or expired context to its function.
+func (s *stopped) Is(target error) bool {
+	return target == context.Canceled && s.kind != comms.ErrorTimeout ||
+		target == context.DeadlineExceeded && s.kind == comms.ErrorTimeout
+}
+
+// stop ends the run's context.
+func (r *run) stop(why *stopped) { r.halt(why) }
+
+func (r *run) name() string {
+	if r.Name != "" {
+		return r.Name
+	}
+	return r.kind.Group
+}
+
+func (r *run) describe() *Task {
+	w := r.exec.welcome
+	return &Task{Job: r.kind.Job, Name: r.name(), Group: r.kind.Group, Attempt: r.Attempt, Agent: w.Agent,
+		Resources: r.kind.Resources, Scratch: w.Scratch, Log: r.logger()}
+}
+
+// runner starts queued runs until the executor ends. It tells whether a
+// function ended the goroutine with runtime.Goexit.
+func (e *Executor) runner(ended chan<- bool) {
+	goexit := true
+	defer func() { ended <- goexit }()
+	debug.SetPanicOnFault(true) // a write to a read-only view becomes a panic of this goroutine
+	for {
+		r := e.next()
+		if r == nil {
+			goexit = false
+			return
+		}
+		e.execute(r)
+	}
+}
+
+// execute performs one run and answers for it.
+func (e *Executor) execute(r *run) {
+	if !e.claim(r) {
+		return
+	}
+	var item comms.ReportItem
+	defer func() {
+		e.mu.Lock()
+		e.current = nil
+		e.live.forget(r)
+		e.mu.Unlock()
+		r.halt(nil)
+		e.out.add(item, time.Now())
+	}()
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		// The function panicked, or left with Goexit: then recover returns nil and
+		// the goroutine goes on ending after this.
+		item = r.failed(r.recovered(recover(), debug.Stack()))
+	}()
+	outputs, counts, err := r.perform()
+	returned = true
+	if item = r.finished(outputs, counts); err != nil {
+		item = r.failed(r.classify(err))
+	}
+}
+
+// claim prepares a run that is about to start. Without its live inputs it is
+// given back: the agent knows where else they are, or must make them again.
+func (e *Executor) claim(r *run) bool {
+	e.mu.Lock()
+	if !e.live.has(r) {
+		e.current = nil
+		e.live.forget(r)
+		e.mu.Unlock()
+		e.out.send(&comms.TakenBack{Runs: []comms.RunID{r.ID}})
+		return false
+	}
+	r.begin()
+	e.mu.Unlock()
+	return true
+}
+
+func (r *run) begin() {
+	r.began = time.Now()
+	r.usage.Start = r.began.UnixNano()
+	r.usage.CPU = cpuTime()
+	ctx, halt := context.WithCancelCause(r.exec.ctx)
+	r.halt = halt
+	if t := r.kind.Timeout; t > 0 {
+		why := &stopped{kind: comms.ErrorTimeout, text: fmt.Sprintf("it ran longer than its timeout of %s", time.Duration(t))}
+		inner, drop := context.WithTimeoutCause(ctx, time.Duration(t), why)
+		ctx, r.halt = inner, func(err error) { halt(err); drop() }
+	}
+	r.ctx = runContext{ctx, r}
+}
+
+// perform runs the function or command and returns its outputs. CPU and other
+// limits follow the grant.
+func (r *run) perform() ([]comms.Desc, []comms.StreamEnd, error) {
+	k := r.kind
+	if k.problem != nil {
+		return nil, nil, &kindError{comms.ErrorSetup, k.problem}
+	}
+	r.exec.limits.apply(k.Resources)
+	in, err := r.arguments()
+	if err != nil {
+		return nil, nil, err
+	}
+	if k.fn.Seq != nil {
+		return r.generate(in)
+	}
+	out := make([]any, len(k.fn.Outputs))
+	if err := k.fn.Call(r.ctx, in, out); err != nil {
+		return nil, nil, err
+	}
+	if err := r.stoppedErr(); err != nil {
+		return nil, nil, err
+	}
+	descs := make([]comms.Desc, 0, len(k.outputs))
+	for i := range k.outputs {
+		d, err := r.publishable(uint32(i), 0, out[k.outputs[i].result])
+		if err != nil {
+			return nil, nil, err
+		}
+		descs = append(descs, d)
+	}
+	return descs, nil, nil
+}
+
+// stoppedErr tells why a run that came back does not count: it was cancelled, or came too late.
+func (r *run) stoppedErr() error {
+	if r.ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(r.ctx)
+}
+
+// arguments makes the Go parameters from inputs and parameters.
+func (r *run) arguments() ([]any, error) {
+	k := r.kind
+	in := make([]any, k.args)
+	if len(r.Inputs) != len(k.inputs) {
+		return nil, &kindError{comms.ErrorInput, fmt.Errorf("the run has %d inputs, its kind %d", len(r.Inputs), len(k.inputs))}
+	}
+	for i := range k.inputs {
+		v, err := r.argument(&k.inputs[i], r.Inputs[i].Data)
+		if err != nil {
+			return nil, &kindError{comms.ErrorInput, fmt.Errorf("input %q: %w", k.inputs[i].port.Name, err)}
+		}
+		in[k.inputs[i].arg] = v
+	}
+	if w := k.fn.With; w != nil {
+		v, err := decodeWith(w, r.With)
+		if err != nil {
+			return nil, &kindError{comms.ErrorTask, err}
+		}
+		in[k.fn.WithAt] = v
+	} else if len(r.With) > 0 && !slices.Equal(r.With, []byte{0x80}) {
+		return nil, &kindError{comms.ErrorTask, fmt.Errorf("the job gives parameters (with:), function %s takes none", k.fn.Name)}
+	}
+	return in, nil
+}
+
+func (r *run) argument(in *kindInput, data []comms.Desc) (any, error) {
+	if in.port.List == nil {
+		if len(data) != 1 {
+			return nil, fmt.Errorf("want one dataset, got %d", len(data))
+		}
+		if data[0].Place.Kind == comms.PlaceNone {
+			return nil, errors.New("the dataset is nowhere")
+		}
+		return r.load(in, &data[0])
+	}
+	values := make([]any, 0, len(data))
+	var index []int
+	for i := range data {
+		if data[i].Place.Kind == comms.PlaceNone {
+			if index == nil {
+				index = slices.Grow(index, len(data))
+				for j := range i {
+					index = append(index, j)
+				}
+			}
+			continue
+		}
+		v, err := r.load(in, &data[i])
+		if err != nil {
+			return nil, fmt.Errorf("element %d: %w", i, err)
+		}
+		values = append(values, v)
+		if index != nil {
+			index = append(index, i)
+		}
+	}
+	return in.port.List.make(values, index, len(data)), nil
+}
+
+// load turns a dataset into a Go value.
+func (r *run) load(in *kindInput, d *comms.Desc) (any, error) {
+	r.usage.BytesIn += d.Size
+	if d.Place.Kind == comms.PlaceLive {
+		r.exec.mu.Lock()
+		v := r.exec.live.entries[liveKey{d.Place.Run, d.Ref.Output}]
+		r.exec.mu.Unlock()
+		if reflect.TypeOf(v.value) == in.port.Type {
+			return v.value, nil
+		}
+		f, err := v.codec.Encode(v.value)
+		if err != nil {
+			return nil, err
+		}
+		return in.codec.Decode(f)
+	}
+	b, err := r.bytes(in.port.Name, d)
+	if err != nil {
+		return nil, err
+	}
+	return in.codec.Decode(value.Flat{Codec: d.Codec, DType: d.DType, Shape: d.Shape, Bytes: b})
+}
+
+// publishable stores one output, or one element of a series, and describes it.
+func (r *run) publishable(output uint32, element uint64, v any) (comms.Desc, error) {
+	o := &r.kind.outputs[output]
+	d := comms.Desc{Ref: comms.DatasetRef{Task: r.Task, Output: output, Element: element}, Attempt: r.Attempt}
+	if slices.Contains(r.Live, output) || slices.Contains(r.Private, output) {
+		r.exec.mu.Lock()
+		r.exec.live.put(liveKey{r.ID, output}, v, o.codec)
+		r.exec.mu.Unlock()
+		if slices.Contains(r.Private, output) {
+			d.Place = comms.Place{Kind: comms.PlaceLive, Run: r.ID}
+			return d, nil
+		}
+	}
+	f, err := o.codec.Encode(v)
+	if err != nil {
+		return d, fmt.Errorf("output %q: %w", r.kind.Outputs[output].Name, err)
+	}
+	d.Codec, d.DType, d.Shape, d.Size = f.Codec, f.DType, f.Shape, uint64(len(f.Bytes))
+	r.usage.BytesOut += d.Size
+	if d.Place, err = r.store(output, f.Bytes); err != nil {
+		return d, fmt.Errorf("output %q: %w", r.kind.Outputs[output].Name, err)
+	}
+	return d, nil
+}
+
+// finished makes the answer of a run that succeeded.
+func (r *run) finished(outputs []comms.Desc, counts []comms.StreamEnd) comms.ReportItem {
+	item := r.ended(comms.ReportFinished)
+	item.Outputs, item.Counts = outputs, counts
+	return item
+}
+
+func (r *run) failed(err *comms.TaskError) comms.ReportItem {
+	item := r.ended(comms.ReportFailed)
+	item.Error = err
+	return item
+}
+
+func (r *run) ended(kind comms.ReportKind) comms.ReportItem {
+	if r.log != nil {
+		r.log.close()
+	}
+	u := r.usage
+	d := time.Since(r.began)
+	u.Duration, u.CPU = int64(d), cpuTime()-u.CPU
+	return comms.ReportItem{Kind: kind, Run: r.ID, At: u.Start + u.Duration, Usage: &u}
+}

@@ -1,0 +1,67 @@
+package executor
+
+import (
+	"context"
+	"io"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/executor/value"
+)
+
+// Task tells a function about the task it runs as.
+type Task struct {
+	Job       comms.JobID
+	Name      string // unique in the job
+	Group     string // entry of the job file
+	Attempt   uint32
+	Agent     string
+	Resources comms.Resources // granted while it runs
+	Scratch   string          // folder for files that nobody needs afterwards
+	Log       io.Writer       // goes to the task's log; safe for concurrent use
+}
+
+type taskKey struct{}
+
+// TaskOf returns the task that ctx belongs to. Outside an executor it describes
+// no task and its log is discarded.
+func TaskOf(ctx context.Context) *Task {
+	if r, ok := ctx.Value(taskKey{}).(*run); ok {
+		return r.describe()
+	}
+	return &Task{Log: io.Discard}
+}
+
+// Alloc returns an array of zeros or anything else in the store, for a task to
+// fill in place: when the task returns it, or a slice of its data, it is
+// published without a copy. Small arrays and those made outside an executor are
+// ordinary memory.
+func Alloc[T value.Number](ctx context.Context, shape ...int) (value.Array[T], error) {
+	n, err := value.Size[T](shape...)
+	if err != nil {
+		return value.Array[T]{}, err
+	}
+	r, _ := ctx.Value(taskKey{}).(*run)
+	if r == nil {
+		return value.Array[T]{Data: make([]T, n/max(1, elemSize[T]())), Shape: shape}, nil
+	}
+	b, err := r.alloc(n)
+	if err != nil {
+		return value.Array[T]{}, err
+	}
+	return value.View[T](b, shape...), nil
+}
+
+// runContext is the context of a run's function. It costs one allocation
+// besides the cancellation that it wraps.
+type runContext struct {
+	context.Context
+	run *run
+}
+
+// Value returns the run for TaskOf and Alloc.
+func (c runContext) Value(key any) any {
+	if key == (taskKey{}) {
+		return c.run
+	}
+	return c.Context.Value(key)
+}
