@@ -29,9 +29,9 @@ func init() {
 	os.Unsetenv(reaperVar)
 	if err := reap(os.Args[1:], score); err != nil {
 		fmt.Fprintln(os.Stderr, "cascade-reaper:", err)
-		os.Exit(1)
+		syscall.Exit(1)
 	}
-	os.Exit(0)
+	syscall.Exit(0) // not os.Exit: in a -race build that waits a second
 }
 
 // reap starts args, waits for its end, and ends all that it left behind.

@@ -1,0 +1,216 @@
+package runtimeenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/cascade-run/cascade/dag"
+)
+
+// Plugin makes one kind of thing that an environment can ask for. Its methods
+// may be called by several goroutines.
+type Plugin interface {
+	// Name names the plugin in messages and the cache.
+	Name() string
+	// Priority orders plugins that serve one environment, lower first: a later one sees what the earlier activated.
+	Priority() int
+	// Applies tells whether env asks for something of this plugin.
+	Applies(env dag.Environment) bool
+	// Validate finds mistakes without building anything.
+	Validate(env dag.Environment) error
+	// Key returns a hash over all that Create would use; "" when there is nothing to create.
+	Key(ctx context.Context, env dag.Environment) (string, error)
+	// Create makes the environment in dir, an empty folder, which is moved afterwards.
+	Create(ctx context.Context, env dag.Environment, dir string) error
+	// Activate adds to act what starts an executor in the environment in dir.
+	Activate(env dag.Environment, dir string, act *Activation) error
+	// Delete frees what Create took outside of dir, before dir is removed.
+	Delete(dir string) error
+}
+
+// Activation is what starts an executor in an environment.
+type Activation struct {
+	Command []string // program and arguments; empty: the executor that comes with the agent
+	Env     []string // NAME=value, added to the executor's environment
+	Keys    []string // of all that was made for it: PLUGIN-KEY
+	Built   bool     // something was made just now rather than found in the cache
+}
+
+// Cache makes environments and keeps them in a folder.
+type Cache struct {
+	dir     string
+	plugins []Plugin
+}
+
+// New returns a cache in dir that knows the built-in plugins and the given ones.
+func New(dir string, plugins ...Plugin) *Cache {
+	all := append([]Plugin{new(goPlugin), varsPlugin{}}, plugins...)
+	slices.SortStableFunc(all, func(a, b Plugin) int { return a.Priority() - b.Priority() })
+	return &Cache{dir: dir, plugins: all}
+}
+
+// Validate finds mistakes in env without building anything.
+func (c *Cache) Validate(env dag.Environment) error {
+	var all []error
+	for _, p := range c.plugins {
+		if p.Applies(env) {
+			all = append(all, p.Validate(env))
+		}
+	}
+	if err := errors.Join(all...); err != nil {
+		return fmt.Errorf("environment %q: %w", env.Name, err)
+	}
+	return nil
+}
+
+// Prepare makes env unless the cache has it, and returns how to start executors
+// in it. It may take minutes. Callers may ask for one environment at the same
+// time: one of them builds, the others wait.
+func (c *Cache) Prepare(ctx context.Context, env dag.Environment) (Activation, error) {
+	if err := c.Validate(env); err != nil {
+		return Activation{}, err
+	}
+	var act Activation
+	for _, p := range c.plugins {
+		if !p.Applies(env) {
+			continue
+		}
+		dir, built, err := c.prepare(ctx, p, env)
+		if err != nil {
+			return Activation{}, fmt.Errorf("environment %q: %w", env.Name, err)
+		}
+		act.Built = act.Built || built
+		if dir != "" {
+			act.Keys = append(act.Keys, p.Name()+"-"+filepath.Base(dir))
+		}
+		if err := p.Activate(env, dir, &act); err != nil {
+			return Activation{}, fmt.Errorf("environment %q: activate %s: %w", env.Name, p.Name(), err)
+		}
+	}
+	return act, nil
+}
+
+// attempts is how often a build is tried when its sources change under it.
+const attempts = 3
+
+func (c *Cache) prepare(ctx context.Context, p Plugin, env dag.Environment) (dir string, built bool, err error) {
+	key, err := p.Key(ctx, env)
+	if err != nil || key == "" {
+		return "", false, err
+	}
+	for range attempts {
+		dir := filepath.Join(c.dir, p.Name(), key)
+		again := key
+		if found, err := exists(dir); err != nil || found {
+			return dir, built, err
+		}
+		if built, err = c.create(ctx, p, env, key, dir, &again); err != nil {
+			return "", false, err
+		}
+		if again == key {
+			return dir, built, nil
+		}
+		key = again
+	}
+	return "", false, fmt.Errorf("its files changed during each of %d builds: try again when they are at rest", attempts)
+}
+
+// create makes dir unless somebody else did while we waited for the lock. After
+// the build it computes the key again: when the sources changed meanwhile, what
+// was built may not be what the key says, and it is thrown away.
+func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, dir string, again *string) (bool, error) {
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return false, fmt.Errorf("make cache folder: %w", err)
+	}
+	unlock, err := lock(ctx, filepath.Join(parent, key+".lock"))
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	if found, err := exists(dir); err != nil || found {
+		return false, err
+	}
+	temp, err := os.MkdirTemp(parent, ".build-")
+	if err != nil {
+		return false, fmt.Errorf("make build folder: %w", err)
+	}
+	defer os.RemoveAll(temp)
+	if err := p.Create(ctx, env, temp); err != nil {
+		return false, err
+	}
+	if *again, err = p.Key(ctx, env); err != nil || *again != key {
+		return false, err
+	}
+	if err := os.Rename(temp, dir); err != nil {
+		return false, fmt.Errorf("put environment into the cache: %w", err)
+	}
+	return true, nil
+}
+
+func exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look into the cache: %w", err)
+	}
+	return true, nil
+}
+
+// lock takes the lock file, waiting until ctx ends. The kernel frees it when its holder dies.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		for {
+			if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != syscall.EINTR {
+				got <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-got:
+		if err != nil {
+			file.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		return func() { file.Close() }, nil
+	case <-ctx.Done():
+		go func() { // flock cannot be interrupted: let go of it as soon as it is ours
+			<-got
+			file.Close()
+		}()
+		return nil, fmt.Errorf("wait for another build of the same environment (%s): %w", path, ctx.Err())
+	}
+}
+
+// Delete removes what was made under a key of Activation.Keys. The caller
+// ensures that no executor uses it.
+func (c *Cache) Delete(key string) error {
+	for _, p := range c.plugins {
+		prefix := p.Name() + "-"
+		if len(key) <= len(prefix) || key[:len(prefix)] != prefix || filepath.Base(key) != key {
+			continue
+		}
+		dir := filepath.Join(c.dir, p.Name(), key[len(prefix):])
+		if err := p.Delete(dir); err != nil {
+			return fmt.Errorf("delete environment %s: %w", key, err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("delete environment %s: %w", key, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("delete environment %q: no plugin made it", key)
+}
