@@ -1,0 +1,147 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+
+	"github.com/rs/zerolog"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// Config says how an agent works. Zero fields take the default that is stated.
+type Config struct {
+	Name       string // unique in the cluster; default: the host's name
+	Controller string // address of the controller, as comms.ParseAddress reads it; required
+	Listen     string // address for clients beside the agent's own socket; default none
+
+	State   string // folder of what outlives the agent: numbers, logs, spilled datasets; required
+	Runtime string // folder of its sockets, mode 0700; default: run in State
+	Cache   string // folder of built environments; default: cascade in the user's cache folder
+	Dir     string // working folder of executors of the default environment; default: the process's
+
+	CPU    int64          // thousandths of a core that tasks may use; default: what the cgroup and affinity allow
+	Memory int64          // bytes of private memory that tasks may use; default: what the host or cgroup has, less Store and a tenth
+	Store  int64          // bytes of shared memory for datasets; default: 30 % of memory, bounded by what /dev/shm has free
+	GPU    int64          // thousandths of a device; default 0
+	Custom []comms.Amount // custom resources
+	Inproc *comms.Inproc  // names that can be reached inside this process; default none
+	Warm   int            // executors to start before the first task; default: one per core; negative: none
+	Env    []string       // NAME=value for executors, added to the agent's own environment
+	Limits Limits         // bounds
+	Log    zerolog.Logger // of the agent
+
+	// Executor is program and arguments of the default environment's executors;
+	// default: this process's own binary, which must call executor.Main (or
+	// cascade.Main) before anything else.
+	Executor []string
+
+	InsecureTestNetwork bool // permit plain TCP, for tests and benchmarks
+}
+
+// Limits bounds what an agent keeps.
+type Limits struct {
+	TaskLog   int64  // bytes of log per task; default 64 MiB
+	Backlog   int64  // bytes of log text that wait to be written; default 16 MiB
+	Inline    uint64 // outputs up to this size travel in messages; default: the core's
+	Executors int    // most executors; default: the core's
+}
+
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// withDefaults returns cfg with every unset field filled, or all that is wrong with it.
+func (cfg Config) withDefaults() (Config, error) {
+	var all []error
+	if cfg.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			all = append(all, fmt.Errorf("name the agent after the host: %w", err))
+		}
+		cfg.Name = host
+	}
+	if !nameRule.MatchString(cfg.Name) {
+		all = append(all, fmt.Errorf("agent name %q: want letters, digits, '.', '_' and '-', at most 63", cfg.Name))
+	}
+	if cfg.Controller == "" {
+		all = append(all, errors.New("the controller's address is missing"))
+	}
+	if cfg.State == "" {
+		all = append(all, errors.New("the state folder is missing"))
+	}
+	var err error
+	if cfg.State, err = filepath.Abs(cfg.State); err != nil {
+		all = append(all, fmt.Errorf("state folder: %w", err))
+	}
+	cfg.Runtime = cmp.Or(cfg.Runtime, filepath.Join(cfg.State, "run"))
+	if cfg.Runtime, err = filepath.Abs(cfg.Runtime); err != nil {
+		all = append(all, fmt.Errorf("runtime folder: %w", err))
+	}
+	if cfg.Cache == "" {
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			dir = filepath.Join(cfg.State, "cache")
+		}
+		cfg.Cache = filepath.Join(dir, "cascade", "environments")
+	}
+	if cfg.Dir == "" {
+		if cfg.Dir, err = os.Getwd(); err != nil {
+			all = append(all, fmt.Errorf("find the working folder: %w", err))
+		}
+	}
+	if len(cfg.Executor) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			all = append(all, fmt.Errorf("find the agent's own binary: %w", err))
+		}
+		cfg.Executor = []string{self}
+	}
+	if err := cfg.detect(); err != nil {
+		all = append(all, err)
+	}
+	for _, n := range []int64{cfg.CPU, cfg.Memory, cfg.Store, cfg.GPU, cfg.Limits.TaskLog, cfg.Limits.Backlog} {
+		if n < 0 {
+			all = append(all, fmt.Errorf("agent configuration: negative amount %d", n))
+		}
+	}
+	cfg.Limits.TaskLog = cmp.Or(cfg.Limits.TaskLog, 64<<20)
+	cfg.Limits.Backlog = cmp.Or(cfg.Limits.Backlog, 16<<20)
+	switch {
+	case cfg.Warm == 0:
+		cfg.Warm = max(1, int(cfg.CPU/1000))
+	case cfg.Warm < 0:
+		cfg.Warm = 0
+	}
+	return cfg, errors.Join(all...)
+}
+
+// detect fills the resources that are not set.
+func (cfg *Config) detect() error {
+	cfg.CPU = cmp.Or(cfg.CPU, cpuQuota("/sys/fs/cgroup", "/proc/self/cgroup", int64(runtime.NumCPU())*1000))
+	if cfg.Memory != 0 && cfg.Store != 0 {
+		return nil
+	}
+	total, err := memoryTotal("/sys/fs/cgroup", "/proc/self/cgroup", "/proc/meminfo")
+	if err != nil {
+		return fmt.Errorf("detect memory (set it to go on without): %w", err)
+	}
+	if cfg.Store == 0 {
+		free, err := freeSpace(shmFolder)
+		if err != nil {
+			return fmt.Errorf("detect free shared memory: %w", err)
+		}
+		const slack = 64 << 20
+		cfg.Store = min(total*3/10, free-slack)
+		if cfg.Store < 1<<20 {
+			return fmt.Errorf("%s has %d bytes free: too little for datasets; enlarge it (mount -o remount,size=...) or set the store's size", shmFolder, free)
+		}
+	}
+	if cfg.Memory == 0 {
+		cfg.Memory = max(total-cfg.Store-total/10, total/4)
+	}
+	return nil
+}

@@ -1,0 +1,20 @@
+// Package agent is the daemon of one host: it drives agent/core with real
+// links, processes, segments and files.
+//
+//	controller link ─┐                                       ┌─▶ controller, executors, clients
+//	executor links ──┤                                       ├─▶ processes (agent/process)
+//	client links ────┼─▶ inbox ─▶ one goroutine ─▶ Core.Step ─┼─▶ segments and spill files (shm)
+//	processes ───────┤            (actions in order)         ├─▶ environments (agent/runtimeenv)
+//	segments, timer ─┘                                       └─▶ logs of tasks
+//
+// Invariants:
+//   - Only Run's goroutine touches the core; nothing that it calls blocks. Slow
+//     work is done by lanes, each a goroutine that keeps the order of its work,
+//     and its end comes back as an event.
+//   - An executor's death is known from its process, never from its link. The
+//     event of its death comes after every message that it sent.
+//   - A message from an executor counts only after a Hello with the token of a
+//     process that this agent started and that is still alive.
+//   - When the inbox is empty the core hears Idle, and every link that was
+//     written to is flushed: batches form under load and never wait otherwise.
+package agent

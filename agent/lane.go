@@ -1,0 +1,39 @@
+package agent
+
+import "sync"
+
+// lane does work in order, one piece after the other, in a goroutine that lives
+// while there is work.
+type lane struct {
+	mu   sync.Mutex
+	work []func()
+	busy bool
+	all  *sync.WaitGroup // of the agent's goroutines
+}
+
+// do adds a piece of work. It never waits.
+func (l *lane) do(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.work = append(l.work, f)
+	if !l.busy {
+		l.busy = true
+		l.all.Go(l.run)
+	}
+}
+
+func (l *lane) run() {
+	for {
+		l.mu.Lock()
+		work := l.work
+		l.work = nil
+		l.busy = len(work) > 0
+		l.mu.Unlock()
+		if len(work) == 0 {
+			return
+		}
+		for _, f := range work {
+			f()
+		}
+	}
+}

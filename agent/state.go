@@ -1,0 +1,118 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// state is the folder of what outlives the agent. One agent at a time holds it.
+type state struct {
+	dir  string
+	lock *os.File
+
+	mu      sync.Mutex
+	numbers numbers
+}
+
+// numbers are what must never be used twice.
+type numbers struct {
+	Incarnation uint64           `json:"incarnation"`
+	Executor    comms.ExecutorID `json:"executor"` // none above this was used
+}
+
+// executorBlock is how many executor numbers are reserved at a time.
+const executorBlock = 256
+
+// openState takes the folder and starts a new incarnation in it. Numbers of
+// incarnations are wall-clock nanoseconds, so that they grow also when the
+// folder was lost, and at least one more than the last. Event numbers start
+// there too: nobody counts a thousand million events a second.
+func openState(dir string) (*state, numbers, error) {
+	for _, d := range []string{dir, filepath.Join(dir, "logs"), filepath.Join(dir, "spill"), filepath.Join(dir, "scratch")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, numbers{}, fmt.Errorf("make state folder: %w", err)
+		}
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "agent.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, numbers{}, fmt.Errorf("open the state folder's lock: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, numbers{}, fmt.Errorf("state folder %s: another agent uses it: %w", dir, err)
+	}
+	s := &state{dir: dir, lock: lock}
+	started, err := s.begin()
+	if err != nil {
+		lock.Close()
+		return nil, numbers{}, err
+	}
+	return s, started, nil
+}
+
+func (s *state) begin() (numbers, error) {
+	text, err := os.ReadFile(s.file())
+	if err == nil {
+		err = json.Unmarshal(text, &s.numbers)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return numbers{}, fmt.Errorf("read the agent's numbers from %s: %w", s.file(), err)
+	}
+	s.numbers.Incarnation = max(uint64(time.Now().UnixNano()), s.numbers.Incarnation+1)
+	started := s.numbers
+	s.numbers.Executor += executorBlock
+	if err := os.RemoveAll(filepath.Join(s.dir, "scratch")); err != nil {
+		return numbers{}, fmt.Errorf("clear scratch folder: %w", err)
+	}
+	return started, s.write()
+}
+
+// reserve ensures that no later incarnation uses the number of this executor.
+func (s *state) reserve(id comms.ExecutorID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id <= s.numbers.Executor {
+		return nil
+	}
+	s.numbers.Executor = id + executorBlock
+	return s.write()
+}
+
+func (s *state) file() string { return filepath.Join(s.dir, "agent.json") }
+
+// write replaces the file as a whole, so that a crash leaves the old or the new one.
+func (s *state) write() error {
+	text, err := json.Marshal(s.numbers)
+	if err == nil {
+		err = replaceFile(s.file(), append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("write the agent's numbers: %w", err)
+	}
+	return nil
+}
+
+func replaceFile(path string, content []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	_, err = temp.Write(content)
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), path)
+}
+
+// close gives the folder up.
+func (s *state) close() { s.lock.Close() }

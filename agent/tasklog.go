@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// taskLogs keeps what tasks wrote: one append-only file per task under
+// DIR/JOB/, of a bounded size. Its methods but accept belong to one lane, so
+// that a reader sees all that was appended before it asked.
+type taskLogs struct {
+	dir     string
+	limit   int64 // bytes per task
+	backlog int64 // bytes that may wait
+
+	waiting atomic.Int64
+	dropped map[logName]int64 // text that was not accepted, to be told in the log
+	open    map[logName]*os.File
+	recent  []logName // keys of open, oldest first
+}
+
+type logName struct {
+	job  comms.JobID
+	task string
+}
+
+// openLogs is how many log files are kept open.
+const openLogs = 64
+
+func newTaskLogs(dir string, limits Limits) *taskLogs {
+	return &taskLogs{dir: dir, limit: limits.TaskLog, backlog: limits.Backlog,
+		dropped: map[logName]int64{}, open: map[logName]*os.File{}}
+}
+
+// accept tells whether n more bytes may wait; append or drop must follow.
+func (t *taskLogs) accept(n int) bool {
+	if t.waiting.Add(int64(n)) <= t.backlog {
+		return true
+	}
+	t.waiting.Add(-int64(n))
+	return false
+}
+
+// append writes text that was accepted. Beyond the limit it writes once that the log was cut.
+func (t *taskLogs) append(job comms.JobID, task string, text []byte) error {
+	defer t.waiting.Add(-int64(len(text)))
+	name := logName{job, task}
+	file, err := t.file(name)
+	if err != nil {
+		return err
+	}
+	if n := t.dropped[name]; n > 0 {
+		delete(t.dropped, name)
+		text = append(fmt.Appendf(nil, "\n[cascade: %d bytes are missing here: they came faster than the disk takes them]\n", n), text...)
+	}
+	end, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return fmt.Errorf("append to log of task %s: %w", task, err)
+	}
+	if end > t.limit {
+		return nil
+	}
+	if end+int64(len(text)) > t.limit {
+		text = append(text[:t.limit-end:t.limit-end], fmt.Sprintf("\n[cascade: the log is cut here: it reached %d bytes]\n", t.limit)...)
+	}
+	if _, err := file.Write(text); err != nil {
+		return fmt.Errorf("append to log of task %s: %w", task, err)
+	}
+	return nil
+}
+
+// drop counts text that was not accepted.
+func (t *taskLogs) drop(job comms.JobID, task string, n int) {
+	t.dropped[logName{job, task}] += int64(n)
+}
+
+// read returns up to most bytes at offset and the log's size; nothing for a task that wrote nothing.
+func (t *taskLogs) read(job comms.JobID, task string, offset, most uint64) (text []byte, total uint64, err error) {
+	file, err := os.Open(t.path(logName{job, task}))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read log of task %s: %w", task, err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, 0, fmt.Errorf("read log of task %s: %w", task, err)
+	}
+	total = uint64(info.Size())
+	if offset >= total {
+		return nil, total, nil
+	}
+	text = make([]byte, min(most, total-offset))
+	n, err := file.ReadAt(text, int64(offset))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, 0, fmt.Errorf("read log of task %s: %w", task, err)
+	}
+	return text[:n], total, nil
+}
+
+// forget removes the logs of a job.
+func (t *taskLogs) forget(job comms.JobID) error {
+	for name, file := range t.open {
+		if name.job == job {
+			file.Close()
+			delete(t.open, name)
+		}
+	}
+	for name := range t.dropped {
+		if name.job == job {
+			delete(t.dropped, name)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(t.dir, job.String())); err != nil {
+		return fmt.Errorf("remove logs of job %s: %w", job, err)
+	}
+	return nil
+}
+
+func (t *taskLogs) close() {
+	for _, file := range t.open {
+		file.Close()
+	}
+	clear(t.open)
+}
+
+func (t *taskLogs) path(name logName) string {
+	file := url.PathEscape(name.task)
+	if len(file) > 200 {
+		file = fmt.Sprintf("%s-%016x", file[:180], xxh3.HashString(name.task))
+	}
+	return filepath.Join(t.dir, name.job.String(), file+".log")
+}
+
+func (t *taskLogs) file(name logName) (*os.File, error) {
+	if f := t.open[name]; f != nil {
+		return f, nil
+	}
+	path := t.path(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("make folder for logs: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open log of task %s: %w", name.task, err)
+	}
+	t.open[name] = f
+	t.recent = append(t.recent, name)
+	for len(t.open) > openLogs {
+		oldest := t.recent[0]
+		t.recent = t.recent[1:]
+		if f := t.open[oldest]; f != nil && oldest != name {
+			f.Close()
+			delete(t.open, oldest)
+		}
+	}
+	return f, nil
+}
