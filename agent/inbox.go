@@ -6,15 +6,21 @@ import (
 	"github.com/cascade-run/cascade/agent/core"
 )
 
-// inboxLimit is how many events wait before those who read links must pause:
+// inboxLimit is how many items wait before those who read links must pause:
 // what is not read stays with its sender.
 const inboxLimit = 8192
 
-// inbox is the queue of events in front of the core.
+// item is an event for the core, what the driver must note before, or both.
+type item struct {
+	note func() // runs in the core's goroutine
+	ev   core.Event
+}
+
+// inbox is the queue in front of the core.
 type inbox struct {
 	mu     sync.Mutex
 	room   sync.Cond
-	events []core.Event
+	items  []item
 	closed bool
 	wake   chan struct{} // holds a token while events wait
 }
@@ -26,24 +32,24 @@ func newInbox() *inbox {
 }
 
 // offer adds an event that came over a link. It waits while the inbox is full.
-func (in *inbox) offer(ev core.Event) {
+func (in *inbox) offer(it item) {
 	in.mu.Lock()
-	for len(in.events) >= inboxLimit && !in.closed {
+	for len(in.items) >= inboxLimit && !in.closed {
 		in.room.Wait()
 	}
-	in.addAndUnlock(ev)
+	in.addAndUnlock(it)
 }
 
 // push adds the end of something that the core asked for. It never waits: the
 // core bounds what is under way.
-func (in *inbox) push(ev core.Event) {
+func (in *inbox) push(it item) {
 	in.mu.Lock()
-	in.addAndUnlock(ev)
+	in.addAndUnlock(it)
 }
 
-func (in *inbox) addAndUnlock(ev core.Event) {
+func (in *inbox) addAndUnlock(it item) {
 	if !in.closed {
-		in.events = append(in.events, ev)
+		in.items = append(in.items, it)
 	}
 	in.mu.Unlock()
 	select {
@@ -53,21 +59,21 @@ func (in *inbox) addAndUnlock(ev core.Event) {
 }
 
 // take returns what waits, in order, and leaves spare in its place.
-func (in *inbox) take(spare []core.Event) []core.Event {
+func (in *inbox) take(spare []item) []item {
 	in.mu.Lock()
-	events := in.events
-	in.events = spare[:0]
-	if len(events) >= inboxLimit {
+	items := in.items
+	in.items = spare[:0]
+	if len(items) >= inboxLimit {
 		in.room.Broadcast()
 	}
 	in.mu.Unlock()
-	return events
+	return items
 }
 
 // close drops what waits and all that comes.
 func (in *inbox) close() {
 	in.mu.Lock()
-	in.closed, in.events = true, nil
+	in.closed, in.items = true, nil
 	in.mu.Unlock()
 	in.room.Broadcast()
 }

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"sync/atomic"
+	"sync"
 
 	"github.com/zeebo/xxh3"
 
@@ -15,17 +15,20 @@ import (
 )
 
 // taskLogs keeps what tasks wrote: one append-only file per task under
-// DIR/JOB/, of a bounded size. Its methods but accept belong to one lane, so
-// that a reader sees all that was appended before it asked.
+// DIR/JOB/, of a bounded size. append, read, forget and close belong to one lane,
+// so that a reader sees all that was appended before it asked.
 type taskLogs struct {
-	dir     string
-	limit   int64 // bytes per task
-	backlog int64 // bytes that may wait
+	dir   string
+	limit int64 // bytes per task
 
-	waiting atomic.Int64
-	dropped map[logName]int64 // text that was not accepted, to be told in the log
-	open    map[logName]*os.File
-	recent  []logName // keys of open, oldest first
+	open   map[logName]*os.File
+	recent []logName // keys of open, oldest first
+
+	mu      sync.Mutex
+	room    sync.Cond
+	backlog int64 // bytes that may wait
+	waiting int64 // bytes that wait
+	closed  bool
 }
 
 type logName struct {
@@ -37,30 +40,46 @@ type logName struct {
 const openLogs = 64
 
 func newTaskLogs(dir string, limits Limits) *taskLogs {
-	return &taskLogs{dir: dir, limit: limits.TaskLog, backlog: limits.Backlog,
-		dropped: map[logName]int64{}, open: map[logName]*os.File{}}
+	t := &taskLogs{dir: dir, limit: limits.TaskLog, backlog: limits.Backlog, open: map[logName]*os.File{}}
+	t.room.L = &t.mu
+	return t
 }
 
-// accept tells whether n more bytes may wait; append or drop must follow.
-func (t *taskLogs) accept(n int) bool {
-	if t.waiting.Add(int64(n)) <= t.backlog {
-		return true
+// await waits until the text that waits to be written is within its bound. Those
+// who read links call it, so that the writer of a flood is held back, not the agent.
+func (t *taskLogs) await() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.waiting > t.backlog && !t.closed {
+		t.room.Wait()
 	}
-	t.waiting.Add(-int64(n))
-	return false
 }
 
-// append writes text that was accepted. Beyond the limit it writes once that the log was cut.
+// count adds n bytes to what waits; append subtracts them.
+func (t *taskLogs) count(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting += int64(n)
+	if t.waiting <= t.backlog {
+		t.room.Broadcast()
+	}
+}
+
+// release lets all waiters go, for good.
+func (t *taskLogs) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	t.room.Broadcast()
+}
+
+// append writes text that was counted. Beyond the limit it writes once that the log was cut.
 func (t *taskLogs) append(job comms.JobID, task string, text []byte) error {
-	defer t.waiting.Add(-int64(len(text)))
+	defer t.count(-len(text))
 	name := logName{job, task}
 	file, err := t.file(name)
 	if err != nil {
 		return err
-	}
-	if n := t.dropped[name]; n > 0 {
-		delete(t.dropped, name)
-		text = append(fmt.Appendf(nil, "\n[cascade: %d bytes are missing here: they came faster than the disk takes them]\n", n), text...)
 	}
 	end, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -76,11 +95,6 @@ func (t *taskLogs) append(job comms.JobID, task string, text []byte) error {
 		return fmt.Errorf("append to log of task %s: %w", task, err)
 	}
 	return nil
-}
-
-// drop counts text that was not accepted.
-func (t *taskLogs) drop(job comms.JobID, task string, n int) {
-	t.dropped[logName{job, task}] += int64(n)
 }
 
 // read returns up to most bytes at offset and the log's size; nothing for a task that wrote nothing.
@@ -115,11 +129,6 @@ func (t *taskLogs) forget(job comms.JobID) error {
 		if name.job == job {
 			file.Close()
 			delete(t.open, name)
-		}
-	}
-	for name := range t.dropped {
-		if name.job == job {
-			delete(t.dropped, name)
 		}
 	}
 	if err := os.RemoveAll(filepath.Join(t.dir, job.String())); err != nil {

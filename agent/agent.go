@@ -1,0 +1,187 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/rs/zerolog"
+
+	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/agent/runtimeenv"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/shm"
+)
+
+// Agent runs tasks of one host for a controller. Make it with New, call Run
+// once, then Close.
+type Agent struct {
+	cfg     Config
+	log     zerolog.Logger
+	self    comms.Identity
+	started numbers // this incarnation's
+
+	state     *state
+	store     *shm.Store
+	envs      *runtimeenv.Cache
+	logs      *taskLogs
+	executors *comms.Listener // socket for executors: a broken link is final
+	clients   *comms.Listener // socket for clients: links with replay
+
+	in    *inbox
+	work  sync.WaitGroup // every goroutine of ours
+	stop  context.Context
+	abort context.CancelFunc // ends work that takes long
+
+	segmentLane, spillLane, logLane lane
+
+	tokens tokens
+	loop   *loop // belongs to Run's goroutine
+
+	closing sync.Once
+	closed  error
+}
+
+// New takes the agent's folders, opens its sockets, and starts nothing else.
+func New(cfg Config) (*Agent, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("configure agent: %w", err)
+	}
+	a := &Agent{cfg: cfg, in: newInbox(), log: cfg.Log.With().Str("agent", cfg.Name).Logger()}
+	a.stop, a.abort = context.WithCancel(context.Background())
+	for _, l := range []*lane{&a.segmentLane, &a.spillLane, &a.logLane} {
+		l.all = &a.work
+	}
+	if err := a.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start agent %s: %w", cfg.Name, err), a.Close())
+	}
+	return a, nil
+}
+
+// open acquires everything that Close gives back.
+func (a *Agent) open() error {
+	var err error
+	if a.state, a.started, err = openState(a.cfg.State); err != nil {
+		return err
+	}
+	a.logs = newTaskLogs(filepath.Join(a.cfg.State, "logs"), a.cfg.Limits)
+	a.envs = runtimeenv.New(a.cfg.Cache)
+	if err := removeDeadStores(shmFolder); err != nil {
+		a.log.Warn().Err(err).Msg("shared memory of a dead agent stays behind")
+	}
+	if a.store, err = shm.OpenStore(shm.Options{Name: a.storeName(), SpillDir: filepath.Join(a.cfg.State, "spill")}); err != nil {
+		return err
+	}
+	// Executors of a former agent died with their reapers, and nothing else wrote here.
+	if err := a.store.RemoveStale(); err != nil {
+		return fmt.Errorf("remove segments of the agent before: %w", err)
+	}
+	a.self = comms.Identity{Role: "agent", Name: a.cfg.Name, Incarnation: a.started.Incarnation, PID: os.Getpid()}
+	if a.executors, err = comms.Listen("ipc://"+filepath.Join(a.cfg.Runtime, "executors.sock"), comms.Config{
+		Self: a.self, Handler: &executorDoor{agent: a}, Log: a.log, CheckPeer: wantRole("executor"),
+	}); err != nil {
+		return err
+	}
+	if a.clients, err = comms.Listen(a.clientAddress(), comms.Config{
+		Self: a.self, Handler: &clientDoor{agent: a}, Log: a.log, CheckPeer: wantRole("client"),
+		Inproc: a.cfg.Inproc, Replay: true, InsecureTestNetwork: a.cfg.InsecureTestNetwork,
+	}); err != nil {
+		return err
+	}
+	a.loop = newLoop(a)
+	return nil
+}
+
+// storeName is the same for every start with this state folder, and no other.
+func (a *Agent) storeName() string {
+	h := fnv.New32a()
+	h.Write([]byte(a.cfg.State))
+	return fmt.Sprintf("%s-%08x", a.cfg.Name, h.Sum32())
+}
+
+func (a *Agent) clientAddress() string {
+	var all []string
+	if a.cfg.Inproc != nil {
+		all = append(all, "inproc://agent-"+a.cfg.Name)
+	}
+	all = append(all, "ipc://"+filepath.Join(a.cfg.Runtime, "agent.sock"))
+	if a.cfg.Listen != "" {
+		all = append(all, a.cfg.Listen)
+	}
+	return strings.Join(all, ",")
+}
+
+// Addr returns the address at which clients reach the agent.
+func (a *Agent) Addr() string { return a.clients.Addr() }
+
+// Run works until ctx ends or the agent cannot go on. When ctx ends it kills
+// its executors; what the controller wants to keep of ended jobs is written to
+// the state folder first. The error is nil when ctx ended.
+func (a *Agent) Run(ctx context.Context) error {
+	dialed := make(chan error, 1)
+	dialing, hangUp := context.WithCancel(context.Background())
+	a.work.Go(func() { dialed <- a.keepController(dialing) })
+	err := a.loop.run(ctx, dialed)
+	hangUp()
+	if err != nil {
+		return fmt.Errorf("agent %s: %w", a.cfg.Name, err)
+	}
+	return nil
+}
+
+// Close ends what New and Run started and gives shared memory back. Run must have returned.
+func (a *Agent) Close() error {
+	a.closing.Do(func() { a.closed = a.close() })
+	return a.closed
+}
+
+func (a *Agent) close() error {
+	a.in.close()
+	a.abort()
+	if a.logs != nil {
+		a.logs.release()
+	}
+	var all []error
+	for _, l := range []*comms.Listener{a.executors, a.clients} {
+		if l != nil {
+			all = append(all, l.Close())
+		}
+	}
+	a.work.Wait()
+	if a.logs != nil {
+		a.logs.close()
+	}
+	if a.store != nil {
+		all = append(all, a.store.Close())
+	}
+	if a.state != nil {
+		a.state.close()
+	}
+	return errors.Join(all...)
+}
+
+// coreConfig is what the core must know.
+func (a *Agent) coreConfig() core.Config {
+	return core.Config{
+		Agent:       a.cfg.Name,
+		Incarnation: a.started.Incarnation,
+		Addresses:   strings.Split(a.clients.Addr(), ","),
+		BootID:      readText("/proc/sys/kernel/random/boot_id"),
+		Total: comms.Resources{
+			CPU: a.cfg.CPU, Memory: a.cfg.Memory, GPU: a.cfg.GPU, Custom: a.cfg.Custom,
+		},
+		LastEvent:    a.started.Incarnation,
+		LastExecutor: a.started.Executor,
+		Dir:          a.cfg.Dir,
+		Warm:         a.cfg.Warm,
+		MaxExecutors: a.cfg.Limits.Executors,
+		InlineMax:    a.cfg.Limits.Inline,
+		Memory:       a.cfg.Store,
+	}
+}

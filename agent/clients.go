@@ -1,0 +1,152 @@
+package agent
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/comms"
+)
+
+// clientDoor handles the links of clients.
+type clientDoor struct {
+	agent *Agent
+	mu    sync.Mutex
+	last  uint64
+	byID  map[*comms.Link]*client
+}
+
+// client is one client's link.
+type client struct {
+	id   uint64
+	link *comms.Link
+	// open holds a token for each request that has no answer yet. Taking one
+	// waits, in the goroutine that reads the link: a client that asks for more
+	// than it reads is held back by its own socket.
+	open   chan struct{}
+	credit chan struct{}
+	gone   chan struct{}
+	stop   <-chan struct{} // the agent's end
+}
+
+// clientRequests is how many requests of one client are worked on at a time.
+const clientRequests = 16
+
+func (d *clientDoor) of(l *comms.Link) *client {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.byID[l]
+}
+
+// Up is called by a link, also after a reconnect.
+func (d *clientDoor) Up(l *comms.Link, _ comms.Identity, resumed bool) {
+	if resumed && d.of(l) != nil {
+		return
+	}
+	d.end(l)
+	d.mu.Lock()
+	if d.byID == nil {
+		d.byID = map[*comms.Link]*client{}
+	}
+	d.last++
+	c := &client{id: d.last, link: l, open: make(chan struct{}, clientRequests),
+		credit: make(chan struct{}, 1), gone: make(chan struct{}), stop: d.agent.stop.Done()}
+	d.byID[l] = c
+	d.mu.Unlock()
+	loop := d.agent.loop
+	d.agent.in.offer(item{note: func() { loop.clients[c.id] = c }})
+}
+
+// Message is called by a link.
+func (d *clientDoor) Message(l *comms.Link, head, _ []byte) {
+	c := d.of(l)
+	m, ok := decode(l, head).(*comms.Fetch)
+	if c == nil || !ok {
+		l.Abort(errors.New("a client may only send Fetch to an agent"))
+		return
+	}
+	select {
+	case c.open <- struct{}{}:
+	case <-c.stop:
+		return
+	}
+	if m.Log {
+		d.agent.fetchLog(c, m)
+		return
+	}
+	d.agent.in.offer(item{ev: core.FromClient{Client: c.id, Msg: m}})
+}
+
+// Credit is called by a link.
+func (d *clientDoor) Credit(l *comms.Link) {
+	if c := d.of(l); c != nil {
+		select {
+		case c.credit <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Down is called by a link. A client that may come back keeps its requests.
+func (d *clientDoor) Down(l *comms.Link, err error) {
+	if errors.Is(err, comms.ErrClosed) {
+		d.end(l)
+	}
+}
+
+func (d *clientDoor) end(l *comms.Link) {
+	d.mu.Lock()
+	c := d.byID[l]
+	delete(d.byID, l)
+	d.mu.Unlock()
+	if c == nil {
+		return
+	}
+	close(c.gone)
+	loop := d.agent.loop
+	d.agent.in.push(item{note: func() { delete(loop.clients, c.id) }, ev: core.ClientGone{Client: c.id}})
+}
+
+// answer sends the answer to one request, waiting for room in the link's queue,
+// and lets the next request in.
+func (c *client) answer(head, body []byte) {
+	defer func() { <-c.open }()
+	for {
+		err := c.link.Send(head, body)
+		if !errors.Is(err, comms.ErrFull) {
+			if err != nil && !errors.Is(err, comms.ErrClosed) {
+				c.link.Abort(err)
+			}
+			return
+		}
+		select {
+		case <-c.credit:
+		case <-c.gone:
+			return
+		case <-c.stop:
+			return
+		}
+	}
+}
+
+// maxChunk is the most bytes of one Chunk.
+const maxChunk = 1 << 20
+
+// fetchLog answers a Fetch of a log. It goes through the lane that writes logs,
+// so that it sees all that the task wrote before.
+func (a *Agent) fetchLog(c *client, m *comms.Fetch) {
+	a.logLane.do(func() {
+		most := m.Max
+		if most == 0 || most > maxChunk {
+			most = maxChunk
+		}
+		var head []byte
+		text, total, err := a.logs.read(m.Data.Job, m.Task, m.Offset, most)
+		if err != nil {
+			head = comms.Encode(&comms.Reply{Req: m.Req, Code: comms.CodeInternal, Message: err.Error()})
+		} else {
+			head = comms.Encode(&comms.Chunk{Req: m.Req, Offset: m.Offset, Total: total})
+		}
+		a.work.Go(func() { c.answer(head, text) })
+	})
+}

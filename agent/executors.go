@@ -1,0 +1,182 @@
+package agent
+
+import (
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/agent/process"
+	"github.com/cascade-run/cascade/agent/runtimeenv"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/shm"
+)
+
+// executor is a process that was started or is being started.
+type executor struct {
+	id     comms.ExecutorID
+	token  string
+	proc   *process.Process // nil while it is being started
+	killed bool
+	out    outbound
+}
+
+// executorFiles is what the agent makes for one executor.
+type executorFiles struct {
+	scratch string // folder, removed after its death
+	crash   string // file in it where the Go runtime writes why it crashed
+	control string // page in which it marks its current run
+}
+
+// oomScore makes the kernel choose executors before agent and controller.
+const oomScore = 500
+
+// spawn starts a process. The core hears Spawned.
+func (l *loop) spawn(act core.Spawn) {
+	a := l.agent
+	ex := &executor{id: act.Executor, token: a.tokens.make(act.Executor)}
+	l.executors[ex.id] = ex
+	activation := l.envs[act.Env]
+	a.work.Go(func() { l.live(ex, activation, cmp.Or(act.Dir, a.cfg.Dir)) })
+}
+
+// live starts an executor's process and accompanies it to its end.
+func (l *loop) live(ex *executor, activation runtimeenv.Activation, dir string) {
+	a := l.agent
+	files, control, err := a.makeFiles(ex.id)
+	defer files.remove()
+	if control != nil {
+		defer control.Close()
+	}
+	var proc *process.Process
+	if err == nil {
+		proc, err = a.start(ex, files, activation, dir)
+	}
+	if err != nil {
+		a.tokens.take(ex.token)
+		a.in.push(item{note: func() { delete(l.executors, ex.id) }, ev: core.Spawned{Executor: ex.id, Err: err.Error()}})
+		return
+	}
+	a.in.push(item{note: func() {
+		ex.proc = proc
+		if ex.killed {
+			proc.Kill()
+		}
+	}, ev: core.Spawned{
+		Executor: ex.id, PID: int64(proc.PID()),
+		ControlPage: files.control, Scratch: files.scratch, ShmDir: a.store.Dir(),
+	}})
+	exit := proc.Wait()
+	a.tokens.take(ex.token)
+	l.lastMessage(ex)
+	dead := postMortem(ex.id, files, control, exit)
+	a.log.Info().Uint32("executor", uint32(ex.id)).Str("end", dead.Why).Msg("executor ended")
+	a.in.push(item{note: func() { delete(l.executors, ex.id) }, ev: dead})
+}
+
+// lastMessage waits for the end of a dead executor's link: the core hears of the
+// death after the last message.
+func (l *loop) lastMessage(ex *executor) {
+	last := make(chan *comms.Link, 1)
+	l.agent.in.push(item{note: func() { last <- ex.out.link }})
+	select {
+	case link := <-last:
+		if link != nil {
+			<-link.Done()
+		}
+	case <-l.agent.stop.Done():
+	}
+}
+
+// start starts an executor's process.
+func (a *Agent) start(ex *executor, files executorFiles, act runtimeenv.Activation, dir string) (*process.Process, error) {
+	if err := a.state.reserve(ex.id); err != nil {
+		return nil, err
+	}
+	command := act.Command
+	if len(command) == 0 {
+		command = a.cfg.Executor
+	}
+	return process.Start(process.Command{
+		Path: command[0], Args: command[1:], Dir: dir, OOMScoreAdj: oomScore,
+		Env: slices.Concat(os.Environ(), a.cfg.Env, act.Env, []string{
+			"CASCADE_EXECUTOR_ADDR=" + a.executors.Addr(),
+			"CASCADE_EXECUTOR_TOKEN=" + ex.token,
+			"CASCADE_EXECUTOR_CRASH=" + files.crash,
+		}),
+	})
+}
+
+func (a *Agent) makeFiles(id comms.ExecutorID) (executorFiles, *shm.Control, error) {
+	dir := filepath.Join(a.cfg.State, "scratch", strconv.FormatUint(uint64(id), 10))
+	f := executorFiles{scratch: dir, crash: filepath.Join(dir, "crash"), control: a.store.ControlPath(uint64(id))}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return f, nil, fmt.Errorf("make scratch folder: %w", err)
+	}
+	control, err := a.store.CreateControl(f.control)
+	return f, control, err
+}
+
+func (f executorFiles) remove() {
+	if f.scratch != "" {
+		os.RemoveAll(f.scratch)
+		os.Remove(f.control)
+	}
+}
+
+func (l *loop) kill(act core.Kill) {
+	ex := l.executors[act.Executor]
+	if ex == nil {
+		return
+	}
+	ex.killed = true
+	if ex.proc != nil {
+		ex.proc.Kill()
+	}
+}
+
+// bind connects an executor with the link over which it said Hello.
+func (l *loop) bind(id comms.ExecutorID, link *comms.Link) {
+	if ex := l.executors[id]; ex != nil {
+		ex.out.link = link
+		return
+	}
+	link.Abort(errors.New("the process of this executor is dead"))
+}
+
+func (l *loop) toExecutor(id comms.ExecutorID, m comms.Message) {
+	ex := l.executors[id]
+	if ex == nil || ex.out.link == nil {
+		return // dead: the core hears of it soon
+	}
+	if l.send(&ex.out, m) {
+		l.step(core.Full{Executor: id})
+	}
+}
+
+func (l *loop) executorCredit(id comms.ExecutorID) {
+	ex := l.executors[id]
+	if ex != nil && len(ex.out.waiting) > 0 && l.resume(&ex.out) {
+		l.step(core.Free{Executor: id})
+	}
+}
+
+// environmentKey names an activation by its content; "" is the default environment.
+func environmentKey(act runtimeenv.Activation) string {
+	if len(act.Command) == 0 && len(act.Env) == 0 {
+		return ""
+	}
+	h := blake3.New()
+	for _, s := range slices.Concat(act.Command, act.Keys, act.Env) {
+		fmt.Fprintf(h, "%d:%s", len(s), s)
+	}
+	return strings.Join(append(slices.Clone(act.Keys), hex.EncodeToString(h.Sum(nil)[:8])), "+")
+}

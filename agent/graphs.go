@@ -1,0 +1,79 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// graphs puts together the blobs that an Assign may name instead of carrying its
+// graph, and decodes graphs. It belongs to the goroutine that reads the controller's link.
+type graphs struct {
+	parts map[comms.Hash]*blob
+	order []comms.Hash // of parts, oldest first
+}
+
+type blob struct {
+	data  []byte
+	total uint64
+}
+
+// Bounds of what a controller may make us keep.
+const (
+	maxBlob  = 1 << 30
+	maxBlobs = 4
+)
+
+// add takes the next piece of a blob. The hash is checked when the blob is whole.
+func (g *graphs) add(m *comms.Blob, body []byte) error {
+	b := g.parts[m.Hash]
+	if b == nil {
+		if m.Total > maxBlob {
+			return fmt.Errorf("blob %s has %d bytes, at most %d are taken", m.Hash, m.Total, maxBlob)
+		}
+		if g.parts == nil {
+			g.parts = map[comms.Hash]*blob{}
+		}
+		b = &blob{total: m.Total}
+		g.parts[m.Hash] = b
+		if g.order = append(g.order, m.Hash); len(g.order) > maxBlobs {
+			delete(g.parts, g.order[0])
+			g.order = g.order[1:]
+		}
+	}
+	have := uint64(len(b.data))
+	switch {
+	case m.Total != b.total || m.Offset > have || uint64(len(body)) > b.total-m.Offset:
+		return fmt.Errorf("blob %s: piece of %d bytes at %d does not follow %d of %d", m.Hash, len(body), m.Offset, have, b.total)
+	case m.Offset+uint64(len(body)) <= have:
+		return nil // a second copy
+	}
+	b.data = append(b.data[:m.Offset], body...)
+	if uint64(len(b.data)) == b.total {
+		if sum := blake3.Sum256(b.data); string(m.Hash) != string(comms.HashBLAKE3)+string(sum[:]) {
+			return fmt.Errorf("blob %s: its bytes have another hash", m.Hash)
+		}
+	}
+	return nil
+}
+
+// of returns the graph of an Assign.
+func (g *graphs) of(m *comms.Assign) (*dag.Graph, error) {
+	data := m.Graph
+	if data == nil {
+		b := g.parts[m.GraphHash]
+		if b == nil || uint64(len(b.data)) < b.total {
+			return nil, errors.New("the controller names a graph that it has not sent")
+		}
+		data = b.data
+	}
+	graph, err := dag.Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("decode graph: %w", err)
+	}
+	return graph, nil
+}

@@ -1,0 +1,214 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/comms"
+)
+
+func wantRole(role string) func(comms.Identity, int) error {
+	return func(peer comms.Identity, _ int) error {
+		if peer.Role != role {
+			return fmt.Errorf("this socket is for the role %s, %s has the role %s", role, peer.Name, peer.Role)
+		}
+		return nil
+	}
+}
+
+// decode reads a message. It returns nil for one that may be ignored, and
+// ends the link when a message makes no sense.
+func decode(l *comms.Link, head []byte) comms.Message {
+	m, err := comms.Decode(head)
+	if err == nil {
+		return m
+	}
+	var unknown *comms.UnknownTypeError
+	if !errors.As(err, &unknown) || !unknown.MayIgnore() {
+		l.Abort(fmt.Errorf("message from %s %s: %w", l.Peer().Role, l.Peer().Name, err))
+	}
+	return nil
+}
+
+// tokens match an executor's Hello to the process that was started.
+type tokens struct {
+	mu     sync.Mutex
+	byText map[string]comms.ExecutorID
+}
+
+// make returns a new token for an executor.
+func (t *tokens) make(id comms.ExecutorID) string {
+	token := rand.Text()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byText == nil {
+		t.byText = map[string]comms.ExecutorID{}
+	}
+	t.byText[token] = id
+	return token
+}
+
+// take returns the executor of a token, once.
+func (t *tokens) take(token string) (comms.ExecutorID, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id, ok := t.byText[token]
+	delete(t.byText, token)
+	return id, ok
+}
+
+// executorDoor handles the links of executors.
+type executorDoor struct {
+	agent *Agent
+	ids   sync.Map // *comms.Link -> comms.ExecutorID, from Hello to the link's end
+}
+
+// Up is called by a link. Nothing counts before Hello.
+func (d *executorDoor) Up(*comms.Link, comms.Identity, bool) {}
+
+// Message is called by a link.
+func (d *executorDoor) Message(l *comms.Link, head, _ []byte) {
+	m := decode(l, head)
+	if m == nil {
+		return
+	}
+	known, ok := d.ids.Load(l)
+	hello, first := m.(*comms.Hello)
+	switch {
+	case first && !ok:
+		d.hello(l, hello)
+	case first || !ok:
+		l.Abort(fmt.Errorf("unexpected %T: an executor says Hello once, and first", m))
+	default:
+		if _, isLog := m.(*comms.Log); isLog {
+			d.agent.logs.await()
+		}
+		d.agent.in.offer(item{ev: core.FromExecutor{Executor: known.(comms.ExecutorID), Msg: m}})
+	}
+}
+
+func (d *executorDoor) hello(l *comms.Link, m *comms.Hello) {
+	id, ok := d.agent.tokens.take(m.Token)
+	if !ok {
+		l.Abort(fmt.Errorf("process %d says Hello with an unknown token", m.PID))
+		return
+	}
+	d.ids.Store(l, id)
+	loop := d.agent.loop
+	d.agent.in.offer(item{note: func() { loop.bind(id, l) }, ev: core.FromExecutor{Executor: id, Msg: m}})
+}
+
+// Credit is called by a link.
+func (d *executorDoor) Credit(l *comms.Link) {
+	if id, ok := d.ids.Load(l); ok {
+		loop := d.agent.loop
+		d.agent.in.push(item{note: func() { loop.executorCredit(id.(comms.ExecutorID)) }})
+	}
+}
+
+// Down is called by a link.
+func (d *executorDoor) Down(l *comms.Link, err error) {
+	if id, ok := d.ids.LoadAndDelete(l); ok {
+		d.agent.in.push(item{ev: core.ExecutorBroken{Executor: id.(comms.ExecutorID), Why: err.Error()}})
+	}
+}
+
+// controllerDoor handles the link to the controller.
+type controllerDoor struct {
+	agent  *Agent
+	graphs graphs
+}
+
+// Up is called by the link.
+func (d *controllerDoor) Up(l *comms.Link, peer comms.Identity, resumed bool) {
+	d.agent.log.Info().Str("controller", peer.Name).Bool("resumed", resumed).Msg("controller is there")
+	loop := d.agent.loop
+	d.agent.in.offer(item{note: func() { loop.controller.link = l }, ev: core.ControllerUp{Resumed: resumed}})
+}
+
+// Message is called by the link.
+func (d *controllerDoor) Message(l *comms.Link, head, body []byte) {
+	switch m := decode(l, head).(type) {
+	case nil:
+	case *comms.Blob:
+		if err := d.graphs.add(m, body); err != nil {
+			l.Abort(err)
+		}
+	case *comms.Assign:
+		ev := core.FromController{Msg: m}
+		graph, err := d.graphs.of(m)
+		if err != nil {
+			ev.Err = err.Error()
+		}
+		ev.Graph, m.Graph = graph, nil
+		d.agent.in.offer(item{ev: ev})
+	case *comms.Steer, *comms.Retain, *comms.Committed:
+		d.agent.in.offer(item{ev: core.FromController{Msg: m}})
+	default:
+		l.Abort(fmt.Errorf("unexpected %T from a controller", m))
+	}
+}
+
+// Credit is called by the link.
+func (d *controllerDoor) Credit(*comms.Link) {
+	loop := d.agent.loop
+	d.agent.in.push(item{note: loop.controllerCredit})
+}
+
+// Down is called by the link.
+func (d *controllerDoor) Down(l *comms.Link, err error) {
+	d.agent.log.Info().Err(err).Msg("controller is away")
+	loop := d.agent.loop
+	over := errors.Is(err, comms.ErrClosed)
+	d.agent.in.push(item{note: func() {
+		if over && loop.controller.link == l {
+			loop.controller = outbound{}
+		}
+	}, ev: core.ControllerDown{}})
+}
+
+// keepController keeps a link to the controller until ctx ends. It returns early
+// when the controller will not have us.
+func (a *Agent) keepController(ctx context.Context) error {
+	door := &controllerDoor{agent: a}
+	pause := 10 * time.Millisecond
+	for {
+		link, err := comms.Dial(ctx, a.cfg.Controller, comms.Config{
+			Self: a.self, Handler: door, Log: a.log, Replay: true,
+			Inproc: a.cfg.Inproc, InsecureTestNetwork: a.cfg.InsecureTestNetwork,
+		})
+		switch {
+		case ctx.Err() != nil:
+			if link != nil {
+				link.Close()
+			}
+			return nil
+		case errors.Is(err, comms.ErrRefused):
+			return fmt.Errorf("controller %s: %w", a.cfg.Controller, err)
+		case err != nil:
+			a.log.Debug().Err(err).Dur("pause", pause).Msg("controller does not answer")
+		default:
+			pause = 10 * time.Millisecond
+			select {
+			case <-link.Done():
+			case <-ctx.Done():
+				if err := link.Close(); err != nil {
+					a.log.Warn().Err(err).Msg("last messages to the controller")
+				}
+				return nil
+			}
+		}
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+			pause = min(2*pause, 2*time.Second)
+		case <-ctx.Done():
+			wait.Stop()
+		}
+	}
+}

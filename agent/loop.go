@@ -1,0 +1,208 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/agent/runtimeenv"
+	"github.com/cascade-run/cascade/comms"
+)
+
+// loop is the goroutine that owns the core, and what only it may touch.
+type loop struct {
+	agent *Agent
+	core  *core.Core
+
+	controller outbound
+	executors  map[comms.ExecutorID]*executor
+	clients    map[uint64]*client
+	envs       map[string]runtimeenv.Activation // by the key that EnvReady told
+	segments   map[uint64]string                // path of each segment that exists
+
+	dirty []*comms.Link // written to since the last flush
+	timer *time.Timer
+}
+
+// outbound is a link and what did not fit into its queue.
+type outbound struct {
+	link    *comms.Link
+	waiting [][]byte
+}
+
+func newLoop(a *Agent) *loop {
+	return &loop{
+		agent: a, core: core.New(a.coreConfig()),
+		executors: map[comms.ExecutorID]*executor{},
+		clients:   map[uint64]*client{},
+		envs:      map[string]runtimeenv.Activation{},
+		segments:  map[uint64]string{},
+		timer:     time.NewTimer(0),
+	}
+}
+
+// run steps the core until ctx ends or the controller refuses us.
+func (l *loop) run(ctx context.Context, dialed <-chan error) error {
+	defer l.timer.Stop()
+	var items, spare []item
+	for {
+		items, spare = l.agent.in.take(spare), items
+		for _, it := range items {
+			l.handle(it)
+		}
+		clear(items) // do not keep the messages alive
+		if len(items) > 0 {
+			l.flush()
+			continue
+		}
+		l.step(core.Idle{})
+		l.flush()
+		select {
+		case <-l.agent.in.wake:
+		case <-l.timer.C:
+			l.step(core.Tick{})
+		case err := <-dialed:
+			return errors.Join(err, l.shutdown())
+		case <-ctx.Done():
+			return l.shutdown()
+		}
+	}
+}
+
+func (l *loop) handle(it item) {
+	if it.note != nil {
+		it.note()
+	}
+	if it.ev != nil {
+		l.step(it.ev)
+	}
+}
+
+// step hands the core an event and does what it answers.
+func (l *loop) step(ev core.Event) {
+	for _, action := range l.core.Step(time.Now(), ev) {
+		l.perform(action)
+	}
+}
+
+func (l *loop) perform(action core.Action) {
+	a := l.agent
+	switch act := action.(type) {
+	case core.ToController:
+		l.toController(act.Msg)
+	case core.ToExecutor:
+		l.toExecutor(act.Executor, act.Msg)
+	case core.ToClient:
+		l.toClient(act)
+	case core.ServeChunk:
+		l.serveChunk(act)
+	case core.Spawn:
+		l.spawn(act)
+	case core.Kill:
+		l.kill(act)
+	case core.BuildEnv:
+		l.buildEnv(act)
+	case core.Memory:
+		l.memory(act)
+	case core.AppendLog:
+		a.logs.count(len(act.Text))
+		a.logLane.do(func() {
+			if err := a.logs.append(act.Job, act.Task, act.Text); err != nil {
+				a.log.Warn().Err(err).Stringer("job", act.Job).Str("task", act.Task).Msg("text of a task is lost")
+			}
+		})
+	case core.DropJob:
+		a.logLane.do(func() {
+			if err := a.logs.forget(act.Job); err != nil {
+				a.log.Warn().Err(err).Stringer("job", act.Job).Msg("logs stay behind")
+			}
+		})
+	case core.SetTimer:
+		l.timer.Reset(time.Until(act.At))
+	default:
+		panic(fmt.Sprintf("agent: the core asks for %T, which the driver does not know", action))
+	}
+}
+
+// send queues a message. What does not fit waits here, in order, until credit
+// comes; full is true when it is the first that has to.
+func (l *loop) send(out *outbound, m comms.Message) (full bool) {
+	head := comms.Encode(m)
+	if len(out.waiting) > 0 {
+		out.waiting = append(out.waiting, head)
+		return false
+	}
+	switch err := out.link.Queue(head, nil); {
+	case err == nil:
+		l.dirty = append(l.dirty, out.link)
+	case errors.Is(err, comms.ErrFull):
+		out.waiting = append(out.waiting, head)
+		return true
+	case errors.Is(err, comms.ErrClosed): // its Down is on the way
+	default:
+		out.link.Abort(err)
+	}
+	return false
+}
+
+// resume sends what waited. It tells whether nothing waits any more.
+func (l *loop) resume(out *outbound) bool {
+	for len(out.waiting) > 0 {
+		err := out.link.Queue(out.waiting[0], nil)
+		if errors.Is(err, comms.ErrFull) {
+			return false
+		}
+		out.waiting[0] = nil
+		out.waiting = out.waiting[1:]
+	}
+	l.dirty = append(l.dirty, out.link)
+	return true
+}
+
+// flush writes what was queued. A link may be listed often: flushing it again costs a lock.
+func (l *loop) flush() {
+	var last *comms.Link
+	for _, link := range l.dirty {
+		if link != last {
+			link.Flush()
+		}
+		last = link
+	}
+	clear(l.dirty)
+	l.dirty = l.dirty[:0]
+}
+
+func (l *loop) toController(m comms.Message) {
+	if l.controller.link == nil {
+		return // it is away: when it comes back the core tells it the state
+	}
+	if l.send(&l.controller, m) {
+		l.step(core.Full{})
+	}
+}
+
+func (l *loop) controllerCredit() {
+	if l.controller.link != nil && len(l.controller.waiting) > 0 && l.resume(&l.controller) {
+		l.step(core.Free{})
+	}
+}
+
+// buildEnv makes an environment. Builds of one environment wait for each other in the cache.
+func (l *loop) buildEnv(act core.BuildEnv) {
+	a := l.agent
+	a.work.Go(func() {
+		env := act.Env
+		env.Source = absolute(env.Source, act.Dir)
+		started := time.Now()
+		activation, err := a.envs.Prepare(a.stop, env)
+		ready := core.EnvReady{Job: act.Job, Name: env.Name, Key: environmentKey(activation)}
+		if err != nil {
+			ready.Err = err.Error()
+		}
+		a.log.Info().Err(err).Stringer("job", act.Job).Str("environment", env.Name).Str("key", ready.Key).
+			Bool("built", activation.Built).Dur("took", time.Since(started)).Msg("environment")
+		a.in.push(item{note: func() { l.envs[ready.Key] = activation }, ev: ready})
+	})
+}

@@ -1,0 +1,151 @@
+package agent
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// memory performs an effect of the ledger. Two lanes keep the order: one for
+// segments, because a removal must give memory back before the next creation
+// asks for it; one for spill files, which may be slow. The ledger waits for the
+// answers where the two meet.
+func (l *loop) memory(act core.Memory) {
+	a := l.agent
+	switch e := act.Effect.(type) {
+	case ledger.CreateSegment:
+		path := a.store.Path(e.Kind, e.Segment)
+		l.segments[uint64(e.Segment)] = path
+		if e.Kind == ledger.Output { // the command creates it
+			a.in.push(item{ev: core.SegmentReady{Segment: uint64(e.Segment), Path: path}})
+			return
+		}
+		a.segmentLane.do(func() { l.segmentReady(e.Segment, path, a.store.Do(e, nil)) })
+	case ledger.ResizeSegment:
+		path := l.segments[uint64(e.Segment)]
+		a.segmentLane.do(func() { l.segmentReady(e.Segment, path, a.store.Do(e, nil)) })
+	case ledger.RemoveSegment:
+		delete(l.segments, uint64(e.Segment))
+		l.quietly(&a.segmentLane, e)
+	case ledger.SealSegment:
+		l.quietly(&a.segmentLane, e)
+	case ledger.FreedRange:
+		l.quietly(&a.segmentLane, e)
+	case ledger.Spill:
+		a.spillLane.do(func() {
+			err := a.store.Do(e, act.Meta)
+			a.in.push(item{ev: core.SpillDone{Key: e.Key, File: a.store.SpillPath(e.Key), Err: err}})
+		})
+	case ledger.ReadBack:
+		a.spillLane.do(func() {
+			a.in.push(item{ev: core.ReadBackDone{Key: e.Key, Err: a.store.Do(e, nil)}})
+		})
+	case ledger.DropSpill:
+		l.quietly(&a.spillLane, e)
+	default:
+		panic(fmt.Sprintf("agent: the ledger asks for %T, which the driver does not know", act.Effect))
+	}
+}
+
+func (l *loop) segmentReady(id ledger.SegmentID, path string, err error) {
+	l.agent.in.push(item{ev: core.SegmentReady{Segment: uint64(id), Path: path, Err: err}})
+}
+
+// quietly performs an effect that has no answer: its failure leaves bytes behind and harms nobody.
+func (l *loop) quietly(on *lane, e ledger.Effect) {
+	a := l.agent
+	on.do(func() {
+		if err := a.store.Do(e, nil); err != nil {
+			a.log.Warn().Err(err).Msg("shared memory")
+		}
+	})
+}
+
+// toClient answers a request.
+func (l *loop) toClient(act core.ToClient) {
+	c := l.clients[act.Client]
+	if c == nil {
+		return
+	}
+	head := comms.Encode(act.Msg)
+	l.agent.work.Go(func() { c.answer(head, act.Body) })
+}
+
+// serveChunk reads bytes of a dataset, which the core has pinned, and sends them.
+func (l *loop) serveChunk(act core.ServeChunk) {
+	c, path := l.clients[act.Client], l.segments[act.Segment]
+	served := core.ChunkServed{Client: act.Client, Req: act.Msg.Req}
+	if c == nil {
+		l.agent.in.push(item{ev: served})
+		return
+	}
+	l.agent.work.Go(func() {
+		defer l.agent.in.push(item{ev: served})
+		var msg comms.Message = act.Msg
+		body, err := readAt(path, act.At, act.N)
+		if err != nil {
+			msg = &comms.Reply{Req: act.Msg.Req, Code: comms.CodeInternal, Message: err.Error()}
+		}
+		c.answer(comms.Encode(msg), body)
+	})
+}
+
+func readAt(path string, at, n uint64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read dataset: %w", err)
+	}
+	defer file.Close()
+	body := make([]byte, n)
+	if _, err := io.ReadFull(io.NewSectionReader(file, int64(at), int64(n)), body); err != nil {
+		return nil, fmt.Errorf("read %d bytes of a dataset at %d of %s: %w", n, at, path, err)
+	}
+	return body, nil
+}
+
+// removeDeadStores removes the shared-memory folders of this user's agents that
+// died without a successor. A living agent holds its folder's lock; a folder
+// that was just made may not be locked yet, so young ones are left alone.
+func removeDeadStores(root string) error {
+	dirs, err := filepath.Glob(filepath.Join(root, fmt.Sprintf("cascade-%d-*", os.Getuid())))
+	if err != nil {
+		return fmt.Errorf("look for folders of dead agents: %w", err)
+	}
+	var failed []string
+	for _, dir := range dirs {
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < 10*time.Second {
+			continue
+		}
+		lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			continue // not made by an agent, or gone meanwhile
+		}
+		if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			if err := os.RemoveAll(dir); err != nil {
+				failed = append(failed, err.Error())
+			}
+		}
+		lock.Close()
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("remove folders of dead agents: %s", strings.Join(failed, "; "))
+	}
+	return nil
+}
+
+func absolute(path, dir string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
