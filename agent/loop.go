@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cascade-run/cascade/agent/core"
@@ -22,8 +23,10 @@ type loop struct {
 	envs       map[string]runtimeenv.Activation // by the key that EnvReady told
 	segments   map[uint64]string                // path of each segment that exists
 
-	dirty []*comms.Link // written to since the last flush
-	timer *time.Timer
+	next     []core.Event  // the event that is being handled, and those that came of its actions
+	dirty    []*comms.Link // written to since the last flush
+	timer    *time.Timer
+	stopping bool // start nothing more
 }
 
 // outbound is a link and what did not fit into its queue.
@@ -80,10 +83,18 @@ func (l *loop) handle(it item) {
 	}
 }
 
-// step hands the core an event and does what it answers.
+// step hands the core an event and does what it answers, all of it before the
+// core hears of what happened meanwhile.
 func (l *loop) step(ev core.Event) {
-	for _, action := range l.core.Step(time.Now(), ev) {
-		l.perform(action)
+	l.next = append(l.next, ev)
+	if len(l.next) > 1 {
+		return // called while actions are performed
+	}
+	for len(l.next) > 0 {
+		for _, action := range l.core.Step(time.Now(), l.next[0]) {
+			l.perform(action)
+		}
+		l.next = slices.Delete(l.next, 0, 1)
 	}
 }
 
@@ -99,7 +110,9 @@ func (l *loop) perform(action core.Action) {
 	case core.ServeChunk:
 		l.serveChunk(act)
 	case core.Spawn:
-		l.spawn(act)
+		if !l.stopping {
+			l.spawn(act)
+		}
 	case core.Kill:
 		l.kill(act)
 	case core.BuildEnv:

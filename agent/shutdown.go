@@ -2,6 +2,7 @@ package agent
 
 // shutdown ends all executors and waits until the core has heard of their deaths.
 func (l *loop) shutdown() error {
+	l.stopping = true
 	for _, ex := range l.executors {
 		ex.killed = true
 		if ex.proc != nil {
