@@ -1,0 +1,163 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// write makes files below a new folder.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestDetect(t *testing.T) {
+	const meminfo = "MemTotal:       16000000 kB\nMemFree: 1 kB\n"
+	for _, c := range []struct {
+		name   string
+		files  map[string]string
+		cpu    int64
+		memory int64
+	}{
+		{"no cgroup", map[string]string{"meminfo": meminfo}, 8000, 16000000 << 10},
+		{"v2, the parent is tighter", map[string]string{
+			"meminfo": meminfo, "self": "0::/a/b\n",
+			"cg/a/b/cpu.max": "max 100000\n", "cg/a/cpu.max": "150000 100000\n",
+			"cg/a/b/memory.max": "max\n", "cg/a/memory.high": "1073741824\n",
+		}, 1500, 1 << 30},
+		{"v1", map[string]string{
+			"meminfo": meminfo, "self": "4:memory:/m\n3:cpu,cpuacct:/c\n",
+			"cg/cpu/c/cpu.cfs_quota_us": "50000\n", "cg/cpu/c/cpu.cfs_period_us": "100000\n",
+			"cg/memory/m/memory.limit_in_bytes": "536870912\n",
+		}, 500, 512 << 20},
+		{"v1 without quota", map[string]string{
+			"meminfo": meminfo, "self": "3:cpu,cpuacct:/\n",
+			"cg/cpu/cpu.cfs_quota_us": "-1\n", "cg/cpu/cpu.cfs_period_us": "100000\n",
+		}, 8000, 16000000 << 10},
+		{"in a container the path is not visible", map[string]string{
+			"meminfo": meminfo, "self": "0::/../../elsewhere\n", "cg/cpu.max": "20000 10000\n",
+		}, 2000, 16000000 << 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := write(t, c.files)
+			cg, self := filepath.Join(dir, "cg"), filepath.Join(dir, "self")
+			if got := cpuQuota(cg, self, 8000); got != c.cpu {
+				t.Errorf("cpu %d, want %d", got, c.cpu)
+			}
+			if got, err := memoryTotal(cg, self, filepath.Join(dir, "meminfo")); got != c.memory || err != nil {
+				t.Errorf("memory %d, %v; want %d", got, err, c.memory)
+			}
+		})
+	}
+}
+
+func TestConfigMistakes(t *testing.T) {
+	_, err := New(Config{Name: "a b", CPU: -1, Memory: 1, Store: 1})
+	want := []string{`agent name "a b"`, "controller's address is missing", "state folder is missing", "negative amount -1"}
+	for _, w := range want {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("error %v; want %q in it", err, w)
+		}
+	}
+}
+
+func TestStateNumbersGrow(t *testing.T) {
+	dir := t.TempDir()
+	s, first, err := openState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := openState(dir); err == nil || !strings.Contains(err.Error(), "another agent uses it") {
+		t.Errorf("a second agent: %v", err)
+	}
+	used := first.Executor + 2*executorBlock
+	if err := s.reserve(used); err != nil {
+		t.Fatal(err)
+	}
+	s.close()
+	s, second, err := openState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if second.Incarnation <= first.Incarnation || second.Executor < used {
+		t.Errorf("from %+v with executor %d to %+v", first, used, second)
+	}
+}
+
+func TestTaskLog(t *testing.T) {
+	logs := newTaskLogs(t.TempDir(), Limits{TaskLog: 20, Backlog: 1 << 20})
+	defer logs.close()
+	job, other := comms.JobID{1}, comms.JobID{2}
+	put := func(job comms.JobID, task, text string) {
+		t.Helper()
+		if err := logs.append(job, task, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get := func(job comms.JobID, task string, offset, most uint64) string {
+		t.Helper()
+		text, total, err := logs.read(job, task, offset, most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%s/%d", text, total)
+	}
+	long := strings.Repeat("x/", 300)
+	put(job, "spread[0,../..]", "hello ")
+	put(job, "spread[0,../..]", "world\n")
+	put(job, long, "long")
+	put(other, "flood", strings.Repeat("f", 100))
+	put(other, "flood", "more")
+	for _, c := range []struct{ got, want string }{
+		{get(job, "spread[0,../..]", 0, 100), "hello world\n/12"},
+		{get(job, "spread[0,../..]", 6, 3), "wor/12"},
+		{get(job, "spread[0,../..]", 12, 3), "/12"},
+		{get(job, long, 0, 100), "long/4"},
+		{get(job, "silent", 0, 100), "/0"},
+		{get(other, "flood", 0, 100), strings.Repeat("f", 20) + "\n[cascade: the log is cut here: it reached 20 bytes]\n/72"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+	if err := logs.forget(job); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(job, long, 0, 100); got != "/0" {
+		t.Errorf("after forget %q", got)
+	}
+}
+
+func TestManyLogsFewFiles(t *testing.T) {
+	logs := newTaskLogs(t.TempDir(), Limits{TaskLog: 1 << 20, Backlog: 1 << 20})
+	defer logs.close()
+	for range 3 {
+		for i := range 2 * openLogs {
+			if err := logs.append(comms.JobID{}, fmt.Sprint(i), []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(logs.open) > openLogs || len(logs.recent) > 2*openLogs {
+		t.Errorf("%d files are open, %d are listed", len(logs.open), len(logs.recent))
+	}
+	if text, _, err := logs.read(comms.JobID{}, "0", 0, 10); string(text) != "xxx" || err != nil {
+		t.Errorf("read %q, %v", text, err)
+	}
+}
