@@ -130,7 +130,7 @@ func TestTaskLog(t *testing.T) {
 		{get(job, "spread[0,../..]", 12, 3), "/12"},
 		{get(job, long, 0, 100), "long/4"},
 		{get(job, "silent", 0, 100), "/0"},
-		{get(other, "flood", 0, 100), strings.Repeat("f", 20) + "\n[cascade: the log is cut here: it reached 20 bytes]\n/72"},
+		{get(other, "flood", 0, 100), strings.Repeat("f", 20) + "\n[cascade: the log is cut here: it reached 20 bytes]\n/73"},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %q, want %q", c.got, c.want)
