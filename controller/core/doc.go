@@ -1,0 +1,2 @@
+// Package core is the controller as a pure state machine.
+package core

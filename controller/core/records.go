@@ -1,0 +1,96 @@
+package core
+
+import "github.com/cascade-run/cascade/comms"
+
+// Records are what the store keeps. They are values: the core makes them, the
+// store encodes them, and a restart hands them back. A field is only ever added,
+// at the end, so that older stores stay readable.
+
+// JobRecord is the row of a job. Times are wall-clock nanoseconds.
+type JobRecord struct {
+	ID          comms.JobID
+	Name        string
+	Phase       comms.JobPhase
+	Owner       string
+	Priority    int64
+	Weight      uint32
+	Dir         string
+	Labels      []string
+	GraphHash   comms.Hash
+	Submitted   int64
+	Started     int64
+	Ended       int64
+	Epoch       uint64 // of the last Assign
+	Agent       string // that the job was assigned to; "" not yet
+	Incarnation uint64 // of that agent when it was assigned
+	Batches     uint64 // batches stored; the next batch's number
+	Cancel      string // why it is being cancelled; "" it is not
+	Error       *comms.TaskError
+	Totals      Totals
+	Groups      []comms.GroupCounts // only once the job has ended: until then they follow from the batches
+}
+
+// Totals sums up a job's tasks.
+type Totals struct {
+	Tasks, Done, Failed uint64
+	BytesOut            uint64
+	Copied              uint64
+	Spilled             uint64 // bytes
+	TaskTime            int64  // nanoseconds
+}
+
+// Batch is a run of events of one job as its agent reported them, or a
+// decision of the controller: tasks that are to run again.
+type Batch struct {
+	Number      uint64 // within the job, from 0
+	Agent       string
+	Incarnation uint64
+	Epoch       uint64
+	At          int64         // when it was received
+	Reset       []comms.Range // tasks that start over before the events apply
+	Why         string        // cause of the reset
+	First       uint64        // agent's number of the first event
+	Events      []comms.Event
+}
+
+// Seen is how far an agent's events are durable in one shard.
+type Seen struct {
+	Incarnation uint64
+	UpTo        uint64
+}
+
+// DatasetRecord is a dataset that outlives its job's run, and the agent that has it.
+type DatasetRecord struct {
+	Desc  comms.Desc
+	Agent string
+}
+
+// TaskRecord is the row of a task that failed.
+type TaskRecord struct {
+	Task  uint32
+	Error comms.TaskError
+	At    int64
+}
+
+// AgentRecord is the row of an agent.
+type AgentRecord struct {
+	Name        string
+	Incarnation uint64
+	Addresses   []string
+	Total       comms.Resources
+	BootID      string
+	Seen        int64 // wall-clock nanoseconds of the last registration
+}
+
+// Commit is one atomic change of a job in the store. Everything in it becomes
+// durable together, or nothing does.
+type Commit struct {
+	Job      comms.JobID
+	Row      *JobRecord // replaces the job's row
+	Batch    *Batch
+	Tasks    []TaskRecord
+	Datasets []DatasetRecord    // rows that replace older ones
+	Drop     []comms.DatasetRef // rows to remove
+	Agent    string             // whose events up to UpTo are durable with this; "" none
+	Seen     Seen
+}

@@ -1,0 +1,91 @@
+package gcs
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// A key is the table's letter and the fields in big-endian order, so that keys
+// sort as their fields do and a job's records of one table are one range:
+//
+//	m name                          meta: schema version, shard map
+//	s agent                         how far the agent's events are durable in this shard
+//	j job                           row of a job
+//	q job                           the request that made the job, without its graph
+//	g job chunk(4)                  graph
+//	b job number(8)                 batch of events
+//	t job task(4)                   row of a task
+//	d job task(4) output(4) elem(8) row of a dataset
+//	a name                          agent            (shard 0)
+//	p signature                     profile          (shard 0)
+//	e key                           environment      (shard 0; reserved)
+//	u name                          function         (shard 0; reserved)
+//	c job actor                     actor            (reserved)
+type table byte
+
+const (
+	tableMeta         table = 'm'
+	tableSeen         table = 's'
+	tableJobs         table = 'j'
+	tableRequests     table = 'q'
+	tableGraphs       table = 'g'
+	tableBatches      table = 'b'
+	tableTasks        table = 't'
+	tableDatasets     table = 'd'
+	tableAgents       table = 'a'
+	tableProfiles     table = 'p'
+	tableEnvironments table = 'e'
+	tableFunctions    table = 'u'
+	tableActors       table = 'c'
+)
+
+// jobTables are those whose keys begin with a job. The row itself is last: while
+// it is there the job is, so a deletion that was cut short is seen and repeated.
+var jobTables = [...]table{tableGraphs, tableBatches, tableTasks, tableDatasets, tableActors, tableRequests, tableJobs}
+
+const jobKeySize = 1 + len(comms.JobID{})
+
+func nameKey(t table, name string) []byte { return append([]byte{byte(t)}, name...) }
+
+func jobKey(t table, job comms.JobID) []byte {
+	return append(append(make([]byte, 0, jobKeySize+16), byte(t)), job[:]...)
+}
+
+func chunkKey(job comms.JobID, chunk uint32) []byte {
+	return binary.BigEndian.AppendUint32(jobKey(tableGraphs, job), chunk)
+}
+
+func batchKey(job comms.JobID, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(jobKey(tableBatches, job), number)
+}
+
+func taskKey(job comms.JobID, task uint32) []byte {
+	return binary.BigEndian.AppendUint32(jobKey(tableTasks, job), task)
+}
+
+func datasetKey(job comms.JobID, r comms.DatasetRef) []byte {
+	k := binary.BigEndian.AppendUint32(jobKey(tableDatasets, job), uint32(r.Task))
+	k = binary.BigEndian.AppendUint32(k, r.Output)
+	return binary.BigEndian.AppendUint64(k, r.Element)
+}
+
+// keyJob returns the job that a key of one of the jobTables belongs to.
+func keyJob(key []byte) (comms.JobID, error) {
+	if len(key) < jobKeySize {
+		return comms.JobID{}, fmt.Errorf("key %x: too short to hold a job", key)
+	}
+	return comms.JobID(key[1:jobKeySize]), nil
+}
+
+// after returns the first key behind all keys that begin with prefix.
+func after(prefix []byte) []byte {
+	k := append([]byte(nil), prefix...)
+	for i := len(k) - 1; i >= 0; i-- {
+		if k[i]++; k[i] != 0 {
+			return k[:i+1]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package gcs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// LockedError says that another process has the store open.
+type LockedError struct {
+	Dir string
+	PID int // 0 when it cannot be told
+}
+
+func (e *LockedError) Error() string {
+	who := "another process"
+	if e.PID > 0 {
+		who = fmt.Sprintf("process %d", e.PID)
+	}
+	return fmt.Sprintf("store %s is in use by %s: stop it, or choose another state folder", e.Dir, who)
+}
+
+// lockDir takes the folder's lock, which the kernel gives back when the process ends, however it ends.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock store: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock store %s: %w", dir, err)
+		}
+		e := &LockedError{Dir: dir}
+		if b, err := io.ReadAll(io.LimitReader(f, 32)); err == nil {
+			if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
+				e.PID = pid
+			}
+		}
+		return nil, e
+	}
+	if err := f.Truncate(0); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock store: %w", err), f.Close())
+	}
+	if _, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock store: %w", err), f.Close())
+	}
+	return f, nil
+}

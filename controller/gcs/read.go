@@ -1,0 +1,229 @@
+package gcs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+
+	badger "github.com/dgraph-io/badger/v4"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+)
+
+func get(db *badger.DB, key []byte) (b []byte, err error) {
+	err = db.View(func(t *badger.Txn) error {
+		b, err = getIn(t, key)
+		return err
+	})
+	return b, err
+}
+
+func getIn(t *badger.Txn, key []byte) ([]byte, error) {
+	it, err := t.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return it.ValueCopy(nil)
+}
+
+var errStop = errors.New("stop")
+
+// each visits the keys that begin with prefix, from start on, in order. The key
+// is valid during the call, the value is a copy.
+func each(t *badger.Txn, prefix, start []byte, values bool, f func(k, v []byte) error) error {
+	o := badger.DefaultIteratorOptions
+	o.Prefix, o.PrefetchValues, o.PrefetchSize = prefix, values, 16
+	it := t.NewIterator(o)
+	defer it.Close()
+	if start == nil {
+		start = prefix
+	}
+	for it.Seek(start); it.Valid(); it.Next() {
+		var v []byte
+		if values {
+			var err error
+			if v, err = it.Item().ValueCopy(nil); err != nil {
+				return fmt.Errorf("key %x: %w", it.Item().Key(), err)
+			}
+		}
+		if err := f(it.Item().Key(), v); err != nil {
+			if errors.Is(err, errStop) {
+				return nil
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// Job returns a job's row, or ErrNotFound.
+func (s *Store) Job(job comms.JobID) (core.JobRecord, error) {
+	b, err := get(s.of(job).db, jobKey(tableJobs, job))
+	if err != nil {
+		return core.JobRecord{}, fmt.Errorf("job %s: %w", job, err)
+	}
+	return decodeRecord[core.JobRecord](b)
+}
+
+// Jobs returns the rows of all jobs, shard by shard.
+func (s *Store) Jobs() iter.Seq2[core.JobRecord, error] {
+	return func(yield func(core.JobRecord, error) bool) {
+		for _, sh := range s.shards {
+			stopped := false
+			err := sh.db.View(func(t *badger.Txn) error {
+				return each(t, []byte{byte(tableJobs)}, nil, true, func(k, v []byte) error {
+					row, err := decodeRecord[core.JobRecord](v)
+					if err != nil {
+						return fmt.Errorf("job row %x: %w", k, err)
+					}
+					if stopped = !yield(row, nil); stopped {
+						return errStop
+					}
+					return nil
+				})
+			})
+			if err != nil {
+				yield(core.JobRecord{}, err)
+				return
+			}
+			if stopped {
+				return
+			}
+		}
+	}
+}
+
+// Load reads a job: its row, request and graph, and how far agents' events are durable.
+func (s *Store) Load(job comms.JobID) (d JobData, err error) {
+	err = s.of(job).db.View(func(t *badger.Txn) error {
+		b, err := getIn(t, jobKey(tableJobs, job))
+		if err != nil {
+			return err
+		}
+		if d.Row, err = decodeRecord[core.JobRecord](b); err != nil {
+			return err
+		}
+		if b, err = getIn(t, jobKey(tableRequests, job)); err != nil {
+			return fmt.Errorf("request: %w", err)
+		}
+		m, err := comms.Decode(b)
+		if err != nil {
+			return fmt.Errorf("request: %w: %w", ErrCorrupt, err)
+		}
+		req, ok := m.(*comms.Submit)
+		if !ok {
+			return fmt.Errorf("request: %w: is a %T", ErrCorrupt, m)
+		}
+		d.Request = req
+		if d.Graph, err = graphIn(t, job); err != nil {
+			return err
+		}
+		d.Seen = map[string]core.Seen{}
+		return each(t, []byte{byte(tableSeen)}, nil, true, func(k, v []byte) error {
+			seen, err := decodeRecord[core.Seen](v)
+			d.Seen[string(k[1:])] = seen
+			return err
+		})
+	})
+	if err != nil {
+		return JobData{}, fmt.Errorf("load job %s: %w", job, err)
+	}
+	return d, nil
+}
+
+// Graph returns a job's encoded graph.
+func (s *Store) Graph(job comms.JobID) (graph []byte, err error) {
+	err = s.of(job).db.View(func(t *badger.Txn) error {
+		graph, err = graphIn(t, job)
+		return err
+	})
+	if err == nil && graph == nil {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("graph of job %s: %w", job, err)
+	}
+	return graph, nil
+}
+
+func graphIn(t *badger.Txn, job comms.JobID) ([]byte, error) {
+	var graph []byte
+	next := uint32(0)
+	err := each(t, jobKey(tableGraphs, job), nil, true, func(k, v []byte) error {
+		if !bytes.Equal(k, chunkKey(job, next)) {
+			return fmt.Errorf("graph: %w: chunk %d is missing", ErrCorrupt, next)
+		}
+		next++
+		graph = append(graph, v...)
+		return nil
+	})
+	return graph, err
+}
+
+// Batches returns a job's batches in order. A batch that was stored in parts
+// comes in parts. Byte slices in it belong to the caller.
+func (s *Store) Batches(job comms.JobID) iter.Seq2[core.Batch, error] {
+	return func(yield func(core.Batch, error) bool) {
+		prefix := jobKey(tableBatches, job)
+		err := s.of(job).db.View(func(t *badger.Txn) error {
+			return each(t, prefix, nil, true, func(k, v []byte) error {
+				if len(k) < len(prefix)+8 {
+					return fmt.Errorf("key %x: %w", k, ErrCorrupt)
+				}
+				b, err := decodeBatch(binary.BigEndian.Uint64(k[len(prefix):]), v)
+				if err != nil {
+					return err
+				}
+				if !yield(b, nil) {
+					return errStop
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			yield(core.Batch{}, fmt.Errorf("batches of job %s: %w", job, err))
+		}
+	}
+}
+
+// Datasets returns the rows of a job's retained datasets, in the order of their names.
+func (s *Store) Datasets(job comms.JobID) ([]core.DatasetRecord, error) {
+	return rows[core.DatasetRecord](s.of(job), jobKey(tableDatasets, job))
+}
+
+// Tasks returns the rows of a job's failed tasks, in order.
+func (s *Store) Tasks(job comms.JobID) ([]core.TaskRecord, error) {
+	return rows[core.TaskRecord](s.of(job), jobKey(tableTasks, job))
+}
+
+// Agents returns the rows of all agents, by name.
+func (s *Store) Agents() ([]core.AgentRecord, error) {
+	return rows[core.AgentRecord](s.shards[0], []byte{byte(tableAgents)})
+}
+
+// Profiles calls f for each stored profile.
+func (s *Store) Profiles(f func(signature string, b []byte) error) error {
+	return s.shards[0].db.View(func(t *badger.Txn) error {
+		return each(t, []byte{byte(tableProfiles)}, nil, true, func(k, v []byte) error { return f(string(k[1:]), v) })
+	})
+}
+
+func rows[T any](sh *shard, prefix []byte) (out []T, err error) {
+	err = sh.db.View(func(t *badger.Txn) error {
+		return each(t, prefix, nil, true, func(k, v []byte) error {
+			r, err := decodeRecord[T](v)
+			if err != nil {
+				return fmt.Errorf("row %x: %w", k, err)
+			}
+			out = append(out, r)
+			return nil
+		})
+	})
+	return out, err
+}

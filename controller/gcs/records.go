@@ -1,0 +1,81 @@
+package gcs
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+)
+
+// ErrCorrupt says that a record cannot be read. It is wrapped with the record's key.
+var ErrCorrupt = errors.New("record is corrupt")
+
+func encodeRecord(v any) ([]byte, error) {
+	b, err := msgpack.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
+	}
+	return b, nil
+}
+
+func decodeRecord[T any](b []byte) (v T, err error) {
+	// msgpack panics on some malformed inputs of deep nesting instead of
+	// returning an error; a bad record must not take the process down.
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v", ErrCorrupt, r)
+		}
+	}()
+	if err := msgpack.Unmarshal(b, &v); err != nil {
+		return v, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return v, nil
+}
+
+// batchHeader is the part of a batch that is not events.
+type batchHeader struct {
+	Agent       string
+	Incarnation uint64
+	Epoch       uint64
+	At          int64
+	Reset       []comms.Range
+	Why         string
+}
+
+// encodeBatch writes the header's length and msgpack, then the events in their
+// wire form: an agent's batch is stored as it came.
+func encodeBatch(job comms.JobID, b *core.Batch) ([]byte, error) {
+	h, err := encodeRecord(&batchHeader{b.Agent, b.Incarnation, b.Epoch, b.At, b.Reset, b.Why})
+	if err != nil {
+		return nil, err
+	}
+	out := binary.AppendUvarint(make([]byte, 0, len(h)+8+64*len(b.Events)), uint64(len(h)))
+	out = append(out, h...)
+	return comms.Append(out, &comms.Events{First: b.First, Jobs: []comms.JobEvents{{Job: job, Events: b.Events}}}), nil
+}
+
+// decodeBatch is the inverse of encodeBatch; byte slices in the events alias v.
+func decodeBatch(number uint64, v []byte) (core.Batch, error) {
+	n, k := binary.Uvarint(v)
+	if k <= 0 || n > uint64(len(v)-k) {
+		return core.Batch{}, fmt.Errorf("batch %d: %w: bad header length", number, ErrCorrupt)
+	}
+	h, err := decodeRecord[batchHeader](v[k : k+int(n)])
+	if err != nil {
+		return core.Batch{}, fmt.Errorf("batch %d: %w", number, err)
+	}
+	m, err := comms.Decode(v[k+int(n):])
+	if err != nil {
+		return core.Batch{}, fmt.Errorf("batch %d: %w: %w", number, ErrCorrupt, err)
+	}
+	ev, ok := m.(*comms.Events)
+	if !ok || len(ev.Jobs) != 1 {
+		return core.Batch{}, fmt.Errorf("batch %d: %w: holds a %T", number, ErrCorrupt, m)
+	}
+	return core.Batch{Number: number, Agent: h.Agent, Incarnation: h.Incarnation, Epoch: h.Epoch, At: h.At,
+		Reset: h.Reset, Why: h.Why, First: ev.First, Events: ev.Jobs[0].Events}, nil
+}

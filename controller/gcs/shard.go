@@ -1,0 +1,214 @@
+package gcs
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	badger "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// entry is one key to set, or to delete when value is nil.
+type entry struct {
+	key   []byte
+	value []byte
+}
+
+func (e *entry) size() int64 { return int64(len(e.key) + len(e.value) + 32) } // 32: Badger's own per entry
+
+// write is one atomic change: its entries go into one transaction of Badger.
+type write struct {
+	job     comms.JobID
+	entries []entry
+	refuse  bool // on a full disk fail with ErrNoSpace instead of waiting
+	done    func(error)
+}
+
+// shard is one Badger instance and the one goroutine that writes to it. Writes
+// are queued without limit here: what bounds them is that agents stop at so
+// many events that are not durable.
+type shard struct {
+	number int
+	db     *badger.DB
+	space  *space
+	sync   bool
+	watch  *watches
+
+	mu     sync.Mutex
+	queue  []write
+	closed bool
+	failed error
+
+	wake chan struct{} // capacity 1: there is something in queue, or closed was set
+	stop chan struct{} // closed by close: ends a wait for space
+	end  chan struct{} // closed when the goroutine has ended
+}
+
+func openShard(number int, dir string, o *Options) (*shard, error) {
+	bo := badger.DefaultOptions(dir).
+		WithLogger(nil).
+		WithSyncWrites(o.Sync).
+		WithDetectConflicts(false). // one goroutine writes
+		WithMemTableSize(o.MemTable).
+		WithNumMemtables(2).
+		WithBlockCacheSize(o.Cache).
+		WithIndexCacheSize(o.Cache).
+		WithNumCompactors(2).
+		WithValueLogFileSize(4 * o.MemTable).
+		WithValueThreshold(16 << 10). // batches of events are written once and deleted once: keep them out of compactions
+		WithCompression(options.Snappy).
+		WithMetricsEnabled(false)
+	db, err := badger.Open(bo)
+	if err != nil {
+		return nil, fmt.Errorf("open shard %d in %s: %w", number, dir, err)
+	}
+	return &shard{number: number, db: db, sync: o.Sync,
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), end: make(chan struct{})}, nil
+}
+
+// submit queues a write. Its done is called once, from the shard's goroutine,
+// in the order of submission; when the shard is closed or failed, from here.
+func (s *shard) submit(w write) {
+	s.mu.Lock()
+	err := s.failed
+	if err == nil && s.closed {
+		err = ErrClosed
+	}
+	if err == nil {
+		s.queue = append(s.queue, w)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		w.done(err)
+		return
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *shard) take() (ws []write, closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ws, s.queue = s.queue, nil
+	return ws, s.closed
+}
+
+// run commits what is queued, group after group, until close.
+func (s *shard) run() {
+	defer close(s.end)
+	for range s.wake {
+		for {
+			ws, closed := s.take()
+			if len(ws) == 0 {
+				if closed {
+					return
+				}
+				break
+			}
+			for len(ws) > 0 {
+				n, err := s.group(ws)
+				for i := range ws[:n] {
+					ws[i].done(err)
+				}
+				ws = ws[n:]
+			}
+		}
+	}
+}
+
+// group commits the first writes of ws as one transaction and returns how many.
+func (s *shard) group(ws []write) (int, error) {
+	s.mu.Lock()
+	failed := s.failed
+	s.mu.Unlock()
+	if failed != nil {
+		return len(ws), failed
+	}
+	if len(ws[0].entries) == 0 { // a barrier: everything before it is durable
+		return 1, nil
+	}
+	if err := s.space.await(ws[0].refuse, s.stop); err != nil {
+		return 1, err
+	}
+	n, bytes, count := 0, int64(0), int64(0)
+	txn := s.db.NewTransaction(true)
+	defer txn.Discard()
+	for ; n < len(ws) && ws[n].refuse == ws[0].refuse; n++ {
+		var size int64
+		for i := range ws[n].entries {
+			size += ws[n].entries[i].size()
+		}
+		bytes, count = bytes+size, count+int64(len(ws[n].entries))
+		if n > 0 && (bytes >= s.db.MaxBatchSize() || count >= s.db.MaxBatchCount()) {
+			break
+		}
+		for i := range ws[n].entries {
+			if err := apply(txn, &ws[n].entries[i]); err != nil {
+				return 1, s.fail(fmt.Errorf("write %d entries of %d bytes to shard %d: %w", count, bytes, s.number, err))
+			}
+		}
+	}
+	if err := txn.Commit(); err != nil {
+		return n, s.fail(fmt.Errorf("commit to shard %d: %w", s.number, err))
+	}
+	s.watch.notify(s.number, ws[:n])
+	return n, nil
+}
+
+func apply(txn *badger.Txn, e *entry) error {
+	if e.value == nil {
+		return txn.Delete(e.key)
+	}
+	return txn.Set(e.key, e.value)
+}
+
+// fail makes the shard refuse all that follows: a later write must not become
+// durable when one before it did not.
+func (s *shard) fail(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil {
+		s.failed = err
+	}
+	return s.failed
+}
+
+func (s *shard) close() error {
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if !first {
+		return nil
+	}
+	close(s.stop)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	<-s.end
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("close shard %d: %w", s.number, err)
+	}
+	return nil
+}
+
+// compact rewrites value logs that are half garbage, until none is left.
+func (s *shard) compact(deadline time.Time) error {
+	for time.Now().Before(deadline) {
+		err := s.db.RunValueLogGC(0.5)
+		if errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("compact shard %d: %w", s.number, err)
+		}
+	}
+	return nil
+}

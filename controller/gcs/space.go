@@ -1,0 +1,123 @@
+package gcs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoSpace says that a write was refused because the disk is nearly full.
+var ErrNoSpace = errors.New("the disk of the store is nearly full")
+
+// space watches the free bytes of the store's disk. Badger writes to mappings of
+// sparse files: on a full disk that is a SIGBUS in one of its goroutines, which
+// nothing can catch. So nothing is committed below the limit, and a reserve file
+// is given back then, which leaves Badger room to end what it is doing.
+type space struct {
+	dir     string
+	min     uint64 // free bytes below which nothing is committed
+	reserve uint64 // bytes of the reserve file
+	free    func(dir string) (uint64, error)
+	poll    time.Duration
+	onPause func(paused bool, free uint64)
+
+	mu     sync.Mutex
+	paused int // shards that wait
+	held   bool
+}
+
+func freeBytes(dir string) (uint64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, fmt.Errorf("free space of %s: %w", dir, err)
+	}
+	return uint64(st.Bavail) * uint64(st.Bsize), nil
+}
+
+func (s *space) file() string { return filepath.Join(s.dir, "reserve") }
+
+// hold makes the reserve file when there is room for it. The caller holds mu or is alone.
+func (s *space) hold() error {
+	if s.held || s.reserve == 0 {
+		return nil
+	}
+	if st, err := os.Stat(s.file()); err == nil && uint64(st.Size()) == s.reserve {
+		s.held = true
+		return nil
+	}
+	free, err := s.free(s.dir)
+	if err != nil || free < s.min+2*s.reserve {
+		return err
+	}
+	f, err := os.Create(s.file())
+	if err != nil {
+		return fmt.Errorf("make reserve file: %w", err)
+	}
+	// Zeros are written, not only reserved: it works on every file system.
+	buf := make([]byte, 1<<20)
+	for n := uint64(0); n < s.reserve && err == nil; n += uint64(len(buf)) {
+		_, err = f.Write(buf[:min(uint64(len(buf)), s.reserve-n)])
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("make reserve file: %w", err), os.Remove(s.file()))
+	}
+	s.held = true
+	return nil
+}
+
+// await returns when there is room for a group. Without room it returns
+// ErrNoSpace at once if refuse is set, else it waits until there is, or ErrClosed.
+func (s *space) await(refuse bool, stop <-chan struct{}) error {
+	free, err := s.free(s.dir)
+	if err != nil || free >= s.min {
+		return err
+	}
+	if refuse {
+		return fmt.Errorf("%w: %d MiB free in %s, %d MiB are needed", ErrNoSpace, free>>20, s.dir, s.min>>20)
+	}
+	s.enter(free)
+	defer s.leave()
+	tick := time.NewTicker(s.poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return ErrClosed
+		case <-tick.C:
+		}
+		free, err := s.free(s.dir)
+		if err != nil || free >= s.min {
+			return err
+		}
+	}
+}
+
+func (s *space) enter(free uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused++; s.paused > 1 {
+		return
+	}
+	if s.held && os.Remove(s.file()) == nil {
+		s.held = false
+	}
+	s.onPause(true, free)
+}
+
+func (s *space) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused--; s.paused > 0 {
+		return
+	}
+	// Without a reserve the store still works, only the next pause has less room:
+	// hold is tried again then.
+	_ = s.hold()
+	free, _ := s.free(s.dir)
+	s.onPause(false, free)
+}

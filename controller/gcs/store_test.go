@@ -1,0 +1,355 @@
+package gcs
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	badger "github.com/dgraph-io/badger/v4"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// small keeps a test's memory and files small.
+func small(dir string) Options {
+	return Options{Dir: dir, Shards: 2, MemTable: 8 << 20, Cache: 1 << 20, MinFree: 1, Reserve: 1 << 20}
+}
+
+func open(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func jobID(n uint64) (j comms.JobID) {
+	binary.BigEndian.PutUint64(j[8:], n)
+	return j
+}
+
+// wait turns a call with a completion into one that waits for it.
+func wait(f func(done func(error))) error {
+	c := make(chan error, 1)
+	f(func(err error) { c <- err })
+	return <-c
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func create(t testing.TB, s *Store, job comms.JobID, graph []byte) {
+	t.Helper()
+	row := &core.JobRecord{ID: job, Name: "n", Phase: comms.JobQueued}
+	must(t, wait(func(d func(error)) { s.Create(row, &comms.Submit{Job: job, Owner: "me", Graph: []byte("dropped")}, graph, d) }))
+}
+
+func finished(tasks ...dag.TaskIndex) (es []comms.Event) {
+	for _, i := range tasks {
+		es = append(es, comms.Event{Kind: comms.EventFinished, Task: i, Attempt: 1})
+	}
+	return es
+}
+
+func TestJobSurvivesReopen(t *testing.T) {
+	for _, size := range []int{0, 10, chunkSize - 200, chunkSize, 3*chunkSize + 5} {
+		dir := t.TempDir()
+		job, graph := jobID(7), []byte(strings.Repeat("g", size))
+		s, err := Open(small(dir))
+		must(t, err)
+		create(t, s, job, graph)
+		c := core.Commit{Job: job, Row: &core.JobRecord{ID: job, Phase: comms.JobRunning},
+			Batch: &core.Batch{Agent: "a", Incarnation: 3, Epoch: 2, First: 5, Events: finished(1, 2),
+				Reset: []comms.Range{{First: 4, Last: 9}}, Why: "because"},
+			Tasks:    []core.TaskRecord{{Task: 3, Error: comms.TaskError{Message: "no"}}},
+			Datasets: []core.DatasetRecord{{Agent: "a", Desc: comms.Desc{Ref: comms.DatasetRef{Task: 1, Element: 2}, Size: 11}}},
+			Agent:    "a", Seen: core.Seen{Incarnation: 3, UpTo: 6}}
+		must(t, wait(func(d func(error)) { s.Commit(c, d) }))
+		must(t, s.Close())
+
+		s = open(t, small(dir))
+		d, err := s.Load(job)
+		must(t, err)
+		if string(d.Graph) != string(graph) || d.Row.Phase != comms.JobRunning || d.Request.Owner != "me" || d.Request.Graph != nil {
+			t.Errorf("size %d: loaded %+v, graph of %d bytes", size, d.Row, len(d.Graph))
+		}
+		if want := (core.Seen{Incarnation: 3, UpTo: 6}); d.Seen["a"] != want {
+			t.Errorf("seen %+v, want %+v", d.Seen["a"], want)
+		}
+		for b, err := range s.Batches(job) {
+			must(t, err)
+			if len(b.Events) != 2 || b.Events[1].Task != 2 || b.First != 5 || b.Reset[0].Last != 9 || b.Why != "because" || b.Epoch != 2 {
+				t.Errorf("batch %+v", b)
+			}
+		}
+		ds, err := s.Datasets(job)
+		must(t, err)
+		ts, err := s.Tasks(job)
+		must(t, err)
+		if len(ds) != 1 || ds[0].Desc.Size != 11 || len(ts) != 1 || ts[0].Error.Message != "no" {
+			t.Errorf("datasets %+v, tasks %+v", ds, ts)
+		}
+	}
+}
+
+func TestLargeBatchIsSplitAndRepeatable(t *testing.T) {
+	s := open(t, small(t.TempDir()))
+	job := jobID(1)
+	create(t, s, job, []byte("g"))
+	var es []comms.Event
+	var failed []core.TaskRecord
+	for i := range dag.TaskIndex(300) {
+		es = append(es, comms.Event{Kind: comms.EventFailed, Task: i, Error: &comms.TaskError{LogTail: make([]byte, 10_000)}})
+		failed = append(failed, core.TaskRecord{Task: uint32(i), Error: *es[i].Error})
+	}
+	c := core.Commit{Job: job, Batch: &core.Batch{Number: 4, First: 100, Events: es}, Tasks: failed, Agent: "a", Seen: core.Seen{UpTo: 399}}
+	for range 2 { // the second copy of the batch changes nothing
+		must(t, wait(func(d func(error)) { s.Commit(c, d) }))
+		next := uint64(100)
+		for b, err := range s.Batches(job) {
+			must(t, err)
+			if b.First != next || b.Number != 4 {
+				t.Fatalf("part begins at %d of batch %d, want %d of 4", b.First, b.Number, next)
+			}
+			next += uint64(len(b.Events))
+		}
+		if next != 400 {
+			t.Fatalf("events up to %d, want 400", next)
+		}
+	}
+	ts, err := s.Tasks(job)
+	must(t, err)
+	d, err := s.Load(job)
+	must(t, err)
+	if len(ts) != 300 || d.Seen["a"].UpTo != 399 {
+		t.Errorf("%d task rows, seen %+v", len(ts), d.Seen)
+	}
+}
+
+func TestDeleteLeavesNothing(t *testing.T) {
+	s := open(t, small(t.TempDir()))
+	for n := range uint64(20) {
+		create(t, s, jobID(n), []byte("graph"))
+		must(t, wait(func(d func(error)) { s.Commit(core.Commit{Job: jobID(n), Batch: &core.Batch{Events: finished(1)}}, d) }))
+	}
+	must(t, wait(func(d func(error)) { s.Delete(jobID(5), d) }))
+	n := 0
+	for row, err := range s.Jobs() {
+		must(t, err)
+		if n++; row.ID == jobID(5) {
+			t.Error("the row of a deleted job is there")
+		}
+	}
+	if n != 19 {
+		t.Errorf("%d jobs left, want 19", n)
+	}
+	keys, err := s.of(jobID(5)).keysOf(jobID(5))
+	must(t, err)
+	if len(keys) != 0 {
+		t.Errorf("keys left: %q", keys)
+	}
+	if _, err := s.Job(jobID(5)); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v, want ErrNotFound", err)
+	}
+	must(t, s.Compact(time.Second))
+}
+
+func TestSweepRemovesGraphWithoutJob(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(small(dir))
+	must(t, err)
+	create(t, s, jobID(1), []byte("whole"))
+	must(t, wait(func(d func(error)) {
+		s.of(jobID(2)).submit(write{job: jobID(2), entries: []entry{{chunkKey(jobID(2), 0), []byte("half")}}, done: d})
+	}))
+	must(t, s.Close())
+	s = open(t, small(dir))
+	if _, err := s.Graph(jobID(2)); !errors.Is(err, ErrNotFound) {
+		t.Errorf("orphan: got %v, want ErrNotFound", err)
+	}
+	if g, err := s.Graph(jobID(1)); err != nil || string(g) != "whole" {
+		t.Errorf("got %q, %v", g, err)
+	}
+}
+
+func TestLockedByOther(t *testing.T) {
+	o := small(t.TempDir())
+	open(t, o)
+	_, err := Open(o)
+	var locked *LockedError
+	if !errors.As(err, &locked) || locked.PID != os.Getpid() {
+		t.Fatalf("got %v, want LockedError with this process", err)
+	}
+}
+
+func TestSchema(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(small(dir))
+	must(t, err)
+	must(t, s.Close())
+	set := func(v uint32) {
+		db, err := badger.Open(badger.DefaultOptions(filepath.Join(dir, "shard-000")).WithLogger(nil))
+		must(t, err)
+		must(t, writeSchema(db, nameKey(tableMeta, "schema"), v))
+		must(t, db.Close())
+	}
+	set(SchemaVersion + 1)
+	var newer *SchemaError
+	if _, err := Open(small(dir)); !errors.As(err, &newer) || newer.Found != SchemaVersion+1 {
+		t.Fatalf("got %v, want SchemaError", err)
+	}
+	set(0)
+	if _, err := Open(small(dir)); err == nil || !strings.Contains(err.Error(), "no migration") {
+		t.Fatalf("got %v, want: no migration", err)
+	}
+	migrated := false
+	o := small(dir)
+	o.migrations = map[uint32]func(*badger.DB) error{0: func(*badger.DB) error { migrated = true; return nil }}
+	open(t, o)
+	if !migrated {
+		t.Error("the migration did not run")
+	}
+}
+
+func TestShardMapIsKept(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(small(dir))
+	must(t, err)
+	create(t, s, jobID(9), []byte("g"))
+	must(t, s.Close())
+	o := small(dir)
+	o.Shards = 5
+	s = open(t, o)
+	if m := s.Map(); m.Shards != 2 || m.Version != 1 {
+		t.Errorf("map %d shards version %d, want the stored one", m.Shards, m.Version)
+	}
+	if _, err := s.Job(jobID(9)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	var free atomic.Uint64
+	free.Store(1 << 40)
+	o := small(t.TempDir())
+	o.MinFree, o.poll = 100, time.Millisecond
+	o.freeBytes = func(string) (uint64, error) { return free.Load(), nil }
+	pauses := make(chan bool, 4)
+	o.OnPause = func(p bool, _ uint64) { pauses <- p }
+	s := open(t, o)
+	create(t, s, jobID(1), []byte("g"))
+	reserve := filepath.Join(o.Dir, "reserve")
+	if st, err := os.Stat(reserve); err != nil || st.Size() != 1<<20 {
+		t.Fatalf("reserve file: %v", err)
+	}
+	free.Store(99)
+	err := wait(func(d func(error)) { s.Create(&core.JobRecord{ID: jobID(2)}, &comms.Submit{}, []byte("g"), d) })
+	if !errors.Is(err, ErrNoSpace) {
+		t.Fatalf("submit: got %v, want ErrNoSpace", err)
+	}
+	done := make(chan error, 1)
+	s.Commit(core.Commit{Job: jobID(1), Batch: &core.Batch{Events: finished(1)}}, func(err error) { done <- err })
+	if !<-pauses {
+		t.Fatal("want a pause")
+	}
+	if _, err := os.Stat(reserve); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the reserve is held during the pause: %v", err)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("commit ended during the pause: %v", err)
+	default:
+	}
+	free.Store(1 << 40)
+	must(t, <-done)
+	if <-pauses {
+		t.Fatal("want the end of the pause")
+	}
+	if _, err := os.Stat(reserve); err != nil {
+		t.Errorf("the reserve is not back: %v", err)
+	}
+}
+
+func TestCloseEndsPause(t *testing.T) {
+	var free atomic.Uint64
+	free.Store(1 << 40)
+	o := small(t.TempDir())
+	paused := make(chan bool, 4)
+	o.MinFree, o.OnPause = 100, func(p bool, _ uint64) { paused <- p }
+	o.freeBytes = func(string) (uint64, error) { return free.Load(), nil }
+	s, err := Open(o)
+	must(t, err)
+	free.Store(0)
+	done := make(chan error, 1)
+	s.Commit(core.Commit{Job: jobID(1), Row: &core.JobRecord{}}, func(err error) { done <- err })
+	<-paused
+	must(t, s.Close())
+	if err := <-done; !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v, want ErrClosed", err)
+	}
+	if err := wait(func(d func(error)) { s.Commit(core.Commit{Job: jobID(1), Row: &core.JobRecord{}}, d) }); !errors.Is(err, ErrClosed) {
+		t.Errorf("after close: got %v, want ErrClosed", err)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	s := open(t, small(t.TempDir()))
+	all, one := s.Watch(comms.JobID{}, 10), s.Watch(jobID(2), 1)
+	create(t, s, jobID(1), []byte("g"))
+	create(t, s, jobID(2), []byte("g"))
+	if c := <-all.C; c.Job != jobID(1) {
+		t.Errorf("first change %+v", c)
+	}
+	if c := <-one.C; c.Job != jobID(2) {
+		t.Errorf("change %+v", c)
+	}
+	for range 2 {
+		must(t, wait(func(d func(error)) { s.Commit(core.Commit{Job: jobID(2), Row: &core.JobRecord{ID: jobID(2)}}, d) }))
+	}
+	<-one.C
+	if _, ok := <-one.C; ok || !one.Missed() {
+		t.Error("a watcher that falls behind must be told")
+	}
+	all.Close()
+	all.Close()
+}
+
+func TestMetaRows(t *testing.T) {
+	s := open(t, small(t.TempDir()))
+	must(t, wait(func(d func(error)) { s.PutAgent(&core.AgentRecord{Name: "b", Addresses: []string{"x"}}, d) }))
+	must(t, wait(func(d func(error)) { s.PutAgent(&core.AgentRecord{Name: "a"}, d) }))
+	as, err := s.Agents()
+	must(t, err)
+	if len(as) != 2 || as[0].Name != "a" || as[1].Addresses[0] != "x" {
+		t.Errorf("agents %+v", as)
+	}
+	must(t, wait(func(d func(error)) { s.PutProfiles(map[string][]byte{"f": {1, 2}}, d) }))
+	n := 0
+	must(t, s.Profiles(func(sig string, b []byte) error {
+		if n++; sig != "f" || len(b) != 2 {
+			t.Errorf("profile %q %v", sig, b)
+		}
+		return nil
+	}))
+	if n != 1 {
+		t.Errorf("%d profiles", n)
+	}
+	must(t, wait(func(d func(error)) { s.Barrier(jobID(1), d) }))
+}

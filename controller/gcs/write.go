@@ -1,0 +1,292 @@
+package gcs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	badger "github.com/dgraph-io/badger/v4"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+)
+
+// chunkSize is the most bytes of one record of a graph or of events. Badger takes
+// 15 % of a memtable in one transaction: 2.4 MiB of the default 16.
+const chunkSize = 1 << 20
+
+// Create stores a new job: its graph in chunks, the request, and last the row,
+// which alone makes the job exist. On a nearly full disk it fails with ErrNoSpace.
+// done is called once, from another goroutine.
+func (s *Store) Create(row *core.JobRecord, request *comms.Submit, graph []byte, done func(error)) {
+	req := *request
+	req.Graph = nil
+	r, err := encodeRecord(row)
+	if err != nil {
+		done(fmt.Errorf("create job %s: %w", row.ID, err))
+		return
+	}
+	sh, parts := s.of(row.ID), 0
+	var writes []write
+	for n := uint32(0); len(graph) > 0; n++ {
+		part := graph[:min(len(graph), chunkSize)]
+		graph = graph[len(part):]
+		writes = append(writes, write{job: row.ID, refuse: true, entries: []entry{{chunkKey(row.ID, n), part}}})
+		parts++
+	}
+	last := []entry{{jobKey(tableRequests, row.ID), comms.Encode(&req)}, {jobKey(tableJobs, row.ID), r}}
+	if parts == 1 && len(writes[0].entries[0].value)+len(last[0].value) < chunkSize {
+		writes[0].entries = append(writes[0].entries, last...)
+	} else {
+		writes = append(writes, write{job: row.ID, refuse: true, entries: last})
+	}
+	sh.submitAll(writes, func(err error) {
+		if err != nil {
+			err = fmt.Errorf("create job %s: %w", row.ID, err)
+		}
+		done(err)
+	})
+}
+
+// Commit stores a change of a job in one atomic write; see [core.Commit]. A batch
+// of more than a chunk is stored as several, each with its own part of the
+// numbers: an agent that must repeat itself repeats only what is missing. Then
+// the rows are written with the last one. done is called once, after the sync if
+// there is one, in the order of the calls for one job; a full disk delays it.
+func (s *Store) Commit(c core.Commit, done func(error)) {
+	writes, err := commitWrites(&c)
+	if err != nil {
+		done(fmt.Errorf("commit to job %s: %w", c.Job, err))
+		return
+	}
+	s.of(c.Job).submitAll(writes, func(err error) {
+		if err != nil {
+			err = fmt.Errorf("commit to job %s: %w", c.Job, err)
+		}
+		done(err)
+	})
+}
+
+func commitWrites(c *core.Commit) ([]write, error) {
+	writes, err := batchWrites(c)
+	if err != nil {
+		return nil, err
+	}
+	if len(writes) == 0 {
+		writes = []write{{job: c.Job}}
+	}
+	// Many rows go into writes of their own, before the one that has the job's row
+	// and the agent's number: until that is durable the agent repeats the batch.
+	last, size := &writes[len(writes)-1], 0
+	for i := range last.entries {
+		size += len(last.entries[i].value)
+	}
+	add := func(key []byte, v any) {
+		b, e := encodeRecord(v)
+		err = errors.Join(err, e)
+		if size += len(key) + len(b); size > chunkSize {
+			writes, size = append(writes, write{job: c.Job}), len(b)
+			last = &writes[len(writes)-1]
+		}
+		last.entries = append(last.entries, entry{key, b})
+	}
+	for i := range c.Tasks {
+		add(taskKey(c.Job, c.Tasks[i].Task), &c.Tasks[i])
+	}
+	for i := range c.Datasets {
+		add(datasetKey(c.Job, c.Datasets[i].Desc.Ref), &c.Datasets[i])
+	}
+	for _, r := range c.Drop {
+		last.entries = append(last.entries, entry{key: datasetKey(c.Job, r)})
+	}
+	if c.Row != nil {
+		add(jobKey(tableJobs, c.Job), c.Row)
+	}
+	if c.Agent != "" {
+		add(nameKey(tableSeen, c.Agent), &c.Seen)
+	}
+	return writes, err
+}
+
+// batchWrites splits a batch into records of at most a chunk, halving what is too
+// large. Part i of a batch shares its number's key with a suffix, in order.
+func batchWrites(c *core.Commit) ([]write, error) {
+	if c.Batch == nil {
+		return nil, nil
+	}
+	var writes []write
+	todo := []core.Batch{*c.Batch}
+	for part := uint16(0); len(todo) > 0; {
+		b := todo[len(todo)-1]
+		v, err := encodeBatch(c.Job, &b)
+		if err != nil {
+			return nil, err
+		}
+		if len(v) > chunkSize && len(b.Events) > 1 {
+			first, second := b, b
+			half := len(b.Events) / 2
+			first.Events, second.Events = b.Events[:half], b.Events[half:]
+			second.First, second.Reset = b.First+uint64(half), nil
+			todo[len(todo)-1] = second
+			todo = append(todo, first)
+			continue
+		}
+		todo = todo[:len(todo)-1]
+		key := batchKey(c.Job, b.Number)
+		if part > 0 {
+			key = append(key, byte(part>>8), byte(part))
+		}
+		w := write{job: c.Job, entries: []entry{{key, v}}}
+		if c.Agent != "" && len(todo) > 0 {
+			seen, err := encodeRecord(&core.Seen{Incarnation: c.Seen.Incarnation, UpTo: b.First + uint64(len(b.Events)) - 1})
+			if err != nil {
+				return nil, err
+			}
+			w.entries = append(w.entries, entry{nameKey(tableSeen, c.Agent), seen})
+		}
+		writes = append(writes, w)
+		part++
+	}
+	return writes, nil
+}
+
+// submitAll submits writes in order and calls done once with the first error.
+func (s *shard) submitAll(ws []write, done func(error)) {
+	var failed atomic.Pointer[error]
+	var left atomic.Int32
+	left.Store(int32(len(ws)))
+	for i := range ws {
+		ws[i].done = func(err error) {
+			if err != nil {
+				failed.CompareAndSwap(nil, &err)
+			}
+			if left.Add(-1) > 0 {
+				return
+			}
+			if e := failed.Load(); e != nil {
+				done(*e)
+				return
+			}
+			done(nil)
+		}
+		s.submit(ws[i])
+	}
+}
+
+// Barrier calls f, from another goroutine, when everything submitted for the job
+// before it is durable.
+func (s *Store) Barrier(job comms.JobID, f func(error)) { s.of(job).submit(write{job: job, done: f}) }
+
+// PutAgent stores the row of an agent.
+func (s *Store) PutAgent(a *core.AgentRecord, done func(error)) {
+	s.putMeta(nameKey(tableAgents, a.Name), a, done)
+}
+
+// PutProfiles stores profiles by signature; what a profile is, the caller knows.
+func (s *Store) PutProfiles(p map[string][]byte, done func(error)) {
+	var ws []write
+	w := write{}
+	n := 0
+	for sig, b := range p {
+		w.entries = append(w.entries, entry{nameKey(tableProfiles, sig), b})
+		if n += len(sig) + len(b); n > chunkSize || len(w.entries) >= 1000 {
+			ws, w, n = append(ws, w), write{}, 0
+		}
+	}
+	s.shards[0].submitAll(append(ws, w), done)
+}
+
+func (s *Store) putMeta(key []byte, v any, done func(error)) {
+	b, err := encodeRecord(v)
+	if err != nil {
+		done(err)
+		return
+	}
+	s.shards[0].submit(write{entries: []entry{{key, b}}, done: done})
+}
+
+// Delete removes a job and everything of it. done is called once.
+func (s *Store) Delete(job comms.JobID, done func(error)) {
+	sh := s.of(job)
+	keys, err := sh.keysOf(job)
+	if err != nil {
+		done(fmt.Errorf("delete job %s: %w", job, err))
+		return
+	}
+	sh.submitAll(deletions(job, keys), done)
+}
+
+func deletions(job comms.JobID, keys [][]byte) []write {
+	const most = 5000 // keys of one transaction
+	var ws []write
+	for len(keys) > 0 {
+		w := write{job: job}
+		for _, k := range keys[:min(len(keys), most)] {
+			w.entries = append(w.entries, entry{key: k})
+		}
+		keys = keys[len(w.entries):]
+		ws = append(ws, w)
+	}
+	if len(ws) == 0 {
+		ws = []write{{job: job}}
+	}
+	return ws
+}
+
+// keysOf lists a job's keys, those of its row last.
+func (s *shard) keysOf(job comms.JobID) (keys [][]byte, err error) {
+	err = s.db.View(func(t *badger.Txn) error {
+		for _, tab := range jobTables {
+			each(t, jobKey(tab, job), nil, false, func(k, _ []byte) error {
+				keys = append(keys, bytes.Clone(k))
+				return nil
+			})
+		}
+		return nil
+	})
+	return keys, err
+}
+
+// sweep removes the chunks of graphs whose job was never made: its submit was cut
+// short. It runs before the shard's goroutine does.
+func (s *shard) sweep() error {
+	var orphans []comms.JobID
+	err := s.db.View(func(t *badger.Txn) error {
+		return each(t, []byte{byte(tableGraphs)}, nil, false, func(k, _ []byte) error {
+			job, err := keyJob(k)
+			if err != nil {
+				return err
+			}
+			if len(orphans) > 0 && orphans[len(orphans)-1] == job {
+				return nil
+			}
+			if _, err := t.Get(jobKey(tableJobs, job)); errors.Is(err, badger.ErrKeyNotFound) {
+				orphans = append(orphans, job)
+			} else if err != nil {
+				return err
+			}
+			return nil
+		})
+	})
+	for _, job := range orphans {
+		keys, e := s.keysOf(job)
+		if err = errors.Join(err, e); err != nil {
+			break
+		}
+		for _, w := range deletions(job, keys) {
+			err = errors.Join(err, s.db.Update(func(t *badger.Txn) error {
+				for i := range w.entries {
+					if err := apply(t, &w.entries[i]); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("sweep shard %d: %w", s.number, err)
+	}
+	return nil
+}
