@@ -58,7 +58,9 @@ func must(t testing.TB, err error) {
 func create(t testing.TB, s *Store, job comms.JobID, graph []byte) {
 	t.Helper()
 	row := &core.JobRecord{ID: job, Name: "n", Phase: comms.JobQueued}
-	must(t, wait(func(d func(error)) { s.Create(row, &comms.Submit{Job: job, Owner: "me", Graph: []byte("dropped")}, graph, d) }))
+	must(t, wait(func(d func(error)) {
+		s.Create(row, &comms.Submit{Job: job, Owner: "me", Graph: []byte("dropped")}, graph, d)
+	}))
 }
 
 func finished(tasks ...dag.TaskIndex) (es []comms.Event) {

@@ -1,0 +1,167 @@
+package core
+
+import (
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+)
+
+// Config is what the core must know from the start. Zero fields take their default.
+type Config struct {
+	TTL        time.Duration // ended jobs are deleted after this; 0 means never
+	Grace      time.Duration // a lost agent's jobs wait this long before another agent takes them; default 30s
+	WatchEvery time.Duration // shortest pause between two Progress of a Submit with Watch; default 100ms
+	MaxUnread  int           // messages that a client may leave unread before its link is closed; default 10000
+	MaxEvents  int           // events kept for one Progress of a watcher that asked for them; default 10000
+}
+
+// LinkID names a connection of the driver. Numbers are not used again.
+type LinkID uint64
+
+// Event is what happened. It is one of the types below.
+type Event interface{ event() }
+
+type (
+	// LinkUp: a peer can be spoken to. A link that comes up again without its
+	// past is announced as a new one, after LinkDown of the old.
+	LinkUp struct {
+		Link        LinkID
+		Agent       bool // else a client
+		Name        string
+		Incarnation uint64
+	}
+	// LinkDown: nothing goes to the link any more.
+	LinkDown struct{ Link LinkID }
+	// Received brings a message. The driver has set Submit.GraphHash.
+	Received struct {
+		Link LinkID
+		Msg  comms.Message
+	}
+	// Full: a Send of this link did not fit; the driver keeps it. Send no more until Free.
+	Full struct{ Link LinkID }
+	// Free: the link has room, and what the driver kept is sent.
+	Free struct{ Link LinkID }
+	// Prepared answers Prepare.
+	Prepared struct {
+		Job   comms.JobID
+		Graph *dag.Graph
+		Bytes []byte // encoded
+		Plan  *planner.Plan
+		Past  *Past // when asked for
+		Code  comms.Code
+		Err   string // not empty: it cannot be, and why
+	}
+	// Stored answers Create, Store and Delete. Only Create may fail: when another
+	// write fails the driver ends.
+	Stored struct {
+		Token uint64
+		Code  comms.Code
+		Err   string
+	}
+	// Answered answers Ask with the message for the client.
+	Answered struct {
+		Token uint64
+		Msg   comms.Message
+	}
+	// Loaded brings a job out of the store, before anything else happens. Graph
+	// and Past are nil when the job has ended.
+	Loaded struct {
+		Row     JobRecord
+		Request *comms.Submit
+		Graph   *dag.Graph
+		Bytes   []byte
+		Past    *Past
+	}
+	// Started: every job is loaded.
+	Started struct{}
+	// Tick: the time asked for with Wake has come.
+	Tick struct{}
+)
+
+// Past is what the store knows of a job: see Replay.
+type Past struct {
+	Request *comms.Submit
+	States  *States
+	Data    []DatasetRecord // every dataset published and not lost since, sorted
+	Seen    map[string]Seen // by agent, of the job's shard
+}
+
+func (LinkUp) event()   {}
+func (LinkDown) event() {}
+func (Received) event() {}
+func (Full) event()     {}
+func (Free) event()     {}
+func (Prepared) event() {}
+func (Stored) event()   {}
+func (Answered) event() {}
+func (Loaded) event()   {}
+func (Started) event()  {}
+func (Tick) event()     {}
+
+// Action is what the driver must do, in order. It is one of the types below.
+type Action interface{ action() }
+
+type (
+	// Send sends a message, with an optional body. Answer Full when it does not fit.
+	Send struct {
+		Link LinkID
+		Msg  comms.Message
+		Body []byte
+	}
+	// CloseLink ends a link whose peer makes no sense or does not read. Answer LinkDown.
+	CloseLink struct {
+		Link LinkID
+		Why  string
+	}
+	// Prepare decodes and validates the graph of Submit, or takes Graph, or loads
+	// it when both are nil; plans it for Cluster; and with Past reads the store
+	// after everything stored for the job before. Answer Prepared.
+	Prepare struct {
+		Job     comms.JobID
+		Submit  *comms.Submit
+		Graph   *dag.Graph
+		Past    bool
+		Cluster planner.Cluster
+	}
+	// Create stores a new job. Answer Stored.
+	Create struct {
+		Token   uint64
+		Row     JobRecord
+		Request *comms.Submit
+		Graph   []byte
+	}
+	// Store commits to a job. Graph says what its events' tasks are, for profiles. Answer Stored.
+	Store struct {
+		Token  uint64
+		Commit Commit
+		Graph  *dag.Graph
+	}
+	// StoreAgent replaces the row of an agent; no answer.
+	StoreAgent struct{ Row AgentRecord }
+	// Delete removes a job from the store. Answer Stored.
+	Delete struct {
+		Token uint64
+		Job   comms.JobID
+	}
+	// Ask answers a Query or Locate from a snapshot of the store, after everything
+	// stored for the job before. Graph is nil when it must be loaded. Answer Answered.
+	Ask struct {
+		Token uint64
+		Msg   comms.Message
+		Graph *dag.Graph
+	}
+	// Wake asks for Tick at a time; it replaces the one before.
+	Wake struct{ At time.Time }
+)
+
+func (Send) action()       {}
+func (CloseLink) action()  {}
+func (Prepare) action()    {}
+func (Create) action()     {}
+func (Store) action()      {}
+func (StoreAgent) action() {}
+func (Delete) action()     {}
+func (Ask) action()        {}
+func (Wake) action()       {}

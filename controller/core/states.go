@@ -1,0 +1,452 @@
+package core
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// TaskState is where a task stands.
+type TaskState uint8
+
+// The states of a task; those from TaskDone on are ends.
+const (
+	TaskAbsent  TaskState = iota // an instance that does not exist yet
+	TaskWaiting                  // for inputs
+	TaskReady
+	TaskRunning
+	TaskDone
+	TaskFailed
+	TaskSkipped
+	TaskCancelled
+)
+
+// Over tells whether the state is an end.
+func (s TaskState) Over() bool { return s >= TaskDone }
+
+func (s TaskState) String() string {
+	return [...]string{"absent", "waiting", "ready", "running", "done", "failed", "skipped", "cancelled"}[s]
+}
+
+const pageSize = 1024 // instances of one page
+
+type streamKey struct {
+	task   dag.TaskIndex
+	output uint32
+}
+
+// States is where each task of a job stands, as its events tell: a byte a task.
+// It belongs to one goroutine.
+type States struct {
+	g       *dag.Graph
+	static  []TaskState
+	pages   map[uint32]*[pageSize]TaskState // instances
+	attempt map[dag.TaskIndex]uint32        // the present attempt, where it is above 1
+	known   map[streamKey]uint64            // elements published of an open output
+	ends    map[streamKey]uint64
+	lost    map[comms.DatasetRef]struct{} // lost, and not published again
+	groups  []comms.GroupCounts
+	open    uint64 // tasks that are there and not over
+	totals  Totals
+}
+
+// NewStates returns the states of a job in which nothing has happened.
+func NewStates(g *dag.Graph) *States {
+	s := &States{g: g, static: make([]TaskState, g.NumTasks()), pages: map[uint32]*[pageSize]TaskState{},
+		attempt: map[dag.TaskIndex]uint32{}, known: map[streamKey]uint64{}, ends: map[streamKey]uint64{},
+		lost: map[comms.DatasetRef]struct{}{}, groups: make([]comms.GroupCounts, len(g.Groups))}
+	for i := range g.Groups {
+		s.groups[i].Group = g.Groups[i].Name
+	}
+	for i := range s.static {
+		s.put(dag.TaskIndex(i), TaskWaiting)
+	}
+	return s
+}
+
+// Get returns a task's state and its present or last attempt, from 1.
+func (s *States) Get(i dag.TaskIndex) (TaskState, uint32) {
+	return s.get(i), max(s.attempt[i], 1)
+}
+
+func (s *States) get(i dag.TaskIndex) TaskState {
+	if int(i) < len(s.static) {
+		return s.static[i]
+	}
+	if p := s.pages[uint32(i)/pageSize]; p != nil {
+		return p[uint32(i)%pageSize]
+	}
+	return TaskAbsent
+}
+
+// put moves a task to a state and keeps the counts.
+func (s *States) put(i dag.TaskIndex, to TaskState) {
+	from := s.get(i)
+	if from == to {
+		return
+	}
+	g := &s.groups[s.g.GroupIndex(i)]
+	if n := counter(g, from); n != nil {
+		*n--
+	}
+	if n := counter(g, to); n != nil {
+		*n++
+	}
+	switch {
+	case from == TaskAbsent:
+		g.Total++
+		s.totals.Tasks++
+	case to == TaskAbsent:
+		g.Total--
+		s.totals.Tasks--
+	}
+	was, is := from != TaskAbsent && !from.Over(), to != TaskAbsent && !to.Over()
+	if was && !is {
+		s.open--
+	} else if is && !was {
+		s.open++
+	}
+	s.totals.Done += delta(from == TaskDone, to == TaskDone)
+	s.totals.Failed += delta(from == TaskFailed, to == TaskFailed)
+	if int(i) < len(s.static) {
+		s.static[i] = to
+		return
+	}
+	p := s.pages[uint32(i)/pageSize]
+	if p == nil {
+		p = new([pageSize]TaskState)
+		s.pages[uint32(i)/pageSize] = p
+	}
+	p[uint32(i)%pageSize] = to
+}
+
+func delta(was, is bool) uint64 {
+	switch {
+	case is && !was:
+		return 1
+	case was && !is:
+		return ^uint64(0)
+	}
+	return 0
+}
+
+func counter(g *comms.GroupCounts, s TaskState) *uint64 {
+	switch s {
+	case TaskReady:
+		return &g.Ready
+	case TaskRunning:
+		return &g.Running
+	case TaskDone:
+		return &g.Done
+	case TaskFailed:
+		return &g.Failed
+	case TaskSkipped:
+		return &g.Skipped
+	case TaskCancelled:
+		return &g.Cancelled
+	case TaskAbsent, TaskWaiting:
+	}
+	return nil
+}
+
+// exists tells whether a task number can be one of this graph's. An instance is
+// made known by its generator's events, or by its own.
+func (s *States) exists(i dag.TaskIndex) bool {
+	if int(i) < len(s.static) {
+		return true
+	}
+	_, _, ok := s.g.Slot(i)
+	return ok
+}
+
+// Apply takes an event in and tells whether it changed anything: a second copy,
+// one of an attempt that was given up, and one that makes no sense do not.
+func (s *States) Apply(e *comms.Event) bool {
+	switch e.Kind {
+	case comms.EventDrained, comms.EventEnv:
+		return false
+	case comms.EventLost:
+		for i := range e.Outputs {
+			s.lost[e.Outputs[i].Ref] = struct{}{}
+		}
+		return true
+	case comms.EventSpilled:
+		for i := range e.Outputs {
+			s.totals.Spilled += e.Outputs[i].Size
+		}
+		return true
+	}
+	if !s.exists(e.Task) {
+		return false
+	}
+	old, attempt := s.Get(e.Task)
+	if e.Attempt != 0 && e.Attempt < attempt {
+		return false
+	}
+	if old.Over() && !(e.Kind == comms.EventStreamEnd || e.Kind == comms.EventPublished) {
+		return false
+	}
+	if e.Attempt > 1 {
+		s.attempt[e.Task] = e.Attempt
+	}
+	s.published(e)
+	switch e.Kind {
+	case comms.EventReady, comms.EventTakenBack:
+		s.put(e.Task, TaskReady)
+	case comms.EventStarted:
+		s.put(e.Task, TaskRunning)
+	case comms.EventPublished, comms.EventHeldBack:
+		if !old.Over() {
+			s.put(e.Task, TaskRunning)
+		}
+	case comms.EventFinished:
+		s.put(e.Task, TaskDone)
+	case comms.EventRetry:
+		s.groups[s.g.GroupIndex(e.Task)].Retries++
+		s.attempt[e.Task] = max(e.Attempt, attempt) + 1
+		s.put(e.Task, TaskWaiting)
+	case comms.EventFailed:
+		s.put(e.Task, TaskFailed)
+	case comms.EventSkipped:
+		s.put(e.Task, TaskSkipped)
+	case comms.EventCancelled:
+		s.put(e.Task, TaskCancelled)
+	case comms.EventStreamEnd:
+		s.elements(streamKey{e.Task, e.Output}, e.Count)
+		s.ends[streamKey{e.Task, e.Output}] = e.Count
+	}
+	if u := e.Usage; u != nil {
+		s.totals.TaskTime += u.Duration
+		s.totals.BytesOut += u.BytesOut
+		s.totals.Copied += u.Copied
+	}
+	return true
+}
+
+// published notes the datasets that came with an event.
+func (s *States) published(e *comms.Event) {
+	for i := range e.Outputs {
+		r := e.Outputs[i].Ref
+		delete(s.lost, r)
+		if len(s.g.StreamSlots(r.Task, r.Output)) > 0 || s.isOpen(r) {
+			s.elements(streamKey{r.Task, r.Output}, r.Element+1)
+		}
+	}
+}
+
+func (s *States) isOpen(r comms.DatasetRef) bool {
+	if !s.exists(r.Task) {
+		return false
+	}
+	outs := s.g.Group(r.Task).Outputs
+	return int(r.Output) < len(outs) && outs[r.Output].Generate == dag.GenerateOpen
+}
+
+// elements notes that a stream has at least n elements: their instances exist.
+func (s *States) elements(k streamKey, n uint64) {
+	old := s.known[k]
+	if n <= old {
+		return
+	}
+	for _, slot := range s.g.StreamSlots(k.task, k.output) {
+		for e := old; e < n; e++ {
+			i, err := s.g.Instance(slot, e)
+			if err != nil {
+				n = e // no room for more tasks: the agent fails the generator
+				break
+			}
+			if s.get(i) == TaskAbsent {
+				s.put(i, TaskWaiting)
+			}
+		}
+	}
+	s.known[k] = n
+}
+
+// Reset makes tasks start over with a new attempt. With fresh the streams of
+// generators among them are forgotten with their instances.
+func (s *States) Reset(tasks []comms.Range, fresh bool) {
+	for _, r := range tasks {
+		for i := uint64(r.First); i <= uint64(r.Last); i++ {
+			t := dag.TaskIndex(i)
+			if !s.exists(t) {
+				break
+			}
+			state, attempt := s.Get(t)
+			if state == TaskAbsent && fresh {
+				continue
+			}
+			if state.Over() || state == TaskRunning {
+				s.attempt[t] = attempt + 1
+			}
+			s.put(t, TaskWaiting)
+			if fresh {
+				s.forgetStreams(t)
+			}
+		}
+	}
+}
+
+func (s *States) forgetStreams(t dag.TaskIndex) {
+	for o := range s.g.Group(t).Outputs {
+		k := streamKey{t, uint32(o)}
+		for _, slot := range s.g.StreamSlots(t, k.output) {
+			for e := range s.known[k] {
+				i, err := s.g.Instance(slot, e)
+				if err != nil {
+					break
+				}
+				delete(s.attempt, i)
+				s.put(i, TaskAbsent)
+			}
+		}
+		delete(s.known, k)
+		delete(s.ends, k)
+	}
+}
+
+// Elements returns how many elements of a generator's output exist, and whether there will be no more.
+func (s *States) Elements(task dag.TaskIndex, output uint32) (n uint64, ended bool) {
+	if outs := s.g.Group(task).Outputs; int(output) < len(outs) && outs[output].Generate == dag.GenerateFixed {
+		return outs[output].Count, true
+	}
+	k := streamKey{task, output}
+	n, ended = s.ends[k]
+	if !ended {
+		n = s.known[k]
+	}
+	return n, ended
+}
+
+// Groups returns a copy of the counts of each group.
+func (s *States) Groups() []comms.GroupCounts { return slices.Clone(s.groups) }
+
+// Totals returns the sums over all tasks.
+func (s *States) Totals() Totals { return s.totals }
+
+// Open returns how many tasks exist and are not over.
+func (s *States) Open() uint64 { return s.open }
+
+// Each calls f for every task that exists, in order of the index.
+func (s *States) Each(f func(dag.TaskIndex, TaskState)) {
+	for i, st := range s.static {
+		f(dag.TaskIndex(i), st)
+	}
+	for _, page := range slices.Sorted(maps.Keys(s.pages)) {
+		for i, st := range s.pages[page] {
+			if st != TaskAbsent {
+				f(dag.TaskIndex(page*pageSize+uint32(i)), st)
+			}
+		}
+	}
+}
+
+// streamEnds lists the open streams that have ended, sorted.
+func (s *States) streamEnds() (out []comms.StreamEnd) {
+	for k, n := range s.ends {
+		out = append(out, comms.StreamEnd{Task: k.task, Output: k.output, Count: n})
+	}
+	slices.SortFunc(out, func(a, b comms.StreamEnd) int {
+		if a.Task != b.Task {
+			return int(int64(a.Task) - int64(b.Task))
+		}
+		return int(int64(a.Output) - int64(b.Output))
+	})
+	return out
+}
+
+// Expand lists the datasets that a source stands for, and tells whether the list is complete.
+func (s *States) Expand(src dag.Source) (refs []comms.DatasetRef, complete bool) {
+	switch src.Kind {
+	case dag.SourceStream:
+		n, ended := s.Elements(src.Task, src.Output)
+		for e := range n {
+			refs = append(refs, comms.DatasetRef{Task: src.Task, Output: src.Output, Element: e})
+		}
+		return refs, ended
+	case dag.SourceGroup:
+		stream := s.g.Group(src.Task).Stream
+		slot, _, ok := s.g.Slot(src.Task)
+		if stream == nil || !ok {
+			return nil, false
+		}
+		n, ended := s.Elements(stream.Generator, stream.Output)
+		for e := range n {
+			i, err := s.g.Instance(slot, e)
+			if err != nil {
+				return refs, false
+			}
+			refs = append(refs, comms.DatasetRef{Task: i, Output: src.Output})
+		}
+		return refs, ended
+	case dag.SourceElement:
+		return []comms.DatasetRef{{Task: src.Task, Output: src.Output, Element: src.Element}}, true
+	case dag.SourceWhole:
+	}
+	return []comms.DatasetRef{{Task: src.Task, Output: src.Output}}, true
+}
+
+// Replay rebuilds what is known of a job from its batches: call Add for each in order.
+type Replay struct {
+	States *States
+	data   map[comms.DatasetRef]DatasetRecord
+}
+
+// NewReplay returns an empty Replay; with data it also collects the datasets.
+func NewReplay(g *dag.Graph, data bool) *Replay {
+	r := &Replay{States: NewStates(g)}
+	if data {
+		r.data = map[comms.DatasetRef]DatasetRecord{}
+	}
+	return r
+}
+
+// Add takes one batch in.
+func (r *Replay) Add(b *Batch) {
+	r.States.Reset(b.Reset, b.Fresh)
+	for i := range b.Events {
+		e := &b.Events[i]
+		if r.States.Apply(e) && r.data != nil {
+			collect(r.data, e, b.Agent)
+		}
+	}
+}
+
+// Data returns the datasets that were published and not lost since, sorted.
+func (r *Replay) Data() []DatasetRecord {
+	return sortedData(r.data)
+}
+
+func sortedData(m map[comms.DatasetRef]DatasetRecord) []DatasetRecord {
+	out := slices.Collect(maps.Values(m))
+	slices.SortFunc(out, func(a, b DatasetRecord) int { return compareRefs(a.Desc.Ref, b.Desc.Ref) })
+	return out
+}
+
+// collect notes in m what an event says of datasets.
+func collect(m map[comms.DatasetRef]DatasetRecord, e *comms.Event, agent string) {
+	for i := range e.Outputs {
+		d := &e.Outputs[i]
+		if e.Kind == comms.EventLost {
+			delete(m, d.Ref)
+		} else {
+			m[d.Ref] = DatasetRecord{Desc: *d, Agent: agent}
+		}
+	}
+}
+
+func compareRefs(a, b comms.DatasetRef) int {
+	switch {
+	case a.Task != b.Task:
+		return int(int64(a.Task) - int64(b.Task))
+	case a.Output != b.Output:
+		return int(int64(a.Output) - int64(b.Output))
+	case a.Element < b.Element:
+		return -1
+	case a.Element > b.Element:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,11 @@
+// Package planner turns a graph, what its tasks cost before, and a cluster into
+// a plan: where and when each task should run, and why.
+//
+//	dag.Graph ─┐
+//	profiles  ─┼─▶ ranks (upward) ─▶ one list schedule ─▶ Plan: host, start, finish, reason
+//	Cluster   ─┘                 └─▶ linear paths to fuse
+//
+// It is pure: equal inputs give equal plans. A plan never has more on a host at
+// any time than the host has. It is advice: agents start tasks by rank when their
+// inputs are there, and not by the clock.
+package planner

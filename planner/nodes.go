@@ -1,0 +1,247 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/profiles"
+)
+
+// nodes is the graph as arrays: static tasks, then one node for each slot of the
+// streamed groups (its first element).
+type nodes struct {
+	g        *dag.Graph
+	tasks    int
+	group    []int32
+	groups   []groupCost
+	next     [][]edge // consumers, one edge for each, sorted
+	missing  []int32  // producers of each node
+	order    []int32  // topological
+	rank     []float64
+	exported []bool
+}
+
+type edge struct {
+	to    int32
+	bytes float64
+}
+
+// groupCost is what a task of a group costs and needs.
+type groupCost struct {
+	seconds float64
+	bytes   float64 // of each output
+	known   bool
+	need    need
+	shape   int // groups of equal need share a shape
+}
+
+type need struct {
+	cpu, memory, gpu int64
+	custom           []amount
+}
+
+type amount struct {
+	name string
+	n    int64
+}
+
+func sortedNames(m map[string]int64) []string { return slices.Sorted(maps.Keys(m)) }
+
+func newNodes(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*nodes, error) {
+	size := g.NumTasks() + g.NumSlots()
+	n := &nodes{g: g, tasks: g.NumTasks(), group: make([]int32, size), groups: make([]groupCost, len(g.Groups)),
+		next: make([][]edge, size), missing: make([]int32, size), rank: make([]float64, size), exported: make([]bool, size)}
+	shapes := map[string]int{}
+	for i := range g.Groups {
+		n.groups[i] = costOf(g, i, p)
+		key := fmt.Sprint(n.groups[i].need)
+		if _, ok := shapes[key]; !ok {
+			shapes[key] = len(shapes)
+		}
+		n.groups[i].shape = shapes[key]
+	}
+	for i := range size {
+		n.group[i] = int32(g.GroupIndex(dag.TaskIndex(i)))
+	}
+	for i := range size {
+		n.edges(i)
+	}
+	for i := range g.Exports {
+		for _, s := range g.Exports[i].Sources {
+			if int(s.Task) < size {
+				n.exported[s.Task] = true
+			}
+		}
+	}
+	if err := n.sort(); err != nil {
+		return nil, err
+	}
+	n.ranks(c)
+	return n, nil
+}
+
+func costOf(g *dag.Graph, i int, p profiles.Snapshot) groupCost {
+	grp := &g.Groups[i]
+	pr := p.Predict(SignatureOf(g, i))
+	r := &grp.Resources
+	c := groupCost{seconds: pr.Seconds, known: pr.Basis != profiles.BasisDefault, bytes: pr.Bytes / float64(max(len(grp.Outputs), 1)),
+		need: need{cpu: cpuOf(r), memory: r.Memory, gpu: r.GPU}}
+	for _, name := range sortedNames(r.Custom) {
+		c.need.custom = append(c.need.custom, amount{name, r.Custom[name]})
+	}
+	return c
+}
+
+// edges finds the consumers of a node, each once, with the bytes that go there.
+func (n *nodes) edges(i int) {
+	t := dag.TaskIndex(i)
+	bytes := n.groups[n.group[i]].bytes
+	var out []edge
+	for _, e := range n.g.Consumers(t) {
+		out = append(out, edge{int32(e.Consumer), bytes})
+	}
+	for o := range n.g.Group(t).Outputs {
+		for _, s := range n.g.StreamSlots(t, uint32(o)) {
+			out = append(out, edge{int32(n.tasks + s), bytes})
+		}
+		for _, s := range n.g.SlotConsumers(t, uint32(o)) {
+			out = append(out, edge{int32(n.tasks + s), bytes})
+		}
+	}
+	slices.SortFunc(out, func(a, b edge) int { return cmp.Compare(a.to, b.to) })
+	k := 0
+	for _, e := range out {
+		if k > 0 && out[k-1].to == e.to {
+			out[k-1].bytes += e.bytes
+			continue
+		}
+		out[k] = e
+		k++
+	}
+	n.next[i] = slices.Clip(out[:k])
+	for _, e := range n.next[i] {
+		n.missing[e.to]++
+	}
+}
+
+// sort orders the nodes topologically.
+func (n *nodes) sort() error {
+	left := slices.Clone(n.missing)
+	n.order = make([]int32, 0, len(left))
+	for i, m := range left {
+		if m == 0 {
+			n.order = append(n.order, int32(i))
+		}
+	}
+	for k := 0; k < len(n.order); k++ {
+		for _, e := range n.next[n.order[k]] {
+			if left[e.to]--; left[e.to] == 0 {
+				n.order = append(n.order, e.to)
+			}
+		}
+	}
+	if len(n.order) < len(left) {
+		return fmt.Errorf("plan %s: the graph has a cycle", n.g.Name)
+	}
+	return nil
+}
+
+// ranks computes upward ranks. A transfer counts by the chance that it is one:
+// with h hosts, (h-1)/h.
+func (n *nodes) ranks(c *Cluster) {
+	perByte, latency := 0.0, 0.0
+	if h := float64(len(c.Hosts)); h > 1 {
+		perByte, latency = (h-1)/h/c.Bandwidth, c.Latency*(h-1)/h
+	}
+	for k := len(n.order) - 1; k >= 0; k-- {
+		i := n.order[k]
+		best := 0.0
+		for _, e := range n.next[i] {
+			best = max(best, n.rank[e.to]+e.bytes*perByte+latency)
+		}
+		n.rank[i] = best + n.groups[n.group[i]].seconds
+	}
+}
+
+func (n *nodes) cost(i int) *groupCost { return &n.groups[n.group[i]] }
+
+// bounds returns the longest path by duration alone, and the core seconds.
+func (n *nodes) bounds() (path, work float64) {
+	longest := make([]float64, len(n.order))
+	for k := len(n.order) - 1; k >= 0; k-- {
+		i := n.order[k]
+		best := 0.0
+		for _, e := range n.next[i] {
+			best = max(best, longest[e.to])
+		}
+		c := n.cost(int(i))
+		longest[i] = best + c.seconds
+		path = max(path, longest[i])
+		work += c.seconds * float64(c.need.cpu) / 1000
+	}
+	return path, work
+}
+
+// fuse returns the linear paths of static function tasks that nothing else needs
+// or feeds: fusing them can cost no parallelism. A task whose output is exported,
+// a generator and a change of environment or resources end a path.
+func (n *nodes) fuse() (paths [][]dag.TaskIndex) {
+	fusable := func(a int) (b int, ok bool) {
+		if a >= n.tasks || len(n.next[a]) != 1 || n.exported[a] {
+			return 0, false
+		}
+		b = int(n.next[a][0].to)
+		if b >= n.tasks || n.missing[b] != 1 {
+			return 0, false
+		}
+		x, y := &n.g.Groups[n.group[a]], &n.g.Groups[n.group[b]]
+		return b, plain(x) && plain(y) && x.Run.Environment == y.Run.Environment && n.cost(a).shape == n.cost(b).shape
+	}
+	inner := make([]bool, n.tasks) // is the second of a fusable pair
+	for a := range n.tasks {
+		if b, ok := fusable(a); ok {
+			inner[b] = true
+		}
+	}
+	var saved []float64
+	for a := range n.tasks {
+		if inner[a] {
+			continue
+		}
+		path, bytes := []dag.TaskIndex{dag.TaskIndex(a)}, 0.0
+		for at := a; ; {
+			b, ok := fusable(at)
+			if !ok {
+				break
+			}
+			bytes += n.next[at][0].bytes
+			path = append(path, dag.TaskIndex(b))
+			at = b
+		}
+		if len(path) > 1 {
+			paths, saved = append(paths, path), append(saved, bytes)
+		}
+	}
+	order := make([]int, len(paths))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(saved[b], saved[a]) })
+	out := make([][]dag.TaskIndex, len(paths))
+	for i, k := range order {
+		out[i] = paths[k]
+	}
+	return out
+}
+
+func plain(g *dag.Group) bool {
+	for i := range g.Outputs {
+		if g.Outputs[i].Generate != dag.GenerateNone {
+			return false
+		}
+	}
+	return g.Run.Function != ""
+}

@@ -1,0 +1,166 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/profiles"
+)
+
+// Host is a place that runs tasks. Amounts are those of dag.Resources:
+// thousandths of cores and devices, bytes of memory. Memory 0 means unknown: no limit.
+type Host struct {
+	Name   string
+	CPU    int64
+	Memory int64
+	GPU    int64
+	Custom map[string]int64
+}
+
+// Cluster is the hosts, and what lies between any two of them.
+type Cluster struct {
+	Hosts     []Host
+	Bandwidth float64 // bytes a second; 0 means DefaultBandwidth
+	Latency   float64 // seconds for each transfer
+}
+
+// DefaultBandwidth is assumed between hosts of which nothing is known: 10 Gbit/s.
+const DefaultBandwidth = 1.25e9
+
+// Plan is what Plan returns. Times are seconds from the start of the job.
+type Plan struct {
+	Hosts        []string
+	Ranks        []float64         // of each static task: seconds from its start to the end of the job, at best
+	Seconds      []float64         // predicted duration of a task of each group; 0 when it is a guess
+	Tasks        []Placement       // of each static task
+	Fuse         [][]dag.TaskIndex // linear paths, those that save most bytes first
+	Makespan     float64
+	CriticalPath float64
+	Work         float64 // core seconds
+	LowerBound   float64 // no schedule ends earlier: critical path, or work over cores
+	Guessed      int     // tasks whose duration is a default
+}
+
+// Placement is one task's part of a plan.
+type Placement struct {
+	Host   int // index into Hosts; -1: not placed
+	Start  float64
+	Finish float64
+	why    why
+	other  dag.TaskIndex // why == whyAfter, whyBlocked: the task it waits for
+	wait   float64       // seconds between the inputs being there and the start
+	bytes  float64       // to move
+}
+
+type why uint8
+
+const (
+	whyFirst   why = iota // starts at once
+	whyAfter              // starts when its last input is there
+	whyQueued             // waits for a free place behind tasks of higher rank
+	whyTooBig             // fits no host
+	whyBlocked            // needs a task that cannot be placed
+	whyNoHosts
+)
+
+// Reason says why a task is where and when it is.
+func (p *Plan) Reason(g *dag.Graph, i dag.TaskIndex) string {
+	t := &p.Tasks[i]
+	moved := ""
+	if t.bytes > 0 {
+		moved = fmt.Sprintf(", %.0f bytes to move", t.bytes)
+	}
+	switch t.why {
+	case whyFirst:
+		return "needs no task, starts at once"
+	case whyAfter:
+		return fmt.Sprintf("starts when %s has ended%s", g.TaskName(t.other), moved)
+	case whyQueued:
+		return fmt.Sprintf("ready %.3g s earlier, waits for a free place behind tasks of higher rank%s", t.wait, moved)
+	case whyTooBig:
+		return fmt.Sprintf("no host has enough: it needs %s", needText(g.Group(i)))
+	case whyBlocked:
+		return fmt.Sprintf("needs %s, which cannot be placed", g.TaskName(t.other))
+	case whyNoHosts:
+	}
+	return "there is no host"
+}
+
+func needText(g *dag.Group) string {
+	r := &g.Resources
+	parts := []string{fmt.Sprintf("cpu %g", float64(cpuOf(r))/1000)}
+	if r.Memory > 0 {
+		parts = append(parts, fmt.Sprintf("memory %d bytes", r.Memory))
+	}
+	if r.GPU > 0 {
+		parts = append(parts, fmt.Sprintf("gpu %g", float64(r.GPU)/1000))
+	}
+	for _, n := range sortedNames(r.Custom) {
+		parts = append(parts, fmt.Sprintf("%s %g", n, float64(r.Custom[n])/1000))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Unplaced returns the first task that no host can run and why, or "".
+func (p *Plan) Unplaced(g *dag.Graph) string {
+	for i := range p.Tasks {
+		if p.Tasks[i].why == whyTooBig {
+			return fmt.Sprintf("task %s: %s", g.TaskName(dag.TaskIndex(i)), p.Reason(g, dag.TaskIndex(i)))
+		}
+	}
+	return ""
+}
+
+func cpuOf(r *dag.Resources) int64 {
+	if r.CPU == 0 {
+		return 1000
+	}
+	return r.CPU
+}
+
+// SignatureOf returns the profile signature of a group's tasks.
+func SignatureOf(g *dag.Graph, group int) profiles.Signature {
+	grp := &g.Groups[group]
+	return profiles.Signature{Job: g.Name, Group: grp.Name, Function: grp.Run.Function}
+}
+
+// Make plans a graph: upward ranks as in HEFT (Topcuoglu, Hariri and Wu,
+// Performance-effective and low-complexity task scheduling for heterogeneous
+// computing, TPDS 2002), then one list schedule in which a task that is ready
+// takes the free host on which it ends first. O((n+e) log n + e*hosts) time,
+// O(n+e) memory.
+//
+// A streamed group, whose size is not known before, counts as one element.
+func Make(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
+	for i := range c.Hosts {
+		if c.Hosts[i].CPU <= 0 {
+			return nil, fmt.Errorf("plan: host %q has cpu %d", c.Hosts[i].Name, c.Hosts[i].CPU)
+		}
+	}
+	if c.Bandwidth <= 0 {
+		c.Bandwidth = DefaultBandwidth
+	}
+	n, err := newNodes(g, p, &c)
+	if err != nil {
+		return nil, err
+	}
+	plan := &Plan{Ranks: make([]float64, g.NumTasks()), Seconds: make([]float64, len(g.Groups)), Tasks: make([]Placement, g.NumTasks())}
+	for i := range c.Hosts {
+		plan.Hosts = append(plan.Hosts, c.Hosts[i].Name)
+	}
+	for i, d := range n.groups {
+		if d.known {
+			plan.Seconds[i] = d.seconds
+		}
+	}
+	copy(plan.Ranks, n.rank)
+	for i := range plan.Tasks {
+		if !n.cost(i).known {
+			plan.Guessed++
+		}
+	}
+	n.schedule(&c, plan)
+	plan.Fuse = n.fuse()
+	return plan, nil
+}

@@ -1,0 +1,102 @@
+package profiles
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestPredict(t *testing.T) {
+	b := NewBook()
+	for _, s := range []float64{1, 2, 3} {
+		b.Record(Signature{"j", "g", "f"}, Sample{Seconds: s, Bytes: 10 * s, Memory: 100 * s})
+	}
+	b.Record(Signature{"j", "c", ""}, Sample{Seconds: 7})
+	s := b.Snapshot()
+	spread := math.Sqrt(2.0 / 3)
+	for _, c := range []struct {
+		sig  Signature
+		want Prediction
+	}{
+		{Signature{"j", "g", "f"}, Prediction{2, spread, 20, 200, BasisTask}},
+		{Signature{"other", "x", "f"}, Prediction{2, spread, 20, 200, BasisFunction}},
+		{Signature{"j", "c", ""}, Prediction{7, 0, 0, 0, BasisTask}},
+		{Signature{"other", "c", ""}, Default()}, // commands share nothing but their group
+		{Signature{"j", "g", "other"}, Default()},
+	} {
+		got := s.Predict(c.sig)
+		if math.Abs(got.Seconds-c.want.Seconds) > 1e-9 || math.Abs(got.Spread-c.want.Spread) > 1e-9 ||
+			math.Abs(got.Bytes-c.want.Bytes) > 1e-9 || math.Abs(got.Memory-c.want.Memory) > 1e-9 || got.Basis != c.want.Basis {
+			t.Errorf("%+v: %+v, want %+v", c.sig, got, c.want)
+		}
+	}
+}
+
+func TestSnapshotDoesNotChange(t *testing.T) {
+	b := NewBook()
+	sig := Signature{"j", "g", "f"}
+	b.Record(sig, Sample{Seconds: 1})
+	s := b.Snapshot()
+	b.Record(sig, Sample{Seconds: 100})
+	b.Record(Signature{"j", "h", "f"}, Sample{Seconds: 5})
+	if p := s.Predict(sig); p.Seconds != 1 || s.Len() != 2 {
+		t.Errorf("the snapshot changed: %+v, %d signatures", p, s.Len())
+	}
+	b.Record(sig, Sample{Seconds: math.NaN()})
+	if p := b.Snapshot().Predict(sig); math.IsNaN(p.Seconds) {
+		t.Error("NaN was recorded")
+	}
+}
+
+func TestProfileFollowsChange(t *testing.T) {
+	var p Profile
+	for range 1000 {
+		p = p.Add(Sample{Seconds: 1})
+	}
+	for range 200 {
+		p = p.Add(Sample{Seconds: 2})
+	}
+	if p.Seconds < 1.9 || p.Count != 1200 {
+		t.Errorf("after 200 runs of 2 s the mean is %g of %d", p.Seconds, p.Count)
+	}
+}
+
+func TestStoredAndLoaded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := NewBook()
+		name := rapid.StringMatching(`[a-z]{0,3}`)
+		for range rapid.IntRange(0, 20).Draw(t, "runs") {
+			b.Record(Signature{name.Draw(t, "job"), name.Draw(t, "group"), name.Draw(t, "function")},
+				Sample{rapid.Float64Range(0, 1e6).Draw(t, "s"), rapid.Float64Range(0, 1e12).Draw(t, "b"), rapid.Float64Range(0, 1e12).Draw(t, "m")})
+		}
+		again := NewBook()
+		for k, v := range b.Dirty() {
+			if err := again.Load(k, v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(b.Dirty()) != 0 {
+			t.Fatal("Dirty returns a profile twice")
+		}
+		for sig, p := range b.m {
+			if again.m[sig] != p {
+				t.Fatalf("%+v: loaded %+v, want %+v", sig, again.m[sig], p)
+			}
+		}
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(Profile{Count: 3, Seconds: 1.5, MemoryPeak: 9}.Encode())
+	f.Add([]byte{1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := Decode(b)
+		if err != nil {
+			return
+		}
+		if again, err := Decode(p.Encode()); err != nil || again != p {
+			t.Fatalf("%+v reads back as %+v, %v", p, again, err)
+		}
+	})
+}
