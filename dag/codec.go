@@ -295,12 +295,12 @@ func (d *decoder) pairs() int {
 	return n / 2
 }
 
-// list reads n elements; it grows with what was read, not with what was announced.
-func list[T any](d *decoder, n int, one func() T) []T {
+// listOf reads n elements; it grows with what was read, not with what was announced.
+func listOf[T any](d *decoder, n int, one func() T) []T {
 	if n == 0 || d.err != nil {
 		return nil
 	}
-	out := make([]T, 0, min(n, 16))
+	out := make([]T, 0, min(n, 1+d.r.Len()/64))
 	for range n {
 		if d.err != nil {
 			return nil
@@ -333,7 +333,7 @@ func (d *decoder) value(depth int) any {
 		return d.string()
 	case code >= 0x90 && code <= 0x9f || code == 0xdc || code == 0xdd:
 		n := d.array()
-		out := list(d, n, func() any { return d.value(depth + 1) })
+		out := listOf(d, n, func() any { return d.value(depth + 1) })
 		if out == nil {
 			out = []any{}
 		}
@@ -367,11 +367,11 @@ func (d *decoder) graph() *Graph {
 	}
 	g.Name = d.string()
 	g.KeepGoing = d.bool()
-	g.Params = list(d, d.array(), func() Param {
+	g.Params = listOf(d, d.array(), func() Param {
 		d.fixed(2)
 		return Param{Name: d.string(), Value: d.value(0)}
 	})
-	g.Environments = list(d, d.array(), func() Environment {
+	g.Environments = listOf(d, d.array(), func() Environment {
 		d.fixed(4)
 		e := Environment{Name: d.string(), Go: d.string(), Source: d.string()}
 		for range d.pairs() {
@@ -383,8 +383,8 @@ func (d *decoder) graph() *Graph {
 		}
 		return e
 	})
-	g.Groups = list(d, d.array(), d.group)
-	g.Exports = list(d, d.array(), func() Export {
+	g.Groups = listOf(d, d.array(), d.group)
+	g.Exports = listOf(d, d.array(), func() Export {
 		d.fixed(2)
 		return Export{From: From{Text: d.string()}, Path: d.string()}
 	})
@@ -392,7 +392,7 @@ func (d *decoder) graph() *Graph {
 }
 
 func (d *decoder) fields() []Field {
-	return list(d, d.pairs(), func() Field { return Field{Name: d.string(), Value: d.value(0)} })
+	return listOf(d, d.pairs(), func() Field { return Field{Name: d.string(), Value: d.value(0)} })
 }
 
 func (d *decoder) group() (grp Group) {
@@ -400,7 +400,7 @@ func (d *decoder) group() (grp Group) {
 		return grp
 	}
 	grp.Name = d.string()
-	grp.Axes = list(d, d.array(), d.axis)
+	grp.Axes = listOf(d, d.array(), d.axis)
 	if n := d.array(); n == 3 {
 		grp.Stream = &Stream{Var: d.string(), Generator: TaskIndex(read(d, d.m.DecodeUint32)), Output: read(d, d.m.DecodeUint32)}
 	} else if n != 0 {
@@ -408,19 +408,19 @@ func (d *decoder) group() (grp Group) {
 	}
 	if d.fixed(5) {
 		grp.Run = Run{Environment: d.string(), Function: d.string()}
-		grp.Run.Command = list(d, d.array(), func() Arg {
-			return list(d, d.pairs(), func() ArgPart {
+		grp.Run.Command = listOf(d, d.array(), func() Arg {
+			return listOf(d, d.pairs(), func() ArgPart {
 				return ArgPart{Kind: ArgKind(min(d.uint(), 255)), Text: d.string()}
 			})
 		})
 		grp.Run.Stdin, grp.Run.Stdout = d.string(), d.string()
 	}
-	grp.Inputs = list(d, d.array(), func() InputDecl {
+	grp.Inputs = listOf(d, d.array(), func() InputDecl {
 		d.fixed(4)
 		return InputDecl{Name: d.string(), List: d.bool(), Min: d.small(),
-			From: list(d, d.array(), func() From { return From{Text: d.string()} })}
+			From: listOf(d, d.array(), func() From { return From{Text: d.string()} })}
 	})
-	grp.Outputs = list(d, d.array(), func() OutputDecl {
+	grp.Outputs = listOf(d, d.array(), func() OutputDecl {
 		d.fixed(4)
 		return OutputDecl{Name: d.string(), Generate: Generate(min(d.uint(), 255)), Count: d.uint(), Buffer: d.small()}
 	})
@@ -438,7 +438,7 @@ func (d *decoder) axis() Axis {
 		return Axis{Var: d.string(), First: d.int(), N: d.int()}
 	case n == 2:
 		a := Axis{Var: d.string()}
-		if a.Values = list(d, d.array(), func() any { return d.value(maxDepth) }); a.Values == nil {
+		if a.Values = listOf(d, d.array(), func() any { return d.value(maxDepth) }); a.Values == nil {
 			a.Values = []any{}
 		}
 		return a

@@ -23,7 +23,7 @@ type loader struct {
 }
 
 // spareVisits is how many nodes aliases may add to a file.
-const spareVisits = 1_000_000
+const spareVisits = 100_000
 
 func newLoader(file string, size int) *loader {
 	return &loader{file: file, visits: size + spareVisits, ps: programs{}, sc: &scope{params: map[string]any{}}}

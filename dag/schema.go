@@ -1,0 +1,125 @@
+package dag
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Schema returns the JSON schema (draft 2020-12) of the job file, for editors
+// that complete and check YAML. It describes form; what needs the whole file,
+// such as references between tasks, is checked by ParseYAML alone.
+func Schema() ([]byte, error) {
+	doc := object("A Cascade job: a graph of tasks.", map[string]any{
+		"job":          described(text(), "Name of the job. May use ${params.NAME}."),
+		"params":       mapping("Named values with their defaults, used as ${params.NAME}; changed by --param, CASCADE_PARAM_NAME or a parameter file. The default gives the type.", map[string]any{}),
+		"environments": mapping("What tasks need installed, by name.", environmentSchema()),
+		"tasks":        mapping("The tasks by name. A task with for stands for a family of tasks.", map[string]any{"$ref": "#/$defs/task"}),
+		"outputs":      described(list(anyOf(reference(), strict(object("An output with the place it is copied to.", map[string]any{"from": reference(), "to": described(text(), "A file, or a folder when it ends in /. May use ${params.NAME}.")}), "from"))), "Datasets that are kept after the job, and copied to a path if one is given."),
+		"keep_going":   described(boolean(), "Other branches go on when a task fails."),
+	})
+	doc = strict(doc, "job", "tasks")
+	doc["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	doc["title"] = "Cascade job file"
+	doc["$defs"] = map[string]any{"task": taskSchema(), "name": namePattern(), "reference": referenceSchema()}
+	out, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("print schema: %w", err)
+	}
+	return append(out, '\n'), nil
+}
+
+func environmentSchema() map[string]any {
+	return strict(object("An environment.", map[string]any{
+		"go":     described(text(), "Folder of a Go package whose registered functions are tasks, such as ./fields."),
+		"env":    mapping("Environment variables of its executors.", scalar()),
+		"source": described(text(), "Folder that relative paths refer to; the job file's own by default."),
+	}))
+}
+
+func taskSchema() map[string]any {
+	amount := anyOf(map[string]any{"type": "number", "minimum": 0}, placeholder())
+	count := anyOf(map[string]any{"type": "integer", "minimum": 0}, map[string]any{"const": "*"}, placeholder())
+	refs := anyOf(reference(), list(reference()))
+	task := object("A task, or a family of tasks.", map[string]any{
+		"for":         mapping(`Loop variables: a range "0..9" (both inclusive), a list, ${params.LIST}, or a generator's elements "decode.field[*]" (an open one first).`, anyOf(text(), list(anyOf(text(), map[string]any{"type": "integer"})))),
+		"run":         described(text(), "A registered function: FUNCTION or ENVIRONMENT:FUNCTION."),
+		"command":     described(anyOf(list(scalar()), text()), "A program: a list of words, or one text for /bin/sh -c. ${in.NAME}, ${in.NAME[*]} and ${out.NAME} are paths of datasets."),
+		"environment": described(text(), "Environment of a command."),
+		"stdin":       described(text(), "Input that the command reads as its standard input."),
+		"stdout":      described(text(), "Output that the command's standard output becomes."),
+		"in":          mapping("Inputs by name: a reference, a list of them, or {from, min}.", anyOf(reference(), list(reference()), strict(object("A list of which some are enough.", map[string]any{"from": refs, "min": described(wholeFrom(0), "How many datasets are enough when the others have failed; 0 means all.")}), "from"))),
+		"out":         described(list(map[string]any{"$ref": "#/$defs/name"}), "Outputs: one dataset each."),
+		"generates":   mapping(`Outputs published one by one while the task runs: how many, or "*" for an open count.`, anyOf(count, strict(object("A series with its buffer.", map[string]any{"count": count, "buffer": described(wholeFrom(1), "Most unconsumed elements before the task is held back.")}), "count"))),
+		"with":        mapping("Parameters of the function; texts may hold ${...}.", map[string]any{}),
+		"env":         mapping("Environment variables of the command; texts may hold ${...}.", scalar()),
+		"resources": map[string]any{
+			"type": []string{"object", "null"}, "description": "What a task occupies while it runs. Other names are resources of your own.",
+			"properties": map[string]any{
+				"cpu":    described(amount, "Cores; 1 by default."),
+				"memory": described(anyOf(wholeFrom(1), map[string]any{"type": "string", "pattern": `^[0-9.]+ *([kKmMgGtTpP]?[iI]?[bB]?)$|\$\{`}), "Private memory: 64MiB (1024), 64MB (1000), or bytes."),
+				"gpu":    described(amount, "Devices, fractions allowed."),
+			},
+			"additionalProperties": amount,
+		},
+		"retries":    described(wholeFrom(0), "Further attempts after an error of the task itself."),
+		"timeout":    described(text(), "Longest time of one attempt: 90s, 5m, 1h30m."),
+		"priority":   described(anyOf(map[string]any{"type": "integer"}, placeholder()), "Higher first."),
+		"keep_going": described(boolean(), "A failure of this task does not stop the job."),
+	})
+	task = strict(task)
+	task["oneOf"] = []any{map[string]any{"required": []string{"run"}}, map[string]any{"required": []string{"command"}}}
+	return task
+}
+
+func namePattern() map[string]any {
+	return map[string]any{"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_-]*$", "maxLength": maxNameLen}
+}
+
+func referenceSchema() map[string]any {
+	return map[string]any{
+		"type":        "string",
+		"description": "TASK, TASK.OUTPUT, TASK[INDEX, ...].OUTPUT or TASK.OUTPUT[ELEMENT]; an index is a value, ${...} or *.",
+		"pattern":     `^[A-Za-z_][A-Za-z0-9_-]*(\[.*\])?(\.[A-Za-z_][A-Za-z0-9_-]*(\[.*\])?)?$`,
+	}
+}
+
+func described(s map[string]any, text string) map[string]any {
+	s["description"] = text
+	return s
+}
+
+func text() map[string]any        { return map[string]any{"type": "string"} }
+func boolean() map[string]any     { return anyOf(map[string]any{"type": "boolean"}, placeholder()) }
+func reference() map[string]any   { return map[string]any{"$ref": "#/$defs/reference"} }
+func placeholder() map[string]any { return map[string]any{"type": "string", "pattern": `\$\{.*\}`} }
+func scalar() map[string]any {
+	return map[string]any{"type": []string{"string", "number", "boolean"}}
+}
+
+func wholeFrom(low int) map[string]any {
+	return anyOf(map[string]any{"type": "integer", "minimum": low}, placeholder())
+}
+
+func anyOf(options ...map[string]any) map[string]any { return map[string]any{"anyOf": options} }
+
+func list(items map[string]any) map[string]any {
+	return map[string]any{"type": "array", "items": items}
+}
+
+// mapping is an object whose keys are names of the user's.
+func mapping(text string, values map[string]any) map[string]any {
+	return map[string]any{"type": []string{"object", "null"}, "description": text, "additionalProperties": values}
+}
+
+func object(text string, properties map[string]any) map[string]any {
+	return map[string]any{"type": "object", "description": text, "properties": properties}
+}
+
+// strict allows only the listed properties and requires some of them.
+func strict(s map[string]any, required ...string) map[string]any {
+	s["additionalProperties"] = false
+	if len(required) > 0 {
+		s["required"] = required
+	}
+	return s
+}
