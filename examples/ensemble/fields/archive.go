@@ -147,6 +147,17 @@ func (a *Archive) Step(dst []float64, i int) error {
 	return nil
 }
 
+// cut leaves the first steps of time only.
+func (a *Archive) cut(steps int) error {
+	if steps < 1 || steps > len(a.Times) {
+		return fmt.Errorf("%d steps of the archive: it has %d", steps, len(a.Times))
+	}
+	fields := steps * a.StepLen() / a.Points()
+	a.Times, a.Reference, a.Scale = a.Times[:steps], a.Reference[:fields], a.Scale[:fields]
+	a.codes = a.codes[:fields*a.Points()]
+	return nil
+}
+
 // decodeNPY checks what npyio does not: that the shape is the expected one and
 // that the file holds all of it (npyio reads a short file as zeros).
 func decodeNPY(raw []byte, shape []int) (codes []uint16, err error) {

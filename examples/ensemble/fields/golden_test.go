@@ -57,10 +57,10 @@ func TestStatisticsMatchGolden(t *testing.T) {
 				}
 				compareSummary(t, what, archive.Grid, want.Points, got, want2, size)
 			}
-			check("mean", Mean(got, members), w.Mean)
-			check("spread", Spread(got, members), w.Spread)
+			check("mean", MeanInto(got, members), w.Mean)
+			check("spread", SpreadInto(got, members), w.Spread)
 			size = 1
-			check("probability", Probability(got, members, w.Threshold), w.Probability)
+			check("probability", ProbabilityInto(got, members, w.Threshold), w.Probability)
 		})
 	}
 }
@@ -73,10 +73,10 @@ func TestStepsMatchGolden(t *testing.T) {
 			for _, at := range []time.Time{w.From, w.To} {
 				members := loadMembers(t, archive, at, w.Level, w.Field)
 				mean, spread := make([]float64, archive.Points()), make([]float64, archive.Points())
-				if err := Mean(mean, members); err != nil {
+				if err := MeanInto(mean, members); err != nil {
 					t.Fatal(err)
 				}
-				if err := Spread(spread, members); err != nil {
+				if err := SpreadInto(spread, members); err != nil {
 					t.Fatal(err)
 				}
 				means, spreads = append(means, mean), append(spreads, spread)

@@ -36,10 +36,10 @@ const (
 	pixelsPerDegree     = 3
 )
 
-// DrawMap draws m as a PNG of 1100 x 600 points: an equirectangular projection
+// WritePNG draws m as a PNG of 1100 x 600 points: an equirectangular projection
 // with Greenwich in the middle. Between grid points values are interpolated
 // linearly, which smooths the picture and not the data.
-func DrawMap(w io.Writer, m Map) error {
+func (m Map) WritePNG(w io.Writer) error {
 	if err := m.check(); err != nil {
 		return fmt.Errorf("draw map %q: %w", m.Title, err)
 	}

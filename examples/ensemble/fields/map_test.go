@@ -65,17 +65,17 @@ func TestDrawMapPlacesValues(t *testing.T) {
 	given := slices.Clone(values)
 	var out, again bytes.Buffer
 	m := Map{Title: "latitude", Units: "degrees", Source: "test", Scheme: SchemeMean, Grid: grid, Values: values}
-	if err := DrawMap(&out, m); err != nil {
+	if err := m.WritePNG(&out); err != nil {
 		t.Fatal(err)
 	}
-	if err := DrawMap(&again, m); err != nil {
+	if err := m.WritePNG(&again); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(out.Bytes(), again.Bytes()) {
 		t.Error("the same map drawn twice differs")
 	}
 	if !slices.EqualFunc(values, given, func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }) {
-		t.Error("DrawMap changed its input")
+		t.Error("drawing changed its input")
 	}
 	img, err := png.Decode(&out)
 	if err != nil {
@@ -124,7 +124,7 @@ func TestDrawMapRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
 			tt.m.Title = "x"
-			err := DrawMap(&out, tt.m)
+			err := tt.m.WritePNG(&out)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), `draw map "x": `) {
 				t.Fatalf("error %v, want %q", err, tt.want)
 			}
@@ -139,7 +139,7 @@ func TestDrawMapRefuses(t *testing.T) {
 func TestDrawConstantField(t *testing.T) {
 	grid := openArchive(t).Grid
 	for _, s := range []Scheme{SchemeMean, SchemeSpread, SchemeProbability, SchemeChange} {
-		if err := DrawMap(&bytes.Buffer{}, Map{Scheme: s, Grid: grid, Values: make([]float64, grid.Points())}); err != nil {
+		if err := (Map{Scheme: s, Grid: grid, Values: make([]float64, grid.Points())}).WritePNG(&bytes.Buffer{}); err != nil {
 			t.Errorf("scheme %d: %v", s, err)
 		}
 	}

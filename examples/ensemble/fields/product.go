@@ -12,9 +12,9 @@ type Picture struct {
 	Product   string  // mean, spread, probability or change
 	Field     string  // short name
 	Level     int     // hPa
-	From      int     // of a change: the step it starts from
 	Step      int     // of time
-	Threshold float64 // of a probability, in the field's unit
+	From      int     `with:",optional"` // of a change: the step it starts from
+	Threshold float64 `with:",optional"` // of a probability, in the field's unit
 }
 
 // NewMap makes the map of a product: title, unit and colours.

@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// Mean writes the mean over the members of each grid point to dst. members has
+// MeanInto writes the mean over the members of each grid point to dst. members has
 // the shape [member][point] with len(dst) points.
 //
 // It sums differences to the first member: members of geopotential agree in
 // their first three or four digits, which would otherwise be lost in the sum.
-func Mean(dst, members []float64) error {
+func MeanInto(dst, members []float64) error {
 	n, err := memberCount("mean", dst, members, 1)
 	if err != nil {
 		return err
@@ -25,14 +25,14 @@ func Mean(dst, members []float64) error {
 	return nil
 }
 
-// Spread writes the standard deviation over the members of each grid point to
+// SpreadInto writes the standard deviation over the members of each grid point to
 // dst: the root of the unbiased variance, divisor members-1 (numpy's ddof=1).
 // It needs at least two members.
 //
 // Two passes over differences to the first member, with the correction for the
 // rounding of the mean: Chan, Golub and LeVeque, "Algorithms for computing the
 // sample variance", The American Statistician 37 (1983), equation 1.7.
-func Spread(dst, members []float64) error {
+func SpreadInto(dst, members []float64) error {
 	n, err := memberCount("spread", dst, members, 2)
 	if err != nil {
 		return err
@@ -54,9 +54,9 @@ func Spread(dst, members []float64) error {
 	return nil
 }
 
-// Probability writes the share of members that are strictly above the threshold
+// ProbabilityInto writes the share of members that are strictly above the threshold
 // to dst, from 0 to 1. The threshold has the unit of the field.
-func Probability(dst, members []float64, threshold float64) error {
+func ProbabilityInto(dst, members []float64, threshold float64) error {
 	n, err := memberCount("probability", dst, members, 1)
 	if err != nil {
 		return err

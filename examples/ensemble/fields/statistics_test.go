@@ -11,7 +11,7 @@ var nan = math.NaN()
 
 func TestStatisticsOfSmallFields(t *testing.T) {
 	probabilityAbove := func(threshold float64) func(dst, members []float64) error {
-		return func(dst, members []float64) error { return Probability(dst, members, threshold) }
+		return func(dst, members []float64) error { return ProbabilityInto(dst, members, threshold) }
 	}
 	tests := []struct {
 		name    string
@@ -20,19 +20,19 @@ func TestStatisticsOfSmallFields(t *testing.T) {
 		want    []float64
 		err     string
 	}{
-		{"mean of two members", Mean, []float64{1, 10, 3, 30}, []float64{2, 20}, ""},
-		{"mean of one member", Mean, []float64{1, 10}, []float64{1, 10}, ""},
-		{"mean with a missing value", Mean, []float64{1, 10, nan, 30}, []float64{nan, 20}, ""},
-		{"spread divides by n-1", Spread, []float64{1, 10, 3, 30}, []float64{math.Sqrt2, 10 * math.Sqrt2}, ""},
-		{"spread of equal members", Spread, []float64{0.1, 7, 0.1, 7, 0.1, 7}, []float64{0, 0}, ""},
-		{"spread of large values", Spread, []float64{1e15 + 1, 1e15, 1e15 + 3, 1e15 + 2}, []float64{math.Sqrt2, math.Sqrt2}, ""},
+		{"mean of two members", MeanInto, []float64{1, 10, 3, 30}, []float64{2, 20}, ""},
+		{"mean of one member", MeanInto, []float64{1, 10}, []float64{1, 10}, ""},
+		{"mean with a missing value", MeanInto, []float64{1, 10, nan, 30}, []float64{nan, 20}, ""},
+		{"spread divides by n-1", SpreadInto, []float64{1, 10, 3, 30}, []float64{math.Sqrt2, 10 * math.Sqrt2}, ""},
+		{"spread of equal members", SpreadInto, []float64{0.1, 7, 0.1, 7, 0.1, 7}, []float64{0, 0}, ""},
+		{"spread of large values", SpreadInto, []float64{1e15 + 1, 1e15, 1e15 + 3, 1e15 + 2}, []float64{math.Sqrt2, math.Sqrt2}, ""},
 		{"probability is strict", probabilityAbove(3), []float64{1, 10, 3, 30}, []float64{0, 1}, ""},
 		{"probability counts members", probabilityAbove(2), []float64{1, 10, 3, 0}, []float64{0.5, 0.5}, ""},
 		{"probability with a missing value", probabilityAbove(2), []float64{1, 10, nan, 0}, []float64{nan, 0.5}, ""},
 		{"no threshold", probabilityAbove(nan), []float64{1, 2}, nil, "probability: the threshold is not a number"},
-		{"spread of one member", Spread, []float64{1, 10}, nil, "spread: 1 members, need at least 2"},
-		{"no members", Mean, nil, nil, "mean: 0 members, need at least 1"},
-		{"members cut short", Mean, []float64{1, 2, 3}, nil, "mean: 3 values do not divide into members of 2 grid points"},
+		{"spread of one member", SpreadInto, []float64{1, 10}, nil, "spread: 1 members, need at least 2"},
+		{"no members", MeanInto, nil, nil, "mean: 0 members, need at least 1"},
+		{"members cut short", MeanInto, []float64{1, 2, 3}, nil, "mean: 3 values do not divide into members of 2 grid points"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestShiftedMembers(t *testing.T) {
 			shifted[i] = v + shift
 		}
 		var m, ms, s, ss [1]float64
-		for _, err := range []error{Mean(m[:], members), Mean(ms[:], shifted), Spread(s[:], members), Spread(ss[:], shifted)} {
+		for _, err := range []error{MeanInto(m[:], members), MeanInto(ms[:], shifted), SpreadInto(s[:], members), SpreadInto(ss[:], shifted)} {
 			if err != nil {
 				t.Fatal(err)
 			}
