@@ -55,7 +55,7 @@ func (r *run) name() string {
 func (r *run) describe() *Task {
 	w := r.exec.welcome
 	return &Task{Job: r.kind.Job, Name: r.name(), Group: r.kind.Group, Attempt: r.Attempt, Agent: w.Agent,
-		Resources: r.kind.Resources, Scratch: w.Scratch, Log: r.logger()}
+		Resources: r.kind.Resources, Dir: r.kind.Dir, Scratch: w.Scratch, Log: r.logger()}
 }
 
 // runner starts queued runs until the executor ends. It tells whether a
