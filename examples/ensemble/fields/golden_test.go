@@ -86,17 +86,17 @@ func TestStepsMatchGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			size := slices.Max(means[0])
-			compare(t, "mean change", changes[0].Mean, w.MeanChange, size)
-			compare(t, "mean change rms", changes[0].MeanRMS, w.MeanChangeRMS, size)
-			compare(t, "spread change", changes[0].Spread, w.SpreadChange, size)
-			compare(t, "spread change rms", changes[0].SpreadRMS, w.SpreadChangeRMS, size)
+			sameNumber(t, "mean change", changes[0].Mean, w.MeanChange, size)
+			sameNumber(t, "mean change rms", changes[0].MeanRMS, w.MeanChangeRMS, size)
+			sameNumber(t, "spread change", changes[0].Spread, w.SpreadChange, size)
+			sameNumber(t, "spread change rms", changes[0].SpreadRMS, w.SpreadChangeRMS, size)
 
 			diff := make([]float64, archive.Points())
 			if err := Difference(diff, means[0], means[1]); err != nil {
 				t.Fatal(err)
 			}
 			for i, p := range want.Points {
-				compare(t, fmt.Sprint("mean change at ", p), diff[p[0]*len(archive.Lon)+p[1]], w.MeanChangePoints[i], size)
+				sameNumber(t, fmt.Sprint("mean change at ", p), diff[p[0]*len(archive.Lon)+p[1]], w.MeanChangePoints[i], size)
 			}
 		})
 	}
@@ -129,20 +129,20 @@ func compareSummary(t *testing.T, what string, g Grid, points [][2]int, got []fl
 	if err != nil {
 		t.Fatal(err)
 	}
-	compare(t, what+" area mean", mean, want.AreaMean, size)
+	sameNumber(t, what+" area mean", mean, want.AreaMean, size)
 	var sum float64
 	for _, v := range got {
 		sum += v
 	}
-	compare(t, what+" sum", sum, want.Sum, size*float64(len(got)))
-	compare(t, what+" min", slices.Min(got), want.Min, size)
-	compare(t, what+" max", slices.Max(got), want.Max, size)
+	sameNumber(t, what+" sum", sum, want.Sum, size*float64(len(got)))
+	sameNumber(t, what+" min", slices.Min(got), want.Min, size)
+	sameNumber(t, what+" max", slices.Max(got), want.Max, size)
 	for i, p := range points {
-		compare(t, fmt.Sprint(what, " at ", p), got[p[0]*len(g.Lon)+p[1]], want.Points[i], size)
+		sameNumber(t, fmt.Sprint(what, " at ", p), got[p[0]*len(g.Lon)+p[1]], want.Points[i], size)
 	}
 }
 
-func compare(t *testing.T, what string, got, want, size float64) {
+func sameNumber(t *testing.T, what string, got, want, size float64) {
 	t.Helper()
 	if !(math.Abs(got-want) <= tolerance*size) { // also catches NaN
 		t.Errorf("%s: got %.17g, want %.17g, differ by %.1e", what, got, want, got-want)

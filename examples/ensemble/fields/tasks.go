@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"path/filepath"
 
 	"github.com/cascade-run/cascade"
 )
@@ -70,8 +71,12 @@ func decode(ctx context.Context, with Source) iter.Seq2[Fields, error] {
 	}
 }
 
-// openSteps opens the archive and cuts it to the steps that the job reads.
+// openSteps opens the archive and cuts it to the steps that the job reads. A
+// relative path starts at the folder of the job file.
 func openSteps(ctx context.Context, s Source) (*Archive, error) {
+	if !filepath.IsAbs(s.File) {
+		s.File = filepath.Join(cascade.Task(ctx).Dir, s.File)
+	}
 	a, err := Open(s.File)
 	if err != nil {
 		return nil, err
