@@ -1,0 +1,185 @@
+package runtimeenv
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cascade-run/cascade/dag"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakePlugin is a struct of functions: a test sets what it needs.
+type fakePlugin struct {
+	key    func() (string, error)
+	create func(dir string) error
+}
+
+func (f *fakePlugin) Name() string                   { return "fake" }
+func (f *fakePlugin) Priority() int                  { return 20 }
+func (f *fakePlugin) Applies(dag.Environment) bool   { return true }
+func (f *fakePlugin) Validate(dag.Environment) error { return nil }
+func (f *fakePlugin) Delete(string) error            { return nil }
+func (f *fakePlugin) Key(context.Context, dag.Environment) (string, error) {
+	if f.key == nil {
+		return "k", nil
+	}
+	return f.key()
+}
+
+func (f *fakePlugin) Create(_ context.Context, _ dag.Environment, dir string) error {
+	return f.create(dir)
+}
+
+func (f *fakePlugin) Activate(_ dag.Environment, dir string, act *Activation) error {
+	act.Command = append(act.Command, filepath.Join(dir, "program"))
+	return nil
+}
+
+func writeProgram(dir string) error {
+	return os.WriteFile(filepath.Join(dir, "program"), []byte("x"), 0o700)
+}
+
+func TestOneBuildForMany(t *testing.T) {
+	dir := t.TempDir()
+	var builds, fresh atomic.Int32
+	plugin := &fakePlugin{create: func(dir string) error {
+		builds.Add(1)
+		return writeProgram(dir)
+	}}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			act, err := New(dir, plugin).Prepare(t.Context(), dag.Environment{Name: "e", Vars: map[string]string{"B": "2", "A": "1"}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if act.Built {
+				fresh.Add(1)
+			}
+			want := []string{filepath.Join(dir, "fake", "k", "program")}
+			if strings.Join(act.Command, " ") != want[0] || strings.Join(act.Env, " ") != "A=1 B=2" || strings.Join(act.Keys, " ") != "fake-k" {
+				t.Errorf("activation %+v", act)
+			}
+			if _, err := os.Stat(act.Command[0]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if builds.Load() != 1 || fresh.Load() != 1 {
+		t.Errorf("%d builds, %d callers were told of one", builds.Load(), fresh.Load())
+	}
+	cache := New(dir, plugin)
+	if err := cache.Delete("fake-k"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cache.Prepare(t.Context(), dag.Environment{}); err != nil || builds.Load() != 2 {
+		t.Errorf("after Delete: %v, %d builds", err, builds.Load())
+	}
+}
+
+func TestFailedBuildLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	broken := errors.New("no compiler")
+	fails := true
+	cache := New(dir, &fakePlugin{create: func(dir string) error {
+		if err := writeProgram(dir); err != nil || !fails {
+			return err
+		}
+		return broken
+	}})
+	_, err := cache.Prepare(t.Context(), dag.Environment{Name: "e"})
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), `environment "e"`) {
+		t.Errorf("error %v", err)
+	}
+	left, _ := filepath.Glob(filepath.Join(dir, "fake", "*"))
+	if len(left) != 1 || !strings.HasSuffix(left[0], "k.lock") {
+		t.Errorf("left behind: %v", left)
+	}
+	fails = false
+	if act, err := cache.Prepare(t.Context(), dag.Environment{Name: "e"}); err != nil || !act.Built {
+		t.Errorf("second try: %+v, %v", act, err)
+	}
+}
+
+func TestSourcesChangeDuringBuild(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		keys  string // one letter for each call of Key
+		built string // the keys that are in the cache afterwards
+		err   string
+	}{
+		{"once", "abbb", "b", ""},
+		{"without end", "abcdefgh", "", "its files changed during each of 3 builds"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, calls := t.TempDir(), 0
+			cache := New(dir, &fakePlugin{create: writeProgram, key: func() (string, error) {
+				calls++
+				return c.keys[calls-1 : calls], nil
+			}})
+			_, err := cache.Prepare(t.Context(), dag.Environment{})
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("error %v, want %q", err, c.err)
+			}
+			var built string
+			programs, _ := filepath.Glob(filepath.Join(dir, "fake", "*", "program"))
+			for _, p := range programs {
+				built += filepath.Base(filepath.Dir(p))
+			}
+			if built != c.built {
+				t.Errorf("in the cache: %q, want %q", built, c.built)
+			}
+		})
+	}
+}
+
+func TestWaitForOtherBuildEndsWithContext(t *testing.T) {
+	dir := t.TempDir()
+	building, finish := make(chan struct{}), make(chan struct{})
+	cache := New(dir, &fakePlugin{create: func(dir string) error {
+		close(building)
+		<-finish
+		return writeProgram(dir)
+	}})
+	done := make(chan error)
+	go func() {
+		_, err := cache.Prepare(t.Context(), dag.Environment{})
+		done <- err
+	}()
+	<-building
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := cache.Prepare(ctx, dag.Environment{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	close(finish)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestVars(t *testing.T) {
+	cache := New(t.TempDir())
+	if act, err := cache.Prepare(t.Context(), dag.Environment{}); err != nil || len(act.Command)+len(act.Env)+len(act.Keys) != 0 {
+		t.Errorf("empty environment: %+v, %v", act, err)
+	}
+	err := cache.Validate(dag.Environment{Name: "e", Vars: map[string]string{"": "1", "A=B": "1", "C": "a\x00b", "CASCADE_X": "1", "OK": "1"}})
+	want := `environment "e": variable "": a name is not empty and has no = in it
+variable "A=B": a name is not empty and has no = in it
+variable C: its value holds a zero byte
+variable CASCADE_X: names that start with CASCADE_ are Cascade's own`
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
