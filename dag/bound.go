@@ -72,7 +72,7 @@ func exprText(e *expression, sc *scope, r row) (string, error) {
 	}
 	s, err := valueText(v)
 	if err != nil {
-		return "", fmt.Errorf("${%s}: %w", e.src, err)
+		return "", fmt.Errorf("${%s}: %w", clip(e.src), err)
 	}
 	return s, nil
 }

@@ -12,7 +12,8 @@ const (
 	maxRetries  = 1_000_000
 	maxPriority = 1_000_000_000
 	maxAmount   = 1_000_000_000_000 // thousandths of a resource
-	maxWords    = 1_000_000         // words of one command, names of one list
+	maxWords    = 1_000_000         // words of one command
+	maxText     = 1 << 20           // bytes of one text
 )
 
 // job checks what stands beside the tasks.
@@ -93,6 +94,9 @@ func checkVarName(name string) error {
 func checkText(s string) error {
 	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
 		return mistake(fmt.Sprintf("the text %q is not UTF-8 without zero bytes", clip(s)), "pass binary data as a dataset")
+	}
+	if len(s) > maxText {
+		return mistake(fmt.Sprintf("a text of %d bytes: at most %d are allowed", len(s), maxText), "pass large data as a dataset")
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func (ps programs) compile(src string, sc *scope) (*expression, error) {
 	}
 	v, err := run(p.code, map[string]any{paramsIdent: sc.params})
 	if err != nil {
-		return nil, fmt.Errorf("${%s}: %w", src, err)
+		return nil, fmt.Errorf("${%s}: %w", clip(src), err)
 	}
 	e.konst = v
 	return e, nil
@@ -144,7 +144,7 @@ func compileProgram(src string) (p *program) {
 	p = &program{}
 	defer func() { // the compiler folds constants, and may fail while it does so
 		if r := recover(); r != nil {
-			p.err = fmt.Errorf("${%s}: cannot be compiled", src)
+			p.err = fmt.Errorf("${%s}: cannot be compiled", clip(src))
 		}
 	}()
 	if src == "" {
@@ -163,7 +163,7 @@ func compileProgram(src string) (p *program) {
 	w := &walker{}
 	ast.Walk(&tree.Node, w)
 	if w.refused != "" {
-		p.err = mistake(fmt.Sprintf("${%s}: %s", src, w.refused),
+		p.err = mistake(fmt.Sprintf("${%s}: %s", clip(src), w.refused),
 			"expressions have numbers, text, + - * / % **, comparison, a ? b : c, and int, float, string, len, min, max, abs, round, floor, ceil, upper, lower, trim")
 		return p
 	}
@@ -179,7 +179,7 @@ func compileProgram(src string) (p *program) {
 }
 
 func badSyntax(src string, err error) error {
-	return mistake(fmt.Sprintf("${%s}: %s", src, exprMessage(err)), "check operators, brackets and quotes, such as ${params.n + 1}")
+	return mistake(fmt.Sprintf("${%s}: %s", clip(src), exprMessage(err)), "check operators, brackets and quotes, such as ${params.n + 1}")
 }
 
 // walker collects names and refuses what is not bounded by its text.
@@ -279,7 +279,7 @@ func (e *expression) eval(sc *scope, r row) (any, error) {
 		}
 		n, ok := r.integer(e.slot)
 		if !ok {
-			return nil, mistake(fmt.Sprintf("${%s}: %s is the text %q, not a number", e.src, sc.vars[e.slot], r.value(e.slot)), "loop over numbers, or write int("+sc.vars[e.slot]+")")
+			return nil, mistake(fmt.Sprintf("${%s}: %s is the text %q, not a number", clip(e.src), sc.vars[e.slot], r.value(e.slot)), "loop over numbers, or write int("+sc.vars[e.slot]+")")
 		}
 		return n + e.add, nil
 	}
@@ -290,7 +290,7 @@ func (e *expression) eval(sc *scope, r row) (any, error) {
 	}
 	v, err := run(e.code, env)
 	if err != nil {
-		return nil, fmt.Errorf("${%s}: %w", e.src, err)
+		return nil, fmt.Errorf("${%s}: %w", clip(e.src), err)
 	}
 	return v, nil
 }

@@ -48,9 +48,9 @@ type Group struct {
 	Stream  *Stream // set when the group has one instance per published element of an open generator
 	Run     Run
 	Inputs  []InputDecl
-	Outputs []OutputDecl
-	With    []Field // parameters of the function; strings may hold ${...} over axis variables
-	Env     []Field // environment variables of a command, same placeholders
+	Outputs []OutputDecl // single datasets before generated ones
+	With    []Field      // parameters of the function; strings may hold ${...} over loop variables and params
+	Env     []Field      // environment variables of a command, same placeholders
 
 	Resources Resources
 	Retries   int           // further attempts after an error of the task itself
@@ -121,7 +121,7 @@ const (
 	ArgInput                     // ${in.NAME}: path of a single input
 	ArgInputs                    // ${in.NAME[*]}: paths of a list input
 	ArgOutput                    // ${out.NAME}: path the command writes
-	ArgExpr                      // ${...} over axis variables, resolved by Command(i)
+	ArgExpr                      // ${...} over loop variables and params, resolved by Command(i)
 )
 
 // Field is a named value in file order.

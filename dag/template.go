@@ -140,7 +140,7 @@ func (t *template) eval(sc *scope, r row) (any, error) {
 				return nil, err
 			}
 			if s, err = valueText(v); err != nil {
-				return nil, fmt.Errorf("${%s}: %w", p.expr.src, err)
+				return nil, fmt.Errorf("${%s}: %w", clip(p.expr.src), err)
 			}
 		}
 		b.WriteString(s)

@@ -2,6 +2,7 @@ package dag
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -25,7 +26,8 @@ type jobFile struct {
 
 // ParseYAML reads a job file. file is its name for messages, over changes its
 // parameters; neither files nor the process's environment are read here. The
-// error is of type Problems: all mistakes, sorted by place.
+// error is of type Problems: all mistakes, sorted by place. docs/job-file.md is
+// the reference of the format.
 func ParseYAML(file string, data []byte, over Override, opt Options) (*Graph, error) {
 	j := &jobFile{loader: newLoader(file, len(data)), opt: opt.withDefaults(), g: &Graph{}}
 	j.root = j.document(data, j.opt.MaxBytes)
@@ -92,7 +94,12 @@ func (j *jobFile) environment(p pair) {
 		case "go":
 			e.Go, _ = j.text(k.val, what+": go")
 		case "source":
-			e.Source, _ = j.text(k.val, what+": source")
+			if s, ok := j.text(k.val, what+": source"); ok && s != "" {
+				e.Source = s
+				if !path.IsAbs(s) {
+					e.Source = path.Join(j.opt.Dir, s)
+				}
+			}
 		case "env":
 			e.Vars = map[string]string{}
 			for _, v := range j.pairs(k.val, what+": env") {

@@ -139,7 +139,12 @@ func (l *loader) pairsAt(n *yaml.Node, what string, depth int) []pair {
 	if n == nil || n.ShortTag() == "!!null" {
 		return nil
 	}
-	if n.Kind != yaml.MappingNode || depth > maxDepth {
+	if depth > maxDepth {
+		l.problem(n, what+" merges itself", "remove the alias after <<")
+		l.visits = 0
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
 		l.problem(n, fmt.Sprintf("%s is a %s", what, nodeKind(n)), "write it as a mapping: name: value")
 		return nil
 	}
@@ -419,19 +424,26 @@ func scalarValue(n *yaml.Node) (any, error) {
 		if tag == "!!int" {
 			i, err := strconv.ParseInt(s, 0, 64)
 			if err != nil {
-				return nil, mistake(fmt.Sprintf("the number %s does not fit into 64 bits", clip(s)), "quote it to keep it as text")
+				return nil, tooLarge(s)
 			}
 			return i, nil
 		}
 		f, err := strconv.ParseFloat(s, 64)
+		if err == nil && strings.Trim(digits, "0123456789") == "" {
+			err = strconv.ErrRange // whole, but too large for YAML to call it so
+		}
 		if err == nil {
 			_, err = normalise(f, 0)
 		}
 		if err != nil {
-			return nil, mistake(fmt.Sprintf("%s is not a finite number", clip(s)), "quote it to keep it as text")
+			return nil, tooLarge(s)
 		}
 		return f, nil
 	default:
 		return nil, mistake(fmt.Sprintf("the YAML tag %s is not supported", clip(tag)), "write the value without a tag")
 	}
+}
+
+func tooLarge(s string) error {
+	return mistake(fmt.Sprintf("the number %s is not finite or does not fit into 64 bits", clip(s)), "quote it to keep it as text")
 }
