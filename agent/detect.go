@@ -1,3 +1,5 @@
+//go:build linux
+
 package agent
 
 import (
@@ -116,5 +118,5 @@ func freeSpace(path string) (int64, error) {
 	if err := unix.Statfs(path, &st); err != nil {
 		return 0, fmt.Errorf("ask for the free space of %s: %w", path, err)
 	}
-	return int64(st.Bavail) * int64(st.Bsize), nil
+	return int64(st.Bavail) * st.Bsize, nil
 }

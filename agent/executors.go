@@ -1,3 +1,5 @@
+//go:build linux
+
 package agent
 
 import (
@@ -54,7 +56,7 @@ func (l *loop) live(ex *executor, activation runtimeenv.Activation, dir string) 
 	files, control, err := a.makeFiles(ex.id)
 	defer files.remove()
 	if control != nil {
-		defer control.Close()
+		defer func() { _ = control.Close() }() // unmapping a whole mapping cannot fail
 	}
 	var proc *process.Process
 	if err == nil {

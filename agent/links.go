@@ -1,3 +1,5 @@
+//go:build linux
+
 package agent
 
 import (
@@ -185,7 +187,7 @@ func (a *Agent) keepController(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			if link != nil {
-				link.Close()
+				link.Abort(ctx.Err())
 			}
 			return nil
 		case errors.Is(err, comms.ErrRefused):

@@ -1,3 +1,5 @@
+//go:build linux
+
 package agent
 
 // shutdown ends all executors and waits until the core has heard of their deaths.

@@ -97,10 +97,10 @@ func start(c Command) (*Process, error) {
 		return nil, err
 	}
 	defer theirs.Close()
+	failed := func(err error) (*Process, error) { return nil, errors.Join(err, ours.Close()) }
 	out, outW, err := os.Pipe()
 	if err != nil {
-		ours.Close()
-		return nil, fmt.Errorf("make output pipe: %w", err)
+		return failed(fmt.Errorf("make output pipe: %w", err))
 	}
 	keep := c.Output
 	if keep == 0 {
@@ -120,9 +120,8 @@ func start(c Command) (*Process, error) {
 	err = p.reaper.Start()
 	outW.Close()
 	if err != nil {
-		ours.Close()
 		out.Close()
-		return nil, fmt.Errorf("start its reaper: %w", err)
+		return failed(fmt.Errorf("start its reaper: %w", err))
 	}
 	copied := make(chan struct{})
 	go func() {
@@ -132,13 +131,12 @@ func start(c Command) (*Process, error) {
 	}()
 	if err := p.greet(); err != nil {
 		p.Kill()
-		p.reaper.Wait()
+		_ = p.reaper.Wait() // err says more than its status
 		<-copied
-		p.conn.Close()
 		if text := p.output.bytes(); len(text) > 0 {
 			err = fmt.Errorf("%w; it wrote: %s", err, text)
 		}
-		return nil, err
+		return failed(err)
 	}
 	go p.watch(copied)
 	return p, nil
@@ -185,8 +183,7 @@ func (p *Process) greet() error {
 	unix.CloseOnExec(fds[0])
 	// A non-blocking descriptor joins the runtime's poller: waiting costs no thread.
 	if err := unix.SetNonblock(fds[0], true); err != nil {
-		unix.Close(fds[0])
-		return fmt.Errorf("use pidfd: %w", err)
+		return fmt.Errorf("use pidfd: %w", errors.Join(err, unix.Close(fds[0])))
 	}
 	p.pidfd = os.NewFile(uintptr(fds[0]), "pidfd")
 	return nil
@@ -204,12 +201,12 @@ func (p *Process) watch(copied <-chan struct{}) {
 		p.exit.Lost = true
 	}
 	if p.exit.Lost {
-		p.signal(syscall.SIGKILL) // its parent-death signal may still be on the way
+		_ = p.signal(syscall.SIGKILL) // its parent-death signal may still be on the way; or it is dead
 	}
 	p.awaitPidfd()
-	p.reaper.Wait()
+	_ = p.reaper.Wait() // what counts is that it ended: the executor's status came over the socket
 	<-copied
-	p.conn.Close()
+	_ = p.conn.Close()
 	p.pidfd.Close()
 	p.exit.Output = p.output.bytes()
 	close(p.done)
@@ -221,7 +218,7 @@ func (p *Process) awaitPidfd() {
 	if err != nil {
 		return // closed: only watch closes it
 	}
-	raw.Read(func(fd uintptr) bool {
+	_ = raw.Read(func(fd uintptr) bool { // fails like SyscallConn
 		for {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 			if err != unix.EINTR {
@@ -245,7 +242,7 @@ func (p *Process) Wait() Exit {
 
 // Kill ends the process and all that it started with SIGKILL. It returns at once; Done tells when they are dead.
 func (p *Process) Kill() {
-	p.hangup.Do(func() { p.conn.CloseWrite() })
+	p.hangup.Do(func() { _ = p.conn.CloseWrite() }) // fails when the reaper is dead, and then so is all else
 }
 
 // Signal sends a signal to the process alone; to a dead one it does nothing.

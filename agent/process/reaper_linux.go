@@ -20,14 +20,17 @@ const reaperVar = "CASCADE_REAPER"
 
 // init is the entry of a reaper process: see the package comment. It runs on the
 // main thread, to which the executor's parent-death signal is tied.
-func init() {
+func init() { //nolint:gochecknoinits // it must run before main, in programs that know nothing of reapers
 	score, ok := os.LookupEnv(reaperVar)
 	if !ok {
 		return
 	}
 	runtime.LockOSThread()
-	os.Unsetenv(reaperVar)
-	if err := reap(os.Args[1:], score); err != nil {
+	err := os.Unsetenv(reaperVar)
+	if err == nil {
+		err = reap(os.Args[1:], score)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "cascade-reaper:", err)
 		syscall.Exit(1)
 	}
@@ -48,7 +51,7 @@ func reap(args []string, score string) error {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	if score != "0" {
 		// Where it is refused the executor is as likely a victim as the agent, no worse.
-		os.WriteFile("/proc/self/oom_score_adj", []byte(score), 0)
+		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(score), 0)
 	}
 	pidfd := -1
 	child, err := os.StartProcess(args[0], args, &os.ProcAttr{
@@ -60,16 +63,14 @@ func reap(args []string, score string) error {
 		return tell(agent, "error", err.Error())
 	}
 	if pidfd < 0 {
-		child.Kill()
-		return tell(agent, "error", "the kernel has no pidfds: Linux 5.4 or newer is needed")
+		return errors.Join(child.Kill(), tell(agent, "error", "the kernel has no pidfds: Linux 5.4 or newer is needed"))
 	}
 	if _, _, err := agent.WriteMsgUnix(fmt.Appendf(nil, "pid %d", child.Pid), unix.UnixRights(pidfd), nil); err != nil {
-		child.Kill()
-		return fmt.Errorf("tell the agent the process id: %w", err)
+		return fmt.Errorf("tell the agent the process id: %w", errors.Join(err, child.Kill()))
 	}
 	go func() {
-		agent.Read(make([]byte, 1)) // the agent writes nothing: this is its end, or its wish to kill
-		unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+		_, _ = agent.Read(make([]byte, 1)) // the agent writes nothing: this is its end, or its wish to kill
+		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
 	}()
 	status, err := awaitChild(child.Pid)
 	if err != nil {
@@ -78,7 +79,7 @@ func reap(args []string, score string) error {
 	if err := sweep(); err != nil {
 		return err
 	}
-	agent.Write(fmt.Appendf(nil, "exit %d", uint32(status))) // fails when the agent is dead: nobody asks any more
+	_, _ = agent.Write(fmt.Appendf(nil, "exit %d", uint32(status))) // fails when the agent is dead: nobody asks any more
 	return nil
 }
 
@@ -124,9 +125,9 @@ func sweep() error {
 	for {
 		got, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 		switch {
-		case err == unix.ECHILD:
+		case errors.Is(err, unix.ECHILD):
 			return nil
-		case err == unix.EINTR || got > 0:
+		case errors.Is(err, unix.EINTR) || got > 0:
 			continue
 		case err != nil:
 			return fmt.Errorf("reap what the executor left: %w", err)
@@ -136,9 +137,11 @@ func sweep() error {
 			return err
 		}
 		for _, pid := range children {
-			unix.Kill(pid, unix.SIGKILL) // they are unreaped children: the id cannot have been reused
+			_ = unix.Kill(pid, unix.SIGKILL) // they are unreaped children: the id cannot have been reused
 		}
-		unix.Wait4(-1, nil, 0, nil)
+		if _, err := unix.Wait4(-1, nil, 0, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("reap what the executor left: %w", err)
+		}
 	}
 }
 

@@ -170,20 +170,21 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}
-	got := make(chan error, 1)
+	var failed error
+	got := make(chan struct{})
 	go func() {
+		defer close(got)
 		for {
-			if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != syscall.EINTR {
-				got <- err
+			if failed = syscall.Flock(int(file.Fd()), syscall.LOCK_EX); !errors.Is(failed, syscall.EINTR) {
 				return
 			}
 		}
 	}()
 	select {
-	case err := <-got:
-		if err != nil {
+	case <-got:
+		if failed != nil {
 			file.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+			return nil, fmt.Errorf("lock %s: %w", path, failed)
 		}
 		return func() { file.Close() }, nil
 	case <-ctx.Done():
