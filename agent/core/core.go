@@ -1,21 +1,211 @@
 package core
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
 
 // Core is the agent's state. It is used from one goroutine.
 type Core struct {
-	cfg Config
-	out []Action
+	cfg   Config
+	now   time.Time
+	out   []Action
+	total amounts
+	free  amounts
+
+	// Jobs in order of arrival, and owners, who share the host by weight.
+	jobs   []*job
+	byJob  map[comms.JobID]*job
+	owners map[string]*owner
+	clock  float64 // cpu seconds that the least served busy owner has got per unit of weight
+
+	// Executors by number, and the pools they belong to in order of creation.
+	execs    []*executor
+	byExec   map[comms.ExecutorID]*executor
+	pools    []*pool
+	byPool   map[poolKey]*pool
+	lastExec comms.ExecutorID
+
+	generators []*run // runs of generators, by number
+	lostJobs   []*job // with lost datasets, to be counted anew
+	runs       map[comms.RunID]*run
+	lastRun    comms.RunID
+	lastKind   uint32
+	pinning    int    // runs that wait for their inputs to be in memory
+	pinned     []*run // runs whose inputs have come into memory, or failed to
+
+	// Shared memory.
+	led      *ledger.Ledger
+	requests map[ledger.RequestID]*request
+	lastReq  ledger.RequestID
+	segs     map[ledger.SegmentID]*segment
+	fetches  []*fetch
+
+	// Controller link.
+	up, full  bool
+	lastEvent uint64
+	batches   []*batch // flushed, not committed
+	unsent    int      // of batches, how many were not sent since the link came up
+	noted     []*job   // with events that were not flushed, in order
+	pending   int      // events not flushed
+	kept      int      // events in batches and not flushed
+
+	todo    []ended   // tasks that ended without their outputs and whose consumers do not know yet
+	touched []*job    // jobs that may have drained
+	delayed delayHeap // tasks that wait for their next attempt
+	timer   time.Time // what the last SetTimer asked for
+	pass    uint64    // number of the present scheduling pass
+	wake    time.Time // when scheduling wants to look again; zero never
+}
+
+// ended is a task whose consumers must learn that its outputs will not come.
+type ended struct {
+	job  *job
+	task taskIndex
 }
 
 // New returns an agent without controller, jobs or executors. The first Step,
 // best with Idle, starts the warm executors.
-func New(cfg Config) *Core { return &Core{cfg: cfg} }
+func New(cfg Config) *Core {
+	cfg = cfg.withDefaults()
+	led, err := ledger.New(ledger.Config{Capacity: cfg.Memory, ArenaBytes: cfg.ArenaBytes, LargeBytes: cfg.LargeBytes, ReportFrees: cfg.CheckFrees})
+	if err != nil {
+		panic(fmt.Sprintf("agent core: %v", err)) // withDefaults makes sizes that fit; what remains is a mistake of the caller
+	}
+	c := &Core{
+		cfg: cfg, total: vector(cfg.Total), free: vector(cfg.Total), led: led,
+		byJob: map[comms.JobID]*job{}, owners: map[string]*owner{}, byExec: map[comms.ExecutorID]*executor{},
+		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
+		segs: map[ledger.SegmentID]*segment{}, lastEvent: cfg.LastEvent, lastExec: cfg.LastExecutor,
+	}
+	warm := c.pool(poolKey{"", cfg.Dir})
+	warm.warm = cfg.Warm
+	return c
+}
+
+func (cfg Config) withDefaults() Config {
+	set := func(v *time.Duration, d time.Duration) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	number := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&cfg.SupplyFor, 200*time.Microsecond)
+	set(&cfg.RetryDelay, 100*time.Millisecond)
+	set(&cfg.Grace, 2*time.Second)
+	set(&cfg.IdleAfter, 60*time.Second)
+	number(&cfg.SupplyMax, 256)
+	number(&cfg.EventBatch, 4096)
+	number(&cfg.EventsKept, 1<<18)
+	number(&cfg.PoisonAfter, 3)
+	number(&cfg.MaxExecutors, max(2, int((cfg.Total.CPU+999)/1000)))
+	if cfg.Buffer == 0 {
+		cfg.Buffer = 16
+	}
+	if cfg.InlineMax == 0 {
+		cfg.InlineMax = 4 << 10
+	}
+	const page = 4096
+	cfg.Memory = max(cfg.Memory, page)
+	if cfg.ArenaBytes == 0 {
+		cfg.ArenaBytes = 64 << 20
+	}
+	if cfg.ArenaBytes > cfg.Memory {
+		cfg.ArenaBytes = cfg.Memory / page * page
+	}
+	cfg.Total.Custom = slices.Clone(cfg.Total.Custom)
+	return cfg
+}
+
+func (c *Core) emit(a Action) { c.out = append(c.out, a) }
 
 // Step takes one event and returns what must be done, in order. The slice and
-// the messages in it belong to the caller; now must not go backwards.
+// the messages in it belong to the caller, those in ev to the core; now must
+// not go backwards.
 func (c *Core) Step(now time.Time, ev Event) []Action {
+	if now.After(c.now) {
+		c.now = now
+	}
+	idle := false
+	switch ev := ev.(type) {
+	case ControllerUp:
+		c.controllerUp(ev.Resumed)
+	case ControllerDown:
+		c.up, c.full = false, false
+	case FromController:
+		c.fromController(ev)
+	case Spawned:
+		c.spawned(ev)
+	case FromExecutor:
+		c.fromExecutor(ev)
+	case ExecutorBroken:
+		c.executorBroken(ev)
+	case ExecutorDead:
+		c.executorDead(ev)
+	case EnvReady:
+		c.envReady(ev)
+	case SegmentReady, SpillDone, ReadBackDone:
+		c.memoryAnswer(ev)
+	case FromClient:
+		c.fromClient(ev)
+	case ChunkServed:
+		c.endFetch(ev.Client, ev.Req)
+	case ClientGone:
+		c.clientGone(ev.Client)
+	case Full:
+		c.setFull(ev.Executor, true)
+	case Free:
+		c.setFull(ev.Executor, false)
+	case Idle:
+		idle = true
+	case Tick:
+		c.timer = time.Time{}
+	}
+	c.settle()
+	c.schedule()
+	c.settle()
+	c.dispatch()
+	c.drained()
+	if idle || c.pending >= c.cfg.EventBatch {
+		c.flush()
+	}
+	c.setTimer()
 	out := c.out
 	c.out = nil
 	return out
+}
+
+func (c *Core) setFull(ex comms.ExecutorID, full bool) {
+	if ex == 0 {
+		c.full = full
+		c.send()
+		return
+	}
+	if e := c.byExec[ex]; e != nil {
+		e.full = full
+	}
+}
+
+// settle ends chains of consequences: consumers of tasks that failed are
+// skipped one after the other and not by recursion, however long the chain.
+func (c *Core) settle() {
+	c.timeouts()
+	for len(c.lostJobs) > 0 {
+		j := c.lostJobs[0]
+		c.lostJobs = c.lostJobs[1:]
+		c.recount(j)
+	}
+	for len(c.todo) > 0 {
+		e := c.todo[len(c.todo)-1]
+		c.todo = c.todo[:len(c.todo)-1]
+		c.outputsFailed(e.job, e.task)
+	}
 }

@@ -1,0 +1,262 @@
+package core
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// dataset is one final dataset that is here. It is kept as long as it has
+// references (consumers whose ends are not committed) or is an output of the job.
+type dataset struct {
+	desc   comms.Desc
+	refs   int
+	sealed bool // its bytes are the ledger's; else they are in desc
+}
+
+// exports is what a job keeps after its end.
+type exports struct {
+	whole   map[outputKey]bool // all elements, or the one dataset
+	element map[comms.DatasetRef]bool
+	slot    map[outputKey]bool // of each instance; task is the slot
+	keep    map[comms.DatasetRef]bool
+	exact   bool // Retain was heard: only keep counts
+}
+
+func exportsOf(g *dag.Graph) exports {
+	x := exports{whole: map[outputKey]bool{}, element: map[comms.DatasetRef]bool{}, slot: map[outputKey]bool{}}
+	for i := range g.Exports {
+		for _, s := range g.Exports[i].Sources {
+			switch s.Kind {
+			case dag.SourceElement:
+				x.element[comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}] = true
+			case dag.SourceGroup:
+				slot, _, _ := g.Slot(s.Task)
+				x.slot[outputKey{taskIndex(slot), s.Output}] = true
+			default:
+				x.whole[outputKey{s.Task, s.Output}] = true
+			}
+		}
+	}
+	return x
+}
+
+func (x *exports) has(g *dag.Graph, r comms.DatasetRef) bool {
+	if x.exact {
+		return x.keep[r]
+	}
+	if x.whole[outputKey{r.Task, r.Output}] || len(x.element) > 0 && x.element[r] {
+		return true
+	}
+	if len(x.slot) == 0 {
+		return false
+	}
+	slot, _, ok := g.Slot(r.Task)
+	return ok && x.slot[outputKey{taskIndex(slot), r.Output}]
+}
+
+// sortedData returns the names of a job's datasets in order.
+func (j *job) sortedData() []comms.DatasetRef {
+	refs := make([]comms.DatasetRef, 0, len(j.data))
+	for r := range j.data {
+		refs = append(refs, r)
+	}
+	slices.SortFunc(refs, func(a, b comms.DatasetRef) int {
+		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Output, b.Output), cmp.Compare(a.Element, b.Element))
+	})
+	return refs
+}
+
+func (j *job) key(r comms.DatasetRef) ledger.Key {
+	return ledger.DatasetKey(j.id, uint32(r.Task), r.Output, r.Element)
+}
+
+// countRefs counts who may still read a dataset: consumers whose ends are not
+// committed, instances bound to it, and streamed groups that read it beside their stream.
+func (j *job) countRefs(r comms.DatasetRef) int {
+	edges := ofOutput(j.edgesOf(r.Task), r.Output)
+	refs := 0
+	generated := j.groupOf(r.Task).group.Outputs[r.Output].Generate != dag.GenerateNone
+	named := edges
+	if generated && len(edges) > 0 {
+		named = ofElement(edges, r.Element)
+		for i := range edges {
+			if edges[i].Kind == dag.SourceStream && !j.released(edges[i].Consumer) {
+				refs++
+			}
+		}
+	}
+	for i := range named {
+		if named[i].Kind != dag.SourceStream && !j.released(named[i].Consumer) {
+			refs++
+		}
+	}
+	for _, s := range j.graph.StreamSlots(r.Task, r.Output) {
+		if i, err := j.graph.Instance(s, r.Element); err == nil && !j.released(i) {
+			refs++
+		}
+	}
+	if len(j.slots) > 0 {
+		for _, s := range j.graph.SlotConsumers(r.Task, r.Output) {
+			if !j.slots[s].done {
+				refs++
+			}
+		}
+	}
+	return refs
+}
+
+func (j *job) released(t taskIndex) bool {
+	return int(t) < len(j.tasks) && j.tasks[t].flags&fReleased != 0
+}
+
+// publish takes a dataset that a run has made. The first publication wins: one
+// that is there already stays, and the new one's memory is freed with its lease.
+// fresh tells whether it was new.
+func (c *Core) publish(r *run, d comms.Desc) (fresh bool, err error) {
+	j := r.job
+	d.Ref.Task, d.Attempt = r.task, r.attempt
+	if int(d.Ref.Output) >= len(r.group().group.Outputs) {
+		return false, fmt.Errorf("it published output %d of %d", d.Ref.Output, len(r.group().group.Outputs))
+	}
+	if j.data[d.Ref] != nil {
+		return false, c.discard(r, d)
+	}
+	refs := j.countRefs(d.Ref)
+	if refs == 0 && !j.wanted.has(j.graph, d.Ref) || j.dropped {
+		return true, c.discard(r, d)
+	}
+	data := &dataset{desc: d, refs: refs}
+	switch d.Place.Kind {
+	case comms.PlaceInline:
+		data.desc.Place.Bytes = bytes.Clone(d.Place.Bytes) // the message's buffer is large and may be used again
+	case comms.PlaceSegment:
+		if err := c.seal(r.ex, j.key(d.Ref), d); err != nil {
+			return false, err
+		}
+		data.sealed = true
+	default:
+		return false, fmt.Errorf("it published output %d at a place of kind %d", d.Ref.Output, d.Place.Kind)
+	}
+	j.data[d.Ref] = data
+	return true, nil
+}
+
+// deref takes references of a dataset away; without any it is freed.
+func (c *Core) deref(j *job, ref comms.DatasetRef, n int) {
+	d := j.data[ref]
+	if d == nil {
+		return
+	}
+	d.refs = max(0, d.refs-n)
+	if d.refs == 0 && !j.wanted.has(j.graph, ref) {
+		c.freeData(j, d)
+	}
+}
+
+// freeData forgets a dataset. Pins that are still held keep its bytes until they end.
+func (c *Core) freeData(j *job, d *dataset) {
+	delete(j.data, d.desc.Ref)
+	if d.sealed {
+		c.must(c.led.Forget(j.key(d.desc.Ref)))
+		c.effects()
+	}
+}
+
+// release ends a task's need for its inputs: its end is committed.
+func (c *Core) release(j *job, t taskIndex) {
+	j.tasks[t].flags |= fReleased
+	gs := j.groupOf(t)
+	if gs.rooted || len(j.data) == 0 {
+		if gs.group.Stream != nil {
+			c.releaseInstance(j, t)
+		}
+		return
+	}
+	ins, err := j.graph.Inputs(t)
+	if err != nil {
+		return
+	}
+	slot, element, instance := j.graph.Slot(t)
+	for _, in := range ins {
+		for _, s := range in.Sources {
+			if instance && (j.gated(slot, element, s) || j.bound(slot, element, s)) {
+				continue
+			}
+			switch s.Kind {
+			case dag.SourceStream:
+				if st := j.streams[outputKey{s.Task, s.Output}]; st != nil {
+					for e := range st.next {
+						c.deref(j, comms.DatasetRef{Task: s.Task, Output: s.Output, Element: e}, 1)
+					}
+				}
+			case dag.SourceGroup:
+				c.releaseGroup(j, s)
+			default:
+				c.deref(j, comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}, 1)
+			}
+		}
+	}
+	if instance {
+		c.releaseInstance(j, t)
+	}
+}
+
+// retain replaces what is kept of an ended job.
+func (c *Core) retain(j *job, keep []comms.DatasetRef) {
+	j.wanted.exact = true
+	j.wanted.keep = map[comms.DatasetRef]bool{}
+	for _, r := range keep {
+		j.wanted.keep[r] = true
+	}
+	if j.unended == 0 {
+		c.keepOnly(j, j.wanted.keep)
+	}
+}
+
+// keepOnly frees all datasets of a job but some.
+func (c *Core) keepOnly(j *job, keep map[comms.DatasetRef]bool) {
+	for _, ref := range j.sortedData() {
+		if !keep[ref] {
+			c.freeData(j, j.data[ref])
+		}
+	}
+}
+
+// knownData takes over the datasets an Assign names. Bytes in the message are
+// taken as they are; what is said to lie in this host's memory must be known
+// here, else it is lost and the sender learns so.
+func (c *Core) knownData(j *job, m *comms.Assign) {
+	for _, d := range m.Datasets {
+		if j.data[d.Ref] != nil || !j.valid(d.Ref) {
+			continue
+		}
+		c.grow(j, d.Ref)
+		if d.Place.Kind != comms.PlaceInline {
+			c.note(j, comms.Event{Kind: comms.EventLost, Task: d.Ref.Task, Attempt: d.Attempt, Output: d.Ref.Output,
+				Cause: comms.Cause{Kind: comms.CauseSubmit, Ref: d.Ref, Text: "not on this agent"}})
+			continue
+		}
+		d.Place.Bytes = bytes.Clone(d.Place.Bytes)
+		j.data[d.Ref] = &dataset{desc: d}
+	}
+	for _, e := range m.Ends {
+		if j.valid(comms.DatasetRef{Task: e.Task, Output: e.Output}) {
+			st := j.stream(c, e.Task, e.Output)
+			st.next, st.ended = e.Count, true
+		}
+	}
+}
+
+// valid tells whether a name from outside can exist in the graph.
+func (j *job) valid(r comms.DatasetRef) bool {
+	if int(r.Task) >= j.static && j.graph.NumSlots() == 0 {
+		return false
+	}
+	return int(r.Output) < len(j.graph.Group(r.Task).Outputs)
+}

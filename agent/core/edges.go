@@ -1,0 +1,306 @@
+package core
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// outputKey names an output of a task: a stream, when the task is a generator.
+type outputKey struct {
+	task   taskIndex
+	output uint32
+}
+
+// edgesOf returns the edges that leave a task, by output and element. Those of a
+// generator are asked for at each publication and kept while it runs.
+func (j *job) edgesOf(t taskIndex) []dag.Edge {
+	if !j.groupOf(t).generator {
+		return j.graph.Consumers(t)
+	}
+	edges, ok := j.edgeCache[t]
+	if !ok {
+		edges = j.graph.Consumers(t)
+		j.edgeCache[t] = edges
+	}
+	return edges
+}
+
+// ofOutput cuts out the edges of one output.
+func ofOutput(edges []dag.Edge, output uint32) []dag.Edge {
+	lo := sort.Search(len(edges), func(i int) bool { return edges[i].Output >= output })
+	hi := lo + sort.Search(len(edges)-lo, func(i int) bool { return edges[lo+i].Output > output })
+	return edges[lo:hi]
+}
+
+// ofElement cuts out the edges of one output that name an element.
+func ofElement(edges []dag.Edge, element uint64) []dag.Edge {
+	lo := sort.Search(len(edges), func(i int) bool { return edges[i].Element >= element })
+	hi := lo + sort.Search(len(edges)-lo, func(i int) bool { return edges[lo+i].Element > element })
+	return edges[lo:hi]
+}
+
+// resolve tells the consumers on edges of one kind that what they wait for is
+// there, or (ok unset) never will be.
+func (c *Core) resolve(j *job, edges []dag.Edge, kind dag.SourceKind, by comms.DatasetRef, ok bool) {
+	for i := range edges {
+		if edges[i].Kind == kind {
+			c.resolveEdge(j, edges[i].Consumer, by, ok)
+		}
+	}
+}
+
+func (c *Core) resolveEdge(j *job, consumer taskIndex, by comms.DatasetRef, ok bool) {
+	if int(consumer) >= len(j.tasks) {
+		return
+	}
+	t := &j.tasks[consumer]
+	switch t.state {
+	case tWaiting:
+		if !ok && !c.tolerates(j, consumer) {
+			c.skip(j, consumer, by)
+			return
+		}
+		if t.missing--; t.missing == 0 {
+			c.ready(j, entry{consumer, by.Task, by.Output})
+		}
+	case tQueued, tRunning: // behind its producer, on the same executor; when that failed it is given back
+		if ok && t.missing > 0 {
+			t.missing--
+		}
+	}
+}
+
+// ready puts a task whose inputs are there into its class's heap.
+func (c *Core) ready(j *job, e entry) {
+	gs := j.groupOf(e.task)
+	if j.stopped != nil {
+		c.endUnrun(j, e.task, j.cause(e))
+		return
+	}
+	if gs.unfit != "" {
+		c.fail(j, e.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: gs.unfit}, j.cause(e), true)
+		return
+	}
+	j.tasks[e.task].state = tReady
+	if e.by != noTask {
+		j.readied = append(j.readied, e)
+	}
+	gs.class.push(e)
+}
+
+// sourceState tells whether a source is there, or never will be.
+type sourceState uint8
+
+const (
+	srcPending sourceState = iota
+	srcThere
+	srcFailed
+)
+
+// source looks at one source. n is how many datasets it stands for, as far as known.
+func (c *Core) source(j *job, s dag.Source) (state sourceState, n int) {
+	switch s.Kind {
+	case dag.SourceStream:
+		st := j.streams[outputKey{s.Task, s.Output}]
+		switch {
+		case st == nil && j.overAt(s.Task):
+			return srcFailed, 0
+		case st == nil || !st.ended || c.holes(j, st, s):
+			return srcPending, 0
+		case st.failed:
+			return srcFailed, int(st.next)
+		}
+		return srcThere, int(st.next)
+	case dag.SourceGroup:
+		slot, _, _ := j.graph.Slot(s.Task)
+		return j.slots[slot].state(j, slot)
+	}
+	ref := comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}
+	if j.data[ref] != nil {
+		return srcThere, 1
+	}
+	if !j.overAt(s.Task) || j.tasks[s.Task].state == tFinished {
+		return srcPending, 0
+	}
+	return srcFailed, 0
+}
+
+func (j *job) overAt(t taskIndex) bool { return int(t) < len(j.tasks) && j.tasks[t].state.over() }
+
+// holes tells whether an element of an ended stream is not there, to be made again.
+func (c *Core) holes(j *job, st *stream, s dag.Source) bool {
+	for e := range st.next {
+		if j.data[comms.DatasetRef{Task: s.Task, Output: s.Output, Element: e}] == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// tolerates tells whether a task can still run although sources of it failed:
+// every failed one belongs to a list that keeps Min of its datasets.
+func (c *Core) tolerates(j *job, t taskIndex) bool {
+	ins, err := j.graph.Inputs(t)
+	if err != nil {
+		return false
+	}
+	for _, in := range ins {
+		failed, pending, there := 0, 0, 0
+		for _, s := range in.Sources {
+			state, n := c.source(j, s)
+			switch state {
+			case srcFailed:
+				failed++
+			case srcPending:
+				pending++
+			}
+			there += n
+		}
+		if failed > 0 && (in.Min == 0 || pending == 0 && there < in.Min || there+pending < in.Min && !open(in)) {
+			return false
+		}
+	}
+	return true
+}
+
+// open tells whether an input may still get more datasets than it has sources.
+func open(in dag.Input) bool {
+	for _, s := range in.Sources {
+		if s.Kind == dag.SourceStream || s.Kind == dag.SourceGroup {
+			return true
+		}
+	}
+	return false
+}
+
+// skip ends a task that never ran because something it needs failed.
+func (c *Core) skip(j *job, t taskIndex, by comms.DatasetRef) {
+	name := ""
+	if by.Task != noTask {
+		name = j.graph.TaskName(by.Task)
+	}
+	c.noteEnd(j, comms.Event{Kind: comms.EventSkipped, Task: t, Attempt: j.tasks[t].attempt,
+		Cause: comms.Cause{Kind: comms.CauseTask, Ref: by},
+		Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("it needs %s, which did not deliver", name),
+			Task: j.graph.TaskName(t), Attempt: j.tasks[t].attempt, Agent: c.cfg.Agent}})
+	c.end(j, t, tSkipped)
+	c.todo = append(c.todo, ended{j, t})
+}
+
+// outputsFailed tells the consumers of a task that ended badly that what it did
+// not publish never comes. What it did publish stays (the first publication wins).
+func (c *Core) outputsFailed(j *job, t taskIndex) {
+	gs := j.groupOf(t)
+	edges := j.edgesOf(t)
+	for o := range gs.group.Outputs {
+		output := uint32(o)
+		if gs.group.Outputs[o].Generate != dag.GenerateNone {
+			c.streamFailed(j, t, output)
+		}
+		for _, e := range ofOutput(edges, output) {
+			ref := comms.DatasetRef{Task: t, Output: output, Element: e.Element}
+			if (e.Kind == dag.SourceWhole || e.Kind == dag.SourceElement) && j.data[ref] == nil {
+				c.resolveEdge(j, e.Consumer, ref, false)
+				c.resolveGates(j, ref, false)
+			}
+		}
+		if len(ofOutput(edges, output)) == 0 {
+			c.resolveGates(j, comms.DatasetRef{Task: t, Output: output}, false)
+		}
+	}
+	delete(j.edgeCache, t)
+}
+
+// countMissing counts the edges of a waiting task that are not resolved.
+func (c *Core) countMissing(j *job, t taskIndex) (missing uint32, failed bool) {
+	ins, err := j.graph.Inputs(t)
+	if err != nil {
+		return 0, true
+	}
+	slot, element, instance := j.graph.Slot(t)
+	for _, in := range ins {
+		for _, s := range in.Sources {
+			if instance && j.gated(slot, element, s) {
+				continue
+			}
+			state, _ := c.source(j, s)
+			switch state {
+			case srcPending:
+				missing++
+			case srcFailed:
+				failed = true
+			}
+		}
+	}
+	if instance {
+		if j.slots[slot].pending > 0 {
+			missing++
+		}
+		failed = failed || j.slots[slot].failed
+	}
+	return missing, failed
+}
+
+// recount computes from the ground up what the tasks of a job wait for and who
+// needs its datasets: after an Assign, and after datasets were lost.
+func (c *Core) recount(j *job) {
+	c.recountGates(j)
+	for _, ref := range j.sortedData() {
+		d := j.data[ref]
+		d.refs = j.countRefs(ref)
+		if d.refs == 0 && !j.wanted.has(j.graph, ref) {
+			c.freeData(j, d)
+		}
+	}
+	fresh := j.fresh && len(j.data) == 0
+	j.fresh = false
+	if fresh {
+		c.countFresh(j)
+	}
+	for i := range j.tasks {
+		t := taskIndex(i)
+		s := &j.tasks[i]
+		if s.state != tWaiting && s.state != tReady && s.state != tDelayed {
+			continue
+		}
+		failed := false
+		if !fresh {
+			s.missing, failed = c.countMissing(j, t)
+		}
+		switch {
+		case failed && !c.tolerates(j, t):
+			c.skip(j, t, comms.DatasetRef{Task: noTask})
+		case s.missing > 0 && s.state == tReady:
+			s.state = tWaiting // its entry in the heap is stale now
+		case s.missing == 0 && s.state == tWaiting:
+			c.ready(j, entry{t, noTask, 0})
+		}
+	}
+}
+
+// countFresh counts the edges of a job of which nothing has run, by following
+// them from the producers: cheaper than asking each task for its inputs. Tasks
+// that are not this agent's and gave no dataset deliver when they are assigned.
+func (c *Core) countFresh(j *job) {
+	for i := range j.tasks {
+		for _, e := range j.graph.Consumers(taskIndex(i)) {
+			if int(e.Consumer) < j.static {
+				j.tasks[e.Consumer].missing++
+			}
+		}
+	}
+	for s := range j.graph.NumSlots() {
+		i, err := j.graph.Instance(s, 0)
+		if err != nil {
+			continue
+		}
+		for _, e := range j.graph.Consumers(i) {
+			if int(e.Consumer) < j.static {
+				j.tasks[e.Consumer].missing++
+			}
+		}
+	}
+}

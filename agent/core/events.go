@@ -1,0 +1,178 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// batch is one Events message, kept until it is committed, with the tasks whose
+// ends it tells: only its commit ends their need for their inputs.
+type batch struct {
+	msg  *comms.Events
+	last uint64
+	n    int
+	ends []taskEnd
+}
+
+// taskEnd is the end of one attempt at a task.
+type taskEnd struct {
+	job     *job
+	task    taskIndex
+	attempt uint32
+}
+
+// note appends an event of a job.
+func (c *Core) note(j *job, e comms.Event) {
+	e.At = c.now.UnixNano()
+	j.events = append(j.events, e)
+	if !j.noted {
+		j.noted = true
+		c.noted = append(c.noted, j)
+	}
+	c.pending++
+	c.kept++
+}
+
+// noteEnd is note for an event that ends a task.
+func (c *Core) noteEnd(j *job, e comms.Event) {
+	c.note(j, e)
+	j.ends = append(j.ends, taskEnd{j, e.Task, e.Attempt})
+}
+
+// flush makes a numbered batch of what was noted and sends it within credit.
+// What is ready or started now and was so already is told first here: a task
+// that has ended meanwhile has said all with its end.
+func (c *Core) flush() {
+	for _, j := range c.jobs {
+		c.noteReady(j)
+	}
+	for _, ex := range c.execs {
+		if len(ex.queue) > 0 {
+			c.noteStarted(ex.queue[0])
+		}
+	}
+	if c.pending > 0 {
+		b := &batch{msg: &comms.Events{First: c.lastEvent + 1}, n: c.pending}
+		for _, j := range c.noted {
+			b.msg.Jobs = append(b.msg.Jobs, comms.JobEvents{Job: j.id, Events: j.events})
+			b.ends = append(b.ends, j.ends...)
+			j.events, j.ends, j.noted = nil, nil, false
+		}
+		c.noted = c.noted[:0]
+		c.lastEvent += uint64(c.pending)
+		b.last = c.lastEvent
+		c.pending = 0
+		c.batches = append(c.batches, b)
+		c.unsent++
+	}
+	c.send()
+}
+
+func (c *Core) noteReady(j *job) {
+	for _, e := range j.readied {
+		if j.tasks[e.task].state == tReady {
+			c.note(j, comms.Event{Kind: comms.EventReady, Task: e.task, Attempt: j.tasks[e.task].attempt, Cause: j.cause(e)})
+		}
+	}
+	j.readied = j.readied[:0]
+}
+
+func (c *Core) noteStarted(r *run) {
+	if !r.started || r.told {
+		return
+	}
+	r.told = true
+	c.note(r.job, comms.Event{Kind: comms.EventStarted, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: r.cause})
+}
+
+// send sends batches while there is credit.
+func (c *Core) send() {
+	for c.up && !c.full && c.unsent > 0 {
+		c.emit(ToController{c.batches[len(c.batches)-c.unsent].msg})
+		c.unsent--
+	}
+}
+
+// controllerUp greets a controller. One that did not know the agent is told what
+// there is, as state, and then gets every event that was never committed: those
+// that it has committed it knows by their numbers.
+func (c *Core) controllerUp(resumed bool) {
+	c.up, c.full = true, false
+	if !resumed {
+		c.emit(ToController{&comms.Register{
+			Agent: c.cfg.Agent, Incarnation: c.cfg.Incarnation, Addresses: slices.Clone(c.cfg.Addresses),
+			Total: c.cfg.Total, BootID: c.cfg.BootID, LastEvent: c.lastEvent,
+		}})
+		for _, j := range c.jobs {
+			c.emit(ToController{&comms.Snapshot{Jobs: []comms.JobState{c.jobState(j)}}})
+		}
+		c.emit(ToController{&comms.Snapshot{Done: true}})
+		c.unsent = len(c.batches)
+	}
+	c.send()
+}
+
+// jobState is a job's part of a Snapshot.
+func (c *Core) jobState(j *job) comms.JobState {
+	s := comms.JobState{Job: j.id, Epoch: j.epoch}
+	for _, ref := range j.sortedData() {
+		s.Datasets = append(s.Datasets, j.data[ref].desc)
+	}
+	for i := range j.tasks {
+		if j.tasks[i].state != tFinished {
+			continue
+		}
+		t := dag.TaskIndex(i)
+		if n := len(s.Finished); n > 0 && s.Finished[n-1].Last+1 == t {
+			s.Finished[n-1].Last = t
+		} else {
+			s.Finished = append(s.Finished, comms.Range{First: t, Last: t})
+		}
+	}
+	for _, ex := range c.execs {
+		for _, r := range ex.queue {
+			if r.job == j && r.started {
+				s.Running = append(s.Running, r.task)
+			}
+		}
+	}
+	slices.Sort(s.Running)
+	return s
+}
+
+// committed forgets events that are durable and ends the need for the inputs of
+// the tasks that they ended.
+func (c *Core) committed(upTo uint64) {
+	for len(c.batches) > 0 && c.batches[0].last <= upTo {
+		b := c.batches[0]
+		c.batches[0] = nil
+		c.batches = c.batches[1:]
+		c.unsent = min(c.unsent, len(c.batches))
+		c.kept -= b.n
+		for _, e := range b.ends {
+			t := &e.job.tasks[e.task]
+			if t.state.over() && t.attempt == e.attempt && t.flags&fReleased == 0 {
+				c.release(e.job, e.task)
+			}
+		}
+	}
+}
+
+func (c *Core) fromController(ev FromController) {
+	switch m := ev.Msg.(type) {
+	case *comms.Assign:
+		c.assign(m, ev.Graph, ev.Err)
+	case *comms.Steer:
+		if j := c.byJob[m.Job]; j != nil {
+			c.steer(j, m)
+		}
+	case *comms.Retain:
+		if j := c.byJob[m.Job]; j != nil {
+			c.retain(j, m.Keep)
+		}
+	case *comms.Committed:
+		c.committed(m.UpTo)
+	}
+}

@@ -1,0 +1,356 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// poolKey says which executors can take each other's place.
+type poolKey struct{ env, dir string }
+
+// pool is the executors of one environment and folder.
+type pool struct {
+	key      poolKey
+	execs    []*executor
+	warm     int               // executors to have also without work
+	wanted   int               // executors that the last scheduling pass missed
+	failures int               // starts in a row that led to nothing
+	broken   string            // why starting is given up; "" while it is not
+	funcs    map[string]string // signature by name; nil until the first Hello
+}
+
+// execState is where an executor stands. Idle and busy are told apart by its queue.
+type execState uint8
+
+const (
+	exStarting execState = iota // spawned, no Hello yet
+	exUp
+	exStopping // asked to end
+	exKilled   // its process is being ended; its memory is not free before it is known dead
+)
+
+// executor is one worker process.
+type executor struct {
+	id      comms.ExecutorID
+	pool    *pool
+	state   execState
+	full    bool
+	hello   *Spawned
+	queue   []*run  // sent, in order; the first holds the grant
+	grant   amounts // what queue[0], or any run behind it, needs at most
+	load    float64 // predicted seconds of the queue
+	heard   time.Time
+	idle    time.Time // since when the queue is empty
+	kinds   map[uint32]bool
+	segs    map[uint32]uint64 // size under which each segment was announced
+	leases  []*lease
+	asked   bool        // a TakeBack is not answered yet
+	batch   []comms.Run // to be sent at the end of this step
+	why     string      // why it was killed
+	killFor *run        // the run whose time-out or cancellation made the core kill it
+}
+
+// held tells whether its only run is a generator that waits for its consumers.
+func (ex *executor) held() bool { return len(ex.queue) > 0 && ex.queue[0].back }
+
+// envState is where an environment stands.
+type envState uint8
+
+const (
+	envUnknown envState = iota
+	envBuilding
+	envReady
+	envFailed
+)
+
+// environment is one of a job.
+type environment struct {
+	job   *job
+	name  string
+	state envState
+	err   string
+	pool  *pool // when ready
+}
+
+func (c *Core) pool(k poolKey) *pool {
+	p := c.byPool[k]
+	if p == nil {
+		p = &pool{key: k}
+		c.byPool[k] = p
+		c.pools = append(c.pools, p)
+	}
+	return p
+}
+
+func (c *Core) environment(j *job, name string) *environment {
+	e := j.envs[name]
+	if e == nil {
+		e = &environment{job: j, name: name}
+		if name == "" {
+			e.state, e.pool = envReady, c.pool(poolKey{"", j.dir})
+		}
+		j.envs[name] = e
+	}
+	return e
+}
+
+// buildEnv asks for an environment when its first task wants to run.
+func (c *Core) buildEnv(e *environment) {
+	e.state = envBuilding
+	for _, env := range e.job.graph.Environments {
+		if env.Name == e.name {
+			c.emit(BuildEnv{Job: e.job.id, Env: env, Dir: e.job.dir})
+			return
+		}
+	}
+	c.envDone(e, "", "no environment of this name in the job")
+}
+
+func (c *Core) envReady(ev EnvReady) {
+	if j := c.byJob[ev.Job]; j != nil && j.envs[ev.Name] != nil && j.envs[ev.Name].state == envBuilding {
+		c.envDone(j.envs[ev.Name], ev.Key, ev.Err)
+	}
+}
+
+func (c *Core) envDone(e *environment, key, bad string) {
+	ev := comms.Event{Kind: comms.EventEnv, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name}}
+	if bad == "" {
+		e.state, e.pool = envReady, c.pool(poolKey{key, e.job.dir})
+		c.note(e.job, ev)
+		return
+	}
+	e.state, e.err = envFailed, bad
+	ev.Error = &comms.TaskError{Kind: comms.ErrorSetup, Message: bad, Agent: c.cfg.Agent}
+	c.note(e.job, ev)
+}
+
+// environmentFailed fails the ready tasks of a class whose environment cannot be had.
+func (c *Core) environmentFailed(cl *class, why string) {
+	for {
+		e, ok := cl.head()
+		if !ok || cl.job.stopped != nil {
+			return
+		}
+		cl.pop()
+		c.fail(cl.job, e.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: why}, cl.job.cause(e), true)
+	}
+}
+
+// counted tells how many executors stand against the limit: all but the dying
+// and those whose generator is held back, which must not keep its consumers from running.
+func (c *Core) counted() int {
+	n := 0
+	for _, ex := range c.execs {
+		if !ex.held() && ex.state != exKilled && ex.state != exStopping {
+			n++
+		}
+	}
+	return n
+}
+
+// spawnWanted starts executors that are missed, within the limit. Idle ones of
+// other pools make room.
+func (c *Core) spawnWanted() {
+	for _, p := range c.pools {
+		up := 0
+		starting := 0
+		for _, ex := range p.execs {
+			if ex.state == exStarting {
+				starting++
+			}
+			if ex.state <= exUp {
+				up++
+			}
+		}
+		want := max(p.wanted-starting, p.warm-up)
+		p.wanted = 0
+		if p.broken != "" {
+			continue
+		}
+		for range want {
+			if c.counted() >= c.cfg.MaxExecutors && !c.makeRoom(p) {
+				break
+			}
+			c.spawn(p)
+		}
+	}
+}
+
+// makeRoom ends the longest idle executor of another pool. It makes room at
+// once: it has nothing left to do but to end.
+func (c *Core) makeRoom(p *pool) bool {
+	var victim *executor
+	for _, ex := range c.execs {
+		if ex.pool != p && ex.state == exUp && len(ex.queue) == 0 && (victim == nil || ex.idle.Before(victim.idle)) {
+			victim = ex
+		}
+	}
+	if victim == nil {
+		return false
+	}
+	c.stopExecutor(victim)
+	return true
+}
+
+func (c *Core) stopExecutor(ex *executor) {
+	ex.state = exStopping
+	ex.heard = c.now
+	c.emit(ToExecutor{ex.id, &comms.Stop{}})
+}
+
+func (c *Core) spawn(p *pool) {
+	c.lastExec++
+	ex := &executor{id: c.lastExec, pool: p, grant: make(amounts, len(c.total)), heard: c.now, idle: c.now,
+		kinds: map[uint32]bool{}, segs: map[uint32]uint64{}}
+	p.execs = append(p.execs, ex)
+	c.execs = append(c.execs, ex)
+	c.byExec[ex.id] = ex
+	c.emit(Spawn{ex.id, p.key.env, p.key.dir})
+}
+
+func (c *Core) spawned(ev Spawned) {
+	ex := c.byExec[ev.Executor]
+	if ex == nil {
+		return
+	}
+	if ev.Err != "" {
+		c.removeExecutor(ex)
+		c.startFailed(ex.pool, ev.Err)
+		return
+	}
+	ex.hello = &ev
+}
+
+// startFailed counts an executor that ended before it said Hello. Three in a row
+// are enough to tell the tasks that wait for one.
+func (c *Core) startFailed(p *pool, why string) {
+	if p.failures++; p.failures < 3 {
+		return
+	}
+	p.failures = 0
+	for _, j := range c.jobs {
+		for _, cl := range j.classes {
+			if cl.env.pool == p {
+				c.environmentFailed(cl, fmt.Sprintf("three executors in a row did not start; the last: %s", why))
+			}
+		}
+	}
+	if p.warm > 0 {
+		p.warm = 0 // do not try for ever without anybody asking
+	}
+}
+
+func (c *Core) helloExecutor(ex *executor, m *comms.Hello) {
+	if ex.state != exStarting {
+		return
+	}
+	ex.state = exUp
+	ex.pool.failures = 0
+	if ex.pool.funcs == nil {
+		ex.pool.funcs = map[string]string{}
+		for _, f := range m.Functions {
+			ex.pool.funcs[f.Name] = f.Sig
+		}
+	}
+	w := &comms.Welcome{Executor: ex.id, Agent: c.cfg.Agent, InlineMax: c.cfg.InlineMax}
+	if ex.hello != nil {
+		w.ControlPage, w.Scratch, w.ShmDir = ex.hello.ControlPage, ex.hello.Scratch, ex.hello.ShmDir
+	}
+	c.emit(ToExecutor{ex.id, w})
+}
+
+// registryMismatch compares what the submitting program has registered with what
+// the executor has. It names all differences, in order; "" when there is none.
+func registryMismatch(want []comms.FuncSig, have map[string]string) string {
+	var diff []string
+	for _, f := range want {
+		sig, ok := have[f.Name]
+		switch {
+		case !ok:
+			diff = append(diff, fmt.Sprintf("%s is not registered in the executor", f.Name))
+		case sig != f.Sig:
+			diff = append(diff, fmt.Sprintf("%s is %s in the submitting program and %s in the executor", f.Name, f.Sig, sig))
+		}
+	}
+	slices.Sort(diff)
+	return strings.Join(diff, "; ")
+}
+
+// usable tells why a group's tasks cannot run in a pool's executors; "" when
+// they can. It is asked when an executor of the pool is up.
+func (gs *groupState) usable(j *job, p *pool) string {
+	if gs.checked == p || gs.group.Run.Command != nil {
+		return ""
+	}
+	where := "the agent's own executor"
+	if p.key.env != "" {
+		where = "the executor of environment " + gs.group.Run.Environment
+	} else if diff := registryMismatch(j.registry, p.funcs); diff != "" {
+		return "the submitting program and the executor are of different builds: " + diff
+	}
+	if _, ok := p.funcs[gs.group.Run.Function]; !ok {
+		return fmt.Sprintf("function %s is not registered in %s", gs.group.Run.Function, where)
+	}
+	gs.checked = p
+	return ""
+}
+
+func (c *Core) executorBroken(ev ExecutorBroken) {
+	if ex := c.byExec[ev.Executor]; ex != nil {
+		c.kill(ex, ev.Why)
+	}
+}
+
+// kill ends an executor's process. All that it holds stays its own until it is known dead.
+func (c *Core) kill(ex *executor, why string) {
+	if ex.state == exKilled {
+		return
+	}
+	ex.state = exKilled
+	ex.why = why
+	c.emit(Kill{ex.id, why})
+}
+
+func (c *Core) removeExecutor(ex *executor) {
+	same := func(o *executor) bool { return o == ex }
+	c.execs = slices.DeleteFunc(c.execs, same)
+	ex.pool.execs = slices.DeleteFunc(ex.pool.execs, same)
+	delete(c.byExec, ex.id)
+}
+
+// kindOf returns the message that an executor must have before a run of a group.
+func (c *Core) kindOf(j *job, gs *groupState) *comms.Kind {
+	if gs.kind != nil {
+		return gs.kind
+	}
+	g := gs.group
+	c.lastKind++
+	k := &comms.Kind{ID: c.lastKind, Job: j.id, Group: g.Name, Function: g.Run.Function, Stdin: g.Run.Stdin, Stdout: g.Run.Stdout,
+		Resources: c.resources(gs.need), Timeout: int64(g.Timeout), Dir: j.dir}
+	if g.Run.Command != nil && !gs.varyCmd {
+		k.Command = words(g.Run.Command)
+	}
+	if !gs.varyEnv {
+		k.Env = environ(g.Env)
+	}
+	for _, in := range g.Inputs {
+		k.Inputs = append(k.Inputs, comms.KindIn{Name: in.Name, List: in.List})
+	}
+	for o, out := range g.Outputs {
+		ko := comms.KindOut{Name: out.Name, Generate: out.Generate, Count: out.Count, File: gs.file[o]}
+		if out.Generate != dag.GenerateNone && c.bounded(j, gs, uint32(o)) {
+			ko.Buffer = uint64(out.Buffer)
+			if ko.Buffer == 0 {
+				ko.Buffer = c.cfg.Buffer
+			}
+		}
+		k.Outputs = append(k.Outputs, ko)
+	}
+	gs.kind = k
+	return k
+}

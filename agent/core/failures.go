@@ -1,0 +1,347 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// cancel asks an executor to end a run. When the run outlives the steps of the
+// cancellation, its executor is killed.
+func (c *Core) cancel(r *run, why comms.ErrorKind, text string) {
+	if r.abort != nil || r.ex == nil {
+		return
+	}
+	r.abort = &comms.TaskError{Kind: why, Message: text}
+	r.deadline = c.now.Add(3 * c.cfg.Grace)
+	c.emit(ToExecutor{r.ex.id, &comms.Cancel{Run: r.id, Why: why, Text: text, Grace: int64(c.cfg.Grace)}})
+}
+
+// timeouts kills executors whose run has outlived its time-out or its
+// cancellation: the executor should have ended it long before.
+func (c *Core) timeouts() {
+	for _, ex := range c.execs {
+		if len(ex.queue) == 0 || ex.state == exKilled {
+			continue
+		}
+		r := ex.queue[0]
+		if r.deadline.IsZero() || r.deadline.After(c.now) {
+			continue
+		}
+		if r.abort == nil {
+			r.abort = &comms.TaskError{Kind: comms.ErrorTimeout, Message: fmt.Sprintf("it ran longer than its time-out of %v and could not be ended", r.gs.group.Timeout)}
+		}
+		c.kill(ex, "a run did not end when told to: "+r.abort.Message)
+	}
+}
+
+// failedRun takes the executor's word that a run failed.
+func (c *Core) failedRun(r *run, it *comms.ReportItem) {
+	j := r.job
+	c.discardAll(r.ex, it.Outputs)
+	c.endRun(r, it.Usage)
+	if r.orphan || j.tasks[r.task].state.over() {
+		return
+	}
+	e := it.Error
+	if e == nil {
+		e = &comms.TaskError{Kind: comms.ErrorTask, Message: "it failed without saying why"}
+	}
+	if r.abort != nil {
+		e.Kind, e.Message = r.abort.Kind, r.abort.Message
+	}
+	e.Executor = r.ex.id
+	c.fail(j, r.task, r, e, comms.Cause{Kind: comms.CauseRun}, false)
+}
+
+// fail ends an attempt badly. r is the run, nil when it came to none. The task
+// is tried again unless final is set, its retries are used up or its job was
+// stopped; crashes do not count against retries but make it poison in the end.
+func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms.Cause, final bool) {
+	s := j.at(t)
+	e.Task, e.Attempt, e.Agent = j.graph.TaskName(t), s.attempt, c.cfg.Agent
+	gs := j.groupOf(t)
+	if e.Kind == comms.ErrorCancelled {
+		c.noteEnd(j, comms.Event{Kind: comms.EventCancelled, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Error: e})
+		c.end(j, t, tCancelled)
+		c.todo = append(c.todo, ended{j, t})
+		return
+	}
+	tr := j.troubleOf(t)
+	tr.story = append(tr.story, fmt.Sprintf("attempt %d: %s: %s", s.attempt, e.Kind, e.Message))
+	again := !final && j.stopped == nil
+	if e.Kind.Retryable() {
+		if tr.crashes++; tr.crashes >= c.cfg.PoisonAfter {
+			again = false
+			e = &comms.TaskError{Kind: comms.ErrorPoison, Task: e.Task, Attempt: e.Attempt, Agent: e.Agent, Executor: e.Executor, Signal: e.Signal, LogTail: e.LogTail,
+				Message: fmt.Sprintf("it ended its executor %d times: %s", tr.crashes, strings.Join(tr.story, "; "))}
+		}
+	} else {
+		tr.fails++
+		again = again && tr.fails <= gs.group.Retries
+	}
+	if again {
+		c.retry(j, t, e, cause, tr)
+		return
+	}
+	c.noteEnd(j, comms.Event{Kind: comms.EventFailed, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Error: e})
+	c.end(j, t, tFailed)
+	c.todo = append(c.todo, ended{j, t})
+	if !j.graph.KeepGoing && !gs.group.KeepGoing && j.stopped == nil {
+		c.stop(j, &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("the job stopped because %s failed", e.Task)},
+			comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}})
+	}
+}
+
+// retry prepares the next attempt. After an error of the task itself it waits,
+// longer each time; after a crash it starts at once.
+func (c *Core) retry(j *job, t taskIndex, e *comms.TaskError, cause comms.Cause, tr *trouble) {
+	s := j.at(t)
+	c.note(j, comms.Event{Kind: comms.EventRetry, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Error: e})
+	s.attempt++
+	s.flags |= fUnfused
+	if e.Kind.Retryable() {
+		s.state = tWaiting
+		c.reassess(j, t, comms.Cause{Kind: comms.CauseTask})
+		return
+	}
+	s.state = tDelayed
+	pause := c.cfg.RetryDelay << min(tr.fails-1, 7)
+	c.delayed.push(delay{c.now.Add(min(pause, 100*c.cfg.RetryDelay)), j, t, s.attempt})
+}
+
+// delay is a task that waits for its next attempt.
+type delay struct {
+	at      time.Time
+	job     *job
+	task    taskIndex
+	attempt uint32
+}
+
+// delayHeap is sorted by time, then by arrival.
+type delayHeap []delay
+
+func (h *delayHeap) push(d delay) {
+	i := len(*h)
+	for i > 0 && (*h)[i-1].at.After(d.at) {
+		i--
+	}
+	*h = slices.Insert(*h, i, d)
+}
+
+func (c *Core) retryDelayed() {
+	for len(c.delayed) > 0 {
+		d := c.delayed[0]
+		if d.at.After(c.now) {
+			c.wakeAt(d.at)
+			return
+		}
+		c.delayed = slices.Delete(c.delayed, 0, 1)
+		if s := d.job.at(d.task); s.state == tDelayed && s.attempt == d.attempt {
+			s.state = tWaiting
+			c.reassess(d.job, d.task, comms.Cause{Kind: comms.CauseTask})
+		}
+	}
+}
+
+// setTimer asks for a tick at the earliest time at which something is due.
+func (c *Core) setTimer() {
+	at := c.wake
+	for _, ex := range c.execs {
+		if len(ex.queue) == 0 || ex.state == exKilled {
+			continue
+		}
+		if d := ex.queue[0].deadline; !d.IsZero() && (at.IsZero() || d.Before(at)) {
+			at = d
+		}
+	}
+	if at.IsZero() || at.Equal(c.timer) || !c.timer.IsZero() && c.timer.After(c.now) && c.timer.Before(at) {
+		return // an earlier tick comes anyway and sets the next
+	}
+	c.timer = at
+	c.emit(SetTimer{at})
+}
+
+// executorDead ends what an executor held and decides about each of its runs: the
+// one it was in is to blame, those behind it never started, those before it had
+// ended but could not say so.
+func (c *Core) executorDead(ev ExecutorDead) {
+	ex := c.byExec[ev.Executor]
+	if ex == nil {
+		return
+	}
+	early := ex.state == exStarting
+	quiet := ex.state == exStopping && len(ex.queue) == 0
+	queue := ex.queue
+	ex.queue, ex.batch = nil, nil
+	c.regrant(ex)
+	ex.state = exKilled
+	c.removeExecutor(ex)
+	c.endLeases(ex, queue)
+	if early && len(queue) == 0 {
+		c.startFailed(ex.pool, fmt.Sprintf("it ended before it said hello: %s %s", ev.Why, ev.Tail))
+	}
+	blamed := slices.IndexFunc(queue, func(r *run) bool { return r.id == ev.Run })
+	if blamed < 0 && len(queue) > 0 && queue[0].started && !quiet {
+		blamed = 0
+	}
+	for _, r := range queue {
+		c.dropRun(r)
+	}
+	for i, r := range queue {
+		if r.orphan || r.job.at(r.task).state.over() {
+			continue
+		}
+		switch {
+		case i == blamed:
+			c.crashed(r, ex, ev)
+		case i < blamed:
+			r.job.at(r.task).state = tRunning
+			c.lostRun(r, ex)
+		default:
+			r.job.at(r.task).state = tQueued
+			c.returned(r)
+		}
+	}
+}
+
+// lostRun gives a task a new attempt whose run had ended, or almost, when its executor died of another's.
+func (c *Core) lostRun(r *run, ex *executor) {
+	j, s := r.job, r.job.at(r.task)
+	if j.stopped != nil {
+		c.endUnrun(j, r.task, comms.Cause{Kind: comms.CauseExecutor, Number: uint64(ex.id)})
+		return
+	}
+	cause := comms.Cause{Kind: comms.CauseExecutor, Number: uint64(ex.id), Text: "its executor died before it could report"}
+	c.note(j, comms.Event{Kind: comms.EventRetry, Task: r.task, Attempt: s.attempt, Executor: ex.id, Cause: cause})
+	s.attempt++
+	s.flags |= fUnfused
+	s.state = tWaiting
+	c.reassess(j, r.task, cause)
+}
+
+// crashed ends the attempt that an executor died of.
+func (c *Core) crashed(r *run, ex *executor, ev ExecutorDead) {
+	e := &comms.TaskError{Kind: comms.ErrorCrash, Message: "its executor died: " + ev.Why, Executor: ex.id, Signal: ev.Signal, LogTail: ev.Tail}
+	switch {
+	case r.abort != nil:
+		e.Kind, e.Message = r.abort.Kind, r.abort.Message
+	case ev.ReadOnly:
+		e.Kind, e.Message = comms.ErrorReadOnly, "it wrote to an input, which is shared and must not change"
+	case ev.Memory:
+		e.Kind, e.Message = comms.ErrorMemory, "it used more memory than it was granted"
+	case ex.why != "":
+		e.Message = "its executor was ended: " + ex.why
+	}
+	if r.job.stopped != nil {
+		e.Kind = comms.ErrorCancelled
+	}
+	c.fail(r.job, r.task, r, e, comms.Cause{Kind: comms.CauseExecutor, Number: uint64(ex.id)}, false)
+}
+
+// pinFailed ends a run whose inputs could not be brought into memory. When one
+// of them is lost it is made again; else the task fails.
+func (c *Core) pinFailed(r *run) {
+	j := r.job
+	c.dropRun(r)
+	s := j.at(r.task)
+	if r.orphan || s.state.over() {
+		return
+	}
+	s.state = tWaiting
+	if c.rebuild(j, r.task) {
+		c.recount(j)
+		return
+	}
+	c.fail(j, r.task, r, &comms.TaskError{Kind: comms.ErrorMemory, Message: r.pinErr.Error()}, comms.Cause{Kind: comms.CauseMemory}, true)
+}
+
+// dropPinned forgets a run that waited for memory.
+func (c *Core) dropPinned(r *run) { c.dropRun(r) }
+
+// lost takes the news that a dataset's last copy is gone, and has it made again
+// while somebody needs it.
+func (c *Core) lost(k ledger.Key, why error) {
+	id, task, output, element := k.Split()
+	j := c.byJob[comms.JobID(id)]
+	ref := comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element}
+	if j == nil || j.data[ref] == nil {
+		return
+	}
+	c.note(j, comms.Event{Kind: comms.EventLost, Task: ref.Task, Attempt: j.data[ref].desc.Attempt, Output: output,
+		Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref, Text: why.Error()}})
+	needed := j.data[ref].refs > 0 || j.wanted.has(j.graph, ref)
+	delete(j.data, ref)
+	if !needed || j.stopped != nil {
+		return
+	}
+	c.redo(j, ref)
+	c.lostJobs = append(c.lostJobs, j)
+}
+
+// rebuild has the inputs of a task made again that are gone although their
+// producers have finished. It tells whether there were any.
+func (c *Core) rebuild(j *job, t taskIndex) bool {
+	ins, err := j.graph.Inputs(t)
+	if err != nil {
+		return false
+	}
+	any := false
+	for _, in := range ins {
+		for _, s := range in.Sources {
+			for _, ref := range j.expand(s) {
+				if j.data[ref] == nil && j.overAt(ref.Task) && j.tasks[ref.Task].state == tFinished {
+					c.redo(j, ref)
+					any = true
+				}
+			}
+		}
+	}
+	return any
+}
+
+// redo runs the producer of a dataset again, and those of its inputs that are
+// gone too: the smallest set that brings it back.
+func (c *Core) redo(j *job, ref comms.DatasetRef) {
+	work := []taskIndex{ref.Task}
+	for len(work) > 0 {
+		t := work[len(work)-1]
+		work = work[:len(work)-1]
+		if !j.overAt(t) || j.tasks[t].state != tFinished {
+			continue
+		}
+		attempt := j.tasks[t].attempt + 1
+		c.again(j, t, attempt)
+		j.tasks[t].flags |= fUnfused
+		ins, err := j.graph.Inputs(t)
+		if err != nil {
+			continue
+		}
+		for _, in := range ins {
+			for _, s := range in.Sources {
+				for _, r := range j.expand(s) {
+					if j.data[r] == nil {
+						work = append(work, r.Task)
+					}
+				}
+			}
+		}
+	}
+}
+
+// skipCount is how many elements of an output a new attempt at a generator must
+// not publish again: those before the first that is wanted and not here.
+func (c *Core) skipCount(j *job, t taskIndex, output uint32) uint64 {
+	st := j.stream(c, t, output)
+	for e := range st.next {
+		ref := comms.DatasetRef{Task: t, Output: output, Element: e}
+		if j.data[ref] == nil && (j.countRefs(ref) > 0 || j.wanted.has(j.graph, ref)) {
+			return e
+		}
+	}
+	return st.next
+}

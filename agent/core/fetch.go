@@ -1,0 +1,100 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// maxChunk bounds what one Fetch is answered with, in bytes.
+const maxChunk = 1 << 20
+
+// fromClient serves bytes of a dataset. What lies in shared memory is pinned
+// until the driver says that the chunk was sent.
+func (c *Core) fromClient(ev FromClient) {
+	m, ok := ev.Msg.(*comms.Fetch)
+	if !ok || m.Log {
+		return
+	}
+	reply := func(code comms.Code, format string, args ...any) {
+		c.emit(ToClient{Client: ev.Client, Msg: &comms.Reply{Req: m.Req, Code: code, Message: fmt.Sprintf(format, args...)}})
+	}
+	j := c.byJob[m.Data.Job]
+	if j == nil {
+		reply(comms.CodeNotFound, "job %s is not on this agent", m.Data.Job)
+		return
+	}
+	d := j.data[m.Data.DatasetRef]
+	if d == nil {
+		reply(comms.CodeNotFound, "dataset %s is not on this agent: it was not made yet, or it is no output of the job and was freed", m.Data)
+		return
+	}
+	if m.Offset > d.desc.Size {
+		reply(comms.CodeBadRequest, "offset %d is behind the end of dataset %s at %d", m.Offset, m.Data, d.desc.Size)
+		return
+	}
+	n := min(d.desc.Size-m.Offset, maxChunk)
+	if m.Max > 0 {
+		n = min(n, m.Max)
+	}
+	chunk := &comms.Chunk{Req: m.Req, Offset: m.Offset, Total: d.desc.Size, Desc: c.described(j, d)}
+	if !d.sealed {
+		body := d.desc.Place.Bytes
+		lo := min(m.Offset, uint64(len(body)))
+		c.emit(ToClient{Client: ev.Client, Msg: chunk, Body: body[lo:min(lo+n, uint64(len(body)))]})
+		return
+	}
+	f := &fetch{client: ev.Client, req: m.Req, msg: chunk, at: m.Offset, n: n}
+	c.fetches = append(c.fetches, f)
+	f.pins = c.lastReq + 1
+	c.ask(&request{fetch: f}, ledger.Request{Owner: ledger.Owner(1)<<63 | ledger.Owner(f.pins), Class: ledger.Start,
+		Pins: []ledger.Key{j.key(m.Data.DatasetRef)}})
+	c.effects()
+}
+
+// described is a dataset's description as others may see it.
+func (c *Core) described(j *job, d *dataset) comms.Desc {
+	desc := d.desc
+	desc.Place.Bytes = nil
+	return desc
+}
+
+func (c *Core) serve(f *fetch, p ledger.Place) {
+	f.served = true
+	f.msg.Desc.Place.Segment, f.msg.Desc.Place.Offset = uint32(p.Segment), uint64(p.Offset)
+	c.emit(ServeChunk{Client: f.client, Msg: f.msg, Segment: uint64(p.Segment), At: uint64(p.Offset) + f.at, N: f.n})
+}
+
+func (c *Core) refuseFetch(f *fetch, err error) {
+	c.emit(ToClient{Client: f.client, Msg: &comms.Reply{Req: f.req, Code: comms.CodeLost, Message: err.Error()}})
+	c.fetches = slices.DeleteFunc(c.fetches, func(o *fetch) bool { return o == f })
+}
+
+func (c *Core) endFetch(client, req uint64) {
+	for _, f := range slices.Clone(c.fetches) {
+		if f.client == client && f.req == req {
+			c.closeFetch(f)
+		}
+	}
+}
+
+// clientGone drops what waits for a client. A chunk that is being read keeps its
+// pin until the driver says that it has let go of the bytes.
+func (c *Core) clientGone(client uint64) {
+	for _, f := range slices.Clone(c.fetches) {
+		if f.client == client && !f.served {
+			c.closeFetch(f)
+		}
+	}
+}
+
+func (c *Core) closeFetch(f *fetch) {
+	c.fetches = slices.DeleteFunc(c.fetches, func(o *fetch) bool { return o == f })
+	if c.requests[f.pins] != nil {
+		delete(c.requests, f.pins)
+		c.must(c.led.Release(f.pins))
+		c.effects()
+	}
+}

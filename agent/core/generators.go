@@ -1,0 +1,435 @@
+package core
+
+import (
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// stream is one generated output of a task. Elements are published in order, so
+// that one number says which are final.
+type stream struct {
+	next    uint64         // elements published
+	ended   bool           // there are next elements and no more
+	failed  bool           // ended because its generator failed finally
+	buffer  uint64         // unconsumed elements allowed; 0 any number
+	open    map[uint64]int // consumers of each unconsumed element that have not ended
+	allowed uint64         // elements that the present run may publish in all
+}
+
+// slot is one task of a streamed group, for all elements.
+type slot struct {
+	key      outputKey // the stream it follows
+	ended    uint64    // instances that have ended, well or not
+	bad      uint64    // of these, not well
+	released uint64    // instances whose ends are committed
+	done     bool      // stream and instances have ended and are committed: needs its other inputs no more
+	told     bool      // consumers of the whole group were told
+	pending  int       // inputs that all instances share and that are not there
+	failed   bool      // such an input will never come
+}
+
+// gate is an input that all instances of a slot share.
+type gate struct {
+	slot   int
+	source dag.Source
+}
+
+// newSlots finds what each slot follows and which inputs all of its instances
+// share: those that are the same for two different elements.
+func (j *job) newSlots() {
+	n := j.graph.NumSlots()
+	j.slots = make([]slot, n)
+	for s := range n {
+		i, err := j.graph.Instance(s, 0)
+		if err != nil {
+			continue
+		}
+		if st := j.graph.Group(i).Stream; st != nil {
+			j.slots[s].key = outputKey{st.Generator, st.Output}
+		}
+		for _, src := range j.sharedSources(s) {
+			j.gates[src.Task] = append(j.gates[src.Task], gate{s, src})
+		}
+	}
+}
+
+// sharedSources returns the sources that instances of a slot have in common.
+func (j *job) sharedSources(s int) []dag.Source {
+	var shared []dag.Source
+	zero, err0 := j.graph.Instance(s, 0)
+	one, err1 := j.graph.Instance(s, 1)
+	if err0 != nil || err1 != nil {
+		return nil
+	}
+	a, err0 := j.graph.Inputs(zero)
+	b, err1 := j.graph.Inputs(one)
+	if err0 != nil || err1 != nil {
+		return nil
+	}
+	for i := range a {
+		for k := range a[i].Sources {
+			if a[i].Sources[k] == b[i].Sources[k] {
+				shared = append(shared, a[i].Sources[k])
+			}
+		}
+	}
+	return shared
+}
+
+// gated tells whether a source of an instance is one that all instances of its slot share.
+func (j *job) gated(slot int, element uint64, s dag.Source) bool {
+	for _, g := range j.gates[s.Task] {
+		if g.slot == slot && g.source == s {
+			return true
+		}
+	}
+	return false
+}
+
+// bound tells whether a source of an instance is the element that it came into being for.
+func (j *job) bound(slot int, element uint64, s dag.Source) bool {
+	k := j.slots[slot].key
+	return s.Kind == dag.SourceElement && s.Task == k.task && s.Output == k.output && s.Element == element
+}
+
+// stream returns the record of a generated output, made at first use.
+func (j *job) stream(c *Core, t taskIndex, output uint32) *stream {
+	k := outputKey{t, output}
+	st := j.streams[k]
+	if st == nil {
+		st = &stream{open: map[uint64]int{}}
+		if j.consumed(t, output) {
+			st.buffer = uint64(j.groupOf(t).group.Outputs[output].Buffer)
+			if st.buffer == 0 {
+				st.buffer = c.cfg.Buffer
+			}
+		}
+		j.streams[k] = st
+	}
+	return st
+}
+
+// consumed tells whether an output's elements have consumers of their own while
+// the generator runs. Without, holding the generator back would hold it for ever.
+func (j *job) consumed(t taskIndex, output uint32) bool {
+	if len(j.graph.StreamSlots(t, output)) > 0 {
+		return true
+	}
+	for _, e := range ofOutput(j.edgesOf(t), output) {
+		if e.Kind == dag.SourceElement {
+			return true
+		}
+	}
+	return false
+}
+
+// element takes one published element of a run's output.
+func (c *Core) element(r *run, d comms.Desc) error {
+	j := r.job
+	st := j.stream(c, r.task, d.Ref.Output)
+	d.Ref.Task = r.task
+	if d.Ref.Element > st.next {
+		return errElement(d.Ref.Element, st.next)
+	}
+	again := d.Ref.Element < st.next
+	fresh, err := c.publish(r, d)
+	if err != nil || !fresh {
+		return err
+	}
+	ref := d.Ref
+	if !again {
+		st.next++
+		c.note(j, comms.Event{Kind: comms.EventPublished, Task: r.task, Attempt: r.attempt, Executor: r.ex.id,
+			Cause: comms.Cause{Kind: comms.CauseRun}, Outputs: []comms.Desc{c.told(j, ref, d)}})
+		c.watchElement(j, st, ref)
+	}
+	c.resolve(j, ofElement(ofOutput(j.edgesOf(r.task), ref.Output), ref.Element), dag.SourceElement, ref, true)
+	c.resolveGates(j, ref, true)
+	c.bind(j, ref)
+	if st.ended && again {
+		c.streamThere(j, r.task, ref.Output)
+	}
+	return nil
+}
+
+// watchElement begins to count the consumers that have not ended of a new element.
+func (c *Core) watchElement(j *job, st *stream, ref comms.DatasetRef) {
+	if st.buffer == 0 {
+		return
+	}
+	n := len(j.graph.StreamSlots(ref.Task, ref.Output))
+	for _, e := range ofElement(ofOutput(j.edgesOf(ref.Task), ref.Output), ref.Element) {
+		if e.Kind == dag.SourceElement && !j.overAt(e.Consumer) {
+			n++
+		}
+	}
+	if n > 0 {
+		st.open[ref.Element] = n
+	}
+}
+
+// bind makes the instances that follow a stream for one more element, or tells
+// those that wait for it to be made again.
+func (c *Core) bind(j *job, ref comms.DatasetRef) {
+	slots := j.graph.StreamSlots(ref.Task, ref.Output)
+	var fresh []taskIndex
+	for _, s := range slots {
+		i, err := j.graph.Instance(s, ref.Element)
+		if err != nil {
+			return
+		}
+		c.grow(j, comms.DatasetRef{Task: i})
+		switch t := j.at(i); t.state {
+		case tAbsent:
+			*t = task{attempt: 1, state: tWaiting}
+			j.unended++
+			fresh = append(fresh, i)
+		case tWaiting:
+			c.resolveEdge(j, i, ref, true)
+		}
+	}
+	for _, i := range fresh {
+		missing, failed := c.countMissing(j, i)
+		j.at(i).missing = missing
+		switch {
+		case j.stopped != nil:
+			c.endUnrun(j, i, comms.Cause{Kind: comms.CauseDataset, Ref: ref})
+		case failed && !c.tolerates(j, i):
+			c.skip(j, i, comms.DatasetRef{Task: noTask})
+		case missing == 0:
+			c.ready(j, entry{i, ref.Task, ref.Output})
+		}
+	}
+}
+
+// grow makes room for an instance in the task table.
+func (c *Core) grow(j *job, ref comms.DatasetRef) {
+	if n := int(ref.Task) + 1 - len(j.tasks); n > 0 {
+		j.tasks = append(j.tasks, make([]task, n)...)
+	}
+}
+
+// adoptInstance makes an instance that an Assign names.
+func (c *Core) adoptInstance(j *job, i uint64) bool {
+	if i > uint64(noTask)-1 || len(j.slots) == 0 {
+		return false
+	}
+	c.grow(j, comms.DatasetRef{Task: taskIndex(i)})
+	return true
+}
+
+// streamEnd closes a stream: all of its elements are there.
+func (c *Core) streamEnd(j *job, t taskIndex, output uint32) {
+	st := j.stream(c, t, output)
+	if st.ended {
+		return
+	}
+	st.ended = true
+	c.streamThere(j, t, output)
+	c.slotsEnded(j, outputKey{t, output})
+}
+
+// streamThere tells the consumers of a whole stream that it is complete.
+func (c *Core) streamThere(j *job, t taskIndex, output uint32) {
+	st := j.streams[outputKey{t, output}]
+	if c.holes(j, st, dag.Source{Task: t, Output: output}) && c.anyWants(j, t, output) {
+		return
+	}
+	ref := comms.DatasetRef{Task: t, Output: output}
+	c.resolve(j, ofOutput(j.edgesOf(t), output), dag.SourceStream, ref, !st.failed)
+}
+
+// anyWants tells whether somebody reads the whole stream.
+func (c *Core) anyWants(j *job, t taskIndex, output uint32) bool {
+	for _, e := range ofOutput(j.edgesOf(t), output) {
+		if e.Kind == dag.SourceStream {
+			return true
+		}
+	}
+	return false
+}
+
+// streamFailed closes a stream whose generator failed finally. Consumers of what
+// was published go on.
+func (c *Core) streamFailed(j *job, t taskIndex, output uint32) {
+	st := j.stream(c, t, output)
+	if st.ended {
+		return
+	}
+	st.ended, st.failed = true, true
+	edges := ofOutput(j.edgesOf(t), output)
+	c.resolve(j, edges, dag.SourceStream, comms.DatasetRef{Task: t, Output: output}, false)
+	c.slotsEnded(j, outputKey{t, output})
+}
+
+// reopenStreams lets a generator that runs again go on where it stopped.
+func (c *Core) reopenStreams(j *job, t taskIndex) {
+	for o := range j.groupOf(t).group.Outputs {
+		if st := j.streams[outputKey{t, uint32(o)}]; st != nil {
+			if st.failed {
+				st.ended = false
+			}
+			st.failed = false
+		}
+	}
+}
+
+// instanceEnded counts the end of a streamed group's task.
+func (c *Core) instanceEnded(j *job, t taskIndex) {
+	c.consumedBy(j, t)
+	s, _, ok := j.graph.Slot(t)
+	if !ok {
+		return
+	}
+	sl := &j.slots[s]
+	sl.ended++
+	if j.tasks[t].state != tFinished {
+		sl.bad++
+	}
+	c.slotEnded(j, s)
+}
+
+func (c *Core) slotsEnded(j *job, k outputKey) {
+	for _, s := range j.graph.StreamSlots(k.task, k.output) {
+		c.slotEnded(j, s)
+	}
+}
+
+// slotEnded tells the consumers of a whole streamed group when stream and instances have ended.
+func (c *Core) slotEnded(j *job, s int) {
+	sl := &j.slots[s]
+	st := j.streams[sl.key]
+	if st == nil || !st.ended || sl.ended < st.next || sl.told {
+		return
+	}
+	sl.told = true
+	zero, err := j.graph.Instance(s, 0)
+	if err != nil {
+		return
+	}
+	ok := !st.failed && sl.bad == 0
+	for _, e := range j.graph.Consumers(zero) {
+		if e.Kind == dag.SourceGroup {
+			c.resolveEdge(j, e.Consumer, comms.DatasetRef{Task: zero, Output: e.Output}, ok)
+		}
+	}
+	c.slotDone(j, s)
+}
+
+// state is a streamed group as a source.
+func (sl *slot) state(j *job, s int) (sourceState, int) {
+	st := j.streams[sl.key]
+	switch {
+	case st == nil && j.overAt(sl.key.task):
+		return srcFailed, 0
+	case st == nil || !st.ended || sl.ended < st.next:
+		return srcPending, 0
+	case st.failed || sl.bad > 0:
+		return srcFailed, int(sl.ended - sl.bad)
+	}
+	return srcThere, int(sl.ended)
+}
+
+// releaseInstance ends an instance's need for the element it followed.
+func (c *Core) releaseInstance(j *job, t taskIndex) {
+	s, element, _ := j.graph.Slot(t)
+	sl := &j.slots[s]
+	c.deref(j, comms.DatasetRef{Task: sl.key.task, Output: sl.key.output, Element: element}, 1)
+	sl.released++
+	c.slotDone(j, s)
+}
+
+// slotDone ends a slot's need for the inputs that its instances share.
+func (c *Core) slotDone(j *job, s int) {
+	sl := &j.slots[s]
+	if sl.done || !sl.told || sl.released < j.streams[sl.key].next {
+		return
+	}
+	sl.done = true
+	for _, src := range j.sharedSources(s) {
+		c.derefShared(j, s, src)
+	}
+}
+
+// derefShared drops a slot's one reference to each dataset of a source that its instances share.
+func (c *Core) derefShared(j *job, s int, src dag.Source) {
+	for _, ref := range j.expand(src) {
+		if d := j.data[ref]; d != nil {
+			d.refs = j.countRefs(ref)
+			c.deref(j, ref, 0)
+		}
+	}
+}
+
+// releaseGroup drops one reference to each dataset of a whole streamed group.
+func (c *Core) releaseGroup(j *job, s dag.Source) {
+	for _, ref := range j.expand(s) {
+		c.deref(j, ref, 1)
+	}
+}
+
+// expand lists the datasets that a source stands for, in order.
+func (j *job) expand(s dag.Source) []comms.DatasetRef {
+	var refs []comms.DatasetRef
+	switch s.Kind {
+	case dag.SourceStream:
+		if st := j.streams[outputKey{s.Task, s.Output}]; st != nil {
+			for e := range st.next {
+				refs = append(refs, comms.DatasetRef{Task: s.Task, Output: s.Output, Element: e})
+			}
+		}
+	case dag.SourceGroup:
+		slot, _, _ := j.graph.Slot(s.Task)
+		if st := j.streams[j.slots[slot].key]; st != nil {
+			for e := range st.next {
+				if i, err := j.graph.Instance(slot, e); err == nil {
+					refs = append(refs, comms.DatasetRef{Task: i, Output: s.Output})
+				}
+			}
+		}
+	default:
+		refs = append(refs, comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element})
+	}
+	return refs
+}
+
+// resolveGates opens the slots whose instances share a dataset, or fails them.
+func (c *Core) resolveGates(j *job, ref comms.DatasetRef, ok bool) {
+	for _, g := range j.gates[ref.Task] {
+		if g.source.Output != ref.Output || g.source.Element != ref.Element || g.source.Kind == dag.SourceStream || g.source.Kind == dag.SourceGroup {
+			continue
+		}
+		c.openGate(j, g.slot, ref, ok)
+	}
+}
+
+func (c *Core) openGate(j *job, s int, ref comms.DatasetRef, ok bool) {
+	sl := &j.slots[s]
+	if sl.pending == 0 {
+		return
+	}
+	sl.pending--
+	sl.failed = sl.failed || !ok
+	if sl.pending > 0 && !sl.failed {
+		return
+	}
+	for i := j.static + s; i < len(j.tasks); i += len(j.slots) {
+		c.resolveEdge(j, taskIndex(i), ref, !sl.failed)
+	}
+}
+
+// recountGates counts anew what slots wait for.
+func (c *Core) recountGates(j *job) {
+	for s := range j.slots {
+		sl := &j.slots[s]
+		sl.pending, sl.failed = 0, false
+		for _, src := range j.sharedSources(s) {
+			switch state, _ := c.source(j, src); state {
+			case srcPending:
+				sl.pending++
+			case srcFailed:
+				sl.failed = true
+			}
+		}
+	}
+}

@@ -1,0 +1,440 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+type taskIndex = dag.TaskIndex
+
+// taskState is where a task stands. Those from tFinished on are ends.
+type taskState uint8
+
+const (
+	tAbsent  taskState = iota // not this agent's, or an instance that does not exist yet
+	tWaiting                  // for inputs
+	tReady                    // in its class's heap
+	tDelayed                  // waits for its next attempt
+	tPinning                  // its inputs are brought into memory
+	tQueued                   // sent to an executor; inputs may still be missing when they are live values
+	tRunning
+	tFinished
+	tFailed
+	tSkipped
+	tCancelled
+)
+
+func (s taskState) over() bool { return s >= tFinished }
+
+// flags of a task.
+const (
+	fReleased uint8 = 1 << iota // its end is committed: it needs its inputs no more
+	fUnfused                    // its fused path failed: never again as part of one
+)
+
+// task is all that is kept for each task: 12 bytes.
+type task struct {
+	missing uint32 // edges whose datasets are not there
+	attempt uint32
+	state   taskState
+	flags   uint8
+}
+
+// trouble is what is kept for the few tasks that had any.
+type trouble struct {
+	fails   int // attempts that count against retries
+	crashes int
+	story   []string
+}
+
+// owner is who shares the host by weight.
+type owner struct {
+	weight float64
+	used   float64 // cpu seconds granted, per unit of weight
+	busy   int     // jobs that have not drained
+}
+
+// job is a fragment of a job, as assigned.
+type job struct {
+	id       comms.JobID
+	seq      int // order of arrival
+	epoch    uint64
+	graph    *dag.Graph
+	dir      string
+	static   int // number of static tasks
+	tasks    []task
+	trouble  map[taskIndex]*trouble
+	groups   []groupState
+	classes  []*class
+	envs     map[string]*environment
+	ranks    []float64
+	fuse     map[taskIndex]taskIndex // the next of a planned path
+	priority int64
+	owner    *owner
+	used     float64 // as owner.used
+	registry []comms.FuncSig
+
+	held     bool
+	stopped  *comms.TaskError // why nothing more starts; nil while it goes on
+	dropped  bool             // forgotten: gone as soon as nothing runs
+	unended  int
+	inflight int  // runs that exist
+	over     bool // drained was told
+	fresh    bool // nothing was counted yet
+
+	data      map[comms.DatasetRef]*dataset
+	wanted    exports
+	streams   map[outputKey]*stream
+	slots     []slot
+	gates     map[taskIndex][]gate // of slots, by producer
+	edgeCache map[taskIndex][]dag.Edge
+
+	readied []entry // since the last flush
+	events  []comms.Event
+	ends    []taskEnd
+	noted   bool
+	touched bool
+}
+
+// groupState is what the tasks of a group share.
+type groupState struct {
+	group     *dag.Group
+	need      amounts
+	unfit     string // why its tasks can never run here
+	class     *class
+	generator bool
+	rooted    bool // has no inputs
+	kind      *comms.Kind
+	checked   *pool  // whose registry was found to have the function
+	with      []byte // parameters that all tasks share
+	varyWith  bool
+	varyCmd   bool
+	varyEnv   bool
+	mean      float64 // predicted seconds; 0 unknown
+	known     bool    // mean is measured
+	file      []bool  // outputs that commands read or write
+}
+
+func (j *job) at(t taskIndex) *task { return &j.tasks[t] }
+
+func (j *job) groupOf(t taskIndex) *groupState { return &j.groups[j.graph.GroupIndex(t)] }
+
+// rank is a task's upward rank in seconds. Instances take their generator's: they end the need for its elements.
+func (j *job) rank(t taskIndex) float64 {
+	if int(t) >= j.static {
+		if s := j.graph.Group(t).Stream; s != nil {
+			t = s.Generator
+		}
+	}
+	if int(t) < len(j.ranks) {
+		return j.ranks[t]
+	}
+	return 0
+}
+
+func (j *job) troubleOf(t taskIndex) *trouble {
+	if j.trouble[t] == nil {
+		j.trouble[t] = &trouble{}
+	}
+	return j.trouble[t]
+}
+
+// assign takes a fragment of a job, or what replaces one.
+func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
+	j := c.byJob[m.Job]
+	if j != nil && m.Epoch <= j.epoch {
+		return
+	}
+	if j == nil {
+		if g == nil {
+			c.refuse(m, bad)
+			return
+		}
+		j = c.newJob(m, g)
+	}
+	j.epoch = m.Epoch
+	j.priority, j.held, j.stopped, j.dropped = m.Priority, m.Hold, nil, false
+	if m.Ranks != nil {
+		j.ranks = m.Ranks
+	}
+	j.registry = m.Registry
+	j.owner.weight = float64(max(m.Weight, 1))
+	j.setFuse(m.Fuse)
+	for i := range j.groups {
+		if gs := &j.groups[i]; !gs.known && i < len(m.Seconds) {
+			gs.mean = m.Seconds[i]
+		}
+	}
+	if j.over || j.unended == 0 {
+		j.over = false
+		j.owner.busy++
+		j.owner.used = max(j.owner.used, c.clock)
+	}
+	c.setTasks(j, m)
+	c.knownData(j, m)
+	c.recount(j)
+	c.touch(j)
+}
+
+// refuse answers an Assign whose graph could not be had.
+func (c *Core) refuse(m *comms.Assign, why string) {
+	j := &job{id: m.Job}
+	c.note(j, comms.Event{Kind: comms.EventDrained, Cause: comms.Cause{Kind: comms.CauseSubmit, Text: why},
+		Error: &comms.TaskError{Kind: comms.ErrorInput, Message: "graph of the job: " + why, Agent: c.cfg.Agent}})
+}
+
+func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
+	j := &job{id: m.Job, seq: 1, graph: g, dir: m.Dir, static: g.NumTasks(), tasks: make([]task, g.NumTasks()),
+		trouble: map[taskIndex]*trouble{}, envs: map[string]*environment{}, data: map[comms.DatasetRef]*dataset{},
+		streams: map[outputKey]*stream{}, gates: map[taskIndex][]gate{}, edgeCache: map[taskIndex][]dag.Edge{}}
+	if n := len(c.jobs); n > 0 {
+		j.seq = c.jobs[n-1].seq + 1
+	}
+	name := m.Owner
+	if name == "" {
+		name = "\x00" + m.Job.String() // without an owner a job shares with nobody
+	}
+	if c.owners[name] == nil {
+		c.owners[name] = &owner{}
+	}
+	j.owner = c.owners[name]
+	j.used = c.clock
+	j.fresh = true
+	c.jobs = append(c.jobs, j)
+	c.byJob[j.id] = j
+	c.newGroups(j)
+	j.wanted = exportsOf(g)
+	j.newSlots()
+	return j
+}
+
+// newGroups prepares what the tasks of each group share.
+func (c *Core) newGroups(j *job) {
+	g := j.graph
+	j.groups = make([]groupState, len(g.Groups))
+	for i := range g.Groups {
+		gs := &j.groups[i]
+		gs.group = &g.Groups[i]
+		gs.need, gs.unfit = c.need(gs.group.Resources)
+		gs.file = make([]bool, len(gs.group.Outputs))
+		gs.rooted = len(gs.group.Inputs) == 0 && gs.group.Stream == nil
+		for o, out := range gs.group.Outputs {
+			gs.generator = gs.generator || out.Generate != dag.GenerateNone
+			gs.file[o] = gs.group.Run.Command != nil
+		}
+		gs.findConstants()
+		gs.class = c.classFor(j, gs)
+	}
+	for i := range g.Groups {
+		if g.Groups[i].Run.Command == nil {
+			continue
+		}
+		first, n := g.GroupTasks(i)
+		if n == 0 {
+			continue
+		}
+		if g.Groups[i].Stream != nil {
+			first += j.static
+		}
+		ins, err := g.Inputs(taskIndex(first))
+		if err != nil {
+			continue
+		}
+		for _, in := range ins {
+			for _, s := range in.Sources {
+				j.groupOf(s.Task).file[s.Output] = true
+			}
+		}
+	}
+}
+
+func (j *job) setFuse(paths [][]taskIndex) {
+	j.fuse = map[taskIndex]taskIndex{}
+	for _, p := range paths {
+		for k := 1; k < len(p); k++ {
+			if int(p[k-1]) < j.static && int(p[k]) < j.static {
+				j.fuse[p[k-1]] = p[k]
+			}
+		}
+	}
+}
+
+// setTasks brings the tasks in line with an Assign: those in Run are this
+// agent's, others that have not ended are not any more. A task that ended here
+// runs again only when the Assign gives it a higher attempt: else the sender did
+// not know yet.
+func (c *Core) setTasks(j *job, m *comms.Assign) {
+	run := m.Run
+	if run == nil {
+		run = []comms.Range{{First: 0, Last: taskIndex(max(j.static, 1) - 1)}}
+		if j.static == 0 {
+			run = nil
+		}
+	}
+	mine := make([]bool, len(j.tasks))
+	k := 0
+	for _, r := range run {
+		for i := uint64(r.First); i <= uint64(r.Last); i++ {
+			attempt := uint32(1)
+			if k < len(m.Attempts) {
+				attempt = m.Attempts[k]
+			}
+			k++
+			if i >= uint64(len(mine)) {
+				if !c.adoptInstance(j, i) {
+					continue
+				}
+			}
+			for uint64(len(mine)) <= i {
+				mine = append(mine, false)
+			}
+			mine[i] = true
+			t := &j.tasks[i]
+			switch {
+			case t.state == tAbsent:
+				*t = task{attempt: attempt, state: tWaiting}
+				j.unended++
+			case t.state.over() && attempt > t.attempt:
+				c.again(j, taskIndex(i), attempt)
+			}
+		}
+	}
+	for i := range j.tasks {
+		if i < len(mine) && mine[i] || i >= j.static {
+			continue
+		}
+		c.disown(j, taskIndex(i))
+	}
+}
+
+// disown gives up a task that another agent has now.
+func (c *Core) disown(j *job, t taskIndex) {
+	s := &j.tasks[t]
+	if s.state == tAbsent || s.state.over() {
+		return
+	}
+	if r := c.runOf(j, t); r != nil {
+		c.cancel(r, comms.ErrorCancelled, "the task was moved")
+		r.orphan = true
+	}
+	s.state = tAbsent
+	j.unended--
+}
+
+// again puts a task that has ended back to the start.
+func (c *Core) again(j *job, t taskIndex, attempt uint32) {
+	s := &j.tasks[t]
+	*s = task{attempt: attempt, state: tWaiting, flags: s.flags & fUnfused}
+	j.unended++
+	delete(j.trouble, t)
+	c.reopenStreams(j, t)
+	if j.over {
+		j.over = false
+		j.owner.busy++
+	}
+}
+
+// steer changes the course of a job.
+func (c *Core) steer(j *job, m *comms.Steer) {
+	switch m.Action {
+	case comms.SteerHold:
+		j.held = true
+	case comms.SteerRelease:
+		j.held = false
+	case comms.SteerCancel:
+		c.stop(j, &comms.TaskError{Kind: comms.ErrorCancelled, Message: m.Reason, Agent: c.cfg.Agent}, comms.Cause{Kind: comms.CauseUser, Text: m.Reason})
+	case comms.SteerForget:
+		c.stop(j, &comms.TaskError{Kind: comms.ErrorCancelled, Message: "the job was forgotten", Agent: c.cfg.Agent}, comms.Cause{Kind: comms.CauseUser, Text: "forget"})
+		j.dropped = true
+	}
+	c.touch(j)
+}
+
+// stop ends a job early: what has not started never will, what runs is
+// cancelled. why is the error that its tasks end with.
+func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
+	if j.stopped != nil {
+		return
+	}
+	j.stopped = why
+	for i := range j.tasks {
+		switch j.tasks[i].state {
+		case tWaiting, tReady, tDelayed, tPinning:
+			c.endUnrun(j, taskIndex(i), cause)
+		}
+	}
+	for _, r := range c.pinned {
+		if r.job == j {
+			c.dropPinned(r)
+		}
+	}
+	c.pinned = slices.DeleteFunc(c.pinned, func(r *run) bool { return r.job == j })
+	for _, ex := range c.execs {
+		c.recall(ex, j)
+		if len(ex.queue) > 0 && ex.queue[0].job == j && ex.queue[0].started {
+			c.cancel(ex.queue[0], comms.ErrorCancelled, why.Message)
+		}
+	}
+}
+
+// endUnrun ends a task of a stopped job that does not run.
+func (c *Core) endUnrun(j *job, t taskIndex, cause comms.Cause) {
+	kind, state := comms.EventSkipped, tSkipped
+	e := &comms.TaskError{Kind: comms.ErrorSkipped, Message: j.stopped.Message, Task: j.graph.TaskName(t), Attempt: j.tasks[t].attempt, Agent: c.cfg.Agent}
+	if j.stopped.Kind == comms.ErrorCancelled {
+		kind, state, e.Kind = comms.EventCancelled, tCancelled, comms.ErrorCancelled
+	}
+	c.noteEnd(j, comms.Event{Kind: kind, Task: t, Attempt: j.tasks[t].attempt, Cause: cause, Error: e})
+	c.end(j, t, state)
+	c.todo = append(c.todo, ended{j, t})
+}
+
+// end moves a task to one of its ends.
+func (c *Core) end(j *job, t taskIndex, state taskState) {
+	j.tasks[t].state = state
+	j.unended--
+	c.touch(j)
+	c.instanceEnded(j, t)
+}
+
+func (c *Core) touch(j *job) {
+	if !j.touched {
+		j.touched = true
+		c.touched = append(c.touched, j)
+	}
+}
+
+// drained tells of the jobs that have come to their end, and takes forgotten ones out.
+func (c *Core) drained() {
+	for _, j := range c.touched {
+		j.touched = false
+		if j.unended == 0 && j.inflight == 0 && !j.over {
+			j.over = true
+			if j.owner.busy--; j.owner.busy == 0 {
+				j.owner.used = 0
+			}
+			var counts [tCancelled + 1]uint64
+			for i := range j.tasks {
+				counts[j.tasks[i].state]++
+			}
+			c.note(j, comms.Event{Kind: comms.EventDrained, Count: counts[tFinished],
+				Cause: comms.Cause{Kind: comms.CauseRun, Number: counts[tFailed] + counts[tSkipped] + counts[tCancelled],
+					Text: fmt.Sprintf("%d finished, %d failed, %d skipped, %d cancelled", counts[tFinished], counts[tFailed], counts[tSkipped], counts[tCancelled])}})
+		}
+		if j.dropped && j.inflight == 0 {
+			c.drop(j)
+		}
+	}
+	c.touched = c.touched[:0]
+}
+
+// drop forgets a job with all of its datasets.
+func (c *Core) drop(j *job) {
+	c.keepOnly(j, nil)
+	c.jobs = slices.DeleteFunc(c.jobs, func(o *job) bool { return o == j })
+	delete(c.byJob, j.id)
+	c.emit(DropJob{j.id})
+}

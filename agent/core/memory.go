@@ -1,0 +1,367 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// segment is what executors must know of a segment.
+type segment struct {
+	path  string
+	size  int64
+	ready bool
+}
+
+// lease is a region that an executor may write.
+type lease struct {
+	id    ledger.LeaseID
+	req   ledger.RequestID
+	place ledger.Place
+	kind  ledger.Kind
+}
+
+// request is what a number means that was given to the ledger: one of its fields is set.
+type request struct {
+	run   *run            // the inputs of a run
+	lease *comms.LeaseReq // a lease for ex
+	ex    *executor
+	fetch *fetch
+}
+
+// fetch is a chunk that is served to a client.
+type fetch struct {
+	client uint64
+	req    uint64
+	pins   ledger.RequestID
+	msg    *comms.Chunk
+	at     uint64
+	n      uint64
+	served bool
+}
+
+// must panics on an error of the ledger that says that this package's own
+// bookkeeping is wrong: to go on would give somebody's memory to another.
+func (c *Core) must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("agent core: %v", err))
+	}
+}
+
+func (c *Core) ask(r *request, q ledger.Request) ledger.RequestID {
+	c.lastReq++
+	q.ID = c.lastReq
+	c.requests[q.ID] = r
+	c.must(c.led.Request(q))
+	return q.ID
+}
+
+// pin asks for a run's inputs to be in memory and to stay there. It tells
+// whether they are already.
+func (c *Core) pin(r *run) bool {
+	keys := c.pinKeys(r)
+	if len(keys) == 0 {
+		r.granted = true
+		return true
+	}
+	r.pins = c.lastReq + 1
+	c.ask(&request{run: r}, ledger.Request{Owner: r.owner(), Class: ledger.Start, Pins: keys})
+	c.effects()
+	return r.granted
+}
+
+// pinKeys lists the inputs of a run that lie in shared memory.
+func (c *Core) pinKeys(r *run) []ledger.Key {
+	if len(r.gs.group.Inputs) == 0 {
+		return nil
+	}
+	ins, err := r.job.graph.Inputs(r.task)
+	if err != nil {
+		return nil
+	}
+	var keys []ledger.Key
+	for _, in := range ins {
+		for _, s := range in.Sources {
+			if s.Kind == dag.SourceWhole || s.Kind == dag.SourceElement {
+				ref := comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}
+				if d := r.job.data[ref]; d != nil && d.sealed {
+					keys = append(keys, r.job.key(ref))
+				}
+				continue
+			}
+			for _, ref := range r.job.expand(s) {
+				if d := r.job.data[ref]; d != nil && d.sealed {
+					keys = append(keys, r.job.key(ref))
+				}
+			}
+		}
+	}
+	return keys
+}
+
+func (c *Core) unpin(r *run) {
+	if r.pins == 0 {
+		return
+	}
+	if c.requests[r.pins] != nil {
+		delete(c.requests, r.pins)
+		c.must(c.led.Release(r.pins))
+	}
+	r.pins = 0
+	c.effects()
+}
+
+// effects turns what the ledger did into actions, and passes its news on.
+func (c *Core) effects() {
+	for {
+		list := c.led.Take()
+		if len(list) == 0 {
+			return
+		}
+		for _, e := range list {
+			c.effect(e)
+		}
+	}
+}
+
+func (c *Core) effect(e ledger.Effect) {
+	switch e := e.(type) {
+	case ledger.CreateSegment:
+		c.segs[e.Segment] = &segment{size: e.Bytes}
+		c.emit(Memory{e})
+	case ledger.ResizeSegment:
+		c.closeSegment(e.Segment)
+		c.segs[e.Segment].size, c.segs[e.Segment].ready = e.Bytes, false
+		c.emit(Memory{e})
+	case ledger.SealSegment:
+		if s := c.segs[e.Segment]; s != nil {
+			s.size = e.Bytes
+		}
+		c.emit(Memory{e})
+	case ledger.RemoveSegment:
+		c.closeSegment(e.Segment)
+		delete(c.segs, e.Segment)
+		c.emit(Memory{e})
+	case ledger.Granted:
+		c.grantedRequest(e)
+	case ledger.Failed:
+		c.failedRequest(e)
+	case ledger.Lost:
+		c.lost(e.Key, e.Err)
+	case ledger.Spill, ledger.ReadBack, ledger.DropSpill, ledger.FreedRange:
+		c.emit(Memory{e})
+	case ledger.Waiting, ledger.Revoked, ledger.Dropped, ledger.Freed:
+	}
+}
+
+// closeSegment tells executors that a segment they know is going away.
+func (c *Core) closeSegment(id ledger.SegmentID) {
+	for _, ex := range c.execs {
+		if _, ok := ex.segs[uint32(id)]; ok {
+			delete(ex.segs, uint32(id))
+			if ex.state != exKilled {
+				c.emit(ToExecutor{ex.id, &comms.Segment{ID: uint32(id), Close: true}})
+			}
+		}
+	}
+}
+
+// announce tells an executor of a segment before the first place that names it.
+func (c *Core) announce(ex *executor, id ledger.SegmentID) {
+	s := c.segs[id]
+	if s == nil || ex.segs[uint32(id)] == uint64(s.size) && s.size > 0 {
+		return
+	}
+	ex.segs[uint32(id)] = uint64(s.size)
+	c.emit(ToExecutor{ex.id, &comms.Segment{ID: uint32(id), Path: s.path, Size: uint64(s.size)}})
+}
+
+func (c *Core) grantedRequest(e ledger.Granted) {
+	q := c.requests[e.ID]
+	switch {
+	case q == nil:
+		c.must(c.led.Release(e.ID))
+	case q.run != nil:
+		q.run.granted = true
+		c.pinEnded(q.run)
+	case q.fetch != nil:
+		c.serve(q.fetch, e.Pins[0].Place)
+	case q.lease != nil:
+		l := &lease{id: e.Leases[0].ID, req: e.ID, place: e.Leases[0].Place, kind: e.Leases[0].Kind}
+		q.ex.leases = append(q.ex.leases, l)
+		path := ""
+		if s := c.segs[l.place.Segment]; s != nil {
+			path = s.path
+		}
+		c.emit(ToExecutor{q.ex.id, &comms.Lease{Token: q.lease.Token, Segment: uint32(l.place.Segment), Path: path,
+			Offset: uint64(l.place.Offset), Size: uint64(l.place.Bytes)}})
+	}
+}
+
+func (c *Core) failedRequest(e ledger.Failed) {
+	q := c.requests[e.ID]
+	if q == nil {
+		return
+	}
+	delete(c.requests, e.ID)
+	switch {
+	case q.run != nil:
+		q.run.pinErr = e.Err
+		q.run.pins = 0
+		c.pinEnded(q.run)
+	case q.fetch != nil:
+		c.refuseFetch(q.fetch, e.Err)
+	case q.lease != nil:
+		c.emit(ToExecutor{q.ex.id, &comms.Lease{Token: q.lease.Token, Error: e.Err.Error()}})
+	}
+}
+
+// pinEnded moves a run whose pins were waited for to those that can be placed.
+func (c *Core) pinEnded(r *run) {
+	if t := r.job.at(r.task); t.state == tPinning {
+		c.pinning--
+		c.pinned = append(c.pinned, r)
+	}
+}
+
+// leaseReq asks the ledger for room for an executor's outputs.
+func (c *Core) leaseReq(ex *executor, m *comms.LeaseReq) {
+	owner, kind := ex.owner(), ledger.Arena
+	if r := c.runs[m.Run]; r != nil && r.ex == ex {
+		owner = r.owner()
+	}
+	if m.File {
+		kind = ledger.File
+	}
+	if m.Size > 1<<62 {
+		c.emit(ToExecutor{ex.id, &comms.Lease{Token: m.Token, Error: fmt.Sprintf("%d bytes: %v", m.Size, ledger.ErrTooLarge)}})
+		return
+	}
+	c.ask(&request{lease: m, ex: ex}, ledger.Request{Owner: owner, Class: ledger.Grow, Leases: []ledger.LeaseSpec{{Bytes: int64(m.Size), Kind: kind}}})
+	c.effects()
+}
+
+// leaseAt finds the lease of an executor that holds a place.
+func (ex *executor) leaseAt(segment uint32, offset uint64) (*lease, int) {
+	for i, l := range ex.leases {
+		if uint32(l.place.Segment) == segment && offset >= uint64(l.place.Offset) && offset <= uint64(l.place.Offset+l.place.Bytes) {
+			return l, i
+		}
+	}
+	return nil, -1
+}
+
+// seal makes a dataset final that an executor wrote into one of its leases.
+func (c *Core) seal(ex *executor, k ledger.Key, d comms.Desc) error {
+	l, i := ex.leaseAt(d.Place.Segment, d.Place.Offset)
+	if l == nil || d.Size > 1<<62 {
+		return fmt.Errorf("it published bytes %d+%d of segment %d, which it does not lease", d.Place.Offset, d.Size, d.Place.Segment)
+	}
+	if err := c.led.Seal(l.id, k, int64(d.Place.Offset), int64(d.Size), 1); err != nil {
+		return err
+	}
+	if l.kind != ledger.Arena { // a file's lease ends with its one dataset
+		c.forgetLease(ex, i)
+	}
+	c.effects()
+	return nil
+}
+
+// discard gives back the memory of a dataset that nobody needs, or that is there already.
+func (c *Core) discard(r *run, d comms.Desc) error {
+	if d.Place.Kind != comms.PlaceSegment {
+		return nil
+	}
+	l, i := r.ex.leaseAt(d.Place.Segment, d.Place.Offset)
+	if l == nil {
+		return fmt.Errorf("it published bytes %d+%d of segment %d, which it does not lease", d.Place.Offset, d.Size, d.Place.Segment)
+	}
+	if l.kind != ledger.Arena {
+		c.must(c.led.CloseLease(l.id, 0))
+		c.forgetLease(r.ex, i)
+		c.effects()
+	}
+	return nil
+}
+
+// leaseReturn ends a lease; m names what of it was not used.
+func (c *Core) leaseReturn(ex *executor, m *comms.Lease) {
+	l, i := ex.leaseAt(m.Segment, m.Offset)
+	if l == nil {
+		return // sealed files are returned by their sealing
+	}
+	c.must(c.led.CloseLease(l.id, int64(m.Offset)-l.place.Offset))
+	c.forgetLease(ex, i)
+	c.effects()
+}
+
+func (c *Core) forgetLease(ex *executor, i int) {
+	req := ex.leases[i].req
+	ex.leases = slices.Delete(ex.leases, i, i+1)
+	delete(c.requests, req)
+	c.must(c.led.Release(req))
+}
+
+// endLeases ends all that a dead executor held or waited for.
+func (c *Core) endLeases(ex *executor, runs []*run) {
+	maps.DeleteFunc(c.requests, func(_ ledger.RequestID, q *request) bool { return q.ex == ex })
+	ex.leases = nil
+	c.led.OwnerDead(ex.owner())
+	for _, r := range runs {
+		delete(c.requests, r.pins)
+		r.pins = 0
+		c.led.OwnerDead(r.owner())
+	}
+	c.effects()
+}
+
+// memoryAnswer passes the segments' driver's answers to the ledger.
+func (c *Core) memoryAnswer(ev Event) {
+	var err error
+	switch ev := ev.(type) {
+	case SegmentReady:
+		id := ledger.SegmentID(ev.Segment)
+		if ev.Err != nil {
+			err = c.led.SegmentFailed(id, ev.Err)
+			break
+		}
+		if s := c.segs[id]; s != nil {
+			s.path, s.ready = ev.Path, true
+		}
+		err = c.led.SegmentReady(id)
+	case SpillDone:
+		if ev.Err != nil {
+			err = c.led.SpillFailed(ev.Key, ev.Err)
+			break
+		}
+		if err = c.led.SpillDone(ev.Key); err == nil {
+			c.noteSpilled(ev.Key)
+		}
+	case ReadBackDone:
+		if ev.Err != nil {
+			err = c.led.ReadBackFailed(ev.Key, ev.Err)
+			break
+		}
+		err = c.led.ReadBackDone(ev.Key)
+	}
+	if err != nil && !errors.Is(err, ledger.ErrState) { // a second copy of an answer
+		c.must(err)
+	}
+	c.effects()
+}
+
+func (c *Core) noteSpilled(k ledger.Key) {
+	id, task, output, element := k.Split()
+	j := c.byJob[comms.JobID(id)]
+	ref := comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element}
+	if j == nil || j.data[ref] == nil {
+		return
+	}
+	c.note(j, comms.Event{Kind: comms.EventSpilled, Task: ref.Task, Attempt: j.data[ref].desc.Attempt,
+		Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref}, Output: output})
+}

@@ -1,0 +1,425 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+const (
+	// starveAfter is how long small tasks may pass by one that lacks resources:
+	// then nothing of what it lacks is given to others.
+	starveAfter = 2 * time.Second
+	// staleAfter is how long an executor may be silent before runs queued on it
+	// are taken back for an idle one: work was predicted to take far less.
+	staleAfter = time.Millisecond
+	// spawnPatience bounds how far ahead of its resources a pool starts executors.
+	secondRun = 100 // a second run is queued behind a first of at most this many times SupplyFor
+)
+
+// schedule gives ready tasks to executors: best task first, to the executor that
+// will be free first, as far as resources, limits and the supply time go.
+func (c *Core) schedule() {
+	c.pass++
+	c.wake = time.Time{}
+	c.retryDelayed()
+	if c.kept <= c.cfg.EventsKept {
+		c.resumeHeld()
+		c.placePinned()
+		c.placeReady()
+	}
+	c.spawnWanted()
+	c.takeBack()
+	c.endIdle()
+	c.unstick()
+}
+
+func (c *Core) placeReady() {
+	var reserved amounts // of a starving class
+	for {
+		cl := c.pick()
+		if cl == nil {
+			return
+		}
+		cl.pass = c.pass
+		switch cl.env.state {
+		case envUnknown:
+			c.buildEnv(cl.env)
+			continue
+		case envBuilding:
+			continue
+		case envFailed:
+			c.environmentFailed(cl, cl.env.err)
+			continue
+		}
+		if reserved != nil && overlaps(reserved, cl.need) {
+			continue
+		}
+		ex := c.choose(cl)
+		if ex == nil {
+			c.missing(cl)
+			if !cl.short.IsZero() && c.now.Sub(cl.short) >= starveAfter && reserved == nil {
+				reserved = cl.need
+			}
+			continue
+		}
+		cl.short = time.Time{}
+		cl.pass = 0
+		c.start(cl, ex)
+	}
+}
+
+func overlaps(a, b amounts) bool {
+	for i := range a {
+		if a[i] > 0 && b[i] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// missing notes why a class cannot go on: it lacks resources, or an executor.
+func (c *Core) missing(cl *class) {
+	none := make(amounts, len(c.total))
+	if !c.fits(none, cl.need) {
+		if cl.short.IsZero() {
+			cl.short = c.now
+		}
+		return
+	}
+	cl.short = time.Time{}
+	p := cl.env.pool
+	// As many more as there is work for and as the resources that are free can feed.
+	n := min(len(cl.heap), c.cfg.MaxExecutors)
+	for i, need := range cl.need {
+		if need > 0 {
+			n = int(min(int64(n), c.free[i]/need))
+		}
+	}
+	idle := 0
+	for _, ex := range p.execs {
+		if ex.state == exUp && len(ex.queue) == 0 {
+			idle++ // it is there but cannot take more just now
+		}
+	}
+	p.wanted = max(p.wanted, n-idle)
+}
+
+// choose returns the executor that a class's next run should go to: the one
+// whose queue ends first among those that may take one more.
+func (c *Core) choose(cl *class) *executor {
+	var best *executor
+	mean := c.headMean(cl)
+	for _, ex := range cl.env.pool.execs {
+		if ex.state != exUp || ex.full || !c.takesMore(ex, cl, mean) {
+			continue
+		}
+		if best == nil || len(ex.queue) == 0 && len(best.queue) > 0 || (len(ex.queue) == 0) == (len(best.queue) == 0) && ex.load < best.load {
+			best = ex
+		}
+	}
+	return best
+}
+
+func (c *Core) headMean(cl *class) float64 {
+	return cl.job.groupOf(cl.heap[0].task).mean
+}
+
+// takesMore tells whether an executor may get one more run of a class.
+func (c *Core) takesMore(ex *executor, cl *class, mean float64) bool {
+	n := len(ex.queue)
+	if n == 0 {
+		return c.fits(ex.grant, cl.need)
+	}
+	if cl.generator || ex.queue[n-1].gs.generator || ex.asked || n >= c.cfg.SupplyMax || ex.queue[0].abort != nil {
+		return false // nothing waits behind a generator: it ends only when its consumers have run
+	}
+	supply := c.cfg.SupplyFor.Seconds()
+	if ex.load >= supply && (n >= 2 || ex.load >= secondRun*supply) || ex.load == 0 && n >= 2 {
+		return false
+	}
+	return c.fits(ex.grant, cl.need)
+}
+
+// start takes the head of a class to an executor, with those that can follow it there.
+func (c *Core) start(cl *class, ex *executor) {
+	e := cl.pop()
+	j := cl.job
+	if why := j.groupOf(e.task).usable(j, ex.pool); why != "" {
+		c.fail(j, e.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: why}, j.cause(e), true)
+		return
+	}
+	r := c.newRun(j, e.task, j.cause(e))
+	if !c.pin(r) {
+		c.waitForPins(r)
+		return
+	}
+	if r.pinErr != nil {
+		c.pinFailed(r)
+		return
+	}
+	c.enqueue(r, ex)
+	c.follow(r, ex)
+}
+
+// waitForPins puts a run aside whose inputs must first come into memory.
+func (c *Core) waitForPins(r *run) {
+	if r.pinErr != nil {
+		c.pinFailed(r)
+		return
+	}
+	r.job.at(r.task).state = tPinning
+	c.pinning++
+}
+
+// enqueue puts a run at the end of an executor's queue and writes its message.
+func (c *Core) enqueue(r *run, ex *executor) bool {
+	m, err := c.message(r, ex)
+	if err != nil {
+		c.dropRun(r)
+		c.fail(r.job, r.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: err.Error()}, r.cause, true)
+		return false
+	}
+	r.ex = ex
+	r.mean = r.gs.mean
+	r.job.at(r.task).state = tQueued
+	if len(ex.queue) == 0 {
+		ex.heard = c.now
+	}
+	ex.queue = append(ex.queue, r)
+	ex.load += r.mean
+	c.cover(ex, r.gs.need)
+	ex.batch = append(ex.batch, m)
+	c.charge(r.job, r.mean*float64(r.gs.need[resCPU])/1000)
+	if r.gs.generator {
+		c.startCredit(r)
+	}
+	return true
+}
+
+// follow queues the successors of a run behind it before they are ready: a
+// planned path as a whole, else the best successor as far as the supply goes. A
+// successor waits for nothing but runs of this queue.
+func (c *Core) follow(r *run, ex *executor) {
+	for !r.gs.generator {
+		j := r.job
+		next, planned := c.successor(r, ex)
+		if next == noTask {
+			return
+		}
+		if !planned && ex.load >= c.cfg.SupplyFor.Seconds() && len(ex.queue) >= 2 || len(ex.queue) >= c.cfg.SupplyMax || ex.load == 0 && len(ex.queue) >= 2 && !planned {
+			return
+		}
+		outputs := j.outputsTo(r.task, next)
+		last := &ex.batch[len(ex.batch)-1]
+		s := c.newRun(j, next, comms.Cause{Kind: comms.CauseDataset, Ref: comms.DatasetRef{Task: r.task, Output: outputs[0]}})
+		s.live = true
+		if !c.pin(s) || s.pinErr != nil { // not worth waiting for
+			c.dropRun(s)
+			return
+		}
+		last.Live = outputs
+		if planned {
+			last.Private = j.privateTo(r.task, next, outputs)
+			r.private = last.Private
+		}
+		if !c.enqueue(s, ex) {
+			return
+		}
+		r = s
+	}
+}
+
+// successor returns the task that should follow a run on its executor.
+func (c *Core) successor(r *run, ex *executor) (next taskIndex, planned bool) {
+	j := r.job
+	next = noTask
+	edges := j.graph.Consumers(r.task)
+	want, hasPlan := j.fuse[r.task]
+	hasPlan = hasPlan && j.tasks[r.task].flags&fUnfused == 0 && j.tasks[want].flags&fUnfused == 0
+	for i, e := range edges {
+		if e.Kind != dag.SourceWhole || int(e.Consumer) >= len(j.tasks) || j.tasks[e.Consumer].state != tWaiting {
+			continue
+		}
+		if i > 0 && edges[i-1].Consumer == e.Consumer {
+			continue
+		}
+		n := uint32(0)
+		for _, f := range edges {
+			if f.Consumer == e.Consumer && f.Kind == dag.SourceWhole {
+				n++
+			}
+		}
+		gs := j.groupOf(e.Consumer)
+		if j.tasks[e.Consumer].missing != n || gs.class.env != r.gs.class.env || gs.generator || gs.unfit != "" ||
+			!c.fits(ex.grant, gs.need) || gs.usable(j, ex.pool) != "" {
+			continue
+		}
+		if hasPlan && e.Consumer == want {
+			return want, true
+		}
+		if next == noTask || j.before(e.Consumer, next) < 0 {
+			next = e.Consumer
+		}
+	}
+	if hasPlan && !j.overAt(want) && next != want {
+		return noTask, false
+	}
+	return next, false
+}
+
+// outputsTo lists the outputs of a task that one consumer reads.
+func (j *job) outputsTo(t, consumer taskIndex) []uint32 {
+	var out []uint32
+	for _, e := range j.graph.Consumers(t) {
+		if e.Consumer == consumer && !slices.Contains(out, e.Output) {
+			out = append(out, e.Output)
+		}
+	}
+	return out
+}
+
+// privateTo lists those of outputs that nobody but one consumer reads, now or later.
+func (j *job) privateTo(t, consumer taskIndex, outputs []uint32) []uint32 {
+	var out []uint32
+	edges := j.graph.Consumers(t)
+	for _, o := range outputs {
+		alone := !j.wanted.has(j.graph, comms.DatasetRef{Task: t, Output: o}) && len(j.graph.SlotConsumers(t, o)) == 0
+		for _, e := range ofOutput(edges, o) {
+			alone = alone && e.Consumer == consumer
+		}
+		if alone {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// placePinned places runs whose inputs have come into memory.
+func (c *Core) placePinned() {
+	slices.SortFunc(c.pinned, func(a, b *run) int { return int(int64(a.id) - int64(b.id)) })
+	rest := c.pinned[:0]
+	for _, r := range c.pinned {
+		if r.pinErr != nil {
+			c.pinFailed(r)
+			continue
+		}
+		if ex := c.chooseFor(r); ex != nil {
+			c.enqueue(r, ex)
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	clear(c.pinned[len(rest):])
+	c.pinned = rest
+}
+
+func (c *Core) chooseFor(r *run) *executor {
+	var best *executor
+	cl := r.gs.class
+	for _, ex := range cl.env.pool.execs {
+		if ex.state == exUp && !ex.full && c.takesMore(ex, cl, r.gs.mean) && (best == nil || ex.load < best.load) {
+			best = ex
+		}
+	}
+	if best == nil {
+		none := make(amounts, len(c.total))
+		if c.fits(none, cl.need) {
+			cl.env.pool.wanted = max(cl.env.pool.wanted, 1)
+		}
+	}
+	return best
+}
+
+// dispatch sends what this step has queued, one message for each executor.
+func (c *Core) dispatch() {
+	for _, ex := range c.execs {
+		if len(ex.batch) > 0 {
+			c.emit(ToExecutor{ex.id, &comms.Dispatch{Runs: ex.batch}})
+			ex.batch = nil
+		}
+	}
+}
+
+// takeBack asks silent executors for half of what has not started on them when
+// another one of their pool has nothing to do.
+func (c *Core) takeBack() {
+	for _, p := range c.pools {
+		if !slices.ContainsFunc(p.execs, func(ex *executor) bool { return ex.state == exUp && len(ex.queue) == 0 && !ex.full }) {
+			continue
+		}
+		for _, ex := range p.execs {
+			movable := ex.movable()
+			if len(movable) == 0 || ex.asked || ex.state != exUp {
+				continue
+			}
+			none := make(amounts, len(c.total))
+			if !c.fits(none, movable[0].gs.need) {
+				continue
+			}
+			if due := ex.heard.Add(staleAfter); due.After(c.now) {
+				c.wakeAt(due)
+				continue
+			}
+			c.askBack(ex, movable[len(movable)/2:])
+		}
+	}
+}
+
+// movable lists the runs of an executor that could run elsewhere: not the first,
+// and none that lives on values of the runs before it.
+func (ex *executor) movable() []*run {
+	var out []*run
+	for i, r := range ex.queue {
+		if i > 0 && !r.started && r.job.at(r.task).missing == 0 && !r.orphan {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (c *Core) askBack(ex *executor, runs []*run) {
+	if len(runs) == 0 {
+		return
+	}
+	ids := make([]comms.RunID, len(runs))
+	for i, r := range runs {
+		ids[i] = r.id
+		r.asked = true
+	}
+	ex.asked = true
+	c.emit(ToExecutor{ex.id, &comms.TakeBack{Runs: ids}})
+}
+
+// recall asks for all runs of a job that have not started.
+func (c *Core) recall(ex *executor, j *job) {
+	var runs []*run
+	for i, r := range ex.queue {
+		if r.job == j && !r.asked && (i > 0 || !r.started) {
+			runs = append(runs, r)
+		}
+	}
+	c.askBack(ex, runs)
+}
+
+// endIdle stops executors of other environments than the default that nobody has used for long.
+func (c *Core) endIdle() {
+	for _, ex := range slices.Clone(c.execs) {
+		if ex.state != exUp || len(ex.queue) > 0 || ex.pool.key.env == "" {
+			continue
+		}
+		if due := ex.idle.Add(c.cfg.IdleAfter); due.After(c.now) {
+			c.wakeAt(due)
+			continue
+		}
+		c.stopExecutor(ex)
+	}
+}
+
+func (c *Core) wakeAt(t time.Time) {
+	if c.wake.IsZero() || t.Before(c.wake) {
+		c.wake = t
+	}
+}

@@ -1,0 +1,288 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// fromExecutor takes a message of an executor. What a killed one still said is
+// not believed: its runs go to others when it is known dead.
+func (c *Core) fromExecutor(ev FromExecutor) {
+	ex := c.byExec[ev.Executor]
+	if ex == nil || ex.state == exKilled {
+		return
+	}
+	ex.heard = c.now
+	switch m := ev.Msg.(type) {
+	case *comms.Hello:
+		c.helloExecutor(ex, m)
+	case *comms.Report:
+		for i := range m.Items {
+			c.item(ex, &m.Items[i])
+			if ex.state == exKilled {
+				return
+			}
+		}
+	case *comms.TakenBack:
+		c.takenBack(ex, m.Runs)
+	case *comms.LeaseReq:
+		c.leaseReq(ex, m)
+	case *comms.Log:
+		if r := c.runs[m.Run]; r != nil && r.ex == ex {
+			c.emit(AppendLog{Job: r.job.id, Task: r.job.graph.TaskName(r.task), Attempt: r.attempt, Stream: m.Stream, Text: m.Text})
+		}
+	}
+}
+
+// item takes one item of a report. A run that is not (or no more) this executor's is a late answer.
+func (c *Core) item(ex *executor, it *comms.ReportItem) {
+	if it.Kind == comms.ReportLeaseReturn {
+		if it.Lease != nil {
+			c.leaseReturn(ex, it.Lease)
+		}
+		return
+	}
+	r := c.runs[it.Run]
+	if r == nil || r.ex != ex {
+		c.discardAll(ex, it.Outputs)
+		return
+	}
+	switch it.Kind {
+	case comms.ReportStarted:
+		c.startedRun(r)
+	case comms.ReportPublished:
+		c.startedRun(r)
+		for _, d := range it.Outputs {
+			if err := c.element(r, d); err != nil {
+				c.misbehaved(r, err)
+				return
+			}
+		}
+	case comms.ReportFinished:
+		c.startedRun(r)
+		c.finished(r, it)
+	case comms.ReportFailed:
+		c.startedRun(r)
+		c.failedRun(r, it)
+	case comms.ReportHeld:
+		c.heldBack(r)
+	case comms.ReportResumed:
+		c.resumed(r)
+	}
+}
+
+// discardAll frees the memory of outputs that come too late.
+func (c *Core) discardAll(ex *executor, outputs []comms.Desc) {
+	for _, d := range outputs {
+		if l, i := ex.leaseAt(d.Place.Segment, d.Place.Offset); d.Place.Kind == comms.PlaceSegment && l != nil && l.kind != 0 {
+			c.must(c.led.CloseLease(l.id, 0))
+			c.forgetLease(ex, i)
+			c.effects()
+		}
+	}
+}
+
+// startedRun notes that a run has begun. Times are the core's own: hosts and
+// processes agree on no clock.
+func (c *Core) startedRun(r *run) {
+	if r.started {
+		return
+	}
+	r.started, r.startedAt = true, c.now
+	if t := r.job.at(r.task); t.state == tQueued && !r.orphan {
+		t.state = tRunning
+	}
+	if t := r.gs.group.Timeout; t > 0 {
+		r.deadline = c.now.Add(t + 3*c.cfg.Grace)
+	}
+	if r.job.stopped != nil && r.abort == nil {
+		c.cancel(r, comms.ErrorCancelled, r.job.stopped.Message)
+	}
+}
+
+// misbehaved ends an executor that broke the protocol, and with it the run.
+func (c *Core) misbehaved(r *run, err error) {
+	c.kill(r.ex, fmt.Sprintf("it broke the protocol in a run of %s: %v", r.job.graph.TaskName(r.task), err))
+}
+
+// finished ends a run that succeeded: its outputs become final, its consumers
+// ready, and the executor free.
+func (c *Core) finished(r *run, it *comms.ReportItem) {
+	j := r.job
+	if r.orphan || j.tasks[r.task].state.over() {
+		c.discardAll(r.ex, it.Outputs)
+		c.endRun(r, it.Usage)
+		return
+	}
+	if why := c.incomplete(r, it); why != "" {
+		c.discardAll(r.ex, it.Outputs)
+		c.endRun(r, it.Usage)
+		c.fail(j, r.task, r, &comms.TaskError{Kind: comms.ErrorTask, Message: why, Executor: r.ex.id}, comms.Cause{Kind: comms.CauseRun}, false)
+		return
+	}
+	var edges []dag.Edge
+	if len(r.gs.group.Outputs) > 0 {
+		edges = j.edgesOf(r.task)
+	}
+	var outputs []comms.Desc
+	var there []comms.DatasetRef
+	for i := range it.Outputs {
+		d := it.Outputs[i]
+		d.Ref.Task, d.Attempt = r.task, r.attempt
+		if r.gs.group.Outputs[d.Ref.Output].Generate != dag.GenerateNone {
+			if err := c.element(r, d); err != nil {
+				c.misbehaved(r, err)
+				return
+			}
+			continue
+		}
+		fresh, err := c.publish(r, d)
+		if err != nil {
+			c.misbehaved(r, err)
+			return
+		}
+		if fresh {
+			there = append(there, d.Ref)
+		}
+		outputs = append(outputs, c.told(j, d.Ref, d))
+	}
+	c.endRun(r, it.Usage)
+	cause := r.cause
+	if r.told {
+		cause = comms.Cause{Kind: comms.CauseRun}
+	}
+	c.noteEnd(j, comms.Event{Kind: comms.EventFinished, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: cause, Outputs: outputs, Usage: it.Usage})
+	c.end(j, r.task, tFinished)
+	for _, ref := range there {
+		c.resolve(j, ofOutput(edges, ref.Output), dag.SourceWhole, ref, true)
+		c.resolveGates(j, ref, true)
+	}
+	for _, o := range r.private {
+		c.resolve(j, ofOutput(edges, o), dag.SourceWhole, comms.DatasetRef{Task: r.task, Output: o}, true)
+	}
+	c.generatorEnded(r, it)
+}
+
+// incomplete tells what a finished run failed to deliver; "" when nothing.
+func (c *Core) incomplete(r *run, it *comms.ReportItem) string {
+	for o, out := range r.gs.group.Outputs {
+		n := uint64(0)
+		has := slices.Contains(r.private, uint32(o))
+		for i := range it.Outputs {
+			if int(it.Outputs[i].Ref.Output) >= len(r.gs.group.Outputs) {
+				return fmt.Sprintf("it delivered output %d of %d", it.Outputs[i].Ref.Output, len(r.gs.group.Outputs))
+			}
+			if it.Outputs[i].Ref.Output == uint32(o) {
+				n, has = n+1, true
+			}
+		}
+		if out.Generate == dag.GenerateNone && !has {
+			return fmt.Sprintf("it ended without output %s", out.Name)
+		}
+		if out.Generate == dag.GenerateFixed {
+			if st := r.job.stream(c, r.task, uint32(o)); st.next+n < out.Count {
+				return fmt.Sprintf("it published %d of %d elements of %s", st.next+n, out.Count, out.Name)
+			}
+		}
+	}
+	return ""
+}
+
+// told is a dataset as an event names it: the one that is final.
+func (c *Core) told(j *job, ref comms.DatasetRef, d comms.Desc) comms.Desc {
+	if have := j.data[ref]; have != nil {
+		return have.desc
+	}
+	if d.Place.Kind == comms.PlaceInline {
+		d.Place.Bytes = slices.Clone(d.Place.Bytes)
+	}
+	return d
+}
+
+// endRun takes a run out of its executor's queue and learns what it cost.
+func (c *Core) endRun(r *run, u *comms.Usage) {
+	ex := r.ex
+	if i := slices.Index(ex.queue, r); i == 0 {
+		ex.queue[0] = nil
+		ex.queue = ex.queue[1:]
+	} else if i > 0 {
+		ex.queue = slices.Delete(ex.queue, i, i+1)
+	}
+	ex.load -= r.mean
+	if len(ex.queue) == 0 {
+		ex.load, ex.idle, ex.queue = 0, c.now, nil
+	}
+	if len(ex.queue) == 0 || ex.queue[0].gs.class != r.gs.class || r.back {
+		c.regrant(ex)
+	}
+	cpu := float64(r.gs.need[resCPU]) / 1000
+	if u != nil && u.Duration > 0 {
+		s := float64(u.Duration) / 1e9
+		c.charge(r.job, (s-r.mean)*cpu)
+		if r.gs.known {
+			r.gs.mean += (s - r.gs.mean) / 8
+		} else {
+			r.gs.mean, r.gs.known = s, true
+		}
+	}
+	c.dropRun(r)
+}
+
+// takenBack takes runs that did not start and will not. Those asked for and not
+// in the answer have started.
+func (c *Core) takenBack(ex *executor, runs []comms.RunID) {
+	ex.asked = false
+	for _, id := range runs {
+		r := c.runs[id]
+		if r == nil || r.ex != ex || r.started {
+			continue
+		}
+		c.endRun(r, nil)
+		c.charge(r.job, -r.mean*float64(r.gs.need[resCPU])/1000)
+		c.returned(r)
+	}
+	for _, r := range slices.Clone(ex.queue) {
+		if r.asked && r.job.stopped != nil && r.abort == nil {
+			c.cancel(r, comms.ErrorCancelled, r.job.stopped.Message)
+		}
+		r.asked = false
+	}
+}
+
+// returned puts the task of a run that never started back, as the same attempt.
+func (c *Core) returned(r *run) {
+	j, t := r.job, r.job.at(r.task)
+	if r.orphan || t.state != tQueued {
+		return
+	}
+	if j.stopped != nil {
+		c.endUnrun(j, r.task, r.cause)
+		return
+	}
+	t.state = tWaiting
+	c.reassess(j, r.task, r.cause)
+}
+
+// reassess finds out anew what a task waits for that was thought to be on its
+// way. Inputs that nobody makes any more are made again.
+func (c *Core) reassess(j *job, t taskIndex, cause comms.Cause) {
+	if c.rebuild(j, t) {
+		c.recount(j)
+		return
+	}
+	missing, failed := c.countMissing(j, t)
+	j.at(t).missing = missing
+	switch {
+	case failed && !c.tolerates(j, t):
+		c.skip(j, t, comms.DatasetRef{Task: noTask})
+	case missing == 0:
+		e := entry{t, noTask, 0}
+		if cause.Kind == comms.CauseDataset {
+			e.by, e.output = cause.Ref.Task, cause.Ref.Output
+		}
+		c.ready(j, e)
+	}
+}

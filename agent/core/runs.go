@@ -1,0 +1,300 @@
+package core
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// run is one attempt at one task, from the choice of its executor to its end.
+type run struct {
+	id      comms.RunID
+	job     *job
+	task    taskIndex
+	attempt uint32
+	gs      *groupState
+	ex      *executor // nil while it is pinning
+	cause   comms.Cause
+	mean    float64 // seconds predicted when it was queued
+	live    bool    // waits for a live value of the run before it
+
+	started   bool
+	told      bool // EventStarted was noted
+	startedAt time.Time
+	asked     bool // a TakeBack names it
+	back      bool // a generator that waits for credit
+	orphan    bool // its task is not this agent's any more
+	private   []uint32
+
+	pins    ledger.RequestID // 0: no input lies in shared memory
+	granted bool
+	pinErr  error
+
+	abort    *comms.TaskError // it was cancelled or ran out of time, and why
+	deadline time.Time        // when its executor is killed; zero never
+}
+
+func (r *run) group() *groupState { return r.gs }
+
+func (r *run) owner() ledger.Owner { return ledger.Owner(r.id)<<1 | 1 }
+
+func (ex *executor) owner() ledger.Owner { return ledger.Owner(ex.id) << 1 }
+
+// newRun makes a run of a task that leaves the ready state.
+func (c *Core) newRun(j *job, t taskIndex, cause comms.Cause) *run {
+	c.lastRun++
+	r := &run{id: c.lastRun, job: j, task: t, attempt: j.tasks[t].attempt, gs: j.groupOf(t), cause: cause}
+	c.runs[r.id] = r
+	j.inflight++
+	return r
+}
+
+// dropRun forgets a run and ends its pins.
+func (c *Core) dropRun(r *run) {
+	delete(c.runs, r.id)
+	r.job.inflight--
+	c.unpin(r)
+	c.touch(r.job)
+	if r.gs.generator {
+		c.generators = slices.DeleteFunc(c.generators, func(o *run) bool { return o == r })
+	}
+}
+
+// runOf finds the run of a task; nil when there is none.
+func (c *Core) runOf(j *job, t taskIndex) *run {
+	for _, ex := range c.execs {
+		for _, r := range ex.queue {
+			if r.job == j && r.task == t && !r.orphan {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// message writes a run for its executor, with what must be sent before it.
+func (c *Core) message(r *run, ex *executor) (comms.Run, error) {
+	j, g := r.job, r.gs.group
+	k := c.kindOf(j, r.gs)
+	if !ex.kinds[k.ID] {
+		ex.kinds[k.ID] = true
+		c.emit(ToExecutor{ex.id, k})
+	}
+	m := comms.Run{ID: r.id, Kind: k.ID, Task: r.task, Attempt: r.attempt}
+	if len(g.Axes) > 0 || g.Stream != nil {
+		m.Name = j.graph.TaskName(r.task)
+	}
+	var err error
+	if m.With, err = r.gs.parameters(j.graph, r.task); err != nil {
+		return m, err
+	}
+	if r.gs.varyCmd {
+		cmd, err := j.graph.Command(r.task)
+		if err != nil {
+			return m, err
+		}
+		m.Command = words(cmd)
+	}
+	if r.gs.varyEnv {
+		env, err := j.graph.EnvVars(r.task)
+		if err != nil {
+			return m, err
+		}
+		m.Env = environ(env)
+	}
+	if len(g.Inputs) > 0 {
+		if m.Inputs, err = c.inputs(r, ex); err != nil {
+			return m, err
+		}
+	}
+	if r.gs.generator {
+		m.Skip = make([]uint64, len(g.Outputs))
+		for o := range g.Outputs {
+			if g.Outputs[o].Generate != dag.GenerateNone {
+				m.Skip[o] = c.skipCount(j, r.task, uint32(o))
+			}
+		}
+	}
+	return m, nil
+}
+
+// inputs lists the datasets of each input. What is not there yet comes from a
+// run before it on the same executor, as a live value.
+func (c *Core) inputs(r *run, ex *executor) ([]comms.RunInput, error) {
+	j := r.job
+	ins, err := j.graph.Inputs(r.task)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]comms.RunInput, len(ins))
+	for i, in := range ins {
+		data := make([]comms.Desc, 0, len(in.Sources))
+		for _, s := range in.Sources {
+			if s.Kind == dag.SourceWhole || s.Kind == dag.SourceElement {
+				data = append(data, c.inputDesc(j, comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}, ex))
+				continue
+			}
+			for _, ref := range j.expand(s) {
+				data = append(data, c.inputDesc(j, ref, ex))
+			}
+		}
+		out[i].Data = data
+	}
+	return out, nil
+}
+
+func (c *Core) inputDesc(j *job, ref comms.DatasetRef, ex *executor) comms.Desc {
+	d := j.data[ref]
+	if d == nil {
+		for k := len(ex.queue) - 1; k >= 0; k-- {
+			if p := ex.queue[k]; p.job == j && p.task == ref.Task {
+				return comms.Desc{Ref: ref, Attempt: p.attempt, Place: comms.Place{Kind: comms.PlaceLive, Run: p.id}}
+			}
+		}
+		return comms.Desc{Ref: ref}
+	}
+	if !d.sealed {
+		return d.desc
+	}
+	desc := d.desc
+	if info, ok := c.led.Dataset(j.key(ref)); ok { // a dataset that was spilled has come back elsewhere
+		desc.Place.Segment, desc.Place.Offset = uint32(info.Place.Segment), uint64(info.Place.Offset)
+		c.announce(ex, info.Place.Segment)
+	}
+	return desc
+}
+
+// findConstants finds out which parts of a run all tasks of a group share.
+func (gs *groupState) findConstants() {
+	g := gs.group
+	if len(g.Axes) == 0 && g.Stream == nil {
+		return
+	}
+	for _, f := range g.With {
+		gs.varyWith = gs.varyWith || placeholder(f.Value)
+	}
+	for _, f := range g.Env {
+		gs.varyEnv = gs.varyEnv || placeholder(f.Value)
+	}
+	for _, a := range g.Run.Command {
+		for _, p := range a {
+			gs.varyCmd = gs.varyCmd || p.Kind == dag.ArgExpr
+		}
+	}
+}
+
+// placeholder tells whether a value holds text that may differ between tasks.
+func placeholder(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return strings.Contains(v, "$")
+	case []any:
+		return slices.ContainsFunc(v, placeholder)
+	case map[string]any:
+		for _, e := range v {
+			if placeholder(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// parameters returns the msgpack map of a task's parameters; nil without any.
+func (gs *groupState) parameters(g *dag.Graph, t taskIndex) ([]byte, error) {
+	if len(gs.group.With) == 0 {
+		return nil, nil
+	}
+	if gs.with != nil {
+		return gs.with, nil
+	}
+	fields, err := g.With(t)
+	if err != nil {
+		return nil, err
+	}
+	b := appendHeader(nil, len(fields), 0x80, 0xde, 0xdf)
+	for _, f := range fields {
+		b = appendValue(b, f.Name)
+		b = appendValue(b, f.Value)
+	}
+	if !gs.varyWith {
+		gs.with = b
+	}
+	return b, nil
+}
+
+// appendValue encodes a value of the job file in msgpack; maps are sorted by key.
+func appendValue(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(b, 0xc0)
+	case bool:
+		if v {
+			return append(b, 0xc3)
+		}
+		return append(b, 0xc2)
+	case int:
+		return appendValue(b, int64(v))
+	case int64:
+		return binary.BigEndian.AppendUint64(append(b, 0xd3), uint64(v))
+	case float64:
+		return binary.BigEndian.AppendUint64(append(b, 0xcb), math.Float64bits(v))
+	case string:
+		switch n := len(v); {
+		case n < 32:
+			b = append(b, 0xa0|byte(n))
+		case n < 1<<16:
+			b = binary.BigEndian.AppendUint16(append(b, 0xda), uint16(n))
+		default:
+			b = binary.BigEndian.AppendUint32(append(b, 0xdb), uint32(n))
+		}
+		return append(b, v...)
+	case []any:
+		b = appendHeader(b, len(v), 0x90, 0xdc, 0xdd)
+		for _, e := range v {
+			b = appendValue(b, e)
+		}
+		return b
+	case map[string]any:
+		b = appendHeader(b, len(v), 0x80, 0xde, 0xdf)
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			b = appendValue(appendValue(b, k), v[k])
+		}
+		return b
+	}
+	return appendValue(b, fmt.Sprint(v))
+}
+
+func appendHeader(b []byte, n int, small, mid, large byte) []byte {
+	switch {
+	case n < 16:
+		return append(b, small|byte(n))
+	case n < 1<<16:
+		return binary.BigEndian.AppendUint16(append(b, mid), uint16(n))
+	}
+	return binary.BigEndian.AppendUint32(append(b, large), uint32(n))
+}
+
+func words(cmd []dag.Arg) []comms.Word {
+	out := make([]comms.Word, len(cmd))
+	for i, a := range cmd {
+		out[i].Parts = a
+	}
+	return out
+}
+
+func environ(fields []dag.Field) []string {
+	var out []string
+	for _, f := range fields {
+		out = append(out, f.Name+"="+fmt.Sprint(f.Value))
+	}
+	return out
+}
