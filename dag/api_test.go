@@ -306,3 +306,59 @@ tasks:
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// TestLongList: loop values are found by number and by text, whatever the length.
+func TestLongList(t *testing.T) {
+	values := make([]int, 40)
+	for i := range values {
+		values[i] = 10 * i
+	}
+	b := NewBuilder("list")
+	a := b.Add(Group{Name: "a", Axes: []Axis{Values("v", values...), Values("s", "x", "y")}, Run: Run{Function: "A"}, Outputs: []OutputDecl{{Name: "o"}}})
+	c := b.Add(Group{Name: "c", Axes: []Axis{Range("i", 0, 19)}, Run: Run{Function: "C"}, Inputs: []InputDecl{One("x", a.Out("o", Expr("i * 20"), At("y"))), One("half", a.Out("o", Expr("i * 20 / 2"), At("x")))}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gi, _ := g.GroupByName(c.Name())
+	first, n := g.GroupTasks(gi)
+	if first != 80 || n != 20 {
+		t.Fatal(first, n)
+	}
+	in, err := g.Inputs(TaskIndex(first + 3))
+	if err != nil || g.TaskName(in[0].Sources[0].Task) != "a[60,y]" || g.TaskName(in[1].Sources[0].Task) != "a[30,x]" {
+		t.Error(in, err)
+	}
+	checkRoundTrip(t, g)
+	checkIndex(t, g)
+}
+
+// TestTypeMistakes: what does not fit says where and what to do.
+func TestTypeMistakes(t *testing.T) {
+	for _, c := range []struct{ task, want string }{
+		{`for: {s: [a, 1]}, run: A, with: {x: "${s + 1}"}`, `task "t": with x: ${s + 1}: s is the text "a", not a number (loop over numbers, or write int(s))`},
+		{`run: A, with: {x: "a ${params.none}"}`, `task "t": with x: ${params.none}: the value is null and cannot be part of a text (give the parameter a value)`},
+		{`run: A, with: {x: "${n}"}`, `task "t": with x: unknown name "n" (write params.n)`},
+		{`run: A, with: {x: "${1/0}"}`, `task "t": with x: ${1/0}: the value +Inf is not a finite number`},
+		{`run: A, with: {x: "${params.l[9]}"}`, `task "t": with x: ${params.l[9]}: index out of range: 9 (array length is 1) (the values do not fit the operation; int(...), float(...) and string(...) convert)`},
+		{`run: A, with: {x: "${}"}`, `task "t": with x: empty expression ${} (write a name, such as ${params.x}, or $${ for a literal ${)`},
+		{`run: A, with: {x: "${'a' matches 'b'}"}`, `operator matches is not available`},
+		{`run: A, with: {x: "${let a = 1; a}"}`, `only arithmetic and text are available`},
+		{`run: A, with: {x: "${params.l.map(1)}"}`, `only built-in functions can be called`},
+		{`for: {a-b: [1]}, run: A`, `"a-b" cannot be the name of a loop variable (letters, digits and _: expressions would read - as minus)`},
+		{`for: {a: ["x,y"]}, run: A`, `loop value "x,y" cannot be part of a task's name`},
+		{`command: [x], environment: tools`, `there is no environment "tools" (declare it under environments)`},
+		{`command: [x], env: {"A B": 1}`, `"A B" cannot be the name of an environment variable (a name without = and spaces, at most 200 bytes)`},
+		{`command: [x], env: {A: [1]}`, `task "t": env: a list cannot be part of a text`},
+		{`run: A, stdin: x`, `task "t": stdin is for commands (a function reads its inputs and returns its outputs)`},
+		{`run: ":A"`, `run is ":A" (write FUNCTION or ENVIRONMENT:FUNCTION)`},
+		{`run: A, resources: {a b: 1}`, `"a b" cannot be the name of a resource`},
+		{`run: A, resources: {memory: 1e4}`, `resources memory is 10000, not an amount of memory`},
+		{`run: A, generates: {x: 9007199254740993}`, `output "x" has 9007199254740993 elements`},
+	} {
+		_, err := ParseYAML("job.yaml", []byte("job: x\nparams: {n: 4, none: null, l: [1]}\ntasks:\n  t: {"+c.task+"}\n"), Override{}, Options{})
+		if err == nil || !strings.HasPrefix(err.Error(), "job.yaml:4:") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s\ngot  %v\nwant %s", c.task, err, c.want)
+		}
+	}
+}

@@ -13,6 +13,7 @@ const (
 	maxPriority = 1_000_000_000
 	maxAmount   = 1_000_000_000_000 // thousandths of a resource
 	maxWords    = 1_000_000         // words of one command
+	maxCount    = 1 << 53           // elements of a generator: whole numbers that a float64 holds
 	maxText     = 1 << 20           // bytes of one text
 )
 
@@ -203,6 +204,8 @@ func (r *resolver) outputs(gi int, grp *Group) {
 			r.report(gi, key, o.Name, fmt.Errorf("output %q comes after a generated one", o.Name))
 		case o.Generate != GenerateFixed && o.Count != 0, o.Generate == GenerateNone && o.Buffer != 0:
 			r.report(gi, key, o.Name, fmt.Errorf("output %q has a count or buffer that it cannot use", o.Name))
+		case o.Count > maxCount:
+			r.report(gi, key, o.Name, mistake(fmt.Sprintf("output %q has %d elements", o.Name, o.Count), fmt.Sprintf(`at most %d; write "*" when the count is not known`, uint64(maxCount))))
 		case o.Buffer < 0:
 			r.report(gi, key, o.Name, mistake(fmt.Sprintf("output %q: buffer %d", o.Name, o.Buffer), "a number of elements from 1; leave it out for the default"))
 		case o.Generate == GenerateOpen && grp.Stream != nil:
@@ -324,11 +327,12 @@ func checkArg(word Arg) error {
 }
 
 func checkArgPart(p ArgPart, inputs map[string]*InputDecl, written map[string]bool, inNames, outNames []string) error {
+	if err := checkText(p.Text); err != nil {
+		return err
+	}
 	switch p.Kind {
-	case ArgText:
-		return checkText(p.Text)
-	case ArgExpr:
-		return nil // compiled by bindTexts
+	case ArgText, ArgExpr: // expressions are compiled by bindTexts
+		return nil
 	case ArgInput, ArgInputs:
 		d := inputs[p.Text]
 		switch {

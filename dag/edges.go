@@ -227,6 +227,9 @@ func (r *resolver) exports() {
 
 func (r *resolver) checkExport(ei int, paths map[string]bool) {
 	ex := &r.g.Exports[ei]
+	if err := checkText(ex.Path); err != nil {
+		r.reportFrom(-1, "outputs", "", ei, ex.From, fmt.Errorf("output: %w", err))
+	}
 	folder := len(ex.Path) > 0 && ex.Path[len(ex.Path)-1] == '/'
 	series := len(ex.Sources) != 1 || ex.Sources[0].Kind == SourceStream || ex.Sources[0].Kind == SourceGroup
 	if ex.Path != "" && !folder && series {

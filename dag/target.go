@@ -76,6 +76,9 @@ func (r *resolver) indexForm(ti int) string {
 // bind resolves a reference seen from group gi (-1: the job's outputs). It is
 // nil without error when the target is broken, which was reported before.
 func (r *resolver) bind(gi int, text string) (*target, error) {
+	if err := checkText(text); err != nil {
+		return nil, err
+	}
 	ref, err := parseRef(text)
 	if err != nil {
 		return nil, err

@@ -151,15 +151,6 @@ func (t *template) eval(sc *scope, r row) (any, error) {
 	return b.String(), nil
 }
 
-// evalText is eval as text.
-func (t *template) evalText(sc *scope, r row) (string, error) {
-	v, err := t.eval(sc, r)
-	if err != nil {
-		return "", err
-	}
-	return valueText(v)
-}
-
 // noRow is the row of texts outside any loop.
 type noRow struct{}
 
