@@ -18,6 +18,7 @@ type Config struct {
 
 	LastEvent    uint64           // highest event number that an earlier incarnation used
 	LastExecutor comms.ExecutorID // highest executor number that an earlier incarnation used
+	Adopted      []comms.JobState // datasets that an earlier incarnation left in spill files
 
 	Dir          string        // working folder of the warm executors
 	Warm         int           // executors of the default environment to start before the first task
@@ -207,8 +208,12 @@ type (
 
 	// Memory carries one effect of the ledger for the segments' driver, by
 	// value: ledger.CreateSegment, ResizeSegment, SealSegment, RemoveSegment,
-	// Spill, ReadBack, DropSpill or FreedRange.
-	Memory struct{ Effect any }
+	// Spill, ReadBack, DropSpill or FreedRange. With Spill, Desc describes the
+	// dataset, so that a later incarnation can adopt the file.
+	Memory struct {
+		Effect any
+		Desc   comms.Desc
+	}
 
 	// AppendLog adds text to a task's log.
 	AppendLog struct {

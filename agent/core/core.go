@@ -82,6 +82,7 @@ func New(cfg Config) *Core {
 		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
 		segs: map[ledger.SegmentID]*segment{}, lastEvent: cfg.LastEvent, lastExec: cfg.LastExecutor,
 	}
+	c.adopt(cfg.Adopted)
 	warm := c.pool(poolKey{"", cfg.Dir})
 	warm.warm = cfg.Warm
 	return c

@@ -83,6 +83,7 @@ type job struct {
 	unended  int
 	inflight int  // runs that exist
 	over     bool // drained was told
+	adopted  bool // of an earlier incarnation: datasets without a graph
 	fresh    bool // nothing was counted yet
 
 	data      map[comms.DatasetRef]*dataset
@@ -154,6 +155,12 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 			return
 		}
 		j = c.newJob(m, g)
+	} else if j.adopted {
+		if g == nil {
+			c.refuse(m, bad)
+			return
+		}
+		j = c.readopt(j, m, g)
 	}
 	j.epoch = m.Epoch
 	j.priority, j.held, j.stopped, j.dropped = m.Priority, m.Hold, nil, false

@@ -133,28 +133,30 @@ func (c *Core) effect(e ledger.Effect) {
 	switch e := e.(type) {
 	case ledger.CreateSegment:
 		c.segs[e.Segment] = &segment{size: e.Bytes}
-		c.emit(Memory{e})
+		c.emit(Memory{Effect: e})
 	case ledger.ResizeSegment:
 		c.closeSegment(e.Segment)
 		c.segs[e.Segment].size, c.segs[e.Segment].ready = e.Bytes, false
-		c.emit(Memory{e})
+		c.emit(Memory{Effect: e})
 	case ledger.SealSegment:
 		if s := c.segs[e.Segment]; s != nil {
 			s.size = e.Bytes
 		}
-		c.emit(Memory{e})
+		c.emit(Memory{Effect: e})
 	case ledger.RemoveSegment:
 		c.closeSegment(e.Segment)
 		delete(c.segs, e.Segment)
-		c.emit(Memory{e})
+		c.emit(Memory{Effect: e})
 	case ledger.Granted:
 		c.grantedRequest(e)
 	case ledger.Failed:
 		c.failedRequest(e)
 	case ledger.Lost:
 		c.lost(e.Key, e.Err)
-	case ledger.Spill, ledger.ReadBack, ledger.DropSpill, ledger.FreedRange:
-		c.emit(Memory{e})
+	case ledger.Spill:
+		c.emit(Memory{Effect: e, Desc: c.describe(e.Key)})
+	case ledger.ReadBack, ledger.DropSpill, ledger.FreedRange:
+		c.emit(Memory{Effect: e})
 	case ledger.Waiting, ledger.Revoked, ledger.Dropped, ledger.Freed:
 	}
 }

@@ -1,0 +1,93 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// Kept is a dataset that should outlive the agent.
+type Kept struct {
+	Job    comms.JobID
+	Desc   comms.Desc
+	Key    ledger.Key
+	Place  ledger.Place // where its bytes are, unless OnDisk
+	OnDisk bool         // a spill file has them
+}
+
+// Kept lists the outputs of jobs whose bytes are in memory or in spill files, for
+// an agent that ends. It changes nothing.
+func (c *Core) Kept() []Kept {
+	var all []Kept
+	for _, j := range c.jobs {
+		for _, ref := range j.sortedData() {
+			d := j.data[ref]
+			if !d.sealed || !j.wanted.has(j.graph, ref) {
+				continue
+			}
+			info, ok := c.led.Dataset(j.key(ref))
+			if !ok || info.Place.Segment == 0 && !info.OnDisk {
+				continue
+			}
+			all = append(all, Kept{Job: j.id, Desc: d.desc, Key: j.key(ref), Place: info.Place, OnDisk: info.OnDisk})
+		}
+	}
+	return all
+}
+
+// adopt takes over the spilled datasets of an agent before. Their jobs exist
+// without graph and tasks, until the controller assigns them again, says what to
+// retain, or forgets them.
+func (c *Core) adopt(states []comms.JobState) {
+	var list []ledger.AdoptedDataset
+	for _, s := range states {
+		if c.byJob[s.Job] != nil {
+			continue
+		}
+		j := c.newJob(&comms.Assign{Job: s.Job}, &dag.Graph{})
+		j.adopted, j.over = true, true
+		j.wanted = exports{exact: true, keep: map[comms.DatasetRef]bool{}}
+		for _, d := range s.Datasets {
+			if j.data[d.Ref] != nil {
+				continue
+			}
+			j.wanted.keep[d.Ref] = true
+			j.data[d.Ref] = &dataset{desc: d, sealed: true}
+			list = append(list, ledger.AdoptedDataset{Key: j.key(d.Ref), Place: ledger.Place{Bytes: int64(d.Size)}, OnDisk: true, Refs: 1})
+		}
+	}
+	rejected, err := c.led.Adopt(nil, list)
+	c.must(err)
+	for _, r := range rejected {
+		job, task, output, element := r.Key.Split()
+		delete(c.byJob[job].data, comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element})
+	}
+}
+
+// readopt makes an adopted job an ordinary one. The datasets that its Assign
+// names are here; the others are freed.
+func (c *Core) readopt(old *job, m *comms.Assign, g *dag.Graph) *job {
+	c.jobs = slices.DeleteFunc(c.jobs, func(o *job) bool { return o == old })
+	delete(c.byJob, old.id)
+	j := c.newJob(m, g)
+	for _, d := range m.Datasets {
+		if have := old.data[d.Ref]; have != nil && j.valid(d.Ref) && have.desc.Attempt == d.Attempt {
+			j.data[d.Ref] = have
+			delete(old.data, d.Ref)
+		}
+	}
+	c.keepOnly(old, nil)
+	return j
+}
+
+// describe returns the descriptor of a dataset that may have been given up already.
+func (c *Core) describe(k ledger.Key) comms.Desc {
+	job, task, output, element := k.Split()
+	ref := comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element}
+	if j := c.byJob[job]; j != nil && j.data[ref] != nil {
+		return j.data[ref].desc
+	}
+	return comms.Desc{Ref: ref}
+}
