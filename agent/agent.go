@@ -96,7 +96,11 @@ func (a *Agent) open() error {
 	}); err != nil {
 		return err
 	}
-	a.loop = newLoop(a)
+	adopted, err := a.adoptable()
+	if err != nil {
+		return fmt.Errorf("take over spilled datasets: %w", err)
+	}
+	a.loop = newLoop(a, adopted)
 	return nil
 }
 
@@ -169,8 +173,9 @@ func (a *Agent) close() error {
 }
 
 // coreConfig is what the core must know.
-func (a *Agent) coreConfig() core.Config {
+func (a *Agent) coreConfig(adopted []comms.JobState) core.Config {
 	return core.Config{
+		Adopted:     adopted,
 		Agent:       a.cfg.Name,
 		Incarnation: a.started.Incarnation,
 		Addresses:   strings.Split(a.clients.Addr(), ","),

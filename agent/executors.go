@@ -22,8 +22,8 @@ import (
 	"github.com/cascade-run/cascade/shm"
 )
 
-// executor is a process that was started or is being started.
-type executor struct {
+// worker is a process that was started or is being started.
+type worker struct {
 	id     comms.ExecutorID
 	token  string
 	proc   *process.Process // nil while it is being started
@@ -44,14 +44,14 @@ const oomScore = 500
 // spawn starts a process. The core hears Spawned.
 func (l *loop) spawn(act core.Spawn) {
 	a := l.agent
-	ex := &executor{id: act.Executor, token: a.tokens.make(act.Executor)}
+	ex := &worker{id: act.Executor, token: a.tokens.make(act.Executor)}
 	l.executors[ex.id] = ex
 	activation := l.envs[act.Env]
 	a.work.Go(func() { l.live(ex, activation, cmp.Or(act.Dir, a.cfg.Dir)) })
 }
 
 // live starts an executor's process and accompanies it to its end.
-func (l *loop) live(ex *executor, activation runtimeenv.Activation, dir string) {
+func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	a := l.agent
 	files, control, err := a.makeFiles(ex.id)
 	defer files.remove()
@@ -86,7 +86,7 @@ func (l *loop) live(ex *executor, activation runtimeenv.Activation, dir string) 
 
 // lastMessage waits for the end of a dead executor's link: the core hears of the
 // death after the last message.
-func (l *loop) lastMessage(ex *executor) {
+func (l *loop) lastMessage(ex *worker) {
 	last := make(chan *comms.Link, 1)
 	l.agent.in.push(item{note: func() { last <- ex.out.link }})
 	select {
@@ -99,7 +99,7 @@ func (l *loop) lastMessage(ex *executor) {
 }
 
 // start starts an executor's process.
-func (a *Agent) start(ex *executor, files executorFiles, act runtimeenv.Activation, dir string) (*process.Process, error) {
+func (a *Agent) start(ex *worker, files executorFiles, act runtimeenv.Activation, dir string) (*process.Process, error) {
 	if err := a.state.reserve(ex.id); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ type loop struct {
 	core  *core.Core
 
 	controller outbound
-	executors  map[comms.ExecutorID]*executor
+	executors  map[comms.ExecutorID]*worker
 	clients    map[uint64]*client
 	envs       map[string]runtimeenv.Activation // by the key that EnvReady told
 	segments   map[uint64]string                // path of each segment that exists
@@ -37,10 +37,10 @@ type outbound struct {
 	waiting [][]byte
 }
 
-func newLoop(a *Agent) *loop {
+func newLoop(a *Agent, adopted []comms.JobState) *loop {
 	return &loop{
-		agent: a, core: core.New(a.coreConfig()),
-		executors: map[comms.ExecutorID]*executor{},
+		agent: a, core: core.New(a.coreConfig(adopted)),
+		executors: map[comms.ExecutorID]*worker{},
 		clients:   map[uint64]*client{},
 		envs:      map[string]runtimeenv.Activation{},
 		segments:  map[uint64]string{},

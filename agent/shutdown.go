@@ -2,7 +2,10 @@
 
 package agent
 
-// shutdown ends all executors and waits until the core has heard of their deaths.
+import "sync"
+
+// shutdown ends all executors, waits until the core has heard of their deaths,
+// and writes to disk what should outlive the agent.
 func (l *loop) shutdown() error {
 	l.stopping = true
 	for _, ex := range l.executors {
@@ -20,5 +23,12 @@ func (l *loop) shutdown() error {
 		}
 		l.flush()
 	}
-	return nil
+	// What the lanes still do came before; it ends first.
+	var idle sync.WaitGroup
+	for _, lane := range []*lane{&l.agent.segmentLane, &l.agent.spillLane} {
+		idle.Add(1)
+		lane.do(idle.Done)
+	}
+	idle.Wait()
+	return l.keep()
 }
