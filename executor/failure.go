@@ -51,7 +51,12 @@ func (r *run) classify(err error) *comms.TaskError {
 	if errors.As(err, &known) {
 		kind = known.kind
 	}
-	return r.taskError(kind, err.Error(), r.exec.reg.codesOf(err))
+	e := r.taskError(kind, err.Error(), r.exec.reg.codesOf(err))
+	var exit *exitError
+	if errors.As(err, &exit) {
+		e.Kind, e.ExitCode, e.Signal = comms.ErrorExit, exit.code, exit.signal
+	}
+	return e
 }
 
 // recovered turns a panic, or a Goexit when p is nil, into an error.
@@ -65,6 +70,11 @@ func (r *run) recovered(p any, stack []byte) *comms.TaskError {
 	}); ok {
 		if name, ok := r.inputAt(fault.Addr()); ok {
 			e := r.taskError(comms.ErrorReadOnly, fmt.Sprintf("it wrote to input %q, which is shared with other tasks: copy it first", name), nil)
+			e.Stack = clip(trimStack(stack))
+			return e
+		}
+		if r.publishedAt(fault.Addr()) {
+			e := r.taskError(comms.ErrorReadOnly, "it used an array after publishing it: the array belongs to the store then, copy what is needed later", nil)
 			e.Stack = clip(trimStack(stack))
 			return e
 		}

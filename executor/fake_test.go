@@ -3,6 +3,7 @@ package executor
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,8 @@ type fakeAgent struct {
 	inbox  chan comms.Message
 	kinds  uint32
 	runs   comms.RunID
-	shm    string
+	store  atomic.Pointer[fakeStore]
+	sealed map[uint32]bool // file segments that hold a dataset
 }
 
 // Send takes a message of the executor.
@@ -43,14 +45,37 @@ func (a *fakeAgent) Send(m comms.Message) error {
 		a.t.Errorf("executor sent %T that cannot be decoded: %v", m, err)
 		return err
 	}
+	switch d := d.(type) {
+	case *comms.LeaseReq:
+		a.exec.Handle(a.store.Load().lease(d))
+		return nil
+	case *comms.Report:
+		a.account(d)
+	}
 	a.inbox <- d
 	return nil
+}
+
+// account follows leases: datasets end those of files, returns end all.
+func (a *fakeAgent) account(m *comms.Report) {
+	for _, it := range m.Items {
+		for _, d := range it.Outputs {
+			a.mu.Lock()
+			if d.Place.Kind == comms.PlaceSegment && d.Place.Segment != 1 {
+				a.sealed[d.Place.Segment] = true
+			}
+			a.mu.Unlock()
+		}
+		if it.Kind == comms.ReportLeaseReturn && it.Lease != nil {
+			a.store.Load().returned(it.Lease)
+		}
+	}
 }
 
 // startExecutor starts an executor with a registry of its own.
 func startExecutor(t testing.TB, reg *Registry, welcome comms.Welcome) *fakeAgent {
 	t.Helper()
-	a := &fakeAgent{t: t, ended: make(chan error, 1), inbox: make(chan comms.Message, 1<<16)}
+	a := &fakeAgent{t: t, sealed: map[uint32]bool{}, ended: make(chan error, 1), inbox: make(chan comms.Message, 1<<16)}
 	a.exec = New(Config{Conn: a, Registry: reg, Token: "t", PID: 42})
 	go func() { a.ended <- a.exec.Run() }()
 	if h := receive[*comms.Hello](a); h.Token != "t" || h.Language != "go" || h.PID != 42 {
@@ -110,8 +135,8 @@ func receive[M comms.Message](a *fakeAgent) M {
 	}
 }
 
-// items returns the next n report items, Started left out.
-func (a *fakeAgent) items(n int) []comms.ReportItem {
+// gather returns the next n report items or more, Started left out.
+func (a *fakeAgent) gather(n int) []comms.ReportItem {
 	a.t.Helper()
 	var out []comms.ReportItem
 	for len(out) < n {
@@ -121,6 +146,13 @@ func (a *fakeAgent) items(n int) []comms.ReportItem {
 			}
 		}
 	}
+	return out
+}
+
+// items returns the next n report items, Started left out.
+func (a *fakeAgent) items(n int) []comms.ReportItem {
+	a.t.Helper()
+	out := a.gather(n)
 	if len(out) > n {
 		a.t.Fatalf("executor reported %d items, want %d: %+v", len(out), n, out)
 	}

@@ -105,6 +105,7 @@ func (r *run) publish(output uint32, element uint64, v any) error {
 	now := time.Now()
 	r.exec.out.add(comms.ReportItem{Kind: comms.ReportPublished, Run: r.ID, At: now.UnixNano(), Outputs: []comms.Desc{d}}, now)
 	r.exec.out.hurry()
+	r.settle(false)
 	return nil
 }
 

@@ -22,6 +22,7 @@ type liveValue struct {
 	there bool
 	value any
 	codec value.Codec // for consumers of another Go type
+	hold  *hold       // memory that it lies in, with a reference
 	wants int         // queued runs that name it
 }
 
@@ -52,15 +53,20 @@ func (l *liveValues) expect(r *run) {
 	})
 }
 
-// forget notes that a run has taken what it needs, or never will.
-func (l *liveValues) forget(r *run) {
+// forget notes that a run has taken what it needs, or never will. The caller
+// drops the returned references when it holds no lock.
+func (l *liveValues) forget(r *run) (done []*hold) {
 	r.eachLive(func(k liveKey) {
 		if v := l.entries[k]; v != nil {
 			if v.wants--; v.wants <= 0 {
 				delete(l.entries, k)
+				if v.hold != nil {
+					done = append(done, v.hold)
+				}
 			}
 		}
 	})
+	return done
 }
 
 // has tells whether all live inputs of a run are there.
@@ -73,18 +79,20 @@ func (l *liveValues) has(r *run) bool {
 	return all
 }
 
-// put stores an output for later runs.
-func (l *liveValues) put(k liveKey, v any, codec value.Codec) {
+// put stores an output for later runs. A value pushed out by it is returned.
+func (l *liveValues) put(k liveKey, v any, codec value.Codec, h *hold) (old *hold) {
 	e := l.entries[k]
 	if e == nil {
 		e = &liveValue{}
 		l.entries[k] = e
 		if l.unnamed = append(l.unnamed, k); len(l.unnamed) > maxUnnamed {
-			if old := l.entries[l.unnamed[0]]; old != nil && old.wants == 0 {
+			if o := l.entries[l.unnamed[0]]; o != nil && o.wants == 0 {
 				delete(l.entries, l.unnamed[0])
+				old = o.hold
 			}
 			l.unnamed = append(l.unnamed[:0], l.unnamed[1:]...)
 		}
 	}
-	e.there, e.value, e.codec = true, v, codec
+	e.there, e.value, e.codec, e.hold = true, v, codec, h
+	return old
 }

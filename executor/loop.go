@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/executor/command"
 )
 
 // Config is what an Executor needs.
@@ -24,6 +25,11 @@ type Config struct {
 	Log      zerolog.Logger
 }
 
+const (
+	startedAfter = 2 * time.Millisecond  // a run that takes longer is reported as started
+	sampleEvery  = 25 * time.Millisecond // its memory is sampled this often
+)
+
 // Errors that Run ends with.
 var (
 	// ErrLinkBroken says that the agent is gone; an executor never outlives its link.
@@ -35,13 +41,16 @@ var (
 // Executor runs tasks for one agent. Handle and Broken are called from the
 // goroutine that reads the connection, Run from another.
 type Executor struct {
-	cfg    Config
-	reg    *Registry
-	out    *outbox
-	ctx    context.Context // ends with the executor
-	cancel context.CancelCauseFunc
-	wake   chan struct{}
-	limits limits
+	cfg     Config
+	reg     *Registry
+	out     *outbox
+	ctx     context.Context // ends with the executor
+	cancel  context.CancelCauseFunc
+	wake    chan struct{}
+	limits  limits
+	mem     memory
+	watch   *time.Timer // looks at runs that take their time
+	starter command.Starter
 
 	mu      sync.Mutex
 	welcome *comms.Welcome
@@ -57,6 +66,9 @@ func New(cfg Config) *Executor {
 	e := &Executor{cfg: cfg, reg: cmp.Or(cfg.Registry, Default), wake: make(chan struct{}, 1), kinds: map[uint32]*kind{}, live: newLiveValues()}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
 	e.out = newOutbox(cfg.Conn, e.Broken)
+	e.mem.exec = e
+	e.watch = time.AfterFunc(time.Hour, e.look)
+	e.watch.Stop()
 	return e
 }
 
@@ -72,6 +84,8 @@ func (e *Executor) Run() error {
 	var helpers sync.WaitGroup
 	helpers.Go(func() { e.out.serve(e.ctx.Done()) })
 	defer helpers.Wait()
+	defer e.watch.Stop()
+	defer e.starter.Close()
 	for {
 		ended := make(chan bool, 1)
 		go e.runner(ended)
@@ -106,7 +120,7 @@ func (e *Executor) handle(m comms.Message) error {
 	defer e.mu.Unlock()
 	if w, ok := m.(*comms.Welcome); ok {
 		e.welcome = w
-		return nil
+		return e.mem.open(w)
 	}
 	if e.welcome == nil {
 		return fmt.Errorf("%T came before Welcome", m)
@@ -116,6 +130,10 @@ func (e *Executor) handle(m comms.Message) error {
 		e.kinds[m.ID] = e.reg.newKind(m)
 	case *comms.Dispatch:
 		return e.enqueue(m)
+	case *comms.Segment:
+		e.mem.segment(m)
+	case *comms.Lease:
+		e.mem.granted(m)
 	case *comms.TakeBack:
 		e.takeBack(m.Runs)
 	case *comms.Cancel:
@@ -160,13 +178,47 @@ func (e *Executor) signal() {
 // goroutine of its own, as sending may wait.
 func (e *Executor) takeBack(ids []comms.RunID) {
 	back := &comms.TakenBack{}
+	var done []*hold
 	for _, id := range ids {
 		if r := e.queue.remove(id); r != nil {
 			back.Runs = append(back.Runs, id)
-			e.live.forget(r)
+			done = append(done, e.live.forget(r)...)
 		}
 	}
-	go e.out.send(back)
+	go func() {
+		e.out.send(back)
+		e.drop(done)
+	}()
+}
+
+// drop ends references to memory of live values.
+func (e *Executor) drop(done []*hold) {
+	for _, h := range done {
+		e.mem.drop(h)
+	}
+}
+
+// look reports a run as started when it takes its time, and samples its memory.
+func (e *Executor) look() {
+	e.mu.Lock()
+	r := e.current
+	if r == nil || r.began.IsZero() {
+		e.mu.Unlock()
+		return
+	}
+	first := !r.told
+	r.told = true
+	e.watch.Reset(sampleEvery)
+	if first { // added before the run can end, so that the order is right
+		e.out.add(comms.ReportItem{Kind: comms.ReportStarted, Run: r.ID, At: r.usage.Start}, time.Now())
+	}
+	e.mu.Unlock()
+	if first {
+		e.out.flush()
+	}
+	if r.kind.fn != nil && time.Since(r.began) >= sampleEvery {
+		r.peak.Store(max(r.peak.Load(), command.PrivateMemory()))
+	}
 }
 
 func (e *Executor) cancelRun(m *comms.Cancel) {
@@ -175,7 +227,7 @@ func (e *Executor) cancelRun(m *comms.Cancel) {
 		return
 	}
 	if r := e.queue.remove(m.Run); r != nil {
-		e.live.forget(r)
+		e.drop(e.live.forget(r))
 		now := time.Now()
 		e.out.add(comms.ReportItem{Kind: comms.ReportFailed, Run: r.ID, At: now.UnixNano(), Error: r.taskError(m.Why, m.Text, nil)}, now)
 		e.out.hurry()
@@ -201,10 +253,29 @@ func (e *Executor) next() *run {
 		if last {
 			return nil
 		}
+		if !e.await() {
+			return nil
+		}
+	}
+}
+
+// await waits for work; it tells whether the executor goes on.
+func (e *Executor) await() bool {
+	var idle <-chan time.Time
+	if e.mem.hasStanding() {
+		t := time.NewTimer(idleLease)
+		defer t.Stop()
+		idle = t.C
+	}
+	for {
 		select {
 		case <-e.wake:
+			return true
 		case <-e.ctx.Done():
-			return nil
+			return false
+		case <-idle:
+			e.mem.idle()
+			e.out.flush()
 		}
 	}
 }

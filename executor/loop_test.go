@@ -332,16 +332,7 @@ func TestGenerator(t *testing.T) {
 			t.Errorf("element %d is %d", element, n)
 		}
 	}
-	gather := func(n int) []comms.ReportItem {
-		t.Helper()
-		var out []comms.ReportItem
-		for len(out) < n {
-			for _, it := range receive[*comms.Report](a).Items {
-				out = append(out, it)
-			}
-		}
-		return out
-	}
+	gather := a.gather
 	out := []string{"square"}
 	t.Run("fixed", func(t *testing.T) {
 		dispatch(a.kind("count", []string{"n"}, out, fixed(3, 0)), 3)
@@ -420,6 +411,9 @@ func TestOrderOfManyRuns(t *testing.T) {
 	for next < n {
 		reports++
 		for _, it := range receive[*comms.Report](a).Items {
+			if it.Kind == comms.ReportStarted {
+				continue
+			}
 			if it.Run != runs[next].ID || it.Error != nil {
 				t.Fatalf("item %d is %+v", next, it)
 			}

@@ -7,9 +7,11 @@ import (
 	"reflect"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/executor/command"
 	"github.com/cascade-run/cascade/executor/value"
 )
 
@@ -22,9 +24,13 @@ type run struct {
 	halt  context.CancelCauseFunc
 	began time.Time
 	usage comms.Usage
-	views []view // input bytes, to say which one was written to
 	log   *logWriter
 	spend credits
+	mem   holdings
+
+	commandCPU int64 // of a command; this process's own does not count then
+	told       bool  // the agent knows that it started; guarded by Executor.mu
+	peak       atomic.Uint64
 }
 
 // stopped is why a run's context ended: somebody cancelled it, or its time is up.
@@ -83,10 +89,12 @@ func (e *Executor) execute(r *run) {
 	defer func() {
 		e.mu.Lock()
 		e.current = nil
-		e.live.forget(r)
+		done := e.live.forget(r)
 		e.mu.Unlock()
 		r.halt(nil)
 		e.out.add(item, time.Now())
+		r.settle(true)
+		e.drop(done)
 	}()
 	returned := false
 	defer func() {
@@ -110,8 +118,9 @@ func (e *Executor) claim(r *run) bool {
 	e.mu.Lock()
 	if !e.live.has(r) {
 		e.current = nil
-		e.live.forget(r)
+		done := e.live.forget(r)
 		e.mu.Unlock()
+		e.drop(done)
 		e.out.send(&comms.TakenBack{Runs: []comms.RunID{r.ID}})
 		return false
 	}
@@ -132,6 +141,8 @@ func (r *run) begin() {
 		ctx, r.halt = inner, func(err error) { halt(err); drop() }
 	}
 	r.ctx = runContext{ctx, r}
+	r.exec.mem.begin(r)
+	r.exec.watch.Reset(startedAfter)
 }
 
 // perform runs the function or command and returns its outputs. CPU and other
@@ -142,6 +153,10 @@ func (r *run) perform() ([]comms.Desc, []comms.StreamEnd, error) {
 		return nil, nil, &kindError{comms.ErrorSetup, k.problem}
 	}
 	r.exec.limits.apply(k.Resources)
+	if k.fn == nil {
+		descs, err := r.command()
+		return descs, nil, err
+	}
 	in, err := r.arguments()
 	if err != nil {
 		return nil, nil, err
@@ -239,9 +254,7 @@ func (r *run) argument(in *kindInput, data []comms.Desc) (any, error) {
 func (r *run) load(in *kindInput, d *comms.Desc) (any, error) {
 	r.usage.BytesIn += d.Size
 	if d.Place.Kind == comms.PlaceLive {
-		r.exec.mu.Lock()
-		v := r.exec.live.entries[liveKey{d.Place.Run, d.Ref.Output}]
-		r.exec.mu.Unlock()
+		v := r.liveInput(d)
 		if reflect.TypeOf(v.value) == in.port.Type {
 			return v.value, nil
 		}
@@ -258,29 +271,72 @@ func (r *run) load(in *kindInput, d *comms.Desc) (any, error) {
 	return in.codec.Decode(value.Flat{Codec: d.Codec, DType: d.DType, Shape: d.Shape, Bytes: b})
 }
 
+// liveInput finds a value that an earlier run left; claim has seen that it is there.
+func (r *run) liveInput(d *comms.Desc) *liveValue {
+	r.exec.mu.Lock()
+	defer r.exec.mu.Unlock()
+	return r.exec.live.entries[liveKey{d.Place.Run, d.Ref.Output}]
+}
+
 // publishable stores one output, or one element of a series, and describes it.
 func (r *run) publishable(output uint32, element uint64, v any) (comms.Desc, error) {
-	o := &r.kind.outputs[output]
-	d := comms.Desc{Ref: comms.DatasetRef{Task: r.Task, Output: output, Element: element}, Attempt: r.Attempt}
-	if slices.Contains(r.Live, output) || slices.Contains(r.Private, output) {
-		r.exec.mu.Lock()
-		r.exec.live.put(liveKey{r.ID, output}, v, o.codec)
-		r.exec.mu.Unlock()
-		if slices.Contains(r.Private, output) {
-			d.Place = comms.Place{Kind: comms.PlaceLive, Run: r.ID}
-			return d, nil
-		}
-	}
-	f, err := o.codec.Encode(v)
+	d, err := r.describeOutput(output, element, v)
 	if err != nil {
 		return d, fmt.Errorf("output %q: %w", r.kind.Outputs[output].Name, err)
 	}
+	return d, nil
+}
+
+func (r *run) describeOutput(output uint32, element uint64, v any) (comms.Desc, error) {
+	codec := r.kind.outputs[output].codec
+	d := comms.Desc{Ref: comms.DatasetRef{Task: r.Task, Output: output, Element: element}, Attempt: r.Attempt}
+	private := slices.Contains(r.Private, output)
+	var f value.Flat
+	var err error
+	if !private || codec.Aliases() {
+		if f, err = codec.Encode(v); err != nil {
+			return d, err
+		}
+	}
+	if private || slices.Contains(r.Live, output) {
+		if err := r.leave(output, v, codec, f); err != nil {
+			return d, err
+		}
+	}
+	if private {
+		d.Place = comms.Place{Kind: comms.PlaceLive, Run: r.ID}
+		return d, nil
+	}
 	d.Codec, d.DType, d.Shape, d.Size = f.Codec, f.DType, f.Shape, uint64(len(f.Bytes))
 	r.usage.BytesOut += d.Size
-	if d.Place, err = r.store(output, f.Bytes); err != nil {
-		return d, fmt.Errorf("output %q: %w", r.kind.Outputs[output].Name, err)
+	d.Place, err = r.store(output, f.Bytes)
+	return d, err
+}
+
+// leave keeps a value for later runs. What lies in an input is copied, as inputs
+// end with the run; what lies in a lease keeps it mapped.
+func (r *run) leave(output uint32, v any, codec value.Codec, f value.Flat) error {
+	if codec.Aliases() && r.aliasesInput(f.Bytes) {
+		own := value.Room(len(f.Bytes))
+		copy(own, f.Bytes)
+		f.Bytes = own
+		r.usage.Copied += uint64(len(f.Bytes))
+		var err error
+		if v, err = codec.Decode(f); err != nil {
+			return err
+		}
 	}
-	return d, nil
+	var h *hold
+	if codec.Aliases() {
+		h = r.lend(f.Bytes)
+	}
+	r.exec.mu.Lock()
+	old := r.exec.live.put(liveKey{r.ID, output}, v, codec, h)
+	r.exec.mu.Unlock()
+	if old != nil {
+		r.exec.mem.drop(old)
+	}
+	return nil
 }
 
 // finished makes the answer of a run that succeeded.
@@ -303,5 +359,10 @@ func (r *run) ended(kind comms.ReportKind) comms.ReportItem {
 	u := r.usage
 	d := time.Since(r.began)
 	u.Duration, u.CPU = int64(d), cpuTime()-u.CPU
+	if r.kind.fn == nil {
+		u.CPU = r.commandCPU
+	} else if d > sampleEvery {
+		u.PeakRSS = max(r.peak.Load(), command.PrivateMemory())
+	}
 	return comms.ReportItem{Kind: kind, Run: r.ID, At: u.Start + u.Duration, Usage: &u}
 }

@@ -32,10 +32,10 @@ func TaskOf(ctx context.Context) *Task {
 	return &Task{Log: io.Discard}
 }
 
-// Alloc returns an array of zeros or anything else in the store, for a task to
+// Alloc returns an array in the store, with any content, for a task to
 // fill in place: when the task returns it, or a slice of its data, it is
-// published without a copy. Small arrays and those made outside an executor are
-// ordinary memory.
+// published without a copy, and must not be touched any more. Small arrays and
+// those made outside an executor are ordinary memory.
 func Alloc[T value.Number](ctx context.Context, shape ...int) (value.Array[T], error) {
 	n, err := value.Size[T](shape...)
 	if err != nil {
@@ -43,11 +43,14 @@ func Alloc[T value.Number](ctx context.Context, shape ...int) (value.Array[T], e
 	}
 	r, _ := ctx.Value(taskKey{}).(*run)
 	if r == nil {
-		return value.Array[T]{Data: make([]T, n/max(1, elemSize[T]())), Shape: shape}, nil
+		return value.View[T](value.Room(n), shape...), nil
 	}
 	b, err := r.alloc(n)
 	if err != nil {
 		return value.Array[T]{}, err
+	}
+	if b == nil {
+		b = value.Room(n)
 	}
 	return value.View[T](b, shape...), nil
 }

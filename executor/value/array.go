@@ -193,6 +193,15 @@ func shape64(shape []int) []uint64 {
 	return out
 }
 
+// Aliases is true for all codecs of numbers.
+func (arrayCodec) Aliases() bool { return true }
+
+// Aliases is true: see arrayCodec.
+func (sliceCodec) Aliases() bool { return true }
+
+// Aliases is true unless the matrix is a slice of a larger one.
+func (denseCodec) Aliases() bool { return true }
+
 // arrayCodec handles Array[T].
 type arrayCodec struct{ t reflect.Type }
 

@@ -12,6 +12,8 @@ import (
 // bytesCodec handles []byte and types made from it.
 type bytesCodec struct{ t reflect.Type }
 
+func (bytesCodec) Aliases() bool { return true }
+
 func (bytesCodec) Text() string { return "raw" }
 
 func (bytesCodec) Encode(v any) (Flat, error) {
@@ -33,6 +35,9 @@ func (c bytesCodec) Decode(f Flat) (any, error) {
 // so that they stay valid after the task.
 type stringCodec struct{ t reflect.Type }
 
+// Aliases is false: strings are copied when they are read.
+func (stringCodec) Aliases() bool { return false }
+
 func (stringCodec) Text() string { return "raw text" }
 
 func (stringCodec) Encode(v any) (Flat, error) {
@@ -49,6 +54,8 @@ func (c stringCodec) Decode(f Flat) (any, error) {
 
 // msgpackCodec handles everything else.
 type msgpackCodec struct{ t reflect.Type }
+
+func (msgpackCodec) Aliases() bool { return false }
 
 func (c msgpackCodec) Text() string { return "msgpack " + c.t.String() }
 
@@ -91,6 +98,9 @@ type User[T any] struct {
 	Enc  func(T) ([]byte, error)
 	Dec  func([]byte) (T, error)
 }
+
+// Aliases is false; a codec that returns a part of its value must see to it that the value stays as it is.
+func (User[T]) Aliases() bool { return false }
 
 // Text names the codec.
 func (u User[T]) Text() string { return "codec " + u.Name }

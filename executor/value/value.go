@@ -30,6 +30,8 @@ type Codec interface {
 	Encode(v any) (Flat, error)
 	// Decode returns a value of the codec's type; it may alias f.Bytes, which are read-only.
 	Decode(f Flat) (any, error)
+	// Aliases tells whether Encode returns the value's own memory.
+	Aliases() bool
 	// Text names the encoding in signatures, for example "array f64".
 	Text() string
 }

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package command
+
+import "syscall"
+
+// Executors run on Linux; this lets the packages above compile elsewhere.
+
+func sysAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+func awaitExit(int) error { return syscall.ENOSYS }
+
+func treeMemory(int) uint64 { return 0 }
+
+// PrivateMemory is not measured here.
+func PrivateMemory() uint64 { return 0 }

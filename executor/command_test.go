@@ -1,0 +1,316 @@
+package executor
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// words makes a command line from job-file words.
+func words(t testing.TB, line ...string) []comms.Word {
+	t.Helper()
+	args, err := dag.Words(line...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]comms.Word, len(args))
+	for i := range args {
+		out[i].Parts = args[i]
+	}
+	return out
+}
+
+// sh is a kind that runs a shell script, with inputs and outputs.
+func (a *fakeAgent) sh(script string, inputs, outputs []string, change ...func(*comms.Kind)) uint32 {
+	change = append([]func(*comms.Kind){func(k *comms.Kind) {
+		k.Function, k.Command = "", words(a.t, "sh", "-c", script)
+		k.Group = "script"
+	}}, change...)
+	return a.kind("", inputs, outputs, change...)
+}
+
+func raw(text string) comms.Desc {
+	return comms.Desc{Codec: "raw", Size: uint64(len(text)), Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte(text)}}
+}
+
+func content(s *fakeStore, d comms.Desc) string {
+	if d.Place.Kind == comms.PlaceInline {
+		return string(d.Place.Bytes)
+	}
+	return string(s.bytes(d))
+}
+
+func TestCommandReadsAndWritesFiles(t *testing.T) {
+	a, s := startWithStore(t, testRegistry())
+	whole := s.put(a, ledger.File, raw("whole file\n"))
+	arena := s.put(a, ledger.Arena, raw("arena\n"))
+	tests := []struct {
+		name    string
+		kind    uint32
+		inputs  []comms.Desc
+		want    string
+		copied  uint64
+		segment bool
+	}{
+		{"stdin and stdout", a.sh("tr a-z A-Z", []string{"text"}, []string{"upper"}, func(k *comms.Kind) { k.Stdin, k.Stdout = "text", "upper" }),
+			[]comms.Desc{raw("shout\n")}, "SHOUT\n", 6, false},
+		{"paths", a.kind("", []string{"text"}, []string{"copy"}, func(k *comms.Kind) { k.Command = words(t, "cp", "${in.text}", "${out.copy}") }),
+			[]comms.Desc{whole}, "whole file\n", 0, false},
+		{"variables", a.sh(`cat "$CASCADE_IN_TEXT" > "$CASCADE_OUT_COPY"`, []string{"text"}, []string{"copy"}),
+			[]comms.Desc{arena}, "arena\n", 6, false},
+		{"a file for a later command", a.sh("echo data", nil, []string{"file"}, func(k *comms.Kind) { k.Stdout = "file"; k.Outputs[0].File = true }),
+			nil, "data\n", 0, true},
+		{"a large output", a.sh("head -c 100000 /dev/zero", nil, []string{"file"}, func(k *comms.Kind) { k.Stdout = "file" }),
+			nil, strings.Repeat("\x00", 100000), 0, true},
+		{"environment", a.sh(`echo $CASCADE_TASK $CASCADE_ATTEMPT $OMP_NUM_THREADS $MKL_NUM_THREADS $OPENBLAS_NUM_THREADS $COLOUR $CASCADE_IN_V_DTYPE "$CASCADE_IN_V_SHAPE" $CASCADE_EXECUTOR_TOKEN`,
+			[]string{"v"}, []string{"text"}, func(k *comms.Kind) {
+				k.Stdout, k.Env, k.Resources.CPU = "text", []string{"COLOUR=red"}, 2500
+			}), []comms.Desc{inline(t, a.exec.reg, []float64{1, 2})}, "NAME 1 3 3 3 red f64 2\n", 16, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := a.run(tt.kind, tt.inputs...)
+			a.dispatch(r)
+			it := a.items(1)[0]
+			if it.Error != nil {
+				t.Fatalf("%v\n%s", it.Error, it.Error.LogTail)
+			}
+			want := strings.Replace(tt.want, "NAME", r.Name, 1)
+			if got := content(s, it.Outputs[0]); got != want {
+				t.Errorf("output is %q, want %q", got, want)
+			}
+			if it.Usage.Copied != tt.copied || it.Usage.Duration <= 0 {
+				t.Errorf("usage is %+v", it.Usage)
+			}
+			if seg := it.Outputs[0].Place.Kind == comms.PlaceSegment; seg != tt.segment {
+				t.Errorf("output is at %+v", it.Outputs[0].Place)
+			}
+			if tt.segment {
+				path := s.store.Path(ledger.Output, ledger.SegmentID(it.Outputs[0].Place.Segment))
+				if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o444 {
+					t.Errorf("output file: %v, %v", fi, err)
+				}
+			}
+		})
+	}
+	if left, err := filepath.Glob(filepath.Join(a.exec.welcome.Scratch, "*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestCommandLists(t *testing.T) {
+	a, s := startWithStore(t, testRegistry())
+	k := a.kind("", []string{"parts*"}, []string{"all"}, func(k *comms.Kind) {
+		k.Command, k.Stdout = words(t, "cat", "${in.parts[*]}"), "all"
+	})
+	r := a.run(k)
+	r.Inputs = []comms.RunInput{{Data: []comms.Desc{raw("one "), {}, s.put(a, ledger.File, raw("three "))}}}
+	a.dispatch(r)
+	it := a.items(1)[0]
+	if it.Error != nil {
+		t.Fatal(it.Error)
+	}
+	if got := content(s, it.Outputs[0]); got != "one three " {
+		t.Errorf("output is %q", got)
+	}
+	// The command line of a run replaces the kind's.
+	r = a.run(k)
+	r.Command = words(t, "echo", "of ${in.parts[*]}!")
+	r.Inputs = []comms.RunInput{{Data: []comms.Desc{raw("x")}}}
+	a.dispatch(r)
+	if got := content(s, a.items(1)[0].Outputs[0]); !strings.HasPrefix(got, "of /") || !strings.HasSuffix(got, "parts-0!\n") {
+		t.Errorf("output is %q", got)
+	}
+}
+
+func TestCommandFailures(t *testing.T) {
+	a, _ := startWithStore(t, testRegistry())
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("notes.txt", "hello", 0o644)
+	write("broken", "\x01\x02", 0o755)
+	write("nointerp", "#!/no/such/interpreter\n", 0o755)
+	program := func(words_ ...string) uint32 {
+		return a.kind("", nil, nil, func(k *comms.Kind) { k.Command, k.Dir = words(t, words_...), dir })
+	}
+	tests := []struct {
+		name   string
+		kind   uint32
+		want   comms.ErrorKind
+		code   int32
+		signal string
+		text   []string
+		tail   string
+	}{
+		{"status", a.sh("echo out; echo err >&2; exit 3", nil, nil), comms.ErrorExit, 3, "", []string{"status 3"}, "err"},
+		{"signal", a.sh("kill -SEGV $$", nil, nil), comms.ErrorExit, -1, "SIGSEGV", []string{"SIGSEGV"}, ""},
+		{"no output", a.sh("true", nil, []string{"page"}), comms.ErrorTask, 0, "", []string{`did not write output "page"`, "CASCADE_OUT_PAGE"}, ""},
+		{"output is a link", a.sh("ln -s /etc/passwd $CASCADE_OUT_PAGE", nil, []string{"page"}), comms.ErrorTask, 0, "", []string{"not a regular file"}, ""},
+		{"output and failure", a.sh("echo x > $CASCADE_OUT_PAGE; exit 1", nil, []string{"page"}), comms.ErrorExit, 1, "", nil, ""},
+		{"not found", program("no-such-program"), comms.ErrorSetup, 0, "", []string{`"no-such-program" is not in PATH`}, ""},
+		{"no such path", program("./absent.sh"), comms.ErrorSetup, 0, "", []string{`"./absent.sh"`, "no such file"}, ""},
+		{"not executable", program("./notes.txt"), comms.ErrorSetup, 0, "", []string{"chmod +x"}, ""},
+		{"no program", program("./broken"), comms.ErrorSetup, 0, "", []string{"neither a program for this machine"}, ""},
+		{"no interpreter", program("./nointerp"), comms.ErrorSetup, 0, "", []string{"interpreter"}, ""},
+		{"no folder", a.sh("true", nil, nil, func(k *comms.Kind) { k.Dir = "/no/such/folder" }), comms.ErrorSetup, 0, "", []string{"working folder", "/no/such/folder"}, ""},
+		{"long arguments", program("true", strings.Repeat("x", 1<<18)), comms.ErrorSetup, 0, "", []string{"too long"}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a.dispatch(a.run(tt.kind))
+			it := a.items(1)[0]
+			if it.Error == nil || it.Error.Kind != tt.want || it.Error.ExitCode != tt.code || it.Error.Signal != tt.signal {
+				t.Fatalf("error is %+v", it.Error)
+			}
+			for _, w := range tt.text {
+				if !strings.Contains(it.Error.Message, w) {
+					t.Errorf("message lacks %q: %s", w, it.Error.Message)
+				}
+			}
+			if !bytes.Contains(it.Error.LogTail, []byte(tt.tail)) {
+				t.Errorf("log tail is %q", it.Error.LogTail)
+			}
+		})
+	}
+}
+
+// alive tells whether a process exists and is no zombie.
+func alive(t testing.TB, pid int) bool {
+	t.Helper()
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(b), ") Z ")
+}
+
+func TestCommandTimesOut(t *testing.T) {
+	a, _ := startWithStore(t, testRegistry())
+	dir := t.TempDir()
+	short := func(k *comms.Kind) { k.Timeout, k.Dir = int64(100*time.Millisecond), dir }
+	t.Run("SIGTERM is enough", func(t *testing.T) {
+		a.dispatch(a.run(a.sh("trap 'echo asked to end; exit 0' TERM; while :; do sleep 0.01; done", nil, nil, short)))
+		it := a.items(1)[0]
+		if it.Error == nil || it.Error.Kind != comms.ErrorTimeout || !strings.Contains(string(it.Error.LogTail), "asked to end") {
+			t.Errorf("error is %+v, log %s", it.Error, it.Error.LogTail)
+		}
+	})
+	t.Run("SIGKILL follows", func(t *testing.T) {
+		k := a.sh("trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done", nil, []string{"x"}, func(k *comms.Kind) { k.Dir = dir })
+		r := a.run(k)
+		a.dispatch(r)
+		pid := waitForPid(t, filepath.Join(dir, "pid"))
+		a.tell(&comms.Cancel{Run: r.ID, Why: comms.ErrorCancelled, Text: "no more", Grace: int64(20 * time.Millisecond)})
+		it := a.items(1)[0]
+		if it.Error == nil || it.Error.Kind != comms.ErrorCancelled {
+			t.Errorf("error is %+v", it.Error)
+		}
+		if alive(t, pid) {
+			t.Errorf("process %d lives on", pid)
+		}
+	})
+}
+
+func waitForPid(t *testing.T, path string) int {
+	t.Helper()
+	for range 2000 {
+		if b, err := os.ReadFile(path); err == nil {
+			if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
+				return n
+			}
+		}
+		time.Sleep(5 * time.Millisecond) // another process writes the file: there is no event
+	}
+	t.Fatalf("%s was not written", path)
+	return 0
+}
+
+func TestLeftoversEnd(t *testing.T) {
+	a, _ := startWithStore(t, testRegistry())
+	dir := t.TempDir()
+	a.dispatch(a.run(a.sh("sleep 1000 & echo $! > pid", nil, nil, func(k *comms.Kind) { k.Dir = dir })))
+	if it := a.items(1)[0]; it.Error != nil {
+		t.Fatal(it.Error)
+	}
+	pid := waitForPid(t, filepath.Join(dir, "pid"))
+	for range 1000 { // its new parent reaps it
+		if !alive(t, pid) {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Errorf("child %d lives on", pid)
+}
+
+func TestMuchLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("100 MB")
+	}
+	a, _ := startWithStore(t, testRegistry())
+	a.dispatch(a.run(a.sh("head -c 100000000 /dev/zero | tr '\\0' x >&2; echo the end >&2; exit 1", nil, nil)))
+	var bytesOf int
+	for {
+		m := <-a.inbox
+		if l, ok := m.(*comms.Log); ok {
+			if len(l.Text) > maxLogMessage {
+				t.Fatalf("a message of %d bytes", len(l.Text))
+			}
+			bytesOf += len(l.Text)
+			continue
+		}
+		rep, ok := m.(*comms.Report)
+		if !ok {
+			continue
+		}
+		if i := slices.IndexFunc(rep.Items, func(it comms.ReportItem) bool { return it.Error != nil }); i >= 0 {
+			e := rep.Items[i].Error
+			if !strings.HasSuffix(string(e.LogTail), "xxxthe end\n") || len(e.LogTail) != logTail {
+				t.Errorf("tail of %d bytes ends in %q", len(e.LogTail), e.LogTail[max(0, len(e.LogTail)-20):])
+			}
+			break
+		}
+	}
+	if bytesOf < maxLog || bytesOf > maxLog+1000 {
+		t.Errorf("%d bytes were logged, the bound is %d", bytesOf, maxLog)
+	}
+}
+
+func TestLogKeepsOrder(t *testing.T) {
+	a, _ := startWithStore(t, testRegistry())
+	a.dispatch(a.run(a.sh("for i in $(seq 1 2000); do echo line $i; done", nil, nil)))
+	var got bytes.Buffer
+	for {
+		m := <-a.inbox
+		if l, ok := m.(*comms.Log); ok {
+			if l.Stream != 1 || l.Run != 1 {
+				t.Errorf("log of run %d, stream %d", l.Run, l.Stream)
+			}
+			got.Write(l.Text)
+		}
+		if rep, ok := m.(*comms.Report); ok && slices.ContainsFunc(rep.Items, func(it comms.ReportItem) bool { return it.Kind == comms.ReportFinished }) {
+			break
+		}
+	}
+	var want bytes.Buffer
+	for i := range 2000 {
+		fmt.Fprintf(&want, "line %d\n", i+1)
+	}
+	if got.String() != want.String() {
+		t.Errorf("log has %d bytes, want %d", got.Len(), want.Len())
+	}
+}

@@ -1,0 +1,435 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/executor/command"
+	"github.com/cascade-run/cascade/executor/value"
+	"github.com/cascade-run/cascade/shm"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+const (
+	defaultGrace = 2 * time.Second // from SIGTERM to SIGKILL after a time-out
+	maxListEnv   = 64 << 10        // longer lists of paths do not become a variable
+)
+
+// program is a command being prepared: where its datasets are.
+type program struct {
+	run     *run
+	dir     string // scratch folder of its own, "" until it is needed
+	inputs  [][]string
+	outputs []commandOutput
+}
+
+// commandOutput is a file that the command creates in the store's folder.
+type commandOutput struct {
+	lease *comms.Lease
+	path  string
+	done  bool // it was reported, or put into the message
+}
+
+// command runs a command and seals what it wrote.
+func (r *run) command() (descs []comms.Desc, err error) {
+	p := &program{run: r}
+	defer func() { err = errors.Join(err, p.cleanUp()) }()
+	if err := p.makeInputs(); err != nil {
+		return nil, &kindError{comms.ErrorInput, err}
+	}
+	if err := p.leaseOutputs(); err != nil {
+		return nil, err
+	}
+	spec, err := p.spec()
+	if err != nil {
+		return nil, err
+	}
+	stdin, stdout, err := p.redirect(&spec)
+	if err == nil {
+		err = p.perform(spec)
+	}
+	err = errors.Join(err, closeAll(stdin, stdout))
+	if err != nil {
+		return nil, err
+	}
+	return p.seal()
+}
+
+func closeAll(files ...*os.File) error {
+	var errs []error
+	for _, f := range files {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// perform runs the program and turns a bad end into an error.
+func (p *program) perform(spec command.Spec) error {
+	r := p.run
+	res, err := r.exec.starter.Run(r.ctx, spec)
+	if err != nil {
+		return &kindError{comms.ErrorSetup, err}
+	}
+	r.commandCPU, r.usage.PeakRSS = int64(res.CPU), res.PeakRSS
+	if err := r.stoppedErr(); err != nil {
+		return err
+	}
+	switch {
+	case res.Signal != "":
+		return &exitError{code: -1, signal: res.Signal}
+	case res.ExitCode != 0:
+		return &exitError{code: int32(res.ExitCode)}
+	}
+	return nil
+}
+
+// exitError is a program's bad end.
+type exitError struct {
+	code   int32
+	signal string
+}
+
+func (e *exitError) Error() string {
+	if e.signal != "" {
+		return "the command was ended by " + e.signal
+	}
+	return fmt.Sprintf("the command ended with status %d", e.code)
+}
+
+// makeInputs finds or makes a file for each input dataset.
+func (p *program) makeInputs() error {
+	r := p.run
+	if len(r.Inputs) != len(r.kind.Inputs) {
+		return fmt.Errorf("the run has %d inputs, its kind %d", len(r.Inputs), len(r.kind.Inputs))
+	}
+	p.inputs = make([][]string, len(r.Inputs))
+	for i := range r.Inputs {
+		in := &r.kind.Inputs[i]
+		data := r.Inputs[i].Data
+		if !in.List && (len(data) != 1 || data[0].Place.Kind == comms.PlaceNone) {
+			return fmt.Errorf("input %q: the dataset is nowhere", in.Name)
+		}
+		for k := range data {
+			if data[k].Place.Kind == comms.PlaceNone {
+				continue
+			}
+			path, err := p.file(in.Name, k, &data[k])
+			if err != nil {
+				return fmt.Errorf("input %q: %w", in.Name, err)
+			}
+			p.inputs[i] = append(p.inputs[i], path)
+		}
+	}
+	return nil
+}
+
+// file returns the path of a dataset: its own file in the store, or a copy in the scratch folder.
+func (p *program) file(input string, k int, d *comms.Desc) (string, error) {
+	r := p.run
+	r.usage.BytesIn += d.Size
+	if path, ok := r.exec.mem.wholeFile(d, r.exec.welcome.ShmDir); ok {
+		return path, nil
+	}
+	b, err := p.content(input, d)
+	if err != nil {
+		return "", err
+	}
+	if err := p.makeDir(); err != nil {
+		return "", err
+	}
+	path := filepath.Join(p.dir, input+"-"+strconv.Itoa(k))
+	if err := os.WriteFile(path, b, 0o444); err != nil {
+		return "", fmt.Errorf("copy dataset for the command: %w", err)
+	}
+	r.usage.Copied += uint64(len(b))
+	return path, nil
+}
+
+func (p *program) content(input string, d *comms.Desc) ([]byte, error) {
+	r := p.run
+	if d.Place.Kind != comms.PlaceLive {
+		return r.bytes(input, d)
+	}
+	v := r.liveInput(d)
+	f, err := v.codec.Encode(v.value)
+	return f.Bytes, err
+}
+
+// wholeFile returns the file of a dataset that has one of its own.
+func (m *memory) wholeFile(d *comms.Desc, dir string) (string, bool) {
+	if d.Place.Kind != comms.PlaceSegment || d.Place.Offset != 0 {
+		return "", false
+	}
+	m.mu.Lock()
+	name := m.segs[d.Place.Segment]
+	m.mu.Unlock()
+	if name == "" {
+		return "", false
+	}
+	path := filepath.Join(dir, name)
+	fi, err := os.Stat(path)
+	return path, err == nil && fi.Mode().IsRegular() && uint64(fi.Size()) == d.Size
+}
+
+func (p *program) makeDir() error {
+	if p.dir != "" {
+		return nil
+	}
+	dir := filepath.Join(p.run.exec.welcome.Scratch, "run"+strconv.FormatUint(uint64(p.run.ID), 10))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make scratch folder: %w", err)
+	}
+	p.dir = dir
+	return nil
+}
+
+// leaseOutputs gets a place in the store for each output; the command creates the file.
+func (p *program) leaseOutputs() error {
+	r := p.run
+	for i := range r.kind.Outputs {
+		l, err := r.exec.mem.request(r.ctx, 0, true, r.ID)
+		if err != nil {
+			return fmt.Errorf("output %q: %w", r.kind.Outputs[i].Name, err)
+		}
+		path := l.Path
+		if path == "" {
+			path = filepath.Join(r.exec.welcome.ShmDir, shm.SegmentName(ledger.Output, ledger.SegmentID(l.Segment)))
+		}
+		p.outputs = append(p.outputs, commandOutput{lease: l, path: path})
+	}
+	return nil
+}
+
+// spec puts together command line and environment.
+func (p *program) spec() (command.Spec, error) {
+	r := p.run
+	args, err := p.words()
+	if err != nil {
+		return command.Spec{}, &kindError{comms.ErrorSetup, err}
+	}
+	out := r.logger().(streamWriter).logWriter
+	return command.Spec{
+		Args: args, Env: p.environ(), Dir: r.kind.Dir,
+		Output: func(stream uint8, text []byte) { _, _ = out.write(stream, text) }, // a closed log is the end of the run
+		Grace:  r.grace,
+	}, nil
+}
+
+// grace is how long the command may take to end.
+func (r *run) grace() time.Duration {
+	var why *stopped
+	if err := r.stoppedErr(); errors.As(err, &why) && why.grace > 0 {
+		return why.grace
+	}
+	return defaultGrace
+}
+
+func (p *program) words() ([]string, error) {
+	words := p.run.kind.Command
+	if p.run.Command != nil {
+		words = p.run.Command
+	}
+	var args []string
+	for _, w := range words {
+		if len(w.Parts) == 1 && w.Parts[0].Kind == dag.ArgInputs {
+			paths, err := p.paths(w.Parts[0])
+			if err != nil {
+				return nil, err
+			}
+			args = append(args, paths...)
+			continue
+		}
+		var b strings.Builder
+		for _, part := range w.Parts {
+			if part.Kind == dag.ArgText {
+				b.WriteString(part.Text)
+				continue
+			}
+			paths, err := p.paths(part)
+			if err != nil {
+				return nil, err
+			}
+			b.WriteString(strings.Join(paths, " "))
+		}
+		args = append(args, b.String())
+	}
+	if len(args) == 0 {
+		return nil, errors.New("the command line is empty")
+	}
+	return args, nil
+}
+
+// paths returns the files that a placeholder stands for.
+func (p *program) paths(part dag.ArgPart) ([]string, error) {
+	k := p.run.kind
+	switch part.Kind {
+	case dag.ArgInput, dag.ArgInputs:
+		for i := range k.Inputs {
+			if k.Inputs[i].Name == part.Text {
+				return p.inputs[i], nil
+			}
+		}
+		return nil, fmt.Errorf("the command line names input %q, which the task does not have", part.Text)
+	case dag.ArgOutput:
+		if i := p.output(part.Text); i >= 0 {
+			return []string{p.outputs[i].path}, nil
+		}
+		return nil, fmt.Errorf("the command line names output %q, which the task does not have", part.Text)
+	}
+	return nil, fmt.Errorf("the command line has an unresolved part %q", part.Text)
+}
+
+func (p *program) output(name string) int {
+	return slices.IndexFunc(p.run.kind.Outputs, func(o comms.KindOut) bool { return o.Name == name })
+}
+
+// environ makes the environment: this process's without what concerns the
+// executor alone, what the job says, and what Cascade tells the command.
+func (p *program) environ() []string {
+	r := p.run
+	env := map[string]string{}
+	for _, kv := range os.Environ() {
+		if name, v, ok := strings.Cut(kv, "="); ok && !strings.HasPrefix(name, "CASCADE_") {
+			env[name] = v
+		}
+	}
+	n := strconv.Itoa(cores(r.kind.Resources.CPU))
+	for _, name := range []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"} {
+		env[name] = n
+	}
+	for _, kv := range slices.Concat(r.kind.Env, r.Env) {
+		if name, v, ok := strings.Cut(kv, "="); ok {
+			env[name] = v
+		}
+	}
+	env["CASCADE_TASK"], env["CASCADE_ATTEMPT"] = r.name(), strconv.FormatUint(uint64(r.Attempt), 10)
+	for i := range r.kind.Inputs {
+		name := "CASCADE_IN_" + variable(r.kind.Inputs[i].Name)
+		if paths := strings.Join(p.inputs[i], "\n"); len(paths) <= maxListEnv {
+			env[name] = paths
+		}
+		if data := r.Inputs[i].Data; len(data) > 0 && data[0].DType != "" {
+			env[name+"_DTYPE"] = data[0].DType
+			env[name+"_SHAPE"] = shapeText(data[0].Shape)
+		}
+	}
+	for i := range r.kind.Outputs {
+		env["CASCADE_OUT_"+variable(r.kind.Outputs[i].Name)] = p.outputs[i].path
+	}
+	out := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, name+"="+env[name])
+	}
+	return out
+}
+
+// variable turns a name of the job file into a part of a variable's name.
+func variable(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
+
+func shapeText(shape []uint64) string {
+	parts := make([]string, len(shape))
+	for i, n := range shape {
+		parts[i] = strconv.FormatUint(n, 10)
+	}
+	return strings.Join(parts, " ")
+}
+
+// redirect opens the files of standard input and output.
+func (p *program) redirect(spec *command.Spec) (stdin, stdout *os.File, err error) {
+	k := p.run.kind
+	if k.Stdin != "" {
+		paths, err := p.paths(dag.ArgPart{Kind: dag.ArgInput, Text: k.Stdin})
+		if err != nil {
+			return nil, nil, &kindError{comms.ErrorSetup, err}
+		}
+		if len(paths) != 1 {
+			return nil, nil, &kindError{comms.ErrorSetup, fmt.Errorf("standard input takes one dataset, input %q has %d", k.Stdin, len(paths))}
+		}
+		if stdin, err = os.Open(paths[0]); err != nil {
+			return nil, nil, &kindError{comms.ErrorInput, fmt.Errorf("input %q as standard input: %w", k.Stdin, err)}
+		}
+		spec.Stdin = stdin
+	}
+	if k.Stdout != "" {
+		i := p.output(k.Stdout)
+		if i < 0 {
+			return stdin, nil, &kindError{comms.ErrorSetup, fmt.Errorf("standard output goes to output %q, which the task does not have", k.Stdout)}
+		}
+		if stdout, err = os.OpenFile(p.outputs[i].path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+			return stdin, nil, &kindError{comms.ErrorStore, fmt.Errorf("output %q as standard output: %w", k.Stdout, err)}
+		}
+		spec.Stdout = stdout
+	}
+	return stdin, stdout, nil
+}
+
+// seal checks that all outputs were written and makes them read-only. Small ones
+// that no command reads travel in the message.
+func (p *program) seal() ([]comms.Desc, error) {
+	r := p.run
+	descs := make([]comms.Desc, 0, len(p.outputs))
+	for i := range p.outputs {
+		o, decl := &p.outputs[i], &r.kind.Outputs[i]
+		fi, err := os.Lstat(o.path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("the command ended with status 0 but did not write output %q: it must create the file ${out.%s}, also in CASCADE_OUT_%s", decl.Name, decl.Name, variable(decl.Name))
+		case err != nil:
+			return nil, fmt.Errorf("output %q: %w", decl.Name, err)
+		case !fi.Mode().IsRegular():
+			return nil, fmt.Errorf("output %q is not a regular file but %s: write the data itself", decl.Name, fi.Mode().Type())
+		}
+		d := comms.Desc{Ref: comms.DatasetRef{Task: r.Task, Output: uint32(i)}, Attempt: r.Attempt, Codec: value.Raw, Size: uint64(fi.Size())}
+		r.usage.BytesOut += d.Size
+		if !decl.File && d.Size <= r.exec.welcome.InlineMax {
+			b, err := os.ReadFile(o.path)
+			if err != nil {
+				return nil, fmt.Errorf("output %q: %w", decl.Name, err)
+			}
+			d.Size, d.Place = uint64(len(b)), comms.Place{Kind: comms.PlaceInline, Bytes: b}
+			descs = append(descs, d)
+			continue
+		}
+		if err := os.Chmod(o.path, 0o444); err != nil {
+			return nil, fmt.Errorf("seal output %q: %w", decl.Name, err)
+		}
+		d.Place = comms.Place{Kind: comms.PlaceSegment, Segment: o.lease.Segment}
+		descs = append(descs, d)
+	}
+	for i := range descs {
+		p.outputs[i].done = descs[i].Place.Kind == comms.PlaceSegment
+	}
+	return descs, nil
+}
+
+// cleanUp removes what the run leaves behind and returns leases without a dataset.
+func (p *program) cleanUp() error {
+	var errs []error
+	for _, o := range p.outputs {
+		if o.done {
+			continue
+		}
+		if err := os.RemoveAll(o.path); err != nil {
+			errs = append(errs, fmt.Errorf("remove unfinished output: %w", err))
+		}
+		p.run.exec.mem.giveBack(*o.lease, 0)
+	}
+	if p.dir != "" {
+		if err := os.RemoveAll(p.dir); err != nil {
+			errs = append(errs, fmt.Errorf("remove scratch folder: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
