@@ -145,6 +145,8 @@ func (l *Ledger) allocAll(needs []need, rest int64) (regions []*region, failed K
 func (l *Ledger) admit(g *grant, needs []need, regions []*region) {
 	g.phase = admitted
 	g.leases = make([]*lease, len(g.req.Leases))
+	first := l.nextLease
+	l.nextLease += LeaseID(len(g.leases))
 	for i, n := range needs {
 		r := regions[i]
 		if d := n.set; d != nil {
@@ -163,8 +165,7 @@ func (l *Ledger) admit(g *grant, needs []need, regions []*region) {
 			}
 			continue
 		}
-		le := &lease{id: l.nextLease, g: g, reg: r}
-		l.nextLease++
+		le := &lease{id: first + LeaseID(n.spec), g: g, reg: r}
 		l.leases[le.id] = le
 		g.leases[n.spec] = le
 		g.own.holds++

@@ -30,7 +30,8 @@ type Rejected struct {
 	Err error
 }
 
-// Adopt takes over what survived a restart: datasets that store and segments agree on. Segments without a
+// Adopt takes over what survived a restart: datasets that store and segments agree on; where they do not, a
+// copy on disk serves. Segments without a
 // dataset are removed. It must be the first call; all processes that could write to the segments must be dead.
 func (l *Ledger) Adopt(segments []AdoptedSegment, datasets []AdoptedDataset) ([]Rejected, error) {
 	if len(l.segs) > 0 || len(l.sets) > 0 || len(l.grants) > 0 {
@@ -79,16 +80,17 @@ func (l *Ledger) adopt(a AdoptedDataset) error {
 		return fmt.Errorf("%d references, %d bytes, %v: %w", a.Refs, a.Place.Bytes, a.Kind, ErrState)
 	}
 	d := &dataset{key: a.Key, kind: a.Kind, n: a.Place.Bytes, refs: a.Refs, backed: a.OnDisk, elsewhere: a.Elsewhere}
-	if !a.InMemory {
-		if !a.OnDisk {
-			return fmt.Errorf("neither in memory nor on disk: %w", ErrState)
-		}
+	var r *region
+	err := fmt.Errorf("neither in memory nor on disk: %w", ErrState)
+	if a.InMemory {
+		r, err = l.adoptRegion(a.Place)
+	}
+	switch {
+	case err != nil && !a.OnDisk:
+		return err
+	case r == nil:
 		d.move(evAdoptSpill)
-	} else {
-		r, err := l.adoptRegion(a.Place)
-		if err != nil {
-			return err
-		}
+	default:
 		d.reg, d.off, d.kind = r, a.Place.Offset, r.seg.kind
 		r.sets = append(r.sets, d)
 		if d.elsewhere {

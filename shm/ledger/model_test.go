@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -36,6 +38,7 @@ type world struct {
 	failed   map[RequestID]error
 	gone     map[Key]bool
 	overrun  int64 // bytes that outputs took beyond their estimate
+	sound    bool  // the driver never fails and outputs keep to their estimate
 	log      []string
 }
 
@@ -121,6 +124,9 @@ func (w *world) drain() {
 		case Failed:
 			delete(w.waiting, e.ID)
 			w.failed[e.ID] = e.Err
+			if w.sound && errors.Is(e.Err, ErrNoRoom) {
+				w.t.Fatalf("request %d: %v, although disk and memory work", e.ID, e.Err)
+			}
 		case Revoked:
 			if w.class[e.ID] != Prefetch {
 				w.t.Fatalf("request %d of class %d was revoked", e.ID, w.class[e.ID])
@@ -309,15 +315,50 @@ func (w *world) mustProgress() {
 	w.t.Fatalf("requests %v wait for nobody; stats %+v", sorted(w.waiting), w.l.Stats())
 }
 
+// mustAdopt gives what is there to a second ledger, as after a restart.
+func (w *world) mustAdopt(cfg Config) {
+	l, err := New(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var segs []AdoptedSegment
+	for _, id := range sorted(w.segs) {
+		if s := w.l.segs[id]; s != nil {
+			segs = append(segs, AdoptedSegment{id, s.kind, int64(len(w.segs[id]))})
+		}
+	}
+	var sets []AdoptedDataset
+	for _, k := range w.keys() {
+		i, _ := w.l.Dataset(k)
+		sets = append(sets, AdoptedDataset{Key: k, Kind: i.Kind, Place: i.Place, InMemory: i.State != Spilled, OnDisk: i.OnDisk, Refs: 1})
+	}
+	rejected, err := l.Adopt(segs, sets)
+	if err != nil || len(rejected) > 0 {
+		w.t.Fatalf("adopt: %v, %v", err, rejected)
+	}
+	if err := l.Check(); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, k := range w.keys() {
+		was, _ := w.l.Dataset(k)
+		is, ok := l.Dataset(k)
+		if !ok || is.Place != was.Place || (is.State == Spilled) != (was.State == Spilled) {
+			w.t.Fatalf("dataset %v was %+v and is %+v", k, was, is)
+		}
+	}
+}
+
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := Config{PageBytes: 16, ArenaBytes: 256, LargeBytes: 100, ReportFrees: true}
+		cfg := Config{PageBytes: 16, ArenaBytes: 256, ReportFrees: true}
 		cfg.Capacity = rapid.SampledFrom([]int64{64, 250, 512, 1024, 2000}).Draw(t, "capacity")
+		cfg.LargeBytes = rapid.SampledFrom([]int64{50, 100, 200}).Draw(t, "large")
 		cfg.ReserveBytes = rapid.SampledFrom([]int64{0, 32}).Draw(t, "reserve")
 		cfg.PoolBytes = rapid.SampledFrom([]int64{0, -1, 300}).Draw(t, "pool")
 		faults := rapid.Bool().Draw(t, "faults")
 		outputs := rapid.Bool().Draw(t, "outputs")
 		w := newWorld(t, cfg)
+		w.sound = !faults && !outputs
 		var nextID RequestID
 		nextKey := 0
 		pick := func(n int, label string) int { return rapid.IntRange(0, n-1).Draw(t, label) }
@@ -331,7 +372,7 @@ func TestModel(t *testing.T) {
 						r.Pins = append(r.Pins, keys[pick(len(keys), "pin")])
 					}
 				}
-				for range pick(3, "leases") {
+				for range pick(6, "leases") {
 					s := LeaseSpec{Bytes: int64(pick(300, "bytes"))}
 					if pick(4, "kind") == 0 {
 						s.Kind = File
@@ -440,6 +481,8 @@ func TestModel(t *testing.T) {
 			"retry":      func(t *rapid.T) { w.l.Retry(); w.drain() },
 			"":           func(t *rapid.T) { w.mustProgress() },
 		})
+		w.quiet(true)
+		w.mustAdopt(cfg)
 		// The end: everything is answered and given back, nothing remains.
 		for len(w.todo)+len(w.granted)+len(w.waiting) > 0 {
 			w.quiet(true)
@@ -471,4 +514,131 @@ func TestModel(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestEqualCallsGiveEqualEffects plays random calls twice.
+func TestEqualCallsGiveEqualEffects(t *testing.T) {
+	play := func(seed uint64) []string {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		w := newWorld(t, Config{PageBytes: 16, ArenaBytes: 256, LargeBytes: 100, Capacity: 1000, ReserveBytes: 64})
+		for id := RequestID(1); id < 300; id++ {
+			r := Request{ID: id, Owner: Owner(rnd.IntN(5)), Class: Class(rnd.IntN(3))}
+			if keys := w.keys(); len(keys) > 0 {
+				r.Pins = []Key{keys[rnd.IntN(len(keys))], keys[rnd.IntN(len(keys))]}
+			}
+			if r.Class != Prefetch || len(r.Pins) == 0 {
+				r.Leases = []LeaseSpec{{Bytes: rnd.Int64N(150)}, {Bytes: rnd.Int64N(150)}}
+			}
+			w.request(r)
+			for range rnd.IntN(4) {
+				if len(w.todo) > 0 {
+					w.answer(rnd.IntN(len(w.todo)), rnd.IntN(10) > 0)
+				}
+			}
+			for _, le := range sorted(w.open) {
+				if w.open[le].Kind == Arena && rnd.IntN(2) == 0 {
+					w.seal(le, key(int(id)*100+int(le)), rnd.Int64N(w.open[le].Place.Bytes-w.used[le]+1), 1)
+				}
+			}
+			if rnd.IntN(3) == 0 {
+				o := Owner(rnd.IntN(5))
+				for id, of := range w.owner {
+					if of == o {
+						w.letGo(id)
+					}
+				}
+				w.l.OwnerDead(o)
+				w.drain()
+			}
+			if rnd.IntN(4) == 0 {
+				w.l.Retry()
+				w.drain()
+			}
+		}
+		return w.log
+	}
+	for seed := range uint64(5) {
+		first := play(seed)
+		for range 3 {
+			if again := play(seed); !slices.Equal(first, again) {
+				t.Fatalf("seed %d gives different effects", seed)
+			}
+		}
+		if len(first) < 300 {
+			t.Fatalf("seed %d gives only %d effects", seed, len(first))
+		}
+	}
+}
+
+func TestTransitions(t *testing.T) {
+	ok := 0
+	for from := Absent; from <= Reading; from++ {
+		for ev := evSeal; ev <= evFree; ev++ {
+			if to, can := next(from, ev); can {
+				ok++
+			} else if to != from {
+				t.Errorf("%v by %v is not possible and leads to %v", from, ev, to)
+			}
+		}
+	}
+	if ok != 22 {
+		t.Errorf("the table has %d transitions; correct state.go's drawing and this number", ok)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an impossible transition passed")
+		}
+	}()
+	(&dataset{}).move(evPin)
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for _, cfg := range []Config{{}, {Capacity: 100}, {Capacity: 1 << 30, PageBytes: 100}, {Capacity: 1 << 30, ArenaBytes: 5000},
+		{Capacity: 1 << 30, LargeBytes: 1 << 30}, {Capacity: 1 << 30, ReserveBytes: -1}, {Capacity: 1 << 30, ReserveBytes: 2 << 30}} {
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%+v was accepted", cfg)
+		}
+	}
+	l, err := New(Config{Capacity: 8 << 30})
+	if err != nil || l.cfg.ArenaBytes != 64<<20 || l.cfg.LargeBytes != 8<<20 || l.cfg.PoolBytes != 2<<30 {
+		t.Errorf("%+v, %v", l.cfg, err)
+	}
+}
+
+func TestAbsurdRequests(t *testing.T) {
+	w := newWorld(t, Config{Capacity: 1 << 20})
+	huge := int64(math.MaxInt64)
+	for i, leases := range [][]LeaseSpec{{{Bytes: huge}}, {{Bytes: huge}, {Bytes: huge}}, {{Bytes: 1 << 20}, {Bytes: 1}}, make([]LeaseSpec, 257)} {
+		id := RequestID(i + 1)
+		w.request(Request{ID: id, Class: Start, Leases: leases})
+		if !errors.Is(w.failed[id], ErrTooLarge) {
+			t.Errorf("%d: %v", i, w.failed[id])
+		}
+	}
+	for i, r := range []Request{{ID: 10, Leases: []LeaseSpec{{Bytes: -1}}}, {ID: 11, Leases: []LeaseSpec{{Kind: 9}}}, {ID: 12, Class: 9}} {
+		if err := w.l.Request(r); err == nil {
+			t.Errorf("%d was accepted", i)
+		}
+	}
+}
+
+func BenchmarkRequestSealRelease(b *testing.B) {
+	w := newWorld(b, Config{Capacity: 1 << 30})
+	w.request(Request{ID: 1, Owner: 1, Leases: []LeaseSpec{{Bytes: 1 << 12}}})
+	w.quiet(true)
+	l := w.l
+	id, lease := RequestID(1), LeaseID(1)
+	for b.Loop() {
+		id++
+		if err := l.Request(Request{ID: id, Owner: Owner(id % 2), Class: Start, Leases: []LeaseSpec{{Bytes: 1 << 12}}}); err != nil {
+			b.Fatal(err)
+		}
+		lease++
+		g := l.Take()[0].(Granted)
+		k := DatasetKey([16]byte{}, 0, 0, uint64(id))
+		if err := errors.Join(l.Seal(lease, k, g.Leases[0].Place.Offset, 1000, 1), l.Release(id), l.Unref(k, 1)); err != nil {
+			b.Fatal(err)
+		}
+		l.Take()
+	}
 }

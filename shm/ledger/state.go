@@ -63,13 +63,15 @@ func (e event) String() string {
 
 // next is the table of transitions; what is not in it can not happen and panics in move.
 //
-//	            seal       pin       unpin      spill     forget   keep       keepPinned read     readDone readIdle   readUndo free
+//	            seal*      pin       unpin      spill     forget   keep       keepPinned read     readDone readIdle   readUndo free
 //	Absent      Evictable
 //	Evictable              InUse                Spilling  Spilled                                                              Absent
 //	InUse                  InUse     Evictable
 //	Spilling               Spilling  Spilling             Spilled  Evictable  InUse                                            Absent
 //	Spilled                                                                              Reading                               Absent
 //	Reading                Reading   Reading                                                      InUse    Evictable  Spilled  Absent
+//
+// * and from Absent to Spilled when a restart adopts a spill file.
 func next(from State, ev event) (State, bool) {
 	switch from {
 	case Absent:
