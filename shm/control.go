@@ -91,7 +91,7 @@ func OpenControl(path string) (*Control, error) {
 }
 
 func mapControl(f *os.File) (*Control, error) {
-	mem, err := mapRange(f, 0, controlBytes, controlBytes, unix.PROT_READ|unix.PROT_WRITE)
+	mem, err := mapRange(f, controlBytes, controlBytes, unix.PROT_READ|unix.PROT_WRITE)
 	if err != nil {
 		return nil, fmt.Errorf("open control page: %w", err)
 	}
@@ -131,7 +131,7 @@ func (c *Control) Last() (s Step, steps uint64) {
 
 // note enters a mapping into the table and returns its entry, or -1 when it is full: the agent then can not
 // name what the process touched, and nothing worse.
-func (c *Control) note(name string, mem []byte, base int64, lease bool) int {
+func (c *Control) note(name string, ptr unsafe.Pointer, n, base int64, lease bool) int {
 	if c == nil || len(name) > controlName {
 		return -1
 	}
@@ -142,7 +142,7 @@ func (c *Control) note(name string, mem []byte, base int64, lease bool) int {
 		if c.word(at+8).Load() != 0 {
 			continue
 		}
-		c.word(at).Store(uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))))
+		c.word(at).Store(uint64(uintptr(ptr)))
 		off := uint64(base)
 		if lease {
 			off |= leaseBit
@@ -153,7 +153,7 @@ func (c *Control) note(name string, mem []byte, base int64, lease bool) int {
 		for j := 0; j < controlName; j += 8 {
 			c.word(at + 24 + j).Store(binary.NativeEndian.Uint64(padded[j:]))
 		}
-		c.word(at + 8).Store(uint64(len(mem)))
+		c.word(at + 8).Store(uint64(n))
 		return i
 	}
 	return -1

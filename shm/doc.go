@@ -25,11 +25,13 @@
 //   - Names of segments are never used twice within a folder; a mapping that outlives its segment shows
 //     zeros, because removal punches the pages out before it unlinks.
 //   - A sealed file has exactly the dataset's length and mode 0444: any program can open it.
+//   - The mapping of an ended lease is moved out of reach, so that slices which a task kept can not write to what
+//     was published. Datasets in a lease that goes on are protected by Lease.Seal, page by page.
 //   - A view is valid while its pin lasts; a lease belongs to one process until that process is known dead.
 //   - A spill file under its final name is complete; its checksum is verified when it is read back.
 //   - Array bytes are little-endian, row by row. What they mean is in the descriptor, never in the bytes.
 //     Arrow data is the exception (package arrowfile): an IPC file carries its schema.
 //
 // With the build tag check, freed ranges are overwritten with 0xDB, pages of a mapping can only be read
-// while a Span shows them, and the addresses of a closed lease fault.
+// while a Span shows them, and addresses of ended leases are never used again.
 package shm

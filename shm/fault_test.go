@@ -82,8 +82,11 @@ func misbehave(how string) error {
 		if err := l.Close(); err != nil {
 			return err
 		}
-		_, fault := CatchFault(func() { mine[0] = 1 })
-		fmt.Println(fault)
+		addr, fault := CatchFault(func() { mine[100] = 1 })
+		w, ok := m.Owner(addr)
+		fmt.Println(fault, w, ok)
+		found, ok := c.Find(addr)
+		fmt.Println(found, ok)
 	}
 	return nil
 }
@@ -102,7 +105,7 @@ func TestFaults(t *testing.T) {
 		{how: "sealed lease", where: Where{"a1", 1<<20 + 4097, true}, crash: true},
 		{how: "nil", crash: true},
 		{how: "released", stdout: fmt.Sprintln(checked)},
-		{how: "closed lease", stdout: "true\n"},
+		{how: "closed lease", stdout: "true {a1 1048676 true} true\n{a1 1048676 true} true\n"},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			path := s.ControlPath(uint64(i))
@@ -219,9 +222,9 @@ func TestControlPage(t *testing.T) {
 	addr := uintptr(unsafe.Pointer(&mem[0]))
 	var entries []int
 	for range controlEntries {
-		entries = append(entries, executor.note("a1", mem, 8192, true))
+		entries = append(entries, executor.note("a1", unsafe.Pointer(&mem[0]), 100, 8192, true))
 	}
-	if i := executor.note("a2", mem, 0, false); i != -1 {
+	if i := executor.note("a2", unsafe.Pointer(&mem[0]), 100, 0, false); i != -1 {
 		t.Errorf("entry %d of a full table", i)
 	}
 	for _, e := range entries[1:] {

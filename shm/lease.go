@@ -7,53 +7,141 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// populateFrom is the lease size from which pages are mapped in one go; below it a fault or two are cheaper
-// than the call.
-const populateFrom = 256 << 10
-
-// Lease is a writable mapping of a region that the agent leased to this process, with a bump allocator.
-// It is safe for concurrent use; the slices that it returns are as safe as any others.
+// Lease is a writable mapping of a region that the agent leased to this process, with a bump allocator. It is
+// safe for concurrent use; the slices that it returns are as safe as any others.
+//
+// Pages cost: to map one for the first time takes as long as to fill it several times over, and to change its
+// protection about as long as to fill it. So the mapping of an ended lease is not unmapped or protected but
+// moved to another address, which moves whole page tables and takes microseconds; slices that the task kept
+// point to where nothing is any more. A later lease of the same region gets it back, at a third address.
 type Lease struct {
+	piece
 	m    *Mapper
-	name string
-	note int   // entry in the control page
-	base int64 // of the region in the segment
 	mu   sync.Mutex
-	mem  []byte
+	mem  []byte // nil when closed
 	used int64
 	ro   int64 // bytes from the start that are read-only by now
 }
 
-// Lease maps a leased region. off must be a multiple of the page size, as the ledger's regions are.
+// piece is a mapping of a region, or the addresses where one was.
+type piece struct {
+	name    string
+	base, n int64 // region in the segment
+	ptr     unsafe.Pointer
+	note    int // entry in the control page, -1 for none
+}
+
+// keptPieces bounds stash and guards.
+const keptPieces = 64
+
+func (p piece) in(addr uintptr) (off int64, ok bool) {
+	from := uintptr(p.ptr)
+	return p.base + int64(addr-from), addr >= from && int64(addr-from) < p.n
+}
+
+// unmap can only fail for addresses that are none of ours.
+func (p piece) unmap() {
+	if err := unix.MunmapPtr(p.ptr, uintptr(p.n)); err != nil {
+		panic(fmt.Sprintf("shm: unmap %d+%d of %s: %v", p.base, p.n, p.name, err))
+	}
+}
+
+// Lease maps a leased region. It must be whole pages, as the ledger's regions are.
 func (m *Mapper) Lease(name string, off, n int64) (*Lease, error) {
-	f, err := os.OpenFile(filepath.Join(m.dir, name), os.O_RDWR|noFollow, 0)
-	if err != nil {
-		return nil, fmt.Errorf("map lease: %w", err)
+	fail := func(err error) (*Lease, error) { return nil, fmt.Errorf("lease %d+%d of %s: %w", off, n, name, err) }
+	page := int64(os.Getpagesize())
+	if off < 0 || n < 1 || off > off+n || off%page != 0 || n%page != 0 {
+		return fail(ErrBounds)
 	}
-	defer f.Close()
-	if n < 1 {
-		return nil, fmt.Errorf("map lease of %d bytes in %s: %w", n, name, ErrBounds)
-	}
-	mem, err := mapRange(f, off, n, n, unix.PROT_READ|unix.PROT_WRITE)
-	if err != nil {
-		return nil, fmt.Errorf("map lease: %w", err)
-	}
-	if n >= populateFrom {
-		populate(mem)
-	}
-	l := &Lease{m: m, name: name, base: off, mem: mem}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, fmt.Errorf("map lease in %s: %w", name, errors.Join(ErrClosed, unix.Munmap(mem)))
+		return fail(fmt.Errorf("mapper: %w", ErrClosed))
 	}
-	l.note = m.control.note(name, mem, off, true)
+	if slices.ContainsFunc(m.leases, func(l *Lease) bool { return l.name == name && off < l.base+l.n && l.base < off+n }) {
+		return fail(errors.New("it overlaps an open lease of this process"))
+	}
+	ptr, err := m.mapWritable(name, off, n)
+	if err != nil {
+		return fail(err)
+	}
+	l := &Lease{piece: piece{name, off, n, ptr, m.control.note(name, ptr, n, off, true)}, m: m, mem: unsafe.Slice((*byte)(ptr), n)}
 	m.leases = append(m.leases, l)
 	return l, nil
+}
+
+func (m *Mapper) mapWritable(name string, off, n int64) (unsafe.Pointer, error) {
+	f, err := os.OpenFile(filepath.Join(m.dir, name), os.O_RDWR|noFollow, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if off+n > fi.Size() { // behind the end a mapping is a SIGBUS
+		return nil, fmt.Errorf("the file has %d bytes: %w", fi.Size(), ErrBounds)
+	}
+	if i := slices.IndexFunc(m.stash, func(p piece) bool { return p.name == name && p.base == off && p.n == n }); i >= 0 {
+		p := m.stash[i]
+		m.stash = slices.Delete(m.stash, i, i+1)
+		ptr, err := addresses(off, n)
+		if err == nil {
+			err = move(p.ptr, n, ptr)
+		}
+		if err != nil {
+			p.unmap()
+			return nil, err
+		}
+		return ptr, nil
+	}
+	ptr, err := addresses(off, n)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := unix.MmapPtr(int(f.Fd()), off, ptr, uintptr(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
+		piece{name, off, n, ptr, -1}.unmap()
+		return nil, err
+	}
+	if n >= populateFrom {
+		populate(unsafe.Slice((*byte)(ptr), n))
+	}
+	return ptr, nil
+}
+
+// populateFrom is the lease size from which pages are mapped in one go; below it a few faults are cheaper.
+const populateFrom = 256 << 10
+
+// addresses reserves n bytes of inaccessible addresses for a region at off of its file. Large ones get the same
+// place within a huge page as in the file, so that move can take whole page tables.
+func addresses(off, n int64) (unsafe.Pointer, error) {
+	const huge = 2 << 20
+	slack := int64(0)
+	if n >= huge {
+		slack = huge
+	}
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(n+slack), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, fmt.Errorf("reserve %d bytes of addresses: %w", n, err)
+	}
+	if slack == 0 {
+		return p, nil
+	}
+	head := (off - int64(uintptr(p)) + huge) & (huge - 1)
+	at := unsafe.Add(p, head)
+	if head > 0 {
+		err = unix.MunmapPtr(p, uintptr(head))
+	}
+	if err == nil && head < slack {
+		err = unix.MunmapPtr(unsafe.Add(at, n), uintptr(slack-head))
+	}
+	return at, err
 }
 
 // Name is the segment's.
@@ -115,7 +203,7 @@ func (l *Lease) Seal(pageEnd bool) error {
 	}
 	page := int64(os.Getpagesize())
 	if pageEnd {
-		l.used = min((l.used+page-1)/page*page, int64(len(l.mem)))
+		l.used = min((l.used+page-1)/page*page, l.n)
 	}
 	to := l.used / page * page
 	if to <= l.ro {
@@ -128,28 +216,62 @@ func (l *Lease) Seal(pageEnd bool) error {
 	return nil
 }
 
-// Close unmaps the lease; its slices must not be touched any more. Closing twice has no effect.
+// Close ends the lease: its slices must not be touched any more, and doing so faults. Closing twice has no
+// effect. The agent learns of it by message, with Used.
 func (l *Lease) Close() error {
-	l.m.mu.Lock()
-	defer l.m.mu.Unlock()
+	m := l.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mem == nil {
 		return nil
 	}
-	l.m.leases = slices.DeleteFunc(l.m.leases, func(o *Lease) bool { return o == l })
-	l.m.control.unnote(l.note)
-	mem := l.mem
 	l.mem = nil
-	if checked {
-		// The addresses stay taken, so that a late write faults instead of hitting another mapping.
-		if err := unix.Mprotect(mem, unix.PROT_NONE); err != nil {
-			return fmt.Errorf("close lease in %s: %w", l.name, err)
-		}
+	m.leases = slices.DeleteFunc(m.leases, func(o *Lease) bool { return o == l })
+	l.moveAway()
+	if !guard(l.ptr, l.n) { // somebody else got the addresses
+		m.control.unnote(l.note)
 		return nil
 	}
-	if err := unix.Munmap(mem); err != nil {
-		return fmt.Errorf("close lease in %s: %w", l.name, err)
+	m.guards = append(m.guards, l.piece)
+	if len(m.guards) > keptPieces && !checked {
+		m.control.unnote(m.guards[0].note)
+		m.guards[0].unmap()
+		m.guards = slices.Delete(m.guards, 0, 1)
 	}
 	return nil
+}
+
+// moveAway puts the mapping into the stash, or unmaps it when that fails.
+func (l *Lease) moveAway() {
+	to, err := addresses(l.base, l.n)
+	if err != nil {
+		l.unmap()
+		return
+	}
+	p := piece{l.name, l.base, l.n, to, -1}
+	at := int64(0)
+	for _, end := range []int64{l.ro, l.n} { // protected pages are a mapping of their own
+		if err == nil && end > at {
+			if err = move(unsafe.Add(l.ptr, at), end-at, unsafe.Add(to, at)); err == nil {
+				at = end
+			}
+		}
+	}
+	if err == nil && l.ro > 0 {
+		err = unix.Mprotect(unsafe.Slice((*byte)(to), l.ro), unix.PROT_READ|unix.PROT_WRITE)
+	}
+	if err != nil {
+		if at < l.n { // only what was not moved: others may have the rest of the addresses by now
+			piece{ptr: unsafe.Add(l.ptr, at), n: l.n - at}.unmap()
+		}
+		p.unmap()
+		return
+	}
+	l.m.stash = append(l.m.stash, p)
+	if len(l.m.stash) > keptPieces {
+		l.m.stash[0].unmap()
+		l.m.stash = slices.Delete(l.m.stash, 0, 1)
+	}
 }

@@ -3,17 +3,20 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// Mapper gives an executor (or an agent that sends data) read-only views of segments. Mappings are made on
-// demand and kept for the next view: a get costs a look into a table. It is safe for concurrent use.
+// Mapper gives an executor (or an agent that moves data) views of segments and leases in them. Every segment is
+// mapped once, read-only, and stays mapped for the next view: a get costs a look into a table. Leases have
+// mappings of their own (see Lease). It is safe for concurrent use.
 type Mapper struct {
 	dir     string
 	maxIdle int
@@ -21,8 +24,10 @@ type Mapper struct {
 	mu      sync.Mutex
 	maps    map[string]*mapping
 	idle    []*mapping // unused, oldest first
-	old     []*mapping // replaced by larger ones, still in use
+	old     []*mapping // replaced or forgotten, still in use
 	leases  []*Lease
+	stash   []piece // writable mappings of ended leases, oldest first
+	guards  []piece // where leases were, inaccessible, oldest first
 	closed  bool
 }
 
@@ -31,7 +36,7 @@ type mapping struct {
 	mem   []byte
 	refs  int
 	entry int         // in the control page
-	stale bool        // forgotten or replaced: unmapped with its last view
+	stale bool        // unmapped with its last use
 	live  map[int]int // check builds: views for each page
 }
 
@@ -57,20 +62,18 @@ func (m *Mapper) Record(c *Control) { m.control = c }
 // View returns n bytes at off of the segment with this name (see SegmentName). The caller must hold a pin:
 // without one the bytes may change or fault.
 func (m *Mapper) View(name string, off, n int64) (Span, error) {
+	fail := func(err error) (Span, error) { return Span{}, fmt.Errorf("view %d+%d of %s: %w", off, n, name, err) }
 	if off < 0 || n < 0 || off > off+n {
-		return Span{}, fmt.Errorf("view %d+%d of %s: %w", off, n, name, ErrBounds)
+		return fail(ErrBounds)
 	}
 	if n == 0 {
 		return Span{Bytes: []byte{}}, nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	mp := m.maps[name]
-	if mp == nil || off+n > int64(len(mp.mem)) {
-		var err error
-		if mp, err = m.mapFile(name, off+n); err != nil {
-			return Span{}, fmt.Errorf("view %d+%d of %s: %w", off, n, name, err)
-		}
+	mp, err := m.mapped(name, off+n)
+	if err != nil {
+		return fail(err)
 	}
 	if mp.refs == 0 {
 		if i := slices.Index(m.idle, mp); i >= 0 {
@@ -78,16 +81,27 @@ func (m *Mapper) View(name string, off, n int64) (Span, error) {
 		}
 	}
 	mp.refs++
-	mp.show(off, n)
+	mp.show(off, n, 1)
 	return Span{mp.mem[off : off+n : off+n], m, mp, off}, nil
 }
 
-// mapFile maps a file whole and puts it in the place of a smaller mapping (a recycled file may have grown).
-func (m *Mapper) mapFile(name string, need int64) (*mapping, error) {
+// mapped returns a mapping of at least need bytes of a file. One that is too small is replaced: a recycled
+// file has grown.
+func (m *Mapper) mapped(name string, need int64) (*mapping, error) {
+	path := filepath.Join(m.dir, name)
+	if mp := m.maps[name]; mp != nil && need <= int64(len(mp.mem)) {
+		if strings.HasPrefix(name, "a") { // arenas never shrink; behind the end of a file is SIGBUS
+			return mp, nil
+		}
+		if fi, err := os.Lstat(path); err != nil || need > fi.Size() {
+			return nil, errors.Join(fmt.Errorf("the file has become too short: %w", ErrBounds), err)
+		}
+		return mp, nil
+	}
 	if m.closed {
 		return nil, fmt.Errorf("mapper: %w", ErrClosed)
 	}
-	f, err := os.OpenFile(filepath.Join(m.dir, name), os.O_RDONLY|noFollow, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -96,14 +110,14 @@ func (m *Mapper) mapFile(name string, need int64) (*mapping, error) {
 	if checked {
 		prot = unix.PROT_NONE // until a view shows its pages
 	}
-	mem, err := mapRange(f, 0, -1, need, prot)
+	mem, err := mapRange(f, -1, need, prot)
 	if err != nil {
 		return nil, err
 	}
 	if old := m.maps[name]; old != nil {
 		m.retire(old)
 	}
-	mp := &mapping{name: name, mem: mem, entry: m.control.note(name, mem, 0, false)}
+	mp := &mapping{name: name, mem: mem, entry: m.control.note(name, unsafe.Pointer(unsafe.SliceData(mem)), int64(len(mem)), 0, false)}
 	if checked {
 		mp.live = map[int]int{}
 	}
@@ -111,25 +125,25 @@ func (m *Mapper) mapFile(name string, need int64) (*mapping, error) {
 	return mp, nil
 }
 
-// mapRange maps n bytes (-1: all) of a file that must have at least need bytes from off on: behind the end
-// of a file a mapping is a SIGBUS.
-func mapRange(f *os.File, off, n, need int64, prot int) ([]byte, error) {
+// mapRange maps the first n bytes (-1: all) of a file that must have at least need: behind the end of a file
+// a mapping is a SIGBUS.
+func mapRange(f *os.File, n, need int64, prot int) ([]byte, error) {
 	fi, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if n < 0 {
-		n = fi.Size() - off
+		n = fi.Size()
 	}
-	if off < 0 || need > n || off > fi.Size()-n {
-		return nil, fmt.Errorf("%d bytes wanted at %d, the file has %d: %w", max(n, need), off, fi.Size(), ErrBounds)
+	if need > n || n > fi.Size() {
+		return nil, fmt.Errorf("%d bytes wanted, the file has %d: %w", max(n, need), fi.Size(), ErrBounds)
 	}
 	if int64(int(n)) != n {
 		return nil, fmt.Errorf("%d bytes do not fit this machine's addresses: %w", n, ErrBounds)
 	}
-	mem, err := unix.Mmap(int(f.Fd()), off, int(n), prot, unix.MAP_SHARED)
+	mem, err := unix.Mmap(int(f.Fd()), 0, int(n), prot, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("map %d bytes at %d of %s: %w", n, off, f.Name(), err)
+		return nil, fmt.Errorf("map %d bytes of %s: %w", n, f.Name(), err)
 	}
 	return mem, nil
 }
@@ -144,7 +158,7 @@ func (s *Span) Release() {
 	s.m, s.of, s.Bytes = nil, nil, nil
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	mp.hide(s.off, n)
+	mp.show(s.off, n, -1)
 	if mp.refs--; mp.refs > 0 {
 		return
 	}
@@ -162,10 +176,17 @@ func (s *Span) Release() {
 	}
 }
 
-// Forget drops the mapping of a removed segment, at once or with its last view.
+// Forget drops the mappings of a removed segment, at once or with the last view. Names are not used again, so
+// that forgetting late costs only addresses.
 func (m *Mapper) Forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.stash = slices.DeleteFunc(m.stash, func(p piece) bool {
+		if p.name == name {
+			p.unmap()
+		}
+		return p.name == name
+	})
 	if mp := m.maps[name]; mp != nil {
 		m.retire(mp)
 	}
@@ -188,32 +209,26 @@ func (m *Mapper) retire(mp *mapping) {
 type Where struct {
 	Name   string // of the segment
 	Offset int64  // within the segment
-	Lease  bool   // in a writable mapping of this process, or one that it sealed
+	Lease  bool   // through a lease of the process: in what it has sealed there, or after its end
 }
 
 // Owner tells which mapping an address lies in. It serves to say "wrote to input x" after a fault.
 func (m *Mapper) Owner(addr uintptr) (Where, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	in := func(mem []byte) (int64, bool) {
-		if len(mem) == 0 {
-			return 0, false
-		}
-		from := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
-		return int64(addr - from), addr >= from && addr-from < uintptr(len(mem))
-	}
 	for _, l := range m.leases {
-		if off, ok := in(l.mem); ok {
-			return Where{l.name, l.base + off, true}, true
+		if off, ok := l.in(addr); ok {
+			return Where{l.name, off, true}, true
 		}
 	}
-	for _, mp := range m.maps {
-		if off, ok := in(mp.mem); ok {
-			return Where{mp.name, off, false}, true
+	for _, p := range m.guards {
+		if off, ok := p.in(addr); ok {
+			return Where{p.name, off, true}, true
 		}
 	}
-	for _, mp := range m.old {
-		if off, ok := in(mp.mem); ok {
+	for _, mp := range slices.AppendSeq(slices.Clone(m.old), maps.Values(m.maps)) {
+		p := piece{ptr: unsafe.Pointer(unsafe.SliceData(mp.mem)), n: int64(len(mp.mem))}
+		if off, ok := p.in(addr); ok {
 			return Where{mp.name, off, false}, true
 		}
 	}
@@ -231,7 +246,7 @@ func (m *Mapper) Close() error {
 		}
 	}
 	if live > 0 {
-		return fmt.Errorf("close mapper: %d mappings have views or are leased", live)
+		return fmt.Errorf("close mapper: %d mappings have views or leases", live)
 	}
 	m.closed = true
 	var errs []error
@@ -239,7 +254,10 @@ func (m *Mapper) Close() error {
 		m.control.unnote(mp.entry)
 		errs = append(errs, unix.Munmap(mp.mem))
 	}
-	m.maps, m.idle = nil, nil
+	for _, p := range slices.Concat(m.stash, m.guards) {
+		p.unmap()
+	}
+	m.maps, m.idle, m.stash, m.guards = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -252,26 +270,19 @@ func (m *Mapper) unmap(mp *mapping) {
 	mp.mem = nil
 }
 
-// show and hide make the pages of a view accessible and, with the last view of a page, inaccessible again;
-// in check builds only.
-func (mp *mapping) show(off, n int64) { mp.count(off, n, 1) }
-func (mp *mapping) hide(off, n int64) { mp.count(off, n, -1) }
-
-func (mp *mapping) count(off, n int64, by int) {
+// show counts a view that begins or ends. In check builds the pages that no view shows are inaccessible.
+func (mp *mapping) show(off, n int64, by int) {
 	if !checked {
 		return
 	}
-	page := os.Getpagesize()
-	for p := int(off) / page; p <= int(off+n-1)/page; p++ {
-		mp.live[p] += by
+	page := int64(os.Getpagesize())
+	for p := off / page; p <= (off+n-1)/page; p++ {
 		prot := unix.PROT_READ
-		if mp.live[p] == 0 {
-			delete(mp.live, p)
+		if mp.live[int(p)] += by; mp.live[int(p)] == 0 {
+			delete(mp.live, int(p))
 			prot = unix.PROT_NONE
-		} else if by < 0 || mp.live[p] > 1 {
-			continue
 		}
-		end := min((p+1)*page, len(mp.mem))
+		end := min((p+1)*page, int64(len(mp.mem)))
 		if err := unix.Mprotect(mp.mem[p*page:end], prot); err != nil {
 			panic(fmt.Sprintf("shm: protect page %d of %s: %v", p, mp.name, err))
 		}

@@ -173,3 +173,51 @@ func TestHugeDataset(t *testing.T) {
 	}
 	must(t, s.Remove(1))
 }
+
+func TestLeaseOfTheSameRegionIsTheSameMapping(t *testing.T) {
+	for _, n := range []int64{64 << 10, 4 << 20} { // below and above a huge page
+		s := openStore(t, t.TempDir(), System{})
+		m := newMapper(t, s, 0)
+		page := int64(os.Getpagesize())
+		must(t, s.Create(1, ledger.Arena, n+page))
+		var first *byte
+		for round := range keptPieces + 10 {
+			l, err := m.Lease("a1", page, n)
+			must(t, err)
+			b, _, err := l.Alloc(n, 1)
+			must(t, err)
+			if round == 0 {
+				first = &b[0]
+			} else if b[0] != byte(round-1) || b[n-1] != byte(round) || round < keptPieces && &b[0] == first {
+				t.Fatalf("%d bytes, round %d: %d %d", n, round, b[0], b[n-1])
+			}
+			b[0], b[n-1] = byte(round), byte(round+1)
+			if round%3 == 1 { // a part is protected when the lease ends
+				must(t, l.Shrink(page+n/2))
+				must(t, l.Seal(false))
+			}
+			must(t, l.Close())
+			if _, fault := CatchFault(func() { b[0] = 1 }); !fault && round < keptPieces {
+				t.Fatal("a closed lease can be written")
+			}
+		}
+		if len(m.stash) != 1 {
+			t.Errorf("%d mappings are kept", len(m.stash))
+		}
+		if len(m.guards) > keptPieces && !checked {
+			t.Errorf("%d address ranges are kept", len(m.guards))
+		}
+		v, err := m.View("a1", page, n)
+		must(t, err)
+		if v.Bytes[0] != keptPieces+9 {
+			t.Errorf("the view has %d", v.Bytes[0])
+		}
+		v.Release()
+		l, err := m.Lease("a1", page, n)
+		must(t, err)
+		if _, err := m.Lease("a1", n, page); err == nil {
+			t.Error("an overlapping lease was mapped")
+		}
+		must(t, l.Close())
+	}
+}

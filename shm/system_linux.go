@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -65,4 +66,22 @@ func links(fi os.FileInfo) uint64 {
 		return uint64(st.Nlink)
 	}
 	return 1
+}
+
+// move gives a mapping another address, which must be reserved by this process. Page tables move with it.
+func move(from unsafe.Pointer, n int64, to unsafe.Pointer) error {
+	_, err := unix.MremapPtr(from, uintptr(n), to, uintptr(n), unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED)
+	if err != nil {
+		return fmt.Errorf("move a mapping of %d bytes: %w", n, err)
+	}
+	return nil
+}
+
+// guard keeps addresses that were just unmapped from being used again, unless that has happened already.
+func guard(at unsafe.Pointer, n int64) bool {
+	p, err := unix.MmapPtr(-1, 0, at, uintptr(n), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE|unix.MAP_FIXED_NOREPLACE)
+	if err == nil && p != at { // a kernel before 4.17 takes the address as a hint
+		err = errors.Join(unix.EEXIST, unix.MunmapPtr(p, uintptr(n)))
+	}
+	return err == nil
 }
