@@ -16,7 +16,8 @@ import (
 type Link struct {
 	cfg     Config
 	dialed  bool
-	session uint64
+	session uint64        // chosen by the dialing side
+	token   uint64        // chosen by the listening side: who has it goes on with the same sequences
 	inbox   session.Inbox // belongs to the goroutine that reads
 	stop    context.Context
 	cancel  context.CancelFunc

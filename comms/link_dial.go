@@ -187,11 +187,7 @@ func (l *Link) greet(c net.Conn) (*wire, bool, error) {
 	w.l = l
 	g := l.cfg.greeting()
 	g.Session = l.session
-	known := l.Stats().Connections > 0
-	before := l.Peer().Incarnation
-	if known {
-		g.Resume = before
-	}
+	g.Resume = l.token
 	if err := writeEnvelope(c, &session.Envelope{Kind: session.Hello, Ack: l.inbox.Last(), Greeting: &g}); err != nil {
 		return nil, false, fmt.Errorf("send Hello: %w", err)
 	}
@@ -202,11 +198,18 @@ func (l *Link) greet(c net.Conn) (*wire, bool, error) {
 	if err := l.cfg.checkGreeting(e.Greeting, peerOrNone(c)); err != nil {
 		return nil, false, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	resumed := known && e.Greeting.Resume == 1 && e.Greeting.Incarnation == before
+	resumed := l.token != 0 && e.Greeting.Resume == l.token
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, false, err
 	}
-	return w, resumed, l.attach(w, e.Greeting, resumed, e.Ack)
+	if err := l.attach(w, e.Greeting, resumed, e.Ack); err != nil {
+		if errors.Is(err, session.ErrSequence) { // trying again would not mend it
+			err = fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		return nil, false, err
+	}
+	l.token = e.Greeting.Resume
+	return w, resumed, nil
 }
 
 // peerOrNone is peerUID for those who were checked before.

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -35,10 +36,12 @@ type door struct {
 
 type peerKey struct{ role, name string }
 
-// peerLinks holds the links with replay of one peer's latest incarnation.
+// peerLinks holds the links with replay of one peer's latest incarnation, and
+// of earlier ones until they have ended.
 type peerLinks struct {
 	incarnation uint64
 	bySession   map[uint64]*Link
+	claims      int // handshakes in progress: the record stays, or a process that they replace could slip in
 }
 
 // Listen opens every endpoint of addr.
@@ -81,7 +84,10 @@ func (ln *Listener) Addr() string {
 
 // Close stops listening, closes every link in good order, and returns when all
 // their goroutines have ended. Do not call it from a handler.
-func (ln *Listener) Close() error {
+func (ln *Listener) Close() error { return ln.shut((*Link).Close) }
+
+// shut stops listening and ends every link by end.
+func (ln *Listener) shut(end func(*Link) error) error {
 	ln.mu.Lock()
 	if ln.closed {
 		ln.mu.Unlock()
@@ -104,7 +110,7 @@ func (ln *Listener) Close() error {
 	results := make([]error, len(links))
 	var closing sync.WaitGroup
 	for i, l := range links {
-		closing.Go(func() { results[i] = l.Close() })
+		closing.Go(func() { results[i] = end(l) })
 	}
 	closing.Wait()
 	ln.work.Wait()
@@ -164,6 +170,9 @@ func (ln *Listener) serve(c net.Conn, e *list.Element) {
 	}
 	if err == nil {
 		if err = ln.welcome(c, l, w, hello, resumed); err != nil {
+			if errors.Is(err, session.ErrSequence) { // trying again would not mend it
+				l.end(fmt.Errorf("%w: %w", ErrClosed, err))
+			}
 			l.release()
 		}
 	} else if errors.Is(err, ErrRefused) {
@@ -220,10 +229,25 @@ func (ln *Listener) handshake(c net.Conn) (*wire, session.Envelope, error) {
 // claim finds the link that hello continues, or makes one, and owns it.
 func (ln *Listener) claim(hello session.Envelope) (l *Link, resumed bool, err error) {
 	g := hello.Greeting
+	key := peerKey{g.Role, g.Name}
+	ln.mu.Lock()
+	p := ln.peers[key]
+	if p == nil {
+		p = &peerLinks{bySession: map[uint64]*Link{}}
+		ln.peers[key] = p
+	}
+	p.claims++
+	ln.mu.Unlock()
+	defer func() {
+		ln.mu.Lock()
+		p.claims--
+		ln.forget(key, p)
+		ln.mu.Unlock()
+	}()
 	deadline := time.NewTimer(ln.cfg.HandshakeTimeout)
 	defer deadline.Stop()
 	for {
-		l, resumed, wait, err := ln.find(g)
+		l, resumed, wait, err := ln.find(g, p)
 		if err != nil || wait == nil {
 			return l, resumed, err
 		}
@@ -235,9 +259,16 @@ func (ln *Listener) claim(hello session.Envelope) (l *Link, resumed bool, err er
 	}
 }
 
+// forget drops the record of a peer that has no link. Called with ln.mu held.
+func (ln *Listener) forget(key peerKey, p *peerLinks) {
+	if p.claims == 0 && len(p.bySession) == 0 {
+		delete(ln.peers, key)
+	}
+}
+
 // find looks for the link of g. When an earlier connection or incarnation is
 // in the way it is ended, and find is to be called again after wait.
-func (ln *Listener) find(g *session.Greeting) (l *Link, resumed bool, wait <-chan struct{}, err error) {
+func (ln *Listener) find(g *session.Greeting, p *peerLinks) (l *Link, resumed bool, wait <-chan struct{}, err error) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	if ln.closed {
@@ -246,21 +277,16 @@ func (ln *Listener) find(g *session.Greeting) (l *Link, resumed bool, wait <-cha
 	if !ln.cfg.Replay {
 		return ln.add(g, nil), false, nil, nil
 	}
-	key := peerKey{g.Role, g.Name}
-	p := ln.peers[key]
-	switch {
-	case p == nil:
-		p = &peerLinks{g.Incarnation, map[uint64]*Link{}}
-		ln.peers[key] = p
-	case g.Incarnation < p.incarnation:
+	if g.Incarnation < p.incarnation {
 		return nil, false, nil, fmt.Errorf("%w: incarnation %d of %s %s, but %d is known: a newer process has that name",
 			ErrRefused, g.Incarnation, g.Role, g.Name, p.incarnation)
-	case g.Incarnation > p.incarnation:
-		for _, old := range p.bySession {
+	}
+	p.incarnation = g.Incarnation
+	for _, old := range p.bySession {
+		if old.Peer().Incarnation < g.Incarnation {
 			go old.end(fmt.Errorf("%w: %w by incarnation %d", ErrClosed, errSuperseded, g.Incarnation))
 			return nil, false, old.done, nil
 		}
-		p.incarnation = g.Incarnation
 	}
 	l = p.bySession[g.Session]
 	if l == nil {
@@ -269,10 +295,6 @@ func (ln *Listener) find(g *session.Greeting) (l *Link, resumed bool, wait <-cha
 	if wait := l.own(); wait != nil {
 		return nil, false, wait, nil
 	}
-	if g.Resume != 0 && g.Resume != ln.cfg.Self.Incarnation {
-		l.release() // cannot be: our own incarnation never changes
-		return nil, false, nil, fmt.Errorf("%w: session of our incarnation %d, we are %d", ErrRefused, g.Resume, ln.cfg.Self.Incarnation)
-	}
 	return l, true, nil, nil
 }
 
@@ -280,6 +302,7 @@ func (ln *Listener) find(g *session.Greeting) (l *Link, resumed bool, wait <-cha
 func (ln *Listener) add(g *session.Greeting, p *peerLinks) *Link {
 	l := newLink(ln.cfg, false, g.Session)
 	l.serving = make(chan struct{})
+	l.token = rand.Uint64() | 1
 	l.peer = identityOf(g)
 	ln.links[l] = struct{}{}
 	if p != nil {
@@ -293,10 +316,7 @@ func (ln *Listener) add(g *session.Greeting, p *peerLinks) *Link {
 			return
 		}
 		delete(p.bySession, g.Session)
-		key := peerKey{g.Role, g.Name}
-		if len(p.bySession) == 0 && ln.peers[key] == p {
-			delete(ln.peers, key)
-		}
+		ln.forget(peerKey{g.Role, g.Name}, p)
 	}
 	return l
 }
@@ -346,11 +366,12 @@ func (l *Link) release() {
 func (ln *Listener) welcome(c net.Conn, l *Link, w *wire, hello session.Envelope, resumed bool) error {
 	g := ln.cfg.greeting()
 	g.Session = hello.Greeting.Session
-	if resumed {
-		g.Resume = 1
-	}
-	if !resumed && hello.Ack != 0 {
-		hello.Ack = 0 // it speaks of a link that we have forgotten
+	g.Resume = l.token
+	if hello.Greeting.Resume != l.token {
+		// It speaks of a link that we have forgotten, or that our predecessor
+		// had. If we know its session all the same, our first Welcome to it was
+		// lost, and it has received nothing since.
+		hello.Ack = 0
 	}
 	if err := writeEnvelope(c, &session.Envelope{Kind: session.Welcome, Ack: l.inbox.Last(), Greeting: &g}); err != nil {
 		return fmt.Errorf("send Welcome: %w", err)

@@ -3,7 +3,9 @@ package comms
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
+	"net"
 	"testing"
 
 	"github.com/cascade-run/cascade/comms/internal/session"
@@ -25,6 +27,80 @@ func (r *rawReader) frame() (flags byte, body []byte) {
 		r.t.Fatalf("read frame: %v", err)
 	}
 	return flags, body
+}
+
+// rawConnect does a raw dialing side's handshake and returns the Welcome.
+func rawConnect(t *testing.T, addr string, hello session.Greeting, ack uint64) (net.Conn, *rawReader, session.Envelope) {
+	t.Helper()
+	c := rawDial(t, addr)
+	e := session.Envelope{Kind: session.Hello, Ack: ack, Greeting: &hello}
+	if _, err := c.Write(join(rawGreeting, rawReady, rawFrame(0, string(e.Append(nil))))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, make([]byte, greetingSize)); err != nil {
+		t.Fatal(err)
+	}
+	r := &rawReader{t, frameReader{br: bufio.NewReader(c)}}
+	r.frame() // READY
+	_, body := r.frame()
+	welcome, err := session.Decode(body)
+	if err != nil || welcome.Kind != session.Welcome {
+		t.Fatalf("want Welcome, got %+v, %v", welcome, err)
+	}
+	return c, r, welcome
+}
+
+// When Welcome is lost, the dialing side comes back with what it knew before:
+// nothing, the link of a dead listener, or a link that was forgotten. The
+// listening side must not mistake its numbers for those of the new link.
+func TestWelcomeIsLost(t *testing.T) {
+	for name, before := range map[string]struct{ token, ack uint64 }{"nothing": {0, 0}, "another listener": {12345, 55}} {
+		hub := newRecorder()
+		addr := "ipc://" + socketFolder(t) + "/s"
+		cfg := config(t, self("controller", "c", 2), hub)
+		cfg.Replay = true
+		listenTest(t, addr, cfg)
+		hello := session.Greeting{ProtocolMin: 1, ProtocolMax: 1, Role: "agent", Name: "raw", Incarnation: 1, Session: 9,
+			Replay: true, Resume: before.token, MaxHead: 100, MaxBody: 100}
+		c, _, first := rawConnect(t, addr, hello, before.ack)
+		l := hub.next(t, "up").link
+		if err := l.Send([]byte("kept"), nil); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		hub.next(t, "down")
+		_, r, second := rawConnect(t, addr, hello, before.ack)
+		if up := hub.next(t, "up"); up.link != l || !up.resumed {
+			t.Errorf("%s: second connection: same link %t, resumed %t", name, up.link == l, up.resumed)
+		}
+		if first.Greeting.Resume == 0 || second.Greeting.Resume != first.Greeting.Resume || second.Greeting.Resume == before.token || second.Ack != 0 {
+			t.Errorf("%s: Welcome %+v, then %+v", name, first.Greeting, second.Greeting)
+		}
+		_, env := r.frame()
+		if e, err := session.Decode(env); err != nil || e.Seq != 1 {
+			t.Errorf("%s: %+v, %v", name, e, err)
+		}
+	}
+}
+
+// A peer that claims to have received what was never sent ends its link.
+func TestImpossibleAcknowledgementEndsTheLink(t *testing.T) {
+	hub := newRecorder()
+	addr := "ipc://" + socketFolder(t) + "/s"
+	cfg := config(t, self("controller", "c", 2), hub)
+	cfg.Replay, cfg.Log = true, cfg.Log.Level(6)
+	listenTest(t, addr, cfg)
+	hello := session.Greeting{ProtocolMin: 1, ProtocolMax: 1, Role: "agent", Name: "raw", Incarnation: 1, Session: 9,
+		Replay: true, MaxHead: 100, MaxBody: 100}
+	c, _, welcome := rawConnect(t, addr, hello, 0)
+	hub.next(t, "up")
+	c.Close()
+	hub.next(t, "down")
+	hello.Resume = welcome.Greeting.Resume
+	rawConnect(t, addr, hello, 7)
+	if d := hub.next(t, "down"); !errors.Is(d.err, ErrClosed) || !errors.Is(d.err, session.ErrSequence) {
+		t.Errorf("down: %v", d.err)
+	}
 }
 
 // A PING is answered between messages, never inside one, although it arrives

@@ -45,18 +45,12 @@ func cut(l *Link) {
 }
 
 // crash ends a listener and its links without a word to their peers.
-func crash(t *testing.T, ln *Listener) {
-	t.Helper()
-	ln.mu.Lock()
-	var links []*Link
-	for l := range ln.links {
-		links = append(links, l)
-	}
-	ln.mu.Unlock()
-	for _, l := range links {
+func crash(ln *Listener) error {
+	return ln.shut(func(l *Link) error {
 		l.end(ErrClosed)
-	}
-	ln.Close()
+		<-l.Done()
+		return nil
+	})
 }
 
 // numbers checks that messages 1, 2, 3 ... arrive, each once.
@@ -162,7 +156,9 @@ func TestQueuedWhileBrokenArrivesLater(t *testing.T) {
 
 func TestNewListenerIncarnationStartsAnew(t *testing.T) {
 	p := newPair(t, nil)
-	crash(t, p.ln)
+	if err := crash(p.ln); err != nil {
+		t.Fatal(err)
+	}
 	p.leaf.next(t, "down")
 	if err := p.near.Send([]byte("to the dead"), nil); err != nil {
 		t.Fatal(err)

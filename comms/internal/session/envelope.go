@@ -53,7 +53,7 @@ type Greeting struct {
 	Features                 []string
 	Replay                   bool
 	Session                  uint64 // chosen by the dialing side, tells its links apart
-	Resume                   uint64 // Hello: incarnation it wants to go on with, 0 for none; Welcome: 1 resumed, 0 new
+	Resume                   uint64 // Welcome: token of the listening side's half of the link; Hello: that of the last Welcome, 0 for none
 	MaxHead, MaxBody         uint64 // bytes the sender of this greeting accepts
 }
 
@@ -87,7 +87,7 @@ func (e *Envelope) Append(b []byte) []byte {
 	case Hello, Welcome:
 		return e.appendGreeting(b)
 	default:
-		b = append(b, 0x93, byte(e.Kind))
+		b = appendUint(append(b, 0x93), uint64(e.Kind))
 		b = appendUint(b, e.Seq)
 		return appendUint(b, e.Ack)
 	}
