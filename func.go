@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/executor"
 	"github.com/cascade-run/cascade/executor/value"
 )
@@ -65,3 +66,19 @@ func Task(ctx context.Context) *executor.Task { return executor.TaskOf(ctx) }
 func Alloc[T value.Number](ctx context.Context, shape ...int) (Array[T], error) {
 	return executor.Alloc[T](ctx, shape...)
 }
+
+// Main makes this process an executor when an agent started it as one, and then
+// never returns. Otherwise it returns at once. A program that runs tasks of its
+// own functions calls it first thing in main, before it reads its arguments.
+func Main() { executor.Main() }
+
+// RunTests is for the TestMain of packages whose tests run tasks: it makes the
+// test binary an executor when an agent started it as one, and runs the tests
+// otherwise.
+//
+//	func TestMain(m *testing.M) { cascade.RunTests(m) }
+func RunTests(m interface{ Run() int }) { executor.RunTests(m) }
+
+// WrapTaskError makes a task's error one that errors.Is can look into: it finds
+// the errors registered with RegisterError that the task returned in its process.
+func WrapTaskError(t *comms.TaskError) error { return executor.Default.Wrap(t) }

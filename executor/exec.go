@@ -227,10 +227,13 @@ func (p *program) spec() (command.Spec, error) {
 	}, nil
 }
 
-// grace is how long the command may take to end.
+// grace is how long the command may take to end; none when the executor itself must.
 func (r *run) grace() time.Duration {
 	var why *stopped
-	if err := r.stoppedErr(); errors.As(err, &why) && why.grace > 0 {
+	switch err := r.stoppedErr(); {
+	case !errors.As(err, &why):
+		return 0
+	case why.grace > 0:
 		return why.grace
 	}
 	return defaultGrace

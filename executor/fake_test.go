@@ -8,13 +8,10 @@ import (
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
-	"go.uber.org/goleak"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeAgent is the other end of an executor's connection. It encodes and decodes
 // every message in both directions.

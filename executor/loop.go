@@ -28,6 +28,7 @@ type Config struct {
 const (
 	startedAfter = 2 * time.Millisecond  // a run that takes longer is reported as started
 	sampleEvery  = 25 * time.Millisecond // its memory is sampled this often
+	lastWait     = time.Second           // for the run at hand when the executor must end
 )
 
 // Errors that Run ends with.
@@ -36,18 +37,23 @@ var (
 	ErrLinkBroken = errors.New("link to the agent broke")
 	// ErrProtocol says that the agent sent something that makes no sense.
 	ErrProtocol = errors.New("agent broke the protocol")
+	// ErrTerminated says that the process got SIGTERM.
+	ErrTerminated = errors.New("terminated")
 )
 
 // Executor runs tasks for one agent. Handle and Broken are called from the
 // goroutine that reads the connection, Run from another.
 type Executor struct {
-	cfg     Config
-	reg     *Registry
-	out     *outbox
-	ctx     context.Context // ends with the executor
-	cancel  context.CancelCauseFunc
-	wake    chan struct{}
-	limits  limits
+	cfg    Config
+	reg    *Registry
+	out    *outbox
+	ctx    context.Context // ends with the executor
+	cancel context.CancelCauseFunc
+	wake   chan struct{}
+	limits limits
+	// cpuMark is the cpu time at the end of the last run, where the next one
+	// begins; 0 when the runner has waited since. It belongs to the runner.
+	cpuMark int64
 	mem     memory
 	watch   *time.Timer // looks at runs that take their time
 	starter command.Starter
@@ -95,6 +101,7 @@ func (e *Executor) Run() error {
 				continue // the function ended our goroutine: take another
 			}
 		case <-e.ctx.Done():
+			awaitRunner(ended)
 		}
 		e.out.flush()
 		e.cancel(nil)
@@ -102,6 +109,17 @@ func (e *Executor) Run() error {
 			return err
 		}
 		return nil
+	}
+}
+
+// awaitRunner lets the run at hand end: its context has ended, and a command is
+// being killed. A function that does not listen ends with the process.
+func awaitRunner(ended <-chan bool) {
+	t := time.NewTimer(lastWait)
+	defer t.Stop()
+	select {
+	case <-ended:
+	case <-t.C:
 	}
 }
 
@@ -256,6 +274,7 @@ func (e *Executor) next() *run {
 		if !e.await() {
 			return nil
 		}
+		e.cpuMark = 0
 	}
 }
 

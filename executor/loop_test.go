@@ -463,3 +463,47 @@ func TestStopLetsTheQueueEnd(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// BenchmarkNoop measures what a run costs in the executor, codec of both directions included.
+func BenchmarkNoop(b *testing.B) {
+	reg := testRegistry()
+	a := startExecutor(b, reg, comms.Welcome{})
+	k := a.kind("double", []string{"n"}, []string{"n2"})
+	in := inline(b, reg, 21)
+	const batch = 64
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := 0; n < b.N; n += batch {
+		runs := make([]comms.Run, batch)
+		for i := range runs {
+			runs[i] = a.run(k, in)
+		}
+		a.dispatch(runs...)
+		a.items(batch)
+	}
+}
+
+// BenchmarkFused measures a path of 64 functions that hand their values over.
+func BenchmarkFused(b *testing.B) {
+	reg := testRegistry()
+	a := startExecutor(b, reg, comms.Welcome{})
+	k := a.kind("double", []string{"n"}, []string{"n2"})
+	in := inline(b, reg, 0)
+	const length = 64
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := 0; n < b.N; n += length {
+		runs := make([]comms.Run, length)
+		for i := range runs {
+			d := in
+			if i > 0 {
+				d = live(runs[i-1].ID)
+			}
+			runs[i] = a.run(k, d)
+			runs[i].Live, runs[i].Private = []uint32{0}, []uint32{0}
+		}
+		runs[length-1].Live, runs[length-1].Private = nil, nil
+		a.dispatch(runs...)
+		a.items(length)
+	}
+}

@@ -132,7 +132,10 @@ func (e *Executor) claim(r *run) bool {
 func (r *run) begin() {
 	r.began = time.Now()
 	r.usage.Start = r.began.UnixNano()
-	r.usage.CPU = cpuTime()
+	if r.exec.cpuMark == 0 {
+		r.exec.cpuMark = cpuTime()
+	}
+	r.usage.CPU = r.exec.cpuMark
 	ctx, halt := context.WithCancelCause(r.exec.ctx)
 	r.halt = halt
 	if t := r.kind.Timeout; t > 0 {
@@ -358,7 +361,8 @@ func (r *run) ended(kind comms.ReportKind) comms.ReportItem {
 	}
 	u := r.usage
 	d := time.Since(r.began)
-	u.Duration, u.CPU = int64(d), cpuTime()-u.CPU
+	r.exec.cpuMark = cpuTime()
+	u.Duration, u.CPU = int64(d), r.exec.cpuMark-u.CPU
 	if r.kind.fn == nil {
 		u.CPU = r.commandCPU
 	} else if d > sampleEvery {

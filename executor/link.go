@@ -1,0 +1,68 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// Conn carries messages to the agent. What the agent sends comes in through
+// Executor.Handle, and the end of the connection through Executor.Broken.
+type Conn interface {
+	// Send hands over one message. It waits while the connection is full, and
+	// fails when it is closed. Slices in m may be changed after it returns.
+	Send(m comms.Message) error
+}
+
+// linkConn is the Conn of a comms.Link, and the link's handler.
+type linkConn struct {
+	exec *Executor
+	link *comms.Link
+	room chan struct{} // holds a token after a credit
+}
+
+var _ comms.Handler = (*linkConn)(nil)
+
+// Send implements Conn.
+func (c *linkConn) Send(m comms.Message) error {
+	head := comms.Encode(m)
+	for {
+		err := c.link.Send(head, nil)
+		if !errors.Is(err, comms.ErrFull) {
+			return err
+		}
+		select {
+		case <-c.room:
+		case <-c.link.Done():
+			return comms.ErrClosed
+		}
+	}
+}
+
+// Up is called by the link.
+func (c *linkConn) Up(*comms.Link, comms.Identity, bool) {}
+
+// Message is called by the link.
+func (c *linkConn) Message(_ *comms.Link, head, _ []byte) {
+	m, err := comms.Decode(head)
+	var unknown *comms.UnknownTypeError
+	switch {
+	case err == nil:
+		c.exec.Handle(m)
+	case errors.As(err, &unknown) && unknown.MayIgnore():
+	default:
+		c.exec.cancel(fmt.Errorf("%w: %w", ErrProtocol, err))
+	}
+}
+
+// Credit is called by the link.
+func (c *linkConn) Credit(*comms.Link) {
+	select {
+	case c.room <- struct{}{}:
+	default:
+	}
+}
+
+// Down is called by the link, which has no replay: it is over.
+func (c *linkConn) Down(_ *comms.Link, err error) { c.exec.Broken(err) }

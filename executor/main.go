@@ -1,0 +1,137 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// What an agent puts into the environment of an executor.
+const (
+	EnvAddr  = "CASCADE_EXECUTOR_ADDR"  // where the agent listens; its presence makes a process an executor
+	EnvToken = "CASCADE_EXECUTOR_TOKEN" // which spawn this is
+	EnvCrash = "CASCADE_EXECUTOR_CRASH" // file that takes the runtime's last words
+)
+
+// dialTimeout bounds the first handshake.
+const dialTimeout = 20 * time.Second
+
+// Main makes this process an executor when an agent started it as one, and then
+// never returns. Otherwise it returns at once. A program that runs tasks of its
+// own functions calls it first thing in main.
+func Main() {
+	addr := os.Getenv(EnvAddr)
+	if addr == "" {
+		return
+	}
+	cfg := Config{Token: os.Getenv(EnvToken), Build: build(), PID: os.Getpid(),
+		Log: zerolog.New(os.Stderr).With().Timestamp().Int("executor_pid", os.Getpid()).Logger()}
+	crash := os.Getenv(EnvCrash)
+	// Programs that tasks start must not take themselves for executors.
+	for _, name := range []string{EnvAddr, EnvToken, EnvCrash} {
+		if err := os.Unsetenv(name); err != nil {
+			exit(err)
+		}
+	}
+	if err := catchCrash(crash); err != nil {
+		exit(err)
+	}
+	exit(Serve(addr, cfg))
+}
+
+// RunTests is for the TestMain of packages whose tests run tasks:
+//
+//	func TestMain(m *testing.M) { cascade.RunTests(m) }
+//
+// It makes the test binary an executor when an agent started it as one, and
+// runs the tests otherwise.
+func RunTests(m interface{ Run() int }) {
+	Main()
+	os.Exit(m.Run())
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "cascade executor: %v\n", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// catchCrash lets the runtime write why it died to a file that the agent reads:
+// a fault in another goroutine than the task's cannot be recovered.
+func catchCrash(path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("open crash file: %w", err)
+	}
+	defer f.Close() // the runtime keeps a duplicate
+	if err := debug.SetCrashOutput(f, debug.CrashOptions{}); err != nil {
+		return fmt.Errorf("set crash output: %w", err)
+	}
+	return nil
+}
+
+// Serve connects to an agent and runs its tasks until it says Stop (nil) or the
+// link breaks. SIGTERM ends it like a broken link; SIGINT, which a terminal sends
+// to the whole group, is left to the agent.
+func Serve(addr string, cfg Config) error {
+	c := &linkConn{room: make(chan struct{}, 1)}
+	cfg.Conn = c
+	e := New(cfg)
+	c.exec = e
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	link, err := comms.Dial(ctx, addr, comms.Config{
+		Self: comms.Identity{Role: "executor", Name: "pid-" + strconv.Itoa(cfg.PID), PID: cfg.PID,
+			Incarnation: uint64(time.Now().UnixNano()), Build: cfg.Build},
+		Handler: c, Log: cfg.Log,
+	})
+	cancel()
+	if err != nil {
+		return fmt.Errorf("connect to the agent: %w", err)
+	}
+	c.link = link
+	signal.Ignore(syscall.SIGINT)
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	defer signal.Stop(term)
+	go func() {
+		select {
+		case <-term:
+			e.cancel(ErrTerminated)
+		case <-e.ctx.Done():
+		}
+	}()
+	err = e.Run()
+	if err == nil {
+		return link.Close()
+	}
+	link.Abort(err)
+	return err
+}
+
+// build is the version of this program, for messages.
+func build() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return info.Main.Version + " " + s.Value
+		}
+	}
+	return info.Main.Version
+}
