@@ -66,8 +66,8 @@ type KindOut struct {
 	Name     string
 	Generate dag.Generate
 	Count    uint64
-	File     bool // a command reads it: make it a whole file
-	Buffer   uint64
+	File     bool   // a command reads it: make it a whole file
+	Buffer   uint64 // of a generated output: elements that may be published before the first Credit; 0 any number
 }
 
 // Dispatch gives an executor runs, to be started one after another in this order.
@@ -122,7 +122,7 @@ type Credit struct {
 type LeaseReq struct {
 	Token uint64 // names the request in the answer
 	Size  uint64
-	File  bool  // a whole file of its own
+	File  bool  // a whole file of its own; with Size 0 one that a command will make at Path
 	Run   RunID // the run that needs it; 0 for the executor's standing lease
 }
 
@@ -151,7 +151,7 @@ const (
 	ReportPublished                         // Outputs[0] of a run that goes on
 	ReportFinished                          // the run succeeded; Outputs are those not published before
 	ReportFailed                            // the run failed; Error says how
-	ReportLeaseReturn                       // the rest of a lease: Lease
+	ReportLeaseReturn                       // the rest of a lease: Lease, from the first unused byte to the lease's end
 	ReportHeld                              // the generator waits for credit
 	ReportResumed                           //
 )

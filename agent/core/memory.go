@@ -196,6 +196,13 @@ func (c *Core) grantedRequest(e ledger.Granted) {
 	case q.lease != nil:
 		l := &lease{id: e.Leases[0].ID, req: e.ID, place: e.Leases[0].Place, kind: e.Leases[0].Kind}
 		q.ex.leases = append(q.ex.leases, l)
+		if l.kind == ledger.Output { // nobody but the command makes the file
+			dir := ""
+			if q.ex.hello != nil {
+				dir = q.ex.hello.ShmDir
+			}
+			c.segs[l.place.Segment] = &segment{path: fmt.Sprintf("%s/%s%d", dir, l.kind.String()[:1], l.place.Segment), ready: true}
+		}
 		path := ""
 		if s := c.segs[l.place.Segment]; s != nil {
 			path = s.path
@@ -231,13 +238,17 @@ func (c *Core) pinEnded(r *run) {
 	}
 }
 
-// leaseReq asks the ledger for room for an executor's outputs.
+// leaseReq asks the ledger for room for an executor's outputs. A file without a
+// size is one that a command makes itself.
 func (c *Core) leaseReq(ex *executor, m *comms.LeaseReq) {
 	owner, kind := ex.owner(), ledger.Arena
 	if r := c.runs[m.Run]; r != nil && r.ex == ex {
 		owner = r.owner()
 	}
-	if m.File {
+	switch {
+	case m.File && m.Size == 0:
+		kind = ledger.Output
+	case m.File:
 		kind = ledger.File
 	}
 	if m.Size > 1<<62 {
@@ -248,10 +259,12 @@ func (c *Core) leaseReq(ex *executor, m *comms.LeaseReq) {
 	c.effects()
 }
 
-// leaseAt finds the lease of an executor that holds a place.
+// leaseAt finds the lease of an executor that holds a place. Leases may be
+// neighbours: one ends before the first byte of the next.
 func (ex *executor) leaseAt(segment uint32, offset uint64) (*lease, int) {
 	for i, l := range ex.leases {
-		if uint32(l.place.Segment) == segment && offset >= uint64(l.place.Offset) && offset <= uint64(l.place.Offset+l.place.Bytes) {
+		from, to := uint64(l.place.Offset), uint64(l.place.Offset+l.place.Bytes)
+		if uint32(l.place.Segment) == segment && offset >= from && (offset < to || from == to) {
 			return l, i
 		}
 	}
@@ -291,12 +304,16 @@ func (c *Core) discard(r *run, d comms.Desc) error {
 	return nil
 }
 
-// leaseReturn ends a lease; m names what of it was not used.
+// leaseReturn ends a lease; m names what of it was not used, which may be nothing
+// and reaches to its end.
 func (c *Core) leaseReturn(ex *executor, m *comms.Lease) {
-	l, i := ex.leaseAt(m.Segment, m.Offset)
-	if l == nil {
+	i := slices.IndexFunc(ex.leases, func(l *lease) bool {
+		return uint32(l.place.Segment) == m.Segment && uint64(l.place.Offset+l.place.Bytes) == m.Offset+m.Size && m.Offset >= uint64(l.place.Offset)
+	})
+	if i < 0 {
 		return // sealed files are returned by their sealing
 	}
+	l := ex.leases[i]
 	c.must(c.led.CloseLease(l.id, int64(m.Offset)-l.place.Offset))
 	c.forgetLease(ex, i)
 	c.effects()
