@@ -402,8 +402,9 @@ func (r *run) store(output uint32, b []byte) (comms.Place, error) {
 		if skip+int64(len(b)) <= int64(len(rm.bytes)) && (skip == 0 || anywhere) {
 			rm.claimed = true
 			place := comms.Place{Kind: comms.PlaceSegment, Segment: rm.hold.at.Segment, Offset: uint64(rm.off + skip)}
+			h := rm.hold
 			r.mem.mu.Unlock()
-			return place, nil
+			return place, r.cut(h, file, len(b))
 		}
 	}
 	r.mem.mu.Unlock()
@@ -416,7 +417,19 @@ func (r *run) store(output uint32, b []byte) (comms.Place, error) {
 	r.mem.mu.Lock()
 	r.keep(&r.exec.mem, h)
 	r.mem.mu.Unlock()
-	return comms.Place{Kind: comms.PlaceSegment, Segment: h.at.Segment, Offset: uint64(off)}, nil
+	return comms.Place{Kind: comms.PlaceSegment, Segment: h.at.Segment, Offset: uint64(off)}, r.cut(h, file, len(b))
+}
+
+// cut gives a file that a command will open the length of its dataset. The agent
+// does so too when it seals the file, but perhaps after the command has started.
+func (r *run) cut(h *hold, file bool, n int) error {
+	if !file {
+		return nil
+	}
+	if err := os.Truncate(filepath.Join(r.exec.welcome.ShmDir, h.lease.Name()), int64(n)); err != nil {
+		return &kindError{comms.ErrorStore, fmt.Errorf("cut the output's file to its length: %w", err)}
+	}
+	return nil
 }
 
 // lend takes a reference for a live value whose bytes lie in memory of this run.

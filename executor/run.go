@@ -180,7 +180,9 @@ func (r *run) perform() ([]comms.Desc, []comms.StreamEnd, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		descs = append(descs, d)
+		if d.Place.Kind != comms.PlaceLive { // private: nobody else hears of it
+			descs = append(descs, d)
+		}
 	}
 	return descs, nil, nil
 }

@@ -304,6 +304,11 @@ func TestOutputsInSharedMemory(t *testing.T) {
 			if !slices.Equal(d.Shape, tt.shape) || d.Place.Offset%8 != 0 || tt.file && d.Place.Offset != 0 {
 				t.Errorf("descriptor is %+v", d)
 			}
+			if tt.file {
+				if fi, err := os.Stat(s.store.Path(ledger.File, ledger.SegmentID(d.Place.Segment))); err != nil || uint64(fi.Size()) != d.Size {
+					t.Errorf("the file is %v, %v; a command wants %d bytes", fi, err, d.Size)
+				}
+			}
 			v, err := Decode[[]float64](reg, d.Codec, d.DType, d.Shape, s.bytes(d))
 			if err != nil {
 				t.Fatal(err)
