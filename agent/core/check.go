@@ -1,4 +1,203 @@
 package core
 
-// Check verifies every cross-reference of the state. Tests call it after each step.
-func (c *Core) Check() error { return nil }
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// Check verifies every cross-reference of the state and returns the first that
+// does not hold. Tests call it after each step; its cost grows with the state.
+func (c *Core) Check() error {
+	if err := c.checkExecutors(); err != nil {
+		return err
+	}
+	kept := c.pending
+	for _, b := range c.batches {
+		kept += b.n
+	}
+	if kept != c.kept || c.unsent > len(c.batches) {
+		return fmt.Errorf("%d events kept, counted %d; %d of %d batches unsent", kept, c.kept, c.unsent, len(c.batches))
+	}
+	sealed := 0
+	for _, j := range c.jobs {
+		if err := c.checkTasks(j); err != nil {
+			return fmt.Errorf("job %s: %w", j.id, err)
+		}
+		if err := c.checkStreams(j); err != nil {
+			return fmt.Errorf("job %s: %w", j.id, err)
+		}
+		for ref, d := range j.data {
+			if want := j.countRefs(ref); d.refs != want {
+				return fmt.Errorf("job %s: dataset %v has %d references, counted %d", j.id, ref, d.refs, want)
+			}
+			if d.refs == 0 && !j.wanted.has(j.graph, ref) {
+				return fmt.Errorf("job %s: dataset %v is kept and nobody needs it", j.id, ref)
+			}
+			if d.sealed {
+				sealed++
+				if _, ok := c.led.Dataset(j.key(ref)); !ok {
+					return fmt.Errorf("job %s: dataset %v is not in the ledger", j.id, ref)
+				}
+			}
+		}
+	}
+	return c.checkMemory(sealed)
+}
+
+func (c *Core) checkMemory(sealed int) error {
+	// The ledger may keep more datasets than jobs do: those freed while pinned.
+	if s := c.led.Stats(); s.Datasets < sealed {
+		return fmt.Errorf("%d datasets in the ledger, %d in jobs", s.Datasets, sealed)
+	}
+	leases := 0
+	for _, ex := range c.execs {
+		leases += len(ex.leases)
+	}
+	asked := 0
+	for _, q := range c.requests {
+		if q.lease != nil {
+			asked++
+		}
+	}
+	if s := c.led.Stats(); s.Leases < leases || s.Leases > asked {
+		return fmt.Errorf("%d leases in the ledger, %d with executors, %d asked for", s.Leases, leases, asked)
+	}
+	return nil
+}
+
+func (c *Core) checkExecutors() error {
+	free := slices.Clone(c.total)
+	runs := 0
+	for _, ex := range c.execs {
+		if c.byExec[ex.id] != ex || !slices.Contains(ex.pool.execs, ex) {
+			return fmt.Errorf("executor %d is not in its tables", ex.id)
+		}
+		for i, r := range ex.queue {
+			runs++
+			if c.runs[r.id] != r || r.ex != ex {
+				return fmt.Errorf("run %d of executor %d is not in the table of runs", r.id, ex.id)
+			}
+			if r.gs.generator && (i > 0 || len(ex.queue) > 1) {
+				return fmt.Errorf("a generator shares executor %d", ex.id)
+			}
+			for k, n := range r.gs.need {
+				if ex.grant[k] < n && !(k == resCPU && ex.held()) {
+					return fmt.Errorf("run %d needs %d of resource %d, its executor was granted %d", r.id, n, k, ex.grant[k])
+				}
+			}
+			if s := r.job.tasks[r.task].state; !r.orphan && s != tQueued && s != tRunning {
+				return fmt.Errorf("run %d of task %d in state %d", r.id, r.task, s)
+			}
+		}
+		for k, n := range ex.grant {
+			free[k] -= n
+			if len(ex.queue) == 0 && n != 0 {
+				return fmt.Errorf("executor %d is idle and holds %d of resource %d", ex.id, n, k)
+			}
+		}
+	}
+	for k := range free {
+		if free[k] != c.free[k] || free[k] < 0 {
+			return fmt.Errorf("%d of resource %d are free, counted %d", c.free[k], k, free[k])
+		}
+	}
+	if runs += c.pinning + len(c.pinned); runs != len(c.runs) {
+		return fmt.Errorf("%d runs in the table, counted %d", len(c.runs), runs)
+	}
+	return nil
+}
+
+func (c *Core) checkTasks(j *job) error {
+	unended := 0
+	active := map[taskIndex]int{}
+	for _, r := range c.runs {
+		if r.job == j && !r.orphan {
+			active[r.task]++
+		}
+	}
+	heaped := map[taskIndex]bool{}
+	for _, cl := range j.classes {
+		for _, e := range cl.heap {
+			heaped[e.task] = true
+		}
+	}
+	for i := range j.tasks {
+		t, s := taskIndex(i), &j.tasks[i]
+		if s.state != tAbsent && !s.state.over() {
+			unended++
+		}
+		runs := 0
+		switch s.state {
+		case tPinning, tQueued, tRunning:
+			runs = 1
+		case tReady:
+			if !heaped[t] || s.missing != 0 {
+				return fmt.Errorf("task %d is ready, in the heap: %v, with %d inputs missing", t, heaped[t], s.missing)
+			}
+		case tWaiting:
+			missing, failed := c.countMissing(j, t)
+			if missing != s.missing && !failed || missing == 0 && !failed {
+				return fmt.Errorf("task %d waits for %d inputs, counted %d", t, s.missing, missing)
+			}
+		case tDelayed:
+			if !slices.ContainsFunc(c.delayed, func(d delay) bool { return d.job == j && d.task == t }) {
+				return fmt.Errorf("task %d is delayed for ever", t)
+			}
+		}
+		if active[t] != runs {
+			return fmt.Errorf("task %d in state %d has %d runs", t, s.state, active[t])
+		}
+	}
+	if unended != j.unended {
+		return fmt.Errorf("%d tasks have not ended, counted %d", j.unended, unended)
+	}
+	return nil
+}
+
+func (c *Core) checkStreams(j *job) error {
+	for s := range j.slots {
+		sl := &j.slots[s]
+		var ended, bad, released uint64
+		for i := j.static + s; i < len(j.tasks); i += len(j.slots) {
+			if t := &j.tasks[i]; t.state.over() {
+				ended++
+				if t.state != tFinished {
+					bad++
+				}
+			}
+			if j.tasks[i].flags&fReleased != 0 {
+				released++
+			}
+		}
+		if ended != sl.ended || bad != sl.bad || released != sl.released {
+			return fmt.Errorf("slot %d: %d instances ended, %d badly, %d committed; counted %d, %d, %d", s, sl.ended, sl.bad, sl.released, ended, bad, released)
+		}
+	}
+	for k, st := range j.streams {
+		for e, n := range st.open {
+			if want := j.openConsumers(comms.DatasetRef{Task: k.task, Output: k.output, Element: e}); want != n {
+				return fmt.Errorf("element %d of output %d of task %d has %d unended consumers, counted %d", e, k.output, k.task, n, want)
+			}
+		}
+	}
+	return nil
+}
+
+// openConsumers counts the consumers of an element of their own that have not ended.
+func (j *job) openConsumers(ref comms.DatasetRef) int {
+	n := 0
+	for _, s := range j.graph.StreamSlots(ref.Task, ref.Output) {
+		if i, err := j.graph.Instance(s, ref.Element); err == nil && !j.overAt(i) {
+			n++
+		}
+	}
+	for _, e := range ofElement(ofOutput(j.edgesOf(ref.Task), ref.Output), ref.Element) {
+		if e.Kind == dag.SourceElement && !j.overAt(e.Consumer) {
+			n++
+		}
+	}
+	return n
+}

@@ -204,11 +204,13 @@ func (c *Core) outputsFailed(j *job, t taskIndex) {
 			ref := comms.DatasetRef{Task: t, Output: output, Element: e.Element}
 			if (e.Kind == dag.SourceWhole || e.Kind == dag.SourceElement) && j.data[ref] == nil {
 				c.resolveEdge(j, e.Consumer, ref, false)
-				c.resolveGates(j, ref, false)
 			}
 		}
-		if len(ofOutput(edges, output)) == 0 {
-			c.resolveGates(j, comms.DatasetRef{Task: t, Output: output}, false)
+		for _, g := range j.gates[t] {
+			ref := comms.DatasetRef{Task: t, Output: output, Element: g.source.Element}
+			if g.source.Output == output && (g.source.Kind == dag.SourceWhole || g.source.Kind == dag.SourceElement) && j.data[ref] == nil {
+				c.openGate(j, g.slot, ref, false)
+			}
 		}
 	}
 	delete(j.edgeCache, t)
@@ -247,6 +249,9 @@ func (c *Core) countMissing(j *job, t taskIndex) (missing uint32, failed bool) {
 // recount computes from the ground up what the tasks of a job wait for and who
 // needs its datasets: after an Assign, and after datasets were lost.
 func (c *Core) recount(j *job) {
+	if !j.fresh {
+		c.recountSlots(j)
+	}
 	c.recountGates(j)
 	for _, ref := range j.sortedData() {
 		d := j.data[ref]

@@ -260,9 +260,6 @@ func (c *Core) pinFailed(r *run) {
 	c.fail(j, r.task, r, &comms.TaskError{Kind: comms.ErrorMemory, Message: r.pinErr.Error()}, comms.Cause{Kind: comms.CauseMemory}, true)
 }
 
-// dropPinned forgets a run that waited for memory.
-func (c *Core) dropPinned(r *run) { c.dropRun(r) }
-
 // lost takes the news that a dataset's last copy is gone, and has it made again
 // while somebody needs it.
 func (c *Core) lost(k ledger.Key, why error) {
@@ -314,8 +311,10 @@ func (c *Core) redo(j *job, ref comms.DatasetRef) {
 		if !j.overAt(t) || j.tasks[t].state != tFinished {
 			continue
 		}
-		attempt := j.tasks[t].attempt + 1
-		c.again(j, t, attempt)
+		attempt := j.tasks[t].attempt
+		c.note(j, comms.Event{Kind: comms.EventRetry, Task: t, Attempt: attempt,
+			Cause: comms.Cause{Kind: comms.CauseDataset, Ref: ref, Text: "this dataset is gone and is needed again"}})
+		c.again(j, t, attempt+1)
 		j.tasks[t].flags |= fUnfused
 		ins, err := j.graph.Inputs(t)
 		if err != nil {

@@ -144,7 +144,7 @@ func (c *Core) element(r *run, d comms.Desc) error {
 		c.watchElement(j, st, ref)
 	}
 	c.resolve(j, ofElement(ofOutput(j.edgesOf(r.task), ref.Output), ref.Element), dag.SourceElement, ref, true)
-	c.resolveGates(j, ref, true)
+	c.resolveGates(j, dag.SourceElement, ref, true)
 	c.bind(j, ref)
 	if st.ended && again {
 		c.streamThere(j, r.task, ref.Output)
@@ -157,12 +157,7 @@ func (c *Core) watchElement(j *job, st *stream, ref comms.DatasetRef) {
 	if st.buffer == 0 {
 		return
 	}
-	n := len(j.graph.StreamSlots(ref.Task, ref.Output))
-	for _, e := range ofElement(ofOutput(j.edgesOf(ref.Task), ref.Output), ref.Element) {
-		if e.Kind == dag.SourceElement && !j.overAt(e.Consumer) {
-			n++
-		}
-	}
+	n := j.openConsumers(ref)
 	if n > 0 {
 		st.open[ref.Element] = n
 	}
@@ -237,6 +232,7 @@ func (c *Core) streamThere(j *job, t taskIndex, output uint32) {
 	}
 	ref := comms.DatasetRef{Task: t, Output: output}
 	c.resolve(j, ofOutput(j.edgesOf(t), output), dag.SourceStream, ref, !st.failed)
+	c.resolveGates(j, dag.SourceStream, ref, !st.failed)
 }
 
 // anyWants tells whether somebody reads the whole stream.
@@ -258,7 +254,9 @@ func (c *Core) streamFailed(j *job, t taskIndex, output uint32) {
 	}
 	st.ended, st.failed = true, true
 	edges := ofOutput(j.edgesOf(t), output)
-	c.resolve(j, edges, dag.SourceStream, comms.DatasetRef{Task: t, Output: output}, false)
+	ref := comms.DatasetRef{Task: t, Output: output}
+	c.resolve(j, edges, dag.SourceStream, ref, false)
+	c.resolveGates(j, dag.SourceStream, ref, false)
 	c.slotsEnded(j, outputKey{t, output})
 }
 
@@ -313,6 +311,9 @@ func (c *Core) slotEnded(j *job, s int) {
 			c.resolveEdge(j, e.Consumer, comms.DatasetRef{Task: zero, Output: e.Output}, ok)
 		}
 	}
+	for o := range j.graph.Group(zero).Outputs {
+		c.resolveGates(j, dag.SourceGroup, comms.DatasetRef{Task: zero, Output: uint32(o)}, ok)
+	}
 	c.slotDone(j, s)
 }
 
@@ -347,12 +348,16 @@ func (c *Core) slotDone(j *job, s int) {
 	}
 	sl.done = true
 	for _, src := range j.sharedSources(s) {
-		c.derefShared(j, s, src)
+		c.derefShared(j, src)
 	}
 }
 
-// derefShared drops a slot's one reference to each dataset of a source that its instances share.
-func (c *Core) derefShared(j *job, s int, src dag.Source) {
+// derefShared drops a slot's need for a source that its instances share. A slot
+// that reads one element of an output holds them all (dag.SlotConsumers).
+func (c *Core) derefShared(j *job, src dag.Source) {
+	if src.Kind == dag.SourceElement {
+		src.Kind = dag.SourceStream
+	}
 	for _, ref := range j.expand(src) {
 		if d := j.data[ref]; d != nil {
 			d.refs = j.countRefs(ref)
@@ -393,13 +398,12 @@ func (j *job) expand(s dag.Source) []comms.DatasetRef {
 	return refs
 }
 
-// resolveGates opens the slots whose instances share a dataset, or fails them.
-func (c *Core) resolveGates(j *job, ref comms.DatasetRef, ok bool) {
+// resolveGates opens the slots whose instances share a source, or fails them.
+func (c *Core) resolveGates(j *job, kind dag.SourceKind, ref comms.DatasetRef, ok bool) {
 	for _, g := range j.gates[ref.Task] {
-		if g.source.Output != ref.Output || g.source.Element != ref.Element || g.source.Kind == dag.SourceStream || g.source.Kind == dag.SourceGroup {
-			continue
+		if g.source.Kind == kind && g.source.Output == ref.Output && g.source.Element == ref.Element {
+			c.openGate(j, g.slot, ref, ok)
 		}
-		c.openGate(j, g.slot, ref, ok)
 	}
 }
 
@@ -429,6 +433,41 @@ func (c *Core) recountGates(j *job) {
 				sl.pending++
 			case srcFailed:
 				sl.failed = true
+			}
+		}
+	}
+}
+
+// recountSlots counts anew how many instances of each slot have ended, and which
+// elements have consumers that have not: after tasks went back to the start.
+func (c *Core) recountSlots(j *job) {
+	for s := range j.slots {
+		sl := &j.slots[s]
+		sl.ended, sl.bad, sl.released = 0, 0, 0
+		for i := j.static + s; i < len(j.tasks); i += len(j.slots) {
+			t := &j.tasks[i]
+			if t.state.over() {
+				sl.ended++
+				if t.state != tFinished {
+					sl.bad++
+				}
+			}
+			if t.flags&fReleased != 0 {
+				sl.released++
+			}
+		}
+		st := j.streams[sl.key]
+		sl.told = sl.told && st != nil && st.ended && sl.ended == st.next
+		sl.done = sl.done && sl.told && sl.released == st.next
+	}
+	for k, st := range j.streams {
+		if st.buffer == 0 {
+			continue
+		}
+		clear(st.open)
+		for e := range st.next {
+			if n := j.openConsumers(comms.DatasetRef{Task: k.task, Output: k.output, Element: e}); n > 0 {
+				st.open[e] = n
 			}
 		}
 	}

@@ -327,6 +327,7 @@ func (c *Core) disown(j *job, t taskIndex) {
 		c.cancel(r, comms.ErrorCancelled, "the task was moved")
 		r.orphan = true
 	}
+	c.dropUnplaced(j, t)
 	s.state = tAbsent
 	j.unended--
 }
@@ -367,18 +368,13 @@ func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
 		return
 	}
 	j.stopped = why
+	c.dropUnplaced(j, noTask)
 	for i := range j.tasks {
 		switch j.tasks[i].state {
 		case tWaiting, tReady, tDelayed, tPinning:
 			c.endUnrun(j, taskIndex(i), cause)
 		}
 	}
-	for _, r := range c.pinned {
-		if r.job == j {
-			c.dropPinned(r)
-		}
-	}
-	c.pinned = slices.DeleteFunc(c.pinned, func(r *run) bool { return r.job == j })
 	for _, ex := range c.execs {
 		c.recall(ex, j)
 		if len(ex.queue) > 0 && ex.queue[0].job == j && ex.queue[0].started {

@@ -3,7 +3,6 @@ package core
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
@@ -328,9 +327,18 @@ func (c *Core) forgetLease(ex *executor, i int) {
 
 // endLeases ends all that a dead executor held or waited for.
 func (c *Core) endLeases(ex *executor, runs []*run) {
-	maps.DeleteFunc(c.requests, func(_ ledger.RequestID, q *request) bool { return q.ex == ex })
+	var ids []ledger.RequestID
+	for id, q := range c.requests {
+		if q.ex == ex {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		delete(c.requests, id)
+		c.must(c.led.Release(id))
+	}
 	ex.leases = nil
-	c.led.OwnerDead(ex.owner())
 	for _, r := range runs {
 		delete(c.requests, r.pins)
 		r.pins = 0

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -15,8 +16,8 @@ const (
 	// staleAfter is how long an executor may be silent before runs queued on it
 	// are taken back for an idle one: work was predicted to take far less.
 	staleAfter = time.Millisecond
-	// spawnPatience bounds how far ahead of its resources a pool starts executors.
-	secondRun = 100 // a second run is queued behind a first of at most this many times SupplyFor
+	// secondRun: a second run is queued behind a first one that takes at most this many times SupplyFor.
+	secondRun = 100
 )
 
 // schedule gives ready tasks to executors: best task first, to the executor that
@@ -299,21 +300,42 @@ func (j *job) privateTo(t, consumer taskIndex, outputs []uint32) []uint32 {
 
 // placePinned places runs whose inputs have come into memory.
 func (c *Core) placePinned() {
-	slices.SortFunc(c.pinned, func(a, b *run) int { return int(int64(a.id) - int64(b.id)) })
-	rest := c.pinned[:0]
-	for _, r := range c.pinned {
-		if r.pinErr != nil {
-			c.pinFailed(r)
+	slices.SortFunc(c.pinned, func(a, b *run) int { return cmp.Compare(a.id, b.id) })
+	for _, r := range slices.Clone(c.pinned) {
+		i := slices.Index(c.pinned, r)
+		if i < 0 { // the end of another one stopped its job
 			continue
 		}
-		if ex := c.chooseFor(r); ex != nil {
-			c.enqueue(r, ex)
+		ex := c.chooseFor(r)
+		if ex == nil && r.pinErr == nil {
+			continue
+		}
+		c.pinned = slices.Delete(c.pinned, i, i+1)
+		if r.pinErr != nil {
+			c.pinFailed(r)
 		} else {
-			rest = append(rest, r)
+			c.enqueue(r, ex)
 		}
 	}
-	clear(c.pinned[len(rest):])
-	c.pinned = rest
+}
+
+// dropUnplaced forgets the runs of a job, or of one task of it, that no executor has yet.
+func (c *Core) dropUnplaced(j *job, only taskIndex) {
+	var runs []*run
+	for _, r := range c.runs {
+		if r.job == j && r.ex == nil && (only == noTask || r.task == only) {
+			runs = append(runs, r)
+		}
+	}
+	slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(a.id, b.id) })
+	for _, r := range runs {
+		if i := slices.Index(c.pinned, r); i >= 0 {
+			c.pinned = slices.Delete(c.pinned, i, i+1)
+		} else {
+			c.pinning--
+		}
+		c.dropRun(r)
+	}
 }
 
 func (c *Core) chooseFor(r *run) *executor {

@@ -158,7 +158,7 @@ func (c *Core) finished(r *run, it *comms.ReportItem) {
 	c.end(j, r.task, tFinished)
 	for _, ref := range there {
 		c.resolve(j, ofOutput(edges, ref.Output), dag.SourceWhole, ref, true)
-		c.resolveGates(j, ref, true)
+		c.resolveGates(j, dag.SourceWhole, ref, true)
 	}
 	for _, o := range r.private {
 		c.resolve(j, ofOutput(edges, o), dag.SourceWhole, comms.DatasetRef{Task: r.task, Output: o}, true)
