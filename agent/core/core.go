@@ -42,6 +42,8 @@ type Core struct {
 	led      *ledger.Ledger
 	requests map[ledger.RequestID]*request
 	lastReq  ledger.RequestID
+	squeezed bool // requests wait for memory
+	memoryIO int  // answers of the segments' driver that are due
 	segs     map[ledger.SegmentID]*segment
 	fetches  []*fetch
 

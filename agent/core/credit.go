@@ -44,21 +44,21 @@ func (c *Core) startCredit(r *run) {
 		if out.Generate != dag.GenerateNone {
 			st := r.job.stream(c, r.task, uint32(o))
 			st.buffer = c.kindOf(r.job, r.gs).Outputs[o].Buffer
-			st.allowed = st.next + st.buffer
+			st.made, st.allowed = 0, st.buffer
 		}
 	}
 }
 
 // room is how many more elements a stream may get.
 func (st *stream) room() uint64 {
-	used := uint64(len(st.open)) + st.allowed - st.next
+	used := uint64(len(st.open)) + st.allowed - st.made
 	if st.buffer == 0 || used >= st.buffer {
 		return 0
 	}
 	return st.buffer - used
 }
 
-func (st *stream) exhausted() bool { return st.buffer > 0 && st.allowed <= st.next }
+func (st *stream) exhausted() bool { return st.buffer > 0 && st.allowed <= st.made }
 
 // resumeHeld gives credit that consumers have made room for.
 func (c *Core) resumeHeld() {
@@ -158,7 +158,7 @@ func (c *Core) unstick() {
 		}
 		held = held || ex.held()
 	}
-	if !held || c.pinning > 0 || len(c.delayed) > 0 || c.kept > c.cfg.EventsKept || c.building() {
+	if !held || c.memoryIO > 0 || len(c.delayed) > 0 || c.kept > c.cfg.EventsKept || c.building() {
 		return
 	}
 	for _, r := range c.generators {

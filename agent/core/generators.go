@@ -13,7 +13,8 @@ type stream struct {
 	failed  bool           // ended because its generator failed finally
 	buffer  uint64         // unconsumed elements allowed; 0 any number
 	open    map[uint64]int // consumers of each unconsumed element that have not ended
-	allowed uint64         // elements that the present run may publish in all
+	made    uint64         // elements that the present run has published
+	allowed uint64         // elements that it may publish in all
 }
 
 // slot is one task of a streamed group, for all elements.
@@ -131,6 +132,7 @@ func (c *Core) element(r *run, d comms.Desc) error {
 	if d.Ref.Element > st.next {
 		return errElement(d.Ref.Element, st.next)
 	}
+	st.made++
 	again := d.Ref.Element < st.next
 	fresh, err := c.publish(r, d)
 	if err != nil || !fresh {
@@ -227,22 +229,12 @@ func (c *Core) streamEnd(j *job, t taskIndex, output uint32) {
 // streamThere tells the consumers of a whole stream that it is complete.
 func (c *Core) streamThere(j *job, t taskIndex, output uint32) {
 	st := j.streams[outputKey{t, output}]
-	if c.holes(j, st, dag.Source{Task: t, Output: output}) && c.anyWants(j, t, output) {
+	if c.holes(j, st, dag.Source{Task: t, Output: output}) {
 		return
 	}
 	ref := comms.DatasetRef{Task: t, Output: output}
 	c.resolve(j, ofOutput(j.edgesOf(t), output), dag.SourceStream, ref, !st.failed)
 	c.resolveGates(j, dag.SourceStream, ref, !st.failed)
-}
-
-// anyWants tells whether somebody reads the whole stream.
-func (c *Core) anyWants(j *job, t taskIndex, output uint32) bool {
-	for _, e := range ofOutput(j.edgesOf(t), output) {
-		if e.Kind == dag.SourceStream {
-			return true
-		}
-	}
-	return false
 }
 
 // streamFailed closes a stream whose generator failed finally. Consumers of what

@@ -132,10 +132,12 @@ func (c *Core) effect(e ledger.Effect) {
 	switch e := e.(type) {
 	case ledger.CreateSegment:
 		c.segs[e.Segment] = &segment{size: e.Bytes}
+		c.memoryIO++
 		c.emit(Memory{Effect: e})
 	case ledger.ResizeSegment:
 		c.closeSegment(e.Segment)
 		c.segs[e.Segment].size, c.segs[e.Segment].ready = e.Bytes, false
+		c.memoryIO++
 		c.emit(Memory{Effect: e})
 	case ledger.SealSegment:
 		if s := c.segs[e.Segment]; s != nil {
@@ -153,10 +155,16 @@ func (c *Core) effect(e ledger.Effect) {
 	case ledger.Lost:
 		c.lost(e.Key, e.Err)
 	case ledger.Spill:
+		c.memoryIO++
 		c.emit(Memory{Effect: e, Desc: c.describe(e.Key)})
-	case ledger.ReadBack, ledger.DropSpill, ledger.FreedRange:
+	case ledger.ReadBack:
+		c.memoryIO++
 		c.emit(Memory{Effect: e})
-	case ledger.Waiting, ledger.Revoked, ledger.Dropped, ledger.Freed:
+	case ledger.DropSpill, ledger.FreedRange:
+		c.emit(Memory{Effect: e})
+	case ledger.Waiting:
+		c.squeezed = true
+	case ledger.Revoked, ledger.Dropped, ledger.Freed:
 	}
 }
 
@@ -376,7 +384,8 @@ func (c *Core) memoryAnswer(ev Event) {
 		}
 		err = c.led.ReadBackDone(ev.Key)
 	}
-	if err != nil && !errors.Is(err, ledger.ErrState) { // a second copy of an answer
+	c.memoryIO = max(0, c.memoryIO-1)
+	if err != nil && !errors.Is(err, ledger.ErrState) { // ErrState: a second copy of an answer
 		c.must(err)
 	}
 	c.effects()

@@ -34,6 +34,7 @@ func (c *Core) schedule() {
 	c.spawnWanted()
 	c.takeBack()
 	c.endIdle()
+	c.squeeze()
 	c.unstick()
 }
 
@@ -437,6 +438,34 @@ func (c *Core) endIdle() {
 			continue
 		}
 		c.stopExecutor(ex)
+	}
+}
+
+// squeeze gets memory back while requests wait for it: the inputs of runs that
+// are queued behind others, and what idle executors lease. The one way to the
+// latter is to end them: a lease is its holder's until then.
+func (c *Core) squeeze() {
+	if !c.squeezed {
+		return
+	}
+	if c.squeezed = c.led.Stats().Waiting > 0; !c.squeezed {
+		return
+	}
+	for _, ex := range c.execs {
+		if ex.state == exUp && len(ex.queue) == 0 && len(ex.leases) > 0 {
+			c.stopExecutor(ex)
+			continue
+		}
+		if ex.asked || ex.state == exKilled {
+			continue
+		}
+		var pinned []*run
+		for i, r := range ex.queue {
+			if i > 0 && r.pins != 0 && !r.started {
+				pinned = append(pinned, r)
+			}
+		}
+		c.askBack(ex, pinned)
 	}
 }
 

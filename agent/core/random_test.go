@@ -162,7 +162,17 @@ func TestRandom(t *testing.T) {
 		w.randomFates(t)
 		w.step(ControllerUp{})
 		t.Logf("%s", text)
-		job := w.assign(1, g, comms.Assign{})
+		m := comms.Assign{Fuse: randomPaths(t, g)}
+		if rapid.Bool().Draw(t, "ranked") {
+			for i := range g.NumTasks() {
+				m.Ranks = append(m.Ranks, float64(w.pick(3, "rank"))+float64(g.NumTasks()-i)/1000)
+			}
+		}
+		job := w.assign(1, g, m)
+		w.disturb(t, job, m)
+		w.run()
+		w.hold = false
+		w.commitAll()
 		w.run()
 		w.allEnded(job)
 		w.step(FromController{Msg: &comms.Steer{Job: job, Action: comms.SteerForget}})
@@ -171,12 +181,101 @@ func TestRandom(t *testing.T) {
 	})
 }
 
+// randomPaths picks paths of the graph to be fused.
+func randomPaths(t *rapid.T, g *dag.Graph) (paths [][]taskIndex) {
+	used := map[taskIndex]bool{}
+	for range rapid.IntRange(0, 3).Draw(t, "paths") {
+		at := taskIndex(rapid.IntRange(0, g.NumTasks()-1).Draw(t, "from"))
+		path := []taskIndex{at}
+		for {
+			var next []taskIndex
+			for _, e := range g.Consumers(at) {
+				if e.Kind == dag.SourceWhole && int(e.Consumer) < g.NumTasks() && !used[e.Consumer] {
+					next = append(next, e.Consumer)
+				}
+			}
+			if len(next) == 0 {
+				break
+			}
+			at = next[rapid.IntRange(0, len(next)-1).Draw(t, "step")]
+			used[at] = true
+			path = append(path, at)
+		}
+		if len(path) > 1 {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// disturb lets a job run for a while and then does what controllers do: go and
+// come back, hold commits back, assign again, hold, release, cancel.
+func (w *world) disturb(t *rapid.T, job comms.JobID, m comms.Assign) {
+	epoch := uint64(1)
+	for range rapid.IntRange(0, 4).Draw(t, "disturbances") {
+		for range rapid.IntRange(0, 60).Draw(t, "turns") {
+			w.turn()
+		}
+		switch rapid.IntRange(0, 7).Draw(t, "what") {
+		case 0:
+			w.step(ControllerDown{})
+			for range 20 {
+				w.turn()
+			}
+			w.reconnect()
+		case 1:
+			w.hold = !w.hold
+		case 2:
+			epoch++
+			m.Job, m.Epoch = job, epoch
+			w.step(FromController{Msg: &m, Graph: w.jobs[job]})
+			w.step(FromController{Msg: &m, Graph: w.jobs[job]})
+		case 3:
+			w.step(FromController{Msg: &comms.Steer{Job: job, Action: comms.SteerHold}})
+			for range 20 {
+				w.turn()
+			}
+			w.step(FromController{Msg: &comms.Steer{Job: job, Action: comms.SteerRelease}})
+		case 4:
+			if rapid.IntRange(0, 3).Draw(t, "cancel") == 0 {
+				w.step(FromController{Msg: &comms.Steer{Job: job, Action: comms.SteerCancel, Reason: "not needed"}})
+			}
+		case 5:
+			w.step(Full{})
+			for range 20 {
+				w.turn()
+			}
+			w.step(Free{})
+		case 6:
+			if len(w.workers) > 0 {
+				x := w.workers[len(w.workers)-1]
+				w.step(Full{x.id})
+				w.step(Free{x.id})
+				w.step(ExecutorBroken{x.id, "connection reset"})
+			}
+		case 7:
+			for _, ref := range w.c.byJob[job].sortedData() {
+				w.step(FromClient{7, &comms.Fetch{Req: 1, Data: comms.DatasetID{Job: job, DatasetRef: ref}}})
+				w.post(ChunkServed{7, 1})
+				w.step(ClientGone{7})
+			}
+		}
+	}
+}
+
+// reconnect plays a controller that comes back as a new incarnation.
+func (w *world) reconnect() {
+	w.again = true
+	w.step(ControllerUp{})
+	w.again = false
+}
+
 func (w *world) allEnded(job comms.JobID) {
 	w.t.Helper()
 	j := w.c.byJob[job]
 	for i := range j.tasks {
 		if s := j.tasks[i].state; s != tAbsent && !s.over() {
-			w.t.Fatalf("task %s is in state %d for ever, missing %d", j.graph.TaskName(taskIndex(i)), s, j.tasks[i].missing)
+			w.t.Fatalf("task %s is in state %d for ever, missing %d; ledger %+v; %s", j.graph.TaskName(taskIndex(i)), s, j.tasks[i].missing, w.c.led.Stats(), w.workersText())
 		}
 	}
 	if w.drained[job] == 0 {
@@ -187,6 +286,16 @@ func (w *world) allEnded(job comms.JobID) {
 			w.t.Fatalf("dataset %v is kept after the end", ref)
 		}
 	}
+}
+
+func (w *world) workersText() string {
+	text := ""
+	for _, x := range w.workers {
+		if !x.dead {
+			text += fmt.Sprintf("executor %d: %d queued, runs %v, held %v, waits for memory %v, leases %v; ", x.id, len(x.queue), x.cur != nil, x.held, x.wait, x.lease)
+		}
+	}
+	return text
 }
 
 func (w *world) nothingHeld() {
@@ -221,6 +330,7 @@ func TestDeterminism(t *testing.T) {
 			t.Skip()
 		}
 		host, seed := randomHost(t), rapid.Uint64().Draw(t, "seed")
+		t.Logf("%s", text)
 		var logs [2][]Action
 		for i := range logs {
 			w := newWorld(t, host, xorshift(seed))

@@ -37,6 +37,7 @@ type world struct {
 	events   []comms.Event
 	hold     bool // the controller commits nothing
 	uncommit []uint64
+	again    bool // a new incarnation: events that were seen come again
 
 	failures, crashes, spillRot int // of 1000
 	segment                     int // of 1000: outputs that go to shared memory
@@ -172,6 +173,9 @@ func (w *world) worker(id comms.ExecutorID) *worker {
 
 // commit takes a batch of events and commits it, now or later.
 func (w *world) commit(m *comms.Events) {
+	if w.again && m.First < w.next {
+		return
+	}
 	if m.First != w.next {
 		w.t.Fatalf("events from %d, expected %d", m.First, w.next)
 	}
@@ -551,6 +555,10 @@ func (x *worker) output(k *comms.Kind, o uint32, element uint64) (comms.Desc, bo
 }
 
 func (x *worker) fail(kind comms.ErrorKind, text string) {
+	if l := x.lease[0]; l != nil {
+		x.back = append(x.back, l)
+		l.Size = 0 // none of it was used
+	}
 	x.item(comms.ReportItem{Kind: comms.ReportFailed, Error: &comms.TaskError{Kind: kind, Message: text}})
 	x.cur, x.held = nil, false
 }
