@@ -230,4 +230,14 @@ func (c *Core) generatorEnded(r *run, it *comms.ReportItem) {
 		}
 	}
 	delete(r.job.edgeCache, r.task)
+	for o, out := range r.gs.group.Outputs {
+		if out.Generate == dag.GenerateNone || r.job.stopped != nil {
+			continue
+		}
+		if e := c.skipCount(r.job, r.task, uint32(o)); len(r.job.stream(c, r.task, uint32(o)).lost) > 0 { // lost while it ran, behind what it made
+			c.redo(r.job, comms.DatasetRef{Task: r.task, Output: uint32(o), Element: e})
+			c.lostJobs = append(c.lostJobs, r.job)
+			return
+		}
+	}
 }

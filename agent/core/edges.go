@@ -108,10 +108,12 @@ func (c *Core) source(j *job, s dag.Source) (state sourceState, n int) {
 		switch {
 		case st == nil && j.overAt(s.Task):
 			return srcFailed, 0
-		case st == nil || !st.ended || c.holes(j, st, s):
+		case st == nil || !st.ended:
 			return srcPending, 0
-		case st.failed:
-			return srcFailed, int(st.next)
+		case st.failed || st.torn:
+			return srcFailed, int(st.next) - len(st.lost)
+		case len(st.lost) > 0:
+			return srcPending, 0
 		}
 		return srcThere, int(st.next)
 	case dag.SourceGroup:
@@ -129,16 +131,6 @@ func (c *Core) source(j *job, s dag.Source) (state sourceState, n int) {
 }
 
 func (j *job) overAt(t taskIndex) bool { return int(t) < len(j.tasks) && j.tasks[t].state.over() }
-
-// holes tells whether an element of an ended stream is not there, to be made again.
-func (c *Core) holes(j *job, st *stream, s dag.Source) bool {
-	for e := range st.next {
-		if j.data[comms.DatasetRef{Task: s.Task, Output: s.Output, Element: e}] == nil {
-			return true
-		}
-	}
-	return false
-}
 
 // tolerates tells whether a task can still run although sources of it failed:
 // every failed one belongs to a list that keeps Min of its datasets.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
@@ -280,34 +281,28 @@ func (c *Core) lost(k ledger.Key, why error) {
 	c.lostJobs = append(c.lostJobs, j)
 }
 
-// rebuild has the inputs of a task made again that are gone although their
-// producers have finished. It tells whether there were any.
+// rebuild has the inputs of a task made again that are gone. It tells whether there were any.
 func (c *Core) rebuild(j *job, t taskIndex) bool {
-	ins, err := j.graph.Inputs(t)
-	if err != nil {
-		return false
+	refs := j.gone(t)
+	for _, ref := range refs {
+		c.redo(j, ref)
 	}
-	any := false
-	for _, in := range ins {
-		for _, s := range in.Sources {
-			for _, ref := range j.expand(s) {
-				if j.data[ref] == nil && j.overAt(ref.Task) && j.tasks[ref.Task].state == tFinished {
-					c.redo(j, ref)
-					any = true
-				}
-			}
-		}
-	}
-	return any
+	return len(refs) > 0
 }
 
 // redo runs the producer of a dataset again, and those of its inputs that are
 // gone too: the smallest set that brings it back.
 func (c *Core) redo(j *job, ref comms.DatasetRef) {
-	work := []taskIndex{ref.Task}
+	work := []comms.DatasetRef{ref}
 	for len(work) > 0 {
-		t := work[len(work)-1]
+		ref := work[len(work)-1]
 		work = work[:len(work)-1]
+		t := ref.Task
+		if j.groupOf(t).group.Outputs[ref.Output].Generate != dag.GenerateNone {
+			if st := j.stream(c, t, ref.Output); ref.Element < st.next {
+				st.lost[ref.Element] = true
+			}
+		}
 		if !j.overAt(t) || j.tasks[t].state != tFinished {
 			continue
 		}
@@ -316,31 +311,36 @@ func (c *Core) redo(j *job, ref comms.DatasetRef) {
 			Cause: comms.Cause{Kind: comms.CauseDataset, Ref: ref, Text: "this dataset is gone and is needed again"}})
 		c.again(j, t, attempt+1)
 		j.tasks[t].flags |= fUnfused
-		ins, err := j.graph.Inputs(t)
-		if err != nil {
-			continue
-		}
-		for _, in := range ins {
-			for _, s := range in.Sources {
-				for _, r := range j.expand(s) {
-					if j.data[r] == nil {
-						work = append(work, r.Task)
-					}
+		work = append(work, j.gone(t)...)
+	}
+}
+
+// gone lists the inputs of a task that are not here although their producers have finished.
+func (j *job) gone(t taskIndex) []comms.DatasetRef {
+	var refs []comms.DatasetRef
+	ins, err := j.graph.Inputs(t)
+	if err != nil {
+		return nil
+	}
+	for _, in := range ins {
+		for _, s := range in.Sources {
+			for _, ref := range j.expand(s) {
+				if j.data[ref] == nil && j.overAt(ref.Task) && j.tasks[ref.Task].state == tFinished {
+					refs = append(refs, ref)
 				}
 			}
 		}
 	}
+	return refs
 }
 
 // skipCount is how many elements of an output a new attempt at a generator must
-// not publish again: those before the first that is wanted and not here.
+// not publish again: those before the first that is gone.
 func (c *Core) skipCount(j *job, t taskIndex, output uint32) uint64 {
 	st := j.stream(c, t, output)
-	for e := range st.next {
-		ref := comms.DatasetRef{Task: t, Output: output, Element: e}
-		if j.data[ref] == nil && (j.countRefs(ref) > 0 || j.wanted.has(j.graph, ref)) {
-			return e
-		}
+	n := st.next
+	for e := range st.lost {
+		n = min(n, e)
 	}
-	return st.next
+	return n
 }

@@ -1,6 +1,9 @@
 package core
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
@@ -8,13 +11,15 @@ import (
 // stream is one generated output of a task. Elements are published in order, so
 // that one number says which are final.
 type stream struct {
-	next    uint64         // elements published
-	ended   bool           // there are next elements and no more
-	failed  bool           // ended because its generator failed finally
-	buffer  uint64         // unconsumed elements allowed; 0 any number
-	open    map[uint64]int // consumers of each unconsumed element that have not ended
-	made    uint64         // elements that the present run has published
-	allowed uint64         // elements that it may publish in all
+	next    uint64          // elements published
+	ended   bool            // there are next elements and no more
+	failed  bool            // ended because its generator failed finally
+	torn    bool            // ended well, but elements were lost and could not be made again
+	lost    map[uint64]bool // published elements that are gone, to be made again
+	buffer  uint64          // unconsumed elements allowed; 0 any number
+	open    map[uint64]int  // consumers of each unconsumed element that have not ended
+	made    uint64          // elements that the present run has published
+	allowed uint64          // elements that it may publish in all
 }
 
 // slot is one task of a streamed group, for all elements.
@@ -98,7 +103,7 @@ func (j *job) stream(c *Core, t taskIndex, output uint32) *stream {
 	k := outputKey{t, output}
 	st := j.streams[k]
 	if st == nil {
-		st = &stream{open: map[uint64]int{}}
+		st = &stream{open: map[uint64]int{}, lost: map[uint64]bool{}}
 		if j.consumed(t, output) {
 			st.buffer = uint64(j.groupOf(t).group.Outputs[output].Buffer)
 			if st.buffer == 0 {
@@ -134,6 +139,7 @@ func (c *Core) element(r *run, d comms.Desc) error {
 	}
 	st.made++
 	again := d.Ref.Element < st.next
+	delete(st.lost, d.Ref.Element)
 	fresh, err := c.publish(r, d)
 	if err != nil || !fresh {
 		return err
@@ -229,7 +235,7 @@ func (c *Core) streamEnd(j *job, t taskIndex, output uint32) {
 // streamThere tells the consumers of a whole stream that it is complete.
 func (c *Core) streamThere(j *job, t taskIndex, output uint32) {
 	st := j.streams[outputKey{t, output}]
-	if c.holes(j, st, dag.Source{Task: t, Output: output}) {
+	if len(st.lost) > 0 {
 		return
 	}
 	ref := comms.DatasetRef{Task: t, Output: output}
@@ -242,6 +248,7 @@ func (c *Core) streamThere(j *job, t taskIndex, output uint32) {
 func (c *Core) streamFailed(j *job, t taskIndex, output uint32) {
 	st := j.stream(c, t, output)
 	if st.ended {
+		c.streamTorn(j, st, outputKey{t, output})
 		return
 	}
 	st.ended, st.failed = true, true
@@ -252,6 +259,25 @@ func (c *Core) streamFailed(j *job, t taskIndex, output uint32) {
 	c.slotsEnded(j, outputKey{t, output})
 }
 
+// streamTorn gives up elements of an ended stream that were lost: their generator
+// ran again and failed.
+func (c *Core) streamTorn(j *job, st *stream, k outputKey) {
+	for _, e := range slices.Sorted(maps.Keys(st.lost)) {
+		ref := comms.DatasetRef{Task: k.task, Output: k.output, Element: e}
+		st.torn = true
+		for _, s := range j.graph.StreamSlots(k.task, k.output) {
+			if i, err := j.graph.Instance(s, e); err == nil && int(i) < len(j.tasks) && j.tasks[i].state == tWaiting {
+				c.resolveEdge(j, i, ref, false)
+			}
+		}
+	}
+	if st.torn {
+		ref := comms.DatasetRef{Task: k.task, Output: k.output}
+		c.resolve(j, ofOutput(j.edgesOf(k.task), k.output), dag.SourceStream, ref, false)
+		c.resolveGates(j, dag.SourceStream, ref, false)
+	}
+}
+
 // reopenStreams lets a generator that runs again go on where it stopped.
 func (c *Core) reopenStreams(j *job, t taskIndex) {
 	for o := range j.groupOf(t).group.Outputs {
@@ -259,7 +285,7 @@ func (c *Core) reopenStreams(j *job, t taskIndex) {
 			if st.failed {
 				st.ended = false
 			}
-			st.failed = false
+			st.failed, st.torn = false, false
 		}
 	}
 }

@@ -180,8 +180,11 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 		j.owner.busy++
 		j.owner.used = max(j.owner.used, c.clock)
 	}
-	c.setTasks(j, m)
+	again := c.setTasks(j, m)
 	c.knownData(j, m)
+	for _, t := range again {
+		c.rebuild(j, t)
+	}
 	c.recount(j)
 	c.touch(j)
 }
@@ -273,7 +276,7 @@ func (j *job) setFuse(paths [][]taskIndex) {
 // agent's, others that have not ended are not any more. A task that ended here
 // runs again only when the Assign gives it a higher attempt: else the sender did
 // not know yet.
-func (c *Core) setTasks(j *job, m *comms.Assign) {
+func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 	run := m.Run
 	if run == nil {
 		run = []comms.Range{{First: 0, Last: taskIndex(max(j.static, 1) - 1)}}
@@ -306,6 +309,7 @@ func (c *Core) setTasks(j *job, m *comms.Assign) {
 				j.unended++
 			case t.state.over() && attempt > t.attempt:
 				c.again(j, taskIndex(i), attempt)
+				again = append(again, taskIndex(i))
 			}
 		}
 	}
@@ -315,6 +319,7 @@ func (c *Core) setTasks(j *job, m *comms.Assign) {
 		}
 		c.disown(j, taskIndex(i))
 	}
+	return again
 }
 
 // disown gives up a task that another agent has now.

@@ -275,7 +275,7 @@ func (w *world) allEnded(job comms.JobID) {
 	j := w.c.byJob[job]
 	for i := range j.tasks {
 		if s := j.tasks[i].state; s != tAbsent && !s.over() {
-			w.t.Fatalf("task %s is in state %d for ever, missing %d; ledger %+v; %s", j.graph.TaskName(taskIndex(i)), s, j.tasks[i].missing, w.c.led.Stats(), w.workersText())
+			w.t.Fatalf("task %s is in state %d for ever, missing %d: %s; ledger %+v; %s", j.graph.TaskName(taskIndex(i)), s, j.tasks[i].missing, w.waitsFor(j, taskIndex(i)), w.c.led.Stats(), w.workersText())
 		}
 	}
 	if w.drained[job] == 0 {
@@ -286,6 +286,18 @@ func (w *world) allEnded(job comms.JobID) {
 			w.t.Fatalf("dataset %v is kept after the end", ref)
 		}
 	}
+}
+
+func (w *world) waitsFor(j *job, t taskIndex) string {
+	text := ""
+	ins, _ := j.graph.Inputs(t)
+	for _, in := range ins {
+		for _, s := range in.Sources {
+			state, n := w.c.source(j, s)
+			text += fmt.Sprintf("%s %+v is %d with %d, its task in state %d; ", in.Name, s, state, n, j.tasks[s.Task].state)
+		}
+	}
+	return text
 }
 
 func (w *world) workersText() string {
