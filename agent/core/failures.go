@@ -274,7 +274,7 @@ func (c *Core) lost(k ledger.Key, why error) {
 		Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref, Text: why.Error()}})
 	needed := j.data[ref].refs > 0 || j.wanted.has(j.graph, ref)
 	delete(j.data, ref)
-	if !needed || j.stopped != nil {
+	if !needed || j.stopped != nil || j.adopted {
 		return
 	}
 	c.redo(j, ref)
