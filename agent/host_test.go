@@ -22,20 +22,20 @@ import (
 
 // host is an agent with real executors, and the controller of the test.
 type host struct {
-	t       *testing.T
-	agent   *Agent
-	ctrl    *fakeController
-	stop    func() error
-	address *comms.Inproc
+	t     *testing.T
+	agent *Agent
+	dir   string // the jobs' folder
+	ctrl  *fakeController
+	stop  func() error
 }
 
 // startHost starts an agent whose executors are this test binary.
 func startHost(t *testing.T, change func(*Config)) *host {
 	t.Helper()
-	h := &host{t: t, address: comms.NewInproc()}
-	h.ctrl = newFakeController(t, h.address)
+	h := &host{t: t}
+	h.ctrl = newFakeController(t)
 	cfg := Config{
-		Name: "host", Controller: "inproc://controller", Inproc: h.address,
+		Name: "host", Controller: h.ctrl.ln.Addr(), Inproc: h.ctrl.inproc,
 		State: t.TempDir(), Cache: t.TempDir(), Dir: t.TempDir(),
 		CPU: 2000, Memory: 1 << 30, Store: 64 << 20, Warm: 1, Log: testLog(t),
 		Env: []string{"GORACE=atexit_sleep_ms=0"},
@@ -43,6 +43,7 @@ func startHost(t *testing.T, change func(*Config)) *host {
 	if change != nil {
 		change(&cfg)
 	}
+	h.dir = cfg.Dir
 	var err error
 	if h.agent, err = New(cfg); err != nil {
 		t.Fatal(err)
@@ -72,8 +73,9 @@ func testLog(t *testing.T) zerolog.Logger {
 
 // fakeController takes one agent's events, commits them, and lets tests wait for them.
 type fakeController struct {
-	t  *testing.T
-	ln *comms.Listener
+	t      *testing.T
+	ln     *comms.Listener
+	inproc *comms.Inproc
 
 	mu     sync.Mutex
 	change sync.Cond
@@ -83,14 +85,18 @@ type fakeController struct {
 	over   bool
 }
 
-func newFakeController(t *testing.T, inproc *comms.Inproc) *fakeController {
+func newFakeController(t *testing.T) *fakeController {
 	t.Helper()
-	c := &fakeController{t: t, events: map[comms.JobID][]comms.Event{}}
+	c := &fakeController{t: t, inproc: comms.NewInproc(), events: map[comms.JobID][]comms.Event{}}
 	c.change.L = &c.mu
 	var err error
-	c.ln, err = comms.Listen("inproc://controller", comms.Config{
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.ln, err = comms.Listen("inproc://controller,ipc://"+filepath.Join(dir, "c.sock"), comms.Config{
 		Self:    comms.Identity{Role: "controller", Name: "controller", Incarnation: 1, PID: os.Getpid()},
-		Handler: c, Inproc: inproc, Replay: true,
+		Handler: c, Inproc: c.inproc, Replay: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +176,7 @@ type job struct {
 // submit assigns a whole job file.
 func (h *host) submit(yaml string) *job {
 	h.t.Helper()
-	graph, err := dag.ParseYAML("job.yaml", []byte(yaml), dag.Override{}, dag.Options{Dir: h.agent.cfg.Dir})
+	graph, err := dag.ParseYAML("job.yaml", []byte(yaml), dag.Override{}, dag.Options{Dir: h.dir})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -178,7 +184,7 @@ func (h *host) submit(yaml string) *job {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.ctrl.send(&comms.Assign{Job: id, Epoch: 1, Graph: graph.Encode(), Dir: h.agent.cfg.Dir})
+	h.ctrl.send(&comms.Assign{Job: id, Epoch: 1, Graph: graph.Encode(), Dir: h.dir})
 	return &job{h, id, graph}
 }
 

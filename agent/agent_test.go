@@ -1,0 +1,408 @@
+//go:build linux
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/comms"
+	exec "github.com/cascade-run/cascade/executor"
+)
+
+// Functions of the tests' executors, which are this binary.
+
+type number struct{ N int }
+
+func one(_ context.Context, p number) (int, error) { return p.N, nil }
+
+func double(_ context.Context, n int) (int, error) { return 2 * n, nil }
+
+func explode(_ context.Context, _ number) (int, error) { panic("boom") }
+
+// crash kills its own process in the first N attempts.
+func crash(ctx context.Context, p number) (int, error) {
+	if int(exec.TaskOf(ctx).Attempt) <= p.N {
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		<-ctx.Done()
+	}
+	return int(exec.TaskOf(ctx).Attempt), nil
+}
+
+// fill makes N numbers: 0, 1, 2, ...
+func fill(ctx context.Context, p number) ([]float64, error) {
+	v, err := exec.Alloc[float64](ctx, p.N)
+	if err != nil {
+		return nil, err
+	}
+	for i := range v.Data {
+		v.Data[i] = float64(i)
+	}
+	return v.Data, nil
+}
+
+func add(_ context.Context, v []float64) (float64, error) {
+	var sum float64
+	for _, x := range v {
+		sum += x
+	}
+	return sum, nil
+}
+
+// scribble writes to its input from a goroutine of its own.
+func scribble(_ context.Context, v []float64) (float64, error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		v[len(v)/2] = math.Pi
+	}()
+	<-done
+	return 0, nil
+}
+
+// talk writes N lines to its log.
+func talk(ctx context.Context, p number) (int, error) {
+	for i := range p.N {
+		if _, err := fmt.Fprintf(exec.TaskOf(ctx).Log, "line %d\n", i); err != nil {
+			return 0, err
+		}
+	}
+	return p.N, nil
+}
+
+// shout writes N KiB to standard error of the process.
+func shout(_ context.Context, p number) (int, error) {
+	text := strings.Repeat("shouting", 128)
+	for range p.N {
+		if _, err := fmt.Fprint(os.Stderr, text); err != nil {
+			return 0, err
+		}
+	}
+	return p.N, nil
+}
+
+// nest starts a process that leaves its session and group, tells both ids through
+// the FIFO named by NEST_FIFO, and waits.
+func nest(ctx context.Context, _ number) (int, error) {
+	script := `setsid sh -c 'echo '$PPID' $$ > "$NEST_FIFO"; exec sleep 1000' & wait`
+	cmd := osexec.Command("/bin/sh", "-c", script)
+	if err := cmd.Run(); err != nil {
+		return 0, err
+	}
+	return 0, ctx.Err()
+}
+
+func register[A, X any](name string, fn func(context.Context, A) (X, error), names string) bool {
+	exec.Default.Register(&exec.Func{Name: name, Call: func(ctx context.Context, in, out []any) error {
+		x, err := fn(ctx, exec.As[A](in[0]))
+		out[0] = x
+		return err
+	}}, fn, names)
+	return true
+}
+
+var _ = register("one", one, "with -> n") &&
+	register("double", double, "n -> n2") &&
+	register("explode", explode, "with -> n") &&
+	register("crash", crash, "with -> n") &&
+	register("fill", fill, "with -> v") &&
+	register("add", add, "v -> sum") &&
+	register("scribble", scribble, "v -> x") &&
+	register("talk", talk, "with -> n") &&
+	register("shout", shout, "with -> n") &&
+	register("nest", nest, "with -> n")
+
+func TestRun(t *testing.T) {
+	h := startHost(t, nil)
+	j := h.submit(`
+job: run
+tasks:
+  one: {run: one, with: {n: 21}, out: [n]}
+  double: {run: double, in: {n: one.n}, out: [n2]}
+outputs: [double.n2]
+`)
+	if got := j.ended(); got != "one finished 1\ndouble finished 1" {
+		t.Errorf("got %s", got)
+	}
+	if b := h.bytes(j.id, j.output("double")); string(b) != "\x2a" {
+		t.Errorf("output %x", b)
+	}
+}
+
+func TestErrorsOfTasks(t *testing.T) {
+	h := startHost(t, nil)
+	j := h.submit(`
+job: errors
+keep_going: true
+tasks:
+  boom: {run: explode, with: {n: 1}, out: [n]}
+  after: {run: double, in: {n: boom.n}, out: [n2]}
+  unknown: {run: nosuch, out: [n]}
+`)
+	got := j.ended()
+	for _, want := range []string{"boom failed 1 panic: ", "after skipped", "unknown failed 1 setup: "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+}
+
+func TestExecutorKilled(t *testing.T) {
+	h := startHost(t, nil)
+	j := h.submit(`
+job: crash
+keep_going: true
+tasks:
+  once: {run: crash, with: {n: 1}, out: [n]}
+  always: {run: crash, with: {n: 100}, out: [n]}
+`)
+	got := j.ended()
+	if want := "once finished 2\nalways failed 3 poison: "; !strings.HasPrefix(got, want) {
+		t.Errorf("got %s", got)
+	}
+	if e := j.event("once", comms.EventRetry); e.Error == nil || e.Error.Kind != comms.ErrorCrash || e.Error.Signal != "SIGKILL" {
+		t.Errorf("retry after %+v", e.Error)
+	}
+}
+
+func TestSharedMemory(t *testing.T) {
+	h := startHost(t, nil)
+	const n = 1 << 20
+	j := h.submit(fmt.Sprintf(`
+job: memory
+tasks:
+  fill: {run: fill, with: {n: %d}, out: [v]}
+  add: {run: add, in: {v: fill.v}, out: [sum]}
+outputs: [fill.v, add.sum]
+`, n))
+	if got := j.ended(); got != "fill finished 1\nadd finished 1" {
+		t.Fatalf("got %s", got)
+	}
+	d := j.output("fill")
+	if d.Place.Kind != comms.PlaceSegment || d.Size != 8*n {
+		t.Errorf("dataset of %d bytes at a place of kind %d", d.Size, d.Place.Kind)
+	}
+	if b := h.bytes(j.id, d); len(b) != 8*n || string(b[:16]) != "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xf0\x3f" {
+		t.Errorf("%d bytes: %x...", len(b), b[:min(16, len(b))])
+	}
+	dir := h.agent.store.Dir()
+	if err := h.stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("shared memory after the agent's end: %v", err)
+	}
+}
+
+func TestWriteToInput(t *testing.T) {
+	h := startHost(t, nil)
+	j := h.submit(`
+job: scribble
+tasks:
+  fill: {run: fill, with: {n: 100000}, out: [v]}
+  scribble: {run: scribble, in: {v: fill.v}, out: [x]}
+`)
+	got := j.ended()
+	if !strings.Contains(got, "scribble failed 1 wrote to input: ") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestSpill(t *testing.T) {
+	h := startHost(t, func(c *Config) { c.Store = 4 << 20 })
+	yaml := strings.Builder{}
+	yaml.WriteString("job: spill\ntasks:\n")
+	for i := range 6 { // 6 times 1 MiB, all needed at the end, one after the other
+		fmt.Fprintf(&yaml, "  fill%d: {run: fill, with: {n: 131072}, out: [v]}\n", i)
+	}
+	for i := range 6 {
+		fmt.Fprintf(&yaml, "  add%d: {run: add, in: {v: fill%d.v}, out: [sum]}\n", i, i)
+	}
+	yaml.WriteString("outputs: [fill0.v, fill1.v, fill2.v, fill3.v, fill4.v, fill5.v]\n")
+	j := h.submit(yaml.String())
+	if got := j.ended(); strings.Count(got, "finished") != 12 {
+		t.Fatalf("got %s", got)
+	}
+	for i := range 6 {
+		if b := h.bytes(j.id, j.output(fmt.Sprintf("fill%d", i))); len(b) != 1<<20 || b[8+6] != 0xf0 {
+			t.Errorf("fill%d: %d bytes", i, len(b))
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(h.agent.cfg.State, "spill", "*.spill"))
+	if err != nil || len(files) < 2 {
+		t.Errorf("spill files %v, %v", files, err)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	h := startHost(t, func(c *Config) { c.Limits.TaskLog = 1 << 20 })
+	j := h.submit(`
+job: logs
+tasks:
+  little: {run: talk, with: {n: 3}, out: [n]}
+  much: {run: talk, with: {n: 200000}, out: [n]}
+  silent: {run: one, with: {n: 3}, out: [n]}
+`)
+	if got := j.ended(); strings.Count(got, "finished 1") != 3 {
+		t.Fatalf("got %s", got)
+	}
+	if got := h.log(j.id, "little"); got != "line 0\nline 1\nline 2\n" {
+		t.Errorf("little: %q", got)
+	}
+	if got := h.log(j.id, "much"); !strings.HasPrefix(got, "line 0\n") || !strings.HasSuffix(got, "the log is cut here: it reached 1048576 bytes]\n") {
+		t.Errorf("much: %d bytes, end %q", len(got), got[max(0, len(got)-100):])
+	}
+	if got := h.log(j.id, "silent"); got != "" {
+		t.Errorf("silent: %q", got)
+	}
+}
+
+func TestStderrFlood(t *testing.T) {
+	h := startHost(t, nil)
+	j := h.submit(`
+job: flood
+tasks:
+  shout: {run: shout, with: {n: 20000}, out: [n]}
+`)
+	if got := j.ended(); got != "shout finished 1" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestOutputsOutliveTheAgent(t *testing.T) {
+	state := t.TempDir()
+	h := startHost(t, func(c *Config) { c.State = state })
+	j := h.submit(`
+job: keep
+tasks:
+  fill: {run: fill, with: {n: 100000}, out: [v]}
+  lost: {run: fill, with: {n: 100000}, out: [v]}
+  add: {run: add, in: {v: lost.v}, out: [sum]}
+outputs: [fill.v]
+`)
+	if got := j.ended(); strings.Count(got, "finished 1") != 3 {
+		t.Fatalf("got %s", got)
+	}
+	d := j.output("fill")
+	before := h.bytes(j.id, d)
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	h = startHost(t, func(c *Config) { c.State = state })
+	c := h.ctrl
+	c.await("a snapshot", func() bool { return c.known.Done })
+	if len(c.known.Jobs) != 1 || c.known.Jobs[0].Job != j.id || len(c.known.Jobs[0].Datasets) != 1 || c.known.Jobs[0].Datasets[0].Ref != d.Ref {
+		t.Fatalf("the next agent has %+v", c.known.Jobs)
+	}
+	if after := h.bytes(j.id, d); !bytes.Equal(before, after) {
+		t.Errorf("%d bytes became %d other bytes", len(before), len(after))
+	}
+}
+
+func TestAgentKilled(t *testing.T) {
+	dir, state := t.TempDir(), t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctrl := newFakeController(t)
+	child := osexec.Command(os.Args[0])
+	child.Env = append(os.Environ(), "CASCADE_TEST_AGENT="+state, "CASCADE_TEST_CONTROLLER="+ctrl.ln.Addr(), "NEST_FIFO="+fifo)
+	child.Stderr = os.Stderr
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h := &host{t: t, ctrl: ctrl, dir: dir}
+	h.submit(`
+job: nest
+tasks:
+  fill: {run: fill, with: {n: 100000}, out: [v]}
+  nest: {run: nest, with: {n: 1}, out: [n]}
+outputs: [fill.v]
+`).output("fill")
+	text, err := os.ReadFile(fifo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := &deathWatch{t: t}
+	for _, word := range strings.Fields(string(text)) {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			t.Fatalf("ids %q", text)
+		}
+		watch.add(pid)
+	}
+	if len(watch.fds) != 2 {
+		t.Fatalf("ids %q", text)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	child.Wait()
+	watch.await()
+
+	// The next agent of the same state folder clears the shared memory that was left.
+	h = startHost(t, func(c *Config) { c.State = state })
+	segments, err := h.agent.store.Segments()
+	if err != nil || len(segments) > 0 {
+		t.Errorf("left behind: %v, %v", segments, err)
+	}
+	if got := h.submit("job: again\ntasks:\n  one: {run: one, with: {n: 1}, out: [n]}\n").ended(); got != "one finished 1" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// runAgent is the life of the agent that TestAgentKilled kills.
+func runAgent(state string) error {
+	a, err := New(Config{Name: "host", Controller: os.Getenv("CASCADE_TEST_CONTROLLER"), State: state, Cache: state,
+		CPU: 2000, Memory: 1 << 30, Store: 64 << 20})
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.Run(context.Background()), a.Close())
+}
+
+// deathWatch waits for the ends of processes that are not our children.
+type deathWatch struct {
+	t   *testing.T
+	fds []int
+}
+
+func (w *deathWatch) add(pid int) {
+	w.t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		w.t.Fatalf("process %d: %v", pid, err)
+	}
+	w.fds = append(w.fds, fd)
+}
+
+// await fails when a process lives on; the limit only keeps a failing test from hanging.
+func (w *deathWatch) await() {
+	w.t.Helper()
+	for _, fd := range w.fds {
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20_000)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if n != 1 {
+				w.t.Error("a process outlives the agent")
+			}
+			break
+		}
+		unix.Close(fd)
+	}
+}
