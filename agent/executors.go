@@ -24,11 +24,13 @@ import (
 
 // worker is a process that was started or is being started.
 type worker struct {
-	id     comms.ExecutorID
-	token  string
-	proc   *process.Process // nil while it is being started
-	killed bool
-	out    outbound
+	id    comms.ExecutorID
+	token string
+	// spawned is closed when the inbox has the event Spawned.
+	spawned chan struct{}
+	proc    *process.Process // nil while it is being started
+	killed  bool
+	out     outbound
 }
 
 // executorFiles is what the agent makes for one executor.
@@ -44,7 +46,8 @@ const oomScore = 500
 // spawn starts a process. The core hears Spawned.
 func (l *loop) spawn(act core.Spawn) {
 	a := l.agent
-	ex := &worker{id: act.Executor, token: a.tokens.make(act.Executor)}
+	ex := &worker{id: act.Executor, spawned: make(chan struct{})}
+	a.tokens.add(ex)
 	l.executors[ex.id] = ex
 	activation := l.envs[act.Env]
 	a.work.Go(func() { l.live(ex, activation, cmp.Or(act.Dir, a.cfg.Dir)) })
@@ -76,6 +79,7 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 		Executor: ex.id, PID: int64(proc.PID()),
 		ControlPage: files.control, Scratch: files.scratch, ShmDir: a.store.Dir(),
 	}})
+	close(ex.spawned)
 	exit := proc.Wait()
 	a.tokens.take(ex.token)
 	l.lastMessage(ex)

@@ -319,3 +319,12 @@ func (a answers) Message(_ *comms.Link, head, body []byte) {
 	m, err := comms.Decode(head)
 	a <- answer{m, body, err}
 }
+
+// dump prints all events of a job, for people who look into a failing test.
+func (j *job) dump() {
+	j.host.ctrl.mu.Lock()
+	defer j.host.ctrl.mu.Unlock()
+	for _, e := range j.host.ctrl.events[j.id] {
+		j.host.t.Logf("kind %d task %d attempt %d cause %+v error %+v", e.Kind, e.Task, e.Attempt, e.Cause, e.Error)
+	}
+}

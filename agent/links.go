@@ -40,28 +40,27 @@ func decode(l *comms.Link, head []byte) comms.Message {
 // tokens match an executor's Hello to the process that was started.
 type tokens struct {
 	mu     sync.Mutex
-	byText map[string]comms.ExecutorID
+	byText map[string]*worker
 }
 
-// make returns a new token for an executor.
-func (t *tokens) make(id comms.ExecutorID) string {
-	token := rand.Text()
+// add gives a worker its token.
+func (t *tokens) add(w *worker) {
+	w.token = rand.Text()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byText == nil {
-		t.byText = map[string]comms.ExecutorID{}
+		t.byText = map[string]*worker{}
 	}
-	t.byText[token] = id
-	return token
+	t.byText[w.token] = w
 }
 
-// take returns the executor of a token, once.
-func (t *tokens) take(token string) (comms.ExecutorID, bool) {
+// take returns the worker of a token, once.
+func (t *tokens) take(token string) *worker {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id, ok := t.byText[token]
+	w := t.byText[token]
 	delete(t.byText, token)
-	return id, ok
+	return w
 }
 
 // executorDoor handles the links of executors.
@@ -95,11 +94,18 @@ func (d *executorDoor) Message(l *comms.Link, head, _ []byte) {
 }
 
 func (d *executorDoor) hello(l *comms.Link, m *comms.Hello) {
-	id, ok := d.agent.tokens.take(m.Token)
-	if !ok {
+	w := d.agent.tokens.take(m.Token)
+	if w == nil {
 		l.Abort(fmt.Errorf("process %d says Hello with an unknown token", m.PID))
 		return
 	}
+	// The process may be faster than those who started it: the core hears of it first.
+	select {
+	case <-w.spawned:
+	case <-d.agent.stop.Done():
+		return
+	}
+	id := w.id
 	d.ids.Store(l, id)
 	loop := d.agent.loop
 	d.agent.in.offer(item{note: func() { loop.bind(id, l) }, ev: core.FromExecutor{Executor: id, Msg: m}})
