@@ -3,10 +3,12 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +21,7 @@ import (
 	"github.com/cascade-run/cascade/agent/process"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
+	exec "github.com/cascade-run/cascade/executor"
 	"github.com/cascade-run/cascade/shm"
 )
 
@@ -30,7 +33,10 @@ type worker struct {
 	spawned chan struct{}
 	proc    *process.Process // nil while it is being started
 	killed  bool
-	out     outbound
+	// dead is closed when the process is known dead.
+	dead   chan struct{}
+	out    outbound
+	recent recent
 }
 
 // executorFiles is what the agent makes for one executor.
@@ -46,7 +52,7 @@ const oomScore = 500
 // spawn starts a process. The core hears Spawned.
 func (l *loop) spawn(act core.Spawn) {
 	a := l.agent
-	ex := &worker{id: act.Executor, spawned: make(chan struct{})}
+	ex := &worker{id: act.Executor, spawned: make(chan struct{}), dead: make(chan struct{})}
 	a.tokens.add(ex)
 	l.executors[ex.id] = ex
 	activation := l.envs[act.Env]
@@ -58,12 +64,11 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	a := l.agent
 	files, control, err := a.makeFiles(ex.id)
 	defer files.remove()
-	if control != nil {
-		defer func() { _ = control.Close() }() // unmapping a whole mapping cannot fail
-	}
 	var proc *process.Process
 	if err == nil {
-		proc, err = a.start(ex, files, activation, dir)
+		defer func() { _ = control.Close() }() // unmapping a whole mapping cannot fail
+		tee := outputTee{loop: l, worker: ex, control: control}
+		proc, err = a.start(ex, files, tee, activation, dir)
 	}
 	if err != nil {
 		a.tokens.take(ex.token)
@@ -81,11 +86,16 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	}})
 	close(ex.spawned)
 	exit := proc.Wait()
+	close(ex.dead)
 	a.tokens.take(ex.token)
 	l.lastMessage(ex)
-	dead := postMortem(ex.id, files, control, exit)
-	a.log.Info().Uint32("executor", uint32(ex.id)).Str("end", dead.Why).Msg("executor ended")
-	a.in.push(item{note: func() { delete(l.executors, ex.id) }, ev: dead})
+	end := postMortem(ex.id, files, control, exit)
+	a.in.push(item{note: func() {
+		delete(l.executors, ex.id)
+		l.blame(ex, &end)
+		a.log.Info().Uint32("executor", uint32(ex.id)).Str("end", end.Why).Msg("executor ended")
+		l.step(end.ExecutorDead)
+	}})
 }
 
 // lastMessage waits for the end of a dead executor's link: the core hears of the
@@ -103,7 +113,7 @@ func (l *loop) lastMessage(ex *worker) {
 }
 
 // start starts an executor's process.
-func (a *Agent) start(ex *worker, files executorFiles, act runtimeenv.Activation, dir string) (*process.Process, error) {
+func (a *Agent) start(ex *worker, files executorFiles, tee io.Writer, act runtimeenv.Activation, dir string) (*process.Process, error) {
 	if err := a.state.reserve(ex.id); err != nil {
 		return nil, err
 	}
@@ -112,11 +122,11 @@ func (a *Agent) start(ex *worker, files executorFiles, act runtimeenv.Activation
 		command = a.cfg.Executor
 	}
 	return process.Start(process.Command{
-		Path: command[0], Args: command[1:], Dir: dir, OOMScoreAdj: oomScore,
+		Path: command[0], Args: command[1:], Dir: dir, OOMScoreAdj: oomScore, Tee: tee,
 		Env: slices.Concat(os.Environ(), a.cfg.Env, act.Env, []string{
-			"CASCADE_EXECUTOR_ADDR=" + a.executors.Addr(),
-			"CASCADE_EXECUTOR_TOKEN=" + ex.token,
-			"CASCADE_EXECUTOR_CRASH=" + files.crash,
+			exec.EnvAddr + "=" + a.executors.Addr(),
+			exec.EnvToken + "=" + ex.token,
+			exec.EnvCrash + "=" + files.crash,
 		}),
 	})
 }
@@ -163,6 +173,7 @@ func (l *loop) toExecutor(id comms.ExecutorID, m comms.Message) {
 	if ex == nil || ex.out.link == nil {
 		return // dead: the core hears of it soon
 	}
+	ex.recent.note(m)
 	if l.send(&ex.out, m) {
 		l.step(core.Full{Executor: id})
 	}
@@ -185,4 +196,30 @@ func environmentKey(act runtimeenv.Activation) string {
 		fmt.Fprintf(h, "%d:%s", len(s), s)
 	}
 	return strings.Join(append(slices.Clone(act.Keys), hex.EncodeToString(h.Sum(nil)[:8])), "+")
+}
+
+// outputTee takes what an executor's process writes to standard output and error,
+// such as what a Go function prints, into the log of the task that it runs. What
+// is written between tasks is only in the tail that a death shows.
+type outputTee struct {
+	loop    *loop
+	worker  *worker
+	control *shm.Control
+}
+
+// Write is called by the goroutine that reads the process's pipe.
+func (o outputTee) Write(text []byte) (int, error) {
+	a := o.loop.agent
+	a.logs.await()
+	step, steps := o.control.Last()
+	if steps == 0 {
+		return len(text), nil
+	}
+	text = bytes.Clone(text)
+	a.in.offer(item{note: func() {
+		if kind, run := o.worker.recent.find(comms.RunID(step.Run)); kind != nil {
+			o.loop.appendLog(kind.Job, taskName(kind, run), text)
+		}
+	}})
+	return len(text), nil
 }

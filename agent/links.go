@@ -65,8 +65,8 @@ func (t *tokens) take(token string) *worker {
 
 // executorDoor handles the links of executors.
 type executorDoor struct {
-	agent *Agent
-	ids   sync.Map // *comms.Link -> comms.ExecutorID, from Hello to the link's end
+	agent   *Agent
+	workers sync.Map // *comms.Link -> *worker, from Hello to the link's end
 }
 
 // Up is called by a link. Nothing counts before Hello.
@@ -78,7 +78,7 @@ func (d *executorDoor) Message(l *comms.Link, head, _ []byte) {
 	if m == nil {
 		return
 	}
-	known, ok := d.ids.Load(l)
+	known, ok := d.workers.Load(l)
 	hello, first := m.(*comms.Hello)
 	switch {
 	case first && !ok:
@@ -89,7 +89,7 @@ func (d *executorDoor) Message(l *comms.Link, head, _ []byte) {
 		if _, isLog := m.(*comms.Log); isLog {
 			d.agent.logs.await()
 		}
-		d.agent.in.offer(item{ev: core.FromExecutor{Executor: known.(comms.ExecutorID), Msg: m}})
+		d.agent.in.offer(item{ev: core.FromExecutor{Executor: known.(*worker).id, Msg: m}})
 	}
 }
 
@@ -106,23 +106,39 @@ func (d *executorDoor) hello(l *comms.Link, m *comms.Hello) {
 		return
 	}
 	id := w.id
-	d.ids.Store(l, id)
+	d.workers.Store(l, w)
 	loop := d.agent.loop
 	d.agent.in.offer(item{note: func() { loop.bind(id, l) }, ev: core.FromExecutor{Executor: id, Msg: m}})
 }
 
 // Credit is called by a link.
 func (d *executorDoor) Credit(l *comms.Link) {
-	if id, ok := d.ids.Load(l); ok {
+	if w, ok := d.workers.Load(l); ok {
 		loop := d.agent.loop
-		d.agent.in.push(item{note: func() { loop.executorCredit(id.(comms.ExecutorID)) }})
+		d.agent.in.push(item{note: func() { loop.executorCredit(w.(*worker).id) }})
 	}
 }
 
 // Down is called by a link.
 func (d *executorDoor) Down(l *comms.Link, err error) {
-	if id, ok := d.ids.LoadAndDelete(l); ok {
-		d.agent.in.push(item{ev: core.ExecutorBroken{Executor: id.(comms.ExecutorID), Why: err.Error()}})
+	if w, ok := d.workers.LoadAndDelete(l); ok {
+		d.agent.work.Go(func() { d.agent.broken(w.(*worker), err) })
+	}
+}
+
+// dyingTime is how long a process may take to end after its link did.
+const dyingTime = 500 * time.Millisecond
+
+// broken tells the core of a link that ended while its process lives. Most links
+// end because the process does: then its death tells why, and this nothing.
+func (a *Agent) broken(w *worker, err error) {
+	patience := time.NewTimer(dyingTime)
+	defer patience.Stop()
+	select {
+	case <-w.dead:
+	case <-a.stop.Done():
+	case <-patience.C:
+		a.in.push(item{ev: core.ExecutorBroken{Executor: w.id, Why: err.Error()}})
 	}
 }
 

@@ -122,12 +122,7 @@ func (l *loop) perform(action core.Action) {
 	case core.Memory:
 		l.memory(act)
 	case core.AppendLog:
-		a.logs.count(len(act.Text))
-		a.logLane.do(func() {
-			if err := a.logs.append(act.Job, act.Task, act.Text); err != nil {
-				a.log.Warn().Err(err).Stringer("job", act.Job).Str("task", act.Task).Msg("text of a task is lost")
-			}
-		})
+		l.appendLog(act.Job, act.Task, act.Text)
 	case core.DropJob:
 		a.logLane.do(func() {
 			if err := a.logs.forget(act.Job); err != nil {
@@ -139,6 +134,17 @@ func (l *loop) perform(action core.Action) {
 	default:
 		panic(fmt.Sprintf("agent: the core asks for %T, which the driver does not know", action))
 	}
+}
+
+// appendLog adds to a task's log, in the lane of logs.
+func (l *loop) appendLog(job comms.JobID, task string, text []byte) {
+	a := l.agent
+	a.logs.count(len(text))
+	a.logLane.do(func() {
+		if err := a.logs.append(job, task, text); err != nil {
+			a.log.Warn().Err(err).Stringer("job", job).Str("task", task).Msg("text of a task is lost")
+		}
+	})
 }
 
 // send queues a message. What does not fit waits here, in order, until credit

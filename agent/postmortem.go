@@ -4,66 +4,79 @@ package agent
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/agent/process"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/executor/blame"
 	"github.com/cascade-run/cascade/shm"
 )
 
-// maxCrash is how much of a crash output is read.
-const maxCrash = 1 << 20
+const (
+	maxCrash  = 1 << 20 // bytes of a crash output that are read
+	crashTail = 4 << 10 // bytes of it that go into the task's error
+)
 
-// postMortem puts together what is known about a death: how the process ended,
-// in which run it was, and whether it touched memory that it must not write.
-func postMortem(id comms.ExecutorID, files executorFiles, control *shm.Control, exit process.Exit) core.ExecutorDead {
-	dead := core.ExecutorDead{Executor: id, Why: exit.String(), Signal: exit.Signal(), Tail: exit.Output}
-	if control == nil {
-		return dead
-	}
+// death is what is known about the end of an executor.
+type death struct {
+	core.ExecutorDead
+	touched *shm.Where // memory that it must not write, and wrote
+}
+
+// postMortem puts together how a process ended, in which run it was, and whether
+// it touched memory that it must not write.
+func postMortem(id comms.ExecutorID, files executorFiles, control *shm.Control, exit process.Exit) death {
+	d := death{ExecutorDead: core.ExecutorDead{Executor: id, Why: exit.String(), Signal: exit.Signal(), Tail: exit.Output}}
 	if step, steps := control.Last(); steps > 0 {
-		dead.Run = comms.RunID(step.Run)
+		d.Run = comms.RunID(step.Run)
 	}
-	// The crash file has the runtime's own words; where it could not be
-	// written, standard error has them too.
+	// The crash file has the runtime's own words, without what others wrote in between.
 	text, err := readHead(files.crash, maxCrash)
 	if err != nil || len(text) == 0 {
 		text = exit.Output
 	} else {
-		dead.Tail = append(dead.Tail, text[:min(len(text), 4<<10)]...)
+		d.Tail = append(d.Tail[:len(d.Tail):len(d.Tail)], text[:min(len(text), crashTail)]...)
 	}
 	crash, ok := shm.ParseCrash(text)
 	if !ok {
-		return dead
+		return d
 	}
-	where, ok := control.Find(crash.Addr)
-	if !ok {
-		return dead
+	if where, ok := control.Find(crash.Addr); ok {
+		d.touched = &where
 	}
-	dead.ReadOnly = true
-	what := "a dataset that it may only read"
-	if where.Lease {
-		what = "an output after it was published"
-	}
-	dead.Why = fmt.Sprintf("wrote to %s (segment %s, offset %d)", what, where.Name, where.Offset)
-	return dead
+	return d
 }
 
-func readHead(path string, most int) ([]byte, error) {
+// blame names what a dead executor wrote to.
+func (l *loop) blame(w *worker, d *death) {
+	if d.touched == nil {
+		return
+	}
+	d.ReadOnly = true
+	d.Why = "it wrote to a dataset that was published, which is shared and must not change"
+	kind, run := w.recent.find(d.Run)
+	if kind == nil {
+		return
+	}
+	for id, path := range l.segments {
+		if filepath.Base(path) != d.touched.Name {
+			continue
+		}
+		if input, ok := blame.Input(kind, run, uint32(id), uint64(d.touched.Offset)); ok {
+			d.Why = fmt.Sprintf("it wrote to input %s, which is shared and must not change; let it change a copy", input)
+		}
+		return
+	}
+}
+
+func readHead(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	buf := make([]byte, most)
-	n := 0
-	for n < most {
-		k, err := file.Read(buf[n:])
-		n += k
-		if err != nil {
-			break
-		}
-	}
-	return buf[:n], nil
+	return io.ReadAll(io.LimitReader(file, most))
 }

@@ -86,7 +86,7 @@ type (
 		Run      comms.RunID // from the control page: the run it was in; 0 none
 		Why      string      // "signal: killed", "exit status 2"
 		Signal   string      // name of the signal that ended it, or ""
-		ReadOnly bool        // the crash output shows a write into a read-only mapping
+		ReadOnly bool        // the crash output shows a write into a read-only mapping: Why says which
 		Memory   bool        // the memory limit (cgroup or monitor) ended it
 		Tail     []byte      // last bytes it wrote
 	}

@@ -232,7 +232,7 @@ func (c *Core) crashed(r *run, ex *executor, ev ExecutorDead) {
 	case r.abort != nil:
 		e.Kind, e.Message = r.abort.Kind, r.abort.Message
 	case ev.ReadOnly:
-		e.Kind, e.Message = comms.ErrorReadOnly, "it wrote to an input, which is shared and must not change"
+		e.Kind, e.Message = comms.ErrorReadOnly, ev.Why
 	case ev.Memory:
 		e.Kind, e.Message = comms.ErrorMemory, "it used more memory than it was granted"
 	case ex.why != "":

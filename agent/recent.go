@@ -1,0 +1,58 @@
+//go:build linux
+
+package agent
+
+import (
+	"github.com/cascade-run/cascade/comms"
+)
+
+// recent remembers what an executor was given last, so that what its process
+// writes, and what it dies of, can be told from the number of the run alone. The
+// core may have forgotten the run by then.
+type recent struct {
+	kinds      map[uint32]*comms.Kind
+	dispatches []*comms.Dispatch // oldest first
+}
+
+// recentDispatches is how many messages are kept: more than an executor has queued.
+const recentDispatches = 16
+
+func (r *recent) note(m comms.Message) {
+	switch m := m.(type) {
+	case *comms.Kind:
+		if r.kinds == nil {
+			r.kinds = map[uint32]*comms.Kind{}
+		}
+		r.kinds[m.ID] = m
+	case *comms.Dispatch:
+		if len(r.dispatches) == recentDispatches {
+			copy(r.dispatches, r.dispatches[1:])
+			r.dispatches = r.dispatches[:recentDispatches-1]
+		}
+		r.dispatches = append(r.dispatches, m)
+	}
+}
+
+// find returns a run and what its group shares; nil when it is not known any more.
+func (r *recent) find(id comms.RunID) (*comms.Kind, *comms.Run) {
+	if id == 0 {
+		return nil, nil
+	}
+	for i := len(r.dispatches) - 1; i >= 0; i-- {
+		runs := r.dispatches[i].Runs
+		for k := range runs {
+			if runs[k].ID == id {
+				return r.kinds[runs[k].Kind], &runs[k]
+			}
+		}
+	}
+	return nil, nil
+}
+
+// taskName returns the name under which a run's task keeps its log.
+func taskName(kind *comms.Kind, run *comms.Run) string {
+	if run.Name != "" {
+		return run.Name
+	}
+	return kind.Group
+}
