@@ -161,19 +161,16 @@ tasks:
 
 func TestExecutorKilled(t *testing.T) {
 	h := startHost(t, nil)
-	j := h.submit(`
-job: crash
-keep_going: true
-tasks:
-  once: {run: crash, with: {n: 1}, out: [n]}
-  always: {run: crash, with: {n: 100}, out: [n]}
-`)
-	got := j.ended()
-	if want := "once finished 2\nalways failed 3 poison: "; !strings.HasPrefix(got, want) {
+	j := h.submit("job: crash\ntasks:\n  once: {run: crash, with: {n: 1}, out: [n]}\n")
+	if got := j.ended(); got != "once finished 2" {
 		t.Errorf("got %s", got)
 	}
 	if e := j.event("once", comms.EventRetry); e.Error == nil || e.Error.Kind != comms.ErrorCrash || e.Error.Signal != "SIGKILL" {
 		t.Errorf("retry after %+v", e.Error)
+	}
+	j = h.submit("job: crash\ntasks:\n  always: {run: crash, with: {n: 100}, out: [n]}\n")
+	if got := j.ended(); !strings.HasPrefix(got, "always failed 3 poison: ") || !strings.Contains(got, "ended by SIGKILL") {
+		t.Errorf("got %s", got)
 	}
 }
 
@@ -215,7 +212,7 @@ tasks:
   scribble: {run: scribble, in: {v: fill.v}, out: [x]}
 `)
 	got := j.ended()
-	if !strings.Contains(got, " wrote to input: ") {
+	if !strings.Contains(got, " wrote to input: it wrote to ") {
 		j.dump()
 		t.Errorf("got %s", got)
 	}
@@ -279,6 +276,13 @@ tasks:
 `)
 	if got := j.ended(); got != "shout finished 1" {
 		t.Errorf("got %s", got)
+	}
+	if err := h.stop(); err != nil {
+		t.Error(err)
+	}
+	info, err := os.Stat(filepath.Join(h.agent.cfg.State, "logs", j.id.String(), "shout.log"))
+	if err != nil || info.Size() != 20000<<10 {
+		t.Errorf("log %+v, %v", info, err)
 	}
 }
 
