@@ -216,14 +216,9 @@ func TestSilentConnectionsDelayNobody(t *testing.T) {
 	listenTest(t, addr, cfg)
 	for i := range 1000 {
 		c := rawDial(t, addr)
-		if i%3 == 1 {
-			if _, err := c.Write(rawGreeting[:11]); err != nil && !strings.Contains(err.Error(), "broken pipe") {
-				t.Fatal(err)
-			}
-		} else if i%3 == 2 {
-			if _, err := c.Write(join(rawGreeting, rawReady[:5])); err != nil && !strings.Contains(err.Error(), "broken pipe") {
-				t.Fatal(err)
-			}
+		part := [][]byte{nil, rawGreeting[:11], join(rawGreeting, rawReady[:5])}[i%3]
+		if _, err := c.Write(part); err != nil && !strings.Contains(err.Error(), "broken pipe") {
+			t.Fatal(err)
 		}
 	}
 	l := dialTest(t, addr, config(t, self("agent", "a", 1), leaf))

@@ -30,6 +30,7 @@ type Link struct {
 	peer    Identity // of the last handshake
 	maxHead int64    // what the peer accepts
 	maxBody int64
+	epoch   uint64 // counts handshakes that were not resumed
 	ackSent uint64
 	closing bool  // Close was called, no more Sends
 	ended   error // why the link has ended, nil while it lives; always matches ErrClosed
@@ -66,18 +67,38 @@ func newLink(cfg Config, dialed bool, id uint64) *Link {
 // link owns head and body from here on: with replay until the peer has
 // acknowledged them. A nil body sends none. Errors are ErrFull, ErrClosed and
 // ErrTooLarge; with any of them nothing was queued.
-func (l *Link) Send(head, body []byte) error { return l.send(head, body, true) }
+func (l *Link) Send(head, body []byte) error { return l.send(head, body, 0, true) }
 
 // Queue is Send for a caller that has more to send or to do at once: the
 // message waits for the next Send or Flush, or until 64 KiB wait. What a
 // handler queues is flushed before the link waits for the peer again.
-func (l *Link) Queue(head, body []byte) error { return l.send(head, body, false) }
+func (l *Link) Queue(head, body []byte) error { return l.send(head, body, 0, false) }
 
-func (l *Link) send(head, body []byte, flush bool) error {
+// QueueIn is Queue for messages that only the peer of one epoch may get: after
+// an Up that was not resumed it refuses with ErrEpoch what was meant for the
+// peer before, also when the caller has not seen that Up yet.
+func (l *Link) QueueIn(epoch uint64, head, body []byte) error {
+	return l.send(head, body, epoch, false)
+}
+
+// Epoch counts the times that the link was Up without being resumed. Within
+// the handler's Up it is the epoch that begins.
+func (l *Link) Epoch() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.epoch
+}
+
+// send queues a message, in any epoch if that is 0.
+func (l *Link) send(head, body []byte, epoch uint64, flush bool) error {
 	l.mu.Lock()
 	if l.ended != nil || l.closing {
 		l.mu.Unlock()
 		return ErrClosed
+	}
+	if epoch != 0 && epoch != l.epoch {
+		l.mu.Unlock()
+		return ErrEpoch
 	}
 	if int64(len(head)) > l.maxHead || int64(len(body)) > l.maxBody {
 		err := fmt.Errorf("%w: head of %d bytes (limit %d), body of %d (limit %d)", ErrTooLarge, len(head), l.maxHead, len(body), l.maxBody)
@@ -232,6 +253,7 @@ func (l *Link) attach(w *wire, g *session.Greeting, resumed bool, peerRecv uint6
 		if l.stats.Connections > 0 {
 			l.out.Reset()
 		}
+		l.epoch++
 		l.inbox.Reset()
 		l.recv.Store(0)
 	}

@@ -26,6 +26,8 @@ var (
 	ErrClosed = errors.New("link closed")
 	// ErrTooLarge says that a message is larger than one of the two ends accepts.
 	ErrTooLarge = errors.New("message too large")
+	// ErrEpoch says that the peer is no longer the one that a message was for.
+	ErrEpoch = errors.New("the peer has changed")
 	// ErrSilent says that a peer was quiet for longer than HeartbeatTimeout.
 	ErrSilent = errors.New("peer is silent")
 	// ErrRefused says that one side will not talk to the other; trying again is useless.

@@ -1,13 +1,17 @@
 package comms
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cascade-run/cascade/comms/internal/session"
 )
 
 // pair is a listener and a dialed link with replay, on a Unix socket.
@@ -171,9 +175,13 @@ func TestNewListenerIncarnationStartsAnew(t *testing.T) {
 	if up := p.hub.next(t, "up"); up.resumed || up.link == p.far {
 		t.Errorf("hub: %+v", up)
 	}
-	if err := p.near.Send([]byte("to the living"), nil); err != nil {
+	if err := p.near.QueueIn(1, []byte("meant for the dead"), nil); !errors.Is(err, ErrEpoch) {
+		t.Errorf("message of an old epoch: %v", err)
+	}
+	if err := p.near.QueueIn(p.near.Epoch(), []byte("to the living"), nil); err != nil {
 		t.Fatal(err)
 	}
+	p.near.Flush()
 	if m := p.hub.next(t, "message"); string(m.head) != "to the living" {
 		t.Errorf("got %q", m.head)
 	}
@@ -322,6 +330,84 @@ func TestFullQueueRefusesAndGivesCredit(t *testing.T) {
 			t.Errorf("after credit: %v", err)
 		}
 		p.hub.count(t, "message", sent+1)
+	}
+}
+
+func TestCloseDrains(t *testing.T) {
+	for _, replay := range []bool{false, true} {
+		p := newPair(t, func(hub, leaf *Config) { hub.Replay, leaf.Replay = replay, replay })
+		const n = 2000
+		for range n {
+			if err := p.near.Queue(make([]byte, 5000), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.near.Close(); err != nil {
+			t.Errorf("replay %t: %v", replay, err)
+		}
+		p.hub.count(t, "message", n)
+		if d := p.hub.next(t, "down"); !errors.Is(d.err, ErrClosed) {
+			t.Errorf("down: %v", d.err)
+		}
+	}
+}
+
+// What a peer sent before it died is received, although writing to it fails.
+func TestLastWordsAreHeard(t *testing.T) {
+	for range 20 {
+		p := newPair(t, func(hub, leaf *Config) { hub.Replay, leaf.Replay = false, false })
+		const n = 100
+		for range n {
+			if err := p.near.Queue([]byte("last words"), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.near.Flush()
+		p.near.end(ErrClosed) // as a process that exits
+		for p.far.Send([]byte("are you there?"), nil) == nil {
+			if p.far.Stats().Queued > 0 {
+				break // the break is noticed
+			}
+		}
+		p.hub.count(t, "message", n)
+		p.hub.next(t, "down")
+	}
+}
+
+func TestStuckPeerDelaysNobody(t *testing.T) {
+	p := newPair(t, func(hub, leaf *Config) { hub.QueueMessages = 100 })
+	_, _, _ = rawConnect(t, p.addr, session.Greeting{ProtocolMin: 1, ProtocolMax: 1, Role: "agent", Name: "stuck", Incarnation: 1,
+		Session: 1, Replay: true, MaxHead: 1 << 20, MaxBody: 1 << 20}, 0) // and never reads again
+	stuck := p.hub.next(t, "up").link
+	before := allocated()
+	big := make([]byte, 1<<20)
+	for stuck.Send(nil, big) == nil {
+	}
+	for range 1000 {
+		if err := stuck.Send(nil, big); !errors.Is(err, ErrFull) {
+			t.Fatal(err)
+		}
+		if err := p.far.Send([]byte("ping"), nil); err != nil {
+			t.Fatal(err)
+		}
+		p.leaf.next(t, "message")
+	}
+	if grown := allocated() - before; grown > 16<<20 {
+		t.Errorf("allocated %d bytes", grown)
+	}
+}
+
+func TestDialGivesUpWithItsContext(t *testing.T) {
+	path := socketFolder(t) + "/s"
+	l, err := net.Listen("unix", path) // accepts and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := Dial(ctx, "ipc://"+path, config(t, self("agent", "a", 1), newRecorder())); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("dial: %v", err)
 	}
 }
 

@@ -202,10 +202,11 @@ func TestSameSeedSameStory(t *testing.T) {
 		}
 		return all + drain(n, 20*time.Second)
 	}
-	if story(1) != story(1) {
+	first, again := story(1), story(1)
+	if first != again {
 		t.Error("one seed, two stories")
 	}
-	if story(1) == story(2) {
+	if first == story(2) {
 		t.Error("two seeds, one story")
 	}
 }
