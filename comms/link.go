@@ -368,7 +368,7 @@ func (l *Link) receive(w *wire, e session.Envelope) error {
 	w.receivedBytes += uint64(len(head) + len(body))
 	w.wantAck = w.wantAck || e.WantAck
 	w.ackBytes += len(head) + len(body)
-	if w.received-w.ackedAt >= ackEvery || w.ackBytes >= ackEveryBytes {
+	if unacked := w.received - w.ackedAt; unacked >= ackEvery || (w.wantAck && unacked >= ackWanted) || w.ackBytes >= ackEveryBytes {
 		l.acknowledge(w)
 	}
 	l.cfg.Handler.Message(l, head, body)

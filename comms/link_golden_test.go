@@ -23,7 +23,10 @@ func TestLinkTranscript(t *testing.T) {
 	w.l.recv.Store(300)
 	greeting := session.Greeting{ProtocolMin: 1, ProtocolMax: 1, Role: "agent", Name: "a1", Incarnation: 1_700_000_000, PID: 4711, Build: "v1",
 		Features: []string{"x"}, Replay: true, Session: 0x1122334455667788, Resume: 0x99, MaxHead: 64 << 20, MaxBody: 64 << 20}
-	alone := func(e session.Envelope) []byte { p := e.Append(nil); return append(appendFrameHeader(nil, 0, len(p)), p...) }
+	alone := func(e session.Envelope) []byte {
+		p := e.Append(nil)
+		return append(appendFrameHeader(nil, 0, len(p)), p...)
+	}
 	batch := func(prepare func()) []byte {
 		w.l.mu.Lock()
 		defer w.l.mu.Unlock()

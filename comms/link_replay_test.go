@@ -375,7 +375,7 @@ func TestLastWordsAreHeard(t *testing.T) {
 }
 
 func TestStuckPeerDelaysNobody(t *testing.T) {
-	p := newPair(t, func(hub, leaf *Config) { hub.QueueMessages = 100 })
+	p := newPair(t, nil)
 	_, _, _ = rawConnect(t, p.addr, session.Greeting{ProtocolMin: 1, ProtocolMax: 1, Role: "agent", Name: "stuck", Incarnation: 1,
 		Session: 1, Replay: true, MaxHead: 1 << 20, MaxBody: 1 << 20}, 0) // and never reads again
 	stuck := p.hub.next(t, "up").link

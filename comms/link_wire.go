@@ -18,6 +18,7 @@ const (
 	batchMax      = 1 << 20  // payload bytes in one write
 	frontRoom     = 256      // arena bytes that one message's headers and envelope may take
 	ackEvery      = 64       // messages after which an acknowledgement goes out at once
+	ackWanted     = 8        // the same, when the sender asked for it
 	ackEveryBytes = 1 << 20  // and bytes
 	maxPongs      = 16       // PINGs that wait for their answer; a flood beyond it is dropped
 	callerTurns   = 4        // writes that a sending goroutine does before the writer takes over
