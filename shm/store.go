@@ -346,23 +346,6 @@ func (s *Store) RemoveStale() error {
 	return errors.Join(errs...)
 }
 
-// PreTouch writes to no byte but makes n bytes of a segment present in memory, in steps, until stop
-// returns true. Reserved tmpfs pages are present already; this is for sparse files that were adopted.
-func (s *Store) PreTouch(p ledger.Place, stop func() bool) error {
-	f, err := s.openSegment("touch:open", p.Segment, os.O_RDWR)
-	if err != nil {
-		return fmt.Errorf("touch segment %d: %w", p.Segment, err)
-	}
-	defer f.Close()
-	const step = 16 << 20
-	for off := p.Offset; off < p.Offset+p.Bytes && !stop(); off += step {
-		if err := s.sys.Reserve("touch:reserve", f, off, min(step, p.Offset+p.Bytes-off)); err != nil {
-			return fmt.Errorf("touch segment %d: %w", p.Segment, err)
-		}
-	}
-	return nil
-}
-
 // Do performs one effect that the ledger asks of its driver. meta is the descriptor to store with a Spill.
 // The caller answers the ledger with the result; effects that are news for the caller are an error.
 func (s *Store) Do(e ledger.Effect, meta []byte) error {

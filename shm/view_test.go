@@ -94,3 +94,31 @@ func FuzzParseArray(f *testing.F) {
 		}
 	})
 }
+
+func TestAllocArray(t *testing.T) {
+	s := openStore(t, t.TempDir(), System{})
+	m := newMapper(t, s, 0)
+	must(t, s.Create(1, 0, 1<<16))
+	l, err := m.Lease("a1", 1<<12, 1<<12)
+	must(t, err)
+	defer l.Close()
+	_, _, err = l.Alloc(1, 1)
+	must(t, err)
+	v, a, off, err := AllocArray[float32](l, 3, 4)
+	if err != nil || len(v) != 12 || a.String() != "f32[3 4]" || off != 1<<12+64 {
+		t.Fatalf("%v %v %d %v", v, a, off, err)
+	}
+	v[11] = 2.5
+	r, err := m.View("a1", off, 48)
+	must(t, err)
+	defer r.Release()
+	if got, err := ViewArray[float32](a, r.Bytes); err != nil || got[11] != 2.5 {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, _, _, err := AllocArray[int8](l, 1<<12); !errors.Is(err, ErrLeaseFull) {
+		t.Errorf("too large: %v", err)
+	}
+	if _, _, _, err := AllocArray[int8](l, -1); err == nil {
+		t.Error("a negative dimension was accepted")
+	}
+}

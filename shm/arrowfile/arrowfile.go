@@ -73,10 +73,14 @@ func write(w io.Writer, schema *arrow.Schema, batches []arrow.RecordBatch) error
 func Read(b []byte) (schema *arrow.Schema, batches []arrow.RecordBatch, err error) {
 	defer func() { // the reader indexes damaged files without a check in places
 		if r := recover(); r != nil {
-			schema, batches, err = nil, nil, fmt.Errorf("read arrow batches: damaged data: %v", r)
+			schema, batches, err = nil, nil, fmt.Errorf("read arrow batches: %w: %v", errDamaged, r)
 		}
 	}()
-	f, err := ipc.NewMappedFileReader(b, ipc.WithAllocator(memory.DefaultAllocator))
+	if err := checkFooter(b); err != nil {
+		return nil, nil, fmt.Errorf("read arrow batches: %w", err)
+	}
+	// The reader's own limit of 256 MiB for a batch is for streams; here all bytes are there already.
+	f, err := ipc.NewMappedFileReader(b, ipc.WithAllocator(memory.DefaultAllocator), ipc.WithBodySizeLimit(int64(len(b))))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read arrow batches: %w", err)
 	}

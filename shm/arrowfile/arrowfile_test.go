@@ -32,7 +32,7 @@ func open(t *testing.T) (*shm.Store, *shm.Mapper) {
 	return s, m
 }
 
-func stations(t *testing.T) (*arrow.Schema, arrow.RecordBatch) {
+func stations(t testing.TB) (*arrow.Schema, arrow.RecordBatch) {
 	schema := arrow.NewSchema([]arrow.Field{
 		{Name: "station", Type: arrow.BinaryTypes.String},
 		{Name: "temperature", Type: arrow.PrimitiveTypes.Float64, Nullable: true},
@@ -105,11 +105,64 @@ func TestErrors(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add([]byte("ARROW1\x00\x00 ARROW1"))
+	schema, batch := stations(f)
+	n, err := Size(schema, batch)
+	if err != nil {
+		f.Fatal(err)
+	}
+	sound := sliceWriter{b: make([]byte, n)}
+	if err := write(&sound, schema, []arrow.RecordBatch{batch}); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(sound.b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, batches, err := Read(b)
 		if err != nil && batches != nil {
 			t.Fatal("batches with an error")
 		}
 	})
+}
+
+func TestNestedTypes(t *testing.T) {
+	inner := arrow.StructOf(arrow.Field{Name: "level", Type: arrow.PrimitiveTypes.Int32}, arrow.Field{Name: "values", Type: arrow.ListOf(arrow.PrimitiveTypes.Float32)})
+	meta := arrow.NewMetadata([]string{"units"}, []string{"K"})
+	schema := arrow.NewSchema([]arrow.Field{
+		{Name: "profiles", Type: arrow.ListOf(inner), Metadata: meta},
+		{Name: "model", Type: &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}},
+	}, &meta)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
+	must(t, b.UnmarshalJSON([]byte(`{"profiles":[{"level":500,"values":[1.5,2]},{"level":850,"values":[]}],"model":"ifs"}
+{"profiles":[],"model":"aifs"}
+{"profiles":null,"model":"ifs"}`)))
+	batch := b.NewRecordBatch()
+	defer batch.Release()
+	n, err := Size(schema, batch)
+	must(t, err)
+	w := sliceWriter{b: make([]byte, n)}
+	must(t, write(&w, schema, []arrow.RecordBatch{batch}))
+	_, got, err := Read(w.b)
+	must(t, err)
+	if len(got) != 1 || !array.RecordEqual(got[0], batch) {
+		t.Errorf("read %v", got)
+	}
+}
+
+func TestBatchOfMoreThan256MiB(t *testing.T) {
+	if testing.Short() {
+		t.Skip("uses 512 MiB")
+	}
+	const n = 257 << 20
+	data := array.NewData(arrow.PrimitiveTypes.Uint8, n, []*memory.Buffer{nil, memory.NewBufferBytes(make([]byte, n))}, nil, 0, 0)
+	column := array.NewUint8Data(data)
+	schema := arrow.NewSchema([]arrow.Field{{Name: "bytes", Type: arrow.PrimitiveTypes.Uint8}}, nil)
+	batch := array.NewRecordBatch(schema, []arrow.Array{column}, n)
+	size, err := Size(schema, batch)
+	must(t, err)
+	w := sliceWriter{b: make([]byte, size)}
+	must(t, write(&w, schema, []arrow.RecordBatch{batch}))
+	_, got, err := Read(w.b)
+	if err != nil || got[0].NumRows() != n {
+		t.Errorf("%v, %v", got, err)
+	}
 }

@@ -402,6 +402,33 @@ func (l *Ledger) SetElsewhere(k Key, there bool) error {
 	return nil
 }
 
+// MarkCold makes a dataset the next victim among equals: for outputs whose consumers are far behind. Using it
+// ends that.
+func (l *Ledger) MarkCold(k Key) error {
+	d := l.sets[k]
+	if d == nil {
+		return fmt.Errorf("mark %v: %w dataset", k, ErrUnknown)
+	}
+	if d.reg != nil && d.reg.list != unlisted {
+		l.lists[d.reg.list].toFront(d.reg)
+	}
+	return nil
+}
+
+// Prepare creates arenas ahead of need until segments have about this many bytes. An idle agent calls it: fresh
+// memory is several times slower than memory that exists.
+func (l *Ledger) Prepare(bytes int64) {
+	for l.total+l.cfg.ArenaBytes <= min(bytes, l.limit) {
+		l.addSegment(Arena, l.cfg.ArenaBytes)
+	}
+}
+
+// SetReserve changes Config.ReserveBytes, for example to what the largest admitted task may still ask for.
+func (l *Ledger) SetReserve(bytes int64) {
+	l.cfg.ReserveBytes = min(max(bytes, 0), l.cfg.Capacity)
+	l.pump()
+}
+
 // Retry lets the ledger try disk and memory again after SpillFailed or SegmentFailed. Call it now and
 // then, or when space is known to be back.
 func (l *Ledger) Retry() {

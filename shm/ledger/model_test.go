@@ -349,171 +349,201 @@ func (w *world) mustAdopt(cfg Config) {
 }
 
 func TestModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		cfg := Config{PageBytes: 16, ArenaBytes: 256, ReportFrees: true}
-		cfg.Capacity = rapid.SampledFrom([]int64{64, 250, 512, 1024, 2000}).Draw(t, "capacity")
-		cfg.LargeBytes = rapid.SampledFrom([]int64{50, 100, 200}).Draw(t, "large")
-		cfg.ReserveBytes = rapid.SampledFrom([]int64{0, 32}).Draw(t, "reserve")
-		cfg.PoolBytes = rapid.SampledFrom([]int64{0, -1, 300}).Draw(t, "pool")
-		faults := rapid.Bool().Draw(t, "faults")
-		outputs := rapid.Bool().Draw(t, "outputs")
-		w := newWorld(t, cfg)
-		w.sound = !faults && !outputs
-		var nextID RequestID
-		nextKey := 0
-		pick := func(n int, label string) int { return rapid.IntRange(0, n-1).Draw(t, label) }
-		t.Repeat(map[string]func(*rapid.T){
-			"request": func(t *rapid.T) {
-				nextID++
-				r := Request{ID: nextID, Owner: Owner(pick(4, "owner")), Class: Class(pick(3, "class"))}
-				keys := w.keys()
-				if n := min(len(keys), pick(4, "pins")); n > 0 {
-					for range n {
-						r.Pins = append(r.Pins, keys[pick(len(keys), "pin")])
-					}
+	for range 10 { // each with another seed and its default number of checks
+		rapid.Check(t, modelRun)
+	}
+}
+
+func modelRun(t *rapid.T) {
+	cfg := Config{PageBytes: 16, ArenaBytes: 256, ReportFrees: true}
+	cfg.Capacity = rapid.SampledFrom([]int64{64, 250, 512, 1024, 2000}).Draw(t, "capacity")
+	cfg.LargeBytes = rapid.SampledFrom([]int64{50, 100, 200}).Draw(t, "large")
+	cfg.ReserveBytes = rapid.SampledFrom([]int64{0, 32}).Draw(t, "reserve")
+	cfg.PoolBytes = rapid.SampledFrom([]int64{0, -1, 300}).Draw(t, "pool")
+	faults := rapid.Bool().Draw(t, "faults")
+	outputs := rapid.Bool().Draw(t, "outputs")
+	w := newWorld(t, cfg)
+	w.sound = !faults && !outputs
+	pick := func(n int, label string) int { return rapid.IntRange(0, n-1).Draw(t, label) }
+	actions := w.taskActions(outputs, pick)
+	maps.Copy(actions, w.otherActions(faults, pick))
+	actions[""] = func(t *rapid.T) { w.mustProgress() }
+	t.Repeat(actions)
+	w.quiet(true)
+	w.mustAdopt(cfg)
+	w.end()
+}
+
+// taskActions are what tasks do.
+func (w *world) taskActions(outputs bool, pick func(int, string) int) map[string]func(*rapid.T) {
+	var nextID RequestID
+	nextKey := 0
+	return map[string]func(*rapid.T){
+		"request": func(t *rapid.T) {
+			nextID++
+			r := Request{ID: nextID, Owner: Owner(pick(4, "owner")), Class: Class(pick(3, "class"))}
+			keys := w.keys()
+			if n := min(len(keys), pick(4, "pins")); n > 0 {
+				for range n {
+					r.Pins = append(r.Pins, keys[pick(len(keys), "pin")])
 				}
-				for range pick(6, "leases") {
-					s := LeaseSpec{Bytes: int64(pick(300, "bytes"))}
-					if pick(4, "kind") == 0 {
-						s.Kind = File
-						if outputs {
-							s.Kind = Output
-						}
-					}
-					r.Leases = append(r.Leases, s)
-				}
-				if r.Class == Prefetch && len(r.Pins) > 0 {
-					r.Leases = nil
-				}
-				w.request(r)
-			},
-			"seal": func(t *rapid.T) {
-				open := sorted(w.open)
-				if len(open) == 0 {
-					t.Skip("no lease")
-				}
-				id := open[pick(len(open), "lease")]
-				le := w.open[id]
-				n := int64(pick(int(le.Place.Bytes-w.used[id])+1, "n"))
-				if le.Kind == Output {
-					n = int64(pick(300, "n"))
-				}
-				nextKey++
-				w.seal(id, key(nextKey), n, 1+pick(2, "refs"))
-			},
-			"close": func(t *rapid.T) {
-				open := sorted(w.open)
-				if len(open) == 0 {
-					t.Skip("no lease")
-				}
-				id := open[pick(len(open), "lease")]
-				delete(w.open, id)
-				delete(w.leaseOf, id)
-				if err := w.l.CloseLease(id, w.used[id]); err != nil {
-					t.Fatal(err)
-				}
-				w.drain()
-			},
-			"release": func(t *rapid.T) {
-				ids := slices.Concat(sorted(w.granted), sorted(w.waiting))
-				if len(ids) == 0 {
-					t.Skip("no request")
-				}
-				w.release(ids[pick(len(ids), "request")])
-			},
-			"unpin": func(t *rapid.T) {
-				for _, id := range sorted(w.granted) {
-					g := w.granted[id]
-					if w.class[id] != Prefetch && len(g.Pins) > 0 {
-						k := g.Pins[0].Key
-						g.Pins = g.Pins[1:]
-						w.granted[id] = g
-						if err := w.l.Unpin(id, k); err != nil {
-							t.Fatal(err)
-						}
-						w.drain()
-						return
-					}
-				}
-				t.Skip("no pin")
-			},
-			"unref": func(t *rapid.T) {
-				keys := w.keys()
-				if len(keys) == 0 {
-					t.Skip("no dataset")
-				}
-				k := keys[pick(len(keys), "key")]
-				if i, ok := w.l.Dataset(k); !ok || i.Refs == 0 {
-					t.Skip("on its way out")
-				}
-				if err := w.l.Unref(k, 1); err != nil {
-					t.Fatal(err)
-				}
-				w.drain()
-			},
-			"elsewhere": func(t *rapid.T) {
-				keys := w.keys()
-				if len(keys) == 0 {
-					t.Skip("no dataset")
-				}
-				if err := w.l.SetElsewhere(keys[pick(len(keys), "key")], pick(2, "there") == 0); err != nil {
-					t.Fatal(err)
-				}
-				w.drain()
-			},
-			"death": func(t *rapid.T) {
-				o := Owner(pick(4, "owner"))
-				for id, of := range w.owner {
-					if of == o {
-						w.letGo(id)
-					}
-				}
-				w.l.OwnerDead(o)
-				w.drain()
-			},
-			"answer": func(t *rapid.T) {
-				if len(w.todo) == 0 {
-					t.Skip("nothing due")
-				}
-				w.answer(pick(len(w.todo), "which"), !faults || pick(4, "ok") > 0)
-			},
-			"answer all": func(t *rapid.T) { w.quiet(true) },
-			"retry":      func(t *rapid.T) { w.l.Retry(); w.drain() },
-			"":           func(t *rapid.T) { w.mustProgress() },
-		})
-		w.quiet(true)
-		w.mustAdopt(cfg)
-		// The end: everything is answered and given back, nothing remains.
-		for len(w.todo)+len(w.granted)+len(w.waiting) > 0 {
-			w.quiet(true)
-			w.mustProgress()
-			if len(w.granted) > 0 {
-				w.release(sorted(w.granted)[0])
-			} else if len(w.waiting) > 0 && len(w.todo) == 0 {
-				for id := range w.waiting {
-					if w.class[id] != Prefetch {
-						t.Fatalf("request %d waits in an idle world", id)
-					}
-				}
-				w.release(sorted(w.waiting)[0])
 			}
-		}
-		for _, k := range w.keys() {
-			if err := w.l.Forget(k); err != nil {
+			for range pick(6, "leases") {
+				s := LeaseSpec{Bytes: int64(pick(300, "bytes"))}
+				if pick(4, "kind") == 0 {
+					s.Kind = File
+					if outputs {
+						s.Kind = Output
+					}
+				}
+				r.Leases = append(r.Leases, s)
+			}
+			if r.Class == Prefetch && len(r.Pins) > 0 {
+				r.Leases = nil
+			}
+			w.request(r)
+		},
+		"seal": func(t *rapid.T) {
+			open := sorted(w.open)
+			if len(open) == 0 {
+				t.Skip("no lease")
+			}
+			id := open[pick(len(open), "lease")]
+			le := w.open[id]
+			n := int64(pick(int(le.Place.Bytes-w.used[id])+1, "n"))
+			if le.Kind == Output {
+				n = int64(pick(300, "n"))
+			}
+			nextKey++
+			w.seal(id, key(nextKey), n, 1+pick(2, "refs"))
+		},
+		"close": func(t *rapid.T) {
+			open := sorted(w.open)
+			if len(open) == 0 {
+				t.Skip("no lease")
+			}
+			id := open[pick(len(open), "lease")]
+			delete(w.open, id)
+			delete(w.leaseOf, id)
+			if err := w.l.CloseLease(id, w.used[id]); err != nil {
 				t.Fatal(err)
 			}
 			w.drain()
-		}
-		s := w.l.Stats()
-		if s.Held != 0 || s.Datasets != 0 || s.Leases != 0 || s.Spilled != 0 || s.Waiting != 0 || len(w.disk) != 0 {
-			t.Fatalf("something remains: %+v, %d spill files", s, len(w.disk))
-		}
-		for _, seg := range w.l.segs {
-			if len(seg.regions) > 0 {
-				t.Fatalf("segment %d still has regions", seg.id)
+		},
+		"release": func(t *rapid.T) {
+			ids := slices.Concat(sorted(w.granted), sorted(w.waiting))
+			if len(ids) == 0 {
+				t.Skip("no request")
 			}
+			w.release(ids[pick(len(ids), "request")])
+		},
+		"unpin": func(t *rapid.T) {
+			for _, id := range sorted(w.granted) {
+				g := w.granted[id]
+				if w.class[id] != Prefetch && len(g.Pins) > 0 {
+					k := g.Pins[0].Key
+					g.Pins = g.Pins[1:]
+					w.granted[id] = g
+					if err := w.l.Unpin(id, k); err != nil {
+						t.Fatal(err)
+					}
+					w.drain()
+					return
+				}
+			}
+			t.Skip("no pin")
+		},
+	}
+}
+
+// otherActions are what the cluster, the driver and fate do.
+func (w *world) otherActions(faults bool, pick func(int, string) int) map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"unref": func(t *rapid.T) {
+			keys := w.keys()
+			if len(keys) == 0 {
+				t.Skip("no dataset")
+			}
+			k := keys[pick(len(keys), "key")]
+			if i, ok := w.l.Dataset(k); !ok || i.Refs == 0 {
+				t.Skip("on its way out")
+			}
+			if err := w.l.Unref(k, 1); err != nil {
+				t.Fatal(err)
+			}
+			w.drain()
+		},
+		"elsewhere": func(t *rapid.T) {
+			keys := w.keys()
+			if len(keys) == 0 {
+				t.Skip("no dataset")
+			}
+			if err := w.l.SetElsewhere(keys[pick(len(keys), "key")], pick(2, "there") == 0); err != nil {
+				t.Fatal(err)
+			}
+			w.drain()
+		},
+		"death": func(t *rapid.T) {
+			o := Owner(pick(4, "owner"))
+			for id, of := range w.owner {
+				if of == o {
+					w.letGo(id)
+				}
+			}
+			w.l.OwnerDead(o)
+			w.drain()
+		},
+		"answer": func(t *rapid.T) {
+			if len(w.todo) == 0 {
+				t.Skip("nothing due")
+			}
+			w.answer(pick(len(w.todo), "which"), !faults || pick(4, "ok") > 0)
+		},
+		"answer all": func(t *rapid.T) { w.quiet(true) },
+		"cold": func(t *rapid.T) {
+			if keys := w.keys(); len(keys) > 0 {
+				if err := w.l.MarkCold(keys[pick(len(keys), "key")]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"prepare": func(t *rapid.T) { w.l.Prepare(int64(pick(2000, "bytes"))); w.drain() },
+		"reserve": func(t *rapid.T) { w.l.SetReserve(int64(pick(64, "bytes"))); w.drain() },
+		"retry":   func(t *rapid.T) { w.l.Retry(); w.drain() },
+	}
+}
+
+// end answers everything and gives everything back, after which nothing may remain.
+func (w *world) end() {
+	for len(w.todo)+len(w.granted)+len(w.waiting) > 0 {
+		w.quiet(true)
+		w.mustProgress()
+		if len(w.granted) > 0 {
+			w.release(sorted(w.granted)[0])
+		} else if len(w.waiting) > 0 && len(w.todo) == 0 {
+			for id := range w.waiting {
+				if w.class[id] != Prefetch {
+					w.t.Fatalf("request %d waits in an idle world", id)
+				}
+			}
+			w.release(sorted(w.waiting)[0])
 		}
-	})
+	}
+	for _, k := range w.keys() {
+		if err := w.l.Forget(k); err != nil {
+			w.t.Fatal(err)
+		}
+		w.drain()
+	}
+	s := w.l.Stats()
+	if s.Held != 0 || s.Datasets != 0 || s.Leases != 0 || s.Spilled != 0 || s.Waiting != 0 || len(w.disk) != 0 {
+		w.t.Fatalf("something remains: %+v, %d spill files", s, len(w.disk))
+	}
+	for _, seg := range w.l.segs {
+		if len(seg.regions) > 0 {
+			w.t.Fatalf("segment %d still has regions", seg.id)
+		}
+	}
 }
 
 // TestEqualCallsGiveEqualEffects plays random calls twice.

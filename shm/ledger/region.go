@@ -39,6 +39,14 @@ func (q *regionList) remove(r *region) {
 	r.prev, r.next = nil, nil
 }
 
+func (q *regionList) toFront(r *region) {
+	if q.head == r {
+		return
+	}
+	q.remove(r)
+	r.next, q.head.prev, q.head = q.head, r, r
+}
+
 // position returns where a dataset at off belongs among those of r.
 func position(r *region, off int64) int {
 	if n := len(r.sets); n == 0 || r.sets[n-1].off+r.sets[n-1].n <= off { // bump allocation: nearly always
