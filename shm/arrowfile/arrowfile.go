@@ -9,6 +9,7 @@
 package arrowfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -69,18 +70,26 @@ func write(w io.Writer, schema *arrow.Schema, batches []arrow.RecordBatch) error
 }
 
 // Read gives the record batches in bytes that Write or another Arrow library wrote. Their columns
-// point into the bytes (compressed ones excepted) and are valid as long as the view is.
+// point into the bytes and are valid as long as the view is; files that are compressed or have dictionaries are
+// copied.
 func Read(b []byte) (schema *arrow.Schema, batches []arrow.RecordBatch, err error) {
 	defer func() { // the reader indexes damaged files without a check in places
 		if r := recover(); r != nil {
 			schema, batches, err = nil, nil, fmt.Errorf("read arrow batches: %w: %v", errDamaged, r)
 		}
 	}()
-	if err := checkFooter(b); err != nil {
+	dictionaries, err := checkFooter(b)
+	if err != nil {
 		return nil, nil, fmt.Errorf("read arrow batches: %w", err)
 	}
 	// The reader's own limit of 256 MiB for a batch is for streams; here all bytes are there already.
-	f, err := ipc.NewMappedFileReader(b, ipc.WithAllocator(memory.DefaultAllocator), ipc.WithBodySizeLimit(int64(len(b))))
+	opts := []ipc.Option{ipc.WithAllocator(memory.DefaultAllocator), ipc.WithBodySizeLimit(int64(len(b)))}
+	var f *ipc.FileReader
+	if dictionaries > 0 { // arrow-go 18.8 panics on them when it reads in place
+		f, err = ipc.NewFileReader(bytes.NewReader(b), opts...)
+	} else {
+		f, err = ipc.NewMappedFileReader(b, opts...)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read arrow batches: %w", err)
 	}

@@ -17,29 +17,30 @@ const (
 // checkFooter makes sure that the lengths in the footer of an Arrow file are possible. The reader allocates what
 // they say before it looks further: without this, 248 bytes can ask for 35 GB and so end the process. The
 // footer is a flatbuffer (https://flatbuffers.dev/internals); slots are those of Arrow's File.fbs and
-// Schema.fbs. Reads beyond its end panic, which Read turns into an error.
-func checkFooter(b []byte) error {
+// Schema.fbs. Reads beyond its end panic, which Read turns into an error. It returns the number of dictionaries.
+func checkFooter(b []byte) (dictionaries int, err error) {
 	if len(b) < len(fileMagic)+fileTail || string(b[len(b)-len(fileMagic):]) != fileMagic {
-		return fmt.Errorf("%d bytes do not end as an Arrow file does: %w", len(b), errDamaged)
+		return 0, fmt.Errorf("%d bytes do not end as an Arrow file does: %w", len(b), errDamaged)
 	}
 	end := len(b) - fileTail
 	n := int64(binary.LittleEndian.Uint32(b[end:]))
 	if n < 4 || n > int64(end) {
-		return fmt.Errorf("footer of %d in %d bytes: %w", n, len(b), errDamaged)
+		return 0, fmt.Errorf("footer of %d in %d bytes: %w", n, len(b), errDamaged)
 	}
 	f := &footer{b: b[int64(end)-n : end]}
 	root := table{f, f.offset(0)}
-	if _, err := root.vector(2, 24); err != nil { // dictionaries
-		return err
+	dicts, err := root.vector(2, 24)
+	if err != nil {
+		return 0, err
 	}
 	if _, err := root.vector(3, 24); err != nil { // record batches
-		return err
+		return 0, err
 	}
 	at := root.slot(1)
 	if at == 0 {
-		return fmt.Errorf("no schema: %w", errDamaged)
+		return 0, fmt.Errorf("no schema: %w", errDamaged)
 	}
-	return table{f, f.offset(at)}.checkFields(1, 2, 0)
+	return len(dicts), table{f, f.offset(at)}.checkFields(1, 2, 0)
 }
 
 type footer struct {
