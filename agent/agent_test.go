@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cascade-run/cascade/agent/internal/testmodule"
 	"github.com/cascade-run/cascade/comms"
 	exec "github.com/cascade-run/cascade/executor"
 )
@@ -283,6 +284,35 @@ tasks:
 	info, err := os.Stat(filepath.Join(h.agent.cfg.State, "logs", j.id.String(), "shout.log"))
 	if err != nil || info.Size() != 20000<<10 {
 		t.Errorf("log %+v, %v", info, err)
+	}
+}
+
+func TestGoEnvironment(t *testing.T) {
+	module := testmodule.Make(t, map[string]string{"double/double.go": testmodule.Double, "broken/broken.go": "package broken\n\nvar x int = y\n"})
+	h := startHost(t, func(c *Config) { c.Dir = module })
+	j := h.submit(`
+job: environment
+keep_going: true
+environments:
+  good: {go: ./double}
+  bad: {go: ./broken}
+  vars: {env: {SHOUT_MODE: "loud"}}
+tasks:
+  double: {run: "good:double", with: {n: 21}, out: [n]}
+  broken: {run: "bad:double", with: {n: 21}, out: [n]}
+  again: {run: "vars:double", in: {n: double.n}, out: [n2]}
+  show: {environment: vars, command: "echo $SHOUT_MODE > ${out.text}", out: [text]}
+outputs: [double.n, again.n2, show.text]
+`)
+	got := j.ended()
+	if !strings.HasPrefix(got, "double finished 1\nbroken failed 1 setup: ") || !strings.Contains(got, "undefined: y") ||
+		!strings.HasSuffix(got, "\nagain finished 1\nshow finished 1") {
+		t.Fatalf("got %s", got)
+	}
+	for task, want := range map[string]string{"double": "\x2a", "again": "\x54", "show": "loud\n"} {
+		if b := h.bytes(j.id, j.output(task)); string(b) != want {
+			t.Errorf("%s: %q", task, b)
+		}
 	}
 }
 

@@ -27,10 +27,6 @@ func (l *loop) memory(act core.Memory) {
 	case ledger.CreateSegment:
 		path := a.store.Path(e.Kind, e.Segment)
 		l.segments[uint64(e.Segment)] = path
-		if e.Kind == ledger.Output { // the command creates it
-			a.in.push(item{ev: core.SegmentReady{Segment: uint64(e.Segment), Path: path}})
-			return
-		}
 		a.segmentLane.do(func() { l.segmentReady(e.Segment, path, a.store.Do(e, nil)) })
 	case ledger.ResizeSegment:
 		path := l.segments[uint64(e.Segment)]
@@ -39,6 +35,8 @@ func (l *loop) memory(act core.Memory) {
 		delete(l.segments, uint64(e.Segment))
 		l.quietly(&a.segmentLane, e)
 	case ledger.SealSegment:
+		// An output that a command made was never created here.
+		l.segments[uint64(e.Segment)] = a.store.Path(e.Kind, e.Segment)
 		l.quietly(&a.segmentLane, e)
 	case ledger.FreedRange:
 		l.quietly(&a.segmentLane, e)
