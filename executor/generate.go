@@ -17,9 +17,8 @@ type credits struct {
 	more    chan struct{} // not nil while the generator waits
 }
 
-// credit adds to what may be published.
-func (r *run) credit(_ uint32, n uint64) {
-	c := &r.spend
+// add raises what may be published.
+func (c *credits) add(n uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.left += n
@@ -54,12 +53,10 @@ func (r *run) generate(in []any) ([]comms.Desc, []comms.StreamEnd, error) {
 	if len(r.Skip) > output {
 		skip = r.Skip[output]
 	}
-	r.exec.mu.Lock()
 	r.spend.mu.Lock()
 	r.spend.bounded = decl.Buffer > 0
 	r.spend.left += decl.Buffer
 	r.spend.mu.Unlock()
-	r.exec.mu.Unlock()
 
 	var n uint64
 	for v, err := range r.kind.fn.Seq(r.ctx, in) {

@@ -157,8 +157,8 @@ func (e *Executor) handle(m comms.Message) error {
 	case *comms.Cancel:
 		e.cancelRun(m)
 	case *comms.Credit:
-		if e.current != nil && e.current.ID == m.Run {
-			e.current.credit(m.Output, m.N)
+		if r := e.find(m.Run); r != nil {
+			r.spend.add(m.N)
 		}
 	case *comms.Stop:
 		e.last = true
@@ -297,6 +297,19 @@ func (e *Executor) await() bool {
 			e.out.flush()
 		}
 	}
+}
+
+// find returns a run that has not ended, nil when there is none.
+func (e *Executor) find(id comms.RunID) *run {
+	if e.current != nil && e.current.ID == id {
+		return e.current
+	}
+	for _, r := range e.queue.runs[e.queue.head:] {
+		if r.ID == id {
+			return r
+		}
+	}
+	return nil
 }
 
 // queue holds the runs that have not started, in order.

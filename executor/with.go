@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/cascade-run/cascade/executor/value"
 )
 
 // The parameters of a task come from the job's `with:` as a msgpack map and go
@@ -156,6 +158,9 @@ func decodeWith(t reflect.Type, data []byte) (any, error) {
 
 // decodeAny reads msgpack into the types that job files know.
 func decodeAny(data []byte) (v any, err error) {
+	if err := value.CheckMsgpack(data); err != nil {
+		return nil, err
+	}
 	if err := msgpack.Unmarshal(data, &v); err != nil {
 		return nil, fmt.Errorf("decode msgpack: %w", err)
 	}

@@ -71,6 +71,9 @@ func (c msgpackCodec) Decode(f Flat) (any, error) {
 	if f.Codec != Msgpack {
 		return nil, mismatch(f, c.t.String())
 	}
+	if err := CheckMsgpack(f.Bytes); err != nil {
+		return nil, fmt.Errorf("%w: decode %s: %w", ErrType, c.t, err)
+	}
 	p := reflect.New(c.t)
 	if err := msgpack.Unmarshal(f.Bytes, p.Interface()); err != nil {
 		return nil, fmt.Errorf("%w: decode msgpack as %s: %w", ErrType, c.t, err)
