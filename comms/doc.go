@@ -7,4 +7,23 @@
 //
 // Messages are msgpack arrays; each lists its fields once, in its code method,
 // for both directions. Receivers skip trailing fields that they do not know.
+//
+// # Links
+//
+// A Link carries encoded messages to one peer, over memory, a Unix socket or
+// TCP, always as the same ZMTP frames; docs/protocol.md binds the bytes.
+//
+//	Dial ──┐  greeting, READY (zmq4 behind guard)   ┌── Listen: one goroutine a handshake
+//	       └▶ Hello ─▶ ◀─ Welcome ─▶ Handler.Up ◀───┘
+//	Send, Queue ─▶ session.Outbox ─▶ fill ─▶ write without waiting ─▶ peer
+//	                 ▲ acknowledged     └─ kernel full: the writer goroutine
+//	Handler.Message ◀─ session.Inbox ◀─ frameReader ◀─ peer
+//
+// Invariants: Send never blocks and a queue never exceeds its bound; messages
+// of a link arrive in order, with replay each once while both incarnations
+// live; all output passes through one writer, PONG included; no length from
+// the wire is trusted before it is compared with a limit; an acknowledgement
+// means received, never durable. Link.mu guards a link's outbound state and is
+// never held while a Handler runs; Listener.mu may be held when Link.mu is
+// taken, not the other way round.
 package comms

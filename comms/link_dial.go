@@ -13,8 +13,8 @@ import (
 )
 
 // Dial connects to the nearest endpoint of addr that answers, and returns
-// after the first handshake; the handler's Up follows. ctx bounds the first
-// handshake only. Afterwards a link with Replay reconnects by itself until it
+// after the first handshake; the handler's Up may come before that or after.
+// ctx bounds the first handshake only. Afterwards a link with Replay reconnects by itself until it
 // is closed.
 func Dial(ctx context.Context, addr string, cfg Config) (*Link, error) {
 	cfg, err := cfg.withDefaults()
