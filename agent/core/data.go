@@ -79,6 +79,9 @@ func (j *job) key(r comms.DatasetRef) ledger.Key {
 // countRefs counts who may still read a dataset: consumers whose ends are not
 // committed, instances bound to it, and streamed groups that read it beside their stream.
 func (j *job) countRefs(r comms.DatasetRef) int {
+	if !j.groupOf(r.Task).read {
+		return 0
+	}
 	edges := ofOutput(j.edgesOf(r.Task), r.Output)
 	refs := 0
 	generated := j.groupOf(r.Task).group.Outputs[r.Output].Generate != dag.GenerateNone

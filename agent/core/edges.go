@@ -17,7 +17,11 @@ type outputKey struct {
 // edgesOf returns the edges that leave a task, by output and element. Those of a
 // generator are asked for at each publication and kept while it runs.
 func (j *job) edgesOf(t taskIndex) []dag.Edge {
-	if !j.groupOf(t).generator {
+	gs := j.groupOf(t)
+	if !gs.read {
+		return nil
+	}
+	if !gs.generator {
 		return j.graph.Consumers(t)
 	}
 	edges, ok := j.edgeCache[t]

@@ -26,6 +26,9 @@ type taskEnd struct {
 // note appends an event of a job.
 func (c *Core) note(j *job, e comms.Event) {
 	e.At = c.now.UnixNano()
+	if j.events == nil && j.batch > 0 { // as many as last time, else large events are copied again and again
+		j.events, j.ends = make([]comms.Event, 0, j.batch), make([]taskEnd, 0, j.batch)
+	}
 	j.events = append(j.events, e)
 	if !j.noted {
 		j.noted = true
@@ -58,6 +61,7 @@ func (c *Core) flush() {
 		for _, j := range c.noted {
 			b.msg.Jobs = append(b.msg.Jobs, comms.JobEvents{Job: j.id, Events: j.events})
 			b.ends = append(b.ends, j.ends...)
+			j.batch = min(len(j.events)+len(j.events)/8, c.cfg.EventBatch)
 			j.events, j.ends, j.noted = nil, nil, false
 		}
 		c.noted = c.noted[:0]

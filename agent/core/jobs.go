@@ -96,6 +96,7 @@ type job struct {
 	readied []entry // since the last flush
 	events  []comms.Event
 	ends    []taskEnd
+	batch   int // how many events the last batch had
 	noted   bool
 	touched bool
 }
@@ -108,6 +109,7 @@ type groupState struct {
 	class     *class
 	generator bool
 	rooted    bool // has no inputs
+	read      bool // a group reads or follows its outputs
 	kind      *comms.Kind
 	checked   *pool  // whose registry was found to have the function
 	with      []byte // parameters that all tasks share
@@ -238,16 +240,15 @@ func (c *Core) newGroups(j *job) {
 		gs.findConstants()
 		gs.class = c.classFor(j, gs)
 	}
+	// All tasks of a group read from the same groups.
 	for i := range g.Groups {
-		if g.Groups[i].Run.Command == nil {
-			continue
-		}
 		first, n := g.GroupTasks(i)
 		if n == 0 {
 			continue
 		}
-		if g.Groups[i].Stream != nil {
+		if st := g.Groups[i].Stream; st != nil {
 			first += j.static
+			j.groupOf(st.Generator).read = true
 		}
 		ins, err := g.Inputs(taskIndex(first))
 		if err != nil {
@@ -255,7 +256,9 @@ func (c *Core) newGroups(j *job) {
 		}
 		for _, in := range ins {
 			for _, s := range in.Sources {
-				j.groupOf(s.Task).file[s.Output] = true
+				from := j.groupOf(s.Task)
+				from.read = true
+				from.file[s.Output] = from.file[s.Output] || g.Groups[i].Run.Command != nil
 			}
 		}
 	}

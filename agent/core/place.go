@@ -205,7 +205,7 @@ func (c *Core) enqueue(r *run, ex *executor) bool {
 // planned path as a whole, else the best successor as far as the supply goes. A
 // successor waits for nothing but runs of this queue.
 func (c *Core) follow(r *run, ex *executor) {
-	for !r.gs.generator {
+	for !r.gs.generator && r.gs.read {
 		j := r.job
 		next, planned := c.successor(r, ex)
 		if next == noTask {

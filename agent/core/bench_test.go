@@ -1,0 +1,121 @@
+package core
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// BenchmarkStep drives tasks that do nothing through Step with executors that
+// answer each Dispatch with one Report, and a controller that commits each batch
+// at once. It reports the time and memory of the core alone for each task.
+func BenchmarkStep(b *testing.B) {
+	const n = 100_000
+	jobs := map[string]string{
+		"independent": fmt.Sprintf(`
+job: noop
+tasks:
+  t: {for: {i: "1..%d"}, run: F, out: [o]}
+`, n),
+		"chains": fmt.Sprintf(`
+job: chains
+tasks:
+  a: {for: {i: "1..%d"}, run: F, out: [o]}
+  b: {for: {i: "1..%d"}, run: F, in: {x: "a[${i}].o"}, out: [o]}
+  c: {for: {i: "1..%d"}, run: F, in: {x: "b[${i}].o"}, out: [o]}
+  d: {for: {i: "1..%d"}, run: F, in: {x: "c[${i}].o"}, out: [o]}
+`, n/4, n/4, n/4, n/4),
+	}
+	for _, name := range []string{"independent", "chains"} {
+		g, err := dag.ParseYAML("job.yaml", []byte(jobs[name]), dag.Override{}, dag.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			var before, after runtime.MemStats
+			var bytes uint64
+			for range b.N {
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				c := New(Config{Total: comms.Resources{CPU: 2000, Memory: 1 << 30}, Memory: 1 << 20, Warm: 2})
+				d := &fakeHost{c: c, now: time.Unix(1, 0)}
+				d.step(ControllerUp{})
+				d.step(FromController{Msg: &comms.Assign{Job: comms.JobID{1}, Epoch: 1}, Graph: g})
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				bytes = after.HeapAlloc - before.HeapAlloc
+				d.run()
+				if d.finished != n {
+					b.Fatalf("%d tasks finished, want %d", d.finished, n)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/task")
+			b.ReportMetric(float64(bytes)/n, "B/task")
+		})
+	}
+}
+
+// fakeHost answers actions as fast as can be.
+type fakeHost struct {
+	c        *Core
+	now      time.Time
+	inbox    []Event
+	finished int
+}
+
+func (d *fakeHost) step(ev Event) {
+	d.now = d.now.Add(time.Microsecond)
+	for _, a := range d.c.Step(d.now, ev) {
+		switch a := a.(type) {
+		case Spawn:
+			d.inbox = append(d.inbox, Spawned{Executor: a.Executor}, FromExecutor{a.Executor, &comms.Hello{Functions: []comms.FuncSig{{Name: "F"}}}})
+		case ToExecutor:
+			if m, ok := a.Msg.(*comms.Dispatch); ok {
+				d.inbox = append(d.inbox, FromExecutor{a.Executor, report(m)})
+			}
+		case ToController:
+			if m, ok := a.Msg.(*comms.Events); ok {
+				n := m.First - 1
+				for _, j := range m.Jobs {
+					n += uint64(len(j.Events))
+					for i := range j.Events {
+						if j.Events[i].Kind == comms.EventFinished {
+							d.finished++
+						}
+					}
+				}
+				d.inbox = append(d.inbox, FromController{Msg: &comms.Committed{UpTo: n}})
+			}
+		}
+	}
+}
+
+// report finishes all runs of a Dispatch.
+func report(m *comms.Dispatch) *comms.Report {
+	r := &comms.Report{Items: make([]comms.ReportItem, len(m.Runs))}
+	usage := make([]comms.Usage, len(m.Runs))
+	outs := make([]comms.Desc, len(m.Runs))
+	for i := range m.Runs {
+		usage[i].Duration = 1000
+		outs[i] = comms.Desc{Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte{1}}, Size: 1}
+		r.Items[i] = comms.ReportItem{Kind: comms.ReportFinished, Run: m.Runs[i].ID, Usage: &usage[i], Outputs: outs[i : i+1]}
+	}
+	return r
+}
+
+func (d *fakeHost) run() {
+	for {
+		if len(d.inbox) == 0 {
+			if d.step(Idle{}); len(d.inbox) == 0 {
+				return
+			}
+		}
+		ev := d.inbox[0]
+		d.inbox = d.inbox[1:]
+		d.step(ev)
+	}
+}
