@@ -22,7 +22,7 @@ type Config struct {
 
 	Dir          string        // working folder of the warm executors
 	Warm         int           // executors of the default environment to start before the first task
-	MaxExecutors int           // most executors, those of held-back generators not counted; default: cores, at least 2
+	MaxExecutors int           // most executors, those of held-back generators not counted; default: twice the cores, at least 4
 	SupplyFor    time.Duration // predicted work kept queued on each executor; default 200us
 	SupplyMax    int           // most runs queued on one executor; default 256
 	InlineMax    uint64        // outputs up to this size travel in messages; default 4 KiB

@@ -165,7 +165,13 @@ func (c *Core) checkStreams(j *job) error {
 	for s := range j.slots {
 		sl := &j.slots[s]
 		var ended, bad, released uint64
-		for i := j.static + s; i < len(j.tasks); i += len(j.slots) {
+		st := j.streams[sl.key]
+		for i, e := j.static+s, uint64(0); st != nil && e < st.next; i, e = i+len(j.slots), e+1 {
+			if i >= len(j.tasks) || j.tasks[i].state == tAbsent {
+				ended++
+				released++
+				continue
+			}
 			if t := &j.tasks[i]; t.state.over() {
 				ended++
 				if t.state != tFinished {

@@ -21,7 +21,6 @@ type Core struct {
 	jobs   []*job
 	byJob  map[comms.JobID]*job
 	owners map[string]*owner
-	clock  float64 // cpu seconds that the least served busy owner has got per unit of weight
 
 	// Executors by number, and the pools they belong to in order of creation.
 	execs    []*executor
@@ -84,9 +83,8 @@ func New(cfg Config) *Core {
 		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
 		segs: map[ledger.SegmentID]*segment{}, lastEvent: cfg.LastEvent, lastExec: cfg.LastExecutor,
 	}
+	c.pool(poolKey{"", cfg.Dir}).warm = cfg.Warm
 	c.adopt(cfg.Adopted)
-	warm := c.pool(poolKey{"", cfg.Dir})
-	warm.warm = cfg.Warm
 	return c
 }
 
@@ -109,7 +107,7 @@ func (cfg Config) withDefaults() Config {
 	number(&cfg.EventBatch, 4096)
 	number(&cfg.EventsKept, 1<<18)
 	number(&cfg.PoisonAfter, 3)
-	number(&cfg.MaxExecutors, max(2, int((cfg.Total.CPU+999)/1000)))
+	number(&cfg.MaxExecutors, max(4, 2*int((cfg.Total.CPU+999)/1000)))
 	if cfg.Buffer == 0 {
 		cfg.Buffer = 16
 	}

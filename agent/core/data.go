@@ -100,7 +100,7 @@ func (j *job) countRefs(r comms.DatasetRef) int {
 		}
 	}
 	for _, s := range j.graph.StreamSlots(r.Task, r.Output) {
-		if i, err := j.graph.Instance(s, r.Element); err == nil && !j.released(i) {
+		if i, err := j.graph.Instance(s, r.Element); err == nil && !j.released(i) && !j.elsewhere(i, outputKey{r.Task, r.Output}, r.Element) {
 			refs++
 		}
 	}
@@ -112,6 +112,13 @@ func (j *job) countRefs(r comms.DatasetRef) int {
 		}
 	}
 	return refs
+}
+
+// elsewhere tells whether an instance does not exist although its element was
+// published: it ended before the job came here.
+func (j *job) elsewhere(i taskIndex, k outputKey, element uint64) bool {
+	st := j.streams[k]
+	return st != nil && element < st.next && (int(i) >= len(j.tasks) || j.tasks[i].state == tAbsent)
 }
 
 func (j *job) released(t taskIndex) bool {
@@ -212,14 +219,15 @@ func (c *Core) release(j *job, t taskIndex) {
 
 // retain replaces what is kept of an ended job.
 func (c *Core) retain(j *job, keep []comms.DatasetRef) {
+	if j.unended > 0 {
+		return // it was assigned again; the sender did not know
+	}
 	j.wanted.exact = true
 	j.wanted.keep = map[comms.DatasetRef]bool{}
 	for _, r := range keep {
 		j.wanted.keep[r] = true
 	}
-	if j.unended == 0 {
-		c.keepOnly(j, j.wanted.keep)
-	}
+	c.keepOnly(j, j.wanted.keep)
 }
 
 // keepOnly frees all datasets of a job but some.
@@ -252,6 +260,12 @@ func (c *Core) knownData(j *job, m *comms.Assign) {
 		if j.valid(comms.DatasetRef{Task: e.Task, Output: e.Output}) {
 			st := j.stream(c, e.Task, e.Output)
 			st.next, st.ended = e.Count, true
+		}
+	}
+	for ref := range j.data {
+		if j.groupOf(ref.Task).group.Outputs[ref.Output].Generate != dag.GenerateNone {
+			st := j.stream(c, ref.Task, ref.Output)
+			st.next = max(st.next, ref.Element+1)
 		}
 	}
 }

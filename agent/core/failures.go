@@ -26,10 +26,14 @@ func (c *Core) cancel(r *run, why comms.ErrorKind, text string) {
 // cancellation: the executor should have ended it long before.
 func (c *Core) timeouts() {
 	for _, ex := range c.execs {
+		c.checkLife(ex)
 		if len(ex.queue) == 0 || ex.state == exKilled {
 			continue
 		}
 		r := ex.queue[0]
+		if t := r.gs.group.Timeout; t > 0 && r.deadline.IsZero() { // it may have begun without a word
+			r.deadline = c.now.Add(t + 3*c.cfg.Grace)
+		}
 		if r.deadline.IsZero() || r.deadline.After(c.now) {
 			continue
 		}
@@ -38,6 +42,23 @@ func (c *Core) timeouts() {
 		}
 		c.kill(ex, "a run did not end when told to: "+r.abort.Message)
 	}
+}
+
+// checkLife kills executors that do not say hello or do not end in time.
+func (c *Core) checkLife(ex *executor) {
+	patience := helloWithin
+	switch {
+	case ex.state == exStarting:
+	case ex.state == exStopping && len(ex.queue) == 0:
+		patience = 3 * c.cfg.Grace
+	default:
+		return
+	}
+	if due := ex.heard.Add(patience); due.After(c.now) {
+		c.wakeAt(due)
+		return
+	}
+	c.kill(ex, fmt.Sprintf("nothing was heard of it for %v while it should start or end", patience))
 }
 
 // failedRun takes the executor's word that a run failed.

@@ -462,7 +462,13 @@ func (c *Core) recountSlots(j *job) {
 	for s := range j.slots {
 		sl := &j.slots[s]
 		sl.ended, sl.bad, sl.released = 0, 0, 0
-		for i := j.static + s; i < len(j.tasks); i += len(j.slots) {
+		st := j.streams[sl.key]
+		for i, e := j.static+s, uint64(0); st != nil && e < st.next; i, e = i+len(j.slots), e+1 {
+			if i >= len(j.tasks) || j.tasks[i].state == tAbsent { // ended before the job came here, or elsewhere
+				sl.ended++
+				sl.released++
+				continue
+			}
 			t := &j.tasks[i]
 			if t.state.over() {
 				sl.ended++
@@ -474,7 +480,6 @@ func (c *Core) recountSlots(j *job) {
 				sl.released++
 			}
 		}
-		st := j.streams[sl.key]
 		sl.told = sl.told && st != nil && st.ended && sl.ended == st.next
 		sl.done = sl.done && sl.told && sl.released == st.next
 	}

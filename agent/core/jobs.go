@@ -170,6 +170,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 		j.ranks = m.Ranks
 	}
 	j.registry = m.Registry
+	j.wanted.exact = false
 	j.owner.weight = float64(max(m.Weight, 1))
 	j.setFuse(m.Fuse)
 	for i := range j.groups {
@@ -177,13 +178,16 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 			gs.mean = m.Seconds[i]
 		}
 	}
+	least := c.leastUsed()
 	if j.over || j.unended == 0 {
 		j.over = false
 		j.owner.busy++
-		j.owner.used = max(j.owner.used, c.clock)
+		if j.owner.busy == 1 {
+			j.owner.used = max(j.owner.used, least)
+		}
 	}
-	again := c.setTasks(j, m)
 	c.knownData(j, m)
+	again := c.setTasks(j, m)
 	for _, t := range again {
 		c.rebuild(j, t)
 	}
@@ -213,7 +217,6 @@ func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
 		c.owners[name] = &owner{}
 	}
 	j.owner = c.owners[name]
-	j.used = c.clock
 	j.fresh = true
 	c.jobs = append(c.jobs, j)
 	c.byJob[j.id] = j

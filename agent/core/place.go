@@ -18,6 +18,10 @@ const (
 	staleAfter = time.Millisecond
 	// secondRun: a second run is queued behind a first one that takes at most this many times SupplyFor.
 	secondRun = 100
+	// helloWithin is how long an executor may take to say hello.
+	helloWithin = time.Minute
+	// spawnTime is what starting an executor may take, in seconds: shorter waits are not worth it.
+	spawnTime = 0.02
 )
 
 // schedule gives ready tasks to executors: best task first, to the executor that
@@ -69,6 +73,9 @@ func (c *Core) placeReady() {
 		}
 		cl.short = time.Time{}
 		cl.pass = 0
+		if len(ex.queue) > 0 && (ex.load == 0 || ex.load >= spawnTime) {
+			c.couldUse(cl, 1) // behind another, perhaps for long, while resources are free
+		}
 		c.start(cl, ex)
 	}
 }
@@ -92,9 +99,14 @@ func (c *Core) missing(cl *class) {
 		return
 	}
 	cl.short = time.Time{}
+	c.couldUse(cl, len(cl.heap))
+}
+
+// couldUse notes that a class has work for n more executors, as far as the
+// resources that are free can feed them.
+func (c *Core) couldUse(cl *class, n int) {
 	p := cl.env.pool
-	// As many more as there is work for and as the resources that are free can feed.
-	n := min(len(cl.heap), c.cfg.MaxExecutors)
+	n = min(n, c.cfg.MaxExecutors)
 	for i, need := range cl.need {
 		if need > 0 {
 			n = int(min(int64(n), c.free[i]/need))
@@ -427,10 +439,10 @@ func (c *Core) recall(ex *executor, j *job) {
 	c.askBack(ex, runs)
 }
 
-// endIdle stops executors of other environments than the default that nobody has used for long.
+// endIdle stops executors that nobody has used for long, but those of the default environment and folder.
 func (c *Core) endIdle() {
 	for _, ex := range slices.Clone(c.execs) {
-		if ex.state != exUp || len(ex.queue) > 0 || ex.pool.key.env == "" {
+		if ex.state != exUp || len(ex.queue) > 0 || ex.pool == c.pools[0] {
 			continue
 		}
 		if due := ex.idle.Add(c.cfg.IdleAfter); due.After(c.now) {

@@ -168,11 +168,16 @@ func (c *Core) sooner(a *class, ea entry, b *class, eb entry) bool {
 func (c *Core) charge(j *job, seconds float64) {
 	j.owner.used += seconds / j.owner.weight
 	j.used += seconds
-	c.clock = 0
-	first := true
-	for _, o := range c.jobs {
-		if o.owner.busy > 0 && (first || o.owner.used < c.clock) {
-			c.clock, first = o.owner.used, false
+}
+
+// leastUsed is the share of the busy owner that has had least: where a new one
+// begins, so that it neither waits for the others' past nor pays for it.
+func (c *Core) leastUsed() float64 {
+	least, first := 0.0, true
+	for _, j := range c.jobs {
+		if j.owner.busy > 0 && (first || j.owner.used < least) {
+			least, first = j.owner.used, false
 		}
 	}
+	return least
 }

@@ -262,6 +262,8 @@ func (c *Core) returned(r *run) {
 		c.endUnrun(j, r.task, r.cause)
 		return
 	}
+	c.note(j, comms.Event{Kind: comms.EventTakenBack, Task: r.task, Attempt: r.attempt, Executor: r.ex.id,
+		Cause: comms.Cause{Kind: comms.CauseExecutor, Number: uint64(r.ex.id)}})
 	t.state = tWaiting
 	c.reassess(j, r.task, r.cause)
 }

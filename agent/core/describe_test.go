@@ -1,0 +1,132 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// describe prints an action on one line, or more for events.
+func describe(a Action) string {
+	switch a := a.(type) {
+	case ToController:
+		return "controller <- " + describeMessage(a.Msg)
+	case ToExecutor:
+		return fmt.Sprintf("executor %d <- %s", a.Executor, describeMessage(a.Msg))
+	case ToClient:
+		return fmt.Sprintf("client %d <- %s %q", a.Client, describeMessage(a.Msg), a.Body)
+	case ServeChunk:
+		return fmt.Sprintf("serve client %d request %d: segment %d at %d, %d bytes", a.Client, a.Msg.Req, a.Segment, a.At, a.N)
+	case Spawn:
+		return fmt.Sprintf("spawn executor %d env=%q dir=%q", a.Executor, a.Env, a.Dir)
+	case Kill:
+		return fmt.Sprintf("kill executor %d: %s", a.Executor, a.Why)
+	case BuildEnv:
+		return fmt.Sprintf("build environment %s of job %d", a.Env.Name, a.Job[0])
+	case Memory:
+		return fmt.Sprintf("memory %s%+v", strings.TrimPrefix(fmt.Sprintf("%T", a.Effect), "ledger."), a.Effect)
+	case SetTimer:
+		return "timer " + a.At.UTC().Format("15:04:05.000000")
+	case DropJob:
+		return fmt.Sprintf("drop job %d", a.Job[0])
+	}
+	return fmt.Sprintf("%T%+v", a, a)
+}
+
+func describeMessage(m comms.Message) string {
+	switch m := m.(type) {
+	case *comms.Events:
+		var b strings.Builder
+		fmt.Fprintf(&b, "events from %d", m.First)
+		for _, j := range m.Jobs {
+			for _, e := range j.Events {
+				fmt.Fprintf(&b, "\n    job %d: %s", j.Job[0], describeEvent(e))
+			}
+		}
+		return b.String()
+	case *comms.Dispatch:
+		var b strings.Builder
+		b.WriteString("dispatch")
+		for _, r := range m.Runs {
+			fmt.Fprintf(&b, "\n    run %d: kind %d task %d attempt %d", r.ID, r.Kind, r.Task, r.Attempt)
+			for _, in := range r.Inputs {
+				b.WriteString(" in")
+				for _, d := range in.Data {
+					b.WriteString(" " + describeDesc(d))
+				}
+			}
+			if len(r.Live)+len(r.Private) > 0 {
+				fmt.Fprintf(&b, " live %v private %v", r.Live, r.Private)
+			}
+			if r.Skip != nil {
+				fmt.Fprintf(&b, " skip %v", r.Skip)
+			}
+		}
+		return b.String()
+	case *comms.Kind:
+		return fmt.Sprintf("kind %d: group %s of job %d, cpu %d", m.ID, m.Group, m.Job[0], m.Resources.CPU)
+	case *comms.Snapshot:
+		s := "snapshot"
+		for _, j := range m.Jobs {
+			s += fmt.Sprintf(" job %d epoch %d: %d datasets, finished %v, running %v", j.Job[0], j.Epoch, len(j.Datasets), j.Finished, j.Running)
+		}
+		if m.Done {
+			s += " done"
+		}
+		return s
+	case *comms.Register:
+		return fmt.Sprintf("register %s incarnation %d, last event %d", m.Agent, m.Incarnation, m.LastEvent)
+	case *comms.Reply:
+		return fmt.Sprintf("reply %d: code %d, %s", m.Req, m.Code, m.Message)
+	case *comms.Chunk:
+		return fmt.Sprintf("chunk %d at %d of %d", m.Req, m.Offset, m.Total)
+	}
+	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", m), "*comms.")) + fmt.Sprintf(" %+v", m)[2:]
+}
+
+func describeDesc(d comms.Desc) string {
+	place := [...]string{"nowhere", "inline", "segment", "disk", "live", "agent"}[d.Place.Kind]
+	switch d.Place.Kind {
+	case comms.PlaceSegment:
+		place += fmt.Sprintf(" %d+%d", d.Place.Segment, d.Place.Offset)
+	case comms.PlaceLive:
+		place += fmt.Sprintf(" run %d", d.Place.Run)
+	}
+	return fmt.Sprintf("%d.%d[%d] (%s)", d.Ref.Task, d.Ref.Output, d.Ref.Element, place)
+}
+
+func describeEvent(e comms.Event) string {
+	kinds := [...]string{"", "ready", "started", "published", "finished", "retry", "failed", "skipped", "cancelled", "stream end", "lost",
+		"drained", "taken back", "held back", "spilled", "environment"}
+	causes := [...]string{"", "submit", "dataset", "task", "executor", "user", "memory", "time", "run"}
+	s := fmt.Sprintf("%s task %d attempt %d", kinds[e.Kind], e.Task, e.Attempt)
+	if e.Kind == comms.EventDrained {
+		s = "drained"
+	}
+	if e.Executor != 0 {
+		s += fmt.Sprintf(" on executor %d", e.Executor)
+	}
+	if e.Cause.Kind != comms.CauseNone {
+		s += ", cause " + causes[e.Cause.Kind]
+		if e.Cause.Kind == comms.CauseDataset || e.Cause.Kind == comms.CauseTask {
+			s += fmt.Sprintf(" %d.%d[%d]", e.Cause.Ref.Task, e.Cause.Ref.Output, e.Cause.Ref.Element)
+		}
+		if e.Cause.Kind == comms.CauseExecutor {
+			s += fmt.Sprintf(" %d", e.Cause.Number)
+		}
+	}
+	if e.Cause.Text != "" {
+		s += " (" + e.Cause.Text + ")"
+	}
+	if e.Count > 0 {
+		s += fmt.Sprintf(", count %d", e.Count)
+	}
+	for _, d := range e.Outputs {
+		s += ", output " + describeDesc(d)
+	}
+	if e.Error != nil {
+		s += fmt.Sprintf(": %s: %s", e.Error.Kind, e.Error.Message)
+	}
+	return s
+}

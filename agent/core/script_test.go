@@ -1,0 +1,240 @@
+package core
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// TestScripts replays the transcripts of testdata: events, and the exact actions
+// that follow. Rewrite them with -rewrite and read the difference.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if !strings.HasSuffix(path, ".txt") {
+			return
+		}
+		s := &script{t: t, now: time.Unix(1000, 0), graphs: map[byte]*dag.Graph{}}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			return s.run(d)
+		})
+	})
+}
+
+type script struct {
+	t      *testing.T
+	c      *Core
+	now    time.Time
+	graphs map[byte]*dag.Graph
+}
+
+func (s *script) step(ev Event) string {
+	s.now = s.now.Add(time.Microsecond)
+	var b strings.Builder
+	for _, a := range s.c.Step(s.now, ev) {
+		fmt.Fprintln(&b, describe(a))
+	}
+	if err := s.c.Check(); err != nil {
+		fmt.Fprintln(&b, "BROKEN:", err)
+	}
+	if b.Len() == 0 {
+		return "ok\n"
+	}
+	return b.String()
+}
+
+func (s *script) words(d *datadriven.TestData) (plain []string, named map[string]string) {
+	named = map[string]string{}
+	for _, a := range d.CmdArgs {
+		if len(a.Vals) == 0 {
+			plain = append(plain, a.Key)
+			continue
+		}
+		named[a.Key] = strings.Join(a.Vals, " ")
+	}
+	return plain, named
+}
+
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func (s *script) run(d *datadriven.TestData) string {
+	w, named := s.words(d)
+	switch d.Cmd {
+	case "agent":
+		cfg := Config{Agent: "a1", Dir: "/job", Incarnation: 7, Total: comms.Resources{CPU: 2000, Memory: 1 << 30}, Memory: 1 << 20, ArenaBytes: 1 << 16}
+		for k, v := range named {
+			switch k {
+			case "cpu":
+				cfg.Total.CPU = number(v) * 1000
+			case "warm":
+				cfg.Warm = int(number(v))
+			case "gpu":
+				cfg.Total.GPU = number(v) * 1000
+			}
+		}
+		s.c = New(cfg)
+		return s.step(Idle{})
+	case "controller":
+		switch w[0] {
+		case "up":
+			return s.step(ControllerUp{})
+		case "resumed":
+			return s.step(ControllerUp{Resumed: true})
+		case "full":
+			return s.step(Full{})
+		case "free":
+			return s.step(Free{})
+		}
+		return s.step(ControllerDown{})
+	case "assign":
+		return s.assign(d, named)
+	case "steer":
+		actions := map[string]comms.SteerAction{"cancel": comms.SteerCancel, "hold": comms.SteerHold, "release": comms.SteerRelease, "forget": comms.SteerForget}
+		return s.step(FromController{Msg: &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: actions[w[1]], Reason: named["reason"]}})
+	case "committed":
+		return s.step(FromController{Msg: &comms.Committed{UpTo: uint64(number(w[0]))}})
+	case "env":
+		return s.step(EnvReady{Job: comms.JobID{byte(number(w[0]))}, Name: w[1], Key: named["key"], Err: named["err"]})
+	case "executor":
+		return s.executor(w, named)
+	case "report":
+		return s.report(w, named)
+	case "lease":
+		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.LeaseReq{Token: 1, Size: uint64(number(named["size"])), Run: comms.RunID(number(named["run"]))}})
+	case "segment":
+		return s.step(SegmentReady{Segment: uint64(number(w[0])), Path: "/dev/shm/s" + w[0]})
+	case "fetch":
+		return s.step(FromClient{9, &comms.Fetch{Req: 4, Data: comms.DatasetID{Job: comms.JobID{byte(number(w[0]))}, DatasetRef: comms.DatasetRef{Task: taskIndex(number(w[1]))}}}})
+	case "idle":
+		return s.step(Idle{})
+	case "tick":
+		wait, err := time.ParseDuration(w[0])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.now = s.now.Add(wait)
+		return s.step(Tick{})
+	}
+	s.t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+	return ""
+}
+
+func (s *script) assign(d *datadriven.TestData, named map[string]string) string {
+	m := &comms.Assign{Job: comms.JobID{1}, Epoch: 1, Dir: "/job"}
+	for k, v := range named {
+		switch k {
+		case "job":
+			m.Job[0] = byte(number(v))
+		case "epoch":
+			m.Epoch = uint64(number(v))
+		case "owner":
+			m.Owner = v
+		case "weight":
+			m.Weight = uint32(number(v))
+		case "priority":
+			m.Priority = number(v)
+		case "hold":
+			m.Hold = true
+		case "attempt":
+			m.Attempts = []uint32{uint32(number(v))}
+		case "fuse":
+			var path []taskIndex
+			for _, f := range strings.Fields(v) {
+				path = append(path, taskIndex(number(f)))
+			}
+			m.Fuse = append(m.Fuse, path)
+		}
+	}
+	if d.Input != "" {
+		g, err := dag.ParseYAML("job.yaml", []byte(d.Input), dag.Override{}, dag.Options{})
+		if err != nil {
+			s.t.Fatalf("%s: %v", d.Pos, err)
+		}
+		s.graphs[m.Job[0]] = g
+	}
+	return s.step(FromController{Msg: m, Graph: s.graphs[m.Job[0]]})
+}
+
+func (s *script) executor(w []string, named map[string]string) string {
+	id := comms.ExecutorID(number(w[0]))
+	switch w[1] {
+	case "spawned":
+		return s.step(Spawned{Executor: id, PID: 100 + int64(id), ControlPage: "/page", Scratch: "/scratch", ShmDir: "/dev/shm", Err: named["err"]})
+	case "hello":
+		m := &comms.Hello{Functions: []comms.FuncSig{{Name: "F", Sig: "()"}}}
+		return s.step(FromExecutor{id, m})
+	case "broken":
+		return s.step(ExecutorBroken{id, "connection reset"})
+	case "dead":
+		ev := ExecutorDead{Executor: id, Why: "signal: killed", Signal: "killed"}
+		if r := named["run"]; r != "" {
+			ev.Run = comms.RunID(number(r))
+		}
+		ev.ReadOnly = named["readonly"] != ""
+		return s.step(ev)
+	case "takenback":
+		m := &comms.TakenBack{}
+		for _, r := range w[2:] {
+			m.Runs = append(m.Runs, comms.RunID(number(r)))
+		}
+		return s.step(FromExecutor{id, m})
+	}
+	s.t.Fatalf("unknown event %s of an executor", w[1])
+	return ""
+}
+
+func (s *script) report(w []string, named map[string]string) string {
+	it := comms.ReportItem{Run: comms.RunID(number(w[2]))}
+	out := func() {
+		d := comms.Desc{Codec: "raw", Size: 2, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("ok")}}
+		if e := named["element"]; e != "" {
+			d.Ref.Element = uint64(number(e))
+		}
+		if at := named["at"]; at != "" {
+			d.Size = 4096
+			f := strings.Split(at, "+")
+			d.Place = comms.Place{Kind: comms.PlaceSegment, Segment: uint32(number(f[0])), Offset: uint64(number(f[1]))}
+		}
+		it.Outputs = append(it.Outputs, d)
+	}
+	switch w[1] {
+	case "started":
+		it.Kind = comms.ReportStarted
+	case "published":
+		it.Kind = comms.ReportPublished
+		out()
+	case "finished":
+		it.Kind = comms.ReportFinished
+		it.Usage = &comms.Usage{Duration: int64(50 * time.Microsecond)}
+		if named["took"] != "" {
+			took, err := time.ParseDuration(named["took"])
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			it.Usage.Duration = int64(took)
+		}
+		if len(w) < 4 {
+			out()
+		}
+	case "failed":
+		it.Kind = comms.ReportFailed
+		it.Error = &comms.TaskError{Kind: comms.ErrorTask, Message: named["error"]}
+	case "held":
+		it.Kind = comms.ReportHeld
+	case "resumed":
+		it.Kind = comms.ReportResumed
+	}
+	return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.Report{Items: []comms.ReportItem{it}}})
+}
