@@ -66,7 +66,7 @@ type (
 		Msg   comms.Message
 	}
 	// Loaded brings a job out of the store, before anything else happens. Graph
-	// and Past are nil when the job has ended.
+	// and Request are nil when the job has ended, and Past.Data is then what was kept.
 	Loaded struct {
 		Row     JobRecord
 		Request *comms.Submit
@@ -86,6 +86,7 @@ type Past struct {
 	States  *States
 	Data    []DatasetRecord // every dataset published and not lost since, sorted
 	Seen    map[string]Seen // by agent, of the job's shard
+	Batches uint64          // number of the next batch
 }
 
 func (LinkUp) event()   {}
@@ -146,11 +147,13 @@ type (
 		Job   comms.JobID
 	}
 	// Ask answers a Query or Locate from a snapshot of the store, after everything
-	// stored for the job before. Graph is nil when it must be loaded. Answer Answered.
+	// stored for the job before. Graph is nil when it must be loaded; Agents are
+	// the rows of QueryAgents. Answer Answered.
 	Ask struct {
-		Token uint64
-		Msg   comms.Message
-		Graph *dag.Graph
+		Token  uint64
+		Msg    comms.Message
+		Graph  *dag.Graph
+		Agents []comms.AgentRow
 	}
 	// Wake asks for Tick at a time; it replaces the one before.
 	Wake struct{ At time.Time }

@@ -390,8 +390,9 @@ func (s *States) Expand(src dag.Source) (refs []comms.DatasetRef, complete bool)
 
 // Replay rebuilds what is known of a job from its batches: call Add for each in order.
 type Replay struct {
-	States *States
-	data   map[comms.DatasetRef]DatasetRecord
+	States  *States
+	Batches uint64 // number of the next batch
+	data    map[comms.DatasetRef]DatasetRecord
 }
 
 // NewReplay returns an empty Replay; with data it also collects the datasets.
@@ -405,6 +406,7 @@ func NewReplay(g *dag.Graph, data bool) *Replay {
 
 // Add takes one batch in.
 func (r *Replay) Add(b *Batch) {
+	r.Batches = max(r.Batches, b.Number+1)
 	r.States.Reset(b.Reset, b.Fresh)
 	for i := range b.Events {
 		e := &b.Events[i]

@@ -1,0 +1,334 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+)
+
+// agent is one that has ever registered.
+type agent struct {
+	row       AgentRecord
+	link      *link // nil while it is away
+	synced    bool  // its snapshot is complete: it may be given work
+	away      time.Time
+	fresh     bool // this incarnation is new to us
+	snapshot  []comms.JobState
+	received  uint64       // highest event number received of this incarnation
+	committed uint64       // and durable
+	batches   []*sentBatch // received and not yet durable, in order
+}
+
+// sentBatch is one Events message on its way into the store.
+type sentBatch struct {
+	upTo uint64
+	left int // commits not yet durable
+}
+
+func (a *agent) host() planner.Host {
+	h := planner.Host{Name: a.row.Name, CPU: a.row.Total.CPU, Memory: a.row.Total.Memory, GPU: a.row.Total.GPU}
+	for _, x := range a.row.Total.Custom {
+		if h.Custom == nil {
+			h.Custom = map[string]int64{}
+		}
+		h.Custom[x.Name] = x.N
+	}
+	return h
+}
+
+func (c *Core) fromAgent(l *link, m comms.Message) {
+	if reg, ok := m.(*comms.Register); ok {
+		c.register(l, reg)
+		return
+	}
+	a := c.agents[l.name]
+	if a == nil || a.link != l {
+		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("agent %s sends %T before Register", l.name, m)})
+		return
+	}
+	switch m := m.(type) {
+	case *comms.Snapshot:
+		a.snapshot = append(a.snapshot, m.Jobs...)
+		if m.Done {
+			c.synced(a)
+		}
+	case *comms.Events:
+		c.events(a, m)
+	default:
+		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("an agent sends no %T", m)})
+	}
+}
+
+func (c *Core) register(l *link, m *comms.Register) {
+	if m.Agent != l.name || m.Total.CPU <= 0 {
+		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("agent %q registers as %q with cpu %d", l.name, m.Agent, m.Total.CPU)})
+		return
+	}
+	a := c.agents[m.Agent]
+	if a == nil {
+		a = &agent{}
+		c.agents[m.Agent] = a
+	}
+	if a.row.Incarnation != m.Incarnation {
+		a.fresh, a.received, a.committed, a.batches = true, 0, 0, nil
+	}
+	a.row = AgentRecord{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID, Seen: c.now.UnixNano()}
+	a.link, a.synced, a.snapshot, a.away = l, false, nil, time.Time{}
+	c.emit(StoreAgent{a.row})
+	if a.committed > 0 {
+		c.send(l, &comms.Committed{UpTo: a.committed})
+	}
+}
+
+// synced runs when an agent has told all that it has: jobs that it works on go
+// on, those that it lost start again there, those that are over are cleaned up.
+func (c *Core) synced(a *agent) {
+	a.synced = true
+	has := map[comms.JobID]bool{}
+	for i := range a.snapshot {
+		js := &a.snapshot[i]
+		has[js.Job] = true
+		j := c.jobs[js.Job]
+		switch {
+		case j == nil || j.deleting:
+			c.send(a.link, &comms.Steer{Job: js.Job, Action: comms.SteerForget})
+		case j.stage == stageEnded:
+			c.adoptKept(j, a, js)
+		case j.rec.Agent != a.row.Name:
+			c.send(a.link, &comms.Steer{Job: js.Job, Action: comms.SteerForget})
+		case j.rec.Incarnation == a.row.Incarnation && js.Epoch >= j.rec.Epoch:
+			c.adopt(j, a, js)
+		default:
+			c.resume(j, a, js.Datasets)
+		}
+	}
+	for _, j := range c.sortedJobs() {
+		if j.rec.Agent == a.row.Name && !has[j.id] {
+			c.resume(j, a, nil)
+		}
+	}
+	a.snapshot, a.fresh = nil, false
+	for _, j := range c.sortedJobs() {
+		if o := c.agents[j.rec.Agent]; o != nil && o.link == nil && o.away.IsZero() && j.stage == stageActive {
+			if to := c.choose(j); to != nil {
+				c.resume(j, to, nil)
+			}
+			continue
+		}
+		c.place(j)
+	}
+}
+
+// adopt goes on with a job that the agent works on; what was asked of the job
+// while the agent was away is asked again.
+func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
+	j.rec.Epoch = js.Epoch
+	switch {
+	case j.rec.Cancel != "":
+		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerCancel, Reason: j.rec.Cancel})
+	case j.rec.Phase == comms.JobHeld:
+		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerHold})
+	default:
+		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerRelease})
+	}
+}
+
+// adoptKept brings the rows of an ended job's datasets in line with what the
+// agent that kept them still has.
+func (c *Core) adoptKept(j *job, a *agent, js *comms.JobState) {
+	if a.fresh && j.rec.Agent == a.row.Name {
+		have := map[comms.DatasetRef]*comms.Desc{}
+		for i := range js.Datasets {
+			have[js.Datasets[i].Ref] = &js.Datasets[i]
+		}
+		commit := Commit{Job: j.id}
+		for ref, d := range j.exports {
+			switch now := have[ref]; {
+			case d.Desc.Place.Kind == comms.PlaceInline:
+			case now == nil:
+				commit.Drop = append(commit.Drop, ref)
+				delete(j.exports, ref)
+			default:
+				d.Desc = *now
+				j.exports[ref] = d
+				commit.Datasets = append(commit.Datasets, d)
+			}
+		}
+		slices.SortFunc(commit.Drop, compareRefs)
+		slices.SortFunc(commit.Datasets, func(a, b DatasetRecord) int { return compareRefs(a.Desc.Ref, b.Desc.Ref) })
+		if len(commit.Drop)+len(commit.Datasets) > 0 {
+			c.emit(Store{Token: c.await(pending{what: onRow}), Commit: commit})
+		}
+	}
+	c.retain(j, a)
+}
+
+// retain tells the agent which datasets of an ended job to keep.
+func (c *Core) retain(j *job, a *agent) {
+	keep := make([]comms.DatasetRef, 0, len(j.exports))
+	for _, d := range sortedData(j.exports) {
+		keep = append(keep, d.Desc.Ref)
+	}
+	c.send(a.link, &comms.Retain{Job: j.id, Keep: keep})
+}
+
+// events takes in a numbered batch. What was received before is passed over.
+func (c *Core) events(a *agent, m *comms.Events) {
+	b := &sentBatch{}
+	next := m.First
+	var strangers []comms.JobID
+	for i := range m.Jobs {
+		je := &m.Jobs[i]
+		first, events := next, je.Events
+		next += uint64(len(events))
+		j := c.jobs[je.Job]
+		seen := a.received
+		if j != nil {
+			if s := j.seen[a.row.Name]; s.Incarnation == a.row.Incarnation {
+				seen = max(seen, s.UpTo)
+			}
+		}
+		if skip := min(passed(first, seen), uint64(len(events))); skip > 0 {
+			first, events = first+skip, events[skip:]
+		}
+		switch {
+		case len(events) == 0:
+		case j == nil || j.deleting || j.rec.Agent != a.row.Name:
+			if !slices.Contains(strangers, je.Job) {
+				strangers = append(strangers, je.Job)
+			}
+		case j.states == nil || j.ending:
+			c.lateEvents(j, a, b, events)
+		default:
+			c.jobEvents(j, a, b, first, events)
+		}
+	}
+	for _, job := range strangers {
+		c.send(a.link, &comms.Steer{Job: job, Action: comms.SteerForget})
+	}
+	if next == m.First || next-1 <= a.received {
+		return
+	}
+	a.received = next - 1
+	b.upTo = a.received
+	a.batches = append(a.batches, b)
+	c.acknowledge(a)
+}
+
+// passed returns how many numbers from first on are at most seen.
+func passed(first, seen uint64) uint64 {
+	if seen < first {
+		return 0
+	}
+	return seen - first + 1
+}
+
+// commitPart emits one job's part of a batch.
+func (c *Core) commitPart(j *job, a *agent, b *sentBatch, w what, commit Commit) {
+	b.left++
+	c.emit(Store{Token: c.await(pending{what: w, job: j.id, agent: a.row.Name, batch: b}), Commit: commit, Graph: j.graph})
+}
+
+func (c *Core) batchStored(p pending) {
+	if p.batch == nil {
+		return
+	}
+	p.batch.left--
+	if a := c.agents[p.agent]; a != nil {
+		c.acknowledge(a)
+	}
+}
+
+// acknowledge tells the agent how far its events are durable: up to the first
+// batch that is not.
+func (c *Core) acknowledge(a *agent) {
+	before := a.committed
+	for len(a.batches) > 0 && a.batches[0].left == 0 {
+		a.committed = a.batches[0].upTo
+		a.batches = a.batches[1:]
+	}
+	if a.committed > before {
+		c.send(a.link, &comms.Committed{UpTo: a.committed})
+	}
+}
+
+// lateEvents looks at events of a job that has ended: datasets that were kept
+// may move or be lost.
+func (c *Core) lateEvents(j *job, a *agent, b *sentBatch, events []comms.Event) {
+	commit := Commit{Job: j.id}
+	for i := range events {
+		e := &events[i]
+		for k := range e.Outputs {
+			d, kept := j.exports[e.Outputs[k].Ref]
+			switch {
+			case !kept:
+			case e.Kind == comms.EventLost:
+				delete(j.exports, d.Desc.Ref)
+				commit.Drop = append(commit.Drop, d.Desc.Ref)
+			case e.Kind == comms.EventSpilled:
+				d.Desc.Place = e.Outputs[k].Place
+				j.exports[d.Desc.Ref] = d
+				commit.Datasets = append(commit.Datasets, d)
+			}
+		}
+	}
+	if len(commit.Drop)+len(commit.Datasets) > 0 {
+		c.commitPart(j, a, b, onCommitted, commit)
+	}
+}
+
+// abandon gives a lost agent's jobs to another agent, if there is one.
+func (c *Core) abandon(a *agent) {
+	for _, j := range c.sortedJobs() {
+		if j.rec.Agent != a.row.Name || j.stage != stageActive || j.ending {
+			continue
+		}
+		if other := c.choose(j); other != nil {
+			c.resume(j, other, nil)
+		} else if j.rec.Cancel != "" {
+			c.endUnassigned(j)
+		}
+	}
+}
+
+// choose returns the agent with most free cores that can run each of a job's
+// tasks, nil when there is none.
+func (c *Core) choose(j *job) (best *agent) {
+	var free int64
+	for _, a := range c.sortedAgents() {
+		if !a.synced || !fits(j.graph, a) {
+			continue
+		}
+		n := a.row.Total.CPU
+		for _, o := range c.jobs {
+			if o != j && o.rec.Agent == a.row.Name && o.states != nil {
+				n -= int64(min(o.states.Open(), 1<<20)) * 1000
+			}
+		}
+		if best == nil || n > free {
+			best, free = a, n
+		}
+	}
+	return best
+}
+
+func fits(g *dag.Graph, a *agent) bool {
+	h := a.host()
+	for i := range g.Groups {
+		r := &g.Groups[i].Resources
+		if cmp.Or(r.CPU, 1000) > h.CPU || r.GPU > h.GPU || h.Memory > 0 && r.Memory > h.Memory {
+			return false
+		}
+		for name, n := range r.Custom {
+			if n > h.Custom[name] {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,282 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+)
+
+func (c *Core) fromClient(l *link, m comms.Message) {
+	switch m := m.(type) {
+	case *comms.Submit:
+		c.submit(l, m)
+	case *comms.Control:
+		c.control(l, m)
+	case *comms.Watch:
+		c.watch(l, m)
+	case *comms.Query:
+		c.query(l, m)
+	case *comms.Locate:
+		c.locate(l, m)
+	default:
+		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("a client sends no %T", m)})
+	}
+}
+
+// submit makes a job, or finds the one that the same submit made before.
+func (c *Core) submit(l *link, m *comms.Submit) {
+	if m.Job.IsZero() {
+		c.reply(l, m.Req, comms.CodeBadRequest, "submit: the job has no ID")
+		return
+	}
+	w := waiter{link: l.id, req: m.Req, watch: m.Watch}
+	j := c.jobs[m.Job]
+	switch {
+	case j == nil:
+		c.newJob(m, w)
+	case j.rec.GraphHash != m.GraphHash:
+		c.reply(l, m.Req, comms.CodeConflict, fmt.Sprintf("job %s exists with another graph: give the new job an ID of its own", m.Job))
+	case !j.durable:
+		w.again = true
+		j.waiters = append(j.waiters, w)
+	default:
+		w.again = true
+		c.accept(j, w)
+	}
+}
+
+func (c *Core) newJob(m *comms.Submit, w waiter) {
+	j := &job{id: m.Job, stage: stagePreparing, waiters: []waiter{w}}
+	j.rec = JobRecord{ID: m.Job, Phase: comms.JobQueued, Owner: m.Owner, Priority: m.Priority, Weight: m.Weight, Dir: m.Dir,
+		Labels: m.Labels, GraphHash: m.GraphHash, Submitted: c.now.UnixNano()}
+	if m.Hold {
+		j.rec.Phase = comms.JobHeld
+	}
+	request := *m
+	request.Graph = nil
+	j.request = &request
+	c.jobs[j.id] = j
+	c.emit(Prepare{Job: j.id, Submit: m, Cluster: c.cluster()})
+}
+
+// waiter is a client that waits for Accepted.
+type waiter struct {
+	link  LinkID
+	req   uint64
+	watch bool
+	again bool
+}
+
+func (c *Core) accept(j *job, w waiter) {
+	l := c.links[w.link]
+	if l == nil {
+		return
+	}
+	c.send(l, &comms.Accepted{Req: w.req, Job: j.id, Again: w.again})
+	if w.watch {
+		c.addWatch(l, j, &watch{link: l, req: w.req, every: c.cfg.WatchEvery})
+	}
+}
+
+// refuse ends a job that never was.
+func (c *Core) refuse(j *job, code comms.Code, text string) {
+	for _, w := range j.waiters {
+		c.reply(c.links[w.link], w.req, code, text)
+	}
+	for _, w := range slices.Clone(j.watches) {
+		c.reply(w.link, w.req, code, text)
+		c.unwatch(w)
+	}
+	delete(c.jobs, j.id)
+}
+
+func (c *Core) control(l *link, m *comms.Control) {
+	j := c.jobs[m.Job]
+	if j == nil || j.deleting {
+		c.reply(l, m.Req, comms.CodeNotFound, fmt.Sprintf("no job %s", m.Job))
+		return
+	}
+	code, text := comms.CodeOK, ""
+	switch m.Action {
+	case comms.SteerCancel:
+		code, text = c.cancel(j, m.Reason)
+	case comms.SteerHold:
+		code, text = c.hold(j)
+	case comms.SteerRelease:
+		code, text = c.release(j)
+	case comms.SteerForget:
+		if j.stage != stageEnded {
+			code, text = comms.CodeConflict, "the job has not ended: cancel it first"
+			break
+		}
+		c.delete(j, pending{link: l.id, req: m.Req})
+		return
+	case comms.SteerRerun:
+		if code, text = c.rerun(j, m, l.id); code == comms.CodeOK {
+			return // answered when it is known what runs
+		}
+	default:
+		code, text = comms.CodeBadRequest, fmt.Sprintf("unknown action %d", m.Action)
+	}
+	c.reply(l, m.Req, code, text)
+}
+
+func (c *Core) cancel(j *job, why string) (comms.Code, string) {
+	if j.stage == stageEnded || j.ending || j.rec.Phase.Final() {
+		return comms.CodeConflict, fmt.Sprintf("the job has ended already: %s", j.rec.Phase)
+	}
+	if why == "" {
+		why = "cancelled by a client"
+	}
+	if j.rec.Cancel != "" {
+		return comms.CodeOK, ""
+	}
+	j.rec.Cancel = why
+	if j.stage == stagePreparing {
+		return comms.CodeOK, "" // ends when it is prepared
+	}
+	if a := c.runsOn(j); a != nil {
+		c.storeRow(j)
+		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerCancel, Reason: why})
+		return comms.CodeOK, ""
+	}
+	if j.stage == stageActive && j.rec.Agent == "" {
+		c.endUnassigned(j)
+		return comms.CodeOK, ""
+	}
+	c.storeRow(j) // told to the agent when it is back
+	return comms.CodeOK, ""
+}
+
+func (c *Core) hold(j *job) (comms.Code, string) {
+	if j.stage == stageEnded || j.ending || j.rec.Phase.Final() || j.rec.Cancel != "" {
+		return comms.CodeConflict, "the job has ended or is being cancelled"
+	}
+	if j.rec.Phase == comms.JobHeld {
+		return comms.CodeOK, ""
+	}
+	j.rec.Phase = comms.JobHeld
+	if j.stage != stagePreparing {
+		c.storeRow(j)
+	}
+	if a := c.runsOn(j); a != nil {
+		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerHold})
+	}
+	c.touch(j)
+	return comms.CodeOK, ""
+}
+
+func (c *Core) release(j *job) (comms.Code, string) {
+	if j.rec.Phase != comms.JobHeld {
+		return comms.CodeConflict, fmt.Sprintf("the job is not held: it is %s", j.rec.Phase)
+	}
+	j.rec.Phase = comms.JobQueued
+	if j.rec.Agent != "" {
+		j.rec.Phase = comms.JobRunning
+	}
+	if j.stage == stagePreparing {
+		return comms.CodeOK, ""
+	}
+	if a := c.runsOn(j); a != nil {
+		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerRelease})
+	}
+	c.storeRow(j)
+	c.touch(j)
+	c.place(j)
+	return comms.CodeOK, ""
+}
+
+// query answers small questions from memory and leaves the others to the store.
+func (c *Core) query(l *link, m *comms.Query) {
+	var g *dag.Graph
+	switch m.Kind {
+	case comms.QueryAgents:
+		c.emit(Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: m, Agents: c.agentRows()})
+		return
+	case comms.QueryJobs:
+	default:
+		if m.Job.IsZero() && m.Kind != comms.QueryDatasets && m.Kind != comms.QueryEnvironments {
+			c.reply(l, m.Req, comms.CodeBadRequest, fmt.Sprintf("a query of %s needs a job", m.Kind))
+			return
+		}
+		if !m.Job.IsZero() {
+			j := c.jobs[m.Job]
+			if j == nil || !j.durable {
+				c.reply(l, m.Req, comms.CodeNotFound, fmt.Sprintf("no job %s", m.Job))
+				return
+			}
+			g = j.graph
+		}
+	}
+	c.emit(Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: m, Graph: g})
+}
+
+func (c *Core) agentRows() (rows []comms.AgentRow) {
+	for _, a := range c.sortedAgents() {
+		row := comms.AgentRow{Name: a.row.Name, State: "away", CPU: float64(a.row.Total.CPU) / 1000, Memory: a.row.Total.Memory,
+			GPU: float64(a.row.Total.GPU) / 1000, Addresses: a.row.Addresses, Seen: time.Unix(0, a.row.Seen).UTC().Format(time.RFC3339Nano)}
+		if a.synced {
+			row.State = "ready"
+		} else if a.link != nil {
+			row.State = "connecting"
+		}
+		for _, j := range c.jobs {
+			if j.rec.Agent == a.row.Name && j.stage != stageEnded {
+				row.Jobs++
+				if j.states != nil {
+					for _, g := range j.states.groups {
+						row.Running += g.Running
+					}
+				}
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// locate answers for a running job's exports from memory, which may be ahead of
+// the store, and leaves everything else to the store.
+func (c *Core) locate(l *link, m *comms.Locate) {
+	j := c.jobs[m.Job]
+	if j == nil || !j.durable && j.stage == stagePreparing {
+		c.reply(l, m.Req, comms.CodeNotFound, fmt.Sprintf("no job %s", m.Job))
+		return
+	}
+	if len(m.Names) > 0 || j.states == nil {
+		c.emit(Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: m, Graph: j.graph})
+		return
+	}
+	located, missing := LocateExports(j.graph, j.states, j.exports)
+	if missing != "" {
+		c.reply(l, m.Req, comms.CodeUnavailable, fmt.Sprintf("output %s is not there yet", missing))
+		return
+	}
+	out := &comms.Located{Req: m.Req, Data: located}
+	c.addresses(out)
+	c.send(l, out)
+}
+
+// addresses says where the agents of located datasets are.
+func (c *Core) addresses(m *comms.Located) {
+	for i := range m.Data {
+		if a := c.agents[m.Data[i].Agent]; a != nil {
+			m.Data[i].Addresses = a.row.Addresses
+		}
+	}
+}
+
+// cluster is what plans are made for: the agents that are there.
+func (c *Core) cluster() planner.Cluster {
+	var out planner.Cluster
+	for _, a := range c.sortedAgents() {
+		if a.synced {
+			out.Hosts = append(out.Hosts, a.host())
+		}
+	}
+	return out
+}

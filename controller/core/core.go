@@ -1,0 +1,213 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// Core is the controller's state. It belongs to one goroutine.
+type Core struct {
+	cfg     Config
+	now     time.Time
+	out     []Action
+	started bool // every job is loaded
+
+	links   map[LinkID]*link
+	agents  map[string]*agent
+	jobs    map[comms.JobID]*job
+	token   uint64
+	pending map[uint64]pending
+
+	touched []*job   // since the last Step began
+	late    []*watch // have something to tell, and must wait until it is due
+	wake    time.Time
+	sweep   time.Time // when ended jobs are looked at next
+}
+
+// pending is what to do when something slow has ended.
+type pending struct {
+	what  what
+	job   comms.JobID
+	agent string
+	batch *sentBatch
+	link  LinkID
+	req   uint64
+}
+
+type what uint8
+
+const (
+	onCreated   what = iota + 1 // a job is durable
+	onCommitted                 // a batch, or part of one, is durable
+	onEnded                     // and with it the end of its job
+	onDeleted
+	onRow      // a row is durable: nothing waits for it
+	onAnswered // a client waits for the answer
+)
+
+// New returns a core that knows nothing.
+func New(cfg Config) *Core {
+	cfg.Grace = cmp.Or(cfg.Grace, 30*time.Second)
+	cfg.WatchEvery = cmp.Or(cfg.WatchEvery, 100*time.Millisecond)
+	cfg.MaxUnread = cmp.Or(cfg.MaxUnread, 10_000)
+	cfg.MaxEvents = cmp.Or(cfg.MaxEvents, 10_000)
+	return &Core{cfg: cfg, links: map[LinkID]*link{}, agents: map[string]*agent{}, jobs: map[comms.JobID]*job{}, pending: map[uint64]pending{}}
+}
+
+// Step takes one event in and returns what must be done, in order. Equal events
+// give equal actions. The slice is valid until the next Step.
+func (c *Core) Step(now time.Time, ev Event) []Action {
+	c.now, c.out = now, c.out[:0]
+	switch ev := ev.(type) {
+	case LinkUp:
+		c.linkUp(ev)
+	case LinkDown:
+		c.linkDown(ev.Link)
+	case Received:
+		c.received(ev)
+	case Full:
+		if l := c.links[ev.Link]; l != nil {
+			l.full = true
+		}
+	case Free:
+		c.linkFree(ev.Link)
+	case Prepared:
+		c.prepared(&ev)
+	case Stored:
+		c.stored(ev)
+	case Answered:
+		c.answered(ev)
+	case Loaded:
+		c.loaded(&ev)
+	case Started:
+		c.started = true
+		for _, j := range c.sortedJobs() {
+			c.place(j)
+		}
+	case Tick:
+		c.wake = time.Time{}
+		c.tick()
+	default:
+		panic(fmt.Sprintf("controller/core: unknown event %T", ev))
+	}
+	c.tellWatchers()
+	c.setWake()
+	return c.out
+}
+
+func (c *Core) emit(a Action) { c.out = append(c.out, a) }
+
+// await returns a token for something slow.
+func (c *Core) await(p pending) uint64 {
+	c.token++
+	c.pending[c.token] = p
+	return c.token
+}
+
+func (c *Core) received(ev Received) {
+	l := c.links[ev.Link]
+	if l == nil {
+		return
+	}
+	if l.agent {
+		c.fromAgent(l, ev.Msg)
+	} else {
+		c.fromClient(l, ev.Msg)
+	}
+}
+
+func (c *Core) stored(ev Stored) {
+	p := c.pending[ev.Token]
+	delete(c.pending, ev.Token)
+	j := c.jobs[p.job]
+	switch p.what {
+	case onCreated:
+		if j != nil {
+			c.created(j, ev)
+		}
+	case onEnded:
+		if j != nil {
+			c.ended(j)
+		}
+		c.batchStored(p)
+	case onCommitted:
+		c.batchStored(p)
+	case onDeleted:
+		if j != nil {
+			c.deleted(j, p)
+		}
+	case onRow, onAnswered:
+	}
+}
+
+func (c *Core) answered(ev Answered) {
+	p := c.pending[ev.Token]
+	delete(c.pending, ev.Token)
+	l := c.links[p.link]
+	if l == nil {
+		return
+	}
+	if m, ok := ev.Msg.(*comms.Located); ok {
+		c.addresses(m)
+	}
+	c.send(l, ev.Msg)
+}
+
+func (c *Core) tick() {
+	for _, a := range c.sortedAgents() {
+		if a.link == nil && !a.away.IsZero() && !c.now.Before(a.away.Add(c.cfg.Grace)) {
+			a.away = time.Time{}
+			c.abandon(a)
+		}
+	}
+	if !c.sweep.IsZero() && !c.now.Before(c.sweep) {
+		c.sweep = time.Time{}
+		c.expire()
+	}
+}
+
+// expire deletes jobs that ended long ago.
+func (c *Core) expire() {
+	if c.cfg.TTL <= 0 {
+		return
+	}
+	for _, j := range c.sortedJobs() {
+		if j.stage != stageEnded || j.deleting {
+			continue
+		}
+		if !c.now.Before(time.Unix(0, j.rec.Ended).Add(c.cfg.TTL)) {
+			c.delete(j, pending{})
+		}
+	}
+}
+
+// setWake asks for the next Tick when the time has changed.
+func (c *Core) setWake() {
+	var at time.Time
+	earlier := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	for _, w := range c.late {
+		earlier(w.due())
+	}
+	for _, a := range c.agents {
+		if a.link == nil && !a.away.IsZero() {
+			earlier(a.away.Add(c.cfg.Grace))
+		}
+	}
+	if c.cfg.TTL > 0 {
+		if c.sweep.IsZero() {
+			c.sweep = c.now.Add(min(c.cfg.TTL, time.Minute))
+		}
+		earlier(c.sweep)
+	}
+	if !at.IsZero() && !at.Equal(c.wake) {
+		c.wake = at
+		c.emit(Wake{at})
+	}
+}

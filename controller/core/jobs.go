@@ -1,0 +1,477 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+)
+
+// stage is where a job is on its way through the controller.
+type stage uint8
+
+const (
+	stagePreparing stage = iota + 1 // its graph is being decoded and planned
+	stageActive                     // waits for an agent, or runs on one
+	stageResuming                   // what must run again is being found out
+	stageEnded
+)
+
+// job is all that is known of a job. Of one that has ended: the row, and the
+// names of the datasets that were kept.
+type job struct {
+	id      comms.JobID
+	rec     JobRecord // as it will be stored next; Phase is final only once that is durable
+	stage   stage
+	durable bool
+	waiters []waiter
+	watches []*watch
+	touched bool
+
+	request *comms.Submit // without the graph
+	graph   *dag.Graph
+	bytes   []byte // encoded graph
+	plan    *planner.Plan
+	states  *States
+	seen    map[string]Seen
+
+	exported map[exportKey]bool // outputs whose datasets are exports; instances by their slot's first
+	exports  map[comms.DatasetRef]DatasetRecord
+	result   bool // every export is there
+
+	ending   bool // the end is being stored
+	endRow   JobRecord
+	deleting bool
+
+	resuming *resumption
+	resets   uint64 // how often tasks were made to start over
+}
+
+type exportKey struct {
+	task   dag.TaskIndex
+	output uint32
+}
+
+// resumption is a Prepare under way for a job that is to go on.
+type resumption struct {
+	agent   string // where; "" where it was
+	have    map[comms.DatasetRef]comms.Desc
+	haveSet bool                               // have is all that the agent has
+	fresh   map[comms.DatasetRef]DatasetRecord // published since the Prepare
+	lost    map[comms.DatasetRef]struct{}      // lost since
+	rerun   []string                           // tasks asked for
+	why     string
+	link    LinkID
+	req     uint64
+	ended   bool // the job had ended
+}
+
+// runsOn returns the agent that works on the job now, nil when none does or it is away.
+func (c *Core) runsOn(j *job) *agent {
+	if j.rec.Agent == "" || j.stage == stageEnded {
+		return nil
+	}
+	if a := c.agents[j.rec.Agent]; a != nil && a.synced {
+		return a
+	}
+	return nil
+}
+
+// prepared goes on with a job whose graph and plan are there, or ends it.
+func (c *Core) prepared(ev *Prepared) {
+	j := c.jobs[ev.Job]
+	if j == nil {
+		return
+	}
+	if j.resuming != nil {
+		c.resumed(j, ev)
+		return
+	}
+	if j.stage != stagePreparing {
+		return
+	}
+	if ev.Err != "" {
+		c.refuse(j, ev.Code, ev.Err)
+		return
+	}
+	if len(ev.Plan.Hosts) > 0 {
+		if text := ev.Plan.Unplaced(ev.Graph); text != "" {
+			c.refuse(j, comms.CodeBadRequest, text)
+			return
+		}
+	}
+	j.graph, j.bytes, j.plan = ev.Graph, ev.Bytes, ev.Plan
+	j.stage = stageActive
+	j.states = NewStates(j.graph)
+	j.rec.Name = j.graph.Name
+	j.rec.Totals = j.states.Totals()
+	c.findExports(j)
+	var assign *comms.Assign
+	var a *agent
+	if j.rec.Phase == comms.JobQueued && j.rec.Cancel == "" {
+		if a = c.choose(j); a != nil {
+			assign = c.assignment(j, a)
+		}
+	}
+	// The assignment need not wait for the disk: if the job is refused there, the
+	// agent is told to forget it.
+	c.emit(Create{Token: c.await(pending{what: onCreated, job: j.id}), Row: j.rec, Request: j.request, Graph: j.bytes})
+	if assign != nil {
+		c.sendAssign(a, j, assign)
+	}
+	c.touch(j)
+}
+
+// created ends a submit: the job is durable, or was refused.
+func (c *Core) created(j *job, ev Stored) {
+	if ev.Err != "" {
+		if a := c.runsOn(j); a != nil {
+			c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerForget, Reason: ev.Err})
+		}
+		c.refuse(j, ev.Code, ev.Err)
+		return
+	}
+	j.durable = true
+	for _, w := range j.waiters {
+		c.accept(j, w)
+	}
+	j.waiters = nil
+	if j.rec.Cancel != "" && j.rec.Agent == "" && !j.ending {
+		c.endUnassigned(j)
+	}
+}
+
+// findExports notes which outputs are exports.
+func (c *Core) findExports(j *job) {
+	j.exported = map[exportKey]bool{}
+	for i := range j.graph.Exports {
+		for _, s := range j.graph.Exports[i].Sources {
+			j.exported[exportKey{s.Task, s.Output}] = true
+		}
+	}
+	if j.exports == nil {
+		j.exports = map[comms.DatasetRef]DatasetRecord{}
+	}
+}
+
+func (j *job) isExport(r comms.DatasetRef) bool {
+	t := r.Task
+	if slot, _, ok := j.graph.Slot(t); ok {
+		t = dag.TaskIndex(j.graph.NumTasks() + slot)
+	}
+	return j.exported[exportKey{t, r.Output}]
+}
+
+// place gives a job that waits to an agent.
+func (c *Core) place(j *job) {
+	if !c.started || j.stage != stageActive || j.rec.Agent != "" || j.rec.Phase != comms.JobQueued || j.rec.Cancel != "" || j.ending || j.deleting {
+		return
+	}
+	a := c.choose(j)
+	if a == nil {
+		return
+	}
+	if j.plan == nil || j.resets > 0 || j.states.Open() != j.rec.Totals.Tasks {
+		c.resume(j, a, nil)
+		return
+	}
+	m := c.assignment(j, a)
+	c.storeRow(j)
+	c.sendAssign(a, j, m)
+	c.touch(j)
+}
+
+// assignment moves a job to an agent, at a new epoch, and returns what to tell it.
+func (c *Core) assignment(j *job, a *agent) *comms.Assign {
+	j.rec.Epoch++
+	j.rec.Agent, j.rec.Incarnation = a.row.Name, a.row.Incarnation
+	if j.rec.Phase == comms.JobQueued {
+		j.rec.Phase = comms.JobRunning
+	}
+	if j.rec.Started == 0 {
+		j.rec.Started = c.now.UnixNano()
+	}
+	m := &comms.Assign{Job: j.id, Epoch: j.rec.Epoch, Graph: j.bytes, Dir: j.rec.Dir, Priority: j.rec.Priority,
+		Weight: j.rec.Weight, Owner: j.rec.Owner, Hold: j.rec.Phase == comms.JobHeld, Registry: j.request.Registry}
+	if j.plan != nil {
+		m.Ranks, m.Fuse, m.Seconds = j.plan.Ranks, j.plan.Fuse, j.plan.Seconds
+	}
+	return m
+}
+
+// blobSize is the size from which a graph goes ahead of its Assign, in pieces of that size.
+const blobSize = 1 << 20
+
+func (c *Core) sendAssign(a *agent, j *job, m *comms.Assign) {
+	if len(m.Graph) > blobSize {
+		for at := 0; at < len(m.Graph); at += blobSize {
+			piece := m.Graph[at:min(at+blobSize, len(m.Graph))]
+			c.sendBody(a.link, &comms.Blob{Hash: j.rec.GraphHash, Offset: uint64(at), Total: uint64(len(m.Graph))}, piece)
+		}
+		m.Graph, m.GraphHash = nil, j.rec.GraphHash
+	}
+	c.send(a.link, m)
+}
+
+// storeRow stores the row of a job; nothing waits for it.
+func (c *Core) storeRow(j *job) {
+	if !j.durable && j.stage == stagePreparing {
+		return // Create stores it
+	}
+	row := j.rec
+	c.emit(Store{Token: c.await(pending{what: onRow}), Commit: Commit{Job: j.id, Row: &row}})
+}
+
+// jobEvents takes in events of a running job.
+func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, events []comms.Event) {
+	commit := Commit{Job: j.id, Agent: a.row.Name, Seen: Seen{a.row.Incarnation, first + uint64(len(events)) - 1},
+		Batch: &Batch{Number: j.rec.Batches, Agent: a.row.Name, Incarnation: a.row.Incarnation, Epoch: j.rec.Epoch, At: c.now.UnixNano(),
+			First: first, Events: events}}
+	j.rec.Batches++
+	var drained *comms.Event
+	lost := false
+	for i := range events {
+		e := &events[i]
+		if e.Kind == comms.EventDrained {
+			drained = e
+		}
+		if !j.states.Apply(e) {
+			continue
+		}
+		lost = c.datasets(j, a, e, &commit) || lost
+		if e.Kind == comms.EventFailed && e.Error != nil {
+			commit.Tasks = append(commit.Tasks, TaskRecord{Task: uint32(e.Task), Error: *e.Error, At: e.At})
+			if j.rec.Error == nil {
+				j.rec.Error = e.Error
+			}
+		}
+		if e.Kind == comms.EventSkipped && e.Error != nil && j.rec.Error == nil && e.Error.Kind != comms.ErrorSkipped && e.Error.Kind != comms.ErrorCancelled {
+			j.rec.Error = e.Error
+		}
+	}
+	j.rec.Totals = j.states.Totals()
+	j.result = j.result || j.complete()
+	c.touchWith(j, events)
+	if drained != nil && c.drained(j, drained) {
+		c.end(j)
+		row := j.endRow
+		commit.Row = &row
+		c.commitPart(j, a, b, onEnded, commit)
+		return
+	}
+	row := j.rec
+	commit.Row = &row
+	c.commitPart(j, a, b, onCommitted, commit)
+	if lost && j.resuming == nil {
+		c.resume(j, a, nil)
+	}
+}
+
+// datasets notes what an event says of exports, and tells whether something was
+// lost that is still needed.
+func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost bool) {
+	if r := j.resuming; r != nil {
+		collect(r.fresh, e, a.row.Name)
+	}
+	for i := range e.Outputs {
+		d := &e.Outputs[i]
+		if r := j.resuming; r != nil {
+			if e.Kind == comms.EventLost {
+				r.lost[d.Ref] = struct{}{}
+			} else {
+				delete(r.lost, d.Ref)
+			}
+		}
+		if e.Kind == comms.EventLost {
+			lost = lost || j.isExport(d.Ref) || j.wanted(d.Ref)
+		}
+		if !j.isExport(d.Ref) {
+			continue
+		}
+		if e.Kind == comms.EventLost {
+			delete(j.exports, d.Ref)
+			j.result = false
+			commit.Drop = append(commit.Drop, d.Ref)
+			continue
+		}
+		rec := DatasetRecord{Desc: *d, Agent: a.row.Name}
+		j.exports[d.Ref] = rec
+		commit.Datasets = append(commit.Datasets, rec)
+	}
+	return lost
+}
+
+// wanted tells whether a consumer of a dataset has not ended.
+func (j *job) wanted(r comms.DatasetRef) bool {
+	for _, e := range j.graph.Consumers(r.Task) {
+		whole := e.Kind == dag.SourceStream || e.Kind == dag.SourceGroup || e.Kind == dag.SourceWhole
+		if e.Output == r.Output && (whole || e.Element == r.Element) && !j.states.get(e.Consumer).Over() {
+			return true
+		}
+	}
+	for _, slot := range j.graph.StreamSlots(r.Task, r.Output) {
+		if i, err := j.graph.Instance(slot, r.Element); err == nil && !j.states.get(i).Over() {
+			return true
+		}
+	}
+	for _, slot := range j.graph.SlotConsumers(r.Task, r.Output) {
+		first, err := j.graph.Instance(slot, 0)
+		if err != nil {
+			continue
+		}
+		stream := j.graph.Group(first).Stream
+		if stream == nil {
+			return true
+		}
+		n, ended := j.states.Elements(stream.Generator, stream.Output)
+		for e := range n {
+			if i, err := j.graph.Instance(slot, e); err == nil && !j.states.get(i).Over() {
+				return true
+			}
+		}
+		if !ended {
+			return true
+		}
+	}
+	return false
+}
+
+// drained tells whether the agent's word that nothing more will run ends the
+// job. It does not when it was said before the agent knew of tasks that were
+// made to start over.
+func (c *Core) drained(j *job, e *comms.Event) bool {
+	if j.resuming != nil {
+		return false
+	}
+	if e.Error != nil {
+		if j.rec.Error == nil {
+			j.rec.Error = e.Error
+		}
+		return true
+	}
+	if n := j.states.Open(); n > 0 && j.rec.Cancel == "" {
+		if j.resets > 0 || j.rec.Epoch > 1 {
+			return false
+		}
+		if j.rec.Error == nil {
+			j.rec.Error = &comms.TaskError{Kind: comms.ErrorSkipped, Agent: j.rec.Agent,
+				Message: fmt.Sprintf("the agent ended the job with %d tasks left", n)}
+		}
+	}
+	return true
+}
+
+// end decides how a job has ended, in endRow.
+func (c *Core) end(j *job) {
+	j.ending = true
+	row := j.rec
+	row.Ended = c.now.UnixNano()
+	row.Groups = j.states.Groups()
+	row.Phase = j.outcome()
+	if row.Phase == comms.JobDone {
+		row.Error = nil
+	} else if row.Phase == comms.JobFailed && row.Error == nil {
+		row.Error = &comms.TaskError{Kind: comms.ErrorSkipped, Agent: row.Agent, Message: "an output of the job was not produced"}
+	}
+	j.endRow = row
+}
+
+// outcome is the phase in which a job ends. A failure is tolerated where
+// keep_going says so, as long as every export is there.
+func (j *job) outcome() comms.JobPhase {
+	t := j.states.Totals()
+	there := j.result || len(j.graph.Exports) == 0
+	if t.Done == t.Tasks && there && (t.Tasks > 0 || j.rec.Error == nil) {
+		return comms.JobDone
+	}
+	if j.rec.Cancel != "" {
+		return comms.JobCancelled
+	}
+	if !there || j.states.Open() > 0 {
+		return comms.JobFailed
+	}
+	for i := range j.states.groups {
+		if j.states.groups[i].Failed > 0 && !j.graph.KeepGoing && !j.graph.Groups[i].KeepGoing {
+			return comms.JobFailed
+		}
+	}
+	return comms.JobDone
+}
+
+// endUnassigned ends a cancelled job that no agent works on.
+func (c *Core) endUnassigned(j *job) {
+	commit := Commit{Job: j.id}
+	c.end(j)
+	row := j.endRow
+	commit.Row = &row
+	c.emit(Store{Token: c.await(pending{what: onEnded, job: j.id}), Commit: commit})
+}
+
+// ended runs when the end of a job is durable.
+func (c *Core) ended(j *job) {
+	j.rec, j.ending, j.stage = j.endRow, false, stageEnded
+	c.finalWatch(j)
+	if a := c.agents[j.rec.Agent]; a != nil && a.link != nil {
+		c.retain(j, a)
+	}
+	j.release()
+}
+
+// release lets go of what only a running job needs.
+func (j *job) release() {
+	j.request, j.graph, j.bytes, j.plan, j.states, j.exported, j.resuming = nil, nil, nil, nil, nil, nil, nil
+	j.endRow = JobRecord{}
+}
+
+// delete removes a job that has ended from the store.
+func (c *Core) delete(j *job, p pending) {
+	j.deleting = true
+	p.what, p.job = onDeleted, j.id
+	c.emit(Delete{Token: c.await(p), Job: j.id})
+}
+
+func (c *Core) deleted(j *job, p pending) {
+	if a := c.agents[j.rec.Agent]; a != nil && a.link != nil {
+		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerForget})
+	}
+	delete(c.jobs, j.id)
+	if l := c.links[p.link]; l != nil {
+		c.reply(l, p.req, comms.CodeOK, "")
+	}
+}
+
+// loaded takes in a job from the store.
+func (c *Core) loaded(ev *Loaded) {
+	j := &job{id: ev.Row.ID, rec: ev.Row, stage: stageEnded, durable: true, exports: map[comms.DatasetRef]DatasetRecord{}}
+	c.jobs[j.id] = j
+	if ev.Past != nil {
+		j.seen = ev.Past.Seen
+	}
+	if ev.Row.Phase.Final() {
+		if ev.Past != nil {
+			for _, d := range ev.Past.Data {
+				j.exports[d.Desc.Ref] = d
+			}
+		}
+		return
+	}
+	j.stage = stageActive
+	j.request, j.graph, j.bytes, j.states = ev.Request, ev.Graph, ev.Bytes, ev.Past.States
+	j.rec.Batches = max(j.rec.Batches, ev.Past.Batches)
+	j.rec.Totals = j.states.Totals()
+	c.findExports(j)
+	for _, d := range ev.Past.Data {
+		if j.isExport(d.Desc.Ref) {
+			j.exports[d.Desc.Ref] = d
+		}
+	}
+	j.result = j.complete()
+	if j.rec.Agent != "" && c.agents[j.rec.Agent] == nil {
+		// Not seen yet: it has Grace to come before another takes its jobs.
+		c.agents[j.rec.Agent] = &agent{row: AgentRecord{Name: j.rec.Agent}, away: c.now}
+	}
+	if j.rec.Cancel != "" && j.rec.Agent == "" {
+		c.endUnassigned(j)
+	}
+}

@@ -1,0 +1,105 @@
+package core
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// link is a peer that can be spoken to.
+type link struct {
+	id          LinkID
+	agent       bool
+	name        string
+	incarnation uint64
+	full        bool
+	closing     bool
+	queue       []Send // while full
+	watches     []*watch
+}
+
+func (c *Core) linkUp(ev LinkUp) {
+	c.links[ev.Link] = &link{id: ev.Link, agent: ev.Agent, name: ev.Name, incarnation: ev.Incarnation}
+}
+
+func (c *Core) linkDown(id LinkID) {
+	l := c.links[id]
+	if l == nil {
+		return
+	}
+	delete(c.links, id)
+	for _, w := range l.watches {
+		c.unwatch(w)
+	}
+	if a := c.agents[l.name]; l.agent && a != nil && a.link == l {
+		a.link, a.synced, a.snapshot = nil, false, nil
+		a.away = c.now
+	}
+}
+
+func (c *Core) linkFree(id LinkID) {
+	l := c.links[id]
+	if l == nil {
+		return
+	}
+	l.full = false
+	queue := l.queue
+	l.queue = nil
+	for _, s := range queue {
+		c.emit(s)
+	}
+}
+
+// send sends a message, or keeps it until there is room. What waits is bounded:
+// newer state replaces older, and a client that does not read is cut off. Agents
+// read always; what waits for them is bounded by the number of their jobs.
+func (c *Core) send(l *link, m comms.Message) { c.sendBody(l, m, nil) }
+
+func (c *Core) sendBody(l *link, m comms.Message, body []byte) {
+	if l == nil || l.closing {
+		return
+	}
+	if !l.full {
+		c.emit(Send{Link: l.id, Msg: m, Body: body})
+		return
+	}
+	for i := range l.queue {
+		if replaces(m, l.queue[i].Msg) {
+			l.queue = slices.Delete(l.queue, i, i+1)
+			break
+		}
+	}
+	l.queue = append(l.queue, Send{Link: l.id, Msg: m, Body: body})
+	if !l.agent && len(l.queue) > c.cfg.MaxUnread {
+		l.closing, l.queue = true, nil
+		c.emit(CloseLink{Link: l.id, Why: "it does not read its messages"})
+	}
+}
+
+// replaces tells whether a message makes an older one that waits superfluous. A
+// Progress with events does not.
+func replaces(m, old comms.Message) bool {
+	switch m := m.(type) {
+	case *comms.Committed:
+		_, ok := old.(*comms.Committed)
+		return ok
+	case *comms.Progress:
+		o, ok := old.(*comms.Progress)
+		return ok && o.Req == m.Req && o.Job == m.Job && len(o.Events) == 0
+	}
+	return false
+}
+
+func (c *Core) reply(l *link, req uint64, code comms.Code, text string) {
+	c.send(l, &comms.Reply{Req: req, Code: code, Message: text})
+}
+
+func (c *Core) sortedAgents() []*agent {
+	return slices.SortedFunc(maps.Values(c.agents), func(a, b *agent) int { return cmp.Compare(a.row.Name, b.row.Name) })
+}
+
+func (c *Core) sortedJobs() []*job {
+	return slices.SortedFunc(maps.Values(c.jobs), func(a, b *job) int { return slices.Compare(a.id[:], b.id[:]) })
+}

@@ -1,0 +1,346 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// resume makes a job go on at an agent from what is still there. have is what the
+// agent said that it has; nil with a job that it never stopped working on.
+func (c *Core) resume(j *job, a *agent, have []comms.Desc) {
+	if j.stage == stageEnded || j.stage == stagePreparing || j.ending || j.deleting {
+		return
+	}
+	if j.rec.Cancel != "" && j.rec.Incarnation != a.row.Incarnation {
+		c.endUnassigned(j) // nothing of it runs any more
+		return
+	}
+	r := &resumption{agent: a.row.Name}
+	if old := j.resuming; old != nil {
+		r.rerun, r.why, r.link, r.req, r.ended = old.rerun, old.why, old.link, old.req, old.ended
+	}
+	if j.rec.Agent != a.row.Name || j.rec.Incarnation != a.row.Incarnation {
+		r.haveSet = true
+		r.have = map[comms.DatasetRef]comms.Desc{}
+		for i := range have {
+			r.have[have[i].Ref] = have[i]
+		}
+	}
+	c.prepareAgain(j, r)
+}
+
+func (c *Core) prepareAgain(j *job, r *resumption) {
+	r.fresh, r.lost = map[comms.DatasetRef]DatasetRecord{}, map[comms.DatasetRef]struct{}{}
+	if j.resuming == nil {
+		c.emit(Prepare{Job: j.id, Graph: j.graph, Past: true, Cluster: c.cluster()})
+	} else {
+		// One is under way. What it does not see, fresh has seen.
+		r.fresh, r.lost = j.resuming.fresh, j.resuming.lost
+	}
+	j.resuming = r
+	j.stage = stageResuming
+}
+
+// rerun makes tasks run again with all that depends on them.
+func (c *Core) rerun(j *job, m *comms.Control, link LinkID) (comms.Code, string) {
+	switch {
+	case len(m.Tasks) == 0:
+		return comms.CodeBadRequest, "rerun: name at least one task"
+	case j.rec.Cancel != "" && j.stage != stageEnded:
+		return comms.CodeConflict, "the job is being cancelled"
+	case j.stage == stagePreparing || j.stage == stageResuming || j.ending:
+		return comms.CodeUnavailable, "the job is between two states: try again"
+	}
+	why := m.Reason
+	if why == "" {
+		why = "rerun by a client"
+	}
+	c.prepareAgain(j, &resumption{rerun: m.Tasks, why: why, link: link, req: m.Req, ended: j.stage == stageEnded})
+	return comms.CodeOK, ""
+}
+
+// resumed runs when it is known what the store has of a job that is to go on.
+func (c *Core) resumed(j *job, ev *Prepared) {
+	r := j.resuming
+	j.resuming = nil
+	j.stage = stageActive
+	if r.ended {
+		j.stage = stageEnded
+	}
+	answer := func(code comms.Code, text string) {
+		if l := c.links[r.link]; l != nil && len(r.rerun) > 0 {
+			c.reply(l, r.req, code, text)
+		}
+	}
+	if ev.Err != "" {
+		answer(ev.Code, ev.Err)
+		if r.ended {
+			c.finalWatch(j)
+		}
+		return
+	}
+	if j.rec.Cancel != "" && !r.ended {
+		answer(comms.CodeConflict, "the job is being cancelled")
+		if r.haveSet { // nothing of it runs any more
+			c.endUnassigned(j)
+		}
+		return
+	}
+	states := j.states
+	if r.ended {
+		states = ev.Past.States
+	}
+	data := c.surviving(j, r, ev, states)
+	var roots, set []dag.TaskIndex
+	if len(r.rerun) > 0 {
+		var text string
+		if roots, text = findTasks(ev.Graph, states, r.rerun); text != "" {
+			answer(comms.CodeBadRequest, text)
+			if r.ended {
+				c.finalWatch(j)
+			}
+			return
+		}
+		set = descendants(states, roots)
+		for _, t := range set {
+			if states.get(t) == TaskRunning {
+				answer(comms.CodeConflict, fmt.Sprintf("task %s runs now and depends on them: wait for it, or cancel the job", ev.Graph.TaskName(t)))
+				return
+			}
+		}
+	}
+	j.plan = ev.Plan
+	if r.ended {
+		c.reopen(j, ev)
+	}
+	c.again(j, r, data, set)
+	answer(comms.CodeOK, "")
+}
+
+// reopen makes a job that had ended one that runs.
+func (c *Core) reopen(j *job, ev *Prepared) {
+	j.stage = stageActive
+	j.request, j.graph, j.bytes, j.states = ev.Past.Request, ev.Graph, ev.Bytes, ev.Past.States
+	j.rec.Batches = max(j.rec.Batches, ev.Past.Batches)
+	j.rec.Phase, j.rec.Ended, j.rec.Cancel, j.rec.Error, j.rec.Groups = comms.JobQueued, 0, "", nil, nil
+	c.findExports(j)
+}
+
+// surviving returns the datasets that can still be used. Of an agent that has
+// told all it has, that; else what rules say that an agent keeps: exports, and
+// datasets with a consumer that has not ended. What is inline is in the store.
+func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States) map[comms.DatasetRef]DatasetRecord {
+	agent := r.agent
+	if agent == "" {
+		agent = j.rec.Agent
+	}
+	probe := *j
+	probe.graph, probe.states = ev.Graph, states
+	c.findExports(&probe)
+	data := map[comms.DatasetRef]DatasetRecord{}
+	for _, d := range ev.Past.Data {
+		data[d.Desc.Ref] = d
+	}
+	for ref := range r.lost {
+		delete(data, ref)
+	}
+	for ref, d := range r.fresh {
+		data[ref] = d
+	}
+	for ref, d := range data {
+		if d.Desc.Place.Kind == comms.PlaceInline {
+			continue
+		}
+		if _, lost := states.lost[ref]; lost {
+			delete(data, ref)
+			continue
+		}
+		keep := d.Agent == agent
+		switch {
+		case r.haveSet:
+			now, ok := r.have[ref]
+			if keep = ok; ok {
+				data[ref] = DatasetRecord{Desc: now, Agent: agent}
+			}
+		case r.ended:
+			_, kept := j.exports[ref]
+			keep = keep && kept
+		default:
+			keep = keep && (probe.isExport(ref) || probe.wanted(ref))
+		}
+		if !keep {
+			delete(data, ref)
+		}
+	}
+	return data
+}
+
+// findTasks resolves names of tasks, and of groups to all of their tasks.
+func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, problem string) {
+	for _, name := range names {
+		if i, ok := g.Lookup(name); ok {
+			if s.get(i) == TaskAbsent {
+				return nil, fmt.Sprintf("task %s never came to be", name)
+			}
+			out = append(out, i)
+			continue
+		}
+		gi, ok := g.GroupByName(name)
+		if !ok {
+			return nil, fmt.Sprintf("no task %q in job %s", name, g.Name)
+		}
+		s.Each(func(i dag.TaskIndex, st TaskState) {
+			if st != TaskAbsent && g.GroupIndex(i) == gi {
+				out = append(out, i)
+			}
+		})
+	}
+	slices.Sort(out)
+	return slices.Compact(out), ""
+}
+
+// again makes set start over, finds what else must run, stores the decision and
+// assigns the job anew.
+func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, set []dag.TaskIndex) {
+	if len(set) > 0 {
+		c.reset(j, ranges(set), true, r.why)
+		for ref := range data {
+			if j.states.get(ref.Task) != TaskDone {
+				delete(data, ref)
+			}
+		}
+	}
+	var targets []dag.TaskIndex
+	j.states.Each(func(t dag.TaskIndex, s TaskState) {
+		if !s.Over() {
+			targets = append(targets, t)
+		}
+	})
+	l := &Lineage{Graph: j.graph, State: j.states.get, Expand: j.states.Expand, Available: func(ref comms.DatasetRef) bool {
+		_, ok := data[ref]
+		return ok
+	}}
+	run, err := l.Needed(targets, c.wantedExports(j))
+	if err != nil { // a graph that was valid before
+		panic(fmt.Sprintf("controller/core: job %s: %v", j.id, err))
+	}
+	var redo []dag.TaskIndex
+	for _, t := range run {
+		if s := j.states.get(t); s.Over() || s == TaskRunning && r.haveSet {
+			redo = append(redo, t)
+		}
+	}
+	if len(redo) > 0 {
+		c.reset(j, ranges(redo), false, "rebuilds what was lost")
+	}
+	j.result = false
+	for ref := range j.exports {
+		if _, ok := data[ref]; !ok {
+			delete(j.exports, ref)
+		}
+	}
+	c.touch(j)
+	if len(run) == 0 {
+		j.result = j.complete()
+		c.endUnassigned(j)
+		return
+	}
+	a := c.agents[r.agent]
+	if r.agent == "" {
+		a = c.agents[j.rec.Agent]
+	}
+	if a == nil || !a.synced {
+		if a = c.choose(j); a == nil {
+			j.rec.Agent = "" // waits for any agent
+			if j.rec.Phase == comms.JobRunning {
+				j.rec.Phase = comms.JobQueued
+			}
+			c.storeRow(j)
+			return
+		}
+	}
+	c.assignAgain(j, a, run, data)
+}
+
+// wantedExports lists the exports of tasks that are done.
+func (c *Core) wantedExports(j *job) (out []comms.DatasetRef) {
+	for i := range j.graph.Exports {
+		for _, src := range j.graph.Exports[i].Sources {
+			refs, _ := j.states.Expand(src)
+			for _, ref := range refs {
+				if j.states.get(ref.Task) == TaskDone {
+					out = append(out, ref)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// reset stores that tasks start over.
+func (c *Core) reset(j *job, tasks []comms.Range, fresh bool, why string) {
+	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Reset: tasks, Fresh: fresh, Why: why}
+	j.rec.Batches++
+	j.resets++
+	j.states.Reset(tasks, fresh)
+	j.rec.Totals = j.states.Totals()
+	if j.rec.Error != nil {
+		if i, ok := j.graph.Lookup(j.rec.Error.Task); ok && !j.states.get(i).Over() {
+			j.rec.Error = nil // its task has another chance
+		}
+	}
+	row := j.rec
+	c.emit(Store{Token: c.await(pending{what: onRow}), Commit: Commit{Job: j.id, Row: &row, Batch: b}, Graph: j.graph})
+}
+
+// assignAgain assigns the tasks of run, with the datasets that they read.
+func (c *Core) assignAgain(j *job, a *agent, run []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) {
+	m := c.assignment(j, a)
+	m.Run = ranges(run)
+	m.Attempts = make([]uint32, len(run))
+	running := make(map[dag.TaskIndex]struct{}, len(run))
+	for i, t := range run {
+		_, m.Attempts[i] = j.states.Get(t)
+		running[t] = struct{}{}
+	}
+	m.Ends = j.states.streamEnds()
+	m.Ends = slices.DeleteFunc(m.Ends, func(e comms.StreamEnd) bool {
+		_, again := running[e.Task]
+		return again
+	})
+	told := map[comms.DatasetRef]struct{}{}
+	tell := func(src dag.Source) {
+		refs, _ := j.states.Expand(src)
+		for _, ref := range refs {
+			_, runs := running[ref.Task]
+			if _, again := told[ref]; again || runs {
+				continue
+			}
+			told[ref] = struct{}{}
+			desc := comms.Desc{Ref: ref} // in no place: it will not come
+			if d, ok := data[ref]; ok {
+				if desc = d.Desc; d.Agent != a.row.Name && desc.Place.Kind != comms.PlaceInline {
+					desc.Place = comms.Place{Kind: comms.PlaceAgent, Where: d.Agent}
+				}
+			}
+			m.Datasets = append(m.Datasets, desc)
+		}
+	}
+	for _, t := range run {
+		inputs, err := j.graph.Inputs(t)
+		if err != nil {
+			panic(fmt.Sprintf("controller/core: job %s: %v", j.id, err))
+		}
+		for i := range inputs {
+			for _, src := range inputs[i].Sources {
+				tell(src)
+			}
+		}
+	}
+	slices.SortFunc(m.Datasets, func(x, y comms.Desc) int { return compareRefs(x.Ref, y.Ref) })
+	c.storeRow(j)
+	c.sendAssign(a, j, m)
+}
