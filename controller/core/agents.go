@@ -147,21 +147,19 @@ func (c *Core) adoptKept(j *job, a *agent, js *comms.JobState) {
 			have[js.Datasets[i].Ref] = &js.Datasets[i]
 		}
 		commit := Commit{Job: j.id}
-		for ref, d := range j.exports {
-			switch now := have[ref]; {
-			case d.Desc.Place.Kind == comms.PlaceInline:
-			case now == nil:
-				commit.Drop = append(commit.Drop, ref)
-				delete(j.exports, ref)
-			default:
-				d.Desc = *now
-				j.exports[ref] = d
-				commit.Datasets = append(commit.Datasets, d)
+		for _, d := range sortedData(j.exports) {
+			if d.Desc.Place.Kind == comms.PlaceInline {
+				continue
 			}
+			if now := have[d.Desc.Ref]; now != nil {
+				d.Desc = *now
+			} else {
+				d.Desc.Place = comms.Place{}
+			}
+			j.exports[d.Desc.Ref] = d
+			commit.Datasets = append(commit.Datasets, d)
 		}
-		slices.SortFunc(commit.Drop, compareRefs)
-		slices.SortFunc(commit.Datasets, func(a, b DatasetRecord) int { return compareRefs(a.Desc.Ref, b.Desc.Ref) })
-		if len(commit.Drop)+len(commit.Datasets) > 0 {
+		if len(commit.Datasets) > 0 {
 			c.emit(Store{Token: c.await(pending{what: onRow}), Commit: commit})
 		}
 	}
@@ -258,26 +256,29 @@ func (c *Core) acknowledge(a *agent) {
 }
 
 // lateEvents looks at events of a job that has ended: datasets that were kept
-// may move or be lost.
+// may be lost, and made again.
 func (c *Core) lateEvents(j *job, a *agent, b *sentBatch, events []comms.Event) {
 	commit := Commit{Job: j.id}
-	for i := range events {
-		e := &events[i]
-		for k := range e.Outputs {
-			d, kept := j.exports[e.Outputs[k].Ref]
-			switch {
-			case !kept:
-			case e.Kind == comms.EventLost:
-				delete(j.exports, d.Desc.Ref)
-				commit.Drop = append(commit.Drop, d.Desc.Ref)
-			case e.Kind == comms.EventSpilled:
-				d.Desc.Place = e.Outputs[k].Place
-				j.exports[d.Desc.Ref] = d
-				commit.Datasets = append(commit.Datasets, d)
-			}
+	put := func(ref comms.DatasetRef, desc comms.Desc) {
+		if _, kept := j.exports[ref]; kept {
+			d := DatasetRecord{Desc: desc, Agent: a.row.Name}
+			j.exports[ref] = d
+			commit.Datasets = append(commit.Datasets, d)
 		}
 	}
-	if len(commit.Drop)+len(commit.Datasets) > 0 {
+	for i := range events {
+		e := &events[i]
+		if ref := e.Cause.Ref; e.Kind == comms.EventLost {
+			desc := j.exports[ref].Desc
+			desc.Place = comms.Place{}
+			put(ref, desc)
+			continue
+		}
+		for k := range e.Outputs {
+			put(e.Outputs[k].Ref, e.Outputs[k])
+		}
+	}
+	if len(commit.Datasets) > 0 {
 		c.commitPart(j, a, b, onCommitted, commit)
 	}
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/cascade-run/cascade/comms"
@@ -268,38 +269,39 @@ func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, events []
 	}
 }
 
-// datasets notes what an event says of exports, and tells whether something was
-// lost that is still needed.
+// datasets notes what an event says of exports. It tells whether something is
+// gone that the controller must have made again: what an agent loses it makes
+// again itself, but not what it was promised and never had.
 func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost bool) {
-	if r := j.resuming; r != nil {
+	r := j.resuming
+	if r != nil {
 		collect(r.fresh, e, a.row.Name)
+	}
+	if e.Kind == comms.EventLost {
+		ref := e.Cause.Ref
+		if r != nil {
+			r.lost[ref] = struct{}{}
+		}
+		if _, ok := j.exports[ref]; ok {
+			delete(j.exports, ref)
+			j.result = false
+			commit.Drop = append(commit.Drop, ref)
+		}
+		return e.Cause.Kind == comms.CauseSubmit && (j.isExport(ref) || j.wanted(ref))
 	}
 	for i := range e.Outputs {
 		d := &e.Outputs[i]
-		if r := j.resuming; r != nil {
-			if e.Kind == comms.EventLost {
-				r.lost[d.Ref] = struct{}{}
-			} else {
-				delete(r.lost, d.Ref)
-			}
+		if r != nil {
+			delete(r.lost, d.Ref)
 		}
-		if e.Kind == comms.EventLost {
-			lost = lost || j.isExport(d.Ref) || j.wanted(d.Ref)
+		if j.isExport(d.Ref) {
+			rec := DatasetRecord{Desc: *d, Agent: a.row.Name}
+			rec.Desc.Place.Bytes = bytes.Clone(d.Place.Bytes) // not the whole message that it came in
+			j.exports[d.Ref] = rec
+			commit.Datasets = append(commit.Datasets, rec)
 		}
-		if !j.isExport(d.Ref) {
-			continue
-		}
-		if e.Kind == comms.EventLost {
-			delete(j.exports, d.Ref)
-			j.result = false
-			commit.Drop = append(commit.Drop, d.Ref)
-			continue
-		}
-		rec := DatasetRecord{Desc: *d, Agent: a.row.Name}
-		j.exports[d.Ref] = rec
-		commit.Datasets = append(commit.Datasets, rec)
 	}
-	return lost
+	return false
 }
 
 // wanted tells whether a consumer of a dataset has not ended.

@@ -13,6 +13,7 @@ type Lineage struct {
 	State     func(dag.TaskIndex) TaskState
 	Expand    func(dag.Source) (refs []comms.DatasetRef, complete bool) // see States.Expand
 	Available func(comms.DatasetRef) bool
+	Strict    bool // producers that failed run again even where their absence is tolerated
 }
 
 // Needed returns the smallest set of tasks that must run so that every target
@@ -20,7 +21,8 @@ type Lineage struct {
 // not run for its own sake. A task that runs needs the datasets of its inputs;
 // the producers of those that are not available run too, and so on: the set is
 // the least fixed point of that rule, so no smaller one will do. A producer that
-// has failed runs again only where its absence is not tolerated (InputDecl.Min).
+// has failed runs again only where its absence is not tolerated (InputDecl.Min);
+// with Strict, which is for an agent that does not know of the failure, always.
 // Time and memory are in proportion to the tasks that run and their inputs.
 func (l *Lineage) Needed(targets []dag.TaskIndex, wanted []comms.DatasetRef) ([]dag.TaskIndex, error) {
 	run := map[dag.TaskIndex]struct{}{}
@@ -50,7 +52,7 @@ func (l *Lineage) Needed(targets []dag.TaskIndex, wanted []comms.DatasetRef) ([]
 		}
 		for i := range inputs {
 			for _, src := range inputs[i].Sources {
-				l.require(src, inputs[i].Min > 0, add)
+				l.require(src, inputs[i].Min > 0 && !l.Strict, add)
 			}
 		}
 	}

@@ -149,37 +149,3 @@ func (j *job) complete() bool {
 	}
 	return len(j.graph.Exports) > 0
 }
-
-// LocateExports lists a job's exports in the order of the graph, without their
-// agents' addresses. missing names the first that is not there, and then nothing is listed.
-func LocateExports(g *dag.Graph, s *States, have map[comms.DatasetRef]DatasetRecord) (out []comms.LocatedData, missing string) {
-	for i := range g.Exports {
-		for _, src := range g.Exports[i].Sources {
-			refs, complete := s.Expand(src)
-			if !complete {
-				return nil, g.Exports[i].From.Text
-			}
-			for _, ref := range refs {
-				d, ok := have[ref]
-				if !ok {
-					return nil, DatasetName(g, ref)
-				}
-				out = append(out, comms.LocatedData{Name: DatasetName(g, ref), Desc: d.Desc, Path: g.Exports[i].Path, Agent: d.Agent})
-			}
-		}
-	}
-	return out, ""
-}
-
-// DatasetName is the name of a dataset: TASK.OUTPUT, or TASK.OUTPUT[ELEMENT] of a generator.
-func DatasetName(g *dag.Graph, r comms.DatasetRef) string {
-	outs := g.Group(r.Task).Outputs
-	if int(r.Output) >= len(outs) {
-		return fmt.Sprintf("%s.%d", g.TaskName(r.Task), r.Output)
-	}
-	o := &outs[r.Output]
-	if o.Generate != dag.GenerateNone {
-		return fmt.Sprintf("%s.%s[%d]", g.TaskName(r.Task), o.Name, r.Element)
-	}
-	return fmt.Sprintf("%s.%s", g.TaskName(r.Task), o.Name)
-}

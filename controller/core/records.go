@@ -48,7 +48,6 @@ type Batch struct {
 	Epoch       uint64
 	At          int64         // when it was received
 	Reset       []comms.Range // tasks that start over before the events apply
-	Fresh       bool          // the reset forgets the streams of generators: see States.Reset
 	Why         string        // cause of the reset
 	First       uint64        // agent's number of the first event
 	Events      []comms.Event

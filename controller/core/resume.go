@@ -166,8 +166,8 @@ func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States) ma
 				data[ref] = DatasetRecord{Desc: now, Agent: agent}
 			}
 		case r.ended:
-			_, kept := j.exports[ref]
-			keep = keep && kept
+			now, kept := j.exports[ref]
+			keep = keep && kept && now.Desc.Place.Kind != comms.PlaceNone
 		default:
 			keep = keep && (probe.isExport(ref) || probe.wanted(ref))
 		}
@@ -206,7 +206,7 @@ func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, pr
 // assigns the job anew.
 func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, set []dag.TaskIndex) {
 	if len(set) > 0 {
-		c.reset(j, ranges(set), true, r.why)
+		c.reset(j, ranges(set), r.why)
 		for ref := range data {
 			if j.states.get(ref.Task) != TaskDone {
 				delete(data, ref)
@@ -219,7 +219,7 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 			targets = append(targets, t)
 		}
 	})
-	l := &Lineage{Graph: j.graph, State: j.states.get, Expand: j.states.Expand, Available: func(ref comms.DatasetRef) bool {
+	l := &Lineage{Graph: j.graph, Strict: r.haveSet, State: j.states.get, Expand: j.states.Expand, Available: func(ref comms.DatasetRef) bool {
 		_, ok := data[ref]
 		return ok
 	}}
@@ -234,7 +234,7 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		}
 	}
 	if len(redo) > 0 {
-		c.reset(j, ranges(redo), false, "rebuilds what was lost")
+		c.reset(j, ranges(redo), "rebuilds what was lost")
 	}
 	j.result = false
 	for ref := range j.exports {
@@ -281,11 +281,11 @@ func (c *Core) wantedExports(j *job) (out []comms.DatasetRef) {
 }
 
 // reset stores that tasks start over.
-func (c *Core) reset(j *job, tasks []comms.Range, fresh bool, why string) {
-	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Reset: tasks, Fresh: fresh, Why: why}
+func (c *Core) reset(j *job, tasks []comms.Range, why string) {
+	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Reset: tasks, Why: why}
 	j.rec.Batches++
 	j.resets++
-	j.states.Reset(tasks, fresh)
+	j.states.Reset(tasks)
 	j.rec.Totals = j.states.Totals()
 	if j.rec.Error != nil {
 		if i, ok := j.graph.Lookup(j.rec.Error.Task); ok && !j.states.get(i).Over() {
@@ -320,11 +320,13 @@ func (c *Core) assignAgain(j *job, a *agent, run []dag.TaskIndex, data map[comms
 				continue
 			}
 			told[ref] = struct{}{}
-			desc := comms.Desc{Ref: ref} // in no place: it will not come
-			if d, ok := data[ref]; ok {
-				if desc = d.Desc; d.Agent != a.row.Name && desc.Place.Kind != comms.PlaceInline {
-					desc.Place = comms.Place{Kind: comms.PlaceAgent, Where: d.Agent}
-				}
+			d, ok := data[ref]
+			if !ok {
+				continue // its producer failed, and the agent knows
+			}
+			desc := d.Desc
+			if d.Agent != a.row.Name && desc.Place.Kind != comms.PlaceInline {
+				desc.Place = comms.Place{Kind: comms.PlaceAgent, Where: d.Agent}
 			}
 			m.Datasets = append(m.Datasets, desc)
 		}

@@ -168,9 +168,7 @@ func (s *States) Apply(e *comms.Event) bool {
 	case comms.EventDrained, comms.EventEnv:
 		return false
 	case comms.EventLost:
-		for i := range e.Outputs {
-			s.lost[e.Outputs[i].Ref] = struct{}{}
-		}
+		s.lost[e.Cause.Ref] = struct{}{}
 		return true
 	case comms.EventSpilled:
 		for i := range e.Outputs {
@@ -185,7 +183,8 @@ func (s *States) Apply(e *comms.Event) bool {
 	if e.Attempt != 0 && e.Attempt < attempt {
 		return false
 	}
-	if old.Over() && !(e.Kind == comms.EventStreamEnd || e.Kind == comms.EventPublished) {
+	// A higher attempt at a task that was over: the agent makes again what was lost.
+	if old.Over() && e.Attempt <= attempt && !(e.Kind == comms.EventStreamEnd || e.Kind == comms.EventPublished) {
 		return false
 	}
 	if e.Attempt > 1 {
@@ -198,7 +197,7 @@ func (s *States) Apply(e *comms.Event) bool {
 	case comms.EventStarted:
 		s.put(e.Task, TaskRunning)
 	case comms.EventPublished, comms.EventHeldBack:
-		if !old.Over() {
+		if !old.Over() || e.Attempt > attempt {
 			s.put(e.Task, TaskRunning)
 		}
 	case comms.EventFinished:
@@ -214,8 +213,7 @@ func (s *States) Apply(e *comms.Event) bool {
 	case comms.EventCancelled:
 		s.put(e.Task, TaskCancelled)
 	case comms.EventStreamEnd:
-		s.elements(streamKey{e.Task, e.Output}, e.Count)
-		s.ends[streamKey{e.Task, e.Output}] = e.Count
+		s.streamEnd(streamKey{e.Task, e.Output}, e.Count)
 	}
 	if u := e.Usage; u != nil {
 		s.totals.TaskTime += u.Duration
@@ -265,9 +263,9 @@ func (s *States) elements(k streamKey, n uint64) {
 	s.known[k] = n
 }
 
-// Reset makes tasks start over with a new attempt. With fresh the streams of
-// generators among them are forgotten with their instances.
-func (s *States) Reset(tasks []comms.Range, fresh bool) {
+// Reset makes tasks start over with a new attempt. The streams of generators
+// among them keep their elements: what is published again has the same names.
+func (s *States) Reset(tasks []comms.Range) {
 	for _, r := range tasks {
 		for i := uint64(r.First); i <= uint64(r.Last); i++ {
 			t := dag.TaskIndex(i)
@@ -275,36 +273,27 @@ func (s *States) Reset(tasks []comms.Range, fresh bool) {
 				break
 			}
 			state, attempt := s.Get(t)
-			if state == TaskAbsent && fresh {
-				continue
-			}
 			if state.Over() || state == TaskRunning {
 				s.attempt[t] = attempt + 1
 			}
 			s.put(t, TaskWaiting)
-			if fresh {
-				s.forgetStreams(t)
-			}
 		}
 	}
 }
 
-func (s *States) forgetStreams(t dag.TaskIndex) {
-	for o := range s.g.Group(t).Outputs {
-		k := streamKey{t, uint32(o)}
-		for _, slot := range s.g.StreamSlots(t, k.output) {
-			for e := range s.known[k] {
-				i, err := s.g.Instance(slot, e)
-				if err != nil {
-					break
-				}
-				delete(s.attempt, i)
+// streamEnd notes that a stream has n elements. When it had more in an earlier
+// attempt, the tasks of those that have not run never will.
+func (s *States) streamEnd(k streamKey, n uint64) {
+	s.elements(k, n)
+	s.ends[k] = n
+	for _, slot := range s.g.StreamSlots(k.task, k.output) {
+		for e := n; e < s.known[k]; e++ {
+			if i, err := s.g.Instance(slot, e); err == nil && !s.get(i).Over() {
 				s.put(i, TaskAbsent)
 			}
 		}
-		delete(s.known, k)
-		delete(s.ends, k)
 	}
+	s.known[k] = min(s.known[k], n)
 }
 
 // Elements returns how many elements of a generator's output exist, and whether there will be no more.
@@ -407,7 +396,7 @@ func NewReplay(g *dag.Graph, data bool) *Replay {
 // Add takes one batch in.
 func (r *Replay) Add(b *Batch) {
 	r.Batches = max(r.Batches, b.Number+1)
-	r.States.Reset(b.Reset, b.Fresh)
+	r.States.Reset(b.Reset)
 	for i := range b.Events {
 		e := &b.Events[i]
 		if r.States.Apply(e) && r.data != nil {
@@ -429,13 +418,12 @@ func sortedData(m map[comms.DatasetRef]DatasetRecord) []DatasetRecord {
 
 // collect notes in m what an event says of datasets.
 func collect(m map[comms.DatasetRef]DatasetRecord, e *comms.Event, agent string) {
+	if e.Kind == comms.EventLost {
+		delete(m, e.Cause.Ref)
+		return
+	}
 	for i := range e.Outputs {
-		d := &e.Outputs[i]
-		if e.Kind == comms.EventLost {
-			delete(m, d.Ref)
-		} else {
-			m[d.Ref] = DatasetRecord{Desc: *d, Agent: agent}
-		}
+		m[e.Outputs[i].Ref] = DatasetRecord{Desc: e.Outputs[i], Agent: agent}
 	}
 }
 

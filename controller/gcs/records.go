@@ -44,13 +44,12 @@ type batchHeader struct {
 	At          int64
 	Reset       []comms.Range
 	Why         string
-	Fresh       bool
 }
 
 // encodeBatch writes the header's length and msgpack, then the events in their
 // wire form: an agent's batch is stored as it came.
 func encodeBatch(job comms.JobID, b *core.Batch) ([]byte, error) {
-	h, err := encodeRecord(&batchHeader{b.Agent, b.Incarnation, b.Epoch, b.At, b.Reset, b.Why, b.Fresh})
+	h, err := encodeRecord(&batchHeader{b.Agent, b.Incarnation, b.Epoch, b.At, b.Reset, b.Why})
 	if err != nil {
 		return nil, err
 	}
@@ -78,5 +77,5 @@ func decodeBatch(number uint64, v []byte) (core.Batch, error) {
 		return core.Batch{}, fmt.Errorf("batch %d: %w: holds a %T", number, ErrCorrupt, m)
 	}
 	return core.Batch{Number: number, Agent: h.Agent, Incarnation: h.Incarnation, Epoch: h.Epoch, At: h.At,
-		Reset: h.Reset, Why: h.Why, Fresh: h.Fresh, First: ev.First, Events: ev.Jobs[0].Events}, nil
+		Reset: h.Reset, Why: h.Why, First: ev.First, Events: ev.Jobs[0].Events}, nil
 }

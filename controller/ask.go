@@ -1,0 +1,276 @@
+package controller
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+)
+
+// Bounds of a page.
+const (
+	defaultRows = 500
+	maxRows     = 10_000
+	maxPage     = 4 << 20 // bytes
+)
+
+// ask answers a question from a snapshot of the store, beside the loop.
+func (c *Controller) ask(a core.Ask) {
+	c.slow(func() {
+		var m comms.Message
+		var err error
+		var req uint64
+		switch q := a.Msg.(type) {
+		case *comms.Query:
+			req = q.Req
+			m, err = c.page(q, a.Graph, a.Agents)
+		case *comms.Locate:
+			req = q.Req
+			m, err = c.located(q, a.Graph)
+		default:
+			err = fmt.Errorf("no answer to a %T", a.Msg)
+		}
+		if err != nil {
+			m = &comms.Reply{Req: req, Code: codeOf(err), Message: err.Error()}
+		}
+		c.post(core.Answered{Token: a.Token, Msg: m})
+	})
+}
+
+// pager collects the rows of one page. Rows before start are passed over.
+type pager struct {
+	page  comms.Page
+	start uint64
+	at    uint64
+	limit int
+	bytes int
+	err   error
+}
+
+func newPager(q *comms.Query) (*pager, error) {
+	p := &pager{page: comms.Page{Req: q.Req}, limit: int(min(q.Limit, maxRows))}
+	if p.limit == 0 {
+		p.limit = defaultRows
+	}
+	switch len(q.Cursor) {
+	case 0:
+	case 8:
+		p.start = binary.BigEndian.Uint64(q.Cursor)
+	default:
+		return nil, &badRequest{"the cursor is not one of ours"}
+	}
+	return p, nil
+}
+
+// add offers the next row; row is called only when it is on the page. It returns
+// false when the page is full or could not be made.
+func (p *pager) add(row func() any) bool {
+	if p.at++; p.at <= p.start {
+		return true
+	}
+	if len(p.page.Rows) >= p.limit || p.bytes > maxPage {
+		p.page.Cursor = binary.BigEndian.AppendUint64(nil, p.at-1)
+		return false
+	}
+	v := row()
+	b, ok := v.([]byte)
+	if !ok {
+		if b, p.err = msgpack.Marshal(v); p.err != nil {
+			return false
+		}
+	}
+	p.page.Rows = append(p.page.Rows, b)
+	p.bytes += len(b)
+	return true
+}
+
+func (c *Controller) page(q *comms.Query, g *dag.Graph, agents []comms.AgentRow) (comms.Message, error) {
+	p, err := newPager(q)
+	if err != nil {
+		return nil, err
+	}
+	if !q.Job.IsZero() {
+		if err := c.barrier(q.Job); err != nil {
+			return nil, err
+		}
+		if g == nil {
+			if g, err = c.graph(q.Job); err != nil {
+				return nil, err
+			}
+		}
+	}
+	switch q.Kind {
+	case comms.QueryAgents:
+		for i := range agents {
+			if !p.add(func() any { return &agents[i] }) {
+				break
+			}
+		}
+	case comms.QueryJobs:
+		err = c.jobRows(p, q.Job)
+	case comms.QueryTasks:
+		err = c.taskRows(p, q, g)
+	case comms.QueryDatasets:
+		err = c.datasetRows(p, q, g)
+	case comms.QueryEnvironments:
+		err = c.environmentRows(p, q, g)
+	case comms.QueryStory:
+		err = c.storyRows(p, q, g)
+	case comms.QueryGraph:
+		var b []byte
+		if b, err = c.store.Graph(q.Job); err == nil {
+			p.add(func() any { return b })
+		}
+	case comms.QueryPlan:
+		err = c.planRows(p, g)
+	default:
+		err = &badRequest{fmt.Sprintf("unknown kind of query %q", q.Kind)}
+	}
+	if err == nil {
+		err = p.err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &p.page, nil
+}
+
+func (c *Controller) graph(job comms.JobID) (*dag.Graph, error) {
+	b, err := c.store.Graph(job)
+	if err != nil {
+		return nil, err
+	}
+	return dag.Decode(b)
+}
+
+// stamp prints a time as rows have it, "" for none.
+func stamp(ns int64) string {
+	if ns == 0 {
+		return ""
+	}
+	return time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
+}
+
+// jobRows lists jobs, those submitted last first; JobIDs grow with time.
+func (c *Controller) jobRows(p *pager, only comms.JobID) error {
+	var all []core.JobRecord
+	for row, err := range c.store.Jobs() {
+		if err != nil {
+			return err
+		}
+		if only.IsZero() || row.ID == only {
+			all = append(all, row)
+		}
+	}
+	slices.SortFunc(all, func(a, b core.JobRecord) int { return slices.Compare(b.ID[:], a.ID[:]) })
+	for i := range all {
+		r := &all[i]
+		if !p.add(func() any {
+			row := &comms.JobRow{ID: r.ID.String(), Name: r.Name, Phase: r.Phase.String(), Owner: r.Owner, Priority: r.Priority, Labels: r.Labels,
+				Tasks: r.Totals.Tasks, Done: r.Totals.Done, Failed: r.Totals.Failed, Submitted: stamp(r.Submitted), Ended: stamp(r.Ended), Dir: r.Dir}
+			if r.Error != nil {
+				row.Error = r.Error.Error()
+			}
+			return row
+		}) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (c *Controller) datasetRows(p *pager, q *comms.Query, g *dag.Graph) error {
+	if !q.Job.IsZero() {
+		return c.jobDatasets(p, q.Job, g)
+	}
+	for row, err := range c.store.Jobs() {
+		if err != nil {
+			return err
+		}
+		g, err := c.graph(row.ID)
+		if err != nil {
+			return err
+		}
+		if err := c.jobDatasets(p, row.ID, g); err != nil || p.page.Cursor != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Controller) jobDatasets(p *pager, job comms.JobID, g *dag.Graph) error {
+	rows, err := c.store.Datasets(job)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		d := &rows[i].Desc
+		if !p.add(func() any {
+			return &comms.DatasetRow{Job: job.String(), Name: core.DatasetName(g, d.Ref), Attempt: d.Attempt, Codec: d.Codec, DType: d.DType,
+				Shape: d.Shape, Size: d.Size, Place: placeName(d.Place.Kind), Agent: rows[i].Agent}
+		}) {
+			break
+		}
+	}
+	return nil
+}
+
+func placeName(k comms.PlaceKind) string {
+	switch k {
+	case comms.PlaceInline:
+		return "store"
+	case comms.PlaceSegment:
+		return "memory"
+	case comms.PlaceDisk:
+		return "disk"
+	case comms.PlaceLive:
+		return "executor"
+	case comms.PlaceAgent:
+		return "agent"
+	case comms.PlaceNone:
+	}
+	return "lost"
+}
+
+func (c *Controller) planRows(p *pager, g *dag.Graph) error {
+	agents, err := c.store.Agents()
+	if err != nil {
+		return err
+	}
+	var cl planner.Cluster
+	for i := range agents {
+		h := planner.Host{Name: agents[i].Name, CPU: agents[i].Total.CPU, Memory: agents[i].Total.Memory, GPU: agents[i].Total.GPU, Custom: map[string]int64{}}
+		for _, a := range agents[i].Total.Custom {
+			h.Custom[a.Name] = a.N
+		}
+		cl.Hosts = append(cl.Hosts, h)
+	}
+	plan, err := planner.Make(g, c.snapshot(), cl)
+	if err != nil {
+		return err
+	}
+	for i := range plan.Tasks {
+		t, id := &plan.Tasks[i], dag.TaskIndex(i)
+		if !p.add(func() any {
+			row := &comms.PlanRow{Task: g.TaskName(id), Rank: plan.Ranks[i], Start: t.Start, Finish: t.Finish, Reason: plan.Reason(g, id)}
+			if t.Host >= 0 {
+				row.Host = plan.Hosts[t.Host]
+			}
+			return row
+		}) {
+			break
+		}
+	}
+	return nil
+}
+
+// seconds turns nanoseconds into rounded seconds.
+func seconds(ns int64) float64 { return math.Round(float64(ns)/1e3) / 1e6 }

@@ -1,0 +1,86 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/gcs"
+)
+
+// Config says how a controller works. Zero fields take the default that is stated.
+type Config struct {
+	Name    string // default: controller
+	Address string // to listen on, as comms.ParseAddress reads it; required
+	State   string // folder of the store and of packages; required
+	Build   string // version of the program, told to peers
+
+	Sync     bool          // survive power loss, and not only the crash of processes
+	Shards   int           // of a new store; default 2
+	MemTable int64         // bytes of a shard's memtable; default 16 MiB
+	MinFree  uint64        // free bytes of the disk below which nothing is stored; default 256 MiB
+	TTL      time.Duration // ended jobs are deleted after this; default never
+	Grace    time.Duration // how long a lost agent's jobs wait for it when another agent could take them; default 30s
+
+	Inproc              *comms.Inproc // names that can be reached inside this process; default none
+	InsecureTestNetwork bool          // permit plain TCP, for tests and benchmarks
+	ResumeWindow        time.Duration // how long a broken link may take to come back; default 1m
+	Log                 zerolog.Logger
+}
+
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+func (cfg Config) withDefaults() (Config, error) {
+	var all []error
+	if cfg.Name == "" {
+		cfg.Name = "controller"
+	}
+	if !nameRule.MatchString(cfg.Name) {
+		all = append(all, fmt.Errorf("controller name %q: want letters, digits, '.', '_' and '-', at most 63", cfg.Name))
+	}
+	if cfg.Address == "" {
+		all = append(all, errors.New("the address to listen on is missing"))
+	}
+	if cfg.State == "" {
+		all = append(all, errors.New("the state folder is missing"))
+	}
+	var err error
+	if cfg.State, err = filepath.Abs(cfg.State); err != nil {
+		all = append(all, fmt.Errorf("state folder: %w", err))
+	}
+	if cfg.Shards < 0 || cfg.Shards > 256 {
+		all = append(all, fmt.Errorf("%d shards: want 1 to 256", cfg.Shards))
+	}
+	if cfg.TTL < 0 || cfg.Grace < 0 {
+		all = append(all, errors.New("a duration of the configuration is negative"))
+	}
+	return cfg, errors.Join(all...)
+}
+
+func (cfg *Config) core() core.Config { return core.Config{TTL: cfg.TTL, Grace: cfg.Grace} }
+
+func (cfg *Config) store(onPause func(bool, uint64)) gcs.Options {
+	return gcs.Options{Dir: filepath.Join(cfg.State, "store"), Shards: cfg.Shards, Sync: cfg.Sync,
+		MemTable: cfg.MemTable, MinFree: cfg.MinFree, OnPause: onPause}
+}
+
+func (cfg *Config) links(h comms.Handler, incarnation uint64) comms.Config {
+	return comms.Config{
+		Self:    comms.Identity{Role: "controller", Name: cfg.Name, Incarnation: incarnation, PID: os.Getpid(), Build: cfg.Build},
+		Handler: h, Inproc: cfg.Inproc, Replay: true, ResumeWindow: cfg.ResumeWindow,
+		InsecureTestNetwork: cfg.InsecureTestNetwork, Log: cfg.Log,
+		CheckPeer: func(p comms.Identity, _ int) error {
+			if p.Role == "client" || p.Role == "agent" {
+				return nil
+			}
+			return fmt.Errorf("a controller speaks with clients and agents, and %s has the role %s", p.Name, p.Role)
+		},
+	}
+}

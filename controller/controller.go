@@ -1,0 +1,202 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/profiles"
+)
+
+// Controller is a running controller: New, then Run, then Close.
+type Controller struct {
+	cfg    Config
+	log    zerolog.Logger
+	store  *gcs.Store
+	blobs  *blobs
+	links  *comms.Listener
+	core   *core.Core
+	inbox  chan core.Event
+	fatal  chan error    // capacity 1
+	quit   chan struct{} // closed by Close: nobody waits for the loop any more
+	work   sync.WaitGroup
+	slots  chan struct{} // bounds slow work
+	closed sync.Once
+	closer error
+
+	// Of the loop:
+	timer *time.Timer
+	peers map[core.LinkID]*peer
+	local []core.Event // events that performing actions caused
+
+	mu    sync.Mutex // guards what follows
+	book  *profiles.Book
+	ids   map[*comms.Link]core.LinkID
+	next  core.LinkID
+	dirty int // runs recorded since the profiles were stored
+}
+
+// slowWork is how many decodes, plans and queries run at a time.
+const slowWork = 4
+
+// New opens the store, reads what it knows, and listens. Nothing is answered before Run.
+func New(cfg Config) (*Controller, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core()), inbox: make(chan core.Event, 1024),
+		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork),
+		peers: map[core.LinkID]*peer{}, book: profiles.NewBook(), ids: map[*comms.Link]core.LinkID{}}
+	if c.store, err = gcs.Open(cfg.store(c.paused)); err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	if err := c.start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("controller: %w", err), c.store.Close())
+	}
+	return c, nil
+}
+
+func (c *Controller) start() (err error) {
+	if c.blobs, err = openBlobs(filepath.Join(c.cfg.State, "packages")); err != nil {
+		return err
+	}
+	if err := c.store.Profiles(c.book.Load); err != nil {
+		return fmt.Errorf("load profiles: %w", err)
+	}
+	c.timer = time.NewTimer(time.Hour)
+	c.timer.Stop()
+	if err := c.load(); err != nil {
+		return err
+	}
+	// The incarnation grows with each start of the same state folder, as links require.
+	c.links, err = comms.Listen(c.cfg.Address, c.cfg.links(c, uint64(time.Now().UnixNano())))
+	return err
+}
+
+// Addr returns the address under which the controller can be reached.
+func (c *Controller) Addr() string { return c.links.Addr() }
+
+// Run works until the context ends, which is no error, or the store fails. It
+// may be called once.
+func (c *Controller) Run(ctx context.Context) error {
+	upkeep := time.NewTicker(time.Minute)
+	defer upkeep.Stop()
+	defer c.timer.Stop()
+	for {
+		select {
+		case ev := <-c.inbox:
+			c.step(ev)
+		case <-c.timer.C:
+			c.step(core.Tick{})
+		case <-upkeep.C:
+			c.upkeep()
+		case err := <-c.fatal:
+			return fmt.Errorf("controller: %w", err)
+		case <-ctx.Done():
+			return nil
+		}
+		c.drain()
+		c.flush()
+	}
+}
+
+// burst is how many events are taken before links are flushed, when more wait.
+const burst = 256
+
+func (c *Controller) drain() {
+	for range burst {
+		select {
+		case ev := <-c.inbox:
+			c.step(ev)
+		default:
+			return
+		}
+	}
+}
+
+func (c *Controller) step(ev core.Event) {
+	c.one(ev)
+	for len(c.local) > 0 {
+		ev := c.local[0]
+		c.local = c.local[1:]
+		c.one(ev)
+	}
+}
+
+func (c *Controller) one(ev core.Event) {
+	switch ev := ev.(type) {
+	case linkOpened:
+		c.opened(ev)
+		return
+	case linkRoom:
+		c.room(ev.id)
+		return
+	case linkSay:
+		c.send(core.Send{Link: ev.id, Msg: ev.msg})
+		return
+	case core.LinkDown:
+		delete(c.peers, ev.Link)
+	}
+	for _, a := range c.core.Step(time.Now(), ev) {
+		c.perform(a)
+	}
+}
+
+// post hands an event to the loop. It waits while the loop is behind, so that a
+// peer that sends faster than we work is held back by its own connection.
+func (c *Controller) post(ev core.Event) {
+	select {
+	case c.inbox <- ev:
+	case <-c.quit:
+	}
+}
+
+// fail makes Run end.
+func (c *Controller) fail(err error) {
+	select {
+	case c.fatal <- err:
+	default: // the first cause is kept
+	}
+}
+
+// paused is told by the store when the disk is nearly full.
+func (c *Controller) paused(paused bool, free uint64) {
+	if paused {
+		c.log.Error().Uint64("free_bytes", free).Msg("the disk is nearly full: submits are refused, and events of agents wait")
+	} else {
+		c.log.Info().Uint64("free_bytes", free).Msg("the disk has room again: the store goes on")
+	}
+}
+
+// upkeep compacts the store and stores profiles, beside the loop.
+func (c *Controller) upkeep() {
+	c.work.Go(func() {
+		if err := c.store.Compact(5 * time.Second); err != nil {
+			c.fail(err)
+			return
+		}
+		c.saveProfiles(0)
+	})
+}
+
+// Close ends what Run left: links in good order, slow work, the store. It may
+// be called after Run has returned, or when it never ran.
+func (c *Controller) Close() error {
+	c.closed.Do(func() {
+		close(c.quit)
+		err := c.links.Close()
+		c.work.Wait()
+		c.saveProfiles(0)
+		c.closer = errors.Join(err, c.store.Close())
+	})
+	return c.closer
+}

@@ -1,0 +1,16 @@
+// Package controller is the daemon that accepts jobs and watches over them: it
+// drives controller/core with real links, the store and the clock.
+//
+//	client links ─┐                                       ┌─▶ clients, agents
+//	agent links ──┼─▶ inbox ─▶ one goroutine ─▶ Core.Step ─┼─▶ store (controller/gcs)
+//	store, plans ─┘            (actions in order)          └─▶ slow work: decode, plan, queries
+//
+// Invariants:
+//   - Only Run's goroutine touches the core, and nothing that it calls blocks.
+//     Slow work runs beside it and comes back as an event.
+//   - A message that does not fit into a link's queue is kept here until the link
+//     has room; the core sends nothing more to that link until then.
+//   - When the inbox is empty every link that was written to is flushed.
+//   - When a write to the store fails for good, Run ends: what was acknowledged
+//     is durable, and agents repeat the rest to the next controller.
+package controller

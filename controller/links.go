@@ -1,0 +1,203 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+)
+
+// peer is what the loop keeps of a link.
+type peer struct {
+	link  *comms.Link
+	held  []core.Send // did not fit
+	flush bool
+}
+
+// Events of the driver's own, which do not reach the core.
+type (
+	linkOpened struct {
+		core.LinkUp
+		link *comms.Link
+	}
+	linkRoom struct {
+		core.Tick
+		id core.LinkID
+	}
+	linkSay struct {
+		core.Tick
+		id  core.LinkID
+		msg comms.Message
+	}
+)
+
+// Up is called by a link.
+func (c *Controller) Up(l *comms.Link, p comms.Identity, resumed bool) {
+	c.mu.Lock()
+	old, known := c.ids[l]
+	if known && resumed {
+		c.mu.Unlock()
+		return
+	}
+	c.next++
+	id := c.next
+	c.ids[l] = id
+	c.mu.Unlock()
+	if known {
+		c.post(core.LinkDown{Link: old})
+	}
+	c.log.Info().Str("role", p.Role).Str("peer", p.Name).Msg("link is up")
+	c.post(linkOpened{core.LinkUp{Link: id, Agent: p.Role == "agent", Name: p.Name, Incarnation: p.Incarnation}, l})
+}
+
+// Down is called by a link. One that may come back keeps its place: what is sent
+// meanwhile waits in it.
+func (c *Controller) Down(l *comms.Link, err error) {
+	if !errors.Is(err, comms.ErrClosed) {
+		return
+	}
+	c.mu.Lock()
+	id, known := c.ids[l]
+	delete(c.ids, l)
+	c.mu.Unlock()
+	if known {
+		c.blobs.forget(id)
+		c.log.Info().Str("role", l.Peer().Role).Str("peer", l.Peer().Name).Err(err).Msg("link is down")
+		c.post(core.LinkDown{Link: id})
+	}
+}
+
+// Credit is called by a link.
+func (c *Controller) Credit(l *comms.Link) {
+	if id, ok := c.id(l); ok {
+		c.post(linkRoom{id: id})
+	}
+}
+
+func (c *Controller) id(l *comms.Link) (core.LinkID, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id, ok := c.ids[l]
+	return id, ok
+}
+
+// Message is called by a link: what takes time or files is done here, on the
+// link's own goroutine.
+func (c *Controller) Message(l *comms.Link, head, body []byte) {
+	id, ok := c.id(l)
+	if !ok {
+		return
+	}
+	m, err := comms.Decode(head)
+	if err != nil {
+		var unknown *comms.UnknownTypeError
+		if !errors.As(err, &unknown) || !unknown.MayIgnore() {
+			l.Abort(fmt.Errorf("message from %s %s: %w", l.Peer().Role, l.Peer().Name, err))
+		}
+		return
+	}
+	switch m := m.(type) {
+	case *comms.Blob:
+		if err := c.blobs.add(id, m, body); err != nil {
+			l.Abort(err)
+		}
+		return
+	case *comms.HaveReq:
+		c.post(linkSay{id: id, msg: &comms.Have{Req: m.Req, Missing: c.blobs.missing(m.Hashes)}})
+		return
+	case *comms.Submit:
+		if err := nameGraph(m); err != nil {
+			c.post(linkSay{id: id, msg: &comms.Reply{Req: m.Req, Code: comms.CodeBadRequest, Message: err.Error()}})
+			return
+		}
+	}
+	c.post(core.Received{Link: id, Msg: m})
+}
+
+func hashOf(b []byte) comms.Hash {
+	sum := blake3.Sum256(b)
+	return comms.Hash(append([]byte{comms.HashBLAKE3}, sum[:]...))
+}
+
+// nameGraph sets the hash of a graph that came with its submit.
+func nameGraph(m *comms.Submit) error {
+	if len(m.Graph) == 0 {
+		if m.GraphHash == "" {
+			return errors.New("submit: there is no graph")
+		}
+		return nil
+	}
+	h := hashOf(m.Graph)
+	if m.GraphHash != "" && m.GraphHash != h {
+		return fmt.Errorf("submit: the graph's hash is %s, and not %s as it says", h, m.GraphHash)
+	}
+	m.GraphHash = h
+	return nil
+}
+
+// opened tells the core of a link that the loop can use.
+func (c *Controller) opened(ev linkOpened) {
+	c.peers[ev.Link] = &peer{link: ev.link}
+	c.local = append(c.local, ev.LinkUp)
+}
+
+// send sends one message, or keeps it when the link is full.
+func (c *Controller) send(s core.Send) {
+	p := c.peers[s.Link]
+	if p == nil {
+		return // the core learns of the link's end with the next events
+	}
+	if len(p.held) > 0 {
+		p.held = append(p.held, s)
+		return
+	}
+	c.queue(p, s)
+}
+
+// queue puts a message into the link's own queue and tells whether it fitted.
+func (c *Controller) queue(p *peer, s core.Send) bool {
+	err := p.link.Queue(comms.Encode(s.Msg), s.Body)
+	switch {
+	case err == nil:
+		p.flush = true
+	case errors.Is(err, comms.ErrFull):
+		p.held = append(p.held, s)
+		c.local = append(c.local, core.Full{Link: s.Link})
+		p.flush = true
+		return false
+	case errors.Is(err, comms.ErrTooLarge):
+		c.log.Error().Err(err).Str("peer", p.link.Peer().Name).Msgf("%T cannot be sent", s.Msg)
+		p.link.Abort(err)
+	}
+	// A closed link reports its end by itself.
+	return true
+}
+
+// room sends what was kept for a link.
+func (c *Controller) room(id core.LinkID) {
+	p := c.peers[id]
+	if p == nil || len(p.held) == 0 {
+		return
+	}
+	held := p.held
+	p.held = nil
+	for i, s := range held {
+		if !c.queue(p, s) {
+			p.held = append(p.held, held[i+1:]...)
+			return
+		}
+	}
+	c.local = append(c.local, core.Free{Link: id})
+}
+
+func (c *Controller) flush() {
+	for _, p := range c.peers {
+		if p.flush {
+			p.flush = false
+			p.link.Flush()
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+	"github.com/cascade-run/cascade/profiles"
+)
+
+// perform does one action. It never waits.
+func (c *Controller) perform(a core.Action) {
+	switch a := a.(type) {
+	case core.Send:
+		c.send(a)
+	case core.CloseLink:
+		if p := c.peers[a.Link]; p != nil {
+			c.log.Warn().Str("peer", p.link.Peer().Name).Str("why", a.Why).Msg("link is closed")
+			p.link.Abort(errors.New(a.Why))
+		}
+	case core.Prepare:
+		c.slow(func() { c.prepare(a) })
+	case core.Create:
+		c.store.Create(&a.Row, a.Request, a.Graph, func(err error) { c.created(a, err) })
+	case core.Store:
+		c.store.Commit(a.Commit, func(err error) { c.committed(a, err) })
+	case core.StoreAgent:
+		c.store.PutAgent(&a.Row, c.mustStore)
+	case core.Delete:
+		c.store.Delete(a.Job, func(err error) {
+			c.mustStore(err)
+			c.post(core.Stored{Token: a.Token})
+		})
+	case core.Ask:
+		c.ask(a)
+	case core.Wake:
+		c.timer.Reset(max(0, time.Until(a.At)))
+	default:
+		panic(fmt.Sprintf("controller: unknown action %T", a))
+	}
+}
+
+// slow runs work beside the loop, a few at a time.
+func (c *Controller) slow(f func()) {
+	c.work.Go(func() {
+		select {
+		case c.slots <- struct{}{}:
+		case <-c.quit:
+			return
+		}
+		defer func() { <-c.slots }()
+		f()
+	})
+}
+
+// mustStore ends the controller when a write failed: going on would acknowledge
+// what is not durable.
+func (c *Controller) mustStore(err error) {
+	if err != nil && !errors.Is(err, gcs.ErrClosed) {
+		c.log.Error().Err(err).Msg("the store has failed")
+		c.fail(err)
+	}
+}
+
+func (c *Controller) created(a core.Create, err error) {
+	ev := core.Stored{Token: a.Token}
+	if err != nil {
+		ev.Err, ev.Code = err.Error(), comms.CodeUnavailable
+		if !errors.Is(err, gcs.ErrNoSpace) {
+			c.mustStore(err)
+		}
+	} else {
+		c.log.Info().Stringer("job", a.Row.ID).Str("name", a.Row.Name).Uint64("tasks", a.Row.Totals.Tasks).Msg("job is stored")
+	}
+	c.post(ev)
+}
+
+func (c *Controller) committed(a core.Store, err error) {
+	if err != nil {
+		c.mustStore(err)
+		return
+	}
+	if a.Commit.Batch != nil && a.Graph != nil {
+		c.record(a.Graph, a.Commit.Batch.Events)
+	}
+	if r := a.Commit.Row; r != nil && r.Phase.Final() {
+		c.log.Info().Stringer("job", r.ID).Str("name", r.Name).Stringer("phase", r.Phase).Msg("job has ended")
+	}
+	c.post(core.Stored{Token: a.Token})
+}
+
+// record feeds what durable events say of costs into the profiles.
+func (c *Controller) record(g *dag.Graph, events []comms.Event) {
+	c.mu.Lock()
+	for i := range events {
+		e := &events[i]
+		if e.Kind != comms.EventFinished || e.Usage == nil {
+			continue
+		}
+		c.book.Record(planner.SignatureOf(g, g.GroupIndex(e.Task)), profiles.Sample{
+			Seconds: float64(e.Usage.Duration) / 1e9, Bytes: float64(e.Usage.BytesOut), Memory: float64(e.Usage.PeakRSS)})
+		c.dirty++
+	}
+	c.mu.Unlock()
+	c.saveProfiles(100_000)
+}
+
+// saveProfiles stores the profiles when more than so many runs are not in the store.
+func (c *Controller) saveProfiles(moreThan int) {
+	c.mu.Lock()
+	if c.dirty <= moreThan {
+		c.mu.Unlock()
+		return
+	}
+	c.dirty = 0
+	dirty := c.book.Dirty()
+	c.mu.Unlock()
+	c.store.PutProfiles(dirty, c.mustStore)
+}
+
+func (c *Controller) snapshot() profiles.Snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.book.Snapshot()
+}
+
+// prepare decodes and plans a graph, and reads the past of its job.
+func (c *Controller) prepare(a core.Prepare) {
+	ev := core.Prepared{Job: a.Job, Graph: a.Graph}
+	err := c.prepareGraph(&a, &ev)
+	if err == nil && a.Past {
+		ev.Past, err = c.past(a.Job, ev.Graph)
+	}
+	if err == nil {
+		ev.Plan, err = planner.Make(ev.Graph, c.snapshot(), a.Cluster)
+	}
+	if err != nil {
+		ev.Err = err.Error()
+		if ev.Code == comms.CodeOK {
+			ev.Code = comms.CodeInternal
+		}
+	}
+	c.post(ev)
+}
+
+func (c *Controller) prepareGraph(a *core.Prepare, ev *core.Prepared) (err error) {
+	switch {
+	case a.Submit != nil:
+		ev.Code = comms.CodeBadRequest
+		if ev.Bytes = a.Submit.Graph; len(ev.Bytes) == 0 {
+			if ev.Bytes, err = c.blobs.read(a.Submit.GraphHash); err != nil {
+				return fmt.Errorf("submit: the graph is not here, send it first: %w", err)
+			}
+		}
+	case a.Graph != nil:
+		return nil
+	default:
+		if ev.Bytes, err = c.store.Graph(a.Job); err != nil {
+			return err
+		}
+	}
+	if ev.Graph, err = dag.Decode(ev.Bytes); err != nil {
+		return fmt.Errorf("graph: %w", err)
+	}
+	ev.Code = comms.CodeOK
+	return nil
+}
+
+// past reads a job's past after everything that was stored for it before.
+func (c *Controller) past(job comms.JobID, g *dag.Graph) (*core.Past, error) {
+	if err := c.barrier(job); err != nil {
+		return nil, err
+	}
+	d, err := c.store.Load(job)
+	if err != nil {
+		return nil, err
+	}
+	r := core.NewReplay(g, true)
+	for b, err := range c.store.Batches(job) {
+		if err != nil {
+			return nil, err
+		}
+		r.Add(&b)
+	}
+	return &core.Past{Request: d.Request, States: r.States, Data: r.Data(), Seen: d.Seen, Batches: r.Batches}, nil
+}
+
+func (c *Controller) barrier(job comms.JobID) error {
+	done := make(chan error, 1)
+	c.store.Barrier(job, func(err error) { done <- err })
+	return <-done
+}
+
+// load brings every job out of the store into the core.
+func (c *Controller) load() error {
+	for row, err := range c.store.Jobs() {
+		if err != nil {
+			return fmt.Errorf("load jobs: %w", err)
+		}
+		ev := core.Loaded{Row: row}
+		if row.Phase.Final() {
+			kept, err := c.store.Datasets(row.ID)
+			if err != nil {
+				return fmt.Errorf("load job %s: %w", row.ID, err)
+			}
+			ev.Past = &core.Past{Data: kept}
+		} else if err := c.loadActive(&ev); err != nil {
+			return fmt.Errorf("load job %s: %w", row.ID, err)
+		}
+		c.step(ev)
+	}
+	c.step(core.Started{})
+	return nil
+}
+
+func (c *Controller) loadActive(ev *core.Loaded) (err error) {
+	if ev.Bytes, err = c.store.Graph(ev.Row.ID); err != nil {
+		return err
+	}
+	if ev.Graph, err = dag.Decode(ev.Bytes); err != nil {
+		return err
+	}
+	if ev.Past, err = c.past(ev.Row.ID, ev.Graph); err != nil {
+		return err
+	}
+	ev.Request = ev.Past.Request
+	c.log.Info().Stringer("job", ev.Row.ID).Str("name", ev.Row.Name).Uint64("open", ev.Past.States.Open()).Msg("job goes on")
+	return nil
+}

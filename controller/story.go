@@ -1,0 +1,323 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// badRequest is an error of the one who asks.
+type badRequest struct{ text string }
+
+func (e *badRequest) Error() string { return e.text }
+
+func codeOf(err error) comms.Code {
+	var bad *badRequest
+	switch {
+	case errors.As(err, &bad):
+		return comms.CodeBadRequest
+	case errors.Is(err, gcs.ErrNotFound):
+		return comms.CodeNotFound
+	case errors.Is(err, gcs.ErrClosed):
+		return comms.CodeUnavailable
+	}
+	return comms.CodeInternal
+}
+
+// taskRows lists tasks by index. The first pass over the batches finds where
+// each task stands, the second what is known of those on the page: memory is a
+// byte a task, and a row for each task of the page.
+func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
+	r := core.NewReplay(g, false)
+	for b, err := range c.store.Batches(q.Job) {
+		if err != nil {
+			return err
+		}
+		r.Add(&b)
+	}
+	rows := map[dag.TaskIndex]*comms.TaskRow{}
+	var order []*comms.TaskRow
+	full := false
+	r.States.Each(func(i dag.TaskIndex, s core.TaskState) {
+		if full || !matches(g, i, s, q.Filter) {
+			return
+		}
+		full = !p.add(func() any {
+			_, attempt := r.States.Get(i)
+			row := &comms.TaskRow{Name: g.TaskName(i), Index: uint32(i), Group: g.Group(i).Name, State: s.String(), Attempt: attempt}
+			rows[i] = row
+			order = append(order, row)
+			return []byte(nil) // its bytes follow
+		})
+	})
+	for b, err := range c.store.Batches(q.Job) {
+		if err != nil {
+			return err
+		}
+		for i := range b.Events {
+			if row := rows[b.Events[i].Task]; row != nil {
+				addToRow(row, &b.Events[i], b.Agent)
+			}
+		}
+	}
+	p.page.Rows = p.page.Rows[:0]
+	cursor := p.page.Cursor
+	whole := &pager{limit: maxRows}
+	for _, row := range order {
+		whole.add(func() any { return row })
+	}
+	p.page.Rows, p.page.Cursor = whole.page.Rows, cursor
+	return whole.err
+}
+
+// matches tells whether a task is asked for: by its name, its group's name, or its state.
+func matches(g *dag.Graph, i dag.TaskIndex, s core.TaskState, filter string) bool {
+	return filter == "" || s.String() == filter || g.Group(i).Name == filter || g.TaskName(i) == filter
+}
+
+func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
+	switch e.Kind {
+	case comms.EventReady, comms.EventLost, comms.EventSpilled, comms.EventEnv, comms.EventDrained:
+		return
+	case comms.EventStarted:
+		row.Started = stamp(e.At)
+	case comms.EventFinished:
+		row.Error, row.LogTail = "", ""
+	}
+	row.Agent = agent
+	if e.Executor != 0 {
+		row.Executor = uint32(e.Executor)
+	}
+	if u := e.Usage; u != nil {
+		row.Started, row.Seconds, row.CPU = stamp(u.Start), seconds(u.Duration), seconds(u.CPU)
+		row.PeakRSS, row.BytesIn, row.BytesOut = u.PeakRSS, u.BytesIn, u.BytesOut
+	}
+	if e.Error != nil {
+		row.Error, row.LogTail = e.Error.Kind.String()+": "+e.Error.Message, string(e.Error.LogTail)
+	}
+}
+
+// storyRows lists every transition of a task with its cause, or of all tasks when none is named.
+func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
+	var only dag.TaskIndex
+	if q.Filter != "" {
+		i, ok := g.Lookup(q.Filter)
+		if !ok {
+			return &badRequest{fmt.Sprintf("no task %q in job %s", q.Filter, g.Name)}
+		}
+		only = i
+	}
+	for b, err := range c.store.Batches(q.Job) {
+		if err != nil {
+			return err
+		}
+		for _, r := range b.Reset {
+			if q.Filter != "" && (only < r.First || only > r.Last) {
+				continue
+			}
+			if !p.add(func() any {
+				return &comms.StoryRow{At: stamp(b.At), Task: rangeName(g, r, q.Filter), What: "starts over", Cause: b.Why}
+			}) {
+				return nil
+			}
+		}
+		for i := range b.Events {
+			e := &b.Events[i]
+			if q.Filter != "" && (e.Task != only || e.Kind == comms.EventDrained || e.Kind == comms.EventEnv) {
+				continue
+			}
+			if !p.add(func() any { return storyRow(g, e, b.Agent) }) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+func rangeName(g *dag.Graph, r comms.Range, only string) string {
+	switch {
+	case only != "":
+		return only
+	case r.First == r.Last:
+		return g.TaskName(r.First)
+	}
+	return g.TaskName(r.First) + " to " + g.TaskName(r.Last)
+}
+
+func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
+	row := &comms.StoryRow{At: stamp(e.At), Attempt: e.Attempt, What: eventName(e.Kind), Cause: causeText(g, e), Agent: agent}
+	if e.Kind != comms.EventDrained && e.Kind != comms.EventEnv {
+		row.Task = g.TaskName(e.Task)
+	}
+	var detail []string
+	if e.Executor != 0 {
+		detail = append(detail, fmt.Sprintf("executor %d", e.Executor))
+	}
+	for i := range e.Outputs {
+		d := &e.Outputs[i]
+		detail = append(detail, fmt.Sprintf("%s %d bytes in %s", core.DatasetName(g, d.Ref), d.Size, placeName(d.Place.Kind)))
+	}
+	if e.Usage != nil {
+		detail = append(detail, fmt.Sprintf("%g s", seconds(e.Usage.Duration)))
+	}
+	if e.Kind == comms.EventStreamEnd {
+		detail = append(detail, fmt.Sprintf("%d elements", e.Count))
+	}
+	if e.Error != nil {
+		detail = append(detail, e.Error.Kind.String()+": "+e.Error.Message)
+	}
+	row.Detail = strings.Join(detail, "; ")
+	return row
+}
+
+func eventName(k comms.EventKind) string {
+	names := [...]string{"", "ready", "started", "published", "finished", "retried", "failed", "skipped", "cancelled",
+		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("event %d", k)
+}
+
+func causeText(g *dag.Graph, e *comms.Event) string {
+	c := &e.Cause
+	text := ""
+	switch c.Kind {
+	case comms.CauseSubmit:
+		text = "the job was assigned"
+	case comms.CauseDataset:
+		text = core.DatasetName(g, c.Ref) + " was published"
+	case comms.CauseTask:
+		text = g.TaskName(c.Ref.Task) + " ended"
+	case comms.CauseExecutor:
+		text = fmt.Sprintf("executor %d", c.Number)
+	case comms.CauseUser:
+		text = "asked for"
+	case comms.CauseMemory:
+		text = "memory"
+	case comms.CauseTime:
+		text = "time-out"
+	case comms.CauseRun:
+		text = "the run"
+	case comms.CauseNone:
+	}
+	if c.Text != "" {
+		text = strings.TrimPrefix(text+": "+c.Text, ": ")
+	}
+	return text
+}
+
+// environmentRows lists the environments of a job and what became of them.
+func (c *Controller) environmentRows(p *pager, q *comms.Query, g *dag.Graph) error {
+	if q.Job.IsZero() {
+		for row, err := range c.store.Jobs() {
+			if err != nil {
+				return err
+			}
+			g, err := c.graph(row.ID)
+			if err != nil {
+				return err
+			}
+			one := *q
+			one.Job = row.ID
+			if err := c.environmentRows(p, &one, g); err != nil || p.page.Cursor != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(g.Environments) == 0 {
+		return nil
+	}
+	rows := make([]comms.EnvironmentRow, len(g.Environments))
+	for i := range g.Environments {
+		rows[i] = comms.EnvironmentRow{Job: q.Job.String(), Name: g.Environments[i].Name, Kind: "go", State: "unused"}
+	}
+	for b, err := range c.store.Batches(q.Job) {
+		if err != nil {
+			return err
+		}
+		for i := range b.Events {
+			e := &b.Events[i]
+			if e.Kind != comms.EventEnv {
+				continue
+			}
+			k := slices.IndexFunc(rows, func(r comms.EnvironmentRow) bool { return r.Name == e.Cause.Text })
+			if k < 0 {
+				continue
+			}
+			rows[k].Agent, rows[k].State = b.Agent, "ready"
+			if e.Error != nil {
+				rows[k].State, rows[k].Error = "failed", e.Error.Message
+			}
+			if e.Usage != nil {
+				rows[k].Seconds = seconds(e.Usage.Duration)
+			}
+		}
+	}
+	for i := range rows {
+		if !p.add(func() any { return &rows[i] }) {
+			break
+		}
+	}
+	return nil
+}
+
+// located finds the datasets of Locate: the exports, or those that are named.
+func (c *Controller) located(q *comms.Locate, g *dag.Graph) (comms.Message, error) {
+	if err := c.barrier(q.Job); err != nil {
+		return nil, err
+	}
+	if g == nil {
+		var err error
+		if g, err = c.graph(q.Job); err != nil {
+			return nil, err
+		}
+	}
+	r := core.NewReplay(g, true)
+	for b, err := range c.store.Batches(q.Job) {
+		if err != nil {
+			return nil, err
+		}
+		r.Add(&b)
+	}
+	have := map[comms.DatasetRef]core.DatasetRecord{}
+	for _, d := range r.Data() {
+		have[d.Desc.Ref] = d
+	}
+	kept, err := c.store.Datasets(q.Job) // newer than the batches where they differ
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range kept {
+		have[d.Desc.Ref] = d
+	}
+	if len(q.Names) == 0 {
+		data, missing := core.LocateExports(g, r.States, have)
+		if missing != "" {
+			return nil, fmt.Errorf("output %s was not produced: %w", missing, gcs.ErrNotFound)
+		}
+		return &comms.Located{Req: q.Req, Data: data}, nil
+	}
+	out := &comms.Located{Req: q.Req}
+	for _, name := range q.Names {
+		refs, err := core.Resolve(g, r.States, name)
+		if err != nil {
+			return nil, &badRequest{err.Error()}
+		}
+		for _, ref := range refs {
+			d, ok := have[ref]
+			if !ok {
+				return nil, fmt.Errorf("dataset %s is not there: %w", core.DatasetName(g, ref), gcs.ErrNotFound)
+			}
+			out.Data = append(out.Data, comms.LocatedData{Name: core.DatasetName(g, ref), Desc: d.Desc, Agent: d.Agent})
+		}
+	}
+	return out, nil
+}
