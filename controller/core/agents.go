@@ -95,12 +95,10 @@ func (c *Core) synced(a *agent) {
 		has[js.Job] = true
 		j := c.jobs[js.Job]
 		switch {
-		case j == nil || j.deleting:
+		case j == nil || j.deleting || j.rec.Agent != a.row.Name:
 			c.send(a.link, &comms.Steer{Job: js.Job, Action: comms.SteerForget})
 		case j.stage == stageEnded:
 			c.adoptKept(j, a, js)
-		case j.rec.Agent != a.row.Name:
-			c.send(a.link, &comms.Steer{Job: js.Job, Action: comms.SteerForget})
 		case j.rec.Incarnation == a.row.Incarnation && js.Epoch >= j.rec.Epoch:
 			c.adopt(j, a, js)
 		default:
@@ -141,7 +139,7 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 // adoptKept brings the rows of an ended job's datasets in line with what the
 // agent that kept them still has.
 func (c *Core) adoptKept(j *job, a *agent, js *comms.JobState) {
-	if a.fresh && j.rec.Agent == a.row.Name {
+	if a.fresh {
 		have := map[comms.DatasetRef]*comms.Desc{}
 		for i := range js.Datasets {
 			have[js.Datasets[i].Ref] = &js.Datasets[i]

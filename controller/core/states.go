@@ -242,10 +242,14 @@ func (s *States) isOpen(r comms.DatasetRef) bool {
 	return int(r.Output) < len(outs) && outs[r.Output].Generate == dag.GenerateOpen
 }
 
+// maxJump is the most elements that one event can add to a stream: a number out
+// of all proportion must not take all memory.
+const maxJump = 1 << 24
+
 // elements notes that a stream has at least n elements: their instances exist.
 func (s *States) elements(k streamKey, n uint64) {
 	old := s.known[k]
-	if n <= old {
+	if n <= old || n-old > maxJump {
 		return
 	}
 	for _, slot := range s.g.StreamSlots(k.task, k.output) {

@@ -1,0 +1,282 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/gcs"
+)
+
+func testJob(n byte) comms.JobID { return comms.JobID{0: 1, 15: n} }
+
+func submit(c *peerEnd, n byte, graph []byte) {
+	c.say(&comms.Submit{Req: uint64(n), Job: testJob(n), Graph: graph, Owner: "me", Labels: []string{"a=b"}, Watch: true})
+}
+
+func final(c *peerEnd) *comms.Progress {
+	c.t.Helper()
+	return expect(c, "final progress", func(p *comms.Progress) bool { return p.Final })
+}
+
+// rows asks for all pages of a query, so many rows at a time.
+func rows[T any](c *peerEnd, q comms.Query, limit uint32) (out []T) {
+	c.t.Helper()
+	for n := uint64(1000); ; n++ {
+		q.Req, q.Limit = n, limit
+		c.say(&q)
+		p := expect(c, "page", func(p *comms.Page) bool { return p.Req == n })
+		if len(p.Rows) > int(limit) {
+			c.t.Fatalf("%d rows on a page of %d", len(p.Rows), limit)
+		}
+		for _, b := range p.Rows {
+			var v T
+			if err := msgpack.Unmarshal(b, &v); err != nil {
+				c.t.Fatal(err)
+			}
+			out = append(out, v)
+		}
+		if p.Cursor == nil {
+			return out
+		}
+		q.Cursor = p.Cursor
+	}
+}
+
+func TestJobFromSubmitToFinal(t *testing.T) {
+	net := comms.NewInproc()
+	startController(t, t.TempDir(), net)
+	a := dialAgent(t, net, &fakeAgent{name: "a1"})
+	defer a.close()
+	c := dialClient(t, net)
+	defer c.close()
+	submit(c, 1, parse(t, job1).Encode())
+	if acc := expect[*comms.Accepted](c, "accepted", nil); acc.Job != testJob(1) || acc.Again {
+		t.Errorf("accepted %+v", acc)
+	}
+	p := final(c)
+	if p.Phase != comms.JobDone || !p.Result || p.Groups[0].Done != 3 || p.TaskTime != 8e9 || p.Started == 0 || p.Ended == 0 {
+		t.Errorf("final %+v", p)
+	}
+	c.say(&comms.Locate{Req: 2, Job: testJob(1)})
+	l := expect[*comms.Located](c, "located", nil)
+	if len(l.Data) != 1 || l.Data[0].Name != "b.x" || string(l.Data[0].Desc.Place.Bytes) != "abc" || l.Data[0].Addresses[0] != "inproc://a1" {
+		t.Errorf("located %+v", l)
+	}
+	c.say(&comms.Locate{Req: 3, Job: testJob(1), Names: []string{"a[1]", "b.y"}})
+	if l := expect[*comms.Located](c, "located", nil); len(l.Data) != 2 || l.Data[0].Name != "a[1].x" || l.Data[1].Name != "b.y" {
+		t.Errorf("located %+v", l)
+	}
+	c.say(&comms.Locate{Req: 4, Job: testJob(1), Names: []string{"zzz"}})
+	if r := expect(c, "refusal", func(r *comms.Reply) bool { return r.Req == 4 }); r.Code != comms.CodeBadRequest {
+		t.Errorf("reply %+v", r)
+	}
+}
+
+func TestQueries(t *testing.T) {
+	net := comms.NewInproc()
+	startController(t, t.TempDir(), net)
+	a := dialAgent(t, net, &fakeAgent{name: "a1"})
+	defer a.close()
+	c := dialClient(t, net)
+	defer c.close()
+	for n := range byte(3) {
+		submit(c, n+1, parse(t, job1).Encode())
+		final(c)
+	}
+	jobs := rows[comms.JobRow](c, comms.Query{Kind: comms.QueryJobs}, 2)
+	if len(jobs) != 3 || jobs[0].ID != testJob(3).String() || jobs[2].Done != 4 || jobs[2].Phase != "done" || jobs[0].Labels[0] != "a=b" {
+		t.Errorf("jobs %+v", jobs)
+	}
+	tasks := rows[comms.TaskRow](c, comms.Query{Kind: comms.QueryTasks, Job: testJob(1)}, 3)
+	if len(tasks) != 4 || tasks[1].Name != "a[1]" || tasks[1].State != "done" || tasks[1].Seconds != 2 || tasks[3].Group != "b" || tasks[3].Agent != "a1" {
+		t.Errorf("tasks %+v", tasks)
+	}
+	if tasks := rows[comms.TaskRow](c, comms.Query{Kind: comms.QueryTasks, Job: testJob(1), Filter: "a"}, 2); len(tasks) != 3 {
+		t.Errorf("tasks of group a: %+v", tasks)
+	}
+	if tasks := rows[comms.TaskRow](c, comms.Query{Kind: comms.QueryTasks, Job: testJob(1), Filter: "failed"}, 2); len(tasks) != 0 {
+		t.Errorf("failed tasks: %+v", tasks)
+	}
+	if ds := rows[comms.DatasetRow](c, comms.Query{Kind: comms.QueryDatasets}, 2); len(ds) != 3 || ds[0].Name != "b.x" || ds[0].Place != "store" || ds[0].Size != 3 {
+		t.Errorf("datasets %+v", ds)
+	}
+	if as := rows[comms.AgentRow](c, comms.Query{Kind: comms.QueryAgents}, 2); len(as) != 1 || as[0].Name != "a1" || as[0].State != "ready" || as[0].CPU != 4 {
+		t.Errorf("agents %+v", as)
+	}
+	if es := rows[comms.EnvironmentRow](c, comms.Query{Kind: comms.QueryEnvironments}, 2); len(es) != 3 || es[0].Name != "e" || es[0].State != "ready" {
+		t.Errorf("environments %+v", es)
+	}
+	story := rows[comms.StoryRow](c, comms.Query{Kind: comms.QueryStory, Job: testJob(1), Filter: "a[1]"}, 2)
+	if len(story) != 1 || story[0].What != "finished" || story[0].Cause != "the job was assigned" || !strings.Contains(story[0].Detail, "a[1].x 3 bytes") {
+		t.Errorf("story %+v", story)
+	}
+	if all := rows[comms.StoryRow](c, comms.Query{Kind: comms.QueryStory, Job: testJob(1)}, 2); len(all) != 6 {
+		t.Errorf("whole story: %d rows", len(all))
+	}
+	plan := rows[comms.PlanRow](c, comms.Query{Kind: comms.QueryPlan, Job: testJob(1)}, 3)
+	if len(plan) != 4 || plan[3].Host != "a1" || plan[3].Start != 2 || plan[3].Finish != 4 { // profiles of the runs before
+		t.Errorf("plan %+v", plan)
+	}
+	c.say(&comms.Query{Req: 7, Kind: comms.QueryGraph, Job: testJob(1)})
+	if p := expect[*comms.Page](c, "graph", nil); !slices.Equal(p.Rows[0], parse(t, job1).Encode()) {
+		t.Error("another graph")
+	}
+	for _, q := range []comms.Query{{Kind: "nosuch", Job: testJob(1)}, {Kind: comms.QueryTasks}, {Kind: comms.QueryTasks, Job: testJob(9)},
+		{Kind: comms.QueryStory, Job: testJob(1), Filter: "zzz"}, {Kind: comms.QueryJobs, Cursor: []byte("x")}} {
+		q.Req = 50
+		c.say(&q)
+		if r := expect(c, "refusal", func(r *comms.Reply) bool { return r.Req == 50 }); r.Code == comms.CodeOK || r.Message == "" {
+			t.Errorf("%+v: %+v", q, r)
+		}
+	}
+}
+
+// TestRestart stops the controller while an agent works, and starts another on the same folder.
+func TestRestart(t *testing.T) {
+	net, dir := comms.NewInproc(), t.TempDir()
+	first := startController(t, dir, net)
+	a := dialAgent(t, net, &fakeAgent{name: "a1", hold: true})
+	defer a.close()
+	c := dialClient(t, net)
+	submit(c, 1, parse(t, job1).Encode())
+	expect[*comms.Accepted](c, "accepted", nil)
+	expect[*comms.Assign](a.peerEnd, "assignment", nil)
+	c.close()
+	first.stop(t)
+
+	startController(t, dir, net)
+	b := dialAgent(t, net, &fakeAgent{name: "a1", inc: 2}) // the agent was started again, too
+	defer b.close()
+	c = dialClient(t, net)
+	defer c.close()
+	c.say(&comms.Watch{Req: 5, Job: testJob(1)})
+	if p := final(c); p.Phase != comms.JobDone {
+		t.Errorf("final %+v", p)
+	}
+	// The same submit again is answered as the first.
+	c.say(&comms.Submit{Req: 6, Job: testJob(1), Graph: parse(t, job1).Encode()})
+	if acc := expect[*comms.Accepted](c, "accepted", nil); !acc.Again {
+		t.Errorf("accepted %+v", acc)
+	}
+	c.say(&comms.Control{Req: 8, Job: testJob(1), Action: comms.SteerRerun, Tasks: []string{"a[1]"}})
+	expect(c, "answer", func(r *comms.Reply) bool { return r.Req == 8 })
+	c.say(&comms.Watch{Req: 9, Job: testJob(1)})
+	final(c)
+	tasks := rows[comms.TaskRow](c, comms.Query{Kind: comms.QueryTasks, Job: testJob(1)}, 100)
+	var attempts []uint32
+	for _, r := range tasks {
+		attempts = append(attempts, r.Attempt)
+	}
+	if base := attempts[0]; !slices.Equal(attempts, []uint32{base, base + 1, base, base + 1}) {
+		t.Errorf("attempts %v: only a[1] and b were to run again", attempts)
+	}
+}
+
+func TestLargeGraphTravelsAsBlob(t *testing.T) {
+	var src strings.Builder
+	src.WriteString("job: d\nenvironments: {e: {go: ./e}}\ntasks:\n")
+	for i := range 2000 {
+		fmt.Fprintf(&src, "  t%d: {run: \"e:F\", with: {text: %q}, out: [x]}\n", i, strings.Repeat("x", 800))
+	}
+	src.WriteString("outputs: [t0.x]\n")
+	graph := parse(t, src.String()).Encode()
+	if len(graph) < 3<<19 {
+		t.Fatalf("the graph has only %d bytes", len(graph))
+	}
+	net := comms.NewInproc()
+	startController(t, t.TempDir(), net)
+	a := dialAgent(t, net, &fakeAgent{name: "a1"})
+	defer a.close()
+	c := dialClient(t, net)
+	defer c.close()
+	h := hashOf(graph)
+	have := func(want int) {
+		t.Helper()
+		c.say(&comms.HaveReq{Req: 1, Hashes: []comms.Hash{h, "nonsense"}})
+		if m := expect[*comms.Have](c, "have", nil); len(m.Missing) != want {
+			t.Fatalf("missing %v", m.Missing)
+		}
+	}
+	have(2)
+	c.say(&comms.Submit{Req: 2, Job: testJob(1), GraphHash: h})
+	if r := expect(c, "refusal", func(r *comms.Reply) bool { return r.Req == 2 }); r.Code != comms.CodeBadRequest {
+		t.Errorf("reply %+v", r)
+	}
+	for at := 0; at < len(graph); at += 1 << 20 {
+		piece := graph[at:min(at+1<<20, len(graph))]
+		for range 2 { // a second copy changes nothing
+			c.sayBody(&comms.Blob{Hash: h, Offset: uint64(at), Total: uint64(len(graph))}, slices.Clone(piece))
+		}
+	}
+	have(1)
+	c.say(&comms.Submit{Req: 3, Job: testJob(1), GraphHash: h, Watch: true})
+	if p := final(c); p.Phase != comms.JobDone {
+		t.Errorf("final %+v", p)
+	}
+}
+
+func TestHostilePeers(t *testing.T) {
+	net := comms.NewInproc()
+	startController(t, t.TempDir(), net)
+	for name, act := range map[string]func(*peerEnd){
+		"wrong hash": func(p *peerEnd) {
+			p.sayBody(&comms.Blob{Hash: hashOf([]byte("a")), Total: 1}, []byte("b"))
+		},
+		"blob out of order": func(p *peerEnd) {
+			p.sayBody(&comms.Blob{Hash: hashOf([]byte("a")), Total: 10, Offset: 5}, []byte("b"))
+		},
+		"blob too large":     func(p *peerEnd) { p.sayBody(&comms.Blob{Hash: hashOf([]byte("a")), Total: 1 << 60}, []byte("b")) },
+		"an agent's message": func(p *peerEnd) { p.say(&comms.Register{Agent: "x"}) },
+		"no message": func(p *peerEnd) {
+			if err := p.link.Send([]byte{0xc1}, nil); err != nil {
+				p.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := dialClient(t, net)
+			act(p)
+			<-p.down // the controller hung up
+			p.close()
+		})
+	}
+	c := dialClient(t, net)
+	defer c.close()
+	for n, graph := range map[byte][]byte{1: nil, 2: []byte("nonsense")} {
+		submit(c, n, graph)
+		if r := expect(c, "refusal", func(r *comms.Reply) bool { return r.Req == uint64(n) }); r.Code != comms.CodeBadRequest {
+			t.Errorf("graph %q: %+v", graph, r)
+		}
+	}
+}
+
+func TestConfigMistakes(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{}, "address"},
+		{Config{Address: "inproc://x"}, "state folder is missing"},
+		{Config{Address: "inproc://x", State: "s", Name: "a b"}, "controller name"},
+		{Config{Address: "inproc://x", State: "s", Shards: 1000}, "shards"},
+	} {
+		if _, err := New(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.cfg, err, c.want)
+		}
+	}
+	dir := t.TempDir()
+	net := comms.NewInproc()
+	startController(t, dir, net)
+	_, err := New(Config{Address: "inproc://y", State: dir, Inproc: net, MinFree: 1})
+	var locked *gcs.LockedError
+	if !errors.As(err, &locked) || locked.PID != os.Getpid() {
+		t.Errorf("second controller on one folder: %v", err)
+	}
+}

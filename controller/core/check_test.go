@@ -1,0 +1,101 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cascade-run/cascade/dag"
+)
+
+// check verifies every cross-reference of the core. Tests call it after each step.
+func (c *Core) check() error {
+	for id, l := range c.links {
+		if l.id != id {
+			return fmt.Errorf("link %d is kept as %d", l.id, id)
+		}
+		if !l.full && len(l.queue) > 0 {
+			return fmt.Errorf("link %d has room, and %d messages wait", id, len(l.queue))
+		}
+		for _, w := range l.watches {
+			if w.link != l || !slices.Contains(w.job.watches, w) || c.jobs[w.job.id] != w.job {
+				return fmt.Errorf("link %d has a watch that its job does not know", id)
+			}
+		}
+	}
+	for name, a := range c.agents {
+		if a.row.Name != name {
+			return fmt.Errorf("agent %s is kept as %s", a.row.Name, name)
+		}
+		if a.link != nil && c.links[a.link.id] != a.link {
+			return fmt.Errorf("agent %s has a link that is gone", name)
+		}
+		if a.synced && a.link == nil {
+			return fmt.Errorf("agent %s is synced without a link", name)
+		}
+		last := a.committed
+		for _, b := range a.batches {
+			if b.upTo <= last {
+				return fmt.Errorf("agent %s: batch up to %d after %d", name, b.upTo, last)
+			}
+			last = b.upTo
+		}
+		if len(a.batches) > 0 && last != a.received {
+			return fmt.Errorf("agent %s: received %d, last batch %d", name, a.received, last)
+		}
+	}
+	for id, j := range c.jobs {
+		if err := c.checkJob(j); err != nil {
+			return fmt.Errorf("job %s: %w", id, err)
+		}
+	}
+	for _, w := range c.late {
+		if !w.dirty || !slices.Contains(w.job.watches, w) {
+			return fmt.Errorf("a watch of job %s waits for nothing", w.job.id)
+		}
+	}
+	return nil
+}
+
+func (c *Core) checkJob(j *job) error {
+	switch {
+	case j.stage == stageEnded && (!j.rec.Phase.Final() || j.states != nil || len(j.watches) > 0 || j.resuming != nil):
+		return fmt.Errorf("has ended and is %s", j.rec.Phase)
+	case j.stage == stageActive && (j.rec.Phase.Final() || j.states == nil || j.graph == nil || j.request == nil):
+		return fmt.Errorf("is active and %s", j.rec.Phase)
+	case (j.stage == stageResuming) != (j.resuming != nil):
+		return fmt.Errorf("stage %d, resuming %v", j.stage, j.resuming)
+	case j.rec.Agent != "" && j.stage != stageEnded && c.agents[j.rec.Agent] == nil:
+		return fmt.Errorf("is assigned to %s, which nobody knows", j.rec.Agent)
+	case j.rec.Agent != "" && j.rec.Epoch == 0:
+		return fmt.Errorf("is assigned at no epoch")
+	}
+	for _, w := range j.watches {
+		if w.job != j || !slices.Contains(w.link.watches, w) {
+			return fmt.Errorf("has a watch that its link does not know")
+		}
+	}
+	if j.states != nil {
+		return j.states.check()
+	}
+	return nil
+}
+
+// check counts everything again.
+func (s *States) check() error {
+	want := NewStates(s.g)
+	for i := range want.static {
+		want.put(dag.TaskIndex(i), TaskAbsent)
+	}
+	s.Each(func(i dag.TaskIndex, st TaskState) { want.put(i, st) })
+	for i := range s.groups {
+		a, b := s.groups[i], want.groups[i]
+		a.Retries = 0
+		if a != b {
+			return fmt.Errorf("counts %+v, want %+v", a, b)
+		}
+	}
+	if s.open != want.open || s.totals.Tasks != want.totals.Tasks || s.totals.Done != want.totals.Done || s.totals.Failed != want.totals.Failed {
+		return fmt.Errorf("totals %+v open %d, want %+v open %d", s.totals, s.open, want.totals, want.open)
+	}
+	return nil
+}

@@ -1,0 +1,567 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+	"github.com/cascade-run/cascade/profiles"
+)
+
+// world is a core with a store, a clock and peers made of maps: see testdata for
+// what it reads and prints.
+type world struct {
+	t       *testing.T
+	c       *Core
+	cfg     Config
+	now     time.Time
+	graphs  map[string]*dag.Graph // by name
+	links   map[string]LinkID
+	next    LinkID
+	todo    []Action // slow ones, not done yet
+	kept    map[comms.JobID]*keptJob
+	full    map[LinkID][]Send // links that have no room, and what they would have got
+	nospace bool
+	out     strings.Builder
+}
+
+// keptJob is a job in the store.
+type keptJob struct {
+	row     JobRecord
+	req     *comms.Submit
+	graph   string
+	batches []Batch
+	data    map[comms.DatasetRef]DatasetRecord
+	seen    map[string]Seen
+}
+
+func TestTranscripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if filepath.Ext(path) != ".txt" {
+			t.Skip()
+		}
+		w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*keptJob{}}
+		w.start()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			w.out.Reset()
+			if err := w.run(d); err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			if w.out.Len() == 0 {
+				return "ok\n"
+			}
+			return w.out.String()
+		})
+	})
+}
+
+func (w *world) start() {
+	w.c, w.links, w.full = New(w.cfg), map[string]LinkID{}, map[LinkID][]Send{}
+	w.todo = nil
+	for _, id := range slices.SortedFunc(maps.Keys(w.kept), func(a, b comms.JobID) int { return slices.Compare(a[:], b[:]) }) {
+		k := w.kept[id]
+		ev := Loaded{Row: k.row, Past: &Past{Data: sortedData(k.data)}}
+		if !k.row.Phase.Final() {
+			ev.Request, ev.Graph, ev.Bytes, ev.Past = k.req, w.graphs[k.graph], []byte(k.graph), w.past(k)
+		}
+		w.step(ev)
+	}
+	w.step(Started{})
+}
+
+func (w *world) past(k *keptJob) *Past {
+	r := NewReplay(w.graphs[k.graph], true)
+	for i := range k.batches {
+		r.Add(&k.batches[i])
+	}
+	return &Past{Request: k.req, States: r.States, Data: r.Data(), Seen: maps.Clone(k.seen), Batches: r.Batches}
+}
+
+// step gives the core an event, prints what it does at once, and keeps what is slow.
+func (w *world) step(ev Event) {
+	var again []Event
+	for _, a := range w.c.Step(w.now, ev) {
+		if s, ok := a.(Send); ok {
+			if q, isFull := w.full[s.Link]; isFull {
+				if len(q) == 0 {
+					again = append(again, Full{s.Link})
+				}
+				w.full[s.Link] = append(q, s)
+				continue
+			}
+		}
+		w.print(a)
+		switch a.(type) {
+		case Send, Wake, CloseLink, StoreAgent:
+		default:
+			w.todo = append(w.todo, a)
+		}
+	}
+	if err := w.c.check(); err != nil {
+		w.t.Fatalf("after %T: %v\n%s", ev, err, w.out.String())
+	}
+	for _, ev := range again {
+		w.step(ev)
+	}
+}
+
+// settle completes the slow actions of one kind, or all, until none is left.
+func (w *world) settle(kind string) {
+	for i := 0; i < len(w.todo); {
+		a := w.todo[i]
+		if kind != "" && !strings.EqualFold(kind, strings.TrimPrefix(fmt.Sprintf("%T", a), "core.")) {
+			i++
+			continue
+		}
+		w.todo = slices.Delete(w.todo, i, i+1)
+		w.complete(a)
+		i = 0
+	}
+}
+
+func (w *world) complete(a Action) {
+	switch a := a.(type) {
+	case Prepare:
+		ev := Prepared{Job: a.Job, Graph: a.Graph}
+		name := ""
+		if a.Submit != nil {
+			name = string(a.Submit.Graph)
+		} else if a.Graph == nil {
+			name = w.kept[a.Job].graph
+		}
+		if ev.Graph == nil {
+			ev.Graph, ev.Bytes = w.graphs[name], []byte(name)
+		}
+		if ev.Graph == nil {
+			ev.Err, ev.Code = "graph: not a graph", comms.CodeBadRequest
+		} else {
+			plan, err := planner.Make(ev.Graph, profiles.Snapshot{}, a.Cluster)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			ev.Plan = plan
+		}
+		if a.Past {
+			ev.Past = w.past(w.kept[a.Job])
+		}
+		w.step(ev)
+	case Create:
+		ev := Stored{Token: a.Token}
+		if w.nospace {
+			ev.Err, ev.Code = "the disk is nearly full", comms.CodeUnavailable
+		} else {
+			w.kept[a.Row.ID] = &keptJob{row: a.Row, req: a.Request, graph: string(a.Graph), data: map[comms.DatasetRef]DatasetRecord{}, seen: map[string]Seen{}}
+		}
+		w.step(ev)
+	case Store:
+		w.commit(&a.Commit)
+		w.step(Stored{Token: a.Token})
+	case Delete:
+		delete(w.kept, a.Job)
+		w.step(Stored{Token: a.Token})
+	case Ask:
+		w.step(Answered{Token: a.Token, Msg: &comms.Page{}})
+	}
+}
+
+func (w *world) commit(c *Commit) {
+	k := w.kept[c.Job]
+	if k == nil {
+		return
+	}
+	if c.Row != nil {
+		k.row = *c.Row
+	}
+	if c.Batch != nil {
+		k.batches = append(k.batches, *c.Batch)
+	}
+	for _, d := range c.Datasets {
+		k.data[d.Desc.Ref] = d
+	}
+	for _, r := range c.Drop {
+		delete(k.data, r)
+	}
+	if c.Agent != "" {
+		k.seen[c.Agent] = c.Seen
+	}
+}
+
+func testJob(n string) (j comms.JobID) {
+	i, err := strconv.Atoi(n)
+	if err != nil {
+		panic(err)
+	}
+	j[15] = byte(i)
+	return j
+}
+
+func jobName(j comms.JobID) string { return fmt.Sprintf("job%d", j[15]) }
+
+func arg(d *datadriven.TestData, key, def string) string {
+	for _, a := range d.CmdArgs {
+		if a.Key == key && len(a.Vals) > 0 {
+			return a.Vals[0]
+		}
+	}
+	return def
+}
+
+func has(d *datadriven.TestData, key string) bool {
+	for _, a := range d.CmdArgs {
+		if a.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+func number(s string) uint64 {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func (w *world) run(d *datadriven.TestData) error {
+	who := "c"
+	if len(d.CmdArgs) > 0 && len(d.CmdArgs[0].Vals) == 0 {
+		who = d.CmdArgs[0].Key
+	}
+	job := testJob(arg(d, "job", "1"))
+	req := number(arg(d, "req", "1"))
+	switch d.Cmd {
+	case "graph":
+		g, err := dag.ParseYAML("job.yaml", []byte(d.Input), dag.Override{}, dag.Options{})
+		if err != nil {
+			return err
+		}
+		w.graphs[who] = g
+	case "config":
+		var err error
+		if w.cfg.TTL, err = time.ParseDuration(arg(d, "ttl", "0s")); err != nil {
+			return err
+		}
+		w.start()
+	case "client", "agent":
+		w.up(d, who)
+	case "down":
+		w.step(LinkDown{w.links[who]})
+		delete(w.links, who)
+	case "full":
+		w.full[w.links[who]] = nil
+	case "free":
+		held := w.full[w.links[who]]
+		delete(w.full, w.links[who])
+		for _, s := range held {
+			w.print(s)
+		}
+		w.step(Free{w.links[who]})
+	case "submit":
+		m := &comms.Submit{Req: req, Job: job, Graph: []byte(arg(d, "graph", "")), GraphHash: comms.Hash(arg(d, "graph", "")), Owner: arg(d, "owner", ""), Hold: has(d, "hold"), Watch: has(d, "watch")}
+		w.step(Received{w.links["c"], m})
+	case "watch":
+		every, err := time.ParseDuration(arg(d, "every", "0s"))
+		if err != nil {
+			return err
+		}
+		w.step(Received{w.links["c"], &comms.Watch{Req: req, Job: job, Every: int64(every), Events: has(d, "events")}})
+	case "control":
+		acts := map[string]comms.SteerAction{"cancel": comms.SteerCancel, "hold": comms.SteerHold, "release": comms.SteerRelease, "forget": comms.SteerForget, "rerun": comms.SteerRerun}
+		m := &comms.Control{Req: req, Job: job, Action: acts[who], Reason: arg(d, "why", "")}
+		for _, a := range d.CmdArgs {
+			if a.Key == "tasks" {
+				m.Tasks = strings.Split(strings.Join(a.Vals, ","), ";")
+			}
+		}
+		w.step(Received{w.links["c"], m})
+	case "locate":
+		w.step(Received{w.links["c"], &comms.Locate{Req: req, Job: job}})
+	case "query":
+		w.step(Received{w.links["c"], &comms.Query{Req: req, Kind: who, Job: job}})
+	case "events":
+		m, err := w.events(d, job)
+		if err != nil {
+			return err
+		}
+		w.step(Received{w.links[who], m})
+	case "settle":
+		if who == "c" {
+			who = ""
+		}
+		w.settle(who)
+	case "nospace":
+		w.nospace = true
+	case "wait":
+		by, err := time.ParseDuration(arg(d, "by", "1s"))
+		if err != nil {
+			return err
+		}
+		w.now = w.now.Add(by)
+		w.step(Tick{})
+	case "restart":
+		w.start()
+	default:
+		return fmt.Errorf("unknown command %s", d.Cmd)
+	}
+	return nil
+}
+
+// up connects a peer; an agent registers and sends its snapshot, a line a job:
+// "job=1 epoch=1 have=a.x;b.x".
+func (w *world) up(d *datadriven.TestData, who string) {
+	w.next++
+	w.links[who] = w.next
+	inc := number(arg(d, "incarnation", "1"))
+	w.step(LinkUp{Link: w.next, Agent: d.Cmd == "agent", Name: who, Incarnation: inc})
+	if d.Cmd == "client" {
+		return
+	}
+	w.step(Received{w.next, &comms.Register{Agent: who, Incarnation: inc, Total: comms.Resources{CPU: int64(number(arg(d, "cpu", "4"))) * 1000}, Addresses: []string{"ipc:///" + who}}})
+	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
+		if line == "" {
+			continue
+		}
+		js := comms.JobState{}
+		for _, f := range strings.Fields(line) {
+			k, v, _ := strings.Cut(f, "=")
+			switch k {
+			case "job":
+				js.Job = testJob(v)
+			case "epoch":
+				js.Epoch = number(v)
+			case "have":
+				k := w.kept[js.Job]
+				for _, name := range strings.Split(v, ";") {
+					refs, err := Resolve(w.graphs[k.graph], w.past(k).States, name)
+					if err != nil {
+						w.t.Fatal(err)
+					}
+					for _, r := range refs {
+						js.Datasets = append(js.Datasets, comms.Desc{Ref: r, Place: comms.Place{Kind: comms.PlaceSegment}})
+					}
+				}
+			}
+		}
+		w.step(Received{w.next, &comms.Snapshot{Jobs: []comms.JobState{js}}})
+	}
+	w.step(Received{w.next, &comms.Snapshot{Done: true}})
+}
+
+// events reads lines such as "finished a[1] attempt=1 inline", "failed b why",
+// "published g elements=2", "streamend g count=2", "lost a.x", "drained".
+func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, error) {
+	m := &comms.Events{First: number(arg(d, "first", "1")), Jobs: []comms.JobEvents{{Job: job}}}
+	kinds := map[string]comms.EventKind{"ready": comms.EventReady, "started": comms.EventStarted, "published": comms.EventPublished, "finished": comms.EventFinished,
+		"retry": comms.EventRetry, "failed": comms.EventFailed, "skipped": comms.EventSkipped, "cancelled": comms.EventCancelled,
+		"streamend": comms.EventStreamEnd, "lost": comms.EventLost, "drained": comms.EventDrained}
+	g := w.graphs[arg(d, "graph", "g")]
+	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
+		f := strings.Fields(line)
+		e := comms.Event{Kind: kinds[f[0]], Attempt: 1}
+		if e.Kind == 0 {
+			return nil, fmt.Errorf("unknown event %q", f[0])
+		}
+		if len(f) > 1 {
+			i, ok := g.Lookup(strings.TrimSuffix(f[1], ".x"))
+			if !ok {
+				return nil, fmt.Errorf("no task %q", f[1])
+			}
+			e.Task = i
+		}
+		place, elements := comms.PlaceSegment, uint64(0)
+		for _, o := range f[min(2, len(f)):] {
+			k, v, _ := strings.Cut(o, "=")
+			switch k {
+			case "attempt":
+				e.Attempt = uint32(number(v))
+			case "count":
+				e.Count = number(v)
+			case "elements":
+				elements = number(v)
+			case "inline":
+				place = comms.PlaceInline
+			case "stranger":
+				e.Cause.Kind = comms.CauseSubmit
+			}
+		}
+		switch e.Kind {
+		case comms.EventFinished:
+			if g.Group(e.Task).Outputs[0].Generate == dag.GenerateNone {
+				e.Outputs = []comms.Desc{{Ref: comms.DatasetRef{Task: e.Task}, Attempt: e.Attempt, Place: comms.Place{Kind: place}}}
+			}
+			e.Usage = &comms.Usage{Duration: 1e9, BytesOut: 10}
+		case comms.EventPublished:
+			for k := range elements {
+				e.Outputs = append(e.Outputs, comms.Desc{Ref: comms.DatasetRef{Task: e.Task, Element: k}, Attempt: e.Attempt, Place: comms.Place{Kind: place}})
+			}
+		case comms.EventFailed:
+			e.Error = &comms.TaskError{Kind: comms.ErrorTask, Message: "it broke", Task: g.TaskName(e.Task), Attempt: e.Attempt, Agent: "a1"}
+		case comms.EventLost:
+			e.Cause.Ref = comms.DatasetRef{Task: e.Task}
+		}
+		m.Jobs[0].Events = append(m.Jobs[0].Events, e)
+	}
+	return m, nil
+}
+
+func (w *world) linkName(id LinkID) string {
+	for name, l := range w.links {
+		if l == id {
+			return name
+		}
+	}
+	return fmt.Sprintf("link%d", id)
+}
+
+func (w *world) print(a Action) {
+	p := func(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
+	switch a := a.(type) {
+	case Send:
+		p("-> %s %s", w.linkName(a.Link), w.message(a.Msg))
+	case CloseLink:
+		p("close %s: %s", w.linkName(a.Link), a.Why)
+	case Prepare:
+		p("prepare %s decode=%v past=%v hosts=%d", jobName(a.Job), a.Submit != nil, a.Past, len(a.Cluster.Hosts))
+	case Create:
+		p("create %s %s epoch=%d agent=%q", jobName(a.Row.ID), a.Row.Phase, a.Row.Epoch, a.Row.Agent)
+	case Store:
+		p("store %s", describe(&a.Commit))
+	case StoreAgent:
+	case Delete:
+		p("delete %s", jobName(a.Job))
+	case Ask:
+		p("ask %T", a.Msg)
+	case Wake:
+		p("wake at %s", a.At.Sub(time.Unix(1000, 0)))
+	}
+}
+
+func describe(c *Commit) string {
+	s := jobName(c.Job)
+	if r := c.Row; r != nil {
+		s += fmt.Sprintf(" row(%s epoch=%d done=%d/%d)", r.Phase, r.Epoch, r.Totals.Done, r.Totals.Tasks)
+		if r.Error != nil {
+			s += fmt.Sprintf(" error(%s)", r.Error.Message)
+		}
+	}
+	if b := c.Batch; b != nil {
+		s += fmt.Sprintf(" batch(%d: %d events", b.Number, len(b.Events))
+		if len(b.Reset) > 0 {
+			s += fmt.Sprintf(", reset %s: %s", rangesText(b.Reset), b.Why)
+		}
+		s += ")"
+	}
+	if len(c.Tasks) > 0 {
+		s += fmt.Sprintf(" tasks(%d)", len(c.Tasks))
+	}
+	if len(c.Datasets)+len(c.Drop) > 0 {
+		s += fmt.Sprintf(" datasets(+%d -%d)", len(c.Datasets), len(c.Drop))
+	}
+	if c.Agent != "" {
+		s += fmt.Sprintf(" seen(%s up to %d)", c.Agent, c.Seen.UpTo)
+	}
+	return s
+}
+
+func rangesText(rs []comms.Range) string {
+	var parts []string
+	for _, r := range rs {
+		parts = append(parts, fmt.Sprintf("%d-%d", r.First, r.Last))
+	}
+	return strings.Join(parts, ",")
+}
+
+func (w *world) message(m comms.Message) string {
+	switch m := m.(type) {
+	case *comms.Reply:
+		return fmt.Sprintf("Reply %d code=%d %s", m.Req, m.Code, m.Message)
+	case *comms.Accepted:
+		return fmt.Sprintf("Accepted %d %s again=%v", m.Req, jobName(m.Job), m.Again)
+	case *comms.Progress:
+		s := fmt.Sprintf("Progress %d %s %s", m.Req, jobName(m.Job), m.Phase)
+		if m.Result {
+			s += " RESULT"
+		}
+		if m.Final {
+			s += " FINAL"
+		}
+		for _, g := range m.Groups {
+			s += fmt.Sprintf(" %s=%d/%d", g.Group, g.Done, g.Total)
+		}
+		if m.Error != nil {
+			s += " error=" + m.Error.Message
+		}
+		if len(m.Events) > 0 {
+			s += fmt.Sprintf(" events=%d", len(m.Events))
+		}
+		return s
+	case *comms.Assign:
+		s := fmt.Sprintf("Assign %s epoch=%d", jobName(m.Job), m.Epoch)
+		if m.Run != nil {
+			s += fmt.Sprintf(" run=%s attempts=%v", rangesText(m.Run), m.Attempts)
+		}
+		for _, d := range m.Datasets {
+			s += fmt.Sprintf(" data=%d.%d[%d]", d.Ref.Task, d.Ref.Output, d.Ref.Element)
+		}
+		for _, e := range m.Ends {
+			s += fmt.Sprintf(" end=%d.%d:%d", e.Task, e.Output, e.Count)
+		}
+		if m.Hold {
+			s += " hold"
+		}
+		return s
+	case *comms.Steer:
+		return fmt.Sprintf("Steer %s %s %s", jobName(m.Job), [...]string{"", "cancel", "hold", "release", "forget"}[m.Action], m.Reason)
+	case *comms.Committed:
+		return fmt.Sprintf("Committed %d", m.UpTo)
+	case *comms.Retain:
+		return fmt.Sprintf("Retain %s %d datasets", jobName(m.Job), len(m.Keep))
+	case *comms.Located:
+		var names []string
+		for _, d := range m.Data {
+			names = append(names, d.Name+"@"+d.Agent)
+		}
+		return fmt.Sprintf("Located %d %s", m.Req, strings.Join(names, " "))
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%T", m), "*comms.")
+}
+
+// TestEqualInputsEqualActions runs one history twice: the transcripts must not differ.
+func TestEqualInputsEqualActions(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	for _, f := range files {
+		if _, err := os.Stat(f); errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		for range 3 {
+			w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*keptJob{}}
+			w.start()
+			datadriven.RunTest(t, f, func(t *testing.T, d *datadriven.TestData) string {
+				w.out.Reset()
+				if err := w.run(d); err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				if w.out.Len() == 0 {
+					return "ok\n"
+				}
+				return w.out.String()
+			})
+		}
+	}
+}
