@@ -1,0 +1,187 @@
+// Command cascade-controller accepts jobs, gives them to agents and keeps what
+// happened to them.
+//
+// The first SIGINT or SIGTERM ends it in good order; the second at once, which
+// loses nothing that was acknowledged.
+//
+// Exit codes: 0 it was told to end; 2 bad input; 3 infrastructure, such as a
+// store that another process has open.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/docker/go-units"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade/controller"
+)
+
+const (
+	exitOK             = 0
+	exitBadInput       = 2
+	exitInfrastructure = 3
+)
+
+func main() {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))
+}
+
+// badInput marks errors that are mended in flags.
+type badInput struct{ error }
+
+func (e badInput) Unwrap() error { return e.error }
+
+func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+	c := command(signals)
+	c.SetArgs(args)
+	c.SetOut(stdout)
+	c.SetErr(stderr)
+	err := c.Execute()
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "cascade-controller: %v\n", err)
+	if bad := (badInput{}); errors.As(err, &bad) {
+		return exitBadInput
+	}
+	return exitInfrastructure
+}
+
+// flags is what the command line says.
+type flags struct {
+	cfg     controller.Config
+	minFree string
+	noSync  bool
+	verbose int
+}
+
+func command(signals <-chan os.Signal) *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "cascade-controller",
+		Short: "Accept jobs and give them to agents",
+		Long: `Accepts jobs, gives them to agents and keeps what happened to them. What it
+acknowledges is durable, also when the power fails. It prints the address that
+it listens on when it is ready.
+
+Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
+		Args: func(c *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(c, args); err != nil {
+				return badInput{err}
+			}
+			return nil
+		},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := f.config(c.ErrOrStderr())
+			if err != nil {
+				return badInput{err}
+			}
+			return serve(cfg, c.OutOrStdout(), signals)
+		},
+	}
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return badInput{fmt.Errorf("%w; see cascade-controller --help", err)}
+	})
+	s := c.Flags()
+	s.StringVar(&f.cfg.Address, "listen", "", "address for clients and agents (default ipc://controller.sock in the folder run of the state folder)")
+	s.StringVar(&f.cfg.State, "state", "", "folder of the store and of packages (default cascade/controller in $XDG_STATE_HOME)")
+	s.StringVar(&f.cfg.Name, "name", "", "name of the controller (default controller)")
+	s.IntVar(&f.cfg.Shards, "shards", 0, "shards of a new store (default 2)")
+	s.BoolVar(&f.noSync, "no-sync", false, "survive the crash of processes, not the loss of power: faster")
+	s.StringVar(&f.minFree, "min-free", "", "free space of the disk below which submits are refused and commits wait (default 256MiB)")
+	s.DurationVar(&f.cfg.TTL, "keep", 0, "delete jobs this long after their end (default never)")
+	s.DurationVar(&f.cfg.Grace, "grace", 0, "how long jobs of a lost agent wait for it when another agent could take them (default 30s)")
+	s.CountVarP(&f.verbose, "verbose", "v", "log more")
+	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
+	return c
+}
+
+func (f *flags) config(stderr io.Writer) (controller.Config, error) {
+	cfg := f.cfg
+	cfg.Sync = !f.noSync
+	if f.minFree != "" {
+		n, err := units.RAMInBytes(f.minFree)
+		if err != nil || n < 0 {
+			return cfg, fmt.Errorf("--min-free %q: want a size such as 1GiB", f.minFree)
+		}
+		cfg.MinFree = uint64(n)
+	}
+	if cfg.State == "" {
+		dir, err := stateFolder()
+		if err != nil {
+			return cfg, err
+		}
+		cfg.State = dir
+	}
+	state, err := filepath.Abs(cfg.State)
+	if err != nil {
+		return cfg, fmt.Errorf("--state %q: %w", cfg.State, err)
+	}
+	cfg.State = state
+	if cfg.Address == "" {
+		cfg.Address = "ipc://" + filepath.Join(state, "run", "controller.sock")
+	}
+	level := zerolog.InfoLevel
+	if f.verbose > 0 {
+		level = zerolog.DebugLevel
+	}
+	cfg.Log = zerolog.New(stderr).Level(level).With().Timestamp().Logger()
+	if cfg.InsecureTestNetwork {
+		cfg.Log = cfg.Log.With().Bool("insecure", true).Logger()
+	}
+	if b, ok := debug.ReadBuildInfo(); ok {
+		cfg.Build = b.Main.Version
+	}
+	return cfg, nil
+}
+
+func stateFolder() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
+		return filepath.Join(dir, "cascade", "controller"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find a state folder (or set --state): %w", err)
+	}
+	return filepath.Join(home, ".local", "state", "cascade", "controller"), nil
+}
+
+// serve runs a controller until the first signal. The second ends the process.
+func serve(cfg controller.Config, stdout io.Writer, signals <-chan os.Signal) error {
+	c, err := controller.New(cfg)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(stdout, c.Addr()); err != nil {
+		return errors.Join(fmt.Errorf("print the address: %w", err), c.Close())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for _, act := range []func(){cancel, func() { os.Exit(exitInfrastructure) }} {
+			select {
+			case <-signals:
+				act()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return errors.Join(c.Run(ctx), c.Close())
+}
