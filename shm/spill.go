@@ -137,7 +137,7 @@ func (s *Store) Spill(k ledger.Key, meta []byte, from ledger.Place) error {
 	return nil
 }
 
-// ReadBack fills a place from the spill file of a key and verifies it. An error that wraps ErrCorrupt names
+// ReadBack fills a place from the spill file of a key and verifies it; a file segment is sealed with it. An error that wraps ErrCorrupt names
 // the file, which is kept for inspection until DropSpill.
 func (s *Store) ReadBack(k ledger.Key, to ledger.Place) error {
 	path := s.SpillPath(k)
@@ -165,6 +165,10 @@ func (s *Store) ReadBack(k ledger.Key, to ledger.Place) error {
 	}
 	if sum.Sum128().Bytes() != h.sum {
 		return fail(fmt.Errorf("checksum of the data differs: %w", ErrCorrupt))
+	}
+	if kind, _, _ := parseName(filepath.Base(dst.Name())); kind != ledger.Arena {
+		// The ledger asks for this too, but a command may have the file open before that is performed.
+		return s.Seal(to.Segment, kind, h.n)
 	}
 	return nil
 }

@@ -88,7 +88,6 @@ func TestLifeOfADataset(t *testing.T) {
 			must(t, s.Spill(testKey(1), []byte("f64[3]"), place))
 			must(t, s.Create(2, ledger.File, 4<<20))
 			must(t, s.ReadBack(testKey(1), ledger.Place{Segment: 2, Bytes: int64(len(data))}))
-			must(t, s.Seal(2, ledger.File, int64(len(data))))
 			got, err := os.ReadFile(s.Path(ledger.File, 2)) // as a command would
 			must(t, err)
 			if !bytes.Equal(got, data) {
@@ -97,6 +96,7 @@ func TestLifeOfADataset(t *testing.T) {
 			if fi, _ := os.Stat(s.Path(ledger.File, 2)); fi.Mode().Perm() != 0o444 {
 				t.Fatalf("sealed file has mode %v", fi.Mode())
 			}
+			must(t, s.Seal(2, ledger.File, int64(len(data)))) // a second time changes nothing
 			list, bad, err := s.ListSpilled()
 			if err != nil || len(bad) > 0 || len(list) != 1 || string(list[0].Meta) != "f64[3]" || list[0].Bytes != place.Bytes || list[0].Key != testKey(1) {
 				t.Fatalf("ListSpilled: %v %v %v", list, bad, err)
@@ -353,4 +353,13 @@ func FuzzSpillHeader(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestSealTwiceAsAnOrdinaryUser(t *testing.T) { // who, unlike root, can not open a file of mode 0444 for writing
+	s := openStore(t, t.TempDir(), failing("seal:open", os.ErrPermission))
+	must(t, os.WriteFile(s.Path(ledger.File, 1), []byte("12345"), 0o444))
+	must(t, s.Seal(1, ledger.File, 5))
+	if err := s.Seal(1, ledger.File, 4); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("sealed with another length: %v", err)
+	}
 }

@@ -171,7 +171,8 @@ type (
 	}
 	// DropSpill: remove the spill file. No answer.
 	DropSpill struct{ Key Key }
-	// FreedRange: nobody owns these bytes any more (only when Config.ReportFrees; used to poison them).
+	// FreedRange: nobody owns these bytes any more (only when Config.ReportFrees; used to poison them, which must
+	// be over before any later effect is performed or told to anybody). No answer.
 	FreedRange struct{ Place Place }
 
 	// Granted: the request is fulfilled, pins and leases in the order of the request.
