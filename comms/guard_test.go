@@ -248,6 +248,26 @@ func TestSlowHandshakeMeetsItsDeadline(t *testing.T) {
 	}
 }
 
+func TestSilentHandshakeInProcessMeetsItsDeadline(t *testing.T) {
+	cfg := config(t, self("controller", "c", 1), newRecorder())
+	cfg.Inproc, cfg.HandshakeTimeout, cfg.Log = NewInproc(), 20*time.Millisecond, cfg.Log.Level(6)
+	listenTest(t, "inproc://x", cfg)
+	c, err := cfg.Inproc.dial("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.Copy(io.Discard, c); err != nil { // ends when the listener hangs up
+		t.Error(err)
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(-time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("x")); err == nil {
+		t.Error("write after the end")
+	}
+}
+
 func TestSilentPeerIsGivenUp(t *testing.T) {
 	hub := newRecorder()
 	addr := "ipc://" + socketFolder(t) + "/s"

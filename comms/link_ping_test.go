@@ -103,6 +103,30 @@ func TestImpossibleAcknowledgementEndsTheLink(t *testing.T) {
 	}
 }
 
+// A peer that sends again what was received, head and body or head alone, is
+// not wrong; the copies are dropped.
+func TestDuplicatesAreDropped(t *testing.T) {
+	hub := newRecorder()
+	addr := "ipc://" + socketFolder(t) + "/s"
+	listenTest(t, addr, config(t, self("controller", "c", 2), hub))
+	hello := session.Greeting{ProtocolMin: 1, ProtocolMax: 1, Role: "agent", Name: "raw", Incarnation: 1, Session: 9, MaxHead: 100, MaxBody: 100}
+	c, _, _ := rawConnect(t, addr, hello, 0)
+	alone := join(rawFrame(frameMore, string(session.AppendData(nil, 2, 0, false))), rawFrame(0, "two"))
+	one := rawData(1, []byte("one"), bytes.Repeat([]byte("x"), 100_000))
+	if _, err := c.Write(join(one, one, alone, alone, one, rawData(3, []byte("three"), nil))); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"one", "two", "three"} {
+		m := hub.next(t, "message")
+		if string(m.head) != want {
+			t.Errorf("got %q, want %q", m.head, want)
+		}
+		if n := m.link.Stats().Duplicates; want == "three" && n != 3 {
+			t.Errorf("%d duplicates counted", n)
+		}
+	}
+}
+
 // A PING is answered between messages, never inside one, although it arrives
 // between the frames of the peer's message and while ours is being written.
 func TestPingInTheMiddle(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -444,4 +446,32 @@ func TestBodiesLandWhereTheReceiverSays(t *testing.T) {
 			t.Errorf("%s: body %q", head, m.body)
 		}
 	}
+}
+
+// Another process is killed: its link goes down at once, and with it nothing else.
+func TestKilledProcess(t *testing.T) {
+	hub := newRecorder()
+	addr := "ipc://" + socketFolder(t) + "/s"
+	listenTest(t, addr, config(t, self("agent", "a", 1), hub))
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "CASCADE_LINK_CHILD="+addr)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	up := hub.next(t, "up")
+	if up.peer.PID != cmd.Process.Pid {
+		t.Errorf("peer says it is process %d, it is %d", up.peer.PID, cmd.Process.Pid)
+	}
+	if err := up.link.Send([]byte("hello"), nil); err != nil {
+		t.Error(err)
+	}
+	hub.next(t, "message")
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if d := hub.next(t, "down"); !errors.Is(d.err, ErrClosed) {
+		t.Errorf("down: %v", d.err)
+	}
+	_ = cmd.Wait() // it was killed
 }
