@@ -109,6 +109,28 @@ func TestCommandReadsAndWritesFiles(t *testing.T) {
 	}
 }
 
+// A command whose words differ by task comes with the run, not with the kind.
+func TestCommandDiffersByTask(t *testing.T) {
+	a, s := startWithStore(t, testRegistry())
+	k := a.kind("", nil, []string{"text"}, func(k *comms.Kind) { k.Stdout = "text" })
+	for _, word := range []string{"one", "two"} {
+		r := a.run(k)
+		r.Command = words(t, "echo", word)
+		a.dispatch(r)
+		it := a.items(1)[0]
+		if it.Error != nil {
+			t.Fatal(it.Error)
+		}
+		if got := content(s, it.Outputs[0]); got != word+"\n" {
+			t.Errorf("printed %q, want %q", got, word)
+		}
+	}
+	a.dispatch(a.run(k)) // neither has words
+	if it := a.items(1)[0]; it.Error == nil || !strings.Contains(it.Error.Message, "the command line is empty") {
+		t.Errorf("without any words: %v", it.Error)
+	}
+}
+
 func TestCommandLists(t *testing.T) {
 	a, s := startWithStore(t, testRegistry())
 	k := a.kind("", []string{"parts*"}, []string{"all"}, func(k *comms.Kind) {
