@@ -1,0 +1,188 @@
+package cascade
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// calls matches answers to requests over one link. Every request can be sent
+// again: the receiver treats a second copy as the first.
+type calls struct {
+	send func(head, body []byte) error
+
+	mu     sync.Mutex
+	open   map[uint64]*call
+	last   uint64
+	closed error
+}
+
+// call is one request and the answers that have not been taken yet.
+type call struct {
+	req     uint64
+	message []byte // the request, encoded, to be sent again to a new incarnation
+	wake    chan struct{}
+
+	mu      sync.Mutex
+	answers []answer
+	err     error
+}
+
+type answer struct {
+	message comms.Message
+	body    []byte
+}
+
+func newCalls() *calls { return &calls{open: make(map[uint64]*call)} }
+
+// start sends the request that build makes for a fresh number.
+func (cs *calls) start(build func(req uint64) comms.Message) (*call, error) {
+	cs.mu.Lock()
+	if cs.closed != nil {
+		defer cs.mu.Unlock()
+		return nil, cs.closed
+	}
+	cs.last++
+	c := &call{req: cs.last, wake: make(chan struct{}, 1)}
+	c.message = comms.Encode(build(c.req))
+	cs.open[c.req] = c
+	cs.mu.Unlock()
+	if err := cs.send(c.message, nil); err != nil {
+		cs.end(c)
+		return nil, fmt.Errorf("send request: %w", err)
+	}
+	return c, nil
+}
+
+// end forgets a request; later answers to it are dropped.
+func (cs *calls) end(c *call) {
+	cs.mu.Lock()
+	delete(cs.open, c.req)
+	cs.mu.Unlock()
+}
+
+// one sends a request and waits for its only answer. A Reply with a code is an error.
+func (cs *calls) one(ctx context.Context, build func(req uint64) comms.Message) (comms.Message, []byte, error) {
+	c, err := cs.start(build)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer cs.end(c)
+	return c.next(ctx)
+}
+
+// next waits for the next answer. A Reply with a code other than CodeOK is returned as an error.
+func (c *call) next(ctx context.Context) (comms.Message, []byte, error) {
+	for {
+		c.mu.Lock()
+		if len(c.answers) > 0 {
+			a := c.answers[0]
+			c.answers = c.answers[1:]
+			c.mu.Unlock()
+			if r, ok := a.message.(*comms.Reply); ok {
+				if err := replyError(r); err != nil {
+					return nil, nil, err
+				}
+			}
+			return a.message, a.body, nil
+		}
+		err := c.err
+		c.mu.Unlock()
+		if err != nil {
+			return nil, nil, err
+		}
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (c *call) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// deliver gives an answer to its request. Of Progress without events only the latest is kept,
+// so that a slow watcher costs no memory.
+func (cs *calls) deliver(m comms.Message, body []byte) {
+	req, ok := requestOf(m)
+	if !ok {
+		return
+	}
+	cs.mu.Lock()
+	c := cs.open[req]
+	cs.mu.Unlock()
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	if n := len(c.answers); n > 0 {
+		if p, ok := c.answers[n-1].message.(*comms.Progress); ok && len(p.Events) == 0 {
+			if _, ok := m.(*comms.Progress); ok {
+				c.answers = c.answers[:n-1]
+			}
+		}
+	}
+	c.answers = append(c.answers, answer{m, body})
+	c.mu.Unlock()
+	c.signal()
+}
+
+func requestOf(m comms.Message) (uint64, bool) {
+	switch m := m.(type) {
+	case *comms.Reply:
+		return m.Req, true
+	case *comms.Have:
+		return m.Req, true
+	case *comms.Accepted:
+		return m.Req, true
+	case *comms.Progress:
+		return m.Req, true
+	case *comms.Page:
+		return m.Req, true
+	case *comms.Located:
+		return m.Req, true
+	case *comms.Chunk:
+		return m.Req, true
+	}
+	return 0, false
+}
+
+// again sends every open request to a new incarnation of the peer.
+func (cs *calls) again() error {
+	cs.mu.Lock()
+	var messages [][]byte
+	for _, req := range slices.Sorted(maps.Keys(cs.open)) {
+		messages = append(messages, cs.open[req].message)
+	}
+	cs.mu.Unlock()
+	for _, m := range messages {
+		if err := cs.send(m, nil); err != nil {
+			return fmt.Errorf("send request again: %w", err)
+		}
+	}
+	return nil
+}
+
+// fail ends every open request, and all later ones, with err.
+func (cs *calls) fail(err error) {
+	cs.mu.Lock()
+	cs.closed = err
+	open := cs.open
+	cs.open = make(map[uint64]*call)
+	cs.mu.Unlock()
+	for _, c := range open {
+		c.mu.Lock()
+		c.err = err
+		c.mu.Unlock()
+		c.signal()
+	}
+}

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+)
+
+// findJob returns the job that a command line names: its ID, the beginning of
+// it, its name (then the newest of that name), or "last".
+func findJob(ctx context.Context, client *cascade.Client, name string) (*cascade.Job, error) {
+	if id, err := comms.ParseJobID(name); err == nil {
+		return client.Job(id), nil
+	}
+	rows, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "")
+	if err != nil {
+		return nil, err
+	}
+	// IDs begin with the time, so the greatest is the newest.
+	slices.SortFunc(rows, func(a, b comms.JobRow) int { return strings.Compare(b.ID, a.ID) })
+	var prefixed []string
+	for _, r := range rows {
+		if name == "last" || r.Name == name {
+			id, err := comms.ParseJobID(r.ID)
+			if err != nil {
+				return nil, err
+			}
+			return client.Job(id), nil
+		}
+		if len(name) >= 4 && strings.HasPrefix(r.ID, name) {
+			prefixed = append(prefixed, r.ID)
+		}
+	}
+	switch len(prefixed) {
+	case 0:
+		return nil, badInputf("no job %q here: cascade ls jobs lists them", name)
+	case 1:
+		id, err := comms.ParseJobID(prefixed[0])
+		if err != nil {
+			return nil, err
+		}
+		return client.Job(id), nil
+	}
+	return nil, badInputf("%q begins the IDs of %d jobs: give more of it", name, len(prefixed))
+}
+
+// withJob runs f with a client and the job that name names.
+func (a *app) withJob(ctx context.Context, name string, f func(*cascade.Client, *cascade.Job) error) error {
+	return a.withClient(ctx, func(client *cascade.Client) error {
+		j, err := findJob(ctx, client, name)
+		if err != nil {
+			return err
+		}
+		return f(client, j)
+	})
+}
+
+const jobHelp = "JOB is an ID, its beginning, a job's name (the newest of that name), or last."
+
+func (a *app) statusCommand() *cobra.Command {
+	var watch bool
+	c := &cobra.Command{
+		Use:     "status [JOB]",
+		Short:   "Show how a job stands, or all jobs",
+		Long:    "Show how a job stands, or all jobs. " + jobHelp,
+		Example: "  cascade status\n  cascade status last --watch",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx := c.Context()
+			if len(args) == 0 && !watch {
+				return a.withClient(ctx, func(client *cascade.Client) error { return a.listJobs(ctx, client) })
+			}
+			return a.withJob(ctx, append(args, "last")[0], func(_ *cascade.Client, j *cascade.Job) error {
+				return j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
+					a.printStatus(p)
+					return watch
+				})
+			})
+		},
+	}
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on until the job has ended")
+	return c
+}
+
+func (a *app) printStatus(p *cascade.Progress) {
+	if a.json {
+		_ = a.printJSON(progressObject(p))
+		return
+	}
+	fmt.Fprintf(a.out, "job %s (%s) %s: %s\n", p.Name, p.Job, p.Phase, counts(total(p)))
+	for _, g := range p.Groups {
+		fmt.Fprintf(a.out, "  %-20s %s\n", g.Group, counts(g))
+	}
+	if p.Error != nil {
+		fmt.Fprintf(a.out, "  %s\n", p.Error)
+	}
+}
+
+func (a *app) listJobs(ctx context.Context, client *cascade.Client) error {
+	rows, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "")
+	if err != nil {
+		return err
+	}
+	return table(a, rows, "id", "name", "phase", "tasks", "done", "failed", "submitted", "ended", "error")
+}
+
+func (a *app) lsCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "ls",
+		Short:   "List jobs, tasks, datasets, agents or environments",
+		Example: "  cascade ls jobs\n  cascade ls tasks last --json",
+	}
+	jobs := &cobra.Command{
+		Use: "jobs", Short: "List jobs", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.withClient(c.Context(), func(client *cascade.Client) error { return a.listJobs(c.Context(), client) })
+		},
+	}
+	agents := &cobra.Command{
+		Use: "agents", Short: "List agents and what their hosts have", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.withClient(c.Context(), func(client *cascade.Client) error {
+				return listRows[comms.AgentRow](c.Context(), a, client, comms.QueryAgents, comms.JobID{}, "",
+					"name", "state", "cpu", "memory", "gpu", "running", "jobs", "seen")
+			})
+		},
+	}
+	c.AddCommand(jobs, agents,
+		listCommand[comms.TaskRow](a, "tasks", "List a job's tasks", comms.QueryTasks,
+			"name", "state", "attempt", "agent", "started", "seconds", "peak_memory", "bytes_out", "error"),
+		listCommand[comms.DatasetRow](a, "datasets", "List a job's datasets", comms.QueryDatasets,
+			"name", "codec", "dtype", "shape", "size", "place", "agent"),
+		listCommand[comms.EnvironmentRow](a, "environments", "List a job's environments", comms.QueryEnvironments,
+			"name", "kind", "state", "agent", "seconds", "error"))
+	for _, sub := range c.Commands() {
+		argsOf(sub)
+	}
+	return c
+}
+
+func listCommand[T any](a *app, use, short, kind string, columns ...string) *cobra.Command {
+	var filter string
+	c := &cobra.Command{
+		Use: use + " JOB", Short: short, Long: short + ". " + jobHelp, Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
+				return listRows[T](c.Context(), a, client, kind, j.ID(), filter, columns...)
+			})
+		},
+	}
+	if kind == comms.QueryTasks {
+		c.Flags().StringVar(&filter, "filter", "", "only the task, group or state of this name")
+	}
+	return c
+}
+
+func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind string, job comms.JobID, filter string, columns ...string) error {
+	rows, err := cascade.Rows[T](ctx, client, kind, job, filter)
+	if err != nil {
+		return err
+	}
+	return table(a, rows, columns...)
+}
+
+func (a *app) storyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "story JOB [TASK]",
+		Short:   "Tell every transition of a job or task, with its cause",
+		Long:    "Tell every transition of a job or task, with its cause. " + jobHelp,
+		Example: "  cascade story last spread[2]",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
+				return listRows[comms.StoryRow](c.Context(), a, client, comms.QueryStory, j.ID(), append(args, "")[1],
+					"at", "task", "attempt", "what", "cause", "agent", "detail")
+			})
+		},
+	}
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	var follow bool
+	c := &cobra.Command{
+		Use:     "logs JOB TASK",
+		Short:   "Print what a task wrote",
+		Long:    "Print what a task wrote to its standard output and error. " + jobHelp,
+		Example: "  cascade logs last map\n  cascade logs last model --follow",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx := c.Context()
+			return a.withJob(ctx, args[0], func(client *cascade.Client, j *cascade.Job) error {
+				offset, err := j.Log(ctx, args[1], 0, a.out)
+				if err != nil || !follow {
+					return err
+				}
+				return a.followLog(ctx, client, j, args[1], offset)
+			})
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the task has ended")
+	return c
+}
+
+// followLog prints what a task writes until it has ended. Every progress of the
+// job, which comes at least when the task changes, is a moment to look.
+func (a *app) followLog(ctx context.Context, client *cascade.Client, j *cascade.Job, task string, offset uint64) error {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		rows, err := cascade.Rows[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), task)
+		if err != nil {
+			return err
+		}
+		if offset, err = j.Log(ctx, task, offset, a.out); err != nil {
+			return err
+		}
+		if len(rows) > 0 && slices.Contains([]string{"done", "failed", "skipped", "cancelled"}, rows[0].State) {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-a.interrupts:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (a *app) getCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get JOB TASK.OUTPUT",
+		Short: "Write the bytes of a dataset to standard output",
+		Long: `Write the bytes of a dataset to standard output, as they lie in the store: an
+array is its numbers, little-endian, row by row; cascade ls datasets tells dtype
+and shape. ` + jobHelp,
+		Example: "  cascade get last map.page > map.png\n  cascade get last decode.field[2] > field.raw",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx := c.Context()
+			if isTerminal(a.out) && !a.json {
+				return badInputf("a dataset is bytes: send them to a file with > FILE or to a program with |")
+			}
+			return a.withJob(ctx, args[0], func(_ *cascade.Client, j *cascade.Job) error {
+				located, err := j.Locate(ctx, args[1])
+				if err != nil {
+					return err
+				}
+				for _, d := range located {
+					if err := j.Fetch(ctx, d, a.out); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) steerCommand(use, short, example string, args cobra.PositionalArgs, do func(ctx context.Context, j *cascade.Job, args []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Long: short + ". " + jobHelp, Example: example, Args: args,
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withJob(c.Context(), args[0], func(_ *cascade.Client, j *cascade.Job) error {
+				return do(c.Context(), j, args[1:])
+			})
+		},
+	}
+}
+
+func (a *app) cancelCommand() *cobra.Command {
+	return a.steerCommand("cancel JOB", "Stop what runs of a job and start nothing more of it", "  cascade cancel last",
+		cobra.ExactArgs(1), func(ctx context.Context, j *cascade.Job, _ []string) error {
+			return j.Cancel(ctx, "cancelled by the user")
+		})
+}
+
+func (a *app) holdCommand() *cobra.Command {
+	return a.steerCommand("hold JOB", "Start nothing more of a job until it is released", "  cascade hold last",
+		cobra.ExactArgs(1), func(ctx context.Context, j *cascade.Job, _ []string) error {
+			return j.Hold(ctx, "held by the user")
+		})
+}
+
+func (a *app) releaseCommand() *cobra.Command {
+	return a.steerCommand("release JOB", "Go on with a job that was held", "  cascade release last",
+		cobra.ExactArgs(1), func(ctx context.Context, j *cascade.Job, _ []string) error { return j.Release(ctx) })
+}
+
+// rerunCommand waits for the end when nothing but this command serves the state.
+func (a *app) rerunCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "rerun JOB TASK...",
+		Short:   "Run tasks again, and everything that depends on them",
+		Long:    "Run tasks again, and everything that depends on them, and wait for the end. " + jobHelp,
+		Example: "  cascade rerun last spread[2]",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx := c.Context()
+			return a.withExecutors(ctx, func(client *cascade.Client) error {
+				j, err := findJob(ctx, client, args[0])
+				if err != nil {
+					return err
+				}
+				if err := j.Rerun(ctx, args[1:]...); err != nil {
+					return err
+				}
+				g, dir, err := client.Graph(ctx, j.ID())
+				if err != nil {
+					return err
+				}
+				return a.follow(ctx, client, j, g, dir)
+			})
+		},
+	}
+}
+
+func (a *app) forgetCommand() *cobra.Command {
+	return a.steerCommand("forget JOB", "Free everything that is kept of an ended job", "  cascade forget last",
+		cobra.ExactArgs(1), func(ctx context.Context, j *cascade.Job, _ []string) error { return j.Forget(ctx) })
+}

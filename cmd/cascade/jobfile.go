@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade/dag"
+)
+
+// jobFlags are the flags of commands that read a job file.
+type jobFlags struct {
+	params    []string
+	paramFile string
+}
+
+func (f *jobFlags) add(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&f.params, "param", "p", nil, "set a parameter: NAME=VALUE; may be given several times")
+	c.Flags().StringVar(&f.paramFile, "param-file", "", "YAML file of parameters; --param and CASCADE_PARAM_NAME in the environment go before it")
+}
+
+// read parses the job file, "-" being standard input, and returns the graph and
+// the folder that the job's relative paths refer to.
+func (a *app) read(path string, f *jobFlags) (*dag.Graph, string, error) {
+	text, name, dir, err := a.readFile(path)
+	if err != nil {
+		return nil, "", badInput{err}
+	}
+	var over dag.Override
+	if f.paramFile != "" {
+		b, err := os.ReadFile(f.paramFile)
+		if err != nil {
+			return nil, "", badInputf("read parameters: %w", err)
+		}
+		over.File, over.FileName = b, f.paramFile
+	}
+	for _, kv := range a.environ {
+		if rest, ok := strings.CutPrefix(kv, "CASCADE_PARAM_"); ok {
+			over.Environ = append(over.Environ, rest)
+		}
+	}
+	over.Args = f.params
+	g, err := dag.ParseYAML(name, text, over, dag.Options{})
+	if err != nil {
+		return nil, "", badInput{err}
+	}
+	return g, dir, nil
+}
+
+func (a *app) readFile(path string) (text []byte, name, dir string, err error) {
+	if path == "-" {
+		if text, err = io.ReadAll(a.in); err != nil {
+			return nil, "", "", fmt.Errorf("read job from standard input: %w", err)
+		}
+		dir, err = os.Getwd()
+		return text, "standard input", dir, err
+	}
+	if text, err = os.ReadFile(path); err != nil {
+		return nil, "", "", fmt.Errorf("read job: %w", err)
+	}
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return nil, "", "", fmt.Errorf("find %s: %w", path, err)
+	}
+	return text, path, filepath.Dir(full), nil
+}
+
+func (a *app) validateCommand() *cobra.Command {
+	var flags jobFlags
+	c := &cobra.Command{
+		Use:     "validate FILE",
+		Short:   "Check a job file and tell every mistake with its place",
+		Example: "  cascade validate job.yaml --param steps=4",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			g, _, err := a.read(args[0], &flags)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"job": g.Name, "tasks": g.NumTasks(), "streamed": g.NumSlots()})
+			}
+			fmt.Fprintf(a.out, "%s: job %s is right: %s\n", args[0], g.Name, taskCount(g))
+			return nil
+		},
+	}
+	flags.add(c)
+	return c
+}
+
+func taskCount(g *dag.Graph) string {
+	s := plural(g.NumTasks(), "task")
+	if n := g.NumSlots(); n > 0 {
+		s += fmt.Sprintf(" and %d more for each element of its open generators", n)
+	}
+	return s
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func (a *app) schemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the JSON schema of job files, for editors",
+		Example: "  cascade schema > cascade.schema.json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b, err := dag.Schema()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "%s\n", strings.TrimRight(string(b), "\n"))
+			return err
+		},
+	}
+}

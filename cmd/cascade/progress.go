@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// progress shows how a job goes: a bar on a terminal, plain lines elsewhere,
+// objects with --json. Plain lines come when a group of tasks ends, and once in
+// a while when nothing does.
+type progress struct {
+	a     *app
+	bar   *progressbar.ProgressBar
+	start time.Time
+	quiet time.Time
+	ended map[string]bool
+	err   error
+}
+
+const quietFor = 10 * time.Second
+
+func (a *app) newProgress(g *dag.Graph, id comms.JobID) *progress {
+	s := &progress{a: a, start: time.Now(), quiet: time.Now(), ended: map[string]bool{}}
+	switch {
+	case a.json:
+	case isTerminal(a.err):
+		s.bar = progressbar.NewOptions(max(g.NumTasks(), 1),
+			progressbar.OptionSetWriter(a.err), progressbar.OptionSetDescription(g.Name),
+			progressbar.OptionShowCount(), progressbar.OptionSetWidth(30), progressbar.OptionFullWidth(),
+			progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(everyTerminal))
+	default:
+		fmt.Fprintf(a.err, "job %s (%s): %s\n", g.Name, id, taskCount(g))
+	}
+	return s
+}
+
+func (s *progress) every() time.Duration {
+	if s.bar != nil {
+		return everyTerminal
+	}
+	return everyLines
+}
+
+func (s *progress) update(p *cascade.Progress) {
+	if s.a.json {
+		if err := s.a.printJSON(progressObject(p)); err != nil && s.err == nil {
+			s.err = err
+		}
+		return
+	}
+	sum := total(p)
+	if s.bar != nil {
+		s.bar.ChangeMax64(int64(max(sum.Total, 1)))
+		s.bar.Describe(fmt.Sprintf("%s: %s", p.Name, counts(sum)))
+		_ = s.bar.Set64(int64(sum.Done + sum.Failed + sum.Skipped + sum.Cancelled))
+		return
+	}
+	for _, g := range p.Groups {
+		over := g.Done + g.Failed + g.Skipped + g.Cancelled
+		if g.Total == 0 || over < g.Total || s.ended[g.Group] || (p.Phase == comms.JobRunning && g.Running > 0) {
+			continue
+		}
+		s.ended[g.Group] = true
+		s.line("%s: %s", g.Group, counts(g))
+	}
+	if time.Since(s.quiet) >= quietFor {
+		s.line("%s: %s", p.Name, counts(sum))
+	}
+}
+
+func (s *progress) line(format string, args ...any) {
+	s.quiet = time.Now()
+	fmt.Fprintf(s.a.err, "%8s  %s\n", duration(time.Since(s.start)), fmt.Sprintf(format, args...))
+}
+
+// say prints a message beside the progress.
+func (s *progress) say(format string, args ...any) {
+	if s.bar != nil {
+		_ = s.bar.Clear()
+	}
+	fmt.Fprintf(s.a.err, format+"\n", args...)
+}
+
+func (s *progress) end() {
+	if s.bar != nil {
+		_ = s.bar.Clear()
+	}
+}
+
+func total(p *cascade.Progress) comms.GroupCounts {
+	sum := comms.GroupCounts{Group: p.Name}
+	for _, g := range p.Groups {
+		sum.Total += g.Total
+		sum.Ready += g.Ready
+		sum.Running += g.Running
+		sum.Done += g.Done
+		sum.Failed += g.Failed
+		sum.Skipped += g.Skipped
+		sum.Cancelled += g.Cancelled
+		sum.Retries += g.Retries
+	}
+	return sum
+}
+
+func counts(g comms.GroupCounts) string {
+	parts := []string{fmt.Sprintf("%d/%d done", g.Done, g.Total)}
+	for _, c := range []struct {
+		n    uint64
+		what string
+	}{{g.Running, "running"}, {g.Ready, "ready"}, {g.Failed, "failed"}, {g.Skipped, "skipped"}, {g.Cancelled, "cancelled"}, {g.Retries, "tried again"}} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// progressObject is the JSON form of a Progress.
+func progressObject(p *cascade.Progress) any {
+	type group struct {
+		Group     string `json:"group"`
+		Total     uint64 `json:"total"`
+		Ready     uint64 `json:"ready"`
+		Running   uint64 `json:"running"`
+		Done      uint64 `json:"done"`
+		Failed    uint64 `json:"failed"`
+		Skipped   uint64 `json:"skipped"`
+		Cancelled uint64 `json:"cancelled"`
+		Retries   uint64 `json:"retries"`
+	}
+	o := struct {
+		Job    string  `json:"job"`
+		Name   string  `json:"name"`
+		Phase  string  `json:"phase"`
+		Final  bool    `json:"final"`
+		Groups []group `json:"groups"`
+		Error  string  `json:"error,omitempty"`
+	}{Job: p.Job.String(), Name: p.Name, Phase: p.Phase.String(), Final: p.Final}
+	for _, g := range p.Groups {
+		o.Groups = append(o.Groups, group(g))
+	}
+	if p.Error != nil {
+		o.Error = p.Error.Error()
+	}
+	return o
+}

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// submitFlags say how a job is submitted.
+type submitFlags struct {
+	id       string
+	owner    string
+	priority int64
+	weight   uint32
+	hold     bool
+	labels   []string
+}
+
+func (f *submitFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.id, "id", "", "name the job by this UUID, so that a repeated submit is the same job")
+	c.Flags().StringVar(&f.owner, "owner", "", "whose share of the cluster the job uses (default the user)")
+	c.Flags().Int64Var(&f.priority, "priority", 0, "jobs of higher priority go first")
+	c.Flags().Uint32Var(&f.weight, "weight", 1, "share of the owner, relative to others")
+	c.Flags().BoolVar(&f.hold, "hold", false, "do not start before `cascade release`")
+	c.Flags().StringArrayVar(&f.labels, "label", nil, "NAME=VALUE, for people; may be given several times")
+}
+
+func (f *submitFlags) options(dir string) ([]cascade.SubmitOption, error) {
+	opts := []cascade.SubmitOption{
+		cascade.WithDir(dir), cascade.WithPriority(f.priority), cascade.WithWeight(f.weight),
+	}
+	if f.id != "" {
+		id, err := comms.ParseJobID(f.id)
+		if err != nil {
+			return nil, badInput{err}
+		}
+		opts = append(opts, cascade.WithJobID(id))
+	}
+	if f.owner != "" {
+		opts = append(opts, cascade.WithOwner(f.owner))
+	}
+	if f.hold {
+		opts = append(opts, cascade.WithHold())
+	}
+	for _, l := range f.labels {
+		name, value, ok := strings.Cut(l, "=")
+		if !ok {
+			return nil, badInputf("--label %s: want NAME=VALUE", l)
+		}
+		opts = append(opts, cascade.WithLabel(name, value))
+	}
+	return opts, nil
+}
+
+// clusterFlags size the cluster that run starts on this host.
+type clusterFlags struct {
+	cpu           float64
+	memory, store string
+	fsync         bool
+}
+
+func (f *clusterFlags) add(c *cobra.Command) {
+	c.Flags().Float64Var(&f.cpu, "cpu", 0, "cores to use (default all)")
+	c.Flags().StringVar(&f.memory, "memory", "", "private memory that tasks may use together, such as 8GiB (default what the host has)")
+	c.Flags().StringVar(&f.store, "store", "", "shared memory for datasets, such as 2GiB (default a part of /dev/shm)")
+	c.Flags().BoolVar(&f.fsync, "fsync", false, "let acknowledgements survive a power loss, not only a crash")
+}
+
+func (f *clusterFlags) options() ([]cascade.Option, error) {
+	var opts []cascade.Option
+	if f.cpu > 0 {
+		opts = append(opts, cascade.WithCPU(f.cpu))
+	}
+	for _, s := range []struct {
+		flag, value string
+		option      func(int64) cascade.Option
+	}{{"memory", f.memory, cascade.WithMemory}, {"store", f.store, cascade.WithStore}} {
+		if s.value == "" {
+			continue
+		}
+		n, err := parseSize(s.value)
+		if err != nil {
+			return nil, badInputf("--%s %s: want a size such as 512MiB", s.flag, s.value)
+		}
+		opts = append(opts, s.option(n))
+	}
+	if f.fsync {
+		opts = append(opts, cascade.WithFsync())
+	}
+	return opts, nil
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var job jobFlags
+	var sub submitFlags
+	var size clusterFlags
+	c := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Run a job on this host and wait for it",
+		Long: `Run starts a controller, an agent and executors inside this command, runs the
+job and copies its outputs to where the job file says. When another run is under
+way on the same state folder, the job joins it.
+
+The first interrupt cancels the job, the second ends everything at once.`,
+		Example: "  cascade run examples/ensemble/job.yaml\n  cascade run job.yaml -p date=2026-11-21 --store 4GiB",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			g, dir, err := a.read(args[0], &job)
+			if err != nil {
+				return err
+			}
+			opts, err := sub.options(dir)
+			if err != nil {
+				return err
+			}
+			more, err := size.options()
+			if err != nil {
+				return err
+			}
+			return a.runJob(c.Context(), g, dir, opts, more)
+		},
+	}
+	job.add(c)
+	sub.add(c)
+	size.add(c)
+	return c
+}
+
+func (a *app) submitCommand() *cobra.Command {
+	var job jobFlags
+	var sub submitFlags
+	var wait bool
+	c := &cobra.Command{
+		Use:     "submit FILE",
+		Short:   "Hand a job to a running cluster and print its ID",
+		Example: "  cascade submit job.yaml --to ipc:///run/cascade/controller.sock",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if a.to == "" {
+				return badInputf("submit needs a cluster: give --to ADDRESS or set CASCADE_TO; to run on this host use cascade run")
+			}
+			g, dir, err := a.read(args[0], &job)
+			if err != nil {
+				return err
+			}
+			opts, err := sub.options(dir)
+			if err != nil {
+				return err
+			}
+			return a.withClient(c.Context(), func(client *cascade.Client) error {
+				j, err := client.Submit(c.Context(), g, opts...)
+				if err != nil {
+					return err
+				}
+				if wait {
+					return a.follow(c.Context(), client, j, g, dir)
+				}
+				if a.json {
+					return a.printJSON(map[string]string{"job": j.ID().String()})
+				}
+				_, err = fmt.Fprintln(a.out, j.ID())
+				return err
+			})
+		},
+	}
+	job.add(c)
+	sub.add(c)
+	c.Flags().BoolVar(&wait, "wait", false, "wait for the end and copy the outputs, as run does")
+	return c
+}
+
+// runJob runs g on a cluster of its own, or on the one that --to names.
+func (a *app) runJob(ctx context.Context, g *dag.Graph, dir string, opts []cascade.SubmitOption, size []cascade.Option) (err error) {
+	if a.to != "" {
+		return a.withClient(ctx, func(client *cascade.Client) error {
+			j, err := client.Submit(ctx, g, opts...)
+			if err != nil {
+				return err
+			}
+			return a.follow(ctx, client, j, g, dir)
+		})
+	}
+	cluster, err := cascade.Local(ctx, append(a.options(), size...)...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cluster.Close()) }()
+	j, err := cluster.Submit(ctx, g, opts...)
+	if err != nil {
+		return err
+	}
+	return a.follow(ctx, cluster.Client, j, g, dir)
+}
+
+// follow shows a job's progress to its end, copies its outputs and prints the summary.
+func (a *app) follow(ctx context.Context, client *cascade.Client, j *cascade.Job, g *dag.Graph, dir string) error {
+	show := a.newProgress(g, j.ID())
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := make(chan struct{})
+	defer close(ended)
+	go a.watchInterrupts(ctx, cancel, ended, j, show)
+
+	var last *cascade.Progress
+	err := j.Watch(ctx, show.every(), func(p *cascade.Progress) bool {
+		last = p
+		show.update(p)
+		return true
+	})
+	show.end()
+	if err != nil {
+		return err
+	}
+	if err := cascade.JobResult(last); err != nil {
+		a.explainFailure(g, last, err)
+		return reported{err}
+	}
+	files, err := a.copyOutputs(ctx, j, dir)
+	if err != nil {
+		return err
+	}
+	return a.summary(ctx, client, g, last, files)
+}
+
+// watchInterrupts cancels the job at the first interrupt, and gives up waiting at the second.
+func (a *app) watchInterrupts(ctx context.Context, cancel context.CancelCauseFunc, ended <-chan struct{}, j *cascade.Job, show *progress) {
+	select {
+	case <-a.interrupts:
+	case <-ended:
+		return
+	}
+	show.say("cancelling job %s; interrupt again to end at once", j.ID())
+	go func() {
+		if err := j.Cancel(ctx, "interrupted by the user"); err != nil && ctx.Err() == nil {
+			cancel(err)
+		}
+	}()
+	select {
+	case <-a.interrupts:
+		cancel(cascade.ErrCancelled)
+	case <-ended:
+	}
+}
+
+// copyOutputs copies exported datasets to the paths that the job file gives, each
+// under a temporary name first, so that a file that is there is whole.
+func (a *app) copyOutputs(ctx context.Context, j *cascade.Job, dir string) ([]string, error) {
+	located, err := j.Locate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, d := range located {
+		if d.Path == "" {
+			continue
+		}
+		path := d.Path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		if err := copyOutput(ctx, j, d, path); err != nil {
+			return files, err
+		}
+		files = append(files, path)
+	}
+	return files, nil
+}
+
+func copyOutput(ctx context.Context, j *cascade.Job, d cascade.Located, path string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("copy output %s to %s: %w", d.Name, path, err)
+		}
+	}()
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+		}
+	}()
+	if err := j.Fetch(ctx, d, f); err != nil {
+		return err
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+const (
+	everyTerminal = 100 * time.Millisecond
+	everyLines    = time.Second
+)

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/docker/go-units"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+func parseSize(s string) (int64, error) { return units.RAMInBytes(s) }
+
+// summaryTasks is the most tasks for which the critical path is worked out:
+// beyond it the rows would take longer to fetch than the summary is worth.
+const summaryTasks = 200_000
+
+// summaryObject is what run prints at the end, also as JSON.
+type summaryObject struct {
+	Job          string   `json:"job"`
+	Name         string   `json:"name"`
+	Phase        string   `json:"phase"`
+	Tasks        uint64   `json:"tasks"`
+	Wall         float64  `json:"wall_seconds"`
+	TaskTime     float64  `json:"task_seconds"`
+	Critical     float64  `json:"critical_path_seconds,omitempty"`
+	CriticalPath []string `json:"critical_path,omitempty"`
+	BytesOut     uint64   `json:"bytes_out"`
+	Copied       uint64   `json:"bytes_copied"`
+	Spilled      uint64   `json:"bytes_spilled"`
+	Retries      uint64   `json:"retries"`
+	Skipped      uint64   `json:"skipped"`
+	Failed       uint64   `json:"failed"`
+	Outputs      []string `json:"outputs,omitempty"`
+}
+
+func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph, p *cascade.Progress, files []string) error {
+	sum := total(p)
+	s := summaryObject{
+		Job: p.Job.String(), Name: p.Name, Phase: p.Phase.String(), Tasks: sum.Done,
+		Wall: float64(p.Ended-p.Started) / 1e9, TaskTime: float64(p.TaskTime) / 1e9,
+		BytesOut: p.BytesOut, Copied: p.Copied, Spilled: p.Spilled,
+		Retries: sum.Retries, Skipped: sum.Skipped, Failed: sum.Failed, Outputs: files,
+	}
+	if sum.Total <= summaryTasks {
+		rows, err := cascade.Rows[comms.TaskRow](ctx, client, comms.QueryTasks, p.Job, "")
+		if err != nil {
+			return err
+		}
+		if s.Critical, s.CriticalPath, err = criticalPath(g, rows); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return a.printJSON(s)
+	}
+	fmt.Fprintf(a.out, "job %s %s: %s in %s\n", s.Name, s.Phase, plural(int(s.Tasks), "task"), seconds(s.Wall))
+	a.fact("task time", "%s, %.1f tasks at once", seconds(s.TaskTime), s.TaskTime/max(s.Wall, 1e-9))
+	if len(s.CriticalPath) > 0 {
+		a.fact("critical path", "%s: %s", seconds(s.Critical), shorten(s.CriticalPath))
+	}
+	a.fact("data", "%s published, %s copied, %s spilled", size(s.BytesOut), size(s.Copied), size(s.Spilled))
+	a.fact("tried again", "%d", s.Retries)
+	if s.Failed+s.Skipped > 0 {
+		a.fact("went without", "%d failed, %d skipped", s.Failed, s.Skipped)
+	}
+	switch folder, n := commonFolder(files), len(files); {
+	case n == 1:
+		a.fact("output", "%s", relative(files[0]))
+	case n > 1:
+		a.fact("outputs", "%d files in %s", n, relative(folder))
+	default:
+		a.fact("outputs", "cascade get %s TASK.OUTPUT", s.Job)
+	}
+	return nil
+}
+
+func (a *app) fact(name, format string, args ...any) {
+	fmt.Fprintf(a.out, "  %-14s %s\n", name, fmt.Sprintf(format, args...))
+}
+
+func seconds(s float64) string { return duration(time.Duration(s * 1e9)) }
+
+func shorten(path []string) string {
+	if len(path) > 6 {
+		path = append(append(append([]string{}, path[:3]...), fmt.Sprintf("(%d more)", len(path)-5)), path[len(path)-2:]...)
+	}
+	return strings.Join(path, " > ")
+}
+
+// criticalPath returns the heaviest path of the graph by the durations that the
+// tasks really took, in seconds, and the names along it.
+func criticalPath(g *dag.Graph, rows []comms.TaskRow) (float64, []string, error) {
+	took := make(map[dag.TaskIndex]float64, len(rows))
+	indices := make([]dag.TaskIndex, 0, len(rows))
+	for _, r := range rows {
+		i := dag.TaskIndex(r.Index)
+		took[i] = r.Seconds
+		indices = append(indices, i)
+	}
+	finish := make(map[dag.TaskIndex]float64, len(rows))
+	before := make(map[dag.TaskIndex]dag.TaskIndex, len(rows))
+	var visit func(i dag.TaskIndex) error
+	visit = func(i dag.TaskIndex) error {
+		if _, done := finish[i]; done {
+			return nil
+		}
+		inputs, err := g.Inputs(i)
+		if err != nil {
+			return fmt.Errorf("critical path: inputs of %s: %w", g.TaskName(i), err)
+		}
+		best, at := 0.0, i
+		for _, in := range inputs {
+			for _, s := range in.Sources {
+				if s.Kind == dag.SourceGroup {
+					continue
+				}
+				if err := visit(s.Task); err != nil {
+					return err
+				}
+				if finish[s.Task] > best {
+					best, at = finish[s.Task], s.Task
+				}
+			}
+		}
+		finish[i] = best + took[i]
+		if at != i {
+			before[i] = at
+		}
+		return nil
+	}
+	for _, i := range append(g.Order(), indices...) {
+		if err := visit(i); err != nil {
+			return 0, nil, err
+		}
+	}
+	end, found := dag.TaskIndex(0), false
+	for _, i := range indices {
+		if !found || finish[i] > finish[end] || (finish[i] == finish[end] && i < end) {
+			end, found = i, true
+		}
+	}
+	if !found {
+		return 0, nil, nil
+	}
+	names := []string{g.TaskName(end)}
+	for i := end; ; {
+		b, ok := before[i]
+		if !ok {
+			break
+		}
+		names = append(names, g.TaskName(b))
+		i = b
+	}
+	slices.Reverse(names)
+	return finish[end], names, nil
+}
+
+func commonFolder(files []string) string {
+	if len(files) == 0 {
+		return ""
+	}
+	dir := filepath.Dir(files[0])
+	for _, f := range files[1:] {
+		for dir != filepath.Dir(dir) && !strings.HasPrefix(f, dir+string(filepath.Separator)) {
+			dir = filepath.Dir(dir)
+		}
+	}
+	return dir
+}
+
+func relative(path string) string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	rel, err := filepath.Rel(wd, path)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		return path
+	}
+	return rel
+}
+
+// explainFailure prints the first cause of a failed job: what, where, with which
+// inputs, and the last lines that the task wrote.
+func (a *app) explainFailure(g *dag.Graph, p *cascade.Progress, err error) {
+	if a.json {
+		return // the last progress object has told
+	}
+	var job *cascade.JobError
+	if !errors.As(err, &job) || job.Cause == nil {
+		fmt.Fprintf(a.err, "cascade: %v\n", err)
+		return
+	}
+	e := job.Cause
+	fmt.Fprintf(a.err, "job %s failed after %s: task %s: %s: %s\n",
+		p.Name, duration(time.Duration(p.Ended-p.Started)), e.Task, e.Kind, e.Message)
+	where := fmt.Sprintf("agent %s", e.Agent)
+	if e.Executor > 0 {
+		where += fmt.Sprintf(", executor %d", e.Executor)
+	}
+	fmt.Fprintf(a.err, "  ran on   %s, attempt %d\n", where, e.Attempt)
+	if i, ok := g.Lookup(e.Task); ok {
+		if inputs, err := g.Inputs(i); err == nil {
+			for _, in := range inputs {
+				fmt.Fprintf(a.err, "  input    %s: %s\n", in.Name, sources(g, in))
+			}
+		}
+	}
+	if e.Stack != "" {
+		fmt.Fprintf(a.err, "  stack\n%s\n", indent(e.Stack, 20))
+	}
+	if len(e.LogTail) > 0 {
+		fmt.Fprintf(a.err, "  last output\n%s\n", indent(string(e.LogTail), 10))
+	}
+	if sum := total(p); sum.Skipped > 0 {
+		fmt.Fprintf(a.err, "  because of it %s did not run\n", plural(int(sum.Skipped), "task"))
+	}
+	fmt.Fprintf(a.err, "  more     cascade story %s %s; cascade logs %s %s\n", p.Job, e.Task, p.Job, e.Task)
+}
+
+func sources(g *dag.Graph, in dag.Input) string {
+	var names []string
+	for n, s := range in.Sources {
+		if n == 4 && len(in.Sources) > 5 {
+			names = append(names, fmt.Sprintf("and %d more", len(in.Sources)-n))
+			break
+		}
+		outputs := g.Group(s.Task).Outputs
+		name := g.TaskName(s.Task)
+		if int(s.Output) < len(outputs) {
+			name += "." + outputs[s.Output].Name
+		}
+		switch s.Kind {
+		case dag.SourceElement:
+			name += fmt.Sprintf("[%d]", s.Element)
+		case dag.SourceStream, dag.SourceGroup:
+			name += "[*]"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// indent returns the last lines of text, at most n, each moved to the right.
+func indent(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if len(lines) > n {
+		lines = lines[len(lines)-n:]
+	}
+	return "    " + strings.Join(lines, "\n    ")
+}

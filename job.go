@@ -1,0 +1,302 @@
+package cascade
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// Job is a handle on a submitted job. Its methods may be called from any goroutine.
+type Job struct {
+	client *Client
+	id     comms.JobID
+}
+
+// ID returns the job's name, which is unique everywhere.
+func (j *Job) ID() comms.JobID { return j.id }
+
+// Progress tells how a job stands.
+type Progress = comms.Progress
+
+// Watch calls yield with the job's progress: at once, then when it changed, at
+// most once in every, and a last time when its end is durable. It returns when
+// the job has ended, when yield returns false, or when ctx ends; the job goes on.
+func (j *Job) Watch(ctx context.Context, every time.Duration, yield func(*Progress) bool) error {
+	return j.watch(ctx, every, false, yield)
+}
+
+// Events is like Watch; each Progress also carries the events since the last one.
+func (j *Job) Events(ctx context.Context, every time.Duration, yield func(*Progress) bool) error {
+	return j.watch(ctx, every, true, yield)
+}
+
+func (j *Job) watch(ctx context.Context, every time.Duration, events bool, yield func(*Progress) bool) error {
+	c, err := j.client.ctrl.calls.start(func(req uint64) comms.Message {
+		return &comms.Watch{Req: req, Job: j.id, Every: int64(every), Events: events}
+	})
+	if err != nil {
+		return fmt.Errorf("watch job %s: %w", j.id, err)
+	}
+	defer j.client.ctrl.calls.end(c)
+	for {
+		m, _, err := c.next(ctx)
+		if err != nil {
+			return fmt.Errorf("watch job %s: %w", j.id, err)
+		}
+		p, ok := m.(*comms.Progress)
+		if !ok {
+			return fmt.Errorf("watch job %s: unexpected answer %T", j.id, m)
+		}
+		if !yield(p) || p.Final {
+			return nil
+		}
+	}
+}
+
+// Wait waits until the job's end is durable. The error is a *JobError when the
+// job failed or was cancelled, and wraps the *TaskError that was the cause.
+func (j *Job) Wait(ctx context.Context) (*Progress, error) {
+	return j.until(ctx, func(p *Progress) bool { return p.Final })
+}
+
+// WaitResult waits until every exported dataset is there, which may come before
+// the end is durable, or until the job has ended without them.
+func (j *Job) WaitResult(ctx context.Context) (*Progress, error) {
+	return j.until(ctx, func(p *Progress) bool { return p.Result || p.Final })
+}
+
+func (j *Job) until(ctx context.Context, enough func(*Progress) bool) (*Progress, error) {
+	var last *Progress
+	err := j.Watch(ctx, 50*time.Millisecond, func(p *Progress) bool {
+		last = p
+		return !enough(p)
+	})
+	if err != nil {
+		return last, err
+	}
+	return last, JobResult(last)
+}
+
+// JobResult returns the error that a job's last Progress stands for: nil when
+// it is done or still running, else a *JobError.
+func JobResult(p *Progress) error {
+	if p.Phase == comms.JobFailed || p.Phase == comms.JobCancelled {
+		return &JobError{Job: p.Job, Name: p.Name, Phase: p.Phase, Cause: p.Error}
+	}
+	return nil
+}
+
+// Cancel stops what runs of the job and starts nothing more of it.
+func (j *Job) Cancel(ctx context.Context, reason string) error {
+	return j.control(ctx, "cancel", comms.SteerCancel, nil, reason)
+}
+
+// Hold starts nothing more of the job until Release.
+func (j *Job) Hold(ctx context.Context, reason string) error {
+	return j.control(ctx, "hold", comms.SteerHold, nil, reason)
+}
+
+// Release ends a Hold.
+func (j *Job) Release(ctx context.Context) error {
+	return j.control(ctx, "release", comms.SteerRelease, nil, "")
+}
+
+// Rerun runs the named tasks again, and everything that depends on them.
+func (j *Job) Rerun(ctx context.Context, tasks ...string) error {
+	return j.control(ctx, "rerun", comms.SteerRerun, tasks, "")
+}
+
+// Forget frees everything the cluster keeps of an ended job.
+func (j *Job) Forget(ctx context.Context) error {
+	return j.control(ctx, "forget", comms.SteerForget, nil, "")
+}
+
+func (j *Job) control(ctx context.Context, verb string, action comms.SteerAction, tasks []string, reason string) error {
+	_, _, err := j.client.ctrl.calls.one(ctx, func(req uint64) comms.Message {
+		return &comms.Control{Req: req, Job: j.id, Action: action, Tasks: tasks, Reason: reason}
+	})
+	if err != nil {
+		return fmt.Errorf("%s job %s: %w", verb, j.id, err)
+	}
+	return nil
+}
+
+// Located is a dataset and where it is.
+type Located = comms.LocatedData
+
+// Locate finds datasets by name: TASK.OUTPUT, TASK.OUTPUT[ELEMENT], or TASK when
+// it has one output. Without names it finds the job's exported datasets.
+func (j *Job) Locate(ctx context.Context, names ...string) ([]Located, error) {
+	m, _, err := j.client.ctrl.calls.one(ctx, func(req uint64) comms.Message {
+		return &comms.Locate{Req: req, Job: j.id, Names: names}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("locate datasets of job %s: %w", j.id, err)
+	}
+	l, ok := m.(*comms.Located)
+	if !ok {
+		return nil, fmt.Errorf("locate datasets of job %s: unexpected answer %T", j.id, m)
+	}
+	return l.Data, nil
+}
+
+// Fetch writes the bytes of a dataset to w, as they lie in the store: codec,
+// dtype and shape are in d.Desc.
+func (j *Job) Fetch(ctx context.Context, d Located, w io.Writer) error {
+	if d.Desc.Place.Kind == comms.PlaceInline {
+		if _, err := w.Write(d.Desc.Place.Bytes); err != nil {
+			return fmt.Errorf("fetch %s: %w", d.Name, err)
+		}
+		return nil
+	}
+	id := comms.DatasetID{Job: j.id, DatasetRef: d.Desc.Ref}
+	if err := j.pieces(ctx, d.Addresses, &comms.Fetch{Data: id}, d.Desc.Size, w); err != nil {
+		return fmt.Errorf("fetch %s from agent %s: %w", d.Name, d.Agent, err)
+	}
+	return nil
+}
+
+// Log writes what a task wrote, from offset on, to w, and returns the offset behind it.
+func (j *Job) Log(ctx context.Context, task string, offset uint64, w io.Writer) (uint64, error) {
+	rows, err := Rows[comms.TaskRow](ctx, j.client, comms.QueryTasks, j.id, task)
+	if err != nil {
+		return offset, fmt.Errorf("log of %s: %w", task, err)
+	}
+	if len(rows) == 0 {
+		return offset, fmt.Errorf("log of %s: %w: no such task in job %s", task, ErrNotFound, j.id)
+	}
+	agents, err := Rows[comms.AgentRow](ctx, j.client, comms.QueryAgents, comms.JobID{}, "")
+	if err != nil {
+		return offset, fmt.Errorf("log of %s: %w", task, err)
+	}
+	for _, a := range agents {
+		if a.Name != rows[0].Agent {
+			continue
+		}
+		n := &counter{w: w}
+		err := j.pieces(ctx, a.Addresses, &comms.Fetch{Log: true, Task: rows[0].Name, Data: comms.DatasetID{Job: j.id}, Offset: offset}, 0, n)
+		if err != nil {
+			return offset + n.n, fmt.Errorf("log of %s: %w", task, err)
+		}
+		return offset + n.n, nil
+	}
+	if rows[0].Agent == "" {
+		return offset, nil // it has not run yet
+	}
+	return offset, fmt.Errorf("log of %s: %w: agent %s, where it ran, is not there", task, ErrUnavailable, rows[0].Agent)
+}
+
+type counter struct {
+	w io.Writer
+	n uint64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += uint64(n)
+	return n, err
+}
+
+// pieces fetches what want names, piece by piece, until size bytes are there; a
+// size of zero means until the agent says that it was all.
+func (j *Job) pieces(ctx context.Context, addresses []string, want *comms.Fetch, size uint64, w io.Writer) error {
+	p, err := j.client.agentPeer(ctx, addresses)
+	if err != nil {
+		return err
+	}
+	offset, start := want.Offset, want.Offset
+	for {
+		m, body, err := p.calls.one(ctx, func(req uint64) comms.Message {
+			f := *want
+			f.Req, f.Offset, f.Max = req, offset, fetchPiece
+			return &f
+		})
+		if err != nil {
+			return err
+		}
+		c, ok := m.(*comms.Chunk)
+		if !ok {
+			return fmt.Errorf("unexpected answer %T", m)
+		}
+		if _, err := w.Write(body); err != nil {
+			return err
+		}
+		offset += uint64(len(body))
+		if offset >= c.Total || len(body) == 0 {
+			if size > 0 && offset-start != size {
+				return fmt.Errorf("%w: got %d of %d bytes", ErrLost, offset-start, size)
+			}
+			return nil
+		}
+	}
+}
+
+const fetchPiece = 1 << 20
+
+// agentPeer returns the link to the first of an agent's addresses that answers.
+func (c *Client) agentPeer(ctx context.Context, addresses []string) (*peer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.agent == nil {
+		return nil, ErrClosed
+	}
+	var last error
+	for _, a := range addresses {
+		if p := c.agent[a]; p != nil {
+			return p, nil
+		}
+		p, err := dialPeer(ctx, a, c.opts)
+		if err != nil {
+			last = err
+			continue
+		}
+		c.agent[a] = p
+		return p, nil
+	}
+	if last == nil {
+		last = fmt.Errorf("%w: the agent has no address", ErrUnavailable)
+	}
+	return nil, last
+}
+
+// upload sends a blob to the controller unless it has it, and returns its name.
+func (c *Client) upload(ctx context.Context, b []byte) (comms.Hash, error) {
+	sum := blake3.Sum256(b)
+	hash := comms.Hash(append([]byte{comms.HashBLAKE3}, sum[:]...))
+	have := func() ([]comms.Hash, error) {
+		m, _, err := c.ctrl.calls.one(ctx, func(req uint64) comms.Message {
+			return &comms.HaveReq{Req: req, Hashes: []comms.Hash{hash}}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("upload %d bytes: %w", len(b), err)
+		}
+		h, ok := m.(*comms.Have)
+		if !ok {
+			return nil, fmt.Errorf("upload %d bytes: unexpected answer %T", len(b), m)
+		}
+		return h.Missing, nil
+	}
+	missing, err := have()
+	if err != nil || len(missing) == 0 {
+		return hash, err
+	}
+	for off := 0; off < len(b); off += blobPiece {
+		piece := b[off:min(off+blobPiece, len(b))]
+		m := comms.Encode(&comms.Blob{Hash: hash, Offset: uint64(off), Total: uint64(len(b))})
+		if err := c.ctrl.send(m, piece); err != nil {
+			return "", fmt.Errorf("upload %d bytes: %w", len(b), err)
+		}
+	}
+	if missing, err = have(); err != nil {
+		return "", err
+	}
+	if len(missing) > 0 {
+		return "", fmt.Errorf("upload %d bytes: %w: the controller did not keep them", len(b), ErrUnavailable)
+	}
+	return hash, nil
+}

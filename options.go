@@ -1,0 +1,113 @@
+package cascade
+
+import (
+	"runtime/debug"
+
+	"github.com/rs/zerolog"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// Option sets how a client or a local cluster behaves.
+type Option func(*options)
+
+type options struct {
+	log      zerolog.Logger
+	inproc   *comms.Inproc
+	insecure bool
+	state    string
+	runtime  string
+	cpu      float64
+	memory   int64
+	store    int64
+	warm     int
+	noAgent  bool
+	fsync    bool
+}
+
+func newOptions(opts []Option) options {
+	o := options{log: zerolog.Nop(), warm: -1}
+	for _, f := range opts {
+		f(&o)
+	}
+	return o
+}
+
+// WithLog sends the log of links, controller and agent to l. The default is silence.
+func WithLog(l zerolog.Logger) Option { return func(o *options) { o.log = l } }
+
+// WithInsecureTestNetwork permits plain TCP to a controller that permits it too.
+func WithInsecureTestNetwork() Option { return func(o *options) { o.insecure = true } }
+
+// WithState sets the folder in which a local cluster keeps its state. The
+// default is cascade in $XDG_STATE_HOME, or in ~/.local/state.
+func WithState(dir string) Option { return func(o *options) { o.state = dir } }
+
+// WithCPU sets how many cores a local cluster may use; the default is all that
+// the process may use.
+func WithCPU(cores float64) Option { return func(o *options) { o.cpu = cores } }
+
+// WithMemory sets how many bytes of private memory the tasks of a local cluster may use.
+func WithMemory(bytes int64) Option { return func(o *options) { o.memory = bytes } }
+
+// WithStore sets how many bytes of shared memory a local cluster may use for datasets.
+func WithStore(bytes int64) Option { return func(o *options) { o.store = bytes } }
+
+// WithFsync makes a local cluster's acknowledgements survive a power loss, not
+// only the crash of any process.
+func WithFsync() Option { return func(o *options) { o.fsync = true } }
+
+// SubmitOption sets how a job is submitted.
+type SubmitOption func(*submission)
+
+type submission struct {
+	id       comms.JobID
+	dir      string
+	owner    string
+	priority int64
+	weight   uint32
+	hold     bool
+	labels   []string
+}
+
+// WithJobID names the job, so that a repeated Submit is the same job.
+func WithJobID(id comms.JobID) SubmitOption { return func(s *submission) { s.id = id } }
+
+// WithDir sets the folder that relative paths of the job refer to; the default
+// is the working folder.
+func WithDir(dir string) SubmitOption { return func(s *submission) { s.dir = dir } }
+
+// WithOwner names who shares resources fairly with other owners; the default is the user.
+func WithOwner(owner string) SubmitOption { return func(s *submission) { s.owner = owner } }
+
+// WithPriority orders the job before others of lower priority; the default is 0.
+func WithPriority(p int64) SubmitOption { return func(s *submission) { s.priority = p } }
+
+// WithWeight sets the owner's share; the default is 1.
+func WithWeight(w uint32) SubmitOption { return func(s *submission) { s.weight = w } }
+
+// WithHold submits the job without starting it; see Job.Release.
+func WithHold() SubmitOption { return func(s *submission) { s.hold = true } }
+
+// WithLabel adds a name and value for people.
+func WithLabel(name, value string) SubmitOption {
+	return func(s *submission) { s.labels = append(s.labels, name+"="+value) }
+}
+
+// Version returns the version of this build.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	if v == "" {
+		v = "(devel)"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 && v == "(devel)" {
+			v += " " + s.Value[:12]
+		}
+	}
+	return v
+}
