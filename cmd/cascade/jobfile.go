@@ -30,20 +30,14 @@ func (a *app) read(path string, f *jobFlags) (*dag.Graph, string, error) {
 	if err != nil {
 		return nil, "", badInput{err}
 	}
-	var over dag.Override
+	over := dag.Override{Environ: a.environ, Flags: f.params}
 	if f.paramFile != "" {
 		b, err := os.ReadFile(f.paramFile)
 		if err != nil {
 			return nil, "", badInputf("read parameters: %w", err)
 		}
-		over.File, over.FileName = b, f.paramFile
+		over.File, over.Data = f.paramFile, b
 	}
-	for _, kv := range a.environ {
-		if rest, ok := strings.CutPrefix(kv, "CASCADE_PARAM_"); ok {
-			over.Environ = append(over.Environ, rest)
-		}
-	}
-	over.Args = f.params
 	g, err := dag.ParseYAML(name, text, over, dag.Options{})
 	if err != nil {
 		return nil, "", badInput{err}
