@@ -21,12 +21,12 @@ type options struct {
 	memory   int64
 	store    int64
 	warm     int
-	noAgent  bool
+	inspect  bool
 	fsync    bool
 }
 
 func newOptions(opts []Option) options {
-	o := options{log: zerolog.Nop(), warm: -1}
+	o := options{log: zerolog.Nop()}
 	for _, f := range opts {
 		f(&o)
 	}
@@ -56,6 +56,10 @@ func WithStore(bytes int64) Option { return func(o *options) { o.store = bytes }
 // WithFsync makes a local cluster's acknowledgements survive a power loss, not
 // only the crash of any process.
 func WithFsync() Option { return func(o *options) { o.fsync = true } }
+
+// WithoutExecutors makes a local cluster that only answers questions about what
+// its state folder holds: no task runs and no executor starts.
+func WithoutExecutors() Option { return func(o *options) { o.inspect = true } }
 
 // SubmitOption sets how a job is submitted.
 type SubmitOption func(*submission)

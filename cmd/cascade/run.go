@@ -199,7 +199,43 @@ func (a *app) runJob(ctx context.Context, g *dag.Graph, dir string, opts []casca
 	if err != nil {
 		return err
 	}
-	return a.follow(ctx, cluster.Client, j, g, dir)
+	err = a.follow(ctx, cluster.Client, j, g, dir)
+	if cluster.Owned() && exitCode(err) != exitInfrastructure {
+		err = errors.Join(err, a.waitForOthers(ctx, cluster.Client))
+	}
+	return err
+}
+
+// waitForOthers waits for the jobs that other commands handed to this one's
+// cluster: they would be cut off by its end.
+func (a *app) waitForOthers(ctx context.Context, client *cascade.Client) error {
+	rows, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-a.interrupts:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for _, r := range rows {
+		if r.Phase != comms.JobRunning.String() && r.Phase != comms.JobQueued.String() {
+			continue
+		}
+		id, err := comms.ParseJobID(r.ID)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.err, "waiting for job %s (%s), which runs here too; interrupt to leave it for the next run\n", r.Name, r.ID)
+		if _, err := client.Job(id).Wait(ctx); err != nil && ctx.Err() != nil {
+			return nil // the next run goes on with it
+		}
+	}
+	return nil
 }
 
 // follow shows a job's progress to its end, copies its outputs and prints the summary.

@@ -1,0 +1,203 @@
+package cascade
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/agent"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller"
+	"github.com/cascade-run/cascade/executor"
+)
+
+// Cluster is a cluster on this host, and a client of it.
+type Cluster struct {
+	*Client
+	owned bool
+	stop  func() error
+}
+
+// Owned tells whether the cluster runs in this process. If not, it belongs to
+// another process that serves the same state folder, and goes on after Close.
+func (c *Cluster) Owned() bool { return c.owned }
+
+// Close ends what Local started: executors first, then agent and controller. Jobs
+// that have not ended go on when their state folder is opened again.
+func (c *Cluster) Close() error {
+	err := c.Client.Close()
+	if c.stop != nil {
+		err = errors.Join(err, c.stop())
+	}
+	return err
+}
+
+// Local starts a controller and an agent inside this process and executors as
+// child processes: the same binary, started again, so that main must call Main
+// before anything else. When another process serves the state folder already,
+// Local becomes a client of that one. The context bounds the start only.
+func Local(ctx context.Context, opts ...Option) (*Cluster, error) {
+	if executor.Wanted() {
+		return nil, errors.New("start a local cluster: this process was started as an executor; call cascade.Main first in main, or cascade.TestMain in tests")
+	}
+	o := newOptions(opts)
+	dirs, err := localDirs(o)
+	if err != nil {
+		return nil, fmt.Errorf("start a local cluster: %w", err)
+	}
+	lock, holder, err := lockState(dirs.state)
+	if err != nil {
+		return nil, fmt.Errorf("start a local cluster: %w", err)
+	}
+	if lock == nil {
+		c, err := Dial(ctx, "ipc://"+dirs.controller, opts...)
+		if err != nil {
+			return nil, fmt.Errorf("state folder %s is served by process %s, which does not answer: %w", dirs.state, holder, err)
+		}
+		return &Cluster{Client: c}, nil
+	}
+	c, err := startLocal(ctx, o, dirs)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start a local cluster: %w", err), lock.Close())
+	}
+	inner := c.stop
+	c.stop = func() error { return errors.Join(inner(), lock.Close()) }
+	return c, nil
+}
+
+// localPaths is where a local cluster keeps what.
+type localPaths struct {
+	state      string // what outlives the cluster
+	run        string // sockets
+	controller string // the controller's socket
+}
+
+// localDirs makes the folders. Sockets get a short path of their own, because a
+// socket's path may have no more than 107 bytes.
+func localDirs(o options) (localPaths, error) {
+	state := o.state
+	if state == "" {
+		base := os.Getenv("XDG_STATE_HOME")
+		if base == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return localPaths{}, fmt.Errorf("find the state folder: %w", err)
+			}
+			base = filepath.Join(home, ".local", "state")
+		}
+		state = filepath.Join(base, "cascade")
+	}
+	state, err := filepath.Abs(state)
+	if err != nil {
+		return localPaths{}, fmt.Errorf("find the state folder: %w", err)
+	}
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return localPaths{}, fmt.Errorf("make the state folder: %w", err)
+	}
+	base := filepath.Join(os.TempDir(), fmt.Sprintf("cascade-%d", os.Getuid()))
+	if x := os.Getenv("XDG_RUNTIME_DIR"); x != "" {
+		base = filepath.Join(x, "cascade")
+	}
+	sum := sha256.Sum256([]byte(state))
+	run := filepath.Join(base, hex.EncodeToString(sum[:6]))
+	if err := os.MkdirAll(run, 0o700); err != nil {
+		return localPaths{}, fmt.Errorf("make the folder of sockets: %w", err)
+	}
+	return localPaths{state: state, run: run, controller: filepath.Join(run, "controller.sock")}, nil
+}
+
+// lockState takes the state folder for this process. When another process has
+// it, the lock is nil and holder is that process's number.
+func lockState(dir string) (lock *os.File, holder string, err error) {
+	path := filepath.Join(dir, "lock")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, "", fmt.Errorf("lock the state folder: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		b, readErr := os.ReadFile(path)
+		f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, "", fmt.Errorf("lock %s: %w", path, err)
+		}
+		if readErr != nil {
+			return nil, "", fmt.Errorf("read %s: %w", path, readErr)
+		}
+		return nil, strings.TrimSpace(string(b)), nil
+	}
+	if err := f.Truncate(0); err == nil {
+		_, err = fmt.Fprintf(f, "%d\n", os.Getpid())
+	}
+	if err != nil {
+		f.Close()
+		return nil, "", fmt.Errorf("write %s: %w", path, err)
+	}
+	return f, "", nil
+}
+
+// startLocal starts the controller, then the agent, then a client. What runs
+// ends by stop: the agent first, so that its last events are committed.
+func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, error) {
+	o.inproc = comms.NewInproc()
+	log := o.log
+	ctrl, err := controller.New(controller.Config{
+		State:   filepath.Join(dirs.state, "controller"),
+		Listen:  []string{"inproc://controller", "ipc://" + dirs.controller},
+		Inproc:  o.inproc,
+		Sync:    o.fsync,
+		Passive: o.inspect,
+		Log:     log.With().Str("part", "controller").Logger(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	controllerUp := launch(ctrl.Run)
+	stop := func() error { return errors.Join(controllerUp(), ctrl.Close()) }
+
+	cfg := agent.Config{
+		Name: "local", Controller: "inproc://controller",
+		State: filepath.Join(dirs.state, "agent"), Runtime: dirs.run,
+		CPU: int64(o.cpu * 1000), Memory: o.memory, Store: o.store,
+		Inproc: o.inproc, Warm: o.warm,
+		Log: log.With().Str("part", "agent").Logger(),
+	}
+	if o.inspect {
+		cfg.Warm = -1
+	}
+	ag, err := agent.New(cfg)
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	agentUp := launch(ag.Run)
+	stopController := stop
+	stop = func() error { return errors.Join(agentUp(), ag.Close(), stopController()) }
+
+	p, err := dialPeer(ctx, "inproc://controller", o)
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	return &Cluster{Client: &Client{opts: o, ctrl: p, agent: make(map[string]*peer)}, owned: true, stop: stop}, nil
+}
+
+// launch runs f until the returned function ends it.
+func launch(f func(context.Context) error) (end func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var g errgroup.Group
+	g.Go(func() error { return f(ctx) })
+	return func() error {
+		cancel()
+		err := g.Wait()
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
+	}
+}
