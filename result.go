@@ -1,0 +1,44 @@
+package cascade
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cascade-run/cascade/executor"
+)
+
+// Result waits for a dataset of a job and returns it as a Go value. The values
+// of arrays are copied out of the store, so that they stay valid. The dataset
+// must be an output of the graph (see Graph.Output): others may be freed as soon
+// as their consumers have ended. When the job fails before the dataset exists,
+// the error is the job's.
+func Result[T any](ctx context.Context, j *Job, ref Ref[T]) (T, error) {
+	var zero T
+	if ref.err != nil {
+		return zero, fmt.Errorf("result %s: %w", ref, ref.err)
+	}
+	_, jobErr := j.WaitResult(ctx)
+	var failed *JobError
+	if jobErr != nil && !errors.As(jobErr, &failed) {
+		return zero, fmt.Errorf("result %s: %w", ref, jobErr)
+	}
+	located, err := j.Locate(ctx, ref.String())
+	if err != nil {
+		return zero, errors.Join(jobErr, fmt.Errorf("result %s: %w", ref, err))
+	}
+	if len(located) != 1 {
+		return zero, fmt.Errorf("result %s: it names %d datasets, want one", ref, len(located))
+	}
+	var b bytes.Buffer
+	if err := j.Fetch(ctx, located[0], &b); err != nil {
+		return zero, errors.Join(jobErr, fmt.Errorf("result %s: %w", ref, err))
+	}
+	d := located[0].Desc
+	v, err := executor.Decode[T](executor.Default, d.Codec, d.DType, d.Shape, b.Bytes())
+	if err != nil {
+		return zero, fmt.Errorf("result %s: %w", ref, err)
+	}
+	return v, nil
+}
