@@ -45,7 +45,7 @@ func (c *Cluster) Close() error {
 // before anything else. When another process serves the state folder already,
 // Local becomes a client of that one. The context bounds the start only.
 func Local(ctx context.Context, opts ...Option) (*Cluster, error) {
-	if executor.Wanted() {
+	if os.Getenv(executor.EnvAddr) != "" {
 		return nil, errors.New("start a local cluster: this process was started as an executor; call cascade.Main first in main, or cascade.TestMain in tests")
 	}
 	o := newOptions(opts)
@@ -149,11 +149,12 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 	o.inproc = comms.NewInproc()
 	log := o.log
 	ctrl, err := controller.New(controller.Config{
+		Address: "inproc://controller,ipc://" + dirs.controller,
 		State:   filepath.Join(dirs.state, "controller"),
-		Listen:  []string{"inproc://controller", "ipc://" + dirs.controller},
-		Inproc:  o.inproc,
+		Build:   Version(),
 		Sync:    o.fsync,
 		Passive: o.inspect,
+		Inproc:  o.inproc,
 		Log:     log.With().Str("part", "controller").Logger(),
 	})
 	if err != nil {
