@@ -172,12 +172,10 @@ func (c *Core) inputDesc(j *job, ref comms.DatasetRef, ex *executor) comms.Desc 
 	return desc
 }
 
-// findConstants finds out which parts of a run all tasks of a group share.
+// findConstants finds out which parts of a run all tasks of a group share. What
+// holds a placeholder, of a parameter of the job or of a loop, goes with each run.
 func (gs *groupState) findConstants() {
 	g := gs.group
-	if len(g.Axes) == 0 && g.Stream == nil {
-		return
-	}
 	for _, f := range g.With {
 		gs.varyWith = gs.varyWith || placeholder(f.Value)
 	}
