@@ -76,9 +76,13 @@ func (c *Client) Submit(ctx context.Context, g *dag.Graph, opts ...SubmitOption)
 			s.owner = u.Username
 		}
 	}
+	registered, err := executor.Default.Signatures()
+	if err != nil {
+		return nil, fmt.Errorf("submit %s: %w", g.Name, err)
+	}
 	m := &comms.Submit{
 		Job: s.id, Dir: s.dir, Owner: s.owner, Priority: s.priority, Weight: s.weight,
-		Hold: s.hold, Labels: s.labels, Registry: executor.Registered(),
+		Hold: s.hold, Labels: s.labels, Registry: registered,
 	}
 	encoded := g.Encode()
 	if len(encoded) <= inlineGraph {
@@ -90,7 +94,7 @@ func (c *Client) Submit(ctx context.Context, g *dag.Graph, opts ...SubmitOption)
 		}
 		m.GraphHash = hash
 	}
-	answer, _, err := c.ctrl.calls.one(ctx, func(req uint64) comms.Message {
+	answer, _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 		m.Req = req
 		return m
 	})
@@ -107,13 +111,13 @@ func (c *Client) Submit(ctx context.Context, g *dag.Graph, opts ...SubmitOption)
 // Job returns a handle on a job that was submitted before, by anybody.
 func (c *Client) Job(id comms.JobID) *Job { return &Job{client: c, id: id} }
 
-// Rows asks for rows of what the cluster knows and calls yield for each, page by
+// Rows asks for rows of what the cluster knows and fetches them page by
 // page. T is the row type that belongs to kind; see comms.Query.
 func Rows[T any](ctx context.Context, c *Client, kind string, job comms.JobID, filter string) ([]T, error) {
 	var rows []T
 	var cursor []byte
 	for {
-		m, _, err := c.ctrl.calls.one(ctx, func(req uint64) comms.Message {
+		m, _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 			return &comms.Query{Req: req, Kind: kind, Job: job, Filter: filter, Cursor: cursor, Limit: pageRows}
 		})
 		if err != nil {

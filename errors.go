@@ -62,11 +62,12 @@ func (e *JobError) Error() string {
 	return fmt.Sprintf("job %s (%s) %s: %v", e.Name, e.Job, e.Phase, e.Cause)
 }
 
-// Unwrap returns the causes: the task's error, or ErrCancelled.
+// Unwrap returns the causes: the task's error, in which errors.Is finds what was
+// registered with RegisterError, or ErrCancelled.
 func (e *JobError) Unwrap() []error {
 	var causes []error
 	if e.Cause != nil {
-		causes = append(causes, e.Cause)
+		causes = append(causes, WrapTaskError(e.Cause))
 	}
 	if e.Phase == comms.JobCancelled {
 		causes = append(causes, ErrCancelled)

@@ -36,13 +36,13 @@ func (j *Job) Events(ctx context.Context, every time.Duration, yield func(*Progr
 }
 
 func (j *Job) watch(ctx context.Context, every time.Duration, events bool, yield func(*Progress) bool) error {
-	c, err := j.client.ctrl.calls.start(func(req uint64) comms.Message {
+	c, err := j.client.ctrl.requests.start(func(req uint64) comms.Message {
 		return &comms.Watch{Req: req, Job: j.id, Every: int64(every), Events: events}
 	})
 	if err != nil {
 		return fmt.Errorf("watch job %s: %w", j.id, err)
 	}
-	defer j.client.ctrl.calls.end(c)
+	defer j.client.ctrl.requests.end(c)
 	for {
 		m, _, err := c.next(ctx)
 		if err != nil {
@@ -117,7 +117,7 @@ func (j *Job) Forget(ctx context.Context) error {
 }
 
 func (j *Job) control(ctx context.Context, verb string, action comms.SteerAction, tasks []string, reason string) error {
-	_, _, err := j.client.ctrl.calls.one(ctx, func(req uint64) comms.Message {
+	_, _, err := j.client.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 		return &comms.Control{Req: req, Job: j.id, Action: action, Tasks: tasks, Reason: reason}
 	})
 	if err != nil {
@@ -132,7 +132,7 @@ type Located = comms.LocatedData
 // Locate finds datasets by name: TASK.OUTPUT, TASK.OUTPUT[ELEMENT], or TASK when
 // it has one output. Without names it finds the job's exported datasets.
 func (j *Job) Locate(ctx context.Context, names ...string) ([]Located, error) {
-	m, _, err := j.client.ctrl.calls.one(ctx, func(req uint64) comms.Message {
+	m, _, err := j.client.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 		return &comms.Locate{Req: req, Job: j.id, Names: names}
 	})
 	if err != nil {
@@ -211,7 +211,7 @@ func (j *Job) pieces(ctx context.Context, addresses []string, want *comms.Fetch,
 	}
 	offset, start := want.Offset, want.Offset
 	for {
-		m, body, err := p.calls.one(ctx, func(req uint64) comms.Message {
+		m, body, err := p.requests.one(ctx, func(req uint64) comms.Message {
 			f := *want
 			f.Req, f.Offset, f.Max = req, offset, fetchPiece
 			return &f
@@ -269,7 +269,7 @@ func (c *Client) upload(ctx context.Context, b []byte) (comms.Hash, error) {
 	sum := blake3.Sum256(b)
 	hash := comms.Hash(append([]byte{comms.HashBLAKE3}, sum[:]...))
 	have := func() ([]comms.Hash, error) {
-		m, _, err := c.ctrl.calls.one(ctx, func(req uint64) comms.Message {
+		m, _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 			return &comms.HaveReq{Req: req, Hashes: []comms.Hash{hash}}
 		})
 		if err != nil {

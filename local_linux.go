@@ -46,7 +46,7 @@ func (c *Cluster) Close() error {
 // Local becomes a client of that one. The context bounds the start only.
 func Local(ctx context.Context, opts ...Option) (*Cluster, error) {
 	if os.Getenv(executor.EnvAddr) != "" {
-		return nil, errors.New("start a local cluster: this process was started as an executor; call cascade.Main first in main, or cascade.TestMain in tests")
+		return nil, errors.New("start a local cluster: this process was started as an executor; call cascade.Main first in main, or cascade.RunTests in tests")
 	}
 	o := newOptions(opts)
 	dirs, err := localDirs(o)
@@ -153,9 +153,9 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 		State:   filepath.Join(dirs.state, "controller"),
 		Build:   Version(),
 		Sync:    o.fsync,
-		Passive: o.inspect,
-		Inproc:  o.inproc,
-		Log:     log.With().Str("part", "controller").Logger(),
+
+		Inproc: o.inproc,
+		Log:    log.With().Str("part", "controller").Logger(),
 	})
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 
 // peer is a link to a controller or agent, with the requests that are open on it.
 type peer struct {
-	calls  *calls
+	requests *requests
 	link   *comms.Link
 	log    zerolog.Logger
 	up     bool          // was up before; touched by the link's goroutine only
@@ -22,10 +22,10 @@ type peer struct {
 }
 
 func dialPeer(ctx context.Context, address string, o options) (*peer, error) {
-	p := &peer{calls: newCalls(), log: o.log, credit: make(chan struct{}, 1)}
+	p := &peer{requests: newRequests(), log: o.log, credit: make(chan struct{}, 1)}
 	now := time.Now().UnixNano()
 	ready := make(chan struct{})
-	p.calls.send = func(head, body []byte) error {
+	p.requests.send = func(head, body []byte) error {
 		<-ready
 		return p.send(head, body)
 	}
@@ -69,7 +69,7 @@ func (p *peer) Up(_ *comms.Link, who comms.Identity, resumed bool) {
 	if p.up && !resumed {
 		p.log.Info().Str("peer", who.Name).Msg("connected to a new incarnation, asking again")
 		go func() {
-			if err := p.calls.again(); err != nil {
+			if err := p.requests.again(); err != nil {
 				p.log.Warn().Err(err).Msg("cannot ask again")
 			}
 		}()
@@ -83,7 +83,7 @@ func (p *peer) Message(l *comms.Link, head, body []byte) {
 	var unknown *comms.UnknownTypeError
 	switch {
 	case err == nil:
-		p.calls.deliver(m, body)
+		p.requests.deliver(m, body)
 	case errors.As(err, &unknown) && unknown.MayIgnore():
 	default:
 		l.Abort(fmt.Errorf("message from %s: %w", l.Peer().Name, err))
@@ -101,7 +101,7 @@ func (p *peer) Credit(*comms.Link) {
 // Down is called by the link.
 func (p *peer) Down(_ *comms.Link, err error) {
 	if errors.Is(err, comms.ErrClosed) {
-		p.calls.fail(fmt.Errorf("%w: %w", ErrUnavailable, err))
+		p.requests.fail(fmt.Errorf("%w: %w", ErrUnavailable, err))
 		return
 	}
 	p.log.Debug().Err(err).Msg("link broken, connecting again")
@@ -109,6 +109,6 @@ func (p *peer) Down(_ *comms.Link, err error) {
 
 // Close ends the link and every open request.
 func (p *peer) Close() error {
-	p.calls.fail(ErrClosed)
+	p.requests.fail(ErrClosed)
 	return p.link.Close()
 }

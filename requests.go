@@ -10,19 +10,19 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// calls matches answers to requests over one link. Every request can be sent
+// requests matches answers to requests over one link. Every request can be sent
 // again: the receiver treats a second copy as the first.
-type calls struct {
+type requests struct {
 	send func(head, body []byte) error
 
 	mu     sync.Mutex
-	open   map[uint64]*call
+	open   map[uint64]*request
 	last   uint64
 	closed error
 }
 
-// call is one request and the answers that have not been taken yet.
-type call struct {
+// request is one request and the answers that have not been taken yet.
+type request struct {
 	req     uint64
 	message []byte // the request, encoded, to be sent again to a new incarnation
 	wake    chan struct{}
@@ -37,17 +37,17 @@ type answer struct {
 	body    []byte
 }
 
-func newCalls() *calls { return &calls{open: make(map[uint64]*call)} }
+func newRequests() *requests { return &requests{open: make(map[uint64]*request)} }
 
 // start sends the request that build makes for a fresh number.
-func (cs *calls) start(build func(req uint64) comms.Message) (*call, error) {
+func (cs *requests) start(build func(req uint64) comms.Message) (*request, error) {
 	cs.mu.Lock()
 	if cs.closed != nil {
 		defer cs.mu.Unlock()
 		return nil, cs.closed
 	}
 	cs.last++
-	c := &call{req: cs.last, wake: make(chan struct{}, 1)}
+	c := &request{req: cs.last, wake: make(chan struct{}, 1)}
 	c.message = comms.Encode(build(c.req))
 	cs.open[c.req] = c
 	cs.mu.Unlock()
@@ -59,14 +59,14 @@ func (cs *calls) start(build func(req uint64) comms.Message) (*call, error) {
 }
 
 // end forgets a request; later answers to it are dropped.
-func (cs *calls) end(c *call) {
+func (cs *requests) end(c *request) {
 	cs.mu.Lock()
 	delete(cs.open, c.req)
 	cs.mu.Unlock()
 }
 
 // one sends a request and waits for its only answer. A Reply with a code is an error.
-func (cs *calls) one(ctx context.Context, build func(req uint64) comms.Message) (comms.Message, []byte, error) {
+func (cs *requests) one(ctx context.Context, build func(req uint64) comms.Message) (comms.Message, []byte, error) {
 	c, err := cs.start(build)
 	if err != nil {
 		return nil, nil, err
@@ -76,7 +76,7 @@ func (cs *calls) one(ctx context.Context, build func(req uint64) comms.Message) 
 }
 
 // next waits for the next answer. A Reply with a code other than CodeOK is returned as an error.
-func (c *call) next(ctx context.Context) (comms.Message, []byte, error) {
+func (c *request) next(ctx context.Context) (comms.Message, []byte, error) {
 	for {
 		c.mu.Lock()
 		if len(c.answers) > 0 {
@@ -103,7 +103,7 @@ func (c *call) next(ctx context.Context) (comms.Message, []byte, error) {
 	}
 }
 
-func (c *call) signal() {
+func (c *request) signal() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -112,7 +112,7 @@ func (c *call) signal() {
 
 // deliver gives an answer to its request. Of Progress without events only the latest is kept,
 // so that a slow watcher costs no memory.
-func (cs *calls) deliver(m comms.Message, body []byte) {
+func (cs *requests) deliver(m comms.Message, body []byte) {
 	req, ok := requestOf(m)
 	if !ok {
 		return
@@ -157,7 +157,7 @@ func requestOf(m comms.Message) (uint64, bool) {
 }
 
 // again sends every open request to a new incarnation of the peer.
-func (cs *calls) again() error {
+func (cs *requests) again() error {
 	cs.mu.Lock()
 	var messages [][]byte
 	for _, req := range slices.Sorted(maps.Keys(cs.open)) {
@@ -173,11 +173,11 @@ func (cs *calls) again() error {
 }
 
 // fail ends every open request, and all later ones, with err.
-func (cs *calls) fail(err error) {
+func (cs *requests) fail(err error) {
 	cs.mu.Lock()
 	cs.closed = err
 	open := cs.open
-	cs.open = make(map[uint64]*call)
+	cs.open = make(map[uint64]*request)
 	cs.mu.Unlock()
 	for _, c := range open {
 		c.mu.Lock()

@@ -332,8 +332,8 @@ func (c *Core) kindOf(j *job, gs *groupState) *comms.Kind {
 	c.lastKind++
 	k := &comms.Kind{ID: c.lastKind, Job: j.id, Group: g.Name, Function: g.Run.Function, Stdin: g.Run.Stdin, Stdout: g.Run.Stdout,
 		Resources: c.resources(gs.need), Timeout: int64(g.Timeout), Dir: j.dir}
-	if g.Run.Command != nil && !gs.varyCmd {
-		k.Command = words(g.Run.Command)
+	if g.Run.Command != nil {
+		k.Command = words(g.Run.Command) // a run whose words differ brings its own
 	}
 	if !gs.varyEnv {
 		k.Env = environ(g.Env)

@@ -296,20 +296,43 @@ func (a *app) copyOutputs(ctx context.Context, j *cascade.Job, dir string) ([]st
 		return nil, err
 	}
 	var files []string
+	from := map[string]string{}
 	for _, d := range located {
 		if d.Path == "" {
 			continue
 		}
-		path := d.Path
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
+		path := outputPath(dir, d)
+		if other, taken := from[path]; taken {
+			return files, badInputf("outputs %s and %s would both be copied to %s: give a folder, with a slash at its end", other, d.Name, path)
 		}
+		from[path] = d.Name
 		if err := copyOutput(ctx, j, d, path); err != nil {
 			return files, err
 		}
 		files = append(files, path)
 	}
 	return files, nil
+}
+
+// outputPath is where a dataset goes: the path of the job file, or a file in it
+// when it is a folder. There map[3,500].png becomes map-3-500.png.
+func outputPath(dir string, d cascade.Located) string {
+	path := d.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	if !strings.HasSuffix(d.Path, "/") {
+		return path
+	}
+	task, output := d.Name, ""
+	if dot := strings.LastIndexByte(d.Name, '.'); dot >= 0 {
+		task, output = d.Name[:dot], d.Name[dot:]
+	}
+	if at := strings.IndexByte(output, '['); at >= 0 { // an element of a generator
+		task, output = task+output[at:], output[:at]
+	}
+	plain := strings.NewReplacer("[", "-", "]", "", ",", "-", "/", "_").Replace(task)
+	return filepath.Join(path, plain+output)
 }
 
 func copyOutput(ctx context.Context, j *cascade.Job, d cascade.Located, path string) (err error) {
