@@ -82,7 +82,7 @@ func (l *loop) toClient(act core.ToClient) {
 
 // serveChunk reads bytes of a dataset, which the core has pinned, and sends them.
 func (l *loop) serveChunk(act core.ServeChunk) {
-	c, path := l.clients[act.Client], l.segments[act.Segment]
+	c := l.clients[act.Client]
 	served := core.ChunkServed{Client: act.Client, Req: act.Msg.Req}
 	if c == nil {
 		l.agent.in.push(item{ev: served})
@@ -91,7 +91,7 @@ func (l *loop) serveChunk(act core.ServeChunk) {
 	l.agent.work.Go(func() {
 		defer l.agent.in.push(item{ev: served})
 		var msg comms.Message = act.Msg
-		body, err := readAt(path, act.At, act.N)
+		body, err := readAt(act.Path, act.At, act.N)
 		if err != nil {
 			msg = &comms.Reply{Req: act.Msg.Req, Code: comms.CodeInternal, Message: err.Error()}
 		}

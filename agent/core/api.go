@@ -177,14 +177,14 @@ type (
 		Body   []byte
 	}
 	// ServeChunk reads N bytes at Offset of a dataset and sends them with Msg
-	// (Chunk) to the client. Segment names the segment and At the place of
+	// (Chunk) to the client. Path names the segment's file and At the place of
 	// the dataset in it. Answer ChunkServed.
 	ServeChunk struct {
-		Client  uint64
-		Msg     *comms.Chunk
-		Segment uint64
-		At      uint64 // offset of the first byte to send, in the segment
-		N       uint64
+		Client uint64
+		Msg    *comms.Chunk
+		Path   string
+		At     uint64 // offset of the first byte to send, in the segment
+		N      uint64
 	}
 
 	// Spawn starts an executor process. Env is the Key of EnvReady, "" the

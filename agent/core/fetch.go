@@ -64,7 +64,11 @@ func (c *Core) described(j *job, d *dataset) comms.Desc {
 func (c *Core) serve(f *fetch, p ledger.Place) {
 	f.served = true
 	f.msg.Desc.Place.Segment, f.msg.Desc.Place.Offset = uint32(p.Segment), uint64(p.Offset)
-	c.emit(ServeChunk{Client: f.client, Msg: f.msg, Segment: uint64(p.Segment), At: uint64(p.Offset) + f.at, N: f.n})
+	path := ""
+	if seg := c.segs[p.Segment]; seg != nil {
+		path = seg.path
+	}
+	c.emit(ServeChunk{Client: f.client, Msg: f.msg, Path: path, At: uint64(p.Offset) + f.at, N: f.n})
 }
 
 func (c *Core) refuseFetch(f *fetch, err error) {
