@@ -93,7 +93,7 @@ func localDirs(o options) (localPaths, error) {
 			}
 			base = filepath.Join(home, ".local", "state")
 		}
-		state = filepath.Join(base, "cascade")
+		state = filepath.Join(base, "cascade", filepath.Base(os.Args[0]))
 	}
 	state, err := filepath.Abs(state)
 	if err != nil {
@@ -179,7 +179,10 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 	}
 	agentUp := launch(ag.Run)
 	stopController := stop
-	stop = func() error { return errors.Join(agentUp(), ag.Close(), stopController()) }
+	stop = func() error {
+		err := errors.Join(agentUp(), ag.Close(), stopController())
+		return errors.Join(err, os.RemoveAll(dirs.run)) // nobody else has it: the state folder is locked
+	}
 
 	p, err := dialPeer(ctx, "inproc://controller", o)
 	if err != nil {

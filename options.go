@@ -40,7 +40,8 @@ func WithLog(l zerolog.Logger) Option { return func(o *options) { o.log = l } }
 func WithInsecureTestNetwork() Option { return func(o *options) { o.insecure = true } }
 
 // WithState sets the folder in which a local cluster keeps its state. The
-// default is cascade in $XDG_STATE_HOME, or in ~/.local/state.
+// default is cascade/NAME in $XDG_STATE_HOME, or in ~/.local/state, where NAME is
+// the program's: one program's executors do not know another's functions.
 func WithState(dir string) Option { return func(o *options) { o.state = dir } }
 
 // WithCPU sets how many cores a local cluster may use; the default is all that

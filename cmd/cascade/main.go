@@ -117,7 +117,7 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 	})
 	f := root.PersistentFlags()
 	f.StringVar(&a.to, "to", a.getenv("CASCADE_TO"), "address of the controller; without it this host's own state is used")
-	f.StringVar(&a.state, "state", a.getenv("CASCADE_STATE"), "folder of this host's state (default $XDG_STATE_HOME/cascade)")
+	f.StringVar(&a.state, "state", a.getenv("CASCADE_STATE"), "folder of this host's state (default cascade/cascade in $XDG_STATE_HOME or ~/.local/state)")
 	f.BoolVar(&a.json, "json", false, "print JSON, one object a line")
 	f.CountVarP(&a.verbose, "verbose", "v", "log more to standard error; twice for details")
 	f.BoolVar(&a.tcp, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
