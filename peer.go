@@ -15,10 +15,10 @@ import (
 // peer is a link to a controller or agent, with the requests that are open on it.
 type peer struct {
 	requests *requests
-	link   *comms.Link
-	log    zerolog.Logger
-	up     bool          // was up before; touched by the link's goroutine only
-	credit chan struct{} // a full queue has room again
+	link     *comms.Link
+	log      zerolog.Logger
+	up       bool          // was up before; touched by the link's goroutine only
+	credit   chan struct{} // a full queue has room again
 }
 
 func dialPeer(ctx context.Context, address string, o options) (*peer, error) {
