@@ -153,6 +153,7 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 		State:   filepath.Join(dirs.state, "controller"),
 		Build:   Version(),
 		Sync:    o.fsync,
+		Passive: o.inspect,
 
 		Inproc: o.inproc,
 		Log:    log.With().Str("part", "controller").Logger(),

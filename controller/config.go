@@ -22,6 +22,7 @@ type Config struct {
 	State   string // folder of the store and of packages; required
 	Build   string // version of the program, told to peers
 
+	Passive  bool          // answer questions only, run nothing
 	Sync     bool          // survive power loss, and not only the crash of processes
 	Shards   int           // of a new store; default 2
 	MemTable int64         // bytes of a shard's memtable; default 16 MiB
@@ -64,7 +65,9 @@ func (cfg Config) withDefaults() (Config, error) {
 	return cfg, errors.Join(all...)
 }
 
-func (cfg *Config) core() core.Config { return core.Config{TTL: cfg.TTL, Grace: cfg.Grace} }
+func (cfg *Config) core() core.Config {
+	return core.Config{Passive: cfg.Passive, TTL: cfg.TTL, Grace: cfg.Grace}
+}
 
 func (cfg *Config) store(onPause func(bool, uint64)) gcs.Options {
 	return gcs.Options{Dir: filepath.Join(cfg.State, "store"), Shards: cfg.Shards, Sync: cfg.Sync,

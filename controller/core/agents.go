@@ -101,9 +101,13 @@ func (c *Core) synced(a *agent) {
 			c.adoptKept(j, a, js)
 		case j.rec.Incarnation == a.row.Incarnation && js.Epoch >= j.rec.Epoch:
 			c.adopt(j, a, js)
-		default:
+		case !c.cfg.Passive:
 			c.resume(j, a, js.Datasets)
 		}
+	}
+	if c.cfg.Passive {
+		a.snapshot, a.fresh = nil, false
+		return
 	}
 	for _, j := range c.sortedJobs() {
 		if j.rec.Agent == a.row.Name && !has[j.id] {
@@ -283,6 +287,9 @@ func (c *Core) lateEvents(j *job, a *agent, b *sentBatch, events []comms.Event) 
 
 // abandon gives a lost agent's jobs to another agent, if there is one.
 func (c *Core) abandon(a *agent) {
+	if c.cfg.Passive {
+		return
+	}
 	for _, j := range c.sortedJobs() {
 		if j.rec.Agent != a.row.Name || j.stage != stageActive || j.ending {
 			continue

@@ -10,6 +10,7 @@ import (
 
 // Config is what the core must know from the start. Zero fields take their default.
 type Config struct {
+	Passive    bool          // answer questions only: jobs that have not ended wait for a controller that is not passive
 	TTL        time.Duration // ended jobs are deleted after this; 0 means never
 	Grace      time.Duration // a lost agent's jobs wait this long before another agent takes them; default 30s
 	WatchEvery time.Duration // shortest pause between two Progress of a Submit with Watch; default 100ms

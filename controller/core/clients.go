@@ -116,6 +116,10 @@ func (c *Core) control(l *link, m *comms.Control) {
 		c.delete(j, pending{link: l.id, req: m.Req})
 		return
 	case comms.SteerRerun:
+		if c.cfg.Passive {
+			code, text = comms.CodeUnavailable, "this controller answers questions only"
+			break
+		}
 		if code, text = c.rerun(j, m, l.id); code == comms.CodeOK {
 			return // answered when it is known what runs
 		}
@@ -138,6 +142,10 @@ func (c *Core) cancel(j *job, why string) (comms.Code, string) {
 	j.rec.Cancel = why
 	if j.stage == stagePreparing {
 		return comms.CodeOK, "" // ends when it is prepared
+	}
+	if c.cfg.Passive && j.stage == stageActive {
+		c.endUnassigned(j)
+		return comms.CodeOK, ""
 	}
 	if a := c.runsOn(j); a != nil {
 		c.storeRow(j)

@@ -166,7 +166,7 @@ func (j *job) isExport(r comms.DatasetRef) bool {
 
 // place gives a job that waits to an agent.
 func (c *Core) place(j *job) {
-	if !c.started || j.stage != stageActive || j.rec.Agent != "" || j.rec.Phase != comms.JobQueued || j.rec.Cancel != "" || j.ending || j.deleting {
+	if !c.started || c.cfg.Passive || j.stage != stageActive || j.rec.Agent != "" || j.rec.Phase != comms.JobQueued || j.rec.Cancel != "" || j.ending || j.deleting {
 		return
 	}
 	a := c.choose(j)
