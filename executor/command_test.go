@@ -221,31 +221,39 @@ func alive(t testing.TB, pid int) bool {
 	return err == nil && !strings.Contains(string(b), ") Z ")
 }
 
+func TestCommandsAreEnded(t *testing.T) {
+	a, _ := startWithStore(t, testRegistry())
+	for _, tt := range []struct {
+		name, script string
+		grace        time.Duration
+		log          string
+	}{
+		{"SIGTERM is enough", "trap 'echo asked to end; exit 0' TERM; echo $$ > pid; while :; do sleep 0.01; done", time.Minute, "asked to end\n"},
+		{"SIGKILL follows", "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done", 20 * time.Millisecond, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			r := a.run(a.sh(tt.script, nil, []string{"x"}, func(k *comms.Kind) { k.Dir = dir }))
+			a.dispatch(r)
+			pid := waitForPid(t, filepath.Join(dir, "pid"))
+			a.tell(&comms.Cancel{Run: r.ID, Why: comms.ErrorCancelled, Text: "no more", Grace: int64(tt.grace)})
+			it := a.items(1)[0]
+			if it.Error == nil || it.Error.Kind != comms.ErrorCancelled || !strings.HasPrefix(string(it.Error.LogTail), tt.log) {
+				t.Errorf("error is %+v, log %q", it.Error, it.Error.LogTail)
+			}
+			if alive(t, pid) {
+				t.Errorf("process %d lives on", pid)
+			}
+		})
+	}
+}
+
 func TestCommandTimesOut(t *testing.T) {
 	a, _ := startWithStore(t, testRegistry())
-	dir := t.TempDir()
-	short := func(k *comms.Kind) { k.Timeout, k.Dir = int64(100*time.Millisecond), dir }
-	t.Run("SIGTERM is enough", func(t *testing.T) {
-		a.dispatch(a.run(a.sh("trap 'echo asked to end; exit 0' TERM; while :; do sleep 0.01; done", nil, nil, short)))
-		it := a.items(1)[0]
-		if it.Error == nil || it.Error.Kind != comms.ErrorTimeout || !strings.Contains(string(it.Error.LogTail), "asked to end") {
-			t.Errorf("error is %+v, log %s", it.Error, it.Error.LogTail)
-		}
-	})
-	t.Run("SIGKILL follows", func(t *testing.T) {
-		k := a.sh("trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done", nil, []string{"x"}, func(k *comms.Kind) { k.Dir = dir })
-		r := a.run(k)
-		a.dispatch(r)
-		pid := waitForPid(t, filepath.Join(dir, "pid"))
-		a.tell(&comms.Cancel{Run: r.ID, Why: comms.ErrorCancelled, Text: "no more", Grace: int64(20 * time.Millisecond)})
-		it := a.items(1)[0]
-		if it.Error == nil || it.Error.Kind != comms.ErrorCancelled {
-			t.Errorf("error is %+v", it.Error)
-		}
-		if alive(t, pid) {
-			t.Errorf("process %d lives on", pid)
-		}
-	})
+	a.dispatch(a.run(a.sh("sleep 1000", nil, nil, func(k *comms.Kind) { k.Timeout = int64(50 * time.Millisecond) })))
+	if it := a.items(1)[0]; it.Error == nil || it.Error.Kind != comms.ErrorTimeout || !strings.Contains(it.Error.Message, "50ms") {
+		t.Errorf("error is %+v", it.Error)
+	}
 }
 
 func waitForPid(t *testing.T, path string) int {

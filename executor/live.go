@@ -1,6 +1,10 @@
 package executor
 
 import (
+	"fmt"
+
+	"github.com/zeebo/xxh3"
+
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/executor/value"
 )
@@ -21,9 +25,10 @@ type liveKey struct {
 type liveValue struct {
 	there bool
 	value any
-	codec value.Codec // for consumers of another Go type
-	hold  *hold       // memory that it lies in, with a reference
-	wants int         // queued runs that name it
+	codec value.Codec  // for consumers of another Go type
+	hold  *hold        // memory that it lies in, with a reference
+	sum   xxh3.Uint128 // of its bytes, in check builds
+	wants int          // queued runs that name it
 }
 
 const maxUnnamed = 64
@@ -93,6 +98,36 @@ func (l *liveValues) put(k liveKey, v any, codec value.Codec, h *hold) (old *hol
 			l.unnamed = append(l.unnamed[:0], l.unnamed[1:]...)
 		}
 	}
-	e.there, e.value, e.codec, e.hold = true, v, codec, h
+	e.there, e.value, e.codec, e.hold, e.sum = true, v, codec, h, hashOf(codec, v)
 	return old
+}
+
+// hashOf is the hash of a value that shares its memory with those who get it; in check builds.
+func hashOf(codec value.Codec, v any) (sum xxh3.Uint128) {
+	if !checked || !codec.Aliases() {
+		return sum
+	}
+	f, err := codec.Encode(v)
+	if err != nil {
+		return sum
+	}
+	return xxh3.Hash128(f.Bytes)
+}
+
+// unchanged tells whether a run left its live inputs as they were. A live value
+// is ordinary memory: only check builds notice.
+func (r *run) unchanged() error {
+	if !checked {
+		return nil
+	}
+	for i, in := range r.Inputs {
+		for k := range in.Data {
+			if d := &in.Data[k]; d.Place.Kind == comms.PlaceLive {
+				if v := r.liveInput(d); hashOf(v.codec, v.value) != v.sum {
+					return &kindError{comms.ErrorReadOnly, fmt.Errorf("it wrote to input %q, which later tasks may share: copy it first", r.kind.Inputs[i].Name)}
+				}
+			}
+		}
+	}
+	return nil
 }

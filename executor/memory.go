@@ -276,6 +276,19 @@ func (r *run) inputAt(addr uintptr) (string, bool) {
 			return v.input, true
 		}
 	}
+	for i, in := range r.Inputs {
+		for k := range in.Data {
+			d := &in.Data[k]
+			if d.Place.Kind != comms.PlaceLive {
+				continue
+			}
+			if v := r.liveInput(d); v != nil && v.hold != nil {
+				if f, err := v.codec.Encode(v.value); err == nil && within(f.Bytes, addr) {
+					return r.kind.Inputs[i].Name, true
+				}
+			}
+		}
+	}
 	return "", false
 }
 

@@ -171,7 +171,7 @@ func (r *run) perform() ([]comms.Desc, []comms.StreamEnd, error) {
 	if err := k.fn.Call(r.ctx, in, out); err != nil {
 		return nil, nil, err
 	}
-	if err := r.stoppedErr(); err != nil {
+	if err := errors.Join(r.stoppedErr(), r.unchanged()); err != nil {
 		return nil, nil, err
 	}
 	descs := make([]comms.Desc, 0, len(k.outputs))

@@ -388,6 +388,17 @@ func TestLiveValuesInSharedMemory(t *testing.T) {
 			t.Errorf("private %v: sum is %v", private, got)
 		}
 	}
+	// Writing to a live value is noticed where it lies in the store, elsewhere in check builds.
+	for _, producer := range []uint32{fill, a.kind("ramp", []string{"n"}, []string{"v"})} {
+		rw := a.run(producer, inline(t, reg, big))
+		rw.Live, rw.Private = []uint32{0}, []uint32{0}
+		a.dispatch(rw, a.run(a.kind("scribble", []string{"v"}, []string{"n"}), live(rw.ID)))
+		it := a.items(2)[1]
+		noticed := it.Error != nil && it.Error.Kind == comms.ErrorReadOnly && strings.Contains(it.Error.Message, `input "v"`)
+		if noticed != (checked || producer == fill) {
+			t.Errorf("check %t: reported %+v", checked, it)
+		}
+	}
 	// A value that is a part of an input outlives the input's view.
 	r1 := a.run(same, s.put(a, ledger.Arena, inline(t, reg, ramp(big))))
 	r1.Live, r1.Private = []uint32{0}, []uint32{0}

@@ -117,9 +117,9 @@ func (u User[T]) Encode(v any) (Flat, error) {
 	return Flat{Codec: u.Name, Bytes: b}, nil
 }
 
-// Decode calls the user's function.
+// Decode calls the user's function, also for bytes that a command wrote.
 func (u User[T]) Decode(f Flat) (any, error) {
-	if f.Codec != u.Name {
+	if f.Codec != u.Name && f.Codec != Raw {
 		return nil, mismatch(f, "codec "+u.Name)
 	}
 	v, err := u.Dec(f.Bytes)

@@ -237,7 +237,7 @@ func TestUserCodecs(t *testing.T) {
 	if _, err := c.Encode(station{}); err == nil || !strings.Contains(err.Error(), "codec station: encode: no name") {
 		t.Errorf("error is %v", err)
 	}
-	if _, err := c.Decode(Flat{Codec: Raw}); !errors.Is(err, ErrType) {
+	if _, err := c.Decode(Flat{Codec: Msgpack}); !errors.Is(err, ErrType) {
 		t.Errorf("error is %v", err)
 	}
 }
