@@ -190,5 +190,6 @@ func (a *Agent) coreConfig(adopted []comms.JobState) core.Config {
 		MaxExecutors: a.cfg.Limits.Executors,
 		InlineMax:    a.cfg.Limits.Inline,
 		Memory:       a.cfg.Store,
+		CheckFrees:   checked,
 	}
 }

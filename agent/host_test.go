@@ -22,7 +22,7 @@ import (
 
 // host is an agent with real executors, and the controller of the test.
 type host struct {
-	t     *testing.T
+	t     testing.TB
 	agent *Agent
 	dir   string // the jobs' folder
 	ctrl  *fakeController
@@ -30,7 +30,7 @@ type host struct {
 }
 
 // startHost starts an agent whose executors are this test binary.
-func startHost(t *testing.T, change func(*Config)) *host {
+func startHost(t testing.TB, change func(*Config)) *host {
 	t.Helper()
 	h := &host{t: t}
 	h.ctrl = newFakeController(t)
@@ -64,7 +64,7 @@ func startHost(t *testing.T, change func(*Config)) *host {
 }
 
 // testLog prints the agent's log when CASCADE_TEST_LOG is set.
-func testLog(t *testing.T) zerolog.Logger {
+func testLog(t testing.TB) zerolog.Logger {
 	if os.Getenv("CASCADE_TEST_LOG") == "" {
 		return zerolog.Nop()
 	}
@@ -73,7 +73,7 @@ func testLog(t *testing.T) zerolog.Logger {
 
 // fakeController takes one agent's events, commits them, and lets tests wait for them.
 type fakeController struct {
-	t      *testing.T
+	t      testing.TB
 	ln     *comms.Listener
 	inproc *comms.Inproc
 
@@ -85,7 +85,7 @@ type fakeController struct {
 	over   bool
 }
 
-func newFakeController(t *testing.T) *fakeController {
+func newFakeController(t testing.TB) *fakeController {
 	t.Helper()
 	c := &fakeController{t: t, inproc: comms.NewInproc(), events: map[comms.JobID][]comms.Event{}}
 	c.change.L = &c.mu
@@ -173,8 +173,16 @@ type job struct {
 	graph *dag.Graph
 }
 
-// submit assigns a whole job file.
+// submit reads a job file and assigns all of it.
 func (h *host) submit(yaml string) *job {
+	h.t.Helper()
+	j := h.prepare(yaml)
+	j.assign()
+	return j
+}
+
+// prepare reads a job file.
+func (h *host) prepare(yaml string) *job {
 	h.t.Helper()
 	graph, err := dag.ParseYAML("job.yaml", []byte(yaml), dag.Override{}, dag.Options{Dir: h.dir})
 	if err != nil {
@@ -184,23 +192,21 @@ func (h *host) submit(yaml string) *job {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.ctrl.send(&comms.Assign{Job: id, Epoch: 1, Graph: graph.Encode(), Dir: h.dir})
 	return &job{h, id, graph}
+}
+
+// assign gives the job to the host.
+func (j *job) assign() {
+	j.host.t.Helper()
+	j.host.ctrl.send(&comms.Assign{Job: j.id, Epoch: 1, Graph: j.graph.Encode(), Dir: j.host.dir})
 }
 
 // ended waits until nothing of the job runs any more, and returns how its tasks
 // ended: one line a task that ended, in order of the graph.
 func (j *job) ended() string {
 	j.host.t.Helper()
+	j.drained()
 	c := j.host.ctrl
-	c.await("the end of the job", func() bool {
-		for _, e := range c.events[j.id] {
-			if e.Kind == comms.EventDrained {
-				return true
-			}
-		}
-		return false
-	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	lines := make([]string, j.graph.NumTasks())
@@ -327,4 +333,19 @@ func (j *job) dump() {
 	for _, e := range j.host.ctrl.events[j.id] {
 		j.host.t.Logf("kind %d task %d attempt %d cause %+v error %+v", e.Kind, e.Task, e.Attempt, e.Cause, e.Error)
 	}
+}
+
+// drained waits until nothing of the job runs any more.
+func (j *job) drained() {
+	j.host.t.Helper()
+	c, seen := j.host.ctrl, 0
+	c.await("the end of the job", func() bool {
+		events := c.events[j.id]
+		for ; seen < len(events); seen++ {
+			if events[seen].Kind == comms.EventDrained {
+				return true
+			}
+		}
+		return false
+	})
 }

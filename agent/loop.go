@@ -96,6 +96,11 @@ func (l *loop) step(ev core.Event) {
 		for _, action := range l.core.Step(time.Now(), l.next[0]) {
 			l.perform(action)
 		}
+		if checked {
+			if err := l.core.Check(); err != nil {
+				panic(fmt.Sprintf("agent core after %T: %v", l.next[0], err))
+			}
+		}
 		l.next = slices.Delete(l.next, 0, 1)
 	}
 }
