@@ -49,11 +49,14 @@ type Agent struct {
 	closed  error
 }
 
+// ErrConfig says that a Config cannot be right; the error lists all mistakes.
+var ErrConfig = errors.New("agent configuration")
+
 // New takes the agent's folders, opens its sockets, and starts nothing else.
 func New(cfg Config) (*Agent, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
-		return nil, fmt.Errorf("configure agent: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	a := &Agent{cfg: cfg, in: newInbox(), log: cfg.Log.With().Str("agent", cfg.Name).Logger()}
 	a.stop, a.abort = context.WithCancel(context.Background())

@@ -107,7 +107,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	}
 	for _, n := range []int64{cfg.CPU, cfg.Memory, cfg.Store, cfg.GPU, cfg.Limits.TaskLog, cfg.Limits.Backlog} {
 		if n < 0 {
-			all = append(all, fmt.Errorf("agent configuration: negative amount %d", n))
+			all = append(all, fmt.Errorf("negative amount %d", n))
 		}
 	}
 	cfg.Limits.TaskLog = cmp.Or(cfg.Limits.TaskLog, 64<<20)

@@ -55,7 +55,7 @@ func run(args []string, stderr io.Writer, signals <-chan os.Signal) int {
 		return exitOK
 	}
 	fmt.Fprintf(stderr, "cascade-agent: %v\n", err)
-	if bad := (badInput{}); errors.As(err, &bad) {
+	if bad := (badInput{}); errors.As(err, &bad) || errors.Is(err, agent.ErrConfig) {
 		return exitBadInput
 	}
 	return exitInfrastructure
@@ -79,7 +79,12 @@ func command(signals <-chan os.Signal) *cobra.Command {
 shared memory, spills them to disk when memory is short.
 
 Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
-		Args:          cobra.NoArgs,
+		Args: func(c *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(c, args); err != nil {
+				return badInput{err}
+			}
+			return nil
+		},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -1,0 +1,111 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/executor"
+)
+
+func TestMain(m *testing.M) {
+	executor.Main()
+	goleak.VerifyTestMain(m)
+}
+
+// controller accepts agents and tells when one has registered.
+type controller struct {
+	registered chan string
+	refuse     error
+}
+
+func (c *controller) listen(t *testing.T) string {
+	t.Helper()
+	c.registered = make(chan string, 1)
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := comms.Listen("ipc://"+filepath.Join(dir, "c.sock"), comms.Config{
+		Self:    comms.Identity{Role: "controller", Name: "controller", Incarnation: 1, PID: os.Getpid()},
+		Handler: c, Replay: true,
+		CheckPeer: func(comms.Identity, int) error { return c.refuse },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln.Addr()
+}
+
+func (c *controller) Up(*comms.Link, comms.Identity, bool) {}
+func (c *controller) Credit(*comms.Link)                   {}
+func (c *controller) Down(*comms.Link, error)              {}
+func (c *controller) Message(_ *comms.Link, head, _ []byte) {
+	if m, err := comms.Decode(head); err == nil {
+		if r, ok := m.(*comms.Register); ok {
+			c.registered <- r.Agent
+		}
+	}
+}
+
+func TestSignalEndsTheAgent(t *testing.T) {
+	c := &controller{}
+	signals := make(chan os.Signal, 2)
+	address, state := c.listen(t), t.TempDir()
+	code := make(chan int, 1)
+	var stderr bytes.Buffer
+	go func() {
+		code <- run([]string{"--controller", address, "--name", "a1", "--state", state, "--cpu", "0.5", "--memory", "1GiB", "--store", "16MiB"}, &stderr, signals)
+	}()
+	select {
+	case name := <-c.registered:
+		if name != "a1" {
+			t.Errorf("agent %q registered", name)
+		}
+	case n := <-code:
+		t.Fatalf("it ended with %d: %s", n, &stderr)
+	}
+	// The state folder belongs to one agent.
+	var second bytes.Buffer
+	if n := run([]string{"--controller", "ipc:///x", "--name", "a1", "--state", state}, &second, nil); n != exitInfrastructure || !strings.Contains(second.String(), "another agent uses it") {
+		t.Errorf("a second agent: exit code %d: %s", n, &second)
+	}
+	signals <- syscall.SIGTERM
+	if n := <-code; n != exitOK {
+		t.Errorf("exit code %d: %s", n, &stderr)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	refusing := &controller{refuse: errors.New("not you")}
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"no controller", nil, exitBadInput, "--controller is missing"},
+		{"unknown flag", []string{"--nosuch"}, exitBadInput, "unknown flag: --nosuch; see cascade-agent --help"},
+		{"bad size", []string{"--controller", "ipc:///x", "--memory", "much"}, exitBadInput, `--memory "much": want a size such as 4GiB`},
+		{"argument", []string{"x"}, exitBadInput, `unknown command "x"`},
+		{"bad name", []string{"--controller", "ipc:///x", "--name", "a b", "--state", t.TempDir()}, exitBadInput, `agent name "a b"`},
+		{"refused", []string{"--controller", refusing.listen(t), "--name", "a2", "--state", t.TempDir(), "--warm", "-1"}, exitInfrastructure, "not you"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			if code := run(c.args, &stderr, nil); code != c.code || !strings.Contains(stderr.String(), c.want) {
+				t.Errorf("exit code %d, want %d; %q is to be in: %s", code, c.code, c.want, &stderr)
+			}
+		})
+	}
+}
