@@ -17,7 +17,7 @@ func describe(a Action) string {
 	case ToClient:
 		return fmt.Sprintf("client %d <- %s %q", a.Client, describeMessage(a.Msg), a.Body)
 	case ServeChunk:
-		return fmt.Sprintf("serve client %d request %d: segment %d at %d, %d bytes", a.Client, a.Msg.Req, a.Segment, a.At, a.N)
+		return fmt.Sprintf("serve client %d request %d: %s at %d, %d bytes", a.Client, a.Msg.Req, a.Path, a.At, a.N)
 	case Spawn:
 		return fmt.Sprintf("spawn executor %d env=%q dir=%q", a.Executor, a.Env, a.Dir)
 	case Kill:
