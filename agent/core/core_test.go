@@ -3,6 +3,8 @@ package core
 import (
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
@@ -69,5 +71,77 @@ outputs: [sum.s]
 	}
 	if n := len(w.c.byJob[job].data); n != 1 {
 		t.Fatalf("%d datasets are kept, want 1: %v", n, w.c.byJob[job].sortedData())
+	}
+}
+
+// TestBuffer: on any schedule a generator has at most its buffer of unconsumed
+// elements, also on one cpu, and the job comes to its end.
+func TestBuffer(t *testing.T) {
+	g := graph(t, `
+job: buffer
+tasks:
+  gen: {run: F, generates: {x: {count: "*", buffer: 3}, y: {count: 15, buffer: 5}}}
+  use: {for: {e: "gen.x[*]"}, run: F, in: {x: "gen.x[${e}]"}, out: [y]}
+  post: {for: {e: "gen.x[*]"}, run: F, in: {x: "use[${e}].y", again: "gen.x[${e}]"}, out: [y], resources: {cpu: 0.5}}
+  own: {for: {i: "0..14"}, run: F, in: {y: "gen.y[${i}]"}, out: [z]}
+`)
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, hostOf(rapid.Int64Range(1, 3).Draw(t, "cpu")), xorshift(rapid.Uint64().Draw(t, "seed")))
+		w.segment = 300
+		w.step(ControllerUp{})
+		job := w.assign(1, g, comms.Assign{})
+		for w.turn() {
+			for k, st := range w.c.byJob[job].streams {
+				if want := []uint64{3, 5}[k.output]; uint64(len(st.open)) > want {
+					t.Fatalf("output %d has %d unconsumed elements, want at most %d", k.output, len(st.open), want)
+				}
+			}
+		}
+		w.allEnded(job)
+		if len(w.done) != 56 {
+			t.Fatalf("%d tasks finished, want 56", len(w.done))
+		}
+	})
+}
+
+// TestWindow: consumers that need more elements than the buffer allows do not
+// hold their generator up for ever.
+func TestWindow(t *testing.T) {
+	w := newWorld(t, hostOf(1), first)
+	g := graph(t, `
+job: window
+tasks:
+  gen: {run: F, generates: {x: {count: 12, buffer: 2}}}
+  all: {run: F, in: {x: "gen.x[*]"}, out: [y]}
+`)
+	w.step(ControllerUp{})
+	job := w.assign(1, g, comms.Assign{})
+	w.run()
+	w.allEnded(job)
+}
+
+// TestShares: owners get cpu time in proportion to their weights.
+func TestShares(t *testing.T) {
+	w := newWorld(t, hostOf(1), xorshift(1))
+	g := graph(t, `
+job: many
+tasks:
+  t: {for: {i: "1..400"}, run: F}
+`)
+	w.step(ControllerUp{})
+	one := w.assign(1, g, comms.Assign{Owner: "ann", Weight: 1, Seconds: []float64{1e-4}})
+	three := w.assign(2, g, comms.Assign{Owner: "bob", Weight: 3, Seconds: []float64{1e-4}})
+	finished := func(id comms.JobID) (n int) {
+		for _, s := range w.c.byJob[id].tasks {
+			if s.state == tFinished {
+				n++
+			}
+		}
+		return n
+	}
+	for finished(one)+finished(three) < 240 && w.turn() {
+	}
+	if a, b := finished(one), finished(three); b < 2*a || b > 4*a {
+		t.Fatalf("%d tasks of the owner with weight 1, %d of the one with 3", a, b)
 	}
 }

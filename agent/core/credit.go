@@ -141,9 +141,11 @@ func (c *Core) heldBack(r *run) {
 	c.note(r.job, comms.Event{Kind: comms.EventHeldBack, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: comms.Cause{Kind: comms.CauseRun}})
 }
 
-// resumed takes the news that a generator goes on. Normally the core knew: it gave the credit.
+// resumed takes the news that a generator goes on. Normally the core knew: it gave
+// the credit. One that goes on by itself gets its cpu only when that is free: it
+// cannot be stopped, but others must not be promised what is not there.
 func (c *Core) resumed(r *run) {
-	if r.back {
+	if r.back && c.fits(r.ex.grant, r.gs.need) {
 		r.back = false
 		c.cover(r.ex, r.gs.need)
 	}

@@ -20,7 +20,6 @@ type pool struct {
 	warm     int               // executors to have also without work
 	wanted   int               // executors that the last scheduling pass missed
 	failures int               // starts in a row that led to nothing
-	broken   string            // why starting is given up; "" while it is not
 	funcs    map[string]string // signature by name; nil until the first Hello
 }
 
@@ -167,15 +166,13 @@ func (c *Core) spawnWanted() {
 				up++
 			}
 		}
-		want := max(p.wanted-starting, p.warm-up)
+		want := p.wanted - starting
 		p.wanted = 0
-		if p.broken != "" {
-			continue
+		for ; want > 0 && (c.counted() < c.cfg.MaxExecutors || c.makeRoom(p)); want-- {
+			c.spawn(p)
+			up++
 		}
-		for range want {
-			if c.counted() >= c.cfg.MaxExecutors && !c.makeRoom(p) {
-				break
-			}
+		for ; up < p.warm && c.counted() < c.cfg.MaxExecutors; up++ { // without work they drive nobody out
 			c.spawn(p)
 		}
 	}

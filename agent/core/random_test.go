@@ -16,7 +16,7 @@ import (
 // generate, some that follow a stream, lists with and without min.
 func randomJob(t *rapid.T) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "job: random\nkeep_going: %v\ntasks:\n", rapid.Bool().Draw(t, "keep"))
+	fmt.Fprintf(&b, "job: random\nkeep_going: %v\nenvironments:\n  env: {go: ./e}\ntasks:\n", rapid.Bool().Draw(t, "keep"))
 	type made struct {
 		name        string
 		axis        int    // 0: a single task
@@ -103,7 +103,8 @@ func randomJob(t *rapid.T) string {
 			}
 		}
 		res := rapid.SampledFrom([]string{"", ", resources: {cpu: 0.5}", ", resources: {cpu: 2}", ", resources: {memory: 600MiB}", ", resources: {disk: 1}"}).Draw(t, "res")
-		fmt.Fprintf(&b, "  %s: {%srun: F, %s, in: {%s}%s, retries: %d, keep_going: %v, priority: %d}\n", m.name, forText, out, strings.Join(ins, ", "), res,
+		function := rapid.SampledFrom([]string{"F", "F", "F", "\"env:G\""}).Draw(t, "function")
+		fmt.Fprintf(&b, "  %s: {%srun: %s, %s, in: {%s}%s, retries: %d, keep_going: %v, priority: %d}\n", m.name, forText, function, out, strings.Join(ins, ", "), res,
 			rapid.IntRange(0, 2).Draw(t, "retries"), rapid.Bool().Draw(t, "kg"), rapid.IntRange(0, 1).Draw(t, "prio"))
 		all = append(all, m)
 	}
@@ -126,7 +127,8 @@ func randomJob(t *rapid.T) string {
 func randomHost(t *rapid.T) Config {
 	return Config{Agent: "a", Total: comms.Resources{CPU: rapid.SampledFrom([]int64{2000, 3000, 4000}).Draw(t, "cpu"), Memory: 1 << 30,
 		Custom: []comms.Amount{{Name: "disk", N: 1000}}},
-		Memory: rapid.SampledFrom([]int64{64 << 10, 256 << 10, 4 << 20}).Draw(t, "shm"), ArenaBytes: 16 << 10, CheckFrees: true, Warm: 1}
+		MaxExecutors: rapid.IntRange(1, 5).Draw(t, "executors"),
+		Memory:       rapid.SampledFrom([]int64{64 << 10, 256 << 10, 4 << 20}).Draw(t, "shm"), ArenaBytes: 16 << 10, CheckFrees: true, Warm: 1}
 }
 
 func (w *world) randomFates(t *rapid.T) {

@@ -80,6 +80,8 @@ func (s *script) run(d *datadriven.TestData) string {
 				cfg.Total.CPU = number(v) * 1000
 			case "warm":
 				cfg.Warm = int(number(v))
+			case "executors":
+				cfg.MaxExecutors = int(number(v))
 			case "gpu":
 				cfg.Total.GPU = number(v) * 1000
 			}
@@ -147,6 +149,8 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			m.Priority = number(v)
 		case "hold":
 			m.Hold = true
+		case "registry":
+			m.Registry = []comms.FuncSig{{Name: "F", Sig: v}}
 		case "attempt":
 			m.Attempts = []uint32{uint32(number(v))}
 		case "fuse":

@@ -64,6 +64,7 @@ type worker struct {
 	queue  []comms.Run
 	cur    *comms.Run
 	held   bool
+	heldOn uint32
 	made   map[uint32]uint64 // elements published by cur, by output
 	credit map[uint32]uint64
 	live   map[comms.RunID][]uint32
@@ -378,7 +379,7 @@ func (x *worker) take(m comms.Message) {
 	case *comms.Credit:
 		if x.cur != nil && x.cur.ID == m.Run {
 			x.credit[m.Output] += m.N
-			if x.held {
+			if x.held && x.heldOn == m.Output {
 				x.held = false
 				x.item(comms.ReportItem{Kind: comms.ReportResumed})
 			}
@@ -494,7 +495,7 @@ func (x *worker) work() {
 			continue
 		}
 		if out.Buffer > 0 && x.credit[uint32(o)] == 0 {
-			x.held = true
+			x.held, x.heldOn = true, uint32(o)
 			x.item(comms.ReportItem{Kind: comms.ReportHeld})
 			return
 		}
