@@ -156,7 +156,7 @@ func (m *Assign) code(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Uint(c, &m.Epoch)
 		c.Bytes(&m.Graph)
-		String(c, &m.GraphHash)
+		c.Hash(&m.GraphHash)
 		String(c, &m.Dir)
 		Slice(c, &m.Run, func(c *Coder, r *Range) { r.code(c) })
 		Slice(c, &m.Attempts, Uint[uint32])

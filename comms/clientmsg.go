@@ -276,7 +276,7 @@ func (m *Reply) code(c *Coder) {
 
 func (m *Blob) code(c *Coder) {
 	c.Struct(3, func(c *Coder) {
-		String(c, &m.Hash)
+		c.Hash(&m.Hash)
 		Uint(c, &m.Offset)
 		Uint(c, &m.Total)
 	})
@@ -285,14 +285,14 @@ func (m *Blob) code(c *Coder) {
 func (m *HaveReq) code(c *Coder) {
 	c.Struct(2, func(c *Coder) {
 		Uint(c, &m.Req)
-		Slice(c, &m.Hashes, String[Hash])
+		Slice(c, &m.Hashes, (*Coder).Hash)
 	})
 }
 
 func (m *Have) code(c *Coder) {
 	c.Struct(2, func(c *Coder) {
 		Uint(c, &m.Req)
-		Slice(c, &m.Missing, String[Hash])
+		Slice(c, &m.Missing, (*Coder).Hash)
 	})
 }
 
@@ -301,7 +301,7 @@ func (m *Submit) code(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		c.Bytes(&m.Graph)
-		String(c, &m.GraphHash)
+		c.Hash(&m.GraphHash)
 		String(c, &m.Dir)
 		String(c, &m.Owner)
 		Int(c, &m.Priority)

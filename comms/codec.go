@@ -17,7 +17,10 @@ var (
 // them: each message lists its fields once, for both directions.
 //
 // The wire form is msgpack. A struct is an array; a reader skips trailing
-// elements it does not know and leaves fields the sender did not know at zero.
+// elements it does not know and leaves fields the sender did not know at zero;
+// nil in place of a field leaves it at zero too. A writer uses the shortest form
+// of each value, so that equal messages are equal bytes; a reader takes any form
+// that holds the value (docs/protocol.md, "Encoding").
 // When reading, byte slices and strings alias or copy the input as documented;
 // the first error sticks, and the remaining fields stay zero.
 type Coder struct {
@@ -72,7 +75,7 @@ func (c *Coder) Struct(n int, fields func(*Coder)) {
 }
 
 // next reports whether the next element is to be coded; when reading past the
-// end of the array it is not, and the field keeps its zero value.
+// end of the array, or a nil, it is not, and the field keeps its zero value.
 func (c *Coder) next() bool {
 	if !c.read {
 		c.fields++
@@ -82,6 +85,10 @@ func (c *Coder) next() bool {
 		return false
 	}
 	c.left--
+	if len(c.buf) > 0 && c.buf[0] == 0xc0 {
+		c.buf = c.buf[1:]
+		return false
+	}
 	return true
 }
 
@@ -146,7 +153,8 @@ func (c *Coder) Bool(v *bool) {
 	}
 }
 
-// Float codes a float64.
+// Float codes a float64. It also reads a float32 and integers: where a language
+// does not tell 2 from 2.0, a sum of seconds may arrive as either.
 func (c *Coder) Float(v *float64) {
 	if !c.next() {
 		return
@@ -156,15 +164,23 @@ func (c *Coder) Float(v *float64) {
 		c.buf = binary.BigEndian.AppendUint64(c.buf, math.Float64bits(*v))
 		return
 	}
-	b := c.take(9)
-	if b == nil {
-		return
+	if len(c.buf) > 0 {
+		switch c.buf[0] {
+		case 0xcb:
+			c.take(1)
+			*v = math.Float64frombits(c.bigEndian(8))
+			return
+		case 0xca:
+			c.take(1)
+			*v = float64(math.Float32frombits(uint32(c.bigEndian(4))))
+			return
+		}
 	}
-	if b[0] != 0xcb {
-		c.fail(ErrMalformed)
-		return
+	if u, negative := c.integer(); negative {
+		*v = float64(int64(u))
+	} else {
+		*v = float64(u)
 	}
-	*v = math.Float64frombits(binary.BigEndian.Uint64(b[1:]))
 }
 
 // String codes a string; when reading, the bytes are copied.
@@ -193,6 +209,19 @@ func (c *Coder) Bytes(v *[]byte) {
 	if b := c.bytes(); len(b) > 0 {
 		*v = b
 	}
+}
+
+// Hash codes a content hash, whose bytes are no text.
+func (c *Coder) Hash(v *Hash) {
+	if !c.next() {
+		return
+	}
+	if !c.read {
+		c.buf = appendBinHeader(c.buf, len(*v))
+		c.buf = append(c.buf, *v...)
+		return
+	}
+	*v = Hash(c.bytes())
 }
 
 // ID codes sixteen bytes.
@@ -293,16 +322,17 @@ func (c *Coder) take(n int) []byte {
 	return b
 }
 
-// size reads a big-endian length of n bytes that counts at least that many bytes of the rest.
-func (c *Coder) size(n int) int {
-	b := c.take(n)
-	if b == nil {
-		return 0
-	}
-	var v uint64
-	for _, x := range b {
+// bigEndian reads n bytes as an unsigned integer.
+func (c *Coder) bigEndian(n int) (v uint64) {
+	for _, x := range c.take(n) {
 		v = v<<8 | uint64(x)
 	}
+	return v
+}
+
+// size reads a length of n bytes that counts at least that many bytes of the rest.
+func (c *Coder) size(n int) int {
+	v := c.bigEndian(n)
 	if v > uint64(len(c.buf)) {
 		c.fail(ErrTruncated)
 		return 0
@@ -333,47 +363,44 @@ func (c *Coder) array() int {
 	return n
 }
 
-func (c *Coder) uint() uint64 {
+// integer reads an integer of any form. When it is negative, v is its two's complement.
+func (c *Coder) integer() (v uint64, negative bool) {
 	b := c.take(1)
 	if b == nil {
-		return 0
+		return 0, false
 	}
-	if b[0] < 0x80 {
-		return uint64(b[0])
+	switch k := b[0]; {
+	case k < 0x80:
+		return uint64(k), false
+	case k >= 0xe0:
+		return uint64(int8(k)), true
+	case k >= 0xcc && k <= 0xcf:
+		return c.bigEndian(1 << (k - 0xcc)), false
+	case k >= 0xd0 && k <= 0xd3:
+		n := 1 << (k - 0xd0)
+		i := int64(c.bigEndian(n)<<(64-8*n)) >> (64 - 8*n)
+		return uint64(i), i < 0
 	}
-	if b[0] < 0xcc || b[0] > 0xcf {
+	c.fail(ErrMalformed)
+	return 0, false
+}
+
+func (c *Coder) uint() uint64 {
+	v, negative := c.integer()
+	if negative {
 		c.fail(ErrMalformed)
 		return 0
-	}
-	var v uint64
-	for _, x := range c.take(1 << (b[0] - 0xcc)) {
-		v = v<<8 | uint64(x)
 	}
 	return v
 }
 
 func (c *Coder) int() int64 {
-	if len(c.buf) > 0 {
-		switch k := c.buf[0]; {
-		case k >= 0xe0:
-			c.buf = c.buf[1:]
-			return int64(int8(k))
-		case k >= 0xd0 && k <= 0xd3:
-			c.buf = c.buf[1:]
-			n := 1 << (k - 0xd0)
-			var v uint64
-			for _, x := range c.take(n) {
-				v = v<<8 | uint64(x)
-			}
-			return int64(v<<(64-8*n)) >> (64 - 8*n)
-		}
-	}
-	u := c.uint()
-	if u > math.MaxInt64 {
+	v, negative := c.integer()
+	if !negative && v > math.MaxInt64 {
 		c.fail(ErrMalformed)
 		return 0
 	}
-	return int64(u)
+	return int64(v)
 }
 
 func (c *Coder) bytes() []byte {
@@ -397,22 +424,30 @@ func (c *Coder) bytes() []byte {
 	return nil
 }
 
-// skip passes over one value of any kind.
+// skip passes over one value of any kind, as a newer peer may send it.
 func (c *Coder) skip(depth int) {
-	if len(c.buf) == 0 || depth > maxDepth {
+	if len(c.buf) == 0 {
+		c.fail(ErrTruncated)
+		return
+	}
+	if depth > maxDepth {
 		c.fail(ErrMalformed)
 		return
 	}
-	k := c.buf[0]
-	switch {
+	children := 0
+	switch k := c.buf[0]; {
 	case k < 0x80, k >= 0xe0, k == 0xc0, k == 0xc2, k == 0xc3:
 		c.take(1)
 	case k&0xe0 == 0xa0, k >= 0xc4 && k <= 0xc6, k >= 0xd9 && k <= 0xdb:
 		c.bytes()
 	case k&0xf0 == 0x90, k == 0xdc, k == 0xdd:
-		for n := c.array(); n > 0 && c.err == nil; n-- {
-			c.skip(depth + 1)
-		}
+		children = c.array()
+	case k&0xf0 == 0x80:
+		c.take(1)
+		children = 2 * int(k&15)
+	case k == 0xde, k == 0xdf:
+		c.take(1)
+		children = 2 * c.size(2<<(k-0xde))
 	case k >= 0xcc && k <= 0xcf:
 		c.take(1 + 1<<(k-0xcc))
 	case k >= 0xd0 && k <= 0xd3:
@@ -421,8 +456,16 @@ func (c *Coder) skip(depth int) {
 		c.take(5)
 	case k == 0xcb:
 		c.take(9)
+	case k >= 0xc7 && k <= 0xc9: // ext: size, type, bytes
+		c.take(1)
+		c.take(1 + c.size(1<<(k-0xc7)))
+	case k >= 0xd4 && k <= 0xd8: // fixext
+		c.take(2 + 1<<(k-0xd4))
 	default:
-		c.fail(ErrMalformed) // maps and extensions occur in no message of ours
+		c.fail(ErrMalformed)
+	}
+	for ; children > 0 && c.err == nil; children-- {
+		c.skip(depth + 1)
 	}
 }
 

@@ -1,6 +1,9 @@
 package comms
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Type numbers a message on the wire. Types below Optional must be understood:
 // a receiver that does not know one answers by closing the link. Types from
@@ -81,23 +84,31 @@ func (e *UnknownTypeError) Error() string {
 // MayIgnore tells whether the message may be dropped without harm.
 func (e *UnknownTypeError) MayIgnore() bool { return e.Type >= Optional }
 
-// Decode decodes one message. Byte slices in it alias b. Errors: ErrTruncated,
-// ErrMalformed, *UnknownTypeError, all wrapped.
+// Decode decodes one message, which must fill b. Byte slices in it alias b.
+// Errors: ErrTruncated, ErrMalformed, *UnknownTypeError, all wrapped.
 func Decode(b []byte) (Message, error) {
-	c := Coder{buf: b, read: true, left: 1}
-	if n := c.array(); c.err == nil && n < 2 {
-		return nil, fmt.Errorf("decode message: %w", ErrMalformed)
+	c := Coder{buf: b, read: true}
+	n := c.array()
+	number := c.uint()
+	if c.err == nil && (n < 2 || number > math.MaxUint8) {
+		c.fail(ErrMalformed)
 	}
-	t := Type(c.uint())
 	if c.err != nil {
 		return nil, fmt.Errorf("decode message: %w", c.err)
 	}
-	m := newMessage(t)
+	m := newMessage(Type(number))
 	if m == nil {
-		return nil, fmt.Errorf("decode message: %w", &UnknownTypeError{t})
+		return nil, fmt.Errorf("decode message: %w", &UnknownTypeError{Type(number)})
 	}
-	c.left = 1
+	c.left = n - 1
 	m.code(&c)
+	for c.err == nil && c.left > 0 {
+		c.left--
+		c.skip(0)
+	}
+	if c.err == nil && len(c.buf) > 0 {
+		c.fail(ErrMalformed)
+	}
 	if c.err != nil {
 		return nil, fmt.Errorf("decode %T: %w", m, c.err)
 	}

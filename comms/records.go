@@ -27,7 +27,7 @@ const (
 	PlaceNone    PlaceKind = iota // nowhere: not yet produced, or lost
 	PlaceInline                   // in the message itself
 	PlaceSegment                  // in a shared-memory segment of the agent's host
-	PlaceDisk                     // spilled by the agent; Path names the file
+	PlaceDisk                     // spilled by the agent; Where names the file
 	PlaceLive                     // in the executor's memory: the output of an earlier run on the same executor
 	PlaceAgent                    // on another agent
 )
@@ -206,7 +206,7 @@ func (d *Desc) code(c *Coder) {
 		String(c, &d.DType)
 		Slice(c, &d.Shape, Uint[uint64])
 		Uint(c, &d.Size)
-		String(c, &d.Hash)
+		c.Hash(&d.Hash)
 		d.Place.code(c)
 	})
 }
