@@ -7,65 +7,65 @@ import "github.com/cascade-run/cascade/dag"
 
 // Register tells a controller what an agent's host has.
 type Register struct {
-	Agent       string
-	Incarnation uint64
-	Addresses   []string // where clients and other agents reach it
-	Total       Resources
-	BootID      string
-	LastEvent   uint64 // highest event number that the agent has used
+	Agent       string    // its name, as in the link's greeting
+	Incarnation uint64    // of its process, as in the link's greeting
+	Addresses   []string  // where clients and other agents reach it
+	Total       Resources // what tasks may occupy together
+	BootID      string    // of the host: shared memory of another boot is gone
+	LastEvent   uint64    // highest event number that the agent has used
 }
 
 // Snapshot tells a new controller incarnation, or the first after the agent
 // started, what the agent has: state, not history. It may come in pieces; Done
 // marks the last.
 type Snapshot struct {
-	Jobs []JobState
-	Done bool
+	Jobs []JobState // those not told before
+	Done bool       // the snapshot is complete
 }
 
 // JobState is one job's part of a Snapshot.
 type JobState struct {
-	Job      JobID
-	Epoch    uint64
-	Datasets []Desc  // sealed here
-	Finished []Range // tasks known here to have finished
-	Running  []dag.TaskIndex
+	Job      JobID           // which job
+	Epoch    uint64          // of the last Assign that counted
+	Datasets []Desc          // final here
+	Finished []Range         // tasks known here to have finished
+	Running  []dag.TaskIndex // tasks that an executor runs, sorted
 }
 
 // Events is a batch of events numbered First, First+1, ... in the order of its jobs' events.
 type Events struct {
-	First uint64
-	Jobs  []JobEvents
+	First uint64      // number of the first event of the batch
+	Jobs  []JobEvents // each job at most once
 }
 
 // Assign gives an agent a fragment of a job at an epoch. A second Assign of the
 // same job with a higher epoch replaces what has not run; one with the same or a
 // lower epoch is ignored.
 type Assign struct {
-	Job       JobID
-	Epoch     uint64
-	Graph     []byte   // encoded dag.Graph; nil when GraphHash names a blob sent before
-	GraphHash Hash     //
-	Dir       string   // folder that relative paths of the job refer to
-	Run       []Range  // tasks to run; nil means all
-	Attempts  []uint32 // for each task of Run in order the first attempt number to use; nil means 1
-	Datasets  []Desc   // outputs of tasks that are not in Run: where they are
-	Ends      []StreamEnd
-	Ranks     []float64 // upward rank in seconds of each static task of the graph; nil means equal
-	Fuse      [][]dag.TaskIndex
-	Priority  int64
-	Weight    uint32 // share of this job's owner; 0 means 1
-	Owner     string // jobs of one owner share its weight
-	Hold      bool
-	Registry  []FuncSig // what the submitting program has registered; nil when it is not a Go driver
-	Seconds   []float64 // predicted duration of each group of the graph; 0 unknown
+	Job       JobID             // which job
+	Epoch     uint64            // grows with every Assign of the job, from 1
+	Graph     []byte            // encoded dag.Graph; empty when GraphHash names a blob sent before, or the agent has the job
+	GraphHash Hash              // BLAKE3 of the encoded graph, when it came as a blob
+	Dir       string            // folder that relative paths of the job refer to
+	Run       []Range           // tasks to run; none means all
+	Attempts  []uint32          // for each task of Run in order the first attempt number to use; none means 1
+	Datasets  []Desc            // outputs of tasks that are not in Run: where they are
+	Ends      []StreamEnd       // streams that have ended
+	Ranks     []float64         // upward rank in seconds of each static task of the graph; none means equal
+	Fuse      [][]dag.TaskIndex // planned paths: tasks to run one after another on one executor
+	Priority  int64             // higher goes first
+	Weight    uint32            // share of this job's owner; 0 means 1
+	Owner     string            // jobs of one owner share its weight
+	Hold      bool              // start nothing until released
+	Registry  []FuncSig         // what the submitting program has registered; none when it is not a Go driver
+	Seconds   []float64         // predicted duration of each group of the graph; 0 unknown
 }
 
 // StreamEnd says how many elements an open generator's output has.
 type StreamEnd struct {
-	Task   dag.TaskIndex
-	Output uint32
-	Count  uint64
+	Task   dag.TaskIndex // the generator
+	Output uint32        // which of its outputs
+	Count  uint64        // elements, numbered from 0
 }
 
 // SteerAction is what a Steer asks for.
@@ -75,26 +75,28 @@ type SteerAction uint8
 const (
 	SteerCancel  SteerAction = iota + 1 // stop what runs, start nothing more
 	SteerHold                           // start nothing more until released
-	SteerRelease                        //
+	SteerRelease                        // go on after a hold
 	SteerForget                         // the job is over: free all of its datasets
 	SteerRerun                          // client only: run Task again, and what depends on it
 )
 
 // Steer changes the course of a job on an agent.
 type Steer struct {
-	Job    JobID
-	Action SteerAction
-	Reason string
+	Job    JobID       // which job
+	Action SteerAction // what to do
+	Reason string      // for people
 }
 
 // Committed tells an agent that its events up to a number are durable; only
 // then may it forget them, and free what they ended the need for.
-type Committed struct{ UpTo uint64 }
+type Committed struct {
+	UpTo uint64 // highest number of an event that is durable with all before it
+}
 
 // Retain replaces the set of datasets of an ended job that an agent keeps; all others are freed.
 type Retain struct {
-	Job  JobID
-	Keep []DatasetRef
+	Job  JobID        // which job
+	Keep []DatasetRef // datasets to keep
 }
 
 // Type returns TypeRegister.

@@ -9,85 +9,85 @@ type Code uint8
 
 // The codes of Reply.
 const (
-	CodeOK          Code = iota
-	CodeBadRequest       // the request cannot be right: Message says what to mend
-	CodeNotFound         // no such job, task, dataset
-	CodeConflict         // not in this state
-	CodeUnavailable      // not now: try again later
-	CodeInternal         // a fault of ours
-	CodeLost             // the dataset's bytes are gone
-	CodeMemory           // the store is full
+	CodeOK          Code = iota // done
+	CodeBadRequest              // the request cannot be right: Message says what to mend
+	CodeNotFound                // no such job, task, dataset
+	CodeConflict                // not in this state
+	CodeUnavailable             // not now: try again later
+	CodeInternal                // a fault of ours
+	CodeLost                    // the dataset's bytes are gone
+	CodeMemory                  // the store is full
 )
 
 // Reply ends a request.
 type Reply struct {
-	Req     uint64
-	Code    Code
-	Message string
+	Req     uint64 // the request
+	Code    Code   // how it ended
+	Message string // for people; empty with CodeOK
 }
 
 // Blob is a piece of a blob, which is named by the BLAKE3 hash of its whole. The
 // bytes are the message's body frame. Pieces come in order; the receiver checks
 // the hash when Total bytes are there.
 type Blob struct {
-	Hash   Hash
-	Offset uint64
-	Total  uint64
+	Hash   Hash   // name of the blob
+	Offset uint64 // of this piece
+	Total  uint64 // bytes of the whole
 }
 
 // HaveReq asks which of the blobs the receiver lacks.
 type HaveReq struct {
-	Req    uint64
-	Hashes []Hash
+	Req    uint64 // names the request in the answer
+	Hashes []Hash // blobs in question
 }
 
 // Have answers HaveReq.
 type Have struct {
-	Req     uint64
-	Missing []Hash
+	Req     uint64 // the request
+	Missing []Hash // those of them that the sender lacks, in the same order
 }
 
 // Submit makes a job. A second Submit with the same ID is the same job: it is
 // answered as the first, and refused when its graph differs.
 type Submit struct {
-	Req       uint64
-	Job       JobID
-	Graph     []byte // encoded dag.Graph, or nil when GraphHash names a blob sent before
-	GraphHash Hash
-	Dir       string // folder that relative paths of the job refer to
-	Owner     string
-	Priority  int64
-	Weight    uint32
-	Hold      bool
-	Labels    []string // NAME=value, for people
-	Registry  []FuncSig
-	Watch     bool // also subscribe, as Watch does
+	Req       uint64    // names the request in every answer
+	Job       JobID     // made by the client, see NewJobID
+	Graph     []byte    // encoded dag.Graph, or empty when GraphHash names a blob sent before
+	GraphHash Hash      // BLAKE3 of the encoded graph; may be empty when Graph is there
+	Dir       string    // folder that relative paths of the job refer to
+	Owner     string    // jobs of one owner share its weight
+	Priority  int64     // higher goes first
+	Weight    uint32    // share of the owner; 0 means 1
+	Hold      bool      // accept it, but start nothing until released
+	Labels    []string  // NAME=value, for people
+	Registry  []FuncSig // functions of a Go program that submits itself; empty otherwise
+	Watch     bool      // also subscribe, as Watch does
 }
 
 // Accepted answers Submit once the job is durable.
 type Accepted struct {
-	Req   uint64
-	Job   JobID
-	Again bool // the job was there already
+	Req   uint64 // the request
+	Job   JobID  // as submitted
+	Again bool   // the job was there already
 }
 
 // Control changes the course of a job. SteerRerun takes the tasks by name.
 type Control struct {
-	Req    uint64
-	Job    JobID
-	Action SteerAction
-	Tasks  []string
-	Reason string
+	Req    uint64      // names the request in the Reply
+	Job    JobID       // which job
+	Action SteerAction // what to do
+	Tasks  []string    // SteerRerun: names of tasks or groups
+	Reason string      // for people
 }
 
 // Watch subscribes to a job's progress: at once, then when it changes, at most
 // every Every nanoseconds, and when the job has ended. Events asks for the job's
 // events too, as Progress.Events.
 type Watch struct {
-	Req    uint64
-	Job    JobID
-	Every  int64
-	Events bool
+	Req    uint64 // names the request in every Progress
+	Job    JobID  // which job
+	Every  int64  // nanoseconds; shortest pause between two Progress
+	Events bool   // send the events too
 }
 
 // JobPhase is where a job stands.
@@ -95,12 +95,12 @@ type JobPhase uint8
 
 // The phases of a job; those from JobDone on are final.
 const (
-	JobQueued JobPhase = iota + 1
-	JobHeld
-	JobRunning
-	JobDone
-	JobFailed
-	JobCancelled
+	JobQueued    JobPhase = iota + 1 // waits for an agent
+	JobHeld                          // starts nothing until released
+	JobRunning                       // an agent works on it
+	JobDone                          // every export is there
+	JobFailed                        // final; Progress.Error says why
+	JobCancelled                     // somebody stopped it
 )
 
 // Final tells whether the phase is a job's last.
@@ -126,39 +126,39 @@ func (p JobPhase) String() string {
 
 // GroupCounts counts the tasks of one group by state. Total grows while an open generator runs.
 type GroupCounts struct {
-	Group                                                            string
-	Total, Ready, Running, Done, Failed, Skipped, Cancelled, Retries uint64
+	Group                                                            string // name of the group
+	Total, Ready, Running, Done, Failed, Skipped, Cancelled, Retries uint64 // tasks; Retries counts attempts after the first
 }
 
 // Progress tells a watcher how a job stands. Result is set when every exported
 // dataset is there, which may precede its commit; Final when the end of the job is durable.
 type Progress struct {
-	Req      uint64
-	Job      JobID
-	Name     string
-	Phase    JobPhase
-	Result   bool
-	Final    bool
-	Groups   []GroupCounts
-	Error    *TaskError // the first cause of a failure
-	Started  int64      // wall-clock nanoseconds
-	Ended    int64
-	Events   []Event
-	BytesOut uint64
-	TaskTime int64 // nanoseconds, summed
-	Spilled  uint64
-	Copied   uint64
+	Req      uint64        // the Watch, or the Submit with Watch
+	Job      JobID         // which job
+	Name     string        // of the graph
+	Phase    JobPhase      // where the job stands
+	Result   bool          // every exported dataset is there, perhaps not yet durable
+	Final    bool          // the end is durable; nothing more follows
+	Groups   []GroupCounts // in the order of the graph
+	Error    *TaskError    // the first cause of a failure
+	Started  int64         // wall-clock nanoseconds; 0 not yet
+	Ended    int64         // wall-clock nanoseconds; 0 not yet
+	Events   []Event       // since the last Progress, when Watch asked for them
+	BytesOut uint64        // published so far
+	TaskTime int64         // nanoseconds, summed
+	Spilled  uint64        // bytes that went to disk
+	Copied   uint64        // bytes that tasks had to copy
 }
 
 // Query asks for a page of rows. Kind is one of the constants Query...; Cursor
 // is empty for the first page.
 type Query struct {
-	Req    uint64
-	Kind   string
+	Req    uint64 // names the request in the Page
+	Kind   string // "jobs", "tasks", "datasets", "agents", "environments", "story", "graph", "plan"
 	Job    JobID  // zero for all
-	Filter string // of tasks: a name, or a state
-	Cursor []byte
-	Limit  uint32
+	Filter string // of tasks: a name, or a state; of the story: the task's name
+	Cursor []byte // of the page before; empty for the first
+	Limit  uint32 // most rows; 0 means the receiver's choice
 }
 
 // The kinds of Query, and the type of their rows.
@@ -175,50 +175,50 @@ const (
 
 // Page is some rows of an answer, each a msgpack map with the row type's json names.
 type Page struct {
-	Req    uint64
-	Rows   [][]byte
-	Cursor []byte // of the next page; nil: this is the last
+	Req    uint64   // the request
+	Rows   [][]byte // each a msgpack map, or the encoded graph
+	Cursor []byte   // of the next page; empty: this is the last
 }
 
 // Locate asks where datasets are. Names are TASK.OUTPUT, TASK.OUTPUT[ELEMENT] or
 // TASK when it has one output; none means the job's exports.
 type Locate struct {
-	Req   uint64
-	Job   JobID
-	Names []string
+	Req   uint64   // names the request in the answer
+	Job   JobID    // which job
+	Names []string // datasets; none means the exports
 }
 
 // Located answers Locate, in the order of the names. A dataset that is inline is complete.
 type Located struct {
-	Req  uint64
-	Data []LocatedData
+	Req  uint64        // the request
+	Data []LocatedData // in the order of the names
 }
 
 // LocatedData is one dataset of a Located.
 type LocatedData struct {
-	Name      string
-	Desc      Desc
-	Path      string // where the job file wants it copied; "" nowhere
-	Agent     string
+	Name      string   // TASK.OUTPUT or TASK.OUTPUT[ELEMENT]
+	Desc      Desc     // what it is; inline: complete
+	Path      string   // where the job file wants it copied; "" nowhere
+	Agent     string   // that has the bytes
 	Addresses []string // of the agent
 }
 
 // Fetch asks an agent for bytes of a dataset, or of a task's log when Log is set.
 type Fetch struct {
-	Req    uint64
-	Data   DatasetID
-	Log    bool
-	Task   string // with Log: the name of the task
-	Offset uint64
-	Max    uint64
+	Req    uint64    // names the request in the answer
+	Data   DatasetID // the dataset; with Log its Job alone counts
+	Log    bool      // the task's log is asked for
+	Task   string    // with Log: the name of the task
+	Offset uint64    // of the first byte wanted
+	Max    uint64    // most bytes; 0 means the agent's bound, 1 MiB
 }
 
 // Chunk answers Fetch; its bytes are the message's body frame.
 type Chunk struct {
-	Req    uint64
-	Offset uint64
-	Total  uint64
-	Desc   Desc
+	Req    uint64 // the request
+	Offset uint64 // of the body's first byte
+	Total  uint64 // bytes of the whole; of a log: so far
+	Desc   Desc   // of the dataset; zero for a log
 }
 
 // Type returns TypeReply.

@@ -8,44 +8,44 @@ import "github.com/cascade-run/cascade/dag"
 
 // Hello is an executor's first message.
 type Hello struct {
-	PID       int64
-	Token     string // from the executor's environment: which spawn this is
-	Build     string
-	Language  string // "go", "python"
-	Functions []FuncSig
+	PID       int64     // of the process
+	Token     string    // from the executor's environment: which spawn this is
+	Build     string    // version of the program
+	Language  string    // "go", "python"
+	Functions []FuncSig // what it can run beside commands
 }
 
 // Welcome answers Hello.
 type Welcome struct {
-	Executor    ExecutorID
-	Agent       string
-	ControlPage string // file of the shared page in which the executor marks its current run
-	InlineMax   uint64 // outputs up to this size travel in messages
-	Scratch     string // folder for the files of commands
-	ShmDir      string // folder of the host's segments
+	Executor    ExecutorID // its number
+	Agent       string     // name of the agent
+	ControlPage string     // file of the shared page in which the executor marks its current run
+	InlineMax   uint64     // outputs up to this size travel in messages
+	Scratch     string     // folder for the files of commands
+	ShmDir      string     // folder of the host's segments
 }
 
 // Segment announces a segment that places may name, before the first such place,
 // or takes it back (Close): then the executor unmaps it as soon as no view uses it.
 type Segment struct {
-	ID    uint32
-	Path  string
-	Size  uint64
-	Close bool
+	ID    uint32 // its number, as places name it; never used again
+	Path  string // file to map
+	Size  uint64 // bytes of the file
+	Close bool   // it goes away: map it no more, unmap it when no view needs it
 }
 
 // Kind is what all runs of one group of one job share. It is sent once to an
 // executor before the first run that refers to it.
 type Kind struct {
-	ID        uint32
-	Job       JobID
-	Group     string
+	ID        uint32    // by which runs refer to it
+	Job       JobID     // whose runs they are
+	Group     string    // name of the group
 	Function  string    // registered name; "" for a command
-	Command   []Word    // command line with placeholders; nil for a function
-	Stdin     string    // input fed to the command
-	Stdout    string    // output that takes the command's standard output
-	Inputs    []KindIn  //
-	Outputs   []KindOut //
+	Command   []Word    // command line with placeholders; none for a function
+	Stdin     string    // name of the input fed to the command; "" none
+	Stdout    string    // name of the output that takes the command's standard output; "" none
+	Inputs    []KindIn  // in the order of Run.Inputs
+	Outputs   []KindOut // in the order of DatasetRef.Output
 	Resources Resources // granted while a run of this kind runs
 	Timeout   int64     // nanoseconds; 0 none
 	Env       []string  // NAME=value that all runs share
@@ -57,89 +57,98 @@ type Word struct{ Parts []dag.ArgPart }
 
 // KindIn describes an input of a kind.
 type KindIn struct {
-	Name string
-	List bool
+	Name string // as the function or command line names it
+	List bool   // it takes a list of datasets rather than one
 }
 
 // KindOut describes an output of a kind.
 type KindOut struct {
-	Name     string
-	Generate dag.Generate
-	Count    uint64
-	File     bool   // a command reads it: make it a whole file
-	Buffer   uint64 // of a generated output: elements that may be published before the first Credit; 0 any number
+	Name     string       // as the function or command line names it
+	Generate dag.Generate // one dataset, or a series
+	Count    uint64       // GenerateFixed: elements of the series
+	File     bool         // a command reads or writes it: make it a whole file
+	Buffer   uint64       // of a series: elements that may be published before the first Credit; 0 any number
 }
 
 // Dispatch gives an executor runs, to be started one after another in this order.
-type Dispatch struct{ Runs []Run }
+type Dispatch struct {
+	Runs []Run // behind those that are queued already
+}
 
 // Run is one attempt at one task. Inputs follow the kind's declarations. An
 // input whose Place is PlaceLive is the output of an earlier run of the same
 // executor: if that run fails, this one is given back with TakenBack.
 type Run struct {
-	ID      RunID
-	Kind    uint32
-	Task    dag.TaskIndex
-	Attempt uint32
-	Name    string     // task name; "" when the kind's group name is it
-	With    []byte     // msgpack map of parameters; nil for none
-	Command []Word     // replaces the kind's, when placeholders differ by task
-	Env     []string   // added to the kind's
-	Inputs  []RunInput //
-	Live    []uint32   // outputs wanted by a later run of this executor as a live value
-	Private []uint32   // outputs that nobody else needs: they need not be published
-	Skip    []uint64   // for each output of a generator: elements already final, do not publish again
+	ID      RunID         // by which everything refers to it; never used again
+	Kind    uint32        // announced before
+	Task    dag.TaskIndex // for the names of its outputs
+	Attempt uint32        // for the names of its outputs
+	Name    string        // task name; "" when the kind's group name is it
+	With    []byte        // msgpack map of parameters; empty for none
+	Command []Word        // replaces the kind's, when placeholders differ by task
+	Env     []string      // added to the kind's
+	Inputs  []RunInput    // in the order of the kind's
+	Live    []uint32      // outputs wanted by a later run of this executor as a live value
+	Private []uint32      // outputs that nobody else needs: they need not be published
+	Skip    []uint64      // for each output of a generator: elements already final, do not publish again
 }
 
 // RunInput is the datasets of one input: one, or the list in order. A list
 // element that failed and is not needed has PlaceNone.
-type RunInput struct{ Data []Desc }
+type RunInput struct {
+	Data []Desc // in order
+}
 
 // TakeBack asks for runs that have not started; the answer is TakenBack with
 // those that will not be started, in which the rest is missing.
-type TakeBack struct{ Runs []RunID }
+type TakeBack struct {
+	Runs []RunID // wanted back
+}
 
-// TakenBack returns runs that were not started and will not be.
-type TakenBack struct{ Runs []RunID }
+// TakenBack returns runs that were not started and will not be. It answers
+// TakeBack, and comes unasked for a run whose live inputs are not there.
+type TakenBack struct {
+	Runs []RunID // in any order; may be empty
+}
 
 // Cancel ends a run: its context is cancelled; after Grace a command gets
 // SIGTERM, then SIGKILL. Why is the kind of error it ends with.
 type Cancel struct {
-	Run   RunID
-	Why   ErrorKind
-	Text  string
-	Grace int64 // nanoseconds between the steps
+	Run   RunID     // queued or running
+	Why   ErrorKind // kind of the error that it ends with
+	Text  string    // message of that error
+	Grace int64     // nanoseconds between the steps
 }
 
 // Credit lets a generator publish N more elements of an output.
 type Credit struct {
-	Run    RunID
-	Output uint32
-	N      uint64
+	Run    RunID  // queued or running
+	Output uint32 // which output
+	N      uint64 // elements more
 }
 
 // LeaseReq asks for room for outputs.
 type LeaseReq struct {
 	Token uint64 // names the request in the answer
-	Size  uint64
-	File  bool  // a whole file of its own; with Size 0 one that a command will make at Path
-	Run   RunID // the run that needs it; 0 for the executor's standing lease
+	Size  uint64 // bytes; with File 0 when it is not known
+	File  bool   // a whole file of its own; with Size 0 one that a command will make at Path
+	Run   RunID  // the run that needs it; 0 for the executor's standing lease
 }
 
 // Lease answers LeaseReq. The region stays the executor's until its runs'
 // outputs in it are sealed and the rest is returned by Report, or its process is dead.
 type Lease struct {
-	Token   uint64
-	Segment uint32
-	Path    string
-	Offset  uint64
-	Size    uint64
+	Token   uint64 // of the LeaseReq
+	Segment uint32 // number of the segment, for places
+	Path    string // its file
+	Offset  uint64 // where the region begins, a multiple of the page size
+	Size    uint64 // bytes of the region
 	Error   string // not empty: refused, and why
 }
 
 // Report carries what happened in an executor, in order.
 type Report struct {
-	Items []ReportItem
+	Items []ReportItem // oldest first
 }
 
 // ReportKind says what a ReportItem reports.
@@ -147,36 +156,38 @@ type ReportKind uint8
 
 // The kinds of ReportItem.
 const (
-	ReportStarted     ReportKind = iota + 1 //
+	ReportStarted     ReportKind = iota + 1 // the run has begun; left out when it ends soon after
 	ReportPublished                         // Outputs[0] of a run that goes on
 	ReportFinished                          // the run succeeded; Outputs are those not published before
 	ReportFailed                            // the run failed; Error says how
 	ReportLeaseReturn                       // the rest of a lease: Lease, from the first unused byte to the lease's end
 	ReportHeld                              // the generator waits for credit
-	ReportResumed                           //
+	ReportResumed                           // and goes on
 )
 
 // ReportItem is one happening.
 type ReportItem struct {
-	Kind    ReportKind
-	Run     RunID
-	At      int64 // wall-clock nanoseconds
-	Outputs []Desc
-	Counts  []StreamEnd // of open generators that ended: Task is 0
-	Usage   *Usage
-	Error   *TaskError
-	Lease   *Lease
+	Kind    ReportKind  // what happened
+	Run     RunID       // to which run; 0 with ReportLeaseReturn
+	At      int64       // wall-clock nanoseconds
+	Outputs []Desc      // ReportPublished, ReportFinished
+	Counts  []StreamEnd // ReportFinished: of open generators; Task is 0
+	Usage   *Usage      // ReportFinished, ReportFailed
+	Error   *TaskError  // ReportFailed
+	Lease   *Lease      // ReportLeaseReturn: Segment, Offset and Size of what is given back
 }
 
 // Log carries text that a task wrote.
 type Log struct {
-	Run    RunID
-	Stream uint8 // 1 standard output, 2 standard error
-	Text   []byte
+	Run    RunID  // of which task
+	Stream uint8  // 1 standard output, 2 standard error
+	Text   []byte // as it was written, of any encoding
 }
 
 // Stop asks an executor to end: after the current runs, or at once.
-type Stop struct{ Now bool }
+type Stop struct {
+	Now bool // do not wait for what runs or is queued
+}
 
 // Type returns TypeHello.
 func (*Hello) Type() Type { return TypeHello }

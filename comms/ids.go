@@ -45,15 +45,15 @@ func (t TaskID) String() string { return fmt.Sprintf("%s/%d", t.Job, t.Index) }
 
 // DatasetRef names a dataset within its job. Element is 0 for an output that is not generated.
 type DatasetRef struct {
-	Task    dag.TaskIndex
-	Output  uint32
-	Element uint64
+	Task    dag.TaskIndex // the task that makes it
+	Output  uint32        // which of its group's outputs, from 0
+	Element uint64        // of a generated output, from 0
 }
 
 // DatasetID names a dataset. Its name holds no attempt: each copy carries one.
 type DatasetID struct {
-	Job JobID
-	DatasetRef
+	Job        JobID // of which it is a part
+	DatasetRef       // its name within the job
 }
 
 func (d DatasetID) String() string {

@@ -13,48 +13,50 @@ type Type uint8
 // Optional is the first message type that a receiver may ignore.
 const Optional Type = 128
 
-// Every message. The comment names sender and receiver.
+// Every message. The comment begins with the ways it may take, sender -> receiver;
+// a test reads it.
 const (
-	TypeReply   Type = 1 // any -> client: the end of a request, with or without error
-	TypeBlob    Type = 2 // a piece of a blob named by its content hash
-	TypeHaveReq Type = 3 // asks which blobs the receiver lacks
-	TypeHave    Type = 4 // answers HaveReq
+	TypeReply   Type = 1 // controller -> client, agent -> client: the end of a request, well or not
+	TypeBlob    Type = 2 // client -> controller, controller -> agent: a piece of a blob named by its content hash
+	TypeHaveReq Type = 3 // client -> controller: asks which blobs the receiver lacks
+	TypeHave    Type = 4 // controller -> client: answers HaveReq
 
-	TypeSubmit   Type = 10 // client -> controller
-	TypeAccepted Type = 11 // controller -> client
+	TypeSubmit   Type = 10 // client -> controller: makes a job
+	TypeAccepted Type = 11 // controller -> client: the job is durable
 	TypeControl  Type = 12 // client -> controller: cancel, hold, release, rerun, forget
-	TypeWatch    Type = 13 // client -> controller
-	TypeProgress Type = 14 // controller -> client
-	TypeQuery    Type = 15 // client -> controller
-	TypePage     Type = 16 // controller -> client
-	TypeLocate   Type = 17 // client -> controller
-	TypeLocated  Type = 18 // controller -> client
+	TypeWatch    Type = 13 // client -> controller: subscribes to a job's progress
+	TypeProgress Type = 14 // controller -> client: how a job stands
+	TypeQuery    Type = 15 // client -> controller: asks for rows
+	TypePage     Type = 16 // controller -> client: some rows
+	TypeLocate   Type = 17 // client -> controller: asks where datasets are
+	TypeLocated  Type = 18 // controller -> client: answers Locate
 
-	TypeFetch Type = 20 // client -> agent: bytes of a dataset or log
-	TypeChunk Type = 21 // agent -> client; the bytes are the message's body frame
+	TypeFetch Type = 20 // client -> agent: asks for bytes of a dataset or log
+	TypeChunk Type = 21 // agent -> client: bytes, as the message's body frame
 
 	TypeRegister  Type = 30 // agent -> controller: what the host has
 	TypeSnapshot  Type = 31 // agent -> controller: live datasets and jobs, to a new incarnation
-	TypeEvents    Type = 32 // agent -> controller: numbered batch
+	TypeEvents    Type = 32 // agent -> controller: a numbered batch of transitions
 	TypeAssign    Type = 33 // controller -> agent: a fragment of a job
 	TypeSteer     Type = 34 // controller -> agent: cancel, hold, release, forget
 	TypeCommitted Type = 35 // controller -> agent: events up to a number are durable
-	TypeRetain    Type = 36 // controller -> agent: which datasets to keep or to free
+	TypeRetain    Type = 36 // controller -> agent: which datasets of an ended job to keep
 
-	TypeHello     Type = 50 // executor -> agent: registry
-	TypeWelcome   Type = 51 // agent -> executor
+	TypeHello     Type = 50 // executor -> agent: who it is and what it can run
+	TypeWelcome   Type = 51 // agent -> executor: answers Hello
 	TypeKind      Type = 52 // agent -> executor: what the runs of one group share
 	TypeDispatch  Type = 53 // agent -> executor: runs
-	TypeTakeBack  Type = 54 // agent -> executor: give back what has not started
-	TypeTakenBack Type = 55 // executor -> agent
-	TypeCancel    Type = 56 // agent -> executor
+	TypeTakeBack  Type = 54 // agent -> executor: asks for what has not started
+	TypeTakenBack Type = 55 // executor -> agent: runs that will not be started
+	TypeCancel    Type = 56 // agent -> executor: ends a run
 	TypeCredit    Type = 57 // agent -> executor: a generator may publish more
 	TypeSegment   Type = 58 // agent -> executor: a segment that may be mapped, or must be unmapped
-	TypeLeaseReq  Type = 59 // executor -> agent
-	TypeLease     Type = 60 // agent -> executor
-	TypeReport    Type = 61 // executor -> agent: started, published, finished, in order
-	TypeLog       Type = Optional
-	TypeStop      Type = 62 // agent -> executor: end when what runs has ended
+	TypeLeaseReq  Type = 59 // executor -> agent: asks for room for outputs
+	TypeLease     Type = 60 // agent -> executor: answers LeaseReq
+	TypeReport    Type = 61 // executor -> agent: what happened to runs, in order
+	TypeStop      Type = 62 // agent -> executor: end when what runs has ended, or at once
+
+	TypeLog Type = Optional // executor -> agent: text that a task wrote
 )
 
 // Message is one message body. Its fields are listed once, in code.

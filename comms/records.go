@@ -9,14 +9,14 @@ import (
 // Desc describes one dataset: what it is and where its bytes lie. Codec, dtype
 // and shape are here and never in the bytes.
 type Desc struct {
-	Ref     DatasetRef
-	Attempt uint32
-	Codec   string   // how the bytes are read: "raw", "array", "msgpack", "arrow", or a user's codec
-	DType   string   // of an array: "f64", "f32", "i64", ...; little-endian
-	Shape   []uint64 // of an array, row-major
-	Size    uint64   // bytes
-	Hash    Hash     // content hash, "" when not computed
-	Place   Place
+	Ref     DatasetRef // its name within the job
+	Attempt uint32     // of the task, that made this copy
+	Codec   string     // how the bytes are read: "raw", "array", "msgpack", "arrow", or a user's codec
+	DType   string     // of an array: "f64", "f32", "i64", ...; little-endian
+	Shape   []uint64   // of an array, row-major
+	Size    uint64     // bytes
+	Hash    Hash       // content hash, empty when not computed
+	Place   Place      // where the bytes are
 }
 
 // PlaceKind says where a dataset's bytes lie.
@@ -34,44 +34,46 @@ const (
 
 // Place says where bytes lie.
 type Place struct {
-	Kind    PlaceKind
-	Bytes   []byte // PlaceInline
-	Segment uint32 // PlaceSegment
-	Offset  uint64 // PlaceSegment
-	Run     RunID  // PlaceLive: the run whose output it is
-	Where   string // PlaceDisk: file; PlaceAgent: agent
+	Kind    PlaceKind // which of the other fields count
+	Bytes   []byte    // PlaceInline: all of them
+	Segment uint32    // PlaceSegment: number that a Segment or Lease announced
+	Offset  uint64    // PlaceSegment: of the first byte, in the segment
+	Run     RunID     // PlaceLive: the run whose output it is
+	Where   string    // PlaceDisk: file; PlaceAgent: agent
 }
 
 // FuncSig describes a registered function, so that registries can be compared.
 type FuncSig struct {
-	Name string
+	Name string // under which jobs call it
 	Sig  string // inputs, parameters and outputs with their types, as text
 }
 
 // Resources is a set of amounts: cores and devices in thousandths, memory in bytes.
 type Resources struct {
-	CPU, Memory, GPU int64
+	CPU, Memory, GPU int64    // thousandths of a core, bytes, thousandths of a device
 	Custom           []Amount // sorted by name
 }
 
 // Amount is a quantity of a custom resource, in thousandths.
 type Amount struct {
-	Name string
-	N    int64
+	Name string // of the resource
+	N    int64  // thousandths
 }
 
 // Range is the tasks First to Last, both included.
-type Range struct{ First, Last dag.TaskIndex }
+type Range struct {
+	First, Last dag.TaskIndex // both included
+}
 
 // Usage is what a run cost. Times are nanoseconds; Start is wall-clock time since the epoch,
 // Duration is measured with the monotonic clock of the executor's host.
 type Usage struct {
-	Start    int64
-	Duration int64
-	CPU      int64
+	Start    int64  // wall-clock nanoseconds since 1970
+	Duration int64  // nanoseconds by a monotonic clock
+	CPU      int64  // nanoseconds of all threads, of a command with its children
 	PeakRSS  uint64 // private memory (RssAnon) at its peak, bytes; 0 when unknown
-	BytesIn  uint64
-	BytesOut uint64
+	BytesIn  uint64 // sizes of all inputs
+	BytesOut uint64 // sizes of all outputs
 	Copied   uint64 // bytes that had to be copied on the way in or out
 }
 
@@ -110,17 +112,17 @@ func (k ErrorKind) String() string {
 
 // TaskError is the error of one attempt at a task.
 type TaskError struct {
-	Kind     ErrorKind
-	Message  string
-	Codes    []string // registered error codes in the chain, outermost first
-	Stack    string   // of a panic
-	Task     string   // name
-	Attempt  uint32
-	Agent    string
-	Executor ExecutorID
-	ExitCode int32  // ErrorExit; -1 when ended by a signal
-	Signal   string // ErrorExit
-	LogTail  []byte // last bytes of what the task wrote
+	Kind     ErrorKind  // what went wrong
+	Message  string     // for people: what was tried, why it failed, how to mend it
+	Codes    []string   // registered error codes in the chain, outermost first
+	Stack    string     // of a panic
+	Task     string     // name
+	Attempt  uint32     // number of the attempt
+	Agent    string     // name of the agent
+	Executor ExecutorID // 0 when it came to none
+	ExitCode int32      // ErrorExit; -1 when ended by a signal
+	Signal   string     // ErrorExit: name of the signal that ended it
+	LogTail  []byte     // last bytes of what the task wrote
 }
 
 func (e *TaskError) Error() string {
@@ -167,35 +169,35 @@ const (
 
 // Cause says what led to an event. Together the causes of a task's events are its story.
 type Cause struct {
-	Kind   CauseKind
-	Ref    DatasetRef
-	Number uint64
-	Text   string
+	Kind   CauseKind  // which of the other fields count
+	Ref    DatasetRef // CauseDataset: the dataset; CauseTask: its Task alone counts
+	Number uint64     // CauseExecutor: the executor; EventDrained: tasks that did not finish well
+	Text   string     // for people
 }
 
 // Event is one transition of a task or dataset, as the agent reports it and the store keeps it.
 // Parent and Sequence are reserved for dynamic tasks and actors.
 type Event struct {
-	Kind     EventKind
-	Task     dag.TaskIndex
-	Attempt  uint32
-	At       int64 // wall-clock nanoseconds
-	Executor ExecutorID
-	Cause    Cause
-	Outputs  []Desc // published or finished
-	Usage    *Usage
-	Error    *TaskError
-	Output   uint32 // EventStreamEnd
-	Count    uint64 // EventStreamEnd, EventDrained
-	Parent   []byte // control edge: the task that made this one
-	Actor    []byte // stateful edge
-	Sequence uint64 // stateful edge: place in the actor's order
+	Kind     EventKind     // what happened
+	Task     dag.TaskIndex // to which task, or to a dataset of which
+	Attempt  uint32        // of the task
+	At       int64         // wall-clock nanoseconds
+	Executor ExecutorID    // where; 0 nowhere
+	Cause    Cause         // why
+	Outputs  []Desc        // EventPublished, EventFinished: as they are final
+	Usage    *Usage        // EventFinished: what it cost
+	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventEnv and EventDrained when it failed
+	Output   uint32        // EventStreamEnd, EventLost, EventSpilled: which output
+	Count    uint64        // EventStreamEnd: elements; EventDrained: tasks that finished
+	Parent   []byte        // reserved. Control edge: the task that made this one
+	Actor    []byte        // reserved. Stateful edge: the actor
+	Sequence uint64        // reserved. Stateful edge: place in the actor's order
 }
 
 // JobEvents is the events of one job, in order.
 type JobEvents struct {
-	Job    JobID
-	Events []Event
+	Job    JobID   // whose events they are
+	Events []Event // in the order in which they happened
 }
 
 func (d *Desc) code(c *Coder) {
