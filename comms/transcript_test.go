@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "write golden files anew")
 type entry struct {
 	line  int
 	peers [2]string // '>' goes from the first to the second
-	mark  byte   // '>', '<', '~', '!' ; 0: text is a comment or an empty line
-	text  string // behind the mark, possibly of several lines
+	mark  byte      // '>', '<', '~', '!' ; 0: text is a comment or an empty line
+	text  string    // behind the mark, possibly of several lines
 	bytes []byte
 	body  string // the line of a body frame, "" none
 }
