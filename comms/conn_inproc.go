@@ -276,8 +276,14 @@ func (d *deadline) set(r *ring, t time.Time) {
 	if t.IsZero() {
 		return
 	}
+	wait := time.Until(t)
+	if wait <= 0 {
+		d.passed = true
+		r.changed.Broadcast()
+		return
+	}
 	var timer *time.Timer
-	timer = time.AfterFunc(time.Until(t), func() {
+	timer = time.AfterFunc(wait, func() {
 		r.mu.Lock()
 		if d.timer == timer {
 			d.passed = true
