@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -189,7 +190,34 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
-	return &Cluster{Client: &Client{opts: o, ctrl: p, agent: make(map[string]*peer)}, owned: true, stop: stop}, nil
+	c := &Cluster{Client: &Client{opts: o, ctrl: p, agent: make(map[string]*peer)}, owned: true, stop: stop}
+	if err := awaitAgent(ctx, c.Client, cfg.Name); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// awaitAgent waits until the agent has told the controller what it has: who asks
+// for data of an earlier run right after the start finds it. It takes milliseconds.
+func awaitAgent(ctx context.Context, c *Client, name string) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		agents, err := Rows[comms.AgentRow](ctx, c, comms.QueryAgents, comms.JobID{}, "")
+		if err != nil {
+			return fmt.Errorf("wait for the agent: %w", err)
+		}
+		for _, a := range agents {
+			if a.Name == name && a.State == "ready" {
+				return nil
+			}
+		}
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return fmt.Errorf("wait for the agent: %w", ctx.Err())
+		}
+	}
 }
 
 // launch runs f until the returned function ends it.
