@@ -170,7 +170,7 @@ func (a *Agent) close() error {
 		all = append(all, a.store.Close())
 	}
 	if a.state != nil {
-		a.state.close()
+		all = append(all, a.state.close())
 	}
 	return errors.Join(all...)
 }

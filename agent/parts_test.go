@@ -91,13 +91,15 @@ func TestStateNumbersGrow(t *testing.T) {
 	if err := s.reserve(used); err != nil {
 		t.Fatal(err)
 	}
-	s.close()
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
 	s, second, err := openState(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.close()
-	if second.Incarnation <= first.Incarnation || second.Executor < used {
+	if second.Incarnation <= first.Incarnation || second.Executor != used {
 		t.Errorf("from %+v with executor %d to %+v", first, used, second)
 	}
 }

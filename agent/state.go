@@ -23,6 +23,7 @@ type state struct {
 
 	mu      sync.Mutex
 	numbers numbers
+	used    comms.ExecutorID // highest number that this incarnation used
 }
 
 // numbers are what must never be used twice.
@@ -71,6 +72,7 @@ func (s *state) begin() (numbers, error) {
 	}
 	s.numbers.Incarnation = max(uint64(time.Now().UnixNano()), s.numbers.Incarnation+1)
 	started := s.numbers
+	s.used = started.Executor
 	s.numbers.Executor += executorBlock
 	if err := os.RemoveAll(filepath.Join(s.dir, "scratch")); err != nil {
 		return numbers{}, fmt.Errorf("clear scratch folder: %w", err)
@@ -82,6 +84,7 @@ func (s *state) begin() (numbers, error) {
 func (s *state) reserve(id comms.ExecutorID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.used = max(s.used, id)
 	if id <= s.numbers.Executor {
 		return nil
 	}
@@ -116,5 +119,10 @@ func replaceFile(path string, content []byte) error {
 	return os.Rename(temp.Name(), path)
 }
 
-// close gives the folder up.
-func (s *state) close() { s.lock.Close() }
+// close gives the folder up, and the numbers that were reserved and not used.
+func (s *state) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.numbers.Executor = s.used
+	return errors.Join(s.write(), s.lock.Close())
+}
