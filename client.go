@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/user"
+	"path/filepath"
 	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -64,13 +64,11 @@ func (c *Client) Submit(ctx context.Context, g *dag.Graph, opts ...SubmitOption)
 		}
 		s.id = id
 	}
-	if s.dir == "" {
-		dir, err := os.Getwd()
-		if err != nil {
-			return nil, fmt.Errorf("submit %s: find the working folder: %w", g.Name, err)
-		}
-		s.dir = dir
+	dir, err := filepath.Abs(s.dir) // agents have working folders of their own
+	if err != nil {
+		return nil, fmt.Errorf("submit %s: find the working folder: %w", g.Name, err)
 	}
+	s.dir = dir
 	if s.owner == "" {
 		if u, err := user.Current(); err == nil {
 			s.owner = u.Username

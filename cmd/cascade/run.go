@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -261,7 +259,7 @@ func (a *app) follow(ctx context.Context, client *cascade.Client, j *cascade.Job
 		a.explainFailure(g, last, err)
 		return reported{err}
 	}
-	files, err := a.copyOutputs(ctx, j, dir)
+	files, err := j.Save(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -286,83 +284,6 @@ func (a *app) watchInterrupts(ctx context.Context, cancel context.CancelCauseFun
 		cancel(cascade.ErrCancelled)
 	case <-ended:
 	}
-}
-
-// copyOutputs copies exported datasets to the paths that the job file gives, each
-// under a temporary name first, so that a file that is there is whole.
-func (a *app) copyOutputs(ctx context.Context, j *cascade.Job, dir string) ([]string, error) {
-	located, err := j.Locate(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var files []string
-	from := map[string]string{}
-	for _, d := range located {
-		if d.Path == "" {
-			continue
-		}
-		path := outputPath(dir, d)
-		if other, taken := from[path]; taken {
-			return files, badInputf("outputs %s and %s would both be copied to %s: give a folder, with a slash at its end", other, d.Name, path)
-		}
-		from[path] = d.Name
-		if err := copyOutput(ctx, j, d, path); err != nil {
-			return files, err
-		}
-		files = append(files, path)
-	}
-	return files, nil
-}
-
-// outputPath is where a dataset goes: the path of the job file, or a file in it
-// when it is a folder. There map[3,500].png becomes map-3-500.png.
-func outputPath(dir string, d cascade.Located) string {
-	path := d.Path
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(dir, path)
-	}
-	if !strings.HasSuffix(d.Path, "/") {
-		return path
-	}
-	task, output := d.Name, ""
-	if dot := strings.LastIndexByte(d.Name, '.'); dot >= 0 {
-		task, output = d.Name[:dot], d.Name[dot:]
-	}
-	if at := strings.IndexByte(output, '['); at >= 0 { // an element of a generator
-		task, output = task+output[at:], output[:at]
-	}
-	plain := strings.NewReplacer("[", "-", "]", "", ",", "-", "/", "_").Replace(task)
-	return filepath.Join(path, plain+output)
-}
-
-func copyOutput(ctx context.Context, j *cascade.Job, d cascade.Located, path string) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("copy output %s to %s: %w", d.Name, path, err)
-		}
-	}()
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-		}
-	}()
-	if err := j.Fetch(ctx, d, f); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 const (

@@ -1,0 +1,91 @@
+package cascade
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Save copies the outputs that have a path to files and returns the files, in
+// the order of the outputs. Relative paths start at dir. In a folder, which is a
+// path that ends in a slash, map[3,500].png becomes the file map-3-500.png. Each
+// file is written under a temporary name first, so that one that is there is
+// whole. Two outputs with one file are refused before anything is written.
+func (j *Job) Save(ctx context.Context, dir string) ([]string, error) {
+	located, err := j.Locate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	paths := make([]string, len(located))
+	from := map[string]string{}
+	for i, d := range located {
+		if d.Path == "" {
+			continue
+		}
+		paths[i] = outputPath(dir, d)
+		if other, taken := from[paths[i]]; taken {
+			return nil, fmt.Errorf("outputs %s and %s would both be copied to %s: give a folder, with a slash at its end", other, d.Name, paths[i])
+		}
+		from[paths[i]] = d.Name
+	}
+	var files []string
+	for i, d := range located {
+		if paths[i] == "" {
+			continue
+		}
+		if err := j.saveFile(ctx, d, paths[i]); err != nil {
+			return files, fmt.Errorf("copy output %s to %s: %w", d.Name, paths[i], err)
+		}
+		files = append(files, paths[i])
+	}
+	return files, nil
+}
+
+// outputPath is where a dataset goes. Values of loop variables may be any text,
+// so a slash in one must not lead into another folder.
+func outputPath(dir string, d Located) string {
+	path := d.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	if !strings.HasSuffix(d.Path, "/") {
+		return path
+	}
+	task, output := d.Name, ""
+	if dot := strings.LastIndexByte(d.Name, '.'); dot >= 0 {
+		task, output = d.Name[:dot], d.Name[dot:]
+	}
+	if at := strings.IndexByte(output, '['); at >= 0 { // an element of a generator
+		task, output = task+output[at:], output[:at]
+	}
+	plain := strings.NewReplacer("[", "-", "]", "", ",", "-", "/", "_").Replace(task)
+	return filepath.Join(path, plain+output)
+}
+
+func (j *Job) saveFile(ctx context.Context, d Located, path string) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close() // the first error is what matters
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if err := j.Fetch(ctx, d, f); err != nil {
+		return err
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
