@@ -9,15 +9,22 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/examples/internal/twin"
 )
 
-func readJob(t *testing.T) *dag.Graph {
-	t.Helper()
-	text, err := os.ReadFile("job.yaml")
+func TestProgramEqualsJobFile(t *testing.T) {
+	code, err := graph(4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := dag.ParseYAML("job.yaml", text, dag.Override{}, dag.Options{Dir: "."})
+	if err := twin.Differences(code, readJob(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+func readJob(t *testing.T) *dag.Graph {
+	t.Helper()
+	g, err := twin.Read("job.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

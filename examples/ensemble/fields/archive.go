@@ -42,7 +42,7 @@ type Field struct {
 // Open reads the .npy file at path and its sidecar, the file beside it that ends
 // in .json instead.
 func Open(path string) (*Archive, error) {
-	meta, err := ReadMeta(strings.TrimSuffix(path, ".npy") + ".json")
+	meta, err := ReadMeta(sidecar(path))
 	if err != nil {
 		return nil, err
 	}
@@ -147,16 +147,17 @@ func (a *Archive) Step(dst []float64, i int) error {
 	return nil
 }
 
-// cut leaves the first steps of time only.
-func (a *Archive) cut(steps int) error {
-	if steps < 1 || steps > len(a.Times) {
-		return fmt.Errorf("%d steps of the archive: it has %d", steps, len(a.Times))
+// cut leaves the first steps of time only; codes beyond them stay unread.
+func (m *Meta) cut(steps int) error {
+	if steps < 1 || steps > len(m.Times) {
+		return fmt.Errorf("%d steps of the archive: it has %d", steps, len(m.Times))
 	}
-	fields := steps * a.StepLen() / a.Points()
-	a.Times, a.Reference, a.Scale = a.Times[:steps], a.Reference[:fields], a.Scale[:fields]
-	a.codes = a.codes[:fields*a.Points()]
+	fields := steps * m.StepLen() / m.Points()
+	m.Times, m.Reference, m.Scale = m.Times[:steps], m.Reference[:fields], m.Scale[:fields]
 	return nil
 }
+
+func sidecar(path string) string { return strings.TrimSuffix(path, ".npy") + ".json" }
 
 // decodeNPY checks what npyio does not: that the shape is the expected one and
 // that the file holds all of it (npyio reads a short file as zeros).

@@ -89,7 +89,7 @@ func spans(x []float64, first, length float64) bool {
 
 func (m Map) axes(p *plot.Plot) {
 	p.Title.Text = m.Title
-	p.Title.TextStyle = style(15, color.Black, text.XCenter, text.YTop)
+	p.Title.TextStyle = style(14, color.Black, text.XCenter, text.YTop)
 	p.Title.Padding = vg.Points(8)
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Padding = 0

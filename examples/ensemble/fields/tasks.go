@@ -44,17 +44,20 @@ type Above struct {
 }
 
 func describe(ctx context.Context, with Source) (Meta, error) {
-	a, err := openSteps(ctx, with)
+	m, err := ReadMeta(sidecar(with.path(ctx)))
 	if err != nil {
 		return Meta{}, err
 	}
-	return a.Meta, nil
+	return *m, m.cut(with.Steps)
 }
 
 // decode publishes the steps one by one, each decoded into the store itself.
 func decode(ctx context.Context, with Source) iter.Seq2[Fields, error] {
 	return func(yield func(Fields, error) bool) {
-		a, err := openSteps(ctx, with)
+		a, err := Open(with.path(ctx))
+		if err == nil {
+			err = a.cut(with.Steps)
+		}
 		if err != nil {
 			yield(Fields{}, err)
 			return
@@ -71,17 +74,12 @@ func decode(ctx context.Context, with Source) iter.Seq2[Fields, error] {
 	}
 }
 
-// openSteps opens the archive and cuts it to the steps that the job reads. A
-// relative path starts at the folder of the job file.
-func openSteps(ctx context.Context, s Source) (*Archive, error) {
-	if !filepath.IsAbs(s.File) {
-		s.File = filepath.Join(cascade.Task(ctx).Dir, s.File)
+// path returns the archive's path: a relative one starts at the job file's folder.
+func (s Source) path(ctx context.Context) string {
+	if filepath.IsAbs(s.File) {
+		return s.File
 	}
-	a, err := Open(s.File)
-	if err != nil {
-		return nil, err
-	}
-	return a, a.cut(s.Steps)
+	return filepath.Join(cascade.Task(ctx).Dir, s.File)
 }
 
 func mean(ctx context.Context, fields Fields, meta Meta, with Choice) (Fields, error) {
