@@ -22,6 +22,7 @@ type Config struct {
 	Token    string    // from the environment: which spawn this is
 	Build    string    // version of the program
 	PID      int
+	Capture  bool // what functions print becomes the log of their task; for processes that are executors only
 	Log      zerolog.Logger
 }
 
@@ -57,6 +58,7 @@ type Executor struct {
 	mem     memory
 	watch   *time.Timer // looks at runs that take their time
 	starter command.Starter
+	capture capture
 
 	mu      sync.Mutex
 	welcome *comms.Welcome

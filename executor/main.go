@@ -33,7 +33,7 @@ func Main() {
 	if addr == "" {
 		return
 	}
-	cfg := Config{Token: os.Getenv(EnvToken), Build: build(), PID: os.Getpid(),
+	cfg := Config{Token: os.Getenv(EnvToken), Build: build(), PID: os.Getpid(), Capture: true,
 		Log: zerolog.New(os.Stderr).With().Timestamp().Int("executor_pid", os.Getpid()).Logger()}
 	crash := os.Getenv(EnvCrash)
 	// Programs that tasks start must not take themselves for executors.
@@ -114,6 +114,11 @@ func Serve(addr string, cfg Config) error {
 		case <-e.ctx.Done():
 		}
 	}()
+	if cfg.Capture {
+		if err := e.capture.start(e); err != nil {
+			return err
+		}
+	}
 	err = e.Run()
 	if err == nil {
 		return link.Close()

@@ -2,6 +2,9 @@ package executor
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +29,7 @@ func TestMain(m *testing.M) {
 		func1(Default, "double", double, "n -> n2")
 		func1(Default, "pid", ownPid, "n -> pid")
 		func1(Default, "deaf", deaf, "n -> m")
+		func1(Default, "chatty", chatty, "n -> m")
 		Main()
 	}
 	goleak.VerifyTestMain(m)
@@ -43,6 +47,16 @@ func scribbleElsewhere(_ context.Context, v []float64) (int, error) {
 
 func ownPid(context.Context, int) (string, error) {
 	return strconv.Itoa(os.Getpid()) + " " + os.Getenv(EnvAddr) + os.Getenv(EnvToken), nil
+}
+
+func chatty(_ context.Context, n int) (int, error) {
+	fmt.Println("printed by", n)
+	log.SetFlags(0)
+	log.Println("logged by", n)
+	if n%3 == 0 {
+		return 0, errors.New("divisible")
+	}
+	return n, nil
 }
 
 func deaf(context.Context, int) (int, error) { select {} }
@@ -128,7 +142,7 @@ func startRemote(t *testing.T) (*remote, *fakeStore) {
 	case err := <-r.ended:
 		t.Fatalf("executor ended: %v", err)
 	}
-	if h := receive[*comms.Hello](r.fakeAgent); h.Token != "secret" || int(h.PID) != r.cmd.Process.Pid || len(h.Functions) != 4 {
+	if h := receive[*comms.Hello](r.fakeAgent); h.Token != "secret" || int(h.PID) != r.cmd.Process.Pid || len(h.Functions) != 5 {
 		t.Errorf("hello is %+v", h)
 	}
 	r.send(&comms.Welcome{Executor: 1, Agent: "a", ControlPage: path, InlineMax: 4096, Scratch: filepath.Join(dir, "scratch"), ShmDir: s.dir})
@@ -166,6 +180,39 @@ func TestProcessRunsAndStops(t *testing.T) {
 	r.send(&comms.Stop{})
 	if err := r.end(t); err != nil {
 		t.Errorf("executor ended with %v", err)
+	}
+}
+
+func TestPrintsBelongToTheirRun(t *testing.T) {
+	r, _ := startRemote(t)
+	k := &comms.Kind{ID: 1, Group: "chatty", Function: "chatty", Inputs: []comms.KindIn{{Name: "n"}}, Outputs: []comms.KindOut{{Name: "m"}}, Resources: comms.Resources{CPU: 1000}}
+	r.send(k)
+	const n = 50
+	var runs []comms.Run
+	for i := range n {
+		runs = append(runs, comms.Run{ID: comms.RunID(i + 1), Kind: 1, Attempt: 1, Inputs: []comms.RunInput{{Data: []comms.Desc{inline(t, &Registry{}, i+1)}}}})
+	}
+	r.send(&comms.Dispatch{Runs: runs})
+	logs := map[comms.RunID]string{}
+	for ended := 0; ended < n; {
+		switch m := (<-r.inbox).(type) {
+		case *comms.Log:
+			logs[m.Run] += string(m.Text)
+		case *comms.Report:
+			for _, it := range m.Items {
+				if it.Kind == comms.ReportStarted {
+					continue
+				}
+				ended++
+				want := fmt.Sprintf("printed by %d\nlogged by %d\n", it.Run, it.Run)
+				if logs[it.Run] != want {
+					t.Errorf("log of run %d is %q", it.Run, logs[it.Run])
+				}
+				if it.Error != nil && string(it.Error.LogTail) != want {
+					t.Errorf("tail of run %d is %q", it.Run, it.Error.LogTail)
+				}
+			}
+		}
 	}
 }
 

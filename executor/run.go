@@ -103,10 +103,13 @@ func (e *Executor) execute(r *run) {
 		}
 		// The function panicked, or left with Goexit: then recover returns nil and
 		// the goroutine goes on ending after this.
-		item = r.failed(r.recovered(recover(), debug.Stack()))
+		p, stack := recover(), debug.Stack()
+		e.capture.drain()
+		item = r.failed(r.recovered(p, stack))
 	}()
 	outputs, counts, err := r.perform()
 	returned = true
+	e.capture.drain()
 	if item = r.finished(outputs, counts); err != nil {
 		item = r.failed(r.classify(err))
 	}

@@ -1,0 +1,92 @@
+package executor
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// capture makes what functions print (fmt.Println, log.Printf, panics aside) the
+// log of the run that is at work. It replaces os.Stdout and os.Stderr and not
+// the descriptors behind them: the Go runtime's last words go to descriptor 2,
+// which the agent reads.
+type capture struct {
+	exec    *Executor
+	streams [2]*captured
+}
+
+// captured is one stream: a pipe that is read when something arrives, and at the
+// end of each run, so that each line goes to the run that wrote it.
+type captured struct {
+	stream uint8
+	old    *os.File
+	pipe   *os.File
+	fd     int
+
+	mu  sync.Mutex // held from reading until the text is passed on
+	buf [16 << 10]byte
+}
+
+// start begins to capture. It is never undone: the process is an executor.
+func (c *capture) start(e *Executor) error {
+	c.exec = e
+	for i, std := range []**os.File{&os.Stdout, &os.Stderr} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return fmt.Errorf("capture output: %w", err)
+		}
+		s := &captured{stream: uint8(i + 1), old: *std, pipe: r}
+		raw, err := r.SyscallConn()
+		if err != nil {
+			return fmt.Errorf("capture output: %w", err)
+		}
+		if err := raw.Control(func(fd uintptr) { s.fd = int(fd) }); err != nil {
+			return fmt.Errorf("capture output: %w", err)
+		}
+		c.streams[i] = s
+		*std = w
+		// The callback finds data or not; either way it waits for more.
+		go func() { _ = raw.Read(func(uintptr) bool { s.drain(e); return false }) }()
+	}
+	log.SetOutput(os.Stderr)
+	return nil
+}
+
+// drain passes on all that was printed up to now.
+func (c *capture) drain() {
+	for _, s := range c.streams {
+		if s != nil {
+			s.drain(c.exec)
+		}
+	}
+}
+
+func (s *captured) drain(e *Executor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		n, err := syscall.Read(s.fd, s.buf[:])
+		if err == syscall.EINTR {
+			continue
+		}
+		if n <= 0 || err != nil { // EAGAIN: nothing more for now
+			return
+		}
+		e.print(s, s.buf[:n])
+	}
+}
+
+// print gives text to the log of the current run, or to the agent when there is none.
+func (e *Executor) print(s *captured, text []byte) {
+	e.mu.Lock()
+	r := e.current
+	e.mu.Unlock()
+	if r != nil {
+		if _, err := r.logger().(streamWriter).write(s.stream, text); err == nil {
+			return
+		}
+	}
+	_, _ = s.old.Write(text) // nobody is left to tell
+}

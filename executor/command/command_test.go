@@ -1,0 +1,160 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestLookUp(t *testing.T) {
+	bin, dir := t.TempDir(), t.TempDir()
+	write := func(folder, name string, mode os.FileMode) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good, local := write(bin, "good", 0o755), write(dir, "local", 0o755)
+	write(bin, "plain", 0o644)
+	path := []string{"PATH=/nowhere", "PATH=.::/no/such:" + bin}
+	tests := []struct {
+		name, dir string
+		env       []string
+		want, err string
+	}{
+		{"good", dir, path, good, ""},
+		{"./local", dir, path, local, ""},
+		{local, "", path, local, ""},
+		{"local", dir, path, "", `"local" is not in PATH`},
+		{"good", dir, []string{"PATH=/nowhere"}, "", "not in PATH (/nowhere)"},
+		{"good", dir, nil, "", "not in PATH ()"},
+		{"plain", dir, path, "", "chmod +x"},
+		{"./absent", dir, path, "", "no such file"},
+		{dir, "", path, "", "is a folder"},
+		{"", dir, path, "", "first word of the command is empty"},
+		{"good", dir + "/absent", path, "", "working folder"},
+		{"good", good, path, "", "is not a folder"},
+	}
+	for _, tt := range tests {
+		got, err := lookUp(tt.name, tt.dir, tt.env)
+		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s in %s: %q, %v; want %q, %q", tt.name, tt.dir, got, err, tt.want, tt.err)
+		}
+	}
+}
+
+func TestSignalNames(t *testing.T) {
+	if got := signalName(syscall.SIGKILL) + " " + signalName(syscall.Signal(40)); got != "SIGKILL signal 40" {
+		t.Error(got)
+	}
+}
+
+// run runs a shell script and returns what was captured of each stream.
+func run(t *testing.T, ctx context.Context, script string, change func(*Spec)) (Result, [3]string, error) {
+	t.Helper()
+	var s Starter
+	defer s.Close()
+	var mu sync.Mutex
+	var out [3]bytes.Buffer
+	spec := Spec{Args: []string{"sh", "-c", script}, Env: os.Environ(), Dir: t.TempDir(),
+		Output: func(stream uint8, text []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			out[stream].Write(text)
+		},
+		Grace: func() time.Duration { return time.Minute },
+	}
+	if change != nil {
+		change(&spec)
+	}
+	r, err := s.Run(ctx, spec)
+	return r, [3]string{"", out[1].String(), out[2].String()}, err
+}
+
+func TestRun(t *testing.T) {
+	in, err := os.Open("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	for _, tt := range []struct {
+		name, script string
+		change       func(*Spec)
+		want         Result
+		out, err     string
+	}{
+		{"both streams", "echo a; echo b >&2", nil, Result{}, "a\n", "b\n"},
+		{"status", "exit 7", nil, Result{ExitCode: 7}, "", ""},
+		{"signal", "kill -ABRT $$", nil, Result{ExitCode: -1, Signal: "SIGABRT"}, "", ""},
+		{"no input", "cat", nil, Result{}, "", ""},
+		{"input", "head -c 9", func(s *Spec) { s.Stdin = in }, Result{}, "// Packag", ""},
+		{"output to a file", "echo hidden", func(s *Spec) { s.Stdout = out }, Result{}, "", ""},
+		{"session of its own", "[ $(ps -o sid= -p $$) = $$ ] && echo leader", nil, Result{}, "leader\n", ""},
+		{"a child holds the pipe", "sleep 1000 & echo done", nil, Result{}, "done\n", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, got, err := run(t, context.Background(), tt.script, tt.change)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.ExitCode != tt.want.ExitCode || r.Signal != tt.want.Signal || got[1] != tt.out || got[2] != tt.err {
+				t.Errorf("ended with %+v, printed %q and %q", r, got[1], got[2])
+			}
+		})
+	}
+	if b, err := os.ReadFile(out.Name()); err != nil || string(b) != "hidden\n" {
+		t.Errorf("file holds %q, %v", b, err)
+	}
+}
+
+func TestContextEndsTheGroup(t *testing.T) {
+	for _, grace := range []time.Duration{0, time.Minute} {
+		ctx, cancel := context.WithCancel(context.Background())
+		ready := filepath.Join(t.TempDir(), "fifo")
+		if err := syscall.Mkfifo(ready, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			f, err := os.Open(ready) // opens when the script does
+			if err == nil {
+				f.Close()
+			}
+			cancel()
+		}()
+		script := fmt.Sprintf("sleep 1000 & : > %s; wait", ready)
+		r, _, err := run(t, ctx, script, func(s *Spec) { s.Grace = func() time.Duration { return grace } })
+		if err != nil || r.ExitCode != -1 || r.Signal != "SIGTERM" && r.Signal != "SIGKILL" {
+			t.Errorf("grace %s: ended with %+v, %v", grace, r, err)
+		}
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	var s Starter
+	defer s.Close()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "x"), []byte("\x7fELF"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Run(context.Background(), Spec{Args: []string{"./x"}, Dir: dir, Output: func(uint8, []byte) {}})
+	if err == nil || !strings.Contains(err.Error(), "neither a program for this machine") {
+		t.Errorf("error is %v", err)
+	}
+}
