@@ -87,7 +87,7 @@ type (
 		Why      string      // "signal: killed", "exit status 2"
 		Signal   string      // name of the signal that ended it, or ""
 		ReadOnly bool        // the crash output shows a write into a read-only mapping: Why says which
-		Memory   bool        // the memory limit (cgroup or monitor) ended it
+		Memory   bool        // the memory limit (cgroup or monitor) ended it: Why says how much
 		Tail     []byte      // last bytes it wrote
 	}
 	// EnvReady answers BuildEnv. Key names what was built by its content: jobs

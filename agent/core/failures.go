@@ -255,7 +255,7 @@ func (c *Core) crashed(r *run, ex *executor, ev ExecutorDead) {
 	case ev.ReadOnly:
 		e.Kind, e.Message = comms.ErrorReadOnly, ev.Why
 	case ev.Memory:
-		e.Kind, e.Message = comms.ErrorMemory, "it used more memory than it was granted"
+		e.Kind, e.Message = comms.ErrorMemory, ev.Why
 	case ex.why != "":
 		e.Message = "its executor was ended: " + ex.why
 	}
