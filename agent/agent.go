@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -76,6 +77,9 @@ func (a *Agent) open() error {
 		return err
 	}
 	a.logs = newTaskLogs(filepath.Join(a.cfg.State, "logs"), a.cfg.Limits)
+	if err := a.logs.expire(time.Now().Add(-a.cfg.Limits.LogAge)); err != nil {
+		a.log.Warn().Err(err).Msg("old logs stay behind")
+	}
 	a.envs = runtimeenv.New(a.cfg.Cache)
 	if err := removeDeadStores(shmFolder); err != nil {
 		a.log.Warn().Err(err).Msg("shared memory of a dead agent stays behind")

@@ -83,6 +83,15 @@ func talk(ctx context.Context, p number) (int, error) {
 	return p.N, nil
 }
 
+// hoard takes N MiB of private memory and, when that is more than it is granted, waits for its end.
+func hoard(ctx context.Context, p number) (int, error) {
+	all := bytes.Repeat([]byte{1}, p.N<<20)
+	if int64(len(all)) > exec.TaskOf(ctx).Resources.Memory {
+		<-ctx.Done()
+	}
+	return len(all), nil
+}
+
 // shout writes N KiB to standard error of the process.
 func shout(_ context.Context, p number) (int, error) {
 	text := strings.Repeat("shouting", 128)
@@ -123,6 +132,7 @@ var _ = register("one", one, "with -> n") &&
 	register("scribble", scribble, "v -> x") &&
 	register("talk", talk, "with -> n") &&
 	register("shout", shout, "with -> n") &&
+	register("hoard", hoard, "with -> n") &&
 	register("nest", nest, "with -> n")
 
 func TestRun(t *testing.T) {
@@ -265,6 +275,24 @@ tasks:
 	}
 	if got := h.log(j.id, "silent"); got != "" {
 		t.Errorf("silent: %q", got)
+	}
+}
+
+func TestTooMuchMemory(t *testing.T) {
+	h := startHost(t, nil)
+	j := h.submit(`
+job: memory
+keep_going: true
+tasks:
+  within: {run: hoard, with: {n: 20}, out: [n], resources: {memory: 100MiB}}
+  function: {run: hoard, with: {n: 400}, out: [n], resources: {memory: 100MiB}}
+  command: {command: "x=$(head -c 200000000 /dev/zero | tr '\\0' x); echo $x > ${out.x}; sleep 1000", out: [x], resources: {memory: 20MiB}}
+`)
+	got := strings.Split(j.ended(), "\n")
+	for i, want := range []string{"within finished ", "function failed 1 out of memory: it used ", "command failed 1 out of memory: it used "} {
+		if i >= len(got) || !strings.HasPrefix(got[i], want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

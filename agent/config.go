@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -48,8 +49,11 @@ type Config struct {
 
 // Limits bounds what an agent keeps.
 type Limits struct {
-	TaskLog   int64  // bytes of log per task; default 64 MiB
-	Backlog   int64  // bytes of log text that wait to be written; default 16 MiB
+	TaskLog int64 // bytes of log per task; default 64 MiB
+	Backlog int64 // bytes of log text that wait to be written; default 16 MiB
+	// LogAge is how long logs are kept of jobs that nobody asks for or forgets;
+	// counted from the last text. Default 30 days.
+	LogAge    time.Duration
 	Inline    uint64 // outputs up to this size travel in messages; default: the core's
 	Executors int    // most executors; default: the core's
 }
@@ -111,6 +115,7 @@ func (cfg Config) withDefaults() (Config, error) {
 		}
 	}
 	cfg.Limits.TaskLog = cmp.Or(cfg.Limits.TaskLog, 64<<20)
+	cfg.Limits.LogAge = cmp.Or(cfg.Limits.LogAge, 30*24*time.Hour)
 	cfg.Limits.Backlog = cmp.Or(cfg.Limits.Backlog, 16<<20)
 	switch {
 	case cfg.Warm == 0:

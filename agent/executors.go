@@ -85,11 +85,15 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 		ControlPage: files.control, Scratch: files.scratch, ShmDir: a.store.Dir(),
 	}})
 	close(ex.spawned)
+	tooMuch := guard(ex, proc, control)
 	exit := proc.Wait()
 	close(ex.dead)
 	a.tokens.take(ex.token)
 	l.lastMessage(ex)
 	end := postMortem(ex.id, files, control, exit)
+	if tooMuch != "" {
+		end.Memory, end.Why = true, tooMuch
+	}
 	a.in.push(item{note: func() {
 		delete(l.executors, ex.id)
 		l.blame(ex, &end)
@@ -212,14 +216,11 @@ func (o outputTee) Write(text []byte) (int, error) {
 	a := o.loop.agent
 	a.logs.await()
 	step, steps := o.control.Last()
-	if steps == 0 {
+	kind, run := o.worker.recent.find(comms.RunID(step.Run))
+	if steps == 0 || kind == nil {
 		return len(text), nil
 	}
 	text = bytes.Clone(text)
-	a.in.offer(item{note: func() {
-		if kind, run := o.worker.recent.find(comms.RunID(step.Run)); kind != nil {
-			o.loop.appendLog(kind.Job, taskName(kind, run), text)
-		}
-	}})
+	a.in.offer(item{note: func() { o.loop.appendLog(kind.Job, taskName(kind, run), text) }})
 	return len(text), nil
 }

@@ -171,7 +171,13 @@ func (d *controllerDoor) Message(l *comms.Link, head, body []byte) {
 		}
 		ev.Graph, m.Graph = graph, nil
 		d.agent.in.offer(item{ev: ev})
-	case *comms.Steer, *comms.Retain, *comms.Committed:
+	case *comms.Steer:
+		d.agent.in.offer(item{ev: core.FromController{Msg: m}})
+		if m.Action == comms.SteerForget {
+			// The core may not know the job: an earlier incarnation wrote its logs.
+			d.agent.forgetLogs(m.Job)
+		}
+	case *comms.Retain, *comms.Committed:
 		d.agent.in.offer(item{ev: core.FromController{Msg: m}})
 	default:
 		l.Abort(fmt.Errorf("unexpected %T from a controller", m))

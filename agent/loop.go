@@ -129,16 +129,21 @@ func (l *loop) perform(action core.Action) {
 	case core.AppendLog:
 		l.appendLog(act.Job, act.Task, act.Text)
 	case core.DropJob:
-		a.logLane.do(func() {
-			if err := a.logs.forget(act.Job); err != nil {
-				a.log.Warn().Err(err).Stringer("job", act.Job).Msg("logs stay behind")
-			}
-		})
+		a.forgetLogs(act.Job)
 	case core.SetTimer:
 		l.timer.Reset(time.Until(act.At))
 	default:
 		panic(fmt.Sprintf("agent: the core asks for %T, which the driver does not know", action))
 	}
+}
+
+// forgetLogs removes a job's logs, in the lane of logs.
+func (a *Agent) forgetLogs(job comms.JobID) {
+	a.logLane.do(func() {
+		if err := a.logs.forget(job); err != nil {
+			a.log.Warn().Err(err).Stringer("job", job).Msg("logs stay behind")
+		}
+	})
 }
 
 // appendLog adds to a task's log, in the lane of logs.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -145,6 +146,52 @@ func TestTaskLog(t *testing.T) {
 	}
 	if got := get(job, long, 0, 100); got != "/0" {
 		t.Errorf("after forget %q", got)
+	}
+}
+
+func TestGrowthOfARun(t *testing.T) {
+	var g growth
+	for i, c := range []struct {
+		run        comms.RunID
+		used, want int64
+	}{
+		{0, 10, 10}, // the process starts
+		{1, 15, 5},
+		{1, 40, 30},
+		{2, 45, 5},  // the heap that run 1 left is not run 2's
+		{2, 12, 0},  // it was given back,
+		{2, 50, 38}, // and what grows again is run 2's
+		{3, 50, 0},
+	} {
+		if got := g.sample(c.run, c.used); got != c.want {
+			t.Errorf("sample %d: %d, want %d", i, got, c.want)
+		}
+	}
+}
+
+func TestOldLogsExpire(t *testing.T) {
+	logs := newTaskLogs(t.TempDir(), Limits{TaskLog: 1 << 20, Backlog: 1 << 20})
+	defer logs.close()
+	start := time.Now()
+	for _, name := range []string{"a", "b"} {
+		for job := range byte(2) {
+			if err := logs.append(comms.JobID{job}, name, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	old := start.Add(-2 * time.Hour)
+	for _, n := range []logName{{comms.JobID{0}, "a"}, {comms.JobID{0}, "b"}, {comms.JobID{1}, "a"}} {
+		if err := os.Chtimes(logs.path(n), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := logs.expire(start.Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(logs.dir, "*", "*"))
+	if err != nil || len(left) != 2 || !strings.Contains(left[0], comms.JobID{1}.String()) {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

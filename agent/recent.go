@@ -3,6 +3,8 @@
 package agent
 
 import (
+	"sync"
+
 	"github.com/cascade-run/cascade/comms"
 )
 
@@ -10,6 +12,7 @@ import (
 // writes, and what it dies of, can be told from the number of the run alone. The
 // core may have forgotten the run by then.
 type recent struct {
+	mu         sync.Mutex
 	kinds      map[uint32]*comms.Kind
 	dispatches []*comms.Dispatch // oldest first
 }
@@ -18,6 +21,8 @@ type recent struct {
 const recentDispatches = 16
 
 func (r *recent) note(m comms.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch m := m.(type) {
 	case *comms.Kind:
 		if r.kinds == nil {
@@ -38,6 +43,8 @@ func (r *recent) find(id comms.RunID) (*comms.Kind, *comms.Run) {
 	if id == 0 {
 		return nil, nil
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for i := len(r.dispatches) - 1; i >= 0; i-- {
 		runs := r.dispatches[i].Runs
 		for k := range runs {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/zeebo/xxh3"
 
@@ -137,6 +138,34 @@ func (t *taskLogs) forget(job comms.JobID) error {
 		return fmt.Errorf("remove logs of job %s: %w", job, err)
 	}
 	return nil
+}
+
+// expire removes the logs of jobs that wrote nothing since a time.
+func (t *taskLogs) expire(before time.Time) error {
+	jobs, err := os.ReadDir(t.dir)
+	if err != nil {
+		return fmt.Errorf("list logs: %w", err)
+	}
+	var all []error
+	for _, j := range jobs {
+		dir := filepath.Join(t.dir, j.Name())
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			all = append(all, fmt.Errorf("list logs: %w", err))
+			continue
+		}
+		old := true
+		for _, f := range files {
+			if info, err := f.Info(); err == nil && !info.ModTime().Before(before) {
+				old = false
+				break
+			}
+		}
+		if old {
+			all = append(all, os.RemoveAll(dir))
+		}
+	}
+	return errors.Join(all...)
 }
 
 func (t *taskLogs) close() {

@@ -1,0 +1,95 @@
+//go:build linux
+
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/docker/go-units"
+
+	"github.com/cascade-run/cascade/agent/process"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/shm"
+)
+
+const (
+	// guardEvery is how often the memory of an executor is looked at.
+	guardEvery = 100 * time.Millisecond
+	// guardSlack is what a task may use beyond its grant: stacks, the runtime's
+	// own tables, the loader of a command.
+	guardSlack = 32 << 20
+)
+
+// guard ends an executor whose task uses more private memory than it was
+// granted, before the kernel ends something else. It counts growth since the run
+// began: what earlier runs left in the process's heap is not this run's. A task
+// without a grant is not watched. What it returns is why it ended the process,
+// or "" when it did not.
+func guard(w *worker, proc *process.Process, control *shm.Control) string {
+	ticker := time.NewTicker(guardEvery)
+	defer ticker.Stop()
+	var g growth
+	for {
+		select {
+		case <-proc.Done():
+			return ""
+		case <-ticker.C:
+		}
+		step, _ := control.Last()
+		run := comms.RunID(step.Run)
+		used := g.sample(run, privateMemory(proc.PID()))
+		kind, _ := w.recent.find(run)
+		if kind == nil || kind.Resources.Memory <= 0 || used <= kind.Resources.Memory+guardSlack {
+			continue
+		}
+		proc.Kill()
+		return fmt.Sprintf("it used %s of private memory and was granted %s", units.BytesSize(float64(used)), units.BytesSize(float64(kind.Resources.Memory)))
+	}
+}
+
+// growth is the memory of a process since its present run began.
+type growth struct {
+	run  comms.RunID
+	base int64 // what was used before the run
+	last int64
+}
+
+// sample takes what is used now and returns what of it is the run's.
+func (g *growth) sample(run comms.RunID, used int64) int64 {
+	if run != g.run {
+		g.run, g.base = run, g.last
+	}
+	g.base = min(g.base, used) // what was given back is not there to be used again
+	g.last = used
+	return used - g.base
+}
+
+// privateMemory returns the bytes of anonymous memory that a process and its
+// descendants hold; shared memory, and with it every dataset, does not count.
+func privateMemory(pid int) int64 {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	var sum int64
+	for _, line := range strings.Split(readText(filepath.Join(dir, "status")), "\n") {
+		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			fmt.Sscanf(strings.TrimSpace(rest), "%d kB", &sum)
+			sum <<= 10
+		}
+	}
+	threads, err := os.ReadDir(filepath.Join(dir, "task"))
+	if err != nil {
+		return sum // it has ended
+	}
+	for _, t := range threads {
+		for _, child := range strings.Fields(readText(filepath.Join(dir, "task", t.Name(), "children"))) {
+			if id, err := strconv.Atoi(child); err == nil {
+				sum += privateMemory(id)
+			}
+		}
+	}
+	return sum
+}
