@@ -50,6 +50,7 @@ type Kind struct {
 	Timeout   int64     // nanoseconds; 0 none
 	Env       []string  // NAME=value that all runs share
 	Dir       string    // working folder
+	Close     bool      // forget the kind ID: its job is gone
 }
 
 // Word is one word of a command line: parts that are concatenated.
@@ -273,7 +274,7 @@ func codeWords(c *Coder, w *[]Word) {
 }
 
 func (m *Kind) code(c *Coder) {
-	c.Struct(13, func(c *Coder) {
+	c.Struct(14, func(c *Coder) {
 		Uint(c, &m.ID)
 		c.ID((*[16]byte)(&m.Job))
 		String(c, &m.Group)
@@ -300,6 +301,7 @@ func (m *Kind) code(c *Coder) {
 		Int(c, &m.Timeout)
 		Slice(c, &m.Env, String[string])
 		String(c, &m.Dir)
+		c.Bool(&m.Close)
 	})
 }
 

@@ -147,6 +147,10 @@ func (e *Executor) handle(m comms.Message) error {
 	}
 	switch m := m.(type) {
 	case *comms.Kind:
+		if m.Close {
+			delete(e.kinds, m.ID) // runs that refer to it keep it
+			break
+		}
 		e.kinds[m.ID] = e.reg.newKind(m)
 	case *comms.Dispatch:
 		return e.enqueue(m)

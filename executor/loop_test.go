@@ -452,6 +452,23 @@ func TestProtocolErrorsEndTheExecutor(t *testing.T) {
 	}
 }
 
+func TestKindsAreForgotten(t *testing.T) {
+	reg := testRegistry()
+	a := startExecutor(t, reg, comms.Welcome{})
+	k := a.kind("double", []string{"n"}, []string{"n2"})
+	r := a.run(k, inline(t, reg, 1))
+	a.dispatch(r)
+	a.tell(&comms.Kind{ID: k, Close: true})
+	if it := a.items(1)[0]; it.Error != nil {
+		t.Errorf("a queued run lost its kind: %v", it.Error)
+	}
+	a.tell(&comms.Dispatch{Runs: []comms.Run{a.run(k)}})
+	if err := <-a.ended; !errors.Is(err, ErrProtocol) {
+		t.Errorf("a run of a forgotten kind ended with %v", err)
+	}
+	a.ended <- nil
+}
+
 func TestStopLetsTheQueueEnd(t *testing.T) {
 	reg := testRegistry()
 	a := startExecutor(t, reg, comms.Welcome{})

@@ -65,6 +65,9 @@ func describeMessage(m comms.Message) string {
 		}
 		return b.String()
 	case *comms.Kind:
+		if m.Close {
+			return fmt.Sprintf("close kind %d", m.ID)
+		}
 		return fmt.Sprintf("kind %d: group %s of job %d, cpu %d", m.ID, m.Group, m.Job[0], m.Resources.CPU)
 	case *comms.Snapshot:
 		s := "snapshot"

@@ -448,7 +448,23 @@ func (c *Core) drained() {
 // drop forgets a job with all of its datasets.
 func (c *Core) drop(j *job) {
 	c.keepOnly(j, nil)
+	c.closeKinds(j)
 	c.jobs = slices.DeleteFunc(c.jobs, func(o *job) bool { return o == j })
 	delete(c.byJob, j.id)
 	c.emit(DropJob{j.id})
+}
+
+// closeKinds lets executors forget a job's groups.
+func (c *Core) closeKinds(j *job) {
+	for _, gs := range j.groups {
+		for _, ex := range c.execs {
+			if gs.kind == nil || !ex.kinds[gs.kind.ID] {
+				continue
+			}
+			delete(ex.kinds, gs.kind.ID)
+			if ex.state != exKilled {
+				c.emit(ToExecutor{ex.id, &comms.Kind{ID: gs.kind.ID, Close: true}})
+			}
+		}
+	}
 }
