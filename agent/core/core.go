@@ -38,13 +38,14 @@ type Core struct {
 	pinned     []*run // runs whose inputs have come into memory, or failed to
 
 	// Shared memory.
-	led      *ledger.Ledger
-	requests map[ledger.RequestID]*request
-	lastReq  ledger.RequestID
-	squeezed bool // requests wait for memory
-	memoryIO int  // answers of the segments' driver that are due
-	segs     map[ledger.SegmentID]*segment
-	fetches  []*fetch
+	led         *ledger.Ledger
+	requests    map[ledger.RequestID]*request
+	lastReq     ledger.RequestID
+	squeezed    bool      // requests wait for memory
+	retryMemory time.Time // when disk and memory, found full, are tried again
+	memoryIO    int       // answers of the segments' driver that are due
+	segs        map[ledger.SegmentID]*segment
+	fetches     []*fetch
 
 	// Controller link.
 	up, full  bool
@@ -119,9 +120,8 @@ func (cfg Config) withDefaults() Config {
 	if cfg.ArenaBytes == 0 {
 		cfg.ArenaBytes = 64 << 20
 	}
-	if cfg.ArenaBytes > cfg.Memory {
-		cfg.ArenaBytes = cfg.Memory / page * page
-	}
+	cfg.ArenaBytes = max(page, min(cfg.ArenaBytes, cfg.Memory)/page*page)
+	cfg.LargeBytes = min(cfg.LargeBytes, cfg.ArenaBytes)
 	cfg.Total.Custom = slices.Clone(cfg.Total.Custom)
 	return cfg
 }

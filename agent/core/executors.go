@@ -40,6 +40,7 @@ type executor struct {
 	state   execState
 	full    bool
 	hello   *Spawned
+	greeted bool    // it said Hello
 	queue   []*run  // sent, in order; the first holds the grant
 	grant   amounts // what queue[0], or any run behind it, needs at most
 	load    float64 // predicted seconds of the queue
@@ -246,7 +247,7 @@ func (c *Core) helloExecutor(ex *executor, m *comms.Hello) {
 	if ex.state != exStarting {
 		return
 	}
-	ex.state = exUp
+	ex.state, ex.greeted = exUp, true
 	ex.pool.failures = 0
 	if ex.pool.funcs == nil {
 		ex.pool.funcs = map[string]string{}

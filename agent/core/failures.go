@@ -196,7 +196,6 @@ func (c *Core) executorDead(ev ExecutorDead) {
 	if ex == nil {
 		return
 	}
-	early := ex.state == exStarting
 	quiet := ex.state == exStopping && len(ex.queue) == 0
 	queue := ex.queue
 	ex.queue, ex.batch = nil, nil
@@ -204,8 +203,8 @@ func (c *Core) executorDead(ev ExecutorDead) {
 	ex.state = exKilled
 	c.removeExecutor(ex)
 	c.endLeases(ex, queue)
-	if early && len(queue) == 0 {
-		c.startFailed(ex.pool, fmt.Sprintf("it ended before it said hello: %s %s", ev.Why, ev.Tail))
+	if !ex.greeted {
+		c.startFailed(ex.pool, fmt.Sprintf("it ended before it said hello: %s %s %s", ex.why, ev.Why, ev.Tail))
 	}
 	blamed := slices.IndexFunc(queue, func(r *run) bool { return r.id == ev.Run })
 	if blamed < 0 && len(queue) > 0 && queue[0].started && !quiet {

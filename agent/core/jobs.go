@@ -427,6 +427,7 @@ func (c *Core) drained() {
 		j.touched = false
 		if j.unended == 0 && j.inflight == 0 && !j.over {
 			j.over = true
+			clear(j.edgeCache)
 			if j.owner.busy--; j.owner.busy == 0 {
 				j.owner.used = 0
 			}

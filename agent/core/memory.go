@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -23,6 +24,22 @@ type lease struct {
 	req   ledger.RequestID
 	place ledger.Place
 	kind  ledger.Kind
+}
+
+// memoryPause is how long disk and memory are left alone after they were full.
+const memoryPause = time.Second
+
+// tryMemoryAgain lets the ledger use disk and memory again some time after they were full.
+func (c *Core) tryMemoryAgain() {
+	switch {
+	case c.retryMemory.IsZero():
+	case c.retryMemory.After(c.now):
+		c.wakeAt(c.retryMemory)
+	default:
+		c.retryMemory = time.Time{}
+		c.led.Retry()
+		c.effects()
+	}
 }
 
 // request is what a number means that was given to the ledger: one of its fields is set.
@@ -63,7 +80,7 @@ func (c *Core) ask(r *request, q ledger.Request) ledger.RequestID {
 // pin asks for a run's inputs to be in memory and to stay there. It tells
 // whether they are already.
 func (c *Core) pin(r *run) bool {
-	keys := c.pinKeys(r)
+	keys := c.pinKeys(r.job, r.task)
 	if len(keys) == 0 {
 		r.granted = true
 		return true
@@ -74,12 +91,12 @@ func (c *Core) pin(r *run) bool {
 	return r.granted
 }
 
-// pinKeys lists the inputs of a run that lie in shared memory.
-func (c *Core) pinKeys(r *run) []ledger.Key {
-	if len(r.gs.group.Inputs) == 0 {
+// pinKeys lists the inputs of a task that lie in shared memory.
+func (c *Core) pinKeys(j *job, t taskIndex) []ledger.Key {
+	if len(j.groupOf(t).group.Inputs) == 0 {
 		return nil
 	}
-	ins, err := r.job.graph.Inputs(r.task)
+	ins, err := j.graph.Inputs(t)
 	if err != nil {
 		return nil
 	}
@@ -88,14 +105,14 @@ func (c *Core) pinKeys(r *run) []ledger.Key {
 		for _, s := range in.Sources {
 			if s.Kind == dag.SourceWhole || s.Kind == dag.SourceElement {
 				ref := comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}
-				if d := r.job.data[ref]; d != nil && d.sealed {
-					keys = append(keys, r.job.key(ref))
+				if d := j.data[ref]; d != nil && d.sealed {
+					keys = append(keys, j.key(ref))
 				}
 				continue
 			}
-			for _, ref := range r.job.expand(s) {
-				if d := r.job.data[ref]; d != nil && d.sealed {
-					keys = append(keys, r.job.key(ref))
+			for _, ref := range j.expand(s) {
+				if d := j.data[ref]; d != nil && d.sealed {
+					keys = append(keys, j.key(ref))
 				}
 			}
 		}
@@ -362,6 +379,7 @@ func (c *Core) memoryAnswer(ev Event) {
 	case SegmentReady:
 		id := ledger.SegmentID(ev.Segment)
 		if ev.Err != nil {
+			c.retryMemory = c.now.Add(memoryPause)
 			err = c.led.SegmentFailed(id, ev.Err)
 			break
 		}
@@ -371,6 +389,7 @@ func (c *Core) memoryAnswer(ev Event) {
 		err = c.led.SegmentReady(id)
 	case SpillDone:
 		if ev.Err != nil {
+			c.retryMemory = c.now.Add(memoryPause)
 			err = c.led.SpillFailed(ev.Key, ev.Err)
 			break
 		}

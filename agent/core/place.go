@@ -29,6 +29,7 @@ const (
 func (c *Core) schedule() {
 	c.pass++
 	c.wake = time.Time{}
+	c.tryMemoryAgain()
 	c.retryDelayed()
 	if c.kept <= c.cfg.EventsKept {
 		c.resumeHeld()
@@ -72,6 +73,9 @@ func (c *Core) placeReady() {
 			continue
 		}
 		cl.short = time.Time{}
+		if c.pinning+len(c.pinned) >= c.cfg.MaxExecutors && len(c.pinKeys(cl.job, cl.heap[0].task)) > 0 {
+			continue // as many wait for memory as could run; more would only push each other out
+		}
 		cl.pass = 0
 		if len(ex.queue) > 0 && (ex.load == 0 || ex.load >= spawnTime) {
 			c.couldUse(cl, 1) // behind another, perhaps for long, while resources are free

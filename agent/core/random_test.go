@@ -135,6 +135,7 @@ func (w *world) randomFates(t *rapid.T) {
 	w.failures = rapid.SampledFrom([]int{0, 0, 20, 100}).Draw(t, "failures")
 	w.crashes = rapid.SampledFrom([]int{0, 0, 10, 60}).Draw(t, "crashes")
 	w.spillRot = rapid.SampledFrom([]int{0, 200}).Draw(t, "rot")
+	w.diskFull = rapid.SampledFrom([]int{0, 0, 200}).Draw(t, "full")
 	w.segment = rapid.SampledFrom([]int{0, 500, 1000}).Draw(t, "segment")
 }
 

@@ -39,10 +39,10 @@ type world struct {
 	uncommit []uint64
 	again    bool // a new incarnation: events that were seen come again
 
-	failures, crashes, spillRot int // of 1000
-	segment                     int // of 1000: outputs that go to shared memory
-	ticked                      bool
-	timer                       time.Time
+	failures, crashes, spillRot, diskFull int // of 1000
+	segment                               int // of 1000: outputs that go to shared memory
+	ticked                                bool
+	timer                                 time.Time
 }
 
 type fataler interface {
@@ -133,6 +133,10 @@ func (w *world) perform(a Action) {
 func (w *world) memory(e any) {
 	switch e := e.(type) {
 	case ledger.CreateSegment:
+		if w.pick(1000, "shm") < w.diskFull {
+			w.post(SegmentReady{Segment: uint64(e.Segment), Err: fmt.Errorf("no space left on device")})
+			return
+		}
 		w.segs[uint64(e.Segment)] = e.Bytes
 		w.post(SegmentReady{Segment: uint64(e.Segment), Path: fmt.Sprintf("/shm/%d", e.Segment)})
 	case ledger.ResizeSegment:
@@ -143,6 +147,10 @@ func (w *world) memory(e any) {
 	case ledger.RemoveSegment:
 		delete(w.segs, uint64(e.Segment))
 	case ledger.Spill:
+		if w.pick(1000, "disk") < w.diskFull {
+			w.post(SpillDone{Key: e.Key, Err: fmt.Errorf("no space left on device")})
+			return
+		}
 		w.spilled[e.Key] = w.bytes[spot{uint64(e.From.Segment), uint64(e.From.Offset)}]
 		w.post(SpillDone{Key: e.Key, File: "spill"})
 	case ledger.ReadBack:
