@@ -15,7 +15,9 @@ import (
 //
 // When nothing runs but generators that wait, the elements they wait for need
 // others of theirs first (a window over a stream, say), and the buffer must
-// grow: see unstick.
+// grow: see unstick. The same holds when what runs beside them waits for memory
+// that they hold: with more credit they either end and give it back, or ask for
+// memory themselves, and then the ledger sees who is stuck.
 
 func errElement(got, want uint64) error {
 	return fmt.Errorf("it published element %d where %d was the next", got, want)
@@ -155,7 +157,7 @@ func (c *Core) resumed(r *run) {
 func (c *Core) unstick() {
 	held := false
 	for _, ex := range c.execs {
-		if ex.state == exStarting || ex.asked || len(ex.queue) > 0 && !ex.held() {
+		if ex.state == exStarting || ex.asked || len(ex.queue) > 0 && !ex.held() && ex.wants == 0 {
 			return
 		}
 		held = held || ex.held()

@@ -49,6 +49,7 @@ type executor struct {
 	kinds   map[uint32]bool
 	segs    map[uint32]uint64 // size under which each segment was announced
 	leases  []*lease
+	wants   int         // its requests for memory that wait
 	asked   bool        // a TakeBack is not answered yet
 	batch   []comms.Run // to be sent at the end of this step
 	why     string      // why it was killed

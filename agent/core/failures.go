@@ -335,7 +335,7 @@ func (c *Core) redo(j *job, ref comms.DatasetRef) {
 	}
 }
 
-// gone lists the inputs of a task that are not here although their producers have finished.
+// gone lists the inputs of a task that were made and are not here any more.
 func (j *job) gone(t taskIndex) []comms.DatasetRef {
 	var refs []comms.DatasetRef
 	ins, err := j.graph.Inputs(t)
@@ -343,11 +343,19 @@ func (j *job) gone(t taskIndex) []comms.DatasetRef {
 		return nil
 	}
 	for _, in := range ins {
-		for _, s := range in.Sources {
-			for _, ref := range j.expand(s) {
-				if j.data[ref] == nil && j.overAt(ref.Task) && j.tasks[ref.Task].state == tFinished {
-					refs = append(refs, ref)
-				}
+		refs = append(refs, j.goneOf(in.Sources)...)
+	}
+	return refs
+}
+
+func (j *job) goneOf(sources []dag.Source) []comms.DatasetRef {
+	var refs []comms.DatasetRef
+	for _, s := range sources {
+		for _, ref := range j.expand(s) {
+			st := j.streams[outputKey{ref.Task, ref.Output}]
+			published := st != nil && ref.Element < st.next && !st.lost[ref.Element]
+			if j.data[ref] == nil && (published || j.overAt(ref.Task) && j.tasks[ref.Task].state == tFinished) {
+				refs = append(refs, ref)
 			}
 		}
 	}

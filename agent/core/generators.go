@@ -184,7 +184,7 @@ func (c *Core) bind(j *job, ref comms.DatasetRef) {
 		c.grow(j, comms.DatasetRef{Task: i})
 		switch t := j.at(i); t.state {
 		case tAbsent:
-			*t = task{attempt: 1, state: tWaiting}
+			*t = task{attempt: t.attempt + 1, state: tWaiting}
 			j.unended++
 			fresh = append(fresh, i)
 		case tWaiting:
@@ -212,9 +212,15 @@ func (c *Core) grow(j *job, ref comms.DatasetRef) {
 	}
 }
 
-// adoptInstance makes an instance that an Assign names.
+// adoptInstance makes room for an instance that an Assign names, unless its
+// generator runs again: then it comes into being with its element, if it does.
 func (c *Core) adoptInstance(j *job, i uint64) bool {
 	if i > uint64(noTask)-1 || len(j.slots) == 0 {
+		return false
+	}
+	slot, element, _ := j.graph.Slot(taskIndex(i))
+	k := j.slots[slot].key
+	if s := j.tasks[k.task].state; s != tAbsent && !s.over() && (j.streams[k] == nil || element >= j.streams[k].next) {
 		return false
 	}
 	c.grow(j, comms.DatasetRef{Task: taskIndex(i)})

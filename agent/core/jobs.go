@@ -190,6 +190,13 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	again := c.setTasks(j, m)
 	for _, t := range again {
 		c.rebuild(j, t)
+		for o := range j.groupOf(t).group.Outputs {
+			for _, s := range j.graph.StreamSlots(t, uint32(o)) {
+				for _, ref := range j.goneOf(j.sharedSources(s)) {
+					c.redo(j, ref)
+				}
+			}
+		}
 	}
 	c.recount(j)
 	c.touch(j)
@@ -299,10 +306,8 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 				attempt = m.Attempts[k]
 			}
 			k++
-			if i >= uint64(len(mine)) {
-				if !c.adoptInstance(j, i) {
-					continue
-				}
+			if i >= uint64(j.static) && !c.adoptInstance(j, i) {
+				continue
 			}
 			for uint64(len(mine)) <= i {
 				mine = append(mine, false)
@@ -314,7 +319,7 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 				*t = task{attempt: attempt, state: tWaiting}
 				j.unended++
 			case t.state.over() && attempt > t.attempt:
-				c.again(j, taskIndex(i), attempt)
+				c.restart(j, taskIndex(i), attempt)
 				again = append(again, taskIndex(i))
 			}
 		}
@@ -341,6 +346,49 @@ func (c *Core) disown(j *job, t taskIndex) {
 	c.dropUnplaced(j, t)
 	s.state = tAbsent
 	j.unended--
+}
+
+// restart runs a task again because somebody asked for it: what it made before
+// counts no more. The instances that follow it come into being anew.
+func (c *Core) restart(j *job, t taskIndex, attempt uint32) {
+	for o := range j.groupOf(t).group.Outputs {
+		k := outputKey{t, uint32(o)}
+		n := uint64(1)
+		if st := j.streams[k]; st != nil {
+			n = st.next
+			delete(j.streams, k)
+		}
+		for e := range n {
+			if d := j.data[comms.DatasetRef{Task: t, Output: k.output, Element: e}]; d != nil {
+				c.freeData(j, d)
+			}
+			for _, s := range j.graph.StreamSlots(t, k.output) {
+				if i, err := j.graph.Instance(s, e); err == nil && int(i) < len(j.tasks) && j.tasks[i].state != tAbsent {
+					c.unmake(j, i)
+				}
+			}
+		}
+	}
+	c.again(j, t, attempt)
+}
+
+// unmake takes an instance and its outputs out of existence; its attempt stays, to be counted on.
+func (c *Core) unmake(j *job, i taskIndex) {
+	c.disown(j, i)
+	for o := range j.groupOf(i).group.Outputs {
+		k := outputKey{i, uint32(o)}
+		n := uint64(1)
+		if st := j.streams[k]; st != nil {
+			n = st.next
+			delete(j.streams, k)
+		}
+		for e := range n {
+			if d := j.data[comms.DatasetRef{Task: i, Output: k.output, Element: e}]; d != nil {
+				c.freeData(j, d)
+			}
+		}
+	}
+	j.tasks[i] = task{attempt: j.tasks[i].attempt}
 }
 
 // again puts a task that has ended back to the start.

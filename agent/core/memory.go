@@ -218,6 +218,7 @@ func (c *Core) grantedRequest(e ledger.Granted) {
 	case q.fetch != nil:
 		c.serve(q.fetch, e.Pins[0].Place)
 	case q.lease != nil:
+		q.ex.wants--
 		l := &lease{id: e.Leases[0].ID, req: e.ID, place: e.Leases[0].Place, kind: e.Leases[0].Kind}
 		q.ex.leases = append(q.ex.leases, l)
 		if l.kind == ledger.Output { // nobody but the command makes the file
@@ -250,6 +251,7 @@ func (c *Core) failedRequest(e ledger.Failed) {
 	case q.fetch != nil:
 		c.refuseFetch(q.fetch, e.Err)
 	case q.lease != nil:
+		q.ex.wants--
 		c.emit(ToExecutor{q.ex.id, &comms.Lease{Token: q.lease.Token, Error: e.Err.Error()}})
 	}
 }
@@ -279,6 +281,7 @@ func (c *Core) leaseReq(ex *executor, m *comms.LeaseReq) {
 		c.emit(ToExecutor{ex.id, &comms.Lease{Token: m.Token, Error: fmt.Sprintf("%d bytes: %v", m.Size, ledger.ErrTooLarge)}})
 		return
 	}
+	ex.wants++
 	c.ask(&request{lease: m, ex: ex}, ledger.Request{Owner: owner, Class: ledger.Grow, Leases: []ledger.LeaseSpec{{Bytes: int64(m.Size), Kind: kind}}})
 	c.effects()
 }

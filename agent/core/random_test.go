@@ -178,6 +178,11 @@ func TestRandom(t *testing.T) {
 		w.commitAll()
 		w.run()
 		w.allEnded(job)
+		if rapid.Bool().Draw(t, "rerun") {
+			w.rerun(t, job, m)
+			w.run()
+			w.allEnded(job)
+		}
 		w.step(FromController{Msg: &comms.Steer{Job: job, Action: comms.SteerForget}})
 		w.run()
 		w.nothingHeld()
@@ -266,6 +271,54 @@ func (w *world) disturb(t *rapid.T, job comms.JobID, m comms.Assign) {
 	}
 }
 
+// rerun assigns an ended job again so that a static task and all static tasks
+// behind it run once more, as controllers do when somebody asks.
+func (w *world) rerun(t *rapid.T, job comms.JobID, m comms.Assign) {
+	j := w.c.byJob[job]
+	from := taskIndex(rapid.IntRange(0, j.static-1).Draw(t, "rerun from"))
+	again := map[taskIndex]bool{}
+	work := []taskIndex{from} // static tasks, and element 0 for a slot
+	for len(work) > 0 {
+		i := work[len(work)-1]
+		work = work[:len(work)-1]
+		if again[i] {
+			continue
+		}
+		again[i] = true
+		for _, e := range j.graph.Consumers(i) {
+			work = append(work, e.Consumer)
+		}
+		for o := range j.graph.Group(i).Outputs {
+			for _, s := range append(j.graph.SlotConsumers(i, uint32(o)), j.graph.StreamSlots(i, uint32(o))...) {
+				zero, _ := j.graph.Instance(s, 0)
+				work = append(work, zero)
+			}
+		}
+	}
+	for i := j.static; i < len(j.tasks); i++ {
+		slot, _, _ := j.graph.Slot(taskIndex(i))
+		zero, _ := j.graph.Instance(slot, 0)
+		again[taskIndex(i)] = again[zero]
+	}
+	m.Job, m.Epoch = job, j.epoch+1
+	m.Run = nil
+	for i := range j.tasks {
+		attempt := max(j.tasks[i].attempt, 1)
+		if j.tasks[i].state == tAbsent {
+			continue
+		}
+		if again[taskIndex(i)] {
+			attempt++
+			delete(w.done, comms.TaskID{Job: job, Index: taskIndex(i)})
+			delete(w.ends, comms.TaskID{Job: job, Index: taskIndex(i)})
+		}
+		m.Run = append(m.Run, comms.Range{First: taskIndex(i), Last: taskIndex(i)})
+		m.Attempts = append(m.Attempts, attempt)
+	}
+	w.drained[job] = 0
+	w.step(FromController{Msg: &m, Graph: j.graph})
+}
+
 // reconnect plays a controller that comes back as a new incarnation.
 func (w *world) reconnect() {
 	w.again = true
@@ -278,6 +331,9 @@ func (w *world) allEnded(job comms.JobID) {
 	j := w.c.byJob[job]
 	for i := range j.tasks {
 		if s := j.tasks[i].state; s != tAbsent && !s.over() {
+			for _, e := range w.events[max(0, len(w.events)-40):] {
+				w.t.Logf("%s", describeEvent(e))
+			}
 			w.t.Fatalf("task %s is in state %d for ever, missing %d: %s; ledger %+v; %s", j.graph.TaskName(taskIndex(i)), s, j.tasks[i].missing, w.waitsFor(j, taskIndex(i)), w.c.led.Stats(), w.workersText())
 		}
 	}

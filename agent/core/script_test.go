@@ -151,6 +151,10 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			m.Hold = true
 		case "registry":
 			m.Registry = []comms.FuncSig{{Name: "F", Sig: v}}
+		case "attempts":
+			for _, f := range strings.Fields(v) {
+				m.Attempts = append(m.Attempts, uint32(number(f)))
+			}
 		case "attempt":
 			m.Attempts = []uint32{uint32(number(v))}
 		case "fuse":

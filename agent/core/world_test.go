@@ -47,6 +47,7 @@ type world struct {
 
 type fataler interface {
 	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
 	Helper()
 }
 
