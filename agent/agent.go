@@ -91,6 +91,9 @@ func (a *Agent) open() error {
 	if err := a.store.RemoveStale(); err != nil {
 		return fmt.Errorf("remove segments of the agent before: %w", err)
 	}
+	if err := removeControlPages(a.store.Dir()); err != nil {
+		return err
+	}
 	a.self = comms.Identity{Role: "agent", Name: a.cfg.Name, Incarnation: a.started.Incarnation, PID: os.Getpid()}
 	if a.executors, err = comms.Listen("ipc://"+filepath.Join(a.cfg.Runtime, "executors.sock"), comms.Config{
 		Self: a.self, Handler: &executorDoor{agent: a}, Log: a.log, CheckPeer: wantRole("executor"),

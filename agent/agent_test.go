@@ -418,9 +418,12 @@ outputs: [fill.v]
 
 	// The next agent of the same state folder clears the shared memory that was left.
 	h = startHost(t, func(c *Config) { c.State = state })
-	segments, err := h.agent.store.Segments()
-	if err != nil || len(segments) > 0 {
-		t.Errorf("left behind: %v, %v", segments, err)
+	left, err := os.ReadDir(h.agent.store.Dir())
+	for _, e := range left {
+		// The warm executor of the new agent has the next number.
+		if name := e.Name(); err != nil || name != "lock" && name != fmt.Sprintf("c%d", h.agent.started.Executor+1) {
+			t.Errorf("left behind: %s, %v", name, err)
+		}
 	}
 	if got := h.submit("job: again\ntasks:\n  one: {run: one, with: {n: 1}, out: [n]}\n").ended(); got != "one finished 1" {
 		t.Errorf("got %s", got)

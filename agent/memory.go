@@ -112,6 +112,20 @@ func readAt(path string, at, n uint64) ([]byte, error) {
 	return body, nil
 }
 
+// removeControlPages removes the control pages of executors of an agent that was killed.
+func removeControlPages(dir string) error {
+	pages, err := filepath.Glob(filepath.Join(dir, "c[0-9]*"))
+	if err != nil {
+		return fmt.Errorf("look for control pages: %w", err)
+	}
+	for _, p := range pages {
+		if err := os.Remove(p); err != nil {
+			return fmt.Errorf("remove control page of a dead executor: %w", err)
+		}
+	}
+	return nil
+}
+
 // removeDeadStores removes the shared-memory folders of this user's agents that
 // died without a successor. A living agent holds its folder's lock; a folder
 // that was just made may not be locked yet, so young ones are left alone.
