@@ -134,7 +134,7 @@ func lockState(dir string) (lock *os.File, holder string, err error) {
 		}
 		return nil, strings.TrimSpace(string(b)), nil
 	}
-	if err := f.Truncate(0); err == nil {
+	if err = f.Truncate(0); err == nil {
 		_, err = fmt.Fprintf(f, "%d\n", os.Getpid())
 	}
 	if err != nil {

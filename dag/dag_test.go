@@ -2,6 +2,7 @@ package dag
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -80,8 +81,8 @@ func TestMistakes(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = ParseYAML(filepath.Base(f), data, Override{}, Options{})
-			problems, ok := err.(Problems)
-			if !ok {
+			var problems Problems
+			if !errors.As(err, &problems) {
 				t.Fatalf("no problems but %v", err)
 			}
 			for _, p := range problems {

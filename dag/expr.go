@@ -1,6 +1,7 @@
 package dag
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -251,7 +252,8 @@ func unknownName(id string, sc *scope) error {
 
 // exprMessage shortens the expression library's message to its first line.
 func exprMessage(err error) string {
-	if fe, ok := err.(*file.Error); ok {
+	var fe *file.Error
+	if errors.As(err, &fe) {
 		return fe.Message
 	}
 	first, _, _ := strings.Cut(err.Error(), "\n")

@@ -2,6 +2,7 @@ package dag
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -36,8 +37,8 @@ func FuzzParseYAML(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		g, err := ParseYAML("job.yaml", text, Override{}, small)
 		if err != nil {
-			problems, ok := err.(Problems)
-			if !ok || len(problems) == 0 {
+			var problems Problems
+			if !errors.As(err, &problems) || len(problems) == 0 {
 				t.Fatalf("error without problems: %v", err)
 			}
 			for _, p := range problems {

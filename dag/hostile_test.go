@@ -1,6 +1,7 @@
 package dag
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func TestHostileFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseYAML("job.yaml", []byte(text), Override{}, Options{})
-			if _, ok := err.(Problems); !ok {
+			if !errors.As(err, new(Problems)) {
 				t.Fatalf("no problems but %v", err)
 			}
 			if len(err.Error()) > 20_000 {
@@ -45,8 +46,8 @@ func TestManyMistakes(t *testing.T) {
 	text := "job: x\ntasks:\n" + strings.ReplaceAll(repeated("  t%d: {run: A, in: {x: missing.o}}", 5000), ", ", "\n")
 	text = strings.ReplaceAll(text, "\nin:", ", in:")
 	_, err := ParseYAML("job.yaml", []byte(text), Override{}, Options{})
-	problems, ok := err.(Problems)
-	if !ok || len(problems) != maxProblems+1 || problems[maxProblems].Message != "and 4000 more problems" {
+	var problems Problems
+	if !errors.As(err, &problems) || len(problems) != maxProblems+1 || problems[maxProblems].Message != "and 4000 more problems" {
 		t.Fatalf("%d problems, the last %v", len(problems), problems[len(problems)-1])
 	}
 }

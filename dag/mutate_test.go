@@ -1,6 +1,7 @@
 package dag
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -48,8 +49,8 @@ func TestMutatedFiles(t *testing.T) {
 			checkIndex(rt, g)
 			return
 		}
-		problems, ok := err.(Problems)
-		if !ok || len(problems) == 0 {
+		var problems Problems
+		if !errors.As(err, &problems) || len(problems) == 0 {
 			rt.Fatalf("error without problems: %v", err)
 		}
 		for _, p := range problems {

@@ -65,9 +65,10 @@ func placeholderEnd(s string, i int) int {
 		c := s[j]
 		switch {
 		case quote != 0:
-			if c == '\\' {
+			switch c {
+			case '\\':
 				j++
-			} else if c == quote {
+			case quote:
 				quote = 0
 			}
 		case c == '"' || c == '\'' || c == '`':

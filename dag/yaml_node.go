@@ -57,7 +57,7 @@ func (l *loader) document(data []byte, maxBytes int) *yaml.Node {
 		return nil
 	}
 	var doc yaml.Node
-	if err := docs.Load(&doc); err == io.EOF {
+	if err := docs.Load(&doc); errors.Is(err, io.EOF) {
 		return nil
 	} else if err != nil {
 		l.syntax(err)
@@ -66,7 +66,7 @@ func (l *loader) document(data []byte, maxBytes int) *yaml.Node {
 	var second yaml.Node
 	if err := docs.Load(&second); err == nil {
 		l.add(max(second.Line, 1), max(second.Column, 1), "the file has a second document", "remove the line --- and what follows")
-	} else if err != io.EOF {
+	} else if !errors.Is(err, io.EOF) {
 		l.syntax(err)
 		return nil
 	}

@@ -198,7 +198,7 @@ func TestCopyToFile(t *testing.T) {
 
 // failing returns a System in which the call with this label fails.
 func failing(label string, cause error) System {
-	real := System{}.withDefaults()
+	sys := System{}.withDefaults()
 	fail := func(op string) error {
 		if op == label {
 			return &os.PathError{Op: op, Path: "injected", Err: cause}
@@ -210,23 +210,23 @@ func failing(label string, cause error) System {
 			if err := fail(op); err != nil {
 				return nil, err
 			}
-			return real.Open(op, path, flag, perm)
+			return sys.Open(op, path, flag, perm)
 		},
 		Reserve: func(op string, f *os.File, off, n int64) error {
-			return errors.Join(fail(op), real.Reserve(op, f, off, n))
+			return errors.Join(fail(op), sys.Reserve(op, f, off, n))
 		},
-		Truncate: func(op string, f *os.File, n int64) error { return errors.Join(fail(op), real.Truncate(op, f, n)) },
+		Truncate: func(op string, f *os.File, n int64) error { return errors.Join(fail(op), sys.Truncate(op, f, n)) },
 		Chmod: func(op, path string, perm os.FileMode) error {
-			return errors.Join(fail(op), real.Chmod(op, path, perm))
+			return errors.Join(fail(op), sys.Chmod(op, path, perm))
 		},
 		Rename: func(op, from, to string) error {
 			if err := fail(op); err != nil {
 				return err
 			}
-			return real.Rename(op, from, to)
+			return sys.Rename(op, from, to)
 		},
 		Read: func(op string, f *os.File, b []byte, off int64) (int, error) {
-			n, err := real.Read(op, f, b, off)
+			n, err := sys.Read(op, f, b, off)
 			if ferr := fail(op); ferr != nil {
 				return n / 2, ferr
 			}
@@ -234,10 +234,10 @@ func failing(label string, cause error) System {
 		},
 		Write: func(op string, f *os.File, b []byte, off int64) (int, error) {
 			if err := fail(op); err != nil {
-				n, _ := real.Write(op, f, b[:len(b)/2], off)
+				n, _ := sys.Write(op, f, b[:len(b)/2], off)
 				return n, err
 			}
-			return real.Write(op, f, b, off)
+			return sys.Write(op, f, b, off)
 		},
 	}
 }

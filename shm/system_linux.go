@@ -63,7 +63,7 @@ func isCrossDevice(err error) bool { return errors.Is(err, unix.EXDEV) }
 // links is the number of names that a file has.
 func links(fi os.FileInfo) uint64 {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Nlink)
+		return uint64(st.Nlink) //nolint:unconvert // it has another width on arm64
 	}
 	return 1
 }
