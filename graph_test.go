@@ -29,9 +29,9 @@ func spread(context.Context, Array[float64], spreadParams) ([]float64, float64, 
 func collect(context.Context, List[float64]) (string, error) { return "", nil }
 
 var (
-	testDecode  = Gen1("Decode", decode, "with -> field")
-	testSpread  = Func2x2("Spread", spread, "field, with -> mean, peak")
-	testCollect = Func1("Collect", collect, "peaks -> text")
+	testDecode  = Gen1("testDecode", decode, "with -> field")
+	testSpread  = Func2x2("testSpread", spread, "field, with -> mean, peak")
+	testCollect = Func1("testCollect", collect, "peaks -> text")
 )
 
 func TestGraphBecomesGroups(t *testing.T) {

@@ -10,6 +10,36 @@
 // order, one after another. The outbox sends at once when the runner has nothing
 // else to do, and joins what happens while a message is being sent.
 //
+// # Processes
+//
+// An agent starts a program again with CASCADE_EXECUTOR_ADDR (where it listens),
+// CASCADE_EXECUTOR_TOKEN and CASCADE_EXECUTOR_CRASH in its environment; [Main]
+// finds them and takes over. The crash file gets the Go runtime's last words,
+// from which package blame finds the input that a goroutine of the task wrote to.
+//
+// # Time-outs and cancellation
+//
+// Both end the context of the task's function. What the function returns then
+// does not count. A function that does not look at its context goes on; the agent
+// ends the process when the grace is over, and other runs of its queue start
+// again elsewhere. A command's process group gets SIGTERM, and SIGKILL after the grace.
+//
+// # Memory
+//
+// Outputs up to Welcome.InlineMax travel in messages. Larger ones lie in leased
+// shared memory: a standing lease for those up to 512 KiB, one of its own for each
+// larger one and for each that a command will open as a file. What [Alloc] gave is
+// published where it lies; everything else is copied once, which Usage.Copied
+// counts. A lease is unmapped and its rest returned when the last run or live
+// value that uses it has ended; the standing one also after a second without work.
+//
+// # Measurements
+//
+// Usage.CPU of a function is the process's, of a command that of the program and
+// the children it waited for. PeakRSS is the largest sample of private memory
+// (RssAnon) of the process, or of the command's process tree; runs shorter than
+// the sampling interval have none.
+//
 // Invariants: a run is answered exactly once, by Finished, Failed or TakenBack;
 // what happened in one run is reported in order; nothing is visible to others
 // before it is sealed; when the link breaks the process ends.
