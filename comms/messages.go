@@ -3,6 +3,8 @@ package comms
 import (
 	"fmt"
 	"math"
+
+	"github.com/cascade-run/cascade/comms/internal/msgpack"
 )
 
 // Type numbers a message on the wire. Types below Optional must be understood:
@@ -68,7 +70,7 @@ type Message interface {
 // Append encodes m behind b: an array of the type and the fields.
 func Append(b []byte, m Message) []byte {
 	c := Coder{buf: append(b, 0x92)}
-	c.buf = appendUint(c.buf, uint64(m.Type()))
+	c.buf = msgpack.AppendUint(c.buf, uint64(m.Type()))
 	m.code(&c)
 	return c.buf
 }
@@ -89,14 +91,14 @@ func (e *UnknownTypeError) MayIgnore() bool { return e.Type >= Optional }
 // Decode decodes one message, which must fill b. Byte slices in it alias b.
 // Errors: ErrTruncated, ErrMalformed, *UnknownTypeError, all wrapped.
 func Decode(b []byte) (Message, error) {
-	c := Coder{buf: b, read: true}
-	n := c.array()
-	number := c.uint()
-	if c.err == nil && (n < 2 || number > math.MaxUint8) {
-		c.fail(ErrMalformed)
+	c := Coder{in: msgpack.Reader{Buf: b}, read: true}
+	n := c.in.Array()
+	number := c.in.Uint()
+	if c.in.Err == nil && (n < 2 || number > math.MaxUint8) {
+		c.in.Fail(ErrMalformed)
 	}
-	if c.err != nil {
-		return nil, fmt.Errorf("decode message: %w", c.err)
+	if c.in.Err != nil {
+		return nil, fmt.Errorf("decode message: %w", c.in.Err)
 	}
 	m := newMessage(Type(number))
 	if m == nil {
@@ -104,15 +106,12 @@ func Decode(b []byte) (Message, error) {
 	}
 	c.left = n - 1
 	m.code(&c)
-	for c.err == nil && c.left > 0 {
-		c.left--
-		c.skip(0)
+	c.skipRest()
+	if len(c.in.Buf) > 0 {
+		c.in.Fail(ErrMalformed)
 	}
-	if c.err == nil && len(c.buf) > 0 {
-		c.fail(ErrMalformed)
-	}
-	if c.err != nil {
-		return nil, fmt.Errorf("decode %T: %w", m, c.err)
+	if c.in.Err != nil {
+		return nil, fmt.Errorf("decode %T: %w", m, c.in.Err)
 	}
 	return m, nil
 }

@@ -131,3 +131,41 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// hotMessages are those that travel for every task.
+func hotMessages() map[string]Message {
+	d, r := &Dispatch{}, &Report{}
+	for i := range 16 {
+		data := Desc{Ref: DatasetRef{Task: 9, Output: 1}, Attempt: 1, Codec: "msgpack", Size: 8, Place: Place{Kind: PlaceInline, Bytes: make([]byte, 8)}}
+		d.Runs = append(d.Runs, Run{ID: RunID(i), Kind: 1, Task: 70000, Attempt: 1, Inputs: []RunInput{{Data: []Desc{data}}}})
+		r.Items = append(r.Items, ReportItem{Kind: ReportFinished, Run: RunID(i), At: 1 << 60, Outputs: []Desc{data},
+			Usage: &Usage{Start: 1 << 60, Duration: 1000, CPU: 900, BytesIn: 8, BytesOut: 8}})
+	}
+	return map[string]Message{"Dispatch16": d, "Report16": r}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	for name, m := range hotMessages() {
+		b.Run(name, func(b *testing.B) {
+			buf := make([]byte, 0, 4096)
+			b.ReportAllocs()
+			for b.Loop() {
+				buf = Append(buf[:0], m)
+			}
+		})
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for name, m := range hotMessages() {
+		b.Run(name, func(b *testing.B) {
+			buf := Encode(m)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := Decode(buf); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -6,13 +6,14 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"math"
 	"os"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cascade-run/cascade/comms/internal/msgpack"
 )
 
 // The schema of all messages, read from the Go source: fields by reflection,
@@ -333,52 +334,41 @@ func byReflection(b []byte, v reflect.Value) []byte {
 		if v.Type() == reflect.TypeFor[Word]() {
 			return byReflection(b, v.Field(0))
 		}
-		b = appendArray(b, v.NumField())
+		b = msgpack.AppendArray(b, v.NumField())
 		for i := range v.NumField() {
 			b = byReflection(b, v.Field(i))
 		}
 		return b
 	case reflect.Pointer:
 		if v.IsNil() {
-			return append(b, 0xc0)
+			return append(b, msgpack.Nil)
 		}
 		return byReflection(b, v.Elem())
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
-			return append(appendBinHeader(b, v.Len()), v.Bytes()...)
+			return msgpack.AppendBytes(b, v.Bytes())
 		}
-		b = appendArray(b, v.Len())
+		b = msgpack.AppendArray(b, v.Len())
 		for i := range v.Len() {
 			b = byReflection(b, v.Index(i))
 		}
 		return b
 	case reflect.Array:
-		b = appendBinHeader(b, v.Len())
-		for i := range v.Len() {
-			b = append(b, byte(v.Index(i).Uint()))
-		}
-		return b
+		id := v.Interface().(JobID)
+		return msgpack.AppendBytes(b, id[:])
 	case reflect.String:
 		if v.Type() == reflect.TypeFor[Hash]() {
-			return append(appendBinHeader(b, v.Len()), v.String()...)
+			return msgpack.AppendBytes(b, v.String())
 		}
-		return append(appendStringHeader(b, v.Len()), v.String()...)
+		return msgpack.AppendString(b, v.String())
 	case reflect.Bool:
-		if v.Bool() {
-			return append(b, 0xc3)
-		}
-		return append(b, 0xc2)
+		return msgpack.AppendBool(b, v.Bool())
 	case reflect.Float64:
-		bits := math.Float64bits(v.Float())
-		b = append(b, 0xcb)
-		for shift := 56; shift >= 0; shift -= 8 {
-			b = append(b, byte(bits>>shift))
-		}
-		return b
+		return msgpack.AppendFloat(b, v.Float())
 	case reflect.Int32, reflect.Int64:
-		return appendInt(b, v.Int())
+		return msgpack.AppendInt(b, v.Int())
 	}
-	return appendUint(b, v.Uint())
+	return msgpack.AppendUint(b, v.Uint())
 }
 
 // The order of fields on the wire is the order in which the Go struct declares
@@ -388,7 +378,7 @@ func TestWireOrderIsDeclarationOrder(t *testing.T) {
 		var n uint64
 		v := reflect.ValueOf(m).Elem()
 		fill(v, &n)
-		want := byReflection(appendUint([]byte{0x92}, uint64(m.Type())), v)
+		want := byReflection(msgpack.AppendUint([]byte{0x92}, uint64(m.Type())), v)
 		if got := Encode(m); string(got) != string(want) {
 			t.Errorf("%T\nencodes as %x\nits fields in order are %x", m, got, want)
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/cascade-run/cascade/comms/internal/msgpack"
 )
 
 // Kind says what an envelope introduces. The numbers are the wire's.
@@ -65,8 +67,8 @@ func AppendData(b []byte, seq, ack uint64, wantAck bool) []byte {
 		n = 0x94
 	}
 	b = append(b, n, byte(Data))
-	b = appendUint(b, seq)
-	b = appendUint(b, ack)
+	b = msgpack.AppendUint(b, seq)
+	b = msgpack.AppendUint(b, ack)
 	if wantAck {
 		b = append(b, 1)
 	}
@@ -81,15 +83,15 @@ func (e *Envelope) Append(b []byte) []byte {
 		return AppendData(b, e.Seq, e.Ack, e.WantAck)
 	case Close, Refuse:
 		b = append(b, 0x94, byte(e.Kind))
-		b = appendUint(b, e.Seq)
-		b = appendUint(b, e.Ack)
+		b = msgpack.AppendUint(b, e.Seq)
+		b = msgpack.AppendUint(b, e.Ack)
 		return appendString(b, e.Text)
 	case Hello, Welcome:
 		return e.appendGreeting(b)
 	default:
-		b = appendUint(append(b, 0x93), uint64(e.Kind))
-		b = appendUint(b, e.Seq)
-		return appendUint(b, e.Ack)
+		b = msgpack.AppendUint(append(b, 0x93), uint64(e.Kind))
+		b = msgpack.AppendUint(b, e.Seq)
+		return msgpack.AppendUint(b, e.Ack)
 	}
 }
 
@@ -97,12 +99,12 @@ func (e *Envelope) appendGreeting(b []byte) []byte {
 	g := e.Greeting
 	b = append(b, 0xdc, 0, 16, byte(e.Kind))
 	for _, v := range []uint64{e.Seq, e.Ack, g.ProtocolMin, g.ProtocolMax} {
-		b = appendUint(b, v)
+		b = msgpack.AppendUint(b, v)
 	}
 	b = appendString(b, g.Role)
 	b = appendString(b, g.Name)
-	b = appendUint(b, g.Incarnation)
-	b = appendUint(b, uint64(max(g.PID, 0)))
+	b = msgpack.AppendUint(b, g.Incarnation)
+	b = msgpack.AppendUint(b, uint64(max(g.PID, 0)))
 	b = appendString(b, g.Build)
 	b = append(b, 0xdc)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(g.Features)))
@@ -114,7 +116,7 @@ func (e *Envelope) appendGreeting(b []byte) []byte {
 		replay = 1
 	}
 	for _, v := range []uint64{replay, g.Session, g.Resume, g.MaxHead, g.MaxBody} {
-		b = appendUint(b, v)
+		b = msgpack.AppendUint(b, v)
 	}
 	return b
 }
@@ -150,15 +152,15 @@ func Decode(p []byte) (Envelope, error) {
 	if len(p) > MaxEnvelope {
 		return e, fmt.Errorf("%w: %d bytes, the limit is %d", ErrEnvelope, len(p), MaxEnvelope)
 	}
-	r := reader{p: p}
-	fields := r.array()
-	kind := r.uint()
+	r := msgpack.Reader{Buf: p}
+	fields := r.Array()
+	kind := r.Uint()
 	if kind > math.MaxUint8 {
 		return e, fmt.Errorf("%w: kind %d", ErrEnvelope, kind)
 	}
 	e.Kind = Kind(kind)
-	e.Seq = r.uint()
-	e.Ack = r.uint()
+	e.Seq = r.Uint()
+	e.Ack = r.Uint()
 	if fields < 3 {
 		return e, fmt.Errorf("%w: %d fields, at least 3 are needed", ErrEnvelope, fields)
 	}
@@ -166,48 +168,34 @@ func Decode(p []byte) (Envelope, error) {
 	switch e.Kind {
 	case Data:
 		if fields > 3 {
-			e.WantAck = r.uint() != 0
+			e.WantAck = r.Uint() != 0
 			read++
 		}
 	case Close, Refuse:
 		if fields > 3 {
-			e.Text = r.string()
+			e.Text = string(r.Bytes())
 			read++
 		}
 	case Hello, Welcome:
 		if fields < 16 {
 			return e, fmt.Errorf("%w: greeting of %d fields, 16 are needed", ErrEnvelope, fields)
 		}
-		e.Greeting = r.greeting()
+		e.Greeting = readGreeting(&r)
 		read = 16
 	}
-	for ; read < fields && !r.bad; read++ {
-		r.skip(0)
+	for ; read < fields && r.Err == nil; read++ {
+		r.Skip(maxNesting)
 	}
-	if r.bad {
-		return e, fmt.Errorf("%w: kind %d cannot be read at byte %d of %d", ErrEnvelope, e.Kind, len(p)-len(r.p), len(p))
+	if r.Err != nil {
+		return e, fmt.Errorf("%w: kind %d, %d bytes: %w", ErrEnvelope, e.Kind, len(p), r.Err)
 	}
-	if len(r.p) > 0 {
-		return e, fmt.Errorf("%w: %d bytes too many", ErrEnvelope, len(r.p))
+	if len(r.Buf) > 0 {
+		return e, fmt.Errorf("%w: %d bytes too many", ErrEnvelope, len(r.Buf))
 	}
 	if e.Greeting != nil {
 		return e, e.Greeting.Validate()
 	}
 	return e, nil
-}
-
-func appendUint(b []byte, v uint64) []byte {
-	switch {
-	case v < 0x80:
-		return append(b, byte(v))
-	case v <= math.MaxUint8:
-		return append(b, 0xcc, byte(v))
-	case v <= math.MaxUint16:
-		return binary.BigEndian.AppendUint16(append(b, 0xcd), uint16(v))
-	case v <= math.MaxUint32:
-		return binary.BigEndian.AppendUint32(append(b, 0xce), uint32(v))
-	}
-	return binary.BigEndian.AppendUint64(append(b, 0xcf), v)
 }
 
 func appendString(b []byte, s string) []byte {
@@ -218,128 +206,19 @@ func appendString(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// reader reads the few msgpack forms of envelopes. The first mistake sets bad
-// and empties it, so that callers check once.
-type reader struct {
-	p   []byte
-	bad bool
-}
-
-func (r *reader) take(n uint64) []byte {
-	if n > uint64(len(r.p)) {
-		r.bad, r.p = true, nil
-		return nil
-	}
-	b := r.p[:n]
-	r.p = r.p[n:]
-	return b
-}
-
-// number reads n bytes, big-endian.
-func (r *reader) number(n uint64) uint64 {
-	v := uint64(0)
-	for _, c := range r.take(n) {
-		v = v<<8 | uint64(c)
-	}
-	return v
-}
-
-func (r *reader) tag() byte { return byte(r.number(1)) }
-
-func (r *reader) fail() { r.bad, r.p = true, nil }
-
-func (r *reader) uint() uint64 {
-	switch c := r.tag(); {
-	case c < 0x80:
-		return uint64(c)
-	case c >= 0xcc && c <= 0xcf:
-		return r.number(1 << (c - 0xcc))
-	}
-	r.fail()
-	return 0
-}
-
-func (r *reader) array() int {
-	switch c := r.tag(); {
-	case c&0xf0 == 0x90:
-		return int(c & 15)
-	case c == 0xdc:
-		return int(r.number(2))
-	}
-	r.fail() // a 32-bit array never fits an envelope
-	return 0
-}
-
-func (r *reader) string() string {
-	switch c := r.tag(); {
-	case c&0xe0 == 0xa0:
-		return string(r.take(uint64(c & 31)))
-	case c == 0xd9:
-		return string(r.take(r.number(1)))
-	case c == 0xda:
-		return string(r.take(r.number(2)))
-	}
-	r.fail()
-	return ""
-}
-
-func (r *reader) greeting() *Greeting {
-	g := &Greeting{ProtocolMin: r.uint(), ProtocolMax: r.uint(), Role: r.string(), Name: r.string(), Incarnation: r.uint()}
-	pid := r.uint()
+func readGreeting(r *msgpack.Reader) *Greeting {
+	g := &Greeting{ProtocolMin: r.Uint(), ProtocolMax: r.Uint(), Role: string(r.Bytes()), Name: string(r.Bytes()), Incarnation: r.Uint()}
+	pid := r.Uint()
 	if pid > math.MaxInt64 {
-		r.fail()
+		r.Fail(msgpack.ErrMalformed)
 	}
 	g.PID = int64(pid)
-	g.Build = r.string()
-	n := r.array()
-	for range min(n, len(r.p)) {
-		g.Features = append(g.Features, r.string())
+	g.Build = string(r.Bytes())
+	n := r.Array()
+	for range min(n, len(r.Buf)) {
+		g.Features = append(g.Features, string(r.Bytes()))
 	}
-	g.Replay = r.uint() != 0
-	g.Session, g.Resume, g.MaxHead, g.MaxBody = r.uint(), r.uint(), r.uint(), r.uint()
+	g.Replay = r.Uint() != 0
+	g.Session, g.Resume, g.MaxHead, g.MaxBody = r.Uint(), r.Uint(), r.Uint(), r.Uint()
 	return g
-}
-
-// skip passes over one msgpack value of any type.
-func (r *reader) skip(depth int) {
-	if depth > maxNesting {
-		r.fail()
-		return
-	}
-	c := r.tag()
-	children := uint64(0)
-	switch {
-	case c < 0x80, c >= 0xe0, c == 0xc0, c == 0xc2, c == 0xc3: // small number, nil, bool
-	case c&0xf0 == 0x80:
-		children = 2 * uint64(c&15)
-	case c&0xf0 == 0x90:
-		children = uint64(c & 15)
-	case c&0xe0 == 0xa0:
-		r.take(uint64(c & 31))
-	case c >= 0xc4 && c <= 0xc6: // bin
-		r.take(r.number(1 << (c - 0xc4)))
-	case c >= 0xc7 && c <= 0xc9: // ext
-		r.take(r.number(1<<(c-0xc7)) + 1)
-	case c == 0xca:
-		r.take(4)
-	case c == 0xcb:
-		r.take(8)
-	case c >= 0xcc && c <= 0xcf:
-		r.take(1 << (c - 0xcc))
-	case c >= 0xd0 && c <= 0xd3:
-		r.take(1 << (c - 0xd0))
-	case c >= 0xd4 && c <= 0xd8: // fixext
-		r.take(1<<(c-0xd4) + 1)
-	case c >= 0xd9 && c <= 0xdb:
-		r.take(r.number(1 << (c - 0xd9)))
-	case c == 0xdc || c == 0xdd:
-		children = r.number(2 << (c - 0xdc))
-	case c == 0xde || c == 0xdf:
-		children = 2 * r.number(2<<(c-0xde))
-	default:
-		r.fail()
-	}
-	for ; children > 0 && !r.bad; children-- {
-		r.skip(depth + 1)
-	}
 }
