@@ -344,6 +344,21 @@ outputs: [double.n, again.n2, show.text]
 	}
 }
 
+func TestEnvironmentThatCannotStart(t *testing.T) {
+	module := testmodule.Make(t, map[string]string{"double/double.go": testmodule.Double + "\nfunc init() { panic(\"bad table\") }\n"})
+	h := startHost(t, func(c *Config) { c.Dir = module })
+	j := h.submit(`
+job: environment
+environments:
+  panics: {go: ./double}
+tasks:
+  double: {run: "panics:double", with: {n: 21}, out: [n]}
+`)
+	if got := j.ended(); !strings.HasPrefix(got, "double failed 1 setup: ") || !strings.Contains(got, "bad table") {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestOutputsOutliveTheAgent(t *testing.T) {
 	state := t.TempDir()
 	h := startHost(t, func(c *Config) { c.State = state })
