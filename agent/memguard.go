@@ -76,8 +76,9 @@ func privateMemory(pid int) int64 {
 	var sum int64
 	for _, line := range strings.Split(readText(filepath.Join(dir, "status")), "\n") {
 		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			fmt.Sscanf(strings.TrimSpace(rest), "%d kB", &sum)
-			sum <<= 10
+			if kB, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64); err == nil {
+				sum = kB << 10
+			}
 		}
 	}
 	threads, err := os.ReadDir(filepath.Join(dir, "task"))
