@@ -85,9 +85,8 @@ func explode(_ context.Context, s string) (int, error) {
 		panic("boom")
 	case "goexit":
 		runtime.Goexit()
-	case "nilmap":
-		var m map[string]int
-		m["x"] = 1
+	case "index":
+		return []int{1}[len(s)], nil
 	}
 	return 1, nil
 }
@@ -184,7 +183,7 @@ func TestFailures(t *testing.T) {
 	}{
 		{"error with a code", a.run(half, inline(t, reg, 3)), comms.ErrorTask, []string{"halve 3: odd number"}},
 		{"panic", a.run(explode, inline(t, reg, "panic")), comms.ErrorPanic, []string{"panic: boom"}},
-		{"runtime panic", a.run(explode, inline(t, reg, "nilmap")), comms.ErrorPanic, []string{"assignment to entry in nil map"}},
+		{"runtime panic", a.run(explode, inline(t, reg, "index")), comms.ErrorPanic, []string{"index out of range"}},
 		{"goexit", a.run(explode, inline(t, reg, "goexit")), comms.ErrorTask, []string{"runtime.Goexit"}},
 		{"wrong type", a.run(half, inline(t, reg, "text")), comms.ErrorInput, []string{`input "n"`, "it is raw", "takes int"}},
 		{"missing parameter", a.run(scaled, inline(t, reg, []float64{1})), comms.ErrorTask, []string{"with.factor is missing"}},
@@ -224,8 +223,8 @@ func TestErrorsKeepTheirIdentity(t *testing.T) {
 	if !errors.Is(err, errOdd) {
 		t.Errorf("errors.Is does not find the registered error in %v", err)
 	}
-	var te *comms.TaskError
-	if te = err.(*Error).TaskError; te.Attempt != 1 {
+	var te *Error
+	if !errors.As(err, &te) || te.Attempt != 1 {
 		t.Errorf("task error is %+v", te)
 	}
 	if reg.Wrap(nil) != nil {

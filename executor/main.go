@@ -103,7 +103,8 @@ func Serve(addr string, cfg Config) error {
 		return fmt.Errorf("connect to the agent: %w", err)
 	}
 	c.link = link
-	signal.Ignore(syscall.SIGINT)
+	// Caught and dropped, not ignored: what is ignored stays so in commands.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
 	defer signal.Stop(term)

@@ -268,9 +268,12 @@ func TestBrokenLinkEndsTheProcess(t *testing.T) {
 func TestSIGTERMEndsCommandsToo(t *testing.T) {
 	r, _ := startRemote(t)
 	dir := t.TempDir()
-	r.send(&comms.Kind{ID: 2, Group: "sleep", Command: words(t, "sh", "-c", "echo $$ > pid; sleep 1000"), Dir: dir, Resources: comms.Resources{CPU: 1000}})
+	r.send(&comms.Kind{ID: 2, Group: "sleep", Command: words(t, "sh", "-c", "trap 'echo interrupted > mark' INT; kill -INT $$; echo $$ > pid; sleep 1000"), Dir: dir, Resources: comms.Resources{CPU: 1000}})
 	r.send(&comms.Dispatch{Runs: []comms.Run{{ID: 6, Kind: 2, Attempt: 1}}})
 	pid := waitForPid(t, filepath.Join(dir, "pid"))
+	if _, err := os.Stat(filepath.Join(dir, "mark")); err != nil {
+		t.Errorf("the command cannot catch SIGINT: %v", err)
+	}
 	if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil { // a terminal's: not ours to obey
 		t.Fatal(err)
 	}

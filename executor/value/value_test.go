@@ -178,7 +178,7 @@ func TestTypesThatCannotTravel(t *testing.T) {
 	type hidden struct{ x int }
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[chan int](), reflect.TypeFor[func()](), reflect.TypeFor[struct{ F func() }](),
-		reflect.TypeFor[context.Context](), reflect.TypeFor[hidden](), reflect.TypeFor[map[string]chan int](), reflect.TypeFor[[]hidden](),
+		reflect.TypeFor[context.Context](), reflect.TypeOf(hidden{x: 1}), reflect.TypeFor[map[string]chan int](), reflect.TypeFor[[]hidden](),
 	} {
 		var cs Codecs
 		if _, err := cs.For(typ); err == nil {
