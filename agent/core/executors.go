@@ -53,7 +53,6 @@ type executor struct {
 	asked   bool        // a TakeBack is not answered yet
 	batch   []comms.Run // to be sent at the end of this step
 	why     string      // why it was killed
-	killFor *run        // the run whose time-out or cancellation made the core kill it
 }
 
 // held tells whether its only run is a generator that waits for its consumers.

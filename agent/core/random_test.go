@@ -3,7 +3,6 @@ package core
 import (
 	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -11,118 +10,6 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
-
-// randomJob writes a job file: layers of groups, some over axes, some that
-// generate, some that follow a stream, lists with and without min.
-func randomJob(t *rapid.T) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "job: random\nkeep_going: %v\nenvironments:\n  env: {go: ./e}\ntasks:\n", rapid.Bool().Draw(t, "keep"))
-	type made struct {
-		name        string
-		axis        int    // 0: a single task
-		stream      string // generator that it follows
-		gen         int    // 0: none, -1: open, else the count
-		usedByOther bool
-	}
-	var all []made
-	n := rapid.IntRange(1, 7).Draw(t, "groups")
-	for i := range n {
-		m := made{name: fmt.Sprintf("t%d", i)}
-		pickOf := func(ok func(made) bool) (made, bool) {
-			var c []made
-			for _, o := range all {
-				if ok(o) {
-					c = append(c, o)
-				}
-			}
-			if len(c) == 0 {
-				return made{}, false
-			}
-			return c[rapid.IntRange(0, len(c)-1).Draw(t, "pick")], true
-		}
-		var ins []string
-		forText := ""
-		kind := rapid.IntRange(0, 6).Draw(t, "kind")
-		if g, ok := pickOf(func(o made) bool { return o.gen == -1 && o.axis == 0 }); ok && kind >= 5 {
-			m.stream = g.name
-			forText = fmt.Sprintf("for: {e: \"%s.o[*]\"}, ", g.name)
-			ins = append(ins, fmt.Sprintf("s: \"%s.o[${e}]\"", g.name))
-			if p, ok := pickOf(func(o made) bool { return o.stream == g.name }); ok && rapid.Bool().Draw(t, "same") {
-				ins = append(ins, fmt.Sprintf("p: \"%s[${e}].o\"", p.name))
-			}
-		} else if kind <= 1 {
-			m.axis = rapid.IntRange(2, 5).Draw(t, "axis")
-			forText = fmt.Sprintf("for: {i: \"0..%d\"}, ", m.axis-1)
-		}
-		for k := range rapid.IntRange(0, 2).Draw(t, "inputs") {
-			p, ok := pickOf(func(o made) bool { return true })
-			if !ok {
-				break
-			}
-			min := ""
-			ref := ""
-			size := 0
-			switch {
-			case p.stream != "":
-				ref = fmt.Sprintf("%s[*].o", p.name)
-			case p.gen == -1 && p.axis == 0:
-				ref = fmt.Sprintf("%s.o[*]", p.name)
-			case p.gen == -1:
-				ref = fmt.Sprintf("%s[0].o[*]", p.name)
-			case p.gen > 0 && p.axis > 0:
-				ref, size = fmt.Sprintf("%s[*].o[*]", p.name), p.gen*p.axis
-			case p.gen > 0 && rapid.Bool().Draw(t, "one"):
-				ref, size = fmt.Sprintf("%s.o[%d]", p.name, p.gen-1), 1
-			case p.gen > 0:
-				ref, size = fmt.Sprintf("%s.o[*]", p.name), p.gen
-			case p.axis > 0 && p.axis == m.axis:
-				ref, size = fmt.Sprintf("%s[${i}].o", p.name), 1
-			case p.axis > 0:
-				ref, size = fmt.Sprintf("%s[*].o", p.name), p.axis
-			default:
-				ref, size = p.name+".o", 1
-			}
-			if size != 1 && rapid.IntRange(0, 2).Draw(t, "min") == 0 {
-				min = fmt.Sprintf(", min: %d", 1)
-			}
-			if min != "" {
-				ins = append(ins, fmt.Sprintf("in%d: {from: \"%s\"%s}", k, ref, min))
-			} else {
-				ins = append(ins, fmt.Sprintf("in%d: \"%s\"", k, ref))
-			}
-		}
-		out := "out: [o]"
-		if m.stream == "" {
-			switch kind {
-			case 2:
-				m.gen = rapid.IntRange(1, 9).Draw(t, "count")
-				out = fmt.Sprintf("generates: {o: {count: %d, buffer: %d}}", m.gen, rapid.IntRange(1, 3).Draw(t, "buffer"))
-			case 3, 4:
-				m.gen = -1
-				out = fmt.Sprintf("generates: {o: {count: \"*\", buffer: %d}}", rapid.IntRange(1, 6).Draw(t, "buffer"))
-			}
-		}
-		res := rapid.SampledFrom([]string{"", ", resources: {cpu: 0.5}", ", resources: {cpu: 2}", ", resources: {memory: 600MiB}", ", resources: {disk: 1}"}).Draw(t, "res")
-		function := rapid.SampledFrom([]string{"F", "F", "F", "\"env:G\""}).Draw(t, "function")
-		fmt.Fprintf(&b, "  %s: {%srun: %s, %s, in: {%s}%s, retries: %d, keep_going: %v, priority: %d}\n", m.name, forText, function, out, strings.Join(ins, ", "), res,
-			rapid.IntRange(0, 2).Draw(t, "retries"), rapid.Bool().Draw(t, "kg"), rapid.IntRange(0, 1).Draw(t, "prio"))
-		all = append(all, m)
-	}
-	last := all[len(all)-1]
-	switch {
-	case last.stream != "":
-		fmt.Fprintf(&b, "outputs: [\"%s[*].o\"]\n", last.name)
-	case last.gen != 0 && last.axis > 0:
-		fmt.Fprintf(&b, "outputs: [\"%s[0].o[*]\"]\n", last.name)
-	case last.gen != 0:
-		fmt.Fprintf(&b, "outputs: [\"%s.o[*]\"]\n", last.name)
-	case last.axis > 0:
-		fmt.Fprintf(&b, "outputs: [\"%s[*].o\"]\n", last.name)
-	default:
-		fmt.Fprintf(&b, "outputs: [%s.o]\n", last.name)
-	}
-	return b.String()
-}
 
 func randomHost(t *rapid.T) Config {
 	return Config{Agent: "a", Total: comms.Resources{CPU: rapid.SampledFrom([]int64{2000, 3000, 4000}).Draw(t, "cpu"), Memory: 1 << 30,

@@ -41,7 +41,6 @@ type world struct {
 
 	failures, crashes, spillRot, diskFull int // of 1000
 	segment                               int // of 1000: outputs that go to shared memory
-	ticked                                bool
 	timer                                 time.Time
 }
 
