@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/shm"
 	"github.com/cascade-run/cascade/shm/ledger"
@@ -55,7 +56,7 @@ func readSpillMeta(s shm.Spilled) (comms.JobState, error) {
 	}
 	state := snapshot.Jobs[0]
 	d := state.Datasets[0]
-	if ledger.DatasetKey(state.Job, uint32(d.Ref.Task), d.Ref.Output, d.Ref.Element) != s.Key || d.Size != uint64(s.Bytes) {
+	if core.Key(state.Job, &d) != s.Key || d.Size != uint64(s.Bytes) {
 		return comms.JobState{}, fmt.Errorf("spill file of %v describes another dataset", s.Key)
 	}
 	return state, nil

@@ -42,7 +42,7 @@ func (c *Core) Check() error {
 			}
 			if d.sealed {
 				sealed++
-				if _, ok := c.led.Dataset(j.key(ref)); !ok {
+				if _, ok := c.led.Dataset(j.key(d)); !ok {
 					return fmt.Errorf("job %s: dataset %v is not in the ledger", j.id, ref)
 				}
 			}

@@ -72,8 +72,29 @@ func (j *job) sortedData() []comms.DatasetRef {
 	return refs
 }
 
-func (j *job) key(r comms.DatasetRef) ledger.Key {
-	return ledger.DatasetKey(j.id, uint32(r.Task), r.Output, r.Element)
+// Key names a dataset's bytes in the ledger. The last digits of the attempt are
+// part of it: when a task runs again, a copy that is still being read and the
+// new one exist side by side.
+func Key(job comms.JobID, d *comms.Desc) ledger.Key {
+	return ledger.DatasetKey(job, uint32(d.Ref.Task), d.Ref.Output, d.Ref.Element|uint64(d.Attempt&0xff)<<attemptShift)
+}
+
+const attemptShift = 56 // no generator makes 2^56 elements
+
+func (j *job) key(d *dataset) ledger.Key { return Key(j.id, &d.desc) }
+
+// dataset finds the dataset whose bytes a key names; nil when it was given up.
+func (c *Core) dataset(k ledger.Key) (*job, *dataset) {
+	id, task, output, element := k.Split()
+	j := c.byJob[id]
+	if j == nil {
+		return nil, nil
+	}
+	d := j.data[comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element &^ (0xff << attemptShift)}]
+	if d == nil || j.key(d) != k {
+		return j, nil
+	}
+	return j, d
 }
 
 // countRefs counts who may still read a dataset: consumers whose ends are not
@@ -146,7 +167,7 @@ func (c *Core) publish(r *run, d comms.Desc) (fresh bool, err error) {
 	case comms.PlaceInline:
 		data.desc.Place.Bytes = bytes.Clone(d.Place.Bytes) // the message's buffer is large and may be used again
 	case comms.PlaceSegment:
-		if err := c.seal(r.ex, j.key(d.Ref), d); err != nil {
+		if err := c.seal(r.ex, j.key(data), d); err != nil {
 			return false, err
 		}
 		data.sealed = true
@@ -173,7 +194,7 @@ func (c *Core) deref(j *job, ref comms.DatasetRef, n int) {
 func (c *Core) freeData(j *job, d *dataset) {
 	delete(j.data, d.desc.Ref)
 	if d.sealed {
-		c.must(c.led.Forget(j.key(d.desc.Ref)))
+		c.must(c.led.Forget(j.key(d)))
 		c.effects()
 	}
 }

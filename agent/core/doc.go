@@ -11,10 +11,50 @@
 // the actions in the order given. The core has no clock, socket, file,
 // goroutine or random source; equal events give equal actions, byte for byte.
 //
-// The way of a task:
+// One step is: the event's own effect, then what follows from it for consumers
+// of failed tasks and lost datasets (settle), then scheduling, then what this
+// step queued on executors as one Dispatch each, then events when the inbox is
+// empty or a batch is full.
 //
-//	waiting -> ready -> (pinning) -> queued on an executor -> running -> finished
-//	   |         ^                         |    taken back      |
-//	   |         +-------------------------+                    +-> ready (retry) -> ... -> failed
-//	   +-> skipped, cancelled
+// The way of a task, and the state that says where it is:
+//
+//	waiting --> ready --> (pinning) --> queued --> running --> finished
+//	   |  ^       ^                       |           |
+//	   |  |       +------ taken back -----+           +--> delayed --> ready (next attempt)
+//	   |  +-- an input was lost --+                   +--> failed
+//	   +--> skipped, cancelled    |
+//	            finished ---------+  an output was lost and is needed: it runs again
+//
+// # Who does what
+//
+//	jobs       Assign, Steer, the end of a job        ready      ready tasks in order, shares
+//	edges      who waits for what                     place      which executor, take-back, limits
+//	data       datasets and their references          executors  pools, processes, environments
+//	generators streams, instances, whole groups       runs       what a run is told
+//	credit     how far a generator may run ahead      report     what executors say
+//	memory     the ledger's requests and effects      failures   retries, crashes, lost datasets
+//	events     numbered batches until committed       fetch      chunks for clients
+//	keep       what outlives the agent                check      every cross-reference
+//
+// # Rules
+//
+// A run holds its grant from when it is queued: an executor's grant covers each
+// run in its queue, and grants never exceed the host. What waits behind a run
+// needs no more of it, and nothing waits behind a generator. A generator without
+// credit gives its cpu back and nothing else.
+//
+// Leases and pins end with the report that ends their use, or with
+// ExecutorDead; never with a broken link or with Kill.
+//
+// A dataset has a reference for each consumer whose end is not committed. It is
+// freed with the last one unless the job keeps it. The first publication wins;
+// a later copy of a dataset that is here is given back.
+//
+// Retries: an error of the task counts against the group's retries and waits
+// RetryDelay, doubled each time. A crash of the executor does not count and is
+// tried again at once, without fusion; after PoisonAfter crashes the task is
+// given up with its story. A failure without keep_going ends its job: what has
+// not started is skipped, what runs is cancelled.
+//
+// Events above EventsKept stop new runs: what is not committed must be kept.
 package core

@@ -284,15 +284,14 @@ func (c *Core) pinFailed(r *run) {
 // lost takes the news that a dataset's last copy is gone, and has it made again
 // while somebody needs it.
 func (c *Core) lost(k ledger.Key, why error) {
-	id, task, output, element := k.Split()
-	j := c.byJob[comms.JobID(id)]
-	ref := comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element}
-	if j == nil || j.data[ref] == nil {
+	j, d := c.dataset(k)
+	if d == nil {
 		return
 	}
-	c.note(j, comms.Event{Kind: comms.EventLost, Task: ref.Task, Attempt: j.data[ref].desc.Attempt, Output: output,
+	ref := d.desc.Ref
+	c.note(j, comms.Event{Kind: comms.EventLost, Task: ref.Task, Attempt: d.desc.Attempt, Output: ref.Output,
 		Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref, Text: why.Error()}})
-	needed := j.data[ref].refs > 0 || j.wanted.has(j.graph, ref)
+	needed := d.refs > 0 || j.wanted.has(j.graph, ref)
 	delete(j.data, ref)
 	if !needed || j.stopped != nil || j.adopted {
 		return

@@ -50,7 +50,7 @@ func (c *Core) fromClient(ev FromClient) {
 	c.fetches = append(c.fetches, f)
 	f.pins = c.lastReq + 1
 	c.ask(&request{fetch: f}, ledger.Request{Owner: ledger.Owner(1)<<63 | ledger.Owner(f.pins), Class: ledger.Start,
-		Pins: []ledger.Key{j.key(m.Data.DatasetRef)}})
+		Pins: []ledger.Key{j.key(d)}})
 	c.effects()
 }
 

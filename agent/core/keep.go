@@ -27,11 +27,11 @@ func (c *Core) Kept() []Kept {
 			if !d.sealed || !j.wanted.has(j.graph, ref) {
 				continue
 			}
-			info, ok := c.led.Dataset(j.key(ref))
+			info, ok := c.led.Dataset(j.key(d))
 			if !ok || info.Place.Segment == 0 && !info.OnDisk {
 				continue
 			}
-			all = append(all, Kept{Job: j.id, Desc: d.desc, Key: j.key(ref), Place: info.Place, OnDisk: info.OnDisk})
+			all = append(all, Kept{Job: j.id, Desc: d.desc, Key: j.key(d), Place: info.Place, OnDisk: info.OnDisk})
 		}
 	}
 	return all
@@ -55,14 +55,15 @@ func (c *Core) adopt(states []comms.JobState) {
 			}
 			j.wanted.keep[d.Ref] = true
 			j.data[d.Ref] = &dataset{desc: d, sealed: true}
-			list = append(list, ledger.AdoptedDataset{Key: j.key(d.Ref), Place: ledger.Place{Bytes: int64(d.Size)}, OnDisk: true, Refs: 1})
+			list = append(list, ledger.AdoptedDataset{Key: Key(j.id, &d), Place: ledger.Place{Bytes: int64(d.Size)}, OnDisk: true, Refs: 1})
 		}
 	}
 	rejected, err := c.led.Adopt(nil, list)
 	c.must(err)
 	for _, r := range rejected {
-		job, task, output, element := r.Key.Split()
-		delete(c.byJob[job].data, comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element})
+		if j, d := c.dataset(r.Key); d != nil {
+			delete(j.data, d.desc.Ref)
+		}
 	}
 }
 
@@ -84,10 +85,8 @@ func (c *Core) readopt(old *job, m *comms.Assign, g *dag.Graph) *job {
 
 // describe returns the descriptor of a dataset that may have been given up already.
 func (c *Core) describe(k ledger.Key) comms.Desc {
-	job, task, output, element := k.Split()
-	ref := comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element}
-	if j := c.byJob[job]; j != nil && j.data[ref] != nil {
-		return j.data[ref].desc
+	if _, d := c.dataset(k); d != nil {
+		return d.desc
 	}
-	return comms.Desc{Ref: ref}
+	return comms.Desc{}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/shm/ledger"
 )
 
 // A later incarnation reports what was spilled, serves it, and gives up what nobody wants.
@@ -50,7 +49,8 @@ func TestAdopt(t *testing.T) {
 	fetch := func(job comms.JobID, task taskIndex) Event {
 		return FromClient{Client: 1, Msg: &comms.Fetch{Req: 1, Data: comms.DatasetID{Job: job, DatasetRef: comms.DatasetRef{Task: task}}}}
 	}
-	key := ledger.DatasetKey(job, 1, 0, 0)
+	spilled := desc(1)
+	key := Key(job, &spilled)
 	graph, err := dag.ParseYAML("job.yaml", []byte("job: x\ntasks:\n  a: {run: A, out: [x]}\n  b: {run: A, in: {x: a.x}, out: [x]}\noutputs: [a.x, b.x]\n"), dag.Override{}, dag.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -106,13 +106,13 @@ func (c *Core) pinKeys(j *job, t taskIndex) []ledger.Key {
 			if s.Kind == dag.SourceWhole || s.Kind == dag.SourceElement {
 				ref := comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}
 				if d := j.data[ref]; d != nil && d.sealed {
-					keys = append(keys, j.key(ref))
+					keys = append(keys, j.key(d))
 				}
 				continue
 			}
 			for _, ref := range j.expand(s) {
 				if d := j.data[ref]; d != nil && d.sealed {
-					keys = append(keys, j.key(ref))
+					keys = append(keys, j.key(d))
 				}
 			}
 		}
@@ -414,12 +414,11 @@ func (c *Core) memoryAnswer(ev Event) {
 }
 
 func (c *Core) noteSpilled(k ledger.Key) {
-	id, task, output, element := k.Split()
-	j := c.byJob[comms.JobID(id)]
-	ref := comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element}
-	if j == nil || j.data[ref] == nil {
+	j, d := c.dataset(k)
+	if d == nil {
 		return
 	}
-	c.note(j, comms.Event{Kind: comms.EventSpilled, Task: ref.Task, Attempt: j.data[ref].desc.Attempt,
-		Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref}, Output: output})
+	ref := d.desc.Ref
+	c.note(j, comms.Event{Kind: comms.EventSpilled, Task: ref.Task, Attempt: d.desc.Attempt,
+		Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref}, Output: ref.Output})
 }

@@ -111,7 +111,11 @@ func (w *world) disturb(t *rapid.T, job comms.JobID, m comms.Assign) {
 		for range rapid.IntRange(0, 60).Draw(t, "turns") {
 			w.turn()
 		}
-		switch rapid.IntRange(0, 7).Draw(t, "what") {
+		switch rapid.IntRange(0, 8).Draw(t, "what") {
+		case 8:
+			w.step(Idle{}) // what has ended is told before it begins anew
+			w.rerun(t, job, m)
+			epoch = w.c.byJob[job].epoch
 		case 0:
 			w.step(ControllerDown{})
 			for range 20 {
@@ -202,7 +206,6 @@ func (w *world) rerun(t *rapid.T, job comms.JobID, m comms.Assign) {
 		m.Run = append(m.Run, comms.Range{First: taskIndex(i), Last: taskIndex(i)})
 		m.Attempts = append(m.Attempts, attempt)
 	}
-	w.drained[job] = 0
 	w.step(FromController{Msg: &m, Graph: j.graph})
 }
 

@@ -165,7 +165,7 @@ func (c *Core) inputDesc(j *job, ref comms.DatasetRef, ex *executor) comms.Desc 
 		return d.desc
 	}
 	desc := d.desc
-	if info, ok := c.led.Dataset(j.key(ref)); ok { // a dataset that was spilled has come back elsewhere
+	if info, ok := c.led.Dataset(j.key(d)); ok { // a dataset that was spilled has come back elsewhere
 		desc.Place.Segment, desc.Place.Offset = uint32(info.Place.Segment), uint64(info.Place.Offset)
 		c.announce(ex, info.Place.Segment)
 	}
