@@ -102,7 +102,7 @@ func (x texts) line(v reflect.Value) string {
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	case reflect.Array:
-		return `id"` + JobID(v.Interface().(JobID)).String() + `"`
+		return `id"` + v.Interface().(JobID).String() + `"`
 	case reflect.String:
 		if v.Type() == reflect.TypeFor[Hash]() || !utf8.ValidString(v.String()) {
 			return `h"` + hex.EncodeToString([]byte(v.String())) + `"`

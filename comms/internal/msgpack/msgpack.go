@@ -179,7 +179,7 @@ func (r *Reader) Bytes() []byte {
 // Array reads the header of an array and returns its length. As each element
 // takes at least one byte, it is at most what is left.
 func (r *Reader) Array() int {
-	n := 0
+	var n int
 	switch k := r.tag(); {
 	case k&0xf0 == 0x90:
 		n = int(k & 15)
