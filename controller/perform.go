@@ -131,7 +131,7 @@ func (c *Controller) snapshot() profiles.Snapshot {
 
 // prepare decodes and plans a graph, and reads the past of its job.
 func (c *Controller) prepare(a core.Prepare) {
-	ev := core.Prepared{Job: a.Job, Graph: a.Graph}
+	ev := core.Prepared{Token: a.Token, Job: a.Job, Graph: a.Graph}
 	err := c.prepareGraph(&a, &ev)
 	if err == nil && a.Past {
 		ev.Past, err = c.past(a.Job, ev.Graph)

@@ -95,14 +95,17 @@ func (c *Core) synced(a *agent) {
 		has[js.Job] = true
 		j := c.jobs[js.Job]
 		switch {
-		case j == nil || j.deleting || j.rec.Agent != a.row.Name:
+		case j == nil || j.deleting:
 			c.send(a.link, &comms.Steer{Job: js.Job, Action: comms.SteerForget})
-		case j.stage == stageEnded:
-			c.adoptKept(j, a, js)
-		case j.rec.Incarnation == a.row.Incarnation && js.Epoch >= j.rec.Epoch:
+		case j.stage == stageEnded || j.ending:
+			c.adoptEnded(j, a, js)
+		case owns(j, a, js):
 			c.adopt(j, a, js)
-		case !c.cfg.Passive:
+		case c.cfg.Passive: // it stays as it is
+		case j.rec.Agent == a.row.Name:
 			c.resume(j, a, js.Datasets)
+		default:
+			c.send(a.link, &comms.Steer{Job: js.Job, Action: comms.SteerForget})
 		}
 	}
 	if c.cfg.Passive {
@@ -110,14 +113,18 @@ func (c *Core) synced(a *agent) {
 		return
 	}
 	for _, j := range c.sortedJobs() {
-		if j.rec.Agent == a.row.Name && !has[j.id] {
+		switch {
+		case j.rec.Agent != a.row.Name || has[j.id]:
+		case j.stage == stageEnded || j.ending:
+			c.adoptKept(j, a, &comms.JobState{})
+		default:
 			c.resume(j, a, nil)
 		}
 	}
 	a.snapshot, a.fresh = nil, false
 	for _, j := range c.sortedJobs() {
 		if o := c.agents[j.rec.Agent]; o != nil && o.link == nil && o.away.IsZero() && j.stage == stageActive {
-			if to := c.choose(j); to != nil {
+			if to := c.choose(j, j.graph); to != nil {
 				c.resume(j, to, nil)
 			}
 			continue
@@ -126,10 +133,31 @@ func (c *Core) synced(a *agent) {
 	}
 }
 
+// owns tells whether the last Assign of a job went to this agent and its process
+// still has it. A higher epoch than ours was sent, and not stored before a controller died.
+func owns(j *job, a *agent, js *comms.JobState) bool {
+	if js.Epoch != j.rec.Epoch || js.Epoch == 0 {
+		return js.Epoch > j.rec.Epoch
+	}
+	return j.rec.Agent == "" || j.rec.Agent == a.row.Name && j.rec.Incarnation == a.row.Incarnation
+}
+
 // adopt goes on with a job that the agent works on; what was asked of the job
 // while the agent was away is asked again.
 func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
-	j.rec.Epoch = js.Epoch
+	if r := j.resuming; r != nil && r.haveSet { // it was to go on elsewhere
+		j.resuming, j.stage = nil, stageActive
+		if l := c.links[r.link]; l != nil && len(r.rerun) > 0 {
+			c.reply(l, r.req, comms.CodeUnavailable, "the job's agent has just come back: try again")
+		}
+	}
+	if j.rec.Epoch != js.Epoch || j.rec.Agent != a.row.Name {
+		j.rec.Epoch, j.rec.Agent, j.rec.Incarnation = js.Epoch, a.row.Name, a.row.Incarnation
+		if j.rec.Phase == comms.JobQueued {
+			j.rec.Phase = comms.JobRunning
+		}
+		c.storeRow(j)
+	}
 	switch {
 	case j.rec.Cancel != "":
 		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerCancel, Reason: j.rec.Cancel})
@@ -138,34 +166,52 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 	default:
 		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerRelease})
 	}
+	if j.redo && j.resuming == nil {
+		c.resume(j, a, nil)
+	}
+}
+
+// adoptEnded deals with a job that has ended and that an agent still has.
+func (c *Core) adoptEnded(j *job, a *agent, js *comms.JobState) {
+	if j.rec.Agent != a.row.Name {
+		c.send(a.link, &comms.Steer{Job: js.Job, Action: comms.SteerForget})
+		return
+	}
+	if js.Epoch > j.rec.Epoch { // a rerun that was never durable
+		j.rec.Epoch = js.Epoch
+		c.send(a.link, &comms.Steer{Job: js.Job, Action: comms.SteerCancel, Reason: "the controller lost the request"})
+	}
+	c.adoptKept(j, a, js)
+	c.retain(j, a)
 }
 
 // adoptKept brings the rows of an ended job's datasets in line with what the
 // agent that kept them still has.
 func (c *Core) adoptKept(j *job, a *agent, js *comms.JobState) {
-	if a.fresh {
-		have := map[comms.DatasetRef]*comms.Desc{}
-		for i := range js.Datasets {
-			have[js.Datasets[i].Ref] = &js.Datasets[i]
-		}
-		commit := Commit{Job: j.id}
-		for _, d := range sortedData(j.exports) {
-			if d.Desc.Place.Kind == comms.PlaceInline {
-				continue
-			}
-			if now := have[d.Desc.Ref]; now != nil {
-				d.Desc = *now
-			} else {
-				d.Desc.Place = comms.Place{}
-			}
-			j.exports[d.Desc.Ref] = d
-			commit.Datasets = append(commit.Datasets, d)
-		}
-		if len(commit.Datasets) > 0 {
-			c.emit(Store{Token: c.await(pending{what: onRow}), Commit: commit})
-		}
+	if !a.fresh {
+		return
 	}
-	c.retain(j, a)
+	have := map[comms.DatasetRef]*comms.Desc{}
+	for i := range js.Datasets {
+		have[js.Datasets[i].Ref] = &js.Datasets[i]
+	}
+	commit := Commit{Job: j.id}
+	for _, d := range sortedData(j.exports) {
+		now, old := have[d.Desc.Ref], d.Desc.Place.Kind
+		switch {
+		case old == comms.PlaceInline || old == comms.PlaceNone && now == nil:
+			continue
+		case now == nil:
+			d.Desc.Place = comms.Place{}
+		default:
+			d.Desc = *now
+		}
+		j.exports[d.Desc.Ref] = d
+		commit.Datasets = append(commit.Datasets, d)
+	}
+	if len(commit.Datasets) > 0 {
+		c.emit(Store{Token: c.await(pending{what: onRow}), Commit: commit})
+	}
 }
 
 // retain tells the agent which datasets of an ended job to keep.
@@ -294,7 +340,7 @@ func (c *Core) abandon(a *agent) {
 		if j.rec.Agent != a.row.Name || j.stage != stageActive || j.ending {
 			continue
 		}
-		if other := c.choose(j); other != nil {
+		if other := c.choose(j, j.graph); other != nil {
 			c.resume(j, other, nil)
 		} else if j.rec.Cancel != "" {
 			c.endUnassigned(j)
@@ -304,10 +350,10 @@ func (c *Core) abandon(a *agent) {
 
 // choose returns the agent with most free cores that can run each of a job's
 // tasks, nil when there is none.
-func (c *Core) choose(j *job) (best *agent) {
+func (c *Core) choose(j *job, g *dag.Graph) (best *agent) {
 	var free int64
 	for _, a := range c.sortedAgents() {
-		if !a.synced || !fits(j.graph, a) {
+		if !a.synced || !fits(g, a) {
 			continue
 		}
 		n := a.row.Total.CPU

@@ -46,6 +46,7 @@ type (
 	Free struct{ Link LinkID }
 	// Prepared answers Prepare.
 	Prepared struct {
+		Token uint64
 		Job   comms.JobID
 		Graph *dag.Graph
 		Bytes []byte // encoded
@@ -121,6 +122,7 @@ type (
 	// it when both are nil; plans it for Cluster; and with Past reads the store
 	// after everything stored for the job before. Answer Prepared.
 	Prepare struct {
+		Token   uint64
 		Job     comms.JobID
 		Submit  *comms.Submit
 		Graph   *dag.Graph

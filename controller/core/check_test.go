@@ -64,7 +64,7 @@ func (c *Core) checkJob(j *job) error {
 		return fmt.Errorf("is active and %s", j.rec.Phase)
 	case (j.stage == stageResuming) != (j.resuming != nil):
 		return fmt.Errorf("stage %d, resuming %v", j.stage, j.resuming)
-	case j.rec.Agent != "" && j.stage != stageEnded && c.agents[j.rec.Agent] == nil:
+	case j.rec.Agent != "" && j.states != nil && c.agents[j.rec.Agent] == nil:
 		return fmt.Errorf("is assigned to %s, which nobody knows", j.rec.Agent)
 	case j.rec.Agent != "" && j.rec.Epoch == 0:
 		return fmt.Errorf("is assigned at no epoch")

@@ -35,6 +35,7 @@ type pending struct {
 	batch *sentBatch
 	link  LinkID
 	req   uint64
+	send  *comms.Assign // with onRow: only now may the agent be told
 }
 
 type what uint8
@@ -44,7 +45,7 @@ const (
 	onCommitted                 // a batch, or part of one, is durable
 	onEnded                     // and with it the end of its job
 	onDeleted
-	onRow      // a row is durable: nothing waits for it
+	onRow      // a row is durable; the request, if there is one, is answered
 	onAnswered // a client waits for the answer
 )
 
@@ -139,7 +140,17 @@ func (c *Core) stored(ev Stored) {
 		if j != nil {
 			c.deleted(j, p)
 		}
-	case onRow, onAnswered:
+	case onRow:
+		if j != nil && p.send != nil && j.assign == p.send {
+			j.assign = nil
+			if a := c.runsOn(j); a != nil {
+				c.sendAssign(a, j, p.send)
+			}
+		}
+		if l := c.links[p.link]; l != nil {
+			c.reply(l, p.req, comms.CodeOK, "")
+		}
+	case onAnswered:
 	}
 }
 

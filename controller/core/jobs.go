@@ -46,7 +46,8 @@ type job struct {
 	deleting bool
 
 	resuming *resumption
-	resets   uint64 // how often tasks were made to start over
+	assign   *comms.Assign // to be sent when what it rests on is durable
+	redo     bool          // resume when the agent that works on it is back
 }
 
 type exportKey struct {
@@ -56,6 +57,7 @@ type exportKey struct {
 
 // resumption is a Prepare under way for a job that is to go on.
 type resumption struct {
+	token   uint64 // of the Prepare
 	agent   string // where; "" where it was
 	have    map[comms.DatasetRef]comms.Desc
 	haveSet bool                               // have is all that the agent has
@@ -85,12 +87,12 @@ func (c *Core) prepared(ev *Prepared) {
 	if j == nil {
 		return
 	}
-	if j.resuming != nil {
+	if r := j.resuming; r != nil && r.token == ev.Token {
 		c.resumed(j, ev)
 		return
 	}
-	if j.stage != stagePreparing {
-		return
+	if j.stage != stagePreparing || ev.Token != 0 {
+		return // what it was for is past
 	}
 	if ev.Err != "" {
 		c.refuse(j, ev.Code, ev.Err)
@@ -111,7 +113,7 @@ func (c *Core) prepared(ev *Prepared) {
 	var assign *comms.Assign
 	var a *agent
 	if j.rec.Phase == comms.JobQueued && j.rec.Cancel == "" {
-		if a = c.choose(j); a != nil {
+		if a = c.choose(j, j.graph); a != nil {
 			assign = c.assignment(j, a)
 		}
 	}
@@ -169,11 +171,11 @@ func (c *Core) place(j *job) {
 	if !c.started || c.cfg.Passive || j.stage != stageActive || j.rec.Agent != "" || j.rec.Phase != comms.JobQueued || j.rec.Cancel != "" || j.ending || j.deleting {
 		return
 	}
-	a := c.choose(j)
+	a := c.choose(j, j.graph)
 	if a == nil {
 		return
 	}
-	if j.plan == nil || j.resets > 0 || j.states.Open() != j.rec.Totals.Tasks {
+	if j.plan == nil || j.rec.Batches > 0 { // something has happened to it before
 		c.resume(j, a, nil)
 		return
 	}
@@ -353,7 +355,7 @@ func (c *Core) drained(j *job, e *comms.Event) bool {
 		return true
 	}
 	if n := j.states.Open(); n > 0 && j.rec.Cancel == "" {
-		if j.resets > 0 || j.rec.Epoch > 1 {
+		if j.rec.Epoch > 1 {
 			return false
 		}
 		if j.rec.Error == nil {

@@ -122,6 +122,9 @@ func (j *job) progress(final bool) *comms.Progress {
 	if j.states != nil && m.Groups == nil {
 		m.Groups = j.states.Groups()
 	}
+	if r := j.resuming; r != nil && r.ended && !final {
+		m.Phase, m.Result = comms.JobQueued, false // about to run again
+	}
 	return m
 }
 

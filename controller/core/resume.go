@@ -34,13 +34,15 @@ func (c *Core) resume(j *job, a *agent, have []comms.Desc) {
 
 func (c *Core) prepareAgain(j *job, r *resumption) {
 	r.fresh, r.lost = map[comms.DatasetRef]DatasetRecord{}, map[comms.DatasetRef]struct{}{}
-	if j.resuming == nil {
-		c.emit(Prepare{Job: j.id, Graph: j.graph, Past: true, Cluster: c.cluster()})
+	if old := j.resuming; old == nil {
+		c.token++
+		r.token = c.token
+		c.emit(Prepare{Token: r.token, Job: j.id, Graph: j.graph, Past: true, Cluster: c.cluster()})
 	} else {
 		// One is under way. What it does not see, fresh has seen.
-		r.fresh, r.lost = j.resuming.fresh, j.resuming.lost
+		r.token, r.fresh, r.lost = old.token, old.fresh, old.lost
 	}
-	j.resuming = r
+	j.resuming, j.assign = r, nil
 	j.stage = stageResuming
 }
 
@@ -65,7 +67,7 @@ func (c *Core) rerun(j *job, m *comms.Control, link LinkID) (comms.Code, string)
 // resumed runs when it is known what the store has of a job that is to go on.
 func (c *Core) resumed(j *job, ev *Prepared) {
 	r := j.resuming
-	j.resuming = nil
+	j.resuming, j.redo = nil, false
 	j.stage = stageActive
 	if r.ended {
 		j.stage = stageEnded
@@ -93,7 +95,13 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 	if r.ended {
 		states = ev.Past.States
 	}
-	data := c.surviving(j, r, ev, states)
+	a := c.resumesOn(j, r, ev.Graph)
+	if a == nil && !r.haveSet && !r.ended && j.rec.Agent != "" {
+		j.redo = true
+		answer(comms.CodeUnavailable, fmt.Sprintf("agent %s, which works on the job, is away", j.rec.Agent))
+		return
+	}
+	data := c.surviving(j, r, ev, states, a)
 	var roots, set []dag.TaskIndex
 	if len(r.rerun) > 0 {
 		var text string
@@ -116,8 +124,27 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 	if r.ended {
 		c.reopen(j, ev)
 	}
-	c.again(j, r, data, set)
-	answer(comms.CodeOK, "")
+	c.again(j, r, a, data, set)
+}
+
+// resumesOn returns the agent on which a job is to go on: the one that was meant,
+// or another when that one is gone and does not work on the job; nil when there is none.
+func (c *Core) resumesOn(j *job, r *resumption, g *dag.Graph) *agent {
+	if a := c.agents[r.target(j)]; a != nil && a.synced {
+		return a
+	}
+	if !r.haveSet && !r.ended && j.rec.Agent != "" {
+		return nil
+	}
+	return c.choose(j, g)
+}
+
+// target is the name of the agent that was meant.
+func (r *resumption) target(j *job) string {
+	if r.agent != "" {
+		return r.agent
+	}
+	return j.rec.Agent
 }
 
 // reopen makes a job that had ended one that runs.
@@ -129,14 +156,11 @@ func (c *Core) reopen(j *job, ev *Prepared) {
 	c.findExports(j)
 }
 
-// surviving returns the datasets that can still be used. Of an agent that has
-// told all it has, that; else what rules say that an agent keeps: exports, and
+// surviving returns the datasets that agent a can use. Of an agent that has told
+// all it has, that; else what rules say that an agent keeps: exports, and
 // datasets with a consumer that has not ended. What is inline is in the store.
-func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States) map[comms.DatasetRef]DatasetRecord {
-	agent := r.agent
-	if agent == "" {
-		agent = j.rec.Agent
-	}
+func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States, a *agent) map[comms.DatasetRef]DatasetRecord {
+	meant := a != nil && a.row.Name == r.target(j)
 	probe := *j
 	probe.graph, probe.states = ev.Graph, states
 	c.findExports(&probe)
@@ -158,12 +182,13 @@ func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States) ma
 			delete(data, ref)
 			continue
 		}
-		keep := d.Agent == agent
+		keep := meant && d.Agent == a.row.Name
 		switch {
+		case !meant:
 		case r.haveSet:
 			now, ok := r.have[ref]
 			if keep = ok; ok {
-				data[ref] = DatasetRecord{Desc: now, Agent: agent}
+				data[ref] = DatasetRecord{Desc: now, Agent: a.row.Name}
 			}
 		case r.ended:
 			now, kept := j.exports[ref]
@@ -204,9 +229,9 @@ func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, pr
 
 // again makes set start over, finds what else must run, stores the decision and
 // assigns the job anew.
-func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, set []dag.TaskIndex) {
+func (c *Core) again(j *job, r *resumption, a *agent, data map[comms.DatasetRef]DatasetRecord, set []dag.TaskIndex) {
 	if len(set) > 0 {
-		c.reset(j, ranges(set), r.why)
+		j.states.Reset(ranges(set))
 		for ref := range data {
 			if j.states.get(ref.Task) != TaskDone {
 				delete(data, ref)
@@ -233,9 +258,9 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 			redo = append(redo, t)
 		}
 	}
-	if len(redo) > 0 {
-		c.reset(j, ranges(redo), "rebuilds what was lost")
-	}
+	j.states.Reset(ranges(redo))
+	reset := append(redo, set...)
+	slices.Sort(reset)
 	j.result = false
 	for ref := range j.exports {
 		if _, ok := data[ref]; !ok {
@@ -248,21 +273,25 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		c.endUnassigned(j)
 		return
 	}
-	a := c.agents[r.agent]
-	if r.agent == "" {
-		a = c.agents[j.rec.Agent]
+	p := pending{what: onRow, job: j.id}
+	if len(r.rerun) > 0 {
+		p.link, p.req = r.link, r.req
 	}
-	if a == nil || !a.synced {
-		if a = c.choose(j); a == nil {
-			j.rec.Agent = "" // waits for any agent
-			if j.rec.Phase == comms.JobRunning {
-				j.rec.Phase = comms.JobQueued
-			}
-			c.storeRow(j)
-			return
+	batch := c.resetBatch(j, reset, r.why) // of the epoch that ends
+	if a == nil {
+		j.rec.Agent = "" // waits for any agent
+		j.rec.Epoch++    // the one before has nothing to say any more
+		if j.rec.Phase == comms.JobRunning {
+			j.rec.Phase = comms.JobQueued
 		}
+	} else {
+		// The agent is told when this is durable. Else a new controller, which would
+		// not know of it, could count on datasets that are being made again.
+		j.assign = c.assignAgain(j, a, run, data)
+		p.send = j.assign
 	}
-	c.assignAgain(j, a, run, data)
+	row := j.rec
+	c.emit(Store{Token: c.await(p), Commit: Commit{Job: j.id, Row: &row, Batch: batch}, Graph: j.graph})
 }
 
 // wantedExports lists the exports of tasks that are done.
@@ -280,24 +309,28 @@ func (c *Core) wantedExports(j *job) (out []comms.DatasetRef) {
 	return out
 }
 
-// reset stores that tasks start over.
-func (c *Core) reset(j *job, tasks []comms.Range, why string) {
-	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Reset: tasks, Why: why}
-	j.rec.Batches++
-	j.resets++
-	j.states.Reset(tasks)
+// resetBatch is the record that tasks started over, nil when none did. It is
+// stored together with the job's new epoch: neither may be known without the other.
+func (c *Core) resetBatch(j *job, tasks []dag.TaskIndex, why string) *Batch {
 	j.rec.Totals = j.states.Totals()
 	if j.rec.Error != nil {
 		if i, ok := j.graph.Lookup(j.rec.Error.Task); ok && !j.states.get(i).Over() {
 			j.rec.Error = nil // its task has another chance
 		}
 	}
-	row := j.rec
-	c.emit(Store{Token: c.await(pending{what: onRow}), Commit: Commit{Job: j.id, Row: &row, Batch: b}, Graph: j.graph})
+	if len(tasks) == 0 {
+		return nil
+	}
+	if why == "" {
+		why = "rebuilds what was lost"
+	}
+	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Reset: ranges(tasks), Why: why}
+	j.rec.Batches++
+	return b
 }
 
-// assignAgain assigns the tasks of run, with the datasets that they read.
-func (c *Core) assignAgain(j *job, a *agent, run []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) {
+// assignAgain moves the tasks of run to an agent, with the datasets that they read.
+func (c *Core) assignAgain(j *job, a *agent, run []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) *comms.Assign {
 	m := c.assignment(j, a)
 	m.Run = ranges(run)
 	m.Attempts = make([]uint32, len(run))
@@ -343,6 +376,5 @@ func (c *Core) assignAgain(j *job, a *agent, run []dag.TaskIndex, data map[comms
 		}
 	}
 	slices.SortFunc(m.Datasets, func(x, y comms.Desc) int { return compareRefs(x.Ref, y.Ref) })
-	c.storeRow(j)
-	c.sendAssign(a, j, m)
+	return m
 }

@@ -134,7 +134,7 @@ func (w *world) settle(kind string) {
 func (w *world) complete(a Action) {
 	switch a := a.(type) {
 	case Prepare:
-		ev := Prepared{Job: a.Job, Graph: a.Graph}
+		ev := Prepared{Token: a.Token, Job: a.Job, Graph: a.Graph}
 		name := ""
 		if a.Submit != nil {
 			name = string(a.Submit.Graph)

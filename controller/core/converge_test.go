@@ -1,0 +1,389 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+	"github.com/cascade-run/cascade/profiles"
+)
+
+// cluster is a core with honest agents, a store that may be slow, and links that
+// break; agents and controller die and come back. Whatever happens, the job must
+// end done, with every task done and every export somewhere.
+type testCluster struct {
+	world
+	rt     *rapid.T
+	g      *dag.Graph
+	agents []*honest
+	final  *comms.Progress
+}
+
+// honest is an agent as the protocol wants it, which runs a task in a moment.
+type honest struct {
+	name   string
+	inc    uint64
+	link   LinkID
+	next   uint64 // number of the next event
+	jobs   map[comms.JobID]*honestJob
+	events []*comms.Events // not committed
+	sent   int             // of events, on this link
+}
+
+type honestJob struct {
+	epoch   uint64
+	run     map[dag.TaskIndex]uint32 // tasks to run, by attempt
+	done    map[dag.TaskIndex]uint32
+	data    map[comms.DatasetRef]comms.Desc
+	drained bool
+}
+
+func (j *honestJob) refs() []comms.DatasetRef {
+	return slices.SortedFunc(maps.Keys(j.data), compareRefs)
+}
+
+func (c *testCluster) deliver(actions []Action) {
+	for _, a := range actions {
+		switch a := a.(type) {
+		case Send:
+			c.message(a)
+		case CloseLink:
+			c.rt.Fatalf("the core closes a link: %s", a.Why)
+		case Wake, StoreAgent:
+		default:
+			c.todo = append(c.todo, a)
+		}
+	}
+}
+
+func (c *testCluster) event(ev Event) {
+	actions := slices.Clone(c.c.Step(c.now, ev))
+	if err := c.c.check(); err != nil {
+		c.rt.Fatalf("after %T: %v", ev, err)
+	}
+	c.deliver(actions)
+}
+
+func (c *testCluster) message(s Send) {
+	if p, ok := s.Msg.(*comms.Progress); ok && p.Final {
+		c.final = p
+	}
+	for _, a := range c.agents {
+		if a.link != s.Link {
+			continue
+		}
+		switch m := s.Msg.(type) {
+		case *comms.Assign:
+			a.assign(m)
+		case *comms.Steer:
+			if m.Action == comms.SteerForget {
+				delete(a.jobs, m.Job)
+			}
+		case *comms.Retain:
+			if j := a.jobs[m.Job]; j != nil {
+				maps.DeleteFunc(j.data, func(r comms.DatasetRef, _ comms.Desc) bool { return !slices.Contains(m.Keep, r) })
+			}
+		case *comms.Committed:
+			for len(a.events) > 0 && lastOf(a.events[0]) <= m.UpTo {
+				a.events, a.sent = a.events[1:], max(0, a.sent-1)
+			}
+		}
+	}
+}
+
+func lastOf(e *comms.Events) uint64 { return e.First + uint64(len(e.Jobs[0].Events)) - 1 }
+
+func (a *honest) assign(m *comms.Assign) {
+	j := a.jobs[m.Job]
+	if j != nil && m.Epoch <= j.epoch {
+		return
+	}
+	if j == nil {
+		j = &honestJob{done: map[dag.TaskIndex]uint32{}, data: map[comms.DatasetRef]comms.Desc{}}
+		a.jobs[m.Job] = j
+	}
+	j.epoch, j.run, j.drained = m.Epoch, map[dag.TaskIndex]uint32{}, false
+	k := 0
+	for _, r := range m.Run {
+		for t := r.First; t <= r.Last; t++ {
+			if m.Attempts[k] > j.done[t] {
+				j.run[t] = m.Attempts[k]
+			}
+			k++
+		}
+	}
+	if m.Run == nil {
+		for t := range 6 {
+			j.run[dag.TaskIndex(t)] = 1
+		}
+	}
+	for _, d := range m.Datasets {
+		if _, ok := j.data[d.Ref]; !ok && d.Place.Kind == comms.PlaceInline {
+			j.data[d.Ref] = d
+		}
+	}
+}
+
+// work runs the first task that can run, and tells of it when the job ends or by chance.
+func (c *testCluster) work(a *honest, id comms.JobID) {
+	j := a.jobs[id]
+	if j == nil || j.drained {
+		return
+	}
+	var events []comms.Event
+	for _, t := range slices.Sorted(maps.Keys(j.run)) {
+		if !c.runnable(j, t) {
+			continue
+		}
+		d := comms.Desc{Ref: comms.DatasetRef{Task: t}, Attempt: j.run[t], Place: comms.Place{Kind: comms.PlaceSegment}}
+		if c.rt != nil && rapid.IntRange(0, 3).Draw(c.rt, "inline") == 0 {
+			d.Place.Kind = comms.PlaceInline
+		}
+		j.data[d.Ref], j.done[t] = d, j.run[t]
+		events = append(events, comms.Event{Kind: comms.EventFinished, Task: t, Attempt: j.run[t], Outputs: []comms.Desc{d}})
+		delete(j.run, t)
+		break
+	}
+	if len(j.run) == 0 {
+		j.drained = true
+		events = append(events, comms.Event{Kind: comms.EventDrained})
+	}
+	if len(events) == 0 {
+		return
+	}
+	a.events = append(a.events, &comms.Events{First: a.next, Jobs: []comms.JobEvents{{Job: id, Events: events}}})
+	a.next += uint64(len(events))
+	c.sendEvents(a)
+}
+
+func (c *testCluster) runnable(j *honestJob, t dag.TaskIndex) bool {
+	ins, err := c.g.Inputs(t)
+	if err != nil {
+		c.rt.Fatal(err)
+	}
+	for _, in := range ins {
+		for _, src := range in.Sources {
+			if _, ok := j.data[comms.DatasetRef{Task: src.Task}]; !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (c *testCluster) sendEvents(a *honest) {
+	for a.link != 0 && a.sent < len(a.events) {
+		m := a.events[a.sent]
+		a.sent++
+		c.event(Received{a.link, m})
+	}
+}
+
+func (c *testCluster) connect(a *honest) {
+	if a.link != 0 {
+		return
+	}
+	c.next++
+	a.link, a.sent = c.next, 0
+	c.event(LinkUp{Link: a.link, Agent: true, Name: a.name, Incarnation: a.inc})
+	c.event(Received{a.link, &comms.Register{Agent: a.name, Incarnation: a.inc, Total: comms.Resources{CPU: 2000}, LastEvent: a.next - 1}})
+	s := &comms.Snapshot{Done: true}
+	for id, j := range a.jobs {
+		js := comms.JobState{Job: id, Epoch: j.epoch}
+		for _, ref := range j.refs() {
+			js.Datasets = append(js.Datasets, j.data[ref])
+		}
+		s.Jobs = append(s.Jobs, js)
+	}
+	c.event(Received{a.link, s})
+	c.sendEvents(a)
+}
+
+func (c *testCluster) cut(a *honest) {
+	if a.link != 0 {
+		c.event(LinkDown{a.link})
+		a.link = 0
+	}
+}
+
+// restartController loses what the store has not done yet.
+func (c *testCluster) restartController() {
+	for _, a := range c.agents {
+		a.link = 0
+	}
+	c.c, c.todo = New(Config{}), nil
+	for _, k := range c.kept {
+		ev := Loaded{Row: k.row, Past: &Past{Data: sortedData(k.data)}}
+		if !k.row.Phase.Final() {
+			ev.Request, ev.Graph, ev.Bytes, ev.Past = k.req, c.g, []byte(k.graph), c.past(k)
+		}
+		c.event(ev)
+	}
+	c.event(Started{})
+}
+
+// finishOne completes the oldest slow action; those of the store keep their order.
+func (c *testCluster) finishOne() {
+	if len(c.todo) == 0 {
+		return
+	}
+	a := c.todo[0]
+	c.todo = c.todo[1:]
+	switch a := a.(type) {
+	case Create:
+		c.kept[a.Row.ID] = &keptJob{row: a.Row, req: a.Request, graph: "g", data: map[comms.DatasetRef]DatasetRecord{}, seen: map[string]Seen{}}
+		c.event(Stored{Token: a.Token})
+	case Store:
+		c.commit(&a.Commit)
+		c.event(Stored{Token: a.Token})
+	case Prepare:
+		// The store answers after everything that was submitted to it before.
+		ev := Prepared{Token: a.Token, Job: a.Job, Graph: c.g, Bytes: []byte("g"), Plan: planOf(c.rt, c.g, a.Cluster)}
+		if a.Past {
+			ev.Past = c.past(c.kept[a.Job])
+		}
+		c.event(ev)
+	default:
+		c.rt.Fatalf("unexpected %T", a)
+	}
+}
+
+func planOf(t *rapid.T, g *dag.Graph, cl planner.Cluster) *planner.Plan {
+	plan, err := planner.Make(g, profiles.Snapshot{}, cl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+func TestJobConverges(t *testing.T) {
+	g := mustParse(t, `
+job: d
+environments: {e: {go: ./e}}
+tasks:
+  a: {run: "e:F", for: {i: "0..1"}, out: [x]}
+  b: {run: "e:F", for: {i: "0..1"}, in: {x: "a[${i}].x"}, out: [x]}
+  c: {run: "e:F", in: {x: "b[*].x", y: "a[0].x"}, out: [x]}
+  d: {run: "e:F", in: {x: c.x}, out: [x]}
+outputs: [d.x, "b[0].x"]
+`)
+	rapid.Check(t, func(rt *rapid.T) {
+		c := &testCluster{rt: rt, g: g}
+		c.world = world{t: t, now: time.Unix(1000, 0), graphs: map[string]*dag.Graph{"g": g}, kept: map[comms.JobID]*keptJob{}}
+		for n := range 2 {
+			c.agents = append(c.agents, &honest{name: fmt.Sprintf("a%d", n), inc: 1, next: 1, jobs: map[comms.JobID]*honestJob{}})
+		}
+		id := testJob("1")
+		c.restartController()
+		client := func() LinkID {
+			c.next++
+			c.event(LinkUp{Link: c.next, Name: "c"})
+			return c.next
+		}
+		c.event(Received{client(), &comms.Submit{Req: 1, Job: id, Graph: []byte("g"), GraphHash: "g"}})
+		for c.kept[id] == nil {
+			c.finishOne()
+		}
+		pick := func() *honest { return c.agents[rapid.IntRange(0, 1).Draw(rt, "agent")] }
+		rt.Repeat(map[string]func(*rapid.T){
+			"connect": func(*rapid.T) { c.connect(pick()) },
+			"work":    func(*rapid.T) { c.work(pick(), id) },
+			"work2":   func(*rapid.T) { c.work(pick(), id) },
+			"store":   func(*rapid.T) { c.finishOne() },
+			"store2":  func(*rapid.T) { c.finishOne() },
+			"cut":     func(*rapid.T) { c.cut(pick()) },
+			"die": func(rt *rapid.T) {
+				a := pick()
+				c.cut(a)
+				a.inc++
+				a.events, a.sent = nil, 0
+				for job, j := range a.jobs { // some of its datasets are found again, its work is not
+					j.epoch, j.run, j.done, j.drained = 0, nil, map[dag.TaskIndex]uint32{}, true
+					for _, ref := range j.refs() {
+						if rapid.Bool().Draw(rt, "gone") {
+							delete(j.data, ref)
+						}
+					}
+					if len(j.data) == 0 {
+						delete(a.jobs, job)
+					}
+				}
+			},
+			"controller dies": func(rt *rapid.T) { c.restartController() },
+			"time": func(rt *rapid.T) {
+				c.now = c.now.Add(20 * time.Second)
+				c.event(Tick{})
+			},
+			"rerun": func(rt *rapid.T) {
+				c.event(Received{client(), &comms.Control{Req: 9, Job: id, Action: comms.SteerRerun, Tasks: []string{rapid.SampledFrom([]string{"a[0]", "b", "c", "d"}).Draw(rt, "task")}}})
+			},
+		})
+		c.settleAll(id, client)
+	})
+}
+
+// settleAll lets everything work until nothing changes, and requires the end.
+func (c *testCluster) settleAll(id comms.JobID, client func() LinkID) {
+	for _, a := range c.agents {
+		c.connect(a)
+	}
+	for range 200 {
+		for len(c.todo) > 0 {
+			c.finishOne()
+		}
+		for _, a := range c.agents {
+			c.connect(a)
+			c.work(a, id)
+		}
+	}
+	c.final = nil
+	c.event(Received{client(), &comms.Watch{Req: 99, Job: id}})
+	j := c.c.jobs[id]
+	if c.final == nil || c.final.Phase != comms.JobDone {
+		for _, a := range c.agents {
+			c.rt.Logf("agent %s: %+v", a.name, a.jobs[id])
+		}
+		j.states.Each(func(t dag.TaskIndex, s TaskState) {
+			_, attempt := j.states.Get(t)
+			c.rt.Logf("task %d is %s, attempt %d", t, s, attempt)
+		})
+		for _, b := range c.kept[id].batches {
+			c.rt.Logf("batch %+v", b)
+		}
+		c.rt.Fatalf("the job is %s (stage %d) on %s at epoch %d: it must end done", j.rec.Phase, j.stage, j.rec.Agent, j.rec.Epoch)
+	}
+	for _, g := range c.final.Groups {
+		if g.Done != g.Total {
+			c.rt.Fatalf("group %+v of a job that is done", g)
+		}
+	}
+	for _, name := range []string{"d", "b[0]"} {
+		i, _ := c.g.Lookup(name)
+		d, ok := j.exports[comms.DatasetRef{Task: i}]
+		if !ok {
+			c.rt.Fatalf("export %s is not known", name)
+		}
+		// A dataset may be lost with its agent once the job has ended; else it must be where it is said to be.
+		if d.Desc.Place.Kind == comms.PlaceSegment {
+			for _, a := range c.agents {
+				if a.name == d.Agent && a.jobs[id] != nil {
+					if _, there := a.jobs[id].data[d.Desc.Ref]; !there {
+						c.rt.Fatalf("export %s is not on %s", name, a.name)
+					}
+				}
+			}
+		}
+	}
+	// What the store has alone tells the same.
+	c.restartController()
+	if again := c.c.jobs[id]; again.rec.Phase != comms.JobDone || len(again.exports) != len(j.exports) {
+		c.rt.Fatalf("after a restart the job is %s with %d exports, it was done with %d", again.rec.Phase, len(again.exports), len(j.exports))
+	}
+}
