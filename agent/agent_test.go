@@ -214,6 +214,46 @@ outputs: [fill.v, add.sum]
 	}
 }
 
+// A client that asks for far more than it reads is served in the end, and the agent works on meanwhile.
+func TestSlowClient(t *testing.T) {
+	h := startHost(t, nil)
+	j := h.submit("job: slow\ntasks:\n  fill: {run: fill, with: {n: 131072}, out: [v]}\noutputs: [fill.v]\n")
+	d := j.output("fill")
+	const requests = 200
+	got := make(chan answer) // not buffered: the link's reader waits for the test
+	link, err := comms.Dial(context.Background(), h.agent.Addr(), comms.Config{
+		Self:    comms.Identity{Role: "client", Name: "slow", Incarnation: 1, PID: os.Getpid()},
+		Handler: answers(got), Replay: true, Inproc: h.ctrl.inproc,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(requests) {
+		m := &comms.Fetch{Req: i, Data: comms.DatasetID{Job: j.id, DatasetRef: d.Ref}}
+		if err := link.Send(comms.Encode(m), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := h.submit("job: other\ntasks:\n  one: {run: one, with: {n: 1}, out: [n]}\n").ended(); got != "one finished 1" {
+		t.Errorf("other job: %s", got)
+	}
+	seen := map[uint64]bool{}
+	for range requests {
+		a := <-got
+		c, ok := a.msg.(*comms.Chunk)
+		if !ok || len(a.body) != 1<<20 {
+			t.Fatalf("answer %T with %d bytes, error %v", a.msg, len(a.body), a.err)
+		}
+		seen[c.Req] = true
+	}
+	if len(seen) != requests {
+		t.Errorf("%d requests were answered", len(seen))
+	}
+	if err := link.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWriteToInput(t *testing.T) {
 	h := startHost(t, nil)
 	j := h.submit(`

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/cascade-run/cascade/agent/core"
@@ -20,19 +21,68 @@ type clientDoor struct {
 
 // client is one client's link.
 type client struct {
-	id   uint64
-	link *comms.Link
-	// open holds a token for each request that has no answer yet. Taking one
-	// waits, in the goroutine that reads the link: a client that asks for more
-	// than it reads is held back by its own socket.
-	open   chan struct{}
-	credit chan struct{}
+	id     uint64
+	link   *comms.Link
+	credit chan struct{} // holds a token after a credit
 	gone   chan struct{}
 	stop   <-chan struct{} // the agent's end
+	serve  func(*comms.Fetch)
+
+	sending sync.Mutex // held by the answer that is being sent
+
+	// Requests that are worked on hold bytes, those that wait hold only
+	// themselves. The goroutine that reads the link never waits for them: it
+	// reads the acknowledgements that make room for answers.
+	mu      sync.Mutex
+	open    int
+	waiting []*comms.Fetch
 }
 
-// clientRequests is how many requests of one client are worked on at a time.
-const clientRequests = 16
+const (
+	clientRequests = 16   // requests of one client that are worked on at a time
+	clientWaiting  = 4096 // requests of one client that wait; more are refused
+)
+
+// take works on a request, now or when others have been answered.
+func (c *client) take(m *comms.Fetch) {
+	c.mu.Lock()
+	switch {
+	case c.open < clientRequests:
+		c.open++
+	case len(c.waiting) < clientWaiting:
+		c.waiting = append(c.waiting, m)
+		m = nil
+	default:
+		c.mu.Unlock()
+		refusal := &comms.Reply{Req: m.Req, Code: comms.CodeUnavailable,
+			Message: fmt.Sprintf("%d requests wait for an answer: read some first", clientWaiting)}
+		if err := c.link.Send(comms.Encode(refusal), nil); err != nil && !errors.Is(err, comms.ErrClosed) {
+			c.link.Abort(fmt.Errorf("client sends requests and reads no answers: %w", err))
+		}
+		return
+	}
+	c.mu.Unlock()
+	if m != nil {
+		c.serve(m)
+	}
+}
+
+// answered lets the next request in.
+func (c *client) answered() {
+	c.mu.Lock()
+	var next *comms.Fetch
+	if len(c.waiting) > 0 {
+		next = c.waiting[0]
+		c.waiting[0] = nil
+		c.waiting = c.waiting[1:]
+	} else {
+		c.open--
+	}
+	c.mu.Unlock()
+	if next != nil {
+		c.serve(next)
+	}
+}
 
 func (d *clientDoor) of(l *comms.Link) *client {
 	d.mu.Lock()
@@ -51,8 +101,9 @@ func (d *clientDoor) Up(l *comms.Link, _ comms.Identity, resumed bool) {
 		d.byID = map[*comms.Link]*client{}
 	}
 	d.last++
-	c := &client{id: d.last, link: l, open: make(chan struct{}, clientRequests),
+	c := &client{id: d.last, link: l,
 		credit: make(chan struct{}, 1), gone: make(chan struct{}), stop: d.agent.stop.Done()}
+	c.serve = func(m *comms.Fetch) { d.agent.fetch(c, m) }
 	d.byID[l] = c
 	d.mu.Unlock()
 	loop := d.agent.loop
@@ -67,16 +118,16 @@ func (d *clientDoor) Message(l *comms.Link, head, _ []byte) {
 		l.Abort(errors.New("a client may only send Fetch to an agent"))
 		return
 	}
-	select {
-	case c.open <- struct{}{}:
-	case <-c.stop:
-		return
-	}
+	c.take(m)
+}
+
+// fetch starts the work on a request.
+func (a *Agent) fetch(c *client, m *comms.Fetch) {
 	if m.Log {
-		d.agent.fetchLog(c, m)
+		a.fetchLog(c, m)
 		return
 	}
-	d.agent.in.offer(item{ev: core.FromClient{Client: c.id, Msg: m}})
+	a.in.push(item{ev: core.FromClient{Client: c.id, Msg: m}})
 }
 
 // Credit is called by a link.
@@ -112,7 +163,10 @@ func (d *clientDoor) end(l *comms.Link) {
 // answer sends the answer to one request, waiting for room in the link's queue,
 // and lets the next request in.
 func (c *client) answer(head, body []byte) {
-	defer func() { <-c.open }()
+	defer c.answered()
+	// One at a time: a credit tells of room once, and wakes one that waits.
+	c.sending.Lock()
+	defer c.sending.Unlock()
 	for {
 		err := c.link.Send(head, body)
 		if !errors.Is(err, comms.ErrFull) {

@@ -5,6 +5,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/zeebo/blake3"
 
@@ -43,8 +44,7 @@ func (g *graphs) add(m *comms.Blob, body []byte) error {
 		b = &blob{total: m.Total}
 		g.parts[m.Hash] = b
 		if g.order = append(g.order, m.Hash); len(g.order) > maxBlobs {
-			delete(g.parts, g.order[0])
-			g.order = g.order[1:]
+			g.drop(g.order[0])
 		}
 	}
 	have := uint64(len(b.data))
@@ -57,13 +57,19 @@ func (g *graphs) add(m *comms.Blob, body []byte) error {
 	b.data = append(b.data[:m.Offset], body...)
 	if uint64(len(b.data)) == b.total {
 		if sum := blake3.Sum256(b.data); string(m.Hash) != string(comms.HashBLAKE3)+string(sum[:]) {
+			g.drop(m.Hash)
 			return fmt.Errorf("blob %s: its bytes have another hash", m.Hash)
 		}
 	}
 	return nil
 }
 
-// of returns the graph of an Assign.
+func (g *graphs) drop(h comms.Hash) {
+	delete(g.parts, h)
+	g.order = slices.DeleteFunc(g.order, func(o comms.Hash) bool { return o == h })
+}
+
+// of returns the graph of an Assign. Its blob is not kept: the sender sends it again with the next.
 func (g *graphs) of(m *comms.Assign) (*dag.Graph, error) {
 	data := m.Graph
 	if data == nil {
@@ -72,6 +78,7 @@ func (g *graphs) of(m *comms.Assign) (*dag.Graph, error) {
 			return nil, errors.New("the controller names a graph that it has not sent")
 		}
 		data = b.data
+		g.drop(m.GraphHash)
 	}
 	graph, err := dag.Decode(data)
 	if err != nil {

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zeebo/blake3"
+
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
 )
 
 // write makes files below a new folder.
@@ -146,6 +149,64 @@ func TestTaskLog(t *testing.T) {
 	}
 	if got := get(job, long, 0, 100); got != "/0" {
 		t.Errorf("after forget %q", got)
+	}
+}
+
+func TestGraphInPieces(t *testing.T) {
+	graph, err := dag.ParseYAML("job.yaml", []byte("job: pieces\ntasks:\n  a: {run: A, out: [x]}\n"), dag.Override{}, dag.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := graph.Encode()
+	sum := blake3.Sum256(data)
+	hash := comms.Hash(append([]byte{comms.HashBLAKE3}, sum[:]...))
+	total := uint64(len(data))
+	type piece struct {
+		hash         comms.Hash
+		total        uint64
+		from, to, at int
+	}
+	for _, c := range []struct {
+		name   string
+		pieces []piece
+		err    string // of the last piece, or of the Assign
+	}{
+		{"in order", []piece{{hash, total, 0, 10, 0}, {hash, total, 10, len(data), 10}}, ""},
+		{"with second copies", []piece{{hash, total, 0, 10, 0}, {hash, total, 0, 10, 0}, {hash, total, 5, 20, 5}, {hash, total, 10, len(data), 10}, {hash, total, 0, 10, 0}}, ""},
+		{"not whole", []piece{{hash, total, 0, 10, 0}}, "names a graph that it has not sent"},
+		{"a hole", []piece{{hash, total, 0, 10, 0}, {hash, total, 20, 30, 20}}, "does not follow"},
+		{"too long", []piece{{hash, 10, 0, 20, 0}}, "does not follow"},
+		{"another size", []piece{{hash, total, 0, 10, 0}, {hash, total + 1, 10, 20, 10}}, "does not follow"},
+		{"other bytes", []piece{{hash, 20, 0, 20, 0}}, "have another hash"},
+		{"huge", []piece{{hash, 1 << 40, 0, 20, 0}}, "at most"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var g graphs
+			var err error
+			for _, p := range c.pieces {
+				if err = g.add(&comms.Blob{Hash: p.hash, Total: p.total, Offset: uint64(p.at)}, data[p.from:p.to]); err != nil {
+					break
+				}
+			}
+			if err == nil {
+				var got *dag.Graph
+				if got, err = g.of(&comms.Assign{GraphHash: hash}); err == nil && got.Name != "pieces" {
+					t.Errorf("graph %q", got.Name)
+				}
+			}
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("error %v, want %q", err, c.err)
+			}
+		})
+	}
+	var g graphs
+	for i := range byte(20) {
+		if err := g.add(&comms.Blob{Hash: comms.Hash([]byte{comms.HashBLAKE3, i}), Total: 10}, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(g.parts) > maxBlobs || len(g.order) > maxBlobs {
+		t.Errorf("%d blobs are kept", len(g.parts))
 	}
 }
 
