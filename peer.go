@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -19,6 +20,7 @@ type peer struct {
 	log      zerolog.Logger
 	up       bool          // was up before; touched by the link's goroutine only
 	credit   chan struct{} // a full queue has room again
+	sending  sync.Mutex
 }
 
 func dialPeer(ctx context.Context, address string, o options) (*peer, error) {
@@ -50,6 +52,9 @@ func dialPeer(ctx context.Context, address string, o options) (*peer, error) {
 
 // send waits while the outbound queue is full: a client has nothing better to do.
 func (p *peer) send(head, body []byte) error {
+	// One at a time: a credit tells of room once, and wakes one that waits.
+	p.sending.Lock()
+	defer p.sending.Unlock()
 	for {
 		err := p.link.Send(head, body)
 		if !errors.Is(err, comms.ErrFull) {
