@@ -2,6 +2,7 @@ package comms
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/cascade-run/cascade/comms/internal/msgpack"
 )
@@ -29,9 +30,27 @@ type Coder struct {
 	left   int // elements left in the current array, when reading
 	fields int // elements written to the current array, when writing
 	depth  int
+	memory int // bytes that records may still take, when reading
 }
 
 const maxDepth = 16 // nesting of arrays in any message
+
+// Records take more memory than their bytes on the wire, an event of few fields
+// about ten times. What asks for much more is hostile.
+const (
+	memoryPerByte = 24
+	memoryAtLeast = 64 << 10
+)
+
+// afford takes memory for n records of a type out of the message's budget.
+func afford[T any](c *Coder, n int) bool {
+	var record T
+	if c.memory -= n * int(unsafe.Sizeof(record)); c.memory < 0 {
+		c.in.Fail(ErrMalformed)
+		return false
+	}
+	return true
+}
 
 // deeper enters an array that is read; it tells whether that is allowed.
 func (c *Coder) deeper() bool {
@@ -216,6 +235,9 @@ func Slice[T any](c *Coder, v *[]T, elem func(*Coder, *T)) {
 	// Every element takes at least one byte, so n is at most what is left; the
 	// capacity grows as elements really arrive.
 	outer := c.left
+	if !afford[T](c, n) {
+		return
+	}
 	out := make([]T, 0, min(n, 256))
 	c.left = n
 	for range n {
@@ -247,6 +269,9 @@ func Pointer[T any](c *Coder, v **T, fields func(*Coder, *T)) {
 	}
 	if c.in.Nil() {
 		c.left--
+		return
+	}
+	if !afford[T](c, 1) {
 		return
 	}
 	*v = new(T)

@@ -91,7 +91,7 @@ func (e *UnknownTypeError) MayIgnore() bool { return e.Type >= Optional }
 // Decode decodes one message, which must fill b. Byte slices in it alias b.
 // Errors: ErrTruncated, ErrMalformed, *UnknownTypeError, all wrapped.
 func Decode(b []byte) (Message, error) {
-	c := Coder{in: msgpack.Reader{Buf: b}, read: true}
+	c := Coder{in: msgpack.Reader{Buf: b}, read: true, memory: memoryAtLeast + memoryPerByte*len(b)}
 	n := c.in.Array()
 	number := c.in.Uint()
 	if c.in.Err == nil && (n < 2 || number > math.MaxUint8) {

@@ -3,6 +3,8 @@ package comms
 import (
 	"reflect"
 	"testing"
+
+	"github.com/cascade-run/cascade/dag"
 )
 
 // fill sets every field of a message to a value that is not zero, so that a
@@ -167,5 +169,25 @@ func BenchmarkDecode(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A frame of empty records must not become a hundred times its size in memory.
+func TestMemoryIsBounded(t *testing.T) {
+	const n = 1 << 20
+	b := []byte{0x92, byte(TypeReport), 0x91, 0xdd, 0, n >> 16, 0, 0} // Report{Items: n times nil}
+	for range n {
+		b = append(b, 0xc0)
+	}
+	if m, err := Decode(b); err == nil {
+		t.Fatalf("%d empty items in %d bytes decode to %d records", n, len(b), len(m.(*Report).Items))
+	}
+	// Real batches, the leanest that agents send, pass.
+	events := &Events{First: 1, Jobs: []JobEvents{{Job: JobID{1}}}}
+	for i := range dag.TaskIndex(10_000) {
+		events.Jobs[0].Events = append(events.Jobs[0].Events, Event{Kind: EventReady, Task: i, Attempt: 1})
+	}
+	if _, err := Decode(Encode(events)); err != nil {
+		t.Error(err)
 	}
 }
