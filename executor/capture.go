@@ -11,7 +11,7 @@ import (
 // capture makes what functions print (fmt.Println, log.Printf, panics aside) the
 // log of the run that is at work. It replaces os.Stdout and os.Stderr and not
 // the descriptors behind them: the Go runtime's last words go to descriptor 2,
-// which the agent reads.
+// which the agent reads. The order of the two streams among each other is not kept.
 type capture struct {
 	exec    *Executor
 	streams [2]*captured
