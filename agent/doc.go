@@ -7,6 +7,11 @@
 //	processes ───────┤            (actions in order)         ├─▶ environments (agent/runtimeenv)
 //	segments, timer ─┘                                       └─▶ logs of tasks
 //
+// Beside the core's work the driver does what needs no decision: it takes what
+// processes print into the log of the task that runs, ends executors whose task
+// outgrows its grant of memory, finds out what a dead one did last, and writes
+// outputs that should outlive the agent to its state folder when it ends.
+//
 // Invariants:
 //   - Only Run's goroutine touches the core; nothing that it calls blocks. Slow
 //     work is done by lanes, each a goroutine that keeps the order of its work,

@@ -129,6 +129,9 @@ func (l *loop) perform(action core.Action) {
 	case core.AppendLog:
 		l.appendLog(act.Job, act.Task, act.Text)
 	case core.DropJob:
+		for _, w := range l.executors {
+			w.recent.forget(act.Job)
+		}
 		a.forgetLogs(act.Job)
 	case core.SetTimer:
 		l.timer.Reset(time.Until(act.At))

@@ -38,6 +38,17 @@ func (r *recent) note(m comms.Message) {
 	}
 }
 
+// forget drops what is known of a job.
+func (r *recent) forget(job comms.JobID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, k := range r.kinds {
+		if k.Job == job {
+			delete(r.kinds, id)
+		}
+	}
+}
+
 // find returns a run and what its group shares; nil when it is not known any more.
 func (r *recent) find(id comms.RunID) (*comms.Kind, *comms.Run) {
 	if id == 0 {
