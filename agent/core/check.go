@@ -34,7 +34,7 @@ func (c *Core) Check() error {
 			return fmt.Errorf("job %s: %w", j.id, err)
 		}
 		for ref, d := range j.data {
-			if want := j.countRefs(ref); d.refs != want {
+			if want := j.countRefs(ref, d.given); d.refs != want {
 				return fmt.Errorf("job %s: dataset %v has %d references, counted %d", j.id, ref, d.refs, want)
 			}
 			if d.refs == 0 && !j.wanted.has(j.graph, ref) {

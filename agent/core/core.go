@@ -74,7 +74,7 @@ type ended struct {
 // best with Idle, starts the warm executors.
 func New(cfg Config) *Core {
 	cfg = cfg.withDefaults()
-	led, err := ledger.New(ledger.Config{Capacity: cfg.Memory, ArenaBytes: cfg.ArenaBytes, LargeBytes: cfg.LargeBytes, ReportFrees: cfg.CheckFrees})
+	led, err := ledger.New(ledger.Config{Capacity: cfg.Memory, ReserveBytes: cfg.Memory / 16, ArenaBytes: cfg.ArenaBytes, LargeBytes: cfg.LargeBytes, ReportFrees: cfg.CheckFrees})
 	if err != nil {
 		panic(fmt.Sprintf("agent core: %v", err)) // withDefaults makes sizes that fit; what remains is a mistake of the caller
 	}

@@ -162,7 +162,7 @@ func (c *Core) unstick() {
 		}
 		held = held || ex.held()
 	}
-	if !held || c.memoryIO > 0 || len(c.delayed) > 0 || c.kept > c.cfg.EventsKept || c.building() {
+	if !held || c.memoryIO > 0 || len(c.delayed) > 0 || c.kept+len(c.runs) >= c.cfg.EventsKept || c.building() {
 		return
 	}
 	for _, r := range c.generators {

@@ -17,6 +17,7 @@ type dataset struct {
 	desc   comms.Desc
 	refs   int
 	sealed bool // its bytes are the ledger's; else they are in desc
+	given  bool // it came with an Assign: only consumers that are here count
 }
 
 // exports is what a job keeps after its end.
@@ -99,7 +100,7 @@ func (c *Core) dataset(k ledger.Key) (*job, *dataset) {
 
 // countRefs counts who may still read a dataset: consumers whose ends are not
 // committed, instances bound to it, and streamed groups that read it beside their stream.
-func (j *job) countRefs(r comms.DatasetRef) int {
+func (j *job) countRefs(r comms.DatasetRef, given bool) int {
 	if !j.groupOf(r.Task).read {
 		return 0
 	}
@@ -110,18 +111,18 @@ func (j *job) countRefs(r comms.DatasetRef) int {
 	if generated && len(edges) > 0 {
 		named = ofElement(edges, r.Element)
 		for i := range edges {
-			if edges[i].Kind == dag.SourceStream && !j.released(edges[i].Consumer) {
+			if edges[i].Kind == dag.SourceStream && !j.released(edges[i].Consumer, given) {
 				refs++
 			}
 		}
 	}
 	for i := range named {
-		if named[i].Kind != dag.SourceStream && !j.released(named[i].Consumer) {
+		if named[i].Kind != dag.SourceStream && !j.released(named[i].Consumer, given) {
 			refs++
 		}
 	}
 	for _, s := range j.graph.StreamSlots(r.Task, r.Output) {
-		if i, err := j.graph.Instance(s, r.Element); err == nil && !j.released(i) && !j.elsewhere(i, outputKey{r.Task, r.Output}, r.Element) {
+		if i, err := j.graph.Instance(s, r.Element); err == nil && !j.released(i, given) && !j.elsewhere(i, outputKey{r.Task, r.Output}, r.Element) {
 			refs++
 		}
 	}
@@ -142,8 +143,13 @@ func (j *job) elsewhere(i taskIndex, k outputKey, element uint64) bool {
 	return st != nil && element < st.next && (int(i) >= len(j.tasks) || j.tasks[i].state == tAbsent)
 }
 
-func (j *job) released(t taskIndex) bool {
-	return int(t) < len(j.tasks) && j.tasks[t].flags&fReleased != 0
+// released tells whether a consumer needs its inputs no more: its end is
+// committed, or (given) it ended before the dataset came here.
+func (j *job) released(t taskIndex, given bool) bool {
+	if int(t) >= len(j.tasks) || j.tasks[t].state == tAbsent {
+		return given
+	}
+	return j.tasks[t].flags&fReleased != 0
 }
 
 // publish takes a dataset that a run has made. The first publication wins: one
@@ -158,7 +164,7 @@ func (c *Core) publish(r *run, d comms.Desc) (fresh bool, err error) {
 	if j.data[d.Ref] != nil {
 		return false, c.discard(r, d)
 	}
-	refs := j.countRefs(d.Ref)
+	refs := j.countRefs(d.Ref, false)
 	if refs == 0 && !j.wanted.has(j.graph, d.Ref) || j.dropped {
 		return true, c.discard(r, d)
 	}
@@ -275,7 +281,7 @@ func (c *Core) knownData(j *job, m *comms.Assign) {
 			continue
 		}
 		d.Place.Bytes = bytes.Clone(d.Place.Bytes)
-		j.data[d.Ref] = &dataset{desc: d}
+		j.data[d.Ref] = &dataset{desc: d, given: true}
 	}
 	for _, e := range m.Ends {
 		if j.valid(comms.DatasetRef{Task: e.Task, Output: e.Output}) {

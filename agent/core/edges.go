@@ -245,18 +245,16 @@ func (c *Core) countMissing(j *job, t taskIndex) (missing uint32, failed bool) {
 // recount computes from the ground up what the tasks of a job wait for and who
 // needs its datasets: after an Assign, and after datasets were lost.
 func (c *Core) recount(j *job) {
-	if !j.fresh {
-		c.recountSlots(j)
-	}
+	c.recountSlots(j)
 	c.recountGates(j)
 	for _, ref := range j.sortedData() {
 		d := j.data[ref]
-		d.refs = j.countRefs(ref)
+		d.refs = j.countRefs(ref, d.given)
 		if d.refs == 0 && !j.wanted.has(j.graph, ref) {
 			c.freeData(j, d)
 		}
 	}
-	fresh := j.fresh && len(j.data) == 0
+	fresh := j.fresh && len(j.data) == 0 && len(j.streams) == 0
 	j.fresh = false
 	if fresh {
 		c.countFresh(j)

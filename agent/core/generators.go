@@ -384,7 +384,7 @@ func (c *Core) derefShared(j *job, src dag.Source) {
 	}
 	for _, ref := range j.expand(src) {
 		if d := j.data[ref]; d != nil {
-			d.refs = j.countRefs(ref)
+			d.refs = j.countRefs(ref, d.given)
 			c.deref(j, ref, 0)
 		}
 	}
@@ -486,8 +486,8 @@ func (c *Core) recountSlots(j *job) {
 				sl.released++
 			}
 		}
-		sl.told = sl.told && st != nil && st.ended && sl.ended == st.next
-		sl.done = sl.done && sl.told && sl.released == st.next
+		sl.told = st != nil && st.ended && sl.ended == st.next // consumers are counted anew, too
+		sl.done = sl.told && sl.released == st.next
 	}
 	for k, st := range j.streams {
 		if st.buffer == 0 {

@@ -75,6 +75,7 @@ func (c *Core) readopt(old *job, m *comms.Assign, g *dag.Graph) *job {
 	j := c.newJob(m, g)
 	for _, d := range m.Datasets {
 		if have := old.data[d.Ref]; have != nil && j.valid(d.Ref) && have.desc.Attempt == d.Attempt {
+			have.given = true
 			j.data[d.Ref] = have
 			delete(old.data, d.Ref)
 		}

@@ -31,11 +31,9 @@ func (c *Core) schedule() {
 	c.wake = time.Time{}
 	c.tryMemoryAgain()
 	c.retryDelayed()
-	if c.kept <= c.cfg.EventsKept {
-		c.resumeHeld()
-		c.placePinned()
-		c.placeReady()
-	}
+	c.resumeHeld()
+	c.placePinned()
+	c.placeReady()
 	c.spawnWanted()
 	c.takeBack()
 	c.endIdle()
@@ -44,8 +42,8 @@ func (c *Core) schedule() {
 }
 
 func (c *Core) placeReady() {
-	var reserved amounts // of a starving class
-	for {
+	var reserved amounts                        // of a starving class
+	for c.kept+len(c.runs) < c.cfg.EventsKept { // each run will end in an event
 		cl := c.pick()
 		if cl == nil {
 			return

@@ -1,0 +1,123 @@
+package core
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// TestRestart lets an agent run a part of a job and vanish. A new one is told by
+// the controller what had been committed: what runs is exactly the rest.
+func TestRestart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := randomJob(t)
+		t.Logf("%s", text)
+		g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
+		if err != nil {
+			t.Skip()
+		}
+		host := randomHost(t)
+		host.Total.CPU = 4000
+		before := newWorld(t, host, xorshift(rapid.Uint64().Draw(t, "seed")))
+		before.step(ControllerUp{})
+		job := before.assign(1, g, comms.Assign{})
+		for range rapid.IntRange(0, 300).Draw(t, "turns") {
+			before.turn()
+		}
+		before.step(Idle{})
+
+		after := newWorld(t, host, xorshift(rapid.Uint64().Draw(t, "seed")))
+		after.step(ControllerUp{})
+		after.assign(1, g, before.rest(job, g))
+		after.run()
+		after.allEnded(job)
+		for id := range before.done {
+			if after.done[id] > 0 {
+				t.Fatalf("task %v ran although its end was committed", id)
+			}
+		}
+		for i := range g.NumTasks() {
+			id := comms.TaskID{Job: job, Index: taskIndex(i)}
+			if before.done[id]+after.done[id] != 1 {
+				t.Fatalf("task %s finished %d times", g.TaskName(taskIndex(i)), before.done[id]+after.done[id])
+			}
+		}
+	})
+}
+
+// rest is the Assign of a controller that knows the events of a job: the tasks
+// that have not finished, and what the others have made.
+func (w *world) rest(job comms.JobID, g *dag.Graph) comms.Assign {
+	m := comms.Assign{Epoch: 2}
+	known := map[taskIndex]bool{}
+	for i := range g.NumTasks() {
+		known[taskIndex(i)] = true
+	}
+	last := taskIndex(g.NumTasks() - 1)
+	for _, e := range w.events {
+		m.Datasets = append(m.Datasets, e.Outputs...)
+		switch e.Kind {
+		case comms.EventStreamEnd:
+			m.Ends = append(m.Ends, comms.StreamEnd{Task: e.Task, Output: e.Output, Count: e.Count})
+		case comms.EventPublished:
+			for _, s := range g.StreamSlots(e.Task, e.Outputs[0].Ref.Output) {
+				i, _ := g.Instance(s, e.Outputs[0].Ref.Element)
+				known[i] = true
+				last = max(last, i)
+			}
+		}
+	}
+	for i := taskIndex(0); i <= last; i++ {
+		if known[i] && w.done[comms.TaskID{Job: job, Index: i}] == 0 {
+			m.Run = append(m.Run, comms.Range{First: i, Last: i})
+			m.Attempts = append(m.Attempts, 2)
+		}
+	}
+	if m.Run == nil {
+		m.Run = []comms.Range{}
+	}
+	return m
+}
+
+// TestEventsKept: without commits nothing new starts above the bound.
+func TestEventsKept(t *testing.T) {
+	cfg := hostOf(1)
+	cfg.EventsKept = 3
+	w := newWorld(t, cfg, first)
+	w.hold = true
+	w.step(ControllerUp{})
+	job := w.assign(1, graph(t, `
+job: many
+tasks:
+  t: {for: {i: "1..100"}, run: F}
+`), comms.Assign{})
+	w.run()
+	if n := len(w.done); n < 3 || n > 10 {
+		t.Fatalf("%d tasks ran with at most 3 events kept", n)
+	}
+	w.hold = false
+	w.commitAll()
+	w.run()
+	w.allEnded(job)
+}
+
+// TestRetain: an ended job keeps what it is told to keep, and nothing else.
+func TestRetain(t *testing.T) {
+	w := newWorld(t, hostOf(1), first)
+	w.segment = 1000
+	w.step(ControllerUp{})
+	job := w.assign(1, graph(t, `
+job: outputs
+tasks:
+  t: {for: {i: "0..3"}, run: F, out: [o]}
+outputs: ["t[*].o"]
+`), comms.Assign{})
+	w.run()
+	w.step(FromController{Msg: &comms.Retain{Job: job, Keep: []comms.DatasetRef{{Task: 2}}}})
+	if data := w.c.byJob[job].sortedData(); len(data) != 1 || data[0].Task != 2 || w.c.led.Stats().Datasets != 1 {
+		t.Fatalf("kept %v", data)
+	}
+}
