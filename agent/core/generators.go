@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -132,6 +133,9 @@ func (j *job) consumed(t taskIndex, output uint32) bool {
 // element takes one published element of a run's output.
 func (c *Core) element(r *run, d comms.Desc) error {
 	j := r.job
+	if outputs := r.gs.group.Outputs; int(d.Ref.Output) >= len(outputs) || outputs[d.Ref.Output].Generate == dag.GenerateNone {
+		return fmt.Errorf("it published an element of output %d, which is not generated", d.Ref.Output)
+	}
 	st := j.stream(c, r.task, d.Ref.Output)
 	d.Ref.Task = r.task
 	if d.Ref.Element > st.next {

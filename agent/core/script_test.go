@@ -207,6 +207,9 @@ func (s *script) report(w []string, named map[string]string) string {
 	it := comms.ReportItem{Run: comms.RunID(number(w[2]))}
 	out := func() {
 		d := comms.Desc{Codec: "raw", Size: 2, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("ok")}}
+		if o := named["output"]; o != "" {
+			d.Ref.Output = uint32(number(o))
+		}
 		if e := named["element"]; e != "" {
 			d.Ref.Element = uint64(number(e))
 		}
