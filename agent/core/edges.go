@@ -21,8 +21,11 @@ func (j *job) edgesOf(t taskIndex) []dag.Edge {
 	if !gs.read {
 		return nil
 	}
-	if !gs.generator {
-		return j.graph.Consumers(t)
+	if !gs.generator { // asked for several times in a row when a task starts or ends
+		if j.lastEdges == nil || j.lastTask != t {
+			j.lastTask, j.lastEdges = t, j.graph.Consumers(t)
+		}
+		return j.lastEdges
 	}
 	edges, ok := j.edgeCache[t]
 	if !ok {

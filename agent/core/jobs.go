@@ -92,6 +92,8 @@ type job struct {
 	slots     []slot
 	gates     map[taskIndex][]gate // of slots, by producer
 	edgeCache map[taskIndex][]dag.Edge
+	lastTask  taskIndex  // whose edges
+	lastEdges []dag.Edge // were asked for last
 
 	readied []entry // since the last flush
 	events  []comms.Event

@@ -93,7 +93,7 @@ func (c *Core) pin(r *run) bool {
 
 // pinKeys lists the inputs of a task that lie in shared memory.
 func (c *Core) pinKeys(j *job, t taskIndex) []ledger.Key {
-	if len(j.groupOf(t).group.Inputs) == 0 {
+	if len(j.groupOf(t).group.Inputs) == 0 || c.led.Stats().Datasets == 0 {
 		return nil
 	}
 	ins, err := j.graph.Inputs(t)

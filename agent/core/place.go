@@ -252,7 +252,7 @@ func (c *Core) follow(r *run, ex *executor) {
 func (c *Core) successor(r *run, ex *executor) (next taskIndex, planned bool) {
 	j := r.job
 	next = noTask
-	edges := j.graph.Consumers(r.task)
+	edges := j.edgesOf(r.task)
 	want, hasPlan := j.fuse[r.task]
 	hasPlan = hasPlan && j.tasks[r.task].flags&fUnfused == 0 && j.tasks[want].flags&fUnfused == 0
 	for i, e := range edges {
@@ -289,7 +289,7 @@ func (c *Core) successor(r *run, ex *executor) (next taskIndex, planned bool) {
 // outputsTo lists the outputs of a task that one consumer reads.
 func (j *job) outputsTo(t, consumer taskIndex) []uint32 {
 	var out []uint32
-	for _, e := range j.graph.Consumers(t) {
+	for _, e := range j.edgesOf(t) {
 		if e.Consumer == consumer && !slices.Contains(out, e.Output) {
 			out = append(out, e.Output)
 		}
@@ -300,7 +300,7 @@ func (j *job) outputsTo(t, consumer taskIndex) []uint32 {
 // privateTo lists those of outputs that nobody but one consumer reads, now or later.
 func (j *job) privateTo(t, consumer taskIndex, outputs []uint32) []uint32 {
 	var out []uint32
-	edges := j.graph.Consumers(t)
+	edges := j.edgesOf(t)
 	for _, o := range outputs {
 		alone := !j.wanted.has(j.graph, comms.DatasetRef{Task: t, Output: o}) && len(j.graph.SlotConsumers(t, o)) == 0
 		for _, e := range ofOutput(edges, o) {
