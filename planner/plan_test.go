@@ -241,17 +241,18 @@ func properties(t *rapid.T, g *dag.Graph, c *Cluster, p *Plan) {
 	capacity(t, g, c, p)
 }
 
-// capacity adds up, at each start, what runs then on each host.
+// capacity adds up, at each start, what runs then on each host. A duration that
+// vanishes beside its start takes nothing.
 func capacity(t *rapid.T, g *dag.Graph, c *Cluster, p *Plan) {
 	for i := range p.Tasks {
-		if p.Tasks[i].Host < 0 {
+		if p.Tasks[i].Host < 0 || p.Tasks[i].Finish <= p.Tasks[i].Start {
 			continue
 		}
 		h, now := p.Tasks[i].Host, p.Tasks[i].Start
 		var cpu, memory, disk int64
 		for k := range p.Tasks {
 			o := &p.Tasks[k]
-			if o.Host == h && o.Start <= now && (now < o.Finish || k == i) {
+			if o.Host == h && o.Start <= now && now < o.Finish {
 				r := &g.Group(dag.TaskIndex(k)).Resources
 				cpu, memory, disk = cpu+cpuOf(r), memory+r.Memory, disk+r.Custom["disk"]
 			}
