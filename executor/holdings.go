@@ -219,7 +219,6 @@ func (r *run) lend(b []byte) *hold {
 	if rm == nil {
 		return nil
 	}
-	rm.claimed = true
 	m := &r.exec.mem
 	m.mu.Lock()
 	rm.hold.refs++

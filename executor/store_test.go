@@ -384,8 +384,12 @@ func TestLiveValuesInSharedMemory(t *testing.T) {
 		r1 := a.run(fill, inline(t, reg, big))
 		r1.Live, r1.Private = []uint32{0}, private
 		a.dispatch(r1, a.run(sum, live(r1.ID)))
-		if got := decoded[float64](t, reg, a.items(2)[1].Outputs[0]); got != want {
+		items := a.items(2)
+		if got := decoded[float64](t, reg, items[1].Outputs[0]); got != want {
 			t.Errorf("private %v: sum is %v", private, got)
+		}
+		if n := items[0].Usage.Copied; n != 0 { // published where it lies, though a later run has it too
+			t.Errorf("private %v: %d bytes were copied", private, n)
 		}
 	}
 	// Writing to a live value is noticed where it lies in the store, elsewhere in check builds.
