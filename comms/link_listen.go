@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/cascade-run/cascade/comms/internal/session"
 )
 
@@ -183,7 +185,11 @@ func (ln *Listener) serve(c net.Conn, e *list.Element) {
 	ln.pending.Remove(e) // does nothing when it was dropped
 	ln.mu.Unlock()
 	if err != nil {
-		ln.cfg.Log.Warn().Err(err).Str("from", c.RemoteAddr().String()).Msg("connection refused")
+		level := zerolog.DebugLevel // somebody looked, or left early
+		if errors.Is(err, ErrRefused) {
+			level = zerolog.WarnLevel
+		}
+		ln.cfg.Log.WithLevel(level).Err(err).Str("from", c.RemoteAddr().String()).Msg("connection refused")
 		_ = c.Close() // the error that counts is logged
 		return
 	}
