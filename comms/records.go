@@ -149,6 +149,7 @@ const (
 	EventHeldBack                       // a generator waits for its consumers
 	EventSpilled                        // a dataset went to disk
 	EventEnv                            // an environment was built or failed; Cause.Text names it
+	EventBuilding                       // an environment is being built; Cause.Text names it
 )
 
 // CauseKind says what led to an event.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
@@ -83,7 +84,7 @@ func matches(g *dag.Graph, i dag.TaskIndex, s core.TaskState, filter string) boo
 
 func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
 	switch e.Kind {
-	case comms.EventReady, comms.EventLost, comms.EventSpilled, comms.EventEnv, comms.EventDrained:
+	case comms.EventReady, comms.EventLost, comms.EventSpilled, comms.EventEnv, comms.EventBuilding, comms.EventDrained:
 		return
 	case comms.EventStarted:
 		row.Started = stamp(e.At)
@@ -97,6 +98,8 @@ func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
 	if u := e.Usage; u != nil {
 		row.Started, row.Seconds, row.CPU = stamp(u.Start), seconds(u.Duration), seconds(u.CPU)
 		row.PeakRSS, row.BytesIn, row.BytesOut = u.PeakRSS, u.BytesIn, u.BytesOut
+	} else if began, err := time.Parse(time.RFC3339Nano, row.Started); err == nil && e.Error != nil {
+		row.Seconds = seconds(e.At - began.UnixNano())
 	}
 	if e.Error != nil {
 		row.Error, row.LogTail = e.Error.Kind.String()+": "+e.Error.Message, string(e.Error.LogTail)
@@ -129,7 +132,7 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 		}
 		for i := range b.Events {
 			e := &b.Events[i]
-			if q.Filter != "" && (e.Task != only || e.Kind == comms.EventDrained || e.Kind == comms.EventEnv) {
+			if q.Filter != "" && (e.Task != only || ofJob(e.Kind)) {
 				continue
 			}
 			if !p.add(func() any { return storyRow(g, e, b.Agent) }) {
@@ -138,6 +141,11 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 		}
 	}
 	return nil
+}
+
+// ofJob tells whether an event is of the job as a whole and not of a task.
+func ofJob(k comms.EventKind) bool {
+	return k == comms.EventDrained || k == comms.EventEnv || k == comms.EventBuilding
 }
 
 func rangeName(g *dag.Graph, r comms.Range, only string) string {
@@ -152,7 +160,7 @@ func rangeName(g *dag.Graph, r comms.Range, only string) string {
 
 func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 	row := &comms.StoryRow{At: stamp(e.At), Attempt: e.Attempt, What: eventName(e.Kind), Cause: causeText(g, e), Agent: agent}
-	if e.Kind != comms.EventDrained && e.Kind != comms.EventEnv {
+	if !ofJob(e.Kind) {
 		row.Task = g.TaskName(e.Task)
 	}
 	var detail []string
@@ -178,7 +186,7 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 
 func eventName(k comms.EventKind) string {
 	names := [...]string{"", "ready", "started", "published", "finished", "retried", "failed", "skipped", "cancelled",
-		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment"}
+		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment", "building"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -236,6 +244,7 @@ func (c *Controller) environmentRows(p *pager, q *comms.Query, g *dag.Graph) err
 		return nil
 	}
 	rows := make([]comms.EnvironmentRow, len(g.Environments))
+	began := make([]int64, len(rows))
 	for i := range g.Environments {
 		rows[i] = comms.EnvironmentRow{Job: q.Job.String(), Name: g.Environments[i].Name, Kind: "go", State: "unused"}
 	}
@@ -245,19 +254,25 @@ func (c *Controller) environmentRows(p *pager, q *comms.Query, g *dag.Graph) err
 		}
 		for i := range b.Events {
 			e := &b.Events[i]
-			if e.Kind != comms.EventEnv {
+			if e.Kind != comms.EventEnv && e.Kind != comms.EventBuilding {
 				continue
 			}
 			k := slices.IndexFunc(rows, func(r comms.EnvironmentRow) bool { return r.Name == e.Cause.Text })
 			if k < 0 {
 				continue
 			}
-			rows[k].Agent, rows[k].State = b.Agent, "ready"
-			if e.Error != nil {
+			rows[k].Agent, rows[k].Error = b.Agent, ""
+			switch {
+			case e.Kind == comms.EventBuilding:
+				rows[k].State, began[k] = "building", e.At
+				continue
+			case e.Error != nil:
 				rows[k].State, rows[k].Error = "failed", e.Error.Message
+			default:
+				rows[k].State = "ready"
 			}
-			if e.Usage != nil {
-				rows[k].Seconds = seconds(e.Usage.Duration)
+			if began[k] != 0 {
+				rows[k].Seconds = seconds(e.At - began[k])
 			}
 		}
 	}

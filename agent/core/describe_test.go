@@ -101,7 +101,7 @@ func describeDesc(d comms.Desc) string {
 
 func describeEvent(e comms.Event) string {
 	kinds := [...]string{"", "ready", "started", "published", "finished", "retry", "failed", "skipped", "cancelled", "stream end", "lost",
-		"drained", "taken back", "held back", "spilled", "environment"}
+		"drained", "taken back", "held back", "spilled", "environment", "building"}
 	causes := [...]string{"", "submit", "dataset", "task", "executor", "user", "memory", "time", "run"}
 	s := fmt.Sprintf("%s task %d attempt %d", kinds[e.Kind], e.Task, e.Attempt)
 	if e.Kind == comms.EventDrained {

@@ -104,6 +104,7 @@ func (c *Core) buildEnv(e *environment) {
 	e.state = envBuilding
 	for _, env := range e.job.graph.Environments {
 		if env.Name == e.name {
+			c.note(e.job, comms.Event{Kind: comms.EventBuilding, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name}})
 			c.emit(BuildEnv{Job: e.job.id, Env: env, Dir: e.job.dir})
 			return
 		}

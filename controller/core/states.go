@@ -165,7 +165,7 @@ func (s *States) exists(i dag.TaskIndex) bool {
 // one of an attempt that was given up, and one that makes no sense do not.
 func (s *States) Apply(e *comms.Event) bool {
 	switch e.Kind {
-	case comms.EventDrained, comms.EventEnv:
+	case comms.EventDrained, comms.EventEnv, comms.EventBuilding:
 		return false
 	case comms.EventLost:
 		s.lost[e.Cause.Ref] = struct{}{}
