@@ -108,7 +108,19 @@ func (a *app) listJobs(ctx context.Context, client *cascade.Client) error {
 	if err != nil {
 		return err
 	}
-	return table(a, rows, "id", "name", "phase", "tasks", "done", "failed", "submitted", "ended", "error")
+	if err := table(a, rows, "id", "name", "phase", "tasks", "done", "failed", "submitted", "ended", "error"); err != nil {
+		return err
+	}
+	open := 0
+	for _, r := range rows {
+		if r.Ended == "" && r.Phase != comms.JobHeld.String() {
+			open++
+		}
+	}
+	if a.alone && open > 0 {
+		fmt.Fprintf(a.err, "nothing runs at present: the next cascade run goes on with %s\n", plural(open, "job"))
+	}
+	return nil
 }
 
 func (a *app) lsCommand() *cobra.Command {
@@ -116,6 +128,8 @@ func (a *app) lsCommand() *cobra.Command {
 		Use:     "ls",
 		Short:   "List jobs, tasks, datasets, agents or environments",
 		Example: "  cascade ls jobs\n  cascade ls tasks last --json",
+		Args:    known,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	jobs := &cobra.Command{
 		Use: "jobs", Short: "List jobs", Args: cobra.NoArgs,
@@ -304,7 +318,7 @@ func (a *app) rerunCommand() *cobra.Command {
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
-			return a.withExecutors(ctx, func(client *cascade.Client) error {
+			return a.withExecutors(ctx, nil, func(client *cascade.Client) error {
 				j, err := findJob(ctx, client, args[0])
 				if err != nil {
 					return err

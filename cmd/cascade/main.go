@@ -49,6 +49,7 @@ type app struct {
 	json    bool
 	verbose int
 	tcp     bool
+	alone   bool // the state is read by this command only: no task runs
 }
 
 // badInput marks errors that the user mends in what was given to the command.
@@ -65,15 +66,11 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitOK
-	}
-	code := exitCode(err)
 	var shown reported
-	if !errors.As(err, &shown) {
+	if err != nil && !errors.As(err, &shown) {
 		fmt.Fprintf(a.err, "cascade: %v\n", err)
 	}
-	return code
+	return exitCode(err)
 }
 
 // reported marks errors that the user has been told of.
@@ -86,6 +83,8 @@ func exitCode(err error) int {
 	var bad badInput
 	var job *cascade.JobError
 	switch {
+	case err == nil:
+		return exitOK
 	case errors.Is(err, cascade.ErrCancelled), errors.Is(err, context.Canceled):
 		return exitCancelled
 	case errors.As(err, &job):
@@ -101,9 +100,8 @@ func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cascade",
 		Short: "Run graphs of tasks, on this host or on a cluster",
-		Long: `Cascade runs a job: a graph of tasks that are Go functions, Python functions or
-commands. Results live in shared memory and start their consumers the moment
-they are published.
+		Long: `Cascade runs a job: a graph of tasks that are Go functions or commands. Results
+live in shared memory and start their consumers the moment they are published.
 
 Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancelled.`,
 		Example: `  cascade run job.yaml --param date=2026-11-21
@@ -111,13 +109,16 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
   cascade status --watch`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          known,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return badInputf("%w; see %s --help", err, c.CommandPath())
 	})
 	f := root.PersistentFlags()
-	f.StringVar(&a.to, "to", a.getenv("CASCADE_TO"), "address of the controller; without it this host's own state is used")
-	f.StringVar(&a.state, "state", a.getenv("CASCADE_STATE"), "folder of this host's state (default cascade/cascade in $XDG_STATE_HOME or ~/.local/state)")
+	a.to, a.state = a.getenv("CASCADE_TO"), a.getenv("CASCADE_STATE")
+	f.Var(&text{&a.to}, "to", "address of the controller, also CASCADE_TO; without it this host's own state is used")
+	f.Var(&text{&a.state}, "state", "folder of this host's state, also CASCADE_STATE (default cascade/cascade in $XDG_STATE_HOME or ~/.local/state)")
 	f.BoolVar(&a.json, "json", false, "print JSON, one object a line")
 	f.CountVarP(&a.verbose, "verbose", "v", "log more to standard error; twice for details")
 	f.BoolVar(&a.tcp, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
@@ -133,6 +134,32 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 	return root
 }
 
+// text is a flag whose value comes from the environment when it is not given:
+// the help shows no default then.
+type text struct{ value *string }
+
+func (t *text) String() string { return "" }
+
+func (t *text) Set(s string) error {
+	*t.value = s
+	return nil
+}
+
+func (t *text) Type() string { return "string" }
+
+// known refuses an argument where a subcommand is wanted.
+func known(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	c.SuggestionsMinimumDistance = 2
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = fmt.Sprintf(" (did you mean %q?)", near[0])
+	}
+	return badInputf("there is no command %q%s; see %s --help", c.CommandPath()+" "+args[0], hint, c.CommandPath())
+}
+
 // argsOf makes a wrong number of arguments bad input.
 func argsOf(c *cobra.Command) {
 	check := c.Args
@@ -140,10 +167,12 @@ func argsOf(c *cobra.Command) {
 		return
 	}
 	c.Args = func(c *cobra.Command, args []string) error {
-		if err := check(c, args); err != nil {
-			return badInputf("%s: %w; see %s --help", c.Name(), err, c.CommandPath())
+		var told badInput
+		err := check(c, args)
+		if err == nil || errors.As(err, &told) {
+			return err
 		}
-		return nil
+		return badInputf("%s: %w; see %s --help", c.Name(), err, c.CommandPath())
 	}
 }
 
@@ -177,44 +206,4 @@ func (a *app) options() []cascade.Option {
 		opts = append(opts, cascade.WithInsecureTestNetwork())
 	}
 	return opts
-}
-
-// connect returns a client and what ends it: of the cluster that --to names, of
-// the one that runs on this host, or of one made to read this host's state.
-func (a *app) connect(ctx context.Context) (*cascade.Client, func() error, error) {
-	if a.to != "" {
-		c, err := cascade.Dial(ctx, a.to, a.options()...)
-		if err != nil {
-			return nil, nil, err
-		}
-		return c, c.Close, nil
-	}
-	cluster, err := cascade.Local(ctx, append(a.options(), cascade.WithoutExecutors())...)
-	if err != nil {
-		return nil, nil, err
-	}
-	return cluster.Client, cluster.Close, nil
-}
-
-// withClient runs f with a client.
-func (a *app) withClient(ctx context.Context, f func(*cascade.Client) error) (err error) {
-	c, end, err := a.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-	return f(c)
-}
-
-// withExecutors is like withClient; on this host's own state it can run tasks.
-func (a *app) withExecutors(ctx context.Context, f func(*cascade.Client) error) (err error) {
-	if a.to != "" {
-		return a.withClient(ctx, f)
-	}
-	cluster, err := cascade.Local(ctx, a.options()...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, cluster.Close()) }()
-	return f(cluster.Client)
 }

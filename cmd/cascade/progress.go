@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,23 +19,30 @@ import (
 // a while when nothing does.
 type progress struct {
 	a     *app
+	graph *dag.Graph
+	job   comms.JobID
 	bar   *progressbar.ProgressBar
 	start time.Time
-	quiet time.Time
-	ended map[string]bool
+	quiet time.Time       // when a line was printed last
+	told  map[string]bool // groups that have ended, environments, reasons
 	err   error
 }
 
-const quietFor = 10 * time.Second
+const (
+	everyTerminal = 100 * time.Millisecond
+	everyLines    = 250 * time.Millisecond
+	everyObject   = time.Second
+	quietFor      = 10 * time.Second
+)
 
 func (a *app) newProgress(g *dag.Graph, id comms.JobID) *progress {
-	s := &progress{a: a, start: time.Now(), quiet: time.Now(), ended: map[string]bool{}}
+	s := &progress{a: a, graph: g, job: id, start: time.Now(), quiet: time.Now(), told: map[string]bool{}}
 	switch {
 	case a.json:
 	case isTerminal(a.err):
 		s.bar = progressbar.NewOptions(max(g.NumTasks(), 1),
 			progressbar.OptionSetWriter(a.err), progressbar.OptionSetDescription(g.Name),
-			progressbar.OptionShowCount(), progressbar.OptionSetWidth(30), progressbar.OptionFullWidth(),
+			progressbar.OptionSetWidth(30), progressbar.OptionFullWidth(),
 			progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(everyTerminal))
 	default:
 		fmt.Fprintf(a.err, "job %s (%s): %s\n", g.Name, id, taskCount(g))
@@ -42,8 +51,11 @@ func (a *app) newProgress(g *dag.Graph, id comms.JobID) *progress {
 }
 
 func (s *progress) every() time.Duration {
-	if s.bar != nil {
+	switch {
+	case s.bar != nil:
 		return everyTerminal
+	case s.a.json:
+		return everyObject
 	}
 	return everyLines
 }
@@ -64,15 +76,66 @@ func (s *progress) update(p *cascade.Progress) {
 	}
 	for _, g := range p.Groups {
 		over := g.Done + g.Failed + g.Skipped + g.Cancelled
-		if g.Total == 0 || over < g.Total || s.ended[g.Group] || (p.Phase == comms.JobRunning && g.Running > 0) {
+		if g.Total == 0 || over < g.Total || s.told[g.Group] || (p.Phase == comms.JobRunning && g.Running > 0) {
 			continue
 		}
-		s.ended[g.Group] = true
+		s.told[g.Group] = true
 		s.line("%s: %s", g.Group, counts(g))
 	}
-	if time.Since(s.quiet) >= quietFor {
+}
+
+// tick runs now and then, also when nothing changes: it tells what a job waits
+// for while none of its tasks runs, and gives a sign of life.
+func (s *progress) tick(ctx context.Context, client *cascade.Client, p *cascade.Progress) {
+	if s.a.json || p == nil {
+		return
+	}
+	sum := total(p)
+	if sum.Running == 0 && !p.Final {
+		for _, text := range s.waitsFor(ctx, client, p) {
+			if s.told[text] {
+				continue
+			}
+			s.told[text] = true
+			if s.bar != nil {
+				s.bar.Describe(p.Name + ": " + text)
+			} else {
+				s.line("%s", text)
+			}
+		}
+	}
+	if s.bar == nil && time.Since(s.quiet) >= quietFor {
 		s.line("%s: %s", p.Name, counts(sum))
 	}
+}
+
+// waitsFor tells why nothing of a job runs, as far as that is known. It is no
+// error when it cannot be found out: the job's own end tells.
+func (s *progress) waitsFor(ctx context.Context, client *cascade.Client, p *cascade.Progress) (why []string) {
+	if p.Phase == comms.JobHeld {
+		return []string{"held: cascade release " + s.job.String() + " starts it"}
+	}
+	if p.Phase == comms.JobQueued {
+		agents, err := cascade.Rows[comms.AgentRow](ctx, client, comms.QueryAgents, comms.JobID{}, "")
+		if err == nil && len(agents) == 0 {
+			return []string{"waits for an agent: none has joined the controller"}
+		}
+		plan, err := cascade.Rows[comms.PlanRow](ctx, client, comms.QueryPlan, s.job, "")
+		if i := slices.IndexFunc(plan, func(r comms.PlanRow) bool { return r.Host == "" }); err == nil && i >= 0 {
+			why = append(why, fmt.Sprintf("waits for another agent: task %s: %s", plan[i].Task, plan[i].Reason))
+		}
+		return why
+	}
+	if len(s.graph.Environments) == 0 {
+		return nil
+	}
+	rows, err := cascade.Rows[comms.EnvironmentRow](ctx, client, comms.QueryEnvironments, s.job, "")
+	for _, r := range rows {
+		if err == nil && r.State == "building" {
+			why = append(why, fmt.Sprintf("building environment %s", r.Name))
+		}
+	}
+	return why
 }
 
 func (s *progress) line(format string, args ...any) {

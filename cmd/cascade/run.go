@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -178,115 +179,85 @@ func (a *app) submitCommand() *cobra.Command {
 }
 
 // runJob runs g on a cluster of its own, or on the one that --to names.
-func (a *app) runJob(ctx context.Context, g *dag.Graph, dir string, opts []cascade.SubmitOption, size []cascade.Option) (err error) {
-	if a.to != "" {
-		return a.withClient(ctx, func(client *cascade.Client) error {
-			j, err := client.Submit(ctx, g, opts...)
-			if err != nil {
-				return err
-			}
-			return a.follow(ctx, client, j, g, dir)
-		})
-	}
-	cluster, err := cascade.Local(ctx, append(a.options(), size...)...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, cluster.Close()) }()
-	j, err := cluster.Submit(ctx, g, opts...)
-	if err != nil {
-		return err
-	}
-	err = a.follow(ctx, cluster.Client, j, g, dir)
-	if cluster.Owned() && exitCode(err) != exitInfrastructure {
-		err = errors.Join(err, a.waitForOthers(ctx, cluster.Client))
-	}
-	return err
-}
-
-// waitForOthers waits for the jobs that other commands handed to this one's
-// cluster: they would be cut off by its end.
-func (a *app) waitForOthers(ctx context.Context, client *cascade.Client) error {
-	rows, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "")
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-a.interrupts:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	for _, r := range rows {
-		if r.Phase != comms.JobRunning.String() && r.Phase != comms.JobQueued.String() {
-			continue
-		}
-		id, err := comms.ParseJobID(r.ID)
+func (a *app) runJob(ctx context.Context, g *dag.Graph, dir string, opts []cascade.SubmitOption, size []cascade.Option) error {
+	return a.withExecutors(ctx, size, func(client *cascade.Client) error {
+		j, err := client.Submit(ctx, g, opts...)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(a.err, "waiting for job %s (%s), which runs here too; interrupt to leave it for the next run\n", r.Name, r.ID)
-		if _, err := client.Job(id).Wait(ctx); err != nil && ctx.Err() != nil {
-			return nil // the next run goes on with it
-		}
-	}
-	return nil
+		return a.follow(ctx, client, j, g, dir)
+	})
 }
 
-// follow shows a job's progress to its end, copies its outputs and prints the summary.
+// errLeft ends a command at the second interrupt.
+var errLeft = fmt.Errorf("%w: ended at once by the second interrupt", cascade.ErrCancelled)
+
+// follow shows a job's progress to its end, copies its outputs and prints the
+// summary. The first interrupt cancels the job, the second ends the waiting.
 func (a *app) follow(ctx context.Context, client *cascade.Client, j *cascade.Job, g *dag.Graph, dir string) error {
 	show := a.newProgress(g, j.ID())
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	ended := make(chan struct{})
-	defer close(ended)
-	go a.watchInterrupts(ctx, cancel, ended, j, show)
-
-	var last *cascade.Progress
-	err := j.Watch(ctx, show.every(), func(p *cascade.Progress) bool {
-		last = p
-		show.update(p)
-		return true
-	})
+	last, err := a.watch(ctx, client, j, show)
 	show.end()
 	if err != nil {
 		return err
 	}
-	if err := cascade.JobResult(last); err != nil {
-		a.explainFailure(g, last, err)
-		return reported{err}
+	failure := cascade.JobResult(last)
+	if failure != nil && !a.json {
+		a.explainFailure(g, last, failure)
+		return reported{failure}
 	}
-	files, err := j.Save(ctx, dir)
-	if err != nil {
+	var files []string
+	if failure == nil {
+		if files, err = j.Save(ctx, dir); err != nil {
+			return err
+		}
+	}
+	if err := a.summary(ctx, client, g, last, files); err != nil {
 		return err
 	}
-	return a.summary(ctx, client, g, last, files)
+	if failure != nil {
+		return reported{failure}
+	}
+	return nil
 }
 
-// watchInterrupts cancels the job at the first interrupt, and gives up waiting at the second.
-func (a *app) watchInterrupts(ctx context.Context, cancel context.CancelCauseFunc, ended <-chan struct{}, j *cascade.Job, show *progress) {
-	select {
-	case <-a.interrupts:
-	case <-ended:
-		return
-	}
-	show.say("cancelling job %s; interrupt again to end at once", j.ID())
-	go func() {
-		if err := j.Cancel(ctx, "interrupted by the user"); err != nil && ctx.Err() == nil {
-			cancel(err)
+func (a *app) watch(ctx context.Context, client *cascade.Client, j *cascade.Job, show *progress) (last *cascade.Progress, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel(nil)
+	updates, ended := make(chan *cascade.Progress), make(chan error, 1)
+	work.Go(func() {
+		ended <- j.Watch(ctx, show.every(), func(p *cascade.Progress) bool {
+			select {
+			case updates <- p:
+			case <-ctx.Done():
+			}
+			return true
+		})
+	})
+	tick := time.NewTicker(show.every())
+	defer tick.Stop()
+	interrupted := false
+	for {
+		select {
+		case last = <-updates:
+			show.update(last)
+		case <-tick.C:
+			show.tick(ctx, client, last)
+		case err := <-ended:
+			return last, errors.Join(err, show.err)
+		case <-a.interrupts:
+			if interrupted {
+				return last, errLeft
+			}
+			interrupted = true
+			show.say("cancelling job %s; interrupt again to end at once", j.ID())
+			work.Go(func() {
+				if err := j.Cancel(ctx, "interrupted by the user"); err != nil && ctx.Err() == nil {
+					cancel(err)
+				}
+			})
 		}
-	}()
-	select {
-	case <-a.interrupts:
-		cancel(cascade.ErrCancelled)
-	case <-ended:
 	}
 }
-
-const (
-	everyTerminal = 100 * time.Millisecond
-	everyLines    = time.Second
-)

@@ -40,6 +40,30 @@ type summaryObject struct {
 	Skipped      uint64   `json:"skipped"`
 	Failed       uint64   `json:"failed"`
 	Outputs      []string `json:"outputs,omitempty"`
+	Error        *failure `json:"error,omitempty"`
+}
+
+// failure is the first cause of a failed job, as JSON.
+type failure struct {
+	Kind     string   `json:"kind"`
+	Message  string   `json:"message"`
+	Codes    []string `json:"codes,omitempty"`
+	Task     string   `json:"task"`
+	Attempt  uint32   `json:"attempt"`
+	Agent    string   `json:"agent"`
+	Executor uint64   `json:"executor,omitempty"`
+	ExitCode int32    `json:"exit_code,omitempty"`
+	Signal   string   `json:"signal,omitempty"`
+	Stack    string   `json:"stack,omitempty"`
+	LogTail  string   `json:"log_tail,omitempty"`
+}
+
+func failureOf(e *cascade.TaskError) *failure {
+	if e == nil {
+		return nil
+	}
+	return &failure{Kind: e.Kind.String(), Message: e.Message, Codes: e.Codes, Task: e.Task, Attempt: e.Attempt, Agent: e.Agent,
+		Executor: uint64(e.Executor), ExitCode: e.ExitCode, Signal: e.Signal, Stack: e.Stack, LogTail: string(e.LogTail)}
 }
 
 func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph, p *cascade.Progress, files []string) error {
@@ -49,6 +73,7 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 		Wall: float64(p.Ended-p.Started) / 1e9, TaskTime: float64(p.TaskTime) / 1e9,
 		BytesOut: p.BytesOut, Copied: p.Copied, Spilled: p.Spilled,
 		Retries: sum.Retries, Skipped: sum.Skipped, Failed: sum.Failed, Outputs: files,
+		Error: failureOf(p.Error),
 	}
 	if sum.Total <= summaryTasks {
 		rows, err := cascade.Rows[comms.TaskRow](ctx, client, comms.QueryTasks, p.Job, "")
@@ -192,17 +217,15 @@ func relative(path string) string {
 // explainFailure prints the first cause of a failed job: what, where, with which
 // inputs, and the last lines that the task wrote.
 func (a *app) explainFailure(g *dag.Graph, p *cascade.Progress, err error) {
-	if a.json {
-		return // the last progress object has told
-	}
 	var job *cascade.JobError
 	if !errors.As(err, &job) || job.Cause == nil {
 		fmt.Fprintf(a.err, "cascade: %v\n", err)
 		return
 	}
 	e := job.Cause
+	message := strings.TrimPrefix(e.Message, e.Kind.String()+": ")
 	fmt.Fprintf(a.err, "job %s failed after %s: task %s: %s: %s\n",
-		p.Name, duration(time.Duration(p.Ended-p.Started)), e.Task, e.Kind, e.Message)
+		p.Name, duration(time.Duration(p.Ended-p.Started)), e.Task, e.Kind, message)
 	where := fmt.Sprintf("agent %s", e.Agent)
 	if e.Executor > 0 {
 		where += fmt.Sprintf(", executor %d", e.Executor)
@@ -216,7 +239,7 @@ func (a *app) explainFailure(g *dag.Graph, p *cascade.Progress, err error) {
 		}
 	}
 	if e.Stack != "" {
-		fmt.Fprintf(a.err, "  stack\n%s\n", indent(e.Stack, 20))
+		fmt.Fprintf(a.err, "  stack\n%s\n", indent(ownFrames(e.Stack), 20))
 	}
 	if len(e.LogTail) > 0 {
 		fmt.Fprintf(a.err, "  last output\n%s\n", indent(string(e.LogTail), 10))
@@ -248,6 +271,16 @@ func sources(g *dag.Graph, in dag.Input) string {
 		names = append(names, name)
 	}
 	return strings.Join(names, ", ")
+}
+
+// ownFrames cuts a stack off where the user's functions end and the executor begins.
+func ownFrames(stack string) string {
+	for _, ours := range []string{"\ngithub.com/cascade-run/cascade.Func", "\ngithub.com/cascade-run/cascade.Gen", "\ngithub.com/cascade-run/cascade/executor."} {
+		if before, _, found := strings.Cut(stack, ours); found && strings.Contains(before, "\n") {
+			stack = before
+		}
+	}
+	return stack
 }
 
 // indent returns the last lines of text, at most n, each moved to the right.

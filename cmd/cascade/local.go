@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+)
+
+// connect returns a client and what ends it: of the cluster that --to names, of
+// the one that runs on this host, or of one made to read this host's state.
+func (a *app) connect(ctx context.Context) (*cascade.Client, func() error, error) {
+	if a.to != "" {
+		c, err := cascade.Dial(ctx, a.to, a.options()...)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c, c.Close, nil
+	}
+	cluster, err := cascade.Local(ctx, append(a.options(), cascade.WithoutExecutors())...)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.alone = cluster.Owned()
+	return cluster.Client, cluster.Close, nil
+}
+
+// withClient runs f with a client.
+func (a *app) withClient(ctx context.Context, f func(*cascade.Client) error) (err error) {
+	c, end, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	return f(c)
+}
+
+// withExecutors is like withClient, but a cluster on this host can run tasks. It
+// ends only when the jobs of others on it have ended too: those that joined
+// while it ran, and those that an earlier run left.
+func (a *app) withExecutors(ctx context.Context, size []cascade.Option, f func(*cascade.Client) error) (err error) {
+	if a.to != "" {
+		return a.withClient(ctx, f)
+	}
+	cluster, err := cascade.Local(ctx, append(a.options(), size...)...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cluster.Close()) }()
+	if !cluster.Owned() {
+		return f(cluster.Client)
+	}
+	left, err := openJobs(ctx, cluster.Client)
+	if err != nil {
+		return err
+	}
+	for _, r := range left {
+		fmt.Fprintf(a.err, "going on with job %s (%s), which was cut off\n", r.Name, r.ID)
+	}
+	err = f(cluster.Client)
+	if exitCode(err) == exitInfrastructure || errors.Is(err, errLeft) {
+		return err
+	}
+	return errors.Join(err, a.waitForOthers(ctx, cluster.Client, left))
+}
+
+// openJobs lists the jobs that run or could.
+func openJobs(ctx context.Context, client *cascade.Client) (open []comms.JobRow, err error) {
+	rows, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "")
+	for _, r := range rows {
+		if r.Phase == comms.JobRunning.String() || r.Phase == comms.JobQueued.String() {
+			open = append(open, r)
+		}
+	}
+	return open, err
+}
+
+// waitForOthers waits for the jobs that would be cut off by the end of this
+// command's cluster. Nobody else waits for those that an earlier run left, so
+// their outputs are copied here.
+func (a *app) waitForOthers(ctx context.Context, client *cascade.Client, left []comms.JobRow) error {
+	open, err := openJobs(ctx, client)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel(nil)
+	work.Go(func() {
+		select {
+		case <-a.interrupts:
+			cancel(errLeft)
+		case <-ctx.Done():
+		}
+	})
+	for _, r := range open {
+		fmt.Fprintf(a.err, "waiting for job %s (%s), which runs here too; interrupt to leave it for the next run\n", r.Name, r.ID)
+		if err := a.waitForOther(ctx, client, r, containsJob(left, r)); err != nil {
+			return err
+		}
+	}
+	for _, r := range left {
+		if containsJob(open, r) {
+			continue
+		}
+		if err := a.waitForOther(ctx, client, r, true); err != nil { // it has ended meanwhile
+			return err
+		}
+	}
+	return nil
+}
+
+func containsJob(rows []comms.JobRow, row comms.JobRow) bool {
+	return slices.ContainsFunc(rows, func(r comms.JobRow) bool { return r.ID == row.ID })
+}
+
+func (a *app) waitForOther(ctx context.Context, client *cascade.Client, r comms.JobRow, outputs bool) error {
+	id, err := comms.ParseJobID(r.ID)
+	if err != nil {
+		return err
+	}
+	j := client.Job(id)
+	p, err := j.Wait(ctx)
+	var ended *cascade.JobError
+	switch {
+	case errors.Is(context.Cause(ctx), errLeft):
+		return nil // the next run goes on with it
+	case errors.As(err, &ended), err == nil && !outputs:
+		fmt.Fprintf(a.err, "job %s (%s) %s\n", r.Name, r.ID, p.Phase)
+		return nil
+	case err != nil:
+		return err
+	}
+	files, err := j.Save(ctx, r.Dir)
+	if err != nil {
+		return fmt.Errorf("job %s (%s), which was cut off: %w", r.Name, r.ID, err)
+	}
+	fmt.Fprintf(a.err, "job %s (%s) %s, %s copied\n", r.Name, r.ID, p.Phase, plural(len(files), "output"))
+	return nil
+}
