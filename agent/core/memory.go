@@ -420,5 +420,5 @@ func (c *Core) noteSpilled(k ledger.Key) {
 	}
 	ref := d.desc.Ref
 	c.note(j, comms.Event{Kind: comms.EventSpilled, Task: ref.Task, Attempt: d.desc.Attempt,
-		Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref}, Output: ref.Output})
+		Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref}, Output: ref.Output, Count: d.desc.Size})
 }

@@ -171,9 +171,7 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.lost[e.Cause.Ref] = struct{}{}
 		return true
 	case comms.EventSpilled:
-		for i := range e.Outputs {
-			s.totals.Spilled += e.Outputs[i].Size
-		}
+		s.totals.Spilled += e.Count
 		return true
 	}
 	if !s.exists(e.Task) {
