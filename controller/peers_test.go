@@ -64,7 +64,7 @@ func (r *running) stop(t *testing.T) {
 
 // peerEnd is one end of a link in a test: a client, or an agent that follows a script.
 type peerEnd struct {
-	t    *testing.T
+	t    testing.TB
 	link *comms.Link
 	got  chan comms.Message
 	down chan struct{}                 // capacity 1
@@ -75,7 +75,7 @@ type peerEnd struct {
 	bodies map[comms.Hash][]byte
 }
 
-func dialPeer(t *testing.T, net *comms.Inproc, p *peerEnd, id comms.Identity) *peerEnd {
+func dialPeer(t testing.TB, net *comms.Inproc, p *peerEnd, id comms.Identity) *peerEnd {
 	t.Helper()
 	p.t, p.got, p.down, p.bodies = t, make(chan comms.Message, 10_000), make(chan struct{}, 1), map[comms.Hash][]byte{}
 	l, err := comms.Dial(context.Background(), "inproc://controller", comms.Config{Self: id, Handler: p, Inproc: net, Replay: true, RetryMin: time.Millisecond, RetryMax: 10 * time.Millisecond})
@@ -92,7 +92,7 @@ func (p *peerEnd) setLink(l *comms.Link) {
 	p.link = l
 }
 
-func dialClient(t *testing.T, net *comms.Inproc) *peerEnd {
+func dialClient(t testing.TB, net *comms.Inproc) *peerEnd {
 	return dialPeer(t, net, &peerEnd{}, comms.Identity{Role: "client", Name: t.Name(), Incarnation: uint64(time.Now().UnixNano())})
 }
 
@@ -119,7 +119,13 @@ func (p *peerEnd) Message(_ *comms.Link, head, body []byte) {
 	if p.on != nil {
 		p.on(p, m)
 	}
-	p.got <- m
+	select {
+	case p.got <- m:
+	default: // nobody reads what this agent hears
+		if p.on == nil {
+			p.t.Errorf("%T is lost: the test reads too slowly", m)
+		}
+	}
 }
 
 // Credit is called by the link.
@@ -183,7 +189,7 @@ type fakeAgent struct {
 	hold        bool // takes assignments and does nothing
 }
 
-func dialAgent(t *testing.T, net *comms.Inproc, a *fakeAgent) *fakeAgent {
+func dialAgent(t testing.TB, net *comms.Inproc, a *fakeAgent) *fakeAgent {
 	a.next, a.jobs = 1, map[comms.JobID]uint64{}
 	if a.inc == 0 {
 		a.inc = 1

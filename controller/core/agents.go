@@ -350,20 +350,29 @@ func (c *Core) abandon(a *agent) {
 
 // choose returns the agent with most free cores that can run each of a job's
 // tasks, nil when there is none.
-func (c *Core) choose(j *job, g *dag.Graph) (best *agent) {
-	var free int64
+func (c *Core) choose(j *job, g *dag.Graph) *agent {
+	var able []*agent
 	for _, a := range c.sortedAgents() {
-		if !a.synced || !fits(g, a) {
-			continue
+		if a.synced && fits(g, a) {
+			able = append(able, a)
 		}
-		n := a.row.Total.CPU
-		for _, o := range c.jobs {
-			if o != j && o.rec.Agent == a.row.Name && o.states != nil {
-				n -= int64(min(o.states.Open(), 1<<20)) * 1000
-			}
+	}
+	if len(able) < 2 {
+		return append(able, nil)[0]
+	}
+	free := map[string]int64{}
+	for _, a := range able {
+		free[a.row.Name] = a.row.Total.CPU
+	}
+	for _, o := range c.jobs {
+		if o != j && o.states != nil {
+			free[o.rec.Agent] -= int64(min(o.states.Open(), 1<<20)) * 1000
 		}
-		if best == nil || n > free {
-			best, free = a, n
+	}
+	best := able[0]
+	for _, a := range able[1:] {
+		if free[a.row.Name] > free[best.row.Name] {
+			best = a
 		}
 	}
 	return best

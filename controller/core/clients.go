@@ -100,7 +100,8 @@ func (c *Core) control(l *link, m *comms.Control) {
 		c.reply(l, m.Req, comms.CodeNotFound, fmt.Sprintf("no job %s", m.Job))
 		return
 	}
-	code, text := comms.CodeOK, ""
+	var code comms.Code
+	var text string
 	switch m.Action {
 	case comms.SteerCancel:
 		code, text = c.cancel(j, m.Reason)

@@ -78,14 +78,3 @@ func keyJob(key []byte) (comms.JobID, error) {
 	}
 	return comms.JobID(key[1:jobKeySize]), nil
 }
-
-// after returns the first key behind all keys that begin with prefix.
-func after(prefix []byte) []byte {
-	k := append([]byte(nil), prefix...)
-	for i := len(k) - 1; i >= 0; i-- {
-		if k[i]++; k[i] != 0 {
-			return k[:i+1]
-		}
-	}
-	return nil
-}

@@ -238,10 +238,12 @@ func deletions(job comms.JobID, keys [][]byte) []write {
 func (s *shard) keysOf(job comms.JobID) (keys [][]byte, err error) {
 	err = s.db.View(func(t *badger.Txn) error {
 		for _, tab := range jobTables {
-			each(t, jobKey(tab, job), nil, false, func(k, _ []byte) error {
+			if err := each(t, jobKey(tab, job), nil, false, func(k, _ []byte) error {
 				keys = append(keys, bytes.Clone(k))
 				return nil
-			})
+			}); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
