@@ -19,7 +19,7 @@ func TestArchiveRefusesDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	edit := func(old, new string) []byte { return bytes.Replace(good, []byte(old), []byte(new), 1) }
+	edit := func(from, to string) []byte { return bytes.Replace(good, []byte(from), []byte(to), 1) }
 	tests := []struct {
 		name string
 		npy  []byte
