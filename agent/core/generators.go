@@ -254,38 +254,28 @@ func (c *Core) streamThere(j *job, t taskIndex, output uint32) {
 }
 
 // streamFailed closes a stream whose generator failed finally. Consumers of what
-// was published go on.
+// was published go on; elements that were lost and not made again are given up.
 func (c *Core) streamFailed(j *job, t taskIndex, output uint32) {
+	k := outputKey{t, output}
 	st := j.stream(c, t, output)
-	if st.ended {
-		c.streamTorn(j, st, outputKey{t, output})
-		return
+	if !st.ended {
+		st.ended, st.failed = true, true
 	}
-	st.ended, st.failed = true, true
-	edges := ofOutput(j.edgesOf(t), output)
-	ref := comms.DatasetRef{Task: t, Output: output}
-	c.resolve(j, edges, dag.SourceStream, ref, false)
-	c.resolveGates(j, dag.SourceStream, ref, false)
-	c.slotsEnded(j, outputKey{t, output})
-}
-
-// streamTorn gives up elements of an ended stream that were lost: their generator
-// ran again and failed.
-func (c *Core) streamTorn(j *job, st *stream, k outputKey) {
+	st.torn = st.torn || len(st.lost) > 0
 	for _, e := range slices.Sorted(maps.Keys(st.lost)) {
-		ref := comms.DatasetRef{Task: k.task, Output: k.output, Element: e}
-		st.torn = true
-		for _, s := range j.graph.StreamSlots(k.task, k.output) {
+		ref := comms.DatasetRef{Task: t, Output: output, Element: e}
+		for _, s := range j.graph.StreamSlots(t, output) {
 			if i, err := j.graph.Instance(s, e); err == nil && int(i) < len(j.tasks) && j.tasks[i].state == tWaiting {
 				c.resolveEdge(j, i, ref, false)
 			}
 		}
 	}
-	if st.torn {
-		ref := comms.DatasetRef{Task: k.task, Output: k.output}
-		c.resolve(j, ofOutput(j.edgesOf(k.task), k.output), dag.SourceStream, ref, false)
+	if st.failed || st.torn {
+		ref := comms.DatasetRef{Task: t, Output: output}
+		c.resolve(j, ofOutput(j.edgesOf(t), output), dag.SourceStream, ref, false)
 		c.resolveGates(j, dag.SourceStream, ref, false)
 	}
+	c.slotsEnded(j, k)
 }
 
 // reopenStreams lets a generator that runs again go on where it stopped.

@@ -155,6 +155,10 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			for _, f := range strings.Fields(v) {
 				m.Attempts = append(m.Attempts, uint32(number(f)))
 			}
+		case "run":
+			for _, f := range strings.Fields(v) {
+				m.Run = append(m.Run, comms.Range{First: taskIndex(number(f)), Last: taskIndex(number(f))})
+			}
 		case "attempt":
 			m.Attempts = []uint32{uint32(number(v))}
 		case "fuse":
