@@ -73,6 +73,23 @@ func scribble(_ context.Context, v []float64) (float64, error) {
 	return 0, nil
 }
 
+// explodeElsewhere panics where nobody can recover it.
+func explodeElsewhere(ctx context.Context, p number) (int, error) {
+	if p.N == 0 {
+		var sink [64]byte
+		return dive(p.N, sink), nil
+	}
+	go func() { panic(fmt.Sprint("boom ", p.N)) }()
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// dive ends with the stack.
+func dive(n int, room [64]byte) int {
+	room[n%64]++
+	return dive(n+1, room) + int(room[0])
+}
+
 // talk writes N lines to its log.
 func talk(ctx context.Context, p number) (int, error) {
 	for i := range p.N {
@@ -127,6 +144,7 @@ var _ = register("one", one, "with -> n") &&
 	register("double", double, "n -> n2") &&
 	register("explode", explode, "with -> n") &&
 	register("crash", crash, "with -> n") &&
+	register("explodeElsewhere", explodeElsewhere, "with -> n") &&
 	register("fill", fill, "with -> v") &&
 	register("add", add, "v -> sum") &&
 	register("scribble", scribble, "v -> x") &&
@@ -182,6 +200,29 @@ func TestExecutorKilled(t *testing.T) {
 	j = h.submit("job: crash\ntasks:\n  always: {run: crash, with: {n: 100}, out: [n]}\n")
 	if got := j.ended(); !strings.HasPrefix(got, "always failed 3 poison: ") || !strings.Contains(got, "ended by SIGKILL") {
 		t.Errorf("got %s", got)
+	}
+}
+
+// A panic that ends the executor is the task's error, counted against its retries.
+func TestPanicInAnotherGoroutine(t *testing.T) {
+	h := startHost(t, nil)
+	j := h.submit(`
+job: panics
+keep_going: true
+tasks:
+  once: {run: explodeElsewhere, with: {n: 7}, out: [n]}
+  twice: {run: explodeElsewhere, with: {n: 8}, out: [n], retries: 1}
+  deep: {run: explodeElsewhere, with: {n: 0}, out: [n]}
+  one: {run: one, with: {n: 1}, out: [n]}
+`)
+	want := "once failed 1 panic: panic: boom 7\ntwice failed 2 panic: panic: boom 8\ndeep failed 1 panic: fatal error: stack overflow\none finished 1"
+	if got := j.ended(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	for task, frame := range map[string]string{"once": "explodeElsewhere", "deep": "dive"} {
+		if e := j.event(task, comms.EventFailed).Error; !strings.HasPrefix(e.Stack, "goroutine ") || !strings.Contains(e.Stack, frame) {
+			t.Errorf("%s: stack is %.300q", task, e.Stack)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ type death struct {
 }
 
 // postMortem puts together how a process ended, in which run it was, and whether
-// it touched memory that it must not write.
+// it panicked or touched memory that it must not write.
 func postMortem(id comms.ExecutorID, files executorFiles, control *shm.Control, exit process.Exit) death {
 	d := death{ExecutorDead: core.ExecutorDead{Executor: id, Why: exit.String(), Signal: exit.Signal(), Tail: exit.Output}}
 	if step, steps := control.Last(); steps > 0 {
@@ -40,12 +40,14 @@ func postMortem(id comms.ExecutorID, files executorFiles, control *shm.Control, 
 	} else {
 		d.Tail = append(d.Tail[:len(d.Tail):len(d.Tail)], text[:min(len(text), crashTail)]...)
 	}
-	crash, ok := shm.ParseCrash(text)
-	if !ok {
-		return d
+	if crash, ok := shm.ParseCrash(text); ok {
+		if where, ok := control.Find(crash.Addr); ok {
+			d.touched = &where
+			return d
+		}
 	}
-	if where, ok := control.Find(crash.Addr); ok {
-		d.touched = &where
+	if p, ok := blame.FindPanic(text); ok {
+		d.Panic, d.Stack = p.Message, p.Stack
 	}
 	return d
 }

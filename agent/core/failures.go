@@ -255,6 +255,8 @@ func (c *Core) crashed(r *run, ex *executor, ev ExecutorDead) {
 		e.Kind, e.Message = comms.ErrorReadOnly, ev.Why
 	case ev.Memory:
 		e.Kind, e.Message = comms.ErrorMemory, ev.Why
+	case ev.Panic != "": // it would end so again
+		e.Kind, e.Message, e.Stack = comms.ErrorPanic, ev.Panic, ev.Stack
 	case ex.why != "":
 		e.Message = "its executor was ended: " + ex.why
 	}

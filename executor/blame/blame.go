@@ -1,7 +1,7 @@
-// Package blame finds out what a task did wrong when its executor died of a
-// fault. It is pure; the agent uses it after a death:
+// Package blame finds out what a task did wrong when its executor died of it. It is pure; the agent uses it after a death:
 //
 //	crash output ── shm.ParseCrash ──▶ address ── Control.Find ──▶ segment, offset ── Input ──▶ "wrote to input x"
+//	             └─ FindPanic ──▶ "panic: boom" and its stack
 package blame
 
 import "github.com/cascade-run/cascade/comms"
