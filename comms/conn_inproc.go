@@ -50,9 +50,13 @@ func (p *Inproc) dial(name string) (net.Conn, error) {
 	near, far := newInprocPair(name)
 	select {
 	case l.queue <- far:
-		return near, nil
 	case <-l.closed:
+	}
+	select {
+	case <-l.closed: // perhaps after its queue was emptied
 		return nil, fmt.Errorf("dial inproc://%s: nobody listens in this process", name)
+	default:
+		return near, nil
 	}
 }
 

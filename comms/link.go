@@ -302,9 +302,6 @@ func (l *Link) credit() {
 func (l *Link) read(w *wire) error {
 	var lastAck uint64
 	for {
-		if !w.in.ready() {
-			l.beforeWait(w)
-		}
 		e, more, err := w.envelope()
 		if err != nil {
 			return err
@@ -405,8 +402,8 @@ func (l *Link) acked(n uint64) error {
 	return err
 }
 
-// beforeWait runs when everything that arrived is handled: what the handler
-// queued goes out, and an acknowledgement that is due goes with it.
+// beforeWait runs when every whole message that arrived is handled: what the
+// handler queued goes out, and an acknowledgement that is due goes with it.
 func (l *Link) beforeWait(w *wire) {
 	l.mu.Lock()
 	l.stats.Received += w.received - w.countedAt

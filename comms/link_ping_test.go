@@ -127,6 +127,38 @@ func TestDuplicatesAreDropped(t *testing.T) {
 	}
 }
 
+// What a handler queued goes out although the next message has begun to arrive:
+// its rest may take long.
+func TestAnswerDoesNotWaitForTheRestOfTheNextMessage(t *testing.T) {
+	hub := newRecorder()
+	hub.react = func(h happening) {
+		if h.what == "message" {
+			if err := h.link.Queue([]byte("answer"), nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	addr := "ipc://" + socketFolder(t) + "/s"
+	cfg := config(t, self("controller", "c", 2), hub)
+	cfg.HeartbeatEvery = -1
+	listenTest(t, addr, cfg)
+	hello := session.Greeting{ProtocolMin: 1, ProtocolMax: 1, Role: "agent", Name: "raw", Incarnation: 1, Session: 9, MaxHead: 100, MaxBody: 100}
+	c, r, _ := rawConnect(t, addr, hello, 0)
+	two := rawData(2, []byte("two"), make([]byte, 1000))
+	for _, part := range [][]byte{join(rawData(1, []byte("one"), nil), two[:1]), two[1:500], two[500:]} {
+		if _, err := c.Write(part); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(part, two[1:500]) {
+			continue // the middle of a message is no reason to answer
+		}
+		r.frame()
+		if _, head := r.frame(); string(head) != "answer" {
+			t.Fatalf("got %q", head)
+		}
+	}
+}
+
 // A PING is answered between messages, never inside one, although it arrives
 // between the frames of the peer's message and while ours is being written.
 func TestPingInTheMiddle(t *testing.T) {

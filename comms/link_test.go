@@ -271,3 +271,21 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	l.Close()
 	listenTest(t, "ipc://"+path, cfg)
 }
+
+// Whoever found the listener just before it closed is told at once.
+func TestInprocDialMeetsClose(t *testing.T) {
+	p := NewInproc()
+	if _, err := p.listen("x"); err != nil {
+		t.Fatal(err)
+	}
+	l := p.names["x"]
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.names["x"] = l
+	for range 100 {
+		if _, err := p.dial("x"); err == nil {
+			t.Fatal("a closed listener was dialed")
+		}
+	}
+}

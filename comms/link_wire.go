@@ -3,7 +3,6 @@ package comms
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +40,7 @@ type wire struct {
 	writers sync.WaitGroup
 
 	// Of the reading goroutine.
+	carried                                     bool // the handshake is over
 	received, receivedBytes, countedAt, ackedAt uint64
 	ackBytes                                    int
 	wantAck                                     bool
@@ -73,20 +73,22 @@ type wire struct {
 // after the greeting, so the answer to a PING waits until start.
 func newWire(st stream) *wire {
 	w := &wire{st: st, wake: make(chan struct{}, 1), quit: make(chan struct{}), failed: make(chan struct{})}
-	w.in = frameReader{br: bufio.NewReaderSize(listener{st, &w.heard}, readBuffer), ping: w.earlyPing}
+	w.in = frameReader{br: bufio.NewReaderSize(listener{w}, readBuffer), ping: w.earlyPing}
 	return w
 }
 
-// listener notes that the peer was heard, also in the middle of a long frame.
-type listener struct {
-	r     io.Reader
-	heard *atomic.Bool
-}
+// listener reads the stream, which may have to wait for the peer: also in the
+// middle of a long frame what is due goes out first, and the peer was heard after.
+type listener struct{ w *wire }
 
 func (l listener) Read(p []byte) (int, error) {
-	n, err := l.r.Read(p)
-	if n > 0 && !l.heard.Load() {
-		l.heard.Store(true)
+	w := l.w
+	if w.carried {
+		w.l.beforeWait(w)
+	}
+	n, err := w.st.Read(p)
+	if n > 0 && !w.heard.Load() {
+		w.heard.Store(true)
 	}
 	return n, err
 }
@@ -124,7 +126,7 @@ func (w *wire) skipMessage(maxHead, maxBody uint64) error {
 
 // start runs the writer goroutine and the heartbeat.
 func (w *wire) start() {
-	w.in.ping = w.pong
+	w.in.ping, w.carried = w.pong, true
 	w.writers.Add(1)
 	go w.writer()
 	if w.l.cfg.HeartbeatEvery > 0 {

@@ -51,9 +51,6 @@ type frameReader struct {
 	ping func(context []byte)
 }
 
-// ready says whether a read can go on without waiting for the peer.
-func (r *frameReader) ready() bool { return r.br.Buffered() > 0 }
-
 // header reads one frame header.
 func (r *frameReader) header() (flags byte, size uint64, err error) {
 	h, err := r.br.Peek(2)

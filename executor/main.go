@@ -97,6 +97,7 @@ func Serve(addr string, cfg Config) error {
 		Self: comms.Identity{Role: "executor", Name: "pid-" + strconv.Itoa(cfg.PID), PID: cfg.PID,
 			Incarnation: uint64(time.Now().UnixNano()), Build: cfg.Build},
 		Handler: c, Log: cfg.Log,
+		HeartbeatEvery: -1, // a stopped agent goes on later; a dead one closes the socket
 	})
 	cancel()
 	if err != nil {

@@ -289,20 +289,3 @@ func TestSIGTERMEndsCommandsToo(t *testing.T) {
 		t.Errorf("command %d lives on", pid)
 	}
 }
-
-func TestBlame(t *testing.T) {
-	kind := &comms.Kind{Inputs: []comms.KindIn{{Name: "a"}, {Name: "b", List: true}}}
-	seg := func(id uint32, off, n uint64) comms.Desc {
-		return comms.Desc{Size: n, Place: comms.Place{Kind: comms.PlaceSegment, Segment: id, Offset: off}}
-	}
-	run := &comms.Run{Inputs: []comms.RunInput{{Data: []comms.Desc{seg(1, 0, 10)}}, {Data: []comms.Desc{{}, seg(1, 64, 10), seg(2, 0, 5)}}}}
-	for _, tt := range []struct {
-		segment uint32
-		offset  uint64
-		want    string
-	}{{1, 0, "a"}, {1, 9, "a"}, {1, 10, ""}, {1, 70, "b"}, {2, 4, "b"}, {2, 5, ""}, {3, 0, ""}} {
-		if got, ok := blame.Input(kind, run, tt.segment, tt.offset); got != tt.want || ok != (tt.want != "") {
-			t.Errorf("segment %d, offset %d: %q, %t, want %q", tt.segment, tt.offset, got, ok, tt.want)
-		}
-	}
-}
