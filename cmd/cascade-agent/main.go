@@ -10,55 +10,27 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/docker/go-units"
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade/agent"
+	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/executor"
-)
-
-const (
-	exitOK             = 0
-	exitBadInput       = 2
-	exitInfrastructure = 3
 )
 
 func main() {
 	executor.Main() // started again by the agent, this is the executor of tasks that name no environment
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	os.Exit(run(os.Args[1:], os.Stderr, signals))
+	os.Exit(run(os.Args[1:], os.Stderr, daemon.Signals()))
 }
 
-// badInput marks errors that are mended in flags.
-type badInput struct{ error }
-
-func (e badInput) Unwrap() error { return e.error }
-
 func run(args []string, stderr io.Writer, signals <-chan os.Signal) int {
-	c := command(signals)
-	c.SetArgs(args)
-	c.SetErr(stderr)
-	err := c.Execute()
-	if err == nil {
-		return exitOK
-	}
-	fmt.Fprintf(stderr, "cascade-agent: %v\n", err)
-	if bad := (badInput{}); errors.As(err, &bad) || errors.Is(err, agent.ErrConfig) {
-		return exitBadInput
-	}
-	return exitInfrastructure
+	return daemon.Execute(command(signals), args, stderr, stderr, agent.ErrConfig)
 }
 
 // flags is what the command line says.
@@ -79,25 +51,14 @@ func command(signals <-chan os.Signal) *cobra.Command {
 shared memory, spills them to disk when memory is short.
 
 Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
-		Args: func(c *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(c, args); err != nil {
-				return badInput{err}
-			}
-			return nil
-		},
-		SilenceUsage:  true,
-		SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := f.config(c.ErrOrStderr())
 			if err != nil {
-				return badInput{err}
+				return daemon.Bad(err)
 			}
 			return serve(cfg, signals)
 		},
 	}
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return badInput{fmt.Errorf("%w; see cascade-agent --help", err)}
-	})
 	s := c.Flags()
 	s.StringVar(&f.cfg.Controller, "controller", os.Getenv("CASCADE_TO"), "address of the controller, such as ipc:///run/cascade/controller.sock")
 	s.StringVar(&f.cfg.Name, "name", "", "name of the agent, unique in the cluster (default the host's name)")
@@ -137,32 +98,14 @@ func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 		return cfg, errors.New("--controller is missing: the address of the controller, such as ipc:///run/cascade/controller.sock")
 	}
 	if cfg.State == "" {
-		dir, err := stateFolder()
+		dir, err := daemon.StateFolder("agent")
 		if err != nil {
 			return cfg, err
 		}
 		cfg.State = dir
 	}
-	level := zerolog.InfoLevel
-	if f.verbose > 0 {
-		level = zerolog.DebugLevel
-	}
-	cfg.Log = zerolog.New(stderr).Level(level).With().Timestamp().Logger()
-	if cfg.InsecureTestNetwork {
-		cfg.Log = cfg.Log.With().Bool("insecure", true).Logger()
-	}
+	cfg.Log = daemon.Log(stderr, f.verbose, cfg.InsecureTestNetwork)
 	return cfg, nil
-}
-
-func stateFolder() (string, error) {
-	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
-		return filepath.Join(dir, "cascade", "agent"), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("find a state folder (or set --state): %w", err)
-	}
-	return filepath.Join(home, ".local", "state", "cascade", "agent"), nil
 }
 
 // serve runs an agent until the first signal. The second ends the process: the
@@ -172,19 +115,5 @@ func serve(cfg agent.Config, signals <-chan os.Signal) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		for _, act := range []func(){cancel, func() { os.Exit(exitInfrastructure) }} {
-			select {
-			case <-signals:
-				act()
-			case <-done:
-				return
-			}
-		}
-	}()
-	return errors.Join(a.Run(ctx), a.Close())
+	return errors.Join(daemon.Serve(a.Run, signals), a.Close())
 }

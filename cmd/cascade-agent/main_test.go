@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/executor"
 )
@@ -77,11 +78,11 @@ func TestSignalEndsTheAgent(t *testing.T) {
 	}
 	// The state folder belongs to one agent.
 	var second bytes.Buffer
-	if n := run([]string{"--controller", "ipc:///x", "--name", "a1", "--state", state}, &second, nil); n != exitInfrastructure || !strings.Contains(second.String(), "another agent uses it") {
+	if n := run([]string{"--controller", "ipc:///x", "--name", "a1", "--state", state}, &second, nil); n != daemon.ExitInfrastructure || !strings.Contains(second.String(), "another agent uses it") {
 		t.Errorf("a second agent: exit code %d: %s", n, &second)
 	}
 	signals <- syscall.SIGTERM
-	if n := <-code; n != exitOK {
+	if n := <-code; n != daemon.ExitOK {
 		t.Errorf("exit code %d: %s", n, &stderr)
 	}
 }
@@ -94,12 +95,12 @@ func TestExitCodes(t *testing.T) {
 		code int
 		want string
 	}{
-		{"no controller", nil, exitBadInput, "--controller is missing"},
-		{"unknown flag", []string{"--nosuch"}, exitBadInput, "unknown flag: --nosuch; see cascade-agent --help"},
-		{"bad size", []string{"--controller", "ipc:///x", "--memory", "much"}, exitBadInput, `--memory "much": want a size such as 4GiB`},
-		{"argument", []string{"x"}, exitBadInput, `unknown command "x"`},
-		{"bad name", []string{"--controller", "ipc:///x", "--name", "a b", "--state", t.TempDir()}, exitBadInput, `agent name "a b"`},
-		{"refused", []string{"--controller", refusing.listen(t), "--name", "a2", "--state", t.TempDir(), "--warm", "-1"}, exitInfrastructure, "not you"},
+		{"no controller", nil, daemon.ExitBadInput, "--controller is missing"},
+		{"unknown flag", []string{"--nosuch"}, daemon.ExitBadInput, "unknown flag: --nosuch; see cascade-agent --help"},
+		{"bad size", []string{"--controller", "ipc:///x", "--memory", "much"}, daemon.ExitBadInput, `--memory "much": want a size such as 4GiB`},
+		{"argument", []string{"x"}, daemon.ExitBadInput, `unknown command "x"`},
+		{"bad name", []string{"--controller", "ipc:///x", "--name", "a b", "--state", t.TempDir()}, daemon.ExitBadInput, `agent name "a b"`},
+		{"refused", []string{"--controller", refusing.listen(t), "--name", "a2", "--state", t.TempDir(), "--warm", "-1"}, daemon.ExitInfrastructure, "not you"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stderr bytes.Buffer

@@ -9,54 +9,26 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
-	"syscall"
 
 	"github.com/docker/go-units"
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/controller"
 )
 
-const (
-	exitOK             = 0
-	exitBadInput       = 2
-	exitInfrastructure = 3
-)
-
 func main() {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, daemon.Signals()))
 }
 
-// badInput marks errors that are mended in flags.
-type badInput struct{ error }
-
-func (e badInput) Unwrap() error { return e.error }
-
 func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
-	c := command(signals)
-	c.SetArgs(args)
-	c.SetOut(stdout)
-	c.SetErr(stderr)
-	err := c.Execute()
-	if err == nil {
-		return exitOK
-	}
-	fmt.Fprintf(stderr, "cascade-controller: %v\n", err)
-	if bad := (badInput{}); errors.As(err, &bad) {
-		return exitBadInput
-	}
-	return exitInfrastructure
+	return daemon.Execute(command(signals), args, stdout, stderr, nil)
 }
 
 // flags is what the command line says.
@@ -77,25 +49,14 @@ acknowledges is durable, also when the power fails. It prints the address that
 it listens on when it is ready.
 
 Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
-		Args: func(c *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(c, args); err != nil {
-				return badInput{err}
-			}
-			return nil
-		},
-		SilenceUsage:  true,
-		SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := f.config(c.ErrOrStderr())
 			if err != nil {
-				return badInput{err}
+				return daemon.Bad(err)
 			}
 			return serve(cfg, c.OutOrStdout(), signals)
 		},
 	}
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return badInput{fmt.Errorf("%w; see cascade-controller --help", err)}
-	})
 	s := c.Flags()
 	s.StringVar(&f.cfg.Address, "listen", "", "address for clients and agents (default ipc://controller.sock in the folder run of the state folder)")
 	s.StringVar(&f.cfg.State, "state", "", "folder of the store and of packages (default cascade/controller in $XDG_STATE_HOME)")
@@ -121,7 +82,7 @@ func (f *flags) config(stderr io.Writer) (controller.Config, error) {
 		cfg.MinFree = uint64(n)
 	}
 	if cfg.State == "" {
-		dir, err := stateFolder()
+		dir, err := daemon.StateFolder("controller")
 		if err != nil {
 			return cfg, err
 		}
@@ -135,29 +96,11 @@ func (f *flags) config(stderr io.Writer) (controller.Config, error) {
 	if cfg.Address == "" {
 		cfg.Address = "ipc://" + filepath.Join(state, "run", "controller.sock")
 	}
-	level := zerolog.InfoLevel
-	if f.verbose > 0 {
-		level = zerolog.DebugLevel
-	}
-	cfg.Log = zerolog.New(stderr).Level(level).With().Timestamp().Logger()
-	if cfg.InsecureTestNetwork {
-		cfg.Log = cfg.Log.With().Bool("insecure", true).Logger()
-	}
+	cfg.Log = daemon.Log(stderr, f.verbose, cfg.InsecureTestNetwork)
 	if b, ok := debug.ReadBuildInfo(); ok {
 		cfg.Build = b.Main.Version
 	}
 	return cfg, nil
-}
-
-func stateFolder() (string, error) {
-	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
-		return filepath.Join(dir, "cascade", "controller"), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("find a state folder (or set --state): %w", err)
-	}
-	return filepath.Join(home, ".local", "state", "cascade", "controller"), nil
 }
 
 // serve runs a controller until the first signal. The second ends the process.
@@ -169,19 +112,5 @@ func serve(cfg controller.Config, stdout io.Writer, signals <-chan os.Signal) er
 	if _, err := fmt.Fprintln(stdout, c.Addr()); err != nil {
 		return errors.Join(fmt.Errorf("print the address: %w", err), c.Close())
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		for _, act := range []func(){cancel, func() { os.Exit(exitInfrastructure) }} {
-			select {
-			case <-signals:
-				act()
-			case <-done:
-				return
-			}
-		}
-	}()
-	return errors.Join(c.Run(ctx), c.Close())
+	return errors.Join(daemon.Serve(c.Run, signals), c.Close())
 }

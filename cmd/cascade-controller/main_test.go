@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 )
 
@@ -18,10 +19,10 @@ func TestBadInput(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--nosuch"}, exitBadInput, "unknown flag"},
-		{[]string{"surplus"}, exitBadInput, "unknown command"},
-		{[]string{"--min-free", "much", "--state", "x"}, exitBadInput, "--min-free"},
-		{[]string{"--state", filepath.Join(t.TempDir(), "s"), "--listen", "tcp://127.0.0.1:0"}, exitInfrastructure, "insecure-test-network"},
+		{[]string{"--nosuch"}, daemon.ExitBadInput, "unknown flag"},
+		{[]string{"surplus"}, daemon.ExitBadInput, "unknown command"},
+		{[]string{"--min-free", "much", "--state", "x"}, daemon.ExitBadInput, "--min-free"},
+		{[]string{"--state", filepath.Join(t.TempDir(), "s"), "--listen", "tcp://127.0.0.1:0"}, daemon.ExitInfrastructure, "insecure-test-network"},
 	} {
 		var out, errs strings.Builder
 		if code := run(c.args, &out, &errs, nil); code != c.code || !strings.Contains(errs.String(), c.want) {
@@ -69,7 +70,7 @@ func TestServesUntilSignal(t *testing.T) {
 		t.Error(err)
 	}
 	signals <- os.Interrupt
-	if c := <-code; c != exitOK {
+	if c := <-code; c != daemon.ExitOK {
 		t.Errorf("exit code %d: %s", c, errs.String())
 	}
 }

@@ -1,0 +1,112 @@
+// Package daemon is what cascade-agent and cascade-controller have in common as
+// commands: exit codes, signals, the state folder, the log.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	ExitOK             = 0
+	ExitBadInput       = 2
+	ExitInfrastructure = 3
+)
+
+// BadInput marks errors that are mended in flags.
+type BadInput struct{ error }
+
+// Unwrap returns the cause.
+func (e BadInput) Unwrap() error { return e.error }
+
+// Bad makes an error bad input; nil stays nil.
+func Bad(err error) error {
+	if err == nil {
+		return nil
+	}
+	return BadInput{err}
+}
+
+// Signals returns the signals that end a daemon: the first in good order, the second at once.
+func Signals() <-chan os.Signal {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	return signals
+}
+
+// Execute runs a command without arguments and returns the exit code. Errors
+// that match bad are bad input too.
+func Execute(c *cobra.Command, args []string, stdout, stderr io.Writer, bad error) int {
+	c.SilenceUsage, c.SilenceErrors = true, true
+	c.Args = func(c *cobra.Command, args []string) error { return Bad(cobra.NoArgs(c, args)) }
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return BadInput{fmt.Errorf("%w; see %s --help", err, c.Name())}
+	})
+	c.SetArgs(args)
+	c.SetOut(stdout)
+	c.SetErr(stderr)
+	err := c.Execute()
+	if err == nil {
+		return ExitOK
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", c.Name(), err)
+	if errors.As(err, new(BadInput)) || errors.Is(err, bad) {
+		return ExitBadInput
+	}
+	return ExitInfrastructure
+}
+
+// Serve calls run with a context that the first signal ends. The second signal
+// ends the process.
+func Serve(run func(context.Context) error, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for _, act := range []func(){cancel, func() { os.Exit(ExitInfrastructure) }} {
+			select {
+			case <-signals:
+				act()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return run(ctx)
+}
+
+// StateFolder is where a part of a cluster keeps its state when no flag says it.
+func StateFolder(part string) (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
+		return filepath.Join(dir, "cascade", part), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find a state folder (or set --state): %w", err)
+	}
+	return filepath.Join(home, ".local", "state", "cascade", part), nil
+}
+
+// Log returns a daemon's log. Every line of one that permits plain TCP says so.
+func Log(w io.Writer, verbose int, insecure bool) zerolog.Logger {
+	level := zerolog.InfoLevel
+	if verbose > 0 {
+		level = zerolog.DebugLevel
+	}
+	log := zerolog.New(w).Level(level).With().Timestamp()
+	if insecure {
+		log = log.Bool("insecure", true)
+	}
+	return log.Logger()
+}
