@@ -1,5 +1,6 @@
-// Command arity writes func_arity.go of package cascade: the constructors and
-// types of functions with 0 to 5 inputs and 1 to 3 outputs, and of generators.
+// Command arity writes func_arity.go and gen_arity.go of package cascade: the
+// constructors and types of functions with 0 to 5 inputs and 1 to 3 outputs, and
+// of generators.
 // Go has no way to be generic over the number of parameters.
 package main
 
@@ -111,7 +112,9 @@ package cascade
 
 import (
 	"context"
+{{- if (index . 0).Gen}}
 	"iter"
+{{- end}}
 
 	"github.com/cascade-run/cascade/executor"
 )
@@ -180,28 +183,32 @@ func (f {{.Type}}[{{.Types}}]) Map(g *Graph, task string, over []Axis{{.Args}}, 
 {{end}}{{end}}`))
 
 func main() {
-	var shapes []shape
+	var functions, generators []shape
 	in, out := strings.Split("ABCDE", ""), strings.Split("XYZ", "")
 	for m := 1; m <= maxOutputs; m++ {
 		for n := 0; n <= maxInputs; n++ {
-			shapes = append(shapes, shape{In: in[:n], Out: out[:m]})
+			functions = append(functions, shape{In: in[:n], Out: out[:m]})
 		}
 	}
 	for n := 0; n <= maxInputs; n++ {
-		shapes = append(shapes, shape{In: in[:n], Out: out[:1], Gen: true})
+		generators = append(generators, shape{In: in[:n], Out: out[:1], Gen: true})
 	}
+	for file, shapes := range map[string][]shape{"func_arity.go": functions, "gen_arity.go": generators} {
+		if err := write(file, shapes); err != nil {
+			fmt.Fprintf(os.Stderr, "arity: %s: %v\n", file, err)
+			os.Exit(1)
+		}
+	}
+}
+
+func write(file string, shapes []shape) error {
 	var b bytes.Buffer
 	if err := text.Execute(&b, shapes); err != nil {
-		fmt.Fprintln(os.Stderr, "arity:", err)
-		os.Exit(1)
+		return err
 	}
 	src, err := format.Source(b.Bytes())
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "arity: format: %v\n%s", err, b.Bytes())
-		os.Exit(1)
+		return fmt.Errorf("format: %w\n%s", err, b.Bytes())
 	}
-	if err := os.WriteFile("func_arity.go", src, 0o644); err != nil {
-		fmt.Fprintln(os.Stderr, "arity:", err)
-		os.Exit(1)
-	}
+	return os.WriteFile(file, src, 0o644)
 }
