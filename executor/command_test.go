@@ -183,6 +183,8 @@ func TestCommandFailures(t *testing.T) {
 		{"signal", a.sh("kill -SEGV $$", nil, nil), comms.ErrorExit, -1, "SIGSEGV", []string{"SIGSEGV"}, ""},
 		{"no output", a.sh("true", nil, []string{"page"}), comms.ErrorTask, 0, "", []string{`did not write output "page"`, "CASCADE_OUT_PAGE"}, ""},
 		{"output is a link", a.sh("ln -s /etc/passwd $CASCADE_OUT_PAGE", nil, []string{"page"}), comms.ErrorTask, 0, "", []string{"not a regular file"}, ""},
+		{"output is a hard link", a.sh("echo x > $CASCADE_OUT_PAGE; ln $CASCADE_OUT_PAGE $CASCADE_OUT_PAGE.other",
+			nil, []string{"page"}), comms.ErrorTask, 0, "", []string{"hard link"}, ""},
 		{"output and failure", a.sh("echo x > $CASCADE_OUT_PAGE; exit 1", nil, []string{"page"}), comms.ErrorExit, 1, "", nil, ""},
 		{"not found", program("no-such-program"), comms.ErrorSetup, 0, "", []string{`"no-such-program" is not in PATH`}, ""},
 		{"no such path", program("./absent.sh"), comms.ErrorSetup, 0, "", []string{`"./absent.sh"`, "no such file"}, ""},
@@ -245,6 +247,30 @@ func TestCommandsAreEnded(t *testing.T) {
 				t.Errorf("process %d lives on", pid)
 			}
 		})
+	}
+}
+
+func TestCommandsAreToldTheirGrant(t *testing.T) {
+	a, s := startWithStore(t, testRegistry())
+	t.Setenv("OMP_NUM_THREADS", "64")
+	for _, tt := range []struct {
+		res  comms.Resources
+		env  []string
+		want string
+	}{
+		{comms.Resources{CPU: 2500, Memory: 1 << 30}, nil, "3 3 3 3 1073741824"},
+		{comms.Resources{CPU: 100}, []string{"OMP_NUM_THREADS=2"}, "2 1 1 1"},
+	} {
+		k := a.sh("echo $OMP_NUM_THREADS $MKL_NUM_THREADS $OPENBLAS_NUM_THREADS $GOMAXPROCS $GOMEMLIMIT > $CASCADE_OUT_X", nil, []string{"x"},
+			func(k *comms.Kind) { k.Resources, k.Env = tt.res, tt.env })
+		a.dispatch(a.run(k))
+		it := a.items(1)[0]
+		if it.Error != nil {
+			t.Fatal(it.Error)
+		}
+		if got := content(s, it.Outputs[0]); got != tt.want+"\n" {
+			t.Errorf("grant %+v: the command sees %q, want %q", tt.res, got, tt.want)
+		}
 	}
 }
 

@@ -37,8 +37,9 @@
 //
 // Usage.CPU of a function is the process's, of a command that of the program and
 // the children it waited for. PeakRSS is the largest sample of private memory
-// (RssAnon) of the process, or of the command's process tree; runs shorter than
-// the sampling interval have none.
+// (RssAnon) of the process, or of the command's process tree. The process is
+// sampled every 25 ms and when a run ends, unless it was less than 5 ms before: in
+// that time few MiB of fresh memory can come. Commands of less than 10 ms have none.
 //
 // Invariants: a run is answered exactly once, by Finished, Failed or TakenBack;
 // what happened in one run is reported in order; nothing is visible to others

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
@@ -309,8 +310,11 @@ func (p *program) environ() []string {
 		}
 	}
 	n := strconv.Itoa(cores(r.kind.Resources.CPU))
-	for _, name := range []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"} {
+	for _, name := range []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOMAXPROCS"} {
 		env[name] = n
+	}
+	if m := r.kind.Resources.Memory; m > 0 {
+		env["GOMEMLIMIT"] = strconv.FormatInt(m, 10)
 	}
 	for _, kv := range slices.Concat(r.kind.Env, r.Env) {
 		if name, v, ok := strings.Cut(kv, "="); ok {
@@ -393,6 +397,8 @@ func (p *program) seal() ([]comms.Desc, error) {
 			return nil, fmt.Errorf("output %q: %w", decl.Name, err)
 		case !fi.Mode().IsRegular():
 			return nil, fmt.Errorf("output %q is not a regular file but %s: write the data itself", decl.Name, fi.Mode().Type())
+		case fi.Sys().(*syscall.Stat_t).Nlink > 1: // who has the other name could change it, and freeing it would empty the other
+			return nil, fmt.Errorf("output %q has other names (hard links): copy the data instead of linking it", decl.Name)
 		}
 		d := comms.Desc{Ref: comms.DatasetRef{Task: r.Task, Output: uint32(i)}, Attempt: r.Attempt, Codec: value.Raw, Size: uint64(fi.Size())}
 		r.usage.BytesOut += d.Size

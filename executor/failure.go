@@ -46,6 +46,9 @@ func (r *run) classify(err error) *comms.TaskError {
 		}
 		return r.taskError(why.kind, text, nil)
 	}
+	if r.exec.ctx.Err() != nil { // it did not fail, it was not let end
+		return r.taskError(comms.ErrorCrash, "its executor had to end: "+context.Cause(r.exec.ctx).Error(), nil)
+	}
 	kind := comms.ErrorTask
 	var known *kindError
 	if errors.As(err, &known) {

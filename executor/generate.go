@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -76,7 +77,7 @@ func (r *run) generate(in []any) ([]comms.Desc, []comms.StreamEnd, error) {
 		}
 		n++
 	}
-	if err := r.stoppedErr(); err != nil {
+	if err := errors.Join(r.stoppedErr(), r.unchanged()); err != nil {
 		return nil, nil, err
 	}
 	switch {

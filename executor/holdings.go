@@ -18,6 +18,7 @@ type holdings struct {
 	holds []*hold
 	rooms []room
 	gone  [][]byte // addresses of published arrays, unmapped by now; never touched
+	ended bool     // nothing may be allocated any more
 }
 
 // view is where an input's bytes lie in this process.
@@ -120,6 +121,10 @@ func (r *run) alloc(n int) ([]byte, error) {
 	}
 	r.mem.mu.Lock()
 	defer r.mem.mu.Unlock()
+	if r.mem.ended { // a goroutine that outlives its function asked
+		m.drop(h)
+		return nil, fmt.Errorf("allocate %d bytes: the task has ended", n)
+	}
 	r.keep(m, h)
 	r.mem.rooms = append(r.mem.rooms, room{hold: h, bytes: b, off: off})
 	return b, nil
@@ -278,6 +283,7 @@ func (r *run) settle(end bool) {
 	if !end {
 		return
 	}
+	r.mem.ended = true
 	for i := range r.mem.views {
 		r.mem.views[i].span.Release()
 	}

@@ -29,6 +29,7 @@ type Config struct {
 const (
 	startedAfter = 2 * time.Millisecond  // a run that takes longer is reported as started
 	sampleEvery  = 25 * time.Millisecond // its memory is sampled this often
+	sampleAge    = 5 * time.Millisecond  // and at its end, when the last sample is older: reading it takes longer than many runs
 	lastWait     = time.Second           // for the run at hand when the executor must end
 )
 
@@ -55,10 +56,13 @@ type Executor struct {
 	// cpuMark is the cpu time at the end of the last run, where the next one
 	// begins; 0 when the runner has waited since. It belongs to the runner.
 	cpuMark int64
-	mem     memory
-	watch   *time.Timer // looks at runs that take their time
-	starter command.Starter
-	capture capture
+	// The latest sample of private memory at the end of a run; also the runner's.
+	sampled   uint64
+	sampledAt time.Time
+	mem       memory
+	watch     *time.Timer // looks at runs that take their time
+	starter   command.Starter
+	capture   capture
 
 	mu      sync.Mutex
 	welcome *comms.Welcome
@@ -243,6 +247,14 @@ func (e *Executor) look() {
 	if r.kind.fn != nil && time.Since(r.began) >= sampleEvery {
 		r.peak.Store(max(r.peak.Load(), command.PrivateMemory()))
 	}
+}
+
+// private returns the private memory of this process at the end of a run.
+func (e *Executor) private(now time.Time) uint64 {
+	if now.Sub(e.sampledAt) >= sampleAge {
+		e.sampled, e.sampledAt = command.PrivateMemory(), now
+	}
+	return e.sampled
 }
 
 func (e *Executor) cancelRun(m *comms.Cancel) {

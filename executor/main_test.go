@@ -282,6 +282,10 @@ func TestSIGTERMEndsCommandsToo(t *testing.T) {
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	// That is no error of the task: it is tried again.
+	if it := r.items(1)[0]; it.Error == nil || it.Error.Kind != comms.ErrorCrash || !strings.Contains(it.Error.Message, "terminated") {
+		t.Errorf("reported %+v", it.Error)
+	}
 	if err := r.end(t); err == nil || !strings.Contains(err.Error(), "exit status 1") {
 		t.Errorf("executor ended with %v", err)
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/executor/command"
 	"github.com/cascade-run/cascade/executor/value"
 )
 
@@ -370,8 +369,8 @@ func (r *run) ended(kind comms.ReportKind) comms.ReportItem {
 	u.Duration, u.CPU = int64(d), r.exec.cpuMark-u.CPU
 	if r.kind.fn == nil {
 		u.CPU = r.commandCPU
-	} else if d > sampleEvery {
-		u.PeakRSS = max(r.peak.Load(), command.PrivateMemory())
+	} else {
+		u.PeakRSS = max(r.peak.Load(), r.exec.private(r.began.Add(d)))
 	}
 	return comms.ReportItem{Kind: kind, Run: r.ID, At: u.Start + u.Duration, Usage: &u}
 }

@@ -147,6 +147,10 @@ func startWithStore(t testing.TB, reg *Registry) (*fakeAgent, *fakeStore) {
 	a := startExecutor(t, reg, comms.Welcome{ShmDir: s.dir, Scratch: filepath.Join(t.TempDir(), "scratch"), ControlPage: s.store.ControlPath(1)})
 	a.store.Store(s)
 	t.Cleanup(func() {
+		a.tell(&comms.Stop{Now: true}) // a run lets go of its leases after its answer
+		if err := a.wait(); err != nil {
+			t.Error(err)
+		}
 		a.exec.mem.idle()
 		a.exec.out.flush()
 		s.mu.Lock()
@@ -437,6 +441,31 @@ func TestPanicReturnsWhatWasAllocated(t *testing.T) {
 	a.dispatch(a.run(a.kind("leave", []string{"n"}, []string{"v"}), inline(t, reg, big)))
 	if it := a.items(1)[0]; it.Error == nil || it.Error.Kind != comms.ErrorPanic {
 		t.Errorf("reported %+v", it)
+	}
+}
+
+var leaked = make(chan context.Context, 1)
+
+func leakContext(ctx context.Context, n int) (value.Array[float64], error) {
+	leaked <- ctx
+	return Alloc[float64](ctx, n)
+}
+
+// What a goroutine that outlives its task allocates would never be given back.
+func TestAllocAfterTheEnd(t *testing.T) {
+	reg := storeRegistry()
+	func1(reg, "leak", leakContext, "n -> v")
+	a, _ := startWithStore(t, reg)
+	a.dispatch(a.run(a.kind("leak", []string{"n"}, []string{"v"}), inline(t, reg, 1000)))
+	if it := a.items(1)[0]; it.Error != nil {
+		t.Fatal(it.Error)
+	}
+	a.tell(&comms.Stop{Now: true})
+	if err := a.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Alloc[float64](<-leaked, 1000); err == nil || !strings.Contains(err.Error(), "the task has ended") {
+		t.Errorf("error is %v", err)
 	}
 }
 

@@ -45,6 +45,22 @@ func TestMemoryIsSampled(t *testing.T) {
 	}
 }
 
+func TestShortRunsHaveMemoryToo(t *testing.T) {
+	reg := testRegistry()
+	a := startExecutor(t, reg, comms.Welcome{})
+	k := a.kind("double", []string{"n"}, []string{"n2"})
+	var runs []comms.Run
+	for range 20 {
+		runs = append(runs, a.run(k, inline(t, reg, 1)))
+	}
+	a.dispatch(runs...)
+	for _, it := range a.items(20) {
+		if it.Usage.PeakRSS < 1<<20 {
+			t.Errorf("run %d: %d bytes of private memory", it.Run, it.Usage.PeakRSS)
+		}
+	}
+}
+
 func TestCommandUsage(t *testing.T) {
 	a, _ := startWithStore(t, testRegistry())
 	a.dispatch(a.run(a.sh("x=$(head -c 30000000 /dev/zero | tr '\\0' x); sleep 1; : \"$x\"", nil, nil)))

@@ -43,30 +43,46 @@ const drainTime = 5 * time.Second
 // Starter starts programs from one OS thread that lives as long as it: the
 // parent-death signal of a child is tied to the thread that started it.
 type Starter struct {
-	once sync.Once
-	work chan func()
+	once, end sync.Once
+	work      chan func()
+	closed    chan struct{}
 }
+
+// errClosed says that the Starter was closed.
+var errClosed = errors.New("the executor ends, no program is started any more")
 
 // do runs f on the thread.
-func (s *Starter) do(f func()) {
+func (s *Starter) do(f func() error) error {
 	s.once.Do(func() {
-		s.work = make(chan func())
-		go func() {
-			runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-			for f := range s.work {
-				f()
-			}
-		}()
+		s.work, s.closed = make(chan func()), make(chan struct{})
+		go s.serve()
 	})
-	done := make(chan struct{})
-	s.work <- func() { f(); close(done) }
-	<-done
+	done := make(chan error, 1)
+	select {
+	case s.work <- func() { done <- f() }:
+		return <-done
+	case <-s.closed:
+		return errClosed
+	}
 }
 
-// Close ends the thread, and with it whatever it started that still lives.
+func (s *Starter) serve() {
+	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+	for {
+		select {
+		case f := <-s.work:
+			f()
+		case <-s.closed:
+			return
+		}
+	}
+}
+
+// Close ends the thread, and with it whatever it started that still lives. Run
+// fails from then on.
 func (s *Starter) Close() {
-	s.once.Do(func() { s.work = make(chan func()) })
-	close(s.work)
+	s.once.Do(func() { s.closed = make(chan struct{}) })
+	s.end.Do(func() { close(s.closed) })
 }
 
 // Run runs a program to its end. An error means that it could not be started;
@@ -83,7 +99,10 @@ func (s *Starter) Run(ctx context.Context, spec Spec) (Result, error) {
 	}
 	attr := &os.ProcAttr{Dir: spec.Dir, Env: spec.Env, Files: pipes.files, Sys: sysAttr()}
 	var proc *os.Process
-	s.do(func() { proc, err = os.StartProcess(path, spec.Args, attr) })
+	err = s.do(func() (err error) {
+		proc, err = os.StartProcess(path, spec.Args, attr)
+		return err
+	})
 	pipes.started()
 	if err != nil {
 		pipes.wait(0)

@@ -146,6 +146,23 @@ func TestContextEndsTheGroup(t *testing.T) {
 	}
 }
 
+func TestClosedStarterRefuses(t *testing.T) {
+	for _, used := range []bool{false, true} {
+		var s Starter
+		spec := Spec{Args: []string{"true"}, Env: os.Environ(), Output: func(uint8, []byte) {}}
+		if used {
+			if _, err := s.Run(t.Context(), spec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Close()
+		s.Close()
+		if _, err := s.Run(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "the executor ends") {
+			t.Errorf("used %t: %v", used, err)
+		}
+	}
+}
+
 func TestStartFails(t *testing.T) {
 	var s Starter
 	defer s.Close()

@@ -5,6 +5,7 @@
 //	             │ context ends
 //	             └─▶ SIGTERM to the group ─grace─▶ SIGKILL to the group ──▶ (as above)
 //
-// A process that leaves the session as well (a daemon) is not found here; the
-// agent's reaper ends it together with the executor.
+// A process that leaves the group as well (a daemon, a background job of a shell
+// with job control) is not found here; the agent's reaper ends it together with
+// the executor.
 package command
