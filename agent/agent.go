@@ -18,6 +18,7 @@ import (
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
+	exec "github.com/cascade-run/cascade/executor"
 	"github.com/cascade-run/cascade/shm"
 )
 
@@ -97,6 +98,7 @@ func (a *Agent) open() error {
 	a.self = comms.Identity{Role: "agent", Name: a.cfg.Name, Incarnation: a.started.Incarnation, PID: os.Getpid()}
 	if a.executors, err = comms.Listen("ipc://"+filepath.Join(a.cfg.Runtime, "executors.sock"), comms.Config{
 		Self: a.self, Handler: &executorDoor{agent: a}, Log: a.log, CheckPeer: wantRole("executor"),
+		MaxMessage:     exec.MaxMessage,
 		HeartbeatEvery: -1, // one that computes may be silent; when it dies its socket closes
 	}); err != nil {
 		return err

@@ -90,6 +90,13 @@ func dive(n int, room [64]byte) int {
 	return dive(n+1, room) + int(room[0])
 }
 
+// page makes 4000 bytes, which travel in messages.
+func page(_ context.Context, p number) (string, error) { return strings.Repeat("x", 4000), nil }
+
+func lengths(_ context.Context, all exec.List[string]) (int, error) {
+	return len(strings.Join(all.Values(), "")), nil
+}
+
 // talk writes N lines to its log.
 func talk(ctx context.Context, p number) (int, error) {
 	for i := range p.N {
@@ -144,6 +151,8 @@ var _ = register("one", one, "with -> n") &&
 	register("double", double, "n -> n2") &&
 	register("explode", explode, "with -> n") &&
 	register("crash", crash, "with -> n") &&
+	register("page", page, "with -> text") &&
+	register("lengths", lengths, "all -> n") &&
 	register("explodeElsewhere", explodeElsewhere, "with -> n") &&
 	register("fill", fill, "with -> v") &&
 	register("add", add, "v -> sum") &&
@@ -223,6 +232,26 @@ tasks:
 		if e := j.event(task, comms.EventFailed).Error; !strings.HasPrefix(e.Stack, "goroutine ") || !strings.Contains(e.Stack, frame) {
 			t.Errorf("%s: stack is %.300q", task, e.Stack)
 		}
+	}
+}
+
+// A reduction over many small outputs gets a message that is larger than most.
+func TestManySmallInputs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("80 MB in one message")
+	}
+	h := startHost(t, nil)
+	const n = 20000
+	j := h.submit(fmt.Sprintf(`
+job: many
+tasks:
+  page: {for: {i: "0..%d"}, run: page, with: {n: 1}, out: [text]}
+  all: {run: lengths, in: {all: "page[*].text"}, out: [n]}
+outputs: [all.n]
+`, n-1))
+	j.drained()
+	if e := j.event("all", comms.EventFinished); len(e.Outputs) != 1 {
+		t.Errorf("got %+v", e)
 	}
 }
 

@@ -22,6 +22,10 @@ const (
 	EnvCrash = "CASCADE_EXECUTOR_CRASH" // file that takes the runtime's last words
 )
 
+// MaxMessage bounds a message between agent and executor, in bytes: one run may
+// name hundreds of thousands of inputs, and small ones travel in it.
+const MaxMessage = 1 << 30
+
 // dialTimeout bounds the first handshake.
 const dialTimeout = 20 * time.Second
 
@@ -97,6 +101,7 @@ func Serve(addr string, cfg Config) error {
 		Self: comms.Identity{Role: "executor", Name: "pid-" + strconv.Itoa(cfg.PID), PID: cfg.PID,
 			Incarnation: uint64(time.Now().UnixNano()), Build: cfg.Build},
 		Handler: c, Log: cfg.Log,
+		MaxMessage:     MaxMessage,
 		HeartbeatEvery: -1, // a stopped agent goes on later; a dead one closes the socket
 	})
 	cancel()

@@ -370,14 +370,46 @@ func (c *Core) chooseFor(r *run) *executor {
 	return best
 }
 
-// dispatch sends what this step has queued, one message for each executor.
+// dispatch sends what this step has queued, one message for each executor unless
+// it would be large.
 func (c *Core) dispatch() {
 	for _, ex := range c.execs {
-		if len(ex.batch) > 0 {
-			c.emit(ToExecutor{ex.id, &comms.Dispatch{Runs: ex.batch}})
-			ex.batch = nil
+		for len(ex.batch) > 0 {
+			n := dispatchable(ex.batch)
+			c.emit(ToExecutor{ex.id, &comms.Dispatch{Runs: ex.batch[:n:n]}})
+			ex.batch = ex.batch[n:]
+		}
+		ex.batch = nil
+	}
+}
+
+// A message to an executor is bounded. Small inputs travel in it, and a run may
+// have many of them.
+const (
+	dispatchBytes = 32 << 20  // of inputs, after which another message begins
+	maxRunBytes   = 512 << 20 // of one run's
+	descBytes     = 64        // what a dataset takes besides its bytes, about
+)
+
+// dispatchable is how many runs go into the next message, at least one.
+func dispatchable(runs []comms.Run) int {
+	size := 0
+	for i := range runs {
+		if size += inputBytes(&runs[i]); size > dispatchBytes && i > 0 {
+			return i
 		}
 	}
+	return len(runs)
+}
+
+// inputBytes is about what the inputs of a run take in a message.
+func inputBytes(r *comms.Run) (n int) {
+	for _, in := range r.Inputs {
+		for i := range in.Data {
+			n += descBytes + len(in.Data[i].Place.Bytes)
+		}
+	}
+	return n
 }
 
 // takeBack asks silent executors for half of what has not started on them when

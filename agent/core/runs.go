@@ -114,6 +114,9 @@ func (c *Core) message(r *run, ex *executor) (comms.Run, error) {
 		if m.Inputs, err = c.inputs(r, ex); err != nil {
 			return m, err
 		}
+		if n := inputBytes(&m); n > maxRunBytes {
+			return m, fmt.Errorf("its small inputs make a message of %d bytes, the limit is %d: reduce them in two steps", n, maxRunBytes)
+		}
 	}
 	if r.gs.generator {
 		m.Skip = make([]uint64, len(g.Outputs))
