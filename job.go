@@ -154,6 +154,9 @@ func (j *Job) Fetch(ctx context.Context, d Located, w io.Writer) error {
 		}
 		return nil
 	}
+	if d.Desc.Size == 0 {
+		return nil
+	}
 	id := comms.DatasetID{Job: j.id, DatasetRef: d.Desc.Ref}
 	if err := j.pieces(ctx, d.Addresses, &comms.Fetch{Data: id}, d.Desc.Size, w); err != nil {
 		return fmt.Errorf("fetch %s from agent %s: %w", d.Name, d.Agent, err)
@@ -203,40 +206,65 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // pieces fetches what want names, piece by piece, until size bytes are there; a
-// size of zero means until the agent says that it was all.
+// size of zero means until the agent says that it was all. When the size is known
+// some pieces are asked for ahead, so that the agent reads while we write.
 func (j *Job) pieces(ctx context.Context, addresses []string, want *comms.Fetch, size uint64, w io.Writer) error {
 	p, err := j.client.agentPeer(ctx, addresses)
 	if err != nil {
 		return err
 	}
-	offset, start := want.Offset, want.Offset
+	var asked []*request // in the order of their offsets
+	defer func() {
+		for _, r := range asked {
+			p.requests.end(r)
+		}
+	}()
+	got, next, end, ahead := want.Offset, want.Offset, want.Offset+size, 1
+	if size > 0 {
+		ahead = fetchAhead
+	}
 	for {
-		m, body, err := p.requests.one(ctx, func(req uint64) comms.Message {
-			f := *want
-			f.Req, f.Offset, f.Max = req, offset, fetchPiece
-			return &f
-		})
+		for len(asked) < ahead && (size == 0 || next < end) {
+			r, err := p.requests.start(func(req uint64) comms.Message {
+				f := *want
+				f.Req, f.Offset, f.Max = req, next, fetchPiece
+				return &f
+			})
+			if err != nil {
+				return err
+			}
+			asked = append(asked, r)
+			next += fetchPiece
+		}
+		m, body, err := asked[0].next(ctx)
 		if err != nil {
 			return err
 		}
+		p.requests.end(asked[0])
+		asked = asked[1:]
 		c, ok := m.(*comms.Chunk)
-		if !ok {
+		if !ok || c.Offset != got {
 			return fmt.Errorf("unexpected answer %T", m)
 		}
 		if _, err := w.Write(body); err != nil {
 			return err
 		}
-		offset += uint64(len(body))
-		if offset >= c.Total || len(body) == 0 {
-			if size > 0 && offset-start != size {
-				return fmt.Errorf("%w: got %d of %d bytes", ErrLost, offset-start, size)
-			}
+		got += uint64(len(body))
+		switch {
+		case size == 0 && (got >= c.Total || len(body) == 0), size > 0 && got == end:
 			return nil
+		case size == 0:
+			next = got
+		case got != min(c.Offset+fetchPiece, end):
+			return fmt.Errorf("%w: got %d of %d bytes", ErrLost, got-want.Offset, size)
 		}
 	}
 }
 
-const fetchPiece = 1 << 20
+const (
+	fetchPiece = 1 << 20 // bytes
+	fetchAhead = 8       // pieces
+)
 
 // agentPeer returns the link to the first of an agent's addresses that answers.
 func (c *Client) agentPeer(ctx context.Context, addresses []string) (*peer, error) {
