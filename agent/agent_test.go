@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,6 +38,17 @@ func explode(_ context.Context, _ number) (int, error) { panic("boom") }
 func crash(ctx context.Context, p number) (int, error) {
 	if int(exec.TaskOf(ctx).Attempt) <= p.N {
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		<-ctx.Done()
+	}
+	return int(exec.TaskOf(ctx).Attempt), nil
+}
+
+// freeze stops its own process in the first N attempts, as a debugger would.
+func freeze(ctx context.Context, p number) (int, error) {
+	if int(exec.TaskOf(ctx).Attempt) <= p.N {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+			return 0, err
+		}
 		<-ctx.Done()
 	}
 	return int(exec.TaskOf(ctx).Attempt), nil
@@ -154,6 +166,7 @@ var _ = register("one", one, "with -> n") &&
 	register("page", page, "with -> text") &&
 	register("lengths", lengths, "all -> n") &&
 	register("explodeElsewhere", explodeElsewhere, "with -> n") &&
+	register("freeze", freeze, "with -> n") &&
 	register("fill", fill, "with -> v") &&
 	register("add", add, "v -> sum") &&
 	register("scribble", scribble, "v -> x") &&
@@ -252,6 +265,19 @@ outputs: [all.n]
 	j.drained()
 	if e := j.event("all", comms.EventFinished); len(e.Outputs) != 1 {
 		t.Errorf("got %+v", e)
+	}
+}
+
+// A process that is stopped ends by itself never: it is found, killed, and its
+// task tried again. One behind it is no attempt.
+func TestExecutorFrozen(t *testing.T) {
+	h := startHost(t, func(cfg *Config) { cfg.CPU, cfg.Limits.Stopped = 1000, 300*time.Millisecond })
+	j := h.submit("job: frozen\ntasks:\n  once: {run: freeze, with: {n: 1}, out: [n]}\n  other: {run: one, with: {n: 1}, out: [n]}\n")
+	if got := j.ended(); !strings.Contains(got, "once finished 2") || !strings.Contains(got, "other finished 1") {
+		t.Errorf("got %s", got)
+	}
+	if e := j.event("once", comms.EventRetry); e.Error == nil || e.Error.Kind != comms.ErrorCrash || !strings.Contains(e.Error.Message, "it was stopped") {
+		t.Errorf("retry after %+v", e.Error)
 	}
 }
 

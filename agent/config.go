@@ -56,6 +56,9 @@ type Limits struct {
 	LogAge    time.Duration
 	Inline    uint64 // outputs up to this size travel in messages; default: the core's
 	Executors int    // most executors; default: the core's
+	// Stopped is how long an executor may be stopped (SIGSTOP) before it is killed
+	// and its run tried again. Default 10 s.
+	Stopped time.Duration
 }
 
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
@@ -109,7 +112,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	if err := cfg.detect(); err != nil {
 		all = append(all, err)
 	}
-	for _, n := range []int64{cfg.CPU, cfg.Memory, cfg.Store, cfg.GPU, cfg.Limits.TaskLog, cfg.Limits.Backlog} {
+	for _, n := range []int64{cfg.CPU, cfg.Memory, cfg.Store, cfg.GPU, cfg.Limits.TaskLog, cfg.Limits.Backlog, int64(cfg.Limits.Stopped)} {
 		if n < 0 {
 			all = append(all, fmt.Errorf("negative amount %d", n))
 		}
@@ -117,6 +120,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	cfg.Limits.TaskLog = cmp.Or(cfg.Limits.TaskLog, 64<<20)
 	cfg.Limits.LogAge = cmp.Or(cfg.Limits.LogAge, 30*24*time.Hour)
 	cfg.Limits.Backlog = cmp.Or(cfg.Limits.Backlog, 16<<20)
+	cfg.Limits.Stopped = cmp.Or(cfg.Limits.Stopped, 10*time.Second)
 	switch {
 	case cfg.Warm == 0:
 		cfg.Warm = max(1, int(cfg.CPU/1000))

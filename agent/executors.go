@@ -85,14 +85,14 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 		ControlPage: files.control, Scratch: files.scratch, ShmDir: a.store.Dir(),
 	}})
 	close(ex.spawned)
-	tooMuch := guard(ex, proc, control)
+	ended := guard(ex, proc, control, a.cfg.Limits.Stopped)
 	exit := proc.Wait()
 	close(ex.dead)
 	a.tokens.take(ex.token)
 	l.lastMessage(ex)
 	end := postMortem(ex.id, files, control, exit)
-	if tooMuch != "" {
-		end.Memory, end.Why = true, tooMuch
+	if ended.why != "" {
+		end.Memory, end.Why = ended.memory, ended.why
 	}
 	a.in.push(item{note: func() {
 		delete(l.executors, ex.id)

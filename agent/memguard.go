@@ -25,20 +25,37 @@ const (
 	guardSlack = 32 << 20
 )
 
-// guard ends an executor whose task uses more private memory than it was
-// granted, before the kernel ends something else. It counts growth since the run
-// began: what earlier runs left in the process's heap is not this run's. A task
-// without a grant is not watched. What it returns is why it ended the process,
-// or "" when it did not.
-func guard(w *worker, proc *process.Process, control *shm.Control) string {
+// verdict is why guard ended a process; nothing when it did not.
+type verdict struct {
+	why    string
+	memory bool
+}
+
+// guard ends an executor that cannot be left alone.
+//
+// Its task uses more private memory than it was granted: then it ends before the
+// kernel ends something else. What counts is growth since the run began: what
+// earlier runs left in the process's heap is not this run's. A task without a
+// grant is not watched.
+//
+// Or it is stopped: nobody else would find out, because a link to a process that
+// only computes may be silent, too. One that a debugger holds is left alone.
+func guard(w *worker, proc *process.Process, control *shm.Control, patience time.Duration) verdict {
 	ticker := time.NewTicker(guardEvery)
 	defer ticker.Stop()
 	var g growth
+	var stopped time.Duration // in ticks: when all of this host stood still, nobody is to blame
 	for {
 		select {
 		case <-proc.Done():
-			return ""
+			return verdict{}
 		case <-ticker.C:
+		}
+		if !isStopped(proc.PID()) {
+			stopped = 0
+		} else if stopped += guardEvery; stopped >= patience {
+			proc.Kill()
+			return verdict{why: fmt.Sprintf("it was stopped (SIGSTOP) for %v", stopped)}
 		}
 		step, _ := control.Last()
 		run := comms.RunID(step.Run)
@@ -48,8 +65,19 @@ func guard(w *worker, proc *process.Process, control *shm.Control) string {
 			continue
 		}
 		proc.Kill()
-		return fmt.Sprintf("it used %s of private memory and was granted %s", units.BytesSize(float64(used)), units.BytesSize(float64(kind.Resources.Memory)))
+		return verdict{memory: true,
+			why: fmt.Sprintf("it used %s of private memory and was granted %s", units.BytesSize(float64(used)), units.BytesSize(float64(kind.Resources.Memory)))}
 	}
+}
+
+// isStopped tells whether a process was stopped by a signal.
+func isStopped(pid int) bool {
+	for _, line := range strings.Split(readText(filepath.Join("/proc", strconv.Itoa(pid), "status")), "\n") {
+		if rest, ok := strings.CutPrefix(line, "State:"); ok {
+			return strings.HasPrefix(strings.TrimSpace(rest), "T")
+		}
+	}
+	return false
 }
 
 // growth is the memory of a process since its present run began.
