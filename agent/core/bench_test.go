@@ -59,6 +59,35 @@ tasks:
 	}
 }
 
+// BenchmarkJobs submits many jobs of one task each at once: what a task costs
+// must not grow with the number of jobs that wait.
+func BenchmarkJobs(b *testing.B) {
+	g, err := dag.ParseYAML("job.yaml", []byte("job: one\ntasks:\n  t: {run: F, out: [o]}\n"), dag.Override{}, dag.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, n := range []int{1000, 10_000} {
+		for _, owner := range []string{"", "o"} {
+			b.Run(fmt.Sprintf("%d%s", n, owner), func(b *testing.B) {
+				for range b.N {
+					c := New(Config{Total: comms.Resources{CPU: 2000, Memory: 1 << 30}, Memory: 1 << 20, Warm: 2})
+					d := &fakeHost{c: c, now: time.Unix(1, 0)}
+					d.step(ControllerUp{})
+					for i := range n {
+						id := comms.JobID{byte(i), byte(i >> 8), byte(i >> 16), 1}
+						d.step(FromController{Msg: &comms.Assign{Job: id, Epoch: 1, Owner: owner}, Graph: g})
+					}
+					d.run()
+					if d.finished != n {
+						b.Fatalf("%d tasks finished, want %d", d.finished, n)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/task")
+			})
+		}
+	}
+}
+
 // fakeHost answers actions as fast as can be.
 type fakeHost struct {
 	c        *Core

@@ -124,6 +124,9 @@ func (c *Core) checkTasks(j *job) error {
 	}
 	heaped := map[taskIndex]bool{}
 	for _, cl := range j.classes {
+		if err := checkLine(cl); err != nil {
+			return err
+		}
 		for _, e := range cl.heap {
 			heaped[e.task] = true
 		}
@@ -210,4 +213,23 @@ func (j *job) openConsumers(ref comms.DatasetRef) int {
 		}
 	}
 	return n
+}
+
+// checkLine finds a class in its line, in order, or the reason why it is in none.
+func checkLine(cl *class) error {
+	j, q := cl.job, cl.queue
+	if q == nil {
+		if len(cl.heap) > 0 && !cl.offered && !j.held && j.stopped == nil && cl.env.state == envReady {
+			return fmt.Errorf("%d ready tasks stand in no line", len(cl.heap))
+		}
+		return nil
+	}
+	l := q.line
+	if len(cl.heap) == 0 || j.held || j.stopped != nil || q.classes[cl.at] != cl || l.queues[q.at] != q || q.priority != j.priority || q.owner != j.owner {
+		return fmt.Errorf("a class with %d ready tasks stands in a wrong line", len(cl.heap))
+	}
+	if cl.at > 0 && sooner(cl, q.classes[(cl.at-1)/2]) || q.at > 0 && sooner(q.classes[0], l.queues[(q.at-1)/2].classes[0]) {
+		return fmt.Errorf("a class stands behind one that comes later")
+	}
+	return nil
 }

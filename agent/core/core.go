@@ -21,6 +21,11 @@ type Core struct {
 	jobs   []*job
 	byJob  map[comms.JobID]*job
 	owners map[string]*owner
+	busy   ownerHeap
+
+	lines   []*line  // ready tasks
+	offered []*class // with ready tasks, to be put into their lines
+	readied []*job   // with tasks that became ready since the last flush
 
 	// Executors by number, and the pools they belong to in order of creation.
 	execs    []*executor

@@ -93,9 +93,12 @@ func (c *Core) ready(j *job, e entry) {
 	}
 	j.tasks[e.task].state = tReady
 	if e.by != noTask {
+		if len(j.readied) == 0 {
+			c.readied = append(c.readied, j)
+		}
 		j.readied = append(j.readied, e)
 	}
-	gs.class.push(e)
+	c.push(gs.class, e)
 }
 
 // sourceState tells whether a source is there, or never will be.

@@ -48,9 +48,10 @@ func (c *Core) noteEnd(j *job, e comms.Event) {
 // What is ready or started now and was so already is told first here: a task
 // that has ended meanwhile has said all with its end.
 func (c *Core) flush() {
-	for _, j := range c.jobs {
+	for _, j := range c.readied {
 		c.noteReady(j)
 	}
+	c.readied = c.readied[:0]
 	for _, ex := range c.execs {
 		if len(ex.queue) > 0 {
 			c.noteStarted(ex.queue[0])

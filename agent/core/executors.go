@@ -119,6 +119,7 @@ func (c *Core) envReady(ev EnvReady) {
 }
 
 func (c *Core) envDone(e *environment, key, bad string) {
+	defer c.offerAll(e.job)
 	ev := comms.Event{Kind: comms.EventEnv, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name}}
 	if bad == "" {
 		e.state, e.pool = envReady, c.pool(poolKey{key, e.job.dir})
@@ -133,11 +134,11 @@ func (c *Core) envDone(e *environment, key, bad string) {
 // environmentFailed fails the ready tasks of a class whose environment cannot be had.
 func (c *Core) environmentFailed(cl *class, why string) {
 	for {
-		e, ok := cl.head()
+		e, ok := c.head(cl)
 		if !ok || cl.job.stopped != nil {
 			return
 		}
-		cl.pop()
+		c.pop(cl)
 		c.fail(cl.job, e.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: why}, cl.job.cause(e), true)
 	}
 }

@@ -322,6 +322,7 @@ func (c *Core) redo(j *job, ref comms.DatasetRef) {
 		if j.groupOf(t).group.Outputs[ref.Output].Generate != dag.GenerateNone {
 			if st := j.stream(c, t, ref.Output); ref.Element < st.next {
 				st.lost[ref.Element] = true
+				st.torn = st.torn || j.overAt(t) && j.tasks[t].state != tFinished // nobody makes it again
 			}
 		}
 		if !j.overAt(t) || j.tasks[t].state != tFinished {

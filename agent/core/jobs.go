@@ -52,9 +52,13 @@ type trouble struct {
 
 // owner is who shares the host by weight.
 type owner struct {
+	name   string
+	jobs   int // that are known
+	queues []*queue
 	weight float64
 	used   float64 // cpu seconds granted, per unit of weight
 	busy   int     // jobs that have not drained
+	at     int     // in Core.busy, while it has any
 }
 
 // job is a fragment of a job, as assigned.
@@ -83,6 +87,7 @@ type job struct {
 	unended  int
 	inflight int  // runs that exist
 	over     bool // drained was told
+	active   bool // counted in its owner's busy
 	adopted  bool // of an earlier incarnation: datasets without a graph
 	fresh    bool // nothing was counted yet
 
@@ -167,6 +172,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 		j = c.readopt(j, m, g)
 	}
 	j.epoch = m.Epoch
+	c.leaveAll(j)
 	j.priority, j.held, j.stopped, j.dropped = m.Priority, m.Hold, nil, false
 	if m.Ranks != nil {
 		j.ranks = m.Ranks
@@ -180,14 +186,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 			gs.mean = m.Seconds[i]
 		}
 	}
-	least := c.leastUsed()
-	if j.over || j.unended == 0 {
-		j.over = false
-		j.owner.busy++
-		if j.owner.busy == 1 {
-			j.owner.used = max(j.owner.used, least)
-		}
-	}
+	c.begin(j)
 	c.knownData(j, m)
 	again := c.setTasks(j, m)
 	for _, t := range again {
@@ -201,6 +200,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 		}
 	}
 	c.recount(j)
+	c.offerAll(j)
 	c.touch(j)
 }
 
@@ -223,9 +223,10 @@ func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
 		name = "\x00" + m.Job.String() // without an owner a job shares with nobody
 	}
 	if c.owners[name] == nil {
-		c.owners[name] = &owner{}
+		c.owners[name] = &owner{name: name}
 	}
 	j.owner = c.owners[name]
+	j.owner.jobs++
 	j.fresh = true
 	c.jobs = append(c.jobs, j)
 	c.byJob[j.id] = j
@@ -400,10 +401,7 @@ func (c *Core) again(j *job, t taskIndex, attempt uint32) {
 	j.unended++
 	delete(j.trouble, t)
 	c.reopenStreams(j, t)
-	if j.over {
-		j.over = false
-		j.owner.busy++
-	}
+	c.begin(j)
 }
 
 // steer changes the course of a job.
@@ -411,8 +409,10 @@ func (c *Core) steer(j *job, m *comms.Steer) {
 	switch m.Action {
 	case comms.SteerHold:
 		j.held = true
+		c.leaveAll(j)
 	case comms.SteerRelease:
 		j.held = false
+		c.offerAll(j)
 	case comms.SteerCancel:
 		c.stop(j, &comms.TaskError{Kind: comms.ErrorCancelled, Message: m.Reason, Agent: c.cfg.Agent}, comms.Cause{Kind: comms.CauseUser, Text: m.Reason})
 	case comms.SteerForget:
@@ -429,6 +429,7 @@ func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
 		return
 	}
 	j.stopped = why
+	c.leaveAll(j)
 	c.dropUnplaced(j, noTask)
 	for i := range j.tasks {
 		switch j.tasks[i].state {
@@ -478,9 +479,11 @@ func (c *Core) drained() {
 		if j.unended == 0 && j.inflight == 0 && !j.over {
 			j.over = true
 			clear(j.edgeCache)
-			if j.owner.busy--; j.owner.busy == 0 {
-				j.owner.used = 0
+			c.leaveAll(j)
+			for _, cl := range j.classes {
+				cl.heap = nil // of tasks that were ready and ended otherwise
 			}
+			c.rest(j)
 			var counts [tCancelled + 1]uint64
 			for i := range j.tasks {
 				counts[j.tasks[i].state]++
@@ -500,9 +503,17 @@ func (c *Core) drained() {
 func (c *Core) drop(j *job) {
 	c.keepOnly(j, nil)
 	c.closeKinds(j)
+	c.unlist(j)
+	c.emit(DropJob{j.id})
+}
+
+// unlist takes a job out of the tables, and its owner with the last.
+func (c *Core) unlist(j *job) {
 	c.jobs = slices.DeleteFunc(c.jobs, func(o *job) bool { return o == j })
 	delete(c.byJob, j.id)
-	c.emit(DropJob{j.id})
+	if j.owner.jobs--; j.owner.jobs == 0 {
+		delete(c.owners, j.owner.name)
+	}
 }
 
 // closeKinds lets executors forget a job's groups.

@@ -1,8 +1,6 @@
 package core
 
 import (
-	"slices"
-
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/shm/ledger"
@@ -70,8 +68,7 @@ func (c *Core) adopt(states []comms.JobState) {
 // readopt makes an adopted job an ordinary one. The datasets that its Assign
 // names are here; the others are freed.
 func (c *Core) readopt(old *job, m *comms.Assign, g *dag.Graph) *job {
-	c.jobs = slices.DeleteFunc(c.jobs, func(o *job) bool { return o == old })
-	delete(c.byJob, old.id)
+	c.unlist(old)
 	j := c.newJob(m, g)
 	for _, d := range m.Datasets {
 		if have := old.data[d.Ref]; have != nil && j.valid(d.Ref) && have.desc.Attempt == d.Attempt {

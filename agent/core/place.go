@@ -42,43 +42,41 @@ func (c *Core) schedule() {
 }
 
 func (c *Core) placeReady() {
-	var reserved amounts                        // of a starving class
+	c.enlist()
+	var reserved amounts // of a starving line
+	var aside []*class
 	for c.kept+len(c.runs) < c.cfg.EventsKept { // each run will end in an event
 		cl := c.pick()
 		if cl == nil {
-			return
+			break
 		}
-		cl.pass = c.pass
-		switch cl.env.state {
-		case envUnknown:
-			c.buildEnv(cl.env)
-			continue
-		case envBuilding:
-			continue
-		case envFailed:
-			c.environmentFailed(cl, cl.env.err)
+		l := cl.queue.line
+		if reserved != nil && overlaps(reserved, l.need) {
+			l.pass = c.pass
 			continue
 		}
-		if reserved != nil && overlaps(reserved, cl.need) {
-			continue
-		}
-		ex := c.choose(cl)
+		ex := c.choose(l)
 		if ex == nil {
-			c.missing(cl)
-			if !cl.short.IsZero() && c.now.Sub(cl.short) >= starveAfter && reserved == nil {
-				reserved = cl.need
+			l.pass = c.pass
+			c.missing(l)
+			if !l.short.IsZero() && c.now.Sub(l.short) >= starveAfter && reserved == nil {
+				reserved = l.need
 			}
 			continue
 		}
-		cl.short = time.Time{}
+		l.short = time.Time{}
 		if c.pinning+len(c.pinned) >= c.cfg.MaxExecutors && len(c.pinKeys(cl.job, cl.heap[0].task)) > 0 {
-			continue // as many wait for memory as could run; more would only push each other out
+			c.leave(cl) // as many wait for memory as could run; more would only push each other out
+			aside = append(aside, cl)
+			continue
 		}
-		cl.pass = 0
 		if len(ex.queue) > 0 && (ex.load == 0 || ex.load >= spawnTime) {
-			c.couldUse(cl, 1) // behind another, perhaps for long, while resources are free
+			c.couldUse(l, 1) // behind another, perhaps for long, while resources are free
 		}
 		c.start(cl, ex)
+	}
+	for _, cl := range aside {
+		c.offer(cl)
 	}
 }
 
@@ -91,25 +89,25 @@ func overlaps(a, b amounts) bool {
 	return false
 }
 
-// missing notes why a class cannot go on: it lacks resources, or an executor.
-func (c *Core) missing(cl *class) {
+// missing notes why a line cannot go on: it lacks resources, or an executor.
+func (c *Core) missing(l *line) {
 	none := make(amounts, len(c.total))
-	if !c.fits(none, cl.need) {
-		if cl.short.IsZero() {
-			cl.short = c.now
+	if !c.fits(none, l.need) {
+		if l.short.IsZero() {
+			l.short = c.now
 		}
 		return
 	}
-	cl.short = time.Time{}
-	c.couldUse(cl, len(cl.heap))
+	l.short = time.Time{}
+	c.couldUse(l, l.ready)
 }
 
-// couldUse notes that a class has work for n more executors, as far as the
+// couldUse notes that a line has work for n more executors, as far as the
 // resources that are free can feed them.
-func (c *Core) couldUse(cl *class, n int) {
-	p := cl.env.pool
+func (c *Core) couldUse(l *line, n int) {
+	p := l.pool
 	n = min(n, c.cfg.MaxExecutors)
-	for i, need := range cl.need {
+	for i, need := range l.need {
 		if need > 0 {
 			n = int(min(int64(n), c.free[i]/need))
 		}
@@ -123,13 +121,12 @@ func (c *Core) couldUse(cl *class, n int) {
 	p.wanted = max(p.wanted, n-idle)
 }
 
-// choose returns the executor that a class's next run should go to: the one
+// choose returns the executor that the next run of a line should go to: the one
 // whose queue ends first among those that may take one more.
-func (c *Core) choose(cl *class) *executor {
+func (c *Core) choose(l *line) *executor {
 	var best *executor
-	mean := c.headMean(cl)
-	for _, ex := range cl.env.pool.execs {
-		if ex.state != exUp || ex.full || !c.takesMore(ex, cl, mean) {
+	for _, ex := range l.pool.execs {
+		if ex.state != exUp || ex.full || !c.takesMore(ex, l.generator, l.need) {
 			continue
 		}
 		if best == nil || len(ex.queue) == 0 && len(best.queue) > 0 || (len(ex.queue) == 0) == (len(best.queue) == 0) && ex.load < best.load {
@@ -139,29 +136,25 @@ func (c *Core) choose(cl *class) *executor {
 	return best
 }
 
-func (c *Core) headMean(cl *class) float64 {
-	return cl.job.groupOf(cl.heap[0].task).mean
-}
-
-// takesMore tells whether an executor may get one more run of a class.
-func (c *Core) takesMore(ex *executor, cl *class, mean float64) bool {
+// takesMore tells whether an executor may get one more run.
+func (c *Core) takesMore(ex *executor, generator bool, need amounts) bool {
 	n := len(ex.queue)
 	if n == 0 {
-		return c.fits(ex.grant, cl.need)
+		return c.fits(ex.grant, need)
 	}
-	if cl.generator || ex.queue[n-1].gs.generator || ex.asked || n >= c.cfg.SupplyMax || ex.queue[0].abort != nil {
+	if generator || ex.queue[n-1].gs.generator || ex.asked || n >= c.cfg.SupplyMax || ex.queue[0].abort != nil {
 		return false // nothing waits behind a generator: it ends only when its consumers have run
 	}
 	supply := c.cfg.SupplyFor.Seconds()
 	if ex.load >= supply && (n >= 2 || ex.load >= secondRun*supply) || ex.load == 0 && n >= 2 {
 		return false
 	}
-	return c.fits(ex.grant, cl.need)
+	return c.fits(ex.grant, need)
 }
 
 // start takes the head of a class to an executor, with those that can follow it there.
 func (c *Core) start(cl *class, ex *executor) {
-	e := cl.pop()
+	e := c.pop(cl)
 	j := cl.job
 	if why := j.groupOf(e.task).usable(j, ex.pool); why != "" {
 		c.fail(j, e.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: why}, j.cause(e), true)
@@ -357,7 +350,7 @@ func (c *Core) chooseFor(r *run) *executor {
 	var best *executor
 	cl := r.gs.class
 	for _, ex := range cl.env.pool.execs {
-		if ex.state == exUp && !ex.full && c.takesMore(ex, cl, r.gs.mean) && (best == nil || ex.load < best.load) {
+		if ex.state == exUp && !ex.full && c.takesMore(ex, cl.generator, cl.need) && (best == nil || ex.load < best.load) {
 			best = ex
 		}
 	}

@@ -59,21 +59,37 @@ func TestRandom(t *testing.T) {
 			}
 		}
 		job := w.assign(1, g, m)
+		others := w.neighbours(t, g)
 		w.disturb(t, job, m)
 		w.run()
 		w.hold = false
 		w.commitAll()
 		w.run()
-		w.allEnded(job)
+		for _, id := range append(others, job) {
+			w.allEnded(id)
+		}
 		if rapid.Bool().Draw(t, "rerun") {
 			w.rerun(t, job, m)
 			w.run()
 			w.allEnded(job)
 		}
-		w.step(FromController{Msg: &comms.Steer{Job: job, Action: comms.SteerForget}})
+		for _, id := range append(others, job) {
+			w.step(FromController{Msg: &comms.Steer{Job: id, Action: comms.SteerForget}})
+		}
 		w.run()
 		w.nothingHeld()
 	})
+}
+
+// neighbours assigns the graph as jobs of other owners and priorities, too.
+func (w *world) neighbours(t *rapid.T, g *dag.Graph) (all []comms.JobID) {
+	for i := range rapid.SampledFrom([]int{0, 0, 2}).Draw(t, "neighbours") {
+		all = append(all, w.assign(byte(2+i), g, comms.Assign{
+			Owner: rapid.SampledFrom([]string{"", "x"}).Draw(t, "owner"), Weight: uint32(rapid.IntRange(0, 3).Draw(t, "weight")),
+			Priority: int64(rapid.IntRange(0, 1).Draw(t, "job priority")),
+		}))
+	}
+	return all
 }
 
 // randomPaths picks paths of the graph to be fused.
@@ -272,8 +288,8 @@ func (w *world) nothingHeld() {
 	if s.Datasets != 0 || s.Leases != 0 || s.Held != 0 || s.Spilled != 0 || len(w.spilled) != 0 || s.Waiting != 0 {
 		w.t.Fatalf("the ledger still holds %+v", s)
 	}
-	if len(w.c.jobs) != 0 || len(w.c.runs) != 0 || len(w.c.requests) != 0 || w.c.kept != 0 {
-		w.t.Fatalf("%d jobs, %d runs, %d requests, %d events left", len(w.c.jobs), len(w.c.runs), len(w.c.requests), w.c.kept)
+	if len(w.c.jobs) != 0 || len(w.c.owners)+len(w.c.busy)+len(w.c.lines) != 0 || len(w.c.runs) != 0 || len(w.c.requests) != 0 || w.c.kept != 0 {
+		w.t.Fatalf("%d jobs, %d owners, %d lines, %d runs, %d requests, %d events left", len(w.c.jobs), len(w.c.owners), len(w.c.lines), len(w.c.runs), len(w.c.requests), w.c.kept)
 	}
 	for i, n := range w.c.free {
 		if n != w.c.total[i] {

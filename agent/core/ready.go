@@ -2,7 +2,7 @@ package core
 
 import (
 	"cmp"
-	"time"
+	"slices"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -40,29 +40,21 @@ type class struct {
 	need      amounts
 	generator bool
 	heap      []entry
-	pass      uint64    // the scheduling pass in which it was found blocked
-	short     time.Time // since when it lacks resources; zero when it does not
+	queue     *queue // where it stands in its line; nil when it does not
+	at        int    // its place there
+	offered   bool
 }
 
 func (c *Core) classFor(j *job, gs *groupState) *class {
 	env := c.environment(j, gs.group.Run.Environment)
 	for _, cl := range j.classes {
-		if cl.env == env && cl.generator == gs.generator && equalAmounts(cl.need, gs.need) {
+		if cl.env == env && cl.generator == gs.generator && slices.Equal(cl.need, gs.need) {
 			return cl
 		}
 	}
 	cl := &class{job: j, env: env, need: gs.need, generator: gs.generator}
 	j.classes = append(j.classes, cl)
 	return cl
-}
-
-func equalAmounts(a, b amounts) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // before orders the ready tasks of one job.
@@ -117,67 +109,4 @@ func (cl *class) pop() entry {
 	}
 	cl.heap = h
 	return top
-}
-
-// head returns the first entry that still is ready; entries of tasks that left
-// this state on another way are dropped when they come to the top.
-func (cl *class) head() (entry, bool) {
-	for len(cl.heap) > 0 {
-		e := cl.heap[0]
-		if cl.job.tasks[e.task].state == tReady {
-			return e, true
-		}
-		cl.pop()
-	}
-	return entry{}, false
-}
-
-// pick returns the class whose head should run next among those not found
-// blocked in this pass: jobs by priority, then the owner and the job that had
-// the smallest share, then the task's own order.
-func (c *Core) pick() (best *class) {
-	var head entry
-	for _, j := range c.jobs {
-		if j.held || j.stopped != nil {
-			continue
-		}
-		for _, cl := range j.classes {
-			if cl.pass == c.pass {
-				continue
-			}
-			e, ok := cl.head()
-			if ok && (best == nil || c.sooner(cl, e, best, head)) {
-				best, head = cl, e
-			}
-		}
-	}
-	return best
-}
-
-func (c *Core) sooner(a *class, ea entry, b *class, eb entry) bool {
-	if a.job == b.job {
-		return a.job.before(ea.task, eb.task) < 0
-	}
-	x, y := a.job, b.job
-	d := cmp.Or(cmp.Compare(y.priority, x.priority), cmp.Compare(x.owner.used, y.owner.used), cmp.Compare(x.used, y.used),
-		cmp.Compare(x.seq, y.seq))
-	return d < 0
-}
-
-// charge books cpu seconds, predicted at dispatch and corrected at the end, to a job and its owner.
-func (c *Core) charge(j *job, seconds float64) {
-	j.owner.used += seconds / j.owner.weight
-	j.used += seconds
-}
-
-// leastUsed is the share of the busy owner that has had least: where a new one
-// begins, so that it neither waits for the others' past nor pays for it.
-func (c *Core) leastUsed() float64 {
-	least, first := 0.0, true
-	for _, j := range c.jobs {
-		if j.owner.busy > 0 && (first || j.owner.used < least) {
-			least, first = j.owner.used, false
-		}
-	}
-	return least
 }

@@ -1,0 +1,303 @@
+package core
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// A line is the ready classes of all jobs that can take each other's place: they
+// want executors of one pool and the same resources. When the first of a line
+// finds no executor, none behind it does, so that a scheduling pass costs as much
+// as there are lines, however many jobs wait.
+//
+// A line has a queue for each owner and priority, because what an owner has used
+// changes with each run: then its queues move, and not all of its jobs.
+type line struct {
+	pool      *pool
+	need      amounts
+	generator bool
+
+	at     int // in Core.lines
+	queues queueHeap
+	ready  int       // tasks in its classes
+	pass   uint64    // the scheduling pass in which it was found blocked
+	short  time.Time // since when it lacks resources; zero when it does not
+}
+
+// queue is the classes of one owner and priority in a line.
+type queue struct {
+	line     *line
+	owner    *owner
+	priority int64
+	at       int // in the line
+	classes  classHeap
+}
+
+// sooner orders classes of different jobs: priority, then the owner and the job
+// that had the smallest share, then arrival.
+func sooner(a, b *class) bool {
+	x, y := a.job, b.job
+	if x == y {
+		return x.before(a.heap[0].task, b.heap[0].task) < 0
+	}
+	return cmp.Or(cmp.Compare(y.priority, x.priority), cmp.Compare(x.owner.used, y.owner.used), cmp.Compare(x.used, y.used),
+		cmp.Compare(x.seq, y.seq)) < 0
+}
+
+type classHeap []*class
+
+func (h classHeap) Len() int           { return len(h) }
+func (h classHeap) Less(i, k int) bool { return sooner(h[i], h[k]) }
+func (h classHeap) Swap(i, k int)      { h[i], h[k] = h[k], h[i]; h[i].at, h[k].at = i, k }
+func (h *classHeap) Push(x any)        { cl := x.(*class); cl.at = len(*h); *h = append(*h, cl) }
+func (h *classHeap) Pop() any {
+	cl := (*h)[len(*h)-1]
+	(*h)[len(*h)-1] = nil
+	*h = (*h)[:len(*h)-1]
+	return cl
+}
+
+type queueHeap []*queue
+
+func (h queueHeap) Len() int           { return len(h) }
+func (h queueHeap) Less(i, k int) bool { return sooner(h[i].classes[0], h[k].classes[0]) }
+func (h queueHeap) Swap(i, k int)      { h[i], h[k] = h[k], h[i]; h[i].at, h[k].at = i, k }
+func (h *queueHeap) Push(x any)        { q := x.(*queue); q.at = len(*h); *h = append(*h, q) }
+func (h *queueHeap) Pop() any {
+	q := (*h)[len(*h)-1]
+	(*h)[len(*h)-1] = nil
+	*h = (*h)[:len(*h)-1]
+	return q
+}
+
+// ownerHeap is the owners with work, the one that has had least first.
+type ownerHeap []*owner
+
+func (h ownerHeap) Len() int           { return len(h) }
+func (h ownerHeap) Less(i, k int) bool { return h[i].used < h[k].used }
+func (h ownerHeap) Swap(i, k int)      { h[i], h[k] = h[k], h[i]; h[i].at, h[k].at = i, k }
+func (h *ownerHeap) Push(x any)        { o := x.(*owner); o.at = len(*h); *h = append(*h, o) }
+func (h *ownerHeap) Pop() any {
+	o := (*h)[len(*h)-1]
+	(*h)[len(*h)-1] = nil
+	*h = (*h)[:len(*h)-1]
+	return o
+}
+
+// offer has a class looked at in the next scheduling pass: it has ready tasks and stands in no line.
+func (c *Core) offer(cl *class) {
+	if cl.queue == nil && !cl.offered && len(cl.heap) > 0 {
+		cl.offered = true
+		c.offered = append(c.offered, cl)
+	}
+}
+
+// enlist puts the offered classes into their lines, where their jobs allow it
+// and their environments are there. What is not enlisted is offered again by
+// what it waits for: a release, or the end of a build.
+func (c *Core) enlist() {
+	for len(c.offered) > 0 {
+		cl := c.offered[0]
+		c.offered = c.offered[1:]
+		cl.offered = false
+		if len(cl.heap) == 0 || cl.job.held || cl.job.stopped != nil {
+			continue
+		}
+		switch cl.env.state {
+		case envUnknown:
+			c.buildEnv(cl.env)
+		case envBuilding:
+		case envFailed:
+			c.environmentFailed(cl, cl.env.err)
+		case envReady:
+			c.join(cl)
+		}
+	}
+	c.offered = nil
+}
+
+// join puts a class into its line.
+func (c *Core) join(cl *class) {
+	l := c.lineOf(cl)
+	l.ready += len(cl.heap)
+	o := cl.job.owner
+	for _, q := range o.queues {
+		if q.line == l && q.priority == cl.job.priority {
+			cl.queue = q
+			heap.Push(&q.classes, cl)
+			heap.Fix(&l.queues, q.at)
+			return
+		}
+	}
+	q := &queue{line: l, owner: o, priority: cl.job.priority, classes: classHeap{cl}}
+	cl.queue, cl.at = q, 0
+	o.queues = append(o.queues, q)
+	heap.Push(&l.queues, q)
+}
+
+func (c *Core) lineOf(cl *class) *line {
+	for _, l := range c.lines {
+		if l.pool == cl.env.pool && l.generator == cl.generator && slices.Equal(l.need, cl.need) {
+			return l
+		}
+	}
+	l := &line{pool: cl.env.pool, need: cl.need, generator: cl.generator, at: len(c.lines)}
+	c.lines = append(c.lines, l)
+	return l
+}
+
+// leave takes a class out of its line, and the line away with its last class. The
+// class must still have its entries: others are compared with it.
+func (c *Core) leave(cl *class) {
+	q := cl.queue
+	if q == nil {
+		return
+	}
+	l := q.line
+	cl.queue = nil
+	l.ready -= len(cl.heap)
+	if len(q.classes) > 1 {
+		heap.Remove(&q.classes, cl.at)
+		heap.Fix(&l.queues, q.at)
+		return
+	}
+	heap.Remove(&l.queues, q.at)
+	q.owner.queues = slices.DeleteFunc(q.owner.queues, func(o *queue) bool { return o == q })
+	if len(l.queues) == 0 {
+		last := c.lines[len(c.lines)-1]
+		c.lines[l.at], last.at = last, l.at
+		c.lines[len(c.lines)-1] = nil
+		c.lines = c.lines[:len(c.lines)-1]
+	}
+}
+
+// leaveAll takes a job out of all lines, because it is held, stopped or changed.
+func (c *Core) leaveAll(j *job) {
+	for _, cl := range j.classes {
+		c.leave(cl)
+	}
+}
+
+func (c *Core) offerAll(j *job) {
+	for _, cl := range j.classes {
+		c.offer(cl)
+	}
+}
+
+// push adds a ready task to a class.
+func (c *Core) push(cl *class, e entry) {
+	cl.push(e)
+	if cl.queue == nil {
+		c.offer(cl)
+		return
+	}
+	cl.queue.line.ready++
+	heap.Fix(&cl.queue.classes, cl.at)
+}
+
+// pop takes the head of a class, which leaves its line with the last.
+func (c *Core) pop(cl *class) entry {
+	if len(cl.heap) == 1 {
+		c.leave(cl)
+	}
+	e := cl.pop()
+	if cl.queue != nil {
+		cl.queue.line.ready--
+		heap.Fix(&cl.queue.classes, cl.at)
+	}
+	return e
+}
+
+// head returns the first entry that still is ready; entries of tasks that left
+// this state on another way are dropped when they come to the top.
+func (c *Core) head(cl *class) (entry, bool) {
+	for len(cl.heap) > 0 {
+		e := cl.heap[0]
+		if cl.job.tasks[e.task].state == tReady {
+			return e, true
+		}
+		c.pop(cl)
+	}
+	return entry{}, false
+}
+
+// front returns the class of a line that should run next; nil when the line is
+// empty, and gone.
+func (c *Core) front(l *line) *class {
+	for len(l.queues) > 0 {
+		cl := l.queues[0].classes[0]
+		if _, ok := c.head(cl); ok {
+			return cl
+		}
+	}
+	return nil
+}
+
+// pick returns the class whose head should run next among those whose line was
+// not found blocked in this pass.
+func (c *Core) pick() (best *class) {
+	for i := 0; i < len(c.lines); {
+		l := c.lines[i]
+		if l.pass != c.pass {
+			cl := c.front(l)
+			if cl == nil {
+				continue // another has its place now
+			}
+			if best == nil || sooner(cl, best) {
+				best = cl
+			}
+		}
+		i++
+	}
+	return best
+}
+
+// charge books cpu seconds, predicted at dispatch and corrected at the end, to a job and its owner.
+func (c *Core) charge(j *job, seconds float64) {
+	if seconds == 0 {
+		return
+	}
+	j.owner.used += seconds / j.owner.weight
+	j.used += seconds
+	for _, cl := range j.classes {
+		if cl.queue != nil {
+			heap.Fix(&cl.queue.classes, cl.at)
+		}
+	}
+	for _, q := range j.owner.queues {
+		heap.Fix(&q.line.queues, q.at)
+	}
+	if j.active {
+		heap.Fix(&c.busy, j.owner.at)
+	}
+}
+
+// begin counts a job as work of its owner. An owner without any until now begins
+// with the share of the one that has had least, so that it neither waits for the
+// others' past nor pays for it.
+func (c *Core) begin(j *job) {
+	j.over = false
+	if j.active {
+		return
+	}
+	j.active = true
+	o := j.owner
+	if o.busy++; o.busy == 1 {
+		if len(c.busy) > 0 {
+			o.used = max(o.used, c.busy[0].used)
+		}
+		heap.Push(&c.busy, o)
+	}
+}
+
+// rest is the end of begin.
+func (c *Core) rest(j *job) {
+	j.active = false
+	o := j.owner
+	if o.busy--; o.busy == 0 {
+		heap.Remove(&c.busy, o.at)
+		o.used = 0
+	}
+}
