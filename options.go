@@ -16,7 +16,6 @@ type options struct {
 	inproc   *comms.Inproc
 	insecure bool
 	state    string
-	runtime  string
 	cpu      float64
 	memory   int64
 	store    int64

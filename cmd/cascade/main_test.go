@@ -1,0 +1,285 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"go.uber.org/goleak"
+
+	"github.com/cascade-run/cascade"
+)
+
+// asCommand makes the test binary the command itself, for tests that kill it.
+const asCommand = "CASCADE_TEST_AS_COMMAND"
+
+type mainOr struct{ m *testing.M }
+
+func (t mainOr) Run() int {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+	return t.m.Run()
+}
+
+func TestMain(m *testing.M) { cascade.RunTests(mainOr{m}) }
+
+// Functions that the jobs of the scripts call: the test binary is their executor.
+var (
+	_ = cascade.Func1("Ramp", ramp, "with -> values")
+	_ = cascade.Func1("Sum", sum, "values -> sum")
+	_ = cascade.Func1("Panics", panics, "values -> sum")
+	_ = cascade.Func1("Refuses", refuses, "values -> sum")
+
+	errNoData = cascade.RegisterError("nodata", errors.New("no data for this date"))
+)
+
+type rampSettings struct{ N int }
+
+func ramp(ctx context.Context, s rampSettings) (cascade.Array[float64], error) {
+	a, err := cascade.Alloc[float64](ctx, s.N)
+	for i := range a.Data {
+		a.Data[i] = float64(i)
+	}
+	return a, err
+}
+
+func sum(_ context.Context, a cascade.Array[float64]) (total float64, err error) {
+	for _, v := range a.Data {
+		total += v
+	}
+	return total, nil
+}
+
+func panics(_ context.Context, a cascade.Array[float64]) (float64, error) {
+	return a.Data[len(a.Data)], nil
+}
+
+func refuses(_ context.Context, a cascade.Array[float64]) (float64, error) {
+	fmt.Println("looked at", len(a.Data), "values")
+	return 0, fmt.Errorf("2026-02-30: %w", errNoData)
+}
+
+// host is a user's folder and state for one test.
+type host struct {
+	t       *testing.T
+	source  string // the package's folder
+	dir     string
+	state   string
+	environ []string
+}
+
+// newHost makes the test's folder the working folder, and checks at the end that
+// nothing is left: goroutines, sockets, shared memory.
+func newHost(t *testing.T) *host {
+	source, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &host{t: t, source: source, dir: t.TempDir(), state: t.TempDir()}
+	run := t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", run)
+	t.Chdir(h.dir)
+	running := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		goleak.VerifyNone(t, running)
+		if left, _ := filepath.Glob(run + "/cascade/*"); len(left) > 0 {
+			t.Errorf("sockets are left: %s", left)
+		}
+		name := fnv.New32a()
+		name.Write([]byte(filepath.Join(h.state, "agent")))
+		if left, _ := filepath.Glob(fmt.Sprintf("/dev/shm/cascade-*-%08x*", name.Sum32())); len(left) > 0 {
+			t.Errorf("shared memory is left: %s", left)
+		}
+	})
+	return h
+}
+
+// call is one run of the command.
+type call struct {
+	host       *host
+	interrupts chan os.Signal
+	out, err   buffer
+	code       chan int
+}
+
+// buffer is written by the command and read by the test.
+type buffer struct {
+	mu   sync.Mutex
+	b    bytes.Buffer
+	more chan struct{} // closed at the next write; nil when nobody waits
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.more != nil {
+		close(b.more)
+		b.more = nil
+	}
+	return b.b.Write(p)
+}
+
+// await waits until the text was written.
+func (b *buffer) await(text string) error {
+	late := time.NewTimer(time.Minute)
+	defer late.Stop()
+	for {
+		b.mu.Lock()
+		have := b.b.String()
+		if b.more == nil {
+			b.more = make(chan struct{})
+		}
+		more := b.more
+		b.mu.Unlock()
+		if strings.Contains(have, text) {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-late.C:
+			return fmt.Errorf("want %q in what the command writes:\n%s", text, have)
+		}
+	}
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func (h *host) start(in string, args ...string) *call {
+	c := &call{host: h, interrupts: make(chan os.Signal, 2), code: make(chan int, 1)}
+	a := &app{in: strings.NewReader(in), out: &c.out, err: &c.err, interrupts: c.interrupts,
+		environ: append(h.environ, "CASCADE_STATE="+h.state)}
+	go func() { c.code <- a.run(h.t.Context(), args) }()
+	return c
+}
+
+// wait returns what the command printed and its exit code, as a transcript.
+func (c *call) wait() string {
+	code := <-c.code
+	var b strings.Builder
+	if code != exitOK {
+		fmt.Fprintf(&b, "exit %d\n", code)
+	}
+	b.WriteString(c.out.String())
+	for line := range strings.Lines(c.err.String()) {
+		b.WriteString("2> " + line)
+	}
+	return c.host.plain(b.String())
+}
+
+// varying is what differs between two runs of one job.
+var varying = []struct {
+	pattern *regexp.Regexp
+	with    string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "JOB"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`), "TIME"},
+	{regexp.MustCompile(`\d\d:\d\d:\d\d\.\d{3}`), "TIME"},
+	{regexp.MustCompile(`"(\w*seconds|cpu|peak_memory|executor)":[-+.e\d]+`), `"$1":N`},
+	{regexp.MustCompile(`\b[\d.]+(us|ms|s)\b`), "DURATION"},
+	{regexp.MustCompile(`\b[\d.]+ s\b`), "DURATION"},
+	{regexp.MustCompile(`[\d.]+ tasks at once`), "N tasks at once"},
+	{regexp.MustCompile(`executor \d+`), "executor N"},
+	{regexp.MustCompile(`goroutine \d+`), "goroutine N"},
+	{regexp.MustCompile(`0x[0-9a-f]+\??`), "0xN"},
+	{regexp.MustCompile(`\S+/(main_test\.go):\d+`), "$1:N"},
+	{regexp.MustCompile(`\(devel\)[^\n"]*`), "VERSION"},
+	{regexp.MustCompile(`(?m)(\S) {2,}`), "$1  "},
+	{regexp.MustCompile(`(?m) +$`), ""},
+}
+
+func (h *host) plain(s string) string {
+	wd, err := os.Getwd()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	s = strings.NewReplacer(h.dir, "DIR", wd, "DIR").Replace(s)
+	for _, v := range varying {
+		s = v.pattern.ReplaceAllString(s, v.with)
+	}
+	return s
+}
+
+// Scripts are transcripts of a user's session: files that they write, and
+// commands with what they print. "last" and "only" choose among the lines, where
+// their number depends on how fast the job is. Rewrite them with -rewrite.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
+		path, err := filepath.Abs(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHost(t)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "file":
+				var name string
+				d.ScanArgs(t, "name", &name)
+				if err := os.WriteFile(name, []byte(d.Input+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return ""
+			case "cat":
+				b, err := os.ReadFile(d.CmdArgs[0].Key)
+				if err != nil {
+					return err.Error()
+				}
+				return string(b)
+			case "cascade":
+				line, in, _ := strings.Cut(d.Input, "\n")
+				args := strings.Fields(line)
+				h.environ = nil
+				if place, ok := d.Arg("place"); ok {
+					h.environ = []string{"CASCADE_PARAM_PLACE=" + place.Vals[0]}
+				}
+				c := h.start(in, args...)
+				text := c.wait()
+				checkJSON(t, args, c.out.String())
+				return shown(d, text)
+			}
+			t.Fatalf("unknown directive %q", d.Cmd)
+			return ""
+		})
+	})
+}
+
+// shown picks the lines that are the same in each run.
+func shown(d *datadriven.TestData, text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	if only, ok := d.Arg("only"); ok {
+		lines = slices.DeleteFunc(lines, func(l string) bool { return !strings.Contains(l, only.Vals[0]) })
+	}
+	if d.HasArg("last") {
+		lines = lines[max(len(lines)-2, 0):]
+	}
+	return strings.Join(lines, "")
+}
+
+// checkJSON verifies that every line of what --json prints is an object.
+func checkJSON(t *testing.T, args []string, out string) {
+	if !strings.Contains(strings.Join(args, " "), "--json") {
+		return
+	}
+	for line := range strings.Lines(out) {
+		var object map[string]any
+		if err := json.Unmarshal([]byte(line), &object); err != nil {
+			t.Errorf("%v printed %q: %v", args, line, err)
+		}
+	}
+}

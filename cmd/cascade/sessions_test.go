@@ -1,0 +1,255 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// gate is a job whose task tells when it runs and goes on when it is told: both
+// through named pipes, so that no test has to guess how long something takes.
+type gate struct {
+	t          *testing.T
+	name       string
+	file       string
+	up, onward string
+}
+
+func (h *host) gate(name string) *gate {
+	g := &gate{t: h.t, name: name, file: name + ".yaml", up: filepath.Join(h.dir, name+".up"), onward: filepath.Join(h.dir, name+".on")}
+	for _, pipe := range []string{g.up, g.onward} {
+		if err := unix.Mkfifo(pipe, 0o600); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	h.write(g.file, fmt.Sprintf(`job: %s
+tasks:
+  wait: {command: "echo up > %s; read x < %s; echo $x", out: [word], stdout: word}
+outputs:
+  - {from: wait.word, to: %s.txt}
+`, name, g.up, g.onward, name))
+	return g
+}
+
+func (h *host) write(name, text string) {
+	if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// runs waits until the task runs.
+func (g *gate) runs() {
+	g.t.Helper()
+	heard(g.t, g.up)
+}
+
+// heard waits until a task writes to a pipe.
+func heard(t *testing.T, pipe string) {
+	t.Helper()
+	f, err := os.OpenFile(pipe, os.O_RDWR|unix.O_NONBLOCK, 0) // opened for both, so that opening waits for nobody
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 16)
+	n, err := f.Read(b)
+	if err != nil || string(b[:n]) != "up\n" {
+		t.Fatalf("the task said %q, %v", b[:n], err)
+	}
+}
+
+// open lets the task go on.
+func (g *gate) open(word string) {
+	if err := os.WriteFile(g.onward, []byte(word+"\n"), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g *gate) result(want string) {
+	if b, err := os.ReadFile(g.name + ".txt"); err != nil || string(b) != want+"\n" {
+		g.t.Errorf("the output of %s is %q, %v", g.name, b, err)
+	}
+}
+
+func (h *host) expect(c *call, want ...string) {
+	h.t.Helper()
+	got := c.wait()
+	rest := got
+	for _, w := range want {
+		_, after, found := strings.Cut(rest, w)
+		if !found {
+			h.t.Fatalf("want %q in\n%s", w, got)
+		}
+		rest = after
+	}
+}
+
+// A second run joins the first; the first ends only when both jobs have.
+func TestRunsJoin(t *testing.T) {
+	h := newHost(t)
+	one, two := h.gate("one"), h.gate("two")
+	first := h.start("", "run", one.file, "--cpu", "2")
+	one.runs()
+	second := h.start("", "run", two.file)
+	two.runs()
+	h.expect(h.start("", "ls", "agents"), "local  ready  2")
+	h.expect(h.start("", "status"), "two  running", "one  running")
+	one.open("a")
+	if err := first.err.await("waiting for job two"); err != nil {
+		t.Fatal(err)
+	}
+	one.result("a")
+	two.open("b")
+	h.expect(second, "job two done")
+	h.expect(first, "job one done", "waiting for job two", "job two (JOB) done")
+	two.result("b")
+}
+
+func TestHoldAndRelease(t *testing.T) {
+	h := newHost(t)
+	one, two := h.gate("one"), h.gate("two")
+	first := h.start("", "run", one.file, "--cpu", "2")
+	one.runs()
+	second := h.start("", "run", two.file, "--hold")
+	if err := second.err.await("held: cascade release"); err != nil {
+		t.Fatal(err)
+	}
+	h.expect(h.start("", "release", "two"))
+	two.runs()
+	h.expect(h.start("", "cancel", "two"))
+	h.expect(second, "exit 4", "job two (JOB) was cancelled")
+	one.open("a")
+	h.expect(first, "job one done")
+}
+
+func TestInterruptCancels(t *testing.T) {
+	h := newHost(t)
+	one := h.gate("one")
+	c := h.start("", "run", one.file)
+	one.runs()
+	c.interrupts <- os.Interrupt
+	h.expect(c, "exit 4", "cancelling job JOB; interrupt again to end at once", "wait: 0/1 done, 1 cancelled", "job one (JOB) was cancelled")
+	h.expect(h.start("", "ls", "jobs"), "one  cancelled")
+}
+
+func TestSecondInterruptEnds(t *testing.T) {
+	h := newHost(t)
+	up := filepath.Join(h.dir, "up")
+	if err := unix.Mkfifo(up, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.write("stubborn.yaml", fmt.Sprintf(`job: stubborn
+tasks:
+  a: {command: "trap '' TERM INT; echo up > %s; sleep 300; : > ${out.y}", out: [y]}
+`, up))
+	c := h.start("", "run", "stubborn.yaml")
+	heard(t, up)
+	c.interrupts <- os.Interrupt
+	if err := c.err.await("interrupt again"); err != nil {
+		t.Fatal(err)
+	}
+	c.interrupts <- os.Interrupt
+	h.expect(c, "exit 4", "ended at once by the second interrupt")
+}
+
+// A job whose command was killed goes on with the next run, which waits for it
+// and copies its outputs.
+func TestRunGoesOnAfterKill(t *testing.T) {
+	h := newHost(t)
+	one := h.gate("one")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := exec.Command(self, "run", one.file)
+	killed.Env = append(os.Environ(), asCommand+"=1", "CASCADE_STATE="+h.state)
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	one.runs()
+	if err := killed.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.Wait() // it says that it was killed
+
+	h.expect(h.start("", "ls", "jobs"), "one  running", "the next cascade run goes on with 1 job")
+	h.write("other.yaml", "job: other\ntasks:\n  a: {command: echo hi, out: [y], stdout: y}\n")
+	c := h.start("", "run", "other.yaml")
+	one.runs()
+	if err := c.err.await("waiting for job one"); err != nil {
+		t.Fatal(err)
+	}
+	one.open("again")
+	h.expect(c, "job other done", "going on with job one (JOB), which was cut off", "waiting for job one", "job one (JOB) done, 1 output copied")
+	one.result("again")
+}
+
+// Controller and agent as processes of their own, submit and what can be asked.
+func TestSeparateProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds two programs")
+	}
+	h := newHost(t)
+	wd, err := filepath.Abs(h.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", bin, "../cascade-controller", "../cascade-agent", "../cascade-executor")
+	build.Dir = wd
+	if b, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, b)
+	}
+	sockets := filepath.Join(h.state, "run")
+	if err := os.Mkdir(sockets, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	address := "ipc://" + filepath.Join(sockets, "controller.sock")
+	h.daemon("", bin+"/cascade-controller", "--state", filepath.Join(h.state, "controller"), "--listen", address)
+	h.daemon("controller is there", bin+"/cascade-agent", "--state", filepath.Join(h.state, "agent"), "--controller", address, "--name", "a1", "--runtime", sockets)
+
+	one := h.gate("one")
+	c := h.start("", "run", one.file, "--to", address)
+	one.runs()
+	h.expect(h.start("", "ls", "agents", "--to", address), "a1  ready")
+	one.open("far")
+	h.expect(c, "job one done")
+	one.result("far")
+	h.expect(h.start("", "get", "last", "wait", "--to", address), "far")
+
+	two := h.gate("two")
+	h.expect(h.start("", "submit", two.file, "--to", address), "JOB")
+	two.runs()
+	h.expect(h.start("", "cancel", "two", "--to", address))
+	h.expect(h.start("", "status", "two", "--watch", "--to", address), "two (JOB) cancelled")
+}
+
+// daemon starts a program that ends with the test, and waits until its log has
+// the text.
+func (h *host) daemon(text, name string, args ...string) {
+	c := exec.Command(name, args...)
+	log := &buffer{}
+	c.Stderr = log
+	if err := c.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		_ = c.Process.Signal(syscall.SIGTERM)
+		if err := c.Wait(); err != nil || h.t.Failed() {
+			h.t.Errorf("%s: %v\n%s", filepath.Base(name), err, log)
+		}
+	})
+	if err := log.await(text); err != nil {
+		h.t.Fatal(err)
+	}
+}
