@@ -122,13 +122,15 @@ func shorten(path []string) string {
 }
 
 // criticalPath returns the heaviest path of the graph by the durations that the
-// tasks really took, in seconds, and the names along it.
+// tasks that are done took, in seconds, and the names along it.
 func criticalPath(g *dag.Graph, rows []comms.TaskRow) (float64, []string, error) {
 	took := make(map[dag.TaskIndex]float64, len(rows))
 	indices := make([]dag.TaskIndex, 0, len(rows))
 	for _, r := range rows {
 		i := dag.TaskIndex(r.Index)
-		took[i] = r.Seconds
+		if r.State == "done" {
+			took[i] = r.Seconds
+		}
 		indices = append(indices, i)
 	}
 	finish := make(map[dag.TaskIndex]float64, len(rows))
