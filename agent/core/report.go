@@ -160,10 +160,29 @@ func (c *Core) finished(r *run, it *comms.ReportItem) {
 		c.resolve(j, ofOutput(edges, ref.Output), dag.SourceWhole, ref, true)
 		c.resolveGates(j, dag.SourceWhole, ref, true)
 	}
-	for _, o := range r.private {
-		c.resolve(j, ofOutput(edges, o), dag.SourceWhole, comms.DatasetRef{Task: r.task, Output: o}, true)
-	}
+	c.handOver(r, edges, it)
 	c.generatorEnded(r, it)
+}
+
+// handOver makes the values known that a run left in its executor for the one
+// behind it. When that one was taken back meanwhile nobody has them: they are
+// made again, and published.
+func (c *Core) handOver(r *run, edges []dag.Edge, it *comms.ReportItem) {
+	j := r.job
+	for _, o := range r.private {
+		if slices.ContainsFunc(it.Outputs, func(d comms.Desc) bool { return d.Ref.Output == o }) {
+			continue
+		}
+		ref, out := comms.DatasetRef{Task: r.task, Output: o}, ofOutput(edges, o)
+		if j.stopped == nil && len(out) > 0 && !j.overAt(out[0].Consumer) && !slices.ContainsFunc(r.ex.queue, func(q *run) bool {
+			return q.live && !q.orphan && q.job == j && q.task == out[0].Consumer
+		}) {
+			c.redo(j, ref)
+			c.lostJobs = append(c.lostJobs, j)
+			return
+		}
+		c.resolve(j, out, dag.SourceWhole, ref, true)
+	}
 }
 
 // incomplete tells what a finished run failed to deliver; "" when nothing.
