@@ -310,6 +310,47 @@ outputs: [fill.v, add.sum]
 	}
 }
 
+// An array of more than 4 GiB is written in place, and read without a copy.
+func TestHugeArray(t *testing.T) {
+	if testing.Short() {
+		t.Skip("4 GiB of shared memory")
+	}
+	const n = 4<<30/8 + 1000
+	memory, err := memoryTotal("/sys/fs/cgroup", "/proc/self/cgroup", "/proc/meminfo")
+	room, roomErr := freeSpace(shmFolder)
+	if err := errors.Join(err, roomErr); err != nil {
+		t.Fatal(err)
+	}
+	if memory < 16<<30 || room < 6<<30 {
+		t.Skipf("%d bytes of memory, of which %d may be shared, are too few", memory, room)
+	}
+	h := startHost(t, func(c *Config) { c.Store, c.Memory = 5<<30, 8<<30 })
+	j := h.submit(fmt.Sprintf(`
+job: huge
+tasks:
+  fill: {run: fill, with: {n: %d}, out: [v]}
+  add: {run: add, in: {v: fill.v}, out: [sum]}
+outputs: [fill.v, add.sum]
+`, n))
+	if got := j.ended(); got != "fill finished 1\nadd finished 1" {
+		t.Fatalf("got %s", got)
+	}
+	for _, task := range []string{"fill", "add"} {
+		e := j.event(task, comms.EventFinished)
+		if e.Usage == nil || e.Usage.Copied != 0 || e.Usage.PeakRSS > 1<<30 {
+			t.Errorf("%s: usage is %+v", task, e.Usage)
+		}
+	}
+	sum, err := exec.Decode[float64](exec.Default, "msgpack", "", nil, h.bytes(j.id, j.output("add")))
+	var want float64 // added up in the same order, with the same roundings
+	for i := range n {
+		want += float64(i)
+	}
+	if err != nil || sum != want {
+		t.Errorf("sum is %v, want %v, %v", sum, want, err)
+	}
+}
+
 // A client that asks for far more than it reads is served in the end, and the agent works on meanwhile.
 func TestSlowClient(t *testing.T) {
 	h := startHost(t, nil)
@@ -359,7 +400,7 @@ tasks:
   scribble: {run: scribble, in: {v: fill.v}, out: [x]}
 `)
 	got := j.ended()
-	if !strings.Contains(got, " wrote to input: it wrote to ") {
+	if !strings.Contains(got, "scribble failed 1 wrote to input: it wrote to input v, ") { // the first attempt is the last
 		j.dump()
 		t.Errorf("got %s", got)
 	}

@@ -59,8 +59,15 @@ func (l *loop) blame(w *worker, d *death) {
 	}
 	d.ReadOnly = true
 	d.Why = "it wrote to a dataset that was published, which is shared and must not change"
+	wroteTo := func(input string) {
+		d.Why = fmt.Sprintf("it wrote to input %s, which is shared and must not change; let it change a copy", input)
+	}
 	kind, run := w.recent.find(d.Run)
 	if kind == nil {
+		return
+	}
+	if live := blame.Live(kind, run); d.touched.Lease && live != "" {
+		wroteTo(live)
 		return
 	}
 	for id, path := range l.segments {
@@ -68,7 +75,7 @@ func (l *loop) blame(w *worker, d *death) {
 			continue
 		}
 		if input, ok := blame.Input(kind, run, uint32(id), uint64(d.touched.Offset)); ok {
-			d.Why = fmt.Sprintf("it wrote to input %s, which is shared and must not change; let it change a copy", input)
+			wroteTo(input)
 		}
 		return
 	}

@@ -232,6 +232,8 @@ func TestCommandsAreEnded(t *testing.T) {
 	}{
 		{"SIGTERM is enough", "trap 'echo asked to end; exit 0' TERM; echo $$ > pid; while :; do sleep 0.01; done", time.Minute, "asked to end\n"},
 		{"SIGKILL follows", "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done", 20 * time.Millisecond, ""},
+		{"SIGTERM for the group", "sleep 1000 & echo $! > pid; trap 'wait; echo child has ended; exit 0' TERM; wait", time.Minute, "child has ended\n"},
+		{"SIGKILL for the group", "sh -c \"trap '' TERM; echo \\$\\$ > pid; while :; do sleep 0.01; done\" & trap 'exit 0' TERM; wait", 20 * time.Millisecond, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()

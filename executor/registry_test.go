@@ -136,18 +136,6 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-func TestDiff(t *testing.T) {
-	have := []comms.FuncSig{{Name: "A", Sig: "(x)"}, {Name: "B", Sig: "(y)"}, {Name: "Extra", Sig: "()"}}
-	want := []comms.FuncSig{{Name: "A", Sig: "(x)"}, {Name: "B", Sig: "(z)"}, {Name: "C", Sig: "(c)"}}
-	got := Diff(have, want)
-	if got != "! B: the executor has B(y), the submitting program B(z)\n- C(c): the executor does not have it" {
-		t.Errorf("difference is\n%s", got)
-	}
-	if d := Diff(have, want[:1]); d != "" {
-		t.Errorf("no difference is %q", d)
-	}
-}
-
 func TestErrorCodes(t *testing.T) {
 	r := &Registry{}
 	base := r.RegisterError("base", errors.New("base"))

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/executor/value"
 )
 
@@ -146,24 +145,4 @@ func (f *Func) signature(codecs *value.Codecs) (string, error) {
 	}
 	b.WriteByte(')')
 	return b.String(), nil
-}
-
-// Diff tells how two registries, both sorted by name, differ; "" when they do
-// not. have is the executor's, want the submitting program's. Functions that
-// only have holds do no harm and are not mentioned.
-func Diff(have, want []comms.FuncSig) string {
-	byName := make(map[string]string, len(have))
-	for _, f := range have {
-		byName[f.Name] = f.Sig
-	}
-	var b strings.Builder
-	for _, w := range want {
-		switch sig, ok := byName[w.Name]; {
-		case !ok:
-			fmt.Fprintf(&b, "- %s%s: the executor does not have it\n", w.Name, w.Sig)
-		case sig != w.Sig:
-			fmt.Fprintf(&b, "! %s: the executor has %s%s, the submitting program %s%s\n", w.Name, w.Name, sig, w.Name, w.Sig)
-		}
-	}
-	return strings.TrimSuffix(b.String(), "\n")
 }

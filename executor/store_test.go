@@ -473,10 +473,13 @@ func TestStandingLeaseIsReplaced(t *testing.T) {
 	reg := storeRegistry()
 	a, s := startWithStore(t, reg)
 	k := a.kind("ramp", []string{"n"}, []string{"v"})
-	const n, runs = standingMax / 8, 20 // more than two standing leases hold
-	for range runs {
-		a.dispatch(a.run(k, inline(t, reg, n)))
-		it := a.items(1)[0]
+	const n, count = standingMax / 8, 20 // more than two standing leases hold
+	var runs []comms.Run
+	for range count { // together: a lease goes back after a while without work
+		runs = append(runs, a.run(k, inline(t, reg, n)))
+	}
+	a.dispatch(runs...)
+	for _, it := range a.items(count) {
 		if it.Error != nil {
 			t.Fatal(it.Error)
 		}
@@ -486,8 +489,8 @@ func TestStandingLeaseIsReplaced(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if got := len(s.granted); got >= runs/2 {
-		t.Errorf("%d leases for %d outputs", got, runs)
+	if got := len(s.granted); got >= count/2 {
+		t.Errorf("%d leases for %d outputs", got, count)
 	}
 }
 

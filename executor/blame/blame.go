@@ -4,7 +4,24 @@
 //	             └─ FindPanic ──▶ "panic: boom" and its stack
 package blame
 
-import "github.com/cascade-run/cascade/comms"
+import (
+	"slices"
+	"strings"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// Live names the inputs that the run before handed over in the same process; ""
+// when there are none. Their bytes lie in that run's lease.
+func Live(kind *comms.Kind, run *comms.Run) string {
+	var names []string
+	for i, in := range run.Inputs {
+		if i < len(kind.Inputs) && slices.ContainsFunc(in.Data, func(d comms.Desc) bool { return d.Place.Kind == comms.PlaceLive }) {
+			names = append(names, kind.Inputs[i].Name)
+		}
+	}
+	return strings.Join(names, " or ")
+}
 
 // Input names the input of a run that holds a byte of a segment; ok is false when none does.
 func Input(kind *comms.Kind, run *comms.Run, segment uint32, offset uint64) (name string, ok bool) {

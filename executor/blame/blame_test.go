@@ -37,12 +37,24 @@ func TestInput(t *testing.T) {
 	}
 }
 
+func TestLive(t *testing.T) {
+	kind := &comms.Kind{Inputs: []comms.KindIn{{Name: "a"}, {Name: "b", List: true}, {Name: "c"}}}
+	live := comms.Desc{Place: comms.Place{Kind: comms.PlaceLive, Run: 1}}
+	run := &comms.Run{Inputs: []comms.RunInput{{Data: []comms.Desc{{}}}, {Data: []comms.Desc{{}, live}}, {Data: []comms.Desc{live}}, {Data: []comms.Desc{live}}}}
+	if got := Live(kind, run); got != "b or c" {
+		t.Errorf("got %q", got)
+	}
+	if got := Live(kind, &comms.Run{}); got != "" {
+		t.Errorf("without inputs: %q", got)
+	}
+}
+
 // deaths are ways in which a Go program ends; TestMain dies of the one that is asked for.
 var deaths = map[string]func(){
 	"panic":      func() { panic("boom\n\nand more") },
 	"error":      func() { panic(os.ErrNotExist) },
 	"nil":        func() { var p *int; *p = 1 },
-	"overflow":   func() { recurse(1) },
+	"overflow":   func() { os.Exit(recurse(1)) },
 	"map":        func() { raceOnMap() },
 	"unlocked":   func() { var m sync.Mutex; m.Unlock() },
 	"wild write": func() { writeAt(1 << 40) },

@@ -2,7 +2,13 @@ package blame
 
 import "unsafe"
 
-func recurse(n int) int { return recurse(n+1) + 1 }
+// recurse ends with the stack.
+func recurse(n int) int {
+	if n < 0 {
+		return n
+	}
+	return recurse(n+1) + 1
+}
 
 // raceOnMap writes to a map from many goroutines until the runtime notices.
 func raceOnMap() {
