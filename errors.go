@@ -67,7 +67,7 @@ func (e *JobError) Error() string {
 func (e *JobError) Unwrap() []error {
 	var causes []error
 	if e.Cause != nil {
-		causes = append(causes, WrapTaskError(e.Cause))
+		causes = append(causes, e.Cause, WrapTaskError(e.Cause))
 	}
 	if e.Phase == comms.JobCancelled {
 		causes = append(causes, ErrCancelled)

@@ -1,0 +1,116 @@
+package cascade_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/cascadetest"
+	"github.com/cascade-run/cascade/dag"
+)
+
+var fenced = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+
+// blocks returns the code blocks of one language in a document.
+func blocks(t *testing.T, doc, language string) (code []string) {
+	b, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range fenced.FindAllStringSubmatch(string(b), -1) {
+		if m[1] == language {
+			code = append(code, m[2])
+		}
+	}
+	if len(code) == 0 {
+		t.Fatalf("%s has no %s", doc, language)
+	}
+	return code
+}
+
+// The job file of the README runs.
+func TestReadmeJobFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "data", "text.txt"), []byte("The fox and the dog and the cat\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g, err := dag.ParseYAML("README.md", []byte(blocks(t, "README.md", "yaml")[0]), dag.Override{}, dag.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cascadetest.Start(t)
+	j := cascadetest.SubmitGraph(t, c, g, cascade.WithDir(dir))
+	cascadetest.Wait(t, c, j)
+	files, err := j.Save(t.Context(), dir)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("outputs are %v, %v", files, err)
+	}
+	if b, err := os.ReadFile(files[0]); err != nil || strings.Join(strings.Fields(string(b)), " ") != "3 the" {
+		t.Errorf("the table is %q, %v", b, err)
+	}
+}
+
+// The Go program of the README builds and prints what it should.
+func TestReadmeProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	run := programs(t, "readme", blocks(t, "README.md", "go")[:1])
+	c := exec.Command(run)
+	c.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
+	out, err := c.CombinedOutput()
+	if err != nil || string(out) != "mean 499999.5\n" {
+		t.Errorf("it printed %q, %v", out, err)
+	}
+}
+
+// Every Go program of the document of the Go API builds.
+func TestGoAPIPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	var parts []string
+	for _, code := range blocks(t, "docs/go-api.md", "go") {
+		if strings.HasPrefix(code, "package ") {
+			parts = append(parts, code)
+		} else {
+			t.Errorf("a snippet cannot be built because it has no package clause:\n%s", code)
+		}
+	}
+	programs(t, "goapi", parts)
+}
+
+// programs builds files as one package inside this module, without leaving
+// anything in its folder, and returns the program.
+func programs(t *testing.T, name string, files []string) string {
+	t.Helper()
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	temp := t.TempDir()
+	replace := []string{}
+	for i, text := range files {
+		file := filepath.Join(temp, string(rune('a'+i))+".go")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace = append(replace, `"`+filepath.Join(wd, name, filepath.Base(file))+`": "`+file+`"`)
+	}
+	overlay := filepath.Join(temp, "overlay.json")
+	if err := os.WriteFile(overlay, []byte(`{"Replace": {`+strings.Join(replace, ", ")+`}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(temp, name)
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-overlay", overlay, "-o", program, "./"+name).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}

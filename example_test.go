@@ -1,0 +1,83 @@
+package cascade_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cascade-run/cascade"
+)
+
+// A program that runs a job of its own functions on this host. In a program,
+// main calls cascade.Main first; in a test, TestMain calls cascade.RunTests.
+func ExampleLocal() {
+	state, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(state)
+
+	g := cascade.NewGraph("mean")
+	values := ramp.Add(g, "values", cascade.With(size{N: 1000}))
+	total := sum.Add(g, "total", values) // the compiler checks that it fits
+	g.Output(total, "")
+	graph, err := g.Build()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	ctx := context.Background()
+	cluster, err := cascade.Local(ctx, cascade.WithState(state)) // without the option: the user's state folder
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cluster.Close()
+	job, err := cluster.Submit(ctx, graph)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(cascade.Result(ctx, job, total))
+	// Output: 499500 <nil>
+}
+
+// Errors keep their identity across processes when they are registered.
+func ExampleRegisterError() {
+	state, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(state)
+
+	g := cascade.NewGraph("bad day")
+	bad.Add(g, "decode", cascade.With(how{How: "error"}))
+	graph, err := g.Build()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	cluster, err := cascade.Local(ctx, cascade.WithState(state))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cluster.Close()
+	job, err := cluster.Submit(ctx, graph)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = job.Wait(ctx)
+	var task *cascade.TaskError
+	fmt.Println(errors.Is(err, errNoData), errors.As(err, &task))
+	fmt.Println(task.Task, "in attempt", task.Attempt, "on agent", task.Agent, "said:", task.Message)
+	// Output:
+	// true true
+	// decode in attempt 1 on agent local said: 2026-02-30: no data for this date
+}
