@@ -65,8 +65,8 @@ func (c *Core) placeReady() {
 			continue
 		}
 		l.short = time.Time{}
-		if c.pinning+len(c.pinned) >= c.cfg.MaxExecutors && len(c.pinKeys(cl.job, cl.heap[0].task)) > 0 {
-			c.leave(cl) // as many wait for memory as could run; more would only push each other out
+		if (c.pinning+len(c.pinned) >= c.cfg.MaxExecutors || c.growing()) && len(c.pinKeys(cl.job, cl.heap[0].task)) > 0 {
+			c.leave(cl) // as many wait for memory as could run, or who runs does; more would only push each other out
 			aside = append(aside, cl)
 			continue
 		}
@@ -480,15 +480,36 @@ func (c *Core) endIdle() {
 	}
 }
 
+// growing tells whether something that runs waits for memory.
+func (c *Core) growing() bool {
+	return c.squeezed && slices.ContainsFunc(c.execs, func(ex *executor) bool { return ex.wants > 0 && ex.state != exKilled })
+}
+
+// unpinPlaceless gives back the inputs of runs that no executor has taken yet: it
+// may be the one that waits for this memory that they wait for.
+func (c *Core) unpinPlaceless() {
+	for _, r := range slices.Clone(c.pinned) {
+		if i := slices.Index(c.pinned, r); i >= 0 && r.pinErr == nil && !r.orphan {
+			c.pinned = slices.Delete(c.pinned, i, i+1)
+			c.dropRun(r)
+			r.job.at(r.task).state = tWaiting
+			c.reassess(r.job, r.task, r.cause)
+		}
+	}
+}
+
 // squeeze gets memory back while requests wait for it: the inputs of runs that
-// are queued behind others, and what idle executors lease. The one way to the
-// latter is to end them: a lease is its holder's until then.
+// wait for an executor or are queued behind others, and what idle executors
+// lease. The one way to the latter is to end them: a lease is its holder's until then.
 func (c *Core) squeeze() {
 	if !c.squeezed {
 		return
 	}
 	if c.squeezed = c.led.Stats().Waiting > 0; !c.squeezed {
 		return
+	}
+	if c.growing() {
+		c.unpinPlaceless()
 	}
 	for _, ex := range c.execs {
 		if ex.state == exUp && len(ex.queue) == 0 && len(ex.leases) > 0 {
