@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/benchmarks/perf"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -30,6 +31,9 @@ const (
 )
 
 func main() {
+	if perf.InExecutor(os.Getenv) {
+		perf.Register()
+	}
 	cascade.Main()
 	interrupts := make(chan os.Signal, 2)
 	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
@@ -126,7 +130,7 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 		a.runCommand(), a.submitCommand(), a.validateCommand(), a.schemaCommand(), a.planCommand(),
 		a.statusCommand(), a.logsCommand(), a.getCommand(),
 		a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.forgetCommand(),
-		a.lsCommand(), a.storyCommand(), a.versionCommand(),
+		a.lsCommand(), a.storyCommand(), a.perfCommand(), a.versionCommand(),
 	)
 	for _, c := range root.Commands() {
 		argsOf(c)

@@ -1,0 +1,120 @@
+package perf
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the baselines are.
+const (
+	rttName   = "round trip of 64 bytes over a raw Unix socket, between two threads"
+	loopName  = "plain Go loop that calls the same function through a pointer"
+	fsyncName = "append of 512 bytes and fsync, median"
+)
+
+// socketRTT is the median round trip between two threads that only write and read.
+func socketRTT() (median time.Duration, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return 0, fmt.Errorf("baseline: %w", err)
+	}
+	echoed := make(chan struct{})
+	go func() {
+		defer close(echoed)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		var b [64]byte
+		for {
+			if n, err := unix.Read(fds[1], b[:]); err != nil || n == 0 {
+				return
+			}
+			if _, err := unix.Write(fds[1], b[:]); err != nil {
+				return
+			}
+		}
+	}()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var b [64]byte
+	took := make([]time.Duration, 2000)
+	for i := range took {
+		began := time.Now()
+		if _, err = unix.Write(fds[0], b[:]); err == nil {
+			_, err = unix.Read(fds[0], b[:])
+		}
+		if err != nil {
+			break
+		}
+		took[i] = time.Since(began)
+	}
+	unix.Close(fds[0])
+	<-echoed
+	unix.Close(fds[1])
+	if err != nil {
+		return 0, fmt.Errorf("baseline: round trip over a socket: %w", err)
+	}
+	slices.Sort(took)
+	return took[len(took)/2], nil
+}
+
+// loopRate is how often a second one core calls the function of noop tasks.
+func loopRate() float64 {
+	const n = 20_000_000
+	return n / nanoseconds(func() { repeat(noop, n) }) * 1e9
+}
+
+// repeat calls f n times. It is not inlined: the compiler would see what f is and leave it out.
+//
+//go:noinline
+func repeat(f func(context.Context) (int64, error), n int) {
+	ctx := context.Background()
+	for range n {
+		_, _ = f(ctx)
+	}
+}
+
+// fsyncTime is what an append and its fsync take in a folder, in microseconds.
+func fsyncTime(dir string) (float64, error) {
+	took, err := fsyncTimes(dir, 50)
+	return quantile(took, 0.5), err
+}
+
+func fsyncTimes(dir string, n int) ([]float64, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "baseline"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("baseline: %w", err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	b := make([]byte, 512)
+	took := make([]float64, n)
+	for i := range took {
+		began := time.Now()
+		if _, err = f.Write(b); err == nil {
+			err = f.Sync()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("baseline: %w", err)
+		}
+		took[i] = microseconds(time.Since(began))
+	}
+	return took, nil
+}
+
+// quantile returns the value below which q of the values lie; it sorts them.
+func quantile(v []float64, q float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	slices.Sort(v)
+	return v[min(int(q*float64(len(v))), len(v)-1)]
+}
+
+func median(v []float64) float64 { return quantile(v, 0.5) }

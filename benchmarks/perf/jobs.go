@@ -1,0 +1,145 @@
+package perf
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// finished is a job that has run.
+type finished struct {
+	job    *cascade.Job
+	graph  *dag.Graph
+	took   time.Duration // from Submit to the durable end
+	result time.Duration // from Submit to the last output, which may come before
+}
+
+// timed runs a job to its durable end.
+func (b *bench) timed(ctx context.Context, c *cascade.Cluster, g *dag.Graph) (finished, error) {
+	f := finished{graph: g}
+	began := time.Now()
+	j, err := c.Submit(ctx, g)
+	if err != nil {
+		return f, err
+	}
+	var last *cascade.Progress
+	err = j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
+		if p.Result && f.result == 0 {
+			f.result = time.Since(began)
+		}
+		last = p
+		return true
+	})
+	f.took, f.job = time.Since(began), j
+	if err != nil {
+		return f, err
+	}
+	return f, cascade.JobResult(last)
+}
+
+// listed proves that the rows of `ls tasks` have every task of the job, named,
+// finished, and with a time of its own.
+func (f finished) listed(ctx context.Context, c *cascade.Cluster) error {
+	rows, err := cascade.Rows[comms.TaskRow](ctx, c.Client, comms.QueryTasks, f.job.ID(), "")
+	if err != nil {
+		return err
+	}
+	if len(rows) != f.graph.NumTasks() {
+		return fmt.Errorf("job %s: ls tasks has %d rows, the job %d tasks", f.job.ID(), len(rows), f.graph.NumTasks())
+	}
+	for i := range rows {
+		r := &rows[i]
+		if r.Name == "" || r.State != "done" || r.Started == "" || r.Attempt == 0 {
+			return fmt.Errorf("job %s: the row of task %d is not that of a finished task: %+v", f.job.ID(), r.Index, *r)
+		}
+	}
+	return nil
+}
+
+// value fetches an exported dataset.
+func value[T any](ctx context.Context, f finished, name string) (v T, err error) {
+	at, err := f.job.Locate(ctx, name)
+	if err != nil {
+		return v, err
+	}
+	if len(at) != 1 {
+		return v, fmt.Errorf("%s names %d datasets", name, len(at))
+	}
+	var raw bytes.Buffer
+	if err := f.job.Fetch(ctx, at[0], &raw); err != nil {
+		return v, err
+	}
+	d := at[0].Desc
+	return cascade.Decode[T](d.Codec, d.DType, d.Shape, raw.Bytes())
+}
+
+// build ends a graph of this package, whose mistakes are this package's.
+func build(b *dag.Builder) *dag.Graph {
+	g, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
+
+func run(function string) dag.Run { return dag.Run{Function: function} }
+
+func out() []dag.OutputDecl { return []dag.OutputDecl{{Name: "out"}} }
+
+// with gives a function its parameters.
+func with(name string, value any) dag.Field { return dag.Field{Name: name, Value: value} }
+
+// independent is n tasks that do nothing and wait for nothing.
+func independent(name string, n int) *dag.Graph {
+	b := dag.NewBuilder(name)
+	b.Add(dag.Group{Name: "noop", Axes: []dag.Axis{dag.Range("i", 0, int64(n-1))}, Run: run(funcNoop)})
+	return build(b)
+}
+
+// paths is width chains of length tasks. Nobody but the next task reads an
+// output, so that a plan may fuse each chain.
+func paths(name string, width, length int) *dag.Graph {
+	b := dag.NewBuilder(name)
+	axis := []dag.Axis{dag.Range("p", 0, int64(width-1))}
+	last := b.Add(dag.Group{Name: "s0", Axes: axis, Run: run(funcStart), Outputs: out()})
+	for i := 1; i < length; i++ {
+		last = b.Add(dag.Group{Name: fmt.Sprintf("s%d", i), Axes: axis, Run: run(funcStep), Outputs: out(),
+			Inputs: []dag.InputDecl{dag.One("x", last.Out("out", dag.Expr("p")))}})
+	}
+	return build(b)
+}
+
+// keptChain is one chain, each output of which is an output of the job: it is
+// published and recorded, so that no two tasks can be fused.
+func keptChain(name string, length int) *dag.Graph {
+	b := dag.NewBuilder(name)
+	last := b.Add(dag.Group{Name: "t0", Run: run(funcStart), Outputs: out()})
+	b.Export(last.Out("out"), "")
+	for i := 1; i < length; i++ {
+		last = b.Add(dag.Group{Name: fmt.Sprintf("t%d", i), Run: run(funcStep), Outputs: out(),
+			Inputs: []dag.InputDecl{dag.One("x", last.Out("out"))}})
+		b.Export(last.Out("out"), "")
+	}
+	return build(b)
+}
+
+// ladder is two chains, each task of which reads the last of both: no task can
+// wait behind its producers on one executor, so that each step passes the agent.
+func ladder(name string, length int) *dag.Graph {
+	b := dag.NewBuilder(name)
+	l := b.Add(dag.Group{Name: "l0", Run: run(funcStart), Outputs: out()})
+	r := b.Add(dag.Group{Name: "r0", Run: run(funcStart), Outputs: out()})
+	for i := 1; i < length; i++ {
+		in := []dag.InputDecl{dag.One("x", l.Out("out")), dag.One("y", r.Out("out"))}
+		l = b.Add(dag.Group{Name: fmt.Sprintf("l%d", i), Run: run(funcBoth), Outputs: out(), Inputs: in})
+		r = b.Add(dag.Group{Name: fmt.Sprintf("r%d", i), Run: run(funcBoth), Outputs: out(), Inputs: in})
+	}
+	b.Export(l.Out("out"), "")
+	b.Export(r.Out("out"), "")
+	return build(b)
+}

@@ -1,0 +1,71 @@
+//go:build linux
+
+package perf_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/benchmarks/perf"
+)
+
+func TestMain(m *testing.M) {
+	perf.Register()
+	cascade.RunTests(m)
+}
+
+// TestQuick runs every figure in its small size: names, units, numbers. Run itself
+// compares what `ls tasks` prints with the tasks of each job.
+func TestQuick(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	var told, left []string
+	o := perf.Options{State: t.TempDir(), Quick: true, Skip: func(name, why string) {
+		t.Logf("%s: %s", name, why)
+		left = append(left, name)
+	}}
+	err := perf.Run(t.Context(), o, func(f perf.Figure) error {
+		t.Logf("%+v", f)
+		told = append(told, f.Name)
+		if f.Value <= 0 || f.Baseline <= 0 || f.Ratio <= 0 || f.Unit == "" || f.BaselineOf == "" {
+			t.Errorf("%+v: want a value, a unit and a baseline", f)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"noop_independent", "noop_submits", "noop_fused", "chain_step", "chain_step_queued",
+		"task_latency_p50", "task_latency_p99", "final_fsync_p50", "put_1GiB", "put_inplace_1GiB", "put_1KiB_iops", "get_latency",
+		"submit_100k", "plan_100k", "yaml_100k", "metg50_stencil_wide", "metg50_stencil_narrow",
+		"control_rss_1m", "gcs_commit", "gcs_commit_fsync_p99",
+	} {
+		busy := slices.Contains(left, name) && (name == "metg50_stencil_wide" || name == "metg50_stencil_narrow")
+		if !slices.Contains(told, name) && !busy {
+			t.Errorf("no figure %s", name)
+		}
+	}
+	if len(told)+len(left) != len(perf.Names()) {
+		t.Errorf("%d figures and %d left out, want %d once each", len(told), len(left), len(perf.Names()))
+	}
+}
+
+func TestOnly(t *testing.T) {
+	var told []string
+	note := func(f perf.Figure) error {
+		told = append(told, f.Name)
+		return nil
+	}
+	o := perf.Options{State: t.TempDir(), Quick: true, Only: []string{"control_rss_1m", "plan_100k"}}
+	if err := perf.Run(t.Context(), o, note); err != nil || !slices.Equal(told, o.Only) {
+		t.Errorf("got %v, %v, want %v", told, err, o.Only)
+	}
+	o.Only = []string{"speed"}
+	if err := perf.Run(t.Context(), o, note); !errors.Is(err, perf.ErrNoFigure) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,65 @@
+package perf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// controlRSS is the memory of this process without what is shared, in bytes.
+func controlRSS() (sum uint64, err error) {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, fmt.Errorf("read this process's memory: %w", err)
+	}
+	for line := range bytes.Lines(b) {
+		name, rest, _ := bytes.Cut(line, []byte(":"))
+		if s := string(name); s != "RssAnon" && s != "RssFile" {
+			continue
+		}
+		kb, err := strconv.ParseUint(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(rest), []byte("kB")))), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read this process's memory: %q: %w", line, err)
+		}
+		sum += kb << 10
+	}
+	if sum == 0 {
+		return 0, errors.New("read this process's memory: /proc/self/status has no RssAnon")
+	}
+	return sum, nil
+}
+
+// watchRSS reads the memory until the returned function is called, which returns the peak.
+func watchRSS() func() (uint64, error) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	var peak uint64
+	var failed error
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			n, err := controlRSS()
+			if err != nil {
+				failed = err
+				return
+			}
+			peak = max(peak, n)
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() (uint64, error) {
+		close(stop)
+		<-done
+		return peak, failed
+	}
+}
+
+func mib(n uint64) float64 { return float64(n) / (1 << 20) }

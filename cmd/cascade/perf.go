@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade/benchmarks/perf"
+)
+
+func (a *app) perfCommand() *cobra.Command {
+	var only []string
+	var quick bool
+	c := &cobra.Command{
+		Use:   "perf",
+		Short: "Measure how fast this host is",
+		Long: `Perf runs jobs on a cluster of its own on this host, as cascade run would, and
+prints one line for each figure, with what the same host does without Cascade
+beside it. What each figure is, and what bounds it, is in docs/performance.md.
+
+The jobs stay in a state folder of their own, so that cascade ls tasks lists
+every task that was measured. It takes some minutes, and up to 6 GiB of memory.`,
+		Example: "  cascade perf\n  cascade perf --json --only noop_independent,task_latency_p50\n  cascade perf --quick",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if a.to != "" {
+				return badInputf("perf measures this host: run it there, without --to")
+			}
+			state, err := a.perfState()
+			if err != nil {
+				return err
+			}
+			o := perf.Options{State: state, Only: only, Quick: quick, Log: a.log(), Skip: func(name, why string) {
+				fmt.Fprintf(a.err, "%s was not measured: %s\n", name, why)
+			}}
+			ctx, cancel := context.WithCancel(c.Context())
+			defer cancel()
+			go func() {
+				select {
+				case <-a.interrupts:
+					cancel()
+				case <-ctx.Done():
+				}
+			}()
+			err = perf.Run(ctx, o, a.printFigure)
+			if errors.Is(err, perf.ErrNoFigure) {
+				return badInput{err}
+			}
+			if err == nil {
+				fmt.Fprintf(a.err, "the jobs are kept: cascade ls jobs --state %s\n", filepath.Join(state, "embedded"))
+			}
+			return err
+		},
+	}
+	c.Flags().StringSliceVar(&only, "only", nil, "only these figures, by name")
+	c.Flags().BoolVar(&quick, "quick", false, "small sizes: seconds instead of minutes, and figures that say little")
+	return c
+}
+
+// perfState makes the folder for the state of what is measured. It is not that of
+// cascade run: hundreds of thousands of jobs would be in the user's way.
+func (a *app) perfState() (string, error) {
+	dir := a.state
+	if dir == "" {
+		base := a.getenv("XDG_STATE_HOME")
+		if base == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return "", fmt.Errorf("find the state folder: %w", err)
+			}
+			base = filepath.Join(home, ".local", "state")
+		}
+		dir = filepath.Join(base, "cascade", "perf")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("find the state folder: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make the state folder: %w", err)
+	}
+	return dir, nil
+}
+
+func (a *app) printFigure(f perf.Figure) error {
+	if a.json {
+		return a.printJSON(f)
+	}
+	_, err := fmt.Fprintf(a.out, "%-22s %12s %-10s %8sx  %s\n%24s%s\n", f.Name, number(f.Value), f.Unit, number(f.Ratio),
+		number(f.Baseline)+" "+f.Unit+": "+f.BaselineOf, "", f.Note)
+	return err
+}
+
+// number writes a figure with three digits or more, without an exponent.
+func number(x float64) string {
+	digits := 0
+	for limit := 100.0; x < limit && digits < 5; limit /= 10 {
+		digits++
+	}
+	return strconv.FormatFloat(x, 'f', digits, 64)
+}
