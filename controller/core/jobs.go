@@ -198,9 +198,27 @@ func (c *Core) assignment(j *job, a *agent) *comms.Assign {
 	m := &comms.Assign{Job: j.id, Epoch: j.rec.Epoch, Graph: j.bytes, Dir: j.rec.Dir, Priority: j.rec.Priority,
 		Weight: j.rec.Weight, Owner: j.rec.Owner, Hold: j.rec.Phase == comms.JobHeld, Registry: j.request.Registry}
 	if j.plan != nil {
-		m.Ranks, m.Fuse, m.Seconds = j.plan.Ranks, j.plan.Fuse, j.plan.Seconds
+		m.Ranks, m.Fuse, m.Seconds = sentRanks(j.plan.Ranks), j.plan.Fuse, j.plan.Seconds
 	}
 	return m
+}
+
+// maxRanks is the most ranks that an Assign carries, nine bytes each: more would
+// not fit a message.
+const maxRanks = 6_000_000
+
+// sentRanks leaves out ranks that tell nothing, being equal, or that are too
+// many: then tasks go in the order of their numbers.
+func sentRanks(ranks []float64) []float64 {
+	if len(ranks) > maxRanks {
+		return nil
+	}
+	for _, r := range ranks {
+		if r != ranks[0] {
+			return ranks
+		}
+	}
+	return nil
 }
 
 // blobSize is the size from which a graph goes ahead of its Assign, in pieces of that size.
