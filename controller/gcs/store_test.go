@@ -173,6 +173,21 @@ func TestDeleteLeavesNothing(t *testing.T) {
 	must(t, s.Compact(time.Second))
 }
 
+// A change of the job that is on its way when it is deleted does not outlive it.
+func TestDeleteFollowsCommits(t *testing.T) {
+	s := open(t, small(t.TempDir()))
+	create(t, s, jobID(1), []byte("graph"))
+	for n := range uint64(100) {
+		s.Commit(core.Commit{Job: jobID(1), Batch: &core.Batch{Number: n, Events: finished(1)}}, func(error) {})
+	}
+	must(t, wait(func(d func(error)) { s.Delete(jobID(1), d) }))
+	keys, err := s.of(jobID(1)).keysOf(jobID(1))
+	must(t, err)
+	if len(keys) != 0 {
+		t.Errorf("%d keys left", len(keys))
+	}
+}
+
 func TestSweepRemovesGraphWithoutJob(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(small(dir))

@@ -206,15 +206,23 @@ func (s *Store) putMeta(key []byte, v any, done func(error)) {
 	s.shards[0].submit(write{entries: []entry{{key, b}}, done: done})
 }
 
-// Delete removes a job and everything of it. done is called once.
+// Delete removes a job and everything of it that was submitted before. It does
+// not wait; done is called once.
 func (s *Store) Delete(job comms.JobID, done func(error)) {
 	sh := s.of(job)
-	keys, err := sh.keysOf(job)
-	if err != nil {
-		done(fmt.Errorf("delete job %s: %w", job, err))
-		return
-	}
-	sh.submitAll(deletions(job, keys), done)
+	failed := func(err error) { done(fmt.Errorf("delete job %s: %w", job, err)) }
+	s.Barrier(job, func(err error) {
+		if err != nil {
+			failed(err)
+			return
+		}
+		keys, err := sh.keysOf(job)
+		if err != nil {
+			failed(err)
+			return
+		}
+		sh.submitAll(deletions(job, keys), done)
+	})
 }
 
 func deletions(job comms.JobID, keys [][]byte) []write {
