@@ -13,57 +13,90 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// peer is a link to a controller or agent, with the requests that are open on it.
+// peer is a link to a controller or agent, with the requests that are open on
+// it. The link mends itself when it breaks; when the other side closes it, because
+// it starts again or ends, the peer connects anew for a while.
 type peer struct {
 	requests *requests
-	link     *comms.Link
+	address  string
+	opts     options
 	log      zerolog.Logger
-	up       bool          // was up before; touched by the link's goroutine only
+	up       bool          // was up before; touched by the links' goroutines only
 	credit   chan struct{} // a full queue has room again
-	sending  sync.Mutex
+	sending  sync.Mutex    // held by who sends, and while there is no link
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu   sync.Mutex
+	link *comms.Link
 }
 
+// reconnectFor is how long a peer that closed the link may take to come back.
+const reconnectFor = 30 * time.Second
+
 func dialPeer(ctx context.Context, address string, o options) (*peer, error) {
-	p := &peer{requests: newRequests(), log: o.log, credit: make(chan struct{}, 1)}
-	now := time.Now().UnixNano()
-	ready := make(chan struct{})
-	p.requests.send = func(head, body []byte) error {
-		<-ready
-		return p.send(head, body)
+	p := &peer{requests: newRequests(), address: address, opts: o, log: o.log, credit: make(chan struct{}, 1)}
+	p.requests.send = p.send
+	p.life, p.end = context.WithCancel(context.Background())
+	if err := p.connect(ctx); err != nil {
+		p.end()
+		return nil, err
 	}
-	link, err := comms.Dial(ctx, address, comms.Config{
+	return p, nil
+}
+
+// connect makes a link. Nothing is sent meanwhile.
+func (p *peer) connect(ctx context.Context) error {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	now := time.Now().UnixNano()
+	link, err := comms.Dial(ctx, p.address, comms.Config{
 		Self: comms.Identity{
 			Role: "client", Name: fmt.Sprintf("client-%d-%x", os.Getpid(), now),
 			Incarnation: uint64(now), PID: os.Getpid(), Build: Version(),
 		},
 		Replay:              true,
 		Handler:             p,
-		Inproc:              o.inproc,
-		InsecureTestNetwork: o.insecure,
-		Log:                 o.log,
+		Inproc:              p.opts.inproc,
+		InsecureTestNetwork: p.opts.insecure,
+		Log:                 p.log,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.link = link
-	close(ready)
-	return p, nil
+	return nil
 }
 
-// send waits while the outbound queue is full: a client has nothing better to do.
+func (p *peer) current() *comms.Link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.link
+}
+
+// send waits while the outbound queue is full: a client has nothing better to
+// do. What a closed link does not take is sent again by the next one, or fails
+// with all requests.
 func (p *peer) send(head, body []byte) error {
 	// One at a time: a credit tells of room once, and wakes one that waits.
 	p.sending.Lock()
 	defer p.sending.Unlock()
+	link := p.current()
 	for {
-		err := p.link.Send(head, body)
-		if !errors.Is(err, comms.ErrFull) {
+		err := link.Send(head, body)
+		switch {
+		case errors.Is(err, comms.ErrClosed) && p.life.Err() == nil:
+			return nil
+		case !errors.Is(err, comms.ErrFull):
 			return err
 		}
 		select {
 		case <-p.credit:
-		case <-p.link.Done():
-			return comms.ErrClosed
+		case <-link.Done():
 		}
 	}
 }
@@ -105,15 +138,43 @@ func (p *peer) Credit(*comms.Link) {
 
 // Down is called by the link.
 func (p *peer) Down(_ *comms.Link, err error) {
-	if errors.Is(err, comms.ErrClosed) {
+	switch {
+	case !errors.Is(err, comms.ErrClosed):
+		p.log.Debug().Err(err).Msg("link broken, connecting again")
+	case !p.up || p.life.Err() != nil:
 		p.requests.fail(fmt.Errorf("%w: %w", ErrUnavailable, err))
-		return
+	default:
+		p.work.Go(func() { p.reconnect(err) })
 	}
-	p.log.Debug().Err(err).Msg("link broken, connecting again")
+}
+
+// reconnect connects to who closed the link, or fails all requests when that
+// takes too long.
+func (p *peer) reconnect(cause error) {
+	ctx, cancel := context.WithTimeout(p.life, reconnectFor)
+	defer cancel()
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := p.connect(ctx)
+		if err == nil {
+			return
+		}
+		p.log.Debug().Err(err).Msg("cannot connect yet")
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			p.requests.fail(fmt.Errorf("%w: %w", ErrUnavailable, cause))
+			return
+		}
+	}
 }
 
 // Close ends the link and every open request.
 func (p *peer) Close() error {
 	p.requests.fail(ErrClosed)
-	return p.link.Close()
+	p.end()
+	err := p.current().Close()
+	p.work.Wait()
+	return errors.Join(err, p.current().Close()) // of a link that was made meanwhile
 }
