@@ -268,6 +268,19 @@ func (n *Net[M]) Next(until time.Duration) (at time.Duration, d Delivery[M], ok 
 	return n.now, d, true
 }
 
+// When returns the time of the next step, from which a delivery may come; false
+// means that nothing is planned. A caller with an agenda of its own asks it, so
+// that Next is never called for a time that its agenda has not reached.
+func (n *Net[M]) When() (time.Duration, bool) {
+	switch {
+	case len(n.ready) > 0:
+		return n.now, true
+	case len(n.agenda) > 0:
+		return max(n.now, n.agenda[0].at), true
+	}
+	return 0, false
+}
+
 // Idle says that nothing will happen without a further call, random breaks and
 // attempts to reach stopped nodes aside.
 func (n *Net[M]) Idle() bool {

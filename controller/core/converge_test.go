@@ -65,7 +65,7 @@ func (c *testCluster) deliver(actions []Action) {
 
 func (c *testCluster) event(ev Event) {
 	actions := slices.Clone(c.c.Step(c.now, ev))
-	if err := c.c.check(); err != nil {
+	if err := c.c.Check(); err != nil {
 		c.rt.Fatalf("after %T: %v", ev, err)
 	}
 	c.deliver(actions)

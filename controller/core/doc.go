@@ -13,7 +13,7 @@
 //	                                |
 //	                 Drained -> Commit of the end -> Final, Retain
 //
-// Invariants, verified by check in tests:
+// Invariants, verified by Check in tests:
 //   - A Commit is emitted in the order of the events of its job; Committed
 //     follows only when all commits of a batch and of those before it are stored.
 //   - A job is assigned to at most one agent, at an epoch that only grows; events

@@ -109,7 +109,7 @@ func (w *world) step(ev Event) {
 			w.todo = append(w.todo, a)
 		}
 	}
-	if err := w.c.check(); err != nil {
+	if err := w.c.Check(); err != nil {
 		w.t.Fatalf("after %T: %v\n%s", ev, err, w.out.String())
 	}
 	for _, ev := range again {

@@ -7,8 +7,9 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// check verifies every cross-reference of the core. Tests call it after each step.
-func (c *Core) check() error {
+// Check verifies every cross-reference of the core and returns the first that does
+// not hold. Tests and the simulator call it after each step; its cost grows with the state.
+func (c *Core) Check() error {
 	for id, l := range c.links {
 		if l.id != id {
 			return fmt.Errorf("link %d is kept as %d", l.id, id)
