@@ -173,10 +173,12 @@ func (c *Core) publish(r *run, d comms.Desc) (fresh bool, err error) {
 	case comms.PlaceInline:
 		data.desc.Place.Bytes = bytes.Clone(d.Place.Bytes) // the message's buffer is large and may be used again
 	case comms.PlaceSegment:
+		// It is known before the ledger looks for room: a spill must find its descriptor.
+		data.sealed, j.data[d.Ref] = true, data
 		if err := c.seal(r.ex, j.key(data), d); err != nil {
+			delete(j.data, d.Ref)
 			return false, err
 		}
-		data.sealed = true
 	default:
 		return false, fmt.Errorf("it published output %d at a place of kind %d", d.Ref.Output, d.Place.Kind)
 	}
