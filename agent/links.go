@@ -152,7 +152,12 @@ type controllerDoor struct {
 func (d *controllerDoor) Up(l *comms.Link, peer comms.Identity, resumed bool) {
 	d.agent.log.Info().Str("controller", peer.Name).Bool("resumed", resumed).Msg("controller is there")
 	loop := d.agent.loop
-	d.agent.in.offer(item{note: func() { loop.controller.link = l }, ev: core.ControllerUp{Resumed: resumed}})
+	d.agent.in.offer(item{note: func() {
+		if !resumed {
+			loop.controller.waiting = nil // it was for the one before, and must not come ahead of Register
+		}
+		loop.controller.link = l
+	}, ev: core.ControllerUp{Resumed: resumed}})
 }
 
 // Message is called by the link.
