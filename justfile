@@ -18,6 +18,10 @@ fuzz time="30s":
       go test -run '^$' -fuzz "^$name\$" -fuzztime {{time}} "./$dir"
     done
 
+# A cluster under virtual time, one seed after the other: just sim 20000
+sim seeds="1000" from="1":
+    go run ./sim/cmd/sim -seeds {{seeds}} -from {{from}}
+
 bench pattern=".":
     go test -run '^$' -bench '{{pattern}}' -benchmem ./...
 

@@ -1,0 +1,89 @@
+// Command sim runs the simulator over many seeds, or replays one.
+//
+//	sim -seeds 1000 [-from N]    prints each seed that fails, with its reason; ends with 1 when there are any
+//	sim -seed S -v               runs one seed and prints its story
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cascade-run/cascade/sim"
+)
+
+func main() {
+	seeds := flag.Uint64("seeds", 1000, "how many seeds to run")
+	from := flag.Uint64("from", 1, "the first seed")
+	seed := flag.Uint64("seed", 0, "run this seed alone")
+	verbose := flag.Bool("v", false, "print the story of a seed, or of each seed how it went")
+	all := flag.Bool("all", false, "with -seed and -v: the whole story, not only what concerns the job that failed")
+	flag.Parse()
+	if *seed != 0 {
+		os.Exit(one(*seed, *verbose, *all))
+	}
+	os.Exit(many(*from, *seeds, *verbose))
+}
+
+func one(seed uint64, verbose, all bool) int {
+	res := sim.Run(sim.Options{Seed: seed, Story: verbose})
+	story := res.Story
+	if !all {
+		story = sim.Concerns(story, res.Job)
+	}
+	for _, l := range story {
+		fmt.Println(l)
+	}
+	fmt.Println(line(&res))
+	if res.Err != nil {
+		return 1
+	}
+	return 0
+}
+
+func line(r *sim.Result) string {
+	end := "ok"
+	if r.Err != nil {
+		end = "FAILED: " + r.Err.Error()
+	}
+	return fmt.Sprintf("seed %d: %d jobs, %d steps, %v: %s", r.Seed, r.Jobs, r.Steps, r.Time.Round(time.Millisecond), end)
+}
+
+// many runs seeds on all cores and prints in order of the seed.
+func many(from, n uint64, verbose bool) int {
+	began := time.Now()
+	results := make([]chan sim.Result, n)
+	for i := range results {
+		results[i] = make(chan sim.Result, 1)
+	}
+	var next atomic.Uint64
+	var work sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		work.Go(func() {
+			for i := next.Add(1) - 1; i < n; i = next.Add(1) - 1 {
+				results[i] <- sim.Run(sim.Options{Seed: from + i})
+			}
+		})
+	}
+	failed, steps := 0, 0
+	for _, c := range results {
+		r := <-c
+		steps += r.Steps
+		if r.Err != nil {
+			failed++
+		}
+		if verbose || r.Err != nil {
+			fmt.Println(line(&r))
+		}
+	}
+	work.Wait()
+	fmt.Printf("%d seeds, %d failed, %d steps in %v\n", n, failed, steps, time.Since(began).Round(time.Millisecond))
+	if failed > 0 {
+		return 1
+	}
+	return 0
+}

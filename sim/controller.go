@@ -1,0 +1,213 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/memnet"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+	"github.com/cascade-run/cascade/profiles"
+)
+
+// controller drives a controller core as package controller does.
+type controller struct {
+	process
+	core  *core.Core
+	store *store
+	ids   map[string]core.LinkID // by the peer's name
+	peers map[core.LinkID]*peer
+	next  core.LinkID
+	local []core.Event // that came of actions
+	wake  time.Time
+}
+
+type peer struct {
+	name string
+	out  outbox
+}
+
+func newController(w *world) *controller {
+	c := &controller{process: process{w: w, name: "controller"}}
+	c.store = newStore(w, c)
+	return c
+}
+
+// boot starts the process: jobs come out of the store before anything else happens.
+func (c *controller) boot() {
+	c.begin()
+	c.w.net.Start(c.w.now, c.name)
+	c.core = core.New(core.Config{Grace: c.w.fate.grace})
+	c.ids, c.peers, c.local, c.wake = map[string]core.LinkID{}, map[core.LinkID]*peer{}, nil, time.Time{}
+	c.w.tell(c.name, nil, "starts")
+	for _, k := range c.store.sorted() {
+		c.step(c.store.loaded(k))
+	}
+	c.step(core.Started{})
+}
+
+// crash ends the process and starts another after a while.
+func (c *controller) crash(away time.Duration, why string) {
+	if !c.running {
+		return
+	}
+	c.w.tell(c.name, nil, "%s, back in %v", why, away)
+	c.end()
+	c.w.net.Stop(c.w.now, c.name)
+	c.store.crash()
+	c.w.after(away, c.boot)
+}
+
+// deliver is what the link's goroutine does.
+func (c *controller) deliver(d memnet.Delivery[comms.Message]) {
+	id, known := c.ids[d.From]
+	switch d.Kind {
+	case memnet.Up:
+		if known && d.Resumed {
+			return
+		}
+		if known {
+			c.down(id)
+		}
+		c.next++
+		up := core.LinkUp{Link: c.next, Agent: d.From != c.w.client.name, Name: d.From, Incarnation: d.Incarnation}
+		c.ids[d.From] = c.next
+		c.post(func() {
+			c.peers[up.Link] = &peer{name: up.Name}
+			c.step(up)
+		})
+	case memnet.Message:
+		if !known {
+			return
+		}
+		m := d.Msg
+		if s, ok := m.(*comms.Submit); ok {
+			sum := blake3.Sum256(s.Graph)
+			s.GraphHash = comms.Hash(append([]byte{comms.HashBLAKE3}, sum[:]...))
+		}
+		c.post(func() {
+			c.w.tellMessage(c.name, "from "+d.From, m)
+			c.step(core.Received{Link: id, Msg: m})
+		})
+	case memnet.Credit:
+		c.post(func() {
+			if p := c.peers[id]; p != nil && p.out.credit(c.w, c.w.net, c.name, p.name) {
+				c.step(core.Free{Link: id})
+			}
+		})
+	case memnet.Down:
+		if d.Final && known {
+			delete(c.ids, d.From)
+			c.down(id)
+		}
+	}
+}
+
+func (c *controller) down(id core.LinkID) {
+	c.post(func() {
+		delete(c.peers, id)
+		c.step(core.LinkDown{Link: id})
+	})
+}
+
+// step hands the core an event, and those that come of its actions.
+func (c *controller) step(ev core.Event) {
+	c.local = append(c.local, ev)
+	for len(c.local) > 0 && c.running && c.w.failed == nil {
+		ev := c.local[0]
+		c.local = c.local[1:]
+		c.w.steps++
+		actions := append([]core.Action(nil), c.core.Step(c.w.wall(), ev)...)
+		if err := c.core.Check(); err != nil {
+			c.w.fail(comms.JobID{}, "controller core after %T: %v", ev, err)
+		}
+		for _, a := range actions {
+			c.perform(a)
+		}
+	}
+}
+
+func (c *controller) perform(a core.Action) {
+	w := c.w
+	switch a := a.(type) {
+	case core.Send:
+		p := c.peers[a.Link]
+		if p == nil {
+			return
+		}
+		w.tellMessage(c.name, "to "+p.name, a.Msg)
+		if p.out.send(w, w.net, c.name, p.name, a.Msg) {
+			c.local = append(c.local, core.Full{Link: a.Link})
+		}
+	case core.CloseLink:
+		name := "a link that is gone"
+		if p := c.peers[a.Link]; p != nil {
+			name = p.name
+		}
+		w.fail(comms.JobID{}, "the controller closes the link of %s: %s", name, a.Why)
+	case core.Prepare:
+		c.store.later(func() { c.prepare(a) })
+	case core.Create:
+		c.store.create(a)
+	case core.Store:
+		c.store.commit(a)
+	case core.StoreAgent:
+	case core.Delete:
+		c.store.delete(a)
+	case core.Ask:
+		c.store.later(func() { c.answer(core.Answered{Token: a.Token, Msg: c.store.answer(a)}) })
+	case core.Wake:
+		c.wake = a.At
+		at := a.At
+		c.after(max(0, at.Sub(w.wall())), func() {
+			if c.wake.Equal(at) {
+				c.wake = time.Time{}
+				c.post(func() { c.step(core.Tick{}) })
+			}
+		})
+	default:
+		w.fail(comms.JobID{}, "the controller asks for %T, which its driver does not know", a)
+	}
+}
+
+func (c *controller) answer(ev core.Event) { c.post(func() { c.step(ev) }) }
+
+// prepare decodes and plans a graph, and reads the past of its job.
+func (c *controller) prepare(a core.Prepare) {
+	ev := core.Prepared{Token: a.Token, Job: a.Job, Graph: a.Graph}
+	k := c.store.jobs[a.Job]
+	var err error
+	switch {
+	case a.Submit != nil:
+		ev.Bytes = a.Submit.Graph
+		ev.Code = comms.CodeBadRequest
+		ev.Graph, err = dag.Decode(ev.Bytes)
+	case a.Graph != nil:
+	case k == nil:
+		err, ev.Code = errors.New("no such job"), comms.CodeNotFound
+	default:
+		ev.Graph, ev.Bytes = k.graph, k.bytes
+	}
+	if err == nil && a.Past {
+		if k == nil {
+			err, ev.Code = errors.New("no such job"), comms.CodeNotFound
+		} else {
+			ev.Past = k.past()
+		}
+	}
+	if err == nil {
+		ev.Code = comms.CodeOK
+		ev.Plan, err = planner.Make(ev.Graph, profiles.Snapshot{}, a.Cluster)
+	}
+	if err != nil {
+		ev.Err = err.Error()
+		if ev.Code == comms.CodeOK {
+			ev.Code = comms.CodeInternal
+		}
+	}
+	c.answer(ev)
+}

@@ -1,0 +1,416 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/memnet"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// executor is a process that runs tasks, as package executor does: one after the
+// other, each act of a run after a random time.
+type executor struct {
+	process
+	a  *agent
+	id comms.ExecutorID
+
+	// The agent's side of it.
+	linked, unlinked bool // its link is, was there
+	reported         bool // the core knows of its death
+	agentOut         outbox
+
+	out    outbox
+	kinds  map[uint32]*comms.Kind
+	segs   map[uint32]uint64 // size of each segment that was announced
+	queue  []*comms.Run
+	cur    *comms.Run
+	began  time.Duration
+	made   map[uint32]uint64 // elements published by cur, by output
+	credit map[comms.RunID]map[uint32]uint64
+	live   map[comms.RunID][]uint32
+	cancel *comms.Cancel
+	held   bool
+	hung   bool // cur never ends by itself, nor when told to
+	token  uint64
+	asked  bool           // waits for a lease
+	lease  *comms.Lease   // granted, not yet used
+	back   []*comms.Lease // rests, to be returned behind the report that seals what is in front of them
+	stop   bool
+	acting bool
+
+	lastRun     comms.RunID
+	why, signal string
+}
+
+func newExecutor(a *agent, id comms.ExecutorID) *executor {
+	return &executor{process: process{w: a.w, name: fmt.Sprintf("%s/x%d", a.name, id)}, a: a, id: id,
+		kinds: map[uint32]*comms.Kind{}, segs: map[uint32]uint64{}, made: map[uint32]uint64{},
+		credit: map[comms.RunID]map[uint32]uint64{}, live: map[comms.RunID][]uint32{}}
+}
+
+func (x *executor) boot() {
+	x.begin()
+	x.w.lan.Start(x.w.now, x.name)
+	if err := x.w.lan.Connect(x.w.now, x.name, x.a.name); err != nil {
+		x.w.fail(comms.JobID{}, "%v", err)
+	}
+}
+
+// die ends the process. Its agent hears of it behind its last message.
+func (x *executor) die(why, signal string) {
+	if !x.running {
+		return
+	}
+	x.w.tell(x.name, x.jobs(), "dies: %s", why)
+	x.why, x.signal = why, signal
+	if x.cur != nil {
+		x.lastRun = x.cur.ID
+		x.w.oracle.stopped(x)
+	}
+	x.end()
+	x.w.lan.Stop(x.w.now, x.name)
+	if !x.linked {
+		// Else the end of the link brings the news.
+		a := x.a
+		a.after(x.w.between(0, time.Millisecond), func() {
+			if !x.linked || x.unlinked {
+				a.reportDead(x)
+			}
+		})
+	}
+}
+
+// jobs lists the job that it works on, for the story.
+func (x *executor) jobs() []comms.JobID {
+	if x.cur == nil {
+		return nil
+	}
+	return []comms.JobID{x.kinds[x.cur.Kind].Job}
+}
+
+func (x *executor) deliver(d memnet.Delivery[comms.Message]) {
+	switch d.Kind {
+	case memnet.Up:
+		x.post(func() {
+			x.send(&comms.Hello{PID: int64(x.id), Language: "go", Functions: []comms.FuncSig{{Name: "F"}, {Name: "G"}}})
+		})
+	case memnet.Down:
+		x.post(func() { x.die("its link broke", "") })
+	case memnet.Credit:
+		x.out.credit(x.w, x.w.lan, x.name, x.a.name)
+	case memnet.Message:
+		x.post(func() { x.take(d.Msg) })
+	}
+}
+
+func (x *executor) send(m comms.Message) { x.out.send(x.w, x.w.lan, x.name, x.a.name, m) }
+
+func (x *executor) take(m comms.Message) {
+	switch m := m.(type) {
+	case *comms.Kind:
+		x.kinds[m.ID] = m // runs may refer to it after Close
+	case *comms.Segment:
+		if m.Close {
+			delete(x.segs, m.ID)
+		} else {
+			x.segs[m.ID] = m.Size
+		}
+	case *comms.Dispatch:
+		for i := range m.Runs {
+			x.enqueue(&m.Runs[i])
+		}
+	case *comms.TakeBack:
+		back := &comms.TakenBack{}
+		for _, id := range m.Runs {
+			if x.unqueue(id) {
+				back.Runs = append(back.Runs, id)
+			}
+		}
+		x.send(back)
+	case *comms.Cancel:
+		if x.cur != nil && x.cur.ID == m.Run {
+			x.cancel = m
+		} else if x.unqueue(m.Run) {
+			x.send(&comms.Report{Items: []comms.ReportItem{{Kind: comms.ReportFailed, Run: m.Run, Error: &comms.TaskError{Kind: m.Why, Message: m.Text}}}})
+		}
+	case *comms.Credit:
+		if c := x.credit[m.Run]; c != nil {
+			c[m.Output] += m.N
+			if x.cur != nil && x.cur.ID == m.Run && x.held {
+				x.held = false
+				x.item(comms.ReportItem{Kind: comms.ReportResumed})
+				x.w.oracle.resources(x.a)
+			}
+		}
+	case *comms.Lease:
+		x.granted(m)
+	case *comms.Stop:
+		x.stop = true
+		if m.Now {
+			x.die("it was told to stop at once", "")
+			return
+		}
+	}
+	x.goOn()
+}
+
+func (x *executor) enqueue(r *comms.Run) {
+	k := x.kinds[r.Kind]
+	if k == nil {
+		x.w.fail(comms.JobID{}, "run %d is of kind %d, which was not announced to %s", r.ID, r.Kind, x.name)
+		return
+	}
+	x.queue = append(x.queue, r)
+	x.credit[r.ID] = map[uint32]uint64{}
+	for o := range k.Outputs {
+		x.credit[r.ID][uint32(o)] = k.Outputs[o].Buffer
+	}
+}
+
+func (x *executor) unqueue(id comms.RunID) bool {
+	i := slices.IndexFunc(x.queue, func(r *comms.Run) bool { return r.ID == id })
+	if i < 0 {
+		return false
+	}
+	x.queue = slices.Delete(x.queue, i, i+1)
+	delete(x.credit, id)
+	return true
+}
+
+// goOn plans the next act, if there is something that can be done.
+func (x *executor) goOn() {
+	can := x.cur == nil && (len(x.queue) > 0 || x.stop) || x.cur != nil && !x.hung && !x.asked && (!x.held || x.cancel != nil)
+	if !x.running || x.acting || !can {
+		return
+	}
+	x.acting = true
+	x.after(x.w.between(time.Microsecond, pick(x.w.rnd, 20*time.Microsecond, time.Millisecond, 30*time.Millisecond)), func() {
+		x.acting = false
+		x.act()
+		x.goOn()
+	})
+}
+
+// act does the next small thing: start, publish, finish, fail, crash, end.
+func (x *executor) act() {
+	w := x.w
+	w.steps++
+	switch {
+	case x.cur == nil && len(x.queue) > 0:
+		x.start()
+	case x.cur == nil && x.stop:
+		x.die("it was told to stop", "")
+	case x.cur == nil || x.hung || x.asked || x.held && x.cancel == nil:
+	case x.cancel != nil:
+		x.failed(x.cancel.Why, x.cancel.Text)
+	case w.chance(w.fate.executorCrashes):
+		x.die("signal: killed", "killed")
+	case w.chance(w.fate.executorHangs):
+		w.tell(x.name, x.jobs(), "hangs in run %d", x.cur.ID)
+		x.hung = true
+		id := x.cur.ID
+		w.at(w.fate.heal, func() { // what is not told to end goes on then
+			if x.running && x.cur != nil && x.cur.ID == id {
+				x.hung = false
+				x.goOn()
+			}
+		})
+	case w.chance(w.fate.taskFails):
+		x.w.oracle.blame(x.kinds[x.cur.Kind].Job)
+		x.failed(comms.ErrorTask, "bad luck")
+	default:
+		x.work()
+	}
+}
+
+func (x *executor) start() {
+	r := x.queue[0]
+	x.queue = x.queue[1:]
+	x.cur, x.began, x.held, x.cancel, x.hung = r, x.w.now, false, nil, false
+	clear(x.made)
+	for o, n := range r.Skip {
+		x.made[uint32(o)] = n
+	}
+	for _, in := range r.Inputs {
+		for i := range in.Data {
+			if d := &in.Data[i]; d.Place.Kind == comms.PlaceLive {
+				outs, ok := x.live[d.Place.Run]
+				if !ok { // its producer failed
+					x.cur = nil
+					x.send(&comms.TakenBack{Runs: []comms.RunID{r.ID}})
+					return
+				}
+				if !slices.Contains(outs, d.Ref.Output) {
+					x.w.fail(x.kinds[r.Kind].Job, "run %d reads output %d of run %d, which keeps %v", r.ID, d.Ref.Output, d.Place.Run, outs)
+				}
+			}
+		}
+	}
+	x.w.tell(x.name, x.jobs(), "starts run %d: task %d, attempt %d", r.ID, r.Task, r.Attempt)
+	x.w.oracle.started(x)
+	x.look("at its start")
+	if x.w.chance(500) {
+		x.item(comms.ReportItem{Kind: comms.ReportStarted})
+	}
+}
+
+// look reads all inputs of the run.
+func (x *executor) look(when string) {
+	r, k := x.cur, x.kinds[x.cur.Kind]
+	for _, in := range r.Inputs {
+		for i := range in.Data {
+			d := &in.Data[i]
+			want := wordOf(k.Job, d.Ref)
+			got := want
+			switch d.Place.Kind {
+			case comms.PlaceInline:
+				got = string(d.Place.Bytes)
+			case comms.PlaceSegment:
+				got = x.a.mem.words[place{uint64(d.Place.Segment), d.Place.Offset}]
+				if size, ok := x.segs[d.Place.Segment]; !ok || d.Place.Offset+d.Size > size {
+					x.w.fail(k.Job, "segment %d of an input of run %d was not announced, or with %d bytes", d.Place.Segment, r.ID, size)
+				}
+			case comms.PlaceLive:
+			case comms.PlaceNone:
+				if !x.w.oracle.mayMiss(k.Job, r.Task) {
+					x.w.fail(k.Job, "run %d of task %d gets input %v nowhere", r.ID, r.Task, d.Ref)
+				}
+			default:
+				x.w.fail(k.Job, "run %d of task %d gets input %v at a place of kind %d", r.ID, r.Task, d.Ref, d.Place.Kind)
+			}
+			if got != want {
+				x.w.fail(k.Job, "run %d of task %d reads %q instead of %q, %s", r.ID, r.Task, got, want, when)
+			}
+		}
+	}
+}
+
+// work publishes an element, waits for credit or a lease, or finishes.
+func (x *executor) work() {
+	r, k := x.cur, x.kinds[x.cur.Kind]
+	for o := range k.Outputs {
+		out, n := &k.Outputs[o], uint32(o)
+		if out.Generate == dag.GenerateNone {
+			continue
+		}
+		total := out.Count
+		if out.Generate == dag.GenerateOpen {
+			total = 3 + uint64(r.Task*7)%11
+		}
+		if x.made[n] >= total {
+			continue
+		}
+		if out.Buffer > 0 && x.credit[r.ID][n] == 0 {
+			x.held = true
+			x.item(comms.ReportItem{Kind: comms.ReportHeld})
+			return
+		}
+		d, ok := x.output(k, n, x.made[n])
+		if !ok {
+			return
+		}
+		if out.Buffer > 0 {
+			x.credit[r.ID][n]--
+		}
+		x.made[n]++
+		x.item(comms.ReportItem{Kind: comms.ReportPublished, Outputs: []comms.Desc{d}})
+		return
+	}
+	x.finish(r, k)
+}
+
+func (x *executor) finish(r *comms.Run, k *comms.Kind) {
+	it := comms.ReportItem{Kind: comms.ReportFinished, Usage: &comms.Usage{Start: x.w.wall().UnixNano(), Duration: int64(x.w.now - x.began)}}
+	for o := range k.Outputs {
+		out, n := &k.Outputs[o], uint32(o)
+		if out.Generate == dag.GenerateOpen {
+			it.Counts = append(it.Counts, comms.StreamEnd{Output: n, Count: x.made[n]})
+		}
+		if out.Generate != dag.GenerateNone || slices.Contains(r.Private, n) {
+			continue
+		}
+		d, ok := x.output(k, n, 0)
+		if !ok {
+			return
+		}
+		it.Outputs = append(it.Outputs, d)
+	}
+	x.look("at its end")
+	if len(r.Live) > 0 {
+		x.live[r.ID] = r.Live
+	}
+	x.over(it)
+}
+
+func (x *executor) failed(kind comms.ErrorKind, text string) {
+	if x.lease != nil {
+		x.back = append(x.back, x.lease) // none of it was used
+		x.lease = nil
+	}
+	x.over(comms.ReportItem{Kind: comms.ReportFailed, Error: &comms.TaskError{Kind: kind, Message: text}})
+}
+
+func (x *executor) over(it comms.ReportItem) {
+	x.item(it)
+	x.w.oracle.stopped(x)
+	delete(x.credit, x.cur.ID)
+	x.cur, x.held, x.cancel = nil, false, nil
+}
+
+func (x *executor) item(it comms.ReportItem) {
+	it.Run, it.At = x.cur.ID, x.w.wall().UnixNano()
+	items := []comms.ReportItem{it}
+	for _, l := range x.back {
+		items = append(items, comms.ReportItem{Kind: comms.ReportLeaseReturn, Lease: &comms.Lease{Segment: l.Segment, Offset: l.Offset, Size: l.Size}})
+	}
+	x.back = nil
+	x.send(&comms.Report{Items: items})
+}
+
+// wordOf stands for the bytes of a dataset: every attempt makes the same.
+func wordOf(job comms.JobID, ref comms.DatasetRef) string {
+	return fmt.Sprintf("%x %d.%d[%d]", job[15:], ref.Task, ref.Output, ref.Element)
+}
+
+// output makes one dataset: inline, or in a lease that is asked for when there is none.
+func (x *executor) output(k *comms.Kind, o uint32, element uint64) (comms.Desc, bool) {
+	r, w := x.cur, x.w
+	ref := comms.DatasetRef{Task: r.Task, Output: o, Element: element}
+	word := wordOf(k.Job, ref)
+	d := comms.Desc{Ref: ref, Attempt: r.Attempt, Codec: "raw", Size: uint64(len(word))}
+	if x.lease == nil && !w.chance(w.fate.segment) {
+		d.Place = comms.Place{Kind: comms.PlaceInline, Bytes: []byte(word)}
+		return d, true
+	}
+	if x.lease == nil {
+		x.token++
+		x.asked = true
+		x.send(&comms.LeaseReq{Token: x.token, Size: pick(w.rnd, uint64(4096), 4096, 3*4096, 40<<10), Run: r.ID, File: w.chance(300)})
+		return d, false
+	}
+	l := x.lease
+	x.lease = nil
+	x.a.mem.write(x, l, word)
+	d.Size = max(l.Size, 1)
+	d.Place = comms.Place{Kind: comms.PlaceSegment, Segment: l.Segment, Offset: l.Offset}
+	x.back = append(x.back, &comms.Lease{Segment: l.Segment, Offset: l.Offset + l.Size}) // all of it was used
+	return d, true
+}
+
+func (x *executor) granted(m *comms.Lease) {
+	x.asked = false
+	if m.Error != "" {
+		x.w.oracle.blame(x.kinds[x.cur.Kind].Job)
+		x.failed(comms.ErrorStore, m.Error)
+		return
+	}
+	for _, y := range x.a.living() {
+		if l := y.lease; y != x && l != nil && l.Segment == m.Segment && l.Offset < m.Offset+m.Size && m.Offset < l.Offset+l.Size {
+			x.w.fail(x.kinds[x.cur.Kind].Job, "%s and %s are both granted segment %d at %d", x.name, y.name, m.Segment, m.Offset)
+		}
+	}
+	x.lease = m
+}

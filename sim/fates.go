@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// fates are what a seed decides once for a whole run. Numbers without unit are of 1000.
+type fates struct {
+	agents  int
+	jobs    int
+	heal    time.Duration // when faults end
+	slowest time.Duration // delay of a message
+	resume  time.Duration // how long a link may be away and come back
+	grace   time.Duration // before a lost agent's jobs go elsewhere
+	queue   int           // messages in a link's queue
+
+	cpu       int64 // thousandths
+	executors int
+	shm       int64 // bytes
+	segment   int   // outputs that go to shared memory
+	commit    time.Duration
+
+	taskFails, executorCrashes, executorHangs, spawnFails int // a chance at each act of a run
+	spillRot, diskFull                                    int
+	createFails, commitFails                              int
+
+	cuts, outages, agentCrashes, controllerCrashes, freezes, steers int // how many of each
+}
+
+func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
+
+// drawFates draws the weather. Many kinds of fault at once hide each other, so
+// most are off in most runs.
+func drawFates(r *rand.Rand) fates {
+	ms := time.Millisecond
+	f := fates{
+		agents: pick(r, 1, 1, 1, 2), jobs: pick(r, 1, 1, 2, 3), heal: pick(r, 200*ms, 1000*ms, 5000*ms),
+		slowest: pick(r, 20*time.Microsecond, ms, 20*ms), resume: pick(r, 100*ms, 1000*ms, 30_000*ms), grace: pick(r, 300*ms, 3000*ms),
+		queue: pick(r, 0, 0, 0, 3),
+		cpu:   pick(r, int64(2000), 3000, 4000), executors: pick(r, 1, 2, 3, 5), shm: pick(r, int64(128<<10), 512<<10, 8<<20),
+		segment: pick(r, 0, 500, 1000), commit: pick(r, 20*time.Microsecond, ms, 50*ms),
+	}
+	some := func(n ...int) int {
+		v := pick(r, n...)
+		if r.IntN(3) == 0 {
+			return v
+		}
+		return 0
+	}
+	f.taskFails, f.executorCrashes, f.executorHangs, f.spawnFails = some(20, 150), some(10, 80), some(10, 50), some(50)
+	f.spillRot, f.diskFull = some(200), some(100)
+	f.createFails, f.commitFails = some(300), some(20)
+	f.cuts, f.outages, f.agentCrashes, f.controllerCrashes = some(1, 5), some(1, 3), some(1, 2), some(1, 2, 4)
+	f.freezes, f.steers = some(2, 5), some(1, 3, 6)
+	return f
+}
+
+// disturb plans the faults that strike from outside.
+func (w *world) disturb() {
+	f := &w.fate
+	when := func() time.Duration { return w.between(0, f.heal) }
+	long := func() time.Duration {
+		return pick(w.rnd, 2*time.Millisecond, 50*time.Millisecond, 800*time.Millisecond, 4*time.Second)
+	}
+	anyAgent := func() *agent { return w.agents[w.rnd.IntN(len(w.agents))] }
+	for range f.cuts {
+		a, b := w.anyPair()
+		w.at(when(), func() { w.tell("fault", nil, "cut %s - %s", a, b); w.net.Cut(w.now, a, b) })
+	}
+	for range f.outages {
+		a, b := w.anyPair()
+		at, d := when(), long()
+		w.at(at, func() { w.tell("fault", nil, "apart for %v: %s - %s", d, a, b); w.net.Break(w.now, a, b) })
+		w.at(min(at+d, f.heal), func() { w.net.Heal(w.now, a, b) })
+	}
+	for range f.agentCrashes {
+		a := anyAgent()
+		d, gently := long(), w.chance(250)
+		w.at(when(), func() { a.crash(min(d, max(f.heal-w.now, 0)), gently) })
+	}
+	for range f.controllerCrashes {
+		d := long()
+		w.at(when(), func() { w.controller.crash(min(d, max(f.heal-w.now, 0)), "killed") })
+	}
+	for range f.freezes {
+		p, d := w.anyProcess(), long()
+		w.at(when(), func() {
+			if p := p(); p != nil {
+				w.tell("fault", nil, "%s is frozen for %v", p.name, d)
+				p.frozen = min(w.now+d, f.heal)
+			}
+		})
+	}
+	for range f.steers {
+		w.at(when(), w.client.steer)
+	}
+}
+
+func (w *world) anyPair() (a, b string) {
+	a = w.client.name
+	if w.chance(700) {
+		a = w.agents[w.rnd.IntN(len(w.agents))].name
+	}
+	return a, w.controller.name
+}
+
+// anyProcess chooses a process; an executor only when the time has come, of those that live then.
+func (w *world) anyProcess() func() *process {
+	switch w.rnd.IntN(4) {
+	case 0:
+		return func() *process { return &w.controller.process }
+	case 1:
+		a := w.agents[w.rnd.IntN(len(w.agents))]
+		return func() *process { return &a.process }
+	}
+	a, n := w.agents[w.rnd.IntN(len(w.agents))], w.rnd.IntN(1000)
+	return func() *process {
+		if live := a.living(); len(live) > 0 {
+			return &live[n%len(live)].process
+		}
+		return nil
+	}
+}
+
+// heal ends all faults.
+func (w *world) heal() {
+	w.tell("fault", nil, "all is well from now on")
+	w.healed = true
+	f := &w.fate
+	f.executorCrashes, f.executorHangs, f.spawnFails, f.diskFull, f.createFails, f.commitFails = 0, 0, 0, 0, 0, 0
+	w.client.heal()
+}

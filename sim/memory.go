@@ -1,0 +1,166 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// memory is an agent's shared memory and its folder of spill files. Instead of
+// bytes it holds, for each place that somebody wrote to, who wrote what. The
+// effects of segments and those of spill files have a lane each, in order.
+type memory struct {
+	a     *agent
+	segs  map[uint64]int64    // size of each segment that exists
+	words map[place]string    // what was last written at a place
+	files map[ledger.Key]file // spill files: they outlive the agent
+	free  [2]time.Duration    // when a lane has done what it was given
+}
+
+type place struct{ segment, offset uint64 }
+
+type file struct {
+	word string
+	job  comms.JobID
+	desc comms.Desc
+}
+
+const (
+	segmentLane = iota
+	spillLane
+)
+
+var (
+	errDiskFull = errors.New("no space left on device")
+	errRot      = errors.New("the checksum differs")
+)
+
+func newMemory(a *agent) *memory { return &memory{a: a, files: map[ledger.Key]file{}} }
+
+// restart loses what was in memory and tells what the spill files hold.
+func (m *memory) restart() (states []comms.JobState) {
+	m.segs, m.words, m.free = map[uint64]int64{}, map[place]string{}, [2]time.Duration{}
+	for _, k := range m.sortedFiles() {
+		f := m.files[k]
+		if core.Key(f.job, &f.desc) != k { // the driver drops what it cannot read
+			m.a.w.fail(f.job, "spill file %v of %s describes %v of attempt %d", k, m.a.name, f.desc.Ref, f.desc.Attempt)
+			continue
+		}
+		if n := len(states); n == 0 || states[n-1].Job != f.job {
+			states = append(states, comms.JobState{Job: f.job})
+		}
+		s := &states[len(states)-1]
+		s.Datasets = append(s.Datasets, f.desc)
+	}
+	return states
+}
+
+func (m *memory) sortedFiles() []ledger.Key {
+	keys := make([]ledger.Key, 0, len(m.files))
+	for k := range m.files {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b ledger.Key) int { return slices.Compare(a[:], b[:]) })
+	return keys
+}
+
+// keep spills a dataset for the next incarnation.
+func (m *memory) keep(k core.Kept) {
+	m.files[k.Key] = file{m.words[place{uint64(k.Place.Segment), uint64(k.Place.Offset)}], k.Job, k.Desc}
+}
+
+// at is what can be read at a place of a segment's file.
+func (m *memory) at(path string, offset uint64) string {
+	for seg := range m.segs {
+		if m.a.path(seg) == path {
+			return m.words[place{seg, offset}]
+		}
+	}
+	return "no such segment"
+}
+
+// in plans an effect in a lane; answer, if not nil, goes to the core's inbox.
+func (m *memory) in(lane int, do func() core.Event) {
+	w := m.a.w
+	m.free[lane] = max(m.free[lane], w.now) + w.between(0, time.Millisecond)
+	m.a.after(m.free[lane]-w.now, func() {
+		if ev := do(); ev != nil {
+			w.tell(m.a.name, nil, "memory: %T %+v", ev, ev)
+			m.a.post(func() { m.a.step(ev) })
+		}
+	})
+}
+
+func (m *memory) perform(act core.Memory) {
+	w := m.a.w
+	if _, often := act.Effect.(ledger.FreedRange); !often {
+		w.tell(m.a.name, nil, "memory: %T %+v", act.Effect, act.Effect)
+	}
+	switch e := act.Effect.(type) {
+	case ledger.CreateSegment:
+		m.in(segmentLane, func() core.Event { return m.resize(uint64(e.Segment), e.Bytes, w.chance(w.fate.diskFull)) })
+	case ledger.ResizeSegment:
+		m.in(segmentLane, func() core.Event { return m.resize(uint64(e.Segment), e.Bytes, false) })
+	case ledger.SealSegment:
+		m.in(segmentLane, func() core.Event { m.segs[uint64(e.Segment)] = e.Bytes; return nil })
+	case ledger.RemoveSegment:
+		m.in(segmentLane, func() core.Event { m.wipe(uint64(e.Segment)); return nil })
+	case ledger.FreedRange: // over before anything else, as the ledger wants
+		for p := range m.words {
+			if p.segment == uint64(e.Place.Segment) && p.offset >= uint64(e.Place.Offset) && p.offset < uint64(e.Place.Offset+e.Place.Bytes) {
+				m.words[p] = "freed memory"
+			}
+		}
+	case ledger.Spill:
+		m.in(spillLane, func() core.Event {
+			if w.chance(w.fate.diskFull) {
+				return core.SpillDone{Key: e.Key, Err: errDiskFull}
+			}
+			job, _, _, _ := e.Key.Split()
+			m.files[e.Key] = file{m.words[place{uint64(e.From.Segment), uint64(e.From.Offset)}], job, act.Desc}
+			return core.SpillDone{Key: e.Key, File: "spill"}
+		})
+	case ledger.ReadBack:
+		m.in(spillLane, func() core.Event {
+			if w.chance(w.fate.spillRot) {
+				w.oracle.rotten(e.Key)
+				return core.ReadBackDone{Key: e.Key, Err: errRot}
+			}
+			m.words[place{uint64(e.To.Segment), uint64(e.To.Offset)}] = m.files[e.Key].word
+			return core.ReadBackDone{Key: e.Key}
+		})
+	case ledger.DropSpill:
+		m.in(spillLane, func() core.Event { delete(m.files, e.Key); return nil })
+	default:
+		w.fail(comms.JobID{}, "the ledger asks for %T, which the driver does not know", act.Effect)
+	}
+}
+
+func (m *memory) resize(seg uint64, bytes int64, fails bool) core.Event {
+	if fails {
+		return core.SegmentReady{Segment: seg, Err: errDiskFull}
+	}
+	m.segs[seg] = bytes
+	return core.SegmentReady{Segment: seg, Path: m.a.path(seg)}
+}
+
+func (m *memory) wipe(seg uint64) {
+	delete(m.segs, seg)
+	for p := range m.words {
+		if p.segment == seg {
+			delete(m.words, p)
+		}
+	}
+}
+
+// write is an executor's write into its lease.
+func (m *memory) write(x *executor, l *comms.Lease, word string) {
+	if size, ok := m.segs[uint64(l.Segment)]; !ok || l.Offset+l.Size > uint64(size) {
+		m.a.w.fail(x.kinds[x.cur.Kind].Job, "%s writes to segment %d at %d+%d, which has %d bytes", x.name, l.Segment, l.Offset, l.Size, size)
+	}
+	m.words[place{uint64(l.Segment), l.Offset}] = word
+}

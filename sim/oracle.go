@@ -1,0 +1,429 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// oracle knows what was done and what was stored, and says when the two do not
+// fit. It looks at no state of a core.
+type oracle struct {
+	w     *world
+	facts map[comms.JobID]*facts
+}
+
+// facts are what the oracle knows of a job. Instances of streamed groups stand
+// under their own number; lineage is counted by the slot's first.
+type facts struct {
+	g        *dag.Graph
+	behind   map[dag.TaskIndex]map[dag.TaskIndex]bool // by a task: itself and all that it needs, directly or not
+	stored   map[eventID]bool
+	done     map[dag.TaskIndex]uint32 // attempts that finished, and the end is stored
+	fence    map[dag.TaskIndex]uint32 // attempts up to this count no more
+	highest  map[dag.TaskIndex]uint32 // attempt seen
+	made     map[comms.DatasetRef]origin
+	may      map[dag.TaskIndex]bool // may run again although done: something was lost
+	asked    map[dag.TaskIndex]bool // may always run again: a client asked for it
+	crashes  map[dag.TaskIndex]int
+	cancel   bool
+	failures int
+	blamed   bool
+	ended    bool // the end was stored once
+	refused  bool // the store had no room for it at first: what an agent had begun of it was dropped
+	deleted  bool
+}
+
+type eventID struct {
+	agent  string
+	incarn uint64
+	number uint64
+}
+
+// origin is where a copy of a dataset was made.
+type origin struct {
+	agent   string
+	incarn  uint64
+	attempt uint32
+	inline  bool
+}
+
+func newOracle(w *world) *oracle { return &oracle{w: w, facts: map[comms.JobID]*facts{}} }
+
+// add takes in a job that will be submitted.
+func (o *oracle) add(id comms.JobID, g *dag.Graph) {
+	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
+		fence: map[dag.TaskIndex]uint32{}, highest: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
+		may: map[dag.TaskIndex]bool{}, asked: map[dag.TaskIndex]bool{}, crashes: map[dag.TaskIndex]int{}}
+	o.facts[id] = f
+}
+
+// canon stands for a task in matters of lineage.
+func (f *facts) canon(t dag.TaskIndex) dag.TaskIndex {
+	if slot, _, ok := f.g.Slot(t); ok {
+		first, err := f.g.Instance(slot, 0)
+		if err == nil {
+			return first
+		}
+	}
+	return t
+}
+
+// needs returns a task and all that it needs.
+func (f *facts) needs(t dag.TaskIndex) map[dag.TaskIndex]bool {
+	t = f.canon(t)
+	if all := f.behind[t]; all != nil {
+		return all
+	}
+	all := map[dag.TaskIndex]bool{t: true}
+	f.behind[t] = all
+	add := func(p dag.TaskIndex) {
+		for x := range f.needs(p) {
+			all[x] = true
+		}
+	}
+	if s := f.g.Group(t).Stream; s != nil {
+		add(s.Generator)
+	}
+	ins, err := f.g.Inputs(t)
+	if err != nil {
+		panic("sim: inputs of a valid graph: " + err.Error())
+	}
+	for i := range ins {
+		for _, src := range ins[i].Sources {
+			add(src.Task)
+		}
+	}
+	return all
+}
+
+// lost says that what a task made is gone somewhere: it and what it needs may run again.
+func (f *facts) lost(t dag.TaskIndex) {
+	for x := range f.needs(t) {
+		f.may[x] = true
+	}
+}
+
+func (f *facts) mayRun(t dag.TaskIndex) bool { c := f.canon(t); return f.may[c] || f.asked[c] }
+
+// rerun says that a client asked for tasks to run again: they, what depends on
+// them, and what those need.
+func (f *facts) rerun(roots []dag.TaskIndex) {
+	all := make([]dag.TaskIndex, 0, f.g.NumTasks())
+	for i := range f.g.NumTasks() {
+		all = append(all, dag.TaskIndex(i))
+	}
+	for slot := 0; ; slot++ {
+		first, err := f.g.Instance(slot, 0)
+		if _, _, ok := f.g.Slot(first); err != nil || !ok {
+			break
+		}
+		all = append(all, first)
+	}
+	for _, t := range all {
+		needs := f.needs(t)
+		if slices.ContainsFunc(roots, func(r dag.TaskIndex) bool { return needs[f.canon(r)] }) {
+			for x := range needs {
+				f.asked[x] = true
+			}
+		}
+	}
+}
+
+// left says that copies made by an agent's incarnation no longer count.
+func (f *facts) left(agent string, upTo uint64) {
+	for ref, from := range f.made {
+		if from.agent == agent && from.incarn <= upTo && !from.inline {
+			f.lost(ref.Task)
+		}
+	}
+}
+
+func (o *oracle) agentDied(a *agent) {
+	for _, f := range o.facts {
+		f.left(a.name, a.incarn)
+	}
+}
+
+func (o *oracle) rotten(k ledger.Key) {
+	job, task, _, _ := k.Split()
+	if f := o.facts[job]; f != nil {
+		f.lost(dag.TaskIndex(task))
+	}
+}
+
+// committed sees what is about to be stored.
+func (o *oracle) committed(k *kept, c *core.Commit) {
+	f := o.facts[c.Job]
+	if r := c.Row; r != nil {
+		if k.row.Agent != "" && (r.Agent != k.row.Agent || r.Incarnation != k.row.Incarnation) {
+			f.left(k.row.Agent, k.row.Incarnation)
+		}
+		if r.Phase.Final() {
+			f.ended = true
+		}
+	}
+	b := c.Batch
+	if b == nil {
+		return
+	}
+	if int(b.Number) != len(k.batches) {
+		o.w.fail(c.Job, "batch %d is stored as number %d", b.Number, len(k.batches))
+	}
+	for _, r := range b.Reset {
+		for t := r.First; t <= r.Last; t++ {
+			if attempt, done := f.done[t]; done && !f.mayRun(t) {
+				o.w.fail(c.Job, "task %d is made to start over (%s): it has finished in attempt %d, and nothing of it was lost", t, b.Why, attempt)
+			}
+			if _, done := f.done[t]; done || f.highest[t] > f.fence[t] {
+				f.fence[t] = max(f.highest[t], 1)
+			}
+			delete(f.done, t)
+		}
+	}
+	for i := range b.Events {
+		o.event(c.Job, f, b, b.First+uint64(i), &b.Events[i])
+	}
+}
+
+func (o *oracle) event(id comms.JobID, f *facts, b *core.Batch, number uint64, e *comms.Event) {
+	key := eventID{b.Agent, b.Incarnation, number}
+	if f.stored[key] {
+		o.w.fail(id, "event %d of %s is stored twice", number, b.Agent)
+	}
+	f.stored[key] = true
+	gone := o.gone(b.Agent, b.Incarnation)
+	switch e.Kind {
+	case comms.EventLost:
+		f.lost(e.Cause.Ref.Task)
+		return
+	case comms.EventDrained, comms.EventEnv, comms.EventBuilding, comms.EventSpilled:
+		return
+	}
+	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] {
+		return // of an attempt that was given up
+	}
+	if e.Kind != comms.EventReady && e.Kind != comms.EventTakenBack {
+		f.highest[e.Task] = max(f.highest[e.Task], e.Attempt)
+	}
+	for i := range e.Outputs {
+		o.published(id, f, b, e, &e.Outputs[i])
+	}
+	switch e.Kind {
+	case comms.EventFinished:
+		if attempt, done := f.done[e.Task]; done && !f.mayRun(e.Task) {
+			o.w.fail(id, "task %d finishes in attempt %d: it has finished in attempt %d, and nothing of it was lost", e.Task, e.Attempt, attempt)
+		}
+		f.done[e.Task] = e.Attempt
+		if c := f.canon(e.Task); c == e.Task {
+			delete(f.may, e.Task) // of instances others may still have to
+		}
+	case comms.EventFailed:
+		f.failures++
+		o.failed(id, f, e)
+	case comms.EventRetry:
+		delete(f.done, e.Task)
+	case comms.EventSkipped, comms.EventCancelled:
+		if e.Error == nil || e.Error.Message == "" {
+			o.w.fail(id, "task %d has ended (%s) without a reason", e.Task, eventNames[e.Kind])
+		} else if !f.cancel && f.failures == 0 && !f.blamed {
+			o.w.fail(id, "task %d is %s although nothing failed: %s", e.Task, eventNames[e.Kind], e.Error.Message)
+		}
+	}
+	if gone && len(e.Outputs) > 0 {
+		f.lost(e.Task) // stored after its maker's end
+	}
+}
+
+// gone tells whether an incarnation of an agent is dead.
+func (o *oracle) gone(agent string, incarn uint64) bool {
+	for _, a := range o.w.agents {
+		if a.name == agent {
+			return a.incarn != incarn || !a.running
+		}
+	}
+	return true
+}
+
+func (o *oracle) published(id comms.JobID, f *facts, b *core.Batch, e *comms.Event, d *comms.Desc) {
+	before, again := f.made[d.Ref]
+	switch {
+	case d.Ref.Task != e.Task:
+		o.w.fail(id, "an event of task %d publishes %v", e.Task, d.Ref)
+	case again && before.attempt == d.Attempt && before.agent == b.Agent && before.incarn == b.Incarnation:
+		o.w.fail(id, "%v is published twice by attempt %d", d.Ref, d.Attempt)
+	case again && !f.mayRun(d.Ref.Task) && f.unbroken(d.Ref.Task, before, b):
+		o.w.fail(id, "%v is published by attempt %d: attempt %d has published it, and it was not lost", d.Ref, d.Attempt, before.attempt)
+	case d.Place.Kind == comms.PlaceInline && string(d.Place.Bytes) != wordOf(id, d.Ref):
+		o.w.fail(id, "%v is published as %q", d.Ref, d.Place.Bytes)
+	}
+	f.made[d.Ref] = origin{b.Agent, b.Incarnation, d.Attempt, d.Place.Kind == comms.PlaceInline}
+}
+
+// unbroken tells whether a dataset that was made once had no cause to be made
+// again: its task was done, or the agent that made it goes on. A generator that
+// moves to another agent, or to the next incarnation, repeats its elements, with
+// equal bytes.
+func (f *facts) unbroken(t dag.TaskIndex, before origin, b *core.Batch) bool {
+	_, done := f.done[t]
+	return done || before.agent == b.Agent && before.incarn == b.Incarnation
+}
+
+// failed asks whether a task had a cause to fail.
+func (o *oracle) failed(id comms.JobID, f *facts, e *comms.Event) {
+	if e.Error == nil || e.Error.Message == "" {
+		o.w.fail(id, "task %d has failed without a reason", e.Task)
+		return
+	}
+	ok := false
+	switch e.Error.Kind {
+	case comms.ErrorTask:
+		ok = f.blamed
+	case comms.ErrorPoison, comms.ErrorCrash:
+		ok = f.crashes[e.Task] >= 3
+	case comms.ErrorStore, comms.ErrorMemory:
+		ok = o.w.fate.segment > 0
+	case comms.ErrorSetup:
+		ok = f.blamed
+	case comms.ErrorCancelled:
+		ok = f.cancel || f.failures > 1
+	}
+	if !ok {
+		o.w.fail(id, "task %d has failed for no cause: %s: %s", e.Task, e.Error.Kind, e.Error.Message)
+	}
+}
+
+// blame says that a task of the job was given a cause to fail.
+func (o *oracle) blame(id comms.JobID) { o.facts[id].blamed = true }
+
+func (o *oracle) deleted(id comms.JobID) { o.facts[id].deleted = true }
+
+// toController sees what an agent tells.
+func (o *oracle) toController(a *agent, m comms.Message) {
+	ev, ok := m.(*comms.Events)
+	if !ok {
+		return
+	}
+	n := ev.First
+	for _, je := range ev.Jobs {
+		for range je.Events {
+			a.sent[n] = je.Job
+			n++
+		}
+	}
+}
+
+// acknowledged sees that an agent may forget events: each must be in the store,
+// unless it is of a job that has ended, was deleted, or is another agent's.
+func (o *oracle) acknowledged(a *agent, upTo uint64) {
+	for n := a.acked + 1; n <= upTo; n++ {
+		job, sent := a.sent[n]
+		k := o.w.controller.store.jobs[job]
+		switch f := o.facts[job]; {
+		case !sent:
+			o.w.fail(comms.JobID{}, "%s is told that its event %d is durable, which it has not sent", a.name, n)
+			return
+		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || k == nil || k.row.Agent != a.name:
+		default:
+			o.w.fail(job, "%s is told that its event %d is durable, and it is not in the store", a.name, n)
+			return
+		}
+	}
+	a.acked = max(a.acked, upTo)
+}
+
+// started sees a run begin.
+func (o *oracle) started(x *executor) {
+	r, id := x.cur, x.kinds[x.cur.Kind].Job
+	f := o.facts[id]
+	k := o.w.controller.store.jobs[id]
+	if k != nil && k.row.Agent == x.a.name && k.row.Incarnation == x.a.incarn {
+		if attempt, done := f.done[r.Task]; done && r.Attempt > f.fence[r.Task] && !f.mayRun(r.Task) {
+			o.w.fail(id, "%s runs task %d, attempt %d: the store has that it finished in attempt %d", x.name, r.Task, r.Attempt, attempt)
+		}
+	}
+	o.resources(x.a)
+}
+
+// stopped sees a run end; by the death of its executor when that does not run.
+func (o *oracle) stopped(x *executor) {
+	if x.why != "" {
+		o.facts[x.kinds[x.cur.Kind].Job].crashes[x.cur.Task]++
+	}
+}
+
+// resources sums what runs on an agent.
+func (o *oracle) resources(a *agent) {
+	var used comms.Resources
+	custom := map[string]int64{}
+	for _, x := range a.living() {
+		if x.cur == nil {
+			continue
+		}
+		need := &x.kinds[x.cur.Kind].Resources
+		if !x.held {
+			used.CPU += need.CPU
+		}
+		used.Memory += need.Memory
+		for _, n := range need.Custom {
+			custom[n.Name] += n.N
+		}
+	}
+	total := &a.cfg.Total
+	over := used.CPU > total.CPU || used.Memory > total.Memory
+	for _, n := range total.Custom {
+		over = over || custom[n.Name] > n.N
+	}
+	if over {
+		o.w.fail(comms.JobID{}, "%s runs more than it has: %+v %v of %+v", a.name, used, custom, *total)
+	}
+}
+
+// mayMiss tells whether a task may start without some of its inputs.
+func (o *oracle) mayMiss(id comms.JobID, t dag.TaskIndex) bool {
+	return slices.ContainsFunc(o.facts[id].g.Group(t).Inputs, func(in dag.InputDecl) bool { return in.Min > 0 })
+}
+
+// ended looks at a job of which the client was told that it has ended.
+func (o *oracle) ended(j *clientJob) {
+	f, k := o.facts[j.id], o.w.controller.store.jobs[j.id]
+	if k == nil {
+		o.w.fail(j.id, "the job was accepted, and is not in the store")
+		return
+	}
+	if k.row.Phase != j.phase {
+		o.w.fail(j.id, "the client was told that the job is %s, the store says %s", j.phase, k.row.Phase)
+		return
+	}
+	if k.row.Phase == comms.JobCancelled {
+		if !f.cancel {
+			o.w.fail(j.id, "the job is cancelled, and nobody asked for it")
+		}
+		return
+	}
+	past := k.past()
+	past.States.Each(func(t dag.TaskIndex, s core.TaskState) {
+		if s != core.TaskAbsent && !s.Over() {
+			o.w.fail(j.id, "the job is %s, and its task %s is %s", k.row.Phase, k.graph.TaskName(t), s)
+		}
+	})
+	if k.row.Phase == comms.JobFailed && f.failures == 0 && !f.blamed && !f.cancel {
+		o.w.fail(j.id, "the job has failed although none of its tasks did: %v", k.row.Error)
+	}
+}
+
+// empty looks for what is left when every job was forgotten.
+func (o *oracle) empty() {
+	if n := len(o.w.controller.store.jobs); n > 0 {
+		o.w.fail(comms.JobID{}, "%d jobs are in the store after they were forgotten", n)
+	}
+	for _, a := range o.w.agents {
+		for _, k := range a.mem.sortedFiles() {
+			o.w.fail(a.mem.files[k].job, "spill file %v of %s is left behind", k, a.name)
+			return
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// store is the controller's store: what was written, in order, survives. A
+// write takes time; when the process dies, a part of the writes on their way,
+// from the oldest, still happens.
+type store struct {
+	w      *world
+	c      *controller
+	jobs   map[comms.JobID]*kept
+	writes []*write      // on their way, in order
+	busy   time.Duration // when the last of them will be done
+}
+
+type write struct{ apply func() }
+
+// kept is a job in the store.
+type kept struct {
+	row     core.JobRecord
+	req     *comms.Submit
+	graph   *dag.Graph
+	bytes   []byte
+	batches []core.Batch
+	data    map[comms.DatasetRef]core.DatasetRecord
+	seen    map[string]core.Seen
+}
+
+func newStore(w *world, c *controller) *store {
+	return &store{w: w, c: c, jobs: map[comms.JobID]*kept{}}
+}
+
+func (s *store) sorted() []*kept {
+	return slices.SortedFunc(maps.Values(s.jobs), func(a, b *kept) int { return slices.Compare(a.row.ID[:], b.row.ID[:]) })
+}
+
+// put plans a write behind those before; done is told a little after it is durable.
+func (s *store) put(apply, done func()) {
+	wr := &write{apply}
+	s.writes = append(s.writes, wr)
+	s.busy = max(s.busy, s.w.now) + s.w.between(10*time.Microsecond, s.w.fate.commit)
+	life := s.c.life
+	s.w.at(s.busy, func() {
+		if s.c.life != life || !s.c.running {
+			return
+		}
+		s.writes = s.writes[1:]
+		apply()
+		if s.c.running {
+			s.c.after(s.w.between(0, 50*time.Microsecond), done)
+		}
+	})
+}
+
+// later runs something slow that sees all that was written before.
+func (s *store) later(do func()) {
+	s.c.after(max(0, s.busy-s.w.now)+s.w.between(10*time.Microsecond, s.w.fate.commit), do)
+}
+
+// crash keeps a prefix of what was on its way.
+func (s *store) crash() {
+	n := 0
+	if len(s.writes) > 0 {
+		n = s.w.rnd.IntN(len(s.writes) + 1)
+	}
+	for _, wr := range s.writes[:n] {
+		wr.apply()
+	}
+	s.writes, s.busy = nil, s.w.now
+}
+
+func (s *store) create(a core.Create) {
+	if s.w.chance(s.w.fate.createFails) {
+		s.w.tell("store", []comms.JobID{a.Row.ID}, "refuses the job: the disk is nearly full")
+		s.w.oracle.facts[a.Row.ID].refused = true
+		s.put(func() {}, func() {
+			s.c.answer(core.Stored{Token: a.Token, Code: comms.CodeUnavailable, Err: "the disk is nearly full"})
+		})
+		return
+	}
+	s.put(func() {
+		g, err := dag.Decode(a.Graph)
+		if err != nil {
+			s.w.fail(a.Row.ID, "the store is given a graph that cannot be decoded: %v", err)
+			return
+		}
+		s.w.tell("store", []comms.JobID{a.Row.ID}, "job is durable")
+		s.jobs[a.Row.ID] = &kept{row: a.Row, req: a.Request, graph: g, bytes: a.Graph,
+			data: map[comms.DatasetRef]core.DatasetRecord{}, seen: map[string]core.Seen{}}
+	}, func() { s.c.answer(core.Stored{Token: a.Token}) })
+}
+
+func (s *store) commit(a core.Store) {
+	fails := s.w.chance(s.w.fate.commitFails)
+	s.put(func() {
+		if fails && s.c.running { // the driver ends when a write has failed
+			s.writes = nil // nothing passes a write that failed
+			s.c.crash(s.w.between(0, 100*time.Millisecond), "a commit failed")
+			return
+		}
+		s.apply(&a.Commit)
+	}, func() { s.c.answer(core.Stored{Token: a.Token}) })
+}
+
+func (s *store) apply(c *core.Commit) {
+	k := s.jobs[c.Job]
+	if k == nil {
+		return // deleted meanwhile
+	}
+	s.w.oracle.committed(k, c)
+	if c.Row != nil {
+		k.row = *c.Row
+	}
+	if c.Batch != nil {
+		k.batches = append(k.batches, *c.Batch)
+	}
+	for _, d := range c.Datasets {
+		k.data[d.Desc.Ref] = d
+	}
+	for _, r := range c.Drop {
+		delete(k.data, r)
+	}
+	if c.Agent != "" {
+		k.seen[c.Agent] = c.Seen
+	}
+}
+
+func (s *store) delete(a core.Delete) {
+	s.put(func() {
+		s.w.tell("store", []comms.JobID{a.Job}, "job is deleted")
+		delete(s.jobs, a.Job)
+		s.w.oracle.deleted(a.Job)
+	}, func() { s.c.answer(core.Stored{Token: a.Token}) })
+}
+
+// past is what a job's batches tell.
+func (k *kept) past() *core.Past {
+	r := core.NewReplay(k.graph, true)
+	for i := range k.batches {
+		r.Add(&k.batches[i])
+	}
+	return &core.Past{Request: k.req, States: r.States, Data: r.Data(), Seen: maps.Clone(k.seen), Batches: r.Batches}
+}
+
+// rows are the datasets that outlive the job.
+func (k *kept) rows() []core.DatasetRecord {
+	return slices.SortedFunc(maps.Values(k.data), func(a, b core.DatasetRecord) int { return compareRefs(a.Desc.Ref, b.Desc.Ref) })
+}
+
+func compareRefs(a, b comms.DatasetRef) int {
+	return slices.Compare([]uint64{uint64(a.Task), uint64(a.Output), a.Element}, []uint64{uint64(b.Task), uint64(b.Output), b.Element})
+}
+
+func (s *store) loaded(k *kept) core.Loaded {
+	ev := core.Loaded{Row: k.row, Past: &core.Past{Data: k.rows()}}
+	if !k.row.Phase.Final() {
+		ev.Request, ev.Graph, ev.Bytes, ev.Past = k.req, k.graph, k.bytes, k.past()
+	}
+	return ev
+}
+
+// answer answers a question of a client.
+func (s *store) answer(a core.Ask) comms.Message {
+	q, ok := a.Msg.(*comms.Locate)
+	if !ok {
+		return &comms.Page{}
+	}
+	k := s.jobs[q.Job]
+	if k == nil {
+		return &comms.Reply{Req: q.Req, Code: comms.CodeNotFound, Message: "no such job"}
+	}
+	past := k.past()
+	have := map[comms.DatasetRef]core.DatasetRecord{}
+	for _, d := range past.Data {
+		have[d.Desc.Ref] = d
+	}
+	maps.Copy(have, k.data)
+	data, missing := core.LocateExports(k.graph, past.States, have)
+	if missing != "" {
+		return &comms.Reply{Req: q.Req, Code: comms.CodeNotFound, Message: "output " + missing + " was not produced"}
+	}
+	return &comms.Located{Req: q.Req, Data: data}
+}

@@ -1,0 +1,350 @@
+package sim
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/memnet"
+)
+
+// Options says what to run.
+type Options struct {
+	Seed  uint64
+	Story bool // keep the story
+}
+
+// Result is how a run went.
+type Result struct {
+	Seed  uint64
+	Err   error         // the first thing that did not hold; nil: all is well
+	Story []Line        // with Options.Story
+	Jobs  int           // jobs submitted
+	Steps int           // steps of cores and executors
+	Time  time.Duration // virtual
+	Job   comms.JobID   // that Err concerns; zero: none in particular
+}
+
+// Bounds of a run. One that passes them never ends.
+const (
+	maxSteps = 400_000
+	patience = 10 * time.Minute // virtual, after all is well again
+)
+
+// epoch is the wall-clock time at virtual time 0.
+var epoch = time.Unix(1_800_000_000, 0).UTC()
+
+// world is all there is.
+type world struct {
+	rnd    *rand.Rand
+	now    time.Duration
+	order  uint64
+	agenda agenda
+	net    *memnet.Net[comms.Message] // controller, agents, client
+	lan    *memnet.Net[comms.Message] // agents with their executors: a broken link is an end
+	steps  int
+
+	fate       fates
+	controller *controller
+	agents     []*agent
+	executors  map[string]*executor // by node name, also dead ones
+	client     *client
+	oracle     *oracle
+	healed     bool
+	done       bool
+
+	failed    error
+	failedJob comms.JobID
+	keep      bool
+	story     []Line
+}
+
+// Run simulates one seed. A panic of a core is a finding like any other.
+func Run(opt Options) (res Result) {
+	w := newWorld(opt)
+	defer func() {
+		if p := recover(); p != nil {
+			w.fail(comms.JobID{}, "panic: %v", p)
+		}
+		res = Result{Seed: opt.Seed, Err: w.failed, Story: w.story, Jobs: len(w.client.jobs), Steps: w.steps, Time: w.now, Job: w.failedJob}
+	}()
+	w.run()
+	return res
+}
+
+func newWorld(opt Options) *world {
+	w := &world{rnd: rand.New(rand.NewPCG(opt.Seed, 1)), keep: opt.Story, executors: map[string]*executor{}}
+	w.fate = drawFates(w.rnd)
+	w.net = network(opt.Seed, w.fate.slowest, true, w.fate)
+	w.lan = network(opt.Seed+1, min(w.fate.slowest, time.Millisecond), false, w.fate)
+	w.oracle = newOracle(w)
+	w.controller = newController(w)
+	for i := range w.fate.agents {
+		w.agents = append(w.agents, newAgent(w, fmt.Sprintf("agent%d", i)))
+	}
+	w.client = newClient(w)
+	return w
+}
+
+func network(seed uint64, slowest time.Duration, replay bool, f fates) *memnet.Net[comms.Message] {
+	cfg := memnet.Config[comms.Message]{
+		Seed: seed, Replay: replay, MinDelay: 10 * time.Microsecond, MaxDelay: slowest, ResumeWindow: f.resume, QueueMessages: f.queue,
+		Encode: func(m comms.Message) (head, body []byte, err error) { return comms.Encode(m), nil, nil },
+		Decode: func(head, _ []byte) (comms.Message, error) { return comms.Decode(head) },
+	}
+	n, err := memnet.New(cfg)
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v", err)) // a mistake of this package
+	}
+	return n
+}
+
+// run is the loop of the world: the earliest of agenda and networks goes first.
+func (w *world) run() {
+	w.controller.boot()
+	for _, a := range w.agents {
+		a.boot()
+	}
+	w.client.boot()
+	w.disturb()
+	w.at(w.fate.heal, w.heal)
+	for w.failed == nil && !w.done {
+		if w.steps > maxSteps {
+			w.fail(comms.JobID{}, "it never settles: %d steps", w.steps)
+		}
+		if w.now > w.fate.heal+patience {
+			w.unfinished()
+			return
+		}
+		w.next()
+	}
+}
+
+func (w *world) next() {
+	const never = time.Duration(1<<63 - 1)
+	when := func(n *memnet.Net[comms.Message]) time.Duration {
+		if at, ok := n.When(); ok {
+			return at
+		}
+		return never
+	}
+	net, lan, own := when(w.net), when(w.lan), never
+	if len(w.agenda) > 0 {
+		own = w.agenda[0].at
+	}
+	switch {
+	case own == never && net == never && lan == never:
+		w.unfinished()
+	case own <= net && own <= lan:
+		e := heap.Pop(&w.agenda).(entry)
+		w.now = max(w.now, e.at)
+		e.do()
+	case net <= lan:
+		w.deliver(w.net, net, false)
+	default:
+		w.deliver(w.lan, lan, true)
+	}
+}
+
+// deliver lets one step of a network happen.
+func (w *world) deliver(n *memnet.Net[comms.Message], at time.Duration, lan bool) {
+	w.now = max(w.now, at)
+	_, d, ok := n.Next(w.now)
+	if !ok {
+		return
+	}
+	if d.Kind == memnet.Message && d.Err != nil {
+		w.fail(comms.JobID{}, "a message from %s to %s cannot be decoded: %v", d.From, d.To, d.Err)
+		return
+	}
+	if d.Kind != memnet.Message && d.Kind != memnet.Credit {
+		w.tell(d.To, nil, "link with %s: %s, resumed %v, final %v", d.From, d.Kind, d.Resumed, d.Final)
+	}
+	if x := w.executors[d.To]; lan && x != nil {
+		x.deliver(d)
+		return
+	}
+	if d.To == w.controller.name {
+		w.controller.deliver(d)
+		return
+	}
+	if d.To == w.client.name {
+		w.client.deliver(d)
+		return
+	}
+	for _, a := range w.agents {
+		if a.name == d.To && lan {
+			a.fromLan(d)
+		} else if a.name == d.To {
+			a.deliver(d)
+		}
+	}
+}
+
+// fail notes the first thing that does not hold.
+func (w *world) fail(job comms.JobID, format string, args ...any) {
+	if w.failed != nil {
+		return
+	}
+	w.failed, w.failedJob = fmt.Errorf(format, args...), job
+	w.tell("oracle", []comms.JobID{job}, "FAILED: %v", w.failed)
+}
+
+// unfinished tells what has not come to its end.
+func (w *world) unfinished() {
+	job, text := w.client.waitsFor()
+	w.fail(job, "%v after all was well again: %s", patience, text)
+}
+
+// wall is the time that cores are told.
+func (w *world) wall() time.Time { return epoch.Add(w.now) }
+
+// chance is true n times of 1000. It always draws, so that fates do not depend on n.
+func (w *world) chance(n int) bool { return w.rnd.IntN(1000) < n }
+
+// between draws a duration.
+func (w *world) between(from, to time.Duration) time.Duration {
+	return from + time.Duration(w.rnd.Int64N(int64(max(to-from, 0))+1))
+}
+
+// at plans a step.
+func (w *world) at(t time.Duration, do func()) {
+	w.order++
+	heap.Push(&w.agenda, entry{max(t, w.now), w.order, do})
+}
+
+func (w *world) after(d time.Duration, do func()) { w.at(w.now+d, do) }
+
+// entry is one step in the future. Entries of one time run in the order in which they were made.
+type entry struct {
+	at    time.Duration
+	order uint64
+	do    func()
+}
+
+type agenda []entry
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, j int) bool {
+	return a[i].at < a[j].at || a[i].at == a[j].at && a[i].order < a[j].order
+}
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+
+// Push and Pop serve package heap.
+func (a *agenda) Push(x any) { *a = append(*a, x.(entry)) }
+
+// Pop serves package heap.
+func (a *agenda) Pop() any {
+	old := *a
+	e := old[len(old)-1]
+	old[len(old)-1] = entry{}
+	*a = old[:len(old)-1]
+	return e
+}
+
+// process is what controller, agents, executors and clients have in common: an
+// inbox that is worked off in turns, a life that may end, and freezes.
+type process struct {
+	w       *world
+	name    string
+	life    uint64 // counts starts: what was planned in an earlier life is void
+	running bool
+	inbox   []func()
+	due     bool
+	frozen  time.Duration // until
+	idle    func()        // at the end of a turn; may be nil
+}
+
+func (p *process) begin() {
+	p.life++
+	p.running, p.inbox, p.due, p.frozen = true, nil, false, 0
+}
+
+func (p *process) end() { p.running, p.inbox, p.due = false, nil, false }
+
+// post puts something into the inbox.
+func (p *process) post(do func()) {
+	if !p.running {
+		return
+	}
+	p.inbox = append(p.inbox, do)
+	p.rouse()
+}
+
+// rouse plans a turn.
+func (p *process) rouse() {
+	if p.due {
+		return
+	}
+	p.due = true
+	p.after(p.w.between(0, 30*time.Microsecond), p.turn)
+}
+
+// turn works off the inbox; what is posted meanwhile comes with the next turn.
+func (p *process) turn() {
+	p.due = false
+	items := p.inbox
+	p.inbox = nil
+	life := p.life
+	for _, do := range items {
+		if do(); p.life != life || !p.running || p.w.failed != nil {
+			return
+		}
+	}
+	if p.idle != nil && len(p.inbox) == 0 {
+		p.idle()
+	}
+}
+
+// after plans something within this life; it waits for the end of a freeze.
+func (p *process) after(d time.Duration, do func()) {
+	life := p.life
+	p.w.after(d, func() {
+		switch {
+		case p.life != life || !p.running:
+		case p.frozen > p.w.now:
+			p.after(p.frozen-p.w.now, do)
+		default:
+			do()
+		}
+	})
+}
+
+// outbox is what a driver keeps of a link that is full.
+type outbox struct{ held []comms.Message }
+
+// send sends a message or keeps it. full is true when it is the first that has to wait.
+func (o *outbox) send(w *world, n *memnet.Net[comms.Message], from, to string, m comms.Message) (full bool) {
+	if len(o.held) > 0 {
+		o.held = append(o.held, m)
+		return false
+	}
+	switch err := n.Send(w.now, from, to, m); {
+	case err == nil || errors.Is(err, memnet.ErrNoLink): // its end is on the way
+	case errors.Is(err, memnet.ErrFull):
+		o.held = append(o.held, m)
+		return true
+	default:
+		w.fail(comms.JobID{}, "%s cannot send %T to %s: %v", from, m, to, err)
+	}
+	return false
+}
+
+// credit sends what was kept; it tells whether there was something and now is nothing.
+func (o *outbox) credit(w *world, n *memnet.Net[comms.Message], from, to string) bool {
+	if len(o.held) == 0 {
+		return false
+	}
+	held := o.held
+	o.held = nil
+	for i, m := range held {
+		if o.send(w, n, from, to, m) {
+			o.held = append(o.held, held[i+1:]...)
+			return false
+		}
+	}
+	return true
+}
