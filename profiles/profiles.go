@@ -33,6 +33,10 @@ type Sample struct {
 	Memory  float64
 }
 
+// maxCost bounds what is recorded: its square, in a variance, must stay finite,
+// or the profile could not be read again.
+const maxCost = 1e100
+
 // window is how many runs a mean looks back on: what is older fades, so that a
 // profile follows a task that changes.
 const window = 50
@@ -131,10 +135,13 @@ func NewBook() *Book {
 	return &Book{m: map[Signature]Profile{}, dirty: map[Signature]struct{}{}}
 }
 
-// Record takes in one run. It also counts for the function in all jobs.
+// Record takes in one run. It also counts for the function in all jobs. A cost
+// that is negative or no number is not taken.
 func (b *Book) Record(sig Signature, s Sample) {
-	if !(s.Seconds >= 0 && s.Bytes >= 0 && s.Memory >= 0) { // also refuses NaN
-		return
+	for _, x := range []float64{s.Seconds, s.Bytes, s.Memory} {
+		if !(x >= 0 && x <= maxCost) { // also refuses NaN
+			return
+		}
 	}
 	b.own()
 	b.add(sig, s)
