@@ -245,9 +245,7 @@ func TestCommandsAreEnded(t *testing.T) {
 			if it.Error == nil || it.Error.Kind != comms.ErrorCancelled || !strings.Contains(string(it.Error.LogTail), tt.log) {
 				t.Errorf("error is %+v, log %q", it.Error, it.Error.LogTail)
 			}
-			if alive(t, pid) {
-				t.Errorf("process %d lives on", pid)
-			}
+			awaitEnd(t, pid)
 		})
 	}
 }
@@ -305,14 +303,19 @@ func TestLeftoversEnd(t *testing.T) {
 	if it := a.items(1)[0]; it.Error != nil {
 		t.Fatal(it.Error)
 	}
-	pid := waitForPid(t, filepath.Join(dir, "pid"))
-	for range 1000 { // its new parent reaps it
+	awaitEnd(t, waitForPid(t, filepath.Join(dir, "pid")))
+}
+
+// awaitEnd waits until a process that was killed is gone.
+func awaitEnd(t *testing.T, pid int) {
+	t.Helper()
+	for range 1000 {
 		if !alive(t, pid) {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // it is no child of ours: there is no event
 	}
-	t.Errorf("child %d lives on", pid)
+	t.Errorf("process %d lives on", pid)
 }
 
 func TestMuchLog(t *testing.T) {
