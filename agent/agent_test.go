@@ -98,6 +98,9 @@ func explodeElsewhere(ctx context.Context, p number) (int, error) {
 
 // dive ends with the stack.
 func dive(n int, room [64]byte) int {
+	if n < 0 {
+		return n
+	}
 	room[n%64]++
 	return dive(n+1, room) + int(room[0])
 }
