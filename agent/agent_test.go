@@ -102,6 +102,9 @@ func dive(n int, room [64]byte) int {
 		return n
 	}
 	room[n%64]++
+	if n < 0 {
+		return n
+	}
 	return dive(n+1, room) + int(room[0])
 }
 

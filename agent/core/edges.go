@@ -180,35 +180,16 @@ func open(in dag.Input) bool {
 
 // skip ends a task that never ran because something it needs failed.
 func (c *Core) skip(j *job, t taskIndex, by comms.DatasetRef) {
-	if by.Task == noTask {
-		by = j.failedInput(t)
-	}
-	name := "an input"
+	cause, why := comms.Cause{Kind: comms.CauseNone}, "what it needs did not come"
 	if by.Task != noTask {
-		name = j.graph.TaskName(by.Task)
+		cause = comms.Cause{Kind: comms.CauseTask, Ref: by}
+		why = fmt.Sprintf("it needs %s, which did not deliver", j.graph.TaskName(by.Task))
 	}
-	c.noteEnd(j, comms.Event{Kind: comms.EventSkipped, Task: t, Attempt: j.tasks[t].attempt,
-		Cause: comms.Cause{Kind: comms.CauseTask, Ref: by},
-		Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("it needs %s, which did not deliver", name),
+	c.noteEnd(j, comms.Event{Kind: comms.EventSkipped, Task: t, Attempt: j.tasks[t].attempt, Cause: cause,
+		Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: why,
 			Task: j.graph.TaskName(t), Attempt: j.tasks[t].attempt, Agent: c.cfg.Agent}})
 	c.end(j, t, tSkipped)
 	c.todo = append(c.todo, ended{j, t})
-}
-
-// failedInput names the first dataset that a task needs of one that ended badly.
-func (j *job) failedInput(t taskIndex) comms.DatasetRef {
-	ins, err := j.graph.Inputs(t)
-	if err != nil {
-		return comms.DatasetRef{Task: noTask}
-	}
-	for _, in := range ins {
-		for _, s := range in.Sources {
-			if int(s.Task) < len(j.tasks) && j.tasks[s.Task].state.over() && j.tasks[s.Task].state != tFinished {
-				return comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}
-			}
-		}
-	}
-	return comms.DatasetRef{Task: noTask}
 }
 
 // outputsFailed tells the consumers of a task that ended badly that what it did

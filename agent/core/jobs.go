@@ -354,6 +354,25 @@ func (c *Core) disown(j *job, t taskIndex) {
 // restart runs a task again because somebody asked for it: what it made before
 // counts no more. The instances that follow it come into being anew.
 func (c *Core) restart(j *job, t taskIndex, attempt uint32) {
+	c.forgetOutputs(j, t, func(ref comms.DatasetRef) {
+		for _, s := range j.graph.StreamSlots(t, ref.Output) {
+			if i, err := j.graph.Instance(s, ref.Element); err == nil && int(i) < len(j.tasks) && j.tasks[i].state != tAbsent {
+				c.unmake(j, i)
+			}
+		}
+	})
+	c.again(j, t, attempt)
+}
+
+// unmake takes an instance and its outputs out of existence; its attempt stays, to be counted on.
+func (c *Core) unmake(j *job, i taskIndex) {
+	c.disown(j, i)
+	c.forgetOutputs(j, i, func(comms.DatasetRef) {})
+	j.tasks[i] = task{attempt: j.tasks[i].attempt}
+}
+
+// forgetOutputs takes away all that a task has made, and calls also for each of it.
+func (c *Core) forgetOutputs(j *job, t taskIndex, also func(comms.DatasetRef)) {
 	for o := range j.groupOf(t).group.Outputs {
 		k := outputKey{t, uint32(o)}
 		n := uint64(1)
@@ -362,36 +381,13 @@ func (c *Core) restart(j *job, t taskIndex, attempt uint32) {
 			delete(j.streams, k)
 		}
 		for e := range n {
-			if d := j.data[comms.DatasetRef{Task: t, Output: k.output, Element: e}]; d != nil {
+			ref := comms.DatasetRef{Task: t, Output: k.output, Element: e}
+			if d := j.data[ref]; d != nil {
 				c.freeData(j, d)
 			}
-			for _, s := range j.graph.StreamSlots(t, k.output) {
-				if i, err := j.graph.Instance(s, e); err == nil && int(i) < len(j.tasks) && j.tasks[i].state != tAbsent {
-					c.unmake(j, i)
-				}
-			}
+			also(ref)
 		}
 	}
-	c.again(j, t, attempt)
-}
-
-// unmake takes an instance and its outputs out of existence; its attempt stays, to be counted on.
-func (c *Core) unmake(j *job, i taskIndex) {
-	c.disown(j, i)
-	for o := range j.groupOf(i).group.Outputs {
-		k := outputKey{i, uint32(o)}
-		n := uint64(1)
-		if st := j.streams[k]; st != nil {
-			n = st.next
-			delete(j.streams, k)
-		}
-		for e := range n {
-			if d := j.data[comms.DatasetRef{Task: i, Output: k.output, Element: e}]; d != nil {
-				c.freeData(j, d)
-			}
-		}
-	}
-	j.tasks[i] = task{attempt: j.tasks[i].attempt}
 }
 
 // again puts a task that has ended back to the start.
