@@ -74,7 +74,7 @@ func (c *Client) Submit(ctx context.Context, g *dag.Graph, opts ...SubmitOption)
 			s.owner = u.Username
 		}
 	}
-	registered, err := executor.Default.Signatures()
+	registered, err := executor.Default.SignaturesOf(ownFunctions(g))
 	if err != nil {
 		return nil, fmt.Errorf("submit %s: %w", g.Name, err)
 	}
@@ -104,6 +104,18 @@ func (c *Client) Submit(ctx context.Context, g *dag.Graph, opts ...SubmitOption)
 		return nil, fmt.Errorf("submit %s: unexpected answer %T", g.Name, answer)
 	}
 	return &Job{client: c, id: accepted.Job}, nil
+}
+
+// ownFunctions tells which functions of this program a graph runs. Others may
+// differ between this program and the executors: the job does not need them.
+func ownFunctions(g *dag.Graph) func(name string) bool {
+	used := map[string]bool{}
+	for i := range g.Groups {
+		if r := &g.Groups[i].Run; r.Environment == "" && r.Function != "" {
+			used[r.Function] = true
+		}
+	}
+	return func(name string) bool { return used[name] }
 }
 
 // Job returns a handle on a job that was submitted before, by anybody.

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // capture makes what functions print (fmt.Println, log.Printf, panics aside) the
@@ -56,11 +58,30 @@ func (c *capture) start(e *Executor) error {
 
 // drain passes on all that was printed up to now.
 func (c *capture) drain() {
+	if c.silent() {
+		return
+	}
 	for _, s := range c.streams {
 		if s != nil {
 			s.drain(c.exec)
 		}
 	}
+}
+
+// silent tells that nothing was printed that has not been passed on: one system
+// call for both streams, as it is asked after every run.
+func (c *capture) silent() bool {
+	var fds [2]unix.PollFd
+	for i, s := range c.streams {
+		if s == nil {
+			return false
+		}
+		s.mu.Lock() // what was read before has been passed on
+		defer s.mu.Unlock()
+		fds[i] = unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN}
+	}
+	n, err := unix.Poll(fds[:], 0)
+	return err == nil && n == 0
 }
 
 func (s *captured) drain(e *Executor) {

@@ -105,10 +105,18 @@ func (r *Registry) Lookup(name string) (*Func, bool) {
 // Signatures describes all functions, sorted by name. An error names a
 // function whose types cannot travel between processes.
 func (r *Registry) Signatures() ([]comms.FuncSig, error) {
+	return r.SignaturesOf(func(string) bool { return true })
+}
+
+// SignaturesOf is Signatures for the functions that are wanted by name.
+func (r *Registry) SignaturesOf(wanted func(name string) bool) ([]comms.FuncSig, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make([]comms.FuncSig, 0, len(r.funcs))
+	var out []comms.FuncSig
 	for _, f := range r.funcs {
+		if !wanted(f.Name) {
+			continue
+		}
 		sig, err := f.signature(&r.Codecs)
 		if err != nil {
 			return nil, fmt.Errorf("function %q (%s): %w", f.Name, f.at, err)

@@ -131,6 +131,10 @@ func TestSignatures(t *testing.T) {
 		}
 	}
 	func1(r, "channels", channels, "c -> n")
+	only, err := r.SignaturesOf(func(name string) bool { return name == "double" || name == "absent" })
+	if err != nil || len(only) != 1 || only[0].Name != "double" {
+		t.Errorf("got %v, %v, want double alone", only, err)
+	}
 	if _, err := r.Signatures(); err == nil || !strings.Contains(err.Error(), `function "channels"`) || !strings.Contains(err.Error(), "cannot travel") {
 		t.Errorf("error is %v", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // controlRSS is the memory of this process without what is shared, in bytes.
@@ -60,6 +62,15 @@ func watchRSS() func() (uint64, error) {
 		<-done
 		return peak, failed
 	}
+}
+
+// cpuTime is what this process has used of the cores, in microseconds.
+func cpuTime() float64 {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e3
 }
 
 func mib(n uint64) float64 { return float64(n) / (1 << 20) }

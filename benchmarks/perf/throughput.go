@@ -25,9 +25,10 @@ func noopIndependent(ctx context.Context, b *bench) error {
 		return err
 	}
 	loop := loopRate()
-	watch := watchRSS()
+	watch, cpu := watchRSS(), cpuTime()
 	f, err := b.timed(ctx, c, independent("noop-independent", n))
 	peak, rssErr := watch()
+	cpu = cpuTime() - cpu
 	if err != nil {
 		return err
 	}
@@ -40,7 +41,7 @@ func noopIndependent(ctx context.Context, b *bench) error {
 	}
 	debug.FreeOSMemory()
 	err = b.tell(Figure{Name: "noop_independent", Value: float64(n) / f.took.Seconds(), Unit: "tasks/s",
-		Baseline: loop, BaselineOf: loopName, Note: fmt.Sprintf("%d tasks in %.2fs", n, f.took.Seconds())})
+		Baseline: loop, BaselineOf: loopName, Note: fmt.Sprintf("%d tasks in %.2fs; %.2f us of cpu a task in this process", n, f.took.Seconds(), cpu/float64(n))})
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func noopSubmits(ctx context.Context, b *bench) error {
 	var failed error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	began := time.Now()
+	began, cpu := time.Now(), cpuTime()
 	for range min(inFlight, n) {
 		wg.Go(func() {
 			for {
@@ -93,6 +94,7 @@ func noopSubmits(ctx context.Context, b *bench) error {
 	}
 	wg.Wait()
 	took := time.Since(began)
+	cpu = cpuTime() - cpu
 	if failed != nil {
 		return failed
 	}
@@ -103,7 +105,7 @@ func noopSubmits(ctx context.Context, b *bench) error {
 	}
 	return b.tell(Figure{Name: "noop_submits", Value: float64(n) / took.Seconds(), Unit: "tasks/s",
 		Baseline: 1 / rtt.Seconds(), BaselineOf: rttName + ", one after another",
-		Note: fmt.Sprintf("%d jobs in %.2fs, %d in flight", n, took.Seconds(), min(inFlight, n))})
+		Note: fmt.Sprintf("%d jobs in %.2fs, %d in flight; %.2f us of cpu a job in this process", n, took.Seconds(), min(inFlight, n), cpu/float64(n))})
 }
 
 // noopFused is chains that a plan may fuse.
@@ -113,15 +115,16 @@ func noopFused(ctx context.Context, b *bench) error {
 		return err
 	}
 	width, length := b.size(1000, 20), b.size(1000, 20)
-	loop := loopRate()
+	loop, cpu := loopRate(), cpuTime()
 	f, err := b.timed(ctx, c, paths("noop-fused", width, length))
 	if err != nil {
 		return err
 	}
+	cpu = cpuTime() - cpu
 	loop = (loop + loopRate()) / 2
 	if err := f.listed(ctx, c); err != nil {
 		return err
 	}
 	return b.tell(Figure{Name: "noop_fused", Value: float64(width*length) / f.took.Seconds(), Unit: "tasks/s",
-		Baseline: loop, BaselineOf: loopName, Note: fmt.Sprintf("%d paths of %d in %.2fs", width, length, f.took.Seconds())})
+		Baseline: loop, BaselineOf: loopName, Note: fmt.Sprintf("%d paths of %d in %.2fs; %.2f us of cpu a task in this process", width, length, f.took.Seconds(), cpu/float64(width*length))})
 }
