@@ -15,7 +15,8 @@
 // An agent starts a program again with CASCADE_EXECUTOR_ADDR (where it listens),
 // CASCADE_EXECUTOR_TOKEN and CASCADE_EXECUTOR_CRASH in its environment; [Main]
 // finds them and takes over. The crash file gets the Go runtime's last words,
-// from which package blame finds the input that a goroutine of the task wrote to.
+// in which package blame finds the input that a goroutine of the task wrote to, or
+// its panic.
 //
 // # Time-outs and cancellation
 //
