@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,7 +60,8 @@ func Local(ctx context.Context, opts ...Option) (*Cluster, error) {
 		return nil, fmt.Errorf("start a local cluster: %w", err)
 	}
 	if lock == nil {
-		c, err := Dial(ctx, "ipc://"+dirs.controller, opts...)
+		// Its end is not a break that mends: who has the folder next is a new cluster.
+		c, err := Dial(ctx, "ipc://"+dirs.controller, append(slices.Clone(opts), WithPatience(ownerGone))...)
 		if err != nil {
 			return nil, fmt.Errorf("state folder %s is served by process %s, which does not answer: %w", dirs.state, holder, err)
 		}
@@ -73,6 +75,9 @@ func Local(ctx context.Context, opts ...Option) (*Cluster, error) {
 	c.stop = func() error { return errors.Join(inner(), lock.Close()) }
 	return c, nil
 }
+
+// ownerGone is how long the process that serves our state folder may be away.
+const ownerGone = 3 * time.Second
 
 // localPaths is where a local cluster keeps what.
 type localPaths struct {

@@ -2,6 +2,7 @@ package cascade
 
 import (
 	"runtime/debug"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -22,10 +23,11 @@ type options struct {
 	warm     int
 	inspect  bool
 	fsync    bool
+	patience time.Duration
 }
 
 func newOptions(opts []Option) options {
-	o := options{log: zerolog.Nop()}
+	o := options{log: zerolog.Nop(), patience: time.Minute}
 	for _, f := range opts {
 		f(&o)
 	}
@@ -52,6 +54,10 @@ func WithMemory(bytes int64) Option { return func(o *options) { o.memory = bytes
 
 // WithStore sets how many bytes of shared memory a local cluster may use for datasets.
 func WithStore(bytes int64) Option { return func(o *options) { o.store = bytes } }
+
+// WithPatience sets how long a broken link may take to come back before open calls
+// fail with ErrUnavailable; the default is a minute. Jobs go on meanwhile.
+func WithPatience(d time.Duration) Option { return func(o *options) { o.patience = d } }
 
 // WithFsync makes a local cluster's acknowledgements survive a power loss, not
 // only the crash of any process.

@@ -31,10 +31,11 @@ type peer struct {
 
 	mu   sync.Mutex
 	link *comms.Link
+	gone *time.Timer // ends a broken link that does not come back; touched by the links' goroutines only
 }
 
-// reconnectFor is how long a peer that closed the link may take to come back.
-const reconnectFor = 30 * time.Second
+// errGone says that a broken link did not come back in time.
+var errGone = errors.New("no connection")
 
 func dialPeer(ctx context.Context, address string, o options) (*peer, error) {
 	p := &peer{requests: newRequests(), address: address, opts: o, log: o.log, credit: make(chan struct{}, 1)}
@@ -104,6 +105,9 @@ func (p *peer) send(head, body []byte) error {
 // Up is called by the link. What a former incarnation of the peer had not
 // answered is asked again.
 func (p *peer) Up(_ *comms.Link, who comms.Identity, resumed bool) {
+	if p.gone != nil {
+		p.gone.Stop()
+	}
 	if p.up && !resumed {
 		p.log.Info().Str("peer", who.Name).Msg("connected to a new incarnation, asking again")
 		go func() {
@@ -136,12 +140,20 @@ func (p *peer) Credit(*comms.Link) {
 	}
 }
 
-// Down is called by the link.
-func (p *peer) Down(_ *comms.Link, err error) {
+// Down is called by the link. A broken link connects again by itself; who closed
+// it is dialed anew. Both are given up when that takes too long.
+func (p *peer) Down(l *comms.Link, err error) {
+	if p.gone != nil {
+		p.gone.Stop()
+	}
+	patience := p.opts.patience
 	switch {
 	case !errors.Is(err, comms.ErrClosed):
-		p.log.Debug().Err(err).Msg("link broken, connecting again")
-	case !p.up || p.life.Err() != nil:
+		p.log.Warn().Err(err).Stringer("patience", patience).Msg("link broken, connecting again")
+		p.gone = time.AfterFunc(patience, func() {
+			l.Abort(fmt.Errorf("%s is gone: %w for %v", l.Peer().Name, errGone, patience))
+		})
+	case !p.up || p.life.Err() != nil || errors.Is(err, errGone):
 		p.requests.fail(fmt.Errorf("%w: %w", ErrUnavailable, err))
 	default:
 		p.work.Go(func() { p.reconnect(err) })
@@ -151,7 +163,7 @@ func (p *peer) Down(_ *comms.Link, err error) {
 // reconnect connects to who closed the link, or fails all requests when that
 // takes too long.
 func (p *peer) reconnect(cause error) {
-	ctx, cancel := context.WithTimeout(p.life, reconnectFor)
+	ctx, cancel := context.WithTimeout(p.life, p.opts.patience)
 	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := p.connect(ctx)
