@@ -1,6 +1,6 @@
-// Package cascade runs graphs of tasks on one host or many.
+// Package cascade runs graphs of tasks.
 //
-// A job is a graph: tasks that are Go functions, Python functions or commands,
+// A job is a graph: tasks that are Go functions or commands,
 // and the datasets that flow between them. Build one in Go or read it from YAML,
 // then hand it to a cluster:
 //

@@ -21,6 +21,7 @@ type options struct {
 	memory   int64
 	store    int64
 	warm     int
+	custom   []comms.Amount
 	inspect  bool
 	fsync    bool
 	patience time.Duration
@@ -51,6 +52,14 @@ func WithCPU(cores float64) Option { return func(o *options) { o.cpu = cores } }
 
 // WithMemory sets how many bytes of private memory the tasks of a local cluster may use.
 func WithMemory(bytes int64) Option { return func(o *options) { o.memory = bytes } }
+
+// WithResource gives a local cluster an amount of a resource that tasks ask for by
+// name, such as licences.
+func WithResource(name string, amount float64) Option {
+	return func(o *options) {
+		o.custom = append(o.custom, comms.Amount{Name: name, N: int64(amount * 1000)})
+	}
+}
 
 // WithStore sets how many bytes of shared memory a local cluster may use for datasets.
 func WithStore(bytes int64) Option { return func(o *options) { o.store = bytes } }

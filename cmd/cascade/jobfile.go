@@ -42,6 +42,18 @@ func (a *app) read(path string, f *jobFlags) (*dag.Graph, string, error) {
 	if err != nil {
 		return nil, "", badInput{err}
 	}
+	for _, e := range g.Environments {
+		if e.Go == "" {
+			continue
+		}
+		folder := e.Go
+		if !filepath.IsAbs(folder) {
+			folder = filepath.Join(dir, folder)
+		}
+		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+			return nil, "", badInputf("%s: environment %s: there is no folder %s; go: names the folder of a Go package, from the job file's own", name, e.Name, folder)
+		}
+	}
 	return g, dir, nil
 }
 

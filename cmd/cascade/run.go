@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -65,6 +66,7 @@ func (f *submitFlags) options(dir string) ([]cascade.SubmitOption, error) {
 type clusterFlags struct {
 	cpu           float64
 	memory, store string
+	resources     []string
 	fsync         bool
 }
 
@@ -72,13 +74,25 @@ func (f *clusterFlags) add(c *cobra.Command) {
 	c.Flags().Float64Var(&f.cpu, "cpu", 0, "cores to use (default all)")
 	c.Flags().StringVar(&f.memory, "memory", "", "private memory that tasks may use together, such as 8GiB (default what the host has)")
 	c.Flags().StringVar(&f.store, "store", "", "shared memory for datasets, such as 2GiB (default a part of /dev/shm)")
+	c.Flags().StringArrayVar(&f.resources, "resource", nil, "NAME=AMOUNT of a resource that tasks ask for by name, such as licence=2; may be given several times")
 	c.Flags().BoolVar(&f.fsync, "fsync", false, "let acknowledgements survive a power loss, not only a crash")
 }
 
 func (f *clusterFlags) options() ([]cascade.Option, error) {
 	var opts []cascade.Option
-	if f.cpu > 0 {
+	switch {
+	case f.cpu < 0:
+		return nil, badInputf("--cpu %g: want a positive number of cores", f.cpu)
+	case f.cpu > 0:
 		opts = append(opts, cascade.WithCPU(f.cpu))
+	}
+	for _, r := range f.resources {
+		name, text, ok := strings.Cut(r, "=")
+		n, err := strconv.ParseFloat(text, 64)
+		if !ok || err != nil || name == "" || n <= 0 {
+			return nil, badInputf("--resource %s: want NAME=AMOUNT, such as licence=2", r)
+		}
+		opts = append(opts, cascade.WithResource(name, n))
 	}
 	for _, s := range []struct {
 		flag, value string
@@ -88,8 +102,8 @@ func (f *clusterFlags) options() ([]cascade.Option, error) {
 			continue
 		}
 		n, err := parseSize(s.value)
-		if err != nil {
-			return nil, badInputf("--%s %s: want a size such as 512MiB", s.flag, s.value)
+		if err != nil || n < 1<<20 {
+			return nil, badInputf("--%s %s: want a size of at least 1MiB, such as 512MiB", s.flag, s.value)
 		}
 		opts = append(opts, s.option(n))
 	}

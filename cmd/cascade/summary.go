@@ -95,7 +95,7 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 	a.fact("data", "%s published, %s copied, %s spilled", size(s.BytesOut), size(s.Copied), size(s.Spilled))
 	a.fact("tried again", "%d", s.Retries)
 	if s.Failed+s.Skipped > 0 {
-		a.fact("went without", "%d failed, %d skipped", s.Failed, s.Skipped)
+		a.fact("went without", "%d failed, %d skipped: cascade ls tasks %s --filter failed", s.Failed, s.Skipped, s.Job)
 	}
 	switch folder, n := commonFolder(files), len(files); {
 	case n == 1:
