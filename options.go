@@ -28,7 +28,7 @@ type options struct {
 }
 
 func newOptions(opts []Option) options {
-	o := options{log: zerolog.Nop(), patience: time.Minute}
+	o := options{log: zerolog.Nop(), patience: 30 * time.Second}
 	for _, f := range opts {
 		f(&o)
 	}
@@ -65,7 +65,7 @@ func WithResource(name string, amount float64) Option {
 func WithStore(bytes int64) Option { return func(o *options) { o.store = bytes } }
 
 // WithPatience sets how long a broken link may take to come back before open calls
-// fail with ErrUnavailable; the default is a minute. Jobs go on meanwhile.
+// fail with ErrUnavailable; the default is 30 s. Jobs go on meanwhile.
 func WithPatience(d time.Duration) Option { return func(o *options) { o.patience = d } }
 
 // WithFsync makes a local cluster's acknowledgements survive a power loss, not
