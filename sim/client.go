@@ -23,6 +23,7 @@ type client struct {
 	fetched map[uint64]comms.DatasetID // by request
 	left    int                        // answers due in this stage
 	dialled bool                       // the agents
+	asking  bool                       // again is planned
 }
 
 type clientJob struct {
@@ -104,7 +105,10 @@ func (c *client) send(m comms.Message, then func(comms.Message)) {
 	c.w.tellMessage(c.name, "to controller", m)
 	if err := c.w.net.Send(c.w.now, c.name, c.w.controller.name, m); err != nil {
 		delete(c.waits, c.req)
-		c.after(10*time.Millisecond, c.again)
+		if !c.asking {
+			c.asking = true
+			c.after(10*time.Millisecond, func() { c.asking = false; c.again() })
+		}
 	}
 }
 

@@ -30,8 +30,8 @@ type Result struct {
 
 // Bounds of a run. One that passes them never ends.
 const (
-	maxSteps = 400_000
-	patience = 10 * time.Minute // virtual, after all is well again
+	maxSteps = 40_000
+	patience = 3 * time.Minute // virtual, after all is well again
 )
 
 // epoch is the wall-clock time at virtual time 0.

@@ -171,6 +171,10 @@ func (c *Core) unstick() {
 			return
 		}
 	}
+	// Those that wait for memory have the cpus that the generators need, and the
+	// generators have the memory: one of the former has to give way.
+	c.led.Unstick()
+	c.effects()
 }
 
 // building tells whether an environment is being made that tasks wait for.

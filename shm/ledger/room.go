@@ -309,6 +309,16 @@ func (l *Ledger) unstick(g *grant, short shortage) bool {
 	return true
 }
 
+// Unstick fails the youngest request for more memory. The caller knows what the
+// ledger cannot: that those who hold memory and ask for none will not end by
+// themselves, because they wait for those who ask.
+func (l *Ledger) Unstick() {
+	if q := l.queues[Grow]; len(q) > 0 && l.io == 0 {
+		l.fail(q[len(q)-1], fmt.Errorf("%d of %d bytes are held: %w", l.held, l.limit, ErrStuck))
+		l.pump()
+	}
+}
+
 // dropUnused removes all warm files and empty arenas, so that the next try starts from nothing.
 func (l *Ledger) dropUnused() bool {
 	dropped := false
