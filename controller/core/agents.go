@@ -103,7 +103,7 @@ func (c *Core) synced(a *agent) {
 			c.adopt(j, a, js)
 		case c.cfg.Passive: // it stays as it is
 		case j.rec.Agent == a.row.Name:
-			c.resume(j, a, js.Datasets)
+			c.takeUp(j, a, js.Datasets)
 		default:
 			c.send(a.link, &comms.Steer{Job: js.Job, Action: comms.SteerForget})
 		}
@@ -118,7 +118,7 @@ func (c *Core) synced(a *agent) {
 		case j.stage == stageEnded || j.ending:
 			c.adoptKept(j, a, &comms.JobState{})
 		default:
-			c.resume(j, a, nil)
+			c.takeUp(j, a, nil)
 		}
 	}
 	a.snapshot, a.fresh = nil, false
@@ -131,6 +131,18 @@ func (c *Core) synced(a *agent) {
 		}
 		c.place(j)
 	}
+}
+
+// takeUp makes a job go on at its agent, which never got the last Assign. One
+// that is being cancelled ends: the agent has nothing of it to stop, or is told
+// to, and may have said long ago that nothing of it runs.
+func (c *Core) takeUp(j *job, a *agent, have []comms.Desc) {
+	if j.rec.Cancel == "" || j.stage != stageActive && j.stage != stageResuming || j.ending || j.deleting {
+		c.resume(j, a, have)
+		return
+	}
+	c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerCancel, Reason: j.rec.Cancel})
+	c.endUnassigned(j)
 }
 
 // owns tells whether the last Assign of a job went to this agent and its process

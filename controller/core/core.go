@@ -31,6 +31,7 @@ type Core struct {
 type pending struct {
 	what  what
 	job   comms.JobID
+	of    *job // the job of that ID then: one that is submitted anew is another
 	agent string
 	batch *sentBatch
 	link  LinkID
@@ -104,6 +105,7 @@ func (c *Core) emit(a Action) { c.out = append(c.out, a) }
 // await returns a token for something slow.
 func (c *Core) await(p pending) uint64 {
 	c.token++
+	p.of = c.jobs[p.job]
 	c.pending[c.token] = p
 	return c.token
 }
@@ -124,6 +126,9 @@ func (c *Core) stored(ev Stored) {
 	p := c.pending[ev.Token]
 	delete(c.pending, ev.Token)
 	j := c.jobs[p.job]
+	if j != p.of {
+		j = nil
+	}
 	switch p.what {
 	case onCreated:
 		if j != nil {
