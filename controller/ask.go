@@ -253,7 +253,7 @@ func (c *Controller) planRows(p *pager, g *dag.Graph) error {
 		}
 		cl.Hosts = append(cl.Hosts, h)
 	}
-	plan, err := planner.Make(g, c.snapshot(), cl)
+	plan, err := planner.Make(g, c.snapshot(g), cl)
 	if err != nil {
 		return err
 	}

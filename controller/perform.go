@@ -123,10 +123,17 @@ func (c *Controller) saveProfiles(moreThan int) {
 	c.store.PutProfiles(dirty, c.mustStore)
 }
 
-func (c *Controller) snapshot() profiles.Snapshot {
+// snapshot is what is known of the tasks of a graph.
+func (c *Controller) snapshot(g *dag.Graph) profiles.Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.book.Snapshot()
+	return c.book.SnapshotOf(func(yield func(profiles.Signature) bool) {
+		for i := range g.Groups {
+			if !yield(planner.SignatureOf(g, i)) {
+				return
+			}
+		}
+	})
 }
 
 // prepare decodes and plans a graph, and reads the past of its job.
@@ -137,7 +144,7 @@ func (c *Controller) prepare(a core.Prepare) {
 		ev.Past, err = c.past(a.Job, ev.Graph)
 	}
 	if err == nil {
-		ev.Plan, err = planner.Make(ev.Graph, c.snapshot(), a.Cluster)
+		ev.Plan, err = planner.Make(ev.Graph, c.snapshot(ev.Graph), a.Cluster)
 	}
 	if err != nil {
 		ev.Err = err.Error()

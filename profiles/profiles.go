@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"strings"
@@ -165,6 +166,20 @@ func (b *Book) own() {
 func (b *Book) Snapshot() Snapshot {
 	b.shared = true
 	return Snapshot{b.m}
+}
+
+// SnapshotOf returns what is recorded of some signatures and of their functions.
+// It costs what it returns, however much the book holds; the next Record copies nothing.
+func (b *Book) SnapshotOf(sigs iter.Seq[Signature]) Snapshot {
+	m := map[Signature]Profile{}
+	for sig := range sigs {
+		for _, s := range []Signature{sig, {Function: sig.Function}} {
+			if p, ok := b.m[s]; ok {
+				m[s] = p
+			}
+		}
+	}
+	return Snapshot{m}
 }
 
 // Dirty returns, encoded by key, the profiles that changed since the last call.

@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -46,6 +47,24 @@ func TestSnapshotDoesNotChange(t *testing.T) {
 	b.Record(sig, Sample{Seconds: math.NaN()})
 	if p := b.Snapshot().Predict(sig); math.IsNaN(p.Seconds) {
 		t.Error("NaN was recorded")
+	}
+}
+
+func TestSnapshotOfSome(t *testing.T) {
+	b := NewBook()
+	mine, other := Signature{"j", "g", "f"}, Signature{"j", "h", "f2"}
+	b.Record(mine, Sample{Seconds: 1})
+	b.Record(other, Sample{Seconds: 2})
+	s := b.SnapshotOf(slices.Values([]Signature{mine, {"new", "x", "f2"}}))
+	b.Record(mine, Sample{Seconds: 100})
+	if p := s.Predict(mine); p.Seconds != 1 || p.Basis != BasisTask {
+		t.Errorf("the snapshot changed: %+v", p)
+	}
+	if p := s.Predict(Signature{"new", "x", "f2"}); p.Seconds != 2 || p.Basis != BasisFunction {
+		t.Errorf("what is known of the function is missing: %+v", p)
+	}
+	if s.Len() != 3 { // mine, and both functions
+		t.Errorf("%d signatures, want 3", s.Len())
 	}
 }
 

@@ -44,7 +44,7 @@ func (b *bench) timed(ctx context.Context, c *cascade.Cluster, g *dag.Graph) (fi
 
 // listAll is up to how many tasks listed reads every row: each page of rows costs
 // the controller one pass over the whole job.
-const listAll = 50_000
+const listAll = 5000
 
 // listed proves that the rows of `ls tasks` have the tasks of the job, named,
 // finished, and with a time of their own: all of them, of a larger job three.

@@ -18,7 +18,7 @@ func chainStep(ctx context.Context, b *bench) error {
 
 // chainStepQueued is a step that its executor starts by itself.
 func chainStepQueued(ctx context.Context, b *bench) error {
-	n := b.size(20_000, 50)
+	n := b.size(5000, 50)
 	return b.chain(ctx, "chain_step_queued", keptChain("chain-step-queued", n), n, "each output is kept and recorded")
 }
 
