@@ -290,7 +290,7 @@ func (c *Core) recount(j *job) {
 // them from the producers: cheaper than asking each task for its inputs. Tasks
 // that are not this agent's and gave no dataset deliver when they are assigned.
 func (c *Core) countFresh(j *job) {
-	for i := range j.tasks {
+	for i := range j.static {
 		for _, e := range j.graph.Consumers(taskIndex(i)) {
 			if int(e.Consumer) < j.static {
 				j.tasks[e.Consumer].missing++

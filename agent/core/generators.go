@@ -231,6 +231,18 @@ func (c *Core) adoptInstance(j *job, i uint64) bool {
 	return true
 }
 
+// nextAttempt keeps the attempt of an instance that comes into being later: with
+// a lower one the controller would take what it reports for an earlier attempt's.
+func (c *Core) nextAttempt(j *job, i uint64, attempt uint32) {
+	if i > uint64(noTask)-1 || len(j.slots) == 0 {
+		return
+	}
+	c.grow(j, comms.DatasetRef{Task: taskIndex(i)})
+	if t := &j.tasks[i]; t.state == tAbsent {
+		t.attempt = max(t.attempt, attempt-1)
+	}
+}
+
 // streamEnd closes a stream: all of its elements are there.
 func (c *Core) streamEnd(j *job, t taskIndex, output uint32) {
 	st := j.stream(c, t, output)

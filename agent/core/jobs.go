@@ -310,6 +310,7 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 			}
 			k++
 			if i >= uint64(j.static) && !c.adoptInstance(j, i) {
+				c.nextAttempt(j, i, attempt)
 				continue
 			}
 			for uint64(len(mine)) <= i {

@@ -121,3 +121,27 @@ outputs: ["t[*].o"]
 		t.Fatalf("kept %v", data)
 	}
 }
+
+// TestInstancesKeepTheirAttempt: an Assign names instances whose generator runs
+// again. They come into being with its elements, at the attempt they were given:
+// what they report of a lower one counts for nothing.
+func TestInstancesKeepTheirAttempt(t *testing.T) {
+	w := newWorld(t, hostOf(2), first)
+	w.step(ControllerUp{})
+	job := w.assign(1, graph(t, `
+job: stream
+tasks:
+  gen: {run: F, generates: {o: {count: "*"}}}
+  each: {for: {e: "gen.o[*]"}, run: F, in: {x: "gen.o[${e}]"}, out: [y]}
+  all: {run: F, in: {y: "each[*].y"}, out: [z]}
+outputs: [all.z]
+`), comms.Assign{Epoch: 2, Run: []comms.Range{{First: 0, Last: 4}}, Attempts: []uint32{2, 1, 2, 2, 3}})
+	w.run()
+	w.allEnded(job)
+	for _, e := range w.events {
+		want := map[taskIndex]uint32{0: 2, 2: 2, 3: 2, 4: 3}[e.Task]
+		if e.Kind == comms.EventFinished && e.Attempt != max(want, 1) {
+			t.Errorf("task %d finished in attempt %d, want %d", e.Task, e.Attempt, max(want, 1))
+		}
+	}
+}
