@@ -2,6 +2,7 @@ package perf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,10 +55,9 @@ func socketRTT() (median time.Duration, err error) {
 		}
 		took[i] = time.Since(began)
 	}
-	unix.Close(fds[0])
+	err = errors.Join(err, unix.Close(fds[0]))
 	<-echoed
-	unix.Close(fds[1])
-	if err != nil {
+	if err = errors.Join(err, unix.Close(fds[1])); err != nil {
 		return 0, fmt.Errorf("baseline: round trip over a socket: %w", err)
 	}
 	slices.Sort(took)
