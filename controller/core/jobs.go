@@ -68,6 +68,7 @@ type resumption struct {
 	link    LinkID
 	req     uint64
 	ended   bool // the job had ended
+	drained bool // meanwhile the agent said that nothing more runs
 }
 
 // runsOn returns the agent that works on the job now, nil when none does or it is away.
@@ -364,6 +365,7 @@ func (j *job) wanted(r comms.DatasetRef) bool {
 // made to start over.
 func (c *Core) drained(j *job, e *comms.Event) bool {
 	if j.resuming != nil {
+		j.resuming.drained = true
 		return false
 	}
 	if e.Error != nil {

@@ -20,7 +20,7 @@ func (c *Core) resume(j *job, a *agent, have []comms.Desc) {
 	}
 	r := &resumption{agent: a.row.Name}
 	if old := j.resuming; old != nil {
-		r.rerun, r.why, r.link, r.req, r.ended = old.rerun, old.why, old.link, old.req, old.ended
+		r.rerun, r.why, r.link, r.req, r.ended, r.drained = old.rerun, old.why, old.link, old.req, old.ended, old.drained
 	}
 	if j.rec.Agent != a.row.Name || j.rec.Incarnation != a.row.Incarnation {
 		r.haveSet = true
@@ -77,18 +77,24 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 			c.reply(l, r.req, code, text)
 		}
 	}
+	// Nothing starts over. What was said meanwhile of the job's end counts now.
+	stays := func() {
+		switch {
+		case r.ended:
+			c.finalWatch(j)
+		case r.drained && (j.states.Open() == 0 || j.rec.Cancel != ""):
+			c.endUnassigned(j)
+		}
+	}
 	if ev.Err != "" {
 		answer(ev.Code, ev.Err)
-		if r.ended {
-			c.finalWatch(j)
-		}
+		stays()
 		return
 	}
 	if j.rec.Cancel != "" && !r.ended {
 		answer(comms.CodeConflict, "the job is being cancelled")
-		if r.haveSet { // nothing of it runs any more
-			c.endUnassigned(j)
-		}
+		r.drained = r.drained || r.haveSet // nothing of it runs any more
+		stays()
 		return
 	}
 	states := j.states
@@ -107,15 +113,14 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 		var text string
 		if roots, text = findTasks(ev.Graph, states, r.rerun); text != "" {
 			answer(comms.CodeBadRequest, text)
-			if r.ended {
-				c.finalWatch(j)
-			}
+			stays()
 			return
 		}
 		set = descendants(states, roots)
 		for _, t := range set {
 			if states.get(t) == TaskRunning {
 				answer(comms.CodeConflict, fmt.Sprintf("task %s runs now and depends on them: wait for it, or cancel the job", ev.Graph.TaskName(t)))
+				stays()
 				return
 			}
 		}
