@@ -73,10 +73,12 @@ func (c *client) boot() {
 
 func (c *client) deliver(d memnet.Delivery[comms.Message]) {
 	if d.From != c.w.controller.name {
-		if d.Kind == memnet.Message {
+		switch d.Kind {
+		case memnet.Message:
 			c.post(func() { c.answered(d.Msg) })
-		} else if d.Kind == memnet.Up {
+		case memnet.Up:
 			c.post(func() { c.left--; c.progress() })
+		case memnet.Down, memnet.Credit:
 		}
 		return
 	}
