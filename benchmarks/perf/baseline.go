@@ -66,7 +66,7 @@ func socketRTT() (median time.Duration, err error) {
 
 // loopRate is how often a second one core calls the function of noop tasks.
 func loopRate() float64 {
-	const n = 20_000_000
+	const n = 5_000_000
 	return n / nanoseconds(func() { repeat(noop, n) }) * 1e9
 }
 

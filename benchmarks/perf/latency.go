@@ -12,13 +12,13 @@ import (
 
 // chainStep is a step of a chain that goes through the agent.
 func chainStep(ctx context.Context, b *bench) error {
-	return b.chain(ctx, "chain_step", ladder("chain-step", b.size(2000, 50)), b.size(2000, 50),
+	return b.chain(ctx, "chain_step", ladder("chain-step", b.size(2000, 20)), b.size(2000, 20),
 		"two chains side by side, each task reads the last of both: a step is two tasks")
 }
 
 // chainStepQueued is a step that its executor starts by itself.
 func chainStepQueued(ctx context.Context, b *bench) error {
-	n := b.size(5000, 50)
+	n := b.size(5000, 20)
 	return b.chain(ctx, "chain_step_queued", keptChain("chain-step-queued", n), n, "each output is kept and recorded")
 }
 
@@ -81,7 +81,7 @@ func taskLatency(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	n := b.size(5000, 50)
+	n := b.size(5000, 20)
 	before, err := socketRTT()
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func finalFsync(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
-	n := b.size(500, 20)
+	n := b.size(500, 10)
 	result, final, err := b.latencies(ctx, c, "final-fsync", n)
 	if err != nil {
 		return err

@@ -65,7 +65,7 @@ func putInPlace(ctx context.Context, b *bench) error {
 // putSmall is how many arrays of 1 KiB a task publishes a second, by the job's clock.
 func putSmall(ctx context.Context, b *bench) error {
 	const size = 1 << 10
-	count := b.size(500_000, 2000)
+	count := b.size(500_000, 500)
 	rtt, err := socketRTT()
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func getLatency(ctx context.Context, b *bench) error {
 		return err
 	}
 	worst, at, gets := 0.0, 0, b.size(20, 5)
-	for _, size := range []int{1 << 10, 64 << 10, 1 << 20, 64 << 20, b.size(1<<30, 16<<20)} {
+	for _, size := range []int{1 << 10, 64 << 10, 1 << 20, b.size(64<<20, 2<<20), b.size(1<<30, 4<<20)} {
 		took, err := b.gets(ctx, c, size, gets)
 		if err != nil {
 			return err

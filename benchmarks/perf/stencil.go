@@ -57,7 +57,7 @@ func (b *bench) metg(ctx context.Context, name string, width int) error {
 		return err
 	}
 	cores := runtime.GOMAXPROCS(0)
-	steps := max(b.size(6400, 64)/width, b.size(10, 3))
+	steps := max(b.size(6400, 32)/width, b.size(10, 3))
 	var points []string
 	measured := func(kernel float64) (point, error) {
 		p, err := b.efficiency(ctx, c, name, width, steps, cores, kernel)
@@ -98,7 +98,7 @@ type point struct{ granularity, efficiency float64 }
 // efficiency runs one stencil several times and takes the best.
 func (b *bench) efficiency(ctx context.Context, c *cascade.Cluster, name string, width, steps, cores int, kernel float64) (best point, err error) {
 	for range b.size(3, 1) {
-		perIteration := kernelTime(cores, b.size(20_000_000, 2_000_000))
+		perIteration := kernelTime(cores, b.size(20_000_000, 500_000))
 		iterations := max(int(kernel*1e3/perIteration), 1)
 		g := stencilGraph(fmt.Sprintf("%s-%.0fns", strings.ReplaceAll(name, "_", "-"), kernel*1e3), width, steps, iterations)
 		f, err := b.timed(ctx, c, g)
@@ -108,7 +108,7 @@ func (b *bench) efficiency(ctx context.Context, c *cascade.Cluster, name string,
 		if err := f.listed(ctx, c); err != nil {
 			return best, err
 		}
-		perIteration = (perIteration + kernelTime(cores, b.size(20_000_000, 2_000_000))) / 2
+		perIteration = (perIteration + kernelTime(cores, b.size(20_000_000, 500_000))) / 2
 		tasks := float64(g.NumTasks())
 		granularity := microseconds(f.took) * float64(cores) / tasks
 		if e := float64(iterations) * perIteration / 1e3 / granularity; e > best.efficiency {

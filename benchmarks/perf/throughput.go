@@ -18,7 +18,7 @@ func noopIndependent(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	n := b.size(1_000_000, 20_000)
+	n := b.size(1_000_000, 5000)
 	debug.FreeOSMemory()
 	before, err := controlRSS()
 	if err != nil {
@@ -59,7 +59,7 @@ func noopSubmits(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	n := b.size(200_000, 500)
+	n := b.size(200_000, 200)
 	g := independent("noop-submits", 1)
 	rtt, err := socketRTT()
 	if err != nil {
