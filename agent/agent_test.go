@@ -256,8 +256,8 @@ tasks:
 
 // A reduction over many small outputs gets a message that is larger than most.
 func TestManySmallInputs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("80 MB in one message")
+	if testing.Short() || raced {
+		t.Skip("80 MB in one message: two seconds, and minutes under the race detector")
 	}
 	h := startHost(t, nil)
 	const n = 20000

@@ -152,7 +152,7 @@ func (c *fakeController) await(what string, ok func() bool) {
 	defer c.mu.Unlock()
 	for !ok() {
 		if c.over {
-			c.t.Fatalf("%s does not happen; events: %+v", what, c.events)
+			c.t.Fatalf("%s does not happen; events: %.4000s", what, fmt.Sprintf("%+v", c.events))
 		}
 		c.change.Wait()
 	}
