@@ -454,3 +454,32 @@ func TestStateIsShared(t *testing.T) {
 		}
 	})
 }
+
+// The owner of a state folder can wait for those that joined it, so that their
+// last requests do not meet a cluster that is gone.
+func TestOwnerAwaitsJoined(t *testing.T) {
+	state := cascade.WithState(t.TempDir())
+	owner, guest := cascadetest.Start(t, state), cascadetest.Start(t, state)
+	if err := guest.AwaitJoined(t.Context(), func() { t.Error("who joined waits for nobody") }); err != nil {
+		t.Error(err)
+	}
+	gone, cancel := context.WithCancelCause(t.Context())
+	impatient := errors.New("impatient")
+	if err := owner.AwaitJoined(gone, func() { cancel(impatient) }); !errors.Is(err, impatient) {
+		t.Errorf("given up while another one is here: %v", err)
+	}
+	waited := false
+	if err := owner.AwaitJoined(t.Context(), func() {
+		waited = true
+		if err := guest.Close(); err != nil {
+			t.Error(err)
+		}
+	}); err != nil || !waited {
+		t.Errorf("waited %t, %v", waited, err)
+	}
+	late, cancel2 := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel2()
+	if _, err := cascade.Local(late, state); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("joining an owner that is about to leave: %v", err)
+	}
+}

@@ -24,20 +24,40 @@ import (
 // Cluster is a cluster on this host, and a client of it.
 type Cluster struct {
 	*Client
-	owned bool
-	stop  func() error
+	owned  bool
+	stop   func() error
+	joined string // the file that processes lock which joined this cluster
 }
 
 // Owned tells whether the cluster runs in this process. If not, it belongs to
 // another process that serves the same state folder, and goes on after Close.
 func (c *Cluster) Owned() bool { return c.owned }
 
+// AwaitJoined waits until the processes that joined this cluster have left it, so
+// that they can still fetch the results of their jobs. It calls waiting once, if
+// it cannot return at once. A cluster that runs elsewhere has none.
+func (c *Cluster) AwaitJoined(ctx context.Context, waiting func()) error {
+	if !c.owned {
+		return nil
+	}
+	f, err := takeLock(ctx, c.joined, unix.LOCK_EX, waiting)
+	if err != nil {
+		return fmt.Errorf("wait for the processes that joined: %w", err)
+	}
+	// From here to the end of the cluster nobody joins: who comes now starts anew.
+	stop := c.stop
+	c.stop = func() error { return errors.Join(stop(), f.Close()) }
+	return nil
+}
+
 // Close ends what Local started: executors first, then agent and controller. Jobs
-// that have not ended go on when their state folder is opened again.
+// that have not ended go on when their state folder is opened again. Processes
+// that joined lose the cluster: AwaitJoined waits for them. A second Close does nothing.
 func (c *Cluster) Close() error {
 	err := c.Client.Close()
 	if c.stop != nil {
 		err = errors.Join(err, c.stop())
+		c.stop = nil
 	}
 	return err
 }
@@ -59,21 +79,77 @@ func Local(ctx context.Context, opts ...Option) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a local cluster: %w", err)
 	}
+	joined := filepath.Join(dirs.state, "joined")
 	if lock == nil {
-		// Its end is not a break that mends: who has the folder next is a new cluster.
-		c, err := Dial(ctx, "ipc://"+dirs.controller, append(slices.Clone(opts), WithPatience(ownerGone))...)
-		if err != nil {
-			return nil, fmt.Errorf("state folder %s is served by process %s, which does not answer: %w", dirs.state, holder, err)
+		if o.inspect {
+			return join(ctx, dirs, holder, nil, opts) // a look does not keep the owner
 		}
-		return &Cluster{Client: c}, nil
+		stay, err := takeLock(ctx, joined, unix.LOCK_SH, func() {})
+		if err != nil {
+			return nil, fmt.Errorf("join the cluster of process %s: %w", holder, err)
+		}
+		// The owner may have left while we waited for its leave to join.
+		if lock, holder, err = lockState(dirs.state); err != nil || lock != nil {
+			err = errors.Join(err, stay.Close())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("start a local cluster: %w", err)
+		}
+		if lock == nil {
+			return join(ctx, dirs, holder, stay, opts)
+		}
 	}
 	c, err := startLocal(ctx, o, dirs)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start a local cluster: %w", err), lock.Close())
 	}
+	c.joined = joined
 	inner := c.stop
 	c.stop = func() error { return errors.Join(inner(), lock.Close()) }
 	return c, nil
+}
+
+// join makes a client of the cluster that process holder runs on our state folder.
+// The lock stay, if any, tells that process that we are here.
+func join(ctx context.Context, dirs localPaths, holder string, stay *os.File, opts []Option) (*Cluster, error) {
+	// Its end is not a break that mends: who has the folder next is a new cluster.
+	c, err := Dial(ctx, "ipc://"+dirs.controller, append(slices.Clone(opts), WithPatience(ownerGone))...)
+	leave := func() error { return nil }
+	if stay != nil {
+		leave = stay.Close
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("state folder %s is served by process %s, which does not answer: %w", dirs.state, holder, err), leave())
+	}
+	return &Cluster{Client: c, stop: leave}, nil
+}
+
+// takeLock locks the file at path, for all of us (LOCK_SH) or alone (LOCK_EX), and
+// waits while another process forbids it. It calls waiting before it waits.
+func takeLock(ctx context.Context, path string, how int, waiting func()) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock: %w", err)
+	}
+	for tried := false; ; tried = true {
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+		}
+		if !tried {
+			waiting()
+		}
+		again := time.NewTimer(10 * time.Millisecond) // a blocking flock cannot be given up
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, context.Cause(ctx)), f.Close())
+		}
+	}
 }
 
 // ownerGone is how long the process that serves our state folder may be away.

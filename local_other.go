@@ -13,6 +13,9 @@ type Cluster struct{ *Client }
 // Owned tells whether the cluster runs in this process.
 func (c *Cluster) Owned() bool { return false }
 
+// AwaitJoined returns at once: nobody joins here.
+func (c *Cluster) AwaitJoined(context.Context, func()) error { return nil }
+
 // Local needs Linux: shared memory, process death and cgroups are Linux's here.
 // On other systems use Dial.
 func Local(context.Context, ...Option) (*Cluster, error) {

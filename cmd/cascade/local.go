@@ -65,7 +65,7 @@ func (a *app) withExecutors(ctx context.Context, size []cascade.Option, f func(*
 	if exitCode(err) == exitInfrastructure || errors.Is(err, errLeft) {
 		return err
 	}
-	return errors.Join(err, a.waitForOthers(ctx, cluster.Client, left))
+	return errors.Join(err, a.waitForOthers(ctx, cluster, left))
 }
 
 // openJobs lists the jobs that run or could.
@@ -82,7 +82,8 @@ func openJobs(ctx context.Context, client *cascade.Client) (open []comms.JobRow,
 // waitForOthers waits for the jobs that would be cut off by the end of this
 // command's cluster. Nobody else waits for those that an earlier run left, so
 // their outputs are copied here.
-func (a *app) waitForOthers(ctx context.Context, client *cascade.Client, left []comms.JobRow) error {
+func (a *app) waitForOthers(ctx context.Context, cluster *cascade.Cluster, left []comms.JobRow) error {
+	client := cluster.Client
 	open, err := openJobs(ctx, client)
 	if err != nil {
 		return err
@@ -112,7 +113,13 @@ func (a *app) waitForOthers(ctx context.Context, client *cascade.Client, left []
 			return err
 		}
 	}
-	return nil
+	err = cluster.AwaitJoined(ctx, func() {
+		fmt.Fprintln(a.err, "waiting for the commands that joined this run; interrupt to leave without them")
+	})
+	if errors.Is(err, errLeft) {
+		return nil // they end when they find the cluster gone
+	}
+	return err
 }
 
 func containsJob(rows []comms.JobRow, row comms.JobRow) bool {
