@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -119,76 +118,6 @@ func shorten(path []string) string {
 		path = append(append(append([]string{}, path[:3]...), fmt.Sprintf("(%d more)", len(path)-5)), path[len(path)-2:]...)
 	}
 	return strings.Join(path, " > ")
-}
-
-// criticalPath returns the heaviest path of the graph by the durations that the
-// tasks that are done took, in seconds, and the names along it.
-func criticalPath(g *dag.Graph, rows []comms.TaskRow) (float64, []string, error) {
-	took := make(map[dag.TaskIndex]float64, len(rows))
-	indices := make([]dag.TaskIndex, 0, len(rows))
-	for _, r := range rows {
-		i := dag.TaskIndex(r.Index)
-		if r.State == "done" {
-			took[i] = r.Seconds
-		}
-		indices = append(indices, i)
-	}
-	finish := make(map[dag.TaskIndex]float64, len(rows))
-	before := make(map[dag.TaskIndex]dag.TaskIndex, len(rows))
-	var visit func(i dag.TaskIndex) error
-	visit = func(i dag.TaskIndex) error {
-		if _, done := finish[i]; done {
-			return nil
-		}
-		inputs, err := g.Inputs(i)
-		if err != nil {
-			return fmt.Errorf("critical path: inputs of %s: %w", g.TaskName(i), err)
-		}
-		best, at := 0.0, i
-		for _, in := range inputs {
-			for _, s := range in.Sources {
-				if s.Kind == dag.SourceGroup {
-					continue
-				}
-				if err := visit(s.Task); err != nil {
-					return err
-				}
-				if finish[s.Task] > best {
-					best, at = finish[s.Task], s.Task
-				}
-			}
-		}
-		finish[i] = best + took[i]
-		if at != i {
-			before[i] = at
-		}
-		return nil
-	}
-	for _, i := range append(g.Order(), indices...) {
-		if err := visit(i); err != nil {
-			return 0, nil, err
-		}
-	}
-	end, found := dag.TaskIndex(0), false
-	for _, i := range indices {
-		if !found || finish[i] > finish[end] || (finish[i] == finish[end] && i < end) {
-			end, found = i, true
-		}
-	}
-	if !found {
-		return 0, nil, nil
-	}
-	names := []string{g.TaskName(end)}
-	for i := end; ; {
-		b, ok := before[i]
-		if !ok {
-			break
-		}
-		names = append(names, g.TaskName(b))
-		i = b
-	}
-	slices.Reverse(names)
-	return finish[end], names, nil
 }
 
 func commonFolder(files []string) string {
