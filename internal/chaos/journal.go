@@ -1,0 +1,139 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Line is one thing that a task said of itself.
+type Line struct {
+	At      time.Time // when the test read it
+	Event   string    // start, end, or what the task calls it
+	Task    string
+	Attempt int
+	PID     int
+	Job     string // "" from a command
+}
+
+// Journal hears what tasks say, in order, through a named pipe: a line of at most
+// 4 KiB is written as a whole, and the test has it at once.
+type Journal struct {
+	Path string
+	tb   testing.TB
+	pipe *os.File
+	done chan struct{}
+
+	mu    sync.Mutex
+	lines []Line
+	hook  func(n int, l Line)
+	more  chan struct{} // closed at the next line
+}
+
+// newJournal makes the pipe and listens until the test ends.
+func newJournal(tb testing.TB, path string) *Journal {
+	tb.Helper()
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	// Open for both: it never ends because a writer has gone, and no writer waits for us.
+	pipe, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	j := &Journal{Path: path, tb: tb, pipe: pipe, done: make(chan struct{}), more: make(chan struct{})}
+	go j.read()
+	tb.Cleanup(func() {
+		pipe.Close()
+		<-j.done
+	})
+	return j
+}
+
+func (j *Journal) read() {
+	defer close(j.done)
+	for in := bufio.NewScanner(j.pipe); in.Scan(); {
+		f := strings.Fields(in.Text())
+		for len(f) < 5 {
+			f = append(f, "")
+		}
+		l := Line{At: time.Now(), Event: f[0], Task: f[1], Job: f[4]}
+		l.Attempt, _ = strconv.Atoi(f[2])
+		l.PID, _ = strconv.Atoi(f[3])
+		j.mu.Lock()
+		j.lines = append(j.lines, l)
+		n, hook := len(j.lines), j.hook
+		close(j.more)
+		j.more = make(chan struct{})
+		j.mu.Unlock()
+		if hook != nil {
+			hook(n, l)
+		}
+	}
+}
+
+// On calls f for every line from now on, with the line's number from 1, before
+// the next one is read. Nil ends that.
+func (j *Journal) On(f func(n int, l Line)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.hook = f
+}
+
+// Lines returns all lines from the n-th on, counted from 0.
+func (j *Journal) Lines(from int) []Line {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return append([]Line(nil), j.lines[from:]...)
+}
+
+// Len returns how many lines there are.
+func (j *Journal) Len() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.lines)
+}
+
+// Await waits for the first line, also an old one, that matches.
+func (j *Journal) Await(match func(Line) bool) Line {
+	j.tb.Helper()
+	return j.AwaitFrom(0, match)
+}
+
+// AwaitFrom is like Await from the n-th line on, counted from 0.
+func (j *Journal) AwaitFrom(next int, match func(Line) bool) Line {
+	j.tb.Helper()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		j.mu.Lock()
+		lines, more := j.lines[next:], j.more
+		j.mu.Unlock()
+		for _, l := range lines {
+			if match(l) {
+				return l
+			}
+		}
+		next += len(lines)
+		select {
+		case <-more:
+		case <-late.C:
+			j.tb.Fatalf("no task has said what the test waits for in %v; all that was said: %v", patience, j.Lines(0))
+		}
+	}
+}
+
+// Started returns a match for the start of a task; attempt 0 is any.
+func Started(task string, attempt int) func(Line) bool {
+	return func(l Line) bool {
+		return l.Event == "start" && l.Task == task && (attempt == 0 || l.Attempt == attempt)
+	}
+}

@@ -1,0 +1,217 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// Job is a job under way and what the test has heard of it.
+type Job struct {
+	*cascade.Job
+	Graph *dag.Graph
+	First int // number of journal lines before it was submitted
+
+	host   *Host
+	client *cascade.Client
+	ended  chan struct{}
+	last   *cascade.Progress
+	err    error
+
+	mu       sync.Mutex
+	finished map[string]time.Time // when the test was told that a task is finished
+	on       func(*cascade.Progress)
+}
+
+// Submit submits a job file's text. From then on the test follows the job; when it
+// changes, on is called with its progress (nil for none).
+func (h *Host) Submit(c *cascade.Client, text string, on func(*cascade.Progress), flags ...string) *Job {
+	h.tb.Helper()
+	g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{Flags: flags}, dag.Options{Dir: h.Dir})
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	j := &Job{Graph: g, First: h.Journal.Len(), host: h, client: c, ended: make(chan struct{}), finished: map[string]time.Time{}, on: on}
+	if j.Job, err = c.Submit(h.tb.Context(), g, cascade.WithDir(h.Dir)); err != nil {
+		h.tb.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	go func() {
+		defer close(j.ended)
+		defer cancel()
+		j.err = j.Events(ctx, time.Millisecond, j.heard)
+	}()
+	h.tb.Cleanup(func() {
+		cancel()
+		<-j.ended
+	})
+	return j
+}
+
+func (j *Job) heard(p *cascade.Progress) bool {
+	j.mu.Lock()
+	j.last = p
+	for i := range p.Events {
+		e := &p.Events[i]
+		name := j.Graph.TaskName(e.Task)
+		switch e.Kind {
+		case comms.EventFinished:
+			j.finished[name] = time.Now()
+		case comms.EventRetry, comms.EventLost:
+			delete(j.finished, name)
+		}
+	}
+	j.mu.Unlock()
+	if j.on != nil {
+		j.on(p)
+	}
+	return true
+}
+
+// Finished returns the tasks of which the test has been told that they are finished.
+func (j *Job) Finished() map[string]bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	all := map[string]bool{}
+	for name := range j.finished {
+		all[name] = true
+	}
+	return all
+}
+
+// Outcome is what a job came to.
+type Outcome struct {
+	Progress *cascade.Progress
+	Data     map[string]string        // hash of each output by name
+	Tasks    map[string]comms.TaskRow // by name
+	Lines    []Line                   // what its tasks said
+}
+
+// End waits for the end of the job. It need not be a good one.
+func (j *Job) End() Outcome {
+	tb := j.host.tb
+	tb.Helper()
+	<-j.ended
+	if j.err != nil {
+		tb.Fatalf("follow job %s: %v", j.ID(), j.err)
+	}
+	o := Outcome{Progress: j.last, Data: map[string]string{}, Tasks: map[string]comms.TaskRow{}}
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	rows, err := cascade.Rows[comms.TaskRow](ctx, j.client, comms.QueryTasks, j.ID(), "")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, r := range rows {
+		o.Tasks[r.Name] = r
+	}
+	for _, l := range j.host.Journal.Lines(j.First) {
+		if l.Job == j.ID().String() || l.Job == "" {
+			o.Lines = append(o.Lines, l)
+		}
+	}
+	if j.last.Phase != comms.JobDone {
+		return o
+	}
+	located, err := j.Locate(ctx)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, d := range located {
+		var b bytes.Buffer
+		if err := j.Fetch(ctx, d, &b); err != nil {
+			tb.Fatal(err)
+		}
+		sum := blake3.Sum256(b.Bytes())
+		o.Data[d.Name] = hex.EncodeToString(sum[:])
+	}
+	return o
+}
+
+// Done waits for the end of the job and fails the test unless it is done.
+func (j *Job) Done() Outcome {
+	j.host.tb.Helper()
+	o := j.End()
+	if err := cascade.JobResult(o.Progress); err != nil {
+		j.host.tb.Fatalf("%v\n%s", err, j.Story(""))
+	}
+	return o
+}
+
+// Story returns the transitions of a task, or of all, as text.
+func (j *Job) Story(task string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	rows, err := cascade.Rows[comms.StoryRow](ctx, j.client, comms.QueryStory, j.ID(), task)
+	if err != nil {
+		return err.Error()
+	}
+	text := ""
+	for _, r := range rows {
+		text += r.At + " " + r.Task + " " + r.What + " because " + r.Cause + " " + r.Detail + "\n"
+	}
+	return text
+}
+
+// Same compares the outputs with those of an undisturbed run.
+func (o Outcome) Same(tb testing.TB, want Outcome) {
+	tb.Helper()
+	if len(o.Data) != len(want.Data) {
+		tb.Errorf("there are %d outputs, %d without the break", len(o.Data), len(want.Data))
+	}
+	for name, hash := range want.Data {
+		if o.Data[name] != hash {
+			tb.Errorf("output %s differs from the undisturbed run", name)
+		}
+	}
+}
+
+// Starts counts how often a task started.
+func (o Outcome) Starts(task string) (n int) {
+	for _, l := range o.Lines {
+		if l.Event == "start" && l.Task == task {
+			n++
+		}
+	}
+	return n
+}
+
+// Rerun checks the tasks that started more than once: none of them was known to
+// be finished before the break, and each had run on a process that was killed.
+func (o Outcome) Rerun(tb testing.TB, finished map[string]bool, killed ...int) {
+	tb.Helper()
+	dead := map[int]bool{}
+	for _, pid := range killed {
+		dead[pid] = true
+	}
+	on := map[string]Line{} // last start of each task
+	for _, l := range o.Lines {
+		if l.Event != "start" {
+			continue
+		}
+		if was, again := on[l.Task]; again {
+			if finished[l.Task] {
+				tb.Errorf("%s was known to be finished and started again, in attempt %d", l.Task, l.Attempt)
+			}
+			if !dead[was.PID] {
+				tb.Errorf("%s started again in attempt %d, and nobody killed process %d where it ran", l.Task, l.Attempt, was.PID)
+			}
+		}
+		on[l.Task] = l
+	}
+}
+
+// Long tells whether the long forms are asked for.
+func Long() bool { return os.Getenv("CASCADE_CHAOS") == "long" }

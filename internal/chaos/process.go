@@ -1,0 +1,151 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for what must come. It only keeps a failing
+// test from hanging.
+const patience = 90 * time.Second
+
+// Process is a started command.
+type Process struct {
+	tb   testing.TB
+	name string
+	cmd  *exec.Cmd
+	out  buffer        // standard output and error
+	done chan struct{} // closed when it has ended
+}
+
+// PID returns the process's number.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal; an ended process is no error.
+func (p *Process) Signal(s syscall.Signal) {
+	p.tb.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.tb.Errorf("send %v to %s: %v", s, p.name, err)
+	}
+}
+
+// Kill ends the process with SIGKILL and waits for its end.
+func (p *Process) Kill() {
+	p.tb.Helper()
+	p.Signal(syscall.SIGKILL)
+	p.Wait()
+}
+
+// Stop ends the process with SIGTERM and wants exit code 0.
+func (p *Process) Stop() {
+	p.tb.Helper()
+	if p.Ended() {
+		return
+	}
+	p.Signal(syscall.SIGTERM)
+	if code := p.Wait(); code != 0 {
+		p.tb.Errorf("%s ended with %d:\n%s", p.name, code, p.out.String())
+	}
+}
+
+// Wait waits for the end and returns the exit code, -1 after a signal.
+func (p *Process) Wait() int {
+	p.tb.Helper()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-p.done:
+	case <-late.C:
+		p.tb.Errorf("%s has not ended in %v; its stacks follow", p.name, patience)
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+		<-p.done
+		p.tb.Fatalf("%s:\n%s", p.name, p.out.String())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Ended tells whether the process has ended.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Output returns what the process wrote so far.
+func (p *Process) Output() string { return p.out.String() }
+
+// Await waits until the process has written the text. It fails the test when the
+// process ends without it.
+func (p *Process) Await(text string) {
+	p.tb.Helper()
+	p.AwaitTimes(text, 1)
+}
+
+// AwaitTimes is like Await for the n-th time of the text.
+func (p *Process) AwaitTimes(text string, n int) {
+	p.tb.Helper()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		got, more := p.out.next()
+		if strings.Count(got, text) >= n {
+			return
+		}
+		select {
+		case <-more:
+			continue
+		case <-p.done:
+			if strings.Count(p.out.String(), text) >= n {
+				return
+			}
+			p.tb.Fatalf("%s ended without saying %q:\n%s", p.name, text, p.out.String())
+		case <-late.C:
+			p.tb.Fatalf("%s has not said %q in %v:\n%s", p.name, text, patience, p.out.String())
+		}
+	}
+}
+
+// buffer is written by a process and read by the test.
+type buffer struct {
+	mu   sync.Mutex
+	b    bytes.Buffer
+	more chan struct{}
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.more != nil {
+		close(b.more)
+		b.more = nil
+	}
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// next returns what is there and a channel that is closed when there is more.
+func (b *buffer) next() (string, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.more == nil {
+		b.more = make(chan struct{})
+	}
+	return b.b.String(), b.more
+}
