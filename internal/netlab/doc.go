@@ -1,0 +1,18 @@
+// Package netlab makes several hosts of one machine, for tests and benchmarks of
+// what crosses a network. A host is a network namespace and a control group:
+//
+//	host 1 (eth0) ── veth ──┐
+//	host 2 (eth0) ── veth ──┼── bridge, in a namespace of its own
+//	host 3 (eth0) ── veth ──┘
+//
+// Each link has the rate and the delay that Config says, in both directions. A
+// link can be cut and mended, a host frozen, slowed and killed.
+//
+// The namespaces have no names and no way out: they end with the process that made
+// them and with those that it started there, so that a crash leaves nothing. The
+// control groups of a process that crashed are removed by the next Lab. Files,
+// shared memory and process numbers are the machine's: give each host folders of
+// its own.
+//
+// A Lab needs root, and for a delay the kernel's netem.
+package netlab

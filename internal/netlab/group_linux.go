@@ -1,0 +1,149 @@
+package netlab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/cgroups/v3"
+	"github.com/containerd/cgroups/v3/cgroup1"
+	"github.com/containerd/cgroups/v3/cgroup2"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// group is the control group of a host.
+type group interface {
+	add(pid int) error
+	freeze() error
+	thaw() error
+	quota(cores float64) error
+	kill() error
+	remove() error
+}
+
+const (
+	mount  = "/sys/fs/cgroup"
+	prefix = "cascade-netlab-"
+	period = 100_000 // of cpu quotas, in microseconds
+)
+
+// newGroup makes the control group of host i of this process.
+func newGroup(i int) (group, error) {
+	name := fmt.Sprintf("/%s%d-%d", prefix, os.Getpid(), i)
+	if cgroups.Mode() == cgroups.Unified {
+		m, err := cgroup2.NewManager(mount, name, &cgroup2.Resources{})
+		if err != nil {
+			return nil, fmt.Errorf("make control group %s: %w", name, err)
+		}
+		return group2{m}, nil
+	}
+	c, err := cgroup1.New(cgroup1.StaticPath(name), &specs.LinuxResources{}, cgroup1.WithHierarchy(subsystems))
+	if err != nil {
+		return nil, fmt.Errorf("make control group %s: %w", name, err)
+	}
+	return group1{c}, nil
+}
+
+func subsystems() ([]cgroup1.Subsystem, error) {
+	return []cgroup1.Subsystem{cgroup1.NewFreezer(mount), cgroup1.NewCpu(mount)}, nil
+}
+
+// removeStale removes the groups of processes that are gone.
+func removeStale() error {
+	var errs []error
+	for _, pattern := range []string{mount + "/" + prefix + "*", mount + "/*/" + prefix + "*"} {
+		dirs, err := filepath.Glob(pattern)
+		if err != nil {
+			return fmt.Errorf("look for old control groups: %w", err)
+		}
+		for _, dir := range dirs {
+			owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
+			pid, err := strconv.Atoi(owner)
+			if err == nil && pid > 0 && unix.Kill(pid, 0) != nil {
+				errs = append(errs, os.Remove(dir))
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove old control groups: %w", err)
+	}
+	return nil
+}
+
+// endKilled waits until a group is empty: the kernel has no event for it that
+// both versions of control groups share.
+func endKilled(members func() (int, error)) error {
+	for range 1000 {
+		if n, err := members(); err != nil || n == 0 {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return errors.New("killed processes are still there after 5 s")
+}
+
+type group1 struct{ c cgroup1.Cgroup }
+
+func (g group1) add(pid int) error { return g.c.Add(cgroup1.Process{Pid: pid}) }
+func (g group1) freeze() error     { return g.c.Freeze() }
+func (g group1) thaw() error       { return g.c.Thaw() }
+func (g group1) remove() error     { return g.c.Delete() }
+
+func (g group1) quota(cores float64) error {
+	every, most := uint64(period), int64(-1)
+	if cores > 0 {
+		most = int64(cores * period)
+	}
+	return g.c.Update(&specs.LinuxResources{CPU: &specs.LinuxCPU{Period: &every, Quota: &most}})
+}
+
+// kill freezes the group first, so that nobody can fork meanwhile.
+func (g group1) kill() error {
+	if err := g.c.Freeze(); err != nil {
+		return err
+	}
+	members, err := g.c.Processes(cgroup1.Freezer, true)
+	for _, p := range members {
+		if e := unix.Kill(p.Pid, unix.SIGKILL); e != nil && !errors.Is(e, unix.ESRCH) {
+			err = errors.Join(err, e)
+		}
+	}
+	if err = errors.Join(err, g.c.Thaw()); err != nil {
+		return err
+	}
+	return endKilled(func() (int, error) {
+		left, err := g.c.Processes(cgroup1.Freezer, true)
+		return len(left), err
+	})
+}
+
+type group2 struct{ m *cgroup2.Manager }
+
+func (g group2) add(pid int) error { return g.m.AddProc(uint64(pid)) }
+func (g group2) freeze() error     { return g.m.Freeze() }
+func (g group2) thaw() error       { return g.m.Thaw() }
+func (g group2) remove() error     { return g.m.Delete() }
+
+func (g group2) quota(cores float64) error {
+	every, most := uint64(period), (*int64)(nil)
+	if cores > 0 {
+		q := int64(cores * period)
+		most = &q
+	}
+	return g.m.Update(&cgroup2.Resources{CPU: &cgroup2.CPU{Max: cgroup2.NewCPUMax(most, &every)}})
+}
+
+func (g group2) kill() error {
+	if err := g.m.Kill(); err != nil {
+		return err
+	}
+	return endKilled(func() (int, error) {
+		left, err := g.m.Procs(true)
+		return len(left), err
+	})
+}

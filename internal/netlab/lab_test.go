@@ -1,0 +1,213 @@
+//go:build linux
+
+package netlab_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/internal/netlab"
+)
+
+func lab(t *testing.T, c netlab.Config) *netlab.Lab {
+	t.Helper()
+	l, err := netlab.New(c)
+	forbidden := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS)
+	switch {
+	case errors.Is(err, netlab.ErrNoNetem), forbidden && os.Getenv("CASCADE_REQUIRE_NETLAB") == "":
+		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// serve echoes lines on a host, from this process.
+func serve(t *testing.T, h *netlab.Host) string {
+	t.Helper()
+	var l net.Listener
+	address := net.JoinHostPort(h.Addr().String(), "7000")
+	err := h.Do(func() (err error) {
+		l, err = net.Listen("tcp", address)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(c, c) // ends with the connection, however that ends
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return address
+}
+
+// dial connects from a host. The connection is made in a thread of that host by
+// the system call itself, not by a goroutine of the dialer.
+func dial(h *netlab.Host, address string, patience time.Duration) (c net.Conn, err error) {
+	err = h.Do(func() error {
+		c, err = (&net.Dialer{Timeout: patience, FallbackDelay: -1}).Dial("tcp4", address)
+		return err
+	})
+	return c, err
+}
+
+func TestHostsMeet(t *testing.T) {
+	l := lab(t, netlab.Config{Hosts: 3})
+	address := serve(t, l.Host(0))
+	for i := range l.Hosts() {
+		c, err := dial(l.Host(i), address, 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "host %d\n", i)
+		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != fmt.Sprintf("host %d\n", i) {
+			t.Errorf("%q, %v", line, err)
+		}
+		c.Close()
+	}
+	if _, err := dial(l.Host(0), "192.0.2.1:7000", time.Second); !errors.Is(err, unix.ENETUNREACH) {
+		t.Errorf("there is a way out of the lab: %v", err)
+	}
+}
+
+func TestCutAndMend(t *testing.T) {
+	l := lab(t, netlab.Config{Hosts: 2, Rate: 1_000_000_000})
+	address := serve(t, l.Host(0))
+	if err := l.Host(1).Cut(); err != nil {
+		t.Fatal(err)
+	}
+	var timeout net.Error
+	if c, err := dial(l.Host(1), address, 20*time.Millisecond); !errors.As(err, &timeout) {
+		t.Errorf("through a cut link: %v, %v", c, err)
+	}
+	if err := l.Host(1).Mend(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := dial(l.Host(1), address, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+// ticker prints a line now and then, and so does its child.
+const ticker = `(while :; do echo child; sleep 0.01; done) & while :; do echo parent; sleep 0.01; done`
+
+func TestFreezeThawKill(t *testing.T) {
+	h := lab(t, netlab.Config{Hosts: 1}).Host(0)
+	cmd := exec.Command("sh", "-c", ticker)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	both := map[string]bool{}
+	for len(both) < 2 && lines.Scan() {
+		both[lines.Text()] = true
+	}
+	if err := h.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("frozen in %q", state)
+	if err := h.Slow(0.5); err != nil {
+		t.Error(err)
+	}
+	if err := h.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	if !lines.Scan() {
+		t.Error("nothing is printed after the thaw")
+	}
+	if err := h.Slow(0); err != nil {
+		t.Error(err)
+	}
+	if err := h.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() { // the end comes only when the child is dead too
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Success() {
+		t.Errorf("killed, it ended with %v", err)
+	}
+	again := exec.Command("true")
+	if err := h.Start(again); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Wait(); err != nil {
+		t.Errorf("after the kill: %v", err)
+	}
+}
+
+// A link of 100 Mbit/s cannot move 20 MB in less than a second; half of that is
+// asked, since the first burst is free. Faster hosts do not change it.
+func TestRateBinds(t *testing.T) {
+	l := lab(t, netlab.Config{Hosts: 2, Rate: 100_000_000})
+	address := serve(t, l.Host(0))
+	c, err := dial(l.Host(1), address, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const size = 4 << 20
+	began := time.Now()
+	sent := make(chan error, 1)
+	go func() {
+		_, err := c.Write(make([]byte, size))
+		sent <- err
+	}()
+	if _, err := io.CopyN(io.Discard, c, size); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < size*8*time.Second/100_000_000/2 {
+		t.Errorf("%d bytes crossed a link of 100 Mbit/s in %s", size, took)
+	}
+}
+
+func TestDelay(t *testing.T) {
+	const delay = 5 * time.Millisecond
+	l := lab(t, netlab.Config{Hosts: 2, Delay: delay})
+	address := serve(t, l.Host(0))
+	began := time.Now()
+	c, err := dial(l.Host(1), address, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if took := time.Since(began); took < 2*delay {
+		t.Errorf("a round trip over links of %s took %s", delay, took)
+	}
+}
