@@ -15,14 +15,16 @@ type limits struct {
 	set         bool
 }
 
-// apply sets GOMAXPROCS to the granted cores, rounded up, but at least 2: one
-// more than a task of one core can use, for the link. GOMEMLIMIT is the granted memory.
+// apply sets GOMAXPROCS to the granted cores, rounded up, and GOMEMLIMIT to the
+// granted memory. With one thread the link is heard within the 10 ms after which
+// the runtime interrupts a function that computes; a thread more for it would be
+// woken, and sleep again, with every run.
 func (l *limits) apply(r comms.Resources) {
 	if l.set && l.cpu == r.CPU && l.memory == r.Memory {
 		return
 	}
 	if !l.set || l.cpu != r.CPU {
-		runtime.GOMAXPROCS(threads(r.CPU))
+		runtime.GOMAXPROCS(cores(r.CPU))
 	}
 	if !l.set || l.memory != r.Memory {
 		limit := r.Memory
@@ -33,9 +35,6 @@ func (l *limits) apply(r comms.Resources) {
 	}
 	l.set, l.cpu, l.memory = true, r.CPU, r.Memory
 }
-
-// threads is how many threads may run Go code for a grant in thousandths of a core.
-func threads(cpu int64) int { return max(2, cores(cpu)) }
 
 // cores is a grant in whole cores, rounded up; at least 1.
 func cores(cpu int64) int { return int(max(1, (cpu+999)/1000)) }

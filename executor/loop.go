@@ -70,6 +70,7 @@ type Executor struct {
 	queue   queue
 	current *run
 	last    bool // Stop came: end when the queue is empty
+	watched bool // watch is set
 	live    liveValues
 }
 
@@ -231,6 +232,12 @@ func (e *Executor) look() {
 	e.mu.Lock()
 	r := e.current
 	if r == nil || r.began.IsZero() {
+		e.watched = false
+		e.mu.Unlock()
+		return
+	}
+	if age := time.Since(r.began); age < startedAfter { // it was set for a run before this one
+		e.watch.Reset(startedAfter - age)
 		e.mu.Unlock()
 		return
 	}
@@ -270,7 +277,7 @@ func (e *Executor) cancelRun(m *comms.Cancel) {
 	}
 }
 
-// next returns the next run, or nil when the executor ends. It flushes before it waits.
+// next returns the next run, or nil when the executor ends. Reports leave before it waits.
 func (e *Executor) next() *run {
 	for {
 		e.mu.Lock()
@@ -281,6 +288,7 @@ func (e *Executor) next() *run {
 		if r := e.queue.pop(); r != nil {
 			e.current = r
 			e.mu.Unlock()
+			e.out.ripen(time.Now())
 			return r
 		}
 		last := e.last

@@ -13,8 +13,9 @@ const (
 	maxWait   = 200 * time.Microsecond // and this long when the next run takes its time
 )
 
-// outbox joins reports while there is more to do, and sends in order. add is
-// called for each run, so it does little; whoever calls flush sends.
+// outbox joins reports while there is more to do, and sends in order. The runner
+// joins its items and sends them itself, between two runs; what others add
+// leaves by the timer, or by the flusher when it is urgent.
 type outbox struct {
 	conn Conn
 	fail func(error) // called once, when the connection is closed
@@ -22,7 +23,7 @@ type outbox struct {
 	mu    sync.Mutex
 	items []comms.ReportItem
 	since time.Time // when the oldest item came
-	armed bool
+	armed bool      // the timer runs
 	timer *time.Timer
 	kick  chan struct{}
 
@@ -32,7 +33,7 @@ type outbox struct {
 
 func newOutbox(conn Conn, fail func(error)) *outbox {
 	o := &outbox{conn: conn, fail: fail, kick: make(chan struct{}, 1)}
-	o.timer = time.AfterFunc(time.Hour, o.flush)
+	o.timer = time.AfterFunc(time.Hour, o.late)
 	o.timer.Stop()
 	return o
 }
@@ -53,19 +54,62 @@ func (o *outbox) serve(stop <-chan struct{}) {
 // add queues an item that happened at now. It leaves within maxWait, or with the next flush.
 func (o *outbox) add(item comms.ReportItem, now time.Time) {
 	o.mu.Lock()
-	if len(o.items) == 0 {
-		o.since = now
-	}
-	o.items = append(o.items, item)
-	due := len(o.items) >= maxBatch || now.Sub(o.since) > reportAge
-	if !due && !o.armed {
-		o.armed = true
-		o.timer.Reset(maxWait)
-	}
+	due := o.joinLocked(item, now)
+	o.arm()
 	o.mu.Unlock()
 	if due {
 		o.hurry()
 	}
+}
+
+// join queues an item for the runner, which calls flush or ripen before it goes on.
+func (o *outbox) join(item comms.ReportItem, now time.Time) {
+	o.mu.Lock()
+	o.joinLocked(item, now)
+	o.mu.Unlock()
+}
+
+func (o *outbox) joinLocked(item comms.ReportItem, now time.Time) (due bool) {
+	if len(o.items) == 0 {
+		o.since = now
+	}
+	o.items = append(o.items, item)
+	return o.due(now)
+}
+
+func (o *outbox) due(now time.Time) bool {
+	return len(o.items) >= maxBatch || len(o.items) > 0 && now.Sub(o.since) > reportAge
+}
+
+// ripen sends what waits if it is time, and otherwise sees to it that it leaves
+// although the run that starts now may take long.
+func (o *outbox) ripen(now time.Time) {
+	o.mu.Lock()
+	due := o.due(now)
+	if !due {
+		o.arm()
+	}
+	o.mu.Unlock()
+	if due {
+		o.flush()
+	}
+}
+
+// arm starts the timer. It is not stopped when what it was for has left: setting
+// a timer can cost the wake of a thread, so that it is better let run.
+func (o *outbox) arm() {
+	if !o.armed && len(o.items) > 0 {
+		o.armed = true
+		o.timer.Reset(maxWait)
+	}
+}
+
+// late is the end of the timer.
+func (o *outbox) late() {
+	o.mu.Lock()
+	o.armed = false
+	o.mu.Unlock()
+	o.flush()
 }
 
 // hurry has the flusher send what waits, without waiting for it.
@@ -88,10 +132,6 @@ func (o *outbox) flushLocked() {
 		o.mu.Lock()
 		items := o.items
 		o.items = o.spare[:0]
-		if o.armed {
-			o.armed = false
-			o.timer.Stop()
-		}
 		o.mu.Unlock()
 		o.spare = items
 		if len(items) == 0 {

@@ -91,7 +91,7 @@ func (e *Executor) execute(r *run) {
 		done := e.live.forget(r)
 		e.mu.Unlock()
 		r.halt(nil)
-		e.out.add(item, time.Now())
+		e.out.join(item, time.Now())
 		r.settle(true)
 		e.drop(done)
 	}()
@@ -147,7 +147,10 @@ func (r *run) begin() {
 	}
 	r.ctx = runContext{ctx, r}
 	r.exec.mem.begin(r)
-	r.exec.watch.Reset(startedAfter)
+	if e := r.exec; !e.watched { // one that is set looks at whatever runs then
+		e.watched = true
+		e.watch.Reset(startedAfter)
+	}
 }
 
 // perform runs the function or command and returns its outputs. CPU and other

@@ -80,7 +80,7 @@ func TestRuntimeFollowsTheGrant(t *testing.T) {
 	func1(reg, "granted", granted, "n -> m")
 	a := startExecutor(t, reg, comms.Welcome{})
 	for _, tt := range []struct{ cpu, memory, procs, limit int64 }{
-		{1000, 0, 2, math.MaxInt64}, {3000, 1 << 30, 3, 1 << 30}, {2500, 1 << 30, 3, 1 << 30}, {100, 2 << 30, 2, 2 << 30}, {0, 0, 2, math.MaxInt64},
+		{1000, 0, 1, math.MaxInt64}, {3000, 1 << 30, 3, 1 << 30}, {2500, 1 << 30, 3, 1 << 30}, {100, 2 << 30, 1, 2 << 30}, {0, 0, 1, math.MaxInt64},
 	} {
 		k := a.kind("granted", []string{"n"}, []string{"m"}, func(k *comms.Kind) { k.Resources = comms.Resources{CPU: tt.cpu, Memory: tt.memory} })
 		a.dispatch(a.run(k, inline(t, reg, 1)))
