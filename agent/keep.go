@@ -13,9 +13,9 @@ import (
 )
 
 // spillMeta is what a spill file says of its dataset: a Snapshot of one.
-func spillMeta(key ledger.Key, d comms.Desc) []byte {
+func spillMeta(key ledger.Key, d comms.Desc, life uint64) []byte {
 	job, _, _, _ := key.Split()
-	return comms.Encode(&comms.Snapshot{Jobs: []comms.JobState{{Job: job, Datasets: []comms.Desc{d}}}})
+	return comms.Encode(&comms.Snapshot{Jobs: []comms.JobState{{Job: job, Datasets: []comms.Desc{d}, Life: life}}})
 }
 
 // adoptable reads what the spill files of an earlier incarnation hold. Files
@@ -38,14 +38,15 @@ func (a *Agent) adoptable() ([]comms.JobState, error) {
 			}
 			continue
 		}
-		// Keys sort by job: the datasets of one job follow each other.
-		if n := len(states); n > 0 && states[n-1].Job == state.Job {
-			states[n-1].Datasets = append(states[n-1].Datasets, state.Datasets...)
-		} else {
-			states = append(states, state)
+		states = append(states, state)
+	}
+	latest, stale := core.LatestLives(states)
+	for _, k := range stale {
+		if err := a.store.DropSpill(k); err != nil {
+			return nil, err
 		}
 	}
-	return states, nil
+	return latest, nil
 }
 
 func readSpillMeta(s shm.Spilled) (comms.JobState, error) {
@@ -70,7 +71,7 @@ func (l *loop) keep() error {
 	kept := map[ledger.Key]bool{}
 	for _, k := range l.core.Kept() {
 		if !k.OnDisk {
-			if err := a.store.Spill(k.Key, spillMeta(k.Key, k.Desc), k.Place); err != nil {
+			if err := a.store.Spill(k.Key, spillMeta(k.Key, k.Desc, k.Life), k.Place); err != nil {
 				all = append(all, fmt.Errorf("keep an output of job %s: %w", k.Job, err))
 				continue
 			}

@@ -42,7 +42,7 @@ func (l *loop) memory(act core.Memory) {
 		l.quietly(&a.segmentLane, e)
 	case ledger.Spill:
 		a.spillLane.do(func() {
-			err := a.store.Do(e, spillMeta(e.Key, act.Desc))
+			err := a.store.Do(e, spillMeta(e.Key, act.Desc, act.Life))
 			a.in.push(item{ev: core.SpillDone{Key: e.Key, File: a.store.SpillPath(e.Key), Err: err}})
 		})
 	case ledger.ReadBack:

@@ -30,6 +30,7 @@ type JobState struct {
 	Datasets []Desc          // final here
 	Finished []Range         // tasks known here to have finished
 	Running  []dag.TaskIndex // tasks that an executor runs, sorted
+	Life     uint64          // of the job, as in its Assign
 }
 
 // Events is a batch of events numbered First, First+1, ... in the order of its jobs' events.
@@ -40,7 +41,9 @@ type Events struct {
 
 // Assign gives an agent a fragment of a job at an epoch. A second Assign of the
 // same job with a higher epoch replaces what has not run; one with the same or a
-// lower epoch is ignored.
+// lower epoch is ignored. An Assign of another life of the job, which was refused
+// or deleted and submitted anew, has nothing to do with the one before: that is
+// forgotten first.
 type Assign struct {
 	Job       JobID             // which job
 	Epoch     uint64            // grows with every Assign of the job, from 1
@@ -59,6 +62,7 @@ type Assign struct {
 	Hold      bool              // start nothing until released
 	Registry  []FuncSig         // what the submitting program has registered; none when it is not a Go driver
 	Seconds   []float64         // predicted duration of each group of the graph; 0 unknown
+	Life      uint64            // one number for each time that the job's ID was submitted and not found
 }
 
 // StreamEnd says how many elements an open generator's output has.
@@ -85,6 +89,7 @@ type Steer struct {
 	Job    JobID       // which job
 	Action SteerAction // what to do
 	Reason string      // for people
+	Life   uint64      // of the job: a Steer of another life is ignored
 }
 
 // Committed tells an agent that its events up to a number are durable; only
@@ -97,6 +102,7 @@ type Committed struct {
 type Retain struct {
 	Job  JobID        // which job
 	Keep []DatasetRef // datasets to keep
+	Life uint64       // of the job: a Retain of another life is ignored
 }
 
 // Type returns TypeRegister.
@@ -134,12 +140,13 @@ func (m *Register) code(c *Coder) {
 func (m *Snapshot) code(c *Coder) {
 	c.Struct(2, func(c *Coder) {
 		Slice(c, &m.Jobs, func(c *Coder, j *JobState) {
-			c.Struct(5, func(c *Coder) {
+			c.Struct(6, func(c *Coder) {
 				c.ID((*[16]byte)(&j.Job))
 				Uint(c, &j.Epoch)
 				Slice(c, &j.Datasets, func(c *Coder, d *Desc) { d.code(c) })
 				Slice(c, &j.Finished, func(c *Coder, r *Range) { r.code(c) })
 				Slice(c, &j.Running, Uint[dag.TaskIndex])
+				Uint(c, &j.Life)
 			})
 		})
 		c.Bool(&m.Done)
@@ -154,7 +161,7 @@ func (m *Events) code(c *Coder) {
 }
 
 func (m *Assign) code(c *Coder) {
-	c.Struct(17, func(c *Coder) {
+	c.Struct(18, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Uint(c, &m.Epoch)
 		c.Bytes(&m.Graph)
@@ -172,6 +179,7 @@ func (m *Assign) code(c *Coder) {
 		c.Bool(&m.Hold)
 		Slice(c, &m.Registry, func(c *Coder, f *FuncSig) { f.code(c) })
 		Slice(c, &m.Seconds, func(c *Coder, f *float64) { c.Float(f) })
+		Uint(c, &m.Life)
 	})
 }
 
@@ -184,10 +192,11 @@ func (e *StreamEnd) code(c *Coder) {
 }
 
 func (m *Steer) code(c *Coder) {
-	c.Struct(3, func(c *Coder) {
+	c.Struct(4, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Uint(c, &m.Action)
 		String(c, &m.Reason)
+		Uint(c, &m.Life)
 	})
 }
 
@@ -196,8 +205,9 @@ func (m *Committed) code(c *Coder) {
 }
 
 func (m *Retain) code(c *Coder) {
-	c.Struct(2, func(c *Coder) {
+	c.Struct(3, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Slice(c, &m.Keep, func(c *Coder, r *DatasetRef) { r.code(c) })
+		Uint(c, &m.Life)
 	})
 }

@@ -195,10 +195,14 @@ type Event struct {
 	Sequence uint64        // reserved. Stateful edge: place in the actor's order
 }
 
-// JobEvents is the events of one job, in order.
+// JobEvents is the events of one job, in order. Life and Epoch are those of the
+// job's Assign that counted when they happened: the receiver can tell what was
+// said before the agent knew of a later one.
 type JobEvents struct {
 	Job    JobID   // whose events they are
 	Events []Event // in the order in which they happened
+	Life   uint64  // of the job, as in its Assign
+	Epoch  uint64  // of its last Assign
 }
 
 func (d *Desc) code(c *Coder) {
@@ -318,8 +322,10 @@ func (e *Event) code(c *Coder) {
 }
 
 func (j *JobEvents) code(c *Coder) {
-	c.Struct(2, func(c *Coder) {
+	c.Struct(4, func(c *Coder) {
 		c.ID((*[16]byte)(&j.Job))
 		Slice(c, &j.Events, func(c *Coder, e *Event) { e.code(c) })
+		Uint(c, &j.Life)
+		Uint(c, &j.Epoch)
 	})
 }

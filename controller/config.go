@@ -65,8 +65,8 @@ func (cfg Config) withDefaults() (Config, error) {
 	return cfg, errors.Join(all...)
 }
 
-func (cfg *Config) core() core.Config {
-	return core.Config{Passive: cfg.Passive, TTL: cfg.TTL, Grace: cfg.Grace}
+func (cfg *Config) core(incarnation uint64) core.Config {
+	return core.Config{Incarnation: incarnation, Passive: cfg.Passive, TTL: cfg.TTL, Grace: cfg.Grace}
 }
 
 func (cfg *Config) store(onPause func(bool, uint64)) gcs.Options {

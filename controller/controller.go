@@ -18,19 +18,20 @@ import (
 
 // Controller is a running controller: New, then Run, then Close.
 type Controller struct {
-	cfg    Config
-	log    zerolog.Logger
-	store  *gcs.Store
-	blobs  *blobs
-	links  *comms.Listener
-	core   *core.Core
-	inbox  chan core.Event
-	fatal  chan error    // capacity 1
-	quit   chan struct{} // closed by Close: nobody waits for the loop any more
-	work   sync.WaitGroup
-	slots  chan struct{} // bounds slow work
-	closed sync.Once
-	closer error
+	cfg         Config
+	log         zerolog.Logger
+	store       *gcs.Store
+	blobs       *blobs
+	links       *comms.Listener
+	core        *core.Core
+	incarnation uint64
+	inbox       chan core.Event
+	fatal       chan error    // capacity 1
+	quit        chan struct{} // closed by Close: nobody waits for the loop any more
+	work        sync.WaitGroup
+	slots       chan struct{} // bounds slow work
+	closed      sync.Once
+	closer      error
 
 	// Of the loop:
 	timer *time.Timer
@@ -53,7 +54,9 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
-	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core()), inbox: make(chan core.Event, 1024),
+	// The incarnation grows with each start of the same state folder, as links require.
+	incarnation := uint64(time.Now().UnixNano())
+	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core(incarnation)), incarnation: incarnation, inbox: make(chan core.Event, 1024),
 		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork),
 		peers: map[core.LinkID]*peer{}, book: profiles.NewBook(), ids: map[*comms.Link]core.LinkID{}}
 	if c.store, err = gcs.Open(cfg.store(c.paused)); err != nil {
@@ -77,8 +80,7 @@ func (c *Controller) start() (err error) {
 	if err := c.load(); err != nil {
 		return err
 	}
-	// The incarnation grows with each start of the same state folder, as links require.
-	c.links, err = comms.Listen(c.cfg.Address, c.cfg.links(c, uint64(time.Now().UnixNano())))
+	c.links, err = comms.Listen(c.cfg.Address, c.cfg.links(c, c.incarnation))
 	return err
 }
 

@@ -184,13 +184,13 @@ type fakeAgent struct {
 	name        string
 	inc         uint64
 	next        uint64
-	jobs        map[comms.JobID]uint64 // epochs
+	jobs        map[comms.JobID]*comms.Assign // epochs
 	uncommitted []*comms.Events
 	hold        bool // takes assignments and does nothing
 }
 
 func dialAgent(t testing.TB, net *comms.Inproc, a *fakeAgent) *fakeAgent {
-	a.next, a.jobs = 1, map[comms.JobID]uint64{}
+	a.next, a.jobs = 1, map[comms.JobID]*comms.Assign{}
 	if a.inc == 0 {
 		a.inc = 1
 	}
@@ -202,8 +202,8 @@ func dialAgent(t testing.TB, net *comms.Inproc, a *fakeAgent) *fakeAgent {
 func (a *fakeAgent) hello(p *peerEnd) {
 	p.say(&comms.Register{Agent: a.name, Incarnation: a.inc, Total: comms.Resources{CPU: 4000}, Addresses: []string{"inproc://" + a.name}})
 	s := &comms.Snapshot{Done: true}
-	for j, epoch := range a.jobs {
-		s.Jobs = append(s.Jobs, comms.JobState{Job: j, Epoch: epoch})
+	for j, m := range a.jobs {
+		s.Jobs = append(s.Jobs, comms.JobState{Job: j, Life: m.Life, Epoch: m.Epoch})
 	}
 	p.say(s)
 	for _, b := range a.uncommitted {
@@ -214,7 +214,7 @@ func (a *fakeAgent) hello(p *peerEnd) {
 func (a *fakeAgent) message(p *peerEnd, m comms.Message) {
 	switch m := m.(type) {
 	case *comms.Assign:
-		a.jobs[m.Job] = m.Epoch
+		a.jobs[m.Job] = m
 		if !a.hold {
 			a.work(p, m)
 		}
@@ -260,7 +260,7 @@ func (a *fakeAgent) work(p *peerEnd, m *comms.Assign) {
 		}
 	}
 	events = append(events, comms.Event{Kind: comms.EventEnv, Cause: comms.Cause{Text: "e"}}, comms.Event{Kind: comms.EventDrained})
-	b := &comms.Events{First: a.next, Jobs: []comms.JobEvents{{Job: m.Job, Events: events}}}
+	b := &comms.Events{First: a.next, Jobs: []comms.JobEvents{{Job: m.Job, Life: m.Life, Epoch: m.Epoch, Events: events}}}
 	a.next += uint64(len(events))
 	a.uncommitted = append(a.uncommitted, b)
 	p.say(b)

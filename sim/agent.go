@@ -25,8 +25,14 @@ type agent struct {
 	local    []core.Event
 	timer    time.Time
 	graphs   map[comms.JobID]*dag.Graph
-	sent     map[uint64]comms.JobID // whose event a number is
+	sent     map[uint64]sentEvent // whose event a number is
 	acked    uint64
+}
+
+// sentEvent is whose event a number is.
+type sentEvent struct {
+	job  comms.JobID
+	life uint64
 }
 
 // numbersApart keeps the event numbers of incarnations apart.
@@ -47,7 +53,7 @@ func (a *agent) boot() {
 	a.incarn++
 	a.execs, a.byID, a.graphs = nil, map[comms.ExecutorID]*executor{}, map[comms.JobID]*dag.Graph{}
 	a.out, a.local, a.timer = outbox{}, nil, time.Time{}
-	a.sent, a.acked = map[uint64]comms.JobID{}, a.incarn*numbersApart
+	a.sent, a.acked = map[uint64]sentEvent{}, a.incarn*numbersApart
 	adopted := a.mem.restart()
 	a.cfg = core.Config{
 		Agent: a.name, Incarnation: a.incarn, BootID: "boot",

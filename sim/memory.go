@@ -26,6 +26,7 @@ type place struct{ segment, offset uint64 }
 type file struct {
 	word string
 	job  comms.JobID
+	life uint64
 	desc comms.Desc
 }
 
@@ -42,7 +43,8 @@ var (
 func newMemory(a *agent) *memory { return &memory{a: a, files: map[ledger.Key]file{}} }
 
 // restart loses what was in memory and tells what the spill files hold.
-func (m *memory) restart() (states []comms.JobState) {
+func (m *memory) restart() []comms.JobState {
+	var states []comms.JobState
 	m.segs, m.words, m.free = map[uint64]int64{}, map[place]string{}, [2]time.Duration{}
 	for _, k := range m.sortedFiles() {
 		f := m.files[k]
@@ -50,13 +52,13 @@ func (m *memory) restart() (states []comms.JobState) {
 			m.a.w.fail(f.job, "spill file %v of %s describes %v of attempt %d", k, m.a.name, f.desc.Ref, f.desc.Attempt)
 			continue
 		}
-		if n := len(states); n == 0 || states[n-1].Job != f.job {
-			states = append(states, comms.JobState{Job: f.job})
-		}
-		s := &states[len(states)-1]
-		s.Datasets = append(s.Datasets, f.desc)
+		states = append(states, comms.JobState{Job: f.job, Life: f.life, Datasets: []comms.Desc{f.desc}})
 	}
-	return states
+	latest, stale := core.LatestLives(states)
+	for _, k := range stale {
+		delete(m.files, k)
+	}
+	return latest
 }
 
 func (m *memory) sortedFiles() []ledger.Key {
@@ -70,7 +72,7 @@ func (m *memory) sortedFiles() []ledger.Key {
 
 // keep spills a dataset for the next incarnation.
 func (m *memory) keep(k core.Kept) {
-	m.files[k.Key] = file{m.words[place{uint64(k.Place.Segment), uint64(k.Place.Offset)}], k.Job, k.Desc}
+	m.files[k.Key] = file{m.words[place{uint64(k.Place.Segment), uint64(k.Place.Offset)}], k.Job, k.Life, k.Desc}
 }
 
 // at is what can be read at a place of a segment's file.
@@ -121,7 +123,7 @@ func (m *memory) perform(act core.Memory) {
 				return core.SpillDone{Key: e.Key, Err: errDiskFull}
 			}
 			job, _, _, _ := e.Key.Split()
-			m.files[e.Key] = file{m.words[place{uint64(e.From.Segment), uint64(e.From.Offset)}], job, act.Desc}
+			m.files[e.Key] = file{m.words[place{uint64(e.From.Segment), uint64(e.From.Offset)}], job, act.Life, act.Desc}
 			return core.SpillDone{Key: e.Key, File: "spill"}
 		})
 	case ledger.ReadBack:

@@ -310,7 +310,7 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 	n := ev.First
 	for _, je := range ev.Jobs {
 		for range je.Events {
-			a.sent[n] = je.Job
+			a.sent[n] = sentEvent{je.Job, je.Life}
 			n++
 		}
 	}
@@ -320,13 +320,14 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 // unless it is of a job that has ended, was deleted, or is another agent's.
 func (o *oracle) acknowledged(a *agent, upTo uint64) {
 	for n := a.acked + 1; n <= upTo; n++ {
-		job, sent := a.sent[n]
+		sent, known := a.sent[n]
+		job := sent.job
 		k := o.w.controller.store.jobs[job]
 		switch f := o.facts[job]; {
-		case !sent:
+		case !known:
 			o.w.fail(comms.JobID{}, "%s is told that its event %d is durable, which it has not sent", a.name, n)
 			return
-		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || k == nil || k.row.Agent != a.name:
+		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || k == nil || k.row.Agent != a.name || k.row.Life != sent.life:
 		default:
 			o.w.fail(job, "%s is told that its event %d is durable, and it is not in the store", a.name, n)
 			return

@@ -8,7 +8,6 @@ import (
 // open are seeds that fail, with what is known of it. A seed leaves the list
 // with the change that mends it; a run that passes is an error.
 var open = map[uint64]string{
-	209: "controller: an agent's snapshot of a job that is being prepared again, after a crash before Create, adopts it: its events are dropped and it is never assigned",
 	282: "agent: instances that are done run again when their generator runs again after a restart: Assign does not name them; also 320, 861, 2698",
 }
 

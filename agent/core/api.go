@@ -211,10 +211,11 @@ type (
 	// Memory carries one effect of the ledger for the segments' driver, by
 	// value: ledger.CreateSegment, ResizeSegment, SealSegment, RemoveSegment,
 	// Spill, ReadBack, DropSpill or FreedRange. With Spill, Desc describes the
-	// dataset, so that a later incarnation can adopt the file.
+	// dataset, and Life is its job's, so that a later incarnation can adopt the file.
 	Memory struct {
 		Effect any
 		Desc   comms.Desc
+		Life   uint64
 	}
 
 	// AppendLog adds text to a task's log.

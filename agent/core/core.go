@@ -61,12 +61,13 @@ type Core struct {
 	pending   int      // events not flushed
 	kept      int      // events in batches and not flushed
 
-	todo    []ended   // tasks that ended without their outputs and whose consumers do not know yet
-	touched []*job    // jobs that may have drained
-	delayed delayHeap // tasks that wait for their next attempt
-	timer   time.Time // what the last SetTimer asked for
-	pass    uint64    // number of the present scheduling pass
-	wake    time.Time // when scheduling wants to look again; zero never
+	todo    []ended          // tasks that ended without their outputs and whose consumers do not know yet
+	touched []*job           // jobs that may have drained
+	delayed delayHeap        // tasks that wait for their next attempt
+	later   []FromController // for jobs whose life before has ended in this step
+	timer   time.Time        // what the last SetTimer asked for
+	pass    uint64           // number of the present scheduling pass
+	wake    time.Time        // when scheduling wants to look again; zero never
 }
 
 // ended is a task whose consumers must learn that its outputs will not come.
@@ -175,11 +176,15 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 	case Tick:
 		c.timer = time.Time{}
 	}
-	c.settle()
-	c.schedule()
-	c.settle()
-	c.dispatch()
-	c.drained()
+	c.work()
+	for len(c.later) > 0 {
+		later := c.later
+		c.later = nil
+		for _, ev := range later {
+			c.fromController(ev)
+		}
+		c.work()
+	}
 	if idle || c.pending >= c.cfg.EventBatch {
 		c.flush()
 	}
@@ -187,6 +192,15 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 	out := c.out
 	c.out = nil
 	return out
+}
+
+// work does all that follows from an event.
+func (c *Core) work() {
+	c.settle()
+	c.schedule()
+	c.settle()
+	c.dispatch()
+	c.drained()
 }
 
 func (c *Core) setFull(ex comms.ExecutorID, full bool) {

@@ -60,7 +60,7 @@ func (c *Core) flush() {
 	if c.pending > 0 {
 		b := &batch{msg: &comms.Events{First: c.lastEvent + 1}, n: c.pending}
 		for _, j := range c.noted {
-			b.msg.Jobs = append(b.msg.Jobs, comms.JobEvents{Job: j.id, Events: j.events})
+			b.msg.Jobs = append(b.msg.Jobs, comms.JobEvents{Job: j.id, Events: j.events, Life: j.life, Epoch: j.epoch})
 			b.ends = append(b.ends, j.ends...)
 			j.batch = min(len(j.events)+len(j.events)/8, c.cfg.EventBatch)
 			j.events, j.ends, j.noted = nil, nil, false
@@ -121,7 +121,7 @@ func (c *Core) controllerUp(resumed bool) {
 
 // jobState is a job's part of a Snapshot.
 func (c *Core) jobState(j *job) comms.JobState {
-	s := comms.JobState{Job: j.id, Epoch: j.epoch}
+	s := comms.JobState{Job: j.id, Epoch: j.epoch, Life: j.life}
 	for _, ref := range j.sortedData() {
 		s.Datasets = append(s.Datasets, j.data[ref].desc)
 	}
@@ -168,16 +168,45 @@ func (c *Core) committed(upTo uint64) {
 func (c *Core) fromController(ev FromController) {
 	switch m := ev.Msg.(type) {
 	case *comms.Assign:
+		if j := c.byJob[m.Job]; j != nil && j.life != m.Life {
+			c.succeed(j, ev)
+			return
+		}
 		c.assign(m, ev.Graph, ev.Err)
 	case *comms.Steer:
-		if j := c.byJob[m.Job]; j != nil {
+		if j := c.jobOf(m.Job, m.Life, ev); j != nil {
 			c.steer(j, m)
 		}
 	case *comms.Retain:
-		if j := c.byJob[m.Job]; j != nil {
+		if j := c.jobOf(m.Job, m.Life, ev); j != nil {
 			c.retain(j, m.Keep)
 		}
 	case *comms.Committed:
 		c.committed(m.UpTo)
 	}
+}
+
+// jobOf finds a life of a job. What concerns one that waits for the end of
+// another waits with it.
+func (c *Core) jobOf(id comms.JobID, life uint64, ev FromController) *job {
+	j := c.byJob[id]
+	if j == nil || j.life == life {
+		return j
+	}
+	if len(j.later) > 0 {
+		j.later = append(j.later, ev)
+	}
+	return nil
+}
+
+// succeed takes an Assign of another life of a job. The one that is here is over:
+// nobody asks for it any more. Its successor begins when nothing of it runs, so
+// that nothing of the two is mixed.
+func (c *Core) succeed(j *job, ev FromController) {
+	j.later = append(j.later, ev)
+	if j.adopted {
+		c.drop(j)
+		return
+	}
+	c.steer(j, &comms.Steer{Action: comms.SteerForget})
 }

@@ -66,6 +66,8 @@ type job struct {
 	id       comms.JobID
 	seq      int // order of arrival
 	epoch    uint64
+	life     uint64
+	later    []FromController // of its next life: waits until nothing of this one runs
 	graph    *dag.Graph
 	dir      string
 	static   int // number of static tasks
@@ -171,6 +173,9 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 		}
 		j = c.readopt(j, m, g)
 	}
+	if j.noted {
+		c.flush() // what was noted is of the epoch before
+	}
 	j.epoch = m.Epoch
 	c.leaveAll(j)
 	j.priority, j.held, j.stopped, j.dropped = m.Priority, m.Hold, nil, false
@@ -206,13 +211,13 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 
 // refuse answers an Assign whose graph could not be had.
 func (c *Core) refuse(m *comms.Assign, why string) {
-	j := &job{id: m.Job}
+	j := &job{id: m.Job, life: m.Life, epoch: m.Epoch}
 	c.note(j, comms.Event{Kind: comms.EventDrained, Cause: comms.Cause{Kind: comms.CauseSubmit, Text: why},
 		Error: &comms.TaskError{Kind: comms.ErrorInput, Message: "graph of the job: " + why, Agent: c.cfg.Agent}})
 }
 
 func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
-	j := &job{id: m.Job, seq: 1, graph: g, dir: m.Dir, static: g.NumTasks(), tasks: make([]task, g.NumTasks()),
+	j := &job{id: m.Job, life: m.Life, seq: 1, graph: g, dir: m.Dir, static: g.NumTasks(), tasks: make([]task, g.NumTasks()),
 		trouble: map[taskIndex]*trouble{}, envs: map[string]*environment{}, data: map[comms.DatasetRef]*dataset{},
 		streams: map[outputKey]*stream{}, gates: map[taskIndex][]gate{}, edgeCache: map[taskIndex][]dag.Edge{}}
 	if n := len(c.jobs); n > 0 {
@@ -502,6 +507,8 @@ func (c *Core) drop(j *job) {
 	c.closeKinds(j)
 	c.unlist(j)
 	c.emit(DropJob{j.id})
+	c.later = append(c.later, j.later...)
+	j.later = nil
 }
 
 // unlist takes a job out of the tables, and its owner with the last.

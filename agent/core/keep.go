@@ -9,6 +9,7 @@ import (
 // Kept is a dataset that should outlive the agent.
 type Kept struct {
 	Job    comms.JobID
+	Life   uint64 // of the job
 	Desc   comms.Desc
 	Key    ledger.Key
 	Place  ledger.Place // where its bytes are, unless OnDisk
@@ -29,7 +30,7 @@ func (c *Core) Kept() []Kept {
 			if !ok || info.Place.Segment == 0 && !info.OnDisk {
 				continue
 			}
-			all = append(all, Kept{Job: j.id, Desc: d.desc, Key: j.key(d), Place: info.Place, OnDisk: info.OnDisk})
+			all = append(all, Kept{Job: j.id, Life: j.life, Desc: d.desc, Key: j.key(d), Place: info.Place, OnDisk: info.OnDisk})
 		}
 	}
 	return all
@@ -44,7 +45,7 @@ func (c *Core) adopt(states []comms.JobState) {
 		if c.byJob[s.Job] != nil {
 			continue
 		}
-		j := c.newJob(&comms.Assign{Job: s.Job}, &dag.Graph{})
+		j := c.newJob(&comms.Assign{Job: s.Job, Life: s.Life}, &dag.Graph{})
 		j.adopted, j.over = true, true
 		j.wanted = exports{exact: true, keep: map[comms.DatasetRef]bool{}}
 		for _, d := range s.Datasets {
@@ -81,10 +82,36 @@ func (c *Core) readopt(old *job, m *comms.Assign, g *dag.Graph) *job {
 	return j
 }
 
-// describe returns the descriptor of a dataset that may have been given up already.
-func (c *Core) describe(k ledger.Key) comms.Desc {
-	if _, d := c.dataset(k); d != nil {
-		return d.desc
+// describe returns the descriptor of a dataset, and the life of its job. It may
+// have been given up already.
+func (c *Core) describe(k ledger.Key) (comms.Desc, uint64) {
+	if j, d := c.dataset(k); d != nil {
+		return d.desc, j.life
 	}
-	return comms.Desc{}
+	return comms.Desc{}, 0
+}
+
+// LatestLives joins what spill files hold by job, in the order given. Of a job that
+// was deleted and submitted anew only the files of its latest life count: stale
+// lists the others.
+func LatestLives(files []comms.JobState) (latest []comms.JobState, stale []ledger.Key) {
+	at := map[comms.JobID]int{}
+	for _, f := range files {
+		i, known := at[f.Job]
+		switch {
+		case !known:
+			at[f.Job] = len(latest)
+			latest = append(latest, f)
+		case latest[i].Life == f.Life:
+			latest[i].Datasets = append(latest[i].Datasets, f.Datasets...)
+		default:
+			if latest[i].Life < f.Life {
+				latest[i], f = f, latest[i]
+			}
+			for k := range f.Datasets {
+				stale = append(stale, Key(f.Job, &f.Datasets[k]))
+			}
+		}
+	}
+	return latest, stale
 }

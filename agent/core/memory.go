@@ -173,7 +173,8 @@ func (c *Core) effect(e ledger.Effect) {
 		c.lost(e.Key, e.Err)
 	case ledger.Spill:
 		c.memoryIO++
-		c.emit(Memory{Effect: e, Desc: c.describe(e.Key)})
+		desc, life := c.describe(e.Key)
+		c.emit(Memory{Effect: e, Desc: desc, Life: life})
 	case ledger.ReadBack:
 		c.memoryIO++
 		c.emit(Memory{Effect: e})

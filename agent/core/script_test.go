@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -104,7 +105,7 @@ func (s *script) run(d *datadriven.TestData) string {
 		return s.assign(d, named)
 	case "steer":
 		actions := map[string]comms.SteerAction{"cancel": comms.SteerCancel, "hold": comms.SteerHold, "release": comms.SteerRelease, "forget": comms.SteerForget}
-		return s.step(FromController{Msg: &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: actions[w[1]], Reason: named["reason"]}})
+		return s.step(FromController{Msg: &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: actions[w[1]], Reason: named["reason"], Life: uint64(number(cmp.Or(named["life"], "0")))}})
 	case "committed":
 		return s.step(FromController{Msg: &comms.Committed{UpTo: uint64(number(w[0]))}})
 	case "env":
@@ -141,6 +142,8 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			m.Job[0] = byte(number(v))
 		case "epoch":
 			m.Epoch = uint64(number(v))
+		case "life":
+			m.Life = uint64(number(v))
 		case "owner":
 			m.Owner = v
 		case "weight":

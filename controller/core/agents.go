@@ -92,11 +92,16 @@ func (c *Core) synced(a *agent) {
 	has := map[comms.JobID]bool{}
 	for i := range a.snapshot {
 		js := &a.snapshot[i]
-		has[js.Job] = true
 		j := c.jobs[js.Job]
+		if j != nil && j.rec.Life != js.Life {
+			// Of a job that was lost before it was durable, or deleted, and submitted anew.
+			c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
+			continue
+		}
+		has[js.Job] = true
 		switch {
 		case j == nil || j.deleting:
-			c.send(a.link, &comms.Steer{Job: js.Job, Action: comms.SteerForget})
+			c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
 		case j.stage == stageEnded || j.ending:
 			c.adoptEnded(j, a, js)
 		case owns(j, a, js):
@@ -105,7 +110,7 @@ func (c *Core) synced(a *agent) {
 		case j.rec.Agent == a.row.Name:
 			c.takeUp(j, a, js.Datasets)
 		default:
-			c.send(a.link, &comms.Steer{Job: js.Job, Action: comms.SteerForget})
+			c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
 		}
 	}
 	if c.cfg.Passive {
@@ -141,7 +146,7 @@ func (c *Core) takeUp(j *job, a *agent, have []comms.Desc) {
 		c.resume(j, a, have)
 		return
 	}
-	c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerCancel, Reason: j.rec.Cancel})
+	c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerCancel, Reason: j.rec.Cancel})
 	c.endUnassigned(j)
 }
 
@@ -172,11 +177,11 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 	}
 	switch {
 	case j.rec.Cancel != "":
-		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerCancel, Reason: j.rec.Cancel})
+		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerCancel, Reason: j.rec.Cancel})
 	case j.rec.Phase == comms.JobHeld:
-		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerHold})
+		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerHold})
 	default:
-		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerRelease})
+		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerRelease})
 	}
 	if j.redo && j.resuming == nil {
 		c.resume(j, a, nil)
@@ -186,12 +191,12 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 // adoptEnded deals with a job that has ended and that an agent still has.
 func (c *Core) adoptEnded(j *job, a *agent, js *comms.JobState) {
 	if j.rec.Agent != a.row.Name {
-		c.send(a.link, &comms.Steer{Job: js.Job, Action: comms.SteerForget})
+		c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
 		return
 	}
 	if js.Epoch > j.rec.Epoch { // a rerun that was never durable
 		j.rec.Epoch = js.Epoch
-		c.send(a.link, &comms.Steer{Job: js.Job, Action: comms.SteerCancel, Reason: "the controller lost the request"})
+		c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerCancel, Reason: "the controller lost the request"})
 	}
 	c.adoptKept(j, a, js)
 	c.retain(j, a)
@@ -232,14 +237,14 @@ func (c *Core) retain(j *job, a *agent) {
 	for _, d := range sortedData(j.exports) {
 		keep = append(keep, d.Desc.Ref)
 	}
-	c.send(a.link, &comms.Retain{Job: j.id, Keep: keep})
+	c.send(a.link, &comms.Retain{Job: j.id, Life: j.rec.Life, Keep: keep})
 }
 
 // events takes in a numbered batch. What was received before is passed over.
 func (c *Core) events(a *agent, m *comms.Events) {
 	b := &sentBatch{}
 	next := m.First
-	var strangers []comms.JobID
+	var strangers []*comms.JobEvents
 	for i := range m.Jobs {
 		je := &m.Jobs[i]
 		first, events := next, je.Events
@@ -256,18 +261,18 @@ func (c *Core) events(a *agent, m *comms.Events) {
 		}
 		switch {
 		case len(events) == 0:
-		case j == nil || j.deleting || j.rec.Agent != a.row.Name:
-			if !slices.Contains(strangers, je.Job) {
-				strangers = append(strangers, je.Job)
+		case j == nil || j.deleting || j.rec.Agent != a.row.Name || j.rec.Life != je.Life:
+			if !slices.ContainsFunc(strangers, func(o *comms.JobEvents) bool { return o.Job == je.Job && o.Life == je.Life }) {
+				strangers = append(strangers, je)
 			}
 		case j.states == nil || j.ending:
 			c.lateEvents(j, a, b, events)
 		default:
-			c.jobEvents(j, a, b, first, events)
+			c.jobEvents(j, a, b, first, je.Epoch, events)
 		}
 	}
-	for _, job := range strangers {
-		c.send(a.link, &comms.Steer{Job: job, Action: comms.SteerForget})
+	for _, je := range strangers {
+		c.send(a.link, &comms.Steer{Job: je.Job, Life: je.Life, Action: comms.SteerForget})
 	}
 	if next == m.First || next-1 <= a.received {
 		return

@@ -10,12 +10,13 @@ import (
 
 // Config is what the core must know from the start. Zero fields take their default.
 type Config struct {
-	Passive    bool          // answer questions only: jobs that have not ended wait for a controller that is not passive
-	TTL        time.Duration // ended jobs are deleted after this; 0 means never
-	Grace      time.Duration // a lost agent's jobs wait this long before another agent takes them; default 30s
-	WatchEvery time.Duration // shortest pause between two Progress of a Submit with Watch; default 100ms
-	MaxUnread  int           // messages that a client may leave unread before its link is closed; default 10000
-	MaxEvents  int           // events kept for one Progress of a watcher that asked for them; default 10000
+	Incarnation uint64        // of this process: must grow by more with each start than jobs are submitted to one
+	Passive     bool          // answer questions only: jobs that have not ended wait for a controller that is not passive
+	TTL         time.Duration // ended jobs are deleted after this; 0 means never
+	Grace       time.Duration // a lost agent's jobs wait this long before another agent takes them; default 30s
+	WatchEvery  time.Duration // shortest pause between two Progress of a Submit with Watch; default 100ms
+	MaxUnread   int           // messages that a client may leave unread before its link is closed; default 10000
+	MaxEvents   int           // events kept for one Progress of a watcher that asked for them; default 10000
 }
 
 // LinkID names a connection of the driver. Numbers are not used again.

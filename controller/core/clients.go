@@ -51,7 +51,8 @@ func (c *Core) submit(l *link, m *comms.Submit) {
 
 func (c *Core) newJob(m *comms.Submit, w waiter) {
 	j := &job{id: m.Job, stage: stagePreparing, waiters: []waiter{w}}
-	j.rec = JobRecord{ID: m.Job, Phase: comms.JobQueued, Owner: m.Owner, Priority: m.Priority, Weight: m.Weight, Dir: m.Dir,
+	c.lives++
+	j.rec = JobRecord{ID: m.Job, Life: c.cfg.Incarnation + c.lives, Phase: comms.JobQueued, Owner: m.Owner, Priority: m.Priority, Weight: m.Weight, Dir: m.Dir,
 		Labels: m.Labels, GraphHash: m.GraphHash, Submitted: c.now.UnixNano()}
 	if m.Hold {
 		j.rec.Phase = comms.JobHeld
@@ -150,7 +151,7 @@ func (c *Core) cancel(j *job, why string) (comms.Code, string) {
 	}
 	if a := c.runsOn(j); a != nil {
 		c.storeRow(j)
-		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerCancel, Reason: why})
+		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerCancel, Reason: why})
 		return comms.CodeOK, ""
 	}
 	if j.stage == stageActive && j.rec.Agent == "" {
@@ -173,7 +174,7 @@ func (c *Core) hold(j *job) (comms.Code, string) {
 		c.storeRow(j)
 	}
 	if a := c.runsOn(j); a != nil {
-		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerHold})
+		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerHold})
 	}
 	c.touch(j)
 	return comms.CodeOK, ""
@@ -191,7 +192,7 @@ func (c *Core) release(j *job) (comms.Code, string) {
 		return comms.CodeOK, ""
 	}
 	if a := c.runsOn(j); a != nil {
-		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerRelease})
+		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerRelease})
 	}
 	c.storeRow(j)
 	c.touch(j)

@@ -19,6 +19,7 @@ type Core struct {
 	agents  map[string]*agent
 	jobs    map[comms.JobID]*job
 	token   uint64
+	lives   uint64 // of jobs, given out
 	pending map[uint64]pending
 
 	touched []*job   // since the last Step began

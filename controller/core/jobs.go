@@ -131,7 +131,7 @@ func (c *Core) prepared(ev *Prepared) {
 func (c *Core) created(j *job, ev Stored) {
 	if ev.Err != "" {
 		if a := c.runsOn(j); a != nil {
-			c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerForget, Reason: ev.Err})
+			c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerForget, Reason: ev.Err})
 		}
 		c.refuse(j, ev.Code, ev.Err)
 		return
@@ -196,7 +196,7 @@ func (c *Core) assignment(j *job, a *agent) *comms.Assign {
 	if j.rec.Started == 0 {
 		j.rec.Started = c.now.UnixNano()
 	}
-	m := &comms.Assign{Job: j.id, Epoch: j.rec.Epoch, Graph: j.bytes, Dir: j.rec.Dir, Priority: j.rec.Priority,
+	m := &comms.Assign{Job: j.id, Life: j.rec.Life, Epoch: j.rec.Epoch, Graph: j.bytes, Dir: j.rec.Dir, Priority: j.rec.Priority,
 		Weight: j.rec.Weight, Owner: j.rec.Owner, Hold: j.rec.Phase == comms.JobHeld, Registry: j.request.Registry}
 	if j.plan != nil {
 		m.Ranks, m.Fuse, m.Seconds = sentRanks(j.plan.Ranks), j.plan.Fuse, j.plan.Seconds
@@ -246,7 +246,7 @@ func (c *Core) storeRow(j *job) {
 }
 
 // jobEvents takes in events of a running job.
-func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, events []comms.Event) {
+func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, epoch uint64, events []comms.Event) {
 	commit := Commit{Job: j.id, Agent: a.row.Name, Seen: Seen{a.row.Incarnation, first + uint64(len(events)) - 1},
 		Batch: &Batch{Number: j.rec.Batches, Agent: a.row.Name, Incarnation: a.row.Incarnation, Epoch: j.rec.Epoch, At: c.now.UnixNano(),
 			First: first, Events: events}}
@@ -275,7 +275,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, events []
 	j.rec.Totals = j.states.Totals()
 	j.result = j.result || j.complete()
 	c.touchWith(j, events)
-	if drained != nil && c.drained(j, drained) {
+	if drained != nil && epoch == j.rec.Epoch && c.drained(j, drained) {
 		c.end(j)
 		row := j.endRow
 		commit.Row = &row
@@ -457,7 +457,7 @@ func (c *Core) delete(j *job, p pending) {
 
 func (c *Core) deleted(j *job, p pending) {
 	if a := c.agents[j.rec.Agent]; a != nil && a.link != nil {
-		c.send(a.link, &comms.Steer{Job: j.id, Action: comms.SteerForget})
+		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerForget})
 	}
 	delete(c.jobs, j.id)
 	if l := c.links[p.link]; l != nil {

@@ -27,6 +27,7 @@ type JobRecord struct {
 	Cancel      string // why it is being cancelled; "" it is not
 	Error       *comms.TaskError
 	Totals      Totals
+	Life        uint64              // of the job's ID: another submit of it, after this job was deleted, is another life
 	Groups      []comms.GroupCounts // only once the job has ended: until then they follow from the batches
 }
 

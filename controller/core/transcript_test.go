@@ -23,18 +23,19 @@ import (
 // world is a core with a store, a clock and peers made of maps: see testdata for
 // what it reads and prints.
 type world struct {
-	t       *testing.T
-	c       *Core
-	cfg     Config
-	now     time.Time
-	graphs  map[string]*dag.Graph // by name
-	links   map[string]LinkID
-	next    LinkID
-	todo    []Action // slow ones, not done yet
-	kept    map[comms.JobID]*keptJob
-	full    map[LinkID][]Send // links that have no room, and what they would have got
-	nospace bool
-	out     strings.Builder
+	t        *testing.T
+	c        *Core
+	cfg      Config
+	now      time.Time
+	graphs   map[string]*dag.Graph // by name
+	links    map[string]LinkID
+	next     LinkID
+	todo     []Action // slow ones, not done yet
+	kept     map[comms.JobID]*keptJob
+	assigned map[comms.JobID]comms.Assign // the last one of each job
+	full     map[LinkID][]Send            // links that have no room, and what they would have got
+	nospace  bool
+	out      strings.Builder
 }
 
 // keptJob is a job in the store.
@@ -52,7 +53,7 @@ func TestTranscripts(t *testing.T) {
 		if filepath.Ext(path) != ".txt" {
 			t.Skip()
 		}
-		w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*keptJob{}}
+		w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*keptJob{}, assigned: map[comms.JobID]comms.Assign{}}
 		w.start()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			w.out.Reset()
@@ -103,6 +104,11 @@ func (w *world) step(ev Event) {
 			}
 		}
 		w.print(a)
+		if s, ok := a.(Send); ok {
+			if m, ok := s.Msg.(*comms.Assign); ok {
+				w.assigned[m.Job] = *m
+			}
+		}
 		switch a.(type) {
 		case Send, Wake, CloseLink, StoreAgent:
 		default:
@@ -303,7 +309,7 @@ func (w *world) run(d *datadriven.TestData) error {
 		}
 		w.settle(who)
 	case "nospace":
-		w.nospace = true
+		w.nospace = !w.nospace
 	case "wait":
 		by, err := time.ParseDuration(arg(d, "by", "1s"))
 		if err != nil {
@@ -335,11 +341,14 @@ func (w *world) up(d *datadriven.TestData, who string) {
 			continue
 		}
 		js := comms.JobState{}
+		life := ""
 		for _, f := range strings.Fields(line) {
 			k, v, _ := strings.Cut(f, "=")
 			switch k {
 			case "job":
 				js.Job = testJob(v)
+			case "life":
+				life = v
 			case "epoch":
 				js.Epoch = number(v)
 			case "have":
@@ -355,6 +364,7 @@ func (w *world) up(d *datadriven.TestData, who string) {
 				}
 			}
 		}
+		js.Life = w.life(js.Job, life)
 		w.step(Received{w.next, &comms.Snapshot{Jobs: []comms.JobState{js}}})
 	}
 	w.step(Received{w.next, &comms.Snapshot{Done: true}})
@@ -363,7 +373,8 @@ func (w *world) up(d *datadriven.TestData, who string) {
 // events reads lines such as "finished a[1] attempt=1 inline", "failed b why",
 // "published g elements=2", "streamend g count=2", "lost a.x", "drained".
 func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, error) {
-	m := &comms.Events{First: number(arg(d, "first", "1")), Jobs: []comms.JobEvents{{Job: job}}}
+	m := &comms.Events{First: number(arg(d, "first", "1")), Jobs: []comms.JobEvents{{Job: job, Life: w.life(job, arg(d, "life", "")),
+		Epoch: number(arg(d, "epoch", strconv.FormatUint(w.assigned[job].Epoch, 10)))}}}
 	kinds := map[string]comms.EventKind{"ready": comms.EventReady, "started": comms.EventStarted, "published": comms.EventPublished, "finished": comms.EventFinished,
 		"retry": comms.EventRetry, "failed": comms.EventFailed, "skipped": comms.EventSkipped, "cancelled": comms.EventCancelled,
 		"streamend": comms.EventStreamEnd, "lost": comms.EventLost, "drained": comms.EventDrained}
@@ -415,6 +426,14 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 		m.Jobs[0].Events = append(m.Jobs[0].Events, e)
 	}
 	return m, nil
+}
+
+// life is a number of a life of a job: the one given, else that of the last Assign.
+func (w *world) life(job comms.JobID, given string) uint64 {
+	if given != "" {
+		return number(given)
+	}
+	return w.assigned[job].Life
 }
 
 func (w *world) linkName(id LinkID) string {
@@ -550,7 +569,7 @@ func TestEqualInputsEqualActions(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 3 {
-			w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*keptJob{}}
+			w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*keptJob{}, assigned: map[comms.JobID]comms.Assign{}}
 			w.start()
 			datadriven.RunTest(t, f, func(t *testing.T, d *datadriven.TestData) string {
 				w.out.Reset()
