@@ -159,9 +159,23 @@ func (c *Core) committed(upTo uint64) {
 		for _, e := range b.ends {
 			t := &e.job.tasks[e.task]
 			if t.state.over() && t.attempt == e.attempt && t.flags&fReleased == 0 {
-				c.release(e.job, e.task)
+				c.releasePath(e.job, e.task)
 			}
 		}
+	}
+}
+
+// releasePath releases a task whose end is committed, unless a value that it left
+// in its executor is all there is of an output: if the next of its path fails it
+// runs again, and needs its inputs. With the last of a path those before it go too.
+func (c *Core) releasePath(j *job, t taskIndex) {
+	if next, ok := j.fuse[t]; ok && j.tasks[t].flags&fLent != 0 && j.tasks[next].flags&fReleased == 0 {
+		j.tasks[t].flags |= fEnded
+		return
+	}
+	c.release(j, t)
+	for before, ok := j.fused[t]; ok && j.tasks[before].flags&(fLent|fEnded|fReleased) == fLent|fEnded; before, ok = j.fused[before] {
+		c.release(j, before)
 	}
 }
 

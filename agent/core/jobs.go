@@ -33,6 +33,8 @@ func (s taskState) over() bool { return s >= tFinished }
 const (
 	fReleased uint8 = 1 << iota // its end is committed: it needs its inputs no more
 	fUnfused                    // its fused path failed: never again as part of one
+	fLent                       // it left a value in its executor that nobody published, for the next of its path
+	fEnded                      // its end is committed and it is not released: the next of its path is not
 )
 
 // task is all that is kept for each task: 12 bytes.
@@ -78,6 +80,7 @@ type job struct {
 	envs     map[string]*environment
 	ranks    []float64
 	fuse     map[taskIndex]taskIndex // the next of a planned path
+	fused    map[taskIndex]taskIndex // the one before
 	priority int64
 	owner    *owner
 	used     float64 // as owner.used
@@ -283,11 +286,11 @@ func (c *Core) newGroups(j *job) {
 }
 
 func (j *job) setFuse(paths [][]taskIndex) {
-	j.fuse = map[taskIndex]taskIndex{}
+	j.fuse, j.fused = map[taskIndex]taskIndex{}, map[taskIndex]taskIndex{}
 	for _, p := range paths {
 		for k := 1; k < len(p); k++ {
 			if int(p[k-1]) < j.static && int(p[k]) < j.static {
-				j.fuse[p[k-1]] = p[k]
+				j.fuse[p[k-1]], j.fused[p[k]] = p[k], p[k-1]
 			}
 		}
 	}

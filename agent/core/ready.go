@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
 )
 
 // noTask is the cause of what the assignment itself made ready.
@@ -27,8 +28,26 @@ func (j *job) cause(e entry) comms.Cause {
 	ref := comms.DatasetRef{Task: e.by, Output: e.output}
 	if _, element, ok := j.graph.Slot(e.task); ok && int(e.by) < j.static {
 		ref.Element = element
+	} else if !ok && j.groupOf(e.by).group.Outputs[e.output].Generate != dag.GenerateNone {
+		ref.Element = j.elementOf(e)
 	}
 	return comms.Cause{Kind: comms.CauseDataset, Ref: ref}
+}
+
+// elementOf finds which element of a generator an entry's task reads; 0 when it reads all.
+func (j *job) elementOf(e entry) uint64 {
+	ins, err := j.graph.Inputs(e.task)
+	if err != nil {
+		return 0
+	}
+	for _, in := range ins {
+		for _, s := range in.Sources {
+			if s.Task == e.by && s.Output == e.output && s.Kind == dag.SourceElement {
+				return s.Element
+			}
+		}
+	}
+	return 0
 }
 
 // class is the ready tasks of a job that can take each other's place: they need

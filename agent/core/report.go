@@ -181,6 +181,7 @@ func (c *Core) handOver(r *run, edges []dag.Edge, it *comms.ReportItem) {
 			c.lostJobs = append(c.lostJobs, j)
 			return
 		}
+		j.tasks[r.task].flags |= fLent
 		c.resolve(j, out, dag.SourceWhole, ref, true)
 	}
 }
