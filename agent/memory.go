@@ -39,7 +39,10 @@ func (l *loop) memory(act core.Memory) {
 		l.segments[uint64(e.Segment)] = a.store.Path(e.Kind, e.Segment)
 		l.quietly(&a.segmentLane, e)
 	case ledger.FreedRange:
-		l.quietly(&a.segmentLane, e)
+		// Check builds only. At once: the range may be somebody's with the next action.
+		if err := a.store.Do(e, nil); err != nil {
+			a.log.Warn().Err(err).Msg("shared memory")
+		}
 	case ledger.Spill:
 		a.spillLane.do(func() {
 			err := a.store.Do(e, spillMeta(e.Key, act.Desc, act.Life))
