@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -22,6 +23,11 @@ type Line struct {
 	Attempt int
 	PID     int
 	Job     string // "" from a command
+	Note    string
+}
+
+func (l Line) String() string {
+	return fmt.Sprintf("%s %s %s attempt %d in %d %s", l.At.Format("05.000000"), l.Event, l.Task, l.Attempt, l.PID, l.Note)
 }
 
 // Journal hears what tasks say, in order, through a named pipe: a line of at most
@@ -31,6 +37,8 @@ type Journal struct {
 	tb   testing.TB
 	pipe *os.File
 	done chan struct{}
+
+	synced chan struct{} // has something when a line of Sync was read
 
 	mu    sync.Mutex
 	lines []Line
@@ -49,7 +57,7 @@ func newJournal(tb testing.TB, path string) *Journal {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	j := &Journal{Path: path, tb: tb, pipe: pipe, done: make(chan struct{}), more: make(chan struct{})}
+	j := &Journal{Path: path, tb: tb, pipe: pipe, done: make(chan struct{}), synced: make(chan struct{}, 1), more: make(chan struct{})}
 	go j.read()
 	tb.Cleanup(func() {
 		pipe.Close()
@@ -62,10 +70,14 @@ func (j *Journal) read() {
 	defer close(j.done)
 	for in := bufio.NewScanner(j.pipe); in.Scan(); {
 		f := strings.Fields(in.Text())
-		for len(f) < 5 {
+		for len(f) < 6 {
 			f = append(f, "")
 		}
-		l := Line{At: time.Now(), Event: f[0], Task: f[1], Job: f[4]}
+		if f[0] == syncWord {
+			j.synced <- struct{}{}
+			continue
+		}
+		l := Line{At: time.Now(), Event: f[0], Task: f[1], Job: f[4], Note: f[5]}
 		l.Attempt, _ = strconv.Atoi(f[2])
 		l.PID, _ = strconv.Atoi(f[3])
 		j.mu.Lock()
@@ -78,6 +90,17 @@ func (j *Journal) read() {
 			hook(n, l)
 		}
 	}
+}
+
+const syncWord = "sync"
+
+// Sync returns when everything that was said before has been read.
+func (j *Journal) Sync() {
+	j.tb.Helper()
+	if _, err := j.pipe.WriteString(syncWord + "\n"); err != nil {
+		j.tb.Fatal(err)
+	}
+	<-j.synced
 }
 
 // On calls f for every line from now on, with the line's number from 1, before

@@ -36,3 +36,11 @@ func firstSeed(t *testing.T) uint64 {
 	}
 	return n
 }
+
+func text(lines []Line) string {
+	all := ""
+	for _, l := range lines {
+		all += l.String() + "\n"
+	}
+	return all
+}

@@ -5,13 +5,10 @@ package chaos
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"os"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/zeebo/blake3"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
@@ -68,7 +65,10 @@ func (j *Job) heard(p *cascade.Progress) bool {
 		name := j.Graph.TaskName(e.Task)
 		switch e.Kind {
 		case comms.EventFinished:
-			j.finished[name] = time.Now()
+			// A value that only the next of a fused path has is lost with its executor.
+			if outputs := j.Graph.Group(e.Task).Outputs; len(e.Outputs) > 0 || len(outputs) == 0 || outputs[0].Generate != dag.GenerateNone {
+				j.finished[name] = time.Now()
+			}
 		case comms.EventRetry, comms.EventLost:
 			delete(j.finished, name)
 		}
@@ -80,7 +80,8 @@ func (j *Job) heard(p *cascade.Progress) bool {
 	return true
 }
 
-// Finished returns the tasks of which the test has been told that they are finished.
+// Finished returns the tasks of which the test has been told that they are
+// finished and that their outputs are published.
 func (j *Job) Finished() map[string]bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -94,7 +95,7 @@ func (j *Job) Finished() map[string]bool {
 // Outcome is what a job came to.
 type Outcome struct {
 	Progress *cascade.Progress
-	Data     map[string]string        // hash of each output by name
+	Data     map[string][]byte        // each output by name
 	Tasks    map[string]comms.TaskRow // by name
 	Lines    []Line                   // what its tasks said
 }
@@ -107,7 +108,7 @@ func (j *Job) End() Outcome {
 	if j.err != nil {
 		tb.Fatalf("follow job %s: %v", j.ID(), j.err)
 	}
-	o := Outcome{Progress: j.last, Data: map[string]string{}, Tasks: map[string]comms.TaskRow{}}
+	o := Outcome{Progress: j.last, Data: map[string][]byte{}, Tasks: map[string]comms.TaskRow{}}
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
 	rows, err := cascade.Rows[comms.TaskRow](ctx, j.client, comms.QueryTasks, j.ID(), "")
@@ -117,6 +118,7 @@ func (j *Job) End() Outcome {
 	for _, r := range rows {
 		o.Tasks[r.Name] = r
 	}
+	j.host.Journal.Sync()
 	for _, l := range j.host.Journal.Lines(j.First) {
 		if l.Job == j.ID().String() || l.Job == "" {
 			o.Lines = append(o.Lines, l)
@@ -134,8 +136,7 @@ func (j *Job) End() Outcome {
 		if err := j.Fetch(ctx, d, &b); err != nil {
 			tb.Fatal(err)
 		}
-		sum := blake3.Sum256(b.Bytes())
-		o.Data[d.Name] = hex.EncodeToString(sum[:])
+		o.Data[d.Name] = b.Bytes()
 	}
 	return o
 }
@@ -171,11 +172,35 @@ func (o Outcome) Same(tb testing.TB, want Outcome) {
 	if len(o.Data) != len(want.Data) {
 		tb.Errorf("there are %d outputs, %d without the break", len(o.Data), len(want.Data))
 	}
-	for name, hash := range want.Data {
-		if o.Data[name] != hash {
-			tb.Errorf("output %s differs from the undisturbed run", name)
+	for name, data := range want.Data {
+		if at := difference(o.Data[name], data); at >= 0 {
+			tb.Errorf("output %s of %d bytes differs from the undisturbed run, from byte %d on: % x, want % x", name, len(data), at,
+				o.Data[name][at:min(at+32, len(o.Data[name]))], data[at:min(at+32, len(data))])
 		}
 	}
+	ended := map[string]string{}
+	for _, l := range o.Lines {
+		ended[l.Event+" "+l.Task] = l.Note
+	}
+	for _, l := range want.Lines {
+		if note := ended[l.Event+" "+l.Task]; note != l.Note {
+			tb.Errorf("%s says %s at its %s, and %s in the undisturbed run", l.Task, note, l.Event, l.Note)
+		}
+	}
+}
+
+// difference returns where two texts differ first; -1 when they are the same.
+func difference(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	if len(a) != len(b) {
+		return n
+	}
+	return -1
 }
 
 // Starts counts how often a task started.

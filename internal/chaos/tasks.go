@@ -11,6 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
+
+	"github.com/zeebo/xxh3"
 
 	"github.com/cascade-run/cascade"
 )
@@ -32,15 +35,16 @@ var (
 	_ = cascade.Gen1("chaos_endless", endless, "with -> part")
 )
 
-// Say writes a line into the journal of the test that started this executor.
-func Say(ctx context.Context, event string) error {
+// Say writes a line into the journal of the test that started this executor. note
+// is one word or empty.
+func Say(ctx context.Context, event string, note string) error {
 	t := cascade.Task(ctx)
 	pipe, err := os.OpenFile(os.Getenv(journalVar), os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("open the journal: %w", err)
 	}
 	defer pipe.Close()
-	if _, err := fmt.Fprintf(pipe, "%s %s %d %d %s\n", event, t.Name, t.Attempt, os.Getpid(), t.Job); err != nil {
+	if _, err := fmt.Fprintf(pipe, "%s %s %d %d %s %s\n", event, t.Name, t.Attempt, os.Getpid(), t.Job, note); err != nil {
 		return fmt.Errorf("write to the journal: %w", err)
 	}
 	return nil
@@ -60,7 +64,7 @@ type sourceSettings struct {
 // source publishes parts of different sizes.
 func source(ctx context.Context, s sourceSettings) iter.Seq2[cascade.Array[float64], error] {
 	return func(yield func(cascade.Array[float64], error) bool) {
-		if err := Say(ctx, "start"); err != nil {
+		if err := Say(ctx, "start", ""); err != nil {
 			yield(cascade.Array[float64]{}, err)
 			return
 		}
@@ -71,13 +75,13 @@ func source(ctx context.Context, s sourceSettings) iter.Seq2[cascade.Array[float
 			}
 			work(s.Work)
 			if err == nil {
-				err = Say(ctx, fmt.Sprintf("part-%d", i))
+				err = Say(ctx, fmt.Sprintf("part-%d", i), sumOf(a.Data))
 			}
 			if !yield(a, err) {
 				return
 			}
 		}
-		if err := Say(ctx, "end"); err != nil {
+		if err := Say(ctx, "end", ""); err != nil {
 			yield(cascade.Array[float64]{}, err)
 		}
 	}
@@ -89,7 +93,7 @@ type stepSettings struct {
 
 // step computes an array of its input's size.
 func step(ctx context.Context, in cascade.Array[float64], s stepSettings) (cascade.Array[float64], error) {
-	if err := Say(ctx, "start"); err != nil {
+	if err := Say(ctx, "start", ""); err != nil {
 		return cascade.Array[float64]{}, err
 	}
 	out, err := cascade.Alloc[float64](ctx, len(in.Data))
@@ -102,11 +106,16 @@ func step(ctx context.Context, in cascade.Array[float64], s stepSettings) (casca
 		out.Data[i] = last
 	}
 	work(s.Work)
-	return out, Say(ctx, "end")
+	return out, Say(ctx, "end", sumOf(in.Data)+">"+sumOf(out.Data))
+}
+
+// sumOf is a hash of numbers, so that the journal shows who had which.
+func sumOf(v []float64) string {
+	return fmt.Sprintf("%08x", uint32(xxh3.Hash(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 8*len(v)))))
 }
 
 func total(ctx context.Context, parts cascade.List[cascade.Array[float64]]) (float64, error) {
-	if err := Say(ctx, "start"); err != nil {
+	if err := Say(ctx, "start", ""); err != nil {
 		return 0, err
 	}
 	sum := 0.0
@@ -115,7 +124,7 @@ func total(ctx context.Context, parts cascade.List[cascade.Array[float64]]) (flo
 			sum += v * float64(i+1)
 		}
 	}
-	return sum, Say(ctx, "end")
+	return sum, Say(ctx, "end", "")
 }
 
 type numberSettings struct {
@@ -124,11 +133,11 @@ type numberSettings struct {
 }
 
 func number(ctx context.Context, s numberSettings) (float64, error) {
-	if err := Say(ctx, "start"); err != nil {
+	if err := Say(ctx, "start", ""); err != nil {
 		return 0, err
 	}
 	work(s.Work)
-	return s.N, Say(ctx, "end")
+	return s.N, Say(ctx, "end", "")
 }
 
 type crashSettings struct {
@@ -138,7 +147,7 @@ type crashSettings struct {
 // crash computes what step does, and kills its executor before in its first attempts.
 func crash(ctx context.Context, in cascade.Array[float64], s crashSettings) (cascade.Array[float64], error) {
 	if int(cascade.Task(ctx).Attempt) <= s.Times {
-		if err := Say(ctx, "crash"); err != nil {
+		if err := Say(ctx, "crash", ""); err != nil {
 			return in, err
 		}
 		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
@@ -155,7 +164,7 @@ type gateSettings struct {
 
 // gate waits until the test writes a number into a named pipe.
 func gate(ctx context.Context, s gateSettings) (float64, error) {
-	if err := Say(ctx, "start"); err != nil {
+	if err := Say(ctx, "start", ""); err != nil {
 		return 0, err
 	}
 	pipe, err := os.OpenFile(s.Pipe, os.O_RDWR|syscall.O_NONBLOCK, 0)
@@ -168,7 +177,7 @@ func gate(ctx context.Context, s gateSettings) (float64, error) {
 	if _, err := fmt.Fscanln(pipe, &n); err != nil {
 		return 0, errors.Join(err, ctx.Err())
 	}
-	return n, Say(ctx, "end")
+	return n, Say(ctx, "end", "")
 }
 
 type badSettings struct {
@@ -178,7 +187,7 @@ type badSettings struct {
 var errBad = cascade.RegisterError("chaos_bad", errors.New("it is bad on purpose"))
 
 func bad(ctx context.Context, s badSettings) (float64, error) {
-	if err := Say(ctx, "start"); err != nil {
+	if err := Say(ctx, "start", ""); err != nil {
 		return 0, err
 	}
 	switch s.How {
@@ -208,7 +217,7 @@ type endlessSettings struct{ Size int }
 // endless publishes for ever.
 func endless(ctx context.Context, s endlessSettings) iter.Seq2[cascade.Array[float64], error] {
 	return func(yield func(cascade.Array[float64], error) bool) {
-		if err := Say(ctx, "start"); err != nil {
+		if err := Say(ctx, "start", ""); err != nil {
 			yield(cascade.Array[float64]{}, err)
 			return
 		}
