@@ -202,6 +202,7 @@ func (a *Agent) coreConfig(adopted []comms.JobState) core.Config {
 		Warm:         a.cfg.Warm,
 		MaxExecutors: a.cfg.Limits.Executors,
 		InlineMax:    a.cfg.Limits.Inline,
+		EventsFor:    time.Millisecond,
 		Memory:       a.cfg.Store,
 		CheckFrees:   checked,
 	}

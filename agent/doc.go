@@ -21,5 +21,6 @@
 //   - A message from an executor counts only after a Hello with the token of a
 //     process that this agent started and that is still alive.
 //   - When the inbox is empty the core hears Idle, and every link that was
-//     written to is flushed: batches form under load and never wait otherwise.
+//     written to is flushed. While tasks run, the core may keep what nobody waits
+//     for back for a millisecond: a commit for each step costs more than the step.
 package agent

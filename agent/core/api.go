@@ -33,6 +33,7 @@ type Config struct {
 	CheckFrees bool  // ask for FreedRange effects (poisoning)
 
 	EventBatch  int           // events are sent at this number even when the inbox is busy; default 4096
+	EventsFor   time.Duration // how long what nobody waits for may wait for more to tell, while tasks run; default: not at all
 	EventsKept  int           // most events kept uncommitted: above it no new run starts; default 1<<18
 	Buffer      uint64        // unconsumed elements a generator may have when its output says 0; default 16
 	PoisonAfter int           // crashes of executors after which their task is given up; default 3

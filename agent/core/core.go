@@ -55,11 +55,13 @@ type Core struct {
 	// Controller link.
 	up, full  bool
 	lastEvent uint64
-	batches   []*batch // flushed, not committed
-	unsent    int      // of batches, how many were not sent since the link came up
-	noted     []*job   // with events that were not flushed, in order
-	pending   int      // events not flushed
-	kept      int      // events in batches and not flushed
+	batches   []*batch  // flushed, not committed
+	unsent    int       // of batches, how many were not sent since the link came up
+	noted     []*job    // with events that were not flushed, in order
+	pending   int       // events not flushed
+	kept      int       // events in batches and not flushed
+	urgent    bool      // one of those not flushed should not wait for others
+	flushAt   time.Time // when what is not flushed leaves at the latest; zero: nothing waits
 
 	todo    []ended          // tasks that ended without their outputs and whose consumers do not know yet
 	touched []*job           // jobs that may have drained
@@ -185,7 +187,7 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		}
 		c.work()
 	}
-	if idle || c.pending >= c.cfg.EventBatch {
+	if idle && c.tells() || c.pending >= c.cfg.EventBatch {
 		c.flush()
 	}
 	c.setTimer()

@@ -57,4 +57,5 @@
 // not started is skipped, what runs is cancelled.
 //
 // Events above EventsKept stop new runs: what is not committed must be kept.
+// While tasks run, events that nobody waits for may wait EventsFor for others.
 package core

@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -36,6 +37,11 @@ func (c *Core) note(j *job, e comms.Event) {
 	}
 	c.pending++
 	c.kept++
+	switch e.Kind {
+	case comms.EventReady, comms.EventStarted, comms.EventPublished, comms.EventFinished, comms.EventTakenBack:
+	default:
+		c.urgent = true
+	}
 }
 
 // noteEnd is note for an event that ends a task.
@@ -44,10 +50,38 @@ func (c *Core) noteEnd(j *job, e comms.Event) {
 	j.ends = append(j.ends, taskEnd{j, e.Task, e.Attempt})
 }
 
+// tells decides, when nothing else is to do, whether to tell the controller now.
+// While tasks run, what they did is told together with what they do next: a
+// message and a commit of its own for each step of a chain would cost more than
+// the steps. The end of a job, a failure, and what frees memory do not wait.
+func (c *Core) tells() bool {
+	if c.cfg.EventsFor <= 0 || c.urgent || c.squeezed || len(c.runs) == 0 {
+		return true
+	}
+	if c.flushAt.IsZero() && c.untold() {
+		c.flushAt = c.now.Add(c.cfg.EventsFor)
+	}
+	return !c.flushAt.IsZero() && !c.now.Before(c.flushAt)
+}
+
+// untold tells whether there is anything to flush.
+func (c *Core) untold() bool {
+	if c.pending > 0 || len(c.readied) > 0 {
+		return true
+	}
+	for _, ex := range c.execs {
+		if len(ex.queue) > 0 && ex.queue[0].started && !ex.queue[0].told {
+			return true
+		}
+	}
+	return false
+}
+
 // flush makes a numbered batch of what was noted and sends it within credit.
 // What is ready or started now and was so already is told first here: a task
 // that has ended meanwhile has said all with its end.
 func (c *Core) flush() {
+	c.flushAt = time.Time{}
 	for _, j := range c.readied {
 		c.noteReady(j)
 	}
@@ -69,6 +103,7 @@ func (c *Core) flush() {
 		c.lastEvent += uint64(c.pending)
 		b.last = c.lastEvent
 		c.pending = 0
+		c.urgent = false
 		c.batches = append(c.batches, b)
 		c.unsent++
 	}

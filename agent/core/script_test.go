@@ -85,6 +85,12 @@ func (s *script) run(d *datadriven.TestData) string {
 				cfg.MaxExecutors = int(number(v))
 			case "gpu":
 				cfg.Total.GPU = number(v) * 1000
+			case "events-for":
+				wait, err := time.ParseDuration(v)
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				cfg.EventsFor = wait
 			}
 		}
 		s.c = New(cfg)
