@@ -170,7 +170,7 @@ func compileProgram(src string) (p *program) {
 	}
 	slices.Sort(w.idents)
 	p.idents = slices.Compact(w.idents)
-	code, err := expr.Compile(src)
+	code, err := expr.Compile(src, checkedArithmetic()...)
 	if err != nil {
 		p.err = badSyntax(src, err)
 		return p
@@ -264,6 +264,10 @@ func exprMessage(err error) string {
 func run(code *vm.Program, env map[string]any) (any, error) {
 	m := vm.VM{MemoryBudget: exprBudget}
 	v, err := m.Run(code, env)
+	var own *hinted
+	if errors.As(err, &own) {
+		return nil, own
+	}
 	if err != nil {
 		return nil, mistake(exprMessage(err), "the values do not fit the operation; int(...), float(...) and string(...) convert")
 	}
@@ -283,7 +287,11 @@ func (e *expression) eval(sc *scope, r row) (any, error) {
 		if !ok {
 			return nil, mistake(fmt.Sprintf("${%s}: %s is the text %q, not a number", clip(e.src), sc.vars[e.slot], r.value(e.slot)), "loop over numbers, or write int("+sc.vars[e.slot]+")")
 		}
-		return n + e.add, nil
+		sum, fits := add(n, e.add)
+		if !fits {
+			return nil, fmt.Errorf("${%s}: %w", clip(e.src), overflows(fmt.Sprintf("%d + %d", n, e.add)))
+		}
+		return sum, nil
 	}
 	env := make(map[string]any, len(e.vars)+1)
 	env[paramsIdent] = sc.params

@@ -256,7 +256,7 @@ func (r *resolver) axes(gi int) {
 func checkAxis(a *Axis) error {
 	if a.Values == nil {
 		if a.N < 0 || a.N > math.MaxInt32 || a.First > 1<<53 || a.First < -1<<53 {
-			return fmt.Errorf("a range of %d values from %d cannot be counted", a.N, a.First)
+			return mistake(fmt.Sprintf("a range of %d values from %d cannot be counted", a.N, a.First), "keep both ends within -2^53 and 2^53")
 		}
 		return nil
 	}

@@ -167,7 +167,7 @@ func (j *jobFile) rangeOf(s string) (first, n int64, err error) {
 		}
 	}
 	first, last := ends[0], ends[1]
-	if last < first-1 {
+	if last < first && last+1 != first {
 		return first, 0, mistake(fmt.Sprintf("range %q goes down from %d to %d", clip(s), first, last), form)
 	}
 	if uint64(last)-uint64(first) >= math.MaxInt32 && last >= first {
