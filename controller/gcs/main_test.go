@@ -8,6 +8,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(writerVar); text != "" {
+		writeForever(text)
+		return
+	}
 	if dir := os.Getenv("GCS_TEST_WRITE_UNTIL_KILLED"); dir != "" {
 		writeUntilKilled(dir)
 		return

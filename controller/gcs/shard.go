@@ -48,13 +48,16 @@ type shard struct {
 	end  chan struct{} // closed when the goroutine has ended
 }
 
+// numMemtables is how many memtables of a shard may be full and not yet tables.
+const numMemtables = 2
+
 func openShard(number int, dir string, o *Options) (*shard, error) {
 	bo := badger.DefaultOptions(dir).
 		WithLogger(nil).
 		WithSyncWrites(o.Sync).
 		WithDetectConflicts(false). // one goroutine writes
 		WithMemTableSize(o.MemTable).
-		WithNumMemtables(2).
+		WithNumMemtables(numMemtables).
 		WithBlockCacheSize(o.Cache).
 		WithIndexCacheSize(o.Cache).
 		WithNumCompactors(2).
@@ -202,6 +205,9 @@ func (s *shard) close() error {
 // compact rewrites value logs that are half garbage, until none is left.
 func (s *shard) compact(deadline time.Time) error {
 	for time.Now().Before(deadline) {
+		if low, err := s.space.low(); err != nil || low {
+			return err // a rewrite needs room before it gives some back
+		}
 		err := s.db.RunValueLogGC(0.5)
 		if errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected) {
 			return nil

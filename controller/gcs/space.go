@@ -16,8 +16,10 @@ var ErrNoSpace = errors.New("the disk of the store is nearly full")
 
 // space watches the free bytes of the store's disk. Badger writes to mappings of
 // sparse files: on a full disk that is a SIGBUS in one of its goroutines, which
-// nothing can catch. So nothing is committed below the limit, and a reserve file
-// is given back then, which leaves Badger room to end what it is doing.
+// nothing can catch. So nothing is committed below the limit. When others take
+// what is left below it, the reserve file is given back, which leaves Badger room
+// to end what it is doing: flushes of memtables and compactions that had begun.
+// (Given back earlier, the others would take that, too.)
 type space struct {
 	dir     string
 	min     uint64 // free bytes below which nothing is committed
@@ -80,6 +82,9 @@ func (s *space) await(refuse bool, stop <-chan struct{}) error {
 	if refuse {
 		return fmt.Errorf("%w: %d MiB free in %s, %d MiB are needed", ErrNoSpace, free>>20, s.dir, s.min>>20)
 	}
+	if err := s.relieve(free); err != nil {
+		return err
+	}
 	s.enter(free)
 	defer s.leave()
 	tick := time.NewTicker(s.poll)
@@ -90,23 +95,41 @@ func (s *space) await(refuse bool, stop <-chan struct{}) error {
 			return ErrClosed
 		case <-tick.C:
 		}
-		free, err := s.free(s.dir)
-		if err != nil || free >= s.min {
+		if free, err = s.free(s.dir); err != nil || free >= s.min {
+			return err
+		}
+		if err := s.relieve(free); err != nil {
 			return err
 		}
 	}
 }
 
+// low tells whether there is too little room for work that can wait.
+func (s *space) low() (bool, error) {
+	free, err := s.free(s.dir)
+	return free < s.min, err
+}
+
+// relieve gives the reserve back when less than it is free.
+func (s *space) relieve(free uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.held || free >= s.reserve {
+		return nil
+	}
+	if err := os.Remove(s.file()); err != nil {
+		return fmt.Errorf("give back the reserve of the store: %w", err)
+	}
+	s.held = false
+	return nil
+}
+
 func (s *space) enter(free uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.paused++; s.paused > 1 {
-		return
+	if s.paused++; s.paused == 1 {
+		s.onPause(true, free)
 	}
-	if s.held && os.Remove(s.file()) == nil {
-		s.held = false
-	}
-	s.onPause(true, free)
 }
 
 func (s *space) leave() {

@@ -30,7 +30,7 @@ type Options struct {
 	Sync     bool   // survive power loss: every group is synced. Else: the crash of any process.
 	MemTable int64  // bytes of one memtable, default 16 MiB; an instance has at most three
 	Cache    int64  // bytes of block cache and of index cache each, default 8 MiB
-	MinFree  uint64 // free bytes of the disk below which commits pause, default 256 MiB
+	MinFree  uint64 // free bytes of the disk below which commits pause, default 256 MiB, more with many shards or large memtables
 	Reserve  uint64 // bytes of the reserve file, default 32 MiB
 	// OnPause is told when commits pause for want of space and when they go on.
 	// It is called from a shard's goroutine.
@@ -52,7 +52,8 @@ func (o *Options) defaults() {
 		o.Cache = 8 << 20
 	}
 	if o.MinFree == 0 {
-		o.MinFree = 256 << 20
+		// Of its own accord Badger may still write each memtable as a table, and as much again in a compaction.
+		o.MinFree = max(256<<20, uint64(o.Shards)*2*(numMemtables+1)*uint64(o.MemTable))
 	}
 	if o.Reserve == 0 {
 		o.Reserve = 32 << 20

@@ -78,7 +78,7 @@ func Mount(t *testing.T, source, dir, kind string, flags uintptr, options string
 
 func mount(t *testing.T, source, dir, kind string, flags uintptr, options string) error {
 	t.Helper()
-	if os.Getenv(enteredVar) != t.Name() {
+	if top, _, _ := strings.Cut(t.Name(), "/"); os.Getenv(enteredVar) != top {
 		t.Fatal("scratchfs.Enter must come first: this process shares its mounts with others")
 	}
 	return unix.Mount(source, dir, kind, flags, options)
@@ -97,8 +97,7 @@ func ReadOnly(t *testing.T, dir string) {
 // returns what gives it back.
 func Fill(t *testing.T, dir string, keep int64) (release func()) {
 	t.Helper()
-	name := filepath.Join(dir, fmt.Sprintf("filler-%d", os.Getpid()))
-	file, err := os.Create(name)
+	file, err := os.CreateTemp(dir, "filler-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +117,7 @@ func Fill(t *testing.T, dir string, keep int64) (release func()) {
 		size += step
 	}
 	return func() {
-		if err := os.Remove(name); err != nil {
+		if err := os.Remove(file.Name()); err != nil {
 			t.Errorf("give space back: %v", err)
 		}
 	}
