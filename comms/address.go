@@ -64,7 +64,7 @@ func ParseAddress(addr string) ([]Endpoint, error) {
 // errInsecure explains why TCP is refused.
 func errInsecure(e Endpoint) error {
 	return fmt.Errorf("%s: plain TCP is refused: it is neither encrypted nor authenticated; "+
-		"set InsecureTestNetwork (--insecure-test-network) for tests and benchmarks only", e)
+		"give Security, a certificate of the cluster, or for tests and benchmarks only InsecureTestNetwork (--insecure-test-network)", e)
 }
 
 // listenEndpoint opens one endpoint.
@@ -78,7 +78,7 @@ func listenEndpoint(e Endpoint, cfg *Config) (net.Listener, error) {
 	case "ipc":
 		return listenUnix(e.Target)
 	}
-	if !cfg.InsecureTestNetwork {
+	if cfg.Security == nil && !cfg.InsecureTestNetwork {
 		return nil, fmt.Errorf("listen on %w", errInsecure(e))
 	}
 	l, err := net.Listen("tcp", e.Target)

@@ -261,7 +261,7 @@ func (l *Link) attach(w *wire, g *session.Greeting, resumed bool, peerRecv uint6
 		return err
 	}
 	l.ackSent = l.recv.Load()
-	l.peer = identityOf(g)
+	l.peer = identityOf(g, w.proven)
 	l.maxHead = int64(min(g.MaxHead, uint64(1)<<62))
 	l.maxBody = int64(min(g.MaxBody, uint64(1)<<62))
 	l.stats.Connections++

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/cascade-run/cascade/comms/internal/session"
+	"github.com/cascade-run/cascade/comms/pki"
 )
 
 // The range of link protocols that this build speaks.
@@ -46,6 +47,11 @@ type Identity struct {
 	PID         int
 	Build       string   // version of the program
 	Features    []string // optional abilities, at most 64
+
+	// Grant is what the peer may do, as its transport proves it: the role of its
+	// certificate, or admin for who shares our process or our user. It never
+	// travels.
+	Grant pki.Role
 }
 
 // Handler receives what happens on links. Its methods are called one at a time
@@ -103,7 +109,9 @@ type Config struct {
 	// CheckPeer may refuse a peer after its greeting. uid is -1 where the
 	// transport does not tell it. Unix sockets have required our own uid before.
 	CheckPeer func(peer Identity, uid int) error
-	// InsecureTestNetwork permits plain TCP.
+	// Security is needed for TCP: every connection is TLS with certificates.
+	Security *Security
+	// InsecureTestNetwork permits plain TCP, whose peers are all taken for admins.
 	InsecureTestNetwork bool
 	Log                 zerolog.Logger
 }
@@ -149,12 +157,12 @@ func (cfg *Config) greeting() session.Greeting {
 }
 
 // identityOf reads the identity out of a peer's greeting.
-func identityOf(g *session.Greeting) Identity {
-	return Identity{Role: g.Role, Name: g.Name, Incarnation: g.Incarnation, PID: int(g.PID), Build: g.Build, Features: g.Features}
+func identityOf(g *session.Greeting, proven credential) Identity {
+	return Identity{Role: g.Role, Name: g.Name, Incarnation: g.Incarnation, PID: int(g.PID), Build: g.Build, Features: g.Features, Grant: proven.role}
 }
 
 // checkGreeting says whether we can talk to the sender of g at all.
-func (cfg *Config) checkGreeting(g *session.Greeting, uid int) error {
+func (cfg *Config) checkGreeting(g *session.Greeting, proven credential) error {
 	if g.ProtocolMax < LinkProtocolMin || g.ProtocolMin > LinkProtocolMax {
 		return fmt.Errorf("link protocol: %s %s (build %s) speaks %d to %d, we speak %d to %d; use builds that overlap",
 			g.Role, g.Name, g.Build, g.ProtocolMin, g.ProtocolMax, LinkProtocolMin, LinkProtocolMax)
@@ -162,8 +170,11 @@ func (cfg *Config) checkGreeting(g *session.Greeting, uid int) error {
 	if g.Replay != cfg.Replay {
 		return fmt.Errorf("%s %s has replay %t, we have %t: the two ends belong to different kinds of link", g.Role, g.Name, g.Replay, cfg.Replay)
 	}
+	if err := proven.vouches(g); err != nil {
+		return err
+	}
 	if cfg.CheckPeer == nil {
 		return nil
 	}
-	return cfg.CheckPeer(identityOf(g), uid)
+	return cfg.CheckPeer(identityOf(g, proven), proven.uid)
 }

@@ -2,6 +2,7 @@ package comms
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -145,10 +146,13 @@ func dialEndpoint(ctx context.Context, e Endpoint, cfg *Config) (net.Conn, error
 		}
 		return c, nil
 	}
-	if !cfg.InsecureTestNetwork {
-		return nil, errInsecure(e)
+	switch {
+	case cfg.Security != nil:
+		return cfg.Security.dial(ctx, e.Target)
+	case cfg.InsecureTestNetwork:
+		return d.DialContext(ctx, "tcp", e.Target)
 	}
-	return d.DialContext(ctx, "tcp", e.Target)
+	return nil, errInsecure(e)
 }
 
 // checkUID requires that the other end of a Unix socket is ours.
@@ -165,8 +169,11 @@ func checkUID(c net.Conn) error {
 
 // streamOf gives a connection its non-blocking side.
 func streamOf(c net.Conn) (stream, error) {
-	if s, ok := c.(stream); ok {
-		return s, nil
+	switch c := c.(type) {
+	case stream:
+		return c, nil
+	case *tls.Conn:
+		return newTLSStream(c), nil
 	}
 	return newSocketStream(c)
 }
@@ -195,9 +202,14 @@ func (l *Link) greet(c net.Conn) (*wire, bool, error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("wait for Welcome: %w", err)
 	}
-	if err := l.cfg.checkGreeting(e.Greeting, peerOrNone(c)); err != nil {
+	proven, err := credentialOf(c)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := l.cfg.checkGreeting(e.Greeting, proven); err != nil {
 		return nil, false, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
+	w.proven = proven
 	resumed := l.token != 0 && e.Greeting.Resume == l.token
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, false, err
@@ -210,15 +222,6 @@ func (l *Link) greet(c net.Conn) (*wire, bool, error) {
 	}
 	l.token = e.Greeting.Resume
 	return w, resumed, nil
-}
-
-// peerOrNone is peerUID for those who were checked before.
-func peerOrNone(c net.Conn) int {
-	uid, err := peerUID(c)
-	if err != nil {
-		return -1
-	}
-	return uid
 }
 
 // writeEnvelope writes a message that consists of e alone.

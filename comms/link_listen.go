@@ -164,11 +164,21 @@ func (ln *Listener) admit(c net.Conn) {
 
 // serve takes one connection from its first byte to its last.
 func (ln *Listener) serve(c net.Conn, e *list.Element) {
-	w, hello, err := ln.handshake(c)
+	c, joins, err := ln.secure(c)
+	var w *wire
+	var hello session.Envelope
+	switch {
+	case err != nil:
+	case joins:
+		ln.join(c, e)
+		return
+	default:
+		w, hello, err = ln.handshake(c)
+	}
 	var l *Link
 	var resumed bool
 	if err == nil {
-		l, resumed, err = ln.claim(hello)
+		l, resumed, err = ln.claim(hello, w.proven)
 	}
 	if err == nil {
 		if err = ln.welcome(c, l, w, hello, resumed); err != nil {
@@ -226,16 +236,19 @@ func (ln *Listener) handshake(c net.Conn) (*wire, session.Envelope, error) {
 	if err != nil {
 		return nil, none, fmt.Errorf("wait for Hello: %w", err)
 	}
-	if err := ln.cfg.checkGreeting(hello.Greeting, peerOrNone(c)); err != nil {
+	if w.proven, err = credentialOf(c); err != nil {
+		return nil, none, err
+	}
+	if err := ln.cfg.checkGreeting(hello.Greeting, w.proven); err != nil {
 		return nil, none, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return w, hello, nil
 }
 
 // claim finds the link that hello continues, or makes one, and owns it.
-func (ln *Listener) claim(hello session.Envelope) (l *Link, resumed bool, err error) {
+func (ln *Listener) claim(hello session.Envelope, proven credential) (l *Link, resumed bool, err error) {
 	g := hello.Greeting
-	key := peerKey{g.Role, g.Name}
+	key := proven.key(g)
 	ln.mu.Lock()
 	p := ln.peers[key]
 	if p == nil {
@@ -253,7 +266,7 @@ func (ln *Listener) claim(hello session.Envelope) (l *Link, resumed bool, err er
 	deadline := time.NewTimer(ln.cfg.HandshakeTimeout)
 	defer deadline.Stop()
 	for {
-		l, resumed, wait, err := ln.find(g, p)
+		l, resumed, wait, err := ln.find(g, key, p, proven)
 		if err != nil || wait == nil {
 			return l, resumed, err
 		}
@@ -274,14 +287,14 @@ func (ln *Listener) forget(key peerKey, p *peerLinks) {
 
 // find looks for the link of g. When an earlier connection or incarnation is
 // in the way it is ended, and find is to be called again after wait.
-func (ln *Listener) find(g *session.Greeting, p *peerLinks) (l *Link, resumed bool, wait <-chan struct{}, err error) {
+func (ln *Listener) find(g *session.Greeting, key peerKey, p *peerLinks, proven credential) (l *Link, resumed bool, wait <-chan struct{}, err error) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	if ln.closed {
 		return nil, false, nil, ErrClosed
 	}
 	if !ln.cfg.Replay {
-		return ln.add(g, nil), false, nil, nil
+		return ln.add(g, key, nil, proven), false, nil, nil
 	}
 	if g.Incarnation < p.incarnation {
 		return nil, false, nil, fmt.Errorf("%w: incarnation %d of %s %s, but %d is known: a newer process has that name",
@@ -296,7 +309,7 @@ func (ln *Listener) find(g *session.Greeting, p *peerLinks) (l *Link, resumed bo
 	}
 	l = p.bySession[g.Session]
 	if l == nil {
-		return ln.add(g, p), false, nil, nil
+		return ln.add(g, key, p, proven), false, nil, nil
 	}
 	if wait := l.own(); wait != nil {
 		return nil, false, wait, nil
@@ -305,11 +318,11 @@ func (ln *Listener) find(g *session.Greeting, p *peerLinks) (l *Link, resumed bo
 }
 
 // add makes a link that the caller owns. Called with ln.mu held.
-func (ln *Listener) add(g *session.Greeting, p *peerLinks) *Link {
+func (ln *Listener) add(g *session.Greeting, key peerKey, p *peerLinks, proven credential) *Link {
 	l := newLink(ln.cfg, false, g.Session)
 	l.serving = make(chan struct{})
 	l.token = rand.Uint64() | 1
-	l.peer = identityOf(g)
+	l.peer = identityOf(g, proven)
 	ln.links[l] = struct{}{}
 	if p != nil {
 		p.bySession[g.Session] = l
@@ -322,7 +335,7 @@ func (ln *Listener) add(g *session.Greeting, p *peerLinks) *Link {
 			return
 		}
 		delete(p.bySession, g.Session)
-		ln.forget(peerKey{g.Role, g.Name}, p)
+		ln.forget(key, p)
 	}
 	return l
 }

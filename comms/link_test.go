@@ -14,6 +14,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
+
+	"github.com/cascade-run/cascade/comms/pki"
 )
 
 func TestMain(m *testing.M) {
@@ -141,10 +143,13 @@ func dialTest(t testing.TB, addr string, cfg Config) *Link {
 }
 
 func TestMessagesTravelOnEveryTransport(t *testing.T) {
-	for _, scheme := range []string{"inproc", "ipc", "tcp"} {
+	for _, scheme := range []string{"inproc", "ipc", "tcp", "tls"} {
 		for _, replay := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/replay=%t", scheme, replay), func(t *testing.T) {
-				addr := map[string]string{"inproc": "inproc://hub", "ipc": "ipc://" + socketFolder(t) + "/s", "tcp": "tcp://127.0.0.1:0"}[scheme]
+				addr := map[string]string{"inproc": "inproc://hub", "ipc": "ipc://" + socketFolder(t) + "/s"}[scheme]
+				if addr == "" {
+					addr = "tcp://127.0.0.1:0"
+				}
 				hub, leaf := newRecorder(), newRecorder()
 				hub.react = func(h happening) {
 					if h.what == "message" {
@@ -156,6 +161,11 @@ func TestMessagesTravelOnEveryTransport(t *testing.T) {
 				inproc := NewInproc()
 				hc, lc := config(t, self("controller", "c", 7), hub), config(t, self("agent", "a1", 3), leaf)
 				hc.Inproc, lc.Inproc, hc.Replay, lc.Replay = inproc, inproc, replay, replay
+				if scheme == "tls" {
+					c := newCluster(t)
+					secure(&hc, c.member(pki.RoleController, "c"))
+					secure(&lc, c.member(pki.RoleAgent, "a1"), pki.RoleController)
+				}
 				ln := listenTest(t, addr, hc)
 				l := dialTest(t, ln.Addr(), lc)
 				if up := hub.next(t, "up"); up.peer.Name != "a1" || up.peer.Incarnation != 3 || up.resumed || len(up.peer.Features) != 2 {

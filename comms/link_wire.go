@@ -33,6 +33,7 @@ const (
 type wire struct {
 	l       *Link
 	st      stream
+	proven  credential // of the peer; set in the handshake
 	in      frameReader
 	heard   atomic.Bool // bytes arrived since the last heartbeat tick
 	wake    chan struct{}

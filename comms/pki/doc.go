@@ -1,0 +1,17 @@
+// Package pki holds the certificates of a cluster: an authority of its own, join
+// tokens, and the TLS configurations of links.
+//
+//	cluster init ─▶ Authority (key and certificate in one folder of mode 0700)
+//	             ─▶ Token ── by hand ─▶ Join on a new host: own key, signing request, token
+//	                                     │ TLS, server proven by the token's fingerprint
+//	                 Register.Redeem ◀───┘ Serve ─▶ certificate
+//	every link: ServerConfig, ClientConfig ─▶ TLS 1.3, both sides proven ─▶ Identity
+//	before the end of a certificate: Authority.Renew, over the link itself
+//
+// Invariants: a private key never leaves the process that made it; an identity
+// (role, name) comes from a certificate and never from what a peer says of itself;
+// a token admits no more often than it says, and its use is on disk before the
+// certificate is sent; the authority signs identities of its own cluster only. Host
+// names play no part, since addresses change: who answers must have the role that
+// the caller expects.
+package pki

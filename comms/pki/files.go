@@ -1,0 +1,191 @@
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// The files of a credential folder.
+const (
+	fileAuthority    = "ca.crt"
+	fileAuthorityKey = "ca.key"
+	fileMember       = "member.pem" // key and certificate together: replaced as one
+)
+
+// Save writes the authority into dir, which gets mode 0700. An authority that is
+// there already is not replaced.
+func (a *Authority) Save(dir string) error {
+	key, err := x509.MarshalPKCS8PrivateKey(a.key)
+	if err != nil {
+		return fmt.Errorf("save the authority: %w", err)
+	}
+	if err := private(dir); err != nil {
+		return fmt.Errorf("save the authority: %w", err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, fileAuthorityKey)); err == nil {
+		return fmt.Errorf("save the authority: %s has one already, whose members would be lost", dir)
+	}
+	err = errors.Join(
+		write(filepath.Join(dir, fileAuthority), block("CERTIFICATE", a.cert.Raw)),
+		write(filepath.Join(dir, fileAuthorityKey), block("PRIVATE KEY", key)))
+	if err != nil {
+		return fmt.Errorf("save the authority: %w", err)
+	}
+	return nil
+}
+
+// LoadAuthority reads what Save wrote. The error matches fs.ErrNotExist when there is none.
+func LoadAuthority(dir string) (*Authority, error) {
+	cert, err := readCertificate(filepath.Join(dir, fileAuthority))
+	if err != nil {
+		return nil, fmt.Errorf("load the authority: %w", err)
+	}
+	b, err := readBlocks(filepath.Join(dir, fileAuthorityKey), "PRIVATE KEY")
+	if err != nil {
+		return nil, fmt.Errorf("load the authority: %w", err)
+	}
+	key, err := parseKey(b[0])
+	if err != nil {
+		return nil, fmt.Errorf("load the authority: %w", err)
+	}
+	cluster, err := clusterOf(cert)
+	if err != nil {
+		return nil, fmt.Errorf("load the authority: %w", err)
+	}
+	if public, ok := cert.PublicKey.(*ecdsa.PublicKey); !ok || !public.Equal(&key.PublicKey) {
+		return nil, fmt.Errorf("load the authority: key and certificate in %s do not belong together", dir)
+	}
+	return &Authority{cluster: cluster, cert: cert, key: key}, nil
+}
+
+// Save writes the member into dir, which gets mode 0700, and replaces an older one.
+func (m *Member) Save(dir string) error {
+	h := m.held.Load()
+	key, err := x509.MarshalPKCS8PrivateKey(h.key)
+	if err != nil {
+		return fmt.Errorf("save the certificate: %w", err)
+	}
+	if err := private(dir); err != nil {
+		return fmt.Errorf("save the certificate: %w", err)
+	}
+	err = errors.Join(
+		write(filepath.Join(dir, fileAuthority), block("CERTIFICATE", m.authority.Raw)),
+		write(filepath.Join(dir, fileMember), append(block("PRIVATE KEY", key), block("CERTIFICATE", h.cert.Raw)...)))
+	if err != nil {
+		return fmt.Errorf("save the certificate of %s: %w", h.id, err)
+	}
+	return nil
+}
+
+// LoadMember reads what Save wrote. The error matches fs.ErrNotExist when there is none.
+func LoadMember(dir string, now func() time.Time) (*Member, error) {
+	m, err := loadMember(dir, now)
+	if err != nil {
+		return nil, fmt.Errorf("load the certificate in %s: %w", dir, err)
+	}
+	return m, nil
+}
+
+func loadMember(dir string, now func() time.Time) (*Member, error) {
+	authority, err := readCertificate(filepath.Join(dir, fileAuthority))
+	if err != nil {
+		return nil, err
+	}
+	b, err := readBlocks(filepath.Join(dir, fileMember), "PRIVATE KEY", "CERTIFICATE")
+	if err != nil {
+		return nil, err
+	}
+	key, err := parseKey(b[0])
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(b[1])
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMember(authority, now)
+	if err != nil {
+		return nil, err
+	}
+	return m, m.take(key, cert)
+}
+
+// private makes dir for its owner alone, or requires that it is.
+func private(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("folder %s has mode %04o and others could read the keys: run chmod 700 %s", dir, info.Mode().Perm(), dir)
+	}
+	return nil
+}
+
+func block(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// write replaces a file as a whole, durably.
+func write(path string, content []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+func readCertificate(path string) (*x509.Certificate, error) {
+	b, err := readBlocks(path, "CERTIFICATE")
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(b[0])
+}
+
+// readBlocks reads a file that holds PEM blocks of just these kinds.
+func readBlocks(path string, kinds ...string) ([][]byte, error) {
+	rest, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var out [][]byte
+	for _, kind := range kinds {
+		var b *pem.Block
+		if b, rest = pem.Decode(rest); b == nil || b.Type != kind {
+			return nil, fmt.Errorf("%s: want the PEM blocks %q", path, kinds)
+		}
+		out = append(out, b.Bytes)
+	}
+	return out, nil
+}
+
+func parseKey(der []byte) (*ecdsa.PrivateKey, error) {
+	k, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := k.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("a key of type %T; want ECDSA", k)
+	}
+	return key, nil
+}

@@ -1,0 +1,115 @@
+package pki
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+)
+
+// The protocols that a TLS handshake agrees on (ALPN).
+const (
+	protocolLink = "cascade-link/1"
+	protocolJoin = "cascade-join/1"
+)
+
+// Revoked tells whether a certificate, by its serial number in hexadecimal, is
+// revoked. It is asked in every handshake and must not wait.
+type Revoked func(serial string) bool
+
+// ErrRevoked says that a peer's certificate was revoked.
+var ErrRevoked = errors.New("the certificate was revoked")
+
+// verifyPeer returns the identity of the other side of a handshake.
+func (m *Member) verifyPeer(s tls.ConnectionState, revoked Revoked) (Identity, error) {
+	if len(s.PeerCertificates) == 0 {
+		return Identity{}, errors.New("the peer has no certificate; hosts join with `cascade-agent --join`, people with `cascade login`")
+	}
+	cert := s.PeerCertificates[0]
+	if revoked != nil && revoked(cert.SerialNumber.Text(16)) {
+		return Identity{}, ErrRevoked
+	}
+	return m.verify(cert)
+}
+
+func (m *Member) config() *tls.Config {
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		SessionTicketsDisabled: true, // a resumed session would skip the look at the revoked
+		Time:                   m.now,
+	}
+}
+
+// ServerConfig returns the configuration of a listener: it proves m and asks every
+// peer for a certificate of the cluster that is not revoked. With join it also
+// talks to those that have none, which only Serve does.
+func (m *Member) ServerConfig(revoked Revoked, join bool) *tls.Config {
+	c := m.config()
+	c.NextProtos = []string{protocolLink}
+	c.ClientAuth = tls.RequireAnyClientCert
+	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return m.certificate(), nil }
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		if s.NegotiatedProtocol != protocolLink {
+			return fmt.Errorf("the peer does not speak %s", protocolLink)
+		}
+		_, err := m.verifyPeer(s, revoked)
+		return err
+	}
+	if !join {
+		return c
+	}
+	open := m.config()
+	open.NextProtos = []string{protocolJoin}
+	open.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		cert := m.certificate()
+		cert.Certificate = append(cert.Certificate, m.authority.Raw) // who joins knows its sum only
+		return cert, nil
+	}
+	c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+		if slices.Contains(h.SupportedProtos, protocolJoin) {
+			return open, nil
+		}
+		return nil, nil
+	}
+	return c
+}
+
+// ClientConfig returns the configuration of a dialer that expects a peer of one of
+// the roles.
+func (m *Member) ClientConfig(revoked Revoked, want ...Role) *tls.Config {
+	c := m.config()
+	c.NextProtos = []string{protocolLink}
+	// No host names: VerifyConnection checks the chain, the cluster and the role.
+	c.InsecureSkipVerify = true
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return m.certificate(), nil }
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		if s.NegotiatedProtocol != protocolLink {
+			return fmt.Errorf("the peer does not speak %s", protocolLink)
+		}
+		id, err := m.verifyPeer(s, revoked)
+		if err == nil && !slices.Contains(want, id.Role) {
+			err = fmt.Errorf("%s answers where one of %v is expected", id, want)
+		}
+		return err
+	}
+	return c
+}
+
+// Joins tells whether a connection, its handshake done, is that of one who joins.
+func Joins(s tls.ConnectionState) bool { return s.NegotiatedProtocol == protocolJoin }
+
+// PeerOf returns who is at the other end of a link's connection, its handshake done.
+func PeerOf(c net.Conn) (Identity, string, error) {
+	t, ok := c.(*tls.Conn)
+	if !ok {
+		return Identity{}, "", errors.New("the connection is not TLS")
+	}
+	s := t.ConnectionState()
+	if !s.HandshakeComplete || s.NegotiatedProtocol != protocolLink || len(s.PeerCertificates) == 0 {
+		return Identity{}, "", errors.New("the connection proves no identity")
+	}
+	cert := s.PeerCertificates[0]
+	id, err := identityOf(cert)
+	return id, cert.SerialNumber.Text(16), err
+}
