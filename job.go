@@ -1,9 +1,11 @@
 package cascade
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/zeebo/blake3"
@@ -166,32 +168,71 @@ func (j *Job) Fetch(ctx context.Context, d Located, w io.Writer) error {
 
 // Log writes what a task wrote, from offset on, to w, and returns the offset behind it.
 func (j *Job) Log(ctx context.Context, task string, offset uint64, w io.Writer) (uint64, error) {
-	rows, err := Rows[comms.TaskRow](ctx, j.client, comms.QueryTasks, j.id, task)
+	rows, err := j.logRows(ctx, task)
+	switch {
+	case err != nil:
+		return offset, err
+	case len(rows) > 1:
+		return offset, fmt.Errorf("log of %s: %w: these are %d tasks, of which Logs writes all", task, ErrBadRequest, len(rows))
+	}
+	ended := map[string]uint64{rows[0].Name: offset}
+	err = j.writeLogs(ctx, rows, ended, func(comms.TaskRow) io.Writer { return w })
+	return ended[rows[0].Name], err
+}
+
+// Logs writes what the tasks of a name wrote: of a task, of a family such as
+// spread or spread[*,500], or of all tasks when the name is empty. Tasks that have
+// failed come first. to returns where the log of a task goes, nil for nowhere.
+// What is behind a task's offset is written, and the offset moved: a caller that
+// follows a log passes the same offsets again. It returns how the tasks stood before.
+func (j *Job) Logs(ctx context.Context, name string, offsets map[string]uint64, to func(comms.TaskRow) io.Writer) ([]comms.TaskRow, error) {
+	rows, err := j.logRows(ctx, name)
 	if err != nil {
-		return offset, fmt.Errorf("log of %s: %w", task, err)
+		return nil, err
+	}
+	order := func(r comms.TaskRow) int {
+		if r.State == "failed" {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(rows, func(a, b comms.TaskRow) int { return cmp.Compare(order(a), order(b)) })
+	return rows, j.writeLogs(ctx, rows, offsets, to)
+}
+
+func (j *Job) logRows(ctx context.Context, name string) ([]comms.TaskRow, error) {
+	rows, err := Rows[comms.TaskRow](ctx, j.client, comms.QueryTasks, j.id, name)
+	if err != nil {
+		return nil, fmt.Errorf("log of %s: %w", name, err)
 	}
 	if len(rows) == 0 {
-		return offset, fmt.Errorf("log of %s: %w: no such task in job %s", task, ErrNotFound, j.id)
+		return nil, fmt.Errorf("log of %s: %w: no such task in job %s", name, ErrNotFound, j.id)
 	}
+	return rows, nil
+}
+
+func (j *Job) writeLogs(ctx context.Context, rows []comms.TaskRow, offsets map[string]uint64, to func(comms.TaskRow) io.Writer) error {
 	agents, err := Rows[comms.AgentRow](ctx, j.client, comms.QueryAgents, comms.JobID{}, "")
 	if err != nil {
-		return offset, fmt.Errorf("log of %s: %w", task, err)
+		return fmt.Errorf("log of %s: %w", rows[0].Name, err)
 	}
-	for _, a := range agents {
-		if a.Name != rows[0].Agent {
+	for _, r := range rows {
+		w := to(r)
+		if r.Agent == "" || w == nil { // it has not run yet
 			continue
 		}
-		n := &counter{w: w}
-		err := j.pieces(ctx, a.Addresses, &comms.Fetch{Log: true, Task: rows[0].Name, Data: comms.DatasetID{Job: j.id}, Offset: offset}, 0, n)
-		if err != nil {
-			return offset + n.n, fmt.Errorf("log of %s: %w", task, err)
+		at := slices.IndexFunc(agents, func(a comms.AgentRow) bool { return a.Name == r.Agent })
+		if at < 0 {
+			return fmt.Errorf("log of %s: %w: agent %s, where it ran, is not there", r.Name, ErrUnavailable, r.Agent)
 		}
-		return offset + n.n, nil
+		n := &counter{w: w}
+		err := j.pieces(ctx, agents[at].Addresses, &comms.Fetch{Log: true, Task: r.Name, Data: comms.DatasetID{Job: j.id}, Offset: offsets[r.Name]}, 0, n)
+		offsets[r.Name] += n.n
+		if err != nil {
+			return fmt.Errorf("log of %s: %w", r.Name, err)
+		}
 	}
-	if rows[0].Agent == "" {
-		return offset, nil // it has not run yet
-	}
-	return offset, fmt.Errorf("log of %s: %w: agent %s, where it ran, is not there", task, ErrUnavailable, rows[0].Agent)
+	return nil
 }
 
 type counter struct {

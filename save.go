@@ -18,6 +18,30 @@ func (j *Job) Save(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return j.save(ctx, dir, located)
+}
+
+// SaveTo copies the datasets of a name, such as map.page or spread[*,500].mean, to
+// path and returns the files. Several need a folder, which a slash at the end or a
+// folder of that name makes of path; their files are named as Save does.
+func (j *Job) SaveTo(ctx context.Context, path, name string) ([]string, error) {
+	located, err := j.Locate(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() && !strings.HasSuffix(path, "/") {
+		path += "/"
+	}
+	if len(located) > 1 && !strings.HasSuffix(path, "/") {
+		return nil, fmt.Errorf("save %s: %w: these are %d datasets and %s is no folder; end it with a slash", name, ErrBadRequest, len(located), path)
+	}
+	for i := range located {
+		located[i].Path = path
+	}
+	return j.save(ctx, ".", located)
+}
+
+func (j *Job) save(ctx context.Context, dir string, located []Located) ([]string, error) {
 	paths := make([]string, len(located))
 	from := map[string]string{}
 	for i, d := range located {

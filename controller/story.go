@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
@@ -42,11 +41,12 @@ func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
 		}
 		r.Add(&b)
 	}
+	tasks, named := core.Choose(g, q.Filter)
 	rows := map[dag.TaskIndex]*comms.TaskRow{}
 	var order []*comms.TaskRow
 	full := false
 	r.States.Each(func(i dag.TaskIndex, s core.TaskState) {
-		if full || !matches(g, i, s, q.Filter) {
+		if full || q.Filter != "" && s.String() != q.Filter && !(named && tasks.Has(i)) {
 			return
 		}
 		full = !p.add(func() any {
@@ -77,11 +77,6 @@ func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
 	return whole.err
 }
 
-// matches tells whether a task is asked for: by its name, its group's name, or its state.
-func matches(g *dag.Graph, i dag.TaskIndex, s core.TaskState, filter string) bool {
-	return filter == "" || s.String() == filter || g.Group(i).Name == filter || g.TaskName(i) == filter
-}
-
 func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
 	switch e.Kind {
 	case comms.EventReady, comms.EventLost, comms.EventSpilled, comms.EventEnv, comms.EventBuilding, comms.EventDrained:
@@ -98,41 +93,36 @@ func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
 	if u := e.Usage; u != nil {
 		row.Started, row.Seconds, row.CPU = stamp(u.Start), seconds(u.Duration), seconds(u.CPU)
 		row.PeakRSS, row.BytesIn, row.BytesOut = u.PeakRSS, u.BytesIn, u.BytesOut
-	} else if began, err := time.Parse(time.RFC3339Nano, row.Started); err == nil && e.Error != nil {
-		row.Seconds = seconds(e.At - began.UnixNano())
 	}
 	if e.Error != nil {
 		row.Error, row.LogTail = e.Error.Kind.String()+": "+e.Error.Message, string(e.Error.LogTail)
 	}
 }
 
-// storyRows lists every transition of a task with its cause, or of all tasks when none is named.
+// storyRows lists every transition of a task or family with its cause, or of all
+// tasks when none is named.
 func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
-	var only dag.TaskIndex
-	if q.Filter != "" {
-		i, ok := g.Lookup(q.Filter)
-		if !ok {
-			return &badRequest{fmt.Sprintf("no task %q in job %s", q.Filter, g.Name)}
-		}
-		only = i
+	tasks, ok := core.Choose(g, q.Filter)
+	if q.Filter != "" && !ok {
+		return &badRequest{fmt.Sprintf("no task %q in job %s", q.Filter, g.Name)}
 	}
 	for b, err := range c.store.Batches(q.Job) {
 		if err != nil {
 			return err
 		}
 		for _, r := range b.Reset {
-			if q.Filter != "" && (only < r.First || only > r.Last) {
+			if q.Filter != "" && !overlap(tasks, r) {
 				continue
 			}
 			if !p.add(func() any {
-				return &comms.StoryRow{At: stamp(b.At), Task: rangeName(g, r, q.Filter), What: "starts over", Cause: b.Why}
+				return &comms.StoryRow{At: stamp(b.At), Task: rangeName(g, r, tasks), What: "starts over", Cause: b.Why}
 			}) {
 				return nil
 			}
 		}
 		for i := range b.Events {
 			e := &b.Events[i]
-			if q.Filter != "" && (e.Task != only || ofJob(e.Kind)) {
+			if q.Filter != "" && (ofJob(e.Kind) || !tasks.Has(e.Task)) {
 				continue
 			}
 			if !p.add(func() any { return storyRow(g, e, b.Agent) }) {
@@ -148,10 +138,26 @@ func ofJob(k comms.EventKind) bool {
 	return k == comms.EventDrained || k == comms.EventEnv || k == comms.EventBuilding
 }
 
-func rangeName(g *dag.Graph, r comms.Range, only string) string {
+// overlap tells whether one of the tasks is in a range.
+func overlap(tasks core.Choice, r comms.Range) bool {
+	if i, one := tasks.One(); one {
+		return r.First <= i && i <= r.Last
+	}
+	for i := r.First; ; i++ {
+		if tasks.Has(i) {
+			return true
+		}
+		if i == r.Last {
+			return false
+		}
+	}
+}
+
+func rangeName(g *dag.Graph, r comms.Range, tasks core.Choice) string {
+	i, one := tasks.One()
 	switch {
-	case only != "":
-		return only
+	case one:
+		return g.TaskName(i)
 	case r.First == r.Last:
 		return g.TaskName(r.First)
 	}
@@ -322,16 +328,23 @@ func (c *Controller) located(q *comms.Locate, g *dag.Graph) (comms.Message, erro
 	}
 	out := &comms.Located{Req: q.Req}
 	for _, name := range q.Names {
-		refs, err := core.Resolve(g, r.States, name)
+		refs, one, err := core.Resolve(g, r.States, name)
 		if err != nil {
 			return nil, &badRequest{err.Error()}
 		}
+		before := len(out.Data)
 		for _, ref := range refs {
 			d, ok := have[ref]
+			if !ok && !one {
+				continue // of a family some may have failed
+			}
 			if !ok {
 				return nil, fmt.Errorf("dataset %s is not there: %w", core.DatasetName(g, ref), gcs.ErrNotFound)
 			}
 			out.Data = append(out.Data, comms.LocatedData{Name: core.DatasetName(g, ref), Desc: d.Desc, Agent: d.Agent})
+		}
+		if len(out.Data) == before && len(refs) > 0 {
+			return nil, fmt.Errorf("none of the %d datasets %s is there: %w", len(refs), name, gcs.ErrNotFound)
 		}
 	}
 	return out, nil

@@ -170,7 +170,7 @@ func listCommand[T any](a *app, use, short, kind string, columns ...string) *cob
 		},
 	}
 	if kind == comms.QueryTasks {
-		c.Flags().StringVar(&filter, "filter", "", "only the task, group or state of this name")
+		c.Flags().StringVar(&filter, "filter", "", "only the task, family or state of this name, such as spread[*,500] or failed")
 	}
 	return c
 }
@@ -187,92 +187,13 @@ func (a *app) storyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "story JOB [TASK]",
 		Short:   "Tell every transition of a job or task, with its cause",
-		Long:    "Tell every transition of a job or task, with its cause. " + jobHelp,
-		Example: "  cascade story last spread[2]",
+		Long:    "Tell every transition of a job or task, with its cause. " + taskHelp + "\n" + jobHelp,
+		Example: "  cascade story last spread[2]\n  cascade story last spread",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
 				return listRows[comms.StoryRow](c.Context(), a, client, comms.QueryStory, j.ID(), append(args, "")[1],
 					"at", "task", "attempt", "what", "cause", "agent", "detail")
-			})
-		},
-	}
-}
-
-func (a *app) logsCommand() *cobra.Command {
-	var follow bool
-	c := &cobra.Command{
-		Use:     "logs JOB TASK",
-		Short:   "Print what a task wrote",
-		Long:    "Print what a task wrote to its standard output and error. " + jobHelp,
-		Example: "  cascade logs last map\n  cascade logs last model --follow",
-		Args:    cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			ctx := c.Context()
-			return a.withJob(ctx, args[0], func(client *cascade.Client, j *cascade.Job) error {
-				offset, err := j.Log(ctx, args[1], 0, a.out)
-				if err != nil || !follow {
-					return err
-				}
-				return a.followLog(ctx, client, j, args[1], offset)
-			})
-		},
-	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the task has ended")
-	return c
-}
-
-// followLog prints what a task writes until it has ended. Every progress of the
-// job, which comes at least when the task changes, is a moment to look.
-func (a *app) followLog(ctx context.Context, client *cascade.Client, j *cascade.Job, task string, offset uint64) error {
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		rows, err := cascade.Rows[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), task)
-		if err != nil {
-			return err
-		}
-		if offset, err = j.Log(ctx, task, offset, a.out); err != nil {
-			return err
-		}
-		if len(rows) > 0 && slices.Contains([]string{"done", "failed", "skipped", "cancelled"}, rows[0].State) {
-			return nil
-		}
-		select {
-		case <-ticker.C:
-		case <-a.interrupts:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-func (a *app) getCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "get JOB TASK.OUTPUT",
-		Short: "Write the bytes of a dataset to standard output",
-		Long: `Write the bytes of a dataset to standard output, as they lie in the store: an
-array is its numbers, little-endian, row by row; cascade ls datasets tells dtype
-and shape. ` + jobHelp,
-		Example: "  cascade get last map.page > map.png\n  cascade get last decode.field[2] > field.raw",
-		Args:    cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			ctx := c.Context()
-			if isTerminal(a.out) && !a.json {
-				return badInputf("a dataset is bytes: send them to a file with > FILE or to a program with |")
-			}
-			return a.withJob(ctx, args[0], func(_ *cascade.Client, j *cascade.Job) error {
-				located, err := j.Locate(ctx, args[1])
-				if err != nil {
-					return err
-				}
-				for _, d := range located {
-					if err := j.Fetch(ctx, d, a.out); err != nil {
-						return err
-					}
-				}
-				return nil
 			})
 		},
 	}
@@ -313,8 +234,8 @@ func (a *app) rerunCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "rerun JOB TASK...",
 		Short:   "Run tasks again, and everything that depends on them",
-		Long:    "Run tasks again, and everything that depends on them, and wait for the end. " + jobHelp,
-		Example: "  cascade rerun last spread[2]",
+		Long:    "Run tasks again, and everything that depends on them, and wait for the end. " + taskHelp + "\n" + jobHelp,
+		Example: "  cascade rerun last spread[2]\n  cascade rerun last spread[*,500] map",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()

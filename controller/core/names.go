@@ -43,16 +43,96 @@ func DatasetName(g *dag.Graph, r comms.DatasetRef) string {
 	return fmt.Sprintf("%s.%s", g.TaskName(r.Task), o.Name)
 }
 
-// Resolve finds the datasets of a name: TASK.OUTPUT, TASK.OUTPUT[ELEMENT], or
-// TASK when it has one output. A generator's output without an element stands for all.
-func Resolve(g *dag.Graph, s *States, name string) ([]comms.DatasetRef, error) {
-	task, rest, ok := splitName(g, name)
+// Choice is the tasks that a user names: a task, such as spread[2,500]; all of a
+// family, such as spread; or some of it, such as spread[*,500].
+type Choice struct {
+	g     *dag.Graph
+	exact bool // one task
+	task  dag.TaskIndex
+	group string
+	words []string // of the index, "*" for any; nil for all
+}
+
+// Choose reads a name, and returns false when it is none of a task or family of g.
+func Choose(g *dag.Graph, name string) (Choice, bool) {
+	if task, ok := g.Lookup(name); ok {
+		return Choice{g: g, exact: true, task: task}, true
+	}
+	c := Choice{g: g, group: name}
+	if group, index, indexed := strings.Cut(name, "["); indexed {
+		if !strings.HasSuffix(index, "]") || !strings.Contains(index, "*") {
+			return Choice{}, false
+		}
+		c.group, c.words = group, strings.Split(strings.TrimSuffix(index, "]"), ",")
+	}
+	gi, ok := g.GroupByName(c.group)
 	if !ok {
-		return nil, fmt.Errorf("no dataset %q in job %s: want TASK.OUTPUT, such as map.page or spread[2,500].mean", name, g.Name)
+		return Choice{}, false
 	}
-	if s.get(task) == TaskAbsent {
-		return nil, fmt.Errorf("dataset %q: task %s never came to be", name, g.TaskName(task))
+	axes := len(g.Groups[gi].Axes)
+	if g.Groups[gi].Stream != nil {
+		axes++
 	}
+	return c, c.words == nil || len(c.words) == axes
+}
+
+// One tells whether the name is that of one task.
+func (c Choice) One() (dag.TaskIndex, bool) { return c.task, c.exact }
+
+// Has tells whether a task is one of them.
+func (c Choice) Has(i dag.TaskIndex) bool {
+	if c.exact {
+		return i == c.task
+	}
+	if c.g.Group(i).Name != c.group {
+		return false
+	}
+	if c.words == nil {
+		return true
+	}
+	index := strings.TrimSuffix(c.g.TaskName(i)[len(c.group)+1:], "]")
+	for _, w := range c.words {
+		var word string
+		word, index, _ = strings.Cut(index, ",")
+		if w != "*" && w != word {
+			return false
+		}
+	}
+	return true
+}
+
+// Resolve finds the datasets of a name: TASK.OUTPUT, TASK.OUTPUT[ELEMENT], or
+// TASK when it has one output; of a family that is FAMILY.OUTPUT or
+// FAMILY[*,500].OUTPUT, and one is false. A generator's output without an element
+// stands for all.
+func Resolve(g *dag.Graph, s *States, name string) (refs []comms.DatasetRef, one bool, err error) {
+	tasks, rest, ok := splitName(g, name)
+	if !ok {
+		return nil, false, fmt.Errorf("no dataset %q in job %s: want TASK.OUTPUT, such as map.page or spread[2,500].mean", name, g.Name)
+	}
+	if task, one := tasks.One(); one {
+		if s.get(task) == TaskAbsent {
+			return nil, true, fmt.Errorf("dataset %q: task %s never came to be", name, g.TaskName(task))
+		}
+		refs, err = resolveOf(g, s, task, rest, name)
+		return refs, true, err
+	}
+	s.Each(func(i dag.TaskIndex, _ TaskState) {
+		if err != nil || !tasks.Has(i) {
+			return
+		}
+		var of []comms.DatasetRef
+		of, err = resolveOf(g, s, i, rest, name)
+		refs = append(refs, of...)
+	})
+	if err == nil && len(refs) == 0 {
+		err = fmt.Errorf("dataset %q: the family has no task of that name", name)
+	}
+	return refs, false, err
+}
+
+// resolveOf finds the datasets of one task; rest is what the name has behind the task's.
+func resolveOf(g *dag.Graph, s *States, task dag.TaskIndex, rest, name string) ([]comms.DatasetRef, error) {
 	outs := g.Group(task).Outputs
 	output := 0
 	text, index, indexed := strings.Cut(rest, "[")
@@ -92,11 +172,11 @@ func outputNames(outs []dag.OutputDecl) string {
 }
 
 // splitName splits a dataset's name behind the task's, whose indices may hold any text.
-func splitName(g *dag.Graph, name string) (task dag.TaskIndex, rest string, ok bool) {
+func splitName(g *dag.Graph, name string) (tasks Choice, rest string, ok bool) {
 	for at := len(name); at > 0; at = strings.LastIndexByte(name[:at], '.') {
-		if task, ok = g.Lookup(name[:at]); ok {
-			return task, strings.TrimPrefix(name[at:], "."), true
+		if tasks, ok = Choose(g, name[:at]); ok {
+			return tasks, strings.TrimPrefix(name[at:], "."), true
 		}
 	}
-	return 0, "", false
+	return Choice{}, "", false
 }

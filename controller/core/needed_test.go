@@ -222,9 +222,14 @@ func TestNames(t *testing.T) {
 		{"all.x[1]", `dataset "all.x[1]": the output is no series, leave out [1]`},
 		{"gen.x[a]", `dataset "gen.x[a]": want the element's number in brackets`},
 		{"each[7].x", `dataset "each[7].x": task each[7] never came to be`},
+		{"each", "each[0].x each[1].x"},
+		{"each.x", "each[0].x each[1].x"},
+		{"each[*].x", "each[0].x each[1].x"},
+		{"each[*,*].x", `no dataset "each[*,*].x" in job s: want TASK.OUTPUT, such as map.page or spread[2,500].mean`},
+		{"each.y", `dataset "each.y": the task has no output "y"; it has: x`},
 		{"nosuch.x", `no dataset "nosuch.x" in job s: want TASK.OUTPUT, such as map.page or spread[2,500].mean`},
 	} {
-		refs, err := Resolve(g, s, c.name)
+		refs, _, err := Resolve(g, s, c.name)
 		got := ""
 		for _, r := range refs {
 			got += " " + DatasetName(g, r)

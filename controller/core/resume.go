@@ -208,22 +208,22 @@ func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States, a 
 	return data
 }
 
-// findTasks resolves names of tasks, and of groups to all of their tasks.
+// findTasks resolves names of tasks and of families.
 func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, problem string) {
 	for _, name := range names {
-		if i, ok := g.Lookup(name); ok {
+		tasks, ok := Choose(g, name)
+		if !ok {
+			return nil, fmt.Sprintf("no task %q in job %s", name, g.Name)
+		}
+		if i, one := tasks.One(); one {
 			if s.get(i) == TaskAbsent {
 				return nil, fmt.Sprintf("task %s never came to be", name)
 			}
 			out = append(out, i)
 			continue
 		}
-		gi, ok := g.GroupByName(name)
-		if !ok {
-			return nil, fmt.Sprintf("no task %q in job %s", name, g.Name)
-		}
 		s.Each(func(i dag.TaskIndex, st TaskState) {
-			if st != TaskAbsent && g.GroupIndex(i) == gi {
+			if st != TaskAbsent && tasks.Has(i) {
 				out = append(out, i)
 			}
 		})

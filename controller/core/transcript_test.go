@@ -354,7 +354,7 @@ func (w *world) up(d *datadriven.TestData, who string) {
 			case "have":
 				k := w.kept[js.Job]
 				for _, name := range strings.Split(v, ";") {
-					refs, err := Resolve(w.graphs[k.graph], w.past(k).States, name)
+					refs, _, err := Resolve(w.graphs[k.graph], w.past(k).States, name)
 					if err != nil {
 						w.t.Fatal(err)
 					}

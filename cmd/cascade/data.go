@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+)
+
+const taskHelp = "TASK is a task such as spread[2,500], or a family: spread, or spread[*,500]."
+
+// logTasks is the most tasks whose logs are printed unless --all is given.
+const logTasks = 100
+
+func (a *app) logsCommand() *cobra.Command {
+	var follow, all bool
+	c := &cobra.Command{
+		Use:   "logs JOB [TASK]",
+		Short: "Print what a task wrote",
+		Long: `Print what a task wrote to its standard output and error. Of several tasks each
+line begins with the task's name, and those that failed come first. ` + taskHelp + `
+` + jobHelp,
+		Example: "  cascade logs last map\n  cascade logs last spread\n  cascade logs last model --follow",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withJob(c.Context(), args[0], func(_ *cascade.Client, j *cascade.Job) error {
+				l := &logs{a: a, name: append(args, "")[1], most: logTasks, offsets: map[string]uint64{}, writers: map[string]io.Writer{}}
+				if all {
+					l.most = 0
+				}
+				return l.print(c.Context(), j, follow)
+			})
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the task has ended")
+	c.Flags().BoolVar(&all, "all", false, fmt.Sprintf("of more than %d tasks too", logTasks))
+	return c
+}
+
+// logs prints the logs of one or several tasks.
+type logs struct {
+	a       *app
+	name    string
+	most    int // tasks; 0 for any number
+	offsets map[string]uint64
+	writers map[string]io.Writer
+	left    int // tasks that are not printed
+}
+
+// print prints what the tasks wrote, with follow until they have ended.
+func (l *logs) print(ctx context.Context, j *cascade.Job, follow bool) error {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		l.left = 0
+		rows, err := j.Logs(ctx, l.name, l.offsets, func(r comms.TaskRow) io.Writer { return l.writer(r) })
+		if err != nil {
+			return err
+		}
+		if !follow || !slices.ContainsFunc(rows, open) {
+			l.end(rows)
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-l.a.interrupts:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func open(r comms.TaskRow) bool {
+	return !slices.Contains([]string{"done", "failed", "skipped", "cancelled"}, r.State)
+}
+
+// writer is where the log of a task goes: as it is when there is one task only.
+func (l *logs) writer(r comms.TaskRow) io.Writer {
+	if w, ok := l.writers[r.Name]; ok {
+		return w
+	}
+	var w io.Writer
+	switch {
+	case l.most > 0 && len(l.writers) >= l.most:
+		l.left++
+		return nil
+	case l.a.json:
+		w = &lineWriter{line: func(text string) { _ = l.a.printJSON(map[string]string{"task": r.Name, "line": text}) }}
+	case r.Name == l.name:
+		w = l.a.out
+	default:
+		w = &lineWriter{line: func(text string) { fmt.Fprintf(l.a.out, "%s | %s\n", r.Name, text) }}
+	}
+	l.writers[r.Name] = w
+	return w
+}
+
+// end prints lines without an end, and tells what is not printed.
+func (l *logs) end(rows []comms.TaskRow) {
+	for _, r := range rows {
+		if w, ok := l.writers[r.Name].(*lineWriter); ok {
+			w.flush()
+		}
+	}
+	if l.left > 0 {
+		fmt.Fprintf(l.a.err, "and %s more: name one, or give --all\n", plural(l.left, "task"))
+	}
+}
+
+// lineWriter calls line for each whole line, without its end.
+type lineWriter struct {
+	line func(string)
+	rest []byte
+}
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	w.rest = append(w.rest, p...)
+	for {
+		line, rest, found := bytes.Cut(w.rest, []byte("\n"))
+		if !found {
+			return len(p), nil
+		}
+		w.line(string(line))
+		w.rest = rest
+	}
+}
+
+func (w *lineWriter) flush() {
+	if len(w.rest) > 0 {
+		w.line(string(w.rest))
+		w.rest = nil
+	}
+}
+
+func (a *app) getCommand() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "get JOB TASK.OUTPUT",
+		Short: "Write the bytes of a dataset to standard output or a file",
+		Long: `Write the bytes of a dataset to standard output or to a file, as they lie in the
+store: an array is its numbers, little-endian, row by row; cascade ls datasets
+tells dtype and shape, as does --json here. The datasets of a family go to a
+folder: spread.mean, or spread[*,500].mean. ` + jobHelp,
+		Example: `  cascade get last map.page > map.png
+  cascade get last decode.field[2] > field.raw
+  cascade get last spread.mean -o means/`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withJob(c.Context(), args[0], func(_ *cascade.Client, j *cascade.Job) error {
+				switch {
+				case output != "":
+					return a.getFiles(c.Context(), j, args[1], output)
+				case a.json:
+					return a.describe(c.Context(), j, args[1])
+				}
+				return a.getBytes(c.Context(), j, args[1])
+			})
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "write to this file, or into this folder when it ends in a slash")
+	return c
+}
+
+func (a *app) getBytes(ctx context.Context, j *cascade.Job, name string) error {
+	if isTerminal(a.out) {
+		return badInputf("a dataset is bytes: send them to a file with -o FILE or > FILE, or to a program with |")
+	}
+	located, err := j.Locate(ctx, name)
+	if err != nil {
+		return err
+	}
+	if n := len(located); n > 1 {
+		return badInputf("%s is %d datasets, %s to %s: name one, or give a folder for all with -o FOLDER/", name, n, located[0].Name, located[n-1].Name)
+	}
+	for _, d := range located {
+		if err := j.Fetch(ctx, d, a.out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) getFiles(ctx context.Context, j *cascade.Job, name, output string) error {
+	files, err := j.SaveTo(ctx, output, name)
+	for _, f := range files {
+		if a.json {
+			_ = a.printJSON(map[string]string{"file": f})
+		} else {
+			fmt.Fprintln(a.out, relative(f))
+		}
+	}
+	return err
+}
+
+// describe prints what datasets are, and not their bytes.
+func (a *app) describe(ctx context.Context, j *cascade.Job, name string) error {
+	located, err := j.Locate(ctx, name)
+	if err != nil {
+		return err
+	}
+	for _, d := range located {
+		if err := a.printJSON(struct {
+			Name  string   `json:"name"`
+			Codec string   `json:"codec"`
+			DType string   `json:"dtype,omitempty"`
+			Shape []uint64 `json:"shape,omitempty"`
+			Size  uint64   `json:"size"`
+			Agent string   `json:"agent"`
+		}{d.Name, d.Desc.Codec, d.Desc.DType, d.Desc.Shape, d.Desc.Size, d.Agent}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
