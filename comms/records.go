@@ -186,7 +186,7 @@ type Event struct {
 	Executor ExecutorID    // where; 0 nowhere
 	Cause    Cause         // why
 	Outputs  []Desc        // EventPublished, EventFinished: as they are final
-	Usage    *Usage        // EventFinished: what it cost
+	Usage    *Usage        // EventFinished, EventRetry, EventFailed, EventCancelled: what the attempt cost
 	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventEnv and EventDrained when it failed
 	Output   uint32        // EventStreamEnd, EventLost, EventSpilled: which output
 	Count    uint64        // EventStreamEnd: elements; EventDrained: tasks that finished; EventSpilled: bytes

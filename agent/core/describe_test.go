@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -127,6 +128,9 @@ func describeEvent(e comms.Event) string {
 	}
 	for _, d := range e.Outputs {
 		s += ", output " + describeDesc(d)
+	}
+	if e.Error != nil && e.Usage != nil {
+		s += fmt.Sprintf(", took %v", time.Duration(e.Usage.Duration))
 	}
 	if e.Error != nil {
 		s += fmt.Sprintf(": %s: %s", e.Error.Kind, e.Error.Message)

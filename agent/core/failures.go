@@ -77,7 +77,20 @@ func (c *Core) failedRun(r *run, it *comms.ReportItem) {
 		e.Kind, e.Message = r.abort.Kind, r.abort.Message
 	}
 	e.Executor = r.ex.id
+	r.usage = it.Usage
 	c.fail(j, r.task, r, e, comms.Cause{Kind: comms.CauseRun}, false)
+}
+
+// costOf is what a failed attempt cost: the executor's word, or the time that
+// passed when it died; nil when there was no run.
+func (c *Core) costOf(r *run) *comms.Usage {
+	switch {
+	case r == nil || r.usage == nil && !r.started:
+		return nil
+	case r.usage != nil:
+		return r.usage
+	}
+	return &comms.Usage{Start: r.startedAt.UnixNano(), Duration: int64(c.now.Sub(r.startedAt))}
 }
 
 // fail ends an attempt badly. r is the run, nil when it came to none. The task
@@ -88,7 +101,7 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 	e.Task, e.Attempt, e.Agent = j.graph.TaskName(t), s.attempt, c.cfg.Agent
 	gs := j.groupOf(t)
 	if e.Kind == comms.ErrorCancelled {
-		c.noteEnd(j, comms.Event{Kind: comms.EventCancelled, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Error: e})
+		c.noteEnd(j, comms.Event{Kind: comms.EventCancelled, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
 		c.end(j, t, tCancelled)
 		c.todo = append(c.todo, ended{j, t})
 		return
@@ -107,10 +120,10 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 		again = again && tr.fails <= gs.group.Retries
 	}
 	if again {
-		c.retry(j, t, e, cause, tr)
+		c.retry(j, t, r, e, cause, tr)
 		return
 	}
-	c.noteEnd(j, comms.Event{Kind: comms.EventFailed, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Error: e})
+	c.noteEnd(j, comms.Event{Kind: comms.EventFailed, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
 	c.end(j, t, tFailed)
 	c.todo = append(c.todo, ended{j, t})
 	if !j.graph.KeepGoing && !gs.group.KeepGoing && j.stopped == nil {
@@ -121,9 +134,9 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 
 // retry prepares the next attempt. After an error of the task itself it waits,
 // longer each time; after a crash it starts at once.
-func (c *Core) retry(j *job, t taskIndex, e *comms.TaskError, cause comms.Cause, tr *trouble) {
+func (c *Core) retry(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms.Cause, tr *trouble) {
 	s := j.at(t)
-	c.note(j, comms.Event{Kind: comms.EventRetry, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Error: e})
+	c.note(j, comms.Event{Kind: comms.EventRetry, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
 	s.attempt++
 	s.flags |= fUnfused
 	if e.Kind.Retryable() {

@@ -120,6 +120,7 @@ func (c *Core) finished(r *run, it *comms.ReportItem) {
 	if why := c.incomplete(r, it); why != "" {
 		c.discardAll(r.ex, it.Outputs)
 		c.endRun(r, it.Usage)
+		r.usage = it.Usage
 		c.fail(j, r.task, r, &comms.TaskError{Kind: comms.ErrorTask, Message: why, Executor: r.ex.id}, comms.Cause{Kind: comms.CauseRun}, false)
 		return
 	}

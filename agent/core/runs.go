@@ -38,6 +38,7 @@ type run struct {
 	granted bool
 	pinErr  error
 
+	usage    *comms.Usage     // what it cost, when it failed
 	abort    *comms.TaskError // it was cancelled or ran out of time, and why
 	deadline time.Time        // when its executor is killed; zero never
 }
