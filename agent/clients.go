@@ -130,6 +130,9 @@ func (a *Agent) fetch(c *client, m *comms.Fetch) {
 	a.in.push(item{ev: core.FromClient{Client: c.id, Msg: m}})
 }
 
+// Pause is called by a link.
+func (d *clientDoor) Pause(*comms.Link) { d.agent.loop.help() }
+
 // Credit is called by a link.
 func (d *clientDoor) Credit(l *comms.Link) {
 	if c := d.of(l); c != nil {

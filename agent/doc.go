@@ -13,9 +13,10 @@
 // outputs that should outlive the agent to its state folder when it ends.
 //
 // Invariants:
-//   - Only Run's goroutine touches the core; nothing that it calls blocks. Slow
-//     work is done by lanes, each a goroutine that keeps the order of its work,
-//     and its end comes back as an event.
+//   - One goroutine at a time touches the core, with loop.mu held: Run's, or one
+//     that has read a link and found nobody else at work, which saves waking Run's.
+//     Nothing that it calls blocks. Slow work is done by lanes, each a goroutine
+//     that keeps the order of its work, and its end comes back as an event.
 //   - An executor's death is known from its process, never from its link. The
 //     event of its death comes after every message that it sent.
 //   - A message from an executor counts only after a Hello with the token of a

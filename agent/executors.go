@@ -222,5 +222,6 @@ func (o outputTee) Write(text []byte) (int, error) {
 	}
 	text = bytes.Clone(text)
 	a.in.offer(item{note: func() { o.loop.appendLog(kind.Job, taskName(kind, run), text) }})
+	a.in.rouse()
 	return len(text), nil
 }

@@ -14,7 +14,7 @@ const inboxLimit = 8192
 
 // item is an event for the core, what the driver must note before, or both.
 type item struct {
-	note func() // runs in the core's goroutine
+	note func() // runs where the core does
 	ev   core.Event
 }
 
@@ -24,7 +24,7 @@ type inbox struct {
 	room   sync.Cond
 	items  []item
 	closed bool
-	wake   chan struct{} // holds a token while events wait
+	wake   chan struct{} // holds a token while Run's goroutine should look
 }
 
 func newInbox() *inbox {
@@ -33,31 +33,46 @@ func newInbox() *inbox {
 	return in
 }
 
-// offer adds an event that came over a link. It waits while the inbox is full.
+// offer adds an event that came over a link and wakes nobody: who reads the link
+// sees to it when it has read all, with loop.help. It waits while the inbox is full.
 func (in *inbox) offer(it item) {
 	in.mu.Lock()
 	for len(in.items) >= inboxLimit && !in.closed {
+		in.rouse()
 		in.room.Wait()
 	}
-	in.addAndUnlock(it)
+	in.add(it)
+	in.mu.Unlock()
 }
 
 // push adds the end of something that the core asked for. It never waits: the
 // core bounds what is under way.
 func (in *inbox) push(it item) {
 	in.mu.Lock()
-	in.addAndUnlock(it)
+	in.add(it)
+	in.mu.Unlock()
+	in.rouse()
 }
 
-func (in *inbox) addAndUnlock(it item) {
+func (in *inbox) add(it item) {
 	if !in.closed {
 		in.items = append(in.items, it)
 	}
-	in.mu.Unlock()
+}
+
+// rouse wakes the goroutine of Run.
+func (in *inbox) rouse() {
 	select {
 	case in.wake <- struct{}{}:
 	default:
 	}
+}
+
+// waiting tells whether there is anything to take.
+func (in *inbox) waiting() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.items) > 0
 }
 
 // take returns what waits, in order, and leaves spare in its place.

@@ -111,6 +111,9 @@ func (d *executorDoor) hello(l *comms.Link, m *comms.Hello) {
 	d.agent.in.offer(item{note: func() { loop.bind(id, l) }, ev: core.FromExecutor{Executor: id, Msg: m}})
 }
 
+// Pause is called by a link.
+func (d *executorDoor) Pause(*comms.Link) { d.agent.loop.help() }
+
 // Credit is called by a link.
 func (d *executorDoor) Credit(l *comms.Link) {
 	if w, ok := d.workers.Load(l); ok {
@@ -121,6 +124,7 @@ func (d *executorDoor) Credit(l *comms.Link) {
 
 // Down is called by a link.
 func (d *executorDoor) Down(l *comms.Link, err error) {
+	d.agent.in.rouse() // for what came last, if the link broke within a message
 	if w, ok := d.workers.LoadAndDelete(l); ok {
 		d.agent.work.Go(func() { d.agent.broken(w.(*worker), err) })
 	}
@@ -146,7 +150,11 @@ func (a *Agent) broken(w *worker, err error) {
 type controllerDoor struct {
 	agent  *Agent
 	graphs graphs
+	large  bool // the inbox has a job of more than largeJob tasks from here
 }
+
+// largeJob is the most tasks of a job that the goroutine of the link takes in itself.
+const largeJob = 1000
 
 // Up is called by the link.
 func (d *controllerDoor) Up(l *comms.Link, peer comms.Identity, resumed bool) {
@@ -175,6 +183,7 @@ func (d *controllerDoor) Message(l *comms.Link, head, body []byte) {
 			ev.Err = err.Error()
 		}
 		ev.Graph, m.Graph = graph, nil
+		d.large = d.large || graph != nil && graph.NumTasks() > largeJob
 		d.agent.in.offer(item{ev: ev})
 	case *comms.Steer:
 		d.agent.in.offer(item{ev: core.FromController{Msg: m}})
@@ -187,6 +196,17 @@ func (d *controllerDoor) Message(l *comms.Link, head, body []byte) {
 	default:
 		l.Abort(fmt.Errorf("unexpected %T from a controller", m))
 	}
+}
+
+// Pause is called by the link. A large job is taken in by Run's goroutine, so
+// that the controller is heard meanwhile.
+func (d *controllerDoor) Pause(*comms.Link) {
+	if d.large {
+		d.large = false
+		d.agent.in.rouse()
+		return
+	}
+	d.agent.loop.help()
 }
 
 // Credit is called by the link.

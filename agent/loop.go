@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cascade-run/cascade/agent/core"
@@ -14,10 +16,13 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// loop is the goroutine that owns the core, and what only it may touch.
+// loop is what steps the core, and what only who steps it may touch: Run's
+// goroutine, or one that reads a link and would have to wake that one.
 type loop struct {
 	agent *Agent
-	core  *core.Core
+
+	mu   sync.Mutex // held by who steps the core; guards everything below
+	core *core.Core
 
 	controller outbound
 	executors  map[comms.ExecutorID]*worker
@@ -25,6 +30,8 @@ type loop struct {
 	envs       map[string]runtimeenv.Activation // by the key that EnvReady told
 	segments   map[uint64]string                // path of each segment that exists
 
+	taken    []item        // what is being handled
+	spare    []item        // for what comes meanwhile
 	next     []core.Event  // the event that is being handled, and those that came of its actions
 	dirty    []*comms.Link // written to since the last flush
 	timer    *time.Timer
@@ -51,28 +58,61 @@ func newLoop(a *Agent, adopted []comms.JobState) *loop {
 // run steps the core until ctx ends or the controller refuses us.
 func (l *loop) run(ctx context.Context, dialed <-chan error) error {
 	defer l.timer.Stop()
-	var items, spare []item
+	l.mu.Lock()
 	for {
-		items, spare = l.agent.in.take(spare), items
-		for _, it := range items {
-			l.handle(it)
-		}
-		clear(items) // do not keep the messages alive
-		if len(items) > 0 {
-			l.flush()
+		l.turn(noLimit)
+		l.mu.Unlock()
+		if l.agent.in.waiting() { // perhaps who brought it saw us at work
+			l.mu.Lock()
 			continue
 		}
-		l.step(core.Idle{})
-		l.flush()
 		select {
 		case <-l.agent.in.wake:
+			l.mu.Lock()
 		case <-l.timer.C:
+			l.mu.Lock()
 			l.step(core.Tick{})
 		case err := <-dialed:
+			l.mu.Lock() // for good: nobody else steps the core any more
 			return errors.Join(err, l.shutdown())
 		case <-ctx.Done():
+			l.mu.Lock()
 			return l.shutdown()
 		}
+	}
+}
+
+const (
+	noLimit   = math.MaxInt
+	helpTurns = 16 // times that a goroutine that reads a link looks into the inbox before it goes back to its link
+)
+
+// turn handles what waits in the inbox, looking at most so many times, and tells
+// the core when that was all. l.mu is held.
+func (l *loop) turn(looks int) {
+	for range looks {
+		l.taken, l.spare = l.agent.in.take(l.spare), l.taken
+		if len(l.taken) == 0 {
+			l.step(core.Idle{})
+			l.flush()
+			return
+		}
+		for _, it := range l.taken {
+			l.handle(it)
+		}
+		clear(l.taken) // do not keep the messages alive
+		l.flush()
+	}
+	l.agent.in.rouse()
+}
+
+// help handles what waits in the inbox unless somebody does already. Who reads a
+// link calls it when it has nothing more to read: the way of a message from one
+// executor to the next then has no other goroutine in it.
+func (l *loop) help() {
+	for l.agent.in.waiting() && l.mu.TryLock() {
+		l.turn(helpTurns)
+		l.mu.Unlock()
 	}
 }
 

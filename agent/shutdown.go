@@ -14,11 +14,10 @@ func (l *loop) shutdown() error {
 			ex.proc.Kill()
 		}
 	}
-	var items, spare []item
 	for len(l.executors) > 0 {
 		<-l.agent.in.wake
-		items, spare = l.agent.in.take(spare), items
-		for _, it := range items {
+		l.taken, l.spare = l.agent.in.take(l.spare), l.taken
+		for _, it := range l.taken {
 			l.handle(it)
 		}
 		l.flush()

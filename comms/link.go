@@ -15,6 +15,7 @@ import (
 // Abort and Close may be called from any goroutine.
 type Link struct {
 	cfg     Config
+	pauser  Pauser // the handler, if it is one
 	dialed  bool
 	session uint64        // chosen by the dialing side
 	token   uint64        // chosen by the listening side: who has it goes on with the same sequences
@@ -58,6 +59,7 @@ const corkLimit = 64 << 10
 func newLink(cfg Config, dialed bool, id uint64) *Link {
 	l := &Link{cfg: cfg, dialed: dialed, session: id, done: make(chan struct{}),
 		out: session.NewOutbox(cfg.Replay, cfg.QueueBytes, cfg.QueueMessages)}
+	l.pauser, _ = cfg.Handler.(Pauser)
 	l.stop, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -405,6 +407,9 @@ func (l *Link) acked(n uint64) error {
 // beforeWait runs when every whole message that arrived is handled: what the
 // handler queued goes out, and an acknowledgement that is due goes with it.
 func (l *Link) beforeWait(w *wire) {
+	if l.pauser != nil {
+		l.pauser.Pause(l)
+	}
 	l.mu.Lock()
 	l.stats.Received += w.received - w.countedAt
 	l.stats.ReceivedBytes += w.receivedBytes

@@ -75,6 +75,16 @@ type Handler interface {
 	Down(l *Link, err error)
 }
 
+// Pauser is a Handler that has work of its own to do in the goroutine that reads
+// a link, once what has arrived is handed over: another goroutine would have to
+// be woken for it.
+type Pauser interface {
+	Handler
+	// Pause is called, like the methods of Handler, before each wait for more from
+	// the peer, and perhaps at other times. What it sends on the link leaves before the wait.
+	Pause(l *Link)
+}
+
 // Config says how links behave. Both ends should agree on Replay.
 type Config struct {
 	Self    Identity
