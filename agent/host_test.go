@@ -127,7 +127,9 @@ func (c *fakeController) Message(l *comms.Link, head, _ []byte) {
 	case *comms.Events:
 		n := m.First - 1
 		for _, j := range m.Jobs {
-			c.events[j.Job] = append(c.events[j.Job], j.Events...)
+			for i := range j.Events {
+				j.Events[i].Each(func(e *comms.Event) bool { c.events[j.Job] = append(c.events[j.Job], *e); return true })
+			}
 			n += uint64(len(j.Events))
 		}
 		l.Send(comms.Encode(&comms.Committed{UpTo: n}), nil)

@@ -62,6 +62,13 @@ func (r *recent) find(id comms.RunID) (*comms.Kind, *comms.Run) {
 			if runs[k].ID == id {
 				return r.kinds[runs[k].Kind], &runs[k]
 			}
+			if id < runs[k].ID || id-runs[k].ID > comms.MaxSteps || len(runs[k].Steps) == 0 {
+				continue
+			}
+			all, err := runs[k].All()
+			if n := int(id - runs[k].ID); err == nil && n < len(all) {
+				return r.kinds[all[n].Kind], &all[n]
+			}
 		}
 	}
 	return nil, nil
@@ -69,8 +76,5 @@ func (r *recent) find(id comms.RunID) (*comms.Kind, *comms.Run) {
 
 // taskName returns the name under which a run's task keeps its log.
 func taskName(kind *comms.Kind, run *comms.Run) string {
-	if run.Name != "" {
-		return run.Name
-	}
-	return kind.Group
+	return kind.NameOf(run.Task, run.Name)
 }

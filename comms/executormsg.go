@@ -37,20 +37,29 @@ type Segment struct {
 // Kind is what all runs of one group of one job share. It is sent once to an
 // executor before the first run that refers to it.
 type Kind struct {
-	ID        uint32    // by which runs refer to it
-	Job       JobID     // whose runs they are
-	Group     string    // name of the group
-	Function  string    // registered name; "" for a command
-	Command   []Word    // command line with placeholders; none for a function
-	Stdin     string    // name of the input fed to the command; "" none
-	Stdout    string    // name of the output that takes the command's standard output; "" none
-	Inputs    []KindIn  // in the order of Run.Inputs
-	Outputs   []KindOut // in the order of DatasetRef.Output
-	Resources Resources // granted while a run of this kind runs
-	Timeout   int64     // nanoseconds; 0 none
-	Env       []string  // NAME=value that all runs share
-	Dir       string    // working folder
-	Close     bool      // forget the kind ID: its job is gone
+	ID        uint32        // by which runs refer to it
+	Job       JobID         // whose runs they are
+	Group     string        // name of the group
+	Function  string        // registered name; "" for a command
+	Command   []Word        // command line with placeholders; none for a function
+	Stdin     string        // name of the input fed to the command; "" none
+	Stdout    string        // name of the output that takes the command's standard output; "" none
+	Inputs    []KindIn      // in the order of Run.Inputs
+	Outputs   []KindOut     // in the order of DatasetRef.Output
+	Resources Resources     // granted while a run of this kind runs
+	Timeout   int64         // nanoseconds; 0 none
+	Env       []string      // NAME=value that all runs share
+	Dir       string        // working folder
+	Close     bool          // forget the kind ID: its job is gone
+	With      []byte        // msgpack map of parameters that all runs share; a run's own replace it
+	First     dag.TaskIndex // with Axes: first task of the group
+	Axes      []KindAxis    // none, or what the names of its tasks are made of: group[i,j]; the last axis runs fastest
+}
+
+// KindAxis is the numbers First, First+1, ... of one axis of a group.
+type KindAxis struct {
+	First int64 // of the first task on the axis
+	N     int64 // how many there are
 }
 
 // Word is one word of a command line: parts that are concatenated.
@@ -84,14 +93,15 @@ type Run struct {
 	Kind    uint32        // announced before
 	Task    dag.TaskIndex // for the names of its outputs
 	Attempt uint32        // for the names of its outputs
-	Name    string        // task name; "" when the kind's group name is it
-	With    []byte        // msgpack map of parameters; empty for none
+	Name    string        // task name; "" when the kind tells it
+	With    []byte        // msgpack map of parameters; empty for the kind's
 	Command []Word        // replaces the kind's, when placeholders differ by task
 	Env     []string      // added to the kind's
 	Inputs  []RunInput    // in the order of the kind's
 	Live    []uint32      // outputs wanted by a later run of this executor as a live value
 	Private []uint32      // outputs that nobody else needs: they need not be published
 	Skip    []uint64      // for each output of a generator: elements already final, do not publish again
+	Steps   []byte        // runs that follow: columns, see Step
 }
 
 // RunInput is the datasets of one input: one, or the list in order. A list
@@ -164,6 +174,7 @@ const (
 	ReportLeaseReturn                       // the rest of a lease: Lease, from the first unused byte to the lease's end
 	ReportHeld                              // the generator waits for credit
 	ReportResumed                           // and goes on
+	ReportSteps                             // the runs Run, Run+1, ... succeeded one after another, without outputs to tell: Steps
 )
 
 // ReportItem is one happening.
@@ -176,6 +187,7 @@ type ReportItem struct {
 	Usage   *Usage      // ReportFinished, ReportFailed
 	Error   *TaskError  // ReportFailed
 	Lease   *Lease      // ReportLeaseReturn: Segment, Offset and Size of what is given back
+	Steps   []byte      // ReportSteps: what each run cost: columns, see Usage
 }
 
 // Log carries text that a task wrote.
@@ -274,7 +286,7 @@ func codeWords(c *Coder, w *[]Word) {
 }
 
 func (m *Kind) code(c *Coder) {
-	c.Struct(14, func(c *Coder) {
+	c.Struct(17, func(c *Coder) {
 		Uint(c, &m.ID)
 		c.ID((*[16]byte)(&m.Job))
 		String(c, &m.Group)
@@ -302,6 +314,14 @@ func (m *Kind) code(c *Coder) {
 		Slice(c, &m.Env, String[string])
 		String(c, &m.Dir)
 		c.Bool(&m.Close)
+		c.Bytes(&m.With)
+		Uint(c, &m.First)
+		Slice(c, &m.Axes, func(c *Coder, a *KindAxis) {
+			c.Struct(2, func(c *Coder) {
+				Int(c, &a.First)
+				Int(c, &a.N)
+			})
+		})
 	})
 }
 
@@ -312,7 +332,7 @@ func (m *Dispatch) code(c *Coder) {
 }
 
 func (r *Run) code(c *Coder) {
-	c.Struct(12, func(c *Coder) {
+	c.Struct(13, func(c *Coder) {
 		Uint(c, &r.ID)
 		Uint(c, &r.Kind)
 		Uint(c, &r.Task)
@@ -329,6 +349,7 @@ func (r *Run) code(c *Coder) {
 		Slice(c, &r.Live, Uint[uint32])
 		Slice(c, &r.Private, Uint[uint32])
 		Slice(c, &r.Skip, Uint[uint64])
+		c.Bytes(&r.Steps)
 	})
 }
 
@@ -380,7 +401,7 @@ func (m *Lease) code(c *Coder) {
 func (m *Report) code(c *Coder) {
 	c.Struct(1, func(c *Coder) {
 		Slice(c, &m.Items, func(c *Coder, i *ReportItem) {
-			c.Struct(8, func(c *Coder) {
+			c.Struct(9, func(c *Coder) {
 				Uint(c, &i.Kind)
 				Uint(c, &i.Run)
 				Int(c, &i.At)
@@ -389,6 +410,7 @@ func (m *Report) code(c *Coder) {
 				Pointer(c, &i.Usage, func(c *Coder, u *Usage) { u.code(c) })
 				Pointer(c, &i.Error, func(c *Coder, e *TaskError) { e.code(c) })
 				Pointer(c, &i.Lease, func(c *Coder, l *Lease) { l.code(c) })
+				c.Bytes(&i.Steps)
 			})
 		})
 	})

@@ -150,6 +150,7 @@ const (
 	EventSpilled                        // a dataset went to disk
 	EventEnv                            // an environment was built or failed; Cause.Text names it
 	EventBuilding                       // an environment is being built; Cause.Text names it
+	EventSteps                          // tasks finished one after another in one executor, without outputs to tell: Steps. Task and Attempt are the first's
 )
 
 // CauseKind says what led to an event.
@@ -193,6 +194,7 @@ type Event struct {
 	Parent   []byte        // reserved. Control edge: the task that made this one
 	Actor    []byte        // reserved. Stateful edge: the actor
 	Sequence uint64        // reserved. Stateful edge: place in the actor's order
+	Steps    []byte        // EventSteps: the tasks, and what each cost: columns, see End
 }
 
 // JobEvents is the events of one job, in order. Life and Epoch are those of the
@@ -303,7 +305,7 @@ func (e *Cause) code(c *Coder) {
 }
 
 func (e *Event) code(c *Coder) {
-	c.Struct(14, func(c *Coder) {
+	c.Struct(15, func(c *Coder) {
 		Uint(c, &e.Kind)
 		Uint(c, &e.Task)
 		Uint(c, &e.Attempt)
@@ -318,6 +320,7 @@ func (e *Event) code(c *Coder) {
 		c.Bytes(&e.Parent)
 		c.Bytes(&e.Actor)
 		Uint(c, &e.Sequence)
+		c.Bytes(&e.Steps)
 	})
 }
 

@@ -96,18 +96,68 @@ func (c *Controller) committed(a core.Store, err error) {
 
 // record feeds what durable events say of costs into the profiles.
 func (c *Controller) record(g *dag.Graph, events []comms.Event) {
-	c.mu.Lock()
-	for i := range events {
-		e := &events[i]
-		if e.Kind != comms.EventFinished || e.Usage == nil {
-			continue
-		}
-		c.book.Record(planner.SignatureOf(g, g.GroupIndex(e.Task)), profiles.Sample{
-			Seconds: float64(e.Usage.Duration) / 1e9, Bytes: float64(e.Usage.BytesOut), Memory: float64(e.Usage.PeakRSS)})
-		c.dirty++
+	var samples []sample
+	near := 0
+	add := func(t dag.TaskIndex, u *comms.Usage) {
+		near = g.GroupNear(t, near)
+		samples = append(samples, sample{near, profiles.Sample{Seconds: float64(u.Duration) / 1e9, Bytes: float64(u.BytesOut), Memory: float64(u.PeakRSS)}})
 	}
+	var ends []comms.End
+	for i := range events {
+		switch e := &events[i]; {
+		case e.Kind == comms.EventFinished && e.Usage != nil:
+			add(e.Task, e.Usage)
+		case e.Kind == comms.EventSteps:
+			ends, _ = comms.ReadEnds(e.Steps, ends[:0]) // what cannot be read counts for nothing
+			for k := range ends {
+				add(ends[k].Task, &ends[k].Usage)
+			}
+		}
+	}
+	groups := byGroup(len(g.Groups), samples)
+	c.mu.Lock()
+	for len(groups) > 0 {
+		n := 1
+		for n < len(groups) && groups[n].group == groups[0].group {
+			n++
+		}
+		c.book.RecordAll(planner.SignatureOf(g, groups[0].group), func(yield func(profiles.Sample) bool) {
+			for i := range groups[:n] {
+				if !yield(groups[i].Sample) {
+					return
+				}
+			}
+		})
+		groups = groups[n:]
+	}
+	c.dirty += len(samples)
 	c.mu.Unlock()
 	c.saveProfiles(100_000)
+}
+
+// sample is what a task of a group cost.
+type sample struct {
+	group int
+	profiles.Sample
+}
+
+// byGroup orders samples by group, those of one group as they came: a profile is
+// looked up once for many of them.
+func byGroup(groups int, samples []sample) []sample {
+	at := make([]int, groups+1)
+	for i := range samples {
+		at[samples[i].group+1]++
+	}
+	for i := range groups {
+		at[i+1] += at[i]
+	}
+	out := make([]sample, len(samples))
+	for i := range samples {
+		k := &at[samples[i].group]
+		out[*k] = samples[i]
+		*k++
+	}
+	return out
 }
 
 // saveProfiles stores the profiles when more than so many runs are not in the store.

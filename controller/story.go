@@ -62,9 +62,12 @@ func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
 			return err
 		}
 		for i := range b.Events {
-			if row := rows[b.Events[i].Task]; row != nil {
-				addToRow(row, &b.Events[i], b.Agent)
-			}
+			b.Events[i].Each(func(e *comms.Event) bool {
+				if row := rows[e.Task]; row != nil {
+					addToRow(row, e, b.Agent)
+				}
+				return true
+			})
 		}
 	}
 	p.page.Rows = p.page.Rows[:0]
@@ -120,12 +123,16 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 				return nil
 			}
 		}
+		room := true
 		for i := range b.Events {
-			e := &b.Events[i]
-			if q.Filter != "" && (ofJob(e.Kind) || !tasks.Has(e.Task)) {
-				continue
-			}
-			if !p.add(func() any { return storyRow(g, e, b.Agent) }) {
+			b.Events[i].Each(func(e *comms.Event) bool {
+				if q.Filter != "" && (ofJob(e.Kind) || !tasks.Has(e.Task)) {
+					return true
+				}
+				room = p.add(func() any { return storyRow(g, e, b.Agent) })
+				return room
+			})
+			if !room {
 				return nil
 			}
 		}
@@ -192,7 +199,7 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 
 func eventName(k comms.EventKind) string {
 	names := [...]string{"", "ready", "started", "published", "finished", "retried", "failed", "skipped", "cancelled",
-		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment", "building"}
+		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row"}
 	if int(k) < len(names) {
 		return names[k]
 	}

@@ -350,6 +350,19 @@ func (g *Graph) GroupIndex(i TaskIndex) int {
 	return gi
 }
 
+// GroupNear is GroupIndex, quick when the task is of group near or of the next one.
+func (g *Graph) GroupNear(i TaskIndex, near int) int {
+	ix := &g.index
+	if int64(i) < int64(ix.tasks) {
+		for k := near; k < min(near+2, len(g.Groups)); k++ {
+			if x := &ix.groups[k]; g.Groups[k].Stream == nil && uint32(i)-x.start < x.size {
+				return k
+			}
+		}
+	}
+	return g.GroupIndex(i)
+}
+
 // GroupTasks returns the tasks of a static group: first and how many. For a
 // streamed group it returns its slots instead: see Instance.
 func (g *Graph) GroupTasks(group int) (first, n int) {
@@ -488,6 +501,29 @@ func (g *Graph) Consumers(i TaskIndex) []Edge {
 		edges = append(edges, edge)
 	}
 	return edges
+}
+
+// OnlyConsumer returns the one edge that leaves a task or instance when there is
+// no other, nor an instance that follows it or may still read from it.
+func (g *Graph) OnlyConsumer(i TaskIndex) (e Edge, ok bool) {
+	ix := &g.index
+	node, shift := g.node(i)
+	k := ix.outStart[node]
+	if ix.outStart[node+1] != k+1 {
+		return Edge{}, false
+	}
+	x := &ix.refs[ix.out[k].ref]
+	e = Edge{Consumer: TaskIndex(ix.out[k].consumer), Output: x.output, Kind: x.kind}
+	if int(e.Consumer) >= ix.tasks {
+		if !x.relative {
+			return Edge{}, false
+		}
+		e.Consumer += shift
+	}
+	if ix.outElem != nil {
+		e.Element = ix.outElem[k]
+	}
+	return e, true
 }
 
 // node returns the node of a task or instance, and what turns the node of a

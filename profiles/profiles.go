@@ -139,21 +139,38 @@ func NewBook() *Book {
 // Record takes in one run. It also counts for the function in all jobs. A cost
 // that is negative or no number is not taken.
 func (b *Book) Record(sig Signature, s Sample) {
-	for _, x := range []float64{s.Seconds, s.Bytes, s.Memory} {
-		if !(x >= 0 && x <= maxCost) { // also refuses NaN
-			return
+	b.RecordAll(sig, func(yield func(Sample) bool) { yield(s) })
+}
+
+// RecordAll is Record for several runs in order. The profiles are looked up once.
+func (b *Book) RecordAll(sig Signature, samples iter.Seq[Sample]) {
+	b.own()
+	all := Signature{Function: sig.Function}
+	both := sig.Function != "" && sig != all
+	own, function, taken := b.m[sig], b.m[all], false
+	for s := range samples {
+		if s.ok() {
+			own, function, taken = own.Add(s), function.Add(s), true
 		}
 	}
-	b.own()
-	b.add(sig, s)
-	if all := (Signature{Function: sig.Function}); sig.Function != "" && sig != all {
-		b.add(all, s)
+	if !taken {
+		return
+	}
+	b.m[sig] = own
+	b.dirty[sig] = struct{}{}
+	if both {
+		b.m[all] = function
+		b.dirty[all] = struct{}{}
 	}
 }
 
-func (b *Book) add(sig Signature, s Sample) {
-	b.m[sig] = b.m[sig].Add(s)
-	b.dirty[sig] = struct{}{}
+func (s *Sample) ok() bool {
+	for _, x := range [...]float64{s.Seconds, s.Bytes, s.Memory} {
+		if !(x >= 0 && x <= maxCost) { // also refuses NaN
+			return false
+		}
+	}
+	return true
 }
 
 func (b *Book) own() {

@@ -40,6 +40,8 @@ type executor struct {
 	back   []*comms.Lease // rests, to be returned behind the report that seals what is in front of them
 	stop   bool
 	acting bool
+	ends   []comms.Usage // of the runs from first on, which have succeeded, to be told together
+	first  comms.RunID
 
 	lastRun     comms.RunID
 	why, signal string
@@ -106,7 +108,21 @@ func (x *executor) deliver(d memnet.Delivery[comms.Message]) {
 	}
 }
 
-func (x *executor) send(m comms.Message) { x.out.send(x.w, x.w.lan, x.name, x.a.name, m) }
+// send sends behind what has not been told yet.
+func (x *executor) send(m comms.Message) {
+	x.tellEnds()
+	x.out.send(x.w, x.w.lan, x.name, x.a.name, m)
+}
+
+// tellEnds reports the runs that have succeeded one after another.
+func (x *executor) tellEnds() {
+	if len(x.ends) == 0 {
+		return
+	}
+	it := comms.ReportItem{Kind: comms.ReportSteps, Run: x.first, At: x.w.wall().UnixNano(), Steps: comms.AppendUsages(nil, x.ends)}
+	x.ends = nil
+	x.out.send(x.w, x.w.lan, x.name, x.a.name, &comms.Report{Items: []comms.ReportItem{it}})
+}
 
 func (x *executor) take(m comms.Message) {
 	switch m := m.(type) {
@@ -120,7 +136,13 @@ func (x *executor) take(m comms.Message) {
 		}
 	case *comms.Dispatch:
 		for i := range m.Runs {
-			x.enqueue(&m.Runs[i])
+			runs, err := m.Runs[i].All()
+			if err != nil {
+				x.w.fail(comms.JobID{}, "%s gets a Dispatch that cannot be read: %v", x.name, err)
+			}
+			for k := range runs {
+				x.enqueue(&runs[k])
+			}
 		}
 	case *comms.TakeBack:
 		back := &comms.TakenBack{}
@@ -354,7 +376,20 @@ func (x *executor) failed(kind comms.ErrorKind, text string) {
 }
 
 func (x *executor) over(it comms.ReportItem) {
-	x.item(it)
+	if it.Kind == comms.ReportFinished && len(it.Outputs)+len(it.Counts)+len(x.back) == 0 && x.w.chance(700) {
+		if len(x.ends) > 0 && x.first+comms.RunID(len(x.ends)) != x.cur.ID {
+			x.tellEnds()
+		}
+		if len(x.ends) == 0 {
+			x.first = x.cur.ID
+		}
+		x.ends = append(x.ends, *it.Usage)
+		if len(x.queue) == 0 || x.w.chance(300) {
+			x.tellEnds()
+		}
+	} else {
+		x.item(it)
+	}
 	x.w.oracle.stopped(x)
 	delete(x.credit, x.cur.ID)
 	x.cur, x.held, x.cancel = nil, false, nil

@@ -195,6 +195,11 @@ func (o *oracle) event(id comms.JobID, f *facts, b *core.Batch, number uint64, e
 		o.w.fail(id, "event %d of %s is stored twice", number, b.Agent)
 	}
 	f.stored[key] = true
+	e.Each(func(one *comms.Event) bool { o.oneEvent(id, f, b, one); return true })
+}
+
+// oneEvent takes in an event of one task.
+func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Event) {
 	gone := o.gone(b.Agent, b.Incarnation)
 	switch e.Kind {
 	case comms.EventLost:

@@ -47,7 +47,7 @@ func (w *world) tellMessage(who, way string, m comms.Message) {
 }
 
 var eventNames = [...]string{"", "ready", "started", "published", "finished", "retry", "failed", "skipped", "cancelled", "stream end", "lost",
-	"drained", "taken back", "held back", "spilled", "environment", "building"}
+	"drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row"}
 
 // describe tells of a message what matters, and of which jobs it is.
 func describe(m comms.Message) (string, []comms.JobID) {
@@ -83,15 +83,17 @@ func describe(m comms.Message) (string, []comms.JobID) {
 	case *comms.Dispatch:
 		var b strings.Builder
 		for i := range m.Runs {
-			r := &m.Runs[i]
-			fmt.Fprintf(&b, " run %d of task %d attempt %d;", r.ID, r.Task, r.Attempt)
+			runs, _ := m.Runs[i].All() // the executor complains of what cannot be read
+			for k := range runs {
+				fmt.Fprintf(&b, " run %d of task %d attempt %d;", runs[k].ID, runs[k].Task, runs[k].Attempt)
+			}
 		}
 		return "Dispatch" + b.String(), nil
 	case *comms.Report:
 		var b strings.Builder
 		for i := range m.Items {
 			it := &m.Items[i]
-			kind := [...]string{"", "started", "published", "finished", "failed", "lease return", "held", "resumed"}[it.Kind]
+			kind := [...]string{"", "started", "published", "finished", "failed", "lease return", "held", "resumed", "succeeded in a row from"}[it.Kind]
 			fmt.Fprintf(&b, " %s run %d %s", kind, it.Run, refs(it.Outputs))
 			if it.Error != nil {
 				fmt.Fprintf(&b, " (%s: %s)", it.Error.Kind, it.Error.Message)

@@ -112,9 +112,12 @@ func (d *fakeHost) step(ev Event) {
 				for _, j := range m.Jobs {
 					n += uint64(len(j.Events))
 					for i := range j.Events {
-						if j.Events[i].Kind == comms.EventFinished {
-							d.finished++
-						}
+						j.Events[i].Each(func(e *comms.Event) bool {
+							if e.Kind == comms.EventFinished {
+								d.finished++
+							}
+							return true
+						})
 					}
 				}
 				d.inbox = append(d.inbox, FromController{Msg: &comms.Committed{UpTo: n}})
@@ -125,13 +128,16 @@ func (d *fakeHost) step(ev Event) {
 
 // report finishes all runs of a Dispatch.
 func report(m *comms.Dispatch) *comms.Report {
-	r := &comms.Report{Items: make([]comms.ReportItem, len(m.Runs))}
-	usage := make([]comms.Usage, len(m.Runs))
-	outs := make([]comms.Desc, len(m.Runs))
+	r := &comms.Report{}
 	for i := range m.Runs {
-		usage[i].Duration = 1000
-		outs[i] = comms.Desc{Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte{1}}, Size: 1}
-		r.Items[i] = comms.ReportItem{Kind: comms.ReportFinished, Run: m.Runs[i].ID, Usage: &usage[i], Outputs: outs[i : i+1]}
+		runs, err := m.Runs[i].All()
+		if err != nil {
+			panic(err)
+		}
+		for k := range runs {
+			r.Items = append(r.Items, comms.ReportItem{Kind: comms.ReportFinished, Run: runs[k].ID, Usage: &comms.Usage{Duration: 1000},
+				Outputs: []comms.Desc{{Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte{1}}, Size: 1}}})
+		}
 	}
 	return r
 }

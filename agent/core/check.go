@@ -14,9 +14,9 @@ func (c *Core) Check() error {
 	if err := c.checkExecutors(); err != nil {
 		return err
 	}
-	kept := c.pending
+	kept := c.unflushed
 	for _, b := range c.batches {
-		kept += b.n
+		kept += b.kept
 	}
 	if kept != c.kept || c.unsent > len(c.batches) {
 		return fmt.Errorf("%d events kept, counted %d; %d of %d batches unsent", kept, c.kept, c.unsent, len(c.batches))
@@ -74,7 +74,7 @@ func (c *Core) checkMemory(sealed int) error {
 
 func (c *Core) checkExecutors() error {
 	free := slices.Clone(c.total)
-	runs := 0
+	runs, behind := 0, 0
 	for _, ex := range c.execs {
 		if c.byExec[ex.id] != ex || !slices.Contains(ex.pool.execs, ex) {
 			return fmt.Errorf("executor %d is not in its tables", ex.id)
@@ -95,6 +95,12 @@ func (c *Core) checkExecutors() error {
 			if s := r.job.tasks[r.task].state; !r.orphan && s != tQueued && s != tRunning {
 				return fmt.Errorf("run %d of task %d in state %d", r.id, r.task, s)
 			}
+			behind += len(r.rest)
+			for _, s := range r.rest {
+				if t := r.job.tasks[s.task]; t.state != tQueued || t.attempt != s.attempt || r.orphan {
+					return fmt.Errorf("task %d waits in run %d as attempt %d, it is in state %d, attempt %d", s.task, r.id, s.attempt, t.state, t.attempt)
+				}
+			}
 		}
 		for k, n := range ex.grant {
 			free[k] -= n
@@ -108,6 +114,9 @@ func (c *Core) checkExecutors() error {
 			return fmt.Errorf("%d of resource %d are free, counted %d", c.free[k], k, free[k])
 		}
 	}
+	if behind != c.behind {
+		return fmt.Errorf("%d tasks wait in runs, counted %d", c.behind, behind)
+	}
 	if runs += c.pinning + len(c.pinned); runs != len(c.runs) {
 		return fmt.Errorf("%d runs in the table, counted %d", len(c.runs), runs)
 	}
@@ -120,6 +129,9 @@ func (c *Core) checkTasks(j *job) error {
 	for _, r := range c.runs {
 		if r.job == j && !r.orphan {
 			active[r.task]++
+			for _, s := range r.rest {
+				active[s.task]++
+			}
 		}
 	}
 	heaped := map[taskIndex]bool{}

@@ -37,6 +37,7 @@ type Core struct {
 	generators []*run // runs of generators, by number
 	lostJobs   []*job // with lost datasets, to be counted anew
 	runs       map[comms.RunID]*run
+	behind     int // tasks that wait behind others in runs
 	lastRun    comms.RunID
 	lastKind   uint32
 	pinning    int    // runs that wait for their inputs to be in memory
@@ -59,12 +60,15 @@ type Core struct {
 	unsent    int       // of batches, how many were not sent since the link came up
 	noted     []*job    // with events that were not flushed, in order
 	pending   int       // events not flushed
-	kept      int       // events in batches and not flushed
+	unflushed int       // as kept, those not flushed
+	kept      int       // events in batches and not flushed, for each task one
 	urgent    bool      // one of those not flushed should not wait for others
 	flushAt   time.Time // when what is not flushed leaves at the latest; zero: nothing waits
 
 	todo    []ended          // tasks that ended without their outputs and whose consumers do not know yet
 	touched []*job           // jobs that may have drained
+	steps   []comms.Step     // scratch
+	usages  []comms.Usage    // scratch
 	delayed delayHeap        // tasks that wait for their next attempt
 	later   []FromController // for jobs whose life before has ended in this step
 	timer   time.Time        // what the last SetTimer asked for
@@ -187,7 +191,7 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		}
 		c.work()
 	}
-	if idle && c.tells() || c.pending >= c.cfg.EventBatch {
+	if idle && c.tells() || c.unflushed >= c.cfg.EventBatch {
 		c.flush()
 	}
 	c.setTimer()

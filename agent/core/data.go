@@ -210,6 +210,9 @@ func (c *Core) freeData(j *job, d *dataset) {
 // release ends a task's need for its inputs: its end is committed.
 func (c *Core) release(j *job, t taskIndex) {
 	j.tasks[t].flags |= fReleased
+	if len(j.data) == 0 && int(t) < j.static {
+		return
+	}
 	gs := j.groupOf(t)
 	if gs.rooted || len(j.data) == 0 {
 		if gs.group.Stream != nil {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,8 +50,19 @@ func describeMessage(m comms.Message) string {
 	case *comms.Dispatch:
 		var b strings.Builder
 		b.WriteString("dispatch")
-		for _, r := range m.Runs {
+		var runs []comms.Run
+		for i := range m.Runs {
+			all, err := m.Runs[i].All()
+			if err != nil {
+				return err.Error()
+			}
+			runs = append(runs, all...)
+		}
+		for i, r := range runs {
 			fmt.Fprintf(&b, "\n    run %d: kind %d task %d attempt %d", r.ID, r.Kind, r.Task, r.Attempt)
+			if i > 0 && runs[i-1].ID == r.ID-1 && !slices.ContainsFunc(m.Runs, func(o comms.Run) bool { return o.ID == r.ID }) {
+				b.WriteString(" behind it")
+			}
 			for _, in := range r.Inputs {
 				b.WriteString(" in")
 				for _, d := range in.Data {
@@ -102,7 +114,7 @@ func describeDesc(d comms.Desc) string {
 
 func describeEvent(e comms.Event) string {
 	kinds := [...]string{"", "ready", "started", "published", "finished", "retry", "failed", "skipped", "cancelled", "stream end", "lost",
-		"drained", "taken back", "held back", "spilled", "environment", "building"}
+		"drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row"}
 	causes := [...]string{"", "submit", "dataset", "task", "executor", "user", "memory", "time", "run"}
 	s := fmt.Sprintf("%s task %d attempt %d", kinds[e.Kind], e.Task, e.Attempt)
 	if e.Kind == comms.EventDrained {
@@ -131,6 +143,9 @@ func describeEvent(e comms.Event) string {
 	}
 	if e.Error != nil && e.Usage != nil {
 		s += fmt.Sprintf(", took %v", time.Duration(e.Usage.Duration))
+	}
+	if e.Kind == comms.EventSteps {
+		e.Each(func(one *comms.Event) bool { s += "\n        " + describeEvent(*one); return true })
 	}
 	if e.Error != nil {
 		s += fmt.Sprintf(": %s: %s", e.Error.Kind, e.Error.Message)

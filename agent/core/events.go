@@ -13,7 +13,7 @@ import (
 type batch struct {
 	msg  *comms.Events
 	last uint64
-	n    int
+	kept int // as Core.kept
 	ends []taskEnd
 }
 
@@ -22,6 +22,7 @@ type taskEnd struct {
 	job     *job
 	task    taskIndex
 	attempt uint32
+	rest    []step // that ended behind it in one event
 }
 
 // note appends an event of a job.
@@ -36,6 +37,7 @@ func (c *Core) note(j *job, e comms.Event) {
 		c.noted = append(c.noted, j)
 	}
 	c.pending++
+	c.unflushed++
 	c.kept++
 	switch e.Kind {
 	case comms.EventReady, comms.EventStarted, comms.EventPublished, comms.EventFinished, comms.EventTakenBack:
@@ -46,8 +48,15 @@ func (c *Core) note(j *job, e comms.Event) {
 
 // noteEnd is note for an event that ends a task.
 func (c *Core) noteEnd(j *job, e comms.Event) {
+	c.noteEnds(j, e, nil)
+}
+
+// noteEnds is noteEnd for an event that ends tasks behind it too.
+func (c *Core) noteEnds(j *job, e comms.Event, rest []step) {
 	c.note(j, e)
-	j.ends = append(j.ends, taskEnd{j, e.Task, e.Attempt})
+	c.unflushed += len(rest)
+	c.kept += len(rest)
+	j.ends = append(j.ends, taskEnd{j, e.Task, e.Attempt, rest})
 }
 
 // tells decides, when nothing else is to do, whether to tell the controller now.
@@ -92,7 +101,7 @@ func (c *Core) flush() {
 		}
 	}
 	if c.pending > 0 {
-		b := &batch{msg: &comms.Events{First: c.lastEvent + 1}, n: c.pending}
+		b := &batch{msg: &comms.Events{First: c.lastEvent + 1}, kept: c.unflushed}
 		for _, j := range c.noted {
 			b.msg.Jobs = append(b.msg.Jobs, comms.JobEvents{Job: j.id, Events: j.events, Life: j.life, Epoch: j.epoch})
 			b.ends = append(b.ends, j.ends...)
@@ -102,7 +111,7 @@ func (c *Core) flush() {
 		c.noted = c.noted[:0]
 		c.lastEvent += uint64(c.pending)
 		b.last = c.lastEvent
-		c.pending = 0
+		c.pending, c.unflushed = 0, 0
 		c.urgent = false
 		c.batches = append(c.batches, b)
 		c.unsent++
@@ -190,11 +199,12 @@ func (c *Core) committed(upTo uint64) {
 		c.batches[0] = nil
 		c.batches = c.batches[1:]
 		c.unsent = min(c.unsent, len(c.batches))
-		c.kept -= b.n
-		for _, e := range b.ends {
-			t := &e.job.tasks[e.task]
-			if t.state.over() && t.attempt == e.attempt && t.flags&fReleased == 0 {
-				c.releasePath(e.job, e.task)
+		c.kept -= b.kept
+		for i := range b.ends {
+			e := &b.ends[i]
+			c.endCommitted(e.job, e.task, e.attempt)
+			for k := range e.rest {
+				c.endCommitted(e.job, e.rest[k].task, e.rest[k].attempt)
 			}
 		}
 	}
@@ -204,13 +214,21 @@ func (c *Core) committed(upTo uint64) {
 // in its executor is all there is of an output: if the next of its path fails it
 // runs again, and needs its inputs. With the last of a path those before it go too.
 func (c *Core) releasePath(j *job, t taskIndex) {
-	if next, ok := j.fuse[t]; ok && j.tasks[t].flags&fLent != 0 && j.tasks[next].flags&fReleased == 0 {
+	if next := along(j.fuse, t); next != noTask && j.tasks[t].flags&fLent != 0 && j.tasks[next].flags&fReleased == 0 {
 		j.tasks[t].flags |= fEnded
 		return
 	}
 	c.release(j, t)
-	for before, ok := j.fused[t]; ok && j.tasks[before].flags&(fLent|fEnded|fReleased) == fLent|fEnded; before, ok = j.fused[before] {
-		c.release(j, before)
+	for t = along(j.fused, t); t != noTask && j.tasks[t].flags&(fLent|fEnded|fReleased) == fLent|fEnded; t = along(j.fused, t) {
+		c.release(j, t)
+	}
+}
+
+// endCommitted ends a task's need for its inputs, if it is at that attempt still.
+func (c *Core) endCommitted(j *job, task taskIndex, attempt uint32) {
+	t := &j.tasks[task]
+	if t.state.over() && t.attempt == attempt && t.flags&fReleased == 0 {
+		c.releasePath(j, task)
 	}
 }
 

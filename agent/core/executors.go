@@ -338,6 +338,15 @@ func (c *Core) kindOf(j *job, gs *groupState) *comms.Kind {
 	if !gs.varyEnv {
 		k.Env = environ(g.Env)
 	}
+	if !gs.varyWith {
+		k.With = gs.with
+	}
+	if !gs.named && len(g.Axes) > 0 {
+		k.First = gs.first
+		for i := range g.Axes {
+			k.Axes = append(k.Axes, comms.KindAxis{First: g.Axes[i].First, N: int64(g.Axes[i].Len())})
+		}
+	}
 	for _, in := range g.Inputs {
 		k.Inputs = append(k.Inputs, comms.KindIn{Name: in.Name, List: in.List})
 	}

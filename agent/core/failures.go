@@ -213,6 +213,7 @@ func (c *Core) executorDead(ev ExecutorDead) {
 		return
 	}
 	quiet := ex.state == exStopping && len(ex.queue) == 0
+	c.unfoldAll(ex, nil)
 	queue := ex.queue
 	ex.queue, ex.batch = nil, nil
 	c.regrant(ex)

@@ -79,8 +79,8 @@ type job struct {
 	classes  []*class
 	envs     map[string]*environment
 	ranks    []float64
-	fuse     map[taskIndex]taskIndex // the next of a planned path
-	fused    map[taskIndex]taskIndex // the one before
+	fuse     []taskIndex // for each static task the next of a planned path, or noTask; nil without paths
+	fused    []taskIndex // the one before
 	priority int64
 	owner    *owner
 	used     float64 // as owner.used
@@ -130,10 +130,45 @@ type groupState struct {
 	varyEnv   bool
 	mean      float64 // predicted seconds; 0 unknown
 	known     bool    // mean is measured
-	file      []bool  // outputs that commands read or write
+	first     taskIndex
+	size      int         // static tasks, from first on
+	list      []uint32    // its outputs
+	behind    *groupState // of the task that followed one of this group last
+	step      bool        // its tasks can wait behind others in one run
+	named     bool        // the names of its tasks go with each run
+	file      []bool      // outputs that commands read or write
 }
 
 func (j *job) at(t taskIndex) *task { return &j.tasks[t] }
+
+// groupBehind is groupOf for a task that follows one of gs.
+func (j *job) groupBehind(gs *groupState, t taskIndex) *groupState {
+	if b := gs.behind; b != nil && t >= b.first && int(t-b.first) < b.size {
+		return b
+	}
+	gs.behind = j.groupOf(t)
+	return gs.behind
+}
+
+// single is a list of one output. It is shared.
+func (gs *groupState) single(output uint32) []uint32 {
+	if gs.list == nil {
+		gs.list = make([]uint32, len(gs.group.Outputs))
+		for i := range gs.list {
+			gs.list[i] = uint32(i)
+		}
+	}
+	return gs.list[output : output+1 : output+1]
+}
+
+// learn takes in what a run of a group took.
+func (gs *groupState) learn(seconds float64) {
+	if gs.known {
+		gs.mean += (seconds - gs.mean) / 8
+	} else {
+		gs.mean, gs.known = seconds, true
+	}
+}
 
 func (j *job) groupOf(t taskIndex) *groupState { return &j.groups[j.graph.GroupIndex(t)] }
 
@@ -259,6 +294,10 @@ func (c *Core) newGroups(j *job) {
 			gs.file[o] = gs.group.Run.Command != nil
 		}
 		gs.findConstants()
+		if first, n := g.GroupTasks(i); gs.group.Stream == nil {
+			gs.first, gs.size = taskIndex(first), n
+		}
+		gs.findStep()
 		gs.class = c.classFor(j, gs)
 	}
 	// All tasks of a group read from the same groups.
@@ -285,8 +324,19 @@ func (c *Core) newGroups(j *job) {
 	}
 }
 
+// along returns where a task's path leads, noTask when it is in none.
+func along(path []taskIndex, t taskIndex) taskIndex {
+	if int(t) < len(path) {
+		return path[t]
+	}
+	return noTask
+}
+
 func (j *job) setFuse(paths [][]taskIndex) {
-	j.fuse, j.fused = map[taskIndex]taskIndex{}, map[taskIndex]taskIndex{}
+	j.fuse, j.fused = nil, nil
+	if len(paths) > 0 {
+		j.fuse, j.fused = slices.Repeat([]taskIndex{noTask}, j.static), slices.Repeat([]taskIndex{noTask}, j.static)
+	}
 	for _, p := range paths {
 		for k := 1; k < len(p); k++ {
 			if int(p[k-1]) < j.static && int(p[k]) < j.static {

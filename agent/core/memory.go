@@ -269,7 +269,7 @@ func (c *Core) pinEnded(r *run) {
 // size is one that a command makes itself.
 func (c *Core) leaseReq(ex *executor, m *comms.LeaseReq) {
 	owner, kind := ex.owner(), ledger.Arena
-	if r := c.runs[m.Run]; r != nil && r.ex == ex {
+	if r := c.runAt(ex, m.Run); r != nil {
 		owner = r.owner()
 	}
 	switch {

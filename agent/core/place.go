@@ -212,42 +212,63 @@ func (c *Core) enqueue(r *run, ex *executor) bool {
 // planned path as a whole, else the best successor as far as the supply goes. A
 // successor waits for nothing but runs of this queue.
 func (c *Core) follow(r *run, ex *executor) {
-	for !r.gs.generator && r.gs.read {
-		j := r.job
-		next, planned := c.successor(r, ex)
-		if next == noTask {
-			return
+	j, depth := r.job, ex.depth()
+	tail, gs := r.task, r.gs
+	m := &ex.batch[len(ex.batch)-1]
+	for !gs.generator && gs.read {
+		next, planned := c.successor(j, tail, gs, ex)
+		if next == noTask || !planned && (depth >= c.cfg.SupplyMax || depth >= 2 && (ex.load == 0 || ex.load >= c.cfg.SupplyFor.Seconds())) ||
+			planned && depth >= comms.MaxSteps {
+			break
 		}
-		if !planned && ex.load >= c.cfg.SupplyFor.Seconds() && len(ex.queue) >= 2 || len(ex.queue) >= c.cfg.SupplyMax || ex.load == 0 && len(ex.queue) >= 2 && !planned {
-			return
+		var outputs, private []uint32
+		e, one := j.oneEdge(tail)
+		if one {
+			outputs = gs.single(e.Output)
+		} else {
+			outputs = j.outputsTo(tail, next)
 		}
-		outputs := j.outputsTo(r.task, next)
-		last := &ex.batch[len(ex.batch)-1]
-		s := c.newRun(j, next, comms.Cause{Kind: comms.CauseDataset, Ref: comms.DatasetRef{Task: r.task, Output: outputs[0]}})
-		s.live = true
-		if !c.pin(s) || s.pinErr != nil { // not worth waiting for
-			c.dropRun(s)
-			return
-		}
-		last.Live = outputs
 		if planned {
-			last.Private = j.privateTo(r.task, next, outputs)
-			r.private = last.Private
+			private = j.privateTo(tail, next, outputs)
 		}
-		if !c.enqueue(s, ex) {
-			return
+		if !r.keep(m, outputs, private) {
+			break
 		}
-		r = s
+		behind := j.groupBehind(gs, next)
+		if !one || !c.lengthen(r, next, behind, e.Output+1) {
+			s := c.newRun(j, next, causeOf(tail, outputs[0]+1))
+			s.live = true
+			if !c.pin(s) || s.pinErr != nil { // not worth waiting for
+				c.dropRun(s)
+				r.keep(m, nil, nil)
+				break
+			}
+			c.writeSteps(r, m)
+			if !c.enqueue(s, ex) {
+				return
+			}
+			r, m = s, &ex.batch[len(ex.batch)-1]
+		}
+		tail, gs = next, behind
+		depth++
 	}
+	c.writeSteps(r, m)
 }
 
-// successor returns the task that should follow a run on its executor.
-func (c *Core) successor(r *run, ex *executor) (next taskIndex, planned bool) {
-	j := r.job
+// successor returns the task that should follow one on its executor.
+func (c *Core) successor(j *job, t taskIndex, gs *groupState, ex *executor) (next taskIndex, planned bool) {
 	next = noTask
-	edges := j.edgesOf(r.task)
-	want, hasPlan := j.fuse[r.task]
-	hasPlan = hasPlan && j.tasks[r.task].flags&fUnfused == 0 && j.tasks[want].flags&fUnfused == 0
+	want, hasPlan := noTask, false
+	if int(t) < len(j.fuse) {
+		want = j.fuse[t]
+		hasPlan = want != noTask && j.tasks[t].flags&fUnfused == 0 && j.tasks[want].flags&fUnfused == 0
+	}
+	if hasPlan {
+		if e, ok := j.oneEdge(t); ok && e.Consumer == want && c.canFollow(j, want, 1, gs, ex) {
+			return want, true
+		}
+	}
+	edges := j.edgesOf(t)
 	for i, e := range edges {
 		if e.Kind != dag.SourceWhole || int(e.Consumer) >= len(j.tasks) || j.tasks[e.Consumer].state != tWaiting {
 			continue
@@ -261,9 +282,7 @@ func (c *Core) successor(r *run, ex *executor) (next taskIndex, planned bool) {
 				n++
 			}
 		}
-		gs := j.groupOf(e.Consumer)
-		if j.tasks[e.Consumer].missing != n || gs.class.env != r.gs.class.env || gs.generator || gs.unfit != "" ||
-			!c.fits(ex.grant, gs.need) || gs.usable(j, ex.pool) != "" {
+		if !c.canFollow(j, e.Consumer, n, gs, ex) {
 			continue
 		}
 		if hasPlan && e.Consumer == want {
@@ -277,6 +296,15 @@ func (c *Core) successor(r *run, ex *executor) (next taskIndex, planned bool) {
 		return noTask, false
 	}
 	return next, false
+}
+
+// canFollow tells whether a task can be queued behind one of gs from which n edges lead to it.
+func (c *Core) canFollow(j *job, t taskIndex, n uint32, gs *groupState, ex *executor) bool {
+	if s := &j.tasks[t]; s.state != tWaiting || s.missing != n {
+		return false
+	}
+	to := j.groupBehind(gs, t)
+	return to.class.env == gs.class.env && !to.generator && to.unfit == "" && c.fits(ex.grant, to.need) && to.usable(j, ex.pool) == ""
 }
 
 // outputsTo lists the outputs of a task that one consumer reads.
@@ -294,6 +322,9 @@ func (j *job) outputsTo(t, consumer taskIndex) []uint32 {
 func (j *job) privateTo(t, consumer taskIndex, outputs []uint32) []uint32 {
 	var out []uint32
 	edges := j.edgesOf(t)
+	if e, ok := j.oneEdge(t); ok && e.Consumer == consumer && !j.wanted.has(j.graph, comms.DatasetRef{Task: t, Output: e.Output}) {
+		return outputs
+	}
 	for _, o := range outputs {
 		alone := !j.wanted.has(j.graph, comms.DatasetRef{Task: t, Output: o}) && len(j.graph.SlotConsumers(t, o)) == 0
 		for _, e := range ofOutput(edges, o) {
@@ -457,6 +488,7 @@ func (c *Core) askBack(ex *executor, runs []*run) {
 
 // recall asks for all runs of a job that have not started.
 func (c *Core) recall(ex *executor, j *job) {
+	c.unfoldAll(ex, j)
 	var runs []*run
 	for i, r := range ex.queue {
 		if r.job == j && !r.asked && (i > 0 || !r.started) {

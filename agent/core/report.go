@@ -21,7 +21,12 @@ func (c *Core) fromExecutor(ev FromExecutor) {
 		c.helloExecutor(ex, m)
 	case *comms.Report:
 		for i := range m.Items {
-			c.item(ex, &m.Items[i])
+			it := &m.Items[i]
+			if it.Kind != comms.ReportSteps {
+				c.item(ex, it)
+			} else if err := c.succeeded(ex, it); err != nil {
+				c.kill(ex, fmt.Sprintf("it broke the protocol: its report on the runs from %d on: %v", it.Run, err))
+			}
 			if ex.state == exKilled {
 				return
 			}
@@ -31,8 +36,9 @@ func (c *Core) fromExecutor(ev FromExecutor) {
 	case *comms.LeaseReq:
 		c.leaseReq(ex, m)
 	case *comms.Log:
-		if r := c.runs[m.Run]; r != nil && r.ex == ex {
-			c.emit(AppendLog{Job: r.job.id, Task: r.job.graph.TaskName(r.task), Attempt: r.attempt, Stream: m.Stream, Text: m.Text})
+		if r := c.holder(ex, m.Run); r != nil {
+			t, attempt, _ := r.taskAt(m.Run)
+			c.emit(AppendLog{Job: r.job.id, Task: r.job.graph.TaskName(t), Attempt: attempt, Stream: m.Stream, Text: m.Text})
 		}
 	}
 }
@@ -45,8 +51,8 @@ func (c *Core) item(ex *executor, it *comms.ReportItem) {
 		}
 		return
 	}
-	r := c.runs[it.Run]
-	if r == nil || r.ex != ex {
+	r := c.runAt(ex, it.Run)
+	if r == nil {
 		c.discardAll(ex, it.Outputs)
 		return
 	}
@@ -226,6 +232,7 @@ func (c *Core) told(j *job, ref comms.DatasetRef, d comms.Desc) comms.Desc {
 // endRun takes a run out of its executor's queue and learns what it cost.
 func (c *Core) endRun(r *run, u *comms.Usage) {
 	ex := r.ex
+	c.unfold(r)
 	if i := slices.Index(ex.queue, r); i == 0 {
 		ex.queue[0] = nil
 		ex.queue = ex.queue[1:]
@@ -243,11 +250,7 @@ func (c *Core) endRun(r *run, u *comms.Usage) {
 	if u != nil && u.Duration > 0 {
 		s := float64(u.Duration) / 1e9
 		c.charge(r.job, (s-r.mean)*cpu)
-		if r.gs.known {
-			r.gs.mean += (s - r.gs.mean) / 8
-		} else {
-			r.gs.mean, r.gs.known = s, true
-		}
+		r.gs.learn(s)
 	}
 	c.dropRun(r)
 }
@@ -257,8 +260,8 @@ func (c *Core) endRun(r *run, u *comms.Usage) {
 func (c *Core) takenBack(ex *executor, runs []comms.RunID) {
 	ex.asked = false
 	for _, id := range runs {
-		r := c.runs[id]
-		if r == nil || r.ex != ex || r.started {
+		r := c.runAt(ex, id)
+		if r == nil || r.started {
 			continue
 		}
 		c.endRun(r, nil)

@@ -33,6 +33,7 @@ type run struct {
 	back      bool // a generator that waits for credit
 	orphan    bool // its task is not this agent's any more
 	private   []uint32
+	rest      []step // tasks behind this one, see paths.go
 
 	pins    ledger.RequestID // 0: no input lies in shared memory
 	granted bool
@@ -60,6 +61,7 @@ func (c *Core) newRun(j *job, t taskIndex, cause comms.Cause) *run {
 
 // dropRun forgets a run and ends its pins.
 func (c *Core) dropRun(r *run) {
+	c.unfold(r)
 	delete(c.runs, r.id)
 	r.job.inflight--
 	c.unpin(r)
@@ -73,7 +75,14 @@ func (c *Core) dropRun(r *run) {
 func (c *Core) runOf(j *job, t taskIndex) *run {
 	for _, ex := range c.execs {
 		for _, r := range ex.queue {
-			if r.job == j && r.task == t && !r.orphan {
+			if r.job != j || r.orphan {
+				continue
+			}
+			if slices.ContainsFunc(r.rest, func(s step) bool { return s.task == t }) {
+				c.unfold(r)
+				return c.runOf(j, t)
+			}
+			if r.task == t {
 				return r
 			}
 		}
@@ -84,18 +93,17 @@ func (c *Core) runOf(j *job, t taskIndex) *run {
 // message writes a run for its executor, with what must be sent before it.
 func (c *Core) message(r *run, ex *executor) (comms.Run, error) {
 	j, g := r.job, r.gs.group
-	k := c.kindOf(j, r.gs)
-	if !ex.kinds[k.ID] {
-		ex.kinds[k.ID] = true
-		c.emit(ToExecutor{ex.id, k})
-	}
-	m := comms.Run{ID: r.id, Kind: k.ID, Task: r.task, Attempt: r.attempt}
-	if len(g.Axes) > 0 || g.Stream != nil {
-		m.Name = j.graph.TaskName(r.task)
-	}
-	var err error
-	if m.With, err = r.gs.parameters(j.graph, r.task); err != nil {
+	m := comms.Run{ID: r.id, Task: r.task, Attempt: r.attempt}
+	with, err := r.gs.parameters(j.graph, r.task)
+	if err != nil {
 		return m, err
+	}
+	if r.gs.varyWith {
+		m.With = with
+	}
+	m.Kind = c.tellKind(ex, j, r.gs)
+	if r.gs.named {
+		m.Name = j.graph.TaskName(r.task)
 	}
 	if r.gs.varyCmd {
 		cmd, err := j.graph.Command(r.task)
@@ -130,6 +138,17 @@ func (c *Core) message(r *run, ex *executor) (comms.Run, error) {
 	return m, nil
 }
 
+// tellKind announces a group's kind to an executor, once, and returns its number.
+// A constant of the parameters is known by then.
+func (c *Core) tellKind(ex *executor, j *job, gs *groupState) uint32 {
+	k := c.kindOf(j, gs)
+	if !ex.kinds[k.ID] {
+		ex.kinds[k.ID] = true
+		c.emit(ToExecutor{ex.id, k})
+	}
+	return k.ID
+}
+
 // inputs lists the datasets of each input. What is not there yet comes from a
 // run before it on the same executor, as a live value.
 func (c *Core) inputs(r *run, ex *executor) ([]comms.RunInput, error) {
@@ -159,7 +178,14 @@ func (c *Core) inputDesc(j *job, ref comms.DatasetRef, ex *executor) comms.Desc 
 	d := j.data[ref]
 	if d == nil {
 		for k := len(ex.queue) - 1; k >= 0; k-- {
-			if p := ex.queue[k]; p.job == j && p.task == ref.Task {
+			p := ex.queue[k]
+			if p.job != j {
+				continue
+			}
+			if n := len(p.rest); n > 0 && p.rest[n-1].task == ref.Task { // nothing is queued behind the others
+				return comms.Desc{Ref: ref, Attempt: p.rest[n-1].attempt, Place: comms.Place{Kind: comms.PlaceLive, Run: p.id + comms.RunID(n)}}
+			}
+			if p.task == ref.Task {
 				return comms.Desc{Ref: ref, Attempt: p.attempt, Place: comms.Place{Kind: comms.PlaceLive, Run: p.id}}
 			}
 		}
@@ -191,6 +217,18 @@ func (gs *groupState) findConstants() {
 			gs.varyCmd = gs.varyCmd || p.Kind == dag.ArgExpr
 		}
 	}
+}
+
+// findStep finds out whether tasks of a group can be steps, which are functions
+// with one input or none.
+func (gs *groupState) findStep() {
+	g := gs.group
+	gs.named = g.Stream != nil
+	for i := range g.Axes {
+		gs.named = gs.named || g.Axes[i].Values != nil
+	}
+	gs.step = g.Stream == nil && g.Run.Function != "" && !gs.varyEnv && !gs.generator && gs.unfit == "" &&
+		(len(g.Inputs) == 0 || len(g.Inputs) == 1 && !g.Inputs[0].List)
 }
 
 // placeholder tells whether a value holds text that may differ between tasks.

@@ -75,6 +75,8 @@ type worker struct {
 	stop   bool
 	dead   bool
 	back   []*comms.Lease // to be returned behind the report that seals what is in it
+	ends   []comms.Usage  // of runs from first on, which have succeeded, to be told together
+	first  comms.RunID
 }
 
 func newWorld(t fataler, cfg Config, pick func(n int, what string) int) *world {
@@ -208,6 +210,10 @@ func (w *world) commitAll() {
 }
 
 func (w *world) event(job comms.JobID, e comms.Event) {
+	if e.Kind == comms.EventSteps {
+		e.Each(func(one *comms.Event) bool { w.event(job, *one); return true })
+		return
+	}
 	w.events = append(w.events, e)
 	id := comms.TaskID{Job: job, Index: e.Task}
 	switch e.Kind {
@@ -338,12 +344,24 @@ func (x *worker) canAct() bool {
 		return false
 	}
 	if x.cur == nil {
-		return len(x.queue) > 0 || x.stop
+		return len(x.queue) > 0 || x.stop || len(x.ends) > 0
 	}
 	return !x.held || x.cancel != nil
 }
 
-func (x *worker) send(m comms.Message) { x.w.post(FromExecutor{x.id, m}) }
+func (x *worker) send(m comms.Message) {
+	x.tellEnds()
+	x.w.post(FromExecutor{x.id, m})
+}
+
+// tellEnds reports runs that have succeeded without outputs to tell.
+func (x *worker) tellEnds() {
+	if len(x.ends) > 0 {
+		it := comms.ReportItem{Kind: comms.ReportSteps, Run: x.first, Steps: comms.AppendUsages(nil, x.ends)}
+		x.ends = nil
+		x.w.post(FromExecutor{x.id, &comms.Report{Items: []comms.ReportItem{it}}})
+	}
+}
 
 func (x *worker) item(it comms.ReportItem) {
 	it.Run = x.cur.ID
@@ -369,7 +387,13 @@ func (x *worker) take(m comms.Message) {
 			x.segs[m.ID] = m.Size
 		}
 	case *comms.Dispatch:
-		x.queue = append(x.queue, m.Runs...)
+		for i := range m.Runs {
+			runs, err := m.Runs[i].All()
+			if err != nil {
+				x.w.t.Fatalf("%v", err)
+			}
+			x.queue = append(x.queue, runs...)
+		}
 	case *comms.TakeBack:
 		var back []comms.RunID
 		x.queue = slices.DeleteFunc(x.queue, func(r comms.Run) bool {
@@ -409,7 +433,9 @@ func (x *worker) act() {
 	w := x.w
 	if x.cur == nil {
 		if len(x.queue) == 0 {
-			x.die("it was told to stop")
+			if x.tellEnds(); x.stop {
+				x.die("it was told to stop")
+			}
 			return
 		}
 		r := x.queue[0]
@@ -535,7 +561,19 @@ func (x *worker) work() {
 	if len(r.Live) > 0 {
 		x.live[r.ID] = r.Live
 	}
-	x.item(it)
+	if len(it.Outputs)+len(it.Counts)+len(x.back) == 0 && x.w.pick(3, "together") > 0 {
+		if x.first+comms.RunID(len(x.ends)) != r.ID {
+			x.tellEnds()
+		}
+		if len(x.ends) == 0 {
+			x.first = r.ID
+		}
+		if x.ends = append(x.ends, *it.Usage); x.w.pick(4, "tell") == 0 {
+			x.tellEnds()
+		}
+	} else {
+		x.item(it)
+	}
 	x.cur = nil
 }
 

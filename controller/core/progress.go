@@ -59,7 +59,9 @@ func (c *Core) touch(j *job) { c.touchWith(j, nil) }
 func (c *Core) touchWith(j *job, events []comms.Event) {
 	for _, w := range j.watches {
 		if w.events {
-			w.kept = append(w.kept, events...)
+			for i := range events {
+				events[i].Each(func(e *comms.Event) bool { w.kept = append(w.kept, *e); return true })
+			}
 			if drop := len(w.kept) - c.cfg.MaxEvents; drop > 0 {
 				w.kept = slices.Clone(w.kept[drop:]) // the story has them all
 			}

@@ -50,6 +50,8 @@ type States struct {
 	groups  []comms.GroupCounts
 	open    uint64 // tasks that are there and not over
 	totals  Totals
+	near    int         // group that was asked for last
+	rows    []comms.End // scratch
 }
 
 // NewStates returns the states of a job in which nothing has happened.
@@ -87,7 +89,8 @@ func (s *States) put(i dag.TaskIndex, to TaskState) {
 	if from == to {
 		return
 	}
-	g := &s.groups[s.g.GroupIndex(i)]
+	s.near = s.g.GroupNear(i, s.near)
+	g := &s.groups[s.near]
 	if n := counter(g, from); n != nil {
 		*n--
 	}
@@ -173,6 +176,8 @@ func (s *States) Apply(e *comms.Event) bool {
 	case comms.EventSpilled:
 		s.totals.Spilled += e.Count
 		return true
+	case comms.EventSteps:
+		return s.applySteps(e)
 	}
 	if !s.exists(e.Task) {
 		return false
@@ -219,6 +224,35 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.totals.Copied += u.Copied
 	}
 	return true
+}
+
+// applySteps takes in ends of many tasks. Bytes that cannot be read are of none.
+func (s *States) applySteps(e *comms.Event) bool {
+	ends, err := comms.ReadEnds(e.Steps, s.rows[:0])
+	if s.rows = ends; err != nil {
+		return false
+	}
+	changed := false
+	for i := range ends {
+		t, attempt := ends[i].Task, ends[i].Attempt
+		if !s.exists(t) {
+			continue
+		}
+		old, present := s.Get(t)
+		if attempt != 0 && attempt < present || old.Over() && attempt <= present {
+			continue
+		}
+		if attempt > 1 {
+			s.attempt[t] = attempt
+		}
+		s.put(t, TaskDone)
+		u := &ends[i].Usage
+		s.totals.TaskTime += u.Duration
+		s.totals.BytesOut += u.BytesOut
+		s.totals.Copied += u.Copied
+		changed = true
+	}
+	return changed
 }
 
 // published notes the datasets that came with an event.
