@@ -185,12 +185,21 @@ func (e *Executor) handle(m comms.Message) error {
 
 func (e *Executor) enqueue(m *comms.Dispatch) error {
 	for i := range m.Runs {
-		r := &run{Run: m.Runs[i], exec: e, kind: e.kinds[m.Runs[i].Kind]}
-		if r.kind == nil {
-			return fmt.Errorf("run %d is of kind %d, which was not announced", r.ID, r.Run.Kind)
+		all, err := m.Runs[i].All()
+		if err != nil {
+			return err
 		}
-		e.queue.push(r)
-		e.live.expect(r)
+		for k := range all {
+			r := &run{Run: all[k], exec: e, kind: e.kinds[all[k].Kind]}
+			if r.kind == nil {
+				return fmt.Errorf("run %d is of kind %d, which was not announced", r.ID, r.Run.Kind)
+			}
+			if len(r.With) == 0 {
+				r.With = r.kind.With
+			}
+			e.queue.push(r)
+			e.live.expect(r)
+		}
 	}
 	e.signal()
 	return nil

@@ -50,12 +50,7 @@ func (s *stopped) Is(target error) bool {
 // stop ends the run's context.
 func (r *run) stop(why *stopped) { r.halt(why) }
 
-func (r *run) name() string {
-	if r.Name != "" {
-		return r.Name
-	}
-	return r.kind.Group
-}
+func (r *run) name() string { return r.kind.NameOf(r.Task, r.Name) }
 
 func (r *run) describe() *Task {
 	w := r.exec.welcome
