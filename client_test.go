@@ -22,8 +22,8 @@ tasks:
 	}
 	own := ownFunctions(g)
 	for name, want := range map[string]bool{"Mine": true, "Theirs": false, "true": false, "Other": false, "": false} {
-		if own(name) != want {
-			t.Errorf("%q: got %v, want %v", name, own(name), want)
+		if own[name] != want {
+			t.Errorf("%q: got %v, want %v", name, own[name], want)
 		}
 	}
 }

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync/atomic"
 	"time"
-
-	"github.com/zeebo/blake3"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -17,6 +16,13 @@ import (
 type Job struct {
 	client *Client
 	id     comms.JobID
+	told   atomic.Pointer[subscription] // of a job that this handle submitted, while nobody waits for it
+}
+
+// subscription is the open end of a Submit: result and end are told there.
+type subscription struct {
+	request *request
+	result  bool // was told
 }
 
 // ID returns the job's name, which is unique everywhere.
@@ -45,6 +51,10 @@ func (j *Job) watch(ctx context.Context, every time.Duration, events bool, yield
 		return fmt.Errorf("watch job %s: %w", j.id, err)
 	}
 	defer j.client.ctrl.requests.end(c)
+	return j.follow(ctx, c, yield)
+}
+
+func (j *Job) follow(ctx context.Context, c *request, yield func(*Progress) bool) error {
 	for {
 		m, _, err := c.next(ctx)
 		if err != nil {
@@ -63,21 +73,36 @@ func (j *Job) watch(ctx context.Context, every time.Duration, events bool, yield
 // Wait waits until the job's end is durable. The error is a *JobError when the
 // job failed or was cancelled, and wraps the *TaskError that was the cause.
 func (j *Job) Wait(ctx context.Context) (*Progress, error) {
-	return j.until(ctx, func(p *Progress) bool { return p.Final })
+	return j.until(ctx, func(p *Progress) bool { return p.Final }, false)
 }
 
 // WaitResult waits until every exported dataset is there, which may come before
 // the end is durable, or until the job has ended without them.
 func (j *Job) WaitResult(ctx context.Context) (*Progress, error) {
-	return j.until(ctx, func(p *Progress) bool { return p.Result || p.Final })
+	return j.until(ctx, func(p *Progress) bool { return p.Result || p.Final }, true)
 }
 
-func (j *Job) until(ctx context.Context, enough func(*Progress) bool) (*Progress, error) {
-	var last *Progress
-	err := j.Watch(ctx, 50*time.Millisecond, func(p *Progress) bool {
+// until waits on the subscription of the job's submit, when it has one that
+// nobody else waits on and that has not told the result before, else on a new one.
+func (j *Job) until(ctx context.Context, enough func(*Progress) bool, result bool) (last *Progress, err error) {
+	yield := func(p *Progress) bool {
 		last = p
 		return !enough(p)
-	})
+	}
+	if s := j.told.Swap(nil); s != nil && !(result && s.result) {
+		err = j.follow(ctx, s.request, func(p *Progress) bool {
+			s.result = s.result || p.Result
+			return yield(p)
+		})
+		if err == nil && !last.Final || ctx.Err() != nil {
+			j.told.Store(s)
+		}
+	} else {
+		if s != nil {
+			j.told.Store(s)
+		}
+		err = j.watch(ctx, -1, false, yield)
+	}
 	if err != nil {
 		return last, err
 	}
@@ -333,10 +358,8 @@ func (c *Client) agentPeer(ctx context.Context, addresses []string) (*peer, erro
 	return nil, last
 }
 
-// upload sends a blob to the controller unless it has it, and returns its name.
-func (c *Client) upload(ctx context.Context, b []byte) (comms.Hash, error) {
-	sum := blake3.Sum256(b)
-	hash := comms.Hash(append([]byte{comms.HashBLAKE3}, sum[:]...))
+// upload sends a blob to the controller unless it has it. hash is its name.
+func (c *Client) upload(ctx context.Context, hash comms.Hash, b []byte) error {
 	have := func() ([]comms.Hash, error) {
 		m, _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 			return &comms.HaveReq{Req: req, Hashes: []comms.Hash{hash}}
@@ -352,20 +375,20 @@ func (c *Client) upload(ctx context.Context, b []byte) (comms.Hash, error) {
 	}
 	missing, err := have()
 	if err != nil || len(missing) == 0 {
-		return hash, err
+		return err
 	}
 	for off := 0; off < len(b); off += blobPiece {
 		piece := b[off:min(off+blobPiece, len(b))]
 		m := comms.Encode(&comms.Blob{Hash: hash, Offset: uint64(off), Total: uint64(len(b))})
 		if err := c.ctrl.send(m, piece); err != nil {
-			return "", fmt.Errorf("upload %d bytes: %w", len(b), err)
+			return fmt.Errorf("upload %d bytes: %w", len(b), err)
 		}
 	}
 	if missing, err = have(); err != nil {
-		return "", err
+		return err
 	}
 	if len(missing) > 0 {
-		return "", fmt.Errorf("upload %d bytes: %w: the controller did not keep them", len(b), ErrUnavailable)
+		return fmt.Errorf("upload %d bytes: %w: the controller did not keep them", len(b), ErrUnavailable)
 	}
-	return hash, nil
+	return nil
 }

@@ -236,6 +236,8 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 		Build:   Version(),
 		Sync:    o.fsync,
 		Passive: o.inspect,
+		Memory:  o.gcs,
+		Retain:  controller.Retention(o.retain),
 
 		Inproc: o.inproc,
 		Log:    log.With().Str("part", "controller").Logger(),

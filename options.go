@@ -24,6 +24,8 @@ type options struct {
 	custom   []comms.Amount
 	inspect  bool
 	fsync    bool
+	gcs      int64
+	retain   Retention
 	patience time.Duration
 }
 
@@ -76,6 +78,22 @@ func WithFsync() Option { return func(o *options) { o.fsync = true } }
 // its state folder holds: no task runs and no executor starts.
 func WithoutExecutors() Option { return func(o *options) { o.inspect = true } }
 
+// WithStoreMemory sets how many bytes the tables and caches of a local cluster's
+// control store may take in memory; the default is 128 MiB.
+func WithStoreMemory(bytes int64) Option { return func(o *options) { o.gcs = bytes } }
+
+// Retention says which ended jobs a local cluster keeps; see WithRetention.
+type Retention struct {
+	Age   time.Duration // since the end; default 30 days, negative: no bound
+	Jobs  int           // how many; default 1,000,000, negative: no bound
+	Bytes int64         // what they take in the control store; default 4 GiB, negative: no bound
+}
+
+// WithRetention sets which ended jobs a local cluster keeps: those submitted
+// WithKeep, and of the others the last, within the bounds. What exceeds a bound is
+// deleted with its lineage and its outputs, the job that ended first before others.
+func WithRetention(r Retention) Option { return func(o *options) { o.retain = r } }
+
 // SubmitOption sets how a job is submitted.
 type SubmitOption func(*submission)
 
@@ -86,6 +104,7 @@ type submission struct {
 	priority int64
 	weight   uint32
 	hold     bool
+	keep     bool
 	labels   []string
 }
 
@@ -107,6 +126,10 @@ func WithWeight(w uint32) SubmitOption { return func(s *submission) { s.weight =
 
 // WithHold submits the job without starting it; see Job.Release.
 func WithHold() SubmitOption { return func(s *submission) { s.hold = true } }
+
+// WithKeep keeps the job, its lineage and its outputs until it is forgotten; see
+// Job.Forget and WithRetention.
+func WithKeep() SubmitOption { return func(s *submission) { s.keep = true } }
 
 // WithLabel adds a name and value for people.
 func WithLabel(name, value string) SubmitOption {

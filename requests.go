@@ -58,6 +58,14 @@ func (cs *requests) start(build func(req uint64) comms.Message) (*request, error
 	return c, nil
 }
 
+// become replaces what is sent again for a request that stays open.
+func (cs *requests) become(c *request, m comms.Message) {
+	b := comms.Encode(m)
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c.message = b
+}
+
 // end forgets a request; later answers to it are dropped.
 func (cs *requests) end(c *request) {
 	cs.mu.Lock()
@@ -117,18 +125,20 @@ func (cs *requests) deliver(m comms.Message, body []byte) {
 	if !ok {
 		return
 	}
+	p, progress := m.(*comms.Progress)
 	cs.mu.Lock()
 	c := cs.open[req]
+	if progress && p.Final {
+		delete(cs.open, req) // nothing more follows
+	}
 	cs.mu.Unlock()
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
-	if n := len(c.answers); n > 0 {
-		if p, ok := c.answers[n-1].message.(*comms.Progress); ok && len(p.Events) == 0 {
-			if _, ok := m.(*comms.Progress); ok {
-				c.answers = c.answers[:n-1]
-			}
+	if n := len(c.answers); n > 0 && progress {
+		if last, ok := c.answers[n-1].message.(*comms.Progress); ok && len(last.Events) == 0 {
+			c.answers = c.answers[:n-1]
 		}
 	}
 	c.answers = append(c.answers, answer{m, body})

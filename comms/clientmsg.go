@@ -48,7 +48,9 @@ type Have struct {
 }
 
 // Submit makes a job. A second Submit with the same ID is the same job: it is
-// answered as the first, and refused when its graph differs.
+// answered as the first, and refused when its graph differs. A graph that the
+// controller has seen lately, or has as a blob, need not come along: when it is
+// not there after all the answer is CodeNotFound, and the client sends it.
 type Submit struct {
 	Req       uint64    // names the request in every answer
 	Job       JobID     // made by the client, see NewJobID
@@ -61,7 +63,9 @@ type Submit struct {
 	Hold      bool      // accept it, but start nothing until released
 	Labels    []string  // NAME=value, for people
 	Registry  []FuncSig // functions of a Go program that submits itself; empty otherwise
-	Watch     bool      // also subscribe, as Watch does
+	Watch     bool      // also subscribe, as Watch does; Accepted then stands for the first Progress
+	Every     int64     // with Watch, as Watch.Every; 0 means the receiver's choice
+	Keep      bool      // never delete the job by itself, however long ago it ended
 }
 
 // Accepted answers Submit once the job is durable.
@@ -86,7 +90,7 @@ type Control struct {
 type Watch struct {
 	Req    uint64 // names the request in every Progress
 	Job    JobID  // which job
-	Every  int64  // nanoseconds; shortest pause between two Progress
+	Every  int64  // nanoseconds; shortest pause between two Progress; negative: only the first, the result and the end
 	Events bool   // send the events too
 }
 
@@ -297,7 +301,7 @@ func (m *Have) code(c *Coder) {
 }
 
 func (m *Submit) code(c *Coder) {
-	c.Struct(12, func(c *Coder) {
+	c.Struct(14, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		c.Bytes(&m.Graph)
@@ -310,6 +314,8 @@ func (m *Submit) code(c *Coder) {
 		Slice(c, &m.Labels, String[string])
 		Slice(c, &m.Registry, func(c *Coder, f *FuncSig) { f.code(c) })
 		c.Bool(&m.Watch)
+		Int(c, &m.Every)
+		c.Bool(&m.Keep)
 	})
 }
 

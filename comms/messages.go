@@ -78,6 +78,27 @@ func Append(b []byte, m Message) []byte {
 // Encode encodes m.
 func Encode(m Message) []byte { return Append(make([]byte, 0, 128), m) }
 
+// AppendRecord appends a record of the store in the form of messages: record
+// lists its fields as one Struct.
+func AppendRecord(b []byte, record func(*Coder)) []byte {
+	c := Coder{buf: b}
+	record(&c)
+	return c.buf
+}
+
+// DecodeRecord is the inverse of AppendRecord. Byte slices alias b.
+func DecodeRecord(b []byte, record func(*Coder)) error {
+	c := Coder{in: msgpack.Reader{Buf: b}, read: true, left: 1, memory: memoryAtLeast + memoryPerByte*len(b)}
+	record(&c)
+	if len(c.in.Buf) > 0 {
+		c.in.Fail(ErrMalformed)
+	}
+	return c.in.Err
+}
+
+// Part codes a message's or record's part of a type of this package.
+func Part(c *Coder, part interface{ code(*Coder) }) { part.code(c) }
+
 // UnknownTypeError says that a message of an unknown type arrived.
 type UnknownTypeError struct{ Type Type }
 

@@ -35,6 +35,12 @@ func (c *Controller) ask(a core.Ask) {
 		case *comms.Locate:
 			req = q.Req
 			m, err = c.located(q, a.Graph)
+		case *comms.Watch:
+			req = q.Req
+			var row core.JobRecord
+			if row, err = c.store.Job(q.Job); err == nil {
+				m = core.EndOf(&row, q.Req)
+			}
 		default:
 			err = fmt.Errorf("no answer to a %T", a.Msg)
 		}

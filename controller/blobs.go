@@ -4,9 +4,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/zeebo/blake3"
 
@@ -76,6 +79,35 @@ func (b *blobs) read(h comms.Hash) ([]byte, error) {
 		return nil, fmt.Errorf("%s is not the hash of a blob: %w", h, os.ErrNotExist)
 	}
 	return os.ReadFile(b.path(h))
+}
+
+// inlineGraph is the size up to which clients send a graph in the submit itself.
+const inlineGraph = 1 << 20
+
+// remove deletes a blob that is not needed any more. Who needs it again is told
+// that it is missing, and sends it.
+func (b *blobs) remove(h comms.Hash) {
+	if valid(h) {
+		_ = os.Remove(b.path(h)) // one that stays goes with expire
+	}
+}
+
+// expire deletes blobs that came before a time: their submit never did.
+func (b *blobs) expire(before time.Time) error {
+	files, err := os.ReadDir(b.dir)
+	if err != nil {
+		return fmt.Errorf("folder of packages: %w", err)
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil || strings.HasPrefix(f.Name(), "part-") || !info.ModTime().Before(before) {
+			continue // gone, or on its way
+		}
+		if err := os.Remove(filepath.Join(b.dir, f.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("folder of packages: %w", err)
+		}
+	}
+	return nil
 }
 
 // add takes the next piece of a blob from a link. An error means that the peer

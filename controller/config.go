@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -22,19 +23,30 @@ type Config struct {
 	State   string // folder of the store and of packages; required
 	Build   string // version of the program, told to peers
 
-	Passive  bool          // answer questions only, run nothing
-	Sync     bool          // survive power loss, and not only the crash of processes
-	Shards   int           // of a new store; default 2
-	MemTable int64         // bytes of a shard's memtable; default 16 MiB
-	MinFree  uint64        // free bytes of the disk below which nothing is stored; default 256 MiB
-	TTL      time.Duration // ended jobs are deleted after this; default never
-	Grace    time.Duration // how long a lost agent's jobs wait for it when another agent could take them; default 30s
+	Passive bool   // answer questions only, run nothing
+	Sync    bool   // survive power loss, and not only the crash of processes
+	Shards  int    // of a new store; default 2
+	Memory  int64  // bytes that the store's tables and caches in memory may take; default 128 MiB
+	MinFree uint64 // free bytes of the disk below which nothing is stored; default 256 MiB
+	Retain  Retention
+	Grace   time.Duration // how long a lost agent's jobs wait for it when another agent could take them; default 30s
 
 	Inproc              *comms.Inproc // names that can be reached inside this process; default none
 	InsecureTestNetwork bool          // permit plain TCP, for tests and benchmarks
 	ResumeWindow        time.Duration // how long a broken link may take to come back; default 1m
 	Log                 zerolog.Logger
 }
+
+// Retention says which ended jobs stay: those that were submitted to be kept,
+// and of the others as many of the last as its bounds allow. The first bound that
+// is exceeded deletes the job that ended first, with its lineage and its datasets.
+type Retention struct {
+	Age   time.Duration // since the end; default 30 days, negative: no bound
+	Jobs  int           // default 1,000,000, negative: no bound
+	Bytes int64         // that the store was given for them, without graphs, which jobs share; default 4 GiB, negative: no bound
+}
+
+const defaultShards = 2
 
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
@@ -59,19 +71,26 @@ func (cfg Config) withDefaults() (Config, error) {
 	if cfg.Shards < 0 || cfg.Shards > 256 {
 		all = append(all, fmt.Errorf("%d shards: want 1 to 256", cfg.Shards))
 	}
-	if cfg.TTL < 0 || cfg.Grace < 0 {
+	if cfg.Grace < 0 {
 		all = append(all, errors.New("a duration of the configuration is negative"))
 	}
+	if cfg.Memory < 0 || cfg.Memory > 0 && cfg.Memory < gcs.LeastMemory(max(cfg.Shards, defaultShards)) {
+		all = append(all, fmt.Errorf("%d bytes of memory for the store: want at least %d MiB", cfg.Memory, gcs.LeastMemory(max(cfg.Shards, defaultShards))>>20))
+	}
+	cfg.Retain.Age = cmp.Or(cfg.Retain.Age, 30*24*time.Hour)
+	cfg.Retain.Jobs = cmp.Or(cfg.Retain.Jobs, 1_000_000)
+	cfg.Retain.Bytes = cmp.Or(cfg.Retain.Bytes, 4<<30)
 	return cfg, errors.Join(all...)
 }
 
 func (cfg *Config) core(incarnation uint64) core.Config {
-	return core.Config{Incarnation: incarnation, Passive: cfg.Passive, TTL: cfg.TTL, Grace: cfg.Grace}
+	return core.Config{Incarnation: incarnation, Passive: cfg.Passive, Grace: cfg.Grace,
+		TTL: max(cfg.Retain.Age, 0), MaxEnded: max(cfg.Retain.Jobs, 0), MaxStored: uint64(max(cfg.Retain.Bytes, 0))}
 }
 
 func (cfg *Config) store(onPause func(bool, uint64)) gcs.Options {
 	return gcs.Options{Dir: filepath.Join(cfg.State, "store"), Shards: cfg.Shards, Sync: cfg.Sync,
-		MemTable: cfg.MemTable, MinFree: cfg.MinFree, OnPause: onPause}
+		Memory: cfg.Memory, MinFree: cfg.MinFree, OnPause: onPause}
 }
 
 func (cfg *Config) links(h comms.Handler, incarnation uint64) comms.Config {

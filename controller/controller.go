@@ -22,6 +22,7 @@ type Controller struct {
 	log         zerolog.Logger
 	store       *gcs.Store
 	blobs       *blobs
+	graphs      graphs
 	links       *comms.Listener
 	core        *core.Core
 	incarnation uint64
@@ -36,7 +37,8 @@ type Controller struct {
 	// Of the loop:
 	timer *time.Timer
 	peers map[core.LinkID]*peer
-	local []core.Event // events that performing actions caused
+	local []core.Event      // events that performing actions caused
+	sizes map[uint64]uint64 // bytes of writes that are under way
 
 	mu    sync.Mutex // guards what follows
 	book  *profiles.Book
@@ -58,7 +60,7 @@ func New(cfg Config) (*Controller, error) {
 	incarnation := uint64(time.Now().UnixNano())
 	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core(incarnation)), incarnation: incarnation, inbox: make(chan core.Event, 1024),
 		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork),
-		peers: map[core.LinkID]*peer{}, book: profiles.NewBook(), ids: map[*comms.Link]core.LinkID{}}
+		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), ids: map[*comms.Link]core.LinkID{}}
 	if c.store, err = gcs.Open(cfg.store(c.paused)); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
@@ -145,8 +147,14 @@ func (c *Controller) one(ev core.Event) {
 	case linkSay:
 		c.send(core.Send{Link: ev.id, Msg: ev.msg})
 		return
+	}
+	switch e := ev.(type) {
 	case core.LinkDown:
-		delete(c.peers, ev.Link)
+		delete(c.peers, e.Link)
+	case core.Stored:
+		e.Bytes = c.sizes[e.Token]
+		delete(c.sizes, e.Token)
+		ev = e
 	}
 	for _, a := range c.core.Step(time.Now(), ev) {
 		c.perform(a)
@@ -187,8 +195,14 @@ func (c *Controller) upkeep() {
 			return
 		}
 		c.saveProfiles(0)
+		if err := c.blobs.expire(time.Now().Add(-blobAge)); err != nil {
+			c.log.Warn().Err(err).Msg("old packages stay")
+		}
 	})
 }
+
+// blobAge is how long a blob waits for the submit that names it.
+const blobAge = time.Hour
 
 // Close ends what Run left: links in good order, slow work, the store. It may
 // be called after Run has returned, or when it never ran.

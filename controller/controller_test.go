@@ -206,7 +206,7 @@ func TestLargeGraphTravelsAsBlob(t *testing.T) {
 	}
 	have(2)
 	c.say(&comms.Submit{Req: 2, Job: testJob(1), GraphHash: h})
-	if r := expect(c, "refusal", func(r *comms.Reply) bool { return r.Req == 2 }); r.Code != comms.CodeBadRequest {
+	if r := expect(c, "refusal", func(r *comms.Reply) bool { return r.Req == 2 }); r.Code != comms.CodeNotFound {
 		t.Errorf("reply %+v", r)
 	}
 	for at := 0; at < len(graph); at += 1 << 20 {

@@ -37,7 +37,7 @@ type running struct {
 
 func startController(t *testing.T, dir string, net *comms.Inproc) *running {
 	t.Helper()
-	c, err := New(Config{Address: "inproc://controller", State: dir, Inproc: net, Shards: 2, MemTable: 8 << 20, MinFree: 1, ResumeWindow: time.Second})
+	c, err := New(Config{Address: "inproc://controller", State: dir, Inproc: net, Shards: 2, Memory: 64 << 20, MinFree: 1, ResumeWindow: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

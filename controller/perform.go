@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
@@ -24,11 +25,15 @@ func (c *Controller) perform(a core.Action) {
 			p.link.Abort(errors.New(a.Why))
 		}
 	case core.Prepare:
+		if ev, ok := c.graphs.prepared(&a, time.Now()); ok {
+			c.local = append(c.local, ev)
+			return
+		}
 		c.slow(func() { c.prepare(a) })
 	case core.Create:
-		c.store.Create(&a.Row, a.Request, a.Graph, func(err error) { c.created(a, err) })
+		c.sizes[a.Token] = c.store.Create(&a.Row, a.Request, a.Graph, func(err error) { c.created(a, err) })
 	case core.Store:
-		c.store.Commit(a.Commit, func(err error) { c.committed(a, err) })
+		c.sizes[a.Token] = c.store.Commit(a.Commit, func(err error) { c.committed(a, err) })
 	case core.StoreAgent:
 		c.store.PutAgent(&a.Row, c.mustStore)
 	case core.Delete:
@@ -76,6 +81,9 @@ func (c *Controller) created(a core.Create, err error) {
 		}
 	} else {
 		c.log.Info().Stringer("job", a.Row.ID).Str("name", a.Row.Name).Uint64("tasks", a.Row.Totals.Tasks).Msg("job is stored")
+		if len(a.Graph) > inlineGraph {
+			c.blobs.remove(a.Row.GraphHash) // the store has it now
+		}
 	}
 	c.post(ev)
 }
@@ -196,6 +204,9 @@ func (c *Controller) prepare(a core.Prepare) {
 	if err == nil {
 		ev.Plan, err = planner.Make(ev.Graph, c.snapshot(ev.Graph), a.Cluster)
 	}
+	if err == nil && a.Submit != nil {
+		c.graphs.keep(a.Submit.GraphHash, &ev, a.Cluster, time.Now())
+	}
 	if err != nil {
 		ev.Err = err.Error()
 		if ev.Code == comms.CodeOK {
@@ -208,9 +219,15 @@ func (c *Controller) prepare(a core.Prepare) {
 func (c *Controller) prepareGraph(a *core.Prepare, ev *core.Prepared) (err error) {
 	switch {
 	case a.Submit != nil:
+		if ev.Graph, ev.Bytes = c.graphs.decoded(a.Submit.GraphHash); ev.Graph != nil {
+			return nil
+		}
 		ev.Code = comms.CodeBadRequest
 		if ev.Bytes = a.Submit.Graph; len(ev.Bytes) == 0 {
-			if ev.Bytes, err = c.blobs.read(a.Submit.GraphHash); err != nil {
+			if ev.Bytes, err = c.graphByHash(a.Submit.GraphHash); err != nil {
+				if ev.Code = comms.CodeNotFound; !errors.Is(err, gcs.ErrNotFound) {
+					ev.Code = comms.CodeInternal
+				}
 				return fmt.Errorf("submit: the graph is not here, send it first: %w", err)
 			}
 		}
@@ -226,6 +243,15 @@ func (c *Controller) prepareGraph(a *core.Prepare, ev *core.Prepared) (err error
 	}
 	ev.Code = comms.CodeOK
 	return nil
+}
+
+// graphByHash returns an encoded graph that was sent as a blob, or that an earlier job had.
+func (c *Controller) graphByHash(h comms.Hash) ([]byte, error) {
+	b, err := c.blobs.read(h)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c.store.GraphByHash(h)
+	}
+	return b, err
 }
 
 // past reads a job's past after everything that was stored for it before.
@@ -244,7 +270,7 @@ func (c *Controller) past(job comms.JobID, g *dag.Graph) (*core.Past, error) {
 		}
 		r.Add(&b)
 	}
-	return &core.Past{Request: d.Request, States: r.States, Data: r.Data(), Seen: d.Seen, Batches: r.Batches}, nil
+	return &core.Past{Row: d.Row, Request: d.Request, States: r.States, Data: r.Data(), Seen: d.Seen, Batches: r.Batches}, nil
 }
 
 func (c *Controller) barrier(job comms.JobID) error {
@@ -255,17 +281,19 @@ func (c *Controller) barrier(job comms.JobID) error {
 
 // load brings every job out of the store into the core.
 func (c *Controller) load() error {
+	kept, err := c.store.Kept()
+	if err != nil {
+		return fmt.Errorf("load datasets: %w", err)
+	}
 	for row, err := range c.store.Jobs() {
 		if err != nil {
 			return fmt.Errorf("load jobs: %w", err)
 		}
 		ev := core.Loaded{Row: row}
 		if row.Phase.Final() {
-			kept, err := c.store.Datasets(row.ID)
-			if err != nil {
-				return fmt.Errorf("load job %s: %w", row.ID, err)
+			if data := kept[row.ID]; data != nil {
+				ev.Past = &core.Past{Data: data}
 			}
-			ev.Past = &core.Past{Data: kept}
 		} else if err := c.loadActive(&ev); err != nil {
 			return fmt.Errorf("load job %s: %w", row.ID, err)
 		}

@@ -147,7 +147,7 @@ func (k *kept) past() *core.Past {
 	for i := range k.batches {
 		r.Add(&k.batches[i])
 	}
-	return &core.Past{Request: k.req, States: r.States, Data: r.Data(), Seen: maps.Clone(k.seen), Batches: r.Batches}
+	return &core.Past{Row: k.row, Request: k.req, States: r.States, Data: r.Data(), Seen: maps.Clone(k.seen), Batches: r.Batches}
 }
 
 // rows are the datasets that outlive the job.
@@ -169,6 +169,12 @@ func (s *store) loaded(k *kept) core.Loaded {
 
 // answer answers a question of a client.
 func (s *store) answer(a core.Ask) comms.Message {
+	if m, ok := a.Msg.(*comms.Watch); ok {
+		if k := s.jobs[m.Job]; k != nil {
+			return core.EndOf(&k.row, m.Req)
+		}
+		return &comms.Reply{Req: m.Req, Code: comms.CodeNotFound, Message: "no such job"}
+	}
 	q, ok := a.Msg.(*comms.Locate)
 	if !ok {
 		return &comms.Page{}

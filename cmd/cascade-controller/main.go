@@ -35,6 +35,8 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 type flags struct {
 	cfg     controller.Config
 	minFree string
+	memory  string
+	bytes   string
 	noSync  bool
 	verbose int
 }
@@ -64,7 +66,10 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.IntVar(&f.cfg.Shards, "shards", 0, "shards of a new store (default 2)")
 	s.BoolVar(&f.noSync, "no-sync", false, "survive the crash of processes, not the loss of power: faster")
 	s.StringVar(&f.minFree, "min-free", "", "free space of the disk below which submits are refused and commits wait (default 256MiB)")
-	s.DurationVar(&f.cfg.TTL, "keep", 0, "delete jobs this long after their end (default never)")
+	s.StringVar(&f.memory, "gcs-memory", "", "memory for the store's tables and caches (default 128MiB)")
+	s.DurationVar(&f.cfg.Retain.Age, "keep", 0, "delete jobs this long after their end, those submitted with --keep apart (default 720h; negative never)")
+	s.IntVar(&f.cfg.Retain.Jobs, "keep-jobs", 0, "how many ended jobs stay, at most; those that ended first go first (default 1000000; negative: all)")
+	s.StringVar(&f.bytes, "keep-bytes", "", "how many bytes of the store ended jobs take, at most (default 4GiB; all: no bound)")
 	s.DurationVar(&f.cfg.Grace, "grace", 0, "how long jobs of a lost agent wait for it when another agent could take them (default 30s)")
 	s.CountVarP(&f.verbose, "verbose", "v", "log more")
 	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
@@ -74,12 +79,26 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 func (f *flags) config(stderr io.Writer) (controller.Config, error) {
 	cfg := f.cfg
 	cfg.Sync = !f.noSync
-	if f.minFree != "" {
-		n, err := units.RAMInBytes(f.minFree)
-		if err != nil || n < 0 {
-			return cfg, fmt.Errorf("--min-free %q: want a size such as 1GiB", f.minFree)
+	for _, x := range []struct {
+		flag, text string
+		set        func(int64)
+	}{
+		{"min-free", f.minFree, func(n int64) { cfg.MinFree = uint64(n) }},
+		{"gcs-memory", f.memory, func(n int64) { cfg.Memory = n }},
+		{"keep-bytes", f.bytes, func(n int64) { cfg.Retain.Bytes = n }},
+	} {
+		if x.text == "" {
+			continue
 		}
-		cfg.MinFree = uint64(n)
+		if x.flag == "keep-bytes" && x.text == "all" {
+			cfg.Retain.Bytes = -1
+			continue
+		}
+		n, err := units.RAMInBytes(x.text)
+		if err != nil || n <= 0 {
+			return cfg, fmt.Errorf("--%s %q: want a size such as 1GiB", x.flag, x.text)
+		}
+		x.set(n)
 	}
 	if cfg.State == "" {
 		dir, err := daemon.StateFolder("controller")

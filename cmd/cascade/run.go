@@ -23,6 +23,7 @@ type submitFlags struct {
 	priority int64
 	weight   uint32
 	hold     bool
+	keep     bool
 	labels   []string
 }
 
@@ -32,6 +33,7 @@ func (f *submitFlags) add(c *cobra.Command) {
 	c.Flags().Int64Var(&f.priority, "priority", 0, "jobs of higher priority go first")
 	c.Flags().Uint32Var(&f.weight, "weight", 1, "share of the owner, relative to others")
 	c.Flags().BoolVar(&f.hold, "hold", false, "do not start before `cascade release`")
+	c.Flags().BoolVar(&f.keep, "keep", false, "keep the job and its outputs until `cascade forget`: others are deleted long after their end")
 	c.Flags().StringArrayVar(&f.labels, "label", nil, "NAME=VALUE, for people; may be given several times")
 }
 
@@ -52,6 +54,9 @@ func (f *submitFlags) options(dir string) ([]cascade.SubmitOption, error) {
 	if f.hold {
 		opts = append(opts, cascade.WithHold())
 	}
+	if f.keep {
+		opts = append(opts, cascade.WithKeep())
+	}
 	for _, l := range f.labels {
 		name, value, ok := strings.Cut(l, "=")
 		if !ok {
@@ -66,6 +71,7 @@ func (f *submitFlags) options(dir string) ([]cascade.SubmitOption, error) {
 type clusterFlags struct {
 	cpu           float64
 	memory, store string
+	gcsMemory     string
 	resources     []string
 	fsync         bool
 }
@@ -74,6 +80,7 @@ func (f *clusterFlags) add(c *cobra.Command) {
 	c.Flags().Float64Var(&f.cpu, "cpu", 0, "cores to use (default all)")
 	c.Flags().StringVar(&f.memory, "memory", "", "private memory that tasks may use together, such as 8GiB (default what the host has)")
 	c.Flags().StringVar(&f.store, "store", "", "shared memory for datasets, such as 2GiB (default a part of /dev/shm)")
+	c.Flags().StringVar(&f.gcsMemory, "gcs-memory", "", "memory for tables and caches of the control store, at least 64MiB (default 128MiB)")
 	c.Flags().StringArrayVar(&f.resources, "resource", nil, "NAME=AMOUNT of a resource that tasks ask for by name, such as licence=2; may be given several times")
 	c.Flags().BoolVar(&f.fsync, "fsync", false, "let acknowledgements survive a power loss, not only a crash")
 }
@@ -97,7 +104,7 @@ func (f *clusterFlags) options() ([]cascade.Option, error) {
 	for _, s := range []struct {
 		flag, value string
 		option      func(int64) cascade.Option
-	}{{"memory", f.memory, cascade.WithMemory}, {"store", f.store, cascade.WithStore}} {
+	}{{"memory", f.memory, cascade.WithMemory}, {"store", f.store, cascade.WithStore}, {"gcs-memory", f.gcsMemory, cascade.WithStoreMemory}} {
 		if s.value == "" {
 			continue
 		}

@@ -93,7 +93,7 @@ func (c *Core) synced(a *agent) {
 	for i := range a.snapshot {
 		js := &a.snapshot[i]
 		j := c.jobs[js.Job]
-		if j != nil && j.rec.Life != js.Life {
+		if j != nil && j.life != js.Life {
 			// Of a job that was lost before it was durable, or deleted, and submitted anew.
 			c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
 			continue
@@ -102,7 +102,7 @@ func (c *Core) synced(a *agent) {
 		switch {
 		case j == nil || j.deleting:
 			c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
-		case j.stage == stageEnded || j.ending:
+		case j.live == nil || j.ending != nil:
 			c.adoptEnded(j, a, js)
 		case owns(j, a, js):
 			c.adopt(j, a, js)
@@ -117,10 +117,15 @@ func (c *Core) synced(a *agent) {
 		a.snapshot, a.fresh = nil, false
 		return
 	}
+	for _, j := range c.sortedKept() {
+		if j.remains.agent == a.row.Name && !has[j.id] {
+			c.adoptKept(j, a, &comms.JobState{})
+		}
+	}
 	for _, j := range c.sortedJobs() {
 		switch {
 		case j.rec.Agent != a.row.Name || has[j.id]:
-		case j.stage == stageEnded || j.ending:
+		case j.ending != nil:
 			c.adoptKept(j, a, &comms.JobState{})
 		default:
 			c.takeUp(j, a, nil)
@@ -142,7 +147,7 @@ func (c *Core) synced(a *agent) {
 // that is being cancelled ends: the agent has nothing of it to stop, or is told
 // to, and may have said long ago that nothing of it runs.
 func (c *Core) takeUp(j *job, a *agent, have []comms.Desc) {
-	if j.rec.Cancel == "" || j.stage != stageActive && j.stage != stageResuming || j.ending || j.deleting {
+	if j.rec.Cancel == "" || j.stage != stageActive && j.stage != stageResuming || j.ending != nil || j.deleting {
 		c.resume(j, a, have)
 		return
 	}
@@ -157,6 +162,12 @@ func owns(j *job, a *agent, js *comms.JobState) bool {
 		return js.Epoch > j.rec.Epoch
 	}
 	return j.rec.Agent == "" || j.rec.Agent == a.row.Name && j.rec.Incarnation == a.row.Incarnation
+}
+
+// lastOn tells whether a job was assigned to this agent last.
+func (j *job) lastOn(a *agent) bool {
+	name, _ := j.lastAgent()
+	return name == a.row.Name
 }
 
 // adopt goes on with a job that the agent works on; what was asked of the job
@@ -190,16 +201,25 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 
 // adoptEnded deals with a job that has ended and that an agent still has.
 func (c *Core) adoptEnded(j *job, a *agent, js *comms.JobState) {
-	if j.rec.Agent != a.row.Name {
+	name, epoch := j.lastAgent()
+	if name != a.row.Name {
 		c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
 		return
 	}
-	if js.Epoch > j.rec.Epoch { // a rerun that was never durable
-		j.rec.Epoch = js.Epoch
+	if js.Epoch > *epoch { // a rerun that was never durable
+		*epoch = js.Epoch
 		c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerCancel, Reason: "the controller lost the request"})
 	}
 	c.adoptKept(j, a, js)
 	c.retain(j, a)
+}
+
+// lastAgent returns the agent that a job was assigned to last, and its epoch.
+func (j *job) lastAgent() (string, *uint64) {
+	if j.live == nil {
+		return j.remains.agent, &j.remains.epoch
+	}
+	return j.rec.Agent, &j.rec.Epoch
 }
 
 // adoptKept brings the rows of an ended job's datasets in line with what the
@@ -223,7 +243,7 @@ func (c *Core) adoptKept(j *job, a *agent, js *comms.JobState) {
 		default:
 			d.Desc = *now
 		}
-		j.exports[d.Desc.Ref] = d
+		j.have(d)
 		commit.Datasets = append(commit.Datasets, d)
 	}
 	if len(commit.Datasets) > 0 {
@@ -237,7 +257,7 @@ func (c *Core) retain(j *job, a *agent) {
 	for _, d := range sortedData(j.exports) {
 		keep = append(keep, d.Desc.Ref)
 	}
-	c.send(a.link, &comms.Retain{Job: j.id, Life: j.rec.Life, Keep: keep})
+	c.send(a.link, &comms.Retain{Job: j.id, Life: j.life, Keep: keep})
 }
 
 // events takes in a numbered batch. What was received before is passed over.
@@ -251,7 +271,7 @@ func (c *Core) events(a *agent, m *comms.Events) {
 		next += uint64(len(events))
 		j := c.jobs[je.Job]
 		seen := a.received
-		if j != nil {
+		if j != nil && j.live != nil {
 			if s := j.seen[a.row.Name]; s.Incarnation == a.row.Incarnation {
 				seen = max(seen, s.UpTo)
 			}
@@ -261,11 +281,11 @@ func (c *Core) events(a *agent, m *comms.Events) {
 		}
 		switch {
 		case len(events) == 0:
-		case j == nil || j.deleting || j.rec.Agent != a.row.Name || j.rec.Life != je.Life:
+		case j == nil || j.deleting || !j.lastOn(a) || j.life != je.Life:
 			if !slices.ContainsFunc(strangers, func(o *comms.JobEvents) bool { return o.Job == je.Job && o.Life == je.Life }) {
 				strangers = append(strangers, je)
 			}
-		case j.states == nil || j.ending:
+		case j.live == nil || j.states == nil || j.ending != nil:
 			c.lateEvents(j, a, b, events)
 		default:
 			c.jobEvents(j, a, b, first, je.Epoch, events)
@@ -294,7 +314,11 @@ func passed(first, seen uint64) uint64 {
 // commitPart emits one job's part of a batch.
 func (c *Core) commitPart(j *job, a *agent, b *sentBatch, w what, commit Commit) {
 	b.left++
-	c.emit(Store{Token: c.await(pending{what: w, job: j.id, agent: a.row.Name, batch: b}), Commit: commit, Graph: j.graph})
+	var g *dag.Graph
+	if j.live != nil {
+		g = j.graph
+	}
+	c.emit(Store{Token: c.await(pending{what: w, job: j.id, agent: a.row.Name, batch: b}), Commit: commit, Graph: g})
 }
 
 func (c *Core) batchStored(p pending) {
@@ -327,7 +351,7 @@ func (c *Core) lateEvents(j *job, a *agent, b *sentBatch, events []comms.Event) 
 	put := func(ref comms.DatasetRef, desc comms.Desc) {
 		if _, kept := j.exports[ref]; kept {
 			d := DatasetRecord{Desc: desc, Agent: a.row.Name}
-			j.exports[ref] = d
+			j.have(d)
 			commit.Datasets = append(commit.Datasets, d)
 		}
 	}
@@ -354,7 +378,7 @@ func (c *Core) abandon(a *agent) {
 		return
 	}
 	for _, j := range c.sortedJobs() {
-		if j.rec.Agent != a.row.Name || j.stage != stageActive || j.ending {
+		if j.rec.Agent != a.row.Name || j.stage != stageActive || j.ending != nil {
 			continue
 		}
 		if other := c.choose(j, j.graph); other != nil {
@@ -381,7 +405,7 @@ func (c *Core) choose(j *job, g *dag.Graph) *agent {
 	for _, a := range able {
 		free[a.row.Name] = a.row.Total.CPU
 	}
-	for _, o := range c.jobs {
+	for _, o := range c.running {
 		if o != j && o.states != nil {
 			free[o.rec.Agent] -= int64(min(o.states.Open(), 1<<20)) * 1000
 		}

@@ -12,7 +12,9 @@ import (
 type Config struct {
 	Incarnation uint64        // of this process: must grow by more with each start than jobs are submitted to one
 	Passive     bool          // answer questions only: jobs that have not ended wait for a controller that is not passive
-	TTL         time.Duration // ended jobs are deleted after this; 0 means never
+	TTL         time.Duration // ended jobs are deleted after this; 0 means never; see retention.go
+	MaxEnded    int           // most ended jobs that stay; 0 means no bound
+	MaxStored   uint64        // most bytes that the store was given for them; 0 means no bound
 	Grace       time.Duration // a lost agent's jobs wait this long before another agent takes them; default 30s
 	WatchEvery  time.Duration // shortest pause between two Progress of a Submit with Watch; default 100ms
 	MaxUnread   int           // messages that a client may leave unread before its link is closed; default 10000
@@ -60,6 +62,7 @@ type (
 	// write fails the driver ends.
 	Stored struct {
 		Token uint64
+		Bytes uint64 // that the store was given
 		Code  comms.Code
 		Err   string
 	}
@@ -69,7 +72,7 @@ type (
 		Msg   comms.Message
 	}
 	// Loaded brings a job out of the store, before anything else happens. Graph
-	// and Request are nil when the job has ended, and Past.Data is then what was kept.
+	// and Request are nil when the job has ended; Past is then nil or has in Data what was kept.
 	Loaded struct {
 		Row     JobRecord
 		Request *comms.Submit
@@ -85,6 +88,7 @@ type (
 
 // Past is what the store knows of a job: see Replay.
 type Past struct {
+	Row     JobRecord
 	Request *comms.Submit
 	States  *States
 	Data    []DatasetRecord // every dataset published and not lost since, sorted
@@ -150,9 +154,10 @@ type (
 		Token uint64
 		Job   comms.JobID
 	}
-	// Ask answers a Query or Locate from a snapshot of the store, after everything
-	// stored for the job before. Graph is nil when it must be loaded; Agents are
-	// the rows of QueryAgents. Answer Answered.
+	// Ask answers a Query, a Locate, or a Watch of a job that has ended (see
+	// EndOf) from a snapshot of the store, after everything stored for the job
+	// before. Graph is nil when it must be loaded; Agents are the rows of
+	// QueryAgents. Answer Answered.
 	Ask struct {
 		Token  uint64
 		Msg    comms.Message

@@ -17,8 +17,8 @@ func (c *Core) Check() error {
 		if !l.full && len(l.queue) > 0 {
 			return fmt.Errorf("link %d has room, and %d messages wait", id, len(l.queue))
 		}
-		for _, w := range l.watches {
-			if w.link != l || !slices.Contains(w.job.watches, w) || c.jobs[w.job.id] != w.job {
+		for w := range l.watches {
+			if w.job.live == nil || w.link != l || !slices.Contains(w.job.watches, w) || c.jobs[w.job.id] != w.job {
 				return fmt.Errorf("link %d has a watch that its job does not know", id)
 			}
 		}
@@ -50,17 +50,24 @@ func (c *Core) Check() error {
 		}
 	}
 	for _, w := range c.late {
-		if !w.dirty || !slices.Contains(w.job.watches, w) {
-			return fmt.Errorf("a watch of job %s waits for nothing", w.job.id)
+		if !w.late || !w.over && w.dirty && w.due().Before(c.due) {
+			return fmt.Errorf("a watch of job %s waits too long", w.job.id)
 		}
 	}
 	return nil
 }
 
 func (c *Core) checkJob(j *job) error {
+	if (j.stage == stageEnded) != (j.live == nil) || (j.live == nil) == (c.running[j.id] == j) {
+		return fmt.Errorf("is at stage %d, and live %v, running %v", j.stage, j.live != nil, c.running[j.id] == j)
+	}
+	if j.live == nil {
+		if !j.remains.phase.Final() {
+			return fmt.Errorf("has ended and is %s", j.remains.phase)
+		}
+		return nil
+	}
 	switch {
-	case j.stage == stageEnded && (!j.rec.Phase.Final() || j.states != nil || len(j.watches) > 0 || j.resuming != nil):
-		return fmt.Errorf("has ended and is %s", j.rec.Phase)
 	case j.stage == stageActive && (j.rec.Phase.Final() || j.states == nil || j.graph == nil || j.request == nil):
 		return fmt.Errorf("is active and %s", j.rec.Phase)
 	case (j.stage == stageResuming) != (j.resuming != nil):
@@ -71,7 +78,7 @@ func (c *Core) checkJob(j *job) error {
 		return fmt.Errorf("is assigned at no epoch")
 	}
 	for _, w := range j.watches {
-		if w.job != j || !slices.Contains(w.link.watches, w) {
+		if _, ok := w.link.watches[w]; w.job != j || !ok {
 			return fmt.Errorf("has a watch that its link does not know")
 		}
 	}

@@ -33,12 +33,12 @@ func (c *Core) submit(l *link, m *comms.Submit) {
 		c.reply(l, m.Req, comms.CodeBadRequest, "submit: the job has no ID")
 		return
 	}
-	w := waiter{link: l.id, req: m.Req, watch: m.Watch}
+	w := waiter{link: l.id, req: m.Req, watch: m.Watch, every: m.Every}
 	j := c.jobs[m.Job]
 	switch {
 	case j == nil:
 		c.newJob(m, w)
-	case j.rec.GraphHash != m.GraphHash:
+	case j.graphHash() != m.GraphHash:
 		c.reply(l, m.Req, comms.CodeConflict, fmt.Sprintf("job %s exists with another graph: give the new job an ID of its own", m.Job))
 	case !j.durable:
 		w.again = true
@@ -50,18 +50,34 @@ func (c *Core) submit(l *link, m *comms.Submit) {
 }
 
 func (c *Core) newJob(m *comms.Submit, w waiter) {
-	j := &job{id: m.Job, stage: stagePreparing, waiters: []waiter{w}}
 	c.lives++
-	j.rec = JobRecord{ID: m.Job, Life: c.cfg.Incarnation + c.lives, Phase: comms.JobQueued, Owner: m.Owner, Priority: m.Priority, Weight: m.Weight, Dir: m.Dir,
-		Labels: m.Labels, GraphHash: m.GraphHash, Submitted: c.now.UnixNano()}
+	j := &job{id: m.Job, life: c.cfg.Incarnation + c.lives, stage: stagePreparing, live: &live{waiters: []waiter{w}}}
+	j.rec = JobRecord{ID: m.Job, Life: j.life, Phase: comms.JobQueued, Owner: m.Owner, Priority: m.Priority, Weight: m.Weight, Dir: m.Dir,
+		Labels: m.Labels, GraphHash: c.intern(m.GraphHash), Submitted: c.now.UnixNano(), Keep: m.Keep}
 	if m.Hold {
 		j.rec.Phase = comms.JobHeld
 	}
 	request := *m
 	request.Graph = nil
 	j.request = &request
-	c.jobs[j.id] = j
+	c.jobs[j.id], c.running[j.id] = j, j
 	c.emit(Prepare{Job: j.id, Submit: m, Cluster: c.cluster()})
+}
+
+// intern returns a hash that equals the last without memory of its own: of many
+// jobs with one graph it is kept once.
+func (c *Core) intern(h comms.Hash) comms.Hash {
+	if h != c.graph {
+		c.graph = h
+	}
+	return c.graph
+}
+
+func (j *job) graphHash() comms.Hash {
+	if j.live == nil {
+		return j.remains.graph
+	}
+	return j.rec.GraphHash
 }
 
 // waiter is a client that waits for Accepted.
@@ -69,6 +85,7 @@ type waiter struct {
 	link  LinkID
 	req   uint64
 	watch bool
+	every int64
 	again bool
 }
 
@@ -79,7 +96,11 @@ func (c *Core) accept(j *job, w waiter) {
 	}
 	c.send(l, &comms.Accepted{Req: w.req, Job: j.id, Again: w.again})
 	if w.watch {
-		c.addWatch(l, j, &watch{link: l, req: w.req, every: c.cfg.WatchEvery})
+		every := c.cfg.WatchEvery
+		if w.every != 0 {
+			every = time.Duration(w.every)
+		}
+		c.addWatch(l, j, &watch{link: l, req: w.req, every: every, accepted: true})
 	}
 }
 
@@ -93,6 +114,7 @@ func (c *Core) refuse(j *job, code comms.Code, text string) {
 		c.unwatch(w)
 	}
 	delete(c.jobs, j.id)
+	delete(c.running, j.id)
 }
 
 func (c *Core) control(l *link, m *comms.Control) {
@@ -132,7 +154,10 @@ func (c *Core) control(l *link, m *comms.Control) {
 }
 
 func (c *Core) cancel(j *job, why string) (comms.Code, string) {
-	if j.stage == stageEnded || j.ending || j.rec.Phase.Final() {
+	if j.live == nil {
+		return comms.CodeConflict, fmt.Sprintf("the job has ended already: %s", j.remains.phase)
+	}
+	if j.ending != nil || j.rec.Phase.Final() {
 		return comms.CodeConflict, fmt.Sprintf("the job has ended already: %s", j.rec.Phase)
 	}
 	if why == "" {
@@ -163,7 +188,7 @@ func (c *Core) cancel(j *job, why string) (comms.Code, string) {
 }
 
 func (c *Core) hold(j *job) (comms.Code, string) {
-	if j.stage == stageEnded || j.ending || j.rec.Phase.Final() || j.rec.Cancel != "" {
+	if j.live == nil || j.ending != nil || j.rec.Phase.Final() || j.rec.Cancel != "" {
 		return comms.CodeConflict, "the job has ended or is being cancelled"
 	}
 	if j.rec.Phase == comms.JobHeld {
@@ -181,6 +206,9 @@ func (c *Core) hold(j *job) (comms.Code, string) {
 }
 
 func (c *Core) release(j *job) (comms.Code, string) {
+	if j.live == nil {
+		return comms.CodeConflict, fmt.Sprintf("the job is not held: it is %s", j.remains.phase)
+	}
 	if j.rec.Phase != comms.JobHeld {
 		return comms.CodeConflict, fmt.Sprintf("the job is not held: it is %s", j.rec.Phase)
 	}
@@ -219,7 +247,9 @@ func (c *Core) query(l *link, m *comms.Query) {
 				c.reply(l, m.Req, comms.CodeNotFound, fmt.Sprintf("no job %s", m.Job))
 				return
 			}
-			g = j.graph
+			if j.live != nil {
+				g = j.graph
+			}
 		}
 	}
 	c.emit(Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: m, Graph: g})
@@ -234,8 +264,8 @@ func (c *Core) agentRows() (rows []comms.AgentRow) {
 		} else if a.link != nil {
 			row.State = "connecting"
 		}
-		for _, j := range c.jobs {
-			if j.rec.Agent == a.row.Name && j.stage != stageEnded {
+		for _, j := range c.running {
+			if j.rec.Agent == a.row.Name {
 				row.Jobs++
 				if j.states != nil {
 					for _, g := range j.states.groups {
@@ -257,8 +287,12 @@ func (c *Core) locate(l *link, m *comms.Locate) {
 		c.reply(l, m.Req, comms.CodeNotFound, fmt.Sprintf("no job %s", m.Job))
 		return
 	}
-	if len(m.Names) > 0 || j.states == nil {
-		c.emit(Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: m, Graph: j.graph})
+	if j.live == nil || len(m.Names) > 0 || j.states == nil {
+		ask := Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: m}
+		if j.live != nil {
+			ask.Graph = j.graph
+		}
+		c.emit(ask)
 		return
 	}
 	located, missing := LocateExports(j.graph, j.states, j.exports)

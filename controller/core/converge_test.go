@@ -252,6 +252,8 @@ func (c *testCluster) finishOne() {
 			ev.Past = c.past(c.kept[a.Job])
 		}
 		c.event(ev)
+	case Ask:
+		c.event(Answered{Token: a.Token, Msg: c.answer(a.Msg)})
 	default:
 		c.rt.Fatalf("unexpected %T", a)
 	}
@@ -347,10 +349,16 @@ func (c *testCluster) settleAll(id comms.JobID, client func() LinkID) {
 	}
 	c.final = nil
 	c.event(Received{client(), &comms.Watch{Req: 99, Job: id}})
+	for len(c.todo) > 0 {
+		c.finishOne()
+	}
 	j := c.c.jobs[id]
 	if c.final == nil || c.final.Phase != comms.JobDone {
 		for _, a := range c.agents {
 			c.rt.Logf("agent %s: %+v", a.name, a.jobs[id])
+		}
+		if j.live == nil {
+			c.rt.Fatalf("the job has ended %s on %s at epoch %d: it must end done", j.remains.phase, j.remains.agent, j.remains.epoch)
 		}
 		j.states.Each(func(t dag.TaskIndex, s TaskState) {
 			_, attempt := j.states.Get(t)
@@ -385,7 +393,7 @@ func (c *testCluster) settleAll(id comms.JobID, client func() LinkID) {
 	}
 	// What the store has alone tells the same.
 	c.restartController()
-	if again := c.c.jobs[id]; again.rec.Phase != comms.JobDone || len(again.exports) != len(j.exports) {
-		c.rt.Fatalf("after a restart the job is %s with %d exports, it was done with %d", again.rec.Phase, len(again.exports), len(j.exports))
+	if again := c.c.jobs[id]; again.remains.phase != comms.JobDone || len(again.exports) != len(j.exports) {
+		c.rt.Fatalf("after a restart the job is %s with %d exports, it was done with %d", again.remains.phase, len(again.exports), len(j.exports))
 	}
 }

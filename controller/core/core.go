@@ -18,26 +18,31 @@ type Core struct {
 	links   map[LinkID]*link
 	agents  map[string]*agent
 	jobs    map[comms.JobID]*job
+	running map[comms.JobID]*job // those that have not ended
+	kept    retention
+	graph   comms.Hash // of the last submit: equal ones share it
 	token   uint64
 	lives   uint64 // of jobs, given out
 	pending map[uint64]pending
 
-	touched []*job   // since the last Step began
-	late    []*watch // have something to tell, and must wait until it is due
+	touched []*job    // since the last Step began
+	late    []*watch  // have something to tell, and must wait until it is due
+	due     time.Time // the first of them
 	wake    time.Time
 	sweep   time.Time // when ended jobs are looked at next
 }
 
 // pending is what to do when something slow has ended.
 type pending struct {
-	what  what
-	job   comms.JobID
-	of    *job // the job of that ID then: one that is submitted anew is another
-	agent string
-	batch *sentBatch
-	link  LinkID
-	req   uint64
-	send  *comms.Assign // with onRow: only now may the agent be told
+	what   what
+	job    comms.JobID
+	of     *job // the job of that ID then: one that is submitted anew is another
+	agent  string
+	batch  *sentBatch
+	link   LinkID
+	req    uint64
+	send   *comms.Assign // with onRow: only now may the agent be told
+	retire bool          // with onDeleted: the rule of retention asked for it
 }
 
 type what uint8
@@ -57,7 +62,8 @@ func New(cfg Config) *Core {
 	cfg.WatchEvery = cmp.Or(cfg.WatchEvery, 100*time.Millisecond)
 	cfg.MaxUnread = cmp.Or(cfg.MaxUnread, 10_000)
 	cfg.MaxEvents = cmp.Or(cfg.MaxEvents, 10_000)
-	return &Core{cfg: cfg, links: map[LinkID]*link{}, agents: map[string]*agent{}, jobs: map[comms.JobID]*job{}, pending: map[uint64]pending{}}
+	return &Core{cfg: cfg, links: map[LinkID]*link{}, agents: map[string]*agent{}, jobs: map[comms.JobID]*job{},
+		running: map[comms.JobID]*job{}, pending: map[uint64]pending{}}
 }
 
 // Step takes one event in and returns what must be done, in order. Equal events
@@ -87,6 +93,8 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		c.loaded(&ev)
 	case Started:
 		c.started = true
+		c.kept.sort()
+		c.retire()
 		for _, j := range c.sortedJobs() {
 			c.place(j)
 		}
@@ -132,22 +140,31 @@ func (c *Core) stored(ev Stored) {
 	}
 	switch p.what {
 	case onCreated:
-		if j != nil {
+		if j != nil && j.live != nil {
+			j.rec.Stored += ev.Bytes
 			c.created(j, ev)
 		}
 	case onEnded:
-		if j != nil {
+		if j != nil && j.live != nil {
+			j.rec.Stored += ev.Bytes
 			c.ended(j)
 		}
 		c.batchStored(p)
 	case onCommitted:
+		if j != nil && j.live != nil {
+			j.rec.Stored += ev.Bytes
+		}
 		c.batchStored(p)
 	case onDeleted:
+		if p.retire {
+			c.kept.deleting--
+		}
+		c.retire()
 		if j != nil {
 			c.deleted(j, p)
 		}
 	case onRow:
-		if j != nil && p.send != nil && j.assign == p.send {
+		if j != nil && j.live != nil && p.send != nil && j.assign == p.send {
 			j.assign = nil
 			if a := c.runsOn(j); a != nil {
 				c.sendAssign(a, j, p.send)
@@ -182,22 +199,7 @@ func (c *Core) tick() {
 	}
 	if !c.sweep.IsZero() && !c.now.Before(c.sweep) {
 		c.sweep = time.Time{}
-		c.expire()
-	}
-}
-
-// expire deletes jobs that ended long ago.
-func (c *Core) expire() {
-	if c.cfg.TTL <= 0 {
-		return
-	}
-	for _, j := range c.sortedJobs() {
-		if j.stage != stageEnded || j.deleting {
-			continue
-		}
-		if !c.now.Before(time.Unix(0, j.rec.Ended).Add(c.cfg.TTL)) {
-			c.delete(j, pending{})
-		}
+		c.retire()
 	}
 }
 
@@ -209,8 +211,8 @@ func (c *Core) setWake() {
 			at = t
 		}
 	}
-	for _, w := range c.late {
-		earlier(w.due())
+	if !c.due.IsZero() {
+		earlier(c.due)
 	}
 	for _, a := range c.agents {
 		if a.link == nil && !a.away.IsZero() {

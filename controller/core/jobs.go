@@ -19,13 +19,34 @@ const (
 	stageEnded
 )
 
-// job is all that is known of a job. Of one that has ended: the row, and the
-// names of the datasets that were kept.
+// job is what is known of a job. Of one that has ended, of which there may be a
+// million, only what remains: the store has the rest.
 type job struct {
-	id      comms.JobID
+	id       comms.JobID
+	life     uint64 // see JobRecord.Life
+	stage    stage
+	durable  bool
+	deleting bool
+	remains  remains                            // once it has ended
+	exports  map[comms.DatasetRef]DatasetRecord // nil while there are none
+	*live                                       // nil once it has ended
+}
+
+// remains is what is kept in memory of a job that has ended.
+type remains struct {
+	phase       comms.JobPhase
+	keep        bool
+	graph       comms.Hash
+	agent       string
+	incarnation uint64
+	epoch       uint64
+	ended       int64
+	stored      uint64
+}
+
+// live is what is known of a job that runs, or is about to run again.
+type live struct {
 	rec     JobRecord // as it will be stored next; Phase is final only once that is durable
-	stage   stage
-	durable bool
 	waiters []waiter
 	watches []*watch
 	touched bool
@@ -38,12 +59,8 @@ type job struct {
 	seen    map[string]Seen
 
 	exported map[exportKey]bool // outputs whose datasets are exports; instances by their slot's first
-	exports  map[comms.DatasetRef]DatasetRecord
-	result   bool // every export is there
-
-	ending   bool // the end is being stored
-	endRow   JobRecord
-	deleting bool
+	result   bool               // every export is there
+	ending   *JobRecord         // the end, while it is being stored
 
 	resuming *resumption
 	assign   *comms.Assign // to be sent when what it rests on is durable
@@ -73,7 +90,7 @@ type resumption struct {
 
 // runsOn returns the agent that works on the job now, nil when none does or it is away.
 func (c *Core) runsOn(j *job) *agent {
-	if j.rec.Agent == "" || j.stage == stageEnded {
+	if j.live == nil || j.rec.Agent == "" {
 		return nil
 	}
 	if a := c.agents[j.rec.Agent]; a != nil && a.synced {
@@ -86,6 +103,9 @@ func (c *Core) runsOn(j *job) *agent {
 func (c *Core) prepared(ev *Prepared) {
 	j := c.jobs[ev.Job]
 	if j == nil {
+		return
+	}
+	if j.live == nil {
 		return
 	}
 	if r := j.resuming; r != nil && r.token == ev.Token {
@@ -141,22 +161,30 @@ func (c *Core) created(j *job, ev Stored) {
 		c.accept(j, w)
 	}
 	j.waiters = nil
-	if j.rec.Cancel != "" && j.rec.Agent == "" && !j.ending {
+	if j.rec.Cancel != "" && j.rec.Agent == "" && j.ending == nil {
 		c.endUnassigned(j)
 	}
 }
 
 // findExports notes which outputs are exports.
 func (c *Core) findExports(j *job) {
-	j.exported = map[exportKey]bool{}
+	j.exported = nil
 	for i := range j.graph.Exports {
+		if j.exported == nil {
+			j.exported = map[exportKey]bool{}
+		}
 		for _, s := range j.graph.Exports[i].Sources {
 			j.exported[exportKey{s.Task, s.Output}] = true
 		}
 	}
+}
+
+// have notes that a dataset that outlives the run is there.
+func (j *job) have(d DatasetRecord) {
 	if j.exports == nil {
 		j.exports = map[comms.DatasetRef]DatasetRecord{}
 	}
+	j.exports[d.Desc.Ref] = d
 }
 
 func (j *job) isExport(r comms.DatasetRef) bool {
@@ -169,7 +197,7 @@ func (j *job) isExport(r comms.DatasetRef) bool {
 
 // place gives a job that waits to an agent.
 func (c *Core) place(j *job) {
-	if !c.started || c.cfg.Passive || j.stage != stageActive || j.rec.Agent != "" || j.rec.Phase != comms.JobQueued || j.rec.Cancel != "" || j.ending || j.deleting {
+	if !c.started || c.cfg.Passive || j.stage != stageActive || j.rec.Agent != "" || j.rec.Phase != comms.JobQueued || j.rec.Cancel != "" || j.ending != nil || j.deleting {
 		return
 	}
 	a := c.choose(j, j.graph)
@@ -277,8 +305,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, epoch uin
 	c.touchWith(j, events)
 	if drained != nil && epoch == j.rec.Epoch && c.drained(j, drained) {
 		c.end(j)
-		row := j.endRow
-		commit.Row = &row
+		commit.Row = j.ending
 		c.commitPart(j, a, b, onEnded, commit)
 		return
 	}
@@ -318,7 +345,7 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 		if j.isExport(d.Ref) {
 			rec := DatasetRecord{Desc: *d, Agent: a.row.Name}
 			rec.Desc.Place.Bytes = bytes.Clone(d.Place.Bytes) // not the whole message that it came in
-			j.exports[d.Ref] = rec
+			j.have(rec)
 			commit.Datasets = append(commit.Datasets, rec)
 		}
 	}
@@ -386,9 +413,8 @@ func (c *Core) drained(j *job, e *comms.Event) bool {
 	return true
 }
 
-// end decides how a job has ended, in endRow.
+// end decides how a job has ended.
 func (c *Core) end(j *job) {
-	j.ending = true
 	row := j.rec
 	row.Ended = c.now.UnixNano()
 	row.Groups = j.states.Groups()
@@ -398,7 +424,7 @@ func (c *Core) end(j *job) {
 	} else if row.Phase == comms.JobFailed && row.Error == nil {
 		row.Error = &comms.TaskError{Kind: comms.ErrorSkipped, Agent: row.Agent, Message: "an output of the job was not produced"}
 	}
-	j.endRow = row
+	j.ending = &row
 }
 
 // outcome is the phase in which a job ends. A failure is tolerated where
@@ -427,37 +453,53 @@ func (j *job) outcome() comms.JobPhase {
 func (c *Core) endUnassigned(j *job) {
 	commit := Commit{Job: j.id}
 	c.end(j)
-	row := j.endRow
-	commit.Row = &row
+	commit.Row = j.ending
 	c.emit(Store{Token: c.await(pending{what: onEnded, job: j.id}), Commit: commit})
 }
 
 // ended runs when the end of a job is durable.
 func (c *Core) ended(j *job) {
-	j.rec, j.ending, j.stage = j.endRow, false, stageEnded
+	stored := j.rec.Stored
+	j.rec, j.ending, j.stage = *j.ending, nil, stageEnded
+	j.rec.Stored = stored
 	c.finalWatch(j)
-	if a := c.agents[j.rec.Agent]; a != nil && a.link != nil {
+	c.lay(j, &j.rec)
+	if a := c.agents[j.remains.agent]; a != nil && a.link != nil {
 		c.retain(j, a)
 	}
-	j.release()
+	c.retire()
 }
 
-// release lets go of what only a running job needs.
-func (j *job) release() {
-	j.request, j.graph, j.bytes, j.plan, j.states, j.exported, j.resuming = nil, nil, nil, nil, nil, nil, nil
-	j.endRow = JobRecord{}
+// lay keeps of a job that has ended only what remains.
+func (c *Core) lay(j *job, r *JobRecord) {
+	j.remains = remains{phase: r.Phase, keep: r.Keep, graph: r.GraphHash, agent: r.Agent, incarnation: r.Incarnation, epoch: r.Epoch,
+		ended: r.Ended, stored: r.Stored}
+	j.stage, j.live = stageEnded, nil
+	delete(c.running, j.id)
+	c.kept.add(j)
+}
+
+// revive makes a job that has ended one of which more is known again. Its row
+// comes with the Prepare that the caller asks for.
+func (c *Core) revive(j *job) {
+	c.kept.remove(j)
+	r := &j.remains
+	j.live = &live{rec: JobRecord{ID: j.id, Life: j.life, Phase: r.phase, GraphHash: r.graph, Agent: r.agent, Incarnation: r.incarnation, Epoch: r.epoch,
+		Ended: r.ended, Stored: r.stored, Keep: r.keep}}
+	c.running[j.id] = j
 }
 
 // delete removes a job that has ended from the store.
 func (c *Core) delete(j *job, p pending) {
+	c.kept.remove(j)
 	j.deleting = true
 	p.what, p.job = onDeleted, j.id
 	c.emit(Delete{Token: c.await(p), Job: j.id})
 }
 
 func (c *Core) deleted(j *job, p pending) {
-	if a := c.agents[j.rec.Agent]; a != nil && a.link != nil {
-		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerForget})
+	if a := c.agents[j.remains.agent]; a != nil && a.link != nil {
+		c.send(a.link, &comms.Steer{Job: j.id, Life: j.life, Action: comms.SteerForget})
 	}
 	delete(c.jobs, j.id)
 	if l := c.links[p.link]; l != nil {
@@ -467,19 +509,20 @@ func (c *Core) deleted(j *job, p pending) {
 
 // loaded takes in a job from the store.
 func (c *Core) loaded(ev *Loaded) {
-	j := &job{id: ev.Row.ID, rec: ev.Row, stage: stageEnded, durable: true, exports: map[comms.DatasetRef]DatasetRecord{}}
+	j := &job{id: ev.Row.ID, life: ev.Row.Life, durable: true}
 	c.jobs[j.id] = j
-	if ev.Past != nil {
-		j.seen = ev.Past.Seen
-	}
 	if ev.Row.Phase.Final() {
 		if ev.Past != nil {
 			for _, d := range ev.Past.Data {
-				j.exports[d.Desc.Ref] = d
+				j.have(d)
 			}
 		}
+		ev.Row.GraphHash = c.intern(ev.Row.GraphHash)
+		c.lay(j, &ev.Row)
 		return
 	}
+	j.live = &live{rec: ev.Row, seen: ev.Past.Seen}
+	c.running[j.id] = j
 	j.stage = stageActive
 	j.request, j.graph, j.bytes, j.states = ev.Request, ev.Graph, ev.Bytes, ev.Past.States
 	j.rec.Batches = max(j.rec.Batches, ev.Past.Batches)
@@ -487,7 +530,7 @@ func (c *Core) loaded(ev *Loaded) {
 	c.findExports(j)
 	for _, d := range ev.Past.Data {
 		if j.isExport(d.Desc.Ref) {
-			j.exports[d.Desc.Ref] = d
+			j.have(d)
 		}
 	}
 	j.result = j.complete()

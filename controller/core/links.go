@@ -17,7 +17,7 @@ type link struct {
 	full        bool
 	closing     bool
 	queue       []Send // while full
-	watches     []*watch
+	watches     map[*watch]struct{}
 }
 
 func (c *Core) linkUp(ev LinkUp) {
@@ -30,7 +30,7 @@ func (c *Core) linkDown(id LinkID) {
 		return
 	}
 	delete(c.links, id)
-	for _, w := range l.watches {
+	for w := range l.watches {
 		c.unwatch(w)
 	}
 	if a := c.agents[l.name]; l.agent && a != nil && a.link == l {
@@ -100,6 +100,18 @@ func (c *Core) sortedAgents() []*agent {
 	return slices.SortedFunc(maps.Values(c.agents), func(a, b *agent) int { return cmp.Compare(a.row.Name, b.row.Name) })
 }
 
+// sortedJobs lists the jobs that have not ended.
 func (c *Core) sortedJobs() []*job {
-	return slices.SortedFunc(maps.Values(c.jobs), func(a, b *job) int { return slices.Compare(a.id[:], b.id[:]) })
+	return slices.SortedFunc(maps.Values(c.running), func(a, b *job) int { return slices.Compare(a.id[:], b.id[:]) })
+}
+
+// sortedKept lists the jobs that have ended and of which datasets were kept.
+func (c *Core) sortedKept() (out []*job) {
+	for _, j := range c.jobs {
+		if j.live == nil && len(j.exports) > 0 {
+			out = append(out, j)
+		}
+	}
+	slices.SortFunc(out, func(a, b *job) int { return slices.Compare(a.id[:], b.id[:]) })
+	return out
 }

@@ -17,13 +17,20 @@ type watch struct {
 	every  time.Duration
 	events bool
 
-	kept   []comms.Event // to be told
-	last   time.Time
-	dirty  bool
-	result bool // Result was told
+	kept     []comms.Event // to be told
+	last     time.Time
+	dirty    bool // has something to be told
+	late     bool // is in Core.late
+	over     bool
+	accepted bool // Accepted stands for the first Progress
+	result   bool // Result was told
 }
 
 func (w *watch) due() time.Time { return w.last.Add(w.every) }
+
+// urgent tells whether the watcher must not wait: a result is there of which it
+// was not told. One that asked for no more than that and the end waits for nothing else.
+func (w *watch) urgent() bool { return w.job.result && !w.result }
 
 func (c *Core) watch(l *link, m *comms.Watch) {
 	j := c.jobs[m.Job]
@@ -31,26 +38,35 @@ func (c *Core) watch(l *link, m *comms.Watch) {
 		c.reply(l, m.Req, comms.CodeNotFound, fmt.Sprintf("no job %s", m.Job))
 		return
 	}
-	c.addWatch(l, j, &watch{link: l, req: m.Req, every: time.Duration(max(m.Every, 0)), events: m.Events})
+	c.addWatch(l, j, &watch{link: l, req: m.Req, every: time.Duration(m.Every), events: m.Events})
 }
 
-// addWatch tells how the job stands at once. A watch of a job that has ended ends with that.
+// addWatch tells how the job stands at once. A watch of a job that has ended ends
+// with that; the store knows how.
 func (c *Core) addWatch(l *link, j *job, w *watch) {
-	w.job = j
-	c.tell(w, j.stage == stageEnded)
-	if j.stage == stageEnded {
+	if j.live == nil {
+		c.emit(Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: &comms.Watch{Req: w.req, Job: j.id}})
 		return
 	}
+	w.job, w.last = j, c.now
+	if r := j.resuming; r == nil || !r.ended { // else it is told when its row is there
+		if !w.accepted || j.result {
+			c.tell(w, false)
+		}
+	}
 	j.watches = append(j.watches, w)
-	l.watches = append(l.watches, w)
+	if l.watches == nil {
+		l.watches = map[*watch]struct{}{}
+	}
+	l.watches[w] = struct{}{}
 }
 
 func (c *Core) unwatch(w *watch) {
-	if w.job != nil {
+	w.over = true
+	delete(w.link.watches, w)
+	if w.job.live != nil {
 		w.job.watches = slices.DeleteFunc(w.job.watches, func(o *watch) bool { return o == w })
 	}
-	w.link.watches = slices.DeleteFunc(slices.Clone(w.link.watches), func(o *watch) bool { return o == w })
-	c.late = slices.DeleteFunc(c.late, func(o *watch) bool { return o == w })
 }
 
 func (c *Core) touch(j *job) { c.touchWith(j, nil) }
@@ -76,28 +92,49 @@ func (c *Core) touchWith(j *job, events []comms.Event) {
 // tellWatchers sends what is due, and the first word of a result at once.
 func (c *Core) tellWatchers() {
 	for _, j := range c.touched {
+		if j.live == nil {
+			continue
+		}
 		j.touched = false
 		for _, w := range j.watches {
-			if !w.dirty {
-				w.dirty = true
-				c.late = append(c.late, w)
+			switch {
+			case w.urgent() || w.every >= 0 && !c.now.Before(w.due()):
+				c.tell(w, false)
+			case w.every >= 0:
+				c.tellLater(w)
 			}
 		}
 	}
 	c.touched = c.touched[:0]
-	if len(c.late) == 0 {
+	if c.due.IsZero() || c.now.Before(c.due) {
 		return
 	}
-	still := c.late[:0]
-	for _, w := range c.late {
-		if c.now.Before(w.due()) && !(w.job.result && !w.result) {
-			still = append(still, w)
-			continue
+	c.due = time.Time{}
+	late := c.late
+	c.late = c.late[:0]
+	for _, w := range late {
+		w.late = false
+		switch {
+		case w.over || !w.dirty:
+		case c.now.Before(w.due()):
+			c.tellLater(w)
+		default:
+			c.tell(w, false)
 		}
-		c.tell(w, false)
 	}
-	clear(c.late[len(still):])
-	c.late = still
+	clear(late[len(c.late):])
+}
+
+// tellLater notes that a watcher has something to be told when it is due.
+func (c *Core) tellLater(w *watch) {
+	w.dirty = true
+	if !w.late {
+		w.late = true
+		c.late = append(c.late, w)
+	}
+	if at := w.due(); c.due.IsZero() || at.Before(c.due) {
+		c.due = at
+	}
 }
 
 func (c *Core) tell(w *watch, final bool) {
@@ -110,17 +147,29 @@ func (c *Core) tell(w *watch, final bool) {
 
 // finalWatch tells the end of a job, which is durable, and ends the watches.
 func (c *Core) finalWatch(j *job) {
-	for _, w := range slices.Clone(j.watches) {
+	for _, w := range j.watches {
 		c.tell(w, true)
-		c.unwatch(w)
+		w.over = true
+		delete(w.link.watches, w)
 	}
+	j.watches = nil
+}
+
+// EndOf is what a watcher of a job that has ended is told.
+func EndOf(r *JobRecord, req uint64) *comms.Progress {
+	m := progressOf(r)
+	m.Req, m.Final, m.Result = req, true, r.Phase == comms.JobDone
+	return m
+}
+
+func progressOf(r *JobRecord) *comms.Progress {
+	return &comms.Progress{Job: r.ID, Name: r.Name, Phase: r.Phase, Groups: r.Groups, Error: r.Error, Started: r.Started, Ended: r.Ended,
+		BytesOut: r.Totals.BytesOut, TaskTime: r.Totals.TaskTime, Spilled: r.Totals.Spilled, Copied: r.Totals.Copied}
 }
 
 func (j *job) progress(final bool) *comms.Progress {
-	r := &j.rec
-	m := &comms.Progress{Job: j.id, Name: r.Name, Phase: r.Phase, Result: j.result || final && r.Phase == comms.JobDone, Final: final,
-		Groups: r.Groups, Error: r.Error, Started: r.Started, Ended: r.Ended,
-		BytesOut: r.Totals.BytesOut, TaskTime: r.Totals.TaskTime, Spilled: r.Totals.Spilled, Copied: r.Totals.Copied}
+	m := progressOf(&j.rec)
+	m.Result, m.Final = j.result || final && j.rec.Phase == comms.JobDone, final
 	if j.states != nil && m.Groups == nil {
 		m.Groups = j.states.Groups()
 	}

@@ -29,6 +29,8 @@ type JobRecord struct {
 	Totals      Totals
 	Life        uint64              // of the job's ID: another submit of it, after this job was deleted, is another life
 	Groups      []comms.GroupCounts // only once the job has ended: until then they follow from the batches
+	Stored      uint64              // bytes that the store was given for the job, without its graph
+	Keep        bool                // it is never deleted by itself
 }
 
 // Totals sums up a job's tasks.

@@ -11,7 +11,7 @@ import (
 // resume makes a job go on at an agent from what is still there. have is what the
 // agent said that it has; nil with a job that it never stopped working on.
 func (c *Core) resume(j *job, a *agent, have []comms.Desc) {
-	if j.stage == stageEnded || j.stage == stagePreparing || j.ending || j.deleting {
+	if j.live == nil || j.stage == stagePreparing || j.ending != nil || j.deleting {
 		return
 	}
 	if j.rec.Cancel != "" && j.rec.Incarnation != a.row.Incarnation {
@@ -51,16 +51,21 @@ func (c *Core) rerun(j *job, m *comms.Control, link LinkID) (comms.Code, string)
 	switch {
 	case len(m.Tasks) == 0:
 		return comms.CodeBadRequest, "rerun: name at least one task"
-	case j.rec.Cancel != "" && j.stage != stageEnded:
+	case j.live == nil:
+	case j.rec.Cancel != "":
 		return comms.CodeConflict, "the job is being cancelled"
-	case j.stage == stagePreparing || j.stage == stageResuming || j.ending:
+	case j.stage == stagePreparing || j.stage == stageResuming || j.ending != nil:
 		return comms.CodeUnavailable, "the job is between two states: try again"
 	}
 	why := m.Reason
 	if why == "" {
 		why = "rerun by a client"
 	}
-	c.prepareAgain(j, &resumption{rerun: m.Tasks, why: why, link: link, req: m.Req, ended: j.stage == stageEnded})
+	ended := j.live == nil
+	if ended {
+		c.revive(j)
+	}
+	c.prepareAgain(j, &resumption{rerun: m.Tasks, why: why, link: link, req: m.Req, ended: ended})
 	return comms.CodeOK, ""
 }
 
@@ -69,9 +74,6 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 	r := j.resuming
 	j.resuming, j.redo = nil, false
 	j.stage = stageActive
-	if r.ended {
-		j.stage = stageEnded
-	}
 	answer := func(code comms.Code, text string) {
 		if l := c.links[r.link]; l != nil && len(r.rerun) > 0 {
 			c.reply(l, r.req, code, text)
@@ -81,7 +83,7 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 	stays := func() {
 		switch {
 		case r.ended:
-			c.finalWatch(j)
+			c.stayEnded(j)
 		case r.drained && (j.states.Open() == 0 || j.rec.Cancel != ""):
 			c.endUnassigned(j)
 		}
@@ -152,9 +154,20 @@ func (r *resumption) target(j *job) string {
 	return j.rec.Agent
 }
 
+// stayEnded lays a job that was to run again and does not.
+func (c *Core) stayEnded(j *job) {
+	for _, w := range slices.Clone(j.watches) {
+		c.unwatch(w)
+		c.emit(Ask{Token: c.await(pending{what: onAnswered, link: w.link.id}), Msg: &comms.Watch{Req: w.req, Job: j.id}})
+	}
+	c.lay(j, &j.rec)
+}
+
 // reopen makes a job that had ended one that runs.
 func (c *Core) reopen(j *job, ev *Prepared) {
-	j.stage = stageActive
+	epoch, stored := j.rec.Epoch, j.rec.Stored
+	j.rec = ev.Past.Row
+	j.rec.Epoch, j.rec.Stored = max(j.rec.Epoch, epoch), stored
 	j.request, j.graph, j.bytes, j.states = ev.Past.Request, ev.Graph, ev.Bytes, ev.Past.States
 	j.rec.Batches = max(j.rec.Batches, ev.Past.Batches)
 	j.rec.Phase, j.rec.Ended, j.rec.Cancel, j.rec.Error, j.rec.Groups = comms.JobQueued, 0, "", nil, nil

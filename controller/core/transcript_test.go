@@ -87,7 +87,7 @@ func (w *world) past(k *keptJob) *Past {
 	for i := range k.batches {
 		r.Add(&k.batches[i])
 	}
-	return &Past{Request: k.req, States: r.States, Data: r.Data(), Seen: maps.Clone(k.seen), Batches: r.Batches}
+	return &Past{Row: k.row, Request: k.req, States: r.States, Data: r.Data(), Seen: maps.Clone(k.seen), Batches: r.Batches}
 }
 
 // step gives the core an event, prints what it does at once, and keeps what is slow.
@@ -173,13 +173,20 @@ func (w *world) complete(a Action) {
 		w.step(ev)
 	case Store:
 		w.commit(&a.Commit)
-		w.step(Stored{Token: a.Token})
+		w.step(Stored{Token: a.Token, Bytes: 10})
 	case Delete:
 		delete(w.kept, a.Job)
 		w.step(Stored{Token: a.Token})
 	case Ask:
-		w.step(Answered{Token: a.Token, Msg: &comms.Page{}})
+		w.step(Answered{Token: a.Token, Msg: w.answer(a.Msg)})
 	}
+}
+
+func (w *world) answer(m comms.Message) comms.Message {
+	if q, ok := m.(*comms.Watch); ok && w.kept[q.Job] != nil {
+		return EndOf(&w.kept[q.Job].row, q.Req)
+	}
+	return &comms.Page{}
 }
 
 func (w *world) commit(c *Commit) {
@@ -260,6 +267,7 @@ func (w *world) run(d *datadriven.TestData) error {
 		if w.cfg.TTL, err = time.ParseDuration(arg(d, "ttl", "0s")); err != nil {
 			return err
 		}
+		w.cfg.MaxEnded, w.cfg.MaxStored = int(number(arg(d, "max", "0"))), number(arg(d, "bytes", "0"))
 		w.start()
 	case "client", "agent":
 		w.up(d, who)
@@ -276,7 +284,7 @@ func (w *world) run(d *datadriven.TestData) error {
 		}
 		w.step(Free{w.links[who]})
 	case "submit":
-		m := &comms.Submit{Req: req, Job: job, Graph: []byte(arg(d, "graph", "")), GraphHash: comms.Hash(arg(d, "graph", "")), Owner: arg(d, "owner", ""), Hold: has(d, "hold"), Watch: has(d, "watch")}
+		m := &comms.Submit{Req: req, Job: job, Graph: []byte(arg(d, "graph", "")), GraphHash: comms.Hash(arg(d, "graph", "")), Owner: arg(d, "owner", ""), Hold: has(d, "hold"), Keep: has(d, "keep"), Watch: has(d, "watch")}
 		w.step(Received{w.links["c"], m})
 	case "watch":
 		every, err := time.ParseDuration(arg(d, "every", "0s"))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
 )
 
 // A key is the table's letter and the fields in big-endian order, so that keys
@@ -14,7 +15,8 @@ import (
 //	s agent                         how far the agent's events are durable in this shard
 //	j job                           row of a job
 //	q job                           the request that made the job, without its graph
-//	g job chunk(4)                  graph
+//	g job chunk(4)                  graph, of builds before schema 2
+//	h hash chunk(4)                 graph, once for all jobs of the shard that have it
 //	b job number(8)                 batch of events
 //	t job task(4)                   row of a task
 //	d job task(4) output(4) elem(8) row of a dataset
@@ -30,7 +32,8 @@ const (
 	tableSeen         table = 's'
 	tableJobs         table = 'j'
 	tableRequests     table = 'q'
-	tableGraphs       table = 'g'
+	tableOldGraphs    table = 'g'
+	tableGraphs       table = 'h'
 	tableBatches      table = 'b'
 	tableTasks        table = 't'
 	tableDatasets     table = 'd'
@@ -43,7 +46,7 @@ const (
 
 // jobTables are those whose keys begin with a job. The row itself is last: while
 // it is there the job is, so a deletion that was cut short is seen and repeated.
-var jobTables = [...]table{tableGraphs, tableBatches, tableTasks, tableDatasets, tableActors, tableRequests, tableJobs}
+var jobTables = [...]table{tableBatches, tableTasks, tableDatasets, tableActors, tableRequests, tableJobs}
 
 const jobKeySize = 1 + len(comms.JobID{})
 
@@ -53,8 +56,23 @@ func jobKey(t table, job comms.JobID) []byte {
 	return append(append(make([]byte, 0, jobKeySize+16), byte(t)), job[:]...)
 }
 
-func chunkKey(job comms.JobID, chunk uint32) []byte {
-	return binary.BigEndian.AppendUint32(jobKey(tableGraphs, job), chunk)
+// graphName is the name under which a job's graph is stored: its hash, or what
+// stands for it in a row without one.
+func graphName(row *core.JobRecord) comms.Hash {
+	if row.GraphHash == "" {
+		return comms.Hash(row.ID[:])
+	}
+	return row.GraphHash
+}
+
+// graphKey begins the keys of a graph's chunks. Names are of different lengths,
+// and none may begin another.
+func graphKey(name comms.Hash) []byte {
+	return append(append(make([]byte, 0, len(name)+6), byte(tableGraphs), byte(len(name))), name...)
+}
+
+func chunkKey(name comms.Hash, chunk uint32) []byte {
+	return binary.BigEndian.AppendUint32(graphKey(name), chunk)
 }
 
 func batchKey(job comms.JobID, number uint64) []byte {

@@ -33,7 +33,7 @@ func TestStoreAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		run++
 		o := small(fmt.Sprintf("%s/%d", root, run))
-		o.Shards, o.MemTable = 1+run%2, 1<<20
+		o.Shards, o.memTable = 1+run%2, 1<<20
 		s, err := Open(o)
 		if err != nil {
 			t.Fatal(err)

@@ -68,7 +68,7 @@ func (s *Store) Job(job comms.JobID) (core.JobRecord, error) {
 	if err != nil {
 		return core.JobRecord{}, fmt.Errorf("job %s: %w", job, err)
 	}
-	return decodeRecord[core.JobRecord](b)
+	return decodeJob(b)
 }
 
 // Jobs returns the rows of all jobs, shard by shard.
@@ -78,7 +78,7 @@ func (s *Store) Jobs() iter.Seq2[core.JobRecord, error] {
 			stopped := false
 			err := sh.db.View(func(t *badger.Txn) error {
 				return each(t, []byte{byte(tableJobs)}, nil, true, func(k, v []byte) error {
-					row, err := decodeRecord[core.JobRecord](v)
+					row, err := decodeJob(v)
 					if err != nil {
 						return fmt.Errorf("job row %x: %w", k, err)
 					}
@@ -106,7 +106,7 @@ func (s *Store) Load(job comms.JobID) (d JobData, err error) {
 		if err != nil {
 			return err
 		}
-		if d.Row, err = decodeRecord[core.JobRecord](b); err != nil {
+		if d.Row, err = decodeJob(b); err != nil {
 			return err
 		}
 		if b, err = getIn(t, jobKey(tableRequests, job)); err != nil {
@@ -121,12 +121,12 @@ func (s *Store) Load(job comms.JobID) (d JobData, err error) {
 			return fmt.Errorf("request: %w: is a %T", ErrCorrupt, m)
 		}
 		d.Request = req
-		if d.Graph, err = graphIn(t, job); err != nil {
+		if d.Graph, err = graphIn(t, graphName(&d.Row)); err != nil {
 			return err
 		}
 		d.Seen = map[string]core.Seen{}
 		return each(t, []byte{byte(tableSeen)}, nil, true, func(k, v []byte) error {
-			seen, err := decodeRecord[core.Seen](v)
+			seen, err := decodeSeen(v)
 			d.Seen[string(k[1:])] = seen
 			return err
 		})
@@ -140,7 +140,15 @@ func (s *Store) Load(job comms.JobID) (d JobData, err error) {
 // Graph returns a job's encoded graph.
 func (s *Store) Graph(job comms.JobID) (graph []byte, err error) {
 	err = s.of(job).db.View(func(t *badger.Txn) error {
-		graph, err = graphIn(t, job)
+		b, err := getIn(t, jobKey(tableJobs, job))
+		if err != nil {
+			return err
+		}
+		row, err := decodeJob(b)
+		if err != nil {
+			return err
+		}
+		graph, err = graphIn(t, graphName(&row))
 		return err
 	})
 	if err == nil && graph == nil {
@@ -152,11 +160,25 @@ func (s *Store) Graph(job comms.JobID) (graph []byte, err error) {
 	return graph, nil
 }
 
-func graphIn(t *badger.Txn, job comms.JobID) ([]byte, error) {
+// GraphByHash returns an encoded graph that some job has, or ErrNotFound.
+func (s *Store) GraphByHash(h comms.Hash) (graph []byte, err error) {
+	for _, sh := range s.shards {
+		err = sh.db.View(func(t *badger.Txn) error {
+			graph, err = graphIn(t, h)
+			return err
+		})
+		if err != nil || graph != nil {
+			return graph, err
+		}
+	}
+	return nil, fmt.Errorf("graph %s: %w", h, ErrNotFound)
+}
+
+func graphIn(t *badger.Txn, name comms.Hash) ([]byte, error) {
 	var graph []byte
 	next := uint32(0)
-	err := each(t, jobKey(tableGraphs, job), nil, true, func(k, v []byte) error {
-		if !bytes.Equal(k, chunkKey(job, next)) {
+	err := each(t, graphKey(name), nil, true, func(k, v []byte) error {
+		if !bytes.Equal(k, chunkKey(name, next)) {
 			return fmt.Errorf("graph: %w: chunk %d is missing", ErrCorrupt, next)
 		}
 		next++
@@ -194,17 +216,42 @@ func (s *Store) Batches(job comms.JobID) iter.Seq2[core.Batch, error] {
 
 // Datasets returns the rows of a job's retained datasets, in the order of their names.
 func (s *Store) Datasets(job comms.JobID) ([]core.DatasetRecord, error) {
-	return rows[core.DatasetRecord](s.of(job), jobKey(tableDatasets, job))
+	return rows(s.of(job), jobKey(tableDatasets, job), decodeDataset)
+}
+
+// Kept returns the rows of all jobs' retained datasets by job.
+func (s *Store) Kept() (map[comms.JobID][]core.DatasetRecord, error) {
+	out := map[comms.JobID][]core.DatasetRecord{}
+	for _, sh := range s.shards {
+		err := sh.db.View(func(t *badger.Txn) error {
+			return each(t, []byte{byte(tableDatasets)}, nil, true, func(k, v []byte) error {
+				job, err := keyJob(k)
+				if err != nil {
+					return err
+				}
+				d, err := decodeDataset(v)
+				if err != nil {
+					return fmt.Errorf("row %x: %w", k, err)
+				}
+				out[job] = append(out[job], d)
+				return nil
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // Tasks returns the rows of a job's failed tasks, in order.
 func (s *Store) Tasks(job comms.JobID) ([]core.TaskRecord, error) {
-	return rows[core.TaskRecord](s.of(job), jobKey(tableTasks, job))
+	return rows(s.of(job), jobKey(tableTasks, job), decodeRecord[core.TaskRecord])
 }
 
 // Agents returns the rows of all agents, by name.
 func (s *Store) Agents() ([]core.AgentRecord, error) {
-	return rows[core.AgentRecord](s.shards[0], []byte{byte(tableAgents)})
+	return rows(s.shards[0], []byte{byte(tableAgents)}, decodeRecord[core.AgentRecord])
 }
 
 // Profiles calls f for each stored profile.
@@ -214,10 +261,10 @@ func (s *Store) Profiles(f func(signature string, b []byte) error) error {
 	})
 }
 
-func rows[T any](sh *shard, prefix []byte) (out []T, err error) {
+func rows[T any](sh *shard, prefix []byte, decode func([]byte) (T, error)) (out []T, err error) {
 	err = sh.db.View(func(t *badger.Txn) error {
 		return each(t, prefix, nil, true, func(k, v []byte) error {
-			r, err := decodeRecord[T](v)
+			r, err := decode(v)
 			if err != nil {
 				return fmt.Errorf("row %x: %w", k, err)
 			}

@@ -36,26 +36,14 @@ func decodeRecord[T any](b []byte) (v T, err error) {
 	return v, nil
 }
 
-// batchHeader is the part of a batch that is not events.
-type batchHeader struct {
-	Agent       string
-	Incarnation uint64
-	Epoch       uint64
-	At          int64
-	Reset       []comms.Range
-	Why         string
-}
-
-// encodeBatch writes the header's length and msgpack, then the events in their
+// encodeBatch writes the header's length and the header, then the events in their
 // wire form: an agent's batch is stored as it came.
-func encodeBatch(job comms.JobID, b *core.Batch) ([]byte, error) {
-	h, err := encodeRecord(&batchHeader{b.Agent, b.Incarnation, b.Epoch, b.At, b.Reset, b.Why})
-	if err != nil {
-		return nil, err
-	}
-	out := binary.AppendUvarint(make([]byte, 0, len(h)+8+64*len(b.Events)), uint64(len(h)))
+func encodeBatch(job comms.JobID, b *core.Batch) []byte {
+	header := batchHeader{b.Agent, b.Incarnation, b.Epoch, b.At, b.Reset, b.Why}
+	h := comms.AppendRecord(make([]byte, 0, 64), header.code)
+	out := binary.AppendUvarint(make([]byte, 0, len(h)+64+64*len(b.Events)), uint64(len(h)))
 	out = append(out, h...)
-	return comms.Append(out, &comms.Events{First: b.First, Jobs: []comms.JobEvents{{Job: job, Events: b.Events}}}), nil
+	return comms.Append(out, &comms.Events{First: b.First, Jobs: []comms.JobEvents{{Job: job, Events: b.Events}}})
 }
 
 // decodeBatch is the inverse of encodeBatch; byte slices in the events alias v.
@@ -64,7 +52,7 @@ func decodeBatch(number uint64, v []byte) (core.Batch, error) {
 	if k <= 0 || n > uint64(len(v)-k) {
 		return core.Batch{}, fmt.Errorf("batch %d: %w: bad header length", number, ErrCorrupt)
 	}
-	h, err := decodeRecord[batchHeader](v[k : k+int(n)])
+	h, err := decodeHeader(v[k : k+int(n)])
 	if err != nil {
 		return core.Batch{}, fmt.Errorf("batch %d: %w", number, err)
 	}

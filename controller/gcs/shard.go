@@ -1,6 +1,7 @@
 package gcs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -25,7 +26,19 @@ type write struct {
 	job     comms.JobID
 	entries []entry
 	refuse  bool // on a full disk fail with ErrNoSpace instead of waiting
+	graph   graphOp
+	name    comms.Hash // of the graph
+	chunk   uint32     // with graphChunk: its number; with graphUse: how many there are
+	added   uint64     // bytes that stay
 	done    func(error)
+	err     error // set by the shard: the write alone was refused
+}
+
+func (w *write) bytes() (n uint64) {
+	for i := range w.entries {
+		n += uint64(len(w.entries[i].key) + len(w.entries[i].value))
+	}
+	return n
 }
 
 // shard is one Badger instance and the one goroutine that writes to it. Writes
@@ -37,6 +50,7 @@ type shard struct {
 	space  *space
 	sync   bool
 	watch  *watches
+	graphs map[comms.Hash]*storedGraph // of the goroutine
 
 	mu     sync.Mutex
 	queue  []write
@@ -51,17 +65,18 @@ type shard struct {
 // numMemtables is how many memtables of a shard may be full and not yet tables.
 const numMemtables = 2
 
-func openShard(number int, dir string, o *Options) (*shard, error) {
+func openShard(number int, dir string, o *Options, shards int) (*shard, error) {
+	memTable, cache := o.memory(shards)
 	bo := badger.DefaultOptions(dir).
 		WithLogger(nil).
 		WithSyncWrites(o.Sync).
 		WithDetectConflicts(false). // one goroutine writes
-		WithMemTableSize(o.MemTable).
+		WithMemTableSize(memTable).
 		WithNumMemtables(numMemtables).
-		WithBlockCacheSize(o.Cache).
-		WithIndexCacheSize(o.Cache).
+		WithBlockCacheSize(cache).
+		WithIndexCacheSize(cache).
 		WithNumCompactors(2).
-		WithValueLogFileSize(4 * o.MemTable).
+		WithValueLogFileSize(4 * memTable).
 		WithValueThreshold(16 << 10). // batches of events are written once and deleted once: keep them out of compactions
 		WithCompression(options.Snappy).
 		WithMetricsEnabled(false)
@@ -117,7 +132,7 @@ func (s *shard) run() {
 			for len(ws) > 0 {
 				n, err := s.group(ws)
 				for i := range ws[:n] {
-					ws[i].done(err)
+					ws[i].done(cmp.Or(err, ws[i].err))
 				}
 				ws = ws[n:]
 			}
@@ -151,8 +166,18 @@ func (s *shard) group(ws []write) (int, error) {
 		if n > 0 && (bytes >= s.db.MaxBatchSize() || count >= s.db.MaxBatchCount()) {
 			break
 		}
-		for i := range ws[n].entries {
-			if err := apply(txn, &ws[n].entries[i]); err != nil {
+		entries := ws[n].entries
+		if ws[n].graph != graphNone {
+			var err error
+			if entries, err = s.applyGraph(txn, &ws[n]); errors.Is(err, ErrNoSpace) {
+				ws[n].err = err
+				continue
+			} else if err != nil {
+				return 1, s.fail(fmt.Errorf("write to shard %d: %w", s.number, err))
+			}
+		}
+		for i := range entries {
+			if err := apply(txn, &entries[i]); err != nil {
 				return 1, s.fail(fmt.Errorf("write %d entries of %d bytes to shard %d: %w", count, bytes, s.number, err))
 			}
 		}

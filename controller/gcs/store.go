@@ -1,6 +1,7 @@
 package gcs
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,39 +22,51 @@ var (
 )
 
 // SchemaVersion is the version of the records that this build writes.
-const SchemaVersion = 1
+const SchemaVersion = 2
 
 // Options of a store. The zero value of each field but Dir means its default.
 type Options struct {
-	Dir      string
-	Shards   int    // of a new store, default 2; an existing one keeps its own
-	Sync     bool   // survive power loss: every group is synced. Else: the crash of any process.
-	MemTable int64  // bytes of one memtable, default 16 MiB; an instance has at most three
-	Cache    int64  // bytes of block cache and of index cache each, default 8 MiB
-	MinFree  uint64 // free bytes of the disk below which commits pause, default 256 MiB, more with many shards or large memtables
-	Reserve  uint64 // bytes of the reserve file, default 32 MiB
+	Dir     string
+	Shards  int    // of a new store, default 2; an existing one keeps its own
+	Sync    bool   // survive power loss: every group is synced. Else: the crash of any process.
+	Memory  int64  // bytes of all memtables and caches together, default 128 MiB
+	MinFree uint64 // free bytes of the disk below which commits pause, default 256 MiB, more with much memory
+	Reserve uint64 // bytes of the reserve file, default 32 MiB
 	// OnPause is told when commits pause for want of space and when they go on.
 	// It is called from a shard's goroutine.
 	OnPause func(paused bool, free uint64)
 
+	memTable   int64 // of tests
 	freeBytes  func(string) (uint64, error)
 	poll       time.Duration
 	migrations map[uint32]func(*badger.DB) error
+}
+
+// LeastMemory is the least Options.Memory with which so many shards work.
+func LeastMemory(shards int) int64 { return int64(shards) * 32 << 20 }
+
+// memory divides a shard's part of the memory: three memtables, of which one is
+// written to and two wait for the disk, and two caches. A transaction takes 15 %
+// of a memtable, and must take a chunk.
+func (o *Options) memory(shards int) (memTable, cache int64) {
+	if o.memTable > 0 {
+		return o.memTable, 1 << 20
+	}
+	part := max(o.Memory, LeastMemory(shards)) / int64(shards)
+	return part / 4, part / 8
 }
 
 func (o *Options) defaults() {
 	if o.Shards <= 0 {
 		o.Shards = 2
 	}
-	if o.MemTable <= 0 {
-		o.MemTable = 16 << 20
-	}
-	if o.Cache <= 0 {
-		o.Cache = 8 << 20
+	if o.Memory <= 0 {
+		o.Memory = 128 << 20
 	}
 	if o.MinFree == 0 {
 		// Of its own accord Badger may still write each memtable as a table, and as much again in a compaction.
-		o.MinFree = max(256<<20, uint64(o.Shards)*2*(numMemtables+1)*uint64(o.MemTable))
+		memTable, _ := o.memory(o.Shards)
+		o.MinFree = max(256<<20, uint64(o.Shards)*2*(numMemtables+1)*uint64(memTable))
 	}
 	if o.Reserve == 0 {
 		o.Reserve = 32 << 20
@@ -117,27 +130,32 @@ func (s *Store) open(o *Options) error {
 	if err := s.space.hold(); err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
-	if err := s.openShard(0, o); err != nil {
+	known, err := filepath.Glob(filepath.Join(o.Dir, "shard-*"))
+	if err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
+	shards := cmp.Or(len(known), o.Shards) // of an existing store they may be others than the options'
+	if err := s.openShard(0, o, shards); err != nil {
 		return err
 	}
 	if err := s.loadShardMap(o); err != nil {
 		return err
 	}
 	for i := 1; i < int(s.shardOf.Shards); i++ {
-		if err := s.openShard(i, o); err != nil {
+		if err := s.openShard(i, o, shards); err != nil {
 			return err
 		}
 	}
 	for _, sh := range s.shards {
-		if err := sh.sweep(); err != nil {
+		if err := sh.findGraphs(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) openShard(i int, o *Options) error {
-	sh, err := openShard(i, filepath.Join(s.dir, fmt.Sprintf("shard-%03d", i)), o)
+func (s *Store) openShard(i int, o *Options, shards int) error {
+	sh, err := openShard(i, filepath.Join(s.dir, fmt.Sprintf("shard-%03d", i)), o, shards)
 	if err != nil {
 		return err
 	}
@@ -213,7 +231,9 @@ func (e *SchemaError) Error() string {
 
 // migrations turn a shard of version n into one of version n+1. They must be
 // repeatable: a crash between a migration and its version record repeats it.
-func migrations() map[uint32]func(*badger.DB) error { return nil }
+func migrations() map[uint32]func(*badger.DB) error {
+	return map[uint32]func(*badger.DB) error{1: graphsByName}
+}
 
 func checkSchema(db *badger.DB, number int, migrate map[uint32]func(*badger.DB) error) error {
 	key := nameKey(tableMeta, "schema")

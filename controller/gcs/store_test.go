@@ -19,7 +19,7 @@ import (
 
 // small keeps a test's memory and files small.
 func small(dir string) Options {
-	return Options{Dir: dir, Shards: 2, MemTable: 8 << 20, Cache: 1 << 20, MinFree: 1, Reserve: 1 << 20}
+	return Options{Dir: dir, Shards: 2, memTable: 8 << 20, MinFree: 1, Reserve: 1 << 20}
 }
 
 func open(t testing.TB, o Options) *Store {
@@ -162,7 +162,7 @@ func TestDeleteLeavesNothing(t *testing.T) {
 	if n != 19 {
 		t.Errorf("%d jobs left, want 19", n)
 	}
-	keys, err := s.of(jobID(5)).keysOf(jobID(5))
+	keys, _, err := s.of(jobID(5)).keysOf(jobID(5))
 	must(t, err)
 	if len(keys) != 0 {
 		t.Errorf("keys left: %q", keys)
@@ -181,7 +181,7 @@ func TestDeleteFollowsCommits(t *testing.T) {
 		s.Commit(core.Commit{Job: jobID(1), Batch: &core.Batch{Number: n, Events: finished(1)}}, func(error) {})
 	}
 	must(t, wait(func(d func(error)) { s.Delete(jobID(1), d) }))
-	keys, err := s.of(jobID(1)).keysOf(jobID(1))
+	keys, _, err := s.of(jobID(1)).keysOf(jobID(1))
 	must(t, err)
 	if len(keys) != 0 {
 		t.Errorf("%d keys left", len(keys))
@@ -194,7 +194,7 @@ func TestSweepRemovesGraphWithoutJob(t *testing.T) {
 	must(t, err)
 	create(t, s, jobID(1), []byte("whole"))
 	must(t, wait(func(d func(error)) {
-		s.of(jobID(2)).submit(write{job: jobID(2), entries: []entry{{chunkKey(jobID(2), 0), []byte("half")}}, done: d})
+		s.of(jobID(2)).submit(write{job: jobID(2), entries: []entry{{chunkKey("half", 0), []byte("half")}}, done: d})
 	}))
 	must(t, s.Close())
 	s = open(t, small(dir))
@@ -238,7 +238,7 @@ func TestSchema(t *testing.T) {
 	}
 	migrated := false
 	o := small(dir)
-	o.migrations = map[uint32]func(*badger.DB) error{0: func(*badger.DB) error { migrated = true; return nil }}
+	o.migrations = map[uint32]func(*badger.DB) error{0: func(*badger.DB) error { migrated = true; return nil }, 1: graphsByName}
 	open(t, o)
 	if !migrated {
 		t.Error("the migration did not run")

@@ -16,37 +16,33 @@ import (
 // 15 % of a memtable in one transaction: 2.4 MiB of the default 16.
 const chunkSize = 1 << 20
 
-// Create stores a new job: its graph in chunks, the request, and last the row,
-// which alone makes the job exist. On a nearly full disk it fails with ErrNoSpace.
-// done is called once, from another goroutine.
-func (s *Store) Create(row *core.JobRecord, request *comms.Submit, graph []byte, done func(error)) {
+// Create stores a new job: its graph in chunks, unless another job of the shard
+// has the same, the request, and last the row, which alone makes the job exist.
+// On a nearly full disk it fails with ErrNoSpace. done is called once, from
+// another goroutine. Create returns how many bytes the job takes without its graph.
+func (s *Store) Create(row *core.JobRecord, request *comms.Submit, graph []byte, done func(error)) (stored uint64) {
 	req := *request
 	req.Graph = nil
-	r, err := encodeRecord(row)
-	if err != nil {
-		done(fmt.Errorf("create job %s: %w", row.ID, err))
-		return
-	}
-	sh, parts := s.of(row.ID), 0
+	name := graphName(row)
+	last := write{job: row.ID, refuse: true, graph: graphUse, name: name, entries: []entry{
+		{jobKey(tableRequests, row.ID), comms.Encode(&req)},
+		{jobKey(tableJobs, row.ID), comms.AppendRecord(make([]byte, 0, 256), (*jobRow)(row).code)}}}
+	stored = last.bytes()
 	var writes []write
-	for n := uint32(0); len(graph) > 0; n++ {
+	for len(graph) > 0 {
 		part := graph[:min(len(graph), chunkSize)]
 		graph = graph[len(part):]
-		writes = append(writes, write{job: row.ID, refuse: true, entries: []entry{{chunkKey(row.ID, n), part}}})
-		parts++
+		writes = append(writes, write{job: row.ID, refuse: true, graph: graphChunk, name: name, chunk: last.chunk,
+			entries: []entry{{chunkKey(name, last.chunk), part}}})
+		last.chunk++
 	}
-	last := []entry{{jobKey(tableRequests, row.ID), comms.Encode(&req)}, {jobKey(tableJobs, row.ID), r}}
-	if parts == 1 && len(writes[0].entries[0].value)+len(last[0].value) < chunkSize {
-		writes[0].entries = append(writes[0].entries, last...)
-	} else {
-		writes = append(writes, write{job: row.ID, refuse: true, entries: last})
-	}
-	sh.submitAll(writes, func(err error) {
+	s.of(row.ID).submitAll(append(writes, last), func(err error) {
 		if err != nil {
 			err = fmt.Errorf("create job %s: %w", row.ID, err)
 		}
 		done(err)
 	})
+	return stored
 }
 
 // Commit stores a change of a job in one atomic write; see [core.Commit]. A batch
@@ -54,11 +50,16 @@ func (s *Store) Create(row *core.JobRecord, request *comms.Submit, graph []byte,
 // numbers: an agent that must repeat itself repeats only what is missing. Then
 // the rows are written with the last one. done is called once, after the sync if
 // there is one, in the order of the calls for one job; a full disk delays it.
-func (s *Store) Commit(c core.Commit, done func(error)) {
+//
+// Commit returns how many bytes it adds to the job.
+func (s *Store) Commit(c core.Commit, done func(error)) (stored uint64) {
 	writes, err := commitWrites(&c)
 	if err != nil {
 		done(fmt.Errorf("commit to job %s: %w", c.Job, err))
-		return
+		return 0
+	}
+	for i := range writes {
+		stored += writes[i].added
 	}
 	s.of(c.Job).submitAll(writes, func(err error) {
 		if err != nil {
@@ -66,13 +67,11 @@ func (s *Store) Commit(c core.Commit, done func(error)) {
 		}
 		done(err)
 	})
+	return stored
 }
 
-func commitWrites(c *core.Commit) ([]write, error) {
-	writes, err := batchWrites(c)
-	if err != nil {
-		return nil, err
-	}
+func commitWrites(c *core.Commit) (_ []write, err error) {
+	writes := batchWrites(c)
 	if len(writes) == 0 {
 		writes = []write{{job: c.Job}}
 	}
@@ -82,8 +81,7 @@ func commitWrites(c *core.Commit) ([]write, error) {
 	for i := range last.entries {
 		size += len(last.entries[i].value)
 	}
-	add := func(key []byte, v any) {
-		b, e := encodeRecord(v)
+	add := func(key, b []byte, e error) {
 		err = errors.Join(err, e)
 		if size += len(key) + len(b); size > chunkSize {
 			writes, size = append(writes, write{job: c.Job}), len(b)
@@ -92,37 +90,38 @@ func commitWrites(c *core.Commit) ([]write, error) {
 		last.entries = append(last.entries, entry{key, b})
 	}
 	for i := range c.Tasks {
-		add(taskKey(c.Job, c.Tasks[i].Task), &c.Tasks[i])
+		b, e := encodeRecord(&c.Tasks[i])
+		add(taskKey(c.Job, c.Tasks[i].Task), b, e)
+		last.added += uint64(len(b))
 	}
 	for i := range c.Datasets {
-		add(datasetKey(c.Job, c.Datasets[i].Desc.Ref), &c.Datasets[i])
+		b := comms.AppendRecord(nil, (*datasetRow)(&c.Datasets[i]).code)
+		add(datasetKey(c.Job, c.Datasets[i].Desc.Ref), b, nil)
+		last.added += uint64(len(b))
 	}
 	for _, r := range c.Drop {
 		last.entries = append(last.entries, entry{key: datasetKey(c.Job, r)})
 	}
 	if c.Row != nil {
-		add(jobKey(tableJobs, c.Job), c.Row)
+		add(jobKey(tableJobs, c.Job), comms.AppendRecord(make([]byte, 0, 256), (*jobRow)(c.Row).code), nil)
 	}
 	if c.Agent != "" {
-		add(nameKey(tableSeen, c.Agent), &c.Seen)
+		add(nameKey(tableSeen, c.Agent), comms.AppendRecord(nil, (*seenRow)(&c.Seen).code), nil)
 	}
 	return writes, err
 }
 
 // batchWrites splits a batch into records of at most a chunk, halving what is too
 // large. Part i of a batch shares its number's key with a suffix, in order.
-func batchWrites(c *core.Commit) ([]write, error) {
+func batchWrites(c *core.Commit) []write {
 	if c.Batch == nil {
-		return nil, nil
+		return nil
 	}
 	var writes []write
 	todo := []core.Batch{*c.Batch}
 	for part := uint16(0); len(todo) > 0; {
 		b := todo[len(todo)-1]
-		v, err := encodeBatch(c.Job, &b)
-		if err != nil {
-			return nil, err
-		}
+		v := encodeBatch(c.Job, &b)
 		if len(v) > chunkSize && len(b.Events) > 1 {
 			first, second := b, b
 			half := len(b.Events) / 2
@@ -137,18 +136,15 @@ func batchWrites(c *core.Commit) ([]write, error) {
 		if part > 0 {
 			key = append(key, byte(part>>8), byte(part))
 		}
-		w := write{job: c.Job, entries: []entry{{key, v}}}
+		w := write{job: c.Job, entries: []entry{{key, v}}, added: uint64(len(v))}
 		if c.Agent != "" && len(todo) > 0 {
-			seen, err := encodeRecord(&core.Seen{Incarnation: c.Seen.Incarnation, UpTo: b.First + uint64(len(b.Events)) - 1})
-			if err != nil {
-				return nil, err
-			}
-			w.entries = append(w.entries, entry{nameKey(tableSeen, c.Agent), seen})
+			seen := seenRow{Incarnation: c.Seen.Incarnation, UpTo: b.First + uint64(len(b.Events)) - 1}
+			w.entries = append(w.entries, entry{nameKey(tableSeen, c.Agent), comms.AppendRecord(nil, seen.code)})
 		}
 		writes = append(writes, w)
 		part++
 	}
-	return writes, nil
+	return writes
 }
 
 // submitAll submits writes in order and calls done once with the first error.
@@ -216,12 +212,17 @@ func (s *Store) Delete(job comms.JobID, done func(error)) {
 			failed(err)
 			return
 		}
-		keys, err := sh.keysOf(job)
+		keys, name, err := sh.keysOf(job)
 		if err != nil {
 			failed(err)
 			return
 		}
-		sh.submitAll(deletions(job, keys), done)
+		writes := deletions(job, keys)
+		if name != "" {
+			last := &writes[len(writes)-1]
+			last.graph, last.name = graphDrop, name
+		}
+		sh.submitAll(writes, done)
 	})
 }
 
@@ -242,9 +243,20 @@ func deletions(job comms.JobID, keys [][]byte) []write {
 	return ws
 }
 
-// keysOf lists a job's keys, those of its row last.
-func (s *shard) keysOf(job comms.JobID) (keys [][]byte, err error) {
+// keysOf lists a job's keys, those of its row last, and the name of its graph,
+// which is empty when there is no row.
+func (s *shard) keysOf(job comms.JobID) (keys [][]byte, graph comms.Hash, err error) {
 	err = s.db.View(func(t *badger.Txn) error {
+		b, err := getIn(t, jobKey(tableJobs, job))
+		if err == nil {
+			var row core.JobRecord
+			if row, err = decodeJob(b); err != nil {
+				return fmt.Errorf("row of job %s: %w", job, err)
+			}
+			graph = graphName(&row)
+		} else if !errors.Is(err, ErrNotFound) {
+			return err
+		}
 		for _, tab := range jobTables {
 			if err := each(t, jobKey(tab, job), nil, false, func(k, _ []byte) error {
 				keys = append(keys, bytes.Clone(k))
@@ -255,48 +267,5 @@ func (s *shard) keysOf(job comms.JobID) (keys [][]byte, err error) {
 		}
 		return nil
 	})
-	return keys, err
-}
-
-// sweep removes the chunks of graphs whose job was never made: its submit was cut
-// short. It runs before the shard's goroutine does.
-func (s *shard) sweep() error {
-	var orphans []comms.JobID
-	err := s.db.View(func(t *badger.Txn) error {
-		return each(t, []byte{byte(tableGraphs)}, nil, false, func(k, _ []byte) error {
-			job, err := keyJob(k)
-			if err != nil {
-				return err
-			}
-			if len(orphans) > 0 && orphans[len(orphans)-1] == job {
-				return nil
-			}
-			if _, err := t.Get(jobKey(tableJobs, job)); errors.Is(err, badger.ErrKeyNotFound) {
-				orphans = append(orphans, job)
-			} else if err != nil {
-				return err
-			}
-			return nil
-		})
-	})
-	for _, job := range orphans {
-		keys, e := s.keysOf(job)
-		if err = errors.Join(err, e); err != nil {
-			break
-		}
-		for _, w := range deletions(job, keys) {
-			err = errors.Join(err, s.db.Update(func(t *badger.Txn) error {
-				for i := range w.entries {
-					if err := apply(t, &w.entries[i]); err != nil {
-						return err
-					}
-				}
-				return nil
-			}))
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("sweep shard %d: %w", s.number, err)
-	}
-	return nil
+	return keys, graph, err
 }

@@ -1,0 +1,145 @@
+package gcs
+
+import (
+	"fmt"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+)
+
+// Records that are written with every job, or every batch, are coded as messages
+// are: arrays of fields, without reflection. Fields are only added, at the end.
+// Records that older builds wrote are msgpack maps.
+
+type coded interface{ code(*comms.Coder) }
+
+type (
+	jobRow      core.JobRecord
+	seenRow     core.Seen
+	datasetRow  core.DatasetRecord
+	batchHeader struct {
+		Agent       string
+		Incarnation uint64
+		Epoch       uint64
+		At          int64
+		Reset       []comms.Range
+		Why         string
+	}
+)
+
+func (r *jobRow) code(c *comms.Coder) {
+	c.Struct(23, func(c *comms.Coder) {
+		c.ID((*[16]byte)(&r.ID))
+		comms.String(c, &r.Name)
+		comms.Uint(c, &r.Phase)
+		comms.String(c, &r.Owner)
+		comms.Int(c, &r.Priority)
+		comms.Uint(c, &r.Weight)
+		comms.String(c, &r.Dir)
+		comms.Slice(c, &r.Labels, comms.String[string])
+		c.Hash(&r.GraphHash)
+		comms.Int(c, &r.Submitted)
+		comms.Int(c, &r.Started)
+		comms.Int(c, &r.Ended)
+		comms.Uint(c, &r.Epoch)
+		comms.String(c, &r.Agent)
+		comms.Uint(c, &r.Incarnation)
+		comms.Uint(c, &r.Batches)
+		comms.String(c, &r.Cancel)
+		comms.Pointer(c, &r.Error, func(c *comms.Coder, e *comms.TaskError) { comms.Part(c, e) })
+		codeTotals(c, &r.Totals)
+		comms.Slice(c, &r.Groups, codeCounts)
+		comms.Uint(c, &r.Stored)
+		c.Bool(&r.Keep)
+		comms.Uint(c, &r.Life)
+	})
+}
+
+func codeTotals(c *comms.Coder, t *core.Totals) {
+	c.Struct(7, func(c *comms.Coder) {
+		comms.Uint(c, &t.Tasks)
+		comms.Uint(c, &t.Done)
+		comms.Uint(c, &t.Failed)
+		comms.Uint(c, &t.BytesOut)
+		comms.Uint(c, &t.Copied)
+		comms.Uint(c, &t.Spilled)
+		comms.Int(c, &t.TaskTime)
+	})
+}
+
+func codeCounts(c *comms.Coder, g *comms.GroupCounts) {
+	c.Struct(9, func(c *comms.Coder) {
+		comms.String(c, &g.Group)
+		for _, n := range []*uint64{&g.Total, &g.Ready, &g.Running, &g.Done, &g.Failed, &g.Skipped, &g.Cancelled, &g.Retries} {
+			comms.Uint(c, n)
+		}
+	})
+}
+
+func (r *seenRow) code(c *comms.Coder) {
+	c.Struct(2, func(c *comms.Coder) {
+		comms.Uint(c, &r.Incarnation)
+		comms.Uint(c, &r.UpTo)
+	})
+}
+
+func (r *datasetRow) code(c *comms.Coder) {
+	c.Struct(2, func(c *comms.Coder) {
+		comms.Part(c, &r.Desc)
+		comms.String(c, &r.Agent)
+	})
+}
+
+func (h *batchHeader) code(c *comms.Coder) {
+	c.Struct(6, func(c *comms.Coder) {
+		comms.String(c, &h.Agent)
+		comms.Uint(c, &h.Incarnation)
+		comms.Uint(c, &h.Epoch)
+		comms.Int(c, &h.At)
+		comms.Slice(c, &h.Reset, func(c *comms.Coder, r *comms.Range) { comms.Part(c, r) })
+		comms.String(c, &h.Why)
+	})
+}
+
+// asMap tells whether a record is of an older build.
+func asMap(b []byte) bool { return len(b) > 0 && (b[0]&0xf0 == 0x80 || b[0] == 0xde || b[0] == 0xdf) }
+
+// decodeInto reads a coded record.
+func decodeInto(b []byte, v coded) error {
+	if err := comms.DecodeRecord(b, v.code); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return nil
+}
+
+func decodeJob(b []byte) (r core.JobRecord, err error) {
+	if asMap(b) {
+		return decodeRecord[core.JobRecord](b)
+	}
+	err = decodeInto(b, (*jobRow)(&r))
+	return r, err
+}
+
+func decodeSeen(b []byte) (r core.Seen, err error) {
+	if asMap(b) {
+		return decodeRecord[core.Seen](b)
+	}
+	err = decodeInto(b, (*seenRow)(&r))
+	return r, err
+}
+
+func decodeDataset(b []byte) (r core.DatasetRecord, err error) {
+	if asMap(b) {
+		return decodeRecord[core.DatasetRecord](b)
+	}
+	err = decodeInto(b, (*datasetRow)(&r))
+	return r, err
+}
+
+func decodeHeader(b []byte) (h batchHeader, err error) {
+	if asMap(b) {
+		return decodeRecord[batchHeader](b)
+	}
+	err = decodeInto(b, &h)
+	return h, err
+}

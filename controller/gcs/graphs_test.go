@@ -1,0 +1,143 @@
+package gcs
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	badger "github.com/dgraph-io/badger/v4"
+	"pgregory.net/rapid"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+)
+
+// chunks counts the stored pieces of all graphs.
+func chunks(t interface{ Fatal(...any) }, s *Store) (n int) {
+	for _, sh := range s.shards {
+		err := sh.db.View(func(txn *badger.Txn) error {
+			return each(txn, []byte{byte(tableGraphs)}, nil, false, func(_, _ []byte) error { n++; return nil })
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// Jobs come and go, and the store is opened again: a graph is there, once, as long as a job has it.
+func TestGraphLivesAsLongAsItsJobs(t *testing.T) {
+	graphs := map[comms.Hash]string{"small": "s", "large": strings.Repeat("l", 2*chunkSize+1)}
+	sizes := map[comms.Hash]int{"small": 1, "large": 3}
+	rapid.Check(t, func(r *rapid.T) {
+		o := small(t.TempDir())
+		o.Shards = 1
+		s, err := Open(o)
+		must(t, err)
+		jobs := map[uint64]comms.Hash{}
+		for range rapid.IntRange(1, 12).Draw(r, "steps") {
+			n := rapid.Uint64Range(0, 3).Draw(r, "job")
+			switch have, ok := jobs[n]; {
+			case rapid.IntRange(0, 5).Draw(r, "reopen") == 0:
+				must(t, s.Close())
+				s, err = Open(o)
+				must(t, err)
+			case ok:
+				must(t, wait(func(d func(error)) { s.Delete(jobID(n), d) }))
+				delete(jobs, n)
+			default:
+				have = rapid.SampledFrom([]comms.Hash{"small", "large"}).Draw(r, "graph")
+				jobs[n] = have
+				must(t, wait(func(d func(error)) {
+					s.Create(&core.JobRecord{ID: jobID(n), GraphHash: have}, &comms.Submit{}, []byte(graphs[have]), d)
+				}))
+			}
+			want, seen := 0, map[comms.Hash]bool{}
+			for n, h := range jobs {
+				if g, err := s.Graph(jobID(n)); err != nil || string(g) != graphs[h] {
+					r.Fatalf("job %d with graph %s: %d bytes, %v", n, h, len(g), err)
+				}
+				if !seen[h] {
+					seen[h] = true
+					want += sizes[h]
+				}
+			}
+			for h := range graphs {
+				if g, err := s.GraphByHash(h); seen[h] != (err == nil) || err == nil && string(g) != graphs[h] {
+					r.Fatalf("graph %s, used %t: %d bytes, %v", h, seen[h], len(g), err)
+				}
+			}
+			if got := chunks(r, s); got != want {
+				r.Fatalf("%d chunks are stored, want %d", got, want)
+			}
+		}
+		must(t, s.Close())
+	})
+}
+
+// A job whose graph could not be stored whole is not made, and can be made later.
+func TestGraphRefusedInPart(t *testing.T) {
+	o := small(t.TempDir())
+	o.Shards = 1
+	free, calls := uint64(1<<40), 0
+	o.freeBytes = func(string) (uint64, error) {
+		if calls++; calls == 3 { // the second of three chunks
+			return 0, nil
+		}
+		return free, nil
+	}
+	s := open(t, o)
+	calls = 1
+	graph := []byte(strings.Repeat("g", 2*chunkSize+1))
+	row := &core.JobRecord{ID: jobID(1), GraphHash: "h"}
+	create := func() error {
+		return wait(func(d func(error)) { s.Create(row, &comms.Submit{}, graph, d) })
+	}
+	if err := create(); !errors.Is(err, ErrNoSpace) {
+		t.Fatalf("got %v, want ErrNoSpace", err)
+	}
+	if _, err := s.Job(jobID(1)); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the job is there: %v", err)
+	}
+	must(t, create())
+	if g, err := s.Graph(jobID(1)); err != nil || string(g) != string(graph) {
+		t.Errorf("%d bytes, %v", len(g), err)
+	}
+}
+
+// A store of schema 1 kept a graph with each job, and its rows as maps.
+func TestStoreOfSchemaOne(t *testing.T) {
+	o := small(t.TempDir())
+	o.Shards = 1
+	s, err := Open(o)
+	must(t, err)
+	put := func(k, v []byte) {
+		must(t, s.shards[0].db.Update(func(txn *badger.Txn) error { return txn.Set(k, v) }))
+	}
+	for n := range uint64(2) {
+		row, err := encodeRecord(&core.JobRecord{ID: jobID(n), Name: "old", Phase: comms.JobDone, GraphHash: "h"})
+		must(t, err)
+		put(jobKey(tableJobs, jobID(n)), row)
+		put(jobKey(tableRequests, jobID(n)), comms.Encode(&comms.Submit{Owner: "me"}))
+		put(append(jobKey(tableOldGraphs, jobID(n)), 0, 0, 0, 0), []byte("gra"))
+		put(append(jobKey(tableOldGraphs, jobID(n)), 0, 0, 0, 1), []byte("ph"))
+	}
+	put(append(jobKey(tableOldGraphs, jobID(9)), 0, 0, 0, 0), []byte("of no job"))
+	must(t, writeSchema(s.shards[0].db, nameKey(tableMeta, "schema"), 1))
+	must(t, s.Close())
+	s = open(t, o)
+	for n := range uint64(2) {
+		d, err := s.Load(jobID(n))
+		if err != nil || d.Row.Name != "old" || string(d.Graph) != "graph" || d.Request.Owner != "me" {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+	if n := chunks(t, s); n != 2 {
+		t.Errorf("%d chunks, want the graph once", n)
+	}
+	must(t, wait(func(d func(error)) { s.Delete(jobID(0), d) }))
+	must(t, wait(func(d func(error)) { s.Delete(jobID(1), d) }))
+	if n := chunks(t, s); n != 0 {
+		t.Errorf("%d chunks are left", n)
+	}
+}

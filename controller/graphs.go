@@ -1,0 +1,96 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+)
+
+// graphs keeps the graphs that were submitted last, with their plans: a graph
+// that is submitted again and again is decoded once and planned now and then.
+type graphs struct {
+	mu    sync.Mutex
+	known map[comms.Hash]*knownGraph
+	order []comms.Hash // the one used longest ago first, roughly: by when it was planned
+	tasks int
+}
+
+type knownGraph struct {
+	graph   *dag.Graph
+	bytes   []byte
+	plan    *planner.Plan
+	cluster planner.Cluster
+	planned time.Time
+}
+
+// Bounds of what is kept. A plan is made anew after a while because the profiles
+// on which it rests change with each run.
+const (
+	maxGraphs     = 64
+	maxGraphTasks = 100_000 // of one
+	maxAllTasks   = 400_000
+	planAge       = time.Second
+)
+
+// prepared answers a submit of a graph that is known, with a plan that still holds.
+func (gs *graphs) prepared(a *core.Prepare, now time.Time) (core.Prepared, bool) {
+	if a.Submit == nil || a.Past {
+		return core.Prepared{}, false
+	}
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	k := gs.known[a.Submit.GraphHash]
+	if k == nil || now.Sub(k.planned) > planAge || !sameCluster(&k.cluster, &a.Cluster) {
+		return core.Prepared{}, false
+	}
+	return core.Prepared{Token: a.Token, Job: a.Job, Graph: k.graph, Bytes: k.bytes, Plan: k.plan}, true
+}
+
+// decoded returns a graph that is known, or nil.
+func (gs *graphs) decoded(h comms.Hash) (*dag.Graph, []byte) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if k := gs.known[h]; k != nil {
+		return k.graph, k.bytes
+	}
+	return nil, nil
+}
+
+// keep notes what was prepared for a submit.
+func (gs *graphs) keep(h comms.Hash, ev *core.Prepared, cluster planner.Cluster, now time.Time) {
+	n := ev.Graph.NumTasks()
+	if n > maxGraphTasks || len(ev.Bytes) > inlineGraph {
+		return
+	}
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if gs.known == nil {
+		gs.known = map[comms.Hash]*knownGraph{}
+	}
+	if gs.known[h] == nil {
+		gs.tasks += n
+	} else {
+		gs.order = slices.DeleteFunc(gs.order, func(o comms.Hash) bool { return o == h })
+	}
+	// The bytes may be part of the whole message that brought them.
+	gs.known[h] = &knownGraph{graph: ev.Graph, bytes: slices.Clone(ev.Bytes), plan: ev.Plan, cluster: cluster, planned: now}
+	gs.order = append(gs.order, h)
+	for len(gs.order) > maxGraphs || gs.tasks > maxAllTasks {
+		old := gs.order[0]
+		gs.order = gs.order[1:]
+		gs.tasks -= gs.known[old].graph.NumTasks()
+		delete(gs.known, old)
+	}
+}
+
+func sameCluster(a, b *planner.Cluster) bool {
+	return a.Bandwidth == b.Bandwidth && a.Latency == b.Latency && slices.EqualFunc(a.Hosts, b.Hosts, func(x, y planner.Host) bool {
+		return x.Name == y.Name && x.CPU == y.CPU && x.Memory == y.Memory && x.GPU == y.GPU && maps.Equal(x.Custom, y.Custom)
+	})
+}

@@ -1,0 +1,194 @@
+package cascade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/user"
+	"path/filepath"
+	"sync"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/executor"
+)
+
+// Submit hands a graph to the controller and returns when the job is durable.
+// Submitting again with the same JobID (see WithJobID) is the same job.
+func (c *Client) Submit(ctx context.Context, g *dag.Graph, opts ...SubmitOption) (*Job, error) {
+	j, err := c.submit(ctx, g, opts)
+	if err != nil {
+		return nil, fmt.Errorf("submit %s: %w", g.Name, err)
+	}
+	return j, nil
+}
+
+func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) (*Job, error) {
+	s := submission{priority: 0, weight: 1}
+	for _, o := range opts {
+		o(&s)
+	}
+	if s.id.IsZero() {
+		id, err := comms.NewJobID()
+		if err != nil {
+			return nil, err
+		}
+		s.id = id
+	}
+	dir, err := filepath.Abs(s.dir) // agents have working folders of their own
+	if err != nil {
+		return nil, fmt.Errorf("find the working folder: %w", err)
+	}
+	if s.owner == "" {
+		s.owner = userName()
+	}
+	p, err := c.packed.of(g)
+	if err != nil {
+		return nil, err
+	}
+	m := &comms.Submit{
+		Job: s.id, GraphHash: p.hash, Dir: dir, Owner: s.owner, Priority: s.priority, Weight: s.weight,
+		Hold: s.hold, Labels: s.labels, Registry: p.registry, Watch: true, Every: -1, Keep: s.keep,
+	}
+	// A graph that was accepted once need not travel again, unless the controller has forgotten it.
+	if !c.packed.isKnown(p) {
+		if err := c.attach(ctx, m, p); err != nil {
+			return nil, err
+		}
+	}
+	j, err := c.send(ctx, m)
+	if errors.Is(err, ErrNotFound) && len(m.Graph) == 0 {
+		if err = c.attach(ctx, m, p); err == nil {
+			j, err = c.send(ctx, m)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.packed.know(p)
+	return j, nil
+}
+
+// attach puts the graph into the submit, or sends a large one ahead of it.
+func (c *Client) attach(ctx context.Context, m *comms.Submit, p *packed) error {
+	encoded := p.bytes
+	if encoded == nil {
+		encoded = p.graph.Encode()
+	}
+	if len(encoded) <= inlineGraph {
+		m.Graph = encoded
+		return nil
+	}
+	return c.upload(ctx, p.hash, encoded)
+}
+
+// send sends a submit and waits for its answer. The request stays open: the
+// job's result and end are told to it.
+func (c *Client) send(ctx context.Context, m *comms.Submit) (*Job, error) {
+	r, err := c.ctrl.requests.start(func(req uint64) comms.Message {
+		m.Req = req
+		return m
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer, _, err := r.next(ctx)
+	if err != nil {
+		c.ctrl.requests.end(r)
+		return nil, err
+	}
+	accepted, ok := answer.(*comms.Accepted)
+	if !ok {
+		c.ctrl.requests.end(r)
+		return nil, fmt.Errorf("unexpected answer %T", answer)
+	}
+	c.ctrl.requests.become(r, &comms.Watch{Req: r.req, Job: accepted.Job, Every: -1})
+	j := &Job{client: c, id: accepted.Job}
+	j.told.Store(&subscription{request: r})
+	return j, nil
+}
+
+// userName is the user's name, looked up once: it does not change.
+var userName = sync.OnceValue(func() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.Username
+})
+
+// packed is a graph as it is submitted.
+type packed struct {
+	graph    *dag.Graph
+	bytes    []byte // encoded; nil when they are many
+	hash     comms.Hash
+	registry []comms.FuncSig // functions of this program that it runs
+	known    bool            // the controller has accepted it
+}
+
+// packings keeps the graphs that were submitted last, so that a graph which is
+// submitted again and again is encoded once. Graphs do not change.
+type packings struct {
+	mu   sync.Mutex
+	last []*packed // newest last
+}
+
+// maxPacked is how many graphs are kept.
+const maxPacked = 16
+
+func (ps *packings) of(g *dag.Graph) (*packed, error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, p := range ps.last {
+		if p.graph == g {
+			return p, nil
+		}
+	}
+	own := ownFunctions(g)
+	registered, err := executor.Default.SignaturesOf(func(name string) bool { return own[name] })
+	if err != nil {
+		return nil, err
+	}
+	encoded := g.Encode()
+	sum := blake3.Sum256(encoded)
+	p := &packed{graph: g, bytes: encoded, hash: comms.Hash(append([]byte{comms.HashBLAKE3}, sum[:]...)), registry: registered}
+	if len(encoded) > inlineGraph || len(registered) < len(own) {
+		return p, nil // too large to keep, or its functions may yet be registered
+	}
+	ps.last = append(ps.last, p)
+	if len(ps.last) > maxPacked {
+		ps.last = append(ps.last[:0], ps.last[1:]...)
+	}
+	return p, nil
+}
+
+func (ps *packings) isKnown(p *packed) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return p.known
+}
+
+func (ps *packings) know(p *packed) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p.known = true
+}
+
+// ownFunctions are the functions of this program that a graph runs. Others may
+// differ between this program and the executors: the job does not need them.
+func ownFunctions(g *dag.Graph) map[string]bool {
+	used := map[string]bool{}
+	for i := range g.Groups {
+		if r := &g.Groups[i].Run; r.Environment == "" && r.Function != "" {
+			used[r.Function] = true
+		}
+	}
+	return used
+}
+
+const (
+	inlineGraph = 1 << 20 // larger graphs travel as blobs
+	blobPiece   = 1 << 20
+)
