@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/agent/process"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	exec "github.com/cascade-run/cascade/executor"
@@ -32,6 +33,7 @@ type Agent struct {
 
 	state     *state
 	store     *shm.Store
+	index     *shm.Index // of sealed datasets; the loop's
 	envs      *runtimeenv.Cache
 	logs      *taskLogs
 	executors *comms.Listener // socket for executors: a broken link is final
@@ -82,15 +84,15 @@ func (a *Agent) open() error {
 		a.log.Warn().Err(err).Msg("old logs stay behind")
 	}
 	a.envs = runtimeenv.New(a.cfg.Cache)
-	if err := removeDeadStores(shmFolder); err != nil {
-		a.log.Warn().Err(err).Msg("shared memory of a dead agent stays behind")
-	}
 	if a.store, err = shm.OpenStore(shm.Options{Name: a.storeName(), SpillDir: filepath.Join(a.cfg.State, "spill")}); err != nil {
 		return err
 	}
-	// Executors of a former agent died with their reapers, and nothing else wrote here.
-	if err := a.store.RemoveStale(); err != nil {
-		return fmt.Errorf("remove segments of the agent before: %w", err)
+	if err := removeDeadStores(shmFolder, a.store.Dir()); err != nil {
+		a.log.Warn().Err(err).Msg("shared memory of a dead agent stays behind")
+	}
+	// A process that could still write must not live when its memory is given to others.
+	if err := process.EndHolders(a.holdPath(), patience); err != nil {
+		return err
 	}
 	if err := removeControlPages(a.store.Dir()); err != nil {
 		return err
@@ -109,13 +111,19 @@ func (a *Agent) open() error {
 	}); err != nil {
 		return err
 	}
-	adopted, err := a.adoptable()
+	left, err := a.adoptable()
 	if err != nil {
-		return fmt.Errorf("take over spilled datasets: %w", err)
+		return fmt.Errorf("take over datasets of the agent before: %w", err)
 	}
-	a.loop = newLoop(a, adopted)
+	a.loop = newLoop(a, left)
 	return nil
 }
+
+// patience is how long New waits for the processes of an agent before to end.
+const patience = 20 * time.Second
+
+// holdPath is the file that all executors hold while they live.
+func (a *Agent) holdPath() string { return filepath.Join(a.store.Dir(), "alive") }
 
 // storeName is the same for every start with this state folder, and no other.
 func (a *Agent) storeName() string {
@@ -176,8 +184,11 @@ func (a *Agent) close() error {
 	if a.logs != nil {
 		a.logs.close()
 	}
+	if a.index != nil {
+		all = append(all, a.index.Close())
+	}
 	if a.store != nil {
-		all = append(all, a.store.Close())
+		all = append(all, a.closeStore())
 	}
 	if a.state != nil {
 		all = append(all, a.state.close())
@@ -185,10 +196,21 @@ func (a *Agent) close() error {
 	return errors.Join(all...)
 }
 
+// closeStore removes shared memory, but not what an agent left that could not be taken over, because New failed.
+func (a *Agent) closeStore() error {
+	if a.loop == nil {
+		if left, err := a.store.Segments(); err != nil || len(left) > 0 {
+			return errors.Join(err, a.store.Leave())
+		}
+	}
+	return a.store.Close()
+}
+
 // coreConfig is what the core must know.
-func (a *Agent) coreConfig(adopted []comms.JobState) core.Config {
+func (a *Agent) coreConfig(left inheritance) core.Config {
 	return core.Config{
-		Adopted:     adopted,
+		Adopted:     left.sets,
+		Segments:    left.segments,
 		Agent:       a.cfg.Name,
 		Incarnation: a.started.Incarnation,
 		Addresses:   strings.Split(a.clients.Addr(), ","),

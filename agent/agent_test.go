@@ -5,12 +5,14 @@ package agent
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -586,13 +588,23 @@ func TestAgentKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &host{t: t, ctrl: ctrl, dir: dir}
-	h.submit(`
+	j := h.submit(`
 job: nest
 tasks:
-  fill: {run: fill, with: {n: 100000}, out: [v]}
+  fill: {run: fill, with: {n: 10000}, out: [v]}
+  large: {run: fill, with: {n: 2000000}, out: [v]}
   nest: {run: nest, with: {n: 1}, out: [n]}
-outputs: [fill.v]
-`).output("fill")
+outputs: [fill.v, large.v]
+`)
+	var small, big []byte
+	for i := range 10000 {
+		small = binary.LittleEndian.AppendUint64(small, math.Float64bits(float64(i)))
+	}
+	for i := range 2000000 {
+		big = binary.LittleEndian.AppendUint64(big, math.Float64bits(float64(i)))
+	}
+	j.output("fill")
+	j.output("large")
 	text, err := os.ReadFile(fifo)
 	if err != nil {
 		t.Fatal(err)
@@ -614,12 +626,33 @@ outputs: [fill.v]
 	child.Wait()
 	watch.await()
 
-	// The next agent of the same state folder clears the shared memory that was left.
+	named := Agent{cfg: Config{Name: "host", State: state}}
+	dir = filepath.Join(shmFolder, fmt.Sprintf("cascade-%d-%s", os.Getuid(), named.storeName()))
+	for _, unsealed := range []string{"a77", "f78", "o79"} {
+		if err := os.WriteFile(filepath.Join(dir, unsealed), make([]byte, 4096), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The next agent of the same state folder takes over what was sealed, and clears away all else.
 	h = startHost(t, func(c *Config) { c.State = state })
+	c := h.ctrl
+	c.await("a snapshot", func() bool { return c.known.Done })
+	if len(c.known.Jobs) != 1 || c.known.Jobs[0].Job != j.id || len(c.known.Jobs[0].Datasets) != 2 {
+		t.Fatalf("the next agent has %+v", c.known.Jobs)
+	}
+	for i, want := range [][]byte{small, big} {
+		if got := h.bytes(j.id, c.known.Jobs[0].Datasets[i]); !bytes.Equal(got, want) {
+			t.Errorf("dataset %d has %d bytes and had %d others", i, len(got), len(want))
+		}
+	}
+	c.send(&comms.Steer{Job: j.id, Action: comms.SteerForget})
+	if got := h.submit("job: between\ntasks:\n  one: {run: one, with: {n: 1}, out: [n]}\n").ended(); got != "one finished 1" {
+		t.Errorf("got %s", got)
+	}
 	left, err := os.ReadDir(h.agent.store.Dir())
 	for _, e := range left {
-		// The warm executor of the new agent has the next number.
-		if name := e.Name(); err != nil || name != "lock" && name != fmt.Sprintf("c%d", h.agent.started.Executor+1) {
+		// Memory is kept for the next dataset. The warm executor of the new agent has the next number.
+		if name := e.Name(); err != nil || (!strings.HasPrefix(name, "f") || name == "f78") && !slices.Contains([]string{"lock", "index", "alive", "a1", fmt.Sprintf("c%d", h.agent.started.Executor+1)}, name) {
 			t.Errorf("left behind: %s, %v", name, err)
 		}
 	}

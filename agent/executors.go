@@ -125,7 +125,13 @@ func (a *Agent) start(ex *worker, files executorFiles, tee io.Writer, act runtim
 	if len(command) == 0 {
 		command = a.cfg.Executor
 	}
+	hold, err := process.Hold(a.holdPath())
+	if err != nil {
+		return nil, err
+	}
+	defer hold.Close()
 	return process.Start(process.Command{
+		Hold: hold,
 		Path: command[0], Args: command[1:], Dir: dir, OOMScoreAdj: oomScore, Tee: tee,
 		Env: slices.Concat(os.Environ(), a.cfg.Env, act.Env, []string{
 			exec.EnvAddr + "=" + a.executors.Addr(),

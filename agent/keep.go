@@ -5,62 +5,84 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/shm"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
-// spillMeta is what a spill file says of its dataset: a Snapshot of one.
-func spillMeta(key ledger.Key, d comms.Desc, life uint64) []byte {
+// dataMeta is what a spill file or a note says of its dataset: a Snapshot of one.
+func dataMeta(key ledger.Key, d comms.Desc, life uint64) []byte {
 	job, _, _, _ := key.Split()
 	return comms.Encode(&comms.Snapshot{Jobs: []comms.JobState{{Job: job, Datasets: []comms.Desc{d}, Life: life}}})
 }
 
-// adoptable reads what the spill files of an earlier incarnation hold. Files
-// that nobody can use any more are removed; damaged ones are reported and left.
-func (a *Agent) adoptable() ([]comms.JobState, error) {
-	list, bad, err := a.store.ListSpilled()
+// inheritance is what an earlier incarnation left behind.
+type inheritance struct {
+	sets     []core.Adopted
+	segments []core.Segment
+}
+
+// adoptable finds what an earlier incarnation left, in shared memory and in spill
+// files. Files that nobody can use any more are removed; damaged ones are reported
+// and left. No process of that incarnation lives.
+func (a *Agent) adoptable() (left inheritance, err error) {
+	index, notes, err := a.store.OpenIndex()
 	if err != nil {
-		return nil, err
+		return left, err
 	}
-	for _, err := range bad {
-		a.log.Warn().Err(err).Msg("a spilled dataset is lost")
+	a.index = index
+	notes, bad := a.store.Confirm(index, notes)
+	spilled, damaged, err := a.store.ListSpilled()
+	if err != nil {
+		return left, err
 	}
-	var states []comms.JobState
-	for _, s := range list {
-		state, err := readSpillMeta(s)
+	for _, n := range notes {
+		set, err := readMeta(n.Key, n.Meta, n.Place.Bytes)
 		if err != nil {
-			a.log.Warn().Err(err).Msg("a spilled dataset is lost")
+			bad = append(bad, err)
+			index.Strike(n.Key)
+			continue
+		}
+		set.Place = n.Place
+		left.sets = append(left.sets, set)
+	}
+	for _, s := range spilled {
+		set, err := readMeta(s.Key, s.Meta, s.Bytes)
+		if err != nil {
+			bad = append(bad, err)
 			if err := a.store.DropSpill(s.Key); err != nil {
-				return nil, err
+				return left, err
 			}
 			continue
 		}
-		states = append(states, state)
+		set.OnDisk = true
+		left.sets = append(left.sets, set)
 	}
-	latest, stale := core.LatestLives(states)
-	for _, k := range stale {
-		if err := a.store.DropSpill(k); err != nil {
-			return nil, err
-		}
+	for _, err := range slices.Concat(bad, damaged) {
+		a.log.Warn().Err(err).Msg("a dataset of the agent before is lost")
 	}
-	return latest, nil
+	segments, err := a.store.Segments()
+	for _, s := range segments {
+		left.segments = append(left.segments, core.Segment{AdoptedSegment: s, Path: a.store.Path(s.Kind, s.ID)})
+	}
+	return left, err
 }
 
-func readSpillMeta(s shm.Spilled) (comms.JobState, error) {
-	m, err := comms.Decode(s.Meta)
+// readMeta reads what a spill file or a note says of a dataset of n bytes.
+func readMeta(key ledger.Key, meta []byte, n int64) (set core.Adopted, err error) {
+	m, err := comms.Decode(meta)
 	snapshot, ok := m.(*comms.Snapshot)
 	if err != nil || !ok || len(snapshot.Jobs) != 1 || len(snapshot.Jobs[0].Datasets) != 1 {
-		return comms.JobState{}, fmt.Errorf("spill file of %v has no descriptor of this version (%w)", s.Key, err)
+		return set, fmt.Errorf("%v has no descriptor of this version (%w)", key, err)
 	}
-	state := snapshot.Jobs[0]
-	d := state.Datasets[0]
-	if core.Key(state.Job, &d) != s.Key || d.Size != uint64(s.Bytes) {
-		return comms.JobState{}, fmt.Errorf("spill file of %v describes another dataset", s.Key)
+	j := &snapshot.Jobs[0]
+	set = core.Adopted{Job: j.Job, Life: j.Life, Desc: j.Datasets[0]}
+	if core.Key(set.Job, &set.Desc) != key || set.Desc.Size != uint64(n) {
+		return set, fmt.Errorf("%v has the descriptor of another dataset", key)
 	}
-	return state, nil
+	return set, nil
 }
 
 // keep writes what should outlive the agent to the state folder and removes all
@@ -71,7 +93,7 @@ func (l *loop) keep() error {
 	kept := map[ledger.Key]bool{}
 	for _, k := range l.core.Kept() {
 		if !k.OnDisk {
-			if err := a.store.Spill(k.Key, spillMeta(k.Key, k.Desc, k.Life), k.Place); err != nil {
+			if err := a.store.Spill(k.Key, dataMeta(k.Key, k.Desc, k.Life), k.Place); err != nil {
 				all = append(all, fmt.Errorf("keep an output of job %s: %w", k.Job, err))
 				continue
 			}

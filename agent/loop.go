@@ -44,15 +44,19 @@ type outbound struct {
 	waiting [][]byte
 }
 
-func newLoop(a *Agent, adopted []comms.JobState) *loop {
-	return &loop{
-		agent: a, core: core.New(a.coreConfig(adopted)),
+func newLoop(a *Agent, left inheritance) *loop {
+	l := &loop{
+		agent: a, core: core.New(a.coreConfig(left)),
 		executors: map[comms.ExecutorID]*worker{},
 		clients:   map[uint64]*client{},
 		envs:      map[string]runtimeenv.Activation{},
 		segments:  map[uint64]string{},
 		timer:     time.NewTimer(0),
 	}
+	for _, s := range left.segments {
+		l.segments[uint64(s.ID)] = s.Path
+	}
+	return l
 }
 
 // run steps the core until ctx ends or the controller refuses us.

@@ -38,14 +38,19 @@ func (l *loop) memory(act core.Memory) {
 		// An output that a command made was never created here.
 		l.segments[uint64(e.Segment)] = a.store.Path(e.Kind, e.Segment)
 		l.quietly(&a.segmentLane, e)
-	case ledger.FreedRange:
-		// Check builds only. At once: the range may be somebody's with the next action.
+	case ledger.FreedRange: // check builds; at once, before somebody gets the range
 		if err := a.store.Do(e, nil); err != nil {
 			a.log.Warn().Err(err).Msg("shared memory")
 		}
+	case ledger.Enter: // before a message tells that the dataset is here
+		if err := a.index.Enter(e.Key, e.Place, dataMeta(e.Key, act.Desc, act.Life)); err != nil {
+			a.log.Warn().Err(err).Msg("a dataset would be lost with this agent")
+		}
+	case ledger.Strike: // before somebody else may write there
+		a.index.Strike(e.Key)
 	case ledger.Spill:
 		a.spillLane.do(func() {
-			err := a.store.Do(e, spillMeta(e.Key, act.Desc, act.Life))
+			err := a.store.Do(e, dataMeta(e.Key, act.Desc, act.Life))
 			a.in.push(item{ev: core.SpillDone{Key: e.Key, File: a.store.SpillPath(e.Key), Err: err}})
 		})
 	case ledger.ReadBack:
@@ -129,10 +134,13 @@ func removeControlPages(dir string) error {
 	return nil
 }
 
-// removeDeadStores removes the shared-memory folders of this user's agents that
-// died without a successor. A living agent holds its folder's lock; a folder
-// that was just made may not be locked yet, so young ones are left alone.
-func removeDeadStores(root string) error {
+// deadStoreAge is how long the memory of an agent that was killed is left to its
+// successor: the next agent with the same state folder, which adopts it.
+const deadStoreAge = 10 * time.Minute
+
+// removeDeadStores removes the shared-memory folders of other agents of this user
+// that died without a successor. A living agent holds its folder's lock.
+func removeDeadStores(root, own string) error {
 	dirs, err := filepath.Glob(filepath.Join(root, fmt.Sprintf("cascade-%d-*", os.Getuid())))
 	if err != nil {
 		return fmt.Errorf("look for folders of dead agents: %w", err)
@@ -140,7 +148,7 @@ func removeDeadStores(root string) error {
 	var failed []string
 	for _, dir := range dirs {
 		info, err := os.Lstat(dir)
-		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < 10*time.Second {
+		if dir == own || err != nil || !info.IsDir() || time.Since(info.ModTime()) < deadStoreAge {
 			continue
 		}
 		lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|unix.O_NOFOLLOW, 0)

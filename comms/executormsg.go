@@ -148,6 +148,8 @@ type LeaseReq struct {
 
 // Lease answers LeaseReq. The region stays the executor's until its runs'
 // outputs in it are sealed and the rest is returned by Report, or its process is dead.
+// One that answers nothing (Token 0, with Error) asks for the executor's standing
+// lease: it is returned when no run uses it.
 type Lease struct {
 	Token   uint64 // of the LeaseReq
 	Segment uint32 // number of the segment, for places

@@ -17,6 +17,10 @@ import (
 
 // TestMain re-executes this binary as an executor that misbehaves.
 func TestMain(m *testing.M) {
+	if dir := os.Getenv("CASCADE_SHM_TEST_INDEX"); dir != "" {
+		fmt.Fprintln(os.Stderr, noteForEver(dir))
+		os.Exit(3)
+	}
 	if how := os.Getenv("CASCADE_SHM_TEST_EXECUTOR"); how != "" {
 		if err := misbehave(how); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -37,7 +37,11 @@ func openStore(t testing.TB, root string, sys System) *Store {
 	return s
 }
 
-func must(t testing.TB, err error) {
+func must(t interface {
+	Helper()
+	Fatal(...any)
+}, err error,
+) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

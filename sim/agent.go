@@ -54,15 +54,15 @@ func (a *agent) boot() {
 	a.execs, a.byID, a.graphs = nil, map[comms.ExecutorID]*executor{}, map[comms.JobID]*dag.Graph{}
 	a.out, a.local, a.timer = outbox{}, nil, time.Time{}
 	a.sent, a.acked = map[uint64]sentEvent{}, a.incarn*numbersApart
-	adopted := a.mem.restart()
+	segments, adopted := a.mem.restart()
 	a.cfg = core.Config{
 		Agent: a.name, Incarnation: a.incarn, BootID: "boot",
 		Total:     comms.Resources{CPU: w.fate.cpu, Memory: 1 << 30, Custom: []comms.Amount{{Name: "disk", N: 1000}}},
-		LastEvent: a.incarn * numbersApart, LastExecutor: a.last, Adopted: adopted,
+		LastEvent: a.incarn * numbersApart, LastExecutor: a.last, Segments: segments, Adopted: adopted,
 		Warm: 1, MaxExecutors: w.fate.executors, Memory: w.fate.shm, ArenaBytes: 64 << 10, LargeBytes: 32 << 10, CheckFrees: true,
 	}
 	a.core = core.New(a.cfg)
-	w.tell(a.name, nil, "starts as incarnation %d with %d jobs in spill files", a.incarn, len(adopted))
+	w.tell(a.name, nil, "starts as incarnation %d and finds %d datasets and %d segments", a.incarn, len(adopted), len(segments))
 	if err := w.net.Connect(w.now, a.name, w.controller.name); err != nil {
 		w.fail(comms.JobID{}, "%v", err)
 	}
@@ -70,7 +70,7 @@ func (a *agent) boot() {
 }
 
 // crash ends the process; its executors end with it. A gentle end leaves the
-// outputs of jobs in spill files.
+// outputs of jobs in spill files, and nothing in memory.
 func (a *agent) crash(away time.Duration, gently bool) {
 	if !a.running {
 		return
@@ -83,6 +83,7 @@ func (a *agent) crash(away time.Duration, gently bool) {
 				a.mem.keep(k)
 			}
 		}
+		a.mem.clear()
 	}
 	for _, x := range a.living() {
 		x.die("its agent is dead", "")

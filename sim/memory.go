@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"bytes"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,13 +17,22 @@ import (
 // effects of segments and those of spill files have a lane each, in order.
 type memory struct {
 	a     *agent
-	segs  map[uint64]int64    // size of each segment that exists
-	words map[place]string    // what was last written at a place
-	files map[ledger.Key]file // spill files: they outlive the agent
+	segs  map[uint64]int64 // size of each segment that exists
+	words map[place]string // what was last written at a place
+	kinds map[uint64]ledger.Kind
+	notes map[ledger.Key]note // the index of what is sealed: it outlives the agent, as segments and words do
+	files map[ledger.Key]file // spill files: they outlive the agent, too
 	free  [2]time.Duration    // when a lane has done what it was given
 }
 
 type place struct{ segment, offset uint64 }
+
+type note struct {
+	at   ledger.Place
+	job  comms.JobID
+	life uint64
+	desc comms.Desc
+}
 
 type file struct {
 	word string
@@ -40,34 +51,46 @@ var (
 	errRot      = errors.New("the checksum differs")
 )
 
-func newMemory(a *agent) *memory { return &memory{a: a, files: map[ledger.Key]file{}} }
-
-// restart loses what was in memory and tells what the spill files hold.
-func (m *memory) restart() []comms.JobState {
-	var states []comms.JobState
-	m.segs, m.words, m.free = map[uint64]int64{}, map[place]string{}, [2]time.Duration{}
-	for _, k := range m.sortedFiles() {
-		f := m.files[k]
-		if core.Key(f.job, &f.desc) != k { // the driver drops what it cannot read
-			m.a.w.fail(f.job, "spill file %v of %s describes %v of attempt %d", k, m.a.name, f.desc.Ref, f.desc.Attempt)
-			continue
-		}
-		states = append(states, comms.JobState{Job: f.job, Life: f.life, Datasets: []comms.Desc{f.desc}})
-	}
-	latest, stale := core.LatestLives(states)
-	for _, k := range stale {
-		delete(m.files, k)
-	}
-	return latest
+func newMemory(a *agent) *memory {
+	m := &memory{a: a, files: map[ledger.Key]file{}}
+	m.clear()
+	return m
 }
 
-func (m *memory) sortedFiles() []ledger.Key {
-	keys := make([]ledger.Key, 0, len(m.files))
-	for k := range m.files {
-		keys = append(keys, k)
+// clear loses what is in memory.
+func (m *memory) clear() {
+	m.segs, m.kinds, m.words, m.notes = map[uint64]int64{}, map[uint64]ledger.Kind{}, map[place]string{}, map[ledger.Key]note{}
+}
+
+// restart tells what an incarnation before left.
+func (m *memory) restart() (segments []core.Segment, sets []core.Adopted) {
+	m.free = [2]time.Duration{}
+	for _, n := range m.notes {
+		if id := uint64(n.at.Segment); m.kinds[id] != ledger.Arena { // the driver finishes what a SealSegment had not done
+			m.segs[id] = min(m.segs[id], n.at.Bytes)
+		}
 	}
-	slices.SortFunc(keys, func(a, b ledger.Key) int { return slices.Compare(a[:], b[:]) })
-	return keys
+	for _, id := range slices.Sorted(maps.Keys(m.segs)) {
+		segments = append(segments, core.Segment{AdoptedSegment: ledger.AdoptedSegment{ID: ledger.SegmentID(id), Kind: m.kinds[id], Bytes: m.segs[id]}, Path: m.a.path(id)})
+	}
+	for _, k := range m.sortedFiles() {
+		f := m.files[k]
+		sets = append(sets, core.Adopted{Job: f.job, Life: f.life, Desc: f.desc, OnDisk: true})
+	}
+	for _, k := range sortedKeys(m.notes) {
+		n := m.notes[k]
+		if size, there := m.segs[uint64(n.at.Segment)]; !there || n.at.Offset+n.at.Bytes > size {
+			m.a.w.fail(n.job, "%s has noted %v at %+v, in a segment of %d bytes", m.a.name, k, n.at, size)
+		}
+		sets = append(sets, core.Adopted{Job: n.job, Life: n.life, Desc: n.desc, Place: n.at})
+	}
+	return segments, sets
+}
+
+func (m *memory) sortedFiles() []ledger.Key { return sortedKeys(m.files) }
+
+func sortedKeys[V any](of map[ledger.Key]V) []ledger.Key {
+	return slices.SortedFunc(maps.Keys(of), func(a, b ledger.Key) int { return bytes.Compare(a[:], b[:]) })
 }
 
 // keep spills a dataset for the next incarnation.
@@ -104,6 +127,7 @@ func (m *memory) perform(act core.Memory) {
 	}
 	switch e := act.Effect.(type) {
 	case ledger.CreateSegment:
+		m.kinds[uint64(e.Segment)] = e.Kind
 		m.in(segmentLane, func() core.Event { return m.resize(uint64(e.Segment), e.Bytes, w.chance(w.fate.diskFull)) })
 	case ledger.ResizeSegment:
 		m.in(segmentLane, func() core.Event { return m.resize(uint64(e.Segment), e.Bytes, false) })
@@ -117,6 +141,11 @@ func (m *memory) perform(act core.Memory) {
 				m.words[p] = "freed memory"
 			}
 		}
+	case ledger.Enter:
+		job, _, _, _ := e.Key.Split()
+		m.notes[e.Key] = note{e.Place, job, act.Life, act.Desc}
+	case ledger.Strike:
+		delete(m.notes, e.Key)
 	case ledger.Spill:
 		m.in(spillLane, func() core.Event {
 			if w.chance(w.fate.diskFull) {

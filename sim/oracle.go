@@ -431,5 +431,9 @@ func (o *oracle) empty() {
 			o.w.fail(a.mem.files[k].job, "spill file %v of %s is left behind", k, a.name)
 			return
 		}
+		for k, n := range a.mem.notes {
+			o.w.fail(n.job, "%s still has %v noted", a.name, k)
+			return
+		}
 	}
 }

@@ -18,7 +18,8 @@ type Config struct {
 
 	LastEvent    uint64           // highest event number that an earlier incarnation used
 	LastExecutor comms.ExecutorID // highest executor number that an earlier incarnation used
-	Adopted      []comms.JobState // datasets that an earlier incarnation left in spill files
+	Adopted      []Adopted        // datasets that an earlier incarnation left; one entry for memory, one for disk
+	Segments     []Segment        // segments that it left: those without a dataset are removed
 
 	Dir          string        // working folder of the warm executors
 	Warm         int           // executors of the default environment to start before the first task
@@ -211,8 +212,9 @@ type (
 
 	// Memory carries one effect of the ledger for the segments' driver, by
 	// value: ledger.CreateSegment, ResizeSegment, SealSegment, RemoveSegment,
-	// Spill, ReadBack, DropSpill or FreedRange. With Spill, Desc describes the
-	// dataset, and Life is its job's, so that a later incarnation can adopt the file.
+	// Spill, ReadBack, DropSpill, FreedRange, Enter or Strike. With Spill and
+	// Enter, Desc describes the dataset, and Life is its job's, so that a later
+	// incarnation can adopt it.
 	Memory struct {
 		Effect any
 		Desc   comms.Desc

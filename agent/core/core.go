@@ -97,7 +97,7 @@ func New(cfg Config) *Core {
 		segs: map[ledger.SegmentID]*segment{}, lastEvent: cfg.LastEvent, lastExec: cfg.LastExecutor,
 	}
 	c.pool(poolKey{"", cfg.Dir}).warm = cfg.Warm
-	c.adopt(cfg.Adopted)
+	c.adopt(cfg.Segments, cfg.Adopted)
 	return c
 }
 
@@ -127,12 +127,19 @@ func (cfg Config) withDefaults() Config {
 	if cfg.InlineMax == 0 {
 		cfg.InlineMax = 4 << 10
 	}
-	const page = 4096
+	const (
+		page = 4096
+		// An arena has room for the standing leases of several executors, and for all that is no file of its own.
+		leastArena, mostArena = 8 << 20, 64 << 20
+	)
 	cfg.Memory = max(cfg.Memory, page)
 	if cfg.ArenaBytes == 0 {
-		cfg.ArenaBytes = 64 << 20
+		cfg.ArenaBytes = min(max(cfg.Memory/8, leastArena), mostArena) // one that is held must not be all there is
 	}
 	cfg.ArenaBytes = max(page, min(cfg.ArenaBytes, cfg.Memory)/page*page)
+	if cfg.LargeBytes == 0 && cfg.ArenaBytes >= leastArena {
+		cfg.LargeBytes = leastArena
+	}
 	cfg.LargeBytes = min(cfg.LargeBytes, cfg.ArenaBytes)
 	cfg.Total.Custom = slices.Clone(cfg.Total.Custom)
 	return cfg

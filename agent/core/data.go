@@ -67,10 +67,12 @@ func (j *job) sortedData() []comms.DatasetRef {
 	for r := range j.data {
 		refs = append(refs, r)
 	}
-	slices.SortFunc(refs, func(a, b comms.DatasetRef) int {
-		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Output, b.Output), cmp.Compare(a.Element, b.Element))
-	})
+	slices.SortFunc(refs, compareRefs)
 	return refs
+}
+
+func compareRefs(a, b comms.DatasetRef) int {
+	return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Output, b.Output), cmp.Compare(a.Element, b.Element))
 }
 
 // Key names a dataset's bytes in the ledger. The last digits of the attempt are
@@ -287,6 +289,7 @@ func (c *Core) knownData(j *job, m *comms.Assign) {
 		}
 		d.Place.Bytes = bytes.Clone(d.Place.Bytes)
 		j.data[d.Ref] = &dataset{desc: d, given: true}
+		j.given = true
 	}
 	for _, e := range m.Ends {
 		if j.valid(comms.DatasetRef{Task: e.Task, Output: e.Output}) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/shm/ledger"
 )
 
 // poolKey says which executors can take each other's place.
@@ -49,10 +50,12 @@ type executor struct {
 	kinds   map[uint32]bool
 	segs    map[uint32]uint64 // size under which each segment was announced
 	leases  []*lease
-	wants   int         // its requests for memory that wait
-	asked   bool        // a TakeBack is not answered yet
-	batch   []comms.Run // to be sent at the end of this step
-	why     string      // why it was killed
+	// recalled is the latest request when its shared lease was asked back.
+	recalled ledger.RequestID
+	wants    int         // its requests for memory that wait
+	asked    bool        // a TakeBack is not answered yet
+	batch    []comms.Run // to be sent at the end of this step
+	why      string      // why it was killed
 }
 
 // held tells whether its only run is a generator that waits for its consumers.

@@ -398,8 +398,20 @@ func (c *Core) derefShared(j *job, src dag.Source) {
 
 // releaseGroup drops one reference to each dataset of a whole streamed group.
 func (c *Core) releaseGroup(j *job, s dag.Source) {
-	for _, ref := range j.expand(s) {
+	refs := j.expand(s)
+	for _, ref := range refs {
 		c.deref(j, ref, 1)
+	}
+	if !j.given {
+		return
+	}
+	// Those of instances whose generator runs again and has not come, or never will come, to their elements.
+	slot, _, _ := j.graph.Slot(s.Task)
+	for _, ref := range j.sortedData() {
+		at, element, ok := j.graph.Slot(ref.Task)
+		if ok && at == slot && ref.Output == s.Output && element >= uint64(len(refs)) {
+			c.deref(j, ref, 1)
+		}
 	}
 }
 

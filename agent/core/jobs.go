@@ -95,6 +95,7 @@ type job struct {
 	active   bool // counted in its owner's busy
 	adopted  bool // of an earlier incarnation: datasets without a graph
 	fresh    bool // nothing was counted yet
+	given    bool // it has, or had, datasets that came with an Assign
 
 	data      map[comms.DatasetRef]*dataset
 	wanted    exports

@@ -1,6 +1,10 @@
 package core
 
 import (
+	"bytes"
+	"cmp"
+	"slices"
+
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/shm/ledger"
@@ -36,34 +40,103 @@ func (c *Core) Kept() []Kept {
 	return all
 }
 
-// adopt takes over the spilled datasets of an agent before. Their jobs exist
-// without graph and tasks, until the controller assigns them again, says what to
-// retain, or forgets them.
-func (c *Core) adopt(states []comms.JobState) {
-	var list []ledger.AdoptedDataset
-	for _, s := range states {
-		if c.byJob[s.Job] != nil {
-			continue
-		}
-		j := c.newJob(&comms.Assign{Job: s.Job, Life: s.Life}, &dag.Graph{})
-		j.adopted, j.over = true, true
-		j.wanted = exports{exact: true, keep: map[comms.DatasetRef]bool{}}
-		for _, d := range s.Datasets {
-			if j.data[d.Ref] != nil {
-				continue
+// Adopted is a dataset that an earlier incarnation left behind.
+type Adopted struct {
+	Job    comms.JobID
+	Life   uint64 // of the job
+	Desc   comms.Desc
+	Place  ledger.Place // where it was sealed in memory; without a segment it is nowhere there
+	OnDisk bool         // a spill file has it
+}
+
+func (a *Adopted) key() ledger.Key { return Key(a.Job, &a.Desc) }
+
+func (a *Adopted) noted() bool { return a.Place.Segment > 0 }
+
+// Segment is a segment that an earlier incarnation left behind.
+type Segment struct {
+	ledger.AdoptedSegment
+	Path string // of its file
+}
+
+// adopt takes over the datasets of an agent before. Their jobs exist without
+// graph and tasks, until the controller assigns them again, says what to retain,
+// or forgets them.
+func (c *Core) adopt(segments []Segment, left []Adopted) {
+	var held int64
+	segs := make([]ledger.AdoptedSegment, 0, len(segments))
+	for _, s := range segments {
+		segs = append(segs, s.AdoptedSegment)
+		c.segs[s.ID] = &segment{path: s.Path, size: s.Bytes, ready: true}
+		held += s.Bytes
+	}
+	if held > c.cfg.Memory { // it was started with more memory than this one
+		for i := range left {
+			if left[i].noted() {
+				c.effect(ledger.Strike{Key: left[i].key()})
+				left[i].Place = ledger.Place{}
 			}
-			j.wanted.keep[d.Ref] = true
-			j.data[d.Ref] = &dataset{desc: d, sealed: true}
-			list = append(list, ledger.AdoptedDataset{Key: Key(j.id, &d), Place: ledger.Place{Bytes: int64(d.Size)}, OnDisk: true, Refs: 1})
 		}
 	}
-	rejected, err := c.led.Adopt(nil, list)
+	var list []ledger.AdoptedDataset
+	for _, a := range c.latest(left) {
+		a.Place.Bytes = int64(a.Desc.Size)
+		list = append(list, ledger.AdoptedDataset{Key: a.key(), Place: a.Place, InMemory: a.noted(), OnDisk: a.OnDisk, Refs: 1})
+		c.adoptData(&a)
+	}
+	rejected, err := c.led.Adopt(segs, list)
 	c.must(err)
 	for _, r := range rejected {
 		if j, d := c.dataset(r.Key); d != nil {
 			delete(j.data, d.desc.Ref)
 		}
 	}
+	c.effects()
+}
+
+// latest joins what memory and disk have of each dataset, and gives up all but
+// the latest life of a job that was deleted and submitted anew, and of each
+// dataset all but the latest attempt: the one before was given up and still read.
+func (c *Core) latest(left []Adopted) (sets []Adopted) {
+	slices.SortStableFunc(left, func(x, y Adopted) int {
+		return cmp.Or(bytes.Compare(x.Job[:], y.Job[:]), cmp.Compare(y.Life, x.Life), compareRefs(x.Desc.Ref, y.Desc.Ref), cmp.Compare(y.Desc.Attempt, x.Desc.Attempt))
+	})
+	life := map[comms.JobID]uint64{}
+	for _, a := range left {
+		if _, known := life[a.Job]; !known {
+			life[a.Job] = a.Life
+		}
+		var last *Adopted
+		if n := len(sets); n > 0 {
+			last = &sets[n-1]
+		}
+		switch {
+		case !a.noted() && !a.OnDisk:
+		case a.Life == life[a.Job] && (last == nil || last.Job != a.Job || last.Desc.Ref != a.Desc.Ref):
+			sets = append(sets, a)
+		case a.Life == life[a.Job] && last.Desc.Attempt == a.Desc.Attempt:
+			if last.OnDisk = last.OnDisk || a.OnDisk; a.noted() {
+				last.Place = a.Place
+			}
+		case a.noted():
+			c.effect(ledger.Strike{Key: a.key()})
+		default:
+			c.effect(ledger.DropSpill{Key: a.key()})
+		}
+	}
+	return sets
+}
+
+// adoptData makes a dataset known, and its job if need be.
+func (c *Core) adoptData(a *Adopted) {
+	j := c.byJob[a.Job]
+	if j == nil {
+		j = c.newJob(&comms.Assign{Job: a.Job, Life: a.Life}, &dag.Graph{})
+		j.adopted, j.over = true, true
+		j.wanted = exports{exact: true, keep: map[comms.DatasetRef]bool{}}
+	}
+	j.wanted.keep[a.Desc.Ref] = true
+	j.data[a.Desc.Ref] = &dataset{desc: a.Desc, sealed: true}
 }
 
 // readopt makes an adopted job an ordinary one. The datasets that its Assign
@@ -73,7 +146,7 @@ func (c *Core) readopt(old *job, m *comms.Assign, g *dag.Graph) *job {
 	j := c.newJob(m, g)
 	for _, d := range m.Datasets {
 		if have := old.data[d.Ref]; have != nil && j.valid(d.Ref) && have.desc.Attempt == d.Attempt {
-			have.given = true
+			have.given, j.given = true, true
 			j.data[d.Ref] = have
 			delete(old.data, d.Ref)
 		}
@@ -89,29 +162,4 @@ func (c *Core) describe(k ledger.Key) (comms.Desc, uint64) {
 		return d.desc, j.life
 	}
 	return comms.Desc{}, 0
-}
-
-// LatestLives joins what spill files hold by job, in the order given. Of a job that
-// was deleted and submitted anew only the files of its latest life count: stale
-// lists the others.
-func LatestLives(files []comms.JobState) (latest []comms.JobState, stale []ledger.Key) {
-	at := map[comms.JobID]int{}
-	for _, f := range files {
-		i, known := at[f.Job]
-		switch {
-		case !known:
-			at[f.Job] = len(latest)
-			latest = append(latest, f)
-		case latest[i].Life == f.Life:
-			latest[i].Datasets = append(latest[i].Datasets, f.Datasets...)
-		default:
-			if latest[i].Life < f.Life {
-				latest[i], f = f, latest[i]
-			}
-			for k := range f.Datasets {
-				stale = append(stale, Key(f.Job, &f.Datasets[k]))
-			}
-		}
-	}
-	return latest, stale
 }

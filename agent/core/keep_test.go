@@ -8,6 +8,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/shm/ledger"
 )
 
 // A later incarnation reports what was spilled, serves it, and gives up what nobody wants.
@@ -16,9 +17,8 @@ func TestAdopt(t *testing.T) {
 	desc := func(task taskIndex) comms.Desc {
 		return comms.Desc{Ref: comms.DatasetRef{Task: task}, Attempt: 1, Size: 5000, Codec: "raw", Place: comms.Place{Kind: comms.PlaceSegment}}
 	}
-	c := New(Config{Agent: "a", Memory: 1 << 20, Adopted: []comms.JobState{
-		{Job: job, Datasets: []comms.Desc{desc(0), desc(1)}},
-		{Job: other, Datasets: []comms.Desc{desc(7)}},
+	c := New(Config{Agent: "a", Memory: 1 << 20, Adopted: []Adopted{
+		{Job: job, Desc: desc(0), OnDisk: true}, {Job: job, Desc: desc(1), OnDisk: true}, {Job: other, Desc: desc(7), OnDisk: true},
 	}})
 	step := func(ev Event) string {
 		t.Helper()
@@ -62,7 +62,7 @@ func TestAdopt(t *testing.T) {
 		{ControllerUp{}, "snapshot 1:2 snapshot 2:1"},
 		{fetch(job, 1), "ledger.CreateSegment"},
 		{SegmentReady{Segment: 1, Path: "/1"}, "ledger.ReadBack"},
-		{ReadBackDone{Key: key}, "serve 5000 bytes"},
+		{ReadBackDone{Key: key}, "ledger.Enter serve 5000 bytes"},
 		{ChunkServed{Client: 1, Req: 1}, ""},
 		{FromController{Msg: &comms.Retain{Job: job, Keep: []comms.DatasetRef{{Task: 1}}}}, "ledger.DropSpill"},
 		{fetch(job, 0), "reply 2"},
@@ -78,5 +78,70 @@ func TestAdopt(t *testing.T) {
 	}
 	if got := step(FromController{Msg: &comms.Steer{Job: job, Action: comms.SteerForget}}); !strings.Contains(got, "ledger.DropSpill") || !strings.Contains(got, "drop 1") {
 		t.Errorf("forget: %q", got)
+	}
+}
+
+// What lay in memory is served and read where it is; segments without a dataset, and notes of what is not wanted, end.
+func TestAdoptMemory(t *testing.T) {
+	job := comms.JobID{1}
+	desc := func(task taskIndex, attempt uint32) comms.Desc {
+		return comms.Desc{Ref: comms.DatasetRef{Task: task}, Attempt: attempt, Size: 5000, Codec: "raw", Place: comms.Place{Kind: comms.PlaceSegment}}
+	}
+	at := func(segment ledger.SegmentID, offset int64) ledger.Place {
+		return ledger.Place{Segment: segment, Offset: offset}
+	}
+	segments := func(ids ...ledger.SegmentID) (all []Segment) {
+		for _, id := range ids {
+			all = append(all, Segment{ledger.AdoptedSegment{ID: id, Kind: ledger.Arena, Bytes: 64 << 10}, fmt.Sprintf("/a%d", id)})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name     string
+		memory   int64
+		segments []Segment
+		sets     []Adopted
+		want     string // effects, and what the snapshot and a fetch of task 0 give
+	}{
+		{"arena", 1 << 20, segments(3, 4), []Adopted{{Job: job, Desc: desc(0, 1), Place: at(3, 8192)}},
+			"ledger.RemoveSegment{Segment:0x4} snapshot 1 serve /a3+8192"},
+		{"two attempts", 1 << 20, segments(3), []Adopted{{Job: job, Desc: desc(0, 2), Place: at(3, 8192)}, {Job: job, Desc: desc(0, 1), Place: at(3, 0)}},
+			"ledger.Strike{attempt 1} snapshot 1 serve /a3+8192"},
+		{"outside", 1 << 20, segments(3), []Adopted{{Job: job, Desc: desc(0, 1), Place: at(3, 64<<10-4999)}},
+			"ledger.Strike{attempt 1} ledger.RemoveSegment{Segment:0x3} snapshot 0 reply 2"},
+		{"more than there may be", 64 << 10, segments(3, 4), []Adopted{{Job: job, Desc: desc(0, 1), Place: at(3, 0)}},
+			"ledger.Strike{attempt 1} ledger.RemoveSegment{Segment:0x3} ledger.RemoveSegment{Segment:0x4} reply 2"},
+		{"outside, and on disk", 1 << 20, segments(3), []Adopted{{Job: job, Desc: desc(0, 1), Place: at(5, 0), OnDisk: true}},
+			"ledger.Strike{attempt 1} ledger.RemoveSegment{Segment:0x3} snapshot 1 ledger.CreateSegment{Segment:0x4, Kind:0x0, Bytes:65536}"},
+	} {
+		core := New(Config{Agent: "a", Memory: c.memory, ArenaBytes: 64 << 10, Segments: c.segments, Adopted: c.sets})
+		var got []string
+		for _, ev := range []Event{ControllerUp{}, FromClient{Client: 1, Msg: &comms.Fetch{Req: 1, Data: comms.DatasetID{Job: job}}}} {
+			for _, a := range core.Step(time.Unix(1, 0), ev) {
+				switch a := a.(type) {
+				case Memory:
+					if s, ok := a.Effect.(ledger.Strike); ok {
+						_, _, _, n := s.Key.Split()
+						got = append(got, fmt.Sprintf("ledger.Strike{attempt %d}", n>>attemptShift))
+						continue
+					}
+					got = append(got, fmt.Sprintf("%#v", a.Effect))
+				case ToController:
+					if m, ok := a.Msg.(*comms.Snapshot); ok && len(m.Jobs) > 0 {
+						got = append(got, fmt.Sprintf("snapshot %d", len(m.Jobs[0].Datasets)))
+					}
+				case ToClient:
+					got = append(got, fmt.Sprintf("reply %d", a.Msg.(*comms.Reply).Code))
+				case ServeChunk:
+					got = append(got, fmt.Sprintf("serve %s+%d", a.Path, a.At))
+				}
+			}
+			if err := core.Check(); err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		}
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%s: got %s\nwant %s", c.name, text, c.want)
+		}
 	}
 }

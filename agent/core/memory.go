@@ -24,6 +24,8 @@ type lease struct {
 	req   ledger.RequestID
 	place ledger.Place
 	kind  ledger.Kind
+	// shared: no run's own. Outputs of several runs lie in it.
+	shared bool
 }
 
 // memoryPause is how long disk and memory are left alone after they were full.
@@ -175,10 +177,13 @@ func (c *Core) effect(e ledger.Effect) {
 		c.memoryIO++
 		desc, life := c.describe(e.Key)
 		c.emit(Memory{Effect: e, Desc: desc, Life: life})
+	case ledger.Enter:
+		desc, life := c.describe(e.Key)
+		c.emit(Memory{Effect: e, Desc: desc, Life: life})
 	case ledger.ReadBack:
 		c.memoryIO++
 		c.emit(Memory{Effect: e})
-	case ledger.DropSpill, ledger.FreedRange:
+	case ledger.DropSpill, ledger.FreedRange, ledger.Strike:
 		c.emit(Memory{Effect: e})
 	case ledger.Waiting:
 		c.squeezed = true
@@ -220,7 +225,7 @@ func (c *Core) grantedRequest(e ledger.Granted) {
 		c.serve(q.fetch, e.Pins[0].Place)
 	case q.lease != nil:
 		q.ex.wants--
-		l := &lease{id: e.Leases[0].ID, req: e.ID, place: e.Leases[0].Place, kind: e.Leases[0].Kind}
+		l := &lease{id: e.Leases[0].ID, req: e.ID, place: e.Leases[0].Place, kind: e.Leases[0].Kind, shared: q.lease.Run == 0}
 		q.ex.leases = append(q.ex.leases, l)
 		if l.kind == ledger.Output { // nobody but the command makes the file
 			dir := ""

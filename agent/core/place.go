@@ -548,6 +548,7 @@ func (c *Core) squeeze() {
 			c.stopExecutor(ex)
 			continue
 		}
+		c.askLease(ex)
 		if ex.asked || ex.state == exKilled {
 			continue
 		}
@@ -558,6 +559,18 @@ func (c *Core) squeeze() {
 			}
 		}
 		c.askBack(ex, pinned)
+	}
+}
+
+// askLease asks a busy executor for the lease that its runs share: the run that
+// waits for memory may be its own.
+func (c *Core) askLease(ex *executor) {
+	if ex.state != exUp || ex.recalled == c.lastReq {
+		return
+	}
+	if slices.ContainsFunc(ex.leases, func(l *lease) bool { return l.shared }) {
+		ex.recalled = c.lastReq
+		c.emit(ToExecutor{ex.id, &comms.Lease{Error: "wanted"}})
 	}
 }
 

@@ -30,6 +30,9 @@ type Command struct {
 	// Tee gets what the program writes to standard output and error, in pieces
 	// as they come; nil for none. Its errors are ignored: the tail is kept anyway.
 	Tee io.Writer
+
+	// Hold is a file that the program and all that it starts inherit; nil for none. See Hold.
+	Hold *os.File
 }
 
 // Exit says how a process ended.
@@ -116,6 +119,9 @@ func start(c Command) (*Process, error) {
 		Stderr:      outW,
 		ExtraFiles:  []*os.File{theirs},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // a terminal's Ctrl-C is the agent's business alone
+	}
+	if c.Hold != nil {
+		p.reaper.ExtraFiles = append(p.reaper.ExtraFiles, c.Hold) // the reaper does not mark it close-on-exec
 	}
 	err = p.reaper.Start()
 	outW.Close()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -191,5 +192,46 @@ func awaitDeath(t *testing.T, fd int) {
 			t.Fatal("the process still lives")
 		}
 		return
+	}
+}
+
+// TestEndHolders: what was started with a hold is waited for, and killed when nobody else does it.
+func TestEndHolders(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "alive")
+	if err := EndHolders(path, 0); err != nil {
+		t.Errorf("without a file: %v", err)
+	}
+	start := func(script string) *Process {
+		t.Helper()
+		hold, err := Hold(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hold.Close()
+		c := shell(script)
+		c.Hold = hold
+		p, err := Start(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	// Its command, too, which the shell waits for; and one that neither listens nor runs.
+	nested, frozen := start("sleep 1000; true"), start("kill -STOP $$")
+	if err := EndHolders(path, 0); err == nil || !strings.Contains(err.Error(), strconv.Itoa(nested.PID())) || !strings.Contains(err.Error(), strconv.Itoa(frozen.PID())) {
+		t.Errorf("while they live: %v", err)
+	}
+	if err := EndHolders(path, time.Minute); err != nil {
+		t.Error(err)
+	}
+	for _, p := range []*Process{nested, frozen} {
+		select {
+		case <-p.Done():
+		case <-time.After(time.Minute):
+			t.Errorf("process %d lives", p.PID())
+		}
+	}
+	if err := EndHolders(path, 0); err != nil {
+		t.Errorf("after their end: %v", err)
 	}
 }

@@ -32,7 +32,7 @@ type Rejected struct {
 
 // Adopt takes over what survived a restart: datasets that store and segments agree on; where they do not, a
 // copy on disk serves. Segments without a
-// dataset are removed. It must be the first call; all processes that could write to the segments must be dead.
+// dataset are removed, and notes of datasets that were not adopted are struck. It must be the first call; all processes that could write to the segments must be dead.
 func (l *Ledger) Adopt(segments []AdoptedSegment, datasets []AdoptedDataset) ([]Rejected, error) {
 	if len(l.segs) > 0 || len(l.sets) > 0 || len(l.grants) > 0 {
 		return nil, fmt.Errorf("adopt into a ledger that is in use: %w", ErrState)
@@ -61,6 +61,9 @@ func (l *Ledger) Adopt(segments []AdoptedSegment, datasets []AdoptedDataset) ([]
 	for _, a := range datasets {
 		if err := l.adopt(a); err != nil {
 			rejected = append(rejected, Rejected{a.Key, fmt.Errorf("adopt %v: %w", a.Key, err)})
+		}
+		if d := l.sets[a.Key]; a.InMemory && (d == nil || d.reg == nil) {
+			l.emit(Strike{a.Key})
 		}
 	}
 	for _, a := range segments {

@@ -151,6 +151,7 @@ func (l *Ledger) ReadBackDone(k Key) error {
 	} else {
 		d.move(evReadIdle)
 	}
+	l.emit(Enter{k, d.place()})
 	if s := d.reg.seg; s.kind != Arena {
 		l.emit(SealSegment{s.id, s.kind, d.n})
 	}

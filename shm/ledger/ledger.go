@@ -322,6 +322,7 @@ func (l *Ledger) Seal(id LeaseID, k Key, off, n int64, refs int) error {
 	r.sets = slices.Insert(r.sets, i, d)
 	l.sets[k] = d
 	d.move(evSeal)
+	l.emit(Enter{k, d.place()})
 	if r.seg.kind != Arena {
 		l.emit(SealSegment{r.seg.id, r.seg.kind, n})
 		l.resize(r, l.pages(n))

@@ -37,8 +37,9 @@ type world struct {
 	used     map[LeaseID]int64
 	failed   map[RequestID]error
 	gone     map[Key]bool
-	overrun  int64 // bytes that outputs took beyond their estimate
-	sound    bool  // the driver never fails and outputs keep to their estimate
+	notes    map[Key]Place // what Enter and Strike left
+	overrun  int64         // bytes that outputs took beyond their estimate
+	sound    bool          // the driver never fails and outputs keep to their estimate
 	log      []string
 }
 
@@ -50,7 +51,7 @@ func newWorld(t fataler, cfg Config) *world {
 	return &world{t: t, l: l, capacity: cfg.Capacity, segs: map[SegmentID][]byte{}, disk: map[Key][]byte{},
 		content: map[Key][]byte{}, granted: map[RequestID]Granted{}, class: map[RequestID]Class{},
 		owner: map[RequestID]Owner{}, waiting: map[RequestID]bool{}, open: map[LeaseID]Lease{},
-		leaseOf: map[LeaseID]RequestID{}, used: map[LeaseID]int64{}, failed: map[RequestID]error{}, gone: map[Key]bool{}}
+		leaseOf: map[LeaseID]RequestID{}, used: map[LeaseID]int64{}, failed: map[RequestID]error{}, gone: map[Key]bool{}, notes: map[Key]Place{}}
 }
 
 func (w *world) bytes(p Place) []byte {
@@ -119,6 +120,13 @@ func (w *world) drain() {
 				w.t.Fatalf("dropped a spill file of %v that does not exist", e.Key)
 			}
 			delete(w.disk, e.Key)
+		case Enter:
+			if _, twice := w.notes[e.Key]; twice {
+				w.t.Fatalf("dataset %v is noted twice", e.Key)
+			}
+			w.notes[e.Key] = e.Place
+		case Strike:
+			delete(w.notes, e.Key)
 		case Granted:
 			w.grant(e)
 		case Failed:
@@ -140,6 +148,7 @@ func (w *world) drain() {
 		case Freed:
 			w.forget(e.Key)
 		}
+		w.mustMatch() // the process may die before the next effect
 	}
 	var sum int64
 	for _, b := range w.segs {
@@ -315,7 +324,8 @@ func (w *world) mustProgress() {
 	w.t.Fatalf("requests %v wait for nobody; stats %+v", sorted(w.waiting), w.l.Stats())
 }
 
-// mustAdopt gives what is there to a second ledger, as after a restart.
+// mustAdopt gives what a crash would leave now, the segments, the notes of Enter and the spill files, to a second
+// ledger: it has every dataset that was in memory or on disk, with its bytes.
 func (w *world) mustAdopt(cfg Config) {
 	l, err := New(cfg)
 	if err != nil {
@@ -329,8 +339,17 @@ func (w *world) mustAdopt(cfg Config) {
 	}
 	var sets []AdoptedDataset
 	for _, k := range w.keys() {
-		i, _ := w.l.Dataset(k)
-		sets = append(sets, AdoptedDataset{Key: k, Kind: i.Kind, Place: i.Place, InMemory: i.State != Spilled, OnDisk: i.OnDisk, Refs: 1})
+		p, noted := w.notes[k]
+		b, onDisk := w.disk[k]
+		if i, ok := w.l.Dataset(k); !ok || noted != (i.State == Evictable || i.State == InUse || i.State == Spilling) || noted && p != i.Place {
+			w.t.Fatalf("dataset %v is %+v; noted %v at %+v", k, i, noted, p)
+		}
+		if !noted {
+			p.Bytes = int64(len(b))
+		}
+		if noted || onDisk {
+			sets = append(sets, AdoptedDataset{Key: k, Place: p, InMemory: noted, OnDisk: onDisk, Refs: 1})
+		}
 	}
 	rejected, err := l.Adopt(segs, sets)
 	if err != nil || len(rejected) > 0 {
@@ -339,11 +358,23 @@ func (w *world) mustAdopt(cfg Config) {
 	if err := l.Check(); err != nil {
 		w.t.Fatal(err)
 	}
-	for _, k := range w.keys() {
-		was, _ := w.l.Dataset(k)
-		is, ok := l.Dataset(k)
-		if !ok || is.Place != was.Place || (is.State == Spilled) != (was.State == Spilled) {
-			w.t.Fatalf("dataset %v was %+v and is %+v", k, was, is)
+	for _, s := range sets {
+		if is, ok := l.Dataset(s.Key); !ok || is.Place != s.Place || (is.State == Spilled) == s.InMemory || is.OnDisk != s.OnDisk {
+			w.t.Fatalf("dataset %+v was adopted as %+v", s, is)
+		}
+	}
+	for _, e := range l.Take() {
+		if strike, ok := e.(Strike); ok {
+			w.t.Fatalf("%v was adopted and struck", strike.Key)
+		}
+	}
+}
+
+// mustMatch: what is noted is true, whatever else is under way.
+func (w *world) mustMatch() {
+	for k, p := range w.notes {
+		if got := w.bytes(p); !bytes.Equal(got, w.content[k]) {
+			w.t.Fatalf("dataset %v is noted at %+v, where %x is; sealed as %x", k, p, got, w.content[k])
 		}
 	}
 }
@@ -367,6 +398,7 @@ func modelRun(t *rapid.T) {
 	pick := func(n int, label string) int { return rapid.IntRange(0, n-1).Draw(t, label) }
 	actions := w.taskActions(outputs, pick)
 	maps.Copy(actions, w.otherActions(faults, pick))
+	actions["crash"] = func(*rapid.T) { w.mustAdopt(cfg) }
 	actions[""] = func(t *rapid.T) { w.mustProgress() }
 	t.Repeat(actions)
 	w.quiet(true)

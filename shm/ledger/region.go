@@ -182,6 +182,7 @@ func (l *Ledger) retire(s *segment) {
 // detach takes a dataset out of memory.
 func (l *Ledger) detach(d *dataset) {
 	r := d.reg
+	l.emit(Strike{d.key})
 	for _, g := range slices.Clone(d.soft) {
 		l.revoke(g)
 	}

@@ -249,6 +249,10 @@ func describe(e Effect) string {
 		return fmt.Sprintf("read back key %d to %s", short(e.Key), at(e.To))
 	case DropSpill:
 		return fmt.Sprintf("drop spill of key %d", short(e.Key))
+	case Enter:
+		return fmt.Sprintf("enter key %d at %s", short(e.Key), at(e.Place))
+	case Strike:
+		return fmt.Sprintf("strike key %d", short(e.Key))
 	case Granted:
 		s := fmt.Sprintf("granted %d to owner %d:", e.ID, e.Owner)
 		for _, p := range e.Pins {

@@ -175,6 +175,16 @@ type (
 	// be over before any later effect is performed or told to anybody). No answer.
 	FreedRange struct{ Place Place }
 
+	// Enter: note, where a successor finds it, that the sealed dataset lies at Place. At once: before any later
+	// effect is performed or told to anybody. No answer.
+	Enter struct {
+		Key   Key
+		Place Place
+	}
+	// Strike: the dataset does not lie in memory any more; end what Enter noted, as promptly. There may be no
+	// note. No answer.
+	Strike struct{ Key Key }
+
 	// Granted: the request is fulfilled, pins and leases in the order of the request.
 	Granted struct {
 		ID     RequestID
@@ -213,6 +223,8 @@ func (Spill) effect()         {}
 func (ReadBack) effect()      {}
 func (DropSpill) effect()     {}
 func (FreedRange) effect()    {}
+func (Enter) effect()         {}
+func (Strike) effect()        {}
 func (Granted) effect()       {}
 func (Waiting) effect()       {}
 func (Failed) effect()        {}
