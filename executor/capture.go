@@ -3,9 +3,11 @@ package executor
 import (
 	"fmt"
 	"log"
+	"math"
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +19,7 @@ import (
 type capture struct {
 	exec    *Executor
 	streams [2]*captured
+	call    time.Duration // a system call takes longer than this
 }
 
 // captured is one stream: a pipe that is read when something arrives, and at the
@@ -53,7 +56,30 @@ func (c *capture) start(e *Executor) error {
 		go func() { _ = raw.Read(func(uintptr) bool { s.drain(e); return false }) }()
 	}
 	log.SetOutput(os.Stderr)
+	c.call = c.shortest()
 	return nil
+}
+
+// drainAfter is drain after a function that took so long. One that returned in
+// less time than a system call takes has printed nothing.
+func (c *capture) drainAfter(took time.Duration) {
+	if took == 0 || took >= c.call {
+		c.drain()
+	}
+}
+
+// shortest returns less than the time that a system call takes at least: half of
+// the quickest of many that do next to nothing. What prints makes one that does more.
+func (c *capture) shortest() time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for range 200 {
+		began := time.Now()
+		if !c.silent() {
+			return 0
+		}
+		least = min(least, time.Since(began))
+	}
+	return least / 2
 }
 
 // drain passes on all that was printed up to now.

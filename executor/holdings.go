@@ -42,20 +42,26 @@ func (r *run) inputAt(addr uintptr) (string, bool) {
 			return v.input, true
 		}
 	}
+	if r.reads > 0 && r.input.within(addr) {
+		return r.kind.Inputs[0].Name, true
+	}
 	for i, in := range r.Inputs {
 		for k := range in.Data {
-			d := &in.Data[k]
-			if d.Place.Kind != comms.PlaceLive {
-				continue
-			}
-			if v := r.liveInput(d); v != nil && v.hold != nil {
-				if f, err := v.codec.Encode(v.value); err == nil && within(f.Bytes, addr) {
-					return r.kind.Inputs[i].Name, true
-				}
+			if d := &in.Data[k]; d.Place.Kind == comms.PlaceLive && r.liveInput(d).within(addr) {
+				return r.kind.Inputs[i].Name, true
 			}
 		}
 	}
 	return "", false
+}
+
+// within tells whether an address lies in a value whose bytes are in the store.
+func (v *liveValue) within(addr uintptr) bool {
+	if v == nil || v.hold == nil {
+		return false
+	}
+	f, err := v.codec.Encode(v.value)
+	return err == nil && within(f.Bytes, addr)
 }
 
 // publishedAt tells whether an address lies in an output that was published.
@@ -132,9 +138,9 @@ func (r *run) alloc(n int) ([]byte, error) {
 
 func (r *run) take(n int, file bool) (*hold, []byte, int64, error) {
 	if file || n > standingMax {
-		return r.exec.mem.own(r.ctx, n, file, r.ID)
+		return r.exec.mem.own(&r.ctx, n, file, r.ID)
 	}
-	return r.exec.mem.shared(r.ctx, n, r.ID)
+	return r.exec.mem.shared(&r.ctx, n, r.ID)
 }
 
 // wantsFile tells whether a command will read an output of this run.
@@ -246,6 +252,10 @@ func (r *run) settle(end bool) {
 	m := &r.exec.mem
 	r.mem.mu.Lock()
 	defer r.mem.mu.Unlock()
+	if end && len(r.mem.rooms)+len(r.mem.holds)+len(r.mem.views) == 0 {
+		r.mem.ended = true
+		return
+	}
 	open := map[*hold]bool{}
 	var rooms []room
 	for _, rm := range r.mem.rooms {

@@ -120,14 +120,21 @@ func (r *run) unchanged() error {
 	if !checked {
 		return nil
 	}
+	if r.reads > 0 && hashOf(r.input.codec, r.input.value) != r.input.sum {
+		return wroteTo(r.kind.Inputs[0].Name)
+	}
 	for i, in := range r.Inputs {
 		for k := range in.Data {
 			if d := &in.Data[k]; d.Place.Kind == comms.PlaceLive {
 				if v := r.liveInput(d); hashOf(v.codec, v.value) != v.sum {
-					return &kindError{comms.ErrorReadOnly, fmt.Errorf("it wrote to input %q, which later tasks may share: copy it first", r.kind.Inputs[i].Name)}
+					return wroteTo(r.kind.Inputs[i].Name)
 				}
 			}
 		}
 	}
 	return nil
+}
+
+func wroteTo(input string) error {
+	return &kindError{comms.ErrorReadOnly, fmt.Errorf("it wrote to input %q, which later tasks may share: copy it first", input)}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -53,9 +52,10 @@ type Executor struct {
 	cancel context.CancelCauseFunc
 	wake   chan struct{}
 	limits limits
-	// cpuMark is the cpu time at the end of the last run, where the next one
-	// begins; 0 when the runner has waited since. It belongs to the runner.
-	cpuMark int64
+	// The runner's: its clock of cpu time, and when the last run ended; zero when
+	// it has waited since.
+	cpu   cpuClock
+	ended time.Time
 	// The latest sample of private memory at the end of a run; also the runner's.
 	sampled   uint64
 	sampledAt time.Time
@@ -185,21 +185,12 @@ func (e *Executor) handle(m comms.Message) error {
 
 func (e *Executor) enqueue(m *comms.Dispatch) error {
 	for i := range m.Runs {
-		all, err := m.Runs[i].All()
+		n, err := e.newEntry(&m.Runs[i])
 		if err != nil {
 			return err
 		}
-		for k := range all {
-			r := &run{Run: all[k], exec: e, kind: e.kinds[all[k].Kind]}
-			if r.kind == nil {
-				return fmt.Errorf("run %d is of kind %d, which was not announced", r.ID, r.Run.Kind)
-			}
-			if len(r.With) == 0 {
-				r.With = r.kind.With
-			}
-			e.queue.push(r)
-			e.live.expect(r)
-		}
+		e.queue.push(n)
+		e.live.expect(n.run)
 	}
 	e.signal()
 	return nil
@@ -218,9 +209,9 @@ func (e *Executor) takeBack(ids []comms.RunID) {
 	back := &comms.TakenBack{}
 	var done []*hold
 	for _, id := range ids {
-		if r := e.queue.remove(id); r != nil {
+		if r, drop := e.queue.remove(id, &e.live); r != nil {
 			back.Runs = append(back.Runs, id)
-			done = append(done, e.live.forget(r)...)
+			done = append(done, drop...)
 		}
 	}
 	go func() {
@@ -278,8 +269,8 @@ func (e *Executor) cancelRun(m *comms.Cancel) {
 		r.stop(&stopped{kind: m.Why, text: m.Text, grace: time.Duration(m.Grace)})
 		return
 	}
-	if r := e.queue.remove(m.Run); r != nil {
-		e.drop(e.live.forget(r))
+	if r, done := e.queue.remove(m.Run, &e.live); r != nil {
+		e.drop(done)
 		now := time.Now()
 		e.out.add(comms.ReportItem{Kind: comms.ReportFailed, Run: r.ID, At: now.UnixNano(), Error: r.taskError(m.Why, m.Text, nil)}, now)
 		e.out.hurry()
@@ -294,14 +285,20 @@ func (e *Executor) next() *run {
 			e.mu.Unlock()
 			return nil
 		}
-		if r := e.queue.pop(); r != nil {
-			e.current = r
-			e.mu.Unlock()
-			e.out.ripen(time.Now())
-			return r
-		}
+		r, back := e.queue.pop()
+		e.current = r
 		last := e.last
 		e.mu.Unlock()
+		if len(back) > 0 {
+			e.out.send(&comms.TakenBack{Runs: back})
+		}
+		if r != nil {
+			if e.ended.IsZero() {
+				e.ended = time.Now()
+			}
+			e.out.ripen(e.ended)
+			return r
+		}
 		e.out.flush()
 		if last {
 			return nil
@@ -309,7 +306,7 @@ func (e *Executor) next() *run {
 		if !e.await() {
 			return nil
 		}
-		e.cpuMark = 0
+		e.cpu.mark, e.ended = 0, time.Time{}
 	}
 }
 
@@ -339,40 +336,5 @@ func (e *Executor) find(id comms.RunID) *run {
 	if e.current != nil && e.current.ID == id {
 		return e.current
 	}
-	for _, r := range e.queue.runs[e.queue.head:] {
-		if r.ID == id {
-			return r
-		}
-	}
-	return nil
-}
-
-// queue holds the runs that have not started, in order.
-type queue struct {
-	runs []*run
-	head int
-}
-
-func (q *queue) push(r *run) { q.runs = append(q.runs, r) }
-
-func (q *queue) pop() *run {
-	if q.head == len(q.runs) {
-		return nil
-	}
-	r := q.runs[q.head]
-	q.runs[q.head] = nil
-	if q.head++; q.head == len(q.runs) {
-		q.runs, q.head = q.runs[:0], 0
-	}
-	return r
-}
-
-func (q *queue) remove(id comms.RunID) *run {
-	i := slices.IndexFunc(q.runs[q.head:], func(r *run) bool { return r.ID == id })
-	if i < 0 {
-		return nil
-	}
-	r := q.runs[q.head+i]
-	q.runs = slices.Delete(q.runs, q.head+i, q.head+i+1)
-	return r
+	return e.queue.find(id)
 }

@@ -10,6 +10,7 @@ import (
 const (
 	maxBatch  = 512                    // items in one Report
 	reportAge = 20 * time.Microsecond  // a finished run waits this long for others to join its report
+	silentAge = 100 * time.Microsecond // and this long when it has no outputs for which others may wait
 	maxWait   = 200 * time.Microsecond // and this long when the next run takes its time
 )
 
@@ -22,8 +23,10 @@ type outbox struct {
 
 	mu    sync.Mutex
 	items []comms.ReportItem
-	since time.Time // when the oldest item came
-	armed bool      // the timer runs
+	ends  []comms.Usage // not empty: the last item is of so many runs without outputs, Steps is not written yet
+	heard bool          // somebody may wait for one of the items
+	since time.Time     // when the oldest item came
+	armed bool          // the timer runs
 	timer *time.Timer
 	kick  chan struct{}
 
@@ -73,12 +76,45 @@ func (o *outbox) joinLocked(item comms.ReportItem, now time.Time) (due bool) {
 	if len(o.items) == 0 {
 		o.since = now
 	}
-	o.items = append(o.items, item)
+	if item.Kind != comms.ReportFinished || len(item.Outputs)+len(item.Counts) > 0 {
+		o.endRow()
+		o.items = append(o.items, item)
+		o.heard = true
+		return o.due(now)
+	}
+	if n := len(o.ends); n == 0 || n == comms.MaxSteps || o.items[len(o.items)-1].Run+comms.RunID(n) != item.Run {
+		o.endRow()
+		o.items = append(o.items, comms.ReportItem{Kind: comms.ReportSteps, Run: item.Run})
+	}
+	o.ends = append(o.ends, *item.Usage)
+	o.items[len(o.items)-1].At = item.At
 	return o.due(now)
 }
 
+// endRow writes the last item, when it is of runs without outputs.
+func (o *outbox) endRow() {
+	if len(o.ends) == 0 {
+		return
+	}
+	last := &o.items[len(o.items)-1]
+	if len(o.ends) == 1 {
+		u := o.ends[0]
+		last.Kind, last.Usage = comms.ReportFinished, &u
+	} else {
+		last.Steps = comms.AppendUsages(make([]byte, 0, 64+8*len(o.ends)), o.ends)
+	}
+	o.ends = o.ends[:0]
+}
+
 func (o *outbox) due(now time.Time) bool {
-	return len(o.items) >= maxBatch || len(o.items) > 0 && now.Sub(o.since) > reportAge
+	if len(o.items) == 0 {
+		return false
+	}
+	age := silentAge
+	if o.heard {
+		age = reportAge
+	}
+	return len(o.items) >= maxBatch || now.Sub(o.since) > age
 }
 
 // ripen sends what waits if it is time, and otherwise sees to it that it leaves
@@ -130,8 +166,9 @@ func (o *outbox) flush() {
 func (o *outbox) flushLocked() {
 	for {
 		o.mu.Lock()
+		o.endRow()
 		items := o.items
-		o.items = o.spare[:0]
+		o.items, o.heard = o.spare[:0], false
 		o.mu.Unlock()
 		o.spare = items
 		if len(items) == 0 {

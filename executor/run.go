@@ -19,16 +19,23 @@ type run struct {
 	comms.Run
 	exec  *Executor
 	kind  *kind
-	ctx   context.Context
-	halt  context.CancelCauseFunc
+	ctx   runContext
 	began time.Time
 	usage comms.Usage
 	log   *logWriter
 	spend credits
 	mem   holdings
 
-	commandCPU int64 // of a command; this process's own does not count then
-	told       bool  // the agent knows that it started; guarded by Executor.mu
+	// Of a path. The head has its outputs in Run.
+	path  *path     // what follows; nil nothing
+	reads uint32    // as in comms.Step
+	keeps uint64    // as in comms.Step
+	only  uint64    // as in comms.Step
+	input liveValue // what a step reads
+
+	commandCPU int64         // of a command; this process's own does not count then
+	took       time.Duration // of a function that returned: its call and what came before it
+	told       bool          // the agent knows that it started; guarded by Executor.mu
 	peak       atomic.Uint64
 }
 
@@ -48,7 +55,7 @@ func (s *stopped) Is(target error) bool {
 }
 
 // stop ends the run's context.
-func (r *run) stop(why *stopped) { r.halt(why) }
+func (r *run) stop(why *stopped) { r.ctx.stop(why) }
 
 func (r *run) name() string { return r.kind.NameOf(r.Task, r.Name) }
 
@@ -85,10 +92,13 @@ func (e *Executor) execute(r *run) {
 		e.current = nil
 		done := e.live.forget(r)
 		e.mu.Unlock()
-		r.halt(nil)
-		e.out.join(item, time.Now())
+		r.ctx.stop(nil)
+		e.out.join(item, e.ended)
 		r.settle(true)
 		e.drop(done)
+		if r.input.hold != nil {
+			e.mem.drop(r.input.hold)
+		}
 	}()
 	returned := false
 	defer func() {
@@ -103,7 +113,7 @@ func (e *Executor) execute(r *run) {
 	}()
 	outputs, counts, err := r.perform()
 	returned = true
-	e.capture.drain()
+	e.capture.drainAfter(r.took)
 	if item = r.finished(outputs, counts); err != nil {
 		item = r.failed(r.classify(err))
 	}
@@ -129,18 +139,11 @@ func (e *Executor) claim(r *run) bool {
 func (r *run) begin() {
 	r.began = time.Now()
 	r.usage.Start = r.began.UnixNano()
-	if r.exec.cpuMark == 0 {
-		r.exec.cpuMark = cpuTime()
+	r.exec.cpu.begin()
+	r.ctx.run = r
+	if t := time.Duration(r.kind.Timeout); t > 0 {
+		r.ctx.limit(t, &stopped{kind: comms.ErrorTimeout, text: fmt.Sprintf("it ran longer than its timeout of %s", t)})
 	}
-	r.usage.CPU = r.exec.cpuMark
-	ctx, halt := context.WithCancelCause(r.exec.ctx)
-	r.halt = halt
-	if t := r.kind.Timeout; t > 0 {
-		why := &stopped{kind: comms.ErrorTimeout, text: fmt.Sprintf("it ran longer than its timeout of %s", time.Duration(t))}
-		inner, drop := context.WithTimeoutCause(ctx, time.Duration(t), why)
-		ctx, r.halt = inner, func(err error) { halt(err); drop() }
-	}
-	r.ctx = runContext{ctx, r}
 	r.exec.mem.begin(r)
 	if e := r.exec; !e.watched { // one that is set looks at whatever runs then
 		e.watched = true
@@ -168,13 +171,15 @@ func (r *run) perform() ([]comms.Desc, []comms.StreamEnd, error) {
 		return r.generate(in)
 	}
 	out := make([]any, len(k.fn.Outputs))
-	if err := k.fn.Call(r.ctx, in, out); err != nil {
+	err = k.fn.Call(&r.ctx, in, out)
+	r.took = time.Since(r.began)
+	if err != nil {
 		return nil, nil, err
 	}
 	if err := errors.Join(r.stoppedErr(), r.unchanged()); err != nil {
 		return nil, nil, err
 	}
-	descs := make([]comms.Desc, 0, len(k.outputs))
+	var descs []comms.Desc
 	for i := range k.outputs {
 		d, err := r.publishable(uint32(i), 0, out[k.outputs[i].result])
 		if err != nil {
@@ -192,17 +197,23 @@ func (r *run) stoppedErr() error {
 	if r.ctx.Err() == nil {
 		return nil
 	}
-	return context.Cause(r.ctx)
+	return context.Cause(&r.ctx)
 }
 
 // arguments makes the Go parameters from inputs and parameters.
 func (r *run) arguments() ([]any, error) {
 	k := r.kind
 	in := make([]any, k.args)
-	if len(r.Inputs) != len(k.inputs) {
+	if r.reads > 0 && len(k.inputs) == 1 && k.inputs[0].port.List == nil {
+		v, err := r.loadLive(&k.inputs[0], &r.input)
+		if err != nil {
+			return nil, &kindError{comms.ErrorInput, fmt.Errorf("input %q: %w", k.inputs[0].port.Name, err)}
+		}
+		in[k.inputs[0].arg] = v
+	} else if len(r.Inputs) != len(k.inputs) {
 		return nil, &kindError{comms.ErrorInput, fmt.Errorf("the run has %d inputs, its kind %d", len(r.Inputs), len(k.inputs))}
 	}
-	for i := range k.inputs {
+	for i := range r.Inputs {
 		v, err := r.argument(&k.inputs[i], r.Inputs[i].Data)
 		if err != nil {
 			return nil, &kindError{comms.ErrorInput, fmt.Errorf("input %q: %w", k.inputs[i].port.Name, err)}
@@ -259,21 +270,24 @@ func (r *run) argument(in *kindInput, data []comms.Desc) (any, error) {
 func (r *run) load(in *kindInput, d *comms.Desc) (any, error) {
 	r.usage.BytesIn += d.Size
 	if d.Place.Kind == comms.PlaceLive {
-		v := r.liveInput(d)
-		if reflect.TypeOf(v.value) == in.port.Type {
-			return v.value, nil
-		}
-		f, err := v.codec.Encode(v.value)
-		if err != nil {
-			return nil, err
-		}
-		return in.codec.Decode(f)
+		return r.loadLive(in, r.liveInput(d))
 	}
 	b, err := r.bytes(in.port.Name, d)
 	if err != nil {
 		return nil, err
 	}
 	return in.codec.Decode(value.Flat{Codec: d.Codec, DType: d.DType, Shape: d.Shape, Bytes: b})
+}
+
+func (r *run) loadLive(in *kindInput, v *liveValue) (any, error) {
+	if reflect.TypeOf(v.value) == in.port.Type {
+		return v.value, nil
+	}
+	f, err := v.codec.Encode(v.value)
+	if err != nil {
+		return nil, err
+	}
+	return in.codec.Decode(f)
 }
 
 // liveInput finds a value that an earlier run left; claim has seen that it is there.
@@ -295,7 +309,7 @@ func (r *run) publishable(output uint32, element uint64, v any) (comms.Desc, err
 func (r *run) describeOutput(output uint32, element uint64, v any) (comms.Desc, error) {
 	codec := r.kind.outputs[output].codec
 	d := comms.Desc{Ref: comms.DatasetRef{Task: r.Task, Output: output, Element: element}, Attempt: r.Attempt}
-	private := slices.Contains(r.Private, output)
+	private := slices.Contains(r.Private, output) || r.only>>output&1 != 0
 	var f value.Flat
 	var err error
 	if !private || codec.Aliases() {
@@ -303,7 +317,7 @@ func (r *run) describeOutput(output uint32, element uint64, v any) (comms.Desc, 
 			return d, err
 		}
 	}
-	if private || slices.Contains(r.Live, output) {
+	if private || r.keeps>>output&1 != 0 || slices.Contains(r.Live, output) {
 		if err := r.leave(output, v, codec, f); err != nil {
 			return d, err
 		}
@@ -336,7 +350,12 @@ func (r *run) leave(output uint32, v any, codec value.Codec, f value.Flat) error
 		h = r.lend(f.Bytes)
 	}
 	r.exec.mu.Lock()
-	old := r.exec.live.put(liveKey{r.ID, output}, v, codec, h)
+	var old *hold
+	if r.path.wants(output) {
+		old, r.path.value = r.path.value.hold, liveValue{there: true, value: v, codec: codec, hold: h, sum: hashOf(codec, v)}
+	} else {
+		old = r.exec.live.put(liveKey{r.ID, output}, v, codec, h)
+	}
 	r.exec.mu.Unlock()
 	if old != nil {
 		r.exec.mem.drop(old)
@@ -352,6 +371,7 @@ func (r *run) finished(outputs []comms.Desc, counts []comms.StreamEnd) comms.Rep
 }
 
 func (r *run) failed(err *comms.TaskError) comms.ReportItem {
+	r.exec.drop(r.path.dropValue())
 	item := r.ended(comms.ReportFailed)
 	item.Error = err
 	return item
@@ -361,14 +381,15 @@ func (r *run) ended(kind comms.ReportKind) comms.ReportItem {
 	if r.log != nil {
 		r.log.close()
 	}
-	u := r.usage
+	u := &r.usage
+	e := r.exec
 	d := time.Since(r.began)
-	r.exec.cpuMark = cpuTime()
-	u.Duration, u.CPU = int64(d), r.exec.cpuMark-u.CPU
+	e.ended = r.began.Add(d)
+	u.Duration, u.CPU = int64(d), e.cpu.spent(int64(d))
 	if r.kind.fn == nil {
 		u.CPU = r.commandCPU
 	} else {
-		u.PeakRSS = max(r.peak.Load(), r.exec.private(r.began.Add(d)))
+		u.PeakRSS = max(r.peak.Load(), e.private(e.ended))
 	}
-	return comms.ReportItem{Kind: kind, Run: r.ID, At: u.Start + u.Duration, Usage: &u}
+	return comms.ReportItem{Kind: kind, Run: r.ID, At: u.Start + u.Duration, Usage: u}
 }

@@ -54,18 +54,3 @@ func Alloc[T value.Number](ctx context.Context, shape ...int) (value.Array[T], e
 	}
 	return value.View[T](b, shape...), nil
 }
-
-// runContext is the context of a run's function. It costs one allocation
-// besides the cancellation that it wraps.
-type runContext struct {
-	context.Context
-	run *run
-}
-
-// Value returns the run for TaskOf and Alloc.
-func (c runContext) Value(key any) any {
-	if key == (taskKey{}) {
-		return c.run
-	}
-	return c.Context.Value(key)
-}
