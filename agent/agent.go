@@ -20,6 +20,7 @@ import (
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	exec "github.com/cascade-run/cascade/executor"
+	"github.com/cascade-run/cascade/internal/inbox"
 	"github.com/cascade-run/cascade/shm"
 )
 
@@ -39,7 +40,7 @@ type Agent struct {
 	executors *comms.Listener // socket for executors: a broken link is final
 	clients   *comms.Listener // socket for clients: links with replay
 
-	in    *inbox
+	in    *inbox.Inbox[item]
 	work  sync.WaitGroup // every goroutine of ours
 	stop  context.Context
 	abort context.CancelFunc // ends work that takes long
@@ -62,7 +63,7 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	a := &Agent{cfg: cfg, in: newInbox(), log: cfg.Log.With().Str("agent", cfg.Name).Logger()}
+	a := &Agent{cfg: cfg, in: inbox.New[item](inboxLimit), log: cfg.Log.With().Str("agent", cfg.Name).Logger()}
 	a.stop, a.abort = context.WithCancel(context.Background())
 	for _, l := range []*lane{&a.segmentLane, &a.spillLane, &a.logLane} {
 		l.all = &a.work
@@ -169,7 +170,7 @@ func (a *Agent) Close() error {
 }
 
 func (a *Agent) close() error {
-	a.in.close()
+	a.in.Close()
 	a.abort()
 	if a.logs != nil {
 		a.logs.release()

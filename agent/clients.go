@@ -107,7 +107,7 @@ func (d *clientDoor) Up(l *comms.Link, _ comms.Identity, resumed bool) {
 	d.byID[l] = c
 	d.mu.Unlock()
 	loop := d.agent.loop
-	d.agent.in.offer(item{note: func() { loop.clients[c.id] = c }})
+	d.agent.in.Offer(item{note: func() { loop.clients[c.id] = c }})
 }
 
 // Message is called by a link.
@@ -127,7 +127,7 @@ func (a *Agent) fetch(c *client, m *comms.Fetch) {
 		a.fetchLog(c, m)
 		return
 	}
-	a.in.push(item{ev: core.FromClient{Client: c.id, Msg: m}})
+	a.in.Push(item{ev: core.FromClient{Client: c.id, Msg: m}})
 }
 
 // Pause is called by a link.
@@ -160,7 +160,7 @@ func (d *clientDoor) end(l *comms.Link) {
 	}
 	close(c.gone)
 	loop := d.agent.loop
-	d.agent.in.push(item{note: func() { delete(loop.clients, c.id) }, ev: core.ClientGone{Client: c.id}})
+	d.agent.in.Push(item{note: func() { delete(loop.clients, c.id) }, ev: core.ClientGone{Client: c.id}})
 }
 
 // answer sends the answer to one request, waiting for room in the link's queue,

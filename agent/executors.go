@@ -72,10 +72,10 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	}
 	if err != nil {
 		a.tokens.take(ex.token)
-		a.in.push(item{note: func() { delete(l.executors, ex.id) }, ev: core.Spawned{Executor: ex.id, Err: err.Error()}})
+		a.in.Push(item{note: func() { delete(l.executors, ex.id) }, ev: core.Spawned{Executor: ex.id, Err: err.Error()}})
 		return
 	}
-	a.in.push(item{note: func() {
+	a.in.Push(item{note: func() {
 		ex.proc = proc
 		if ex.killed {
 			proc.Kill()
@@ -94,7 +94,7 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	if ended.why != "" {
 		end.Memory, end.Why = ended.memory, ended.why
 	}
-	a.in.push(item{note: func() {
+	a.in.Push(item{note: func() {
 		delete(l.executors, ex.id)
 		l.blame(ex, &end)
 		a.log.Info().Uint32("executor", uint32(ex.id)).Str("end", end.Why).Msg("executor ended")
@@ -106,7 +106,7 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 // death after the last message.
 func (l *loop) lastMessage(ex *worker) {
 	last := make(chan *comms.Link, 1)
-	l.agent.in.push(item{note: func() { last <- ex.out.link }})
+	l.agent.in.Push(item{note: func() { last <- ex.out.link }})
 	select {
 	case link := <-last:
 		if link != nil {
@@ -227,7 +227,7 @@ func (o outputTee) Write(text []byte) (int, error) {
 		return len(text), nil
 	}
 	text = bytes.Clone(text)
-	a.in.offer(item{note: func() { o.loop.appendLog(kind.Job, taskName(kind, run), text) }})
-	a.in.rouse()
+	a.in.Offer(item{note: func() { o.loop.appendLog(kind.Job, taskName(kind, run), text) }})
+	a.in.Rouse()
 	return len(text), nil
 }

@@ -89,7 +89,7 @@ func (d *executorDoor) Message(l *comms.Link, head, _ []byte) {
 		if _, isLog := m.(*comms.Log); isLog {
 			d.agent.logs.await()
 		}
-		d.agent.in.offer(item{ev: core.FromExecutor{Executor: known.(*worker).id, Msg: m}})
+		d.agent.in.Offer(item{ev: core.FromExecutor{Executor: known.(*worker).id, Msg: m}})
 	}
 }
 
@@ -108,7 +108,7 @@ func (d *executorDoor) hello(l *comms.Link, m *comms.Hello) {
 	id := w.id
 	d.workers.Store(l, w)
 	loop := d.agent.loop
-	d.agent.in.offer(item{note: func() { loop.bind(id, l) }, ev: core.FromExecutor{Executor: id, Msg: m}})
+	d.agent.in.Offer(item{note: func() { loop.bind(id, l) }, ev: core.FromExecutor{Executor: id, Msg: m}})
 }
 
 // Pause is called by a link.
@@ -118,13 +118,13 @@ func (d *executorDoor) Pause(*comms.Link) { d.agent.loop.help() }
 func (d *executorDoor) Credit(l *comms.Link) {
 	if w, ok := d.workers.Load(l); ok {
 		loop := d.agent.loop
-		d.agent.in.push(item{note: func() { loop.executorCredit(w.(*worker).id) }})
+		d.agent.in.Push(item{note: func() { loop.executorCredit(w.(*worker).id) }})
 	}
 }
 
 // Down is called by a link.
 func (d *executorDoor) Down(l *comms.Link, err error) {
-	d.agent.in.rouse() // for what came last, if the link broke within a message
+	d.agent.in.Rouse() // for what came last, if the link broke within a message
 	if w, ok := d.workers.LoadAndDelete(l); ok {
 		d.agent.work.Go(func() { d.agent.broken(w.(*worker), err) })
 	}
@@ -142,7 +142,7 @@ func (a *Agent) broken(w *worker, err error) {
 	case <-w.dead:
 	case <-a.stop.Done():
 	case <-patience.C:
-		a.in.push(item{ev: core.ExecutorBroken{Executor: w.id, Why: err.Error()}})
+		a.in.Push(item{ev: core.ExecutorBroken{Executor: w.id, Why: err.Error()}})
 	}
 }
 
@@ -160,7 +160,7 @@ const largeJob = 1000
 func (d *controllerDoor) Up(l *comms.Link, peer comms.Identity, resumed bool) {
 	d.agent.log.Info().Str("controller", peer.Name).Bool("resumed", resumed).Msg("controller is there")
 	loop := d.agent.loop
-	d.agent.in.offer(item{note: func() {
+	d.agent.in.Offer(item{note: func() {
 		if !resumed {
 			loop.controller.waiting = nil // it was for the one before, and must not come ahead of Register
 		}
@@ -184,15 +184,15 @@ func (d *controllerDoor) Message(l *comms.Link, head, body []byte) {
 		}
 		ev.Graph, m.Graph = graph, nil
 		d.large = d.large || graph != nil && graph.NumTasks() > largeJob
-		d.agent.in.offer(item{ev: ev})
+		d.agent.in.Offer(item{ev: ev})
 	case *comms.Steer:
-		d.agent.in.offer(item{ev: core.FromController{Msg: m}})
+		d.agent.in.Offer(item{ev: core.FromController{Msg: m}})
 		if m.Action == comms.SteerForget {
 			// The core may not know the job: an earlier incarnation wrote its logs.
 			d.agent.forgetLogs(m.Job)
 		}
 	case *comms.Retain, *comms.Committed:
-		d.agent.in.offer(item{ev: core.FromController{Msg: m}})
+		d.agent.in.Offer(item{ev: core.FromController{Msg: m}})
 	default:
 		l.Abort(fmt.Errorf("unexpected %T from a controller", m))
 	}
@@ -203,7 +203,7 @@ func (d *controllerDoor) Message(l *comms.Link, head, body []byte) {
 func (d *controllerDoor) Pause(*comms.Link) {
 	if d.large {
 		d.large = false
-		d.agent.in.rouse()
+		d.agent.in.Rouse()
 		return
 	}
 	d.agent.loop.help()
@@ -212,7 +212,7 @@ func (d *controllerDoor) Pause(*comms.Link) {
 // Credit is called by the link.
 func (d *controllerDoor) Credit(*comms.Link) {
 	loop := d.agent.loop
-	d.agent.in.push(item{note: loop.controllerCredit})
+	d.agent.in.Push(item{note: loop.controllerCredit})
 }
 
 // Down is called by the link.
@@ -220,7 +220,7 @@ func (d *controllerDoor) Down(l *comms.Link, err error) {
 	d.agent.log.Info().Err(err).Msg("controller is away")
 	loop := d.agent.loop
 	over := errors.Is(err, comms.ErrClosed)
-	d.agent.in.push(item{note: func() {
+	d.agent.in.Push(item{note: func() {
 		if over && loop.controller.link == l {
 			loop.controller = outbound{}
 		}

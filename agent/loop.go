@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -38,6 +37,15 @@ type loop struct {
 	stopping bool // start nothing more
 }
 
+// item is an event for the core, what the driver must note before, or both.
+type item struct {
+	note func() // runs where the core does
+	ev   core.Event
+}
+
+// inboxLimit is how many items wait before those who read links must pause.
+const inboxLimit = 8192
+
 // outbound is a link and what did not fit into its queue.
 type outbound struct {
 	link    *comms.Link
@@ -64,14 +72,13 @@ func (l *loop) run(ctx context.Context, dialed <-chan error) error {
 	defer l.timer.Stop()
 	l.mu.Lock()
 	for {
-		l.turn(noLimit)
+		l.turn()
 		l.mu.Unlock()
-		if l.agent.in.waiting() { // perhaps who brought it saw us at work
-			l.mu.Lock()
-			continue
+		if l.agent.in.Waiting() { // who brought it may have seen us at work
+			l.agent.in.Rouse()
 		}
 		select {
-		case <-l.agent.in.wake:
+		case <-l.agent.in.Woken():
 			l.mu.Lock()
 		case <-l.timer.C:
 			l.mu.Lock()
@@ -86,16 +93,15 @@ func (l *loop) run(ctx context.Context, dialed <-chan error) error {
 	}
 }
 
-const (
-	noLimit   = math.MaxInt
-	helpTurns = 16 // times that a goroutine that reads a link looks into the inbox before it goes back to its link
-)
+// maxLooks is how often one turn looks into the inbox: timers and other links
+// want their turn too.
+const maxLooks = 16
 
-// turn handles what waits in the inbox, looking at most so many times, and tells
-// the core when that was all. l.mu is held.
-func (l *loop) turn(looks int) {
-	for range looks {
-		l.taken, l.spare = l.agent.in.take(l.spare), l.taken
+// turn handles what waits in the inbox, and tells the core when that was all.
+// l.mu is held.
+func (l *loop) turn() {
+	for range maxLooks {
+		l.taken, l.spare = l.agent.in.Take(l.spare), l.taken
 		if len(l.taken) == 0 {
 			l.step(core.Idle{})
 			l.flush()
@@ -107,15 +113,15 @@ func (l *loop) turn(looks int) {
 		clear(l.taken) // do not keep the messages alive
 		l.flush()
 	}
-	l.agent.in.rouse()
+	l.agent.in.Rouse()
 }
 
 // help handles what waits in the inbox unless somebody does already. Who reads a
 // link calls it when it has nothing more to read: the way of a message from one
 // executor to the next then has no other goroutine in it.
 func (l *loop) help() {
-	for l.agent.in.waiting() && l.mu.TryLock() {
-		l.turn(helpTurns)
+	for l.agent.in.Waiting() && l.mu.TryLock() {
+		l.turn()
 		l.mu.Unlock()
 	}
 }
@@ -281,6 +287,6 @@ func (l *loop) buildEnv(act core.BuildEnv) {
 		}
 		a.log.Info().Err(err).Stringer("job", act.Job).Str("environment", env.Name).Str("key", ready.Key).
 			Bool("built", activation.Built).Dur("took", time.Since(started)).Msg("environment")
-		a.in.push(item{note: func() { l.envs[ready.Key] = activation }, ev: ready})
+		a.in.Push(item{note: func() { l.envs[ready.Key] = activation }, ev: ready})
 	})
 }

@@ -51,11 +51,11 @@ func (l *loop) memory(act core.Memory) {
 	case ledger.Spill:
 		a.spillLane.do(func() {
 			err := a.store.Do(e, dataMeta(e.Key, act.Desc, act.Life))
-			a.in.push(item{ev: core.SpillDone{Key: e.Key, File: a.store.SpillPath(e.Key), Err: err}})
+			a.in.Push(item{ev: core.SpillDone{Key: e.Key, File: a.store.SpillPath(e.Key), Err: err}})
 		})
 	case ledger.ReadBack:
 		a.spillLane.do(func() {
-			a.in.push(item{ev: core.ReadBackDone{Key: e.Key, Err: a.store.Do(e, nil)}})
+			a.in.Push(item{ev: core.ReadBackDone{Key: e.Key, Err: a.store.Do(e, nil)}})
 		})
 	case ledger.DropSpill:
 		l.quietly(&a.spillLane, e)
@@ -65,7 +65,7 @@ func (l *loop) memory(act core.Memory) {
 }
 
 func (l *loop) segmentReady(id ledger.SegmentID, path string, err error) {
-	l.agent.in.push(item{ev: core.SegmentReady{Segment: uint64(id), Path: path, Err: err}})
+	l.agent.in.Push(item{ev: core.SegmentReady{Segment: uint64(id), Path: path, Err: err}})
 }
 
 // quietly performs an effect that has no answer: its failure leaves bytes behind and harms nobody.
@@ -93,11 +93,11 @@ func (l *loop) serveChunk(act core.ServeChunk) {
 	c := l.clients[act.Client]
 	served := core.ChunkServed{Client: act.Client, Req: act.Msg.Req}
 	if c == nil {
-		l.agent.in.push(item{ev: served})
+		l.agent.in.Push(item{ev: served})
 		return
 	}
 	l.agent.work.Go(func() {
-		defer l.agent.in.push(item{ev: served})
+		defer l.agent.in.Push(item{ev: served})
 		var msg comms.Message = act.Msg
 		body, err := readAt(act.Path, act.At, act.N)
 		if err != nil {

@@ -15,8 +15,8 @@ func (l *loop) shutdown() error {
 		}
 	}
 	for len(l.executors) > 0 {
-		<-l.agent.in.wake
-		l.taken, l.spare = l.agent.in.take(l.spare), l.taken
+		<-l.agent.in.Woken()
+		l.taken, l.spare = l.agent.in.Take(l.spare), l.taken
 		for _, it := range l.taken {
 			l.handle(it)
 		}

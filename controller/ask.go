@@ -47,7 +47,7 @@ func (c *Controller) ask(a core.Ask) {
 		if err != nil {
 			m = &comms.Reply{Req: req, Code: codeOf(err), Message: err.Error()}
 		}
-		c.post(core.Answered{Token: a.Token, Msg: m})
+		c.done(core.Answered{Token: a.Token, Msg: m})
 	})
 }
 

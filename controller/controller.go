@@ -13,6 +13,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/internal/inbox"
 	"github.com/cascade-run/cascade/profiles"
 )
 
@@ -26,15 +27,19 @@ type Controller struct {
 	links       *comms.Listener
 	core        *core.Core
 	incarnation uint64
-	inbox       chan core.Event
+	inbox       *inbox.Inbox[core.Event]
 	fatal       chan error    // capacity 1
-	quit        chan struct{} // closed by Close: nobody waits for the loop any more
+	quit        chan struct{} // closed by Close: slow work that has not begun never will
 	work        sync.WaitGroup
 	slots       chan struct{} // bounds slow work
 	closed      sync.Once
 	closer      error
 
-	// Of the loop:
+	// turns is held by who steps the core, before and after Run for good. It guards
+	// the core and what follows.
+	turns sync.Mutex
+	taken []core.Event // what is being handled
+	spare []core.Event // for what comes meanwhile
 	timer *time.Timer
 	peers map[core.LinkID]*peer
 	local []core.Event      // events that performing actions caused
@@ -58,9 +63,10 @@ func New(cfg Config) (*Controller, error) {
 	}
 	// The incarnation grows with each start of the same state folder, as links require.
 	incarnation := uint64(time.Now().UnixNano())
-	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core(incarnation)), incarnation: incarnation, inbox: make(chan core.Event, 1024),
+	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core(incarnation)), incarnation: incarnation, inbox: inbox.New[core.Event](inboxLimit),
 		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork),
 		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), ids: map[*comms.Link]core.LinkID{}}
+	c.turns.Lock()
 	if c.store, err = gcs.Open(cfg.store(c.paused)); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
@@ -96,34 +102,58 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer upkeep.Stop()
 	defer c.timer.Stop()
 	for {
+		c.turn()
+		c.turns.Unlock()
+		if c.inbox.Waiting() { // who brought it may have seen us at work
+			c.inbox.Rouse()
+		}
 		select {
-		case ev := <-c.inbox:
-			c.step(ev)
+		case <-c.inbox.Woken():
+			c.turns.Lock()
 		case <-c.timer.C:
+			c.turns.Lock()
 			c.step(core.Tick{})
 		case <-upkeep.C:
+			c.turns.Lock()
 			c.upkeep()
 		case err := <-c.fatal:
+			c.turns.Lock()
 			return fmt.Errorf("controller: %w", err)
 		case <-ctx.Done():
+			c.turns.Lock()
 			return nil
 		}
-		c.drain()
-		c.flush()
 	}
 }
 
-// burst is how many events are taken before links are flushed, when more wait.
-const burst = 256
+const (
+	inboxLimit = 1024 // events that wait before those who read links must pause
+	maxLooks   = 16   // times that one turn looks into the inbox: timers and links want their turn too
+)
 
-func (c *Controller) drain() {
-	for range burst {
-		select {
-		case ev := <-c.inbox:
-			c.step(ev)
-		default:
+// turn handles what waits in the inbox. c.turns is held.
+func (c *Controller) turn() {
+	for range maxLooks {
+		c.flush()
+		c.taken, c.spare = c.inbox.Take(c.spare), c.taken
+		if len(c.taken) == 0 {
 			return
 		}
+		for _, ev := range c.taken {
+			c.step(ev)
+		}
+		clear(c.taken) // do not keep the messages alive
+	}
+	c.flush()
+	c.inbox.Rouse()
+}
+
+// help handles what waits in the inbox unless somebody does already. Who has read
+// a link, or ended slow work, calls it instead of waking Run's goroutine.
+func (c *Controller) help() {
+	for c.inbox.Waiting() && c.turns.TryLock() {
+		c.turn()
+		c.turns.Unlock()
 	}
 }
 
@@ -161,13 +191,10 @@ func (c *Controller) one(ev core.Event) {
 	}
 }
 
-// post hands an event to the loop. It waits while the loop is behind, so that a
-// peer that sends faster than we work is held back by its own connection.
-func (c *Controller) post(ev core.Event) {
-	select {
-	case c.inbox <- ev:
-	case <-c.quit:
-	}
+// done tells the core of work that has ended. It never waits.
+func (c *Controller) done(ev core.Event) {
+	c.inbox.Put(ev)
+	c.help()
 }
 
 // fail makes Run end.
@@ -209,6 +236,7 @@ const blobAge = time.Hour
 func (c *Controller) Close() error {
 	c.closed.Do(func() {
 		close(c.quit)
+		c.inbox.Close()
 		if err := c.links.Close(); err != nil {
 			// Peers that are not there now: agents say again what was not committed, clients ask again.
 			c.log.Warn().Err(err).Msg("links did not all close in good order")

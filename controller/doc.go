@@ -2,12 +2,14 @@
 // drives controller/core with real links, the store and the clock.
 //
 //	client links ─┐                                       ┌─▶ clients, agents
-//	agent links ──┼─▶ inbox ─▶ one goroutine ─▶ Core.Step ─┼─▶ store (controller/gcs)
+//	agent links ──┼─▶ inbox ─▶ one at a time ─▶ Core.Step ─┼─▶ store (controller/gcs)
 //	store, plans ─┘            (actions in order)          └─▶ slow work: decode, plan, queries
 //
 // Invariants:
-//   - Only Run's goroutine touches the core, and nothing that it calls blocks.
-//     Slow work runs beside it and comes back as an event.
+//   - One goroutine at a time touches the core, with turns held: Run's, or one that
+//     has read a link or ended slow work and found nobody else at work, which saves
+//     waking Run's. Nothing that it calls blocks. Slow work runs beside it and comes
+//     back as an event.
 //   - A message that does not fit into a link's queue is kept here until the link
 //     has room; the core sends nothing more to that link until then.
 //   - When the inbox is empty every link that was written to is flushed.

@@ -47,10 +47,10 @@ func (c *Controller) Up(l *comms.Link, p comms.Identity, resumed bool) {
 	c.ids[l] = id
 	c.mu.Unlock()
 	if known {
-		c.post(core.LinkDown{Link: old})
+		c.inbox.Push(core.LinkDown{Link: old})
 	}
 	c.log.Info().Str("role", p.Role).Str("peer", p.Name).Msg("link is up")
-	c.post(linkOpened{core.LinkUp{Link: id, Agent: p.Role == "agent", Name: p.Name, Incarnation: p.Incarnation}, l})
+	c.inbox.Push(linkOpened{core.LinkUp{Link: id, Agent: p.Role == "agent", Name: p.Name, Incarnation: p.Incarnation}, l})
 }
 
 // Down is called by a link. One that may come back keeps its place: what is sent
@@ -66,14 +66,14 @@ func (c *Controller) Down(l *comms.Link, err error) {
 	if known {
 		c.blobs.forget(id)
 		c.log.Info().Str("role", l.Peer().Role).Str("peer", l.Peer().Name).Err(err).Msg("link is down")
-		c.post(core.LinkDown{Link: id})
+		c.inbox.Push(core.LinkDown{Link: id})
 	}
 }
 
 // Credit is called by a link.
 func (c *Controller) Credit(l *comms.Link) {
 	if id, ok := c.id(l); ok {
-		c.post(linkRoom{id: id})
+		c.inbox.Push(linkRoom{id: id})
 	}
 }
 
@@ -83,6 +83,9 @@ func (c *Controller) id(l *comms.Link) (core.LinkID, bool) {
 	id, ok := c.ids[l]
 	return id, ok
 }
+
+// Pause is called by a link.
+func (c *Controller) Pause(*comms.Link) { c.help() }
 
 // Message is called by a link: what takes time or files is done here, on the
 // link's own goroutine.
@@ -106,15 +109,15 @@ func (c *Controller) Message(l *comms.Link, head, body []byte) {
 		}
 		return
 	case *comms.HaveReq:
-		c.post(linkSay{id: id, msg: &comms.Have{Req: m.Req, Missing: c.blobs.missing(m.Hashes)}})
+		c.inbox.Offer(linkSay{id: id, msg: &comms.Have{Req: m.Req, Missing: c.blobs.missing(m.Hashes)}})
 		return
 	case *comms.Submit:
 		if err := nameGraph(m); err != nil {
-			c.post(linkSay{id: id, msg: &comms.Reply{Req: m.Req, Code: comms.CodeBadRequest, Message: err.Error()}})
+			c.inbox.Offer(linkSay{id: id, msg: &comms.Reply{Req: m.Req, Code: comms.CodeBadRequest, Message: err.Error()}})
 			return
 		}
 	}
-	c.post(core.Received{Link: id, Msg: m})
+	c.inbox.Offer(core.Received{Link: id, Msg: m})
 }
 
 func hashOf(b []byte) comms.Hash {

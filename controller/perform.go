@@ -39,7 +39,7 @@ func (c *Controller) perform(a core.Action) {
 	case core.Delete:
 		c.store.Delete(a.Job, func(err error) {
 			c.mustStore(err)
-			c.post(core.Stored{Token: a.Token})
+			c.done(core.Stored{Token: a.Token})
 		})
 	case core.Ask:
 		c.ask(a)
@@ -85,7 +85,7 @@ func (c *Controller) created(a core.Create, err error) {
 			c.blobs.remove(a.Row.GraphHash) // the store has it now
 		}
 	}
-	c.post(ev)
+	c.done(ev)
 }
 
 func (c *Controller) committed(a core.Store, err error) {
@@ -99,7 +99,7 @@ func (c *Controller) committed(a core.Store, err error) {
 	if r := a.Commit.Row; r != nil && r.Phase.Final() {
 		c.log.Info().Stringer("job", r.ID).Str("name", r.Name).Stringer("phase", r.Phase).Msg("job has ended")
 	}
-	c.post(core.Stored{Token: a.Token})
+	c.done(core.Stored{Token: a.Token})
 }
 
 // record feeds what durable events say of costs into the profiles.
@@ -213,7 +213,7 @@ func (c *Controller) prepare(a core.Prepare) {
 			ev.Code = comms.CodeInternal
 		}
 	}
-	c.post(ev)
+	c.done(ev)
 }
 
 func (c *Controller) prepareGraph(a *core.Prepare, ev *core.Prepared) (err error) {
