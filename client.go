@@ -53,11 +53,20 @@ func (c *Client) Job(id comms.JobID) *Job { return &Job{client: c, id: id} }
 // Rows asks for rows of what the cluster knows and fetches them page by
 // page. T is the row type that belongs to kind; see comms.Query.
 func Rows[T any](ctx context.Context, c *Client, kind string, job comms.JobID, filter string) ([]T, error) {
+	return FirstRows[T](ctx, c, kind, job, filter, 0)
+}
+
+// FirstRows is like Rows and stops at a number of rows; 0 means all.
+func FirstRows[T any](ctx context.Context, c *Client, kind string, job comms.JobID, filter string, most int) ([]T, error) {
 	var rows []T
 	var cursor []byte
+	limit := uint32(pageRows)
+	if most > 0 {
+		limit = uint32(min(most, pageRows))
+	}
 	for {
 		m, _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
-			return &comms.Query{Req: req, Kind: kind, Job: job, Filter: filter, Cursor: cursor, Limit: pageRows}
+			return &comms.Query{Req: req, Kind: kind, Job: job, Filter: filter, Cursor: cursor, Limit: limit}
 		})
 		if err != nil {
 			return nil, fmt.Errorf("query %s: %w", kind, err)
@@ -67,13 +76,16 @@ func Rows[T any](ctx context.Context, c *Client, kind string, job comms.JobID, f
 			return nil, fmt.Errorf("query %s: unexpected answer %T", kind, m)
 		}
 		for _, b := range page.Rows {
+			if most > 0 && len(rows) == most {
+				return rows, nil
+			}
 			var row T
 			if err := msgpack.Unmarshal(b, &row); err != nil {
 				return nil, fmt.Errorf("query %s: decode row: %w", kind, err)
 			}
 			rows = append(rows, row)
 		}
-		if cursor = page.Cursor; cursor == nil {
+		if cursor = page.Cursor; cursor == nil || most > 0 && len(rows) == most {
 			return rows, nil
 		}
 	}

@@ -152,6 +152,7 @@ type Progress struct {
 	TaskTime int64         // nanoseconds, summed
 	Spilled  uint64        // bytes that went to disk
 	Copied   uint64        // bytes that tasks had to copy
+	Waits    string        // why a queued job does not start; "" when nothing but time is missing
 }
 
 // Query asks for a page of rows. Kind is one of the constants Query...; Cursor
@@ -160,7 +161,7 @@ type Query struct {
 	Req    uint64 // names the request in the Page
 	Kind   string // "jobs", "tasks", "datasets", "agents", "environments", "story", "graph", "plan"
 	Job    JobID  // zero for all
-	Filter string // of tasks: a name, or a state; of the story: the task's name
+	Filter string // of tasks: a task's or family's name, or a state; of the story: such a name; of jobs: a name or a phase
 	Cursor []byte // of the page before; empty for the first
 	Limit  uint32 // most rows; 0 means the receiver's choice
 }
@@ -347,7 +348,7 @@ func (m *Watch) code(c *Coder) {
 }
 
 func (m *Progress) code(c *Coder) {
-	c.Struct(15, func(c *Coder) {
+	c.Struct(16, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		String(c, &m.Name)
@@ -370,6 +371,7 @@ func (m *Progress) code(c *Coder) {
 		Int(c, &m.TaskTime)
 		Uint(c, &m.Spilled)
 		Uint(c, &m.Copied)
+		String(c, &m.Waits)
 	})
 }
 

@@ -121,7 +121,7 @@ func (c *Controller) page(q *comms.Query, g *dag.Graph, agents []comms.AgentRow)
 			}
 		}
 	case comms.QueryJobs:
-		err = c.jobRows(p, q.Job)
+		err = c.jobRows(p, q.Job, q.Filter)
 	case comms.QueryTasks:
 		err = c.taskRows(p, q, g)
 	case comms.QueryDatasets:
@@ -165,14 +165,15 @@ func stamp(ns int64) string {
 	return time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
 }
 
-// jobRows lists jobs, those submitted last first; JobIDs grow with time.
-func (c *Controller) jobRows(p *pager, only comms.JobID) error {
+// jobRows lists jobs, those submitted last first; JobIDs grow with time. A filter
+// is a name or a phase.
+func (c *Controller) jobRows(p *pager, only comms.JobID, filter string) error {
 	var all []core.JobRecord
 	for row, err := range c.store.Jobs() {
 		if err != nil {
 			return err
 		}
-		if only.IsZero() || row.ID == only {
+		if (only.IsZero() || row.ID == only) && (filter == "" || row.Name == filter || row.Phase.String() == filter) {
 			all = append(all, row)
 		}
 	}

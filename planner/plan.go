@@ -2,7 +2,6 @@ package planner
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/profiles"
@@ -40,6 +39,7 @@ type Plan struct {
 	Work         float64 // core seconds
 	LowerBound   float64 // no schedule ends earlier: critical path, or work over cores
 	Guessed      int     // tasks whose duration is a default
+	hosts        []Host
 }
 
 // Placement is one task's part of a plan.
@@ -79,37 +79,12 @@ func (p *Plan) Reason(g *dag.Graph, i dag.TaskIndex) string {
 	case whyQueued:
 		return fmt.Sprintf("ready %.3g s earlier, waits for a free place behind tasks of higher rank%s", t.wait, moved)
 	case whyTooBig:
-		return fmt.Sprintf("no host has enough: it needs %s", needText(g.Group(i)))
+		return lacking(&g.Group(i).Resources, p.hosts)
 	case whyBlocked:
 		return fmt.Sprintf("needs %s, which cannot be placed", g.TaskName(t.other))
 	case whyNoHosts:
 	}
 	return "there is no host"
-}
-
-func needText(g *dag.Group) string {
-	r := &g.Resources
-	parts := []string{fmt.Sprintf("cpu %g", float64(cpuOf(r))/1000)}
-	if r.Memory > 0 {
-		parts = append(parts, fmt.Sprintf("memory %d bytes", r.Memory))
-	}
-	if r.GPU > 0 {
-		parts = append(parts, fmt.Sprintf("gpu %g", float64(r.GPU)/1000))
-	}
-	for _, n := range sortedNames(r.Custom) {
-		parts = append(parts, fmt.Sprintf("%s %g", n, float64(r.Custom[n])/1000))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// Unplaced returns the first task that no host can run and why, or "".
-func (p *Plan) Unplaced(g *dag.Graph) string {
-	for i := range p.Tasks {
-		if p.Tasks[i].why == whyTooBig {
-			return fmt.Sprintf("task %s: %s", g.TaskName(dag.TaskIndex(i)), p.Reason(g, dag.TaskIndex(i)))
-		}
-	}
-	return ""
 }
 
 func cpuOf(r *dag.Resources) int64 {
@@ -145,7 +120,7 @@ func Make(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{Ranks: make([]float64, g.NumTasks()), Seconds: make([]float64, len(g.Groups)), Tasks: make([]Placement, g.NumTasks())}
+	plan := &Plan{Ranks: make([]float64, g.NumTasks()), Seconds: make([]float64, len(g.Groups)), Tasks: make([]Placement, g.NumTasks()), hosts: c.Hosts}
 	for i := range c.Hosts {
 		plan.Hosts = append(plan.Hosts, c.Hosts[i].Name)
 	}

@@ -19,36 +19,40 @@ func findJob(ctx context.Context, client *cascade.Client, name string) (*cascade
 	if id, err := comms.ParseJobID(name); err == nil {
 		return client.Job(id), nil
 	}
+	filter := name
+	if name == "last" {
+		filter = ""
+	}
+	named, err := cascade.FirstRows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, filter, 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(named) > 0 && (name == "last" || named[0].Name == name) {
+		return rowJob(client, named[0])
+	}
+	if len(name) < 4 || strings.Trim(name, "0123456789abcdef-") != "" { // no ID begins so
+		return nil, badInputf("no job %q here: cascade ls jobs lists them", name)
+	}
 	rows, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "")
 	if err != nil {
 		return nil, err
 	}
-	// IDs begin with the time, so the greatest is the newest.
-	slices.SortFunc(rows, func(a, b comms.JobRow) int { return strings.Compare(b.ID, a.ID) })
-	var prefixed []string
-	for _, r := range rows {
-		if name == "last" || r.Name == name {
-			id, err := comms.ParseJobID(r.ID)
-			if err != nil {
-				return nil, err
-			}
-			return client.Job(id), nil
-		}
-		if len(name) >= 4 && strings.HasPrefix(r.ID, name) {
-			prefixed = append(prefixed, r.ID)
-		}
-	}
-	switch len(prefixed) {
+	rows = slices.DeleteFunc(rows, func(r comms.JobRow) bool { return !strings.HasPrefix(r.ID, name) })
+	switch len(rows) {
 	case 0:
 		return nil, badInputf("no job %q here: cascade ls jobs lists them", name)
 	case 1:
-		id, err := comms.ParseJobID(prefixed[0])
-		if err != nil {
-			return nil, err
-		}
-		return client.Job(id), nil
+		return rowJob(client, rows[0])
 	}
-	return nil, badInputf("%q begins the IDs of %d jobs: give more of it", name, len(prefixed))
+	return nil, badInputf("%q begins the IDs of %d jobs: give more of it", name, len(rows))
+}
+
+func rowJob(client *cascade.Client, r comms.JobRow) (*cascade.Job, error) {
+	id, err := comms.ParseJobID(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return client.Job(id), nil
 }
 
 // withJob runs f with a client and the job that name names.
@@ -64,18 +68,25 @@ func (a *app) withJob(ctx context.Context, name string, f func(*cascade.Client, 
 
 const jobHelp = "JOB is an ID, its beginning, a job's name (the newest of that name), or last."
 
+// statusJobs is how many jobs status lists unless --all is given.
+const statusJobs = 20
+
 func (a *app) statusCommand() *cobra.Command {
-	var watch bool
+	var watch, all bool
 	c := &cobra.Command{
 		Use:     "status [JOB]",
-		Short:   "Show how a job stands, or all jobs",
-		Long:    "Show how a job stands, or all jobs. " + jobHelp,
+		Short:   "Show how a job stands, or the newest jobs",
+		Long:    "Show how a job stands, or the newest jobs. " + jobHelp,
 		Example: "  cascade status\n  cascade status last --watch",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
 			if len(args) == 0 && !watch {
-				return a.withClient(ctx, func(client *cascade.Client) error { return a.listJobs(ctx, client) })
+				most := statusJobs
+				if all {
+					most = 0
+				}
+				return a.withClient(ctx, func(client *cascade.Client) error { return a.listJobs(ctx, client, most) })
 			}
 			return a.withJob(ctx, append(args, "last")[0], func(_ *cascade.Client, j *cascade.Job) error {
 				return j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
@@ -86,6 +97,7 @@ func (a *app) statusCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on until the job has ended")
+	c.Flags().BoolVar(&all, "all", false, fmt.Sprintf("list all jobs, not only the newest %d", statusJobs))
 	return c
 }
 
@@ -98,29 +110,42 @@ func (a *app) printStatus(p *cascade.Progress) {
 	for _, g := range p.Groups {
 		fmt.Fprintf(a.out, "  %-20s %s\n", g.Group, counts(g))
 	}
+	if p.Waits != "" {
+		fmt.Fprintf(a.out, "  waits: %s\n", p.Waits)
+	}
 	if p.Error != nil {
 		fmt.Fprintf(a.out, "  %s\n", p.Error)
 	}
 }
 
-func (a *app) listJobs(ctx context.Context, client *cascade.Client) error {
-	rows, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "")
+// listJobs lists the newest jobs, most of them at most when that is not 0.
+func (a *app) listJobs(ctx context.Context, client *cascade.Client, most int) error {
+	ask := most
+	if most > 0 {
+		ask++ // to know whether there are more
+	}
+	rows, err := cascade.FirstRows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "", ask)
 	if err != nil {
 		return err
+	}
+	more := most > 0 && len(rows) > most
+	if more {
+		rows = rows[:most]
 	}
 	if err := table(a, rows, "id", "name", "phase", "tasks", "done", "failed", "submitted", "ended", "error"); err != nil {
 		return err
 	}
-	open := 0
-	for _, r := range rows {
-		if r.Ended == "" && r.Phase != comms.JobHeld.String() {
-			open++
-		}
+	if more && !a.json {
+		fmt.Fprintf(a.err, "these are the newest %d: --all lists all\n", most)
 	}
-	if a.alone && open > 0 {
-		fmt.Fprintf(a.err, "nothing runs at present: the next cascade run goes on with %s\n", plural(open, "job"))
+	if !a.alone {
+		return nil
 	}
-	return nil
+	left, err := openJobs(ctx, client)
+	if err == nil && len(left) > 0 {
+		fmt.Fprintf(a.err, "nothing runs at present: the next cascade run goes on with %s\n", plural(len(left), "job"))
+	}
+	return err
 }
 
 func (a *app) lsCommand() *cobra.Command {
@@ -134,7 +159,7 @@ func (a *app) lsCommand() *cobra.Command {
 	jobs := &cobra.Command{
 		Use: "jobs", Short: "List jobs", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withClient(c.Context(), func(client *cascade.Client) error { return a.listJobs(c.Context(), client) })
+			return a.withClient(c.Context(), func(client *cascade.Client) error { return a.listJobs(c.Context(), client, 0) })
 		},
 	}
 	agents := &cobra.Command{

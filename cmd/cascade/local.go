@@ -51,7 +51,7 @@ func (a *app) withExecutors(ctx context.Context, size []cascade.Option, f func(*
 		return err
 	}
 	defer func() { err = errors.Join(err, cluster.Close()) }()
-	if !cluster.Owned() {
+	if a.owner = cluster.Owned(); !a.owner {
 		return f(cluster.Client)
 	}
 	left, err := openJobs(ctx, cluster.Client)
@@ -70,13 +70,18 @@ func (a *app) withExecutors(ctx context.Context, size []cascade.Option, f func(*
 
 // openJobs lists the jobs that run or could.
 func openJobs(ctx context.Context, client *cascade.Client) (open []comms.JobRow, err error) {
-	rows, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "")
-	for _, r := range rows {
-		if r.Phase == comms.JobRunning.String() || r.Phase == comms.JobQueued.String() {
-			open = append(open, r)
+	for _, phase := range []comms.JobPhase{comms.JobQueued, comms.JobRunning} {
+		rows, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, phase.String())
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			if r.Phase == phase.String() && !containsJob(open, r) { // and is not only called so
+				open = append(open, r)
+			}
 		}
 	}
-	return open, err
+	return open, nil
 }
 
 // waitForOthers waits for the jobs that would be cut off by the end of this
@@ -132,7 +137,18 @@ func (a *app) waitForOther(ctx context.Context, client *cascade.Client, r comms.
 		return err
 	}
 	j := client.Job(id)
-	p, err := j.Wait(ctx)
+	var p *cascade.Progress
+	err = j.Watch(ctx, everyLines, func(now *cascade.Progress) bool {
+		p = now
+		return p.Waits == ""
+	})
+	if err == nil && !p.Final {
+		fmt.Fprintf(a.err, "job %s (%s) is left: %v\n", r.Name, r.ID, cannotRun(p))
+		return nil
+	}
+	if err == nil {
+		err = cascade.JobResult(p)
+	}
 	var ended *cascade.JobError
 	switch {
 	case errors.Is(context.Cause(ctx), errLeft):
@@ -149,4 +165,9 @@ func (a *app) waitForOther(ctx context.Context, client *cascade.Client, r comms.
 	}
 	fmt.Fprintf(a.err, "job %s (%s) %s, %s copied\n", r.Name, r.ID, p.Phase, plural(len(files), "output"))
 	return nil
+}
+
+// cannotRun is the error of a job that this host, being the only one, is too small for.
+func cannotRun(p *cascade.Progress) error {
+	return badInputf("this host cannot run it: %s (cascade cancel %s ends it)", p.Waits, p.Job)
 }

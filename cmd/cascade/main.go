@@ -53,6 +53,7 @@ type app struct {
 	json    bool
 	verbose int
 	tcp     bool
+	owner   bool // the cluster ends with this command: it has no other host
 	alone   bool // the state is read by this command only: no task runs
 }
 

@@ -80,8 +80,7 @@ func cell(column string, v any) string {
 		case "submitted", "ended", "started", "at", "seen":
 			return clock(v)
 		case "error", "detail":
-			line, _, _ := strings.Cut(v, "\n")
-			return line
+			return oneLine(v)
 		}
 		if v == "" {
 			return "-"
@@ -93,6 +92,17 @@ func cell(column string, v any) string {
 		return strings.ReplaceAll(strings.Trim(fmt.Sprint(v), "[]"), " ", "x")
 	}
 	return fmt.Sprint(v)
+}
+
+// longest is the most characters of an error in a table; --json has all of it.
+const longest = 100
+
+func oneLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	if r := []rune(line); len(r) > longest {
+		line = string(r[:longest-1]) + "…"
+	}
+	return line
 }
 
 // clock prints a time as local time of day, with the date when it is not today.

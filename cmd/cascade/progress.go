@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -115,16 +114,8 @@ func (s *progress) waitsFor(ctx context.Context, client *cascade.Client, p *casc
 	if p.Phase == comms.JobHeld {
 		return []string{"held: cascade release " + s.job.String() + " starts it"}
 	}
-	if p.Phase == comms.JobQueued {
-		agents, err := cascade.Rows[comms.AgentRow](ctx, client, comms.QueryAgents, comms.JobID{}, "")
-		if err == nil && len(agents) == 0 {
-			return []string{"waits for an agent: none has joined the controller"}
-		}
-		plan, err := cascade.Rows[comms.PlanRow](ctx, client, comms.QueryPlan, s.job, "")
-		if i := slices.IndexFunc(plan, func(r comms.PlanRow) bool { return r.Host == "" }); err == nil && i >= 0 {
-			why = append(why, fmt.Sprintf("waits for another agent: task %s: %s", plan[i].Task, plan[i].Reason))
-		}
-		return why
+	if p.Waits != "" {
+		return []string{"waits: " + p.Waits}
 	}
 	if len(s.graph.Environments) == 0 {
 		return nil
@@ -204,8 +195,9 @@ func progressObject(p *cascade.Progress) any {
 		Phase  string  `json:"phase"`
 		Final  bool    `json:"final"`
 		Groups []group `json:"groups"`
+		Waits  string  `json:"waits,omitempty"`
 		Error  string  `json:"error,omitempty"`
-	}{Job: p.Job.String(), Name: p.Name, Phase: p.Phase.String(), Final: p.Final}
+	}{Waits: p.Waits, Job: p.Job.String(), Name: p.Name, Phase: p.Phase.String(), Final: p.Final}
 	for _, g := range p.Groups {
 		o.Groups = append(o.Groups, group(g))
 	}

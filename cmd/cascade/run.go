@@ -264,6 +264,9 @@ func (a *app) watch(ctx context.Context, client *cascade.Client, j *cascade.Job,
 		select {
 		case last = <-updates:
 			show.update(last)
+			if a.owner && last.Waits != "" {
+				return last, fmt.Errorf("job %s: %w", last.Name, cannotRun(last))
+			}
 		case <-tick.C:
 			show.tick(ctx, client, last)
 		case err := <-ended:

@@ -167,20 +167,9 @@ tasks:
 func TestRunGoesOnAfterKill(t *testing.T) {
 	h := newHost(t)
 	one := h.gate("one")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	killed := exec.Command(self, "run", one.file)
-	killed.Env = append(os.Environ(), asCommand+"=1", "CASCADE_STATE="+h.state)
-	if err := killed.Start(); err != nil {
-		t.Fatal(err)
-	}
+	killed := h.process("run", one.file)
 	one.runs()
-	if err := killed.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	_ = killed.Wait() // it says that it was killed
+	killed.kill()
 
 	h.expect(h.start("", "ls", "jobs"), "one  running", "the next cascade run goes on with 1 job")
 	h.write("other.yaml", "job: other\ntasks:\n  a: {command: echo hi, out: [y], stdout: y}\n")
@@ -192,6 +181,66 @@ func TestRunGoesOnAfterKill(t *testing.T) {
 	one.open("again")
 	h.expect(c, "job other done", "going on with job one (JOB), which was cut off", "waiting for job one", "job one (JOB) done, 1 output copied")
 	one.result("again")
+}
+
+// A job that this host is too small for now is left, and told so; with what it
+// needs it goes on.
+func TestRunLeavesWhatDoesNotFit(t *testing.T) {
+	h := newHost(t)
+	big := h.gate("big")
+	h.edit(big.file, "stdout: word}", "stdout: word, resources: {licence: 2}}")
+	h.expect(h.start("", "run", big.file), "exit 2", "task wait: no host has enough: it needs licence 2 (the largest host has 0)")
+	held := h.process("run", big.file, "--resource", "licence=2", "--hold")
+	if err := held.log.await("held: cascade release"); err != nil {
+		t.Fatal(err)
+	}
+	held.kill()
+	h.expect(h.start("", "release", "big"))
+
+	h.write("other.yaml", "job: other\ntasks:\n  a: {command: echo hi, out: [y], stdout: y}\n")
+	h.expect(h.start("", "run", "other.yaml"), "job other done", "going on with job big",
+		"job big (JOB) is left: this host cannot run it: task wait: no host has enough: it needs licence 2 (the largest host has 0) (cascade cancel JOB ends it)")
+	c := h.start("", "run", "other.yaml", "--resource", "licence=2")
+	big.runs()
+	big.open("done")
+	h.expect(c, "job other done", "job big (JOB) done")
+	h.expect(h.start("", "rerun", "big", "wait"), "exit 1", "needs licence, which this agent does not have")
+}
+
+// process is the command as a process of its own.
+type process struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	log *buffer
+}
+
+func (h *host) process(args ...string) *process {
+	self, err := os.Executable()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	p := &process{h.t, exec.Command(self, args...), &buffer{}}
+	p.cmd.Env = append(os.Environ(), asCommand+"=1", "CASCADE_STATE="+h.state)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	return p
+}
+
+func (p *process) kill() {
+	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		p.t.Fatal(err)
+	}
+	_ = p.cmd.Wait() // it says that it was killed
+}
+
+func (h *host) edit(name, old, text string) {
+	b, err := os.ReadFile(filepath.Join(h.dir, name))
+	if err != nil || !strings.Contains(string(b), old) {
+		h.t.Fatalf("edit %s: %q, %v", name, b, err)
+	}
+	h.write(name, strings.Replace(string(b), old, text, 1))
 }
 
 // Controller and agent as processes of their own, submit and what can be asked.
@@ -215,8 +264,21 @@ func TestSeparateProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := "ipc://" + filepath.Join(sockets, "controller.sock")
-	h.daemon("", bin+"/cascade-controller", "--state", filepath.Join(h.state, "controller"), "--listen", address)
+	h.daemon("controller.sock", bin+"/cascade-controller", "--state", filepath.Join(h.state, "controller"), "--listen", address)
+	h.write("big.yaml", "job: big\ntasks:\n  a: {command: echo hi, out: [y], stdout: y, resources: {licence: 1}}\n")
+	early := h.start("", "run", "big.yaml", "--to", address)
+	if err := early.err.await("waits: no agent has joined the controller"); err != nil {
+		t.Fatal(err)
+	}
 	h.daemon("controller is there", bin+"/cascade-agent", "--state", filepath.Join(h.state, "agent"), "--controller", address, "--name", "a1", "--runtime", sockets)
+
+	if err := early.err.await("waits: task a: no host has enough: it needs licence 1 (the largest host has 0)"); err != nil {
+		t.Fatal(err)
+	}
+	h.expect(h.start("", "status", "big", "--to", address), "big (JOB) queued", "waits: task a")
+	h.expect(h.start("", "status", "big", "--json", "--to", address), `"waits":"task a`)
+	h.expect(h.start("", "cancel", "big", "--to", address))
+	h.expect(early, "exit 4")
 
 	one := h.gate("one")
 	c := h.start("", "run", one.file, "--to", address)
@@ -234,12 +296,12 @@ func TestSeparateProcesses(t *testing.T) {
 	h.expect(h.start("", "status", "two", "--watch", "--to", address), "two (JOB) cancelled")
 }
 
-// daemon starts a program that ends with the test, and waits until its log has
-// the text.
+// daemon starts a program that ends with the test, and waits until it prints the
+// text.
 func (h *host) daemon(text, name string, args ...string) {
 	c := exec.Command(name, args...)
 	log := &buffer{}
-	c.Stderr = log
+	c.Stdout, c.Stderr = log, log
 	if err := c.Start(); err != nil {
 		h.t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -394,7 +393,7 @@ func (c *Core) abandon(a *agent) {
 func (c *Core) choose(j *job, g *dag.Graph) *agent {
 	var able []*agent
 	for _, a := range c.sortedAgents() {
-		if a.synced && fits(g, a) {
+		if h := a.host(); a.synced && h.Runs(g) {
 			able = append(able, a)
 		}
 	}
@@ -419,18 +418,22 @@ func (c *Core) choose(j *job, g *dag.Graph) *agent {
 	return best
 }
 
-func fits(g *dag.Graph, a *agent) bool {
-	h := a.host()
-	for i := range g.Groups {
-		r := &g.Groups[i].Resources
-		if cmp.Or(r.CPU, 1000) > h.CPU || r.GPU > h.GPU || h.Memory > 0 && r.Memory > h.Memory {
-			return false
-		}
-		for name, n := range r.Custom {
-			if n > h.Custom[name] {
-				return false
-			}
+// waits says why a queued job that is on no agent does not start, "" when it is to.
+func (c *Core) waits(j *job) string {
+	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobQueued || j.rec.Agent != "" || j.resuming != nil || j.ending != nil {
+		return ""
+	}
+	hosts := c.cluster().Hosts
+	for i := range hosts {
+		if hosts[i].Runs(j.graph) {
+			return ""
 		}
 	}
-	return true
+	if len(hosts) == 0 {
+		return "no agent has joined the controller"
+	}
+	if text := planner.Unfit(j.graph, hosts); text != "" {
+		return text
+	}
+	return "no host has enough for all tasks, which run on one"
 }

@@ -119,11 +119,9 @@ func (c *Core) prepared(ev *Prepared) {
 		c.refuse(j, ev.Code, ev.Err)
 		return
 	}
-	if len(ev.Plan.Hosts) > 0 {
-		if text := ev.Plan.Unplaced(ev.Graph); text != "" {
-			c.refuse(j, comms.CodeBadRequest, text)
-			return
-		}
+	if text := planner.Unfit(ev.Graph, c.cluster().Hosts); text != "" {
+		c.refuse(j, comms.CodeBadRequest, text)
+		return
 	}
 	j.graph, j.bytes, j.plan = ev.Graph, ev.Bytes, ev.Plan
 	j.stage = stageActive
@@ -202,6 +200,7 @@ func (c *Core) place(j *job) {
 	}
 	a := c.choose(j, j.graph)
 	if a == nil {
+		c.touch(j) // what it waits for may be another thing now
 		return
 	}
 	if j.plan == nil || j.rec.Batches > 0 { // something has happened to it before

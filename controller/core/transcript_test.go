@@ -525,6 +525,9 @@ func (w *world) message(m comms.Message) string {
 		if m.Final {
 			s += " FINAL"
 		}
+		if m.Waits != "" {
+			s += fmt.Sprintf(" waits: %s", m.Waits)
+		}
 		for _, g := range m.Groups {
 			s += fmt.Sprintf(" %s=%d/%d", g.Group, g.Done, g.Total)
 		}

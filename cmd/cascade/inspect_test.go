@@ -1,0 +1,59 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// Status lists the newest jobs, each on one line; --all lists all.
+func TestStatusLists(t *testing.T) {
+	h := newHost(t)
+	cluster, err := cascade.Local(t.Context(), cascade.WithState(h.state), cascade.WithStore(64<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range statusJobs + 2 {
+		text := "job: j\ntasks:\n  a: {command: 'true'}\n"
+		if i == statusJobs+1 {
+			text = "job: newest\ntasks:\n  a: {command: [/no/such/program" + strings.Repeat("/of/a/long/path", 20) + "]}\n"
+		}
+		g, err := dag.ParseYAML("j.yaml", []byte(text), dag.Override{}, dag.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := cluster.Submit(t.Context(), g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = j.Wait(t.Context()) // the newest fails
+	}
+	if err := cluster.Close(); err != nil {
+		t.Fatal(err)
+	}
+	newest := h.start("", "status")
+	h.expect(newest, "ID", "newest  failed", "/of/a/long", "…\nJOB  j  done", "2> these are the newest 20: --all lists all")
+	if n := strings.Count(newest.out.String(), "\n"); n != 1+statusJobs {
+		t.Errorf("%d lines:\n%s", n, newest.out.String())
+	}
+	all := h.start("", "status", "--all", "--json")
+	all.wait()
+	if n := strings.Count(all.out.String(), "\n"); n != 2+statusJobs {
+		t.Errorf("%d lines with --all:\n%s", n, all.out.String())
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"short", "short"},
+		{"first\nsecond", "first"},
+		{strings.Repeat("é", 100), strings.Repeat("é", 100)},
+		{strings.Repeat("é", 101), strings.Repeat("é", 99) + "…"},
+	} {
+		if got := oneLine(tt.text); got != tt.want {
+			t.Errorf("%q becomes %q", tt.text, got)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cascade-run/cascade/dag"
+)
+
+// Unfit returns the first task that no host can run, and what it lacks there; "" when
+// each task has a host, or there is none. The tasks of a family over an open
+// generator count before they exist.
+func Unfit(g *dag.Graph, hosts []Host) string {
+	if len(hosts) == 0 {
+		return ""
+	}
+	for i := range g.Groups {
+		if text := lacking(&g.Groups[i].Resources, hosts); text != "" {
+			return fmt.Sprintf("task %s: %s", g.Groups[i].Name, text)
+		}
+	}
+	return ""
+}
+
+// Runs tells whether the host has enough for each task of a graph.
+func (h *Host) Runs(g *dag.Graph) bool {
+	for i := range g.Groups {
+		if !h.fits(&g.Groups[i].Resources) {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *Host) fits(r *dag.Resources) bool {
+	if cpuOf(r) > h.CPU || r.GPU > h.GPU || h.Memory > 0 && r.Memory > h.Memory {
+		return false
+	}
+	for name, n := range r.Custom {
+		if n > h.Custom[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// lacking says of which resources even the largest host has too little, "" when a
+// host has enough of all.
+func lacking(r *dag.Resources, hosts []Host) string {
+	var cpu, memory, gpu int64
+	custom := map[string]int64{}
+	for i := range hosts {
+		h := &hosts[i]
+		if h.fits(r) {
+			return ""
+		}
+		cpu, memory, gpu = max(cpu, h.CPU), max(memory, h.Memory), max(gpu, h.GPU)
+		for name, n := range h.Custom {
+			custom[name] = max(custom[name], n)
+		}
+	}
+	var parts []string
+	want := func(name, need, most string, short bool) {
+		if short {
+			parts = append(parts, fmt.Sprintf("%s %s (the largest host has %s)", name, need, most))
+		}
+	}
+	want("cpu", thousandths(cpuOf(r)), thousandths(cpu), cpuOf(r) > cpu)
+	want("memory", memoryText(r.Memory), memoryText(memory), r.Memory > memory && memory > 0)
+	want("gpu", thousandths(r.GPU), thousandths(gpu), r.GPU > gpu)
+	for _, n := range sortedNames(r.Custom) {
+		want(n, thousandths(r.Custom[n]), thousandths(custom[n]), r.Custom[n] > custom[n])
+	}
+	if parts == nil {
+		return "no host has enough of all that it needs together"
+	}
+	return "no host has enough: it needs " + strings.Join(parts, ", ")
+}
+
+func thousandths(n int64) string { return fmt.Sprintf("%g", float64(n)/1000) }
+
+// memoryText prints bytes in the largest unit that leaves at least one.
+func memoryText(n int64) string {
+	size, unit := float64(n), "B"
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if size < 1024 {
+			break
+		}
+		size, unit = size/1024, next
+	}
+	return fmt.Sprintf("%.4g %s", size, unit)
+}
