@@ -10,6 +10,7 @@ import (
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/failpoint"
 	"github.com/cascade-run/cascade/planner"
 	"github.com/cascade-run/cascade/profiles"
 )
@@ -33,6 +34,7 @@ func (c *Controller) perform(a core.Action) {
 	case core.Create:
 		c.sizes[a.Token] = c.store.Create(&a.Row, a.Request, a.Graph, func(err error) { c.created(a, err) })
 	case core.Store:
+		failpoint.Hit("controller.received")
 		c.sizes[a.Token] = c.store.Commit(a.Commit, func(err error) { c.committed(a, err) })
 	case core.StoreAgent:
 		c.store.PutAgent(&a.Row, c.mustStore)
@@ -93,6 +95,7 @@ func (c *Controller) committed(a core.Store, err error) {
 		c.mustStore(err)
 		return
 	}
+	failpoint.Hit("controller.stored")
 	if a.Commit.Batch != nil && a.Graph != nil {
 		c.record(a.Graph, a.Commit.Batch.Events)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/dgraph-io/badger/v4/options"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/failpoint"
 )
 
 // entry is one key to set, or to delete when value is nil.
@@ -185,6 +186,7 @@ func (s *shard) group(ws []write) (int, error) {
 	if err := txn.Commit(); err != nil {
 		return n, s.fail(fmt.Errorf("commit to shard %d: %w", s.number, err))
 	}
+	failpoint.Hit("gcs.group")
 	s.watch.notify(s.number, ws[:n])
 	return n, nil
 }

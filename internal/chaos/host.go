@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -32,9 +33,11 @@ type Host struct {
 	Journal *Journal // what tasks say
 	Env     []string // NAME=value for processes that are started from now on
 
-	tb        testing.TB
-	mark      string
-	processes []*Process
+	tb   testing.TB
+	mark string
+
+	mu        sync.Mutex
+	processes []*Process // in the order of their starts
 }
 
 // New makes a host.
@@ -191,17 +194,25 @@ func ended(pid int) bool {
 // start starts a command of this host.
 func (h *Host) start(name, program string, args ...string) *Process {
 	h.tb.Helper()
+	return h.startWith(h.Env, name, program, args...)
+}
+
+// startWith is like start with other variables than h.Env.
+func (h *Host) startWith(env []string, name, program string, args ...string) *Process {
+	h.tb.Helper()
 	p := &Process{tb: h.tb, name: name, cmd: exec.Command(program, args...), done: make(chan struct{})}
 	p.cmd.Dir = h.Dir
 	p.cmd.Env = append(os.Environ(), markVar+"="+h.mark, journalVar+"="+h.Journal.Path, "XDG_RUNTIME_DIR="+h.Sockets,
 		"CASCADE_STATE="+h.State, "CASCADE_TO=", "GOTRACEBACK=all")
-	p.cmd.Env = append(p.cmd.Env, h.Env...)
+	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.WaitDelay = 5 * time.Second // what inherited its output must not keep us
 	if err := p.cmd.Start(); err != nil {
 		h.tb.Fatalf("start %s: %v", name, err)
 	}
+	h.mu.Lock()
 	h.processes = append(h.processes, p)
+	h.mu.Unlock()
 	go func() {
 		_ = p.cmd.Wait() // ProcessState says how it ended
 		close(p.done)
@@ -223,8 +234,11 @@ func (h *Host) Controller(args ...string) *Process {
 // StartController is like Controller and does not wait.
 func (h *Host) StartController(args ...string) *Process {
 	h.tb.Helper()
-	return h.start("cascade-controller", Program(h.tb, "cascade-controller"), append([]string{
-		"--state", filepath.Join(h.State, "controller"), "--listen", h.Address(), "--no-sync"}, args...)...)
+	return h.start("cascade-controller", Program(h.tb, "cascade-controller"), h.controllerArgs(args...)...)
+}
+
+func (h *Host) controllerArgs(more ...string) []string {
+	return append([]string{"--state", filepath.Join(h.State, "controller"), "--listen", h.Address(), "--no-sync"}, more...)
 }
 
 // Agent starts a cascade-agent with two cores whose executors are the test's own

@@ -2,6 +2,8 @@
 
 package chaos
 
+import "testing"
+
 // mix is a job with everything that a break can disturb: a generator, consumers
 // of single elements, chains, and a reduction, of all sizes.
 const mix = `job: mix
@@ -25,3 +27,16 @@ outputs: [total.sum, "next[*].part"]
 
 // mixLines is how many lines the tasks of mix write when nothing is broken.
 const mixLines = 14 + 2*(12+12+1)
+
+// undisturbed is what mix delivers on a host of its own where nothing breaks.
+func undisturbed(t *testing.T) Outcome {
+	t.Helper()
+	var o Outcome
+	t.Run("undisturbed", func(t *testing.T) {
+		h := New(t)
+		h.Controller()
+		h.Agent()
+		o = h.Submit(h.Client(), mix, nil).Done()
+	})
+	return o
+}

@@ -1,0 +1,94 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// keeper starts a controller again whenever it has died of its failpoint.
+type keeper struct {
+	h    *Host
+	arm  func(nth int) string // the failpoint of the n-th controller; "" none
+	stop chan struct{}
+	done chan struct{}
+
+	deaths int // read when done is closed, or with the journal's patience
+	now    *Process
+}
+
+func keep(h *Host, arm func(nth int) string) *keeper {
+	k := &keeper{h: h, arm: arm, stop: make(chan struct{}), done: make(chan struct{})}
+	k.now = k.start()
+	k.now.Await("ipc://")
+	go k.run()
+	return k
+}
+
+func (k *keeper) start() *Process {
+	return k.h.startWith([]string{"CASCADE_FAILPOINT=" + k.arm(k.deaths)}, "cascade-controller", Program(k.h.tb, "cascade-controller"), k.h.controllerArgs()...)
+}
+
+func (k *keeper) run() {
+	defer close(k.done)
+	for {
+		select {
+		case <-k.now.done:
+			if code := k.now.cmd.ProcessState.ExitCode(); code >= 0 {
+				k.h.tb.Errorf("the controller ended with %d and was not killed", code)
+				return
+			}
+			k.deaths++
+			k.now = k.start()
+		case <-k.stop:
+			return
+		}
+	}
+}
+
+// end leaves a controller without a failpoint and returns how many died.
+func (k *keeper) end() int {
+	close(k.stop)
+	<-k.done
+	k.now.Kill()
+	k.h.Controller()
+	return k.deaths
+}
+
+// The controller dies between what it receives and what it commits, between the
+// commit and telling of it, and between the commits of two shards; the next one
+// soon dies too. Every task runs exactly once all the same.
+func TestControllerKilled(t *testing.T) {
+	h := New(t)
+	want := undisturbed(t)
+	r := rand.New(rand.NewPCG(firstSeed(t), 1))
+	points := []string{"controller.received", "controller.stored", "gcs.group"}
+	deaths := make(chan struct{}, 1000)
+	k := keep(h, func(nth int) string {
+		if nth > 0 {
+			deaths <- struct{}{}
+		}
+		return fmt.Sprintf("%s=%d", points[r.IntN(len(points))], 1+r.IntN(9))
+	})
+	h.Agent()
+	c := h.Client()
+	for died, wanted := 0, rounds(8, 100); died < wanted; {
+		// Two jobs at once have their records in different shards.
+		jobs := []*Job{h.Submit(c, mix, nil), h.Submit(c, mix, nil)}
+		for _, j := range jobs {
+			got := j.Done()
+			got.Same(t, want)
+			got.Rerun(t, nil)
+			if t.Failed() {
+				t.Fatalf("after %d deaths\n%s\n%s", died, text(got.Lines), j.Story(""))
+			}
+		}
+		for len(deaths) > 0 {
+			<-deaths
+			died++
+		}
+	}
+	t.Logf("the controller died %d times", k.end())
+}
