@@ -299,6 +299,9 @@ func (h *Host) Client() *cascade.Client {
 	ctx, cancel := context.WithTimeout(h.tb.Context(), patience)
 	defer cancel()
 	c, err := cascade.Dial(ctx, h.Address())
+	for err != nil && ctx.Err() == nil { // the controller may die of its failpoint meanwhile
+		c, err = cascade.Dial(ctx, h.Address())
+	}
 	if err != nil {
 		h.tb.Fatal(err)
 	}

@@ -28,6 +28,7 @@ var (
 	_ = cascade.Gen1("chaos_source", source, "with -> part")
 	_ = cascade.Func2("chaos_step", step, "part, with -> part")
 	_ = cascade.Func1("chaos_total", total, "parts -> sum")
+	_ = cascade.Func1("chaos_part", part, "with -> part")
 	_ = cascade.Func1("chaos_number", number, "with -> sum")
 	_ = cascade.Func2("chaos_crash", crash, "part, with -> part")
 	_ = cascade.Func1("chaos_gate", gate, "with -> sum")
@@ -125,6 +126,23 @@ func total(ctx context.Context, parts cascade.List[cascade.Array[float64]]) (flo
 		}
 	}
 	return sum, Say(ctx, "end", "")
+}
+
+type partSettings struct{ Size int }
+
+// part makes an array.
+func part(ctx context.Context, s partSettings) (cascade.Array[float64], error) {
+	if err := Say(ctx, "start", ""); err != nil {
+		return cascade.Array[float64]{}, err
+	}
+	a, err := cascade.Alloc[float64](ctx, s.Size)
+	if err != nil {
+		return a, err
+	}
+	for k := range a.Data {
+		a.Data[k] = float64(k) / 7
+	}
+	return a, Say(ctx, "end", sumOf(a.Data))
 }
 
 type numberSettings struct {

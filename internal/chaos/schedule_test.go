@@ -1,0 +1,148 @@
+//go:build linux
+
+package chaos
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// A long task occupies one executor. Short ones, ready before and after it, run on
+// the other: none waits behind the long one.
+func TestLongTaskDelaysNobody(t *testing.T) {
+	h := New(t)
+	h.Controller()
+	h.Agent()
+	c := h.Client()
+	gate := h.Pipe("gate")
+	long := h.Submit(c, `job: long
+tasks:
+  long: {run: chaos_gate, with: {pipe: "${params.gate}"}, out: [sum]}
+params: {gate: ""}
+outputs: [long.sum]
+`, nil, "gate="+gate)
+	h.Journal.Await(Started("long", 1))
+	// More than one executor's queue takes at once: what is queued behind the long
+	// task by mistake would never end.
+	for range rounds(3, 30) {
+		h.Submit(c, `job: short
+tasks:
+  short: {for: {i: "0..299"}, run: chaos_number, with: {n: 1, work: 0}, out: [sum]}
+  after: {for: {i: "0..299"}, run: chaos_step, in: {part: "short_part[${i}].part"}, with: {work: 0}, out: [part]}
+  short_part: {for: {i: "0..299"}, run: chaos_part, with: {size: 10}, out: [part]}
+`, nil).Done()
+	}
+	if len(long.Finished()) > 0 {
+		t.Error("the long task has ended")
+	}
+	openGate(t, gate)
+	long.Done()
+}
+
+// The short tasks are queued first and the long one among them: those queued
+// behind it are taken back by the executor that idles.
+func TestQueuedBehindLongTask(t *testing.T) {
+	h := New(t)
+	h.Controller()
+	h.Agent()
+	c := h.Client()
+	gate := h.Pipe("gate")
+	long := h.Submit(c, `job: mixed
+params: {gate: ""}
+tasks:
+  short: {for: {i: "0..199"}, run: chaos_number, with: {n: 1, work: 0}, out: [sum]}
+  long: {run: chaos_gate, with: {pipe: "${params.gate}"}, priority: 1, out: [sum]}
+  late: {for: {i: "0..199"}, run: chaos_number, with: {n: 1, work: 0}, out: [sum]}
+`, nil, "gate="+gate)
+	ended := 0
+	h.Journal.Await(func(l Line) bool {
+		if l.Event == "end" {
+			ended++
+		}
+		return ended == 400
+	})
+	openGate(t, gate)
+	long.Done()
+}
+
+func openGate(t *testing.T, pipe string) {
+	t.Helper()
+	if err := os.WriteFile(pipe, []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A task that ends its executor every time is given up after its limit, with its
+// story, and does not take others with it.
+func TestPoison(t *testing.T) {
+	h := New(t)
+	h.Controller()
+	h.Agent()
+	j := h.Submit(h.Client(), `job: poison
+keep_going: true
+tasks:
+  part: {for: {i: "0..9"}, run: chaos_part, with: {size: 100}, out: [part]}
+  crash: {run: chaos_crash, in: {part: "part[3].part"}, with: {times: 100}, out: [part]}
+  after: {run: chaos_step, in: {part: crash.part}, with: {work: 0}, out: [part]}
+  step: {for: {i: "0..9"}, run: chaos_step, in: {part: "part[${i}].part"}, with: {work: 0}, out: [part]}
+`, nil)
+	got := j.End()
+	for name, task := range got.Tasks {
+		want := "done"
+		switch name {
+		case "crash":
+			want = "failed"
+		case "after":
+			want = "skipped"
+		}
+		if task.State != want {
+			t.Errorf("%s is %s, want %s: %s", name, task.State, want, task.Error)
+		}
+	}
+	if e := got.Tasks["crash"].Error; strings.Count(e, "SIGKILL") < 3 {
+		t.Errorf("the story of the crashes is missing: %q", e)
+	}
+	crashes := 0
+	for _, l := range got.Lines {
+		if l.Event == "crash" {
+			crashes++
+		}
+	}
+	if crashes != 3 {
+		t.Errorf("it was tried %d times, want 3", crashes)
+	}
+}
+
+// The middle of a path ends its executor. It alone is blamed, and the path goes on.
+func TestPathCrashes(t *testing.T) {
+	h := New(t)
+	h.Controller()
+	h.Agent()
+	c := h.Client()
+	path := `job: path
+params: {times: 0}
+tasks:
+  part: {run: chaos_part, with: {size: 9000}, out: [part]}
+  a: {run: chaos_step, in: {part: part.part}, with: {work: 100}, out: [part]}
+  b: {run: chaos_step, in: {part: a.part}, with: {work: 100}, out: [part]}
+  c: {run: chaos_crash, in: {part: b.part}, with: {times: "${params.times}"}, out: [part]}
+  d: {run: chaos_step, in: {part: c.part}, with: {work: 100}, out: [part]}
+  e: {run: chaos_step, in: {part: d.part}, with: {work: 100}, out: [part]}
+outputs: [e.part]
+`
+	want := h.Submit(c, path, nil).Done()
+	for _, times := range []string{"1", "2"} {
+		j := h.Submit(c, path, nil, "times="+times)
+		got := j.Done()
+		got.Same(t, want)
+		for name, task := range got.Tasks {
+			if name == "c" && !strings.Contains(j.Story("c"), "SIGKILL") || name != "c" && strings.Contains(j.Story(name), "SIGKILL") {
+				t.Errorf("%s is blamed for the crash, or c is not: attempt %d\n%s", name, task.Attempt, j.Story(""))
+			}
+		}
+		if t.Failed() {
+			t.Log(j.Story(""))
+		}
+	}
+}
