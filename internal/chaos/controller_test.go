@@ -5,6 +5,7 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 )
 
@@ -13,9 +14,10 @@ type keeper struct {
 	h    *Host
 	arm  func(nth int) string // the failpoint of the n-th controller; "" none
 	stop chan struct{}
+	once sync.Once
 	done chan struct{}
 
-	deaths int // read when done is closed, or with the journal's patience
+	deaths int // its own until done is closed
 	now    *Process
 }
 
@@ -24,6 +26,7 @@ func keep(h *Host, arm func(nth int) string) *keeper {
 	k.now = k.start()
 	k.now.Await("ipc://")
 	go k.run()
+	h.tb.Cleanup(k.close)
 	return k
 }
 
@@ -48,10 +51,15 @@ func (k *keeper) run() {
 	}
 }
 
+// close ends the keeper; who lives goes on.
+func (k *keeper) close() {
+	k.once.Do(func() { close(k.stop) })
+	<-k.done
+}
+
 // end leaves a controller without a failpoint and returns how many died.
 func (k *keeper) end() int {
-	close(k.stop)
-	<-k.done
+	k.close()
 	k.now.Kill()
 	k.h.Controller()
 	return k.deaths

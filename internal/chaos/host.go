@@ -283,6 +283,15 @@ func (h *Host) Write(name, text string) {
 	}
 }
 
+// Read returns the text of a file in the working folder, "" when there is none.
+func (h *Host) Read(name string) string {
+	b, err := os.ReadFile(filepath.Join(h.Dir, name))
+	if err != nil && !os.IsNotExist(err) {
+		h.tb.Fatal(err)
+	}
+	return string(b)
+}
+
 // Pipe makes a named pipe in the working folder and returns its path.
 func (h *Host) Pipe(name string) string {
 	h.tb.Helper()

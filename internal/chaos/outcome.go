@@ -5,6 +5,7 @@ package chaos
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"testing"
@@ -127,18 +128,27 @@ func (j *Job) End() Outcome {
 	if j.last.Phase != comms.JobDone {
 		return o
 	}
-	located, err := j.Locate(ctx)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for _, d := range located {
-		var b bytes.Buffer
-		if err := j.Fetch(ctx, d, &b); err != nil {
+	for {
+		err := j.fetch(ctx, o.Data)
+		if err == nil {
+			return o
+		}
+		if !errors.Is(err, cascade.ErrUnavailable) { // a controller that has just started waits for the agent
 			tb.Fatal(err)
 		}
-		o.Data[d.Name] = b.Bytes()
 	}
-	return o
+}
+
+func (j *Job) fetch(ctx context.Context, data map[string][]byte) error {
+	located, err := j.Locate(ctx)
+	for _, d := range located {
+		var b bytes.Buffer
+		if err = errors.Join(err, j.Fetch(ctx, d, &b)); err != nil {
+			break
+		}
+		data[d.Name] = b.Bytes()
+	}
+	return err
 }
 
 // Done waits for the end of the job and fails the test unless it is done.
