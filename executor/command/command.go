@@ -37,12 +37,13 @@ type Result struct {
 }
 
 // drainTime bounds how long output is read when the program has ended and
-// something that left its session still holds the pipe.
+// something that we could not end still holds the pipe.
 const drainTime = 5 * time.Second
 
 // Starter starts programs from one OS thread that lives as long as it: the
 // parent-death signal of a child is tied to the thread that started it.
 type Starter struct {
+	one       sync.Mutex // held while a program runs
 	once, end sync.Once
 	work      chan func()
 	closed    chan struct{}
@@ -87,7 +88,8 @@ func (s *Starter) Close() {
 
 // Run runs a program to its end. An error means that it could not be started;
 // how it ended is in the Result. When ctx ends, the program's group gets SIGTERM,
-// and SIGKILL after the grace.
+// and SIGKILL after the grace. One program runs at a time: a second call waits,
+// because what the first leaves behind is told from the second only by that.
 func (s *Starter) Run(ctx context.Context, spec Spec) (Result, error) {
 	path, err := lookUp(spec.Args[0], spec.Dir, spec.Env)
 	if err != nil {
@@ -96,6 +98,14 @@ func (s *Starter) Run(ctx context.Context, spec Spec) (Result, error) {
 	pipes, err := newCapture(spec)
 	if err != nil {
 		return Result{}, err
+	}
+	s.one.Lock()
+	defer s.one.Unlock()
+	before, err := adopt()
+	if err != nil {
+		pipes.started()
+		pipes.wait(0)
+		return Result{}, fmt.Errorf("prepare for what %s leaves: %w", spec.Args[0], err)
 	}
 	attr := &os.ProcAttr{Dir: spec.Dir, Env: spec.Env, Files: pipes.files, Sys: sysAttr()}
 	var proc *os.Process
@@ -111,6 +121,7 @@ func (s *Starter) Run(ctx context.Context, spec Spec) (Result, error) {
 	watch := startSampler(proc.Pid)
 	state, err := waitGroup(ctx, proc, spec.Grace)
 	peak := watch.stop()
+	err = errors.Join(err, sweep(before))
 	pipes.wait(drainTime)
 	if err != nil {
 		return Result{}, fmt.Errorf("wait for %s: %w", spec.Args[0], err)

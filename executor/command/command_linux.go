@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -24,6 +25,70 @@ func awaitExit(pid int) error {
 			return err
 		}
 	}
+}
+
+// adopt makes this process the parent of orphans below it, and returns the
+// children that it has.
+func adopt() (map[int]bool, error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("become a subreaper: %w", err)
+	}
+	all := map[int]bool{}
+	for _, pid := range children() {
+		all[pid] = true
+	}
+	return all, nil
+}
+
+// sweep kills and reaps all children but those that were there before. The
+// children of a killed child become ours: it goes on until no new one comes.
+func sweep(before map[int]bool) error {
+	for {
+		found := false
+		for _, pid := range children() {
+			if before[pid] {
+				continue
+			}
+			found = true
+			kill(pid, syscall.SIGKILL) // an unreaped child: its number cannot have been used again
+			for {
+				_, err := unix.Wait4(pid, nil, unix.WALL, nil)
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, unix.EINTR) {
+					return fmt.Errorf("end what the program left: wait for %d: %w", pid, err)
+				}
+			}
+		}
+		if !found {
+			return nil
+		}
+	}
+}
+
+// children lists the children of this process, zombies too. Mostly there is none,
+// which one call tells.
+func children() (pids []int) {
+	if errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil), unix.ECHILD) {
+		return nil
+	}
+	threads, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		return nil
+	}
+	for _, t := range threads {
+		b, err := os.ReadFile(t)
+		if err != nil {
+			continue // the thread has ended, and its children are another's
+		}
+		for _, f := range bytes.Fields(b) {
+			if pid, err := strconv.Atoi(string(f)); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
 }
 
 // treeMemory sums RssAnon over a process and its descendants.

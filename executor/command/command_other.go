@@ -10,6 +10,10 @@ func sysAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} 
 
 func awaitExit(int) error { return syscall.ENOSYS }
 
+func adopt() (map[int]bool, error) { return nil, nil }
+
+func sweep(map[int]bool) error { return nil }
+
 func treeMemory(int) uint64 { return 0 }
 
 // PrivateMemory is not measured here.

@@ -3,9 +3,12 @@ package command
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -174,4 +177,32 @@ func TestStartFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "neither a program for this machine") {
 		t.Errorf("error is %v", err)
 	}
+}
+
+// What left the program's session ends with the program, and does not hold up its
+// end; a child of the process itself stays.
+func TestDaemonsEnd(t *testing.T) {
+	own := exec.Command("sleep", "1000")
+	if err := own.Start(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	_, out, err := run(t, t.Context(), `mkfifo up; setsid sh -c 'setsid sh -c "echo \$\$; echo up > up; exec sleep 1000" & sleep 1000' & read x < up`, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > drainTime {
+		t.Errorf("it took %v", took)
+	}
+	daemon, err := strconv.Atoi(strings.TrimSpace(out[1]))
+	if err != nil {
+		t.Fatalf("the daemon did not say its number: %v", err)
+	}
+	if err := syscall.Kill(daemon, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the daemon %d lives: %v", daemon, err)
+	}
+	if err := own.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Errorf("a child of ours is gone: %v", err)
+	}
+	_ = own.Wait() // it says that it was ended
 }
