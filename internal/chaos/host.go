@@ -77,6 +77,10 @@ func (h *Host) end() {
 	if h.killed() && !h.tb.Failed() {
 		h.Clean()
 	}
+	if h.tb.Failed() {
+		h.sweep()
+		return
+	}
 	for _, left := range h.Left() {
 		h.tb.Errorf("left behind: %s", left)
 	}

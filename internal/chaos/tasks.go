@@ -33,6 +33,7 @@ var (
 	_ = cascade.Func2("chaos_crash", crash, "part, with -> part")
 	_ = cascade.Func1("chaos_gate", gate, "with -> sum")
 	_ = cascade.Func1("chaos_bad", bad, "with -> sum")
+	_ = cascade.Func1("chaos_flood", flood, "with -> sum")
 	_ = cascade.Gen1("chaos_endless", endless, "with -> part")
 )
 
@@ -199,7 +200,7 @@ func gate(ctx context.Context, s gateSettings) (float64, error) {
 }
 
 type badSettings struct {
-	How string // error, panic, exit, forever
+	How string // error, panic, elsewhere, exit, forever
 }
 
 var errBad = cascade.RegisterError("chaos_bad", errors.New("it is bad on purpose"))
@@ -218,16 +219,24 @@ func bad(ctx context.Context, s badSettings) (float64, error) {
 		os.Exit(7)
 	case "forever":
 		select {} // it does not look at its context
-	case "flood":
-		line := []byte(strings.Repeat("x", 1023) + "\n")
-		for range 1 << 20 {
-			if _, err := os.Stderr.Write(line); err != nil {
-				return 0, err
-			}
-		}
-		return 1, nil
 	}
 	return 0, errBad
+}
+
+type floodSettings struct{ Lines int }
+
+// flood writes lines of 1 KiB to standard error.
+func flood(ctx context.Context, s floodSettings) (float64, error) {
+	if err := Say(ctx, "start", ""); err != nil {
+		return 0, err
+	}
+	line := []byte(strings.Repeat("x", 1023) + "\n")
+	for range s.Lines {
+		if _, err := os.Stderr.Write(line); err != nil {
+			return 0, err
+		}
+	}
+	return 1, Say(ctx, "end", "")
 }
 
 type endlessSettings struct{ Size int }
