@@ -40,9 +40,13 @@ type Host struct {
 	processes []*Process // in the order of their starts
 }
 
-// New makes a host.
+// New makes a host. In short mode it skips the test: programs must be built, and
+// many processes started.
 func New(tb testing.TB) *Host {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("builds programs and starts many processes")
+	}
 	h := &Host{tb: tb, Dir: tb.TempDir(), State: tb.TempDir()}
 	// Paths of sockets are short, and the test's folder may not be.
 	sockets, err := os.MkdirTemp("", "chaos-")
