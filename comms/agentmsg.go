@@ -53,7 +53,7 @@ type Assign struct {
 	Run       []Range           // tasks to run; none means all
 	Attempts  []uint32          // for each task of Run in order the first attempt number to use; none means 1
 	Datasets  []Desc            // outputs of tasks that are not in Run: where they are
-	Ends      []StreamEnd       // streams that have ended
+	Ends      []StreamEnd       // streams of tasks that are not in Run
 	Ranks     []float64         // upward rank in seconds of each static task of the graph; none means equal
 	Fuse      [][]dag.TaskIndex // planned paths: tasks to run one after another on one executor
 	Priority  int64             // higher goes first
@@ -63,6 +63,7 @@ type Assign struct {
 	Registry  []FuncSig         // what the submitting program has registered; none when it is not a Go driver
 	Seconds   []float64         // predicted duration of each group of the graph; 0 unknown
 	Life      uint64            // one number for each time that the job's ID was submitted and not found
+	Ended     []Ended           // tasks that have ended and do not run again, sorted; none of a job that begins
 }
 
 // StreamEnd says how many elements an open generator's output has.
@@ -70,6 +71,24 @@ type StreamEnd struct {
 	Task   dag.TaskIndex // the generator
 	Output uint32        // which of its outputs
 	Count  uint64        // elements, numbered from 0
+	Failed bool          // the generator ended badly: there would have been more
+}
+
+// End is how a task has ended.
+type End uint8
+
+// The ends of a task.
+const (
+	EndDone      End = iota + 1 // it succeeded
+	EndFailed                   // it failed finally
+	EndSkipped                  // it never ran: something it needs failed, or its job was stopped
+	EndCancelled                // it was stopped
+)
+
+// Ended says of the tasks First to Last, both included, how they have ended.
+type Ended struct {
+	First, Last dag.TaskIndex // both included
+	How         End           // all of them
 }
 
 // SteerAction is what a Steer asks for.
@@ -161,7 +180,7 @@ func (m *Events) code(c *Coder) {
 }
 
 func (m *Assign) code(c *Coder) {
-	c.Struct(18, func(c *Coder) {
+	c.Struct(19, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Uint(c, &m.Epoch)
 		c.Bytes(&m.Graph)
@@ -180,14 +199,24 @@ func (m *Assign) code(c *Coder) {
 		Slice(c, &m.Registry, func(c *Coder, f *FuncSig) { f.code(c) })
 		Slice(c, &m.Seconds, func(c *Coder, f *float64) { c.Float(f) })
 		Uint(c, &m.Life)
+		Slice(c, &m.Ended, func(c *Coder, e *Ended) { e.code(c) })
+	})
+}
+
+func (e *Ended) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &e.First)
+		Uint(c, &e.Last)
+		Uint(c, &e.How)
 	})
 }
 
 func (e *StreamEnd) code(c *Coder) {
-	c.Struct(3, func(c *Coder) {
+	c.Struct(4, func(c *Coder) {
 		Uint(c, &e.Task)
 		Uint(c, &e.Output)
 		Uint(c, &e.Count)
+		c.Bool(&e.Failed)
 	})
 }
 

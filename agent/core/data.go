@@ -292,9 +292,17 @@ func (c *Core) knownData(j *job, m *comms.Assign) {
 		j.given = true
 	}
 	for _, e := range m.Ends {
-		if j.valid(comms.DatasetRef{Task: e.Task, Output: e.Output}) {
+		if !j.valid(comms.DatasetRef{Task: e.Task, Output: e.Output}) {
+			continue
+		}
+		if t := j.at(e.Task); t.state == tAbsent || t.flags&fElsewhere != 0 { // else it is known here
 			st := j.stream(c, e.Task, e.Output)
-			st.next, st.ended = e.Count, true
+			st.next, st.ended, st.failed = e.Count, true, e.Failed
+			for n := range e.Count {
+				if e.Failed && j.data[comms.DatasetRef{Task: e.Task, Output: e.Output, Element: n}] == nil {
+					st.lost[n], st.torn = true, true
+				}
+			}
 		}
 	}
 	for ref := range j.data {

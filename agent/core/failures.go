@@ -321,7 +321,7 @@ func (c *Core) lost(k ledger.Key, why error) {
 
 // rebuild has the inputs of a task made again that are gone. It tells whether there were any.
 func (c *Core) rebuild(j *job, t taskIndex) bool {
-	refs := j.gone(t)
+	refs := j.gone(t, false)
 	for _, ref := range refs {
 		c.redo(j, ref)
 	}
@@ -345,34 +345,43 @@ func (c *Core) redo(j *job, ref comms.DatasetRef) {
 		if !j.overAt(t) || j.tasks[t].state != tFinished {
 			continue
 		}
+		if j.tasks[t].flags&fElsewhere != 0 {
+			c.note(j, comms.Event{Kind: comms.EventLost, Task: t, Output: ref.Output,
+				Cause: comms.Cause{Kind: comms.CauseSubmit, Ref: ref, Text: "not on this agent, and needed again"}})
+			continue
+		}
 		attempt := j.tasks[t].attempt
 		c.note(j, comms.Event{Kind: comms.EventRetry, Task: t, Attempt: attempt,
 			Cause: comms.Cause{Kind: comms.CauseDataset, Ref: ref, Text: "this dataset is gone and is needed again"}})
 		c.again(j, t, attempt+1)
 		j.tasks[t].flags |= fUnfused
-		work = append(work, j.gone(t)...)
+		work = append(work, j.gone(t, true)...)
 	}
 }
 
-// gone lists the inputs of a task that were made and are not here any more.
-func (j *job) gone(t taskIndex) []comms.DatasetRef {
+// gone lists the inputs of a task that were made and are not here any more; those
+// of tasks that ended before the job came here when elsewhere is set.
+func (j *job) gone(t taskIndex, elsewhere bool) []comms.DatasetRef {
 	var refs []comms.DatasetRef
 	ins, err := j.graph.Inputs(t)
 	if err != nil {
 		return nil
 	}
 	for _, in := range ins {
-		refs = append(refs, j.goneOf(in.Sources)...)
+		refs = append(refs, j.goneOf(in.Sources, elsewhere)...)
 	}
 	return refs
 }
 
-func (j *job) goneOf(sources []dag.Source) []comms.DatasetRef {
+func (j *job) goneOf(sources []dag.Source, elsewhere bool) []comms.DatasetRef {
 	var refs []comms.DatasetRef
 	for _, s := range sources {
 		for _, ref := range j.expand(s) {
 			st := j.streams[outputKey{ref.Task, ref.Output}]
 			published := st != nil && ref.Element < st.next && !st.lost[ref.Element]
+			if !elsewhere && int(ref.Task) < len(j.tasks) && j.tasks[ref.Task].flags&fElsewhere != 0 {
+				continue
+			}
 			if j.data[ref] == nil && (published || j.overAt(ref.Task) && j.tasks[ref.Task].state == tFinished) {
 				refs = append(refs, ref)
 			}

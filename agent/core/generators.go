@@ -157,7 +157,7 @@ func (c *Core) element(r *run, d comms.Desc) error {
 	}
 	c.resolve(j, ofElement(ofOutput(j.edgesOf(r.task), ref.Output), ref.Element), dag.SourceElement, ref, true)
 	c.resolveGates(j, dag.SourceElement, ref, true)
-	c.bind(j, ref)
+	c.bind(j, ref, again)
 	if st.ended && again {
 		c.streamThere(j, r.task, ref.Output)
 	}
@@ -176,8 +176,9 @@ func (c *Core) watchElement(j *job, st *stream, ref comms.DatasetRef) {
 }
 
 // bind makes the instances that follow a stream for one more element, or tells
-// those that wait for it to be made again.
-func (c *Core) bind(j *job, ref comms.DatasetRef) {
+// those that wait for it to be made again. Those that have ended before the
+// stream began anew stay as they are.
+func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 	slots := j.graph.StreamSlots(ref.Task, ref.Output)
 	var fresh []taskIndex
 	for _, s := range slots {
@@ -193,6 +194,10 @@ func (c *Core) bind(j *job, ref comms.DatasetRef) {
 			fresh = append(fresh, i)
 		case tWaiting:
 			c.resolveEdge(j, i, ref, true)
+		case tFinished, tFailed, tSkipped, tCancelled:
+			if !again {
+				c.countEnded(j, s, i)
+			}
 		}
 	}
 	for _, i := range fresh {
@@ -233,12 +238,17 @@ func (c *Core) adoptInstance(j *job, i uint64) bool {
 
 // nextAttempt keeps the attempt of an instance that comes into being later: with
 // a lower one the controller would take what it reports for an earlier attempt's.
+// One that has ended in an earlier attempt is no more.
 func (c *Core) nextAttempt(j *job, i uint64, attempt uint32) {
 	if i > uint64(noTask)-1 || len(j.slots) == 0 {
 		return
 	}
 	c.grow(j, comms.DatasetRef{Task: taskIndex(i)})
-	if t := &j.tasks[i]; t.state == tAbsent {
+	t := &j.tasks[i]
+	if t.state.over() && attempt > t.attempt {
+		c.unmake(j, taskIndex(i))
+	}
+	if t.state == tAbsent {
 		t.attempt = max(t.attempt, attempt-1)
 	}
 }
@@ -274,6 +284,7 @@ func (c *Core) streamFailed(j *job, t taskIndex, output uint32) {
 		st.ended, st.failed = true, true
 	}
 	st.torn = st.torn || len(st.lost) > 0
+	c.skipUnborn(j, t, output)
 	for _, e := range slices.Sorted(maps.Keys(st.lost)) {
 		ref := comms.DatasetRef{Task: t, Output: output, Element: e}
 		for _, s := range j.graph.StreamSlots(t, output) {
@@ -290,6 +301,26 @@ func (c *Core) streamFailed(j *job, t taskIndex, output uint32) {
 	c.slotsEnded(j, k)
 }
 
+// skipUnborn tells that instances which an earlier agent knew of will not be: the
+// generator ended badly before it made their elements again.
+func (c *Core) skipUnborn(j *job, t taskIndex, output uint32) {
+	next := j.streams[outputKey{t, output}].next
+	for _, s := range j.graph.StreamSlots(t, output) {
+		for e := next; ; e++ {
+			i, err := j.graph.Instance(s, e)
+			if err != nil || int(i) >= len(j.tasks) {
+				break
+			}
+			if k := &j.tasks[i]; k.state == tAbsent && k.attempt > 0 {
+				k.attempt++
+				c.note(j, comms.Event{Kind: comms.EventSkipped, Task: i, Attempt: k.attempt, Cause: comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}},
+					Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("it needs %s, which did not deliver", j.graph.TaskName(t)),
+						Task: j.graph.TaskName(i), Attempt: k.attempt, Agent: c.cfg.Agent}})
+			}
+		}
+	}
+}
+
 // reopenStreams lets a generator that runs again go on where it stopped.
 func (c *Core) reopenStreams(j *job, t taskIndex) {
 	for o := range j.groupOf(t).group.Outputs {
@@ -299,6 +330,18 @@ func (c *Core) reopenStreams(j *job, t taskIndex) {
 			}
 			st.failed, st.torn = false, false
 		}
+	}
+}
+
+// countEnded counts an instance that had ended when its element came to be.
+func (c *Core) countEnded(j *job, s int, i taskIndex) {
+	sl, t := &j.slots[s], &j.tasks[i]
+	sl.ended++
+	if t.state != tFinished {
+		sl.bad++
+	}
+	if t.flags&fReleased != 0 {
+		sl.released++
 	}
 }
 

@@ -31,10 +31,11 @@ func (s taskState) over() bool { return s >= tFinished }
 
 // flags of a task.
 const (
-	fReleased uint8 = 1 << iota // its end is committed: it needs its inputs no more
-	fUnfused                    // its fused path failed: never again as part of one
-	fLent                       // it left a value in its executor that nobody published, for the next of its path
-	fEnded                      // its end is committed and it is not released: the next of its path is not
+	fReleased  uint8 = 1 << iota // its end is committed: it needs its inputs no more
+	fUnfused                     // its fused path failed: never again as part of one
+	fLent                        // it left a value in its executor that nobody published, for the next of its path
+	fEnded                       // its end is committed and it is not released: the next of its path is not
+	fElsewhere                   // it ended before the job came here: only the controller can have it run again
 )
 
 // task is all that is kept for each task: 12 bytes.
@@ -231,13 +232,14 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 		}
 	}
 	c.begin(j)
+	c.knownEnds(j, m.Ended)
 	c.knownData(j, m)
 	again := c.setTasks(j, m)
 	for _, t := range again {
 		c.rebuild(j, t)
 		for o := range j.groupOf(t).group.Outputs {
 			for _, s := range j.graph.StreamSlots(t, uint32(o)) {
-				for _, ref := range j.goneOf(j.sharedSources(s)) {
+				for _, ref := range j.goneOf(j.sharedSources(s), true) {
 					c.redo(j, ref)
 				}
 			}
@@ -387,6 +389,11 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 			}
 		}
 	}
+	for _, e := range m.Ended { // what runs again here without the sender's knowledge goes on
+		for i := int(e.First); i <= min(int(e.Last), len(mine)-1); i++ {
+			mine[i] = true
+		}
+	}
 	for i := range j.tasks {
 		if i < len(mine) && mine[i] || i >= j.static {
 			continue
@@ -394,6 +401,23 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 		c.disown(j, taskIndex(i))
 	}
 	return again
+}
+
+// knownEnds takes over how tasks have ended that this agent knows nothing of.
+func (c *Core) knownEnds(j *job, all []comms.Ended) {
+	for _, e := range all {
+		if int(e.Last) >= j.static && (len(j.slots) == 0 || e.Last > noTask-1) || e.How < comms.EndDone || e.How > comms.EndCancelled {
+			continue
+		}
+		c.grow(j, comms.DatasetRef{Task: e.Last})
+		for t := e.First; t <= e.Last; t++ {
+			if s := &j.tasks[t]; s.state == tAbsent {
+				s.state = tFinished + taskState(e.How-comms.EndDone)
+				s.flags |= fReleased | fElsewhere
+				j.fresh = false
+			}
+		}
+	}
 }
 
 // disown gives up a task that another agent has now.
@@ -412,11 +436,16 @@ func (c *Core) disown(j *job, t taskIndex) {
 }
 
 // restart runs a task again because somebody asked for it: what it made before
-// counts no more. The instances that follow it come into being anew.
+// counts no more. The instances that follow it and have not begun come into being
+// anew, those that have ended are not asked for.
 func (c *Core) restart(j *job, t taskIndex, attempt uint32) {
 	c.forgetOutputs(j, t, func(ref comms.DatasetRef) {
 		for _, s := range j.graph.StreamSlots(t, ref.Output) {
-			if i, err := j.graph.Instance(s, ref.Element); err == nil && int(i) < len(j.tasks) && j.tasks[i].state != tAbsent {
+			i, err := j.graph.Instance(s, ref.Element)
+			if err != nil || int(i) >= len(j.tasks) {
+				continue
+			}
+			if st := j.tasks[i].state; st != tAbsent && st != tQueued && st != tRunning && !st.over() {
 				c.unmake(j, i)
 			}
 		}

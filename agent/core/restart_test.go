@@ -71,6 +71,9 @@ func (w *world) rest(job comms.JobID, g *dag.Graph) comms.Assign {
 		}
 	}
 	for i := taskIndex(0); i <= last; i++ {
+		if known[i] && w.done[comms.TaskID{Job: job, Index: i}] > 0 {
+			m.Ended = append(m.Ended, comms.Ended{First: i, Last: i, How: comms.EndDone})
+		}
 		if known[i] && w.done[comms.TaskID{Job: job, Index: i}] == 0 {
 			m.Run = append(m.Run, comms.Range{First: i, Last: i})
 			m.Attempts = append(m.Attempts, 2)

@@ -302,7 +302,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, epoch uin
 	j.rec.Totals = j.states.Totals()
 	j.result = j.result || j.complete()
 	c.touchWith(j, events)
-	if drained != nil && epoch == j.rec.Epoch && c.drained(j, drained) {
+	if drained != nil && epoch == j.rec.Epoch && !lost && c.drained(j, drained) {
 		c.end(j)
 		commit.Row = j.ending
 		c.commitPart(j, a, b, onEnded, commit)
@@ -387,8 +387,8 @@ func (j *job) wanted(r comms.DatasetRef) bool {
 }
 
 // drained tells whether the agent's word that nothing more will run ends the
-// job. It does not when it was said before the agent knew of tasks that were
-// made to start over.
+// job: it does unless tasks are being made to start over. It was said at the
+// job's present epoch, so the agent knew of all that was to run.
 func (c *Core) drained(j *job, e *comms.Event) bool {
 	if j.resuming != nil {
 		j.resuming.drained = true
@@ -401,9 +401,6 @@ func (c *Core) drained(j *job, e *comms.Event) bool {
 		return true
 	}
 	if n := j.states.Open(); n > 0 && j.rec.Cancel == "" {
-		if j.rec.Epoch > 1 {
-			return false
-		}
 		if j.rec.Error == nil {
 			j.rec.Error = &comms.TaskError{Kind: comms.ErrorSkipped, Agent: j.rec.Agent,
 				Message: fmt.Sprintf("the agent ended the job with %d tasks left", n)}

@@ -13,7 +13,8 @@ type Lineage struct {
 	State     func(dag.TaskIndex) TaskState
 	Expand    func(dag.Source) (refs []comms.DatasetRef, complete bool) // see States.Expand
 	Available func(comms.DatasetRef) bool
-	Strict    bool // producers that failed run again even where their absence is tolerated
+	Published func(comms.DatasetRef) bool // it was there once
+	Again     bool                        // what ended badly is tried again where something that runs needs it
 }
 
 // Needed returns the smallest set of tasks that must run so that every target
@@ -21,8 +22,9 @@ type Lineage struct {
 // not run for its own sake. A task that runs needs the datasets of its inputs;
 // the producers of those that are not available run too, and so on: the set is
 // the least fixed point of that rule, so no smaller one will do. A producer that
-// has failed runs again only where its absence is not tolerated (InputDecl.Min);
-// with Strict, which is for an agent that does not know of the failure, always.
+// ended badly runs again only for what it had published and is gone, unless Again
+// is set, and not where its absence is tolerated (InputDecl.Min): a task that
+// needs what it never made is skipped.
 // Time and memory are in proportion to the tasks that run and their inputs.
 func (l *Lineage) Needed(targets []dag.TaskIndex, wanted []comms.DatasetRef) ([]dag.TaskIndex, error) {
 	run := map[dag.TaskIndex]struct{}{}
@@ -51,8 +53,9 @@ func (l *Lineage) Needed(targets []dag.TaskIndex, wanted []comms.DatasetRef) ([]
 			return nil, err
 		}
 		for i := range inputs {
+			tolerant := inputs[i].Min > 0 && l.enough(&inputs[i])
 			for _, src := range inputs[i].Sources {
-				l.require(src, inputs[i].Min > 0 && !l.Strict, add)
+				l.require(src, tolerant, add)
 			}
 		}
 	}
@@ -64,24 +67,50 @@ func (l *Lineage) Needed(targets []dag.TaskIndex, wanted []comms.DatasetRef) ([]
 	return out, nil
 }
 
+// enough tells whether an input can get its Min of datasets without those of
+// producers that ended badly.
+func (l *Lineage) enough(in *dag.Input) bool {
+	n := 0
+	for _, src := range in.Sources {
+		refs, complete := l.Expand(src)
+		if !complete && !l.bad(l.producer(src)) {
+			return true // nobody knows how many there will be
+		}
+		for _, r := range refs {
+			if l.Available(r) || !l.bad(r.Task) {
+				n++
+			}
+		}
+	}
+	return n >= in.Min
+}
+
+// bad tells whether a task has ended, and not well.
+func (l *Lineage) bad(t dag.TaskIndex) bool {
+	s := l.State(t)
+	return s.Over() && s != TaskDone
+}
+
+// producer is the task that says how many datasets a source stands for.
+func (l *Lineage) producer(src dag.Source) dag.TaskIndex {
+	if src.Kind == dag.SourceGroup {
+		return l.Graph.Group(src.Task).Stream.Generator
+	}
+	return src.Task
+}
+
 // require adds the producers that must run for a source. tolerant: those that
 // failed, were skipped or cancelled need not.
 func (l *Lineage) require(src dag.Source, tolerant bool, add func(dag.TaskIndex)) {
 	refs, complete := l.Expand(src)
-	if !complete {
-		producer := src.Task
-		if src.Kind == dag.SourceGroup {
-			producer = l.Graph.Group(src.Task).Stream.Generator
-		}
-		if state := l.State(producer); !(tolerant && state.Over() && state != TaskDone) {
-			add(producer)
-		}
+	if p := l.producer(src); !complete && (!l.bad(p) || l.Again && !tolerant) {
+		add(p)
 	}
 	for _, r := range refs {
 		if l.Available(r) {
 			continue
 		}
-		if state := l.State(r.Task); tolerant && state.Over() && state != TaskDone {
+		if l.bad(r.Task) && (tolerant || !l.Again && !l.Published(r)) {
 			continue
 		}
 		add(r.Task)

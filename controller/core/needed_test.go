@@ -29,7 +29,7 @@ func drawGraph(t *rapid.T) *dag.Graph {
 		}
 		if len(many) > 0 {
 			in := dag.Many("many", many...)
-			in.Min = rapid.IntRange(0, 1).Draw(t, "min")
+			in.Min = rapid.IntRange(0, len(many)).Draw(t, "min")
 			grp.Inputs = append(grp.Inputs, in)
 		}
 		before = append(before, b.Add(grp))
@@ -48,14 +48,15 @@ func TestNeededIsSmallest(t *testing.T) {
 		g := drawGraph(t)
 		n := g.NumTasks()
 		states := make([]TaskState, n)
-		there := make([]bool, n)
+		there, once := make([]bool, n), make([]bool, n)
 		for i := range n {
 			states[i] = rapid.SampledFrom([]TaskState{TaskWaiting, TaskDone, TaskDone, TaskFailed}).Draw(t, "state")
-			there[i] = states[i] == TaskDone && rapid.Bool().Draw(t, "there")
+			there[i] = states[i] != TaskWaiting && rapid.Bool().Draw(t, "there")
+			once[i] = there[i] || states[i] == TaskDone || rapid.Bool().Draw(t, "once")
 		}
-		l := &Lineage{Graph: g, Strict: rapid.Bool().Draw(t, "strict"), State: func(i dag.TaskIndex) TaskState { return states[i] },
+		l := &Lineage{Graph: g, Again: rapid.Bool().Draw(t, "again"), State: func(i dag.TaskIndex) TaskState { return states[i] },
 			Expand:    NewStates(g).Expand,
-			Available: func(r comms.DatasetRef) bool { return there[r.Task] }}
+			Available: func(r comms.DatasetRef) bool { return there[r.Task] }, Published: func(r comms.DatasetRef) bool { return once[r.Task] }}
 		var targets []dag.TaskIndex
 		var wanted []comms.DatasetRef
 		for i := range n {
@@ -109,9 +110,16 @@ func satisfies(t *rapid.T, l *Lineage, set uint, targets []dag.TaskIndex, wanted
 			t.Fatal(err)
 		}
 		for _, in := range ins {
+			can := 0
+			for _, src := range in.Sources {
+				if l.Available(comms.DatasetRef{Task: src.Task}) || l.State(src.Task) != TaskFailed {
+					can++
+				}
+			}
 			for _, src := range in.Sources {
 				absent := !l.Available(comms.DatasetRef{Task: src.Task}) && !runs(src.Task)
-				tolerated := in.Min > 0 && !l.Strict && l.State(src.Task) == TaskFailed
+				never := !l.Again && !l.Published(comms.DatasetRef{Task: src.Task})
+				tolerated := l.State(src.Task) == TaskFailed && (in.Min > 0 && can >= in.Min || never)
 				if absent && !tolerated {
 					return false
 				}

@@ -109,7 +109,7 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 		answer(comms.CodeUnavailable, fmt.Sprintf("agent %s, which works on the job, is away", j.rec.Agent))
 		return
 	}
-	data := c.surviving(j, r, ev, states, a)
+	data, published := c.surviving(j, r, ev, states, a)
 	var roots, set []dag.TaskIndex
 	if len(r.rerun) > 0 {
 		var text string
@@ -131,7 +131,7 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 	if r.ended {
 		c.reopen(j, ev)
 	}
-	c.again(j, r, a, data, set)
+	c.again(j, r, a, data, published, set)
 }
 
 // resumesOn returns the agent on which a job is to go on: the one that was meant,
@@ -177,20 +177,30 @@ func (c *Core) reopen(j *job, ev *Prepared) {
 // surviving returns the datasets that agent a can use. Of an agent that has told
 // all it has, that; else what rules say that an agent keeps: exports, and
 // datasets with a consumer that has not ended. What is inline is in the store.
-func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States, a *agent) map[comms.DatasetRef]DatasetRecord {
+// published names all that was ever there.
+func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States, a *agent) (data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}) {
 	meant := a != nil && a.row.Name == r.target(j)
 	probe := *j
 	probe.graph, probe.states = ev.Graph, states
 	c.findExports(&probe)
-	data := map[comms.DatasetRef]DatasetRecord{}
+	data, published = map[comms.DatasetRef]DatasetRecord{}, map[comms.DatasetRef]struct{}{}
 	for _, d := range ev.Past.Data {
 		data[d.Desc.Ref] = d
 	}
-	for ref := range r.lost {
-		delete(data, ref)
+	for ref := range states.lost {
+		published[ref] = struct{}{}
 	}
 	for ref, d := range r.fresh {
 		data[ref] = d
+	}
+	for ref := range data {
+		published[ref] = struct{}{}
+	}
+	for ref := range r.lost {
+		published[ref] = struct{}{}
+		if _, again := r.fresh[ref]; !again {
+			delete(data, ref)
+		}
 	}
 	for ref, d := range data {
 		if d.Desc.Place.Kind == comms.PlaceInline {
@@ -218,7 +228,7 @@ func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States, a 
 			delete(data, ref)
 		}
 	}
-	return data
+	return data, published
 }
 
 // findTasks resolves names of tasks and of families.
@@ -247,7 +257,7 @@ func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, pr
 
 // again makes set start over, finds what else must run, stores the decision and
 // assigns the job anew.
-func (c *Core) again(j *job, r *resumption, a *agent, data map[comms.DatasetRef]DatasetRecord, set []dag.TaskIndex) {
+func (c *Core) again(j *job, r *resumption, a *agent, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set []dag.TaskIndex) {
 	if len(set) > 0 {
 		j.states.Reset(ranges(set))
 		for ref := range data {
@@ -262,8 +272,11 @@ func (c *Core) again(j *job, r *resumption, a *agent, data map[comms.DatasetRef]
 			targets = append(targets, t)
 		}
 	})
-	l := &Lineage{Graph: j.graph, Strict: r.haveSet, State: j.states.get, Expand: j.states.Expand, Available: func(ref comms.DatasetRef) bool {
+	l := &Lineage{Graph: j.graph, Again: len(r.rerun) > 0, State: j.states.get, Expand: j.states.Expand, Available: func(ref comms.DatasetRef) bool {
 		_, ok := data[ref]
+		return ok
+	}, Published: func(ref comms.DatasetRef) bool {
+		_, ok := published[ref]
 		return ok
 	}}
 	run, err := l.Needed(targets, c.wantedExports(j))
@@ -362,6 +375,7 @@ func (c *Core) assignAgain(j *job, a *agent, run []dag.TaskIndex, data map[comms
 		_, again := running[e.Task]
 		return again
 	})
+	m.Ended = j.states.ended(running)
 	told := map[comms.DatasetRef]struct{}{}
 	tell := func(src dag.Source) {
 		refs, _ := j.states.Expand(src)
@@ -373,7 +387,7 @@ func (c *Core) assignAgain(j *job, a *agent, run []dag.TaskIndex, data map[comms
 			told[ref] = struct{}{}
 			d, ok := data[ref]
 			if !ok {
-				continue // its producer failed, and the agent knows
+				continue // its producer failed
 			}
 			desc := d.Desc
 			if d.Agent != a.row.Name && desc.Place.Kind != comms.PlaceInline {

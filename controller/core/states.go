@@ -368,10 +368,33 @@ func (s *States) Each(f func(dag.TaskIndex, TaskState)) {
 	}
 }
 
-// streamEnds lists the open streams that have ended, sorted.
+// ended lists how tasks have ended, but for those of a set.
+func (s *States) ended(but map[dag.TaskIndex]struct{}) (out []comms.Ended) {
+	ends := map[TaskState]comms.End{TaskDone: comms.EndDone, TaskFailed: comms.EndFailed, TaskSkipped: comms.EndSkipped, TaskCancelled: comms.EndCancelled}
+	s.Each(func(t dag.TaskIndex, st TaskState) {
+		how, over := ends[st]
+		if _, not := but[t]; not || !over {
+			return
+		}
+		if n := len(out); n > 0 && out[n-1].Last+1 == t && out[n-1].How == how {
+			out[n-1].Last = t
+		} else {
+			out = append(out, comms.Ended{First: t, Last: t, How: how})
+		}
+	})
+	return out
+}
+
+// streamEnds lists the open streams of tasks that are over, sorted. One whose
+// generator ended badly has the elements that were published.
 func (s *States) streamEnds() (out []comms.StreamEnd) {
 	for k, n := range s.ends {
 		out = append(out, comms.StreamEnd{Task: k.task, Output: k.output, Count: n})
+	}
+	for k, n := range s.known {
+		if _, ended := s.ends[k]; !ended && s.get(k.task).Over() && s.get(k.task) != TaskDone {
+			out = append(out, comms.StreamEnd{Task: k.task, Output: k.output, Count: n, Failed: true})
+		}
 	}
 	slices.SortFunc(out, func(a, b comms.StreamEnd) int {
 		if a.Task != b.Task {
