@@ -223,8 +223,10 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 			o.w.fail(id, "task %d finishes in attempt %d: it has finished in attempt %d, and nothing of it was lost", e.Task, e.Attempt, attempt)
 		}
 		f.done[e.Task] = e.Attempt
-		if c := f.canon(e.Task); c == e.Task {
-			delete(f.may, e.Task) // of instances others may still have to
+		if c := f.canon(e.Task); c == e.Task && !gone {
+			// Of instances others may still have to; and what a generator had published
+			// before it finished is lost with an agent that is gone.
+			delete(f.may, e.Task)
 		}
 	case comms.EventFailed:
 		f.failures++

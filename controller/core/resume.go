@@ -258,14 +258,8 @@ func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, pr
 // again makes set start over, finds what else must run, stores the decision and
 // assigns the job anew.
 func (c *Core) again(j *job, r *resumption, a *agent, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set []dag.TaskIndex) {
-	if len(set) > 0 {
-		j.states.Reset(ranges(set))
-		for ref := range data {
-			if j.states.get(ref.Task) != TaskDone {
-				delete(data, ref)
-			}
-		}
-	}
+	j.states.Reset(ranges(set))
+	forget(data, ranges(set))
 	var targets []dag.TaskIndex
 	j.states.Each(func(t dag.TaskIndex, s TaskState) {
 		if !s.Over() {
@@ -292,12 +286,16 @@ func (c *Core) again(j *job, r *resumption, a *agent, data map[comms.DatasetRef]
 	j.states.Reset(ranges(redo))
 	reset := append(redo, set...)
 	slices.Sort(reset)
+	forget(data, ranges(reset)) // what they made before counts no more
 	j.result = false
+	var drop []comms.DatasetRef
 	for ref := range j.exports {
 		if _, ok := data[ref]; !ok {
 			delete(j.exports, ref)
+			drop = append(drop, ref)
 		}
 	}
+	slices.SortFunc(drop, compareRefs)
 	c.touch(j)
 	if len(run) == 0 {
 		j.result = j.complete()
@@ -322,7 +320,7 @@ func (c *Core) again(j *job, r *resumption, a *agent, data map[comms.DatasetRef]
 		p.send = j.assign
 	}
 	row := j.rec
-	c.emit(Store{Token: c.await(p), Commit: Commit{Job: j.id, Row: &row, Batch: batch}, Graph: j.graph})
+	c.emit(Store{Token: c.await(p), Commit: Commit{Job: j.id, Row: &row, Batch: batch, Drop: drop}, Graph: j.graph})
 }
 
 // wantedExports lists the exports of tasks that are done.

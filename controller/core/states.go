@@ -3,6 +3,7 @@ package core
 import (
 	"maps"
 	"slices"
+	"sort"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -456,10 +457,23 @@ func NewReplay(g *dag.Graph, data bool) *Replay {
 func (r *Replay) Add(b *Batch) {
 	r.Batches = max(r.Batches, b.Number+1)
 	r.States.Reset(b.Reset)
+	forget(r.data, b.Reset)
 	for i := range b.Events {
 		e := &b.Events[i]
 		if r.States.Apply(e) && r.data != nil {
 			collect(r.data, e, b.Agent)
+		}
+	}
+}
+
+// forget removes what tasks have made that start over.
+func forget(data map[comms.DatasetRef]DatasetRecord, tasks []comms.Range) {
+	if len(tasks) == 0 {
+		return
+	}
+	for ref := range data {
+		if i := sort.Search(len(tasks), func(i int) bool { return tasks[i].Last >= ref.Task }); i < len(tasks) && tasks[i].First <= ref.Task {
+			delete(data, ref)
 		}
 	}
 }
