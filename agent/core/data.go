@@ -146,10 +146,11 @@ func (j *job) elsewhere(i taskIndex, k outputKey, element uint64) bool {
 }
 
 // released tells whether a consumer needs its inputs no more: its end is
-// committed, or (given) it ended before the dataset came here.
+// committed, or (given) it ended before the dataset came here and is no instance
+// that is still to be.
 func (j *job) released(t taskIndex, given bool) bool {
 	if int(t) >= len(j.tasks) || j.tasks[t].state == tAbsent {
-		return given
+		return given && (int(t) >= len(j.tasks) || j.tasks[t].flags&fPromised == 0)
 	}
 	return j.tasks[t].flags&fReleased != 0
 }

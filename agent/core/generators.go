@@ -250,6 +250,7 @@ func (c *Core) nextAttempt(j *job, i uint64, attempt uint32) {
 	}
 	if t.state == tAbsent {
 		t.attempt = max(t.attempt, attempt-1)
+		t.flags |= fPromised
 	}
 }
 
@@ -260,6 +261,9 @@ func (c *Core) streamEnd(j *job, t taskIndex, output uint32) {
 		return
 	}
 	st.ended = true
+	if len(c.unborn(j, t, output)) > 0 {
+		c.lostJobs = append(c.lostJobs, j) // what was kept for them is free
+	}
 	c.streamThere(j, t, output)
 	c.slotsEnded(j, outputKey{t, output})
 }
@@ -301,9 +305,9 @@ func (c *Core) streamFailed(j *job, t taskIndex, output uint32) {
 	c.slotsEnded(j, k)
 }
 
-// skipUnborn tells that instances which an earlier agent knew of will not be: the
-// generator ended badly before it made their elements again.
-func (c *Core) skipUnborn(j *job, t taskIndex, output uint32) {
+// unborn ends the promise of instances that will never be, because their stream
+// has ended, and lists them.
+func (c *Core) unborn(j *job, t taskIndex, output uint32) (all []taskIndex) {
 	next := j.streams[outputKey{t, output}].next
 	for _, s := range j.graph.StreamSlots(t, output) {
 		for e := next; ; e++ {
@@ -311,13 +315,24 @@ func (c *Core) skipUnborn(j *job, t taskIndex, output uint32) {
 			if err != nil || int(i) >= len(j.tasks) {
 				break
 			}
-			if k := &j.tasks[i]; k.state == tAbsent && k.attempt > 0 {
-				k.attempt++
-				c.note(j, comms.Event{Kind: comms.EventSkipped, Task: i, Attempt: k.attempt, Cause: comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}},
-					Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("it needs %s, which did not deliver", j.graph.TaskName(t)),
-						Task: j.graph.TaskName(i), Attempt: k.attempt, Agent: c.cfg.Agent}})
+			if k := &j.tasks[i]; k.flags&fPromised != 0 {
+				k.flags &^= fPromised
+				all = append(all, i)
 			}
 		}
+	}
+	return all
+}
+
+// skipUnborn tells that instances which an earlier agent knew of will not be: the
+// generator ended badly before it made their elements again.
+func (c *Core) skipUnborn(j *job, t taskIndex, output uint32) {
+	for _, i := range c.unborn(j, t, output) {
+		k := &j.tasks[i]
+		k.attempt++
+		c.note(j, comms.Event{Kind: comms.EventSkipped, Task: i, Attempt: k.attempt, Cause: comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}},
+			Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("it needs %s, which did not deliver", j.graph.TaskName(t)),
+				Task: j.graph.TaskName(i), Attempt: k.attempt, Agent: c.cfg.Agent}})
 	}
 }
 

@@ -36,6 +36,7 @@ const (
 	fLent                        // it left a value in its executor that nobody published, for the next of its path
 	fEnded                       // its end is committed and it is not released: the next of its path is not
 	fElsewhere                   // it ended before the job came here: only the controller can have it run again
+	fPromised                    // an instance that an Assign names, and whose element is not here yet
 )
 
 // task is all that is kept for each task: 12 bytes.

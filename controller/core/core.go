@@ -166,9 +166,7 @@ func (c *Core) stored(ev Stored) {
 	case onRow:
 		if j != nil && j.live != nil && p.send != nil && j.assign == p.send {
 			j.assign = nil
-			if a := c.runsOn(j); a != nil {
-				c.sendAssign(a, j, p.send)
-			}
+			c.sendKept(j, p.send)
 		}
 		if l := c.links[p.link]; l != nil {
 			c.reply(l, p.req, comms.CodeOK, "")

@@ -263,6 +263,20 @@ func (c *Core) sendAssign(a *agent, j *job, m *comms.Assign) {
 	c.send(a.link, m)
 }
 
+// sendKept sends an Assign that waited for its row to be durable, and what was
+// asked of the job meanwhile: the agent was told that before it had the job so.
+func (c *Core) sendKept(j *job, m *comms.Assign) {
+	a := c.runsOn(j)
+	if a == nil {
+		return
+	}
+	m.Hold = j.rec.Phase == comms.JobHeld
+	c.sendAssign(a, j, m)
+	if j.rec.Cancel != "" {
+		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerCancel, Reason: j.rec.Cancel})
+	}
+}
+
 // storeRow stores the row of a job; nothing waits for it.
 func (c *Core) storeRow(j *job) {
 	if !j.durable && j.stage == stagePreparing {
