@@ -74,21 +74,21 @@ type StreamEnd struct {
 	Failed bool          // the generator ended badly: there would have been more
 }
 
-// End is how a task has ended.
-type End uint8
+// Outcome is how a task has ended.
+type Outcome uint8
 
-// The ends of a task.
+// The outcomes of a task.
 const (
-	EndDone      End = iota + 1 // it succeeded
-	EndFailed                   // it failed finally
-	EndSkipped                  // it never ran: something it needs failed, or its job was stopped
-	EndCancelled                // it was stopped
+	OutcomeDone      Outcome = iota + 1 // it succeeded
+	OutcomeFailed                       // it failed finally
+	OutcomeSkipped                      // it never ran: something it needs failed, or its job was stopped
+	OutcomeCancelled                    // it was stopped
 )
 
 // Ended says of the tasks First to Last, both included, how they have ended.
 type Ended struct {
 	First, Last dag.TaskIndex // both included
-	How         End           // all of them
+	How         Outcome       // all of them
 }
 
 // SteerAction is what a Steer asks for.

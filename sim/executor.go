@@ -71,6 +71,10 @@ func (x *executor) die(why, signal string) {
 	if x.cur != nil {
 		x.lastRun = x.cur.ID
 		x.w.oracle.stopped(x)
+		x.dropsLive(x.cur)
+	}
+	for _, r := range x.queue {
+		x.dropsLive(r)
 	}
 	x.end()
 	x.w.lan.Stop(x.w.now, x.name)
@@ -197,9 +201,21 @@ func (x *executor) unqueue(id comms.RunID) bool {
 	if i < 0 {
 		return false
 	}
+	x.dropsLive(x.queue[i])
 	x.queue = slices.Delete(x.queue, i, i+1)
 	delete(x.credit, id)
 	return true
+}
+
+// dropsLive tells the oracle of values that only this process had, and only for a run that it gives up.
+func (x *executor) dropsLive(r *comms.Run) {
+	for _, in := range r.Inputs {
+		for i := range in.Data {
+			if d := &in.Data[i]; d.Place.Kind == comms.PlaceLive {
+				x.w.oracle.facts[x.kinds[r.Kind].Job].lost(d.Ref.Task)
+			}
+		}
+	}
 }
 
 // goOn plans the next act, if there is something that can be done.

@@ -26,8 +26,10 @@ type facts struct {
 	fence    map[dag.TaskIndex]uint32 // attempts up to this count no more
 	highest  map[dag.TaskIndex]uint32 // attempt seen
 	made     map[comms.DatasetRef]origin
-	may      map[dag.TaskIndex]bool // may run again although done: something was lost
-	asked    map[dag.TaskIndex]bool // may always run again: a client asked for it
+	private  map[dag.TaskIndex]origin // that finished in a fused path, and whose outputs nobody published
+	begun    map[dag.TaskIndex]uint32 // highest attempt that an executor began
+	may      map[dag.TaskIndex]uint32 // may run again although done: something was lost, of attempts up to this
+	asked    map[dag.TaskIndex]bool   // may always run again: a client asked for it
 	crashes  map[dag.TaskIndex]int
 	cancel   bool
 	failures int
@@ -57,7 +59,7 @@ func newOracle(w *world) *oracle { return &oracle{w: w, facts: map[comms.JobID]*
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
 		fence: map[dag.TaskIndex]uint32{}, highest: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
-		may: map[dag.TaskIndex]bool{}, asked: map[dag.TaskIndex]bool{}, crashes: map[dag.TaskIndex]int{}}
+		begun: map[dag.TaskIndex]uint32{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, crashes: map[dag.TaskIndex]int{}}
 	o.facts[id] = f
 }
 
@@ -103,11 +105,15 @@ func (f *facts) needs(t dag.TaskIndex) map[dag.TaskIndex]bool {
 // lost says that what a task made is gone somewhere: it and what it needs may run again.
 func (f *facts) lost(t dag.TaskIndex) {
 	for x := range f.needs(t) {
-		f.may[x] = true
+		f.may[x] = f.begun[x]
 	}
 }
 
-func (f *facts) mayRun(t dag.TaskIndex) bool { c := f.canon(t); return f.may[c] || f.asked[c] }
+func (f *facts) mayRun(t dag.TaskIndex) bool {
+	c := f.canon(t)
+	_, lost := f.may[c]
+	return lost || f.asked[c]
+}
 
 // rerun says that a client asked for tasks to run again: they, what depends on
 // them, and what those need.
@@ -138,6 +144,11 @@ func (f *facts) left(agent string, upTo uint64) {
 	for ref, from := range f.made {
 		if from.agent == agent && from.incarn <= upTo && !from.inline {
 			f.lost(ref.Task)
+		}
+	}
+	for t, from := range f.private {
+		if from.agent == agent && from.incarn <= upTo {
+			f.lost(t)
 		}
 	}
 }
@@ -202,10 +213,7 @@ func (o *oracle) event(id comms.JobID, f *facts, b *core.Batch, number uint64, e
 func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Event) {
 	gone := o.gone(b.Agent, b.Incarnation)
 	switch e.Kind {
-	case comms.EventLost:
-		f.lost(e.Cause.Ref.Task)
-		return
-	case comms.EventDrained, comms.EventEnv, comms.EventBuilding, comms.EventSpilled:
+	case comms.EventLost, comms.EventDrained, comms.EventEnv, comms.EventBuilding, comms.EventSpilled:
 		return
 	}
 	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] {
@@ -223,10 +231,15 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 			o.w.fail(id, "task %d finishes in attempt %d: it has finished in attempt %d, and nothing of it was lost", e.Task, e.Attempt, attempt)
 		}
 		f.done[e.Task] = e.Attempt
-		if c := f.canon(e.Task); c == e.Task && !gone {
-			// Of instances others may still have to; and what a generator had published
-			// before it finished is lost with an agent that is gone.
-			delete(f.may, e.Task)
+		if g := f.g.Group(e.Task); len(g.Outputs) > len(e.Outputs) && g.Outputs[0].Generate == dag.GenerateNone {
+			f.private[e.Task] = origin{agent: b.Agent, incarn: b.Incarnation}
+		} else {
+			delete(f.private, e.Task)
+		}
+		if upTo, lost := f.may[e.Task]; lost && e.Attempt > upTo {
+			if _, _, instance := f.g.Slot(e.Task); !instance { // others of its group may still have to
+				delete(f.may, e.Task)
+			}
 		}
 	case comms.EventFailed:
 		f.failures++
@@ -240,7 +253,7 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 			o.w.fail(id, "task %d is %s although nothing failed: %s", e.Task, eventNames[e.Kind], e.Error.Message)
 		}
 	}
-	if gone && len(e.Outputs) > 0 {
+	if _, private := f.private[e.Task]; gone && (private || len(e.Outputs) > 0) {
 		f.lost(e.Task) // stored after its maker's end
 	}
 }
@@ -316,7 +329,10 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 	}
 	n := ev.First
 	for _, je := range ev.Jobs {
-		for range je.Events {
+		for i := range je.Events {
+			if e := &je.Events[i]; e.Kind == comms.EventLost {
+				o.facts[je.Job].lost(e.Cause.Ref.Task)
+			}
 			a.sent[n] = sentEvent{je.Job, je.Life}
 			n++
 		}
@@ -347,6 +363,7 @@ func (o *oracle) acknowledged(a *agent, upTo uint64) {
 func (o *oracle) started(x *executor) {
 	r, id := x.cur, x.kinds[x.cur.Kind].Job
 	f := o.facts[id]
+	f.begun[r.Task] = max(f.begun[r.Task], r.Attempt)
 	k := o.w.controller.store.jobs[id]
 	if k != nil && k.row.Agent == x.a.name && k.row.Incarnation == x.a.incarn {
 		if attempt, done := f.done[r.Task]; done && r.Attempt > f.fence[r.Task] && !f.mayRun(r.Task) {

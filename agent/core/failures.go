@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -293,8 +294,9 @@ func (c *Core) pinFailed(r *run) {
 		return
 	}
 	s.state = tWaiting
-	if c.rebuild(j, r.task) {
-		c.recount(j)
+	missing, failed := c.countMissing(j, r.task)
+	if missing > 0 || failed && !c.tolerates(j, r.task) || errors.Is(r.pinErr, ledger.ErrLost) {
+		c.reassess(j, r.task, r.cause)
 		return
 	}
 	c.fail(j, r.task, r, &comms.TaskError{Kind: comms.ErrorMemory, Message: r.pinErr.Error()}, comms.Cause{Kind: comms.CauseMemory}, true)

@@ -201,6 +201,7 @@ func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 		}
 	}
 	for _, i := range fresh {
+		c.rebuildShared(j, i)
 		missing, failed := c.countMissing(j, i)
 		j.at(i).missing = missing
 		switch {
@@ -211,6 +212,19 @@ func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 		case missing == 0:
 			c.ready(j, entry{i, ref.Task, ref.Output})
 		}
+	}
+}
+
+// rebuildShared has the inputs made again that an instance shares with all of its
+// slot, when they were freed because the instances before it had ended.
+func (c *Core) rebuildShared(j *job, i taskIndex) {
+	s, _, _ := j.graph.Slot(i)
+	if sl := &j.slots[s]; sl.pending == 0 || j.stopped != nil {
+		return
+	}
+	for _, ref := range j.goneOf(j.sharedSources(s), true) {
+		c.redo(j, ref)
+		c.lostJobs = append(c.lostJobs, j)
 	}
 }
 
@@ -363,9 +377,9 @@ func (c *Core) countEnded(j *job, s int, i taskIndex) {
 // instanceEnded counts the end of a streamed group's task.
 func (c *Core) instanceEnded(j *job, t taskIndex) {
 	c.consumedBy(j, t)
-	s, _, ok := j.graph.Slot(t)
-	if !ok {
-		return
+	s, element, ok := j.graph.Slot(t)
+	if !ok || !j.exists(s, element) {
+		return // its element comes again, and then it is counted
 	}
 	sl := &j.slots[s]
 	sl.ended++
@@ -424,8 +438,17 @@ func (c *Core) releaseInstance(j *job, t taskIndex) {
 	s, element, _ := j.graph.Slot(t)
 	sl := &j.slots[s]
 	c.deref(j, comms.DatasetRef{Task: sl.key.task, Output: sl.key.output, Element: element}, 1)
-	sl.released++
-	c.slotDone(j, s)
+	if j.exists(s, element) {
+		sl.released++
+		c.slotDone(j, s)
+	}
+}
+
+// exists tells whether an element that a slot follows was published, in the
+// stream as it is now.
+func (j *job) exists(s int, element uint64) bool {
+	st := j.streams[j.slots[s].key]
+	return st != nil && element < st.next
 }
 
 // slotDone ends a slot's need for the inputs that its instances share.

@@ -238,13 +238,6 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	again := c.setTasks(j, m)
 	for _, t := range again {
 		c.rebuild(j, t)
-		for o := range j.groupOf(t).group.Outputs {
-			for _, s := range j.graph.StreamSlots(t, uint32(o)) {
-				for _, ref := range j.goneOf(j.sharedSources(s), true) {
-					c.redo(j, ref)
-				}
-			}
-		}
 	}
 	c.recount(j)
 	c.offerAll(j)
@@ -384,7 +377,8 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 			case t.state == tAbsent:
 				*t = task{attempt: attempt, state: tWaiting}
 				j.unended++
-			case t.state.over() && attempt > t.attempt:
+			case attempt > t.attempt:
+				c.disown(j, taskIndex(i)) // it may not have ended
 				c.restart(j, taskIndex(i), attempt)
 				again = append(again, taskIndex(i))
 			}
@@ -407,13 +401,13 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 // knownEnds takes over how tasks have ended that this agent knows nothing of.
 func (c *Core) knownEnds(j *job, all []comms.Ended) {
 	for _, e := range all {
-		if int(e.Last) >= j.static && (len(j.slots) == 0 || e.Last > noTask-1) || e.How < comms.EndDone || e.How > comms.EndCancelled {
+		if int(e.Last) >= j.static && (len(j.slots) == 0 || e.Last > noTask-1) || e.How < comms.OutcomeDone || e.How > comms.OutcomeCancelled {
 			continue
 		}
 		c.grow(j, comms.DatasetRef{Task: e.Last})
 		for t := e.First; t <= e.Last; t++ {
 			if s := &j.tasks[t]; s.state == tAbsent {
-				s.state = tFinished + taskState(e.How-comms.EndDone)
+				s.state = tFinished + taskState(e.How-comms.OutcomeDone)
 				s.flags |= fReleased | fElsewhere
 				j.fresh = false
 			}

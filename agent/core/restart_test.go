@@ -72,7 +72,7 @@ func (w *world) rest(job comms.JobID, g *dag.Graph) comms.Assign {
 	}
 	for i := taskIndex(0); i <= last; i++ {
 		if known[i] && w.done[comms.TaskID{Job: job, Index: i}] > 0 {
-			m.Ended = append(m.Ended, comms.Ended{First: i, Last: i, How: comms.EndDone})
+			m.Ended = append(m.Ended, comms.Ended{First: i, Last: i, How: comms.OutcomeDone})
 		}
 		if known[i] && w.done[comms.TaskID{Job: job, Index: i}] == 0 {
 			m.Run = append(m.Run, comms.Range{First: i, Last: i})

@@ -101,7 +101,7 @@ func (c *Core) synced(a *agent) {
 		switch {
 		case j == nil || j.deleting:
 			c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
-		case j.live == nil || j.ending != nil:
+		case j.atEnd():
 			c.adoptEnded(j, a, js)
 		case owns(j, a, js):
 			c.adopt(j, a, js)
@@ -124,7 +124,7 @@ func (c *Core) synced(a *agent) {
 	for _, j := range c.sortedJobs() {
 		switch {
 		case j.rec.Agent != a.row.Name || has[j.id]:
-		case j.ending != nil:
+		case j.atEnd():
 			c.adoptKept(j, a, &comms.JobState{})
 		default:
 			c.takeUp(j, a, nil)

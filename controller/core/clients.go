@@ -212,7 +212,7 @@ func (c *Core) release(j *job) (comms.Code, string) {
 	if j.rec.Phase != comms.JobHeld {
 		return comms.CodeConflict, fmt.Sprintf("the job is not held: it is %s", j.rec.Phase)
 	}
-	if j.ending {
+	if j.ending != nil {
 		return comms.CodeConflict, "the job has ended"
 	}
 	j.rec.Phase = comms.JobQueued

@@ -88,6 +88,12 @@ type resumption struct {
 	drained bool // meanwhile the agent said that nothing more runs
 }
 
+// atEnd tells whether nothing of the job runs: it has ended, or its end is being
+// stored. That somebody asks for tasks to run again changes nothing yet.
+func (j *job) atEnd() bool {
+	return j.live == nil || j.ending != nil || j.resuming != nil && j.resuming.ended
+}
+
 // runsOn returns the agent that works on the job now, nil when none does or it is away.
 func (c *Core) runsOn(j *job) *agent {
 	if j.live == nil || j.rec.Agent == "" {
@@ -461,6 +467,12 @@ func (j *job) outcome() comms.JobPhase {
 
 // endUnassigned ends a cancelled job that no agent works on.
 func (c *Core) endUnassigned(j *job) {
+	if r := j.resuming; r != nil { // nothing goes on
+		j.resuming, j.stage = nil, stageActive
+		if l := c.links[r.link]; l != nil && len(r.rerun) > 0 {
+			c.reply(l, r.req, comms.CodeConflict, "the job is being cancelled")
+		}
+	}
 	commit := Commit{Job: j.id}
 	c.end(j)
 	commit.Row = j.ending

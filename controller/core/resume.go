@@ -95,7 +95,7 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 	}
 	if j.rec.Cancel != "" && !r.ended {
 		answer(comms.CodeConflict, "the job is being cancelled")
-		r.drained = r.drained || r.haveSet // nothing of it runs any more
+		r.drained = r.drained || r.haveSet || j.rec.Agent == "" // nothing of it runs any more
 		stays()
 		return
 	}
@@ -180,8 +180,7 @@ func (c *Core) reopen(j *job, ev *Prepared) {
 // published names all that was ever there.
 func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States, a *agent) (data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}) {
 	meant := a != nil && a.row.Name == r.target(j)
-	probe := *j
-	probe.graph, probe.states = ev.Graph, states
+	probe := job{live: &live{graph: ev.Graph, states: states}}
 	c.findExports(&probe)
 	data, published = map[comms.DatasetRef]DatasetRecord{}, map[comms.DatasetRef]struct{}{}
 	for _, d := range ev.Past.Data {

@@ -300,8 +300,9 @@ func (s *States) elements(k streamKey, n uint64) {
 	s.known[k] = n
 }
 
-// Reset makes tasks start over with a new attempt. The streams of generators
-// among them keep their elements: what is published again has the same names.
+// Reset makes tasks start over, with a new attempt unless the first has not begun.
+// The streams of generators among them keep their elements: what is published
+// again has the same names.
 func (s *States) Reset(tasks []comms.Range) {
 	for _, r := range tasks {
 		for i := uint64(r.First); i <= uint64(r.Last); i++ {
@@ -310,7 +311,7 @@ func (s *States) Reset(tasks []comms.Range) {
 				break
 			}
 			state, attempt := s.Get(t)
-			if state.Over() || state == TaskRunning {
+			if state.Over() || state == TaskRunning || attempt > 1 {
 				s.attempt[t] = attempt + 1
 			}
 			s.put(t, TaskWaiting)
@@ -371,7 +372,7 @@ func (s *States) Each(f func(dag.TaskIndex, TaskState)) {
 
 // ended lists how tasks have ended, but for those of a set.
 func (s *States) ended(but map[dag.TaskIndex]struct{}) (out []comms.Ended) {
-	ends := map[TaskState]comms.End{TaskDone: comms.EndDone, TaskFailed: comms.EndFailed, TaskSkipped: comms.EndSkipped, TaskCancelled: comms.EndCancelled}
+	ends := map[TaskState]comms.Outcome{TaskDone: comms.OutcomeDone, TaskFailed: comms.OutcomeFailed, TaskSkipped: comms.OutcomeSkipped, TaskCancelled: comms.OutcomeCancelled}
 	s.Each(func(t dag.TaskIndex, st TaskState) {
 		how, over := ends[st]
 		if _, not := but[t]; not || !over {
