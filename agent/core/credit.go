@@ -126,7 +126,7 @@ func (c *Core) credit(r *run, output uint32, st *stream, n uint64) {
 // way to it, it has gone on already.
 func (c *Core) heldBack(r *run) {
 	c.startedRun(r)
-	if r.back || !r.gs.generator {
+	if r.back || r.orphan || !r.gs.generator {
 		return
 	}
 	waits := false

@@ -136,6 +136,9 @@ func (c *Core) element(r *run, d comms.Desc) error {
 	if outputs := r.gs.group.Outputs; int(d.Ref.Output) >= len(outputs) || outputs[d.Ref.Output].Generate == dag.GenerateNone {
 		return fmt.Errorf("it published an element of output %d, which is not generated", d.Ref.Output)
 	}
+	if r.orphan {
+		return c.discard(r, d) // the task starts over, or is not this agent's any more
+	}
 	st := j.stream(c, r.task, d.Ref.Output)
 	d.Ref.Task = r.task
 	if d.Ref.Element > st.next {
