@@ -13,6 +13,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/inbox"
 	"github.com/cascade-run/cascade/profiles"
 )
@@ -50,6 +51,8 @@ type Controller struct {
 	ids   map[*comms.Link]core.LinkID
 	next  core.LinkID
 	dirty int // runs recorded since the profiles were stored
+	// What the tasks of jobs that go on cost, by graph, until it is recorded.
+	samples map[*dag.Graph][]sample
 }
 
 // slowWork is how many decodes, plans and queries run at a time.
@@ -65,7 +68,7 @@ func New(cfg Config) (*Controller, error) {
 	incarnation := uint64(time.Now().UnixNano())
 	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core(incarnation)), incarnation: incarnation, inbox: inbox.New[core.Event](inboxLimit),
 		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork),
-		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), ids: map[*comms.Link]core.LinkID{}}
+		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), samples: map[*dag.Graph][]sample{}, ids: map[*comms.Link]core.LinkID{}}
 	c.turns.Lock()
 	if c.store, err = gcs.Open(cfg.store(c.paused)); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
@@ -221,7 +224,7 @@ func (c *Controller) upkeep() {
 			c.fail(err)
 			return
 		}
-		c.saveProfiles(0)
+		c.saveAll()
 		if err := c.blobs.expire(time.Now().Add(-blobAge)); err != nil {
 			c.log.Warn().Err(err).Msg("old packages stay")
 		}
@@ -242,7 +245,7 @@ func (c *Controller) Close() error {
 			c.log.Warn().Err(err).Msg("links did not all close in good order")
 		}
 		c.work.Wait()
-		c.saveProfiles(0)
+		c.saveAll()
 		c.closer = c.store.Close()
 	})
 	return c.closer

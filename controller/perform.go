@@ -97,7 +97,8 @@ func (c *Controller) committed(a core.Store, err error) {
 	}
 	failpoint.Hit("controller.stored")
 	if a.Commit.Batch != nil && a.Graph != nil {
-		c.record(a.Graph, a.Commit.Batch.Events)
+		final := a.Commit.Row != nil && a.Commit.Row.Phase.Final()
+		c.record(a.Graph, a.Commit.Batch.Events, final)
 	}
 	if r := a.Commit.Row; r != nil && r.Phase.Final() {
 		c.log.Info().Stringer("job", r.ID).Str("name", r.Name).Stringer("phase", r.Phase).Msg("job has ended")
@@ -105,9 +106,12 @@ func (c *Controller) committed(a core.Store, err error) {
 	c.done(core.Stored{Token: a.Token})
 }
 
-// record feeds what durable events say of costs into the profiles.
-func (c *Controller) record(g *dag.Graph, events []comms.Event) {
-	var samples []sample
+// record feeds what durable events say of costs into the profiles: at the end of
+// the job, or when it is of many tasks.
+func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	samples := c.samples[g]
 	near := 0
 	add := func(t dag.TaskIndex, u *comms.Usage) {
 		near = g.GroupNear(t, near)
@@ -125,8 +129,20 @@ func (c *Controller) record(g *dag.Graph, events []comms.Event) {
 			}
 		}
 	}
+	if c.samples[g] = samples; !final && len(samples) < maxSamples {
+		return
+	}
+	delete(c.samples, g)
+	c.fold(g, samples)
+	c.saveProfiles(100_000)
+}
+
+// maxSamples is how many runs of one job wait to be folded into the profiles.
+const maxSamples = 1 << 15
+
+// fold takes samples of a job into the profiles. c.mu is held.
+func (c *Controller) fold(g *dag.Graph, samples []sample) {
 	groups := byGroup(len(g.Groups), samples)
-	c.mu.Lock()
 	for len(groups) > 0 {
 		n := 1
 		for n < len(groups) && groups[n].group == groups[0].group {
@@ -142,8 +158,6 @@ func (c *Controller) record(g *dag.Graph, events []comms.Event) {
 		groups = groups[n:]
 	}
 	c.dirty += len(samples)
-	c.mu.Unlock()
-	c.saveProfiles(100_000)
 }
 
 // sample is what a task of a group cost.
@@ -171,17 +185,24 @@ func byGroup(groups int, samples []sample) []sample {
 	return out
 }
 
-// saveProfiles stores the profiles when more than so many runs are not in the store.
+// saveProfiles stores the profiles when more than so many runs are not in the
+// store. c.mu is held; storing does not wait.
 func (c *Controller) saveProfiles(moreThan int) {
-	c.mu.Lock()
-	if c.dirty <= moreThan {
-		c.mu.Unlock()
-		return
+	if c.dirty > moreThan {
+		c.dirty = 0
+		c.store.PutProfiles(c.book.Dirty(), c.mustStore)
 	}
-	c.dirty = 0
-	dirty := c.book.Dirty()
-	c.mu.Unlock()
-	c.store.PutProfiles(dirty, c.mustStore)
+}
+
+// saveAll stores what is known of costs, also of jobs that go on.
+func (c *Controller) saveAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for g, samples := range c.samples {
+		c.fold(g, samples)
+	}
+	clear(c.samples)
+	c.saveProfiles(0)
 }
 
 // snapshot is what is known of the tasks of a graph.
@@ -205,7 +226,7 @@ func (c *Controller) prepare(a core.Prepare) {
 		ev.Past, err = c.past(a.Job, ev.Graph)
 	}
 	if err == nil {
-		ev.Plan, err = planner.Make(ev.Graph, c.snapshot(ev.Graph), a.Cluster)
+		ev.Plan, err = planner.Order(ev.Graph, c.snapshot(ev.Graph), a.Cluster)
 	}
 	if err == nil && a.Submit != nil {
 		c.graphs.keep(a.Submit.GraphHash, &ev, a.Cluster, time.Now())

@@ -17,6 +17,7 @@ type nodes struct {
 	tasks    int
 	group    []int32
 	groups   []groupCost
+	pool     []edge   // of which one makes lists
 	next     [][]edge // consumers, one edge for each, sorted
 	missing  []int32  // producers of each node
 	order    []int32  // topological
@@ -63,8 +64,10 @@ func newNodes(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*nodes, error) {
 		}
 		n.groups[i].shape = shapes[key]
 	}
+	near := 0
 	for i := range size {
-		n.group[i] = int32(g.GroupIndex(dag.TaskIndex(i)))
+		near = g.GroupNear(dag.TaskIndex(i), near)
+		n.group[i] = int32(near)
 	}
 	for i := range size {
 		n.edges(i)
@@ -99,6 +102,11 @@ func costOf(g *dag.Graph, i int, p profiles.Snapshot) groupCost {
 func (n *nodes) edges(i int) {
 	t := dag.TaskIndex(i)
 	bytes := n.groups[n.group[i]].bytes
+	if e, ok := n.g.OnlyConsumer(t); ok && n.g.NumSlots() == 0 {
+		n.next[i] = n.one(edge{int32(e.Consumer), bytes})
+		n.missing[e.Consumer]++
+		return
+	}
 	var out []edge
 	for _, e := range n.g.Consumers(t) {
 		out = append(out, edge{int32(e.Consumer), bytes})
@@ -125,6 +133,15 @@ func (n *nodes) edges(i int) {
 	for _, e := range n.next[i] {
 		n.missing[e.to]++
 	}
+}
+
+// one returns a list of one edge. Such lists share their memory.
+func (n *nodes) one(e edge) []edge {
+	if len(n.pool) == cap(n.pool) {
+		n.pool = make([]edge, 0, 1024)
+	}
+	n.pool = append(n.pool, e)
+	return n.pool[len(n.pool)-1 : len(n.pool) : len(n.pool)]
 }
 
 // sort orders the nodes topologically.

@@ -32,7 +32,7 @@ type Plan struct {
 	Hosts        []string
 	Ranks        []float64         // of each static task: seconds from its start to the end of the job, at best
 	Seconds      []float64         // predicted duration of a task of each group; 0 when it is a guess
-	Tasks        []Placement       // of each static task
+	Tasks        []Placement       // of each static task; none without a schedule
 	Fuse         [][]dag.TaskIndex // linear paths, those that save most bytes first
 	Makespan     float64
 	CriticalPath float64
@@ -108,19 +108,41 @@ func SignatureOf(g *dag.Graph, group int) profiles.Signature {
 //
 // A streamed group, whose size is not known before, counts as one element.
 func Make(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
+	plan, n, err := order(g, p, &c)
+	if err != nil {
+		return nil, err
+	}
+	plan.Tasks = make([]Placement, g.NumTasks())
+	for i := range plan.Tasks {
+		if !n.cost(i).known {
+			plan.Guessed++
+		}
+	}
+	n.schedule(&c, plan)
+	return plan, nil
+}
+
+// Order is Make without the schedule: ranks, costs and paths, which are all that
+// agents go by. It takes O(n+e) time.
+func Order(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
+	plan, _, err := order(g, p, &c)
+	return plan, err
+}
+
+func order(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*Plan, *nodes, error) {
 	for i := range c.Hosts {
 		if c.Hosts[i].CPU <= 0 {
-			return nil, fmt.Errorf("plan: host %q has cpu %d", c.Hosts[i].Name, c.Hosts[i].CPU)
+			return nil, nil, fmt.Errorf("plan: host %q has cpu %d", c.Hosts[i].Name, c.Hosts[i].CPU)
 		}
 	}
 	if c.Bandwidth <= 0 {
 		c.Bandwidth = DefaultBandwidth
 	}
-	n, err := newNodes(g, p, &c)
+	n, err := newNodes(g, p, c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	plan := &Plan{Ranks: make([]float64, g.NumTasks()), Seconds: make([]float64, len(g.Groups)), Tasks: make([]Placement, g.NumTasks()), hosts: c.Hosts}
+	plan := &Plan{Ranks: n.rank[:g.NumTasks()], Seconds: make([]float64, len(g.Groups)), hosts: c.Hosts}
 	for i := range c.Hosts {
 		plan.Hosts = append(plan.Hosts, c.Hosts[i].Name)
 	}
@@ -129,13 +151,6 @@ func Make(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
 			plan.Seconds[i] = d.seconds
 		}
 	}
-	copy(plan.Ranks, n.rank)
-	for i := range plan.Tasks {
-		if !n.cost(i).known {
-			plan.Guessed++
-		}
-	}
-	n.schedule(&c, plan)
 	plan.Fuse = n.fuse()
-	return plan, nil
+	return plan, n, nil
 }

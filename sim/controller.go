@@ -201,7 +201,7 @@ func (c *controller) prepare(a core.Prepare) {
 	}
 	if err == nil {
 		ev.Code = comms.CodeOK
-		ev.Plan, err = planner.Make(ev.Graph, profiles.Snapshot{}, a.Cluster)
+		ev.Plan, err = planner.Order(ev.Graph, profiles.Snapshot{}, a.Cluster)
 	}
 	if err != nil {
 		ev.Err = err.Error()

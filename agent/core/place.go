@@ -320,11 +320,11 @@ func (j *job) outputsTo(t, consumer taskIndex) []uint32 {
 
 // privateTo lists those of outputs that nobody but one consumer reads, now or later.
 func (j *job) privateTo(t, consumer taskIndex, outputs []uint32) []uint32 {
-	var out []uint32
-	edges := j.edgesOf(t)
 	if e, ok := j.oneEdge(t); ok && e.Consumer == consumer && !j.wanted.has(j.graph, comms.DatasetRef{Task: t, Output: e.Output}) {
 		return outputs
 	}
+	var out []uint32
+	edges := j.edgesOf(t)
 	for _, o := range outputs {
 		alone := !j.wanted.has(j.graph, comms.DatasetRef{Task: t, Output: o}) && len(j.graph.SlotConsumers(t, o)) == 0
 		for _, e := range ofOutput(edges, o) {
