@@ -1,0 +1,107 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cascade-run/cascade"
+)
+
+var _ = cascade.Func1("chaos_fill", fill, "with -> part")
+
+type fillSettings struct{ N int }
+
+// fill makes an array of n numbers.
+func fill(ctx context.Context, s fillSettings) (cascade.Array[float64], error) {
+	if err := Say(ctx, "start", ""); err != nil {
+		return cascade.Array[float64]{}, err
+	}
+	a, err := cascade.Alloc[float64](ctx, s.N)
+	if err != nil {
+		return a, err
+	}
+	for i := range a.Data {
+		a.Data[i] = float64(i ^ s.N)
+	}
+	return a, Say(ctx, "end", "")
+}
+
+// kinds is a job with a dataset in each way that the store has for them: a file
+// of its own, a part of an arena, a page shared with others, a message, and a
+// command's file. Its last task waits for the test.
+func kinds(pipe string) string {
+	return fmt.Sprintf(`job: kinds
+tasks:
+  file: {run: chaos_fill, with: {n: 33554432}, out: [part]}
+  region: {run: chaos_fill, with: {n: 200000}, out: [part]}
+  shared: {for: {i: "0..9"}, run: chaos_fill, with: {n: "${1000 + i}"}, out: [part]}
+  inline: {run: chaos_fill, with: {n: 10}, out: [part]}
+  command: {command: "echo start command $CASCADE_ATTEMPT > $CHAOS_JOURNAL; yes $CASCADE_TASK | head -c 50000000 > ${out.y}", out: [y]}
+  read: {run: chaos_total, in: {parts: "shared[*].part"}, out: [sum]}
+  gate: {run: chaos_gate, with: {pipe: %s}, out: [sum]}
+  all:
+    command: "cat ${in.gate} ${in.file} ${in.region} ${in.shared[*]} ${in.inline} ${in.command} ${in.read} | cksum > ${out.y}"
+    in: {gate: gate, file: file, region: region, shared: "shared[*].part", inline: inline, command: command, read: read}
+    out: [y]
+outputs: [all.y, inline.part, "shared[*].part"]
+`, pipe)
+}
+
+// An agent is killed when all that its last task waits for is finished, but for one
+// that runs. The next agent takes over what lies in memory: nothing but that one starts again.
+func TestAgentAdopts(t *testing.T) {
+	h := New(t)
+	h.Controller()
+	agent := h.Agent("--store", "1GiB")
+	c := h.Client()
+	pipe := h.Pipe("gate")
+	open := func() {
+		t.Helper()
+		w, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		if _, err := fmt.Fprintln(w, 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j := h.Submit(c, kinds(pipe), nil)
+	open()
+	want := j.Done()
+	for range rounds(1, 20) {
+		changed := make(chan struct{}, 1)
+		j := h.Submit(c, kinds(pipe), func(*cascade.Progress) {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		})
+		for len(j.Finished()) < len(want.Tasks)-2 { // all but the gate and what waits for it
+			select {
+			case <-changed:
+			case <-time.After(patience):
+				t.Fatalf("finished are only %v\n%s", j.Finished(), j.Story(""))
+			}
+		}
+		known := j.Finished()
+		agent.Kill()
+		agent = h.Agent("--store", "1GiB")
+		open()
+		got := j.Done()
+		got.Same(t, want)
+		for task := range known {
+			if n := got.Starts(task); n != 1 {
+				t.Errorf("%s has started %d times", task, n)
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("%s\n%s", text(got.Lines), j.Story(""))
+		}
+	}
+}
