@@ -119,9 +119,12 @@ func (m *Mapper) mapWritable(name string, off, n int64) (unsafe.Pointer, error) 
 const populateFrom = 256 << 10
 
 // addresses reserves n bytes of inaccessible addresses for a region at off of its file. Large ones get the same
-// place within a huge page as in the file, so that move can take whole page tables.
+// place within a huge page as in the file, so that move can take whole page tables, or whole tables of those.
 func addresses(off, n int64) (unsafe.Pointer, error) {
-	const huge = 2 << 20
+	huge := int64(2 << 20)
+	if n >= 1<<30 {
+		huge = 1 << 30 // one entry of the table above: two moves instead of a thousand
+	}
 	slack := int64(0)
 	if n >= huge {
 		slack = huge

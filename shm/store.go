@@ -140,12 +140,21 @@ func (s *Store) Create(id ledger.SegmentID, kind ledger.Kind, n int64) error {
 	return nil
 }
 
-// Resize prepares a recycled file for n bytes: pages that it has stay warm, missing ones are reserved.
+// Resize prepares a recycled file for n bytes: pages that it has stay warm, missing ones are reserved. All pages
+// below its present end are there: Create reserved them, and to go over them again takes as long as to write to
+// them. When nothing has to be done to the size it costs two system calls.
 func (s *Store) Resize(id ledger.SegmentID, n int64) error {
 	path := s.Path(ledger.File, id)
 	err := s.sys.Chmod("resize:chmod", path, 0o600)
 	if err != nil {
 		return fmt.Errorf("resize segment %d: %w", id, err)
+	}
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("resize segment %d: %w", id, err)
+	}
+	if fi.Size() == n {
+		return nil
 	}
 	f, err := s.sys.Open("resize:open", path, os.O_RDWR, 0)
 	if err != nil {
@@ -155,8 +164,10 @@ func (s *Store) Resize(id ledger.SegmentID, n int64) error {
 	if err := s.sys.Truncate("resize:truncate", f, n); err != nil {
 		return fmt.Errorf("resize segment %d to %d bytes: %w", id, n, err)
 	}
-	if err := s.sys.Reserve("resize:reserve", f, 0, n); err != nil {
-		return fmt.Errorf("resize segment %d: reserve %d bytes: %w", id, n, err)
+	if fi.Size() < n {
+		if err := s.sys.Reserve("resize:reserve", f, fi.Size(), n-fi.Size()); err != nil {
+			return fmt.Errorf("resize segment %d: reserve %d bytes: %w", id, n-fi.Size(), err)
+		}
 	}
 	return nil
 }
@@ -376,12 +387,17 @@ func (s *Store) Poison(p ledger.Place) error {
 		return nil
 	}
 	path, err := s.find(p.Segment)
+	var fi fs.FileInfo
+	if err == nil {
+		fi, err = os.Lstat(path)
+	}
+	if err == nil && fi.Mode().Perm()&0o200 == 0 { // a sealed file in the pool; its next user gets it through Resize
+		err = s.sys.Chmod("poison:chmod", path, 0o600)
+	}
 	if err != nil {
 		return fmt.Errorf("poison: %w", err)
 	}
-	if fi, err := os.Lstat(path); err != nil || fi.Mode().Perm()&0o200 == 0 {
-		return err // a sealed file in the pool; its next user gets it through Resize
-	}
+	p.Bytes = min(p.Bytes, max(0, fi.Size()-p.Offset)) // a sealed file ends with its dataset
 	f, err := s.sys.Open("poison:open", path, os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("poison: %w", err)

@@ -1,0 +1,49 @@
+package shm
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// BenchmarkWarmFile is what the store and the mapper do for one more dataset of 1 GiB in a file that exists.
+func BenchmarkWarmFile(b *testing.B) {
+	const n = 1 << 30
+	root, err := os.MkdirTemp("/dev/shm", "bench")
+	must(b, err)
+	defer os.RemoveAll(root)
+	s, err := OpenStore(Options{Root: root, Name: "t"})
+	must(b, err)
+	defer s.Close()
+	m := NewMapper(s.Dir(), 0)
+	defer m.Close()
+	must(b, s.Create(1, ledger.File, n))
+	var resize, lease, cl, seal time.Duration
+	for i := -1; i < b.N; i++ {
+		if i == 0 {
+			resize, lease, cl, seal = 0, 0, 0, 0
+			b.ResetTimer()
+		}
+		t0 := time.Now()
+		must(b, s.Resize(1, n))
+		t1 := time.Now()
+		l, err := m.Lease("f1", 0, n)
+		must(b, err)
+		t2 := time.Now()
+		must(b, l.Close())
+		t3 := time.Now()
+		must(b, s.Seal(1, ledger.File, n))
+		t4 := time.Now()
+		resize += t1.Sub(t0)
+		lease += t2.Sub(t1)
+		cl += t3.Sub(t2)
+		seal += t4.Sub(t3)
+	}
+	us := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(b.N) }
+	b.ReportMetric(us(resize), "resize-us")
+	b.ReportMetric(us(lease), "lease-us")
+	b.ReportMetric(us(cl), "close-us")
+	b.ReportMetric(us(seal), "seal-us")
+}
