@@ -218,14 +218,13 @@ func (c *Core) incomplete(r *run, it *comms.ReportItem) string {
 	return ""
 }
 
-// told is a dataset as an event names it: the one that is final.
+// told is a dataset as an event names it: the one that is final. One that nobody
+// will read is not kept, neither here nor, as bytes of an event, in the store.
 func (c *Core) told(j *job, ref comms.DatasetRef, d comms.Desc) comms.Desc {
 	if have := j.data[ref]; have != nil {
 		return have.desc
 	}
-	if d.Place.Kind == comms.PlaceInline {
-		d.Place.Bytes = slices.Clone(d.Place.Bytes)
-	}
+	d.Place = comms.Place{}
 	return d
 }
 

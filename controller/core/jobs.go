@@ -58,9 +58,10 @@ type live struct {
 	states  *States
 	seen    map[string]Seen
 
-	exported map[exportKey]bool // outputs whose datasets are exports; instances by their slot's first
-	result   bool               // every export is there
-	ending   *JobRecord         // the end, while it is being stored
+	exported map[exportKey]bool        // outputs whose datasets are exports; instances by their slot's first
+	elements map[comms.DatasetRef]bool // single elements that are
+	result   bool                      // every export is there
+	ending   *JobRecord                // the end, while it is being stored
 
 	resuming *resumption
 	assign   *comms.Assign // to be sent when what it rests on is durable
@@ -172,13 +173,17 @@ func (c *Core) created(j *job, ev Stored) {
 
 // findExports notes which outputs are exports.
 func (c *Core) findExports(j *job) {
-	j.exported = nil
+	j.exported, j.elements = nil, nil
 	for i := range j.graph.Exports {
 		if j.exported == nil {
-			j.exported = map[exportKey]bool{}
+			j.exported, j.elements = map[exportKey]bool{}, map[comms.DatasetRef]bool{}
 		}
 		for _, s := range j.graph.Exports[i].Sources {
-			j.exported[exportKey{s.Task, s.Output}] = true
+			if s.Kind == dag.SourceElement {
+				j.elements[comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}] = true
+			} else {
+				j.exported[exportKey{s.Task, s.Output}] = true
+			}
 		}
 	}
 }
@@ -196,7 +201,7 @@ func (j *job) isExport(r comms.DatasetRef) bool {
 	if slot, _, ok := j.graph.Slot(t); ok {
 		t = dag.TaskIndex(j.graph.NumTasks() + slot)
 	}
-	return j.exported[exportKey{t, r.Output}]
+	return j.exported[exportKey{t, r.Output}] || j.elements[r]
 }
 
 // place gives a job that waits to an agent.
