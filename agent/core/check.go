@@ -140,7 +140,9 @@ func (c *Core) checkTasks(j *job) error {
 			return err
 		}
 		for _, e := range cl.heap {
-			heaped[e.task] = true
+			for i := range e.n {
+				heaped[e.task+taskIndex(i)] = true
+			}
 		}
 	}
 	for i := range j.tasks {
@@ -230,6 +232,13 @@ func (j *job) openConsumers(ref comms.DatasetRef) int {
 // checkLine finds a class in its line, in order, or the reason why it is in none.
 func checkLine(cl *class) error {
 	j, q := cl.job, cl.queue
+	size := 0
+	for i := range cl.heap {
+		size += int(cl.heap[i].n)
+	}
+	if size != cl.size {
+		return fmt.Errorf("%d tasks are ready, counted %d", cl.size, size)
+	}
 	if q == nil {
 		if len(cl.heap) > 0 && !cl.offered && !j.held && j.stopped == nil && cl.env.state == envReady {
 			return fmt.Errorf("%d ready tasks stand in no line", len(cl.heap))

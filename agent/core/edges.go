@@ -98,7 +98,25 @@ func (c *Core) ready(j *job, e entry) {
 		}
 		j.readied = append(j.readied, e)
 	}
-	c.push(gs.class, e)
+	c.push(gs.class, j.rowOf(e, 1))
+}
+
+// readyRow is ready for tasks of one group and rank that wait for nothing and
+// that the assignment itself made ready.
+func (c *Core) readyRow(j *job, first taskIndex, n int) {
+	gs := j.groupOf(first)
+	if j.stopped != nil || gs.unfit != "" {
+		for i := range n { // the first may stop the job
+			if t := first + taskIndex(i); j.tasks[t].state == tWaiting {
+				c.ready(j, entry{t, noTask, 0})
+			}
+		}
+		return
+	}
+	for i := range n {
+		j.tasks[int(first)+i].state = tReady
+	}
+	c.push(gs.class, j.rowOf(entry{first, noTask, 0}, uint32(n)))
 }
 
 // sourceState tells whether a source is there, or never will be.
@@ -265,6 +283,15 @@ func (c *Core) recount(j *job) {
 	if fresh {
 		c.countFresh(j)
 	}
+	var first taskIndex // of a row of n that are ready
+	n, near := 0, 0
+	row := func() {
+		if n > 0 {
+			c.readyRow(j, first, n)
+		}
+		n = 0
+	}
+	defer row()
 	for i := range j.tasks {
 		t := taskIndex(i)
 		s := &j.tasks[i]
@@ -281,7 +308,13 @@ func (c *Core) recount(j *job) {
 		case s.missing > 0 && s.state == tReady:
 			s.state = tWaiting // its entry in the heap is stale now
 		case s.missing == 0 && s.state == tWaiting:
-			c.ready(j, entry{t, noTask, 0})
+			group := j.graph.GroupNear(t, near)
+			if n == 0 || group != near || t != first+taskIndex(n) || j.rank(t) != j.rank(first) {
+				row()
+				first = t
+			}
+			near = group
+			n++
 		}
 	}
 }

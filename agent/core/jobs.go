@@ -561,7 +561,7 @@ func (c *Core) drained() {
 			clear(j.edgeCache)
 			c.leaveAll(j)
 			for _, cl := range j.classes {
-				cl.heap = nil // of tasks that were ready and ended otherwise
+				cl.heap, cl.size = nil, 0 // of tasks that were ready and ended otherwise
 			}
 			c.rest(j)
 			var counts [tCancelled + 1]uint64

@@ -40,7 +40,7 @@ type queue struct {
 func sooner(a, b *class) bool {
 	x, y := a.job, b.job
 	if x == y {
-		return x.before(a.heap[0].task, b.heap[0].task) < 0
+		return a.heap[0].before(&b.heap[0])
 	}
 	return cmp.Or(cmp.Compare(y.priority, x.priority), cmp.Compare(x.owner.used, y.owner.used), cmp.Compare(x.used, y.used),
 		cmp.Compare(x.seq, y.seq)) < 0
@@ -121,7 +121,7 @@ func (c *Core) enlist() {
 // join puts a class into its line.
 func (c *Core) join(cl *class) {
 	l := c.lineOf(cl)
-	l.ready += len(cl.heap)
+	l.ready += cl.size
 	o := cl.job.owner
 	for _, q := range o.queues {
 		if q.line == l && q.priority == cl.job.priority {
@@ -157,7 +157,7 @@ func (c *Core) leave(cl *class) {
 	}
 	l := q.line
 	cl.queue = nil
-	l.ready -= len(cl.heap)
+	l.ready -= cl.size
 	if len(q.classes) > 1 {
 		heap.Remove(&q.classes, cl.at)
 		heap.Fix(&l.queues, q.at)
@@ -186,20 +186,20 @@ func (c *Core) offerAll(j *job) {
 	}
 }
 
-// push adds a ready task to a class.
-func (c *Core) push(cl *class, e entry) {
-	cl.push(e)
+// push adds a row of ready tasks to a class.
+func (c *Core) push(cl *class, r row) {
+	cl.push(r)
 	if cl.queue == nil {
 		c.offer(cl)
 		return
 	}
-	cl.queue.line.ready++
+	cl.queue.line.ready += int(r.n)
 	heap.Fix(&cl.queue.classes, cl.at)
 }
 
 // pop takes the head of a class, which leaves its line with the last.
 func (c *Core) pop(cl *class) entry {
-	if len(cl.heap) == 1 {
+	if cl.size == 1 {
 		c.leave(cl)
 	}
 	e := cl.pop()
@@ -214,7 +214,7 @@ func (c *Core) pop(cl *class) entry {
 // this state on another way are dropped when they come to the top.
 func (c *Core) head(cl *class) (entry, bool) {
 	for len(cl.heap) > 0 {
-		e := cl.heap[0]
+		e := cl.heap[0].entry
 		if cl.job.tasks[e.task].state == tReady {
 			return e, true
 		}

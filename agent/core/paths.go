@@ -132,8 +132,11 @@ func setOf(outputs []uint32) (set uint64, ok bool) {
 	return set, true
 }
 
+// isRow tells whether tasks wait behind a run that need nothing of it.
+func (r *run) isRow() bool { return len(r.rest) > 0 && r.rest[0].reads == 0 }
+
 // lengthen puts a task behind the last one of a run, when it can be a step. It
-// tells whether it could.
+// tells whether it could. The caller charges for it.
 func (c *Core) lengthen(r *run, next taskIndex, gs *groupState, reads uint32) bool {
 	if !gs.step || gs.class != r.gs.class || r.tasks() >= comms.MaxSteps {
 		return false
@@ -156,7 +159,6 @@ func (c *Core) lengthen(r *run, next taskIndex, gs *groupState, reads uint32) bo
 	r.job.tasks[next].state = tQueued
 	r.mean += gs.mean
 	r.ex.load += gs.mean
-	c.charge(r.job, gs.mean*float64(gs.need[resCPU])/1000)
 	return true
 }
 

@@ -45,7 +45,7 @@ func (c *Core) placeReady() {
 	c.enlist()
 	var reserved amounts // of a starving line
 	var aside []*class
-	for c.kept+len(c.runs) < c.cfg.EventsKept { // each run will end in an event
+	for c.kept+len(c.runs)+c.behind < c.cfg.EventsKept { // each run will end in an event
 		cl := c.pick()
 		if cl == nil {
 			break
@@ -142,14 +142,17 @@ func (c *Core) takesMore(ex *executor, generator bool, need amounts) bool {
 	if n == 0 {
 		return c.fits(ex.grant, need)
 	}
-	if generator || ex.queue[n-1].gs.generator || ex.asked || n >= c.cfg.SupplyMax || ex.queue[0].abort != nil {
+	if generator || ex.queue[n-1].gs.generator || ex.asked || ex.queue[0].abort != nil {
 		return false // nothing waits behind a generator: it ends only when its consumers have run
 	}
+	return c.supplied(ex, ex.depth()) && c.fits(ex.grant, need)
+}
+
+// supplied tells whether an executor with so many tasks in its queue, at least
+// one, should have one more.
+func (c *Core) supplied(ex *executor, depth int) bool {
 	supply := c.cfg.SupplyFor.Seconds()
-	if ex.load >= supply && (n >= 2 || ex.load >= secondRun*supply) || ex.load == 0 && n >= 2 {
-		return false
-	}
-	return c.fits(ex.grant, need)
+	return depth < c.cfg.SupplyMax && !(ex.load >= supply && (depth >= 2 || ex.load >= secondRun*supply) || ex.load == 0 && depth >= 2)
 }
 
 // start takes the head of a class to an executor, with those that can follow it there.
@@ -169,8 +172,37 @@ func (c *Core) start(cl *class, ex *executor) {
 		c.pinFailed(r)
 		return
 	}
-	c.enqueue(r, ex)
-	c.follow(r, ex)
+	if !c.enqueue(r, ex) {
+		return
+	}
+	if r.gs.read {
+		c.follow(r, ex)
+	} else {
+		c.fill(r, cl, ex)
+	}
+}
+
+// fill puts tasks of a group that nothing feeds and nothing reads behind the one
+// that was queued: they go in one message, and come back in one. While others
+// have work too, it is chosen anew after each task who is next.
+func (c *Core) fill(r *run, cl *class, ex *executor) {
+	if !r.gs.step || !r.gs.rooted || r.cause.Kind != comms.CauseSubmit || cl.queue == nil || len(c.lines) > 1 ||
+		len(cl.queue.line.queues) > 1 || len(cl.queue.classes) > 1 {
+		return
+	}
+	j, depth := r.job, ex.depth()
+	most := (cl.size + len(ex.pool.execs) - 1) / len(ex.pool.execs) // the others are to have some
+	before := r.mean
+	for ; most > 0 && c.supplied(ex, depth) && c.kept+len(c.runs)+c.behind < c.cfg.EventsKept; most-- {
+		e, ok := c.head(cl)
+		if !ok || e.by != noTask || e.task < r.gs.first || int(e.task-r.gs.first) >= r.gs.size || !c.lengthen(r, e.task, r.gs, 0) {
+			break
+		}
+		c.pop(cl)
+		depth++
+	}
+	c.charge(j, (r.mean-before)*float64(r.gs.need[resCPU])/1000)
+	c.writeSteps(r, &ex.batch[len(ex.batch)-1])
 }
 
 // waitForPins puts a run aside whose inputs must first come into memory.
@@ -212,13 +244,16 @@ func (c *Core) enqueue(r *run, ex *executor) bool {
 // planned path as a whole, else the best successor as far as the supply goes. A
 // successor waits for nothing but runs of this queue.
 func (c *Core) follow(r *run, ex *executor) {
-	j, depth := r.job, ex.depth()
+	j, depth, load := r.job, ex.depth(), ex.load
+	defer func() { // those that became runs of their own are charged already
+		c.charge(j, (ex.load-load)*float64(r.gs.need[resCPU])/1000)
+	}()
 	tail, gs := r.task, r.gs
 	m := &ex.batch[len(ex.batch)-1]
 	for !gs.generator && gs.read {
 		next, planned := c.successor(j, tail, gs, ex)
-		if next == noTask || !planned && (depth >= c.cfg.SupplyMax || depth >= 2 && (ex.load == 0 || ex.load >= c.cfg.SupplyFor.Seconds())) ||
-			planned && depth >= comms.MaxSteps {
+		if next == noTask || planned && depth >= comms.MaxSteps ||
+			!planned && (depth >= c.cfg.SupplyMax || depth >= 2 && (ex.load == 0 || ex.load >= c.cfg.SupplyFor.Seconds())) {
 			break
 		}
 		var outputs, private []uint32
@@ -244,9 +279,11 @@ func (c *Core) follow(r *run, ex *executor) {
 				break
 			}
 			c.writeSteps(r, m)
+			before := ex.load
 			if !c.enqueue(s, ex) {
 				return
 			}
+			load += ex.load - before
 			r, m = s, &ex.batch[len(ex.batch)-1]
 		}
 		tail, gs = next, behind
@@ -444,18 +481,23 @@ func (c *Core) takeBack() {
 			continue
 		}
 		for _, ex := range p.execs {
-			movable := ex.movable()
-			if len(movable) == 0 || ex.asked || ex.state != exUp {
+			if ex.asked || ex.state != exUp || !ex.spares() {
 				continue
 			}
 			none := make(amounts, len(c.total))
-			if !c.fits(none, movable[0].gs.need) {
+			if !c.fits(none, ex.queue[len(ex.queue)-1].gs.need) {
 				continue
 			}
 			if due := ex.heard.Add(staleAfter); due.After(c.now) {
 				c.wakeAt(due)
 				continue
 			}
+			for _, r := range slices.Clone(ex.queue) {
+				if r.isRow() {
+					c.unfold(r)
+				}
+			}
+			movable := ex.movable()
 			c.askBack(ex, movable[len(movable)/2:])
 		}
 	}
@@ -471,6 +513,11 @@ func (ex *executor) movable() []*run {
 		}
 	}
 	return out
+}
+
+// spares tells whether an executor has runs that could run elsewhere.
+func (ex *executor) spares() bool {
+	return len(ex.movable()) > 0 || slices.ContainsFunc(ex.queue, (*run).isRow)
 }
 
 func (c *Core) askBack(ex *executor, runs []*run) {

@@ -58,7 +58,8 @@ type class struct {
 	env       *environment
 	need      amounts
 	generator bool
-	heap      []entry
+	heap      []row
+	size      int    // tasks in heap
 	queue     *queue // where it stands in its line; nil when it does not
 	at        int    // its place there
 	offered   bool
@@ -91,12 +92,36 @@ func (j *job) before(a, b taskIndex) int {
 	return cmp.Compare(a, b)
 }
 
-func (cl *class) push(e entry) {
-	h := append(cl.heap, e)
+// row is ready tasks that follow each other in the graph and in rank: all of a
+// group that nothing held back are one. It carries what orders it.
+type row struct {
+	entry    // of the first
+	n        uint32
+	priority int
+	rank     float64
+}
+
+func (j *job) rowOf(e entry, n uint32) row {
+	return row{e, n, j.groupOf(e.task).group.Priority, j.rank(e.task)}
+}
+
+func (a *row) before(b *row) bool {
+	switch {
+	case a.priority != b.priority:
+		return a.priority > b.priority
+	case a.rank != b.rank:
+		return a.rank > b.rank
+	}
+	return a.task < b.task
+}
+
+func (cl *class) push(r row) {
+	cl.size += int(r.n)
+	h := append(cl.heap, r)
 	i := len(h) - 1
 	for i > 0 {
 		up := (i - 1) / 2
-		if cl.job.before(h[i].task, h[up].task) >= 0 {
+		if !h[i].before(&h[up]) {
 			break
 		}
 		h[i], h[up] = h[up], h[i]
@@ -105,22 +130,29 @@ func (cl *class) push(e entry) {
 	cl.heap = h
 }
 
+// pop takes the first task of the first row.
 func (cl *class) pop() entry {
 	h := cl.heap
-	top := h[0]
-	n := len(h) - 1
-	h[0] = h[n]
-	h = h[:n]
+	top := h[0].entry
+	cl.size--
+	if h[0].n > 1 {
+		h[0].task++
+		h[0].n--
+	} else {
+		n := len(h) - 1
+		h[0] = h[n]
+		h = h[:n]
+	}
 	i := 0
 	for {
 		down := 2*i + 1
-		if down >= n {
+		if down >= len(h) {
 			break
 		}
-		if down+1 < n && cl.job.before(h[down+1].task, h[down].task) < 0 {
+		if down+1 < len(h) && h[down+1].before(&h[down]) {
 			down++
 		}
-		if cl.job.before(h[down].task, h[i].task) >= 0 {
+		if !h[down].before(&h[i]) {
 			break
 		}
 		h[i], h[down] = h[down], h[i]
