@@ -234,7 +234,7 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 		Address: "inproc://controller,ipc://" + dirs.controller,
 		State:   filepath.Join(dirs.state, "controller"),
 		Build:   Version(),
-		Sync:    o.fsync,
+		Sync:    o.durable == PowerLoss,
 		Passive: o.inspect,
 		Memory:  o.gcs,
 		Retain:  controller.Retention(o.retain),

@@ -23,7 +23,7 @@ type options struct {
 	warm     int
 	custom   []comms.Amount
 	inspect  bool
-	fsync    bool
+	durable  Durability
 	gcs      int64
 	retain   Retention
 	patience time.Duration
@@ -70,9 +70,8 @@ func WithStore(bytes int64) Option { return func(o *options) { o.store = bytes }
 // fail with ErrUnavailable; the default is 30 s. Jobs go on meanwhile.
 func WithPatience(d time.Duration) Option { return func(o *options) { o.patience = d } }
 
-// WithFsync makes a local cluster's acknowledgements survive a power loss, not
-// only the crash of any process.
-func WithFsync() Option { return func(o *options) { o.fsync = true } }
+// WithDurability sets what a local cluster's acknowledgements survive; the default is Crash.
+func WithDurability(d Durability) Option { return func(o *options) { o.durable = d } }
 
 // WithoutExecutors makes a local cluster that only answers questions about what
 // its state folder holds: no task runs and no executor starts.

@@ -106,7 +106,7 @@ func taskLatency(ctx context.Context, b *bench) error {
 
 // finalFsync is from submit to an end that survives a power loss.
 func finalFsync(ctx context.Context, b *bench) (err error) {
-	c, err := b.start(ctx, "fsync", cascade.WithFsync())
+	c, err := b.start(ctx, "fsync", cascade.WithDurability(cascade.PowerLoss))
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func finalFsync(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	return b.tell(Figure{Name: "final_fsync_p50", Value: quantile(final, 0.5), Unit: "us", Baseline: (before + after) / 2, BaselineOf: fsyncName,
-		Note: fmt.Sprintf("%d jobs of one task, cascade run --fsync; result p50 %.0f us", n, quantile(result, 0.5))})
+		Note: fmt.Sprintf("%d jobs of one task, cascade run --durability power; result p50 %.0f us", n, quantile(result, 0.5))})
 }
 
 func microseconds(d time.Duration) float64 { return float64(d) / 1e3 }

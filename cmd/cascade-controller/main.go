@@ -19,6 +19,7 @@ import (
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/controller"
 )
@@ -37,7 +38,7 @@ type flags struct {
 	minFree string
 	memory  string
 	bytes   string
-	noSync  bool
+	durable cascade.Durability
 	verbose int
 }
 
@@ -64,7 +65,8 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.StringVar(&f.cfg.State, "state", "", "folder of the store and of packages (default cascade/controller in $XDG_STATE_HOME)")
 	s.StringVar(&f.cfg.Name, "name", "", "name of the controller (default controller)")
 	s.IntVar(&f.cfg.Shards, "shards", 0, "shards of a new store (default 2)")
-	s.BoolVar(&f.noSync, "no-sync", false, "survive the crash of processes, not the loss of power: faster")
+	f.durable = cascade.PowerLoss
+	s.Var(&f.durable, "durability", "what acknowledgements survive: the crash of every process (faster), or a power loss too")
 	s.StringVar(&f.minFree, "min-free", "", "free space of the disk below which submits are refused and commits wait (default 256MiB)")
 	s.StringVar(&f.memory, "gcs-memory", "", "memory for the store's tables and caches (default 128MiB)")
 	s.DurationVar(&f.cfg.Retain.Age, "keep", 0, "delete jobs this long after their end, those submitted with --keep apart (default 720h; negative never)")
@@ -78,7 +80,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 
 func (f *flags) config(stderr io.Writer) (controller.Config, error) {
 	cfg := f.cfg
-	cfg.Sync = !f.noSync
+	cfg.Sync = f.durable == cascade.PowerLoss
 	for _, x := range []struct {
 		flag, text string
 		set        func(int64)

@@ -21,6 +21,7 @@ func TestBadInput(t *testing.T) {
 	}{
 		{[]string{"--nosuch"}, daemon.ExitBadInput, "unknown flag"},
 		{[]string{"surplus"}, daemon.ExitBadInput, "unknown command"},
+		{[]string{"--durability", "maybe"}, daemon.ExitBadInput, "want crash"},
 		{[]string{"--min-free", "much", "--state", "x"}, daemon.ExitBadInput, "--min-free"},
 		{[]string{"--state", filepath.Join(t.TempDir(), "s"), "--listen", "tcp://127.0.0.1:0"}, daemon.ExitInfrastructure, "insecure-test-network"},
 	} {
@@ -53,7 +54,7 @@ func TestServesUntilSignal(t *testing.T) {
 	code := make(chan int, 1)
 	var errs strings.Builder
 	go func() {
-		code <- run([]string{"--state", dir, "--no-sync", "--min-free", "1MiB"}, w, &errs, signals)
+		code <- run([]string{"--state", dir, "--durability=crash", "--min-free", "1MiB"}, w, &errs, signals)
 		_ = w.Close() // ends the scan below when it never became ready
 	}()
 	lines := bufio.NewScanner(r)

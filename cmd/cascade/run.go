@@ -73,7 +73,7 @@ type clusterFlags struct {
 	memory, store string
 	gcsMemory     string
 	resources     []string
-	fsync         bool
+	durable       cascade.Durability
 }
 
 func (f *clusterFlags) add(c *cobra.Command) {
@@ -82,7 +82,8 @@ func (f *clusterFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.store, "store", "", "shared memory for datasets, such as 2GiB (default a part of /dev/shm)")
 	c.Flags().StringVar(&f.gcsMemory, "gcs-memory", "", "memory for tables and caches of the control store, at least 64MiB (default 128MiB)")
 	c.Flags().StringArrayVar(&f.resources, "resource", nil, "NAME=AMOUNT of a resource that tasks ask for by name, such as licence=2; may be given several times")
-	c.Flags().BoolVar(&f.fsync, "fsync", false, "let acknowledgements survive a power loss, not only a crash")
+	f.durable = cascade.Crash
+	c.Flags().Var(&f.durable, "durability", "what acknowledgements survive: the crash of every process, or a power loss too")
 }
 
 func (f *clusterFlags) options() ([]cascade.Option, error) {
@@ -114,10 +115,7 @@ func (f *clusterFlags) options() ([]cascade.Option, error) {
 		}
 		opts = append(opts, s.option(n))
 	}
-	if f.fsync {
-		opts = append(opts, cascade.WithFsync())
-	}
-	return opts, nil
+	return append(opts, cascade.WithDurability(f.durable)), nil
 }
 
 func (a *app) runCommand() *cobra.Command {

@@ -246,7 +246,7 @@ func (h *Host) StartController(args ...string) *Process {
 }
 
 func (h *Host) controllerArgs(more ...string) []string {
-	return append([]string{"--state", filepath.Join(h.State, "controller"), "--listen", h.Address(), "--no-sync"}, more...)
+	return append([]string{"--state", filepath.Join(h.State, "controller"), "--listen", h.Address(), "--durability=crash"}, more...)
 }
 
 // Agent starts a cascade-agent with two cores whose executors are the test's own
