@@ -152,7 +152,7 @@ type Progress struct {
 	TaskTime int64         // nanoseconds, summed
 	Spilled  uint64        // bytes that went to disk
 	Copied   uint64        // bytes that tasks had to copy
-	Waits    string        // why a queued job does not start; "" when nothing but time is missing
+	Waits    string        // why a queued job does not start, or a running one is not told on; "" when nothing but time is missing
 }
 
 // Query asks for a page of rows. Kind is one of the constants Query...; Cursor

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/docker/go-units"
 	"github.com/rs/zerolog"
 
 	"github.com/cascade-run/cascade/comms"
@@ -210,11 +211,15 @@ func (c *Controller) fail(err error) {
 
 // paused is told by the store when the disk is nearly full.
 func (c *Controller) paused(paused bool, free uint64) {
+	ev := core.Paused{}
 	if paused {
 		c.log.Error().Uint64("free_bytes", free).Msg("the disk is nearly full: submits are refused, and events of agents wait")
+		ev.Why = fmt.Sprintf("the disk of %s is nearly full (%s free): nothing can be stored; it goes on when there is room",
+			c.cfg.State, units.BytesSize(float64(free)))
 	} else {
 		c.log.Info().Uint64("free_bytes", free).Msg("the disk has room again: the store goes on")
 	}
+	c.done(ev)
 }
 
 // upkeep compacts the store and stores profiles, beside the loop.

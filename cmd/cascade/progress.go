@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -24,6 +25,7 @@ type progress struct {
 	start time.Time
 	quiet time.Time       // when a line was printed last
 	told  map[string]bool // groups that have ended, environments, reasons
+	waits string          // what the running job was last said to wait for
 	err   error
 }
 
@@ -60,6 +62,10 @@ func (s *progress) every() time.Duration {
 }
 
 func (s *progress) update(p *cascade.Progress) {
+	if p.Phase == comms.JobRunning && p.Waits != s.waits && !s.a.json {
+		s.waits = p.Waits
+		s.say("%s", cmp.Or(p.Waits, "the store goes on"))
+	}
 	if s.a.json {
 		if err := s.a.printJSON(progressObject(p)); err != nil && s.err == nil {
 			s.err = err

@@ -418,8 +418,12 @@ func (c *Core) choose(j *job, g *dag.Graph) *agent {
 	return best
 }
 
-// waits says why a queued job that is on no agent does not start, "" when it is to.
+// waits says why nothing that happens to a job can be stored, or why a queued one
+// that is on no agent does not start, "" when it is to.
 func (c *Core) waits(j *job) string {
+	if c.paused != "" && j.stage != stageEnded {
+		return c.paused
+	}
 	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobQueued || j.rec.Agent != "" || j.resuming != nil || j.ending != nil {
 		return ""
 	}

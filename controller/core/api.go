@@ -82,6 +82,8 @@ type (
 	}
 	// Started: every job is loaded.
 	Started struct{}
+	// Paused: the store commits nothing for now, and why; an empty Why ends that.
+	Paused struct{ Why string }
 	// Tick: the time asked for with Wake has come.
 	Tick struct{}
 )
@@ -106,6 +108,7 @@ func (Stored) event()   {}
 func (Answered) event() {}
 func (Loaded) event()   {}
 func (Started) event()  {}
+func (Paused) event()   {}
 func (Tick) event()     {}
 
 // Action is what the driver must do, in order. It is one of the types below.

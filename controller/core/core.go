@@ -13,7 +13,8 @@ type Core struct {
 	cfg     Config
 	now     time.Time
 	out     []Action
-	started bool // every job is loaded
+	started bool   // every job is loaded
+	paused  string // why the store commits nothing; empty: it does
 
 	links   map[LinkID]*link
 	agents  map[string]*agent
@@ -97,6 +98,11 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		c.retire()
 		for _, j := range c.sortedJobs() {
 			c.place(j)
+		}
+	case Paused:
+		c.paused = ev.Why
+		for _, j := range c.sortedJobs() {
+			c.touch(j)
 		}
 	case Tick:
 		c.wake = time.Time{}

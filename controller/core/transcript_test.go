@@ -316,6 +316,8 @@ func (w *world) run(d *datadriven.TestData) error {
 			who = ""
 		}
 		w.settle(who)
+	case "paused":
+		w.step(Paused{Why: d.Input})
 	case "nospace":
 		w.nospace = !w.nospace
 	case "wait":

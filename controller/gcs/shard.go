@@ -152,8 +152,11 @@ func (s *shard) group(ws []write) (int, error) {
 	if len(ws[0].entries) == 0 { // a barrier: everything before it is durable
 		return 1, nil
 	}
-	if err := s.space.await(ws[0].refuse, s.stop); err != nil {
+	switch err := s.space.await(ws[0].refuse, s.stop); {
+	case errors.Is(err, ErrNoSpace) || errors.Is(err, ErrClosed):
 		return 1, err
+	case err != nil:
+		return 1, s.fail(err)
 	}
 	n, bytes, count := 0, int64(0), int64(0)
 	txn := s.db.NewTransaction(true)
@@ -223,11 +226,34 @@ func (s *shard) close() error {
 	default:
 	}
 	<-s.end
-	if err := s.db.Close(); err != nil {
-		return fmt.Errorf("close shard %d: %w", s.number, err)
+	s.mu.Lock()
+	failed := s.failed
+	s.mu.Unlock()
+	if failed == nil {
+		if err := s.db.Close(); err != nil {
+			return fmt.Errorf("close shard %d: %w", s.number, err)
+		}
+		return nil
 	}
-	return nil
+	// On a disk that fails Badger tries for ever to write its memtable out. What was
+	// acknowledged is in its log: the next Open reads it.
+	closed := make(chan error, 1)
+	go func() { closed <- s.db.Close() }()
+	patience := time.NewTimer(closePatience)
+	defer patience.Stop()
+	select {
+	case err := <-closed:
+		if err != nil {
+			return fmt.Errorf("close shard %d after it failed: %w", s.number, err)
+		}
+		return nil
+	case <-patience.C:
+		return fmt.Errorf("close shard %d after it failed: no end within %v", s.number, closePatience)
+	}
 }
+
+// closePatience is how long the end of a shard that failed may take.
+const closePatience = 3 * time.Second
 
 // compact rewrites value logs that are half garbage, until none is left.
 func (s *shard) compact(deadline time.Time) error {

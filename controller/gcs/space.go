@@ -75,12 +75,12 @@ func (s *space) hold() error {
 // await returns when there is room for a group. Without room it returns
 // ErrNoSpace at once if refuse is set, else it waits until there is, or ErrClosed.
 func (s *space) await(refuse bool, stop <-chan struct{}) error {
+	if refuse {
+		return s.refusal()
+	}
 	free, err := s.free(s.dir)
 	if err != nil || free >= s.min {
 		return err
-	}
-	if refuse {
-		return fmt.Errorf("%w: %d MiB free in %s, %d MiB are needed", ErrNoSpace, free>>20, s.dir, s.min>>20)
 	}
 	if err := s.relieve(free); err != nil {
 		return err
@@ -102,6 +102,15 @@ func (s *space) await(refuse bool, stop <-chan struct{}) error {
 			return err
 		}
 	}
+}
+
+// refusal returns ErrNoSpace when there is no room.
+func (s *space) refusal() error {
+	free, err := s.free(s.dir)
+	if err == nil && free < s.min {
+		err = fmt.Errorf("%w: %d MiB free in %s, %d MiB are needed", ErrNoSpace, free>>20, s.dir, s.min>>20)
+	}
+	return err
 }
 
 // low tells whether there is too little room for work that can wait.

@@ -294,6 +294,10 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("commit ended during the pause: %v", err)
 	default:
 	}
+	err = wait(func(d func(error)) { s.Create(&core.JobRecord{ID: jobID(1)}, &comms.Submit{}, []byte("g"), d) })
+	if !errors.Is(err, ErrNoSpace) {
+		t.Fatalf("submit to a shard that waits: got %v, want ErrNoSpace", err)
+	}
 	free.Store(1 << 40)
 	must(t, <-done)
 	if <-pauses {

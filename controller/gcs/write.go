@@ -28,6 +28,11 @@ func (s *Store) Create(row *core.JobRecord, request *comms.Submit, graph []byte,
 		{jobKey(tableRequests, row.ID), comms.Encode(&req)},
 		{jobKey(tableJobs, row.ID), comms.AppendRecord(make([]byte, 0, 256), (*jobRow)(row).code)}}}
 	stored = last.bytes()
+	// A shard that waits for room takes nothing from its queue: it could not refuse.
+	if err := s.space.refusal(); err != nil {
+		go done(fmt.Errorf("create job %s: %w", row.ID, err))
+		return stored
+	}
 	var writes []write
 	for len(graph) > 0 {
 		part := graph[:min(len(graph), chunkSize)]

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,7 +26,11 @@ func Enter(t *testing.T) bool {
 	if os.Getenv(enteredVar) == t.Name() {
 		return true
 	}
-	args := []string{"-test.run=^" + regexp.QuoteMeta(t.Name()) + "$", "-test.v", "-test.timeout=5m"}
+	left := 5 * time.Minute
+	if end, ok := t.Deadline(); ok {
+		left = time.Until(end) - 5*time.Second // it reports its stacks before this process has to
+	}
+	args := []string{"-test.run=^" + regexp.QuoteMeta(t.Name()) + "$", "-test.v", "-test.timeout=" + left.String()}
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}
