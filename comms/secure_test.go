@@ -158,7 +158,7 @@ func TestRevokedLinksEnd(t *testing.T) {
 	c := newCluster(t)
 	var mu sync.Mutex
 	revoked := map[string]bool{}
-	_, ln := c.hub(t, func(cfg *Config) {
+	hub, ln := c.hub(t, func(cfg *Config) {
 		cfg.Security.Revoked = func(serial string) bool {
 			mu.Lock()
 			defer mu.Unlock()
@@ -167,6 +167,7 @@ func TestRevokedLinksEnd(t *testing.T) {
 	})
 	good, bad := c.leaf(t, self("agent", "good", 1), c.member(pki.RoleAgent, "good")), c.leaf(t, self("agent", "bad", 1), c.member(pki.RoleAgent, "bad"))
 	stays, goes := dialTest(t, ln.Addr(), good), dialTest(t, ln.Addr(), bad)
+	hub.count(t, "up", 2) // the listening side has them a moment later than the dialing one
 	ln.CloseRevoked()
 	ln.mu.Lock()
 	for l := range ln.links {
