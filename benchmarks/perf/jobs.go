@@ -27,19 +27,16 @@ func (b *bench) timed(ctx context.Context, c *cascade.Cluster, g *dag.Graph) (fi
 	if err != nil {
 		return f, err
 	}
-	var last *cascade.Progress
-	err = j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
-		if p.Result && f.result == 0 {
-			f.result = time.Since(began)
+	f.job = j
+	if len(g.Exports) > 0 {
+		if _, err := j.WaitResult(ctx); err != nil {
+			return f, err
 		}
-		last = p
-		return true
-	})
-	f.took, f.job = time.Since(began), j
-	if err != nil {
-		return f, err
+		f.result = time.Since(began)
 	}
-	return f, cascade.JobResult(last)
+	_, err = j.Wait(ctx)
+	f.took = time.Since(began)
+	return f, err
 }
 
 // listAll is up to how many tasks listed reads every row: each page of rows costs
@@ -56,6 +53,21 @@ func (f finished) listed(ctx context.Context, c *cascade.Cluster) error {
 	for _, i := range []int{0, n / 2, n - 1} {
 		if err := f.rows(ctx, c, f.graph.TaskName(dag.TaskIndex(i)), 1); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// alternated proves that no two tasks in a row ran on the same executor.
+func (f finished) alternated(ctx context.Context, c *cascade.Cluster) error {
+	rows, err := cascade.Rows[comms.TaskRow](ctx, c.Client, comms.QueryTasks, f.job.ID(), "")
+	if err != nil {
+		return err
+	}
+	for i := 1; i < len(rows); i++ {
+		if rows[i].Index != rows[i-1].Index+1 || rows[i].Executor == rows[i-1].Executor {
+			return fmt.Errorf("job %s: tasks %s and %s follow each other on executors %d and %d, want two", f.job.ID(),
+				rows[i-1].Name, rows[i].Name, rows[i-1].Executor, rows[i].Executor)
 		}
 	}
 	return nil
@@ -145,18 +157,19 @@ func keptChain(name string, length int) *dag.Graph {
 	return build(b)
 }
 
-// ladder is two chains, each task of which reads the last of both: no task can
-// wait behind its producers on one executor, so that each step passes the agent.
-func ladder(name string, length int) *dag.Graph {
+// turns is one chain whose tasks need one of two environments in turn, and so two
+// executors: none can wait behind its producer, each step passes the agent.
+func turns(name string, length int) *dag.Graph {
 	b := dag.NewBuilder(name)
-	l := b.Add(dag.Group{Name: "l0", Run: run(funcStart), Outputs: out()})
-	r := b.Add(dag.Group{Name: "r0", Run: run(funcStart), Outputs: out()})
-	for i := 1; i < length; i++ {
-		in := []dag.InputDecl{dag.One("x", l.Out("out")), dag.One("y", r.Out("out"))}
-		l = b.Add(dag.Group{Name: fmt.Sprintf("l%d", i), Run: run(funcBoth), Outputs: out(), Inputs: in})
-		r = b.Add(dag.Group{Name: fmt.Sprintf("r%d", i), Run: run(funcBoth), Outputs: out(), Inputs: in})
+	sides := []string{"left", "right"}
+	for _, side := range sides {
+		b.Environment(dag.Environment{Name: side, Vars: map[string]string{"PERF_SIDE": side}})
 	}
-	b.Export(l.Out("out"), "")
-	b.Export(r.Out("out"), "")
+	last := b.Add(dag.Group{Name: "t0", Run: dag.Run{Environment: sides[0], Function: funcStart}, Outputs: out()})
+	for i := 1; i < length; i++ {
+		last = b.Add(dag.Group{Name: fmt.Sprintf("t%d", i), Run: dag.Run{Environment: sides[i%2], Function: funcStep}, Outputs: out(),
+			Inputs: []dag.InputDecl{dag.One("x", last.Out("out"))}})
+	}
+	b.Export(last.Out("out"), "")
 	return build(b)
 }
