@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/zeebo/blake3"
+	"github.com/zeebo/xxh3"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -17,7 +18,8 @@ import (
 // graph, and decodes graphs. It belongs to the goroutine that reads the controller's link.
 type graphs struct {
 	parts map[comms.Hash]*blob
-	order []comms.Hash // of parts, oldest first
+	order []comms.Hash                // of parts, oldest first
+	known map[xxh3.Uint128]*dag.Graph // small ones that came lately: many jobs have the same
 }
 
 type blob struct {
@@ -80,6 +82,34 @@ func (g *graphs) of(m *comms.Assign) (*dag.Graph, error) {
 		data = b.data
 		g.drop(m.GraphHash)
 	}
+	if len(data) > maxKnown {
+		return decodeGraph(data)
+	}
+	sum := xxh3.Hash128(data)
+	if graph := g.known[sum]; graph != nil {
+		return graph, nil
+	}
+	graph, err := decodeGraph(data)
+	if err != nil {
+		return nil, err
+	}
+	if g.known == nil || len(g.known) >= maxKnownGraphs {
+		g.known = map[xxh3.Uint128]*dag.Graph{}
+	}
+	if graph.NumTasks() <= maxKnownTasks {
+		g.known[sum] = graph
+	}
+	return graph, nil
+}
+
+// Bounds of the graphs that are kept decoded.
+const (
+	maxKnown       = 64 << 10 // encoded bytes of one
+	maxKnownTasks  = 100_000
+	maxKnownGraphs = 64
+)
+
+func decodeGraph(data []byte) (*dag.Graph, error) {
 	graph, err := dag.Decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("decode graph: %w", err)

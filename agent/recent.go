@@ -25,6 +25,10 @@ func (r *recent) note(m comms.Message) {
 	defer r.mu.Unlock()
 	switch m := m.(type) {
 	case *comms.Kind:
+		if m.Close {
+			delete(r.kinds, m.ID)
+			return
+		}
 		if r.kinds == nil {
 			r.kinds = map[uint32]*comms.Kind{}
 		}

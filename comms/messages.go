@@ -76,7 +76,7 @@ func Append(b []byte, m Message) []byte {
 }
 
 // Encode encodes m.
-func Encode(m Message) []byte { return Append(make([]byte, 0, 128), m) }
+func Encode(m Message) []byte { return Append(make([]byte, 0, 256), m) }
 
 // AppendRecord appends a record of the store in the form of messages: record
 // lists its fields as one Struct.

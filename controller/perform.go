@@ -32,10 +32,18 @@ func (c *Controller) perform(a core.Action) {
 		}
 		c.slow(func() { c.prepare(a) })
 	case core.Create:
-		c.sizes[a.Token] = c.store.Create(&a.Row, a.Request, a.Graph, func(err error) { c.created(a, err) })
+		done := &creation{c, a.Token, a.Row.ID, a.Row.Name, a.Row.Totals.Tasks, ""}
+		if len(a.Graph) > inlineGraph {
+			done.blob = a.Row.GraphHash
+		}
+		c.sizes[a.Token] = c.store.Create(&a.Row, a.Request, a.Graph, done.created)
 	case core.Store:
 		failpoint.Hit("controller.received")
-		c.sizes[a.Token] = c.store.Commit(a.Commit, func(err error) { c.committed(a, err) })
+		done := &commit{c: c, token: a.Token, row: a.Commit.Row, graph: a.Graph}
+		if a.Commit.Batch != nil {
+			done.events = a.Commit.Batch.Events
+		}
+		c.sizes[a.Token] = c.store.Commit(a.Commit, done.committed)
 	case core.StoreAgent:
 		c.store.PutAgent(&a.Row, c.mustStore)
 	case core.Delete:
@@ -74,36 +82,57 @@ func (c *Controller) mustStore(err error) {
 	}
 }
 
-func (c *Controller) created(a core.Create, err error) {
-	ev := core.Stored{Token: a.Token}
+// creation is what is left to do when a job is stored, or was refused. It holds
+// no more than that: many may be under way.
+type creation struct {
+	c     *Controller
+	token uint64
+	job   comms.JobID
+	name  string
+	tasks uint64
+	blob  comms.Hash // that brought the graph; the store has it now
+}
+
+func (d *creation) created(err error) {
+	ev := core.Stored{Token: d.token}
 	if err != nil {
 		ev.Err, ev.Code = err.Error(), comms.CodeUnavailable
 		if !errors.Is(err, gcs.ErrNoSpace) {
-			c.mustStore(err)
+			d.c.mustStore(err)
 		}
 	} else {
-		c.log.Info().Stringer("job", a.Row.ID).Str("name", a.Row.Name).Uint64("tasks", a.Row.Totals.Tasks).Msg("job is stored")
-		if len(a.Graph) > inlineGraph {
-			c.blobs.remove(a.Row.GraphHash) // the store has it now
+		if log := d.c.log.Info(); log != nil {
+			log.Stringer("job", d.job).Str("name", d.name).Uint64("tasks", d.tasks).Msg("job is stored")
 		}
+		d.c.blobs.remove(d.blob)
 	}
-	c.done(ev)
+	d.c.done(ev)
 }
 
-func (c *Controller) committed(a core.Store, err error) {
+// commit is the same for a change of a job.
+type commit struct {
+	c      *Controller
+	token  uint64
+	row    *core.JobRecord
+	graph  *dag.Graph
+	events []comms.Event
+}
+
+func (d *commit) committed(err error) {
 	if err != nil {
-		c.mustStore(err)
+		d.c.mustStore(err)
 		return
 	}
 	failpoint.Hit("controller.stored")
-	if a.Commit.Batch != nil && a.Graph != nil {
-		final := a.Commit.Row != nil && a.Commit.Row.Phase.Final()
-		c.record(a.Graph, a.Commit.Batch.Events, final)
+	if d.graph != nil && len(d.events) > 0 {
+		d.c.record(d.graph, d.events, d.row != nil && d.row.Phase.Final())
 	}
-	if r := a.Commit.Row; r != nil && r.Phase.Final() {
-		c.log.Info().Stringer("job", r.ID).Str("name", r.Name).Stringer("phase", r.Phase).Msg("job has ended")
+	if d.row != nil && d.row.Phase.Final() {
+		if log := d.c.log.Info(); log != nil {
+			log.Stringer("job", d.row.ID).Str("name", d.row.Name).Stringer("phase", d.row.Phase).Msg("job has ended")
+		}
 	}
-	c.done(core.Stored{Token: a.Token})
+	d.c.done(core.Stored{Token: d.token})
 }
 
 // record feeds what durable events say of costs into the profiles: at the end of

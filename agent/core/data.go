@@ -263,6 +263,11 @@ func (c *Core) retain(j *job, keep []comms.DatasetRef) {
 		j.wanted.keep[r] = true
 	}
 	c.keepOnly(j, j.wanted.keep)
+	if j.over && j.inflight == 0 && len(j.data) == 0 && len(j.later) == 0 {
+		// Nothing but its logs is here, and those need no job: of a million small jobs nothing stays.
+		c.closeKinds(j)
+		c.unlist(j)
+	}
 }
 
 // keepOnly frees all datasets of a job but some.

@@ -243,6 +243,8 @@ func (c *Core) fromController(ev FromController) {
 	case *comms.Steer:
 		if j := c.jobOf(m.Job, m.Life, ev); j != nil {
 			c.steer(j, m)
+		} else if m.Action == comms.SteerForget && c.byJob[m.Job] == nil {
+			c.emit(DropJob{m.Job}) // its logs may be here
 		}
 	case *comms.Retain:
 		if j := c.jobOf(m.Job, m.Life, ev); j != nil {
