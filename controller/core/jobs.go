@@ -238,6 +238,7 @@ func (c *Core) assignment(j *job, a *agent) *comms.Assign {
 		Weight: j.rec.Weight, Owner: j.rec.Owner, Hold: j.rec.Phase == comms.JobHeld, Registry: j.request.Registry}
 	if j.plan != nil {
 		m.Ranks, m.Fuse, m.Seconds = sentRanks(j.plan.Ranks), j.plan.Fuse, j.plan.Seconds
+		j.plan = nil // another assignment needs another plan
 	}
 	return m
 }

@@ -61,7 +61,7 @@ func (o *Options) defaults() {
 		o.Shards = 2
 	}
 	if o.Memory <= 0 {
-		o.Memory = 128 << 20
+		o.Memory = 64 << 20
 	}
 	if o.MinFree == 0 {
 		// Of its own accord Badger may still write each memtable as a table, and as much again in a compaction.
