@@ -78,8 +78,8 @@ func openShard(number int, dir string, o *Options, shards int) (*shard, error) {
 		WithIndexCacheSize(cache).
 		WithNumCompactors(2).
 		WithValueLogFileSize(4 * memTable).
-		WithValueThreshold(16 << 10). // batches of events are written once and deleted once: keep them out of compactions
-		WithCompression(options.Snappy).
+		WithValueThreshold(16 << 10).  // batches of events are written once and deleted once: keep them out of compactions
+		WithCompression(options.None). // large batches are outside the tables, and small records take more cpu to pack than they save
 		WithMetricsEnabled(false)
 	db, err := badger.Open(bo)
 	if err != nil {
