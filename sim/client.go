@@ -340,7 +340,12 @@ func (c *client) fetchOne(j *clientJob, d *comms.LocatedData) {
 	req := c.next()
 	c.fetched[req] = comms.DatasetID{Job: j.id, DatasetRef: d.Desc.Ref}
 	c.waits[req] = func(m comms.Message) {
-		if r, ok := m.(*comms.Reply); ok && !f.mayRun(d.Desc.Ref.Task) {
+		r, ok := m.(*comms.Reply)
+		switch {
+		case ok && r.Code == comms.CodeUnavailable: // memory and disk were full a moment ago
+			c.left++
+			c.after(100*time.Millisecond, func() { c.fetchOne(j, d); c.left--; c.progress() })
+		case ok && !f.mayRun(d.Desc.Ref.Task):
 			w.fail(j.id, "output %s cannot be fetched: %s", d.Name, r.Message)
 		}
 	}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -71,8 +72,14 @@ func (c *Core) serve(f *fetch, p ledger.Place) {
 	c.emit(ServeChunk{Client: f.client, Msg: f.msg, Path: path, At: uint64(p.Offset) + f.at, N: f.n})
 }
 
+// refuseFetch tells that bytes cannot be served: they are gone, or there is no
+// room to bring them back into memory, which may be so for a moment only.
 func (c *Core) refuseFetch(f *fetch, err error) {
-	c.emit(ToClient{Client: f.client, Msg: &comms.Reply{Req: f.req, Code: comms.CodeLost, Message: err.Error()}})
+	code := comms.CodeUnavailable
+	if errors.Is(err, ledger.ErrLost) || errors.Is(err, ledger.ErrTooLarge) {
+		code = comms.CodeLost
+	}
+	c.emit(ToClient{Client: f.client, Msg: &comms.Reply{Req: f.req, Code: code, Message: err.Error()}})
 	c.fetches = slices.DeleteFunc(c.fetches, func(o *fetch) bool { return o == f })
 }
 

@@ -145,17 +145,19 @@ func (c *Core) element(r *run, d comms.Desc) error {
 		return errElement(d.Ref.Element, st.next)
 	}
 	st.made++
-	again := d.Ref.Element < st.next
+	again, lost := d.Ref.Element < st.next, st.lost[d.Ref.Element]
 	delete(st.lost, d.Ref.Element)
 	fresh, err := c.publish(r, d)
 	if err != nil || !fresh {
 		return err
 	}
 	ref := d.Ref
-	if !again {
-		st.next++
+	if !again || lost { // a loss was told, so its mend is
 		c.note(j, comms.Event{Kind: comms.EventPublished, Task: r.task, Attempt: r.attempt, Executor: r.ex.id,
 			Cause: comms.Cause{Kind: comms.CauseRun}, Outputs: []comms.Desc{c.told(j, ref, d)}})
+	}
+	if !again {
+		st.next++
 		c.watchElement(j, st, ref)
 	}
 	c.resolve(j, ofElement(ofOutput(j.edgesOf(r.task), ref.Output), ref.Element), dag.SourceElement, ref, true)

@@ -218,6 +218,7 @@ func (w *world) rerun(t *rapid.T, job comms.JobID, m comms.Assign) {
 		}
 		if again[taskIndex(i)] {
 			attempt++
+			w.fence[comms.TaskID{Job: job, Index: taskIndex(i)}] = attempt
 			delete(w.done, comms.TaskID{Job: job, Index: taskIndex(i)})
 			delete(w.ends, comms.TaskID{Job: job, Index: taskIndex(i)})
 		}

@@ -33,6 +33,7 @@ type world struct {
 	next     uint64 // number of the next event that the controller expects
 	done     map[comms.TaskID]int
 	ends     map[comms.TaskID]comms.EventKind
+	fence    map[comms.TaskID]uint32 // events of lower attempts count no more
 	drained  map[comms.JobID]int
 	events   []comms.Event
 	hold     bool // the controller commits nothing
@@ -82,7 +83,7 @@ type worker struct {
 func newWorld(t fataler, cfg Config, pick func(n int, what string) int) *world {
 	return &world{t: t, c: New(cfg), cfg: cfg, now: time.Unix(1_000_000, 0), pick: pick, next: cfg.LastEvent + 1,
 		segs: map[uint64]int64{}, bytes: map[spot]string{}, spilled: map[[32]byte]string{}, jobs: map[comms.JobID]*dag.Graph{},
-		done: map[comms.TaskID]int{}, ends: map[comms.TaskID]comms.EventKind{}, drained: map[comms.JobID]int{}}
+		done: map[comms.TaskID]int{}, ends: map[comms.TaskID]comms.EventKind{}, fence: map[comms.TaskID]uint32{}, drained: map[comms.JobID]int{}}
 }
 
 func (w *world) step(ev Event) {
@@ -216,6 +217,9 @@ func (w *world) event(job comms.JobID, e comms.Event) {
 	}
 	w.events = append(w.events, e)
 	id := comms.TaskID{Job: job, Index: e.Task}
+	if e.Attempt != 0 && e.Attempt < w.fence[id] {
+		return
+	}
 	switch e.Kind {
 	case comms.EventFinished:
 		if w.done[id]++; w.done[id] > 1 {
