@@ -187,8 +187,9 @@ func (s *States) Apply(e *comms.Event) bool {
 	if e.Attempt != 0 && e.Attempt < attempt {
 		return false
 	}
-	// A higher attempt at a task that was over: the agent makes again what was lost.
-	if old.Over() && e.Attempt <= attempt && !(e.Kind == comms.EventStreamEnd || e.Kind == comms.EventPublished) {
+	// A task that was over starts again when the agent makes again what was lost.
+	again := e.Kind == comms.EventRetry && old == TaskDone
+	if old.Over() && e.Attempt <= attempt && !again && !(e.Kind == comms.EventStreamEnd || e.Kind == comms.EventPublished) {
 		return false
 	}
 	if e.Attempt > 1 {
