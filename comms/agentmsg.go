@@ -31,6 +31,7 @@ type JobState struct {
 	Finished []Range         // tasks known here to have finished
 	Running  []dag.TaskIndex // tasks that an executor runs, sorted
 	Life     uint64          // of the job, as in its Assign
+	Drained  bool            // nothing of it runs or will
 }
 
 // Events is a batch of events numbered First, First+1, ... in the order of its jobs' events.
@@ -159,13 +160,14 @@ func (m *Register) code(c *Coder) {
 func (m *Snapshot) code(c *Coder) {
 	c.Struct(2, func(c *Coder) {
 		Slice(c, &m.Jobs, func(c *Coder, j *JobState) {
-			c.Struct(6, func(c *Coder) {
+			c.Struct(7, func(c *Coder) {
 				c.ID((*[16]byte)(&j.Job))
 				Uint(c, &j.Epoch)
 				Slice(c, &j.Datasets, func(c *Coder, d *Desc) { d.code(c) })
 				Slice(c, &j.Finished, func(c *Coder, r *Range) { r.code(c) })
 				Slice(c, &j.Running, Uint[dag.TaskIndex])
 				Uint(c, &j.Life)
+				c.Bool(&j.Drained)
 			})
 		})
 		c.Bool(&m.Done)

@@ -246,6 +246,7 @@ func (a *agent) spawn(act core.Spawn) {
 	x := newExecutor(a, act.Executor)
 	a.after(w.between(0, 5*time.Millisecond), func() {
 		if w.chance(w.fate.spawnFails) {
+			w.oracle.starts[a.name]++
 			a.post(func() { a.step(core.Spawned{Executor: x.id, Err: "fork: no more processes"}) })
 			return
 		}

@@ -40,8 +40,10 @@ type executor struct {
 	back   []*comms.Lease // rests, to be returned behind the report that seals what is in front of them
 	stop   bool
 	acting bool
-	ends   []comms.Usage // of the runs from first on, which have succeeded, to be told together
-	first  comms.RunID
+
+	greeted bool          // the agent has answered its Hello
+	ends    []comms.Usage // of the runs from first on, which have succeeded, to be told together
+	first   comms.RunID
 
 	lastRun     comms.RunID
 	why, signal string
@@ -68,6 +70,9 @@ func (x *executor) die(why, signal string) {
 	}
 	x.w.tell(x.name, x.jobs(), "dies: %s", why)
 	x.why, x.signal = why, signal
+	if !x.greeted {
+		x.w.oracle.starts[x.a.name]++
+	}
 	if x.cur != nil {
 		x.lastRun = x.cur.ID
 		x.w.oracle.stopped(x)
@@ -130,6 +135,8 @@ func (x *executor) tellEnds() {
 
 func (x *executor) take(m comms.Message) {
 	switch m := m.(type) {
+	case *comms.Welcome:
+		x.greeted = true
 	case *comms.Kind:
 		x.kinds[m.ID] = m // runs may refer to it after Close
 	case *comms.Segment:

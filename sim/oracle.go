@@ -12,8 +12,9 @@ import (
 // oracle knows what was done and what was stored, and says when the two do not
 // fit. It looks at no state of a core.
 type oracle struct {
-	w     *world
-	facts map[comms.JobID]*facts
+	w      *world
+	facts  map[comms.JobID]*facts
+	starts map[string]int // executors that did not come up, by agent
 }
 
 // facts are what the oracle knows of a job. Instances of streamed groups stand
@@ -53,7 +54,9 @@ type origin struct {
 	inline  bool
 }
 
-func newOracle(w *world) *oracle { return &oracle{w: w, facts: map[comms.JobID]*facts{}} }
+func newOracle(w *world) *oracle {
+	return &oracle{w: w, starts: map[string]int{}, facts: map[comms.JobID]*facts{}}
+}
 
 // add takes in a job that will be submitted.
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
@@ -307,7 +310,7 @@ func (o *oracle) failed(id comms.JobID, f *facts, e *comms.Event) {
 	case comms.ErrorStore, comms.ErrorMemory:
 		ok = o.w.fate.segment > 0
 	case comms.ErrorSetup:
-		ok = f.blamed
+		ok = f.blamed || o.starts[e.Error.Agent] >= 3
 	case comms.ErrorCancelled:
 		ok = f.cancel || f.failures > 1
 	}

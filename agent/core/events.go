@@ -165,7 +165,7 @@ func (c *Core) controllerUp(resumed bool) {
 
 // jobState is a job's part of a Snapshot.
 func (c *Core) jobState(j *job) comms.JobState {
-	s := comms.JobState{Job: j.id, Epoch: j.epoch, Life: j.life}
+	s := comms.JobState{Job: j.id, Epoch: j.epoch, Life: j.life, Drained: j.over}
 	for _, ref := range j.sortedData() {
 		s.Datasets = append(s.Datasets, j.data[ref].desc)
 	}

@@ -185,6 +185,10 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 		}
 		c.storeRow(j)
 	}
+	j.told = js.Epoch
+	if js.Drained {
+		j.drained = js.Epoch
+	}
 	switch {
 	case j.rec.Cancel != "":
 		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerCancel, Reason: j.rec.Cancel})
@@ -193,8 +197,15 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 	default:
 		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerRelease})
 	}
-	if j.redo && j.resuming == nil {
+	switch {
+	case j.resuming != nil:
+	case j.redo:
 		c.resume(j, a, nil)
+	case !j.idle() || j.deleting:
+	case j.rec.Cancel != "": // it said so to a controller before, which died
+		c.endUnassigned(j)
+	case j.states.Open() == 0:
+		c.resume(j, a, nil) // nothing is left to run, or what is missing is found
 	}
 }
 

@@ -66,6 +66,8 @@ type live struct {
 	resuming *resumption
 	assign   *comms.Assign // to be sent when what it rests on is durable
 	redo     bool          // resume when the agent that works on it is back
+	told     uint64        // epoch that its agent has: of the Assign that was sent last, or the agent's own word
+	drained  uint64        // epoch at which the agent said last that nothing more runs
 }
 
 type exportKey struct {
@@ -272,6 +274,7 @@ func (c *Core) sendAssign(a *agent, j *job, m *comms.Assign) {
 		}
 		m.Graph, m.GraphHash = nil, j.rec.GraphHash
 	}
+	j.told = m.Epoch
 	c.send(a.link, m)
 }
 
@@ -328,7 +331,10 @@ func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, epoch uin
 	j.rec.Totals = j.states.Totals()
 	j.result = j.result || j.complete()
 	c.touchWith(j, events)
-	if drained != nil && epoch == j.rec.Epoch && !lost && c.drained(j, drained) {
+	if drained != nil {
+		j.drained = epoch
+	}
+	if drained != nil && j.idle() && !lost && c.drained(j, drained) {
 		c.end(j)
 		commit.Row = j.ending
 		c.commitPart(j, a, b, onEnded, commit)
@@ -411,6 +417,9 @@ func (j *job) wanted(r comms.DatasetRef) bool {
 	}
 	return false
 }
+
+// idle tells whether the agent has said that nothing runs of all that it was told to run.
+func (j *job) idle() bool { return j.drained > 0 && j.drained == j.told && j.assign == nil }
 
 // drained tells whether the agent's word that nothing more will run ends the
 // job: it does unless tasks are being made to start over. It was said at the

@@ -84,7 +84,7 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 		switch {
 		case r.ended:
 			c.stayEnded(j)
-		case r.drained && (j.states.Open() == 0 || j.rec.Cancel != ""):
+		case (r.drained || j.idle()) && (j.states.Open() == 0 || j.rec.Cancel != ""):
 			c.endUnassigned(j)
 		}
 	}
