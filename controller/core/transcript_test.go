@@ -359,6 +359,8 @@ func (w *world) up(d *datadriven.TestData, who string) {
 				js.Job = testJob(v)
 			case "life":
 				life = v
+			case "drained":
+				js.Drained = true
 			case "epoch":
 				js.Epoch = number(v)
 			case "have":
@@ -550,6 +552,12 @@ func (w *world) message(m comms.Message) string {
 		}
 		for _, e := range m.Ends {
 			s += fmt.Sprintf(" end=%d.%d:%d", e.Task, e.Output, e.Count)
+			if e.Failed {
+				s += "(failed)"
+			}
+		}
+		for _, e := range m.Ended {
+			s += fmt.Sprintf(" %s=%d-%d", [...]string{"", "done", "failed", "skipped", "cancelled"}[e.How], e.First, e.Last)
 		}
 		if m.Hold {
 			s += " hold"
