@@ -401,17 +401,39 @@ func TestSlowClient(t *testing.T) {
 
 func TestWriteToInput(t *testing.T) {
 	h := startHost(t, nil)
-	j := h.submit(`
+	for _, c := range []struct{ n, task, want string }{
+		{"100000", "run: scribble", "scribble failed 1 wrote to input: it wrote to input v, "}, // the first attempt is the last
+		{"10", "run: scribble", "scribble failed 1 wrote to input: it wrote to input \"v\", "},
+		{"100000", `command: "echo 1 > ${in.v}; : > ${out.x}"`, commandThatWrites(false)},
+		{"10", `command: "echo 1 > ${in.v}; : > ${out.x}"`, commandThatWrites(false)},
+		{"100000", `command: "chmod 600 ${in.v}; echo 1 > ${in.v}; : > ${out.x}"`, commandThatWrites(true)},
+		{"10", `command: "rm -f ${in.v}; echo 1 > ${in.v}; : > ${out.x}"`, commandThatWrites(true)},
+	} {
+		j := h.submit(fmt.Sprintf(`
 job: scribble
 tasks:
-  fill: {run: fill, with: {n: 100000}, out: [v]}
-  scribble: {run: scribble, in: {v: fill.v}, out: [x]}
-`)
-	got := j.ended()
-	if !strings.Contains(got, "scribble failed 1 wrote to input: it wrote to input v, ") { // the first attempt is the last
-		j.dump()
-		t.Errorf("got %s", got)
+  fill: {run: fill, with: {n: %s}, out: [v]}
+  scribble: {%s, in: {v: fill.v}, out: [x]}
+  add: {run: add, in: {v: fill.v}, out: [sum]}
+  same: {for: {i: "0..1"}, command: "cksum ${in.v} > ${out.x}", in: {v: fill.v}, out: [x]}
+keep_going: true
+`, c.n, c.task))
+		got := j.ended()
+		if !strings.Contains(got, c.want) || strings.Count(got, " finished ") < 4 {
+			j.dump()
+			t.Errorf("%s of %s: got %s\nwant %s", c.task, c.n, got, c.want)
+		}
 	}
+}
+
+// commandThatWrites is how a command fares that ends well whatever happens to its
+// writing: nothing comes of it where it is hindered; else it is seen. force: it
+// takes off the file's protection first, which only root's own keeps it from.
+func commandThatWrites(force bool) string {
+	if force && os.Geteuid() != 0 {
+		return "scribble failed 1 wrote to input: "
+	}
+	return "scribble finished 1"
 }
 
 func TestSpill(t *testing.T) {

@@ -31,7 +31,14 @@ type program struct {
 	run     *run
 	dir     string // scratch folder of its own, "" until it is needed
 	inputs  [][]string
+	files   []inputFile // all of inputs
 	outputs []commandOutput
+}
+
+// inputFile is how a file was before the command ran.
+type inputFile struct {
+	input, path string
+	before      os.FileInfo
 }
 
 // commandOutput is a file that the command creates in the store's folder.
@@ -130,7 +137,12 @@ func (p *program) makeInputs() error {
 			if err != nil {
 				return fmt.Errorf("input %q: %w", in.Name, err)
 			}
+			before, err := os.Lstat(path)
+			if err != nil {
+				return fmt.Errorf("input %q: %w", in.Name, err)
+			}
 			p.inputs[i] = append(p.inputs[i], path)
+			p.files = append(p.files, inputFile{in.Name, path, before})
 		}
 	}
 	return nil
@@ -224,8 +236,31 @@ func (p *program) spec() (command.Spec, error) {
 	return command.Spec{
 		Args: args, Env: p.environ(), Dir: r.kind.Dir,
 		Output: func(stream uint8, text []byte) { _, _ = out.write(stream, text) }, // a closed log is the end of the run
-		Grace:  r.grace,
+		Grace:  r.grace, ReadOnly: p.readOnly(),
 	}, nil
+}
+
+// readOnly lists the files of all inputs, each once.
+func (p *program) readOnly() []string {
+	paths := make([]string, len(p.files))
+	for i := range p.files {
+		paths[i] = p.files[i].path
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// unchanged looks for inputs that the command wrote to or replaced, where nothing
+// could hinder it: files of its own user, whose modes it changed. A file that was
+// mapped and written to through memory looks as before.
+func (p *program) unchanged() error {
+	for _, f := range p.files {
+		after, err := os.Lstat(f.path)
+		if err != nil || !os.SameFile(f.before, after) || after.Size() != f.before.Size() || !after.ModTime().Equal(f.before.ModTime()) {
+			return wroteTo(f.input)
+		}
+	}
+	return nil
 }
 
 // grace is how long the command may take to end; none when the executor itself must.

@@ -15,10 +15,20 @@ import (
 type holdings struct {
 	mu    sync.Mutex
 	views []view
-	holds []*hold
-	rooms []room
-	gone  [][]byte // addresses of published arrays, unmapped by now; never touched
-	ended bool     // nothing may be allocated any more
+	// copies are the inputs that came in a message and that the function got as they are.
+	copies []private
+	holds  []*hold
+	rooms  []room
+	gone   [][]byte // addresses of published arrays, unmapped by now; never touched
+	ended  bool     // nothing may be allocated any more
+}
+
+// private is an input that this run alone has. To write to it harms nobody, and
+// would be an error all the same if it were larger.
+type private struct {
+	input string
+	bytes []byte
+	sum   uint64
 }
 
 // view is where an input's bytes lie in this process.

@@ -102,23 +102,30 @@ func (l *liveValues) put(k liveKey, v any, codec value.Codec, h *hold) (old *hol
 	return old
 }
 
-// hashOf is the hash of a value that shares its memory with those who get it; in check builds.
+// hashMost is how large a value may be that is hashed each time: 4 KiB take 200 ns.
+const hashMost = 4 << 10
+
+// hashOf is the hash of a value that shares its memory with those who get it, if
+// it is small or this is a check build.
 func hashOf(codec value.Codec, v any) (sum xxh3.Uint128) {
-	if !checked || !codec.Aliases() {
+	if !codec.Aliases() {
 		return sum
 	}
 	f, err := codec.Encode(v)
-	if err != nil {
+	if err != nil || !checked && len(f.Bytes) > hashMost {
 		return sum
 	}
 	return xxh3.Hash128(f.Bytes)
 }
 
-// unchanged tells whether a run left its live inputs as they were. A live value
-// is ordinary memory: only check builds notice.
+// unchanged tells whether a run left its inputs as they were that no mapping
+// protects: those that came in a message, and live values, which are ordinary
+// memory. Large live values are looked at in check builds only.
 func (r *run) unchanged() error {
-	if !checked {
-		return nil
+	for i := range r.mem.copies {
+		if c := &r.mem.copies[i]; xxh3.Hash(c.bytes) != c.sum {
+			return wroteTo(c.input)
+		}
 	}
 	if r.reads > 0 && hashOf(r.input.codec, r.input.value) != r.input.sum {
 		return wroteTo(r.kind.Inputs[0].Name)

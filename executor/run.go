@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/executor/value"
 )
@@ -275,6 +277,9 @@ func (r *run) load(in *kindInput, d *comms.Desc) (any, error) {
 	b, err := r.bytes(in.port.Name, d)
 	if err != nil {
 		return nil, err
+	}
+	if d.Place.Kind == comms.PlaceInline && in.codec.Aliases() {
+		r.mem.copies = append(r.mem.copies, private{in.port.Name, b, xxh3.Hash(b)})
 	}
 	return in.codec.Decode(value.Flat{Codec: d.Codec, DType: d.DType, Shape: d.Shape, Bytes: b})
 }

@@ -26,6 +26,8 @@ type Spec struct {
 	// Grace returns how long the group may take to end after SIGTERM. It is asked
 	// when the context has ended.
 	Grace func() time.Duration
+	// ReadOnly are files that the program must not change, also when it runs as root (see shield).
+	ReadOnly []string
 }
 
 // Result is how a program ended.
@@ -47,6 +49,7 @@ type Starter struct {
 	once, end sync.Once
 	work      chan func()
 	closed    chan struct{}
+	shield    shield // the thread's
 }
 
 // errClosed says that the Starter was closed.
@@ -74,6 +77,7 @@ func (s *Starter) serve() {
 		case f := <-s.work:
 			f()
 		case <-s.closed:
+			s.shield.close()
 			return
 		}
 	}
@@ -109,9 +113,11 @@ func (s *Starter) Run(ctx context.Context, spec Spec) (Result, error) {
 	}
 	attr := &os.ProcAttr{Dir: spec.Dir, Env: spec.Env, Files: pipes.files, Sys: sysAttr()}
 	var proc *os.Process
-	err = s.do(func() (err error) {
-		proc, err = os.StartProcess(path, spec.Args, attr)
-		return err
+	err = s.do(func() error {
+		return s.shield.behind(spec.ReadOnly, func() (err error) {
+			proc, err = os.StartProcess(path, spec.Args, attr)
+			return err
+		})
 	})
 	pipes.started()
 	if err != nil {

@@ -206,3 +206,71 @@ func TestDaemonsEnd(t *testing.T) {
 	}
 	_ = own.Wait() // it says that it was ended
 }
+
+// TestReadOnly: a program changes no file that it must not, whatever it tries, and others are as they were for it.
+// Users who are not root are held by the file's mode.
+func TestReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	input, other := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+	for _, how := range []string{"echo x > $IN", "echo x >> $IN", "truncate -s 0 $IN", "echo new > $OUT; mv -f $OUT $IN", "rm -f $IN", "sed -i s/o/a/ $IN", "chmod 600 $IN && echo x > $IN", "dd if=/dev/zero of=$IN bs=1 count=1 conv=notrunc"} {
+		if os.Geteuid() != 0 && (strings.Contains(how, "chmod") || strings.Contains(how, "mv") || strings.Contains(how, "rm") || strings.Contains(how, "sed")) {
+			continue // the owner may, and nothing hinders him: the executor notices
+		}
+		if err := os.WriteFile(input, []byte("old"), 0o444); err != nil {
+			t.Fatal(err)
+		}
+		var s Starter
+		run := func(script string) int {
+			t.Helper()
+			r, err := s.Run(t.Context(), Spec{Args: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=" + os.Getenv("PATH"), "IN=" + input, "OUT=" + other},
+				ReadOnly: []string{input}, Output: func(uint8, []byte) {}, Grace: func() time.Duration { return 0 }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.ExitCode
+		}
+		if code := run("cat $IN > $OUT && test $(cat $OUT) = old && pwd > $OUT"); code != 0 {
+			t.Errorf("a program that reads ended with %d", code)
+		}
+		if here, err := os.Getwd(); err != nil || read(t, other) != here+"\n" {
+			t.Errorf("it ran in %q, we in %s, %v", read(t, other), here, err)
+		}
+		if code := run("(" + how + ") 2> /dev/null"); code == 0 {
+			t.Errorf("%s: ended well", how)
+		}
+		if got := read(t, input); got != "old" {
+			t.Errorf("%s: the file is %q", how, got)
+		}
+		if _, err := os.ReadFile("/proc/self/mountinfo"); err == nil && strings.Contains(read(t, "/proc/self/mountinfo"), dir+"/in") {
+			t.Errorf("%s: a mount stays behind", how)
+		}
+		s.Close()
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
+
+func BenchmarkRun(b *testing.B) {
+	input := filepath.Join(b.TempDir(), "in")
+	if err := os.WriteFile(input, nil, 0o444); err != nil {
+		b.Fatal(err)
+	}
+	for _, files := range [][]string{nil, {input}} {
+		b.Run(fmt.Sprintf("%d read-only", len(files)), func(b *testing.B) {
+			var s Starter
+			defer s.Close()
+			for b.Loop() {
+				if _, err := s.Run(b.Context(), Spec{Args: []string{"/bin/true"}, ReadOnly: files, Output: func(uint8, []byte) {}, Grace: func() time.Duration { return 0 }}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
