@@ -108,6 +108,47 @@ func TestStateNumbersGrow(t *testing.T) {
 	}
 }
 
+// After a kill the next incarnation goes on with the next executor number, and
+// after a power loss, which may take what was not synced, above all that were used.
+func TestStateNumbersAfterKill(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		lose func(last string) error
+		want comms.ExecutorID
+	}{
+		{"kill", func(string) error { return nil }, 3},
+		{"another boot", func(last string) error { return os.WriteFile(last, []byte("another-boot 2\n"), 0o600) }, executorBlock},
+		{"lost", os.Remove, executorBlock},
+		{"torn", func(last string) error { return os.Truncate(last, 20) }, executorBlock},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, _, err := openState(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for id := range comms.ExecutorID(3) {
+				if err := s.reserve(id + 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.last.Close()
+			s.lock.Close() // what a kill does
+			if err := c.lose(filepath.Join(dir, "executor.last")); err != nil {
+				t.Fatal(err)
+			}
+			s, second, err := openState(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			if second.Executor != c.want {
+				t.Errorf("it goes on after %d, want %d", second.Executor, c.want)
+			}
+		})
+	}
+}
+
 func TestTaskLog(t *testing.T) {
 	logs := newTaskLogs(t.TempDir(), Limits{TaskLog: 20, Backlog: 1 << 20})
 	defer logs.close()

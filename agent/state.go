@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -23,6 +24,7 @@ type state struct {
 
 	mu      sync.Mutex
 	numbers numbers
+	last    *os.File         // says which number was used last; see lastUsed
 	used    comms.ExecutorID // highest number that this incarnation used
 }
 
@@ -32,7 +34,9 @@ type numbers struct {
 	Executor    comms.ExecutorID `json:"executor"` // none above this was used
 }
 
-// executorBlock is how many executor numbers are reserved at a time.
+// executorBlock is how many executor numbers are reserved at a time: reserving is
+// synced, so that it survives a power loss. Which of them were used is in another
+// file, which is not synced and counts until the host starts anew.
 const executorBlock = 256
 
 // openState takes the folder and starts a new incarnation in it. Numbers of
@@ -56,6 +60,9 @@ func openState(dir string) (*state, numbers, error) {
 	s := &state{dir: dir, lock: lock}
 	started, err := s.begin()
 	if err != nil {
+		if s.last != nil {
+			s.last.Close()
+		}
 		lock.Close()
 		return nil, numbers{}, err
 	}
@@ -72,8 +79,19 @@ func (s *state) begin() (numbers, error) {
 	}
 	s.numbers.Incarnation = max(uint64(time.Now().UnixNano()), s.numbers.Incarnation+1)
 	started := s.numbers
-	s.used = started.Executor
-	s.numbers.Executor += executorBlock
+	boot := readText("/proc/sys/kernel/random/boot_id")
+	if s.last, err = os.OpenFile(filepath.Join(s.dir, "executor.last"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return numbers{}, fmt.Errorf("open the last executor's number: %w", err)
+	}
+	if id, ok := lastUsed(s.last, boot); ok && id < started.Executor {
+		started.Executor = id
+	}
+	if err := s.use(boot, started.Executor); err != nil {
+		return numbers{}, err
+	}
+	if s.numbers.Executor < started.Executor+executorBlock/2 {
+		s.numbers.Executor = started.Executor + executorBlock
+	}
 	if err := os.RemoveAll(filepath.Join(s.dir, "scratch")); err != nil {
 		return numbers{}, fmt.Errorf("clear scratch folder: %w", err)
 	}
@@ -84,12 +102,48 @@ func (s *state) begin() (numbers, error) {
 func (s *state) reserve(id comms.ExecutorID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.used = max(s.used, id)
+	if id > s.used {
+		if err := s.use("", id); err != nil {
+			return err
+		}
+	}
 	if id <= s.numbers.Executor {
 		return nil
 	}
 	s.numbers.Executor = id + executorBlock
 	return s.write()
+}
+
+// The file of the last number is a boot's name and the number, as wide as it can
+// get, so that one write replaces it and a kill leaves the old or the new one.
+const bootWidth = 36
+
+// lastUsed reads the number that was used last since the host started.
+func lastUsed(f *os.File, boot string) (comms.ExecutorID, bool) {
+	text := make([]byte, bootWidth+20)
+	n, err := f.ReadAt(text, 0)
+	var in string
+	var id comms.ExecutorID
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, false
+	}
+	if _, err := fmt.Sscan(string(text[:n]), &in, &id); err != nil {
+		return 0, false
+	}
+	return id, in == boot
+}
+
+// use writes down which number was used last; boot is "" when the file has it.
+func (s *state) use(boot string, id comms.ExecutorID) error {
+	s.used = id
+	text, at := fmt.Sprintf(" %10d\n", id), int64(bootWidth)
+	if boot != "" {
+		text, at = fmt.Sprintf("%-*.*s%s", bootWidth, bootWidth, boot, text), 0
+	}
+	if _, err := s.last.WriteAt([]byte(text), at); err != nil {
+		return fmt.Errorf("write the last executor's number: %w", err)
+	}
+	return nil
 }
 
 func (s *state) file() string { return filepath.Join(s.dir, "agent.json") }
@@ -124,5 +178,5 @@ func (s *state) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.numbers.Executor = s.used
-	return errors.Join(s.write(), s.lock.Close())
+	return errors.Join(s.write(), s.last.Close(), s.lock.Close())
 }
