@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	exec "github.com/cascade-run/cascade/executor"
 	"github.com/cascade-run/cascade/internal/inbox"
+	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/shm"
 )
 
@@ -112,6 +114,9 @@ func (a *Agent) open() error {
 	}); err != nil {
 		return err
 	}
+	if err := owner.Put(a.cfg.State, slices.Concat(owner.Sockets(a.executors.Addr()), owner.Sockets(a.clients.Addr())), a.store.Dir()); err != nil {
+		return err
+	}
 	left, err := a.adoptable()
 	if err != nil {
 		return fmt.Errorf("take over datasets of the agent before: %w", err)
@@ -123,8 +128,10 @@ func (a *Agent) open() error {
 // patience is how long New waits for the processes of an agent before to end.
 const patience = 20 * time.Second
 
+const aliveName = "alive"
+
 // holdPath is the file that all executors hold while they live.
-func (a *Agent) holdPath() string { return filepath.Join(a.store.Dir(), "alive") }
+func (a *Agent) holdPath() string { return filepath.Join(a.store.Dir(), aliveName) }
 
 // storeName is the same for every start with this state folder, and no other.
 func (a *Agent) storeName() string {
@@ -192,6 +199,9 @@ func (a *Agent) close() error {
 		all = append(all, a.closeStore())
 	}
 	if a.state != nil {
+		if a.loop != nil {
+			all = append(all, owner.Remove(a.cfg.State))
+		}
 		all = append(all, a.state.close())
 	}
 	return errors.Join(all...)

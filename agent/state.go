@@ -34,6 +34,8 @@ type numbers struct {
 	Executor    comms.ExecutorID `json:"executor"` // none above this was used
 }
 
+const lockName = "agent.lock" // in the state folder; held by its agent
+
 // executorBlock is how many executor numbers are reserved at a time: reserving is
 // synced, so that it survives a power loss. Which of them were used is in another
 // file, which is not synced and counts until the host starts anew.
@@ -49,7 +51,7 @@ func openState(dir string) (*state, numbers, error) {
 			return nil, numbers{}, fmt.Errorf("make state folder: %w", err)
 		}
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "agent.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, numbers{}, fmt.Errorf("open the state folder's lock: %w", err)
 	}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -187,6 +188,7 @@ func (c *Core) effect(e ledger.Effect) {
 		c.emit(Memory{Effect: e})
 	case ledger.Waiting:
 		c.squeezed = true
+		c.refuseStanding(e.ID)
 	case ledger.Revoked, ledger.Dropped, ledger.Freed:
 	}
 }
@@ -287,10 +289,31 @@ func (c *Core) leaseReq(ex *executor, m *comms.LeaseReq) {
 		c.emit(ToExecutor{ex.id, &comms.Lease{Token: m.Token, Error: fmt.Sprintf("%d bytes: %v", m.Size, ledger.ErrTooLarge)}})
 		return
 	}
+	size := int64(m.Size)
+	if standing(m) { // what is as large as a file would be one, and take one dataset only
+		size = min(size, max(cmp.Or(c.cfg.LargeBytes, c.cfg.ArenaBytes/8)-1, 1))
+	}
 	ex.wants++
-	c.ask(&request{lease: m, ex: ex}, ledger.Request{Owner: owner, Class: ledger.Grow, Leases: []ledger.LeaseSpec{{Bytes: int64(m.Size), Kind: kind}}})
+	c.ask(&request{lease: m, ex: ex}, ledger.Request{Owner: owner, Class: ledger.Grow, Leases: []ledger.LeaseSpec{{Bytes: size, Kind: kind}}})
 	c.effects()
 }
+
+// refuseStanding refuses a standing lease that would have to wait: it asks for more
+// than the output needs for which the executor wants it, and what it waits for may
+// be that very run's inputs. The executor then asks for what it needs.
+func (c *Core) refuseStanding(id ledger.RequestID) {
+	q := c.requests[id]
+	if q == nil || q.lease == nil || !standing(q.lease) {
+		return
+	}
+	c.must(c.led.Release(id))
+	c.failedRequest(ledger.Failed{ID: id, Err: errShort})
+}
+
+var errShort = errors.New("memory is short")
+
+// standing tells whether a lease is asked for to be shared by the outputs of several runs.
+func standing(m *comms.LeaseReq) bool { return m.Run == 0 && !m.File }
 
 // leaseAt finds the lease of an executor that holds a place. Leases may be
 // neighbours: one ends before the first byte of the next.

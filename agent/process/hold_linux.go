@@ -65,6 +65,19 @@ func EndHolders(path string, limit time.Duration) error {
 	}
 }
 
+// Holders lists the processes that hold a file (see Hold). Without such a file there are none.
+func Holders(path string) ([]int, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the processes of an agent: %w", err)
+	}
+	defer f.Close()
+	return holders(f), nil
+}
+
 // holders lists the other processes that have the file open.
 func holders(f *os.File) (pids []int) {
 	all, err := filepath.Glob("/proc/[0-9]*")
