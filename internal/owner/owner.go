@@ -83,3 +83,31 @@ func Sockets(addresses string) (files []string) {
 	}
 	return files
 }
+
+// Cleaned says what was removed of a daemon that had ended, or was ended.
+type Cleaned struct {
+	Owner   int      `json:"owner,omitempty"`   // the daemon itself, when it was ended
+	Ended   []int    `json:"ended,omitempty"`   // processes that it had left
+	Sockets []string `json:"sockets,omitempty"` // files
+	Memory  string   `json:"memory,omitempty"`  // folder in shared memory
+	Bytes   int64    `json:"bytes,omitempty"`   // that it took
+}
+
+// Nothing tells whether there was nothing to remove.
+func (c Cleaned) Nothing() bool {
+	return c.Owner == 0 && len(c.Ended) == 0 && len(c.Sockets) == 0 && c.Memory == ""
+}
+
+// ServedError says that a living process serves a state folder.
+type ServedError struct {
+	Dir string
+	PID int // 0 when it cannot be told
+}
+
+func (e *ServedError) Error() string {
+	who := "a process"
+	if e.PID > 0 {
+		who = fmt.Sprintf("process %d", e.PID)
+	}
+	return fmt.Sprintf("%s serves %s: stop it first, or end it and all its tasks with --force", who, e.Dir)
+}

@@ -1,0 +1,70 @@
+package owner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// takeTime bounds how long Take waits for a process that it has ended.
+const takeTime = 20 * time.Second
+
+// Take takes the lock of a state folder, as its daemon would. When a living
+// process has it the error is a *ServedError, unless force ends that one.
+func Take(dir, lockName string, force bool) (lock *os.File, ended int, err error) {
+	r, err := Get(dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	path := filepath.Join(dir, lockName)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, 0, fmt.Errorf("take %s: %w", dir, err)
+	}
+	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return f, ended, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil, ended, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+		}
+		if force && ended == 0 {
+			killed, err := r.Kill()
+			if err != nil {
+				return nil, 0, errors.Join(err, f.Close())
+			}
+			if killed {
+				ended = r.PID
+			}
+		}
+		if ended == 0 || time.Since(begun) > takeTime {
+			return nil, ended, errors.Join(&ServedError{dir, r.PID}, f.Close())
+		}
+	}
+}
+
+// RemoveSockets removes the sockets of a record whose process is dead, and
+// returns those that were there.
+func (r Record) RemoveSockets() (files []string, err error) {
+	for _, path := range r.Sockets {
+		info, e := os.Lstat(path)
+		if errors.Is(e, fs.ErrNotExist) || e == nil && info.Mode().Type() != fs.ModeSocket {
+			continue
+		}
+		if e == nil {
+			e = os.Remove(path)
+		}
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("remove socket: %w", e))
+			continue
+		}
+		files = append(files, path)
+	}
+	return files, err
+}
