@@ -165,7 +165,21 @@ type localPaths struct {
 // localDirs makes the folders. Sockets get a short path of their own, because a
 // socket's path may have no more than 107 bytes.
 func localDirs(o options) (localPaths, error) {
-	state := o.state
+	dirs, err := findDirs(o.state)
+	if err != nil {
+		return dirs, err
+	}
+	if err := os.MkdirAll(dirs.state, 0o700); err != nil {
+		return dirs, fmt.Errorf("make the state folder: %w", err)
+	}
+	if err := os.MkdirAll(dirs.run, 0o700); err != nil {
+		return dirs, fmt.Errorf("make the folder of sockets: %w", err)
+	}
+	return dirs, nil
+}
+
+// findDirs tells where the folders are; state is "" for the program's own.
+func findDirs(state string) (localPaths, error) {
 	if state == "" {
 		base := os.Getenv("XDG_STATE_HOME")
 		if base == "" {
@@ -181,18 +195,12 @@ func localDirs(o options) (localPaths, error) {
 	if err != nil {
 		return localPaths{}, fmt.Errorf("find the state folder: %w", err)
 	}
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		return localPaths{}, fmt.Errorf("make the state folder: %w", err)
-	}
 	base := filepath.Join(os.TempDir(), fmt.Sprintf("cascade-%d", os.Getuid()))
 	if x := os.Getenv("XDG_RUNTIME_DIR"); x != "" {
 		base = filepath.Join(x, "cascade")
 	}
 	sum := sha256.Sum256([]byte(state))
 	run := filepath.Join(base, hex.EncodeToString(sum[:6]))
-	if err := os.MkdirAll(run, 0o700); err != nil {
-		return localPaths{}, fmt.Errorf("make the folder of sockets: %w", err)
-	}
 	return localPaths{state: state, run: run, controller: filepath.Join(run, "controller.sock")}, nil
 }
 

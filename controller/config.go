@@ -48,6 +48,8 @@ type Retention struct {
 
 const defaultShards = 2
 
+const storeFolder = "store" // in the state folder
+
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 func (cfg Config) withDefaults() (Config, error) {
@@ -89,7 +91,7 @@ func (cfg *Config) core(incarnation uint64) core.Config {
 }
 
 func (cfg *Config) store(onPause func(bool, uint64)) gcs.Options {
-	return gcs.Options{Dir: filepath.Join(cfg.State, "store"), Shards: cfg.Shards, Sync: cfg.Sync,
+	return gcs.Options{Dir: filepath.Join(cfg.State, storeFolder), Shards: cfg.Shards, Sync: cfg.Sync,
 		Memory: cfg.Memory, MinFree: cfg.MinFree, OnPause: onPause}
 }
 

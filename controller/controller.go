@@ -16,6 +16,7 @@ import (
 	"github.com/cascade-run/cascade/controller/gcs"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/inbox"
+	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/profiles"
 )
 
@@ -92,8 +93,13 @@ func (c *Controller) start() (err error) {
 	if err := c.load(); err != nil {
 		return err
 	}
-	c.links, err = comms.Listen(c.cfg.Address, c.cfg.links(c, c.incarnation))
-	return err
+	if c.links, err = comms.Listen(c.cfg.Address, c.cfg.links(c, c.incarnation)); err != nil {
+		return err
+	}
+	if err := owner.Put(c.cfg.State, owner.Sockets(c.links.Addr()), ""); err != nil {
+		return errors.Join(err, c.links.Close())
+	}
+	return nil
 }
 
 // Addr returns the address under which the controller can be reached.
@@ -251,7 +257,7 @@ func (c *Controller) Close() error {
 		}
 		c.work.Wait()
 		c.saveAll()
-		c.closer = c.store.Close()
+		c.closer = errors.Join(owner.Remove(c.cfg.State), c.store.Close())
 	})
 	return c.closer
 }

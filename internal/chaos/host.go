@@ -105,15 +105,22 @@ func (h *Host) killed() bool {
 func (h *Host) Clean(args ...string) string {
 	h.tb.Helper()
 	said := ""
-	for _, dir := range []string{h.State, filepath.Join(h.State, "controller"), filepath.Join(h.State, "agent")} {
-		if _, err := os.Stat(dir); err != nil {
+	for _, of := range []string{"lock", "controller/store/lock", "agent/agent.lock"} {
+		if _, err := os.Stat(filepath.Join(h.State, of)); err != nil {
 			continue
+		}
+		dir := h.State
+		if part, _, inside := strings.Cut(of, "/"); inside {
+			dir = filepath.Join(h.State, part)
 		}
 		c := h.Command("clean", append([]string{"--state", dir}, args...)...)
 		if code := c.Wait(); code != 0 {
 			h.tb.Errorf("cascade clean ended with %d:\n%s", code, c.Output())
 		}
 		said += c.Output()
+		if of == "lock" {
+			break // the others are parts of it
+		}
 	}
 	return said
 }
@@ -166,6 +173,11 @@ func (h *Host) Executors() []int {
 	return h.marked(func(environ []byte) bool {
 		return bytes.Contains(environ, []byte("\x00CASCADE_EXECUTOR_ADDR=")) && !bytes.Contains(environ, []byte("\x00CASCADE_REAPER="))
 	})
+}
+
+// Reapers lists the reapers of executors that live.
+func (h *Host) Reapers() []int {
+	return h.marked(func(environ []byte) bool { return bytes.Contains(environ, []byte("\x00CASCADE_REAPER=")) })
 }
 
 func (h *Host) marked(match func(environ []byte) bool) []int {

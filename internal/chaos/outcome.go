@@ -107,7 +107,7 @@ func (j *Job) End() Outcome {
 	tb.Helper()
 	<-j.ended
 	if j.err != nil {
-		tb.Fatalf("follow job %s: %v", j.ID(), j.err)
+		tb.Fatalf("follow job %s: %v\n%s", j.ID(), j.err, j.Story(""))
 	}
 	o := Outcome{Progress: j.last, Data: map[string][]byte{}, Tasks: map[string]comms.TaskRow{}}
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)

@@ -1,0 +1,22 @@
+package cascade
+
+import "github.com/cascade-run/cascade/internal/owner"
+
+// Cleaned says what Clean removed of one part of a state folder.
+type Cleaned struct {
+	Part string `json:"part"` // agent, controller or state
+	Dir  string `json:"dir"`
+	owner.Cleaned
+	Removed bool `json:"removed,omitempty"` // the state, too
+}
+
+// CleanOption sets what Clean does besides.
+type CleanOption func(*cleanOptions)
+
+type cleanOptions struct{ force, all bool }
+
+// CleanForce ends a living owner and all its tasks first.
+func CleanForce() CleanOption { return func(o *cleanOptions) { o.force = true } }
+
+// CleanAll removes the state, too: jobs, logs, results.
+func CleanAll() CleanOption { return func(o *cleanOptions) { o.all = true } }

@@ -1,0 +1,123 @@
+package cascade
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/agent"
+	"github.com/cascade-run/cascade/controller"
+	"github.com/cascade-run/cascade/internal/owner"
+)
+
+// Clean removes what the daemons of a state folder left outside it when they were
+// killed: processes, shared memory, sockets. dir is the folder of a local cluster
+// ("" is this program's own, see WithState), of an agent or of a controller. A
+// living daemon is an error that matches ErrConflict, unless CleanForce is given.
+// Without CleanAll jobs and results stay, and go on with the next start: what lay
+// in shared memory only is made again.
+func Clean(dir string, opts ...CleanOption) ([]Cleaned, error) {
+	var o cleanOptions
+	for _, f := range opts {
+		f(&o)
+	}
+	paths, err := findDirs(dir)
+	if err != nil {
+		return nil, err
+	}
+	all, err := cleanState(paths, o)
+	var served *owner.ServedError
+	if errors.As(err, &served) {
+		err = fmt.Errorf("%w: %w", ErrConflict, err)
+	}
+	return all, err
+}
+
+func cleanState(paths localPaths, o cleanOptions) ([]Cleaned, error) {
+	switch {
+	case exists(paths.state, "agent.lock"):
+		c, err := cleanPart("agent", paths.state, o, agent.Clean)
+		return []Cleaned{c}, err
+	case exists(paths.state, "store", "lock"):
+		c, err := cleanPart("controller", paths.state, o, controller.Clean)
+		return []Cleaned{c}, err
+	case exists(paths.state, "lock"):
+		return cleanLocal(paths, o)
+	}
+	return nil, fmt.Errorf("%w: %s is no state folder of a cluster, agent or controller", ErrNotFound, paths.state)
+}
+
+// cleanLocal cleans the folder of a local cluster. Its lock is held meanwhile, so
+// that none starts.
+func cleanLocal(paths localPaths, o cleanOptions) (all []Cleaned, err error) {
+	lock, _, err := lockState(paths.state)
+	if err != nil {
+		return nil, err
+	}
+	if lock == nil && !o.force {
+		r, err := owner.Get(filepath.Join(paths.state, "agent"))
+		return nil, errors.Join(err, &owner.ServedError{Dir: paths.state, PID: r.PID})
+	}
+	for _, part := range []struct {
+		name, lock string
+		clean      func(string, bool) (owner.Cleaned, error)
+	}{{"agent", "agent.lock", agent.Clean}, {"controller", "store/lock", controller.Clean}} {
+		dir := filepath.Join(paths.state, part.name)
+		if !exists(dir, part.lock) {
+			continue
+		}
+		c, err := cleanPart(part.name, dir, o, part.clean)
+		all = append(all, c)
+		if err != nil {
+			if lock != nil {
+				lock.Close()
+			}
+			return all, err
+		}
+	}
+	if lock == nil { // its owner is dead by now
+		if lock, _, err = lockState(paths.state); err != nil || lock == nil {
+			return all, errors.Join(err, &owner.ServedError{Dir: paths.state})
+		}
+	}
+	defer lock.Close()
+	if err := os.Remove(paths.run); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
+		return all, fmt.Errorf("remove the folder of sockets: %w", err)
+	}
+	if !o.all {
+		return all, nil
+	}
+	for _, name := range []string{"joined", "lock"} {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(paths.state, name)))
+	}
+	return all, errors.Join(err, removeEmpty(paths.state))
+}
+
+func cleanPart(name, dir string, o cleanOptions, clean func(string, bool) (owner.Cleaned, error)) (Cleaned, error) {
+	c := Cleaned{Part: name, Dir: dir}
+	var err error
+	if c.Cleaned, err = clean(dir, o.force); err != nil || !o.all {
+		return c, err
+	}
+	// Only what daemons put there: the folder may hold what is somebody else's.
+	for _, name := range []string{"agent.lock", "agent.json", "executor.last", "logs", "spill", "scratch", "cache", "store", "packages", "run"} {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
+	}
+	c.Removed = err == nil
+	return c, errors.Join(err, removeEmpty(dir))
+}
+
+func removeEmpty(dir string) error {
+	if err := os.Remove(dir); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+		return fmt.Errorf("remove the state folder: %w", err)
+	}
+	return nil
+}
+
+func exists(path ...string) bool {
+	_, err := os.Lstat(filepath.Join(path...))
+	return err == nil
+}
