@@ -260,7 +260,7 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 		Name: "local", Controller: "inproc://controller",
 		State: filepath.Join(dirs.state, "agent"), Runtime: dirs.run,
 		CPU: int64(o.cpu * 1000), Memory: o.memory, Store: o.store,
-		Custom: o.custom, Inproc: o.inproc, Warm: o.warm,
+		Custom: o.custom, Inproc: o.inproc, Warm: o.warm, Dir: o.warmDir,
 		Log: log.With().Str("part", "agent").Logger(),
 	}
 	if o.inspect {

@@ -24,6 +24,7 @@ type options struct {
 	custom   []comms.Amount
 	inspect  bool
 	durable  Durability
+	warmDir  string
 	gcs      int64
 	retain   Retention
 	patience time.Duration
@@ -69,6 +70,11 @@ func WithStore(bytes int64) Option { return func(o *options) { o.store = bytes }
 // WithPatience sets how long a broken link may take to come back before open calls
 // fail with ErrUnavailable; the default is 30 s. Jobs go on meanwhile.
 func WithPatience(d time.Duration) Option { return func(o *options) { o.patience = d } }
+
+// WithWarmDir sets the folder in which the executors start that a local cluster
+// keeps warm: that of the jobs to come (see WithDir), whose tasks find them ready
+// then. The default is the working folder.
+func WithWarmDir(dir string) Option { return func(o *options) { o.warmDir = dir } }
 
 // WithDurability sets what a local cluster's acknowledgements survive; the default is Crash.
 func WithDurability(d Durability) Option { return func(o *options) { o.durable = d } }

@@ -145,7 +145,7 @@ The first interrupt cancels the job, the second ends everything at once.`,
 			if err != nil {
 				return err
 			}
-			return a.runJob(c.Context(), g, dir, opts, more)
+			return a.runJob(c.Context(), g, dir, opts, append(more, cascade.WithWarmDir(dir)))
 		},
 	}
 	job.add(c)
