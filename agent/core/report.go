@@ -196,22 +196,27 @@ func (c *Core) handOver(r *run, edges []dag.Edge, it *comms.ReportItem) {
 // incomplete tells what a finished run failed to deliver; "" when nothing.
 func (c *Core) incomplete(r *run, it *comms.ReportItem) string {
 	for o, out := range r.gs.group.Outputs {
-		n := uint64(0)
 		has := slices.Contains(r.private, uint32(o))
 		for i := range it.Outputs {
 			if int(it.Outputs[i].Ref.Output) >= len(r.gs.group.Outputs) {
 				return fmt.Sprintf("it delivered output %d of %d", it.Outputs[i].Ref.Output, len(r.gs.group.Outputs))
 			}
 			if it.Outputs[i].Ref.Output == uint32(o) {
-				n, has = n+1, true
+				has = true
 			}
 		}
 		if out.Generate == dag.GenerateNone && !has {
 			return fmt.Sprintf("it ended without output %s", out.Name)
 		}
 		if out.Generate == dag.GenerateFixed {
-			if st := r.job.stream(c, r.task, uint32(o)); st.next+n < out.Count {
-				return fmt.Sprintf("it published %d of %d elements of %s", st.next+n, out.Count, out.Name)
+			there := r.job.stream(c, r.task, uint32(o)).next
+			for i := range it.Outputs { // a second copy of an element is none
+				if d := &it.Outputs[i].Ref; d.Output == uint32(o) && d.Element >= there {
+					there++
+				}
+			}
+			if there < out.Count {
+				return fmt.Sprintf("it published %d of %d elements of %s", there, out.Count, out.Name)
 			}
 		}
 	}

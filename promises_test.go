@@ -1,0 +1,73 @@
+package cascade_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every test and transcript that docs/tests.md names is there.
+func TestPromisesHaveTests(t *testing.T) {
+	page, err := os.ReadFile("docs/tests.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions := map[string]map[string]bool{} // by folder
+	named := 0
+	for number, line := range strings.Split(string(page), "\n") {
+		cells := strings.Split(line, " | ")
+		if len(cells) != 2 || !strings.HasPrefix(line, "| ") || cells[0] == "| promise" {
+			continue
+		}
+		names := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1)
+		if len(names) == 0 {
+			t.Errorf("docs/tests.md:%d: nothing shows that %s", number+1, strings.TrimPrefix(cells[0], "| "))
+		}
+		for _, m := range names {
+			named++
+			folder, name := path.Split(m[1])
+			if strings.HasSuffix(name, ".txt") {
+				if _, err := os.Stat(m[1]); err != nil {
+					t.Errorf("docs/tests.md:%d: %v", number+1, err)
+				}
+				continue
+			}
+			if functions[folder] == nil {
+				functions[folder] = testsOf(t, folder)
+			}
+			if !functions[folder][name] {
+				t.Errorf("docs/tests.md:%d: there is no %s in %s", number+1, name, folder)
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("docs/tests.md names no tests")
+	}
+}
+
+func testsOf(t *testing.T, folder string) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, f := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), f, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
+				names[f.Name.Name] = true
+			}
+		}
+	}
+	return names
+}
