@@ -94,6 +94,9 @@ func (p *program) perform(spec command.Spec) error {
 	if err := r.stoppedErr(); err != nil {
 		return err
 	}
+	if err := p.unchanged(); err != nil {
+		return err
+	}
 	switch {
 	case res.Signal != "":
 		return &exitError{code: -1, signal: res.Signal}

@@ -216,7 +216,7 @@ func TestReadOnly(t *testing.T) {
 		if os.Geteuid() != 0 && (strings.Contains(how, "chmod") || strings.Contains(how, "mv") || strings.Contains(how, "rm") || strings.Contains(how, "sed")) {
 			continue // the owner may, and nothing hinders him: the executor notices
 		}
-		if err := os.WriteFile(input, []byte("old"), 0o444); err != nil {
+		if err := errors.Join(os.RemoveAll(input), os.WriteFile(input, []byte("old"), 0o444)); err != nil {
 			t.Fatal(err)
 		}
 		var s Starter
