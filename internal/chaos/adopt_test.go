@@ -5,7 +5,6 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -60,19 +59,8 @@ func TestAgentAdopts(t *testing.T) {
 	agent := h.Agent("--store", "1GiB")
 	c := h.Client()
 	pipe := h.Pipe("gate")
-	open := func() {
-		t.Helper()
-		w, err := os.OpenFile(pipe, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Close()
-		if _, err := fmt.Fprintln(w, 7); err != nil {
-			t.Fatal(err)
-		}
-	}
 	j := h.Submit(c, kinds(pipe), nil)
-	open()
+	h.open(pipe)
 	want := j.Done()
 	for range rounds(1, 20) {
 		changed := make(chan struct{}, 1)
@@ -92,7 +80,7 @@ func TestAgentAdopts(t *testing.T) {
 		known := j.Finished()
 		agent.Kill()
 		agent = h.Agent("--store", "1GiB")
-		open()
+		h.open(pipe)
 		got := j.Done()
 		got.Same(t, want)
 		for task := range known {

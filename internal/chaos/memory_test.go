@@ -1,0 +1,225 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+)
+
+var _ = cascade.Func1("chaos_slow", slow, "with -> part")
+
+type slowSettings struct {
+	N    int
+	Work int // microseconds for each of a hundred pieces
+}
+
+// slow writes an array piece by piece, and says so when it is half through.
+func slow(ctx context.Context, s slowSettings) (cascade.Array[float64], error) {
+	if err := Say(ctx, "start", ""); err != nil {
+		return cascade.Array[float64]{}, err
+	}
+	a, err := cascade.Alloc[float64](ctx, s.N)
+	if err != nil {
+		return a, err
+	}
+	for i := range a.Data {
+		if a.Data[i] = float64(i) + 0.25; i%(s.N/100) == 0 {
+			work(s.Work)
+		}
+		if i == s.N/2 {
+			if err := Say(ctx, "half", ""); err != nil {
+				return a, err
+			}
+		}
+	}
+	return a, Say(ctx, "end", sumOf(a.Data))
+}
+
+// An executor is stopped while it writes, others use all memory meanwhile, and it
+// goes on. Whatever the agent made of it, nobody's data has changed: neither that
+// of others, nor, when it was given up and done again, its own.
+func TestStoppedInMidWrite(t *testing.T) {
+	want := undisturbed(t)
+	for _, timeout := range []string{"", "timeout: 500ms, retries: 2, "} {
+		h := New(t)
+		h.Controller()
+		h.Agent("--store", "96MiB", "--cpu", "4")
+		c := h.Client()
+		frozen := make(chan int, 1)
+		h.Journal.On(func(_ int, l Line) {
+			if l.Event == "half" && l.Attempt == 1 {
+				if err := syscall.Kill(l.PID, syscall.SIGSTOP); err != nil {
+					t.Error(err)
+				}
+				frozen <- l.PID
+			}
+		})
+		// A lease of its own, and one that small outputs of others would share.
+		j := h.Submit(c, fmt.Sprintf(`job: slow
+tasks:
+  large: {%srun: chaos_slow, with: {n: 500000, work: 200}, out: [part]}
+outputs: [large.part]
+`, timeout), nil)
+		pid := <-frozen
+		rounds := 1
+		if timeout != "" {
+			rounds = 3
+		}
+		for range rounds {
+			h.Submit(c, mix, nil).Done().Same(t, want)
+		}
+		h.Submit(c, crowd(12, 1<<20, h.Pipe("crowd")), nil)
+		_ = syscall.Kill(pid, syscall.SIGCONT) // unless the agent has given it up and killed it
+		got := j.Done()
+		if n := got.Tasks["large"].Attempt; timeout != "" && n < 2 {
+			t.Errorf("with %q it ended in attempt %d\n%s", timeout, n, j.Story(""))
+		}
+		h.Journal.On(nil)
+		h.open(filepath.Join(h.Dir, "crowd"))
+		h.Submit(c, mix, nil).Done().Same(t, want)
+		if b := got.Data["large.part"]; len(b) != 8*500000 || b[8*499999+7] != 0x41 {
+			t.Errorf("its output has %d bytes", len(b))
+		}
+	}
+}
+
+// crowd is a job of so many arrays of n numbers that are all there before the
+// test opens the gate, and are read then.
+func crowd(arrays, n int, pipe string) string {
+	return fmt.Sprintf(`job: crowd
+tasks:
+  fill: {for: {i: "0..%d"}, run: chaos_fill, with: {n: "${%d + 512 * i}"}, out: [part]}
+  seen: {for: {i: "0..%d"}, run: chaos_sum, in: {part: "fill[${i}].part"}, out: [sum]}
+  gate: {run: chaos_gate, with: {pipe: %s}, out: [sum]}
+  read: {for: {i: "0..%d"}, run: chaos_after, in: {part: "fill[${i}].part", gate: gate}, out: [sum]}
+outputs: ["read[*].sum"]
+`, arrays-1, n, arrays-1, pipe, arrays-1)
+}
+
+var (
+	_ = cascade.Func1("chaos_sum", sumOfPart, "part -> sum")
+	_ = cascade.Func2("chaos_after", sumAfter, "part, gate -> sum")
+)
+
+func sumOfPart(ctx context.Context, in cascade.Array[float64]) (string, error) {
+	return sumOf(in.Data), Say(ctx, "end", sumOf(in.Data))
+}
+
+func sumAfter(ctx context.Context, in cascade.Array[float64], _ float64) (string, error) {
+	return sumOf(in.Data), Say(ctx, "end", sumOf(in.Data))
+}
+
+// crowded submits a crowd and returns when all of its arrays have been made and
+// seen; before that nothing reads them twice.
+func (h *Host) crowded(c *cascade.Client, arrays, n int, pipe string) *Job {
+	h.tb.Helper()
+	changed := make(chan struct{}, 1)
+	j := h.Submit(c, crowd(arrays, n, pipe), func(*cascade.Progress) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	for len(j.Finished()) < 2*arrays {
+		select {
+		case <-changed:
+		case <-time.After(patience):
+			h.tb.Fatalf("finished are only %v\n%s", j.Finished(), j.Story(""))
+		}
+	}
+	return j
+}
+
+// Live data of three times the store goes through spill files, and back. Files
+// that rot meanwhile are noticed, and what was in them is made again.
+func TestThreeTimesTheStore(t *testing.T) {
+	h := New(t)
+	h.Controller()
+	h.Agent("--store", "64MiB")
+	c := h.Client()
+	pipe := h.Pipe("gate")
+	j := h.crowded(c, 24, 1<<20, pipe)
+	h.open(pipe)
+	want := j.Done()
+	if len(want.Data) != 24 || want.Starts("fill[3]") != 1 {
+		t.Fatalf("%d outputs, %d starts of one of them\n%s", len(want.Data), want.Starts("fill[3]"), j.Story(""))
+	}
+
+	j = h.crowded(c, 24, 1<<20, pipe)
+	files, err := filepath.Glob(filepath.Join(h.State, "agent", "spill", "*.spill"))
+	if err != nil || len(files) < 12 {
+		t.Fatalf("%d spill files, %v", len(files), err)
+	}
+	for i, name := range files {
+		if i%4 > 0 {
+			continue
+		}
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err == nil {
+			_, err = f.WriteAt([]byte{0x55}, 5_000_000)
+			f.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.open(pipe)
+	got := j.Done()
+	again := 0
+	for i := range 24 {
+		if got.Starts(fmt.Sprintf("fill[%d]", i)) > 1 {
+			again++
+		}
+	}
+	if again == 0 {
+		t.Error("no array was made again")
+	}
+	for name, b := range want.Data {
+		if string(got.Data[name]) != string(b) {
+			t.Errorf("%s is %s, want %s", name, got.Data[name], b)
+		}
+	}
+}
+
+// Shared memory has less room than the agent was promised: fallocate fails, the
+// rest goes through spill files, and what can never fit is refused with the reason.
+func TestSharedMemoryTooSmall(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a small /dev/shm")
+	}
+	h := New(t)
+	h.Controller()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := h.start("cascade-agent", "unshare", "-m", "/bin/sh", "-c", `mount -t tmpfs -o size=48m tmpfs /dev/shm && exec "$0" "$@"`,
+		Program(t, "cascade-agent"), "--state", filepath.Join(h.State, "agent"), "--controller", h.Address(), "--name", "a1", "--runtime", h.Sockets,
+		"--executor", self, "--cpu", "2", "--memory", "1GiB", "--store", "256MiB")
+	agent.Await("controller is there")
+	c := h.Client()
+	pipe := h.Pipe("gate")
+	j := h.crowded(c, 12, 1<<20, pipe)
+	h.open(pipe)
+	if got := j.Done(); len(got.Data) != 12 {
+		t.Errorf("%d outputs", len(got.Data))
+	}
+	got := h.Submit(c, "job: large\ntasks:\n  large: {run: chaos_fill, with: {n: 12000000}, out: [part]}\noutputs: [large.part]\n", nil).End()
+	if e := got.Progress.Error; got.Progress.Phase != comms.JobFailed || e == nil || !strings.Contains(e.Message, "no space left on device") {
+		t.Errorf("an output of 96 MB: %v, %v", got.Progress.Phase, e)
+	}
+	// The agent goes on.
+	j = h.crowded(c, 3, 1000, pipe)
+	h.open(pipe)
+	j.Done()
+}
