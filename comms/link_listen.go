@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/cascade-run/cascade/comms/internal/session"
+	"github.com/cascade-run/cascade/comms/pki"
 )
 
 // Listener accepts links on one or more endpoints. Every connection does its
@@ -202,6 +203,9 @@ func (ln *Listener) serve(c net.Conn, e *list.Element) {
 		ln.cfg.Log.WithLevel(level).Err(err).Str("from", c.RemoteAddr().String()).Msg("connection refused")
 		_ = c.Close() // the error that counts is logged
 		return
+	}
+	if l.revoked() { // since the handshake, when CloseRevoked could not see it
+		l.end(fmt.Errorf("%w: %w", ErrClosed, pki.ErrRevoked))
 	}
 	if !l.broke(l.carry(w, resumed)) {
 		ln.cfg.Log.Debug().Str("peer", hello.Greeting.Name).Msg("link waits for its peer to come back")

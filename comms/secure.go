@@ -67,10 +67,20 @@ func (ln *Listener) CloseRevoked() {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	for l := range ln.links {
-		if serial := l.provenSerial(); serial != "" && s.Revoked(serial) {
+		if l.revoked() {
 			go l.end(fmt.Errorf("%w: %w", ErrClosed, pki.ErrRevoked))
 		}
 	}
+}
+
+// revoked tells whether the certificate of the link's connection is revoked by now.
+func (l *Link) revoked() bool {
+	s := l.cfg.Security
+	if s == nil || s.Revoked == nil {
+		return false
+	}
+	serial := l.provenSerial()
+	return serial != "" && s.Revoked(serial)
 }
 
 // provenSerial returns the serial number of the certificate of the connection, if any.
