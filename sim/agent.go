@@ -59,7 +59,8 @@ func (a *agent) boot() {
 		Agent: a.name, Incarnation: a.incarn, BootID: "boot",
 		Total:     comms.Resources{CPU: w.fate.cpu, Memory: 1 << 30, Custom: []comms.Amount{{Name: "disk", N: 1000}}},
 		LastEvent: a.incarn * numbersApart, LastExecutor: a.last, Segments: segments, Adopted: adopted,
-		Warm: 1, MaxExecutors: w.fate.executors, Memory: w.fate.shm, ArenaBytes: 64 << 10, LargeBytes: 32 << 10, CheckFrees: true,
+		EventsFor: time.Millisecond,
+		Warm:      1, MaxExecutors: w.fate.executors, Memory: w.fate.shm, ArenaBytes: 64 << 10, LargeBytes: 32 << 10, CheckFrees: true,
 	}
 	a.core = core.New(a.cfg)
 	w.tell(a.name, nil, "starts as incarnation %d and finds %d datasets and %d segments", a.incarn, len(adopted), len(segments))
