@@ -289,12 +289,13 @@ func (c *Core) leaseReq(ex *executor, m *comms.LeaseReq) {
 		c.emit(ToExecutor{ex.id, &comms.Lease{Token: m.Token, Error: fmt.Sprintf("%d bytes: %v", m.Size, ledger.ErrTooLarge)}})
 		return
 	}
-	size := int64(m.Size)
-	if standing(m) { // what is as large as a file would be one, and take one dataset only
-		size = min(size, max(cmp.Or(c.cfg.LargeBytes, c.cfg.ArenaBytes/8)-1, 1))
+	if standing(m) && int64(m.Size) >= cmp.Or(c.cfg.LargeBytes, c.cfg.ArenaBytes/8) {
+		// It would be a file, which takes one dataset only; and the store is so small that others would wait for it.
+		c.emit(ToExecutor{ex.id, &comms.Lease{Token: m.Token, Error: errShort.Error()}})
+		return
 	}
 	ex.wants++
-	c.ask(&request{lease: m, ex: ex}, ledger.Request{Owner: owner, Class: ledger.Grow, Leases: []ledger.LeaseSpec{{Bytes: size, Kind: kind}}})
+	c.ask(&request{lease: m, ex: ex}, ledger.Request{Owner: owner, Class: ledger.Grow, Leases: []ledger.LeaseSpec{{Bytes: int64(m.Size), Kind: kind}}})
 	c.effects()
 }
 

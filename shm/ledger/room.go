@@ -278,6 +278,11 @@ func (l *Ledger) evict(r *region) (freed bool) {
 // unstick is called when the first request waits, no answer of the driver is due and nothing can be
 // evicted. It reports whether something changed.
 func (l *Ledger) unstick(g *grant, short shortage) bool {
+	// A run that asks for little may be what the first waits for, through a value that it borrows of a run that has
+	// ended. Those that pass take only what is free now: the first does not wait for ever.
+	if g.req.Class == Grow && l.tryOthers(g) {
+		return true
+	}
 	for _, o := range l.owners {
 		if o.holds > 0 && o.grow == 0 {
 			return false // somebody runs and will give back
