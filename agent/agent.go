@@ -49,8 +49,9 @@ type Agent struct {
 
 	segmentLane, spillLane, logLane lane
 
-	tokens tokens
-	loop   *loop // belongs to Run's goroutine
+	tokens  tokens
+	loop    *loop         // belongs to Run's goroutine
+	looping chan struct{} // closed when loop is there
 
 	closing sync.Once
 	closed  error
@@ -65,7 +66,7 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	a := &Agent{cfg: cfg, in: inbox.New[item](inboxLimit), log: cfg.Log.With().Str("agent", cfg.Name).Logger()}
+	a := &Agent{cfg: cfg, looping: make(chan struct{}), in: inbox.New[item](inboxLimit), log: cfg.Log.With().Str("agent", cfg.Name).Logger()}
 	a.stop, a.abort = context.WithCancel(context.Background())
 	for _, l := range []*lane{&a.segmentLane, &a.spillLane, &a.logLane} {
 		l.all = &a.work
@@ -122,7 +123,18 @@ func (a *Agent) open() error {
 		return fmt.Errorf("take over datasets of the agent before: %w", err)
 	}
 	a.loop = newLoop(a, left)
+	close(a.looping)
 	return nil
+}
+
+// help steps the core for what waits, if nobody does; see loop.help. Links may
+// come before there is a loop.
+func (a *Agent) help() {
+	select {
+	case <-a.looping:
+		a.loop.help()
+	default:
+	}
 }
 
 // patience is how long New waits for the processes of an agent before to end.

@@ -95,6 +95,12 @@ func (d *clientDoor) Up(l *comms.Link, _ comms.Identity, resumed bool) {
 	if resumed && d.of(l) != nil {
 		return
 	}
+	select { // a client may come back before New has made the loop
+	case <-d.agent.looping:
+	case <-d.agent.stop.Done():
+		l.Abort(comms.ErrClosed)
+		return
+	}
 	d.end(l)
 	d.mu.Lock()
 	if d.byID == nil {
@@ -131,7 +137,7 @@ func (a *Agent) fetch(c *client, m *comms.Fetch) {
 }
 
 // Pause is called by a link.
-func (d *clientDoor) Pause(*comms.Link) { d.agent.loop.help() }
+func (d *clientDoor) Pause(*comms.Link) { d.agent.help() }
 
 // Credit is called by a link.
 func (d *clientDoor) Credit(l *comms.Link) {

@@ -112,7 +112,7 @@ func (d *executorDoor) hello(l *comms.Link, m *comms.Hello) {
 }
 
 // Pause is called by a link.
-func (d *executorDoor) Pause(*comms.Link) { d.agent.loop.help() }
+func (d *executorDoor) Pause(*comms.Link) { d.agent.help() }
 
 // Credit is called by a link.
 func (d *executorDoor) Credit(l *comms.Link) {
