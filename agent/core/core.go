@@ -136,7 +136,7 @@ func (cfg Config) withDefaults() Config {
 	if cfg.ArenaBytes == 0 {
 		cfg.ArenaBytes = min(max(cfg.Memory/8, leastArena), mostArena) // one that is held must not be all there is
 	}
-	cfg.ArenaBytes = max(page, min(cfg.ArenaBytes, cfg.Memory)/page*page)
+	cfg.ArenaBytes = max(page, min(cfg.ArenaBytes, cfg.Memory/4)/page*page) // an arena in use leaves room for files
 	if cfg.LargeBytes == 0 && cfg.ArenaBytes >= leastArena {
 		cfg.LargeBytes = leastArena
 	}
