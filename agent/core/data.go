@@ -283,14 +283,14 @@ func (c *Core) keepOnly(j *job, keep map[comms.DatasetRef]bool) {
 // taken as they are; what is said to lie in this host's memory must be known
 // here, else it is lost and the sender learns so.
 func (c *Core) knownData(j *job, m *comms.Assign) {
+	var missing []comms.DatasetRef
 	for _, d := range m.Datasets {
 		if j.data[d.Ref] != nil || !j.valid(d.Ref) {
 			continue
 		}
 		c.grow(j, d.Ref)
 		if d.Place.Kind != comms.PlaceInline {
-			c.note(j, comms.Event{Kind: comms.EventLost, Task: d.Ref.Task, Attempt: d.Attempt, Output: d.Ref.Output,
-				Cause: comms.Cause{Kind: comms.CauseSubmit, Ref: d.Ref, Text: "not on this agent"}})
+			missing = append(missing, d.Ref)
 			continue
 		}
 		d.Place.Bytes = bytes.Clone(d.Place.Bytes)
@@ -315,8 +315,36 @@ func (c *Core) knownData(j *job, m *comms.Assign) {
 		if j.groupOf(ref.Task).group.Outputs[ref.Output].Generate != dag.GenerateNone {
 			st := j.stream(c, ref.Task, ref.Output)
 			st.next = max(st.next, ref.Element+1)
+			delete(st.lost, ref.Element)
 		}
 	}
+	for _, ref := range missing {
+		c.askFor(j, ref)
+	}
+}
+
+// askFor tells the controller that a dataset of a task that ended before the job
+// came here is needed and not here. It may have the bytes, or has the task run again.
+func (c *Core) askFor(j *job, ref comms.DatasetRef) {
+	t := j.at(ref.Task)
+	c.note(j, comms.Event{Kind: comms.EventLost, Task: ref.Task, Output: ref.Output,
+		Cause: comms.Cause{Kind: comms.CauseSubmit, Ref: ref, Text: "not on this agent, and needed"}})
+	if j.groupOf(ref.Task).group.Outputs[ref.Output].Generate != dag.GenerateNone {
+		j.stream(c, ref.Task, ref.Output).lost[ref.Element] = true
+	}
+	if t.flags&fElsewhere != 0 && t.state == tFinished {
+		t.state = tAsked
+		j.unended++
+		c.begin(j)
+		c.lostJobs = append(c.lostJobs, j)
+	}
+}
+
+// unask makes a task one again that has ended elsewhere.
+func (c *Core) unask(j *job, t taskIndex) {
+	j.tasks[t].state = tFinished
+	j.unended--
+	c.lostJobs = append(c.lostJobs, j)
 }
 
 // valid tells whether a name from outside can exist in the graph.

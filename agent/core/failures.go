@@ -348,8 +348,7 @@ func (c *Core) redo(j *job, ref comms.DatasetRef) {
 			continue
 		}
 		if j.tasks[t].flags&fElsewhere != 0 {
-			c.note(j, comms.Event{Kind: comms.EventLost, Task: t, Output: ref.Output,
-				Cause: comms.Cause{Kind: comms.CauseSubmit, Ref: ref, Text: "not on this agent, and needed again"}})
+			c.askFor(j, ref)
 			continue
 		}
 		attempt := j.tasks[t].attempt

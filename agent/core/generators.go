@@ -280,9 +280,7 @@ func (c *Core) streamEnd(j *job, t taskIndex, output uint32) {
 		return
 	}
 	st.ended = true
-	if len(c.unborn(j, t, output)) > 0 {
-		c.lostJobs = append(c.lostJobs, j) // what was kept for them is free
-	}
+	c.unborn(j, t, output)
 	c.streamThere(j, t, output)
 	c.slotsEnded(j, outputKey{t, output})
 }
@@ -339,6 +337,9 @@ func (c *Core) unborn(j *job, t taskIndex, output uint32) (all []taskIndex) {
 				all = append(all, i)
 			}
 		}
+	}
+	if len(all) > 0 {
+		c.lostJobs = append(c.lostJobs, j) // what was kept for them is free
 	}
 	return all
 }

@@ -18,6 +18,7 @@ const (
 	tWaiting                  // for inputs
 	tReady                    // in its class's heap
 	tDelayed                  // waits for its next attempt
+	tAsked                    // ended before the job came here, and the controller is asked for what it made
 	tPinning                  // its inputs are brought into memory
 	tQueued                   // sent to an executor; inputs may still be missing when they are live values
 	tRunning
@@ -406,7 +407,9 @@ func (c *Core) knownEnds(j *job, all []comms.Ended) {
 		}
 		c.grow(j, comms.DatasetRef{Task: e.Last})
 		for t := e.First; t <= e.Last; t++ {
-			if s := &j.tasks[t]; s.state == tAbsent {
+			if s := &j.tasks[t]; s.state == tAsked {
+				c.unask(j, t)
+			} else if s.state == tAbsent {
 				s.state = tFinished + taskState(e.How-comms.OutcomeDone)
 				s.flags |= fReleased | fElsewhere
 				j.fresh = false
@@ -515,6 +518,9 @@ func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
 		switch j.tasks[i].state {
 		case tWaiting, tReady, tDelayed, tPinning:
 			c.endUnrun(j, taskIndex(i), cause)
+		case tAsked:
+			c.unask(j, taskIndex(i))
+			c.touch(j)
 		}
 	}
 	for _, ex := range c.execs {

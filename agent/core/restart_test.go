@@ -58,7 +58,11 @@ func (w *world) rest(job comms.JobID, g *dag.Graph) comms.Assign {
 	}
 	last := taskIndex(g.NumTasks() - 1)
 	for _, e := range w.events {
-		m.Datasets = append(m.Datasets, e.Outputs...)
+		for _, d := range e.Outputs {
+			if d.Place.Kind != comms.PlaceNone { // nobody reads it
+				m.Datasets = append(m.Datasets, d)
+			}
+		}
 		switch e.Kind {
 		case comms.EventStreamEnd:
 			m.Ends = append(m.Ends, comms.StreamEnd{Task: e.Task, Output: e.Output, Count: e.Count})

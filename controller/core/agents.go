@@ -47,6 +47,10 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 	}
 	a := c.agents[l.name]
 	if a == nil || a.link != l {
+		switch m.(type) {
+		case *comms.Events, *comms.Snapshot:
+			return // it was on its way when the link changed, and comes again behind Register
+		}
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("agent %s sends %T before Register", l.name, m)})
 		return
 	}

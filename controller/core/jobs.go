@@ -89,6 +89,7 @@ type resumption struct {
 	req     uint64
 	ended   bool // the job had ended
 	drained bool // meanwhile the agent said that nothing more runs
+	asked   bool // meanwhile it asked for datasets that it does not have
 }
 
 // atEnd tells whether nothing of the job runs: it has ended, or its end is being
@@ -343,7 +344,9 @@ func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, epoch uin
 	row := j.rec
 	commit.Row = &row
 	c.commitPart(j, a, b, onCommitted, commit)
-	if lost && j.resuming == nil {
+	if lost && j.resuming != nil {
+		j.resuming.asked = true
+	} else if lost {
 		c.resume(j, a, nil)
 	}
 }
@@ -366,7 +369,7 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 			j.result = false
 			commit.Drop = append(commit.Drop, ref)
 		}
-		return e.Cause.Kind == comms.CauseSubmit && (j.isExport(ref) || j.wanted(ref))
+		return e.Cause.Kind == comms.CauseSubmit
 	}
 	for i := range e.Outputs {
 		d := &e.Outputs[i]
@@ -455,7 +458,7 @@ func (c *Core) end(j *job) {
 	} else if row.Phase == comms.JobFailed && row.Error == nil {
 		row.Error = &comms.TaskError{Kind: comms.ErrorSkipped, Agent: row.Agent, Message: "an output of the job was not produced"}
 	}
-	j.ending = &row
+	j.ending, j.assign = &row, nil
 }
 
 // outcome is the phase in which a job ends. A failure is tolerated where

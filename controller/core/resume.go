@@ -20,7 +20,7 @@ func (c *Core) resume(j *job, a *agent, have []comms.Desc) {
 	}
 	r := &resumption{agent: a.row.Name}
 	if old := j.resuming; old != nil {
-		r.rerun, r.why, r.link, r.req, r.ended, r.drained = old.rerun, old.why, old.link, old.req, old.ended, old.drained
+		r.rerun, r.why, r.link, r.req, r.ended, r.drained, r.asked = old.rerun, old.why, old.link, old.req, old.ended, old.drained, old.asked
 	}
 	if j.rec.Agent != a.row.Name || j.rec.Incarnation != a.row.Incarnation {
 		r.haveSet = true
@@ -110,21 +110,17 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 		return
 	}
 	data, published := c.surviving(j, r, ev, states, a)
-	var roots, set []dag.TaskIndex
+	var set []dag.TaskIndex
 	if len(r.rerun) > 0 {
+		var code comms.Code
 		var text string
-		if roots, text = findTasks(ev.Graph, states, r.rerun); text != "" {
-			answer(comms.CodeBadRequest, text)
-			stays()
-			return
-		}
-		set = descendants(states, roots)
-		for _, t := range set {
-			if states.get(t) == TaskRunning {
-				answer(comms.CodeConflict, fmt.Sprintf("task %s runs now and depends on them: wait for it, or cancel the job", ev.Graph.TaskName(t)))
+		if set, code, text = toRerun(ev.Graph, states, r); text != "" {
+			answer(code, text)
+			if !r.haveSet && !r.asked {
 				stays()
 				return
 			}
+			r.rerun = nil // the job goes on without
 		}
 	}
 	j.plan = ev.Plan
@@ -132,6 +128,22 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 		c.reopen(j, ev)
 	}
 	c.again(j, r, a, data, published, set)
+}
+
+// toRerun returns the tasks that must start over when somebody asks for some of
+// them, or why they cannot. What an agent that is gone was running does not run.
+func toRerun(g *dag.Graph, states *States, r *resumption) (set []dag.TaskIndex, code comms.Code, text string) {
+	roots, text := findTasks(g, states, r.rerun)
+	if text != "" {
+		return nil, comms.CodeBadRequest, text
+	}
+	set = descendants(states, roots)
+	for _, t := range set {
+		if states.get(t) == TaskRunning && !r.haveSet {
+			return nil, comms.CodeConflict, fmt.Sprintf("task %s runs now and depends on them: wait for it, or cancel the job", g.TaskName(t))
+		}
+	}
+	return set, comms.CodeOK, ""
 }
 
 // resumesOn returns the agent on which a job is to go on: the one that was meant,
