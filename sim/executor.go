@@ -395,6 +395,7 @@ func (x *executor) failed(kind comms.ErrorKind, text string) {
 		x.back = append(x.back, x.lease) // none of it was used
 		x.lease = nil
 	}
+	x.dropsLive(x.cur)
 	x.over(comms.ReportItem{Kind: comms.ReportFailed, Error: &comms.TaskError{Kind: kind, Message: text}})
 }
 

@@ -163,9 +163,19 @@ func (c *Core) controllerUp(resumed bool) {
 	c.send()
 }
 
+// unsettled tells whether events of a job are on their way to the controller.
+func (c *Core) unsettled(j *job) bool {
+	if j.noted {
+		return true
+	}
+	return slices.ContainsFunc(c.batches, func(b *batch) bool {
+		return slices.ContainsFunc(b.msg.Jobs, func(je comms.JobEvents) bool { return je.Job == j.id && je.Life == j.life })
+	})
+}
+
 // jobState is a job's part of a Snapshot.
 func (c *Core) jobState(j *job) comms.JobState {
-	s := comms.JobState{Job: j.id, Epoch: j.epoch, Life: j.life, Drained: j.over}
+	s := comms.JobState{Job: j.id, Epoch: j.epoch, Life: j.life, Drained: j.over && !c.unsettled(j)}
 	for _, ref := range j.sortedData() {
 		s.Datasets = append(s.Datasets, j.data[ref].desc)
 	}

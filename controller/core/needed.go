@@ -48,7 +48,7 @@ func (l *Lineage) Needed(targets []dag.TaskIndex, wanted []comms.DatasetRef) ([]
 	for len(todo) > 0 {
 		t := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		inputs, err := l.Graph.Inputs(t)
+		inputs, err := neededBy(l.Graph, t)
 		if err != nil {
 			return nil, err
 		}
@@ -65,6 +65,45 @@ func (l *Lineage) Needed(targets []dag.TaskIndex, wanted []comms.DatasetRef) ([]
 	}
 	slices.Sort(out)
 	return out, nil
+}
+
+// neededBy returns the inputs of a task that runs, and, of a generator, what all
+// instances that will follow its elements have in common: nobody knows yet how
+// many there will be, but what they need must be there.
+func neededBy(g *dag.Graph, t dag.TaskIndex) ([]dag.Input, error) {
+	inputs, err := g.Inputs(t)
+	if err != nil {
+		return nil, err
+	}
+	for o := range g.Group(t).Outputs {
+		for _, slot := range g.StreamSlots(t, uint32(o)) {
+			zero, err0 := g.Instance(slot, 0)
+			one, err1 := g.Instance(slot, 1)
+			if err0 != nil || err1 != nil {
+				continue
+			}
+			a, err := g.Inputs(zero)
+			if err != nil {
+				return nil, err
+			}
+			b, err := g.Inputs(one)
+			if err != nil {
+				return nil, err
+			}
+			for i := range a {
+				shared := dag.Input{Min: a[i].Min}
+				for k, src := range a[i].Sources {
+					if k < len(b[i].Sources) && src == b[i].Sources[k] && src.Task != t {
+						shared.Sources = append(shared.Sources, src)
+					}
+				}
+				if len(shared.Sources) > 0 {
+					inputs = append(inputs, shared)
+				}
+			}
+		}
+	}
+	return inputs, nil
 }
 
 // enough tells whether an input can get its Min of datasets without those of
