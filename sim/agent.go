@@ -195,6 +195,7 @@ func (a *agent) perform(act core.Action) {
 	case core.ToExecutor:
 		if x := a.byID[act.Executor]; x != nil && x.linked {
 			w.tellMessage(a.name, "to "+x.name, act.Msg)
+			w.oracle.toExecutor(x, act.Msg)
 			if x.agentOut.send(w, w.lan, a.name, x.name, act.Msg) {
 				a.local = append(a.local, core.Full{Executor: act.Executor})
 			}

@@ -28,7 +28,7 @@ type facts struct {
 	highest  map[dag.TaskIndex]uint32 // attempt seen
 	made     map[comms.DatasetRef]origin
 	private  map[dag.TaskIndex]origin // that finished in a fused path, and whose outputs nobody published
-	begun    map[dag.TaskIndex]uint32 // highest attempt that an executor began
+	begun    map[dag.TaskIndex]uint32 // highest attempt that was given to an executor
 	may      map[dag.TaskIndex]uint32 // may run again although done: something was lost, of attempts up to this
 	asked    map[dag.TaskIndex]bool   // may always run again: a client asked for it
 	crashes  map[dag.TaskIndex]int
@@ -342,6 +342,23 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 	}
 }
 
+// toExecutor sees what an agent has begun: what is lost after that is not made
+// again by this attempt.
+func (o *oracle) toExecutor(x *executor, m comms.Message) {
+	switch m := m.(type) {
+	case *comms.Kind:
+		if !m.Close {
+			x.jobOf[m.ID] = m.Job
+		}
+	case *comms.Dispatch:
+		for i := range m.Runs {
+			r := &m.Runs[i]
+			f := o.facts[x.jobOf[r.Kind]]
+			f.begun[r.Task] = max(f.begun[r.Task], r.Attempt)
+		}
+	}
+}
+
 // acknowledged sees that an agent may forget events: each must be in the store,
 // unless it is of a job that has ended, was deleted, or is another agent's.
 func (o *oracle) acknowledged(a *agent, upTo uint64) {
@@ -366,7 +383,6 @@ func (o *oracle) acknowledged(a *agent, upTo uint64) {
 func (o *oracle) started(x *executor) {
 	r, id := x.cur, x.kinds[x.cur.Kind].Job
 	f := o.facts[id]
-	f.begun[r.Task] = max(f.begun[r.Task], r.Attempt)
 	k := o.w.controller.store.jobs[id]
 	if k != nil && k.row.Agent == x.a.name && k.row.Incarnation == x.a.incarn {
 		if attempt, done := f.done[r.Task]; done && r.Attempt > f.fence[r.Task] && !f.mayRun(r.Task) {

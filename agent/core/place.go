@@ -55,6 +55,13 @@ func (c *Core) placeReady() {
 			l.pass = c.pass
 			continue
 		}
+		if (c.pinning+len(c.pinned) >= c.cfg.MaxExecutors || c.growing()) && len(c.pinKeys(cl.job, cl.heap[0].task)) > 0 {
+			// As many wait for memory as could run, or who runs does; more would only push
+			// each other out. No executor is missed: it would have nothing to do.
+			c.leave(cl)
+			aside = append(aside, cl)
+			continue
+		}
 		ex := c.choose(l)
 		if ex == nil {
 			l.pass = c.pass
@@ -65,11 +72,6 @@ func (c *Core) placeReady() {
 			continue
 		}
 		l.short = time.Time{}
-		if (c.pinning+len(c.pinned) >= c.cfg.MaxExecutors || c.growing()) && len(c.pinKeys(cl.job, cl.heap[0].task)) > 0 {
-			c.leave(cl) // as many wait for memory as could run, or who runs does; more would only push each other out
-			aside = append(aside, cl)
-			continue
-		}
 		if len(ex.queue) > 0 && (ex.load == 0 || ex.load >= spawnTime) {
 			c.couldUse(l, 1) // behind another, perhaps for long, while resources are free
 		}
