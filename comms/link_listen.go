@@ -399,9 +399,13 @@ func (ln *Listener) welcome(c net.Conn, l *Link, w *wire, hello session.Envelope
 	if err := writeEnvelope(c, &session.Envelope{Kind: session.Welcome, Ack: l.inbox.Last(), Greeting: &g}); err != nil {
 		return fmt.Errorf("send Welcome: %w", err)
 	}
-	if err := c.SetDeadline(time.Time{}); err != nil {
+	if err := w.settle(); err != nil {
 		return err
 	}
 	w.l = l
-	return l.attach(w, hello.Greeting, resumed, hello.Ack)
+	if err := l.attach(w, hello.Greeting, resumed, hello.Ack); err != nil {
+		_ = w.st.Close() // the error that counts is returned
+		return err
+	}
+	return nil
 }

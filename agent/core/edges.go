@@ -70,7 +70,13 @@ func (c *Core) resolveEdge(j *job, consumer taskIndex, by comms.DatasetRef, ok b
 			c.skip(j, consumer, by)
 			return
 		}
-		if t.missing--; t.missing == 0 {
+		if ok {
+			t.missing--
+		} else {
+			// Counted anew: a count made since it failed has left it out already.
+			t.missing, _ = c.countMissing(j, consumer)
+		}
+		if t.missing == 0 {
 			c.ready(j, entry{consumer, by.Task, by.Output})
 		}
 	case tQueued, tRunning: // behind its producer, on the same executor; when that failed it is given back

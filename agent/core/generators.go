@@ -538,11 +538,14 @@ func (c *Core) resolveGates(j *job, kind dag.SourceKind, ref comms.DatasetRef, o
 
 func (c *Core) openGate(j *job, s int, ref comms.DatasetRef, ok bool) {
 	sl := &j.slots[s]
-	if sl.pending == 0 {
+	if ok && sl.pending == 0 {
 		return
 	}
-	sl.pending--
-	sl.failed = sl.failed || !ok
+	if ok {
+		sl.pending--
+	} else {
+		c.recountGate(j, s) // a count made since it failed has left it out already
+	}
 	if sl.pending > 0 && !sl.failed {
 		return
 	}
@@ -554,15 +557,19 @@ func (c *Core) openGate(j *job, s int, ref comms.DatasetRef, ok bool) {
 // recountGates counts anew what slots wait for.
 func (c *Core) recountGates(j *job) {
 	for s := range j.slots {
-		sl := &j.slots[s]
-		sl.pending, sl.failed = 0, false
-		for _, src := range j.sharedSources(s) {
-			switch state, _ := c.source(j, src); state {
-			case srcPending:
-				sl.pending++
-			case srcFailed:
-				sl.failed = true
-			}
+		c.recountGate(j, s)
+	}
+}
+
+func (c *Core) recountGate(j *job, s int) {
+	sl := &j.slots[s]
+	sl.pending, sl.failed = 0, false
+	for _, src := range j.sharedSources(s) {
+		switch state, _ := c.source(j, src); state {
+		case srcPending:
+			sl.pending++
+		case srcFailed:
+			sl.failed = true
 		}
 	}
 }
