@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
@@ -118,6 +119,22 @@ func (f *facts) mayRun(t dag.TaskIndex) bool {
 	return lost || f.asked[c]
 }
 
+// withFollowers adds to tasks that run what the instances need that follow the
+// generators among them: some may never have been.
+func (f *facts) withFollowers(tasks map[dag.TaskIndex]bool) map[dag.TaskIndex]bool {
+	all := maps.Clone(tasks)
+	for t := range tasks {
+		for o := range f.g.Group(t).Outputs {
+			for _, slot := range f.g.StreamSlots(t, uint32(o)) {
+				if first, err := f.g.Instance(slot, 0); err == nil {
+					maps.Copy(all, f.needs(first))
+				}
+			}
+		}
+	}
+	return all
+}
+
 // rerun says that a client asked for tasks to run again: they, what depends on
 // them, and what those need.
 func (f *facts) rerun(roots []dag.TaskIndex) {
@@ -135,7 +152,7 @@ func (f *facts) rerun(roots []dag.TaskIndex) {
 	for _, t := range all {
 		needs := f.needs(t)
 		if slices.ContainsFunc(roots, func(r dag.TaskIndex) bool { return needs[f.canon(r)] }) {
-			for x := range needs {
+			for x := range f.withFollowers(needs) {
 				f.asked[x] = true
 			}
 		}

@@ -381,7 +381,9 @@ func (c *Core) lateEvents(j *job, a *agent, b *sentBatch, events []comms.Event) 
 			put(e.Outputs[k].Ref, e.Outputs[k])
 		}
 	}
-	if len(commit.Datasets) > 0 {
+	// While the end is being stored the agent is told nothing: should this process
+	// die, the next one may have another end for the job, and needs the events.
+	if len(commit.Datasets) > 0 || j.live != nil && j.ending != nil {
 		c.commitPart(j, a, b, onCommitted, commit)
 	}
 }

@@ -48,7 +48,7 @@ func (l *Lineage) Needed(targets []dag.TaskIndex, wanted []comms.DatasetRef) ([]
 	for len(todo) > 0 {
 		t := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		inputs, err := neededBy(l.Graph, t)
+		inputs, err := neededBy(l.Graph, t, l.State, l.Expand)
 		if err != nil {
 			return nil, err
 		}
@@ -69,8 +69,9 @@ func (l *Lineage) Needed(targets []dag.TaskIndex, wanted []comms.DatasetRef) ([]
 
 // neededBy returns the inputs of a task that runs, and, of a generator, what all
 // instances that will follow its elements have in common: nobody knows yet how
-// many there will be, but what they need must be there.
-func neededBy(g *dag.Graph, t dag.TaskIndex) ([]dag.Input, error) {
+// many there will be, but what they need must be there. None will be of a stream
+// that had its end before, and whose instances are over.
+func neededBy(g *dag.Graph, t dag.TaskIndex, state func(dag.TaskIndex) TaskState, expand func(dag.Source) ([]comms.DatasetRef, bool)) ([]dag.Input, error) {
 	inputs, err := g.Inputs(t)
 	if err != nil {
 		return nil, err
@@ -79,7 +80,8 @@ func neededBy(g *dag.Graph, t dag.TaskIndex) ([]dag.Input, error) {
 		for _, slot := range g.StreamSlots(t, uint32(o)) {
 			zero, err0 := g.Instance(slot, 0)
 			one, err1 := g.Instance(slot, 1)
-			if err0 != nil || err1 != nil {
+			all, ended := expand(dag.Source{Kind: dag.SourceGroup, Task: zero})
+			if err0 != nil || err1 != nil || ended && !slices.ContainsFunc(all, func(r comms.DatasetRef) bool { return !state(r.Task).Over() }) {
 				continue
 			}
 			a, err := g.Inputs(zero)

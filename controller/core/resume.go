@@ -406,7 +406,7 @@ func (c *Core) assignAgain(j *job, a *agent, run []dag.TaskIndex, data map[comms
 		}
 	}
 	for _, t := range run {
-		inputs, err := neededBy(j.graph, t)
+		inputs, err := neededBy(j.graph, t, j.states.get, j.states.Expand)
 		if err != nil {
 			panic(fmt.Sprintf("controller/core: job %s: %v", j.id, err))
 		}
