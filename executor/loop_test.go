@@ -509,17 +509,13 @@ func BenchmarkFused(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for n := 0; n < b.N; n += length {
-		runs := make([]comms.Run, length)
-		for i := range runs {
-			d := in
-			if i > 0 {
-				d = live(runs[i-1].ID)
+		r := a.pathOf(a.run(k, in), slices.Repeat([]uint32{k}, length-1)...)
+		a.dispatch(r)
+		for last := r.ID + length - 1; ; {
+			items := a.gather(1)
+			if items[len(items)-1].Run == last {
+				break
 			}
-			runs[i] = a.run(k, d)
-			runs[i].Live, runs[i].Private = []uint32{0}, []uint32{0}
 		}
-		runs[length-1].Live, runs[length-1].Private = nil, nil
-		a.dispatch(runs...)
-		a.items(length)
 	}
 }

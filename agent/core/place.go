@@ -193,7 +193,7 @@ func (c *Core) fill(r *run, cl *class, ex *executor) {
 		return
 	}
 	j, depth := r.job, ex.depth()
-	most := (cl.size + len(ex.pool.execs) - 1) / len(ex.pool.execs) // the others are to have some
+	most := (cl.size+len(ex.pool.execs))/len(ex.pool.execs) - 1 // the others are to have as many
 	before := r.mean
 	for ; most > 0 && c.supplied(ex, depth) && c.kept+len(c.runs)+c.behind < c.cfg.EventsKept; most-- {
 		e, ok := c.head(cl)

@@ -158,6 +158,12 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			m.Priority = number(v)
 		case "hold":
 			m.Hold = true
+		case "seconds":
+			f, err := strconv.ParseFloat(v, 64)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			m.Seconds = []float64{f}
 		case "registry":
 			m.Registry = []comms.FuncSig{{Name: "F", Sig: v}}
 		case "attempts":

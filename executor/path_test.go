@@ -1,0 +1,161 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// pathOf makes a run with steps behind it, each of which reads the output of the
+// one before and leaves its own to the next alone. The last publishes its output.
+func (a *fakeAgent) pathOf(head comms.Run, kinds ...uint32) comms.Run {
+	steps := make([]comms.Step, len(kinds))
+	for i, k := range kinds {
+		a.runs++
+		steps[i] = comms.Step{Kind: k, Task: dag.TaskIndex(a.runs), Attempt: 1, Reads: 1, Keeps: 1, Only: 1}
+	}
+	steps[len(steps)-1].Keeps, steps[len(steps)-1].Only = 0, 0
+	head.Live, head.Private = []uint32{0}, []uint32{0}
+	head.Steps = comms.AppendSteps(nil, steps)
+	return head
+}
+
+// outcomes gathers the ends of n runs, in the order in which they are reported:
+// each as an item of its own.
+func (a *fakeAgent) outcomes(n int) (out []comms.ReportItem) {
+	a.t.Helper()
+	for len(out) < n {
+		for _, it := range a.gather(1) {
+			if it.Kind != comms.ReportSteps {
+				out = append(out, it)
+				continue
+			}
+			u, err := comms.ReadUsages(it.Steps, nil)
+			if err != nil {
+				a.t.Fatal(err)
+			}
+			for i := range u {
+				if u[i].Start == 0 || u[i].Duration <= 0 || u[i].CPU < 0 {
+					a.t.Errorf("run %d cost %+v", it.Run+comms.RunID(i), u[i])
+				}
+				out = append(out, comms.ReportItem{Kind: comms.ReportFinished, Run: it.Run + comms.RunID(i), Usage: &u[i]})
+			}
+		}
+	}
+	return out
+}
+
+// told prints outcomes: the numbers of the runs from base on, with - those that failed.
+func told(items []comms.ReportItem, base comms.RunID) (out []int) {
+	for _, it := range items {
+		n := int(it.Run-base) + 1
+		if it.Kind == comms.ReportFailed {
+			n = -n
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+func TestPathOfSteps(t *testing.T) {
+	reg := testRegistry()
+	a := startExecutor(t, reg, comms.Welcome{})
+	double := a.kind("double", []string{"n"}, []string{"n2"})
+	half := a.kind("half", []string{"n"}, []string{"h"})
+	wait := a.kind("wait", []string{"how"}, []string{"n"})
+	expect := func(t *testing.T, base comms.RunID, want ...int) []comms.ReportItem {
+		t.Helper()
+		items := a.outcomes(len(want))
+		if got := told(items, base); !slices.Equal(got, want) {
+			t.Fatalf("the runs ended %v, want %v", got, want)
+		}
+		return items
+	}
+	cancel := func(id comms.RunID) {
+		a.tell(&comms.Cancel{Run: id, Why: comms.ErrorCancelled, Text: "enough", Grace: int64(time.Second)})
+	}
+
+	t.Run("all succeed", func(t *testing.T) {
+		r := a.pathOf(a.run(double, inline(t, reg, 1)), double, double, double, double)
+		a.dispatch(r)
+		items := expect(t, r.ID, 1, 2, 3, 4, 5)
+		if n := decoded[int](t, reg, items[4].Outputs[0]); n != 32 {
+			t.Errorf("the last of the path gives %d", n)
+		}
+	})
+	t.Run("one in the middle fails", func(t *testing.T) {
+		r := a.pathOf(a.run(half, inline(t, reg, 12)), half, half, double, double) // 6, 3, and 3 is odd
+		a.dispatch(r)
+		items := expect(t, r.ID, 1, 2, -3)
+		if e := items[2].Error; e.Task != "half" || e.Kind != comms.ErrorTask {
+			t.Errorf("it failed with %+v", e)
+		}
+		if got := receive[*comms.TakenBack](a).Runs; !slices.Equal(got, []comms.RunID{r.ID + 3, r.ID + 4}) {
+			t.Errorf("taken back %v, want those behind it", got)
+		}
+	})
+	t.Run("a step is taken back", func(t *testing.T) {
+		first := a.run(wait, inline(t, reg, ""))
+		r := a.pathOf(a.run(double, inline(t, reg, 3)), double, double, double)
+		a.dispatch(first, r)
+		a.tell(&comms.TakeBack{Runs: []comms.RunID{r.ID + 2}})
+		if got := receive[*comms.TakenBack](a).Runs; !slices.Equal(got, []comms.RunID{r.ID + 2}) {
+			t.Errorf("taken back %v", got)
+		}
+		cancel(first.ID)
+		expect(t, first.ID, -1, 2, 3)
+		if got := receive[*comms.TakenBack](a).Runs; !slices.Equal(got, []comms.RunID{r.ID + 3}) {
+			t.Errorf("taken back %v: it cannot run without the one before it", got)
+		}
+	})
+	t.Run("a queued step is cancelled", func(t *testing.T) {
+		first := a.run(wait, inline(t, reg, ""))
+		r := a.pathOf(a.run(double, inline(t, reg, 3)), double)
+		a.dispatch(first, r)
+		cancel(r.ID + 1)
+		cancel(first.ID)
+		expect(t, first.ID, -3, -1, 2)
+	})
+	t.Run("nobody waits for a value", func(t *testing.T) {
+		a.exec.mu.Lock()
+		defer a.exec.mu.Unlock()
+		for k, v := range a.exec.live.entries {
+			if v.wants > 0 {
+				t.Errorf("live value %v is waited for", k)
+			}
+		}
+	})
+}
+
+func named(ctx context.Context) (string, error) {
+	name := TaskOf(ctx).Name
+	if name != "named[10]" && name != "named[11]" && name != "named[12]" {
+		return "", errors.New("the task is called " + name)
+	}
+	return name, nil
+}
+
+// TestRowOfSteps: tasks that read nothing do not need each other.
+func TestRowOfSteps(t *testing.T) {
+	reg := testRegistry()
+	reg.Register(&Func{Name: "named", Call: func(ctx context.Context, _, out []any) (err error) {
+		out[0], err = named(ctx)
+		return err
+	}}, named, "-> name")
+	a := startExecutor(t, reg, comms.Welcome{})
+	k := a.kind("named", nil, nil, func(k *comms.Kind) { k.First, k.Axes = 2, []comms.KindAxis{{First: 10, N: 5}} })
+	bad := a.kind("unknown", nil, nil)
+	head := a.run(k)
+	head.Task, head.Name = 2, ""
+	head.Steps = comms.AppendSteps(nil, []comms.Step{{Kind: k, Task: 3, Attempt: 1}, {Kind: bad, Task: 9, Attempt: 1}, {Kind: k, Task: 4, Attempt: 1}})
+	a.runs += 3
+	a.dispatch(head)
+	if got := told(a.outcomes(4), head.ID); !slices.Equal(got, []int{1, 2, -3, 4}) {
+		t.Errorf("the runs ended %v", got)
+	}
+}
