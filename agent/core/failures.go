@@ -18,6 +18,7 @@ func (c *Core) cancel(r *run, why comms.ErrorKind, text string) {
 	if r.abort != nil || r.ex == nil {
 		return
 	}
+	c.unfold(r)
 	r.abort = &comms.TaskError{Kind: why, Message: text}
 	r.deadline = c.now.Add(3 * c.cfg.Grace)
 	c.emit(ToExecutor{r.ex.id, &comms.Cancel{Run: r.id, Why: why, Text: text, Grace: int64(c.cfg.Grace)}})

@@ -71,19 +71,20 @@ func (c *Core) dropRun(r *run) {
 	}
 }
 
-// runOf finds the run of a task; nil when there is none.
+// runOf finds the run of a task, as a run of its own; nil when there is none.
 func (c *Core) runOf(j *job, t taskIndex) *run {
 	for _, ex := range c.execs {
 		for _, r := range ex.queue {
 			if r.job != j || r.orphan {
 				continue
 			}
+			if r.task == t {
+				c.unfold(r)
+				return r
+			}
 			if slices.ContainsFunc(r.rest, func(s step) bool { return s.task == t }) {
 				c.unfold(r)
 				return c.runOf(j, t)
-			}
-			if r.task == t {
-				return r
 			}
 		}
 	}
