@@ -61,6 +61,7 @@ type live struct {
 	exported map[exportKey]bool        // outputs whose datasets are exports; instances by their slot's first
 	elements map[comms.DatasetRef]bool // single elements that are
 	result   bool                      // every export is there
+	there    exportAt                  // the sources of exports before this one are there
 	ending   *JobRecord                // the end, while it is being stored
 
 	resuming *resumption
@@ -69,6 +70,9 @@ type live struct {
 	told     uint64        // epoch that its agent has: of the Assign that was sent last, or the agent's own word
 	drained  uint64        // epoch at which the agent said last that nothing more runs
 }
+
+// exportAt is a source of an export.
+type exportAt struct{ export, source int }
 
 type exportKey struct {
 	task   dag.TaskIndex
@@ -366,7 +370,7 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 		}
 		if _, ok := j.exports[ref]; ok {
 			delete(j.exports, ref)
-			j.result = false
+			j.result, j.there = false, exportAt{}
 			commit.Drop = append(commit.Drop, ref)
 		}
 		return e.Cause.Kind == comms.CauseSubmit

@@ -179,11 +179,13 @@ func (j *job) progress(final bool) *comms.Progress {
 	return m
 }
 
-// complete tells whether the job has exports and all are there. It ends at the
-// first that is not: it runs with each batch of events.
+// complete tells whether the job has exports and all are there. It runs with each
+// batch of events: it ends at the first that is not, and begins there next time.
 func (j *job) complete() bool {
-	for i := range j.graph.Exports {
-		for _, src := range j.graph.Exports[i].Sources {
+	for ; j.there.export < len(j.graph.Exports); j.there = (exportAt{j.there.export + 1, 0}) {
+		sources := j.graph.Exports[j.there.export].Sources
+		for ; j.there.source < len(sources); j.there.source++ {
+			src := sources[j.there.source]
 			if src.Kind == dag.SourceWhole {
 				if _, ok := j.exports[comms.DatasetRef{Task: src.Task, Output: src.Output}]; !ok {
 					return false

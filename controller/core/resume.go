@@ -298,7 +298,7 @@ func (c *Core) again(j *job, r *resumption, a *agent, data map[comms.DatasetRef]
 	reset := append(redo, set...)
 	slices.Sort(reset)
 	forget(data, ranges(reset)) // what they made before counts no more
-	j.result = false
+	j.result, j.there = false, exportAt{}
 	var drop []comms.DatasetRef
 	for ref := range j.exports {
 		if _, ok := data[ref]; !ok {
