@@ -24,6 +24,14 @@ func (l *lane) do(f func()) {
 	}
 }
 
+// idle tells whether all that was given is done. Whoever alone gives work may
+// then do a short piece himself, and keeps the order.
+func (l *lane) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.busy
+}
+
 func (l *lane) run() {
 	for {
 		l.mu.Lock()

@@ -30,6 +30,10 @@ func (l *loop) memory(act core.Memory) {
 		a.segmentLane.do(func() { l.segmentReady(e.Segment, path, a.store.Do(e, nil)) })
 	case ledger.ResizeSegment:
 		path := l.segments[uint64(e.Segment)]
+		if a.segmentLane.idle() && a.store.Fits(e.Segment, e.Bytes) { // microseconds: two wake-ups take longer
+			l.step(core.SegmentReady{Segment: uint64(e.Segment), Path: path, Err: a.store.Do(e, nil)})
+			break
+		}
 		a.segmentLane.do(func() { l.segmentReady(e.Segment, path, a.store.Do(e, nil)) })
 	case ledger.RemoveSegment:
 		delete(l.segments, uint64(e.Segment))
@@ -37,11 +41,13 @@ func (l *loop) memory(act core.Memory) {
 	case ledger.SealSegment:
 		// An output that a command made was never created here.
 		l.segments[uint64(e.Segment)] = a.store.Path(e.Kind, e.Segment)
+		if a.segmentLane.idle() { // before a command can open it
+			l.report(a.store.Do(e, nil))
+			break
+		}
 		l.quietly(&a.segmentLane, e)
 	case ledger.FreedRange: // check builds; at once, before somebody gets the range
-		if err := a.store.Do(e, nil); err != nil {
-			a.log.Warn().Err(err).Msg("shared memory")
-		}
+		l.report(a.store.Do(e, nil))
 	case ledger.Enter: // before a message tells that the dataset is here
 		if err := a.index.Enter(e.Key, e.Place, dataMeta(e.Key, act.Desc, act.Life)); err != nil {
 			a.log.Warn().Err(err).Msg("a dataset would be lost with this agent")
@@ -70,12 +76,13 @@ func (l *loop) segmentReady(id ledger.SegmentID, path string, err error) {
 
 // quietly performs an effect that has no answer: its failure leaves bytes behind and harms nobody.
 func (l *loop) quietly(on *lane, e ledger.Effect) {
-	a := l.agent
-	on.do(func() {
-		if err := a.store.Do(e, nil); err != nil {
-			a.log.Warn().Err(err).Msg("shared memory")
-		}
-	})
+	on.do(func() { l.report(l.agent.store.Do(e, nil)) })
+}
+
+func (l *loop) report(err error) {
+	if err != nil {
+		l.agent.log.Warn().Err(err).Msg("shared memory")
+	}
 }
 
 // toClient answers a request.

@@ -172,6 +172,12 @@ func (s *Store) Resize(id ledger.SegmentID, n int64) error {
 	return nil
 }
 
+// Fits tells whether a recycled file has exactly this size, so that Resize has next to nothing to do.
+func (s *Store) Fits(id ledger.SegmentID, n int64) bool {
+	fi, err := os.Lstat(s.Path(ledger.File, id))
+	return err == nil && fi.Size() == n
+}
+
 // Seal cuts a file segment to its dataset's exact length and makes it read-only, so that any program can
 // open it. The writer must have unmapped it.
 func (s *Store) Seal(id ledger.SegmentID, kind ledger.Kind, n int64) error {
