@@ -9,6 +9,7 @@
 //	                      │
 //	executor: Mapper.Lease -> Alloc -> fill in place -> Seal/Close ── offset, length ──> agent: ledger.Seal
 //	          Mapper.View  -> Span.Bytes -> View[float64], Dense, arrowfile.Read -> Release
+//	after kill -9 of the agent: Index (what was sealed, and where) + segments ── Confirm ──> ledger.Adopt
 //	commands: open Store.Path of a sealed file; write Store.Path of an output, taken over by SealOutput
 //
 // # A dataset's life, as processes see it
@@ -24,6 +25,8 @@
 //     never through a mapping, for the same reason.
 //   - Names of segments are never used twice within a folder; a mapping that outlives its segment shows
 //     zeros, because removal punches the pages out before it unlinks.
+//   - The index (index.go) says at each moment what is sealed and true: a note is made after the seal and before
+//     anybody hears of it, and ends before the bytes can change. However its writer dies, a note is whole or is none.
 //   - A sealed file has exactly the dataset's length and mode 0444: any program can open it.
 //   - The mapping of an ended lease is moved out of reach, so that slices which a task kept can not write to what
 //     was published. Datasets in a lease that goes on are protected by Lease.Seal, page by page.

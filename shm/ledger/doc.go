@@ -32,6 +32,7 @@
 //
 //   - Live regions never overlap and are whole pages. A region is given away again only when its lease is
 //     closed and its last dataset is gone. Regions are evicted whole, so that every eviction yields memory.
+//   - Between Enter and Strike of a dataset its bytes lie at the place that Enter named, whatever else happens.
 //   - Segments never exceed the capacity, except that a command may write an output larger than it asked for.
 //   - What is pinned stays where it is. Pins of a Prefetch are the exception: they are Revoked under pressure.
 //   - A lease or pin ends only by Unpin, CloseLease, Release, Seal of a file, or OwnerDead: never by silence.
