@@ -16,11 +16,11 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/cascade-run/cascade/agent/cgroup"
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/agent/process"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
-	exec "github.com/cascade-run/cascade/executor"
 	"github.com/cascade-run/cascade/internal/inbox"
 	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/shm"
@@ -36,7 +36,8 @@ type Agent struct {
 
 	state     *state
 	store     *shm.Store
-	index     *shm.Index // of sealed datasets; the loop's
+	index     *shm.Index   // of sealed datasets; the loop's
+	cgroups   *cgroup.Tree // nil: no cgroup is delegated
 	envs      *runtimeenv.Cache
 	logs      *taskLogs
 	executors *comms.Listener // socket for executors: a broken link is final
@@ -88,6 +89,7 @@ func (a *Agent) open() error {
 		a.log.Warn().Err(err).Msg("old logs stay behind")
 	}
 	a.envs = runtimeenv.New(a.cfg.Cache)
+	a.work.Go(a.pruneEnvironments)
 	if a.store, err = shm.OpenStore(shm.Options{Name: a.storeName(), SpillDir: filepath.Join(a.cfg.State, "spill")}); err != nil {
 		return err
 	}
@@ -98,13 +100,13 @@ func (a *Agent) open() error {
 	if err := process.EndHolders(a.holdPath(), patience); err != nil {
 		return err
 	}
+	a.openCgroups()
 	if err := removeControlPages(a.store.Dir()); err != nil {
 		return err
 	}
 	a.self = comms.Identity{Role: "agent", Name: a.cfg.Name, Incarnation: a.started.Incarnation, PID: os.Getpid()}
 	if a.executors, err = comms.Listen("ipc://"+filepath.Join(a.cfg.Runtime, "executors.sock"), comms.Config{
 		Self: a.self, Handler: &executorDoor{agent: a}, Log: a.log, CheckPeer: wantRole("executor"),
-		MaxMessage:     exec.MaxMessage,
 		HeartbeatEvery: -1, // one that computes may be silent; when it dies its socket closes
 	}); err != nil {
 		return err
@@ -210,6 +212,12 @@ func (a *Agent) close() error {
 	if a.store != nil {
 		all = append(all, a.closeStore())
 	}
+	if a.envs != nil {
+		all = append(all, a.envs.Close())
+	}
+	if a.cgroups != nil {
+		all = append(all, a.cgroups.Close())
+	}
 	if a.state != nil {
 		if a.loop != nil {
 			all = append(all, owner.Remove(a.cfg.State))
@@ -227,6 +235,32 @@ func (a *Agent) closeStore() error {
 		}
 	}
 	return a.store.Close()
+}
+
+// pruneEnvironments removes environments that were used longest ago beyond the limits.
+func (a *Agent) pruneEnvironments() {
+	removed, err := a.envs.Prune(a.cfg.Limits.Environments, time.Now())
+	if err != nil {
+		a.log.Warn().Err(err).Msg("old environments stay behind")
+	}
+	if removed > 0 {
+		a.log.Info().Int("environments", removed).Msg("those used longest ago are removed")
+	}
+}
+
+// openCgroups lets the kernel bound the memory of executors, where a cgroup is
+// delegated to us. Elsewhere guard does it alone.
+func (a *Agent) openCgroups() {
+	tree, err := cgroup.Open(cgroup.Mount, cgroup.Self)
+	if err != nil {
+		a.log.Info().Str("why", err.Error()).Msg("memory of tasks is watched, not limited by the kernel")
+		return
+	}
+	a.cgroups = tree
+	a.log.Info().Str("cgroup", tree.Dir()).Msg("memory of tasks is limited by the kernel")
+	if err := tree.RemoveStale(a.storeName() + "-"); err != nil {
+		a.log.Warn().Err(err).Msg("cgroups of an agent that was killed stay behind")
+	}
 }
 
 // coreConfig is what the core must know.

@@ -496,11 +496,39 @@ tasks:
   command: {command: "x=$(head -c 200000000 /dev/zero | tr '\\0' x); echo $x > ${out.x}; sleep 1000", out: [x], resources: {memory: 20MiB}}
 `)
 	got := strings.Split(j.ended(), "\n")
+	j.dump()
 	for i, want := range []string{"within finished ", "function failed 1 out of memory: it used ", "command failed 1 out of memory: it used "} {
 		if i >= len(got) || !strings.HasPrefix(got[i], want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
+}
+
+// TestNeighbourOfTooMuch: who is within its grant goes on beside who is not, in its first attempt.
+func TestNeighbourOfTooMuch(t *testing.T) {
+	h := startHost(t, nil)
+	pipe := filepath.Join(h.dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j := h.submit(fmt.Sprintf(`
+job: memory
+keep_going: true
+tasks:
+  beside: {command: "x=$(head -c 20000000 /dev/zero | tr '\\0' x); cat %[1]s > ${out.x}", out: [x], resources: {memory: 100MiB}}
+  hoard: {run: hoard, with: {n: 400}, out: [n], resources: {memory: 100MiB}, retries: 1}
+`, pipe))
+	hoard := j.event("hoard", comms.EventFailed)
+	if hoard.Attempt != 2 || hoard.Error.Kind != comms.ErrorMemory || !strings.Contains(hoard.Error.Message, "it used ") {
+		t.Errorf("hoard ended in attempt %d with %v; want its retry to fail too", hoard.Attempt, hoard.Error)
+	}
+	if err := os.WriteFile(pipe, []byte("on"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if e := j.event("beside", comms.EventFinished); e.Attempt != 1 {
+		t.Errorf("the neighbour finished in attempt %d", e.Attempt)
+	}
+	j.drained()
 }
 
 func TestStderrFlood(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 )
 
@@ -53,9 +54,11 @@ type Limits struct {
 	Backlog int64 // bytes of log text that wait to be written; default 16 MiB
 	// LogAge is how long logs are kept of jobs that nobody asks for or forgets;
 	// counted from the last text. Default 30 days.
-	LogAge    time.Duration
-	Inline    uint64 // outputs up to this size travel in messages; default: the core's
-	Executors int    // most executors; default: the core's
+	LogAge time.Duration
+	// Environments bounds the cache of built environments; defaults as stated there.
+	Environments runtimeenv.Limits
+	Inline       uint64 // outputs up to this size travel in messages; default: the core's
+	Executors    int    // most executors; default: the core's
 	// Stopped is how long an executor may be stopped (SIGSTOP) before it is killed
 	// and its run tried again. Default 10 s.
 	Stopped time.Duration

@@ -37,6 +37,7 @@ type worker struct {
 	dead   chan struct{}
 	out    outbound
 	recent recent
+	fence  fence
 }
 
 // executorFiles is what the agent makes for one executor.
@@ -68,7 +69,14 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	if err == nil {
 		defer func() { _ = control.Close() }() // unmapping a whole mapping cannot fail
 		tee := outputTee{loop: l, worker: ex, control: control}
-		proc, err = a.start(ex, files, tee, activation, dir)
+		if err = ex.fence.open(a.cgroups, a.groupName(ex.id)); err == nil {
+			proc, err = a.start(ex, files, tee, activation, dir)
+		}
+		defer func() {
+			if err := ex.fence.close(); err != nil {
+				a.log.Warn().Err(err).Msg("a cgroup stays behind")
+			}
+		}()
 	}
 	if err != nil {
 		a.tokens.take(ex.token)
@@ -130,8 +138,12 @@ func (a *Agent) start(ex *worker, files executorFiles, tee io.Writer, act runtim
 		return nil, err
 	}
 	defer hold.Close()
+	var group *os.File
+	if ex.fence.group != nil {
+		group = ex.fence.group.File()
+	}
 	return process.Start(process.Command{
-		Hold: hold,
+		Hold: hold, Cgroup: group,
 		Path: command[0], Args: command[1:], Dir: dir, OOMScoreAdj: oomScore, Tee: tee,
 		Env: slices.Concat(os.Environ(), a.cfg.Env, act.Env, []string{
 			exec.EnvAddr + "=" + a.executors.Addr(),
@@ -139,6 +151,11 @@ func (a *Agent) start(ex *worker, files executorFiles, tee io.Writer, act runtim
 			exec.EnvCrash + "=" + files.crash,
 		}),
 	})
+}
+
+// groupName names an executor's cgroup; no other agent of this process has the same.
+func (a *Agent) groupName(id comms.ExecutorID) string {
+	return fmt.Sprintf("%s-%d", a.storeName(), id)
 }
 
 func (a *Agent) makeFiles(id comms.ExecutorID) (executorFiles, *shm.Control, error) {
@@ -184,6 +201,9 @@ func (l *loop) toExecutor(id comms.ExecutorID, m comms.Message) {
 		return // dead: the core hears of it soon
 	}
 	ex.recent.note(m)
+	if _, kind := m.(*comms.Kind); kind {
+		ex.fence.raise(&ex.recent)
+	}
 	if l.send(&ex.out, m) {
 		l.step(core.Full{Executor: id})
 	}

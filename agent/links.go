@@ -67,10 +67,22 @@ func (t *tokens) take(token string) *worker {
 type executorDoor struct {
 	agent   *Agent
 	workers sync.Map // *comms.Link -> *worker, from Hello to the link's end
+	hellos  sync.Map // *comms.Link -> *time.Timer, until Hello
 }
 
-// Up is called by a link. Nothing counts before Hello.
-func (d *executorDoor) Up(*comms.Link, comms.Identity, bool) {}
+// helloTime is how long an executor may take from the link's handshake to its Hello.
+const helloTime = 10 * time.Second
+
+// Up is called by a link. Nothing counts before Hello, and who does not say it is
+// not kept: anybody may connect to a socket, only we know the tokens.
+func (d *executorDoor) Up(l *comms.Link, peer comms.Identity, _ bool) {
+	late := time.AfterFunc(helloTime, func() {
+		if _, ok := d.workers.Load(l); !ok {
+			l.Abort(fmt.Errorf("executor %s has not said Hello in %v", peer.Name, helloTime))
+		}
+	})
+	d.hellos.Store(l, late)
+}
 
 // Message is called by a link.
 func (d *executorDoor) Message(l *comms.Link, head, _ []byte) {
@@ -93,6 +105,13 @@ func (d *executorDoor) Message(l *comms.Link, head, _ []byte) {
 	}
 }
 
+// punctual stops the timer of a link that said Hello, or has ended.
+func (d *executorDoor) punctual(l *comms.Link) {
+	if late, ok := d.hellos.LoadAndDelete(l); ok {
+		late.(*time.Timer).Stop()
+	}
+}
+
 func (d *executorDoor) hello(l *comms.Link, m *comms.Hello) {
 	w := d.agent.tokens.take(m.Token)
 	if w == nil {
@@ -107,6 +126,7 @@ func (d *executorDoor) hello(l *comms.Link, m *comms.Hello) {
 	}
 	id := w.id
 	d.workers.Store(l, w)
+	d.punctual(l)
 	loop := d.agent.loop
 	d.agent.in.Offer(item{note: func() { loop.bind(id, l) }, ev: core.FromExecutor{Executor: id, Msg: m}})
 }
@@ -124,6 +144,7 @@ func (d *executorDoor) Credit(l *comms.Link) {
 
 // Down is called by a link.
 func (d *executorDoor) Down(l *comms.Link, err error) {
+	d.punctual(l)
 	d.agent.in.Rouse() // for what came last, if the link broke within a message
 	if w, ok := d.workers.LoadAndDelete(l); ok {
 		d.agent.work.Go(func() { d.agent.broken(w.(*worker), err) })

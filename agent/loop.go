@@ -281,12 +281,15 @@ func (l *loop) buildEnv(act core.BuildEnv) {
 		env.Source = absolute(env.Source, act.Dir)
 		started := time.Now()
 		activation, err := a.envs.Prepare(a.stop, env)
-		ready := core.EnvReady{Job: act.Job, Name: env.Name, Key: environmentKey(activation)}
+		ready := core.EnvReady{Job: act.Job, Name: env.Name, Key: environmentKey(activation), Bytes: uint64(activation.Bytes)}
 		if err != nil {
 			ready.Err = err.Error()
 		}
 		a.log.Info().Err(err).Stringer("job", act.Job).Str("environment", env.Name).Str("key", ready.Key).
 			Bool("built", activation.Built).Dur("took", time.Since(started)).Msg("environment")
 		a.in.Push(item{note: func() { l.envs[ready.Key] = activation }, ev: ready})
+		if activation.Built {
+			a.pruneEnvironments()
+		}
 	})
 }

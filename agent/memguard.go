@@ -36,7 +36,7 @@ type verdict struct {
 // Its task uses more private memory than it was granted: then it ends before the
 // kernel ends something else. What counts is growth since the run began: what
 // earlier runs left in the process's heap is not this run's. A task without a
-// grant is not watched.
+// grant is not watched. With a cgroup the kernel does the same between two looks.
 //
 // Or it is stopped: nobody else would find out, because a link to a process that
 // only computes may be silent, too. One that a debugger holds is left alone.
@@ -48,7 +48,9 @@ func guard(w *worker, proc *process.Process, control *shm.Control, patience time
 	for {
 		select {
 		case <-proc.Done():
-			return verdict{}
+			step, _ := control.Last()
+			kind, _ := w.recent.find(comms.RunID(step.Run))
+			return w.fence.verdict(kind)
 		case <-ticker.C:
 		}
 		if !isStopped(proc.PID()) {
@@ -60,14 +62,19 @@ func guard(w *worker, proc *process.Process, control *shm.Control, patience time
 		step, _ := control.Last()
 		run := comms.RunID(step.Run)
 		used := g.sample(run, privateMemory(proc.PID()))
+		w.fence.rebase(&w.recent, g.base)
 		kind, _ := w.recent.find(run)
 		if kind == nil || kind.Resources.Memory <= 0 || used <= kind.Resources.Memory+guardSlack {
 			continue
 		}
 		proc.Kill()
-		return verdict{memory: true,
-			why: fmt.Sprintf("it used %s of private memory and was granted %s", units.BytesSize(float64(used)), units.BytesSize(float64(kind.Resources.Memory)))}
+		return tooMuch(used, kind.Resources.Memory)
 	}
+}
+
+func tooMuch(used, granted int64) verdict {
+	return verdict{memory: true,
+		why: fmt.Sprintf("it used %s of private memory and was granted %s", units.BytesSize(float64(used)), units.BytesSize(float64(granted)))}
 }
 
 // isStopped tells whether a process was stopped by a signal.

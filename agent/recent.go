@@ -42,6 +42,20 @@ func (r *recent) note(m comms.Message) {
 	}
 }
 
+// largestGrant returns the most memory that a kind was granted which the executor
+// knows; 0 when there is one without a bound, or none.
+func (r *recent) largestGrant() (most int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range r.kinds {
+		if k.Resources.Memory <= 0 {
+			return 0
+		}
+		most = max(most, k.Resources.Memory)
+	}
+	return most
+}
+
 // forget drops what is known of a job.
 func (r *recent) forget(job comms.JobID) {
 	r.mu.Lock()

@@ -190,7 +190,7 @@ type Event struct {
 	Usage    *Usage        // EventFinished, EventRetry, EventFailed, EventCancelled: what the attempt cost
 	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventEnv and EventDrained when it failed
 	Output   uint32        // EventStreamEnd, EventLost, EventSpilled: which output
-	Count    uint64        // EventStreamEnd: elements; EventDrained: tasks that finished; EventSpilled: bytes
+	Count    uint64        // EventStreamEnd: elements; EventDrained: tasks that finished; EventSpilled: bytes; EventEnv: bytes that were made for it
 	Parent   []byte        // reserved. Control edge: the task that made this one
 	Actor    []byte        // reserved. Stateful edge: the actor
 	Sequence uint64        // reserved. Stateful edge: place in the actor's order

@@ -75,6 +75,8 @@ type EnvironmentRow struct {
 	Agent   string  `json:"agent" msgpack:"agent"`
 	Key     string  `json:"key,omitempty" msgpack:"key,omitempty"`
 	Seconds float64 `json:"seconds,omitempty" msgpack:"seconds,omitempty"`
+	Size    uint64  `json:"size,omitempty" msgpack:"size,omitempty"` // bytes that were made for it
+	Used    string  `json:"used,omitempty" msgpack:"used,omitempty"` // when the job last asked for it
 	Error   string  `json:"error,omitempty" msgpack:"error,omitempty"`
 }
 

@@ -282,7 +282,8 @@ func (c *Controller) environmentRows(p *pager, q *comms.Query, g *dag.Graph) err
 			case e.Error != nil:
 				rows[k].State, rows[k].Error = "failed", e.Error.Message
 			default:
-				rows[k].State = "ready"
+				rows[k].State, rows[k].Size = "ready", e.Count
+				rows[k].Used = stamp(e.At)
 			}
 			if began[k] != 0 {
 				rows[k].Seconds = seconds(e.At - began[k])

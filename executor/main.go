@@ -22,9 +22,11 @@ const (
 	EnvCrash = "CASCADE_EXECUTOR_CRASH" // file that takes the runtime's last words
 )
 
-// MaxMessage bounds a message between agent and executor, in bytes: one run may
-// name hundreds of thousands of inputs, and small ones travel in it.
-const MaxMessage = 1 << 30
+// MaxMessage bounds a message from an agent to an executor, in bytes: one run may
+// name hundreds of thousands of inputs, and small ones travel in it. An agent fails
+// a run whose inputs take more than half of it and says how to mend that. What an
+// executor sends is bounded as on all links.
+const MaxMessage = 512 << 20
 
 // dialTimeout bounds the first handshake.
 const dialTimeout = 20 * time.Second

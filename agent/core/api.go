@@ -101,6 +101,8 @@ type (
 		Name string
 		Key  string
 		Err  string
+		// Bytes is how much was made for it.
+		Bytes uint64
 	}
 
 	// SegmentReady answers CreateSegment and ResizeSegment. Path is what executors map.

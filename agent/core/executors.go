@@ -112,25 +112,25 @@ func (c *Core) buildEnv(e *environment) {
 			return
 		}
 	}
-	c.envDone(e, "", "no environment of this name in the job")
+	c.envDone(e, EnvReady{Err: "no environment of this name in the job"})
 }
 
 func (c *Core) envReady(ev EnvReady) {
 	if j := c.byJob[ev.Job]; j != nil && j.envs[ev.Name] != nil && j.envs[ev.Name].state == envBuilding {
-		c.envDone(j.envs[ev.Name], ev.Key, ev.Err)
+		c.envDone(j.envs[ev.Name], ev)
 	}
 }
 
-func (c *Core) envDone(e *environment, key, bad string) {
+func (c *Core) envDone(e *environment, ready EnvReady) {
 	defer c.offerAll(e.job)
-	ev := comms.Event{Kind: comms.EventEnv, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name}}
-	if bad == "" {
-		e.state, e.pool = envReady, c.pool(poolKey{key, e.job.dir})
+	ev := comms.Event{Kind: comms.EventEnv, Count: ready.Bytes, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name}}
+	if ready.Err == "" {
+		e.state, e.pool = envReady, c.pool(poolKey{ready.Key, e.job.dir})
 		c.note(e.job, ev)
 		return
 	}
-	e.state, e.err = envFailed, bad
-	ev.Error = &comms.TaskError{Kind: comms.ErrorSetup, Message: bad, Agent: c.cfg.Agent}
+	e.state, e.err = envFailed, ready.Err
+	ev.Error = &comms.TaskError{Kind: comms.ErrorSetup, Message: ready.Err, Agent: c.cfg.Agent}
 	c.note(e.job, ev)
 }
 

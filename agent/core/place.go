@@ -450,7 +450,7 @@ func (c *Core) dispatch() {
 // have many of them.
 const (
 	dispatchBytes = 32 << 20  // of inputs, after which another message begins
-	maxRunBytes   = 512 << 20 // of one run's
+	maxRunBytes   = 256 << 20 // of one run's; an executor takes twice as much
 	descBytes     = 64        // what a dataset takes besides its bytes, about
 )
 

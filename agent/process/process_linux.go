@@ -27,6 +27,10 @@ type Command struct {
 	// the kernel ends executors before it ends the agent. It can only be raised.
 	OOMScoreAdj int
 
+	// Cgroup is the open folder of a cgroup v2 in which the program starts; nil for
+	// the agent's own. The reaper stays outside: it tells how the program ended.
+	Cgroup *os.File
+
 	// Tee gets what the program writes to standard output and error, in pieces
 	// as they come; nil for none. Its errors are ignored: the tail is kept anyway.
 	Tee io.Writer
@@ -122,6 +126,10 @@ func start(c Command) (*Process, error) {
 	}
 	if c.Hold != nil {
 		p.reaper.ExtraFiles = append(p.reaper.ExtraFiles, c.Hold) // the reaper does not mark it close-on-exec
+	}
+	if c.Cgroup != nil {
+		p.reaper.ExtraFiles = append(p.reaper.ExtraFiles, c.Cgroup)
+		p.reaper.Env = append(p.reaper.Env, cgroupVar+"="+strconv.Itoa(2+len(p.reaper.ExtraFiles)))
 	}
 	err = p.reaper.Start()
 	outW.Close()

@@ -18,6 +18,9 @@ import (
 // oom_score_adj of what it starts. The socket to the agent is descriptor 3.
 const reaperVar = "CASCADE_REAPER"
 
+// cgroupVar tells a reaper the descriptor of the cgroup in which to start the program.
+const cgroupVar = "CASCADE_REAPER_CGROUP"
+
 // init is the entry of a reaper process: see the package comment. It runs on the
 // main thread, to which the executor's parent-death signal is tied.
 func init() { //nolint:gochecknoinits // it must run before main, in programs that know nothing of reapers
@@ -54,10 +57,18 @@ func reap(args []string, score string) error {
 		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(score), 0)
 	}
 	pidfd := -1
+	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL, PidFD: &pidfd}
+	if fd, err := strconv.Atoi(os.Getenv(cgroupVar)); err == nil {
+		unix.CloseOnExec(fd)
+		attr.UseCgroupFD, attr.CgroupFD = true, fd
+		if err := os.Unsetenv(cgroupVar); err != nil {
+			return err
+		}
+	}
 	child, err := os.StartProcess(args[0], args, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Env:   os.Environ(),
-		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL, PidFD: &pidfd},
+		Sys:   attr,
 	})
 	if err != nil {
 		return tell(agent, "error", err.Error())

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/cascade-run/cascade/dag"
@@ -39,12 +40,16 @@ type Activation struct {
 	Env     []string // NAME=value, added to the executor's environment
 	Keys    []string // of all that was made for it: PLUGIN-KEY
 	Built   bool     // something was made just now rather than found in the cache
+	Bytes   int64    // of files that were made for it
 }
 
 // Cache makes environments and keeps them in a folder.
 type Cache struct {
 	dir     string
 	plugins []Plugin
+
+	mu   sync.Mutex
+	held map[string]*os.File // locks of the environments that we use, by folder
 }
 
 // New returns a cache in dir that knows the built-in plugins and the given ones.
@@ -69,7 +74,7 @@ func (c *Cache) Validate(env dag.Environment) error {
 }
 
 // Prepare makes env unless the cache has it, and returns how to start executors
-// in it. It may take minutes. Callers may ask for one environment at the same
+// in it; until Close nobody prunes it. It may take minutes. Callers may ask for one environment at the same
 // time: one of them builds, the others wait.
 func (c *Cache) Prepare(ctx context.Context, env dag.Environment) (Activation, error) {
 	if err := c.Validate(env); err != nil {
@@ -87,6 +92,7 @@ func (c *Cache) Prepare(ctx context.Context, env dag.Environment) (Activation, e
 		act.Built = act.Built || built
 		if dir != "" {
 			act.Keys = append(act.Keys, p.Name()+"-"+filepath.Base(dir))
+			act.Bytes += sizeOf(dir)
 		}
 		if err := p.Activate(env, dir, &act); err != nil {
 			return Activation{}, fmt.Errorf("environment %q: activate %s: %w", env.Name, p.Name(), err)
@@ -106,6 +112,9 @@ func (c *Cache) prepare(ctx context.Context, p Plugin, env dag.Environment) (dir
 	for range attempts {
 		dir := filepath.Join(c.dir, p.Name(), key)
 		again := key
+		if err := c.use(ctx, dir); err != nil { // before the look: from here on nobody removes it
+			return "", false, err
+		}
 		if found, err := exists(dir); err != nil || found {
 			return dir, built, err
 		}
@@ -164,8 +173,18 @@ func exists(path string) (bool, error) {
 	return true, nil
 }
 
-// lock takes the lock file, waiting until ctx ends. The kernel frees it when its holder dies.
+// lock takes the lock file alone, see lockFile.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
+	file, err := lockFile(ctx, path, syscall.LOCK_EX)
+	if err != nil {
+		return nil, err
+	}
+	return func() { file.Close() }, nil
+}
+
+// lockFile takes the lock file for itself (LOCK_EX) or with others (LOCK_SH),
+// waiting until ctx ends. The kernel frees it when its holder dies.
+func lockFile(ctx context.Context, path string, how int) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
@@ -175,7 +194,7 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	go func() {
 		defer close(got)
 		for {
-			if failed = syscall.Flock(int(file.Fd()), syscall.LOCK_EX); !errors.Is(failed, syscall.EINTR) {
+			if failed = syscall.Flock(int(file.Fd()), how); !errors.Is(failed, syscall.EINTR) {
 				return
 			}
 		}
@@ -186,7 +205,7 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 			file.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, failed)
 		}
-		return func() { file.Close() }, nil
+		return file, nil
 	case <-ctx.Done():
 		go func() { // flock cannot be interrupted: let go of it as soon as it is ours
 			<-got

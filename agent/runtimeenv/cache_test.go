@@ -103,7 +103,7 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	left, _ := filepath.Glob(filepath.Join(dir, "fake", "*"))
-	if len(left) != 1 || !strings.HasSuffix(left[0], "k.lock") {
+	if len(left) != 2 || !strings.HasSuffix(left[0], "k.lock") || !strings.HasSuffix(left[1], "k.use") {
 		t.Errorf("left behind: %v", left)
 	}
 	fails = false

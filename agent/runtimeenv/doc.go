@@ -12,5 +12,7 @@
 //   - A folder under its key is complete: it was renamed there after Create succeeded.
 //   - One build at a time per key, also between processes: a lock file guards it.
 //   - Nothing is written outside the cache folder and the Go toolchain's own caches.
+//   - What a Cache that is not closed has prepared is removed by nobody: it holds a
+//     shared lock on KEY.use, and Prune needs it alone. Its time is the last use.
 //   - Equal content gives an equal key, on any path.
 package runtimeenv

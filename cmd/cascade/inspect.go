@@ -177,7 +177,7 @@ func (a *app) lsCommand() *cobra.Command {
 		listCommand[comms.DatasetRow](a, "datasets", "List a job's datasets", comms.QueryDatasets,
 			"name", "codec", "dtype", "shape", "size", "place", "agent"),
 		listCommand[comms.EnvironmentRow](a, "environments", "List a job's environments", comms.QueryEnvironments,
-			"name", "kind", "state", "agent", "seconds", "error"))
+			"name", "kind", "state", "agent", "seconds", "size", "used", "error"))
 	for _, sub := range c.Commands() {
 		argsOf(sub)
 	}

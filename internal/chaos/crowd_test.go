@@ -1,0 +1,146 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+)
+
+// intruders connect to a socket and never become a peer. They stay until the
+// other side hangs up or leave is closed.
+var intruders = []func(c net.Conn, leave <-chan struct{}) error{
+	func(net.Conn, <-chan struct{}) error { return nil }, // silence
+	func(c net.Conn, _ <-chan struct{}) error { // another protocol
+		_, err := c.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
+		return err
+	},
+	func(c net.Conn, _ <-chan struct{}) error { // half a greeting
+		_, err := c.Write([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3})
+		return err
+	},
+	func(c net.Conn, _ <-chan struct{}) error { // a frame of 2^62 bytes instead of READY
+		b := make([]byte, 64, 80)
+		b[0], b[9], b[10] = 0xff, 0x7f, 3
+		copy(b[12:], "NULL")
+		_, err := c.Write(append(b, 6, 0x40, 0, 0, 0, 0, 0, 0, 0, 5, 'R', 'E', 'A', 'D', 'Y'))
+		return err
+	},
+	func(c net.Conn, leave <-chan struct{}) error { // a byte, and another when the other side is about to lose patience
+		for range 64 {
+			if _, err := c.Write([]byte{0xff}); err != nil {
+				return err
+			}
+			select {
+			case <-leave:
+				return nil
+			default:
+			}
+		}
+		return nil
+	},
+}
+
+// crowd opens n connections to each address and returns when all have said what they say.
+func crowd(t *testing.T, n int, addresses []string) {
+	t.Helper()
+	leave := make(chan struct{})
+	var all, said sync.WaitGroup
+	for _, addr := range addresses {
+		network, target, _ := strings.Cut(addr, "://")
+		if network == "ipc" {
+			network = "unix"
+		}
+		for i := range n {
+			said.Add(1)
+			all.Go(func() {
+				c, err := net.Dial(network, target)
+				if err != nil {
+					t.Errorf("connect to %s: %v", addr, err)
+					said.Done()
+					return
+				}
+				defer c.Close()
+				_ = intruders[i%len(intruders)](c, leave) // the other side may have hung up: it should
+				said.Done()
+				<-leave
+			})
+		}
+	}
+	said.Wait()
+	t.Cleanup(func() {
+		close(leave)
+		all.Wait()
+	})
+}
+
+// deaf is a client that asks and does not read.
+type deaf struct{ leave chan struct{} }
+
+func (d deaf) Up(*comms.Link, comms.Identity, bool) {}
+func (d deaf) Message(*comms.Link, []byte, []byte)  { <-d.leave }
+func (d deaf) Credit(*comms.Link)                   {}
+func (d deaf) Down(*comms.Link, error)              {}
+func (d deaf) join(t *testing.T, addr string, name int) {
+	t.Helper()
+	link, err := comms.Dial(context.Background(), addr, comms.Config{Handler: d, Replay: true, InsecureTestNetwork: true,
+		Self: comms.Identity{Role: "client", Name: fmt.Sprintf("deaf-%d", name), Incarnation: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { link.Abort(fmt.Errorf("the test is over")) })
+	for req := range uint64(200) {
+		if err := link.Send(comms.Encode(&comms.Query{Req: req + 1, Kind: comms.QueryJobs}), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCrowd: more than a thousand connections that are no peers, on every socket,
+// and clients that do not read, disturb neither links nor jobs.
+func TestCrowd(t *testing.T) {
+	each := 250
+	if testing.Short() {
+		each = 20
+	}
+	h := New(t)
+	ctl := h.Controller("--listen", h.Address()+",tcp://127.0.0.1:0", "--insecure-test-network")
+	agent := h.Agent()
+	c := h.Client()
+	want := h.Submit(c, mix, nil).Done()
+	tcp := regexp.MustCompile(`tcp://127[0-9.:]+`).FindString(ctl.Output())
+	addresses := []string{h.Address(), tcp,
+		"ipc://" + filepath.Join(h.Sockets, "agent.sock"), "ipc://" + filepath.Join(h.Sockets, "executors.sock")}
+	d := deaf{make(chan struct{})}
+	t.Cleanup(func() { close(d.leave) })
+	for i := range 20 {
+		d.join(t, h.Address(), i)
+	}
+	during := h.Submit(c, mix, nil)
+	crowd(t, each, addresses)
+	during.Done().Same(t, want)
+	crowd(t, each, addresses)
+	// Somebody new gets in, too.
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	late, err := cascade.Dial(ctx, tcp, cascade.WithInsecureTestNetwork())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	h.Submit(late, mix, nil).Done().Same(t, want)
+	for _, p := range []*Process{ctl, agent} {
+		if strings.Contains(p.Output(), "peer is silent") {
+			t.Errorf("a link broke for want of heartbeats")
+		}
+	}
+}
