@@ -325,7 +325,7 @@ func TestHugeArray(t *testing.T) {
 	}
 	const n = 4<<30/8 + 1000
 	memory, err := memoryTotal("/sys/fs/cgroup", "/proc/self/cgroup", "/proc/meminfo")
-	room, roomErr := freeSpace(shmFolder)
+	room, _, roomErr := freeSpace(shmFolder)
 	if err := errors.Join(err, roomErr); err != nil {
 		t.Fatal(err)
 	}

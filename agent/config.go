@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/docker/go-units"
 	"github.com/rs/zerolog"
 
 	"github.com/cascade-run/cascade/agent/runtimeenv"
@@ -136,6 +137,14 @@ func (cfg Config) withDefaults() (Config, error) {
 // detect fills the resources that are not set.
 func (cfg *Config) detect() error {
 	cfg.CPU = cmp.Or(cfg.CPU, cpuQuota("/sys/fs/cgroup", "/proc/self/cgroup", int64(runtime.NumCPU())*1000))
+	free, room, err := freeSpace(shmFolder)
+	if err != nil {
+		return fmt.Errorf("detect free shared memory: %w", err)
+	}
+	if cfg.Store > room {
+		return fmt.Errorf("the store shall have %s, and %s holds %s at most: ask for less (--store), or enlarge it: mount -o remount,size=%d %s",
+			units.BytesSize(float64(cfg.Store)), shmFolder, units.BytesSize(float64(room)), cfg.Store, shmFolder)
+	}
 	if cfg.Memory != 0 && cfg.Store != 0 {
 		return nil
 	}
@@ -144,15 +153,13 @@ func (cfg *Config) detect() error {
 		return fmt.Errorf("detect memory (set it to go on without): %w", err)
 	}
 	if cfg.Store == 0 {
-		free, err := freeSpace(shmFolder)
-		if err != nil {
-			return fmt.Errorf("detect free shared memory: %w", err)
-		}
 		const slack = 64 << 20
-		cfg.Store = min(total*3/10, free-slack)
-		if cfg.Store < 1<<20 {
-			return fmt.Errorf("%s has %d bytes free: too little for datasets; enlarge it (mount -o remount,size=...) or set the store's size", shmFolder, free)
+		store := min(total*3/10, free-slack)
+		if store < 1<<20 {
+			return fmt.Errorf("%s has %s free, too little for datasets and other programs: enlarge it (mount -o remount,size=1G %s), or say how much to take (--store)",
+				shmFolder, units.BytesSize(float64(free)), shmFolder)
 		}
+		cfg.Store = store
 	}
 	if cfg.Memory == 0 {
 		cfg.Memory = max(total-cfg.Store-total/10, total/4)

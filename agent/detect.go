@@ -113,10 +113,10 @@ func readText(path string) string {
 }
 
 // freeSpace returns the bytes that a file system has free for us.
-func freeSpace(path string) (int64, error) {
+func freeSpace(path string) (free, total int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
-		return 0, fmt.Errorf("ask for the free space of %s: %w", path, err)
+		return 0, 0, fmt.Errorf("ask for the free space of %s: %w", path, err)
 	}
-	return int64(st.Bavail) * st.Bsize, nil
+	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
 }

@@ -140,7 +140,7 @@ func (a *app) waitForOther(ctx context.Context, client *cascade.Client, r comms.
 	var p *cascade.Progress
 	err = j.Watch(ctx, everyLines, func(now *cascade.Progress) bool {
 		p = now
-		return p.Waits == ""
+		return p.Waits == "" || p.Phase == comms.JobRunning
 	})
 	if err == nil && !p.Final {
 		fmt.Fprintf(a.err, "job %s (%s) is left: %v\n", r.Name, r.ID, cannotRun(p))
@@ -161,7 +161,7 @@ func (a *app) waitForOther(ctx context.Context, client *cascade.Client, r comms.
 	}
 	files, err := j.Save(ctx, r.Dir)
 	if err != nil {
-		return fmt.Errorf("job %s (%s), which was cut off: %w", r.Name, r.ID, err)
+		return fmt.Errorf("job %s (%s), which was cut off: %w", r.Name, r.ID, unsaved(id, files, err))
 	}
 	fmt.Fprintf(a.err, "job %s (%s) %s, %s copied\n", r.Name, r.ID, p.Phase, plural(len(files), "output"))
 	return nil

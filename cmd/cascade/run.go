@@ -228,7 +228,7 @@ func (a *app) follow(ctx context.Context, client *cascade.Client, j *cascade.Job
 	var files []string
 	if failure == nil {
 		if files, err = j.Save(ctx, dir); err != nil {
-			return err
+			return unsaved(j.ID(), files, err)
 		}
 	}
 	if err := a.summary(ctx, client, g, last, files); err != nil {
@@ -238,6 +238,13 @@ func (a *app) follow(ctx context.Context, client *cascade.Client, j *cascade.Job
 		return reported{failure}
 	}
 	return nil
+}
+
+// unsaved says what became of the outputs when they could not all be copied: the
+// job itself is done, and they are kept.
+func unsaved(id comms.JobID, files []string, err error) error {
+	return fmt.Errorf("%w\nthe job is done and %s copied; its outputs are kept: cascade get %s TASK.OUTPUT -o FILE copies one, cascade ls datasets %s lists them",
+		err, plural(len(files), "output"), id, id)
 }
 
 func (a *app) watch(ctx context.Context, client *cascade.Client, j *cascade.Job, show *progress) (last *cascade.Progress, err error) {

@@ -50,8 +50,8 @@ var intruders = []func(c net.Conn, leave <-chan struct{}) error{
 	},
 }
 
-// crowd opens n connections to each address and returns when all have said what they say.
-func crowd(t *testing.T, n int, addresses []string) {
+// intrude opens n connections to each address and returns when all have said what they say.
+func intrude(t *testing.T, n int, addresses []string) {
 	t.Helper()
 	leave := make(chan struct{})
 	var all, said sync.WaitGroup
@@ -126,9 +126,9 @@ func TestCrowd(t *testing.T) {
 		d.join(t, h.Address(), i)
 	}
 	during := h.Submit(c, mix, nil)
-	crowd(t, each, addresses)
+	intrude(t, each, addresses)
 	during.Done().Same(t, want)
-	crowd(t, each, addresses)
+	intrude(t, each, addresses)
 	// Somebody new gets in, too.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

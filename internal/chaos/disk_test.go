@@ -64,3 +64,106 @@ func TestStoreDiskFull(t *testing.T) {
 		t.Errorf("the gate started %d times, outputs %v, error %v", starts, files, err)
 	}
 }
+
+// spilling is a job whose outputs are three times the store and stay wanted.
+const spilling = `
+job: spilling
+tasks:
+  part: {for: {i: "0..11"}, command: "head -c 8000000 /dev/zero > ${out.bytes}; echo ${i} >> ${out.bytes}", out: [bytes]}
+outputs: ["part[*].bytes"]
+`
+
+// TestSpillDiskFull: memory and the disk for spilled data are full together. The
+// job ends with an error that names the cause, nothing hangs, and the same job
+// goes through when there is room.
+func TestSpillDiskFull(t *testing.T) {
+	if !scratchfs.Enter(t) {
+		return
+	}
+	state := scratchfs.Tmpfs(t, t.TempDir(), 256<<20)
+	h := New(t)
+	h.Controller()
+	h.Agent("--state", state, "--store", "32MiB")
+	release := scratchfs.Fill(t, state, 8<<20)
+	h.Write("job.yaml", spilling)
+	full := h.Command("submit", "job.yaml", "--wait", "--to", h.Address())
+	if code := full.Wait(); code != 1 || !strings.Contains(full.Output(), "no space left on device") {
+		t.Errorf("with memory and disk full the job ended with %d:\n%s", code, full.Output())
+	}
+	release()
+	for try := 1; ; try++ { // the agent looks for room now and then
+		again := h.Command("submit", "job.yaml", "--wait", "--to", h.Address())
+		if code := again.Wait(); code == 0 {
+			return
+		} else if code != 1 || try == 100 {
+			t.Fatalf("with room the job ended with %d:\n%s", code, again.Output())
+		}
+	}
+}
+
+// TestOutputFolderFull: outputs do not fit where the job file wants them. The
+// command says which and how to get them later, leaves no half file, and `get`
+// delivers when there is room.
+func TestOutputFolderFull(t *testing.T) {
+	if !scratchfs.Enter(t) {
+		return
+	}
+	out := scratchfs.Tmpfs(t, t.TempDir(), 4<<20)
+	h := New(t)
+	h.Write("job.yaml", `
+job: outputs
+tasks:
+  large: {command: "head -c 8000000 /dev/zero > ${out.bytes}", out: [bytes]}
+outputs: [{from: large.bytes, to: `+out+`/bytes}]
+`)
+	run := h.Run("job.yaml")
+	if code := run.Wait(); code != 3 || !strings.Contains(run.Output(), "no space left on device") || !strings.Contains(run.Output(), "cascade get") {
+		t.Errorf("the run ended with %d:\n%s", code, run.Output())
+	}
+	if left, err := os.ReadDir(out); err != nil || len(left) != 0 {
+		t.Errorf("left in the full folder: %v, %v", left, err)
+	}
+	got := filepath.Join(h.Dir, "got")
+	get := h.Command("get", "last", "large.bytes", "-o", got)
+	if code := get.Wait(); code != 0 {
+		t.Fatalf("get ended with %d:\n%s", code, get.Output())
+	}
+	if st, err := os.Stat(got); err != nil || st.Size() != 8_000_000 {
+		t.Errorf("got %v, %v", st, err)
+	}
+}
+
+// TestReadOnlyState: nothing can be written to the state folder.
+func TestReadOnlyState(t *testing.T) {
+	if !scratchfs.Enter(t) {
+		return
+	}
+	h := New(t)
+	scratchfs.ReadOnly(t, h.State)
+	h.Write("job.yaml", "job: x\ntasks:\n  a: {command: [\"true\"]}\n")
+	run := h.Run("job.yaml")
+	if code := run.Wait(); code != 3 || !strings.Contains(run.Output(), "read-only file system") || !strings.Contains(run.Output(), h.State) {
+		t.Errorf("the run ended with %d:\n%s", code, run.Output())
+	}
+}
+
+// TestSmallSharedMemory: /dev/shm is too small for any store, and, in the second
+// part, smaller than the store that was asked for.
+func TestSmallSharedMemory(t *testing.T) {
+	if !scratchfs.Enter(t) {
+		return
+	}
+	scratchfs.Tmpfs(t, "/dev/shm", 24<<20)
+	h := New(t)
+	h.Write("job.yaml", spilling)
+	for _, args := range [][]string{{}, {"--store", "1GiB"}} {
+		run := h.start("cascade run", Program(t, "cascade"), append([]string{"run", "job.yaml", "--cpu", "2", "--memory", "1GiB"}, args...)...)
+		code := run.Wait()
+		if len(args) == 0 && (code != 3 || !strings.Contains(run.Output(), "mount -o remount,size=")) {
+			t.Errorf("without a size the run ended with %d:\n%s", code, run.Output())
+		}
+		if len(args) > 0 && (code == 0 || !strings.Contains(run.Output(), "/dev/shm") || !strings.Contains(run.Output(), "remount")) {
+			t.Errorf("%v: the run ended with %d:\n%s", args, code, run.Output())
+		}
+	}
+}

@@ -191,7 +191,7 @@ func TestThreeTimesTheStore(t *testing.T) {
 	}
 }
 
-// Shared memory has less room than the agent was promised: fallocate fails, the
+// Others have taken most of shared memory: fallocate fails, the
 // rest goes through spill files, and what can never fit is refused with the reason.
 func TestSharedMemoryTooSmall(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -203,7 +203,7 @@ func TestSharedMemoryTooSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := h.start("cascade-agent", "unshare", "-m", "/bin/sh", "-c", `mount -t tmpfs -o size=48m tmpfs /dev/shm && exec "$0" "$@"`,
+	agent := h.start("cascade-agent", "unshare", "-m", "/bin/sh", "-c", `mount -t tmpfs -o size=304m tmpfs /dev/shm && fallocate -l 256M /dev/shm/other && exec "$0" "$@"`,
 		Program(t, "cascade-agent"), "--state", filepath.Join(h.State, "agent"), "--controller", h.Address(), "--name", "a1", "--runtime", h.Sockets,
 		"--executor", self, "--cpu", "2", "--memory", "1GiB", "--store", "256MiB")
 	agent.Await("controller is there")
