@@ -6,6 +6,10 @@
 //	      ──Cancel, Credit─▶ └───────┘            └──────────┬──────────────────┘
 //	      ◀──────────Report, Log, TakenBack─── outbox ◀──────┘
 //
+// A run may have a path behind it: its steps become runs one at a time, when their
+// turn comes, and what each leaves is handed to the next. Runs that succeeded one
+// after another without outputs to tell are reported together.
+//
 // The inbox takes messages at any time; one runner starts the queued runs in
 // order, one after another. The outbox sends at once when the runner has nothing
 // else to do, and joins what happens while a message is being sent.
@@ -36,7 +40,8 @@
 //
 // # Measurements
 //
-// Usage.CPU of a function is the process's, of a command that of the program and
+// Usage.CPU of a function is the process's, read every 50 us and shared by the
+// runs in between according to their durations; of a command it is that of the program and
 // the children it waited for. PeakRSS is the largest sample of private memory
 // (RssAnon) of the process, or of the command's process tree. The process is
 // sampled every 25 ms and when a run ends, unless it was less than 5 ms before: in

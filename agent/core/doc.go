@@ -31,6 +31,7 @@
 //	edges      who waits for what                     place      which executor, take-back, limits
 //	data       datasets and their references          executors  pools, processes, environments
 //	generators streams, instances, whole groups       runs       what a run is told
+//	paths      runs that stand for many tasks
 //	credit     how far a generator may run ahead      report     what executors say
 //	memory     the ledger's requests and effects      failures   retries, crashes, lost datasets
 //	events     numbered batches until committed       fetch      chunks for clients
@@ -42,6 +43,9 @@
 // run in its queue, and grants never exceed the host. What waits behind a run
 // needs no more of it, and nothing waits behind a generator. A generator without
 // credit gives its cpu back and nothing else.
+//
+// A run may carry steps behind it: see paths. What is not silent success makes
+// runs of their own of them first.
 //
 // Leases and pins end with the report that ends their use, or with
 // ExecutorDead; never with a broken link or with Kill.
