@@ -95,7 +95,7 @@ func (c *controller) deliver(d memnet.Delivery[comms.Message]) {
 		})
 	case memnet.Credit:
 		c.post(func() {
-			if p := c.peers[id]; p != nil && p.out.credit(c.w, c.w.net, c.name, p.name) {
+			if p := c.peers[id]; p != nil && c.ids[p.name] == id && p.out.credit(c.w, c.w.net, c.name, p.name) {
 				c.step(core.Free{Link: id})
 			}
 		})
@@ -138,6 +138,9 @@ func (c *controller) perform(a core.Action) {
 		p := c.peers[a.Link]
 		if p == nil {
 			return
+		}
+		if c.ids[p.name] != a.Link {
+			return // a link of its own for each incarnation of a peer: what is sent to one that is gone is lost
 		}
 		w.tellMessage(c.name, "to "+p.name, a.Msg)
 		if p.out.send(w, w.net, c.name, p.name, a.Msg) {

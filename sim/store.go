@@ -19,6 +19,7 @@ type store struct {
 	jobs   map[comms.JobID]*kept
 	writes []*write      // on their way, in order
 	busy   time.Duration // when the last of them will be done
+	told   time.Duration // when the driver hears of it: in order
 }
 
 type write struct{ apply func() }
@@ -55,7 +56,8 @@ func (s *store) put(apply, done func()) {
 		s.writes = s.writes[1:]
 		apply()
 		if s.c.running {
-			s.c.after(s.w.between(0, 50*time.Microsecond), done)
+			s.told = max(s.told, s.w.now+s.w.between(0, 50*time.Microsecond))
+			s.c.after(s.told-s.w.now, done)
 		}
 	})
 }
@@ -74,7 +76,7 @@ func (s *store) crash() {
 	for _, wr := range s.writes[:n] {
 		wr.apply()
 	}
-	s.writes, s.busy = nil, s.w.now
+	s.writes, s.busy, s.told = nil, s.w.now, s.w.now
 }
 
 func (s *store) create(a core.Create) {
