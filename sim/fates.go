@@ -88,7 +88,7 @@ func (w *world) disturb() {
 		w.at(when(), func() {
 			if p := p(); p != nil {
 				w.tell("fault", nil, "%s is frozen for %v", p.name, d)
-				p.frozen = min(w.now+d, f.heal)
+				p.frozen = max(p.frozen, min(w.now+d, f.heal)) // a shorter one does not end it: what waits would overtake
 			}
 		})
 	}
