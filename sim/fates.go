@@ -28,6 +28,42 @@ type fates struct {
 	cuts, outages, agentCrashes, controllerCrashes, freezes, steers int // how many of each
 }
 
+// taming takes one kind of trouble out of a run.
+type taming struct {
+	name string
+	tame func(*fates)
+}
+
+// tamings lists them; what makes a story short comes first.
+func tamings() []taming {
+	return []taming{
+		{"agents", func(f *fates) { f.agents = 1 }},
+		{"jobs", func(f *fates) { f.jobs = 1 }},
+		{"job3", func(f *fates) { f.jobs = min(f.jobs, 2) }},
+		{"agent-crashes", func(f *fates) { f.agentCrashes = 0 }},
+		{"controller-crashes", func(f *fates) { f.controllerCrashes = 0 }},
+		{"steers", func(f *fates) { f.steers = 0 }},
+		{"freezes", func(f *fates) { f.freezes = 0 }},
+		{"outages", func(f *fates) { f.outages = 0 }},
+		{"cuts", func(f *fates) { f.cuts = 0 }},
+		{"executor-crashes", func(f *fates) { f.executorCrashes = 0 }},
+		{"executor-hangs", func(f *fates) { f.executorHangs = 0 }},
+		{"task-failures", func(f *fates) { f.taskFails = 0 }},
+		{"spawn-failures", func(f *fates) { f.spawnFails = 0 }},
+		{"create-failures", func(f *fates) { f.createFails = 0 }},
+		{"commit-failures", func(f *fates) { f.commitFails = 0 }},
+		{"rot", func(f *fates) { f.spillRot = 0 }},
+		{"full-disk", func(f *fates) { f.diskFull = 0 }},
+		{"shared-memory", func(f *fates) { f.segment = 0 }},
+		{"full-queues", func(f *fates) { f.queue = 0 }},
+		{"delays", func(f *fates) { f.slowest = 20 * time.Microsecond }},
+		{"slow-commits", func(f *fates) { f.commit = 20 * time.Microsecond }},
+		{"second-agent-crash", func(f *fates) { f.agentCrashes = min(f.agentCrashes, 1) }},
+		{"second-controller-crash", func(f *fates) { f.controllerCrashes = min(f.controllerCrashes, 1) }},
+		{"second-steer", func(f *fates) { f.steers = min(f.steers, 1) }},
+	}
+}
+
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
 // drawFates draws the weather. Many kinds of fault at once hide each other, so

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
@@ -13,8 +14,9 @@ import (
 
 // Options says what to run.
 type Options struct {
-	Seed  uint64
-	Story bool // keep the story
+	Seed    uint64
+	Story   bool     // keep the story
+	Without []string // kinds of trouble to leave out, as Shrink names them
 }
 
 // Result is how a run went.
@@ -78,6 +80,11 @@ func Run(opt Options) (res Result) {
 func newWorld(opt Options) *world {
 	w := &world{rnd: rand.New(rand.NewPCG(opt.Seed, 1)), keep: opt.Story, executors: map[string]*executor{}}
 	w.fate = drawFates(w.rnd)
+	for _, t := range tamings() {
+		if slices.Contains(opt.Without, t.name) {
+			t.tame(&w.fate)
+		}
+	}
 	w.net = network(opt.Seed, w.fate.slowest, true, w.fate)
 	w.lan = network(opt.Seed+1, min(w.fate.slowest, time.Millisecond), false, w.fate)
 	w.oracle = newOracle(w)

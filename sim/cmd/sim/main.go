@@ -2,6 +2,7 @@
 //
 //	sim -seeds 1000 [-from N]    prints each seed that fails, with its reason; ends with 1 when there are any
 //	sim -seed S -v               runs one seed and prints its story
+//	sim -seed S -shrink -v       leaves out all trouble that the failure does not need, and prints the story of the rest
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,15 +24,27 @@ func main() {
 	seed := flag.Uint64("seed", 0, "run this seed alone")
 	verbose := flag.Bool("v", false, "print the story of a seed, or of each seed how it went")
 	all := flag.Bool("all", false, "with -seed and -v: the whole story, not only what concerns the job that failed")
+	shrink := flag.Bool("shrink", false, "with -seed: leave out what the failure does not need")
+	without := flag.String("without", "", "with -seed: kinds of trouble to leave out, as -shrink prints them")
 	flag.Parse()
 	if *seed != 0 {
-		os.Exit(one(*seed, *verbose, *all))
+		opt := sim.Options{Seed: *seed, Story: *verbose}
+		if *without != "" {
+			opt.Without = strings.Split(*without, ",")
+		}
+		if *shrink {
+			if opt.Without = sim.Shrink(*seed); opt.Without == nil {
+				fmt.Println("the seed does not fail: nothing to leave out")
+			}
+			fmt.Printf("replay with -seed %d -without %s\n", *seed, strings.Join(opt.Without, ","))
+		}
+		os.Exit(one(opt, *all))
 	}
 	os.Exit(many(*from, *seeds, *verbose))
 }
 
-func one(seed uint64, verbose, all bool) int {
-	res := sim.Run(sim.Options{Seed: seed, Story: verbose})
+func one(opt sim.Options, all bool) int {
+	res := sim.Run(opt)
 	story := res.Story
 	if !all {
 		story = sim.Concerns(story, res.Job)

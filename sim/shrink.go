@@ -1,0 +1,38 @@
+package sim
+
+import (
+	"regexp"
+	"slices"
+)
+
+// Shrink looks for the shortest story with the end of a seed that fails: it takes
+// one kind of trouble after the other out, as long as the run still fails for the
+// same reason, numbers aside. It returns what can be left out; Options.Without
+// replays that. Nil when the seed does not fail.
+func Shrink(seed uint64) (without []string) { return shrink(seed, Run) }
+
+func shrink(seed uint64, run func(Options) Result) (without []string) {
+	whole := run(Options{Seed: seed})
+	if whole.Err == nil {
+		return nil
+	}
+	without = []string{}
+	for again := true; again; {
+		again = false
+		for _, t := range tamings() {
+			if slices.Contains(without, t.name) {
+				continue
+			}
+			more := append(slices.Clone(without), t.name)
+			if res := run(Options{Seed: seed, Without: more}); res.Err != nil && kind(res.Err) == kind(whole.Err) {
+				without, again = more, true
+			}
+		}
+	}
+	return without
+}
+
+// kind is what a failure says without its numbers and names.
+func kind(err error) string {
+	return regexp.MustCompile(`\(.*|; .*|g?[0-9]+(\[[^]]*\])?`).ReplaceAllString(err.Error(), "#")
+}
