@@ -257,14 +257,14 @@ func (c *Core) adoptInstance(j *job, i uint64) bool {
 
 // nextAttempt keeps the attempt of an instance that comes into being later: with
 // a lower one the controller would take what it reports for an earlier attempt's.
-// One that has ended in an earlier attempt is no more.
+// One that is of an earlier attempt, ended or not, is no more.
 func (c *Core) nextAttempt(j *job, i uint64, attempt uint32) {
 	if i > uint64(noTask)-1 || len(j.slots) == 0 {
 		return
 	}
 	c.grow(j, comms.DatasetRef{Task: taskIndex(i)})
 	t := &j.tasks[i]
-	if t.state.over() && attempt > t.attempt {
+	if t.state != tAbsent && attempt > t.attempt {
 		c.unmake(j, taskIndex(i))
 	}
 	if t.state == tAbsent {

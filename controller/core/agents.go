@@ -111,6 +111,9 @@ func (c *Core) synced(a *agent) {
 			c.adopt(j, a, js)
 		case c.cfg.Passive: // it stays as it is
 		case j.rec.Agent == a.row.Name:
+			if j.told = js.Epoch; js.Drained {
+				j.drained = js.Epoch
+			}
 			c.takeUp(j, a, js.Datasets)
 		default:
 			c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
@@ -131,7 +134,9 @@ func (c *Core) synced(a *agent) {
 		case j.atEnd():
 			c.adoptKept(j, a, &comms.JobState{})
 		default:
-			c.takeUp(j, a, nil)
+			if c.takeUp(j, a, nil); j.live != nil && j.resuming != nil {
+				j.resuming.drained = true // the agent does not know the job
+			}
 		}
 	}
 	a.snapshot, a.fresh = nil, false
