@@ -289,6 +289,53 @@ func TestExecutorFrozen(t *testing.T) {
 	}
 }
 
+// TestExecutorLinkBreaks: the link of an executor breaks while its process lives,
+// and perhaps is stopped. The process ends, and its task is tried again.
+func TestExecutorLinkBreaks(t *testing.T) {
+	for _, stop := range []bool{false, true} {
+		t.Run(fmt.Sprint("stopped ", stop), func(t *testing.T) {
+			h := startHost(t, func(cfg *Config) { cfg.CPU, cfg.Limits.Stopped = 1000, time.Hour })
+			pipe := filepath.Join(h.dir, "pipe")
+			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			j := h.submit(fmt.Sprintf("job: link\ntasks:\n  wait: {command: \"cat %s > ${out.x}\", out: [x]}\n", pipe))
+			j.event("wait", comms.EventStarted)
+			loop, pids := h.agent.loop, make(chan []int, 1)
+			h.agent.in.Push(item{note: func() {
+				var all []int
+				for _, ex := range loop.executors {
+					if ex.out.link == nil {
+						continue
+					}
+					all = append(all, ex.proc.PID())
+					if stop {
+						if err := ex.proc.Signal(syscall.SIGSTOP); err != nil {
+							t.Error(err)
+						}
+					}
+					ex.out.link.Abort(errors.New("cut by the test"))
+				}
+				pids <- all
+			}})
+			if all := <-pids; len(all) != 1 {
+				t.Fatalf("executors %v", all)
+			}
+			e := j.event("wait", comms.EventRetry)
+			if e.Error == nil || e.Error.Kind != comms.ErrorCrash {
+				t.Errorf("retry after %+v", e.Error)
+			}
+			if err := os.WriteFile(pipe, []byte("on"), 0); err != nil {
+				t.Fatal(err)
+			}
+			if e := j.event("wait", comms.EventFinished); e.Attempt != 2 {
+				t.Errorf("finished in attempt %d", e.Attempt)
+			}
+			j.drained()
+		})
+	}
+}
+
 func TestSharedMemory(t *testing.T) {
 	h := startHost(t, nil)
 	const n = 1 << 20

@@ -66,8 +66,10 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
-	// The incarnation grows with each start of the same state folder, as links require.
-	incarnation := uint64(time.Now().UnixNano())
+	incarnation, err := nextIncarnation(cfg.State, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
 	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core(incarnation)), incarnation: incarnation, inbox: inbox.New[core.Event](inboxLimit),
 		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork),
 		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), samples: map[*dag.Graph][]sample{}, ids: map[*comms.Link]core.LinkID{}}
@@ -83,6 +85,9 @@ func New(cfg Config) (*Controller, error) {
 
 func (c *Controller) start() (err error) {
 	if c.blobs, err = openBlobs(filepath.Join(c.cfg.State, "packages")); err != nil {
+		return err
+	}
+	if err := keepIncarnation(c.cfg.State, c.incarnation); err != nil {
 		return err
 	}
 	if err := c.store.Profiles(c.book.Load); err != nil {

@@ -286,7 +286,7 @@ func (c *Controller) environmentRows(p *pager, q *comms.Query, g *dag.Graph) err
 				rows[k].Used = stamp(e.At)
 			}
 			if began[k] != 0 {
-				rows[k].Seconds = seconds(e.At - began[k])
+				rows[k].Seconds = seconds(max(0, e.At-began[k])) // of a wall clock, which may be set back
 			}
 		}
 	}

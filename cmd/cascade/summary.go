@@ -69,7 +69,7 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 	sum := total(p)
 	s := summaryObject{
 		Job: p.Job.String(), Name: p.Name, Phase: p.Phase.String(), Tasks: sum.Done,
-		Wall: float64(p.Ended-p.Started) / 1e9, TaskTime: float64(p.TaskTime) / 1e9,
+		Wall: float64(max(0, p.Ended-p.Started)) / 1e9, TaskTime: float64(p.TaskTime) / 1e9,
 		BytesOut: p.BytesOut, Copied: p.Copied, Spilled: p.Spilled,
 		Retries: sum.Retries, Skipped: sum.Skipped, Failed: sum.Failed, Outputs: files,
 		Error: failureOf(p.Error),
@@ -156,7 +156,7 @@ func (a *app) explainFailure(g *dag.Graph, p *cascade.Progress, err error) {
 	e := job.Cause
 	message := strings.TrimPrefix(e.Message, e.Kind.String()+": ")
 	fmt.Fprintf(a.err, "job %s failed after %s: task %s: %s: %s\n",
-		p.Name, duration(time.Duration(p.Ended-p.Started)), e.Task, e.Kind, message)
+		p.Name, duration(time.Duration(max(0, p.Ended-p.Started))), e.Task, e.Kind, message)
 	where := fmt.Sprintf("agent %s", e.Agent)
 	if e.Executor > 0 {
 		where += fmt.Sprintf(", executor %d", e.Executor)

@@ -1,0 +1,35 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestOpenFiles: with too few descriptors a run ends and says so; with few of them
+// it works on many more files than it may have open.
+func TestOpenFiles(t *testing.T) {
+	h := New(t)
+	h.Write("job.yaml", `
+job: files
+tasks:
+  part: {for: {i: "0..999"}, command: "echo ${i} > ${out.x}", out: [x]}
+  all: {command: [cat, "${in.x[*]}"], stdout: out, in: {x: "part[*].x"}, out: [out]}
+outputs: [{from: all.out, to: all.txt}]
+`)
+	if testing.Short() {
+		t.Skip("a thousand tasks")
+	}
+	for _, c := range []struct {
+		limit, code int
+		says        string
+	}{{24, 3, "too many open files"}, {128, 0, "all.txt"}} {
+		run := h.start("cascade run", "/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, c.limit),
+			Program(t, "cascade"), "run", "job.yaml", "--cpu", "2", "--memory", "1GiB", "--store", "64MiB")
+		if code := run.Wait(); code != c.code || !strings.Contains(run.Output(), c.says) {
+			t.Errorf("with %d descriptors the run ended with %d:\n%s", c.limit, code, last(run.Output(), 4<<10))
+		}
+	}
+}
