@@ -198,6 +198,10 @@ func (w *writer) stored(s *Store, job int) int64 {
 
 // onDisks runs a test on a small tmpfs and on a small ext4.
 func onDisks(t *testing.T, size int64, test func(t *testing.T, dir string)) {
+	if testing.Short() {
+		test(t, scratchfs.Tmpfs(t, t.TempDir(), size))
+		return
+	}
 	t.Run("tmpfs", func(t *testing.T) { test(t, scratchfs.Tmpfs(t, t.TempDir(), size)) })
 	t.Run("ext4", func(t *testing.T) { test(t, scratchfs.Ext4(t, t.TempDir(), size).Dir) })
 }
@@ -266,7 +270,11 @@ func TestPowerLoss(t *testing.T) {
 			im := scratchfs.Ext4(t, t.TempDir(), 256<<20)
 			// Memtables are full after about 1,500 batches: also their rotation is cut off now and then.
 			w := startWriter(t, writerOptions{Dir: im.Dir, Sync: sync, MinFree: 1, Reserve: 1, Text: 12 << 10, InHand: 16})
-			if !w.ackedMore(1 + rand.N(2000)) {
+			most := 2000
+			if testing.Short() {
+				most = 200
+			}
+			if !w.ackedMore(1 + rand.N(most)) {
 				t.Fatalf("the writer died: %s", w.died.String())
 			}
 			im.Cut()
