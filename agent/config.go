@@ -37,6 +37,7 @@ type Config struct {
 	Custom []comms.Amount // custom resources
 	Inproc *comms.Inproc  // names that can be reached inside this process; default none
 	Warm   int            // executors to start before the first task; default: one per core; negative: none
+	Drain  time.Duration  // how long Run waits for running tasks when its context has ended; default 0: they are killed
 	Env    []string       // NAME=value for executors, added to the agent's own environment
 	Limits Limits         // bounds
 	Log    zerolog.Logger // of the agent
@@ -116,7 +117,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	if err := cfg.detect(); err != nil {
 		all = append(all, err)
 	}
-	for _, n := range []int64{cfg.CPU, cfg.Memory, cfg.Store, cfg.GPU, cfg.Limits.TaskLog, cfg.Limits.Backlog, int64(cfg.Limits.Stopped)} {
+	for _, n := range []int64{int64(cfg.Drain), cfg.CPU, cfg.Memory, cfg.Store, cfg.GPU, cfg.Limits.TaskLog, cfg.Limits.Backlog, int64(cfg.Limits.Stopped)} {
 		if n < 0 {
 			all = append(all, fmt.Errorf("negative amount %d", n))
 		}

@@ -67,12 +67,19 @@ func newLoop(a *Agent, left inheritance) *loop {
 	return l
 }
 
-// run steps the core until ctx ends or the controller refuses us.
+// run steps the core until ctx ends or the controller refuses us. When ctx ends,
+// what runs may end first, as long as the configuration says: what does not is
+// killed with its executor and runs again under the next agent, like what had not
+// started.
 func (l *loop) run(ctx context.Context, dialed <-chan error) error {
 	defer l.timer.Stop()
+	stop, late := ctx.Done(), (<-chan time.Time)(nil)
 	l.mu.Lock()
 	for {
 		l.turn()
+		if late != nil && l.core.Drained() {
+			return l.shutdown()
+		}
 		l.mu.Unlock()
 		if l.agent.in.Waiting() { // who brought it may have seen us at work
 			l.agent.in.Rouse()
@@ -86,8 +93,16 @@ func (l *loop) run(ctx context.Context, dialed <-chan error) error {
 		case err := <-dialed:
 			l.mu.Lock() // for good: nobody else steps the core any more
 			return errors.Join(err, l.shutdown())
-		case <-ctx.Done():
+		case <-stop:
 			l.mu.Lock()
+			if l.agent.cfg.Drain <= 0 {
+				return l.shutdown()
+			}
+			stop, late = nil, time.After(l.agent.cfg.Drain)
+			l.step(core.Drain{})
+		case <-late:
+			l.mu.Lock()
+			l.agent.log.Warn().Stringer("after", l.agent.cfg.Drain).Msg("tasks that still run are ended")
 			return l.shutdown()
 		}
 	}

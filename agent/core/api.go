@@ -140,6 +140,8 @@ type (
 	Full struct{ Executor comms.ExecutorID }
 	// Free: there is room again.
 	Free struct{ Executor comms.ExecutorID }
+	// Drain: the agent will end. No task starts any more; see Core.Drained.
+	Drain struct{}
 	// Idle: the driver's inbox is empty. The core flushes what it holds back for batching.
 	Idle struct{}
 	// Tick: the time asked for with SetTimer has come.
@@ -162,6 +164,7 @@ func (ChunkServed) event()    {}
 func (ClientGone) event()     {}
 func (Full) event()           {}
 func (Free) event()           {}
+func (Drain) event()          {}
 func (Idle) event()           {}
 func (Tick) event()           {}
 

@@ -55,6 +55,7 @@ type Core struct {
 
 	// Controller link.
 	up, full  bool
+	draining  bool // no task starts any more
 	lastEvent uint64
 	batches   []*batch  // flushed, not committed
 	unsent    int       // of batches, how many were not sent since the link came up
@@ -184,6 +185,8 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		c.setFull(ev.Executor, true)
 	case Free:
 		c.setFull(ev.Executor, false)
+	case Drain:
+		c.drain()
 	case Idle:
 		idle = true
 	case Tick:

@@ -161,6 +161,9 @@ func (c *Core) counted() int {
 // spawnWanted starts executors that are missed, within the limit. Idle ones of
 // other pools make room.
 func (c *Core) spawnWanted() {
+	if c.draining {
+		return
+	}
 	for _, p := range c.pools {
 		up := 0
 		starting := 0

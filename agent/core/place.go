@@ -45,7 +45,7 @@ func (c *Core) placeReady() {
 	c.enlist()
 	var reserved amounts // of a starving line
 	var aside []*class
-	for c.kept+len(c.runs)+c.behind < c.cfg.EventsKept { // each run will end in an event
+	for !c.draining && c.kept+len(c.runs)+c.behind < c.cfg.EventsKept { // each run will end in an event
 		cl := c.pick()
 		if cl == nil {
 			break
@@ -195,7 +195,7 @@ func (c *Core) fill(r *run, cl *class, ex *executor) {
 	j, depth := r.job, ex.depth()
 	most := (cl.size+len(ex.pool.execs))/len(ex.pool.execs) - 1 // the others are to have as many
 	before := r.mean
-	for ; most > 0 && c.supplied(ex, depth) && c.kept+len(c.runs)+c.behind < c.cfg.EventsKept; most-- {
+	for ; most > 0 && !c.draining && c.supplied(ex, depth) && c.kept+len(c.runs)+c.behind < c.cfg.EventsKept; most-- {
 		e, ok := c.head(cl)
 		if !ok || e.by != noTask || e.task < r.gs.first || int(e.task-r.gs.first) >= r.gs.size || !c.lengthen(r, e.task, r.gs, 0) {
 			break
@@ -378,6 +378,9 @@ func (j *job) privateTo(t, consumer taskIndex, outputs []uint32) []uint32 {
 
 // placePinned places runs whose inputs have come into memory.
 func (c *Core) placePinned() {
+	if c.draining {
+		return
+	}
 	slices.SortFunc(c.pinned, func(a, b *run) int { return cmp.Compare(a.id, b.id) })
 	for _, r := range slices.Clone(c.pinned) {
 		i := slices.Index(c.pinned, r)

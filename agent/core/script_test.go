@@ -112,6 +112,8 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "steer":
 		actions := map[string]comms.SteerAction{"cancel": comms.SteerCancel, "hold": comms.SteerHold, "release": comms.SteerRelease, "forget": comms.SteerForget}
 		return s.step(FromController{Msg: &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: actions[w[1]], Reason: named["reason"], Life: uint64(number(cmp.Or(named["life"], "0")))}})
+	case "drain":
+		return s.step(Drain{}) + fmt.Sprintf("drained: %v\n", s.c.Drained())
 	case "committed":
 		return s.step(FromController{Msg: &comms.Committed{UpTo: uint64(number(w[0]))}})
 	case "env":

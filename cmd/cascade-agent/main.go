@@ -2,8 +2,9 @@
 
 // Command cascade-agent is the daemon of one host: it runs tasks for a controller.
 //
-// The first SIGINT or SIGTERM ends it in good order; the second at once, which
-// kills its executors.
+// The first SIGINT or SIGTERM ends it in good order: no task starts any more, and
+// those that run have --drain to end. The second ends it at once, which kills its
+// executors.
 //
 // Exit codes: 0 it was told to end; 2 bad input; 3 infrastructure, such as a
 // controller that refuses the agent.
@@ -15,6 +16,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
@@ -71,6 +73,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.StringVar(&f.memory, "memory", "", "private memory that tasks may use, such as 8GiB (default the host's less the store)")
 	s.StringVar(&f.store, "store", "", "shared memory for datasets, such as 4GiB (default 30 % of the host's)")
 	s.IntVar(&f.cfg.Warm, "warm", 0, "executors to start before the first task (default one per core, negative none)")
+	s.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long to wait for running tasks when told to end; those that remain run again elsewhere or later")
 	s.StringVar(&f.executor, "executor", "", "command line of executors, split at spaces (default this program)")
 	s.CountVarP(&f.verbose, "verbose", "v", "log more; twice for details")
 	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")

@@ -30,6 +30,7 @@ var (
 	_ = cascade.Func1("chaos_total", total, "parts -> sum")
 	_ = cascade.Func1("chaos_part", part, "with -> part")
 	_ = cascade.Func1("chaos_number", number, "with -> sum")
+	_ = cascade.Func1("chaos_scale", scale, "x -> sum")
 	_ = cascade.Func2("chaos_crash", crash, "part, with -> part")
 	_ = cascade.Func1("chaos_gate", gate, "with -> sum")
 	_ = cascade.Func1("chaos_bad", bad, "with -> sum")
@@ -157,6 +158,14 @@ func number(ctx context.Context, s numberSettings) (float64, error) {
 	}
 	work(s.Work)
 	return s.N, Say(ctx, "end", "")
+}
+
+// scale doubles a number.
+func scale(ctx context.Context, x float64) (float64, error) {
+	if err := Say(ctx, "start", ""); err != nil {
+		return 0, err
+	}
+	return 2 * x, Say(ctx, "end", "")
 }
 
 type crashSettings struct {
