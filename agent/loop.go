@@ -35,6 +35,7 @@ type loop struct {
 	dirty    []*comms.Link // written to since the last flush
 	timer    *time.Timer
 	stopping bool // start nothing more
+	draining bool // the agent ends when nothing runs any more
 }
 
 // item is an event for the core, what the driver must note before, or both.
@@ -98,7 +99,7 @@ func (l *loop) run(ctx context.Context, dialed <-chan error) error {
 			if l.agent.cfg.Drain <= 0 {
 				return l.shutdown()
 			}
-			stop, late = nil, time.After(l.agent.cfg.Drain)
+			stop, late, l.draining = nil, time.After(l.agent.cfg.Drain), true
 			l.step(core.Drain{})
 		case <-late:
 			l.mu.Lock()
@@ -137,6 +138,9 @@ func (l *loop) turn() {
 func (l *loop) help() {
 	for l.agent.in.Waiting() && l.mu.TryLock() {
 		l.turn()
+		if l.draining {
+			l.agent.in.Rouse() // run looks whether that was all
+		}
 		l.mu.Unlock()
 	}
 }
