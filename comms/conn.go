@@ -55,34 +55,27 @@ func (s *socketStream) writeVec(vec [][]byte, wait bool) (int, error) {
 // attempt is called by the runtime with the descriptor, again each time it
 // becomes writable while attempt returns false.
 func (s *socketStream) attempt(fd uintptr) bool {
-	n, err := writeSome(int(fd), &s.vec)
-	s.n += n
-	if errors.Is(err, unix.EAGAIN) {
-		return !s.wait
-	}
-	s.err = err
-	return true
-}
-
-// writeSome writes the segments of vec and cuts from it what is written. It ends
-// with the last, or with an error: EAGAIN when the kernel takes no more now.
-func writeSome(fd int, vec *[][]byte) (total int, err error) {
-	for len(*vec) > 0 {
+	for len(s.vec) > 0 {
 		var n int
-		if len(*vec) == 1 {
-			n, err = unix.Write(fd, (*vec)[0])
+		var err error
+		if len(s.vec) == 1 {
+			n, err = unix.Write(int(fd), s.vec[0])
 		} else {
-			n, err = unix.Writev(fd, (*vec)[:min(len(*vec), maxIovecs)])
+			n, err = unix.Writev(int(fd), s.vec[:min(len(s.vec), maxIovecs)])
 		}
 		switch {
 		case err == nil:
-			total += n
-			*vec = advance(*vec, n)
-		case !errors.Is(err, unix.EINTR):
-			return total, err
+			s.n += n
+			s.vec = advance(s.vec, n)
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			return !s.wait
+		default:
+			s.err = err
+			return true
 		}
 	}
-	return total, nil
+	return true
 }
 
 // maxIovecs is the kernel's bound of segments in one write (IOV_MAX).

@@ -13,6 +13,3 @@ func socketUID(fd int) (int, error) {
 	}
 	return int(cred.Uid), nil
 }
-
-// quiet leaves a stream as it is: kqueue reports only what is asked for.
-func quiet(st stream) (stream, error) { return st, nil }

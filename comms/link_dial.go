@@ -117,16 +117,12 @@ func (l *Link) connectTo(ctx context.Context, e Endpoint) (*wire, bool, error) {
 
 // detach takes back a connection that was never carried.
 func (l *Link) detach(w *wire) {
-	if w == nil {
-		return
-	}
 	l.mu.Lock()
-	if l.wire == w {
+	if w != nil && l.wire == w {
 		w.dead = true
 		l.wire = nil
 	}
 	l.mu.Unlock()
-	_ = w.st.Close() // nobody hears of it
 }
 
 // dialEndpoint opens a byte stream to e.
@@ -215,11 +211,10 @@ func (l *Link) greet(c net.Conn) (*wire, bool, error) {
 	}
 	w.proven = proven
 	resumed := l.token != 0 && e.Greeting.Resume == l.token
-	if err := w.settle(); err != nil {
+	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, false, err
 	}
 	if err := l.attach(w, e.Greeting, resumed, e.Ack); err != nil {
-		_ = w.st.Close()                         // the error that counts is returned
 		if errors.Is(err, session.ErrSequence) { // trying again would not mend it
 			err = fmt.Errorf("%w: %w", ErrRefused, err)
 		}

@@ -399,13 +399,9 @@ func (ln *Listener) welcome(c net.Conn, l *Link, w *wire, hello session.Envelope
 	if err := writeEnvelope(c, &session.Envelope{Kind: session.Welcome, Ack: l.inbox.Last(), Greeting: &g}); err != nil {
 		return fmt.Errorf("send Welcome: %w", err)
 	}
-	if err := w.settle(); err != nil {
+	if err := c.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
 	w.l = l
-	if err := l.attach(w, hello.Greeting, resumed, hello.Ack); err != nil {
-		_ = w.st.Close() // the error that counts is returned
-		return err
-	}
-	return nil
+	return l.attach(w, hello.Greeting, resumed, hello.Ack)
 }

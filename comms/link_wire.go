@@ -78,18 +78,6 @@ func newWire(st stream) *wire {
 	return w
 }
 
-// settle prepares the stream for a long life, when the greetings are over.
-func (w *wire) settle() error {
-	if err := w.st.SetDeadline(time.Time{}); err != nil {
-		return err
-	}
-	st, err := quiet(w.st)
-	if err == nil {
-		w.st = st
-	}
-	return err
-}
-
 // listener reads the stream, which may have to wait for the peer: also in the
 // middle of a long frame what is due goes out first, and the peer was heard after.
 type listener struct{ w *wire }
