@@ -176,6 +176,21 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			for _, f := range strings.Fields(v) {
 				m.Run = append(m.Run, comms.Range{First: taskIndex(number(f)), Last: taskIndex(number(f))})
 			}
+		case "done", "failed":
+			for _, f := range strings.Fields(v) {
+				i := taskIndex(number(f))
+				m.Ended = append(m.Ended, comms.Ended{First: i, Last: i, How: map[string]comms.Outcome{"done": comms.OutcomeDone, "failed": comms.OutcomeFailed}[k]})
+			}
+		case "data":
+			for _, f := range strings.Fields(v) {
+				i := taskIndex(number(f))
+				m.Datasets = append(m.Datasets, comms.Desc{Ref: comms.DatasetRef{Task: i}, Attempt: 1, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("x")}})
+			}
+		case "away":
+			for _, f := range strings.Fields(v) {
+				i := taskIndex(number(f))
+				m.Datasets = append(m.Datasets, comms.Desc{Ref: comms.DatasetRef{Task: i}, Attempt: 1, Place: comms.Place{Kind: comms.PlaceSegment, Segment: 9}})
+			}
 		case "attempt":
 			m.Attempts = []uint32{uint32(number(v))}
 		case "fuse":
