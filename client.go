@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -50,8 +51,8 @@ func (c *Client) Close() error {
 // Job returns a handle on a job that was submitted before, by anybody.
 func (c *Client) Job(id comms.JobID) *Job { return &Job{client: c, id: id} }
 
-// Rows asks for rows of what the cluster knows and fetches them page by
-// page. T is the row type that belongs to kind; see comms.Query.
+// Rows asks for rows of what the cluster knows. T is the row type that belongs to
+// kind; see comms.Query.
 func Rows[T any](ctx context.Context, c *Client, kind string, job comms.JobID, filter string) ([]T, error) {
 	return FirstRows[T](ctx, c, kind, job, filter, 0)
 }
@@ -59,36 +60,59 @@ func Rows[T any](ctx context.Context, c *Client, kind string, job comms.JobID, f
 // FirstRows is like Rows and stops at a number of rows; 0 means all.
 func FirstRows[T any](ctx context.Context, c *Client, kind string, job comms.JobID, filter string, most int) ([]T, error) {
 	var rows []T
-	var cursor []byte
+	for row, err := range eachRow[T](ctx, c, kind, job, filter, most) {
+		if err != nil {
+			return nil, err
+		}
+		if rows = append(rows, *row); len(rows) == most {
+			break
+		}
+	}
+	return rows, nil
+}
+
+// EachRow is Rows one by one: a job may have millions. They are fetched page by
+// page. It ends with the first error.
+func EachRow[T any](ctx context.Context, c *Client, kind string, job comms.JobID, filter string) iter.Seq2[*T, error] {
+	return eachRow[T](ctx, c, kind, job, filter, 0)
+}
+
+// eachRow asks for pages of at most so many rows; 0 means pages as they come.
+func eachRow[T any](ctx context.Context, c *Client, kind string, job comms.JobID, filter string, most int) iter.Seq2[*T, error] {
 	limit := uint32(pageRows)
 	if most > 0 {
 		limit = uint32(min(most, pageRows))
 	}
-	for {
-		m, _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
-			return &comms.Query{Req: req, Kind: kind, Job: job, Filter: filter, Cursor: cursor, Limit: limit}
-		})
-		if err != nil {
-			return nil, fmt.Errorf("query %s: %w", kind, err)
-		}
-		page, ok := m.(*comms.Page)
-		if !ok {
-			return nil, fmt.Errorf("query %s: unexpected answer %T", kind, m)
-		}
-		for _, b := range page.Rows {
-			if most > 0 && len(rows) == most {
-				return rows, nil
+	return func(yield func(*T, error) bool) {
+		var cursor []byte
+		for {
+			m, _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+				return &comms.Query{Req: req, Kind: kind, Job: job, Filter: filter, Cursor: cursor, Limit: limit}
+			})
+			if err != nil {
+				yield(nil, fmt.Errorf("query %s: %w", kind, err))
+				return
 			}
-			var row T
-			if err := msgpack.Unmarshal(b, &row); err != nil {
-				return nil, fmt.Errorf("query %s: decode row: %w", kind, err)
+			page, ok := m.(*comms.Page)
+			if !ok {
+				yield(nil, fmt.Errorf("query %s: unexpected answer %T", kind, m))
+				return
 			}
-			rows = append(rows, row)
-		}
-		if cursor = page.Cursor; cursor == nil || most > 0 && len(rows) == most {
-			return rows, nil
+			for _, b := range page.Rows {
+				row := new(T)
+				if err := msgpack.Unmarshal(b, row); err != nil {
+					yield(nil, fmt.Errorf("query %s: decode row: %w", kind, err))
+					return
+				}
+				if !yield(row, nil) {
+					return
+				}
+			}
+			if cursor = page.Cursor; cursor == nil {
+				return
+			}
 		}
 	}
 }
 
-const pageRows = 1000
+const pageRows = 5000

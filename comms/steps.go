@@ -163,6 +163,31 @@ func (e *Event) Each(f func(*Event) bool) {
 	}
 }
 
+// Tasks returns the first and the last number of the tasks that an event is of,
+// and false when there is none.
+func (e *Event) Tasks() (first, last dag.TaskIndex, ok bool) {
+	switch e.Kind {
+	case EventDrained, EventEnv, EventBuilding:
+		return 0, 0, false
+	case EventSteps:
+	default:
+		return e.Task, e.Task, true
+	}
+	r := columnReader{b: e.Steps}
+	n := r.count()
+	r.column(n, func(_ int, v uint64) {
+		t := dag.TaskIndex(v)
+		if !ok || t < first {
+			first = t
+		}
+		if !ok || t > last {
+			last = t
+		}
+		ok = true
+	})
+	return first, last, ok
+}
+
 // All returns the run and those in its Steps, each as a run of its own.
 func (r *Run) All() ([]Run, error) {
 	steps, err := ReadSteps(r.Steps)

@@ -54,6 +54,7 @@ func (c *Controller) ask(a core.Ask) {
 // pager collects the rows of one page. Rows before start are passed over.
 type pager struct {
 	page  comms.Page
+	batch uint64 // of the store, from whose begin on start counts; 0 for most rows
 	start uint64
 	at    uint64
 	limit int
@@ -70,10 +71,19 @@ func newPager(q *comms.Query) (*pager, error) {
 	case 0:
 	case 8:
 		p.start = binary.BigEndian.Uint64(q.Cursor)
+	case 16:
+		p.start, p.batch = binary.BigEndian.Uint64(q.Cursor), binary.BigEndian.Uint64(q.Cursor[8:])
 	default:
 		return nil, &badRequest{"the cursor is not one of ours"}
 	}
 	return p, nil
+}
+
+// next begins another batch: a later page need not read those before it.
+func (p *pager) next(batch uint64) {
+	if batch > p.batch {
+		p.batch, p.start, p.at = batch, 0, 0
+	}
 }
 
 // add offers the next row; row is called only when it is on the page. It returns
@@ -84,6 +94,9 @@ func (p *pager) add(row func() any) bool {
 	}
 	if len(p.page.Rows) >= p.limit || p.bytes > maxPage {
 		p.page.Cursor = binary.BigEndian.AppendUint64(nil, p.at-1)
+		if p.batch > 0 {
+			p.page.Cursor = binary.BigEndian.AppendUint64(p.page.Cursor, p.batch)
+		}
 		return false
 	}
 	v := row()

@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -34,30 +36,44 @@ func codeOf(err error) comms.Code {
 // each task stands, the second what is known of those on the page: memory is a
 // byte a task, and a row for each task of the page.
 func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
+	tasks, named := core.Choose(g, q.Filter)
+	part, listed, err := c.pageOf(p, q, g, tasks, named)
+	if err != nil {
+		return err
+	}
 	r := core.NewReplay(g, false)
-	for b, err := range c.store.Batches(q.Job) {
+	for b, err := range c.store.BatchesOf(q.Job, part) {
 		if err != nil {
 			return err
 		}
 		r.Add(&b)
 	}
-	tasks, named := core.Choose(g, q.Filter)
 	rows := map[dag.TaskIndex]*comms.TaskRow{}
 	var order []*comms.TaskRow
-	full := false
-	r.States.Each(func(i dag.TaskIndex, s core.TaskState) {
-		if full || q.Filter != "" && s.String() != q.Filter && !(named && tasks.Has(i)) {
-			return
-		}
-		full = !p.add(func() any {
-			_, attempt := r.States.Get(i)
-			row := &comms.TaskRow{Name: g.TaskName(i), Index: uint32(i), Group: g.Group(i).Name, State: s.String(), Attempt: attempt}
-			rows[i] = row
-			order = append(order, row)
-			return []byte(nil) // its bytes follow
+	row := func(i dag.TaskIndex) {
+		s, attempt := r.States.Get(i)
+		rows[i] = &comms.TaskRow{Name: g.TaskName(i), Index: uint32(i), Group: g.Group(i).Name, State: s.String(), Attempt: attempt}
+		order = append(order, rows[i])
+	}
+	for _, i := range listed {
+		row(i)
+	}
+	if listed == nil {
+		full := false
+		r.States.Each(func(i dag.TaskIndex, s core.TaskState) {
+			if full || q.Filter != "" && s.String() != q.Filter && !(named && tasks.Has(i)) {
+				return
+			}
+			full = !p.add(func() any {
+				row(i)
+				return []byte(nil) // its bytes follow
+			})
 		})
-	})
-	for b, err := range c.store.Batches(q.Job) {
+		if len(order) > 0 {
+			part.First, part.Last = dag.TaskIndex(order[0].Index), dag.TaskIndex(order[len(order)-1].Index)
+		}
+	}
+	for b, err := range c.store.BatchesOf(q.Job, part) {
 		if err != nil {
 			return err
 		}
@@ -78,6 +94,39 @@ func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
 	}
 	p.page.Rows, p.page.Cursor = whole.page.Rows, cursor
 	return whole.err
+}
+
+// pageOf finds the tasks of a page and the batches that are of them, without
+// reading any: of a job in which all tasks are known from the start, when they are
+// not asked for by their state. listed is nil when all batches must be read to
+// know the tasks.
+func (c *Controller) pageOf(p *pager, q *comms.Query, g *dag.Graph, tasks core.Choice, named bool) (part gcs.Part, listed []dag.TaskIndex, err error) {
+	part.Last = math.MaxUint32
+	if g.NumSlots() > 0 || q.Filter != "" && !named {
+		return part, nil, nil
+	}
+	first, last, known := dag.TaskIndex(0), dag.TaskIndex(max(g.NumTasks(), 1)-1), g.NumTasks() > 0
+	if named {
+		first, last, known = tasks.Bounds()
+	}
+	if !known {
+		return part, nil, nil
+	}
+	// Here the cursor is the number of the first task.
+	for i := max(uint64(first), p.start); i <= uint64(last); i++ {
+		if len(listed) == p.limit {
+			p.page.Cursor = binary.BigEndian.AppendUint64(nil, i)
+			break
+		}
+		if t := dag.TaskIndex(i); !named || tasks.Has(t) {
+			listed = append(listed, t)
+		}
+	}
+	if listed == nil {
+		listed = []dag.TaskIndex{}
+		return gcs.Part{First: 1}, listed, nil // of no batch
+	}
+	return gcs.Part{First: listed[0], Last: listed[len(listed)-1]}, listed, nil
 }
 
 func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
@@ -109,10 +158,17 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 	if q.Filter != "" && !ok {
 		return &badRequest{fmt.Sprintf("no task %q in job %s", q.Filter, g.Name)}
 	}
-	for b, err := range c.store.Batches(q.Job) {
+	part := gcs.Part{From: p.batch, Last: math.MaxUint32}
+	if ok && g.NumSlots() == 0 {
+		if first, last, known := tasks.Bounds(); known {
+			part.First, part.Last = first, last
+		}
+	}
+	for b, err := range c.store.BatchesOf(q.Job, part) {
 		if err != nil {
 			return err
 		}
+		p.next(b.Number)
 		for _, r := range b.Reset {
 			if q.Filter != "" && !overlap(tasks, r) {
 				continue

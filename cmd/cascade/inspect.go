@@ -201,6 +201,17 @@ func listCommand[T any](a *app, use, short, kind string, columns ...string) *cob
 }
 
 func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind string, job comms.JobID, filter string, columns ...string) error {
+	if a.json { // line by line: a job may have millions
+		for row, err := range cascade.EachRow[T](ctx, client, kind, job, filter) {
+			if err == nil {
+				err = a.printJSON(row)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	rows, err := cascade.Rows[T](ctx, client, kind, job, filter)
 	if err != nil {
 		return err

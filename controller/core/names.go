@@ -79,6 +79,20 @@ func Choose(g *dag.Graph, name string) (Choice, bool) {
 // One tells whether the name is that of one task.
 func (c Choice) One() (dag.TaskIndex, bool) { return c.task, c.exact }
 
+// Bounds returns the first and the last number of what a user names, and false
+// when they are not known: those of instances follow from the job's run.
+func (c Choice) Bounds() (first, last dag.TaskIndex, ok bool) {
+	if c.exact {
+		return c.task, c.task, true
+	}
+	gi, _ := c.g.GroupByName(c.group)
+	from, n := c.g.GroupTasks(gi)
+	if c.g.Groups[gi].Stream != nil || n == 0 {
+		return 0, 0, false
+	}
+	return dag.TaskIndex(from), dag.TaskIndex(from + n - 1), true
+}
+
 // Has tells whether a task is one of them.
 func (c Choice) Has(i dag.TaskIndex) bool {
 	if c.exact {

@@ -64,8 +64,15 @@ func NewStates(g *dag.Graph) *States {
 		s.groups[i].Group = g.Groups[i].Name
 	}
 	for i := range s.static {
-		s.put(dag.TaskIndex(i), TaskWaiting)
+		s.static[i] = TaskWaiting
 	}
+	for i := range g.Groups {
+		if g.Groups[i].Stream == nil {
+			_, n := g.GroupTasks(i)
+			s.groups[i].Total = uint64(n)
+		}
+	}
+	s.open, s.totals.Tasks = uint64(len(s.static)), uint64(len(s.static))
 	return s
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
 )
 
 // Records that are written with every job, or every batch, are coded as messages
@@ -24,6 +25,8 @@ type (
 		At          int64
 		Reset       []comms.Range
 		Why         string
+		Known       bool          // Tasks is set: older builds did not
+		Tasks       []comms.Range // none, or one: the numbers of all tasks that the batch is of lie in it
 	}
 )
 
@@ -91,14 +94,40 @@ func (r *datasetRow) code(c *comms.Coder) {
 }
 
 func (h *batchHeader) code(c *comms.Coder) {
-	c.Struct(6, func(c *comms.Coder) {
+	c.Struct(8, func(c *comms.Coder) {
 		comms.String(c, &h.Agent)
 		comms.Uint(c, &h.Incarnation)
 		comms.Uint(c, &h.Epoch)
 		comms.Int(c, &h.At)
 		comms.Slice(c, &h.Reset, func(c *comms.Coder, r *comms.Range) { comms.Part(c, r) })
 		comms.String(c, &h.Why)
+		c.Bool(&h.Known)
+		comms.Slice(c, &h.Tasks, func(c *comms.Coder, r *comms.Range) { comms.Part(c, r) })
 	})
+}
+
+// concerns tells whether the batch may be of a task from first to last.
+func (h *batchHeader) concerns(first, last dag.TaskIndex) bool {
+	return !h.Known || len(h.Tasks) > 0 && h.Tasks[0].First <= last && h.Tasks[0].Last >= first
+}
+
+// spanOf returns the range of all tasks of a batch, if there is any.
+func spanOf(b *core.Batch) (span []comms.Range) {
+	widen := func(first, last dag.TaskIndex) {
+		if span == nil {
+			span = []comms.Range{{First: first, Last: last}}
+		}
+		span[0].First, span[0].Last = min(span[0].First, first), max(span[0].Last, last)
+	}
+	for _, r := range b.Reset {
+		widen(r.First, r.Last)
+	}
+	for i := range b.Events {
+		if first, last, ok := b.Events[i].Tasks(); ok {
+			widen(first, last)
+		}
+	}
+	return span
 }
 
 // asMap tells whether a record is of an older build.

@@ -2,6 +2,8 @@ package gcs
 
 import (
 	"errors"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
 )
 
 // chunks counts the stored pieces of all graphs.
@@ -139,5 +142,44 @@ func TestStoreOfSchemaOne(t *testing.T) {
 	must(t, wait(func(d func(error)) { s.Delete(jobID(1), d) }))
 	if n := chunks(t, s); n != 0 {
 		t.Errorf("%d chunks are left", n)
+	}
+}
+
+// Of a part come the batches that are of its tasks, and no others.
+func TestBatchesOf(t *testing.T) {
+	s := open(t, small(t.TempDir()))
+	create(t, s, jobID(1), []byte("g"))
+	batches := []core.Batch{
+		{Events: finished(5, 9)},
+		{Reset: []comms.Range{{First: 100, Last: 200}}, Events: finished(150)},
+		{Events: []comms.Event{{Kind: comms.EventDrained}}},
+		{Events: []comms.Event{{Kind: comms.EventSteps, Steps: comms.AppendEnds(nil, 3, func(i int) comms.End {
+			return comms.End{Task: dag.TaskIndex(40 + 10*i), Attempt: 1}
+		}, comms.AppendUsages(nil, make([]comms.Usage, 3)))}}},
+	}
+	for i := range batches {
+		batches[i].Number = uint64(i)
+		must(t, wait(func(d func(error)) { s.Commit(core.Commit{Job: jobID(1), Batch: &batches[i]}, d) }))
+	}
+	for _, c := range []struct {
+		part Part
+		want []uint64
+	}{
+		{Part{Last: math.MaxUint32}, []uint64{0, 1, 2, 3}},
+		{Part{From: 2, Last: math.MaxUint32}, []uint64{2, 3}},
+		{Part{First: 0, Last: 4}, nil},
+		{Part{First: 7, Last: 7}, []uint64{0}},
+		{Part{First: 9, Last: 40}, []uint64{0, 3}},
+		{Part{First: 60, Last: 100}, []uint64{1, 3}},
+		{Part{First: 201, Last: 300}, nil},
+	} {
+		var got []uint64
+		for b, err := range s.BatchesOf(jobID(1), c.part) {
+			must(t, err)
+			got = append(got, b.Number)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%+v: batches %v, want %v", c.part, got, c.want)
+		}
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 
 	badger "github.com/dgraph-io/badger/v4"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
 )
 
 func get(db *badger.DB, key []byte) (b []byte, err error) {
@@ -191,27 +193,63 @@ func graphIn(t *badger.Txn, name comms.Hash) ([]byte, error) {
 // Batches returns a job's batches in order. A batch that was stored in parts
 // comes in parts. Byte slices in it belong to the caller.
 func (s *Store) Batches(job comms.JobID) iter.Seq2[core.Batch, error] {
+	return s.BatchesOf(job, Part{Last: math.MaxUint32})
+}
+
+// Part is some of a job's batches.
+type Part struct {
+	From        uint64 // the first batch's number
+	First, Last dag.TaskIndex
+}
+
+// BatchesOf is Batches without those before a number and those that are of no task in a
+// range: they are passed over by their headers, some hundred thousand a second.
+func (s *Store) BatchesOf(job comms.JobID, part Part) iter.Seq2[core.Batch, error] {
 	return func(yield func(core.Batch, error) bool) {
-		prefix := jobKey(tableBatches, job)
 		err := s.of(job).db.View(func(t *badger.Txn) error {
-			return each(t, prefix, nil, true, func(k, v []byte) error {
-				if len(k) < len(prefix)+8 {
-					return fmt.Errorf("key %x: %w", k, ErrCorrupt)
-				}
-				b, err := decodeBatch(binary.BigEndian.Uint64(k[len(prefix):]), v)
+			prefix := jobKey(tableBatches, job)
+			o := badger.DefaultIteratorOptions
+			o.Prefix, o.PrefetchValues = prefix, false
+			it := t.NewIterator(o)
+			defer it.Close()
+			for it.Seek(batchKey(job, part.From)); it.Valid(); it.Next() {
+				b, ok, err := batchOf(it.Item(), len(prefix), &part)
 				if err != nil {
 					return err
 				}
-				if !yield(b, nil) {
-					return errStop
+				if ok && !yield(b, nil) {
+					return nil
 				}
-				return nil
-			})
+			}
+			return nil
 		})
 		if err != nil {
 			yield(core.Batch{}, fmt.Errorf("batches of job %s: %w", job, err))
 		}
 	}
+}
+
+func batchOf(item *badger.Item, prefix int, part *Part) (b core.Batch, ok bool, err error) {
+	k := item.Key()
+	if len(k) < prefix+8 {
+		return b, false, fmt.Errorf("key %x: %w", k, ErrCorrupt)
+	}
+	all := part.First == 0 && part.Last == math.MaxUint32
+	err = item.Value(func(v []byte) (err error) {
+		if !all {
+			h, _, err := headerOf(v)
+			if err != nil {
+				return fmt.Errorf("key %x: %w", k, err)
+			}
+			if !h.concerns(part.First, part.Last) {
+				return nil
+			}
+		}
+		ok = true
+		b, err = decodeBatch(binary.BigEndian.Uint64(k[prefix:]), bytes.Clone(v))
+		return err
+	})
+	return b, ok, err
 }
 
 // Datasets returns the rows of a job's retained datasets, in the order of their names.

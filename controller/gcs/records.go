@@ -39,24 +39,30 @@ func decodeRecord[T any](b []byte) (v T, err error) {
 // encodeBatch writes the header's length and the header, then the events in their
 // wire form: an agent's batch is stored as it came.
 func encodeBatch(job comms.JobID, b *core.Batch) []byte {
-	header := batchHeader{b.Agent, b.Incarnation, b.Epoch, b.At, b.Reset, b.Why}
+	header := batchHeader{Agent: b.Agent, Incarnation: b.Incarnation, Epoch: b.Epoch, At: b.At, Reset: b.Reset, Why: b.Why, Known: true, Tasks: spanOf(b)}
 	h := comms.AppendRecord(make([]byte, 0, 64), header.code)
 	out := binary.AppendUvarint(make([]byte, 0, len(h)+64+64*len(b.Events)), uint64(len(h)))
 	out = append(out, h...)
 	return comms.Append(out, &comms.Events{First: b.First, Jobs: []comms.JobEvents{{Job: job, Events: b.Events}}})
 }
 
-// decodeBatch is the inverse of encodeBatch; byte slices in the events alias v.
-func decodeBatch(number uint64, v []byte) (core.Batch, error) {
+// headerOf reads the header of an encoded batch, and returns what follows it.
+func headerOf(v []byte) (h batchHeader, events []byte, err error) {
 	n, k := binary.Uvarint(v)
 	if k <= 0 || n > uint64(len(v)-k) {
-		return core.Batch{}, fmt.Errorf("batch %d: %w: bad header length", number, ErrCorrupt)
+		return h, nil, fmt.Errorf("%w: bad header length", ErrCorrupt)
 	}
-	h, err := decodeHeader(v[k : k+int(n)])
+	h, err = decodeHeader(v[k : k+int(n)])
+	return h, v[k+int(n):], err
+}
+
+// decodeBatch is the inverse of encodeBatch; byte slices in the events alias v.
+func decodeBatch(number uint64, v []byte) (core.Batch, error) {
+	h, events, err := headerOf(v)
 	if err != nil {
 		return core.Batch{}, fmt.Errorf("batch %d: %w", number, err)
 	}
-	m, err := comms.Decode(v[k+int(n):])
+	m, err := comms.Decode(events)
 	if err != nil {
 		return core.Batch{}, fmt.Errorf("batch %d: %w: %w", number, ErrCorrupt, err)
 	}
