@@ -113,7 +113,7 @@ func (c *Controller) Addr() string { return c.links.Addr() }
 // Run works until the context ends, which is no error, or the store fails. It
 // may be called once.
 func (c *Controller) Run(ctx context.Context) error {
-	upkeep := time.NewTicker(time.Minute)
+	upkeep := time.NewTicker(upkeepEvery)
 	defer upkeep.Stop()
 	defer c.timer.Stop()
 	for {
@@ -246,6 +246,9 @@ func (c *Controller) upkeep() {
 		}
 	})
 }
+
+// upkeepEvery is how often the store gives back what was deleted.
+const upkeepEvery = 10 * time.Second
 
 // blobAge is how long a blob waits for the submit that names it.
 const blobAge = time.Hour
