@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -201,16 +204,18 @@ func listCommand[T any](a *app, use, short, kind string, columns ...string) *cob
 }
 
 func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind string, job comms.JobID, filter string, columns ...string) error {
-	if a.json { // line by line: a job may have millions
+	if a.json { // one by one: a job may have millions
+		out := bufio.NewWriterSize(a.out, 64<<10)
+		lines := json.NewEncoder(out)
 		for row, err := range cascade.EachRow[T](ctx, client, kind, job, filter) {
 			if err == nil {
-				err = a.printJSON(row)
+				err = lines.Encode(row)
 			}
 			if err != nil {
-				return err
+				return errors.Join(err, out.Flush())
 			}
 		}
-		return nil
+		return out.Flush()
 	}
 	rows, err := cascade.Rows[T](ctx, client, kind, job, filter)
 	if err != nil {
