@@ -106,11 +106,6 @@ func (h *batchHeader) code(c *comms.Coder) {
 	})
 }
 
-// concerns tells whether the batch may be of a task from first to last.
-func (h *batchHeader) concerns(first, last dag.TaskIndex) bool {
-	return !h.Known || len(h.Tasks) > 0 && h.Tasks[0].First <= last && h.Tasks[0].Last >= first
-}
-
 // spanOf returns the range of all tasks of a batch, if there is any.
 func spanOf(b *core.Batch) (span []comms.Range) {
 	widen := func(first, last dag.TaskIndex) {

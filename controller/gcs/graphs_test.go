@@ -183,3 +183,30 @@ func TestBatchesOf(t *testing.T) {
 		}
 	}
 }
+
+// What is added after a job was asked about is found, and nothing of a job that was deleted.
+func TestBatchesOfGrow(t *testing.T) {
+	s := open(t, small(t.TempDir()))
+	create(t, s, jobID(1), []byte("g"))
+	ask := func() (got []uint64) {
+		for b, err := range s.BatchesOf(jobID(1), Part{First: 7, Last: 7}) {
+			must(t, err)
+			got = append(got, b.Number)
+		}
+		return got
+	}
+	for n := range uint64(3) {
+		must(t, wait(func(d func(error)) {
+			s.Commit(core.Commit{Job: jobID(1), Batch: &core.Batch{Number: n, Events: finished(7)}}, d)
+		}))
+		if got := ask(); len(got) != int(n)+1 {
+			t.Errorf("batches %v after %d", got, n)
+		}
+	}
+	must(t, wait(func(d func(error)) { s.Delete(jobID(1), d) }))
+	create(t, s, jobID(1), []byte("g"))
+	must(t, wait(func(d func(error)) { s.Commit(core.Commit{Job: jobID(1), Batch: &core.Batch{Events: finished(7)}}, d) }))
+	if got := ask(); !slices.Equal(got, []uint64{0}) {
+		t.Errorf("batches %v of a job that was deleted and made anew", got)
+	}
+}

@@ -202,54 +202,41 @@ type Part struct {
 	First, Last dag.TaskIndex
 }
 
-// BatchesOf is Batches without those before a number and those that are of no task in a
-// range: they are passed over by their headers, some hundred thousand a second.
+// BatchesOf is Batches without those before a number and those that are of no
+// task in a range. The first call for a job reads the headers of all its batches,
+// some hundred thousand a second; later ones find theirs in memory.
 func (s *Store) BatchesOf(job comms.JobID, part Part) iter.Seq2[core.Batch, error] {
 	return func(yield func(core.Batch, error) bool) {
+		prefix := jobKey(tableBatches, job)
+		tell := func(k, v []byte) (bool, error) {
+			if len(k) < len(prefix)+8 {
+				return false, fmt.Errorf("key %x: %w", k, ErrCorrupt)
+			}
+			b, err := decodeBatch(binary.BigEndian.Uint64(k[len(prefix):]), v)
+			if err != nil {
+				return false, err
+			}
+			return yield(b, nil), nil
+		}
 		err := s.of(job).db.View(func(t *badger.Txn) error {
-			prefix := jobKey(tableBatches, job)
-			o := badger.DefaultIteratorOptions
-			o.Prefix, o.PrefetchValues = prefix, false
-			it := t.NewIterator(o)
-			defer it.Close()
-			for it.Seek(batchKey(job, part.From)); it.Valid(); it.Next() {
-				b, ok, err := batchOf(it.Item(), len(prefix), &part)
+			if part.First > 0 || part.Last < math.MaxUint32 {
+				keys, err := s.spans.keysOf(t, job, &part)
 				if err != nil {
 					return err
 				}
-				if ok && !yield(b, nil) {
-					return nil
-				}
+				return s.some(t, job, keys, tell)
 			}
-			return nil
+			return each(t, prefix, batchKey(job, part.From), true, func(k, v []byte) error {
+				if more, err := tell(k, v); err != nil || more {
+					return err
+				}
+				return errStop
+			})
 		})
 		if err != nil {
 			yield(core.Batch{}, fmt.Errorf("batches of job %s: %w", job, err))
 		}
 	}
-}
-
-func batchOf(item *badger.Item, prefix int, part *Part) (b core.Batch, ok bool, err error) {
-	k := item.Key()
-	if len(k) < prefix+8 {
-		return b, false, fmt.Errorf("key %x: %w", k, ErrCorrupt)
-	}
-	all := part.First == 0 && part.Last == math.MaxUint32
-	err = item.Value(func(v []byte) (err error) {
-		if !all {
-			h, _, err := headerOf(v)
-			if err != nil {
-				return fmt.Errorf("key %x: %w", k, err)
-			}
-			if !h.concerns(part.First, part.Last) {
-				return nil
-			}
-		}
-		ok = true
-		b, err = decodeBatch(binary.BigEndian.Uint64(k[prefix:]), bytes.Clone(v))
-		return err
-	})
-	return b, ok, err
 }
 
 // Datasets returns the rows of a job's retained datasets, in the order of their names.

@@ -94,6 +94,7 @@ type Store struct {
 	shardOf ShardMap
 	space   space
 	watches watches
+	spans   spans
 }
 
 // Open opens or makes the store in o.Dir. Errors: *LockedError when another

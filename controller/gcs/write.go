@@ -227,7 +227,10 @@ func (s *Store) Delete(job comms.JobID, done func(error)) {
 			last := &writes[len(writes)-1]
 			last.graph, last.name = graphDrop, name
 		}
-		sh.submitAll(writes, done)
+		sh.submitAll(writes, func(err error) {
+			s.spans.forget(job)
+			done(err)
+		})
 	})
 }
 
