@@ -211,20 +211,20 @@ func (r *Run) All() ([]Run, error) {
 }
 
 // NameOf returns the name of a task of this kind; given is what its run says.
-func (k *Kind) NameOf(t dag.TaskIndex, given string) string {
+func (m *Kind) NameOf(t dag.TaskIndex, given string) string {
 	switch {
 	case given != "":
 		return given
-	case len(k.Axes) == 0:
-		return k.Group
+	case len(m.Axes) == 0:
+		return m.Group
 	}
-	b := append([]byte(k.Group), '[')
-	local := int64(t - k.First)
+	b := append([]byte(m.Group), '[')
+	local := int64(t - m.First)
 	width := int64(1)
-	for _, a := range k.Axes[1:] {
+	for _, a := range m.Axes[1:] {
 		width *= max(a.N, 1)
 	}
-	for i, a := range k.Axes {
+	for i, a := range m.Axes {
 		if i > 0 {
 			b = append(b, ',')
 			width /= max(a.N, 1)

@@ -116,7 +116,7 @@ func killHolder(f *os.File, pid int) {
 	if err != nil {
 		return
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }() // nothing was written
 	if holds(pid, f) {
 		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // one that is dead by now is what we want
 	}

@@ -334,7 +334,7 @@ func (h *Host) Client() *cascade.Client {
 	if err != nil {
 		h.tb.Fatal(err)
 	}
-	h.tb.Cleanup(func() { c.Close() })
+	h.tb.Cleanup(func() { _ = c.Close() }) // its cluster may be dead
 	return c
 }
 

@@ -23,7 +23,7 @@ func (r Record) Kill() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("end process %d: %w", r.PID, err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }() // nothing was written
 	// The descriptor is of whoever has the number now; what counts is when that one started.
 	if at, err := startTime(r.PID); err != nil || at != r.Start {
 		return false, nil

@@ -1,6 +1,7 @@
 package scratchfs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -207,7 +208,7 @@ func (im *Image) loop() (device string, release func()) {
 			return device, func() { dev.Close() }
 		}
 		dev.Close() // somebody was faster
-		if err != unix.EBUSY {
+		if !errors.Is(err, unix.EBUSY) {
 			im.t.Skipf("configure %s: %v", device, err)
 		}
 	}
