@@ -139,7 +139,7 @@ func PrivateMemory() uint64 {
 		return 0
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written
-	var buf [128]byte // seven numbers
+	var buf [128]byte                     // seven numbers
 	n, err := unix.Read(fd, buf[:])
 	if err != nil {
 		return 0
