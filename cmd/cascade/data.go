@@ -70,8 +70,6 @@ func (l *logs) print(ctx context.Context, j *cascade.Job, follow bool) error {
 		}
 		select {
 		case <-ticker.C:
-		case <-l.a.interrupts:
-			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

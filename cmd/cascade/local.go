@@ -62,7 +62,7 @@ func (a *app) withExecutors(ctx context.Context, size []cascade.Option, f func(*
 		fmt.Fprintf(a.err, "going on with job %s (%s), which was cut off\n", r.Name, r.ID)
 	}
 	err = f(cluster.Client)
-	if exitCode(err) == exitInfrastructure || errors.Is(err, errLeft) {
+	if exitCode(err) == exitInfrastructure || errors.Is(err, errLeft) || ctx.Err() != nil {
 		return err
 	}
 	return errors.Join(err, a.waitForOthers(ctx, cluster, left))
@@ -97,9 +97,11 @@ func (a *app) waitForOthers(ctx context.Context, cluster *cascade.Cluster, left 
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel(nil)
+	interrupts, leave := a.signals.take()
+	defer leave()
 	work.Go(func() {
 		select {
-		case <-a.interrupts:
+		case <-interrupts:
 			cancel(errLeft)
 		case <-ctx.Done():
 		}

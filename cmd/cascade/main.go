@@ -37,7 +37,8 @@ func main() {
 	cascade.Main()
 	interrupts := make(chan os.Signal, 2)
 	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, interrupts: interrupts, environ: os.Environ()}
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, interrupts: interrupts, environ: os.Environ(),
+		unheeded: func() { signal.Reset(os.Interrupt, syscall.SIGTERM) }}
 	os.Exit(a.run(context.Background(), os.Args[1:]))
 }
 
@@ -46,8 +47,10 @@ type app struct {
 	in         io.Reader
 	out, err   io.Writer
 	interrupts <-chan os.Signal
+	unheeded   func() // the next interrupt ends the process
 	environ    []string
 
+	signals signals
 	to      string
 	state   string
 	json    bool
@@ -70,7 +73,12 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
+	ctx, end := a.signals.listen(ctx, a.interrupts, a.unheeded)
 	err := root.ExecuteContext(ctx)
+	if err != nil && context.Cause(ctx) == errInterrupted {
+		err = reported{errInterrupted} // who interrupts knows
+	}
+	end()
 	var shown reported
 	if err != nil && !errors.As(err, &shown) {
 		fmt.Fprintf(a.err, "cascade: %v\n", err)

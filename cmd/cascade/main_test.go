@@ -163,7 +163,7 @@ func (b *buffer) String() string {
 
 func (h *host) start(in string, args ...string) *call {
 	c := &call{host: h, interrupts: make(chan os.Signal, 2), code: make(chan int, 1)}
-	a := &app{in: strings.NewReader(in), out: &c.out, err: &c.err, interrupts: c.interrupts,
+	a := &app{in: strings.NewReader(in), out: &c.out, err: &c.err, interrupts: c.interrupts, unheeded: func() {},
 		environ: append(h.environ, "CASCADE_STATE="+h.state)}
 	go func() { c.code <- a.run(h.t.Context(), args) }()
 	return c

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -38,16 +37,7 @@ every task that was measured. It takes some minutes, and up to 6 GiB of memory.`
 			o := perf.Options{State: state, Only: only, Quick: quick, Log: a.log(), Skip: func(name, why string) {
 				fmt.Fprintf(a.err, "%s was not measured: %s\n", name, why)
 			}}
-			ctx, cancel := context.WithCancel(c.Context())
-			defer cancel()
-			go func() {
-				select {
-				case <-a.interrupts:
-					cancel()
-				case <-ctx.Done():
-				}
-			}()
-			err = perf.Run(ctx, o, a.printFigure)
+			err = perf.Run(c.Context(), o, a.printFigure)
 			if errors.Is(err, perf.ErrNoFigure) {
 				return badInput{err}
 			}

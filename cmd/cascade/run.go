@@ -249,6 +249,8 @@ func unsaved(id comms.JobID, files []string, err error) error {
 
 func (a *app) watch(ctx context.Context, client *cascade.Client, j *cascade.Job, show *progress) (last *cascade.Progress, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	interrupts, leave := a.signals.take()
+	defer leave()
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel(nil)
@@ -276,7 +278,7 @@ func (a *app) watch(ctx context.Context, client *cascade.Client, j *cascade.Job,
 			show.tick(ctx, client, last)
 		case err := <-ended:
 			return last, errors.Join(err, show.err)
-		case <-a.interrupts:
+		case <-interrupts:
 			if interrupted {
 				return last, errLeft
 			}

@@ -315,3 +315,57 @@ func (h *host) daemon(text, name string, args ...string) {
 		h.t.Fatal(err)
 	}
 }
+
+// What only looks at a job ends at the first interrupt; the job goes on.
+func TestInterruptEndsLooking(t *testing.T) {
+	h := newHost(t)
+	one, two := h.gate("one"), h.gate("two")
+	first := h.start("", "run", one.file, "--cpu", "2")
+	one.runs()
+	second := h.start("", "run", two.file, "--hold")
+	if err := second.err.await("held: cascade release"); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"status", "two", "--watch"}, {"status", "--watch", "--json"}, {"logs", "one", "--follow"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			look := h.start("", args...)
+			if args[0] == "status" {
+				if err := look.out.await("held"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			look.interrupts <- os.Interrupt
+			if got := look.wait(); !strings.HasPrefix(got, "exit 4\n") || strings.Contains(got, "2>") {
+				t.Error(got)
+			}
+		})
+	}
+	h.expect(h.start("", "release", "two"))
+	two.runs()
+	two.open("b")
+	one.open("a")
+	h.expect(second, "job two done")
+	h.expect(first, "job one done")
+}
+
+// The same of the process that a user has, with real signals.
+func TestSignalEndsLooking(t *testing.T) {
+	h := newHost(t)
+	one := h.gate("one")
+	run := h.start("", "run", one.file)
+	one.runs()
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		look := h.process("status", "--watch")
+		if err := look.log.await("running"); err != nil {
+			t.Fatal(err)
+		}
+		if err := look.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if err := look.cmd.Wait(); look.cmd.ProcessState.ExitCode() != exitCancelled {
+			t.Errorf("%v: %v", sig, err)
+		}
+	}
+	one.open("a")
+	h.expect(run, "job one done")
+}
