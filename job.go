@@ -123,7 +123,9 @@ func (j *Job) Cancel(ctx context.Context, reason string) error {
 	return j.control(ctx, "cancel", comms.SteerCancel, nil, reason)
 }
 
-// Hold starts nothing more of the job until Release.
+// Hold starts nothing more of the job until Release. What runs goes on, and what
+// was sent to start behind it comes back; only tasks that were joined into one run
+// to pass values on, of which the first has begun, run to their end.
 func (j *Job) Hold(ctx context.Context, reason string) error {
 	return j.control(ctx, "hold", comms.SteerHold, nil, reason)
 }

@@ -491,8 +491,7 @@ func (c *Core) again(j *job, t taskIndex, attempt uint32) {
 func (c *Core) steer(j *job, m *comms.Steer) {
 	switch m.Action {
 	case comms.SteerHold:
-		j.held = true
-		c.leaveAll(j)
+		c.hold(j)
 	case comms.SteerRelease:
 		j.held = false
 		c.offerAll(j)
@@ -524,7 +523,7 @@ func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
 		}
 	}
 	for _, ex := range c.execs {
-		c.recall(ex, j)
+		c.recall(ex, j, false)
 		if len(ex.queue) > 0 && ex.queue[0].job == j && ex.queue[0].started {
 			c.cancel(ex.queue[0], comms.ErrorCancelled, why.Message)
 		}

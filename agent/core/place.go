@@ -538,12 +538,15 @@ func (c *Core) askBack(ex *executor, runs []*run) {
 	c.emit(ToExecutor{ex.id, &comms.TakeBack{Runs: ids}})
 }
 
-// recall asks for all runs of a job that have not started.
-func (c *Core) recall(ex *executor, j *job) {
+// recall asks for all runs of a job that have not started, but, where paths says
+// so, the rest of a path that has.
+func (c *Core) recall(ex *executor, j *job, paths bool) {
 	c.unfoldAll(ex, j)
 	var runs []*run
+	begun := false // the run before is one that goes on
 	for i, r := range ex.queue {
-		if r.job == j && !r.asked && (i > 0 || !r.started) {
+		begun = i == 0 && r.started || paths && begun && r.live
+		if r.job == j && !r.asked && !begun {
 			runs = append(runs, r)
 		}
 	}

@@ -161,3 +161,30 @@ func (cl *class) pop() entry {
 	cl.heap = h
 	return top
 }
+
+// hold starts nothing more of a job until it is released: what is queued behind
+// running tasks or waits for an executor comes back. What runs goes on, and so
+// does a path that has begun: its values are nowhere but in its executor.
+func (c *Core) hold(j *job) {
+	j.held = true
+	c.leaveAll(j)
+	var unplaced []*run
+	for _, r := range c.runs {
+		if r.job == j && r.ex == nil && !r.orphan {
+			unplaced = append(unplaced, r)
+		}
+	}
+	slices.SortFunc(unplaced, func(a, b *run) int { return cmp.Compare(a.id, b.id) })
+	c.dropUnplaced(j, noTask)
+	for _, r := range unplaced {
+		if t := j.at(r.task); t.state == tPinning {
+			t.state = tWaiting
+			c.reassess(j, r.task, r.cause)
+		}
+	}
+	for _, ex := range c.execs {
+		if ex.state != exKilled {
+			c.recall(ex, j, true)
+		}
+	}
+}
