@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -67,6 +68,11 @@ func (l *logs) print(ctx context.Context, j *cascade.Job, follow bool) error {
 		if !follow || !slices.ContainsFunc(rows, open) {
 			l.end(rows)
 			return nil
+		}
+		if l.a.alone {
+			l.end(rows)
+			cut, err := l.a.cutOffJob(ctx, j)
+			return errors.Join(cut, err)
 		}
 		select {
 		case <-ticker.C:

@@ -92,10 +92,16 @@ func (a *app) statusCommand() *cobra.Command {
 				return a.withClient(ctx, func(client *cascade.Client) error { return a.listJobs(ctx, client, most) })
 			}
 			return a.withJob(ctx, append(args, "last")[0], func(_ *cascade.Client, j *cascade.Job) error {
-				return j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
-					a.printStatus(p)
-					return watch
+				cut := ""
+				err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
+					cut = a.cutOff(p.Phase)
+					a.printStatus(p, cut)
+					return watch && cut == ""
 				})
+				if err == nil && watch && cut != "" {
+					return reported{errors.New(cut)}
+				}
+				return err
 			})
 		},
 	}
@@ -104,16 +110,25 @@ func (a *app) statusCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) printStatus(p *cascade.Progress) {
+// printStatus prints how a job stands; cut is why nothing of it runs, if so.
+func (a *app) printStatus(p *cascade.Progress, cut string) {
+	phase := p.Phase.String()
+	if cut != "" {
+		phase, _, _ = strings.Cut(cut, ":")
+		p = stopped(p)
+	}
 	if a.json {
-		_ = a.printJSON(progressObject(p))
+		_ = a.printJSON(progressObject(p, cut))
 		return
 	}
-	fmt.Fprintf(a.out, "job %s (%s) %s: %s\n", p.Name, p.Job, p.Phase, counts(total(p)))
+	fmt.Fprintf(a.out, "job %s (%s) %s: %s\n", p.Name, p.Job, phase, counts(total(p)))
 	for _, g := range p.Groups {
 		fmt.Fprintf(a.out, "  %-20s %s\n", g.Group, counts(g))
 	}
-	if p.Waits != "" {
+	switch {
+	case cut != "":
+		fmt.Fprintf(a.out, "  %s\n", cut)
+	case p.Waits != "":
 		fmt.Fprintf(a.out, "  waits: %s\n", p.Waits)
 	}
 	if p.Error != nil {
@@ -135,7 +150,7 @@ func (a *app) listJobs(ctx context.Context, client *cascade.Client, most int) er
 	if more {
 		rows = rows[:most]
 	}
-	if err := table(a, rows, "id", "name", "phase", "tasks", "done", "failed", "submitted", "ended", "error"); err != nil {
+	if err := a.printJobs(rows); err != nil {
 		return err
 	}
 	if more && !a.json {
@@ -146,7 +161,7 @@ func (a *app) listJobs(ctx context.Context, client *cascade.Client, most int) er
 	}
 	left, err := openJobs(ctx, client)
 	if err == nil && len(left) > 0 {
-		fmt.Fprintf(a.err, "nothing runs at present: the next cascade run goes on with %s\n", plural(len(left), "job"))
+		fmt.Fprintf(a.err, "no run is under way here; `cascade run` goes on with %s\n", plural(len(left), "job"))
 	}
 	return err
 }
@@ -169,8 +184,7 @@ func (a *app) lsCommand() *cobra.Command {
 		Use: "agents", Short: "List agents and what their hosts have", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.withClient(c.Context(), func(client *cascade.Client) error {
-				return listRows[comms.AgentRow](c.Context(), a, client, comms.QueryAgents, comms.JobID{}, "",
-					"name", "state", "cpu", "memory", "gpu", "running", "jobs", "seen")
+				return a.listAgents(c.Context(), client)
 			})
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,7 +68,7 @@ func (s *progress) update(p *cascade.Progress) {
 		s.say("%s", cmp.Or(p.Waits, "the store goes on"))
 	}
 	if s.a.json {
-		if err := s.a.printJSON(progressObject(p)); err != nil && s.err == nil {
+		if err := s.a.printJSON(progressObject(p, "")); err != nil && s.err == nil {
 			s.err = err
 		}
 		return
@@ -79,14 +80,27 @@ func (s *progress) update(p *cascade.Progress) {
 		_ = s.bar.Set64(int64(sum.Done + sum.Failed + sum.Skipped + sum.Cancelled))
 		return
 	}
-	for _, g := range p.Groups {
-		over := g.Done + g.Failed + g.Skipped + g.Cancelled
-		if g.Total == 0 || over < g.Total || s.told[g.Group] || (p.Phase == comms.JobRunning && g.Running > 0) {
-			continue
+	for i, g := range p.Groups {
+		if g.Total > 0 && !s.told[g.Group] && ended(s.graph, p, i) {
+			s.told[g.Group] = true
+			s.line("%s: %s", g.Group, counts(g))
 		}
-		s.told[g.Group] = true
-		s.line("%s: %s", g.Group, counts(g))
 	}
+}
+
+// ended tells whether nothing more comes of a group. One with a task for each
+// element of a stream grows as long as the stream's generator does not end.
+func ended(graph *dag.Graph, p *cascade.Progress, i int) bool {
+	g := p.Groups[i]
+	if g.Done+g.Failed+g.Skipped+g.Cancelled < g.Total || (p.Phase == comms.JobRunning && g.Running > 0) {
+		return false
+	}
+	if p.Phase.Final() || i >= len(graph.Groups) || graph.Groups[i].Stream == nil {
+		return true
+	}
+	source := graph.Group(graph.Groups[i].Stream.Generator).Name
+	from := slices.IndexFunc(p.Groups, func(g comms.GroupCounts) bool { return g.Group == source })
+	return from < 0 || ended(graph, p, from)
 }
 
 // tick runs now and then, also when nothing changes: it tells what a job waits
@@ -182,8 +196,8 @@ func counts(g comms.GroupCounts) string {
 	return strings.Join(parts, ", ")
 }
 
-// progressObject is the JSON form of a Progress.
-func progressObject(p *cascade.Progress) any {
+// progressObject is the JSON form of a Progress; cut is why nothing of the job runs.
+func progressObject(p *cascade.Progress, cut string) any {
 	type group struct {
 		Group     string `json:"group"`
 		Total     uint64 `json:"total"`
@@ -202,8 +216,9 @@ func progressObject(p *cascade.Progress) any {
 		Final  bool    `json:"final"`
 		Groups []group `json:"groups"`
 		Waits  string  `json:"waits,omitempty"`
+		CutOff string  `json:"cut_off,omitempty"`
 		Error  string  `json:"error,omitempty"`
-	}{Waits: p.Waits, Job: p.Job.String(), Name: p.Name, Phase: p.Phase.String(), Final: p.Final}
+	}{Waits: p.Waits, CutOff: cut, Job: p.Job.String(), Name: p.Name, Phase: p.Phase.String(), Final: p.Final}
 	for _, g := range p.Groups {
 		o.Groups = append(o.Groups, group(g))
 	}

@@ -171,7 +171,14 @@ func TestRunGoesOnAfterKill(t *testing.T) {
 	one.runs()
 	killed.kill()
 
-	h.expect(h.start("", "ls", "jobs"), "one  running", "the next cascade run goes on with 1 job")
+	const sentence = "cut off: no run is under way here; `cascade run` goes on with it"
+	h.expect(h.start("", "ls", "jobs"), "one  cut off", "2> no run is under way here; `cascade run` goes on with 1 job")
+	h.expect(h.start("", "ls", "jobs", "--json"), `"phase":"running"`, `"cut_off":"`+sentence)
+	h.expect(h.start("", "status", "one"), "one (JOB) cut off: 0/1 done, 1 ready", sentence)
+	h.expect(h.start("", "status", "one", "--json"), `"running":0`, `"cut_off":"`+sentence)
+	h.expect(h.start("", "status", "--watch"), "exit 3", sentence)
+	h.expect(h.start("", "logs", "one", "--follow"), "exit 3", "2> cascade: "+sentence)
+	h.expect(h.start("", "ls", "agents"), "local  away")
 	h.write("other.yaml", "job: other\ntasks:\n  a: {command: echo hi, out: [y], stdout: y}\n")
 	c := h.start("", "run", "other.yaml")
 	one.runs()
@@ -195,6 +202,7 @@ func TestRunLeavesWhatDoesNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	held.kill()
+	h.expect(h.start("", "status", "big", "--watch"), "exit 3", "big (JOB) held:", "held: no run is under way here; `cascade release` and then `cascade run` go on with it")
 	h.expect(h.start("", "release", "big"))
 
 	h.write("other.yaml", "job: other\ntasks:\n  a: {command: echo hi, out: [y], stdout: y}\n")
