@@ -304,6 +304,11 @@ func (c *Core) events(a *agent, m *comms.Events) {
 			if !slices.ContainsFunc(strangers, func(o *comms.JobEvents) bool { return o.Job == je.Job && o.Life == je.Life }) {
 				strangers = append(strangers, je)
 			}
+			if j != nil && j.live != nil && !j.deleting && j.life == je.Life {
+				// It has gone to another agent, which may not be stored yet: should this
+				// process die before, the next one has the job with this agent.
+				c.commitPart(j, a, b, onCommitted, Commit{Job: j.id})
+			}
 		case j.live == nil || j.states == nil || j.ending != nil:
 			c.lateEvents(j, a, b, events)
 		default:
