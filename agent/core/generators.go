@@ -33,6 +33,7 @@ type slot struct {
 	told     bool      // consumers of the whole group were told
 	pending  int       // inputs that all instances share and that are not there
 	failed   bool      // such an input will never come
+	looked   bool      // since the last count it was looked whether such inputs were freed
 }
 
 // gate is an input that all instances of a slot share.
@@ -224,11 +225,17 @@ func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 // slot, when they were freed because the instances before it had ended.
 func (c *Core) rebuildShared(j *job, i taskIndex) {
 	s, _, _ := j.graph.Slot(i)
-	if sl := &j.slots[s]; sl.pending == 0 || j.stopped != nil {
+	sl := &j.slots[s]
+	if sl.pending == 0 && sl.looked || j.stopped != nil { // a whole stream that was freed is not pending
 		return
 	}
-	for _, ref := range j.goneOf(j.sharedSources(s), true) {
+	sl.looked = true
+	gone := j.goneOf(j.sharedSources(s), true)
+	for _, ref := range gone {
 		c.redo(j, ref)
+	}
+	if len(gone) > 0 {
+		c.recountGate(j, s)
 		c.lostJobs = append(c.lostJobs, j)
 	}
 }
@@ -579,7 +586,7 @@ func (c *Core) recountGate(j *job, s int) {
 func (c *Core) recountSlots(j *job) {
 	for s := range j.slots {
 		sl := &j.slots[s]
-		sl.ended, sl.bad, sl.released = 0, 0, 0
+		sl.ended, sl.bad, sl.released, sl.looked = 0, 0, 0, false
 		st := j.streams[sl.key]
 		for i, e := j.static+s, uint64(0); st != nil && e < st.next; i, e = i+len(j.slots), e+1 {
 			if i >= len(j.tasks) || j.tasks[i].state == tAbsent { // ended before the job came here, or elsewhere

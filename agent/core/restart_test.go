@@ -152,3 +152,44 @@ outputs: [all.z]
 		}
 	}
 }
+
+// TestSharedStreamIsMadeAgain: a generator runs again, and the other stream, which
+// all instances behind it read whole, was freed when they had ended: it is made
+// again before they start.
+func TestSharedStreamIsMadeAgain(t *testing.T) {
+	w := newWorld(t, hostOf(2), first)
+	w.step(ControllerUp{})
+	job := w.assign(1, graph(t, `
+job: streams
+tasks:
+  gen: {run: F, generates: {o: {count: "*"}}}
+  other: {run: F, generates: {o: {count: "*"}}}
+  each: {for: {e: "gen.o[*]"}, run: F, in: {x: "gen.o[${e}]", all: "other.o[*]"}, out: [y]}
+outputs: ["each[*].y"]
+`), comms.Assign{})
+	w.run()
+	w.allEnded(job)
+	j := w.c.byJob[job]
+	m := comms.Assign{Job: job, Epoch: 2}
+	for i := range j.tasks {
+		id := comms.TaskID{Job: job, Index: taskIndex(i)}
+		attempt := uint32(2)
+		if i == 1 {
+			attempt = 1
+		} else {
+			w.fence[id] = attempt
+		}
+		delete(w.done, id)
+		delete(w.ends, id)
+		m.Run = append(m.Run, comms.Range{First: id.Index, Last: id.Index})
+		m.Attempts = append(m.Attempts, attempt)
+	}
+	w.step(FromController{Msg: &m, Graph: j.graph})
+	w.run()
+	w.allEnded(job)
+	for i := range j.tasks {
+		if n := w.done[comms.TaskID{Job: job, Index: taskIndex(i)}]; n != 1 {
+			t.Errorf("task %s finished %d times after the Assign, want once", j.graph.TaskName(taskIndex(i)), n)
+		}
+	}
+}
