@@ -32,7 +32,7 @@ type clientJob struct {
 	bytes                      []byte
 	hold                       bool
 	submitted, accepted, final bool
-	doubt                      bool // a rerun was asked for, and the answer was lost
+	doubt                      int // reruns that were asked for, and whose answers have not come
 	phase                      comms.JobPhase
 	err                        error
 }
@@ -165,8 +165,8 @@ func (c *client) again() {
 		case !j.submitted:
 		case !j.accepted:
 			c.submit(j)
-		case !j.final || j.doubt:
-			j.final, j.doubt = false, false
+		case !j.final || j.doubt > 0:
+			j.final, j.doubt = false, 0
 			if c.stage < stageForget {
 				c.watch(j)
 			}
@@ -234,9 +234,9 @@ func (c *client) steer() {
 			return
 		}
 		f.rerun([]dag.TaskIndex{t})
-		j.doubt = true
+		j.doubt++
 		control(comms.SteerRerun, []string{j.graph.TaskName(t)}, func(m comms.Message) {
-			j.doubt = false
+			j.doubt--
 			if r, ok := m.(*comms.Reply); ok && r.Code == comms.CodeOK && j.final {
 				j.final = false
 				c.watch(j)
@@ -268,7 +268,7 @@ func (c *client) progress() {
 	switch c.stage {
 	case stageWork:
 		for _, j := range c.jobs {
-			if !j.final || !j.accepted || j.doubt {
+			if !j.final || !j.accepted || j.doubt > 0 {
 				return
 			}
 		}
@@ -368,7 +368,7 @@ func (c *client) served(a *agent, m *comms.Chunk, got string) {
 // waitsFor tells what has not come to its end.
 func (c *client) waitsFor() (job comms.JobID, text string) {
 	for _, j := range c.jobs {
-		if j.final && !j.doubt {
+		if j.final && j.doubt == 0 {
 			continue
 		}
 		k := c.w.controller.store.jobs[j.id]

@@ -33,6 +33,7 @@ type facts struct {
 	may      map[dag.TaskIndex]uint32 // may run again although done: something was lost, of attempts up to this
 	asked    map[dag.TaskIndex]bool   // may always run again: a client asked for it
 	crashes  map[dag.TaskIndex]int
+	moves    int // to another agent, or another incarnation of it
 	cancel   bool
 	failures int
 	blamed   bool
@@ -53,6 +54,7 @@ type origin struct {
 	incarn  uint64
 	attempt uint32
 	inline  bool
+	move    int // how often its job had been moved
 }
 
 func newOracle(w *world) *oracle {
@@ -192,6 +194,7 @@ func (o *oracle) committed(k *kept, c *core.Commit) {
 	if r := c.Row; r != nil {
 		if k.row.Agent != "" && (r.Agent != k.row.Agent || r.Incarnation != k.row.Incarnation) {
 			f.left(k.row.Agent, k.row.Incarnation)
+			f.moves++
 		}
 		if r.Phase.Final() {
 			f.ended = true
@@ -300,16 +303,16 @@ func (o *oracle) published(id comms.JobID, f *facts, b *core.Batch, e *comms.Eve
 	case d.Place.Kind == comms.PlaceInline && string(d.Place.Bytes) != wordOf(id, d.Ref):
 		o.w.fail(id, "%v is published as %q", d.Ref, d.Place.Bytes)
 	}
-	f.made[d.Ref] = origin{b.Agent, b.Incarnation, d.Attempt, d.Place.Kind == comms.PlaceInline}
+	f.made[d.Ref] = origin{b.Agent, b.Incarnation, d.Attempt, d.Place.Kind == comms.PlaceInline, f.moves}
 }
 
 // unbroken tells whether a dataset that was made once had no cause to be made
 // again: its task was done, or the agent that made it goes on. A generator that
-// moves to another agent, or to the next incarnation, repeats its elements, with
-// equal bytes.
+// moves to another agent, and perhaps back, or to the next incarnation, repeats
+// its elements, with equal bytes.
 func (f *facts) unbroken(t dag.TaskIndex, before origin, b *core.Batch) bool {
 	_, done := f.done[t]
-	return done || before.agent == b.Agent && before.incarn == b.Incarnation
+	return done || before.agent == b.Agent && before.incarn == b.Incarnation && before.move == f.moves
 }
 
 // failed asks whether a task had a cause to fail.
@@ -369,9 +372,12 @@ func (o *oracle) toExecutor(x *executor, m comms.Message) {
 		}
 	case *comms.Dispatch:
 		for i := range m.Runs {
-			r := &m.Runs[i]
-			f := o.facts[x.jobOf[r.Kind]]
-			f.begun[r.Task] = max(f.begun[r.Task], r.Attempt)
+			runs, _ := m.Runs[i].All() // the executor fails with those that cannot be read
+			for k := range runs {
+				r := &runs[k]
+				f := o.facts[x.jobOf[r.Kind]]
+				f.begun[r.Task] = max(f.begun[r.Task], r.Attempt)
+			}
 		}
 	}
 }
