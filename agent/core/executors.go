@@ -3,7 +3,6 @@ package core
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
@@ -18,10 +17,11 @@ type poolKey struct{ env, dir string }
 type pool struct {
 	key      poolKey
 	execs    []*executor
-	warm     int               // executors to have also without work
-	wanted   int               // executors that the last scheduling pass missed
-	failures int               // starts in a row that led to nothing
-	funcs    map[string]string // signature by name; nil until the first Hello
+	warm     int           // executors to have also without work
+	wanted   int           // executors that the last scheduling pass missed
+	failures int           // starts in a row that led to nothing
+	funcs    dag.Functions // nil until the first Hello
+	ask      bool          // a job wants to know funcs before its tasks are ready
 }
 
 // execState is where an executor stands. Idle and busy are told apart by its queue.
@@ -78,6 +78,8 @@ type environment struct {
 	state envState
 	err   string
 	pool  *pool // when ready
+	asked bool  // its functions are to be checked before its first task runs
+	told  bool  // they were
 }
 
 func (c *Core) pool(k poolKey) *pool {
@@ -102,7 +104,7 @@ func (c *Core) environment(j *job, name string) *environment {
 	return e
 }
 
-// buildEnv asks for an environment when its first task wants to run.
+// buildEnv asks for an environment.
 func (c *Core) buildEnv(e *environment) {
 	e.state = envBuilding
 	for _, env := range e.job.graph.Environments {
@@ -127,11 +129,13 @@ func (c *Core) envDone(e *environment, ready EnvReady) {
 	if ready.Err == "" {
 		e.state, e.pool = envReady, c.pool(poolKey{ready.Key, e.job.dir})
 		c.note(e.job, ev)
+		c.checkFunctions(e)
 		return
 	}
 	e.state, e.err = envFailed, ready.Err
 	ev.Error = &comms.TaskError{Kind: comms.ErrorSetup, Message: ready.Err, Agent: c.cfg.Agent}
 	c.note(e.job, ev)
+	c.checkFunctions(e)
 }
 
 // environmentFailed fails the ready tasks of a class whose environment cannot be had.
@@ -174,6 +178,9 @@ func (c *Core) spawnWanted() {
 			if ex.state <= exUp {
 				up++
 			}
+		}
+		if p.ask && p.funcs == nil && up == 0 {
+			p.wanted = max(p.wanted, 1)
 		}
 		want := p.wanted - starting
 		p.wanted = 0
@@ -238,7 +245,7 @@ func (c *Core) startFailed(p *pool, why string) {
 	if p.failures++; p.failures < 3 {
 		return
 	}
-	p.failures = 0
+	p.failures, p.ask = 0, false
 	for _, j := range c.jobs {
 		for _, cl := range j.classes {
 			if cl.env.pool == p {
@@ -258,7 +265,7 @@ func (c *Core) helloExecutor(ex *executor, m *comms.Hello) {
 	ex.state, ex.greeted = exUp, true
 	ex.pool.failures = 0
 	if ex.pool.funcs == nil {
-		ex.pool.funcs = map[string]string{}
+		ex.pool.funcs = dag.Functions{}
 		for _, f := range m.Functions {
 			ex.pool.funcs[f.Name] = f.Sig
 		}
@@ -268,42 +275,13 @@ func (c *Core) helloExecutor(ex *executor, m *comms.Hello) {
 		w.ControlPage, w.Scratch, w.ShmDir = ex.hello.ControlPage, ex.hello.Scratch, ex.hello.ShmDir
 	}
 	c.emit(ToExecutor{ex.id, w})
-}
-
-// registryMismatch compares what the submitting program has registered with what
-// the executor has. It names all differences, in order; "" when there is none.
-func registryMismatch(want []comms.FuncSig, have map[string]string) string {
-	var diff []string
-	for _, f := range want {
-		sig, ok := have[f.Name]
-		switch {
-		case !ok:
-			diff = append(diff, fmt.Sprintf("%s is not registered in the executor", f.Name))
-		case sig != f.Sig:
-			diff = append(diff, fmt.Sprintf("%s is %s in the submitting program and %s in the executor", f.Name, f.Sig, sig))
+	for _, j := range c.jobs {
+		for _, cl := range j.classes { // in order
+			if cl.env.pool == ex.pool {
+				c.checkFunctions(cl.env)
+			}
 		}
 	}
-	slices.Sort(diff)
-	return strings.Join(diff, "; ")
-}
-
-// usable tells why a group's tasks cannot run in a pool's executors; "" when
-// they can. It is asked when an executor of the pool is up.
-func (gs *groupState) usable(j *job, p *pool) string {
-	if gs.checked == p || gs.group.Run.Command != nil {
-		return ""
-	}
-	where := "the agent's own executor"
-	if p.key.env != "" {
-		where = "the executor of environment " + gs.group.Run.Environment
-	} else if diff := registryMismatch(j.registry, p.funcs); diff != "" {
-		return "the submitting program and the executor are of different builds: " + diff
-	}
-	if _, ok := p.funcs[gs.group.Run.Function]; !ok {
-		return fmt.Sprintf("function %s is not registered in %s", gs.group.Run.Function, where)
-	}
-	gs.checked = p
-	return ""
 }
 
 func (c *Core) executorBroken(ev ExecutorBroken) {

@@ -242,6 +242,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	}
 	c.recount(j)
 	c.offerAll(j)
+	c.askFunctions(j)
 	c.touch(j)
 }
 
@@ -495,6 +496,7 @@ func (c *Core) steer(j *job, m *comms.Steer) {
 	case comms.SteerRelease:
 		j.held = false
 		c.offerAll(j)
+		c.askFunctions(j)
 	case comms.SteerCancel:
 		c.stop(j, &comms.TaskError{Kind: comms.ErrorCancelled, Message: m.Reason, Agent: c.cfg.Agent}, comms.Cause{Kind: comms.CauseUser, Text: m.Reason})
 	case comms.SteerForget:

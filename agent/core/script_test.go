@@ -217,7 +217,7 @@ func (s *script) executor(w []string, named map[string]string) string {
 	case "spawned":
 		return s.step(Spawned{Executor: id, PID: 100 + int64(id), ControlPage: "/page", Scratch: "/scratch", ShmDir: "/dev/shm", Err: named["err"]})
 	case "hello":
-		m := &comms.Hello{Functions: []comms.FuncSig{{Name: "F", Sig: "()"}}}
+		m := &comms.Hello{Functions: []comms.FuncSig{{Name: "F", Sig: "()"}, {Name: "G", Sig: "(a raw, with {n int}) -> (b raw)"}}}
 		return s.step(FromExecutor{id, m})
 	case "broken":
 		return s.step(ExecutorBroken{id, "connection reset"})

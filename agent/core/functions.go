@@ -1,0 +1,162 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// What the tasks of a job call is compared with what the executors of their
+// environment have, as early as that is known:
+//
+//	Assign ─▶ BuildEnv ─▶ EnvReady ─▶ one executor ─▶ Hello ─▶ all groups of the environment: mistakes? ─▶ the job stops
+//
+// A task that may fail is left alone until it is its turn.
+
+// registryMismatch compares what the submitting program has registered with what
+// the executor has. It names all differences, in order; "" when there is none.
+func registryMismatch(want []comms.FuncSig, have dag.Functions) string {
+	var diff []string
+	for _, f := range want {
+		sig, ok := have[f.Name]
+		switch {
+		case !ok:
+			diff = append(diff, fmt.Sprintf("%s is not registered in the executor", f.Name))
+		case sig != f.Sig:
+			diff = append(diff, fmt.Sprintf("%s is %s in the submitting program and %s in the executor", f.Name, f.Sig, sig))
+		}
+	}
+	slices.Sort(diff)
+	return strings.Join(diff, "; ")
+}
+
+// usable tells why a group's tasks cannot run in a pool's executors; "" when
+// they can. It is asked when an executor of the pool is up.
+func (gs *groupState) usable(j *job, p *pool) string {
+	if gs.checked == p || gs.group.Run.Command != nil {
+		return ""
+	}
+	if why := different(j, p); why != "" {
+		return why
+	}
+	if why := gs.mistake(p); why != "" {
+		return why
+	}
+	gs.checked = p
+	return ""
+}
+
+// different tells how the submitting program and a pool of its own executors
+// differ; "" when they do not.
+func different(j *job, p *pool) string {
+	if p.key.env != "" {
+		return ""
+	}
+	diff := registryMismatch(j.registry, p.funcs)
+	if diff == "" {
+		return ""
+	}
+	return "the submitting program and the executor are of different builds: " + diff
+}
+
+// mistake tells what a group wants of its function that the executors of a pool
+// do not have; "" when they have all.
+func (gs *groupState) mistake(p *pool) string {
+	where := "the agent's own executor"
+	if p.key.env != "" {
+		where = "the executor of environment " + gs.group.Run.Environment
+	}
+	message, hint := p.funcs.Check(gs.group, where)
+	if hint != "" {
+		message += " (" + hint + ")"
+	}
+	return message
+}
+
+// askFunctions has the environments of a job built before their first task is
+// ready, and asks what functions they have: a mistake is to be told at the start.
+func (c *Core) askFunctions(j *job) {
+	if j.held || j.stopped != nil {
+		return
+	}
+	for i := range j.groups {
+		gs := &j.groups[i]
+		if e := gs.class.env; gs.group.Run.Command == nil && (gs.group.Stream != nil || j.unstarted(gs) != noTask) {
+			if e.state == envUnknown {
+				c.buildEnv(e)
+			}
+			e.asked = true
+		}
+	}
+	for _, cl := range j.classes { // in order
+		if cl.env.asked && !cl.env.told {
+			c.checkFunctions(cl.env)
+		}
+	}
+}
+
+// unstarted returns the first task of a group that is this agent's and has not
+// begun, noTask when there is none.
+func (j *job) unstarted(gs *groupState) taskIndex {
+	for t := gs.first; int(t-gs.first) < gs.size; t++ {
+		switch j.tasks[t].state {
+		case tWaiting, tReady, tDelayed:
+			return t
+		}
+	}
+	return noTask
+}
+
+// checkFunctions fails a job for all of its groups that cannot run in an
+// environment, when that is known; else an executor is to tell its functions.
+func (c *Core) checkFunctions(e *environment) {
+	j := e.job
+	if !e.asked || e.told || j.held || j.stopped != nil || e.state < envReady {
+		return
+	}
+	if e.state == envReady && e.pool.funcs == nil {
+		e.pool.ask = true
+		return
+	}
+	e.told = true
+	same := e.err // what is wrong with all groups alike
+	if e.state == envReady {
+		same = different(j, e.pool)
+	}
+	culprit, all := noTask, []string(nil)
+	for i := range j.groups {
+		gs := &j.groups[i]
+		if gs.class.env != e || gs.group.Run.Command != nil || gs.group.KeepGoing || j.graph.KeepGoing {
+			continue
+		}
+		t := j.unstarted(gs)
+		if gs.group.Stream != nil {
+			t = j.unstarted(j.groupOf(gs.group.Stream.Generator))
+		}
+		if t == noTask {
+			continue
+		}
+		why := same
+		if why == "" {
+			why = gs.mistake(e.pool)
+		}
+		if why == "" {
+			continue
+		}
+		if culprit == noTask {
+			culprit = t
+		}
+		if len(all) > 0 || gs.group.Stream != nil && same == "" {
+			why = "task " + gs.group.Name + ": " + why
+		}
+		if all = append(all, why); same != "" {
+			break
+		}
+	}
+	if culprit != noTask {
+		c.fail(j, culprit, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: strings.Join(all, "\n")}, comms.Cause{Kind: comms.CauseSubmit}, true)
+	}
+}

@@ -1,0 +1,48 @@
+package dag
+
+import "testing"
+
+func TestCheckFunctions(t *testing.T) {
+	have := Functions{
+		"Ramp":  "(with {n int; label string?; at {x int; y []int}}) -> (values array f64)",
+		"Sum":   "(values array f64, more list of msgpack map[string]struct { A, B int }) -> (sum msgpack float64)",
+		"Gen":   "() -> (series of field array f64 2-D)",
+		"Other": "no signature that we know",
+	}
+	whole := func(name string) InputDecl { return InputDecl{Name: name} }
+	for _, c := range []struct {
+		name, message, hint string
+		g                   Group
+	}{
+		{"right", "", "", Group{Run: Run{Function: "Ramp"}, With: []Field{{Name: "n"}, {Name: "at"}}, Outputs: []OutputDecl{{Name: "values"}}}},
+		{"not all outputs", "", "", Group{Run: Run{Function: "Ramp"}, With: []Field{{Name: "n"}, {Name: "at"}}}},
+		{"list", "", "", Group{Run: Run{Function: "Sum"}, Inputs: []InputDecl{whole("values"), {Name: "more", List: true}}}},
+		{"series", "", "", Group{Run: Run{Function: "Gen"}, Outputs: []OutputDecl{{Name: "field", Generate: GenerateOpen}}}},
+		{"unknown form", "", "", Group{Run: Run{Function: "Other"}, With: []Field{{Name: "n"}}}},
+		{"command", "", "", Group{Run: Run{Command: []Arg{{}}}}},
+		{"name", "function Rump is not registered in here", `did you mean "Ramp"?`, Group{Run: Run{Function: "Rump"}}},
+		{"far name", "function Simulate is not registered in here", "it has Gen, Other, Ramp, Sum", Group{Run: Run{Function: "Simulate"}}},
+		{"with", "with.n is missing: the function takes {n int; label string?; at {x int; y []int}}; with.lable is not a parameter of the function: it takes {n int; label string?; at {x int; y []int}}",
+			`did you mean "label"?`, Group{Run: Run{Function: "Ramp"}, With: []Field{{Name: "lable"}, {Name: "at"}}}},
+		{"no with", "the job gives parameters (with:), function Gen takes none", "", Group{Run: Run{Function: "Gen"}, With: []Field{{Name: "n"}}}},
+		{"ports", `function Sum does not fit the job: it has no input "valeus", input "more" is one dataset in the job and a list in the function, input "values" is missing, it has no output "summ"; it is Sum` + have["Sum"],
+			`did you mean "values"? did you mean "sum"?`,
+			Group{Run: Run{Function: "Sum"}, Inputs: []InputDecl{whole("valeus"), whole("more")}, Outputs: []OutputDecl{{Name: "summ"}}}},
+		{"no series", `function Gen does not fit the job: output "field" is one dataset (out) in the job and a series (generates) in the function; it is Gen` + have["Gen"], "",
+			Group{Run: Run{Function: "Gen"}, Outputs: []OutputDecl{{Name: "field"}}}},
+	} {
+		if message, hint := have.Check(&c.g, "here"); message != c.message || hint != c.hint {
+			t.Errorf("%s:\n%s (%s), want\n%s (%s)", c.name, message, hint, c.message, c.hint)
+		}
+	}
+}
+
+func FuzzSignature(f *testing.F) {
+	f.Add("(a raw, with {n int?}) -> (series of b raw)")
+	f.Add("() -> ()")
+	f.Fuzz(func(t *testing.T, text string) {
+		if sig, ok := parseSignature(text); ok && len(sig.required) > len(sig.fields) {
+			t.Errorf("%q: %+v", text, sig)
+		}
+	})
+}
