@@ -7,20 +7,28 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// Unfit returns the first task that no host can run, and what it lacks there; "" when
+// Unfit returns all tasks that no host can run, and what each lacks there; "" when
 // each task has a host, or there is none. The tasks of a family over an open
-// generator count before they exist.
+// generator count before they exist. Of more than unfitNames the rest is counted.
 func Unfit(g *dag.Graph, hosts []Host) string {
 	if len(hosts) == 0 {
 		return ""
 	}
+	var all []string
 	for i := range g.Groups {
 		if text := lacking(&g.Groups[i].Resources, hosts); text != "" {
-			return fmt.Sprintf("task %s: %s", g.Groups[i].Name, text)
+			all = append(all, fmt.Sprintf("task %s: %s", g.Groups[i].Name, text))
 		}
 	}
-	return ""
+	if more := len(all) - unfitNames; more > 0 {
+		all = append(all[:unfitNames], fmt.Sprintf("and %d more tasks that do not fit", more))
+	}
+	return strings.Join(all, "; ")
 }
+
+// unfitNames bounds the tasks that one error names: it travels with each progress
+// of a job that waits for a host.
+const unfitNames = 20
 
 // Runs tells whether the host has enough for each task of a graph.
 func (h *Host) Runs(g *dag.Graph) bool {

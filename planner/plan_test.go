@@ -331,3 +331,24 @@ outputs: ["d[0].x"]
 		}
 	}
 }
+
+// All tasks that fit nowhere are told in one error.
+func TestUnfit(t *testing.T) {
+	g := parse(t, `
+job: large
+tasks:
+  a: {command: "true", resources: {cpu: 8}}
+  fits: {command: "true"}
+  b: {for: {i: "0..9"}, command: "true", resources: {licence: 1}}
+`)
+	const want = "task a: no host has enough: it needs cpu 8 (the largest host has 4); task b: no host has enough: it needs licence 1 (the largest host has 0)"
+	if got := Unfit(g, []Host{{Name: "h", CPU: 4000}}); got != want {
+		t.Errorf("it says %s", got)
+	}
+	for i := range unfitNames + 3 {
+		g.Groups = append(g.Groups, dag.Group{Name: fmt.Sprint("t", i), Resources: dag.Resources{CPU: 5000}})
+	}
+	if got := Unfit(g, []Host{{Name: "h", CPU: 4000}}); !strings.HasSuffix(got, "; and 5 more tasks that do not fit") {
+		t.Errorf("of many it says %s", got)
+	}
+}
