@@ -416,6 +416,23 @@ func TestSubmitTwice(t *testing.T) {
 	}
 }
 
+// What is no output is refused at once, also while the job goes on.
+func TestResultOfNoOutput(t *testing.T) {
+	c := cascadetest.Start(t)
+	g := cascade.NewGraph("none")
+	values := ramp.Add(g, "ramp", cascade.With(size{1}))
+	other := ramp.Add(g, "other", cascade.With(size{2}))
+	g.Output(other, "")
+	j := cascadetest.Submit(t, c, g, cascade.WithHold())
+	const want = `ramp.values is not an output of the job: call g.Output(ref, "")`
+	if _, err := cascade.Result(t.Context(), j, values); !errors.Is(err, cascade.ErrBadRequest) || !strings.Contains(err.Error(), want) {
+		t.Errorf("the result ended with %v", err)
+	}
+	if err := j.Cancel(t.Context(), "test"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTooLarge(t *testing.T) {
 	c := cascadetest.Start(t)
 	g := cascade.NewGraph("large")

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
 )
 
 // Job is a handle on a submitted job. Its methods may be called from any goroutine.
 type Job struct {
 	client *Client
 	id     comms.JobID
+	graph  *dag.Graph                   // of a job that this handle submitted, else nil
 	told   atomic.Pointer[subscription] // of a job that this handle submitted, while nobody waits for it
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor"
 )
 
@@ -18,6 +19,9 @@ func Result[T any](ctx context.Context, j *Job, ref Ref[T]) (T, error) {
 	var zero T
 	if ref.err != nil {
 		return zero, fmt.Errorf("result %s: %w", ref, ref.err)
+	}
+	if j.graph != nil && !exports(j.graph, ref.place) {
+		return zero, fmt.Errorf("%w: result: %s is not an output of the job: call g.Output(ref, \"\")", ErrBadRequest, ref)
 	}
 	_, jobErr := j.WaitResult(ctx)
 	var failed *JobError
@@ -33,6 +37,9 @@ func Result[T any](ctx context.Context, j *Job, ref Ref[T]) (T, error) {
 	}
 	var b bytes.Buffer
 	if err := j.Fetch(ctx, located[0], &b); err != nil {
+		if errors.Is(err, ErrNotFound) && jobErr == nil { // another index than those that are outputs, or a job of another program
+			err = fmt.Errorf("%w (only outputs of a job are kept: call g.Output(ref, \"\"))", err)
+		}
 		return zero, errors.Join(jobErr, fmt.Errorf("result %s: %w", ref, err))
 	}
 	d := located[0].Desc
@@ -41,4 +48,16 @@ func Result[T any](ctx context.Context, j *Job, ref Ref[T]) (T, error) {
 		return zero, fmt.Errorf("result %s: %w", ref, err)
 	}
 	return v, nil
+}
+
+// exports tells whether datasets of an output, of any index, are outputs of the graph.
+func exports(g *dag.Graph, p place) bool {
+	for _, e := range g.Exports {
+		for _, s := range e.Sources {
+			if grp := g.Group(s.Task); grp.Name == p.group && int(s.Output) < len(grp.Outputs) && grp.Outputs[s.Output].Name == p.output {
+				return true
+			}
+		}
+	}
+	return false
 }

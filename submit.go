@@ -68,6 +68,7 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 		return nil, err
 	}
 	c.packed.know(p)
+	j.graph = p.graph
 	return j, nil
 }
 
