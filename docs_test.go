@@ -1,6 +1,9 @@
 package cascade_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,6 +68,34 @@ func TestReadmeProgram(t *testing.T) {
 	out, err := c.CombinedOutput()
 	if err != nil || string(out) != "mean 499999.5\n" {
 		t.Errorf("it printed %q, %v", out, err)
+	}
+}
+
+// No program of the documents exits in a function that would close a cluster at
+// its return: memory and sockets would stay.
+func TestDocumentsExit(t *testing.T) {
+	for _, doc := range []string{"README.md", "docs/go-api.md"} {
+		for _, code := range blocks(t, doc, "go") {
+			file, err := parser.ParseFile(token.NewFileSet(), doc, code, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range file.Decls {
+				deferred, exits := false, false
+				ast.Inspect(d, func(n ast.Node) bool {
+					if _, ok := n.(*ast.DeferStmt); ok {
+						deferred = true
+					}
+					if s, ok := n.(*ast.SelectorExpr); ok && (s.Sel.Name == "Exit" || strings.HasPrefix(s.Sel.Name, "Fatal")) {
+						exits = true
+					}
+					return true
+				})
+				if deferred && exits {
+					t.Errorf("%s: %s exits without what it deferred", doc, d.(*ast.FuncDecl).Name.Name)
+				}
+			}
+		}
 	}
 }
 
