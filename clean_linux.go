@@ -84,6 +84,15 @@ func cleanLocal(paths localPaths, o cleanOptions) (all []Cleaned, err error) {
 		}
 	}
 	defer lock.Close()
+	left, err := filepath.Glob(filepath.Join(paths.run, "*.sock.lock")) // also of owners that ended in order
+	if err != nil {
+		return all, fmt.Errorf("look for locks of sockets: %w", err)
+	}
+	for _, file := range left {
+		if err := owner.RemoveLock(file); err != nil {
+			return all, err
+		}
+	}
 	if err := os.Remove(paths.run); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
 		return all, fmt.Errorf("remove the folder of sockets: %w", err)
 	}

@@ -49,10 +49,34 @@ func Take(dir, lockName string, force bool) (lock *os.File, ended int, err error
 	}
 }
 
-// RemoveSockets removes the sockets of a record whose process is dead, and
-// returns those that were there.
+// RemoveLock removes a lock file unless somebody holds it or it is not there.
+// The caller holds the lock of the state folder, so that nobody who would take it starts.
+func RemoveLock(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove the lock of a socket: %w", err)
+	}
+	defer f.Close()
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil
+	case err != nil:
+		return fmt.Errorf("remove the lock of a socket: lock %s: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the lock of a socket: %w", err)
+	}
+	return nil
+}
+
+// RemoveSockets removes the sockets of a record whose process is dead, with their
+// locks, and returns those that were there.
 func (r Record) RemoveSockets() (files []string, err error) {
 	for _, path := range r.Sockets {
+		err = errors.Join(err, RemoveLock(path+".lock"))
 		info, e := os.Lstat(path)
 		if errors.Is(e, fs.ErrNotExist) || e == nil && info.Mode().Type() != fs.ModeSocket {
 			continue
