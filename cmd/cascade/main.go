@@ -81,7 +81,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	end()
 	var shown reported
 	if err != nil && !errors.As(err, &shown) {
-		fmt.Fprintf(a.err, "cascade: %v\n", err)
+		a.printError(err, args)
 	}
 	return exitCode(err)
 }
@@ -132,7 +132,7 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 	a.to, a.state = a.getenv("CASCADE_TO"), a.getenv("CASCADE_STATE")
 	f.Var(&text{&a.to}, "to", "address of the controller, also CASCADE_TO; without it this host's own state is used")
 	f.Var(&text{&a.state}, "state", "folder of this host's state, also CASCADE_STATE (default cascade/cascade in $XDG_STATE_HOME or ~/.local/state)")
-	f.BoolVar(&a.json, "json", false, "print JSON, one object a line")
+	f.BoolVar(&a.json, "json", false, "print JSON, one object a line; errors too")
 	f.CountVarP(&a.verbose, "verbose", "v", "log more to standard error; twice for details")
 	f.BoolVar(&a.tcp, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
 	root.AddCommand(
