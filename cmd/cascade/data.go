@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -158,19 +159,51 @@ folder: spread.mean, or spread[*,500].mean. ` + jobHelp,
   cascade get last spread.mean -o means/`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withJob(c.Context(), args[0], func(_ *cascade.Client, j *cascade.Job) error {
-				switch {
-				case output != "":
-					return a.getFiles(c.Context(), j, args[1], output)
-				case a.json:
-					return a.describe(c.Context(), j, args[1])
-				}
-				return a.getBytes(c.Context(), j, args[1])
+			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
+				return whyMissing(c.Context(), client, j, args[1], a.get(c.Context(), j, args[1], output))
 			})
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "write to this file, or into this folder when it ends in a slash")
 	return c
+}
+
+func (a *app) get(ctx context.Context, j *cascade.Job, name, output string) error {
+	switch {
+	case output != "":
+		return a.getFiles(ctx, j, name, output)
+	case a.json:
+		return a.describe(ctx, j, name)
+	}
+	return a.getBytes(ctx, j, name)
+}
+
+// whyMissing adds to the error of a dataset that is not there what became of its
+// task, when that is why.
+func whyMissing(ctx context.Context, client *cascade.Client, j *cascade.Job, name string, missing error) error {
+	if !errors.Is(missing, cascade.ErrNotFound) {
+		return missing
+	}
+	task := name
+	if dot := strings.LastIndexByte(name, '.'); dot >= 0 {
+		task = name[:dot]
+	}
+	rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), task, 1)
+	if err != nil || len(rows) == 0 || rows[0].State == "done" {
+		return missing // and that is what the user should know first
+	}
+	r := rows[0]
+	became := "was " + r.State
+	switch {
+	case open(r):
+		became = "has not ended: it is " + r.State
+	case r.State == "failed":
+		became = "failed"
+	}
+	if why := strings.TrimPrefix(r.Error, r.State+": "); why != "" {
+		became += ": " + why
+	}
+	return badInputf("%s is not there: task %s %s", name, r.Name, became)
 }
 
 func (a *app) getBytes(ctx context.Context, j *cascade.Job, name string) error {

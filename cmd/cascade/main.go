@@ -185,7 +185,12 @@ func argsOf(c *cobra.Command) {
 		if err == nil || errors.As(err, &told) {
 			return err
 		}
-		return badInputf("%s: %w; see %s --help", c.Name(), err, c.CommandPath())
+		for n := len(args) - 1; n >= 0; n-- {
+			if check(c, args[:n]) == nil {
+				return badInputf("%s: %q is one argument too many; usage: %s; see %s --help", c.Name(), args[n], c.UseLine(), c.CommandPath())
+			}
+		}
+		return badInputf("%s: an argument is missing; usage: %s; see %s --help", c.Name(), c.UseLine(), c.CommandPath())
 	}
 }
 

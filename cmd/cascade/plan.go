@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +30,13 @@ job uses what its tasks took before. ` + jobHelp,
 		Example: "  cascade plan job.yaml --cpu 16\n  cascade plan last",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := checkCPU(cores); err != nil {
+				return err
+			}
 			if _, err := os.Stat(args[0]); err != nil && args[0] != "-" {
+				if fileName(args[0]) {
+					return badInputf("read job: %w", err)
+				}
 				return a.planOfJob(c.Context(), args[0])
 			}
 			g, _, err := a.read(args[0], &job)
@@ -40,6 +49,11 @@ job uses what its tasks took before. ` + jobHelp,
 	job.add(c)
 	c.Flags().Float64Var(&cores, "cpu", float64(runtime.NumCPU()), "cores of the host to plan a file for")
 	return c
+}
+
+// fileName tells whether what is no file was meant to be one, and not a job's name.
+func fileName(s string) bool {
+	return strings.ContainsRune(s, os.PathSeparator) || slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(s))
 }
 
 func (a *app) planOfJob(ctx context.Context, name string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,8 +33,8 @@ func (f *submitFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.owner, "owner", "", "whose share of the cluster the job uses (default the user)")
 	c.Flags().Int64Var(&f.priority, "priority", 0, "jobs of higher priority go first")
 	c.Flags().Uint32Var(&f.weight, "weight", 1, "share of the owner, relative to others")
-	c.Flags().BoolVar(&f.hold, "hold", false, "do not start before `cascade release`")
-	c.Flags().BoolVar(&f.keep, "keep", false, "keep the job and its outputs until `cascade forget`: others are deleted long after their end")
+	c.Flags().BoolVar(&f.hold, "hold", false, "do not start before cascade release")
+	c.Flags().BoolVar(&f.keep, "keep", false, "keep the job and its outputs until cascade forget: others are deleted long after their end")
 	c.Flags().StringArrayVar(&f.labels, "label", nil, "NAME=VALUE, for people; may be given several times")
 }
 
@@ -86,12 +87,12 @@ func (f *clusterFlags) add(c *cobra.Command) {
 	c.Flags().Var(&f.durable, "durability", "what acknowledgements survive: the crash of every process, or a power loss too")
 }
 
-func (f *clusterFlags) options() ([]cascade.Option, error) {
+func (f *clusterFlags) options(c *cobra.Command) ([]cascade.Option, error) {
 	var opts []cascade.Option
-	switch {
-	case f.cpu < 0:
-		return nil, badInputf("--cpu %g: want a positive number of cores", f.cpu)
-	case f.cpu > 0:
+	if c.Flags().Changed("cpu") {
+		if err := checkCPU(f.cpu); err != nil {
+			return nil, err
+		}
 		opts = append(opts, cascade.WithCPU(f.cpu))
 	}
 	for _, r := range f.resources {
@@ -118,6 +119,13 @@ func (f *clusterFlags) options() ([]cascade.Option, error) {
 	return append(opts, cascade.WithDurability(f.durable)), nil
 }
 
+func checkCPU(cores float64) error {
+	if cores > 0 && !math.IsInf(cores, 1) {
+		return nil
+	}
+	return badInputf("--cpu %g: want a positive number of cores, such as 4 or 0.5", cores)
+}
+
 func (a *app) runCommand() *cobra.Command {
 	var job jobFlags
 	var sub submitFlags
@@ -141,7 +149,7 @@ The first interrupt cancels the job, the second ends everything at once.`,
 			if err != nil {
 				return err
 			}
-			more, err := size.options()
+			more, err := size.options(c)
 			if err != nil {
 				return err
 			}
@@ -159,8 +167,11 @@ func (a *app) submitCommand() *cobra.Command {
 	var sub submitFlags
 	var wait bool
 	c := &cobra.Command{
-		Use:     "submit FILE",
-		Short:   "Hand a job to a running cluster and print its ID",
+		Use:   "submit FILE",
+		Short: "Hand a job to a running cluster and print its ID",
+		Long: `Submit hands a job to a running cluster and prints its ID. It does not wait for
+the job, and copies no outputs to where the job file says: the cluster keeps them
+for cascade get. With --wait it waits for the end and copies them, as run does.`,
 		Example: "  cascade submit job.yaml --to ipc:///run/cascade/controller.sock",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
