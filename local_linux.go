@@ -253,7 +253,8 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 	if err != nil {
 		return nil, err
 	}
-	controllerUp := launch(ctrl.Run)
+	died := make(chan error, 2)
+	controllerUp := launch(ctrl.Run, died)
 	stop := func() error { return errors.Join(controllerUp(), ctrl.Close()) }
 
 	cfg := agent.Config{
@@ -270,7 +271,7 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
-	agentUp := launch(ag.Run)
+	agentUp := launch(ag.Run, died)
 	stopController := stop
 	stop = func() error {
 		err := errors.Join(agentUp(), ag.Close(), stopController())
@@ -281,6 +282,13 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
+	p.work.Go(func() {
+		select {
+		case err := <-died:
+			p.requests.fail(fmt.Errorf("%w: %w", ErrUnavailable, err))
+		case <-p.life.Done():
+		}
+	})
 	c := &Cluster{Client: &Client{opts: o, ctrl: p, agent: make(map[string]*peer)}, owned: true, stop: stop}
 	if err := awaitAgent(ctx, c.Client, cfg.Name); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -311,11 +319,18 @@ func awaitAgent(ctx context.Context, c *Client, name string) error {
 	}
 }
 
-// launch runs f until the returned function ends it.
-func launch(f func(context.Context) error) (end func() error) {
+// launch runs f until the returned function ends it. An end of its own accord is
+// told through died, which has room for it.
+func launch(f func(context.Context) error, died chan<- error) (end func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var g errgroup.Group
-	g.Go(func() error { return f(ctx) })
+	g.Go(func() error {
+		err := f(ctx)
+		if err != nil && ctx.Err() == nil {
+			died <- err
+		}
+		return err
+	})
 	return func() error {
 		cancel()
 		err := g.Wait()

@@ -329,7 +329,12 @@ func (c *Controller) past(job comms.JobID, g *dag.Graph) (*core.Past, error) {
 func (c *Controller) barrier(job comms.JobID) error {
 	done := make(chan error, 1)
 	c.store.Barrier(job, func(err error) { done <- err })
-	return <-done
+	select {
+	case err := <-done:
+		return err
+	case <-c.quit: // a full disk may hold the store's writes up for longer than we live
+		return gcs.ErrClosed
+	}
 }
 
 // load brings every job out of the store into the core.

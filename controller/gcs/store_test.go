@@ -173,6 +173,31 @@ func TestDeleteLeavesNothing(t *testing.T) {
 	must(t, s.Compact(time.Second))
 }
 
+// A commit has as many records as the job has exports, however many that is: a
+// transaction of the store has not.
+func TestManyRecordsInOneCommit(t *testing.T) {
+	s := open(t, small(t.TempDir()))
+	create(t, s, jobID(1), []byte("graph"))
+	const n = 50_000
+	var rows []core.DatasetRecord
+	var refs []comms.DatasetRef
+	for i := range dag.TaskIndex(n) {
+		ref := comms.DatasetRef{Task: i}
+		rows, refs = append(rows, core.DatasetRecord{Desc: comms.Desc{Ref: ref}}), append(refs, ref)
+	}
+	for _, test := range []struct {
+		commit core.Commit
+		want   int
+	}{{core.Commit{Job: jobID(1), Datasets: rows}, n}, {core.Commit{Job: jobID(1), Drop: refs}, 0}} {
+		must(t, wait(func(d func(error)) { s.Commit(test.commit, d) }))
+		left, err := s.Datasets(jobID(1))
+		must(t, err)
+		if len(left) != test.want {
+			t.Errorf("%d datasets are stored, want %d", len(left), test.want)
+		}
+	}
+}
+
 // A change of the job that is on its way when it is deleted does not outlive it.
 func TestDeleteFollowsCommits(t *testing.T) {
 	s := open(t, small(t.TempDir()))

@@ -88,7 +88,7 @@ func commitWrites(c *core.Commit) (_ []write, err error) {
 	}
 	add := func(key, b []byte, e error) {
 		err = errors.Join(err, e)
-		if size += len(key) + len(b); size > chunkSize {
+		if size += len(key) + len(b); size > chunkSize || len(last.entries) >= maxEntries {
 			writes, size = append(writes, write{job: c.Job}), len(b)
 			last = &writes[len(writes)-1]
 		}
@@ -105,7 +105,7 @@ func commitWrites(c *core.Commit) (_ []write, err error) {
 		last.added += uint64(len(b))
 	}
 	for _, r := range c.Drop {
-		last.entries = append(last.entries, entry{key: datasetKey(c.Job, r)})
+		add(datasetKey(c.Job, r), nil, nil)
 	}
 	if c.Row != nil {
 		add(jobKey(tableJobs, c.Job), comms.AppendRecord(make([]byte, 0, 256), (*jobRow)(c.Row).code), nil)
@@ -234,12 +234,15 @@ func (s *Store) Delete(job comms.JobID, done func(error)) {
 	})
 }
 
+// maxEntries is the most keys of one write: Badger bounds the keys of a transaction
+// by its memory tables, and takes some 13,000 with the least memory that a shard has.
+const maxEntries = 5000
+
 func deletions(job comms.JobID, keys [][]byte) []write {
-	const most = 5000 // keys of one transaction
 	var ws []write
 	for len(keys) > 0 {
 		w := write{job: job}
-		for _, k := range keys[:min(len(keys), most)] {
+		for _, k := range keys[:min(len(keys), maxEntries)] {
 			w.entries = append(w.entries, entry{key: k})
 		}
 		keys = keys[len(w.entries):]
