@@ -72,6 +72,12 @@ func (c *Core) placeReady() {
 			continue
 		}
 		l.short = time.Time{}
+		if c.squeezed && len(ex.queue) > 0 && len(c.pinKeys(cl.job, cl.heap[0].task)) > 0 {
+			c.couldUse(l, 1) // behind another it would only be taken back: see squeeze
+			c.leave(cl)
+			aside = append(aside, cl)
+			continue
+		}
 		if len(ex.queue) > 0 && (ex.load == 0 || ex.load >= spawnTime) {
 			c.couldUse(l, 1) // behind another, perhaps for long, while resources are free
 		}
@@ -275,7 +281,7 @@ func (c *Core) follow(r *run, ex *executor) {
 		if !one || !c.lengthen(r, next, behind, e.Output+1) {
 			s := c.newRun(j, next, causeOf(tail, outputs[0]+1))
 			s.live = true
-			if !c.pin(s) || s.pinErr != nil { // not worth waiting for
+			if !c.pin(s) || s.pinErr != nil || c.squeezed && s.pins != 0 { // not worth waiting for, or taken back at once
 				c.dropRun(s)
 				r.keep(m, nil, nil)
 				break
@@ -423,6 +429,9 @@ func (c *Core) chooseFor(r *run) *executor {
 	var best *executor
 	cl := r.gs.class
 	for _, ex := range cl.env.pool.execs {
+		if c.squeezed && len(ex.queue) > 0 {
+			continue // it would be taken back: see squeeze
+		}
 		if ex.state == exUp && !ex.full && c.takesMore(ex, cl.generator, cl.need) && (best == nil || ex.load < best.load) {
 			best = ex
 		}

@@ -250,7 +250,7 @@ func (s *script) report(w []string, named map[string]string) string {
 			d.Ref.Element = uint64(number(e))
 		}
 		if at := named["at"]; at != "" {
-			d.Size = 4096
+			d.Size = uint64(number(cmp.Or(named["bytes"], "4096")))
 			f := strings.Split(at, "+")
 			d.Place = comms.Place{Kind: comms.PlaceSegment, Segment: uint32(number(f[0])), Offset: uint64(number(f[1]))}
 		}

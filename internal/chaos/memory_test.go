@@ -223,3 +223,46 @@ func TestSharedMemoryTooSmall(t *testing.T) {
 	h.open(pipe)
 	j.Done()
 }
+
+var _ = cascade.Func2("chaos_hold", hold, "part, with -> sum")
+
+// hold keeps its input in memory until the test lets it go on.
+func hold(ctx context.Context, in cascade.Array[float64], s gateSettings) (string, error) {
+	if _, err := gate(ctx, s); err != nil {
+		return "", err
+	}
+	return sumOf(in.Data), nil
+}
+
+// Two tasks that run hold most of the memory, so that nothing can be moved out:
+// one that wants more waits, fails in no way, and runs when they are done.
+func TestNothingEvictable(t *testing.T) {
+	h := New(t)
+	h.Controller()
+	h.Agent("--store", "64MiB", "--cpu", "4")
+	c := h.Client()
+	pipes := []string{h.Pipe("first"), h.Pipe("second"), h.Pipe("third")}
+	j := h.Submit(c, fmt.Sprintf(`job: full
+tasks:
+  fill: {for: {i: "0..1"}, run: chaos_fill, with: {n: 3000000}, out: [part]}
+  hold0: {run: chaos_hold, in: {part: "fill[0].part"}, with: {pipe: %s}, out: [sum]}
+  hold1: {run: chaos_hold, in: {part: "fill[1].part"}, with: {pipe: %s}, out: [sum]}
+  start: {run: chaos_gate, with: {pipe: %s}, out: [sum]}
+  more: {for: {i: "0..2"}, command: "cat ${in.start}; head -c 24000000 /dev/zero > ${out.y}", in: {start: start}, out: [y]}
+  read: {for: {i: "0..2"}, command: "wc -c < ${in.y} > ${out.n}", in: {y: "more[${i}].y"}, out: [n]}
+outputs: [hold0.sum, hold1.sum, "read[*].n"]
+`, pipes[0], pipes[1], pipes[2]), nil)
+	for _, task := range []string{"hold0", "hold1", "start"} {
+		h.Journal.Await(Started(task, 1))
+	}
+	h.open(pipes[2])
+	h.Submit(c, mix, nil).Done() // small jobs go on meanwhile
+	h.open(pipes[0])
+	h.open(pipes[1])
+	got := j.Done()
+	for i := range 3 {
+		if n := strings.TrimSpace(string(got.Data[fmt.Sprintf("read[%d].n", i)])); n != "24000000" {
+			t.Errorf("read[%d] says %q", i, n)
+		}
+	}
+}

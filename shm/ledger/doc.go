@@ -3,7 +3,7 @@
 // clock. Methods change its state and collect effects, which Take hands to the caller in the order in which
 // they must be performed; the driver's answers come back as method calls. Equal calls give equal effects.
 //
-//	Request ──> queue (Grow > Start > Prefetch, each first come first served)
+//	Request ──> queue (Grow > Start > Prefetch, each first come first served, see pass)
 //	              │ all or nothing: a place for every lease and for every spilled input
 //	              │   arena: first fit in whole pages; file: nearest warm file, else a new one
 //	              │   no room: unused segments go, then victims are evicted, then it waits
@@ -41,6 +41,8 @@
 //     give it back and the disk works: when nothing is held, everything can be moved out, the request's own
 //     inputs included. When all holders wait for memory themselves, the youngest request fails (ErrStuck).
 //     When nothing is held and disk or memory refuse, the request fails (ErrNoRoom with their errors).
+//   - A request that must wait for those who held memory before it came is passed by what fits beside them. When they
+//     are no longer in its way only Grow passes Grow: it then waits for those that have passed, and is served.
 //   - Idle executors that keep a lease are holders that do not end: on Waiting, the caller takes such leases
 //     back (ask the executor, then CloseLease).
 package ledger

@@ -284,8 +284,8 @@ func (l *Ledger) unstick(g *grant, short shortage) bool {
 		return true
 	}
 	for _, o := range l.owners {
-		if o.holds > 0 && o.grow == 0 {
-			return false // somebody runs and will give back
+		if o.holds > 0 && o.grow == 0 { // somebody runs and will give back; what fits meanwhile need not wait for that
+			return l.mustWait(g, short) && l.pass(g)
 		}
 	}
 	if l.held == 0 {
@@ -345,6 +345,74 @@ func (l *Ledger) tryOthers(first *grant) bool {
 		}
 		if _, done := l.try(g); done {
 			return true
+		}
+	}
+	return false
+}
+
+// mustWait tells whether a request could not be served either if nobody had passed it: with what was granted before
+// it was asked for, memory is too full for it. Passing ends when these give enough back, so that it is served when
+// those have ended that passed until then.
+func (l *Ledger) mustWait(first *grant, short shortage) bool {
+	old := map[*region]bool{}
+	segs := map[*segment]bool{}
+	var held int64
+	hold := func(r *region) {
+		if r == nil || old[r] {
+			return
+		}
+		old[r] = true
+		switch {
+		case short.kind == Arena:
+			held += r.n
+		case !segs[r.seg]: // a file needs whole segments
+			segs[r.seg] = true
+			held += r.seg.size
+		}
+	}
+	for _, g := range l.grants {
+		if g.seq >= first.seq || g.req.Class == Prefetch {
+			continue
+		}
+		for _, d := range g.pins {
+			hold(d.reg)
+		}
+		for _, le := range g.leases {
+			hold(le.reg)
+		}
+	}
+	for _, k := range first.req.Pins {
+		if d := l.sets[k]; d != nil && d.reg != nil {
+			hold(d.reg)
+		} else if d != nil {
+			held += l.pages(d.n)
+		}
+	}
+	for _, s := range first.req.Leases {
+		held += l.pages(s.Bytes)
+	}
+	limit := l.limit
+	if first.req.Class != Grow {
+		limit -= l.cfg.ReserveBytes
+	}
+	return held > limit
+}
+
+// pass serves a request behind the first one that can be served, making room where it needs some. It reports
+// whether something changed.
+func (l *Ledger) pass(first *grant) bool {
+	for class := first.req.Class; class <= Start; class++ {
+		for _, g := range slices.Clone(l.queues[class]) {
+			if g == first || g.phase != waiting {
+				continue
+			}
+			short, done := l.try(g)
+			if done || short.bytes > 0 && l.makeRoom(g, short) {
+				return true
+			}
+			if l.io > 0 {
+				return false // what is on its way out is for this one
+			}
 		}
 	}
 	return false
