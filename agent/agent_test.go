@@ -245,7 +245,7 @@ tasks:
   deep: {run: explodeElsewhere, with: {n: 0}, out: [n]}
   one: {run: one, with: {n: 1}, out: [n]}
 `)
-	want := "once failed 1 panic: panic: boom 7\ntwice failed 2 panic: panic: boom 8\ndeep failed 1 panic: fatal error: stack overflow\none finished 1"
+	want := "once failed 1 panic: boom 7\ntwice failed 2 panic: boom 8\ndeep failed 1 panic: fatal error: stack overflow\none finished 1"
 	if got := j.ended(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

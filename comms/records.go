@@ -2,6 +2,7 @@ package comms
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cascade-run/cascade/dag"
 )
@@ -126,7 +127,14 @@ type TaskError struct {
 }
 
 func (e *TaskError) Error() string {
-	return fmt.Sprintf("task %s, attempt %d on agent %s: %s: %s", e.Task, e.Attempt, e.Agent, e.Kind, e.Message)
+	return fmt.Sprintf("task %s, attempt %d on agent %s: %s", e.Task, e.Attempt, e.Agent, e.Text())
+}
+
+// Text is kind and message: "panic: boom". Messages of the runtime that begin with
+// the kind do not say it twice.
+func (e *TaskError) Text() string {
+	kind := e.Kind.String() + ": "
+	return kind + strings.TrimPrefix(e.Message, kind)
 }
 
 // EventKind says what happened to a task or dataset.

@@ -78,3 +78,23 @@ func parentAt(fields []any) int {
 		return ok && string(p) == "parent"
 	})
 }
+
+// The kind of an error is said once.
+func TestTaskErrorText(t *testing.T) {
+	for _, tt := range []struct {
+		kind          ErrorKind
+		message, want string
+	}{
+		{ErrorPanic, "panic: boom", "panic: boom"},
+		{ErrorPanic, "fatal error: stack overflow", "panic: fatal error: stack overflow"},
+		{ErrorExit, "the command ended with status 3", "exit: the command ended with status 3"},
+	} {
+		e := &TaskError{Kind: tt.kind, Message: tt.message, Task: "a", Attempt: 1, Agent: "local"}
+		if got := e.Text(); got != tt.want {
+			t.Errorf("%s: %q is told as %q", tt.kind, tt.message, got)
+		}
+		if got, want := e.Error(), "task a, attempt 1 on agent local: "+tt.want; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

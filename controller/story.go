@@ -147,7 +147,7 @@ func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
 		row.PeakRSS, row.BytesIn, row.BytesOut = u.PeakRSS, u.BytesIn, u.BytesOut
 	}
 	if e.Error != nil {
-		row.Error, row.LogTail = e.Error.Kind.String()+": "+e.Error.Message, string(e.Error.LogTail)
+		row.Error, row.LogTail = e.Error.Text(), string(e.Error.LogTail)
 	}
 }
 
@@ -247,7 +247,7 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 		detail = append(detail, fmt.Sprintf("%d elements", e.Count))
 	}
 	if e.Error != nil {
-		detail = append(detail, e.Error.Kind.String()+": "+e.Error.Message)
+		detail = append(detail, e.Error.Text())
 	}
 	row.Detail = strings.Join(detail, "; ")
 	return row

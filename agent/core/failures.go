@@ -109,7 +109,7 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 		return
 	}
 	tr := j.troubleOf(t)
-	tr.story = append(tr.story, fmt.Sprintf("attempt %d: %s: %s", s.attempt, e.Kind, e.Message))
+	tr.story = append(tr.story, fmt.Sprintf("attempt %d: %s", s.attempt, e.Text()))
 	again := !final && j.stopped == nil
 	if e.Kind.Retryable() {
 		if tr.crashes++; tr.crashes >= c.cfg.PoisonAfter {

@@ -154,9 +154,8 @@ func (a *app) explainFailure(g *dag.Graph, p *cascade.Progress, err error) {
 		return
 	}
 	e := job.Cause
-	message := strings.TrimPrefix(e.Message, e.Kind.String()+": ")
-	fmt.Fprintf(a.err, "job %s failed after %s: task %s: %s: %s\n",
-		p.Name, duration(time.Duration(max(0, p.Ended-p.Started))), e.Task, e.Kind, message)
+	fmt.Fprintf(a.err, "job %s failed after %s: task %s: %s\n",
+		p.Name, duration(time.Duration(max(0, p.Ended-p.Started))), e.Task, e.Text())
 	where := fmt.Sprintf("agent %s", e.Agent)
 	if e.Executor > 0 {
 		where += fmt.Sprintf(", executor %d", e.Executor)
