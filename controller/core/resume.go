@@ -182,6 +182,7 @@ func (c *Core) reopen(j *job, ev *Prepared) {
 	j.rec.Epoch, j.rec.Stored = max(j.rec.Epoch, epoch), stored
 	j.request, j.graph, j.bytes, j.states = ev.Past.Request, ev.Graph, ev.Bytes, ev.Past.States
 	j.rec.Batches = max(j.rec.Batches, ev.Past.Batches)
+	j.seen = ev.Past.Seen // an agent that was not told so repeats what is stored
 	j.rec.Phase, j.rec.Ended, j.rec.Cancel, j.rec.Error, j.rec.Groups = comms.JobQueued, 0, "", nil, nil
 	c.findExports(j)
 }
