@@ -32,7 +32,9 @@ type group struct {
 // NewGraph starts a job with a name.
 func NewGraph(name string) *Graph { return &Graph{name: name} }
 
-// KeepGoing makes the rest of the job go on when a task fails.
+// KeepGoing makes the rest of the job go on when a task fails. It ends failed if
+// an output is missing, or, without outputs, if a task on which nothing depends
+// is not done.
 func (g *Graph) KeepGoing() { g.keepGoing = true }
 
 // Output makes datasets outputs of the job: they are kept after it ends, and
@@ -86,7 +88,8 @@ func Timeout(d time.Duration) TaskOption { return func(g *dag.Group) { g.Timeout
 // Priority puts tasks before those with a lower one.
 func Priority(n int) TaskOption { return func(g *dag.Group) { g.Priority = n } }
 
-// MayFail lets the job go on when this task fails.
+// MayFail lets the job go on when this task fails. Without outputs it succeeds
+// although this task is not done.
 func MayFail() TaskOption { return func(g *dag.Group) { g.KeepGoing = true } }
 
 // In names the environment whose executor has the function. The default is the

@@ -9,6 +9,9 @@ import (
 func (r *resolver) references() {
 	for gi := range r.g.Groups {
 		grp := &r.g.Groups[gi]
+		if s := grp.Stream; s != nil && len(r.issues) == 0 {
+			r.ix.groups[r.ix.groupOfNode(uint32(s.Generator))].needed = true
+		}
 		r.ix.groups[gi].refBase = uint32(len(r.ix.refs))
 		for di := range grp.Inputs {
 			d := &grp.Inputs[di]
@@ -19,6 +22,10 @@ func (r *resolver) references() {
 				t, err := r.bind(gi, d.From[fi].Text)
 				if err == nil && t != nil {
 					err = r.fill(gi, t, &r.ix.refs[base])
+				}
+				if t != nil {
+					u := &r.ix.groups[t.group]
+					u.needed, u.spared = u.needed || d.Min == 0, u.spared || d.Min > 0
 				}
 				x := &r.ix.refs[base]
 				if err == nil && t != nil && !d.List && (x.kind == SourceStream || x.kind == SourceGroup || t.star()) {

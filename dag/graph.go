@@ -134,7 +134,7 @@ type Field struct {
 type InputDecl struct {
 	Name string
 	List bool   // a list of datasets rather than one
-	Min  int    // of a list: the task may start when this many are there and the others have failed; 0 means all
+	Min  int    // of a list: the task may start when this many are there and the others have failed, which they then may; 0 means all
 	From []From // unresolved references, as written
 }
 

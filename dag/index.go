@@ -41,6 +41,8 @@ type groupIndex struct {
 	start   uint32 // first task; of a streamed group the first slot
 	size    uint32
 	refBase uint32 // first of its entries in refs
+	needed  bool   // something follows it or takes its outputs without Min
+	spared  bool   // something takes its outputs with Min
 }
 
 // refIndex is a resolved From: stride sources for each of the group's tasks.
@@ -361,6 +363,28 @@ func (g *Graph) GroupNear(i TaskIndex, near int) int {
 		}
 	}
 	return g.GroupIndex(i)
+}
+
+// MayFail tells whether a job goes on when a task of a group fails: it or the
+// task says so (KeepGoing), or all that take from the group do so by Min.
+func (g *Graph) MayFail(group int) bool {
+	x := &g.index.groups[group]
+	return g.KeepGoing || g.Groups[group].KeepGoing || x.spared && !x.needed
+}
+
+// Sink tells whether nothing depends on a task or instance.
+func (g *Graph) Sink(i TaskIndex) bool {
+	ix := &g.index
+	node, _ := g.node(i)
+	if ix.outStart[node] != ix.outStart[node+1] {
+		return false
+	}
+	for o := range g.Group(i).Outputs {
+		if len(g.StreamSlots(i, uint32(o))) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // GroupTasks returns the tasks of a static group: first and how many. For a

@@ -209,11 +209,43 @@ func (c *Core) skip(j *job, t taskIndex, by comms.DatasetRef) {
 		cause = comms.Cause{Kind: comms.CauseTask, Ref: by}
 		why = fmt.Sprintf("it needs %s, which did not deliver", j.graph.TaskName(by.Task))
 	}
+	if short := c.tooFew(j, t); short != "" {
+		why = short
+	}
 	c.noteEnd(j, comms.Event{Kind: comms.EventSkipped, Task: t, Attempt: j.tasks[t].attempt, Cause: cause,
 		Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: why,
 			Task: j.graph.TaskName(t), Attempt: j.tasks[t].attempt, Agent: c.cfg.Agent}})
 	c.end(j, t, tSkipped)
 	c.todo = append(c.todo, ended{j, t})
+}
+
+// tooFew says which list of a task does not come to its Min; "" when none.
+func (c *Core) tooFew(j *job, t taskIndex) string {
+	ins, err := j.graph.Inputs(t)
+	if err != nil {
+		return ""
+	}
+	for _, in := range ins {
+		failed, coming, there := 0, 0, 0
+		for _, s := range in.Sources {
+			state, n := c.source(j, s)
+			there += n
+			switch state {
+			case srcFailed:
+				failed++
+			case srcPending:
+				coming++
+			}
+		}
+		switch {
+		case in.Min == 0 || failed == 0 || there >= in.Min:
+		case coming > 0:
+			return fmt.Sprintf("input %s: %d of at least %d were there, and %d can still come", in.Name, there, in.Min, coming)
+		default:
+			return fmt.Sprintf("input %s: %d of at least %d were there", in.Name, there, in.Min)
+		}
+	}
+	return ""
 }
 
 // outputsFailed tells the consumers of a task that ended badly that what it did

@@ -128,7 +128,7 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 	c.noteEnd(j, comms.Event{Kind: comms.EventFailed, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
 	c.end(j, t, tFailed)
 	c.todo = append(c.todo, ended{j, t})
-	if !j.graph.KeepGoing && !gs.group.KeepGoing && j.stopped == nil {
+	if j.stopped == nil && !j.graph.MayFail(j.graph.GroupIndex(t)) {
 		c.stop(j, &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("the job stopped because %s failed", e.Task)},
 			comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}})
 	}

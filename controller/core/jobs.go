@@ -460,13 +460,14 @@ func (c *Core) end(j *job) {
 	if row.Phase == comms.JobDone {
 		row.Error = nil
 	} else if row.Phase == comms.JobFailed && row.Error == nil {
-		row.Error = &comms.TaskError{Kind: comms.ErrorSkipped, Agent: row.Agent, Message: "an output of the job was not produced"}
+		row.Error = &comms.TaskError{Kind: comms.ErrorSkipped, Agent: row.Agent, Message: "an output of the job, or a task that nothing depends on, did not come"}
 	}
 	j.ending, j.assign = &row, nil
 }
 
 // outcome is the phase in which a job ends. A failure is tolerated where
-// keep_going says so, as long as every export is there.
+// dag.Graph.MayFail says so, as long as every export is there; a job without
+// exports is there for its sinks.
 func (j *job) outcome() comms.JobPhase {
 	t := j.states.Totals()
 	there := j.result || len(j.graph.Exports) == 0
@@ -480,11 +481,23 @@ func (j *job) outcome() comms.JobPhase {
 		return comms.JobFailed
 	}
 	for i := range j.states.groups {
-		if j.states.groups[i].Failed > 0 && !j.graph.KeepGoing && !j.graph.Groups[i].KeepGoing {
+		if j.states.groups[i].Failed > 0 && !j.graph.MayFail(i) {
 			return comms.JobFailed
 		}
 	}
+	if len(j.graph.Exports) == 0 && j.missesSink() {
+		return comms.JobFailed
+	}
 	return comms.JobDone
+}
+
+// missesSink tells whether a task that nothing depends on is not done, but those
+// that may fail by themselves.
+func (j *job) missesSink() (missed bool) {
+	j.states.Each(func(t dag.TaskIndex, s TaskState) {
+		missed = missed || s.Over() && s != TaskDone && !j.graph.Group(t).KeepGoing && j.graph.Sink(t)
+	})
+	return missed
 }
 
 // endUnassigned ends a cancelled job that no agent works on.
