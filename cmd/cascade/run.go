@@ -233,7 +233,7 @@ func (a *app) follow(ctx context.Context, client *cascade.Client, j *cascade.Job
 	}
 	failure := cascade.JobResult(last)
 	if failure != nil && !a.json {
-		a.explainFailure(g, last, failure)
+		a.explainFailure(ctx, client, g, last, failure)
 		return reported{failure}
 	}
 	var files []string

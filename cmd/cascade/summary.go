@@ -22,6 +22,9 @@ func parseSize(s string) (int64, error) { return units.RAMInBytes(s) }
 // beyond it the rows would take longer to fetch than the summary is worth.
 const summaryTasks = 200_000
 
+// namedFailures is the most failed tasks that the summary of a job names.
+const namedFailures = 3
+
 // summaryObject is what run prints at the end, also as JSON.
 type summaryObject struct {
 	Job          string   `json:"job"`
@@ -95,6 +98,14 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 	a.fact("tried again", "%d", s.Retries)
 	if s.Failed+s.Skipped > 0 {
 		a.fact("went without", "%d failed, %d skipped: cascade ls tasks %s --filter failed", s.Failed, s.Skipped, s.Job)
+		rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, p.Job, "failed", namedFailures)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			text, _, _ := strings.Cut(r.Error, "\n")
+			a.fact("", "%s: %s", r.Name, text)
+		}
 	}
 	switch folder, n := commonFolder(files), len(files); {
 	case n == 1:
@@ -147,7 +158,7 @@ func relative(path string) string {
 
 // explainFailure prints the first cause of a failed job: what, where, with which
 // inputs, and the last lines that the task wrote.
-func (a *app) explainFailure(g *dag.Graph, p *cascade.Progress, err error) {
+func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag.Graph, p *cascade.Progress, err error) {
 	var job *cascade.JobError
 	if !errors.As(err, &job) || job.Cause == nil {
 		fmt.Fprintf(a.err, "cascade: %v\n", err)
@@ -174,10 +185,30 @@ func (a *app) explainFailure(g *dag.Graph, p *cascade.Progress, err error) {
 	if len(e.LogTail) > 0 {
 		fmt.Fprintf(a.err, "  last output\n%s\n", indent(string(e.LogTail), 10))
 	}
-	if sum := total(p); sum.Skipped > 0 {
+	sum := total(p)
+	if sum.Skipped > 0 {
 		fmt.Fprintf(a.err, "  because of it %s did not run\n", plural(int(sum.Skipped), "task"))
+		a.explainSkipped(ctx, client, p.Job)
 	}
 	fmt.Fprintf(a.err, "  more     cascade story %s %s; cascade logs %s %s\n", p.Job, e.Task, p.Job, e.Task)
+	if sum.Failed > 1 {
+		fmt.Fprintf(a.err, "  and %d more: cascade ls tasks %s --filter failed\n", sum.Failed-1, p.Job)
+	}
+}
+
+// explainSkipped prints of the first tasks that did not run which of them had
+// too few of a list. That these are not known is no reason to fail.
+func (a *app) explainSkipped(ctx context.Context, client *cascade.Client, job comms.JobID) {
+	rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, job, "skipped", 100)
+	if err != nil {
+		return
+	}
+	for _, r := range rows {
+		if strings.Contains(r.Error, " of at least ") {
+			fmt.Fprintf(a.err, "  too few  %s: %s\n", r.Name, r.Error)
+			return
+		}
+	}
 }
 
 func sources(g *dag.Graph, in dag.Input) string {
