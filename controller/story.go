@@ -89,8 +89,17 @@ func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
 	p.page.Rows = p.page.Rows[:0]
 	cursor := p.page.Cursor
 	whole := &pager{limit: maxRows}
-	for _, row := range order {
-		whole.add(func() any { return row })
+	for k, row := range order {
+		if whole.add(func() any { return row }) {
+			continue
+		}
+		// The page has no room for its bytes: the next one begins with it.
+		next := p.start + uint64(k)
+		if listed != nil {
+			next = uint64(row.Index)
+		}
+		cursor = binary.BigEndian.AppendUint64(nil, next)
+		break
 	}
 	p.page.Rows, p.page.Cursor = whole.page.Rows, cursor
 	return whole.err
