@@ -75,7 +75,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetErr(a.err)
 	ctx, end := a.signals.listen(ctx, a.interrupts, a.unheeded)
 	err := root.ExecuteContext(ctx)
-	if err != nil && context.Cause(ctx) == errInterrupted {
+	if err != nil && errors.Is(context.Cause(ctx), errInterrupted) {
 		err = reported{errInterrupted} // who interrupts knows
 	}
 	end()
