@@ -1,5 +1,7 @@
 package core
 
+import "slices"
+
 // drain starts nothing more and takes back what is queued, but what waits for a
 // value of a run before it: nobody else will have that.
 func (c *Core) drain() {
@@ -10,6 +12,11 @@ func (c *Core) drain() {
 	for _, ex := range c.execs {
 		if ex.state != exUp {
 			continue
+		}
+		for _, r := range slices.Clone(ex.queue) {
+			if r.isRow() { // what waits in it needs nothing of the tasks before
+				c.unfold(r)
+			}
 		}
 		var runs []*run
 		for i, r := range ex.queue {
