@@ -237,30 +237,37 @@ func (l *loop) send(out *outbound, m comms.Message) (full bool) {
 		out.waiting = append(out.waiting, head)
 		return false
 	}
+	if l.queue(out, head) {
+		return false
+	}
+	out.waiting = append(out.waiting, head)
+	return true
+}
+
+// queue hands a message to its link, and tells whether that has taken it or ended:
+// a link that refuses for good is aborted, for its peer would miss a message.
+func (l *loop) queue(out *outbound, head []byte) bool {
 	switch err := out.link.Queue(head, nil); {
 	case err == nil:
 		l.dirty = append(l.dirty, out.link)
 	case errors.Is(err, comms.ErrFull):
-		out.waiting = append(out.waiting, head)
-		return true
+		return false
 	case errors.Is(err, comms.ErrClosed): // its Down is on the way
 	default:
 		out.link.Abort(err)
 	}
-	return false
+	return true
 }
 
 // resume sends what waited. It tells whether nothing waits any more.
 func (l *loop) resume(out *outbound) bool {
 	for len(out.waiting) > 0 {
-		err := out.link.Queue(out.waiting[0], nil)
-		if errors.Is(err, comms.ErrFull) {
+		if !l.queue(out, out.waiting[0]) {
 			return false
 		}
 		out.waiting[0] = nil
 		out.waiting = out.waiting[1:]
 	}
-	l.dirty = append(l.dirty, out.link)
 	return true
 }
 
