@@ -281,9 +281,11 @@ func (c *Core) advance(r *run, usages []comms.Usage, block []byte) {
 			j.tasks[gone[i-1].task].missing = 0
 			j.tasks[gone[i-1].task].state = tFinished
 		}
-		s := float64(usages[i].Duration) / 1e9
-		gs.learn(s)
-		seconds += s
+		if d := usages[i].Duration; d > 0 { // as endRun: an executor says what it likes
+			s := float64(d) / 1e9
+			gs.learn(s)
+			seconds += s
+		}
 	}
 	j.unended -= n - 1
 	head := r.task
