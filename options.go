@@ -84,7 +84,7 @@ func WithDurability(d Durability) Option { return func(o *options) { o.durable =
 func WithoutExecutors() Option { return func(o *options) { o.inspect = true } }
 
 // WithStoreMemory sets how many bytes the tables and caches of a local cluster's
-// control store may take in memory; the default is 128 MiB.
+// control store may take in memory; the default is 64 MiB.
 func WithStoreMemory(bytes int64) Option { return func(o *options) { o.gcs = bytes } }
 
 // Retention says which ended jobs a local cluster keeps; see WithRetention.

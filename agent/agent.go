@@ -51,7 +51,7 @@ type Agent struct {
 	segmentLane, spillLane, logLane lane
 
 	tokens  tokens
-	loop    *loop         // belongs to Run's goroutine
+	loop    *loop         // belongs to who steps the core
 	looping chan struct{} // closed when loop is there
 
 	closing sync.Once

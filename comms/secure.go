@@ -129,10 +129,10 @@ func (p credential) vouches(g *session.Greeting) error {
 }
 
 // key says whose links a greeting may continue or replace: a client's only those
-// of the same certificate's name.
+// of the same role and name in the certificate.
 func (p credential) key(g *session.Greeting) peerKey {
 	if p.serial != "" && p.role.Client() {
-		return peerKey{g.Role, p.name + "/" + g.Name}
+		return peerKey{g.Role, string(p.role) + "/" + p.name + "/" + g.Name}
 	}
 	return peerKey{g.Role, g.Name}
 }

@@ -26,7 +26,7 @@ type Config struct {
 	Passive bool   // answer questions only, run nothing
 	Sync    bool   // survive power loss, and not only the crash of processes
 	Shards  int    // of a new store; default 2
-	Memory  int64  // bytes that the store's tables and caches in memory may take; default 128 MiB
+	Memory  int64  // bytes that the store's tables and caches in memory may take; default 64 MiB
 	MinFree uint64 // free bytes of the disk below which nothing is stored; default 256 MiB
 	Retain  Retention
 	Grace   time.Duration // how long a lost agent's jobs wait for it when another agent could take them; default 30s

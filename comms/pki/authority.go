@@ -98,11 +98,8 @@ func (a *Authority) Sign(request *x509.CertificateRequest, id Identity, now time
 	if err := id.validate(); err != nil {
 		return nil, fmt.Errorf("sign for %s: %w", id, err)
 	}
-	if err := request.CheckSignature(); err != nil {
-		return nil, fmt.Errorf("sign for %s: the request is not signed by its own key: %w", id, err)
-	}
-	if _, ok := request.PublicKey.(*ecdsa.PublicKey); !ok {
-		return nil, fmt.Errorf("sign for %s: a key of type %T; want ECDSA", id, request.PublicKey)
+	if err := checkRequest(request); err != nil {
+		return nil, fmt.Errorf("sign for %s: %w", id, err)
 	}
 	serial, err := newSerial()
 	if err != nil {
@@ -120,6 +117,17 @@ func (a *Authority) Sign(request *x509.CertificateRequest, id Identity, now time
 		return nil, fmt.Errorf("sign for %s: %w", id, err)
 	}
 	return x509.ParseCertificate(der)
+}
+
+// checkRequest tells what is wrong with a signing request.
+func checkRequest(r *x509.CertificateRequest) error {
+	if err := r.CheckSignature(); err != nil {
+		return fmt.Errorf("the request is not signed by its own key: %w", err)
+	}
+	if _, ok := r.PublicKey.(*ecdsa.PublicKey); !ok {
+		return fmt.Errorf("a key of type %T; want ECDSA", r.PublicKey)
+	}
+	return nil
 }
 
 // earlier returns the earlier of two times.

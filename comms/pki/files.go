@@ -31,9 +31,10 @@ func (a *Authority) Save(dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, fileAuthorityKey)); err == nil {
 		return fmt.Errorf("save the authority: %s has one already, whose members would be lost", dir)
 	}
-	err = errors.Join(
-		write(filepath.Join(dir, fileAuthority), block("CERTIFICATE", a.cert.Raw)),
-		write(filepath.Join(dir, fileAuthorityKey), block("PRIVATE KEY", key)))
+	err = write(filepath.Join(dir, fileAuthority), block("CERTIFICATE", a.cert.Raw))
+	if err == nil { // the key last: where it is, the authority is whole
+		err = write(filepath.Join(dir, fileAuthorityKey), block("PRIVATE KEY", key))
+	}
 	if err != nil {
 		return fmt.Errorf("save the authority: %w", err)
 	}
@@ -150,7 +151,14 @@ func write(path string, content []byte) (err error) {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path)) // the new name is durable with the folder
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func readCertificate(path string) (*x509.Certificate, error) {

@@ -164,6 +164,9 @@ func refusal(err error) string {
 
 func admit(q *joinRequest, a *Authority, r Register, now time.Time) (id Identity, cert *x509.Certificate, err error) {
 	request, err := x509.ParseCertificateRequest(q.Request)
+	if err == nil {
+		err = checkRequest(request)
+	}
 	if err != nil {
 		return id, nil, fmt.Errorf("read the signing request: %w", err)
 	}

@@ -24,7 +24,7 @@ var ErrRevoked = errors.New("the certificate was revoked")
 // verifyPeer returns the identity of the other side of a handshake.
 func (m *Member) verifyPeer(s tls.ConnectionState, revoked Revoked) (Identity, error) {
 	if len(s.PeerCertificates) == 0 {
-		return Identity{}, errors.New("the peer has no certificate; hosts join with `cascade-agent --join`, people with `cascade login`")
+		return Identity{}, errors.New("the peer has no certificate of the cluster; it has to join with a token first")
 	}
 	cert := s.PeerCertificates[0]
 	if revoked != nil && revoked(cert.SerialNumber.Text(16)) {

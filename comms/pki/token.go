@@ -65,7 +65,7 @@ func ParseToken(s string) (Token, error) {
 	var t Token
 	rest, ok := strings.CutPrefix(strings.TrimSpace(s), tokenPrefix)
 	if !ok {
-		return t, fmt.Errorf("a token begins with %q; make one by `cascade cluster token`", tokenPrefix)
+		return t, fmt.Errorf("a token begins with %q", tokenPrefix)
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(rest)
 	if err != nil || len(b) != len(t.ID)+len(t.Secret)+len(t.Authority) {
@@ -80,7 +80,7 @@ func ParseToken(s string) (Token, error) {
 // Refusals of a token. They say no more than the bearer may know.
 var (
 	ErrTokenUnknown = errors.New("the token is unknown or was used up")
-	ErrTokenExpired = errors.New("the token has expired; make a new one by `cascade cluster token`")
+	ErrTokenExpired = errors.New("the token has expired; ask for a new one")
 	ErrTokenName    = errors.New("the token is for another name")
 )
 

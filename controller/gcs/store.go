@@ -29,7 +29,7 @@ type Options struct {
 	Dir     string
 	Shards  int    // of a new store, default 2; an existing one keeps its own
 	Sync    bool   // survive power loss: every group is synced. Else: the crash of any process.
-	Memory  int64  // bytes of all memtables and caches together, default 128 MiB
+	Memory  int64  // bytes of all memtables and caches together, default 64 MiB
 	MinFree uint64 // free bytes of the disk below which commits pause, default 256 MiB, more with much memory
 	Reserve uint64 // bytes of the reserve file, default 32 MiB
 	// OnPause is told when commits pause for want of space and when they go on.

@@ -13,7 +13,7 @@ import (
 )
 
 // chunkSize is the most bytes of one record of a graph or of events. Badger takes
-// 15 % of a memtable in one transaction: 2.4 MiB of the default 16.
+// 15 % of a memtable in one transaction: 1.2 MiB of the default 8.
 const chunkSize = 1 << 20
 
 // Create stores a new job: its graph in chunks, unless another job of the shard
