@@ -221,7 +221,7 @@ func (j *job) ended() string {
 		case comms.EventFinished:
 			lines[e.Task] = fmt.Sprintf("%s finished %d", name, e.Attempt)
 		case comms.EventFailed:
-			lines[e.Task] = fmt.Sprintf("%s failed %d %s: %s", name, e.Attempt, e.Error.Kind, e.Error.Message)
+			lines[e.Task] = fmt.Sprintf("%s failed %d %s", name, e.Attempt, e.Error.Text())
 		case comms.EventSkipped:
 			lines[e.Task] = name + " skipped"
 		case comms.EventCancelled:
