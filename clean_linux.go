@@ -112,7 +112,7 @@ func cleanPart(name, dir string, o cleanOptions, clean func(string, bool) (owner
 		return c, err
 	}
 	// Only what daemons put there: the folder may hold what is somebody else's.
-	for _, name := range []string{"agent.lock", "agent.json", "executor.last", "logs", "spill", "scratch", "cache", "store", "packages", "run"} {
+	for _, name := range []string{"agent.lock", "agent.json", "executor.last", "incarnation", "logs", "spill", "scratch", "cache", "store", "packages", "run"} {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
 	}
 	c.Removed = err == nil
