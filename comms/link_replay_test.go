@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -364,7 +365,7 @@ func TestLastWordsAreHeard(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p.near.Flush()
+		written(p.near)
 		p.near.end(ErrClosed) // as a process that exits
 		for p.far.Send([]byte("are you there?"), nil) == nil {
 			if p.far.Stats().Queued > 0 {
@@ -373,6 +374,17 @@ func TestLastWordsAreHeard(t *testing.T) {
 		}
 		p.hub.count(t, "message", n)
 		p.hub.next(t, "down")
+	}
+}
+
+// written flushes until the kernel has all: Flush alone leaves it to whoever
+// writes at that moment.
+func written(l *Link) {
+	for busy := true; busy; runtime.Gosched() {
+		l.Flush()
+		l.mu.Lock()
+		busy = l.wire.writing || l.out.Unsent() > 0
+		l.mu.Unlock()
 	}
 }
 
