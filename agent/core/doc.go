@@ -27,15 +27,17 @@
 //
 // # Who does what
 //
-//	jobs       Assign, Steer, the end of a job        ready      ready tasks in order, shares
-//	edges      who waits for what                     place      which executor, take-back, limits
-//	data       datasets and their references          executors  pools, processes, environments
-//	generators streams, instances, whole groups       runs       what a run is told
-//	paths      runs that stand for many tasks
-//	credit     how far a generator may run ahead      report     what executors say
-//	memory     the ledger's requests and effects      failures   retries, crashes, lost datasets
-//	events     numbered batches until committed       fetch      chunks for clients
-//	keep       what outlives the agent                check      every cross-reference
+//	jobs       Steer, the end of a job        ready      ready tasks in order, shares
+//	assign     what an Assign changes         place      which executor, limits
+//	edges      who waits for what             follow     what is queued behind a run
+//	data       datasets and their references  takeback   work and memory taken back
+//	generators streams and their elements     executors  pools, processes, environments
+//	slots      instances, whole groups        runs       what a run is told
+//	credit     how far generators run ahead   paths      runs that stand for many tasks
+//	memory     the ledger's requests, effects report     what executors say
+//	events     numbered batches               failures   retries, crashes, lost datasets
+//	keep       what outlives the agent        fetch      chunks for clients
+//	drain      an end without lost work       check      every cross-reference
 //
 // # Rules
 //

@@ -1,0 +1,300 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// assign takes a fragment of a job, or what replaces one.
+func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
+	j := c.byJob[m.Job]
+	if j != nil && m.Epoch <= j.epoch {
+		return
+	}
+	if j == nil {
+		if g == nil {
+			c.refuse(m, bad)
+			return
+		}
+		j = c.newJob(m, g)
+	} else if j.adopted {
+		if g == nil {
+			c.refuse(m, bad)
+			return
+		}
+		j = c.readopt(j, m, g)
+	}
+	if j.noted {
+		c.flush() // what was noted is of the epoch before
+	}
+	j.epoch = m.Epoch
+	c.leaveAll(j)
+	j.priority, j.held, j.stopped, j.dropped = m.Priority, m.Hold, nil, false
+	if m.Ranks != nil {
+		j.ranks = m.Ranks
+	}
+	j.registry = m.Registry
+	j.wanted.exact = false
+	j.owner.weight = float64(max(m.Weight, 1))
+	j.setFuse(m.Fuse)
+	for i := range j.groups {
+		if gs := &j.groups[i]; !gs.known && i < len(m.Seconds) {
+			gs.mean = m.Seconds[i]
+		}
+	}
+	c.begin(j)
+	c.knownEnds(j, m.Ended)
+	c.knownData(j, m)
+	again := c.setTasks(j, m)
+	for _, t := range again {
+		c.rebuild(j, t)
+	}
+	c.recount(j)
+	c.offerAll(j)
+	c.askFunctions(j)
+	c.touch(j)
+}
+
+// refuse answers an Assign whose graph could not be had.
+func (c *Core) refuse(m *comms.Assign, why string) {
+	j := &job{id: m.Job, life: m.Life, epoch: m.Epoch}
+	c.note(j, comms.Event{Kind: comms.EventDrained, Cause: comms.Cause{Kind: comms.CauseSubmit, Text: why},
+		Error: &comms.TaskError{Kind: comms.ErrorInput, Message: "graph of the job: " + why, Agent: c.cfg.Agent}})
+}
+
+func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
+	j := &job{id: m.Job, life: m.Life, seq: 1, graph: g, dir: m.Dir, static: g.NumTasks(), tasks: make([]task, g.NumTasks()),
+		trouble: map[taskIndex]*trouble{}, envs: map[string]*environment{}, data: map[comms.DatasetRef]*dataset{},
+		streams: map[outputKey]*stream{}, gates: map[taskIndex][]gate{}, edgeCache: map[taskIndex][]dag.Edge{}}
+	if n := len(c.jobs); n > 0 {
+		j.seq = c.jobs[n-1].seq + 1
+	}
+	name := m.Owner
+	if name == "" {
+		name = "\x00" + m.Job.String() // without an owner a job shares with nobody
+	}
+	if c.owners[name] == nil {
+		c.owners[name] = &owner{name: name}
+	}
+	j.owner = c.owners[name]
+	j.owner.jobs++
+	j.fresh = true
+	c.jobs = append(c.jobs, j)
+	c.byJob[j.id] = j
+	c.newGroups(j)
+	j.wanted = exportsOf(g)
+	j.newSlots()
+	return j
+}
+
+// newGroups prepares what the tasks of each group share.
+func (c *Core) newGroups(j *job) {
+	g := j.graph
+	j.groups = make([]groupState, len(g.Groups))
+	for i := range g.Groups {
+		gs := &j.groups[i]
+		gs.group = &g.Groups[i]
+		gs.need, gs.unfit = c.need(gs.group.Resources)
+		gs.file = make([]bool, len(gs.group.Outputs))
+		gs.rooted = len(gs.group.Inputs) == 0 && gs.group.Stream == nil
+		for o, out := range gs.group.Outputs {
+			gs.generator = gs.generator || out.Generate != dag.GenerateNone
+			gs.file[o] = gs.group.Run.Command != nil
+		}
+		gs.findConstants()
+		if first, n := g.GroupTasks(i); gs.group.Stream == nil {
+			gs.first, gs.size = taskIndex(first), n
+		}
+		gs.findStep()
+		gs.class = c.classFor(j, gs)
+	}
+	// All tasks of a group read from the same groups.
+	for i := range g.Groups {
+		first, n := g.GroupTasks(i)
+		if n == 0 {
+			continue
+		}
+		if st := g.Groups[i].Stream; st != nil {
+			first += j.static
+			j.groupOf(st.Generator).read = true
+		}
+		ins, err := g.Inputs(taskIndex(first))
+		if err != nil {
+			continue
+		}
+		for _, in := range ins {
+			for _, s := range in.Sources {
+				from := j.groupOf(s.Task)
+				from.read = true
+				from.file[s.Output] = from.file[s.Output] || g.Groups[i].Run.Command != nil
+			}
+		}
+	}
+}
+
+// along returns where a task's path leads, noTask when it is in none.
+func along(path []taskIndex, t taskIndex) taskIndex {
+	if int(t) < len(path) {
+		return path[t]
+	}
+	return noTask
+}
+
+func (j *job) setFuse(paths [][]taskIndex) {
+	j.fuse, j.fused = nil, nil
+	if len(paths) > 0 {
+		j.fuse, j.fused = slices.Repeat([]taskIndex{noTask}, j.static), slices.Repeat([]taskIndex{noTask}, j.static)
+	}
+	for _, p := range paths {
+		for k := 1; k < len(p); k++ {
+			if int(p[k-1]) < j.static && int(p[k]) < j.static {
+				j.fuse[p[k-1]], j.fused[p[k]] = p[k], p[k-1]
+			}
+		}
+	}
+}
+
+// setTasks brings the tasks in line with an Assign: those in Run are this
+// agent's, others that have not ended are not any more. A task that ended here
+// runs again only when the Assign gives it a higher attempt: else the sender did
+// not know yet.
+func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
+	run := m.Run
+	if run == nil {
+		run = []comms.Range{{First: 0, Last: taskIndex(max(j.static, 1) - 1)}}
+		if j.static == 0 {
+			run = nil
+		}
+	}
+	mine := make([]bool, len(j.tasks))
+	k := 0
+	for _, r := range run {
+		for i := uint64(r.First); i <= uint64(r.Last); i++ {
+			attempt := uint32(1)
+			if k < len(m.Attempts) {
+				attempt = m.Attempts[k]
+			}
+			k++
+			if i >= uint64(j.static) && !c.adoptInstance(j, i) {
+				c.nextAttempt(j, i, attempt)
+				continue
+			}
+			for uint64(len(mine)) <= i {
+				mine = append(mine, false)
+			}
+			mine[i] = true
+			t := &j.tasks[i]
+			switch {
+			case t.state == tAbsent:
+				*t = task{attempt: attempt, state: tWaiting}
+				j.unended++
+			case attempt > t.attempt:
+				c.disown(j, taskIndex(i)) // it may not have ended
+				c.restart(j, taskIndex(i), attempt)
+				again = append(again, taskIndex(i))
+			}
+		}
+	}
+	for _, e := range m.Ended { // what runs again here without the sender's knowledge goes on
+		for i := int(e.First); i <= min(int(e.Last), len(mine)-1); i++ {
+			mine[i] = true
+		}
+	}
+	for i := range j.tasks {
+		if i < len(mine) && mine[i] || i >= j.static {
+			continue
+		}
+		c.disown(j, taskIndex(i))
+	}
+	return again
+}
+
+// knownEnds takes over how tasks have ended that this agent knows nothing of.
+func (c *Core) knownEnds(j *job, all []comms.Ended) {
+	for _, e := range all {
+		if int(e.Last) >= j.static && (len(j.slots) == 0 || e.Last > noTask-1) || e.How < comms.OutcomeDone || e.How > comms.OutcomeCancelled {
+			continue
+		}
+		c.grow(j, comms.DatasetRef{Task: e.Last})
+		for t := e.First; t <= e.Last; t++ {
+			if s := &j.tasks[t]; s.state == tAsked {
+				c.unask(j, t)
+			} else if s.state == tAbsent {
+				s.state = tFinished + taskState(e.How-comms.OutcomeDone)
+				s.flags |= fReleased | fElsewhere
+				j.fresh = false
+			}
+		}
+	}
+}
+
+// disown gives up a task that another agent has now.
+func (c *Core) disown(j *job, t taskIndex) {
+	s := &j.tasks[t]
+	if s.state == tAbsent || s.state.over() {
+		return
+	}
+	if r := c.runOf(j, t); r != nil {
+		c.cancel(r, comms.ErrorCancelled, "the task was moved")
+		r.orphan = true
+	}
+	c.dropUnplaced(j, t)
+	s.state = tAbsent
+	j.unended--
+}
+
+// restart runs a task again because somebody asked for it: what it made before
+// counts no more. The instances that follow it and have not begun come into being
+// anew, those that have ended are not asked for.
+func (c *Core) restart(j *job, t taskIndex, attempt uint32) {
+	c.forgetOutputs(j, t, func(ref comms.DatasetRef) {
+		for _, s := range j.graph.StreamSlots(t, ref.Output) {
+			i, err := j.graph.Instance(s, ref.Element)
+			if err != nil || int(i) >= len(j.tasks) {
+				continue
+			}
+			if st := j.tasks[i].state; st != tAbsent && st != tQueued && st != tRunning && !st.over() {
+				c.unmake(j, i)
+			}
+		}
+	})
+	c.again(j, t, attempt)
+}
+
+// unmake takes an instance and its outputs out of existence; its attempt stays, to be counted on.
+func (c *Core) unmake(j *job, i taskIndex) {
+	c.disown(j, i)
+	c.forgetOutputs(j, i, func(comms.DatasetRef) {})
+	j.tasks[i] = task{attempt: j.tasks[i].attempt}
+}
+
+// forgetOutputs takes away all that a task has made, and calls also for each of it.
+func (c *Core) forgetOutputs(j *job, t taskIndex, also func(comms.DatasetRef)) {
+	for o := range j.groupOf(t).group.Outputs {
+		k := outputKey{t, uint32(o)}
+		n := uint64(1)
+		if st := j.streams[k]; st != nil {
+			n = st.next
+			delete(j.streams, k)
+		}
+		for e := range n {
+			ref := comms.DatasetRef{Task: t, Output: k.output, Element: e}
+			if d := j.data[ref]; d != nil {
+				c.freeData(j, d)
+			}
+			also(ref)
+		}
+	}
+}
+
+// again puts a task that has ended back to the start.
+func (c *Core) again(j *job, t taskIndex, attempt uint32) {
+	s := &j.tasks[t]
+	*s = task{attempt: attempt, state: tWaiting, flags: s.flags & fUnfused}
+	j.unended++
+	delete(j.trouble, t)
+	c.reopenStreams(j, t)
+	c.begin(j)
+}

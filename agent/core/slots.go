@@ -1,0 +1,439 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// slot is one task of a streamed group, for all elements.
+type slot struct {
+	key      outputKey // the stream it follows
+	ended    uint64    // instances that have ended, well or not
+	bad      uint64    // of these, not well
+	released uint64    // instances whose ends are committed
+	done     bool      // stream and instances have ended and are committed: needs its other inputs no more
+	told     bool      // consumers of the whole group were told
+	pending  int       // inputs that all instances share and that are not there
+	failed   bool      // such an input will never come
+	looked   bool      // since the last count it was looked whether such inputs were freed
+}
+
+// gate is an input that all instances of a slot share.
+type gate struct {
+	slot   int
+	source dag.Source
+}
+
+// newSlots finds what each slot follows and which inputs all of its instances
+// share: those that are the same for two different elements.
+func (j *job) newSlots() {
+	n := j.graph.NumSlots()
+	j.slots = make([]slot, n)
+	for s := range n {
+		i, err := j.graph.Instance(s, 0)
+		if err != nil {
+			continue
+		}
+		if st := j.graph.Group(i).Stream; st != nil {
+			j.slots[s].key = outputKey{st.Generator, st.Output}
+		}
+		for _, src := range j.sharedSources(s) {
+			j.gates[src.Task] = append(j.gates[src.Task], gate{s, src})
+		}
+	}
+}
+
+// sharedSources returns the sources that instances of a slot have in common.
+func (j *job) sharedSources(s int) []dag.Source {
+	var shared []dag.Source
+	zero, err0 := j.graph.Instance(s, 0)
+	one, err1 := j.graph.Instance(s, 1)
+	if err0 != nil || err1 != nil {
+		return nil
+	}
+	a, err0 := j.graph.Inputs(zero)
+	b, err1 := j.graph.Inputs(one)
+	if err0 != nil || err1 != nil {
+		return nil
+	}
+	for i := range a {
+		for k := range a[i].Sources {
+			if a[i].Sources[k] == b[i].Sources[k] {
+				shared = append(shared, a[i].Sources[k])
+			}
+		}
+	}
+	return shared
+}
+
+// gated tells whether a source of an instance is one that all instances of its slot share.
+func (j *job) gated(slot int, element uint64, s dag.Source) bool {
+	for _, g := range j.gates[s.Task] {
+		if g.slot == slot && g.source == s {
+			return true
+		}
+	}
+	return false
+}
+
+// bound tells whether a source of an instance is the element that it came into being for.
+func (j *job) bound(slot int, element uint64, s dag.Source) bool {
+	k := j.slots[slot].key
+	return s.Kind == dag.SourceElement && s.Task == k.task && s.Output == k.output && s.Element == element
+}
+
+// bind makes the instances that follow a stream for one more element, or tells
+// those that wait for it to be made again. Those that have ended before the
+// stream began anew stay as they are.
+func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
+	slots := j.graph.StreamSlots(ref.Task, ref.Output)
+	var fresh []taskIndex
+	for _, s := range slots {
+		i, err := j.graph.Instance(s, ref.Element)
+		if err != nil {
+			return
+		}
+		c.grow(j, comms.DatasetRef{Task: i})
+		switch t := j.at(i); t.state {
+		case tAbsent:
+			*t = task{attempt: t.attempt + 1, state: tWaiting}
+			j.unended++
+			fresh = append(fresh, i)
+		case tWaiting:
+			c.resolveEdge(j, i, ref, true)
+		case tFinished, tFailed, tSkipped, tCancelled:
+			if !again {
+				c.countEnded(j, s, i)
+			}
+		}
+	}
+	for _, i := range fresh {
+		c.rebuildShared(j, i)
+		missing, failed := c.countMissing(j, i)
+		j.at(i).missing = missing
+		switch {
+		case j.stopped != nil:
+			c.endUnrun(j, i, comms.Cause{Kind: comms.CauseDataset, Ref: ref})
+		case failed && !c.tolerates(j, i):
+			c.skip(j, i, comms.DatasetRef{Task: noTask})
+		case missing == 0:
+			c.ready(j, entry{i, ref.Task, ref.Output})
+		}
+	}
+}
+
+// rebuildShared has the inputs made again that an instance shares with all of its
+// slot, when they were freed because the instances before it had ended.
+func (c *Core) rebuildShared(j *job, i taskIndex) {
+	s, _, _ := j.graph.Slot(i)
+	sl := &j.slots[s]
+	if sl.pending == 0 && sl.looked || j.stopped != nil { // a whole stream that was freed is not pending
+		return
+	}
+	sl.looked = true
+	gone := j.goneOf(j.sharedSources(s), true)
+	for _, ref := range gone {
+		c.redo(j, ref)
+	}
+	if len(gone) > 0 {
+		c.recountGate(j, s)
+		c.lostJobs = append(c.lostJobs, j)
+	}
+}
+
+// grow makes room for an instance in the task table.
+func (c *Core) grow(j *job, ref comms.DatasetRef) {
+	if n := int(ref.Task) + 1 - len(j.tasks); n > 0 {
+		j.tasks = append(j.tasks, make([]task, n)...)
+	}
+}
+
+// adoptInstance makes room for an instance that an Assign names, unless its
+// generator runs again: then it comes into being with its element, if it does.
+func (c *Core) adoptInstance(j *job, i uint64) bool {
+	if i > uint64(noTask)-1 || len(j.slots) == 0 {
+		return false
+	}
+	slot, element, _ := j.graph.Slot(taskIndex(i))
+	k := j.slots[slot].key
+	if s := j.tasks[k.task].state; s != tAbsent && !s.over() && (j.streams[k] == nil || element >= j.streams[k].next) {
+		return false
+	}
+	c.grow(j, comms.DatasetRef{Task: taskIndex(i)})
+	return true
+}
+
+// nextAttempt keeps the attempt of an instance that comes into being later: with
+// a lower one the controller would take what it reports for an earlier attempt's.
+// One that is of an earlier attempt, ended or not, is no more.
+func (c *Core) nextAttempt(j *job, i uint64, attempt uint32) {
+	if i > uint64(noTask)-1 || len(j.slots) == 0 {
+		return
+	}
+	c.grow(j, comms.DatasetRef{Task: taskIndex(i)})
+	t := &j.tasks[i]
+	if t.state != tAbsent && attempt > t.attempt {
+		c.unmake(j, taskIndex(i))
+	}
+	if t.state == tAbsent {
+		t.attempt = max(t.attempt, attempt-1)
+		t.flags |= fPromised
+	}
+}
+
+// unborn ends the promise of instances that will never be, because their stream
+// has ended, and lists them.
+func (c *Core) unborn(j *job, t taskIndex, output uint32) (all []taskIndex) {
+	next := j.streams[outputKey{t, output}].next
+	for _, s := range j.graph.StreamSlots(t, output) {
+		for e := next; ; e++ {
+			i, err := j.graph.Instance(s, e)
+			if err != nil || int(i) >= len(j.tasks) {
+				break
+			}
+			if k := &j.tasks[i]; k.flags&fPromised != 0 {
+				k.flags &^= fPromised
+				all = append(all, i)
+			}
+		}
+	}
+	if len(all) > 0 {
+		c.lostJobs = append(c.lostJobs, j) // what was kept for them is free
+	}
+	return all
+}
+
+// skipUnborn tells that instances which an earlier agent knew of will not be: the
+// generator ended badly before it made their elements again.
+func (c *Core) skipUnborn(j *job, t taskIndex, output uint32) {
+	for _, i := range c.unborn(j, t, output) {
+		k := &j.tasks[i]
+		k.attempt++
+		c.note(j, comms.Event{Kind: comms.EventSkipped, Task: i, Attempt: k.attempt, Cause: comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}},
+			Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("it needs %s, which did not deliver", j.graph.TaskName(t)),
+				Task: j.graph.TaskName(i), Attempt: k.attempt, Agent: c.cfg.Agent}})
+	}
+}
+
+// countEnded counts an instance that had ended when its element came to be.
+func (c *Core) countEnded(j *job, s int, i taskIndex) {
+	sl, t := &j.slots[s], &j.tasks[i]
+	sl.ended++
+	if t.state != tFinished {
+		sl.bad++
+	}
+	if t.flags&fReleased != 0 {
+		sl.released++
+	}
+}
+
+// instanceEnded counts the end of a streamed group's task.
+func (c *Core) instanceEnded(j *job, t taskIndex) {
+	c.consumedBy(j, t)
+	s, element, ok := j.graph.Slot(t)
+	if !ok || !j.exists(s, element) {
+		return // its element comes again, and then it is counted
+	}
+	sl := &j.slots[s]
+	sl.ended++
+	if j.tasks[t].state != tFinished {
+		sl.bad++
+	}
+	c.slotEnded(j, s)
+}
+
+func (c *Core) slotsEnded(j *job, k outputKey) {
+	for _, s := range j.graph.StreamSlots(k.task, k.output) {
+		c.slotEnded(j, s)
+	}
+}
+
+// slotEnded tells the consumers of a whole streamed group when stream and instances have ended.
+func (c *Core) slotEnded(j *job, s int) {
+	sl := &j.slots[s]
+	st := j.streams[sl.key]
+	if st == nil || !st.ended || sl.ended < st.next || sl.told {
+		return
+	}
+	sl.told = true
+	zero, err := j.graph.Instance(s, 0)
+	if err != nil {
+		return
+	}
+	ok := !st.failed && sl.bad == 0
+	for _, e := range j.graph.Consumers(zero) {
+		if e.Kind == dag.SourceGroup {
+			c.resolveEdge(j, e.Consumer, comms.DatasetRef{Task: zero, Output: e.Output}, ok)
+		}
+	}
+	for o := range j.graph.Group(zero).Outputs {
+		c.resolveGates(j, dag.SourceGroup, comms.DatasetRef{Task: zero, Output: uint32(o)}, ok)
+	}
+	c.slotDone(j, s)
+}
+
+// state is a streamed group as a source.
+func (sl *slot) state(j *job, s int) (sourceState, int) {
+	st := j.streams[sl.key]
+	switch {
+	case st == nil && j.overAt(sl.key.task):
+		return srcFailed, 0
+	case st == nil || !st.ended || sl.ended < st.next:
+		return srcPending, 0
+	case st.failed || sl.bad > 0:
+		return srcFailed, int(sl.ended - sl.bad)
+	}
+	return srcThere, int(sl.ended)
+}
+
+// releaseInstance ends an instance's need for the element it followed.
+func (c *Core) releaseInstance(j *job, t taskIndex) {
+	s, element, _ := j.graph.Slot(t)
+	sl := &j.slots[s]
+	c.deref(j, comms.DatasetRef{Task: sl.key.task, Output: sl.key.output, Element: element}, 1)
+	if j.exists(s, element) {
+		sl.released++
+		c.slotDone(j, s)
+	}
+}
+
+// exists tells whether an element that a slot follows was published, in the
+// stream as it is now.
+func (j *job) exists(s int, element uint64) bool {
+	st := j.streams[j.slots[s].key]
+	return st != nil && element < st.next
+}
+
+// slotDone ends a slot's need for the inputs that its instances share.
+func (c *Core) slotDone(j *job, s int) {
+	sl := &j.slots[s]
+	if sl.done || !sl.told || sl.released < j.streams[sl.key].next {
+		return
+	}
+	sl.done = true
+	for _, src := range j.sharedSources(s) {
+		c.derefShared(j, src)
+	}
+}
+
+// derefShared drops a slot's need for a source that its instances share. A slot
+// that reads one element of an output holds them all (dag.SlotConsumers).
+func (c *Core) derefShared(j *job, src dag.Source) {
+	if src.Kind == dag.SourceElement {
+		src.Kind = dag.SourceStream
+	}
+	for _, ref := range j.expand(src) {
+		if d := j.data[ref]; d != nil {
+			d.refs = j.countRefs(ref, d.given)
+			c.deref(j, ref, 0)
+		}
+	}
+}
+
+// releaseGroup drops one reference to each dataset of a whole streamed group.
+func (c *Core) releaseGroup(j *job, s dag.Source) {
+	refs := j.expand(s)
+	for _, ref := range refs {
+		c.deref(j, ref, 1)
+	}
+	if !j.given {
+		return
+	}
+	// Those of instances whose generator runs again and has not come, or never will come, to their elements.
+	slot, _, _ := j.graph.Slot(s.Task)
+	for _, ref := range j.sortedData() {
+		at, element, ok := j.graph.Slot(ref.Task)
+		if ok && at == slot && ref.Output == s.Output && element >= uint64(len(refs)) {
+			c.deref(j, ref, 1)
+		}
+	}
+}
+
+// resolveGates opens the slots whose instances share a source, or fails them.
+func (c *Core) resolveGates(j *job, kind dag.SourceKind, ref comms.DatasetRef, ok bool) {
+	for _, g := range j.gates[ref.Task] {
+		if g.source.Kind == kind && g.source.Output == ref.Output && g.source.Element == ref.Element {
+			c.openGate(j, g.slot, ref, ok)
+		}
+	}
+}
+
+func (c *Core) openGate(j *job, s int, ref comms.DatasetRef, ok bool) {
+	sl := &j.slots[s]
+	if ok && sl.pending == 0 {
+		return
+	}
+	if ok {
+		sl.pending--
+	} else {
+		c.recountGate(j, s) // a count made since it failed has left it out already
+	}
+	if sl.pending > 0 && !sl.failed {
+		return
+	}
+	for i := j.static + s; i < len(j.tasks); i += len(j.slots) {
+		c.resolveEdge(j, taskIndex(i), ref, !sl.failed)
+	}
+}
+
+// recountGates counts anew what slots wait for.
+func (c *Core) recountGates(j *job) {
+	for s := range j.slots {
+		c.recountGate(j, s)
+	}
+}
+
+func (c *Core) recountGate(j *job, s int) {
+	sl := &j.slots[s]
+	sl.pending, sl.failed = 0, false
+	for _, src := range j.sharedSources(s) {
+		switch state, _ := c.source(j, src); state {
+		case srcPending:
+			sl.pending++
+		case srcFailed:
+			sl.failed = true
+		}
+	}
+}
+
+// recountSlots counts anew how many instances of each slot have ended, and which
+// elements have consumers that have not: after tasks went back to the start.
+func (c *Core) recountSlots(j *job) {
+	for s := range j.slots {
+		sl := &j.slots[s]
+		sl.ended, sl.bad, sl.released, sl.looked = 0, 0, 0, false
+		st := j.streams[sl.key]
+		for i, e := j.static+s, uint64(0); st != nil && e < st.next; i, e = i+len(j.slots), e+1 {
+			if i >= len(j.tasks) || j.tasks[i].state == tAbsent { // ended before the job came here, or elsewhere
+				sl.ended++
+				sl.released++
+				continue
+			}
+			t := &j.tasks[i]
+			if t.state.over() {
+				sl.ended++
+				if t.state != tFinished {
+					sl.bad++
+				}
+			}
+			if t.flags&fReleased != 0 {
+				sl.released++
+			}
+		}
+		sl.told = st != nil && st.ended && sl.ended == st.next // consumers are counted anew, too
+		sl.done = sl.told && sl.released == st.next
+	}
+	for k, st := range j.streams {
+		if st.buffer == 0 {
+			continue
+		}
+		clear(st.open)
+		for e := range st.next {
+			if n := j.openConsumers(comms.DatasetRef{Task: k.task, Output: k.output, Element: e}); n > 0 {
+				st.open[e] = n
+			}
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// idle tells whether the agent has said that nothing runs of all that it was told to run.
+func (j *job) idle() bool { return j.drained > 0 && j.drained == j.told && j.assign == nil }
+
+// drained tells whether the agent's word that nothing more will run ends the
+// job: it does unless tasks are being made to start over. It was said at the
+// job's present epoch, so the agent knew of all that was to run.
+func (c *Core) drained(j *job, e *comms.Event) bool {
+	if j.resuming != nil {
+		j.resuming.drained = true
+		return false
+	}
+	if e.Error != nil {
+		if j.rec.Error == nil {
+			j.rec.Error = e.Error
+		}
+		return true
+	}
+	if n := j.states.Open(); n > 0 && j.rec.Cancel == "" {
+		if j.rec.Error == nil {
+			j.rec.Error = &comms.TaskError{Kind: comms.ErrorSkipped, Agent: j.rec.Agent,
+				Message: fmt.Sprintf("the agent ended the job with %d tasks left", n)}
+		}
+	}
+	return true
+}
+
+// end decides how a job has ended.
+func (c *Core) end(j *job) {
+	row := j.rec
+	row.Ended = c.now.UnixNano()
+	row.Groups = j.states.Groups()
+	row.Phase = j.outcome()
+	if row.Phase == comms.JobDone {
+		row.Error = nil
+	} else if row.Phase == comms.JobFailed && row.Error == nil {
+		row.Error = &comms.TaskError{Kind: comms.ErrorSkipped, Agent: row.Agent, Message: "an output of the job, or a task that nothing depends on, did not come"}
+	}
+	j.ending, j.assign = &row, nil
+}
+
+// outcome is the phase in which a job ends. A failure is tolerated where
+// dag.Graph.MayFail says so, as long as every export is there; a job without
+// exports is there for its sinks.
+func (j *job) outcome() comms.JobPhase {
+	t := j.states.Totals()
+	there := j.result || len(j.graph.Exports) == 0
+	if t.Done == t.Tasks && there && (t.Tasks > 0 || j.rec.Error == nil) {
+		return comms.JobDone
+	}
+	if j.rec.Cancel != "" {
+		return comms.JobCancelled
+	}
+	if !there || j.states.Open() > 0 {
+		return comms.JobFailed
+	}
+	for i := range j.states.groups {
+		if j.states.groups[i].Failed > 0 && !j.graph.MayFail(i) {
+			return comms.JobFailed
+		}
+	}
+	if len(j.graph.Exports) == 0 && j.missesSink() {
+		return comms.JobFailed
+	}
+	return comms.JobDone
+}
+
+// missesSink tells whether a task that nothing depends on is not done, but those
+// that may fail by themselves.
+func (j *job) missesSink() (missed bool) {
+	j.states.Each(func(t dag.TaskIndex, s TaskState) {
+		missed = missed || s.Over() && s != TaskDone && !j.graph.Group(t).KeepGoing && j.graph.Sink(t)
+	})
+	return missed
+}
+
+// endUnassigned ends a cancelled job that no agent works on.
+func (c *Core) endUnassigned(j *job) {
+	if r := j.resuming; r != nil { // nothing goes on
+		j.resuming, j.stage = nil, stageActive
+		if l := c.links[r.link]; l != nil && len(r.rerun) > 0 {
+			c.reply(l, r.req, comms.CodeConflict, "the job is being cancelled")
+		}
+	}
+	commit := Commit{Job: j.id}
+	c.end(j)
+	commit.Row = j.ending
+	c.emit(Store{Token: c.await(pending{what: onEnded, job: j.id}), Commit: commit})
+}
+
+// ended runs when the end of a job is durable.
+func (c *Core) ended(j *job) {
+	stored := j.rec.Stored
+	j.rec, j.ending, j.stage = *j.ending, nil, stageEnded
+	j.rec.Stored = stored
+	c.finalWatch(j)
+	c.lay(j, &j.rec)
+	if a := c.agents[j.remains.agent]; a != nil && a.link != nil {
+		c.retain(j, a)
+	}
+	c.retire()
+}
+
+// lay keeps of a job that has ended only what remains.
+func (c *Core) lay(j *job, r *JobRecord) {
+	j.remains = remains{phase: r.Phase, keep: r.Keep, graph: r.GraphHash, agent: r.Agent, incarnation: r.Incarnation, epoch: r.Epoch,
+		ended: r.Ended, stored: r.Stored}
+	j.stage, j.live = stageEnded, nil
+	delete(c.running, j.id)
+	c.kept.add(j)
+}
+
+// revive makes a job that has ended one of which more is known again. Its row
+// comes with the Prepare that the caller asks for.
+func (c *Core) revive(j *job) {
+	c.kept.remove(j)
+	r := &j.remains
+	j.live = &live{rec: JobRecord{ID: j.id, Life: j.life, Phase: r.phase, GraphHash: r.graph, Agent: r.agent, Incarnation: r.incarnation, Epoch: r.epoch,
+		Ended: r.ended, Stored: r.stored, Keep: r.keep}}
+	c.running[j.id] = j
+}
+
+// delete removes a job that has ended from the store.
+func (c *Core) delete(j *job, p pending) {
+	c.kept.remove(j)
+	j.deleting = true
+	p.what, p.job = onDeleted, j.id
+	c.emit(Delete{Token: c.await(p), Job: j.id})
+}
+
+func (c *Core) deleted(j *job, p pending) {
+	if a := c.agents[j.remains.agent]; a != nil && a.link != nil {
+		c.send(a.link, &comms.Steer{Job: j.id, Life: j.life, Action: comms.SteerForget})
+	}
+	delete(c.jobs, j.id)
+	if l := c.links[p.link]; l != nil {
+		c.reply(l, p.req, comms.CodeOK, "")
+	}
+}
