@@ -65,6 +65,7 @@ type Assign struct {
 	Seconds   []float64         // predicted duration of each group of the graph; 0 unknown
 	Life      uint64            // one number for each time that the job's ID was submitted and not found
 	Ended     []Ended           // tasks that have ended and do not run again, sorted; none of a job that begins
+	Peers     []Fragment        // who runs the tasks that are neither in Run nor Ended; none of a job on one agent
 }
 
 // StreamEnd says how many elements an open generator's output has.
@@ -182,7 +183,7 @@ func (m *Events) code(c *Coder) {
 }
 
 func (m *Assign) code(c *Coder) {
-	c.Struct(19, func(c *Coder) {
+	c.Struct(20, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Uint(c, &m.Epoch)
 		c.Bytes(&m.Graph)
@@ -202,6 +203,7 @@ func (m *Assign) code(c *Coder) {
 		Slice(c, &m.Seconds, func(c *Coder, f *float64) { c.Float(f) })
 		Uint(c, &m.Life)
 		Slice(c, &m.Ended, func(c *Coder, e *Ended) { e.code(c) })
+		Slice(c, &m.Peers, func(c *Coder, f *Fragment) { f.code(c) })
 	})
 }
 

@@ -44,6 +44,9 @@ const (
 	TypeCommitted Type = 35 // controller -> agent: events up to a number are durable
 	TypeRetain    Type = 36 // controller -> agent: which datasets of an ended job to keep
 
+	TypeNotice   Type = 40 // agent -> agent: what became of tasks that the receiver's tasks read
+	TypeReleased Type = 41 // agent -> agent: datasets that the sender's tasks need no more
+
 	TypeHello     Type = 50 // executor -> agent: who it is and what it can run
 	TypeWelcome   Type = 51 // agent -> executor: answers Hello
 	TypeKind      Type = 52 // agent -> executor: what the runs of one group share
@@ -183,6 +186,10 @@ func newMessage(t Type) Message {
 		return new(Committed)
 	case TypeRetain:
 		return new(Retain)
+	case TypeNotice:
+		return new(Notice)
+	case TypeReleased:
+		return new(Released)
 	case TypeHello:
 		return new(Hello)
 	case TypeWelcome:
