@@ -18,7 +18,7 @@ const Optional Type = 128
 // Every message. The comment begins with the ways it may take, sender -> receiver;
 // a test reads it.
 const (
-	TypeReply   Type = 1 // controller -> client, agent -> client: the end of a request, well or not
+	TypeReply   Type = 1 // controller -> client, agent -> client, agent -> agent: the end of a request, well or not
 	TypeBlob    Type = 2 // client -> controller, controller -> agent: a piece of a blob named by its content hash
 	TypeHaveReq Type = 3 // client -> controller: asks which blobs the receiver lacks
 	TypeHave    Type = 4 // controller -> client: answers HaveReq
@@ -35,6 +35,12 @@ const (
 
 	TypeFetch Type = 20 // client -> agent: asks for bytes of a dataset or log
 	TypeChunk Type = 21 // agent -> client: bytes, as the message's body frame
+
+	TypeWant  Type = 22 // agent -> agent: asks to be served a dataset
+	TypeServe Type = 23 // agent -> agent: answers Want
+	TypePull  Type = 24 // agent -> agent: asks for bytes of what it is served
+	TypePiece Type = 25 // agent -> agent: bytes, as the message's body frame
+	TypeLeave Type = 26 // agent -> agent: ends a transfer
 
 	TypeRegister  Type = 30 // agent -> controller: what the host has
 	TypeSnapshot  Type = 31 // agent -> controller: live datasets and jobs, to a new incarnation
@@ -172,6 +178,16 @@ func newMessage(t Type) Message {
 		return new(Fetch)
 	case TypeChunk:
 		return new(Chunk)
+	case TypeWant:
+		return new(Want)
+	case TypeServe:
+		return new(Serve)
+	case TypePull:
+		return new(Pull)
+	case TypePiece:
+		return new(Piece)
+	case TypeLeave:
+		return new(Leave)
 	case TypeRegister:
 		return new(Register)
 	case TypeSnapshot:
