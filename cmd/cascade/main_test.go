@@ -195,6 +195,8 @@ var varying = []struct {
 	{regexp.MustCompile(`\b[\d.]+(us|ms|s)\b`), "DURATION"},
 	{regexp.MustCompile(`\b[\d.]+ s\b`), "DURATION"},
 	{regexp.MustCompile(`[\d.]+ tasks at once`), "N tasks at once"},
+	// Of equal tasks of a family any may have taken longest.
+	{regexp.MustCompile(`(?m)(critical path  DURATION: .*)\[\d+\]`), "$1[N]"},
 	{regexp.MustCompile(`executor \d+`), "executor N"},
 	{regexp.MustCompile(`goroutine \d+`), "goroutine N"},
 	{regexp.MustCompile(`0x[0-9a-f]+\??`), "0xN"},
