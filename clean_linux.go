@@ -63,7 +63,7 @@ func cleanLocal(paths localPaths, o cleanOptions) (all []Cleaned, err error) {
 	}
 	for _, part := range []struct {
 		name, lock string
-		clean      func(string, bool) (owner.Cleaned, error)
+		clean      func(string, bool, bool) (owner.Cleaned, error)
 	}{{"agent", "agent.lock", agent.Clean}, {"controller", "store/lock", controller.Clean}} {
 		dir := filepath.Join(paths.state, part.name)
 		if !exists(dir, part.lock) {
@@ -99,31 +99,14 @@ func cleanLocal(paths localPaths, o cleanOptions) (all []Cleaned, err error) {
 	if !o.all {
 		return all, nil
 	}
-	for _, name := range []string{"joined", "lock"} {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(paths.state, name)))
-	}
-	return all, errors.Join(err, removeEmpty(paths.state))
+	return all, owner.Erase(paths.state, "lock", "joined")
 }
 
-func cleanPart(name, dir string, o cleanOptions, clean func(string, bool) (owner.Cleaned, error)) (Cleaned, error) {
-	c := Cleaned{Part: name, Dir: dir}
-	var err error
-	if c.Cleaned, err = clean(dir, o.force); err != nil || !o.all {
-		return c, err
-	}
-	// Only what daemons put there: the folder may hold what is somebody else's.
-	for _, name := range []string{"agent.lock", "agent.json", "executor.last", "incarnation", "logs", "spill", "scratch", "cache", "store", "packages", "run"} {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
-	}
-	c.Removed = err == nil
-	return c, errors.Join(err, removeEmpty(dir))
-}
-
-func removeEmpty(dir string) error {
-	if err := os.Remove(dir); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
-		return fmt.Errorf("remove the state folder: %w", err)
-	}
-	return nil
+func cleanPart(name, dir string, o cleanOptions, clean func(string, bool, bool) (owner.Cleaned, error)) (c Cleaned, err error) {
+	c.Part, c.Dir = name, dir
+	c.Cleaned, err = clean(dir, o.force, o.all)
+	c.Removed = err == nil && o.all
+	return c, err
 }
 
 func exists(path ...string) bool {

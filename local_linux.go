@@ -19,6 +19,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller"
 	"github.com/cascade-run/cascade/executor"
+	"github.com/cascade-run/cascade/internal/owner"
 )
 
 // Cluster is a cluster on this host, and a client of it.
@@ -208,20 +209,16 @@ func findDirs(state string) (localPaths, error) {
 // it, the lock is nil and holder is that process's number.
 func lockState(dir string) (lock *os.File, holder string, err error) {
 	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, "", fmt.Errorf("lock the state folder: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		b, readErr := os.ReadFile(path)
-		f.Close()
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, "", fmt.Errorf("lock %s: %w", path, err)
-		}
-		if readErr != nil {
-			return nil, "", fmt.Errorf("read %s: %w", path, readErr)
+	f, err := owner.Lock(path)
+	if errors.Is(err, owner.ErrHeld) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, "", fmt.Errorf("read %s: %w", path, err)
 		}
 		return nil, strings.TrimSpace(string(b)), nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("lock the state folder: %w", err)
 	}
 	if err = f.Truncate(0); err == nil {
 		_, err = fmt.Fprintf(f, "%d\n", os.Getpid())

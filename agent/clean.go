@@ -16,9 +16,9 @@ import (
 
 // Clean removes what the agent of a state folder had outside it: processes,
 // shared memory, sockets. The agent must be dead, or is ended when force is set;
-// else the error is a *owner.ServedError. The folder itself stays: what lay in
-// memory is made again when it is needed.
-func Clean(state string, force bool) (owner.Cleaned, error) {
+// else the error is a *owner.ServedError. What lay in memory is made again when it
+// is needed; with all the state itself goes, too. No agent starts meanwhile.
+func Clean(state string, force, all bool) (owner.Cleaned, error) {
 	var c owner.Cleaned
 	lock, ended, err := owner.Take(state, lockName, force)
 	if err != nil {
@@ -39,7 +39,10 @@ func Clean(state string, force bool) (owner.Cleaned, error) {
 	if err := os.RemoveAll(filepath.Join(state, "scratch")); err != nil {
 		return c, fmt.Errorf("clean up after an agent: remove scratch folder: %w", err)
 	}
-	return c, owner.Remove(state)
+	if err := owner.Remove(state); err != nil || !all {
+		return c, err
+	}
+	return c, owner.Erase(state, lockName, "agent.json", "executor.last", "logs", "spill", "scratch", "cache", "run")
 }
 
 // cleanMemory ends who may still write to a folder in shared memory and removes it.

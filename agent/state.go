@@ -12,9 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/owner"
 )
 
 // state is the folder of what outlives the agent. One agent at a time holds it.
@@ -46,18 +45,15 @@ const executorBlock = 256
 // folder was lost, and at least one more than the last. Event numbers start
 // there too: nobody counts a thousand million events a second.
 func openState(dir string) (*state, numbers, error) {
-	for _, d := range []string{dir, filepath.Join(dir, "logs"), filepath.Join(dir, "spill"), filepath.Join(dir, "scratch")} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, numbers{}, fmt.Errorf("make state folder: %w", err)
-		}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, numbers{}, fmt.Errorf("make state folder: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, numbers{}, fmt.Errorf("open the state folder's lock: %w", err)
-	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		lock.Close()
+	lock, err := owner.Lock(filepath.Join(dir, lockName))
+	if errors.Is(err, owner.ErrHeld) {
 		return nil, numbers{}, fmt.Errorf("state folder %s: another agent uses it: %w", dir, err)
+	}
+	if err != nil {
+		return nil, numbers{}, fmt.Errorf("lock the state folder: %w", err)
 	}
 	s := &state{dir: dir, lock: lock}
 	started, err := s.begin()
@@ -72,6 +68,11 @@ func openState(dir string) (*state, numbers, error) {
 }
 
 func (s *state) begin() (numbers, error) {
+	for _, name := range []string{"logs", "spill", "scratch"} {
+		if err := os.MkdirAll(filepath.Join(s.dir, name), 0o700); err != nil {
+			return numbers{}, fmt.Errorf("make state folder: %w", err)
+		}
+	}
 	text, err := os.ReadFile(s.file())
 	if err == nil {
 		err = json.Unmarshal(text, &s.numbers)

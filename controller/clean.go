@@ -4,17 +4,19 @@ package controller
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/cascade-run/cascade/internal/owner"
 )
 
 // Clean removes the sockets of the controller of a state folder. It must be dead,
-// or is ended when force is set; else the error is a *owner.ServedError. The
-// folder itself stays.
-func Clean(state string, force bool) (owner.Cleaned, error) {
+// or is ended when force is set; else the error is a *owner.ServedError. With all
+// the store goes, too. No controller starts meanwhile.
+func Clean(state string, force, all bool) (owner.Cleaned, error) {
 	var c owner.Cleaned
-	lock, ended, err := owner.Take(state, filepath.Join(storeFolder, "lock"), force)
+	lockName := filepath.Join(storeFolder, "lock")
+	lock, ended, err := owner.Take(state, lockName, force)
 	if err != nil {
 		return c, fmt.Errorf("clean up after a controller: %w", err)
 	}
@@ -27,5 +29,18 @@ func Clean(state string, force bool) (owner.Cleaned, error) {
 	if err != nil {
 		return c, fmt.Errorf("clean up after a controller: %w", err)
 	}
-	return c, owner.Remove(state)
+	if err := owner.Remove(state); err != nil || !all {
+		return c, err
+	}
+	names := []string{"incarnation", "packages"}
+	files, err := os.ReadDir(filepath.Join(state, storeFolder))
+	if err != nil {
+		return c, fmt.Errorf("remove the store: %w", err)
+	}
+	for _, f := range files {
+		if name := filepath.Join(storeFolder, f.Name()); name != lockName {
+			names = append(names, name)
+		}
+	}
+	return c, owner.Erase(state, lockName, names...)
 }

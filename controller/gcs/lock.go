@@ -3,13 +3,12 @@ package gcs
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/cascade-run/cascade/internal/owner"
 )
 
 // LockedError says that another process has the store open.
@@ -28,22 +27,19 @@ func (e *LockedError) Error() string {
 
 // lockDir takes the folder's lock, which the kernel gives back when the process ends, however it ends.
 func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock store: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer f.Close()
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("lock store %s: %w", dir, err)
-		}
+	path := filepath.Join(dir, "lock")
+	f, err := owner.Lock(path)
+	if errors.Is(err, owner.ErrHeld) {
 		e := &LockedError{Dir: dir}
-		if b, err := io.ReadAll(io.LimitReader(f, 32)); err == nil {
+		if b, err := os.ReadFile(path); err == nil {
 			if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
 				e.PID = pid
 			}
 		}
 		return nil, e
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock store %s: %w", dir, err)
 	}
 	if err := f.Truncate(0); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock store: %w", err), f.Close())

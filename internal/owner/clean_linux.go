@@ -21,30 +21,25 @@ func Take(dir, lockName string, force bool) (lock *os.File, ended int, err error
 	if err != nil {
 		return nil, 0, err
 	}
-	path := filepath.Join(dir, lockName)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, 0, fmt.Errorf("take %s: %w", dir, err)
-	}
 	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		f, err := Lock(filepath.Join(dir, lockName))
 		if err == nil {
 			return f, ended, nil
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, ended, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+		if !errors.Is(err, ErrHeld) {
+			return nil, ended, fmt.Errorf("take %s: %w", dir, err)
 		}
 		if force && ended == 0 {
 			killed, err := r.Kill()
 			if err != nil {
-				return nil, 0, errors.Join(err, f.Close())
+				return nil, 0, err
 			}
 			if killed {
 				ended = r.PID
 			}
 		}
 		if ended == 0 || time.Since(begun) > takeTime {
-			return nil, ended, errors.Join(&ServedError{dir, r.PID}, f.Close())
+			return nil, ended, &ServedError{dir, r.PID}
 		}
 	}
 }
