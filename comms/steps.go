@@ -64,8 +64,17 @@ func ReadSteps(b []byte) ([]Step, error) {
 	r.column(n, func(i int, v uint64) { steps[i].Reads = uint32(v) })
 	r.column(n, func(i int, v uint64) { steps[i].Keeps = v })
 	r.column(n, func(i int, v uint64) { steps[i].Only = v })
-	r.texts(n, func(i int, t []byte) { steps[i].Name = string(t) })
-	r.texts(n, func(i int, t []byte) { steps[i].With = t })
+	r.texts(n, func(from, to int, t []byte) {
+		name := string(t) // one for all that have it
+		for i := from; i < to; i++ {
+			steps[i].Name = name
+		}
+	})
+	r.texts(n, func(from, to int, t []byte) {
+		for i := from; i < to; i++ {
+			steps[i].With = t
+		}
+	})
 	if err := r.end(); err != nil {
 		return nil, fmt.Errorf("steps of a path: %w", err)
 	}
@@ -362,7 +371,8 @@ func (r *columnReader) column(n int, set func(i int, v uint64)) {
 	}
 }
 
-func (r *columnReader) texts(n int, set func(i int, t []byte)) {
+// texts reads n texts: set is told those from one entry up to before another.
+func (r *columnReader) texts(n int, set func(from, to int, t []byte)) {
 	if n == 0 {
 		return
 	}
@@ -377,14 +387,11 @@ func (r *columnReader) texts(n int, set func(i int, t []byte)) {
 		return t
 	}
 	if r.form() == columnEven {
-		t := text()
-		for i := range n {
-			set(i, t)
-		}
+		set(0, n, text())
 		return
 	}
 	for i := 0; i < n && !r.bad; i++ {
-		set(i, text())
+		set(i, i+1, text())
 	}
 }
 
@@ -394,8 +401,8 @@ func (r *columnReader) usages(n int, at func(i int) *Usage) {
 	}
 	start := int64(r.uvarint())
 	r.column(n, func(i int, v uint64) { at(i).Start = unzigzag(v) })
-	r.column(n, func(i int, v uint64) { at(i).Duration = int64(v) })
-	r.column(n, func(i int, v uint64) { at(i).CPU = int64(v) })
+	r.column(n, func(i int, v uint64) { at(i).Duration = max(0, int64(v)) }) // nothing takes less than no time
+	r.column(n, func(i int, v uint64) { at(i).CPU = max(0, int64(v)) })
 	r.column(n, func(i int, v uint64) { at(i).PeakRSS = v })
 	r.column(n, func(i int, v uint64) { at(i).BytesIn = v })
 	r.column(n, func(i int, v uint64) { at(i).BytesOut = v })

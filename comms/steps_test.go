@@ -2,6 +2,8 @@ package comms
 
 import (
 	"reflect"
+	"runtime"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -73,6 +75,40 @@ func TestEndsKeepEverything(t *testing.T) {
 			t.Fatalf("%+v, %v; want %+v", got, err, ends)
 		}
 	})
+}
+
+// One long name, or argument, of all steps is in memory once.
+func TestEvenTextsAreOne(t *testing.T) {
+	steps := make([]Step, MaxSteps)
+	name := strings.Repeat("n", 1<<20)
+	for i := range steps {
+		steps[i].Name, steps[i].With = name, []byte{1}
+	}
+	b := AppendSteps(nil, steps)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got, err := ReadSteps(b)
+	runtime.ReadMemStats(&after)
+	if err != nil || len(got) != MaxSteps || got[MaxSteps-1].Name != name {
+		t.Fatalf("%d steps, %v", len(got), err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
+		t.Errorf("%d bytes were decoded into %d MiB", len(b), took>>20)
+	}
+}
+
+// A peer says what it likes: nothing took less than no time.
+func TestNegativeDurations(t *testing.T) {
+	block := AppendUsages(nil, []Usage{{Start: 5, Duration: -3, CPU: -1}, {Start: 9, Duration: 4}, {Start: 20, Duration: -1 << 63}})
+	ends, err := ReadEnds(AppendEnds(nil, 3, func(int) End { return End{} }, block), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range ends {
+		if e.Usage.Duration < 0 || e.Usage.CPU < 0 {
+			t.Errorf("end %d: %+v", i, e.Usage)
+		}
+	}
 }
 
 // TestStepsAsRuns: what a run with steps stands for.

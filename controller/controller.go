@@ -78,6 +78,12 @@ func New(cfg Config) (*Controller, error) {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
 	if err := c.start(); err != nil {
+		close(c.quit)
+		c.inbox.Close()
+		if c.links != nil {
+			err = errors.Join(err, c.links.Close())
+		}
+		c.work.Wait() // jobs that the store had are being prepared
 		return nil, errors.Join(fmt.Errorf("controller: %w", err), c.store.Close())
 	}
 	return c, nil
@@ -101,10 +107,7 @@ func (c *Controller) start() (err error) {
 	if c.links, err = comms.Listen(c.cfg.Address, c.cfg.links(c, c.incarnation)); err != nil {
 		return err
 	}
-	if err := owner.Put(c.cfg.State, owner.Sockets(c.links.Addr()), ""); err != nil {
-		return errors.Join(err, c.links.Close())
-	}
-	return nil
+	return owner.Put(c.cfg.State, owner.Sockets(c.links.Addr()), "")
 }
 
 // Addr returns the address under which the controller can be reached.

@@ -139,6 +139,28 @@ func TestQueries(t *testing.T) {
 }
 
 // TestRestart stops the controller while an agent works, and starts another on the same folder.
+// A controller that cannot listen leaves nothing at work on the jobs that it found
+// (goleak looks), nor on its store: another one takes it.
+func TestStartFails(t *testing.T) {
+	net, dir := comms.NewInproc(), t.TempDir()
+	first := startController(t, dir, net)
+	c := dialClient(t, net)
+	for n := range byte(20) {
+		submit(c, n, parse(t, job1).Encode())
+		expect[*comms.Accepted](c, "accepted", nil)
+	}
+	c.close()
+	first.stop(t)
+
+	for range 5 {
+		_, err := New(Config{Address: "inproc://controller,ipc:///proc/none/x.sock", State: dir, Inproc: net, Shards: 2, Memory: 64 << 20, MinFree: 1})
+		if err == nil || !strings.Contains(err.Error(), "/proc/none/x.sock") {
+			t.Fatal(err)
+		}
+	}
+	startController(t, dir, net)
+}
+
 func TestRestart(t *testing.T) {
 	net, dir := comms.NewInproc(), t.TempDir()
 	first := startController(t, dir, net)

@@ -179,7 +179,7 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 		}
 		p.next(b.Number)
 		for _, r := range b.Reset {
-			if q.Filter != "" && !overlap(tasks, r) {
+			if q.Filter != "" && !tasks.Meets(r) {
 				continue
 			}
 			if !p.add(func() any {
@@ -208,21 +208,6 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 // ofJob tells whether an event is of the job as a whole and not of a task.
 func ofJob(k comms.EventKind) bool {
 	return k == comms.EventDrained || k == comms.EventEnv || k == comms.EventBuilding
-}
-
-// overlap tells whether one of the tasks is in a range.
-func overlap(tasks core.Choice, r comms.Range) bool {
-	if i, one := tasks.One(); one {
-		return r.First <= i && i <= r.Last
-	}
-	for i := r.First; ; i++ {
-		if tasks.Has(i) {
-			return true
-		}
-		if i == r.Last {
-			return false
-		}
-	}
 }
 
 func rangeName(g *dag.Graph, r comms.Range, tasks core.Choice) string {

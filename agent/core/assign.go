@@ -1,6 +1,8 @@
 package core
 
 import (
+	"fmt"
+
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
@@ -13,15 +15,21 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	if j != nil && m.Epoch <= j.epoch {
 		return
 	}
+	for _, e := range m.Ends {
+		if e.Failed && e.Count > maxElements {
+			c.refuse(m, fmt.Sprintf("a generator is said to have published %d elements before it failed, and at most %d are looked for", e.Count, maxElements))
+			return
+		}
+	}
 	if j == nil {
 		if g == nil {
-			c.refuse(m, bad)
+			c.refuse(m, "graph of the job: "+bad)
 			return
 		}
 		j = c.newJob(m, g)
 	} else if j.adopted {
 		if g == nil {
-			c.refuse(m, bad)
+			c.refuse(m, "graph of the job: "+bad)
 			return
 		}
 		j = c.readopt(j, m, g)
@@ -57,11 +65,15 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	c.touch(j)
 }
 
-// refuse answers an Assign whose graph could not be had.
+// maxElements is the most elements of a stream that are looked for one by one: a
+// number out of all proportion in a message must not take all time and memory.
+const maxElements = 1 << 24
+
+// refuse answers an Assign that cannot be followed.
 func (c *Core) refuse(m *comms.Assign, why string) {
 	j := &job{id: m.Job, life: m.Life, epoch: m.Epoch}
 	c.note(j, comms.Event{Kind: comms.EventDrained, Cause: comms.Cause{Kind: comms.CauseSubmit, Text: why},
-		Error: &comms.TaskError{Kind: comms.ErrorInput, Message: "graph of the job: " + why, Agent: c.cfg.Agent}})
+		Error: &comms.TaskError{Kind: comms.ErrorInput, Message: why, Agent: c.cfg.Agent}})
 }
 
 func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {

@@ -50,6 +50,28 @@ outputs: [d.z]
 	}
 }
 
+// A number out of all proportion in an Assign ends that job with a reason, and not the agent.
+func TestAssignOfTooManyElements(t *testing.T) {
+	w := newWorld(t, hostOf(1), first)
+	g := graph(t, `
+job: stream
+tasks:
+  gen: {run: F, generates: {x: "*"}}
+  proc: {for: {e: "gen.x[*]"}, run: F, in: {x: "gen.x[${e}]"}, out: [y]}
+  all: {run: F, in: {y: "proc[*].y"}, out: [z]}
+outputs: [all.z]
+`)
+	w.step(ControllerUp{})
+	w.assign(1, g, comms.Assign{Ends: []comms.StreamEnd{{Count: 1 << 62, Failed: true}}})
+	w.run()
+	if n := len(w.events); n != 1 || w.events[0].Kind != comms.EventDrained || w.events[0].Error == nil {
+		t.Fatalf("events %+v", w.events)
+	}
+	if len(w.c.jobs) != 0 {
+		t.Errorf("%d jobs are there", len(w.c.jobs))
+	}
+}
+
 func TestStream(t *testing.T) {
 	w := newWorld(t, hostOf(1), first)
 	g := graph(t, `

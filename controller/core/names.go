@@ -93,6 +93,31 @@ func (c Choice) Bounds() (first, last dag.TaskIndex, ok bool) {
 	return dag.TaskIndex(from), dag.TaskIndex(from + n - 1), true
 }
 
+// Meets tells whether one of them is in a range. It looks at no more tasks than the
+// family has, and at one or two unless the name has words for its index.
+func (c Choice) Meets(r comms.Range) bool {
+	first, last, ok := c.Bounds()
+	if !ok { // instances come behind all other tasks
+		first, last = dag.TaskIndex(c.g.NumTasks()), r.Last
+	}
+	first, last = max(first, r.First), min(last, r.Last)
+	if first > last {
+		return false
+	}
+	if ok && c.words == nil {
+		return true
+	}
+	if c.words == nil { // any so many instances in a row are of all slots
+		last = first + min(last-first, dag.TaskIndex(c.g.NumSlots()))
+	}
+	for i := uint64(first); i <= uint64(last); i++ {
+		if c.Has(dag.TaskIndex(i)) {
+			return true
+		}
+	}
+	return false
+}
+
 // Has tells whether a task is one of them.
 func (c Choice) Has(i dag.TaskIndex) bool {
 	if c.exact {

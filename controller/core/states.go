@@ -228,7 +228,7 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.streamEnd(streamKey{e.Task, e.Output}, e.Count)
 	}
 	if u := e.Usage; u != nil {
-		s.totals.TaskTime += u.Duration
+		s.totals.TaskTime += max(0, u.Duration)
 		s.totals.BytesOut += u.BytesOut
 		s.totals.Copied += u.Copied
 	}

@@ -8,12 +8,18 @@ import (
 	"testing"
 
 	badger "github.com/dgraph-io/badger/v4"
+	"github.com/zeebo/blake3"
 	"pgregory.net/rapid"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/dag"
 )
+
+func hashOf(graph string) comms.Hash {
+	sum := blake3.Sum256([]byte(graph))
+	return comms.Hash(append([]byte{comms.HashBLAKE3}, sum[:]...))
+}
 
 // chunks counts the stored pieces of all graphs.
 func chunks(t interface{ Fatal(...any) }, s *Store) (n int) {
@@ -30,8 +36,9 @@ func chunks(t interface{ Fatal(...any) }, s *Store) (n int) {
 
 // Jobs come and go, and the store is opened again: a graph is there, once, as long as a job has it.
 func TestGraphLivesAsLongAsItsJobs(t *testing.T) {
-	graphs := map[comms.Hash]string{"small": "s", "large": strings.Repeat("l", 2*chunkSize+1)}
-	sizes := map[comms.Hash]int{"small": 1, "large": 3}
+	small1, large := "s", strings.Repeat("l", 2*chunkSize+1)
+	graphs := map[comms.Hash]string{hashOf(small1): small1, hashOf(large): large}
+	sizes := map[comms.Hash]int{hashOf(small1): 1, hashOf(large): 3}
 	rapid.Check(t, func(r *rapid.T) {
 		o := small(t.TempDir())
 		o.Shards = 1
@@ -49,7 +56,7 @@ func TestGraphLivesAsLongAsItsJobs(t *testing.T) {
 				must(t, wait(func(d func(error)) { s.Delete(jobID(n), d) }))
 				delete(jobs, n)
 			default:
-				have = rapid.SampledFrom([]comms.Hash{"small", "large"}).Draw(r, "graph")
+				have = rapid.SampledFrom([]comms.Hash{hashOf(small1), hashOf(large)}).Draw(r, "graph")
 				jobs[n] = have
 				must(t, wait(func(d func(error)) {
 					s.Create(&core.JobRecord{ID: jobID(n), GraphHash: have}, &comms.Submit{}, []byte(graphs[have]), d)
@@ -84,7 +91,7 @@ func TestGraphRefusedInPart(t *testing.T) {
 	o.Shards = 1
 	free, calls := uint64(1<<40), 0
 	o.freeBytes = func(string) (uint64, error) {
-		if calls++; calls == 3 { // the second of three chunks
+		if calls++; calls == 4 { // the second of three chunks: the submit itself asks, too
 			return 0, nil
 		}
 		return free, nil
@@ -92,7 +99,8 @@ func TestGraphRefusedInPart(t *testing.T) {
 	s := open(t, o)
 	calls = 1
 	graph := []byte(strings.Repeat("g", 2*chunkSize+1))
-	row := &core.JobRecord{ID: jobID(1), GraphHash: "h"}
+	hash := hashOf(string(graph))
+	row := &core.JobRecord{ID: jobID(1), GraphHash: hash}
 	create := func() error {
 		return wait(func(d func(error)) { s.Create(row, &comms.Submit{}, graph, d) })
 	}
@@ -102,9 +110,18 @@ func TestGraphRefusedInPart(t *testing.T) {
 	if _, err := s.Job(jobID(1)); !errors.Is(err, ErrNotFound) {
 		t.Errorf("the job is there: %v", err)
 	}
+	if n := chunks(t, s); n == 0 {
+		t.Fatal("no part of the graph is there")
+	}
+	if g, err := s.GraphByHash(hash); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a part of the graph is taken for it: %d bytes, %v", len(g), err)
+	}
 	must(t, create())
 	if g, err := s.Graph(jobID(1)); err != nil || string(g) != string(graph) {
 		t.Errorf("%d bytes, %v", len(g), err)
+	}
+	if g, err := s.GraphByHash(hash); err != nil || string(g) != string(graph) {
+		t.Errorf("by its hash: %d bytes, %v", len(g), err)
 	}
 }
 

@@ -52,6 +52,7 @@ type shard struct {
 	sync   bool
 	watch  *watches
 	graphs map[comms.Hash]*storedGraph // of the goroutine
+	reads  sync.WaitGroup              // that the goroutine has begun: the database stays open until they end
 
 	mu     sync.Mutex
 	queue  []write
@@ -226,6 +227,7 @@ func (s *shard) close() error {
 	default:
 	}
 	<-s.end
+	s.reads.Wait()
 	s.mu.Lock()
 	failed := s.failed
 	s.mu.Unlock()

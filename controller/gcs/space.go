@@ -28,9 +28,11 @@ type space struct {
 	poll    time.Duration
 	onPause func(paused bool, free uint64)
 
-	mu     sync.Mutex
-	paused int // shards that wait
-	held   bool
+	mu      sync.Mutex
+	paused  int // shards that wait
+	held    bool
+	told    bool // what onPause was told last
+	telling bool // somebody calls onPause
 }
 
 func freeBytes(dir string) (uint64, error) {
@@ -135,21 +137,37 @@ func (s *space) relieve(free uint64) error {
 
 func (s *space) enter(free uint64) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.paused++; s.paused == 1 {
-		s.onPause(true, free)
-	}
+	s.paused++
+	s.mu.Unlock()
+	s.tell(free)
 }
 
 func (s *space) leave() {
 	s.mu.Lock()
+	if s.paused--; s.paused == 0 {
+		// Without a reserve the store still works, only the next pause has less room:
+		// hold is tried again then.
+		_ = s.hold()
+	}
+	s.mu.Unlock()
+	free, _ := s.free(s.dir)
+	s.tell(free)
+}
+
+// tell calls onPause, without the lock, until it has been told how things are. The
+// calls come one after another, each the contrary of the one before.
+func (s *space) tell(free uint64) {
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.paused--; s.paused > 0 {
+	if s.telling {
 		return
 	}
-	// Without a reserve the store still works, only the next pause has less room:
-	// hold is tried again then.
-	_ = s.hold()
-	free, _ := s.free(s.dir)
-	s.onPause(false, free)
+	s.telling = true
+	for now := s.paused > 0; now != s.told; now = s.paused > 0 {
+		s.told = now
+		s.mu.Unlock()
+		s.onPause(now, free)
+		s.mu.Lock()
+	}
+	s.telling = false
 }

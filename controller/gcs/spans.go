@@ -20,9 +20,14 @@ import (
 // What was added since is read when it is asked for again.
 type spans struct {
 	mu   sync.Mutex
-	jobs map[comms.JobID][]span
+	jobs map[comms.JobID]*known
 	last []comms.JobID // that were asked about, newest last
 }
+
+// known is what is known of a job from when it is asked about until it is deleted:
+// who reads an older snapshot meanwhile adds to what nobody finds any more. Its
+// list is replaced and never changed.
+type known struct{ list []span }
 
 // span is the key of a batch behind its job, and the tasks that it is of.
 type span struct {
@@ -43,23 +48,40 @@ func (s *span) key(job comms.JobID) []byte {
 	return k
 }
 
-// keysOf lists the keys of the batches that are of a part.
-func (s *spans) keysOf(t *badger.Txn, job comms.JobID, part *Part) (keys [][]byte, err error) {
+// of returns what is known of a job. Its caller begins to read the store only then.
+func (s *spans) of(job comms.JobID) *known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list, err := extend(t, job, s.jobs[job])
-	if err != nil {
-		return nil, err
+	k := s.jobs[job]
+	if k == nil {
+		k = &known{}
+		if s.jobs == nil {
+			s.jobs = map[comms.JobID]*known{}
+		}
+		s.jobs[job] = k
 	}
-	if s.jobs == nil {
-		s.jobs = map[comms.JobID][]span{}
-	}
-	s.jobs[job] = list
 	s.last = append(slices.DeleteFunc(s.last, func(o comms.JobID) bool { return o == job }), job)
 	if len(s.last) > maxSpans {
 		delete(s.jobs, s.last[0])
 		s.last = s.last[1:]
 	}
+	return k
+}
+
+// keysOf lists the keys of the batches that are of a part. The headers are read
+// without the lock: a job of a million batches holds up nobody.
+func (s *spans) keysOf(t *badger.Txn, job comms.JobID, k *known, part *Part) (keys [][]byte, err error) {
+	s.mu.Lock()
+	list := k.list
+	s.mu.Unlock()
+	if list, err = extend(t, job, slices.Clip(list)); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	if len(list) > len(k.list) {
+		k.list = list
+	}
+	s.mu.Unlock()
 	for i := range list {
 		if b := &list[i]; b.number >= part.From && !b.none && b.first <= part.Last && b.last >= part.First {
 			keys = append(keys, b.key(job))
@@ -114,12 +136,12 @@ func (s *spans) forget(job comms.JobID) {
 	s.last = slices.DeleteFunc(s.last, func(o comms.JobID) bool { return o == job })
 }
 
-// some yields the batches with the given keys. Of a job that is being deleted some may be gone.
-func (s *Store) some(t *badger.Txn, job comms.JobID, keys [][]byte, yield func(k, v []byte) (bool, error)) error {
+// some yields the batches with the given keys. Of a job that is being deleted some
+// may be gone, and in an older snapshot the newest are not there.
+func some(t *badger.Txn, keys [][]byte, yield func(k, v []byte) (bool, error)) error {
 	for _, k := range keys {
 		v, err := getIn(t, k)
 		if errors.Is(err, ErrNotFound) {
-			s.spans.forget(job)
 			continue
 		}
 		if err != nil {

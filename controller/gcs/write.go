@@ -217,19 +217,22 @@ func (s *Store) Delete(job comms.JobID, done func(error)) {
 			failed(err)
 			return
 		}
-		keys, name, err := sh.keysOf(job)
-		if err != nil {
-			failed(err)
-			return
-		}
-		writes := deletions(job, keys)
-		if name != "" {
-			last := &writes[len(writes)-1]
-			last.graph, last.name = graphDrop, name
-		}
-		sh.submitAll(writes, func(err error) {
-			s.spans.forget(job)
-			done(err)
+		// Beside the shard's goroutine: commits do not wait until all keys are read.
+		sh.reads.Go(func() {
+			keys, name, err := sh.keysOf(job)
+			if err != nil {
+				failed(err)
+				return
+			}
+			writes := deletions(job, keys)
+			if name != "" {
+				last := &writes[len(writes)-1]
+				last.graph, last.name = graphDrop, name
+			}
+			sh.submitAll(writes, func(err error) {
+				s.spans.forget(job)
+				done(err)
+			})
 		})
 	})
 }
