@@ -19,6 +19,7 @@ type Client struct {
 	packed packings
 	mu     sync.Mutex
 	agent  map[string]*peer // links to agents that hold datasets, by address
+	failed error            // the cluster has ended in this process: nothing will be answered
 }
 
 // Dial connects to a controller, for example at "ipc:///run/user/1000/cascade/controller.sock".
@@ -46,6 +47,18 @@ func (c *Client) Close() error {
 		errs = append(errs, p.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// giveUp ends every request that waits, at the controller or an agent, and all
+// later ones, with err.
+func (c *Client) giveUp(err error) {
+	c.ctrl.requests.fail(err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = err
+	for _, p := range c.agent {
+		p.requests.fail(err)
+	}
 }
 
 // Job returns a handle on a job that was submitted before, by anybody.

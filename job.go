@@ -343,6 +343,9 @@ func (c *Client) agentPeer(ctx context.Context, addresses []string) (*peer, erro
 	if c.agent == nil {
 		return nil, ErrClosed
 	}
+	if c.failed != nil {
+		return nil, c.failed
+	}
 	var last error
 	for _, a := range addresses {
 		if p := c.agent[a]; p != nil {

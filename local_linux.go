@@ -1,6 +1,7 @@
 package cascade
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -279,14 +280,14 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
+	c := &Cluster{Client: &Client{opts: o, ctrl: p, agent: make(map[string]*peer)}, owned: true, stop: stop}
 	p.work.Go(func() {
 		select {
 		case err := <-died:
-			p.requests.fail(fmt.Errorf("%w: %w", ErrUnavailable, err))
+			c.giveUp(fmt.Errorf("%w: %w", ErrUnavailable, err))
 		case <-p.life.Done():
 		}
 	})
-	c := &Cluster{Client: &Client{opts: o, ctrl: p, agent: make(map[string]*peer)}, owned: true, stop: stop}
 	if err := awaitAgent(ctx, c.Client, cfg.Name); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -323,8 +324,8 @@ func launch(f func(context.Context) error, died chan<- error) (end func() error)
 	var g errgroup.Group
 	g.Go(func() error {
 		err := f(ctx)
-		if err != nil && ctx.Err() == nil {
-			died <- err
+		if ctx.Err() == nil {
+			died <- cmp.Or(err, errors.New("a part of the cluster has ended"))
 		}
 		return err
 	})
