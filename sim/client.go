@@ -376,12 +376,12 @@ func (c *client) waitsFor() (job comms.JobID, text string) {
 			return j.id, fmt.Sprintf("%s is not in the store, accepted %v", jobName(j.id), j.accepted)
 		}
 		var b strings.Builder
-		k.past().States.Each(func(t dag.TaskIndex, s core.TaskState) {
+		k.Past().States.Each(func(t dag.TaskIndex, s core.TaskState) {
 			if !s.Over() && s != core.TaskAbsent {
-				fmt.Fprintf(&b, "; task %d (%s) is %s", t, k.graph.TaskName(t), s)
+				fmt.Fprintf(&b, "; task %d (%s) is %s", t, k.Graph.TaskName(t), s)
 			}
 		})
-		return j.id, fmt.Sprintf("%s is %s on %s at epoch %d%s", jobName(j.id), k.row.Phase, k.row.Agent, k.row.Epoch, b.String())
+		return j.id, fmt.Sprintf("%s is %s on %s at epoch %d%s", jobName(j.id), k.Row.Phase, k.Row.Agent, k.Row.Epoch, b.String())
 	}
 	return comms.JobID{}, fmt.Sprintf("the client is in stage %d and waits for %d answers", c.stage, len(c.waits))
 }

@@ -45,7 +45,7 @@ func (c *controller) boot() {
 	c.ids, c.peers, c.local, c.wake = map[string]core.LinkID{}, map[core.LinkID]*peer{}, nil, time.Time{}
 	c.w.tell(c.name, nil, "starts")
 	for _, k := range c.store.sorted() {
-		c.step(c.store.loaded(k))
+		c.step(k.Loaded())
 	}
 	c.step(core.Started{})
 }
@@ -193,13 +193,13 @@ func (c *controller) prepare(a core.Prepare) {
 	case k == nil:
 		err, ev.Code = errors.New("no such job"), comms.CodeNotFound
 	default:
-		ev.Graph, ev.Bytes = k.graph, k.bytes
+		ev.Graph, ev.Bytes = k.Graph, k.Bytes
 	}
 	if err == nil && a.Past {
 		if k == nil {
 			err, ev.Code = errors.New("no such job"), comms.CodeNotFound
 		} else {
-			ev.Past = k.past()
+			ev.Past = k.Past()
 		}
 	}
 	if err == nil {

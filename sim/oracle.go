@@ -189,11 +189,11 @@ func (o *oracle) rotten(k ledger.Key) {
 }
 
 // committed sees what is about to be stored.
-func (o *oracle) committed(k *kept, c *core.Commit) {
+func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 	f := o.facts[c.Job]
 	if r := c.Row; r != nil {
-		if k.row.Agent != "" && (r.Agent != k.row.Agent || r.Incarnation != k.row.Incarnation) {
-			f.left(k.row.Agent, k.row.Incarnation)
+		if k.Row.Agent != "" && (r.Agent != k.Row.Agent || r.Incarnation != k.Row.Incarnation) {
+			f.left(k.Row.Agent, k.Row.Incarnation)
 			f.moves++
 		}
 		if r.Phase.Final() {
@@ -204,8 +204,8 @@ func (o *oracle) committed(k *kept, c *core.Commit) {
 	if b == nil {
 		return
 	}
-	if int(b.Number) != len(k.batches) {
-		o.w.fail(c.Job, "batch %d is stored as number %d", b.Number, len(k.batches))
+	if int(b.Number) != len(k.Batches) {
+		o.w.fail(c.Job, "batch %d is stored as number %d", b.Number, len(k.Batches))
 	}
 	for _, r := range b.Reset {
 		for t := r.First; t <= r.Last; t++ {
@@ -393,7 +393,7 @@ func (o *oracle) acknowledged(a *agent, upTo uint64) {
 		case !known:
 			o.w.fail(comms.JobID{}, "%s is told that its event %d is durable, which it has not sent", a.name, n)
 			return
-		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || k == nil || k.row.Agent != a.name || k.row.Life != sent.life:
+		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || k == nil || k.Row.Agent != a.name || k.Row.Life != sent.life:
 		default:
 			o.w.fail(job, "%s is told that its event %d is durable, and it is not in the store", a.name, n)
 			return
@@ -407,7 +407,7 @@ func (o *oracle) started(x *executor) {
 	r, id := x.cur, x.kinds[x.cur.Kind].Job
 	f := o.facts[id]
 	k := o.w.controller.store.jobs[id]
-	if k != nil && k.row.Agent == x.a.name && k.row.Incarnation == x.a.incarn {
+	if k != nil && k.Row.Agent == x.a.name && k.Row.Incarnation == x.a.incarn {
 		if attempt, done := f.done[r.Task]; done && r.Attempt > f.fence[r.Task] && !f.mayRun(r.Task) {
 			o.w.fail(id, "%s runs task %d, attempt %d: the store has that it finished in attempt %d", x.name, r.Task, r.Attempt, attempt)
 		}
@@ -461,24 +461,24 @@ func (o *oracle) ended(j *clientJob) {
 		o.w.fail(j.id, "the job was accepted, and is not in the store")
 		return
 	}
-	if k.row.Phase != j.phase {
-		o.w.fail(j.id, "the client was told that the job is %s, the store says %s", j.phase, k.row.Phase)
+	if k.Row.Phase != j.phase {
+		o.w.fail(j.id, "the client was told that the job is %s, the store says %s", j.phase, k.Row.Phase)
 		return
 	}
-	if k.row.Phase == comms.JobCancelled {
+	if k.Row.Phase == comms.JobCancelled {
 		if !f.cancel {
 			o.w.fail(j.id, "the job is cancelled, and nobody asked for it")
 		}
 		return
 	}
-	past := k.past()
+	past := k.Past()
 	past.States.Each(func(t dag.TaskIndex, s core.TaskState) {
 		if s != core.TaskAbsent && !s.Over() {
-			o.w.fail(j.id, "the job is %s, and its task %s is %s", k.row.Phase, k.graph.TaskName(t), s)
+			o.w.fail(j.id, "the job is %s, and its task %s is %s", k.Row.Phase, k.Graph.TaskName(t), s)
 		}
 	})
-	if k.row.Phase == comms.JobFailed && f.failures == 0 && !f.blamed && !f.cancel {
-		o.w.fail(j.id, "the job has failed although none of its tasks did: %v", k.row.Error)
+	if k.Row.Phase == comms.JobFailed && f.failures == 0 && !f.blamed && !f.cancel {
+		o.w.fail(j.id, "the job has failed although none of its tasks did: %v", k.Row.Error)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 type store struct {
 	w      *world
 	c      *controller
-	jobs   map[comms.JobID]*kept
+	jobs   map[comms.JobID]*core.Kept
 	writes []*write      // on their way, in order
 	busy   time.Duration // when the last of them will be done
 	told   time.Duration // when the driver hears of it: in order
@@ -24,23 +24,12 @@ type store struct {
 
 type write struct{ apply func() }
 
-// kept is a job in the store.
-type kept struct {
-	row     core.JobRecord
-	req     *comms.Submit
-	graph   *dag.Graph
-	bytes   []byte
-	batches []core.Batch
-	data    map[comms.DatasetRef]core.DatasetRecord
-	seen    map[string]core.Seen
-}
-
 func newStore(w *world, c *controller) *store {
-	return &store{w: w, c: c, jobs: map[comms.JobID]*kept{}}
+	return &store{w: w, c: c, jobs: map[comms.JobID]*core.Kept{}}
 }
 
-func (s *store) sorted() []*kept {
-	return slices.SortedFunc(maps.Values(s.jobs), func(a, b *kept) int { return slices.Compare(a.row.ID[:], b.row.ID[:]) })
+func (s *store) sorted() []*core.Kept {
+	return slices.SortedFunc(maps.Values(s.jobs), func(a, b *core.Kept) int { return slices.Compare(a.Row.ID[:], b.Row.ID[:]) })
 }
 
 // put plans a write behind those before; done is told a little after it is durable.
@@ -95,8 +84,7 @@ func (s *store) create(a core.Create) {
 			return
 		}
 		s.w.tell("store", []comms.JobID{a.Row.ID}, "job is durable")
-		s.jobs[a.Row.ID] = &kept{row: a.Row, req: a.Request, graph: g, bytes: a.Graph,
-			data: map[comms.DatasetRef]core.DatasetRecord{}, seen: map[string]core.Seen{}}
+		s.jobs[a.Row.ID] = core.NewKept(a, g)
 	}, func() { s.c.answer(core.Stored{Token: a.Token}) })
 }
 
@@ -118,21 +106,7 @@ func (s *store) apply(c *core.Commit) {
 		return // deleted meanwhile
 	}
 	s.w.oracle.committed(k, c)
-	if c.Row != nil {
-		k.row = *c.Row
-	}
-	if c.Batch != nil {
-		k.batches = append(k.batches, *c.Batch)
-	}
-	for _, d := range c.Datasets {
-		k.data[d.Desc.Ref] = d
-	}
-	for _, r := range c.Drop {
-		delete(k.data, r)
-	}
-	if c.Agent != "" {
-		k.seen[c.Agent] = c.Seen
-	}
+	k.Apply(c)
 }
 
 func (s *store) delete(a core.Delete) {
@@ -143,37 +117,11 @@ func (s *store) delete(a core.Delete) {
 	}, func() { s.c.answer(core.Stored{Token: a.Token}) })
 }
 
-// past is what a job's batches tell.
-func (k *kept) past() *core.Past {
-	r := core.NewReplay(k.graph, true)
-	for i := range k.batches {
-		r.Add(&k.batches[i])
-	}
-	return &core.Past{Row: k.row, Request: k.req, States: r.States, Data: r.Data(), Seen: maps.Clone(k.seen), Batches: r.Batches}
-}
-
-// rows are the datasets that outlive the job.
-func (k *kept) rows() []core.DatasetRecord {
-	return slices.SortedFunc(maps.Values(k.data), func(a, b core.DatasetRecord) int { return compareRefs(a.Desc.Ref, b.Desc.Ref) })
-}
-
-func compareRefs(a, b comms.DatasetRef) int {
-	return slices.Compare([]uint64{uint64(a.Task), uint64(a.Output), a.Element}, []uint64{uint64(b.Task), uint64(b.Output), b.Element})
-}
-
-func (s *store) loaded(k *kept) core.Loaded {
-	ev := core.Loaded{Row: k.row, Past: &core.Past{Data: k.rows()}}
-	if !k.row.Phase.Final() {
-		ev.Request, ev.Graph, ev.Bytes, ev.Past = k.req, k.graph, k.bytes, k.past()
-	}
-	return ev
-}
-
 // answer answers a question of a client.
 func (s *store) answer(a core.Ask) comms.Message {
 	if m, ok := a.Msg.(*comms.Watch); ok {
 		if k := s.jobs[m.Job]; k != nil {
-			return core.EndOf(&k.row, m.Req)
+			return core.EndOf(&k.Row, m.Req)
 		}
 		return &comms.Reply{Req: m.Req, Code: comms.CodeNotFound, Message: "no such job"}
 	}
@@ -185,13 +133,13 @@ func (s *store) answer(a core.Ask) comms.Message {
 	if k == nil {
 		return &comms.Reply{Req: q.Req, Code: comms.CodeNotFound, Message: "no such job"}
 	}
-	past := k.past()
+	past := k.Past()
 	have := map[comms.DatasetRef]core.DatasetRecord{}
 	for _, d := range past.Data {
 		have[d.Desc.Ref] = d
 	}
-	maps.Copy(have, k.data)
-	data, missing := core.LocateExports(k.graph, past.States, have)
+	maps.Copy(have, k.Data)
+	data, missing := core.LocateExports(k.Graph, past.States, have)
 	if missing != "" {
 		return &comms.Reply{Req: q.Req, Code: comms.CodeNotFound, Message: "output " + missing + " was not produced"}
 	}

@@ -222,11 +222,7 @@ func (c *testCluster) restartController() {
 	}
 	c.c, c.todo = New(Config{}), nil
 	for _, k := range c.kept {
-		ev := Loaded{Row: k.row, Past: &Past{Data: sortedData(k.data)}}
-		if !k.row.Phase.Final() {
-			ev.Request, ev.Graph, ev.Bytes, ev.Past = k.req, c.g, []byte(k.graph), c.past(k)
-		}
-		c.event(ev)
+		c.event(k.Loaded())
 	}
 	c.event(Started{})
 }
@@ -240,16 +236,16 @@ func (c *testCluster) finishOne() {
 	c.todo = c.todo[1:]
 	switch a := a.(type) {
 	case Create:
-		c.kept[a.Row.ID] = &keptJob{row: a.Row, req: a.Request, graph: "g", data: map[comms.DatasetRef]DatasetRecord{}, seen: map[string]Seen{}}
+		c.kept[a.Row.ID] = NewKept(a, c.g)
 		c.event(Stored{Token: a.Token})
 	case Store:
-		c.commit(&a.Commit)
+		c.kept[a.Commit.Job].Apply(&a.Commit)
 		c.event(Stored{Token: a.Token})
 	case Prepare:
 		// The store answers after everything that was submitted to it before.
 		ev := Prepared{Token: a.Token, Job: a.Job, Graph: c.g, Bytes: []byte("g"), Plan: planOf(c.rt, c.g, a.Cluster)}
 		if a.Past {
-			ev.Past = c.past(c.kept[a.Job])
+			ev.Past = c.kept[a.Job].Past()
 		}
 		c.event(ev)
 	case Ask:
@@ -280,7 +276,7 @@ outputs: [d.x, "b[0].x"]
 `)
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &testCluster{rt: rt, g: g}
-		c.world = world{t: t, now: time.Unix(1000, 0), graphs: map[string]*dag.Graph{"g": g}, kept: map[comms.JobID]*keptJob{}}
+		c.world = world{t: t, now: time.Unix(1000, 0), graphs: map[string]*dag.Graph{"g": g}, kept: map[comms.JobID]*Kept{}}
 		for n := range 2 {
 			c.agents = append(c.agents, &honest{name: fmt.Sprintf("a%d", n), inc: 1, next: 1, jobs: map[comms.JobID]*honestJob{}})
 		}
@@ -364,7 +360,7 @@ func (c *testCluster) settleAll(id comms.JobID, client func() LinkID) {
 			_, attempt := j.states.Get(t)
 			c.rt.Logf("task %d is %s, attempt %d", t, s, attempt)
 		})
-		for _, b := range c.kept[id].batches {
+		for _, b := range c.kept[id].Batches {
 			c.rt.Logf("batch %+v", b)
 		}
 		c.rt.Fatalf("the job is %s (stage %d) on %s at epoch %d: it must end done", j.rec.Phase, j.stage, j.rec.Agent, j.rec.Epoch)

@@ -31,21 +31,11 @@ type world struct {
 	links    map[string]LinkID
 	next     LinkID
 	todo     []Action // slow ones, not done yet
-	kept     map[comms.JobID]*keptJob
+	kept     map[comms.JobID]*Kept
 	assigned map[comms.JobID]comms.Assign // the last one of each job
 	full     map[LinkID][]Send            // links that have no room, and what they would have got
 	nospace  bool
 	out      strings.Builder
-}
-
-// keptJob is a job in the store.
-type keptJob struct {
-	row     JobRecord
-	req     *comms.Submit
-	graph   string
-	batches []Batch
-	data    map[comms.DatasetRef]DatasetRecord
-	seen    map[string]Seen
 }
 
 func TestTranscripts(t *testing.T) {
@@ -53,18 +43,23 @@ func TestTranscripts(t *testing.T) {
 		if filepath.Ext(path) != ".txt" {
 			t.Skip()
 		}
-		w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*keptJob{}, assigned: map[comms.JobID]comms.Assign{}}
-		w.start()
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			w.out.Reset()
-			if err := w.run(d); err != nil {
-				d.Fatalf(t, "%v", err)
-			}
-			if w.out.Len() == 0 {
-				return "ok\n"
-			}
-			return w.out.String()
-		})
+		play(t, path)
+	})
+}
+
+// play replays a transcript in a new world.
+func play(t *testing.T, path string) {
+	w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*Kept{}, assigned: map[comms.JobID]comms.Assign{}}
+	w.start()
+	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+		w.out.Reset()
+		if err := w.run(d); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		if w.out.Len() == 0 {
+			return "ok\n"
+		}
+		return w.out.String()
 	})
 }
 
@@ -72,22 +67,9 @@ func (w *world) start() {
 	w.c, w.links, w.full = New(w.cfg), map[string]LinkID{}, map[LinkID][]Send{}
 	w.todo = nil
 	for _, id := range slices.SortedFunc(maps.Keys(w.kept), func(a, b comms.JobID) int { return slices.Compare(a[:], b[:]) }) {
-		k := w.kept[id]
-		ev := Loaded{Row: k.row, Past: &Past{Data: sortedData(k.data)}}
-		if !k.row.Phase.Final() {
-			ev.Request, ev.Graph, ev.Bytes, ev.Past = k.req, w.graphs[k.graph], []byte(k.graph), w.past(k)
-		}
-		w.step(ev)
+		w.step(w.kept[id].Loaded())
 	}
 	w.step(Started{})
-}
-
-func (w *world) past(k *keptJob) *Past {
-	r := NewReplay(w.graphs[k.graph], true)
-	for i := range k.batches {
-		r.Add(&k.batches[i])
-	}
-	return &Past{Row: k.row, Request: k.req, States: r.States, Data: r.Data(), Seen: maps.Clone(k.seen), Batches: r.Batches}
 }
 
 // step gives the core an event, prints what it does at once, and keeps what is slow.
@@ -145,7 +127,7 @@ func (w *world) complete(a Action) {
 		if a.Submit != nil {
 			name = string(a.Submit.Graph)
 		} else if a.Graph == nil {
-			name = w.kept[a.Job].graph
+			name = string(w.kept[a.Job].Bytes)
 		}
 		if ev.Graph == nil {
 			ev.Graph, ev.Bytes = w.graphs[name], []byte(name)
@@ -160,7 +142,7 @@ func (w *world) complete(a Action) {
 			ev.Plan = plan
 		}
 		if a.Past {
-			ev.Past = w.past(w.kept[a.Job])
+			ev.Past = w.kept[a.Job].Past()
 		}
 		w.step(ev)
 	case Create:
@@ -168,11 +150,13 @@ func (w *world) complete(a Action) {
 		if w.nospace {
 			ev.Err, ev.Code = "the disk is nearly full", comms.CodeUnavailable
 		} else {
-			w.kept[a.Row.ID] = &keptJob{row: a.Row, req: a.Request, graph: string(a.Graph), data: map[comms.DatasetRef]DatasetRecord{}, seen: map[string]Seen{}}
+			w.kept[a.Row.ID] = NewKept(a, w.graphs[string(a.Graph)])
 		}
 		w.step(ev)
 	case Store:
-		w.commit(&a.Commit)
+		if k := w.kept[a.Commit.Job]; k != nil {
+			k.Apply(&a.Commit)
+		}
 		w.step(Stored{Token: a.Token, Bytes: 10})
 	case Delete:
 		delete(w.kept, a.Job)
@@ -184,31 +168,9 @@ func (w *world) complete(a Action) {
 
 func (w *world) answer(m comms.Message) comms.Message {
 	if q, ok := m.(*comms.Watch); ok && w.kept[q.Job] != nil {
-		return EndOf(&w.kept[q.Job].row, q.Req)
+		return EndOf(&w.kept[q.Job].Row, q.Req)
 	}
 	return &comms.Page{}
-}
-
-func (w *world) commit(c *Commit) {
-	k := w.kept[c.Job]
-	if k == nil {
-		return
-	}
-	if c.Row != nil {
-		k.row = *c.Row
-	}
-	if c.Batch != nil {
-		k.batches = append(k.batches, *c.Batch)
-	}
-	for _, d := range c.Datasets {
-		k.data[d.Desc.Ref] = d
-	}
-	for _, r := range c.Drop {
-		delete(k.data, r)
-	}
-	if c.Agent != "" {
-		k.seen[c.Agent] = c.Seen
-	}
 }
 
 func testJob(n string) (j comms.JobID) {
@@ -366,7 +328,7 @@ func (w *world) up(d *datadriven.TestData, who string) {
 			case "have":
 				k := w.kept[js.Job]
 				for _, name := range strings.Split(v, ";") {
-					refs, _, err := Resolve(w.graphs[k.graph], w.past(k).States, name)
+					refs, _, err := Resolve(k.Graph, k.Past().States, name)
 					if err != nil {
 						w.t.Fatal(err)
 					}
@@ -590,18 +552,7 @@ func TestEqualInputsEqualActions(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 3 {
-			w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*keptJob{}, assigned: map[comms.JobID]comms.Assign{}}
-			w.start()
-			datadriven.RunTest(t, f, func(t *testing.T, d *datadriven.TestData) string {
-				w.out.Reset()
-				if err := w.run(d); err != nil {
-					d.Fatalf(t, "%v", err)
-				}
-				if w.out.Len() == 0 {
-					return "ok\n"
-				}
-				return w.out.String()
-			})
+			play(t, f)
 		}
 	}
 }
