@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -131,126 +133,143 @@ func checkRoundTrip(t reporter, g *Graph) []byte {
 // inverse of inputs, names are found again, the order is topological.
 func checkIndex(t reporter, g *Graph) {
 	t.Helper()
-	const element = 3
-	nodes := make([]TaskIndex, 0, g.NumTasks()+g.NumSlots())
-	for i := range g.NumTasks() {
-		nodes = append(nodes, TaskIndex(i))
+	c := indexCheck{reporter: t, g: g, want: map[use]int{}, got: map[use]int{}, bound: map[use]bool{}, slotReads: map[use]bool{}}
+	c.listNodes()
+	for _, i := range c.nodes {
+		c.readInputs(i)
 	}
-	for s := range g.NumSlots() {
-		i, err := g.Instance(s, element)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if slot, e, ok := g.Slot(i); !ok || slot != s || e != element {
-			t.Fatalf("slot of instance(%d, %d) is %d, %d, %v", s, element, slot, e, ok)
-		}
-		nodes = append(nodes, i)
+	for _, i := range c.nodes {
+		c.readConsumers(i)
 	}
-	type use struct {
-		producer TaskIndex
-		edge     Edge
-	}
-	want, got := map[use]int{}, map[use]int{}
-	bound := map[use]bool{}
-	slotReads := map[use]bool{}
-	for _, i := range nodes {
-		if found, ok := g.Lookup(g.TaskName(i)); !ok || found != i {
-			t.Fatalf("lookup of %q gives %d, %v; want %d", g.TaskName(i), found, ok, i)
-		}
-		inputs, err := g.Inputs(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		slot, _, instance := g.Slot(i)
-		for _, in := range inputs {
-			for _, s := range in.Sources {
-				producer := s.Task
-				u := use{producer, Edge{Consumer: i, Output: s.Output, Element: s.Element, Kind: s.Kind}}
-				_, e, fromInstance := g.Slot(producer)
-				switch {
-				case s.Kind == SourceGroup && e != 0:
-					t.Fatalf("%s: group source %v is not of element 0", g.TaskName(i), s)
-				case s.Kind == SourceGroup && !instance:
-					want[u]++ // found at element 0 of the slot
-				case instance && s.Kind == SourceElement && g.Group(i).Stream.Generator == producer && g.Group(i).Stream.Output == s.Output:
-					bound[use{producer, Edge{Output: s.Output, Element: uint64(slot)}}] = true
-				case instance && (s.Kind == SourceGroup || !fromInstance):
-					slotReads[use{producer, Edge{Output: s.Output, Consumer: TaskIndex(slot)}}] = true
-				default:
-					want[u]++
-				}
-			}
-		}
-	}
-	collect := func(i TaskIndex) {
-		edges := g.Consumers(i)
-		for k, e := range edges {
-			got[use{i, e}]++
-			if k > 0 && edges[k-1].Output > e.Output {
-				t.Fatalf("consumers of %s are not in the order of outputs", g.TaskName(i))
-			}
-		}
-		for o := range g.Group(i).Outputs {
-			for _, s := range g.SlotConsumers(i, uint32(o)) {
-				u := use{i, Edge{Output: uint32(o), Consumer: TaskIndex(s)}}
-				if slot, e, ok := g.Slot(i); ok && e != 0 {
-					_ = slot
-					continue
-				}
-				if !slotReads[u] {
-					t.Fatalf("slot %d does not read %s", s, g.TaskName(i))
-				}
-				delete(slotReads, u)
-			}
-		}
-	}
-	for _, i := range nodes {
-		collect(i)
-	}
-	for s := range g.NumSlots() {
-		zero, err := g.Instance(s, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range g.Consumers(zero) {
-			if e.Kind == SourceGroup {
-				got[use{zero, e}]++
-			}
-		}
-		for o := range g.Group(zero).Outputs {
-			for _, slot := range g.SlotConsumers(zero, uint32(o)) {
-				delete(slotReads, use{zero, Edge{Output: uint32(o), Consumer: TaskIndex(slot)}})
-			}
-		}
-	}
-	for u := range got { // group edges of element 3 stand beside those of element 0
-		if u.edge.Kind == SourceGroup {
-			if _, e, _ := g.Slot(u.producer); e == element {
-				delete(got, u)
-			}
-		}
-	}
-	if len(want) != len(got) {
-		t.Fatalf("%d uses, %d edges\n%v\n%v", len(want), len(got), want, got)
-	}
-	for u, n := range want {
-		if got[u] != n {
-			t.Fatalf("%v: %d uses, %d edges", u, n, got[u])
-		}
-	}
-	if len(slotReads) > 0 {
-		t.Fatalf("not in SlotConsumers: %v", slotReads)
-	}
-	for u := range bound {
-		found := false
-		for _, s := range g.StreamSlots(u.producer, u.edge.Output) {
-			found = found || uint64(s) == u.edge.Element
-		}
-		if !found {
-			t.Fatalf("slot %d is not bound to %s", u.edge.Element, g.TaskName(u.producer))
-		}
-	}
+	c.readGroups()
+	c.compare()
 	checkOrder(t, g)
+}
+
+// checkedElement is the element of each streamed group that stands for all.
+const checkedElement = 3
+
+// use is a source in the inputs of a task, or an edge to a consumer.
+type use struct {
+	producer TaskIndex
+	edge     Edge
+}
+
+type indexCheck struct {
+	reporter
+	g         *Graph
+	nodes     []TaskIndex
+	want, got map[use]int  // by inputs, by consumers
+	bound     map[use]bool // slots by the stream that they follow
+	slotReads map[use]bool // slots by what all of their instances read, until found
+}
+
+func (c *indexCheck) listNodes() {
+	c.Helper()
+	for i := range c.g.NumTasks() {
+		c.nodes = append(c.nodes, TaskIndex(i))
+	}
+	for s := range c.g.NumSlots() {
+		i, err := c.g.Instance(s, checkedElement)
+		if err != nil {
+			c.Fatal(err)
+		}
+		if slot, e, ok := c.g.Slot(i); !ok || slot != s || e != checkedElement {
+			c.Fatalf("slot of instance(%d, %d) is %d, %d, %v", s, checkedElement, slot, e, ok)
+		}
+		c.nodes = append(c.nodes, i)
+	}
+	for _, i := range c.nodes {
+		if found, ok := c.g.Lookup(c.g.TaskName(i)); !ok || found != i {
+			c.Fatalf("lookup of %q gives %d, %v; want %d", c.g.TaskName(i), found, ok, i)
+		}
+	}
+}
+
+func (c *indexCheck) readInputs(i TaskIndex) {
+	c.Helper()
+	inputs, err := c.g.Inputs(i)
+	if err != nil {
+		c.Fatal(err)
+	}
+	slot, _, instance := c.g.Slot(i)
+	for _, in := range inputs {
+		for _, s := range in.Sources {
+			producer := s.Task
+			_, e, fromInstance := c.g.Slot(producer)
+			switch {
+			case s.Kind == SourceGroup && e != 0:
+				c.Fatalf("%s: group source %v is not of element 0", c.g.TaskName(i), s)
+			case instance && s.Kind == SourceElement && c.g.Group(i).Stream.Generator == producer && c.g.Group(i).Stream.Output == s.Output:
+				c.bound[use{producer, Edge{Output: s.Output, Element: uint64(slot)}}] = true
+			case instance && (s.Kind == SourceGroup || !fromInstance):
+				c.slotReads[use{producer, Edge{Output: s.Output, Consumer: TaskIndex(slot)}}] = true
+			default: // a whole group is found at element 0 of its slot
+				c.want[use{producer, Edge{Consumer: i, Output: s.Output, Element: s.Element, Kind: s.Kind}}]++
+			}
+		}
+	}
+}
+
+func (c *indexCheck) readConsumers(i TaskIndex) {
+	c.Helper()
+	edges := c.g.Consumers(i)
+	for k, e := range edges {
+		if _, _, instance := c.g.Slot(i); !instance || e.Kind != SourceGroup { // those stand at element 0, too: see readGroups
+			c.got[use{i, e}]++
+		}
+		if k > 0 && edges[k-1].Output > e.Output {
+			c.Fatalf("consumers of %s are not in the order of outputs", c.g.TaskName(i))
+		}
+	}
+	if _, _, instance := c.g.Slot(i); instance {
+		return
+	}
+	for o := range c.g.Group(i).Outputs {
+		for _, s := range c.g.SlotConsumers(i, uint32(o)) {
+			u := use{i, Edge{Output: uint32(o), Consumer: TaskIndex(s)}}
+			if !c.slotReads[u] {
+				c.Fatalf("slot %d does not read %s", s, c.g.TaskName(i))
+			}
+			delete(c.slotReads, u)
+		}
+	}
+}
+
+// readGroups reads the consumers of whole streamed groups.
+func (c *indexCheck) readGroups() {
+	c.Helper()
+	for s := range c.g.NumSlots() {
+		zero, err := c.g.Instance(s, 0)
+		if err != nil {
+			c.Fatal(err)
+		}
+		for _, e := range c.g.Consumers(zero) {
+			if e.Kind == SourceGroup {
+				c.got[use{zero, e}]++
+			}
+		}
+		for o := range c.g.Group(zero).Outputs {
+			for _, slot := range c.g.SlotConsumers(zero, uint32(o)) {
+				delete(c.slotReads, use{zero, Edge{Output: uint32(o), Consumer: TaskIndex(slot)}})
+			}
+		}
+	}
+}
+
+func (c *indexCheck) compare() {
+	c.Helper()
+	if !maps.Equal(c.want, c.got) {
+		c.Fatalf("%d uses, %d edges\n%v\n%v", len(c.want), len(c.got), c.want, c.got)
+	}
+	if len(c.slotReads) > 0 {
+		c.Fatalf("not in SlotConsumers: %v", c.slotReads)
+	}
+	for u := range c.bound {
+		if !slices.Contains(c.g.StreamSlots(u.producer, u.edge.Output), int(u.edge.Element)) {
+			c.Fatalf("slot %d is not bound to %s", u.edge.Element, c.g.TaskName(u.producer))
+		}
+	}
 }
 
 func checkOrder(t reporter, g *Graph) {

@@ -216,7 +216,6 @@ func (w *world) run(d *datadriven.TestData) error {
 		who = d.CmdArgs[0].Key
 	}
 	job := testJob(arg(d, "job", "1"))
-	req := number(arg(d, "req", "1"))
 	switch d.Cmd {
 	case "graph":
 		g, err := dag.ParseYAML("job.yaml", []byte(d.Input), dag.Override{}, dag.Options{})
@@ -245,28 +244,6 @@ func (w *world) run(d *datadriven.TestData) error {
 			w.print(s)
 		}
 		w.step(Free{w.links[who]})
-	case "submit":
-		m := &comms.Submit{Req: req, Job: job, Graph: []byte(arg(d, "graph", "")), GraphHash: comms.Hash(arg(d, "graph", "")), Owner: arg(d, "owner", ""), Hold: has(d, "hold"), Keep: has(d, "keep"), Watch: has(d, "watch")}
-		w.step(Received{w.links["c"], m})
-	case "watch":
-		every, err := time.ParseDuration(arg(d, "every", "0s"))
-		if err != nil {
-			return err
-		}
-		w.step(Received{w.links["c"], &comms.Watch{Req: req, Job: job, Every: int64(every), Events: has(d, "events")}})
-	case "control":
-		acts := map[string]comms.SteerAction{"cancel": comms.SteerCancel, "hold": comms.SteerHold, "release": comms.SteerRelease, "forget": comms.SteerForget, "rerun": comms.SteerRerun}
-		m := &comms.Control{Req: req, Job: job, Action: acts[who], Reason: arg(d, "why", "")}
-		for _, a := range d.CmdArgs {
-			if a.Key == "tasks" {
-				m.Tasks = strings.Split(strings.Join(a.Vals, ","), ";")
-			}
-		}
-		w.step(Received{w.links["c"], m})
-	case "locate":
-		w.step(Received{w.links["c"], &comms.Locate{Req: req, Job: job}})
-	case "query":
-		w.step(Received{w.links["c"], &comms.Query{Req: req, Kind: who, Job: job}})
 	case "events":
 		m, err := w.events(d, job)
 		if err != nil {
@@ -292,9 +269,41 @@ func (w *world) run(d *datadriven.TestData) error {
 	case "restart":
 		w.start()
 	default:
-		return fmt.Errorf("unknown command %s", d.Cmd)
+		m, err := request(d, who, job)
+		if err != nil {
+			return err
+		}
+		w.step(Received{w.links["c"], m})
 	}
 	return nil
+}
+
+// request is what a client asks.
+func request(d *datadriven.TestData, what string, job comms.JobID) (comms.Message, error) {
+	req := number(arg(d, "req", "1"))
+	switch d.Cmd {
+	case "submit":
+		graph := arg(d, "graph", "")
+		return &comms.Submit{Req: req, Job: job, Graph: []byte(graph), GraphHash: comms.Hash(graph), Owner: arg(d, "owner", ""),
+			Hold: has(d, "hold"), Keep: has(d, "keep"), Watch: has(d, "watch")}, nil
+	case "watch":
+		every, err := time.ParseDuration(arg(d, "every", "0s"))
+		return &comms.Watch{Req: req, Job: job, Every: int64(every), Events: has(d, "events")}, err
+	case "control":
+		acts := map[string]comms.SteerAction{"cancel": comms.SteerCancel, "hold": comms.SteerHold, "release": comms.SteerRelease, "forget": comms.SteerForget, "rerun": comms.SteerRerun}
+		m := &comms.Control{Req: req, Job: job, Action: acts[what], Reason: arg(d, "why", "")}
+		for _, a := range d.CmdArgs {
+			if a.Key == "tasks" {
+				m.Tasks = strings.Split(strings.Join(a.Vals, ","), ";")
+			}
+		}
+		return m, nil
+	case "locate":
+		return &comms.Locate{Req: req, Job: job}, nil
+	case "query":
+		return &comms.Query{Req: req, Kind: what, Job: job}, nil
+	}
+	return nil, fmt.Errorf("unknown command %s", d.Cmd)
 }
 
 // up connects a peer; an agent registers and sends its snapshot, a line a job:
