@@ -5,14 +5,11 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"flag"
-	"fmt"
-	"os"
-	"os/signal"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/examples/internal/program"
 )
 
 func main() {
@@ -20,34 +17,5 @@ func main() {
 	dir := flag.String("dir", "examples/cities", "folder of the data; outputs go to out/ in it")
 	level := flag.Int("level", 850, "pressure level in hPa: 500 or 850")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *dir, *level); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, dir string, level int) (err error) {
-	g, err := graph(level)
-	if err != nil {
-		return err
-	}
-	cluster, err := cascade.Local(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, cluster.Close()) }()
-	job, err := cluster.Submit(ctx, g, cascade.WithDir(dir))
-	if err != nil {
-		return err
-	}
-	if _, err := job.Wait(ctx); err != nil {
-		return err
-	}
-	files, err := job.Save(ctx, dir)
-	for _, f := range files {
-		fmt.Println(f)
-	}
-	return err
+	program.Main(*dir, func() (*dag.Graph, error) { return graph(*level) })
 }

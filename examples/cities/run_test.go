@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/examples/internal/twin"
@@ -31,11 +30,7 @@ func TestProgramEqualsJobFile(t *testing.T) {
 
 func readJob(t *testing.T, level int) *dag.Graph {
 	t.Helper()
-	g, err := twin.Read("job.yaml", fmt.Sprint("level=", level))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return twin.Read(t, "job.yaml", fmt.Sprint("level=", level))
 }
 
 // The program, run by a local cluster with executor processes, gives the report
@@ -62,10 +57,8 @@ func TestJobFile(t *testing.T) {
 
 func runAndCheck(t *testing.T, g *dag.Graph, level, above int) {
 	t.Helper()
-	cluster := cascadetest.Start(t)
-	job := cascadetest.SubmitGraph(t, cluster, g, cascade.WithDir("."))
-	cascadetest.Wait(t, cluster, job)
-	failed, err := cascade.Rows[comms.TaskRow](t.Context(), cluster.Client, comms.QueryTasks, job.ID(), "failed")
+	job := twin.Run(t, g)
+	failed, err := cascade.Rows[comms.TaskRow](t.Context(), job.Cluster.Client, comms.QueryTasks, job.ID(), "failed")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,13 +70,11 @@ func runAndCheck(t *testing.T, g *dag.Graph, level, above int) {
 			t.Errorf("%s failed: %s", r.Name, r.Error)
 		}
 	}
-	dir := t.TempDir()
-	files, err := job.Save(t.Context(), dir)
-	if err != nil || len(files) != 51 {
-		t.Errorf("%d files, %v; want the report and a series of each of 50 cities", len(files), err)
+	if len(job.Files) != 51 {
+		t.Errorf("%d files; want the report and a series of each of 50 cities", len(job.Files))
 	}
-	compareFiles(t, filepath.Join(dir, "out/report.txt"), fmt.Sprintf("testdata/report-%d.txt", level))
-	first, err := os.ReadFile(filepath.Join(dir, "out/cities/series-0.csv"))
+	twin.SameFiles(t, filepath.Join(job.Dir, "out/report.txt"), fmt.Sprintf("testdata/report-%d.txt", level))
+	first, err := os.ReadFile(filepath.Join(job.Dir, "out/cities/series-0.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,21 +95,6 @@ func TestGolden(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, name := range []string{"report-850.txt", "report-500.txt"} {
-		compareFiles(t, filepath.Join(dir, name), filepath.Join("testdata", name))
-	}
-}
-
-func compareFiles(t *testing.T, got, want string) {
-	t.Helper()
-	g, err := os.ReadFile(got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := os.ReadFile(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(g) != string(w) {
-		t.Errorf("%s differs from %s:\n%s", got, want, g)
+		twin.SameFiles(t, filepath.Join(dir, name), filepath.Join("testdata", name))
 	}
 }

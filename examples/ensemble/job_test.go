@@ -11,10 +11,7 @@ func TestProgramEqualsJobFile(t *testing.T) {
 	for _, field := range []string{"t", "z"} {
 		for _, steps := range []int{2, 4} {
 			t.Run(fmt.Sprint(field, steps), func(t *testing.T) {
-				file, err := twin.Read("job.yaml", "field="+field, fmt.Sprint("steps=", steps))
-				if err != nil {
-					t.Fatal(err)
-				}
+				file := twin.Read(t, "job.yaml", "field="+field, fmt.Sprint("steps=", steps))
 				code, err := graph(field, steps)
 				if err != nil {
 					t.Fatal(err)

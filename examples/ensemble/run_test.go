@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/examples/ensemble/fields"
 	"github.com/cascade-run/cascade/examples/internal/twin"
@@ -42,34 +41,22 @@ func TestJobFileGivesGoldenNumbers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds an executor with the go command")
 	}
-	g, err := twin.Read("job.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	runAndCheck(t, g, "t")
+	runAndCheck(t, twin.Read(t, "job.yaml"), "t")
 }
 
 func runAndCheck(t *testing.T, g *dag.Graph, field string) {
 	t.Helper()
-	ctx := t.Context()
-	cluster := cascadetest.Start(t)
-	job := cascadetest.SubmitGraph(t, cluster, g, cascade.WithDir("."))
-	cascadetest.Wait(t, cluster, job)
-	dir := t.TempDir()
-	files, err := job.Save(ctx, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) != 10 {
-		t.Errorf("files %v, want 2 tables and 8 maps", files)
+	job := twin.Run(t, g)
+	if len(job.Files) != 10 {
+		t.Errorf("files %v, want 2 tables and 8 maps", job.Files)
 	}
 	meta, err := fields.ReadMeta("data/era5-ensemble.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := readGolden(t)
-	checkStatistics(ctx, t, job, meta, want, field)
-	checkFiles(t, dir, want, field)
+	checkStatistics(t.Context(), t, job.Job, meta, want, field)
+	checkFiles(t, job.Dir, want, field)
 }
 
 type golden struct {

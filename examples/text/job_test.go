@@ -17,24 +17,15 @@ func TestProgramEqualsJobFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := twin.Differences(code, readJob(t)); err != nil {
+	if err := twin.Differences(code, twin.Read(t, "job.yaml")); err != nil {
 		t.Error(err)
 	}
-}
-
-func readJob(t *testing.T) *dag.Graph {
-	t.Helper()
-	g, err := twin.Read("job.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
 }
 
 // The job's commands, run one after another by hand over plain files, give the
 // report that Python computed. So a difference under Cascade is Cascade's.
 func TestCommandsGiveTheReport(t *testing.T) {
-	g, dir := readJob(t), t.TempDir()
+	g, dir := twin.Read(t, "job.yaml"), t.TempDir()
 	file := func(i dag.TaskIndex, output string) string {
 		return filepath.Join(dir, fmt.Sprintf("%d.%s", i, output))
 	}
@@ -45,7 +36,7 @@ func TestCommandsGiveTheReport(t *testing.T) {
 		t.Fatalf("the job exports %v, want the report alone", g.Exports)
 	}
 	s := g.Exports[0].Sources[0]
-	compareFiles(t, file(s.Task, g.Group(s.Task).Outputs[s.Output].Name), "testdata/report.txt")
+	twin.SameFiles(t, file(s.Task, g.Group(s.Task).Outputs[s.Output].Name), "testdata/report.txt")
 }
 
 func runByHand(t *testing.T, g *dag.Graph, i dag.TaskIndex, file func(dag.TaskIndex, string) string) {
@@ -115,20 +106,5 @@ func runByHand(t *testing.T, g *dag.Graph, i dag.TaskIndex, file func(dag.TaskIn
 	}
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("task %s: %q: %v\n%s", g.TaskName(i), words, err, stderr.String())
-	}
-}
-
-func compareFiles(t *testing.T, got, want string) {
-	t.Helper()
-	g, err := os.ReadFile(got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := os.ReadFile(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(g) != string(w) {
-		t.Errorf("%s differs from %s:\n%s", got, want, g)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/examples/internal/twin"
 )
 
 func TestMain(m *testing.M) { cascade.RunTests(m) }
@@ -17,16 +17,9 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, g := range map[string]*dag.Graph{"program": code, "job file": readJob(t)} {
+	for name, g := range map[string]*dag.Graph{"program": code, "job file": twin.Read(t, "job.yaml")} {
 		t.Run(name, func(t *testing.T) {
-			cluster := cascadetest.Start(t)
-			job := cascadetest.SubmitGraph(t, cluster, g, cascade.WithDir("."))
-			cascadetest.Wait(t, cluster, job)
-			dir := t.TempDir()
-			if _, err := job.Save(t.Context(), dir); err != nil {
-				t.Fatal(err)
-			}
-			compareFiles(t, filepath.Join(dir, "out/report.txt"), "testdata/report.txt")
+			twin.SameFiles(t, filepath.Join(twin.Run(t, g).Dir, "out/report.txt"), "testdata/report.txt")
 		})
 	}
 }

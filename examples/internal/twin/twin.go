@@ -1,5 +1,5 @@
-// Package twin compares a graph that a program built with the graph of a job
-// file, for the tests of the examples.
+// Package twin is for the tests of the examples: it compares the graph that a
+// program built with the graph of its job file, and runs either.
 //
 //	job.yaml ──dag.ParseYAML──▶ file ─┐
 //	graph.go ──Graph.Build────▶ code ─┴──Differences──▶ nothing, or where they differ
@@ -16,17 +16,63 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"testing"
 
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/dag"
 )
 
 // Read reads the job file at path, with parameters as "name=value".
-func Read(path string, params ...string) (*dag.Graph, error) {
+func Read(tb testing.TB, path string, params ...string) *dag.Graph {
+	tb.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read job: %w", err)
+		tb.Fatal(err)
 	}
-	return dag.ParseYAML(path, text, dag.Override{Flags: params}, dag.Options{Dir: filepath.Dir(path)})
+	g, err := dag.ParseYAML(path, text, dag.Override{Flags: params}, dag.Options{Dir: filepath.Dir(path)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return g
+}
+
+// Ran is a job that has ended, and the folder below which its outputs were saved.
+type Ran struct {
+	*cascade.Job
+	Cluster *cascade.Cluster // lives until the test ends
+	Dir     string
+	Files   []string
+}
+
+// Run runs a graph of the example in whose folder the test is.
+func Run(tb testing.TB, g *dag.Graph) Ran {
+	tb.Helper()
+	c := cascadetest.Start(tb)
+	job := cascadetest.SubmitGraph(tb, c, g, cascade.WithDir("."))
+	cascadetest.Wait(tb, c, job)
+	dir := tb.TempDir()
+	files, err := job.Save(tb.Context(), dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return Ran{job, c, dir, files}
+}
+
+// SameFiles fails the test when two files differ.
+func SameFiles(tb testing.TB, got, want string) {
+	tb.Helper()
+	g, err := os.ReadFile(got)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w, err := os.ReadFile(want)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if string(g) != string(w) {
+		tb.Errorf("%s differs from %s:\n%s", got, want, g)
+	}
 }
 
 // Differences returns an error that lists where code and file differ. The

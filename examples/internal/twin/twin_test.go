@@ -22,10 +22,7 @@ outputs: [{from: b, to: out/}]
 		}
 		return path
 	}
-	code, err := Read(read(job))
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := Read(t, read(job))
 	tests := []struct{ name, old, new, want string }{
 		{"same", "job", "job", ""},
 		{"optional parameter", ", zero: 0", "", ""},
@@ -39,11 +36,8 @@ outputs: [{from: b, to: out/}]
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			file, err := Read(read(strings.Replace(job, tt.old, tt.new, 1)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = Differences(code, file)
+			file := Read(t, read(strings.Replace(job, tt.old, tt.new, 1)))
+			err := Differences(code, file)
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
