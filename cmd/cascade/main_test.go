@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/internal/said"
 )
 
 // asCommand makes the test binary the command itself, for tests that kill it.
@@ -111,54 +110,26 @@ func newHost(t *testing.T) *host {
 type call struct {
 	host       *host
 	interrupts chan os.Signal
-	out, err   buffer
+	out, err   said.Buffer
 	code       chan int
 }
 
-// buffer is written by the command and read by the test.
-type buffer struct {
-	mu   sync.Mutex
-	b    bytes.Buffer
-	more chan struct{} // closed at the next write; nil when nobody waits
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.more != nil {
-		close(b.more)
-		b.more = nil
-	}
-	return b.b.Write(p)
-}
-
 // await waits until the text was written.
-func (b *buffer) await(text string) error {
+func await(t testing.TB, b *said.Buffer, text string) {
+	t.Helper()
 	late := time.NewTimer(time.Minute)
 	defer late.Stop()
 	for {
-		b.mu.Lock()
-		have := b.b.String()
-		if b.more == nil {
-			b.more = make(chan struct{})
-		}
-		more := b.more
-		b.mu.Unlock()
+		have, more := b.Next()
 		if strings.Contains(have, text) {
-			return nil
+			return
 		}
 		select {
 		case <-more:
 		case <-late.C:
-			return fmt.Errorf("want %q in what the command writes:\n%s", text, have)
+			t.Fatalf("want %q in what the command writes:\n%s", text, have)
 		}
 	}
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func (h *host) start(in string, args ...string) *call {

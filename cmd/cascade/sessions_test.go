@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/internal/said"
 )
 
 // gate is a job whose task tells when it runs and goes on when it is told: both
@@ -105,9 +107,7 @@ func TestRunsJoin(t *testing.T) {
 	h.expect(h.start("", "ls", "agents"), "local  ready  2")
 	h.expect(h.start("", "status"), "two  running", "one  running")
 	one.open("a")
-	if err := first.err.await("waiting for job two"); err != nil {
-		t.Fatal(err)
-	}
+	await(t, &first.err, "waiting for job two")
 	one.result("a")
 	two.open("b")
 	h.expect(second, "job two done")
@@ -121,9 +121,7 @@ func TestHoldAndRelease(t *testing.T) {
 	first := h.start("", "run", one.file, "--cpu", "2")
 	one.runs()
 	second := h.start("", "run", two.file, "--hold")
-	if err := second.err.await("held: cascade release"); err != nil {
-		t.Fatal(err)
-	}
+	await(t, &second.err, "held: cascade release")
 	h.expect(h.start("", "release", "two"))
 	two.runs()
 	h.expect(h.start("", "cancel", "two"))
@@ -155,9 +153,7 @@ tasks:
 	c := h.start("", "run", "stubborn.yaml")
 	heard(t, up)
 	c.interrupts <- os.Interrupt
-	if err := c.err.await("interrupt again"); err != nil {
-		t.Fatal(err)
-	}
+	await(t, &c.err, "interrupt again")
 	c.interrupts <- os.Interrupt
 	h.expect(c, "exit 4", "ended at once by the second interrupt")
 }
@@ -182,9 +178,7 @@ func TestRunGoesOnAfterKill(t *testing.T) {
 	h.write("other.yaml", "job: other\ntasks:\n  a: {command: echo hi, out: [y], stdout: y}\n")
 	c := h.start("", "run", "other.yaml")
 	one.runs()
-	if err := c.err.await("waiting for job one"); err != nil {
-		t.Fatal(err)
-	}
+	await(t, &c.err, "waiting for job one")
 	one.open("again")
 	h.expect(c, "job other done", "going on with job one (JOB), which was cut off", "waiting for job one", "job one (JOB) done, 1 output copied")
 	one.result("again")
@@ -198,9 +192,7 @@ func TestRunLeavesWhatDoesNotFit(t *testing.T) {
 	h.edit(big.file, "stdout: word}", "stdout: word, resources: {licence: 2}}")
 	h.expect(h.start("", "run", big.file), "exit 2", "task wait: no host has enough: it needs licence 2 (the largest host has 0)")
 	held := h.process("run", big.file, "--resource", "licence=2", "--hold")
-	if err := held.log.await("held: cascade release"); err != nil {
-		t.Fatal(err)
-	}
+	await(t, held.log, "held: cascade release")
 	held.kill()
 	h.expect(h.start("", "status", "big", "--watch"), "exit 3", "big (JOB) held:", "held: no run is under way here; `cascade release` and then `cascade run` go on with it")
 	h.expect(h.start("", "release", "big"))
@@ -219,7 +211,7 @@ func TestRunLeavesWhatDoesNotFit(t *testing.T) {
 type process struct {
 	t   *testing.T
 	cmd *exec.Cmd
-	log *buffer
+	log *said.Buffer
 }
 
 func (h *host) process(args ...string) *process {
@@ -227,7 +219,7 @@ func (h *host) process(args ...string) *process {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	p := &process{h.t, exec.Command(self, args...), &buffer{}}
+	p := &process{h.t, exec.Command(self, args...), &said.Buffer{}}
 	p.cmd.Env = append(os.Environ(), asCommand+"=1", "CASCADE_STATE="+h.state)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
@@ -275,14 +267,10 @@ func TestSeparateProcesses(t *testing.T) {
 	h.daemon("controller.sock", bin+"/cascade-controller", "--state", filepath.Join(h.state, "controller"), "--listen", address)
 	h.write("big.yaml", "job: big\ntasks:\n  a: {command: echo hi, out: [y], stdout: y, resources: {licence: 1}}\n")
 	early := h.start("", "run", "big.yaml", "--to", address)
-	if err := early.err.await("waits: no agent has joined the controller"); err != nil {
-		t.Fatal(err)
-	}
+	await(t, &early.err, "waits: no agent has joined the controller")
 	h.daemon("controller is there", bin+"/cascade-agent", "--state", filepath.Join(h.state, "agent"), "--controller", address, "--name", "a1", "--runtime", sockets)
 
-	if err := early.err.await("waits: task a: no host has enough: it needs licence 1 (the largest host has 0)"); err != nil {
-		t.Fatal(err)
-	}
+	await(t, &early.err, "waits: task a: no host has enough: it needs licence 1 (the largest host has 0)")
 	h.expect(h.start("", "status", "big", "--to", address), "big (JOB) queued", "waits: task a")
 	h.expect(h.start("", "status", "big", "--json", "--to", address), `"waits":"task a`)
 	h.expect(h.start("", "cancel", "big", "--to", address))
@@ -308,7 +296,7 @@ func TestSeparateProcesses(t *testing.T) {
 // text.
 func (h *host) daemon(text, name string, args ...string) {
 	c := exec.Command(name, args...)
-	log := &buffer{}
+	log := &said.Buffer{}
 	c.Stdout, c.Stderr = log, log
 	if err := c.Start(); err != nil {
 		h.t.Fatal(err)
@@ -319,9 +307,7 @@ func (h *host) daemon(text, name string, args ...string) {
 			h.t.Errorf("%s: %v\n%s", filepath.Base(name), err, log)
 		}
 	})
-	if err := log.await(text); err != nil {
-		h.t.Fatal(err)
-	}
+	await(h.t, log, text)
 }
 
 // What only looks at a job ends at the first interrupt; the job goes on.
@@ -331,16 +317,12 @@ func TestInterruptEndsLooking(t *testing.T) {
 	first := h.start("", "run", one.file, "--cpu", "2")
 	one.runs()
 	second := h.start("", "run", two.file, "--hold")
-	if err := second.err.await("held: cascade release"); err != nil {
-		t.Fatal(err)
-	}
+	await(t, &second.err, "held: cascade release")
 	for _, args := range [][]string{{"status", "two", "--watch"}, {"status", "--watch", "--json"}, {"logs", "one", "--follow"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			look := h.start("", args...)
 			if args[0] == "status" {
-				if err := look.out.await("held"); err != nil {
-					t.Fatal(err)
-				}
+				await(t, &look.out, "held")
 			}
 			look.interrupts <- os.Interrupt
 			if got := look.wait(); !strings.HasPrefix(got, "exit 4\n") || strings.Contains(got, "2>") {
@@ -364,9 +346,7 @@ func TestSignalEndsLooking(t *testing.T) {
 	one.runs()
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		look := h.process("status", "--watch")
-		if err := look.log.await("running"); err != nil {
-			t.Fatal(err)
-		}
+		await(t, look.log, "running")
 		if err := look.cmd.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}

@@ -3,15 +3,15 @@
 package chaos
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cascade-run/cascade/internal/said"
 )
 
 // patience is how long a test waits for what must come. It only keeps a failing
@@ -23,7 +23,7 @@ type Process struct {
 	tb   testing.TB
 	name string
 	cmd  *exec.Cmd
-	out  buffer        // standard output and error
+	out  said.Buffer   // standard output and error
 	done chan struct{} // closed when it has ended
 }
 
@@ -99,7 +99,7 @@ func (p *Process) AwaitTimes(text string, n int) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for {
-		got, more := p.out.next()
+		got, more := p.out.Next()
 		if strings.Count(got, text) >= n {
 			return
 		}
@@ -115,37 +115,4 @@ func (p *Process) AwaitTimes(text string, n int) {
 			p.tb.Fatalf("%s has not said %q in %v:\n%s", p.name, text, patience, p.out.String())
 		}
 	}
-}
-
-// buffer is written by a process and read by the test.
-type buffer struct {
-	mu   sync.Mutex
-	b    bytes.Buffer
-	more chan struct{}
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.more != nil {
-		close(b.more)
-		b.more = nil
-	}
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-// next returns what is there and a channel that is closed when there is more.
-func (b *buffer) next() (string, <-chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.more == nil {
-		b.more = make(chan struct{})
-	}
-	return b.b.String(), b.more
 }
