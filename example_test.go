@@ -47,37 +47,38 @@ func ExampleLocal() {
 
 // Errors keep their identity across processes when they are registered.
 func ExampleRegisterError() {
-	state, err := os.MkdirTemp("", "example-")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer os.RemoveAll(state)
-
 	g := cascade.NewGraph("bad day")
 	bad.Add(g, "decode", cascade.With(how{How: "error"}))
-	graph, err := g.Build()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	ctx := context.Background()
-	cluster, err := cascade.Local(ctx, cascade.WithState(state))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer cluster.Close()
-	job, err := cluster.Submit(ctx, graph)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	_, err = job.Wait(ctx)
+	err := runHere(g)
 	var task *cascade.TaskError
 	fmt.Println(errors.Is(err, errNoData), errors.As(err, &task))
 	fmt.Println(task.Task, "in attempt", task.Attempt, "on agent", task.Agent, "said:", task.Message)
 	// Output:
 	// true true
 	// decode in attempt 1 on agent local said: 2026-02-30: no data for this date
+}
+
+// runHere runs a job as ExampleLocal does, and returns how it ended.
+func runHere(g *cascade.Graph) error {
+	graph, err := g.Build()
+	if err != nil {
+		return err
+	}
+	state, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(state)
+	ctx := context.Background()
+	cluster, err := cascade.Local(ctx, cascade.WithState(state))
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	job, err := cluster.Submit(ctx, graph)
+	if err != nil {
+		return err
+	}
+	_, err = job.Wait(ctx)
+	return err
 }

@@ -121,7 +121,7 @@ func (c *request) signal() {
 // deliver gives an answer to its request. Of Progress without events only the latest is kept,
 // so that a slow watcher costs no memory.
 func (cs *requests) deliver(m comms.Message, body []byte) {
-	req, ok := requestOf(m)
+	req, ok := comms.RequestOf(m)
 	if !ok {
 		return
 	}
@@ -144,26 +144,6 @@ func (cs *requests) deliver(m comms.Message, body []byte) {
 	c.answers = append(c.answers, answer{m, body})
 	c.mu.Unlock()
 	c.signal()
-}
-
-func requestOf(m comms.Message) (uint64, bool) {
-	switch m := m.(type) {
-	case *comms.Reply:
-		return m.Req, true
-	case *comms.Have:
-		return m.Req, true
-	case *comms.Accepted:
-		return m.Req, true
-	case *comms.Progress:
-		return m.Req, true
-	case *comms.Page:
-		return m.Req, true
-	case *comms.Located:
-		return m.Req, true
-	case *comms.Chunk:
-		return m.Req, true
-	}
-	return 0, false
 }
 
 // again sends every open request to a new incarnation of the peer.

@@ -171,9 +171,9 @@ func TestExecutorLinkBreaks(t *testing.T) {
 	}
 }
 
-func TestSharedMemory(t *testing.T) {
-	h := startHost(t, nil)
-	const n = 1 << 20
+// fillAndAdd runs a job that adds up n numbers, and keeps both.
+func (h *host) fillAndAdd(n int) *job {
+	h.t.Helper()
 	j := h.submit(fmt.Sprintf(`
 job: memory
 tasks:
@@ -182,8 +182,15 @@ tasks:
 outputs: [fill.v, add.sum]
 `, n))
 	if got := j.ended(); got != "fill finished 1\nadd finished 1" {
-		t.Fatalf("got %s", got)
+		h.t.Fatalf("got %s", got)
 	}
+	return j
+}
+
+func TestSharedMemory(t *testing.T) {
+	h := startHost(t, nil)
+	const n = 1 << 20
+	j := h.fillAndAdd(n)
 	d := j.output("fill")
 	if d.Place.Kind != comms.PlaceSegment || d.Size != 8*n {
 		t.Errorf("dataset of %d bytes at a place of kind %d", d.Size, d.Place.Kind)
@@ -215,16 +222,7 @@ func TestHugeArray(t *testing.T) {
 		t.Skipf("%d bytes of memory, of which %d may be shared, are too few", memory, room)
 	}
 	h := startHost(t, func(c *Config) { c.Store, c.Memory = 5<<30, 8<<30 })
-	j := h.submit(fmt.Sprintf(`
-job: huge
-tasks:
-  fill: {run: fill, with: {n: %d}, out: [v]}
-  add: {run: add, in: {v: fill.v}, out: [sum]}
-outputs: [fill.v, add.sum]
-`, n))
-	if got := j.ended(); got != "fill finished 1\nadd finished 1" {
-		t.Fatalf("got %s", got)
-	}
+	j := h.fillAndAdd(n)
 	for _, task := range []string{"fill", "add"} {
 		e := j.event(task, comms.EventFinished)
 		if e.Usage == nil || e.Usage.Copied != 0 || e.Usage.PeakRSS > 1<<30 {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"time"
 
@@ -66,8 +65,6 @@ type Limits struct {
 	Stopped time.Duration
 }
 
-var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-
 // withDefaults returns cfg with every unset field filled, or all that is wrong with it.
 func (cfg Config) withDefaults() (Config, error) {
 	var all []error
@@ -78,9 +75,7 @@ func (cfg Config) withDefaults() (Config, error) {
 		}
 		cfg.Name = host
 	}
-	if !nameRule.MatchString(cfg.Name) {
-		all = append(all, fmt.Errorf("agent name %q: want letters, digits, '.', '_' and '-', at most 63", cfg.Name))
-	}
+	all = append(all, comms.CheckName("agent", cfg.Name))
 	if cfg.Controller == "" {
 		all = append(all, errors.New("the controller's address is missing"))
 	}

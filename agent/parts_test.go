@@ -12,6 +12,7 @@ import (
 
 	"github.com/zeebo/blake3"
 
+	"github.com/cascade-run/cascade/agent/internal/testmodule"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
@@ -20,15 +21,7 @@ import (
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testmodule.Add(t, dir, files)
 	return dir
 }
 

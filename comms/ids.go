@@ -1,13 +1,26 @@
 package comms
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 
 	"github.com/google/uuid"
 
 	"github.com/cascade-run/cascade/dag"
 )
+
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// CheckName tells what is wrong with the name of a controller or agent (what): it
+// stands in messages, records and the names of files.
+func CheckName(what, name string) error {
+	if nameRule.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("%s name %q: want letters, digits, '.', '_' and '-', a letter or digit first, at most 63", what, name)
+}
 
 // JobID names a job: a UUIDv7 made by the client, so that a repeated submit is the same job.
 type JobID [16]byte
@@ -48,6 +61,11 @@ type DatasetRef struct {
 	Task    dag.TaskIndex // the task that makes it
 	Output  uint32        // which of its group's outputs, from 0
 	Element uint64        // of a generated output, from 0
+}
+
+// Compare orders references: by task, output and element.
+func (r DatasetRef) Compare(s DatasetRef) int {
+	return cmp.Or(cmp.Compare(r.Task, s.Task), cmp.Compare(r.Output, s.Output), cmp.Compare(r.Element, s.Element))
 }
 
 // DatasetID names a dataset. Its name holds no attempt: each copy carries one.

@@ -237,3 +237,25 @@ func newMessage(t Type) Message {
 	}
 	return nil
 }
+
+// RequestOf returns the request of a client that a message answers. It is false
+// for messages that answer none.
+func RequestOf(m Message) (req uint64, ok bool) {
+	switch m := m.(type) {
+	case *Reply:
+		return m.Req, true
+	case *Have:
+		return m.Req, true
+	case *Accepted:
+		return m.Req, true
+	case *Progress:
+		return m.Req, true
+	case *Page:
+		return m.Req, true
+	case *Located:
+		return m.Req, true
+	case *Chunk:
+		return m.Req, true
+	}
+	return 0, false
+}

@@ -211,6 +211,11 @@ func (c *Controller) datasetRows(p *pager, q *comms.Query, g *dag.Graph) error {
 	if !q.Job.IsZero() {
 		return c.jobDatasets(p, q.Job, g)
 	}
+	return c.eachJob(p, func(job comms.JobID, g *dag.Graph) error { return c.jobDatasets(p, job, g) })
+}
+
+// eachJob adds the rows of one job after the other until the page is full.
+func (c *Controller) eachJob(p *pager, add func(comms.JobID, *dag.Graph) error) error {
 	for row, err := range c.store.Jobs() {
 		if err != nil {
 			return err
@@ -219,7 +224,7 @@ func (c *Controller) datasetRows(p *pager, q *comms.Query, g *dag.Graph) error {
 		if err != nil {
 			return err
 		}
-		if err := c.jobDatasets(p, row.ID, g); err != nil || p.page.Cursor != nil {
+		if err := add(row.ID, g); err != nil || p.page.Cursor != nil {
 			return err
 		}
 	}

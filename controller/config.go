@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -50,16 +49,12 @@ const defaultShards = 2
 
 const storeFolder = "store" // in the state folder
 
-var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-
 func (cfg Config) withDefaults() (Config, error) {
 	var all []error
 	if cfg.Name == "" {
 		cfg.Name = "controller"
 	}
-	if !nameRule.MatchString(cfg.Name) {
-		all = append(all, fmt.Errorf("controller name %q: want letters, digits, '.', '_' and '-', at most 63", cfg.Name))
-	}
+	all = append(all, comms.CheckName("controller", cfg.Name))
 	if cfg.Address == "" {
 		all = append(all, errors.New("the address to listen on is missing"))
 	}

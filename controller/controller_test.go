@@ -50,12 +50,7 @@ func rows[T any](c *peerEnd, q comms.Query, limit uint32) (out []T) {
 }
 
 func TestJobFromSubmitToFinal(t *testing.T) {
-	net := comms.NewInproc()
-	startController(t, t.TempDir(), net)
-	a := dialAgent(t, net, &fakeAgent{name: "a1"})
-	defer a.close()
-	c := dialClient(t, net)
-	defer c.close()
+	c := startCluster(t)
 	submit(c, 1, parse(t, job1).Encode())
 	if acc := expect[*comms.Accepted](c, "accepted", nil); acc.Job != testJob(1) || acc.Again {
 		t.Errorf("accepted %+v", acc)
@@ -80,12 +75,7 @@ func TestJobFromSubmitToFinal(t *testing.T) {
 }
 
 func TestQueries(t *testing.T) {
-	net := comms.NewInproc()
-	startController(t, t.TempDir(), net)
-	a := dialAgent(t, net, &fakeAgent{name: "a1"})
-	defer a.close()
-	c := dialClient(t, net)
-	defer c.close()
+	c := startCluster(t)
 	for n := range byte(3) {
 		submit(c, n+1, parse(t, job1).Encode())
 		final(c)
@@ -212,12 +202,7 @@ func TestLargeGraphTravelsAsBlob(t *testing.T) {
 	if len(graph) < 3<<19 {
 		t.Fatalf("the graph has only %d bytes", len(graph))
 	}
-	net := comms.NewInproc()
-	startController(t, t.TempDir(), net)
-	a := dialAgent(t, net, &fakeAgent{name: "a1"})
-	defer a.close()
-	c := dialClient(t, net)
-	defer c.close()
+	c := startCluster(t)
 	h := hashOf(graph)
 	have := func(want int) {
 		t.Helper()

@@ -48,6 +48,17 @@ func startController(t *testing.T, dir string, net *comms.Inproc) *running {
 	return r
 }
 
+// startCluster starts a controller and an agent, and returns a client of them.
+func startCluster(t *testing.T) *peerEnd {
+	t.Helper()
+	net := comms.NewInproc()
+	startController(t, t.TempDir(), net)
+	t.Cleanup(dialAgent(t, net, &fakeAgent{name: "a1"}).close)
+	c := dialClient(t, net)
+	t.Cleanup(c.close)
+	return c
+}
+
 func (r *running) stop(t *testing.T) {
 	t.Helper()
 	r.cancel()

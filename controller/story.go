@@ -287,21 +287,11 @@ func causeText(g *dag.Graph, e *comms.Event) string {
 // environmentRows lists the environments of a job and what became of them.
 func (c *Controller) environmentRows(p *pager, q *comms.Query, g *dag.Graph) error {
 	if q.Job.IsZero() {
-		for row, err := range c.store.Jobs() {
-			if err != nil {
-				return err
-			}
-			g, err := c.graph(row.ID)
-			if err != nil {
-				return err
-			}
+		return c.eachJob(p, func(job comms.JobID, g *dag.Graph) error {
 			one := *q
-			one.Job = row.ID
-			if err := c.environmentRows(p, &one, g); err != nil || p.page.Cursor != nil {
-				return err
-			}
-		}
-		return nil
+			one.Job = job
+			return c.environmentRows(p, &one, g)
+		})
 	}
 	if len(g.Environments) == 0 {
 		return nil

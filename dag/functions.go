@@ -98,7 +98,7 @@ func (f *signature) checkInputs(g *Group, bad func(hint, format string, args ...
 		if at < 0 {
 			bad(nearest(in.Name, names(f.inputs), ""), "it has no input %q", in.Name)
 		} else if in.List != f.inputs[at].list {
-			bad("", "input %q is %s in the job and %s in the function", in.Name, oneOrList(in.List), oneOrList(!in.List))
+			bad("", "%s", ListDiffers(in.Name, in.List))
 		}
 	}
 	for _, p := range f.inputs {
@@ -114,7 +114,7 @@ func (f *signature) checkOutputs(g *Group, bad func(hint, format string, args ..
 		if !slices.ContainsFunc(f.outputs, func(p sigPort) bool { return p.name == out.Name }) {
 			bad(nearest(out.Name, names(f.outputs), ""), "it has no output %q", out.Name)
 		} else if series != f.series {
-			bad("", "output %q is %s in the job and %s in the function", out.Name, oneOrSeries(series), oneOrSeries(f.series))
+			bad("", "%s", SeriesDiffers(out.Name, series))
 		}
 	}
 }
@@ -138,18 +138,18 @@ func (f *signature) checkWith(g *Group, bad func(hint, format string, args ...an
 	}
 }
 
-func oneOrList(list bool) string {
-	if list {
-		return "a list"
-	}
-	return "one dataset"
+// ListDiffers says that an input is a list in the job, or is not, and that the
+// function has it the other way.
+func ListDiffers(input string, list bool) string {
+	words := map[bool]string{true: "a list", false: "one dataset"}
+	return fmt.Sprintf("input %q is %s in the job and %s in the function", input, words[list], words[!list])
 }
 
-func oneOrSeries(series bool) string {
-	if series {
-		return "a series (generates)"
-	}
-	return "one dataset (out)"
+// SeriesDiffers says that an output is generated in the job, or is not, and that
+// the function has it the other way.
+func SeriesDiffers(output string, series bool) string {
+	words := map[bool]string{true: "a series (generates)", false: "one dataset (out)"}
+	return fmt.Sprintf("output %q is %s in the job and %s in the function", output, words[series], words[!series])
 }
 
 // parseSignature reads what an executor's Hello says of a function.

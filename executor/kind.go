@@ -63,7 +63,7 @@ func (k *kind) match(r *Registry) error {
 		}
 		p := fn.Inputs[at]
 		if in.List != (p.List != nil) {
-			bad("input %q is %s in the job and %s in the function", in.Name, oneOrList(in.List), oneOrList(p.List != nil))
+			bad("%s", dag.ListDiffers(in.Name, in.List))
 		}
 		codec, err := r.Codecs.For(p.Type)
 		if err != nil {
@@ -86,7 +86,7 @@ func (k *kind) match(r *Registry) error {
 			bad("it has no output %q", out.Name)
 			continue
 		case (out.Generate != dag.GenerateNone) != (fn.Seq != nil):
-			bad("output %q is %s in the job and %s in the function", out.Name, oneOrSeries(out.Generate != dag.GenerateNone), oneOrSeries(fn.Seq != nil))
+			bad("%s", dag.SeriesDiffers(out.Name, out.Generate != dag.GenerateNone))
 		}
 		codec, err := r.Codecs.For(fn.Outputs[at].Type)
 		if err != nil {
@@ -102,20 +102,6 @@ func (k *kind) match(r *Registry) error {
 		sig = ""
 	}
 	return fmt.Errorf("function %s does not fit the job: %s; it is %s%s", fn.Name, strings.Join(problems, ", "), fn.Name, sig)
-}
-
-func oneOrList(list bool) string {
-	if list {
-		return "a list"
-	}
-	return "one dataset"
-}
-
-func oneOrSeries(series bool) string {
-	if series {
-		return "a series (generates)"
-	}
-	return "one dataset (out)"
 }
 
 // known lists the registered names for an error message.

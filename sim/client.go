@@ -179,21 +179,7 @@ func (c *client) again() {
 }
 
 func (c *client) answered(m comms.Message) {
-	var req uint64
-	switch m := m.(type) {
-	case *comms.Accepted:
-		req = m.Req
-	case *comms.Progress:
-		req = m.Req
-	case *comms.Reply:
-		req = m.Req
-	case *comms.Located:
-		req = m.Req
-	case *comms.Page:
-		req = m.Req
-	case *comms.Chunk:
-		req = m.Req
-	}
+	req, _ := comms.RequestOf(m)
 	then := c.waits[req]
 	if then == nil {
 		return

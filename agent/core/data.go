@@ -2,7 +2,6 @@ package core
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -67,12 +66,8 @@ func (j *job) sortedData() []comms.DatasetRef {
 	for r := range j.data {
 		refs = append(refs, r)
 	}
-	slices.SortFunc(refs, compareRefs)
+	slices.SortFunc(refs, comms.DatasetRef.Compare)
 	return refs
-}
-
-func compareRefs(a, b comms.DatasetRef) int {
-	return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Output, b.Output), cmp.Compare(a.Element, b.Element))
 }
 
 // Key names a dataset's bytes in the ledger. The last digits of the attempt are

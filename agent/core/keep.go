@@ -99,7 +99,7 @@ func (c *Core) adopt(segments []Segment, left []Adopted) {
 // dataset all but the latest attempt: the one before was given up and still read.
 func (c *Core) latest(left []Adopted) (sets []Adopted) {
 	slices.SortStableFunc(left, func(x, y Adopted) int {
-		return cmp.Or(bytes.Compare(x.Job[:], y.Job[:]), cmp.Compare(y.Life, x.Life), compareRefs(x.Desc.Ref, y.Desc.Ref), cmp.Compare(y.Desc.Attempt, x.Desc.Attempt))
+		return cmp.Or(bytes.Compare(x.Job[:], y.Job[:]), cmp.Compare(y.Life, x.Life), x.Desc.Ref.Compare(y.Desc.Ref), cmp.Compare(y.Desc.Attempt, x.Desc.Attempt))
 	})
 	life := map[comms.JobID]uint64{}
 	for _, a := range left {

@@ -47,7 +47,7 @@ type honestJob struct {
 }
 
 func (j *honestJob) refs() []comms.DatasetRef {
-	return slices.SortedFunc(maps.Keys(j.data), compareRefs)
+	return slices.SortedFunc(maps.Keys(j.data), comms.DatasetRef.Compare)
 }
 
 func (c *testCluster) deliver(actions []Action) {

@@ -307,7 +307,7 @@ func (c *Core) again(j *job, r *resumption, a *agent, data map[comms.DatasetRef]
 			drop = append(drop, ref)
 		}
 	}
-	slices.SortFunc(drop, compareRefs)
+	slices.SortFunc(drop, comms.DatasetRef.Compare)
 	c.touch(j)
 	if len(run) == 0 {
 		j.result = j.complete()
@@ -417,6 +417,6 @@ func (c *Core) assignAgain(j *job, a *agent, run []dag.TaskIndex, data map[comms
 			}
 		}
 	}
-	slices.SortFunc(m.Datasets, func(x, y comms.Desc) int { return compareRefs(x.Ref, y.Ref) })
+	slices.SortFunc(m.Datasets, func(x, y comms.Desc) int { return x.Ref.Compare(y.Ref) })
 	return m
 }

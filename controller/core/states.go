@@ -494,7 +494,7 @@ func (r *Replay) Data() []DatasetRecord {
 
 func sortedData(m map[comms.DatasetRef]DatasetRecord) []DatasetRecord {
 	out := slices.Collect(maps.Values(m))
-	slices.SortFunc(out, func(a, b DatasetRecord) int { return compareRefs(a.Desc.Ref, b.Desc.Ref) })
+	slices.SortFunc(out, func(a, b DatasetRecord) int { return a.Desc.Ref.Compare(b.Desc.Ref) })
 	return out
 }
 
@@ -507,18 +507,4 @@ func collect(m map[comms.DatasetRef]DatasetRecord, e *comms.Event, agent string)
 	for i := range e.Outputs {
 		m[e.Outputs[i].Ref] = DatasetRecord{Desc: e.Outputs[i], Agent: agent}
 	}
-}
-
-func compareRefs(a, b comms.DatasetRef) int {
-	switch {
-	case a.Task != b.Task:
-		return int(int64(a.Task) - int64(b.Task))
-	case a.Output != b.Output:
-		return int(int64(a.Output) - int64(b.Output))
-	case a.Element < b.Element:
-		return -1
-	case a.Element > b.Element:
-		return 1
-	}
-	return 0
 }

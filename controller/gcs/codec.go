@@ -60,12 +60,9 @@ func (r *jobRow) code(c *comms.Coder) {
 
 func codeTotals(c *comms.Coder, t *core.Totals) {
 	c.Struct(7, func(c *comms.Coder) {
-		comms.Uint(c, &t.Tasks)
-		comms.Uint(c, &t.Done)
-		comms.Uint(c, &t.Failed)
-		comms.Uint(c, &t.BytesOut)
-		comms.Uint(c, &t.Copied)
-		comms.Uint(c, &t.Spilled)
+		for _, n := range []*uint64{&t.Tasks, &t.Done, &t.Failed, &t.BytesOut, &t.Copied, &t.Spilled} {
+			comms.Uint(c, n)
+		}
 		comms.Int(c, &t.TaskTime)
 	})
 }

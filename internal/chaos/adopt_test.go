@@ -17,10 +17,7 @@ type fillSettings struct{ N int }
 
 // fill makes an array of n numbers.
 func fill(ctx context.Context, s fillSettings) (cascade.Array[float64], error) {
-	if err := Say(ctx, "start", ""); err != nil {
-		return cascade.Array[float64]{}, err
-	}
-	a, err := cascade.Alloc[float64](ctx, s.N)
+	a, err := begin(ctx, s.N)
 	if err != nil {
 		return a, err
 	}

@@ -25,10 +25,7 @@ type slowSettings struct {
 
 // slow writes an array piece by piece, and says so when it is half through.
 func slow(ctx context.Context, s slowSettings) (cascade.Array[float64], error) {
-	if err := Say(ctx, "start", ""); err != nil {
-		return cascade.Array[float64]{}, err
-	}
-	a, err := cascade.Alloc[float64](ctx, s.N)
+	a, err := begin(ctx, s.N)
 	if err != nil {
 		return a, err
 	}

@@ -53,6 +53,14 @@ func Say(ctx context.Context, event string, note string) error {
 	return nil
 }
 
+// begin says that the task starts, and makes room for the numbers of its result.
+func begin(ctx context.Context, n int) (cascade.Array[float64], error) {
+	if err := Say(ctx, "start", ""); err != nil {
+		return cascade.Array[float64]{}, err
+	}
+	return cascade.Alloc[float64](ctx, n)
+}
+
 // work passes so many microseconds, as computing would: without looking at the context.
 func work(micros int) { time.Sleep(time.Duration(micros) * time.Microsecond) }
 
@@ -96,10 +104,7 @@ type stepSettings struct {
 
 // step computes an array of its input's size.
 func step(ctx context.Context, in cascade.Array[float64], s stepSettings) (cascade.Array[float64], error) {
-	if err := Say(ctx, "start", ""); err != nil {
-		return cascade.Array[float64]{}, err
-	}
-	out, err := cascade.Alloc[float64](ctx, len(in.Data))
+	out, err := begin(ctx, len(in.Data))
 	if err != nil {
 		return out, err
 	}
