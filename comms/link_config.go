@@ -103,6 +103,12 @@ type Config struct {
 	// connection breaks before the body is whole, no Message follows.
 	BodyBuffer func(l *Link, head []byte, size int) []byte
 
+	// Sent, when set, is told of each body that the kernel has taken: nobody reads
+	// its memory any more. It is called in the order of the Sends, from the link's
+	// writing goroutine and never from within Send. Of what is left when the link
+	// ends it is not told. Only links without Replay have it.
+	Sent func(l *Link, body []byte)
+
 	QueueBytes    int // bound of a link's outbound queue; 0 means 32 MiB
 	QueueMessages int // bound of a link's outbound queue; 0 means 16384
 
@@ -148,6 +154,9 @@ func (cfg Config) withDefaults() (Config, error) {
 		if n < 0 {
 			return cfg, fmt.Errorf("link configuration: negative bound %d", n)
 		}
+	}
+	if cfg.Replay && cfg.Sent != nil {
+		return cfg, errors.New("link configuration: Sent and Replay exclude each other: what may be sent again is never let go")
 	}
 	g := cfg.greeting()
 	if err := g.Validate(); err != nil {

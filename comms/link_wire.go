@@ -63,6 +63,7 @@ type wire struct {
 	arena []byte
 	batch [][]byte // all segments of the batch
 	vec   [][]byte // those that are not written yet
+	sent  [][]byte // bodies of the batch, when somebody waits for them
 
 	writeErr atomic.Pointer[error]
 	failure  sync.Once
@@ -185,7 +186,7 @@ func (l *Link) kickAndUnlock() {
 	}
 	w.writing = true
 	l.mu.Unlock()
-	for turn := 1; ; turn++ {
+	for turn := 1; len(w.sent) == 0; turn++ { // Sent must not be called from here
 		if _, err := w.st.writeVec(w.vec, false); err != nil {
 			w.unwritable(err)
 			return
@@ -226,6 +227,9 @@ func (w *wire) writer() {
 					return
 				}
 				w.trim()
+				for _, body := range w.sent {
+					l.cfg.Sent(l, body)
+				}
 			}
 			l.mu.Lock()
 			if room := l.out.Credit(); room {
@@ -260,7 +264,7 @@ func (w *wire) fill() bool {
 	if w.arena == nil {
 		w.arena = make([]byte, 0, arenaSize)
 	}
-	w.arena, w.batch = w.arena[:0], w.batch[:0]
+	w.arena, w.batch, w.sent = w.arena[:0], w.batch[:0], w.sent[:0]
 	mark, payload := 0, 0
 	for _, context := range w.pongs {
 		w.arena = appendCommand(w.arena, "PONG", context)
@@ -317,6 +321,9 @@ func (w *wire) message(e session.Entry, mark int) int {
 	mark = w.payload(e.Head, flags, mark)
 	if e.Body != nil {
 		mark = w.payload(e.Body, 0, mark)
+		if l.cfg.Sent != nil {
+			w.sent = append(w.sent, e.Body)
+		}
 	}
 	l.stats.Sent++
 	l.stats.SentBytes += uint64(len(e.Head) + len(e.Body))

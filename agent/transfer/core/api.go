@@ -52,3 +52,131 @@ var (
 	// ErrBusy says that this copy is being pulled, or here, already.
 	ErrBusy = errors.New("the copy is here or on its way already")
 )
+
+// Event is something that happened. The driver gives events in the order in which they happened.
+type Event interface{ event() }
+
+// Offer says that a copy is here and shall be served.
+type Offer struct {
+	Copy Copy
+	Size uint64
+}
+
+// Withdraw says that a copy shall not be served any more; one that is on its way is cancelled.
+type Withdraw struct{ Copy Copy }
+
+// Pull asks for a copy that is not here. Sources have all of it; they come in order of preference.
+type Pull struct {
+	Copy Copy
+	Size uint64
+	From []Source
+}
+
+// More names further sources of a copy that is on its way.
+type More struct {
+	Copy Copy
+	From []Source
+}
+
+// Up says that a link is there: one that a Dial asked for, or one of somebody who dialed us.
+type Up struct {
+	Link   LinkID
+	Agent  string // at the other end, as proven
+	Dialed bool
+}
+
+// DialFailed answers a Dial.
+type DialFailed struct {
+	Agent string
+	Why   string
+}
+
+// Down says that a link has ended. Every Arrived of its pieces came before.
+type Down struct {
+	Link LinkID
+	Why  string
+}
+
+// Message is a message from the other end of a link, Piece excepted.
+type Message struct {
+	Link LinkID
+	Msg  comms.Message
+}
+
+// Arrived says that the bytes of a piece are in memory, which Expects had allowed.
+type Arrived struct {
+	Link     LinkID
+	Transfer uint64
+	Offset   uint64
+	Good     bool // its checksum is right
+}
+
+// Tick comes about once a second.
+type Tick struct{}
+
+func (Offer) event()      {}
+func (Withdraw) event()   {}
+func (Pull) event()       {}
+func (More) event()       {}
+func (Up) event()         {}
+func (DialFailed) event() {}
+func (Down) event()       {}
+func (Message) event()    {}
+func (Arrived) event()    {}
+func (Tick) event()       {}
+
+// Action is something that the driver does, in order.
+type Action interface{ action() }
+
+// Dial asks for one link to an agent. The answer is Up or DialFailed.
+type Dial struct {
+	Source
+	After time.Duration // to wait before
+}
+
+// Send sends a message.
+type Send struct {
+	Link LinkID
+	Msg  comms.Message
+}
+
+// SendPiece sends bytes of a copy that is here.
+type SendPiece struct {
+	Link     LinkID
+	Transfer uint64
+	Copy     Copy
+	Offset   uint64
+	Bytes    uint64
+}
+
+// Hangup ends a link. Its Down follows.
+type Hangup struct {
+	Link LinkID
+	Why  string
+}
+
+// Done says how a Pull ended. After a good end the copy is offered.
+type Done struct {
+	Copy Copy
+	Came uint64 // bytes
+	Err  error
+}
+
+func (Dial) action()      {}
+func (Send) action()      {}
+func (SendPiece) action() {}
+func (Hangup) action()    {}
+func (Done) action()      {}
+
+// Stats counts.
+type Stats struct {
+	BytesIn  uint64 // of pieces that arrived well
+	Pulls    uint64 // that ended well
+	Failed   uint64 // that ended otherwise, cancelled ones too
+	Again    uint64 // pieces that are asked for again: of a link that broke, of a source that failed, corrupt ones
+	Corrupt  uint64 // pieces whose checksum was wrong
+	Referred uint64 // askers who were sent to others
+	Pulling  int    // copies that are on their way
+	Serving  int    // transfers that we serve
+	Links    int    // that are up
+}
