@@ -49,8 +49,6 @@ var (
 	ErrNoSource = errors.New("no source is left")
 	// ErrCancelled says that Cancel ended the pull.
 	ErrCancelled = errors.New("cancelled")
-	// ErrBusy says that this copy is being pulled, or here, already.
-	ErrBusy = errors.New("the copy is here or on its way already")
 )
 
 // Event is something that happened. The driver gives events in the order in which they happened.
