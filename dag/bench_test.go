@@ -84,3 +84,26 @@ func BenchmarkInputs(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkDecodeRing is 200 groups of 32 tasks, each of which computes whom it reads.
+func BenchmarkDecodeRing(b *testing.B) {
+	job := NewBuilder("ring")
+	axis := []Axis{Range("i", 0, 31)}
+	outs := []OutputDecl{{Name: "out"}}
+	last := job.Add(Group{Name: "s0", Axes: axis, Run: Run{Function: "noop"}, Outputs: outs})
+	for s := 1; s < 200; s++ {
+		from := []From{last.Out("out", Expr("(i+31)%32")), last.Out("out", Expr("i")), last.Out("out", Expr("(i+1)%32"))}
+		last = job.Add(Group{Name: fmt.Sprintf("s%d", s), Axes: axis, Run: Run{Function: "noop"}, Outputs: outs, Inputs: []InputDecl{Many("x", from...)}})
+	}
+	g, err := job.Build()
+	if err != nil {
+		b.Fatal(err)
+	}
+	code := g.Encode()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Decode(code); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -51,6 +51,7 @@ type row interface {
 type program struct {
 	idents []string // free names, sorted
 	code   *vm.Program
+	tree   ast.Node // as it was written
 	err    error
 }
 
@@ -66,6 +67,7 @@ type expression struct {
 	simple bool // the value is the variable itself, of any type
 	vars   []int
 	code   *vm.Program // nil when konst or the fast form holds
+	ints   *integers   // beside code: nil unless all of it is arithmetic of whole numbers
 	konst  any
 }
 
@@ -102,7 +104,7 @@ func (ps programs) compile(src string, sc *scope) (*expression, error) {
 		return nil, err
 	}
 	if len(e.vars) > 0 {
-		e.code = p.code
+		e.code, e.ints = p.code, integersOf(p.tree, sc)
 		return e, nil
 	}
 	v, err := run(p.code, map[string]any{paramsIdent: sc.params})
@@ -175,7 +177,7 @@ func compileProgram(src string) (p *program) {
 		p.err = badSyntax(src, err)
 		return p
 	}
-	p.code = code
+	p.code, p.tree = code, tree.Node
 	return p
 }
 
@@ -292,6 +294,11 @@ func (e *expression) eval(sc *scope, r row) (any, error) {
 			return nil, fmt.Errorf("${%s}: %w", clip(e.src), overflows(fmt.Sprintf("%d + %d", n, e.add)))
 		}
 		return sum, nil
+	}
+	if e.ints != nil {
+		if n, ok := e.ints.eval(r); ok {
+			return n, nil
+		}
 	}
 	env := make(map[string]any, len(e.vars)+1)
 	env[paramsIdent] = sc.params

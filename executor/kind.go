@@ -18,6 +18,10 @@ type kind struct {
 	inputs  []kindInput
 	outputs []kindOutput
 	problem error // why no run of this kind can start
+
+	// Of the parameters that runs share and no function can change. The runner's.
+	flat   bool // With is such a type
+	shared any  // nil until a run has asked
 }
 
 type kindInput struct {
@@ -54,6 +58,7 @@ func (k *kind) match(r *Registry) error {
 	k.args = len(fn.Inputs)
 	if fn.With != nil {
 		k.args++
+		k.flat = flat(fn.With)
 	}
 	for _, in := range k.Inputs {
 		at := slices.IndexFunc(fn.Inputs, func(p Port) bool { return p.Name == in.Name })

@@ -9,7 +9,7 @@ import (
 
 const (
 	maxBatch  = 512                    // items in one Report
-	reportAge = 20 * time.Microsecond  // a finished run waits this long for others to join its report
+	reportAge = 100 * time.Microsecond // a finished run waits this long for others to join its report
 	silentAge = 100 * time.Microsecond // and this long when it has no outputs for which others may wait
 	maxWait   = 200 * time.Microsecond // and this long when the next run takes its time
 )

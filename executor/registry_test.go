@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -321,5 +322,32 @@ func TestListsKeepPlaces(t *testing.T) {
 	}
 	if listTypeOf(typeOf[[]string]()) != nil || listTypeOf(typeOf[any]()) != nil {
 		t.Error("something else is taken for a list")
+	}
+}
+
+func TestFlat(t *testing.T) {
+	type inner struct{ N int }
+	for _, tt := range []struct {
+		of   any
+		want bool
+	}{
+		{struct{ Iterations int }{}, true},
+		{struct {
+			Name  string
+			Grid  [2]inner
+			Start time.Time
+			For   time.Duration
+		}{}, true},
+		{struct{ Steps []int }{}, false},
+		{struct {
+			In inner
+			To *inner
+		}{}, false},
+		{struct{ Grid [2]map[string]int }{}, false},
+		{struct{ Any any }{}, false},
+	} {
+		if got := flat(reflect.TypeOf(tt.of)); got != tt.want {
+			t.Errorf("%T: flat is %v, want %v", tt.of, got, tt.want)
+		}
 	}
 }

@@ -222,8 +222,8 @@ func (r *run) arguments() ([]any, error) {
 		}
 		in[k.inputs[i].arg] = v
 	}
-	if w := k.fn.With; w != nil {
-		v, err := decodeWith(w, r.With)
+	if k.fn.With != nil {
+		v, err := r.parameters()
 		if err != nil {
 			return nil, &kindError{comms.ErrorTask, err}
 		}

@@ -132,6 +132,37 @@ func withText(t reflect.Type) string {
 	return "{" + strings.Join(parts, "; ") + "}"
 }
 
+// flat tells whether a copy of a value shares nothing with it that can be changed.
+func flat(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface, reflect.Chan, reflect.Func, reflect.UnsafePointer:
+		return false
+	case reflect.Array:
+		return flat(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if t != timeType && !flat(t.Field(i).Type) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// parameters makes the parameter struct of a run; those that all runs of a kind share once.
+func (r *run) parameters() (any, error) {
+	k := r.kind
+	common := k.flat && len(r.With) > 0 && len(r.With) == len(k.With) && &r.With[0] == &k.With[0]
+	if common && k.shared != nil {
+		return k.shared, nil
+	}
+	v, err := decodeWith(k.fn.With, r.With)
+	if common && err == nil {
+		k.shared = v
+	}
+	return v, err
+}
+
 // decodeWith makes a parameter struct of type t from a msgpack map. All
 // mistakes are reported together.
 func decodeWith(t reflect.Type, data []byte) (any, error) {
