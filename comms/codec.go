@@ -31,6 +31,7 @@ type Coder struct {
 	fields int // elements written to the current array, when writing
 	depth  int
 	memory int // bytes that records may still take, when reading
+	folded int // entries that are in blocks, with their parts
 }
 
 const maxDepth = 16 // nesting of arrays in any message

@@ -89,7 +89,7 @@ type Dispatch struct {
 // input whose Place is PlaceLive is the output of an earlier run of the same
 // executor: if that run fails, this one is given back with TakenBack.
 type Run struct {
-	ID      RunID         // by which everything refers to it; never used again
+	ID      RunID         // by which everything refers to it; never used again. 0 on the wire only: many runs, in Steps as columns
 	Kind    uint32        // announced before
 	Task    dag.TaskIndex // for the names of its outputs
 	Attempt uint32        // for the names of its outputs
@@ -177,6 +177,7 @@ const (
 	ReportHeld                              // the generator waits for credit
 	ReportResumed                           // and goes on
 	ReportSteps                             // the runs Run, Run+1, ... succeeded one after another, without outputs to tell: Steps
+	ReportBlock                             // on the wire only: many items, in Steps as columns
 )
 
 // ReportItem is one happening.
@@ -189,7 +190,7 @@ type ReportItem struct {
 	Usage   *Usage      // ReportFinished, ReportFailed
 	Error   *TaskError  // ReportFailed
 	Lease   *Lease      // ReportLeaseReturn: Segment, Offset and Size of what is given back
-	Steps   []byte      // ReportSteps: what each run cost: columns, see Usage
+	Steps   []byte      // ReportSteps: what each run cost: columns, see Usage. ReportBlock: the items
 }
 
 // Log carries text that a task wrote.
@@ -329,7 +330,7 @@ func (m *Kind) code(c *Coder) {
 
 func (m *Dispatch) code(c *Coder) {
 	c.Struct(1, func(c *Coder) {
-		Slice(c, &m.Runs, func(c *Coder, r *Run) { r.code(c) })
+		blocks(c, &m.Runs, (*block).runs)
 	})
 }
 
@@ -402,19 +403,21 @@ func (m *Lease) code(c *Coder) {
 
 func (m *Report) code(c *Coder) {
 	c.Struct(1, func(c *Coder) {
-		Slice(c, &m.Items, func(c *Coder, i *ReportItem) {
-			c.Struct(9, func(c *Coder) {
-				Uint(c, &i.Kind)
-				Uint(c, &i.Run)
-				Int(c, &i.At)
-				Slice(c, &i.Outputs, func(c *Coder, d *Desc) { d.code(c) })
-				Slice(c, &i.Counts, func(c *Coder, e *StreamEnd) { e.code(c) })
-				Pointer(c, &i.Usage, func(c *Coder, u *Usage) { u.code(c) })
-				Pointer(c, &i.Error, func(c *Coder, e *TaskError) { e.code(c) })
-				Pointer(c, &i.Lease, func(c *Coder, l *Lease) { l.code(c) })
-				c.Bytes(&i.Steps)
-			})
-		})
+		blocks(c, &m.Items, (*block).items)
+	})
+}
+
+func (i *ReportItem) code(c *Coder) {
+	c.Struct(9, func(c *Coder) {
+		Uint(c, &i.Kind)
+		Uint(c, &i.Run)
+		Int(c, &i.At)
+		Slice(c, &i.Outputs, func(c *Coder, d *Desc) { d.code(c) })
+		Slice(c, &i.Counts, func(c *Coder, e *StreamEnd) { e.code(c) })
+		Pointer(c, &i.Usage, func(c *Coder, u *Usage) { u.code(c) })
+		Pointer(c, &i.Error, func(c *Coder, e *TaskError) { e.code(c) })
+		Pointer(c, &i.Lease, func(c *Coder, l *Lease) { l.code(c) })
+		c.Bytes(&i.Steps)
 	})
 }
 

@@ -159,6 +159,7 @@ const (
 	EventEnv                            // an environment was built or failed; Cause.Text names it
 	EventBuilding                       // an environment is being built; Cause.Text names it
 	EventSteps                          // tasks finished one after another in one executor, without outputs to tell: Steps. Task and Attempt are the first's
+	EventBlock                          // on the wire only: many events, in Steps as columns
 )
 
 // CauseKind says what led to an event.
@@ -202,7 +203,7 @@ type Event struct {
 	Parent   []byte        // reserved. Control edge: the task that made this one
 	Actor    []byte        // reserved. Stateful edge: the actor
 	Sequence uint64        // reserved. Stateful edge: place in the actor's order
-	Steps    []byte        // EventSteps: the tasks, and what each cost: columns, see End
+	Steps    []byte        // EventSteps: the tasks, and what each cost: columns, see End. EventBlock: the events
 }
 
 // JobEvents is the events of one job, in order. Life and Epoch are those of the
@@ -335,7 +336,7 @@ func (e *Event) code(c *Coder) {
 func (j *JobEvents) code(c *Coder) {
 	c.Struct(4, func(c *Coder) {
 		c.ID((*[16]byte)(&j.Job))
-		Slice(c, &j.Events, func(c *Coder, e *Event) { e.code(c) })
+		blocks(c, &j.Events, (*block).events)
 		Uint(c, &j.Life)
 		Uint(c, &j.Epoch)
 	})

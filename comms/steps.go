@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"strconv"
+	"unsafe"
 
 	"github.com/cascade-run/cascade/dag"
 )
@@ -47,8 +48,11 @@ func AppendSteps(b []byte, steps []Step) []byte {
 	b = appendColumn(b, n, func(i int) uint64 { return steps[i].Keeps })
 	b = appendColumn(b, n, func(i int) uint64 { return steps[i].Only })
 	b = appendTexts(b, n, func(i int) string { return steps[i].Name })
-	return appendTexts(b, n, func(i int) string { return string(steps[i].With) })
+	return appendTexts(b, n, func(i int) string { return view(steps[i].With) })
 }
+
+// view is bytes as a text, valid as long as they are not changed.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // ReadSteps decodes what AppendSteps writes; no bytes are no steps. With aliases b.
 func ReadSteps(b []byte) ([]Step, error) {
@@ -83,24 +87,29 @@ func ReadSteps(b []byte) ([]Step, error) {
 
 // AppendUsages encodes up to MaxSteps usages behind b, for ReportItem.Steps.
 func AppendUsages(b []byte, u []Usage) []byte {
-	n := len(u)
-	b = binary.AppendUvarint(b, uint64(n))
+	b = binary.AppendUvarint(b, uint64(len(u)))
+	return appendUsages(b, len(u), func(i int) *Usage { return &u[i] })
+}
+
+// appendUsages is AppendUsages without their number.
+func appendUsages(b []byte, n int, at func(i int) *Usage) []byte {
 	if n == 0 {
 		return b
 	}
-	b = binary.AppendUvarint(b, uint64(u[0].Start))
+	b = binary.AppendUvarint(b, uint64(at(0).Start))
 	b = appendColumn(b, n, func(i int) uint64 { // how long after the end of the one before
 		if i == 0 {
 			return 0
 		}
-		return zigzag(u[i].Start - u[i-1].Start - u[i-1].Duration)
+		before := at(i - 1)
+		return zigzag(at(i).Start - before.Start - before.Duration)
 	})
-	b = appendColumn(b, n, func(i int) uint64 { return uint64(u[i].Duration) })
-	b = appendColumn(b, n, func(i int) uint64 { return uint64(u[i].CPU) })
-	b = appendColumn(b, n, func(i int) uint64 { return u[i].PeakRSS })
-	b = appendColumn(b, n, func(i int) uint64 { return u[i].BytesIn })
-	b = appendColumn(b, n, func(i int) uint64 { return u[i].BytesOut })
-	return appendColumn(b, n, func(i int) uint64 { return u[i].Copied })
+	b = appendColumn(b, n, func(i int) uint64 { return uint64(at(i).Duration) })
+	b = appendColumn(b, n, func(i int) uint64 { return uint64(at(i).CPU) })
+	b = appendColumn(b, n, func(i int) uint64 { return at(i).PeakRSS })
+	b = appendColumn(b, n, func(i int) uint64 { return at(i).BytesIn })
+	b = appendColumn(b, n, func(i int) uint64 { return at(i).BytesOut })
+	return appendColumn(b, n, func(i int) uint64 { return at(i).Copied })
 }
 
 // ReadUsages decodes what AppendUsages writes, behind to.
@@ -371,6 +380,15 @@ func (r *columnReader) column(n int, set func(i int, v uint64)) {
 	}
 }
 
+// fill is column for what is zero already.
+func (r *columnReader) fill(n int, set func(i int, v uint64)) {
+	if len(r.b) > 2 && r.b[0] == columnEven && r.b[1] == 0 && r.b[2] == 0 && n > 0 {
+		r.b = r.b[3:]
+		return
+	}
+	r.column(n, set)
+}
+
 // texts reads n texts: set is told those from one entry up to before another.
 func (r *columnReader) texts(n int, set func(from, to int, t []byte)) {
 	if n == 0 {
@@ -400,13 +418,13 @@ func (r *columnReader) usages(n int, at func(i int) *Usage) {
 		return
 	}
 	start := int64(r.uvarint())
-	r.column(n, func(i int, v uint64) { at(i).Start = unzigzag(v) })
-	r.column(n, func(i int, v uint64) { at(i).Duration = max(0, int64(v)) }) // nothing takes less than no time
-	r.column(n, func(i int, v uint64) { at(i).CPU = max(0, int64(v)) })
-	r.column(n, func(i int, v uint64) { at(i).PeakRSS = v })
-	r.column(n, func(i int, v uint64) { at(i).BytesIn = v })
-	r.column(n, func(i int, v uint64) { at(i).BytesOut = v })
-	r.column(n, func(i int, v uint64) { at(i).Copied = v })
+	r.fill(n, func(i int, v uint64) { at(i).Start = unzigzag(v) })
+	r.fill(n, func(i int, v uint64) { at(i).Duration = max(0, int64(v)) }) // nothing takes less than no time
+	r.fill(n, func(i int, v uint64) { at(i).CPU = max(0, int64(v)) })
+	r.fill(n, func(i int, v uint64) { at(i).PeakRSS = v })
+	r.fill(n, func(i int, v uint64) { at(i).BytesIn = v })
+	r.fill(n, func(i int, v uint64) { at(i).BytesOut = v })
+	r.fill(n, func(i int, v uint64) { at(i).Copied = v })
 	for i := range n {
 		u := at(i)
 		if i > 0 {
