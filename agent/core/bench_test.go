@@ -29,8 +29,9 @@ tasks:
   c: {for: {i: "1..%d"}, run: F, in: {x: "b[${i}].o"}, out: [o]}
   d: {for: {i: "1..%d"}, run: F, in: {x: "c[${i}].o"}, out: [o]}
 `, n/4, n/4, n/4, n/4),
+		"ring": ring(n, 32),
 	}
-	for _, name := range []string{"independent", "chains"} {
+	for _, name := range []string{"independent", "chains", "ring"} {
 		g, err := dag.ParseYAML("job.yaml", []byte(jobs[name]), dag.Override{}, dag.Options{})
 		if err != nil {
 			b.Fatal(err)
@@ -57,6 +58,16 @@ tasks:
 			b.ReportMetric(float64(bytes)/n, "B/task")
 		})
 	}
+}
+
+// ring is n tasks in rows of some width, each of which reads three of the row before.
+func ring(n, width int) string {
+	text := fmt.Sprintf("\njob: ring\ntasks:\n  s0: {for: {i: \"0..%d\"}, run: F, out: [o]}\n", width-1)
+	for s := 1; s < n/width; s++ {
+		text += fmt.Sprintf("  s%d: {for: {i: \"0..%d\"}, run: G, in: {x: [\"s%d[${(i+%d)%%%d}].o\", \"s%d[${i}].o\", \"s%d[${(i+1)%%%d}].o\"]}, out: [o]}\n",
+			s, width-1, s-1, width-1, width, s-1, s-1, width)
+	}
+	return text
 }
 
 // BenchmarkJobs submits many jobs of one task each at once: what a task costs
@@ -101,7 +112,7 @@ func (d *fakeHost) step(ev Event) {
 	for _, a := range d.c.Step(d.now, ev) {
 		switch a := a.(type) {
 		case Spawn:
-			d.inbox = append(d.inbox, Spawned{Executor: a.Executor}, FromExecutor{a.Executor, &comms.Hello{Functions: []comms.FuncSig{{Name: "F"}}}})
+			d.inbox = append(d.inbox, Spawned{Executor: a.Executor}, FromExecutor{a.Executor, &comms.Hello{Functions: []comms.FuncSig{{Name: "F"}, {Name: "G"}}}})
 		case ToExecutor:
 			if m, ok := a.Msg.(*comms.Dispatch); ok {
 				d.inbox = append(d.inbox, FromExecutor{a.Executor, report(m)})
