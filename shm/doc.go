@@ -8,7 +8,7 @@
 //	   /dev/shm/cascade-<uid>-<name>/  a1 (arena)  f2 (file)  o3 (a command's output)      <spill folder>/<key>.spill
 //	                      │
 //	executor: Mapper.Lease -> Alloc -> fill in place -> Seal/Close ── offset, length ──> agent: ledger.Seal
-//	          Mapper.View  -> Span.Bytes -> View[float64], Dense, arrowfile.Read -> Release
+//	          Mapper.View  -> Span.Bytes (package executor/value, arrowfile.Read) -> Release
 //	after kill -9 of the agent: Index (what was sealed, and where) + segments ── Confirm ──> ledger.Adopt
 //	commands: open Store.Path of a sealed file; write Store.Path of an output, taken over by SealOutput
 //

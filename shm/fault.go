@@ -2,28 +2,8 @@ package shm
 
 import (
 	"regexp"
-	"runtime/debug"
 	"strconv"
 )
-
-// CatchFault runs f and reports whether it was ended by access to memory that it may not touch, in this
-// goroutine: nearly always a write to a read-only view. Mapper.Owner tells which. Other panics pass through.
-// In other goroutines, and in code that is not Go, such an access ends the process; see ParseCrash.
-func CatchFault(f func()) (addr uintptr, fault bool) {
-	old := debug.SetPanicOnFault(true)
-	defer func() {
-		debug.SetPanicOnFault(old)
-		switch r := recover().(type) {
-		case nil:
-		case interface{ Addr() uintptr }: // the runtime gives the address of a fault, but not of a nil dereference
-			addr, fault = r.Addr(), true
-		default:
-			panic(r)
-		}
-	}()
-	f()
-	return 0, false
-}
 
 // Crash is what the output of a Go program says about the fault that ended it.
 type Crash struct {

@@ -278,22 +278,3 @@ func (l *Lease) moveAway() {
 		l.m.stash = slices.Delete(l.m.stash, 0, 1)
 	}
 }
-
-// AllocArray allocates an array of this shape in place, to be filled by the task: a put without any copy. It
-// returns the numbers, row by row, their descriptor and their offset in the segment.
-func AllocArray[T Number](l *Lease, shape ...int64) ([]T, Array, int64, error) {
-	a := Array{DTypeOf[T](), slices.Clone(shape)}
-	n, err := a.Bytes()
-	if err != nil {
-		return nil, a, 0, err
-	}
-	b, off, err := l.Alloc(n, arrayAlign)
-	if err != nil {
-		return nil, a, 0, fmt.Errorf("array %v: %w", a, err)
-	}
-	v, err := View[T](b)
-	return v, a, off, err
-}
-
-// arrayAlign is a cache line: two arrays then share none.
-const arrayAlign = 64

@@ -268,26 +268,6 @@ func (s *Store) copyIn(to, from string) error {
 	return nil
 }
 
-// CopyToFile copies a dataset from an arena into a file segment that was leased for it, for a command that
-// nobody foresaw. The file is then sealed.
-func (s *Store) CopyToFile(to ledger.SegmentID, from ledger.Place) error {
-	fail := func(err error) error { return fmt.Errorf("copy %d bytes into segment %d: %w", from.Bytes, to, err) }
-	src, err := s.openSegment("copy:source", from.Segment, os.O_RDONLY)
-	if err != nil {
-		return fail(err)
-	}
-	defer src.Close()
-	dst, err := s.openSegment("copy:open", to, os.O_RDWR)
-	if err != nil {
-		return fail(err)
-	}
-	defer dst.Close()
-	if err := s.copy("copy", dst, 0, src, from.Offset, from.Bytes, nil); err != nil {
-		return fail(err)
-	}
-	return s.Seal(to, ledger.File, from.Bytes)
-}
-
 func (s *Store) openSegment(op string, id ledger.SegmentID, flag int) (*os.File, error) {
 	path, err := s.find(id)
 	if err != nil {

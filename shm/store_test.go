@@ -186,20 +186,6 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
-func TestCopyToFile(t *testing.T) {
-	s := openStore(t, t.TempDir(), System{})
-	m := NewMapper(s.Dir(), 0)
-	must(t, s.Create(1, ledger.Arena, 1<<16))
-	data := pattern(5000)
-	fill(t, m, "a1", 8192, data)
-	must(t, s.Create(2, ledger.File, 8192))
-	must(t, s.CopyToFile(2, ledger.Place{Segment: 1, Offset: 8192, Bytes: 5000}))
-	if got, err := os.ReadFile(s.Path(ledger.File, 2)); err != nil || !bytes.Equal(got, data) {
-		t.Fatalf("copy differs: %v", err)
-	}
-	must(t, m.Close())
-}
-
 // failing returns a System in which the call with this label fails.
 func failing(label string, cause error) System {
 	sys := System{}.withDefaults()

@@ -68,7 +68,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	f.durable = cascade.PowerLoss
 	s.Var(&f.durable, "durability", "what acknowledgements survive: the crash of every process (faster), or a power loss too")
 	s.StringVar(&f.minFree, "min-free", "", "free space of the disk below which submits are refused and commits wait (default 256MiB)")
-	s.StringVar(&f.memory, "gcs-memory", "", "memory for the store's tables and caches (default 128MiB)")
+	s.StringVar(&f.memory, "gcs-memory", "", "memory for the store's tables and caches (default 64MiB)")
 	s.DurationVar(&f.cfg.Retain.Age, "keep", 0, "delete jobs this long after their end, those submitted with --keep apart (default 720h; negative never)")
 	s.IntVar(&f.cfg.Retain.Jobs, "keep-jobs", 0, "how many ended jobs stay, at most; those that ended first go first (default 1000000; negative: all)")
 	s.StringVar(&f.bytes, "keep-bytes", "", "how many bytes of the store ended jobs take, at most (default 4GiB; all: no bound)")

@@ -81,7 +81,7 @@ func (f *clusterFlags) add(c *cobra.Command) {
 	c.Flags().Float64Var(&f.cpu, "cpu", 0, "cores to use (default all)")
 	c.Flags().StringVar(&f.memory, "memory", "", "private memory that tasks may use together, such as 8GiB (default what the host has)")
 	c.Flags().StringVar(&f.store, "store", "", "shared memory for datasets, such as 2GiB (default a part of /dev/shm)")
-	c.Flags().StringVar(&f.gcsMemory, "gcs-memory", "", "memory for tables and caches of the control store, at least 64MiB (default 128MiB)")
+	c.Flags().StringVar(&f.gcsMemory, "gcs-memory", "", "memory for tables and caches of the control store, at least 64MiB (default 64MiB)")
 	c.Flags().StringArrayVar(&f.resources, "resource", nil, "NAME=AMOUNT of a resource that tasks ask for by name, such as licence=2; may be given several times")
 	f.durable = cascade.Crash
 	c.Flags().Var(&f.durable, "durability", "what acknowledgements survive: the crash of every process, or a power loss too")
