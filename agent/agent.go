@@ -280,7 +280,6 @@ func (a *Agent) coreConfig(left inheritance) core.Config {
 		Dir:          a.cfg.Dir,
 		Warm:         a.cfg.Warm,
 		MaxExecutors: a.cfg.Limits.Executors,
-		InlineMax:    a.cfg.Limits.Inline,
 		EventsFor:    time.Millisecond,
 		Memory:       a.cfg.Store,
 		CheckFrees:   checked,

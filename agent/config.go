@@ -58,8 +58,7 @@ type Limits struct {
 	LogAge time.Duration
 	// Environments bounds the cache of built environments; defaults as stated there.
 	Environments runtimeenv.Limits
-	Inline       uint64 // outputs up to this size travel in messages; default: the core's
-	Executors    int    // most executors; default: the core's
+	Executors    int // most executors; default: the core's
 	// Stopped is how long an executor may be stopped (SIGSTOP) before it is killed
 	// and its run tried again. Default 10 s.
 	Stopped time.Duration

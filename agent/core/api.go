@@ -21,26 +21,17 @@ type Config struct {
 	Adopted      []Adopted        // datasets that an earlier incarnation left; one entry for memory, one for disk
 	Segments     []Segment        // segments that it left: those without a dataset are removed
 
-	Dir          string        // working folder of the warm executors
-	Warm         int           // executors of the default environment to start before the first task
-	MaxExecutors int           // most executors, those of held-back generators not counted; default: twice the cores, at least 4
-	SupplyFor    time.Duration // predicted work kept queued on each executor; default 200us
-	SupplyMax    int           // most runs queued on one executor; default 256
-	InlineMax    uint64        // outputs up to this size travel in messages; default 4 KiB
+	Dir          string // working folder of the warm executors
+	Warm         int    // executors of the default environment to start before the first task
+	MaxExecutors int    // most executors, those of held-back generators not counted; default: twice the cores, at least 4
 
 	Memory     int64 // bytes of shared memory for datasets
 	ArenaBytes int64 // size of one arena; default: the ledger's
 	LargeBytes int64 // datasets from this size get a file of their own; default: the ledger's
 	CheckFrees bool  // ask for FreedRange effects (poisoning)
 
-	EventBatch  int           // events are sent at this number even when the inbox is busy; default 4096
-	EventsFor   time.Duration // how long what nobody waits for may wait for more to tell, while tasks run; default: not at all
-	EventsKept  int           // most events kept uncommitted: above it no new run starts; default 1<<18
-	Buffer      uint64        // unconsumed elements a generator may have when its output says 0; default 16
-	PoisonAfter int           // crashes of executors after which their task is given up; default 3
-	RetryDelay  time.Duration // pause before the second attempt, doubled each time up to 100 times; default 100ms
-	Grace       time.Duration // from cancellation to SIGTERM, to SIGKILL, to killing the executor; default 2s
-	IdleAfter   time.Duration // idle executors of environments that are not the default end after this; default 60s
+	EventsFor  time.Duration // how long what nobody waits for may wait for more to tell, while tasks run; default: not at all
+	EventsKept int           // most events kept uncommitted: above it no new run starts; default 1<<18
 }
 
 // Event is what happened. It is one of the types below.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -102,32 +103,22 @@ func New(cfg Config) *Core {
 	return c
 }
 
+// What no agent needs to have otherwise.
+const (
+	supplyFor   = 200 * time.Microsecond // predicted work kept queued on each executor
+	supplyMax   = 256                    // most runs queued on one executor
+	inlineMax   = 4 << 10                // outputs up to this size travel in messages
+	eventBatch  = 4096                   // events are sent at this number even when the inbox is busy
+	bufferSize  = 16                     // unconsumed elements a generator may have when its output says 0
+	poisonAfter = 3                      // crashes of executors after which their task is given up
+	retryDelay  = 100 * time.Millisecond // before the second attempt; doubled each time, up to 100 times
+	grace       = 2 * time.Second        // from cancellation to SIGTERM, to SIGKILL, to killing the executor
+	idleAfter   = time.Minute            // idle executors end after this, but those of the default environment
+)
+
 func (cfg Config) withDefaults() Config {
-	set := func(v *time.Duration, d time.Duration) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	number := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	set(&cfg.SupplyFor, 200*time.Microsecond)
-	set(&cfg.RetryDelay, 100*time.Millisecond)
-	set(&cfg.Grace, 2*time.Second)
-	set(&cfg.IdleAfter, 60*time.Second)
-	number(&cfg.SupplyMax, 256)
-	number(&cfg.EventBatch, 4096)
-	number(&cfg.EventsKept, 1<<18)
-	number(&cfg.PoisonAfter, 3)
-	number(&cfg.MaxExecutors, max(4, 2*int((cfg.Total.CPU+999)/1000)))
-	if cfg.Buffer == 0 {
-		cfg.Buffer = 16
-	}
-	if cfg.InlineMax == 0 {
-		cfg.InlineMax = 4 << 10
-	}
+	cfg.EventsKept = cmp.Or(cfg.EventsKept, 1<<18)
+	cfg.MaxExecutors = cmp.Or(cfg.MaxExecutors, max(4, 2*int((cfg.Total.CPU+999)/1000)))
 	const (
 		page = 4096
 		// An arena has room for the standing leases of several executors, and for all that is no file of its own.
@@ -201,7 +192,7 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		}
 		c.work()
 	}
-	if idle && c.tells() || c.unflushed >= c.cfg.EventBatch {
+	if idle && c.tells() || c.unflushed >= eventBatch {
 		c.flush()
 	}
 	c.setTimer()

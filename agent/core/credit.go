@@ -167,7 +167,7 @@ func (c *Core) unstick() {
 	}
 	for _, r := range c.generators {
 		if r.back && r.ex.state == exUp && r.abort == nil && c.fits(r.ex.grant, r.gs.need) {
-			c.resumeNow(r, c.cfg.Buffer)
+			c.resumeNow(r, bufferSize)
 			return
 		}
 	}

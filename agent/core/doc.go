@@ -57,8 +57,8 @@
 // a later copy of a dataset that is here is given back.
 //
 // Retries: an error of the task counts against the group's retries and waits
-// RetryDelay, doubled each time. A crash of the executor does not count and is
-// tried again at once, without fusion; after PoisonAfter crashes the task is
+// retryDelay, doubled each time. A crash of the executor does not count and is
+// tried again at once, without fusion; after poisonAfter crashes the task is
 // given up with its story. A failure without keep_going ends its job: what has
 // not started is skipped, what runs is cancelled.
 //

@@ -105,7 +105,7 @@ func (c *Core) flush() {
 		for _, j := range c.noted {
 			b.msg.Jobs = append(b.msg.Jobs, comms.JobEvents{Job: j.id, Events: j.events, Life: j.life, Epoch: j.epoch})
 			b.ends = append(b.ends, j.ends...)
-			j.batch = min(len(j.events)+len(j.events)/8, c.cfg.EventBatch)
+			j.batch = min(len(j.events)+len(j.events)/8, eventBatch)
 			j.events, j.ends, j.noted = nil, nil, false
 		}
 		c.noted = c.noted[:0]

@@ -270,7 +270,7 @@ func (c *Core) helloExecutor(ex *executor, m *comms.Hello) {
 			ex.pool.funcs[f.Name] = f.Sig
 		}
 	}
-	w := &comms.Welcome{Executor: ex.id, Agent: c.cfg.Agent, InlineMax: c.cfg.InlineMax}
+	w := &comms.Welcome{Executor: ex.id, Agent: c.cfg.Agent, InlineMax: inlineMax}
 	if ex.hello != nil {
 		w.ControlPage, w.Scratch, w.ShmDir = ex.hello.ControlPage, ex.hello.Scratch, ex.hello.ShmDir
 	}
@@ -339,7 +339,7 @@ func (c *Core) kindOf(j *job, gs *groupState) *comms.Kind {
 		if out.Generate != dag.GenerateNone && c.bounded(j, gs, uint32(o)) {
 			ko.Buffer = uint64(out.Buffer)
 			if ko.Buffer == 0 {
-				ko.Buffer = c.cfg.Buffer
+				ko.Buffer = bufferSize
 			}
 		}
 		k.Outputs = append(k.Outputs, ko)

@@ -20,8 +20,8 @@ func (c *Core) cancel(r *run, why comms.ErrorKind, text string) {
 	}
 	c.unfold(r)
 	r.abort = &comms.TaskError{Kind: why, Message: text}
-	r.deadline = c.now.Add(3 * c.cfg.Grace)
-	c.emit(ToExecutor{r.ex.id, &comms.Cancel{Run: r.id, Why: why, Text: text, Grace: int64(c.cfg.Grace)}})
+	r.deadline = c.now.Add(3 * grace)
+	c.emit(ToExecutor{r.ex.id, &comms.Cancel{Run: r.id, Why: why, Text: text, Grace: int64(grace)}})
 }
 
 // timeouts kills executors whose run has outlived its time-out or its
@@ -34,7 +34,7 @@ func (c *Core) timeouts() {
 		}
 		r := ex.queue[0]
 		if t := r.gs.group.Timeout; t > 0 && r.deadline.IsZero() { // it may have begun without a word
-			r.deadline = c.now.Add(t + 3*c.cfg.Grace)
+			r.deadline = c.now.Add(t + 3*grace)
 		}
 		if r.deadline.IsZero() || r.deadline.After(c.now) {
 			continue
@@ -52,7 +52,7 @@ func (c *Core) checkLife(ex *executor) {
 	switch {
 	case ex.state == exStarting:
 	case ex.state == exStopping && len(ex.queue) == 0:
-		patience = 3 * c.cfg.Grace
+		patience = 3 * grace
 	default:
 		return
 	}
@@ -112,7 +112,7 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 	tr.story = append(tr.story, fmt.Sprintf("attempt %d: %s", s.attempt, e.Text()))
 	again := !final && j.stopped == nil
 	if e.Kind.Retryable() {
-		if tr.crashes++; tr.crashes >= c.cfg.PoisonAfter {
+		if tr.crashes++; tr.crashes >= poisonAfter {
 			again = false
 			e = &comms.TaskError{Kind: comms.ErrorPoison, Task: e.Task, Attempt: e.Attempt, Agent: e.Agent, Executor: e.Executor, Signal: e.Signal, LogTail: e.LogTail,
 				Message: fmt.Sprintf("it ended its executor %d times: %s", tr.crashes, strings.Join(tr.story, "; "))}
@@ -147,8 +147,8 @@ func (c *Core) retry(j *job, t taskIndex, r *run, e *comms.TaskError, cause comm
 		return
 	}
 	s.state = tDelayed
-	pause := c.cfg.RetryDelay << min(tr.fails-1, 7)
-	c.delayed.push(delay{c.now.Add(min(pause, 100*c.cfg.RetryDelay)), j, t, s.attempt})
+	pause := retryDelay << min(tr.fails-1, 7)
+	c.delayed.push(delay{c.now.Add(min(pause, 100*retryDelay)), j, t, s.attempt})
 }
 
 // delay is a task that waits for its next attempt.

@@ -43,7 +43,7 @@ func (c *Core) follow(r *run, ex *executor) {
 	for !gs.generator && gs.read {
 		next, planned := c.successor(j, tail, gs, ex)
 		if next == noTask || planned && depth >= comms.MaxSteps ||
-			!planned && (depth >= c.cfg.SupplyMax || depth >= 2 && (ex.load == 0 || ex.load >= c.cfg.SupplyFor.Seconds())) {
+			!planned && (depth >= supplyMax || depth >= 2 && (ex.load == 0 || ex.load >= supplyFor.Seconds())) {
 			break
 		}
 		var outputs, private []uint32

@@ -32,7 +32,7 @@ func (j *job) stream(c *Core, t taskIndex, output uint32) *stream {
 		if j.consumed(t, output) {
 			st.buffer = uint64(j.groupOf(t).group.Outputs[output].Buffer)
 			if st.buffer == 0 {
-				st.buffer = c.cfg.Buffer
+				st.buffer = bufferSize
 			}
 		}
 		j.streams[k] = st

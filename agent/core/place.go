@@ -15,7 +15,7 @@ const (
 	// staleAfter is how long an executor may be silent before runs queued on it
 	// are taken back for an idle one: work was predicted to take far less.
 	staleAfter = time.Millisecond
-	// secondRun: a second run is queued behind a first one that takes at most this many times SupplyFor.
+	// secondRun: a second run is queued behind a first one that takes at most this many times supplyFor.
 	secondRun = 100
 	// helloWithin is how long an executor may take to say hello.
 	helloWithin = time.Minute
@@ -158,8 +158,8 @@ func (c *Core) takesMore(ex *executor, generator bool, need amounts) bool {
 // supplied tells whether an executor with so many tasks in its queue, at least
 // one, should have one more.
 func (c *Core) supplied(ex *executor, depth int) bool {
-	supply := c.cfg.SupplyFor.Seconds()
-	return depth < c.cfg.SupplyMax && !(ex.load >= supply && (depth >= 2 || ex.load >= secondRun*supply) || ex.load == 0 && depth >= 2)
+	supply := supplyFor.Seconds()
+	return depth < supplyMax && !(ex.load >= supply && (depth >= 2 || ex.load >= secondRun*supply) || ex.load == 0 && depth >= 2)
 }
 
 // start takes the head of a class to an executor, with those that can follow it there.
@@ -335,7 +335,7 @@ func (c *Core) endIdle() {
 		if ex.state != exUp || len(ex.queue) > 0 || ex.pool == c.pools[0] {
 			continue
 		}
-		if due := ex.idle.Add(c.cfg.IdleAfter); due.After(c.now) {
+		if due := ex.idle.Add(idleAfter); due.After(c.now) {
 			c.wakeAt(due)
 			continue
 		}

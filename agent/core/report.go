@@ -102,7 +102,7 @@ func (c *Core) startedRun(r *run) {
 		t.state = tRunning
 	}
 	if t := r.gs.group.Timeout; t > 0 {
-		r.deadline = c.now.Add(t + 3*c.cfg.Grace)
+		r.deadline = c.now.Add(t + 3*grace)
 	}
 	if r.job.stopped != nil && r.abort == nil {
 		c.cancel(r, comms.ErrorCancelled, r.job.stopped.Message)
