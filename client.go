@@ -99,7 +99,7 @@ func eachRow[T any](ctx context.Context, c *Client, kind string, job comms.JobID
 	return func(yield func(*T, error) bool) {
 		var cursor []byte
 		for {
-			m, _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+			m, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 				return &comms.Query{Req: req, Kind: kind, Job: job, Filter: filter, Cursor: cursor, Limit: limit}
 			})
 			if err != nil {

@@ -148,7 +148,7 @@ func (j *Job) Forget(ctx context.Context) error {
 }
 
 func (j *Job) control(ctx context.Context, verb string, action comms.SteerAction, tasks []string, reason string) error {
-	_, _, err := j.client.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+	_, err := j.client.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 		return &comms.Control{Req: req, Job: j.id, Action: action, Tasks: tasks, Reason: reason}
 	})
 	if err != nil {
@@ -163,7 +163,7 @@ type Located = comms.LocatedData
 // Locate finds datasets by name: TASK.OUTPUT, TASK.OUTPUT[ELEMENT], or TASK when
 // it has one output. Without names it finds the job's exported datasets.
 func (j *Job) Locate(ctx context.Context, names ...string) ([]Located, error) {
-	m, _, err := j.client.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+	m, err := j.client.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 		return &comms.Locate{Req: req, Job: j.id, Names: names}
 	})
 	if err != nil {
@@ -368,7 +368,7 @@ func (c *Client) agentPeer(ctx context.Context, addresses []string) (*peer, erro
 // upload sends a blob to the controller unless it has it. hash is its name.
 func (c *Client) upload(ctx context.Context, hash comms.Hash, b []byte) error {
 	have := func() ([]comms.Hash, error) {
-		m, _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+		m, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 			return &comms.HaveReq{Req: req, Hashes: []comms.Hash{hash}}
 		})
 		if err != nil {

@@ -72,7 +72,7 @@ func TestRequestsEndWithTheirCluster(t *testing.T) {
 	ends := make(chan error, 2)
 	for _, p := range []*peer{ctrl, agent} {
 		go func() {
-			_, _, err := p.requests.one(t.Context(), func(req uint64) comms.Message { return &comms.HaveReq{Req: req} })
+			_, err := p.requests.one(t.Context(), func(req uint64) comms.Message { return &comms.HaveReq{Req: req} })
 			ends <- err
 		}()
 		<-heard.heard

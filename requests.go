@@ -74,13 +74,14 @@ func (cs *requests) end(c *request) {
 }
 
 // one sends a request and waits for its only answer. A Reply with a code is an error.
-func (cs *requests) one(ctx context.Context, build func(req uint64) comms.Message) (comms.Message, []byte, error) {
+func (cs *requests) one(ctx context.Context, build func(req uint64) comms.Message) (comms.Message, error) {
 	c, err := cs.start(build)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer cs.end(c)
-	return c.next(ctx)
+	m, _, err := c.next(ctx)
+	return m, err
 }
 
 // next waits for the next answer. A Reply with a code other than CodeOK is returned as an error.

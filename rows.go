@@ -10,7 +10,7 @@ import (
 
 // Graph returns a job's graph, and the folder that its relative paths refer to.
 func (c *Client) Graph(ctx context.Context, id comms.JobID) (*dag.Graph, string, error) {
-	m, _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+	m, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 		return &comms.Query{Req: req, Kind: comms.QueryGraph, Job: id}
 	})
 	if err != nil {

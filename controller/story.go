@@ -37,10 +37,7 @@ func codeOf(err error) comms.Code {
 // byte a task, and a row for each task of the page.
 func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
 	tasks, named := core.Choose(g, q.Filter)
-	part, listed, err := c.pageOf(p, q, g, tasks, named)
-	if err != nil {
-		return err
-	}
+	part, listed := pageOf(p, q, g, tasks, named)
 	r := core.NewReplay(g, false)
 	for b, err := range c.store.BatchesOf(q.Job, part) {
 		if err != nil {
@@ -109,17 +106,17 @@ func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
 // reading any: of a job in which all tasks are known from the start, when they are
 // not asked for by their state. listed is nil when all batches must be read to
 // know the tasks.
-func (c *Controller) pageOf(p *pager, q *comms.Query, g *dag.Graph, tasks core.Choice, named bool) (part gcs.Part, listed []dag.TaskIndex, err error) {
+func pageOf(p *pager, q *comms.Query, g *dag.Graph, tasks core.Choice, named bool) (part gcs.Part, listed []dag.TaskIndex) {
 	part.Last = math.MaxUint32
 	if g.NumSlots() > 0 || q.Filter != "" && !named {
-		return part, nil, nil
+		return part, nil
 	}
 	first, last, known := dag.TaskIndex(0), dag.TaskIndex(max(g.NumTasks(), 1)-1), g.NumTasks() > 0
 	if named {
 		first, last, known = tasks.Bounds()
 	}
 	if !known {
-		return part, nil, nil
+		return part, nil
 	}
 	// Here the cursor is the number of the first task.
 	for i := max(uint64(first), p.start); i <= uint64(last); i++ {
@@ -133,9 +130,9 @@ func (c *Controller) pageOf(p *pager, q *comms.Query, g *dag.Graph, tasks core.C
 	}
 	if listed == nil {
 		listed = []dag.TaskIndex{}
-		return gcs.Part{First: 1}, listed, nil // of no batch
+		return gcs.Part{First: 1}, listed // of no batch
 	}
-	return gcs.Part{First: listed[0], Last: listed[len(listed)-1]}, listed, nil
+	return gcs.Part{First: listed[0], Last: listed[len(listed)-1]}, listed
 }
 
 func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {

@@ -103,7 +103,7 @@ func (r *resolver) bind(gi int, text string) (*target, error) {
 	if err = r.bindIndex(t, &ref, sc); err != nil {
 		return nil, err
 	}
-	if err = r.bindStream(t, &ref, sc, own); err != nil {
+	if err = r.bindStream(t, &ref, own); err != nil {
 		return nil, err
 	}
 	if err = r.bindElement(t, &ref, sc, own); err != nil {
@@ -170,7 +170,7 @@ func (r *resolver) position(s *selector, sc *scope) (position, error) {
 }
 
 // bindStream decides how a reference to a streamed group is meant.
-func (r *resolver) bindStream(t *target, ref *ref, sc *scope, own *Stream) error {
+func (r *resolver) bindStream(t *target, ref *ref, own *Stream) error {
 	st := r.g.Groups[t.group].Stream
 	t.kind = SourceWhole
 	if st == nil {

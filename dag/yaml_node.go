@@ -322,10 +322,10 @@ func (l *loader) scalar(n *yaml.Node, what string) (any, bool) {
 }
 
 // whole returns a whole number within bounds.
-func (l *loader) whole(n *yaml.Node, what string, lo, hi int64) (int64, bool) {
+func (l *loader) whole(n *yaml.Node, what string, lo, hi int64) int64 {
 	v, ok := l.scalar(n, what)
 	if !ok {
-		return 0, false
+		return 0
 	}
 	i, ok := v.(int64)
 	if f, isFloat := v.(float64); isFloat && !ok {
@@ -333,13 +333,13 @@ func (l *loader) whole(n *yaml.Node, what string, lo, hi int64) (int64, bool) {
 	}
 	if !ok {
 		l.problem(n, fmt.Sprintf("%s is %s, not a whole number", what, quoteValue(v)), fmt.Sprintf("write a number from %d", lo))
-		return 0, false
+		return 0
 	}
 	if i < lo || i > hi {
 		l.problem(n, fmt.Sprintf("%s is %d", what, i), fmt.Sprintf("it must be from %d to %d", lo, hi))
-		return 0, false
+		return 0
 	}
-	return i, true
+	return i
 }
 
 // truth returns true or false.

@@ -74,11 +74,9 @@ func (j *jobFile) setting(grp *Group, key string, n *yaml.Node, what string) {
 	case "resources":
 		j.resources(grp, n, what)
 	case "retries":
-		v, _ := j.whole(n, what, 0, maxRetries)
-		grp.Retries = int(v)
+		grp.Retries = int(j.whole(n, what, 0, maxRetries))
 	case "priority":
-		v, _ := j.whole(n, what, -maxPriority, maxPriority)
-		grp.Priority = int(v)
+		grp.Priority = int(j.whole(n, what, -maxPriority, maxPriority))
 	case "timeout":
 		s, ok := j.text(n, what)
 		if !ok {
@@ -260,8 +258,7 @@ func (j *jobFile) input(grp *Group, v pair, what string) {
 			case "from":
 				from = k.val
 			case "min":
-				m, _ := j.whole(k.val, what+": min", 0, math.MaxInt32)
-				d.Min = int(m)
+				d.Min = int(j.whole(k.val, what+": min", 0, math.MaxInt32))
 			}
 		}
 		if from == nil {
@@ -296,8 +293,7 @@ func (j *jobFile) generates(grp *Group, v pair, what string) {
 			case "count":
 				count = k.val
 			case "buffer":
-				b, _ := j.whole(k.val, what+": buffer", 1, math.MaxInt32)
-				o.Buffer = int(b)
+				o.Buffer = int(j.whole(k.val, what+": buffer", 1, math.MaxInt32))
 			}
 		}
 		if count == nil {

@@ -20,10 +20,10 @@ type host struct {
 	did     map[string]int
 }
 
-func newHost(t testing.TB, root string, sys System, capacity int64) *host {
+func newHost(t testing.TB, root string, capacity int64) *host {
 	l, err := ledger.New(ledger.Config{Capacity: capacity, ArenaBytes: 256 << 10, LargeBytes: 128 << 10, PageBytes: int64(os.Getpagesize()), ReportFrees: checked})
 	must(t, err)
-	return &host{t, l, openStore(t, root, sys), map[ledger.RequestID]ledger.Granted{}, map[ledger.RequestID]error{}, map[string]int{}}
+	return &host{t, l, openStore(t, root, System{}), map[ledger.RequestID]ledger.Granted{}, map[ledger.RequestID]error{}, map[string]int{}}
 }
 
 // settle performs effects until there are none.
@@ -85,7 +85,7 @@ func dataset(i int) []byte {
 func TestMoreDataThanMemory(t *testing.T) {
 	for name, root := range roots(t) {
 		t.Run(name, func(t *testing.T) {
-			h := newHost(t, root, System{}, 1<<20)
+			h := newHost(t, root, 1<<20)
 			m := newMapper(t, h.s, 8)
 			id := ledger.RequestID(0)
 			const n = 60
@@ -144,7 +144,7 @@ func TestMoreDataThanMemory(t *testing.T) {
 // TestRestart lets a second agent adopt what a first one left.
 func TestRestart(t *testing.T) {
 	root := t.TempDir()
-	h := newHost(t, root, System{}, 512<<10)
+	h := newHost(t, root, 512<<10)
 	m := newMapper(t, h.s, 0)
 	const n = 40
 	var known []ledger.AdoptedDataset
@@ -164,7 +164,7 @@ func TestRestart(t *testing.T) {
 	}
 	must(t, h.s.Leave()) // a crash would leave the same
 
-	h = newHost(t, root, System{}, 512<<10)
+	h = newHost(t, root, 512<<10)
 	spilled, bad, err := h.s.ListSpilled()
 	if err != nil || len(bad) > 0 || len(spilled) == 0 {
 		t.Fatalf("spilled %v, %v, %v", spilled, bad, err)
@@ -201,7 +201,7 @@ func TestFullMachine(t *testing.T) {
 	for _, label := range []string{"resize:reserve", "spill:write", "readback:write"} {
 		t.Run(label, func(t *testing.T) {
 			root := t.TempDir()
-			h := newHost(t, root, System{}, 1<<20)
+			h := newHost(t, root, 1<<20)
 			m := newMapper(t, h.s, 0)
 			for i := range 4 {
 				id := ledger.RequestID(i + 1)

@@ -249,7 +249,7 @@ func (c *Core) disown(j *job, t taskIndex) {
 		return
 	}
 	if r := c.runOf(j, t); r != nil {
-		c.cancel(r, comms.ErrorCancelled, "the task was moved")
+		c.cancel(r, "the task was moved")
 		r.orphan = true
 	}
 	c.dropUnplaced(j, t)

@@ -44,7 +44,7 @@ func (c *Core) startCredit(r *run) {
 	c.generators = append(c.generators, r)
 	for o, out := range r.gs.group.Outputs {
 		if out.Generate != dag.GenerateNone {
-			st := r.job.stream(c, r.task, uint32(o))
+			st := r.job.stream(r.task, uint32(o))
 			st.buffer = c.kindOf(r.job, r.gs).Outputs[o].Buffer
 			st.made, st.allowed = 0, st.buffer
 		}
@@ -76,7 +76,7 @@ func (c *Core) resumeHeld() {
 			if out.Generate == dag.GenerateNone {
 				continue
 			}
-			st := r.job.stream(c, r.task, uint32(o))
+			st := r.job.stream(r.task, uint32(o))
 			if n := st.room(); n > 0 && n >= (st.buffer+1)/2 {
 				c.credit(r, uint32(o), st, n)
 			}
@@ -91,7 +91,7 @@ func (c *Core) resumeOne(r *run) {
 		if out.Generate == dag.GenerateNone {
 			continue
 		}
-		if st := r.job.stream(c, r.task, uint32(o)); st.exhausted() && st.room() < (st.buffer+1)/2 {
+		if st := r.job.stream(r.task, uint32(o)); st.exhausted() && st.room() < (st.buffer+1)/2 {
 			return
 		}
 	}
@@ -108,7 +108,7 @@ func (c *Core) resumeNow(r *run, n uint64) {
 		if out.Generate == dag.GenerateNone {
 			continue
 		}
-		if st := r.job.stream(c, r.task, uint32(o)); st.exhausted() {
+		if st := r.job.stream(r.task, uint32(o)); st.exhausted() {
 			c.credit(r, uint32(o), st, max(n, st.room()))
 		}
 	}
@@ -132,7 +132,7 @@ func (c *Core) heldBack(r *run) {
 	waits := false
 	for o, out := range r.gs.group.Outputs {
 		if out.Generate != dag.GenerateNone {
-			waits = waits || r.job.stream(c, r.task, uint32(o)).exhausted()
+			waits = waits || r.job.stream(r.task, uint32(o)).exhausted()
 		}
 	}
 	if !waits {
@@ -204,7 +204,7 @@ func (c *Core) consumedBy(j *job, t taskIndex) {
 	s, element, instance := j.graph.Slot(t)
 	for _, in := range ins {
 		for _, src := range in.Sources {
-			if src.Kind == dag.SourceElement && !(instance && (j.bound(s, element, src) || j.gated(s, element, src))) {
+			if src.Kind == dag.SourceElement && !(instance && (j.bound(s, element, src) || j.gated(s, src))) {
 				c.consumed(j, outputKey{src.Task, src.Output}, src.Element)
 			}
 		}
@@ -222,7 +222,7 @@ func (c *Core) consumed(j *job, k outputKey, element uint64) {
 }
 
 // generatorEnded closes the streams of a generator that finished.
-func (c *Core) generatorEnded(r *run, it *comms.ReportItem) {
+func (c *Core) generatorEnded(r *run) {
 	if !r.gs.generator {
 		return
 	}
@@ -234,7 +234,7 @@ func (c *Core) generatorEnded(r *run, it *comms.ReportItem) {
 		c.streamEnd(r.job, r.task, k)
 		if out.Generate == dag.GenerateOpen {
 			c.note(r.job, comms.Event{Kind: comms.EventStreamEnd, Task: r.task, Attempt: r.attempt, Executor: r.ex.id,
-				Cause: comms.Cause{Kind: comms.CauseRun}, Output: k, Count: r.job.stream(c, r.task, k).next})
+				Cause: comms.Cause{Kind: comms.CauseRun}, Output: k, Count: r.job.stream(r.task, k).next})
 		}
 	}
 	delete(r.job.edgeCache, r.task)
@@ -242,7 +242,7 @@ func (c *Core) generatorEnded(r *run, it *comms.ReportItem) {
 		if out.Generate == dag.GenerateNone || r.job.stopped != nil {
 			continue
 		}
-		if e := c.skipCount(r.job, r.task, uint32(o)); len(r.job.stream(c, r.task, uint32(o)).lost) > 0 { // lost while it ran, behind what it made
+		if e := c.skipCount(r.job, r.task, uint32(o)); len(r.job.stream(r.task, uint32(o)).lost) > 0 { // lost while it ran, behind what it made
 			c.redo(r.job, comms.DatasetRef{Task: r.task, Output: uint32(o), Element: e})
 			c.lostJobs = append(c.lostJobs, r.job)
 			return

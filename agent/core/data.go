@@ -225,7 +225,7 @@ func (c *Core) release(j *job, t taskIndex) {
 	slot, element, instance := j.graph.Slot(t)
 	for _, in := range ins {
 		for _, s := range in.Sources {
-			if instance && (j.gated(slot, element, s) || j.bound(slot, element, s)) {
+			if instance && (j.gated(slot, s) || j.bound(slot, element, s)) {
 				continue
 			}
 			switch s.Kind {
@@ -297,7 +297,7 @@ func (c *Core) knownData(j *job, m *comms.Assign) {
 			continue
 		}
 		if t := j.at(e.Task); t.state == tAbsent || t.flags&fElsewhere != 0 { // else it is known here
-			st := j.stream(c, e.Task, e.Output)
+			st := j.stream(e.Task, e.Output)
 			st.next, st.ended, st.failed = e.Count, true, e.Failed
 			for n := range e.Count {
 				if e.Failed && j.data[comms.DatasetRef{Task: e.Task, Output: e.Output, Element: n}] == nil {
@@ -308,7 +308,7 @@ func (c *Core) knownData(j *job, m *comms.Assign) {
 	}
 	for ref := range j.data {
 		if j.groupOf(ref.Task).group.Outputs[ref.Output].Generate != dag.GenerateNone {
-			st := j.stream(c, ref.Task, ref.Output)
+			st := j.stream(ref.Task, ref.Output)
 			st.next = max(st.next, ref.Element+1)
 			delete(st.lost, ref.Element)
 		}
@@ -325,7 +325,7 @@ func (c *Core) askFor(j *job, ref comms.DatasetRef) {
 	c.note(j, comms.Event{Kind: comms.EventLost, Task: ref.Task, Output: ref.Output,
 		Cause: comms.Cause{Kind: comms.CauseSubmit, Ref: ref, Text: "not on this agent, and needed"}})
 	if j.groupOf(ref.Task).group.Outputs[ref.Output].Generate != dag.GenerateNone {
-		j.stream(c, ref.Task, ref.Output).lost[ref.Element] = true
+		j.stream(ref.Task, ref.Output).lost[ref.Element] = true
 	}
 	if t.flags&fElsewhere != 0 && t.state == tFinished {
 		t.state = tAsked

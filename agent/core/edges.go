@@ -152,7 +152,7 @@ func (c *Core) source(j *job, s dag.Source) (state sourceState, n int) {
 		return srcThere, int(st.next)
 	case dag.SourceGroup:
 		slot, _, _ := j.graph.Slot(s.Task)
-		return j.slots[slot].state(j, slot)
+		return j.slots[slot].state(j)
 	}
 	ref := comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}
 	if j.data[ref] != nil {
@@ -280,10 +280,10 @@ func (c *Core) countMissing(j *job, t taskIndex) (missing uint32, failed bool) {
 	if err != nil {
 		return 0, true
 	}
-	slot, element, instance := j.graph.Slot(t)
+	slot, _, instance := j.graph.Slot(t)
 	for _, in := range ins {
 		for _, s := range in.Sources {
-			if instance && j.gated(slot, element, s) {
+			if instance && j.gated(slot, s) {
 				continue
 			}
 			state, _ := c.source(j, s)

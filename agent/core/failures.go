@@ -14,14 +14,14 @@ import (
 
 // cancel asks an executor to end a run. When the run outlives the steps of the
 // cancellation, its executor is killed.
-func (c *Core) cancel(r *run, why comms.ErrorKind, text string) {
+func (c *Core) cancel(r *run, text string) {
 	if r.abort != nil || r.ex == nil {
 		return
 	}
 	c.unfold(r)
-	r.abort = &comms.TaskError{Kind: why, Message: text}
+	r.abort = &comms.TaskError{Kind: comms.ErrorCancelled, Message: text}
 	r.deadline = c.now.Add(3 * grace)
-	c.emit(ToExecutor{r.ex.id, &comms.Cancel{Run: r.id, Why: why, Text: text, Grace: int64(grace)}})
+	c.emit(ToExecutor{r.ex.id, &comms.Cancel{Run: r.id, Why: comms.ErrorCancelled, Text: text, Grace: int64(grace)}})
 }
 
 // timeouts kills executors whose run has outlived its time-out or its
@@ -340,7 +340,7 @@ func (c *Core) redo(j *job, ref comms.DatasetRef) {
 		work = work[:len(work)-1]
 		t := ref.Task
 		if j.groupOf(t).group.Outputs[ref.Output].Generate != dag.GenerateNone {
-			if st := j.stream(c, t, ref.Output); ref.Element < st.next {
+			if st := j.stream(t, ref.Output); ref.Element < st.next {
 				st.lost[ref.Element] = true
 				st.torn = st.torn || j.overAt(t) && j.tasks[t].state != tFinished // nobody makes it again
 			}
@@ -395,7 +395,7 @@ func (j *job) goneOf(sources []dag.Source, elsewhere bool) []comms.DatasetRef {
 // skipCount is how many elements of an output a new attempt at a generator must
 // not publish again: those before the first that is gone.
 func (c *Core) skipCount(j *job, t taskIndex, output uint32) uint64 {
-	st := j.stream(c, t, output)
+	st := j.stream(t, output)
 	n := st.next
 	for e := range st.lost {
 		n = min(n, e)

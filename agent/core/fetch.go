@@ -40,7 +40,7 @@ func (c *Core) fromClient(ev FromClient) {
 	if m.Max > 0 {
 		n = min(n, m.Max)
 	}
-	chunk := &comms.Chunk{Req: m.Req, Offset: m.Offset, Total: d.desc.Size, Desc: c.described(j, d)}
+	chunk := &comms.Chunk{Req: m.Req, Offset: m.Offset, Total: d.desc.Size, Desc: c.described(d)}
 	if !d.sealed {
 		body := d.desc.Place.Bytes
 		lo := min(m.Offset, uint64(len(body)))
@@ -56,7 +56,7 @@ func (c *Core) fromClient(ev FromClient) {
 }
 
 // described is a dataset's description as others may see it.
-func (c *Core) described(j *job, d *dataset) comms.Desc {
+func (c *Core) described(d *dataset) comms.Desc {
 	desc := d.desc
 	desc.Place.Bytes = nil
 	return desc

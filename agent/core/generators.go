@@ -24,7 +24,7 @@ type stream struct {
 }
 
 // stream returns the record of a generated output, made at first use.
-func (j *job) stream(c *Core, t taskIndex, output uint32) *stream {
+func (j *job) stream(t taskIndex, output uint32) *stream {
 	k := outputKey{t, output}
 	st := j.streams[k]
 	if st == nil {
@@ -63,7 +63,7 @@ func (c *Core) element(r *run, d comms.Desc) error {
 	if r.orphan {
 		return c.discard(r, d) // the task starts over, or is not this agent's any more
 	}
-	st := j.stream(c, r.task, d.Ref.Output)
+	st := j.stream(r.task, d.Ref.Output)
 	d.Ref.Task = r.task
 	if d.Ref.Element > st.next {
 		return errElement(d.Ref.Element, st.next)
@@ -106,7 +106,7 @@ func (c *Core) watchElement(j *job, st *stream, ref comms.DatasetRef) {
 
 // streamEnd closes a stream: all of its elements are there.
 func (c *Core) streamEnd(j *job, t taskIndex, output uint32) {
-	st := j.stream(c, t, output)
+	st := j.stream(t, output)
 	if st.ended {
 		return
 	}
@@ -131,7 +131,7 @@ func (c *Core) streamThere(j *job, t taskIndex, output uint32) {
 // was published go on; elements that were lost and not made again are given up.
 func (c *Core) streamFailed(j *job, t taskIndex, output uint32) {
 	k := outputKey{t, output}
-	st := j.stream(c, t, output)
+	st := j.stream(t, output)
 	if !st.ended {
 		st.ended, st.failed = true, true
 	}

@@ -235,7 +235,7 @@ func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
 	for _, ex := range c.execs {
 		c.recall(ex, j, false)
 		if len(ex.queue) > 0 && ex.queue[0].job == j && ex.queue[0].started {
-			c.cancel(ex.queue[0], comms.ErrorCancelled, why.Message)
+			c.cancel(ex.queue[0], why.Message)
 		}
 	}
 }

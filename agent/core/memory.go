@@ -72,12 +72,11 @@ func (c *Core) must(err error) {
 	}
 }
 
-func (c *Core) ask(r *request, q ledger.Request) ledger.RequestID {
+func (c *Core) ask(r *request, q ledger.Request) {
 	c.lastReq++
 	q.ID = c.lastReq
 	c.requests[q.ID] = r
 	c.must(c.led.Request(q))
-	return q.ID
 }
 
 // pin asks for a run's inputs to be in memory and to stay there. It tells

@@ -105,7 +105,7 @@ func (c *Core) startedRun(r *run) {
 		r.deadline = c.now.Add(t + 3*grace)
 	}
 	if r.job.stopped != nil && r.abort == nil {
-		c.cancel(r, comms.ErrorCancelled, r.job.stopped.Message)
+		c.cancel(r, r.job.stopped.Message)
 	}
 }
 
@@ -168,7 +168,7 @@ func (c *Core) finished(r *run, it *comms.ReportItem) {
 		c.resolveGates(j, dag.SourceWhole, ref, true)
 	}
 	c.handOver(r, edges, it)
-	c.generatorEnded(r, it)
+	c.generatorEnded(r)
 }
 
 // handOver makes the values known that a run left in its executor for the one
@@ -209,7 +209,7 @@ func (c *Core) incomplete(r *run, it *comms.ReportItem) string {
 			return fmt.Sprintf("it ended without output %s", out.Name)
 		}
 		if out.Generate == dag.GenerateFixed {
-			there := r.job.stream(c, r.task, uint32(o)).next
+			there := r.job.stream(r.task, uint32(o)).next
 			for i := range it.Outputs { // a second copy of an element is none
 				if d := &it.Outputs[i].Ref; d.Output == uint32(o) && d.Element >= there {
 					there++
@@ -274,7 +274,7 @@ func (c *Core) takenBack(ex *executor, runs []comms.RunID) {
 	}
 	for _, r := range slices.Clone(ex.queue) {
 		if r.asked && r.job.stopped != nil && r.abort == nil {
-			c.cancel(r, comms.ErrorCancelled, r.job.stopped.Message)
+			c.cancel(r, r.job.stopped.Message)
 		}
 		r.asked = false
 	}

@@ -69,7 +69,7 @@ func (j *job) sharedSources(s int) []dag.Source {
 }
 
 // gated tells whether a source of an instance is one that all instances of its slot share.
-func (j *job) gated(slot int, element uint64, s dag.Source) bool {
+func (j *job) gated(slot int, s dag.Source) bool {
 	for _, g := range j.gates[s.Task] {
 		if g.slot == slot && g.source == s {
 			return true
@@ -275,7 +275,7 @@ func (c *Core) slotEnded(j *job, s int) {
 }
 
 // state is a streamed group as a source.
-func (sl *slot) state(j *job, s int) (sourceState, int) {
+func (sl *slot) state(j *job) (sourceState, int) {
 	st := j.streams[sl.key]
 	switch {
 	case st == nil && j.overAt(sl.key.task):

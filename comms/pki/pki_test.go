@@ -28,9 +28,9 @@ type clock struct{ now time.Time }
 
 func (c *clock) read() time.Time { return c.now }
 
-func authority(t *testing.T, cluster string) *pki.Authority {
+func authority(t *testing.T) *pki.Authority {
 	t.Helper()
-	a, err := pki.NewAuthority(cluster, epoch.Add(-5*pki.MemberLife))
+	a, err := pki.NewAuthority("ours", epoch.Add(-5*pki.MemberLife))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func meet(t *testing.T, server, client *tls.Config, after func(server, client *t
 
 func TestLinks(t *testing.T) {
 	c := &clock{epoch}
-	ours, foreign := authority(t, "ours"), authority(t, "ours") // the same name does not help
+	ours, foreign := authority(t), authority(t) // the same name does not help
 	controller := enrol(t, ours, pki.RoleController, "head", c)
 	agent := enrol(t, ours, pki.RoleAgent, "host-1", c)
 	stranger := enrol(t, foreign, pki.RoleAgent, "host-1", c)
@@ -143,7 +143,7 @@ func withoutProtocol(c *tls.Config) *tls.Config {
 
 func TestRenewal(t *testing.T) {
 	c := &clock{epoch}
-	a := authority(t, "ours")
+	a := authority(t)
 	agent := enrol(t, a, pki.RoleAgent, "host", c)
 	if due := agent.RenewAt(); !due.After(epoch) || !due.Before(agent.Expires()) {
 		t.Errorf("to renew at %s, ends at %s", due, agent.Expires())
@@ -198,7 +198,7 @@ func (r *register) Redeem(id [8]byte, secret [16]byte, name string) (pki.Role, e
 
 func TestJoin(t *testing.T) {
 	c := &clock{epoch}
-	a, foreign := authority(t, "ours"), authority(t, "ours")
+	a, foreign := authority(t), authority(t)
 	reg := &register{grants: map[[8]byte]pki.Grant{}, now: c.read}
 	token := func(a *pki.Authority, name string, uses int, life time.Duration) pki.Token {
 		tok, g, err := a.NewToken(pki.RoleAgent, name, uses, epoch.Add(life))
@@ -291,7 +291,7 @@ func serve(t *testing.T, a *pki.Authority, reg pki.Register, c *clock) (string, 
 // A peer that sends a length of 4 GiB is refused before any memory is taken.
 func TestJoinRefusesLargeMessages(t *testing.T) {
 	c := &clock{epoch}
-	a := authority(t, "ours")
+	a := authority(t)
 	address, served := serve(t, a, &register{now: c.read}, c)
 	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"cascade-join/1"}})
 	if err != nil {
@@ -314,7 +314,7 @@ func TestJoinGivesUp(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	tok, _, err := authority(t, "ours").NewToken(pki.RoleAgent, "", 1, epoch)
+	tok, _, err := authority(t).NewToken(pki.RoleAgent, "", 1, epoch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,11 +332,11 @@ func TestFiles(t *testing.T) {
 	if _, err := pki.LoadMember(dir, c.read); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a member that is not there: %v", err)
 	}
-	a := authority(t, "ours")
+	a := authority(t)
 	if err := a.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := authority(t, "ours").Save(dir); err == nil {
+	if err := authority(t).Save(dir); err == nil {
 		t.Error("an authority was replaced")
 	}
 	loaded, err := pki.LoadAuthority(dir)
@@ -382,7 +382,7 @@ func TestNames(t *testing.T) {
 		if _, err := pki.NewAuthority(name, epoch); err == nil {
 			t.Errorf("a cluster was named %q", name)
 		}
-		if _, err := authority(t, "ours").Enrol(pki.RoleAgent, name, func() time.Time { return epoch }); err == nil {
+		if _, err := authority(t).Enrol(pki.RoleAgent, name, func() time.Time { return epoch }); err == nil {
 			t.Errorf("a member was named %q", name)
 		}
 	}

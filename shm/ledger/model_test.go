@@ -293,9 +293,9 @@ func (w *world) keys() []Key {
 }
 
 // quiet answers everything that is due.
-func (w *world) quiet(ok bool) {
+func (w *world) quiet() {
 	for len(w.todo) > 0 {
-		w.answer(0, ok)
+		w.answer(0, true)
 	}
 }
 
@@ -401,7 +401,7 @@ func modelRun(t *rapid.T) {
 	actions["crash"] = func(*rapid.T) { w.mustAdopt(cfg) }
 	actions[""] = func(t *rapid.T) { w.mustProgress() }
 	t.Repeat(actions)
-	w.quiet(true)
+	w.quiet()
 	w.mustAdopt(cfg)
 	w.end()
 }
@@ -531,7 +531,7 @@ func (w *world) otherActions(faults bool, pick func(int, string) int) map[string
 			}
 			w.answer(pick(len(w.todo), "which"), !faults || pick(4, "ok") > 0)
 		},
-		"answer all": func(t *rapid.T) { w.quiet(true) },
+		"answer all": func(t *rapid.T) { w.quiet() },
 		"cold": func(t *rapid.T) {
 			if keys := w.keys(); len(keys) > 0 {
 				if err := w.l.MarkCold(keys[pick(len(keys), "key")]); err != nil {
@@ -548,7 +548,7 @@ func (w *world) otherActions(faults bool, pick func(int, string) int) map[string
 // end answers everything and gives everything back, after which nothing may remain.
 func (w *world) end() {
 	for len(w.todo)+len(w.granted)+len(w.waiting) > 0 {
-		w.quiet(true)
+		w.quiet()
 		w.mustProgress()
 		if len(w.granted) > 0 {
 			w.release(sorted(w.granted)[0])
@@ -687,7 +687,7 @@ func TestAbsurdRequests(t *testing.T) {
 func BenchmarkRequestSealRelease(b *testing.B) {
 	w := newWorld(b, Config{Capacity: 1 << 30})
 	w.request(Request{ID: 1, Owner: 1, Leases: []LeaseSpec{{Bytes: 1 << 12}}})
-	w.quiet(true)
+	w.quiet()
 	l := w.l
 	id, lease := RequestID(1), LeaseID(1)
 	for b.Loop() {

@@ -172,7 +172,7 @@ func (l *Ledger) retire(s *segment) {
 		return
 	}
 	for l.pooled+s.size > l.cfg.PoolBytes {
-		l.dropPooled(0)
+		l.dropPooled()
 	}
 	l.reportFree(s, 0, s.size)
 	l.pool = append(l.pool, s)

@@ -52,7 +52,7 @@ func (l *Ledger) allocArena(n, rest int64) *region {
 	}
 	want := max(l.cfg.ArenaBytes, rest)
 	for l.room() < want && len(l.pool) > 0 {
-		l.dropPooled(0)
+		l.dropPooled()
 	}
 	for l.room() < n && l.dropEmptyArena() {
 	}
@@ -105,7 +105,7 @@ func abs(n int64) int64 { return max(n, -n) }
 // makeSpace frees room for a segment by giving up unused ones.
 func (l *Ledger) makeSpace(n int64) bool {
 	for l.room() < n && len(l.pool) > 0 {
-		l.dropPooled(0)
+		l.dropPooled()
 	}
 	for l.room() < n && l.dropEmptyArena() {
 	}
@@ -139,12 +139,13 @@ func (l *Ledger) addSegment(kind Kind, n int64) *segment {
 	return s
 }
 
-func (l *Ledger) dropPooled(i int) {
-	s := l.pool[i]
-	l.pool = slices.Delete(l.pool, i, i+1)
+// dropPooled removes the segment that has been in the pool for longest.
+func (l *Ledger) dropPooled() {
+	s := l.pool[0]
+	l.pool = slices.Delete(l.pool, 0, 1)
 	l.pooled -= s.size
 	l.onUndo(func() {
-		l.pool = slices.Insert(l.pool, i, s)
+		l.pool = slices.Insert(l.pool, 0, s)
 		l.pooled += s.size
 	})
 	l.dropSegment(s)
@@ -328,7 +329,7 @@ func (l *Ledger) Unstick() {
 func (l *Ledger) dropUnused() bool {
 	dropped := false
 	for len(l.pool) > 0 {
-		l.dropPooled(0)
+		l.dropPooled()
 		dropped = true
 	}
 	for l.dropEmptyArena() {
