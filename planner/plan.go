@@ -33,6 +33,7 @@ type Plan struct {
 	Ranks        []float64         // of each static task: seconds from its start to the end of the job, at best
 	Seconds      []float64         // predicted duration of a task of each group; 0 when it is a guess
 	Tasks        []Placement       // of each static task; none without a schedule
+	Homes        []int32           // of each static task: the host on which it is to run, -1 none; nil: all on one. See Spread
 	Fuse         [][]dag.TaskIndex // linear paths, those that save most bytes first
 	Makespan     float64
 	CriticalPath float64
@@ -79,7 +80,10 @@ func (p *Plan) Reason(g *dag.Graph, i dag.TaskIndex) string {
 	case whyQueued:
 		return fmt.Sprintf("ready %.3g s earlier, waits for a free place behind tasks of higher rank%s", t.wait, moved)
 	case whyTooBig:
-		return lacking(&g.Group(i).Resources, p.hosts)
+		if text := lacking(&g.Group(i).Resources, p.hosts); text != "" {
+			return text
+		}
+		return "no host has enough for it and for the tasks that follow its elements"
 	case whyBlocked:
 		return fmt.Sprintf("needs %s, which cannot be placed", g.TaskName(t.other))
 	case whyNoHosts:

@@ -19,8 +19,12 @@ type scheduler struct {
 	ready   []rankHeap
 	running endHeap
 	left    []int32
-	at      []place   // of each node
-	parents [][]int32 // of each node that has any
+	at      []place    // of each node
+	parents [][]int32  // of each node that has any
+	able    [][]bool   // of each group, by host; nil: every host that has enough
+	ends    []endHeap  // of each host: what runs there; nil on one host
+	waits   []rankHeap // of each host: what had rather wait for it than move its inputs
+	again   []int32    // hosts on which something has ended
 }
 
 type place struct {
@@ -62,6 +66,11 @@ func (n *nodes) schedule(c *Cluster, plan *Plan) {
 			for _, e := range n.next[i] {
 				s.parents[e.to] = append(s.parents[e.to], int32(i))
 			}
+		}
+		s.able = ableHosts(n.g, c.Hosts)
+		s.ends, s.waits = make([]endHeap, len(c.Hosts)), make([]rankHeap, len(c.Hosts))
+		for h := range s.waits {
+			s.waits[h].rank = n.rank
 		}
 	}
 	s.run()
@@ -127,12 +136,17 @@ func (s *scheduler) run() {
 			e := heap.Pop(&s.running).(ending)
 			p := &s.at[e.node]
 			s.free[p.host].take(&s.n.cost(int(e.node)).need, -1)
+			if s.ends != nil {
+				heap.Pop(&s.ends[p.host])
+				s.again = append(s.again, p.host)
+			}
 			for _, next := range s.n.next[e.node] {
 				if s.left[next.to]--; s.left[next.to] == 0 {
 					s.arrive(next.to, now, e.node)
 				}
 			}
 		}
+		s.wakeWaiting()
 	}
 }
 
@@ -165,12 +179,19 @@ func (s *scheduler) start(now float64) {
 			continue
 		}
 		heap.Pop(&s.ready[best])
+		if h := s.better(i, now, moved); h >= 0 {
+			heap.Push(&s.waits[h], i)
+			continue
+		}
 		c := s.n.cost(int(i))
 		s.free[host].take(&c.need, 1)
 		p := &s.at[i]
 		p.host, p.placed, p.taken, p.start, p.bytes = int32(host), true, now, now+moved, bytes
 		p.finish = p.start + c.seconds
 		heap.Push(&s.running, ending{p.finish, i})
+		if s.ends != nil {
+			heap.Push(&s.ends[host], ending{p.finish, i})
+		}
 	}
 }
 
@@ -180,7 +201,7 @@ func (s *scheduler) choose(i int32) (host int, moved, bytes float64) {
 	host = -1
 	c := s.n.cost(int(i))
 	for h := range s.free {
-		if !s.free[h].fits(&c.need) {
+		if !s.free[h].fits(&c.need) || !s.mayRun(i, h) {
 			continue
 		}
 		m, b := s.transfer(i, h)
