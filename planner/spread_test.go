@@ -65,7 +65,7 @@ tasks:
   b: {run: "e:Fb", for: {i: "0..2"}, in: {x: "a[0].x"}, out: [x]}
   c: {run: "e:Fc", in: {x: "a[1].x"}, out: [x]}
 outputs: ["b[*].x", c.x]
-`, map[string][2]float64{"a": {1, 1e9}, "b": {1, 1}, "c": {5, 1}}, []int64{1, 1}, "a[0]=0 a[1]=1 b[0]=0 b[1]=0 b[2]=0 c=1"},
+`, map[string][2]float64{"a": {1, 1e9}, "b": {1, 1}, "c": {5, 1}}, []int64{1, 1}, "a[0]=1 a[1]=0 b[0]=1 b[1]=1 b[2]=1 c=0"},
 		{"what follows a generator counts for its host", "job: j\n" + env + `
 tasks:
   g: {run: "e:Fg", generates: {x: "*"}}
