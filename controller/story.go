@@ -175,7 +175,7 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 			return err
 		}
 		p.next(b.Number)
-		for _, r := range b.Reset {
+		for _, r := range append(slices.Clone(b.Reset), b.Moved...) {
 			if q.Filter != "" && !tasks.Meets(r) {
 				continue
 			}

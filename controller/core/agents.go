@@ -110,11 +110,16 @@ func (c *Core) synced(a *agent) {
 		case owns(j, a, js):
 			c.adopt(j, a, js)
 		case c.cfg.Passive: // it stays as it is
-		case j.rec.Agent == a.row.Name:
-			if j.told = js.Epoch; js.Drained {
-				j.drained = js.Epoch
+		case j.lastOn(a.row.Name):
+			p := j.partOf(a.row.Name)
+			p.told, p.gone, p.have = js.Epoch, false, nil
+			if js.Drained {
+				p.drained = js.Epoch
 			}
-			c.takeUp(j, a, js.Datasets)
+			if p.incarnation != a.row.Incarnation {
+				p.lost(js.Datasets)
+			}
+			c.takeUp(j, a)
 		default:
 			c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
 		}
@@ -124,79 +129,96 @@ func (c *Core) synced(a *agent) {
 		return
 	}
 	for _, j := range c.sortedKept() {
-		if j.remains.agent == a.row.Name && !has[j.id] {
+		if j.lastOn(a.row.Name) && !has[j.id] {
 			c.adoptKept(j, a, &comms.JobState{})
 		}
 	}
 	for _, j := range c.sortedJobs() {
+		p := j.partOf(a.row.Name)
 		switch {
-		case j.rec.Agent != a.row.Name || has[j.id]:
+		case p == nil || has[j.id]:
 		case j.atEnd():
 			c.adoptKept(j, a, &comms.JobState{})
-		default:
-			if c.takeUp(j, a, nil); j.live != nil && j.resuming != nil {
-				j.resuming.drained = true // the agent does not know the job
+		default: // the agent does not know the job
+			p.told, p.drained, p.gone, p.have = j.rec.Epoch, j.rec.Epoch, false, nil
+			if p.incarnation != a.row.Incarnation || len(j.parts) > 1 {
+				p.lost(nil)
 			}
+			c.takeUp(j, a)
 		}
 	}
 	a.snapshot, a.fresh = nil, false
 	for _, j := range c.sortedJobs() {
-		if o := c.agents[j.rec.Agent]; o != nil && o.link == nil && o.away.IsZero() && j.stage == stageActive {
-			if to := c.choose(j, j.graph); to != nil {
-				c.resume(j, to, nil)
-			}
+		if j.stage == stageActive && j.ending == nil && (j.anyGone() || j.rec.Homeless) {
+			c.goOn(j)
 			continue
 		}
 		c.place(j)
 	}
 }
 
-// takeUp makes a job go on at its agent, which never got the last Assign. One
-// that is being cancelled ends: the agent has nothing of it to stop, or is told
-// to, and may have said long ago that nothing of it runs.
-func (c *Core) takeUp(j *job, a *agent, have []comms.Desc) {
+// lost says that the process of an agent is gone; another came, which has datasets.
+func (p *part) lost(have []comms.Desc) {
+	p.gone, p.have = true, map[comms.DatasetRef]comms.Desc{}
+	for i := range have {
+		p.have[have[i].Ref] = have[i]
+	}
+}
+
+// takeUp makes a job go on at an agent that never got the last Assign. One that is
+// being cancelled ends when no other agent has to say that nothing of it runs: the
+// agent has nothing of it to stop, or is told to, and may have said so long ago.
+func (c *Core) takeUp(j *job, a *agent) {
 	if j.rec.Cancel == "" || j.stage != stageActive && j.stage != stageResuming || j.ending != nil || j.deleting {
-		c.resume(j, a, have)
+		c.resume(j, a.row.Name, false)
 		return
 	}
 	c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerCancel, Reason: j.rec.Cancel})
-	c.endUnassigned(j)
+	if len(j.parts) < 2 || j.stopped() {
+		c.endUnassigned(j)
+	}
 }
 
 // owns tells whether the last Assign of a job went to this agent and its process
-// still has it. A higher epoch than ours was sent, and not stored before a controller died.
+// still has it. A higher epoch than ours was sent, and not stored before a
+// controller died; of a job on several agents each is stored before it is sent.
 func owns(j *job, a *agent, js *comms.JobState) bool {
+	if len(j.parts) > 1 {
+		p := j.partOf(a.row.Name)
+		return p != nil && js.Epoch == j.rec.Epoch && p.incarnation == a.row.Incarnation
+	}
 	if js.Epoch != j.rec.Epoch || js.Epoch == 0 {
 		return js.Epoch > j.rec.Epoch
 	}
 	return j.rec.Agent == "" || j.rec.Agent == a.row.Name && j.rec.Incarnation == a.row.Incarnation
 }
 
-// lastOn tells whether a job was assigned to this agent last.
-func (j *job) lastOn(a *agent) bool {
-	name, _ := j.lastAgent()
-	return name == a.row.Name
-}
-
 // adopt goes on with a job that the agent works on; what was asked of the job
 // while the agent was away is asked again.
 func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
-	if r := j.resuming; r != nil && r.haveSet { // it was to go on elsewhere
+	p := j.partOf(a.row.Name)
+	was := p != nil && p.gone
+	if was {
+		p.gone, p.have = false, nil
+	}
+	if r := j.resuming; r != nil && (was || p == nil) && !j.anyGone() && (len(j.parts) < 2 || !r.asked) { // it was to go on elsewhere
 		j.resuming, j.stage = nil, stageActive
 		if l := c.links[r.link]; l != nil && len(r.rerun) > 0 {
 			c.reply(l, r.req, comms.CodeUnavailable, "the job's agent has just come back: try again")
 		}
 	}
-	if j.rec.Epoch != js.Epoch || j.rec.Agent != a.row.Name {
-		j.rec.Epoch, j.rec.Agent, j.rec.Incarnation = js.Epoch, a.row.Name, a.row.Incarnation
+	if p == nil || j.rec.Epoch != js.Epoch {
+		j.rec.Epoch = js.Epoch
+		p = &part{agent: a.row.Name, incarnation: a.row.Incarnation}
+		j.setParts([]*part{p})
 		if j.rec.Phase == comms.JobQueued {
 			j.rec.Phase = comms.JobRunning
 		}
 		c.storeRow(j)
 	}
-	j.told = js.Epoch
+	p.told = js.Epoch
 	if js.Drained {
-		j.drained = js.Epoch
+		p.drained = js.Epoch
 	}
 	switch {
 	case j.rec.Cancel != "":
@@ -209,19 +231,19 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 	switch {
 	case j.resuming != nil:
 	case j.redo:
-		c.resume(j, a, nil)
+		c.resume(j, "", false)
 	case !j.idle() || j.deleting:
 	case j.rec.Cancel != "": // it said so to a controller before, which died
 		c.endUnassigned(j)
 	case j.states.Open() == 0:
-		c.resume(j, a, nil) // nothing is left to run, or what is missing is found
+		c.resume(j, "", false) // nothing is left to run, or what is missing is found
 	}
 }
 
 // adoptEnded deals with a job that has ended and that an agent still has.
 func (c *Core) adoptEnded(j *job, a *agent, js *comms.JobState) {
-	name, epoch := j.lastAgent()
-	if name != a.row.Name {
+	epoch := j.lastEpoch()
+	if !j.lastOn(a.row.Name) {
 		c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
 		return
 	}
@@ -233,12 +255,12 @@ func (c *Core) adoptEnded(j *job, a *agent, js *comms.JobState) {
 	c.retain(j, a)
 }
 
-// lastAgent returns the agent that a job was assigned to last, and its epoch.
-func (j *job) lastAgent() (string, *uint64) {
+// lastEpoch returns the epoch at which a job was assigned last.
+func (j *job) lastEpoch() *uint64 {
 	if j.live == nil {
-		return j.remains.agent, &j.remains.epoch
+		return &j.remains.epoch
 	}
-	return j.rec.Agent, &j.rec.Epoch
+	return &j.rec.Epoch
 }
 
 // adoptKept brings the rows of an ended job's datasets in line with what the
@@ -255,6 +277,8 @@ func (c *Core) adoptKept(j *job, a *agent, js *comms.JobState) {
 	for _, d := range sortedData(j.exports) {
 		now, old := have[d.Desc.Ref], d.Desc.Place.Kind
 		switch {
+		case d.Agent != a.row.Name && j.shared():
+			continue
 		case old == comms.PlaceInline || old == comms.PlaceNone && now == nil:
 			continue
 		case now == nil:
@@ -274,7 +298,9 @@ func (c *Core) adoptKept(j *job, a *agent, js *comms.JobState) {
 func (c *Core) retain(j *job, a *agent) {
 	keep := make([]comms.DatasetRef, 0, len(j.exports))
 	for _, d := range sortedData(j.exports) {
-		keep = append(keep, d.Desc.Ref)
+		if !j.shared() || d.Agent == a.row.Name {
+			keep = append(keep, d.Desc.Ref)
+		}
 	}
 	c.send(a.link, &comms.Retain{Job: j.id, Life: j.life, Keep: keep})
 }
@@ -300,7 +326,7 @@ func (c *Core) events(a *agent, m *comms.Events) {
 		}
 		switch {
 		case len(events) == 0:
-		case j == nil || j.deleting || !j.lastOn(a) || j.life != je.Life:
+		case j == nil || j.deleting || !j.lastOn(a.row.Name) || j.life != je.Life:
 			if !slices.ContainsFunc(strangers, func(o *comms.JobEvents) bool { return o.Job == je.Job && o.Life == je.Life }) {
 				strangers = append(strangers, je)
 			}
@@ -309,6 +335,8 @@ func (c *Core) events(a *agent, m *comms.Events) {
 				// process die before, the next one has the job with this agent.
 				c.commitPart(j, a, b, onCommitted, Commit{Job: j.id})
 			}
+		case j.live != nil && je.Epoch < j.partOf(a.row.Name).from:
+			c.commitPart(j, a, b, onCommitted, Commit{Job: j.id}) // of a fragment that it lost
 		case j.live == nil || j.states == nil || j.ending != nil:
 			c.lateEvents(j, a, b, events)
 		default:
@@ -382,6 +410,9 @@ func (c *Core) lateEvents(j *job, a *agent, b *sentBatch, events []comms.Event) 
 	for i := range events {
 		e := &events[i]
 		if ref := e.Cause.Ref; e.Kind == comms.EventLost {
+			if d := j.exports[ref]; j.shared() && d.Agent != a.row.Name {
+				continue // a copy that it had
+			}
 			desc := j.exports[ref].Desc
 			desc.Place = comms.Place{}
 			put(ref, desc)
@@ -398,21 +429,42 @@ func (c *Core) lateEvents(j *job, a *agent, b *sentBatch, events []comms.Event) 
 	}
 }
 
-// abandon gives a lost agent's jobs to another agent, if there is one.
+// abandon gives what a lost agent had of jobs to other agents, if there are any.
 func (c *Core) abandon(a *agent) {
 	if c.cfg.Passive {
 		return
 	}
 	for _, j := range c.sortedJobs() {
-		if j.rec.Agent != a.row.Name || j.stage != stageActive || j.ending != nil {
+		p := j.partOf(a.row.Name)
+		if p == nil || j.ending != nil {
 			continue
 		}
-		if other := c.choose(j, j.graph); other != nil {
-			c.resume(j, other, nil)
-		} else if j.rec.Cancel != "" {
-			c.endUnassigned(j)
+		if p.gone, p.have = true, nil; j.stage == stageActive {
+			c.goOn(j)
 		}
 	}
+}
+
+// goOn makes a job go on of which an agent is lost, or which has tasks for which
+// there was no agent, if there is one now.
+func (c *Core) goOn(j *job) {
+	switch {
+	case j.rec.Cancel != "":
+		if j.stopped() {
+			c.endUnassigned(j)
+		}
+	case slices.ContainsFunc(j.parts, func(p *part) bool { return c.here(p) != nil }), c.choose(j, j.graph) != nil, c.shareable(j):
+		c.resume(j, "", false)
+	}
+}
+
+// shareable tells whether the agents that are there have enough for a job together.
+func (c *Core) shareable(j *job) bool {
+	if !c.cfg.Spread {
+		return false
+	}
+	hosts := c.cluster().Hosts
+	return len(hosts) > 1 && planner.Homeless(j.graph, hosts) == ""
 }
 
 // choose returns the agent with most free cores that can run each of a job's
@@ -433,7 +485,9 @@ func (c *Core) choose(j *job, g *dag.Graph) *agent {
 	}
 	for _, o := range c.running {
 		if o != j && o.states != nil {
-			free[o.rec.Agent] -= int64(min(o.states.Open(), 1<<20)) * 1000
+			for _, p := range o.parts { // as if each had as many
+				free[p.agent] -= int64(min(o.states.Open(), 1<<20)) * 1000 / int64(len(o.parts))
+			}
 		}
 	}
 	best := able[0]
@@ -451,10 +505,13 @@ func (c *Core) waits(j *job) string {
 	if c.paused != "" && j.stage != stageEnded {
 		return c.paused
 	}
-	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobQueued || j.rec.Agent != "" || j.resuming != nil || j.ending != nil {
+	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobQueued && !j.rec.Homeless || j.rec.Agent != "" && !j.rec.Homeless || j.resuming != nil || j.ending != nil {
 		return ""
 	}
 	hosts := c.cluster().Hosts
+	if c.cfg.Spread && len(hosts) > 1 {
+		return planner.Homeless(j.graph, hosts)
+	}
 	for i := range hosts {
 		if hosts[i].Runs(j.graph) {
 			return ""

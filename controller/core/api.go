@@ -18,6 +18,7 @@ type Config struct {
 	Grace       time.Duration // a lost agent's jobs wait this long before another agent takes them; default 30s
 	WatchEvery  time.Duration // shortest pause between two Progress of a Submit with Watch; default 100ms
 	MaxUnread   int           // messages that a client may leave unread before its link is closed; default 10000
+	Spread      bool          // jobs may be cut into fragments for several agents
 	MaxEvents   int           // events kept for one Progress of a watcher that asked for them; default 10000
 }
 
@@ -96,6 +97,7 @@ type Past struct {
 	Data    []DatasetRecord // every dataset published and not lost since, sorted
 	Seen    map[string]Seen // by agent, of the job's shard
 	Batches uint64          // number of the next batch
+	Given   []Fragment      // the last of the batches
 }
 
 func (LinkUp) event()   {}

@@ -174,9 +174,12 @@ func (c *Core) cancel(j *job, why string) (comms.Code, string) {
 		c.endUnassigned(j)
 		return comms.CodeOK, ""
 	}
-	if a := c.runsOn(j); a != nil {
+	if slices.ContainsFunc(j.parts, func(p *part) bool { return c.here(p) != nil }) {
 		c.storeRow(j)
-		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerCancel, Reason: why})
+		c.steer(j, comms.SteerCancel, why)
+		if j.rec.Homeless && j.idle() && j.stage == stageActive {
+			c.endUnassigned(j) // what there is to run was run
+		}
 		return comms.CodeOK, ""
 	}
 	if j.stage == stageActive && j.rec.Agent == "" {
@@ -198,9 +201,7 @@ func (c *Core) hold(j *job) (comms.Code, string) {
 	if j.stage != stagePreparing {
 		c.storeRow(j)
 	}
-	if a := c.runsOn(j); a != nil {
-		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerHold})
-	}
+	c.steer(j, comms.SteerHold, "")
 	c.touch(j)
 	return comms.CodeOK, ""
 }
@@ -222,9 +223,7 @@ func (c *Core) release(j *job) (comms.Code, string) {
 	if j.stage == stagePreparing {
 		return comms.CodeOK, ""
 	}
-	if a := c.runsOn(j); a != nil {
-		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerRelease})
-	}
+	c.steer(j, comms.SteerRelease, "")
 	c.storeRow(j)
 	c.touch(j)
 	c.place(j)
@@ -268,18 +267,36 @@ func (c *Core) agentRows() (rows []comms.AgentRow) {
 			row.State = "connecting"
 		}
 		for _, j := range c.running {
-			if j.rec.Agent == a.row.Name {
+			if j.partOf(a.row.Name) != nil {
 				row.Jobs++
-				if j.states != nil {
-					for _, g := range j.states.groups {
-						row.Running += g.Running
-					}
-				}
+				row.Running += j.runningOn(a.row.Name)
 			}
 		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// runningOn counts the tasks of a job that run on an agent.
+func (j *job) runningOn(name string) (n uint64) {
+	if j.states == nil {
+		return 0
+	}
+	if len(j.parts) < 2 {
+		for _, g := range j.states.groups {
+			n += g.Running
+		}
+		return n
+	}
+	j.states.Each(func(t dag.TaskIndex, s TaskState) {
+		if s != TaskRunning {
+			return
+		}
+		if k := j.ownerOf(t); k != nobody && j.parts[k].agent == name {
+			n++
+		}
+	})
+	return n
 }
 
 // locate answers for a running job's exports from memory, which may be ahead of

@@ -24,6 +24,17 @@ type testCluster struct {
 	g      *dag.Graph
 	agents []*honest
 	final  *comms.Progress
+	spread bool // tasks go to any agents
+	mail   []notice
+}
+
+// notice is what one agent tells another of a job.
+type notice struct {
+	from, to *honest
+	incs     [2]uint64
+	job      comms.JobID
+	epoch    uint64
+	data     []comms.Desc
 }
 
 // honest is an agent as the protocol wants it, which runs a task in a moment.
@@ -40,7 +51,9 @@ type honest struct {
 type honestJob struct {
 	life    uint64
 	epoch   uint64
-	run     map[dag.TaskIndex]uint32 // tasks to run, by attempt
+	peers   []comms.Fragment
+	remote  map[comms.DatasetRef]string // datasets to be fetched from agents
+	run     map[dag.TaskIndex]uint32    // tasks to run, by attempt
 	done    map[dag.TaskIndex]uint32
 	data    map[comms.DatasetRef]comms.Desc
 	drained bool
@@ -82,7 +95,7 @@ func (c *testCluster) message(s Send) {
 		}
 		switch m := s.Msg.(type) {
 		case *comms.Assign:
-			a.assign(m)
+			c.assign(a, m)
 		case *comms.Steer:
 			if m.Action == comms.SteerForget {
 				delete(a.jobs, m.Job)
@@ -101,7 +114,7 @@ func (c *testCluster) message(s Send) {
 
 func lastOf(e *comms.Events) uint64 { return e.First + uint64(len(e.Jobs[0].Events)) - 1 }
 
-func (a *honest) assign(m *comms.Assign) {
+func (c *testCluster) assign(a *honest, m *comms.Assign) {
 	j := a.jobs[m.Job]
 	if j != nil && m.Epoch <= j.epoch {
 		return
@@ -115,22 +128,95 @@ func (a *honest) assign(m *comms.Assign) {
 	k := 0
 	for _, r := range m.Run {
 		for t := r.First; t <= r.Last; t++ {
-			if m.Attempts[k] > j.done[t] {
-				j.run[t] = m.Attempts[k]
+			attempt := uint32(1)
+			if m.Attempts != nil {
+				attempt = m.Attempts[k]
+			}
+			if attempt > j.done[t] {
+				j.run[t] = attempt
 			}
 			k++
 		}
 	}
-	if m.Run == nil {
+	j.peers, j.remote = m.Peers, map[comms.DatasetRef]string{}
+	if m.Run == nil && m.Peers == nil {
 		for t := range 6 {
 			j.run[dag.TaskIndex(t)] = 1
 		}
 	}
 	for _, d := range m.Datasets {
-		if _, ok := j.data[d.Ref]; !ok && d.Place.Kind == comms.PlaceInline {
+		if _, ok := j.data[d.Ref]; ok {
+			continue
+		}
+		switch d.Place.Kind {
+		case comms.PlaceInline:
 			j.data[d.Ref] = d
+		case comms.PlaceAgent:
+			j.remote[d.Ref] = d.Place.Where
+		case comms.PlaceSegment: // it should be here
+			j.remote[d.Ref] = a.name
 		}
 	}
+	for _, ref := range j.refs() { // new peers may know of nothing
+		c.notify(a, m.Job, j, j.data[ref])
+	}
+}
+
+// notify tells the peers that have consumers of a dataset.
+func (c *testCluster) notify(a *honest, id comms.JobID, j *honestJob, d comms.Desc) {
+	for _, p := range j.peers {
+		reads := slices.ContainsFunc(c.g.Consumers(d.Ref.Task), func(e dag.Edge) bool {
+			return slices.ContainsFunc(p.Run, func(r comms.Range) bool { return r.First <= e.Consumer && e.Consumer <= r.Last })
+		})
+		if to := c.agent(p.Agent); reads && to.inc == p.Incarnation {
+			c.mail = append(c.mail, notice{a, to, [2]uint64{a.inc, to.inc}, id, j.epoch, []comms.Desc{d}})
+		}
+	}
+}
+
+func (c *testCluster) agent(name string) *honest {
+	return c.agents[slices.IndexFunc(c.agents, func(a *honest) bool { return a.name == name })]
+}
+
+// deliverMail hands over one notice; those of a link keep their order. One for a
+// higher epoch than the receiver's stays.
+func (c *testCluster) deliverMail(from, to *honest) {
+	for i, n := range c.mail {
+		if n.from != from || n.to != to {
+			continue
+		}
+		j := to.jobs[n.job]
+		if n.incs == [2]uint64{from.inc, to.inc} && (j == nil || j.epoch < n.epoch) {
+			return
+		}
+		c.mail = slices.Delete(c.mail, i, i+1)
+		if n.incs != [2]uint64{from.inc, to.inc} {
+			return
+		}
+		for _, d := range n.data {
+			if _, mine := j.run[d.Ref.Task]; mine || j.data[d.Ref].Attempt >= d.Attempt {
+				continue
+			}
+			if d.Place.Kind == comms.PlaceInline {
+				j.data[d.Ref] = d
+			} else {
+				j.remote[d.Ref] = from.name
+			}
+		}
+		return
+	}
+}
+
+// fetch brings a dataset from where it is said to be; ok is false when it is not there.
+func (c *testCluster) fetch(id comms.JobID, j *honestJob, ref comms.DatasetRef) (ok bool) {
+	from := c.agent(j.remote[ref])
+	if k := from.jobs[id]; k != nil && k != j {
+		if d, has := k.data[ref]; has {
+			j.data[ref] = d
+			return true
+		}
+	}
+	return false
 }
 
 // work runs the first task that can run, and tells of it when the job ends or by chance.
@@ -139,7 +225,7 @@ func (c *testCluster) work(a *honest, id comms.JobID) {
 	if j == nil || j.drained {
 		return
 	}
-	var events []comms.Event
+	events := c.fetchInputs(id, j)
 	for _, t := range slices.Sorted(maps.Keys(j.run)) {
 		if !c.runnable(j, t) {
 			continue
@@ -151,6 +237,7 @@ func (c *testCluster) work(a *honest, id comms.JobID) {
 		j.data[d.Ref], j.done[t] = d, j.run[t]
 		events = append(events, comms.Event{Kind: comms.EventFinished, Task: t, Attempt: j.run[t], Outputs: []comms.Desc{d}})
 		delete(j.run, t)
+		c.notify(a, id, j, d)
 		break
 	}
 	if len(j.run) == 0 {
@@ -163,6 +250,32 @@ func (c *testCluster) work(a *honest, id comms.JobID) {
 	a.events = append(a.events, &comms.Events{First: a.next, Jobs: []comms.JobEvents{{Job: id, Life: j.life, Epoch: j.epoch, Events: events}}})
 	a.next += uint64(len(events))
 	c.sendEvents(a)
+}
+
+// fetchInputs brings what tasks need that run here; it returns what it tells of
+// those datasets that are not where they should be.
+func (c *testCluster) fetchInputs(id comms.JobID, j *honestJob) (events []comms.Event) {
+	for _, ref := range slices.SortedFunc(maps.Keys(j.remote), comms.DatasetRef.Compare) {
+		wanted := false
+		for t := range j.run {
+			ins, err := c.g.Inputs(t)
+			if err != nil {
+				c.rt.Fatal(err)
+			}
+			for _, in := range ins {
+				wanted = wanted || slices.ContainsFunc(in.Sources, func(s dag.Source) bool { return s.Task == ref.Task })
+			}
+		}
+		_, here := j.data[ref]
+		if _, mine := j.run[ref.Task]; here || mine || !wanted {
+			continue
+		}
+		if !c.fetch(id, j, ref) {
+			events = append(events, comms.Event{Kind: comms.EventLost, Cause: comms.Cause{Kind: comms.CauseSubmit, Ref: ref}})
+			delete(j.remote, ref)
+		}
+	}
+	return events
 }
 
 func (c *testCluster) runnable(j *honestJob, t dag.TaskIndex) bool {
@@ -198,7 +311,7 @@ func (c *testCluster) connect(a *honest) {
 	c.event(Received{a.link, &comms.Register{Agent: a.name, Incarnation: a.inc, Total: comms.Resources{CPU: 2000}, LastEvent: a.next - 1}})
 	s := &comms.Snapshot{Done: true}
 	for id, j := range a.jobs {
-		js := comms.JobState{Job: id, Life: j.life, Epoch: j.epoch}
+		js := comms.JobState{Job: id, Life: j.life, Epoch: j.epoch, Drained: j.drained}
 		for _, ref := range j.refs() {
 			js.Datasets = append(js.Datasets, j.data[ref])
 		}
@@ -220,7 +333,7 @@ func (c *testCluster) restartController() {
 	for _, a := range c.agents {
 		a.link = 0
 	}
-	c.c, c.todo = New(Config{}), nil
+	c.c, c.todo = New(Config{Spread: c.spread}), nil
 	for _, k := range c.kept {
 		c.event(k.Loaded())
 	}
@@ -243,7 +356,7 @@ func (c *testCluster) finishOne() {
 		c.event(Stored{Token: a.Token})
 	case Prepare:
 		// The store answers after everything that was submitted to it before.
-		ev := Prepared{Token: a.Token, Job: a.Job, Graph: c.g, Bytes: []byte("g"), Plan: planOf(c.rt, c.g, a.Cluster)}
+		ev := Prepared{Token: a.Token, Job: a.Job, Graph: c.g, Bytes: []byte("g"), Plan: c.plan(a.Cluster)}
 		if a.Past {
 			ev.Past = c.kept[a.Job].Past()
 		}
@@ -255,6 +368,17 @@ func (c *testCluster) finishOne() {
 	}
 }
 
+// plan puts tasks anywhere when the job is to be spread.
+func (c *testCluster) plan(cl planner.Cluster) *planner.Plan {
+	p := planOf(c.rt, c.g, cl)
+	if c.spread && len(cl.Hosts) > 1 {
+		for range p.Tasks {
+			p.Homes = append(p.Homes, int32(rapid.IntRange(0, len(cl.Hosts)-1).Draw(c.rt, "home")))
+		}
+	}
+	return p
+}
+
 func planOf(t *rapid.T, g *dag.Graph, cl planner.Cluster) *planner.Plan {
 	plan, err := planner.Make(g, profiles.Snapshot{}, cl)
 	if err != nil {
@@ -263,7 +387,11 @@ func planOf(t *rapid.T, g *dag.Graph, cl planner.Cluster) *planner.Plan {
 	return plan
 }
 
-func TestJobConverges(t *testing.T) {
+func TestJobConverges(t *testing.T) { converges(t, 2, false) }
+
+func TestJobOnSeveralAgentsConverges(t *testing.T) { converges(t, 3, true) }
+
+func converges(t *testing.T, agents int, spread bool) {
 	g := mustParse(t, `
 job: d
 environments: {e: {go: ./e}}
@@ -275,9 +403,9 @@ tasks:
 outputs: [d.x, "b[0].x"]
 `)
 	rapid.Check(t, func(rt *rapid.T) {
-		c := &testCluster{rt: rt, g: g}
+		c := &testCluster{rt: rt, g: g, spread: spread}
 		c.world = world{t: t, now: time.Unix(1000, 0), graphs: map[string]*dag.Graph{"g": g}, kept: map[comms.JobID]*Kept{}}
-		for n := range 2 {
+		for n := range agents {
 			c.agents = append(c.agents, &honest{name: fmt.Sprintf("a%d", n), inc: 1, next: 1, jobs: map[comms.JobID]*honestJob{}})
 		}
 		id := testJob("1")
@@ -287,15 +415,20 @@ outputs: [d.x, "b[0].x"]
 			c.event(LinkUp{Link: c.next, Name: "c"})
 			return c.next
 		}
+		for _, a := range c.agents[:rapid.IntRange(0, agents).Draw(rt, "first")] {
+			c.connect(a)
+		}
 		c.event(Received{client(), &comms.Submit{Req: 1, Job: id, Graph: []byte("g"), GraphHash: "g"}})
 		for c.kept[id] == nil {
 			c.finishOne()
 		}
-		pick := func() *honest { return c.agents[rapid.IntRange(0, 1).Draw(rt, "agent")] }
+		pick := func() *honest { return c.agents[rapid.IntRange(0, agents-1).Draw(rt, "agent")] }
 		rt.Repeat(map[string]func(*rapid.T){
 			"connect": func(*rapid.T) { c.connect(pick()) },
 			"work":    func(*rapid.T) { c.work(pick(), id) },
 			"work2":   func(*rapid.T) { c.work(pick(), id) },
+			"mail":    func(*rapid.T) { c.deliverMail(pick(), pick()) },
+			"mail2":   func(*rapid.T) { c.deliverMail(pick(), pick()) },
 			"store":   func(*rapid.T) { c.finishOne() },
 			"store2":  func(*rapid.T) { c.finishOne() },
 			"cut":     func(*rapid.T) { c.cut(pick()) },
@@ -306,6 +439,7 @@ outputs: [d.x, "b[0].x"]
 				a.events, a.sent = nil, 0
 				for job, j := range a.jobs { // some of its datasets are found again, its work is not
 					j.epoch, j.run, j.done, j.drained = 0, nil, map[dag.TaskIndex]uint32{}, true
+					j.peers, j.remote = nil, nil
 					for _, ref := range j.refs() {
 						if rapid.Bool().Draw(rt, "gone") {
 							delete(j.data, ref)
@@ -341,6 +475,9 @@ func (c *testCluster) settleAll(id comms.JobID, client func() LinkID) {
 		for _, a := range c.agents {
 			c.connect(a)
 			c.work(a, id)
+			for _, b := range c.agents {
+				c.deliverMail(a, b)
+			}
 		}
 	}
 	c.final = nil
@@ -353,6 +490,9 @@ func (c *testCluster) settleAll(id comms.JobID, client func() LinkID) {
 		for _, a := range c.agents {
 			c.rt.Logf("agent %s: %+v", a.name, a.jobs[id])
 		}
+		for _, b := range c.kept[id].Batches {
+			c.rt.Logf("batch %+v", b)
+		}
 		if j.live == nil {
 			c.rt.Fatalf("the job has ended %s on %s at epoch %d: it must end done", j.remains.phase, j.remains.agent, j.remains.epoch)
 		}
@@ -360,9 +500,6 @@ func (c *testCluster) settleAll(id comms.JobID, client func() LinkID) {
 			_, attempt := j.states.Get(t)
 			c.rt.Logf("task %d is %s, attempt %d", t, s, attempt)
 		})
-		for _, b := range c.kept[id].Batches {
-			c.rt.Logf("batch %+v", b)
-		}
 		c.rt.Fatalf("the job is %s (stage %d) on %s at epoch %d: it must end done", j.rec.Phase, j.stage, j.rec.Agent, j.rec.Epoch)
 	}
 	for _, g := range c.final.Groups {

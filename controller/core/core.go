@@ -42,8 +42,8 @@ type pending struct {
 	batch  *sentBatch
 	link   LinkID
 	req    uint64
-	send   *comms.Assign // with onRow: only now may the agent be told
-	retire bool          // with onDeleted: the rule of retention asked for it
+	send   *orders // with onRow: only now may the agents be told
+	retire bool    // with onDeleted: the rule of retention asked for it
 }
 
 type what uint8

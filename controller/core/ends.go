@@ -7,15 +7,12 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// idle tells whether the agent has said that nothing runs of all that it was told to run.
-func (j *job) idle() bool { return j.drained > 0 && j.drained == j.told && j.assign == nil }
-
-// drained tells whether the agent's word that nothing more will run ends the
-// job: it does unless tasks are being made to start over. It was said at the
-// job's present epoch, so the agent knew of all that was to run.
+// drained tells whether the word of an agent, the last that worked on the job,
+// that nothing more will run ends the job: it does unless tasks are being made to
+// start over. It was said at the job's present epoch, so the agent knew of all
+// that was to run.
 func (c *Core) drained(j *job, e *comms.Event) bool {
 	if j.resuming != nil {
-		j.resuming.drained = true
 		return false
 	}
 	if e.Error != nil {
@@ -103,8 +100,10 @@ func (c *Core) ended(j *job) {
 	j.rec.Stored = stored
 	c.finalWatch(j)
 	c.lay(j, &j.rec)
-	if a := c.agents[j.remains.agent]; a != nil && a.link != nil {
-		c.retain(j, a)
+	for _, name := range j.remains.agents() {
+		if a := c.agents[name]; a != nil && a.link != nil {
+			c.retain(j, a)
+		}
 	}
 	c.retire()
 }
@@ -113,9 +112,22 @@ func (c *Core) ended(j *job) {
 func (c *Core) lay(j *job, r *JobRecord) {
 	j.remains = remains{phase: r.Phase, keep: r.Keep, graph: r.GraphHash, agent: r.Agent, incarnation: r.Incarnation, epoch: r.Epoch,
 		ended: r.Ended, stored: r.Stored}
+	for _, f := range r.Fragments {
+		if f.Agent != r.Agent {
+			j.remains.others = append(j.remains.others, f.Agent)
+		}
+	}
 	j.stage, j.live = stageEnded, nil
 	delete(c.running, j.id)
 	c.kept.add(j)
+}
+
+// agents lists those that the job was assigned to last.
+func (r *remains) agents() []string {
+	if r.agent == "" {
+		return nil
+	}
+	return append([]string{r.agent}, r.others...)
 }
 
 // revive makes a job that has ended one of which more is known again. Its row
@@ -125,6 +137,12 @@ func (c *Core) revive(j *job) {
 	r := &j.remains
 	j.live = &live{rec: JobRecord{ID: j.id, Life: j.life, Phase: r.phase, GraphHash: r.graph, Agent: r.agent, Incarnation: r.incarnation, Epoch: r.epoch,
 		Ended: r.ended, Stored: r.stored, Keep: r.keep}}
+	if len(r.others) > 0 {
+		for _, name := range r.agents() {
+			j.rec.Fragments = append(j.rec.Fragments, Fragment{Agent: name})
+		}
+	}
+	j.parts = partsOf(&j.rec, nil)
 	c.running[j.id] = j
 }
 
@@ -137,8 +155,10 @@ func (c *Core) delete(j *job, p pending) {
 }
 
 func (c *Core) deleted(j *job, p pending) {
-	if a := c.agents[j.remains.agent]; a != nil && a.link != nil {
-		c.send(a.link, &comms.Steer{Job: j.id, Life: j.life, Action: comms.SteerForget})
+	for _, name := range j.remains.agents() {
+		if a := c.agents[name]; a != nil && a.link != nil {
+			c.send(a.link, &comms.Steer{Job: j.id, Life: j.life, Action: comms.SteerForget})
+		}
 	}
 	delete(c.jobs, j.id)
 	if l := c.links[p.link]; l != nil {

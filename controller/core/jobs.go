@@ -37,6 +37,7 @@ type remains struct {
 	keep        bool
 	graph       comms.Hash
 	agent       string
+	others      []string // the other agents, when they were several
 	incarnation uint64
 	epoch       uint64
 	ended       int64
@@ -64,10 +65,10 @@ type live struct {
 	ending   *JobRecord                // the end, while it is being stored
 
 	resuming *resumption
-	assign   *comms.Assign // to be sent when what it rests on is durable
-	redo     bool          // resume when the agent that works on it is back
-	told     uint64        // epoch that its agent has: of the Assign that was sent last, or the agent's own word
-	drained  uint64        // epoch at which the agent said last that nothing more runs
+	parts    []*part // who works on it; none while it waits for an agent
+	owner    *owners // of tasks; nil until it is asked for
+	assign   *orders // to be sent when what they rest on is durable
+	redo     bool    // resume when an agent that works on it is back
 }
 
 // exportAt is a source of an export.
@@ -80,36 +81,22 @@ type exportKey struct {
 
 // resumption is a Prepare under way for a job that is to go on.
 type resumption struct {
-	token   uint64 // of the Prepare
-	agent   string // where; "" where it was
-	have    map[comms.DatasetRef]comms.Desc
-	haveSet bool                               // have is all that the agent has
-	fresh   map[comms.DatasetRef]DatasetRecord // published since the Prepare
-	lost    map[comms.DatasetRef]struct{}      // lost since
-	rerun   []string                           // tasks asked for
-	why     string
-	link    LinkID
-	req     uint64
-	ended   bool // the job had ended
-	drained bool // meanwhile the agent said that nothing more runs
-	asked   bool // meanwhile it asked for datasets that it does not have
+	token uint64                             // of the Prepare
+	near  string                             // agent that should make again what it lacks, and takes what nobody has; "" none
+	fresh map[comms.DatasetRef]DatasetRecord // published since the Prepare
+	lost  map[comms.DatasetRef]struct{}      // lost since
+	rerun []string                           // tasks asked for
+	why   string
+	link  LinkID
+	req   uint64
+	ended bool // the job had ended
+	asked bool // an agent asked for datasets that it does not have
 }
 
 // atEnd tells whether nothing of the job runs: it has ended, or its end is being
 // stored. That somebody asks for tasks to run again changes nothing yet.
 func (j *job) atEnd() bool {
 	return j.live == nil || j.ending != nil || j.resuming != nil && j.resuming.ended
-}
-
-// runsOn returns the agent that works on the job now, nil when none does or it is away.
-func (c *Core) runsOn(j *job) *agent {
-	if j.live == nil || j.rec.Agent == "" {
-		return nil
-	}
-	if a := c.agents[j.rec.Agent]; a != nil && a.synced {
-		return a
-	}
-	return nil
 }
 
 // prepared goes on with a job whose graph and plan are there, or ends it.
@@ -144,7 +131,7 @@ func (c *Core) prepared(ev *Prepared) {
 	c.findExports(j)
 	var assign *comms.Assign
 	var a *agent
-	if j.rec.Phase == comms.JobQueued && j.rec.Cancel == "" {
+	if j.rec.Phase == comms.JobQueued && j.rec.Cancel == "" && !c.spreads(j) {
 		if a = c.choose(j, j.graph); a != nil {
 			assign = c.assignment(j, a)
 		}
@@ -153,7 +140,7 @@ func (c *Core) prepared(ev *Prepared) {
 	// agent is told to forget it.
 	c.emit(Create{Token: c.await(pending{what: onCreated, job: j.id}), Row: j.rec, Request: j.request, Graph: j.bytes})
 	if assign != nil {
-		c.sendAssign(a, j, assign)
+		c.sendAssign(a, j, j.parts[0], assign)
 	}
 	c.touch(j)
 }
@@ -161,9 +148,7 @@ func (c *Core) prepared(ev *Prepared) {
 // created ends a submit: the job is durable, or was refused.
 func (c *Core) created(j *job, ev Stored) {
 	if ev.Err != "" {
-		if a := c.runsOn(j); a != nil {
-			c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerForget, Reason: ev.Err})
-		}
+		c.steer(j, comms.SteerForget, ev.Err)
 		c.refuse(j, ev.Code, ev.Err)
 		return
 	}
@@ -172,8 +157,12 @@ func (c *Core) created(j *job, ev Stored) {
 		c.accept(j, w)
 	}
 	j.waiters = nil
-	if j.rec.Cancel != "" && j.rec.Agent == "" && j.ending == nil {
+	switch {
+	case j.rec.Agent != "" || j.ending != nil:
+	case j.rec.Cancel != "":
 		c.endUnassigned(j)
+	case c.spreads(j):
+		c.place(j)
 	}
 }
 
@@ -213,9 +202,10 @@ func (j *job) isExport(r comms.DatasetRef) bool {
 // jobEvents takes in events of a running job.
 func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, epoch uint64, events []comms.Event) {
 	commit := Commit{Job: j.id, Agent: a.row.Name, Seen: Seen{a.row.Incarnation, first + uint64(len(events)) - 1},
-		Batch: &Batch{Number: j.rec.Batches, Agent: a.row.Name, Incarnation: a.row.Incarnation, Epoch: j.rec.Epoch, At: c.now.UnixNano(),
+		Batch: &Batch{Number: j.rec.Batches, Agent: a.row.Name, Incarnation: a.row.Incarnation, Epoch: epoch, At: c.now.UnixNano(),
 			First: first, Events: events}}
 	j.rec.Batches++
+	j.states.At(commit.Batch)
 	var drained *comms.Event
 	lost := false
 	for i := range events {
@@ -240,10 +230,10 @@ func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, epoch uin
 	j.rec.Totals = j.states.Totals()
 	j.result = j.result || j.complete()
 	c.touchWith(j, events)
-	if drained != nil {
-		j.drained = epoch
+	if p := j.partOf(a.row.Name); drained != nil {
+		p.drained = epoch
 	}
-	if drained != nil && j.idle() && !lost && c.drained(j, drained) {
+	if drained != nil && j.idle() && !lost && !(j.rec.Homeless && j.rec.Cancel == "") && c.drained(j, drained) {
 		c.end(j)
 		commit.Row = j.ending
 		c.commitPart(j, a, b, onEnded, commit)
@@ -252,10 +242,8 @@ func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, epoch uin
 	row := j.rec
 	commit.Row = &row
 	c.commitPart(j, a, b, onCommitted, commit)
-	if lost && j.resuming != nil {
-		j.resuming.asked = true
-	} else if lost {
-		c.resume(j, a, nil)
+	if lost {
+		c.resume(j, a.row.Name, true)
 	}
 }
 
@@ -269,6 +257,9 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 	}
 	if e.Kind == comms.EventLost {
 		ref := e.Cause.Ref
+		if p := j.partOf(a.row.Name); p.have != nil {
+			delete(p.have, ref)
+		}
 		if r != nil {
 			r.lost[ref] = struct{}{}
 		}
@@ -277,7 +268,7 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 			j.result, j.there = false, exportAt{}
 			commit.Drop = append(commit.Drop, ref)
 		}
-		return e.Cause.Kind == comms.CauseSubmit
+		return e.Cause.Kind == comms.CauseSubmit && (len(j.parts) < 2 || j.states.get(ref.Task).Over())
 	}
 	for i := range e.Outputs {
 		d := &e.Outputs[i]
@@ -349,6 +340,7 @@ func (c *Core) loaded(ev *Loaded) {
 	j.request, j.graph, j.bytes, j.states = ev.Request, ev.Graph, ev.Bytes, ev.Past.States
 	j.rec.Batches = max(j.rec.Batches, ev.Past.Batches)
 	j.rec.Totals = j.states.Totals()
+	j.parts = partsOf(&j.rec, ev.Past.Given)
 	c.findExports(j)
 	for _, d := range ev.Past.Data {
 		if j.isExport(d.Desc.Ref) {
@@ -356,9 +348,11 @@ func (c *Core) loaded(ev *Loaded) {
 		}
 	}
 	j.result = j.complete()
-	if j.rec.Agent != "" && c.agents[j.rec.Agent] == nil {
-		// Not seen yet: it has Grace to come before another takes its jobs.
-		c.agents[j.rec.Agent] = &agent{row: AgentRecord{Name: j.rec.Agent}, away: c.now}
+	for _, p := range j.parts {
+		if c.agents[p.agent] == nil {
+			// Not seen yet: it has Grace to come before another takes its jobs.
+			c.agents[p.agent] = &agent{row: AgentRecord{Name: p.agent}, away: c.now}
+		}
 	}
 	if j.rec.Cancel != "" && j.rec.Agent == "" {
 		c.endUnassigned(j)

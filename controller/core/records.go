@@ -31,6 +31,16 @@ type JobRecord struct {
 	Groups      []comms.GroupCounts // only once the job has ended: until then they follow from the batches
 	Stored      uint64              // bytes that the store was given for the job, without its graph
 	Keep        bool                // it is never deleted by itself
+	Fragments   []Fragment          // of a job on several agents: who they are, without their tasks (see Batch.Given); the first is Agent. Nil of a job on one
+	Homeless    bool                // no agent that is there can run some of its tasks
+}
+
+// Fragment is the tasks of a job that one of several agents runs.
+type Fragment struct {
+	Agent       string
+	Incarnation uint64 // of that agent when it was assigned
+	From        uint64 // epoch at which the agent came in: what it says of an earlier one is of a fragment that it lost
+	Run         []comms.Range
 }
 
 // Totals sums up a job's tasks.
@@ -48,12 +58,14 @@ type Batch struct {
 	Number      uint64 // within the job, from 0
 	Agent       string
 	Incarnation uint64
-	Epoch       uint64
+	Epoch       uint64        // that the agent was at; of a decision, the one that ends with it
 	At          int64         // when it was received
 	Reset       []comms.Range // tasks that start over before the events apply
 	Why         string        // cause of the reset
 	First       uint64        // agent's number of the first event
-	Events      []comms.Event
+	Events      []comms.Event // of a decision: ends of tasks that nobody needs any more
+	Moved       []comms.Range // tasks that another agent gets: they start over there, and what was said of them up to Epoch counts no more
+	Given       []Fragment    // who has which tasks from now on, when they are several
 }
 
 // Seen is how far an agent's events are durable in one shard.

@@ -1,33 +1,30 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
 
-// resume makes a job go on at an agent from what is still there. have is what the
-// agent said that it has; nil with a job that it never stopped working on.
-func (c *Core) resume(j *job, a *agent, have []comms.Desc) {
+// resume makes a job go on from what is still there: its parts say what that is.
+// near names the agent that should make what it lacks and take what nobody has;
+// asked: it waits for that.
+func (c *Core) resume(j *job, near string, asked bool) {
 	if j.live == nil || j.stage == stagePreparing || j.ending != nil || j.deleting {
 		return
 	}
-	if j.rec.Cancel != "" && j.rec.Incarnation != a.row.Incarnation {
+	if j.rec.Cancel != "" && j.anyGone() && j.stopped() {
 		c.endUnassigned(j) // nothing of it runs any more
 		return
 	}
-	r := &resumption{agent: a.row.Name}
+	r := &resumption{near: near, asked: asked}
 	if old := j.resuming; old != nil {
-		r.rerun, r.why, r.link, r.req, r.ended, r.drained, r.asked = old.rerun, old.why, old.link, old.req, old.ended, old.drained, old.asked
-	}
-	if j.rec.Agent != a.row.Name || j.rec.Incarnation != a.row.Incarnation {
-		r.haveSet = true
-		r.have = map[comms.DatasetRef]comms.Desc{}
-		for i := range have {
-			r.have[have[i].Ref] = have[i]
-		}
+		r.rerun, r.why, r.link, r.req, r.ended = old.rerun, old.why, old.link, old.req, old.ended
+		r.near, r.asked = cmp.Or(near, old.near), asked || old.asked
 	}
 	c.prepareAgain(j, r)
 }
@@ -84,7 +81,7 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 		switch {
 		case r.ended:
 			c.stayEnded(j)
-		case (r.drained || j.idle()) && (j.states.Open() == 0 || j.rec.Cancel != ""):
+		case j.rec.Cancel != "" && j.stopped(), j.states.Open() == 0 && j.idle() && !j.anyGone():
 			c.endUnassigned(j)
 		}
 	}
@@ -95,28 +92,28 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 	}
 	if j.rec.Cancel != "" && !r.ended {
 		answer(comms.CodeConflict, "the job is being cancelled")
-		r.drained = r.drained || r.haveSet || j.rec.Agent == "" // nothing of it runs any more
 		stays()
 		return
 	}
 	states := j.states
 	if r.ended {
 		states = ev.Past.States
+		j.parts = partsOf(&ev.Past.Row, ev.Past.Given)
+		j.owner = nil
 	}
-	a := c.resumesOn(j, r, ev.Graph)
-	if a == nil && !r.haveSet && !r.ended && j.rec.Agent != "" {
+	if away := c.away(j); away != "" && !r.ended {
 		j.redo = true
-		answer(comms.CodeUnavailable, fmt.Sprintf("agent %s, which works on the job, is away", j.rec.Agent))
+		answer(comms.CodeUnavailable, fmt.Sprintf("agent %s, which works on the job, is away", away))
 		return
 	}
-	data, published := c.surviving(j, r, ev, states, a)
+	data, published := c.surviving(j, r, ev, states)
 	var set []dag.TaskIndex
 	if len(r.rerun) > 0 {
 		var code comms.Code
 		var text string
-		if set, code, text = toRerun(ev.Graph, states, r); text != "" {
+		if set, code, text = c.toRerun(j, ev.Graph, states, r); text != "" {
 			answer(code, text)
-			if !r.haveSet && !r.asked {
+			if r.ended || !j.behind() && !r.asked {
 				stays()
 				return
 			}
@@ -127,43 +124,35 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 	if r.ended {
 		c.reopen(j, ev)
 	}
-	c.again(j, r, a, data, published, set)
+	c.again(j, r, data, published, set)
+}
+
+// away names an agent that works on a job and is not there, but may come back; "" none.
+func (c *Core) away(j *job) string {
+	for _, p := range j.parts {
+		if !p.gone && c.here(p) == nil {
+			return p.agent
+		}
+	}
+	return ""
 }
 
 // toRerun returns the tasks that must start over when somebody asks for some of
 // them, or why they cannot. What an agent that is gone was running does not run.
-func toRerun(g *dag.Graph, states *States, r *resumption) (set []dag.TaskIndex, code comms.Code, text string) {
+func (c *Core) toRerun(j *job, g *dag.Graph, states *States, r *resumption) (set []dag.TaskIndex, code comms.Code, text string) {
 	roots, text := findTasks(g, states, r.rerun)
 	if text != "" {
 		return nil, comms.CodeBadRequest, text
 	}
 	set = descendants(states, roots)
 	for _, t := range set {
-		if states.get(t) == TaskRunning && !r.haveSet {
-			return nil, comms.CodeConflict, fmt.Sprintf("task %s runs now and depends on them: wait for it, or cancel the job", g.TaskName(t))
+		if k := nobody; states.get(t) == TaskRunning && !r.ended {
+			if k = j.ownerOf(t); k != nobody && !j.parts[k].gone {
+				return nil, comms.CodeConflict, fmt.Sprintf("task %s runs now and depends on them: wait for it, or cancel the job", g.TaskName(t))
+			}
 		}
 	}
 	return set, comms.CodeOK, ""
-}
-
-// resumesOn returns the agent on which a job is to go on: the one that was meant,
-// or another when that one is gone and does not work on the job; nil when there is none.
-func (c *Core) resumesOn(j *job, r *resumption, g *dag.Graph) *agent {
-	if a := c.agents[r.target(j)]; a != nil && a.synced {
-		return a
-	}
-	if !r.haveSet && !r.ended && j.rec.Agent != "" {
-		return nil
-	}
-	return c.choose(j, g)
-}
-
-// target is the name of the agent that was meant.
-func (r *resumption) target(j *job) string {
-	if r.agent != "" {
-		return r.agent
-	}
-	return j.rec.Agent
 }
 
 // stayEnded lays a job that was to run again and does not.
@@ -187,12 +176,11 @@ func (c *Core) reopen(j *job, ev *Prepared) {
 	c.findExports(j)
 }
 
-// surviving returns the datasets that agent a can use. Of an agent that has told
-// all it has, that; else what rules say that an agent keeps: exports, and
+// surviving returns the datasets that can be used. Of an agent that has told all
+// it has, that; of one that goes on what rules say that it keeps: exports, and
 // datasets with a consumer that has not ended. What is inline is in the store.
 // published names all that was ever there.
-func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States, a *agent) (data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}) {
-	meant := a != nil && a.row.Name == r.target(j)
+func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States) (data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}) {
 	probe := job{live: &live{graph: ev.Graph, states: states}}
 	c.findExports(&probe)
 	data, published = map[comms.DatasetRef]DatasetRecord{}, map[comms.DatasetRef]struct{}{}
@@ -222,19 +210,19 @@ func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States, a 
 			delete(data, ref)
 			continue
 		}
-		keep := meant && d.Agent == a.row.Name
+		p, keep := j.partOf(d.Agent), false
 		switch {
-		case !meant:
-		case r.haveSet:
-			now, ok := r.have[ref]
-			if keep = ok; ok {
-				data[ref] = DatasetRecord{Desc: now, Agent: a.row.Name}
+		case p == nil || !p.gone && c.here(p) == nil:
+		case p.gone:
+			now, ok := p.have[ref]
+			if a := c.agents[p.agent]; ok && a.synced {
+				keep, data[ref] = true, DatasetRecord{Desc: now, Agent: d.Agent}
 			}
 		case r.ended:
 			now, kept := j.exports[ref]
-			keep = keep && kept && now.Desc.Place.Kind != comms.PlaceNone
+			keep = kept && now.Desc.Place.Kind != comms.PlaceNone
 		default:
-			keep = keep && (probe.isExport(ref) || probe.wanted(ref))
+			keep = probe.isExport(ref) || probe.wanted(ref)
 		}
 		if !keep {
 			delete(data, ref)
@@ -269,12 +257,69 @@ func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, pr
 
 // again makes set start over, finds what else must run, stores the decision and
 // assigns the job anew.
-func (c *Core) again(j *job, r *resumption, a *agent, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set []dag.TaskIndex) {
+func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set []dag.TaskIndex) {
 	j.states.Reset(ranges(set))
 	forget(data, ranges(set))
+	run, closed := c.needed(j, r, data, published)
+	s := c.settle(j, r.near, run)
+	var redo []dag.TaskIndex
+	for _, t := range run {
+		st := j.states.get(t)
+		if k := j.ownerOf(t); st.Over() || st == TaskRunning && (k == nobody || j.parts[k].gone) && !contains(s.moved, t) {
+			redo = append(redo, t)
+		}
+	}
+	reset := slices.Concat(redo, set)
+	slices.Sort(reset)
+	c.touch(j)
+	batch := c.decision(j, s, closed, &resetting{redo, slices.Compact(reset)}, r.why)
+	forget(data, ranges(reset)) // what they made before counts no more
+	forget(data, ranges(s.moved))
+	j.result, j.there = false, exportAt{}
+	var drop []comms.DatasetRef
+	for ref := range j.exports {
+		if _, ok := data[ref]; !ok {
+			delete(j.exports, ref)
+			drop = append(drop, ref)
+		}
+	}
+	slices.SortFunc(drop, comms.DatasetRef.Compare)
+	if len(run) == 0 {
+		if batch != nil {
+			c.storeDecision(j, batch, drop, pending{what: onRow, job: j.id})
+		}
+		j.result = j.complete()
+		c.endUnassigned(j)
+		return
+	}
+	p := pending{what: onRow, job: j.id}
+	if len(r.rerun) > 0 {
+		p.link, p.req = r.link, r.req
+	}
+	if len(s.parts) == 0 {
+		j.setParts(nil) // waits for any agent
+		j.rec.Homeless = false
+		j.rec.Epoch++ // those before have nothing to say any more
+		if j.rec.Phase == comms.JobRunning {
+			j.rec.Phase = comms.JobQueued
+		}
+	} else {
+		// The agents are told when this is durable. Else a new controller, which would
+		// not know of it, could count on datasets that are being made again.
+		c.hand(j, s, run, data)
+		p.send = j.assign
+	}
+	c.storeDecision(j, batch, drop, p)
+}
+
+// needed returns the tasks that must run so that the job comes to its end, and
+// those that need not although they have not ended, as far as is known: their
+// agent is gone, and all that would have read their outputs has ended.
+func (c *Core) needed(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}) (run, closed []dag.TaskIndex) {
+	spare := j.unread()
 	var targets []dag.TaskIndex
 	j.states.Each(func(t dag.TaskIndex, s TaskState) {
-		if !s.Over() {
+		if _, not := spare[t]; !s.Over() && !not {
 			targets = append(targets, t)
 		}
 	})
@@ -289,50 +334,41 @@ func (c *Core) again(j *job, r *resumption, a *agent, data map[comms.DatasetRef]
 	if err != nil { // a graph that was valid before
 		panic(fmt.Sprintf("controller/core: job %s: %v", j.id, err))
 	}
-	var redo []dag.TaskIndex
 	for _, t := range run {
-		if s := j.states.get(t); s.Over() || s == TaskRunning && r.haveSet {
-			redo = append(redo, t)
+		delete(spare, t)
+	}
+	return run, slices.Sorted(maps.Keys(spare))
+}
+
+// unread finds tasks of agents that are gone that have not ended, as far as is
+// known, although all who would read what they make have: the consumer's end was
+// told, and the producer's end was lost with its agent.
+func (j *job) unread() map[dag.TaskIndex]struct{} {
+	spare := map[dag.TaskIndex]struct{}{}
+	if len(j.parts) < 2 || !j.anyGone() {
+		return spare
+	}
+	over := func(t dag.TaskIndex) bool { _, is := spare[t]; return is || j.states.get(t).Over() }
+	order := j.graph.Order()
+	for i := len(order) - 1; i >= 0; i-- {
+		t := order[i]
+		if int(t) >= j.graph.NumTasks() || over(t) {
+			continue
+		}
+		if k := j.ownerOf(t); k == nobody || !j.parts[k].gone {
+			continue
+		}
+		consumers := j.graph.Consumers(t)
+		plain := len(consumers) > 0
+		for o, out := range j.graph.Group(t).Outputs {
+			n := uint32(o)
+			plain = plain && out.Generate == dag.GenerateNone && len(j.graph.SlotConsumers(t, n)) == 0 && !j.isExport(comms.DatasetRef{Task: t, Output: n})
+		}
+		if plain && !slices.ContainsFunc(consumers, func(e dag.Edge) bool { return !over(e.Consumer) }) {
+			spare[t] = struct{}{}
 		}
 	}
-	j.states.Reset(ranges(redo))
-	reset := append(redo, set...)
-	slices.Sort(reset)
-	forget(data, ranges(reset)) // what they made before counts no more
-	j.result, j.there = false, exportAt{}
-	var drop []comms.DatasetRef
-	for ref := range j.exports {
-		if _, ok := data[ref]; !ok {
-			delete(j.exports, ref)
-			drop = append(drop, ref)
-		}
-	}
-	slices.SortFunc(drop, comms.DatasetRef.Compare)
-	c.touch(j)
-	if len(run) == 0 {
-		j.result = j.complete()
-		c.endUnassigned(j)
-		return
-	}
-	p := pending{what: onRow, job: j.id}
-	if len(r.rerun) > 0 {
-		p.link, p.req = r.link, r.req
-	}
-	batch := c.resetBatch(j, reset, r.why) // of the epoch that ends
-	if a == nil {
-		j.rec.Agent = "" // waits for any agent
-		j.rec.Epoch++    // the one before has nothing to say any more
-		if j.rec.Phase == comms.JobRunning {
-			j.rec.Phase = comms.JobQueued
-		}
-	} else {
-		// The agent is told when this is durable. Else a new controller, which would
-		// not know of it, could count on datasets that are being made again.
-		j.assign = c.assignAgain(j, a, run, data)
-		p.send = j.assign
-	}
-	row := j.rec
-	c.emit(Store{Token: c.await(p), Commit: Commit{Job: j.id, Row: &row, Batch: batch, Drop: drop}, Graph: j.graph})
+	return spare
 }
 
 // wantedExports lists the exports of tasks that are done.
@@ -348,75 +384,4 @@ func (c *Core) wantedExports(j *job) (out []comms.DatasetRef) {
 		}
 	}
 	return out
-}
-
-// resetBatch is the record that tasks started over, nil when none did. It is
-// stored together with the job's new epoch: neither may be known without the other.
-func (c *Core) resetBatch(j *job, tasks []dag.TaskIndex, why string) *Batch {
-	j.rec.Totals = j.states.Totals()
-	if j.rec.Error != nil {
-		if i, ok := j.graph.Lookup(j.rec.Error.Task); ok && !j.states.get(i).Over() {
-			j.rec.Error = nil // its task has another chance
-		}
-	}
-	if len(tasks) == 0 {
-		return nil
-	}
-	if why == "" {
-		why = "rebuilds what was lost"
-	}
-	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Reset: ranges(tasks), Why: why}
-	j.rec.Batches++
-	return b
-}
-
-// assignAgain moves the tasks of run to an agent, with the datasets that they read.
-func (c *Core) assignAgain(j *job, a *agent, run []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) *comms.Assign {
-	m := c.assignment(j, a)
-	m.Run = ranges(run)
-	m.Attempts = make([]uint32, len(run))
-	running := make(map[dag.TaskIndex]struct{}, len(run))
-	for i, t := range run {
-		_, m.Attempts[i] = j.states.Get(t)
-		running[t] = struct{}{}
-	}
-	m.Ends = j.states.streamEnds()
-	m.Ends = slices.DeleteFunc(m.Ends, func(e comms.StreamEnd) bool {
-		_, again := running[e.Task]
-		return again
-	})
-	m.Ended = j.states.ended(running)
-	told := map[comms.DatasetRef]struct{}{}
-	tell := func(src dag.Source) {
-		refs, _ := j.states.Expand(src)
-		for _, ref := range refs {
-			_, runs := running[ref.Task]
-			if _, again := told[ref]; again || runs {
-				continue
-			}
-			told[ref] = struct{}{}
-			d, ok := data[ref]
-			if !ok {
-				continue // its producer failed
-			}
-			desc := d.Desc
-			if d.Agent != a.row.Name && desc.Place.Kind != comms.PlaceInline {
-				desc.Place = comms.Place{Kind: comms.PlaceAgent, Where: d.Agent}
-			}
-			m.Datasets = append(m.Datasets, desc)
-		}
-	}
-	for _, t := range run {
-		inputs, err := neededBy(j.graph, t, j.states.get, j.states.Expand)
-		if err != nil {
-			panic(fmt.Sprintf("controller/core: job %s: %v", j.id, err))
-		}
-		for i := range inputs {
-			for _, src := range inputs[i].Sources {
-				tell(src)
-			}
-		}
-	}
-	slices.SortFunc(m.Datasets, func(x, y comms.Desc) int { return x.Ref.Compare(y.Ref) })
-	return m
 }

@@ -51,8 +51,10 @@ type States struct {
 	groups  []comms.GroupCounts
 	open    uint64 // tasks that are there and not over
 	totals  Totals
-	near    int         // group that was asked for last
-	rows    []comms.End // scratch
+	since   map[dag.TaskIndex]uint64 // of tasks that were moved: what was noted at an earlier epoch is void
+	epoch   uint64                   // at which the events were noted that are applied now
+	near    int                      // group that was asked for last
+	rows    []comms.End              // scratch
 }
 
 // NewStates returns the states of a job in which nothing has happened.
@@ -172,6 +174,14 @@ func (s *States) exists(i dag.TaskIndex) bool {
 	return ok
 }
 
+// At says of which batch the events are that Apply takes in next. A decision's
+// own are of the epoch that begins with it.
+func (s *States) At(b *Batch) {
+	if s.epoch = b.Epoch; b.Agent == "" {
+		s.epoch++
+	}
+}
+
 // Apply takes an event in and tells whether it changed anything: a second copy,
 // one of an attempt that was given up, and one that makes no sense do not.
 func (s *States) Apply(e *comms.Event) bool {
@@ -191,7 +201,7 @@ func (s *States) Apply(e *comms.Event) bool {
 		return false
 	}
 	old, attempt := s.Get(e.Task)
-	if e.Attempt != 0 && e.Attempt < attempt {
+	if e.Attempt != 0 && e.Attempt < attempt || s.void(e.Task) {
 		return false
 	}
 	// A task that was over starts again when the agent makes again what was lost.
@@ -248,7 +258,7 @@ func (s *States) applySteps(e *comms.Event) bool {
 			continue
 		}
 		old, present := s.Get(t)
-		if attempt != 0 && attempt < present || old.Over() && attempt <= present {
+		if attempt != 0 && attempt < present || old.Over() && attempt <= present || s.void(t) {
 			continue
 		}
 		if attempt > 1 {
@@ -325,6 +335,40 @@ func (s *States) Reset(tasks []comms.Range) {
 			s.put(t, TaskWaiting)
 		}
 	}
+}
+
+// Move gives tasks to another agent from an epoch on: they start over there, with
+// an attempt of their own. What the agent before says of them is void from now on.
+func (s *States) Move(tasks []comms.Range, epoch uint64) {
+	if s.since == nil && len(tasks) > 0 {
+		s.since = map[dag.TaskIndex]uint64{}
+	}
+	for _, r := range tasks {
+		for i := uint64(r.First); i <= uint64(r.Last); i++ {
+			t := dag.TaskIndex(i)
+			if !s.exists(t) {
+				break
+			}
+			_, attempt := s.Get(t)
+			s.attempt[t] = attempt + 1
+			s.since[t] = epoch
+			s.put(t, TaskWaiting)
+		}
+	}
+}
+
+// void tells whether an event was noted by an agent that had lost its task since.
+// An instance of which nothing is known yet went where its generator went.
+func (s *States) void(t dag.TaskIndex) bool {
+	if s.since == nil {
+		return false
+	}
+	if s.get(t) == TaskAbsent {
+		if st := s.g.Group(t).Stream; st != nil {
+			t = st.Generator
+		}
+	}
+	return s.epoch < s.since[t]
 }
 
 // streamEnd notes that a stream has n elements. When it had more in an earlier
@@ -449,7 +493,8 @@ func (s *States) Expand(src dag.Source) (refs []comms.DatasetRef, complete bool)
 // Replay rebuilds what is known of a job from its batches: call Add for each in order.
 type Replay struct {
 	States  *States
-	Batches uint64 // number of the next batch
+	Batches uint64     // number of the next batch
+	Given   []Fragment // who has which tasks, as decided last
 	data    map[comms.DatasetRef]DatasetRecord
 }
 
@@ -467,6 +512,12 @@ func (r *Replay) Add(b *Batch) {
 	r.Batches = max(r.Batches, b.Number+1)
 	r.States.Reset(b.Reset)
 	forget(r.data, b.Reset)
+	r.States.Move(b.Moved, b.Epoch+1)
+	forget(r.data, b.Moved)
+	r.States.At(b)
+	if b.Given != nil {
+		r.Given = b.Given
+	}
 	for i := range b.Events {
 		e := &b.Events[i]
 		if r.States.Apply(e) && r.data != nil {

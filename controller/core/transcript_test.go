@@ -135,7 +135,11 @@ func (w *world) complete(a Action) {
 		if ev.Graph == nil {
 			ev.Err, ev.Code = "graph: not a graph", comms.CodeBadRequest
 		} else {
-			plan, err := planner.Make(ev.Graph, profiles.Snapshot{}, a.Cluster)
+			plans := planner.Make
+			if w.cfg.Spread {
+				plans = planner.Spread
+			}
+			plan, err := plans(ev.Graph, profiles.Snapshot{}, a.Cluster)
 			if err != nil {
 				w.t.Fatal(err)
 			}
@@ -228,6 +232,7 @@ func (w *world) run(d *datadriven.TestData) error {
 		if w.cfg.TTL, err = time.ParseDuration(arg(d, "ttl", "0s")); err != nil {
 			return err
 		}
+		w.cfg.Spread = has(d, "spread")
 		w.cfg.MaxEnded, w.cfg.MaxStored = int(number(arg(d, "max", "0"))), number(arg(d, "bytes", "0"))
 		w.start()
 	case "client", "agent":
@@ -464,6 +469,12 @@ func describe(c *Commit) string {
 		if len(b.Reset) > 0 {
 			s += fmt.Sprintf(", reset %s: %s", rangesText(b.Reset), b.Why)
 		}
+		if len(b.Moved) > 0 {
+			s += fmt.Sprintf(", moved %s: %s", rangesText(b.Moved), b.Why)
+		}
+		for _, f := range b.Given {
+			s += fmt.Sprintf(", %s has %s", f.Agent, rangesText(f.Run))
+		}
 		s += ")"
 	}
 	if len(c.Tasks) > 0 {
@@ -518,8 +529,14 @@ func (w *world) message(m comms.Message) string {
 		if m.Run != nil {
 			s += fmt.Sprintf(" run=%s attempts=%v", rangesText(m.Run), m.Attempts)
 		}
+		for _, p := range m.Peers {
+			s += fmt.Sprintf(" %s=%s", p.Agent, rangesText(p.Run))
+		}
 		for _, d := range m.Datasets {
 			s += fmt.Sprintf(" data=%d.%d[%d]", d.Ref.Task, d.Ref.Output, d.Ref.Element)
+			if d.Place.Kind == comms.PlaceAgent {
+				s += "@" + d.Place.Where
+			}
 		}
 		for _, e := range m.Ends {
 			s += fmt.Sprintf(" end=%d.%d:%d", e.Task, e.Output, e.Count)

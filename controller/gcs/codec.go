@@ -27,11 +27,13 @@ type (
 		Why         string
 		Known       bool          // Tasks is set: older builds did not
 		Tasks       []comms.Range // none, or one: the numbers of all tasks that the batch is of lie in it
+		Moved       []comms.Range
+		Given       []core.Fragment
 	}
 )
 
 func (r *jobRow) code(c *comms.Coder) {
-	c.Struct(23, func(c *comms.Coder) {
+	c.Struct(25, func(c *comms.Coder) {
 		c.ID((*[16]byte)(&r.ID))
 		comms.String(c, &r.Name)
 		comms.Uint(c, &r.Phase)
@@ -55,6 +57,17 @@ func (r *jobRow) code(c *comms.Coder) {
 		comms.Uint(c, &r.Stored)
 		c.Bool(&r.Keep)
 		comms.Uint(c, &r.Life)
+		comms.Slice(c, &r.Fragments, codeFragment)
+		c.Bool(&r.Homeless)
+	})
+}
+
+func codeFragment(c *comms.Coder, f *core.Fragment) {
+	c.Struct(4, func(c *comms.Coder) {
+		comms.String(c, &f.Agent)
+		comms.Uint(c, &f.Incarnation)
+		comms.Uint(c, &f.From)
+		comms.Slice(c, &f.Run, func(c *comms.Coder, r *comms.Range) { comms.Part(c, r) })
 	})
 }
 
@@ -91,7 +104,7 @@ func (r *datasetRow) code(c *comms.Coder) {
 }
 
 func (h *batchHeader) code(c *comms.Coder) {
-	c.Struct(8, func(c *comms.Coder) {
+	c.Struct(10, func(c *comms.Coder) {
 		comms.String(c, &h.Agent)
 		comms.Uint(c, &h.Incarnation)
 		comms.Uint(c, &h.Epoch)
@@ -100,6 +113,8 @@ func (h *batchHeader) code(c *comms.Coder) {
 		comms.String(c, &h.Why)
 		c.Bool(&h.Known)
 		comms.Slice(c, &h.Tasks, func(c *comms.Coder, r *comms.Range) { comms.Part(c, r) })
+		comms.Slice(c, &h.Moved, func(c *comms.Coder, r *comms.Range) { comms.Part(c, r) })
+		comms.Slice(c, &h.Given, codeFragment)
 	})
 }
 
@@ -112,6 +127,9 @@ func spanOf(b *core.Batch) (span []comms.Range) {
 		span[0].First, span[0].Last = min(span[0].First, first), max(span[0].Last, last)
 	}
 	for _, r := range b.Reset {
+		widen(r.First, r.Last)
+	}
+	for _, r := range b.Moved {
 		widen(r.First, r.Last)
 	}
 	for i := range b.Events {

@@ -1,0 +1,187 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// part is what one agent does of a job that runs: all of it, or a fragment.
+type part struct {
+	agent       string
+	incarnation uint64        // of the agent when it was assigned
+	from        uint64        // epoch at which the agent came in
+	run         []comms.Range // tasks; not looked at when the job has one part
+	told        uint64        // epoch that the agent has: of the Assign that was sent last, or its own word
+	drained     uint64        // epoch at which it said last that nothing more runs
+	gone        bool          // nothing of the job runs there: its process has ended, or it is away for too long
+	have        map[comms.DatasetRef]comms.Desc
+	// have: what the process has that came after one that is gone; nil while none came.
+}
+
+// idle tells whether nothing runs of what the agent was told to run.
+func (p *part) idle() bool { return p.gone || p.drained > 0 && p.drained == p.told }
+
+// partsOf returns the parts of a job as they were stored.
+func partsOf(r *JobRecord, given []Fragment) []*part {
+	if r.Agent == "" {
+		return nil
+	}
+	if len(r.Fragments) == 0 {
+		return []*part{{agent: r.Agent, incarnation: r.Incarnation}}
+	}
+	out := make([]*part, len(r.Fragments))
+	for i, f := range r.Fragments {
+		out[i] = &part{agent: f.Agent, incarnation: f.Incarnation, from: f.From}
+		if k := slices.IndexFunc(given, func(g Fragment) bool { return g.Agent == f.Agent }); k >= 0 {
+			out[i].run = given[k].Run
+		}
+	}
+	return out
+}
+
+// setParts says who works on a job from now on, in the row too.
+func (j *job) setParts(parts []*part) {
+	j.parts, j.owner = parts, nil
+	j.rec.Agent, j.rec.Incarnation, j.rec.Fragments = "", 0, nil
+	if len(parts) == 0 {
+		return
+	}
+	j.rec.Agent, j.rec.Incarnation = parts[0].agent, parts[0].incarnation
+	if len(parts) > 1 {
+		for _, p := range parts {
+			j.rec.Fragments = append(j.rec.Fragments, Fragment{Agent: p.agent, Incarnation: p.incarnation, From: p.from})
+		}
+	}
+}
+
+// given lists who has which tasks, for the store; nil of a job on one agent.
+func given(parts []*part) (out []Fragment) {
+	if len(parts) < 2 {
+		return nil
+	}
+	for _, p := range parts {
+		out = append(out, Fragment{Agent: p.agent, Incarnation: p.incarnation, From: p.from, Run: p.run})
+	}
+	return out
+}
+
+// partOf returns the part of an agent, or nil.
+func (j *job) partOf(name string) *part {
+	if j.live == nil {
+		return nil
+	}
+	for _, p := range j.parts {
+		if p.agent == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// lastOn tells whether a job, or a fragment of it, was assigned to this agent last.
+func (j *job) lastOn(name string) bool {
+	if j.live != nil {
+		return j.partOf(name) != nil
+	}
+	return j.remains.agent == name || slices.Contains(j.remains.others, name)
+}
+
+// idle tells whether nothing of the job runs, nor will of what agents were told.
+func (j *job) idle() bool {
+	if len(j.parts) == 0 || j.assign != nil {
+		return false
+	}
+	return !slices.ContainsFunc(j.parts, func(p *part) bool { return !p.idle() })
+}
+
+// stopped tells whether nothing of the job can run: it is idle, or on no agent.
+func (j *job) stopped() bool { return j.idle() || len(j.parts) == 0 && j.assign == nil }
+
+// behind tells whether a part is not what the job's row says: its process is
+// gone, or it was not told of the last epoch.
+func (j *job) behind() bool {
+	return slices.ContainsFunc(j.parts, func(p *part) bool { return p.gone || p.told != j.rec.Epoch })
+}
+
+func (j *job) anyGone() bool {
+	return slices.ContainsFunc(j.parts, func(p *part) bool { return p.gone })
+}
+
+// shared tells whether several agents worked on a job last.
+func (j *job) shared() bool {
+	if j.live == nil {
+		return len(j.remains.others) > 0
+	}
+	return len(j.parts) > 1
+}
+
+// nobody is the index of no part.
+const nobody = -1
+
+// owners says which part has each task of a job on several agents.
+type owners struct {
+	static   []int16
+	instance map[dag.TaskIndex]int16 // those that were named
+}
+
+// ownerOf returns the index of the part that has a task, or nobody. Instances
+// that no part names are where their generator is.
+func (j *job) ownerOf(t dag.TaskIndex) int {
+	if len(j.parts) < 2 {
+		return len(j.parts) - 1
+	}
+	if j.owner == nil {
+		j.owner = findOwners(j.graph, j.parts)
+	}
+	if int(t) < len(j.owner.static) {
+		return int(j.owner.static[t])
+	}
+	if k, ok := j.owner.instance[t]; ok {
+		return int(k)
+	}
+	if st := j.graph.Group(t).Stream; st != nil {
+		return int(j.owner.static[st.Generator])
+	}
+	return nobody
+}
+
+func findOwners(g *dag.Graph, parts []*part) *owners {
+	o := &owners{static: slices.Repeat([]int16{nobody}, g.NumTasks()), instance: map[dag.TaskIndex]int16{}}
+	for k, p := range parts {
+		for _, r := range p.run {
+			for i := uint64(r.First); i <= uint64(r.Last); i++ {
+				if i < uint64(len(o.static)) {
+					o.static[i] = int16(k)
+				} else {
+					o.instance[dag.TaskIndex(i)] = int16(k)
+				}
+			}
+		}
+	}
+	return o
+}
+
+// here returns the agent of a part that can be spoken to, nil when it is away or another process.
+func (c *Core) here(p *part) *agent {
+	if a := c.agents[p.agent]; a != nil && a.synced && !p.gone {
+		return a
+	}
+	return nil
+}
+
+// steer tells all agents that work on a job, and are there, to change its course;
+// it returns how many.
+func (c *Core) steer(j *job, action comms.SteerAction, why string) (told int) {
+	if j.live == nil {
+		return 0
+	}
+	for _, p := range j.parts {
+		if a := c.here(p); a != nil {
+			c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: action, Reason: why})
+			told++
+		}
+	}
+	return told
+}

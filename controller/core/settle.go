@@ -1,0 +1,325 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+)
+
+// orders are the Assigns of an epoch, one for each part.
+type orders struct {
+	parts []*part
+	to    []*comms.Assign
+}
+
+// settlement says who is to run which tasks from now on.
+type settlement struct {
+	parts []*part
+	hosts []planner.Host
+	home  map[dag.TaskIndex]int // part of each task that runs; nil when there is one part
+	moved []dag.TaskIndex       // tasks that another agent had, sorted
+	left  bool                  // there are tasks that no agent can run
+}
+
+// settle decides who runs each task of run, which is sorted. What an agent has
+// that is there stays with it; the others go where the plan says, or else where
+// there is room. near names the agent that makes again what has ended before.
+// Instances go where their generator goes, and it goes where instances of it are.
+func (c *Core) settle(j *job, near string, run []dag.TaskIndex) *settlement {
+	s := &settlement{}
+	stays := make([]int, len(j.parts))
+	for i, p := range j.parts {
+		a := c.agents[p.agent]
+		if stays[i] = nobody; a != nil && a.synced && (!p.gone || p.have != nil) {
+			stays[i] = s.add(a, p.from)
+		}
+	}
+	pick := &picker{c: c, j: j, s: s, near: near, placed: map[dag.TaskIndex]int{}, beside: map[dag.TaskIndex]int{}}
+	if len(j.parts) < 2 && len(s.parts) == 1 {
+		return s // its agent is there: it has them all
+	}
+	owner := func(t dag.TaskIndex) int {
+		if k := j.ownerOf(t); k != nobody {
+			return stays[k]
+		}
+		return nobody
+	}
+	if j.graph.NumSlots() > 0 {
+		for i := len(run) - 1; i >= 0; i-- {
+			if st := j.graph.Group(run[i]).Stream; st != nil {
+				if k := owner(run[i]); k != nobody {
+					pick.beside[st.Generator] = k
+				}
+			}
+		}
+	}
+	for _, t := range run {
+		k := owner(t)
+		st := j.graph.Group(t).Stream
+		switch at, runs := 0, false; {
+		case st != nil:
+			if at, runs = pick.placed[st.Generator]; runs {
+				k = at
+			}
+		case k != nobody && pick.besides(t) != nobody:
+			k = pick.besides(t)
+		}
+		if k == nobody || near != "" && j.states.get(t).Over() {
+			k = pick.home(t, k)
+		}
+		pick.placed[t] = k
+		s.left = s.left || k == nobody
+	}
+	s.home = pick.placed
+	if len(s.parts) > 1 || len(j.parts) > 1 {
+		for _, t := range run {
+			if old := j.ownerOf(t); old != nobody && !j.states.get(t).Over() && (s.home[t] == nobody || s.parts[s.home[t]].agent != j.parts[old].agent) {
+				s.moved = append(s.moved, t)
+			}
+		}
+	}
+	return s
+}
+
+// add makes a part for an agent, which came in at an epoch, and returns its index.
+func (s *settlement) add(a *agent, from uint64) int {
+	if k := slices.IndexFunc(s.parts, func(p *part) bool { return p.agent == a.row.Name }); k >= 0 {
+		return k
+	}
+	s.parts = append(s.parts, &part{agent: a.row.Name, incarnation: a.row.Incarnation, from: from})
+	s.hosts = append(s.hosts, a.host())
+	return len(s.parts) - 1
+}
+
+// picker finds agents for tasks that nobody has.
+type picker struct {
+	c      *Core
+	j      *job
+	s      *settlement
+	near   string
+	placed map[dag.TaskIndex]int
+	beside map[dag.TaskIndex]int // of generators: the part that has instances of it
+	chosen bool
+	rest   *agent // for what the plan does not place
+}
+
+func (p *picker) besides(t dag.TaskIndex) int {
+	if k, ok := p.beside[t]; ok && p.s.hosts[k].Suits(p.j.graph, t) {
+		return k
+	}
+	return nobody
+}
+
+// home returns the part for a task; now is the one that has it, which nobody need be.
+func (p *picker) home(t dag.TaskIndex, now int) int {
+	if k := p.besides(t); k != nobody {
+		return k
+	}
+	suits := func(a *agent) bool {
+		if a == nil || !a.synced {
+			return false
+		}
+		h := a.host()
+		return h.Suits(p.j.graph, t)
+	}
+	if p.near != "" && p.j.states.get(t).Over() {
+		if a := p.c.agents[p.near]; suits(a) {
+			return p.add(a)
+		}
+	}
+	if now != nobody {
+		return now
+	}
+	if plan := p.j.plan; p.c.spreads(p.j) && int(t) < len(plan.Homes) && plan.Homes[t] >= 0 {
+		if a := p.c.agents[plan.Hosts[plan.Homes[t]]]; suits(a) {
+			return p.add(a)
+		}
+	}
+	if !p.chosen {
+		p.chosen = true
+		if p.rest = p.c.agents[p.near]; p.rest == nil || !p.rest.synced {
+			p.rest = p.c.choose(p.j, p.j.graph)
+		}
+	}
+	if suits(p.rest) {
+		return p.add(p.rest)
+	}
+	if !p.c.cfg.Spread {
+		return nobody
+	}
+	for _, a := range p.c.sortedAgents() {
+		if suits(a) {
+			return p.add(a)
+		}
+	}
+	return nobody
+}
+
+func (p *picker) add(a *agent) int { return p.s.add(a, p.j.rec.Epoch+1) }
+
+// resetting is tasks that start over.
+type resetting struct {
+	now []dag.TaskIndex // their states have not been reset
+	all []dag.TaskIndex
+}
+
+// decision brings the states in line with what was decided, and returns the record
+// of it, nil when there is nothing to record. It is stored together with the job's
+// new epoch: neither may be known without the other.
+func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *resetting, why string) *Batch {
+	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Moved: ranges(s.moved)}
+	if over != nil {
+		j.states.Reset(ranges(over.now))
+		b.Reset = ranges(over.all)
+	}
+	j.states.Move(b.Moved, b.Epoch+1)
+	j.states.At(b)
+	for _, t := range closed {
+		_, attempt := j.states.Get(t)
+		e := comms.Event{Kind: comms.EventFinished, Task: t, Attempt: attempt, At: b.At,
+			Cause: comms.Cause{Kind: comms.CauseTask, Text: "its agent is gone, and all its consumers have ended"}}
+		j.states.Apply(&e)
+		b.Events = append(b.Events, e)
+	}
+	j.rec.Totals = j.states.Totals()
+	if j.rec.Error != nil {
+		if i, ok := j.graph.Lookup(j.rec.Error.Task); ok && !j.states.get(i).Over() {
+			j.rec.Error = nil // its task has another chance
+		}
+	}
+	if len(b.Reset)+len(b.Moved)+len(b.Events) == 0 && len(s.parts) < 2 {
+		return nil
+	}
+	if b.Why = why; why == "" && len(b.Reset)+len(b.Moved) > 0 {
+		b.Why = "rebuilds what was lost"
+	}
+	j.rec.Batches++
+	return b
+}
+
+// storeDecision stores a batch with the row that goes with it.
+func (c *Core) storeDecision(j *job, b *Batch, drop []comms.DatasetRef, p pending) {
+	if b != nil {
+		b.Given = given(j.parts)
+	}
+	row := j.rec
+	c.emit(Store{Token: c.await(p), Commit: Commit{Job: j.id, Row: &row, Batch: b, Drop: drop}, Graph: j.graph})
+}
+
+func contains(sorted []dag.TaskIndex, t dag.TaskIndex) bool {
+	_, found := slices.BinarySearch(sorted, t)
+	return found
+}
+
+// hand opens a new epoch in which each part of a settlement has its tasks of run,
+// and keeps what they are to be told until it is durable. data is nil of a job in
+// which nothing has happened.
+func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) {
+	c.begin(j, s.parts)
+	j.rec.Homeless = s.left
+	mine := make([][]dag.TaskIndex, len(s.parts))
+	if s.home == nil {
+		mine[0] = run
+	}
+	for _, t := range run {
+		if k, ok := s.home[t]; ok && k != nobody {
+			mine[k] = append(mine[k], t)
+		}
+	}
+	if len(s.parts) > 1 {
+		for k, p := range s.parts {
+			p.run = ranges(mine[k])
+		}
+	}
+	o := &orders{parts: s.parts, to: make([]*comms.Assign, len(s.parts))}
+	rest := c.common(j, run, data)
+	for k := range s.parts {
+		m := c.order(j, k)
+		m.Peers = c.peersOf(s.parts, k)
+		m.Run = ranges(mine[k])
+		if data != nil {
+			m.Attempts, m.Ends, m.Ended = make([]uint32, len(mine[k])), rest.ends, rest.ended
+			for i, t := range mine[k] {
+				_, m.Attempts[i] = j.states.Get(t)
+			}
+			m.Datasets = c.inputs(j, s.parts[k].agent, mine[k], rest.running, data)
+		}
+		o.to[k] = m
+	}
+	j.plan = nil // another assignment needs another plan
+	j.assign = o
+}
+
+// known is what all parts are told of how the job stands.
+type known struct {
+	running map[dag.TaskIndex]struct{}
+	ends    []comms.StreamEnd
+	ended   []comms.Ended
+}
+
+func (c *Core) common(j *job, run []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) (k known) {
+	if data == nil {
+		return k
+	}
+	k.running = make(map[dag.TaskIndex]struct{}, len(run))
+	for _, t := range run {
+		k.running[t] = struct{}{}
+	}
+	k.ends = slices.DeleteFunc(j.states.streamEnds(), func(e comms.StreamEnd) bool {
+		_, again := k.running[e.Task]
+		return again
+	})
+	k.ended = j.states.ended(k.running)
+	return k
+}
+
+// peersOf lists the other parts for one.
+func (c *Core) peersOf(parts []*part, k int) (out []comms.Fragment) {
+	for i, p := range parts {
+		if i != k {
+			out = append(out, comms.Fragment{Agent: p.agent, Incarnation: p.incarnation, Addresses: c.agents[p.agent].row.Addresses, Run: p.run})
+		}
+	}
+	return out
+}
+
+// inputs lists the datasets that tasks read at an agent and that no task makes
+// which runs, with where they are.
+func (c *Core) inputs(j *job, agent string, tasks []dag.TaskIndex, running map[dag.TaskIndex]struct{}, data map[comms.DatasetRef]DatasetRecord) (out []comms.Desc) {
+	told := map[comms.DatasetRef]struct{}{}
+	tell := func(src dag.Source) {
+		refs, _ := j.states.Expand(src)
+		for _, ref := range refs {
+			_, runs := running[ref.Task]
+			if _, again := told[ref]; again || runs {
+				continue
+			}
+			told[ref] = struct{}{}
+			d, ok := data[ref]
+			if !ok {
+				continue // its producer failed
+			}
+			desc := d.Desc
+			if d.Agent != agent && desc.Place.Kind != comms.PlaceInline {
+				desc.Place = comms.Place{Kind: comms.PlaceAgent, Where: d.Agent}
+			}
+			out = append(out, desc)
+		}
+	}
+	for _, t := range tasks {
+		inputs, err := neededBy(j.graph, t, j.states.get, j.states.Expand)
+		if err != nil {
+			panic(fmt.Sprintf("controller/core: job %s: %v", j.id, err))
+		}
+		for i := range inputs {
+			for _, src := range inputs[i].Sources {
+				tell(src)
+			}
+		}
+	}
+	slices.SortFunc(out, func(x, y comms.Desc) int { return comms.DatasetRef.Compare(x.Ref, y.Ref) })
+	return out
+}
