@@ -28,6 +28,7 @@ type Config struct {
 	Memory  int64  // bytes that the store's tables and caches in memory may take; default 64 MiB
 	MinFree uint64 // free bytes of the disk below which nothing is stored; default 256 MiB
 	Retain  Retention
+	Spread  bool          // jobs that gain by it run on several agents at once
 	Grace   time.Duration // how long a lost agent's jobs wait for it when another agent could take them; default 30s
 
 	Inproc              *comms.Inproc // names that can be reached inside this process; default none
@@ -81,7 +82,7 @@ func (cfg Config) withDefaults() (Config, error) {
 }
 
 func (cfg *Config) core(incarnation uint64) core.Config {
-	return core.Config{Incarnation: incarnation, Passive: cfg.Passive, Grace: cfg.Grace,
+	return core.Config{Incarnation: incarnation, Passive: cfg.Passive, Spread: cfg.Spread, Grace: cfg.Grace,
 		TTL: max(cfg.Retain.Age, 0), MaxEnded: max(cfg.Retain.Jobs, 0), MaxStored: uint64(max(cfg.Retain.Bytes, 0))}
 }
 

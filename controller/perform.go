@@ -255,7 +255,11 @@ func (c *Controller) prepare(a core.Prepare) {
 		ev.Past, err = c.past(a.Job, ev.Graph)
 	}
 	if err == nil {
-		ev.Plan, err = planner.Order(ev.Graph, c.snapshot(ev.Graph), a.Cluster)
+		plan := planner.Order
+		if c.cfg.Spread {
+			plan = planner.Spread
+		}
+		ev.Plan, err = plan(ev.Graph, c.snapshot(ev.Graph), a.Cluster)
 	}
 	if err == nil && a.Submit != nil {
 		c.graphs.keep(a.Submit.GraphHash, &ev, a.Cluster, time.Now())

@@ -16,8 +16,8 @@
 // Invariants, verified by Check in tests:
 //   - A Commit is emitted in the order of the events of its job; Committed
 //     follows only when all commits of a batch and of those before it are stored.
-//   - A job is assigned to at most one agent, at an epoch that only grows; events
-//     of another agent, or of attempts that were given up, change nothing.
+//   - A task is assigned to at most one agent, at an epoch of its job that only grows; events
+//     of another agent, of an epoch before it had the task, or of attempts that were given up, change nothing.
 //   - Nothing is known only here: rows, requests, graphs and batches are enough to
 //     go on after a restart, together with the snapshots of the agents.
 //   - Messages go out only while their link has room; what waits is bounded.
