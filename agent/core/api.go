@@ -127,6 +127,48 @@ type (
 	// ClientGone: the connection ended; nothing more is sent to it.
 	ClientGone struct{ Client uint64 }
 
+	// PeerUp: there is a link to another agent. Resumed: with the incarnation of
+	// before, and it lost nothing.
+	PeerUp struct {
+		Agent   string
+		Resumed bool
+	}
+	// PeerDown: the link to another agent is gone, for now.
+	PeerDown struct{ Agent string }
+	// PeerFull: the outbound queue to another agent is full, or has room again.
+	PeerFull struct {
+		Agent string
+		Full  bool
+	}
+	// FromPeer brings Notice or Released of another agent.
+	FromPeer struct {
+		Agent string
+		Msg   comms.Message
+	}
+	// Pulled answers Pull: all bytes are there, and nobody touches them any more.
+	Pulled struct{ Pull uint64 }
+	// PullFailed answers Pull or StopPull: nobody writes any more.
+	PullFailed struct {
+		Pull uint64
+		Err  string
+	}
+	// Wanted: another agent asks for a dataset that is not offered. Offer or NotHere
+	// answers, perhaps later.
+	Wanted struct {
+		Data    comms.DatasetID
+		Attempt uint32
+	}
+	// Unwanted: nobody fetches an offered dataset just now.
+	Unwanted struct {
+		Data    comms.DatasetID
+		Attempt uint32
+	}
+	// Withdrawn answers Withdraw: nobody reads its bytes any more.
+	Withdrawn struct {
+		Data    comms.DatasetID
+		Attempt uint32
+	}
+
 	// Full: the outbound queue to a peer is full: send no more until Free. Executor 0 is the controller.
 	Full struct{ Executor comms.ExecutorID }
 	// Free: there is room again.
@@ -153,6 +195,15 @@ func (ReadBackDone) event()   {}
 func (FromClient) event()     {}
 func (ChunkServed) event()    {}
 func (ClientGone) event()     {}
+func (PeerUp) event()         {}
+func (PeerDown) event()       {}
+func (PeerFull) event()       {}
+func (FromPeer) event()       {}
+func (Pulled) event()         {}
+func (PullFailed) event()     {}
+func (Wanted) event()         {}
+func (Unwanted) event()       {}
+func (Withdrawn) event()      {}
 func (Full) event()           {}
 func (Free) event()           {}
 func (Drain) event()          {}
@@ -185,6 +236,59 @@ type (
 		Path   string
 		At     uint64 // offset of the first byte to send, in the segment
 		N      uint64
+	}
+
+	// MeetPeer: a job is shared with another agent, a link to it is needed. PeerUp follows.
+	MeetPeer struct {
+		Agent       string
+		Incarnation uint64
+		Addresses   []string
+	}
+	// LeavePeer: no job is shared with it any more.
+	LeavePeer struct{ Agent string }
+	// ResetPeer: end the link to another agent and make a new one that is not
+	// resumed: what it told was lost.
+	ResetPeer struct{ Agent string }
+	// ToPeer sends Notice or Released to another agent.
+	ToPeer struct {
+		Agent string
+		Msg   comms.Message
+	}
+	// Pull fetches a dataset of Size bytes from one of the agents in From, best
+	// first, into the segment's file at Path from offset At on. Answer Pulled or
+	// PullFailed.
+	Pull struct {
+		ID      uint64
+		Data    comms.DatasetID
+		Attempt uint32
+		Life    uint64 // of the job
+		Size    uint64
+		From    []string
+		Path    string
+		At      uint64
+	}
+	// StopPull gives a Pull up. It is answered once nobody writes any more.
+	StopPull struct{ Pull uint64 }
+	// Offer answers Wanted: Size bytes are in the segment's file at Path from offset
+	// At on, or in Body, and stay there until Withdrawn.
+	Offer struct {
+		Data    comms.DatasetID
+		Attempt uint32
+		Path    string
+		At      uint64
+		Size    uint64
+		Body    []byte
+	}
+	// NotHere answers Wanted: the dataset cannot be had here.
+	NotHere struct {
+		Data    comms.DatasetID
+		Attempt uint32
+		Err     string
+	}
+	// Withdraw ends an offer. Answer Withdrawn once nobody reads the bytes.
+	Withdraw struct {
+		Data    comms.DatasetID
+		Attempt uint32
 	}
 
 	// Spawn starts an executor process. Env is the Key of EnvReady, "" the
@@ -235,6 +339,15 @@ func (ToController) action() {}
 func (ToExecutor) action()   {}
 func (ToClient) action()     {}
 func (ServeChunk) action()   {}
+func (MeetPeer) action()     {}
+func (LeavePeer) action()    {}
+func (ResetPeer) action()    {}
+func (ToPeer) action()       {}
+func (Pull) action()         {}
+func (StopPull) action()     {}
+func (Offer) action()        {}
+func (NotHere) action()      {}
+func (Withdraw) action()     {}
 func (Spawn) action()        {}
 func (Kill) action()         {}
 func (BuildEnv) action()     {}

@@ -38,6 +38,9 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 		c.flush() // what was noted is of the epoch before
 	}
 	j.epoch = m.Epoch
+	if j.peers != nil || len(m.Peers) > 0 {
+		c.setPeers(j, m.Peers)
+	}
 	c.leaveAll(j)
 	j.priority, j.held, j.stopped, j.dropped = m.Priority, m.Hold, nil, false
 	if m.Ranks != nil {
@@ -59,10 +62,17 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	for _, t := range again {
 		c.rebuild(j, t)
 	}
+	if j.peers != nil {
+		c.recountOut(j)
+	}
 	c.recount(j)
 	c.offerAll(j)
 	c.askFunctions(j)
 	c.touch(j)
+	if j.peers != nil {
+		c.greetPeers(j)
+	}
+	c.replayEarly(j)
 }
 
 // maxElements is the most elements of a stream that are looked for one by one: a
@@ -174,7 +184,7 @@ func (j *job) setFuse(paths [][]taskIndex) {
 // not know yet.
 func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 	run := m.Run
-	if run == nil {
+	if run == nil && len(m.Peers) == 0 {
 		run = []comms.Range{{First: 0, Last: taskIndex(max(j.static, 1) - 1)}}
 		if j.static == 0 {
 			run = nil

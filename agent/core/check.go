@@ -37,7 +37,7 @@ func (c *Core) Check() error {
 			if want := j.countRefs(ref, d.given); d.refs != want {
 				return fmt.Errorf("job %s: dataset %v has %d references, counted %d", j.id, ref, d.refs, want)
 			}
-			if d.refs == 0 && !j.wanted.has(j.graph, ref) {
+			if d.refs == 0 && !j.keeps(d) {
 				return fmt.Errorf("job %s: dataset %v is kept and nobody needs it", j.id, ref)
 			}
 			if d.sealed {
@@ -47,8 +47,52 @@ func (c *Core) Check() error {
 				}
 			}
 		}
+		if err := c.checkPeers(j); err != nil {
+			return fmt.Errorf("job %s: %w", j.id, err)
+		}
 	}
 	return c.checkMemory(sealed)
+}
+
+// checkPeers compares what a job knows of its other fragments.
+func (c *Core) checkPeers(j *job) error {
+	p := j.peers
+	if p == nil {
+		return nil
+	}
+	for ref, all := range p.out {
+		if d := j.data[ref]; d == nil || d.copy || len(all) == 0 {
+			return fmt.Errorf("dataset %v has %d agents that read it, and is not here or a copy", ref, len(all))
+		}
+	}
+	flying := map[taskIndex]int{}
+	for ref, h := range p.heard {
+		if h.flying {
+			flying[ref.Task]++
+		}
+		d := j.data[ref]
+		switch {
+		case (h.state == hearHere) != (d != nil && d.copy):
+			return fmt.Errorf("dataset %v of a peer is in state %d, here: %v", ref, h.state, d != nil)
+		case (h.state == hearRoom || h.state == hearPulled) != (h.pull != nil):
+			return fmt.Errorf("dataset %v of a peer is in state %d, fetched: %v", ref, h.state, h.pull != nil)
+		case h.state == hearTold && !h.stale && !h.queued && j.stopped == nil:
+			return fmt.Errorf("dataset %v of a peer is fetched never", ref)
+		case !h.stale && h.flying == (h.state == hearHere):
+			return fmt.Errorf("dataset %v of a peer is in state %d, on its way: %v", ref, h.state, h.flying)
+		}
+	}
+	for t := range p.flying {
+		if flying[t] != p.flying[t] {
+			return fmt.Errorf("%d datasets of task %d are on their way, counted %d", p.flying[t], t, flying[t])
+		}
+	}
+	for t, e := range p.ending {
+		if e.how != 0 && flying[t] == 0 {
+			return fmt.Errorf("task %d of a peer has ended, and nobody says so", t)
+		}
+	}
+	return nil
 }
 
 func (c *Core) checkMemory(sealed int) error {
@@ -62,7 +106,7 @@ func (c *Core) checkMemory(sealed int) error {
 	}
 	asked := 0
 	for _, q := range c.requests {
-		if q.lease != nil {
+		if q.lease != nil || q.pull != nil {
 			asked++
 		}
 	}
@@ -181,24 +225,7 @@ func (c *Core) checkTasks(j *job) error {
 func (c *Core) checkStreams(j *job) error {
 	for s := range j.slots {
 		sl := &j.slots[s]
-		var ended, bad, released uint64
-		st := j.streams[sl.key]
-		for i, e := j.static+s, uint64(0); st != nil && e < st.next; i, e = i+len(j.slots), e+1 {
-			if i >= len(j.tasks) || j.tasks[i].state == tAbsent {
-				ended++
-				released++
-				continue
-			}
-			if t := &j.tasks[i]; t.state.over() {
-				ended++
-				if t.state != tFinished {
-					bad++
-				}
-			}
-			if j.tasks[i].flags&fReleased != 0 {
-				released++
-			}
-		}
+		ended, bad, released := j.countSlot(s)
 		if ended != sl.ended || bad != sl.bad || released != sl.released {
 			return fmt.Errorf("slot %d: %d instances ended, %d badly, %d committed; counted %d, %d, %d", s, sl.ended, sl.bad, sl.released, ended, bad, released)
 		}
@@ -221,8 +248,15 @@ func (j *job) openConsumers(ref comms.DatasetRef) int {
 			n++
 		}
 	}
+	if j.peers != nil {
+		for _, f := range j.peers.out[ref] {
+			if j.counts(ref, f) {
+				n++
+			}
+		}
+	}
 	for _, e := range ofElement(ofOutput(j.edgesOf(ref.Task), ref.Output), ref.Element) {
-		if e.Kind == dag.SourceElement && !j.overAt(e.Consumer) {
+		if e.Kind == dag.SourceElement && !j.overAt(e.Consumer) && j.awayAt(e.Consumer) == nil {
 			n++
 		}
 	}

@@ -67,6 +67,16 @@ type Core struct {
 	urgent    bool      // one of those not flushed should not wait for others
 	flushAt   time.Time // when what is not flushed leaves at the latest; zero: nothing waits
 
+	// Other agents, with which jobs are shared.
+	neighbours map[string]*neighbour
+	telling    []*job   // with something to tell their peers
+	early      []early  // notices whose Assign is still to come
+	wanted     []*heard // datasets to be fetched
+	pulls      map[uint64]*pull
+	lastPull   uint64
+	pulling    int64 // bytes of pulls
+	offers     map[offerKey]*offer
+
 	todo    []ended          // tasks that ended without their outputs and whose consumers do not know yet
 	touched []*job           // jobs that may have drained
 	steps   []comms.Step     // scratch
@@ -96,6 +106,7 @@ func New(cfg Config) *Core {
 		cfg: cfg, total: vector(cfg.Total), free: vector(cfg.Total), led: led,
 		byJob: map[comms.JobID]*job{}, owners: map[string]*owner{}, byExec: map[comms.ExecutorID]*executor{},
 		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
+		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{},
 		segs: map[ledger.SegmentID]*segment{}, lastEvent: cfg.LastEvent, lastExec: cfg.LastExecutor,
 	}
 	c.pool(poolKey{"", cfg.Dir}).warm = cfg.Warm
@@ -176,6 +187,24 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		c.setFull(ev.Executor, true)
 	case Free:
 		c.setFull(ev.Executor, false)
+	case PeerUp:
+		c.peerUp(ev)
+	case PeerDown:
+		c.peerDown(ev.Agent)
+	case PeerFull:
+		c.peerFull(ev)
+	case FromPeer:
+		c.fromPeer(ev)
+	case Pulled:
+		c.pulled(ev.Pull)
+	case PullFailed:
+		c.pullFailed(ev)
+	case Wanted:
+		c.wantedBy(ev)
+	case Unwanted:
+		c.unwanted(ev)
+	case Withdrawn:
+		c.withdrawn(ev)
 	case Drain:
 		c.drain()
 	case Idle:
@@ -191,6 +220,9 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 			c.fromController(ev)
 		}
 		c.work()
+	}
+	if len(c.telling) > 0 {
+		c.tellPeers()
 	}
 	if idle && c.tells() || c.unflushed >= eventBatch {
 		c.flush()

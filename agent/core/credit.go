@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -18,6 +19,10 @@ import (
 // grow: see unstick. The same holds when what runs beside them waits for memory
 // that they hold: with more credit they either end and give it back, or ask for
 // memory themselves, and then the ledger sees who is stuck.
+
+// awayPatience is how long a generator waits for consumers on other agents when
+// nothing moves here.
+const awayPatience = time.Second
 
 func errElement(got, want uint64) error {
 	return fmt.Errorf("it published element %d where %d was the next", got, want)
@@ -138,7 +143,7 @@ func (c *Core) heldBack(r *run) {
 	if !waits {
 		return
 	}
-	r.back = true
+	r.back, r.backAt = true, c.now
 	c.regrant(r.ex)
 	c.note(r.job, comms.Event{Kind: comms.EventHeldBack, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: comms.Cause{Kind: comms.CauseRun}})
 }
@@ -156,6 +161,9 @@ func (c *Core) resumed(r *run) {
 // unstick widens the buffers of generators when nothing else can move.
 func (c *Core) unstick() {
 	held := false
+	if len(c.pulls) > 0 {
+		return
+	}
 	for _, ex := range c.execs {
 		if ex.state == exStarting || ex.asked || len(ex.queue) > 0 && !ex.held() && ex.wants == 0 {
 			return
@@ -167,6 +175,10 @@ func (c *Core) unstick() {
 	}
 	for _, r := range c.generators {
 		if r.back && r.ex.state == exUp && r.abort == nil && c.fits(r.ex.grant, r.gs.need) {
+			if due := r.backAt.Add(awayPatience); r.job.peers != nil && due.After(c.now) {
+				c.wakeAt(due) // consumers on other agents may be at it
+				continue
+			}
 			c.resumeNow(r, bufferSize)
 			return
 		}

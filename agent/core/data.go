@@ -16,8 +16,13 @@ type dataset struct {
 	desc   comms.Desc
 	refs   int
 	sealed bool // its bytes are the ledger's; else they are in desc
-	given  bool // it came with an Assign: only consumers that are here count
+	given  bool // it came with an Assign, or from a peer: only consumers that are here count
+	copy   bool // it was fetched: another agent has it, too
+	kept   bool // an Assign says that this agent has it for all
 }
+
+// keeps tells whether a dataset stays without references.
+func (j *job) keeps(d *dataset) bool { return !d.copy && j.wanted.has(j.graph, d.desc.Ref) }
 
 // exports is what a job keeps after its end.
 type exports struct {
@@ -89,6 +94,9 @@ func (c *Core) dataset(k ledger.Key) (*job, *dataset) {
 		return nil, nil
 	}
 	d := j.data[comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element &^ (0xff << attemptShift)}]
+	if d == nil && j.peers != nil {
+		d = j.peers.old[comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element &^ (0xff << attemptShift)}]
+	}
 	if d == nil || j.key(d) != k {
 		return j, nil
 	}
@@ -125,10 +133,13 @@ func (j *job) countRefs(r comms.DatasetRef, given bool) int {
 	}
 	if len(j.slots) > 0 {
 		for _, s := range j.graph.SlotConsumers(r.Task, r.Output) {
-			if !j.slots[s].done {
+			if !j.slots[s].done && j.awaySlot(s) == nil {
 				refs++
 			}
 		}
+	}
+	if j.peers != nil {
+		refs += len(j.peers.out[r])
 	}
 	return refs
 }
@@ -144,6 +155,9 @@ func (j *job) elsewhere(i taskIndex, k outputKey, element uint64) bool {
 // committed, or (given) it ended before the dataset came here and is no instance
 // that is still to be.
 func (j *job) released(t taskIndex, given bool) bool {
+	if j.peers != nil && j.awayAt(t) != nil {
+		return true // its agent has one reference for all of its tasks
+	}
 	if int(t) >= len(j.tasks) || j.tasks[t].state == tAbsent {
 		return given && (int(t) >= len(j.tasks) || j.tasks[t].flags&fPromised == 0)
 	}
@@ -161,6 +175,9 @@ func (c *Core) publish(r *run, d comms.Desc) (fresh bool, err error) {
 	}
 	if j.data[d.Ref] != nil {
 		return false, c.discard(r, d)
+	}
+	if j.peers != nil && !j.dropped {
+		c.offerData(j, d.Ref)
 	}
 	refs := j.countRefs(d.Ref, false)
 	if refs == 0 && !j.wanted.has(j.graph, d.Ref) || j.dropped {
@@ -188,10 +205,13 @@ func (c *Core) publish(r *run, d comms.Desc) (fresh bool, err error) {
 func (c *Core) deref(j *job, ref comms.DatasetRef, n int) {
 	d := j.data[ref]
 	if d == nil {
+		if j.peers != nil {
+			c.derefHeard(j, ref)
+		}
 		return
 	}
 	d.refs = max(0, d.refs-n)
-	if d.refs == 0 && !j.wanted.has(j.graph, ref) {
+	if d.refs == 0 && !j.keeps(d) {
 		c.freeData(j, d)
 	}
 }
@@ -202,17 +222,25 @@ func (c *Core) freeData(j *job, d *dataset) {
 	if d.sealed {
 		c.must(c.led.Forget(j.key(d)))
 		c.effects()
+		c.freedOffer(j, d)
+	}
+	if j.peers != nil {
+		delete(j.peers.out, d.desc.Ref)
+		if d.copy {
+			c.freedCopy(j, d.desc.Ref)
+		}
 	}
 }
 
 // release ends a task's need for its inputs: its end is committed.
 func (c *Core) release(j *job, t taskIndex) {
 	j.tasks[t].flags |= fReleased
-	if len(j.data) == 0 && int(t) < j.static {
+	none := len(j.data) == 0 && (j.peers == nil || len(j.peers.heard) == 0)
+	if none && int(t) < j.static {
 		return
 	}
 	gs := j.groupOf(t)
-	if gs.rooted || len(j.data) == 0 {
+	if gs.rooted || none {
 		if gs.group.Stream != nil {
 			c.releaseInstance(j, t)
 		}
@@ -268,8 +296,8 @@ func (c *Core) retain(j *job, keep []comms.DatasetRef) {
 // keepOnly frees all datasets of a job but some.
 func (c *Core) keepOnly(j *job, keep map[comms.DatasetRef]bool) {
 	for _, ref := range j.sortedData() {
-		if !keep[ref] {
-			c.freeData(j, j.data[ref])
+		if d := j.data[ref]; d != nil && (!keep[ref] || d.copy) {
+			c.freeData(j, d)
 		}
 	}
 }
@@ -280,10 +308,21 @@ func (c *Core) keepOnly(j *job, keep map[comms.DatasetRef]bool) {
 func (c *Core) knownData(j *job, m *comms.Assign) {
 	var missing []comms.DatasetRef
 	for _, d := range m.Datasets {
-		if j.data[d.Ref] != nil || !j.valid(d.Ref) {
+		if !j.valid(d.Ref) {
+			continue
+		}
+		away := j.peers != nil && d.Place.Kind == comms.PlaceAgent && d.Place.Where != c.cfg.Agent
+		if have := j.data[d.Ref]; have != nil && !(away && have.copy) {
+			if j.peers != nil && d.Place.Kind != comms.PlaceInline && have.desc.Attempt == d.Attempt {
+				have.kept, have.copy = true, false
+			}
 			continue
 		}
 		c.grow(j, d.Ref)
+		if away {
+			c.hear(j, d.Place.Where, d)
+			continue
+		}
 		if d.Place.Kind != comms.PlaceInline {
 			missing = append(missing, d.Ref)
 			continue
@@ -300,7 +339,8 @@ func (c *Core) knownData(j *job, m *comms.Assign) {
 			st := j.stream(e.Task, e.Output)
 			st.next, st.ended, st.failed = e.Count, true, e.Failed
 			for n := range e.Count {
-				if e.Failed && j.data[comms.DatasetRef{Task: e.Task, Output: e.Output, Element: n}] == nil {
+				ref := comms.DatasetRef{Task: e.Task, Output: e.Output, Element: n}
+				if e.Failed && j.data[ref] == nil && (j.peers == nil || j.peers.heard[ref] == nil) {
 					st.lost[n], st.torn = true, true
 				}
 			}

@@ -311,10 +311,16 @@ func (c *Core) recount(j *job) {
 	c.recountGates(j)
 	for _, ref := range j.sortedData() {
 		d := j.data[ref]
+		if d == nil { // freed with another
+			continue
+		}
 		d.refs = j.countRefs(ref, d.given)
-		if d.refs == 0 && !j.wanted.has(j.graph, ref) {
+		if d.refs == 0 && !j.keeps(d) {
 			c.freeData(j, d)
 		}
+	}
+	if j.peers != nil {
+		c.recountHeard(j)
 	}
 	fresh := j.fresh && len(j.data) == 0 && len(j.streams) == 0
 	j.fresh = false

@@ -177,10 +177,12 @@ func (c *Core) unsettled(j *job) bool {
 func (c *Core) jobState(j *job) comms.JobState {
 	s := comms.JobState{Job: j.id, Epoch: j.epoch, Life: j.life, Drained: j.over && !c.unsettled(j)}
 	for _, ref := range j.sortedData() {
-		s.Datasets = append(s.Datasets, j.data[ref].desc)
+		if !j.data[ref].copy {
+			s.Datasets = append(s.Datasets, j.data[ref].desc)
+		}
 	}
 	for i := range j.tasks {
-		if j.tasks[i].state != tFinished {
+		if j.tasks[i].state != tFinished || j.peers != nil && j.tasks[i].flags&fElsewhere != 0 {
 			continue
 		}
 		t := dag.TaskIndex(i)

@@ -311,10 +311,14 @@ func (c *Core) lost(k ledger.Key, why error) {
 		return
 	}
 	ref := d.desc.Ref
+	if j.peers != nil && c.lostAway(j, d) {
+		return
+	}
 	c.note(j, comms.Event{Kind: comms.EventLost, Task: ref.Task, Attempt: d.desc.Attempt, Output: ref.Output,
 		Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref, Text: why.Error()}})
 	needed := d.refs > 0 || j.wanted.has(j.graph, ref)
 	delete(j.data, ref)
+	c.withdrawData(j, ref)
 	if !needed || j.stopped != nil || j.adopted {
 		return
 	}
@@ -381,7 +385,7 @@ func (j *job) goneOf(sources []dag.Source, elsewhere bool) []comms.DatasetRef {
 		for _, ref := range j.expand(s) {
 			st := j.streams[outputKey{ref.Task, ref.Output}]
 			published := st != nil && ref.Element < st.next && !st.lost[ref.Element]
-			if !elsewhere && int(ref.Task) < len(j.tasks) && j.tasks[ref.Task].flags&fElsewhere != 0 {
+			if !elsewhere && int(ref.Task) < len(j.tasks) && j.tasks[ref.Task].flags&fElsewhere != 0 || j.peers != nil && j.peers.heard[ref] != nil {
 				continue
 			}
 			if j.data[ref] == nil && (published || j.overAt(ref.Task) && j.tasks[ref.Task].state == tFinished) {

@@ -29,7 +29,7 @@ func (j *job) stream(t taskIndex, output uint32) *stream {
 	st := j.streams[k]
 	if st == nil {
 		st = &stream{open: map[uint64]int{}, lost: map[uint64]bool{}}
-		if j.consumed(t, output) {
+		if (j.peers == nil || j.awayAt(t) == nil) && j.consumed(t, output) {
 			st.buffer = uint64(j.groupOf(t).group.Outputs[output].Buffer)
 			if st.buffer == 0 {
 				st.buffer = bufferSize

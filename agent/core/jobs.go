@@ -101,6 +101,7 @@ type job struct {
 	given    bool // it has, or had, datasets that came with an Assign
 
 	data      map[comms.DatasetRef]*dataset
+	peers     *peers // who has the other fragments; nil when this agent has all of it
 	wanted    exports
 	streams   map[outputKey]*stream
 	slots     []slot
@@ -258,6 +259,9 @@ func (c *Core) end(j *job, t taskIndex, state taskState) {
 	j.unended--
 	c.touch(j)
 	c.instanceEnded(j, t)
+	if j.peers != nil {
+		c.offerEnd(j, t)
+	}
 }
 
 func (c *Core) touch(j *job) {
@@ -306,6 +310,7 @@ func (c *Core) drop(j *job) {
 
 // unlist takes a job out of the tables, and its owner with the last.
 func (c *Core) unlist(j *job) {
+	c.dropPeers(j)
 	c.jobs = slices.DeleteFunc(c.jobs, func(o *job) bool { return o == j })
 	delete(c.byJob, j.id)
 	if j.owner.jobs--; j.owner.jobs == 0 {

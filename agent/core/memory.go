@@ -51,6 +51,8 @@ type request struct {
 	lease *comms.LeaseReq // a lease for ex
 	ex    *executor
 	fetch *fetch
+	pull  *pull
+	offer *offer
 }
 
 // fetch is a chunk that is served to a client.
@@ -224,6 +226,10 @@ func (c *Core) grantedRequest(e ledger.Granted) {
 		c.pinEnded(q.run)
 	case q.fetch != nil:
 		c.serve(q.fetch, e.Pins[0].Place)
+	case q.pull != nil:
+		c.pullGranted(q.pull, e.Leases[0])
+	case q.offer != nil:
+		c.offerGranted(q.offer, e.Pins[0].Place)
 	case q.lease != nil:
 		q.ex.wants--
 		l := &lease{id: e.Leases[0].ID, req: e.ID, place: e.Leases[0].Place, kind: e.Leases[0].Kind, shared: q.lease.Run == 0}
@@ -257,6 +263,10 @@ func (c *Core) failedRequest(e ledger.Failed) {
 		c.pinEnded(q.run)
 	case q.fetch != nil:
 		c.refuseFetch(q.fetch, e.Err)
+	case q.pull != nil:
+		c.pullRefused(q.pull, e.Err)
+	case q.offer != nil:
+		c.offerFailed(q.offer, e.Err)
 	case q.lease != nil:
 		q.ex.wants--
 		c.emit(ToExecutor{q.ex.id, &comms.Lease{Token: q.lease.Token, Error: e.Err.Error()}})

@@ -265,6 +265,23 @@ func (w *world) waitsFor(j *job, t taskIndex) string {
 			text += fmt.Sprintf("%s %+v is %d with %d, its task in state %d; ", in.Name, s, state, n, j.tasks[s.Task].state)
 		}
 	}
+	if p := j.peers; p != nil {
+		for _, f := range p.list {
+			text += fmt.Sprintf("%s: up %v, full %v, %d datasets, %d ends to tell; ", f.name, f.up, f.full, len(f.data), len(f.ended))
+		}
+		for ref, h := range p.heard {
+			text += fmt.Sprintf("%v of %v is in state %d, stale %v; ", ref, h.from, h.state, h.stale)
+		}
+		for i, sl := range j.slots {
+			text += fmt.Sprintf("slot %d: %+v of %+v; ", i, sl, j.streams[sl.key])
+		}
+		for i := j.static; i < len(j.tasks); i++ {
+			text += fmt.Sprint(j.tasks[i].state, " ")
+		}
+		for t, e := range p.ending {
+			text += fmt.Sprintf("task %d ends as %d when %d datasets are here; ", t, e.how, p.flying[t])
+		}
+	}
 	return text
 }
 

@@ -29,9 +29,10 @@ type run struct {
 	started   bool
 	told      bool // EventStarted was noted
 	startedAt time.Time
-	asked     bool // a TakeBack names it
-	back      bool // a generator that waits for credit
-	orphan    bool // its task is not this agent's any more
+	asked     bool      // a TakeBack names it
+	back      bool      // a generator that waits for credit
+	backAt    time.Time // since when
+	orphan    bool      // its task is not this agent's any more
 	private   []uint32
 	rest      []step // tasks behind this one, see paths.go
 

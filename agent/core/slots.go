@@ -324,10 +324,16 @@ func (c *Core) derefShared(j *job, src dag.Source) {
 	if src.Kind == dag.SourceElement {
 		src.Kind = dag.SourceStream
 	}
-	for _, ref := range j.expand(src) {
+	refs := j.expand(src)
+	if j.peers != nil && src.Kind == dag.SourceGroup {
+		refs = append(refs, j.beyond(src, len(refs))...)
+	}
+	for _, ref := range refs {
 		if d := j.data[ref]; d != nil {
 			d.refs = j.countRefs(ref, d.given)
 			c.deref(j, ref, 0)
+		} else if j.peers != nil {
+			c.derefHeard(j, ref)
 		}
 	}
 }
@@ -338,17 +344,36 @@ func (c *Core) releaseGroup(j *job, s dag.Source) {
 	for _, ref := range refs {
 		c.deref(j, ref, 1)
 	}
-	if !j.given {
+	if !j.given && j.peers == nil {
 		return
 	}
 	// Those of instances whose generator runs again and has not come, or never will come, to their elements.
+	for _, ref := range j.beyond(s, len(refs)) {
+		c.deref(j, ref, 1)
+	}
+}
+
+// beyond lists what is known of the datasets of a streamed group from element n
+// on: of so many elements the stream itself is known.
+func (j *job) beyond(s dag.Source, n int) (refs []comms.DatasetRef) {
 	slot, _, _ := j.graph.Slot(s.Task)
-	for _, ref := range j.sortedData() {
+	add := func(ref comms.DatasetRef) {
 		at, element, ok := j.graph.Slot(ref.Task)
-		if ok && at == slot && ref.Output == s.Output && element >= uint64(len(refs)) {
-			c.deref(j, ref, 1)
+		if ok && at == slot && ref.Output == s.Output && element >= uint64(n) {
+			refs = append(refs, ref)
 		}
 	}
+	for _, ref := range j.sortedData() {
+		add(ref)
+	}
+	if j.peers != nil {
+		for _, ref := range sortedRefs(j.peers.heard) {
+			if j.data[ref] == nil {
+				add(ref)
+			}
+		}
+	}
+	return refs
 }
 
 // resolveGates opens the slots whose instances share a source, or fails them.
@@ -402,28 +427,7 @@ func (c *Core) recountGate(j *job, s int) {
 // elements have consumers that have not: after tasks went back to the start.
 func (c *Core) recountSlots(j *job) {
 	for s := range j.slots {
-		sl := &j.slots[s]
-		sl.ended, sl.bad, sl.released, sl.looked = 0, 0, 0, false
-		st := j.streams[sl.key]
-		for i, e := j.static+s, uint64(0); st != nil && e < st.next; i, e = i+len(j.slots), e+1 {
-			if i >= len(j.tasks) || j.tasks[i].state == tAbsent { // ended before the job came here, or elsewhere
-				sl.ended++
-				sl.released++
-				continue
-			}
-			t := &j.tasks[i]
-			if t.state.over() {
-				sl.ended++
-				if t.state != tFinished {
-					sl.bad++
-				}
-			}
-			if t.flags&fReleased != 0 {
-				sl.released++
-			}
-		}
-		sl.told = st != nil && st.ended && sl.ended == st.next // consumers are counted anew, too
-		sl.done = sl.told && sl.released == st.next
+		c.recountSlot(j, s)
 	}
 	for k, st := range j.streams {
 		if st.buffer == 0 {
@@ -436,4 +440,39 @@ func (c *Core) recountSlots(j *job) {
 			}
 		}
 	}
+}
+
+func (c *Core) recountSlot(j *job, s int) {
+	sl := &j.slots[s]
+	sl.looked = false
+	sl.ended, sl.bad, sl.released = j.countSlot(s)
+	st := j.streams[sl.key]
+	sl.told = st != nil && st.ended && sl.ended == st.next // consumers are counted anew, too
+	sl.done = sl.told && sl.released == st.next
+}
+
+// countSlot counts the instances of a slot that have ended, those of them that
+// ended badly, and those whose ends are committed.
+func (j *job) countSlot(s int) (ended, bad, released uint64) {
+	st := j.streams[j.slots[s].key]
+	for i, e := j.static+s, uint64(0); st != nil && e < st.next; i, e = i+len(j.slots), e+1 {
+		if i >= len(j.tasks) || j.tasks[i].state == tAbsent {
+			if j.awayAt(taskIndex(i)) == nil { // ended before the job came here
+				ended++
+				released++
+			}
+			continue
+		}
+		t := &j.tasks[i]
+		if t.state.over() {
+			ended++
+			if t.state != tFinished {
+				bad++
+			}
+		}
+		if t.flags&fReleased != 0 {
+			released++
+		}
+	}
+	return ended, bad, released
 }

@@ -112,6 +112,7 @@ func (c *Core) squeeze() {
 	if c.growing() {
 		c.unpinPlaceless()
 	}
+	c.withdrawIdle()
 	for _, ex := range c.execs {
 		if ex.state == exUp && len(ex.queue) == 0 && len(ex.leases) > 0 {
 			c.stopExecutor(ex)

@@ -40,6 +40,9 @@ type world struct {
 	uncommit []uint64
 	again    bool // a new incarnation: events that were seen come again
 
+	net *network // to other worlds, when there are any
+	id  int      // there
+
 	failures, crashes, spillRot, diskFull int // of 1000
 	segment                               int // of 1000: outputs that go to shared memory
 	timer                                 time.Time
@@ -130,6 +133,10 @@ func (w *world) perform(a Action) {
 		w.timer = a.At
 	case ServeChunk:
 		w.post(ChunkServed{a.Client, a.Msg.Req})
+	default:
+		if w.net != nil {
+			w.net.perform(w, a)
+		}
 	}
 }
 
@@ -268,12 +275,7 @@ func (w *world) run() {
 // turn does one thing that can be done, as pick decides; false when there is nothing.
 func (w *world) turn() bool {
 	w.t.Helper()
-	var can []*worker
-	for _, x := range w.workers {
-		if x.canAct() {
-			can = append(can, x)
-		}
-	}
+	can := w.able()
 	n := len(can)
 	if len(w.inbox) > 0 {
 		n++
@@ -292,6 +294,22 @@ func (w *world) turn() bool {
 		}
 		return false
 	}
+	w.one(can, n)
+	return true
+}
+
+func (w *world) able() (can []*worker) {
+	for _, x := range w.workers {
+		if x.canAct() {
+			can = append(can, x)
+		}
+	}
+	return can
+}
+
+// one does one of the n things that can be done.
+func (w *world) one(can []*worker, n int) {
+	w.t.Helper()
 	k := w.pick(n, "who")
 	w.now = w.now.Add(10 * time.Microsecond)
 	if k < len(can) {
@@ -301,7 +319,6 @@ func (w *world) turn() bool {
 		w.inbox = w.inbox[1:]
 		w.step(ev)
 	}
-	return true
 }
 
 func maxTime(a, b time.Time) time.Time {

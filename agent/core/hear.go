@@ -1,0 +1,515 @@
+package core
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+const (
+	earlyKept = 4096        // most notices that wait for their Assign
+	earlyFor  = time.Minute // how long they do
+)
+
+// hearState is how far a dataset of another agent has come.
+type hearState uint8
+
+const (
+	hearTold   hearState = iota // to be fetched when there is room
+	hearRoom                    // the ledger was asked for room
+	hearPulled                  // on its way
+	hearHere                    // a copy is here
+	hearLost                    // nobody has it: the controller was told
+)
+
+// heard is a dataset of another agent that tasks here read: from the news of it
+// until the ends of all that read it are committed.
+type heard struct {
+	job    *job
+	desc   comms.Desc
+	from   []string // who holds it for this agent, and waits for Released
+	state  hearState
+	flying bool // counted in peers.flying
+	stale  bool // of the epoch before, and not told again
+	queued bool // in Core.wanted
+	tries  int  // that have failed in a row
+	at     time.Time
+	pull   *pull
+}
+
+// early is a notice whose Assign is still to come.
+type early struct {
+	from string
+	msg  *comms.Notice
+	at   time.Time
+}
+
+func (c *Core) peerUp(ev PeerUp) {
+	n := c.neighbour(ev.Agent)
+	n.up, n.full = true, false
+	for _, j := range c.jobs {
+		if j.peers == nil {
+			continue
+		}
+		for _, f := range j.peers.list {
+			if f.neighbour == n && !ev.Resumed {
+				c.tellAll(j, f)
+			} else if f.neighbour == n {
+				c.mustTell(j)
+			}
+		}
+	}
+}
+
+func (c *Core) peerDown(agent string) {
+	if n := c.neighbours[agent]; n != nil {
+		n.up, n.full = false, false
+		c.unmeet(n)
+	}
+}
+
+func (c *Core) peerFull(ev PeerFull) {
+	n := c.neighbours[ev.Agent]
+	if n == nil {
+		return
+	}
+	if n.full = ev.Full; n.full {
+		return
+	}
+	for _, j := range c.jobs {
+		if j.peers != nil {
+			c.mustTell(j)
+		}
+	}
+}
+
+func (c *Core) fromPeer(ev FromPeer) {
+	switch m := ev.Msg.(type) {
+	case *comms.Notice:
+		c.notice(ev.Agent, m)
+	case *comms.Released:
+		c.releasedBy(ev.Agent, m)
+	}
+}
+
+// notice takes the news of a peer. Those of an epoch that is to come wait for it;
+// those of one that is over are told again by whom they still concern.
+func (c *Core) notice(from string, m *comms.Notice) {
+	j := c.byJob[m.Job]
+	if j == nil || j.adopted || j.life != m.Life || m.Epoch > j.epoch {
+		c.tooEarly(from, m)
+		return
+	}
+	if m.Epoch < j.epoch || j.peers == nil || j.dropped || !slices.ContainsFunc(j.peers.list, func(f *fragment) bool { return f.name == from }) {
+		return
+	}
+	for _, d := range m.Datasets {
+		c.hear(j, from, d)
+	}
+	for _, e := range m.Ends {
+		if !j.valid(comms.DatasetRef{Task: e.Task, Output: e.Output}) || j.groupOf(e.Task).group.Outputs[e.Output].Generate == dag.GenerateNone {
+			continue
+		}
+		if en := j.peers.endingOf(e.Task); !slices.ContainsFunc(en.ends, func(o comms.StreamEnd) bool { return o.Output == e.Output }) {
+			en.ends = append(en.ends, e)
+		}
+	}
+	for _, e := range m.Ended {
+		c.hearEnds(j, e)
+	}
+}
+
+func (c *Core) hearEnds(j *job, e comms.Ended) {
+	if int(e.Last) >= j.static && (len(j.slots) == 0 || e.Last > noTask-1) || e.How < comms.OutcomeDone || e.How > comms.OutcomeCancelled {
+		return
+	}
+	for t := e.First; t <= e.Last; t++ {
+		if int(t) < len(j.tasks) && j.tasks[t].state != tAbsent || j.awayAt(t) == nil {
+			delete(j.peers.ending, t)
+			continue // known, or this agent's
+		}
+		if c.endsJob(j, t, e.How) && j.stopped == nil {
+			c.stop(j, &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("the job stopped because %s failed", j.graph.TaskName(t))},
+				comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}})
+		}
+		j.peers.endingOf(t).how = e.How
+		c.endAway(j, t)
+	}
+}
+
+func (p *peers) endingOf(t taskIndex) *ending {
+	e := p.ending[t]
+	if e == nil {
+		e = &ending{}
+		p.ending[t] = e
+	}
+	return e
+}
+
+// tooEarly keeps a notice until its Assign comes. When there are too many, or
+// when it does not come, the link is made anew: then all that counts is told again.
+func (c *Core) tooEarly(from string, m *comms.Notice) {
+	c.early = append(c.early, early{from, m, c.now})
+	var drop []early
+	for len(c.early) > earlyKept || len(c.early) > 0 && c.now.Sub(c.early[0].at) > earlyFor {
+		drop = append(drop, c.early[0])
+		c.early = c.early[1:]
+	}
+	var reset []string
+	for _, e := range drop {
+		if !slices.Contains(reset, e.from) {
+			reset = append(reset, e.from)
+		}
+	}
+	slices.Sort(reset)
+	for _, agent := range reset {
+		c.early = slices.DeleteFunc(c.early, func(e early) bool { return e.from == agent })
+		c.emit(ResetPeer{agent})
+	}
+}
+
+// replayEarly takes the notices that came before the Assign to which they belong.
+func (c *Core) replayEarly(j *job) {
+	if len(c.early) == 0 {
+		return
+	}
+	all := c.early
+	c.early = nil
+	for _, e := range all {
+		switch {
+		case e.msg.Job != j.id || e.msg.Life != j.life || e.msg.Epoch > j.epoch:
+			c.early = append(c.early, e)
+		case j.peers != nil:
+			c.notice(e.from, e.msg)
+		}
+	}
+}
+
+// hear takes the news of one dataset of another agent.
+func (c *Core) hear(j *job, from string, d comms.Desc) {
+	if !j.valid(d.Ref) || d.Ref.Task > noTask-1 {
+		return
+	}
+	p := j.peers
+	h := p.heard[d.Ref]
+	if d.Place.Kind == comms.PlaceNone {
+		c.unhear(j, h, from)
+		return
+	}
+	if have := j.data[d.Ref]; have != nil && !have.copy || int(d.Ref.Task) < len(j.tasks) && j.tasks[d.Ref.Task].state != tAbsent && j.tasks[d.Ref.Task].flags&fElsewhere == 0 {
+		c.giveBack(j, d.Ref, from) // made here, or to be made here
+		return
+	}
+	switch {
+	case h == nil:
+		h = &heard{job: j, desc: d}
+		p.heard[d.Ref] = h
+	case h.state == hearHere || h.desc.Attempt == d.Attempt && h.state != hearLost:
+	case h.stale || h.state == hearLost || slices.Contains(h.from, from): // it was made again
+		c.forgetPull(h)
+		h.desc, h.state, h.from, h.tries, h.at = d, hearTold, nil, 0, time.Time{}
+	default:
+		c.giveBack(j, d.Ref, from)
+		return
+	}
+	h.stale = false
+	if !slices.Contains(h.from, from) {
+		h.from = append(h.from, from)
+	}
+	c.grow(j, d.Ref)
+	if j.groupOf(d.Ref.Task).group.Outputs[d.Ref.Output].Generate != dag.GenerateNone {
+		c.growStream(j, d.Ref)
+		if j.data[d.Ref] == nil {
+			j.streams[outputKey{d.Ref.Task, d.Ref.Output}].lost[d.Ref.Element] = true
+		}
+	}
+	c.wantHeard(j, h)
+}
+
+// growStream makes an element one of the stream of another agent's generator.
+func (c *Core) growStream(j *job, ref comms.DatasetRef) {
+	st := j.stream(ref.Task, ref.Output)
+	if ref.Element < st.next {
+		return
+	}
+	slots := j.graph.StreamSlots(ref.Task, ref.Output)
+	for ; st.next <= ref.Element; st.next++ {
+		for _, s := range slots {
+			if i, err := j.graph.Instance(s, st.next); err == nil && j.overAt(i) {
+				c.awayEnded(j, s, i)
+			}
+		}
+	}
+}
+
+// wantHeard decides what becomes of a dataset that was heard of: it is here, it is
+// fetched, or nobody needs it.
+func (c *Core) wantHeard(j *job, h *heard) {
+	ref, p := h.desc.Ref, j.peers
+	if d := j.data[ref]; d != nil {
+		h.state = hearHere
+		return
+	}
+	if d := p.old[ref]; d != nil {
+		if d.desc.Attempt != h.desc.Attempt {
+			c.freeOld(j, ref)
+		} else {
+			delete(p.old, ref)
+			c.arrived(j, h, d)
+			return
+		}
+	}
+	if j.countRefs(ref, true) == 0 {
+		c.unneeded(j, h)
+		return
+	}
+	if !h.flying {
+		h.flying = true
+		p.flying[ref.Task]++
+		if c.unend(j, ref.Task) {
+			c.lostJobs = append(c.lostJobs, j)
+		}
+	}
+	if h.desc.Place.Kind == comms.PlaceInline {
+		d := &dataset{desc: h.desc, given: true, copy: true}
+		d.desc.Place.Bytes = bytes.Clone(d.desc.Place.Bytes)
+		c.arrived(j, h, d)
+		return
+	}
+	c.wantPull(h)
+}
+
+// arrived makes a copy a dataset of this agent, and tells its consumers.
+func (c *Core) arrived(j *job, h *heard, d *dataset) {
+	ref := h.desc.Ref
+	h.state, h.tries = hearHere, 0
+	h.desc.Place.Bytes = nil
+	d.copy, d.given, j.given = true, true, true
+	d.refs = j.countRefs(ref, true)
+	j.data[ref] = d
+	st := j.streams[outputKey{ref.Task, ref.Output}]
+	if st != nil {
+		delete(st.lost, ref.Element)
+	}
+	if !j.peers.quiet {
+		edges := ofOutput(j.edgesOf(ref.Task), ref.Output)
+		if j.groupOf(ref.Task).group.Outputs[ref.Output].Generate == dag.GenerateNone {
+			c.resolve(j, edges, dag.SourceWhole, ref, true)
+			c.resolveGates(j, dag.SourceWhole, ref, true)
+		} else {
+			c.resolve(j, ofElement(edges, ref.Element), dag.SourceElement, ref, true)
+			c.resolveGates(j, dag.SourceElement, ref, true)
+		}
+		if st != nil && st.ended {
+			c.streamThere(j, ref.Task, ref.Output)
+		}
+	}
+	c.land(j, h)
+	if d.refs == 0 && j.data[ref] == d { // its consumers have ended while it came
+		c.freeData(j, d)
+	}
+}
+
+// land counts a dataset as one that is not on its way any more.
+func (c *Core) land(j *job, h *heard) {
+	if !h.flying {
+		return
+	}
+	h.flying = false
+	t := h.desc.Ref.Task
+	if j.peers.flying[t]--; j.peers.flying[t] == 0 {
+		delete(j.peers.flying, t)
+		c.endAway(j, t)
+	}
+}
+
+// endAway takes over how a task of a peer has ended, when all that it made and
+// that is needed is here: what ended and is not here never comes.
+func (c *Core) endAway(j *job, t taskIndex) {
+	en := j.peers.ending[t]
+	if en == nil || en.how == 0 || j.peers.flying[t] > 0 {
+		return
+	}
+	delete(j.peers.ending, t)
+	c.grow(j, comms.DatasetRef{Task: t})
+	s := j.at(t)
+	if s.state != tAbsent {
+		return
+	}
+	for _, e := range en.ends {
+		st := j.stream(t, e.Output)
+		st.next, st.ended, st.failed = max(st.next, e.Count), true, e.Failed
+	}
+	s.state = tFinished + taskState(en.how-comms.OutcomeDone)
+	s.flags |= fReleased | fElsewhere
+	j.fresh = false
+	if en.how != comms.OutcomeDone {
+		c.todo = append(c.todo, ended{j, t})
+	}
+	if j.peers.quiet { // all is counted anew
+		return
+	}
+	if s, element, ok := j.graph.Slot(t); ok && j.exists(s, element) {
+		c.awayEnded(j, s, t)
+		c.slotEnded(j, s)
+	}
+	for _, e := range en.ends {
+		for _, s := range j.graph.StreamSlots(t, e.Output) {
+			c.recountSlot(j, s)
+			j.slots[s].told = false
+		}
+	}
+	if en.how != comms.OutcomeDone {
+		return
+	}
+	for _, e := range en.ends {
+		c.streamThere(j, t, e.Output)
+		c.slotsEnded(j, outputKey{t, e.Output})
+	}
+	c.missingOf(j, t)
+	delete(j.edgeCache, t)
+}
+
+// awayEnded counts an instance of a streamed group that has ended on another agent.
+func (c *Core) awayEnded(j *job, s int, t taskIndex) {
+	sl := &j.slots[s]
+	sl.ended++
+	sl.released++
+	if j.tasks[t].state != tFinished {
+		sl.bad++
+	}
+}
+
+// missingOf asks for what a finished task of a peer made, what is needed here, and
+// what nobody has told.
+func (c *Core) missingOf(j *job, t taskIndex) {
+	for _, e := range j.edgesOf(t) {
+		ref := comms.DatasetRef{Task: t, Output: e.Output, Element: e.Element}
+		if e.Kind != dag.SourceWhole && e.Kind != dag.SourceElement || j.data[ref] != nil || j.peers.heard[ref] != nil ||
+			int(e.Consumer) >= len(j.tasks) || j.tasks[e.Consumer].state != tWaiting {
+			continue
+		}
+		c.askFor(j, ref)
+		return
+	}
+}
+
+// unhear forgets a dataset that its holder has lost. When nobody else has it, it
+// is told again once it was made again.
+func (c *Core) unhear(j *job, h *heard, from string) {
+	if h == nil || h.state == hearHere {
+		return
+	}
+	if h.from = slices.DeleteFunc(h.from, func(a string) bool { return a == from }); len(h.from) > 0 {
+		return
+	}
+	// What it made is not all here, and does not count as if it were: it stays on its way.
+	c.forgetPull(h)
+	h.state, h.stale = hearTold, true
+}
+
+// giveBack tells an agent that its copy of a dataset is not needed here.
+func (c *Core) giveBack(j *job, ref comms.DatasetRef, to string) {
+	for _, f := range j.peers.list {
+		if f.name == to {
+			f.released = append(f.released, ref)
+			c.mustTell(j)
+		}
+	}
+}
+
+// unneeded ends this agent's need for a dataset that it was told of.
+func (c *Core) unneeded(j *job, h *heard) {
+	ref := h.desc.Ref
+	delete(j.peers.heard, ref)
+	c.forgetPull(h)
+	for _, a := range h.from {
+		c.giveBack(j, ref, a)
+	}
+	if st := j.streams[outputKey{ref.Task, ref.Output}]; st != nil {
+		delete(st.lost, ref.Element)
+	}
+	c.land(j, h)
+}
+
+// derefHeard looks whether a dataset that is on its way is still needed.
+func (c *Core) derefHeard(j *job, ref comms.DatasetRef) {
+	if h := j.peers.heard[ref]; h != nil && j.countRefs(ref, true) == 0 {
+		c.unneeded(j, h)
+	}
+}
+
+// freedCopy follows when a copy was freed here.
+func (c *Core) freedCopy(j *job, ref comms.DatasetRef) {
+	if j.peers == nil {
+		return
+	}
+	if h := j.peers.heard[ref]; h != nil {
+		c.unneeded(j, h)
+	}
+}
+
+// lostAway follows when a copy of a peer's dataset was lost here: it is fetched
+// again from who holds it. It tells whether that is all there is to do.
+func (c *Core) lostAway(j *job, d *dataset) bool {
+	ref := d.desc.Ref
+	if j.peers.old[ref] == d {
+		delete(j.peers.old, ref)
+		return true
+	}
+	h := j.peers.heard[ref]
+	if !d.copy || h == nil {
+		return false
+	}
+	delete(j.data, ref)
+	if st := j.streams[outputKey{ref.Task, ref.Output}]; st != nil {
+		st.lost[ref.Element] = true
+	}
+	c.unend(j, ref.Task)
+	h.state = hearTold
+	c.wantHeard(j, h)
+	c.lostJobs = append(c.lostJobs, j)
+	return true
+}
+
+// unend takes back that a task elsewhere has ended: not all that it made is here.
+func (c *Core) unend(j *job, t taskIndex) bool {
+	s := j.at(t)
+	if !s.state.over() || s.flags&fElsewhere == 0 {
+		return false
+	}
+	en := j.peers.endingOf(t)
+	en.how = outcomeOf(s.state)
+	for o := range j.groupOf(t).group.Outputs {
+		if st := j.streams[outputKey{t, uint32(o)}]; st != nil && st.ended {
+			en.ends = append(en.ends, comms.StreamEnd{Task: t, Output: uint32(o), Count: st.next, Failed: st.failed})
+			st.ended, st.failed = false, false
+		}
+	}
+	*s = task{attempt: s.attempt}
+	return true
+}
+
+// recountHeard looks anew at what is needed of others: after an Assign and after
+// datasets were lost.
+func (c *Core) recountHeard(j *job) {
+	for _, ref := range sortedRefs(j.peers.heard) {
+		h := j.peers.heard[ref]
+		switch {
+		case h == nil || h.state == hearHere || h.state == hearLost:
+		case h.stale && j.countRefs(ref, true) == 0:
+			c.unneeded(j, h)
+		case !h.stale:
+			c.wantHeard(j, h)
+		}
+	}
+	for _, ref := range sortedRefs(j.peers.old) {
+		if j.countRefs(ref, true) == 0 {
+			c.freeOld(j, ref)
+		}
+	}
+}

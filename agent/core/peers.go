@@ -1,0 +1,349 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// A job whose tasks are spread over several agents has peers. Tasks of theirs are
+// absent here until a Notice says how they ended; datasets of theirs are copies
+// here, with the references of the consumers that are here.
+
+// neighbour is another agent with which this one shares jobs.
+type neighbour struct {
+	name      string
+	up, full  bool
+	addresses []string
+	jobs      int // that have it among their peers
+}
+
+// peers is what a job knows of its other fragments.
+type peers struct {
+	list []*fragment // by name of the agent
+	runs []away      // who runs what, by task
+
+	out   map[comms.DatasetRef][]*fragment // who may still read a dataset that is here; by name
+	heard map[comms.DatasetRef]*heard      // datasets of others that are needed here
+	old   map[comms.DatasetRef]*dataset    // copies of the epoch before, until they are told again
+
+	quiet  bool                  // an Assign is being taken: all is counted anew after it
+	flying map[taskIndex]int     // how many datasets of a task are needed and not here yet
+	ending map[taskIndex]*ending // how tasks have ended of which not all is here
+}
+
+// fragment is the part of a job that another agent has, and what it was not told yet.
+type fragment struct {
+	*neighbour
+	data     []comms.DatasetRef // published, or (no dataset of that name is here) gone
+	ends     []comms.StreamEnd
+	ended    []comms.Ended
+	released []comms.DatasetRef
+}
+
+// away is tasks that another agent runs.
+type away struct {
+	first, last taskIndex
+	by          *fragment
+}
+
+// ending is how a task of a peer has ended.
+type ending struct {
+	how  comms.Outcome // 0: not told yet
+	ends []comms.StreamEnd
+}
+
+// setPeers takes over who has the other fragments of a job. What was heard, told
+// and fetched before counts again when it is told at the new epoch.
+func (c *Core) setPeers(j *job, all []comms.Fragment) {
+	if j.peers == nil && len(all) == 0 {
+		return
+	}
+	before := j.peers
+	p := &peers{quiet: true, out: map[comms.DatasetRef][]*fragment{}, heard: map[comms.DatasetRef]*heard{}, old: map[comms.DatasetRef]*dataset{},
+		flying: map[taskIndex]int{}, ending: map[taskIndex]*ending{}}
+	for i := range all {
+		f := &all[i]
+		if f.Agent == c.cfg.Agent {
+			continue
+		}
+		fr := &fragment{neighbour: c.meet(f)}
+		p.list = append(p.list, fr)
+		for _, r := range f.Run {
+			p.runs = append(p.runs, away{r.First, r.Last, fr})
+		}
+	}
+	slices.SortFunc(p.list, func(a, b *fragment) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(p.runs, func(a, b away) int { return cmp.Compare(a.first, b.first) })
+	j.peers = p
+	if before != nil {
+		p.old = before.old
+		c.inherit(j, before)
+		c.part(before)
+	}
+	if !j.fresh {
+		c.giveAway(j)
+	}
+	if len(all) == 0 {
+		c.dropOld(j)
+		j.peers = nil
+	}
+}
+
+// inherit keeps what is being fetched: it may be told again.
+func (c *Core) inherit(j *job, before *peers) {
+	for _, ref := range sortedRefs(before.heard) {
+		h := before.heard[ref]
+		if h.state == hearHere || len(j.peers.list) == 0 {
+			c.forgetPull(h)
+			continue
+		}
+		h.from, h.stale, h.flying = nil, true, false
+		j.peers.heard[ref] = h
+	}
+}
+
+// giveAway ends what this agent knew of tasks that others have now: what it made
+// of them counts no more, what it fetched waits until it is told again.
+func (c *Core) giveAway(j *job) {
+	for _, r := range j.peers.runs {
+		for t := r.first; int(t) < len(j.tasks) && t <= r.last; t++ {
+			c.makeAbsent(j, t)
+		}
+	}
+	for i := j.static; i < len(j.tasks); i++ { // those of generators that others have
+		if j.awayAt(taskIndex(i)) != nil {
+			c.makeAbsent(j, taskIndex(i))
+		}
+	}
+}
+
+func (c *Core) makeAbsent(j *job, t taskIndex) {
+	s := &j.tasks[t]
+	if s.state != tAbsent && !s.state.over() {
+		c.disown(j, t)
+	}
+	for o := range j.groupOf(t).group.Outputs {
+		k, n := outputKey{t, uint32(o)}, uint64(1)
+		if st := j.streams[k]; st != nil {
+			n = st.next
+			delete(j.streams, k)
+		}
+		for e := range n {
+			ref := comms.DatasetRef{Task: t, Output: k.output, Element: e}
+			d := j.data[ref]
+			switch {
+			case d == nil:
+			case d.copy:
+				delete(j.data, ref)
+				j.peers.old[ref] = d
+			default:
+				c.freeData(j, d)
+			}
+		}
+	}
+	delete(j.edgeCache, t)
+	*s = task{attempt: s.attempt}
+}
+
+// dropOld frees copies that nobody has told again.
+func (c *Core) dropOld(j *job) {
+	for _, ref := range sortedRefs(j.peers.old) {
+		c.freeOld(j, ref)
+	}
+}
+
+func (c *Core) freeOld(j *job, ref comms.DatasetRef) {
+	d := j.peers.old[ref]
+	delete(j.peers.old, ref)
+	if d.sealed {
+		c.must(c.led.Forget(j.key(d)))
+		c.effects()
+	}
+}
+
+// meet finds the neighbour that has a fragment, or makes its acquaintance.
+func (c *Core) meet(f *comms.Fragment) *neighbour {
+	n := c.neighbour(f.Agent)
+	if n.jobs == 0 || !slices.Equal(n.addresses, f.Addresses) {
+		n.addresses = f.Addresses
+		c.emit(MeetPeer{Agent: f.Agent, Incarnation: f.Incarnation, Addresses: f.Addresses})
+	}
+	n.jobs++
+	return n
+}
+
+func (c *Core) neighbour(name string) *neighbour {
+	n := c.neighbours[name]
+	if n == nil {
+		n = &neighbour{name: name}
+		if c.neighbours == nil {
+			c.neighbours = map[string]*neighbour{}
+		}
+		c.neighbours[name] = n
+	}
+	return n
+}
+
+// part lets neighbours go with whom no other job is shared.
+func (c *Core) part(p *peers) {
+	for _, f := range p.list {
+		if f.jobs--; f.jobs == 0 {
+			c.emit(LeavePeer{f.name})
+			c.unmeet(f.neighbour)
+		}
+	}
+}
+
+// unmeet forgets a neighbour that nothing is known of any more.
+func (c *Core) unmeet(n *neighbour) {
+	if n.jobs == 0 && !n.up {
+		delete(c.neighbours, n.name)
+	}
+}
+
+// dropPeers ends all that a job has to do with others.
+func (c *Core) dropPeers(j *job) {
+	if j.peers == nil {
+		return
+	}
+	for _, ref := range sortedRefs(j.peers.heard) {
+		c.forgetPull(j.peers.heard[ref])
+	}
+	c.dropOld(j)
+	c.part(j.peers)
+	j.peers = nil
+}
+
+// awayAt returns who has a task, nil when no other agent has it. Instances run
+// where their generator does, unless an Assign names them.
+func (j *job) awayAt(t taskIndex) *fragment {
+	if j.peers == nil {
+		return nil
+	}
+	if f := j.peers.at(t); f != nil || int(t) < j.static {
+		return f
+	}
+	if st := j.graph.Group(t).Stream; st != nil {
+		return j.peers.at(st.Generator)
+	}
+	return nil
+}
+
+func (p *peers) at(t taskIndex) *fragment {
+	i := sort.Search(len(p.runs), func(i int) bool { return p.runs[i].last >= t })
+	if i < len(p.runs) && p.runs[i].first <= t {
+		return p.runs[i].by
+	}
+	return nil
+}
+
+// awaySlot returns who has a streamed group's tasks that are to come.
+func (j *job) awaySlot(s int) *fragment {
+	if j.peers == nil {
+		return nil
+	}
+	return j.peers.at(j.slots[s].key.task)
+}
+
+// readers lists the agents that have consumers of a dataset, by name.
+func (j *job) readers(ref comms.DatasetRef) (all []*fragment) {
+	gs := j.groupOf(ref.Task)
+	if !gs.read {
+		return nil
+	}
+	edges := ofOutput(j.edgesOf(ref.Task), ref.Output)
+	generated := gs.group.Outputs[ref.Output].Generate != dag.GenerateNone
+	for i := range edges {
+		if !generated || edges[i].Kind == dag.SourceStream || edges[i].Element == ref.Element {
+			all = addFragment(all, j.awayAt(edges[i].Consumer))
+		}
+	}
+	for _, s := range j.graph.SlotConsumers(ref.Task, ref.Output) {
+		all = addFragment(all, j.awaySlot(s))
+	}
+	// Instances whose generator has ended are named one by one.
+	for _, s := range j.graph.StreamSlots(ref.Task, ref.Output) {
+		if i, err := j.graph.Instance(s, ref.Element); err == nil {
+			all = addFragment(all, j.peers.at(i))
+		}
+	}
+	return all
+}
+
+// audience lists the agents that wait for the end of a task, by name.
+func (j *job) audience(t taskIndex) (all []*fragment) {
+	gs := j.groupOf(t)
+	if !gs.read {
+		return nil
+	}
+	edges := j.edgesOf(t)
+	for i := range edges {
+		all = addFragment(all, j.awayAt(edges[i].Consumer))
+	}
+	for o, out := range gs.group.Outputs {
+		for _, s := range j.graph.SlotConsumers(t, uint32(o)) {
+			all = addFragment(all, j.awaySlot(s))
+		}
+		if out.Generate == dag.GenerateNone {
+			continue
+		}
+		for _, s := range j.graph.StreamSlots(t, uint32(o)) {
+			zero, err := j.graph.Instance(s, 0)
+			if err != nil {
+				continue
+			}
+			for _, e := range j.graph.Consumers(zero) {
+				if e.Kind == dag.SourceGroup { // they must know how many instances there are
+					all = addFragment(all, j.awayAt(e.Consumer))
+				}
+			}
+			for o := range j.graph.Group(zero).Outputs {
+				for _, s := range j.graph.SlotConsumers(zero, uint32(o)) {
+					all = addFragment(all, j.awaySlot(s))
+				}
+			}
+		}
+	}
+	return all
+}
+
+func addFragment(all []*fragment, f *fragment) []*fragment {
+	if f == nil || len(all) > 0 && all[len(all)-1] == f {
+		return all
+	}
+	i, found := slices.BinarySearchFunc(all, f, func(a, b *fragment) int { return cmp.Compare(a.name, b.name) })
+	if found {
+		return all
+	}
+	return slices.Insert(all, i, f)
+}
+
+func sortedRefs[V any](m map[comms.DatasetRef]V) []comms.DatasetRef {
+	refs := make([]comms.DatasetRef, 0, len(m))
+	for r := range m {
+		refs = append(refs, r)
+	}
+	slices.SortFunc(refs, comms.DatasetRef.Compare)
+	return refs
+}
+
+// greetPeers begins an epoch with the others: they are told all that they may need.
+func (c *Core) greetPeers(j *job) {
+	j.peers.quiet = false
+	for i := range j.tasks { // what ended tasks made and nobody has
+		if j.tasks[i].state == tWaiting {
+			for _, ref := range j.gone(taskIndex(i), true) {
+				if s := j.at(ref.Task); s.state == tFinished && s.flags&fElsewhere != 0 {
+					c.askFor(j, ref)
+				}
+			}
+		}
+	}
+	for _, f := range j.peers.list {
+		c.tellAll(j, f)
+	}
+}

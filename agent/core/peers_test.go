@@ -1,0 +1,221 @@
+package core
+
+import (
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// spread assigns a job to several agents: task i to agent of[i].
+func (n *network) spread(id byte, g *dag.Graph, m comms.Assign, of []int) comms.JobID {
+	n.t.Helper()
+	frags := make([]comms.Fragment, len(n.worlds))
+	for i := range frags {
+		frags[i] = comms.Fragment{Agent: agentName(i), Incarnation: 1, Addresses: []string{"tcp://" + agentName(i)}}
+	}
+	for t, a := range of {
+		r := &frags[a].Run
+		if k := len(*r); k > 0 && (*r)[k-1].Last+1 == taskIndex(t) {
+			(*r)[k-1].Last++
+		} else {
+			*r = append(*r, comms.Range{First: taskIndex(t), Last: taskIndex(t)})
+		}
+	}
+	var job comms.JobID
+	for a, w := range n.worlds {
+		own := m
+		own.Run = frags[a].Run
+		own.Peers = nil
+		for b := range frags {
+			if b != a {
+				own.Peers = append(own.Peers, frags[b])
+			}
+		}
+		job = w.assign(id, g, own)
+		for range n.pick(20, "between assigns") { // notices come before the next Assign
+			n.turn()
+		}
+	}
+	return job
+}
+
+func randomSplit(t *rapid.T, g *dag.Graph, agents int) []int {
+	of := make([]int, g.NumTasks())
+	for i := range of {
+		of[i] = rapid.IntRange(0, agents-1).Draw(t, "agent")
+	}
+	return of
+}
+
+// cutPaths keeps what of the paths lies on one agent.
+func cutPaths(paths [][]taskIndex, of []int) (out [][]taskIndex) {
+	for _, p := range paths {
+		for len(p) > 0 {
+			k := 1
+			for k < len(p) && of[p[k]] == of[p[0]] {
+				k++
+			}
+			if k > 1 {
+				out = append(out, p[:k])
+			}
+			p = p[k:]
+		}
+	}
+	return out
+}
+
+// TestPeersRandom runs random jobs on two or three agents whose links break and
+// whose transfers fail: every task ends where it was assigned, each once, inputs
+// hold the right bytes (the worlds check), and in the end no copy and no
+// reference is left anywhere.
+func TestPeersRandom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := randomJob(t)
+		g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
+		if err != nil {
+			t.Skipf("%v\n%s", err, text)
+		}
+		t.Logf("%s", text)
+		n := randomNetwork(t, rapid.IntRange(2, 3).Draw(t, "agents"))
+		of := randomSplit(t, g, len(n.worlds))
+		t.Logf("tasks on agents %v", of)
+		job := n.spread(1, g, comms.Assign{Fuse: cutPaths(randomPaths(t, g), of)}, of)
+		n.disturb(t, job)
+		n.run()
+		for _, w := range n.worlds {
+			w.hold = false
+			w.commitAll()
+		}
+		n.run()
+		n.allEnded(job, of)
+		for _, w := range n.worlds {
+			w.step(FromController{Msg: &comms.Steer{Job: job, Action: comms.SteerForget}})
+		}
+		n.run()
+		n.nothingHeld()
+	})
+}
+
+func randomNetwork(t *rapid.T, agents int) *network {
+	cfgs := make([]Config, agents)
+	for i := range cfgs {
+		cfgs[i] = randomHost(t)
+		cfgs[i].Total.CPU = max(cfgs[i].Total.CPU, 2000)
+	}
+	n := newNetwork(t, xorshift(rapid.Uint64().Draw(t, "seed")), cfgs)
+	n.fails = rapid.SampledFrom([]int{0, 0, 100}).Draw(t, "transfers fail")
+	for _, w := range n.worlds {
+		w.randomFates(t)
+		w.spillRot = 0
+	}
+	return n
+}
+
+func (n *network) disturb(t *rapid.T, job comms.JobID) {
+	for range rapid.IntRange(0, 5).Draw(t, "disturbances") {
+		for range rapid.IntRange(0, 80).Draw(t, "turns") {
+			n.turn()
+		}
+		a := rapid.IntRange(0, len(n.worlds)-1).Draw(t, "one")
+		b := (a + rapid.IntRange(1, len(n.worlds)-1).Draw(t, "other")) % len(n.worlds)
+		w := n.worlds[a]
+		switch rapid.IntRange(0, 6).Draw(t, "what") {
+		case 0, 1:
+			n.cut(a, b, false)
+		case 2:
+			n.cut(a, b, true)
+		case 3:
+			w.hold = !w.hold
+			w.commitAll()
+		case 4:
+			if n.up[pairOf(a, b)] {
+				w.step(PeerFull{agentName(b), true})
+				for range 30 {
+					n.turn()
+				}
+				w.step(PeerFull{agentName(b), false})
+			}
+		case 5:
+			w.step(ControllerDown{})
+			for range 20 {
+				n.turn()
+			}
+			w.reconnect()
+		case 6:
+			for _, ev := range w.inbox {
+				if from, ok := ev.(FromPeer); ok {
+					w.post(FromPeer{from.Agent, again(n.t, from.Msg)})
+				}
+			}
+		}
+	}
+}
+
+// allEnded checks that each task has ended where it was assigned, and nowhere else.
+func (n *network) allEnded(job comms.JobID, of []int) {
+	n.t.Helper()
+	for a, w := range n.worlds {
+		for i, s := range w.c.byJob[job].tasks {
+			if s.state != tAbsent && !s.state.over() {
+				n.t.Logf("agent %s: task %d is in state %d, attempt %d, missing %d; %s", agentName(a), i, s.state, s.attempt, s.missing, w.workersText())
+			}
+		}
+	}
+	for a, w := range n.worlds {
+		w.allEnded(job)
+		j := w.c.byJob[job]
+		for t, at := range of {
+			id := comms.TaskID{Job: job, Index: taskIndex(t)}
+			if (w.ends[id] != 0) != (at == a) {
+				n.t.Fatalf("task %s of agent %s ended as %d on %s", j.graph.TaskName(taskIndex(t)), agentName(at), w.ends[id], agentName(a))
+			}
+		}
+		if p := j.peers; p != nil {
+			if len(p.heard)+len(p.out)+len(p.old) > 0 {
+				n.t.Fatalf("agent %s: %d datasets heard of, %d that others need, %d old copies after the end", agentName(a), len(p.heard), len(p.out), len(p.old))
+			}
+		}
+	}
+}
+
+func (n *network) nothingHeld() {
+	n.t.Helper()
+	for _, w := range n.worlds {
+		w.nothingHeld()
+		c := w.c
+		if len(c.pulls)+len(c.offers)+len(c.early)+len(c.wanted) > 0 || c.pulling != 0 || len(c.telling) > 0 {
+			n.t.Fatalf("agent %s: %d pulls, %d offers, %d early notices, %d wanted at the end", agentName(w.id), len(c.pulls), len(c.offers), len(c.early), len(c.wanted))
+		}
+	}
+}
+
+// TestPeersDeterminism runs the same cluster twice: equal actions.
+func TestPeersDeterminism(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := randomJob(t)
+		g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
+		if err != nil {
+			t.Skip()
+		}
+		of := randomSplit(t, g, 2)
+		hosts := []Config{randomHost(t), randomHost(t)}
+		seed := rapid.Uint64().Draw(t, "seed")
+		var logs [2][2][]Action
+		for i := range logs {
+			n := newNetwork(t, xorshift(seed), hosts)
+			for _, w := range n.worlds {
+				w.keep, w.failures, w.crashes, w.segment, w.spillRot = true, 30, 20, 500, 100
+			}
+			n.spread(1, g, comms.Assign{}, of)
+			n.run()
+			logs[i] = [2][]Action{n.worlds[0].log, n.worlds[1].log}
+		}
+		if !reflect.DeepEqual(logs[0], logs[1]) {
+			t.Fatalf("two runs of the same trace differ")
+		}
+	})
+}

@@ -1,0 +1,366 @@
+package core
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// Datasets of other agents are fetched as soon as they are heard of, before their
+// consumers are ready. A fetch waits for memory like any other request, and for
+// others that are on their way; it gives way to what runs.
+
+const (
+	pullAgain = 50 * time.Millisecond // before a fetch that failed is tried again, doubled each time up to 64 times
+	pullTries = 20                    // in about a minute, after which the controller is asked
+)
+
+// pull is one fetch, from the request for room to the end of the last byte.
+type pull struct {
+	id    uint64
+	h     *heard // nil when nobody needs it any more
+	req   ledger.RequestID
+	lease ledger.Lease
+	bytes int64
+	sent  bool // the driver writes into the lease
+}
+
+// wantPull queues a fetch.
+func (c *Core) wantPull(h *heard) {
+	if h.state == hearTold && !h.queued {
+		h.queued = true
+		c.wanted = append(c.wanted, h)
+	}
+}
+
+// startPulls asks for room for what is to be fetched.
+func (c *Core) startPulls() {
+	if len(c.wanted) == 0 {
+		return
+	}
+	wanted := c.wanted
+	c.wanted = nil
+	for i, h := range wanted {
+		j := h.job
+		switch {
+		case h.state != hearTold || j.peers == nil || j.peers.heard[h.desc.Ref] != h || h.stale:
+			h.queued = false
+		case j.stopped != nil:
+			h.queued = false
+		case h.at.After(c.now):
+			c.wakeAt(h.at)
+			c.wanted = append(c.wanted, h)
+		case !c.mayPull(int64(h.desc.Size)):
+			c.wanted = append(c.wanted, wanted[i:]...)
+			return
+		default:
+			h.queued = false
+			c.askRoom(h)
+		}
+	}
+}
+
+// mayPull tells whether one more fetch may ask for memory: not while many are on
+// their way or memory is short, unless there is nothing else that moves.
+func (c *Core) mayPull(size int64) bool {
+	if len(c.pulls) == 0 && !c.moves() {
+		return true
+	}
+	s := c.led.Stats()
+	return c.pulling+size <= c.cfg.Memory/4 && s.Waiting == 0 && s.Held+size <= c.cfg.Memory/4*3 || len(c.pulls) == 0 && s.Waiting == 0
+}
+
+// moves tells whether an executor runs something that goes on by itself.
+func (c *Core) moves() bool {
+	return slices.ContainsFunc(c.execs, func(ex *executor) bool { return len(ex.queue) > 0 && !ex.held() && ex.wants == 0 })
+}
+
+func (c *Core) askRoom(h *heard) {
+	ref := h.desc.Ref
+	if h.desc.Size > 1<<62 {
+		c.tooLarge(h, ledger.ErrTooLarge)
+		return
+	}
+	kind := ledger.Arena
+	if h.job.groupOf(ref.Task).file[ref.Output] {
+		kind = ledger.File
+	}
+	c.lastPull++
+	p := &pull{id: c.lastPull, h: h, bytes: int64(h.desc.Size)}
+	p.req = c.lastReq + 1
+	h.pull, h.state = p, hearRoom
+	c.pulls[p.id] = p
+	c.pulling += p.bytes
+	c.ask(&request{pull: p}, ledger.Request{Owner: ledger.Owner(3)<<62 | ledger.Owner(p.id), Class: ledger.Start,
+		Leases: []ledger.LeaseSpec{{Bytes: p.bytes, Kind: kind}}})
+	c.effects()
+}
+
+// pullGranted sends for a dataset for which there is room.
+func (c *Core) pullGranted(p *pull, l ledger.Lease) {
+	p.lease, p.sent = l, true
+	p.h.state = hearPulled
+	path := ""
+	if s := c.segs[l.Place.Segment]; s != nil {
+		path = s.path
+	}
+	c.emit(Pull{ID: p.id, Data: comms.DatasetID{Job: p.h.job.id, DatasetRef: p.h.desc.Ref}, Attempt: p.h.desc.Attempt, Life: p.h.job.life,
+		Size: p.h.desc.Size, From: slices.Clone(p.h.from), Path: path, At: uint64(l.Place.Offset)})
+}
+
+// pullRefused takes the ledger's word that there is no room.
+func (c *Core) pullRefused(p *pull, err error) {
+	h := p.h
+	c.closePull(p)
+	if h == nil {
+		return
+	}
+	h.pull, h.state = nil, hearTold
+	if errors.Is(err, ledger.ErrTooLarge) {
+		c.tooLarge(h, err)
+		return
+	}
+	h.at = c.now.Add(memoryPause)
+	c.wantPull(h)
+}
+
+func (c *Core) closePull(p *pull) {
+	delete(c.pulls, p.id)
+	c.pulling -= p.bytes
+}
+
+// endPull gives back what a fetch holds.
+func (c *Core) endPull(p *pull) {
+	c.closePull(p)
+	if c.requests[p.req] != nil {
+		delete(c.requests, p.req)
+		c.must(c.led.Release(p.req))
+		c.effects()
+	}
+}
+
+// forgetPull ends a fetch that nobody needs any more. What the driver writes into
+// stays its until it says that it does so no more.
+func (c *Core) forgetPull(h *heard) {
+	p := h.pull
+	if p == nil {
+		return
+	}
+	h.pull, p.h = nil, nil
+	if h.state = hearTold; p.sent {
+		c.emit(StopPull{p.id})
+		return
+	}
+	c.endPull(p)
+}
+
+// pulled makes a dataset of what was fetched.
+func (c *Core) pulled(id uint64) {
+	p := c.pulls[id]
+	if p == nil || !p.sent {
+		return
+	}
+	h := p.h
+	if h == nil || h.job.peers == nil {
+		c.endPull(p)
+		return
+	}
+	j, ref := h.job, h.desc.Ref
+	h.pull = nil
+	d := &dataset{desc: h.desc, sealed: true, given: true, copy: true}
+	d.desc.Place = comms.Place{Kind: comms.PlaceSegment, Segment: uint32(p.lease.Place.Segment), Offset: uint64(p.lease.Place.Offset)}
+	// It is known before the ledger looks for room: a spill must find its descriptor.
+	j.peers.old[ref] = d
+	err := c.led.Seal(p.lease.ID, j.key(d), p.lease.Place.Offset, int64(d.desc.Size), 1)
+	if err != nil { // the same copy, freed before, is still being read
+		delete(j.peers.old, ref)
+		c.endPull(p)
+		c.pullLater(h, err.Error())
+		return
+	}
+	c.endPull(p)
+	if h.stale {
+		h.state = hearTold // it waits with the copies of the epoch before
+		return
+	}
+	if j.peers.old[ref] == d {
+		delete(j.peers.old, ref)
+		c.arrived(j, h, d)
+	}
+}
+
+// pullFailed tries again, and in the end tells the controller that nobody has it.
+func (c *Core) pullFailed(ev PullFailed) {
+	p := c.pulls[ev.Pull]
+	if p == nil || !p.sent {
+		return
+	}
+	h := p.h
+	c.endPull(p)
+	if h == nil || h.job.peers == nil {
+		return
+	}
+	h.pull = nil
+	c.pullLater(h, ev.Err)
+}
+
+func (c *Core) pullLater(h *heard, why string) {
+	j := h.job
+	h.state = hearTold
+	if h.stale {
+		return
+	}
+	if h.tries++; h.tries < pullTries {
+		h.at = c.now.Add(pullAgain << min(h.tries-1, 6))
+		c.wantPull(h)
+		return
+	}
+	ref := h.desc.Ref
+	h.state = hearLost
+	c.note(j, comms.Event{Kind: comms.EventLost, Task: ref.Task, Attempt: h.desc.Attempt, Output: ref.Output,
+		Cause: comms.Cause{Kind: comms.CauseDataset, Ref: ref, Text: fmt.Sprintf("it could not be fetched from %v: %s", h.from, why)}})
+}
+
+// tooLarge fails the consumers of a dataset for which this host is too small.
+func (c *Core) tooLarge(h *heard, err error) {
+	j, ref := h.job, h.desc.Ref
+	h.state = hearLost
+	fail := func(t taskIndex) {
+		if int(t) < len(j.tasks) && j.tasks[t].state == tWaiting {
+			c.fail(j, t, nil, &comms.TaskError{Kind: comms.ErrorMemory, Message: fmt.Sprintf("its input %s of %d bytes: %v", j.graph.TaskName(ref.Task), h.desc.Size, err)},
+				comms.Cause{Kind: comms.CauseDataset, Ref: ref}, true)
+		}
+	}
+	edges := ofOutput(j.edgesOf(ref.Task), ref.Output)
+	generated := j.groupOf(ref.Task).group.Outputs[ref.Output].Generate != dag.GenerateNone
+	for i := range edges {
+		if !generated || edges[i].Kind == dag.SourceStream || edges[i].Element == ref.Element {
+			fail(edges[i].Consumer)
+		}
+	}
+	for _, s := range j.graph.SlotConsumers(ref.Task, ref.Output) {
+		for i := j.static + s; i < len(j.tasks); i += len(j.slots) {
+			fail(taskIndex(i))
+		}
+	}
+}
+
+// offer is a dataset of this agent that others fetch: its bytes stay in memory
+// while they do.
+type offer struct {
+	key       offerKey
+	req       ledger.RequestID
+	offered   bool
+	idle      bool
+	withdrawn bool // the driver was told to end it
+}
+
+type offerKey struct {
+	data    comms.DatasetID
+	attempt uint32
+}
+
+// wantedBy brings a dataset into memory that another agent wants to fetch.
+func (c *Core) wantedBy(ev Wanted) {
+	k := offerKey{ev.Data, ev.Attempt}
+	if o := c.offers[k]; o != nil && !o.withdrawn {
+		o.idle = false
+		return
+	}
+	refuse := func(why string) { c.emit(NotHere{Data: ev.Data, Attempt: ev.Attempt, Err: why}) }
+	j := c.byJob[ev.Data.Job]
+	if j == nil {
+		refuse(fmt.Sprintf("job %s is not on agent %s", ev.Data.Job, c.cfg.Agent))
+		return
+	}
+	d := j.data[ev.Data.DatasetRef]
+	switch {
+	case d == nil || d.desc.Attempt != ev.Attempt:
+		refuse(fmt.Sprintf("dataset %s of attempt %d is not on agent %s", ev.Data, ev.Attempt, c.cfg.Agent))
+	case c.offers[k] != nil:
+		refuse(fmt.Sprintf("dataset %s is just leaving the memory of agent %s", ev.Data, c.cfg.Agent))
+	case !d.sealed:
+		c.offers[k] = &offer{key: k, offered: true}
+		c.emit(Offer{Data: ev.Data, Attempt: ev.Attempt, Body: d.desc.Place.Bytes, Size: d.desc.Size})
+	default:
+		o := &offer{key: k, req: c.lastReq + 1}
+		c.offers[k] = o
+		c.ask(&request{offer: o}, ledger.Request{Owner: ledger.Owner(3)<<62 | 1<<61 | ledger.Owner(o.req), Class: ledger.Start, Pins: []ledger.Key{j.key(d)}})
+		c.effects()
+	}
+}
+
+func (c *Core) offerGranted(o *offer, p ledger.Place) {
+	o.offered = true
+	path := ""
+	if s := c.segs[p.Segment]; s != nil {
+		path = s.path
+	}
+	c.emit(Offer{Data: o.key.data, Attempt: o.key.attempt, Path: path, At: uint64(p.Offset), Size: uint64(p.Bytes)})
+}
+
+func (c *Core) offerFailed(o *offer, err error) {
+	delete(c.offers, o.key)
+	c.emit(NotHere{Data: o.key.data, Attempt: o.key.attempt, Err: err.Error()})
+}
+
+// unwanted notes that nobody fetches a dataset just now. It stays offered while
+// nobody needs the memory.
+func (c *Core) unwanted(ev Unwanted) {
+	if o := c.offers[offerKey{ev.Data, ev.Attempt}]; o != nil {
+		o.idle = true
+	}
+}
+
+// withdrawIdle ends offers that nobody uses, of all datasets or of one.
+func (c *Core) withdrawIdle() {
+	if len(c.offers) == 0 {
+		return
+	}
+	var all []*offer
+	for _, o := range c.offers {
+		if o.idle && o.offered && !o.withdrawn {
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b *offer) int { return cmp.Compare(a.req, b.req) })
+	for _, o := range all {
+		c.withdraw(o)
+	}
+}
+
+func (c *Core) withdraw(o *offer) {
+	o.withdrawn = true
+	c.emit(Withdraw{Data: o.key.data, Attempt: o.key.attempt})
+}
+
+// freedOffer ends the offer of a dataset that was freed.
+func (c *Core) freedOffer(j *job, d *dataset) {
+	if len(c.offers) == 0 {
+		return
+	}
+	if o := c.offers[offerKey{comms.DatasetID{Job: j.id, DatasetRef: d.desc.Ref}, d.desc.Attempt}]; o != nil && o.offered && !o.withdrawn {
+		c.withdraw(o)
+	}
+}
+
+// withdrawn ends the pin of an offer: nobody reads its bytes any more.
+func (c *Core) withdrawn(ev Withdrawn) {
+	k := offerKey{ev.Data, ev.Attempt}
+	o := c.offers[k]
+	if o == nil || !o.withdrawn {
+		return
+	}
+	delete(c.offers, k)
+	if c.requests[o.req] != nil {
+		delete(c.requests, o.req)
+		c.must(c.led.Release(o.req))
+		c.effects()
+	}
+}
