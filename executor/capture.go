@@ -127,11 +127,14 @@ func (s *captured) drain(e *Executor) {
 
 // print gives text to the log of the current run, or to the agent when there is none.
 func (e *Executor) print(s *captured, text []byte) {
+	var log *logWriter
 	e.mu.Lock()
-	r := e.current
+	if r := e.current; r != nil {
+		log = r.loggerLocked().logWriter
+	}
 	e.mu.Unlock()
-	if r != nil {
-		if _, err := r.logger().(streamWriter).write(s.stream, text); err == nil {
+	if log != nil {
+		if _, err := log.write(s.stream, text); err == nil {
 			return
 		}
 	}

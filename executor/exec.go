@@ -86,7 +86,7 @@ func closeAll(files ...*os.File) error {
 // perform runs the program and turns a bad end into an error.
 func (p *program) perform(spec command.Spec) error {
 	r := p.run
-	res, err := r.exec.starter.Run(&r.ctx, spec)
+	res, err := r.exec.starter.Run(r.ctx, spec)
 	if err != nil {
 		return &kindError{comms.ErrorSetup, err}
 	}
@@ -215,7 +215,7 @@ func (p *program) makeDir() error {
 func (p *program) leaseOutputs() error {
 	r := p.run
 	for i := range r.kind.Outputs {
-		l, err := r.exec.mem.request(&r.ctx, 0, true, r.ID)
+		l, err := r.exec.mem.request(r.ctx, 0, true, r.ID)
 		if err != nil {
 			return fmt.Errorf("output %q: %w", r.kind.Outputs[i].Name, err)
 		}

@@ -38,7 +38,7 @@ func (r *run) taskError(kind comms.ErrorKind, message string, codes []string) *c
 // classify turns what a run returned into the error that the agent gets.
 func (r *run) classify(err error) *comms.TaskError {
 	var why *stopped
-	if errors.As(context.Cause(&r.ctx), &why) {
+	if errors.As(context.Cause(r.ctx), &why) {
 		// Whatever the function returned, it was on its way out.
 		text := why.text
 		if !errors.Is(err, why) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {

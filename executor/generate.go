@@ -60,7 +60,7 @@ func (r *run) generate(in []any) ([]comms.Desc, []comms.StreamEnd, error) {
 	r.spend.mu.Unlock()
 
 	var n uint64
-	for v, err := range r.kind.fn.Seq(&r.ctx, in) {
+	for v, err := range r.kind.fn.Seq(r.ctx, in) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("element %d: %w", n, err)
 		}

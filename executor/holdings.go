@@ -38,6 +38,11 @@ type view struct {
 	bytes []byte
 }
 
+// idle tells whether nothing was ever held.
+func (h *holdings) idle() bool {
+	return h.views == nil && h.copies == nil && h.holds == nil && h.rooms == nil && h.gone == nil
+}
+
 func within(b []byte, addr uintptr) bool {
 	from := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	return addr >= from && addr-from < uintptr(len(b))
@@ -131,15 +136,27 @@ func (r *run) alloc(n int) ([]byte, error) {
 	if uint64(n) <= r.exec.welcome.InlineMax {
 		return nil, nil
 	}
+	over := func() error { // a goroutine that outlives its function asked
+		if !r.mem.ended {
+			return nil
+		}
+		return fmt.Errorf("allocate %d bytes: the task has ended", n)
+	}
+	r.mem.mu.Lock()
+	err := over()
+	r.mem.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	h, b, off, err := r.take(n, r.wantsFile())
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
 	}
 	r.mem.mu.Lock()
 	defer r.mem.mu.Unlock()
-	if r.mem.ended { // a goroutine that outlives its function asked
+	if err := over(); err != nil {
 		m.drop(h)
-		return nil, fmt.Errorf("allocate %d bytes: the task has ended", n)
+		return nil, err
 	}
 	r.keep(m, h)
 	r.mem.rooms = append(r.mem.rooms, room{hold: h, bytes: b, off: off})
@@ -148,9 +165,9 @@ func (r *run) alloc(n int) ([]byte, error) {
 
 func (r *run) take(n int, file bool) (*hold, []byte, int64, error) {
 	if file || n > standingMax {
-		return r.exec.mem.own(&r.ctx, n, file, r.ID)
+		return r.exec.mem.own(r.ctx, n, file, r.ID)
 	}
-	return r.exec.mem.shared(&r.ctx, n, r.ID)
+	return r.exec.mem.shared(r.ctx, n, r.ID)
 }
 
 // wantsFile tells whether a command will read an output of this run.

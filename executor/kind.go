@@ -35,6 +35,19 @@ type kindOutput struct {
 	codec  value.Codec
 }
 
+// newKind is the registry's newKind. Most kinds of a function are of groups, or of
+// jobs, that want the same of it. Executor.mu is held.
+func (e *Executor) newKind(m *comms.Kind) *kind {
+	if like := e.usual[m.Function]; like != nil && slices.Equal(like.Inputs, m.Inputs) && slices.Equal(like.Outputs, m.Outputs) {
+		return &kind{Kind: *m, fn: like.fn, args: like.args, inputs: like.inputs, outputs: like.outputs}
+	}
+	k := e.reg.newKind(m)
+	if k.fn != nil && k.problem == nil {
+		e.usual[m.Function] = k
+	}
+	return k
+}
+
 // newKind matches what the job says with what the function takes.
 func (r *Registry) newKind(m *comms.Kind) *kind {
 	k := &kind{Kind: *m}

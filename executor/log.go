@@ -44,6 +44,10 @@ func (w streamWriter) Write(p []byte) (int, error) { return w.write(w.stream, p)
 func (r *run) logger() io.Writer {
 	r.exec.mu.Lock()
 	defer r.exec.mu.Unlock()
+	return r.loggerLocked()
+}
+
+func (r *run) loggerLocked() streamWriter {
 	if r.log == nil {
 		r.log = &logWriter{exec: r.exec, run: r.ID}
 	}

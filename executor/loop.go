@@ -56,6 +56,7 @@ type Executor struct {
 	// it has waited since.
 	cpu   cpuClock
 	ended time.Time
+	spent *run // has ended, and nobody else knows it
 	// The latest sample of private memory at the end of a run; also the runner's.
 	sampled   uint64
 	sampledAt time.Time
@@ -67,6 +68,7 @@ type Executor struct {
 	mu      sync.Mutex
 	welcome *comms.Welcome
 	kinds   map[uint32]*kind
+	usual   map[string]*kind // by function: one that can run, which the next is probably like
 	queue   queue
 	current *run
 	last    bool // Stop came: end when the queue is empty
@@ -76,7 +78,7 @@ type Executor struct {
 
 // New makes an executor; it does nothing before Run.
 func New(cfg Config) *Executor {
-	e := &Executor{cfg: cfg, reg: cmp.Or(cfg.Registry, Default), wake: make(chan struct{}, 1), kinds: map[uint32]*kind{}, live: newLiveValues()}
+	e := &Executor{cfg: cfg, reg: cmp.Or(cfg.Registry, Default), wake: make(chan struct{}, 1), kinds: map[uint32]*kind{}, usual: map[string]*kind{}, live: newLiveValues()}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
 	e.out = newOutbox(cfg.Conn, e.Broken)
 	e.mem.exec = e
@@ -156,7 +158,7 @@ func (e *Executor) handle(m comms.Message) error {
 			delete(e.kinds, m.ID) // runs that refer to it keep it
 			break
 		}
-		e.kinds[m.ID] = e.reg.newKind(m)
+		e.kinds[m.ID] = e.newKind(m)
 	case *comms.Dispatch:
 		return e.enqueue(m)
 	case *comms.Segment:
@@ -284,6 +286,9 @@ func (e *Executor) next() *run {
 		if e.ctx.Err() != nil {
 			e.mu.Unlock()
 			return nil
+		}
+		if e.spent != nil {
+			e.queue.spare, e.spent = e.spent, nil
 		}
 		r, back := e.queue.pop()
 		e.current = r

@@ -159,3 +159,72 @@ func TestRowOfSteps(t *testing.T) {
 		t.Errorf("the runs ended %v", got)
 	}
 }
+
+// TestContextOfStep: a function that keeps its context beyond its end finds its own
+// task there, whatever runs in its place then, and nothing more can be had of it.
+func TestContextOfStep(t *testing.T) {
+	var kept []context.Context
+	before, after := []string{}, []string{}
+	reg := testRegistry()
+	reg.Register(&Func{Name: "keeps", Call: func(ctx context.Context, _, out []any) error {
+		for _, old := range kept {
+			after = append(after, TaskOf(old).Name)
+			if old.Err() == nil {
+				t.Error("the context of a task that has ended goes on")
+			}
+			if _, err := TaskOf(old).Log.Write([]byte("x")); err == nil {
+				t.Error("a task that has ended can log")
+			}
+			if _, err := Alloc[float64](old, 1<<20); err == nil {
+				t.Error("a task that has ended can allocate")
+			}
+		}
+		if kept = append(kept, ctx); len(kept)%2 == 0 { // of the others nobody has asked anything yet
+			before = append(before, TaskOf(ctx).Name)
+		}
+		out[0] = ""
+		return nil
+	}}, named, "-> n")
+	a := startExecutor(t, reg, comms.Welcome{})
+	k := a.kind("keeps", nil, nil, func(k *comms.Kind) { k.First, k.Axes = 1, []comms.KindAxis{{First: 1, N: 4}} })
+	head := a.run(k)
+	head.Task, head.Name, head.Private = 1, "", []uint32{0}
+	head.Steps = comms.AppendSteps(nil, []comms.Step{{Kind: k, Task: 2, Attempt: 1, Only: 1}, {Kind: k, Task: 3, Attempt: 1, Only: 1}, {Kind: k, Task: 4, Attempt: 1, Only: 1}})
+	a.runs += 3
+	a.dispatch(head)
+	for _, it := range a.outcomes(4) {
+		if it.Error != nil {
+			t.Errorf("run %d: %s", it.Run, it.Error.Message)
+		}
+	}
+	if want := []string{"keeps[2]", "keeps[4]"}; !slices.Equal(before, want) {
+		t.Errorf("running tasks are %q, want %q", before, want)
+	}
+	if want := []string{"keeps[1]", "keeps[1]", "keeps[2]", "keeps[1]", "keeps[2]", "keeps[3]"}; !slices.Equal(after, want) {
+		t.Errorf("tasks that have ended are %q, want %q", after, want)
+	}
+}
+
+// TestKindsAlike: a kind is made after another of the same function only where
+// it wants the same of it.
+func TestKindsAlike(t *testing.T) {
+	e := New(Config{Registry: testRegistry()})
+	of := func(group string, in, out string, list bool) *kind {
+		return e.newKind(&comms.Kind{Group: group, Function: "double", Inputs: []comms.KindIn{{Name: in, List: list}}, Outputs: []comms.KindOut{{Name: out}}})
+	}
+	first := of("a", "n", "n2", false)
+	if first.problem != nil {
+		t.Fatal(first.problem)
+	}
+	if like := of("b", "n", "n2", false); like.problem != nil || like.Group != "b" || like.fn != first.fn || like.args != first.args || len(like.inputs) != 1 || len(like.outputs) != 1 {
+		t.Errorf("another is %+v", like)
+	}
+	for _, wrong := range []*kind{of("c", "m", "n2", false), of("d", "n", "m2", false), of("e", "n", "n2", true)} {
+		if wrong.problem == nil {
+			t.Errorf("group %s has no problem", wrong.Group)
+		}
+	}
+	if again := of("f", "n", "n2", false); again.problem != nil {
+		t.Errorf("after others that had problems: %v", again.problem)
+	}
+}

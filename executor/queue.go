@@ -12,6 +12,7 @@ type queue struct {
 	entries []entry
 	head    int
 	path    *path // what follows the run at hand; nil when that is the next entry
+	spare   *run  // one that has ended and that nobody knows: the next step takes its place
 }
 
 // entry is a run and the path behind it; run is nil when only the path is left.
@@ -29,11 +30,7 @@ type path struct {
 	at      int         // the next step
 	removed []bool      // steps that will not start; nil: none
 	value   liveValue   // what the run before the next step left for it
-	room    []run       // for the next steps
 }
-
-// maxRoom is how many runs of a path are made in one allocation.
-const maxRoom = 16
 
 // newEntry makes an entry of a dispatched run.
 func (e *Executor) newEntry(m *comms.Run) (entry, error) {
@@ -60,11 +57,12 @@ func (e *Executor) newEntry(m *comms.Run) (entry, error) {
 
 // run makes the run of a step.
 func (p *path) run(i int) *run {
-	if len(p.room) == 0 {
-		p.room = make([]run, min(maxRoom, len(p.steps)-i))
+	r := p.exec.queue.spare
+	if p.exec.queue.spare = nil; r == nil {
+		r = &run{}
+	} else {
+		*r = run{}
 	}
-	r := &p.room[0]
-	p.room = p.room[1:]
 	s := &p.steps[i]
 	r.ID, r.Kind, r.Task, r.Attempt, r.Name, r.With = p.first+comms.RunID(i), s.Kind, s.Task, s.Attempt, s.Name, s.With
 	r.exec, r.kind, r.path, r.reads, r.keeps, r.only = p.exec, p.kinds[i], p, s.Reads, s.Keeps, s.Only

@@ -21,7 +21,7 @@ type run struct {
 	comms.Run
 	exec  *Executor
 	kind  *kind
-	ctx   runContext
+	ctx   *runContext // from the start of the run, or from when it was stopped
 	began time.Time
 	usage comms.Usage
 	log   *logWriter
@@ -39,6 +39,15 @@ type run struct {
 	took       time.Duration // of a function that returned: its call and what came before it
 	told       bool          // the agent knows that it started; guarded by Executor.mu
 	peak       atomic.Uint64
+	slots      [4]any // for the arguments and results of most functions
+}
+
+// values returns room for the arguments of a function, or behind them for its results.
+func (r *run) values(from, n int) []any {
+	if to := from + n; to <= len(r.slots) {
+		return r.slots[from:to:to]
+	}
+	return make([]any, n)
 }
 
 // stopped is why a run's context ended: somebody cancelled it, or its time is up.
@@ -56,8 +65,16 @@ func (s *stopped) Is(target error) bool {
 		target == context.DeadlineExceeded && s.kind == comms.ErrorTimeout
 }
 
-// stop ends the run's context.
-func (r *run) stop(why *stopped) { r.ctx.stop(why) }
+// context makes the run's context. Executor.mu is held.
+func (r *run) context() *runContext {
+	if r.ctx == nil {
+		r.ctx = &runContext{exec: r.exec, kind: r.kind, run: r, of: taskID{r.ID, r.Task, r.Attempt, r.Name}}
+	}
+	return r.ctx
+}
+
+// stop ends the run's context. Executor.mu is held.
+func (r *run) stop(why *stopped) { r.context().stop(why) }
 
 func (r *run) name() string { return r.kind.NameOf(r.Task, r.Name) }
 
@@ -101,6 +118,9 @@ func (e *Executor) execute(r *run) {
 		if r.input.hold != nil {
 			e.mem.drop(r.input.hold)
 		}
+		if r.leaves(&item) {
+			e.spent = r
+		}
 	}()
 	returned := false
 	defer func() {
@@ -119,6 +139,14 @@ func (e *Executor) execute(r *run) {
 	if item = r.finished(outputs, counts); err != nil {
 		item = r.failed(r.classify(err))
 	}
+}
+
+// leaves tells whether nobody but the caller knows a run that has ended: another
+// step can be made of its memory.
+func (r *run) leaves(item *comms.ReportItem) bool {
+	return item.Kind == comms.ReportFinished && len(item.Outputs)+len(item.Counts) == 0 && // a report of others points to its usage
+		r.kind.fn != nil && r.kind.fn.Seq == nil && r.log == nil && time.Duration(r.usage.Duration) < startedAfter/2 && // or look may have it
+		r.mem.idle() && r.ctx.release()
 }
 
 // claim prepares a run that is about to start. Without its live inputs it is
@@ -142,7 +170,7 @@ func (r *run) begin() {
 	r.began = time.Now()
 	r.usage.Start = r.began.UnixNano()
 	r.exec.cpu.begin()
-	r.ctx.run = r
+	r.context()
 	if t := time.Duration(r.kind.Timeout); t > 0 {
 		r.ctx.limit(t, &stopped{kind: comms.ErrorTimeout, text: fmt.Sprintf("it ran longer than its timeout of %s", t)})
 	}
@@ -172,8 +200,8 @@ func (r *run) perform() ([]comms.Desc, []comms.StreamEnd, error) {
 	if k.fn.Seq != nil {
 		return r.generate(in)
 	}
-	out := make([]any, len(k.fn.Outputs))
-	err = k.fn.Call(&r.ctx, in, out)
+	out := r.values(k.args, len(k.fn.Outputs))
+	err = k.fn.Call(r.ctx, in, out)
 	r.took = time.Since(r.began)
 	if err != nil {
 		return nil, nil, err
@@ -199,13 +227,13 @@ func (r *run) stoppedErr() error {
 	if r.ctx.Err() == nil {
 		return nil
 	}
-	return context.Cause(&r.ctx)
+	return context.Cause(r.ctx)
 }
 
 // arguments makes the Go parameters from inputs and parameters.
 func (r *run) arguments() ([]any, error) {
 	k := r.kind
-	in := make([]any, k.args)
+	in := r.values(0, k.args)
 	if r.reads > 0 && len(k.inputs) == 1 && k.inputs[0].port.List == nil {
 		v, err := r.loadLive(&k.inputs[0], &r.input)
 		if err != nil {
