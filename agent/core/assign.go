@@ -117,7 +117,7 @@ func (c *Core) newGroups(j *job) {
 	j.groups = make([]groupState, len(g.Groups))
 	for i := range g.Groups {
 		gs := &j.groups[i]
-		gs.group = &g.Groups[i]
+		gs.group, gs.few = &g.Groups[i], len(g.Groups) <= fewInAll
 		gs.need, gs.unfit = c.need(gs.group.Resources)
 		gs.file = make([]bool, len(gs.group.Outputs))
 		gs.rooted = len(gs.group.Inputs) == 0 && gs.group.Stream == nil

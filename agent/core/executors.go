@@ -17,11 +17,12 @@ type poolKey struct{ env, dir string }
 type pool struct {
 	key      poolKey
 	execs    []*executor
-	warm     int           // executors to have also without work
-	wanted   int           // executors that the last scheduling pass missed
-	failures int           // starts in a row that led to nothing
-	funcs    dag.Functions // nil until the first Hello
-	ask      bool          // a job wants to know funcs before its tasks are ready
+	warm     int                     // executors to have also without work
+	wanted   int                     // executors that the last scheduling pass missed
+	failures int                     // starts in a row that led to nothing
+	funcs    dag.Functions           // nil until the first Hello, then they do not change
+	fits     map[*dag.Group]struct{} // that were found to fit funcs: many jobs have the same graph
+	ask      bool                    // a job wants to know funcs before its tasks are ready
 }
 
 // execState is where an executor stands. Idle and busy are told apart by its queue.

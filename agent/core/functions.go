@@ -65,6 +65,9 @@ func different(j *job, p *pool) string {
 // mistake tells what a group wants of its function that the executors of a pool
 // do not have; "" when they have all.
 func (gs *groupState) mistake(p *pool) string {
+	if _, ok := p.fits[gs.group]; ok {
+		return ""
+	}
 	where := "the agent's own executor"
 	if p.key.env != "" {
 		where = "the executor of environment " + gs.group.Run.Environment
@@ -73,8 +76,21 @@ func (gs *groupState) mistake(p *pool) string {
 	if hint != "" {
 		message += " (" + hint + ")"
 	}
+	if message == "" && gs.few {
+		if len(p.fits) >= maxFits || p.fits == nil {
+			p.fits = map[*dag.Group]struct{}{}
+		}
+		p.fits[gs.group] = struct{}{}
+	}
 	return message
 }
+
+// maxFits is how many groups a pool remembers to fit; it keeps them, with the
+// others of their graph, in memory.
+const (
+	maxFits  = 1024
+	fewInAll = 64 // groups of a graph that is worth it
+)
 
 // askFunctions has the environments of a job built before their first task is
 // ready, and asks what functions they have: a mistake is to be told at the start.
@@ -144,6 +160,7 @@ func (c *Core) checkFunctions(e *environment) {
 			why = gs.mistake(e.pool)
 		}
 		if why == "" {
+			gs.checked = e.pool
 			continue
 		}
 		if culprit == noTask {

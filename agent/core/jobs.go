@@ -128,8 +128,9 @@ type groupState struct {
 	rooted    bool // has no inputs
 	read      bool // a group reads or follows its outputs
 	kind      *comms.Kind
-	checked   *pool  // whose registry was found to have the function
-	with      []byte // parameters that all tasks share
+	told      *executor // one that has kind: the last that was asked about
+	checked   *pool     // whose registry was found to have the function
+	with      []byte    // parameters that all tasks share
 	varyWith  bool
 	varyCmd   bool
 	varyEnv   bool
@@ -139,6 +140,7 @@ type groupState struct {
 	size      int         // static tasks, from first on
 	list      []uint32    // its outputs
 	behind    *groupState // of the task that followed one of this group last
+	few       bool        // its graph has few groups
 	step      bool        // its tasks can wait behind others in one run
 	named     bool        // the names of its tasks go with each run
 	file      []bool      // outputs that commands read or write
@@ -320,7 +322,9 @@ func (c *Core) unlist(j *job) {
 
 // closeKinds lets executors forget a job's groups.
 func (c *Core) closeKinds(j *job) {
-	for _, gs := range j.groups {
+	for i := range j.groups {
+		gs := &j.groups[i]
+		gs.told = nil
 		for _, ex := range c.execs {
 			if gs.kind == nil || !ex.kinds[gs.kind.ID] {
 				continue

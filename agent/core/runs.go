@@ -144,7 +144,10 @@ func (c *Core) message(r *run, ex *executor) (comms.Run, error) {
 // A constant of the parameters is known by then.
 func (c *Core) tellKind(ex *executor, j *job, gs *groupState) uint32 {
 	k := c.kindOf(j, gs)
-	if !ex.kinds[k.ID] {
+	if gs.told == ex {
+		return k.ID
+	}
+	if gs.told = ex; !ex.kinds[k.ID] {
 		ex.kinds[k.ID] = true
 		c.emit(ToExecutor{ex.id, k})
 	}
