@@ -54,7 +54,7 @@ type Controller struct {
 	next  core.LinkID
 	dirty int // runs recorded since the profiles were stored
 	// What the tasks of jobs that go on cost, by graph, until it is recorded.
-	samples map[*dag.Graph][]sample
+	samples map[*dag.Graph]*costs
 }
 
 // slowWork is how many decodes, plans and queries run at a time.
@@ -72,7 +72,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core(incarnation)), incarnation: incarnation, inbox: inbox.New[core.Event](inboxLimit),
 		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork),
-		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), samples: map[*dag.Graph][]sample{}, ids: map[*comms.Link]core.LinkID{}}
+		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), samples: map[*dag.Graph]*costs{}, ids: map[*comms.Link]core.LinkID{}}
 	c.turns.Lock()
 	if c.store, err = gcs.Open(cfg.store(c.paused)); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)

@@ -140,11 +140,16 @@ func (d *commit) committed(err error) {
 func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	samples := c.samples[g]
+	of := c.samples[g]
+	if of == nil {
+		of = &costs{seen: make([]uint8, len(g.Groups))}
+		c.samples[g] = of
+	}
 	near := 0
 	add := func(t dag.TaskIndex, u *comms.Usage) {
-		near = g.GroupNear(t, near)
-		samples = append(samples, sample{near, profiles.Sample{Seconds: float64(u.Duration) / 1e9, Bytes: float64(u.BytesOut), Memory: float64(u.PeakRSS)}})
+		if near = g.GroupNear(t, near); of.wants(near, t) {
+			of.samples = append(of.samples, sample{near, profiles.Sample{Seconds: float64(u.Duration) / 1e9, Bytes: float64(u.BytesOut), Memory: float64(u.PeakRSS)}})
+		}
 	}
 	var ends []comms.End
 	for i := range events {
@@ -158,12 +163,37 @@ func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) {
 			}
 		}
 	}
-	if c.samples[g] = samples; !final && len(samples) < maxSamples {
+	if !final && len(of.samples) < maxSamples {
 		return
 	}
-	delete(c.samples, g)
-	c.fold(g, samples)
+	c.fold(g, of.samples)
+	if of.samples = of.samples[:0]; final {
+		delete(c.samples, g)
+	}
 	c.saveProfiles(100_000)
+}
+
+// costs is what is known of the tasks of a graph and not in the profiles yet.
+type costs struct {
+	samples []sample
+	seen    []uint8 // of each group, up to manySamples
+}
+
+// A mean looks back on 50 runs: of a group that has had more some are enough.
+const (
+	manySamples = 64
+	oneIn       = 16 // of the tasks after those
+)
+
+// wants tells whether what a task cost is to be recorded. Which of the later ones
+// are depends on their indices as if by chance: the tasks of a group may come in any order.
+func (cs *costs) wants(group int, t dag.TaskIndex) bool {
+	if cs.seen[group] < manySamples {
+		cs.seen[group]++
+		return true
+	}
+	const golden = 0x9E3779B1 // 2^32 over the golden ratio: Knuth, The Art of Computer Programming 3, 6.4
+	return uint32(t)*golden < 1<<32/oneIn
 }
 
 // maxSamples is how many runs of one job wait to be folded into the profiles.
@@ -227,8 +257,8 @@ func (c *Controller) saveProfiles(moreThan int) {
 func (c *Controller) saveAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for g, samples := range c.samples {
-		c.fold(g, samples)
+	for g, of := range c.samples {
+		c.fold(g, of.samples)
 	}
 	clear(c.samples)
 	c.saveProfiles(0)

@@ -43,6 +43,37 @@ func freeBytes(dir string) (uint64, error) {
 	return st.Bavail * uint64(st.Bsize), nil
 }
 
+// gauge asks for the free bytes of a disk, seldom while there are plenty of them:
+// the question costs more than a small commit.
+type gauge struct {
+	ask    func(dir string) (uint64, error)
+	now    func() time.Time
+	plenty uint64 // bytes from which an answer holds for a while
+
+	mu   sync.Mutex
+	free uint64
+	at   time.Time // of the answer
+}
+
+// How long an answer holds, and how much above the limit is plenty: nobody writes
+// so much in that time.
+const (
+	gaugeAge   = 10 * time.Millisecond
+	gaugeAbove = 1 << 30
+)
+
+func (g *gauge) freeBytes(dir string) (uint64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	if g.free >= g.plenty && now.Sub(g.at) < gaugeAge {
+		return g.free, nil
+	}
+	free, err := g.ask(dir)
+	g.free, g.at = free, now
+	return free, err
+}
+
 func (s *space) file() string { return filepath.Join(s.dir, "reserve") }
 
 // hold makes the reserve file when there is room for it. The caller holds mu or is alone.

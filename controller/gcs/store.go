@@ -75,7 +75,7 @@ func (o *Options) defaults() {
 		o.OnPause = func(bool, uint64) {}
 	}
 	if o.freeBytes == nil {
-		o.freeBytes = freeBytes
+		o.freeBytes = (&gauge{ask: freeBytes, now: time.Now, plenty: o.MinFree + gaugeAbove}).freeBytes
 	}
 	if o.poll == 0 {
 		o.poll = 500 * time.Millisecond

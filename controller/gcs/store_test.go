@@ -399,3 +399,29 @@ func TestMetaRows(t *testing.T) {
 	}
 	must(t, wait(func(d func(error)) { s.Barrier(jobID(1), d) }))
 }
+
+// The disk is asked seldom while it has plenty of room, and each time when it has not.
+func TestGauge(t *testing.T) {
+	now, free, asked := time.Unix(0, 0), uint64(0), 0
+	g := gauge{plenty: 1000, now: func() time.Time { return now },
+		ask: func(string) (uint64, error) { asked++; return free, nil }}
+	for _, step := range []struct {
+		after time.Duration
+		free  uint64
+		want  uint64
+		asked int
+	}{
+		{0, 5000, 5000, 1},
+		{gaugeAge - 1, 999, 5000, 1}, // the answer still holds
+		{1, 999, 999, 2},
+		{0, 998, 998, 3}, // no more than the limit: each time
+		{0, 1000, 1000, 4},
+		{0, 10, 1000, 4},
+		{gaugeAge, 10, 10, 5},
+	} {
+		now, free = now.Add(step.after), step.free
+		if got, err := g.freeBytes(""); err != nil || got != step.want || asked != step.asked {
+			t.Errorf("%+v: got %d after %d questions, %v", step, got, asked, err)
+		}
+	}
+}
