@@ -17,6 +17,7 @@ type Client struct {
 	opts   options
 	ctrl   *peer
 	packed packings
+	folder folder
 	mu     sync.Mutex
 	agent  map[string]*peer // links to agents that hold datasets, by address
 	failed error            // the cluster has ended in this process: nothing will be answered

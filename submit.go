@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/zeebo/blake3"
 
@@ -37,7 +38,7 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 		}
 		s.id = id
 	}
-	dir, err := filepath.Abs(s.dir) // agents have working folders of their own
+	dir, err := c.folder.abs(s.dir) // agents have working folders of their own
 	if err != nil {
 		return nil, fmt.Errorf("find the working folder: %w", err)
 	}
@@ -119,6 +120,34 @@ var userName = sync.OnceValue(func() string {
 	}
 	return u.Username
 })
+
+// folder knows the working folder by the name that the kernel has for it:
+// os.Getwd looks at two paths each time.
+type folder struct {
+	mu         sync.Mutex
+	kernel, is string
+}
+
+// abs is filepath.Abs.
+func (f *folder) abs(path string) (string, error) {
+	if path != "" {
+		return filepath.Abs(path)
+	}
+	kernel, err := syscall.Getwd()
+	if err != nil {
+		return filepath.Abs("")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if kernel != f.kernel {
+		wd, err := filepath.Abs("")
+		if err != nil {
+			return "", err
+		}
+		f.kernel, f.is = kernel, wd
+	}
+	return f.is, nil
+}
 
 // packed is a graph as it is submitted.
 type packed struct {
