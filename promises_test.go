@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -70,4 +71,34 @@ func testsOf(t *testing.T, folder string) map[string]bool {
 		}
 	}
 	return names
+}
+
+// Every package is in the table of docs/architecture.md.
+func TestArchitectureNamesPackages(t *testing.T) {
+	page, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := 0
+	err = filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() || file == "." {
+			return err
+		}
+		if name := d.Name(); name == "testdata" || strings.HasPrefix(name, ".") {
+			return filepath.SkipDir
+		}
+		sources, err := filepath.Glob(filepath.Join(file, "*.go"))
+		if err != nil || len(sources) == 0 {
+			return err
+		}
+		packages++
+		parent := "`" + filepath.ToSlash(filepath.Dir(file)) + "`" // of packages of an example alone
+		if name := "`" + filepath.ToSlash(file) + "`"; !strings.Contains(string(page), name) && !(strings.HasPrefix(parent, "`examples/") && strings.Contains(string(page), parent)) {
+			t.Errorf("docs/architecture.md does not say what %s is", name)
+		}
+		return nil
+	})
+	if err != nil || packages < 20 {
+		t.Errorf("found %d packages, %v", packages, err)
+	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Bytes of a peer that is not ours.
-var ( //nolint:gochecknoglobals // constants in spirit
+var (
 	rawGreeting = func() []byte {
 		b := make([]byte, greetingSize)
 		b[0], b[9], b[10] = 0xff, 0x7f, 3
