@@ -163,17 +163,23 @@ type Located = comms.LocatedData
 // Locate finds datasets by name: TASK.OUTPUT, TASK.OUTPUT[ELEMENT], or TASK when
 // it has one output. Without names it finds the job's exported datasets.
 func (j *Job) Locate(ctx context.Context, names ...string) ([]Located, error) {
+	l, err := j.locate(ctx, comms.Locate{Names: names})
+	return l.Data, err
+}
+
+func (j *Job) locate(ctx context.Context, want comms.Locate) (comms.Located, error) {
 	m, err := j.client.ctrl.requests.one(ctx, func(req uint64) comms.Message {
-		return &comms.Locate{Req: req, Job: j.id, Names: names}
+		want.Req, want.Job = req, j.id
+		return &want
 	})
 	if err != nil {
-		return nil, fmt.Errorf("locate datasets of job %s: %w", j.id, err)
+		return comms.Located{}, fmt.Errorf("locate datasets of job %s: %w", j.id, err)
 	}
 	l, ok := m.(*comms.Located)
 	if !ok {
-		return nil, fmt.Errorf("locate datasets of job %s: unexpected answer %T", j.id, m)
+		return comms.Located{}, fmt.Errorf("locate datasets of job %s: unexpected answer %T", j.id, m)
 	}
-	return l.Data, nil
+	return *l, nil
 }
 
 // Fetch writes the bytes of a dataset to w, as they lie in the store: codec,

@@ -2,10 +2,17 @@ package cascade
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
 )
 
 // Save copies the outputs that have a path to files and returns the files, in
@@ -19,6 +26,64 @@ func (j *Job) Save(ctx context.Context, dir string) ([]string, error) {
 		return nil, err
 	}
 	return j.save(ctx, dir, located)
+}
+
+// SaveThere is Save for a job that has failed: it copies the outputs that are there
+// all the same, and names those that are not.
+func (j *Job) SaveThere(ctx context.Context, dir string) (files, missing []string, err error) {
+	l, err := j.locate(ctx, comms.Locate{Partly: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	files, err = j.save(ctx, dir, l.Data)
+	return files, l.Missing, err
+}
+
+// CheckOutputs returns an error when an output of a graph could not be copied to
+// where it is to go, as far as that can be told before: what should be a folder is
+// none, what should be a file is a folder, or nothing may be written there.
+// Relative paths start at dir, as for Save.
+func CheckOutputs(g *dag.Graph, dir string) error {
+	var errs []error
+	for i := range g.Exports {
+		e := &g.Exports[i]
+		if e.Path == "" {
+			continue
+		}
+		if err := checkOutput(dir, e.Path); err != nil {
+			errs = append(errs, fmt.Errorf("output %s cannot be copied to %s: %w", e.From.Text, e.Path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkOutput(dir, to string) error {
+	path := to
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	folder := path
+	if !strings.HasSuffix(to, "/") {
+		folder = filepath.Dir(path)
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return fmt.Errorf("%s is a folder: end it with a slash, or name a file in it", path)
+		}
+	}
+	for { // what is not there yet is made when it is needed
+		info, err := os.Stat(folder)
+		switch {
+		case err == nil && !info.IsDir():
+			return fmt.Errorf("%s is no folder", folder)
+		case err == nil:
+			if err := unix.Access(folder, unix.W_OK|unix.X_OK); err != nil {
+				return fmt.Errorf("write into folder %s: %w", folder, err)
+			}
+			return nil
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR):
+			return err
+		}
+		folder = filepath.Dir(folder)
+	}
 }
 
 // SaveTo copies the datasets of a name, such as map.page or spread[*,500].mean, to

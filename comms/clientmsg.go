@@ -188,15 +188,17 @@ type Page struct {
 // Locate asks where datasets are. Names are TASK.OUTPUT, TASK.OUTPUT[ELEMENT] or
 // TASK when it has one output; none means the job's exports.
 type Locate struct {
-	Req   uint64   // names the request in the answer
-	Job   JobID    // which job
-	Names []string // datasets; none means the exports
+	Req    uint64   // names the request in the answer
+	Job    JobID    // which job
+	Names  []string // datasets; none means the exports
+	Partly bool     // without Names: also when exports are missing
 }
 
 // Located answers Locate, in the order of the names. A dataset that is inline is complete.
 type Located struct {
-	Req  uint64        // the request
-	Data []LocatedData // in the order of the names
+	Req     uint64        // the request
+	Data    []LocatedData // in the order of the names
+	Missing []string      // with Partly: the exports that are not there
 }
 
 // LocatedData is one dataset of a Located.
@@ -395,15 +397,16 @@ func (m *Page) code(c *Coder) {
 }
 
 func (m *Locate) code(c *Coder) {
-	c.Struct(3, func(c *Coder) {
+	c.Struct(4, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		Slice(c, &m.Names, String[string])
+		c.Bool(&m.Partly)
 	})
 }
 
 func (m *Located) code(c *Coder) {
-	c.Struct(2, func(c *Coder) {
+	c.Struct(3, func(c *Coder) {
 		Uint(c, &m.Req)
 		Slice(c, &m.Data, func(c *Coder, d *LocatedData) {
 			c.Struct(5, func(c *Coder) {
@@ -414,6 +417,7 @@ func (m *Located) code(c *Coder) {
 				Slice(c, &d.Addresses, String[string])
 			})
 		})
+		Slice(c, &m.Missing, String[string])
 	})
 }
 

@@ -366,10 +366,10 @@ func (c *Controller) located(q *comms.Locate, g *dag.Graph) (comms.Message, erro
 	}
 	if len(q.Names) == 0 {
 		data, missing := core.LocateExports(g, r.States, have)
-		if missing != "" {
-			return nil, fmt.Errorf("output %s was not produced: %w", missing, gcs.ErrNotFound)
+		if len(missing) > 0 && !q.Partly {
+			return nil, fmt.Errorf("output %s was not produced: %w", missing[0], gcs.ErrNotFound)
 		}
-		return &comms.Located{Req: q.Req, Data: data}, nil
+		return &comms.Located{Req: q.Req, Data: data, Missing: missing}, nil
 	}
 	out := &comms.Located{Req: q.Req}
 	for _, name := range q.Names {

@@ -140,8 +140,8 @@ func (s *store) answer(a core.Ask) comms.Message {
 	}
 	maps.Copy(have, k.Data)
 	data, missing := core.LocateExports(k.Graph, past.States, have)
-	if missing != "" {
-		return &comms.Reply{Req: q.Req, Code: comms.CodeNotFound, Message: "output " + missing + " was not produced"}
+	if len(missing) > 0 {
+		return &comms.Reply{Req: q.Req, Code: comms.CodeNotFound, Message: "output " + missing[0] + " was not produced"}
 	}
 	return &comms.Located{Req: q.Req, Data: data}
 }

@@ -145,6 +145,9 @@ The first interrupt cancels the job, the second ends everything at once.`,
 			if err != nil {
 				return err
 			}
+			if err := cascade.CheckOutputs(g, dir); err != nil {
+				return badInput{err}
+			}
 			opts, err := sub.options(dir)
 			if err != nil {
 				return err
@@ -181,6 +184,11 @@ for cascade get. With --wait it waits for the end and copies them, as run does.`
 			g, dir, err := a.read(args[0], &job)
 			if err != nil {
 				return err
+			}
+			if wait {
+				if err := cascade.CheckOutputs(g, dir); err != nil {
+					return badInput{err}
+				}
 			}
 			opts, err := sub.options(dir)
 			if err != nil {
@@ -232,20 +240,27 @@ func (a *app) follow(ctx context.Context, client *cascade.Client, j *cascade.Job
 		return err
 	}
 	failure := cascade.JobResult(last)
-	if failure != nil && !a.json {
-		a.explainFailure(ctx, client, g, last, failure)
-		return reported{failure}
-	}
-	var files []string
-	if failure == nil {
+	var files, missing []string
+	switch {
+	case failure == nil:
 		if files, err = j.Save(ctx, dir); err != nil {
 			return unsaved(j.ID(), files, err)
 		}
+	case g.KeepGoing && last.Phase == comms.JobFailed:
+		files, missing, err = j.SaveThere(ctx, dir)
 	}
-	if err := a.summary(ctx, client, g, last, files); err != nil {
+	if failure != nil && !a.json {
+		a.explainFailure(ctx, client, g, last, failure)
+		a.explainOutputs(files, missing, err)
+		return reported{failure}
+	}
+	if err := a.summary(ctx, client, g, last, files, missing); err != nil {
 		return err
 	}
-	if failure != nil {
+	switch {
+	case err != nil:
+		return errors.Join(failure, err)
+	case failure != nil:
 		return reported{failure}
 	}
 	return nil

@@ -22,7 +22,7 @@ func parseSize(s string) (int64, error) { return units.RAMInBytes(s) }
 // beyond it the rows would take longer to fetch than the summary is worth.
 const summaryTasks = 200_000
 
-// namedFailures is the most failed tasks that the summary of a job names.
+// namedFailures is the most failed tasks, or missing outputs, that the summary of a job names.
 const namedFailures = 3
 
 // summaryObject is what run prints at the end, also as JSON.
@@ -42,6 +42,7 @@ type summaryObject struct {
 	Skipped      uint64   `json:"skipped"`
 	Failed       uint64   `json:"failed"`
 	Outputs      []string `json:"outputs,omitempty"`
+	Missing      []string `json:"missing_outputs,omitempty"`
 	Error        *failure `json:"error,omitempty"`
 }
 
@@ -68,13 +69,13 @@ func failureOf(e *cascade.TaskError) *failure {
 		Executor: uint64(e.Executor), ExitCode: e.ExitCode, Signal: e.Signal, Stack: e.Stack, LogTail: string(e.LogTail)}
 }
 
-func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph, p *cascade.Progress, files []string) error {
+func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph, p *cascade.Progress, files, missing []string) error {
 	sum := total(p)
 	s := summaryObject{
 		Job: p.Job.String(), Name: p.Name, Phase: p.Phase.String(), Tasks: sum.Done,
 		Wall: float64(max(0, p.Ended-p.Started)) / 1e9, TaskTime: float64(p.TaskTime) / 1e9,
 		BytesOut: p.BytesOut, Copied: p.Copied, Spilled: p.Spilled,
-		Retries: sum.Retries, Skipped: sum.Skipped, Failed: sum.Failed, Outputs: files,
+		Retries: sum.Retries, Skipped: sum.Skipped, Failed: sum.Failed, Outputs: files, Missing: missing,
 		Error: failureOf(p.Error),
 	}
 	if sum.Total <= summaryTasks {
@@ -193,6 +194,24 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 	fmt.Fprintf(a.err, "  more     cascade story %s %s; cascade logs %s %s\n", p.Job, e.Task, p.Job, e.Task)
 	if sum.Failed > 1 {
 		fmt.Fprintf(a.err, "  and %d more: cascade ls tasks %s --filter failed\n", sum.Failed-1, p.Job)
+	}
+}
+
+// explainOutputs says which outputs of a failed job that kept going were copied.
+func (a *app) explainOutputs(files, missing []string, err error) {
+	if err != nil {
+		fmt.Fprintf(a.err, "  outputs  %v\n", err)
+	}
+	switch n := len(files); {
+	case n == 1:
+		fmt.Fprintf(a.err, "  copied   %s\n", relative(files[0]))
+	case n > 1:
+		fmt.Fprintf(a.err, "  copied   %d files to %s\n", n, relative(commonFolder(files)))
+	}
+	if n := len(missing); n > namedFailures {
+		fmt.Fprintf(a.err, "  missing  %s and %d more\n", strings.Join(missing[:namedFailures], ", "), n-namedFailures)
+	} else if n > 0 {
+		fmt.Fprintf(a.err, "  missing  %s\n", strings.Join(missing, ", "))
 	}
 }
 

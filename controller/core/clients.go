@@ -307,7 +307,7 @@ func (c *Core) locate(l *link, m *comms.Locate) {
 		c.reply(l, m.Req, comms.CodeNotFound, fmt.Sprintf("no job %s", m.Job))
 		return
 	}
-	if j.live == nil || len(m.Names) > 0 || j.states == nil {
+	if j.live == nil || len(m.Names) > 0 || m.Partly || j.states == nil {
 		ask := Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: m}
 		if j.live != nil {
 			ask.Graph = j.graph
@@ -316,8 +316,8 @@ func (c *Core) locate(l *link, m *comms.Locate) {
 		return
 	}
 	located, missing := LocateExports(j.graph, j.states, j.exports)
-	if missing != "" {
-		c.reply(l, m.Req, comms.CodeUnavailable, fmt.Sprintf("output %s is not there yet", missing))
+	if len(missing) > 0 {
+		c.reply(l, m.Req, comms.CodeUnavailable, fmt.Sprintf("output %s is not there yet", missing[0]))
 		return
 	}
 	out := &comms.Located{Req: m.Req, Data: located}

@@ -9,25 +9,26 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// LocateExports lists a job's exports in the order of the graph, without their
-// agents' addresses. missing names the first that is not there, and then nothing is listed.
-func LocateExports(g *dag.Graph, s *States, have map[comms.DatasetRef]DatasetRecord) (out []comms.LocatedData, missing string) {
+// LocateExports lists a job's exports that are there, in the order of the graph and
+// without their agents' addresses. missing names the others.
+func LocateExports(g *dag.Graph, s *States, have map[comms.DatasetRef]DatasetRecord) (out []comms.LocatedData, missing []string) {
 	for i := range g.Exports {
 		for _, src := range g.Exports[i].Sources {
 			refs, complete := s.Expand(src)
 			if !complete {
-				return nil, g.Exports[i].From.Text
+				missing = append(missing, g.Exports[i].From.Text)
 			}
 			for _, ref := range refs {
 				d, ok := have[ref]
 				if !ok {
-					return nil, DatasetName(g, ref)
+					missing = append(missing, DatasetName(g, ref))
+					continue
 				}
 				out = append(out, comms.LocatedData{Name: DatasetName(g, ref), Desc: d.Desc, Path: g.Exports[i].Path, Agent: d.Agent})
 			}
 		}
 	}
-	return out, ""
+	return out, missing
 }
 
 // DatasetName is the name of a dataset: TASK.OUTPUT, or TASK.OUTPUT[ELEMENT] of a generator.
