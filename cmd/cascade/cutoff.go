@@ -78,6 +78,14 @@ func (a *app) printJobs(rows []comms.JobRow) error {
 	return table(a, rows, "id", "name", "phase", "tasks", "done", "failed", "submitted", "ended", "error")
 }
 
+// cutOffTask corrects the row of a task that ran when its job was cut off. Rows of
+// other things stay.
+func (a *app) cutOffTask(row any) {
+	if t, ok := row.(*comms.TaskRow); ok && a.alone && t.State == "running" {
+		t.State = "cut off"
+	}
+}
+
 // listAgents lists the agents. One that this command started to read the state
 // runs no task: the agent of the run that ended is away.
 func (a *app) listAgents(ctx context.Context, client *cascade.Client) error {

@@ -222,6 +222,7 @@ func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind s
 		out := bufio.NewWriterSize(a.out, 64<<10)
 		lines := json.NewEncoder(out)
 		for row, err := range cascade.EachRow[T](ctx, client, kind, job, filter) {
+			a.cutOffTask(&row)
 			if err == nil {
 				err = lines.Encode(row)
 			}
@@ -234,6 +235,9 @@ func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind s
 	rows, err := cascade.Rows[T](ctx, client, kind, job, filter)
 	if err != nil {
 		return err
+	}
+	for i := range rows {
+		a.cutOffTask(&rows[i])
 	}
 	return table(a, rows, columns...)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -54,6 +55,23 @@ func TestOneLine(t *testing.T) {
 	} {
 		if got := oneLine(tt.text); got != tt.want {
 			t.Errorf("%q becomes %q", tt.text, got)
+		}
+	}
+}
+
+func TestCutOffTask(t *testing.T) {
+	for _, tt := range []struct {
+		alone       bool
+		state, want string
+	}{
+		{true, "running", "cut off"},
+		{true, "done", "done"},
+		{false, "running", "running"},
+	} {
+		row := comms.TaskRow{State: tt.state}
+		(&app{alone: tt.alone}).cutOffTask(&row)
+		if row.State != tt.want {
+			t.Errorf("%+v: the row says %q", tt, row.State)
 		}
 	}
 }
