@@ -500,3 +500,16 @@ func TestOwnerAwaitsJoined(t *testing.T) {
 		t.Errorf("joining an owner that is about to leave: %v", err)
 	}
 }
+
+// The error of Result tells both why and what, on one line.
+func TestResultOfFailedJob(t *testing.T) {
+	c := cascadetest.Start(t)
+	g := cascade.NewGraph("bad")
+	r := bad.Add(g, "decode", cascade.With(how{How: "error"}))
+	g.Output(r, "")
+	_, err := cascade.Result(t.Context(), cascadetest.Submit(t, c, g), r)
+	var job *cascade.JobError
+	if !errors.Is(err, errNoData) || !errors.As(err, &job) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "decode.sum") {
+		t.Errorf("got %v", err)
+	}
+}

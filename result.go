@@ -30,7 +30,7 @@ func Result[T any](ctx context.Context, j *Job, ref Ref[T]) (T, error) {
 	}
 	located, err := j.Locate(ctx, ref.String())
 	if err != nil {
-		return zero, errors.Join(jobErr, fmt.Errorf("result %s: %w", ref, err))
+		return zero, notThere(ref, jobErr, err)
 	}
 	if len(located) != 1 {
 		return zero, fmt.Errorf("result %s: it names %d datasets, want one", ref, len(located))
@@ -40,7 +40,7 @@ func Result[T any](ctx context.Context, j *Job, ref Ref[T]) (T, error) {
 		if errors.Is(err, ErrNotFound) && jobErr == nil { // another index than those that are outputs, or a job of another program
 			err = fmt.Errorf("%w (only outputs of a job are kept: call g.Output(ref, \"\"))", err)
 		}
-		return zero, errors.Join(jobErr, fmt.Errorf("result %s: %w", ref, err))
+		return zero, notThere(ref, jobErr, err)
 	}
 	d := located[0].Desc
 	v, err := executor.Decode[T](executor.Default, d.Codec, d.DType, d.Shape, b.Bytes())
@@ -48,6 +48,15 @@ func Result[T any](ctx context.Context, j *Job, ref Ref[T]) (T, error) {
 		return zero, fmt.Errorf("result %s: %w", ref, err)
 	}
 	return v, nil
+}
+
+// notThere is the error, on one line, for a dataset that could not be had: because
+// the job has failed, if it has.
+func notThere[T any](ref Ref[T], jobErr, err error) error {
+	if jobErr == nil {
+		return fmt.Errorf("result %s: %w", ref, err)
+	}
+	return fmt.Errorf("result %s: %w (%w)", ref, jobErr, err)
 }
 
 // exports tells whether datasets of an output, of any index, are outputs of the graph.

@@ -222,8 +222,8 @@ func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind s
 		out := bufio.NewWriterSize(a.out, 64<<10)
 		lines := json.NewEncoder(out)
 		for row, err := range cascade.EachRow[T](ctx, client, kind, job, filter) {
-			a.cutOffTask(&row)
 			if err == nil {
+				a.cutOffTask(row)
 				err = lines.Encode(row)
 			}
 			if err != nil {
