@@ -31,7 +31,7 @@ type JobState struct {
 	Finished []Range         // tasks known here to have finished
 	Running  []dag.TaskIndex // tasks that an executor runs, sorted
 	Life     uint64          // of the job, as in its Assign
-	Drained  bool            // nothing of it runs or will, and no event of it is on its way
+	Drained  bool            // nothing of it runs or will, and the event that says so is durable
 }
 
 // Events is a batch of events numbered First, First+1, ... in the order of its jobs' events.

@@ -212,7 +212,12 @@ func (a *agent) perform(act core.Action) {
 		}
 	case core.BuildEnv:
 		a.after(w.between(0, 20*time.Millisecond), func() {
-			a.post(func() { a.step(core.EnvReady{Job: act.Job, Name: act.Env.Name, Key: "env-" + act.Env.Name}) })
+			ready := core.EnvReady{Job: act.Job, Name: act.Env.Name, Key: "env-" + act.Env.Name}
+			if w.chance(w.fate.envFails) {
+				w.oracle.blame(act.Job)
+				ready.Key, ready.Err = "", "it cannot be built"
+			}
+			a.post(func() { a.step(ready) })
 		})
 	case core.Memory:
 		a.mem.perform(act)
@@ -293,6 +298,8 @@ func (a *agent) fromLan(d memnet.Delivery[comms.Message]) {
 		a.after(dyingTime, func() {
 			if x.running {
 				a.post(func() { a.step(core.ExecutorBroken{Executor: x.id, Why: "connection reset"}) })
+			} else {
+				a.reportDead(x)
 			}
 		})
 	}

@@ -50,7 +50,7 @@ func newClient(w *world) *client {
 	for i := range w.fate.jobs {
 		j := &clientJob{hold: w.chance(50)}
 		j.id[15] = byte(i + 1)
-		g := randomGraph(w.rnd, fmt.Sprintf("job%d", i+1), w.fate.cpu)
+		g := randomGraph(w.rnd, fmt.Sprintf("job%d", i+1), &w.fate, w.without)
 		j.bytes = g.Encode()
 		j.graph = g
 		c.jobs = append(c.jobs, j)
@@ -231,6 +231,23 @@ func (c *client) steer() {
 	case 5:
 		c.send(&comms.Locate{Req: c.next(), Job: j.id}, nothing)
 	}
+}
+
+// sawFailure is told of each attempt that has failed, before the client could know of it.
+func (c *client) sawFailure(id comms.JobID) {
+	w := c.w
+	cancels, in := w.chance(w.fate.cancelFailing), w.between(0, 3*time.Millisecond)
+	if !cancels || w.healed {
+		return
+	}
+	c.after(in, func() {
+		for _, j := range c.jobs {
+			if j.id == id && c.up && j.accepted && c.stage == stageWork {
+				w.oracle.facts[id].cancel = true
+				c.send(&comms.Control{Req: c.next(), Job: id, Action: comms.SteerCancel}, func(comms.Message) {})
+			}
+		}
+	})
 }
 
 // heal releases every job, until all have ended.

@@ -298,8 +298,23 @@ func (x *executor) start() {
 	x.w.tell(x.name, x.jobs(), "starts run %d: task %d, attempt %d", r.ID, r.Task, r.Attempt)
 	x.w.oracle.started(x)
 	x.look("at its start")
+	if limit := time.Duration(x.kinds[r.Kind].Timeout); limit > 0 {
+		x.after(limit, func() { x.tooLong(r, limit) })
+	}
 	if x.w.chance(500) {
 		x.item(comms.ReportItem{Kind: comms.ReportStarted})
+	}
+}
+
+// tooLong ends a run at its time-out, unless it takes no notice.
+func (x *executor) tooLong(r *comms.Run, limit time.Duration) {
+	if x.cur != r {
+		return
+	}
+	x.w.oracle.blame(x.kinds[r.Kind].Job) // also when the agent must end it
+	if !x.hung && x.cancel == nil {
+		x.cancel = &comms.Cancel{Run: r.ID, Why: comms.ErrorTimeout, Text: fmt.Sprintf("it ran longer than its timeout of %v", limit)}
+		x.goOn()
 	}
 }
 

@@ -24,8 +24,14 @@ type fates struct {
 	taskFails, executorCrashes, executorHangs, spawnFails int // a chance at each act of a run
 	spillRot, diskFull                                    int
 	createFails, commitFails                              int
+	envFails                                              int
+	cancelFailing                                         int // a client cancels a job of which a task has just failed
+	timeouts                                              int // groups with a time-out
 
 	cuts, outages, agentCrashes, controllerCrashes, freezes, steers int // how many of each
+	linkBreaks                                                      int // of an agent with an executor
+	rots                                                            int // of all spill files that an agent has then
+	clockSteps                                                      int // of everybody's wall clock
 }
 
 // taming takes one kind of trouble out of a run.
@@ -53,6 +59,12 @@ func tamings() []taming {
 		{"create-failures", func(f *fates) { f.createFails = 0 }},
 		{"commit-failures", func(f *fates) { f.commitFails = 0 }},
 		{"rot", func(f *fates) { f.spillRot = 0 }},
+		{"rotten-files", func(f *fates) { f.rots = 0 }},
+		{"link-breaks", func(f *fates) { f.linkBreaks = 0 }},
+		{"clock-steps", func(f *fates) { f.clockSteps = 0 }},
+		{"environments", func(f *fates) { f.envFails = 0 }},
+		{"cancels", func(f *fates) { f.cancelFailing = 0 }},
+		{"time-outs", func(f *fates) { f.timeouts = 0 }},
 		{"full-disk", func(f *fates) { f.diskFull = 0 }},
 		{"shared-memory", func(f *fates) { f.segment = 0 }},
 		{"full-queues", func(f *fates) { f.queue = 0 }},
@@ -89,6 +101,8 @@ func drawFates(r *rand.Rand) fates {
 	f.createFails, f.commitFails = some(300), some(20)
 	f.cuts, f.outages, f.agentCrashes, f.controllerCrashes = some(1, 5), some(1, 3), some(1, 2), some(1, 2, 4)
 	f.freezes, f.steers = some(2, 5), some(1, 3, 6)
+	f.envFails, f.cancelFailing, f.timeouts = some(300), some(300), some(200, 500)
+	f.linkBreaks, f.rots, f.clockSteps = some(1, 4), some(1, 3), some(1, 4)
 	return f
 }
 
@@ -128,6 +142,27 @@ func (w *world) disturb() {
 			}
 		})
 	}
+	for range f.linkBreaks {
+		a, n := anyAgent(), w.rnd.IntN(1000)
+		w.at(when(), func() {
+			if live := a.living(); len(live) > 0 {
+				x := live[n%len(live)]
+				w.tell("fault", nil, "cut %s - %s", a.name, x.name)
+				w.lan.Cut(w.now, a.name, x.name)
+			}
+		})
+	}
+	for range f.rots {
+		a := anyAgent()
+		w.at(when(), func() { a.mem.rot() })
+	}
+	for range f.clockSteps {
+		step := pick(w.rnd, -24*time.Hour, -time.Second, -time.Millisecond, time.Second, 24*time.Hour)
+		w.at(when(), func() {
+			w.tell("fault", nil, "the wall clock steps by %v", step)
+			w.stepped += step
+		})
+	}
 	for range f.steers {
 		w.at(when(), w.client.steer)
 	}
@@ -164,6 +199,6 @@ func (w *world) heal() {
 	w.tell("fault", nil, "all is well from now on")
 	w.healed = true
 	f := &w.fate
-	f.executorCrashes, f.executorHangs, f.spawnFails, f.diskFull, f.createFails, f.commitFails = 0, 0, 0, 0, 0, 0
+	f.executorCrashes, f.executorHangs, f.spawnFails, f.diskFull, f.createFails, f.commitFails, f.envFails = 0, 0, 0, 0, 0, 0, 0
 	w.client.heal()
 }

@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/cascade-run/cascade/dag"
 )
@@ -13,41 +15,61 @@ type made struct {
 	axis   int // tasks over an axis; 0: a single task
 	stream int // 1 + the group of the generator that it follows; 0 none
 	open   bool
-	count  int // elements of a fixed generator
+	count  int  // elements of a fixed generator
+	gone   bool // left out
 }
 
 type maker struct {
 	r   *rand.Rand
 	b   *dag.Builder
 	all []made
-	cpu int64
+	f   *fates
+
+	name    string
+	without []string // groups to leave out, as JOB.GROUP
+	added   int
 }
 
 // randomGraph makes a job: groups of which some are over axes, some generate,
-// some follow a stream; they read from earlier ones, with and without min.
-func randomGraph(r *rand.Rand, name string, cpu int64) *dag.Graph {
+// some follow a stream; they read from earlier ones, with and without min. Groups
+// that are left out are drawn all the same, so that the others stay what they are.
+func randomGraph(r *rand.Rand, name string, f *fates, without []string) *dag.Graph {
 	for {
-		m := &maker{r: r, b: dag.NewBuilder(name), cpu: cpu}
-		m.b.Environment(dag.Environment{Name: "env", Go: "./e"})
-		m.b.KeepGoing(r.IntN(2) == 0)
-		for i := range 1 + r.IntN(7) {
-			m.group(i)
+		draws := r.Uint64()
+		g, err := drawGraph(draws, name, f, nil)
+		if err != nil {
+			continue // some draws contradict themselves, such as an element that two loops name
 		}
-		m.exports()
-		if g, err := m.b.Build(); err == nil {
-			return g
+		if less, err := drawGraph(draws, name, f, without); err == nil {
+			return less
 		}
-		// Some draws contradict themselves, such as an element that two loops name.
+		return g
 	}
 }
 
+func drawGraph(draws uint64, name string, f *fates, without []string) (*dag.Graph, error) {
+	m := &maker{r: rand.New(rand.NewPCG(draws, 2)), b: dag.NewBuilder(name), f: f, name: name, without: without}
+	m.b.Environment(dag.Environment{Name: "env", Go: "./e"})
+	m.b.KeepGoing(m.r.IntN(2) == 0)
+	for groups, i := 1+m.r.IntN(7), 0; i < groups; i++ {
+		m.group(i, i == groups-1)
+	}
+	m.exports()
+	return m.b.Build()
+}
+
 func (m *maker) exports() {
+	if m.r.IntN(8) == 0 {
+		return // the job is there for its sinks
+	}
 	for range 1 + m.r.IntN(3) {
 		p := &m.all[len(m.all)-1]
 		if m.r.IntN(2) == 0 {
 			p = &m.all[m.r.IntN(len(m.all))]
 		}
-		m.b.Export(m.whole(p), "")
+		if !p.gone {
+			m.b.Export(m.whole(p), "")
+		}
 	}
 }
 
@@ -65,7 +87,7 @@ func (m *maker) whole(p *made) dag.From {
 	return from
 }
 
-func (m *maker) group(i int) {
+func (m *maker) group(i int, last bool) {
 	r := m.r
 	me := made{}
 	g := dag.Group{Name: fmt.Sprintf("g%d", i), Retries: r.IntN(3), Priority: r.IntN(2), KeepGoing: r.IntN(3) == 0}
@@ -73,8 +95,11 @@ func (m *maker) group(i int) {
 	if r.IntN(5) == 0 {
 		g.Run = dag.Run{Environment: "env", Function: "G"}
 	}
-	g.Resources = pick(r, dag.Resources{}, dag.Resources{}, dag.Resources{CPU: 500}, dag.Resources{CPU: min(2000, m.cpu)},
+	g.Resources = pick(r, dag.Resources{}, dag.Resources{}, dag.Resources{CPU: 500}, dag.Resources{CPU: min(2000, m.f.cpu)},
 		dag.Resources{Memory: 600 << 20}, dag.Resources{Custom: map[string]int64{"disk": 1000}})
+	if limit := pick(r, 5*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond); r.IntN(1000) < m.f.timeouts {
+		g.Timeout = limit
+	}
 	kind := r.IntN(8)
 	var open []int
 	for k := range m.all {
@@ -98,26 +123,35 @@ func (m *maker) group(i int) {
 		out.Generate, out.Buffer = dag.GenerateOpen, r.IntN(6)
 	}
 	g.Outputs = []dag.OutputDecl{out}
+	me.gone = slices.Contains(m.without, m.name+"."+g.Name) && !(last && m.added == 0) || me.stream > 0 && m.all[me.stream-1].gone
 	m.inputs(&g, &me)
-	if me.stream > 0 {
-		gen := &m.all[me.stream-1]
-		me.h = m.b.Loop("e", gen.h.Out("o").Element(dag.All()), g)
-	} else {
-		me.h = m.b.Add(g)
+	if !me.gone {
+		m.added++
+		if me.stream > 0 {
+			gen := &m.all[me.stream-1]
+			me.h = m.b.Loop("e", gen.h.Out("o").Element(dag.All()), g)
+		} else {
+			me.h = m.b.Add(g)
+		}
 	}
 	m.all = append(m.all, me)
 }
 
 func (m *maker) inputs(g *dag.Group, me *made) {
-	add := func(from dag.From, many bool) {
-		in := dag.One(fmt.Sprintf("in%d", len(g.Inputs)), from)
-		if in.List = many; many && m.r.IntN(3) == 0 {
+	add := func(p *made, many bool, from func() dag.From) {
+		least := many && m.r.IntN(3) == 0
+		if me.gone || p.gone {
+			return
+		}
+		in := dag.One(fmt.Sprintf("in%d", len(g.Inputs)), from())
+		if in.List = many; least {
 			in.Min = 1
 		}
 		g.Inputs = append(g.Inputs, in)
 	}
 	if me.stream > 0 {
-		add(m.all[me.stream-1].h.Out("o").Element(dag.Expr("e")), false)
+		gen := &m.all[me.stream-1]
+		add(gen, false, func() dag.From { return gen.h.Out("o").Element(dag.Expr("e")) })
 	}
 	for range m.r.IntN(3) {
 		if len(m.all) == 0 {
@@ -127,13 +161,13 @@ func (m *maker) inputs(g *dag.Group, me *made) {
 		p := &m.all[k]
 		switch {
 		case p.stream > 0 && p.stream == me.stream && m.r.IntN(2) == 0:
-			add(p.h.Out("o", dag.Expr("e")), false)
+			add(p, false, func() dag.From { return p.h.Out("o", dag.Expr("e")) })
 		case p.count > 0 && p.axis == 0 && m.r.IntN(2) == 0:
-			add(p.h.Out("o").Element(dag.At(p.count-1)), false)
+			add(p, false, func() dag.From { return p.h.Out("o").Element(dag.At(p.count - 1)) })
 		case p.count == 0 && !p.open && p.axis > 0 && p.axis == me.axis && m.r.IntN(2) == 0:
-			add(p.h.Out("o", dag.Expr("i")), false)
+			add(p, false, func() dag.From { return p.h.Out("o", dag.Expr("i")) })
 		default:
-			add(m.whole(p), p.axis > 0 || p.stream > 0 || p.open || p.count > 0)
+			add(p, p.axis > 0 || p.stream > 0 || p.open || p.count > 0, func() dag.From { return m.whole(p) })
 		}
 	}
 }

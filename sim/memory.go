@@ -39,6 +39,7 @@ type file struct {
 	job  comms.JobID
 	life uint64
 	desc comms.Desc
+	bad  bool // its bytes have changed
 }
 
 const (
@@ -95,7 +96,17 @@ func sortedKeys[V any](of map[ledger.Key]V) []ledger.Key {
 
 // keep spills a dataset for the next incarnation.
 func (m *memory) keep(k core.Kept) {
-	m.files[k.Key] = file{m.words[place{uint64(k.Place.Segment), uint64(k.Place.Offset)}], k.Job, k.Life, k.Desc}
+	m.files[k.Key] = file{m.words[place{uint64(k.Place.Segment), uint64(k.Place.Offset)}], k.Job, k.Life, k.Desc, false}
+}
+
+// rot changes bytes of all spill files that are there.
+func (m *memory) rot() {
+	for _, k := range m.sortedFiles() {
+		f := m.files[k]
+		m.a.w.tell("fault", []comms.JobID{f.job}, "spill file %v of %s rots", k, m.a.name)
+		f.bad = true
+		m.files[k] = f
+	}
 }
 
 // at is what can be read at a place of a segment's file.
@@ -152,12 +163,12 @@ func (m *memory) perform(act core.Memory) {
 				return core.SpillDone{Key: e.Key, Err: errDiskFull}
 			}
 			job, _, _, _ := e.Key.Split()
-			m.files[e.Key] = file{m.words[place{uint64(e.From.Segment), uint64(e.From.Offset)}], job, act.Life, act.Desc}
+			m.files[e.Key] = file{m.words[place{uint64(e.From.Segment), uint64(e.From.Offset)}], job, act.Life, act.Desc, false}
 			return core.SpillDone{Key: e.Key, File: "spill"}
 		})
 	case ledger.ReadBack:
 		m.in(spillLane, func() core.Event {
-			if w.chance(w.fate.spillRot) {
+			if w.chance(w.fate.spillRot) || m.files[e.Key].bad {
 				w.oracle.rotten(e.Key)
 				return core.ReadBackDone{Key: e.Key, Err: errRot}
 			}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -267,8 +268,10 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 	case comms.EventFailed:
 		f.failures++
 		o.failed(id, f, e)
+		o.w.client.sawFailure(id)
 	case comms.EventRetry:
 		delete(f.done, e.Task)
+		o.w.client.sawFailure(id)
 	case comms.EventSkipped, comms.EventCancelled:
 		if e.Error == nil || e.Error.Message == "" {
 			o.w.fail(id, "task %d has ended (%s) without a reason", e.Task, eventNames[e.Kind])
@@ -333,6 +336,8 @@ func (o *oracle) failed(id comms.JobID, f *facts, e *comms.Event) {
 		ok = f.blamed || o.starts[e.Error.Agent] >= 3
 	case comms.ErrorCancelled:
 		ok = f.cancel || f.failures > 1
+	case comms.ErrorTimeout:
+		ok = f.g.Group(e.Task).Timeout > 0
 	}
 	if !ok {
 		o.w.fail(id, "task %d has failed for no cause: %s: %s", e.Task, e.Error.Kind, e.Error.Message)
@@ -480,6 +485,43 @@ func (o *oracle) ended(j *clientJob) {
 	if k.Row.Phase == comms.JobFailed && f.failures == 0 && !f.blamed && !f.cancel {
 		o.w.fail(j.id, "the job has failed although none of its tasks did: %v", k.Row.Error)
 	}
+	why := f.misses(past.States)
+	switch {
+	case k.row.Phase == comms.JobDone && why != "":
+		o.w.fail(j.id, "the job is done, and %s", why)
+	case k.row.Phase == comms.JobFailed && why == "" && !f.cancel:
+		o.w.fail(j.id, "the job has failed, and all that it is for is there: %v", k.row.Error)
+	}
+}
+
+// misses says what keeps a job in which all tasks are over from being done, by the
+// rule for users (docs/job-file.md, "The end of a job"); "" when nothing does.
+func (f *facts) misses(s *core.States) (why string) {
+	g := f.g
+	s.Each(func(t dag.TaskIndex, state core.TaskState) {
+		switch {
+		case state == core.TaskAbsent || state == core.TaskDone || why != "":
+		case state == core.TaskFailed && !g.MayFail(g.GroupIndex(t)):
+			why = fmt.Sprintf("its task %s has failed, and may not", g.TaskName(t))
+		case len(g.Exports) == 0 && g.Sink(t) && !g.Group(t).KeepGoing:
+			why = fmt.Sprintf("nothing depends on its task %s, which is %s", g.TaskName(t), state)
+		}
+	})
+	for i := range g.Exports {
+		for _, src := range g.Exports[i].Sources {
+			refs, complete := s.Expand(src)
+			for _, ref := range refs {
+				state, _ := s.Get(ref.Task)
+				// An element is there when it was made after its generator had to start over last.
+				element := g.Group(ref.Task).Outputs[ref.Output].Generate != dag.GenerateNone && f.made[ref].attempt > f.fence[ref.Task]
+				complete = complete && (state == core.TaskDone || element)
+			}
+			if !complete && why == "" {
+				why = fmt.Sprintf("its output %s is not there", g.Exports[i].From.Text)
+			}
+		}
+	}
+	return why
 }
 
 // empty looks for what is left when every job was forgotten.

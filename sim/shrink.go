@@ -6,9 +6,9 @@ import (
 )
 
 // Shrink looks for the shortest story with the end of a seed that fails: it takes
-// one kind of trouble after the other out, as long as the run still fails for the
-// same reason, numbers aside. It returns what can be left out; Options.Without
-// replays that. Nil when the seed does not fail.
+// one kind of trouble after the other out, then one group of tasks after the other,
+// as long as the run still fails for the same reason, numbers aside. It returns what
+// can be left out; Options.Without replays that. Nil when the seed does not fail.
 func Shrink(seed uint64) (without []string) { return shrink(seed, Run) }
 
 func shrink(seed uint64, run func(Options) Result) (without []string) {
@@ -17,13 +17,21 @@ func shrink(seed uint64, run func(Options) Result) (without []string) {
 		return nil
 	}
 	without = []string{}
+	var names []string
+	for _, t := range tamings() {
+		names = append(names, t.name)
+	}
+	// The last groups first: nothing needs them.
+	parts := slices.Clone(whole.Parts)
+	slices.Reverse(parts)
+	names = append(names, parts...)
 	for again := true; again; {
 		again = false
-		for _, t := range tamings() {
-			if slices.Contains(without, t.name) {
+		for _, name := range names {
+			if slices.Contains(without, name) {
 				continue
 			}
-			more := append(slices.Clone(without), t.name)
+			more := append(slices.Clone(without), name)
 			if res := run(Options{Seed: seed, Without: more}); res.Err != nil && kind(res.Err) == kind(whole.Err) {
 				without, again = more, true
 			}

@@ -16,11 +16,14 @@ func TestShrink(t *testing.T) {
 		switch {
 		case !has("delays"):
 			return Result{Err: fmt.Errorf("another failure")}
-		case has("steers") && has("agent-crashes"):
-			return Result{Err: fmt.Errorf("task %d (g%d[3]) is waiting", runs, runs)}
+		case has("steers") && has("agent-crashes") && has("job1.g1"):
+			return Result{Err: fmt.Errorf("task %d (g%d[3]) is waiting", runs, runs), Parts: []string{"job1.g0", "job1.g1", "job1.g2"}}
 		}
 		return Result{}
 	})
+	if slices.Contains(without, "job1.g1") || !slices.Contains(without, "job1.g2") {
+		t.Errorf("groups are left out wrongly: %v", without)
+	}
 	for _, tm := range tamings() {
 		needed := tm.name == "steers" || tm.name == "agent-crashes" || tm.name == "delays"
 		if slices.Contains(without, tm.name) == needed {
@@ -29,6 +32,30 @@ func TestShrink(t *testing.T) {
 	}
 	if shrink(7, func(Options) Result { return Result{} }) != nil {
 		t.Error("a seed that does not fail is shrunk")
+	}
+}
+
+// TestWithoutGroups: groups that are left out are not in the jobs, and the others are what they were.
+func TestWithoutGroups(t *testing.T) {
+	dropped := 0
+	for seed := uint64(1); seed <= 60; seed++ {
+		o := Options{Seed: seed, Without: []string{"jobs"}} // the draws of a second job would differ
+		all := newWorld(o).parts()
+		for _, gone := range all {
+			o.Without = []string{"jobs", gone}
+			left := newWorld(o).parts()
+			if !slices.Contains(left, gone) {
+				dropped++
+			}
+			for _, part := range left {
+				if !slices.Contains(all, part) {
+					t.Errorf("seed %d: %s came with the absence of %s", seed, part, gone)
+				}
+			}
+		}
+	}
+	if dropped < 50 {
+		t.Errorf("only %d groups could be left out", dropped)
 	}
 }
 

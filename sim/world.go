@@ -16,7 +16,7 @@ import (
 type Options struct {
 	Seed    uint64
 	Story   bool     // keep the story
-	Without []string // kinds of trouble to leave out, as Shrink names them
+	Without []string // kinds of trouble, and groups of jobs, to leave out, as Shrink names them
 }
 
 // Result is how a run went.
@@ -28,6 +28,7 @@ type Result struct {
 	Steps int           // steps of cores and executors
 	Time  time.Duration // virtual
 	Job   comms.JobID   // that Err concerns; zero: none in particular
+	Parts []string      // groups of jobs, each as JOB.GROUP
 }
 
 // Bounds of a run. One that passes them never ends.
@@ -41,14 +42,16 @@ var epoch = time.Unix(1_800_000_000, 0).UTC()
 
 // world is all there is.
 type world struct {
-	rnd    *rand.Rand
-	now    time.Duration
-	order  uint64
-	agenda agenda
-	net    *memnet.Net[comms.Message] // controller, agents, client
-	lan    *memnet.Net[comms.Message] // agents with their executors: a broken link is an end
-	steps  int
+	rnd     *rand.Rand
+	now     time.Duration
+	stepped time.Duration // by which the wall clock was set forward
+	order   uint64
+	agenda  agenda
+	net     *memnet.Net[comms.Message] // controller, agents, client
+	lan     *memnet.Net[comms.Message] // agents with their executors: a broken link is an end
+	steps   int
 
+	without    []string
 	fate       fates
 	controller *controller
 	agents     []*agent
@@ -71,14 +74,14 @@ func Run(opt Options) (res Result) {
 		if p := recover(); p != nil {
 			w.fail(comms.JobID{}, "panic: %v", p)
 		}
-		res = Result{Seed: opt.Seed, Err: w.failed, Story: w.story, Jobs: len(w.client.jobs), Steps: w.steps, Time: w.now, Job: w.failedJob}
+		res = Result{Seed: opt.Seed, Err: w.failed, Story: w.story, Jobs: len(w.client.jobs), Steps: w.steps, Time: w.now, Job: w.failedJob, Parts: w.parts()}
 	}()
 	w.run()
 	return res
 }
 
 func newWorld(opt Options) *world {
-	w := &world{rnd: rand.New(rand.NewPCG(opt.Seed, 1)), keep: opt.Story, executors: map[string]*executor{}}
+	w := &world{rnd: rand.New(rand.NewPCG(opt.Seed, 1)), keep: opt.Story, without: opt.Without, executors: map[string]*executor{}}
 	w.fate = drawFates(w.rnd)
 	for _, t := range tamings() {
 		if slices.Contains(opt.Without, t.name) {
@@ -94,6 +97,16 @@ func newWorld(opt Options) *world {
 	}
 	w.client = newClient(w)
 	return w
+}
+
+// parts names the groups of all jobs.
+func (w *world) parts() (names []string) {
+	for _, j := range w.client.jobs {
+		for i := range j.graph.Groups {
+			names = append(names, j.graph.Name+"."+j.graph.Groups[i].Name)
+		}
+	}
+	return names
 }
 
 func network(seed uint64, slowest time.Duration, replay bool, f fates) *memnet.Net[comms.Message] {
@@ -206,8 +219,9 @@ func (w *world) unfinished() {
 	w.fail(job, "%v after all was well again: %s", patience, text)
 }
 
-// wall is the time that cores are told.
-func (w *world) wall() time.Time { return epoch.Add(w.now) }
+// wall is the time that cores are told: as time.Now does, it tells the wall clock,
+// which may be set, and the monotonic one, which goes on.
+func (w *world) wall() time.Time { return clock(epoch.Add(w.now+w.stepped), w.now) }
 
 // chance is true n times of 1000. It always draws, so that fates do not depend on n.
 func (w *world) chance(n int) bool { return w.rnd.IntN(1000) < n }

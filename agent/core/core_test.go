@@ -50,6 +50,35 @@ outputs: [d.z]
 	}
 }
 
+// Snapshots say that a job is over once its last word is durable, whatever the job
+// tells after that: no second word follows.
+func TestSnapshotOfAJobThatIsOver(t *testing.T) {
+	w := newWorld(t, hostOf(1), first)
+	w.step(ControllerUp{})
+	id := w.assign(1, graph(t, "job: one\ntasks:\n  a: {run: F, out: [x]}\noutputs: [a.x]\n"), comms.Assign{})
+	w.run()
+	w.commitAll()
+	w.run()
+	j := w.c.byJob[id]
+	if s := w.c.jobState(j); !s.Drained {
+		t.Fatalf("after its end: %+v", s)
+	}
+	w.c.note(j, comms.Event{Kind: comms.EventSpilled})
+	for _, when := range []string{"is noted", "is on its way"} {
+		if s := w.c.jobState(j); !s.Drained {
+			t.Errorf("while an event behind its end %s: %+v", when, s)
+		}
+		w.c.flush()
+	}
+	w.c.note(j, comms.Event{Kind: comms.EventDrained})
+	for _, when := range []string{"is noted", "is on its way"} {
+		if s := w.c.jobState(j); s.Drained {
+			t.Errorf("while its last word %s: %+v", when, s)
+		}
+		w.c.flush()
+	}
+}
+
 // A number out of all proportion in an Assign ends that job with a reason, and not the agent.
 func TestAssignOfTooManyElements(t *testing.T) {
 	w := newWorld(t, hostOf(1), first)

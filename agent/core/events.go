@@ -163,19 +163,24 @@ func (c *Core) controllerUp(resumed bool) {
 	c.send()
 }
 
-// unsettled tells whether events of a job are on their way to the controller.
-func (c *Core) unsettled(j *job) bool {
-	if j.noted {
+// ending tells whether the word that nothing more of a job runs is on its way to
+// the controller. What a job tells after it, such as a spill, does not count: no
+// second word would follow.
+func (c *Core) ending(j *job) bool {
+	drained := func(e comms.Event) bool { return e.Kind == comms.EventDrained }
+	if slices.ContainsFunc(j.events, drained) {
 		return true
 	}
 	return slices.ContainsFunc(c.batches, func(b *batch) bool {
-		return slices.ContainsFunc(b.msg.Jobs, func(je comms.JobEvents) bool { return je.Job == j.id && je.Life == j.life })
+		return slices.ContainsFunc(b.msg.Jobs, func(je comms.JobEvents) bool {
+			return je.Job == j.id && je.Life == j.life && slices.ContainsFunc(je.Events, drained)
+		})
 	})
 }
 
 // jobState is a job's part of a Snapshot.
 func (c *Core) jobState(j *job) comms.JobState {
-	s := comms.JobState{Job: j.id, Epoch: j.epoch, Life: j.life, Drained: j.over && !c.unsettled(j)}
+	s := comms.JobState{Job: j.id, Epoch: j.epoch, Life: j.life, Drained: j.over && !c.ending(j)}
 	for _, ref := range j.sortedData() {
 		if !j.data[ref].copy {
 			s.Datasets = append(s.Datasets, j.data[ref].desc)
