@@ -232,11 +232,8 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 	case j.resuming != nil:
 	case j.redo:
 		c.resume(j, "", false)
-	case !j.idle() || j.deleting:
-	case j.rec.Cancel != "": // it said so to a controller before, which died
-		c.endUnassigned(j)
-	case j.states.Open() == 0:
-		c.resume(j, "", false) // nothing is left to run, or what is missing is found
+	default:
+		c.overBefore(j)
 	}
 }
 
@@ -322,6 +319,9 @@ func (c *Core) events(a *agent, m *comms.Events) {
 			}
 		}
 		if skip := min(passed(first, seen), uint64(len(events))); skip > 0 {
+			if known := min(passed(first, a.received), skip); j != nil && j.life == je.Life {
+				c.repeated(j, j.partOf(a.row.Name), je.Epoch, events[known:skip])
+			}
 			first, events = first+skip, events[skip:]
 		}
 		switch {
@@ -353,6 +353,30 @@ func (c *Core) events(a *agent, m *comms.Events) {
 	b.upTo = a.received
 	a.batches = append(a.batches, b)
 	c.acknowledge(a)
+}
+
+// repeated looks at events that a controller before this one stored without doing
+// what they ask for: it died while it looked into what had to run again. The agent
+// has no other word that nothing of the job runs any more.
+func (c *Core) repeated(j *job, p *part, epoch uint64, events []comms.Event) {
+	if p == nil || j.live == nil || j.states == nil || j.ending != nil || j.deleting ||
+		!slices.ContainsFunc(events, func(e comms.Event) bool { return e.Kind == comms.EventDrained }) {
+		return
+	}
+	p.drained = max(p.drained, epoch)
+	c.overBefore(j)
+}
+
+// overBefore goes on with a job if agents told a controller before this one that
+// nothing of it runs any more.
+func (c *Core) overBefore(j *job) {
+	switch {
+	case j.resuming != nil || !j.idle() || j.deleting:
+	case j.rec.Cancel != "":
+		c.endUnassigned(j)
+	case j.states.Open() == 0:
+		c.resume(j, "", false) // nothing is left to run, or what is missing is found
+	}
 }
 
 // passed returns how many numbers from first on are at most seen.
