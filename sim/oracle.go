@@ -487,10 +487,10 @@ func (o *oracle) ended(j *clientJob) {
 	}
 	why := f.misses(past.States)
 	switch {
-	case k.row.Phase == comms.JobDone && why != "":
+	case k.Row.Phase == comms.JobDone && why != "":
 		o.w.fail(j.id, "the job is done, and %s", why)
-	case k.row.Phase == comms.JobFailed && why == "" && !f.cancel:
-		o.w.fail(j.id, "the job has failed, and all that it is for is there: %v", k.row.Error)
+	case k.Row.Phase == comms.JobFailed && why == "" && !f.cancel:
+		o.w.fail(j.id, "the job has failed, and all that it is for is there: %v", k.Row.Error)
 	}
 }
 
