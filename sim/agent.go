@@ -31,8 +31,9 @@ type agent struct {
 
 // sentEvent is whose event a number is.
 type sentEvent struct {
-	job  comms.JobID
-	life uint64
+	job       comms.JobID
+	life      uint64
+	forgotten bool // the agent was told to forget the job: it goes on elsewhere, or not at all
 }
 
 // numbersApart keeps the event numbers of incarnations apart.
@@ -159,8 +160,21 @@ func (a *agent) fromController(m comms.Message) {
 		ev.Graph, m.Graph = g, nil
 	case *comms.Committed:
 		a.w.oracle.acknowledged(a, m.UpTo)
+	case *comms.Steer:
+		if m.Action == comms.SteerForget {
+			a.forgets(m)
+		}
 	}
 	a.step(ev)
+}
+
+func (a *agent) forgets(m *comms.Steer) {
+	for n, s := range a.sent {
+		if s.job == m.Job && s.life == m.Life {
+			s.forgotten = true
+			a.sent[n] = s
+		}
+	}
 }
 
 func (a *agent) step(ev core.Event) {

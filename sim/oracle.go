@@ -361,7 +361,7 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 			if e := &je.Events[i]; e.Kind == comms.EventLost {
 				o.facts[je.Job].lost(e.Cause.Ref.Task)
 			}
-			a.sent[n] = sentEvent{je.Job, je.Life}
+			a.sent[n] = sentEvent{job: je.Job, life: je.Life}
 			n++
 		}
 	}
@@ -398,7 +398,7 @@ func (o *oracle) acknowledged(a *agent, upTo uint64) {
 		case !known:
 			o.w.fail(comms.JobID{}, "%s is told that its event %d is durable, which it has not sent", a.name, n)
 			return
-		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || k == nil || k.Row.Agent != a.name || k.Row.Life != sent.life:
+		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || sent.forgotten || k == nil || k.Row.Agent != a.name || k.Row.Life != sent.life:
 		default:
 			o.w.fail(job, "%s is told that its event %d is durable, and it is not in the store", a.name, n)
 			return
