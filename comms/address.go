@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,7 +32,8 @@ const maxSocketPath = 107
 
 // ParseAddress reads an address: one endpoint or several separated by commas,
 // such as "inproc://controller,ipc:///run/user/1000/cascade/controller.sock".
-// The result is ordered from near to far.
+// The result is ordered from near to far. Listen also takes a range of ports, such
+// as tcp://10.0.0.5:20000-20100, of which it opens the first that is free.
 func ParseAddress(addr string) ([]Endpoint, error) {
 	var out []Endpoint
 	for _, part := range strings.Split(addr, ",") {
@@ -81,11 +83,35 @@ func listenEndpoint(e Endpoint, cfg *Config) (net.Listener, error) {
 	if cfg.Security == nil && !cfg.InsecureTestNetwork {
 		return nil, fmt.Errorf("listen on %w", errInsecure(e))
 	}
-	l, err := net.Listen("tcp", e.Target)
+	l, err := listenTCP(e.Target)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", e, err)
 	}
 	return l, nil
+}
+
+// listenTCP opens host:port, or the first free port of host:low-high.
+func listenTCP(target string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(target)
+	if err != nil {
+		return nil, err
+	}
+	first, last, ranged := strings.Cut(port, "-")
+	if !ranged {
+		return net.Listen("tcp", target)
+	}
+	low, err := strconv.ParseUint(first, 10, 16)
+	high, err2 := strconv.ParseUint(last, 10, 16)
+	if err != nil || err2 != nil || low == 0 || low > high {
+		return nil, fmt.Errorf("ports %q: want a range such as 20000-20100", port)
+	}
+	for ; low <= high; low++ {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.FormatUint(low, 10)))
+		if err == nil || !errors.Is(err, unix.EADDRINUSE) {
+			return l, err
+		}
+	}
+	return nil, fmt.Errorf("every port of %s is in use", port)
 }
 
 // unixListener removes its socket and then gives up the lock that says who

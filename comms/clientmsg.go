@@ -17,6 +17,7 @@ const (
 	CodeInternal                // a fault of ours
 	CodeLost                    // the dataset's bytes are gone
 	CodeMemory                  // the store is full
+	CodeDenied                  // the role of the asker does not permit it
 )
 
 // Reply ends a request.
@@ -159,7 +160,7 @@ type Progress struct {
 // is empty for the first page.
 type Query struct {
 	Req    uint64 // names the request in the Page
-	Kind   string // "jobs", "tasks", "datasets", "agents", "environments", "story", "graph", "plan"
+	Kind   string // "jobs", "tasks", "datasets", "agents", "environments", "story", "graph", "plan", "members", "tokens"
 	Job    JobID  // zero for all
 	Filter string // of tasks: a task's or family's name, or a state; of the story: such a name; of jobs: a name or a phase
 	Cursor []byte // of the page before; empty for the first
@@ -176,6 +177,8 @@ const (
 	QueryStory        = "story"        // StoryRow; Filter is the task's name
 	QueryGraph        = "graph"        // one row: the encoded dag.Graph
 	QueryPlan         = "plan"         // PlanRow
+	QueryMembers      = "members"      // MemberRow; for admins
+	QueryTokens       = "tokens"       // TokenRow; for admins
 )
 
 // Page is some rows of an answer, each a msgpack map with the row type's json names.

@@ -49,9 +49,10 @@ type Identity struct {
 	Features    []string // optional abilities, at most 64
 
 	// Grant is what the peer may do, as its transport proves it: the role of its
-	// certificate, or admin for who shares our process or our user. It never
-	// travels.
-	Grant pki.Role
+	// certificate, or admin for who shares our process or our user. Holder is the
+	// name in the certificate, "" without one. Neither travels.
+	Grant  pki.Role
+	Holder string
 }
 
 // Handler receives what happens on links. Its methods are called one at a time
@@ -177,7 +178,7 @@ func (cfg *Config) greeting() session.Greeting {
 
 // identityOf reads the identity out of a peer's greeting.
 func identityOf(g *session.Greeting, proven credential) Identity {
-	return Identity{Role: g.Role, Name: g.Name, Incarnation: g.Incarnation, PID: int(g.PID), Build: g.Build, Features: g.Features, Grant: proven.role}
+	return Identity{Role: g.Role, Name: g.Name, Incarnation: g.Incarnation, PID: int(g.PID), Build: g.Build, Features: g.Features, Grant: proven.role, Holder: proven.name}
 }
 
 // checkGreeting says whether we can talk to the sender of g at all.

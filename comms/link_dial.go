@@ -97,7 +97,7 @@ func (l *Link) connect(ctx context.Context) (*wire, bool, error) {
 func (l *Link) connectTo(ctx context.Context, e Endpoint) (*wire, bool, error) {
 	c, err := dialEndpoint(ctx, e, &l.cfg)
 	if err != nil {
-		return nil, false, err
+		return nil, false, distrust(err)
 	}
 	hangUp := context.AfterFunc(ctx, func() { _ = c.Close() }) // wakes the handshake, whose error tells
 	w, resumed, err := l.greet(c)
@@ -110,7 +110,7 @@ func (l *Link) connectTo(ctx context.Context, e Endpoint) (*wire, bool, error) {
 		}
 		_ = c.Close() // the connection is given up, the error that counts is err
 		l.detach(w)
-		return nil, false, err
+		return nil, false, distrust(err)
 	}
 	return w, resumed, nil
 }

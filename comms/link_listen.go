@@ -204,7 +204,7 @@ func (ln *Listener) serve(c net.Conn, e *list.Element) {
 		_ = c.Close() // the error that counts is logged
 		return
 	}
-	if l.revoked() { // since the handshake, when CloseRevoked could not see it
+	if l.revoked() { // since the handshake, when Recheck could not see it
 		l.end(fmt.Errorf("%w: %w", ErrClosed, pki.ErrRevoked))
 	}
 	if !l.broke(l.carry(w, resumed)) {

@@ -67,6 +67,13 @@ const (
 	TypeReport    Type = 61 // executor -> agent: what happened to runs, in order
 	TypeStop      Type = 62 // agent -> executor: end when what runs has ended, or at once
 
+	TypeInvite     Type = 70 // client -> controller: asks for a token
+	TypeInvitation Type = 71 // controller -> client: answers Invite
+	TypeRevoke     Type = 72 // client -> controller: ends memberships
+	TypeRenew      Type = 73 // client -> controller, agent -> controller: asks for a new certificate
+	TypeRenewed    Type = 74 // controller -> client, controller -> agent: answers Renew
+	TypeRevoked    Type = 75 // controller -> agent: which certificates to refuse
+
 	TypeLog Type = Optional // executor -> agent: text that a task wrote
 )
 
@@ -230,6 +237,18 @@ func newMessage(t Type) Message {
 		return new(Lease)
 	case TypeReport:
 		return new(Report)
+	case TypeInvite:
+		return new(Invite)
+	case TypeInvitation:
+		return new(Invitation)
+	case TypeRevoke:
+		return new(Revoke)
+	case TypeRenew:
+		return new(Renew)
+	case TypeRenewed:
+		return new(Renewed)
+	case TypeRevoked:
+		return new(Revoked)
 	case TypeLog:
 		return new(Log)
 	case TypeStop:

@@ -100,3 +100,22 @@ type PlanRow struct {
 	Finish float64 `json:"finish_seconds" msgpack:"finish_seconds"`
 	Reason string  `json:"reason" msgpack:"reason"`
 }
+
+// MemberRow is a row of QueryMembers: one certificate that has not expired.
+type MemberRow struct {
+	Role    string `json:"role" msgpack:"role"`
+	Name    string `json:"name" msgpack:"name"`
+	Serial  string `json:"serial" msgpack:"serial"`
+	State   string `json:"state" msgpack:"state"` // connected, valid or revoked
+	Issued  string `json:"issued" msgpack:"issued"`
+	Expires string `json:"expires" msgpack:"expires"`
+}
+
+// TokenRow is a row of QueryTokens: one token that is good for somebody.
+type TokenRow struct {
+	ID      string `json:"id" msgpack:"id"`
+	Role    string `json:"role" msgpack:"role"`
+	Name    string `json:"name,omitempty" msgpack:"name,omitempty"`
+	Uses    int    `json:"uses" msgpack:"uses"`
+	Expires string `json:"expires" msgpack:"expires"`
+}

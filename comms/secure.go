@@ -32,6 +32,15 @@ func (s *Security) dial(ctx context.Context, target string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", target)
 }
 
+// distrust makes a refusal of an error that says that one side does not believe
+// the other's certificate: trying again does not mend that.
+func distrust(err error) error {
+	if err = pki.Refusal(err); errors.Is(err, pki.ErrStranger) || errors.Is(err, pki.ErrNotAccepted) {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return err
+}
+
 // secure does the TLS handshake of an accepted TCP connection, if there is one to
 // be done. joins is set for one who is no member yet.
 func (ln *Listener) secure(c net.Conn) (secured net.Conn, joins bool, err error) {
@@ -58,20 +67,28 @@ func (ln *Listener) join(c net.Conn, e *list.Element) {
 	ln.mu.Unlock()
 }
 
-// CloseRevoked ends the links whose certificates are revoked by now.
-func (ln *Listener) CloseRevoked() {
-	s := ln.cfg.Security
-	if s == nil || s.Revoked == nil {
+// Recheck ends the links whose certificates are revoked by now, and breaks the
+// connections whose certificates have expired: the peer may come back with a
+// newer one, and the link goes on.
+func (ln *Listener) Recheck(now time.Time) {
+	if ln.cfg.Security == nil {
 		return
 	}
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	for l := range ln.links {
-		if l.revoked() {
+		switch w := l.current(); {
+		case w == nil || w.proven.serial == "": // a broken link proves itself anew
+		case l.revoked():
 			go l.end(fmt.Errorf("%w: %w", ErrClosed, pki.ErrRevoked))
+		case now.After(w.proven.expires):
+			go w.fail(errExpired)
 		}
 	}
 }
+
+// errExpired breaks a connection whose certificate has ended.
+var errExpired = errors.New("the certificate of the connection has expired")
 
 // revoked tells whether the certificate of the link's connection is revoked by now.
 func (l *Link) revoked() bool {
@@ -79,33 +96,40 @@ func (l *Link) revoked() bool {
 	if s == nil || s.Revoked == nil {
 		return false
 	}
-	serial := l.provenSerial()
-	return serial != "" && s.Revoked(serial)
+	w := l.current()
+	return w != nil && w.proven.serial != "" && s.Revoked(w.proven.serial)
 }
 
-// provenSerial returns the serial number of the certificate of the connection, if any.
-func (l *Link) provenSerial() string {
+// current returns the connection of a link, nil while it is broken.
+func (l *Link) current() *wire {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.wire == nil {
-		return "" // a broken link proves itself anew
+	return l.wire
+}
+
+// Credential returns the serial number and the end of the certificate that proves
+// the link's peer at present; "" when it is broken or has none.
+func (l *Link) Credential() (serial string, expires time.Time) {
+	if w := l.current(); w != nil {
+		return w.proven.serial, w.proven.expires
 	}
-	return l.wire.proven.serial
+	return "", time.Time{}
 }
 
 // credential is what a connection's transport proves of the peer.
 type credential struct {
-	uid    int      // of the process at the other end of a Unix socket, else -1
-	role   pki.Role // what the peer may do
-	name   string   // of its certificate; "" without one
-	serial string   // of its certificate; "" without one
+	uid     int       // of the process at the other end of a Unix socket, else -1
+	role    pki.Role  // what the peer may do
+	name    string    // of its certificate; "" without one
+	serial  string    // of its certificate; "" without one
+	expires time.Time // end of its certificate
 }
 
 // credentialOf asks the transport of a connection whose handshake is done.
 func credentialOf(c net.Conn) (credential, error) {
 	if t, ok := c.(*tls.Conn); ok {
-		id, serial, err := pki.PeerOf(t)
-		return credential{uid: -1, role: id.Role, name: id.Name, serial: serial}, err
+		p, err := pki.PeerOf(t)
+		return credential{uid: -1, role: p.Role, name: p.Name, serial: p.Serial, expires: p.Expires}, err
 	}
 	uid, err := peerUID(c)
 	if err != nil {

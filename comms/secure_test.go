@@ -3,6 +3,7 @@ package comms
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -168,28 +169,70 @@ func TestRevokedLinksEnd(t *testing.T) {
 	good, bad := c.leaf(t, self("agent", "good", 1), c.member(pki.RoleAgent, "good")), c.leaf(t, self("agent", "bad", 1), c.member(pki.RoleAgent, "bad"))
 	stays, goes := dialTest(t, ln.Addr(), good), dialTest(t, ln.Addr(), bad)
 	hub.count(t, "up", 2) // the listening side has them a moment later than the dialing one
-	ln.CloseRevoked()
+	ln.Recheck(time.Now())
 	ln.mu.Lock()
 	for l := range ln.links {
 		if l.Peer().Name == "bad" {
 			mu.Lock()
-			revoked[l.provenSerial()] = true
+			serial, expires := l.Credential()
+			if !expires.After(time.Now()) {
+				t.Errorf("the certificate ends at %s", expires)
+			}
+			revoked[serial] = true
 			mu.Unlock()
 		}
 	}
 	ln.mu.Unlock()
-	ln.CloseRevoked()
+	ln.Recheck(time.Now())
 	down := bad.Handler.(*recorder).next(t, "down")
 	t.Log(down.err)
 	if err := stays.Send([]byte("x"), nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := Dial(context.Background(), ln.Addr(), bad); err == nil {
-		t.Error("a revoked member is back")
+	if _, err := Dial(context.Background(), ln.Addr(), bad); !errors.Is(err, ErrRefused) || !errors.Is(err, pki.ErrNotAccepted) {
+		t.Errorf("a revoked member comes back: %v", err)
 	}
 	if err := goes.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A connection ends with its certificate. The link goes on with a newer one, and
+// without one it is told why it ends.
+func TestExpiredConnectionsBreak(t *testing.T) {
+	c := newCluster(t)
+	hub, ln := c.hub(t, nil)
+	slow := -time.Hour
+	m, err := c.a.Enrol(pki.RoleAgent, "a", func() time.Time { return time.Now().Add(slow) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow = 0
+	cfg := c.leaf(t, self("agent", "a", 1), m)
+	l := dialTest(t, ln.Addr(), cfg)
+	hub.next(t, "up")
+	r, err := m.BeginRenewal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := m.Expires()
+	der, err := c.a.Renew(r.Request(), m.Identity(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Finish(der); err != nil {
+		t.Fatal(err)
+	}
+	ln.Recheck(old.Add(time.Minute))
+	hub.next(t, "down")
+	if up := hub.next(t, "up"); !up.resumed {
+		t.Errorf("after the renewal %+v", up)
+	}
+	ln.Recheck(old.Add(time.Minute)) // the new one is good
+	if err := l.Send([]byte("x"), nil); err != nil {
+		t.Error(err)
+	}
+	hub.next(t, "message")
 }
 
 // Who has no certificate reaches only what lets it join.
@@ -221,6 +264,7 @@ func TestJoinDoor(t *testing.T) {
 type grantAll struct{}
 
 func (grantAll) Redeem([8]byte, [16]byte, string) (pki.Role, error) { return pki.RoleAgent, nil }
+func (grantAll) Issued(pki.Identity, *x509.Certificate) error       { return nil }
 
 // Peers that connect and say nothing, or not enough, do not keep an honest one out.
 func TestHalfOpenTLS(t *testing.T) {

@@ -16,10 +16,13 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// Register is where the cluster keeps tokens: a store that commits before it answers.
+// Register is where the cluster keeps tokens and members: a store that commits
+// before it answers.
 type Register interface {
 	// Redeem uses the token once, durably, and returns the role that it grants.
 	Redeem(id [8]byte, secret [16]byte, name string) (Role, error)
+	// Issued notes a certificate, durably, before its holder gets it.
+	Issued(id Identity, cert *x509.Certificate) error
 }
 
 // maxJoin bounds the one message in each direction of a join.
@@ -154,7 +157,7 @@ func Serve(c net.Conn, a *Authority, r Register, now func() time.Time) (Identity
 
 // refusal is what a refused one is told: not what our store or disk says.
 func refusal(err error) string {
-	for _, known := range []error{ErrTokenUnknown, ErrTokenExpired, ErrTokenName} {
+	for _, known := range []error{ErrTokenUnknown, ErrTokenExpired, ErrTokenName, ErrNameTaken} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -185,7 +188,9 @@ func admit(q *joinRequest, a *Authority, r Register, now time.Time) (id Identity
 		return id, nil, err
 	}
 	id = Identity{Cluster: a.cluster, Role: role, Name: q.Name}
-	cert, err = a.Sign(request, id, now)
+	if cert, err = a.Sign(request, id, now); err == nil {
+		err = r.Issued(id, cert)
+	}
 	return id, cert, err
 }
 

@@ -3,6 +3,7 @@ package pki_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"io/fs"
@@ -85,11 +86,11 @@ func TestLinks(t *testing.T) {
 	revoked := map[string]bool{}
 	gone := enrol(t, ours, pki.RoleAgent, "host-2", c)
 	meet(t, controller.ServerConfig(nil, false), gone.ClientConfig(nil, pki.RoleController), func(s, _ *tls.Conn) {
-		_, serial, err := pki.PeerOf(s)
+		p, err := pki.PeerOf(s)
 		if err != nil {
 			t.Error(err)
 		}
-		revoked[serial] = true
+		revoked[p.Serial] = true
 	})
 	late := enrol(t, ours, pki.RoleAgent, "late", &clock{epoch.Add(-2 * pki.MemberLife)})
 	server := controller.ServerConfig(func(serial string) bool { return revoked[serial] }, true)
@@ -179,7 +180,15 @@ func TestRenewal(t *testing.T) {
 type register struct {
 	mu     sync.Mutex
 	grants map[[8]byte]pki.Grant
+	issued []pki.Identity
 	now    func() time.Time
+}
+
+func (r *register) Issued(id pki.Identity, _ *x509.Certificate) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.issued = append(r.issued, id)
+	return nil
 }
 
 func (r *register) Redeem(id [8]byte, secret [16]byte, name string) (pki.Role, error) {
@@ -254,8 +263,8 @@ func TestJoin(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := pki.Identity{Cluster: "ours", Role: pki.RoleAgent, Name: test.as}
-			if got := <-served; m.Identity() != want || got != want {
-				t.Errorf("joined as %s, the server says %s", m.Identity(), got)
+			if got := <-served; m.Identity() != want || got != want || reg.issued[len(reg.issued)-1] != want {
+				t.Errorf("joined as %s, the server says %s and noted %v", m.Identity(), got, reg.issued)
 			}
 		})
 	}

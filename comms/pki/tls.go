@@ -2,10 +2,12 @@ package pki
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
+	"time"
 )
 
 // The protocols that a TLS handshake agrees on (ALPN).
@@ -27,7 +29,7 @@ func (m *Member) verifyPeer(s tls.ConnectionState, revoked Revoked) (Identity, e
 		return Identity{}, errors.New("the peer has no certificate of the cluster; it has to join with a token first")
 	}
 	cert := s.PeerCertificates[0]
-	if revoked != nil && revoked(cert.SerialNumber.Text(16)) {
+	if revoked != nil && revoked(Serial(cert)) {
 		return Identity{}, ErrRevoked
 	}
 	return m.verify(cert)
@@ -91,6 +93,9 @@ func (m *Member) ClientConfig(revoked Revoked, want ...Role) *tls.Config {
 		if err == nil && !slices.Contains(want, id.Role) {
 			err = fmt.Errorf("%s answers where one of %v is expected", id, want)
 		}
+		if err != nil {
+			err = fmt.Errorf("%w: %w", ErrStranger, err)
+		}
 		return err
 	}
 	return c
@@ -99,17 +104,48 @@ func (m *Member) ClientConfig(revoked Revoked, want ...Role) *tls.Config {
 // Joins tells whether a connection, its handshake done, is that of one who joins.
 func Joins(s tls.ConnectionState) bool { return s.NegotiatedProtocol == protocolJoin }
 
+// Peer is what a connection's certificate says of who is at its other end.
+type Peer struct {
+	Identity
+	Serial  string    // of the certificate, in hexadecimal
+	Expires time.Time // end of the certificate
+}
+
 // PeerOf returns who is at the other end of a link's connection, its handshake done.
-func PeerOf(c net.Conn) (Identity, string, error) {
+func PeerOf(c net.Conn) (Peer, error) {
 	t, ok := c.(*tls.Conn)
 	if !ok {
-		return Identity{}, "", errors.New("the connection is not TLS")
+		return Peer{}, errors.New("the connection is not TLS")
 	}
 	s := t.ConnectionState()
 	if !s.HandshakeComplete || s.NegotiatedProtocol != protocolLink || len(s.PeerCertificates) == 0 {
-		return Identity{}, "", errors.New("the connection proves no identity")
+		return Peer{}, errors.New("the connection proves no identity")
 	}
 	cert := s.PeerCertificates[0]
 	id, err := identityOf(cert)
-	return id, cert.SerialNumber.Text(16), err
+	return Peer{id, Serial(cert), cert.NotAfter}, err
+}
+
+// Serial returns a certificate's serial number as Revoked is asked for it.
+func Serial(cert *x509.Certificate) string { return cert.SerialNumber.Text(16) }
+
+// ErrStranger says that who answers is not whom the dialer may talk to.
+var ErrStranger = errors.New("who answers does not prove to be of our cluster")
+
+// ErrNotAccepted says that the other side of a handshake did not accept our certificate.
+var ErrNotAccepted = errors.New("our certificate is not accepted: it was revoked, has expired, or is another cluster's; join again with a new token")
+
+// Refusal turns what a TLS connection says when its peer did not accept our
+// certificate into ErrNotAccepted, and leaves other errors as they are. TLS tells
+// no more than that.
+func Refusal(err error) error {
+	var alert *net.OpError
+	if !errors.As(err, &alert) || alert.Op != "remote error" {
+		return err
+	}
+	switch alert.Err.Error() {
+	case "tls: bad certificate", "tls: expired certificate", "tls: revoked certificate", "tls: unknown certificate authority":
+		return fmt.Errorf("%w (%w)", ErrNotAccepted, err)
+	}
+	return err
 }

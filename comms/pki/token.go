@@ -82,6 +82,7 @@ var (
 	ErrTokenUnknown = errors.New("the token is unknown or was used up")
 	ErrTokenExpired = errors.New("the token has expired; ask for a new one")
 	ErrTokenName    = errors.New("the token is for another name")
+	ErrNameTaken    = errors.New("the name belongs to a member whose certificate is valid; choose another, or have a token made for this name")
 )
 
 // Redeem returns the grant after one more use by who shows the secret and wants the name.

@@ -1,0 +1,109 @@
+package comms
+
+// Messages about who may be in a cluster. What a member may ask for, its
+// certificate says; see Permit.
+
+// Invite asks for a token, with which a host or a person joins the cluster.
+type Invite struct {
+	Req  uint64 // names the request in the answer
+	Role string // of who joins: agent, admin, submit or observe
+	Name string // of who joins; empty: who joins chooses one
+	Uses uint32 // how many may join with it; 0 means one
+	Life int64  // nanoseconds until it expires; 0 means the receiver's choice
+}
+
+// Invitation answers Invite, once the token is durable.
+type Invitation struct {
+	Req     uint64 // the request
+	Token   string // as its bearer shows it; it is not told again
+	Expires int64  // wall-clock nanoseconds
+}
+
+// Revoke ends memberships: certificates that match all that is given are refused
+// from now on and their links end, and tokens of that role and name are void.
+type Revoke struct {
+	Req    uint64 // names the request in the Reply
+	Role   string // role of the member; empty with Serial
+	Name   string // name of the member; empty with Serial
+	Serial string // of one certificate, or the identifier of one token, in hexadecimal; empty for all of the member's
+}
+
+// Renew asks for a new certificate for who sends it, before the one that it has ends.
+type Renew struct {
+	Req     uint64 // names the request in the answer
+	Request []byte // signing request of a new key, DER
+}
+
+// Renewed answers Renew.
+type Renewed struct {
+	Req         uint64 // the request
+	Certificate []byte // DER
+}
+
+// Revoked tells an agent which certificates to refuse. It replaces what was told before.
+type Revoked struct {
+	Serials []string // of certificates that have not expired, in hexadecimal
+}
+
+// Type returns TypeInvite.
+func (*Invite) Type() Type { return TypeInvite }
+
+// Type returns TypeInvitation.
+func (*Invitation) Type() Type { return TypeInvitation }
+
+// Type returns TypeRevoke.
+func (*Revoke) Type() Type { return TypeRevoke }
+
+// Type returns TypeRenew.
+func (*Renew) Type() Type { return TypeRenew }
+
+// Type returns TypeRenewed.
+func (*Renewed) Type() Type { return TypeRenewed }
+
+// Type returns TypeRevoked.
+func (*Revoked) Type() Type { return TypeRevoked }
+
+func (m *Invite) code(c *Coder) {
+	c.Struct(5, func(c *Coder) {
+		Uint(c, &m.Req)
+		String(c, &m.Role)
+		String(c, &m.Name)
+		Uint(c, &m.Uses)
+		Int(c, &m.Life)
+	})
+}
+
+func (m *Invitation) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &m.Req)
+		String(c, &m.Token)
+		Int(c, &m.Expires)
+	})
+}
+
+func (m *Revoke) code(c *Coder) {
+	c.Struct(4, func(c *Coder) {
+		Uint(c, &m.Req)
+		String(c, &m.Role)
+		String(c, &m.Name)
+		String(c, &m.Serial)
+	})
+}
+
+func (m *Renew) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		Uint(c, &m.Req)
+		c.Bytes(&m.Request)
+	})
+}
+
+func (m *Renewed) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		Uint(c, &m.Req)
+		c.Bytes(&m.Certificate)
+	})
+}
+
+func (m *Revoked) code(c *Coder) {
+	c.Struct(1, func(c *Coder) { Slice(c, &m.Serials, String[string]) })
+}

@@ -1,0 +1,80 @@
+package comms
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms/pki"
+)
+
+// ErrDenied says that a peer's role does not permit what it asks for.
+var ErrDenied = errors.New("not permitted")
+
+// Who may send what to a controller or agent. Nothing else is heard from a client
+// or an agent; the routes of the messages, in messages.go, say to whom.
+var (
+	observers  = []pki.Role{pki.RoleObserve, pki.RoleSubmit, pki.RoleAdmin}
+	submitters = []pki.Role{pki.RoleSubmit, pki.RoleAdmin}
+	admins     = []pki.Role{pki.RoleAdmin}
+)
+
+// askers returns the client roles that may send a message of the type; nil: none.
+func askers(m Message) []pki.Role {
+	switch m := m.(type) {
+	case *Watch, *Locate, *Fetch, *Renew:
+		return observers
+	case *Query:
+		if m.Kind == QueryMembers || m.Kind == QueryTokens {
+			return admins
+		}
+		return observers
+	case *Submit, *Control, *HaveReq, *Blob:
+		return submitters
+	case *Invite, *Revoke:
+		return admins
+	}
+	return nil
+}
+
+// Permit says whether a client may send m: its certificate names one of the roles
+// that may. Of Control a submitter may steer its own jobs only; that the receiver
+// checks. The error matches ErrDenied and says what to mend.
+func Permit(client Identity, m Message) error {
+	want := askers(m)
+	if slices.Contains(want, client.Grant) {
+		return nil
+	}
+	if want == nil {
+		return fmt.Errorf("%w: a client sends no %T", ErrDenied, m)
+	}
+	return fmt.Errorf("%w: %T needs the role %s, and the certificate of %s is for %s: ask an admin for a token (cascade cluster user %s --role %s)",
+		ErrDenied, m, want[0], client.Holder, client.Grant, client.Holder, want[0])
+}
+
+// RequestOf returns the number by which an answer names the request m, if it has one.
+func RequestOf(m Message) (uint64, bool) {
+	switch m := m.(type) {
+	case *Watch:
+		return m.Req, true
+	case *Locate:
+		return m.Req, true
+	case *Fetch:
+		return m.Req, true
+	case *Renew:
+		return m.Req, true
+	case *Query:
+		return m.Req, true
+	case *Submit:
+		return m.Req, true
+	case *Control:
+		return m.Req, true
+	case *HaveReq:
+		return m.Req, true
+	case *Invite:
+		return m.Req, true
+	case *Revoke:
+		return m.Req, true
+	}
+	return 0, false
+}
