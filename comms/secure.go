@@ -87,6 +87,19 @@ func (ln *Listener) Recheck(now time.Time) {
 	}
 }
 
+// Serials returns the serial numbers of the certificates of those who have a link now.
+func (ln *Listener) Serials() map[string]bool {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	out := map[string]bool{}
+	for l := range ln.links {
+		if w := l.current(); w != nil && w.proven.serial != "" {
+			out[w.proven.serial] = true
+		}
+	}
+	return out
+}
+
 // errExpired breaks a connection whose certificate has ended.
 var errExpired = errors.New("the certificate of the connection has expired")
 

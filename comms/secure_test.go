@@ -23,7 +23,7 @@ type cluster struct {
 
 func newCluster(t testing.TB) cluster {
 	t.Helper()
-	a, err := pki.NewAuthority("test", time.Now())
+	a, err := pki.NewAuthority("test", time.Now().Add(-24*time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

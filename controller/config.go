@@ -31,7 +31,10 @@ type Config struct {
 	Spread  bool          // jobs that gain by it run on several agents at once
 	Grace   time.Duration // how long a lost agent's jobs wait for it when another agent could take them; default 30s
 
-	Inproc              *comms.Inproc // names that can be reached inside this process; default none
+	Inproc          *comms.Inproc // names that can be reached inside this process; default none
+	CertificateLife time.Duration // of agents and clients; default 7 and 30 days
+	Audit           string        // file to which who asked for what is appended; default none
+
 	InsecureTestNetwork bool          // permit plain TCP, for tests and benchmarks
 	ResumeWindow        time.Duration // how long a broken link may take to come back; default 1m
 	Log                 zerolog.Logger
@@ -69,7 +72,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	if cfg.Shards < 0 || cfg.Shards > 256 {
 		all = append(all, fmt.Errorf("%d shards: want 1 to 256", cfg.Shards))
 	}
-	if cfg.Grace < 0 {
+	if cfg.Grace < 0 || cfg.CertificateLife < 0 {
 		all = append(all, errors.New("a duration of the configuration is negative"))
 	}
 	if cfg.Memory < 0 || cfg.Memory > 0 && cfg.Memory < gcs.LeastMemory(max(cfg.Shards, defaultShards)) {
@@ -91,11 +94,11 @@ func (cfg *Config) store(onPause func(bool, uint64)) gcs.Options {
 		Memory: cfg.Memory, MinFree: cfg.MinFree, OnPause: onPause}
 }
 
-func (cfg *Config) links(h comms.Handler, incarnation uint64) comms.Config {
+func (cfg *Config) links(h comms.Handler, incarnation uint64, s *comms.Security) comms.Config {
 	return comms.Config{
 		Self:    comms.Identity{Role: "controller", Name: cfg.Name, Incarnation: incarnation, PID: os.Getpid(), Build: cfg.Build},
 		Handler: h, Inproc: cfg.Inproc, Replay: true, ResumeWindow: cfg.ResumeWindow,
-		InsecureTestNetwork: cfg.InsecureTestNetwork, Log: cfg.Log,
+		Security: s, InsecureTestNetwork: cfg.InsecureTestNetwork, Log: cfg.Log,
 		CheckPeer: func(p comms.Identity, _ int) error {
 			if p.Role == "client" || p.Role == "agent" {
 				return nil

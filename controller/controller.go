@@ -28,6 +28,8 @@ type Controller struct {
 	blobs       *blobs
 	graphs      graphs
 	links       *comms.Listener
+	cluster     *cluster // nil: no certificates
+	audit       audit
 	core        *core.Core
 	incarnation uint64
 	inbox       *inbox.Inbox[core.Event]
@@ -79,12 +81,15 @@ func New(cfg Config) (*Controller, error) {
 	}
 	if err := c.start(); err != nil {
 		close(c.quit)
+		if c.cluster != nil {
+			c.cluster.members.Close()
+		}
 		c.inbox.Close()
 		if c.links != nil {
 			err = errors.Join(err, c.links.Close())
 		}
 		c.work.Wait() // jobs that the store had are being prepared
-		return nil, errors.Join(fmt.Errorf("controller: %w", err), c.store.Close())
+		return nil, errors.Join(fmt.Errorf("controller: %w", err), c.store.Close(), c.audit.close())
 	}
 	return c, nil
 }
@@ -99,12 +104,18 @@ func (c *Controller) start() (err error) {
 	if err := c.store.Profiles(c.book.Load); err != nil {
 		return fmt.Errorf("load profiles: %w", err)
 	}
+	if err := c.openCluster(); err != nil {
+		return err
+	}
 	c.timer = time.NewTimer(time.Hour)
 	c.timer.Stop()
 	if err := c.load(); err != nil {
 		return err
 	}
-	if c.links, err = comms.Listen(c.cfg.Address, c.cfg.links(c, c.incarnation)); err != nil {
+	if c.audit, err = openAudit(c.cfg.Audit); err != nil {
+		return err
+	}
+	if c.links, err = comms.Listen(c.cfg.Address, c.cfg.links(c, c.incarnation, c.security())); err != nil {
 		return err
 	}
 	return owner.Put(c.cfg.State, owner.Sockets(c.links.Addr()), "")
@@ -195,8 +206,13 @@ func (c *Controller) one(ev core.Event) {
 	case linkSay:
 		c.send(core.Send{Link: ev.id, Msg: ev.msg})
 		return
+	case tellRevoked:
+		c.tellRevoked()
+		return
 	}
 	switch e := ev.(type) {
+	case core.Received:
+		c.asks(e)
 	case core.LinkDown:
 		delete(c.peers, e.Link)
 	case core.Stored:
@@ -244,6 +260,9 @@ func (c *Controller) upkeep() {
 			return
 		}
 		c.saveAll()
+		if err := c.upkeepMembers(); err != nil {
+			c.log.Warn().Err(err).Msg("certificates")
+		}
 		if err := c.blobs.expire(time.Now().Add(-blobAge)); err != nil {
 			c.log.Warn().Err(err).Msg("old packages stay")
 		}
@@ -261,6 +280,9 @@ const blobAge = time.Hour
 func (c *Controller) Close() error {
 	c.closed.Do(func() {
 		close(c.quit)
+		if c.cluster != nil {
+			c.cluster.members.Close()
+		}
 		c.inbox.Close()
 		if err := c.links.Close(); err != nil {
 			// Peers that are not there now: agents say again what was not committed, clients ask again.
@@ -268,7 +290,7 @@ func (c *Controller) Close() error {
 		}
 		c.work.Wait()
 		c.saveAll()
-		c.closer = errors.Join(owner.Remove(c.cfg.State), c.store.Close())
+		c.closer = errors.Join(owner.Remove(c.cfg.State), c.store.Close(), c.audit.close())
 	})
 	return c.closer
 }

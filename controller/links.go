@@ -7,13 +7,16 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/controller/core"
 )
 
 // peer is what the loop keeps of a link.
 type peer struct {
 	link  *comms.Link
+	who   comms.Identity
 	held  []core.Send // did not fit
+	asked map[uint64]asked
 	flush bool
 }
 
@@ -27,7 +30,8 @@ type (
 		core.Tick
 		id core.LinkID
 	}
-	linkSay struct {
+	tellRevoked struct{ core.Tick }
+	linkSay     struct {
 		core.Tick
 		id  core.LinkID
 		msg comms.Message
@@ -50,7 +54,11 @@ func (c *Controller) Up(l *comms.Link, p comms.Identity, resumed bool) {
 		c.inbox.Push(core.LinkDown{Link: old})
 	}
 	c.log.Info().Str("role", p.Role).Str("peer", p.Name).Msg("link is up")
-	c.inbox.Push(linkOpened{core.LinkUp{Link: id, Agent: p.Role == "agent", Name: p.Name, Incarnation: p.Incarnation}, l})
+	owner := ""
+	if p.Grant == pki.RoleSubmit {
+		owner = p.Holder
+	}
+	c.inbox.Push(linkOpened{core.LinkUp{Link: id, Agent: p.Role == "agent", Name: p.Name, Incarnation: p.Incarnation, Owner: owner}, l})
 }
 
 // Down is called by a link. One that may come back keeps its place: what is sent
@@ -102,7 +110,18 @@ func (c *Controller) Message(l *comms.Link, head, body []byte) {
 		}
 		return
 	}
+	if !c.permit(id, l, m) {
+		return
+	}
 	switch m := m.(type) {
+	case *comms.Invite, *comms.Revoke, *comms.Renew:
+		c.member(id, l, m)
+		return
+	case *comms.Query:
+		if m.Kind == comms.QueryMembers || m.Kind == comms.QueryTokens {
+			c.member(id, l, m)
+			return
+		}
 	case *comms.Blob:
 		if err := c.blobs.add(id, m, body); err != nil {
 			l.Abort(err)
@@ -143,8 +162,11 @@ func nameGraph(m *comms.Submit) error {
 
 // opened tells the core of a link that the loop can use.
 func (c *Controller) opened(ev linkOpened) {
-	c.peers[ev.Link] = &peer{link: ev.link}
+	c.peers[ev.Link] = &peer{link: ev.link, who: ev.link.Peer()}
 	c.local = append(c.local, ev.LinkUp)
+	if ev.Agent && c.cluster != nil {
+		c.send(core.Send{Link: ev.Link, Msg: &comms.Revoked{Serials: c.cluster.members.Serials()}})
+	}
 }
 
 // send sends one message, or keeps it when the link is full.
@@ -153,6 +175,7 @@ func (c *Controller) send(s core.Send) {
 	if p == nil {
 		return // the core learns of the link's end with the next events
 	}
+	c.answers(p, s.Msg)
 	if len(p.held) > 0 {
 		p.held = append(p.held, s)
 		return

@@ -9,8 +9,10 @@ import (
 	"strings"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/controller/members"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -22,11 +24,13 @@ func (e *badRequest) Error() string { return e.text }
 func codeOf(err error) comms.Code {
 	var bad *badRequest
 	switch {
-	case errors.As(err, &bad):
+	case errors.As(err, &bad), errors.Is(err, members.ErrInvalid):
 		return comms.CodeBadRequest
-	case errors.Is(err, gcs.ErrNotFound):
+	case errors.Is(err, gcs.ErrNotFound), errors.Is(err, members.ErrUnknown):
 		return comms.CodeNotFound
-	case errors.Is(err, gcs.ErrClosed):
+	case errors.Is(err, comms.ErrDenied), errors.Is(err, pki.ErrRevoked):
+		return comms.CodeDenied
+	case errors.Is(err, gcs.ErrClosed), errors.Is(err, gcs.ErrNoSpace):
 		return comms.CodeUnavailable
 	}
 	return comms.CodeInternal

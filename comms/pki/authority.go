@@ -15,11 +15,12 @@ import (
 	"time"
 )
 
-// How long certificates last. Short ones of members are renewed over their links
-// long before their end, so that revoking one seldom matters for more than days.
+// How long certificates last. Those of members are renewed over their links long
+// before their end: a host's is short, a person may be on leave for weeks.
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
 	MemberLife    = 7 * 24 * time.Hour
+	ClientLife    = 30 * 24 * time.Hour
 	skew          = 5 * time.Minute // a member's clock may be behind the authority's by this
 )
 
@@ -31,6 +32,7 @@ type Authority struct {
 	cluster string
 	cert    *x509.Certificate
 	key     crypto.Signer
+	life    time.Duration // of the certificates of agents and clients; 0: MemberLife and ClientLife
 }
 
 // NewAuthority makes the authority of a new cluster.
@@ -83,6 +85,23 @@ func newSerial() (*big.Int, error) {
 // Cluster returns the cluster's name.
 func (a *Authority) Cluster() string { return a.cluster }
 
+// SetLife changes how long the certificates of agents and clients last that are
+// signed from now on; 0 means the default. It must not be called beside Sign.
+func (a *Authority) SetLife(d time.Duration) { a.life = d }
+
+// lifeOf returns how long a certificate of the role lasts.
+func (a *Authority) lifeOf(r Role) time.Duration {
+	switch {
+	case r == RoleController:
+		return MemberLife // it signs its own
+	case a.life > 0:
+		return a.life
+	case r.Client():
+		return ClientLife
+	}
+	return MemberLife
+}
+
 // Certificate returns the authority's own certificate.
 func (a *Authority) Certificate() *x509.Certificate { return a.cert }
 
@@ -107,7 +126,7 @@ func (a *Authority) Sign(request *x509.CertificateRequest, id Identity, now time
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: string(id.Role) + " " + id.Name},
-		NotBefore: now.Add(-skew), NotAfter: earlier(now.Add(MemberLife), a.cert.NotAfter),
+		NotBefore: now.Add(-skew), NotAfter: earlier(now.Add(a.lifeOf(id.Role)), a.cert.NotAfter),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 		URIs:        []*url.URL{id.uri()},

@@ -1,11 +1,13 @@
 package pki
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,6 +18,7 @@ const (
 	fileAuthority    = "ca.crt"
 	fileAuthorityKey = "ca.key"
 	fileMember       = "member.pem" // key and certificate together: replaced as one
+	fileToken        = "token"      // identifier of the token that the certificate was got with
 )
 
 // Save writes the authority into dir, which gets mode 0700. An authority that is
@@ -91,6 +94,41 @@ func LoadMember(dir string, now func() time.Time) (*Member, error) {
 		return nil, fmt.Errorf("load the certificate in %s: %w", dir, err)
 	}
 	return m, nil
+}
+
+// Enter returns the member whose certificate is in dir. With a token that was not
+// used there before it first joins the cluster at address, and replaces what is in
+// dir: the same command line serves for the first start and for every later one.
+func Enter(ctx context.Context, dir, address, token, name string, now func() time.Time) (*Member, error) {
+	held, err := LoadMember(dir, now)
+	if token == "" {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("there is no certificate in %s: a token is needed to join the cluster at %s", dir, address)
+		case err == nil && held.Identity().Name != name:
+			return nil, fmt.Errorf("the certificate in %s is for %s, not for %s: a token is needed to join under that name", dir, held.Identity(), name)
+		}
+		return held, err
+	}
+	t, err := ParseToken(token)
+	if err != nil {
+		return nil, fmt.Errorf("read the token: %w", err)
+	}
+	used, err := os.ReadFile(filepath.Join(dir, fileToken))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if held != nil && held.Identity().Name == name && string(used) == t.id() {
+		return held, nil
+	}
+	m, err := Join(ctx, address, t, name, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Save(dir); err != nil {
+		return nil, err
+	}
+	return m, write(filepath.Join(dir, fileToken), []byte(t.id()))
 }
 
 func loadMember(dir string, now func() time.Time) (*Member, error) {

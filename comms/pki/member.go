@@ -3,6 +3,7 @@ package pki
 import (
 	"crypto/ecdsa"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -126,8 +127,15 @@ func (m *Member) Expires() time.Time { return m.held.Load().cert.NotAfter }
 // RenewAt returns when the certificate is to be renewed: after two thirds of its life.
 func (m *Member) RenewAt() time.Time {
 	c := m.held.Load().cert
-	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3)
+	issued := c.NotBefore.Add(skew)
+	return issued.Add(c.NotAfter.Sub(issued) * 2 / 3)
 }
+
+// Serial returns the serial number of the member's certificate, in hexadecimal.
+func (m *Member) Serial() string { return Serial(m.held.Load().cert) }
+
+// Authority returns the sum of the certificate of the authority that the member trusts.
+func (m *Member) Authority() Fingerprint { return sha256.Sum256(m.authority.Raw) }
 
 // Renewal is a renewal under way: a new key whose request is at the authority.
 type Renewal struct {

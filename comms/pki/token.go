@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -52,6 +53,9 @@ func (a *Authority) NewToken(role Role, name string, uses int, expires time.Time
 	}
 	return t, Grant{ID: t.ID, Sum: sha256.Sum256(t.Secret[:]), Role: role, Name: name, Expires: expires.UnixNano(), Uses: uses}, nil
 }
+
+// id names the token where its secret may not stand.
+func (t Token) id() string { return hex.EncodeToString(t.ID[:]) }
 
 const tokenPrefix = "cascade1."
 

@@ -36,6 +36,7 @@ type (
 		Agent       bool // else a client
 		Name        string
 		Incarnation uint64
+		Owner       string // of a client: whose jobs alone it may steer; "" for any
 	}
 	// LinkDown: nothing goes to the link any more.
 	LinkDown struct{ Link LinkID }

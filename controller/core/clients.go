@@ -123,6 +123,11 @@ func (c *Core) control(l *link, m *comms.Control) {
 		c.reply(l, m.Req, comms.CodeNotFound, fmt.Sprintf("no job %s", m.Job))
 		return
 	}
+	// Of a job that has ended only the store knows the owner: the driver has asked it.
+	if l.owner != "" && j.live != nil && j.rec.Owner != l.owner {
+		c.reply(l, m.Req, comms.CodeDenied, fmt.Sprintf("job %s belongs to %s: its owner or an admin may do that", m.Job, j.rec.Owner))
+		return
+	}
 	var code comms.Code
 	var text string
 	switch m.Action {

@@ -13,6 +13,7 @@ type link struct {
 	id          LinkID
 	agent       bool
 	name        string
+	owner       string // see LinkUp
 	incarnation uint64
 	full        bool
 	closing     bool
@@ -21,7 +22,7 @@ type link struct {
 }
 
 func (c *Core) linkUp(ev LinkUp) {
-	c.links[ev.Link] = &link{id: ev.Link, agent: ev.Agent, name: ev.Name, incarnation: ev.Incarnation}
+	c.links[ev.Link] = &link{id: ev.Link, agent: ev.Agent, name: ev.Name, owner: ev.Owner, incarnation: ev.Incarnation}
 }
 
 func (c *Core) linkDown(id LinkID) {

@@ -22,6 +22,8 @@ import (
 //	d job task(4) output(4) elem(8) row of a dataset
 //	a name                          agent            (shard 0)
 //	p signature                     profile          (shard 0)
+//	k id(8)                         token            (shard 0)
+//	n end(8) serial                 certificate      (shard 0)
 //	e key                           environment      (shard 0; reserved)
 //	u name                          function         (shard 0; reserved)
 //	c job actor                     actor            (reserved)
@@ -39,6 +41,8 @@ const (
 	tableDatasets     table = 'd'
 	tableAgents       table = 'a'
 	tableProfiles     table = 'p'
+	tableTokens       table = 'k'
+	tableMembers      table = 'n'
 	tableEnvironments table = 'e'
 	tableFunctions    table = 'u'
 	tableActors       table = 'c'
