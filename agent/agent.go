@@ -42,6 +42,7 @@ type Agent struct {
 	logs      *taskLogs
 	executors *comms.Listener // socket for executors: a broken link is final
 	clients   *comms.Listener // socket for clients: links with replay
+	member    *membership     // nil: no certificate
 
 	in    *inbox.Inbox[item]
 	work  sync.WaitGroup // every goroutine of ours
@@ -84,6 +85,11 @@ func (a *Agent) open() error {
 	if a.state, a.started, err = openState(a.cfg.State); err != nil {
 		return err
 	}
+	if a.cfg.Credentials != "" {
+		if a.member, err = openMembership(a.cfg.Credentials, a.cfg.Name); err != nil {
+			return err
+		}
+	}
 	a.logs = newTaskLogs(filepath.Join(a.cfg.State, "logs"), a.cfg.Limits)
 	if err := a.logs.expire(time.Now().Add(-a.cfg.Limits.LogAge)); err != nil {
 		a.log.Warn().Err(err).Msg("old logs stay behind")
@@ -113,9 +119,12 @@ func (a *Agent) open() error {
 	}
 	if a.clients, err = comms.Listen(a.clientAddress(), comms.Config{
 		Self: a.self, Handler: &clientDoor{agent: a}, Log: a.log, CheckPeer: wantRole("client"),
-		Inproc: a.cfg.Inproc, Replay: true, InsecureTestNetwork: a.cfg.InsecureTestNetwork,
+		Inproc: a.cfg.Inproc, Replay: true, Security: a.security(), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
 	}); err != nil {
 		return err
+	}
+	if a.member != nil {
+		a.work.Go(a.keepLinks)
 	}
 	if err := owner.Put(a.cfg.State, slices.Concat(owner.Sockets(a.executors.Addr()), owner.Sockets(a.clients.Addr())), a.store.Dir()); err != nil {
 		return err

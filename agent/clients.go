@@ -119,7 +119,15 @@ func (d *clientDoor) Up(l *comms.Link, _ comms.Identity, resumed bool) {
 // Message is called by a link.
 func (d *clientDoor) Message(l *comms.Link, head, _ []byte) {
 	c := d.of(l)
-	m, ok := decode(l, head).(*comms.Fetch)
+	msg := decode(l, head)
+	if msg == nil {
+		return
+	}
+	if err := comms.Permit(l.Peer(), msg); err != nil {
+		l.Abort(err)
+		return
+	}
+	m, ok := msg.(*comms.Fetch)
 	if c == nil || !ok {
 		l.Abort(errors.New("a client may only send Fetch to an agent"))
 		return

@@ -23,6 +23,9 @@ type Config struct {
 	Name       string // unique in the cluster; default: the host's name
 	Controller string // address of the controller, as comms.ParseAddress reads it; required
 	Listen     string // address for clients beside the agent's own socket; default none
+	// Credentials is the folder of the certificate with which the agent proves itself
+	// over TCP, as pki.Enter writes it; default none, and then TCP is refused.
+	Credentials string
 
 	State   string // folder of what outlives the agent: numbers, logs, spilled datasets; required
 	Runtime string // folder of its sockets, mode 0700; default: run in State
@@ -111,6 +114,9 @@ func (cfg Config) withDefaults() (Config, error) {
 	if err := cfg.detect(); err != nil {
 		all = append(all, err)
 	}
+	if err := cfg.needsCertificate(); err != nil {
+		all = append(all, err)
+	}
 	for _, n := range []int64{int64(cfg.Drain), cfg.CPU, cfg.Memory, cfg.Store, cfg.GPU, cfg.Limits.TaskLog, cfg.Limits.Backlog, int64(cfg.Limits.Stopped)} {
 		if n < 0 {
 			all = append(all, fmt.Errorf("negative amount %d", n))
@@ -127,6 +133,26 @@ func (cfg Config) withDefaults() (Config, error) {
 		cfg.Warm = 0
 	}
 	return cfg, errors.Join(all...)
+}
+
+// needsCertificate refuses TCP without certificates.
+func (cfg *Config) needsCertificate() error {
+	for _, addr := range []string{cfg.Controller, cfg.Listen} {
+		if addr == "" {
+			continue
+		}
+		endpoints, err := comms.ParseAddress(addr)
+		if err != nil {
+			return err
+		}
+		for _, e := range endpoints {
+			if e.Scheme == "tcp" && cfg.Credentials == "" && !cfg.InsecureTestNetwork {
+				return fmt.Errorf("%s: TCP needs a certificate: join the cluster with --join HOST --token TOKEN; `cascade cluster token`, where the controller runs, makes one "+
+					"(--insecure-test-network permits plain TCP, for benchmarks on a network of your own only)", e)
+			}
+		}
+	}
+	return nil
 }
 
 // detect fills the resources that are not set.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/pki"
 )
 
 func wantRole(role string) func(comms.Identity, int) error {
@@ -212,6 +213,10 @@ func (d *controllerDoor) Message(l *comms.Link, head, body []byte) {
 			// The core may not know the job: an earlier incarnation wrote its logs.
 			d.agent.forgetLogs(m.Job)
 		}
+	case *comms.Revoked:
+		d.agent.takeRevoked(m)
+	case *comms.Renewed, *comms.Reply:
+		d.agent.takeRenewed(m)
 	case *comms.Retain, *comms.Committed:
 		d.agent.in.Offer(item{ev: core.FromController{Msg: m}})
 	default:
@@ -256,7 +261,7 @@ func (a *Agent) keepController(ctx context.Context) error {
 	for {
 		link, err := comms.Dial(ctx, a.cfg.Controller, comms.Config{
 			Self: a.self, Handler: door, Log: a.log, Replay: true,
-			Inproc: a.cfg.Inproc, InsecureTestNetwork: a.cfg.InsecureTestNetwork,
+			Inproc: a.cfg.Inproc, Security: a.security(pki.RoleController), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
 		})
 		switch {
 		case ctx.Err() != nil:
@@ -270,6 +275,9 @@ func (a *Agent) keepController(ctx context.Context) error {
 			a.log.Debug().Err(err).Dur("pause", pause).Msg("controller does not answer")
 		default:
 			pause = 10 * time.Millisecond
+			if a.member != nil {
+				a.work.Go(func() { a.keepCertificate(ctx, link) })
+			}
 			select {
 			case <-link.Done():
 			case <-ctx.Done():
