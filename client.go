@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/pki"
 )
 
 // Client speaks to one controller. Its methods may be called from any goroutine.
@@ -19,19 +21,40 @@ type Client struct {
 	packed packings
 	folder folder
 	mu     sync.Mutex
-	agent  map[string]*peer // links to agents that hold datasets, by address
+	agent  map[string]*peer // links to agents that hold datasets, by name and address
 	failed error            // the cluster has ended in this process: nothing will be answered
 }
 
-// Dial connects to a controller, for example at "ipc:///run/user/1000/cascade/controller.sock".
+// Dial connects to a controller: at an address such as
+// "ipc:///run/user/1000/cascade/controller.sock" or "tcp://head:7420", at HOST or
+// HOST:PORT, or by the name of a cluster that was joined (see JoinCluster).
 // The context bounds the connecting; afterwards the link mends itself when it breaks.
 func Dial(ctx context.Context, address string, opts ...Option) (*Client, error) {
 	o := newOptions(opts)
-	p, err := dialPeer(ctx, address, o)
+	t, err := resolve(address, &o)
+	if err == nil {
+		err = o.prove(t)
+	}
+	var p *peer
+	if err == nil {
+		p, err = dialPeer(ctx, t.address, pki.RoleController, "", o)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to controller at %s: %w", address, err)
 	}
-	return &Client{opts: o, ctrl: p, agent: make(map[string]*peer)}, nil
+	c := &Client{opts: o, ctrl: p, agent: make(map[string]*peer)}
+	if o.member == nil {
+		return c, nil
+	}
+	if time.Now().After(o.member.RenewAt()) { // a command may end before anything happens beside it
+		ctx, cancel := context.WithTimeout(ctx, renewNow)
+		defer cancel()
+		if err := c.Renew(ctx); err != nil {
+			o.log.Warn().Err(err).Time("expires", o.member.Expires()).Msg("the certificate is not renewed")
+		}
+	}
+	p.work.Go(c.keepCertificate)
+	return c, nil
 }
 
 // Close ends the client's links. Jobs go on.

@@ -3,6 +3,7 @@ package cascade
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -18,6 +19,7 @@ var (
 	ErrInternal    = errors.New("internal error")
 	ErrClosed      = errors.New("client is closed")
 	ErrCancelled   = errors.New("job cancelled")
+	ErrDenied      = errors.New("not permitted") // by the role of our certificate, or for want of one
 )
 
 // TaskError is the error of one attempt at a task: what went wrong, in which
@@ -33,6 +35,7 @@ func replyError(r *comms.Reply) error {
 		comms.CodeUnavailable: ErrUnavailable,
 		comms.CodeLost:        ErrLost,
 		comms.CodeMemory:      ErrStoreFull,
+		comms.CodeDenied:      ErrDenied,
 	}
 	if r.Code == comms.CodeOK {
 		return nil
@@ -43,6 +46,9 @@ func replyError(r *comms.Reply) error {
 	}
 	if r.Message == "" {
 		return sentinel
+	}
+	if text, ok := strings.CutPrefix(r.Message, sentinel.Error()+": "); ok {
+		return fmt.Errorf("%w: %s", sentinel, text)
 	}
 	return fmt.Errorf("%w: %s", sentinel, r.Message)
 }

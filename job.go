@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -195,7 +196,7 @@ func (j *Job) Fetch(ctx context.Context, d Located, w io.Writer) error {
 		return nil
 	}
 	id := comms.DatasetID{Job: j.id, DatasetRef: d.Desc.Ref}
-	if err := j.pieces(ctx, d.Addresses, &comms.Fetch{Data: id}, d.Desc.Size, w); err != nil {
+	if err := j.pieces(ctx, d.Agent, d.Addresses, &comms.Fetch{Data: id}, d.Desc.Size, w); err != nil {
 		return fmt.Errorf("fetch %s from agent %s: %w", d.Name, d.Agent, err)
 	}
 	return nil
@@ -261,7 +262,7 @@ func (j *Job) writeLogs(ctx context.Context, rows []comms.TaskRow, offsets map[s
 			return fmt.Errorf("log of %s: %w: agent %s, where it ran, is not there", r.Name, ErrUnavailable, r.Agent)
 		}
 		n := &counter{w: w}
-		err := j.pieces(ctx, agents[at].Addresses, &comms.Fetch{Log: true, Task: r.Name, Data: comms.DatasetID{Job: j.id}, Offset: offsets[r.Name]}, 0, n)
+		err := j.pieces(ctx, r.Agent, agents[at].Addresses, &comms.Fetch{Log: true, Task: r.Name, Data: comms.DatasetID{Job: j.id}, Offset: offsets[r.Name]}, 0, n)
 		offsets[r.Name] += n.n
 		if err != nil {
 			return fmt.Errorf("log of %s: %w", r.Name, err)
@@ -284,8 +285,8 @@ func (c *counter) Write(p []byte) (int, error) {
 // pieces fetches what want names, piece by piece, until size bytes are there; a
 // size of zero means until the agent says that it was all. When the size is known
 // some pieces are asked for ahead, so that the agent reads while we write.
-func (j *Job) pieces(ctx context.Context, addresses []string, want *comms.Fetch, size uint64, w io.Writer) error {
-	p, err := j.client.agentPeer(ctx, addresses)
+func (j *Job) pieces(ctx context.Context, agent string, addresses []string, want *comms.Fetch, size uint64, w io.Writer) error {
+	p, err := j.client.agentPeer(ctx, agent, addresses)
 	if err != nil {
 		return err
 	}
@@ -343,7 +344,7 @@ const (
 )
 
 // agentPeer returns the link to the first of an agent's addresses that answers.
-func (c *Client) agentPeer(ctx context.Context, addresses []string) (*peer, error) {
+func (c *Client) agentPeer(ctx context.Context, name string, addresses []string) (*peer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.agent == nil {
@@ -354,15 +355,15 @@ func (c *Client) agentPeer(ctx context.Context, addresses []string) (*peer, erro
 	}
 	var last error
 	for _, a := range addresses {
-		if p := c.agent[a]; p != nil {
+		if p := c.agent[name+" "+a]; p != nil {
 			return p, nil
 		}
-		p, err := dialPeer(ctx, a, c.opts)
+		p, err := dialPeer(ctx, a, pki.RoleAgent, name, c.opts)
 		if err != nil {
 			last = err
 			continue
 		}
-		c.agent[a] = p
+		c.agent[name+" "+a] = p
 		return p, nil
 	}
 	if last == nil {

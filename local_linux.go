@@ -18,6 +18,7 @@ import (
 
 	"github.com/cascade-run/cascade/agent"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/controller"
 	"github.com/cascade-run/cascade/executor"
 	"github.com/cascade-run/cascade/internal/owner"
@@ -276,7 +277,7 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 		return errors.Join(err, os.RemoveAll(dirs.run)) // nobody else has it: the state folder is locked
 	}
 
-	p, err := dialPeer(ctx, "inproc://controller", o)
+	p, err := dialPeer(ctx, "inproc://controller", pki.RoleController, "", o)
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/pki"
 )
 
 func TestLaunch(t *testing.T) {
@@ -59,13 +60,13 @@ func TestRequestsEndWithTheirCluster(t *testing.T) {
 	}
 	o := newOptions(nil)
 	o.inproc = net
-	ctrl, err := dialPeer(t.Context(), "inproc://controller", o)
+	ctrl, err := dialPeer(t.Context(), "inproc://controller", pki.RoleController, "", o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &Client{opts: o, ctrl: ctrl, agent: map[string]*peer{}}
 	defer c.Close()
-	agent, err := c.agentPeer(t.Context(), []string{"inproc://agent"})
+	agent, err := c.agentPeer(t.Context(), "agent", []string{"inproc://agent"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestRequestsEndWithTheirCluster(t *testing.T) {
 			t.Errorf("a request that waits: %v", err)
 		}
 	}
-	if _, err := c.agentPeer(t.Context(), []string{"inproc://agent"}); !errors.Is(err, dead) {
+	if _, err := c.agentPeer(t.Context(), "agent", []string{"inproc://agent"}); !errors.Is(err, dead) {
 		t.Errorf("a link to the agent: %v", err)
 	}
 	if _, err := Rows[comms.AgentRow](t.Context(), c, comms.QueryAgents, comms.JobID{}, ""); !errors.Is(err, dead) {

@@ -7,6 +7,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/pki"
 )
 
 // Option sets how a client or a local cluster behaves.
@@ -28,6 +29,9 @@ type options struct {
 	gcs      int64
 	retain   Retention
 	patience time.Duration
+
+	credentials string      // folder of member's certificate
+	member      *pki.Member // nil: no certificate
 }
 
 func newOptions(opts []Option) options {
@@ -43,6 +47,11 @@ func WithLog(l zerolog.Logger) Option { return func(o *options) { o.log = l } }
 
 // WithInsecureTestNetwork permits plain TCP to a controller that permits it too.
 func WithInsecureTestNetwork() Option { return func(o *options) { o.insecure = true } }
+
+// WithCredentials sets the folder of the certificate with which a client proves
+// itself over TCP. The default is the folder in which JoinCluster left one for the
+// address that is dialed.
+func WithCredentials(dir string) Option { return func(o *options) { o.credentials = dir } }
 
 // WithState sets the folder in which a local cluster keeps its state. The
 // default is cascade/NAME in $XDG_STATE_HOME, or in ~/.local/state, where NAME is

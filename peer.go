@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/pki"
 )
 
 // peer is a link to a controller or agent, with the requests that are open on
@@ -19,6 +20,8 @@ import (
 type peer struct {
 	requests *requests
 	address  string
+	role     pki.Role // of who must answer
+	name     string   // of who must answer; "" anybody
 	opts     options
 	log      zerolog.Logger
 	up       bool          // was up before; touched by the links' goroutines only
@@ -37,8 +40,8 @@ type peer struct {
 // errGone says that a broken link did not come back in time.
 var errGone = errors.New("no connection")
 
-func dialPeer(ctx context.Context, address string, o options) (*peer, error) {
-	p := &peer{requests: newRequests(), address: address, opts: o, log: o.log, credit: make(chan struct{}, 1)}
+func dialPeer(ctx context.Context, address string, role pki.Role, name string, o options) (*peer, error) {
+	p := &peer{requests: newRequests(), address: address, role: role, name: name, opts: o, log: o.log, credit: make(chan struct{}, 1)}
 	p.requests.send = p.send
 	p.life, p.end = context.WithCancel(context.Background())
 	if err := p.connect(ctx); err != nil {
@@ -60,7 +63,9 @@ func (p *peer) connect(ctx context.Context) error {
 		},
 		Replay:              true,
 		Handler:             p,
+		CheckPeer:           p.check,
 		Inproc:              p.opts.inproc,
+		Security:            p.opts.security(p.role),
 		InsecureTestNetwork: p.opts.insecure,
 		Log:                 p.log,
 	})
@@ -70,6 +75,15 @@ func (p *peer) connect(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.link = link
+	return nil
+}
+
+// check refuses another than the one that is wanted: hosts may have sockets of
+// different agents at the same path.
+func (p *peer) check(who comms.Identity, _ int) error {
+	if p.name != "" && (who.Role != string(p.role) || who.Name != p.name) {
+		return fmt.Errorf("%s %s answers in place of %s %s", who.Role, who.Name, p.role, p.name)
+	}
 	return nil
 }
 

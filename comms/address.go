@@ -1,6 +1,7 @@
 package comms
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,6 +62,26 @@ func ParseAddress(addr string) ([]Endpoint, error) {
 	}
 	sort.SliceStable(out, func(i, j int) bool { return out[i].nearness() < out[j].nearness() })
 	return out, nil
+}
+
+// DefaultPort is the TCP port of a controller where none is said.
+const DefaultPort = "7420"
+
+// TCPAddress turns what a user types for a controller, HOST, HOST:PORT or
+// tcp://HOST:PORT, into an address.
+func TCPAddress(s string) (string, error) {
+	target := strings.TrimPrefix(s, "tcp://")
+	if strings.Contains(target, "://") {
+		return "", fmt.Errorf("address %q: want HOST or HOST:PORT", s)
+	}
+	host, port, err := net.SplitHostPort(target)
+	if err != nil {
+		host, port = strings.Trim(target, "[]"), DefaultPort
+	}
+	if host == "" || strings.ContainsAny(host, "/ ,") {
+		return "", fmt.Errorf("address %q: want HOST or HOST:PORT", s)
+	}
+	return "tcp://" + net.JoinHostPort(host, cmp.Or(port, DefaultPort)), nil
 }
 
 // errInsecure explains why TCP is refused.

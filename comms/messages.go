@@ -275,6 +275,10 @@ func RequestOf(m Message) (req uint64, ok bool) {
 		return m.Req, true
 	case *Chunk:
 		return m.Req, true
+	case *Invitation:
+		return m.Req, true
+	case *Renewed:
+		return m.Req, true
 	}
 	return 0, false
 }

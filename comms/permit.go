@@ -3,6 +3,7 @@ package comms
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/cascade-run/cascade/comms/pki"
@@ -46,14 +47,17 @@ func Permit(client Identity, m Message) error {
 		return nil
 	}
 	if want == nil {
-		return fmt.Errorf("%w: a client sends no %T", ErrDenied, m)
+		return fmt.Errorf("%w: a client sends no %s", ErrDenied, NameOf(m))
 	}
-	return fmt.Errorf("%w: %T needs the role %s, and the certificate of %s is for %s: ask an admin for a token (cascade cluster user %s --role %s)",
-		ErrDenied, m, want[0], client.Holder, client.Grant, client.Holder, want[0])
+	return fmt.Errorf("%w: %s needs the role %s, and the certificate of %s is for %s: ask an admin for a token (cascade cluster user %s --role %s)",
+		ErrDenied, NameOf(m), want[0], client.Holder, client.Grant, client.Holder, want[0])
 }
 
-// RequestOf returns the number by which an answer names the request m, if it has one.
-func RequestOf(m Message) (uint64, bool) {
+// NameOf returns the name of a message's type, as docs/protocol.md has it.
+func NameOf(m Message) string { return reflect.TypeOf(m).Elem().Name() }
+
+// NumberOf returns the number by which an answer names the request m, if it has one.
+func NumberOf(m Message) (uint64, bool) {
 	switch m := m.(type) {
 	case *Watch:
 		return m.Req, true

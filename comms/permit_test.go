@@ -17,7 +17,7 @@ func TestPermitFollowsRoutes(t *testing.T) {
 		if err := Permit(Identity{Grant: pki.RoleAdmin}, m); (err == nil) != routed {
 			t.Errorf("%T: routed from clients %t, an admin is told %v", m, routed, err)
 		}
-		_, numbered := RequestOf(m)
+		_, numbered := NumberOf(m)
 		if _, blob := m.(*Blob); routed != (numbered || blob) {
 			t.Errorf("%T: from clients %t, with a number %t", m, routed, numbered)
 		}
@@ -53,7 +53,7 @@ func TestPermit(t *testing.T) {
 			}
 		}
 	}
-	want := "not permitted: *comms.Submit needs the role submit, and the certificate of anna is for observe: ask an admin for a token (cascade cluster user anna --role submit)"
+	want := "not permitted: Submit needs the role submit, and the certificate of anna is for observe: ask an admin for a token (cascade cluster user anna --role submit)"
 	if err := Permit(Identity{Grant: pki.RoleObserve, Holder: "anna"}, &Submit{}); err.Error() != want {
 		t.Errorf("the refusal says %q", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -142,8 +143,8 @@ func (c *Controller) permit(id core.LinkID, l *comms.Link, m comms.Message) bool
 	if err == nil {
 		return true
 	}
-	c.audit.by(p, "ask").Str("message", fmt.Sprintf("%T", m)).Str("outcome", "refused: "+err.Error()).Send()
-	req, numbered := comms.RequestOf(m)
+	c.audit.by(p, "ask").Str("message", comms.NameOf(m)).Str("outcome", "refused: "+err.Error()).Send()
+	req, numbered := comms.NumberOf(m)
 	if !numbered {
 		l.Abort(err)
 		return false
@@ -177,7 +178,7 @@ func (c *Controller) member(id core.LinkID, l *comms.Link, m comms.Message) {
 	p := l.Peer()
 	serial, _ := l.Credential()
 	c.slow(func() {
-		req, _ := comms.RequestOf(m)
+		req, _ := comms.NumberOf(m)
 		answer, err := c.memberAnswer(p, serial, m)
 		if err != nil {
 			answer = &comms.Reply{Req: req, Code: codeOf(err), Message: err.Error()}
@@ -274,4 +275,46 @@ func (c *Controller) memberPage(q *comms.Query) (comms.Message, error) {
 		}
 	}
 	return &p.page, p.err
+}
+
+// Founding says how a cluster begins.
+type Founding struct {
+	State  string        // folder of the controller, which does not run
+	Name   string        // of the cluster
+	Shards int           // of the store; default 2
+	Uses   int           // how many agents the first token admits
+	Life   time.Duration // of the first token
+}
+
+// Found makes the authority of a new cluster and the first token, for agents.
+func Found(f Founding) (t pki.Token, expires time.Time, err error) {
+	t, expires, err = found(f)
+	if err != nil {
+		err = fmt.Errorf("make cluster %s in %s: %w", f.Name, f.State, err)
+	}
+	return t, expires, err
+}
+
+func found(f Founding) (t pki.Token, expires time.Time, err error) {
+	a, err := pki.NewAuthority(f.Name, time.Now())
+	if err != nil {
+		return t, expires, err
+	}
+	if err := os.MkdirAll(f.State, 0o700); err != nil {
+		return t, expires, err
+	}
+	cfg := Config{State: f.State, Shards: f.Shards, Sync: true}
+	store, err := gcs.Open(cfg.store(nil)) // refuses when a controller runs
+	if err != nil {
+		return t, expires, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := a.Save(authorityFolder(f.State)); err != nil {
+		return t, expires, err
+	}
+	m, err := members.Open(a, store, time.Now)
+	if err != nil {
+		return t, expires, err
+	}
+	return m.Invite(pki.RoleAgent, "", f.Uses, f.Life)
 }

@@ -11,10 +11,13 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -23,6 +26,8 @@ import (
 
 	"github.com/cascade-run/cascade/agent"
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/executor"
 )
 
@@ -38,6 +43,8 @@ func run(args []string, stderr io.Writer, signals <-chan os.Signal) int {
 // flags is what the command line says.
 type flags struct {
 	cfg           agent.Config
+	network       daemon.Network
+	join, token   string
 	cpu, gpu      float64
 	memory, store string
 	executor      string
@@ -47,10 +54,14 @@ type flags struct {
 func command(signals <-chan os.Signal) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
-		Use:   "cascade-agent --controller ADDRESS",
+		Use:   "cascade-agent --join HOST[:PORT] --token TOKEN | --controller ADDRESS",
 		Short: "Run tasks on this host for a controller",
 		Long: `Runs tasks on this host for a controller: starts executors, keeps datasets in
 shared memory, spills them to disk when memory is short.
+
+With --join it becomes a member of the cluster whose controller is at HOST: the
+token is used once, the certificate is kept in the state folder and renews
+itself, and every later start with the same command line uses it.
 
 Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -58,16 +69,23 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 			if err != nil {
 				return daemon.Bad(err)
 			}
+			if err := f.enter(&cfg); err != nil {
+				return err
+			}
 			return serve(cfg, signals)
 		},
 	}
 	s := c.Flags()
+	s.StringVar(&f.join, "join", "", "host of the controller, HOST or HOST:PORT: join its cluster, by TLS")
+	s.StringVar(&f.token, "token", os.Getenv("CASCADE_TOKEN"), "token to join with, also CASCADE_TOKEN; needed until there is a certificate")
+	s.StringVar(&f.cfg.Credentials, "credentials", "", "folder of the certificate (default pki in the state folder)")
 	s.StringVar(&f.cfg.Controller, "controller", os.Getenv("CASCADE_TO"), "address of the controller, such as ipc:///run/cascade/controller.sock")
 	s.StringVar(&f.cfg.Name, "name", "", "name of the agent, unique in the cluster (default the host's name)")
 	s.StringVar(&f.cfg.State, "state", "", "folder of numbers, logs and spilled datasets (default cascade/agent in $XDG_STATE_HOME)")
 	s.StringVar(&f.cfg.Runtime, "runtime", "", "folder of sockets (default run in the state folder)")
 	s.StringVar(&f.cfg.Cache, "cache", "", "folder of built environments (default cascade/environments in the user's cache)")
-	s.StringVar(&f.cfg.Listen, "listen", "", "further address for clients, such as tcp://127.0.0.1:0")
+	f.network.Flags(c, "further address for clients and agents, such as tcp://10.0.0.5:20000-20100 (default with --join: this host's address towards the controller)",
+		"listen on this interface, or address of this host, by TCP", "port, or range of which the first free one is taken (default any)")
 	s.Float64Var(&f.cpu, "cpu", 0, "cores that tasks may use (default all that this process may use)")
 	s.Float64Var(&f.gpu, "gpu", 0, "devices that tasks may use")
 	s.StringVar(&f.memory, "memory", "", "private memory that tasks may use, such as 8GiB (default the host's less the store)")
@@ -97,9 +115,6 @@ func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 		}
 		*size.to = n
 	}
-	if cfg.Controller == "" {
-		return cfg, errors.New("--controller is missing: the address of the controller, such as ipc:///run/cascade/controller.sock")
-	}
 	if cfg.State == "" {
 		dir, err := daemon.StateFolder("agent")
 		if err != nil {
@@ -108,7 +123,42 @@ func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 		cfg.State = dir
 	}
 	cfg.Log = daemon.Log(stderr, f.verbose, cfg.InsecureTestNetwork)
-	return cfg, nil
+	return cfg, f.reach(&cfg)
+}
+
+// reach says where the controller is, and where this agent is.
+func (f *flags) reach(cfg *agent.Config) (err error) {
+	towards := ""
+	switch {
+	case f.join != "":
+		if cfg.Controller, err = comms.TCPAddress(f.join); err != nil {
+			return fmt.Errorf("--join: %w", err)
+		}
+		towards = strings.TrimPrefix(cfg.Controller, "tcp://")
+		cfg.Credentials = cmp.Or(cfg.Credentials, filepath.Join(cfg.State, "pki"))
+	case cfg.Controller == "":
+		return errors.New("--controller is missing: the address of the controller, such as ipc:///run/cascade/controller.sock; or --join HOST, to join a cluster by TLS")
+	}
+	if cfg.Listen, err = f.network.Address(towards, "0"); err != nil {
+		return err
+	}
+	return daemon.Reachable(cfg.Listen)
+}
+
+// enter joins the cluster, unless that was done before.
+func (f *flags) enter(cfg *agent.Config) error {
+	if f.join == "" {
+		return nil
+	}
+	if cfg.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("name the agent after the host: %w", err)
+		}
+		cfg.Name = host
+	}
+	_, err := pki.Enter(context.Background(), cfg.Credentials, strings.TrimPrefix(cfg.Controller, "tcp://"), f.token, cfg.Name, time.Now)
+	return err
 }
 
 // serve runs an agent until the first signal. The second ends the process: the

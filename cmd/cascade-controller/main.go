@@ -15,12 +15,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
+	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller"
 )
 
@@ -35,6 +37,7 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 // flags is what the command line says.
 type flags struct {
 	cfg     controller.Config
+	network daemon.Network
 	minFree string
 	memory  string
 	bytes   string
@@ -49,7 +52,8 @@ func command(signals <-chan os.Signal) *cobra.Command {
 		Short: "Accept jobs and give them to agents",
 		Long: `Accepts jobs, gives them to agents and keeps what happened to them. What it
 acknowledges is durable, also when the power fails. It prints the address that
-it listens on when it is ready.
+it listens on when it is ready. Other hosts reach it by TCP, which needs a
+cluster with certificates: cascade cluster init makes one.
 
 Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -61,7 +65,8 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 		},
 	}
 	s := c.Flags()
-	s.StringVar(&f.cfg.Address, "listen", "", "address for clients and agents (default ipc://controller.sock in the folder run of the state folder)")
+	f.network.Flags(c, "address for clients and agents, such as tcp://10.0.0.1:7420, beside the Unix socket run/controller.sock in the state folder",
+		"listen on this interface, or address of this host, by TCP", "port, or range of which the first free one is taken (default "+comms.DefaultPort+")")
 	s.StringVar(&f.cfg.State, "state", "", "folder of the store and of packages (default cascade/controller in $XDG_STATE_HOME)")
 	s.StringVar(&f.cfg.Name, "name", "", "name of the controller (default controller)")
 	s.IntVar(&f.cfg.Shards, "shards", 0, "shards of a new store (default 2)")
@@ -74,6 +79,8 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.StringVar(&f.bytes, "keep-bytes", "", "how many bytes of the store ended jobs take, at most (default 4GiB; all: no bound)")
 	s.DurationVar(&f.cfg.Grace, "grace", 0, "how long jobs of a lost agent wait for it when another agent could take them (default 30s)")
 	s.CountVarP(&f.verbose, "verbose", "v", "log more")
+	s.StringVar(&f.cfg.Audit, "audit", "", "file for who asked for what, one line of JSON each (default audit.log in the state folder; none: no such file)")
+	s.DurationVar(&f.cfg.CertificateLife, "certificate-life", 0, "how long certificates of agents and clients last; they renew themselves (default 168h for agents, 720h for clients)")
 	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
 	return c
 }
@@ -114,8 +121,17 @@ func (f *flags) config(stderr io.Writer) (controller.Config, error) {
 		return cfg, fmt.Errorf("--state %q: %w", cfg.State, err)
 	}
 	cfg.State = state
-	if cfg.Address == "" {
-		cfg.Address = "ipc://" + filepath.Join(state, "run", "controller.sock")
+	if cfg.Address, err = f.network.Address("", comms.DefaultPort); err != nil {
+		return cfg, err
+	}
+	if !strings.Contains(cfg.Address, "ipc://") { // for who manages the cluster on this host
+		cfg.Address = strings.TrimPrefix(cfg.Address+","+daemon.ControllerSocket(state), ",")
+	}
+	switch cfg.Audit {
+	case "":
+		cfg.Audit = filepath.Join(state, "audit.log")
+	case "none":
+		cfg.Audit = ""
 	}
 	cfg.Log = daemon.Log(stderr, f.verbose, cfg.InsecureTestNetwork)
 	if b, ok := debug.ReadBuildInfo(); ok {

@@ -103,7 +103,7 @@ func exitCode(err error) int {
 	case errors.As(err, &job):
 		return exitFailed
 	case errors.As(err, &problems), errors.As(err, &bad),
-		errors.Is(err, cascade.ErrBadRequest), errors.Is(err, cascade.ErrNotFound), errors.Is(err, cascade.ErrConflict):
+		errors.Is(err, cascade.ErrBadRequest), errors.Is(err, cascade.ErrNotFound), errors.Is(err, cascade.ErrConflict), errors.Is(err, cascade.ErrDenied):
 		return exitBadInput
 	}
 	return exitInfrastructure
@@ -130,7 +130,7 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 	})
 	f := root.PersistentFlags()
 	a.to, a.state = a.getenv("CASCADE_TO"), a.getenv("CASCADE_STATE")
-	f.Var(&text{&a.to}, "to", "address of the controller, also CASCADE_TO; without it this host's own state is used")
+	f.Var(&text{&a.to}, "to", "controller: HOST, HOST:PORT, an address, or the name of a cluster that was joined; also CASCADE_TO; without it this host's own state is used")
 	f.Var(&text{&a.state}, "state", "folder of this host's state, also CASCADE_STATE (default cascade/cascade in $XDG_STATE_HOME or ~/.local/state)")
 	f.BoolVar(&a.json, "json", false, "print JSON, one object a line; errors too")
 	f.CountVarP(&a.verbose, "verbose", "v", "log more to standard error; twice for details")
@@ -139,7 +139,7 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 		a.runCommand(), a.submitCommand(), a.validateCommand(), a.schemaCommand(), a.planCommand(),
 		a.statusCommand(), a.logsCommand(), a.getCommand(),
 		a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.forgetCommand(),
-		a.lsCommand(), a.storyCommand(), a.cleanCommand(), a.perfCommand(), a.versionCommand(),
+		a.lsCommand(), a.storyCommand(), a.cleanCommand(), a.clusterCommand(), a.perfCommand(), a.versionCommand(),
 	)
 	for _, c := range root.Commands() {
 		argsOf(c)
@@ -219,6 +219,9 @@ func (a *app) options() []cascade.Option {
 	opts := []cascade.Option{cascade.WithLog(a.log())}
 	if a.state != "" {
 		opts = append(opts, cascade.WithState(a.state))
+	}
+	if dir := a.getenv("CASCADE_CREDENTIALS"); dir != "" {
+		opts = append(opts, cascade.WithCredentials(dir))
 	}
 	if a.tcp {
 		opts = append(opts, cascade.WithInsecureTestNetwork())

@@ -110,3 +110,8 @@ func Log(w io.Writer, verbose int, insecure bool) zerolog.Logger {
 	}
 	return log.Logger()
 }
+
+// ControllerSocket is the address of the Unix socket of the controller with a state folder.
+func ControllerSocket(state string) string {
+	return "ipc://" + filepath.Join(state, "run", "controller.sock")
+}
