@@ -179,7 +179,7 @@ func (c *Client) Renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message { return &comms.Renew{Req: req, Request: r.Request()} })
+	answer, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message { return &comms.Renew{Req: req, Request: r.Request()} })
 	if err != nil {
 		return fmt.Errorf("renew the certificate: %w", err)
 	}
@@ -227,7 +227,7 @@ func (c *Client) Invite(ctx context.Context, role, name string, uses int, life t
 	if uses < 1 || life < 0 {
 		return "", expires, fmt.Errorf("%w: a token for %d uses and %v", ErrBadRequest, uses, life)
 	}
-	answer, _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+	answer, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 		return &comms.Invite{Req: req, Role: role, Name: name, Uses: uint32(uses), Life: int64(life)}
 	})
 	if err != nil {
@@ -243,7 +243,7 @@ func (c *Client) Invite(ctx context.Context, role, name string, uses int, life t
 // Revoke ends memberships: of the role and name, or the one certificate or token
 // that has the serial number; only an admin may. Their links end.
 func (c *Client) Revoke(ctx context.Context, role, name, serial string) error {
-	_, _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+	_, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 		return &comms.Revoke{Req: req, Role: role, Name: name, Serial: serial}
 	})
 	return err
