@@ -27,6 +27,8 @@ type agent struct {
 	graphs   map[comms.JobID]*dag.Graph
 	sent     map[uint64]sentEvent // whose event a number is
 	acked    uint64
+	peers    map[string]*agentPeer
+	offers   map[offerKey]*core.Offer // that other agents may read
 }
 
 // sentEvent is whose event a number is.
@@ -56,6 +58,7 @@ func (a *agent) boot() {
 	a.out, a.local, a.timer = outbox{}, nil, time.Time{}
 	a.sent, a.acked = map[uint64]sentEvent{}, a.incarn*numbersApart
 	segments, adopted := a.mem.restart()
+	a.offers = map[offerKey]*core.Offer{}
 	a.cfg = core.Config{
 		Agent: a.name, Incarnation: a.incarn, BootID: "boot",
 		Total:     comms.Resources{CPU: w.fate.cpu, Memory: 1 << 30, Custom: []comms.Amount{{Name: "disk", N: 1000}}},
@@ -68,6 +71,7 @@ func (a *agent) boot() {
 	if err := w.net.Connect(w.now, a.name, w.controller.name); err != nil {
 		w.fail(comms.JobID{}, "%v", err)
 	}
+	a.meetPeers()
 	a.rouse()
 }
 
@@ -91,6 +95,7 @@ func (a *agent) crash(away time.Duration, gently bool) {
 		x.die("its agent is dead", "")
 	}
 	a.end()
+	a.w.dropMoves(a)
 	a.w.net.Stop(a.w.now, a.name)
 	a.w.lan.Stop(a.w.now, a.name)
 	a.w.after(away, a.boot)
@@ -115,6 +120,10 @@ func (a *agent) deliver(d memnet.Delivery[comms.Message]) {
 			a.toClient.credit(a.w, a.w.net, a.name, d.From)
 		case memnet.Up, memnet.Down:
 		}
+		return
+	}
+	if p := a.peers[d.From]; p != nil {
+		a.fromAgent(p, d)
 		return
 	}
 	switch d.Kind {
@@ -248,6 +257,9 @@ func (a *agent) perform(act core.Action) {
 			}
 		})
 	default:
+		if a.performPeer(act) {
+			return
+		}
 		w.fail(comms.JobID{}, "%s asks for %T, which its driver does not know", a.name, act)
 	}
 }

@@ -41,7 +41,7 @@ func newController(w *world) *controller {
 func (c *controller) boot() {
 	c.begin()
 	c.w.net.Start(c.w.now, c.name)
-	c.core = core.New(core.Config{Incarnation: c.life * 1_000_000, Grace: c.w.fate.grace})
+	c.core = core.New(core.Config{Incarnation: c.life * 1_000_000, Grace: c.w.fate.grace, Spread: c.w.fate.spread > 0})
 	c.ids, c.peers, c.local, c.wake = map[string]core.LinkID{}, map[core.LinkID]*peer{}, nil, time.Time{}
 	c.w.tell(c.name, nil, "starts")
 	for _, k := range c.store.sorted() {
@@ -204,7 +204,7 @@ func (c *controller) prepare(a core.Prepare) {
 	}
 	if err == nil {
 		ev.Code = comms.CodeOK
-		ev.Plan, err = planner.Order(ev.Graph, profiles.Snapshot{}, a.Cluster)
+		ev.Plan, err = c.plan(ev.Graph, a.Cluster)
 	}
 	if err != nil {
 		ev.Err = err.Error()
@@ -213,4 +213,29 @@ func (c *controller) prepare(a core.Prepare) {
 		}
 	}
 	c.answer(ev)
+}
+
+// plan plans as the driver does, or puts each task on any host that has enough for it.
+func (c *controller) plan(g *dag.Graph, cluster planner.Cluster) (*planner.Plan, error) {
+	w := c.w
+	if w.fate.spread == 0 || len(cluster.Hosts) < 2 {
+		return planner.Order(g, profiles.Snapshot{}, cluster)
+	}
+	if w.fate.spread == spreadByPlan {
+		return planner.Spread(g, profiles.Snapshot{}, cluster)
+	}
+	p, err := planner.Order(g, profiles.Snapshot{}, cluster)
+	if err != nil {
+		return nil, err
+	}
+	for i := range g.NumTasks() {
+		var able []int32
+		for h := range cluster.Hosts {
+			if cluster.Hosts[h].Suits(g, dag.TaskIndex(i)) {
+				able = append(able, int32(h))
+			}
+		}
+		p.Homes = append(p.Homes, pick(w.rnd, append(able, -1)[:max(len(able), 1)]...))
+	}
+	return p, nil
 }

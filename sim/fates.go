@@ -8,6 +8,7 @@ import (
 // fates are what a seed decides once for a whole run. Numbers without unit are of 1000.
 type fates struct {
 	agents  int
+	spread  int // how jobs go to several agents
 	jobs    int
 	heal    time.Duration // when faults end
 	slowest time.Duration // delay of a message
@@ -22,7 +23,7 @@ type fates struct {
 	commit    time.Duration
 
 	taskFails, executorCrashes, executorHangs, spawnFails int // a chance at each act of a run
-	spillRot, diskFull                                    int
+	spillRot, diskFull, moveFails                         int
 	createFails, commitFails                              int
 	envFails                                              int
 	cancelFailing                                         int // a client cancels a job of which a task has just failed
@@ -34,6 +35,13 @@ type fates struct {
 	clockSteps                                                      int // of everybody's wall clock
 }
 
+// How jobs go to several agents.
+const (
+	spreadNot    = iota // each job runs on one
+	spreadByPlan        // as the planner says, which knows no durations
+	spreadWild          // each task anywhere
+)
+
 // taming takes one kind of trouble out of a run.
 type taming struct {
 	name string
@@ -44,6 +52,9 @@ type taming struct {
 func tamings() []taming {
 	return []taming{
 		{"agents", func(f *fates) { f.agents = 1 }},
+		{"third-agent", func(f *fates) { f.agents = min(f.agents, 2) }},
+		{"spread", func(f *fates) { f.spread = spreadNot }},
+		{"transfer-failures", func(f *fates) { f.moveFails = 0 }},
 		{"jobs", func(f *fates) { f.jobs = 1 }},
 		{"job3", func(f *fates) { f.jobs = min(f.jobs, 2) }},
 		{"agent-crashes", func(f *fates) { f.agentCrashes = 0 }},
@@ -83,7 +94,7 @@ func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 func drawFates(r *rand.Rand) fates {
 	ms := time.Millisecond
 	f := fates{
-		agents: pick(r, 1, 1, 1, 2), jobs: pick(r, 1, 1, 2, 3), heal: pick(r, 200*ms, 1000*ms, 5000*ms),
+		agents: pick(r, 1, 1, 2, 2, 3, 4), spread: pick(r, spreadNot, spreadByPlan, spreadWild, spreadWild), jobs: pick(r, 1, 1, 2, 3), heal: pick(r, 200*ms, 1000*ms, 5000*ms),
 		slowest: pick(r, 20*time.Microsecond, ms, 20*ms), resume: pick(r, 100*ms, 1000*ms, 30_000*ms), grace: pick(r, 300*ms, 3000*ms),
 		queue: pick(r, 0, 0, 0, 3),
 		cpu:   pick(r, int64(2000), 3000, 4000), executors: pick(r, 1, 2, 3, 5), shm: pick(r, int64(128<<10), 512<<10, 8<<20),
@@ -97,7 +108,7 @@ func drawFates(r *rand.Rand) fates {
 		return 0
 	}
 	f.taskFails, f.executorCrashes, f.executorHangs, f.spawnFails = some(20, 150), some(10, 80), some(10, 50), some(50)
-	f.spillRot, f.diskFull = some(200), some(100)
+	f.spillRot, f.diskFull, f.moveFails = some(200), some(100), some(100)
 	f.createFails, f.commitFails = some(300), some(20)
 	f.cuts, f.outages, f.agentCrashes, f.controllerCrashes = some(1, 5), some(1, 3), some(1, 2), some(1, 2, 4)
 	f.freezes, f.steers = some(2, 5), some(1, 3, 6)
@@ -121,8 +132,8 @@ func (w *world) disturb() {
 	for range f.outages {
 		a, b := w.anyPair()
 		at, d := when(), long()
-		w.at(at, func() { w.tell("fault", nil, "apart for %v: %s - %s", d, a, b); w.net.Break(w.now, a, b) })
-		w.at(min(at+d, f.heal), func() { w.net.Heal(w.now, a, b) })
+		w.at(at, func() { w.tell("fault", nil, "apart for %v: %s - %s", d, a, b); w.part(a, b) })
+		w.at(min(at+d, f.heal), func() { w.join(a, b) })
 	}
 	for range f.agentCrashes {
 		a := anyAgent()
@@ -168,7 +179,23 @@ func (w *world) disturb() {
 	}
 }
 
+// part keeps two nodes from reaching each other. Agents cannot send datasets then
+// either; those on their way fail.
+func (w *world) part(a, b string) {
+	w.net.Break(w.now, a, b)
+	w.apart[pairOf(a, b)] = true
+}
+
+func (w *world) join(a, b string) {
+	w.net.Heal(w.now, a, b)
+	delete(w.apart, pairOf(a, b))
+}
+
 func (w *world) anyPair() (a, b string) {
+	if len(w.agents) > 1 && w.chance(400) {
+		k := w.rnd.IntN(len(w.agents))
+		return w.agents[k].name, w.agents[(k+1+w.rnd.IntN(len(w.agents)-1))%len(w.agents)].name
+	}
 	a = w.client.name
 	if w.chance(700) {
 		a = w.agents[w.rnd.IntN(len(w.agents))].name
@@ -199,6 +226,6 @@ func (w *world) heal() {
 	w.tell("fault", nil, "all is well from now on")
 	w.healed = true
 	f := &w.fate
-	f.executorCrashes, f.executorHangs, f.spawnFails, f.diskFull, f.createFails, f.commitFails, f.envFails = 0, 0, 0, 0, 0, 0, 0
+	f.executorCrashes, f.executorHangs, f.spawnFails, f.diskFull, f.createFails, f.commitFails, f.moveFails, f.envFails = 0, 0, 0, 0, 0, 0, 0, 0
 	w.client.heal()
 }

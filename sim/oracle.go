@@ -162,6 +162,21 @@ func (f *facts) rerun(roots []dag.TaskIndex) {
 	}
 }
 
+// workers lists the agents that a job is assigned to.
+func workers(r *core.JobRecord) []core.Fragment {
+	switch {
+	case r.Agent == "":
+		return nil
+	case len(r.Fragments) == 0:
+		return []core.Fragment{{Agent: r.Agent, Incarnation: r.Incarnation}}
+	}
+	return r.Fragments
+}
+
+func worksOn(r *core.JobRecord, a *agent) bool {
+	return slices.ContainsFunc(workers(r), func(p core.Fragment) bool { return p.Agent == a.name })
+}
+
 // left says that copies made by an agent's incarnation no longer count.
 func (f *facts) left(agent string, upTo uint64) {
 	for ref, from := range f.made {
@@ -193,8 +208,14 @@ func (o *oracle) rotten(k ledger.Key) {
 func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 	f := o.facts[c.Job]
 	if r := c.Row; r != nil {
-		if k.Row.Agent != "" && (r.Agent != k.Row.Agent || r.Incarnation != k.Row.Incarnation) {
-			f.left(k.Row.Agent, k.Row.Incarnation)
+		moved := false
+		for _, was := range workers(&k.Row) {
+			if !slices.ContainsFunc(workers(r), func(is core.Fragment) bool { return is.Agent == was.Agent && is.Incarnation == was.Incarnation }) {
+				f.left(was.Agent, was.Incarnation)
+				moved = true
+			}
+		}
+		if moved {
 			f.moves++
 		}
 		if r.Phase.Final() {
@@ -398,7 +419,7 @@ func (o *oracle) acknowledged(a *agent, upTo uint64) {
 		case !known:
 			o.w.fail(comms.JobID{}, "%s is told that its event %d is durable, which it has not sent", a.name, n)
 			return
-		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || sent.forgotten || k == nil || k.Row.Agent != a.name || k.Row.Life != sent.life:
+		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || sent.forgotten || k == nil || !worksOn(&k.Row, a) || k.Row.Life != sent.life:
 		default:
 			o.w.fail(job, "%s is told that its event %d is durable, and it is not in the store", a.name, n)
 			return
@@ -412,7 +433,7 @@ func (o *oracle) started(x *executor) {
 	r, id := x.cur, x.kinds[x.cur.Kind].Job
 	f := o.facts[id]
 	k := o.w.controller.store.jobs[id]
-	if k != nil && k.Row.Agent == x.a.name && k.Row.Incarnation == x.a.incarn {
+	if k != nil && slices.ContainsFunc(workers(&k.Row), func(p core.Fragment) bool { return p.Agent == x.a.name && p.Incarnation == x.a.incarn }) {
 		if attempt, done := f.done[r.Task]; done && r.Attempt > f.fence[r.Task] && !f.mayRun(r.Task) {
 			o.w.fail(id, "%s runs task %d, attempt %d: the store has that it finished in attempt %d", x.name, r.Task, r.Attempt, attempt)
 		}

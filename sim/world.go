@@ -56,6 +56,8 @@ type world struct {
 	controller *controller
 	agents     []*agent
 	executors  map[string]*executor // by node name, also dead ones
+	moves      []*move              // transfers between agents
+	apart      map[[2]string]bool   // nodes that cannot reach each other
 	client     *client
 	oracle     *oracle
 	healed     bool
@@ -81,7 +83,7 @@ func Run(opt Options) (res Result) {
 }
 
 func newWorld(opt Options) *world {
-	w := &world{rnd: rand.New(rand.NewPCG(opt.Seed, 1)), keep: opt.Story, without: opt.Without, executors: map[string]*executor{}}
+	w := &world{rnd: rand.New(rand.NewPCG(opt.Seed, 1)), keep: opt.Story, without: opt.Without, executors: map[string]*executor{}, apart: map[[2]string]bool{}}
 	w.fate = drawFates(w.rnd)
 	for _, t := range tamings() {
 		if slices.Contains(opt.Without, t.name) {

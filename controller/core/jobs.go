@@ -268,7 +268,7 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 			j.result, j.there = false, exportAt{}
 			commit.Drop = append(commit.Drop, ref)
 		}
-		return e.Cause.Kind == comms.CauseSubmit && (len(j.parts) < 2 || j.states.get(ref.Task).Over())
+		return (e.Cause.Kind == comms.CauseSubmit || e.Cause.Kind == comms.CauseDataset) && (len(j.parts) < 2 || j.states.get(ref.Task).Over())
 	}
 	for i := range e.Outputs {
 		d := &e.Outputs[i]
