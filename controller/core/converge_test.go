@@ -311,7 +311,7 @@ func (c *testCluster) connect(a *honest) {
 	c.event(Received{a.link, &comms.Register{Agent: a.name, Incarnation: a.inc, Total: comms.Resources{CPU: 2000}, LastEvent: a.next - 1}})
 	s := &comms.Snapshot{Done: true}
 	for id, j := range a.jobs {
-		js := comms.JobState{Job: id, Life: j.life, Epoch: j.epoch, Drained: j.drained}
+		js := comms.JobState{Job: id, Life: j.life, Epoch: j.epoch, Drained: j.drained && len(a.events) == 0}
 		for _, ref := range j.refs() {
 			js.Datasets = append(js.Datasets, j.data[ref])
 		}

@@ -341,6 +341,11 @@ func (c *Core) loaded(ev *Loaded) {
 	j.rec.Batches = max(j.rec.Batches, ev.Past.Batches)
 	j.rec.Totals = j.states.Totals()
 	j.parts = partsOf(&j.rec, ev.Past.Given)
+	for _, d := range ev.Past.Drained {
+		if p := j.partOf(d.Agent); p != nil && p.incarnation == d.Incarnation {
+			p.drained = d.Epoch
+		}
+	}
 	c.findExports(j)
 	for _, d := range ev.Past.Data {
 		if j.isExport(d.Desc.Ref) {
