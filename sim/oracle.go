@@ -34,7 +34,9 @@ type facts struct {
 	may      map[dag.TaskIndex]uint32 // may run again although done: something was lost, of attempts up to this
 	asked    map[dag.TaskIndex]bool   // may always run again: a client asked for it
 	crashes  map[dag.TaskIndex]int
-	moves    int // to another agent, or another incarnation of it
+	moves    int    // to another agent, or another incarnation of it
+	shared   bool   // it was on several agents
+	early    string // that a task is skipped, which was told before the failure of another agent's task
 	cancel   bool
 	failures int
 	blamed   bool
@@ -218,6 +220,7 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 		if moved {
 			f.moves++
 		}
+		f.shared = f.shared || len(r.Fragments) > 1
 		if r.Phase.Final() {
 			f.ended = true
 		}
@@ -229,6 +232,11 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 	if int(b.Number) != len(k.Batches) {
 		o.w.fail(c.Job, "batch %d is stored as number %d", b.Number, len(k.Batches))
 	}
+	row := c.Row
+	if row == nil {
+		row = &k.Row
+	}
+	o.smallest(k, row, b)
 	for _, r := range b.Reset {
 		for t := r.First; t <= r.Last; t++ {
 			if attempt, done := f.done[t]; done && !f.mayRun(t) {
@@ -296,6 +304,8 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 	case comms.EventSkipped, comms.EventCancelled:
 		if e.Error == nil || e.Error.Message == "" {
 			o.w.fail(id, "task %d has ended (%s) without a reason", e.Task, eventNames[e.Kind])
+		} else if !f.cancel && f.failures == 0 && !f.blamed && f.shared {
+			f.early = e.Error.Message
 		} else if !f.cancel && f.failures == 0 && !f.blamed {
 			o.w.fail(id, "task %d is %s although nothing failed: %s", e.Task, eventNames[e.Kind], e.Error.Message)
 		}
@@ -490,6 +500,9 @@ func (o *oracle) ended(j *clientJob) {
 	if k.Row.Phase != j.phase {
 		o.w.fail(j.id, "the client was told that the job is %s, the store says %s", j.phase, k.Row.Phase)
 		return
+	}
+	if f.early != "" && !f.cancel && f.failures == 0 && !f.blamed {
+		o.w.fail(j.id, "tasks were skipped although nothing failed: %s", f.early)
 	}
 	if k.Row.Phase == comms.JobCancelled {
 		if !f.cancel {
