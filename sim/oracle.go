@@ -237,6 +237,15 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 		row = &k.Row
 	}
 	o.smallest(k, row, b)
+	if k.Row.Phase.Final() && len(b.Reset) > 0 {
+		k.Past().States.Each(func(t dag.TaskIndex, s core.TaskState) {
+			if s != core.TaskAbsent && !s.Over() { // it was cancelled while its agent was away, and what that had was never ended
+				for x := range f.withFollowers(f.needs(t)) {
+					f.asked[x] = true
+				}
+			}
+		})
+	}
 	for _, r := range b.Reset {
 		for t := r.First; t <= r.Last; t++ {
 			if attempt, done := f.done[t]; done && !f.mayRun(t) {

@@ -132,7 +132,7 @@ func (c *Core) sendAssign(a *agent, j *job, p *part, m *comms.Assign) {
 		}
 		m.Graph, m.GraphHash = nil, j.rec.GraphHash
 	}
-	p.told = m.Epoch
+	p.told, p.fresh = m.Epoch, false
 	c.send(a.link, m)
 }
 

@@ -15,13 +15,14 @@ type part struct {
 	run         []comms.Range // tasks; not looked at when the job has one part
 	told        uint64        // epoch that the agent has: of the Assign that was sent last, or its own word
 	drained     uint64        // epoch at which it said last that nothing more runs
+	fresh       bool          // the agent has never heard of the job
 	gone        bool          // nothing of the job runs there: its process has ended, or it is away for too long
 	have        map[comms.DatasetRef]comms.Desc
 	// have: what the process has that came after one that is gone; nil while none came.
 }
 
 // idle tells whether nothing runs of what the agent was told to run.
-func (p *part) idle() bool { return p.gone || p.drained > 0 && p.drained == p.told }
+func (p *part) idle() bool { return p.gone || p.fresh || p.drained > 0 && p.drained == p.told }
 
 // partsOf returns the parts of a job as they were stored.
 func partsOf(r *JobRecord, given []Fragment) []*part {

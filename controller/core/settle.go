@@ -20,7 +20,7 @@ type settlement struct {
 	parts []*part
 	hosts []planner.Host
 	home  map[dag.TaskIndex]int // part of each task that runs; nil when there is one part
-	moved []dag.TaskIndex       // tasks that another agent had, sorted
+	moved []dag.TaskIndex       // tasks that another agent had, or a process that is gone, sorted
 	left  bool                  // there are tasks that no agent can run
 }
 
@@ -35,6 +35,8 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex) *settlement {
 		a := c.agents[p.agent]
 		if stays[i] = nobody; a != nil && a.synced && (!p.gone || p.have != nil) {
 			stays[i] = s.add(a, p.from)
+			is := s.parts[stays[i]]
+			is.told, is.drained, is.fresh = p.told, p.drained, p.fresh
 		}
 	}
 	pick := &picker{c: c, j: j, s: s, near: near, placed: map[dag.TaskIndex]int{}, beside: map[dag.TaskIndex]int{}}
@@ -76,7 +78,12 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex) *settlement {
 	s.home = pick.placed
 	if len(s.parts) > 1 || len(j.parts) > 1 {
 		for _, t := range run {
-			if old := j.ownerOf(t); old != nobody && !j.states.get(t).Over() && (s.home[t] == nobody || s.parts[s.home[t]].agent != j.parts[old].agent) {
+			old := j.ownerOf(t)
+			if old == nobody || j.states.get(t).Over() {
+				continue
+			}
+			// A process that is gone may have told others of what it did and nobody knows.
+			if p := j.parts[old]; p.gone && len(j.parts) > 1 || s.home[t] == nobody || s.parts[s.home[t]].agent != p.agent {
 				s.moved = append(s.moved, t)
 			}
 		}
@@ -89,7 +96,7 @@ func (s *settlement) add(a *agent, from uint64) int {
 	if k := slices.IndexFunc(s.parts, func(p *part) bool { return p.agent == a.row.Name }); k >= 0 {
 		return k
 	}
-	s.parts = append(s.parts, &part{agent: a.row.Name, incarnation: a.row.Incarnation, from: from})
+	s.parts = append(s.parts, &part{agent: a.row.Name, incarnation: a.row.Incarnation, from: from, fresh: true})
 	s.hosts = append(s.hosts, a.host())
 	return len(s.parts) - 1
 }
