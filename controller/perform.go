@@ -357,7 +357,7 @@ func (c *Controller) past(job comms.JobID, g *dag.Graph) (*core.Past, error) {
 		}
 		r.Add(&b)
 	}
-	return &core.Past{Row: d.Row, Request: d.Request, States: r.States, Data: r.Data(), Seen: d.Seen, Batches: r.Batches, Given: r.Given, Drained: r.Drained}, nil
+	return &core.Past{Row: d.Row, Request: d.Request, States: r.States, Data: r.Data(), Seen: d.Seen, Batches: r.Batches, Given: r.Given}, nil
 }
 
 func (c *Controller) barrier(job comms.JobID) error {

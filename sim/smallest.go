@@ -84,7 +84,7 @@ func (o *oracle) smallest(k *core.Kept, r *core.JobRecord, b *core.Batch) {
 			o.w.fail(r.ID, "task %d is made to start over (%s): it is done, and nothing that is needed of it is gone", t, b.Why)
 		}
 	})
-	o.handedOn(k, b, past, stays)
+	o.handedOn(k, r, b, past, stays)
 }
 
 // freed tells whether something that a task made was needed no more, and may have been freed.
@@ -123,7 +123,7 @@ func (f *facts) producer(src dag.Source) dag.TaskIndex {
 
 // handedOn looks at tasks that change hands: the agent that had one is gone, or
 // the task is done, or has to do with a generator.
-func (o *oracle) handedOn(k *core.Kept, b *core.Batch, past *core.Past, stays func(string) bool) {
+func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *core.Past, stays func(string) bool) {
 	for _, m := range b.Moved {
 		for t := m.First; t <= m.Last; t++ {
 			if s, _ := past.States.Get(t); s.Over() || k.Graph.Group(t).Stream != nil ||
@@ -131,10 +131,21 @@ func (o *oracle) handedOn(k *core.Kept, b *core.Batch, past *core.Past, stays fu
 				continue
 			}
 			for _, f := range past.Given {
-				if stays(f.Agent) && slices.ContainsFunc(f.Run, func(r comms.Range) bool { return r.First <= t && t <= r.Last }) {
+				if !has(b.Given, r, f.Agent, t) && stays(f.Agent) && slices.ContainsFunc(f.Run, func(r comms.Range) bool { return r.First <= t && t <= r.Last }) {
 					o.w.fail(k.Row.ID, "task %d is taken from %s, which goes on", t, f.Agent)
 				}
 			}
 		}
 	}
+}
+
+// has tells whether an agent is given a task. One that has lost it, as an Assign
+// that never came, starts it over.
+func has(given []core.Fragment, r *core.JobRecord, agent string, t dag.TaskIndex) bool {
+	if given == nil {
+		return r.Agent == agent
+	}
+	return slices.ContainsFunc(given, func(f core.Fragment) bool {
+		return f.Agent == agent && slices.ContainsFunc(f.Run, func(r comms.Range) bool { return r.First <= t && t <= r.Last })
+	})
 }

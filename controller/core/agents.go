@@ -371,10 +371,10 @@ func (c *Core) repeated(j *job, p *part, epoch uint64, events []comms.Event) {
 // nothing of it runs any more.
 func (c *Core) overBefore(j *job) {
 	switch {
-	case j.resuming != nil || !j.idle() || j.deleting:
-	case j.rec.Cancel != "":
+	case j.resuming != nil || j.deleting:
+	case j.rec.Cancel != "" && j.stopped():
 		c.endUnassigned(j)
-	case j.states.Open() == 0:
+	case j.rec.Cancel == "" && j.idle() && j.states.Open() == 0:
 		c.resume(j, "", false) // nothing is left to run, or what is missing is found
 	}
 }

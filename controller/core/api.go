@@ -99,7 +99,6 @@ type Past struct {
 	Seen    map[string]Seen // by agent, of the job's shard
 	Batches uint64          // number of the next batch
 	Given   []Fragment      // the last of the batches
-	Drained []Drained       // what agents said last of that; an agent that said it does not say it again
 }
 
 func (LinkUp) event()   {}

@@ -182,7 +182,7 @@ func (c *Core) cancel(j *job, why string) (comms.Code, string) {
 	if slices.ContainsFunc(j.parts, func(p *part) bool { return c.here(p) != nil }) {
 		c.storeRow(j)
 		c.steer(j, comms.SteerCancel, why)
-		if j.rec.Homeless && j.idle() && j.stage == stageActive {
+		if j.stage == stageActive && j.stopped() {
 			c.endUnassigned(j) // what there is to run was run
 		}
 		return comms.CodeOK, ""

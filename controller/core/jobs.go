@@ -233,7 +233,8 @@ func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, epoch uin
 	if p := j.partOf(a.row.Name); drained != nil {
 		p.drained = epoch
 	}
-	if drained != nil && j.idle() && !lost && !(j.rec.Homeless && j.rec.Cancel == "") && c.drained(j, drained) {
+	over := j.idle() && !j.rec.Homeless || j.rec.Cancel != "" && j.stopped()
+	if drained != nil && over && !lost && c.drained(j, drained) {
 		c.end(j)
 		commit.Row = j.ending
 		c.commitPart(j, a, b, onEnded, commit)
@@ -341,11 +342,6 @@ func (c *Core) loaded(ev *Loaded) {
 	j.rec.Batches = max(j.rec.Batches, ev.Past.Batches)
 	j.rec.Totals = j.states.Totals()
 	j.parts = partsOf(&j.rec, ev.Past.Given)
-	for _, d := range ev.Past.Drained {
-		if p := j.partOf(d.Agent); p != nil && p.incarnation == d.Incarnation {
-			p.drained = d.Epoch
-		}
-	}
 	c.findExports(j)
 	for _, d := range ev.Past.Data {
 		if j.isExport(d.Desc.Ref) {

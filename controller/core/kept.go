@@ -50,7 +50,7 @@ func (k *Kept) Past() *Past {
 	for i := range k.Batches {
 		r.Add(&k.Batches[i])
 	}
-	return &Past{Row: k.Row, Request: k.Request, States: r.States, Data: r.Data(), Seen: maps.Clone(k.Seen), Batches: r.Batches, Given: r.Given, Drained: r.Drained}
+	return &Past{Row: k.Row, Request: k.Request, States: r.States, Data: r.Data(), Seen: maps.Clone(k.Seen), Batches: r.Batches, Given: r.Given}
 }
 
 // Loaded is what the store tells of the job when a controller starts.

@@ -21,8 +21,8 @@ type part struct {
 	// have: what the process has that came after one that is gone; nil while none came.
 }
 
-// idle tells whether nothing runs of what the agent was told to run.
-func (p *part) idle() bool { return p.gone || p.fresh || p.drained > 0 && p.drained == p.told }
+// idle tells whether all has ended that the agent was told to run.
+func (p *part) idle() bool { return !p.gone && p.drained > 0 && p.drained == p.told }
 
 // partsOf returns the parts of a job as they were stored.
 func partsOf(r *JobRecord, given []Fragment) []*part {
@@ -89,7 +89,7 @@ func (j *job) lastOn(name string) bool {
 	return j.remains.agent == name || slices.Contains(j.remains.others, name)
 }
 
-// idle tells whether nothing of the job runs, nor will of what agents were told.
+// idle tells whether all has ended that agents were told to run.
 func (j *job) idle() bool {
 	if len(j.parts) == 0 || j.assign != nil {
 		return false
@@ -97,8 +97,10 @@ func (j *job) idle() bool {
 	return !slices.ContainsFunc(j.parts, func(p *part) bool { return !p.idle() })
 }
 
-// stopped tells whether nothing of the job can run: it is idle, or on no agent.
-func (j *job) stopped() bool { return j.idle() || len(j.parts) == 0 && j.assign == nil }
+// stopped tells whether nothing of the job runs, for whatever reason.
+func (j *job) stopped() bool {
+	return j.assign == nil && !slices.ContainsFunc(j.parts, func(p *part) bool { return !p.idle() && !p.gone && !p.fresh })
+}
 
 // behind tells whether a part is not what the job's row says: its process is
 // gone, or it was not told of the last epoch.

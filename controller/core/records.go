@@ -68,13 +68,6 @@ type Batch struct {
 	Given       []Fragment    // who has which tasks from now on, when they are several
 }
 
-// Drained is an agent's word that nothing of a job runs there, at an epoch.
-type Drained struct {
-	Agent       string
-	Incarnation uint64
-	Epoch       uint64
-}
-
 // Seen is how far an agent's events are durable in one shard.
 type Seen struct {
 	Incarnation uint64

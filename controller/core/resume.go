@@ -81,7 +81,7 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 		switch {
 		case r.ended:
 			c.stayEnded(j)
-		case j.rec.Cancel != "" && j.stopped(), j.states.Open() == 0 && j.idle() && !j.anyGone():
+		case j.rec.Cancel != "" && j.stopped(), j.states.Open() == 0 && j.idle():
 			c.endUnassigned(j)
 		}
 	}

@@ -495,7 +495,6 @@ type Replay struct {
 	States  *States
 	Batches uint64     // number of the next batch
 	Given   []Fragment // who has which tasks, as decided last
-	Drained []Drained  // by whom it was said that nothing more runs, each with the last time
 	data    map[comms.DatasetRef]DatasetRecord
 }
 
@@ -521,9 +520,6 @@ func (r *Replay) Add(b *Batch) {
 	}
 	for i := range b.Events {
 		e := &b.Events[i]
-		if e.Kind == comms.EventDrained {
-			r.Drained = append(slices.DeleteFunc(r.Drained, func(d Drained) bool { return d.Agent == b.Agent }), Drained{b.Agent, b.Incarnation, b.Epoch})
-		}
 		if r.States.Apply(e) && r.data != nil {
 			collect(r.data, e, b.Agent)
 		}
