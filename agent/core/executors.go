@@ -49,6 +49,7 @@ type executor struct {
 	heard   time.Time
 	idle    time.Time // since when the queue is empty
 	kinds   map[uint32]bool
+	closing []uint32          // kinds that it may forget, when it is told something else
 	segs    map[uint32]uint64 // size under which each segment was announced
 	leases  []*lease
 	// recalled is the latest request when its shared lease was asked back.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -313,14 +314,30 @@ func (c *Core) drop(j *job) {
 // unlist takes a job out of the tables, and its owner with the last.
 func (c *Core) unlist(j *job) {
 	c.dropPeers(j)
-	c.jobs = slices.DeleteFunc(c.jobs, func(o *job) bool { return o == j })
+	if i, ok := slices.BinarySearchFunc(c.jobs, j.seq, func(o *job, seq int) int { return cmp.Compare(o.seq, seq) }); ok {
+		c.jobs = slices.Delete(c.jobs, i, i+1)
+	}
 	delete(c.byJob, j.id)
 	if j.owner.jobs--; j.owner.jobs == 0 {
 		delete(c.owners, j.owner.name)
 	}
 }
 
-// closeKinds lets executors forget a job's groups.
+// maxClosing is how many kinds of jobs that have ended an executor keeps at most.
+const maxClosing = 256
+
+// sendClosing tells an executor which kinds it may forget.
+func (c *Core) sendClosing(ex *executor) {
+	if ex.state != exKilled {
+		for _, id := range ex.closing {
+			c.emit(ToExecutor{ex.id, &comms.Kind{ID: id, Close: true}})
+		}
+	}
+	ex.closing = ex.closing[:0]
+}
+
+// closeKinds lets executors forget a job's groups: with their next work, as a
+// message of its own would wake a process for each small job that ends.
 func (c *Core) closeKinds(j *job) {
 	for i := range j.groups {
 		gs := &j.groups[i]
@@ -330,8 +347,8 @@ func (c *Core) closeKinds(j *job) {
 				continue
 			}
 			delete(ex.kinds, gs.kind.ID)
-			if ex.state != exKilled {
-				c.emit(ToExecutor{ex.id, &comms.Kind{ID: gs.kind.ID, Close: true}})
+			if ex.closing = append(ex.closing, gs.kind.ID); len(ex.closing) >= maxClosing {
+				c.sendClosing(ex)
 			}
 		}
 	}

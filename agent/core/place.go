@@ -292,6 +292,9 @@ func (c *Core) chooseFor(r *run) *executor {
 // it would be large.
 func (c *Core) dispatch() {
 	for _, ex := range c.execs {
+		if len(ex.batch) > 0 {
+			c.sendClosing(ex)
+		}
 		for len(ex.batch) > 0 {
 			n := dispatchable(ex.batch)
 			c.emit(ToExecutor{ex.id, &comms.Dispatch{Runs: ex.batch[:n:n]}})
