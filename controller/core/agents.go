@@ -394,7 +394,7 @@ func (c *Core) commitPart(j *job, a *agent, b *sentBatch, w what, commit Commit)
 	if j.live != nil {
 		g = j.graph
 	}
-	c.emit(Store{Token: c.await(pending{what: w, job: j.id, agent: a.row.Name, batch: b}), Commit: commit, Graph: g})
+	c.emit(Store{Token: c.await(pending{what: w, job: j, agent: a.row.Name, batch: b}), Commit: commit, Graph: g})
 }
 
 func (c *Core) batchStored(p pending) {

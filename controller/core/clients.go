@@ -115,6 +115,7 @@ func (c *Core) refuse(j *job, code comms.Code, text string) {
 	}
 	delete(c.jobs, j.id)
 	delete(c.running, j.id)
+	j.gone = true
 }
 
 func (c *Core) control(l *link, m *comms.Control) {

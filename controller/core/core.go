@@ -36,8 +36,7 @@ type Core struct {
 // pending is what to do when something slow has ended.
 type pending struct {
 	what   what
-	job    comms.JobID
-	of     *job // the job of that ID then: one that is submitted anew is another
+	job    *job // it may be gone by then, and another have its ID
 	agent  string
 	batch  *sentBatch
 	link   LinkID
@@ -120,7 +119,6 @@ func (c *Core) emit(a Action) { c.out = append(c.out, a) }
 // await returns a token for something slow.
 func (c *Core) await(p pending) uint64 {
 	c.token++
-	p.of = c.jobs[p.job]
 	c.pending[c.token] = p
 	return c.token
 }
@@ -140,8 +138,8 @@ func (c *Core) received(ev Received) {
 func (c *Core) stored(ev Stored) {
 	p := c.pending[ev.Token]
 	delete(c.pending, ev.Token)
-	j := c.jobs[p.job]
-	if j != p.of {
+	j := p.job
+	if j != nil && j.gone {
 		j = nil
 	}
 	switch p.what {

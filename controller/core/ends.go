@@ -90,7 +90,7 @@ func (c *Core) endUnassigned(j *job) {
 	commit := Commit{Job: j.id}
 	c.end(j)
 	commit.Row = j.ending
-	c.emit(Store{Token: c.await(pending{what: onEnded, job: j.id}), Commit: commit})
+	c.emit(Store{Token: c.await(pending{what: onEnded, job: j}), Commit: commit})
 }
 
 // ended runs when the end of a job is durable.
@@ -150,7 +150,7 @@ func (c *Core) revive(j *job) {
 func (c *Core) delete(j *job, p pending) {
 	c.kept.remove(j)
 	j.deleting = true
-	p.what, p.job = onDeleted, j.id
+	p.what, p.job = onDeleted, j
 	c.emit(Delete{Token: c.await(p), Job: j.id})
 }
 
@@ -161,6 +161,7 @@ func (c *Core) deleted(j *job, p pending) {
 		}
 	}
 	delete(c.jobs, j.id)
+	j.gone = true
 	if l := c.links[p.link]; l != nil {
 		c.reply(l, p.req, comms.CodeOK, "")
 	}

@@ -26,6 +26,7 @@ type job struct {
 	stage    stage
 	durable  bool
 	deleting bool
+	gone     bool                               // not in Core.jobs any more
 	remains  remains                            // once it has ended
 	exports  map[comms.DatasetRef]DatasetRecord // nil while there are none
 	*live                                       // nil once it has ended
@@ -138,7 +139,7 @@ func (c *Core) prepared(ev *Prepared) {
 	}
 	// The assignment need not wait for the disk: if the job is refused there, the
 	// agent is told to forget it.
-	c.emit(Create{Token: c.await(pending{what: onCreated, job: j.id}), Row: j.rec, Request: j.request, Graph: j.bytes})
+	c.emit(Create{Token: c.await(pending{what: onCreated, job: j}), Row: j.rec, Request: j.request, Graph: j.bytes})
 	if assign != nil {
 		c.sendAssign(a, j, j.parts[0], assign)
 	}

@@ -286,13 +286,13 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 	slices.SortFunc(drop, comms.DatasetRef.Compare)
 	if len(run) == 0 {
 		if batch != nil {
-			c.storeDecision(j, batch, drop, pending{what: onRow, job: j.id})
+			c.storeDecision(j, batch, drop, pending{what: onRow, job: j})
 		}
 		j.result = j.complete()
 		c.endUnassigned(j)
 		return
 	}
-	p := pending{what: onRow, job: j.id}
+	p := pending{what: onRow, job: j}
 	if len(r.rerun) > 0 {
 		p.link, p.req = r.link, r.req
 	}
