@@ -149,7 +149,7 @@ func (g *Graph) add(f *executor.Func, task string, over []Axis, opts []TaskOptio
 		p := f.Inputs[n]
 		n++
 		if a.params != nil {
-			a.err = errors.New("parameters cannot stand for a dataset")
+			a.err = errors.New("parameters cannot stand for a dataset: give the output of a task")
 		}
 		g.fail(fmt.Sprintf("task %q: input %q", task, p.Name), a.err)
 		grp.Inputs = append(grp.Inputs, dag.InputDecl{Name: p.Name, List: p.List != nil, Min: a.min, From: a.from})
@@ -182,7 +182,7 @@ func (g *Graph) loops(grp *group, task string, over []Axis) {
 			continue
 		}
 		if i > 0 {
-			g.fail(fmt.Sprintf("task %q: axis %q", task, a.axis.Var), errors.New("the elements of a series must be the first axis"))
+			g.fail(fmt.Sprintf("task %q: axis %q", task, a.axis.Var), errors.New("the elements of a series must be the first axis: put it first in cascade.Over"))
 		}
 		grp.elements = a.elements
 		grp.Axes = append(grp.Axes, a.axis)

@@ -164,10 +164,10 @@ func listenUnix(path string) (net.Listener, error) {
 
 func bindUnix(path string, lock *os.File) (*net.UnixListener, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, fmt.Errorf("another process listens there (its lock %s is held): %w", lock.Name(), err)
+		return nil, fmt.Errorf("another process listens there (its lock %s is held): end it, or listen at another path: %w", lock.Name(), err)
 	}
 	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		return nil, errors.Join(errors.New("another process answers there"), c.Close())
+		return nil, errors.Join(errors.New("another process answers there: end it, or listen at another path"), c.Close())
 	} else if errors.Is(err, unix.ECONNREFUSED) {
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("remove the stale socket: %w", err)

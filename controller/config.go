@@ -73,7 +73,7 @@ func (cfg Config) withDefaults() (Config, error) {
 		all = append(all, fmt.Errorf("%d shards: want 1 to 256", cfg.Shards))
 	}
 	if cfg.Grace < 0 || cfg.CertificateLife < 0 {
-		all = append(all, errors.New("a duration of the configuration is negative"))
+		all = append(all, fmt.Errorf("a grace of %v and certificates for %v: want durations of 0 or more, such as 30s", cfg.Grace, cfg.CertificateLife))
 	}
 	if cfg.Memory < 0 || cfg.Memory > 0 && cfg.Memory < gcs.LeastMemory(max(cfg.Shards, defaultShards)) {
 		all = append(all, fmt.Errorf("%d bytes of memory for the store: want at least %d MiB", cfg.Memory, gcs.LeastMemory(max(cfg.Shards, defaultShards))>>20))
