@@ -116,7 +116,7 @@ func New(cfg Config) *Core {
 
 // What no agent needs to have otherwise.
 const (
-	supplyFor   = 200 * time.Microsecond // predicted work kept queued on each executor
+	supplyFor   = 500 * time.Microsecond // predicted work kept queued on each executor
 	supplyMax   = 256                    // most runs queued on one executor
 	inlineMax   = 4 << 10                // outputs up to this size travel in messages
 	eventBatch  = 4096                   // events are sent at this number even when the inbox is busy

@@ -16,7 +16,7 @@ const (
 	// are taken back for an idle one: work was predicted to take far less.
 	staleAfter = time.Millisecond
 	// secondRun: a second run is queued behind a first one that takes at most this many times supplyFor.
-	secondRun = 100
+	secondRun = 40
 	// helloWithin is how long an executor may take to say hello.
 	helloWithin = time.Minute
 	// spawnTime is what starting an executor may take, in seconds: shorter waits are not worth it.
