@@ -153,7 +153,11 @@ func (c *Core) takesMore(ex *executor, generator bool, need amounts) bool {
 	if generator || ex.queue[n-1].gs.generator || ex.asked || ex.queue[0].abort != nil {
 		return false // nothing waits behind a generator: it ends only when its consumers have run
 	}
-	return c.supplied(ex, ex.depth()) && c.fits(ex.grant, need)
+	depth := ex.depth()
+	if depth >= 2 && len(ex.batch) == 0 && ex.load > supplyFor.Seconds()/2 {
+		return false // it gets several in one message when half of what it has is done
+	}
+	return c.supplied(ex, depth) && c.fits(ex.grant, need)
 }
 
 // supplied tells whether an executor with so many tasks in its queue, at least
