@@ -184,7 +184,7 @@ func (j *job) setFuse(paths [][]taskIndex) {
 // not know yet.
 func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 	run := m.Run
-	if run == nil && len(m.Peers) == 0 {
+	if run == nil && len(m.Peers)+len(m.Ended) == 0 {
 		run = []comms.Range{{First: 0, Last: taskIndex(max(j.static, 1) - 1)}}
 		if j.static == 0 {
 			run = nil

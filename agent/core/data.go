@@ -273,6 +273,9 @@ func (c *Core) release(j *job, t taskIndex) {
 	if instance {
 		c.releaseInstance(j, t)
 	}
+	if j.peers != nil {
+		c.dropUnsure(j)
+	}
 }
 
 // retain replaces what is kept of an ended job.

@@ -137,6 +137,7 @@ func (c *Core) hearEnds(j *job, e comms.Ended) {
 				comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}})
 		}
 		j.peers.endingOf(t).how = e.How
+		c.neverComes(j, t)
 		c.endAway(j, t)
 	}
 }
@@ -384,6 +385,21 @@ func (c *Core) awayEnded(j *job, s int, t taskIndex) {
 	}
 }
 
+// neverComes gives up what a task that has ended had made, what was gone, and what
+// was not told again.
+func (c *Core) neverComes(j *job, t taskIndex) {
+	if !j.peers.unsure {
+		return
+	}
+	for _, ref := range sortedRefs(j.peers.heard) {
+		if h := j.peers.heard[ref]; ref.Task == t && h != nil && h.stale {
+			delete(j.peers.heard, ref)
+			c.forgetPull(h)
+			c.land(j, h)
+		}
+	}
+}
+
 // missingOf asks for what a finished task of a peer made, what is needed here, and
 // what nobody has told.
 func (c *Core) missingOf(j *job, t taskIndex) {
@@ -410,6 +426,7 @@ func (c *Core) unhear(j *job, h *heard, from string) {
 	// What it made is not all here, and does not count as if it were: it stays on its way.
 	c.forgetPull(h)
 	h.state, h.stale = hearTold, true
+	j.peers.unsure = true
 }
 
 // giveBack tells an agent that its copy of a dataset is not needed here.
@@ -490,6 +507,15 @@ func (c *Core) unend(j *job, t taskIndex) bool {
 			st.ended, st.failed = false, false
 		}
 	}
+	if slot, element, ok := j.graph.Slot(t); ok && j.exists(slot, element) && !j.peers.quiet {
+		sl := &j.slots[slot]
+		sl.ended--
+		sl.released--
+		if s.state != tFinished {
+			sl.bad--
+		}
+		sl.told, sl.done = false, false
+	}
 	*s = task{attempt: s.attempt}
 	return true
 }
@@ -500,16 +526,36 @@ func (c *Core) recountHeard(j *job) {
 	for _, ref := range sortedRefs(j.peers.heard) {
 		h := j.peers.heard[ref]
 		switch {
-		case h == nil || h.state == hearHere || h.state == hearLost:
-		case h.stale && j.countRefs(ref, true) == 0:
-			c.unneeded(j, h)
-		case !h.stale:
+		case h == nil || h.stale || h.state == hearHere || h.state == hearLost:
+		default:
 			c.wantHeard(j, h)
 		}
 	}
-	for _, ref := range sortedRefs(j.peers.old) {
+	c.dropUnsure(j)
+}
+
+// dropUnsure gives up what waits to be told again and is needed no more.
+func (c *Core) dropUnsure(j *job) {
+	p := j.peers
+	if !p.unsure {
+		return
+	}
+	p.unsure = false
+	for _, ref := range sortedRefs(p.old) {
 		if j.countRefs(ref, true) == 0 {
 			c.freeOld(j, ref)
 		}
 	}
+	for _, ref := range sortedRefs(p.heard) {
+		h := p.heard[ref]
+		if h == nil || !h.stale {
+			continue
+		}
+		if j.countRefs(ref, true) == 0 {
+			c.unneeded(j, h)
+		} else {
+			p.unsure = true
+		}
+	}
+	p.unsure = p.unsure || len(p.old) > 0
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ type network struct {
 	moves  []*move
 	offers map[offerAt]Offer
 	fails  int // of 1000 transfers
+	master *master
 }
 
 type offerAt struct {
@@ -45,6 +47,15 @@ func newNetwork(t fataler, pick func(n int, what string) int, cfgs []Config) *ne
 		w := newWorld(t, cfg, pick)
 		w.net, w.id = n, i
 		n.worlds = append(n.worlds, w)
+		if os.Getenv("TRACE") != "" {
+			w.trace = func(ev Event, out []Action) {
+				text := fmt.Sprintf("%s <- %s", cfg.Agent, brief(ev))
+				for _, a := range out {
+					text += "\n      -> " + brief(a)
+				}
+				t.Logf("%s", text)
+			}
+		}
 		w.step(ControllerUp{})
 	}
 	return n
@@ -120,7 +131,7 @@ func (n *network) answer(at int, k offerKey, err string) {
 // connect brings a link up when either side wants it.
 func (n *network) connect(a, b int) {
 	p := pairOf(a, b)
-	if n.up[p] {
+	if n.up[p] || n.worlds[a].gone || n.worlds[b].gone {
 		return
 	}
 	n.up[p] = true
@@ -195,6 +206,9 @@ func (n *network) turn() bool {
 			acts = append(acts, func() { n.move(m) })
 		}
 	}
+	if n.master != nil && len(n.master.lost) > 0 && !n.master.moving {
+		acts = append(acts, n.master.act)
+	}
 	if len(acts) > 0 {
 		acts[n.pick(len(acts), "where")]()
 		return true
@@ -211,6 +225,9 @@ func (n *network) turn() bool {
 		if len(q) > 0 {
 			return true
 		}
+	}
+	if n.master != nil && len(n.master.lost) > 0 && !n.master.moving {
+		return true
 	}
 	if len(n.moves) > 0 && slices.ContainsFunc(n.moves, func(m *move) bool { return !m.asked || m.ready || m.failed != "" }) {
 		return true
@@ -261,6 +278,10 @@ func (n *network) move(m *move) {
 		return
 	}
 	from := agentAt(m.pull.From[m.from])
+	if n.worlds[from].gone {
+		m.failed = "connection refused"
+		return
+	}
 	o, ok := n.offers[offerAt{from, m.key()}]
 	if !ok {
 		if !m.asked {
@@ -300,4 +321,26 @@ func (n *network) run() {
 		}
 	}
 	n.t.Fatalf("it never ends")
+}
+
+// brief is an event or action in a line.
+func brief(v any) string {
+	text := ""
+	switch v := v.(type) {
+	case FromController:
+		text = fmt.Sprintf("%+v", v.Msg)
+	case FromExecutor:
+		text = fmt.Sprintf("%+v", v.Msg)
+	case FromPeer:
+		text = fmt.Sprintf("%s %+v", v.Agent, v.Msg)
+	case ToController:
+		text = fmt.Sprintf("%+v", v.Msg)
+	case ToPeer:
+		text = fmt.Sprintf("%s %+v", v.Agent, v.Msg)
+	case ToExecutor:
+		text = fmt.Sprintf("%+v", v.Msg)
+	default:
+		text = fmt.Sprintf("%+v", v)
+	}
+	return fmt.Sprintf("%T %s", v, text[:min(len(text), 600)])
 }

@@ -30,6 +30,7 @@ type peers struct {
 	heard map[comms.DatasetRef]*heard      // datasets of others that are needed here
 	old   map[comms.DatasetRef]*dataset    // copies of the epoch before, until they are told again
 
+	unsure bool                  // something waits to be told again
 	quiet  bool                  // an Assign is being taken: all is counted anew after it
 	flying map[taskIndex]int     // how many datasets of a task are needed and not here yet
 	ending map[taskIndex]*ending // how tasks have ended of which not all is here
@@ -63,7 +64,7 @@ func (c *Core) setPeers(j *job, all []comms.Fragment) {
 		return
 	}
 	before := j.peers
-	p := &peers{quiet: true, out: map[comms.DatasetRef][]*fragment{}, heard: map[comms.DatasetRef]*heard{}, old: map[comms.DatasetRef]*dataset{},
+	p := &peers{quiet: true, unsure: true, out: map[comms.DatasetRef][]*fragment{}, heard: map[comms.DatasetRef]*heard{}, old: map[comms.DatasetRef]*dataset{},
 		flying: map[taskIndex]int{}, ending: map[taskIndex]*ending{}}
 	for i := range all {
 		f := &all[i]
@@ -334,6 +335,11 @@ func sortedRefs[V any](m map[comms.DatasetRef]V) []comms.DatasetRef {
 // greetPeers begins an epoch with the others: they are told all that they may need.
 func (c *Core) greetPeers(j *job) {
 	j.peers.quiet = false
+	for _, ref := range sortedRefs(j.peers.heard) { // nobody will tell of what has ended for all
+		if h := j.peers.heard[ref]; h != nil && h.stale && j.awayAt(ref.Task) == nil {
+			c.neverComes(j, ref.Task)
+		}
+	}
 	for i := range j.tasks { // what ended tasks made and nobody has
 		if j.tasks[i].state == tWaiting {
 			for _, ref := range j.gone(taskIndex(i), true) {
@@ -345,5 +351,14 @@ func (c *Core) greetPeers(j *job) {
 	}
 	for _, f := range j.peers.list {
 		c.tellAll(j, f)
+	}
+}
+
+// unplace takes back a task that no executor has when an input of it is not what
+// counts any more: another agent may make it anew.
+func (c *Core) unplace(j *job, t taskIndex) {
+	if missing, _ := c.countMissing(j, t); missing > 0 {
+		c.dropUnplaced(j, t)
+		j.at(t).state = tWaiting
 	}
 }

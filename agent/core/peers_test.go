@@ -123,6 +123,9 @@ func (n *network) disturb(t *rapid.T, job comms.JobID) {
 		a := rapid.IntRange(0, len(n.worlds)-1).Draw(t, "one")
 		b := (a + rapid.IntRange(1, len(n.worlds)-1).Draw(t, "other")) % len(n.worlds)
 		w := n.worlds[a]
+		if w.gone || n.worlds[b].gone {
+			continue
+		}
 		switch rapid.IntRange(0, 6).Draw(t, "what") {
 		case 0, 1:
 			n.cut(a, b, false)
@@ -185,10 +188,106 @@ func (n *network) allEnded(job comms.JobID, of []int) {
 func (n *network) nothingHeld() {
 	n.t.Helper()
 	for _, w := range n.worlds {
+		if w.gone {
+			continue
+		}
 		w.nothingHeld()
 		c := w.c
 		if len(c.pulls)+len(c.offers)+len(c.early)+len(c.wanted) > 0 || c.pulling != 0 || len(c.telling) > 0 {
 			n.t.Fatalf("agent %s: %d pulls, %d offers, %d early notices, %d wanted at the end", agentName(w.id), len(c.pulls), len(c.offers), len(c.early), len(c.wanted))
+		}
+	}
+}
+
+// TestPeersLost runs random jobs on agents that lose datasets and of which one may
+// be lost as a whole. What is lost and still needed is made again, and all ends.
+func TestPeersLost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := randomJob(t)
+		g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
+		if err != nil {
+			t.Skipf("%v\n%s", err, text)
+		}
+		t.Logf("%s", text)
+		n := randomNetwork(t, rapid.IntRange(2, 3).Draw(t, "agents"))
+		for _, w := range n.worlds {
+			w.spillRot = rapid.SampledFrom([]int{0, 200}).Draw(t, "rot")
+		}
+		of := randomSplit(t, g, len(n.worlds))
+		t.Logf("tasks on agents %v", of)
+		n.master = newMaster(n, comms.JobID{1}, g, of)
+		n.master.moving = true
+		job := n.spread(1, g, comms.Assign{}, of)
+		n.master.moving = false
+		n.disturb(t, job)
+		if rapid.Bool().Draw(t, "kill") {
+			n.master.kill(rapid.IntRange(0, len(n.worlds)-1).Draw(t, "whom"))
+			n.disturb(t, job)
+		}
+		n.run()
+		for _, w := range n.worlds {
+			if !w.gone {
+				w.hold = false
+				w.commitAll()
+			}
+		}
+		n.run()
+		n.master.allEnded()
+		for _, w := range n.worlds {
+			w.step(FromController{Msg: &comms.Steer{Job: job, Action: comms.SteerForget}})
+		}
+		n.run()
+		n.nothingHeld()
+	})
+}
+
+// allEnded checks that every task has ended, and that the outputs of the job are
+// where they were told to be.
+func (m *master) allEnded() {
+	m.n.t.Helper()
+	for a, w := range m.n.worlds {
+		if w.gone {
+			continue
+		}
+		for i, s := range w.c.byJob[m.job].tasks {
+			if s.state != tAbsent && !s.state.over() {
+				m.n.t.Logf("agent %s: task %d is in state %d, attempt %d, missing %d; %s %s", agentName(a), i, s.state, s.attempt, s.missing, w.waitsFor(w.c.byJob[m.job], taskIndex(i)), w.workersText())
+			}
+		}
+	}
+	for _, t := range m.tasks() {
+		if m.ends[t] == 0 {
+			m.n.t.Fatalf("task %s of agent %s never ended", m.graph.TaskName(t), agentName(m.ownerOf(t)))
+		}
+		if m.ends[t] != comms.OutcomeDone {
+			continue
+		}
+		for o, out := range m.graph.Group(t).Outputs {
+			for e := range max(m.counts[outputKey{t, uint32(o)}], 1) {
+				ref := comms.DatasetRef{Task: t, Output: uint32(o), Element: e}
+				if out.Generate != dag.GenerateNone && e >= m.counts[outputKey{t, uint32(o)}] || !m.keep.has(m.graph, ref) {
+					continue
+				}
+				k, ok := m.data[ref]
+				if !ok || m.n.worlds[k.at].c.byJob[m.job].data[ref] == nil {
+					m.n.t.Fatalf("output %v of the job is nowhere", ref)
+				}
+			}
+		}
+	}
+	for a, w := range m.n.worlds {
+		if w.gone {
+			continue
+		}
+		j := w.c.byJob[m.job]
+		for _, ref := range j.sortedData() {
+			if !j.wanted.has(j.graph, ref) {
+				m.n.t.Fatalf("agent %s keeps dataset %v after the end", agentName(a), ref)
+			}
+		}
+		if p := j.peers; p != nil && len(p.heard)+len(p.out)+len(p.old) > 0 {
+			m.n.t.Logf("%s", w.waitsFor(j, 0))
+			m.n.t.Fatalf("agent %s: %d datasets heard of, %d that others need, %d old copies after the end", agentName(a), len(p.heard), len(p.out), len(p.old))
 		}
 	}
 }

@@ -270,7 +270,7 @@ func (w *world) waitsFor(j *job, t taskIndex) string {
 			text += fmt.Sprintf("%s: up %v, full %v, %d datasets, %d ends to tell; ", f.name, f.up, f.full, len(f.data), len(f.ended))
 		}
 		for ref, h := range p.heard {
-			text += fmt.Sprintf("%v of %v is in state %d, stale %v; ", ref, h.from, h.state, h.stale)
+			text += fmt.Sprintf("%v of %v is in state %d, stale %v, pulled %v, for %d; ", ref, h.from, h.state, h.stale, h.pull != nil, j.countRefs(ref, true))
 		}
 		for i, sl := range j.slots {
 			text += fmt.Sprintf("slot %d: %+v of %+v; ", i, sl, j.streams[sl.key])

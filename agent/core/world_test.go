@@ -40,8 +40,12 @@ type world struct {
 	uncommit []uint64
 	again    bool // a new incarnation: events that were seen come again
 
+	trace func(Event, []Action)
+
 	net *network // to other worlds, when there are any
 	id  int      // there
+	// gone: the host is lost.
+	gone bool
 
 	failures, crashes, spillRot, diskFull int // of 1000
 	segment                               int // of 1000: outputs that go to shared memory
@@ -91,7 +95,13 @@ func newWorld(t fataler, cfg Config, pick func(n int, what string) int) *world {
 
 func (w *world) step(ev Event) {
 	w.t.Helper()
+	if w.gone {
+		return
+	}
 	out := w.c.Step(w.now, ev)
+	if w.trace != nil {
+		w.trace(ev, out)
+	}
 	if err := w.c.Check(); err != nil {
 		w.t.Fatalf("after %T: %v", ev, err)
 	}
@@ -104,7 +114,11 @@ func (w *world) step(ev Event) {
 	w.checkResources()
 }
 
-func (w *world) post(ev Event) { w.inbox = append(w.inbox, ev) }
+func (w *world) post(ev Event) {
+	if !w.gone {
+		w.inbox = append(w.inbox, ev)
+	}
+}
 
 func (w *world) perform(a Action) {
 	switch a := a.(type) {
@@ -223,6 +237,9 @@ func (w *world) event(job comms.JobID, e comms.Event) {
 		return
 	}
 	w.events = append(w.events, e)
+	if w.net != nil && w.net.master != nil {
+		w.net.master.event(w.id, e)
+	}
 	id := comms.TaskID{Job: job, Index: e.Task}
 	if e.Attempt != 0 && e.Attempt < w.fence[id] {
 		return
