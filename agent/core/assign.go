@@ -39,7 +39,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	}
 	j.epoch = m.Epoch
 	if j.peers != nil || len(m.Peers) > 0 {
-		c.setPeers(j, m.Peers)
+		c.setPeers(j, m.Peers, m.Run)
 	}
 	c.leaveAll(j)
 	j.priority, j.held, j.stopped, j.dropped = m.Priority, m.Hold, nil, false
@@ -71,6 +71,9 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	c.touch(j)
 	if j.peers != nil {
 		c.greetPeers(j)
+	}
+	if len(m.Ended) > 0 {
+		c.askMissing(j)
 	}
 	c.replayEarly(j)
 }

@@ -343,8 +343,8 @@ func (c *Core) knownData(j *job, m *comms.Assign) {
 			st.next, st.ended, st.failed = e.Count, true, e.Failed
 			for n := range e.Count {
 				ref := comms.DatasetRef{Task: e.Task, Output: e.Output, Element: n}
-				if e.Failed && j.data[ref] == nil && (j.peers == nil || j.peers.heard[ref] == nil) {
-					st.lost[n], st.torn = true, true
+				if (e.Failed || len(m.Ended) > 0) && j.data[ref] == nil && (j.peers == nil || j.peers.heard[ref] == nil) {
+					st.lost[n], st.torn = true, e.Failed
 				}
 			}
 		}

@@ -427,6 +427,9 @@ func (c *Core) unhear(j *job, h *heard, from string) {
 	c.forgetPull(h)
 	h.state, h.stale = hearTold, true
 	j.peers.unsure = true
+	if en := j.peers.ending[h.desc.Ref.Task]; en != nil && en.how > comms.OutcomeDone { // nobody makes it again
+		c.neverComes(j, h.desc.Ref.Task)
+	}
 }
 
 // giveBack tells an agent that its copy of a dataset is not needed here.
@@ -479,10 +482,17 @@ func (c *Core) lostAway(j *job, d *dataset) bool {
 		return true
 	}
 	h := j.peers.heard[ref]
-	if !d.copy || h == nil {
+	if !d.copy {
 		return false
 	}
 	delete(j.data, ref)
+	if h == nil { // who held it is not known any more
+		if d.refs > 0 && j.stopped == nil {
+			c.redo(j, ref)
+		}
+		c.lostJobs = append(c.lostJobs, j)
+		return true
+	}
 	if st := j.streams[outputKey{ref.Task, ref.Output}]; st != nil {
 		st.lost[ref.Element] = true
 	}

@@ -59,7 +59,7 @@ type ending struct {
 
 // setPeers takes over who has the other fragments of a job. What was heard, told
 // and fetched before counts again when it is told at the new epoch.
-func (c *Core) setPeers(j *job, all []comms.Fragment) {
+func (c *Core) setPeers(j *job, all []comms.Fragment, run []comms.Range) {
 	if j.peers == nil && len(all) == 0 {
 		return
 	}
@@ -87,6 +87,7 @@ func (c *Core) setPeers(j *job, all []comms.Fragment) {
 	}
 	if !j.fresh {
 		c.giveAway(j)
+		c.takeOver(j, run)
 	}
 	if len(all) == 0 {
 		c.dropOld(j)
@@ -102,6 +103,9 @@ func (c *Core) inherit(j *job, before *peers) {
 			c.forgetPull(h)
 			continue
 		}
+		if h.state == hearRoom {
+			c.forgetPull(h)
+		}
 		h.from, h.stale, h.flying = nil, true, false
 		j.peers.heard[ref] = h
 	}
@@ -112,17 +116,30 @@ func (c *Core) inherit(j *job, before *peers) {
 func (c *Core) giveAway(j *job) {
 	for _, r := range j.peers.runs {
 		for t := r.first; int(t) < len(j.tasks) && t <= r.last; t++ {
-			c.makeAbsent(j, t)
+			c.makeAbsent(j, t, true)
 		}
 	}
 	for i := j.static; i < len(j.tasks); i++ { // those of generators that others have
 		if j.awayAt(taskIndex(i)) != nil {
-			c.makeAbsent(j, taskIndex(i))
+			c.makeAbsent(j, taskIndex(i), true)
 		}
 	}
 }
 
-func (c *Core) makeAbsent(j *job, t taskIndex) {
+// takeOver begins anew with tasks that others had: what was fetched of them is of
+// an attempt that counts no more.
+func (c *Core) takeOver(j *job, run []comms.Range) {
+	for _, r := range run {
+		for t := r.First; int(t) < len(j.tasks) && t <= r.Last; t++ {
+			if s := &j.tasks[t]; s.state == tAbsent || s.state.over() && s.flags&fElsewhere != 0 {
+				c.makeAbsent(j, t, false)
+			}
+		}
+	}
+}
+
+// makeAbsent forgets a task. Copies of what it made are kept to be told again, or freed.
+func (c *Core) makeAbsent(j *job, t taskIndex, keep bool) {
 	s := &j.tasks[t]
 	if s.state != tAbsent && !s.state.over() {
 		c.disown(j, t)
@@ -138,7 +155,7 @@ func (c *Core) makeAbsent(j *job, t taskIndex) {
 			d := j.data[ref]
 			switch {
 			case d == nil:
-			case d.copy:
+			case d.copy && keep:
 				delete(j.data, ref)
 				j.peers.old[ref] = d
 			default:
@@ -340,15 +357,6 @@ func (c *Core) greetPeers(j *job) {
 			c.neverComes(j, ref.Task)
 		}
 	}
-	for i := range j.tasks { // what ended tasks made and nobody has
-		if j.tasks[i].state == tWaiting {
-			for _, ref := range j.gone(taskIndex(i), true) {
-				if s := j.at(ref.Task); s.state == tFinished && s.flags&fElsewhere != 0 {
-					c.askFor(j, ref)
-				}
-			}
-		}
-	}
 	for _, f := range j.peers.list {
 		c.tellAll(j, f)
 	}
@@ -360,5 +368,20 @@ func (c *Core) unplace(j *job, t taskIndex) {
 	if missing, _ := c.countMissing(j, t); missing > 0 {
 		c.dropUnplaced(j, t)
 		j.at(t).state = tWaiting
+	}
+}
+
+// askMissing asks for what tasks made that have ended elsewhere, what is needed
+// here, and what nobody has.
+func (c *Core) askMissing(j *job) {
+	for i := range j.tasks {
+		if j.tasks[i].state != tWaiting {
+			continue
+		}
+		for _, ref := range j.gone(taskIndex(i), true) {
+			if s := j.at(ref.Task); s.state == tFinished && s.flags&fElsewhere != 0 {
+				c.askFor(j, ref)
+			}
+		}
 	}
 }

@@ -224,7 +224,7 @@ func (c *Core) pullLater(h *heard, why string) {
 	ref := h.desc.Ref
 	h.state = hearLost
 	c.note(j, comms.Event{Kind: comms.EventLost, Task: ref.Task, Attempt: h.desc.Attempt, Output: ref.Output,
-		Cause: comms.Cause{Kind: comms.CauseDataset, Ref: ref, Text: fmt.Sprintf("it could not be fetched from %v: %s", h.from, why)}})
+		Cause: comms.Cause{Kind: comms.CauseSubmit, Ref: ref, Text: fmt.Sprintf("it could not be fetched from %v: %s", h.from, why)}})
 }
 
 // tooLarge fails the consumers of a dataset for which this host is too small.

@@ -46,7 +46,12 @@ type Config struct {
 	InsecureTestNetwork bool            // permits plain TCP, for tests and benchmarks
 	Inproc              *comms.Inproc   // names that can be reached inside this process
 
-	Tuning Tuning // its Self and First are filled in
+	Tuning Tuning // its Self, First and Ask are filled in
+	// Wanted is called when somebody asks for a copy that is not here: Offer or
+	// NotHere answers. Unwanted is called when nobody takes an offered copy any more.
+	// Both are called from goroutines of the Exchange and must not block. Without
+	// Wanted askers of what is not here are refused.
+	Wanted, Unwanted func(Copy)
 	// NoSums leaves out the checksums of plain links. TLS has its own.
 	NoSums bool
 	Log    zerolog.Logger
@@ -130,7 +135,7 @@ func New(cfg Config) (*Exchange, error) {
 	}
 	tuning := cfg.Tuning
 	tuning.Self = Source{Agent: cfg.Self.Name, At: x.cfg.Advertise}
-	tuning.First = rand.Uint64() >> 1
+	tuning.First, tuning.Ask = rand.Uint64()>>1, cfg.Wanted != nil
 	x.core = core.New(tuning)
 	x.work.Go(x.tick)
 	return x, nil
@@ -152,6 +157,12 @@ func (x *Exchange) Addr() string { return x.cfg.Advertise }
 // Withdraw says that nobody reads them any more.
 func (x *Exchange) Offer(c Copy, bytes []byte) error {
 	return x.add(c, bytes, nil, core.Offer{Copy: c, Size: uint64(len(bytes))})
+}
+
+// NotHere refuses a copy to those for whom Wanted was called.
+func (x *Exchange) NotHere(c Copy, why string) {
+	x.mu.Lock()
+	x.stepAndUnlock(core.NotHere{Copy: c, Why: why})
 }
 
 // Pull fetches a copy into memory of exactly its size. Sources have all of it and
@@ -309,6 +320,10 @@ func (x *Exchange) perform(a core.Action) func() {
 		}
 	case core.Done:
 		x.done(a)
+	case core.Wanted:
+		return func() { x.cfg.Wanted(a.Copy) }
+	case core.Unwanted:
+		return func() { x.cfg.Unwanted(a.Copy) }
 	}
 	return nil
 }

@@ -41,6 +41,10 @@ type Config struct {
 	Backoff time.Duration // pause before the second try, doubled for each one more; default 50 ms
 	Stall   time.Duration // silence after which an agent that itself still receives is left; default 10 s
 	Idle    time.Duration // time without use after which links are closed; default 1 min
+
+	// Ask has copies that are not here asked for, by Wanted, before their askers are
+	// refused, and tells by Unwanted when nobody takes one any more.
+	Ask bool
 }
 
 // Errors with which a pull ends.
@@ -58,6 +62,12 @@ type Event interface{ event() }
 type Offer struct {
 	Copy Copy
 	Size uint64
+}
+
+// NotHere answers Wanted: the copy cannot be had here.
+type NotHere struct {
+	Copy Copy
+	Why  string
 }
 
 // Withdraw says that a copy shall not be served any more; one that is on its way is cancelled.
@@ -113,6 +123,7 @@ type Arrived struct {
 type Tick struct{}
 
 func (Offer) event()      {}
+func (NotHere) event()    {}
 func (Withdraw) event()   {}
 func (Pull) event()       {}
 func (More) event()       {}
@@ -160,6 +171,14 @@ type Done struct {
 	Err  error
 }
 
+// Wanted says that somebody asks for a copy that is not here. Offer or NotHere answers.
+type Wanted struct{ Copy Copy }
+
+// Unwanted says that nobody takes an offered copy just now.
+type Unwanted struct{ Copy Copy }
+
+func (Wanted) action()    {}
+func (Unwanted) action()  {}
 func (Dial) action()      {}
 func (Send) action()      {}
 func (SendPiece) action() {}

@@ -22,6 +22,7 @@ type Core struct {
 	links  map[LinkID]*link
 	peers  map[string]*peer  // whom we dial, by name
 	guests map[string]*guest // who dialed us, by name
+	asked  map[Copy][]asking // Wants of copies that the owner was asked for
 }
 
 // link is one link, to a peer or from a guest.
@@ -64,7 +65,7 @@ func New(cfg Config) *Core {
 	cfg.Stall = cmp.Or(cfg.Stall, 10*time.Second)
 	cfg.Idle = cmp.Or(cfg.Idle, time.Minute)
 	return &Core{cfg: cfg, last: cfg.First, copies: map[Copy]*held{}, links: map[LinkID]*link{},
-		peers: map[string]*peer{}, guests: map[string]*guest{}}
+		peers: map[string]*peer{}, guests: map[string]*guest{}, asked: map[Copy][]asking{}}
 }
 
 // Chunk returns the size of pieces.
@@ -86,6 +87,9 @@ func (c *Core) Step(now time.Duration, ev Event) []Action {
 	switch ev := ev.(type) {
 	case Offer:
 		c.copies[ev.Copy] = &held{copy: ev.Copy, size: ev.Size, receivers: map[string]*receiver{}}
+		c.answerAsked(ev.Copy, "")
+	case NotHere:
+		c.answerAsked(ev.Copy, ev.Why)
 	case Withdraw:
 		c.withdraw(ev.Copy)
 	case Pull:

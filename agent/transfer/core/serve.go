@@ -79,6 +79,9 @@ func (c *Core) wants(l *link, m *comms.Want) {
 		c.send(l, &comms.Reply{Req: m.Transfer, Code: code, Message: fmt.Sprintf(format, args...)})
 	}
 	switch {
+	case h == nil && c.cfg.Ask:
+		c.askOwner(l, m)
+		return
 	case h == nil:
 		refuse(comms.CodeNotFound, "it has no copy of attempt %d", m.Attempt)
 		return
@@ -257,6 +260,44 @@ func (c *Core) unserve(s *service) {
 	}
 	delete(s.guest.served, s.transfer)
 	s.held.services = slices.DeleteFunc(s.held.services, func(o *service) bool { return o == s })
+	if c.cfg.Ask && len(s.held.services) == 0 && s.held.pull == nil && c.copies[s.held.copy] == s.held {
+		c.do(Unwanted{s.held.copy})
+	}
+}
+
+// asking is a Want that waits for the owner's word.
+type asking struct {
+	link *link
+	want *comms.Want
+}
+
+// askOwner keeps a Want until the owner has brought the copy, or has said that he cannot.
+func (c *Core) askOwner(l *link, m *comms.Want) {
+	name := Copy{m.Data, m.Attempt}
+	all := c.asked[name]
+	all = slices.DeleteFunc(all, func(a asking) bool { return a.link.guest == l.guest }) // the last one counts
+	if len(all) == 0 {
+		c.do(Wanted{name})
+	}
+	c.asked[name] = append(all, asking{l, m})
+}
+
+// answerAsked answers those who waited for a copy; why says that it cannot be had.
+func (c *Core) answerAsked(name Copy, why string) {
+	all := c.asked[name]
+	delete(c.asked, name)
+	for _, a := range all {
+		switch {
+		case c.links[a.link.id] != a.link: // gone meanwhile
+		case why != "":
+			c.send(a.link, &comms.Reply{Req: a.want.Transfer, Code: comms.CodeNotFound, Message: why})
+		default:
+			c.wants(a.link, a.want)
+		}
+	}
+	if h := c.copies[name]; c.cfg.Ask && why == "" && len(all) > 0 && len(h.services) == 0 {
+		c.do(Unwanted{name})
+	}
 }
 
 // guestLeft takes the end of a guest's link; with the last one all its transfers end.
