@@ -281,7 +281,7 @@ func (j *job) readers(ref comms.DatasetRef) (all []*fragment) {
 		}
 	}
 	for _, s := range j.graph.SlotConsumers(ref.Task, ref.Output) {
-		all = addFragment(all, j.awaySlot(s))
+		all = j.addSlot(all, s)
 	}
 	// Instances whose generator has ended are named one by one.
 	for _, s := range j.graph.StreamSlots(ref.Task, ref.Output) {
@@ -304,7 +304,7 @@ func (j *job) audience(t taskIndex) (all []*fragment) {
 	}
 	for o, out := range gs.group.Outputs {
 		for _, s := range j.graph.SlotConsumers(t, uint32(o)) {
-			all = addFragment(all, j.awaySlot(s))
+			all = j.addSlot(all, s)
 		}
 		if out.Generate == dag.GenerateNone {
 			continue
@@ -321,9 +321,24 @@ func (j *job) audience(t taskIndex) (all []*fragment) {
 			}
 			for o := range j.graph.Group(zero).Outputs {
 				for _, s := range j.graph.SlotConsumers(zero, uint32(o)) {
-					all = addFragment(all, j.awaySlot(s))
+					all = j.addSlot(all, s)
 				}
 			}
+		}
+	}
+	return all
+}
+
+// addSlot adds who has tasks of a streamed group: those that are to come, and
+// those that an Assign names because their generator has ended.
+func (j *job) addSlot(all []*fragment, s int) []*fragment {
+	all = addFragment(all, j.awaySlot(s))
+	n := len(j.slots)
+	runs := j.peers.runs
+	for _, r := range runs[sort.Search(len(runs), func(i int) bool { return int(runs[i].last) >= j.static }):] {
+		first := max(int(r.first), j.static)
+		if i := first + ((s-(first-j.static)%n)+n)%n; i <= int(r.last) {
+			all = addFragment(all, r.by)
 		}
 	}
 	return all
