@@ -237,6 +237,11 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 		row = &k.Row
 	}
 	o.smallest(k, row, b)
+	if len(b.Reset) > 0 { // what lies in an executor alone, between two tasks of a path, is not for a job that is assigned anew
+		for _, t := range slices.Sorted(maps.Keys(f.private)) {
+			f.lost(t)
+		}
+	}
 	if k.Row.Phase.Final() && len(b.Reset) > 0 {
 		k.Past().States.Each(func(t dag.TaskIndex, s core.TaskState) {
 			if s != core.TaskAbsent && !s.Over() { // it was cancelled while its agent was away, and what that had was never ended
