@@ -1,7 +1,41 @@
 // Package core decides how datasets move between agents: which bytes are asked of
-// which agent, and who serves whom. It is a pure state machine like agent/core.
+// which agent, and who serves whom. It is a pure state machine like agent/core;
+// package transfer drives it.
 //
-//	Offer, Pull, Cancel, Withdraw ─┐                     ┌─▶ Dial, Hangup
+//	Offer, Pull, More, Withdraw ───┐                     ┌─▶ Dial, Hangup
 //	links up and down, messages ───┼─▶ Step(now, event) ─┼─▶ Send, SendPiece
 //	pieces that arrived, ticks ────┘                     └─▶ Done
+//
+// # Receiving (pull.go, pieces.go)
+//
+// A copy is asked for in pieces, from the first to the last, a window of them on
+// each link. One origin is home: it serves, or names a receiver that does. Others
+// are asked whether they have a place to spare. When a link, a source or a
+// checksum fails, the pieces that were asked for there are missing again and go to
+// whoever has room; what has arrived is never asked for again.
+//
+// # Serving (serve.go)
+//
+// An origin sends a copy to Fanout receivers; it names to the next one a receiver
+// that joined before, so that they form a tree, with Fanout 1 a chain. A receiver
+// serves what has come while more comes: a Pull whose bytes are not there is
+// answered when they are. A receiver whose own source fails comes back to the
+// origin and says who failed; that one gets no new receivers until it joins again.
+//
+// # Invariants, which tests check after each step
+//
+//   - A piece is missing, asked for on exactly one link, or here.
+//   - A source that serves has a full window while pieces are missing.
+//   - A pull that has not ended waits for somebody: for a link, an answer, or pieces.
+//   - An origin knows every edge of its tree, and places nobody below one that
+//     waits for it. A pull has one home at a time. So nobody waits in a circle, but
+//     for pulls that changed their home while links to it were half broken; those
+//     end after Stall: they ask an origin to be served whatever else it does.
+//   - A number names one Want: answers to an earlier one are not taken for others.
+//   - Without a fault an origin sends a copy Fanout times at most, and each thing
+//     that breaks adds at most one time.
+//
+// That a receiver serves while it receives, in pieces and on demand, is the pipelined
+// broadcast of collective libraries; that the origin names the next source, and
+// nobody else does, is what keeps it free of circles without a protocol for trees.
 package core
