@@ -239,7 +239,7 @@ func (o *options) peaks() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	t := newTable(fmt.Sprintf("private memory (RssAnon) while %s move", size(o.large)), "", "before", "most, sender", "most, receiver", "s")
+	t := newTable(fmt.Sprintf("private memory (RssAnon) while %s move", size(o.large)), "", "before", "most, sender", "most, receiver")
 	for _, v := range []variant{{name: "plain, 1 connection", tuning: o.tuned(0, 1)}, {name: "plain, 8 connections", tuning: o.tuned(0, 8)},
 		{name: "TLS, 8 connections", tls: true, tuning: o.tuned(0, 8)}} {
 		via, err := s.start(v)
@@ -250,15 +250,14 @@ func (o *options) peaks() (err error) {
 		if err != nil {
 			return err
 		}
-		r, err := s.move(via, o.large, 1)
-		if err != nil {
+		if _, err := s.move(via, o.large, 1); err != nil {
 			return err
 		}
 		most, err := s.peak()
 		if err != nil {
 			return err
 		}
-		t.row(v.name, size(max(before[0], before[1])), size(most[0]), size(most[1]), fmt.Sprintf("%.2f", r.seconds))
+		t.row(v.name, size(max(before[0], before[1])), size(most[0]), size(most[1]))
 	}
 	return t.w.Flush()
 }

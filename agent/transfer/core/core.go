@@ -28,9 +28,10 @@ type Core struct {
 // link is one link, to a peer or from a guest.
 type link struct {
 	id    LinkID
-	peer  *peer  // nil when we were dialed
-	guest *guest // nil when we dialed
-	asked []ask  // of a peer, and not here yet
+	peer  *peer          // nil when we were dialed
+	guest *guest         // nil when we dialed
+	asked []ask          // of a peer, and not here yet
+	left  []*comms.Leave // the last ones that went to a peer here: lost, perhaps, if the link breaks
 }
 
 // ask is one piece that was asked for.
@@ -231,6 +232,11 @@ func (c *Core) down(ev Down) {
 	p := l.peer
 	p.links = slices.DeleteFunc(p.links, func(o *link) bool { return o == l })
 	p.failures++
+	if len(p.links) > 0 { // else the other end forgets all transfers of ours
+		for _, m := range l.left {
+			c.sendLeave(p.links[0], m.Transfer, m.Kept)
+		}
+	}
 	c.giveBack(l, nil)
 	for _, pull := range slices.Clone(c.pulls) {
 		s := pull.source(p.Agent)
@@ -260,6 +266,19 @@ func (c *Core) giveBack(l *link, of *pull) {
 		c.stats.Again++
 		return true
 	})
+}
+
+// keptLeaves bounds link.left. What is lost beyond it ends with the last link.
+const keptLeaves = 64
+
+// sendLeave ends a transfer at its source.
+func (c *Core) sendLeave(l *link, transfer uint64, kept bool) {
+	if len(l.left) == keptLeaves {
+		l.left = slices.Delete(l.left, 0, 1)
+	}
+	m := &comms.Leave{Transfer: transfer, Kept: kept}
+	l.left = append(l.left, m)
+	c.send(l, m)
 }
 
 func (c *Core) message(ev Message) {

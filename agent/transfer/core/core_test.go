@@ -41,7 +41,8 @@ func TestBroadcast(t *testing.T) {
 		}
 		cfg := drawConfig(t)
 		w := newWorld(t, drawn(t), cfg, names...)
-		w.breaks = rapid.SampledFrom([]int{0, 0, 1, 5}).Draw(t, "breaks")
+		w.oneOrigin = true
+		w.breaks = rapid.SampledFrom([]int{0, 0, 1, 5, 20}).Draw(t, "breaks")
 		w.deaths = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "deaths")
 		w.corrupt = rapid.SampledFrom([]int{0, 0, 1}).Draw(t, "corrupt")
 		size := uint64(rapid.IntRange(5, 80).Draw(t, "size"))
@@ -58,6 +59,11 @@ func TestBroadcast(t *testing.T) {
 		for name, n := range w.nodes {
 			if name != "origin" && (len(n.done[copyNo(1)]) != 1 || n.done[copyNo(1)][0] != nil) {
 				t.Fatalf("%s ended with %v", name, n.done[copyNo(1)])
+			}
+			for _, h := range n.core.copies {
+				if len(h.services) > 0 {
+					t.Fatalf("%s still serves transfer %d", name, h.services[0].transfer)
+				}
 			}
 		}
 		if sent, most := w.nodes["origin"].sent[copyNo(1)], uint64(cfg.Fanout+w.broken)*size; sent > most {

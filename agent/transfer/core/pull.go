@@ -171,7 +171,7 @@ func (c *Core) connect(p *pull, s *source, how comms.WantHow) {
 func (c *Core) want(p *pull, s *source) {
 	l := s.peer.links[0]
 	if s.id != 0 {
-		c.send(l, &comms.Leave{Transfer: s.id}) // it may not know that a link broke
+		c.sendLeave(l, s.id, false) // it may not know that a link broke
 	}
 	c.last++
 	s.id, s.state, s.link, s.heard = c.last, wanted, l, c.now
@@ -312,7 +312,7 @@ func (c *Core) fail(p *pull, s *source, why string) {
 // leave ends what a source does for a pull.
 func (c *Core) leave(p *pull, s *source) {
 	if (s.state == wanted || s.state == serving) && len(s.peer.links) > 0 {
-		c.send(s.peer.links[0], &comms.Leave{Transfer: s.id})
+		c.sendLeave(s.peer.links[0], s.id, false)
 	}
 	c.takeBack(p, s)
 }
@@ -430,7 +430,7 @@ func (c *Core) end(p *pull, err error) {
 	for _, s := range p.sources {
 		if s.state == wanted || s.state == serving || s.state == naming {
 			if len(s.peer.links) > 0 {
-				c.send(s.peer.links[0], &comms.Leave{Transfer: s.id, Kept: err == nil})
+				c.sendLeave(s.peer.links[0], s.id, err == nil)
 			}
 		}
 		c.takeBack(p, s)

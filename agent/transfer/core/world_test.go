@@ -21,8 +21,9 @@ type world struct {
 	last  LinkID
 	log   func(format string, args ...any)
 
-	breaks, deaths, corrupt int // how many are still to come
-	broken                  int // what broke until now, dead agents and corrupt pieces included
+	oneOrigin               bool // of each copy: then nobody may wait in a circle, even for a moment
+	breaks, deaths, corrupt int  // how many are still to come
+	broken                  int  // what broke until now, dead agents and corrupt pieces included
 }
 
 type fataler interface {
@@ -77,6 +78,45 @@ func (w *world) step(n *node, ev Event) {
 		w.perform(n, a)
 	}
 	n.core.check(w.t)
+	if w.oneOrigin {
+		w.noCircle()
+	}
+}
+
+// noCircle fails when receivers wait for each other: it follows from whom each
+// takes its copies, as the receivers know it.
+func (w *world) noCircle() {
+	w.t.Helper()
+	for name := range w.nodes {
+		for c := range w.nodes[name].has {
+			at, path := name, name
+			for range len(w.nodes) + 1 {
+				if at = w.waitsFor(at, c); at == "" {
+					break
+				}
+				path += " waits for " + at
+			}
+			if at != "" {
+				w.t.Fatalf("%s", path)
+			}
+		}
+	}
+}
+
+// waitsFor returns the agent that has not all of a copy itself and from whom name takes it.
+func (w *world) waitsFor(name string, c Copy) string {
+	n := w.nodes[name]
+	if n == nil || n.core.copies[c] == nil || n.core.copies[c].pull == nil {
+		return ""
+	}
+	for _, s := range n.core.copies[c].pull.sources {
+		if s.state == serving || s.state == wanted || s.state == connecting {
+			if o := w.nodes[s.Agent]; o != nil && o.core.copies[c] != nil && o.core.copies[c].pull != nil {
+				return s.Agent
+			}
+		}
+	}
+	return ""
 }
 
 func (w *world) offer(name string, c Copy, size uint64) {
