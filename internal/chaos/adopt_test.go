@@ -51,6 +51,7 @@ outputs: [all.y, inline.part, "shared[*].part"]
 // An agent is killed when all that its last task waits for is finished, but for one
 // that runs. The next agent takes over what lies in memory: nothing but that one starts again.
 func TestAgentAdopts(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	agent := h.Agent("--store", "1GiB")

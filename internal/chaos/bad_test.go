@@ -15,6 +15,7 @@ import (
 // Each task ends in its own bad way, with the error that says so, and the good
 // task beside it is none the worse. Nothing that it started is left.
 func TestBadTasks(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	h.Agent()
@@ -56,6 +57,7 @@ outputs: ["good[*].sum"]
 // What a command leaves running ends with it, also a daemon that has left its
 // session; a closed standard output is no error.
 func TestCommandsThatLeaveSomething(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	h.Agent()
@@ -81,6 +83,7 @@ func TestCommandsThatLeaveSomething(t *testing.T) {
 
 // A task writes much to standard error: its log is bounded, the agent's memory too.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	agent := h.Agent()
@@ -119,6 +122,7 @@ func peakMemory(t *testing.T, pid int) int64 {
 
 // A generator that never ends goes on within its bounds until its job is cancelled.
 func TestEndlessGenerator(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	h.Agent("--store", "32MiB")

@@ -25,6 +25,7 @@ outputs: [c.part]
 // The agent is killed while its reapers and executors are frozen, so that nobody
 // ends what it had started. `cascade clean` does, and removes memory and sockets.
 func TestCleanAfterKill(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	controller, agent := h.Controller(), h.Agent()
 	h.Submit(h.Client(), leaving, nil)
@@ -56,6 +57,7 @@ func TestCleanAfterKill(t *testing.T) {
 
 // A living owner is left alone, unless it is to be ended.
 func TestCleanRefusesTheLiving(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	gate := h.Pipe("gate")
 	h.Write("job.yaml", "job: living\ntasks:\n  a: {command: \"echo start a 1 > $CHAOS_JOURNAL; read x < "+gate+"\"}\n")

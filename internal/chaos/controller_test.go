@@ -69,6 +69,7 @@ func (k *keeper) end() int {
 // commit and telling of it, and between the commits of two shards; the next one
 // soon dies too. Every task runs exactly once all the same.
 func TestControllerKilled(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	want := undisturbed(t)
 	r := rand.New(rand.NewPCG(firstSeed(t), 1))

@@ -108,6 +108,7 @@ func (d deaf) join(t *testing.T, addr string, name int) {
 // TestCrowd: more than a thousand connections that are no peers, on every socket,
 // and clients that do not read, disturb neither links nor jobs.
 func TestCrowd(t *testing.T) {
+	t.Parallel()
 	each := 250
 	if testing.Short() {
 		each = 20

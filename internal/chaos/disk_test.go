@@ -32,6 +32,7 @@ func (h *Host) open(pipe string) {
 // watches is told, another submit is refused, and when there is room the job goes
 // on as if nothing had been.
 func TestStoreDiskFull(t *testing.T) {
+	t.Parallel()
 	if !scratchfs.Enter(t) {
 		return
 	}
@@ -52,17 +53,22 @@ func TestStoreDiskFull(t *testing.T) {
 	if code := job.Wait(); code != 0 {
 		t.Errorf("the job ended with %d:\n%s", code, job.Output())
 	}
-	starts := 0
+	// A second start can only be that of the refused job: work may begin before the
+	// commit that fails. Of no job the gate starts twice.
+	starts, jobs := map[string]int{}, 0
 	for _, l := range h.Journal.Lines(0) {
-		if l.Event == "start" {
-			starts++
+		if l.Event != "start" {
+			continue
+		}
+		if starts[l.Job]++; starts[l.Job] == 1 {
+			jobs++
+		} else {
+			t.Errorf("the gate of job %s started again in attempt %d", l.Job, l.Attempt)
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(h.Dir, "out", "*"))
-	// A second start could only be that of the refused job: work may begin before the
-	// commit that fails. The first one's outputs are the five.
-	if starts < 1 || starts > 2 || len(files) != 5 || err != nil {
-		t.Errorf("the gate started %d times, outputs %v, error %v", starts, files, err)
+	if jobs < 1 || jobs > 2 || len(files) != 5 || err != nil {
+		t.Errorf("the gates of %d jobs started, outputs %v, error %v", jobs, files, err)
 	}
 }
 
@@ -78,6 +84,7 @@ outputs: ["part[*].bytes"]
 // job ends with an error that names the cause, nothing hangs, and the same job
 // goes through when there is room.
 func TestSpillDiskFull(t *testing.T) {
+	t.Parallel()
 	if !scratchfs.Enter(t) {
 		return
 	}
@@ -106,6 +113,7 @@ func TestSpillDiskFull(t *testing.T) {
 // command says which and how to get them later, leaves no half file, and `get`
 // delivers when there is room.
 func TestOutputFolderFull(t *testing.T) {
+	t.Parallel()
 	if !scratchfs.Enter(t) {
 		return
 	}
@@ -136,6 +144,7 @@ outputs: [{from: large.bytes, to: `+out+`/bytes}]
 
 // TestReadOnlyState: nothing can be written to the state folder.
 func TestReadOnlyState(t *testing.T) {
+	t.Parallel()
 	if !scratchfs.Enter(t) {
 		return
 	}
@@ -151,6 +160,7 @@ func TestReadOnlyState(t *testing.T) {
 // TestSmallSharedMemory: /dev/shm is too small for any store, and, in the second
 // part, smaller than the store that was asked for.
 func TestSmallSharedMemory(t *testing.T) {
+	t.Parallel()
 	if !scratchfs.Enter(t) {
 		return
 	}

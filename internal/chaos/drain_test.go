@@ -11,6 +11,7 @@ import (
 // An agent that is told to end lets its tasks end first, and starts none; what
 // has not ended in time is for the next agent, and what has does not run again.
 func TestAgentDrains(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		drain  string

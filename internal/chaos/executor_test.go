@@ -14,6 +14,7 @@ import (
 // An executor is killed while it runs the task that writes the n-th line, or
 // another one at that moment. What was lost runs again, and nothing else does.
 func TestExecutorKilled(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	h.Agent()

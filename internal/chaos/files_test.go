@@ -11,6 +11,7 @@ import (
 // TestOpenFiles: with too few descriptors a run ends and says so; with few of them
 // it works on many more files than it may have open.
 func TestOpenFiles(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Write("job.yaml", `
 job: files

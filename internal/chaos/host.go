@@ -33,8 +33,9 @@ type Host struct {
 	Journal *Journal // what tasks say
 	Env     []string // NAME=value for processes that are started from now on
 
-	tb   testing.TB
-	mark string
+	tb     testing.TB
+	mark   string
+	before []string // arguments before the program's own of daemons that are started from now on
 
 	mu        sync.Mutex
 	processes []*Process // in the order of their starts
@@ -243,6 +244,13 @@ func (h *Host) startWith(env []string, name, program string, args ...string) *Pr
 // Address is where the controller listens.
 func (h *Host) Address() string { return "ipc://" + filepath.Join(h.Sockets, "controller.sock") }
 
+// daemon starts a daemon behind h.before.
+func (h *Host) daemon(name string, args []string) *Process {
+	h.tb.Helper()
+	line := append(append(append([]string(nil), h.before...), Program(h.tb, name)), args...)
+	return h.start(name, line[0], line[1:]...)
+}
+
 // Controller starts a cascade-controller and waits until it is ready.
 func (h *Host) Controller(args ...string) *Process {
 	h.tb.Helper()
@@ -254,7 +262,7 @@ func (h *Host) Controller(args ...string) *Process {
 // StartController is like Controller and does not wait.
 func (h *Host) StartController(args ...string) *Process {
 	h.tb.Helper()
-	return h.start("cascade-controller", Program(h.tb, "cascade-controller"), h.controllerArgs(args...)...)
+	return h.daemon("cascade-controller", h.controllerArgs(args...))
 }
 
 func (h *Host) controllerArgs(more ...string) []string {
@@ -277,9 +285,9 @@ func (h *Host) StartAgent(args ...string) *Process {
 	if err != nil {
 		h.tb.Fatal(err)
 	}
-	return h.start("cascade-agent", Program(h.tb, "cascade-agent"), append([]string{
+	return h.daemon("cascade-agent", append([]string{
 		"--state", filepath.Join(h.State, "agent"), "--controller", h.Address(), "--name", "a1", "--runtime", h.Sockets,
-		"--executor", self, "--cpu", "2", "--memory", "1GiB", "--store", "256MiB"}, args...)...)
+		"--executor", self, "--cpu", "2", "--memory", "1GiB", "--store", "256MiB"}, args...))
 }
 
 // Run starts `cascade run` with two cores.

@@ -7,6 +7,7 @@ import "testing"
 // The harness itself: a job that nobody disturbs delivers the same twice, every
 // task says two lines, and stopping the daemons leaves nothing.
 func TestUndisturbed(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	h.Agent()

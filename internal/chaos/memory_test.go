@@ -46,6 +46,7 @@ func slow(ctx context.Context, s slowSettings) (cascade.Array[float64], error) {
 // goes on. Whatever the agent made of it, nobody's data has changed: neither that
 // of others, nor, when it was given up and done again, its own.
 func TestStoppedInMidWrite(t *testing.T) {
+	t.Parallel()
 	want := undisturbed(t)
 	for _, timeout := range []string{"", "timeout: 500ms, retries: 2, "} {
 		h := New(t)
@@ -140,6 +141,7 @@ func (h *Host) crowded(c *cascade.Client, arrays, n int, pipe string) *Job {
 // Live data of three times the store goes through spill files, and back. Files
 // that rot meanwhile are noticed, and what was in them is made again.
 func TestThreeTimesTheStore(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	h.Agent("--store", "64MiB")
@@ -191,6 +193,7 @@ func TestThreeTimesTheStore(t *testing.T) {
 // Others have taken most of shared memory: fallocate fails, the
 // rest goes through spill files, and what can never fit is refused with the reason.
 func TestSharedMemoryTooSmall(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount a small /dev/shm")
 	}
@@ -234,6 +237,7 @@ func hold(ctx context.Context, in cascade.Array[float64], s gateSettings) (strin
 // Two tasks that run hold most of the memory, so that nothing can be moved out:
 // one that wants more waits, fails in no way, and runs when they are done.
 func TestNothingEvictable(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	h.Agent("--store", "64MiB", "--cpu", "4")

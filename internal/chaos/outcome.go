@@ -248,5 +248,50 @@ func (o Outcome) Rerun(tb testing.TB, finished map[string]bool, killed ...int) {
 	}
 }
 
+// Again counts the starts of tasks beyond the first of each.
+func (o Outcome) Again() (n int) {
+	seen := map[string]bool{}
+	for _, l := range o.Lines {
+		if l.Event != "start" {
+			continue
+		}
+		if seen[l.Task] {
+			n++
+		}
+		seen[l.Task] = true
+	}
+	return n
+}
+
+// Once checks that tasks which were known to be finished at the only break have not started again.
+func (o Outcome) Once(tb testing.TB, known map[string]bool) {
+	tb.Helper()
+	for task := range known {
+		if n := o.Starts(task); n > 1 {
+			tb.Errorf("%s was known to be finished, and has started %d times", task, n)
+		}
+	}
+}
+
+// Stored returns the tasks that the controller's store has as done, as far as the
+// test has been told of their outputs: a value that only the next of a fused path
+// has is lost with its executor.
+func (j *Job) Stored() map[string]bool {
+	j.host.tb.Helper()
+	ctx, cancel := context.WithTimeout(j.host.tb.Context(), patience)
+	defer cancel()
+	rows, err := cascade.Rows[comms.TaskRow](ctx, j.client, comms.QueryTasks, j.ID(), "")
+	if err != nil {
+		j.host.tb.Fatal(err)
+	}
+	told, all := j.Finished(), map[string]bool{}
+	for _, r := range rows {
+		if r.State == "done" && told[r.Name] {
+			all[r.Name] = true
+		}
+	}
+	return all
+}
+
 // Long tells whether the long forms are asked for.
 func Long() bool { return os.Getenv("CASCADE_CHAOS") == "long" }

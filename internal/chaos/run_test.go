@@ -3,6 +3,9 @@
 package chaos
 
 import (
+	"encoding/json"
+	"errors"
+	"io"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -56,8 +59,10 @@ func wordsUndisturbed(t *testing.T) string {
 }
 
 // `cascade run`, which has controller and agent in it, is killed at the n-th line
-// of the journal. The next run on the same state finishes the job.
+// of the journal. The next run on the same state finishes the job, and starts
+// nothing that the dead one had stored as done.
 func TestRunKilled(t *testing.T) {
+	t.Parallel()
 	want := wordsUndisturbed(t)
 	for i := range rounds(3, 60) {
 		r := rand.New(rand.NewPCG(firstSeed(t)+uint64(i), 2))
@@ -65,7 +70,9 @@ func TestRunKilled(t *testing.T) {
 		h.Write("words.yaml", words)
 		h.Write("nothing.yaml", "job: nothing\ntasks:\n  a: {command: \"true\"}\n")
 		first := h.Run("words.yaml")
-		killAt(h, 1+r.IntN(wordsLines-2), first)
+		killAt(h, 1+r.IntN(wordsLines-2), nil, first)
+		stored := doneTasks(h)
+		lines := h.Journal.Len()
 		second := h.Run("nothing.yaml")
 		if code := second.Wait(); code != 0 || !strings.Contains(second.Output(), "going on with job words") {
 			t.Fatalf("round %d: the next run ended with %d:\n%s", i, code, second.Output())
@@ -73,17 +80,51 @@ func TestRunKilled(t *testing.T) {
 		if got := h.Read("all.txt"); got != want {
 			t.Fatalf("round %d: the output differs from the undisturbed run at byte %d", i, difference([]byte(got), []byte(want)))
 		}
+		again := 0
+		for _, l := range h.Journal.Lines(lines) {
+			if l.Event != "start" {
+				continue
+			}
+			if again++; stored[l.Task] {
+				t.Errorf("round %d: %s was stored as done, and started again", i, l.Task)
+			}
+		}
+		t.Logf("round %d: %d of 13 tasks were done, the next run started %d", i, len(stored), again)
 	}
 }
 
-// killAt kills processes at the n-th line of the journal, counted from 1.
-func killAt(h *Host, n int, victims ...*Process) {
+// doneTasks are those of the newest job that the store of a dead run has as done.
+func doneTasks(h *Host) map[string]bool {
+	h.tb.Helper()
+	ls := h.Command("ls", "tasks", "last", "--json")
+	if ls.Wait() != 0 {
+		h.tb.Fatal(ls.Output())
+	}
+	done := map[string]bool{}
+	for rows := json.NewDecoder(strings.NewReader(ls.Output())); ; {
+		var row struct{ Name, State string }
+		if err := rows.Decode(&row); errors.Is(err, io.EOF) {
+			return done
+		} else if err != nil {
+			h.tb.Fatalf("%v:\n%s", err, ls.Output())
+		}
+		if row.State == "done" {
+			done[row.Name] = true
+		}
+	}
+}
+
+// killAt kills processes at the n-th line of the journal, counted from 1, after before.
+func killAt(h *Host, n int, before func(), victims ...*Process) {
 	h.tb.Helper()
 	killed := make(chan struct{})
 	var once sync.Once
 	h.Journal.On(func(at int, _ Line) {
 		if at >= n {
 			once.Do(func() {
+				if before != nil {
+					before()
+				}
 				for _, p := range victims {
 					p.Signal(syscall.SIGKILL)
 				}
@@ -99,8 +140,9 @@ func killAt(h *Host, n int, victims ...*Process) {
 }
 
 // Agent, controller, or both are killed at the n-th line of the journal, and
-// started again. The same numbers come out.
+// started again. The same numbers come out, and what was finished is not repeated.
 func TestDaemonsKilled(t *testing.T) {
+	t.Parallel()
 	want := undisturbed(t)
 	h := New(t)
 	controller, agent := h.Controller(), h.Agent()
@@ -110,25 +152,25 @@ func TestDaemonsKilled(t *testing.T) {
 		which := []string{"agent", "controller", "both"}[i%3]
 		j := h.Submit(c, mix, nil)
 		at := j.First + 1 + r.IntN(mixLines-2)
-		switch which {
-		case "agent":
-			killAt(h, at, agent)
-		case "controller":
-			killAt(h, at, controller)
-		case "both":
-			killAt(h, at, controller, agent)
-		}
+		var known map[string]bool
+		victims := map[string][]*Process{"agent": {agent}, "controller": {controller}, "both": {controller, agent}}[which]
+		killAt(h, at, func() { known = j.Finished() }, victims...)
 		if which != "agent" {
 			controller = h.Controller()
+		}
+		if which == "both" {
+			known = j.Stored() // what was told may not have been stored
 		}
 		if which != "controller" {
 			agent = h.Agent()
 		}
 		got := j.Done()
 		got.Same(t, want)
+		got.Once(t, known)
 		if which == "controller" {
 			got.Rerun(t, nil)
 		}
+		t.Logf("round %d, kill of %s at line %d: %d tasks were finished, %d started again", i, which, at-j.First, len(known), got.Again())
 		if t.Failed() {
 			t.Fatalf("round %d, kill of %s at line %d\n%s\n%s", i, which, at-j.First, text(got.Lines), j.Story(""))
 		}
@@ -147,6 +189,7 @@ tasks:
 
 // The first interrupt cancels the job, which lets its commands end in good order.
 func TestInterruptOnce(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Write("job.yaml", patient)
 	p := h.Run("job.yaml")
@@ -163,6 +206,7 @@ func TestInterruptOnce(t *testing.T) {
 
 // The second interrupt ends everything at once, however stubborn a command is.
 func TestInterruptTwice(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Write("job.yaml", stubborn)
 	p := h.Run("job.yaml")
@@ -178,6 +222,7 @@ func TestInterruptTwice(t *testing.T) {
 // A run whose cluster belongs to another run ends with code 3 when that one is
 // killed, and the next run goes on with both jobs.
 func TestJoinedRunLosesItsOwner(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	gates := map[string]string{}
 	for _, name := range []string{"one", "two"} {
@@ -216,6 +261,7 @@ outputs:
 
 // A second daemon on the state of a living one is refused, and says why.
 func TestSecondDaemonRefused(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	h.Agent()

@@ -11,6 +11,7 @@ import (
 // A long task occupies one executor. Short ones, ready before and after it, run on
 // the other: none waits behind the long one.
 func TestLongTaskDelaysNobody(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	h.Agent()
@@ -43,6 +44,7 @@ tasks:
 // The short tasks are queued first and the long one among them: those queued
 // behind it are taken back by the executor that idles.
 func TestQueuedBehindLongTask(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	h.Agent()
@@ -76,6 +78,7 @@ func openGate(t *testing.T, pipe string) {
 // A task that ends its executor every time is given up after its limit, with its
 // story, and does not take others with it.
 func TestPoison(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	h.Agent()
@@ -116,6 +119,7 @@ tasks:
 
 // The middle of a path ends its executor. It alone is blamed, and the path goes on.
 func TestPathCrashes(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	h.Agent()

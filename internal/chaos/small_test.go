@@ -9,6 +9,7 @@ import (
 
 // Hosts that are too small for more than one thing at a time do all of it.
 func TestSmallHosts(t *testing.T) {
+	t.Parallel()
 	want := undisturbed(t)
 	for _, c := range []struct {
 		name string
@@ -39,6 +40,7 @@ outputs: [total.sum]
 `
 
 func TestGeneratorAndConsumerShareOneCPU(t *testing.T) {
+	t.Parallel()
 	h := New(t)
 	h.Controller()
 	h.Agent("--cpu", "1", "--store", "4MiB")
