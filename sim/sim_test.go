@@ -16,7 +16,7 @@ var open = map[uint64]string{}
 // simulator's draws a seed is another one: then what it showed is left to the test of
 // its core, which the history of this list names.
 var mended = []uint64{
-	5531, // a job's last word was stored while a rerun was looked into, and its agent repeated it to the next controller
+	5531,  // a job's last word was stored while a rerun was looked into, and its agent repeated it to the next controller
 	17937, // the same with the word that a dataset is lost
 }
 
