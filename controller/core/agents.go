@@ -232,6 +232,8 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 	case j.resuming != nil:
 	case j.redo:
 		c.resume(j, "", false)
+	case j.states.lacks(): // it said so to a controller before, which died
+		c.resume(j, a.row.Name, true)
 	default:
 		c.overBefore(j)
 	}
@@ -357,29 +359,13 @@ func (c *Core) events(a *agent, m *comms.Events) {
 
 // repeated looks at events that a controller before this one stored without doing
 // what they ask for: it died while it looked into what had to run again. The agent
-// has no other word that nothing of the job runs any more, or that it lacks a
-// dataset which it was promised.
+// has no other word that nothing of the job runs any more.
 func (c *Core) repeated(j *job, p *part, epoch uint64, events []comms.Event) {
 	if p == nil || j.live == nil || j.states == nil || j.ending != nil || j.deleting {
 		return
 	}
-	drained, lost := false, false
-	for i := range events {
-		switch e := &events[i]; e.Kind {
-		case comms.EventDrained:
-			drained = true
-		case comms.EventLost:
-			_, gone := j.states.lost[e.Cause.Ref]
-			lost = lost || gone && c.asks(j, e)
-		default:
-		}
-	}
-	if drained {
+	if slices.ContainsFunc(events, func(e comms.Event) bool { return e.Kind == comms.EventDrained }) {
 		p.drained = max(p.drained, epoch)
-	}
-	if lost {
-		c.resume(j, p.agent, true)
-	} else if drained {
 		c.overBefore(j)
 	}
 }

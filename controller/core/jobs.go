@@ -287,13 +287,6 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 	return false
 }
 
-// asks tells whether the loss of a dataset asks the controller to have it made
-// again: what an agent loses it makes again itself, but not what it was promised
-// and never had.
-func (c *Core) asks(j *job, e *comms.Event) bool {
-	return e.Cause.Kind == comms.CauseSubmit && (len(j.parts) < 2 || j.states.get(e.Cause.Ref.Task).Over())
-}
-
 // wanted tells whether a consumer of a dataset has not ended.
 func (j *job) wanted(r comms.DatasetRef) bool {
 	for _, e := range j.graph.Consumers(r.Task) {

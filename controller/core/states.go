@@ -47,7 +47,7 @@ type States struct {
 	attempt map[dag.TaskIndex]uint32        // the present attempt, where it is above 1
 	known   map[streamKey]uint64            // elements published of an open output
 	ends    map[streamKey]uint64
-	lost    map[comms.DatasetRef]struct{} // lost, and not published again
+	lost    map[comms.DatasetRef]bool // lost, and not published again; true: an agent lacks it that was promised it
 	groups  []comms.GroupCounts
 	open    uint64 // tasks that are there and not over
 	totals  Totals
@@ -61,7 +61,7 @@ type States struct {
 func NewStates(g *dag.Graph) *States {
 	s := &States{g: g, static: make([]TaskState, g.NumTasks()), pages: map[uint32]*[pageSize]TaskState{},
 		attempt: map[dag.TaskIndex]uint32{}, known: map[streamKey]uint64{}, ends: map[streamKey]uint64{},
-		lost: map[comms.DatasetRef]struct{}{}, groups: make([]comms.GroupCounts, len(g.Groups))}
+		lost: map[comms.DatasetRef]bool{}, groups: make([]comms.GroupCounts, len(g.Groups))}
 	for i := range g.Groups {
 		s.groups[i].Group = g.Groups[i].Name
 	}
@@ -189,7 +189,7 @@ func (s *States) Apply(e *comms.Event) bool {
 	case comms.EventDrained, comms.EventEnv, comms.EventBuilding:
 		return false
 	case comms.EventLost:
-		s.lost[e.Cause.Ref] = struct{}{}
+		s.lost[e.Cause.Ref] = s.lost[e.Cause.Ref] || e.Cause.Kind == comms.CauseSubmit
 		return true
 	case comms.EventSpilled:
 		s.totals.Spilled += e.Count
@@ -355,6 +355,17 @@ func (s *States) Move(tasks []comms.Range, epoch uint64) {
 			s.put(t, TaskWaiting)
 		}
 	}
+}
+
+// lacks tells whether an agent lacks a dataset that it was promised and that nobody
+// makes again: it waits for the controller to see to that.
+func (s *States) lacks() bool {
+	for ref, promised := range s.lost {
+		if promised && s.get(ref.Task).Over() {
+			return true
+		}
+	}
+	return false
 }
 
 // void tells whether an event was noted by an agent that had lost its task since.
