@@ -189,7 +189,7 @@ func (s *States) Apply(e *comms.Event) bool {
 	case comms.EventDrained, comms.EventEnv, comms.EventBuilding:
 		return false
 	case comms.EventLost:
-		s.lost[e.Cause.Ref] = s.lost[e.Cause.Ref] || e.Cause.Kind == comms.CauseSubmit
+		s.lost[e.Cause.Ref] = s.lost[e.Cause.Ref] || e.Cause.Kind == comms.CauseSubmit || e.Cause.Kind == comms.CauseDataset
 		return true
 	case comms.EventSpilled:
 		s.totals.Spilled += e.Count
