@@ -1,6 +1,7 @@
 // Command sim runs the simulator over many seeds, or replays one.
 //
-//	sim -seeds 1000 [-from N]    prints each seed that fails, with its reason; ends with 1 when there are any
+//	sim -seeds 1000 [-from N] [-without KIND,...]
+//	                             prints each seed that fails, with its reason; ends with 1 when there are any
 //	sim -seed S -v               runs one seed and prints its story
 //	sim -seed S -shrink -v       leaves out all trouble that the failure does not need, and prints the story of the rest
 package main
@@ -25,13 +26,13 @@ func main() {
 	verbose := flag.Bool("v", false, "print the story of a seed, or of each seed how it went")
 	all := flag.Bool("all", false, "with -seed and -v: the whole story, not only what concerns the job that failed")
 	shrink := flag.Bool("shrink", false, "with -seed: leave out what the failure does not need")
-	without := flag.String("without", "", "with -seed: kinds of trouble to leave out, as -shrink prints them")
+	without := flag.String("without", "", "kinds of trouble to leave out, as -shrink prints them")
 	flag.Parse()
+	opt := sim.Options{Seed: *seed, Story: *verbose && *seed != 0}
+	if *without != "" {
+		opt.Without = strings.Split(*without, ",")
+	}
 	if *seed != 0 {
-		opt := sim.Options{Seed: *seed, Story: *verbose}
-		if *without != "" {
-			opt.Without = strings.Split(*without, ",")
-		}
 		if *shrink {
 			if opt.Without = sim.Shrink(*seed); opt.Without == nil {
 				fmt.Println("the seed does not fail: nothing to leave out")
@@ -40,7 +41,7 @@ func main() {
 		}
 		os.Exit(one(opt, *all))
 	}
-	os.Exit(many(*from, *seeds, *verbose))
+	os.Exit(many(*from, *seeds, *verbose, opt))
 }
 
 func one(opt sim.Options, all bool) int {
@@ -68,7 +69,7 @@ func line(r *sim.Result) string {
 }
 
 // many runs seeds on all cores and prints in order of the seed.
-func many(from, n uint64, verbose bool) int {
+func many(from, n uint64, verbose bool, opt sim.Options) int {
 	began := time.Now()
 	results := make([]chan sim.Result, n)
 	for i := range results {
@@ -79,7 +80,9 @@ func many(from, n uint64, verbose bool) int {
 	for range runtime.GOMAXPROCS(0) {
 		work.Go(func() {
 			for i := next.Add(1) - 1; i < n; i = next.Add(1) - 1 {
-				results[i] <- sim.Run(sim.Options{Seed: from + i})
+				one := opt
+				one.Seed = from + i
+				results[i] <- sim.Run(one)
 			}
 		})
 	}
