@@ -88,7 +88,7 @@ func TestFlood(t *testing.T) {
 	h.Controller()
 	agent := h.Agent()
 	c := h.Client()
-	mib := 128
+	mib := 32
 	if Long() {
 		mib = 1024
 	}

@@ -83,7 +83,7 @@ func TestControllerKilled(t *testing.T) {
 	})
 	h.Agent()
 	c := h.Client()
-	for died, wanted := 0, rounds(8, 100); died < wanted; {
+	for died, wanted := 0, rounds(5, 100); died < wanted; {
 		// Two jobs at once have their records in different shards.
 		jobs := []*Job{h.Submit(c, mix, nil), h.Submit(c, mix, nil)}
 		for _, j := range jobs {

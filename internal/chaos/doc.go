@@ -27,7 +27,7 @@
 //
 // # Forms
 //
-// By default each test does a few rounds; with -short none runs. CASCADE_CHAOS=long does all that
-// issue 3 asks for (200 kills of executors, 100 of the controller); see `just chaos`.
+// By default each test does a few rounds, four tests at a time; with -short none runs. CASCADE_CHAOS=long does all that
+// issue 3 asks for (200 kills of executors, 100 of the controller), one test after the other; see `just chaos`.
 // CASCADE_CHAOS_SEED starts the seeds elsewhere.
 package chaos

@@ -24,7 +24,7 @@ func TestExecutorKilled(t *testing.T) {
 		t.Fatalf("%d lines, want %d", len(want.Lines), mixLines)
 	}
 	var again []time.Duration
-	for i := range rounds(12, 200) {
+	for i := range rounds(8, 200) {
 		seed := firstSeed(t) + uint64(i)
 		r := rand.New(rand.NewPCG(seed, 0))
 		at, other := 1+r.IntN(mixLines-2), r.IntN(3) == 0

@@ -76,7 +76,7 @@ func (h *Host) end() {
 	}
 	if h.tb.Failed() {
 		for _, p := range h.processes {
-			h.tb.Logf("%s said:\n%s", p.name, last(p.Output(), 8<<10))
+			h.tb.Logf("%s said:\n%s", p.name, tail(p.Output(), 8<<10))
 		}
 	}
 	if h.killed() && !h.tb.Failed() {
@@ -346,7 +346,7 @@ func (h *Host) Client() *cascade.Client {
 	return c
 }
 
-func last(text string, n int) string {
+func tail(text string, n int) string {
 	if len(text) > n {
 		return "..." + text[len(text)-n:]
 	}

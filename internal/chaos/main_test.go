@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"flag"
 	"os"
 	"strconv"
 	"testing"
@@ -11,7 +12,23 @@ import (
 )
 
 // The test binary is the executor of the tests' jobs.
-func TestMain(m *testing.M) { cascade.RunTests(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		// Much of a test is waiting for processes that start and end. In the long form
+		// nobody disturbs what is measured.
+		at := "4"
+		if Long() {
+			at = "1"
+		}
+		if err := flag.Set("test.parallel", at); err != nil {
+			panic(err) // there is such a flag
+		}
+	}
+	cascade.RunTests(m)
+}
 
 // rounds returns how many rounds a test does: few, or all in the long form.
 func rounds(few, all int) int {

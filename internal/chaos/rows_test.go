@@ -46,7 +46,7 @@ func TestRowsKilled(t *testing.T) {
 	if len(want.Lines) != rowsLines || len(want.Data) != 4 {
 		t.Fatalf("%d lines and %d outputs, want %d and 4", len(want.Lines), len(want.Data), rowsLines)
 	}
-	for i := range rounds(4, 60) {
+	for i := range rounds(2, 60) {
 		seed := firstSeed(t) + uint64(i)
 		of, left := "tick", 1+rand.New(rand.NewPCG(seed, 6)).IntN(790)
 		if i%2 == 1 {

@@ -64,7 +64,7 @@ func wordsUndisturbed(t *testing.T) string {
 func TestRunKilled(t *testing.T) {
 	t.Parallel()
 	want := wordsUndisturbed(t)
-	for i := range rounds(3, 60) {
+	for i := range rounds(2, 60) {
 		r := rand.New(rand.NewPCG(firstSeed(t)+uint64(i), 2))
 		h := New(t)
 		h.Write("words.yaml", words)
@@ -147,7 +147,7 @@ func TestDaemonsKilled(t *testing.T) {
 	h := New(t)
 	controller, agent := h.Controller(), h.Agent()
 	c := h.Client()
-	for i := range rounds(6, 60) {
+	for i := range rounds(3, 60) {
 		r := rand.New(rand.NewPCG(firstSeed(t)+uint64(i), 3))
 		which := []string{"agent", "controller", "both"}[i%3]
 		j := h.Submit(c, mix, nil)

@@ -26,7 +26,7 @@ outputs: [long.sum]
 	h.Journal.Await(Started("long", 1))
 	// More than one executor's queue takes at once: what is queued behind the long
 	// task by mistake would never end.
-	for range rounds(3, 30) {
+	for range rounds(1, 30) {
 		h.Submit(c, `job: short
 tasks:
   short: {for: {i: "0..299"}, run: chaos_number, with: {n: 1, work: 0}, out: [sum]}
