@@ -118,7 +118,7 @@ func (a *Agent) open() error {
 		return err
 	}
 	if a.clients, err = comms.Listen(a.clientAddress(), comms.Config{
-		Self: a.self, Handler: &clientDoor{agent: a}, Log: a.log, CheckPeer: wantRole("client"),
+		Self: a.self, Handler: &door{clientDoor{agent: a}, peerDoor{a}}, Log: a.log, CheckPeer: a.wantClientOrAgent,
 		Inproc: a.cfg.Inproc, Replay: true, Security: a.security(), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
 	}); err != nil {
 		return err
@@ -206,10 +206,16 @@ func (a *Agent) close() error {
 		a.logs.release()
 	}
 	var all []error
+	if a.loop != nil {
+		a.loop.hangUpPeers()
+	}
 	for _, l := range []*comms.Listener{a.executors, a.clients} {
 		if l != nil {
 			all = append(all, l.Close())
 		}
+	}
+	if a.loop != nil {
+		all = append(all, a.loop.moving.close())
 	}
 	a.work.Wait()
 	if a.logs != nil {

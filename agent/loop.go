@@ -28,6 +28,8 @@ type loop struct {
 	clients    map[uint64]*client
 	envs       map[string]runtimeenv.Activation // by the key that EnvReady told
 	segments   map[uint64]string                // path of each segment that exists
+	peers      map[string]*peer
+	moving     exchanging
 
 	taken    []item        // what is being handled
 	spare    []item        // for what comes meanwhile
@@ -60,6 +62,7 @@ func newLoop(a *Agent, left inheritance) *loop {
 		clients:   map[uint64]*client{},
 		envs:      map[string]runtimeenv.Activation{},
 		segments:  map[uint64]string{},
+		peers:     map[string]*peer{},
 		timer:     time.NewTimer(0),
 	}
 	for _, s := range left.segments {
@@ -202,6 +205,24 @@ func (l *loop) perform(action core.Action) {
 			w.recent.forget(act.Job)
 		}
 		a.forgetLogs(act.Job)
+	case core.MeetPeer:
+		l.meetPeer(act)
+	case core.LeavePeer:
+		l.leavePeer(act.Agent)
+	case core.ResetPeer:
+		l.resetPeer(act.Agent)
+	case core.ToPeer:
+		l.toPeer(act)
+	case core.Pull:
+		l.pull(act)
+	case core.StopPull:
+		l.stopPull(act)
+	case core.Offer:
+		l.offer(act)
+	case core.NotHere:
+		l.notHere(act)
+	case core.Withdraw:
+		l.withdraw(act)
 	case core.SetTimer:
 		l.timer.Reset(time.Until(act.At))
 	default:

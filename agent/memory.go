@@ -30,12 +30,14 @@ func (l *loop) memory(act core.Memory) {
 		a.segmentLane.do(func() { l.segmentReady(e.Segment, path, a.store.Do(e, nil)) })
 	case ledger.ResizeSegment:
 		path := l.segments[uint64(e.Segment)]
+		l.forgetMapping(path)
 		if a.segmentLane.idle() && a.store.Fits(e.Segment, e.Bytes) { // microseconds: two wake-ups take longer
 			l.step(core.SegmentReady{Segment: uint64(e.Segment), Path: path, Err: a.store.Do(e, nil)})
 			break
 		}
 		a.segmentLane.do(func() { l.segmentReady(e.Segment, path, a.store.Do(e, nil)) })
 	case ledger.RemoveSegment:
+		l.forgetMapping(l.segments[uint64(e.Segment)])
 		delete(l.segments, uint64(e.Segment))
 		l.quietly(&a.segmentLane, e)
 	case ledger.SealSegment:

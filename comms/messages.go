@@ -52,6 +52,7 @@ const (
 
 	TypeNotice   Type = 40 // agent -> agent: what became of tasks that the receiver's tasks read
 	TypeReleased Type = 41 // agent -> agent: datasets that the sender's tasks need no more
+	TypeServing  Type = 42 // agent -> agent: where the sender serves datasets
 
 	TypeHello     Type = 50 // executor -> agent: who it is and what it can run
 	TypeWelcome   Type = 51 // agent -> executor: answers Hello
@@ -213,6 +214,8 @@ func newMessage(t Type) Message {
 		return new(Notice)
 	case TypeReleased:
 		return new(Released)
+	case TypeServing:
+		return new(Serving)
 	case TypeHello:
 		return new(Hello)
 	case TypeWelcome:

@@ -45,6 +45,15 @@ type ReleasedRange struct {
 	First, Last uint64        // elements, both included; 0 of an output that is one dataset
 }
 
+// Serving is the first message of each side on a link between agents, also on one
+// that was resumed. Datasets travel on other links, to that address.
+type Serving struct {
+	At string // as ParseAddress reads it; empty: it serves nobody
+}
+
+// Type returns TypeServing.
+func (*Serving) Type() Type { return TypeServing }
+
 // Type returns TypeNotice.
 func (*Notice) Type() Type { return TypeNotice }
 
@@ -85,4 +94,8 @@ func (m *Released) code(c *Coder) {
 			})
 		})
 	})
+}
+
+func (m *Serving) code(c *Coder) {
+	c.Struct(1, func(c *Coder) { String(c, &m.At) })
 }

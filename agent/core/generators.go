@@ -83,6 +83,8 @@ func (c *Core) element(r *run, d comms.Desc) error {
 	if !again {
 		st.next++
 		c.watchElement(j, st, ref)
+	} else if j.peers != nil {
+		c.watchElement(j, st, ref) // other agents count again
 	}
 	c.resolve(j, ofElement(ofOutput(j.edgesOf(r.task), ref.Output), ref.Element), dag.SourceElement, ref, true)
 	c.resolveGates(j, dag.SourceElement, ref, true)
@@ -101,6 +103,8 @@ func (c *Core) watchElement(j *job, st *stream, ref comms.DatasetRef) {
 	n := j.openConsumers(ref)
 	if n > 0 {
 		st.open[ref.Element] = n
+	} else {
+		delete(st.open, ref.Element)
 	}
 }
 

@@ -186,7 +186,8 @@ func (c *Core) pulled(id uint64) {
 	}
 	c.endPull(p)
 	if h.stale {
-		h.state = hearTold // it waits with the copies of the epoch before
+		h.state, j.peers.unsure = hearTold, true // it waits with the copies of the epoch before
+		c.dropUnsure(j)
 		return
 	}
 	if j.peers.old[ref] == d {

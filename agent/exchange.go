@@ -1,0 +1,192 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/agent/transfer"
+	"github.com/cascade-run/cascade/comms/pki"
+	"github.com/cascade-run/cascade/shm"
+)
+
+// exchanging is how datasets move between this agent and others; the loop's. It
+// is there from the first job on that is shared.
+type exchanging struct {
+	x      *transfer.Exchange
+	err    error // why there is none
+	mapper *shm.Mapper
+	pulls  map[uint64]transfer.Copy
+	views  map[transfer.Copy]shm.Span // of what is offered
+}
+
+// exchange starts to serve datasets, once.
+func (l *loop) exchange() *transfer.Exchange {
+	e, a := &l.moving, l.agent
+	if e.x != nil || e.err != nil {
+		return e.x
+	}
+	e.mapper, e.pulls, e.views = shm.NewMapper(a.store.Dir(), 0), map[uint64]transfer.Copy{}, map[transfer.Copy]shm.Span{}
+	e.x, e.err = transfer.New(transfer.Config{
+		Self: a.self, Listen: a.dataAddress(), Inproc: a.cfg.Inproc, Log: a.log,
+		Security: a.security(pki.RoleAgent), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
+		Wanted:   func(c transfer.Copy) { a.in.Push(item{ev: core.Wanted{Data: c.Data, Attempt: c.Attempt}}) },
+		Unwanted: func(c transfer.Copy) { a.in.Push(item{ev: core.Unwanted{Data: c.Data, Attempt: c.Attempt}}) },
+	})
+	if e.err != nil {
+		a.log.Error().Err(e.err).Msg("no dataset can come or go")
+	}
+	return e.x
+}
+
+// serving is the address where others get datasets, empty before a job is shared.
+func (l *loop) serving() string {
+	if x := l.exchange(); x != nil {
+		return x.Addr()
+	}
+	return ""
+}
+
+// dataAddress is where datasets are served: beside the agent's own socket, and at
+// a port of its own where the agent listens for clients.
+func (a *Agent) dataAddress() string {
+	var all []string
+	if a.cfg.Inproc != nil {
+		all = append(all, "inproc://data-"+a.cfg.Name)
+	}
+	all = append(all, "ipc://"+filepath.Join(a.cfg.Runtime, "data.sock"))
+	for _, s := range strings.Split(a.cfg.Listen, ",") {
+		if host, _, err := net.SplitHostPort(strings.TrimPrefix(s, "tcp://")); strings.HasPrefix(s, "tcp://") && err == nil {
+			all = append(all, "tcp://"+net.JoinHostPort(host, "0"))
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// pull fetches a dataset into memory that the core has leased for it.
+func (l *loop) pull(act core.Pull) {
+	e, a := &l.moving, l.agent
+	failed := func(err error) {
+		a.in.Push(item{ev: core.PullFailed{Pull: act.ID, Err: err.Error()}})
+	}
+	x := l.exchange()
+	if x == nil {
+		failed(e.err)
+		return
+	}
+	var from []transfer.Source
+	for _, name := range act.From {
+		if p := l.peers[name]; p != nil && p.at != "" {
+			from = append(from, transfer.Source{Agent: name, At: p.at})
+		}
+	}
+	if len(from) == 0 {
+		failed(fmt.Errorf("none of the agents %v has said where it serves datasets", act.From))
+		return
+	}
+	page := int64(os.Getpagesize())
+	name := filepath.Base(act.Path)
+	lease, err := e.mapper.Lease(name, int64(act.At), max(1, (int64(act.Size)+page-1)/page)*page)
+	if err != nil {
+		failed(err)
+		return
+	}
+	into, _, err := lease.Alloc(int64(act.Size), 1)
+	if err != nil {
+		failed(errors.Join(err, lease.Close()))
+		return
+	}
+	c := transfer.Copy{Data: act.Data, Attempt: act.Attempt}
+	over := func(ev core.Event) {
+		l.report(lease.Close())
+		a.in.Push(item{note: func() { delete(e.pulls, act.ID) }, ev: ev})
+	}
+	err = x.Pull(c, into, from, func(end transfer.Ended) {
+		if end.Err != nil {
+			over(core.PullFailed{Pull: act.ID, Err: end.Err.Error()})
+			return
+		}
+		a.log.Debug().Stringer("dataset", c).Uint64("bytes", end.Bytes).Dur("took", end.Took).Msg("fetched")
+		// The core is told when nobody reads there any more: from then on it moves the
+		// bytes as it likes, and offers them anew to who asks.
+		x.Withdraw(c, func() { over(core.Pulled{Pull: act.ID}) })
+	})
+	if err != nil {
+		failed(errors.Join(err, lease.Close()))
+		return
+	}
+	e.pulls[act.ID] = c
+}
+
+func (l *loop) stopPull(act core.StopPull) {
+	if c, ok := l.moving.pulls[act.Pull]; ok {
+		l.moving.x.Withdraw(c, nil)
+	}
+}
+
+// offer serves a dataset that somebody has asked for.
+func (l *loop) offer(act core.Offer) {
+	e := &l.moving
+	c := transfer.Copy{Data: act.Data, Attempt: act.Attempt}
+	bytes := act.Body
+	var view shm.Span
+	var err error
+	if act.Path != "" {
+		if view, err = e.mapper.View(filepath.Base(act.Path), int64(act.At), int64(act.Size)); err == nil {
+			bytes = view.Bytes
+		}
+	}
+	if err == nil {
+		e.views[c] = view
+		if err = e.x.Offer(c, bytes); err == nil {
+			return
+		}
+	}
+	// The core ends the offer when it needs the memory, and nobody reads it meanwhile.
+	l.agent.log.Warn().Err(err).Stringer("dataset", c).Msg("cannot be served")
+	e.x.NotHere(c, err.Error())
+	l.step(core.Unwanted{Data: act.Data, Attempt: act.Attempt})
+}
+
+func (l *loop) notHere(act core.NotHere) {
+	if x := l.moving.x; x != nil {
+		x.NotHere(transfer.Copy{Data: act.Data, Attempt: act.Attempt}, act.Err)
+	}
+}
+
+// withdraw ends an offer.
+func (l *loop) withdraw(act core.Withdraw) {
+	e := &l.moving
+	c := transfer.Copy{Data: act.Data, Attempt: act.Attempt}
+	view := e.views[c]
+	delete(e.views, c)
+	e.x.Withdraw(c, func() {
+		view.Release()
+		l.agent.in.Push(item{ev: core.Withdrawn{Data: act.Data, Attempt: act.Attempt}})
+	})
+}
+
+// forgetMapping lets the mappings of a segment go that is removed or gets another size.
+func (l *loop) forgetMapping(path string) {
+	if l.moving.mapper != nil && path != "" {
+		l.moving.mapper.Forget(filepath.Base(path))
+	}
+}
+
+// close ends all transfers. Nothing is stepped any more.
+func (e *exchanging) close() error {
+	if e.x == nil {
+		return nil
+	}
+	err := e.x.Close()
+	for _, v := range e.views {
+		v.Release()
+	}
+	return errors.Join(err, e.mapper.Close())
+}

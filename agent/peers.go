@@ -1,0 +1,233 @@
+//go:build linux
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/pki"
+)
+
+// peer is another agent with which jobs are shared. One link leads to it: of two
+// agents the one whose name sorts first dials.
+type peer struct {
+	name   string
+	out    outbound
+	at     string             // where it serves datasets
+	hangUp context.CancelFunc // of the goroutine that dials; nil: it dials us, or is not needed
+}
+
+func (l *loop) peer(name string) *peer {
+	p := l.peers[name]
+	if p == nil {
+		p = &peer{name: name}
+		l.peers[name] = p
+	}
+	return p
+}
+
+// meetPeer sees to it that there is a link to an agent.
+func (l *loop) meetPeer(act core.MeetPeer) {
+	a := l.agent
+	l.exchange() // it is told where we serve
+	if act.Agent < a.cfg.Name {
+		return
+	}
+	p := l.peer(act.Agent)
+	if p.hangUp != nil {
+		p.hangUp() // it was started again elsewhere
+	}
+	var dialing context.Context
+	dialing, p.hangUp = context.WithCancel(a.stop)
+	own := strings.Split(a.clients.Addr(), ",")
+	addresses := slices.DeleteFunc(slices.Clone(act.Addresses), func(s string) bool { return slices.Contains(own, s) })
+	a.work.Go(func() { a.keepPeer(dialing, act.Agent, strings.Join(addresses, ",")) })
+}
+
+// leavePeer lets the link to an agent go that nothing is shared with any more.
+func (l *loop) leavePeer(name string) {
+	if p := l.peers[name]; p != nil && p.hangUp != nil {
+		p.hangUp()
+		p.hangUp = nil
+	}
+}
+
+// resetPeer ends a link for good: the next one begins anew.
+func (l *loop) resetPeer(name string) {
+	if p := l.peers[name]; p != nil && p.out.link != nil {
+		p.out.link.Abort(errors.New("more notices came ahead of their assignments than are kept"))
+	}
+}
+
+// hangUpPeers ends all links to other agents. What they did not get they are told
+// by the next agent of this name, or need it no more.
+func (l *loop) hangUpPeers() {
+	for _, p := range l.peers {
+		if p.out.link != nil {
+			p.out.link.Abort(comms.ErrClosed)
+		}
+	}
+}
+
+func (l *loop) toPeer(act core.ToPeer) {
+	p := l.peers[act.Agent]
+	if p == nil || p.out.link == nil {
+		return // its Down is on the way to the core: all is told again
+	}
+	if l.send(&p.out, act.Msg) {
+		l.step(core.PeerFull{Agent: act.Agent, Full: true})
+	}
+}
+
+// keepPeer keeps a link to an agent until ctx ends.
+func (a *Agent) keepPeer(ctx context.Context, name, addresses string) {
+	pause := 10 * time.Millisecond
+	for ctx.Err() == nil {
+		link, err := comms.Dial(ctx, addresses, comms.Config{
+			Self: a.self, Handler: &peerDoor{agent: a}, Log: a.log, Replay: true,
+			Inproc: a.cfg.Inproc, Security: a.security(pki.RoleAgent), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
+			CheckPeer: func(other comms.Identity, _ int) error {
+				if other.Role != "agent" || other.Name != name {
+					return fmt.Errorf("agent %s was expected, and %s %s answers", name, other.Role, other.Name)
+				}
+				return nil
+			},
+		})
+		if err == nil {
+			pause = 10 * time.Millisecond
+			select {
+			case <-link.Done():
+			case <-ctx.Done():
+				if err := link.Close(); err != nil {
+					a.log.Debug().Err(err).Str("peer", name).Msg("last messages to an agent")
+				}
+				return
+			}
+		} else {
+			a.log.Debug().Err(err).Str("peer", name).Dur("pause", pause).Msg("agent does not answer")
+		}
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+			pause = min(2*pause, 2*time.Second)
+		case <-ctx.Done():
+			wait.Stop()
+		}
+	}
+}
+
+// peerDoor handles the links of other agents, those that we dial and those that dial us.
+type peerDoor struct{ agent *Agent }
+
+// Up is called by a link.
+func (d *peerDoor) Up(l *comms.Link, other comms.Identity, resumed bool) {
+	select { // an agent may come back before New has made the loop
+	case <-d.agent.looping:
+	case <-d.agent.stop.Done():
+		l.Abort(comms.ErrClosed)
+		return
+	}
+	loop := d.agent.loop
+	d.agent.log.Info().Str("peer", other.Name).Bool("resumed", resumed).Msg("agent is there")
+	d.agent.in.Offer(item{note: func() {
+		p := loop.peer(other.Name)
+		if resumed = resumed && p.out.link == l; !resumed {
+			p.out = outbound{link: l} // what waited was for the one before
+		}
+		loop.send(&p.out, &comms.Serving{At: loop.serving()})
+		loop.step(core.PeerUp{Agent: other.Name, Resumed: resumed})
+	}})
+}
+
+// Message is called by a link.
+func (d *peerDoor) Message(l *comms.Link, head, _ []byte) {
+	name := l.Peer().Name
+	switch m := decode(l, head).(type) {
+	case nil:
+	case *comms.Serving:
+		loop := d.agent.loop
+		d.agent.in.Offer(item{note: func() { loop.peer(name).at = m.At }})
+	case *comms.Notice, *comms.Released:
+		d.agent.in.Offer(item{ev: core.FromPeer{Agent: name, Msg: m}})
+	default:
+		l.Abort(fmt.Errorf("unexpected %T from an agent", m))
+	}
+}
+
+// Pause is called by a link.
+func (d *peerDoor) Pause(*comms.Link) { d.agent.help() }
+
+// Credit is called by a link.
+func (d *peerDoor) Credit(l *comms.Link) {
+	loop, name := d.agent.loop, l.Peer().Name
+	d.agent.in.Push(item{note: func() {
+		if p := loop.peers[name]; p != nil && p.out.link == l && len(p.out.waiting) > 0 && loop.resume(&p.out) {
+			loop.step(core.PeerFull{Agent: name})
+		}
+	}})
+}
+
+// Down is called by a link.
+func (d *peerDoor) Down(l *comms.Link, err error) {
+	loop, name := d.agent.loop, l.Peer().Name
+	over := errors.Is(err, comms.ErrClosed)
+	d.agent.log.Info().Err(err).Str("peer", name).Msg("agent is away")
+	d.agent.in.Push(item{note: func() {
+		p := loop.peers[name]
+		if p == nil || p.out.link != l {
+			return // it has another by now
+		}
+		if over {
+			p.out = outbound{}
+		}
+		loop.step(core.PeerDown{Agent: name})
+	}})
+}
+
+// door takes links at the agent's socket: of clients and of other agents.
+type door struct {
+	clients clientDoor
+	peers   peerDoor
+}
+
+func (d *door) of(l *comms.Link) comms.Handler {
+	if l.Peer().Role == "agent" {
+		return &d.peers
+	}
+	return &d.clients
+}
+
+// Up is called by a link.
+func (d *door) Up(l *comms.Link, peer comms.Identity, resumed bool) { d.of(l).Up(l, peer, resumed) }
+
+// Message is called by a link.
+func (d *door) Message(l *comms.Link, head, body []byte) { d.of(l).Message(l, head, body) }
+
+// Credit is called by a link.
+func (d *door) Credit(l *comms.Link) { d.of(l).Credit(l) }
+
+// Down is called by a link.
+func (d *door) Down(l *comms.Link, err error) { d.of(l).Down(l, err) }
+
+// Pause is called by a link.
+func (d *door) Pause(*comms.Link) { d.clients.agent.help() }
+
+// wantClientOrAgent refuses others at the agent's socket.
+func (a *Agent) wantClientOrAgent(peer comms.Identity, _ int) error {
+	switch {
+	case peer.Role == "client":
+		return nil
+	case peer.Role != "agent":
+		return fmt.Errorf("this socket is for the roles client and agent, %s has the role %s", peer.Name, peer.Role)
+	case peer.Name == a.cfg.Name:
+		return fmt.Errorf("agent %s has the name of this one", peer.Name)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+//go:build linux
+
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// startPair starts two agents that can run fragments of one job.
+func startPair(t *testing.T, change func(*Config)) [2]*host {
+	t.Helper()
+	var hosts [2]*host
+	for i, name := range []string{"host-a", "host-b"} {
+		hosts[i] = startHost(t, func(cfg *Config) {
+			cfg.Name = name
+			if change != nil {
+				change(cfg)
+			}
+		})
+	}
+	return hosts
+}
+
+// spread gives each agent the tasks for which on says its number.
+func spread(hosts [2]*host, yaml string, on func(name string) int) [2]*job {
+	t := hosts[0].t
+	t.Helper()
+	whole := hosts[0].prepare(yaml)
+	var run [2][]comms.Range
+	for i := range whole.graph.NumTasks() {
+		k := dag.TaskIndex(i)
+		at := on(whole.graph.TaskName(k))
+		run[at] = append(run[at], comms.Range{First: k, Last: k})
+	}
+	var jobs [2]*job
+	for i, h := range hosts {
+		jobs[i] = &job{h, whole.id, whole.graph}
+		other := hosts[1-i].agent
+		h.ctrl.send(&comms.Assign{Job: whole.id, Epoch: 1, Graph: whole.graph.Encode(), Dir: h.dir, Run: run[i],
+			Peers: []comms.Fragment{{Agent: other.cfg.Name, Incarnation: other.self.Incarnation, Addresses: strings.Split(other.Addr(), ","), Run: run[1-i]}}})
+	}
+	return jobs
+}
+
+// TestChainOverTwoAgents: no message of a controller lies between two steps, and
+// what was fetched for a step is freed on both sides.
+func TestChainOverTwoAgents(t *testing.T) {
+	hosts := startPair(t, nil)
+	var yaml strings.Builder
+	yaml.WriteString("job: chain\ntasks:\n  t0: {run: one, with: {n: 1}, out: [n]}\n  t1: {run: double, in: {n: t0.n}, out: [n2]}\n")
+	for i := 2; i <= 20; i++ {
+		fmt.Fprintf(&yaml, "  t%d: {run: double, in: {n: t%d.n2}, out: [n2]}\n", i, i-1)
+	}
+	yaml.WriteString("outputs: [t20.n2]\n")
+	jobs := spread(hosts, yaml.String(), func(name string) int {
+		var n int
+		fmt.Sscanf(name, "t%d", &n)
+		return n % 2
+	})
+	for _, j := range jobs {
+		if got := j.ended(); strings.Contains(got, "skipped") || strings.Contains(got, "failed") {
+			t.Fatalf("on %s: %s", j.host.agent.cfg.Name, got)
+		}
+	}
+	if got := hosts[0].bytes(jobs[0].id, jobs[0].output("t20")); string(got) != string(hosts[0].expect(1<<20)) {
+		t.Errorf("t20 is %x", got)
+	}
+}
+
+// expect returns the bytes of a result of the function one.
+func (h *host) expect(n int) []byte {
+	h.t.Helper()
+	j := h.submit(fmt.Sprintf("job: expected\ntasks: {t: {run: one, with: {n: %d}, out: [n]}}\noutputs: [t.n]\n", n))
+	return h.bytes(j.id, j.output("t"))
+}
+
+// TestLargeDatasetsBetweenAgents: arrays come from memory and from spill files of
+// an agent that has room for a few of them only, to one that has not much more.
+func TestLargeDatasetsBetweenAgents(t *testing.T) {
+	hosts := startPair(t, func(cfg *Config) { cfg.Store = 20 << 20 })
+	const n, arrays = 1 << 19, 8
+	jobs := spread(hosts, fmt.Sprintf(`
+job: arrays
+tasks:
+  fill: {for: {i: "1..%d"}, run: fill, with: {n: %d}, out: [v]}
+  add: {for: {i: "1..%d"}, run: add, in: {v: "fill[${i}].v"}, out: [sum]}
+outputs: ["add[*].sum"]
+`, arrays, n, arrays), func(name string) int {
+		if strings.HasPrefix(name, "fill") {
+			return 0
+		}
+		return 1
+	})
+	if got, want := jobs[1].ended(), "add[1] finished 1"; !strings.Contains(got, want) || strings.Contains(got, "failed") {
+		t.Fatalf("host-b: %s", got)
+	}
+	jobs[0].drained()
+	alone := hosts[0].fillAndAdd(n)
+	want := string(hosts[0].bytes(alone.id, alone.output("add")))
+	for i := range arrays {
+		if got := string(hosts[1].bytes(jobs[1].id, jobs[1].output(fmt.Sprintf("add[%d]", i+1)))); got != want {
+			t.Errorf("sum %d is %x, want %x", i+1, got, want)
+		}
+	}
+}
+
+// TestLinkBetweenAgentsBreaks: links that end while a job runs lose nothing.
+func TestLinkBetweenAgentsBreaks(t *testing.T) {
+	hosts := startPair(t, nil)
+	jobs := spread(hosts, `
+job: waves
+tasks:
+  first: {for: {i: "0..63"}, run: one, with: {n: "${i}"}, out: [n]}
+  second: {for: {i: "0..63"}, run: double, in: {n: "first[${i}].n"}, out: [n2]}
+  third: {for: {i: "0..63"}, run: double, in: {n: "second[${i}].n2"}, out: [n2]}
+outputs: ["third[*].n2"]
+`, func(name string) int {
+		if strings.HasPrefix(name, "second") {
+			return 1
+		}
+		return 0
+	})
+	for i := range 5 {
+		jobs[1].event(fmt.Sprintf("second[%d]", 3+10*i), comms.EventFinished)
+		h := hosts[i%2]
+		h.agent.in.Push(item{note: func() {
+			for _, p := range h.agent.loop.peers {
+				if p.out.link != nil {
+					p.out.link.Abort(fmt.Errorf("the test ends it"))
+				}
+			}
+		}})
+	}
+	for _, j := range jobs {
+		if got := j.ended(); strings.Contains(got, "skipped") || strings.Contains(got, "failed") {
+			t.Fatalf("on %s: %s", j.host.agent.cfg.Name, got)
+		}
+	}
+}
