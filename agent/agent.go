@@ -49,6 +49,8 @@ type Agent struct {
 	stop  context.Context
 	abort context.CancelFunc // ends work that takes long
 
+	peerLinks sync.Map // *comms.Link -> struct{}, of other agents
+
 	segmentLane, spillLane, logLane lane
 
 	tokens  tokens
@@ -206,9 +208,7 @@ func (a *Agent) close() error {
 		a.logs.release()
 	}
 	var all []error
-	if a.loop != nil {
-		a.loop.hangUpPeers()
-	}
+	a.hangUpPeers()
 	for _, l := range []*comms.Listener{a.executors, a.clients} {
 		if l != nil {
 			all = append(all, l.Close())

@@ -68,12 +68,11 @@ func (l *loop) resetPeer(name string) {
 
 // hangUpPeers ends all links to other agents. What they did not get they are told
 // by the next agent of this name, or need it no more.
-func (l *loop) hangUpPeers() {
-	for _, p := range l.peers {
-		if p.out.link != nil {
-			p.out.link.Abort(comms.ErrClosed)
-		}
-	}
+func (a *Agent) hangUpPeers() {
+	a.peerLinks.Range(func(l, _ any) bool {
+		l.(*comms.Link).Abort(comms.ErrClosed)
+		return true
+	})
 }
 
 func (l *loop) toPeer(act core.ToPeer) {
@@ -134,6 +133,11 @@ func (d *peerDoor) Up(l *comms.Link, other comms.Identity, resumed bool) {
 		l.Abort(comms.ErrClosed)
 		return
 	}
+	d.agent.peerLinks.Store(l, struct{}{})
+	if d.agent.stop.Err() != nil { // hangUpPeers may not have seen it
+		l.Abort(comms.ErrClosed)
+		return
+	}
 	loop := d.agent.loop
 	d.agent.log.Info().Str("peer", other.Name).Bool("resumed", resumed).Msg("agent is there")
 	d.agent.in.Offer(item{note: func() {
@@ -178,6 +182,9 @@ func (d *peerDoor) Credit(l *comms.Link) {
 func (d *peerDoor) Down(l *comms.Link, err error) {
 	loop, name := d.agent.loop, l.Peer().Name
 	over := errors.Is(err, comms.ErrClosed)
+	if over {
+		d.agent.peerLinks.Delete(l)
+	}
 	d.agent.log.Info().Err(err).Str("peer", name).Msg("agent is away")
 	d.agent.in.Push(item{note: func() {
 		p := loop.peers[name]

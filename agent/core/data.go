@@ -240,7 +240,7 @@ func (c *Core) freeData(j *job, d *dataset) {
 // release ends a task's need for its inputs: its end is committed.
 func (c *Core) release(j *job, t taskIndex) {
 	j.tasks[t].flags |= fReleased
-	none := len(j.data) == 0 && (j.peers == nil || len(j.peers.heard) == 0)
+	none := len(j.data) == 0 && (j.peers == nil || len(j.peers.heard)+len(j.peers.old) == 0)
 	if none && int(t) < j.static {
 		return
 	}
