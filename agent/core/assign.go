@@ -39,7 +39,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	}
 	j.epoch = m.Epoch
 	if j.peers != nil || len(m.Peers) > 0 {
-		c.setPeers(j, m.Peers, m.Run)
+		c.setPeers(j, m)
 	}
 	c.leaveAll(j)
 	j.priority, j.held, j.stopped, j.dropped = m.Priority, m.Hold, nil, false

@@ -342,5 +342,5 @@ func brief(v any) string {
 	default:
 		text = fmt.Sprintf("%+v", v)
 	}
-	return fmt.Sprintf("%T %s", v, text[:min(len(text), 260)])
+	return fmt.Sprintf("%T %s", v, text[:min(len(text), 300)])
 }

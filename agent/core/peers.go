@@ -59,7 +59,8 @@ type ending struct {
 
 // setPeers takes over who has the other fragments of a job. What was heard, told
 // and fetched before counts again when it is told at the new epoch.
-func (c *Core) setPeers(j *job, all []comms.Fragment, run []comms.Range) {
+func (c *Core) setPeers(j *job, m *comms.Assign) {
+	all := m.Peers
 	if j.peers == nil && len(all) == 0 {
 		return
 	}
@@ -87,7 +88,7 @@ func (c *Core) setPeers(j *job, all []comms.Fragment, run []comms.Range) {
 	}
 	if !j.fresh {
 		c.giveAway(j)
-		c.takeOver(j, run)
+		c.takeOver(j, m)
 	}
 	if len(all) == 0 {
 		c.dropOld(j)
@@ -128,12 +129,24 @@ func (c *Core) giveAway(j *job) {
 
 // takeOver begins anew with tasks that others had: what was fetched of them is of
 // an attempt that counts no more.
-func (c *Core) takeOver(j *job, run []comms.Range) {
-	for _, r := range run {
+func (c *Core) takeOver(j *job, m *comms.Assign) {
+	begin := func(t taskIndex) {
+		if s := &j.tasks[t]; s.state == tAbsent || s.state.over() && s.flags&fElsewhere != 0 {
+			c.makeAbsent(j, t, false)
+		}
+	}
+	for _, r := range m.Run {
 		for t := r.First; int(t) < len(j.tasks) && t <= r.Last; t++ {
-			if s := &j.tasks[t]; s.state == tAbsent || s.state.over() && s.flags&fElsewhere != 0 {
-				c.makeAbsent(j, t, false)
-			}
+			begin(t)
+		}
+	}
+	ended := 0
+	for i := j.static; i < len(j.tasks); i++ { // those of which the sender had heard nothing
+		for ended < len(m.Ended) && int(m.Ended[ended].Last) < i {
+			ended++
+		}
+		if known := ended < len(m.Ended) && int(m.Ended[ended].First) <= i; !known && j.awayAt(taskIndex(i)) == nil {
+			begin(taskIndex(i))
 		}
 	}
 }
