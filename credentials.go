@@ -240,6 +240,13 @@ func (c *Client) Invite(ctx context.Context, role, name string, uses int, life t
 	return i.Token, time.Unix(0, i.Expires), nil
 }
 
+// Backup has the controller write a backup of its store and of its authority's key
+// to a file of its own host, an absolute path. It must be asked over its Unix socket.
+func (c *Client) Backup(ctx context.Context, file string) error {
+	_, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message { return &comms.Backup{Req: req, File: file} })
+	return err
+}
+
 // Revoke ends memberships: of the role and name, or the one certificate or token
 // that has the serial number; only an admin may. Their links end.
 func (c *Client) Revoke(ctx context.Context, role, name, serial string) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -352,6 +353,11 @@ func (c *Client) agentPeer(ctx context.Context, name string, addresses []string)
 	}
 	if c.failed != nil {
 		return nil, c.failed
+	}
+	if socket := beside(c.ctrl.address, name); socket != "" {
+		if _, err := os.Stat(socket); err == nil {
+			addresses = append([]string{"ipc://" + socket}, addresses...)
+		}
 	}
 	var last error
 	for _, a := range addresses {

@@ -45,6 +45,13 @@ type Revoked struct {
 	Serials []string // of certificates that have not expired, in hexadecimal
 }
 
+// Backup asks the controller to write its store and its authority's key to a file
+// of its host. Only who is there with the controller's user may.
+type Backup struct {
+	Req  uint64 // names the request in the Reply
+	File string // absolute path; what is there is replaced when the backup is whole
+}
+
 // Type returns TypeInvite.
 func (*Invite) Type() Type { return TypeInvite }
 
@@ -62,6 +69,16 @@ func (*Renewed) Type() Type { return TypeRenewed }
 
 // Type returns TypeRevoked.
 func (*Revoked) Type() Type { return TypeRevoked }
+
+// Type returns TypeBackup.
+func (*Backup) Type() Type { return TypeBackup }
+
+func (m *Backup) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		Uint(c, &m.Req)
+		String(c, &m.File)
+	})
+}
 
 func (m *Invite) code(c *Coder) {
 	c.Struct(5, func(c *Coder) {

@@ -74,6 +74,7 @@ const (
 	TypeRenew      Type = 73 // client -> controller, agent -> controller: asks for a new certificate
 	TypeRenewed    Type = 74 // controller -> client, controller -> agent: answers Renew
 	TypeRevoked    Type = 75 // controller -> agent: which certificates to refuse
+	TypeBackup     Type = 76 // client -> controller: writes a backup of the store
 
 	TypeLog Type = Optional // executor -> agent: text that a task wrote
 )
@@ -252,6 +253,8 @@ func newMessage(t Type) Message {
 		return new(Renewed)
 	case TypeRevoked:
 		return new(Revoked)
+	case TypeBackup:
+		return new(Backup)
 	case TypeLog:
 		return new(Log)
 	case TypeStop:

@@ -32,7 +32,7 @@ func askers(m Message) []pki.Role {
 		return observers
 	case *Submit, *Control, *HaveReq, *Blob:
 		return submitters
-	case *Invite, *Revoke:
+	case *Invite, *Revoke, *Backup:
 		return admins
 	}
 	return nil
@@ -78,6 +78,8 @@ func NumberOf(m Message) (uint64, bool) {
 	case *Invite:
 		return m.Req, true
 	case *Revoke:
+		return m.Req, true
+	case *Backup:
 		return m.Req, true
 	}
 	return 0, false

@@ -191,6 +191,9 @@ func (c *Controller) member(id core.LinkID, l *comms.Link, m comms.Message) {
 const defaultInvite = time.Hour
 
 func (c *Controller) memberAnswer(p comms.Identity, serial string, m comms.Message) (comms.Message, error) {
+	if b, ok := m.(*comms.Backup); ok {
+		return c.backup(p, b)
+	}
 	if c.cluster == nil {
 		return nil, &badRequest{fmt.Sprintf("this controller has no authority and so no members: stop it and run `cascade cluster init --state %s`", c.cfg.State)}
 	}
@@ -205,6 +208,22 @@ func (c *Controller) memberAnswer(p comms.Identity, serial string, m comms.Messa
 		return c.memberPage(m)
 	}
 	return nil, fmt.Errorf("no answer to a %T", m)
+}
+
+func (c *Controller) backup(p comms.Identity, m *comms.Backup) (comms.Message, error) {
+	var err error
+	if p.Holder == "" {
+		err = backup(c.cfg.State, c.store, m.File)
+	} else {
+		err = fmt.Errorf("%w: the backup is a file of the controller's host: ask for it there, over the Unix socket", comms.ErrDenied)
+	}
+	line := c.audit.by(p, "backup").Str("file", m.File)
+	if err != nil {
+		line.Str("outcome", "refused: "+err.Error()).Send()
+		return nil, err
+	}
+	line.Str("outcome", "done").Send()
+	return &comms.Reply{Req: m.Req}, nil
 }
 
 func (c *Controller) invite(p comms.Identity, m *comms.Invite) (comms.Message, error) {

@@ -114,7 +114,7 @@ func (c *Controller) Message(l *comms.Link, head, body []byte) {
 		return
 	}
 	switch m := m.(type) {
-	case *comms.Invite, *comms.Revoke, *comms.Renew:
+	case *comms.Invite, *comms.Revoke, *comms.Renew, *comms.Backup:
 		c.member(id, l, m)
 		return
 	case *comms.Query:

@@ -32,7 +32,8 @@ names, unless --to names another controller.`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(a.clusterInitCommand(), a.clusterTokenCommand(), a.clusterUserCommand(), a.clusterJoinCommand(),
-		a.clusterMembersCommand(), a.clusterTokensCommand(), a.clusterRevokeCommand(), a.clusterRenewCommand())
+		a.clusterMembersCommand(), a.clusterTokensCommand(), a.clusterRevokeCommand(), a.clusterRenewCommand(),
+		a.clusterBackupCommand(), a.clusterRestoreCommand())
 	for _, sub := range c.Commands() {
 		argsOf(sub)
 	}

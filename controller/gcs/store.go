@@ -155,8 +155,10 @@ func (s *Store) open(o *Options) error {
 	return nil
 }
 
+func shardName(i int) string { return fmt.Sprintf("shard-%03d", i) }
+
 func (s *Store) openShard(i int, o *Options, shards int) error {
-	sh, err := openShard(i, filepath.Join(s.dir, fmt.Sprintf("shard-%03d", i)), o, shards)
+	sh, err := openShard(i, filepath.Join(s.dir, shardName(i)), o, shards)
 	if err != nil {
 		return err
 	}

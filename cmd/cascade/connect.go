@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade"
+)
+
+func (a *app) connectCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "connect [FOLDER] --to CLUSTER",
+		Short: "Give local programs that speak plain ZeroMQ a way into a cluster",
+		Long: `Opens Unix sockets for programs of this user, such as Python with pyzmq, which has
+no TLS: controller.sock, and agent-NAME.sock for every agent. What goes through
+them reaches the cluster by TLS, with your certificate and role. It prints the
+address of the controller's socket when that is ready, and ends when it is
+interrupted. FOLDER gets mode 0700; the default is in $XDG_RUNTIME_DIR, else in
+/tmp/cascade-UID.`,
+		Example: "  cascade connect --to hpc\n  cascade connect ./sockets --to head.example.org",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if a.to == "" {
+				return badInputf("connect: say which cluster (--to)")
+			}
+			dir := socketFolder(a.to)
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			g, err := cascade.OpenGateway(c.Context(), a.to, dir, a.options()...)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				err = a.printJSON(struct {
+					Address string `json:"address"`
+				}{g.Address()})
+			} else {
+				_, err = fmt.Fprintln(a.out, g.Address())
+			}
+			if err == nil {
+				<-c.Context().Done()
+			}
+			if e := g.Close(); err == nil {
+				err = e
+			}
+			return err
+		},
+	}
+}
+
+// socketFolder is where the sockets to a cluster are when nobody says it.
+func socketFolder(to string) string {
+	base := filepath.Join(os.TempDir(), fmt.Sprintf("cascade-%d", os.Getuid()))
+	if run := os.Getenv("XDG_RUNTIME_DIR"); run != "" {
+		base = filepath.Join(run, "cascade")
+	}
+	name := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("/:[]", r) {
+			return '-'
+		}
+		return r
+	}, strings.TrimPrefix(to, "tcp://"))
+	return filepath.Join(base, "to-"+name)
+}

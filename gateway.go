@@ -1,0 +1,155 @@
+package cascade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/comms/pki"
+)
+
+// Gateway gives programs of this user that speak plain ZeroMQ, which has no TLS, a
+// way into a cluster: a folder with the Unix socket controller.sock, and agent-NAME.sock
+// for every agent. What goes through it is this user's, with this user's role.
+type Gateway struct {
+	client *Client
+	dir    string
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	targets map[string]string       // host:port, by socket
+	relays  map[string]*comms.Relay // by socket
+}
+
+// lookAgain is how often a gateway asks which agents there are.
+const lookAgain = 5 * time.Second
+
+// OpenGateway connects to a cluster as Dial does, by TLS, and opens the sockets in
+// dir, which gets mode 0700.
+func OpenGateway(ctx context.Context, address, dir string, opts ...Option) (*Gateway, error) {
+	g, err := openGateway(ctx, address, dir, opts)
+	if err != nil {
+		return nil, fmt.Errorf("open a gateway to %s: %w", address, err)
+	}
+	return g, nil
+}
+
+func openGateway(ctx context.Context, address, dir string, opts []Option) (*Gateway, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	c, err := Dial(ctx, address, opts...)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{client: c, dir: dir, targets: map[string]string{}, relays: map[string]*comms.Relay{}}
+	host, ok := hostPort(strings.Split(c.ctrl.address, ","))
+	if !ok || c.opts.member == nil {
+		return nil, errors.Join(fmt.Errorf("%w: a gateway leads to a cluster that is reached by TLS", ErrBadRequest), c.Close())
+	}
+	err = g.relay(pki.RoleController, controllerSocket, host)
+	if err == nil {
+		err = g.look(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	g.work.Go(g.keepLooking)
+	return g, nil
+}
+
+const controllerSocket = "controller.sock"
+
+func agentSocket(name string) string { return "agent-" + name + ".sock" }
+
+// Address returns the address of the controller's socket.
+func (g *Gateway) Address() string { return "ipc://" + filepath.Join(g.dir, controllerSocket) }
+
+// Close closes the sockets and what goes through them.
+func (g *Gateway) Close() error {
+	g.client.ctrl.end()
+	g.work.Wait()
+	var all []error
+	for _, r := range g.relays {
+		all = append(all, r.Close())
+	}
+	return errors.Join(append(all, g.client.Close())...)
+}
+
+// relay opens a socket, or lets the one that is open lead to another place.
+func (g *Gateway) relay(role pki.Role, socket, host string) error {
+	g.mu.Lock()
+	g.targets[socket] = host
+	g.mu.Unlock()
+	if g.relays[socket] != nil {
+		return nil
+	}
+	r, err := comms.NewRelay(filepath.Join(g.dir, socket), g.client.opts.security(role), func() string {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.targets[socket]
+	}, g.client.opts.log)
+	if err == nil {
+		g.relays[socket] = r
+	}
+	return err
+}
+
+// look opens sockets to the agents that are there.
+func (g *Gateway) look(ctx context.Context) error {
+	agents, err := Rows[comms.AgentRow](ctx, g.client, comms.QueryAgents, comms.JobID{}, "")
+	if err != nil {
+		return err
+	}
+	for _, a := range agents {
+		host, ok := hostPort(a.Addresses)
+		if !ok || filepath.Base(a.Name) != a.Name {
+			continue
+		}
+		if err := g.relay(pki.RoleAgent, agentSocket(a.Name), host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *Gateway) keepLooking() {
+	every := time.NewTicker(lookAgain)
+	defer every.Stop()
+	for {
+		select {
+		case <-every.C:
+			if err := g.look(g.client.ctrl.life); err != nil && g.client.ctrl.life.Err() == nil {
+				g.client.opts.log.Warn().Err(err).Msg("agents are not asked for")
+			}
+		case <-g.client.ctrl.life.Done():
+			return
+		}
+	}
+}
+
+// hostPort returns the first TCP endpoint of addresses.
+func hostPort(addresses []string) (string, bool) {
+	i := slices.IndexFunc(addresses, func(a string) bool { return strings.HasPrefix(a, "tcp://") })
+	if i < 0 {
+		return "", false
+	}
+	return strings.TrimPrefix(addresses[i], "tcp://"), true
+}
+
+// beside returns the socket of an agent in the folder of a gateway whose
+// controller's socket is at the address; "" when that is none.
+func beside(controller, agent string) string {
+	path, ok := strings.CutPrefix(controller, "ipc://")
+	if !ok || agent == "" || filepath.Base(path) != controllerSocket {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(path), agentSocket(agent))
+}
