@@ -43,6 +43,7 @@ type Agent struct {
 	executors *comms.Listener // socket for executors: a broken link is final
 	clients   *comms.Listener // socket for clients: links with replay
 	member    *membership     // nil: no certificate
+	told      told
 
 	in    *inbox.Inbox[item]
 	work  sync.WaitGroup // every goroutine of ours

@@ -77,10 +77,12 @@ func (c *Controller) join(conn net.Conn) {
 	id, err := pki.Serve(conn, c.cluster.authority, c.cluster.members, time.Now)
 	line := c.audit.log.Log().Str("what", "join").Str("who", id.Name).Str("role", string(id.Role)).Str("from", from)
 	if err != nil {
+		c.counts.notJoined.Add(1)
 		c.log.Warn().Err(err).Str("from", from).Msg("nobody joined")
 		line.Str("outcome", "refused: "+err.Error()).Send()
 		return
 	}
+	c.counts.joined.Add(1)
 	c.log.Info().Str("role", string(id.Role)).Str("name", id.Name).Str("from", from).Msg("a member joined")
 	line.Str("outcome", "done").Send()
 	if id.Role == pki.RoleAgent {
@@ -134,8 +136,10 @@ func (c *Controller) renewSelf(self *pki.Member) error {
 func (c *Controller) permit(id core.LinkID, l *comms.Link, m comms.Message) bool {
 	p := l.Peer()
 	if p.Role != "client" {
+		c.counts.fromAgents.Add(1)
 		return true // what an agent may send, the core knows
 	}
+	c.counts.fromClients.Add(1)
 	err := comms.Permit(p, m)
 	if err == nil && p.Grant == pki.RoleSubmit {
 		err = c.own(p, m)
@@ -143,6 +147,7 @@ func (c *Controller) permit(id core.LinkID, l *comms.Link, m comms.Message) bool
 	if err == nil {
 		return true
 	}
+	c.counts.denied.Add(1)
 	c.audit.by(p, "ask").Str("message", comms.NameOf(m)).Str("outcome", "refused: "+err.Error()).Send()
 	req, numbered := comms.NumberOf(m)
 	if !numbered {

@@ -30,6 +30,7 @@ type Controller struct {
 	links       *comms.Listener
 	cluster     *cluster // nil: no certificates
 	audit       audit
+	counts      counts
 	core        *core.Core
 	incarnation uint64
 	inbox       *inbox.Inbox[core.Event]
@@ -242,6 +243,7 @@ func (c *Controller) fail(err error) {
 // paused is told by the store when the disk is nearly full.
 func (c *Controller) paused(paused bool, free uint64) {
 	ev := core.Paused{}
+	c.counts.paused.Store(paused)
 	if paused {
 		c.log.Error().Uint64("free_bytes", free).Msg("the disk is nearly full: submits are refused, and events of agents wait")
 		ev.Why = fmt.Sprintf("the disk of %s is nearly full (%s free): nothing can be stored; it goes on when there is room",

@@ -101,6 +101,7 @@ func (d *creation) created(err error) {
 			d.c.mustStore(err)
 		}
 	} else {
+		d.c.counts.submitted.Add(1)
 		if log := d.c.log.Info(); log != nil {
 			log.Stringer("job", d.job).Str("name", d.name).Uint64("tasks", d.tasks).Msg("job is stored")
 		}
@@ -128,6 +129,11 @@ func (d *commit) committed(err error) {
 		d.c.record(d.graph, d.events, d.row != nil && d.row.Phase.Final())
 	}
 	if d.row != nil && d.row.Phase.Final() {
+		d.c.counts.ended(d.row.Phase)
+		if d.c.audit.file != nil {
+			d.c.audit.log.Log().Str("what", "end").Stringer("job", d.row.ID).Str("name", d.row.Name).Str("owner", d.row.Owner).
+				Str("outcome", d.row.Phase.String()).Send()
+		}
 		if log := d.c.log.Info(); log != nil {
 			log.Stringer("job", d.row.ID).Str("name", d.row.Name).Stringer("phase", d.row.Phase).Msg("job has ended")
 		}
@@ -145,8 +151,10 @@ func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) {
 		of = &costs{seen: make([]uint8, len(g.Groups))}
 		c.samples[g] = of
 	}
-	near := 0
+	near, finished := 0, uint64(0)
+	defer func() { c.counts.finished.Add(finished) }()
 	add := func(t dag.TaskIndex, u *comms.Usage) {
+		finished++
 		if near = g.GroupNear(t, near); of.wants(near, t) {
 			of.samples = append(of.samples, sample{near, profiles.Sample{Seconds: float64(u.Duration) / 1e9, Bytes: float64(u.BytesOut), Memory: float64(u.PeakRSS)}})
 		}
@@ -154,6 +162,10 @@ func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) {
 	var ends []comms.End
 	for i := range events {
 		switch e := &events[i]; {
+		case e.Kind == comms.EventRetry:
+			c.counts.retried.Add(1)
+		case e.Kind == comms.EventFailed:
+			c.counts.failedTasks.Add(1)
 		case e.Kind == comms.EventFinished && e.Usage != nil:
 			add(e.Task, e.Usage)
 		case e.Kind == comms.EventSteps:

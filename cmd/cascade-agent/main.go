@@ -45,6 +45,7 @@ type flags struct {
 	cfg           agent.Config
 	network       daemon.Network
 	join, token   string
+	metrics       string
 	cpu, gpu      float64
 	memory, store string
 	executor      string
@@ -72,7 +73,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 			if err := f.enter(&cfg); err != nil {
 				return err
 			}
-			return serve(cfg, signals)
+			return serve(cfg, f.metrics, signals)
 		},
 	}
 	s := c.Flags()
@@ -93,6 +94,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.IntVar(&f.cfg.Warm, "warm", 0, "executors to start before the first task (default one per core, negative none)")
 	s.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long to wait for running tasks when told to end; those that remain run again elsewhere or later")
 	s.StringVar(&f.executor, "executor", "", "command line of executors, split at spaces (default this program)")
+	s.StringVar(&f.metrics, "metrics", "", daemon.MetricsHelp)
 	s.CountVarP(&f.verbose, "verbose", "v", "log more; twice for details")
 	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
 	return c
@@ -163,10 +165,10 @@ func (f *flags) enter(cfg *agent.Config) error {
 
 // serve runs an agent until the first signal. The second ends the process: the
 // reapers of its executors see that and end them.
-func serve(cfg agent.Config, signals <-chan os.Signal) error {
+func serve(cfg agent.Config, metrics string, signals <-chan os.Signal) error {
 	a, err := agent.New(cfg)
 	if err != nil {
 		return err
 	}
-	return errors.Join(daemon.Serve(a.Run, signals), a.Close())
+	return errors.Join(daemon.ServeMeasured(a.Run, signals, metrics, a.Measures(), cfg.Log), a.Close())
 }

@@ -38,6 +38,7 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 type flags struct {
 	cfg     controller.Config
 	network daemon.Network
+	metrics string
 	minFree string
 	memory  string
 	bytes   string
@@ -61,7 +62,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 			if err != nil {
 				return daemon.Bad(err)
 			}
-			return serve(cfg, c.OutOrStdout(), signals)
+			return serve(cfg, f.metrics, c.OutOrStdout(), signals)
 		},
 	}
 	s := c.Flags()
@@ -78,6 +79,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.IntVar(&f.cfg.Retain.Jobs, "keep-jobs", 0, "how many ended jobs stay, at most; those that ended first go first (default 1000000; negative: all)")
 	s.StringVar(&f.bytes, "keep-bytes", "", "how many bytes of the store ended jobs take, at most (default 4GiB; all: no bound)")
 	s.DurationVar(&f.cfg.Grace, "grace", 0, "how long jobs of a lost agent wait for it when another agent could take them (default 30s)")
+	s.StringVar(&f.metrics, "metrics", "", daemon.MetricsHelp)
 	s.CountVarP(&f.verbose, "verbose", "v", "log more")
 	s.StringVar(&f.cfg.Audit, "audit", "", "file for who asked for what, one line of JSON each (default audit.log in the state folder; none: no such file)")
 	s.DurationVar(&f.cfg.CertificateLife, "certificate-life", 0, "how long certificates of agents and clients last; they renew themselves (default 168h for agents, 720h for clients)")
@@ -141,7 +143,7 @@ func (f *flags) config(stderr io.Writer) (controller.Config, error) {
 }
 
 // serve runs a controller until the first signal. The second ends the process.
-func serve(cfg controller.Config, stdout io.Writer, signals <-chan os.Signal) error {
+func serve(cfg controller.Config, metrics string, stdout io.Writer, signals <-chan os.Signal) error {
 	c, err := controller.New(cfg)
 	if err != nil {
 		return err
@@ -149,5 +151,5 @@ func serve(cfg controller.Config, stdout io.Writer, signals <-chan os.Signal) er
 	if _, err := fmt.Fprintln(stdout, c.Addr()); err != nil {
 		return errors.Join(fmt.Errorf("print the address: %w", err), c.Close())
 	}
-	return errors.Join(daemon.Serve(c.Run, signals), c.Close())
+	return errors.Join(daemon.ServeMeasured(c.Run, signals, metrics, c.Measures(), cfg.Log), c.Close())
 }

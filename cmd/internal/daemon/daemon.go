@@ -14,6 +14,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade/internal/measure"
 )
 
 // Exit codes.
@@ -84,6 +86,22 @@ func Serve(run func(context.Context) error, signals <-chan os.Signal) error {
 		}
 	}()
 	return run(ctx)
+}
+
+// MetricsHelp describes the flag --metrics of both daemons.
+const MetricsHelp = "show metrics to Prometheus at http://ADDRESS/metrics: PORT or :PORT on the loopback, or HOST:PORT for others too (default off)"
+
+// ServeMeasured is Serve with metrics beside it, at an address that may be empty.
+func ServeMeasured(run func(context.Context) error, signals <-chan os.Signal, address string, all []measure.Measure, log zerolog.Logger) error {
+	if address == "" {
+		return Serve(run, signals)
+	}
+	s, err := measure.Serve(address, all)
+	if err != nil {
+		return err
+	}
+	log.Info().Str("url", "http://"+s.Addr()+"/metrics").Msg("metrics")
+	return errors.Join(Serve(run, signals), s.Close())
 }
 
 // StateFolder is where a part of a cluster keeps its state when no flag says it.
