@@ -24,7 +24,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	listed := map[string]string{}
 	for _, m := range metricRow.FindAllStringSubmatch(string(text), -1) {
-		values := strings.Split(m[3], ", ")
+		values := strings.Split(strings.TrimSpace(m[3]), ", ")
 		slices.Sort(values)
 		listed[m[1]] = strings.Trim(m[2]+" "+strings.Join(values, ","), " ")
 	}

@@ -34,7 +34,7 @@ func fit() *doctor.Host {
 			}
 			return doctor.Disk{Total: 100 << 30, Free: 50 << 30, Type: unix.EXT4_SUPER_MAGIC}, nil
 		},
-		Limit: func(int) (uint64, uint64, error) { return 1 << 20, unix.RLIM_INFINITY, nil },
+		Limit: func(int) (uint64, uint64, error) { return 64 << 20, unix.RLIM_INFINITY, nil },
 		Addresses: func() ([]doctor.Address, error) {
 			return []doctor.Address{{"lo", net.IPv4(127, 0, 0, 1), true}, {"eth0", net.IPv4(10, 0, 0, 5), true}}, nil
 		},

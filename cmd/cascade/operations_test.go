@@ -1,0 +1,249 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/internal/netlab"
+)
+
+// place is where somebody types: a host, and a home of his or her own.
+type place struct {
+	t    *testing.T
+	host *netlab.Host // nil: this one
+	dir  string
+	env  []string
+	hand *handbook
+}
+
+// handbook is what the document's examples stand for.
+type handbook struct {
+	bin, head string
+	token     string // printed last
+}
+
+func (p *place) command(line string) *exec.Cmd {
+	p.t.Helper()
+	line, _, _ = strings.Cut(line, " #")
+	line = strings.NewReplacer("10.0.0.1", p.hand.head, "cascade1.…", p.hand.token).Replace(line)
+	p.t.Logf("$ %s", strings.TrimSpace(line))
+	c := exec.Command("sh", "-c", "exec "+line)
+	c.Dir = p.dir
+	c.Env = append(append(os.Environ(), p.env...), "PATH="+p.hand.bin+":"+os.Getenv("PATH"))
+	return c
+}
+
+func (p *place) start(c *exec.Cmd) {
+	p.t.Helper()
+	err := error(nil)
+	if p.host != nil {
+		err = p.host.Start(c)
+	} else {
+		err = c.Start()
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+var aToken = regexp.MustCompile(`cascade1\.[\w-]{70,}`)
+
+// types runs a line to its end and returns what it said.
+func (p *place) types(line string) (string, error) {
+	p.t.Helper()
+	c := p.command(line)
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	p.start(c)
+	err := c.Wait()
+	if t := aToken.FindString(out.String()); t != "" {
+		p.hand.token = t
+	}
+	return out.String(), err
+}
+
+func (p *place) must(line string, want ...string) string {
+	p.t.Helper()
+	out, err := p.types(line)
+	for _, w := range want {
+		if !strings.Contains(out, w) {
+			err = errors.Join(err, fmt.Errorf("want %q", w))
+		}
+	}
+	if err != nil {
+		p.t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return out
+}
+
+// service is a process that runs until it is told to end.
+type service struct {
+	cmd  *exec.Cmd
+	said bytes.Buffer
+	end  chan error
+}
+
+// serves starts a service that says ready, on standard output or error.
+func (p *place) serves(line, ready string) *service {
+	p.t.Helper()
+	d := &service{cmd: p.command(line), end: make(chan error, 1)}
+	r, w := io.Pipe()
+	d.cmd.Stdout, d.cmd.Stderr = w, w
+	p.start(d.cmd)
+	go func() {
+		d.end <- errors.Join(d.cmd.Wait(), w.Close())
+	}()
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		fmt.Fprintln(&d.said, lines.Text())
+		if strings.Contains(lines.Text(), ready) {
+			go func() { _, _ = io.Copy(io.Discard, r) }()
+			p.t.Cleanup(func() { _ = d.cmd.Process.Signal(syscall.SIGTERM); <-d.end; d.end <- nil }) // it may have ended before
+			return d
+		}
+	}
+	p.t.Fatalf("%s ended: %v\n%s", line, <-d.end, &d.said)
+	return nil
+}
+
+// document returns the shell examples of a section, a list of lines each.
+func document(t *testing.T, file, from, to string) (blocks [][]string) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, ok := strings.Cut(string(b), from)
+	text, _, ok2 := strings.Cut(text, to)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no part from %q to %q", file, from, to)
+	}
+	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		blocks = append(blocks, strings.Split(strings.TrimSpace(m[1]), "\n"))
+	}
+	return blocks
+}
+
+// TestOperationsDocument types what docs/operations.md says of a cluster, on three
+// hosts where this machine can make them, else on one.
+func TestOperationsDocument(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the programs and starts a cluster")
+	}
+	hand := &handbook{bin: t.TempDir(), head: "127.0.0.1"}
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", hand.bin, "../cascade", "../cascade-controller", "../cascade-agent").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	lab, err := netlab.New(netlab.Config{Hosts: 3})
+	forbidden := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, netlab.ErrNoNetem)
+	if err != nil && !forbidden {
+		t.Fatal(err)
+	}
+	home := func(i int) *place {
+		dir, err := os.MkdirTemp("", "cascade") // a socket's path must be short
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		p := &place{t: t, dir: dir, hand: hand, env: []string{"HOME=" + dir, "XDG_STATE_HOME=" + dir + "/state", "XDG_CONFIG_HOME=" + dir + "/config",
+			"XDG_RUNTIME_DIR=" + dir + "/run", "XDG_CACHE_HOME=" + dir + "/cache"}}
+		if lab != nil {
+			p.host = lab.Host(i)
+		}
+		return p
+	}
+	if lab != nil {
+		t.Cleanup(func() {
+			if err := lab.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		hand.head = lab.Host(0).Addr().String()
+	}
+	head, node, person := home(0), home(1), home(2)
+	blocks := document(t, "../../docs/operations.md", "## A cluster of hosts", "### Members")
+	if len(blocks) != 4 || len(blocks[0]) != 3 || len(blocks[1]) != 1 || len(blocks[2]) != 1 || len(blocks[3]) != 4 {
+		t.Fatalf("the document has the examples %q", blocks)
+	}
+	if out, err := head.types(blocks[0][0]); err != nil && !strings.Contains(out, "fail ") || !strings.Contains(out, "shared memory") {
+		t.Errorf("%s: %v\n%s", blocks[0][0], err, out)
+	}
+	head.must(blocks[0][1], "cluster hpc")
+	head.serves(blocks[0][2], "tcp://")
+	agent := node.serves(blocks[1][0]+" --store 64MiB --metrics 0", "controller is there")
+	head.must(blocks[2][0], "anna types:  cascade cluster join")
+	person.must(blocks[3][0], "anna is a member of cluster hpc")
+	if err := os.WriteFile(filepath.Join(person.dir, "job.yaml"), []byte("job: hi\ntasks:\n  hello:\n    command: head -c 300000 /dev/zero | tr '\\0' x\n    out: [word]\n    stdout: word\noutputs: [hello.word]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range blocks[3][1:3] {
+		person.must(line)
+	}
+	if out := person.must(blocks[3][3]); len(out) != 300_000 {
+		t.Errorf("the result has %d bytes", len(out))
+	}
+	// An address, which is the one that was joined, does as well as the name.
+	person.must("cascade ls agents --to 10.0.0.1", "ready")
+	if out, err := person.types("cascade cluster members --to hpc"); err == nil || !strings.Contains(out, "needs the role admin") {
+		t.Errorf("a submitter lists members: %v\n%s", err, out)
+	}
+	testGateway(t, person)
+	testBackup(t, head)
+
+	// The agent is revoked: it ends, and says why.
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	head.must("cascade cluster members", name, "connected", "anna")
+	head.must("cascade cluster revoke "+name, "is revoked")
+	var ended *exec.ExitError
+	if err := <-agent.end; !errors.As(err, &ended) || ended.ExitCode() != exitInfrastructure {
+		t.Errorf("a revoked agent ended with %v", err)
+	}
+	agent.end <- nil
+	if out, err := node.types("cascade-agent --join 10.0.0.1"); err == nil || !strings.Contains(out, "our certificate is not accepted: it was revoked") {
+		t.Errorf("the agent starts again: %v\n%s", err, out)
+	}
+	head.must("cascade cluster token --name " + name)
+	node.serves(blocks[1][0]+" --store 64MiB", "controller is there")
+}
+
+// testGateway fetches through the sockets of cascade connect, with no certificate.
+func testGateway(t *testing.T, person *place) {
+	line := document(t, "../../docs/operations.md", "### Programs that speak plain ZeroMQ", "### Several users")[0][0]
+	person.serves(line, "sockets/controller.sock")
+	plain := *person
+	plain.env = append(plain.env, "XDG_CONFIG_HOME="+person.dir+"/nobody")
+	if out := plain.must("cascade get last hello.word --to ipc://" + person.dir + "/sockets/controller.sock"); len(out) != 300_000 {
+		t.Errorf("through the gateway the result has %d bytes", len(out))
+	}
+}
+
+func testBackup(t *testing.T, head *place) {
+	lines := document(t, "../../docs/operations.md", "### Backup", "### systemd")[0]
+	at := strings.NewReplacer("/backup/cascade", head.dir+"/backup", "/var/lib/cascade-2", head.dir+"/again")
+	head.must(at.Replace(lines[0]), "backup: ")
+	head.must(at.Replace(lines[1]), "is ready")
+	if out, err := head.types(at.Replace(lines[1])); err == nil || !strings.Contains(out, "already") {
+		t.Errorf("a second restore: %v\n%s", err, out)
+	}
+	info, err := os.Stat(head.dir + "/backup")
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the backup is %v, %v", info, err)
+	}
+}
