@@ -78,7 +78,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	}
 	s := c.Flags()
 	s.StringVar(&f.join, "join", "", "host of the controller, HOST or HOST:PORT: join its cluster, by TLS")
-	s.StringVar(&f.token, "token", os.Getenv("CASCADE_TOKEN"), "token to join with, also CASCADE_TOKEN; needed until there is a certificate")
+	s.StringVar(&f.token, "token", "", "token to join with, also CASCADE_TOKEN; needed until there is a certificate")
 	s.StringVar(&f.cfg.Credentials, "credentials", "", "folder of the certificate (default pki in the state folder)")
 	s.StringVar(&f.cfg.Controller, "controller", os.Getenv("CASCADE_TO"), "address of the controller, such as ipc:///run/cascade/controller.sock")
 	s.StringVar(&f.cfg.Name, "name", "", "name of the agent, unique in the cluster (default the host's name)")
@@ -159,7 +159,8 @@ func (f *flags) enter(cfg *agent.Config) error {
 		}
 		cfg.Name = host
 	}
-	_, err := pki.Enter(context.Background(), cfg.Credentials, strings.TrimPrefix(cfg.Controller, "tcp://"), f.token, cfg.Name, time.Now)
+	token := cmp.Or(f.token, os.Getenv("CASCADE_TOKEN")) // not the flag's default, which --help would show
+	_, err := pki.Enter(context.Background(), cfg.Credentials, strings.TrimPrefix(cfg.Controller, "tcp://"), token, cfg.Name, time.Now)
 	return err
 }
 
