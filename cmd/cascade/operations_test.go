@@ -27,7 +27,24 @@ type place struct {
 	host *netlab.Host // nil: this one
 	dir  string
 	env  []string
+	cred *syscall.Credential // nil: ours
 	hand *handbook
+}
+
+// write makes a file where somebody types.
+func (p *place) write(name, text string) {
+	p.t.Helper()
+	if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// build builds the three programs.
+func build(t *testing.T, bin string) {
+	t.Helper()
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", bin, "../cascade", "../cascade-controller", "../cascade-agent").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 }
 
 // handbook is what the document's examples stand for.
@@ -50,6 +67,9 @@ func (p *place) command(line string) *exec.Cmd {
 func (p *place) start(c *exec.Cmd) {
 	p.t.Helper()
 	err := error(nil)
+	if p.cred != nil {
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: p.cred}
+	}
 	if p.host != nil {
 		err = p.host.Start(c)
 	} else {
@@ -92,15 +112,28 @@ func (p *place) must(line string, want ...string) string {
 
 // service is a process that runs until it is told to end.
 type service struct {
-	cmd  *exec.Cmd
-	said bytes.Buffer
-	end  chan error
+	t     *testing.T
+	cmd   *exec.Cmd
+	said  bytes.Buffer // until it was ready
+	lines chan string  // since; those that nobody reads are dropped
+	end   chan error
+}
+
+// hears waits for a line that a service says from now on.
+func (d *service) hears(want string) {
+	d.t.Helper()
+	for line := range d.lines {
+		if strings.Contains(line, want) {
+			return
+		}
+	}
+	d.t.Fatalf("it has ended and not said %q", want)
 }
 
 // serves starts a service that says ready, on standard output or error.
 func (p *place) serves(line, ready string) *service {
 	p.t.Helper()
-	d := &service{cmd: p.command(line), end: make(chan error, 1)}
+	d := &service{t: p.t, cmd: p.command(line), lines: make(chan string, 100), end: make(chan error, 1)}
 	r, w := io.Pipe()
 	d.cmd.Stdout, d.cmd.Stderr = w, w
 	p.start(d.cmd)
@@ -111,7 +144,15 @@ func (p *place) serves(line, ready string) *service {
 	for lines.Scan() {
 		fmt.Fprintln(&d.said, lines.Text())
 		if strings.Contains(lines.Text(), ready) {
-			go func() { _, _ = io.Copy(io.Discard, r) }()
+			go func() {
+				defer close(d.lines)
+				for lines.Scan() {
+					select {
+					case d.lines <- lines.Text():
+					default:
+					}
+				}
+			}()
 			p.t.Cleanup(func() { _ = d.cmd.Process.Signal(syscall.SIGTERM); <-d.end; d.end <- nil }) // it may have ended before
 			return d
 		}
@@ -145,9 +186,7 @@ func TestOperationsDocument(t *testing.T) {
 		t.Skip("builds the programs and starts a cluster")
 	}
 	hand := &handbook{bin: t.TempDir(), head: "127.0.0.1"}
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", hand.bin, "../cascade", "../cascade-controller", "../cascade-agent").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	build(t, hand.bin)
 	lab, err := netlab.New(netlab.Config{Hosts: 3})
 	forbidden := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, netlab.ErrNoNetem)
 	if err != nil && !forbidden {
@@ -187,9 +226,7 @@ func TestOperationsDocument(t *testing.T) {
 	agent := node.serves(blocks[1][0]+" --store 64MiB --metrics 0", "controller is there")
 	head.must(blocks[2][0], "anna types:  cascade cluster join")
 	person.must(blocks[3][0], "anna is a member of cluster hpc")
-	if err := os.WriteFile(filepath.Join(person.dir, "job.yaml"), []byte("job: hi\ntasks:\n  hello:\n    command: head -c 300000 /dev/zero | tr '\\0' x\n    out: [word]\n    stdout: word\noutputs: [hello.word]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	person.write("job.yaml", "job: hi\ntasks:\n  hello:\n    command: head -c 300000 /dev/zero | tr '\\0' x\n    out: [word]\n    stdout: word\noutputs: [hello.word]\n")
 	for _, line := range blocks[3][1:3] {
 		person.must(line)
 	}

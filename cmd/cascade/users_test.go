@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,8 +27,8 @@ func programs(t *testing.T) *handbook {
 	return hand
 }
 
-// user is a place of its own on this host, of the user uid; 0: of ours.
-func user(t *testing.T, hand *handbook, uid int) *place {
+// homeOf is a place of its own on this host, of the user uid; 0: of ours.
+func homeOf(t *testing.T, hand *handbook, uid int) *place {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cascade") // a socket's path must be short
 	if err != nil {
@@ -40,7 +41,7 @@ func user(t *testing.T, hand *handbook, uid int) *place {
 		if err := os.Chown(dir, uid, uid); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { os.RemoveAll(filepath.Join(os.TempDir(), "cascade-"+itoa(uid))) })
+		t.Cleanup(func() { os.RemoveAll(filepath.Join(os.TempDir(), fmt.Sprintf("cascade-%d", uid))) })
 	}
 	return p
 }
@@ -52,7 +53,7 @@ func TestSeveralUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
 	}
-	anna, ben := user(t, hand, 61001), user(t, hand, 61002)
+	anna, ben := homeOf(t, hand, 61001), homeOf(t, hand, 61002)
 	for _, p := range []*place{anna, ben} {
 		p.write("job.yaml", "job: hi\ntasks:\n  hello: {command: \"id -u\", out: [word], stdout: word}\noutputs: [hello.word]\n")
 	}
@@ -72,14 +73,14 @@ func TestSeveralUsers(t *testing.T) {
 		t.Errorf("ben reaches anna's controller: %v\n%s", err, out)
 	}
 	found := 0
-	for _, root := range []string{anna.dir, "/dev/shm/cascade-61001-*"} {
+	for _, root := range []string{anna.dir + "/.local", "/dev/shm/cascade-61001-*"} {
 		paths, err := filepath.Glob(root)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, path := range paths {
 			err := filepath.WalkDir(path, func(path string, e os.DirEntry, err error) error {
-				if err != nil || path == anna.dir {
+				if err != nil {
 					return err
 				}
 				info, err := e.Info()
@@ -119,11 +120,11 @@ func within(path string) bool {
 // program of that person is connected; what they end in the middle of goes on.
 func TestCertificatesRenew(t *testing.T) {
 	hand := programs(t)
-	head, node, person := user(t, hand, 0), user(t, hand, 0), user(t, hand, 0)
+	head, node, person := homeOf(t, hand, 0), homeOf(t, hand, 0), homeOf(t, hand, 0)
 	head.must("cascade cluster init --name hpc", "cluster hpc")
-	head.serves("cascade-controller --listen tcp://127.0.0.1:0 --certificate-life 4s", "tcp://")
-	hand.head = strings.TrimSpace(strings.SplitAfter(head.said(), "tcp://127.0.0.1:")[1])
-	hand.head = "127.0.0.1:" + strings.SplitN(hand.head, ",", 2)[0]
+	c := head.serves("cascade-controller --listen tcp://127.0.0.1:0 --certificate-life 4s", "tcp://")
+	_, address, _ := strings.Cut(c.said.String(), "tcp://")
+	hand.head, _, _ = strings.Cut(strings.TrimSpace(address), ",")
 	agents := hand.token
 	head.must("cascade cluster user anna --role admin", "anna types")
 	person.must("cascade cluster join 10.0.0.1 --name anna --token " + hand.token)
