@@ -16,6 +16,7 @@ import (
 
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/decoded"
 )
 
 // Config says how an agent works. Zero fields take the default that is stated.
@@ -32,17 +33,18 @@ type Config struct {
 	Cache   string // folder of built environments; default: cascade in the user's cache folder
 	Dir     string // working folder of executors of the default environment; default: the process's
 
-	CPU    int64          // thousandths of a core that tasks may use; default: what the cgroup and affinity allow
-	Memory int64          // bytes of private memory that tasks may use; default: what the host or cgroup has, less Store and a tenth
-	Store  int64          // bytes of shared memory for datasets; default: 30 % of memory, bounded by what /dev/shm has free
-	GPU    int64          // thousandths of a device; default 0
-	Custom []comms.Amount // custom resources
-	Inproc *comms.Inproc  // names that can be reached inside this process; default none
-	Warm   int            // executors to start before the first task; default: one per core; negative: none
-	Drain  time.Duration  // how long Run waits for running tasks when its context has ended; default 0: they are killed
-	Env    []string       // NAME=value for executors, added to the agent's own environment
-	Limits Limits         // bounds
-	Log    zerolog.Logger // of the agent
+	CPU    int64           // thousandths of a core that tasks may use; default: what the cgroup and affinity allow
+	Memory int64           // bytes of private memory that tasks may use; default: what the host or cgroup has, less Store and a tenth
+	Store  int64           // bytes of shared memory for datasets; default: 30 % of memory, bounded by what /dev/shm has free
+	GPU    int64           // thousandths of a device; default 0
+	Custom []comms.Amount  // custom resources
+	Inproc *comms.Inproc   // names that can be reached inside this process; default none
+	Graphs *decoded.Graphs // that other parts of this process decode too; default none
+	Warm   int             // executors to start before the first task; default: one per core; negative: none
+	Drain  time.Duration   // how long Run waits for running tasks when its context has ended; default 0: they are killed
+	Env    []string        // NAME=value for executors, added to the agent's own environment
+	Limits Limits          // bounds
+	Log    zerolog.Logger  // of the agent
 
 	// Executor is program and arguments of the default environment's executors;
 	// default: this process's own binary, which must call executor.Main (or

@@ -12,14 +12,16 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/decoded"
 )
 
 // graphs puts together the blobs that an Assign may name instead of carrying its
 // graph, and decodes graphs. It belongs to the goroutine that reads the controller's link.
 type graphs struct {
-	parts map[comms.Hash]*blob
-	order []comms.Hash                // of parts, oldest first
-	known map[xxh3.Uint128]*dag.Graph // small ones that came lately: many jobs have the same
+	shared *decoded.Graphs // with the controller, when it is in this process
+	parts  map[comms.Hash]*blob
+	order  []comms.Hash                // of parts, oldest first
+	known  map[xxh3.Uint128]*dag.Graph // small ones that came lately: many jobs have the same
 }
 
 type blob struct {
@@ -83,13 +85,13 @@ func (g *graphs) of(m *comms.Assign) (*dag.Graph, error) {
 		g.drop(m.GraphHash)
 	}
 	if len(data) > maxKnown {
-		return decodeGraph(data)
+		return g.decode(data)
 	}
 	sum := xxh3.Hash128(data)
 	if graph := g.known[sum]; graph != nil {
 		return graph, nil
 	}
-	graph, err := decodeGraph(data)
+	graph, err := g.decode(data)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +111,8 @@ const (
 	maxKnownGraphs = 64
 )
 
-func decodeGraph(data []byte) (*dag.Graph, error) {
-	graph, err := dag.Decode(data)
+func (g *graphs) decode(data []byte) (*dag.Graph, error) {
+	graph, err := g.shared.Decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("decode graph: %w", err)
 	}

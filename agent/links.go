@@ -256,7 +256,7 @@ func (d *controllerDoor) Down(l *comms.Link, err error) {
 // keepController keeps a link to the controller until ctx ends. It returns early
 // when the controller will not have us.
 func (a *Agent) keepController(ctx context.Context) error {
-	door := &controllerDoor{agent: a}
+	door := &controllerDoor{agent: a, graphs: graphs{shared: a.cfg.Graphs}}
 	pause := 10 * time.Millisecond
 	for {
 		link, err := comms.Dial(ctx, a.cfg.Controller, comms.Config{

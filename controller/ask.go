@@ -167,7 +167,7 @@ func (c *Controller) graph(job comms.JobID) (*dag.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dag.Decode(b)
+	return c.cfg.Graphs.Decode(b)
 }
 
 // stamp prints a time as rows have it, "" for none.

@@ -13,6 +13,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/internal/decoded"
 )
 
 // Config says how a controller works. Zero fields take the default that is stated.
@@ -31,9 +32,10 @@ type Config struct {
 	Spread  bool          // jobs that gain by it run on several agents at once
 	Grace   time.Duration // how long a lost agent's jobs wait for it when another agent could take them; default 30s
 
-	Inproc          *comms.Inproc // names that can be reached inside this process; default none
-	CertificateLife time.Duration // of agents and clients; default 7 and 30 days
-	Audit           string        // file to which who asked for what is appended; default none
+	Inproc          *comms.Inproc   // names that can be reached inside this process; default none
+	Graphs          *decoded.Graphs // that other parts of this process decode too; default none
+	CertificateLife time.Duration   // of agents and clients; default 7 and 30 days
+	Audit           string          // file to which who asked for what is appended; default none
 
 	InsecureTestNetwork bool          // permit plain TCP, for tests and benchmarks
 	ResumeWindow        time.Duration // how long a broken link may take to come back; default 1m

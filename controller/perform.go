@@ -337,7 +337,7 @@ func (c *Controller) prepareGraph(a *core.Prepare, ev *core.Prepared) (err error
 			return err
 		}
 	}
-	if ev.Graph, err = dag.Decode(ev.Bytes); err != nil {
+	if ev.Graph, err = c.cfg.Graphs.Decode(ev.Bytes); err != nil {
 		return fmt.Errorf("graph: %w", err)
 	}
 	ev.Code = comms.CodeOK
@@ -411,7 +411,7 @@ func (c *Controller) loadActive(ev *core.Loaded) (err error) {
 	if ev.Bytes, err = c.store.Graph(ev.Row.ID); err != nil {
 		return err
 	}
-	if ev.Graph, err = dag.Decode(ev.Bytes); err != nil {
+	if ev.Graph, err = c.cfg.Graphs.Decode(ev.Bytes); err != nil {
 		return err
 	}
 	if ev.Past, err = c.past(ev.Row.ID, ev.Graph); err != nil {
