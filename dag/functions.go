@@ -19,6 +19,30 @@ type Functions map[string]string
 // to write instead: the function is not there, or has other inputs, outputs or
 // parameters. Both are "" when they can, and for a command. where names the executor.
 func (fs Functions) Check(g *Group, where string) (message, hint string) {
+	return fs.check(g, where, parseSignature)
+}
+
+// Checker returns Check for many groups: it takes each signature apart once. It
+// belongs to one goroutine.
+func (fs Functions) Checker() func(g *Group, where string) (message, hint string) {
+	type parsed struct {
+		signature
+		ok bool
+	}
+	known := map[string]parsed{}
+	return func(g *Group, where string) (message, hint string) {
+		return fs.check(g, where, func(text string) (signature, bool) {
+			p, found := known[text]
+			if !found {
+				p.signature, p.ok = parseSignature(text)
+				known[text] = p
+			}
+			return p.signature, p.ok
+		})
+	}
+}
+
+func (fs Functions) check(g *Group, where string, parse func(text string) (signature, bool)) (message, hint string) {
 	name := g.Run.Function
 	if g.Run.Command != nil {
 		return "", ""
@@ -27,7 +51,7 @@ func (fs Functions) Check(g *Group, where string) (message, hint string) {
 	if !ok {
 		return fmt.Sprintf("function %s is not registered in %s", name, where), nearest(name, fs.names(), fs.known())
 	}
-	f, ok := parseSignature(sig)
+	f, ok := parse(sig)
 	if !ok {
 		return "", ""
 	}

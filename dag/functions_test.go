@@ -10,6 +10,7 @@ func TestCheckFunctions(t *testing.T) {
 		"Other": "no signature that we know",
 	}
 	whole := func(name string) InputDecl { return InputDecl{Name: name} }
+	check := have.Checker()
 	for _, c := range []struct {
 		name, message, hint string
 		g                   Group
@@ -31,6 +32,9 @@ func TestCheckFunctions(t *testing.T) {
 		{"no series", `function Gen does not fit the job: output "field" is one dataset (out) in the job and a series (generates) in the function; it is Gen` + have["Gen"], "",
 			Group{Run: Run{Function: "Gen"}, Outputs: []OutputDecl{{Name: "field"}}}},
 	} {
+		if message, hint := check(&c.g, "here"); message != c.message || hint != c.hint {
+			t.Errorf("by a checker of many: got %q, %q", message, hint)
+		}
 		if message, hint := have.Check(&c.g, "here"); message != c.message || hint != c.hint {
 			t.Errorf("%s:\n%s (%s), want\n%s (%s)", c.name, message, hint, c.message, c.hint)
 		}

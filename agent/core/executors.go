@@ -17,12 +17,13 @@ type poolKey struct{ env, dir string }
 type pool struct {
 	key      poolKey
 	execs    []*executor
-	warm     int                     // executors to have also without work
-	wanted   int                     // executors that the last scheduling pass missed
-	failures int                     // starts in a row that led to nothing
-	funcs    dag.Functions           // nil until the first Hello, then they do not change
-	fits     map[*dag.Group]struct{} // that were found to fit funcs: many jobs have the same graph
-	ask      bool                    // a job wants to know funcs before its tasks are ready
+	warm     int                                                     // executors to have also without work
+	wanted   int                                                     // executors that the last scheduling pass missed
+	failures int                                                     // starts in a row that led to nothing
+	funcs    dag.Functions                                           // nil until the first Hello, then they do not change
+	check    func(g *dag.Group, where string) (message, hint string) // of funcs
+	fits     map[*dag.Group]struct{}                                 // that were found to fit funcs: many jobs have the same graph
+	ask      bool                                                    // a job wants to know funcs before its tasks are ready
 }
 
 // execState is where an executor stands. Idle and busy are told apart by its queue.
@@ -271,6 +272,7 @@ func (c *Core) helloExecutor(ex *executor, m *comms.Hello) {
 		for _, f := range m.Functions {
 			ex.pool.funcs[f.Name] = f.Sig
 		}
+		ex.pool.check = ex.pool.funcs.Checker()
 	}
 	w := &comms.Welcome{Executor: ex.id, Agent: c.cfg.Agent, InlineMax: inlineMax}
 	if ex.hello != nil {

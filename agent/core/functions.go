@@ -72,7 +72,7 @@ func (gs *groupState) mistake(p *pool) string {
 	if p.key.env != "" {
 		where = "the executor of environment " + gs.group.Run.Environment
 	}
-	message, hint := p.funcs.Check(gs.group, where)
+	message, hint := p.check(gs.group, where)
 	if hint != "" {
 		message += " (" + hint + ")"
 	}
