@@ -104,7 +104,10 @@ func (b Basis) String() string {
 func Default() Prediction { return Prediction{Seconds: 1, Spread: 1, Bytes: 1 << 20} }
 
 // Snapshot is an immutable set of profiles. The zero value is empty.
-type Snapshot struct{ m map[Signature]Profile }
+type Snapshot struct {
+	m       map[Signature]Profile
+	outputs map[Signature]map[string]float64 // bytes of each output, where that is known
+}
 
 // Predict returns what a task of the signature is expected to cost.
 func (s Snapshot) Predict(sig Signature) Prediction {
@@ -182,7 +185,7 @@ func (b *Book) own() {
 // Snapshot returns what is recorded now. It costs nothing; the next Record copies.
 func (b *Book) Snapshot() Snapshot {
 	b.shared = true
-	return Snapshot{b.m}
+	return Snapshot{m: b.m}
 }
 
 // SnapshotOf returns what is recorded of some signatures and of their functions.
@@ -196,7 +199,7 @@ func (b *Book) SnapshotOf(sigs iter.Seq[Signature]) Snapshot {
 			}
 		}
 	}
-	return Snapshot{m}
+	return Snapshot{m: m}
 }
 
 // Dirty returns, encoded by key, the profiles that changed since the last call.
