@@ -33,7 +33,7 @@ type edge struct {
 // groupCost is what a task of a group costs and needs.
 type groupCost struct {
 	seconds float64
-	bytes   float64 // of each output
+	bytes   []float64 // of each output
 	known   bool
 	need    need
 	shape   int // groups of equal need share a shape
@@ -90,8 +90,11 @@ func costOf(g *dag.Graph, i int, p profiles.Snapshot) groupCost {
 	grp := &g.Groups[i]
 	pr := p.Predict(SignatureOf(g, i))
 	r := &grp.Resources
-	c := groupCost{seconds: pr.Seconds, known: pr.Basis != profiles.BasisDefault, bytes: pr.Bytes / float64(max(len(grp.Outputs), 1)),
+	c := groupCost{seconds: pr.Seconds, known: pr.Basis != profiles.BasisDefault, bytes: make([]float64, len(grp.Outputs)),
 		need: need{cpu: cpuOf(r), memory: r.Memory, gpu: r.GPU}}
+	for o := range c.bytes {
+		c.bytes[o] = p.Output(SignatureOf(g, i), grp.Outputs[o].Name, len(grp.Outputs))
+	}
 	for _, name := range sortedNames(r.Custom) {
 		c.need.custom = append(c.need.custom, amount{name, r.Custom[name]})
 	}
@@ -103,20 +106,20 @@ func (n *nodes) edges(i int) {
 	t := dag.TaskIndex(i)
 	bytes := n.groups[n.group[i]].bytes
 	if e, ok := n.g.OnlyConsumer(t); ok && n.g.NumSlots() == 0 {
-		n.next[i] = n.one(edge{int32(e.Consumer), bytes})
+		n.next[i] = n.one(edge{int32(e.Consumer), bytes[e.Output]})
 		n.missing[e.Consumer]++
 		return
 	}
 	var out []edge
 	for _, e := range n.g.Consumers(t) {
-		out = append(out, edge{int32(e.Consumer), bytes})
+		out = append(out, edge{int32(e.Consumer), bytes[e.Output]})
 	}
 	for o := range n.g.Group(t).Outputs {
 		for _, s := range n.g.StreamSlots(t, uint32(o)) {
-			out = append(out, edge{int32(n.tasks + s), bytes})
+			out = append(out, edge{int32(n.tasks + s), bytes[o]})
 		}
 		for _, s := range n.g.SlotConsumers(t, uint32(o)) {
-			out = append(out, edge{int32(n.tasks + s), bytes})
+			out = append(out, edge{int32(n.tasks + s), bytes[o]})
 		}
 	}
 	slices.SortFunc(out, func(a, b edge) int { return cmp.Compare(a.to, b.to) })
