@@ -21,12 +21,13 @@ import (
 func (a *app) planCommand() *cobra.Command {
 	var job jobFlags
 	var cores float64
+	var profile string
 	c := &cobra.Command{
 		Use:   "plan FILE | JOB",
 		Short: "Show where and in what order tasks should run, and why",
 		Long: `Plan a job file for this host, or show the plan that a submitted job got. For a
-file, tasks of which nothing is known count with a default duration; the plan of a
-job uses what its tasks took before. ` + jobHelp,
+file, tasks of which the profile file tells nothing count with a default duration;
+the plan of a job uses what its tasks took before. ` + jobHelp,
 		Example: "  cascade plan job.yaml --cpu 16\n  cascade plan last",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -37,18 +38,42 @@ job uses what its tasks took before. ` + jobHelp,
 				if fileName(args[0]) {
 					return badInputf("read job: %w", err)
 				}
+				if profile != "" {
+					return badInputf("--profile is for job files; a job that was submitted has its plan")
+				}
 				return a.planOfJob(c.Context(), args[0])
 			}
 			g, _, err := a.read(args[0], &job)
 			if err != nil {
 				return err
 			}
-			return a.planFile(g, cores)
+			known, err := readProfiles(profile)
+			if err != nil {
+				return err
+			}
+			return a.planFile(g, known, cores)
 		},
 	}
 	job.add(c)
 	c.Flags().Float64Var(&cores, "cpu", float64(runtime.NumCPU()), "cores of the host to plan a file for")
+	c.Flags().StringVar(&profile, "profile", "", "file of what the tasks took before")
 	return c
+}
+
+// readProfiles reads a profile file; "" is none.
+func readProfiles(path string) (profiles.Snapshot, error) {
+	if path == "" {
+		return profiles.Snapshot{}, nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return profiles.Snapshot{}, badInputf("read profiles: %w", err)
+	}
+	f, err := profiles.ParseFile(path, b)
+	if err != nil {
+		return profiles.Snapshot{}, badInput{err}
+	}
+	return f.Snapshot(), nil
 }
 
 // fileName tells whether what is no file was meant to be one, and not a job's name.
@@ -66,8 +91,8 @@ func (a *app) planOfJob(ctx context.Context, name string) error {
 	})
 }
 
-func (a *app) planFile(g *dag.Graph, cores float64) error {
-	p, err := planner.Make(g, profiles.Snapshot{}, planner.Cluster{Hosts: []planner.Host{{Name: "here", CPU: int64(cores * 1000)}}})
+func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, cores float64) error {
+	p, err := planner.Make(g, known, planner.Cluster{Hosts: []planner.Host{{Name: "here", CPU: int64(cores * 1000)}}})
 	if err != nil {
 		return badInput{err}
 	}

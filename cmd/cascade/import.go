@@ -1,0 +1,141 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/docker/go-units"
+	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade/internal/wfformat"
+)
+
+func (a *app) importCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "import",
+		Short:   "Make a job of what another system recorded",
+		Example: "  cascade import wfformat montage.json -o job.yaml --profile job.profile.json",
+		Args:    known,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.importWfFormatCommand())
+	for _, sub := range c.Commands() {
+		argsOf(sub)
+	}
+	return c
+}
+
+func (a *app) importWfFormatCommand() *cobra.Command {
+	opt := wfformat.Defaults()
+	var job, profile, most string
+	c := &cobra.Command{
+		Use:   "wfformat FILE",
+		Short: "Make a job and a profile of a workflow that was recorded in WfFormat",
+		Long: `Make a job of a workflow that was recorded in WfFormat 1.4, 1.5 or 1.6: the same
+graph with sleep and truncate in place of its programs, which takes the recorded
+time and writes the recorded sizes. Both are scaled by the job's parameters
+time_scale, byte_scale and max_bytes, whose defaults the flags set. The profile
+holds what the tasks take with these defaults: cascade plan job.yaml --profile FILE.`,
+		Example: `  cascade import wfformat montage.json -o job.yaml --profile job.profile.json
+  cascade import wfformat montage.json -o job.yaml --time-scale 0.01 --byte-scale 0.1
+  cascade plan job.yaml --profile job.profile.json --cpu 16`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if most != "" {
+				n, err := units.RAMInBytes(most)
+				if err != nil {
+					return badInputf("--max-bytes %q: want bytes, such as 64MiB", most)
+				}
+				opt.MaxBytes = n
+			}
+			return a.importWfFormat(args[0], job, profile, opt)
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&job, "output", "o", "-", "job file to write, - is standard output")
+	f.StringVar(&profile, "profile", "", "profile file to write")
+	f.Float64Var(&opt.TimeScale, "time-scale", opt.TimeScale, "factor for recorded durations")
+	f.Float64Var(&opt.ByteScale, "byte-scale", opt.ByteScale, "factor for recorded sizes and memory")
+	f.StringVar(&most, "max-bytes", "", "largest size of a file, after scaling, such as 64MiB")
+	f.BoolVar(&opt.Inputs, "inputs", false, "make also the files that no task writes, by a task each")
+	return c
+}
+
+// maxRecording bounds the file that is read: the largest of the collection has 20 MB.
+const maxRecording = 1 << 30
+
+func (a *app) importWfFormat(path, job, profile string, opt wfformat.Options) error {
+	b, name, err := a.readRecording(path)
+	if err != nil {
+		return badInput{err}
+	}
+	im, err := wfformat.Read(name, b, opt)
+	if err != nil {
+		return badInput{err}
+	}
+	yaml, err := im.Graph.YAML()
+	if err != nil {
+		return err
+	}
+	costs, err := im.Profile.Encode()
+	if err != nil {
+		return err
+	}
+	if profile != "" {
+		if err := os.WriteFile(profile, costs, 0o666); err != nil {
+			return badInputf("write profile: %w", err)
+		}
+	}
+	if job == "-" {
+		_, err = a.out.Write(yaml)
+	} else if err = os.WriteFile(job, yaml, 0o666); err != nil {
+		err = badInputf("write job: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	a.tellImport(im, job)
+	return nil
+}
+
+func (a *app) readRecording(path string) (b []byte, name string, err error) {
+	from, name := a.in, "standard input"
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, "", fmt.Errorf("read recording: %w", err)
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		from, name = f, path
+	}
+	if b, err = io.ReadAll(io.LimitReader(from, maxRecording+1)); err != nil {
+		return nil, "", fmt.Errorf("read recording: %w", err)
+	}
+	if len(b) > maxRecording {
+		return nil, "", errors.New(name + ": it is larger than 1 GiB")
+	}
+	return b, name, nil
+}
+
+// shownNotes bounds what is told of a recording that leaves much open.
+const shownNotes = 10
+
+// tellImport says on standard error what was made; standard output may be the job.
+func (a *app) tellImport(im *wfformat.Import, job string) {
+	for i, n := range im.Notes {
+		if i == shownNotes {
+			fmt.Fprintf(a.err, "note: and %d more like these\n", len(im.Notes)-i)
+			break
+		}
+		fmt.Fprintf(a.err, "note: %s\n", n)
+	}
+	to := ""
+	if job != "-" {
+		to = job + ": "
+	}
+	fmt.Fprintf(a.err, "%sjob %s: %s, %s, %s from outside\n", to, strings.TrimSpace(im.Graph.Name),
+		plural(im.Graph.NumTasks(), "task"), plural(im.Edges, "edge"), plural(im.External, "file"))
+}

@@ -1,0 +1,118 @@
+package wfformat
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// document is a file in any of the versions: 1.4 has workflow.tasks, the later
+// ones have workflow.specification and workflow.execution.
+type document struct {
+	Name          string `json:"name"`
+	SchemaVersion string `json:"schemaVersion"`
+	Workflow      *struct {
+		Tasks         []task14 `json:"tasks"`
+		Specification *struct {
+			Tasks []specTask `json:"tasks"`
+			Files []specFile `json:"files"`
+		} `json:"specification"`
+		Execution *struct {
+			Tasks []execTask `json:"tasks"`
+		} `json:"execution"`
+	} `json:"workflow"`
+}
+
+// measured is what a recording says of one run. A pointer is nil when the number
+// is missing or null: Pegasus leaves out cores and memory, others write null.
+type measured struct {
+	Seconds *float64 `json:"runtimeInSeconds"`
+	AvgCPU  *float64 `json:"avgCPU"` // per cent of a core
+	Memory  *float64 `json:"memoryInBytes"`
+}
+
+type task14 struct {
+	Name     string   `json:"name"`
+	ID       string   `json:"id"`
+	Parents  []string `json:"parents"`
+	Children []string `json:"children"`
+	Cores    *float64 `json:"cores"`
+	Files    []struct {
+		Link string   `json:"link"`
+		Path string   `json:"path"`
+		Name string   `json:"name"`
+		Size *float64 `json:"sizeInBytes"`
+	} `json:"files"`
+	measured
+}
+
+type specTask struct {
+	Name     string   `json:"name"`
+	ID       string   `json:"id"`
+	Parents  []string `json:"parents"`
+	Children []string `json:"children"`
+	Inputs   []string `json:"inputFiles"`
+	Outputs  []string `json:"outputFiles"`
+}
+
+type specFile struct {
+	ID   string   `json:"id"`
+	Size *float64 `json:"sizeInBytes"`
+}
+
+type execTask struct {
+	ID    string   `json:"id"`
+	Cores *float64 `json:"coreCount"`
+	measured
+}
+
+// older versions that the format's own tool brings to a later one.
+var older = [...]string{"1.0", "1.1", "1.2", "1.3"}
+
+func decode(file string, b []byte) (*document, error) {
+	var d document
+	if err := json.Unmarshal(b, &d); err != nil {
+		return nil, fmt.Errorf("%s: %w", place(file, b, err), plain(err))
+	}
+	switch v := d.SchemaVersion; {
+	case v == "1.4" || v == "1.5" || v == "1.6":
+	case v == "":
+		return nil, fmt.Errorf("%s: schemaVersion is missing: this is no WfFormat file", file)
+	case slices.Contains(older[:], v):
+		return nil, fmt.Errorf("%s: schemaVersion %s is not read; bring the file to 1.5 with tools/wfcommons-migrate-instance.py of WfFormat", file, v)
+	default:
+		return nil, fmt.Errorf("%s: schemaVersion %q is not read; 1.4, 1.5 and 1.6 are", file, v)
+	}
+	if d.Workflow == nil {
+		return nil, fmt.Errorf("%s: workflow is missing", file)
+	}
+	return &d, nil
+}
+
+// plain says of a value of the wrong kind where it is in the format's words.
+func plain(err error) error {
+	var typed *json.UnmarshalTypeError
+	if errors.As(err, &typed) {
+		return fmt.Errorf("%s cannot be a %s", cmp.Or(strings.TrimPrefix(typed.Field, "."), "the file"), typed.Value)
+	}
+	return err
+}
+
+// place returns the file with line and column of what the decoder stopped at.
+func place(file string, b []byte, err error) string {
+	var syntax *json.SyntaxError
+	var typed *json.UnmarshalTypeError
+	at := int64(len(b))
+	switch {
+	case errors.As(err, &syntax):
+		at = syntax.Offset
+	case errors.As(err, &typed):
+		at = typed.Offset
+	}
+	before := b[:min(max(at-1, 0), int64(len(b)))]
+	return fmt.Sprintf("%s:%d:%d", file, bytes.Count(before, []byte("\n"))+1, len(before)-bytes.LastIndexByte(before, '\n'))
+}
