@@ -39,7 +39,7 @@ func TestClocksSet(t *testing.T) {
 	for i, clocks := range [][]string{forward, nil} {
 		j := h.Submit(c, mix, nil)
 		var known map[string]bool
-		killAt(h, j.First+mixLines/2, func() { known = j.Finished() }, controller, agent)
+		killAt(h, j.Begun+mixLines/2, func() { known = j.Finished() }, controller, agent)
 		h.before = clocks
 		controller = h.Controller()
 		known = intersection(known, j.Stored())

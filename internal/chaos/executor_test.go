@@ -23,7 +23,7 @@ func TestExecutorKilled(t *testing.T) {
 	if len(want.Lines) != mixLines {
 		t.Fatalf("%d lines, want %d", len(want.Lines), mixLines)
 	}
-	var again []time.Duration
+	var noticed, again []time.Duration
 	for i := range rounds(8, 200) {
 		seed := firstSeed(t) + uint64(i)
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -66,6 +66,9 @@ func TestExecutorKilled(t *testing.T) {
 		for _, l := range got.Lines {
 			if l.Event == "start" && l.Attempt > 1 && l.At.After(killed) {
 				again = append(again, l.At.Sub(killed))
+				if at, ok := j.First("retried"); ok {
+					noticed = append(noticed, at.Sub(killed))
+				}
 				break
 			}
 		}
@@ -73,6 +76,7 @@ func TestExecutorKilled(t *testing.T) {
 			t.Fatalf("seed %d: killed %d at line %d (another than the one that wrote it: %v)\n%s\n%s", seed, victim, at, other, text(got.Lines), j.Story(""))
 		}
 	}
+	report(t, "from the kill of an executor to a new attempt at its task", noticed)
 	report(t, "from the kill of an executor to the next start of its task", again)
 }
 

@@ -20,7 +20,7 @@ import (
 type Job struct {
 	*cascade.Job
 	Graph *dag.Graph
-	First int // number of journal lines before it was submitted
+	Begun int // number of journal lines before it was submitted
 
 	host   *Host
 	client *cascade.Client
@@ -41,7 +41,7 @@ func (h *Host) Submit(c *cascade.Client, text string, on func(*cascade.Progress)
 	if err != nil {
 		h.tb.Fatal(err)
 	}
-	j := &Job{Graph: g, First: h.Journal.Len(), host: h, client: c, ended: make(chan struct{}), finished: map[string]time.Time{}, on: on}
+	j := &Job{Graph: g, Begun: h.Journal.Len(), host: h, client: c, ended: make(chan struct{}), finished: map[string]time.Time{}, on: on}
 	if j.Job, err = c.Submit(h.tb.Context(), g, cascade.WithDir(h.Dir)); err != nil {
 		h.tb.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func (j *Job) End() Outcome {
 		o.Tasks[r.Name] = r
 	}
 	j.host.Journal.Sync()
-	for _, l := range j.host.Journal.Lines(j.First) {
+	for _, l := range j.host.Journal.Lines(j.Begun) {
 		if l.Job == j.ID().String() || l.Job == "" {
 			o.Lines = append(o.Lines, l)
 		}
@@ -174,6 +174,26 @@ func (j *Job) Story(task string) string {
 		text += r.At + " " + r.Task + " " + r.What + " because " + r.Cause + " " + r.Detail + "\n"
 	}
 	return text
+}
+
+// First returns when something happened to a task of the job for the first time, by
+// the clock of the agent; what is as in `cascade story`.
+func (j *Job) First(what string) (time.Time, bool) {
+	j.host.tb.Helper()
+	rows, err := cascade.Rows[comms.StoryRow](j.host.tb.Context(), j.client, comms.QueryStory, j.ID(), "")
+	if err != nil {
+		j.host.tb.Fatal(err)
+	}
+	for _, r := range rows {
+		if r.What == what {
+			at, err := time.Parse(time.RFC3339Nano, r.At)
+			if err != nil {
+				j.host.tb.Fatal(err)
+			}
+			return at, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // Same compares the outputs with those of an undisturbed run.

@@ -151,7 +151,7 @@ func TestDaemonsKilled(t *testing.T) {
 		r := rand.New(rand.NewPCG(firstSeed(t)+uint64(i), 3))
 		which := []string{"agent", "controller", "both"}[i%3]
 		j := h.Submit(c, mix, nil)
-		at := j.First + 1 + r.IntN(mixLines-2)
+		at := j.Begun + 1 + r.IntN(mixLines-2)
 		var known map[string]bool
 		victims := map[string][]*Process{"agent": {agent}, "controller": {controller}, "both": {controller, agent}}[which]
 		killAt(h, at, func() { known = j.Finished() }, victims...)
@@ -170,9 +170,9 @@ func TestDaemonsKilled(t *testing.T) {
 		if which == "controller" {
 			got.Rerun(t, nil)
 		}
-		t.Logf("round %d, kill of %s at line %d: %d tasks were finished, %d started again", i, which, at-j.First, len(known), got.Again())
+		t.Logf("round %d, kill of %s at line %d: %d tasks were finished, %d started again", i, which, at-j.Begun, len(known), got.Again())
 		if t.Failed() {
-			t.Fatalf("round %d, kill of %s at line %d\n%s\n%s", i, which, at-j.First, text(got.Lines), j.Story(""))
+			t.Fatalf("round %d, kill of %s at line %d\n%s\n%s", i, which, at-j.Begun, text(got.Lines), j.Story(""))
 		}
 	}
 }
