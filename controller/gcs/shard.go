@@ -46,13 +46,14 @@ func (w *write) bytes() (n uint64) {
 // are queued without limit here: what bounds them is that agents stop at so
 // many events that are not durable.
 type shard struct {
-	number int
-	db     *badger.DB
-	space  *space
-	sync   bool
-	watch  *watches
-	graphs map[comms.Hash]*storedGraph // of the goroutine
-	reads  sync.WaitGroup              // that the goroutine has begun: the database stays open until they end
+	number   int
+	db       *badger.DB
+	space    *space
+	sync     bool
+	watch    *watches
+	graphs   map[comms.Hash]*storedGraph // of the goroutine
+	unsynced *unsynced
+	reads    sync.WaitGroup // that the goroutine has begun: the database stays open until they end
 
 	mu     sync.Mutex
 	queue  []write
@@ -68,9 +69,10 @@ type shard struct {
 const numMemtables = 2
 
 func openShard(number int, dir string, o *Options, shards int) (*shard, error) {
+	unsynced := &unsynced{}
 	memTable, cache := o.memory(shards)
 	bo := badger.DefaultOptions(dir).
-		WithLogger(nil).
+		WithLogger(unsynced).
 		WithSyncWrites(o.Sync).
 		WithDetectConflicts(false). // one goroutine writes
 		WithMemTableSize(memTable).
@@ -86,7 +88,7 @@ func openShard(number int, dir string, o *Options, shards int) (*shard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open shard %d in %s: %w", number, dir, err)
 	}
-	return &shard{number: number, db: db, sync: o.Sync,
+	return &shard{number: number, db: db, sync: o.Sync, unsynced: unsynced,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), end: make(chan struct{})}, nil
 }
 
@@ -187,7 +189,7 @@ func (s *shard) group(ws []write) (int, error) {
 			}
 		}
 	}
-	if err := txn.Commit(); err != nil {
+	if err := cmp.Or(txn.Commit(), s.unsynced.heard()); err != nil {
 		return n, s.fail(fmt.Errorf("commit to shard %d: %w", s.number, err))
 	}
 	failpoint.Hit("gcs.group")
