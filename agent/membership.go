@@ -60,6 +60,16 @@ func (m *membership) know(serials []string) {
 	m.revoked.Store(&set)
 }
 
+// learn takes a new list, and writes it for the next start.
+func (m *membership) learn(serials []string) error {
+	m.know(serials)
+	temp := filepath.Join(m.dir, "."+revokedFile)
+	if err := os.WriteFile(temp, []byte(strings.Join(serials, "\n")+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, filepath.Join(m.dir, revokedFile))
+}
+
 // refuses tells whether a certificate is revoked.
 func (m *membership) refuses(serial string) bool {
 	_, ok := (*m.revoked.Load())[serial]
@@ -74,19 +84,13 @@ func (a *Agent) security(expect ...pki.Role) *comms.Security {
 	return &comms.Security{Member: a.member.member, Revoked: a.member.refuses, Expect: expect}
 }
 
-// takeRevoked takes the controller's list of whom to refuse. What is written
-// serves the time after a start, until the controller is there.
+// takeRevoked takes the controller's list of whom to refuse.
 func (a *Agent) takeRevoked(m *comms.Revoked) {
 	if a.member == nil {
 		return // no link of ours has a certificate
 	}
-	a.member.know(m.Serials)
+	err := a.member.learn(m.Serials)
 	a.recheck()
-	temp := filepath.Join(a.member.dir, "."+revokedFile)
-	err := os.WriteFile(temp, []byte(strings.Join(m.Serials, "\n")+"\n"), 0o600)
-	if err == nil {
-		err = os.Rename(temp, filepath.Join(a.member.dir, revokedFile))
-	}
 	if err != nil {
 		a.log.Warn().Err(err).Msg("the list of revoked certificates is not written")
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -296,6 +297,45 @@ func TestInprocDialMeetsClose(t *testing.T) {
 	for range 100 {
 		if _, err := p.dial("x"); err == nil {
 			t.Fatal("a closed listener was dialed")
+		}
+	}
+}
+
+// Of a range of ports the first that is free is taken.
+func TestPortRange(t *testing.T) {
+	taken := listenTest(t, "tcp://127.0.0.1:0", config(t, self("controller", "c", 1), newRecorder()))
+	_, port, _ := strings.Cut(strings.TrimPrefix(taken.Addr(), "tcp://"), ":")
+	first, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first > 65000 {
+		t.Skip("too few ports above the one that the kernel chose")
+	}
+	ln := listenTest(t, fmt.Sprintf("tcp://127.0.0.1:%d-%d", first, first+500), config(t, self("controller", "d", 1), newRecorder()))
+	got := 0
+	if _, err := fmt.Sscanf(ln.Addr(), "tcp://127.0.0.1:%d", &got); err != nil || got <= first || got > first+500 {
+		t.Errorf("it listens at %s, %v", ln.Addr(), err)
+	}
+	for address, want := range map[string]string{
+		fmt.Sprintf("tcp://127.0.0.1:%d-%d", first, first): "every port",
+		"tcp://127.0.0.1:9-8":                              "want a range",
+		"tcp://127.0.0.1:0-8":                              "want a range",
+		"tcp://127.0.0.1:1-99999":                          "want a range",
+	} {
+		if ln, err := Listen(address, config(t, self("controller", "e", 1), newRecorder())); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v; want %q", address, ln, err, want)
+		}
+	}
+}
+
+func TestTCPAddress(t *testing.T) {
+	for in, want := range map[string]string{
+		"head": "tcp://head:7420", "head:1": "tcp://head:1", "tcp://head": "tcp://head:7420", "::1": "tcp://[::1]:7420", "[::1]:5": "tcp://[::1]:5",
+		"": "", "ipc:///x": "", "a b": "", "a/b": "", ":1": "",
+	} {
+		if got, err := TCPAddress(in); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q is %q, %v; want %q", in, got, err, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package pki_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -437,4 +438,11 @@ func FuzzDecodeGrant(f *testing.F) {
 			t.Errorf("%+v is read as %+v, %v", g, g2, err)
 		}
 	})
+}
+
+// The one message of a join is read from anybody.
+func FuzzJoinMessage(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 5, 0x94, 0xc0, 0xc0, 0xc0, 0xc0})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, b []byte) { pki.ReadJoin(bytes.NewReader(b)) })
 }

@@ -146,3 +146,15 @@ func TestBackupGivesUp(t *testing.T) {
 	close(busy)
 	pair(s, 1)
 }
+
+func FuzzReadRecord(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 2, 'k', 'v', 'w'})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte{0, 0, 0, 1, 0x0f, 0xff, 0xff, 0xff, 'k'})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		k, v, err := readRecord(bytes.NewReader(b))
+		if err == nil && k != nil && len(k)+len(v)+8 > len(b) {
+			t.Errorf("%d bytes are read as a key of %d and a value of %d", len(b), len(k), len(v))
+		}
+	})
+}
