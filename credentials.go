@@ -85,11 +85,11 @@ type target struct {
 // cluster that was joined, or HOST[:PORT].
 func resolve(to string, o *options) (target, error) {
 	t := target{address: to, dir: o.credentials}
-	base, err := clustersFolder()
-	if err != nil {
-		return t, err
-	}
+	base, baseErr := clustersFolder() // who names a socket in full needs no home
 	if !strings.Contains(to, "://") {
+		if baseErr != nil {
+			return t, baseErr
+		}
 		known, err := os.ReadFile(filepath.Join(base, filepath.Base(to), addressFile))
 		switch {
 		case err == nil && filepath.Base(to) == to:
@@ -100,6 +100,7 @@ func resolve(to string, o *options) (target, error) {
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return t, err
 		default:
+			var err error
 			if t.address, err = comms.TCPAddress(to); err != nil {
 				return t, err
 			}
@@ -113,6 +114,8 @@ func resolve(to string, o *options) (target, error) {
 	switch {
 	case tcp < 0 || o.insecure:
 		t.dir = ""
+	case t.dir == "" && baseErr != nil:
+		return t, baseErr
 	case t.dir == "":
 		t.dir, err = certificateFor(base, endpoints[tcp].String())
 	}
