@@ -66,7 +66,7 @@ func (p *place) command(line string) *exec.Cmd {
 
 func (p *place) start(c *exec.Cmd) {
 	p.t.Helper()
-	err := error(nil)
+	var err error
 	if p.cred != nil {
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: p.cred}
 	}

@@ -74,7 +74,7 @@ func disk(path string) (Disk, error) {
 		path = filepath.Dir(path)
 		err = unix.Statfs(path, &st)
 	}
-	return Disk{Total: st.Blocks * uint64(st.Bsize), Free: st.Bavail * uint64(st.Bsize), Type: int64(st.Type)}, err
+	return Disk{Total: st.Blocks * uint64(st.Bsize), Free: st.Bavail * uint64(st.Bsize), Type: st.Type}, err
 }
 
 func limit(resource int) (soft, hard uint64, err error) {
