@@ -5,6 +5,12 @@
 //	profiles  ─┼─▶ ranks (upward) ─▶ one list schedule ─▶ Plan: host, start, finish, reason
 //	Cluster   ─┘                 └─▶ linear paths to fuse
 //
+// Improve goes on from there:
+//
+//	Plan ─▶ model ─▶ portfolio: a host for each task, by seven methods ─┐
+//	                 search: one task moved, or two exchanged ──────────┼─▶ decision
+//	          better plans ◀─ contention: bandwidth is shared ◀─────────┘
+//
 // It is pure: equal inputs give equal plans. A plan never has more on a host at
 // any time than the host has. It is advice: agents start tasks by rank when their
 // inputs are there, and not by the clock.

@@ -36,6 +36,9 @@ type Plan struct {
 	Homes        []int32           // of each static task: the host on which it is to run, -1 none; nil: all on one. See Spread
 	Fuse         [][]dag.TaskIndex // linear paths, those that save most bytes first
 	Makespan     float64
+	Contended    bool    // Makespan was simulated with bandwidth that transfers share; else each has all of it
+	Method       string  // which found it; see Improve. "list" is the schedule of Make
+	Moved        float64 // bytes that go to another host, of a contended plan
 	CriticalPath float64
 	Work         float64 // core seconds
 	LowerBound   float64 // no schedule ends earlier: critical path, or work over cores
@@ -112,18 +115,24 @@ func SignatureOf(g *dag.Graph, group int) profiles.Signature {
 //
 // A streamed group, whose size is not known before, counts as one element.
 func Make(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
-	plan, n, err := order(g, p, &c)
+	plan, _, err := list(g, p, &c)
+	return plan, err
+}
+
+func list(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*Plan, *nodes, error) {
+	plan, n, err := order(g, p, c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	plan.Method = first
 	plan.Tasks = make([]Placement, g.NumTasks())
 	for i := range plan.Tasks {
 		if !n.cost(i).known {
 			plan.Guessed++
 		}
 	}
-	n.schedule(&c, plan)
-	return plan, nil
+	n.schedule(c, plan)
+	return plan, n, nil
 }
 
 // Order is Make without the schedule: ranks, costs and paths, which are all that

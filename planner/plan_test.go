@@ -308,8 +308,7 @@ func TestBadHost(t *testing.T) {
 	}
 }
 
-func BenchmarkPlan100k(b *testing.B) {
-	g := parse(b, `
+const hundredThousand = `
 job: d
 environments: {e: {go: ./e}}
 tasks:
@@ -318,7 +317,10 @@ tasks:
   c: {run: "e:Fc", for: {i: "0..24999"}, in: {x: "b[${i}].x", y: "a[${(i*7+1) % 25000}].x"}, out: [x]}
   d: {run: "e:Fd", for: {i: "0..24999"}, in: {x: "c[${i}].x", y: "b[${(i*3+2) % 25000}].x"}, out: [x]}
 outputs: ["d[0].x"]
-`)
+`
+
+func BenchmarkPlan100k(b *testing.B) {
+	g := parse(b, hundredThousand)
 	if g.NumTasks() != 100_000 {
 		b.Fatal(g.NumTasks())
 	}

@@ -24,6 +24,7 @@ type scheduler struct {
 	able    [][]bool   // of each group, by host; nil: every host that has enough
 	ends    []endHeap  // of each host: what runs there; nil on one host
 	waits   []rankHeap // of each host: what had rather wait for it than move its inputs
+	eager   bool       // none waits for a host that is not free
 	again   []int32    // hosts on which something has ended
 }
 
@@ -48,6 +49,12 @@ func (n *nodes) schedule(c *Cluster, plan *Plan) {
 	if cores > 0 {
 		plan.LowerBound = max(plan.LowerBound, plan.Work*1000/float64(cores))
 	}
+	s := newScheduler(n, c)
+	s.run()
+	s.placements(plan)
+}
+
+func newScheduler(n *nodes, c *Cluster) *scheduler {
 	s := &scheduler{n: n, c: c, left: append([]int32(nil), n.missing...), at: make([]place, len(n.order))}
 	shapes := 0
 	for i := range n.groups {
@@ -73,8 +80,7 @@ func (n *nodes) schedule(c *Cluster, plan *Plan) {
 			s.waits[h].rank = n.rank
 		}
 	}
-	s.run()
-	s.placements(plan)
+	return s
 }
 
 func needOf(h *Host) need {

@@ -158,7 +158,7 @@ func (s *scheduler) mayRun(i int32, h int) bool {
 // better returns a host that has no room now and is worth waiting for, where the
 // task's inputs are: it will start there before they could be moved. -1: none.
 func (s *scheduler) better(i int32, now, moved float64) int {
-	if s.ends == nil || moved <= s.c.Latency*float64(len(s.parents[i])) {
+	if s.ends == nil || s.eager || moved <= s.c.Latency*float64(len(s.parents[i])) {
 		return -1
 	}
 	best, wait := -1, moved

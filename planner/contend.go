@@ -1,0 +1,236 @@
+package planner
+
+import "math"
+
+// Events within an instant, in seconds, or within the rounding of what they are
+// sums of, count as one: sums of floating numbers that should be equal are not.
+const (
+	instant  = 1e-9
+	rounding = 1e-12
+)
+
+// decision is what a search looks for: where each node runs, and who goes first.
+type decision struct {
+	host  []int32   // of each node; -1: it cannot run
+	first []float64 // of each node: higher goes first where several wait for a place
+}
+
+// contention plays a decision through predicted time. A node is ready when all it
+// takes is on its host; of those that are ready and fit, the highest starts. A
+// datum goes to each host where it is taken, once, as soon as it is there, and
+// shares the bandwidth with what else moves.
+//
+// One run takes O((n+e) log n) time, and O(hosts+routes) for each change of what
+// moves; its memory is used again by the next.
+type contention struct {
+	m         *model
+	d         decision
+	limit     float64 // where a run may stop, as it is not the best
+	now       float64
+	net       *network
+	room      [][]int64
+	left      []int32   // of each node: data that are not there yet
+	wait      [][]queue // of each host, by shape
+	some      [][]int32 // of each host: shapes of which some wait
+	ends      queue     // nodes by the time at which they end
+	late      queue     // transfers by the time at which they begin to use bandwidth
+	transfers []transfer
+	arrived   []int32
+	run       []span
+	makespan  float64
+	bytes     float64 // moved
+	ended     int     // nodes
+}
+
+type transfer struct {
+	datum    int32
+	from, to int32
+}
+
+// span is one node in a run.
+type span struct {
+	ready  float64 // when the last that it takes was there
+	start  float64
+	finish float64
+	last   int32   // who made that, -1 none
+	moved  float64 // bytes that were moved for it, by the first that takes them
+}
+
+func newContention(m *model) *contention {
+	hosts, size := len(m.c.Hosts), len(m.seconds)
+	s := &contention{m: m, net: newNetwork(hosts, m.c.Bandwidth), left: make([]int32, size), run: make([]span, size)}
+	for range hosts {
+		s.room = append(s.room, make([]int64, len(m.room[0])))
+		s.wait = append(s.wait, make([]queue, len(m.needs)))
+		s.some = append(s.some, nil)
+	}
+	return s
+}
+
+// play returns the makespan of a decision, infinite when it is beyond the limit.
+func (s *contention) play(d decision, limit float64) float64 {
+	s.reset(d, limit)
+	for i := range s.left {
+		s.left[i] = int32(len(s.m.takes[i]))
+		s.run[i] = span{last: -1}
+		if s.left[i] == 0 && d.host[i] >= 0 {
+			s.ready(int32(i), -1)
+		}
+	}
+	for h := range s.room {
+		s.start(int32(h))
+	}
+	for {
+		next := s.net.next() + s.now
+		for _, q := range [2]*queue{&s.ends, &s.late} {
+			if q.len() > 0 {
+				next = min(next, q.key[0])
+			}
+		}
+		if math.IsInf(next, 1) {
+			return s.makespan
+		}
+		if next > limit {
+			return math.Inf(1)
+		}
+		s.step(next)
+	}
+}
+
+func (s *contention) reset(d decision, limit float64) {
+	s.d, s.limit, s.now, s.makespan, s.bytes, s.ended = d, limit, 0, 0, 0, 0
+	s.net.clear()
+	s.ends.clear()
+	s.late.clear()
+	s.transfers = s.transfers[:0]
+	for h := range s.room {
+		copy(s.room[h], s.m.room[h])
+		for k := range s.wait[h] {
+			s.wait[h][k].clear()
+		}
+		s.some[h] = s.some[h][:0]
+	}
+}
+
+// step goes to the next time at which something happens, and lets all of it happen
+// before any node starts.
+func (s *contention) step(next float64) {
+	passed := max(next-s.now, 0)
+	s.now = max(next, s.now)
+	slack := instant + s.now*rounding
+	s.arrived = s.net.advance(passed, slack, s.arrived[:0])
+	for _, k := range s.arrived {
+		s.deliver(k)
+	}
+	for s.late.len() > 0 && s.late.key[0] <= s.now+slack {
+		k := s.late.pop()
+		t := s.transfers[k]
+		if bytes := s.m.data[t.datum].bytes; bytes > 0 {
+			s.net.begin(k, t.from, t.to, bytes)
+			continue
+		}
+		s.deliver(k)
+	}
+	for s.ends.len() > 0 && s.ends.key[0] <= s.now+slack {
+		s.finish(s.ends.pop())
+	}
+	for h := range s.some {
+		if len(s.some[h]) > 0 {
+			s.start(int32(h))
+		}
+	}
+}
+
+// finish ends a node: its place is free, and what it made is there or on its way.
+func (s *contention) finish(i int32) {
+	home := s.d.host[i]
+	s.ended++
+	add(s.room[home], s.m.needs[s.m.shape[i]], 1)
+	s.makespan = max(s.makespan, s.run[i].finish)
+	for k := s.m.made[i]; k < s.m.made[i+1]; k++ {
+		from := len(s.transfers)
+		for _, taker := range s.m.data[k].takers {
+			to := s.d.host[taker]
+			switch {
+			case to < 0:
+			case to == home:
+				s.take(taker, i)
+			case !s.underway(from, to):
+				s.transfers = append(s.transfers, transfer{k, home, to})
+				s.late.push(s.now+s.m.c.Latency, int32(len(s.transfers)-1))
+				s.bytes += s.m.data[k].bytes
+				s.run[taker].moved += s.m.data[k].bytes
+			}
+		}
+	}
+}
+
+// underway tells whether one of the transfers from a place on goes to a host.
+func (s *contention) underway(from int, to int32) bool {
+	for _, t := range s.transfers[from:] {
+		if t.to == to {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *contention) deliver(k int32) {
+	t := s.transfers[k]
+	for _, taker := range s.m.data[t.datum].takers {
+		if s.d.host[taker] == t.to {
+			s.take(taker, s.m.data[t.datum].producer)
+		}
+	}
+}
+
+func (s *contention) take(i, from int32) {
+	if s.left[i]--; s.left[i] == 0 {
+		s.ready(i, from)
+	}
+}
+
+func (s *contention) ready(i, last int32) {
+	s.run[i].ready, s.run[i].last = s.now, last
+	h, k := s.d.host[i], s.m.shape[i]
+	if s.wait[h][k].len() == 0 {
+		s.some[h] = append(s.some[h], k)
+	}
+	s.wait[h][k].push(-s.d.first[i], i)
+}
+
+// start starts on a host what fits, highest first. What has no room does not keep
+// back what is smaller.
+func (s *contention) start(h int32) {
+	for {
+		best := -1
+		for at, k := range s.some[h] {
+			if !within(s.m.needs[k], s.room[h]) {
+				continue
+			}
+			if q := &s.wait[h][k]; best < 0 || s.sooner(q, &s.wait[h][s.some[h][best]]) {
+				best = at
+			}
+		}
+		if best < 0 {
+			return
+		}
+		k := s.some[h][best]
+		i := s.wait[h][k].pop()
+		if s.wait[h][k].len() == 0 {
+			last := len(s.some[h]) - 1
+			s.some[h][best] = s.some[h][last]
+			s.some[h] = s.some[h][:last]
+		}
+		add(s.room[h], s.m.needs[k], -1)
+		s.run[i].start, s.run[i].finish = s.now, s.now+s.m.seconds[i]
+		s.ends.push(s.run[i].finish, i)
+	}
+}
+
+func (s *contention) sooner(a, b *queue) bool {
+	if a.key[0] != b.key[0] {
+		return a.key[0] < b.key[0]
+	}
+	return a.item[0] < b.item[0]
+}
