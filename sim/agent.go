@@ -35,6 +35,7 @@ type agent struct {
 type sentEvent struct {
 	job       comms.JobID
 	life      uint64
+	epoch     uint64
 	forgotten bool // the agent was told to forget the job: it goes on elsewhere, or not at all
 }
 

@@ -22,18 +22,21 @@ type oracle struct {
 // facts are what the oracle knows of a job. Instances of streamed groups stand
 // under their own number; lineage is counted by the slot's first.
 type facts struct {
-	g        *dag.Graph
-	behind   map[dag.TaskIndex]map[dag.TaskIndex]bool // by a task: itself and all that it needs, directly or not
-	stored   map[eventID]bool
-	done     map[dag.TaskIndex]uint32 // attempts that finished, and the end is stored
-	fence    map[dag.TaskIndex]uint32 // attempts up to this count no more
-	highest  map[dag.TaskIndex]uint32 // attempt seen
-	made     map[comms.DatasetRef]origin
-	private  map[dag.TaskIndex]origin // that finished in a fused path, and whose outputs nobody published
-	begun    map[dag.TaskIndex]uint32 // highest attempt that was given to an executor
-	may      map[dag.TaskIndex]uint32 // may run again although done: something was lost, of attempts up to this
-	asked    map[dag.TaskIndex]bool   // may always run again: a client asked for it
-	crashes  map[dag.TaskIndex]int
+	g       *dag.Graph
+	behind  map[dag.TaskIndex]map[dag.TaskIndex]bool // by a task: itself and all that it needs, directly or not
+	stored  map[eventID]bool
+	done    map[dag.TaskIndex]uint32 // attempts that finished, and the end is stored
+	fence   map[dag.TaskIndex]uint32 // attempts up to this count no more
+	highest map[dag.TaskIndex]uint32 // attempt seen
+	made    map[comms.DatasetRef]origin
+	private map[dag.TaskIndex]origin // that finished in a fused path, and whose outputs nobody published
+	begun   map[dag.TaskIndex]uint32 // highest attempt that was given to an executor
+	may     map[dag.TaskIndex]uint32 // may run again although done: something was lost, of attempts up to this
+	asked   map[dag.TaskIndex]bool   // may always run again: a client asked for it
+	crashes map[dag.TaskIndex]int
+	// By an agent that came into the job, which another had or nobody: the epoch then.
+	// What it says of an earlier one is of tasks that were taken from it.
+	came     map[string]uint64
 	moves    int    // to another agent, or another incarnation of it
 	shared   bool   // it was on several agents
 	early    string // that a task is skipped, which was told before the failure of another agent's task
@@ -68,7 +71,7 @@ func newOracle(w *world) *oracle {
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
 		fence: map[dag.TaskIndex]uint32{}, highest: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
-		begun: map[dag.TaskIndex]uint32{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, crashes: map[dag.TaskIndex]int{}}
+		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, crashes: map[dag.TaskIndex]int{}}
 	o.facts[id] = f
 }
 
@@ -219,6 +222,11 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 		}
 		if moved {
 			f.moves++
+		}
+		for _, now := range workers(r) {
+			if k.Row.Homeless && !r.Homeless || !slices.ContainsFunc(workers(&k.Row), func(was core.Fragment) bool { return was.Agent == now.Agent }) {
+				f.came[now.Agent] = r.Epoch
+			}
 		}
 		f.shared = f.shared || len(r.Fragments) > 1
 		if r.Phase.Final() {
@@ -406,7 +414,7 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 			if e := &je.Events[i]; e.Kind == comms.EventLost {
 				o.facts[je.Job].lost(e.Cause.Ref.Task)
 			}
-			a.sent[n] = sentEvent{job: je.Job, life: je.Life}
+			a.sent[n] = sentEvent{job: je.Job, life: je.Life, epoch: je.Epoch}
 			n++
 		}
 	}
@@ -443,7 +451,7 @@ func (o *oracle) acknowledged(a *agent, upTo uint64) {
 		case !known:
 			o.w.fail(comms.JobID{}, "%s is told that its event %d is durable, which it has not sent", a.name, n)
 			return
-		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || sent.forgotten || k == nil || !worksOn(&k.Row, a) || k.Row.Life != sent.life:
+		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || sent.forgotten || f != nil && sent.epoch < f.came[a.name] || k == nil || !worksOn(&k.Row, a) || k.Row.Life != sent.life:
 		default:
 			o.w.fail(job, "%s is told that its event %d is durable, and it is not in the store", a.name, n)
 			return
