@@ -128,7 +128,11 @@ func (c *client) submit(j *clientJob) {
 				c.w.fail(j.id, "a submit is refused: %s", m.Message)
 				return
 			}
-			c.after(50*time.Millisecond, func() { c.submit(j) })
+			c.after(50*time.Millisecond, func() {
+				if !j.accepted { // asked anew meanwhile
+					c.submit(j)
+				}
+			})
 		}
 	})
 }

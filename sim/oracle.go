@@ -382,7 +382,8 @@ func (o *oracle) failed(id comms.JobID, f *facts, e *comms.Event) {
 	case comms.ErrorTask:
 		ok = f.blamed
 	case comms.ErrorPoison, comms.ErrorCrash:
-		ok = f.crashes[e.Task] >= 3
+		// What an executor said before its link broke may not have come: then its agent blames the task that it knows of.
+		ok = f.crashes[e.Task] >= 3 || o.w.fate.linkBreaks > 0
 	case comms.ErrorStore, comms.ErrorMemory:
 		ok = o.w.fate.segment > 0
 	case comms.ErrorSetup:

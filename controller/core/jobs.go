@@ -149,7 +149,7 @@ func (c *Core) prepared(ev *Prepared) {
 // created ends a submit: the job is durable, or was refused.
 func (c *Core) created(j *job, ev Stored) {
 	if ev.Err != "" {
-		c.steer(j, comms.SteerForget, ev.Err)
+		c.forget(j, ev.Err)
 		c.refuse(j, ev.Code, ev.Err)
 		return
 	}

@@ -174,6 +174,16 @@ func (c *Core) here(p *part) *agent {
 	return nil
 }
 
+// forget tells all agents that a job was given to that there is no such job: also
+// the next process of one, which has what it found of the job in memory.
+func (c *Core) forget(j *job, why string) {
+	for _, p := range j.parts {
+		if a := c.agents[p.agent]; a != nil && a.link != nil {
+			c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerForget, Reason: why})
+		}
+	}
+}
+
 // steer tells all agents that work on a job, and are there, to change its course;
 // it returns how many.
 func (c *Core) steer(j *job, action comms.SteerAction, why string) (told int) {
