@@ -16,7 +16,7 @@ import (
 
 // patience is how long a test waits for what must come. It only keeps a failing
 // test from hanging.
-const patience = 90 * time.Second
+const patience = 4 * time.Minute
 
 // Process is a started command.
 type Process struct {
