@@ -250,7 +250,22 @@ func (c *Core) knownEnds(j *job, all []comms.Ended) {
 				s.state = tFinished + taskState(e.How-comms.OutcomeDone)
 				s.flags |= fReleased | fElsewhere
 				j.fresh = false
+				c.neverBegan(j, t, e.How)
 			}
+		}
+	}
+}
+
+// neverBegan ends the streams of a generator that ended badly: when it has made
+// nothing, nobody tells of them.
+func (c *Core) neverBegan(j *job, t taskIndex, how comms.Outcome) {
+	if gs := j.groupOf(t); how == comms.OutcomeDone || !gs.generator {
+		return
+	}
+	for o, out := range j.groupOf(t).group.Outputs {
+		if k := (outputKey{t, uint32(o)}); out.Generate != dag.GenerateNone && j.streams[k] == nil {
+			st := j.stream(t, k.output)
+			st.ended, st.failed = true, true
 		}
 	}
 }

@@ -133,7 +133,7 @@ func (j *job) countRefs(r comms.DatasetRef, given bool) int {
 	}
 	if len(j.slots) > 0 {
 		for _, s := range j.graph.SlotConsumers(r.Task, r.Output) {
-			if !j.slots[s].done && j.awaySlot(s) == nil {
+			if j.slotReads(s) {
 				refs++
 			}
 		}
@@ -155,7 +155,7 @@ func (j *job) elsewhere(i taskIndex, k outputKey, element uint64) bool {
 // committed, or (given) it ended before the dataset came here and is no instance
 // that is still to be.
 func (j *job) released(t taskIndex, given bool) bool {
-	if j.peers != nil && j.awayAt(t) != nil {
+	if j.peers != nil && (j.awayAt(t) != nil || j.peers.endsLater(t)) {
 		return true // its agent has one reference for all of its tasks
 	}
 	if int(t) >= len(j.tasks) || j.tasks[t].state == tAbsent {
@@ -222,8 +222,8 @@ func (c *Core) freeData(j *job, d *dataset) {
 	if d.sealed {
 		c.must(c.led.Forget(j.key(d)))
 		c.effects()
-		c.freedOffer(j, d)
 	}
+	c.freedOffer(j, d)
 	if j.peers != nil {
 		for _, f := range j.peers.out[d.desc.Ref] {
 			if j.counts(d.desc.Ref, f) {

@@ -34,7 +34,8 @@ type heard struct {
 	from   []string // who holds it for this agent, and waits for Released
 	state  hearState
 	flying bool // counted in peers.flying
-	stale  bool // of the epoch before, and not told again
+	stale  bool // of the epoch before, or gone, and not told again
+	gone   bool // its holder makes it again, unless that fails
 	queued bool // in Core.wanted
 	tries  int  // that have failed in a row
 	at     time.Time
@@ -137,10 +138,13 @@ func (c *Core) hearEnds(j *job, e comms.Ended) {
 				comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}})
 		}
 		j.peers.endingOf(t).how = e.How
-		c.neverComes(j, t)
+		c.neverComes(j, t, e.How != comms.OutcomeDone)
 		c.endAway(j, t)
 	}
 }
+
+// endsLater tells whether a task of a peer has ended of which not all is here.
+func (p *peers) endsLater(t taskIndex) bool { return p.ending[t] != nil && p.ending[t].how != 0 }
 
 func (p *peers) endingOf(t taskIndex) *ending {
 	e := p.ending[t]
@@ -217,7 +221,7 @@ func (c *Core) hear(j *job, from string, d comms.Desc) {
 		c.giveBack(j, d.Ref, from)
 		return
 	}
-	h.stale = false
+	h.stale, h.gone = false, false
 	if !slices.Contains(h.from, from) {
 		h.from = append(h.from, from)
 	}
@@ -385,14 +389,14 @@ func (c *Core) awayEnded(j *job, s int, t taskIndex) {
 	}
 }
 
-// neverComes gives up what a task that has ended had made, what was gone, and what
-// was not told again.
-func (c *Core) neverComes(j *job, t taskIndex) {
+// neverComes gives up what a task that has ended had made and what was not told
+// again. What is gone is made again, unless that failed (all).
+func (c *Core) neverComes(j *job, t taskIndex, all bool) {
 	if !j.peers.unsure {
 		return
 	}
 	for _, ref := range sortedRefs(j.peers.heard) {
-		if h := j.peers.heard[ref]; ref.Task == t && h != nil && h.stale {
+		if h := j.peers.heard[ref]; ref.Task == t && h != nil && h.stale && (all || !h.gone) {
 			delete(j.peers.heard, ref)
 			c.forgetPull(h)
 			c.land(j, h)
@@ -425,10 +429,10 @@ func (c *Core) unhear(j *job, h *heard, from string) {
 	}
 	// What it made is not all here, and does not count as if it were: it stays on its way.
 	c.forgetPull(h)
-	h.state, h.stale = hearTold, true
+	h.state, h.stale, h.gone = hearTold, true, true
 	j.peers.unsure = true
 	if en := j.peers.ending[h.desc.Ref.Task]; en != nil && en.how > comms.OutcomeDone { // nobody makes it again
-		c.neverComes(j, h.desc.Ref.Task)
+		c.neverComes(j, h.desc.Ref.Task, true)
 	}
 }
 

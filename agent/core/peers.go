@@ -107,7 +107,7 @@ func (c *Core) inherit(j *job, before *peers) {
 		if h.state == hearRoom {
 			c.forgetPull(h)
 		}
-		h.from, h.stale, h.flying = nil, true, false
+		h.from, h.stale, h.gone, h.flying = nil, true, false, false
 		j.peers.heard[ref] = h
 	}
 }
@@ -272,12 +272,30 @@ func (p *peers) at(t taskIndex) *fragment {
 	return nil
 }
 
-// awaySlot returns who has a streamed group's tasks that are to come.
-func (j *job) awaySlot(s int) *fragment {
+// slotReads tells whether tasks of a streamed group that are here, or are to come
+// here, may still read what they share.
+func (j *job) slotReads(s int) bool {
 	if j.peers == nil {
-		return nil
+		return !j.slots[s].done
 	}
-	return j.peers.at(j.slots[s].key.task)
+	gen := j.slots[s].key.task
+	if j.awayAt(gen) != nil {
+		return false
+	}
+	if !j.endedAway(gen) {
+		return !j.slots[s].done
+	}
+	for i := j.static + s; i < len(j.tasks); i += len(j.slots) {
+		if t := &j.tasks[i]; t.state != tAbsent && t.flags&fReleased == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// endedAway tells whether a task has ended on another agent.
+func (j *job) endedAway(t taskIndex) bool {
+	return j.peers.endsLater(t) || int(t) < len(j.tasks) && j.tasks[t].state.over() && j.tasks[t].flags&fElsewhere != 0
 }
 
 // readers lists the agents that have consumers of a dataset, by name.
@@ -345,7 +363,7 @@ func (j *job) audience(t taskIndex) (all []*fragment) {
 // addSlot adds who has tasks of a streamed group: those that are to come, and
 // those that an Assign names because their generator has ended.
 func (j *job) addSlot(all []*fragment, s int) []*fragment {
-	all = addFragment(all, j.awaySlot(s))
+	all = addFragment(all, j.peers.at(j.slots[s].key.task))
 	n := len(j.slots)
 	runs := j.peers.runs
 	for _, r := range runs[sort.Search(len(runs), func(i int) bool { return int(runs[i].last) >= j.static }):] {
@@ -382,7 +400,7 @@ func (c *Core) greetPeers(j *job) {
 	j.peers.quiet = false
 	for _, ref := range sortedRefs(j.peers.heard) { // nobody will tell of what has ended for all
 		if h := j.peers.heard[ref]; h != nil && h.stale && j.awayAt(ref.Task) == nil {
-			c.neverComes(j, ref.Task)
+			c.neverComes(j, ref.Task, true)
 		}
 	}
 	for _, f := range j.peers.list {

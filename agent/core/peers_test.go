@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -282,6 +283,14 @@ func (m *master) allEnded() {
 		j := w.c.byJob[m.job]
 		for _, ref := range j.sortedData() {
 			if !j.wanted.has(j.graph, ref) {
+				text := ""
+				for _, e := range j.graph.Consumers(ref.Task) {
+					text += fmt.Sprintf("consumer %d in state %d with flags %x; ", e.Consumer, j.at(e.Consumer).state, j.at(e.Consumer).flags)
+				}
+				for s := range j.slots {
+					text += fmt.Sprintf("slot %d done %v reads %v; ", s, j.slots[s].done, j.slotReads(s))
+				}
+				m.n.t.Logf("%+v %s %s", *j.data[ref], text, w.waitsFor(j, ref.Task))
 				m.n.t.Fatalf("agent %s keeps dataset %v after the end", agentName(a), ref)
 			}
 		}

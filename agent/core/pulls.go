@@ -304,6 +304,10 @@ func (c *Core) offerGranted(o *offer, p ledger.Place) {
 		path = s.path
 	}
 	c.emit(Offer{Data: o.key.data, Attempt: o.key.attempt, Path: path, At: uint64(p.Offset), Size: uint64(p.Bytes)})
+	j := c.byJob[o.key.data.Job]
+	if j == nil || j.data[o.key.data.DatasetRef] == nil || j.data[o.key.data.DatasetRef].desc.Attempt != o.key.attempt {
+		c.withdraw(o) // it was freed while it came into memory
+	}
 }
 
 func (c *Core) offerFailed(o *offer, err error) {

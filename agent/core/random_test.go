@@ -265,6 +265,9 @@ func (w *world) waitsFor(j *job, t taskIndex) string {
 			text += fmt.Sprintf("%s %+v is %d with %d, its task in state %d; ", in.Name, s, state, n, j.tasks[s.Task].state)
 		}
 	}
+	for k, st := range j.streams {
+		text += fmt.Sprintf("stream %v: next %d, ended %v, failed %v, torn %v, lost %v; ", k, st.next, st.ended, st.failed, st.torn, st.lost)
+	}
 	if p := j.peers; p != nil {
 		for _, f := range p.list {
 			text += fmt.Sprintf("%s: up %v, full %v, %d datasets, %d ends to tell; ", f.name, f.up, f.full, len(f.data), len(f.ended))

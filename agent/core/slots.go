@@ -297,6 +297,11 @@ func (c *Core) releaseInstance(j *job, t taskIndex) {
 		sl.released++
 		c.slotDone(j, s)
 	}
+	if j.peers != nil && j.endedAway(sl.key.task) { // see slotReads
+		for _, src := range j.sharedSources(s) {
+			c.derefShared(j, src)
+		}
+	}
 }
 
 // exists tells whether an element that a slot follows was published, in the

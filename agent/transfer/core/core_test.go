@@ -3,9 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -42,18 +40,13 @@ func TestBroadcast(t *testing.T) {
 			names = append(names, fmt.Sprint("r", i))
 		}
 		cfg := drawConfig(t)
-		cfg.Ask = rapid.Bool().Draw(t, "ask")
 		w := newWorld(t, drawn(t), cfg, names...)
 		w.oneOrigin = true
 		w.breaks = rapid.SampledFrom([]int{0, 0, 1, 5, 20}).Draw(t, "breaks")
 		w.deaths = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "deaths")
 		w.corrupt = rapid.SampledFrom([]int{0, 0, 1}).Draw(t, "corrupt")
 		size := uint64(rapid.IntRange(5, 80).Draw(t, "size"))
-		if cfg.Ask {
-			w.own("origin", copyNo(1), size) // it offers what it has when somebody asks
-		} else {
-			w.offer("origin", copyNo(1), size)
-		}
+		w.offer("origin", copyNo(1), size)
 		for _, name := range names[1:] {
 			if w.nodes[name] != nil {
 				w.pull(name, copyNo(1), size, "origin")
@@ -63,8 +56,7 @@ func TestBroadcast(t *testing.T) {
 			}
 		}
 		w.run()
-		for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
-			n := w.nodes[name]
+		for name, n := range w.nodes {
 			if name != "origin" && (len(n.done[copyNo(1)]) != 1 || n.done[copyNo(1)][0] != nil) {
 				t.Fatalf("%s ended with %v", name, n.done[copyNo(1)])
 			}

@@ -48,7 +48,6 @@ type source struct {
 	lost    []string // those that it named and that failed
 	heard   time.Duration
 	stalled bool   // it said nothing for too long
-	denied  int    // times that it could not serve, though it might later
 	bad     int    // pieces with a wrong checksum
 	why     string // of the failure
 }
@@ -128,7 +127,7 @@ func (c *Core) settle(p *pull) {
 	}
 	var next *source
 	for _, s := range p.sources {
-		if s.origin && (s.state == idle || s.state == naming) && (next == nil || s.bad+s.denied < next.bad+next.denied) {
+		if s.origin && (s.state == idle || s.state == naming) && (next == nil || s.bad < next.bad) {
 			next = s
 		}
 	}
@@ -277,15 +276,6 @@ func (c *Core) refused(p *pull, s *source, m *comms.Reply) {
 		c.takeBack(p, s) // it saw all links to us break, and we did not
 		c.connect(p, s, s.how)
 		c.askEverybody(p)
-		return
-	}
-	if m.Code == comms.CodeUnavailable && s.origin && s.denied < c.cfg.Tries {
-		s.denied++ // it may have the copy again when it is asked
-		s.why = m.Message
-		c.takeBack(p, s)
-		s.state = idle
-		c.askEverybody(p)
-		c.settle(p)
 		return
 	}
 	c.fail(p, s, m.Message)
@@ -449,10 +439,9 @@ func (c *Core) end(p *pull, err error) {
 	h.pull = nil
 	if err == nil {
 		c.stats.Pulls++
-		c.answerAsked(h.copy, "") // of before it was pulled
 	} else {
 		c.stats.Failed++
-		c.drop(h, comms.CodeNotFound, "its copy did not arrive")
+		c.drop(h, "its copy did not arrive")
 	}
 	c.do(Done{Copy: h.copy, Came: p.came, Err: err})
 }

@@ -245,9 +245,6 @@ func (c *Core) forward(h *held) {
 func (c *Core) leaves(g *guest, m *comms.Leave) {
 	s := g.served[m.Transfer]
 	if s == nil {
-		for name, all := range c.asked { // it may wait for the owner's word
-			c.asked[name] = slices.DeleteFunc(all, func(a asking) bool { return a.link.guest == g && a.want.Transfer == m.Transfer })
-		}
 		return
 	}
 	c.unserve(s)
@@ -277,21 +274,17 @@ type asking struct {
 // askOwner keeps a Want until the owner has brought the copy, or has said that he cannot.
 func (c *Core) askOwner(l *link, m *comms.Want) {
 	name := Copy{m.Data, m.Attempt}
-	all, before := c.asked[name]
-	if len(c.asked) >= maxServed && !before {
-		c.send(l, &comms.Reply{Req: m.Transfer, Code: comms.CodeUnavailable, Message: "too much is asked of it"})
-		return
-	}
+	all := c.asked[name]
 	all = slices.DeleteFunc(all, func(a asking) bool { return a.link.guest == l.guest }) // the last one counts
-	c.asked[name] = append(all, asking{l, m})
-	if !before {
+	if len(all) == 0 {
 		c.do(Wanted{name})
 	}
+	c.asked[name] = append(all, asking{l, m})
 }
 
 // answerAsked answers those who waited for a copy; why says that it cannot be had.
 func (c *Core) answerAsked(name Copy, why string) {
-	all, was := c.asked[name]
+	all := c.asked[name]
 	delete(c.asked, name)
 	for _, a := range all {
 		switch {
@@ -302,7 +295,7 @@ func (c *Core) answerAsked(name Copy, why string) {
 			c.wants(a.link, a.want)
 		}
 	}
-	if h := c.copies[name]; why == "" && was && len(h.services) == 0 {
+	if h := c.copies[name]; c.cfg.Ask && why == "" && len(all) > 0 && len(h.services) == 0 {
 		c.do(Unwanted{name})
 	}
 }
@@ -335,17 +328,17 @@ func (c *Core) withdraw(name Copy) {
 	case h.pull != nil:
 		c.end(h.pull, fmt.Errorf("pull %s: %w", name, ErrCancelled))
 	default:
-		c.drop(h, comms.CodeUnavailable, "it gave its copy up")
+		c.drop(h, "it gave its copy up")
 	}
 }
 
 // drop forgets a copy and tells those who take it from us.
-func (c *Core) drop(h *held, code comms.Code, why string) {
+func (c *Core) drop(h *held, why string) {
 	delete(c.copies, h.copy)
 	for _, s := range slices.Clone(h.services) {
 		c.unserve(s)
 		if !s.named {
-			c.send(s.guest.links[0], &comms.Reply{Req: s.transfer, Code: code, Message: why})
+			c.send(s.guest.links[0], &comms.Reply{Req: s.transfer, Code: comms.CodeNotFound, Message: why})
 		}
 	}
 }

@@ -11,16 +11,15 @@ import (
 // world is a set of agents and the network between them, in memory. pick decides
 // what happens next: which message arrives, which link breaks, who dies.
 type world struct {
-	t      fataler
-	now    time.Duration
-	pick   func(n int) int // 0 <= result < n
-	cfg    Config
-	nodes  map[string]*node
-	wires  map[LinkID]*wire
-	dials  []dial
-	owners []func() // what owners of copies will do, asked by Wanted and Unwanted
-	last   LinkID
-	log    func(format string, args ...any)
+	t     fataler
+	now   time.Duration
+	pick  func(n int) int // 0 <= result < n
+	cfg   Config
+	nodes map[string]*node
+	wires map[LinkID]*wire
+	dials []dial
+	last  LinkID
+	log   func(format string, args ...any)
 
 	oneOrigin               bool // of each copy: then nobody may wait in a circle, even for a moment
 	breaks, deaths, corrupt int  // how many are still to come
@@ -120,24 +119,14 @@ func (w *world) waitsFor(name string, c Copy) string {
 	return ""
 }
 
-func (w *world) own(name string, c Copy, size uint64) {
+func (w *world) offer(name string, c Copy, size uint64) {
 	n := w.nodes[name]
 	n.sizes[c] = size
 	n.has[c] = map[uint64]bool{}
 	for at := uint64(0); at < size; at += n.core.Chunk() {
 		n.has[c][at] = true
 	}
-}
-
-func (w *world) offer(name string, c Copy, size uint64) {
-	n := w.nodes[name]
-	w.own(name, c, size)
 	w.step(n, Offer{Copy: c, Size: size})
-}
-
-// whole tells whether an agent has every piece.
-func (n *node) whole(c Copy) bool {
-	return uint64(len(n.has[c])) == (n.sizes[c]+n.core.Chunk()-1)/n.core.Chunk()
 }
 
 func (w *world) pull(name string, c Copy, size uint64, from ...string) {
@@ -177,23 +166,6 @@ func (w *world) perform(n *node, a Action) {
 		}
 	case Hangup:
 		w.snap(w.wires[a.Link])
-	case Wanted:
-		w.owners = append(w.owners, func() {
-			switch h := n.core.copies[a.Copy]; {
-			case w.nodes[n.name] != n || h != nil && h.pull == nil: // dead, or answered meanwhile
-			case h == nil && n.sizes[a.Copy] > 0 && n.whole(a.Copy):
-				w.offer(n.name, a.Copy, n.sizes[a.Copy])
-			default:
-				w.step(n, NotHere{Copy: a.Copy, Why: "it is not here"})
-			}
-		})
-	case Unwanted:
-		w.owners = append(w.owners, func() {
-			if w.nodes[n.name] == n && w.pick(3) == 0 && n.core.copies[a.Copy] != nil && n.core.copies[a.Copy].pull == nil { // somebody may have come meanwhile
-				w.broken += w.cfg.Fanout // to whom it was sent is forgotten with it
-				w.step(n, Withdraw{Copy: a.Copy})
-			}
-		})
 	case Done:
 		n.done[a.Copy] = append(n.done[a.Copy], a.Err)
 		if a.Err != nil {
@@ -273,13 +245,6 @@ func (w *world) next() bool {
 		if d.due <= w.now {
 			can = append(can, func() { w.connect(i) })
 		}
-	}
-	if len(w.owners) > 0 {
-		can = append(can, func() {
-			f := w.owners[0]
-			w.owners = w.owners[1:]
-			f()
-		})
 	}
 	if len(can) == 0 {
 		return false
