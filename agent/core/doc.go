@@ -36,6 +36,8 @@
 //	credit     how far generators run ahead   paths      runs that stand for many tasks
 //	memory     the ledger's requests, effects report     what executors say
 //	events     numbered batches               failures   retries, crashes, lost datasets
+//	peers      who has the other fragments    tell       what they are told
+//	hear       what they told                 pulls      datasets fetched and offered
 //	keep       what outlives the agent        fetch      chunks for clients
 //	drain      an end without lost work       check      every cross-reference
 //
@@ -61,6 +63,14 @@
 // tried again at once, without fusion; after poisonAfter crashes the task is
 // given up with its story. A failure without keep_going ends its job: what has
 // not started is skipped, what runs is cancelled.
+//
+// Of a job with peers, tasks that others run are absent until a Notice says how
+// they ended, and all that they made and is needed is here. A dataset of theirs is
+// a copy: it counts only the references of consumers that are here, and the copy's
+// holder, who has one reference for this agent, gets Released with the last of
+// them. A new epoch takes back all that was heard: who still has it tells it
+// again, and copies that are told again are not fetched again. A fetch asks the
+// ledger for room like a run's inputs, and gives way while something else runs.
 //
 // Events above EventsKept stop new runs: what is not committed must be kept.
 // While tasks run, events that nobody waits for may wait EventsFor for others.

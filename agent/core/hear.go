@@ -58,7 +58,7 @@ func (c *Core) peerUp(ev PeerUp) {
 		}
 		for _, f := range j.peers.list {
 			if f.neighbour == n && !ev.Resumed {
-				c.tellAll(j, f)
+				c.tellAll(j, []*fragment{f})
 			} else if f.neighbour == n {
 				c.mustTell(j)
 			}

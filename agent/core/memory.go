@@ -454,7 +454,7 @@ func (c *Core) memoryAnswer(ev Event) {
 
 func (c *Core) noteSpilled(k ledger.Key) {
 	j, d := c.dataset(k)
-	if d == nil {
+	if d == nil || d.copy { // of a copy its maker says nothing either
 		return
 	}
 	ref := d.desc.Ref

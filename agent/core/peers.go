@@ -403,9 +403,7 @@ func (c *Core) greetPeers(j *job) {
 			c.neverComes(j, ref.Task, true)
 		}
 	}
-	for _, f := range j.peers.list {
-		c.tellAll(j, f)
-	}
+	c.tellAll(j, j.peers.list)
 }
 
 // unplace takes back a task that no executor has when an input of it is not what

@@ -169,13 +169,17 @@ func releasedRanges(refs []comms.DatasetRef) (out []comms.ReleasedRange) {
 	return out
 }
 
-// tellAll notes for a peer all that it may need: at a new epoch, and when a link
-// came up that may have lost something. What it needs not any more it gives back.
-func (c *Core) tellAll(j *job, f *fragment) {
-	f.data, f.ends, f.ended = nil, nil, nil // those that are in there are found anew
+// tellAll notes for peers all that they may need: at a new epoch, and when a link
+// came up that may have lost something. What they need not any more they give back.
+func (c *Core) tellAll(j *job, to []*fragment) {
+	for _, f := range to {
+		f.data, f.ends, f.ended = nil, nil, nil // those that are in there are found anew
+	}
 	for _, ref := range sortedRefs(j.peers.out) {
-		if slices.Contains(j.peers.out[ref], f) {
-			f.data = append(f.data, ref)
+		for _, f := range j.peers.out[ref] {
+			if slices.Contains(to, f) {
+				f.data = append(f.data, ref)
+			}
 		}
 	}
 	for i := range j.tasks {
@@ -183,8 +187,15 @@ func (c *Core) tellAll(j *job, f *fragment) {
 		if !s.state.over() || s.flags&fElsewhere != 0 {
 			continue
 		}
-		if how := outcomeOf(s.state); c.endsJob(j, t, how) || slices.Contains(j.audience(t), f) {
-			f.tellEnd(j, t, how)
+		how := outcomeOf(s.state)
+		audience := j.peers.list
+		if !c.endsJob(j, t, how) {
+			audience = j.audience(t)
+		}
+		for _, f := range audience {
+			if slices.Contains(to, f) {
+				f.tellEnd(j, t, how)
+			}
 		}
 	}
 	c.mustTell(j)
