@@ -34,7 +34,7 @@ func (l *loop) exchange() *transfer.Exchange {
 	}
 	e.mapper, e.pulls, e.views = shm.NewMapper(a.store.Dir(), 0), map[uint64]transfer.Copy{}, map[transfer.Copy]shm.Span{}
 	e.x, e.err = transfer.New(transfer.Config{
-		Self: a.self, Listen: a.dataAddress(), Inproc: a.cfg.Inproc, Log: a.log,
+		Self: a.self, Listen: a.dataAddress(), Log: a.log,
 		Security: a.security(pki.RoleAgent), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
 		Wanted:   func(c transfer.Copy) { a.in.Push(item{ev: core.Wanted{Data: c.Data, Attempt: c.Attempt}}) },
 		Unwanted: func(c transfer.Copy) { a.in.Push(item{ev: core.Unwanted{Data: c.Data, Attempt: c.Attempt}}) },
@@ -53,18 +53,17 @@ func (l *loop) serving() string {
 	return ""
 }
 
-// dataAddress is where datasets are served: beside the agent's own socket, and at
-// a port of its own where the agent listens for clients.
+// dataAddress is where datasets are served: at a port of its own where the agent
+// listens for others, else beside its own socket.
 func (a *Agent) dataAddress() string {
 	var all []string
-	if a.cfg.Inproc != nil {
-		all = append(all, "inproc://data-"+a.cfg.Name)
-	}
-	all = append(all, "ipc://"+filepath.Join(a.cfg.Runtime, "data.sock"))
-	for _, s := range strings.Split(a.cfg.Listen, ",") {
+	for s := range strings.SplitSeq(a.cfg.Listen, ",") {
 		if host, _, err := net.SplitHostPort(strings.TrimPrefix(s, "tcp://")); strings.HasPrefix(s, "tcp://") && err == nil {
 			all = append(all, "tcp://"+net.JoinHostPort(host, "0"))
 		}
+	}
+	if len(all) == 0 {
+		all = append(all, "ipc://"+filepath.Join(a.cfg.Runtime, "data.sock"))
 	}
 	return strings.Join(all, ",")
 }

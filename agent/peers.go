@@ -46,9 +46,18 @@ func (l *loop) meetPeer(act core.MeetPeer) {
 	}
 	var dialing context.Context
 	dialing, p.hangUp = context.WithCancel(a.stop)
-	own := strings.Split(a.clients.Addr(), ",")
-	addresses := slices.DeleteFunc(slices.Clone(act.Addresses), func(s string) bool { return slices.Contains(own, s) })
+	addresses := reachable(act.Addresses, strings.Split(a.clients.Addr(), ","))
 	a.work.Go(func() { a.keepPeer(dialing, act.Agent, strings.Join(addresses, ",")) })
+}
+
+// reachable chooses from the addresses of another agent: those over the network,
+// if it has any. A socket's path means something on its own host only, where this
+// agent may have the same.
+func reachable(all, own []string) []string {
+	overNet := func(s string) bool { return strings.HasPrefix(s, "tcp://") }
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool {
+		return slices.Contains(own, s) || slices.ContainsFunc(all, overNet) && !overNet(s)
+	})
 }
 
 // leavePeer lets the link to an agent go that nothing is shared with any more.

@@ -82,7 +82,13 @@ func (h *host) expect(n int) []byte {
 // TestLargeDatasetsBetweenAgents: arrays come from memory and from spill files of
 // an agent that has room for a few of them only, to one that has not much more.
 func TestLargeDatasetsBetweenAgents(t *testing.T) {
-	hosts := startPair(t, func(cfg *Config) { cfg.Store = 20 << 20 })
+	for _, listen := range []string{"", "tcp://127.0.0.1:0"} {
+		t.Run("listen "+listen, func(t *testing.T) { largeDatasets(t, listen) })
+	}
+}
+
+func largeDatasets(t *testing.T, listen string) {
+	hosts := startPair(t, func(cfg *Config) { cfg.Store, cfg.Listen, cfg.InsecureTestNetwork = 20<<20, listen, listen != "" })
 	const n, arrays = 1 << 19, 8
 	jobs := spread(hosts, fmt.Sprintf(`
 job: arrays
