@@ -327,3 +327,131 @@ func TestPeersDeterminism(t *testing.T) {
 		}
 	})
 }
+
+// pair is two agents with shared jobs, without any chance in it.
+func pair(t *testing.T) *network {
+	n := newNetwork(t, first, []Config{hostOf(2), hostOf(2)})
+	for _, w := range n.worlds {
+		w.keep = true
+	}
+	return n
+}
+
+// told counts what an agent told the other.
+func (w *world) told() (datasets, ended, released int) {
+	for _, a := range w.log {
+		to, ok := a.(ToPeer)
+		if !ok {
+			continue
+		}
+		switch m := to.Msg.(type) {
+		case *comms.Notice:
+			datasets += len(m.Datasets)
+			ended += len(m.Ended)
+		case *comms.Released:
+			released += len(m.Data)
+		}
+	}
+	return datasets, ended, released
+}
+
+// TestToldOnceForEachAgent: however many tasks of another agent read a dataset, it
+// is told, fetched and given back once.
+func TestToldOnceForEachAgent(t *testing.T) {
+	n := pair(t)
+	n.worlds[0].segment = 1000
+	g := graph(t, `
+job: fan
+tasks:
+  t: {run: F, out: [o]}
+  c: {for: {i: "1..50"}, run: F, in: {x: t.o}, out: [o]}
+outputs: ["c[*].o"]
+`)
+	of := make([]int, 51)
+	for i := 1; i < len(of); i++ {
+		of[i] = 1
+	}
+	job := n.spread(1, g, comms.Assign{}, of)
+	n.run()
+	n.allEnded(job, of)
+	if datasets, ended, _ := n.worlds[0].told(); datasets != 1 || ended != 1 {
+		t.Errorf("the maker told %d datasets and %d ends, want one of each", datasets, ended)
+	}
+	if datasets, ended, released := n.worlds[1].told(); datasets != 0 || ended != 0 || released != 1 {
+		t.Errorf("the reader told %d datasets, %d ends, %d times that it needs no more; want 0, 0, 1", datasets, ended, released)
+	}
+}
+
+// TestReleasedWhenCommitted: a dataset stays with its maker until the ends of those
+// who read it elsewhere are durable.
+func TestReleasedWhenCommitted(t *testing.T) {
+	n := pair(t)
+	g := graph(t, `
+job: chain
+tasks:
+  t: {run: F, out: [o]}
+  c: {run: F, in: {x: t.o}, out: [o]}
+outputs: [c.o]
+`)
+	n.worlds[1].hold = true
+	of := []int{0, 1}
+	job := n.spread(1, g, comms.Assign{}, of)
+	n.run()
+	if n.worlds[1].done[comms.TaskID{Job: job, Index: 1}] != 1 {
+		t.Fatal("the reader has not run")
+	}
+	ref := comms.DatasetRef{Task: 0}
+	if n.worlds[0].c.byJob[job].data[ref] == nil {
+		t.Fatal("the maker has freed what it may have to tell again")
+	}
+	n.worlds[1].hold = false
+	n.worlds[1].commitAll()
+	n.run()
+	if n.worlds[0].c.byJob[job].data[ref] != nil {
+		t.Error("the maker keeps what nobody reads any more")
+	}
+	n.allEnded(job, of)
+}
+
+// TestNoticeBeforeAssign: what is told of a job, or of an epoch, that is still to
+// come waits for it.
+func TestNoticeBeforeAssign(t *testing.T) {
+	n := pair(t)
+	m := &comms.Notice{Job: comms.JobID{1}, Epoch: 1, Ended: []comms.Ended{{First: 0, Last: 0, How: comms.OutcomeDone}},
+		Datasets: []comms.Desc{{Attempt: 1, Size: 44, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("01000000-0000-0000-0000-000000000000 {0 0 0}")}}}}
+	w := n.worlds[1]
+	w.step(FromPeer{"a", m})
+	job := w.assign(1, graph(t, `
+job: chain
+tasks:
+  t: {run: F, out: [o]}
+  c: {run: F, in: {x: t.o}, out: [o]}
+outputs: [c.o]
+`), comms.Assign{Run: []comms.Range{{First: 1, Last: 1}}, Peers: []comms.Fragment{{Agent: "a", Run: []comms.Range{{First: 0, Last: 0}}}}})
+	w.run()
+	w.allEnded(job)
+	if w.done[comms.TaskID{Job: job, Index: 1}] != 1 {
+		t.Error("the reader has not run")
+	}
+}
+
+// TestTooManyEarlyNotices: those that never find their job do not pile up.
+func TestTooManyEarlyNotices(t *testing.T) {
+	n := pair(t)
+	w := n.worlds[1]
+	for i := range earlyKept + 10 {
+		w.step(FromPeer{"a", &comms.Notice{Job: comms.JobID{9, byte(i), byte(i >> 8)}, Epoch: 1}})
+	}
+	if len(w.c.early) > earlyKept {
+		t.Errorf("%d notices wait", len(w.c.early))
+	}
+	resets := 0
+	for _, a := range w.log {
+		if r, ok := a.(ResetPeer); ok && r.Agent == "a" {
+			resets++
+		}
+	}
+	if resets == 0 {
+		t.Error("the link was not made anew, so that what was dropped is told again")
+	}
+}
