@@ -12,7 +12,7 @@ import (
 )
 
 // startPair starts two agents that can run fragments of one job.
-func startPair(t *testing.T, change func(*Config)) [2]*host {
+func startPair(t testing.TB, change func(*Config)) [2]*host {
 	t.Helper()
 	var hosts [2]*host
 	for i, name := range []string{"host-a", "host-b"} {
@@ -146,5 +146,32 @@ outputs: ["third[*].n2"]
 		if got := j.ended(); strings.Contains(got, "skipped") || strings.Contains(got, "failed") {
 			t.Fatalf("on %s: %s", j.host.agent.cfg.Name, got)
 		}
+	}
+}
+
+// BenchmarkChainOverTwoAgents measures tasks that each need the one before, which
+// ran on the other agent: two notices and two runs for two steps.
+func BenchmarkChainOverTwoAgents(b *testing.B) {
+	hosts := startPair(b, nil)
+	even := func(name string) int {
+		var n int
+		fmt.Sscanf(name, "t%d", &n)
+		return n % 2
+	}
+	chain := func(n int) string {
+		var yaml strings.Builder
+		yaml.WriteString("job: chain\ntasks:\n  t0: {run: one, with: {n: 1}, out: [n]}\n  t1: {run: double, in: {n: t0.n}, out: [n2]}\n")
+		for i := 2; i <= n; i++ {
+			fmt.Fprintf(&yaml, "  t%d: {run: double, in: {n: t%d.n2}, out: [n2]}\n", i, i-1)
+		}
+		return yaml.String()
+	}
+	for _, j := range spread(hosts, chain(10), even) {
+		j.drained()
+	}
+	yaml := chain(b.N)
+	b.ResetTimer()
+	for _, j := range spread(hosts, yaml, even) {
+		j.drained()
 	}
 }

@@ -70,7 +70,7 @@
 // holder, who has one reference for this agent, gets Released with the last of
 // them. A new epoch takes back all that was heard: who still has it tells it
 // again, and copies that are told again are not fetched again. A fetch asks the
-// ledger for room like a run's inputs, and gives way while something else runs.
+// ledger for room like a run for its inputs, one at a time while memory is short.
 //
 // Events above EventsKept stop new runs: what is not committed must be kept.
 // While tasks run, events that nobody waits for may wait EventsFor for others.

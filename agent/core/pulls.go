@@ -13,8 +13,8 @@ import (
 )
 
 // Datasets of other agents are fetched as soon as they are heard of, before their
-// consumers are ready. A fetch waits for memory like any other request, and for
-// others that are on their way; it gives way to what runs.
+// consumers are ready. A fetch waits for memory like what a run needs; while memory
+// is short there is one at a time.
 
 const (
 	pullAgain = 50 * time.Millisecond // before a fetch that failed is tried again, doubled each time up to 64 times
@@ -66,19 +66,14 @@ func (c *Core) startPulls() {
 	}
 }
 
-// mayPull tells whether one more fetch may ask for memory: not while many are on
-// their way or memory is short, unless there is nothing else that moves.
+// mayPull tells whether one more fetch may ask for memory: while others are on
+// their way only as long as there is plenty.
 func (c *Core) mayPull(size int64) bool {
-	if len(c.pulls) == 0 && !c.moves() {
+	if len(c.pulls) == 0 {
 		return true
 	}
 	s := c.led.Stats()
-	return c.pulling+size <= c.cfg.Memory/4 && s.Waiting == 0 && s.Held+size <= c.cfg.Memory/4*3 || len(c.pulls) == 0 && s.Waiting == 0
-}
-
-// moves tells whether an executor runs something that goes on by itself.
-func (c *Core) moves() bool {
-	return slices.ContainsFunc(c.execs, func(ex *executor) bool { return len(ex.queue) > 0 && !ex.held() && ex.wants == 0 })
+	return s.Waiting == 0 && c.pulling+size <= c.cfg.Memory/4 && s.Held+size <= c.cfg.Memory/4*3
 }
 
 func (c *Core) askRoom(h *heard) {
