@@ -129,9 +129,11 @@ func (c *Core) hearEnds(j *job, e comms.Ended) {
 		return
 	}
 	for t := e.First; t <= e.Last; t++ {
-		if int(t) < len(j.tasks) && j.tasks[t].state != tAbsent || j.awayAt(t) == nil {
-			delete(j.peers.ending, t)
-			continue // known, or this agent's
+		if known := int(t) < len(j.tasks) && j.tasks[t].state != tAbsent; known || j.awayAt(t) == nil {
+			if known || !j.peers.endsLater(t) {
+				delete(j.peers.ending, t)
+			}
+			continue // an Assign said so, or it is this agent's
 		}
 		if c.endsJob(j, t, e.How) && j.stopped == nil {
 			c.stop(j, &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("the job stopped because %s failed", j.graph.TaskName(t))},
