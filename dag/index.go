@@ -504,10 +504,13 @@ func (g *Graph) Inputs(i TaskIndex) ([]Input, error) {
 // not the binding of new instances: see StreamSlots, and SlotConsumers for
 // instances that read a dataset of another task. A task that names the same
 // dataset twice has two edges.
-func (g *Graph) Consumers(i TaskIndex) []Edge {
+func (g *Graph) Consumers(i TaskIndex) []Edge { return g.AppendConsumers(nil, i) }
+
+// AppendConsumers is Consumers behind edges.
+func (g *Graph) AppendConsumers(edges []Edge, i TaskIndex) []Edge {
 	ix := &g.index
 	node, shift := g.node(i)
-	var edges []Edge
+	edges = slices.Grow(edges, int(ix.outStart[node+1]-ix.outStart[node]))
 	for k := ix.outStart[node]; k < ix.outStart[node+1]; k++ {
 		e := ix.out[k]
 		x := &ix.refs[e.ref]

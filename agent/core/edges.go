@@ -370,8 +370,10 @@ func (c *Core) recount(j *job) {
 // them from the producers: cheaper than asking each task for its inputs. Tasks
 // that are not this agent's and gave no dataset deliver when they are assigned.
 func (c *Core) countFresh(j *job) {
+	var edges []dag.Edge
 	for i := range j.static {
-		for _, e := range j.graph.Consumers(taskIndex(i)) {
+		edges = j.graph.AppendConsumers(edges[:0], taskIndex(i))
+		for _, e := range edges {
 			if int(e.Consumer) < j.static {
 				j.tasks[e.Consumer].missing++
 			}

@@ -135,7 +135,7 @@ func (c *Core) finished(r *run, it *comms.ReportItem) {
 		edges = j.edgesOf(r.task)
 	}
 	var outputs []comms.Desc
-	var there []comms.DatasetRef
+	there := make([]comms.DatasetRef, 0, 4) // most tasks have fewer, and then it is not on the heap
 	for i := range it.Outputs {
 		d := it.Outputs[i]
 		d.Ref.Task, d.Attempt = r.task, r.attempt
