@@ -101,6 +101,9 @@ func cpuOf(r *dag.Resources) int64 {
 	return r.CPU
 }
 
+// Cores returns the cores that a task of a group occupies.
+func Cores(g *dag.Group) float64 { return float64(cpuOf(&g.Resources)) / 1000 }
+
 // SignatureOf returns the profile signature of a group's tasks.
 func SignatureOf(g *dag.Graph, group int) profiles.Signature {
 	grp := &g.Groups[group]

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
@@ -20,18 +21,26 @@ import (
 
 func (a *app) planCommand() *cobra.Command {
 	var job jobFlags
-	var cores float64
+	var at planFor
 	var profile string
 	c := &cobra.Command{
 		Use:   "plan FILE | JOB",
 		Short: "Show where and in what order tasks should run, and why",
 		Long: `Plan a job file for this host, or show the plan that a submitted job got. For a
 file, tasks of which the profile file tells nothing count with a default duration;
-the plan of a job uses what its tasks took before. ` + jobHelp,
-		Example: "  cascade plan job.yaml --cpu 16\n  cascade plan last",
+the plan of a job uses what its tasks took before.
+
+A file is planned for this host, or with --hosts for a cluster that need not be
+there: 2x16c64g are two hosts of 16 cores and 64 GiB. A better plan than the first is
+looked for with as many simulations as --evaluations says. ` + jobHelp,
+		Example: "  cascade plan job.yaml --cpu 16\n  cascade plan job.yaml --profile job.profile.json --hosts 4x16c64g,1x8c32g1gpu --gbit 1\n  cascade plan last",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkCPU(cores); err != nil {
+			if at.hosts != "" && c.Flags().Changed("cpu") {
+				return badInputf("--cpu is for this host and --hosts for others; give one of them")
+			}
+			cluster, err := at.cluster()
+			if err != nil {
 				return err
 			}
 			if _, err := os.Stat(args[0]); err != nil && args[0] != "-" {
@@ -51,11 +60,16 @@ the plan of a job uses what its tasks took before. ` + jobHelp,
 			if err != nil {
 				return err
 			}
-			return a.planFile(g, known, cores)
+			return a.planFile(g, known, cluster, &at)
 		},
 	}
 	job.add(c)
-	c.Flags().Float64Var(&cores, "cpu", float64(runtime.NumCPU()), "cores of the host to plan a file for")
+	c.Flags().Float64Var(&at.cores, "cpu", float64(runtime.NumCPU()), "cores of the host to plan a file for")
+	c.Flags().StringVar(&at.hosts, "hosts", "", "cluster to plan a file for, such as 2x16c64g or 4x8c,1x8c32g1gpu")
+	c.Flags().Float64Var(&at.gbit, "gbit", 10, "bandwidth of each of the --hosts, in Gbit/s")
+	c.Flags().IntVar(&at.evaluations, "evaluations", -1, "simulations to look for a better plan with; 0: the first plan (default 2000, fewer for more than 500 tasks)")
+	c.Flags().Lookup("evaluations").DefValue = "0" // shows no default: the text tells it
+	c.Flags().Uint64Var(&at.seed, "seed", 0, "seed of that search")
 	c.Flags().StringVar(&profile, "profile", "", "file of what the tasks took before")
 	return c
 }
@@ -91,8 +105,41 @@ func (a *app) planOfJob(ctx context.Context, name string) error {
 	})
 }
 
-func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, cores float64) error {
-	p, err := planner.Make(g, known, planner.Cluster{Hosts: []planner.Host{{Name: "here", CPU: int64(cores * 1000)}}})
+// planFor is the cluster to plan a file for, and the effort.
+type planFor struct {
+	cores       float64
+	hosts       string
+	gbit        float64
+	evaluations int
+	seed        uint64
+}
+
+func (f *planFor) cluster() (planner.Cluster, error) {
+	if f.hosts == "" {
+		if err := checkCPU(f.cores); err != nil {
+			return planner.Cluster{}, err
+		}
+		return planner.Cluster{Hosts: []planner.Host{{Name: "here", CPU: int64(f.cores * 1000)}}}, nil
+	}
+	if !(f.gbit > 0 && f.gbit <= 1e6) {
+		return planner.Cluster{}, badInputf("--gbit %g: want a number above 0", f.gbit)
+	}
+	hosts, err := parseHosts(f.hosts)
+	return planner.Cluster{Hosts: hosts, Bandwidth: f.gbit * 1e9 / 8, Latency: planner.DefaultLatency}, err
+}
+
+// effort is what was asked for, else some seconds of work at most: a simulation of
+// 100,000 tasks takes a third of one.
+func (f *planFor) effort(tasks int) planner.Effort {
+	n := f.evaluations
+	if n < 0 {
+		n = min(2000, 1_000_000/max(tasks, 1))
+	}
+	return planner.Effort{Evaluations: n, Seed: f.seed}
+}
+
+func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster, f *planFor) error {
+	p, err := planner.Best(g, known, c, f.effort(g.NumTasks()))
 	if err != nil {
 		return badInput{err}
 	}
@@ -107,9 +154,36 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, cores float64) err
 	if err := a.printPlan(rows); err != nil || a.json {
 		return err
 	}
-	fmt.Fprintf(a.out, "\npredicted %s, at best %s (critical path %s, work %s over %g cores); %d of %s with a guessed duration\n",
-		seconds(p.Makespan), seconds(p.LowerBound), seconds(p.CriticalPath), seconds(p.Work), cores, p.Guessed, plural(len(rows), "task"))
+	a.summarisePlan(g, p, &c)
 	return nil
+}
+
+// summarisePlan says how good a plan is, and what each host has of it.
+func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster) {
+	var cores, gap float64
+	busy, tasks := make([]float64, len(c.Hosts)), make([]int, len(c.Hosts))
+	for i, t := range p.Tasks {
+		if t.Host >= 0 {
+			tasks[t.Host]++
+			busy[t.Host] += (t.Finish - t.Start) * planner.Cores(g.Group(dag.TaskIndex(i)))
+		}
+	}
+	for i := range c.Hosts {
+		cores += float64(c.Hosts[i].CPU) / 1000
+	}
+	if p.LowerBound > 0 {
+		gap = (p.Makespan/p.LowerBound - 1) * 100
+	}
+	fmt.Fprintf(a.out, "\npredicted %s, at best %s (critical path %s, work %s over %g cores), gap %.1f%%; %d of %s with a guessed duration\n",
+		seconds(p.Makespan), seconds(p.LowerBound), seconds(p.CriticalPath), seconds(p.Work), cores, gap, p.Guessed, plural(len(p.Tasks), "task"))
+	if len(c.Hosts) < 2 {
+		return
+	}
+	fmt.Fprintf(a.out, "found by %s; %s go to another host\n", p.Method, units.BytesSize(p.Moved))
+	for i := range c.Hosts {
+		all := max(p.Makespan, 1e-9) * float64(c.Hosts[i].CPU) / 1000
+		fmt.Fprintf(a.out, "  %s: %s, %.0f%% busy\n", c.Hosts[i].Name, plural(tasks[i], "task"), busy[i]/all*100)
+	}
 }
 
 func (a *app) printPlan(rows []comms.PlanRow) error {
