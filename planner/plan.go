@@ -34,6 +34,7 @@ type Plan struct {
 	Seconds      []float64         // predicted duration of a task of each group; 0 when it is a guess
 	Tasks        []Placement       // of each static task; none without a schedule
 	Homes        []int32           // of each static task: the host on which it is to run, -1 none; nil: all on one. See Spread
+	Turns        []float64         // of each static task of a contended plan: of tasks that wait for a place on a host the highest goes first
 	Fuse         [][]dag.TaskIndex // linear paths, those that save most bytes first
 	Makespan     float64
 	Contended    bool    // Makespan was simulated with bandwidth that transfers share; else each has all of it

@@ -240,7 +240,7 @@ func (s *search) below(n int) int {
 func (s *search) plan() *Plan {
 	p := *s.first
 	p.Method, p.Contended, p.Makespan, p.Moved = s.method, true, s.makespan, s.bytes
-	p.Tasks = slices.Clone(p.Tasks)
+	p.Tasks, p.Turns = slices.Clone(p.Tasks), slices.Clone(s.best.first[:len(p.Tasks)])
 	p.Homes = make([]int32, len(p.Tasks))
 	for i := range p.Tasks {
 		h, x := s.best.host[i], &s.spans[i]

@@ -1,0 +1,12 @@
+// Command plans compares plans of recorded workflows with those of simple rules,
+// on several clusters.
+//
+//	recording ─▶ wfformat ─▶ job ─┬─▶ planner.Best ──┐
+//	                              └─▶ baselines ─────┴─▶ judge: makespan ─▶ over the lower bound
+//
+// The judge and the baselines share no code with the planner: a mistake in its
+// simulation would not make its plans look better. All are judged alike: a host for
+// each task and an order of turns are played with bandwidth that transfers share.
+//
+//	go run ./benchmarks/plans $CASCADE_TEST_DATA/wfinstances/*.json
+package main

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cascade-run/cascade/internal/wfformat"
+	"github.com/cascade-run/cascade/planner"
+)
+
+func main() {
+	evaluations := flag.Int("evaluations", 300, "simulations for each plan of ours")
+	inputs := flag.Bool("inputs", false, "files that no task writes lie on one host at first, each by a task of no duration")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "plans: name recordings in WfFormat, such as wfinstances/*.json")
+		os.Exit(2)
+	}
+	if err := compare(os.Stdout, flag.Args(), clusters(), *evaluations, *inputs); err != nil {
+		fmt.Fprintln(os.Stderr, "plans:", err)
+		os.Exit(1)
+	}
+}
+
+func clusters() (all []cluster) {
+	for _, gbit := range []float64{1, 10} {
+		for _, c := range []struct {
+			name  string
+			cores []int
+		}{{"1x4", []int{4}}, {"4x1", []int{1, 1, 1, 1}}, {"2x8", []int{8, 8}}, {"4x4", []int{4, 4, 4, 4}}, {"4x16", []int{16, 16, 16, 16}}, {"8+4+2+2", []int{8, 4, 2, 2}}} {
+			if len(c.cores) == 1 && gbit > 1 {
+				continue // nothing moves
+			}
+			all = append(all, cluster{fmt.Sprintf("%s %gG", c.name, gbit), c.cores, gbit * 1e9 / 8})
+		}
+	}
+	return all
+}
+
+var columns = []string{"ours", "first plan", "HEFT", "rank+bytes", "fifo", "random"}
+
+// compare prints makespans over the lower bound, as geometric means by recording
+// and by cluster.
+func compare(w io.Writer, files []string, on []cluster, evaluations int, inputs bool) error {
+	byFile, byCluster := newTable("recording"), newTable("cluster")
+	for _, f := range files {
+		name := strings.TrimSuffix(filepath.Base(f), ".json")
+		b, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		opt := wfformat.Defaults()
+		opt.Inputs = inputs
+		im, err := wfformat.Read(f, b, opt)
+		if err != nil {
+			return err
+		}
+		for k := range on {
+			got, err := on[k].methods(im, evaluations)
+			if err != nil {
+				return fmt.Errorf("%s on %s: %w", f, on[k].name, err)
+			}
+			byFile.add(name, on[k].name, got)
+			byCluster.add(on[k].name, name, got)
+		}
+	}
+	byFile.print(w)
+	byCluster.print(w)
+	for _, l := range byFile.lost {
+		fmt.Fprintln(w, l)
+	}
+	return nil
+}
+
+// methods returns makespans over the lower bound, one for each column.
+func (c *cluster) methods(im *wfformat.Import, evaluations int) ([]float64, error) {
+	g, s := im.Graph, im.Profile.Snapshot()
+	for i := range g.Groups {
+		g.Groups[i].Resources.Memory, g.Groups[i].Resources.CPU = 0, 0 // methods are compared by time and bytes
+	}
+	j, err := newJob(g, s)
+	if err != nil {
+		return nil, err
+	}
+	to := planner.Cluster{Bandwidth: c.bandwidth, Latency: latency}
+	for h, n := range c.cores {
+		to.Hosts = append(to.Hosts, planner.Host{Name: fmt.Sprint(h), CPU: int64(n) * 1000})
+	}
+	var got []float64
+	bound := 0.0
+	for _, n := range []int{evaluations, 0} {
+		p, err := planner.Best(g, s, to, planner.Effort{Evaluations: n})
+		if err != nil {
+			return nil, err
+		}
+		bound = p.LowerBound
+		got = append(got, c.play(j, chosen(p)))
+	}
+	for _, m := range []func(*cluster, *job) choice{heft, greedy, fifo} {
+		got = append(got, c.play(j, m(c, j)))
+	}
+	product := 0.0
+	for seed := range uint64(10) {
+		product += math.Log(c.play(j, random(c, j, seed)))
+	}
+	got = append(got, math.Exp(product/10))
+	for k := range got {
+		got[k] /= bound
+	}
+	return got, nil
+}
+
+func chosen(p *planner.Plan) choice {
+	ch := choice{make([]int, len(p.Tasks)), p.Ranks}
+	if p.Contended {
+		ch.first = p.Turns
+	}
+	for i := range p.Tasks {
+		ch.host[i] = p.Tasks[i].Host
+	}
+	return ch
+}
+
+// table collects logarithms, to print geometric means.
+type table struct {
+	title string
+	names []string
+	sums  map[string][]float64
+	n     map[string]int
+	lost  []string
+}
+
+func newTable(title string) *table {
+	return &table{title: title, sums: map[string][]float64{}, n: map[string]int{}}
+}
+
+func (t *table) add(name, detail string, got []float64) {
+	if t.sums[name] == nil {
+		t.names = append(t.names, name)
+		t.sums[name] = make([]float64, len(got))
+	}
+	for k, x := range got {
+		t.sums[name][k] += math.Log(x)
+	}
+	t.n[name]++
+	if best := slices.Min(got[1:]); got[0] > best*1.001 {
+		t.lost = append(t.lost, fmt.Sprintf("worse than %s: %s on %s, %.3f and %.3f", columns[1+slices.Index(got[1:], best)], name, detail, got[0], best))
+	}
+}
+
+func (t *table) print(w io.Writer) {
+	fmt.Fprintf(w, "| %s | %s |\n|---|%s\n", t.title, strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
+	all, n := make([]float64, len(columns)), 0
+	row := func(name string, sums []float64, n int) {
+		fmt.Fprintf(w, "| %s |", name)
+		for _, s := range sums {
+			fmt.Fprintf(w, " %.3f |", math.Exp(s/float64(n)))
+		}
+		fmt.Fprintln(w)
+	}
+	for _, name := range t.names {
+		row(name, t.sums[name], t.n[name])
+		for k, s := range t.sums[name] {
+			all[k] += s
+		}
+		n += t.n[name]
+	}
+	row("all", all, n)
+	fmt.Fprintln(w)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/cascade-run/cascade/internal/wfformat"
+	"github.com/cascade-run/cascade/planner"
+)
+
+// recording writes one of tasks named by their numbers: each with its seconds, the
+// bytes that it writes and the tasks whose file it reads.
+func recording(seconds, bytes []float64, reads [][]int) []byte {
+	var spec, files, exec []string
+	quote := func(prefix string, of []int) string {
+		var q []string
+		for _, i := range of {
+			q = append(q, fmt.Sprintf("%q", fmt.Sprint(prefix, i)))
+		}
+		return "[" + strings.Join(q, ",") + "]"
+	}
+	for i := range seconds {
+		spec = append(spec, fmt.Sprintf(`{"id":"t%d","parents":%s,"inputFiles":%s,"outputFiles":%s}`, i, quote("t", reads[i]), quote("f", reads[i]), quote("f", []int{i})))
+		files = append(files, fmt.Sprintf(`{"id":"f%d","sizeInBytes":%g}`, i, bytes[i]))
+		exec = append(exec, fmt.Sprintf(`{"id":"t%d","runtimeInSeconds":%g}`, i, seconds[i]))
+	}
+	return fmt.Appendf(nil, `{"name":"r","schemaVersion":"1.5","workflow":{"specification":{"tasks":[%s],"files":[%s]},"execution":{"tasks":[%s]}}}`,
+		strings.Join(spec, ","), strings.Join(files, ","), strings.Join(exec, ","))
+}
+
+// The judge, worked out by hand: 1000 bytes a second, so that latency is lost in rounding.
+func TestJudge(t *testing.T) {
+	j := &job{seconds: []float64{1, 2, 3, 4}, data: []item{{2000, 0, []int{1, 2}}, {500, 1, []int{3}}, {0, 2, []int{3}}},
+		makes: [][]int{{0}, {1}, {2}, nil}, takes: [][]int{nil, {0}, {0}, {1, 2}}}
+	c := cluster{"", []int{1, 1, 1}, 1000}
+	for _, x := range []struct {
+		name string
+		host []int
+		want float64
+	}{
+		{"one after the other", []int{0, 0, 0, 0}, 1 + 3 + 2 + 4},
+		{"one datum to one host", []int{0, 0, 1, 1}, 1 + 2 + 3 + 4},
+		{"it goes once to a host", []int{0, 1, 1, 1}, 1 + 2 + 3 + 2 + 4},
+		{"two to two hosts share what the first sends", []int{0, 1, 2, 0}, 1 + 4 + 3 + 4},
+	} {
+		if got := c.play(j, choice{x.host, []float64{0, 0, 1, 0}}); math.Abs(got-x.want) > 0.01 {
+			t.Errorf("%s: %g, want %g", x.name, got, x.want)
+		}
+	}
+}
+
+// The judge finds the makespan that the planner predicted, and no baseline that the
+// planner knows ends earlier than its best plan.
+func TestJudgeAgreesWithPlanner(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(1, 12).Draw(rt, "tasks")
+		seconds, bytes, reads := make([]float64, n), make([]float64, n), make([][]int, n)
+		for i := range n {
+			seconds[i] = float64(rapid.IntRange(0, 5000).Draw(rt, "ms")) / 1000
+			bytes[i] = float64(rapid.SampledFrom([]int{0, 1000, 77_777_777, 500_000_000}).Draw(rt, "bytes"))
+			for k := range i {
+				if rapid.IntRange(0, 3).Draw(rt, "reads") == 0 {
+					reads[i] = append(reads[i], k)
+				}
+			}
+		}
+		im, err := wfformat.Read("r.json", recording(seconds, bytes, reads), wfformat.Defaults())
+		if err != nil {
+			rt.Fatal(err)
+		}
+		j, err := newJob(im.Graph, im.Profile.Snapshot())
+		if err != nil {
+			rt.Fatal(err)
+		}
+		c := cluster{"", []int{2, 1, 1}, 1.25e8}
+		to := planner.Cluster{Bandwidth: c.bandwidth, Latency: latency, Hosts: []planner.Host{{Name: "a", CPU: 2000}, {Name: "b", CPU: 1000}, {Name: "c", CPU: 1000}}}
+		p, err := planner.Best(im.Graph, im.Profile.Snapshot(), to, planner.Effort{Evaluations: 50})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		got := c.play(j, chosen(p))
+		if math.Abs(got-p.Makespan) > 1e-6 {
+			rt.Fatalf("the judge says %g, the planner %g", got, p.Makespan)
+		}
+		for name, m := range map[string]func(*cluster, *job) choice{"heft": heft, "rank and bytes": greedy, "fifo": fifo} {
+			if other := c.play(j, m(&c, j)); other < p.LowerBound-1e-6 {
+				rt.Fatalf("%s ends at %g, below the bound %g", name, other, p.LowerBound)
+			}
+		}
+	})
+}
+
+func TestCompare(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "w.json")
+	b := recording([]float64{1, 2, 3, 1}, []float64{1e6, 1e6, 1e6, 0}, [][]int{nil, {0}, {0}, {1, 2}})
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := compare(&out, []string{file}, clusters()[:2], 20, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| recording | ours | first plan | HEFT | rank+bytes | fifo | random |\n|---|---|---|---|---|---|---|\n| w | 1.000 |", "| 1x4 1G | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 |", "| all | "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("there is no %q in\n%s", want, out.String())
+		}
+	}
+	if err := compare(&out, []string{"none.json"}, clusters(), 1, true); err == nil {
+		t.Error("a file that is not there was compared")
+	}
+}
