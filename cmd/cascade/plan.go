@@ -64,6 +64,7 @@ looked for with as many simulations as --evaluations says. ` + jobHelp,
 		},
 	}
 	job.add(c)
+	c.Flags().StringVar(&at.svg, "svg", "", "file for a picture of the plan of a file: what runs where and when")
 	c.Flags().Float64Var(&at.cores, "cpu", float64(runtime.NumCPU()), "cores of the host to plan a file for")
 	c.Flags().StringVar(&at.hosts, "hosts", "", "cluster to plan a file for, such as 2x16c64g or 4x8c,1x8c32g1gpu")
 	c.Flags().Float64Var(&at.gbit, "gbit", 10, "bandwidth of each of the --hosts, in Gbit/s")
@@ -112,6 +113,7 @@ type planFor struct {
 	gbit        float64
 	evaluations int
 	seed        uint64
+	svg         string
 }
 
 func (f *planFor) cluster() (planner.Cluster, error) {
@@ -142,6 +144,11 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 	p, err := planner.Best(g, known, c, f.effort(g.NumTasks()))
 	if err != nil {
 		return badInput{err}
+	}
+	if f.svg != "" {
+		if err := os.WriteFile(f.svg, gantt(g, p), 0o666); err != nil {
+			return badInputf("write picture: %w", err)
+		}
 	}
 	rows := make([]comms.PlanRow, len(p.Tasks))
 	for i, t := range p.Tasks {
