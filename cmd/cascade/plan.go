@@ -47,8 +47,8 @@ looked for with as many simulations as --evaluations says. ` + jobHelp,
 				if fileName(args[0]) {
 					return badInputf("read job: %w", err)
 				}
-				if profile != "" {
-					return badInputf("--profile is for job files; a job that was submitted has its plan")
+				if profile != "" || at.svg != "" {
+					return badInputf("--profile and --svg are for job files; a job that was submitted has its plan")
 				}
 				return a.planOfJob(c.Context(), args[0])
 			}
@@ -186,7 +186,11 @@ func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster) {
 	if len(c.Hosts) < 2 {
 		return
 	}
-	fmt.Fprintf(a.out, "found by %s; %s go to another host\n", p.Method, units.BytesSize(p.Moved))
+	moved := ""
+	if p.Contended {
+		moved = "; " + units.BytesSize(p.Moved) + " go to another host"
+	}
+	fmt.Fprintf(a.out, "found by %s%s\n", p.Method, moved)
 	for i := range c.Hosts {
 		all := max(p.Makespan, 1e-9) * float64(c.Hosts[i].CPU) / 1000
 		fmt.Fprintf(a.out, "  %s: %s, %.0f%% busy\n", c.Hosts[i].Name, plural(tasks[i], "task"), busy[i]/all*100)
