@@ -24,6 +24,7 @@ type naive struct {
 	flows  []*naiveFlow
 	start  []float64
 	finish []float64
+	ended  []bool
 }
 
 type naiveDatum struct {
@@ -42,13 +43,13 @@ type naiveFlow struct {
 func (n *naive) play(t testing.TB) float64 {
 	size := n.g.NumTasks()
 	n.there, n.start, n.finish = map[naiveDatum][]int{}, slices.Repeat([]float64{-1}, size), slices.Repeat([]float64{-1}, size)
-	ended := make([]bool, size)
+	n.ended = make([]bool, size)
 	for {
 		n.startAll(t)
 		n.share()
 		next := math.Inf(1)
 		for i := range size {
-			if n.start[i] >= 0 && !ended[i] {
+			if n.start[i] >= 0 && !n.ended[i] {
 				next = min(next, n.finish[i])
 			}
 		}
@@ -78,8 +79,8 @@ func (n *naive) play(t testing.TB) float64 {
 			return true
 		})
 		for i := range size {
-			if n.start[i] >= 0 && !ended[i] && n.finish[i] <= n.now+instant {
-				ended[i] = true
+			if n.start[i] >= 0 && !n.ended[i] && n.finish[i] <= n.now+instant {
+				n.ended[i] = true
 				n.publish(t, dag.TaskIndex(i))
 			}
 		}
@@ -144,7 +145,7 @@ func (n *naive) canStart(t testing.TB, i int) bool {
 	room.Custom = map[string]int64{"disk": room.Custom["disk"]}
 	bounded := room.Memory > 0
 	for k := range n.start {
-		if n.start[k] >= 0 && n.finish[k] > n.now+instant && int(n.d.host[k]) == h {
+		if n.start[k] >= 0 && !n.ended[k] && int(n.d.host[k]) == h {
 			r := &n.g.Group(dag.TaskIndex(k)).Resources
 			room.CPU -= cpuOf(r)
 			room.Memory -= r.Memory
