@@ -167,7 +167,7 @@ func (l *loop) withdraw(act core.Withdraw) {
 	delete(e.views, c)
 	e.x.Withdraw(c, func() {
 		view.Release()
-		l.agent.in.Push(item{ev: core.Withdrawn{Data: act.Data, Attempt: act.Attempt}})
+		l.agent.in.Push(item{ev: core.Withdrawn(act)})
 	})
 }
 

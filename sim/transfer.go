@@ -103,7 +103,7 @@ func (a *agent) performPeer(act core.Action) bool {
 		delete(a.offers, k)
 		w.answerMoves(a, k, errors.New("it was withdrawn"))
 		a.after(w.between(0, time.Millisecond), func() {
-			a.post(func() { a.step(core.Withdrawn{Data: act.Data, Attempt: act.Attempt}) })
+			a.post(func() { a.step(core.Withdrawn(act)) })
 		})
 	default:
 		return false

@@ -105,7 +105,7 @@ func (n *network) perform(w *world, a Action) {
 				m.ready, m.failed = false, "withdrawn"
 			}
 		}
-		w.post(Withdrawn{a.Data, a.Attempt})
+		w.post(Withdrawn(a))
 	}
 }
 
@@ -325,7 +325,7 @@ func (n *network) run() {
 
 // brief is an event or action in a line.
 func brief(v any) string {
-	text := ""
+	var text string
 	switch v := v.(type) {
 	case FromController:
 		text = fmt.Sprintf("%+v", v.Msg)

@@ -264,7 +264,7 @@ func (j *job) counts(ref comms.DatasetRef, f *fragment) bool {
 		return false
 	}
 	edges := ofOutput(j.edgesOf(ref.Task), ref.Output)
-	any := false
+	found := false
 	for _, e := range ofElement(edges, ref.Element) {
 		if e.Kind != dag.SourceElement || j.awayAt(e.Consumer) != f {
 			continue
@@ -272,9 +272,9 @@ func (j *job) counts(ref comms.DatasetRef, f *fragment) bool {
 		if !j.single(ref, e.Consumer) {
 			return false
 		}
-		any = true
+		found = true
 	}
-	return any
+	return found
 }
 
 // single tells whether a task reads one element of an output only.

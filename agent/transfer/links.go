@@ -112,8 +112,8 @@ func (c *conn) buffer(_ *comms.Link, head []byte, size int) []byte {
 	x := c.x
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if copy, ok := x.core.Expects(c.id, p.Transfer, p.Offset, uint64(size)); ok {
-		c.into = x.copies[copy]
+	if wanted, ok := x.core.Expects(c.id, p.Transfer, p.Offset, uint64(size)); ok {
+		c.into = x.copies[wanted]
 		c.into.refs++
 		return c.into.bytes[p.Offset : p.Offset+uint64(size)]
 	}

@@ -219,8 +219,8 @@ func (s *site) cpu() (sum float64) {
 	return sum
 }
 
-// iperf sends bytes from the first host to the second over n connections.
-func iperf(lab *netlab.Lab, n int, bytes_ int64) (r run, err error) {
+// iperf sends total bytes from the first host to the second over n connections.
+func iperf(lab *netlab.Lab, n int, total int64) (r run, err error) {
 	server := exec.Command("iperf3", "-s", "-1", "--forceflush", "-B", lab.Host(1).Addr().String())
 	out, err := server.StdoutPipe()
 	if err != nil {
@@ -246,7 +246,7 @@ func iperf(lab *netlab.Lab, n int, bytes_ int64) (r run, err error) {
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, lines) }() // ends with the server
-	client := exec.Command("iperf3", "-c", lab.Host(1).Addr().String(), "-P", strconv.Itoa(n), "-n", strconv.FormatInt(bytes_, 10), "-J")
+	client := exec.Command("iperf3", "-c", lab.Host(1).Addr().String(), "-P", strconv.Itoa(n), "-n", strconv.FormatInt(total, 10), "-J")
 	var text bytes.Buffer
 	client.Stdout, client.Stderr = &text, os.Stderr
 	if err := lab.Host(0).Start(client); err != nil {
@@ -269,7 +269,7 @@ func iperf(lab *netlab.Lab, n int, bytes_ int64) (r run, err error) {
 	if err := json.Unmarshal(text.Bytes(), &report); err != nil {
 		return r, fmt.Errorf("iperf3 -J: %w", err)
 	}
-	r.seconds = float64(bytes_) * 8 / report.End.Sum.Bits
+	r.seconds = float64(total) * 8 / report.End.Sum.Bits
 	r.cpu = (report.End.CPU.Host + report.End.CPU.Remote) / 100 * r.seconds
 	return r, nil
 }

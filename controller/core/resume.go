@@ -146,10 +146,11 @@ func (c *Core) toRerun(j *job, g *dag.Graph, states *States, r *resumption) (set
 	}
 	set = descendants(states, roots)
 	for _, t := range set {
-		if k := nobody; states.get(t) == TaskRunning && !r.ended {
-			if k = j.ownerOf(t); k != nobody && !j.parts[k].gone {
-				return nil, comms.CodeConflict, fmt.Sprintf("task %s runs now and depends on them: wait for it, or cancel the job", g.TaskName(t))
-			}
+		if states.get(t) != TaskRunning || r.ended {
+			continue
+		}
+		if k := j.ownerOf(t); k != nobody && !j.parts[k].gone {
+			return nil, comms.CodeConflict, fmt.Sprintf("task %s runs now and depends on them: wait for it, or cancel the job", g.TaskName(t))
 		}
 	}
 	return set, comms.CodeOK, ""

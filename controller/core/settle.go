@@ -61,9 +61,9 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex) *settlement {
 	for _, t := range run {
 		k := owner(t)
 		st := j.graph.Group(t).Stream
-		switch at, runs := 0, false; {
+		switch {
 		case st != nil:
-			if at, runs = pick.placed[st.Generator]; runs {
+			if at, runs := pick.placed[st.Generator]; runs {
 				k = at
 			}
 		case k != nobody && pick.besides(t) != nobody:
