@@ -235,6 +235,10 @@ func (c *controller) plan(g *dag.Graph, cluster planner.Cluster) (*planner.Plan,
 				able = append(able, int32(h))
 			}
 		}
+		if w.fate.spread == spreadTurns {
+			p.Homes = append(p.Homes, int32(i%len(cluster.Hosts)))
+			continue
+		}
 		p.Homes = append(p.Homes, pick(w.rnd, append(able, -1)[:max(len(able), 1)]...))
 	}
 	return p, nil

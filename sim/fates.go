@@ -40,6 +40,7 @@ const (
 	spreadNot    = iota // each job runs on one
 	spreadByPlan        // as the planner says, which knows no durations
 	spreadWild          // each task anywhere
+	spreadTurns         // by turns; of tests
 )
 
 // taming takes one kind of trouble out of a run.

@@ -39,6 +39,9 @@ func (w *world) tell(who string, jobs []comms.JobID, format string, args ...any)
 }
 
 func (w *world) tellMessage(who, way string, m comms.Message) {
+	if w.heard != nil {
+		w.heard(who, way, m)
+	}
 	if !w.keep {
 		return
 	}

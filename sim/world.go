@@ -63,6 +63,8 @@ type world struct {
 	healed     bool
 	done       bool
 
+	heard func(who, way string, m comms.Message) // of tests; may be nil
+
 	failed    error
 	failedJob comms.JobID
 	keep      bool
