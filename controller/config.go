@@ -38,7 +38,7 @@ type Config struct {
 	Audit           string          // file to which who asked for what is appended; default none
 
 	InsecureTestNetwork bool          // permit plain TCP, for tests and benchmarks
-	ResumeWindow        time.Duration // how long a broken link may take to come back; default 1m
+	ResumeWindow        time.Duration // how long a broken link may take to come back; default 1m, but not longer than Grace
 	Log                 zerolog.Logger
 }
 
@@ -99,7 +99,7 @@ func (cfg *Config) store(onPause func(bool, uint64)) gcs.Options {
 func (cfg *Config) links(h comms.Handler, incarnation uint64, s *comms.Security) comms.Config {
 	return comms.Config{
 		Self:    comms.Identity{Role: "controller", Name: cfg.Name, Incarnation: incarnation, PID: os.Getpid(), Build: cfg.Build},
-		Handler: h, Inproc: cfg.Inproc, Replay: true, ResumeWindow: cfg.ResumeWindow,
+		Handler: h, Inproc: cfg.Inproc, Replay: true, ResumeWindow: cmp.Or(cfg.ResumeWindow, min(time.Minute, cmp.Or(cfg.Grace, core.DefaultGrace))),
 		Security: s, InsecureTestNetwork: cfg.InsecureTestNetwork, Log: cfg.Log,
 		CheckPeer: func(p comms.Identity, _ int) error {
 			if p.Role == "client" || p.Role == "agent" {

@@ -51,11 +51,12 @@ type Controller struct {
 	local []core.Event      // events that performing actions caused
 	sizes map[uint64]uint64 // bytes of writes that are under way
 
-	mu    sync.Mutex // guards what follows
-	book  *profiles.Book
-	ids   map[*comms.Link]core.LinkID
-	next  core.LinkID
-	dirty int // runs recorded since the profiles were stored
+	mu     sync.Mutex // guards what follows
+	book   *profiles.Book
+	ids    map[*comms.Link]core.LinkID
+	broken map[*comms.Link]time.Time // since when links are broken that may come back
+	next   core.LinkID
+	dirty  int // runs recorded since the profiles were stored
 	// What the tasks of jobs that go on cost, by graph, until it is recorded.
 	samples map[*dag.Graph]*costs
 }
@@ -75,7 +76,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core(incarnation)), incarnation: incarnation, inbox: inbox.New[core.Event](inboxLimit),
 		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork),
-		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), samples: map[*dag.Graph]*costs{}, ids: map[*comms.Link]core.LinkID{}}
+		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), samples: map[*dag.Graph]*costs{}, ids: map[*comms.Link]core.LinkID{}, broken: map[*comms.Link]time.Time{}}
 	c.turns.Lock()
 	if c.store, err = gcs.Open(cfg.store(c.paused)); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)

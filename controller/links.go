@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/zeebo/blake3"
 
@@ -42,6 +43,7 @@ type (
 func (c *Controller) Up(l *comms.Link, p comms.Identity, resumed bool) {
 	c.mu.Lock()
 	old, known := c.ids[l]
+	delete(c.broken, l)
 	if known && resumed {
 		c.mu.Unlock()
 		return
@@ -64,17 +66,23 @@ func (c *Controller) Up(l *comms.Link, p comms.Identity, resumed bool) {
 // Down is called by a link. One that may come back keeps its place: what is sent
 // meanwhile waits in it.
 func (c *Controller) Down(l *comms.Link, err error) {
-	if !errors.Is(err, comms.ErrClosed) {
-		return
-	}
 	c.mu.Lock()
 	id, known := c.ids[l]
+	if !errors.Is(err, comms.ErrClosed) {
+		if known {
+			c.broken[l] = time.Now()
+		}
+		c.mu.Unlock()
+		return
+	}
+	since := c.broken[l]
 	delete(c.ids, l)
+	delete(c.broken, l)
 	c.mu.Unlock()
 	if known {
 		c.blobs.forget(id)
 		c.log.Info().Str("role", l.Peer().Role).Str("peer", l.Peer().Name).Err(err).Msg("link is down")
-		c.inbox.Push(core.LinkDown{Link: id})
+		c.inbox.Push(core.LinkDown{Link: id, Since: since})
 	}
 }
 

@@ -15,12 +15,15 @@ type Config struct {
 	TTL         time.Duration // ended jobs are deleted after this; 0 means never; see retention.go
 	MaxEnded    int           // most ended jobs that stay; 0 means no bound
 	MaxStored   uint64        // most bytes that the store was given for them; 0 means no bound
-	Grace       time.Duration // a lost agent's jobs wait this long before another agent takes them; default 30s
+	Grace       time.Duration // a lost agent's jobs wait this long before another agent takes them; default DefaultGrace
 	WatchEvery  time.Duration // shortest pause between two Progress of a Submit with Watch; default 100ms
 	MaxUnread   int           // messages that a client may leave unread before its link is closed; default 10000
 	Spread      bool          // jobs may be cut into fragments for several agents
 	MaxEvents   int           // events kept for one Progress of a watcher that asked for them; default 10000
 }
+
+// DefaultGrace is how long a lost agent is waited for.
+const DefaultGrace = 30 * time.Second
 
 // LinkID names a connection of the driver. Numbers are not used again.
 type LinkID uint64
@@ -39,7 +42,10 @@ type (
 		Owner       string // of a client: whose jobs alone it may steer; "" for any
 	}
 	// LinkDown: nothing goes to the link any more.
-	LinkDown struct{ Link LinkID }
+	LinkDown struct {
+		Link  LinkID
+		Since time.Time // when the peer was heard last; zero: now
+	}
 	// Received brings a message. The driver has set Submit.GraphHash.
 	Received struct {
 		Link LinkID

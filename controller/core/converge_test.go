@@ -323,7 +323,7 @@ func (c *testCluster) connect(a *honest) {
 
 func (c *testCluster) cut(a *honest) {
 	if a.link != 0 {
-		c.event(LinkDown{a.link})
+		c.event(LinkDown{Link: a.link})
 		a.link = 0
 	}
 }

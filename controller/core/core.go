@@ -58,7 +58,7 @@ const (
 
 // New returns a core that knows nothing.
 func New(cfg Config) *Core {
-	cfg.Grace = cmp.Or(cfg.Grace, 30*time.Second)
+	cfg.Grace = cmp.Or(cfg.Grace, DefaultGrace)
 	cfg.WatchEvery = cmp.Or(cfg.WatchEvery, 100*time.Millisecond)
 	cfg.MaxUnread = cmp.Or(cfg.MaxUnread, 10_000)
 	cfg.MaxEvents = cmp.Or(cfg.MaxEvents, 10_000)
@@ -74,7 +74,7 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 	case LinkUp:
 		c.linkUp(ev)
 	case LinkDown:
-		c.linkDown(ev.Link)
+		c.linkDown(ev)
 	case Received:
 		c.received(ev)
 	case Full:

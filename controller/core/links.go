@@ -25,7 +25,8 @@ func (c *Core) linkUp(ev LinkUp) {
 	c.links[ev.Link] = &link{id: ev.Link, agent: ev.Agent, name: ev.Name, owner: ev.Owner, incarnation: ev.Incarnation}
 }
 
-func (c *Core) linkDown(id LinkID) {
+func (c *Core) linkDown(ev LinkDown) {
+	id := ev.Link
 	l := c.links[id]
 	if l == nil {
 		return
@@ -36,7 +37,9 @@ func (c *Core) linkDown(id LinkID) {
 	}
 	if a := c.agents[l.name]; l.agent && a != nil && a.link == l {
 		a.link, a.synced, a.snapshot = nil, false, nil
-		a.away = c.now
+		if a.away = c.now; !ev.Since.IsZero() {
+			a.away = ev.Since // the time that the link had to come back counts
+		}
 	}
 }
 

@@ -238,7 +238,7 @@ func (w *world) run(d *datadriven.TestData) error {
 	case "client", "agent":
 		w.up(d, who)
 	case "down":
-		w.step(LinkDown{w.links[who]})
+		w.step(LinkDown{Link: w.links[who]})
 		delete(w.links, who)
 	case "full":
 		w.full[w.links[who]] = nil

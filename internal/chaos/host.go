@@ -7,9 +7,11 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -95,18 +97,20 @@ func (h *Host) end() {
 // killed tells whether the last process of a daemon was killed, so that only
 // `cascade clean` can remove what it had.
 func (h *Host) killed() bool {
-	last := map[string]bool{}
+	last := map[string]bool{} // by command line: there may be two agents
 	for _, p := range h.processes {
-		last[p.name] = p.cmd.ProcessState.ExitCode() < 0
+		if p.name == "cascade-agent" || p.name == "cascade-controller" || p.name == "cascade run" {
+			last[strings.Join(p.cmd.Args, " ")] = p.cmd.ProcessState.ExitCode() < 0
+		}
 	}
-	return last["cascade-agent"] || last["cascade-controller"] || last["cascade run"]
+	return slices.Contains(slices.Collect(maps.Values(last)), true)
 }
 
 // Clean runs `cascade clean` on the state folders and returns what it said.
 func (h *Host) Clean(args ...string) string {
 	h.tb.Helper()
 	said := ""
-	for _, of := range []string{"lock", "controller/store/lock", "agent/agent.lock"} {
+	for _, of := range []string{"lock", "controller/store/lock", "agent/agent.lock", "agent2/agent.lock"} {
 		if _, err := os.Stat(filepath.Join(h.State, of)); err != nil {
 			continue
 		}
@@ -144,9 +148,13 @@ func (h *Host) Left() []string {
 
 // SharedMemory lists the files that agents of this host have in shared memory.
 func (h *Host) SharedMemory() []string {
-	sum := fnv.New32a()
-	sum.Write([]byte(filepath.Join(h.State, "agent")))
-	dirs, _ := filepath.Glob(fmt.Sprintf("/dev/shm/cascade-*-%08x*", sum.Sum32()))
+	var dirs []string
+	for _, agent := range []string{"agent", "agent2"} {
+		sum := fnv.New32a()
+		sum.Write([]byte(filepath.Join(h.State, agent)))
+		found, _ := filepath.Glob(fmt.Sprintf("/dev/shm/cascade-*-%08x*", sum.Sum32()))
+		dirs = append(dirs, found...)
+	}
 	all := dirs
 	for _, d := range dirs {
 		files, _ := filepath.Glob(d + "/*")
@@ -276,6 +284,12 @@ func (h *Host) Agent(args ...string) *Process {
 	p := h.StartAgent(args...)
 	p.Await("controller is there")
 	return p
+}
+
+// SecondAgent is like Agent: another agent on this host, beside the first.
+func (h *Host) SecondAgent(args ...string) *Process {
+	h.tb.Helper()
+	return h.Agent(append([]string{"--name", "a2", "--state", filepath.Join(h.State, "agent2"), "--runtime", filepath.Join(h.Sockets, "a2")}, args...)...)
 }
 
 // StartAgent is like Agent and does not wait.
