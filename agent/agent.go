@@ -129,7 +129,7 @@ func (a *Agent) open() error {
 	if a.member != nil {
 		a.work.Go(a.keepLinks)
 	}
-	if err := owner.Put(a.cfg.State, slices.Concat(owner.Sockets(a.executors.Addr()), owner.Sockets(a.clients.Addr())), a.store.Dir()); err != nil {
+	if err := owner.Put(a.cfg.State, slices.Concat(owner.Sockets(a.executors.Addr()), owner.Sockets(a.clients.Addr()), owner.Sockets(a.dataAddress())), a.store.Dir()); err != nil {
 		return err
 	}
 	left, err := a.adoptable()

@@ -24,6 +24,7 @@ func at(h *Host, n int, do func()) <-chan struct{} {
 
 // A job that is worth it runs on two agents, and delivers what it does on one.
 func TestTwoAgentsShareAJob(t *testing.T) {
+	t.Parallel()
 	want := undisturbed(t)
 	h := New(t)
 	h.Controller()
@@ -44,6 +45,7 @@ func TestTwoAgentsShareAJob(t *testing.T) {
 // One of two agents is killed in the middle of a job and does not come back: what
 // it had is made again by the other, after the grace.
 func TestOneOfTwoAgentsKilled(t *testing.T) {
+	t.Parallel()
 	want := undisturbed(t)
 	for i := range rounds(2, 30) {
 		r := rand.New(rand.NewPCG(firstSeed(t)+uint64(i), 7))
@@ -52,7 +54,7 @@ func TestOneOfTwoAgentsKilled(t *testing.T) {
 		agents := []*Process{h.Agent(), h.SecondAgent()}
 		j := h.Submit(h.Client(), mix, nil)
 		victim := r.IntN(2)
-		killAt(h, j.First+1+r.IntN(mixLines-2), agents[victim])
+		killAt(h, j.First+1+r.IntN(mixLines-2), nil, agents[victim])
 		got := j.Done()
 		got.Same(t, want)
 		if t.Failed() {
@@ -64,6 +66,7 @@ func TestOneOfTwoAgentsKilled(t *testing.T) {
 // The controller is stopped when a job has just begun on two agents, and goes on
 // only when every task has ended: the agents tell each other what they must know.
 func TestControllerFrozenWhileTwoAgentsRun(t *testing.T) {
+	t.Parallel()
 	want := undisturbed(t)
 	h := New(t)
 	controller := h.Controller()
