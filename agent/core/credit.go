@@ -161,8 +161,10 @@ func (c *Core) resumed(r *run) {
 // unstick widens the buffers of generators when nothing else can move.
 func (c *Core) unstick() {
 	held := false
-	if len(c.pulls) > 0 {
-		return
+	for _, p := range c.pulls {
+		if p.sent { // others wait for memory themselves
+			return
+		}
 	}
 	for _, ex := range c.execs {
 		if ex.state == exStarting || ex.asked || len(ex.queue) > 0 && !ex.held() && ex.wants == 0 {
