@@ -364,8 +364,16 @@ func (c *Core) repeated(j *job, p *part, epoch uint64, events []comms.Event) {
 	if p == nil || j.live == nil || j.states == nil || j.ending != nil || j.deleting {
 		return
 	}
-	if slices.ContainsFunc(events, func(e comms.Event) bool { return e.Kind == comms.EventDrained }) {
-		p.drained = max(p.drained, epoch)
+	said := false
+	for i := range events {
+		switch events[i].Kind {
+		case comms.EventDrained:
+			said, p.drained = true, max(p.drained, epoch)
+		case comms.EventRetry:
+			said, p.drained = false, 0
+		}
+	}
+	if said {
 		c.overBefore(j)
 	}
 }

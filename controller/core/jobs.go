@@ -208,11 +208,14 @@ func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, epoch uin
 	j.rec.Batches++
 	j.states.At(commit.Batch)
 	var drained *comms.Event
-	lost := false
+	lost, p := false, j.partOf(a.row.Name)
 	for i := range events {
 		e := &events[i]
-		if e.Kind == comms.EventDrained {
-			drained = e
+		switch e.Kind {
+		case comms.EventDrained:
+			drained, p.drained = e, epoch
+		case comms.EventRetry: // it makes again what it has lost, and others need, and says again when that is done
+			drained, p.drained = nil, 0
 		}
 		if !j.states.Apply(e) {
 			continue
@@ -231,9 +234,6 @@ func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, epoch uin
 	j.rec.Totals = j.states.Totals()
 	j.result = j.result || j.complete()
 	c.touchWith(j, events)
-	if p := j.partOf(a.row.Name); drained != nil {
-		p.drained = epoch
-	}
 	over := j.idle() && !j.rec.Homeless || j.rec.Cancel != "" && j.stopped()
 	if drained != nil && over && !lost && c.drained(j, drained) {
 		c.end(j)
