@@ -35,6 +35,8 @@ type Host struct {
 	Journal *Journal // what tasks say
 	Env     []string // NAME=value for processes that are started from now on
 
+	Begin func(*exec.Cmd) error // starts processes from now on, on another host of a lab; nil: on this one
+
 	tb     testing.TB
 	mark   string
 	before []string // arguments before the program's own of daemons that are started from now on
@@ -236,7 +238,11 @@ func (h *Host) startWith(env []string, name, program string, args ...string) *Pr
 	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.WaitDelay = 5 * time.Second // what inherited its output must not keep us
-	if err := p.cmd.Start(); err != nil {
+	begin := h.Begin
+	if begin == nil {
+		begin = (*exec.Cmd).Start
+	}
+	if err := begin(p.cmd); err != nil {
 		h.tb.Fatalf("start %s: %v", name, err)
 	}
 	h.mu.Lock()

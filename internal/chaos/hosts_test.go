@@ -3,10 +3,14 @@
 package chaos
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/cascade-run/cascade/internal/netlab"
 )
 
 // at calls do once when the journal has its n-th line, counted from 1. The channel
@@ -61,6 +65,42 @@ func TestOneOfTwoAgentsKilled(t *testing.T) {
 			t.Fatalf("round %d, agent %d\n%s\n%s", i, victim+1, text(got.Lines), j.Story(""))
 		}
 	}
+}
+
+// Controller and agents have hosts of their own and speak TCP. All that runs on one
+// agent's host is killed in the middle of a job: the other goes on.
+func TestHostKilled(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds programs and starts many processes")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("hosts of one machine need root")
+	}
+	want := undisturbed(t)
+	lab, err := netlab.New(netlab.Config{Hosts: 3})
+	if err != nil {
+		t.Skipf("no hosts can be made here: %v", err)
+	}
+	t.Cleanup(func() { lab.Close() })
+	h := New(t)
+	const insecure = "--insecure-test-network"
+	address := fmt.Sprintf("tcp://%s:7420", lab.Host(0).Addr())
+	h.Begin = lab.Host(0).Start
+	h.Controller("--listen", h.Address()+","+address, "--grace", "500ms", insecure)
+	h.Begin = lab.Host(1).Start
+	h.Agent("--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(1).Addr()), insecure)
+	h.Begin = lab.Host(2).Start
+	h.SecondAgent("--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(2).Addr()), insecure)
+	h.Begin = nil
+	j := h.Submit(h.Client(), mix, nil)
+	<-at(h, j.First+mixLines/4, func() {
+		if err := lab.Host(2).Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	h.Journal.On(nil)
+	j.Done().Same(t, want)
 }
 
 // The controller is stopped when a job has just begun on two agents, and goes on
