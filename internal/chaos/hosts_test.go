@@ -58,7 +58,7 @@ func TestOneOfTwoAgentsKilled(t *testing.T) {
 		agents := []*Process{h.Agent(), h.SecondAgent()}
 		j := h.Submit(h.Client(), mix, nil)
 		victim := r.IntN(2)
-		killAt(h, j.First+1+r.IntN(mixLines-2), nil, agents[victim])
+		killAt(h, j.Begun+1+r.IntN(mixLines-2), nil, agents[victim])
 		got := j.Done()
 		got.Same(t, want)
 		if t.Failed() {
@@ -94,7 +94,7 @@ func TestHostKilled(t *testing.T) {
 	h.SecondAgent("--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(2).Addr()), insecure)
 	h.Begin = nil
 	j := h.Submit(h.Client(), mix, nil)
-	<-at(h, j.First+mixLines/4, func() {
+	<-at(h, j.Begun+mixLines/4, func() {
 		if err := lab.Host(2).Kill(); err != nil {
 			t.Error(err)
 		}
@@ -113,8 +113,8 @@ func TestControllerFrozenWhileTwoAgentsRun(t *testing.T) {
 	h.Agent()
 	h.SecondAgent()
 	j := h.Submit(h.Client(), mix, nil)
-	<-at(h, j.First+1, func() { controller.Signal(syscall.SIGSTOP) })
-	<-at(h, j.First+mixLines-1, func() { controller.Signal(syscall.SIGCONT) })
+	<-at(h, j.Begun+1, func() { controller.Signal(syscall.SIGSTOP) })
+	<-at(h, j.Begun+mixLines-1, func() { controller.Signal(syscall.SIGCONT) })
 	h.Journal.On(nil)
 	got := j.Done()
 	got.Same(t, want)
