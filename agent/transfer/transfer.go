@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,14 +87,17 @@ type Exchange struct {
 	mu     sync.Mutex
 	core   *core.Core
 	copies map[Copy]*memory
-	conns  map[core.LinkID]*conn
-	last   core.LinkID
-	closed bool
+	// leaving is the memory of copies that were withdrawn and that somebody still uses.
+	leaving map[Copy][]*memory
+	conns   map[core.LinkID]*conn
+	last    core.LinkID
+	closed  bool
 }
 
 // memory is the bytes of a copy. refs counts who reads or writes them just now; it
 // and ended belong to Exchange.mu.
 type memory struct {
+	copy  Copy
 	bytes []byte
 	sums  []atomic.Uint64 // of pieces by place; 0: not known
 	began time.Time
@@ -112,7 +116,7 @@ func New(cfg Config) (*Exchange, error) {
 		s.Expect = []pki.Role{pki.RoleAgent}
 		cfg.Security = &s
 	}
-	x := &Exchange{cfg: cfg, began: time.Now(), copies: map[Copy]*memory{}, conns: map[core.LinkID]*conn{}}
+	x := &Exchange{cfg: cfg, began: time.Now(), copies: map[Copy]*memory{}, leaving: map[Copy][]*memory{}, conns: map[core.LinkID]*conn{}}
 	x.stop, x.cancel = context.WithCancel(context.Background())
 	x.mu.Lock() // a guest may come before the core is there
 	defer x.mu.Unlock()
@@ -186,7 +190,7 @@ func (x *Exchange) add(c Copy, bytes []byte, done func(Ended), ev core.Event) er
 		return fmt.Errorf("dataset %s: %w", c, ErrBusy)
 	}
 	chunk := x.core.Chunk()
-	x.copies[c] = &memory{bytes: bytes, done: done, began: time.Now(), sums: make([]atomic.Uint64, (uint64(len(bytes))+chunk-1)/chunk)}
+	x.copies[c] = &memory{copy: c, bytes: bytes, done: done, began: time.Now(), sums: make([]atomic.Uint64, (uint64(len(bytes))+chunk-1)/chunk)}
 	x.stepAndUnlock(ev)
 	return nil
 }
@@ -207,13 +211,19 @@ func (x *Exchange) Withdraw(c Copy, released func()) {
 	}
 	x.mu.Lock()
 	m := x.copies[c]
+	if all := x.leaving[c]; m == nil && len(all) > 0 { // it was withdrawn before
+		last := all[len(all)-1]
+		last.ended = append(last.ended, released)
+		x.mu.Unlock()
+		return
+	}
 	if m == nil {
 		x.mu.Unlock()
 		x.work.Go(released)
 		return
 	}
 	if m.done == nil { // else Done sees to it
-		delete(x.copies, c)
+		x.leaves(m)
 	}
 	m.ended = append(m.ended, released)
 	m.refs++ // until the step is over
@@ -342,10 +352,16 @@ func (x *Exchange) done(a core.Done) {
 	if x.closed {
 		end.Err = fmt.Errorf("%w: %w", ErrClosed, a.Err)
 	}
-	delete(x.copies, a.Copy)
+	x.leaves(m)
 	m.ended = append([]func(){func() { report(end) }}, m.ended...)
 	m.refs++
 	x.work.Go(func() { x.release(m) })
+}
+
+// leaves takes a copy out of those that can be used, with mu held. The caller has a use of its memory.
+func (x *Exchange) leaves(m *memory) {
+	delete(x.copies, m.copy)
+	x.leaving[m.copy] = append(x.leaving[m.copy], m)
 }
 
 // release ends one use of a copy's memory.
@@ -355,6 +371,11 @@ func (x *Exchange) release(m *memory) {
 	var ended []func()
 	if m.refs == 0 {
 		ended, m.ended = m.ended, nil
+		if all := slices.DeleteFunc(x.leaving[m.copy], func(o *memory) bool { return o == m }); len(all) > 0 {
+			x.leaving[m.copy] = all
+		} else {
+			delete(x.leaving, m.copy)
+		}
 	}
 	x.mu.Unlock()
 	if len(ended) > 0 {
