@@ -232,8 +232,8 @@ func (c *Core) releasedBy(agent string, m *comms.Released) {
 			}
 			continue
 		}
-		for e := r.First; e <= r.Last; e++ {
-			c.releasedOne(j, agent, comms.DatasetRef{Task: r.Task, Output: r.Output, Element: e})
+		for n := range r.Last - r.First + 1 { // not e <= r.Last, which may be the last number there is
+			c.releasedOne(j, agent, comms.DatasetRef{Task: r.Task, Output: r.Output, Element: r.First + n})
 		}
 	}
 }
