@@ -142,15 +142,15 @@ func (l *loop) offer(act core.Offer) {
 		}
 	}
 	if err == nil {
-		e.views[c] = view
 		if err = e.x.Offer(c, bytes); err == nil {
+			e.views[c] = view
 			return
 		}
 	}
-	// The core ends the offer when it needs the memory, and nobody reads it meanwhile.
+	view.Release()
 	l.agent.log.Warn().Err(err).Stringer("dataset", c).Msg("cannot be served")
+	l.step(core.NotOffered{Data: act.Data, Attempt: act.Attempt})
 	e.x.NotHere(c, err.Error())
-	l.step(core.Unwanted{Data: act.Data, Attempt: act.Attempt})
 }
 
 func (l *loop) notHere(act core.NotHere) {

@@ -96,10 +96,10 @@ func (l *loop) toPeer(act core.ToPeer) {
 
 // keepPeer keeps a link to an agent until ctx ends.
 func (a *Agent) keepPeer(ctx context.Context, name, addresses string) {
-	pause := 10 * time.Millisecond
+	pause, door := 10*time.Millisecond, &peerDoor{agent: a}
 	for ctx.Err() == nil {
 		link, err := comms.Dial(ctx, addresses, comms.Config{
-			Self: a.self, Handler: &peerDoor{agent: a}, Log: a.log, Replay: true,
+			Self: a.self, Handler: door, Log: a.log, Replay: true,
 			Inproc: a.cfg.Inproc, Security: a.security(pki.RoleAgent), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
 			CheckPeer: func(other comms.Identity, _ int) error {
 				if other.Role != "agent" || other.Name != name {
@@ -116,6 +116,7 @@ func (a *Agent) keepPeer(ctx context.Context, name, addresses string) {
 				if err := link.Close(); err != nil {
 					a.log.Debug().Err(err).Str("peer", name).Msg("last messages to an agent")
 				}
+				door.Down(link, comms.ErrClosed) // a link says nothing to who has closed it
 				return
 			}
 		} else {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -173,5 +174,30 @@ func BenchmarkChainOverTwoAgents(b *testing.B) {
 	b.ResetTimer()
 	for _, j := range spread(hosts, yaml, even) {
 		j.drained()
+	}
+}
+
+// TestLeftPeersAreForgotten: of a link that no job needs any more nothing stays.
+func TestLeftPeersAreForgotten(t *testing.T) {
+	hosts := startPair(t, nil)
+	jobs := spread(hosts, `
+job: short
+tasks:
+  a: {run: one, with: {n: 1}, out: [n]}
+  b: {run: double, in: {n: a.n}, out: [n2]}
+outputs: [b.n2]
+`, func(name string) int { return int(name[0] - 'a') })
+	for _, j := range jobs {
+		j.ended()
+		j.host.ctrl.send(&comms.Steer{Job: j.id, Action: comms.SteerForget})
+	}
+	links := func(a *Agent) (n int) {
+		a.peerLinks.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	for began := time.Now(); links(hosts[0].agent)+links(hosts[1].agent) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("%d and %d links are kept", links(hosts[0].agent), links(hosts[1].agent))
+		}
 	}
 }

@@ -39,7 +39,7 @@ type kindOutput struct {
 // jobs, that want the same of it. Executor.mu is held.
 func (e *Executor) newKind(m *comms.Kind) *kind {
 	if like := e.usual[m.Function]; like != nil && slices.Equal(like.Inputs, m.Inputs) && slices.Equal(like.Outputs, m.Outputs) {
-		return &kind{Kind: *m, fn: like.fn, args: like.args, inputs: like.inputs, outputs: like.outputs}
+		return &kind{Kind: *m, fn: like.fn, args: like.args, inputs: like.inputs, outputs: like.outputs, flat: like.flat}
 	}
 	k := e.reg.newKind(m)
 	if k.fn != nil && k.problem == nil {

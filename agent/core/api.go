@@ -163,6 +163,11 @@ type (
 		Data    comms.DatasetID
 		Attempt uint32
 	}
+	// NotOffered takes an Offer back that could not be served.
+	NotOffered struct {
+		Data    comms.DatasetID
+		Attempt uint32
+	}
 	// Withdrawn answers Withdraw: nobody reads its bytes any more.
 	Withdrawn struct {
 		Data    comms.DatasetID
@@ -203,6 +208,7 @@ func (Pulled) event()         {}
 func (PullFailed) event()     {}
 func (Wanted) event()         {}
 func (Unwanted) event()       {}
+func (NotOffered) event()     {}
 func (Withdrawn) event()      {}
 func (Full) event()           {}
 func (Free) event()           {}

@@ -203,6 +203,8 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		c.wantedBy(ev)
 	case Unwanted:
 		c.unwanted(ev)
+	case NotOffered:
+		c.notOffered(ev)
 	case Withdrawn:
 		c.withdrawn(ev)
 	case Drain:

@@ -350,6 +350,15 @@ func (c *Core) freedOffer(j *job, d *dataset) {
 	}
 }
 
+// notOffered ends an offer that could not be served, so that it is tried again
+// for who asks next.
+func (c *Core) notOffered(ev NotOffered) {
+	if o := c.offers[offerKey{ev.Data, ev.Attempt}]; o != nil && !o.withdrawn {
+		o.withdrawn = true
+		c.withdrawn(Withdrawn(ev))
+	}
+}
+
 // withdrawn ends the pin of an offer: nobody reads its bytes any more.
 func (c *Core) withdrawn(ev Withdrawn) {
 	k := offerKey{ev.Data, ev.Attempt}

@@ -32,3 +32,29 @@ func TestReleasedToTheLastElement(t *testing.T) {
 		t.Fatal("it does not end")
 	}
 }
+
+// An offer that the driver could not serve is made again for who asks next: else
+// nobody would answer.
+func TestOfferThatFailedIsMadeAgain(t *testing.T) {
+	c := New(Config{Agent: "a"})
+	id, ref := comms.JobID{1}, comms.DatasetRef{}
+	c.byJob[id] = &job{id: id, data: map[comms.DatasetRef]*dataset{ref: {desc: comms.Desc{Ref: ref, Attempt: 1, Size: 1, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte{1}}}}}}
+	offers := func(ev Event) (n int) {
+		for _, a := range c.Step(time.Unix(1, 0), ev) {
+			if _, ok := a.(Offer); ok {
+				n++
+			}
+		}
+		return n
+	}
+	data := comms.DatasetID{Job: id, DatasetRef: ref}
+	if n := offers(Wanted{Data: data, Attempt: 1}); n != 1 {
+		t.Fatalf("%d offers", n)
+	}
+	if offers(NotOffered{Data: data, Attempt: 1}); len(c.offers) > 0 {
+		t.Error("it is offered still")
+	}
+	if n := offers(Wanted{Data: data, Attempt: 1}); n != 1 {
+		t.Errorf("%d offers when it is asked for again", n)
+	}
+}
