@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"sort"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -140,7 +141,8 @@ func (c *Core) adoptData(a *Adopted) {
 }
 
 // readopt makes an adopted job an ordinary one. The datasets that its Assign
-// names are here; the others are freed.
+// names are here, and outputs of the job that count: an Assign names only what the
+// tasks of this agent read. The others are freed.
 func (c *Core) readopt(old *job, m *comms.Assign, g *dag.Graph) *job {
 	c.unlist(old)
 	j := c.newJob(m, g)
@@ -149,6 +151,15 @@ func (c *Core) readopt(old *job, m *comms.Assign, g *dag.Graph) *job {
 			have.given, j.given = true, true
 			j.data[d.Ref] = have
 			delete(old.data, d.Ref)
+		}
+	}
+	for ref, have := range old.data {
+		i := sort.Search(len(m.Ended), func(i int) bool { return m.Ended[i].Last >= ref.Task })
+		if i < len(m.Ended) && m.Ended[i].First <= ref.Task && m.Ended[i].How == comms.OutcomeDone && j.valid(ref) && j.wanted.has(g, ref) {
+			have.given, j.given = true, true
+			j.data[ref] = have
+			delete(old.data, ref)
+			c.grow(j, ref)
 		}
 	}
 	c.keepOnly(old, nil)
