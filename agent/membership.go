@@ -97,7 +97,14 @@ func (a *Agent) takeRevoked(m *comms.Revoked) {
 }
 
 // recheck ends the links of those whose certificates ended.
-func (a *Agent) recheck() { a.clients.Recheck(time.Now()) }
+func (a *Agent) recheck() {
+	a.clients.Recheck(time.Now())
+	a.in.Push(item{note: func() {
+		if x := a.loop.moving.x; x != nil {
+			x.Recheck(time.Now())
+		}
+	}})
+}
 
 const (
 	recheckEvery  = 10 * time.Second

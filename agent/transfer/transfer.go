@@ -231,6 +231,10 @@ func (x *Exchange) Withdraw(c Copy, released func()) {
 	x.release(m)
 }
 
+// Recheck ends the links of agents whose certificates are revoked by now, and
+// those whose certificates have expired.
+func (x *Exchange) Recheck(now time.Time) { x.listener.Recheck(now) }
+
 // Stats returns what was done since New.
 func (x *Exchange) Stats() Stats {
 	x.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -375,5 +376,37 @@ func TestStrangers(t *testing.T) {
 	cfg.Self.Role = "client"
 	if _, err := New(cfg); err == nil {
 		t.Error("a client moves datasets")
+	}
+}
+
+// Who is revoked while he is served is served no more.
+func TestRevokedIsServedNoMore(t *testing.T) {
+	secure := members(t, "a", "b")
+	var revoked atomic.Bool
+	secure["a"].Revoked = func(string) bool { return revoked.Load() }
+	var xs []*Exchange
+	for _, name := range []string{"a", "b"} {
+		cfg := config(t, name)
+		cfg.InsecureTestNetwork, cfg.Security = false, secure[name]
+		xs = append(xs, exchange(t, cfg))
+	}
+	want, got := noise(1000), make([]byte, 1000)
+	for i := range 2 {
+		if err := xs[0].Offer(copyNo(i), want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e := wait(t, pull(t, xs[1], copyNo(0), got, xs[0].source())); e.Err != nil {
+		t.Fatal(e.Err)
+	}
+	revoked.Store(true)
+	xs[0].Recheck(time.Now())
+	for began := time.Now(); xs[0].Stats().Links > 0; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("the link stays")
+		}
+	}
+	if e := wait(t, pull(t, xs[1], copyNo(1), got, xs[0].source())); e.Err == nil {
+		t.Error("who is revoked was served")
 	}
 }
