@@ -354,6 +354,9 @@ func TestTypeMistakes(t *testing.T) {
 		{`run: ":A"`, `run is ":A" (write FUNCTION or ENVIRONMENT:FUNCTION)`},
 		{`run: A, resources: {a b: 1}`, `"a b" cannot be the name of a resource`},
 		{`run: A, resources: {memory: 1e4}`, `resources memory is 10000, not an amount of memory`},
+		{`run: A, resources: {memory: 64}`, `resources memory is 64 bytes, less than 1MiB (write 64MiB, or 64B for bytes)`},
+		{`run: A, resources: {memory: "${params.n * 16}"}`, `resources memory is 64 bytes, less than 1MiB (write 64MiB, or 64B for bytes)`},
+		{`run: A, resources: {memory: "1.5"}`, `resources memory is 1.5 bytes, less than 1MiB (write 1.5MiB, or 1.5B for bytes)`},
 		{`run: A, generates: {x: 9007199254740993}`, `output "x" has 9007199254740993 elements`},
 	} {
 		_, err := ParseYAML("job.yaml", []byte("job: x\nparams: {n: 4, none: null, l: [1]}\ntasks:\n  t: {"+c.task+"}\n"), Override{}, Options{})

@@ -258,6 +258,9 @@ func memoryText(n int64) string {
 			return strconv.FormatInt(n/size, 10) + unit
 		}
 	}
+	if n < leastPlain {
+		return strconv.FormatInt(n, 10) + "B"
+	}
 	return strconv.FormatInt(n, 10)
 }
 

@@ -56,7 +56,7 @@ func taskSchema() map[string]any {
 			"type": []string{"object", "null"}, "description": "What a task occupies while it runs. Other names are resources of your own.",
 			"properties": map[string]any{
 				"cpu":    described(amount, "Cores; 1 by default."),
-				"memory": described(anyOf(wholeFrom(1), map[string]any{"type": "string", "pattern": `^[0-9.]+ *([kKmMgGtTpP]?[iI]?[bB]?)$|\$\{`}), "Private memory: 64MiB (1024), 64MB (1000), or bytes."),
+				"memory": described(anyOf(wholeFrom(leastPlain), map[string]any{"type": "string", "pattern": `^[0-9.]+ *([kKmMgGtTpP]?[iI]?[bB]?)$|\$\{`}), "Private memory: 64MiB (1024), 64MB (1000), or bytes from 1048576."),
 				"gpu":    described(amount, "Devices, fractions allowed."),
 			},
 			"additionalProperties": amount,

@@ -3,6 +3,7 @@ package dag
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -375,6 +376,10 @@ func (j *jobFile) thousandths(n *yaml.Node, what string) (int64, bool) {
 	return int64(m), true
 }
 
+// leastPlain is the least memory that is meant when bytes have no unit: who writes
+// 64 means MiB, and would have every attempt ended.
+const leastPlain = 1 << 20
+
 // memory reads bytes: a whole number, or text with a unit. Units with an i are
 // powers of 1024 (MiB), the others powers of 1000 (MB).
 func (j *jobFile) memory(n *yaml.Node, what string) int64 {
@@ -385,18 +390,32 @@ func (j *jobFile) memory(n *yaml.Node, what string) int64 {
 	const hint = "write bytes with a unit: 64MiB, 1.5GiB, 500MB"
 	switch x := v.(type) {
 	case int64:
-		if x > 0 {
+		if x >= leastPlain {
 			return x
+		}
+		if x > 0 {
+			j.plainMemory(n, what, strconv.FormatInt(x, 10))
+			return 0
 		}
 	case string:
 		parse := units.FromHumanSize
 		if strings.ContainsAny(x, "iI") {
 			parse = units.RAMInBytes
 		}
-		if b, err := parse(strings.TrimSpace(x)); err == nil && b > 0 {
+		text := strings.TrimSpace(x)
+		if b, err := parse(text); err == nil && b > 0 {
+			if b < leastPlain && strings.Trim(text, "0123456789.") == "" {
+				j.plainMemory(n, what, text)
+				return 0
+			}
 			return b
 		}
 	}
 	j.problem(n, fmt.Sprintf("%s is %s, not an amount of memory", what, quoteValue(v)), hint)
 	return 0
+}
+
+// plainMemory tells that a small amount has no unit.
+func (j *jobFile) plainMemory(n *yaml.Node, what, amount string) {
+	j.problem(n, fmt.Sprintf("%s is %s bytes, less than 1MiB", what, amount), fmt.Sprintf("write %sMiB, or %sB for bytes", amount, amount))
 }
