@@ -31,7 +31,7 @@ type Client struct {
 // The context bounds the connecting; afterwards the link mends itself when it breaks.
 func Dial(ctx context.Context, address string, opts ...Option) (*Client, error) {
 	o := newOptions(opts)
-	t, err := resolve(address, &o)
+	t, err := resolve(ctx, address, &o)
 	if err == nil {
 		err = o.prove(t)
 	}

@@ -501,7 +501,7 @@ func TestOwnerAwaitsJoined(t *testing.T) {
 	}
 }
 
-// The error of Result tells both why and what, on one line.
+// The error of Result tells both why and what, on one line, and nothing that follows from it.
 func TestResultOfFailedJob(t *testing.T) {
 	c := cascadetest.Start(t)
 	g := cascade.NewGraph("bad")
@@ -509,7 +509,8 @@ func TestResultOfFailedJob(t *testing.T) {
 	g.Output(r, "")
 	_, err := cascade.Result(t.Context(), cascadetest.Submit(t, c, g), r)
 	var job *cascade.JobError
-	if !errors.Is(err, errNoData) || !errors.As(err, &job) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "decode.sum") {
+	if !errors.Is(err, errNoData) || !errors.As(err, &job) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "decode.sum") ||
+		errors.Is(err, cascade.ErrNotFound) || strings.Contains(err.Error(), "locate") {
 		t.Errorf("got %v", err)
 	}
 }

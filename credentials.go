@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
+	"github.com/cascade-run/cascade/dag"
 )
 
 // Where this user's certificates are: a folder for each cluster, of mode 0700, with
@@ -83,7 +85,7 @@ type target struct {
 
 // resolve finds what a user means by an address: one in full, the name of a
 // cluster that was joined, or HOST[:PORT].
-func resolve(to string, o *options) (target, error) {
+func resolve(ctx context.Context, to string, o *options) (target, error) {
 	t := target{address: to, dir: o.credentials}
 	base, baseErr := clustersFolder() // who names a socket in full needs no home
 	if !strings.Contains(to, "://") {
@@ -104,6 +106,9 @@ func resolve(to string, o *options) (target, error) {
 			if t.address, err = comms.TCPAddress(to); err != nil {
 				return t, err
 			}
+			if err := checkName(ctx, base, to); err != nil {
+				return t, err
+			}
 		}
 	}
 	endpoints, err := comms.ParseAddress(t.address)
@@ -120,6 +125,41 @@ func resolve(to string, o *options) (target, error) {
 		t.dir, err = certificateFor(base, endpoints[tcp].String())
 	}
 	return t, err
+}
+
+// checkName says which clusters there are when a plain word is neither one of them nor a
+// host. Names with a domain or port are meant as hosts: connecting to them tells enough.
+func checkName(ctx context.Context, base, name string) error {
+	if strings.ContainsAny(name, ".:") {
+		return nil
+	}
+	_, err := net.DefaultResolver.LookupHost(ctx, name)
+	if err == nil {
+		return nil
+	}
+	entries, readErr := os.ReadDir(base)
+	if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
+		return readErr
+	}
+	var joined []string
+	for _, e := range entries {
+		if _, err := os.Stat(filepath.Join(base, e.Name(), addressFile)); err == nil {
+			joined = append(joined, e.Name())
+		}
+	}
+	hint := "none was joined: cascade cluster join HOST --token TOKEN"
+	if len(joined) > 0 {
+		hint = "joined are " + strings.Join(joined, ", ")
+		if near := dag.DidYouMean(name, joined); near != "" {
+			hint += "; " + near
+		}
+	}
+	err = fmt.Errorf("no cluster %q was joined (%s), and as a host it is not found: %w", name, hint, err)
+	var dns *net.DNSError
+	if errors.As(err, &dns) && dns.IsNotFound {
+		return fmt.Errorf("%w: %w", ErrBadRequest, err)
+	}
+	return err
 }
 
 // certificateFor finds the certificate of the cluster that was joined at the

@@ -51,10 +51,14 @@ func Result[T any](ctx context.Context, j *Job, ref Ref[T]) (T, error) {
 }
 
 // notThere is the error, on one line, for a dataset that could not be had: because
-// the job has failed, if it has.
+// the job has failed, if it has. That it is not found follows from the task's error.
 func notThere[T any](ref Ref[T], jobErr, err error) error {
 	if jobErr == nil {
 		return fmt.Errorf("result %s: %w", ref, err)
+	}
+	var failed *JobError
+	if errors.As(jobErr, &failed) && failed.Cause != nil && errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("result %s: %w", ref, jobErr)
 	}
 	return fmt.Errorf("result %s: %w (%w)", ref, jobErr, err)
 }

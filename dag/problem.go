@@ -95,6 +95,10 @@ func splitHint(err error) (message, hint string) {
 	return strings.TrimSuffix(err.Error(), " ("+h.hint+")"), h.hint
 }
 
+// DidYouMean is the hint for a name that nothing has: `did you mean "x"?` for the
+// one that is most like it, "" when none is.
+func DidYouMean(name string, known []string) string { return nearest(name, known, "") }
+
 // nearest returns `did you mean "x"?` for the closest candidate, or the fallback.
 func nearest(word string, candidates []string, fallback string) string {
 	best, bestDist := "", 1+min(len(word)/3, 3)
