@@ -14,6 +14,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
 )
 
 const taskHelp = "TASK is a task such as spread[2,500], or a family: spread, or spread[*,500]."
@@ -179,20 +180,27 @@ func (a *app) get(ctx context.Context, j *cascade.Job, name, output string) erro
 }
 
 // whyMissing adds to the error of a dataset that is not there what became of its
-// task, when that is why.
+// task, when that is why, or that nobody asked to keep it.
 func whyMissing(ctx context.Context, client *cascade.Client, j *cascade.Job, name string, missing error) error {
 	if !errors.Is(missing, cascade.ErrNotFound) {
 		return missing
 	}
-	task := name
+	task, output := name, ""
 	if dot := strings.LastIndexByte(name, '.'); dot >= 0 {
-		task = name[:dot]
+		task, output = name[:dot], name[dot+1:]
 	}
 	rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), task, 1)
-	if err != nil || len(rows) == 0 || rows[0].State == "done" {
+	if err != nil || len(rows) == 0 {
 		return missing // and that is what the user should know first
 	}
 	r := rows[0]
+	if r.State == "done" {
+		g, _, err := client.Graph(ctx, j.ID())
+		if err != nil || keeps(g, r.Name, output) {
+			return missing
+		}
+		return badInputf("%s is not there: it is no output of the job, and was freed when no task needed it any more; to keep it, name it under outputs: in the job file", name)
+	}
 	became := "was " + r.State
 	switch {
 	case open(r):
@@ -204,6 +212,25 @@ func whyMissing(ctx context.Context, client *cascade.Client, j *cascade.Job, nam
 		became += ": " + why
 	}
 	return badInputf("%s is not there: task %s %s", name, r.Name, became)
+}
+
+// keeps tells whether an output of the task's family, such as "mean" or "field[2]",
+// is an output of the job; "" is any.
+func keeps(g *dag.Graph, task, output string) bool {
+	i, ok := g.Lookup(task)
+	if !ok {
+		return true // as far as is known
+	}
+	grp := g.Group(i)
+	output, _, _ = strings.Cut(output, "[")
+	for _, e := range g.Exports {
+		for _, s := range e.Sources {
+			if g.Group(s.Task).Name == grp.Name && (output == "" || int(s.Output) < len(grp.Outputs) && grp.Outputs[s.Output].Name == output) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (a *app) getBytes(ctx context.Context, j *cascade.Job, name string) error {

@@ -291,11 +291,13 @@ func (a *app) releaseCommand() *cobra.Command {
 // rerunCommand waits for the end when nothing but this command serves the state.
 func (a *app) rerunCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "rerun JOB TASK...",
-		Short:   "Run tasks again, and everything that depends on them",
-		Long:    "Run tasks again, and everything that depends on them, and wait for the end. " + taskHelp + "\n" + jobHelp,
-		Example: "  cascade rerun last spread[2]\n  cascade rerun last spread[*,500] map",
-		Args:    cobra.MinimumNArgs(2),
+		Use:   "rerun JOB [TASK]...",
+		Short: "Run tasks again, and everything that depends on them",
+		Long: `Run tasks again, and everything that depends on them, and wait for the end.
+Without TASK these are the tasks that failed, and those that were skipped or
+cancelled. ` + taskHelp + "\n" + jobHelp,
+		Example: "  cascade rerun last\n  cascade rerun last spread[2]\n  cascade rerun last spread[*,500] map",
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
 			return a.withExecutors(ctx, nil, func(client *cascade.Client) error {
@@ -303,7 +305,13 @@ func (a *app) rerunCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := j.Rerun(ctx, args[1:]...); err != nil {
+				tasks := args[1:]
+				if len(tasks) == 0 {
+					if tasks, err = wentWithout(ctx, client, j); err != nil {
+						return err
+					}
+				}
+				if err := j.Rerun(ctx, tasks...); err != nil {
 					return err
 				}
 				g, dir, err := client.Graph(ctx, j.ID())
@@ -316,7 +324,48 @@ func (a *app) rerunCommand() *cobra.Command {
 	}
 }
 
+// rerunTasks is the most tasks that rerun names by itself: all go in one message.
+const rerunTasks = 10_000
+
+// wentWithout names the tasks of a job that failed, and those that were skipped or
+// cancelled: a failure also ends what does not depend on it, unless the job keeps going.
+func wentWithout(ctx context.Context, client *cascade.Client, j *cascade.Job) ([]string, error) {
+	var names []string
+	for _, state := range []string{"failed", "skipped", "cancelled"} {
+		rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), state, rerunTasks+1-len(names))
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			if r.State == state { // the name may be a task's
+				names = append(names, r.Name)
+			}
+		}
+		if len(names) > rerunTasks {
+			return nil, badInputf("rerun: more than %d tasks failed, were skipped or cancelled: name tasks or families", rerunTasks)
+		}
+	}
+	if len(names) == 0 {
+		return nil, badInputf("rerun: no task of job %s failed, was skipped or cancelled: name what is to run again, cascade ls tasks %s lists the tasks", j.ID(), j.ID())
+	}
+	return names, nil
+}
+
 func (a *app) forgetCommand() *cobra.Command {
 	return a.steerCommand("forget JOB", "Free everything that is kept of an ended job", "  cascade forget last",
-		cobra.ExactArgs(1), func(ctx context.Context, j *cascade.Job, _ []string) error { return j.Forget(ctx) })
+		cobra.ExactArgs(1), func(ctx context.Context, j *cascade.Job, _ []string) error {
+			name := ""
+			_ = j.Watch(ctx, time.Second, func(p *cascade.Progress) bool { // a job that nobody can read any more is forgotten too
+				name = p.Name
+				return false
+			})
+			if err := j.Forget(ctx); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]string{"job": j.ID().String(), "name": name})
+			}
+			_, err := fmt.Fprintf(a.out, "forgot job %s (%s)\n", name, j.ID())
+			return err
+		})
 }

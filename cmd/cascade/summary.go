@@ -113,6 +113,8 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 		a.fact("output", "%s", relative(files[0]))
 	case n > 1:
 		a.fact("outputs", "%d files in %s", n, relative(folder))
+	case len(g.Exports) == 0:
+		a.fact("outputs", "none are kept: name them under outputs: in the job file")
 	default:
 		a.fact("outputs", "cascade get %s TASK.OUTPUT", s.Job)
 	}
@@ -192,6 +194,7 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 		a.explainSkipped(ctx, client, p.Job)
 	}
 	fmt.Fprintf(a.err, "  more     cascade story %s %s; cascade logs %s %s\n", p.Job, e.Task, p.Job, e.Task)
+	fmt.Fprintf(a.err, "  again    cascade rerun %s\n", p.Job)
 	if sum.Failed > 1 {
 		fmt.Fprintf(a.err, "  and %d more: cascade ls tasks %s --filter failed\n", sum.Failed-1, p.Job)
 	}
