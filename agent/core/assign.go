@@ -21,6 +21,10 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 			return
 		}
 	}
+	if why := tooMany(m.Ended, tasksKnown(j, g)); why != "" {
+		c.refuse(m, why)
+		return
+	}
 	if j == nil {
 		if g == nil {
 			c.refuse(m, "graph of the job: "+bad)
@@ -81,6 +85,30 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 // maxElements is the most elements of a stream that are looked for one by one: a
 // number out of all proportion in a message must not take all time and memory.
 const maxElements = 1 << 24
+
+// tasksKnown returns how many tasks of a job are known, given its Assign and its graph.
+func tasksKnown(j *job, g *dag.Graph) int {
+	n := 0
+	if g != nil {
+		n = g.NumTasks()
+	}
+	if j != nil {
+		n = max(n, len(j.tasks))
+	}
+	return n
+}
+
+// tooMany tells why ends are refused: a task's number stands for all below it, and
+// there is room for no more than maxElements beyond those that are known. Empty
+// means that they are taken.
+func tooMany(ended []comms.Ended, known int) string {
+	for _, e := range ended {
+		if int(e.Last) >= known+maxElements {
+			return fmt.Sprintf("task number %d is said to have ended, and at most %d are looked for beyond the %d that are known", e.Last, maxElements, known)
+		}
+	}
+	return ""
+}
 
 // refuse answers an Assign that cannot be followed.
 func (c *Core) refuse(m *comms.Assign, why string) {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -92,12 +93,48 @@ outputs: [all.z]
 `)
 	w.step(ControllerUp{})
 	w.assign(1, g, comms.Assign{Ends: []comms.StreamEnd{{Count: 1 << 62, Failed: true}}})
+	w.assign(2, g, comms.Assign{Ended: []comms.Ended{{Last: noTask - 1, How: comms.OutcomeDone}}})
 	w.run()
-	if n := len(w.events); n != 1 || w.events[0].Kind != comms.EventDrained || w.events[0].Error == nil {
+	if n := len(w.events); n != 2 {
 		t.Fatalf("events %+v", w.events)
+	}
+	for _, e := range w.events {
+		if e.Kind != comms.EventDrained || e.Error == nil {
+			t.Errorf("event %+v", e)
+		}
 	}
 	if len(w.c.jobs) != 0 {
 		t.Errorf("%d jobs are there", len(w.c.jobs))
+	}
+}
+
+// The same in a Notice: it ends the tasks of that job with a reason, and nothing of it is taken.
+func TestNoticeOfTooManyElements(t *testing.T) {
+	for _, m := range []comms.Notice{
+		{Ended: []comms.Ended{{Last: noTask - 1, How: comms.OutcomeDone}}},
+		{Datasets: []comms.Desc{{Ref: comms.DatasetRef{Task: noTask - 1}, Place: comms.Place{Kind: comms.PlaceSegment}}}},
+		{Datasets: []comms.Desc{{Ref: comms.DatasetRef{Element: 1 << 62}, Place: comms.Place{Kind: comms.PlaceSegment}}}},
+	} {
+		n := pair(t)
+		w := n.worlds[1]
+		job := w.assign(1, graph(t, `
+job: stream
+tasks:
+  gen: {run: F, generates: {x: "*"}}
+  proc: {for: {e: "gen.x[*]"}, run: F, in: {x: "gen.x[${e}]"}, out: [y]}
+  all: {run: F, in: {y: "proc[*].y"}, out: [z]}
+outputs: [all.z]
+`), comms.Assign{Run: []comms.Range{{First: 1, Last: 1}}, Peers: []comms.Fragment{{Agent: "a", Run: []comms.Range{{First: 0, Last: 0}}}}})
+		m.Job, m.Epoch = job, 1
+		w.step(FromPeer{"a", &m})
+		j := w.c.byJob[job]
+		if len(j.tasks) != 2 || len(j.peers.heard)+len(j.peers.ending) != 0 {
+			t.Errorf("%d tasks, %d datasets, %d ends", len(j.tasks), len(j.peers.heard), len(j.peers.ending))
+		}
+		w.run()
+		if len(w.events) != 2 || w.events[0].Kind != comms.EventSkipped || w.events[0].Error == nil || !strings.Contains(w.events[0].Error.Message, "agent a: ") {
+			t.Errorf("events %+v", w.events)
+		}
 	}
 }
 

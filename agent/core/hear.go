@@ -108,6 +108,10 @@ func (c *Core) notice(from string, m *comms.Notice) {
 	if m.Epoch < j.epoch || j.peers == nil || j.dropped || !slices.ContainsFunc(j.peers.list, func(f *fragment) bool { return f.name == from }) {
 		return
 	}
+	if why := j.outOfProportion(m); why != "" {
+		c.stop(j, &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("agent %s: %s", from, why), Agent: c.cfg.Agent}, comms.Cause{Kind: comms.CauseNone})
+		return
+	}
 	for _, d := range m.Datasets {
 		c.hear(j, from, d)
 	}
@@ -122,6 +126,22 @@ func (c *Core) notice(from string, m *comms.Notice) {
 	for _, e := range m.Ended {
 		c.hearEnds(j, e)
 	}
+}
+
+// outOfProportion tells why a notice is refused whose numbers would take all time
+// and memory, as tooMany does for an Assign.
+func (j *job) outOfProportion(m *comms.Notice) string {
+	for i := range m.Datasets {
+		r, known := m.Datasets[i].Ref, uint64(0)
+		if st := j.streams[outputKey{r.Task, r.Output}]; st != nil {
+			known = st.next
+		}
+		if int(r.Task) >= len(j.tasks)+maxElements || r.Element >= known+maxElements {
+			return fmt.Sprintf("element %d of task number %d is said to be published, and at most %d are looked for beyond the %d elements and %d tasks that are known",
+				r.Element, r.Task, maxElements, known, len(j.tasks))
+		}
+	}
+	return tooMany(m.Ended, len(j.tasks))
 }
 
 func (c *Core) hearEnds(j *job, e comms.Ended) {
