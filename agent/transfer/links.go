@@ -112,7 +112,7 @@ func (c *conn) buffer(_ *comms.Link, head []byte, size int) []byte {
 	x := c.x
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if wanted, ok := x.core.Expects(c.id, p.Transfer, p.Offset, uint64(size)); ok {
+	if wanted, ok, _ := x.core.Expects(c.id, p.Transfer, p.Offset, uint64(size)); ok { // piece ends the link
 		c.into = x.copies[wanted]
 		c.into.refs++
 		return c.into.bytes[p.Offset : p.Offset+uint64(size)]
@@ -128,6 +128,12 @@ func (c *conn) buffer(_ *comms.Link, head []byte, size int) []byte {
 func (c *conn) piece(p *comms.Piece, body []byte) {
 	m := c.into
 	if c.into = nil; m == nil {
+		c.x.mu.Lock()
+		_, _, err := c.x.core.Expects(c.id, p.Transfer, p.Offset, uint64(len(body)))
+		c.x.mu.Unlock()
+		if err != nil {
+			c.link.Abort(err)
+		}
 		return
 	}
 	check := func() {

@@ -286,10 +286,13 @@ func TestCloseEndsPulls(t *testing.T) {
 	}
 }
 
-// liar serves a copy whose bytes are wrong in the n-th piece that it sends.
+// liar serves a copy whose bytes are wrong in the n-th piece that it sends, or of
+// which the n-th piece is cut.
 type liar struct {
 	bytes []byte
 	wrong int
+	cut   int
+	keeps int // bytes of the piece that is cut
 	sent  int
 }
 
@@ -317,12 +320,47 @@ func (s *liar) piece(l *comms.Link, transfer, offset, n uint64) {
 	if s.sent++; s.sent == s.wrong {
 		body[0]++
 	}
+	if s.sent == s.cut {
+		body = body[:s.keeps]
+		p.Sum = sum(body)
+	}
 	s.send(l, p, body)
 }
 
 func (s *liar) send(l *comms.Link, m comms.Message, body []byte) {
-	if err := l.Send(comms.Encode(m), body); err != nil {
+	if err := l.Send(comms.Encode(m), body); err != nil && !errors.Is(err, comms.ErrClosed) {
 		panic(err)
+	}
+}
+
+// A piece of another size than was asked for ends the link, and is asked for again over the next.
+func TestWrongSize(t *testing.T) {
+	for _, keeps := range []int{0, 100} {
+		t.Run(fmt.Sprintf("%d bytes", keeps), func(t *testing.T) {
+			want := noise(1 << 20)
+			cfg := config(t, "liar")
+			ln, err := comms.Listen(cfg.Listen, comms.Config{Self: cfg.Self, Handler: &liar{bytes: want, cut: 3, keeps: keeps}, InsecureTestNetwork: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := ln.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			cfg = config(t, "b")
+			cfg.Log = zerolog.Nop()
+			cfg.Tuning.Stripe = 1 << 30 // the liar is no match for two links
+			got := make([]byte, len(want))
+			b := exchange(t, cfg)
+			if e := wait(t, pull(t, b, copyNo(1), got, Source{Agent: "liar", At: ln.Addr()})); e.Err != nil {
+				t.Fatal(e.Err)
+			}
+			same(t, "b", got, want)
+			if s := b.Stats(); s.Again == 0 || s.Corrupt != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
 	}
 }
 

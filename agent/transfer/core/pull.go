@@ -341,19 +341,23 @@ func (s *source) owes(p *pull) bool {
 }
 
 // Expects tells which copy a piece that arrives on a link belongs to, and false
-// when it was not asked for there: then its bytes are not wanted.
-func (c *Core) Expects(id LinkID, transfer, offset, n uint64) (Copy, bool) {
+// when it was not asked for there: then its bytes are not wanted. With an error the
+// link must be ended: the piece has another size than was asked for, so that what
+// was asked for would never come.
+func (c *Core) Expects(id LinkID, transfer, offset, n uint64) (Copy, bool, error) {
 	l := c.links[id]
 	if l == nil {
-		return Copy{}, false
+		return Copy{}, false, nil
 	}
 	i := l.find(transfer, offset)
 	if i < 0 {
-		return Copy{}, false
+		return Copy{}, false, nil
 	}
 	p := l.asked[i].pull
-	_, want := p.pieces.span(l.asked[i].piece)
-	return p.held.copy, want == n
+	if _, want := p.pieces.span(l.asked[i].piece); want != n {
+		return Copy{}, false, fmt.Errorf("agent %s sent a piece of %d bytes at %d of %s, of which %d were asked for", l.peer.Agent, n, offset, p.held.copy, want)
+	}
+	return p.held.copy, true, nil
 }
 
 // find returns the place in asked of the piece at offset, -1 when there is none.

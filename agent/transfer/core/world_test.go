@@ -307,7 +307,10 @@ func (w *world) deliver(l *wire, end int) {
 		w.step(n, Message{Link: l.id, Msg: m})
 		return
 	}
-	c, wanted := n.core.Expects(l.id, piece.Transfer, piece.Offset, piece.Bytes)
+	c, wanted, err := n.core.Expects(l.id, piece.Transfer, piece.Offset, piece.Bytes)
+	if err != nil {
+		w.t.Fatalf("%v", err)
+	}
 	if !wanted {
 		return
 	}
