@@ -25,12 +25,18 @@ const (
 	logTail    = 4 << 10  // of what a task wrote, kept for its error
 )
 
-// taskError fills in who and where.
-func (r *run) taskError(kind comms.ErrorKind, message string, codes []string) *comms.TaskError {
-	e := &comms.TaskError{Kind: kind, Message: clip(message), Codes: codes, Task: r.name(), Attempt: r.Attempt,
+// unstarted is the error of a run that has not started, and so has no log.
+func (r *run) unstarted(kind comms.ErrorKind, message string) *comms.TaskError {
+	return &comms.TaskError{Kind: kind, Message: clip(message), Task: r.name(), Attempt: r.Attempt,
 		Agent: r.exec.welcome.Agent, Executor: r.exec.welcome.Executor}
-	if r.log != nil {
-		e.LogTail = r.log.tail()
+}
+
+// taskError fills in who and where. Executor.mu is not held.
+func (r *run) taskError(kind comms.ErrorKind, message string, codes []string) *comms.TaskError {
+	e := r.unstarted(kind, message)
+	e.Codes = codes
+	if log := r.logged(); log != nil {
+		e.LogTail = log.tail()
 	}
 	return e
 }

@@ -47,6 +47,14 @@ func (r *run) logger() io.Writer {
 	return r.loggerLocked()
 }
 
+// logged returns the run's log if it has one: what is printed elsewhere may make
+// one for as long as the run is the current one.
+func (r *run) logged() *logWriter {
+	r.exec.mu.Lock()
+	defer r.exec.mu.Unlock()
+	return r.log
+}
+
 func (r *run) loggerLocked() streamWriter {
 	if r.log == nil {
 		r.log = &logWriter{exec: r.exec, run: r.ID}

@@ -274,7 +274,7 @@ func (e *Executor) cancelRun(m *comms.Cancel) {
 	if r, done := e.queue.remove(m.Run, &e.live); r != nil {
 		e.drop(done)
 		now := time.Now()
-		e.out.add(comms.ReportItem{Kind: comms.ReportFailed, Run: r.ID, At: now.UnixNano(), Error: r.taskError(m.Why, m.Text, nil)}, now)
+		e.out.add(comms.ReportItem{Kind: comms.ReportFailed, Run: r.ID, At: now.UnixNano(), Error: r.unstarted(m.Why, m.Text)}, now)
 		e.out.hurry()
 	}
 }

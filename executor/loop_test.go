@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"reflect"
 	"runtime"
 	"slices"
@@ -421,6 +422,48 @@ func TestOrderOfManyRuns(t *testing.T) {
 	}
 	if reports >= n {
 		t.Errorf("%d runs took %d reports: none was joined", n, reports)
+	}
+}
+
+// What others print while quick runs end makes logs of them: the race detector sees
+// whether all that is known of a log is read under the lock.
+func TestPrintWhileRunsEnd(t *testing.T) {
+	reg := testRegistry()
+	a := startExecutor(t, reg, comms.Welcome{})
+	k := a.kind("double", []string{"n"}, []string{"n2"})
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, done := make(chan bool), make(chan bool)
+	go func() {
+		defer close(done)
+		s := &captured{stream: 1, old: null}
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				a.exec.print(s, []byte("x"))
+			}
+		}
+	}()
+	for range 20 {
+		runs := make([]comms.Run, 0, 100)
+		for i := range cap(runs) {
+			runs = append(runs, a.run(k, inline(t, reg, i)))
+		}
+		a.dispatch(runs...)
+		for _, it := range a.items(len(runs)) {
+			if it.Error != nil {
+				t.Error(it.Error)
+			}
+		}
+	}
+	close(stop)
+	<-done
+	if err := null.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -142,7 +142,8 @@ func (e *Executor) execute(r *run) {
 }
 
 // leaves tells whether nobody but the caller knows a run that has ended: another
-// step can be made of its memory.
+// step can be made of its memory. It is not the current run any more, so that
+// nothing printed makes it a log.
 func (r *run) leaves(item *comms.ReportItem) bool {
 	return item.Kind == comms.ReportFinished && len(item.Outputs)+len(item.Counts) == 0 && // a report of others points to its usage
 		r.kind.fn != nil && r.kind.fn.Seq == nil && r.log == nil && time.Duration(r.usage.Duration) < startedAfter/2 && // or look may have it
@@ -411,8 +412,8 @@ func (r *run) failed(err *comms.TaskError) comms.ReportItem {
 }
 
 func (r *run) ended(kind comms.ReportKind) comms.ReportItem {
-	if r.log != nil {
-		r.log.close()
+	if log := r.logged(); log != nil {
+		log.close()
 	}
 	u := &r.usage
 	e := r.exec
