@@ -22,8 +22,19 @@ type exchanging struct {
 	x      *transfer.Exchange
 	err    error // why there is none
 	mapper *shm.Mapper
-	pulls  map[uint64]transfer.Copy
+	pulls  map[uint64]*pulling
+	at     map[transfer.Copy]*pulling // the pull that the exchange knows by that name, if it is one
 	views  map[transfer.Copy]shm.Span // of what is offered
+}
+
+// pulling is one pull. The exchange knows copies by name: what an old pull does
+// late must not befall a newer one, or an offer, of the same copy.
+type pulling struct {
+	copy  transfer.Copy
+	lease *shm.Lease
+	over  func(core.Event) // ends the lease and answers the core; once
+	ended bool             // well: what is left is that nobody reads there any more
+	free  bool             // it was given up, and nobody uses its memory any more
 }
 
 // exchange starts to serve datasets, once.
@@ -32,7 +43,8 @@ func (l *loop) exchange() *transfer.Exchange {
 	if e.x != nil || e.err != nil {
 		return e.x
 	}
-	e.mapper, e.pulls, e.views = shm.NewMapper(a.store.Dir(), 0), map[uint64]transfer.Copy{}, map[transfer.Copy]shm.Span{}
+	e.mapper, e.pulls, e.views = shm.NewMapper(a.store.Dir(), 0), map[uint64]*pulling{}, map[transfer.Copy]shm.Span{}
+	e.at = map[transfer.Copy]*pulling{}
 	e.x, e.err = transfer.New(transfer.Config{
 		Self: a.self, Listen: a.dataAddress(), Log: a.log,
 		Security: a.security(pki.RoleAgent), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
@@ -101,32 +113,64 @@ func (l *loop) pull(act core.Pull) {
 		failed(errors.Join(err, lease.Close()))
 		return
 	}
-	c := transfer.Copy{Data: act.Data, Attempt: act.Attempt}
-	over := func(ev core.Event) {
+	p := &pulling{copy: transfer.Copy{Data: act.Data, Attempt: act.Attempt}, lease: lease}
+	p.over = func(ev core.Event) {
 		l.report(lease.Close())
-		a.in.Push(item{note: func() { delete(e.pulls, act.ID) }, ev: ev})
+		a.in.Push(item{note: func() { e.forget(act.ID) }, ev: ev})
 	}
-	err = x.Pull(c, into, from, func(end transfer.Ended) {
+	err = x.Pull(p.copy, into, from, func(end transfer.Ended) {
 		if end.Err != nil {
-			over(core.PullFailed{Pull: act.ID, Err: end.Err.Error()})
+			p.over(core.PullFailed{Pull: act.ID, Err: end.Err.Error()})
 			return
 		}
-		a.log.Debug().Stringer("dataset", c).Uint64("bytes", end.Bytes).Dur("took", end.Took).Msg("fetched")
-		// The core is told when nobody reads there any more: from then on it moves the
-		// bytes as it likes, and offers them anew to who asks.
-		x.Withdraw(c, func() { over(core.Pulled{Pull: act.ID}) })
+		a.log.Debug().Stringer("dataset", p.copy).Uint64("bytes", end.Bytes).Dur("took", end.Took).Msg("fetched")
+		a.in.Push(item{note: func() { l.pulled(act.ID, p) }})
 	})
 	if err != nil {
 		failed(errors.Join(err, lease.Close()))
 		return
 	}
-	e.pulls[act.ID] = c
+	e.pulls[act.ID], e.at[p.copy] = p, p
+}
+
+// pulled follows when all of a copy is here. The core is told when nobody reads
+// there any more: from then on it moves the bytes as it likes, and offers them
+// anew to who asks.
+func (l *loop) pulled(id uint64, p *pulling) {
+	e := &l.moving
+	switch {
+	case e.at[p.copy] == p:
+		delete(e.at, p.copy)
+		e.x.Withdraw(p.copy, func() { p.over(core.Pulled{Pull: id}) })
+	case p.free:
+		p.over(core.Pulled{Pull: id})
+	default: // stopPull waits for it
+		p.ended = true
+	}
 }
 
 func (l *loop) stopPull(act core.StopPull) {
-	if c, ok := l.moving.pulls[act.Pull]; ok {
-		l.moving.x.Withdraw(c, nil)
+	e := &l.moving
+	p := e.pulls[act.Pull]
+	if p == nil || e.at[p.copy] != p {
+		return
 	}
+	delete(e.at, p.copy)
+	e.x.Withdraw(p.copy, func() {
+		l.agent.in.Push(item{note: func() {
+			if p.free = true; p.ended {
+				p.over(core.Pulled{Pull: act.Pull})
+			}
+		}})
+	})
+}
+
+// forget forgets a pull that was answered.
+func (e *exchanging) forget(id uint64) {
+	if p := e.pulls[id]; p != nil && e.at[p.copy] == p {
+		delete(e.at, p.copy)
+	}
+	delete(e.pulls, id)
 }
 
 // offer serves a dataset that somebody has asked for.
@@ -144,6 +188,7 @@ func (l *loop) offer(act core.Offer) {
 	if err == nil {
 		if err = e.x.Offer(c, bytes); err == nil {
 			e.views[c] = view
+			delete(e.at, c) // it has ended
 			return
 		}
 	}
@@ -163,7 +208,11 @@ func (l *loop) notHere(act core.NotHere) {
 func (l *loop) withdraw(act core.Withdraw) {
 	e := &l.moving
 	c := transfer.Copy{Data: act.Data, Attempt: act.Attempt}
-	view := e.views[c]
+	view, ok := e.views[c]
+	if !ok { // what the exchange has by that name is a pull
+		l.agent.in.Push(item{ev: core.Withdrawn(act)})
+		return
+	}
 	delete(e.views, c)
 	e.x.Withdraw(c, func() {
 		view.Release()
@@ -186,6 +235,9 @@ func (e *exchanging) close() error {
 	err := e.x.Close()
 	for _, v := range e.views {
 		v.Release()
+	}
+	for _, p := range e.pulls { // of which the loop has heard no more
+		err = errors.Join(err, p.lease.Close())
 	}
 	return errors.Join(err, e.mapper.Close())
 }
