@@ -135,6 +135,10 @@ func start(c Command) (*Process, error) {
 	outW.Close()
 	if err != nil {
 		out.Close()
+		// The kernel has one word for a program and a folder that are not there.
+		if _, gone := os.Stat(c.Dir); c.Dir != "" && gone != nil {
+			return failed(fmt.Errorf("use its working folder, that of the job: %w", gone))
+		}
 		return failed(fmt.Errorf("start its reaper: %w", err))
 	}
 	copied := make(chan struct{})

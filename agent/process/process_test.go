@@ -61,6 +61,13 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
+func TestStartNamesTheFolderThatIsGone(t *testing.T) {
+	dir := t.TempDir() + "/gone"
+	if _, err := Start(Command{Path: "/bin/true", Dir: dir}); err == nil || !strings.Contains(err.Error(), "working folder") || !strings.Contains(err.Error(), dir) {
+		t.Errorf("it says %v", err)
+	}
+}
+
 func TestOOMScore(t *testing.T) {
 	c := shell("cat /proc/self/oom_score_adj")
 	c.OOMScoreAdj = 500

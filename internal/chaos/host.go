@@ -355,9 +355,12 @@ func (h *Host) Client() *cascade.Client {
 	h.tb.Helper()
 	ctx, cancel := context.WithTimeout(h.tb.Context(), patience)
 	defer cancel()
-	c, err := cascade.Dial(ctx, h.Address())
+	dial := func() (*cascade.Client, error) {
+		return cascade.Dial(ctx, h.Address(), cascade.WithInsecureTestNetwork()) // of agents on hosts of the test's own
+	}
+	c, err := dial()
 	for err != nil && ctx.Err() == nil { // the controller may die of its failpoint meanwhile
-		c, err = cascade.Dial(ctx, h.Address())
+		c, err = dial()
 	}
 	if err != nil {
 		h.tb.Fatal(err)

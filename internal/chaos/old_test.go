@@ -3,6 +3,9 @@
 package chaos
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -16,6 +19,13 @@ func TestOldStore(t *testing.T) {
 	h := New(t)
 	if out, err := exec.Command("tar", "xzf", "testdata/schema1.tgz", "-C", h.State).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
+	}
+	// The job was submitted in a folder that its tasks still run in.
+	switch err := os.Mkdir("/tmp/oldst", 0o700); {
+	case err == nil:
+		t.Cleanup(func() { os.RemoveAll("/tmp/oldst") })
+	case !errors.Is(err, fs.ErrExist):
+		t.Fatal(err)
 	}
 	say := func(want string, args ...string) {
 		t.Helper()
