@@ -55,9 +55,20 @@ func (r *run) logged() *logWriter {
 	return r.log
 }
 
+// endLog closes the run's log: one that is first asked for later takes nothing.
+func (r *run) endLog() {
+	r.exec.mu.Lock()
+	log := r.log
+	r.mute = true
+	r.exec.mu.Unlock()
+	if log != nil {
+		log.close()
+	}
+}
+
 func (r *run) loggerLocked() streamWriter {
 	if r.log == nil {
-		r.log = &logWriter{exec: r.exec, run: r.ID}
+		r.log = &logWriter{exec: r.exec, run: r.ID, closed: r.mute}
 	}
 	return streamWriter{r.log, 1}
 }

@@ -205,6 +205,29 @@ func TestContextOfStep(t *testing.T) {
 	}
 }
 
+// TestEndedTaskCannotLog: not even if its context is asked for the log for the first time then.
+func TestEndedTaskCannotLog(t *testing.T) {
+	var kept context.Context
+	reg := testRegistry()
+	reg.Register(&Func{Name: "keeps", Call: func(ctx context.Context, _, out []any) error {
+		if kept != nil {
+			if _, err := TaskOf(kept).Log.Write([]byte("x")); err == nil {
+				t.Error("a task that has ended can log")
+			}
+		}
+		kept, out[0] = ctx, ""
+		return nil
+	}}, named, "-> n")
+	a := startExecutor(t, reg, comms.Welcome{})
+	k := a.kind("keeps", nil, []string{"n"})
+	a.dispatch(a.run(k), a.run(k))
+	for _, it := range a.outcomes(2) {
+		if it.Error != nil {
+			t.Errorf("run %d: %s", it.Run, it.Error.Message)
+		}
+	}
+}
+
 // TestKindsAlike: a kind is made after another of the same function only where
 // it wants the same of it.
 func TestKindsAlike(t *testing.T) {

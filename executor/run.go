@@ -25,6 +25,7 @@ type run struct {
 	began time.Time
 	usage comms.Usage
 	log   *logWriter
+	mute  bool // the run has ended: a log that is made now is closed
 	spend credits
 	mem   holdings
 
@@ -412,9 +413,7 @@ func (r *run) failed(err *comms.TaskError) comms.ReportItem {
 }
 
 func (r *run) ended(kind comms.ReportKind) comms.ReportItem {
-	if log := r.logged(); log != nil {
-		log.close()
-	}
+	r.endLog()
 	u := &r.usage
 	e := r.exec
 	d := time.Since(r.began)
