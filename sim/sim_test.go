@@ -18,7 +18,6 @@ var open = map[uint64]string{}
 var mended = []uint64{
 	5531,  // a job's last word was stored while a rerun was looked into, and its agent repeated it to the next controller
 	17937, // the same with the word that a dataset is lost
-	3021,  // what an agent had asked the controller for was made again by who had lost it, and the agent never ended
 }
 
 // TestSeeds runs 3,000 seeds on all cores, 300 with the race detector, 60 with -short;

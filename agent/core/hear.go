@@ -231,9 +231,6 @@ func (c *Core) hear(j *job, from string, d comms.Desc) {
 		c.giveBack(j, d.Ref, from) // made here, or to be made here
 		return
 	}
-	if int(d.Ref.Task) < len(j.tasks) && j.tasks[d.Ref.Task].state == tAsked { // who made it makes it again, and the controller sees no need to
-		c.unask(j, d.Ref.Task)
-	}
 	switch {
 	case h == nil:
 		h = &heard{job: j, desc: d}
