@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cascade-run/cascade/internal/owner"
 )
 
@@ -45,6 +47,9 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("lock store: %w", err), f.Close())
 	}
 	if _, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		if errors.Is(err, unix.ENOSPC) {
+			err = fmt.Errorf("%w: %w", ErrNoSpace, err)
+		}
 		return nil, errors.Join(fmt.Errorf("lock store: %w", err), f.Close())
 	}
 	return f, nil

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -95,7 +96,8 @@ func TestHostKilled(t *testing.T) {
 	h.Begin = nil
 	j := h.Submit(h.Client(), mix, nil)
 	<-at(h, j.Begun+mixLines/4, func() {
-		if err := lab.Host(2).Kill(); err != nil {
+		// It stands still first: what it had made may be all that is missing.
+		if err := errors.Join(lab.Host(2).Freeze(), lab.Host(2).Kill()); err != nil {
 			t.Error(err)
 		}
 	})
