@@ -129,10 +129,15 @@ func (h *Host) crowded(c *cascade.Client, arrays, n int, pipe string) *Job {
 		default:
 		}
 	})
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	look := time.NewTicker(100 * time.Millisecond) // the rows may come after the last progress that tells of them
+	defer look.Stop()
 	for len(j.Finished()) < 2*arrays {
 		select {
 		case <-changed:
-		case <-time.After(patience):
+		case <-look.C:
+		case <-late.C:
 			h.tb.Fatalf("finished are only %v\n%s", j.Finished(), j.Story(""))
 		}
 	}
