@@ -75,13 +75,7 @@ func cutPaths(paths [][]taskIndex, of []int) (out [][]taskIndex) {
 // reference is left anywhere.
 func TestPeersRandom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := randomJob(t)
-		g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
-		if err != nil {
-			t.Skipf("%v\n%s", err, text)
-		}
-		t.Logf("%s", text)
-		n := randomNetwork(t, rapid.IntRange(2, 3).Draw(t, "agents"))
+		g, n := randomPeers(t)
 		of := randomSplit(t, g, len(n.worlds))
 		t.Logf("tasks on agents %v", of)
 		job := n.spread(1, g, comms.Assign{Fuse: cutPaths(randomPaths(t, g), of)}, of)
@@ -93,12 +87,28 @@ func TestPeersRandom(t *testing.T) {
 		}
 		n.run()
 		n.allEnded(job, of)
-		for _, w := range n.worlds {
-			w.step(FromController{Msg: &comms.Steer{Job: job, Action: comms.SteerForget}})
-		}
-		n.run()
+		n.end(job)
 		n.nothingHeld()
 	})
+}
+
+// randomPeers draws a job, and two or three agents to run it.
+func randomPeers(t *rapid.T) (*dag.Graph, *network) {
+	text := randomJob(t)
+	g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
+	if err != nil {
+		t.Skipf("%v\n%s", err, text)
+	}
+	t.Logf("%s", text)
+	return g, randomNetwork(t, rapid.IntRange(2, 3).Draw(t, "agents"))
+}
+
+// end tells all agents that a job is over.
+func (n *network) end(job comms.JobID) {
+	for _, w := range n.worlds {
+		w.step(FromController{Msg: &comms.Steer{Job: job, Action: comms.SteerForget}})
+	}
+	n.run()
 }
 
 func randomNetwork(t *rapid.T, agents int) *network {
@@ -204,13 +214,7 @@ func (n *network) nothingHeld() {
 // be lost as a whole. What is lost and still needed is made again, and all ends.
 func TestPeersLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := randomJob(t)
-		g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
-		if err != nil {
-			t.Skipf("%v\n%s", err, text)
-		}
-		t.Logf("%s", text)
-		n := randomNetwork(t, rapid.IntRange(2, 3).Draw(t, "agents"))
+		g, n := randomPeers(t)
 		for _, w := range n.worlds {
 			w.spillRot = rapid.SampledFrom([]int{0, 200}).Draw(t, "rot")
 		}
@@ -234,10 +238,7 @@ func TestPeersLost(t *testing.T) {
 		}
 		n.run()
 		n.master.allEnded()
-		for _, w := range n.worlds {
-			w.step(FromController{Msg: &comms.Steer{Job: job, Action: comms.SteerForget}})
-		}
-		n.run()
+		n.end(job)
 		n.nothingHeld()
 	})
 }

@@ -333,27 +333,33 @@ func (s *liar) send(l *comms.Link, m comms.Message, body []byte) {
 	}
 }
 
+// startLiar makes a source of l, and the configuration of who asks it.
+func startLiar(t *testing.T, l *liar) (Source, Config) {
+	cfg := config(t, "liar")
+	ln, err := comms.Listen(cfg.Listen, comms.Config{Self: cfg.Self, Handler: l, InsecureTestNetwork: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ln.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	asker := config(t, "b")
+	asker.Log = zerolog.Nop()
+	asker.Tuning.Stripe = 1 << 30 // the liar is no match for two links
+	return Source{Agent: "liar", At: ln.Addr()}, asker
+}
+
 // A piece of another size than was asked for ends the link, and is asked for again over the next.
 func TestWrongSize(t *testing.T) {
 	for _, keeps := range []int{0, 100} {
 		t.Run(fmt.Sprintf("%d bytes", keeps), func(t *testing.T) {
 			want := noise(1 << 20)
-			cfg := config(t, "liar")
-			ln, err := comms.Listen(cfg.Listen, comms.Config{Self: cfg.Self, Handler: &liar{bytes: want, cut: 3, keeps: keeps}, InsecureTestNetwork: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := ln.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-			cfg = config(t, "b")
-			cfg.Log = zerolog.Nop()
-			cfg.Tuning.Stripe = 1 << 30 // the liar is no match for two links
+			lies, cfg := startLiar(t, &liar{bytes: want, cut: 3, keeps: keeps})
 			got := make([]byte, len(want))
 			b := exchange(t, cfg)
-			if e := wait(t, pull(t, b, copyNo(1), got, Source{Agent: "liar", At: ln.Addr()})); e.Err != nil {
+			if e := wait(t, pull(t, b, copyNo(1), got, lies)); e.Err != nil {
 				t.Fatal(e.Err)
 			}
 			same(t, "b", got, want)
@@ -369,24 +375,12 @@ func TestWrongChecksum(t *testing.T) {
 	for _, other := range []bool{true, false} {
 		t.Run(fmt.Sprintf("other source %t", other), func(t *testing.T) {
 			want := noise(1 << 20)
-			cfg := config(t, "liar")
-			ln, err := comms.Listen(cfg.Listen, comms.Config{Self: cfg.Self, Handler: &liar{bytes: want, wrong: 3}, InsecureTestNetwork: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := ln.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-			cfg = config(t, "b")
-			cfg.Log = zerolog.Nop()
-			cfg.Tuning.Stripe = 1 << 30 // the liar is no match for two links
+			lies, cfg := startLiar(t, &liar{bytes: want, wrong: 3})
 			a, b := exchange(t, config(t, "a")), exchange(t, cfg)
 			if err := a.Offer(copyNo(1), want); err != nil {
 				t.Fatal(err)
 			}
-			from := []Source{{Agent: "liar", At: ln.Addr()}}
+			from := []Source{lies}
 			if other {
 				from = append(from, a.source())
 			}

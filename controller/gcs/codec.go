@@ -67,9 +67,11 @@ func codeFragment(c *comms.Coder, f *core.Fragment) {
 		comms.String(c, &f.Agent)
 		comms.Uint(c, &f.Incarnation)
 		comms.Uint(c, &f.From)
-		comms.Slice(c, &f.Run, func(c *comms.Coder, r *comms.Range) { comms.Part(c, r) })
+		comms.Slice(c, &f.Run, codeRange)
 	})
 }
+
+func codeRange(c *comms.Coder, r *comms.Range) { comms.Part(c, r) }
 
 func codeTotals(c *comms.Coder, t *core.Totals) {
 	c.Struct(7, func(c *comms.Coder) {
@@ -109,11 +111,11 @@ func (h *batchHeader) code(c *comms.Coder) {
 		comms.Uint(c, &h.Incarnation)
 		comms.Uint(c, &h.Epoch)
 		comms.Int(c, &h.At)
-		comms.Slice(c, &h.Reset, func(c *comms.Coder, r *comms.Range) { comms.Part(c, r) })
+		comms.Slice(c, &h.Reset, codeRange)
 		comms.String(c, &h.Why)
 		c.Bool(&h.Known)
-		comms.Slice(c, &h.Tasks, func(c *comms.Coder, r *comms.Range) { comms.Part(c, r) })
-		comms.Slice(c, &h.Moved, func(c *comms.Coder, r *comms.Range) { comms.Part(c, r) })
+		comms.Slice(c, &h.Tasks, codeRange)
+		comms.Slice(c, &h.Moved, codeRange)
 		comms.Slice(c, &h.Given, codeFragment)
 	})
 }
