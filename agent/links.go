@@ -257,7 +257,7 @@ func (d *controllerDoor) Down(l *comms.Link, err error) {
 // when the controller will not have us.
 func (a *Agent) keepController(ctx context.Context) error {
 	door := &controllerDoor{agent: a, graphs: graphs{shared: a.cfg.Graphs}}
-	pause := 10 * time.Millisecond
+	pause := firstPause
 	for {
 		link, err := comms.Dial(ctx, a.cfg.Controller, comms.Config{
 			Self: a.self, Handler: door, Log: a.log, Replay: true,
@@ -272,9 +272,9 @@ func (a *Agent) keepController(ctx context.Context) error {
 		case errors.Is(err, comms.ErrRefused):
 			return fmt.Errorf("controller %s: %w", a.cfg.Controller, err)
 		case err != nil:
-			a.log.Debug().Err(err).Dur("pause", pause).Msg("controller does not answer")
+			a.log.Debug().Err(err).Dur("pause", time.Duration(pause)).Msg("controller does not answer")
 		default:
-			pause = 10 * time.Millisecond
+			pause = firstPause
 			if a.member != nil {
 				a.work.Go(func() { a.keepCertificate(ctx, link) })
 			}
@@ -287,12 +287,25 @@ func (a *Agent) keepController(ctx context.Context) error {
 				return nil
 			}
 		}
-		wait := time.NewTimer(pause)
-		select {
-		case <-wait.C:
-			pause = min(2*pause, 2*time.Second)
-		case <-ctx.Done():
-			wait.Stop()
-		}
+		pause = pause.wait(ctx)
 	}
+}
+
+// pause is how long a peer that does not answer is left alone.
+type pause time.Duration
+
+const (
+	firstPause = pause(10 * time.Millisecond)
+	lastPause  = pause(2 * time.Second)
+)
+
+// wait waits and returns the next pause, which is twice as long.
+func (p pause) wait(ctx context.Context) pause {
+	timer := time.NewTimer(time.Duration(p))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return min(2*p, lastPause)
 }

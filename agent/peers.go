@@ -96,7 +96,7 @@ func (l *loop) toPeer(act core.ToPeer) {
 
 // keepPeer keeps a link to an agent until ctx ends.
 func (a *Agent) keepPeer(ctx context.Context, name, addresses string) {
-	pause, door := 10*time.Millisecond, &peerDoor{agent: a}
+	pause, door := firstPause, &peerDoor{agent: a}
 	for ctx.Err() == nil {
 		link, err := comms.Dial(ctx, addresses, comms.Config{
 			Self: a.self, Handler: door, Log: a.log, Replay: true,
@@ -109,7 +109,7 @@ func (a *Agent) keepPeer(ctx context.Context, name, addresses string) {
 			},
 		})
 		if err == nil {
-			pause = 10 * time.Millisecond
+			pause = firstPause
 			select {
 			case <-link.Done():
 			case <-ctx.Done():
@@ -120,15 +120,9 @@ func (a *Agent) keepPeer(ctx context.Context, name, addresses string) {
 				return
 			}
 		} else {
-			a.log.Debug().Err(err).Str("peer", name).Dur("pause", pause).Msg("agent does not answer")
+			a.log.Debug().Err(err).Str("peer", name).Dur("pause", time.Duration(pause)).Msg("agent does not answer")
 		}
-		wait := time.NewTimer(pause)
-		select {
-		case <-wait.C:
-			pause = min(2*pause, 2*time.Second)
-		case <-ctx.Done():
-			wait.Stop()
-		}
+		pause = pause.wait(ctx)
 	}
 }
 
