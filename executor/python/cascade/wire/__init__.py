@@ -1,0 +1,1 @@
+"""Messages and links, as docs/protocol.md describes them."""
