@@ -46,7 +46,9 @@ func (r *resolver) job() {
 			err = mistake(fmt.Sprintf("environment %q is declared twice", e.Name), "give one of them another name")
 		}
 		if err == nil {
-			err = checkVars(e)
+			if err = checkEnvironment(e); err != nil {
+				err = fmt.Errorf("environment %q: %w", e.Name, err)
+			}
 		}
 		if err != nil {
 			r.report(-1, "environments", e.Name, err)
@@ -61,24 +63,6 @@ func checkJobName(name string) error {
 	}
 	if len(name) > maxNameLen || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return mistake(fmt.Sprintf("%q cannot be the name of a job", clip(name)), fmt.Sprintf("one line of text, at most %d bytes", maxNameLen))
-	}
-	return nil
-}
-
-func checkVars(e *Environment) error {
-	for _, s := range []string{e.Go, e.Source} {
-		if err := checkText(s); err != nil {
-			return err
-		}
-	}
-	for _, k := range sortedKeys(e.Vars) {
-		v := e.Vars[k]
-		if err := checkVarName(k); err != nil {
-			return err
-		}
-		if err := checkText(v); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -30,17 +30,7 @@ func (g *Graph) Encode() []byte {
 	}
 	e.array(len(g.Environments))
 	for i := range g.Environments {
-		x := &g.Environments[i]
-		e.array(4)
-		e.string(x.Name)
-		e.string(x.Go)
-		e.string(x.Source)
-		keys := sortedKeys(x.Vars)
-		e.array(len(keys) * 2)
-		for _, k := range keys {
-			e.string(k)
-			e.string(x.Vars[k])
-		}
+		e.environment(&g.Environments[i])
 	}
 	e.array(len(g.Groups))
 	for i := range g.Groups {
@@ -371,18 +361,7 @@ func (d *decoder) graph() *Graph {
 		d.fixed(2)
 		return Param{Name: d.string(), Value: d.value(0)}
 	})
-	g.Environments = listOf(d, d.array(), func() Environment {
-		d.fixed(4)
-		e := Environment{Name: d.string(), Go: d.string(), Source: d.string()}
-		for range d.pairs() {
-			if e.Vars == nil {
-				e.Vars = map[string]string{}
-			}
-			k := d.string()
-			e.Vars[k] = d.string()
-		}
-		return e
-	})
+	g.Environments = listOf(d, d.array(), d.environment)
 	g.Groups = listOf(d, d.array(), d.group)
 	g.Exports = listOf(d, d.array(), func() Export {
 		d.fixed(2)

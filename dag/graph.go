@@ -32,15 +32,6 @@ type Param struct {
 	Value any // nil, bool, int64, float64, string, []any, map[string]any
 }
 
-// Environment is what tasks need installed. Kind-specific settings are kept as
-// they were written; agent/runtimeenv interprets them.
-type Environment struct {
-	Name   string
-	Go     string            // folder of a Go package whose registered functions are tasks; "" if none
-	Vars   map[string]string // environment variables
-	Source string            // folder that relative paths refer to
-}
-
 // Group is one entry of the job file's tasks: a task, or a family of tasks over axes.
 type Group struct {
 	Name    string

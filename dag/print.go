@@ -69,24 +69,6 @@ func (p *printer) line(depth int, key, value string) {
 	p.b.WriteByte('\n')
 }
 
-func environmentText(e *Environment) string {
-	var w []string
-	if e.Go != "" {
-		w = append(w, "go: "+quote(escapeText(e.Go)))
-	}
-	if e.Source != "" {
-		w = append(w, "source: "+quote(escapeText(e.Source)))
-	}
-	if len(e.Vars) > 0 {
-		var v []string
-		for _, k := range sortedKeys(e.Vars) {
-			v = append(v, quote(k)+": "+quote(escapeText(e.Vars[k])))
-		}
-		w = append(w, "env: {"+strings.Join(v, ", ")+"}")
-	}
-	return "{" + strings.Join(w, ", ") + "}"
-}
-
 func (p *printer) group(grp *Group) {
 	p.line(1, grp.Name, "")
 	if loops := p.loops(grp); len(loops) > 0 {

@@ -28,14 +28,6 @@ func Schema() ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-func environmentSchema() map[string]any {
-	return strict(object("An environment.", map[string]any{
-		"go":     described(text(), "Folder of a Go package whose registered functions are tasks, such as ./fields."),
-		"env":    mapping("Environment variables of its executors.", scalar()),
-		"source": described(text(), "Folder that relative paths refer to; the job file's own by default."),
-	}))
-}
-
 func taskSchema() map[string]any {
 	amount := anyOf(map[string]any{"type": "number", "minimum": 0}, placeholder())
 	count := anyOf(map[string]any{"type": "integer", "minimum": 0}, map[string]any{"const": "*"}, placeholder())

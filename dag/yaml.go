@@ -1,18 +1,13 @@
 package dag
 
 import (
-	"fmt"
-	"path"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
 
-var (
-	jobKeys         = []string{"job", "params", "environments", "tasks", "outputs", "keep_going"}
-	environmentKeys = []string{"go", "env", "source"}
-)
+var jobKeys = []string{"job", "params", "environments", "tasks", "outputs", "keep_going"}
 
 // jobFile is a job file on its way to a Graph.
 type jobFile struct {
@@ -83,31 +78,6 @@ func ParseYAML(file string, data []byte, over Override, opt Options) (*Graph, er
 		return nil, sortProblems(j.problems)
 	}
 	return j.g, nil
-}
-
-func (j *jobFile) environment(p pair) {
-	name := p.key.Value
-	what := fmt.Sprintf("environment %q", clip(name))
-	e := Environment{Name: name, Source: j.opt.Dir}
-	for _, k := range j.keyed(p.val, what, environmentKeys) {
-		switch k.key.Value {
-		case "go":
-			e.Go, _ = j.text(k.val, what+": go")
-		case "source":
-			if s, ok := j.text(k.val, what+": source"); ok && s != "" {
-				e.Source = s
-				if !path.IsAbs(s) {
-					e.Source = path.Join(j.opt.Dir, s)
-				}
-			}
-		case "env":
-			e.Vars = map[string]string{}
-			for _, v := range j.pairs(k.val, what+": env") {
-				e.Vars[v.key.Value], _ = j.text(v.val, what+": env "+v.key.Value)
-			}
-		}
-	}
-	j.g.Environments = append(j.g.Environments, e)
 }
 
 func (j *jobFile) outputs(n *yaml.Node) {
