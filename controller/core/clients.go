@@ -272,6 +272,9 @@ func (c *Core) agentRows() (rows []comms.AgentRow) {
 		} else if a.link != nil {
 			row.State = "connecting"
 		}
+		if a.link != nil {
+			row.Seen = c.now.UTC().Format(time.RFC3339Nano)
+		}
 		for _, j := range c.running {
 			if j.partOf(a.row.Name) != nil {
 				row.Jobs++

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
 )
 
 // markVar is in the environment of every process of a test and of all that they start.
@@ -366,6 +367,28 @@ func (h *Host) Client() *cascade.Client {
 		h.tb.Fatal(err)
 	}
 	h.tb.Cleanup(func() { _ = c.Close() }) // its cluster may be dead
+	return c
+}
+
+// ReadyClient is like Client, and returns when so many agents can be given work:
+// a job that is submitted before is planned for fewer.
+func (h *Host) ReadyClient(agents int) *cascade.Client {
+	h.tb.Helper()
+	c := h.Client()
+	ctx, cancel := context.WithTimeout(h.tb.Context(), patience)
+	defer cancel()
+	for ready := 0; ready < agents; {
+		rows, err := cascade.Rows[comms.AgentRow](ctx, c, comms.QueryAgents, comms.JobID{}, "")
+		if err != nil {
+			h.tb.Fatalf("%d of %d agents are ready: %v", ready, agents, err)
+		}
+		ready = 0
+		for _, r := range rows {
+			if r.State == "ready" {
+				ready++
+			}
+		}
+	}
 	return c
 }
 

@@ -35,7 +35,7 @@ func TestTwoAgentsShareAJob(t *testing.T) {
 	h.Controller()
 	h.Agent()
 	h.SecondAgent()
-	j := h.Submit(h.Client(), mix, nil)
+	j := h.Submit(h.ReadyClient(2), mix, nil)
 	got := j.Done()
 	got.Same(t, want)
 	on := map[string]int{}
@@ -57,7 +57,7 @@ func TestOneOfTwoAgentsKilled(t *testing.T) {
 		h := New(t)
 		h.Controller("--grace", "500ms")
 		agents := []*Process{h.Agent(), h.SecondAgent()}
-		j := h.Submit(h.Client(), mix, nil)
+		j := h.Submit(h.ReadyClient(2), mix, nil)
 		victim := r.IntN(2)
 		killAt(h, j.Begun+1+r.IntN(mixLines-2), nil, agents[victim])
 		got := j.Done()
@@ -94,7 +94,7 @@ func TestHostKilled(t *testing.T) {
 	h.Begin = lab.Host(2).Start
 	h.SecondAgent("--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(2).Addr()), insecure)
 	h.Begin = nil
-	j := h.Submit(h.Client(), mix, nil)
+	j := h.Submit(h.ReadyClient(2), mix, nil)
 	<-at(h, j.Begun+mixLines/4, func() {
 		// It stands still first: what it had made may be all that is missing.
 		if err := errors.Join(lab.Host(2).Freeze(), lab.Host(2).Kill()); err != nil {
@@ -114,7 +114,7 @@ func TestControllerFrozenWhileTwoAgentsRun(t *testing.T) {
 	controller := h.Controller()
 	h.Agent()
 	h.SecondAgent()
-	j := h.Submit(h.Client(), mix, nil)
+	j := h.Submit(h.ReadyClient(2), mix, nil)
 	<-at(h, j.Begun+1, func() { controller.Signal(syscall.SIGSTOP) })
 	<-at(h, j.Begun+mixLines-1, func() { controller.Signal(syscall.SIGCONT) })
 	h.Journal.On(nil)

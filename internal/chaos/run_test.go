@@ -238,6 +238,7 @@ outputs:
 	h.Journal.Await(Started("one", 0))
 	joined := h.Run("two.yaml")
 	h.Journal.Await(Started("two", 0))
+	joined.Await("job two (") // its task may start before the job is promised to be kept
 	before := h.Journal.Len()
 	owner.Kill()
 	if code := joined.Wait(); code != 3 {
