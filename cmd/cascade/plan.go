@@ -15,6 +15,7 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/report"
 	"github.com/cascade-run/cascade/planner"
 	"github.com/cascade-run/cascade/profiles"
 )
@@ -146,7 +147,7 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 		return badInput{err}
 	}
 	if f.svg != "" {
-		if err := os.WriteFile(f.svg, gantt(g, p), 0o666); err != nil {
+		if err := os.WriteFile(f.svg, picture(g, p), 0o666); err != nil {
 			return badInputf("write picture: %w", err)
 		}
 	}
@@ -163,6 +164,19 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 	}
 	a.summarisePlan(g, p, &c)
 	return nil
+}
+
+// picture draws a plan: what runs where and when.
+func picture(g *dag.Graph, p *planner.Plan) []byte {
+	c := report.Chart{Title: fmt.Sprintf("%s: predicted %s, at best %s", g.Name, seconds(p.Makespan), seconds(p.LowerBound)), Rows: p.Hosts, End: p.Makespan}
+	for i := range p.Tasks {
+		if t := &p.Tasks[i]; t.Host >= 0 {
+			task := dag.TaskIndex(i)
+			c.Bars = append(c.Bars, report.Bar{Row: t.Host, Start: t.Start, Finish: t.Finish, Class: g.Group(task).Name,
+				Text: fmt.Sprintf("%s: %s to %s; %s", g.TaskName(task), seconds(t.Start), seconds(t.Finish), p.Reason(g, task))})
+		}
+	}
+	return c.SVG()
 }
 
 // summarisePlan says how good a plan is, and what each host has of it.

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// explanation is why a task runs where and when it does, or what it waits for.
+// Times are RFC 3339, durations seconds.
+type explanation struct {
+	Task     string         `json:"task"`
+	State    string         `json:"state"`
+	Agent    string         `json:"agent,omitempty"`
+	Executor uint32         `json:"executor,omitempty"`
+	Attempt  uint32         `json:"attempt,omitempty"`
+	Started  string         `json:"started,omitempty"`
+	Seconds  float64        `json:"seconds,omitempty"`
+	Error    string         `json:"error,omitempty"`
+	Last     *waited        `json:"last_input,omitempty"`
+	Place    float64        `json:"place_seconds,omitempty"` // for which it had its inputs and no place
+	For      []waited       `json:"waits_for,omitempty"`
+	Why      string         `json:"waits,omitempty"`
+	Plan     *comms.PlanRow `json:"plan,omitempty"`
+}
+
+// waited is a task whose outputs another needs.
+type waited struct {
+	Task  string `json:"task"`
+	State string `json:"state"`
+	Agent string `json:"agent,omitempty"`
+	Ended string `json:"ended,omitempty"`
+}
+
+// explainNames is the most tasks that explain names; --json has all.
+const explainNames = 5
+
+func (a *app) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain JOB TASK",
+		Short: "Say why a task runs where and when it does, or what it waits for",
+		Long: `Say where a task runs, which input was the last to come, how long it waited for a
+place, and what the plan says of it; or why it has not started, and for what it
+waits. TASK is one task, such as spread[2,500]. ` + jobHelp,
+		Example: "  cascade explain last spread[2]",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
+				x, err := a.explain(c.Context(), client, j, args[1])
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(x)
+				}
+				a.printExplanation(x)
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Job, name string) (*explanation, error) {
+	g, _, err := client.Graph(ctx, j.ID())
+	if err != nil {
+		return nil, err
+	}
+	i, ok := g.Lookup(name)
+	if !ok {
+		return nil, badInputf("explain: no task %q in job %s; give one task, not a family: cascade ls tasks lists them", name, g.Name)
+	}
+	rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), g.TaskName(i), 1)
+	if err != nil {
+		return nil, err
+	}
+	x := &explanation{Task: g.TaskName(i), State: "not there yet"} // an element that was not published
+	if len(rows) > 0 {
+		r := rows[0]
+		a.cutOffTask(&r)
+		x.State, x.Agent, x.Executor, x.Attempt, x.Started, x.Seconds, x.Error = r.State, r.Agent, r.Executor, r.Attempt, r.Started, r.Seconds, r.Error
+	}
+	producers, err := producersOf(ctx, client, j, g, i)
+	if err != nil {
+		return nil, err
+	}
+	if x.inputs(producers); x.Started == "" && len(x.For) == 0 {
+		if err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool { x.Why = p.Waits; return false }); err != nil {
+			return nil, err
+		}
+	}
+	for row, err := range cascade.EachRow[comms.PlanRow](ctx, client, comms.QueryPlan, j.ID(), "") {
+		if err != nil {
+			return nil, err
+		}
+		if row.Task == x.Task {
+			x.Plan = row
+			break
+		}
+	}
+	return x, nil
+}
+
+// producersOf returns the rows of the tasks whose outputs task i needs.
+func producersOf(ctx context.Context, client *cascade.Client, j *cascade.Job, g *dag.Graph, i dag.TaskIndex) (producers []comms.TaskRow, err error) {
+	inputs, err := g.Inputs(i)
+	if err != nil {
+		return nil, fmt.Errorf("inputs of %s: %w", g.TaskName(i), err)
+	}
+	wanted := map[dag.TaskIndex]bool{}
+	whole := map[string]bool{} // families of which all are needed
+	families := map[string]bool{}
+	for _, in := range inputs {
+		for _, s := range in.Sources {
+			family := g.Group(s.Task).Name
+			families[family] = true
+			wanted[s.Task] = true
+			whole[family] = whole[family] || s.Kind == dag.SourceGroup
+		}
+	}
+	if st := g.Group(i).Stream; st != nil {
+		families[g.Group(st.Generator).Name], wanted[st.Generator] = true, true
+	}
+	for family := range families {
+		for row, err := range cascade.EachRow[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), family) {
+			if err != nil {
+				return nil, err
+			}
+			if row.Group == family && (whole[family] || wanted[dag.TaskIndex(row.Index)]) {
+				producers = append(producers, *row)
+			}
+		}
+	}
+	slices.SortFunc(producers, func(a, b comms.TaskRow) int { return cmp.Compare(a.Index, b.Index) })
+	return producers, nil
+}
+
+// inputs notes which producer was the last to end, or which have not.
+func (x *explanation) inputs(producers []comms.TaskRow) {
+	start, _ := time.Parse(time.RFC3339Nano, x.Started) // zero when it has not started
+	var last time.Time
+	for _, p := range producers {
+		w := waited{Task: p.Name, State: p.State, Agent: p.Agent}
+		at, err := time.Parse(time.RFC3339Nano, p.Started)
+		ended := at.Add(time.Duration(p.Seconds * 1e9))
+		if err == nil && !open(p) {
+			w.Ended = ended.Format(time.RFC3339Nano)
+		}
+		switch {
+		case x.Started == "" && p.State != "done":
+			x.For = append(x.For, w)
+		case x.Started != "" && err == nil && ended.After(last) && !open(p):
+			last, x.Last = ended, &w
+		}
+	}
+	if wait := start.Sub(last).Seconds(); x.Last != nil && wait > 0 {
+		x.Place = wait
+	}
+}
+
+func (a *app) printExplanation(x *explanation) {
+	fmt.Fprintf(a.out, "%s: %s\n", x.Task, x.State)
+	if x.Started != "" {
+		a.fact("ran on", "agent %s, executor %d, attempt %d, from %s for %s", x.Agent, x.Executor, x.Attempt, clock(x.Started), seconds(x.Seconds))
+	}
+	switch {
+	case x.Last != nil && x.Place > 0:
+		a.fact("started", "%s after its last input, %s, which ended on %s at %s", seconds(x.Place), x.Last.Task, x.Last.Agent, clock(x.Last.Ended))
+	case x.Last != nil:
+		a.fact("started", "when %s ran on %s: it needs elements, not its end", x.Last.Task, x.Last.Agent)
+	case x.Started != "":
+		a.fact("started", "without waiting for a task")
+	}
+	if n := len(x.For); n > 0 {
+		var names []string
+		for _, w := range x.For[:min(n, explainNames)] {
+			on := ""
+			if w.Agent != "" {
+				on = " on " + w.Agent
+			}
+			names = append(names, fmt.Sprintf("%s (%s%s)", w.Task, w.State, on))
+		}
+		if n > explainNames {
+			names = append(names, fmt.Sprintf("and %d more", n-explainNames))
+		}
+		a.fact("waits for", "%s", strings.Join(names, ", "))
+	}
+	if x.Why != "" {
+		a.fact("waits", "%s", x.Why)
+	}
+	if x.Plan != nil && x.Plan.Host != "" {
+		a.fact("planned", "on %s at %s: %s", x.Plan.Host, seconds(x.Plan.Start), x.Plan.Reason)
+	} else if x.Plan != nil {
+		a.fact("planned", "nowhere: %s", x.Plan.Reason)
+	}
+	if x.Error != "" {
+		a.fact("error", "%s", oneLine(x.Error))
+	}
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/report"
+)
+
+// graphFormats draw a graph: its families, or each task.
+var graphFormats = map[string]func(g *dag.Graph, tasks bool) ([]byte, error){"dot": report.DOT, "mermaid": report.Mermaid, "svg": report.SVG}
+
+func (a *app) graphCommand() *cobra.Command {
+	var job jobFlags
+	var format, output string
+	var tasks bool
+	c := &cobra.Command{
+		Use:   "graph FILE | JOB",
+		Short: "Draw the graph of a job: its families, or each task",
+		Long: `Draw the graph of a job file or a submitted job: a node for each family with the
+number of its tasks, or with --tasks one for each task. dot is for Graphviz, mermaid
+for Markdown, svg for a browser. ` + jobHelp,
+		Example: "  cascade graph job.yaml --format svg -o job.svg\n  cascade graph last --format mermaid",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			draw, ok := graphFormats[format]
+			if !ok {
+				return badInputf("--format %s: want dot, mermaid or svg", format)
+			}
+			g, err := a.graphOf(c.Context(), args[0], &job)
+			if err != nil {
+				return err
+			}
+			b, err := draw(g, tasks)
+			if err != nil {
+				return badInput{err}
+			}
+			return a.write(output, func(w io.Writer) error {
+				_, err := w.Write(b)
+				return err
+			})
+		},
+	}
+	job.add(c)
+	c.Flags().StringVar(&format, "format", "dot", "dot, mermaid or svg")
+	c.Flags().BoolVar(&tasks, "tasks", false, "a node for each task, not for each family")
+	c.Flags().StringVarP(&output, "output", "o", "", "write to this file")
+	return c
+}
+
+// graphOf returns the graph of a job file, or of a job.
+func (a *app) graphOf(ctx context.Context, name string, flags *jobFlags) (g *dag.Graph, err error) {
+	if _, missing := os.Stat(name); missing == nil || name == "-" || fileName(name) {
+		g, _, err = a.read(name, flags)
+		return g, err
+	}
+	err = a.withJob(ctx, name, func(client *cascade.Client, j *cascade.Job) error {
+		g, _, err = client.Graph(ctx, j.ID())
+		return err
+	})
+	return g, err
+}
+
+func (a *app) timelineCommand() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "timeline JOB",
+		Short: "Write what ran where and when as a trace for Perfetto",
+		Long: `Write what ran where and when as a trace that ui.perfetto.dev and chrome://tracing
+open: a process is a host, a thread one of its executors, and arrows lead from
+producers to consumers. Clocks of hosts are moved so far that no task starts before
+what it waited for. ` + jobHelp,
+		Example: "  cascade timeline last -o trace.json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withRun(c.Context(), args[0], func(r *report.Run, _ comms.JobRow, _ []comms.PlanRow) error {
+				return a.write(output, r.Trace)
+			})
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "write to this file")
+	return c
+}
+
+func (a *app) reportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "report JOB FILE",
+		Short: "Write an HTML page about a job: what ran where, and what it waited for",
+		Long: `Write one HTML file about a job, which needs nothing else: what ran where beside a
+plan of it, what the end waited for step by step, a table of its families, hosts,
+memory, and what it cost in hours of cores and other resources. ` + jobHelp,
+		Example: "  cascade report last report.html",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withRun(c.Context(), args[0], func(r *report.Run, job comms.JobRow, plan []comms.PlanRow) error {
+				return a.write(args[1], func(w io.Writer) error { return r.Page(w, job, plan) })
+			})
+		},
+	}
+}
+
+// withRun runs f with what a job did.
+func (a *app) withRun(ctx context.Context, name string, f func(*report.Run, comms.JobRow, []comms.PlanRow) error) error {
+	return a.withJob(ctx, name, func(client *cascade.Client, j *cascade.Job) error {
+		jobs, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "")
+		if err != nil {
+			return err
+		}
+		k := slices.IndexFunc(jobs, func(r comms.JobRow) bool { return r.ID == j.ID().String() })
+		if k < 0 {
+			return badInputf("no job %q here: cascade ls jobs lists them", name)
+		}
+		g, _, err := client.Graph(ctx, j.ID())
+		if err != nil {
+			return err
+		}
+		rows, err := cascade.Rows[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), "")
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			a.cutOffTask(&rows[i])
+		}
+		r, err := report.NewRun(g, rows)
+		if err != nil {
+			return err
+		}
+		if len(r.Tasks) == 0 {
+			return badInputf("no task of job %s has started", name)
+		}
+		plan, err := cascade.Rows[comms.PlanRow](ctx, client, comms.QueryPlan, j.ID(), "")
+		if err != nil {
+			return err
+		}
+		return f(r, jobs[k], plan)
+	})
+}
+
+// write calls f with standard output, or with the file of this name, which is whole
+// or not there.
+func (a *app) write(path string, f func(io.Writer) error) error {
+	if path == "" || path == "-" {
+		return f(a.out)
+	}
+	var b bytes.Buffer
+	if err := f(&b); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
+		return badInput{fmt.Errorf("write %s: %w", path, err)}
+	}
+	if a.json {
+		return a.printJSON(map[string]string{"file": path})
+	}
+	_, err := fmt.Fprintln(a.out, path)
+	return err
+}

@@ -1,0 +1,316 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"html"
+	"slices"
+	"strings"
+
+	"github.com/cascade-run/cascade/dag"
+)
+
+// drawing is a graph to be drawn: families, or single tasks.
+type drawing struct {
+	name  string
+	nodes []node
+	edges []edge // sorted, none twice
+}
+
+type node struct {
+	name, runs string
+	tasks      int // 0: as many as there are elements
+	output     bool
+}
+
+type edge struct {
+	from, to int
+	label    string
+}
+
+// pictureNodes is the most nodes that SVG lays out: nobody reads more.
+const pictureNodes = 2000
+
+// draw collects what is drawn of a graph: its families, or each task.
+func draw(g *dag.Graph, tasks bool) (*drawing, error) {
+	d := &drawing{name: g.Name}
+	n := g.NumTasks() + g.NumSlots()
+	place := func(i dag.TaskIndex) int { return g.GroupIndex(i) }
+	if tasks {
+		place = func(i dag.TaskIndex) int { return int(i) }
+		for i := range n {
+			d.nodes = append(d.nodes, newNode(g, g.GroupIndex(dag.TaskIndex(i)), g.TaskName(dag.TaskIndex(i)), 1))
+		}
+	} else {
+		for k := range g.Groups {
+			_, count := g.GroupTasks(k)
+			if g.Groups[k].Stream != nil {
+				count = 0
+			}
+			d.nodes = append(d.nodes, newNode(g, k, g.Groups[k].Name, count))
+		}
+	}
+	seen := map[edge]bool{}
+	add := func(s dag.Source, to int) {
+		outputs := g.Group(s.Task).Outputs
+		if e := (edge{place(s.Task), to, outputs[s.Output].Name}); !seen[e] {
+			seen[e] = true
+			d.edges = append(d.edges, e)
+		}
+	}
+	for i := range n {
+		task := dag.TaskIndex(i)
+		inputs, err := g.Inputs(task)
+		if err != nil {
+			return nil, fmt.Errorf("inputs of %s: %w", g.TaskName(task), err)
+		}
+		for _, in := range inputs {
+			for _, s := range in.Sources {
+				add(s, place(task))
+			}
+		}
+		if st := g.Group(task).Stream; st != nil {
+			add(dag.Source{Task: st.Generator, Output: st.Output}, place(task))
+		}
+	}
+	for _, x := range g.Exports {
+		for _, s := range x.Sources {
+			d.nodes[place(s.Task)].output = true
+		}
+	}
+	slices.SortFunc(d.edges, func(a, b edge) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.label, b.label))
+	})
+	return d, nil
+}
+
+func newNode(g *dag.Graph, group int, name string, tasks int) node {
+	run := &g.Groups[group].Run
+	runs := run.Function
+	if runs == "" {
+		runs = "command"
+	}
+	if run.Environment != "" {
+		runs = run.Environment + ":" + runs
+	}
+	return node{name: name, runs: runs, tasks: tasks}
+}
+
+// title is the name of a node with the number of its tasks.
+func (n *node) title() string {
+	switch n.tasks {
+	case 0:
+		return n.name + " x each"
+	case 1:
+		return n.name
+	}
+	return fmt.Sprintf("%s x %d", n.name, n.tasks)
+}
+
+// DOT draws the families of a graph, or each task, for Graphviz.
+func DOT(g *dag.Graph, tasks bool) ([]byte, error) {
+	d, err := draw(g, tasks)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "digraph %s {\n  node [shape=box, style=rounded];\n", quoteDOT(d.name))
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		more := ""
+		if n.output {
+			more = ", style=\"rounded,bold\""
+		}
+		fmt.Fprintf(&b, "  n%d [label=%s%s];\n", i, quoteDOT(n.title()+"\n"+n.runs), more)
+	}
+	for _, e := range d.edges {
+		fmt.Fprintf(&b, "  n%d -> n%d [label=%s];\n", e.from, e.to, quoteDOT(e.label))
+	}
+	b.WriteString("}\n")
+	return b.Bytes(), nil
+}
+
+func quoteDOT(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
+}
+
+// Mermaid draws the families of a graph, or each task, for Markdown.
+func Mermaid(g *dag.Graph, tasks bool) ([]byte, error) {
+	d, err := draw(g, tasks)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	b.WriteString("flowchart TD\n")
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		left, right := "[", "]"
+		if n.output {
+			left, right = "([", "])"
+		}
+		fmt.Fprintf(&b, "  n%d%s%s%s\n", i, left, quoteMermaid(n.title()+"\n"+n.runs), right)
+	}
+	for _, e := range d.edges {
+		fmt.Fprintf(&b, "  n%d -->|%s| n%d\n", e.from, quoteMermaid(e.label), e.to)
+	}
+	return b.Bytes(), nil
+}
+
+func quoteMermaid(s string) string {
+	return `"` + strings.ReplaceAll(html.EscapeString(s), "\n", "<br>") + `"`
+}
+
+// Sizes of a drawn node, in pixels.
+const (
+	nodeHeight = 40.0
+	nodeLayer  = 90.0 // from one layer to the next
+	nodeGap    = 24.0
+	nodeLetter = 7.0
+)
+
+// SVG draws the families of a graph, or each task: producers above consumers.
+func SVG(g *dag.Graph, tasks bool) ([]byte, error) {
+	d, err := draw(g, tasks)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(d.nodes); n > pictureNodes {
+		return nil, fmt.Errorf("draw %d nodes: a picture shows %d at most; take dot or mermaid, or families instead of tasks", n, pictureNodes)
+	}
+	layers := d.layers()
+	x, y, wide := make([]float64, len(d.nodes)), make([]float64, len(d.nodes)), make([]float64, len(d.nodes))
+	most := 200.0
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		wide[i] = nodeLetter*float64(max(len([]rune(n.title())), len([]rune(n.runs)))) + 20
+	}
+	width := func(layer []int) float64 {
+		w := nodeGap
+		for _, i := range layer {
+			w += wide[i] + nodeGap
+		}
+		return w
+	}
+	for _, layer := range layers {
+		most = max(most, width(layer))
+	}
+	for l, layer := range layers {
+		at := (most-width(layer))/2 + nodeGap
+		for _, i := range layer {
+			x[i], y[i] = at, 20+float64(l)*nodeLayer
+			at += wide[i] + nodeGap
+		}
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="12">`+"\n", most, float64(len(layers))*nodeLayer)
+	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
+	for _, e := range d.edges {
+		x1, y1, x2, y2 := x[e.from]+wide[e.from]/2, y[e.from]+nodeHeight, x[e.to]+wide[e.to]/2, y[e.to]
+		fmt.Fprintf(&b, `<path d="M%.1f %.1f C%.1f %.1f %.1f %.1f %.1f %.1f" fill="none" stroke="#999"><title>%s</title></path>`+"\n",
+			x1, y1, x1, y1+30, x2, y2-30, x2, y2, html.EscapeString(e.label))
+	}
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		thick := 1
+		if n.output {
+			thick = 2
+		}
+		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%g" rx="6" fill="#f4f6fa" stroke="%s" stroke-width="%d"/>`, x[i], y[i], wide[i], nodeHeight, colour(n.name), thick)
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x[i]+wide[i]/2, y[i]+17, html.EscapeString(n.title()))
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#666" font-size="11">%s</text>`+"\n", x[i]+wide[i]/2, y[i]+32, html.EscapeString(n.runs))
+	}
+	b.WriteString("</svg>\n")
+	return b.Bytes(), nil
+}
+
+// layers puts each node below all of its producers, and the nodes of a layer in the
+// order of the middle of their neighbours (the barycentre rule of Sugiyama, Tagawa
+// and Toda, 1981), down and up again a few times.
+func (d *drawing) layers() [][]int {
+	level := d.levels()
+	var layers [][]int
+	for i, l := range level {
+		for len(layers) <= l {
+			layers = append(layers, nil)
+		}
+		layers[l] = append(layers[l], i)
+	}
+	up, down := make([][]int, len(d.nodes)), make([][]int, len(d.nodes))
+	for _, e := range d.edges {
+		up[e.to], down[e.from] = append(up[e.to], e.from), append(down[e.from], e.to)
+	}
+	at := make([]float64, len(d.nodes))
+	number := func(layer []int) {
+		for k, i := range layer {
+			at[i] = (float64(k) + 0.5) / float64(len(layer))
+		}
+	}
+	arrange := func(layer []int, near [][]int) {
+		middle := map[int]float64{}
+		for _, i := range layer {
+			middle[i] = at[i]
+			if len(near[i]) > 0 {
+				sum := 0.0
+				for _, k := range near[i] {
+					sum += at[k]
+				}
+				middle[i] = sum / float64(len(near[i]))
+			}
+		}
+		slices.SortStableFunc(layer, func(a, b int) int { return cmp.Compare(middle[a], middle[b]) })
+		number(layer)
+	}
+	for _, layer := range layers {
+		number(layer)
+	}
+	for range 4 {
+		for _, layer := range layers {
+			arrange(layer, up)
+		}
+		for _, layer := range slices.Backward(layers) {
+			arrange(layer, down)
+		}
+	}
+	return layers
+}
+
+// levels counts for each node the nodes of the longest way to it. Families may feed
+// each other in turn: an edge that closes such a circle counts for nothing.
+func (d *drawing) levels() []int {
+	out := make([][]int, len(d.nodes))
+	for _, e := range d.edges {
+		out[e.from] = append(out[e.from], e.to)
+	}
+	const unseen, under, done = 0, 1, 2
+	state := make([]int, len(d.nodes))
+	forward := make([][]int, len(d.nodes))
+	var order []int // each node behind all that it leads to
+	var visit func(i int)
+	visit = func(i int) {
+		state[i] = under
+		for _, k := range out[i] {
+			if state[k] == under {
+				continue
+			}
+			forward[i] = append(forward[i], k)
+			if state[k] == unseen {
+				visit(k)
+			}
+		}
+		state[i] = done
+		order = append(order, i)
+	}
+	for i := range d.nodes {
+		if state[i] == unseen {
+			visit(i)
+		}
+	}
+	level := make([]int, len(d.nodes))
+	for _, i := range slices.Backward(order) {
+		for _, k := range forward[i] {
+			level[k] = max(level[k], level[i]+1)
+		}
+	}
+	return level
+}

@@ -1,0 +1,240 @@
+package report
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/docker/go-units"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+)
+
+//go:embed page.html
+var pageText string
+
+// pageSteps is the most steps of the path that the page lists: the longest.
+const pageSteps = 200
+
+// Page writes one HTML file about a job, which refers to nothing outside: what ran
+// where, planned beside actual, what the end waited for, and tables.
+func (r *Run) Page(w io.Writer, job comms.JobRow, plan []comms.PlanRow) error {
+	path, err := r.Path()
+	if err != nil {
+		return err
+	}
+	page, err := template.New("page").Funcs(template.FuncMap{"seconds": Seconds, "bytes": func(n uint64) string { return units.BytesSize(float64(n)) }}).Parse(pageText)
+	if err != nil {
+		return fmt.Errorf("page of a report: %w", err)
+	}
+	planned := planChart(plan)
+	end := max(r.End(), planned.end())
+	data := map[string]any{
+		"Job": job, "Took": r.End(), "Started": len(r.Tasks), "Hosts": r.hosts(),
+		"Actual":   template.HTML(r.Chart("as it ran: "+Seconds(r.End()), end).SVG()),                                                       //nolint:gosec // the chart escapes all names
+		"Families": r.families(), "Classes": r.classes(), "Path": longest(path), "Steps": len(path), "Memory": template.HTML(r.memory(end)), //nolint:gosec // numbers only
+	}
+	if len(planned.Bars) > 0 {
+		planned.Title, planned.End = "as it was planned: "+Seconds(planned.end()), end
+		data["Planned"] = template.HTML(planned.SVG()) //nolint:gosec // the chart escapes all names
+	}
+	if err := page.Execute(w, data); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// planChart shows a plan as it was when the job started.
+func planChart(plan []comms.PlanRow) *Chart {
+	c := &Chart{}
+	for _, p := range plan {
+		if p.Host != "" {
+			c.Rows = append(c.Rows, p.Host)
+		}
+	}
+	slices.Sort(c.Rows)
+	c.Rows = slices.Compact(c.Rows)
+	for _, p := range plan {
+		row, ok := slices.BinarySearch(c.Rows, p.Host)
+		if !ok {
+			continue
+		}
+		family, _, _ := strings.Cut(p.Task, "[")
+		c.Bars = append(c.Bars, Bar{Row: row, Start: p.Start, Finish: p.Finish, Class: family,
+			Text: fmt.Sprintf("%s: %s to %s; %s", p.Task, Seconds(p.Start), Seconds(p.Finish), p.Reason)})
+	}
+	return c
+}
+
+// longest returns the steps that took or waited longest, in the order of the path.
+func longest(path []Step) []Step {
+	if len(path) <= pageSteps {
+		return path
+	}
+	by := slices.Clone(path)
+	slices.SortFunc(by, func(a, b Step) int { return cmp.Compare(b.Ran+b.Waited, a.Ran+a.Waited) })
+	by = by[:pageSteps]
+	slices.SortFunc(by, func(a, b Step) int { return cmp.Compare(a.Task.Start, b.Task.Start) })
+	return by
+}
+
+// family sums up the tasks of one entry of the job file, in seconds and bytes.
+type family struct {
+	Name, Run                   string
+	Tasks, Failed               int
+	Total, Mean, Median, Most   float64
+	Busy                        float64 // cpu time in percent of the time that its tasks took
+	PeakMemory, BytesIn, Output uint64
+}
+
+func (r *Run) families() []family {
+	took := map[string][]float64{}
+	cpu := map[string]float64{}
+	sums := map[string]*family{}
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
+		f := sums[t.Group]
+		if f == nil {
+			run := &r.Graph.Group(dag.TaskIndex(t.Index)).Run
+			f = &family{Name: t.Group, Run: run.Function}
+			if run.Function == "" {
+				f.Run = "command"
+			}
+			sums[t.Group] = f
+		}
+		f.Tasks++
+		if t.State == "failed" {
+			f.Failed++
+		}
+		f.Total += t.Seconds
+		f.Most = max(f.Most, t.Seconds)
+		f.PeakMemory = max(f.PeakMemory, t.PeakRSS)
+		f.BytesIn += t.BytesIn
+		f.Output += t.BytesOut
+		cpu[t.Group] += t.CPU
+		took[t.Group] = append(took[t.Group], t.Seconds)
+	}
+	rows := make([]family, 0, len(sums))
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		f := sums[name]
+		slices.Sort(took[name])
+		f.Mean, f.Median = f.Total/float64(f.Tasks), took[name][len(took[name])/2]
+		f.Busy = 100 * cpu[name] / max(f.Total, 1e-12)
+		rows = append(rows, *f)
+	}
+	slices.SortStableFunc(rows, func(a, b family) int { return cmp.Compare(b.Total, a.Total) })
+	return rows
+}
+
+// class is what tasks held, over time.
+type class struct {
+	Name  string
+	Hours float64
+}
+
+// classes returns for how long tasks held which resources: a task of two cores that
+// took an hour counts two hours.
+func (r *Run) classes() []class {
+	hours := map[string]float64{}
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
+		grp := r.Graph.Group(dag.TaskIndex(t.Index))
+		h := t.Seconds / 3600
+		hours["core hours"] += h * planner.Cores(grp)
+		if grp.Resources.Memory > 0 {
+			hours["GiB hours of reserved memory"] += h * float64(grp.Resources.Memory) / (1 << 30)
+		}
+		if grp.Resources.GPU > 0 {
+			hours["gpu hours"] += h * float64(grp.Resources.GPU) / 1000
+		}
+		for name, n := range grp.Resources.Custom {
+			hours[name+" hours"] += h * float64(n) / 1000
+		}
+	}
+	var rows []class
+	for _, name := range slices.Sorted(maps.Keys(hours)) {
+		rows = append(rows, class{name, hours[name]})
+	}
+	return rows
+}
+
+// host sums up what ran on one agent.
+type host struct {
+	Name            string
+	Tasks           int
+	Busy            float64 // seconds of tasks
+	BytesIn, Output uint64
+	Clock           float64
+}
+
+func (r *Run) hosts() []host {
+	rows := make([]host, len(r.Hosts))
+	for h, name := range r.Hosts {
+		rows[h] = host{Name: name, Clock: r.Clock[h]}
+	}
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
+		h := &rows[t.Host]
+		h.Tasks++
+		h.Busy += t.Seconds
+		h.BytesIn += t.BytesIn
+		h.Output += t.BytesOut
+	}
+	return rows
+}
+
+// memory draws, for each host, the sum of the peaks of private memory of the tasks
+// that run: no less than what they had at any moment.
+func (r *Run) memory(end float64) string {
+	type change struct {
+		at    float64
+		bytes float64
+	}
+	changes := make([][]change, len(r.Hosts))
+	for i := range r.Tasks {
+		if t := &r.Tasks[i]; t.PeakRSS > 0 {
+			changes[t.Host] = append(changes[t.Host], change{t.Start, float64(t.PeakRSS)}, change{t.Finish, -float64(t.PeakRSS)})
+		}
+	}
+	const height = 60.0
+	scale := (chartWidth - chartLeft - 20) / max(end, 1e-9)
+	var b strings.Builder
+	for h, list := range changes {
+		if len(list) == 0 {
+			continue
+		}
+		slices.SortFunc(list, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.bytes, b.bytes)) })
+		sum, most := 0.0, 0.0
+		for _, c := range list {
+			sum += c.bytes
+			most = max(most, sum)
+		}
+		// In each pixel the largest sum.
+		peaks := make([]float64, int(chartWidth-chartLeft-20)+1)
+		sum = 0
+		at := 0
+		for _, c := range list {
+			for x := min(int(c.at*scale), len(peaks)-1); at < x; {
+				at++
+				peaks[at] = max(peaks[at], sum)
+			}
+			sum += c.bytes
+			peaks[at] = max(peaks[at], sum)
+		}
+		fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" font-family="sans-serif" font-size="11">`, chartWidth, height+14)
+		fmt.Fprintf(&b, `<text x="10" y="12">%s</text><text x="10" y="28" fill="#666">%s</text><path d="M%g %g`,
+			template.HTMLEscapeString(r.Hosts[h]), units.BytesSize(most), chartLeft, height)
+		for x, p := range peaks {
+			fmt.Fprintf(&b, "L%.0f %.1f", chartLeft+float64(x), height-height*p/max(most, 1))
+		}
+		fmt.Fprintf(&b, `V%g Z" fill="#9ac"/></svg>`+"\n", height)
+	}
+	return b.String()
+}

@@ -1,0 +1,304 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs (go test -update writes it):\n%s", path, got)
+	}
+}
+
+// forecast has a generator whose elements start consumers on another host, a family
+// over them, and a name that is no good in any of the formats.
+const forecast = `
+job: "a <\"b\"> & c"
+environments: {model: {go: ./model}}
+tasks:
+  model: {run: "model:Step", generates: {field: "*"}, resources: {cpu: 2, memory: 1GiB}}
+  post: {for: {step: "model.field[*]"}, run: "model:Post", in: {field: "model.field[${step}]"}, out: [map]}
+  join: {command: [cat, "${in.maps[*]}"], in: {maps: "post[*].map"}, out: [all], stdout: all}
+outputs: [join.all]
+`
+
+func parse(t testing.TB, text string) *dag.Graph {
+	t.Helper()
+	g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+func rows(t fataler, g *dag.Graph, lines ...string) (all []comms.TaskRow) {
+	t.Helper()
+	for _, line := range lines {
+		var r comms.TaskRow
+		var start float64
+		if _, err := fmt.Sscan(line, &r.Name, &r.State, &r.Agent, &r.Executor, &start, &r.Seconds); err != nil {
+			t.Fatal(line, err)
+		}
+		i, ok := g.Lookup(r.Name)
+		if !ok {
+			t.Fatal("no task ", r.Name)
+		}
+		r.Index, r.Group, r.Attempt, r.CPU, r.PeakRSS, r.BytesOut = uint32(i), g.Group(i).Name, 1, r.Seconds/2, 1<<20, 1000
+		r.Started = time.Unix(1_700_000_000, int64(start*1e9)).UTC().Format(time.RFC3339Nano)
+		all = append(all, r)
+	}
+	return all
+}
+
+// The clock of host b is 10 s late: its first task seems to start before the
+// generator has. b is moved so far that it starts with it.
+func twoHosts(t testing.TB) *Run {
+	g := parse(t, forecast)
+	r, err := NewRun(g, append(rows(t, g,
+		"model   done a 1 20 3",
+		"post[0] done b 1 11 1",
+		"post[1] failed b 2 12 2",
+		"post[2] done b 1 13 1.5",
+		"join    done a 1 25 0.5",
+	), comms.TaskRow{Name: "never", State: "skipped"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestPath(t *testing.T) {
+	r := twoHosts(t)
+	path, err := r.Path()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "clocks of %v moved by %v\n", r.Hosts, r.Clock)
+	for _, s := range path {
+		fmt.Fprintf(&b, "%s on %s: waited %.1f, ran %.1f, ended at %.1f\n", s.Task.Name, s.Task.Agent, s.Waited, s.Ran, s.Task.Finish)
+	}
+	const want = `clocks of [a b] moved by [0 9]
+model on a: waited 0.0, ran 2.0, ended at 3.0
+post[2] on b: waited 0.0, ran 1.5, ended at 3.5
+join on a: waited 1.5, ran 0.5, ended at 5.5
+`
+	if b.String() != want {
+		t.Errorf("got\n%s", b.String())
+	}
+}
+
+// Waits and times of the path add up to what the run took, and no task starts before
+// what it waited for, whatever the clocks of hosts say.
+func TestPathAddsUp(t *testing.T) {
+	g := parse(t, `
+job: grid
+tasks:
+  a: {for: {i: "0..5"}, run: F, out: [x]}
+  b: {for: {i: "0..5"}, run: F, in: {x: "a[${i}].x"}, out: [x]}
+  c: {for: {i: "0..5"}, run: F, in: {x: "b[*].x", y: "a[${i}].x"}, out: [x]}
+`)
+	rapid.Check(t, func(rt *rapid.T) {
+		skew := []float64{0, rapid.Float64Range(-5, 5).Draw(rt, "skew of b"), rapid.Float64Range(-5, 5).Draw(rt, "skew of c")}
+		finish := map[string]float64{}
+		var lines []string
+		for k, family := range []string{"a", "b", "c"} {
+			for i := range 6 {
+				ready := 0.0
+				if k == 1 {
+					ready = finish[fmt.Sprintf("a[%d]", i)]
+				} else if k == 2 {
+					for j := range 6 {
+						ready = max(ready, finish[fmt.Sprintf("b[%d]", j)])
+					}
+				}
+				host := rapid.IntRange(0, 2).Draw(rt, "host")
+				start := ready + float64(rapid.IntRange(0, 50).Draw(rt, "wait"))/10
+				took := float64(rapid.IntRange(1, 50).Draw(rt, "took")) / 10
+				name := fmt.Sprintf("%s[%d]", family, i)
+				finish[name] = start + took
+				lines = append(lines, fmt.Sprintf("%s done %c %d %.3f %.3f", name, 'a'+host, i, 100+start+skew[host], took))
+			}
+		}
+		r, err := NewRun(g, rows(rt, g, lines...))
+		if err != nil {
+			rt.Fatal(err)
+		}
+		for i := range r.Tasks {
+			task := &r.Tasks[i]
+			if err := r.waits(dag.TaskIndex(task.Index), func(p *Task, _ bool) {
+				if task.Start < p.Finish-2*clockGrain {
+					rt.Errorf("%s starts at %f, before %s ends at %f", task.Name, task.Start, p.Name, p.Finish)
+				}
+			}); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		path, err := r.Path()
+		if err != nil {
+			rt.Fatal(err)
+		}
+		sum := 0.0
+		for _, s := range path {
+			sum += s.Waited + s.Ran
+		}
+		if d := sum - r.End(); d < -1e-6 || d > 1e-6 {
+			rt.Errorf("the path takes %f, the run %f", sum, r.End())
+		}
+	})
+}
+
+func TestTrace(t *testing.T) {
+	var b bytes.Buffer
+	if err := twoHosts(t).Trace(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(b.Bytes()) {
+		t.Error("no JSON")
+	}
+	golden(t, "trace.json", b.Bytes())
+	if err := twoHosts(t).Trace(failing{}); !errors.Is(err, errFull) {
+		t.Errorf("a full disk gives %v", err)
+	}
+}
+
+var errFull = errors.New("no space left")
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errFull }
+
+func TestPage(t *testing.T) {
+	r := twoHosts(t)
+	var b bytes.Buffer
+	err := r.Page(&b, comms.JobRow{ID: "0190", Name: `<script>alert(1)</script>`, Phase: "failed", Tasks: 6, Error: "post[1]: <b>no</b>"},
+		[]comms.PlanRow{{Task: "model", Host: "a", Finish: 2, Reason: "needs <no> task"}, {Task: "nowhere", Reason: "too big"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "page.html", b.Bytes())
+	for _, bad := range []string{"<script", "<b>no", "<no>", "http-equiv", "src=", "href="} {
+		if strings.Contains(b.String(), bad) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+}
+
+func TestDrawings(t *testing.T) {
+	for _, tt := range []struct {
+		file  string
+		draw  func(*dag.Graph, bool) ([]byte, error)
+		tasks bool
+	}{{"families.dot", DOT, false}, {"tasks.dot", DOT, true}, {"families.mmd", Mermaid, false}, {"families.svg", SVG, false}} {
+		g := parse(t, circular)
+		b, err := tt.draw(g, tt.tasks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, tt.file, b)
+		if strings.HasSuffix(tt.file, ".svg") {
+			wellFormed(t, b)
+		}
+	}
+	many := parse(t, "job: j\ntasks:\n  a: {for: {i: \"0..2999\"}, command: \"true\"}\n")
+	if _, err := SVG(many, true); err == nil || !strings.Contains(err.Error(), "families") {
+		t.Errorf("a picture of 3000 tasks gives %v", err)
+	}
+	if _, err := SVG(many, false); err != nil {
+		t.Error(err)
+	}
+}
+
+// Two families feed each other in turn.
+const circular = `
+job: "a <\"b\"> & c"
+tasks:
+  first: {run: First, out: [x]}
+  ping: {for: {i: "0..2"}, run: Ping, in: {x: "first.x"}, out: [x]}
+  pong: {for: {i: "0..2"}, run: Pong, in: {x: "ping[${i}].x"}, out: [y]}
+  model: {run: Step, in: {y: "pong[*].y"}, generates: {field: "*"}}
+  post: {for: {step: "model.field[*]"}, run: Post, in: {field: "model.field[${step}]"}, out: [map]}
+  join: {command: [cat, "${in.maps[*]}"], in: {maps: "post[*].map"}, out: [all], stdout: all}
+outputs: [join.all]
+`
+
+func wellFormed(t *testing.T, b []byte) {
+	t.Helper()
+	for d := xml.NewDecoder(bytes.NewReader(b)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("%v in\n%s", err, b)
+		}
+	}
+}
+
+// Bars of a row never lie on each other, all of them are drawn or joined, and the
+// picture does not grow with the bars.
+func TestChart(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		c := Chart{Title: "<&\">", Rows: []string{"x<y", "z"}}
+		for range rapid.IntRange(0, 300).Draw(rt, "bars") {
+			start := float64(rapid.IntRange(0, 1000).Draw(rt, "start"))
+			c.Bars = append(c.Bars, Bar{Row: rapid.IntRange(0, 1).Draw(rt, "row"), Start: start, Finish: start + float64(rapid.IntRange(0, 30).Draw(rt, "took"))/10,
+				Class: rapid.SampledFrom([]string{"a", "b<"}).Draw(rt, "class"), Text: "<&>"})
+		}
+		lanes, _ := c.lanes()
+		for i, a := range c.Bars {
+			for k, b := range c.Bars[:i] {
+				if a.Row == b.Row && lanes[i] == lanes[k] && a.Start < b.Finish-1e-9 && b.Start < a.Finish-1e-9 {
+					rt.Errorf("bars %d and %d lie on each other", i, k)
+				}
+			}
+		}
+		n := 0
+		for _, b := range joined(c.Bars, lanes, 2) {
+			n += b.n
+		}
+		if n != len(c.Bars) {
+			rt.Errorf("%d of %d bars are drawn", n, len(c.Bars))
+		}
+		wellFormed(t, c.SVG())
+	})
+	big := Chart{Rows: []string{"host"}}
+	for i := range 100_000 {
+		big.Bars = append(big.Bars, Bar{Start: float64(i), Finish: float64(i) + 0.9, Class: "a"})
+	}
+	if n := len(big.SVG()); n > 1<<20 {
+		t.Errorf("a picture of 100,000 bars has %d bytes", n)
+	}
+}
