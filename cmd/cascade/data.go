@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/executor/value"
 )
 
 const taskHelp = "TASK is a task such as spread[2,500], or a family: spread, or spread[*,500]."
@@ -148,24 +150,34 @@ func (w *lineWriter) flush() {
 
 func (a *app) getCommand() *cobra.Command {
 	var output string
+	var value bool
 	c := &cobra.Command{
 		Use:   "get JOB TASK.OUTPUT",
 		Short: "Write the bytes of a dataset to standard output or a file",
 		Long: `Write the bytes of a dataset to standard output or to a file, as they lie in the
 store: an array is its numbers, little-endian, row by row; cascade ls datasets
 tells dtype and shape, as does --json here. The datasets of a family go to a
-folder: spread.mean, or spread[*,500].mean. ` + jobHelp,
+folder: spread.mean, or spread[*,500].mean. With --value each is printed as JSON
+for people, as it is on a terminal. ` + jobHelp,
 		Example: `  cascade get last map.page > map.png
   cascade get last decode.field[2] > field.raw
   cascade get last spread.mean -o means/`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
-				return whyMissing(c.Context(), client, j, args[1], a.get(c.Context(), j, args[1], output))
+				if value && output != "" {
+					return badInputf("--value prints and --output writes bytes: give one of them")
+				}
+				get := func() error { return a.get(c.Context(), j, args[1], output) }
+				if value || output == "" && !a.json && isTerminal(a.out) {
+					get = func() error { return a.getValues(c.Context(), j, args[1]) }
+				}
+				return whyMissing(c.Context(), client, j, args[1], get())
 			})
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "write to this file, or into this folder when it ends in a slash")
+	c.Flags().BoolVar(&value, "value", false, "print what the bytes stand for, as JSON; of a megabyte at most")
 	return c
 }
 
@@ -234,9 +246,6 @@ func keeps(g *dag.Graph, task, output string) bool {
 }
 
 func (a *app) getBytes(ctx context.Context, j *cascade.Job, name string) error {
-	if isTerminal(a.out) {
-		return badInputf("a dataset is bytes: send them to a file with -o FILE or > FILE, or to a program with |")
-	}
 	located, err := j.Locate(ctx, name)
 	if err != nil {
 		return err
@@ -246,6 +255,42 @@ func (a *app) getBytes(ctx context.Context, j *cascade.Job, name string) error {
 	}
 	for _, d := range located {
 		if err := j.Fetch(ctx, d, a.out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// valueBytes is the most bytes of a dataset whose value is printed.
+const valueBytes = 1 << 20
+
+// getValues prints what datasets hold, one line each; of several each has its name.
+func (a *app) getValues(ctx context.Context, j *cascade.Job, name string) error {
+	located, err := j.Locate(ctx, name)
+	if err != nil {
+		return err
+	}
+	for _, d := range located {
+		var b bytes.Buffer
+		text := []byte(nil)
+		err := fmt.Errorf("it has %s", size(d.Desc.Size))
+		if d.Desc.Size <= valueBytes {
+			if err := j.Fetch(ctx, d, &b); err != nil {
+				return err
+			}
+			text, err = value.JSON(value.Flat{Codec: d.Desc.Codec, DType: d.Desc.DType, Shape: d.Desc.Shape, Bytes: b.Bytes()}, valueBytes)
+		}
+		if err != nil {
+			return badInputf("%s cannot be printed: %w; -o FILE writes its bytes to a file, and | hands them to a program", d.Name, err)
+		}
+		if a.json {
+			err = a.printJSON(map[string]any{"name": d.Name, "value": json.RawMessage(text)})
+		} else if len(located) > 1 {
+			_, err = fmt.Fprintf(a.out, "%s\t%s\n", d.Name, text)
+		} else {
+			_, err = fmt.Fprintf(a.out, "%s\n", text)
+		}
+		if err != nil {
 			return err
 		}
 	}

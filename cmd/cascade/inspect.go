@@ -16,8 +16,9 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// findJob returns the job that a command line names: its ID, the beginning of
-// it, its name (then the newest of that name), or "last".
+// findJob returns the job that a command line names: its ID, the beginning or the
+// end of it, its name (then the newest of that name), or "last". IDs begin with the
+// time, so that jobs of one morning differ at the end.
 func findJob(ctx context.Context, client *cascade.Client, name string) (*cascade.Job, error) {
 	if id, err := comms.ParseJobID(name); err == nil {
 		return client.Job(id), nil
@@ -33,21 +34,21 @@ func findJob(ctx context.Context, client *cascade.Client, name string) (*cascade
 	if len(named) > 0 && (name == "last" || named[0].Name == name) {
 		return rowJob(client, named[0])
 	}
-	if len(name) < 4 || strings.Trim(name, "0123456789abcdef-") != "" { // no ID begins so
+	if len(name) < 4 || strings.Trim(name, "0123456789abcdef-") != "" { // no ID begins or ends so
 		return nil, badInputf("no job %q here: cascade ls jobs lists them", name)
 	}
 	rows, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "")
 	if err != nil {
 		return nil, err
 	}
-	rows = slices.DeleteFunc(rows, func(r comms.JobRow) bool { return !strings.HasPrefix(r.ID, name) })
+	rows = slices.DeleteFunc(rows, func(r comms.JobRow) bool { return !strings.HasPrefix(r.ID, name) && !strings.HasSuffix(r.ID, name) })
 	switch len(rows) {
 	case 0:
 		return nil, badInputf("no job %q here: cascade ls jobs lists them", name)
 	case 1:
 		return rowJob(client, rows[0])
 	}
-	return nil, badInputf("%q begins the IDs of %d jobs: give more of it", name, len(rows))
+	return nil, badInputf("%q begins or ends the IDs of %d jobs: give more of it", name, len(rows))
 }
 
 func rowJob(client *cascade.Client, r comms.JobRow) (*cascade.Job, error) {
@@ -69,7 +70,7 @@ func (a *app) withJob(ctx context.Context, name string, f func(*cascade.Client, 
 	})
 }
 
-const jobHelp = "JOB is an ID, its beginning, a job's name (the newest of that name), or last."
+const jobHelp = "JOB is an ID, its beginning or end, a job's name (the newest of that name), or last."
 
 // statusJobs is how many jobs status lists unless --all is given.
 const statusJobs = 20

@@ -55,6 +55,7 @@ func (a *app) read(path string, f *jobFlags) (*dag.Graph, string, error) {
 			return nil, "", badInputf("%s: environment %s: there is no folder %s; go: names the folder of a Go package, from the job file's own", name, e.Name, folder)
 		}
 	}
+	a.warnEmpty(g)
 	return g, dir, nil
 }
 
@@ -101,6 +102,19 @@ func (a *app) validateCommand() *cobra.Command {
 	}
 	flags.add(c)
 	return c
+}
+
+// warnEmpty tells of families without a task: a range such as 0..-1 is more often a
+// mistake in a parameter than meant.
+func (a *app) warnEmpty(g *dag.Graph) {
+	for k := range g.Groups {
+		grp := &g.Groups[k]
+		for i := range grp.Axes {
+			if grp.Axes[i].Len() == 0 {
+				fmt.Fprintf(a.err, "note: %s has no tasks: %s in its for: is empty\n", grp.Name, grp.Axes[i].Var)
+			}
+		}
+	}
 }
 
 func taskCount(g *dag.Graph) string {

@@ -3,6 +3,7 @@ package value
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"reflect"
@@ -329,6 +330,9 @@ func FuzzDecode(f *testing.F) {
 		reflect.TypeFor[string](), reflect.TypeFor[[]byte](), reflect.TypeFor[map[string][]int](), reflect.TypeFor[any]()}
 	var cs Codecs
 	f.Fuzz(func(t *testing.T, codec, dtype string, a, b uint64, data []byte) {
+		if text, err := JSON(Flat{Codec: codec, DType: dtype, Shape: []uint64{a, b}, Bytes: data}, 1<<16); err == nil && !json.Valid(text) {
+			t.Errorf("%q is no JSON", text)
+		}
 		for _, typ := range types {
 			c, err := cs.For(typ)
 			if err != nil {
