@@ -15,6 +15,10 @@ import (
 // Of a signature in another form nothing is known, and nothing is refused.
 type Functions map[string]string
 
+// AnyFunction in place of a name says that the executor finds functions when they
+// are first called, as Python does: of those that have no name here nothing is known.
+const AnyFunction = "*"
+
 // Check tells why tasks of a group cannot run where these functions are, and what
 // to write instead: the function is not there, or has other inputs, outputs or
 // parameters. Both are "" when they can, and for a command. where names the executor.
@@ -48,6 +52,9 @@ func (fs Functions) check(g *Group, where string, parse func(text string) (signa
 		return "", ""
 	}
 	sig, ok := fs[name]
+	if _, any := fs[AnyFunction]; !ok && any {
+		return "", ""
+	}
 	if !ok {
 		return fmt.Sprintf("function %s is not registered in %s", name, where), nearest(name, fs.names(), fs.known())
 	}

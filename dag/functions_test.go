@@ -41,6 +41,17 @@ func TestCheckFunctions(t *testing.T) {
 	}
 }
 
+// An executor that finds functions by itself is believed of those it does not name.
+func TestAnyFunction(t *testing.T) {
+	have := Functions{AnyFunction: "", "Ramp": "(with {n int}) -> (values array f64)"}
+	if message, _ := have.Check(&Group{Run: Run{Function: "fields.decode"}}, "here"); message != "" {
+		t.Errorf("an unnamed function: %s", message)
+	}
+	if message, _ := have.Check(&Group{Run: Run{Function: "Ramp"}}, "here"); message == "" {
+		t.Error("a named function that does not fit the job is accepted")
+	}
+}
+
 func FuzzSignature(f *testing.F) {
 	f.Add("(a raw, with {n int?}) -> (series of b raw)")
 	f.Add("() -> ()")

@@ -1,19 +1,32 @@
 """Entry of the executor's process. An agent starts it; it is of no use by hand."""
 
+from __future__ import annotations
+
+import faulthandler
 import os
+import resource
 import sys
 
 
 def main() -> int:
     """Runs tasks until the agent ends the link; returns the exit status."""
-    address = os.environ.pop("CASCADE_EXECUTOR_ADDR", "")
+    # Programs that tasks start must not take themselves for executors.
+    address, token, crash = (os.environ.pop(f"CASCADE_EXECUTOR_{n}", "") for n in ("ADDR", "TOKEN", "CRASH"))
     if not address:
         print(
             "cascade.executor is started by cascade-agent, which tells it where to connect in CASCADE_EXECUTOR_ADDR.",
             file=sys.stderr,
         )
         return 2
-    raise SystemExit("cascade.executor: tasks cannot run yet")
+    if crash:
+        faulthandler.enable(open(crash, "w"), all_threads=False)  # noqa: SIM115 (open until the process ends)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each mapped segment takes a descriptor
+
+    from .worker import Worker
+
+    Worker(address, token).run()
+    os._exit(0)  # threads that tasks have left behind do not hold it
 
 
 if __name__ == "__main__":

@@ -1,0 +1,140 @@
+"""Functions by name: found at first use, and matched with what the job wants of them."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ..values import element_of, hints_of
+from ..wire.messages import SINGLE, Kind
+
+
+class SetupError(Exception):
+    """A function that is not there or does not fit the job. stack is set when its module failed."""
+
+    def __init__(self, message: str, stack: str = "") -> None:
+        super().__init__(message)
+        self.stack = stack
+
+
+def resolve(name: str) -> Callable[..., Any]:
+    """The function "module.function", or "module.Class.method"; the module may be in packages."""
+    parts = name.split(".")
+    if len(parts) < 2 or not all(p.isidentifier() for p in parts):
+        raise SetupError(f"{name!r} names no Python function: write ENVIRONMENT:MODULE.FUNCTION")
+    for n in range(len(parts) - 1, 0, -1):
+        module = _import(".".join(parts[:n]))
+        if module is not None:
+            return _attribute(module, parts[n:])
+    raise SetupError(
+        f"function {name}: there is no module {parts[0]}: put it beside the job file, into working_dir or py_modules of "
+        "the environment, or its package into pip"
+    )
+
+
+def _import(name: str) -> types.ModuleType | None:
+    """A module; None when there is none of this name."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as e:
+        if e.name is not None and (name == e.name or name.startswith(e.name + ".")):
+            return None
+        hint = f"; add the package of {e.name} to pip of the environment" if e.name else ""
+        raise SetupError(f"module {name} cannot be imported: {e}{hint}", traceback.format_exc()) from e
+    except Exception as e:
+        raise SetupError(f"module {name} cannot be imported: {type(e).__name__}: {e}", traceback.format_exc()) from e
+
+
+def _attribute(module: types.ModuleType, path: list[str]) -> Callable[..., Any]:
+    value: Any = module
+    for part in path:
+        if not hasattr(value, part):
+            raise SetupError(f"module {module.__name__} has no function {'.'.join(path)}: {_offer(module, path[-1])}")
+        value = getattr(value, part)
+    value = getattr(value, "__cascade_function__", value)
+    if not callable(value):
+        raise SetupError(f"{module.__name__}.{'.'.join(path)} is no function but of type {type(value).__name__}")
+    return value  # type: ignore[no-any-return]
+
+
+def _offer(module: types.ModuleType, name: str) -> str:
+    """What a module has instead."""
+    names = sorted(
+        n for n, v in vars(module).items()
+        if callable(v) and not n.startswith("_") and getattr(v, "__module__", "") == module.__name__
+    )  # fmt: skip
+    if not names:
+        return f"it has no functions ({module.__file__})"
+    near = difflib.get_close_matches(name, names, 1)
+    listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    return f"it has {listed}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def python_name(name: str) -> str:
+    """A name of the job file as a Python parameter."""
+    return name.replace("-", "_")
+
+
+class Function:
+    """A function prepared for the runs of a kind."""
+
+    def __init__(self, kind: Kind, parameters: dict[str, Any]) -> None:
+        """Finds the function and compares it with the job. parameters are those of one run."""
+        self.call = call = resolve(kind.function)
+        self.inputs = [python_name(i.name) for i in kind.inputs]
+        self.outputs = kind.outputs
+        self.streams = [i for i, o in enumerate(kind.outputs) if o.generate != SINGLE]
+        hints = hints_of(call)
+        self.wants = [
+            (element_of(hints.get(name)) if kind.inputs[i].list else hints.get(name)) for i, name in enumerate(self.inputs)
+        ]
+        self._fit(kind, parameters)
+
+    def _fit(self, kind: Kind, parameters: dict[str, Any]) -> None:
+        given = [*self.inputs, *map(python_name, parameters)]
+        twice = {n for n in given if given.count(n) > 1}
+        if twice:
+            raise SetupError(f"function {kind.function}: {', '.join(sorted(twice))} is both an input and a parameter (with:)")
+        try:
+            signature = inspect.signature(self.call)
+        except (TypeError, ValueError):
+            return  # of a builtin: calling it will tell
+        try:
+            signature.bind(**dict.fromkeys(given))
+        except TypeError as e:
+            raise SetupError(f"function {kind.function} does not fit the job: {e}; it is {kind.function}{signature}") from None
+        if self.streams and inspect.iscoroutinefunction(self.call):
+            raise SetupError(f"function {kind.function} is a coroutine: generates takes a function that yields")
+        makes = inspect.isgeneratorfunction(inspect.unwrap(self.call))
+        if makes and not self.streams:
+            raise SetupError(f"function {kind.function} yields, but the job declares no series: write generates instead of out")
+
+    def results(self, value: Any) -> list[Any]:
+        """What a function returned, as one value for each output that is no series."""
+        wanted = [o.name for o in self.outputs if o.generate == SINGLE]
+        return split(value, wanted, "return")
+
+
+def split(value: Any, names: list[str], verb: str) -> list[Any]:
+    """One value for each name: the value itself for one, a tuple in order or a dict by name for several."""
+    if len(names) == 1:
+        return [value]
+    if not names:
+        return []
+    if isinstance(value, dict):
+        short = {python_name(n): n for n in names}
+        if {short.get(k, k) for k in value} == set(names):
+            byname = {short.get(k, k): v for k, v in value.items()}
+            return [byname[n] for n in names]
+        raise TypeError(
+            f"it must {verb} a value for each of {', '.join(names)}, the dict has {', '.join(map(str, value)) or 'none'}"
+        )
+    if isinstance(value, (tuple, list)) and len(value) == len(names):
+        return list(value)
+    what = f"{len(value)} values" if isinstance(value, (tuple, list)) else f"a value of type {type(value).__name__}"
+    raise TypeError(f"it must {verb} {len(names)} values ({', '.join(names)}) as a tuple or a dict, not {what}")

@@ -1,0 +1,143 @@
+"""Shared memory in this process: what is mapped, who still looks at it, and the control page.
+
+    dataset ──view()──▶ mmap, read-only ──buffer──▶ NumPy array, memoryview, ...   the task's views
+    lease   ──Region──▶ mmap, writable  ──buffer──▶ array of cascade.empty, or a copy of an output
+
+Views keep their mmap alive; that is how this module knows of them. When the agent may give the memory to others
+(an input when its run has ended, an output when it was published) and somebody still holds a view, the pages are
+replaced by a private copy at the same address: the view stays right, and nobody can look at what is not his.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import weakref
+
+PAGE = mmap.PAGESIZE
+ALIGN = 64  # of every dataset
+
+_PRIVATE_ANONYMOUS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_MAYMOVE_FIXED = 1 | 2  # MREMAP_MAYMOVE | MREMAP_FIXED
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = _libc.mremap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_FAILED = ctypes.c_void_p(-1).value
+
+
+class _Buffer(ctypes.Structure):
+    """Py_buffer of CPython's C API."""
+
+    _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.py_object), ("len", ctypes.c_ssize_t),
+                ("itemsize", ctypes.c_ssize_t), ("readonly", ctypes.c_int), ("ndim", ctypes.c_int),
+                ("format", ctypes.c_char_p), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
+                ("suboffsets", ctypes.c_void_p), ("internal", ctypes.c_void_p)]  # fmt: skip
+
+
+def address(buffer: object) -> int:
+    """Where a contiguous buffer begins in memory; 0 for an empty one."""
+    view = _Buffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(buffer), ctypes.byref(view), 0)
+    at = view.buf or 0
+    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(view))
+    return at
+
+
+def detach(mapped: mmap.mmap, writable: bool) -> int:
+    """Replaces a mapping by a private copy at the same address, and returns the bytes that were copied."""
+    at, size = address(mapped), len(mapped)
+    whole = -(-size // PAGE) * PAGE
+    copy = _libc.mmap(None, whole, mmap.PROT_READ | mmap.PROT_WRITE, _PRIVATE_ANONYMOUS, -1, 0)
+    if copy == _FAILED:
+        raise MemoryError(f"{size} bytes for a view that outlives its task: {os.strerror(ctypes.get_errno())}")
+    ctypes.memmove(copy, at, size)
+    if not writable:
+        _libc.mprotect(copy, whole, mmap.PROT_READ)
+    if _libc.mremap(copy, whole, whole, _MAYMOVE_FIXED, at) == _FAILED:
+        raise MemoryError(f"replace {size} bytes by a copy: {os.strerror(ctypes.get_errno())}")
+    return size
+
+
+def let_go(maps: list[mmap.mmap], writable: bool) -> int:
+    """Ends the use of mappings. Those that somebody still looks at become private copies, whose bytes are returned."""
+    refs = [weakref.ref(m) for m in maps]
+    maps.clear()
+    copied = 0
+    for ref in refs:
+        mapped = ref()
+        if mapped is not None:
+            copied += detach(mapped, writable)
+    return copied
+
+
+def map_range(path: str, offset: int, size: int, writable: bool) -> tuple[mmap.mmap, int]:
+    """Maps a part of a file. It returns the mapping and where in it the part begins."""
+    before = offset % PAGE
+    prot = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
+    fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return mmap.mmap(fd, before + size, mmap.MAP_SHARED, prot, offset=offset - before), before
+    except ValueError as e:
+        raise OSError(f"map {size} bytes at {offset} of {path}: {e}") from None
+    finally:
+        os.close(fd)
+
+
+class Region:
+    """A lease: shared memory to write to, until all that lies in it is reported and the rest given back."""
+
+    def __init__(self, segment: int, path: str, offset: int, size: int) -> None:
+        self.segment, self.path, self.offset, self.size = segment, path, offset, size
+        self.map: mmap.mmap | None = map_range(path, offset, size, True)[0]
+        self.used = 0
+
+    def room(self, size: int) -> tuple[memoryview, int] | None:
+        """Bytes to write to and their offset in the segment; None when they do not fit."""
+        at = -(-self.used // ALIGN) * ALIGN
+        if self.map is None or at + size > self.size:
+            return None
+        self.used = at + size
+        return memoryview(self.map)[at : at + size], self.offset + at
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file of its own, which takes one dataset."""
+        return os.path.basename(self.path).startswith("f")
+
+
+class ControlPage:
+    """The page in which the agent reads, after this process died, which run it was at."""
+
+    def __init__(self, path: str) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._map = mmap.mmap(fd, 64 << 10)
+        finally:
+            os.close(fd)
+        if self._map[:8] != b"cascade1":
+            raise OSError(f"control page {path} is of another version")
+        self._words = memoryview(self._map).cast("Q")  # each is stored at once
+
+    def begin(self, run: int, attempt: int) -> None:
+        """Notes the run that begins now."""
+        words = self._words
+        n = words[1] + 1
+        slot = 2 + 2 * (n & 1)
+        words[slot] = run
+        words[slot + 1] = attempt << 32
+        words[1] = n
+
+
+class PrivateMemory:
+    """Reads how much private memory (RssAnon) this process has."""
+
+    def __init__(self) -> None:
+        self._fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self) -> int:
+        """Bytes now."""
+        _, resident, shared, *_ = os.pread(self._fd, 128, 0).split()
+        return max(0, int(resident) - int(shared)) * PAGE

@@ -1,0 +1,92 @@
+"""From an exception to the error that the agent gets."""
+
+from __future__ import annotations
+
+import os
+import traceback
+import types
+from typing import TYPE_CHECKING
+
+from ..context import Cancelled
+from ..wire import messages as m
+from .functions import SetupError
+from .queue import Run, Stopped
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+class KindError(Exception):
+    """An error whose kind is known where it happens."""
+
+    def __init__(self, kind: int, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def failure(worker: Worker, run: Run, error: BaseException) -> m.TaskError:
+    """What is reported of a run that did not succeed."""
+    try:
+        return _failure(worker, run, error)
+    finally:
+        for e in _chain(error):  # the frames of the function hold its views
+            if e.__traceback__ is not None:
+                traceback.clear_frames(e.__traceback__)
+            e.__traceback__ = None
+
+
+def _failure(worker: Worker, run: Run, error: BaseException) -> m.TaskError:
+    why = run.stopped or (error if isinstance(error, Stopped) else None)
+    if why is not None:  # whatever the function did then, it was on its way out
+        text = str(why)
+        if not isinstance(error, (Stopped, Cancelled)):
+            text += f"; it raised: {_one_line(error)}"
+        return worker.error(run, why.kind, text, stack=_stack(error) if isinstance(error, Cancelled) else "")
+    match error:
+        case SetupError():
+            return worker.error(run, m.SETUP, str(error), stack=error.stack)
+        case KindError():
+            return worker.error(run, error.kind, str(error))
+        case MemoryError():
+            return worker.error(run, m.MEMORY, _one_line(error), _codes(error), _stack(error))
+        case SystemExit() | KeyboardInterrupt():
+            text = f"the function raised {_one_line(error)}: return, or raise an exception of another class"
+            return worker.error(run, m.TASK, text, _codes(error), _stack(error))
+    if _wrote_to_input(error):
+        text = f"it wrote to an input or to an output that was published, which others share: copy it first ({_one_line(error)})"
+        return worker.error(run, m.READ_ONLY, text, _codes(error), _stack(error))
+    return worker.error(run, m.TASK, _one_line(error), _codes(error), _stack(error))
+
+
+def _wrote_to_input(error: BaseException) -> bool:
+    """NumPy and memoryview refuse to write to read-only memory in these words."""
+    return isinstance(error, (ValueError, TypeError)) and (
+        "read-only" in str(error) or "cannot modify read-only memory" in str(error)
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(type(error), error)).strip()
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def _codes(error: BaseException) -> list[str]:
+    """The classes of an exception and of what caused it."""
+    return [type(e).__qualname__ for e in _chain(error)]
+
+
+def _stack(error: BaseException) -> str:
+    """The traceback, without the frames of the executor."""
+    tb: types.TracebackType | None = error.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OWN):
+        tb = tb.tb_next
+    return "".join(traceback.format_exception(type(error), error, tb)).rstrip()

@@ -1,0 +1,402 @@
+"""One run's way from datasets to datasets: its inputs, the call, and where its outputs lie."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..values import Encoded, TypeMismatch, decode, encode
+from ..wire import messages as m
+from .functions import Function, split
+from .memory import Region, address, let_go, map_range
+from .outcome import KindError
+from .queue import LiveValue, Run
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+STANDING = 4 << 20  # bytes of the lease that small and middling outputs share
+LARGE = 512 << 10  # larger outputs have a lease of their own
+MANY = 16  # inputs from one segment that are mapped as one
+
+
+class Memory:
+    """Runs functions, and keeps the leases of this process."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self.standing: Region | None = None
+        self.return_wanted = False  # the agent asks for the standing lease
+        self._token = 0
+
+    # ---- the call
+
+    def perform(self, run: Run, outputs: list[m.Desc], counts: list[m.StreamEnd]) -> None:
+        """Calls a run's function and stores what it returns."""
+        kind = run.kind
+        parameters = kind.parameters(run.with_)
+        function = kind.function
+        if function is None:
+            if not kind.m.function:
+                raise KindError(m.SETUP, "this executor runs Python functions, no commands")
+            function = kind.function = self._worker.call(Function, kind.m, parameters)
+        named = self._arguments(run, function, parameters) if run.inputs else parameters
+        if len(run.inputs) != len(function.inputs):
+            raise KindError(m.INPUT, f"the run has {len(run.inputs)} inputs, its kind {len(function.inputs)}")
+        result = self._worker.call(function.call, **named)
+        if named is not parameters:
+            named.clear()  # nothing here keeps the inputs
+        if function.streams:
+            result = self._generate(run, function, result, counts)
+        elif not function.outputs:
+            return
+        self._worker.check(run)
+        values = function.results(result)
+        del result
+        singles = [i for i, o in enumerate(function.outputs) if o.generate == m.SINGLE]
+        values.reverse()
+        for output in singles:
+            desc = self.store(run, output, 0, values.pop())
+            if desc is not None:
+                outputs.append(desc)
+
+    def _arguments(self, run: Run, function: Function, parameters: dict[str, Any]) -> dict[str, Any]:
+        named = dict(parameters)
+        spans = self._spans(run)
+        for name, given, declared, want in zip(function.inputs, run.inputs, run.kind.m.inputs, function.wants, strict=False):
+            try:
+                if declared.list:
+                    named[name] = [self._load(run, d, want, spans) for d in given.data if d.place.kind != m.NOWHERE]
+                elif len(given.data) != 1 or given.data[0].place.kind == m.NOWHERE:
+                    raise TypeMismatch(f"want one dataset, got {len(given.data)}" if len(given.data) != 1 else "it is nowhere")
+                else:
+                    named[name] = self._load(run, given.data[0], want, spans)
+            except (TypeMismatch, OSError, ValueError) as e:
+                raise KindError(m.INPUT, f"input {declared.name!r}: {e}") from None
+        return named
+
+    def _spans(self, run: Run) -> dict[int, tuple[int, int]]:
+        """Of segments that hold many inputs, the part that holds them all."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        if sum(len(i.data) for i in run.inputs) > MANY:
+            for given in run.inputs:
+                for d in given.data:
+                    if d.place.kind == m.SEGMENT:
+                        found.setdefault(d.place.segment, []).append((d.place.offset, d.place.offset + d.size))
+        return {s: (min(p)[0], max(e for _, e in p)) for s, p in found.items() if len(p) > MANY}
+
+    def _load(self, run: Run, d: m.Desc, want: Any, spans: dict[int, Any]) -> Any:
+        """The value of a dataset."""
+        run.bytes_in += d.size
+        place = d.place
+        if place.kind == m.LIVE:
+            return shared(self._worker.queue.live[place.run, d.ref.output].value, want)
+        if place.kind == m.INLINE:
+            data: Any = place.bytes
+            if len(data) != d.size:
+                raise TypeMismatch(f"the message holds {len(data)} bytes of {d.size}")
+        elif place.kind == m.SEGMENT:
+            data = self._view(run, d, spans)
+        elif place.kind == m.DISK:
+            with open(place.where, "rb") as f:
+                data = f.read()
+            run.copied += d.size
+        else:
+            raise TypeMismatch(f"it is at a place of kind {place.kind}, which an executor cannot read")
+        return decode(d.codec, d.dtype, d.shape, data, want)
+
+    def _view(self, run: Run, d: m.Desc, spans: dict[int, Any]) -> Any:
+        """A dataset's bytes in shared memory."""
+        place = d.place
+        path = self._worker.segments.get(place.segment)
+        if path is None:
+            raise TypeMismatch(f"it lies in segment {place.segment}, which was not announced")
+        if d.size == 0:
+            return b""
+        span = spans.get(place.segment)
+        if span is None:
+            mapped, at = map_range(path, place.offset, d.size, False)
+            run.maps.append(mapped)
+        else:
+            if len(span) == 2:  # its first
+                mapped, at = map_range(path, span[0], span[1] - span[0], False)
+                run.maps.append(mapped)
+                spans[place.segment] = span = (mapped, span[0] - at, 0)
+            mapped, at = span[0], place.offset - span[1]
+        return memoryview(mapped)[at : at + d.size]
+
+    # ---- generators
+
+    def _generate(self, run: Run, function: Function, result: Any, counts: list[m.StreamEnd]) -> Any:
+        """Publishes what a generator yields; it returns what the generator returns."""
+        worker = self._worker
+        if not hasattr(result, "__next__"):
+            if not hasattr(result, "__iter__") or isinstance(result, (str, bytes, dict)):
+                raise TypeError(
+                    f"the job declares a series (generates): the function must yield, it returned {type(result).__name__}"
+                )
+            result = iter(result)
+        streams = function.streams
+        names = [function.outputs[i].name for i in streams]
+        n, returned = 0, None
+        while True:
+            try:
+                value = worker.call(next, result)
+            except StopIteration as e:
+                returned = e.value
+                break
+            worker.check(run)
+            values = split(value, names, "yield")
+            del value
+            values.reverse()
+            for i in streams:
+                self._publish(run, i, n, values.pop())
+            n += 1
+        worker.check(run)
+        for i in streams:
+            declared = function.outputs[i]
+            skip = run.skip[i] if i < len(run.skip) else 0
+            if declared.generate == m.FIXED and n < declared.count:
+                raise ValueError(f"it generated {n} elements of {declared.name!r}, the job declares {declared.count}")
+            if n < skip:
+                raise ValueError(
+                    f"it generated {n} elements of {declared.name!r}, an earlier attempt {skip} or more: a generator must repeat itself"
+                )
+            if declared.generate == m.OPEN:
+                counts.append(m.StreamEnd(0, i, n))
+        return returned
+
+    def _publish(self, run: Run, output: int, element: int, value: Any) -> None:
+        """Makes one element visible, when its consumers have room for it."""
+        declared = run.kind.m.outputs[output]
+        if declared.generate == m.FIXED and element >= declared.count:
+            raise ValueError(
+                f"it generates more than the {declared.count} elements of {declared.name!r} that the job declares: "
+                'correct the count, or declare it open with "*"'
+            )
+        if output < len(run.skip) and element < run.skip[output]:
+            return
+        if declared.buffer:
+            self._await_credit(run, output, element, declared.buffer)
+        desc = self.store(run, output, element, value)
+        if desc is None:
+            return
+        del value
+        run.told = True
+        if run.rooms:
+            run.copied += self._release_published(run)
+        with self._worker.lock:
+            self._worker.add(m.ReportItem(m.PUBLISHED, run.id, time.time_ns(), [desc]))
+            self.return_regions(run)
+            self._worker.flush()
+
+    def _await_credit(self, run: Run, output: int, element: int, buffer: int) -> None:
+        worker = self._worker
+        first = run.skip[output] if output < len(run.skip) else 0
+        held = False
+        while True:
+            with worker.lock:
+                if element - first < buffer + run.credit.get(output, 0):
+                    break
+                if not held:
+                    held = True
+                    worker.add(m.ReportItem(m.HELD, run.id, time.time_ns()))
+                    worker.flush()
+                    continue
+            worker.check(run)
+            worker.wait()
+        if held:
+            worker.add(m.ReportItem(m.RESUMED, run.id, time.time_ns()))
+            worker.flush()
+
+    # ---- outputs
+
+    def store(self, run: Run, output: int, element: int, value: Any) -> m.Desc | None:
+        """Puts an output, or one element of a series, where others find it; None for one that nobody else wants."""
+        declared = run.kind.m.outputs[output]
+        try:
+            private = output in run.private
+            encoded = None if private else encode(value)
+            place = None if encoded is None else self._place(run, encoded, declared.file)
+            if private or output in run.live:
+                self._leave(run, output, value)
+        except TypeMismatch as e:
+            raise KindError(m.TASK, f"output {declared.name!r}: {e}") from None
+        if encoded is None or place is None:
+            return None
+        run.bytes_out += encoded.size
+        ref = m.Ref(run.task, output, element)
+        shape = [int(n) for n in encoded.shape]
+        return m.Desc(ref, run.attempt, encoded.codec, encoded.dtype, shape, encoded.size, b"", place)
+
+    def _place(self, run: Run, encoded: Encoded, file: bool) -> m.Place:
+        if encoded.size <= self._worker.welcome.inline_max:
+            return m.Place(m.INLINE, encoded.bytes())
+        room = self._room_of(run, encoded)
+        if room is not None:
+            region, offset = room, room.offset
+        else:
+            region, into, offset = self._take(run, encoded.size, file)
+            encoded.write(into)
+            into.release()
+            run.copied += encoded.size
+            if region is not self.standing:
+                run.regions.append(region)
+                region.map = None
+        if file:
+            os.truncate(region.path, encoded.size)
+        return m.Place(m.SEGMENT, segment=region.segment, offset=offset)
+
+    def _room_of(self, run: Run, encoded: Encoded) -> Region | None:
+        """The room of cascade.empty that holds an array already; the first output that claims it has it."""
+        array = encoded.array
+        if not run.rooms or array is None or not array.flags.c_contiguous:
+            return None
+        region: Region | None = run.rooms.get(array.__array_interface__["data"][0])
+        if region is None or region in run.regions or encoded.size > region.used:
+            return None
+        run.regions.append(region)
+        return region
+
+    def _leave(self, run: Run, output: int, value: Any) -> None:
+        """Keeps a value for later runs of this process. What lies in a room of the run stays mapped with it."""
+        maps: list[mmap.mmap] = []
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(value, numpy.ndarray):
+            for at, region in run.rooms.items():
+                if region.map is not None and at <= value.__array_interface__["data"][0] < at + region.size:
+                    maps.append(region.map)
+        with self._worker.lock:
+            gone = self._worker.queue.put(run.id, output, LiveValue(value, maps))
+        del value
+        drop(gone)
+
+    def _take(self, run: Run, size: int, file: bool) -> tuple[Region, memoryview, int]:
+        """Room for an output: in the standing lease, or in one of its own."""
+        if not file and size <= LARGE:
+            for _ in range(2):
+                if self.standing is not None:
+                    room = self.standing.room(size)
+                    if room is not None:
+                        run.used_standing = True
+                        return self.standing, *room
+                    self.return_standing()
+                try:
+                    fresh = self._lease(None, STANDING, False)
+                except KindError:
+                    break  # memory is short: ask for no more than is needed
+                if fresh.is_file:  # it takes one dataset: the store is tiny
+                    self._return(fresh)
+                    break
+                self.standing = fresh
+        region = self._lease(run, size, file)
+        room = region.room(size)
+        if room is None:
+            raise KindError(m.STORE, f"a lease of {region.size} bytes for {size}")
+        return region, *room
+
+    def room(self, run: Run, size: int) -> mmap.mmap | None:
+        """Room for an array of cascade.empty; None for one that is ordinary memory."""
+        file = any(o.file for o in run.kind.m.outputs)
+        if size <= (self._worker.welcome.inline_max if file else LARGE):
+            return None
+        region = self._lease(run, size, file)
+        region.used = size
+        mapped = region.map
+        if mapped is not None:
+            run.rooms[address(mapped)] = region
+        return mapped
+
+    def _lease(self, run: Run | None, size: int, file: bool) -> Region:
+        """Asks the agent for room and waits for it."""
+        worker = self._worker
+        self._token += 1
+        token = self._token
+        current = worker.current
+        worker.send(m.LeaseReq(token, size, file, 0 if run is None else run.id))
+        while token not in worker.leases:
+            if current is not None:
+                worker.check(current)
+            if self.return_wanted and current is not None and not current.used_standing:
+                self.return_standing()
+                worker.flush()
+            worker.wait()
+        lease = worker.leases.pop(token)
+        if lease.error:
+            raise KindError(m.STORE, f"{size} bytes of shared memory: {lease.error}")
+        return Region(lease.segment, lease.path or self._path(lease.segment), lease.offset, lease.size)
+
+    def _path(self, segment: int) -> str:
+        return os.path.join(self._worker.welcome.shm_dir, f"o{segment}")
+
+    def _return(self, region: Region) -> None:
+        """Gives back what of a lease is not used; it is mapped no more."""
+        region.map = None
+        used = math.ceil(region.used)
+        rest = m.Lease(0, region.segment, region.path, region.offset + used, region.size - used)
+        self._worker.add(m.ReportItem(m.LEASE_RETURN, 0, time.time_ns(), lease=rest))
+
+    def return_standing(self) -> None:
+        """Gives the standing lease back."""
+        self.return_wanted = False
+        if self.standing is not None:
+            region, self.standing = self.standing, None
+            self._return(region)
+
+    # ---- the end of a run
+
+    def return_regions(self, run: Run) -> None:
+        """Gives back the leases whose datasets have been reported."""
+        for region in run.regions:
+            self._return(region)
+        run.regions.clear()
+
+    def _release_published(self, run: Run) -> int:
+        """Lets go of the rooms that have become datasets. It returns the bytes that had to be copied."""
+        maps = []
+        for at, region in list(run.rooms.items()):
+            if region in run.regions and region.map is not None:
+                maps.append(region.map)
+                region.map = None
+                del run.rooms[at]
+        return let_go(maps, True)
+
+    def release(self, run: Run, done: list[LiveValue]) -> int:
+        """Lets go of a run's memory at its end. It returns the bytes that had to be copied for views that stay."""
+        live = {id(v) for value in self._worker.queue.live.values() for v in value.maps}
+        maps = []
+        for region in run.rooms.values():
+            if region not in run.regions:
+                run.regions.append(region)  # unused, and so given back as a whole
+            if region.map is not None and id(region.map) not in live:
+                maps.append(region.map)
+            region.map = None
+        run.rooms.clear()
+        copied = let_go(maps, True) + drop(done)
+        copied += let_go(run.maps, False)
+        return copied
+
+
+def drop(values: list[LiveValue]) -> int:
+    """Ends live values. It returns the bytes that had to be copied for views that stay."""
+    maps = [v for value in values for v in value.maps]
+    values.clear()
+    return let_go(maps, True)
+
+
+def shared(value: Any, want: Any) -> Any:
+    """A live value as its consumer gets it: arrays and bytes are read-only, as they would be in shared memory."""
+    numpy = sys.modules.get("numpy")
+    array = numpy is not None and isinstance(value, numpy.ndarray)
+    if array and want not in (bytes, bytearray, memoryview):
+        value = value.view()
+        value.flags.writeable = False
+        return value
+    if array or isinstance(value, (bytes, bytearray, memoryview)):
+        e = encode(value)
+        return decode(e.codec, e.dtype, e.shape, e.bytes(), want)
+    return value

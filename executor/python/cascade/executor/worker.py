@@ -1,0 +1,458 @@
+"""The executor: it takes runs from the agent, calls their functions, and reports what became of them.
+
+    agent ──Kind, Segment, Dispatch, Cancel, Credit, Lease──▶ pump ──▶ queue ──▶ main thread: inputs ▶ function ▶ outputs
+          ◀──Report, Log, TakenBack, LeaseReq────────────────────────────────────────┘
+                                                                 helper thread: runs that take their time
+
+The main thread runs the tasks and, between them, reads the link itself: a short task costs no change of threads. The
+helper looks every 2 ms whether a run takes longer. While one does, the helper reads the link, tells the agent that the
+run has started, samples memory, passes on what was printed, and interrupts the run when it is cancelled or its time is
+up. One lock guards all that both use; it is never held while a task's function runs.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+import uuid
+from typing import Any
+
+from .. import __version__, context
+from ..wire import columns
+from ..wire import messages as m
+from ..wire.link import Link, LinkError
+from .logs import Logs
+from .memory import ControlPage, PrivateMemory
+from .outcome import failure
+from .outputs import Memory
+from .queue import LiveValue, PreparedKind, Queue, Run, Stopped
+
+MAX_HEAD = 512 << 20  # of a message from the agent
+REPORT_AGE = 200_000  # ns that a finished run waits for others to join its report
+STARTED_AFTER = 2_000_000  # ns after which a run is reported as started
+SAMPLE_EVERY = 25_000_000  # ns between samples of a run's private memory
+SAMPLE_AGE = 5_000_000  # ns for which a sample at a run's end is good
+QUICK = 100_000  # ns: runs that take less do not delay reports
+LINGER = 50_000_000  # ns after the last run for which the helper goes on looking
+IDLE_LEASE = 1000  # ms without work after which the standing lease is returned
+INTERRUPT_EVERY = 100_000_000  # ns between interrupts of a run that does not end
+MAX_ROW = 512  # runs in one report, at most
+_SIGNAL = signal.SIGRTMIN + 5  # interrupts the main thread
+
+
+class Worker:
+    """Runs tasks for one agent; run() is called by the main thread."""
+
+    def __init__(self, address: str, token: str) -> None:
+        """Connects to the agent."""
+        self.lock = threading.RLock()
+        self.queue = Queue()
+        self.kinds: dict[int, PreparedKind] = {}
+        self.segments: dict[int, str] = {}
+        self.leases: dict[int, m.Lease] = {}  # answers, by token
+        self.current: Run | None = None
+        self.over = False  # end now
+        self._last = False  # end when the queue is empty
+        self.welcome = m.Welcome()
+        self.control: ControlPage | None = None
+        self.memory = Memory(self)
+        self.logs = Logs(self._log)
+        self._private = PrivateMemory()
+        self._sample, self._sampled = 0, 0
+        self._items: list[m.ReportItem] = []
+        self._row: list[tuple[int, ...]] = []  # usages of runs that ended without outputs, one after another
+        self._row_first = 0
+        self._since = 0  # when the oldest item came
+        self._mark = self._wall = 0  # cpu time and durations since it was read
+        self._rate = 0.0
+        self._in_function = False  # the main thread may be interrupted
+        self._ended = 0  # when the last run ended
+        self._helper_sleeps = False
+        self._wake_main, self._wake_helper = os.eventfd(0, os.EFD_NONBLOCK), os.eventfd(0, os.EFD_NONBLOCK)
+        self.link = Link(address, "executor", f"pid-{os.getpid()}", __version__, max_head=MAX_HEAD, on_break=self._broken)
+        self._poll = _poll(self._wake_main, self.link.fd)
+        self._main = threading.get_ident()
+        self.send(m.Hello(os.getpid(), token, __version__, "python", [("*", "")]))
+
+    # ---- the link
+
+    def _broken(self) -> None:
+        """The agent is gone; an executor never outlives its link."""
+        os._exit(1)
+
+    def send(self, message: m.Message) -> None:
+        """Sends a message behind everything that was reported before."""
+        with self.lock:
+            self._flush_items()
+            self.link.send(m.encode(message))
+
+    def _log(self, run: int, stream: int, text: bytes) -> None:
+        self.send(m.Log(run, stream, text))
+
+    def pump(self) -> bool:
+        """Takes all messages that are there."""
+        with self.lock:
+            some = False
+            while (message := self.link.receive()) is not None:
+                some = True
+                decoded = m.decode(message[0])
+                if decoded is not None:
+                    self._handle(decoded)
+            if self.link.closed_by_peer is not None:
+                self.over = True
+            return some
+
+    def _handle(self, message: Any) -> None:
+        match message:
+            case m.Dispatch():
+                for run in message.runs:
+                    self.queue.push(run, self.kinds)
+            case m.Kind():
+                if message.close:
+                    self.kinds.pop(message.id, None)
+                else:
+                    if not self.kinds:
+                        _limit_threads(message.resources.cpu)
+                    self.kinds[message.id] = PreparedKind(message)
+            case m.Segment():
+                if message.close:
+                    self.segments.pop(message.id, None)
+                else:
+                    self.segments[message.id] = message.path
+            case m.Lease():
+                if message.token:
+                    self.leases[message.token] = message
+                else:
+                    self.memory.return_wanted = True
+            case m.Cancel():
+                self._cancel(message)
+            case m.Credit():
+                to = self._find(message.run)
+                if to is not None:
+                    to.credit[message.output] = to.credit.get(message.output, 0) + message.n
+            case m.TakeBack():
+                self._take_back(message.runs)
+            case m.Stop():
+                self._last = True
+                self.over = self.over or message.now
+            case m.Welcome():
+                self.welcome = message
+                if message.control_page:
+                    self.control = ControlPage(message.control_page)
+            case _:
+                raise LinkError(f"the agent sent {type(message).__name__}")
+
+    def _find(self, number: int) -> Run | None:
+        if self.current is not None and self.current.id == number:
+            return self.current
+        path = self.queue.find(number)
+        return None if path is None else path.head
+
+    def _take_back(self, numbers: Any) -> None:
+        back = []
+        for number in numbers:
+            if self.queue.remove(number) is not None:
+                back.append(number)
+        self.send(m.TakenBack(back))
+
+    def _cancel(self, message: m.Cancel) -> None:
+        run = self.current
+        if run is not None and run.id == message.run:
+            run.stopped = run.stopped or Stopped(message.why, message.text)
+            return
+        run = self.queue.remove(message.run)
+        if run is not None:
+            self._add(m.ReportItem(m.FAILED, run.id, time.time_ns(),
+                                   error=self.error(run, message.why, message.text)))  # fmt: skip
+
+    # ---- reports
+
+    def _add(self, item: m.ReportItem) -> None:
+        self._end_row()
+        if not self._items:
+            self._since = time.perf_counter_ns()
+        self._items.append(item)
+
+    def add(self, item: m.ReportItem) -> None:
+        """Queues something that happened. It leaves with the next flush."""
+        with self.lock:
+            self._add(item)
+
+    def _end_row(self) -> None:
+        row = self._row
+        if not row:
+            return
+        self._row = []
+        at = row[-1][0] + row[-1][1]
+        if len(row) == 1:
+            self._items.append(m.ReportItem(m.FINISHED, self._row_first, at, usage=m.Usage(*row[0])))
+        else:
+            self._items.append(m.ReportItem(m.STEPS, self._row_first, at, steps=columns.usages(row)))
+
+    def _flush_items(self) -> None:
+        self._end_row()
+        while self._items:
+            items, self._items = self._items[:MAX_ROW], self._items[MAX_ROW:]
+            self.link.send(m.encode(m.Report(items)))
+
+    def flush(self) -> None:
+        """Sends what waits, and takes what came: sending may have taken its notice away."""
+        with self.lock:
+            self._flush_items()
+            self.pump()
+
+    def error(self, run: Run, kind: int, message: str, codes: Any = (), stack: str = "") -> m.TaskError:
+        """An error with who and where."""
+        w = self.welcome
+        tail = self.logs.tail() if run is self.current else b""
+        return m.TaskError(
+            kind, _clip(message), codes, _clip(stack), run.title(), run.attempt, w.agent, w.executor, log_tail=tail
+        )
+
+    # ---- the main thread
+
+    def run(self) -> None:
+        """Runs what the agent dispatches until it says Stop."""
+        signal.signal(_SIGNAL, self._interrupted)
+        signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends it to the whole group: it is the agent's
+        context._serve(self)
+        self.logs.replace_standard_streams()
+        threading.Thread(target=self._help, name="cascade-helper", daemon=True).start()
+        while (run := self._next()) is not None:
+            self._execute(run)
+        self.memory.return_standing()
+        self.flush()
+        self.link.close()
+
+    def _next(self) -> Run | None:
+        """The next run, None at the end. Reports leave before it waits."""
+        while True:
+            back: list[int] = []
+            with self.lock:
+                if self.over:
+                    return None
+                run = self.queue.pop(back)
+                if back:
+                    self.send(m.TakenBack(back))
+                if self.memory.return_wanted:
+                    self.memory.return_standing()
+                if run is not None:
+                    if (self._items or self._row) and not run.kind.quick:
+                        self.flush()
+                    if self._helper_sleeps:
+                        self._helper_sleeps = False
+                        os.eventfd_write(self._wake_helper, 1)
+                    return run
+                self.flush()
+                if self.queue or self.over:
+                    continue
+                if self._last:
+                    return None
+            self._mark = 0
+            if not self.wait(IDLE_LEASE if self.memory.standing is not None else None):
+                self.memory.return_standing()
+
+    def wait(self, timeout: int | None = None) -> bool:
+        """Waits for messages, timeout ms at most, and takes them; for the main thread."""
+        ready = self._poll.poll(timeout)
+        for fd, _ in ready:
+            if fd == self._wake_main:
+                os.eventfd_read(fd)
+        self.pump()
+        return bool(ready)
+
+    def check(self, run: Run) -> None:
+        """Raises Stopped when a run must not go on."""
+        if run.stopped is not None:
+            raise run.stopped
+        if self.over:
+            raise Stopped(m.CRASH, "its executor had to end")
+
+    def _execute(self, run: Run) -> None:
+        """Performs one run and answers for it."""
+        kind = run.kind
+        run.began = time.perf_counter_ns()
+        run.start = time.time_ns()
+        if kind.m.timeout:
+            run.deadline = run.began + kind.m.timeout
+        if self._mark == 0:
+            self._mark, self._wall = time.process_time_ns(), 0
+        if self.control is not None:
+            self.control.begin(run.id, run.attempt)
+        self.logs.run = run.id
+        self.current = run
+        outputs: list[m.Desc] = []
+        counts: list[m.StreamEnd] = []
+        error: m.TaskError | None = None
+        try:
+            self.memory.perform(run, outputs, counts)
+            if run.stopped is not None:
+                raise run.stopped
+        except BaseException as e:
+            error = failure(self, run, e)
+            outputs, counts = [], []
+        self._settle(run, outputs, counts, error)
+
+    def _settle(self, run: Run, outputs: list[m.Desc], counts: list[m.StreamEnd], error: m.TaskError | None) -> None:
+        """Lets go of a run's memory and reports its end."""
+        logs, memory = self.logs, self.memory
+        if logs.dirty:
+            logs.end()
+        logs.run = 0
+        done: list[LiveValue] = []
+        if run.inputs:
+            with self.lock:
+                done = self.queue.forget(run)
+        if run.maps or run.rooms or done:
+            run.copied += memory.release(run, done)
+        with self.lock:
+            self.current = None
+            now = time.perf_counter_ns()
+            took = now - run.began
+            run.kind.quick = took < QUICK
+            usage = (run.start, took, self._cpu(took), self._peak(run, now), run.bytes_in, run.bytes_out, run.copied)
+            self._ended = now
+            if error is None and not outputs and not counts:
+                if self._row and (self._row_first + len(self._row) != run.id or len(self._row) == columns.MAX_ENTRIES):
+                    self._end_row()
+                if not self._row:
+                    self._row_first = run.id
+                    if not self._items:
+                        self._since = now
+                self._row.append(usage)
+            else:
+                item = m.ReportItem(m.FINISHED if error is None else m.FAILED, run.id, run.start + took,
+                                    outputs, counts, m.Usage(*usage), error)  # fmt: skip
+                self._add(item)
+            if run.regions:
+                memory.return_regions(run)
+            if now - self._since > REPORT_AGE:
+                self.flush()
+
+    def _cpu(self, took: int) -> int:
+        """The cpu time of a run that took so long: the process's, shared by short runs according to their durations."""
+        self._wall += took
+        if self._wall < 50_000:
+            return int(took * self._rate)
+        now = time.process_time_ns()
+        spent = now - self._mark
+        own = spent if took >= self._wall // 2 else spent * took // self._wall
+        self._rate = spent / self._wall
+        self._mark, self._wall = now, 0
+        return own
+
+    def _peak(self, run: Run, now: int) -> int:
+        if now - self._sampled > SAMPLE_AGE:
+            self._sample, self._sampled = self._private.read(), now
+        return max(run.peak, self._sample)
+
+    def call(self, function: Any, /, *args: Any, **named: Any) -> Any:
+        """Calls a function of the task's; it can be interrupted meanwhile."""
+        self._in_function = True
+        try:
+            return function(*args, **named)
+        finally:
+            self._in_function = False
+
+    def _interrupted(self, *_: Any) -> None:
+        run = self.current
+        if self._in_function and run is not None and run.stopped is not None and not self.lock._is_owned():  # type: ignore[attr-defined]
+            raise context.Cancelled(str(run.stopped))
+
+    # ---- for the task's function
+
+    def task(self) -> context.Task:
+        """The task that runs."""
+        run = self.current
+        if run is None:
+            return context.Task()
+        kind, w = run.kind.m, self.welcome
+        r = kind.resources
+        return context.Task(run.title(), kind.group, str(uuid.UUID(bytes=kind.job)), run.attempt, w.agent,
+                            r.cpu / 1000, r.memory, r.gpu / 1000, kind.dir, w.scratch)  # fmt: skip
+
+    def empty(self, size: int) -> Any:
+        """Room for an output in the store; None when it is too small to be worth it."""
+        run = self.current
+        if run is None or threading.get_ident() != self._main:
+            return None
+        inside, self._in_function = self._in_function, False
+        try:
+            return self.memory.room(run, size)
+        except Stopped as e:
+            raise context.Cancelled(str(e)) from None
+        finally:
+            self._in_function = inside
+
+    # ---- the helper thread
+
+    def _help(self) -> None:
+        asleep = _poll(self._wake_helper)
+        awake = _poll(self._wake_helper, self.link.fd)
+        while True:
+            run = self.current
+            now = time.perf_counter_ns()
+            if run is None:
+                if now - self._ended > LINGER:
+                    with self.lock:
+                        self._helper_sleeps = self.current is None and not self.queue
+                    timeout = None if self._helper_sleeps else 2
+                else:
+                    timeout = 2
+                poll = asleep
+            else:
+                poll, timeout = self._look(run, now, asleep, awake)
+            for fd, _ in poll.poll(timeout):
+                if fd == self._wake_helper:
+                    os.eventfd_read(fd)
+
+    def _look(self, run: Run, now: int, asleep: Any, awake: Any) -> tuple[Any, int]:
+        """Looks after a run that is at work; it returns for what to wait next, and how long."""
+        age = now - run.began
+        if age < STARTED_AFTER or run.began == 0:
+            return asleep, 2
+        with self.lock:
+            if self.current is not run:
+                return asleep, 2
+            if not run.told:
+                run.told = True
+                self._add(m.ReportItem(m.STARTED, run.id, run.start))
+            self._flush_items()
+            if self.pump():
+                os.eventfd_write(self._wake_main, 1)
+            if run.deadline and now > run.deadline and run.stopped is None:
+                run.stopped = Stopped(m.TIMEOUT, f"it ran longer than its timeout of {run.kind.m.timeout / 1e9:g} s")
+                os.eventfd_write(self._wake_main, 1)
+            stop = (run.stopped is not None or self.over) and now - run.interrupted > INTERRUPT_EVERY
+            if stop:
+                run.interrupted = now
+        if stop:
+            signal.pthread_kill(self._main, _SIGNAL)
+        if now - run.sampled > SAMPLE_EVERY:
+            run.sampled = now
+            run.peak = max(run.peak, self._private.read())
+        if self.logs.dirty:
+            self.logs.flush()
+        left = 25 if not run.deadline or run.stopped is not None else (run.deadline - now) // 1_000_000 + 1
+        return awake, max(1, min(25, left))
+
+
+def _poll(*fds: int) -> Any:
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return poll
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= 16 << 10 else text[: 16 << 10] + " [...]"
+
+
+def _limit_threads(cpu: int) -> None:
+    """Libraries that are loaded later use as many threads as the first task was granted cores."""
+    cores = str(max(1, (cpu + 999) // 1000))
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
+        os.environ.setdefault(name, cores)

@@ -1,0 +1,273 @@
+"""How Python values become the bytes of datasets and back.
+
+    value ──encode()──▶ Encoded(codec, dtype, shape, parts) ──▶ message or shared memory
+    value ◀──decode()── codec, dtype, shape, read-only bytes
+
+What other languages read too: "array" (NumPy arrays of numbers), "raw" (bytes and text), "msgpack" (None, bool, int,
+float, lists, dicts with text keys, datetime) and "arrow" (tables of pyarrow, as an Arrow IPC file). Everything else is
+"pickle5": Python's pickle, with large buffers such as NumPy arrays beside it, for Python tasks only.
+
+Arrays, Arrow columns and pickled buffers are read where they lie. NumPy and pyarrow are used when they are there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import pickle
+import struct
+import sys
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+
+RAW, ARRAY, MSGPACK, ARROW, PICKLE = "raw", "array", "msgpack", "arrow", "pickle5"
+TEXT = "text"  # dtype of raw bytes that were a str
+
+# dtype of a dataset: NumPy's name, and the format of the struct module.
+_DTYPES = {
+    "f64": ("<f8", "d"), "f32": ("<f4", "f"), "i64": ("<i8", "q"), "i32": ("<i4", "i"), "i16": ("<i2", "h"),
+    "i8": ("|i1", "b"), "u64": ("<u8", "Q"), "u32": ("<u4", "I"), "u16": ("<u2", "H"), "u8": ("|u1", "B"),
+    "c64": ("<c8", ""), "c128": ("<c16", ""),
+}  # fmt: skip
+_NAMES = {numpy_name.lstrip("<|"): name for name, (numpy_name, _) in _DTYPES.items()}
+_ALIGN = 64
+
+
+class TypeMismatch(TypeError):
+    """A dataset does not hold what the function takes, or a value cannot travel."""
+
+
+class Encoded:
+    """A value as bytes: parts that follow one another."""
+
+    __slots__ = ("array", "codec", "dtype", "parts", "shape", "size")
+
+    def __init__(self, codec: str, parts: Sequence[Any], dtype: str = "", shape: Sequence[int] = (), array: Any = None) -> None:
+        self.codec, self.dtype, self.shape = codec, dtype, shape
+        self.array = array  # a NumPy array that is not contiguous, or whose memory may be the dataset's already
+        self.parts = parts
+        self.size: int = array.nbytes if array is not None else sum(len(p) for p in parts)
+
+    def write(self, to: memoryview) -> None:
+        """Copies the bytes to a buffer of their size."""
+        if self.array is not None:
+            if self.size:
+                numpy = sys.modules["numpy"]
+                numpy.copyto(numpy.frombuffer(to, self.array.dtype).reshape(self.array.shape), self.array)
+            return
+        at = 0
+        for part in self.parts:
+            to[at : at + len(part)] = part
+            at += len(part)
+
+    def bytes(self) -> bytes:
+        """All bytes, for a message."""
+        if self.array is not None:
+            data: bytes = self.array.tobytes()
+            return data
+        return b"".join(self.parts)
+
+
+def _flat(part: Any) -> Any:
+    """A buffer as bytes."""
+    return part if isinstance(part, bytes) else memoryview(part).cast("B")
+
+
+def encode(value: Any) -> Encoded:
+    """The bytes of a value. What lies in memory already is not copied."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and type(value) in (numpy.ndarray, numpy.memmap):
+        name = _NAMES.get(value.dtype.str.lstrip("<>|=")) if value.dtype.kind in "fiuc" else None
+        if name is not None:
+            if value.dtype.byteorder == ">":
+                value = value.astype(value.dtype.newbyteorder("<"))
+            return Encoded(ARRAY, (), name, value.shape, value)
+        return _pickled(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _bytes(value)
+    if type(value) is str:
+        return Encoded(RAW, [value.encode("utf-8", "surrogateescape")], TEXT)
+    table = _arrow(value)
+    if table is not None:
+        return table
+    tensor = _tensor(value)
+    if tensor is not None:
+        return encode(tensor)
+    try:
+        return Encoded(MSGPACK, [msgpack.packb(value, default=_scalar, datetime=True)])
+    except (TypeError, ValueError, OverflowError):  # not one of its types, or an integer of more than 64 bits
+        return _pickled(value)
+
+
+def _bytes(value: Any) -> Encoded:
+    if isinstance(value, memoryview) and value.format not in ("B", "b", "c"):
+        for name, (_, form) in _DTYPES.items():
+            if form == value.format and value.contiguous:
+                return Encoded(ARRAY, [value.cast("B") if value.nbytes else b""], name, value.shape or ())
+    if isinstance(value, memoryview) and not value.c_contiguous:
+        value = value.tobytes()
+    return Encoded(RAW, [_flat(value)])
+
+
+def _scalar(value: Any) -> Any:
+    """NumPy's scalars, for msgpack."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.bool_, numpy.number)):
+        plain = value.item()
+        if not isinstance(plain, complex):
+            return plain
+    raise TypeError(f"{type(value).__name__} is no type of msgpack")
+
+
+def _tensor(value: Any) -> Any:
+    """A tensor of torch as a NumPy array over the same memory; None for everything else."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return None
+    return value.detach().cpu().contiguous().numpy()
+
+
+def _arrow(value: Any) -> Encoded | None:
+    """A table of pyarrow as an Arrow IPC file; None for everything else."""
+    arrow = sys.modules.get("pyarrow")
+    if arrow is None or not isinstance(value, (arrow.Table, arrow.RecordBatch)):
+        return None
+    sink = arrow.BufferOutputStream()
+    with arrow.ipc.new_file(sink, value.schema) as writer:
+        writer.write(value)
+    return Encoded(ARROW, [memoryview(sink.getvalue())])
+
+
+def _pickled(value: Any) -> Encoded:
+    """Python's pickle with its large buffers beside it: their number and sizes, then each from a multiple of 64 on."""
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        stream = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    except Exception as e:
+        raise TypeMismatch(
+            f"a value of type {type(value).__qualname__} cannot be sent to another process: {e}. Return bytes, text, "
+            "numbers, lists, dicts, NumPy arrays, Arrow tables, or what pickle takes"
+        ) from e
+    contents = [memoryview(stream), *(b.raw() for b in buffers)]
+    head = struct.pack(f"<{1 + len(contents)}Q", len(contents), *(len(c) for c in contents))
+    parts: list[Any] = [head]
+    at = len(head)
+    for c in contents:
+        pad = -at % _ALIGN
+        parts += [bytes(pad), c]
+        at += pad + len(c)
+    return Encoded(PICKLE, parts)
+
+
+def _unpickled(data: memoryview) -> Any:
+    (n,) = struct.unpack_from("<Q", data)
+    if n < 1 or n > len(data) // 8:
+        raise TypeMismatch("the dataset is no pickle of ours")
+    sizes = struct.unpack_from(f"<{n}Q", data, 8)
+    at, contents = 8 + 8 * n, []
+    for size in sizes:
+        at += -at % _ALIGN
+        contents.append(data[at : at + size])
+        at += size
+    return pickle.loads(contents[0], buffers=contents[1:])
+
+
+def decode(codec: str, dtype: str, shape: Sequence[int], data: Any, want: Any = None) -> Any:
+    """A value from its bytes, which are read-only.
+
+    want is the annotation of the parameter that takes it, None for none: bytes and str copy, memoryview and ndarray
+    look at any bytes. Without it raw bytes are a memoryview, or str when a Python task wrote them as str.
+    """
+    if codec == ARRAY:
+        return _array(dtype, shape, data, want)
+    if want in (bytes, bytearray, memoryview) and codec != MSGPACK:
+        return memoryview(data) if want is memoryview else want(data)
+    if codec == RAW:
+        if want is str or (want is None and dtype == TEXT):
+            return bytes(data).decode("utf-8", "surrogateescape")
+        if _is_array(want):
+            return _array("u8", (len(data),), data, want)
+        return memoryview(data)
+    if codec == MSGPACK:
+        return msgpack.unpackb(data, timestamp=3, strict_map_key=False)
+    if codec == PICKLE:
+        return _unpickled(memoryview(data))
+    if codec == ARROW:
+        return _table(data)
+    raise TypeMismatch(
+        f"it is of codec {codec!r}, which is not known here: annotate the parameter as memoryview to take its bytes"
+    )
+
+
+def _is_array(want: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and want is not None and (typing.get_origin(want) or want) is numpy.ndarray
+
+
+def _array(dtype: str, shape: Sequence[int], data: Any, want: Any) -> Any:
+    known = _DTYPES.get(dtype)
+    if known is None:
+        raise TypeMismatch(f"it is an array of {dtype!r}, which is not known here")
+    if want in (bytes, bytearray):
+        return want(data)
+    numpy = None if want is memoryview else _numpy()
+    if numpy is None:
+        if not known[1]:
+            raise TypeMismatch(f"it is an array of {dtype}, which takes NumPy: add numpy to the environment's packages")
+        if math.prod(shape) == 0:
+            return memoryview(b"").cast(known[1])  # type: ignore[call-overload]
+        return memoryview(data).cast("B").cast(known[1], list(shape))  # type: ignore[call-overload]
+    if math.prod(shape) == 0:
+        empty = numpy.empty(shape, known[0])
+        empty.flags.writeable = False
+        return empty
+    array = numpy.frombuffer(data, known[0])
+    if array.size != math.prod(shape):
+        raise TypeMismatch(f"an array of {dtype} with shape {list(shape)} does not take {len(data)} bytes")
+    array = array.reshape(shape)
+    torch = sys.modules.get("torch")
+    if torch is not None and want is torch.Tensor:
+        return torch.from_numpy(array)
+    return array
+
+
+def _numpy() -> Any:
+    """NumPy, None where it is not installed."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
+def _table(data: Any) -> Any:
+    try:
+        import pyarrow as arrow
+    except ImportError:
+        raise TypeMismatch(
+            "it is an Arrow table: add pyarrow to the environment's packages, or annotate the parameter as memoryview"
+        ) from None
+    return arrow.ipc.open_file(arrow.py_buffer(data)).read_all()
+
+
+def hints_of(function: Any) -> dict[str, Any]:
+    """The annotations of a function's parameters that decode understands, by name."""
+    try:
+        hints = typing.get_type_hints(inspect.unwrap(function))
+    except Exception:  # an annotation that cannot be evaluated here is none
+        return {}
+    known = {}
+    for name, hint in hints.items():
+        inner = typing.get_args(hint) if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union else ()
+        known[name] = next((h for h in inner if h is not type(None)), hint) if inner else hint
+    return known
+
+
+def element_of(hint: Any) -> Any:
+    """What the elements of a list are annotated as."""
+    arguments = typing.get_args(hint)
+    return arguments[0] if typing.get_origin(hint) in (list, Sequence, tuple) and arguments else None
