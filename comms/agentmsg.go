@@ -103,6 +103,7 @@ const (
 	SteerRelease                        // go on after a hold
 	SteerForget                         // the job is over: free all of its datasets
 	SteerRerun                          // client only: run Task again, and what depends on it
+	SteerRank                           // a better plan was found: what has not started goes by Ranks
 )
 
 // Steer changes the course of a job on an agent.
@@ -111,6 +112,8 @@ type Steer struct {
 	Action SteerAction // what to do
 	Reason string      // for people
 	Life   uint64      // of the job: a Steer of another life is ignored
+	Epoch  uint64      // SteerRank: that the ranks are for; another is ignored
+	Ranks  []float64   // SteerRank: of each static task of the graph, as in Assign
 }
 
 // Committed tells an agent that its events up to a number are durable; only
@@ -225,11 +228,13 @@ func (e *StreamEnd) code(c *Coder) {
 }
 
 func (m *Steer) code(c *Coder) {
-	c.Struct(4, func(c *Coder) {
+	c.Struct(6, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Uint(c, &m.Action)
 		String(c, &m.Reason)
 		Uint(c, &m.Life)
+		Uint(c, &m.Epoch)
+		Slice(c, &m.Ranks, func(c *Coder, f *float64) { c.Float(f) })
 	})
 }
 

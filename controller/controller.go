@@ -38,6 +38,7 @@ type Controller struct {
 	quit        chan struct{} // closed by Close: slow work that has not begun never will
 	work        sync.WaitGroup
 	slots       chan struct{} // bounds slow work
+	planning    chan struct{} // bounds searches for better plans
 	closed      sync.Once
 	closer      error
 
@@ -75,7 +76,7 @@ func New(cfg Config) (*Controller, error) {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
 	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core(incarnation)), incarnation: incarnation, inbox: inbox.New[core.Event](inboxLimit),
-		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork),
+		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork), planning: make(chan struct{}, 1),
 		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), samples: map[*dag.Graph]*costs{}, ids: map[*comms.Link]core.LinkID{}, broken: map[*comms.Link]time.Time{}}
 	c.turns.Lock()
 	if c.store, err = gcs.Open(cfg.store(c.paused)); err != nil {

@@ -27,6 +27,9 @@ type knownGraph struct {
 	plan    *planner.Plan
 	cluster planner.Cluster
 	planned time.Time
+
+	better   *planner.Plan // that was found while a job with the graph ran
+	betterOn planner.Cluster
 }
 
 // Bounds of what is kept. A plan is made anew after a while because the profiles
@@ -73,13 +76,16 @@ func (gs *graphs) keep(h comms.Hash, ev *core.Prepared, cluster planner.Cluster,
 	if gs.known == nil {
 		gs.known = map[comms.Hash]*knownGraph{}
 	}
-	if gs.known[h] == nil {
+	k := &knownGraph{graph: ev.Graph, plan: ev.Plan, cluster: cluster, planned: now}
+	if old := gs.known[h]; old == nil {
 		gs.tasks += n
 	} else {
+		k.better, k.betterOn = old.better, old.betterOn
 		gs.order = slices.DeleteFunc(gs.order, func(o comms.Hash) bool { return o == h })
 	}
 	// The bytes may be part of the whole message that brought them.
-	gs.known[h] = &knownGraph{graph: ev.Graph, bytes: slices.Clone(ev.Bytes), plan: ev.Plan, cluster: cluster, planned: now}
+	k.bytes = slices.Clone(ev.Bytes)
+	gs.known[h] = k
 	gs.order = append(gs.order, h)
 	for len(gs.order) > maxGraphs || gs.tasks > maxAllTasks {
 		old := gs.order[0]

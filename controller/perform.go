@@ -31,6 +31,8 @@ func (c *Controller) perform(a core.Action) {
 			return
 		}
 		c.slow(func() { c.prepare(a) })
+	case core.Improve:
+		c.improve(a)
 	case core.Create:
 		done := &creation{c, a.Token, a.Row.ID, a.Row.Name, a.Row.Totals.Tasks, ""}
 		if len(a.Graph) > inlineGraph {
@@ -304,6 +306,7 @@ func (c *Controller) prepare(a core.Prepare) {
 		ev.Plan, err = plan(ev.Graph, c.snapshot(ev.Graph), a.Cluster)
 	}
 	if err == nil && a.Submit != nil {
+		ev.Plan = c.graphs.better(a.Submit.GraphHash, ev.Plan, &a.Cluster)
 		c.graphs.keep(a.Submit.GraphHash, &ev, a.Cluster, time.Now())
 	}
 	if err != nil {

@@ -45,6 +45,7 @@ type Plan struct {
 	LowerBound   float64 // no schedule ends earlier: critical path, or work over cores
 	Guessed      int     // tasks whose duration is a default
 	hosts        []Host
+	known        profiles.Snapshot // on which it rests
 }
 
 // Placement is one task's part of a plan.
@@ -159,7 +160,7 @@ func order(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*Plan, *nodes, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	plan := &Plan{Ranks: n.rank[:g.NumTasks()], Seconds: make([]float64, len(g.Groups)), hosts: c.Hosts}
+	plan := &Plan{Ranks: n.rank[:g.NumTasks()], Seconds: make([]float64, len(g.Groups)), hosts: c.Hosts, known: p}
 	for i := range c.Hosts {
 		plan.Hosts = append(plan.Hosts, c.Hosts[i].Name)
 	}

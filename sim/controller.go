@@ -41,7 +41,7 @@ func newController(w *world) *controller {
 func (c *controller) boot() {
 	c.begin()
 	c.w.net.Start(c.w.now, c.name)
-	c.core = core.New(core.Config{Incarnation: c.life * 1_000_000, Grace: c.w.fate.grace, Spread: c.w.fate.spread > 0})
+	c.core = core.New(core.Config{Incarnation: c.life * 1_000_000, Grace: c.w.fate.grace, Spread: c.w.fate.spread > 0, Effort: planner.Effort{Evaluations: c.w.fate.improves}})
 	c.ids, c.peers, c.local, c.wake = map[string]core.LinkID{}, map[core.LinkID]*peer{}, nil, time.Time{}
 	c.w.tell(c.name, nil, "starts")
 	for _, k := range c.store.sorted() {
@@ -154,6 +154,8 @@ func (c *controller) perform(a core.Action) {
 		w.fail(comms.JobID{}, "the controller closes the link of %s: %s", name, a.Why)
 	case core.Prepare:
 		c.store.later(func() { c.prepare(a) })
+	case core.Improve:
+		c.after(w.between(10*time.Microsecond, 100*time.Millisecond), func() { c.improve(a) })
 	case core.Create:
 		c.store.create(a)
 	case core.Store:
@@ -175,6 +177,20 @@ func (c *controller) perform(a core.Action) {
 	default:
 		w.fail(comms.JobID{}, "the controller asks for %T, which its driver does not know", a)
 	}
+}
+
+// improve looks for a better plan, or finds none.
+func (c *controller) improve(a core.Improve) {
+	ev := core.Improved{Token: a.Token, Job: a.Job}
+	if !c.w.chance(200) {
+		p, err := planner.Better(a.Graph, a.First, a.Cluster, a.Effort)
+		if err != nil {
+			c.w.fail(a.Job, "no better plan: %v", err)
+			return
+		}
+		ev.Plan = p
+	}
+	c.answer(ev)
 }
 
 func (c *controller) answer(ev core.Event) { c.post(func() { c.step(ev) }) }

@@ -7,14 +7,16 @@ import (
 
 // fates are what a seed decides once for a whole run. Numbers without unit are of 1000.
 type fates struct {
-	agents  int
-	spread  int // how jobs go to several agents
-	jobs    int
-	heal    time.Duration // when faults end
-	slowest time.Duration // delay of a message
-	resume  time.Duration // how long a link may be away and come back
-	grace   time.Duration // before a lost agent's jobs go elsewhere
-	queue   int           // messages in a link's queue
+	agents int
+	spread int // how jobs go to several agents
+
+	improves int // evaluations in search of a better plan than the first
+	jobs     int
+	heal     time.Duration // when faults end
+	slowest  time.Duration // delay of a message
+	resume   time.Duration // how long a link may be away and come back
+	grace    time.Duration // before a lost agent's jobs go elsewhere
+	queue    int           // messages in a link's queue
 
 	cpu       int64 // thousandths
 	executors int
@@ -54,6 +56,7 @@ func tamings() []taming {
 	return []taming{
 		{"agents", func(f *fates) { f.agents = 1 }},
 		{"third-agent", func(f *fates) { f.agents = min(f.agents, 2) }},
+		{"better-plans", func(f *fates) { f.improves = 0 }},
 		{"spread", func(f *fates) { f.spread = spreadNot }},
 		{"transfer-failures", func(f *fates) { f.moveFails = 0 }},
 		{"jobs", func(f *fates) { f.jobs = 1 }},

@@ -209,6 +209,10 @@ func (c *Core) steer(j *job, m *comms.Steer) {
 		j.held = false
 		c.offerAll(j)
 		c.askFunctions(j)
+	case comms.SteerRank:
+		if m.Epoch == j.epoch && !j.adopted && j.stopped == nil {
+			c.rerank(j, m.Ranks)
+		}
 	case comms.SteerCancel:
 		c.stop(j, &comms.TaskError{Kind: comms.ErrorCancelled, Message: m.Reason, Agent: c.cfg.Agent}, comms.Cause{Kind: comms.CauseUser, Text: m.Reason})
 	case comms.SteerForget:

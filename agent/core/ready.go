@@ -162,6 +162,29 @@ func (cl *class) pop() entry {
 	return top
 }
 
+// rerank orders what has not started by other ranks. What is queued on an
+// executor stays there: it is a fraction of a millisecond's work.
+func (c *Core) rerank(j *job, ranks []float64) {
+	c.leaveAll(j)
+	j.ranks = ranks
+	for _, cl := range j.classes {
+		old := cl.heap
+		slices.SortFunc(old, func(a, b row) int { return cmp.Compare(a.task, b.task) })
+		cl.heap, cl.size = nil, 0
+		for _, r := range old {
+			for r.n > 0 {
+				n := uint32(1)
+				for n < r.n && j.rank(r.task+taskIndex(n)) == j.rank(r.task) {
+					n++
+				}
+				cl.push(j.rowOf(r.entry, n))
+				r.task, r.n = r.task+taskIndex(n), r.n-n
+			}
+		}
+	}
+	c.offerAll(j)
+}
+
 // hold starts nothing more of a job until it is released: what is queued behind
 // running tasks or waits for an executor comes back. What runs goes on, and so
 // does a path that has begun: its values are nowhere but in its executor.

@@ -111,6 +111,13 @@ func (s *script) run(d *datadriven.TestData) string {
 		return s.assign(d, named)
 	case "steer":
 		actions := map[string]comms.SteerAction{"cancel": comms.SteerCancel, "hold": comms.SteerHold, "release": comms.SteerRelease, "forget": comms.SteerForget}
+		if ranks, ok := named["rank"]; ok {
+			m := &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: comms.SteerRank, Epoch: uint64(number(cmp.Or(named["epoch"], "1")))}
+			for _, f := range strings.Fields(ranks) {
+				m.Ranks = append(m.Ranks, float64(number(f)))
+			}
+			return s.step(FromController{Msg: m})
+		}
 		return s.step(FromController{Msg: &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: actions[w[1]], Reason: named["reason"], Life: uint64(number(cmp.Or(named["life"], "0")))}})
 	case "drain":
 		return s.step(Drain{}) + fmt.Sprintf("drained: %v\n", s.c.Drained())

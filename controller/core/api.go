@@ -10,16 +10,17 @@ import (
 
 // Config is what the core must know from the start. Zero fields take their default.
 type Config struct {
-	Incarnation uint64        // of this process: must grow by more with each start than jobs are submitted to one
-	Passive     bool          // answer questions only: jobs that have not ended wait for a controller that is not passive
-	TTL         time.Duration // ended jobs are deleted after this; 0 means never; see retention.go
-	MaxEnded    int           // most ended jobs that stay; 0 means no bound
-	MaxStored   uint64        // most bytes that the store was given for them; 0 means no bound
-	Grace       time.Duration // a lost agent's jobs wait this long before another agent takes them; default DefaultGrace
-	WatchEvery  time.Duration // shortest pause between two Progress of a Submit with Watch; default 100ms
-	MaxUnread   int           // messages that a client may leave unread before its link is closed; default 10000
-	Spread      bool          // jobs may be cut into fragments for several agents
-	MaxEvents   int           // events kept for one Progress of a watcher that asked for them; default 10000
+	Incarnation uint64         // of this process: must grow by more with each start than jobs are submitted to one
+	Passive     bool           // answer questions only: jobs that have not ended wait for a controller that is not passive
+	TTL         time.Duration  // ended jobs are deleted after this; 0 means never; see retention.go
+	MaxEnded    int            // most ended jobs that stay; 0 means no bound
+	MaxStored   uint64         // most bytes that the store was given for them; 0 means no bound
+	Grace       time.Duration  // a lost agent's jobs wait this long before another agent takes them; default DefaultGrace
+	WatchEvery  time.Duration  // shortest pause between two Progress of a Submit with Watch; default 100ms
+	MaxUnread   int            // messages that a client may leave unread before its link is closed; default 10000
+	Spread      bool           // jobs may be cut into fragments for several agents
+	MaxEvents   int            // events kept for one Progress of a watcher that asked for them; default 10000
+	Effort      planner.Effort // to look for a better plan of each job; zero: what planner.Worth says
 }
 
 // DefaultGrace is how long a lost agent is waited for.
@@ -65,6 +66,13 @@ type (
 		Past  *Past // when asked for
 		Code  comms.Code
 		Err   string // not empty: it cannot be, and why
+	}
+	// Improved answers Improve. Plan is nil when there is none, for whatever reason:
+	// then the first one stays.
+	Improved struct {
+		Token uint64
+		Job   comms.JobID
+		Plan  *planner.Plan
 	}
 	// Stored answers Create, Store and Delete. Only Create may fail: when another
 	// write fails the driver ends.
@@ -113,6 +121,7 @@ func (Received) event() {}
 func (Full) event()     {}
 func (Free) event()     {}
 func (Prepared) event() {}
+func (Improved) event() {}
 func (Stored) event()   {}
 func (Answered) event() {}
 func (Loaded) event()   {}
@@ -145,6 +154,18 @@ type (
 		Graph   *dag.Graph
 		Past    bool
 		Cluster planner.Cluster
+	}
+	// Improve looks for a better plan than the first for a cluster. Urgent: the job
+	// waits for it, so that it is better answered with none than late. Answer Improved.
+	Improve struct {
+		Token   uint64
+		Job     comms.JobID
+		Hash    comms.Hash // of the graph
+		Graph   *dag.Graph
+		First   *planner.Plan
+		Cluster planner.Cluster
+		Effort  planner.Effort
+		Urgent  bool
 	}
 	// Create stores a new job. Answer Stored.
 	Create struct {
@@ -183,6 +204,7 @@ type (
 func (Send) action()       {}
 func (CloseLink) action()  {}
 func (Prepare) action()    {}
+func (Improve) action()    {}
 func (Create) action()     {}
 func (Store) action()      {}
 func (StoreAgent) action() {}

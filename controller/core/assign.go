@@ -7,7 +7,7 @@ import (
 
 // place gives a job that waits to an agent, or to several.
 func (c *Core) place(j *job) {
-	if !c.started || c.cfg.Passive || j.stage != stageActive || j.rec.Agent != "" || j.rec.Phase != comms.JobQueued || j.rec.Cancel != "" || j.ending != nil || j.deleting {
+	if !c.started || c.cfg.Passive || j.stage != stageActive || j.rec.Agent != "" || j.rec.Phase != comms.JobQueued || j.rec.Cancel != "" || j.ending != nil || j.deleting || j.better != nil {
 		return
 	}
 	a := c.choose(j, j.graph)
@@ -78,7 +78,7 @@ func (c *Core) order(j *job, k int) *comms.Assign {
 	m := &comms.Assign{Job: j.id, Life: j.rec.Life, Epoch: j.rec.Epoch, Graph: j.bytes, Dir: j.rec.Dir, Priority: j.rec.Priority,
 		Weight: j.rec.Weight, Owner: j.rec.Owner, Hold: j.rec.Phase == comms.JobHeld, Registry: j.request.Registry}
 	if j.plan != nil {
-		m.Ranks, m.Fuse, m.Seconds = sentRanks(j.plan.Ranks), j.pathsOf(k, j.plan.Fuse), j.plan.Seconds
+		m.Ranks, m.Fuse, m.Seconds = sentRanks(j.plan.Order()), j.pathsOf(k, j.plan.Fuse), j.plan.Seconds
 	}
 	return m
 }

@@ -85,6 +85,8 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		c.linkFree(ev.Link)
 	case Prepared:
 		c.prepared(&ev)
+	case Improved:
+		c.improved(&ev)
 	case Stored:
 		c.stored(ev)
 	case Answered:

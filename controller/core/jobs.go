@@ -56,6 +56,8 @@ type live struct {
 	graph   *dag.Graph
 	bytes   []byte // encoded graph
 	plan    *planner.Plan
+	better  *improvement // a search for a better plan that is under way
+	planned bool         // one was, and has ended
 	states  *States
 	seen    map[string]Seen
 
@@ -132,7 +134,8 @@ func (c *Core) prepared(ev *Prepared) {
 	c.findExports(j)
 	var assign *comms.Assign
 	var a *agent
-	if j.rec.Phase == comms.JobQueued && j.rec.Cancel == "" && !c.spreads(j) {
+	first := j.plan
+	if j.rec.Phase == comms.JobQueued && j.rec.Cancel == "" && !c.planFirst(j) && !c.spreads(j) {
 		if a = c.choose(j, j.graph); a != nil {
 			assign = c.assignment(j, a)
 		}
@@ -142,6 +145,7 @@ func (c *Core) prepared(ev *Prepared) {
 	c.emit(Create{Token: c.await(pending{what: onCreated, job: j}), Row: j.rec, Request: j.request, Graph: j.bytes})
 	if assign != nil {
 		c.sendAssign(a, j, j.parts[0], assign)
+		c.improve(j, first, planner.Cluster{Hosts: []planner.Host{a.host()}}, false)
 	}
 	c.touch(j)
 }
@@ -162,7 +166,7 @@ func (c *Core) created(j *job, ev Stored) {
 	case j.rec.Agent != "" || j.ending != nil:
 	case j.rec.Cancel != "":
 		c.endUnassigned(j)
-	case c.spreads(j):
+	case c.spreads(j), j.planned:
 		c.place(j)
 	}
 }

@@ -149,6 +149,18 @@ func (w *world) complete(a Action) {
 			ev.Past = w.kept[a.Job].Past()
 		}
 		w.step(ev)
+	case Improve:
+		plan, err := planner.Better(a.Graph, a.First, a.Cluster, a.Effort)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if !a.Urgent { // any other order will do
+			other := *plan
+			other.Method, other.Turns = "the test", slices.Clone(plan.Turns)
+			slices.Reverse(other.Turns)
+			plan = &other
+		}
+		w.step(Improved{Token: a.Token, Job: a.Job, Plan: plan})
 	case Create:
 		ev := Stored{Token: a.Token}
 		if w.nospace {
@@ -233,6 +245,7 @@ func (w *world) run(d *datadriven.TestData) error {
 			return err
 		}
 		w.cfg.Spread = has(d, "spread")
+		w.cfg.Effort.Evaluations = int(number(arg(d, "evaluations", "0")))
 		w.cfg.MaxEnded, w.cfg.MaxStored = int(number(arg(d, "max", "0"))), number(arg(d, "bytes", "0"))
 		w.start()
 	case "client", "agent":
@@ -442,6 +455,8 @@ func (w *world) print(a Action) {
 		p("close %s: %s", w.linkName(a.Link), a.Why)
 	case Prepare:
 		p("prepare %s decode=%v past=%v hosts=%d", jobName(a.Job), a.Submit != nil, a.Past, len(a.Cluster.Hosts))
+	case Improve:
+		p("improve %s hosts=%d urgent=%v", jobName(a.Job), len(a.Cluster.Hosts), a.Urgent)
 	case Create:
 		p("create %s %s epoch=%d agent=%q", jobName(a.Row.ID), a.Row.Phase, a.Row.Epoch, a.Row.Agent)
 	case Store:
@@ -552,6 +567,9 @@ func (w *world) message(m comms.Message) string {
 		}
 		return s
 	case *comms.Steer:
+		if m.Action == comms.SteerRank {
+			return fmt.Sprintf("Steer %s rank epoch=%d %v %s", jobName(m.Job), m.Epoch, m.Ranks, m.Reason)
+		}
 		return fmt.Sprintf("Steer %s %s %s", jobName(m.Job), [...]string{"", "cancel", "hold", "release", "forget"}[m.Action], m.Reason)
 	case *comms.Committed:
 		return fmt.Sprintf("Committed %d", m.UpTo)
