@@ -149,7 +149,7 @@ func (c *Controller) page(q *comms.Query, g *dag.Graph, agents []comms.AgentRow)
 			p.add(func() any { return b })
 		}
 	case comms.QueryPlan:
-		err = c.planRows(p, g)
+		err = c.planRows(p, q.Job, g)
 	default:
 		err = &badRequest{fmt.Sprintf("unknown kind of query %q", q.Kind)}
 	}
@@ -265,22 +265,17 @@ func placeName(k comms.PlaceKind) string {
 	return "lost"
 }
 
-func (c *Controller) planRows(p *pager, g *dag.Graph) error {
-	agents, err := c.store.Agents()
+// planRows shows the plan that was found for jobs of this graph, else a first plan.
+func (c *Controller) planRows(p *pager, job comms.JobID, g *dag.Graph) error {
+	row, err := c.store.Job(job)
 	if err != nil {
 		return err
 	}
-	var cl planner.Cluster
-	for i := range agents {
-		h := planner.Host{Name: agents[i].Name, CPU: agents[i].Total.CPU, Memory: agents[i].Total.Memory, GPU: agents[i].Total.GPU, Custom: map[string]int64{}}
-		for _, a := range agents[i].Total.Custom {
-			h.Custom[a.Name] = a.N
+	plan := c.graphs.followed(row.GraphHash)
+	if plan == nil {
+		if plan, err = c.firstPlan(g); err != nil {
+			return err
 		}
-		cl.Hosts = append(cl.Hosts, h)
-	}
-	plan, err := planner.Make(g, c.snapshot(g), cl)
-	if err != nil {
-		return err
 	}
 	for i := range plan.Tasks {
 		t, id := &plan.Tasks[i], dag.TaskIndex(i)
@@ -295,6 +290,22 @@ func (c *Controller) planRows(p *pager, g *dag.Graph) error {
 		}
 	}
 	return nil
+}
+
+func (c *Controller) firstPlan(g *dag.Graph) (*planner.Plan, error) {
+	agents, err := c.store.Agents()
+	if err != nil {
+		return nil, err
+	}
+	var cl planner.Cluster
+	for i := range agents {
+		h := planner.Host{Name: agents[i].Name, CPU: agents[i].Total.CPU, Memory: agents[i].Total.Memory, GPU: agents[i].Total.GPU, Custom: map[string]int64{}}
+		for _, a := range agents[i].Total.Custom {
+			h.Custom[a.Name] = a.N
+		}
+		cl.Hosts = append(cl.Hosts, h)
+	}
+	return planner.Make(g, c.snapshot(g), cl)
 }
 
 // seconds turns nanoseconds into rounded seconds.

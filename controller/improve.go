@@ -71,6 +71,16 @@ func (gs *graphs) better(h comms.Hash, first *planner.Plan, on *planner.Cluster)
 	return first
 }
 
+// followed returns the better plan that was found for a graph, nil when none was.
+func (gs *graphs) followed(h comms.Hash) *planner.Plan {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if k := gs.known[h]; k != nil {
+		return k.better
+	}
+	return nil
+}
+
 // A plan holds while no group's duration is another by more than this part and time.
 const (
 	driftPart    = 0.2

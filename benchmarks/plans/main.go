@@ -10,17 +10,30 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/internal/wfformat"
 	"github.com/cascade-run/cascade/planner"
 )
 
 func main() {
+	cascade.Main()
 	evaluations := flag.Int("evaluations", 300, "simulations for each plan of ours")
 	inputs := flag.Bool("inputs", false, "files that no task writes lie on one host at first, each by a task of no duration")
+	var x execution
+	flag.IntVar(&x.hosts, "execute", 0, "run each recording for real on so many agents, instead of the comparison")
+	flag.IntVar(&x.cores, "cores", 4, "of each of these agents")
+	flag.Float64Var(&x.seconds, "seconds", 5, "that a recording is scaled to, at best")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "plans: name recordings in WfFormat, such as wfinstances/*.json")
 		os.Exit(2)
+	}
+	if x.hosts > 0 {
+		if err := execute(os.Stdout, flag.Args(), x); err != nil {
+			fmt.Fprintln(os.Stderr, "plans:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	if err := compare(os.Stdout, flag.Args(), clusters(), *evaluations, *inputs); err != nil {
 		fmt.Fprintln(os.Stderr, "plans:", err)

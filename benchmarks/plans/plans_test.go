@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/internal/wfformat"
 	"github.com/cascade-run/cascade/planner"
 )
@@ -32,6 +33,32 @@ func recording(seconds, bytes []float64, reads [][]int) []byte {
 	}
 	return fmt.Appendf(nil, `{"name":"r","schemaVersion":"1.5","workflow":{"specification":{"tasks":[%s],"files":[%s]},"execution":{"tasks":[%s]}}}`,
 		strings.Join(spec, ","), strings.Join(files, ","), strings.Join(exec, ","))
+}
+
+func TestMain(m *testing.M) { cascade.RunTests(m) }
+
+// Agents start tasks where and in the order that the plan says. What is long is
+// declared last: in the order of the file it would begin last, too.
+func TestAgentsFollowThePlan(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs jobs of seconds")
+	}
+	var seconds, bytes []float64
+	for range 60 {
+		seconds, bytes = append(seconds, 0.02), append(bytes, 0)
+	}
+	path := filepath.Join(t.TempDir(), "r.json")
+	if err := os.WriteFile(path, recording(append(seconds, 1.2), append(bytes, 0), make([][]int, 61)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x := execution{hosts: 2, cores: 1, seconds: 1.2}
+	got, err := x.file(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.judged[2] > 0.93 || got.same < 1 {
+		t.Errorf("%.3f times what the order of the file takes, and %.0f%% of the tasks where the plan says: %+v", got.judged[2], got.same*100, got)
+	}
 }
 
 // The judge, worked out by hand: 1000 bytes a second, so that latency is lost in rounding.

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/agent"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/wfformat"
+	"github.com/cascade-run/cascade/planner"
+)
+
+// execution says how recordings are run for real: each task sleeps for its scaled time.
+type execution struct {
+	hosts, cores int
+	seconds      float64 // of the lower bound
+}
+
+// execute runs each recording three times on agents of this process: while nothing
+// is known of its tasks, when they are known, and once more by the plan that was
+// found meanwhile. It prints makespans over the lower bound.
+func execute(w io.Writer, files []string, x execution) error {
+	fmt.Fprintf(w, "| recording on %dx%d | recorded costs | unknown costs | first plan | steered | its plan | of fifo | on its host |\n|---|---|---|---|---|---|---|---|\n", x.hosts, x.cores)
+	for _, f := range files {
+		row, err := x.file(f)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f, err)
+		}
+		fmt.Fprintf(w, "| %s | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.0f%% |\n", strings.TrimSuffix(filepath.Base(f), ".json"), row.predicted, row.got[0], row.got[1], row.got[2], row.planned, row.judged[2], row.same*100)
+	}
+	return nil
+}
+
+type executed struct {
+	predicted float64   // by the recorded durations alone
+	got       []float64 // of each run
+	judged    []float64 // hosts and order of each run, over first come first served: both played by the judge with the durations of the run
+	planned   float64   // what the plan of the last run says, by the durations of the runs before
+	same      float64   // part of the tasks of the last run that ran where its plan says
+}
+
+func (x *execution) cluster() (c cluster, p planner.Cluster) {
+	c = cluster{cores: slices.Repeat([]int{x.cores}, x.hosts), bandwidth: planner.DefaultBandwidth}
+	for h := range x.hosts {
+		p.Hosts = append(p.Hosts, planner.Host{Name: fmt.Sprint("a", h), CPU: int64(x.cores) * 1000})
+	}
+	return c, p
+}
+
+func (x *execution) file(path string) (out executed, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return out, err
+	}
+	c, on := x.cluster()
+	read := func(scale float64) (*wfformat.Import, *planner.Plan, error) {
+		opt := wfformat.Defaults()
+		opt.TimeScale, opt.ByteScale = scale, 1e-9
+		im, err := wfformat.Read(path, b, opt)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range im.Graph.Groups {
+			im.Graph.Groups[i].Resources.Memory, im.Graph.Groups[i].Resources.CPU = 0, 0
+		}
+		p, err := planner.Best(im.Graph, im.Profile.Snapshot(), on, planner.Effort{Evaluations: 300})
+		return im, p, err
+	}
+	_, p, err := read(1)
+	if err != nil {
+		return out, err
+	}
+	im, p, err := read(x.seconds / p.LowerBound)
+	if err != nil {
+		return out, err
+	}
+	out.predicted = p.Makespan / p.LowerBound
+	j, err := newJob(im.Graph, im.Profile.Snapshot())
+	if err != nil {
+		return out, err
+	}
+	err = x.run(func(ctx context.Context, client *cascade.Client) error {
+		for range 3 {
+			took, rows, plan, err := submit(ctx, client, im.Graph)
+			if err != nil {
+				return err
+			}
+			ch, same := choiceOf(im.Graph, rows, plan)
+			for i := range rows {
+				j.seconds[rows[i].Index] = rows[i].Seconds
+			}
+			out.got, out.judged = append(out.got, took/p.LowerBound), append(out.judged, c.play(j, ch)/c.play(j, fifo(&c, j)))
+			out.same, out.planned = same, 0
+			for i := range plan {
+				out.planned = max(out.planned, plan[i].Finish/p.LowerBound)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// choiceOf is what agents did as a choice, and how much of it is where a plan says.
+func choiceOf(g *dag.Graph, rows []comms.TaskRow, plan []comms.PlanRow) (ch choice, same float64) {
+	host := map[string]string{}
+	for i := range plan {
+		host[plan[i].Task] = plan[i].Host
+	}
+	ch = choice{make([]int, g.NumTasks()), make([]float64, g.NumTasks())}
+	for i := range rows {
+		r := &rows[i]
+		at, err := time.Parse(time.RFC3339Nano, r.Started)
+		if err != nil || !strings.HasPrefix(r.Agent, "a") {
+			continue
+		}
+		fmt.Sscanf(r.Agent, "a%d", &ch.host[r.Index])
+		ch.first[r.Index] = -float64(at.UnixNano())
+		if host[r.Name] == r.Agent {
+			same += 1 / float64(len(rows))
+		}
+	}
+	return ch, same
+}
+
+// submit runs a job to its end; it returns the seconds from its start to its end,
+// what its tasks did and the plan that it followed.
+func submit(ctx context.Context, client *cascade.Client, g *dag.Graph) (took float64, rows []comms.TaskRow, plan []comms.PlanRow, err error) {
+	job, err := client.Submit(ctx, g)
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	p, err := job.Wait(ctx)
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	if p.Phase != comms.JobDone {
+		return 0, nil, nil, fmt.Errorf("the job ended as %s", p.Phase)
+	}
+	if rows, err = cascade.Rows[comms.TaskRow](ctx, client, comms.QueryTasks, job.ID(), ""); err != nil {
+		return 0, nil, nil, err
+	}
+	if plan, err = cascade.Rows[comms.PlanRow](ctx, client, comms.QueryPlan, job.ID(), ""); err != nil {
+		return 0, nil, nil, err
+	}
+	first, last := math.Inf(1), 0.0
+	for i := range rows {
+		at, err := time.Parse(time.RFC3339Nano, rows[i].Started)
+		if err != nil {
+			return 0, nil, nil, fmt.Errorf("task %s: %w", rows[i].Name, err)
+		}
+		start := float64(at.UnixNano()) / 1e9
+		first, last = min(first, start), max(last, start+rows[i].Seconds)
+	}
+	return last - first, rows, plan, nil
+}
+
+// run starts a controller and agents for as long as f works with them.
+func (x *execution) run(f func(context.Context, *cascade.Client) error) (err error) {
+	dir, err := os.MkdirTemp("", "plans")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	net := comms.NewInproc()
+	address := "ipc://" + filepath.Join(dir, "c.sock")
+	ctrl, err := controller.New(controller.Config{Address: "inproc://controller," + address, State: filepath.Join(dir, "c"), Build: cascade.Version(), Spread: true, Inproc: net})
+	if err != nil {
+		return err
+	}
+	ends := []func() error{serve(ctrl)}
+	defer func() {
+		for _, end := range slices.Backward(ends) {
+			err = errors.Join(err, end())
+		}
+	}()
+	for h := range x.hosts {
+		name := fmt.Sprint("a", h)
+		a, err := agent.New(agent.Config{Name: name, Controller: "inproc://controller", State: filepath.Join(dir, name), CPU: int64(x.cores) * 1000,
+			Store: 64 << 20, Inproc: net, Limits: agent.Limits{Executors: x.cores}})
+		if err != nil {
+			return err
+		}
+		ends = append(ends, serve(a))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	client, err := cascade.Dial(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	for ready := 0; ready < x.hosts; {
+		agents, err := cascade.Rows[comms.AgentRow](ctx, client, comms.QueryAgents, comms.JobID{}, "")
+		if err != nil {
+			return err
+		}
+		ready = 0
+		for _, a := range agents {
+			if a.State == "ready" {
+				ready++
+			}
+		}
+	}
+	return f(ctx, client)
+}
+
+// serve runs a part until the returned function ends it.
+func serve(p interface {
+	Run(context.Context) error
+	Close() error
+}) func() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	return func() error {
+		cancel()
+		return errors.Join(<-done, p.Close())
+	}
+}
