@@ -57,9 +57,11 @@ func TestOneOfTwoAgentsKilled(t *testing.T) {
 		h := New(t)
 		h.Controller("--grace", "500ms")
 		agents := []*Process{h.Agent(), h.SecondAgent()}
-		j := h.Submit(h.ReadyClient(2), mix, nil)
+		gate, open := held(h)
+		j := h.Submit(h.ReadyClient(2), mix, nil, gate)
 		victim := r.IntN(2)
 		killAt(h, j.Begun+1+r.IntN(mixLines-2), nil, agents[victim])
+		open()
 		got := j.Done()
 		got.Same(t, want)
 		if t.Failed() {
@@ -94,13 +96,15 @@ func TestHostKilled(t *testing.T) {
 	h.Begin = lab.Host(2).Start
 	h.SecondAgent("--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(2).Addr()), insecure)
 	h.Begin = nil
-	j := h.Submit(h.ReadyClient(2), mix, nil)
+	gate, open := held(h)
+	j := h.Submit(h.ReadyClient(2), mix, nil, gate)
 	<-at(h, j.Begun+mixLines/4, func() {
 		// It stands still first: what it had made may be all that is missing.
 		if err := errors.Join(lab.Host(2).Freeze(), lab.Host(2).Kill()); err != nil {
 			t.Error(err)
 		}
 	})
+	open()
 	h.Journal.On(nil)
 	j.Done().Same(t, want)
 }

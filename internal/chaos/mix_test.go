@@ -2,11 +2,15 @@
 
 package chaos
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // mix is a job with everything that a break can disturb: a generator, consumers
 // of single elements, chains, and a reduction, of all sizes.
 const mix = `job: mix
+params: {gate: ""}
 tasks:
   source: {run: chaos_source, with: {parts: 12, work: 300}, generates: {part: 12}}
   step:
@@ -21,12 +25,26 @@ tasks:
     in: {part: "step[${i}].part"}
     with: {work: 300}
     out: [part]
-  total: {run: chaos_total, in: {parts: "next[*].part"}, out: [sum]}
+  total: {run: chaos_held, in: {parts: "next[*].part"}, with: {gate: "${params.gate}"}, out: [sum]}
 outputs: [total.sum, "next[*].part"]
 `
 
 // mixLines is how many lines the tasks of mix write when nothing is broken.
 const mixLines = 14 + 2*(12+12+1)
+
+// held makes a mix end only when the test has opened the gate: what is broken
+// before that is broken in its middle, however slow the test is.
+func held(h *Host) (flag string, open func()) {
+	pipe := h.Pipe("gate")
+	return "gate=" + pipe, func() {
+		h.tb.Helper()
+		f, err := os.OpenFile(pipe, os.O_RDWR, 0) // also for tasks that are tried again
+		if err != nil {
+			h.tb.Fatal(err)
+		}
+		h.tb.Cleanup(func() { f.Close() })
+	}
+}
 
 // undisturbed is what mix delivers on a host of its own where nothing breaks.
 func undisturbed(t *testing.T) Outcome {

@@ -28,6 +28,7 @@ var (
 	_ = cascade.Gen1("chaos_source", source, "with -> part")
 	_ = cascade.Func2("chaos_step", step, "part, with -> part")
 	_ = cascade.Func1("chaos_total", total, "parts -> sum")
+	_ = cascade.Func2("chaos_held", heldTotal, "parts, with -> sum")
 	_ = cascade.Func1("chaos_part", part, "with -> part")
 	_ = cascade.Func1("chaos_number", number, "with -> sum")
 	_ = cascade.Func1("chaos_scale", scale, "x -> sum")
@@ -123,8 +124,24 @@ func sumOf(v []float64) string {
 }
 
 func total(ctx context.Context, parts cascade.List[cascade.Array[float64]]) (float64, error) {
+	return heldTotal(ctx, parts, heldSettings{})
+}
+
+type heldSettings struct {
+	Gate string // named pipe: the task goes on when somebody has it open for writing; "" for none
+}
+
+// heldTotal adds up arrays, and does not end before the test permits it.
+func heldTotal(ctx context.Context, parts cascade.List[cascade.Array[float64]], s heldSettings) (float64, error) {
 	if err := Say(ctx, "start", ""); err != nil {
 		return 0, err
+	}
+	if s.Gate != "" {
+		pipe, err := os.Open(s.Gate)
+		if err != nil {
+			return 0, err
+		}
+		defer pipe.Close()
 	}
 	sum := 0.0
 	for i, p := range parts.All() {
