@@ -53,7 +53,7 @@ func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
 	var order []*comms.TaskRow
 	row := func(i dag.TaskIndex) {
 		s, attempt := r.States.Get(i)
-		rows[i] = &comms.TaskRow{Name: g.TaskName(i), Index: uint32(i), Group: g.Group(i).Name, State: s.String(), Attempt: attempt}
+		rows[i] = &comms.TaskRow{Name: g.TaskName(i), Index: uint32(i), Group: g.Group(i).Name, State: s.String(), Attempt: comms.Try(attempt)}
 		order = append(order, rows[i])
 	}
 	for _, i := range listed {
@@ -223,7 +223,7 @@ func rangeName(g *dag.Graph, r comms.Range, tasks core.Choice) string {
 }
 
 func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
-	row := &comms.StoryRow{At: stamp(e.At), Attempt: e.Attempt, What: eventName(e.Kind), Cause: causeText(g, e), Agent: agent}
+	row := &comms.StoryRow{At: stamp(e.At), Attempt: comms.Try(e.Attempt), What: eventName(e.Kind), Cause: causeText(g, e), Agent: agent}
 	if !ofJob(e.Kind) {
 		row.Task = g.TaskName(e.Task)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	maxRetries  = 1_000_000
+	maxRetries  = 60_000
 	maxPriority = 1_000_000_000
 	maxAmount   = 1_000_000_000_000 // thousandths of a resource
 	maxWords    = 1_000_000         // words of one command

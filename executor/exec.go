@@ -359,7 +359,7 @@ func (p *program) environ() []string {
 			env[name] = v
 		}
 	}
-	env["CASCADE_TASK"], env["CASCADE_ATTEMPT"] = r.name(), strconv.FormatUint(uint64(r.Attempt), 10)
+	env["CASCADE_TASK"], env["CASCADE_ATTEMPT"] = r.name(), strconv.FormatUint(uint64(comms.Try(r.Attempt)), 10)
 	for i := range r.kind.Inputs {
 		name := "CASCADE_IN_" + variable(r.kind.Inputs[i].Name)
 		if paths := strings.Join(p.inputs[i], "\n"); len(paths) <= maxListEnv {

@@ -27,7 +27,7 @@ const (
 
 // unstarted is the error of a run that has not started, and so has no log.
 func (r *run) unstarted(kind comms.ErrorKind, message string) *comms.TaskError {
-	return &comms.TaskError{Kind: kind, Message: clip(message), Task: r.name(), Attempt: r.Attempt,
+	return &comms.TaskError{Kind: kind, Message: clip(message), Task: r.name(), Attempt: comms.Try(r.Attempt),
 		Agent: r.exec.welcome.Agent, Executor: r.exec.welcome.Executor}
 }
 

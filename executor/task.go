@@ -13,7 +13,7 @@ type Task struct {
 	Job       comms.JobID
 	Name      string // unique in the job
 	Group     string // entry of the job file
-	Attempt   uint32
+	Attempt   uint32 // which try at it this is, from 1
 	Agent     string
 	Resources comms.Resources // granted while it runs
 	Dir       string          // folder that relative paths of the job refer to; "" outside an executor

@@ -456,6 +456,7 @@ func (x *executor) output(k *comms.Kind, o uint32, element uint64) (comms.Desc, 
 	ref := comms.DatasetRef{Task: r.Task, Output: o, Element: element}
 	word := wordOf(k.Job, ref)
 	d := comms.Desc{Ref: ref, Attempt: r.Attempt, Codec: "raw", Size: uint64(len(word))}
+	w.oracle.makes(x, k.Job, &d)
 	if x.lease == nil && !w.chance(w.fate.segment) {
 		d.Place = comms.Place{Kind: comms.PlaceInline, Bytes: []byte(word)}
 		return d, true

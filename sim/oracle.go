@@ -17,6 +17,18 @@ type oracle struct {
 	w      *world
 	facts  map[comms.JobID]*facts
 	starts map[string]int // executors that did not come up, by agent
+	makers map[copyName]string
+	told   map[copyName]string
+}
+
+// copyName is what other agents know a copy of a dataset by; agent is who made it
+// last (makers), or "" (told).
+type copyName struct {
+	job     comms.JobID
+	life    uint64
+	ref     comms.DatasetRef
+	attempt uint32
+	agent   string
 }
 
 // facts are what the oracle knows of a job. Instances of streamed groups stand
@@ -64,7 +76,29 @@ type origin struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{w: w, starts: map[string]int{}, facts: map[comms.JobID]*facts{}}
+	return &oracle{w: w, starts: map[string]int{}, facts: map[comms.JobID]*facts{}, makers: map[copyName]string{}, told: map[copyName]string{}}
+}
+
+// makes sees an executor make a dataset.
+func (o *oracle) makes(x *executor, job comms.JobID, d *comms.Desc) {
+	o.makers[copyName{job, 0, d.Ref, d.Attempt, x.a.name}] = fmt.Sprintf("run %d of %s at incarnation %d", x.cur.ID, x.name, x.a.incarn)
+}
+
+// tells sees an agent tell another of datasets: two that attempts at a task made
+// never have one name, or bytes of both could be taken for one.
+func (o *oracle) tells(a *agent, m *comms.Notice) {
+	for i := range m.Datasets {
+		d := &m.Datasets[i]
+		name := copyName{m.Job, m.Life, d.Ref, d.Attempt, ""}
+		maker := o.makers[copyName{m.Job, 0, d.Ref, d.Attempt, a.name}]
+		switch before := o.told[name]; {
+		case d.Place.Kind == comms.PlaceNone || maker == "":
+		case before == "":
+			o.told[name] = maker
+		case before != maker:
+			o.w.fail(m.Job, "%s tells of %v, attempt %d, which %s made: %s made one of that name", a.name, d.Ref, d.Attempt, maker, before)
+		}
+	}
 }
 
 // add takes in a job that will be submitted.

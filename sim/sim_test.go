@@ -18,6 +18,8 @@ var open = map[uint64]string{}
 var mended = []uint64{
 	5531,  // a job's last word was stored while a rerun was looked into, and its agent repeated it to the next controller
 	17937, // the same with the word that a dataset is lost
+	21071, // an agent that was lost had told others of a second try: the next agent gave the same number to other bytes
+	21889, // the same
 }
 
 // TestSeeds runs 3,000 seeds on all cores, 300 with the race detector, 60 with -short;

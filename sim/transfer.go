@@ -82,6 +82,9 @@ func (a *agent) performPeer(act core.Action) bool {
 			return true
 		}
 		w.tellMessage(a.name, "to "+act.Agent, act.Msg)
+		if m, ok := act.Msg.(*comms.Notice); ok {
+			w.oracle.tells(a, m)
+		}
 		if p.out.send(w, w.net, a.name, act.Agent, act.Msg) {
 			a.local = append(a.local, core.PeerFull{Agent: act.Agent, Full: true})
 		}

@@ -75,14 +75,15 @@ func (j *job) sortedData() []comms.DatasetRef {
 	return refs
 }
 
-// Key names a dataset's bytes in the ledger. The last digits of the attempt are
-// part of it: when a task runs again, a copy that is still being read and the
-// new one exist side by side.
+// Key names a dataset's bytes in the ledger. The last digits of both halves of the
+// attempt's number are part of it: when a task runs again, a copy that is still
+// being read and the new one exist side by side.
 func Key(job comms.JobID, d *comms.Desc) ledger.Key {
-	return ledger.DatasetKey(job, uint32(d.Ref.Task), d.Ref.Output, d.Ref.Element|uint64(d.Attempt&0xff)<<attemptShift)
+	attempt := uint64(d.Attempt&0xff)<<8 | uint64(d.Attempt>>16&0xff)
+	return ledger.DatasetKey(job, uint32(d.Ref.Task), d.Ref.Output, d.Ref.Element|attempt<<attemptShift)
 }
 
-const attemptShift = 56 // no generator makes 2^56 elements
+const attemptShift = 48 // no generator makes 2^48 elements
 
 func (j *job) key(d *dataset) ledger.Key { return Key(j.id, &d.desc) }
 
@@ -93,9 +94,9 @@ func (c *Core) dataset(k ledger.Key) (*job, *dataset) {
 	if j == nil {
 		return nil, nil
 	}
-	d := j.data[comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element &^ (0xff << attemptShift)}]
+	d := j.data[comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element &^ (0xffff << attemptShift)}]
 	if d == nil && j.peers != nil {
-		d = j.peers.old[comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element &^ (0xff << attemptShift)}]
+		d = j.peers.old[comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element &^ (0xffff << attemptShift)}]
 	}
 	if d == nil || j.key(d) != k {
 		return j, nil

@@ -214,7 +214,7 @@ func (c *Core) skip(j *job, t taskIndex, by comms.DatasetRef) {
 	}
 	c.noteEnd(j, comms.Event{Kind: comms.EventSkipped, Task: t, Attempt: j.tasks[t].attempt, Cause: cause,
 		Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: why,
-			Task: j.graph.TaskName(t), Attempt: j.tasks[t].attempt, Agent: c.cfg.Agent}})
+			Task: j.graph.TaskName(t), Attempt: comms.Try(j.tasks[t].attempt), Agent: c.cfg.Agent}})
 	c.end(j, t, tSkipped)
 	c.todo = append(c.todo, ended{j, t})
 }

@@ -100,7 +100,7 @@ func (c *Core) costOf(r *run) *comms.Usage {
 // stopped; crashes do not count against retries but make it poison in the end.
 func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms.Cause, final bool) {
 	s := j.at(t)
-	e.Task, e.Attempt, e.Agent = j.graph.TaskName(t), s.attempt, c.cfg.Agent
+	e.Task, e.Attempt, e.Agent = j.graph.TaskName(t), comms.Try(s.attempt), c.cfg.Agent
 	gs := j.groupOf(t)
 	if e.Kind == comms.ErrorCancelled {
 		c.noteEnd(j, comms.Event{Kind: comms.EventCancelled, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
@@ -109,7 +109,7 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 		return
 	}
 	tr := j.troubleOf(t)
-	tr.story = append(tr.story, fmt.Sprintf("attempt %d: %s", s.attempt, e.Text()))
+	tr.story = append(tr.story, fmt.Sprintf("attempt %d: %s", comms.Try(s.attempt), e.Text()))
 	again := !final && j.stopped == nil
 	if e.Kind.Retryable() {
 		if tr.crashes++; tr.crashes >= poisonAfter {
@@ -139,7 +139,7 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 func (c *Core) retry(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms.Cause, tr *trouble) {
 	s := j.at(t)
 	c.note(j, comms.Event{Kind: comms.EventRetry, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
-	s.attempt++
+	s.attempt = comms.NextTry(s.attempt)
 	s.flags |= fUnfused
 	if e.Kind.Retryable() {
 		s.state = tWaiting
@@ -258,7 +258,7 @@ func (c *Core) lostRun(r *run, ex *executor) {
 	}
 	cause := comms.Cause{Kind: comms.CauseExecutor, Number: uint64(ex.id), Text: "its executor died before it could report"}
 	c.note(j, comms.Event{Kind: comms.EventRetry, Task: r.task, Attempt: s.attempt, Executor: ex.id, Cause: cause})
-	s.attempt++
+	s.attempt = comms.NextTry(s.attempt)
 	s.flags |= fUnfused
 	s.state = tWaiting
 	c.reassess(j, r.task, cause)
@@ -359,7 +359,7 @@ func (c *Core) redo(j *job, ref comms.DatasetRef) {
 		attempt := j.tasks[t].attempt
 		c.note(j, comms.Event{Kind: comms.EventRetry, Task: t, Attempt: attempt,
 			Cause: comms.Cause{Kind: comms.CauseDataset, Ref: ref, Text: "this dataset is gone and is needed again"}})
-		c.again(j, t, attempt+1)
+		c.again(j, t, comms.NextTry(attempt))
 		j.tasks[t].flags |= fUnfused
 		work = append(work, j.gone(t, true)...)
 	}

@@ -251,7 +251,7 @@ func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
 // endUnrun ends a task of a stopped job that does not run.
 func (c *Core) endUnrun(j *job, t taskIndex, cause comms.Cause) {
 	kind, state := comms.EventSkipped, tSkipped
-	e := &comms.TaskError{Kind: comms.ErrorSkipped, Message: j.stopped.Message, Task: j.graph.TaskName(t), Attempt: j.tasks[t].attempt, Agent: c.cfg.Agent}
+	e := &comms.TaskError{Kind: comms.ErrorSkipped, Message: j.stopped.Message, Task: j.graph.TaskName(t), Attempt: comms.Try(j.tasks[t].attempt), Agent: c.cfg.Agent}
 	if j.stopped.Kind == comms.ErrorCancelled {
 		kind, state, e.Kind = comms.EventCancelled, tCancelled, comms.ErrorCancelled
 	}

@@ -155,7 +155,7 @@ func TestAdoptMemory(t *testing.T) {
 				case Memory:
 					if s, ok := a.Effect.(ledger.Strike); ok {
 						_, _, _, n := s.Key.Split()
-						got = append(got, fmt.Sprintf("ledger.Strike{attempt %d}", n>>attemptShift))
+						got = append(got, fmt.Sprintf("ledger.Strike{attempt %d}", n>>(attemptShift+8)))
 						continue
 					}
 					got = append(got, fmt.Sprintf("%#v", a.Effect))

@@ -138,10 +138,10 @@ func (r *run) isRow() bool { return len(r.rest) > 0 && r.rest[0].reads == 0 }
 // lengthen puts a task behind the last one of a run, when it can be a step. It
 // tells whether it could. The caller charges for it.
 func (c *Core) lengthen(r *run, next taskIndex, gs *groupState, reads uint32) bool {
-	if !gs.step || gs.class != r.gs.class || r.tasks() >= comms.MaxSteps {
+	s := step{task: next, attempt: r.job.tasks[next].attempt, reads: reads}
+	if !gs.step || gs.class != r.gs.class || r.tasks() >= comms.MaxSteps || comms.Try(s.attempt) == comms.LastTry {
 		return false
 	}
-	s := step{task: next, attempt: r.job.tasks[next].attempt, reads: reads}
 	with, err := gs.parameters(r.job.graph, next)
 	if err != nil {
 		return false // as a run of its own it fails with this error

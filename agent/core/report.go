@@ -38,7 +38,7 @@ func (c *Core) fromExecutor(ev FromExecutor) {
 	case *comms.Log:
 		if r := c.holder(ex, m.Run); r != nil {
 			t, attempt, _ := r.taskAt(m.Run)
-			c.emit(AppendLog{Job: r.job.id, Task: r.job.graph.TaskName(t), Attempt: attempt, Stream: m.Stream, Text: m.Text})
+			c.emit(AppendLog{Job: r.job.id, Task: r.job.graph.TaskName(t), Attempt: comms.Try(attempt), Stream: m.Stream, Text: m.Text})
 		}
 	}
 }

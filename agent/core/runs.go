@@ -96,6 +96,9 @@ func (c *Core) runOf(j *job, t taskIndex) *run {
 func (c *Core) message(r *run, ex *executor) (comms.Run, error) {
 	j, g := r.job, r.gs.group
 	m := comms.Run{ID: r.id, Task: r.task, Attempt: r.attempt}
+	if comms.Try(r.attempt) == comms.LastTry {
+		return m, fmt.Errorf("it was tried or moved %d times, and has no number for another attempt", comms.LastTry-1)
+	}
 	with, err := r.gs.parameters(j.graph, r.task)
 	if err != nil {
 		return m, err

@@ -98,7 +98,7 @@ func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 		c.grow(j, comms.DatasetRef{Task: i})
 		switch t := j.at(i); t.state {
 		case tAbsent:
-			*t = task{attempt: t.attempt + 1, state: tWaiting}
+			*t = task{attempt: max(comms.NextTry(t.attempt), comms.Following(j.tasks[ref.Task].attempt)), state: tWaiting}
 			j.unended++
 			fresh = append(fresh, i)
 		case tWaiting:
@@ -210,10 +210,10 @@ func (c *Core) unborn(j *job, t taskIndex, output uint32) (all []taskIndex) {
 func (c *Core) skipUnborn(j *job, t taskIndex, output uint32) {
 	for _, i := range c.unborn(j, t, output) {
 		k := &j.tasks[i]
-		k.attempt++
+		k.attempt = comms.NextTry(k.attempt)
 		c.note(j, comms.Event{Kind: comms.EventSkipped, Task: i, Attempt: k.attempt, Cause: comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}},
 			Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("it needs %s, which did not deliver", j.graph.TaskName(t)),
-				Task: j.graph.TaskName(i), Attempt: k.attempt, Agent: c.cfg.Agent}})
+				Task: j.graph.TaskName(i), Attempt: comms.Try(k.attempt), Agent: c.cfg.Agent}})
 	}
 }
 

@@ -156,7 +156,7 @@ func TestStatesUnderAnyEvents(t *testing.T) {
 		r := NewReplay(g, true)
 		live := NewStates(g)
 		for n := range rapid.IntRange(0, 30).Draw(t, "batches") {
-			b := Batch{Number: uint64(n), Agent: "a"}
+			b := Batch{Number: uint64(n), Agent: "a", Granted: true}
 			if rapid.IntRange(0, 5).Draw(t, "reset") == 0 {
 				first := rapid.Uint32Range(0, 8).Draw(t, "first")
 				b.Reset = []comms.Range{{First: dag.TaskIndex(first), Last: dag.TaskIndex(first + rapid.Uint32Range(0, 3).Draw(t, "more"))}}
@@ -249,4 +249,66 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s:%s, want %s", c.name, got, c.want)
 		}
 	}
+}
+
+// However many tries an agent that was lost had told others of and not the
+// controller, whoever has its tasks next uses other numbers. Instances of which
+// the controller knows nothing are among them.
+func TestNoAttemptTwice(t *testing.T) {
+	g := mustParse(t, streamJob)
+	gen, _ := g.Lookup("gen")
+	all := []dag.TaskIndex{gen, gen + 1}
+	slot := g.StreamSlots(gen, 0)[0]
+	for e := range uint64(3) {
+		i, err := g.Instance(slot, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, i)
+	}
+	type name struct {
+		task    dag.TaskIndex
+		attempt uint32
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		s := NewStates(g)
+		by := map[name]int{}
+		for process := range rapid.IntRange(1, 6).Draw(t, "processes") {
+			var events []comms.Event
+			for k, task := range all {
+				_, attempt := s.Get(task)
+				if k >= 2 {
+					_, generator := s.Get(gen)
+					attempt = max(attempt, comms.Following(generator))
+					events = append(events, comms.Event{Kind: comms.EventPublished, Task: gen, Attempt: generator,
+						Outputs: []comms.Desc{{Ref: comms.DatasetRef{Task: gen, Element: uint64(k - 2)}}}})
+				}
+				for range rapid.IntRange(0, 3).Draw(t, "tries") {
+					n := name{task, attempt}
+					if other, used := by[n]; used && other != process {
+						t.Fatalf("processes %d and %d both make attempt %d.%d of task %d", other, process, attempt>>16, comms.Try(attempt), task)
+					}
+					by[n] = process
+					events = append(events, comms.Event{Kind: comms.EventRetry, Task: task, Attempt: attempt})
+					attempt = comms.NextTry(attempt)
+				}
+			}
+			for i := range rapid.IntRange(0, len(events)).Draw(t, "told") {
+				s.Apply(&events[i])
+			}
+			b := Batch{Epoch: uint64(process), Granted: true}
+			for _, task := range all {
+				if state := s.get(task); state == TaskAbsent {
+					continue
+				}
+				r := comms.Range{First: task, Last: task}
+				if rapid.Bool().Draw(t, "reset") && s.attempt[task] > 1 {
+					b.Reset = append(b.Reset, r)
+				} else {
+					b.Moved = append(b.Moved, r)
+				}
+			}
+			s.StartOver(&b)
+		}
+	})
 }

@@ -177,12 +177,12 @@ type resetting struct {
 // of it, nil when there is nothing to record. It is stored together with the job's
 // new epoch: neither may be known without the other.
 func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *resetting, why string) *Batch {
-	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Moved: ranges(s.moved)}
+	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Moved: ranges(s.moved), Granted: true}
 	if over != nil {
 		j.states.Reset(ranges(over.now))
 		b.Reset = ranges(over.all)
 	}
-	j.states.Move(b.Moved, b.Epoch+1)
+	j.states.move(b.Moved, b.Epoch+1, true)
 	j.states.At(b)
 	for _, t := range closed {
 		_, attempt := j.states.Get(t)

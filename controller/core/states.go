@@ -45,6 +45,7 @@ type States struct {
 	static  []TaskState
 	pages   map[uint32]*[pageSize]TaskState // instances
 	attempt map[dag.TaskIndex]uint32        // the present attempt, where it is above 1
+	first   map[dag.TaskIndex]uint32        // of instances: the attempt that their agent begins with, where it is above 1
 	known   map[streamKey]uint64            // elements published of an open output
 	ends    map[streamKey]uint64
 	lost    map[comms.DatasetRef]bool // lost, and not published again; true: an agent lacks it that was promised it
@@ -60,7 +61,7 @@ type States struct {
 // NewStates returns the states of a job in which nothing has happened.
 func NewStates(g *dag.Graph) *States {
 	s := &States{g: g, static: make([]TaskState, g.NumTasks()), pages: map[uint32]*[pageSize]TaskState{},
-		attempt: map[dag.TaskIndex]uint32{}, known: map[streamKey]uint64{}, ends: map[streamKey]uint64{},
+		attempt: map[dag.TaskIndex]uint32{}, first: map[dag.TaskIndex]uint32{}, known: map[streamKey]uint64{}, ends: map[streamKey]uint64{},
 		lost: map[comms.DatasetRef]bool{}, groups: make([]comms.GroupCounts, len(g.Groups))}
 	for i := range g.Groups {
 		s.groups[i].Group = g.Groups[i].Name
@@ -226,7 +227,7 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.put(e.Task, TaskDone)
 	case comms.EventRetry:
 		s.groups[s.g.GroupIndex(e.Task)].Retries++
-		s.attempt[e.Task] = max(e.Attempt, attempt) + 1
+		s.attempt[e.Task] = comms.NextTry(max(e.Attempt, attempt))
 		s.put(e.Task, TaskWaiting)
 	case comms.EventFailed:
 		s.put(e.Task, TaskFailed)
@@ -312,16 +313,37 @@ func (s *States) elements(k streamKey, n uint64) {
 			}
 			if s.get(i) == TaskAbsent {
 				s.put(i, TaskWaiting)
+				if first := comms.Following(s.attempt[k.task]); first > 1 {
+					s.first[i] = first
+				}
 			}
 		}
 	}
 	s.known[k] = n
 }
 
+// StartOver takes in what a decision makes start over.
+func (s *States) StartOver(b *Batch) {
+	s.reset(b.Reset, b.Granted)
+	s.move(b.Moved, b.Epoch+1, b.Granted)
+}
+
+// grant gives a task its next attempt.
+func (s *States) grant(t dag.TaskIndex, granted bool) {
+	_, attempt := s.Get(t)
+	if !granted { // as an older build did
+		s.attempt[t] = attempt + 1
+		return
+	}
+	s.attempt[t] = comms.Grant(max(attempt, s.first[t]))
+}
+
 // Reset makes tasks start over, with a new attempt unless the first has not begun.
 // The streams of generators among them keep their elements: what is published
 // again has the same names.
-func (s *States) Reset(tasks []comms.Range) {
+func (s *States) Reset(tasks []comms.Range) { s.reset(tasks, true) }
+
+func (s *States) reset(tasks []comms.Range, granted bool) {
 	for _, r := range tasks {
 		for i := uint64(r.First); i <= uint64(r.Last); i++ {
 			t := dag.TaskIndex(i)
@@ -330,16 +352,16 @@ func (s *States) Reset(tasks []comms.Range) {
 			}
 			state, attempt := s.Get(t)
 			if state.Over() || state == TaskRunning || attempt > 1 {
-				s.attempt[t] = attempt + 1
+				s.grant(t, granted)
 			}
 			s.put(t, TaskWaiting)
 		}
 	}
 }
 
-// Move gives tasks to another agent from an epoch on: they start over there, with
+// move gives tasks to another agent from an epoch on: they start over there, with
 // an attempt of their own. What the agent before says of them is void from now on.
-func (s *States) Move(tasks []comms.Range, epoch uint64) {
+func (s *States) move(tasks []comms.Range, epoch uint64, granted bool) {
 	if s.since == nil && len(tasks) > 0 {
 		s.since = map[dag.TaskIndex]uint64{}
 	}
@@ -349,8 +371,7 @@ func (s *States) Move(tasks []comms.Range, epoch uint64) {
 			if !s.exists(t) {
 				break
 			}
-			_, attempt := s.Get(t)
-			s.attempt[t] = attempt + 1
+			s.grant(t, granted)
 			s.since[t] = epoch
 			s.put(t, TaskWaiting)
 		}
@@ -521,9 +542,8 @@ func NewReplay(g *dag.Graph, data bool) *Replay {
 // Add takes one batch in.
 func (r *Replay) Add(b *Batch) {
 	r.Batches = max(r.Batches, b.Number+1)
-	r.States.Reset(b.Reset)
+	r.States.StartOver(b)
 	forget(r.data, b.Reset)
-	r.States.Move(b.Moved, b.Epoch+1)
 	forget(r.data, b.Moved)
 	r.States.At(b)
 	if b.Given != nil {

@@ -398,7 +398,7 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 			k, v, _ := strings.Cut(o, "=")
 			switch k {
 			case "attempt":
-				e.Attempt = uint32(number(v))
+				e.Attempt = attemptOf(v)
 			case "count":
 				e.Count = number(v)
 			case "elements":
@@ -542,7 +542,7 @@ func (w *world) message(m comms.Message) string {
 	case *comms.Assign:
 		s := fmt.Sprintf("Assign %s epoch=%d", jobName(m.Job), m.Epoch)
 		if m.Run != nil {
-			s += fmt.Sprintf(" run=%s attempts=%v", rangesText(m.Run), m.Attempts)
+			s += fmt.Sprintf(" run=%s attempts=%v", rangesText(m.Run), attemptsText(m.Attempts))
 		}
 		for _, p := range m.Peers {
 			s += fmt.Sprintf(" %s=%s", p.Agent, rangesText(p.Run))
@@ -599,4 +599,24 @@ func TestEqualInputsEqualActions(t *testing.T) {
 			play(t, f)
 		}
 	}
+}
+
+// attemptsText writes attempts that were given out anew as GRANT.TRY, others as TRY.
+func attemptsText(all []uint32) (out []string) {
+	for _, a := range all {
+		s := strconv.Itoa(int(comms.Try(a)))
+		if granted := a >> 16; granted > 0 {
+			s = fmt.Sprintf("%d.%s", granted, s)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func attemptOf(s string) uint32 {
+	grant, try, both := strings.Cut(s, ".")
+	if !both {
+		return uint32(number(s))
+	}
+	return uint32(number(grant))<<16 | uint32(number(try))
 }

@@ -29,6 +29,7 @@ type (
 		Tasks       []comms.Range // none, or one: the numbers of all tasks that the batch is of lie in it
 		Moved       []comms.Range
 		Given       []core.Fragment
+		Granted     bool
 	}
 )
 
@@ -106,7 +107,7 @@ func (r *datasetRow) code(c *comms.Coder) {
 }
 
 func (h *batchHeader) code(c *comms.Coder) {
-	c.Struct(10, func(c *comms.Coder) {
+	c.Struct(11, func(c *comms.Coder) {
 		comms.String(c, &h.Agent)
 		comms.Uint(c, &h.Incarnation)
 		comms.Uint(c, &h.Epoch)
@@ -117,6 +118,7 @@ func (h *batchHeader) code(c *comms.Coder) {
 		comms.Slice(c, &h.Tasks, codeRange)
 		comms.Slice(c, &h.Moved, codeRange)
 		comms.Slice(c, &h.Given, codeFragment)
+		c.Bool(&h.Granted)
 	})
 }
 
