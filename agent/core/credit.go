@@ -225,6 +225,17 @@ func (c *Core) consumedBy(j *job, t taskIndex) {
 	}
 }
 
+// consumedAway counts the end of a task on another agent as openConsumers does: what
+// it reads apart from the element that it follows is counted with its agent, which
+// says so in Released, unless no agent has it any more.
+func (c *Core) consumedAway(j *job, t taskIndex) {
+	if j.awayAt(t) == nil {
+		c.consumedBy(j, t)
+	} else if s, element, ok := j.graph.Slot(t); ok {
+		c.consumed(j, j.slots[s].key, element)
+	}
+}
+
 func (c *Core) consumed(j *job, k outputKey, element uint64) {
 	st := j.streams[k]
 	if st == nil || st.open[element] == 0 {

@@ -367,8 +367,12 @@ func (c *Core) endAway(j *job, t taskIndex) {
 	if s.state != tAbsent {
 		return
 	}
+	var ends []uint32 // of streams that an Assign has not ended
 	for _, e := range en.ends {
 		st := j.stream(t, e.Output)
+		if !st.ended {
+			ends = append(ends, e.Output)
+		}
 		st.next, st.ended, st.failed = max(st.next, e.Count), true, e.Failed
 	}
 	s.state = tFinished + taskState(en.how-comms.OutcomeDone)
@@ -384,6 +388,7 @@ func (c *Core) endAway(j *job, t taskIndex) {
 		c.awayEnded(j, s, t)
 		c.slotEnded(j, s)
 	}
+	c.consumedAway(j, t)
 	for _, e := range en.ends {
 		for _, s := range j.graph.StreamSlots(t, e.Output) {
 			c.recountSlot(j, s)
@@ -393,8 +398,10 @@ func (c *Core) endAway(j *job, t taskIndex) {
 	if en.how != comms.OutcomeDone {
 		return
 	}
+	for _, o := range ends {
+		c.streamThere(j, t, o)
+	}
 	for _, e := range en.ends {
-		c.streamThere(j, t, e.Output)
 		c.slotsEnded(j, outputKey{t, e.Output})
 	}
 	c.missingOf(j, t)
