@@ -254,7 +254,7 @@ func (c *Core) hear(j *job, from string, d comms.Desc) {
 			j.streams[outputKey{d.Ref.Task, d.Ref.Output}].lost[d.Ref.Element] = true
 		}
 	}
-	c.wantHeard(j, h)
+	c.wantHeard(j, h, !p.quiet) // whose tasks there are is not known before an Assign is taken
 }
 
 // growStream makes an element one of the stream of another agent's generator.
@@ -274,8 +274,8 @@ func (c *Core) growStream(j *job, ref comms.DatasetRef) {
 }
 
 // wantHeard decides what becomes of a dataset that was heard of: it is here, it is
-// fetched, or nobody needs it.
-func (c *Core) wantHeard(j *job, h *heard) {
+// fetched, or (asked for when sure is set) nobody needs it.
+func (c *Core) wantHeard(j *job, h *heard, sure bool) {
 	ref, p := h.desc.Ref, j.peers
 	if d := j.data[ref]; d != nil {
 		h.state = hearHere
@@ -290,7 +290,7 @@ func (c *Core) wantHeard(j *job, h *heard) {
 			return
 		}
 	}
-	if j.countRefs(ref, true) == 0 {
+	if sure && j.countRefs(ref, true) == 0 {
 		c.unneeded(j, h)
 		return
 	}
@@ -336,7 +336,7 @@ func (c *Core) arrived(j *job, h *heard, d *dataset) {
 		}
 	}
 	c.land(j, h)
-	if d.refs == 0 && j.data[ref] == d { // its consumers have ended while it came
+	if d.refs == 0 && j.data[ref] == d && !j.peers.quiet { // its consumers have ended while it came
 		c.freeData(j, d)
 	}
 }
@@ -531,7 +531,7 @@ func (c *Core) lostAway(j *job, d *dataset) bool {
 	}
 	c.unend(j, ref.Task)
 	h.state = hearTold
-	c.wantHeard(j, h)
+	c.wantHeard(j, h, true)
 	c.lostJobs = append(c.lostJobs, j)
 	return true
 }
@@ -571,7 +571,7 @@ func (c *Core) recountHeard(j *job) {
 		switch {
 		case h == nil || h.stale || h.state == hearHere || h.state == hearLost:
 		default:
-			c.wantHeard(j, h)
+			c.wantHeard(j, h, true)
 		}
 	}
 	c.dropUnsure(j)

@@ -98,6 +98,9 @@ func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 		c.grow(j, comms.DatasetRef{Task: i})
 		switch t := j.at(i); t.state {
 		case tAbsent:
+			if j.peers != nil && j.peers.endsLater(i) {
+				break // it has ended elsewhere, and what it made is on its way
+			}
 			*t = task{attempt: max(comms.NextTry(t.attempt), comms.Following(j.tasks[ref.Task].attempt)), state: tWaiting}
 			j.unended++
 			fresh = append(fresh, i)
