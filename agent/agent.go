@@ -117,6 +117,7 @@ func (a *Agent) open() error {
 	if a.executors, err = comms.Listen("ipc://"+filepath.Join(a.cfg.Runtime, "executors.sock"), comms.Config{
 		Self: a.self, Handler: &executorDoor{agent: a}, Log: a.log, CheckPeer: wantRole("executor"),
 		HeartbeatEvery: -1, // one that computes may be silent; when it dies its socket closes
+		Pipes:          true,
 	}); err != nil {
 		return err
 	}

@@ -149,6 +149,7 @@ func (a *Agent) start(ex *worker, files executorFiles, tee io.Writer, act runtim
 			exec.EnvAddr + "=" + a.executors.Addr(),
 			exec.EnvToken + "=" + ex.token,
 			exec.EnvCrash + "=" + files.crash,
+			exec.EnvPipes + "=1",
 		}),
 	})
 }

@@ -2,6 +2,7 @@ package comms
 
 import (
 	"errors"
+	"io"
 	"net"
 	"syscall"
 
@@ -20,14 +21,7 @@ type stream interface {
 // socketStream is a Unix or TCP socket.
 type socketStream struct {
 	net.Conn
-	raw syscall.RawConn
-
-	// Arguments and results of attempt, here so that a write allocates nothing.
-	vec  [][]byte
-	wait bool
-	n    int
-	err  error
-	try  func(fd uintptr) bool
+	descriptors
 }
 
 // newSocketStream wraps a *net.UnixConn or *net.TCPConn.
@@ -40,38 +34,92 @@ func newSocketStream(c net.Conn) (*socketStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socketStream{Conn: c, raw: raw}
-	s.try = s.attempt
+	s := &socketStream{Conn: c}
+	s.open(raw, raw)
 	return s, nil
 }
 
-func (s *socketStream) writeVec(vec [][]byte, wait bool) (int, error) {
-	s.vec, s.wait, s.n, s.err = vec, wait, 0, nil
-	err := s.raw.Write(s.try)
-	s.vec = nil
-	return s.n, errors.Join(err, s.err)
+// Read implements net.Conn.
+func (s *socketStream) Read(p []byte) (int, error) { return s.read(p) }
+
+// descriptors reads one file descriptor and writes another, or the same, neither
+// of which makes a system call wait. One caller of read at a time, and one of writeVec.
+type descriptors struct {
+	in, out syscall.RawConn
+	look    lookout
+
+	// Arguments and results of tryRead and tryWrite, here so that nothing is allocated.
+	room     []byte
+	got      int
+	readErr  error
+	tryRead  func(fd uintptr) bool
+	vec      [][]byte
+	wait     bool
+	n        int
+	err      error
+	tryWrite func(fd uintptr) bool
 }
 
-// attempt is called by the runtime with the descriptor, again each time it
-// becomes writable while attempt returns false.
-func (s *socketStream) attempt(fd uintptr) bool {
-	for len(s.vec) > 0 {
-		var n int
-		var err error
-		if len(s.vec) == 1 {
-			n, err = unix.Write(int(fd), s.vec[0])
-		} else {
-			n, err = unix.Writev(int(fd), s.vec[:min(len(s.vec), maxIovecs)])
-		}
+func (d *descriptors) open(in, out syscall.RawConn) {
+	d.in, d.out = in, out
+	d.tryRead, d.tryWrite = d.attemptRead, d.attemptWrite
+}
+
+func (d *descriptors) read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	d.room, d.got, d.readErr = p, 0, nil
+	err := d.in.Read(d.tryRead)
+	d.room = nil
+	switch {
+	case err != nil:
+		return 0, err
+	case d.got == 0 && d.readErr == nil:
+		return 0, io.EOF
+	}
+	return d.got, d.readErr
+}
+
+// attemptRead is called by the runtime with the descriptor, again each time it
+// becomes readable while attemptRead returns false.
+func (d *descriptors) attemptRead(fd uintptr) bool {
+	for {
+		n, err := d.look.read(int(fd), d.room)
 		switch {
 		case err == nil:
-			s.n += n
-			s.vec = advance(s.vec, n)
+			d.got = n
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			return false
+		default:
+			d.readErr = err
+		}
+		return true
+	}
+}
+
+func (d *descriptors) writeVec(vec [][]byte, wait bool) (int, error) {
+	d.vec, d.wait, d.n, d.err = vec, wait, 0, nil
+	err := d.out.Write(d.tryWrite)
+	d.vec = nil
+	return d.n, errors.Join(err, d.err)
+}
+
+// attemptWrite is to writing what attemptRead is to reading.
+func (d *descriptors) attemptWrite(fd uintptr) bool {
+	for len(d.vec) > 0 {
+		n, err := d.look.writev(int(fd), d.vec[:min(len(d.vec), maxIovecs)])
+		switch {
+		case err == nil:
+			d.n += n
+			d.vec = advance(d.vec, n)
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
-			return !s.wait
+			return !d.wait
 		default:
-			s.err = err
+			d.err = err
 			return true
 		}
 	}
@@ -96,8 +144,13 @@ func advance(vec [][]byte, n int) [][]byte {
 
 // peerUID returns the user at the other end of a Unix socket, -1 for others.
 func peerUID(c net.Conn) (int, error) {
-	u, ok := c.(*net.UnixConn)
-	if !ok {
+	var u *net.UnixConn
+	switch c := c.(type) {
+	case *net.UnixConn:
+		u = c
+	case interface{ socket() *net.UnixConn }: // its pipes came through it
+		u = c.socket()
+	default:
 		return -1, nil
 	}
 	raw, err := u.SyscallConn()

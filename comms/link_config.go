@@ -123,6 +123,10 @@ type Config struct {
 	RetryMin         time.Duration // first pause of the dialing side's reconnects; 0 means 5 ms
 	RetryMax         time.Duration // longest pause; 0 means 1 s
 
+	// Pipes makes a dialed Unix socket carry the link through two pipes, which is
+	// quicker between processes that sleep; a listener takes them from peers that do.
+	Pipes bool
+
 	// CheckPeer may refuse a peer after its greeting. uid is -1 where the
 	// transport does not tell it. Unix sockets have required our own uid before.
 	CheckPeer func(peer Identity, uid int) error

@@ -144,6 +144,13 @@ func dialEndpoint(ctx context.Context, e Endpoint, cfg *Config) (net.Conn, error
 		if err := checkUID(c); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
+		if u, ok := c.(*net.UnixConn); ok && cfg.Pipes {
+			p, err := offerPipes(u)
+			if err != nil {
+				return nil, errors.Join(err, c.Close())
+			}
+			return p, nil
+		}
 		return c, nil
 	}
 	switch {

@@ -174,6 +174,9 @@ func (ln *Listener) serve(c net.Conn, e *list.Element) {
 		ln.join(c, e)
 		return
 	default:
+		ln.mu.Lock()
+		e.Value = c // whose end is that of the handshake: its pipes may carry it
+		ln.mu.Unlock()
 		w, hello, err = ln.handshake(c)
 	}
 	var l *Link

@@ -144,11 +144,14 @@ func dialTest(t testing.TB, addr string, cfg Config) *Link {
 }
 
 func TestMessagesTravelOnEveryTransport(t *testing.T) {
-	for _, scheme := range []string{"inproc", "ipc", "tcp", "tls"} {
+	for _, scheme := range []string{"inproc", "ipc", "pipes", "socket for one that takes pipes", "tcp", "tls"} {
 		for _, replay := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/replay=%t", scheme, replay), func(t *testing.T) {
-				addr := map[string]string{"inproc": "inproc://hub", "ipc": "ipc://" + socketFolder(t) + "/s"}[scheme]
-				if addr == "" {
+				addr := "ipc://" + socketFolder(t) + "/s"
+				switch scheme {
+				case "inproc":
+					addr = "inproc://hub"
+				case "tcp", "tls":
 					addr = "tcp://127.0.0.1:0"
 				}
 				hub, leaf := newRecorder(), newRecorder()
@@ -162,6 +165,7 @@ func TestMessagesTravelOnEveryTransport(t *testing.T) {
 				inproc := NewInproc()
 				hc, lc := config(t, self("controller", "c", 7), hub), config(t, self("agent", "a1", 3), leaf)
 				hc.Inproc, lc.Inproc, hc.Replay, lc.Replay = inproc, inproc, replay, replay
+				hc.Pipes, lc.Pipes = strings.Contains(scheme, "pipes"), scheme == "pipes"
 				if scheme == "tls" {
 					c := newCluster(t)
 					secure(&hc, c.member(pki.RoleController, "c"))

@@ -44,6 +44,12 @@ func distrust(err error) error {
 // secure does the TLS handshake of an accepted TCP connection, if there is one to
 // be done. joins is set for one who is no member yet.
 func (ln *Listener) secure(c net.Conn) (secured net.Conn, joins bool, err error) {
+	if u, ok := c.(*net.UnixConn); ok && ln.cfg.Pipes {
+		if secured, err = ln.pipes(u); err != nil {
+			return c, false, err
+		}
+		return secured, false, nil
+	}
 	if _, tcp := c.(*net.TCPConn); !tcp || ln.cfg.Security == nil {
 		return c, false, nil
 	}
@@ -56,6 +62,17 @@ func (ln *Listener) secure(c net.Conn) (secured net.Conn, joins bool, err error)
 		return c, false, fmt.Errorf("TLS handshake: %w", err)
 	}
 	return t, pki.Joins(t.ConnectionState()), nil
+}
+
+// pipes lets a peer of a Unix socket, who must be of our user, bring pipes.
+func (ln *Listener) pipes(c *net.UnixConn) (net.Conn, error) {
+	if err := checkUID(c); err != nil {
+		return nil, err
+	}
+	if err := c.SetDeadline(time.Now().Add(ln.cfg.HandshakeTimeout)); err != nil {
+		return nil, err
+	}
+	return takePipes(c)
 }
 
 // join hands over a connection that is no link. It keeps its place among the

@@ -106,8 +106,7 @@ func (c *capture) silent() bool {
 		defer s.mu.Unlock()
 		fds[i] = unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN}
 	}
-	n, err := unix.Poll(fds[:], 0)
-	return err == nil && n == 0
+	return nothingToRead(fds[:])
 }
 
 func (s *captured) drain(e *Executor) {

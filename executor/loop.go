@@ -21,6 +21,7 @@ type Config struct {
 	Token    string    // from the environment: which spawn this is
 	Build    string    // version of the program
 	PID      int
+	Pipes    bool // the agent takes a link through pipes
 	Capture  bool // what functions print becomes the log of their task; for processes that are executors only
 	Log      zerolog.Logger
 }

@@ -20,6 +20,7 @@ const (
 	EnvAddr  = "CASCADE_EXECUTOR_ADDR"  // where the agent listens; its presence makes a process an executor
 	EnvToken = "CASCADE_EXECUTOR_TOKEN" // which spawn this is
 	EnvCrash = "CASCADE_EXECUTOR_CRASH" // file that takes the runtime's last words
+	EnvPipes = "CASCADE_EXECUTOR_PIPES" // not empty: the agent takes a link through pipes (comms.Config.Pipes)
 )
 
 // MaxMessage bounds a message from an agent to an executor, in bytes: one run may
@@ -39,11 +40,11 @@ func Main() {
 	if addr == "" {
 		return
 	}
-	cfg := Config{Token: os.Getenv(EnvToken), Build: build(), PID: os.Getpid(), Capture: true,
+	cfg := Config{Token: os.Getenv(EnvToken), Pipes: os.Getenv(EnvPipes) != "", Build: build(), PID: os.Getpid(), Capture: true,
 		Log: zerolog.New(os.Stderr).With().Timestamp().Int("executor_pid", os.Getpid()).Logger()}
 	crash := os.Getenv(EnvCrash)
 	// Programs that tasks start must not take themselves for executors.
-	for _, name := range []string{EnvAddr, EnvToken, EnvCrash} {
+	for _, name := range []string{EnvAddr, EnvToken, EnvCrash, EnvPipes} {
 		if err := os.Unsetenv(name); err != nil {
 			exit(err)
 		}
@@ -104,6 +105,7 @@ func Serve(addr string, cfg Config) error {
 			Incarnation: uint64(time.Now().UnixNano()), Build: cfg.Build},
 		Handler: c, Log: cfg.Log,
 		MaxMessage:     MaxMessage,
+		Pipes:          cfg.Pipes,
 		HeartbeatEvery: -1, // a stopped agent goes on later; a dead one closes the socket
 	})
 	cancel()

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) {
 		func1(Default, "pid", ownPid, "n -> pid")
 		func1(Default, "deaf", deaf, "n -> m")
 		func1(Default, "chatty", chatty, "n -> m")
+		func1(Default, "busy", busy, "n -> m")
 		Main()
 	}
 	goleak.VerifyTestMain(m)
@@ -57,6 +59,15 @@ func chatty(_ context.Context, n int) (int, error) {
 		return 0, errors.New("divisible")
 	}
 	return n, nil
+}
+
+// busy computes on its only core, without calling anybody, until its context has ended.
+func busy(ctx context.Context, _ int) (int, error) {
+	var ended atomic.Bool
+	context.AfterFunc(ctx, func() { ended.Store(true) })
+	for !ended.Load() {
+	}
+	return 0, context.Cause(ctx)
 }
 
 func deaf(context.Context, int) (int, error) { select {} }
@@ -108,7 +119,7 @@ func startRemote(t *testing.T) (*remote, *fakeStore) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	ln, err := comms.Listen("ipc://"+filepath.Join(dir, "s"), comms.Config{Self: comms.Identity{Role: "agent", Name: "a", Incarnation: 1}, Handler: r})
+	ln, err := comms.Listen("ipc://"+filepath.Join(dir, "s"), comms.Config{Self: comms.Identity{Role: "agent", Name: "a", Incarnation: 1}, Handler: r, Pipes: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +135,7 @@ func startRemote(t *testing.T) (*remote, *fakeStore) {
 		t.Fatal(err)
 	}
 	r.cmd = exec.Command(exe)
-	r.cmd.Env = append(os.Environ(), EnvAddr+"="+ln.Addr(), EnvToken+"=secret", EnvCrash+"="+r.crash)
+	r.cmd.Env = append(os.Environ(), EnvAddr+"="+ln.Addr(), EnvToken+"=secret", EnvCrash+"="+r.crash, EnvPipes+"=1")
 	r.cmd.Stderr = os.Stderr
 	if testing.Short() || !testing.Verbose() {
 		r.cmd.Stderr = nil
@@ -142,7 +153,7 @@ func startRemote(t *testing.T) (*remote, *fakeStore) {
 	case err := <-r.ended:
 		t.Fatalf("executor ended: %v", err)
 	}
-	if h := receive[*comms.Hello](r.fakeAgent); h.Token != "secret" || int(h.PID) != r.cmd.Process.Pid || len(h.Functions) != 5 {
+	if h := receive[*comms.Hello](r.fakeAgent); h.Token != "secret" || int(h.PID) != r.cmd.Process.Pid || len(h.Functions) != 6 {
 		t.Errorf("hello is %+v", h)
 	}
 	r.send(&comms.Welcome{Executor: 1, Agent: "a", ControlPage: path, InlineMax: 4096, Scratch: filepath.Join(dir, "scratch"), ShmDir: s.dir})
@@ -264,6 +275,28 @@ func TestBrokenLinkEndsTheProcess(t *testing.T) {
 		if r.end(t) == nil {
 			t.Errorf("executor of %q ended without an error", function)
 		}
+	}
+}
+
+// The executor of a function that keeps the only core hears what the agent says, also
+// when short runs before it let the runtime's monitor sleep (comms, lookout).
+func TestBusyFunctionIsInterrupted(t *testing.T) {
+	r, _ := startRemote(t)
+	r.begin("double", "n", inline(t, &Registry{}, 1), "n2")
+	r.items(1)
+	in := []comms.RunInput{{Data: []comms.Desc{inline(t, &Registry{}, 1)}}}
+	for i := range 200 {
+		r.send(&comms.Dispatch{Runs: []comms.Run{{ID: comms.RunID(10 + i), Kind: 1, Attempt: 1, Inputs: in}}})
+		r.items(1)
+	}
+	r.send(&comms.Kind{ID: 2, Group: "busy", Function: "busy", Inputs: []comms.KindIn{{Name: "n"}}, Outputs: []comms.KindOut{{Name: "m"}}, Resources: comms.Resources{CPU: 1000}})
+	r.send(&comms.Dispatch{Runs: []comms.Run{{ID: 1000, Kind: 2, Attempt: 1, Inputs: in}}})
+	if it := receive[*comms.Report](r.fakeAgent).Items[0]; it.Kind != comms.ReportStarted || it.Run != 1000 {
+		t.Fatalf("reported %+v, want started", it)
+	}
+	r.send(&comms.Cancel{Run: 1000, Why: comms.ErrorCancelled, Text: "enough"})
+	if it := r.items(1)[0]; it.Error == nil || it.Error.Kind != comms.ErrorCancelled {
+		t.Errorf("reported %+v", it)
 	}
 }
 
