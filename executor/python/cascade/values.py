@@ -98,9 +98,25 @@ def encode(value: Any) -> Encoded:
     if tensor is not None:
         return encode(tensor)
     try:
-        return Encoded(MSGPACK, [msgpack.packb(value, default=_scalar, datetime=True)])
+        return Encoded(MSGPACK, [packed(value)])
     except (TypeError, ValueError, OverflowError):  # not one of its types, or an integer of more than 64 bits
         return _pickled(value)
+
+
+def packed(value: Any) -> Any:
+    """A value as msgpack; TypeError, ValueError or OverflowError when it is none."""
+    return msgpack.packb(value, default=_scalar, datetime=True)
+
+
+def unpacked(data: Any) -> Any:
+    """A value from msgpack."""
+    return msgpack.unpackb(data, timestamp=3, strict_map_key=False)
+
+
+def numpy_type(name: str) -> Any:
+    """A type of NumPy for isinstance; nothing is of it when NumPy is not loaded."""
+    numpy = sys.modules.get("numpy")
+    return () if numpy is None else getattr(numpy, name)
 
 
 def _bytes(value: Any) -> Encoded:
@@ -115,10 +131,9 @@ def _bytes(value: Any) -> Encoded:
 
 def _scalar(value: Any) -> Any:
     """NumPy's scalars, for msgpack."""
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(value, (numpy.bool_, numpy.number)):
+    if isinstance(value, numpy_type("generic")):
         plain = value.item()
-        if not isinstance(plain, complex):
+        if isinstance(plain, (bool, int, float, str)):
             return plain
     raise TypeError(f"{type(value).__name__} is no type of msgpack")
 
@@ -193,7 +208,7 @@ def decode(codec: str, dtype: str, shape: Sequence[int], data: Any, want: Any = 
             return _array("u8", (len(data),), data, want)
         return memoryview(data)
     if codec == MSGPACK:
-        return msgpack.unpackb(data, timestamp=3, strict_map_key=False)
+        return unpacked(data)
     if codec == PICKLE:
         return _unpickled(memoryview(data))
     if codec == ARROW:

@@ -32,8 +32,8 @@ def resolve(name: str) -> Callable[..., Any]:
         if module is not None:
             return _attribute(module, parts[n:])
     raise SetupError(
-        f"function {name}: there is no module {parts[0]}: put it beside the job file, into working_dir or py_modules of "
-        "the environment, or its package into pip"
+        f"function {name}: there is no module {parts[0]}: name its folder under working_dir or py_modules "
+        "of the environment, or its package under pip"
     )
 
 

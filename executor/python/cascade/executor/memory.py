@@ -61,6 +61,11 @@ def detach(mapped: mmap.mmap, writable: bool) -> int:
     return size
 
 
+def protect(mapped: mmap.mmap) -> None:
+    """Makes a mapping read-only: what was published is never written again."""
+    _libc.mprotect(address(mapped), len(mapped), mmap.PROT_READ)
+
+
 def let_go(maps: list[mmap.mmap], writable: bool) -> int:
     """Ends the use of mappings. Those that somebody still looks at become private copies, whose bytes are returned."""
     refs = [weakref.ref(m) for m in maps]

@@ -55,7 +55,7 @@ def _failure(worker: Worker, run: Run, error: BaseException) -> m.TaskError:
             text = f"the function raised {_one_line(error)}: return, or raise an exception of another class"
             return worker.error(run, m.TASK, text, _codes(error), _stack(error))
     if _wrote_to_input(error):
-        text = f"it wrote to an input or to an output that was published, which others share: copy it first ({_one_line(error)})"
+        text = f"{_one_line(error)}: inputs are shared with other tasks: copy before writing, as in x = x.copy()"
         return worker.error(run, m.READ_ONLY, text, _codes(error), _stack(error))
     return worker.error(run, m.TASK, _one_line(error), _codes(error), _stack(error))
 

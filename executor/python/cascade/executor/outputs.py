@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import mmap
 import os
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..values import Encoded, TypeMismatch, decode, encode
+from ..values import Encoded, TypeMismatch, decode, encode, numpy_type, packed, unpacked
 from ..wire import messages as m
 from .functions import Function, split
-from .memory import Region, address, let_go, map_range
+from .memory import Region, address, let_go, map_range, protect
 from .outcome import KindError
 from .queue import LiveValue, Run
 
@@ -43,8 +42,11 @@ class Memory:
         if function is None:
             if not kind.m.function:
                 raise KindError(m.SETUP, "this executor runs Python functions, no commands")
-            function = kind.function = self._worker.call(Function, kind.m, parameters)
+            function = kind.function = Function(kind.m, parameters)  # not interrupted: half an import cannot be mended
         named = self._arguments(run, function, parameters) if run.inputs else parameters
+        if kind.m.timeout:
+            run.deadline = time.perf_counter_ns() + kind.m.timeout  # what it imports does not count
+        self._worker.check(run)
         if len(run.inputs) != len(function.inputs):
             raise KindError(m.INPUT, f"the run has {len(run.inputs)} inputs, its kind {len(function.inputs)}")
         result = self._worker.call(function.call, **named)
@@ -164,7 +166,8 @@ class Memory:
                 raise ValueError(f"it generated {n} elements of {declared.name!r}, the job declares {declared.count}")
             if n < skip:
                 raise ValueError(
-                    f"it generated {n} elements of {declared.name!r}, an earlier attempt {skip} or more: a generator must repeat itself"
+                    f"it generated {n} elements of {declared.name!r}, "
+                    f"an earlier attempt {skip} or more: a generator must repeat itself"
                 )
             if declared.generate == m.OPEN:
                 counts.append(m.StreamEnd(0, i, n))
@@ -265,8 +268,7 @@ class Memory:
     def _leave(self, run: Run, output: int, value: Any) -> None:
         """Keeps a value for later runs of this process. What lies in a room of the run stays mapped with it."""
         maps: list[mmap.mmap] = []
-        numpy = sys.modules.get("numpy")
-        if numpy is not None and isinstance(value, numpy.ndarray):
+        if isinstance(value, numpy_type("ndarray")):
             for at, region in run.rooms.items():
                 if region.map is not None and at <= value.__array_interface__["data"][0] < at + region.size:
                     maps.append(region.map)
@@ -374,6 +376,8 @@ class Memory:
                 run.regions.append(region)  # unused, and so given back as a whole
             if region.map is not None and id(region.map) not in live:
                 maps.append(region.map)
+            elif region.map is not None:
+                protect(region.map)
             region.map = None
         run.rooms.clear()
         copied = let_go(maps, True) + drop(done)
@@ -389,14 +393,28 @@ def drop(values: list[LiveValue]) -> int:
 
 
 def shared(value: Any, want: Any) -> Any:
-    """A live value as its consumer gets it: arrays and bytes are read-only, as they would be in shared memory."""
-    numpy = sys.modules.get("numpy")
-    array = numpy is not None and isinstance(value, numpy.ndarray)
-    if array and want not in (bytes, bytearray, memoryview):
+    """A live value as its consumer gets it: as it would be had it been sent, and so that neither sees the other write.
+
+    What only pickle could send is handed over itself.
+    """
+    if value is None or type(value) in (bool, int, float):
+        return value
+    if isinstance(value, numpy_type("ndarray")):
+        if want in (bytes, bytearray, memoryview) or value.dtype.byteorder == ">":
+            return _sent(value, want)
         value = value.view()
         value.flags.writeable = False
         return value
-    if array or isinstance(value, (bytes, bytearray, memoryview)):
-        e = encode(value)
-        return decode(e.codec, e.dtype, e.shape, e.bytes(), want)
+    if isinstance(value, (str, bytes, bytearray, memoryview, numpy_type("generic"))):
+        return _sent(value, want)
+    if type(value) in (list, tuple, dict):
+        try:
+            return unpacked(packed(value))
+        except (TypeError, ValueError, OverflowError):
+            return value
     return value
+
+
+def _sent(value: Any, want: Any) -> Any:
+    e = encode(value)
+    return decode(e.codec, e.dtype, e.shape, e.bytes(), want)

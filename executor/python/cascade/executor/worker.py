@@ -273,11 +273,8 @@ class Worker:
 
     def _execute(self, run: Run) -> None:
         """Performs one run and answers for it."""
-        kind = run.kind
         run.began = time.perf_counter_ns()
         run.start = time.time_ns()
-        if kind.m.timeout:
-            run.deadline = run.began + kind.m.timeout
         if self._mark == 0:
             self._mark, self._wall = time.process_time_ns(), 0
         if self.control is not None:

@@ -26,12 +26,12 @@ def _leb(v: int) -> bytes:
     return bytes(out)
 
 
-_SHORT = [_leb(v) for v in range(1 << 12)]
+_SHORT = [_leb(v) for v in range(1 << 14)]
 
 
 def varint(v: int) -> bytes:
     """An unsigned integer as LEB128."""
-    return _SHORT[v] if v < 4096 else _leb(v)
+    return _SHORT[v] if v < 16384 else _leb(v)
 
 
 def zigzag(v: int) -> int:
@@ -47,7 +47,7 @@ def column(values: Sequence[int]) -> bytes:
     step = values[1] - first if len(values) > 1 else 0
     if all(b - a == step for a, b in zip(values, values[1:])):  # noqa: B905 (strict would be wrong)
         return b"\0" + varint(first & _MASK) + varint(zigzag(step))
-    return b"\1" + b"".join([_SHORT[v] if 0 <= v < 4096 else _leb(v & _MASK) for v in values])
+    return b"\1" + b"".join([_SHORT[v] if 0 <= v < 16384 else _leb(v & _MASK) for v in values])
 
 
 def usages(rows: Sequence[Sequence[int]]) -> bytes:

@@ -1,0 +1,216 @@
+//go:build linux
+
+package python_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/cascadetest"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+func TestMain(m *testing.M) { cascade.RunTests(m) }
+
+// Go's part of the mixed job.
+var (
+	_ = cascade.Func1x2("Wave", wave, "with -> values, at")
+	_ = cascade.Func1("Place", place, "values -> at")
+	_ = cascade.Func1("Norm", norm, "values -> norm")
+)
+
+type waveParams struct{ N int }
+
+// wave makes a field, and tells where it lies.
+func wave(ctx context.Context, p waveParams) (cascade.Array[float64], string, error) {
+	a, err := cascade.Alloc[float64](ctx, p.N)
+	if err != nil {
+		return a, "", err
+	}
+	for i := range a.Data {
+		a.Data[i] = math.Sin(float64(i) / 100)
+	}
+	at, err := segment(a.Data)
+	return a, at, err
+}
+
+func place(_ context.Context, values cascade.Array[float64]) (string, error) {
+	return segment(values.Data)
+}
+
+func norm(_ context.Context, values cascade.Array[float64]) (float64, error) {
+	sum := 0.0
+	for _, v := range values.Data {
+		sum += v * v
+	}
+	return math.Sqrt(sum), nil
+}
+
+// segment tells of which file, and from which byte on, memory is a mapping.
+func segment(values []float64) (string, error) {
+	at := uint64(uintptr(unsafe.Pointer(&values[0])))
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(maps)) {
+		var first, last, offset, inode uint64
+		var mode, device, path string
+		if n, _ := fmt.Sscanf(line, "%x-%x %s %x %s %d %s", &first, &last, &mode, &offset, &device, &inode, &path); n == 7 && first <= at && at < last {
+			return fmt.Sprintf("%s %d", filepath.Base(path), at-first+offset), nil
+		}
+	}
+	return "private", nil
+}
+
+// cluster starts a cluster, or skips the test where there is no Python.
+func cluster(t *testing.T, opts ...cascade.Option) *cascade.Cluster {
+	t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		if os.Getenv("CASCADE_REQUIRE_PYTHON") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("no Python on this host; CASCADE_REQUIRE_PYTHON=1 makes this a failure: ", err)
+	}
+	return cascadetest.Start(t, opts...)
+}
+
+// Each job file in testdata/job comes to what its golden file says: how each task
+// ended, what it printed, and each output.
+func TestJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds an environment from packages")
+	}
+	c := cluster(t)
+	files, err := filepath.Glob("testdata/job/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no job files", err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			got := outcome(t, c, submit(t, c, file))
+			golden := filepath.Join("testdata", name+".golden")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func submit(t *testing.T, c *cascade.Cluster, file string) *cascade.Job {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Dir(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := dag.ParseYAML(file, text, dag.Override{}, dag.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cascadetest.SubmitGraph(t, c, g, cascade.WithDir(dir))
+}
+
+// outcome is a job's end as text.
+func outcome(t *testing.T, c *cascade.Cluster, j *cascade.Job) string {
+	t.Helper()
+	if _, err := j.Wait(t.Context()); err != nil && !strings.Contains(err.Error(), "task ") {
+		t.Fatal(err)
+	}
+	rows, err := cascade.Rows[comms.TaskRow](t.Context(), c.Client, comms.QueryTasks, j.ID(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	slices.SortFunc(rows, func(x, y comms.TaskRow) int { return strings.Compare(x.Name, y.Name) })
+	for _, r := range rows {
+		if r.State != "done" {
+			fmt.Fprintf(&b, "%s %s: %s\n", r.Name, r.State, clean(r.Error))
+			continue
+		}
+		var log bytes.Buffer
+		if _, err := j.Log(t.Context(), r.Name, 0, &log); err != nil {
+			t.Fatal(err)
+		}
+		if log.Len() > 0 {
+			lines := strings.Split(strings.TrimRight(log.String(), "\n"), "\n")
+			slices.Sort(lines) // those of a child come on another way
+			fmt.Fprintf(&b, "%s printed\n  %s\n", r.Name, strings.Join(lines, "\n  "))
+		}
+	}
+	located, err := j.Locate(t.Context())
+	if err != nil && !strings.Contains(err.Error(), "not") {
+		t.Fatal(err)
+	}
+	data := map[string]string{}
+	for _, d := range located {
+		var raw bytes.Buffer
+		if err := j.Fetch(t.Context(), d, &raw); err != nil {
+			t.Fatal(err)
+		}
+		data[d.Name] = text(t, d.Desc, raw.Bytes())
+	}
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		fmt.Fprintf(&b, "%s = %s\n", name, data[name])
+	}
+	return b.String()
+}
+
+var amounts = regexp.MustCompile(`[0-9.]+[KMG]iB of private memory`)
+
+// clean takes out of an error what differs from run to run.
+func clean(text string) string {
+	return strings.ReplaceAll(amounts.ReplaceAllString(text, "too much private memory"), "\n", "\n  ")
+}
+
+// text is a dataset for people.
+func text(t *testing.T, d comms.Desc, raw []byte) string {
+	t.Helper()
+	switch d.Codec {
+	case "raw":
+		return strings.ReplaceAll(string(raw), "\n", "\n  ")
+	case "msgpack":
+		var v any
+		if err := msgpack.Unmarshal(raw, &v); err != nil {
+			t.Fatal(err)
+		}
+		out, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	return fmt.Sprintf("%s %s %v of %d bytes", d.Codec, d.DType, d.Shape, d.Size)
+}
