@@ -237,7 +237,7 @@ func lockState(dir string) (lock *os.File, holder string, err error) {
 // ends by stop: the agent first, so that its last events are committed.
 func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, error) {
 	o.inproc = comms.NewInproc()
-	graphs := &decoded.Graphs{}
+	o.graphs = &decoded.Graphs{}
 	log := o.log
 	ctrl, err := controller.New(controller.Config{
 		Address: "inproc://controller,ipc://" + dirs.controller,
@@ -249,7 +249,7 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 		Retain:  controller.Retention(o.retain),
 
 		Inproc: o.inproc,
-		Graphs: graphs,
+		Graphs: o.graphs,
 		Log:    log.With().Str("part", "controller").Logger(),
 	})
 	if err != nil {
@@ -263,7 +263,7 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 		Name: "local", Controller: "inproc://controller",
 		State: filepath.Join(dirs.state, "agent"), Runtime: dirs.run,
 		CPU: int64(o.cpu * 1000), Memory: o.memory, Store: o.store,
-		Custom: o.custom, Inproc: o.inproc, Graphs: graphs, Warm: o.warm, Dir: o.warmDir,
+		Custom: o.custom, Inproc: o.inproc, Graphs: o.graphs, Warm: o.warm, Dir: o.warmDir,
 		Log: log.With().Str("part", "agent").Logger(),
 	}
 	if o.inspect {

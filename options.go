@@ -8,6 +8,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
+	"github.com/cascade-run/cascade/internal/decoded"
 )
 
 // Option sets how a client or a local cluster behaves.
@@ -16,6 +17,7 @@ type Option func(*options)
 type options struct {
 	log      zerolog.Logger
 	inproc   *comms.Inproc
+	graphs   *decoded.Graphs // of this process; nil without a cluster in it
 	insecure bool
 	state    string
 	cpu      float64

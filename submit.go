@@ -14,6 +14,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor"
+	"github.com/cascade-run/cascade/internal/decoded"
 )
 
 // Submit hands a graph to the controller and returns when the job is durable.
@@ -45,7 +46,7 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 	if s.owner == "" {
 		s.owner = userName()
 	}
-	p, err := c.packed.of(g)
+	p, err := c.packed.of(g, c.opts.graphs)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +169,7 @@ type packings struct {
 // maxPacked is how many graphs are kept.
 const maxPacked = 16
 
-func (ps *packings) of(g *dag.Graph) (*packed, error) {
+func (ps *packings) of(g *dag.Graph, graphs *decoded.Graphs) (*packed, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, p := range ps.last {
@@ -182,6 +183,7 @@ func (ps *packings) of(g *dag.Graph) (*packed, error) {
 		return nil, err
 	}
 	encoded := g.Encode()
+	graphs.Add(encoded, g)
 	sum := blake3.Sum256(encoded)
 	p := &packed{graph: g, bytes: encoded, hash: comms.Hash(append([]byte{comms.HashBLAKE3}, sum[:]...)), registry: registered}
 	if len(encoded) > inlineGraph || len(registered) < len(own) {

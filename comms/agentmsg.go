@@ -46,26 +46,26 @@ type Events struct {
 // or deleted and submitted anew, has nothing to do with the one before: that is
 // forgotten first.
 type Assign struct {
-	Job       JobID             // which job
-	Epoch     uint64            // grows with every Assign of the job, from 1
-	Graph     []byte            // encoded dag.Graph; empty when GraphHash names a blob sent before, or the agent has the job
-	GraphHash Hash              // BLAKE3 of the encoded graph, when it came as a blob
-	Dir       string            // folder that relative paths of the job refer to
-	Run       []Range           // tasks to run; none means all
-	Attempts  []uint32          // for each task of Run in order the first attempt number to use; none means 1
-	Datasets  []Desc            // outputs of tasks that are not in Run: where they are
-	Ends      []StreamEnd       // streams of tasks that are not in Run
-	Ranks     []float64         // upward rank in seconds of each static task of the graph; none means equal
-	Fuse      [][]dag.TaskIndex // planned paths: tasks to run one after another on one executor
-	Priority  int64             // higher goes first
-	Weight    uint32            // share of this job's owner; 0 means 1
-	Owner     string            // jobs of one owner share its weight
-	Hold      bool              // start nothing until released
-	Registry  []FuncSig         // what the submitting program has registered; none when it is not a Go driver
-	Seconds   []float64         // predicted duration of each group of the graph; 0 unknown
-	Life      uint64            // one number for each time that the job's ID was submitted and not found
-	Ended     []Ended           // tasks that have ended and do not run again, sorted; none of a job that begins
-	Peers     []Fragment        // who runs the tasks that are neither in Run nor Ended; none of a job on one agent
+	Job       JobID       // which job
+	Epoch     uint64      // grows with every Assign of the job, from 1
+	Graph     []byte      // encoded dag.Graph; empty when GraphHash names a blob sent before, or the agent has the job
+	GraphHash Hash        // BLAKE3 of the encoded graph, when it came as a blob
+	Dir       string      // folder that relative paths of the job refer to
+	Run       []Range     // tasks to run; none means all
+	Attempts  []uint32    // for each task of Run in order the first attempt number to use; none means 1
+	Datasets  []Desc      // outputs of tasks that are not in Run: where they are
+	Ends      []StreamEnd // streams of tasks that are not in Run
+	Ranks     []byte      // upward rank in seconds of each static task of the graph: columns; none means equal
+	Fuse      []byte      // planned paths, tasks to run one after another on one executor: columns
+	Priority  int64       // higher goes first
+	Weight    uint32      // share of this job's owner; 0 means 1
+	Owner     string      // jobs of one owner share its weight
+	Hold      bool        // start nothing until released
+	Registry  []FuncSig   // what the submitting program has registered; none when it is not a Go driver
+	Seconds   []float64   // predicted duration of each group of the graph; 0 unknown
+	Life      uint64      // one number for each time that the job's ID was submitted and not found
+	Ended     []Ended     // tasks that have ended and do not run again, sorted; none of a job that begins
+	Peers     []Fragment  // who runs the tasks that are neither in Run nor Ended; none of a job on one agent
 }
 
 // StreamEnd says how many elements an open generator's output has.
@@ -113,7 +113,7 @@ type Steer struct {
 	Reason string      // for people
 	Life   uint64      // of the job: a Steer of another life is ignored
 	Epoch  uint64      // SteerRank: that the ranks are for; another is ignored
-	Ranks  []float64   // SteerRank: of each static task of the graph, as in Assign
+	Ranks  []byte      // SteerRank: of each static task of the graph, as in Assign: columns
 }
 
 // Committed tells an agent that its events up to a number are durable; only
@@ -196,8 +196,8 @@ func (m *Assign) code(c *Coder) {
 		Slice(c, &m.Attempts, Uint[uint32])
 		Slice(c, &m.Datasets, func(c *Coder, d *Desc) { d.code(c) })
 		Slice(c, &m.Ends, func(c *Coder, e *StreamEnd) { e.code(c) })
-		Slice(c, &m.Ranks, func(c *Coder, f *float64) { c.Float(f) })
-		Slice(c, &m.Fuse, func(c *Coder, p *[]dag.TaskIndex) { Slice(c, p, Uint[dag.TaskIndex]) })
+		c.Bytes(&m.Ranks)
+		c.Bytes(&m.Fuse)
 		Int(c, &m.Priority)
 		Uint(c, &m.Weight)
 		String(c, &m.Owner)
@@ -234,7 +234,7 @@ func (m *Steer) code(c *Coder) {
 		String(c, &m.Reason)
 		Uint(c, &m.Life)
 		Uint(c, &m.Epoch)
-		Slice(c, &m.Ranks, func(c *Coder, f *float64) { c.Float(f) })
+		c.Bytes(&m.Ranks)
 	})
 }
 

@@ -60,6 +60,7 @@ type Controller struct {
 	dirty  int // runs recorded since the profiles were stored
 	// What the tasks of jobs that go on cost, by graph, until it is recorded.
 	samples map[*dag.Graph]*costs
+	ends    []comms.End // scratch
 }
 
 // slowWork is how many decodes, plans and queries run at a time.

@@ -161,7 +161,7 @@ func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) {
 			of.samples = append(of.samples, sample{near, profiles.Sample{Seconds: float64(u.Duration) / 1e9, Bytes: float64(u.BytesOut), Memory: float64(u.PeakRSS)}})
 		}
 	}
-	var ends []comms.End
+	ends := c.ends
 	for i := range events {
 		switch e := &events[i]; {
 		case e.Kind == comms.EventRetry:
@@ -177,6 +177,7 @@ func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) {
 			}
 		}
 	}
+	c.ends = ends
 	if !final && len(of.samples) < maxSamples {
 		return
 	}

@@ -26,6 +26,10 @@ type Graph struct {
 	index graphIndex // derived: offsets, edges, consumers; rebuilt by Decode
 }
 
+// Checked tells whether the graph is one of ParseYAML, a Builder or Decode, and
+// not a literal of somebody's own.
+func (g *Graph) Checked() bool { return g.index.params != nil }
+
 // Param is a named value of the job file after overrides were applied.
 type Param struct {
 	Name  string

@@ -17,10 +17,10 @@ type nodes struct {
 	tasks    int
 	group    []int32
 	groups   []groupCost
-	pool     []edge   // of which one makes lists
-	next     [][]edge // consumers, one edge for each, sorted
-	missing  []int32  // producers of each node
-	order    []int32  // topological
+	edge     []edge  // to consumers, one for each, sorted, node after node
+	first    []int32 // of each node's in edge, and one more
+	missing  []int32 // producers of each node
+	order    []int32 // topological
 	rank     []float64
 	exported []bool
 }
@@ -54,7 +54,7 @@ func sortedNames(m map[string]int64) []string { return slices.Sorted(maps.Keys(m
 func newNodes(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*nodes, error) {
 	size := g.NumTasks() + g.NumSlots()
 	n := &nodes{g: g, tasks: g.NumTasks(), group: make([]int32, size), groups: make([]groupCost, len(g.Groups)),
-		next: make([][]edge, size), missing: make([]int32, size), rank: make([]float64, size), exported: make([]bool, size)}
+		edge: make([]edge, 0, size), first: make([]int32, 1, size+1), missing: make([]int32, size), rank: make([]float64, size), exported: make([]bool, size)}
 	shapes := map[string]int{}
 	for i := range g.Groups {
 		n.groups[i] = costOf(g, i, p)
@@ -70,7 +70,8 @@ func newNodes(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*nodes, error) {
 		n.group[i] = int32(near)
 	}
 	for i := range size {
-		n.edges(i)
+		n.addEdges(i)
+		n.first = append(n.first, int32(len(n.edge)))
 	}
 	for i := range g.Exports {
 		for _, s := range g.Exports[i].Sources {
@@ -101,27 +102,31 @@ func costOf(g *dag.Graph, i int, p profiles.Snapshot) groupCost {
 	return c
 }
 
-// edges finds the consumers of a node, each once, with the bytes that go there.
-func (n *nodes) edges(i int) {
+// next lists the consumers of a node.
+func (n *nodes) next(i int32) []edge { return n.edge[n.first[i]:n.first[i+1]] }
+
+// addEdges finds the consumers of a node, each once, with the bytes that go there.
+func (n *nodes) addEdges(i int) {
 	t := dag.TaskIndex(i)
 	bytes := n.groups[n.group[i]].bytes
 	if e, ok := n.g.OnlyConsumer(t); ok && n.g.NumSlots() == 0 {
-		n.next[i] = n.one(edge{int32(e.Consumer), bytes[e.Output]})
+		n.edge = append(n.edge, edge{int32(e.Consumer), bytes[e.Output]})
 		n.missing[e.Consumer]++
 		return
 	}
-	var out []edge
+	at := len(n.edge)
 	for _, e := range n.g.Consumers(t) {
-		out = append(out, edge{int32(e.Consumer), bytes[e.Output]})
+		n.edge = append(n.edge, edge{int32(e.Consumer), bytes[e.Output]})
 	}
 	for o := range n.g.Group(t).Outputs {
 		for _, s := range n.g.StreamSlots(t, uint32(o)) {
-			out = append(out, edge{int32(n.tasks + s), bytes[o]})
+			n.edge = append(n.edge, edge{int32(n.tasks + s), bytes[o]})
 		}
 		for _, s := range n.g.SlotConsumers(t, uint32(o)) {
-			out = append(out, edge{int32(n.tasks + s), bytes[o]})
+			n.edge = append(n.edge, edge{int32(n.tasks + s), bytes[o]})
 		}
 	}
+	out := n.edge[at:]
 	slices.SortFunc(out, func(a, b edge) int { return cmp.Compare(a.to, b.to) })
 	k := 0
 	for _, e := range out {
@@ -132,19 +137,10 @@ func (n *nodes) edges(i int) {
 		out[k] = e
 		k++
 	}
-	n.next[i] = slices.Clip(out[:k])
-	for _, e := range n.next[i] {
+	n.edge = n.edge[:at+k]
+	for _, e := range n.edge[at:] {
 		n.missing[e.to]++
 	}
-}
-
-// one returns a list of one edge. Such lists share their memory.
-func (n *nodes) one(e edge) []edge {
-	if len(n.pool) == cap(n.pool) {
-		n.pool = make([]edge, 0, 1024)
-	}
-	n.pool = append(n.pool, e)
-	return n.pool[len(n.pool)-1 : len(n.pool) : len(n.pool)]
 }
 
 // sort orders the nodes topologically.
@@ -157,7 +153,7 @@ func (n *nodes) sort() error {
 		}
 	}
 	for k := 0; k < len(n.order); k++ {
-		for _, e := range n.next[n.order[k]] {
+		for _, e := range n.next(n.order[k]) {
 			if left[e.to]--; left[e.to] == 0 {
 				n.order = append(n.order, e.to)
 			}
@@ -179,7 +175,7 @@ func (n *nodes) ranks(c *Cluster) {
 	for k := len(n.order) - 1; k >= 0; k-- {
 		i := n.order[k]
 		best := 0.0
-		for _, e := range n.next[i] {
+		for _, e := range n.next(i) {
 			best = max(best, n.rank[e.to]+e.bytes*perByte+latency)
 		}
 		n.rank[i] = best + n.groups[n.group[i]].seconds
@@ -194,7 +190,7 @@ func (n *nodes) bounds() (path, work float64) {
 	for k := len(n.order) - 1; k >= 0; k-- {
 		i := n.order[k]
 		best := 0.0
-		for _, e := range n.next[i] {
+		for _, e := range n.next(i) {
 			best = max(best, longest[e.to])
 		}
 		c := n.cost(int(i))
@@ -209,41 +205,32 @@ func (n *nodes) bounds() (path, work float64) {
 // or feeds: fusing them can cost no parallelism. A task whose output is exported,
 // a generator and a change of environment or resources end a path.
 func (n *nodes) fuse() (paths [][]dag.TaskIndex) {
-	fusable := func(a int) (b int, ok bool) {
-		if a >= n.tasks || len(n.next[a]) != 1 || n.exported[a] {
-			return 0, false
-		}
-		b = int(n.next[a][0].to)
-		if b >= n.tasks || n.missing[b] != 1 {
-			return 0, false
-		}
-		x, y := &n.g.Groups[n.group[a]], &n.g.Groups[n.group[b]]
-		return b, plain(x) && plain(y) && x.Run.Environment == y.Run.Environment && n.cost(a).shape == n.cost(b).shape
-	}
-	inner := make([]bool, n.tasks) // is the second of a fusable pair
+	const none = -1
+	after := make([]int32, n.tasks) // what a task may be followed by
+	inner := make([]bool, n.tasks)  // is the second of a fusable pair
+	pairs, joins := 0, groupPairs{n: n}
 	for a := range n.tasks {
-		if b, ok := fusable(a); ok {
-			inner[b] = true
+		after[a] = none
+		if next := n.next(int32(a)); len(next) == 1 && !n.exported[a] {
+			if b := next[0].to; int(b) < n.tasks && n.missing[b] == 1 && joins.fusable(n.group[a], n.group[b]) {
+				after[a], inner[b] = b, true
+				pairs++
+			}
 		}
 	}
 	var saved []float64
+	all := make([]dag.TaskIndex, 0, 2*pairs) // a path of p pairs has p+1 tasks
 	for a := range n.tasks {
-		if inner[a] {
+		if inner[a] || after[a] == none {
 			continue
 		}
-		path, bytes := []dag.TaskIndex{dag.TaskIndex(a)}, 0.0
-		for at := a; ; {
-			b, ok := fusable(at)
-			if !ok {
-				break
-			}
-			bytes += n.next[at][0].bytes
-			path = append(path, dag.TaskIndex(b))
-			at = b
+		from, bytes := len(all), 0.0
+		all = append(all, dag.TaskIndex(a))
+		for at := int32(a); after[at] != none; at = after[at] {
+			bytes += n.next(at)[0].bytes
+			all = append(all, dag.TaskIndex(after[at]))
 		}
-		if len(path) > 1 {
-			paths, saved = append(paths, path), append(saved, bytes)
-		}
+		paths, saved = append(paths, all[from:len(all):len(all)]), append(saved, bytes)
 	}
 	order := make([]int, len(paths))
 	for i := range order {
@@ -255,6 +242,25 @@ func (n *nodes) fuse() (paths [][]dag.TaskIndex) {
 		out[i] = paths[k]
 	}
 	return out
+}
+
+// groupPairs tells which groups' tasks may follow each other on one executor. It
+// remembers the last answer: tasks come group by group.
+type groupPairs struct {
+	n    *nodes
+	a, b int32
+	ok   bool
+	any  bool
+}
+
+func (p *groupPairs) fusable(a, b int32) bool {
+	if p.any && p.a == a && p.b == b {
+		return p.ok
+	}
+	x, y := &p.n.g.Groups[a], &p.n.g.Groups[b]
+	p.a, p.b, p.any = a, b, true
+	p.ok = plain(x) && plain(y) && x.Run.Environment == y.Run.Environment && p.n.groups[a].shape == p.n.groups[b].shape
+	return p.ok
 }
 
 func plain(g *dag.Group) bool {

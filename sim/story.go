@@ -60,8 +60,12 @@ func describe(m comms.Message) (string, []comms.JobID) {
 	case *comms.Events:
 		return describeEvents(m)
 	case *comms.Assign:
+		fuse, err := comms.ReadPaths(m.Fuse)
+		if err != nil {
+			return err.Error(), []comms.JobID{m.Job}
+		}
 		return fmt.Sprintf("Assign %s epoch %d run %v attempts %v, %d datasets %s, ends %v, fuse %v, hold %v", jobName(m.Job), m.Epoch, m.Run, m.Attempts,
-			len(m.Datasets), refs(m.Datasets), m.Ends, m.Fuse, m.Hold), []comms.JobID{m.Job}
+			len(m.Datasets), refs(m.Datasets), m.Ends, fuse, m.Hold), []comms.JobID{m.Job}
 	case *comms.Steer:
 		return fmt.Sprintf("Steer %s %d %s", jobName(m.Job), m.Action, m.Reason), []comms.JobID{m.Job}
 	case *comms.Control:

@@ -1,8 +1,8 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
-
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
@@ -23,6 +23,12 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	}
 	if why := tooMany(m.Ended, tasksKnown(j, g)); why != "" {
 		c.refuse(m, why)
+		return
+	}
+	ranks, err := comms.ReadRanks(m.Ranks)
+	fuse, err2 := comms.ReadPaths(m.Fuse)
+	if err = cmp.Or(err, err2); err != nil {
+		c.refuse(m, "the plan cannot be read: "+err.Error())
 		return
 	}
 	if j == nil {
@@ -47,13 +53,13 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	}
 	c.leaveAll(j)
 	j.priority, j.held, j.stopped, j.dropped = m.Priority, m.Hold, nil, false
-	if m.Ranks != nil {
-		j.ranks = m.Ranks
+	if ranks != nil {
+		j.ranks = ranks
 	}
 	j.registry = m.Registry
 	j.wanted.exact = false
 	j.owner.weight = float64(max(m.Weight, 1))
-	j.setFuse(m.Fuse)
+	j.setFuse(fuse)
 	for i := range j.groups {
 		if gs := &j.groups[i]; !gs.known && i < len(m.Seconds) {
 			gs.mean = m.Seconds[i]

@@ -211,7 +211,10 @@ func (c *Core) steer(j *job, m *comms.Steer) {
 		c.askFunctions(j)
 	case comms.SteerRank:
 		if m.Epoch == j.epoch && !j.adopted && j.stopped == nil {
-			c.rerank(j, m.Ranks)
+			// An order that cannot be read is none: the one before holds.
+			if ranks, err := comms.ReadRanks(m.Ranks); err == nil && ranks != nil {
+				c.rerank(j, ranks)
+			}
 		}
 	case comms.SteerCancel:
 		c.stop(j, &comms.TaskError{Kind: comms.ErrorCancelled, Message: m.Reason, Agent: c.cfg.Agent}, comms.Cause{Kind: comms.CauseUser, Text: m.Reason})

@@ -150,8 +150,9 @@ func (c *Core) lengthen(r *run, next taskIndex, gs *groupState, reads uint32) bo
 		s.with = with
 	}
 	c.tellKind(r.ex, r.job, gs)
-	if r.rest == nil {
-		r.rest = make([]step, 0, 16)
+	if len(r.rest) == cap(r.rest) {
+		// As many as a queue takes, or twice as many: little of it is copied.
+		r.rest = append(make([]step, 0, max(min(supplyMax, 16+4*len(r.rest)), 2*len(r.rest))), r.rest...)
 	}
 	r.rest = append(r.rest, s)
 	c.lastRun++

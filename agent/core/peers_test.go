@@ -78,7 +78,7 @@ func TestPeersRandom(t *testing.T) {
 		g, n := randomPeers(t)
 		of := randomSplit(t, g, len(n.worlds))
 		t.Logf("tasks on agents %v", of)
-		job := n.spread(1, g, comms.Assign{Fuse: cutPaths(randomPaths(t, g), of)}, of)
+		job := n.spread(1, g, comms.Assign{Fuse: comms.AppendPaths(nil, cutPaths(randomPaths(t, g), of))}, of)
 		n.disturb(t, job)
 		n.run()
 		for _, w := range n.worlds {

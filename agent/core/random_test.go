@@ -54,11 +54,13 @@ func TestRandom(t *testing.T) {
 		w.randomFates(t)
 		w.step(ControllerUp{})
 		t.Logf("%s", text)
-		m := comms.Assign{Fuse: randomPaths(t, g)}
+		m := comms.Assign{Fuse: comms.AppendPaths(nil, randomPaths(t, g))}
 		if rapid.Bool().Draw(t, "ranked") {
-			for i := range g.NumTasks() {
-				m.Ranks = append(m.Ranks, float64(w.pick(3, "rank"))+float64(g.NumTasks()-i)/1000)
+			ranks := make([]float64, g.NumTasks())
+			for i := range ranks {
+				ranks[i] = float64(w.pick(3, "rank")) + float64(g.NumTasks()-i)/1000
 			}
+			m.Ranks = comms.AppendRanks(nil, ranks)
 		}
 		job := w.assign(1, g, m)
 		others := w.neighbours(t, g)

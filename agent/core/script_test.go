@@ -113,9 +113,11 @@ func (s *script) run(d *datadriven.TestData) string {
 		actions := map[string]comms.SteerAction{"cancel": comms.SteerCancel, "hold": comms.SteerHold, "release": comms.SteerRelease, "forget": comms.SteerForget}
 		if ranks, ok := named["rank"]; ok {
 			m := &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: comms.SteerRank, Epoch: uint64(number(cmp.Or(named["epoch"], "1")))}
+			var numbers []float64
 			for _, f := range strings.Fields(ranks) {
-				m.Ranks = append(m.Ranks, float64(number(f)))
+				numbers = append(numbers, float64(number(f)))
 			}
+			m.Ranks = comms.AppendRanks(nil, numbers)
 			return s.step(FromController{Msg: m})
 		}
 		return s.step(FromController{Msg: &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: actions[w[1]], Reason: named["reason"], Life: uint64(number(cmp.Or(named["life"], "0")))}})
@@ -151,6 +153,7 @@ func (s *script) run(d *datadriven.TestData) string {
 
 func (s *script) assign(d *datadriven.TestData, named map[string]string) string {
 	m := &comms.Assign{Job: comms.JobID{1}, Epoch: 1, Dir: "/job"}
+	var paths [][]taskIndex
 	for k, v := range named {
 		switch k {
 		case "job":
@@ -205,8 +208,11 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			for _, f := range strings.Fields(v) {
 				path = append(path, taskIndex(number(f)))
 			}
-			m.Fuse = append(m.Fuse, path)
+			paths = append(paths, path)
 		}
+	}
+	if paths != nil {
+		m.Fuse = comms.AppendPaths(nil, paths)
 	}
 	if d.Input != "" {
 		g, err := dag.ParseYAML("job.yaml", []byte(d.Input), dag.Override{}, dag.Options{})

@@ -78,7 +78,7 @@ func (c *Core) order(j *job, k int) *comms.Assign {
 	m := &comms.Assign{Job: j.id, Life: j.rec.Life, Epoch: j.rec.Epoch, Graph: j.bytes, Dir: j.rec.Dir, Priority: j.rec.Priority,
 		Weight: j.rec.Weight, Owner: j.rec.Owner, Hold: j.rec.Phase == comms.JobHeld, Registry: j.request.Registry}
 	if j.plan != nil {
-		m.Ranks, m.Fuse, m.Seconds = sentRanks(j.plan.Order()), j.pathsOf(k, j.plan.Fuse), j.plan.Seconds
+		m.Ranks, m.Fuse, m.Seconds = sentRanks(j.plan.Order()), sentPaths(j.pathsOf(k, j.plan.Fuse)), j.plan.Seconds
 	}
 	return m
 }
@@ -103,22 +103,34 @@ func (j *job) pathsOf(k int, paths [][]dag.TaskIndex) (out [][]dag.TaskIndex) {
 	return out
 }
 
-// maxRanks is the most ranks that an Assign carries, nine bytes each: more would
-// not fit a message.
+// maxRanks is the most ranks that an Assign carries, ten bytes each where all
+// differ: more would not fit a message.
 const maxRanks = 6_000_000
 
 // sentRanks leaves out ranks that tell nothing, being equal, or that are too
 // many: then tasks go in the order of their numbers.
-func sentRanks(ranks []float64) []float64 {
+func sentRanks(ranks []float64) []byte {
 	if len(ranks) > maxRanks {
 		return nil
 	}
 	for _, r := range ranks {
 		if r != ranks[0] {
-			return ranks
+			return comms.AppendRanks(nil, ranks)
 		}
 	}
 	return nil
+}
+
+// sentPaths leaves out paths of more tasks than a message carries.
+func sentPaths(paths [][]dag.TaskIndex) []byte {
+	tasks := 0
+	for _, p := range paths {
+		tasks += len(p)
+	}
+	if tasks == 0 || tasks > maxRanks {
+		return nil
+	}
+	return comms.AppendPaths(nil, paths)
 }
 
 // blobSize is the size from which a graph goes ahead of its Assign, in pieces of that size.

@@ -568,7 +568,11 @@ func (w *world) message(m comms.Message) string {
 		return s
 	case *comms.Steer:
 		if m.Action == comms.SteerRank {
-			return fmt.Sprintf("Steer %s rank epoch=%d %v %s", jobName(m.Job), m.Epoch, m.Ranks, m.Reason)
+			ranks, err := comms.ReadRanks(m.Ranks)
+			if err != nil {
+				return err.Error()
+			}
+			return fmt.Sprintf("Steer %s rank epoch=%d %v %s", jobName(m.Job), m.Epoch, ranks, m.Reason)
 		}
 		return fmt.Sprintf("Steer %s %s %s", jobName(m.Job), [...]string{"", "cancel", "hold", "release", "forget"}[m.Action], m.Reason)
 	case *comms.Committed:

@@ -1,8 +1,9 @@
-// Package decoded lets the parts of one process share the graphs that they have
-// decoded: controller and agent of `cascade run` get the same bytes, one after the
+// Package decoded lets the parts of one process share the graphs that they have:
+// client, controller and agent of `cascade run` have the same bytes, one after the
 // other, and a graph does not change.
 //
-//	controller ── Decode ─┐                    ┌─ known and still used by somebody: that one
+//	client ──────── Add ──┐
+//	controller ── Decode ─┤                    ┌─ known and still used by somebody: that one
 //	agent ────── Decode ──┴─▶ hash of the bytes ┤
 //	                                            └─ else dag.Decode
 //
@@ -46,6 +47,13 @@ func (gs *Graphs) find(sum xxh3.Uint128) *dag.Graph {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	return gs.known[sum].Value()
+}
+
+// Add makes a graph known that was encoded as b.
+func (gs *Graphs) Add(b []byte, g *dag.Graph) {
+	if gs != nil && g.Checked() {
+		gs.add(xxh3.Hash128(b), g)
+	}
 }
 
 // few is how many graphs are known before those that nobody uses are dropped.

@@ -60,3 +60,22 @@ func TestForgotten(t *testing.T) {
 		t.Errorf("%d entries are kept", n)
 	}
 }
+
+// What a client has made is what the others decode, unless nobody has checked it.
+func TestAdd(t *testing.T) {
+	var gs Graphs
+	g, err := dag.Decode(encoded(t, "one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gs.Add(encoded(t, "one"), g)
+	if got := decode(t, &gs, encoded(t, "one")); got != g {
+		t.Error("a graph that is there was decoded")
+	}
+	gs.Add(encoded(t, "two"), &dag.Graph{Name: "two"})
+	if got := decode(t, &gs, encoded(t, "two")); got.NumTasks() != 1 {
+		t.Errorf("a literal stands for a graph: %d tasks", got.NumTasks())
+	}
+	(*Graphs)(nil).Add(encoded(t, "one"), g)
+	runtime.KeepAlive(g)
+}
