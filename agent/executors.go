@@ -57,7 +57,7 @@ func (l *loop) spawn(act core.Spawn) {
 	a.tokens.add(ex)
 	l.executors[ex.id] = ex
 	activation := l.envs[act.Env]
-	a.work.Go(func() { l.live(ex, activation, cmp.Or(act.Dir, a.cfg.Dir)) })
+	a.work.Go(func() { l.live(ex, activation, cmp.Or(activation.Dir, act.Dir, a.cfg.Dir)) })
 }
 
 // live starts an executor's process and accompanies it to its end.
@@ -219,7 +219,7 @@ func (l *loop) executorCredit(id comms.ExecutorID) {
 
 // environmentKey names an activation by its content; "" is the default environment.
 func environmentKey(act runtimeenv.Activation) string {
-	if len(act.Command) == 0 && len(act.Env) == 0 {
+	if len(act.Command)+len(act.Env)+len(act.Keys) == 0 {
 		return ""
 	}
 	h := blake3.New()

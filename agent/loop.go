@@ -327,8 +327,15 @@ func (l *loop) buildEnv(act core.BuildEnv) {
 		env := act.Env
 		env.Source = absolute(env.Source, act.Dir)
 		started := time.Now()
-		activation, err := a.envs.Prepare(a.stop, env)
-		ready := core.EnvReady{Job: act.Job, Name: env.Name, Key: environmentKey(activation), Bytes: uint64(activation.Bytes)}
+		activation, err := a.envs.Prepare(a.stop, env, func(text string) {
+			a.log.Warn().Stringer("job", act.Job).Str("environment", env.Name).Str("waits", text).Msg("environment")
+			a.in.Push(item{ev: core.EnvWaits{Job: act.Job, Name: env.Name, Commands: act.Commands, Why: text}})
+		})
+		if act.Commands && activation.Foreign {
+			activation.Command = nil // the agent's executor, with the environment's variables
+		}
+		ready := core.EnvReady{Job: act.Job, Name: env.Name, Commands: act.Commands, Key: environmentKey(activation),
+			Dir: activation.Dir, Bytes: uint64(activation.Bytes)}
 		if err != nil {
 			ready.Err = err.Error()
 		}

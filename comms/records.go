@@ -157,7 +157,7 @@ const (
 	EventHeldBack                       // a generator waits for its consumers
 	EventSpilled                        // a dataset went to disk
 	EventEnv                            // an environment was built or failed; Cause.Text names it
-	EventBuilding                       // an environment is being built; Cause.Text names it
+	EventBuilding                       // an environment is being built; Cause.Text names it, Error says what the build waits for
 	EventSteps                          // tasks finished one after another in one executor, without outputs to tell: Steps. Task and Attempt are the first's
 	EventBlock                          // on the wire only: many events, in Steps as columns
 )
@@ -197,7 +197,7 @@ type Event struct {
 	Cause    Cause         // why
 	Outputs  []Desc        // EventPublished, EventFinished: as they are final
 	Usage    *Usage        // EventFinished, EventRetry, EventFailed, EventCancelled: what the attempt cost
-	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventEnv and EventDrained when it failed
+	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventEnv and EventDrained when it failed; EventBuilding while the build waits
 	Output   uint32        // EventStreamEnd, EventLost, EventSpilled: which output
 	Count    uint64        // EventStreamEnd: elements; EventDrained: tasks that finished; EventSpilled: bytes; EventEnv: bytes that were made for it
 	Parent   []byte        // reserved. Control edge: the task that made this one

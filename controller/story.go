@@ -300,7 +300,7 @@ func (c *Controller) environmentRows(p *pager, q *comms.Query, g *dag.Graph) err
 	rows := make([]comms.EnvironmentRow, len(g.Environments))
 	began := make([]int64, len(rows))
 	for i := range g.Environments {
-		rows[i] = comms.EnvironmentRow{Job: q.Job.String(), Name: g.Environments[i].Name, Kind: "go", State: "unused"}
+		rows[i] = comms.EnvironmentRow{Job: q.Job.String(), Name: g.Environments[i].Name, Kind: g.Environments[i].Kind(), State: "unused"}
 	}
 	for b, err := range c.store.Batches(q.Job) {
 		if err != nil {
@@ -318,7 +318,13 @@ func (c *Controller) environmentRows(p *pager, q *comms.Query, g *dag.Graph) err
 			rows[k].Agent, rows[k].Error = b.Agent, ""
 			switch {
 			case e.Kind == comms.EventBuilding:
-				rows[k].State, began[k] = "building", e.At
+				if rows[k].State != "building" {
+					began[k] = e.At
+				}
+				rows[k].State = "building"
+				if e.Error != nil { // what it waits for
+					rows[k].Error = e.Error.Message
+				}
 				continue
 			case e.Error != nil:
 				rows[k].State, rows[k].Error = "failed", e.Error.Message

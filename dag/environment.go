@@ -23,6 +23,20 @@ type Environment struct {
 	Source     string            // folder that relative paths refer to
 }
 
+// Kind names what makes an environment's executor: "go", "python", "binary", or
+// "default" for the executor that comes with the agent.
+func (e *Environment) Kind() string {
+	switch {
+	case e.Go != "":
+		return "go"
+	case e.Python != nil:
+		return "python"
+	case e.Binary != "":
+		return "binary"
+	}
+	return "default"
+}
+
 // Python says which interpreter and which packages Python functions need.
 type Python struct {
 	Version string   // specifiers such as ">=3.10,<3.13"; "3.12" is any 3.12; "" is any that Cascade supports

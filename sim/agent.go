@@ -236,7 +236,7 @@ func (a *agent) perform(act core.Action) {
 		}
 	case core.BuildEnv:
 		a.after(w.between(0, 20*time.Millisecond), func() {
-			ready := core.EnvReady{Job: act.Job, Name: act.Env.Name, Key: "env-" + act.Env.Name}
+			ready := core.EnvReady{Job: act.Job, Name: act.Env.Name, Commands: act.Commands, Key: "env-" + act.Env.Name}
 			if w.chance(w.fate.envFails) {
 				w.oracle.blame(act.Job)
 				ready.Key, ready.Err = "", "it cannot be built"

@@ -85,13 +85,23 @@ type (
 		Stack    string      // of that panic
 		Tail     []byte      // last bytes it wrote
 	}
+	// EnvWaits says what a build waits for, such as a package index that does not
+	// answer. EnvReady is still to come.
+	EnvWaits struct {
+		Job      comms.JobID
+		Name     string
+		Commands bool
+		Why      string
+	}
 	// EnvReady answers BuildEnv. Key names what was built by its content: jobs
 	// whose environments have the same Key share executors.
 	EnvReady struct {
-		Job  comms.JobID
-		Name string
-		Key  string
-		Err  string
+		Job      comms.JobID
+		Name     string
+		Commands bool // of BuildEnv
+		Key      string
+		Dir      string // where its tasks start; "" is the job's folder
+		Err      string
 		// Bytes is how much was made for it.
 		Bytes uint64
 	}
@@ -194,6 +204,7 @@ func (FromExecutor) event()   {}
 func (ExecutorBroken) event() {}
 func (ExecutorDead) event()   {}
 func (EnvReady) event()       {}
+func (EnvWaits) event()       {}
 func (SegmentReady) event()   {}
 func (SpillDone) event()      {}
 func (ReadBackDone) event()   {}
@@ -311,9 +322,10 @@ type (
 	}
 	// BuildEnv makes what tasks of an environment need. Answer EnvReady.
 	BuildEnv struct {
-		Job comms.JobID
-		Env dag.Environment
-		Dir string // the job's folder
+		Job      comms.JobID
+		Env      dag.Environment
+		Commands bool   // what is to run in it are commands, not functions
+		Dir      string // the job's folder
 	}
 
 	// Memory carries one effect of the ledger for the segments' driver, by

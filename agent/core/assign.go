@@ -125,7 +125,7 @@ func (c *Core) refuse(m *comms.Assign, why string) {
 
 func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
 	j := &job{id: m.Job, life: m.Life, seq: 1, graph: g, dir: m.Dir, static: g.NumTasks(), tasks: make([]task, g.NumTasks()),
-		trouble: map[taskIndex]*trouble{}, envs: map[string]*environment{}, data: map[comms.DatasetRef]*dataset{},
+		trouble: map[taskIndex]*trouble{}, envs: map[envKey]*environment{}, data: map[comms.DatasetRef]*dataset{},
 		streams: map[outputKey]*stream{}, gates: map[taskIndex][]gate{}, edgeCache: map[taskIndex][]dag.Edge{}}
 	if n := len(c.jobs); n > 0 {
 		j.seq = c.jobs[n-1].seq + 1
@@ -168,6 +168,8 @@ func (c *Core) newGroups(j *job) {
 		}
 		gs.findStep()
 		gs.class = c.classFor(j, gs)
+		env := j.declared(gs.group.Run.Environment)
+		gs.open = env != nil && env.Python != nil
 	}
 	// All tasks of a group read from the same groups.
 	for i := range g.Groups {

@@ -175,6 +175,8 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		c.executorDead(ev)
 	case EnvReady:
 		c.envReady(ev)
+	case EnvWaits:
+		c.envWaits(ev)
 	case SegmentReady, SpillDone, ReadBackDone:
 		c.memoryAnswer(ev)
 	case FromClient:

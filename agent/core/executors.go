@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -76,13 +77,22 @@ const (
 
 // environment is one of a job.
 type environment struct {
-	job   *job
-	name  string
-	state envState
-	err   string
-	pool  *pool // when ready
-	asked bool  // its functions are to be checked before its first task runs
-	told  bool  // they were
+	job      *job
+	name     string
+	commands bool // what runs in it are commands, where they have executors of their own
+	state    envState
+	err      string
+	pool     *pool  // when ready
+	dir      string // where its tasks start, when that is not the job's folder
+	asked    bool   // its functions are to be checked before its first task runs
+	told     bool   // they were
+}
+
+// envKey names an environment of a job. An executor of Python functions runs no
+// commands: those of its environment have another, and so an entry of their own.
+type envKey struct {
+	name     string
+	commands bool
 }
 
 func (c *Core) pool(k poolKey) *pool {
@@ -95,34 +105,61 @@ func (c *Core) pool(k poolKey) *pool {
 	return p
 }
 
-func (c *Core) environment(j *job, name string) *environment {
-	e := j.envs[name]
+func (c *Core) environment(j *job, run *dag.Run) *environment {
+	declared := j.declared(run.Environment)
+	key := envKey{run.Environment, run.Command != nil && declared != nil && declared.Python != nil}
+	e := j.envs[key]
 	if e == nil {
-		e = &environment{job: j, name: name}
-		if name == "" {
+		e = &environment{job: j, name: key.name, commands: key.commands}
+		if key.name == "" {
 			e.state, e.pool = envReady, c.pool(poolKey{"", j.dir})
 		}
-		j.envs[name] = e
+		j.envs[key] = e
 	}
 	return e
+}
+
+// declared returns an environment of the job's graph; nil when it has none of this name.
+func (j *job) declared(name string) *dag.Environment {
+	for i := range j.graph.Environments {
+		if e := &j.graph.Environments[i]; e.Name == name {
+			return e
+		}
+	}
+	return nil
 }
 
 // buildEnv asks for an environment.
 func (c *Core) buildEnv(e *environment) {
 	e.state = envBuilding
-	for _, env := range e.job.graph.Environments {
-		if env.Name == e.name {
-			c.note(e.job, comms.Event{Kind: comms.EventBuilding, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name}})
-			c.emit(BuildEnv{Job: e.job.id, Env: env, Dir: e.job.dir})
-			return
-		}
+	env := e.job.declared(e.name)
+	if env == nil {
+		c.envDone(e, EnvReady{Err: "no environment of this name in the job"})
+		return
 	}
-	c.envDone(e, EnvReady{Err: "no environment of this name in the job"})
+	c.note(e.job, comms.Event{Kind: comms.EventBuilding, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name}})
+	c.emit(BuildEnv{Job: e.job.id, Env: *env, Commands: e.commands, Dir: e.job.dir})
+}
+
+// beingBuilt returns an environment of a job that is being built; nil when it is not.
+func (c *Core) beingBuilt(id comms.JobID, key envKey) *environment {
+	if j := c.byJob[id]; j != nil && j.envs[key] != nil && j.envs[key].state == envBuilding {
+		return j.envs[key]
+	}
+	return nil
 }
 
 func (c *Core) envReady(ev EnvReady) {
-	if j := c.byJob[ev.Job]; j != nil && j.envs[ev.Name] != nil && j.envs[ev.Name].state == envBuilding {
-		c.envDone(j.envs[ev.Name], ev)
+	if e := c.beingBuilt(ev.Job, envKey{ev.Name, ev.Commands}); e != nil {
+		c.envDone(e, ev)
+	}
+}
+
+// envWaits notes what a build waits for: whoever looks at the job is told.
+func (c *Core) envWaits(ev EnvWaits) {
+	if e := c.beingBuilt(ev.Job, envKey{ev.Name, ev.Commands}); e != nil {
+		c.note(e.job, comms.Event{Kind: comms.EventBuilding, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name},
+			Error: &comms.TaskError{Kind: comms.ErrorSetup, Message: ev.Why, Agent: c.cfg.Agent}})
 	}
 }
 
@@ -130,7 +167,7 @@ func (c *Core) envDone(e *environment, ready EnvReady) {
 	defer c.offerAll(e.job)
 	ev := comms.Event{Kind: comms.EventEnv, Count: ready.Bytes, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name}}
 	if ready.Err == "" {
-		e.state, e.pool = envReady, c.pool(poolKey{ready.Key, e.job.dir})
+		e.state, e.pool, e.dir = envReady, c.pool(poolKey{ready.Key, e.job.dir}), ready.Dir
 		c.note(e.job, ev)
 		c.checkFunctions(e)
 		return
@@ -319,7 +356,7 @@ func (c *Core) kindOf(j *job, gs *groupState) *comms.Kind {
 	g := gs.group
 	c.lastKind++
 	k := &comms.Kind{ID: c.lastKind, Job: j.id, Group: g.Name, Function: g.Run.Function, Stdin: g.Run.Stdin, Stdout: g.Run.Stdout,
-		Resources: c.resources(gs.need), Timeout: int64(g.Timeout), Dir: j.dir}
+		Resources: c.resources(gs.need), Timeout: int64(g.Timeout), Dir: cmp.Or(gs.class.env.dir, j.dir)}
 	if g.Run.Command != nil {
 		k.Command = words(g.Run.Command) // a run whose words differ brings its own
 	}

@@ -65,7 +65,7 @@ func different(j *job, p *pool) string {
 // mistake tells what a group wants of its function that the executors of a pool
 // do not have; "" when they have all.
 func (gs *groupState) mistake(p *pool) string {
-	if _, ok := p.fits[gs.group]; ok {
+	if _, ok := p.fits[gs.group]; ok || gs.open {
 		return ""
 	}
 	where := "the agent's own executor"
@@ -100,11 +100,11 @@ func (c *Core) askFunctions(j *job) {
 	}
 	for i := range j.groups {
 		gs := &j.groups[i]
-		if e := gs.class.env; gs.group.Run.Command == nil && (gs.group.Stream != nil || j.unstarted(gs) != noTask) {
+		if e := gs.class.env; gs.group.Stream != nil || j.unstarted(gs) != noTask {
 			if e.state == envUnknown {
 				c.buildEnv(e)
 			}
-			e.asked = true
+			e.asked = e.asked || gs.group.Run.Command == nil
 		}
 	}
 	for _, cl := range j.classes { // in order

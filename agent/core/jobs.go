@@ -81,7 +81,7 @@ type job struct {
 	trouble  map[taskIndex]*trouble
 	groups   []groupState
 	classes  []*class
-	envs     map[string]*environment
+	envs     map[envKey]*environment
 	ranks    []float64
 	fuse     []taskIndex // for each static task the next of a planned path, or noTask; nil without paths
 	fused    []taskIndex // the one before
@@ -142,6 +142,7 @@ type groupState struct {
 	list      []uint32    // its outputs
 	behind    *groupState // of the task that followed one of this group last
 	few       bool        // its graph has few groups
+	open      bool        // its executors find functions when they are called, and announce none
 	step      bool        // its tasks can wait behind others in one run
 	named     bool        // the names of its tasks go with each run
 	file      []bool      // outputs that commands read or write

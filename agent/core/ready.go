@@ -66,7 +66,7 @@ type class struct {
 }
 
 func (c *Core) classFor(j *job, gs *groupState) *class {
-	env := c.environment(j, gs.group.Run.Environment)
+	env := c.environment(j, &gs.group.Run)
 	for _, cl := range j.classes {
 		if cl.env == env && cl.generator == gs.generator && slices.Equal(cl.need, gs.need) {
 			return cl

@@ -140,7 +140,7 @@ func (w *world) perform(a Action) {
 			x.die("killed: " + a.Why)
 		}
 	case BuildEnv:
-		w.post(EnvReady{Job: a.Job, Name: a.Env.Name, Key: "env-" + a.Env.Name})
+		w.post(EnvReady{Job: a.Job, Name: a.Env.Name, Commands: a.Commands, Key: "env-" + a.Env.Name})
 	case Memory:
 		w.memory(a.Effect)
 	case SetTimer:

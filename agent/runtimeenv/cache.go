@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/cascade-run/cascade/dag"
 )
@@ -26,18 +27,38 @@ type Plugin interface {
 	Validate(env dag.Environment) error
 	// Key returns a hash over all that Create would use; "" when there is nothing to create.
 	Key(ctx context.Context, env dag.Environment) (string, error)
-	// Create makes the environment in dir, an empty folder, which is moved afterwards.
-	Create(ctx context.Context, env dag.Environment, dir string) error
+	// Create makes the environment in b.Dir, an empty folder, which is moved
+	// afterwards. An error that is Transient is tried again, in an empty folder.
+	Create(ctx context.Context, env dag.Environment, b *Build) error
 	// Activate adds to act what starts an executor in the environment in dir.
 	Activate(env dag.Environment, dir string, act *Activation) error
 	// Delete frees what Create took outside of dir, before dir is removed.
 	Delete(dir string) error
 }
 
+// Build is one try of Create.
+type Build struct {
+	Dir      string            // empty folder to fill
+	Packages []string          // set by Create: NAME VERSION of what was installed, for people
+	tell     func(text string) // says what the build waits for
+}
+
+// Tell says what a build waits for, to whoever asked for it. Text is for people.
+func (b *Build) Tell(text string) {
+	if b.tell != nil {
+		b.tell(text)
+	}
+}
+
+// transient is an error that may be gone when the build is tried again.
+type transient interface{ Transient() bool }
+
 // Activation is what starts an executor in an environment.
 type Activation struct {
 	Command []string // program and arguments; empty: the executor that comes with the agent
 	Env     []string // NAME=value, added to the executor's environment
+	Dir     string   // where executors start; empty: the job's folder
+	Foreign bool     // Command runs functions only: commands are run by the agent's executor, with Env
 	Keys    []string // of all that was made for it: PLUGIN-KEY
 	Built   bool     // something was made just now rather than found in the cache
 	Bytes   int64    // of files that were made for it
@@ -45,18 +66,27 @@ type Activation struct {
 
 // Cache makes environments and keeps them in a folder.
 type Cache struct {
-	dir     string
-	plugins []Plugin
+	dir      string
+	plugins  []Plugin
+	patience time.Duration // how long transient errors of one build are tried again
 
-	mu   sync.Mutex
-	held map[string]*os.File // locks of the environments that we use, by folder
+	mu       sync.Mutex
+	held     map[string]*os.File      // locks of the environments that we use, by folder
+	building map[string]chan struct{} // closed when the build of a folder by this Cache has ended
 }
+
+const (
+	patience   = 2 * time.Minute
+	firstPause = 500 * time.Millisecond // before a build is tried again; doubled each time up to lastPause
+	lastPause  = 10 * time.Second
+)
 
 // New returns a cache in dir that knows the built-in plugins and the given ones.
 func New(dir string, plugins ...Plugin) *Cache {
-	all := append([]Plugin{new(goPlugin), varsPlugin{}}, plugins...)
-	slices.SortStableFunc(all, func(a, b Plugin) int { return a.Priority() - b.Priority() })
-	return &Cache{dir: dir, plugins: all}
+	c := &Cache{dir: dir, patience: patience, held: map[string]*os.File{}, building: map[string]chan struct{}{}}
+	c.plugins = append(slices.Concat([]Plugin{new(goPlugin), varsPlugin{}}, pythonPlugins(c)), plugins...)
+	slices.SortStableFunc(c.plugins, func(a, b Plugin) int { return a.Priority() - b.Priority() })
+	return c
 }
 
 // Validate finds mistakes in env without building anything.
@@ -75,8 +105,9 @@ func (c *Cache) Validate(env dag.Environment) error {
 
 // Prepare makes env unless the cache has it, and returns how to start executors
 // in it; until Close nobody prunes it. It may take minutes. Callers may ask for one environment at the same
-// time: one of them builds, the others wait.
-func (c *Cache) Prepare(ctx context.Context, env dag.Environment) (Activation, error) {
+// time: one of them builds, the others wait. tell, when it is not nil, is told what
+// a build waits for, from another goroutine perhaps.
+func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text string)) (Activation, error) {
 	if err := c.Validate(env); err != nil {
 		return Activation{}, err
 	}
@@ -85,14 +116,14 @@ func (c *Cache) Prepare(ctx context.Context, env dag.Environment) (Activation, e
 		if !p.Applies(env) {
 			continue
 		}
-		dir, built, err := c.prepare(ctx, p, env)
+		dir, built, err := c.prepare(ctx, p, env, tell)
 		if err != nil {
 			return Activation{}, fmt.Errorf("environment %q: %w", env.Name, err)
 		}
 		act.Built = act.Built || built
 		if dir != "" {
 			act.Keys = append(act.Keys, p.Name()+"-"+filepath.Base(dir))
-			act.Bytes += sizeOf(dir)
+			act.Bytes += c.bytesOf(dir)
 		}
 		if err := p.Activate(env, dir, &act); err != nil {
 			return Activation{}, fmt.Errorf("environment %q: activate %s: %w", env.Name, p.Name(), err)
@@ -104,7 +135,7 @@ func (c *Cache) Prepare(ctx context.Context, env dag.Environment) (Activation, e
 // attempts is how often a build is tried when its sources change under it.
 const attempts = 3
 
-func (c *Cache) prepare(ctx context.Context, p Plugin, env dag.Environment) (dir string, built bool, err error) {
+func (c *Cache) prepare(ctx context.Context, p Plugin, env dag.Environment, tell func(string)) (dir string, built bool, err error) {
 	key, err := p.Key(ctx, env)
 	if err != nil || key == "" {
 		return "", false, err
@@ -118,7 +149,7 @@ func (c *Cache) prepare(ctx context.Context, p Plugin, env dag.Environment) (dir
 		if found, err := exists(dir); err != nil || found {
 			return dir, built, err
 		}
-		if built, err = c.create(ctx, p, env, key, dir, &again); err != nil {
+		if built, err = c.create(ctx, p, env, key, dir, &again, tell); err != nil {
 			return "", false, err
 		}
 		if again == key {
@@ -132,11 +163,16 @@ func (c *Cache) prepare(ctx context.Context, p Plugin, env dag.Environment) (dir
 // create makes dir unless somebody else did while we waited for the lock. After
 // the build it computes the key again: when the sources changed meanwhile, what
 // was built may not be what the key says, and it is thrown away.
-func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, dir string, again *string) (bool, error) {
+func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, dir string, again *string, tell func(string)) (bool, error) {
 	parent := filepath.Dir(dir)
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return false, fmt.Errorf("make cache folder: %w", err)
 	}
+	leave, err := c.enter(ctx, dir)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
 	unlock, err := lock(ctx, filepath.Join(parent, key+".lock"))
 	if err != nil {
 		return false, err
@@ -145,21 +181,100 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	if found, err := exists(dir); err != nil || found {
 		return false, err
 	}
-	temp, err := os.MkdirTemp(parent, ".build-")
-	if err != nil {
-		return false, fmt.Errorf("make build folder: %w", err)
+	started := time.Now()
+	build, err := c.try(ctx, p, env, key, parent, tell)
+	if build != nil {
+		defer os.RemoveAll(build.Dir)
 	}
-	defer os.RemoveAll(temp)
-	if err := p.Create(ctx, env, temp); err != nil {
+	if err != nil {
 		return false, err
 	}
 	if *again, err = p.Key(ctx, env); err != nil || *again != key {
 		return false, err
 	}
-	if err := os.Rename(temp, dir); err != nil {
+	rec := Record{Plugin: p.Name(), Key: key, Name: env.Name, What: describe(p, env), Packages: build.Packages,
+		Made: started, Took: time.Since(started), Bytes: sizeOf(build.Dir)}
+	if err := rec.write(dir); err != nil {
+		return false, err
+	}
+	if err := os.Rename(build.Dir, dir); err != nil {
 		return false, fmt.Errorf("put environment into the cache: %w", err)
 	}
 	return true, nil
+}
+
+// enter waits until this Cache builds dir nowhere else: many that wait for one
+// build wait here, and only one of them for the lock file.
+func (c *Cache) enter(ctx context.Context, dir string) (leave func(), err error) {
+	for {
+		c.mu.Lock()
+		other := c.building[dir]
+		if other == nil {
+			mine := make(chan struct{})
+			c.building[dir] = mine
+			c.mu.Unlock()
+			return func() {
+				c.mu.Lock()
+				delete(c.building, dir)
+				c.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		c.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for another build of the same environment: %w", ctx.Err())
+		}
+	}
+}
+
+// try creates an environment in a folder beside its place, again after transient
+// errors until patience ends. The caller has the lock of the key: what another
+// build of it left behind when it was killed is removed.
+func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, parent string, tell func(string)) (*Build, error) {
+	stale, err := filepath.Glob(filepath.Join(parent, ".build-"+key+"-*"))
+	for _, dir := range stale {
+		err = errors.Join(err, removeTree(dir))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("remove what a killed build left: %w", err)
+	}
+	started, pause := time.Now(), firstPause
+	for n := 1; ; n++ {
+		dir, err := os.MkdirTemp(parent, ".build-"+key+"-")
+		if err != nil {
+			return nil, fmt.Errorf("make build folder: %w", err)
+		}
+		b := &Build{Dir: dir, tell: tell}
+		if err = p.Create(ctx, env, b); err == nil {
+			return b, nil
+		}
+		err = errors.Join(err, removeTree(dir))
+		var passing transient
+		if ctx.Err() != nil || !errors.As(err, &passing) || !passing.Transient() {
+			return nil, err
+		}
+		if time.Since(started)+pause > c.patience {
+			return nil, fmt.Errorf("%w\n%d tries in %s", err, n, time.Since(started).Round(time.Second))
+		}
+		b.Tell(fmt.Sprintf("try %d failed and is repeated: %v", n, err))
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func exists(path string) (bool, error) {
@@ -224,10 +339,7 @@ func (c *Cache) Delete(key string) error {
 			continue
 		}
 		dir := filepath.Join(c.dir, p.Name(), key[len(prefix):])
-		if err := p.Delete(dir); err != nil {
-			return fmt.Errorf("delete environment %s: %w", key, err)
-		}
-		if err := os.RemoveAll(dir); err != nil {
+		if err := errors.Join(p.Delete(dir), removeTree(dir), forget(dir)); err != nil {
 			return fmt.Errorf("delete environment %s: %w", key, err)
 		}
 		return nil

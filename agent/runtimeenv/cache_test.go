@@ -35,8 +35,8 @@ func (f *fakePlugin) Key(context.Context, dag.Environment) (string, error) {
 	return f.key()
 }
 
-func (f *fakePlugin) Create(_ context.Context, _ dag.Environment, dir string) error {
-	return f.create(dir)
+func (f *fakePlugin) Create(_ context.Context, _ dag.Environment, b *Build) error {
+	return f.create(b.Dir)
 }
 
 func (f *fakePlugin) Activate(_ dag.Environment, dir string, act *Activation) error {
@@ -58,7 +58,7 @@ func TestOneBuildForMany(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			act, err := New(dir, plugin).Prepare(t.Context(), dag.Environment{Name: "e", Vars: map[string]string{"B": "2", "A": "1"}})
+			act, err := New(dir, plugin).Prepare(t.Context(), dag.Environment{Name: "e", Vars: map[string]string{"B": "2", "A": "1"}}, nil)
 			if err != nil {
 				t.Error(err)
 				return
@@ -83,7 +83,7 @@ func TestOneBuildForMany(t *testing.T) {
 	if err := cache.Delete("fake-k"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cache.Prepare(t.Context(), dag.Environment{}); err != nil || builds.Load() != 2 {
+	if _, err := cache.Prepare(t.Context(), dag.Environment{}, nil); err != nil || builds.Load() != 2 {
 		t.Errorf("after Delete: %v, %d builds", err, builds.Load())
 	}
 }
@@ -98,7 +98,7 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 		}
 		return broken
 	}})
-	_, err := cache.Prepare(t.Context(), dag.Environment{Name: "e"})
+	_, err := cache.Prepare(t.Context(), dag.Environment{Name: "e"}, nil)
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), `environment "e"`) {
 		t.Errorf("error %v", err)
 	}
@@ -107,7 +107,7 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 	fails = false
-	if act, err := cache.Prepare(t.Context(), dag.Environment{Name: "e"}); err != nil || !act.Built {
+	if act, err := cache.Prepare(t.Context(), dag.Environment{Name: "e"}, nil); err != nil || !act.Built {
 		t.Errorf("second try: %+v, %v", act, err)
 	}
 }
@@ -128,7 +128,7 @@ func TestSourcesChangeDuringBuild(t *testing.T) {
 				calls++
 				return c.keys[calls-1 : calls], nil
 			}})
-			_, err := cache.Prepare(t.Context(), dag.Environment{})
+			_, err := cache.Prepare(t.Context(), dag.Environment{}, nil)
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("error %v, want %q", err, c.err)
 			}
@@ -154,13 +154,13 @@ func TestWaitForOtherBuildEndsWithContext(t *testing.T) {
 	}})
 	done := make(chan error)
 	go func() {
-		_, err := cache.Prepare(t.Context(), dag.Environment{})
+		_, err := cache.Prepare(t.Context(), dag.Environment{}, nil)
 		done <- err
 	}()
 	<-building
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := cache.Prepare(ctx, dag.Environment{}); !errors.Is(err, context.Canceled) {
+	if _, err := cache.Prepare(ctx, dag.Environment{}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	close(finish)
@@ -171,7 +171,7 @@ func TestWaitForOtherBuildEndsWithContext(t *testing.T) {
 
 func TestVars(t *testing.T) {
 	cache := New(t.TempDir())
-	if act, err := cache.Prepare(t.Context(), dag.Environment{}); err != nil || len(act.Command)+len(act.Env)+len(act.Keys) != 0 {
+	if act, err := cache.Prepare(t.Context(), dag.Environment{}, nil); err != nil || len(act.Command)+len(act.Env)+len(act.Keys) != 0 {
 		t.Errorf("empty environment: %+v, %v", act, err)
 	}
 	err := cache.Validate(dag.Environment{Name: "e", Vars: map[string]string{"": "1", "A=B": "1", "C": "a\x00b", "CASCADE_X": "1", "OK": "1"}})

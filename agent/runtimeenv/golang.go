@@ -81,14 +81,14 @@ func (*goPlugin) Key(ctx context.Context, env dag.Environment) (string, error) {
 }
 
 // Create builds the executor.
-func (*goPlugin) Create(ctx context.Context, env dag.Environment, dir string) error {
+func (*goPlugin) Create(ctx context.Context, env dag.Environment, into *Build) error {
 	b, err := newGoBuild(ctx, env)
 	if err != nil {
 		return err
 	}
 	defer b.close()
 	args := append([]string{"build"}, b.flags...)
-	_, err = goCommand(ctx, b.dir, append(args, "-o", filepath.Join(dir, binaryName), b.target)...)
+	_, err = goCommand(ctx, b.dir, append(args, "-o", filepath.Join(into.Dir, binaryName), b.target)...)
 	return err
 }
 

@@ -33,7 +33,7 @@ func TestGoBuild(t *testing.T) {
 	before := listing(t, dir)
 	cache := New(t.TempDir())
 	env := dag.Environment{Name: "double", Go: "./internal/double", Source: dir, Vars: map[string]string{"MODE": "fast"}}
-	act, err := cache.Prepare(t.Context(), env)
+	act, err := cache.Prepare(t.Context(), env, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestGoBuild(t *testing.T) {
 	if after := listing(t, dir); after != before {
 		t.Errorf("the module changed from\n%s\nto\n%s", before, after)
 	}
-	again, err := cache.Prepare(t.Context(), env)
+	again, err := cache.Prepare(t.Context(), env, nil)
 	if err != nil || again.Built || again.Command[0] != act.Command[0] {
 		t.Errorf("second time: %+v, %v", again, err)
 	}
@@ -123,7 +123,7 @@ func TestGoMistakes(t *testing.T) {
 		{"another module", lonely, ".", []string{"must be in a module that requires github.com/cascade-run/cascade"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := New(t.TempDir()).Prepare(t.Context(), dag.Environment{Name: "e", Go: c.path, Source: c.source})
+			_, err := New(t.TempDir()).Prepare(t.Context(), dag.Environment{Name: "e", Go: c.path, Source: c.source}, nil)
 			if err == nil {
 				t.Fatal("no error")
 			}

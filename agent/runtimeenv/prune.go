@@ -41,9 +41,6 @@ func (c *Cache) use(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		if c.held == nil {
-			c.held = map[string]*os.File{}
-		}
 		c.held[dir] = file
 	}
 	now := time.Now()
@@ -61,7 +58,7 @@ func (c *Cache) Close() error {
 	for _, file := range c.held {
 		all = append(all, file.Close())
 	}
-	c.held = nil
+	clear(c.held)
 	return errors.Join(all...)
 }
 

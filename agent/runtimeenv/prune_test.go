@@ -16,13 +16,13 @@ import (
 type named struct{ fakePlugin }
 
 func (*named) Key(_ context.Context, env dag.Environment) (string, error) { return env.Name, nil }
-func (*named) Create(_ context.Context, _ dag.Environment, dir string) error {
-	return os.WriteFile(filepath.Join(dir, "program"), make([]byte, 10<<10), 0o700)
+func (*named) Create(_ context.Context, _ dag.Environment, b *Build) error {
+	return os.WriteFile(filepath.Join(b.Dir, "program"), make([]byte, 10<<10), 0o700)
 }
 
 func prepare(t *testing.T, c *Cache, name string) {
 	t.Helper()
-	act, err := c.Prepare(t.Context(), dag.Environment{Name: name})
+	act, err := c.Prepare(t.Context(), dag.Environment{Name: name}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

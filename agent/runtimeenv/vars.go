@@ -18,7 +18,7 @@ func (varsPlugin) Name() string                                          { retur
 func (varsPlugin) Priority() int                                         { return 1000 }
 func (varsPlugin) Applies(env dag.Environment) bool                      { return len(env.Vars) > 0 }
 func (varsPlugin) Delete(string) error                                   { return nil }
-func (varsPlugin) Create(context.Context, dag.Environment, string) error { return nil }
+func (varsPlugin) Create(context.Context, dag.Environment, *Build) error { return nil }
 func (varsPlugin) Key(context.Context, dag.Environment) (string, error)  { return "", nil }
 
 func (varsPlugin) Validate(env dag.Environment) error {

@@ -143,7 +143,11 @@ func (s *progress) waitsFor(ctx context.Context, client *cascade.Client, p *casc
 	rows, err := cascade.Rows[comms.EnvironmentRow](ctx, client, comms.QueryEnvironments, s.job, "")
 	for _, r := range rows {
 		if err == nil && r.State == "building" {
-			why = append(why, fmt.Sprintf("building environment %s", r.Name))
+			text := "building environment " + r.Name
+			if r.Error != "" {
+				text += ", which waits: " + r.Error
+			}
+			why = append(why, text)
 		}
 	}
 	return why

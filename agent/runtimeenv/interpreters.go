@@ -1,0 +1,239 @@
+package runtimeenv
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// interpreter is a Python of this host.
+type interpreter struct {
+	Path           string // of the executable, outside of any virtual environment
+	Implementation string // "cpython"
+	Version        string // "3.11.7"
+	Platform       string // "linux-x86_64", and what else decides which wheels fit
+}
+
+// Versions of Python that the executor is written for.
+const (
+	oldestPython = "3.10"
+	foundTimeout = 20 * time.Second // for one interpreter to say what it is
+)
+
+// probe is what an interpreter is asked. Its words are few, so that its start is all it costs.
+const probe = `import json, os, sys, sysconfig
+json.dump({"Path": os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable),
+  "Implementation": sys.implementation.name,
+  "Version": "%d.%d.%d" % sys.version_info[:3] + ("" if sys.version_info[3] == "final" else sys.version_info[3][:1] + str(sys.version_info[4])),
+  "Platform": sysconfig.get_platform() + getattr(sys, "abiflags", "")}, sys.stdout)`
+
+// interpreters finds the Pythons of a host and remembers what each said, as long
+// as its file stays the same; in memory, and for the next process in a file.
+type interpreters struct {
+	file string // where to remember
+
+	mu    sync.Mutex
+	known map[string]known // by path
+}
+
+// known is what a candidate said when its file was as noted.
+type known struct {
+	Size int64
+	Time time.Time
+	interpreter
+	Err string // instead
+}
+
+// find returns the first interpreter that a specification admits: those that
+// CASCADE_PYTHON lists, then the python3 of PATH, then the others, newest first.
+func (in *interpreters) find(ctx context.Context, spec string) (interpreter, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.load()
+	want, err := parseSpec(spec)
+	if err != nil {
+		return interpreter{}, err
+	}
+	first, others := candidates()
+	for _, path := range first {
+		if it := in.ask(ctx, path); it.Err == "" && it.fits(want) {
+			return it.interpreter, nil
+		}
+	}
+	var all []known
+	for _, path := range others {
+		if it := in.ask(ctx, path); it.Err == "" && suffix(it.Version) == "" { // pre-releases are for those who name them
+			all = append(all, it)
+		}
+	}
+	if ctx.Err() != nil {
+		return interpreter{}, ctx.Err()
+	}
+	slices.SortStableFunc(all, func(a, b known) int { return compareVersions(b.Version, a.Version) })
+	for _, it := range all {
+		if it.fits(want) {
+			return it.interpreter, nil
+		}
+	}
+	return interpreter{}, in.none(spec, first, all)
+}
+
+func (in *interpreters) none(spec string, first []string, all []known) error {
+	var seen, said []string
+	for _, path := range first {
+		all = append([]known{in.known[path]}, all...)
+	}
+	for _, it := range all {
+		text := it.Version + " (" + it.Path + ")"
+		if it.Err == "" && !slices.Contains(said, text) {
+			said = append(said, text)
+		}
+	}
+	slices.Sort(said)
+	if len(said) > 0 {
+		seen = append(seen, "found: "+strings.Join(said, ", "))
+	} else {
+		seen = append(seen, "none was found")
+	}
+	what := "3.10 or later"
+	if spec != "" {
+		what = spec
+	}
+	return fmt.Errorf("python: this host has no interpreter for %s; %s. Install one, put it on PATH, or name it in the agent's CASCADE_PYTHON", what, seen[0])
+}
+
+// fits tells whether an interpreter is admitted: a CPython that is not too old.
+func (k known) fits(want []specifier) bool {
+	return k.Implementation == "cpython" && compareVersions(k.Version, oldestPython) >= 0 && admits(want, k.Version)
+}
+
+var pythonName = regexp.MustCompile(`^python3(\.[0-9]+)?$`)
+
+// candidates lists paths that may be interpreters: those to be asked first, and the others.
+func candidates() (first, others []string) {
+	add := func(list *[]string, path string) {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 &&
+			!slices.Contains(first, path) && !slices.Contains(others, path) {
+			*list = append(*list, path)
+		}
+	}
+	for _, path := range filepath.SplitList(os.Getenv("CASCADE_PYTHON")) {
+		add(&first, path)
+	}
+	if path, err := exec.LookPath("python3"); err == nil {
+		add(&first, path)
+	}
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // PATH may name folders that are not there
+		}
+		for _, e := range entries {
+			if pythonName.MatchString(e.Name()) {
+				add(&others, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	home, _ := os.UserHomeDir()
+	for _, pattern := range []string{
+		filepath.Join(cmp.Or(os.Getenv("PYENV_ROOT"), filepath.Join(home, ".pyenv")), "versions", "3.*", "bin", "python3"),
+		filepath.Join(cmp.Or(os.Getenv("UV_PYTHON_INSTALL_DIR"), filepath.Join(home, ".local", "share", "uv", "python")), "cpython-*", "bin", "python3"),
+	} {
+		paths, _ := filepath.Glob(pattern) // errs on bad patterns alone
+		for _, path := range paths {
+			add(&others, path)
+		}
+	}
+	return first, others
+}
+
+// ask returns what a candidate says of itself.
+func (in *interpreters) ask(ctx context.Context, path string) known {
+	info, err := os.Stat(path)
+	if err != nil {
+		return known{Err: err.Error()}
+	}
+	if k, ok := in.known[path]; ok && k.Size == info.Size() && k.Time.Equal(info.ModTime()) {
+		if _, err := os.Stat(k.Path); k.Err != "" || err == nil {
+			return k
+		}
+	}
+	k := known{Size: info.Size(), Time: info.ModTime()}
+	k.interpreter, err = askInterpreter(ctx, path)
+	if err != nil {
+		k.Err = err.Error()
+	}
+	if ctx.Err() == nil {
+		in.known[path] = k
+		in.store()
+	}
+	return k
+}
+
+func askInterpreter(ctx context.Context, path string) (it interpreter, err error) {
+	ctx, cancel := context.WithTimeout(ctx, foundTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "-I", "-c", probe)
+	cmd.Dir = string(filepath.Separator) // some shims look for a version file in the working folder
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return it, fmt.Errorf("ask %s which Python it is: %w", path, err)
+	}
+	if err := json.Unmarshal(bytes.TrimSpace(out), &it); err != nil {
+		return it, fmt.Errorf("ask %s which Python it is: %w", path, err)
+	}
+	return it, nil
+}
+
+// load reads what an earlier process found out of programs; what scripts said is
+// not in it, because it depends on more than their text.
+func (in *interpreters) load() {
+	if in.known != nil {
+		return
+	}
+	in.known = map[string]known{}
+	if text, err := os.ReadFile(in.file); err == nil && json.Unmarshal(text, &in.known) != nil {
+		in.known = map[string]known{} // it is asked again
+	}
+}
+
+// store is best effort: without the file the next process asks again.
+func (in *interpreters) store() {
+	keep := map[string]known{}
+	for path, k := range in.known {
+		if k.Err == "" && isELF(path) {
+			keep[path] = k
+		}
+	}
+	text, err := json.Marshal(keep)
+	if err != nil || os.MkdirAll(filepath.Dir(in.file), 0o700) != nil {
+		return
+	}
+	temp := in.file + "." + strconv.Itoa(os.Getpid())
+	if os.WriteFile(temp, text, 0o600) != nil || os.Rename(temp, in.file) != nil {
+		_ = os.Remove(temp)
+	}
+}
+
+func isELF(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var magic [4]byte
+	n, _ := f.Read(magic[:])
+	return n == 4 && string(magic[:]) == "\x7fELF"
+}

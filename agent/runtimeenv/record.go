@@ -1,0 +1,99 @@
+package runtimeenv
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cascade-run/cascade/dag"
+)
+
+// Record says what was made under a key, for people and for Prune. It lies beside
+// the folder: KEY.json.
+type Record struct {
+	Plugin   string        // that made it
+	Key      string        // in the plugin
+	Name     string        // of the environment that asked first
+	What     string        // what it asked for
+	Packages []string      // NAME VERSION of what was installed
+	Made     time.Time     // when its build began
+	Took     time.Duration // how long it took
+	Bytes    int64         // of its files
+	Used     time.Time     `json:"-"` // last
+	InUse    bool          `json:"-"` // by a living process
+}
+
+// describer says in few words what a plugin makes for an environment.
+type describer interface {
+	Describe(env dag.Environment) string
+}
+
+func describe(p Plugin, env dag.Environment) string {
+	if d, ok := p.(describer); ok {
+		return d.Describe(env)
+	}
+	return ""
+}
+
+const recordSuffix = ".json"
+
+func (r Record) write(dir string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("note what was made: %w", err)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(dir), ".record-")
+	if err != nil {
+		return fmt.Errorf("note what was made: %w", err)
+	}
+	_, err = temp.Write(append(text, '\n'))
+	if err = errors.Join(err, temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), dir+recordSuffix)
+	}
+	if err != nil {
+		return fmt.Errorf("note what was made: %w", errors.Join(err, os.Remove(temp.Name())))
+	}
+	return nil
+}
+
+// readRecord returns what is noted of dir; of one without a note what can be seen.
+func readRecord(plugin, dir string) Record {
+	r := Record{Plugin: plugin, Key: filepath.Base(dir), Bytes: -1}
+	if text, err := os.ReadFile(dir + recordSuffix); err == nil {
+		_ = json.Unmarshal(text, &r) // a note that cannot be read is as good as none
+	}
+	if r.Bytes < 0 {
+		r.Bytes = sizeOf(dir)
+	}
+	return r
+}
+
+func (c *Cache) bytesOf(dir string) int64 {
+	return readRecord(filepath.Base(filepath.Dir(dir)), dir).Bytes
+}
+
+// forget removes what is noted of dir.
+func forget(dir string) error {
+	if err := os.Remove(dir + recordSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// removeTree removes a folder, also one whose folders may not be written.
+func removeTree(dir string) error {
+	if os.RemoveAll(dir) == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			err = os.Chmod(path, 0o700)
+		}
+		return nil //nolint:nilerr // RemoveAll tells
+	})
+	return os.RemoveAll(dir)
+}

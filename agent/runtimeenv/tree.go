@@ -1,0 +1,270 @@
+package runtimeenv
+
+import (
+	"archive/zip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Bounds of one folder or archive of a job.
+const (
+	maxTreeBytes = 1 << 30
+	maxTreeFiles = 50_000
+)
+
+// treeFile is one file or symbolic link of a folder that is shipped.
+type treeFile struct {
+	name   string // with / between its parts
+	mode   fs.FileMode
+	size   int64
+	target string // of a link
+}
+
+// listTree lists what is shipped of a folder, in order. A file is a tree of one.
+func listTree(dir string) ([]treeFile, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []treeFile{{name: ".", mode: info.Mode(), size: info.Size()}}, boundTree(dir, 1, info.Size())
+	}
+	ignored, err := readIgnore(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []treeFile
+	var bytes int64
+	err = filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || file == dir {
+			return err
+		}
+		rel, err := filepath.Rel(dir, file)
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(rel)
+		if ignored.ignores(name, entry.IsDir()) {
+			if entry.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if entry.IsDir() {
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		f := treeFile{name: name, mode: info.Mode(), size: info.Size()}
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			if f.target, err = os.Readlink(file); err != nil {
+				return err
+			}
+			if !inside(name, f.target) {
+				return fmt.Errorf("%s is a link to %s, outside of the folder: put the file in its place, or name the link in %s", file, f.target, ignoreNames[0])
+			}
+		case !info.Mode().IsRegular():
+			return fmt.Errorf("%s is neither a file nor a folder nor a link: name it in %s", file, ignoreNames[0])
+		}
+		all = append(all, f)
+		bytes += f.size
+		return boundTree(dir, len(all), bytes)
+	})
+	slices.SortFunc(all, func(a, b treeFile) int { return strings.Compare(a.name, b.name) })
+	return all, err
+}
+
+func readIgnore(dir string) (ignoreList, error) {
+	for _, name := range ignoreNames {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			return parseIgnore(text), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return parseIgnore(nil), nil
+}
+
+func boundTree(dir string, files int, bytes int64) error {
+	if files > maxTreeFiles || bytes > maxTreeBytes {
+		return fmt.Errorf("%s has more than %d files or %d MiB: data belongs beside the code, and what is not needed into %s",
+			dir, maxTreeFiles, maxTreeBytes>>20, ignoreNames[0])
+	}
+	return nil
+}
+
+// inside tells whether a link at name with this target stays in the tree.
+func inside(name, target string) bool {
+	if path.IsAbs(target) {
+		return false
+	}
+	to := path.Join(path.Dir(name), filepath.ToSlash(target))
+	return to != ".." && !strings.HasPrefix(to, "../")
+}
+
+// tree hashes the names, modes and contents of what is shipped of a folder, or of a file.
+func (h hasher) tree(dir string) error {
+	files, err := listTree(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		kind := "file"
+		if f.mode&0o111 != 0 {
+			kind = "program"
+		}
+		if f.target != "" {
+			h.text("link", f.name, f.target)
+			continue
+		}
+		h.text(kind, f.name, fmt.Sprint(f.size))
+		if err := h.content(filepath.Join(dir, filepath.FromSlash(f.name)), f.size); err != nil {
+			return err
+		}
+	}
+	h.text("end")
+	return nil
+}
+
+// content hashes size bytes of a file; one that has another size by now is being changed.
+func (h hasher) content(name string, size int64) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	n, err := io.Copy(h, io.LimitReader(file, size+1))
+	if err == nil && n != size {
+		err = fmt.Errorf("%s changes while it is read", name)
+	}
+	return err
+}
+
+// copyTree copies what is shipped of a folder, or a file, to a folder. The copy is
+// shared by tasks: it is not to be written.
+func copyTree(from, to string) error {
+	files, err := listTree(from)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		source, dest := filepath.Join(from, filepath.FromSlash(f.name)), filepath.Join(to, filepath.FromSlash(f.name))
+		if f.name == "." {
+			source, dest = from, filepath.Join(to, filepath.Base(from))
+		}
+		if err := os.MkdirAll(filepath.Dir(dest), 0o700); err != nil {
+			return err
+		}
+		if f.target != "" {
+			if err := os.Symlink(f.target, dest); err != nil {
+				return err
+			}
+			continue
+		}
+		in, err := os.Open(source)
+		if err != nil {
+			return err
+		}
+		err = writeFile(dest, in, f.mode)
+		in.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeFile(name string, from io.Reader, mode fs.FileMode) error {
+	perm := fs.FileMode(0o400)
+	if mode&0o111 != 0 {
+		perm = 0o500
+	}
+	out, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, perm)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, from)
+	return errors.Join(err, out.Close())
+}
+
+// isArchive tells by its name whether a file is an archive that is unpacked.
+func isArchive(name string) bool {
+	ext := strings.ToLower(filepath.Ext(name))
+	return ext == ".zip" || ext == ".whl"
+}
+
+// unpack writes an archive's files below a folder and nowhere else. What the
+// archive says of sizes is not believed.
+func unpack(archive, to string) error {
+	zr, err := zip.OpenReader(archive)
+	if err != nil {
+		return fmt.Errorf("open archive %s: %w", archive, err)
+	}
+	defer zr.Close()
+	root, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	left := int64(maxTreeBytes)
+	for n, f := range zr.File {
+		if n >= maxTreeFiles {
+			return boundTree(archive, n+1, 0)
+		}
+		name := path.Clean(strings.ReplaceAll(f.Name, `\`, "/"))
+		if !filepath.IsLocal(name) {
+			return fmt.Errorf("archive %s: the entry %q leads out of it", archive, f.Name)
+		}
+		if err := unpackOne(root, f, name, &left); err != nil {
+			if left < 0 {
+				return boundTree(archive, 0, maxTreeBytes+1)
+			}
+			return fmt.Errorf("archive %s: entry %q: %w", archive, f.Name, err)
+		}
+	}
+	return nil
+}
+
+func unpackOne(root *os.Root, f *zip.File, name string, left *int64) error {
+	mode := f.Mode()
+	if mode.IsDir() {
+		return root.MkdirAll(name, 0o700)
+	}
+	if !mode.IsRegular() {
+		return errors.New("only files and folders can be in it")
+	}
+	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
+		return err
+	}
+	in, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	perm := fs.FileMode(0o400)
+	if mode&0o111 != 0 {
+		perm = 0o500
+	}
+	out, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, perm)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(out, io.LimitReader(in, *left+1))
+	*left -= n
+	if err == nil && *left < 0 {
+		err = errors.New("too large")
+	}
+	return errors.Join(err, out.Close())
+}
