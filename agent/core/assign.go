@@ -168,8 +168,6 @@ func (c *Core) newGroups(j *job) {
 		}
 		gs.findStep()
 		gs.class = c.classFor(j, gs)
-		env := j.declared(gs.group.Run.Environment)
-		gs.open = env != nil && env.Python != nil
 	}
 	// All tasks of a group read from the same groups.
 	for i := range g.Groups {

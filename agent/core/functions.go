@@ -65,7 +65,7 @@ func different(j *job, p *pool) string {
 // mistake tells what a group wants of its function that the executors of a pool
 // do not have; "" when they have all.
 func (gs *groupState) mistake(p *pool) string {
-	if _, ok := p.fits[gs.group]; ok || gs.open {
+	if _, ok := p.fits[gs.group]; ok {
 		return ""
 	}
 	where := "the agent's own executor"

@@ -142,7 +142,6 @@ type groupState struct {
 	list      []uint32    // its outputs
 	behind    *groupState // of the task that followed one of this group last
 	few       bool        // its graph has few groups
-	open      bool        // its executors find functions when they are called, and announce none
 	step      bool        // its tasks can wait behind others in one run
 	named     bool        // the names of its tasks go with each run
 	file      []bool      // outputs that commands read or write

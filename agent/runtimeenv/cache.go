@@ -71,8 +71,14 @@ type Cache struct {
 	patience time.Duration // how long transient errors of one build are tried again
 
 	mu       sync.Mutex
-	held     map[string]*os.File      // locks of the environments that we use, by folder
-	building map[string]chan struct{} // closed when the build of a folder by this Cache has ended
+	held     map[string]*os.File  // locks of the environments that we use, by folder
+	building map[string]*building // by folder
+}
+
+// building is a build that this Cache makes; err is set when done is closed.
+type building struct {
+	done chan struct{}
+	err  error
 }
 
 const (
@@ -83,7 +89,7 @@ const (
 
 // New returns a cache in dir that knows the built-in plugins and the given ones.
 func New(dir string, plugins ...Plugin) *Cache {
-	c := &Cache{dir: dir, patience: patience, held: map[string]*os.File{}, building: map[string]chan struct{}{}}
+	c := &Cache{dir: dir, patience: patience, held: map[string]*os.File{}, building: map[string]*building{}}
 	c.plugins = append(slices.Concat([]Plugin{new(goPlugin), varsPlugin{}}, pythonPlugins(c)), plugins...)
 	slices.SortStableFunc(c.plugins, func(a, b Plugin) int { return a.Priority() - b.Priority() })
 	return c
@@ -163,7 +169,7 @@ func (c *Cache) prepare(ctx context.Context, p Plugin, env dag.Environment, tell
 // create makes dir unless somebody else did while we waited for the lock. After
 // the build it computes the key again: when the sources changed meanwhile, what
 // was built may not be what the key says, and it is thrown away.
-func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, dir string, again *string, tell func(string)) (bool, error) {
+func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, dir string, again *string, tell func(string)) (built bool, err error) {
 	parent := filepath.Dir(dir)
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return false, fmt.Errorf("make cache folder: %w", err)
@@ -172,7 +178,7 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	if err != nil {
 		return false, err
 	}
-	defer leave()
+	defer func() { leave(err) }()
 	unlock, err := lock(ctx, filepath.Join(parent, key+".lock"))
 	if err != nil {
 		return false, err
@@ -204,25 +210,30 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 }
 
 // enter waits until this Cache builds dir nowhere else: many that wait for one
-// build wait here, and only one of them for the lock file.
-func (c *Cache) enter(ctx context.Context, dir string) (leave func(), err error) {
+// build wait here, and only one of them for the lock file. When that build fails
+// for good all of them fail.
+func (c *Cache) enter(ctx context.Context, dir string) (leave func(error), err error) {
 	for {
 		c.mu.Lock()
 		other := c.building[dir]
 		if other == nil {
-			mine := make(chan struct{})
+			mine := &building{done: make(chan struct{})}
 			c.building[dir] = mine
 			c.mu.Unlock()
-			return func() {
+			return func(err error) {
 				c.mu.Lock()
 				delete(c.building, dir)
 				c.mu.Unlock()
-				close(mine)
+				mine.err = err
+				close(mine.done)
 			}, nil
 		}
 		c.mu.Unlock()
 		select {
-		case <-other:
+		case <-other.done:
+			if other.err != nil && !errors.Is(other.err, context.Canceled) && !errors.Is(other.err, context.DeadlineExceeded) {
+				return nil, other.err
+			}
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for another build of the same environment: %w", ctx.Err())
 		}
@@ -256,7 +267,7 @@ func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, par
 			return nil, err
 		}
 		if time.Since(started)+pause > c.patience {
-			return nil, fmt.Errorf("%w\n%d tries in %s", err, n, time.Since(started).Round(time.Second))
+			return nil, fmt.Errorf("%w\ntried %d times in %s", err, n, time.Since(started).Round(time.Second))
 		}
 		b.Tell(fmt.Sprintf("try %d failed and is repeated: %v", n, err))
 		if err := sleep(ctx, pause); err != nil {

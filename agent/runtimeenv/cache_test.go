@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -181,5 +182,41 @@ variable C: its value holds a zero byte
 variable CASCADE_X: names that start with CASCADE_ are Cascade's own`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+type passing struct{ error }
+
+func (passing) Transient() bool { return true }
+
+// What may pass is tried again in an empty folder; what stays fails at once, for all who wait.
+func TestTransientErrors(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		fails    []error
+		patience time.Duration
+		tries    int
+		err      string
+	}{
+		{"it passes", []error{passing{errors.New("away")}, nil}, time.Hour, 2, ""},
+		{"it stays", []error{errors.New("wrong"), nil}, time.Hour, 1, "wrong"},
+		{"first one, then the other", []error{passing{errors.New("away")}, errors.New("wrong")}, time.Hour, 2, "wrong"},
+		{"patience ends", []error{passing{errors.New("away")}}, 0, 1, "away\ntried 1 times"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			tries, told := 0, 0
+			cache := New(t.TempDir(), &fakePlugin{create: func(dir string) error {
+				if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {
+					t.Errorf("a folder with %v, %v", left, err)
+				}
+				tries++
+				return errors.Join(writeProgram(dir), c.fails[tries-1])
+			}})
+			cache.patience = c.patience
+			_, err := cache.Prepare(t.Context(), dag.Environment{}, func(string) { told++ })
+			if tries != c.tries || told != c.tries-1 || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%d tries, told %d times, error %v", tries, told, err)
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,7 +29,8 @@ type interpreter struct {
 // Versions of Python that the executor is written for.
 const (
 	oldestPython = "3.10"
-	foundTimeout = 20 * time.Second // for one interpreter to say what it is
+	foundTimeout = time.Minute     // for one interpreter to say what it is
+	scriptAge    = 5 * time.Minute // how long what a script said counts: it depends on more than its file
 )
 
 // probe is what an interpreter is asked. Its words are few, so that its start is all it costs.
@@ -49,8 +51,10 @@ type interpreters struct {
 
 // known is what a candidate said when its file was as noted.
 type known struct {
-	Size int64
-	Time time.Time
+	Size  int64
+	Time  time.Time
+	Asked time.Time // of a script
+	late  bool      // it did not answer in time: that says nothing
 	interpreter
 	Err string // instead
 }
@@ -67,18 +71,23 @@ func (in *interpreters) find(ctx context.Context, spec string) (interpreter, err
 	}
 	first, others := candidates()
 	for _, path := range first {
-		if it := in.ask(ctx, path); it.Err == "" && it.fits(want) {
+		it := in.ask(ctx, path)
+		if it.late { // another one instead would be another environment
+			return interpreter{}, lateAnswer(path)
+		}
+		if it.Err == "" && it.fits(want) {
 			return it.interpreter, nil
 		}
 	}
 	var all []known
 	for _, path := range others {
-		if it := in.ask(ctx, path); it.Err == "" && suffix(it.Version) == "" { // pre-releases are for those who name them
+		it := in.ask(ctx, path)
+		if it.late {
+			return interpreter{}, lateAnswer(path)
+		}
+		if it.Err == "" && suffix(it.Version) == "" { // pre-releases are for those who name them
 			all = append(all, it)
 		}
-	}
-	if ctx.Err() != nil {
-		return interpreter{}, ctx.Err()
 	}
 	slices.SortStableFunc(all, func(a, b known) int { return compareVersions(b.Version, a.Version) })
 	for _, it := range all {
@@ -87,6 +96,10 @@ func (in *interpreters) find(ctx context.Context, spec string) (interpreter, err
 		}
 	}
 	return interpreter{}, in.none(spec, first, all)
+}
+
+func lateAnswer(path string) error {
+	return fmt.Errorf("python: %s does not say in %s which Python it is", path, foundTimeout)
 }
 
 func (in *interpreters) none(spec string, first []string, all []known) error {
@@ -164,17 +177,21 @@ func (in *interpreters) ask(ctx context.Context, path string) known {
 	if err != nil {
 		return known{Err: err.Error()}
 	}
-	if k, ok := in.known[path]; ok && k.Size == info.Size() && k.Time.Equal(info.ModTime()) {
+	if k, ok := in.known[path]; ok && k.Size == info.Size() && k.Time.Equal(info.ModTime()) &&
+		(k.Asked.IsZero() || time.Since(k.Asked) < scriptAge) {
 		if _, err := os.Stat(k.Path); k.Err != "" || err == nil {
 			return k
 		}
 	}
 	k := known{Size: info.Size(), Time: info.ModTime()}
+	if !isELF(path) {
+		k.Asked = time.Now()
+	}
 	k.interpreter, err = askInterpreter(ctx, path)
 	if err != nil {
-		k.Err = err.Error()
+		k.Err, k.late = err.Error(), errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil
 	}
-	if ctx.Err() == nil {
+	if !k.late {
 		in.known[path] = k
 		in.store()
 	}
@@ -189,7 +206,7 @@ func askInterpreter(ctx context.Context, path string) (it interpreter, err error
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if err != nil {
-		return it, fmt.Errorf("ask %s which Python it is: %w", path, err)
+		return it, fmt.Errorf("ask %s which Python it is: %w", path, cmp.Or(ctx.Err(), err))
 	}
 	if err := json.Unmarshal(bytes.TrimSpace(out), &it); err != nil {
 		return it, fmt.Errorf("ask %s which Python it is: %w", path, err)
@@ -197,8 +214,7 @@ func askInterpreter(ctx context.Context, path string) (it interpreter, err error
 	return it, nil
 }
 
-// load reads what an earlier process found out of programs; what scripts said is
-// not in it, because it depends on more than their text.
+// load reads what an earlier process found out.
 func (in *interpreters) load() {
 	if in.known != nil {
 		return
@@ -211,13 +227,7 @@ func (in *interpreters) load() {
 
 // store is best effort: without the file the next process asks again.
 func (in *interpreters) store() {
-	keep := map[string]known{}
-	for path, k := range in.known {
-		if k.Err == "" && isELF(path) {
-			keep[path] = k
-		}
-	}
-	text, err := json.Marshal(keep)
+	text, err := json.Marshal(in.known)
 	if err != nil || os.MkdirAll(filepath.Dir(in.file), 0o700) != nil {
 		return
 	}
