@@ -389,6 +389,7 @@ func (c *Core) unask(j *job, t taskIndex) {
 	j.tasks[t].state = tFinished
 	j.unended--
 	c.lostJobs = append(c.lostJobs, j)
+	c.touch(j)
 }
 
 // valid tells whether a name from outside can exist in the graph.

@@ -149,7 +149,12 @@ func (c *Core) hearEnds(j *job, e comms.Ended) {
 		return
 	}
 	for t := e.First; t <= e.Last; t++ {
-		if known := int(t) < len(j.tasks) && j.tasks[t].state != tAbsent; known || j.awayAt(t) == nil {
+		asked := int(t) < len(j.tasks) && j.tasks[t].state == tAsked
+		if asked { // a peer that had made it has done so again by itself
+			c.unask(j, t)
+			c.unend(j, t)
+		}
+		if known := int(t) < len(j.tasks) && j.tasks[t].state != tAbsent; !asked && (known || j.awayAt(t) == nil) {
 			if known || !j.peers.endsLater(t) {
 				delete(j.peers.ending, t)
 			}

@@ -474,11 +474,12 @@ func (s *States) ended(but map[dag.TaskIndex]struct{}) (out []comms.Ended) {
 // streamEnds lists the open streams of tasks that are over, sorted. One whose
 // generator ended badly has the elements that were published.
 func (s *States) streamEnds() (out []comms.StreamEnd) {
-	for k, n := range s.ends {
-		out = append(out, comms.StreamEnd{Task: k.task, Output: k.output, Count: n})
+	badly := func(t dag.TaskIndex) bool { return s.get(t).Over() && s.get(t) != TaskDone }
+	for k, n := range s.ends { // it may be of an attempt before the one that failed
+		out = append(out, comms.StreamEnd{Task: k.task, Output: k.output, Count: n, Failed: badly(k.task)})
 	}
 	for k, n := range s.known {
-		if _, ended := s.ends[k]; !ended && s.get(k.task).Over() && s.get(k.task) != TaskDone {
+		if _, ended := s.ends[k]; !ended && badly(k.task) {
 			out = append(out, comms.StreamEnd{Task: k.task, Output: k.output, Count: n, Failed: true})
 		}
 	}
