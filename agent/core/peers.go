@@ -87,7 +87,7 @@ func (c *Core) setPeers(j *job, m *comms.Assign) {
 		c.part(before)
 	}
 	if !j.fresh {
-		c.giveAway(j)
+		c.giveAway(j, m.Ended)
 		c.takeOver(j, m)
 	}
 	if len(all) == 0 {
@@ -113,17 +113,30 @@ func (c *Core) inherit(j *job, before *peers) {
 }
 
 // giveAway ends what this agent knew of tasks that others have now: what it made
-// of them counts no more, what it fetched waits until it is told again.
-func (c *Core) giveAway(j *job) {
+// of them counts no more, what it fetched waits until it is told again. What has
+// ended stays, although the generator of an instance is another's now.
+func (c *Core) giveAway(j *job, over []comms.Ended) {
 	for _, r := range j.peers.runs {
 		for t := r.first; int(t) < len(j.tasks) && t <= r.last; t++ {
 			c.makeAbsent(j, t, true)
 		}
 	}
+	ended := endedIn(over)
 	for i := j.static; i < len(j.tasks); i++ { // those of generators that others have
-		if j.awayAt(taskIndex(i)) != nil {
-			c.makeAbsent(j, taskIndex(i), true)
+		if t := taskIndex(i); j.awayAt(t) != nil && !(ended(t) && j.tasks[i].state.over()) {
+			c.makeAbsent(j, t, true)
 		}
+	}
+}
+
+// endedIn returns a function that tells, of tasks in order, whether an Assign lists them as ended.
+func endedIn(over []comms.Ended) func(taskIndex) bool {
+	k := 0
+	return func(t taskIndex) bool {
+		for k < len(over) && over[k].Last < t {
+			k++
+		}
+		return k < len(over) && over[k].First <= t
 	}
 }
 
@@ -140,13 +153,10 @@ func (c *Core) takeOver(j *job, m *comms.Assign) {
 			begin(t)
 		}
 	}
-	ended := 0
+	ended := endedIn(m.Ended)
 	for i := j.static; i < len(j.tasks); i++ { // those of which the sender had heard nothing
-		for ended < len(m.Ended) && int(m.Ended[ended].Last) < i {
-			ended++
-		}
-		if known := ended < len(m.Ended) && int(m.Ended[ended].First) <= i; !known && j.awayAt(taskIndex(i)) == nil {
-			begin(taskIndex(i))
+		if t := taskIndex(i); !ended(t) && j.awayAt(t) == nil {
+			begin(t)
 		}
 	}
 }
