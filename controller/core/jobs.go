@@ -2,6 +2,7 @@ package core
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -224,7 +225,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, epoch uin
 		if !j.states.Apply(e) {
 			continue
 		}
-		lost = c.datasets(j, a, e, &commit) || lost
+		lost = c.datasets(j, a, e, &commit) || e.Kind == comms.EventRetry && j.waitsInVain(e.Task, p) || lost
 		if e.Kind == comms.EventFailed && e.Error != nil {
 			commit.Tasks = append(commit.Tasks, TaskRecord{Task: uint32(e.Task), Error: *e.Error, At: e.At})
 			if j.rec.Error == nil {
@@ -263,9 +264,8 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 	}
 	if e.Kind == comms.EventLost {
 		ref := e.Cause.Ref
-		if p := j.partOf(a.row.Name); p.have != nil {
-			delete(p.have, ref)
-		}
+		p := j.partOf(a.row.Name)
+		delete(p.have, ref)
 		if r != nil {
 			r.lost[ref] = struct{}{}
 		}
@@ -274,7 +274,7 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 			j.result, j.there = false, exportAt{}
 			commit.Drop = append(commit.Drop, ref)
 		}
-		return (e.Cause.Kind == comms.CauseSubmit || e.Cause.Kind == comms.CauseDataset) && (len(j.parts) < 2 || j.states.get(ref.Task).Over())
+		return (e.Cause.Kind == comms.CauseSubmit || e.Cause.Kind == comms.CauseDataset) && (len(j.parts) < 2 || j.states.get(ref.Task).Over() || !j.told(ref.Task, p))
 	}
 	for i := range e.Outputs {
 		d := &e.Outputs[i]
@@ -289,6 +289,39 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 		}
 	}
 	return false
+}
+
+// waitsInVain tells whether an agent makes a task again by itself, because it has
+// lost what the task made, and needs for it what others make: if the task is in no
+// fragment, they do not know that it waits for that.
+func (j *job) waitsInVain(t dag.TaskIndex, p *part) bool {
+	if len(j.parts) < 2 || j.ownerOf(t) != nobody {
+		return false
+	}
+	ins, err := j.graph.Inputs(t)
+	if err != nil {
+		return false
+	}
+	for i := range ins {
+		for _, src := range ins[i].Sources {
+			if !j.states.get(src.Task).Over() && !j.told(src.Task, p) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// told tells whether who makes what a task makes knows that a part of the job needs it.
+func (j *job) told(t dag.TaskIndex, p *part) bool {
+	k := j.ownerOf(t)
+	if k == nobody || j.parts[k] == p {
+		return k != nobody
+	}
+	return slices.ContainsFunc(j.graph.Consumers(t), func(e dag.Edge) bool {
+		k := j.ownerOf(e.Consumer)
+		return k != nobody && j.parts[k] == p && !j.states.get(e.Consumer).Over()
+	})
 }
 
 // wanted tells whether a consumer of a dataset has not ended.

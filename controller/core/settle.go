@@ -79,7 +79,11 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex) *settlement {
 	if len(s.parts) > 1 || len(j.parts) > 1 {
 		for _, t := range run {
 			old := j.ownerOf(t)
-			if old == nobody || j.states.get(t).Over() {
+			if len(j.parts) == 0 || j.states.get(t).Over() {
+				continue
+			}
+			if old == nobody { // nobody's, or an agent is making it again by itself
+				s.moved = append(s.moved, t)
 				continue
 			}
 			// A process that is gone may have told others of what it did and nobody knows.
@@ -132,7 +136,7 @@ func (p *picker) home(t dag.TaskIndex, now int) int {
 		h := a.host()
 		return h.Suits(p.j.graph, t)
 	}
-	if p.near != "" && p.j.states.get(t).Over() {
+	if p.near != "" && (p.j.states.get(t).Over() || now == nobody && len(p.j.parts) > 1 && p.j.ownerOf(t) == nobody) {
 		if a := p.c.agents[p.near]; suits(a) {
 			return p.add(a)
 		}
