@@ -61,8 +61,7 @@ func single(name string) *dag.Graph {
 }
 
 // latencies runs n jobs of one task, one after another.
-func (b *bench) latencies(ctx context.Context, c *cascade.Cluster, name string, n int) (result, final []float64, err error) {
-	g := single(name)
+func (b *bench) latencies(ctx context.Context, c *cascade.Cluster, g *dag.Graph, n int) (result, final []float64, err error) {
 	for i := range n + n/10 {
 		f, err := b.timed(ctx, c, g)
 		if err != nil {
@@ -93,7 +92,7 @@ func taskLatency(ctx context.Context, b *bench) error {
 		return err
 	}
 	cpu := cpuTime()
-	result, final, err := b.latencies(ctx, c, "task-latency", n)
+	result, final, err := b.latencies(ctx, c, single("task-latency"), n)
 	cpu = cpuTime() - cpu
 	if err != nil {
 		return err
@@ -122,7 +121,7 @@ func finalFsync(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	n := b.size(500, 10)
-	result, final, err := b.latencies(ctx, c, "final-fsync", n)
+	result, final, err := b.latencies(ctx, c, single("final-fsync"), n)
 	if err != nil {
 		return err
 	}

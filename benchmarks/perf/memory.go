@@ -92,7 +92,7 @@ func getLatency(ctx context.Context, b *bench) error {
 	}
 	worst, at, gets := 0.0, 0, b.size(20, 5)
 	for _, size := range []int{1 << 10, 64 << 10, 1 << 20, b.size(64<<20, 2<<20), b.size(1<<30, 4<<20)} {
-		took, err := b.gets(ctx, c, size, gets)
+		took, err := b.gets(ctx, c, dag.NewBuilder("get"), gets, made(size), run(funcGet))
 		if err != nil {
 			return err
 		}
@@ -104,12 +104,16 @@ func getLatency(ctx context.Context, b *bench) error {
 		Note: fmt.Sprintf("worst of 1 KiB to 1 GiB, median of %d tasks each: %d bytes; from the start of the run to the function that has the view", gets, at)})
 }
 
+// made is a task that makes a dataset of so many bytes.
+func made(size int) dag.Group {
+	return dag.Group{Name: "make", Run: run(funcMake), Outputs: out(), With: []dag.Field{with("size", int64(size)), with("count", int64(1))}}
+}
+
 // gets lets n tasks read one dataset and returns the microseconds of each.
-func (b *bench) gets(ctx context.Context, c *cascade.Cluster, size, n int) ([]float64, error) {
-	g := dag.NewBuilder("get")
-	from := g.Add(dag.Group{Name: "make", Run: run(funcMake), Outputs: out(), With: []dag.Field{with("size", int64(size)), with("count", int64(1))}})
-	to := g.Add(dag.Group{Name: "get", Axes: []dag.Axis{dag.Range("i", 0, int64(n-1))}, Run: run(funcGet),
-		Inputs: []dag.InputDecl{dag.One("x", from.Out("out"))}, Outputs: []dag.OutputDecl{{Name: "at"}}})
+func (b *bench) gets(ctx context.Context, c *cascade.Cluster, g *dag.Builder, n int, from dag.Group, consume dag.Run) ([]float64, error) {
+	maker := g.Add(from)
+	to := g.Add(dag.Group{Name: "get", Axes: []dag.Axis{dag.Range("i", 0, int64(n-1))}, Run: consume,
+		Inputs: []dag.InputDecl{dag.One("x", maker.Out("out"))}, Outputs: []dag.OutputDecl{{Name: "at"}}})
 	g.Export(to.Out("at", dag.All()), "")
 	f, err := b.timed(ctx, c, build(g))
 	if err != nil {

@@ -12,6 +12,7 @@ def main() -> int:
     """Runs tasks until the agent ends the link; returns the exit status."""
     # Programs that tasks start must not take themselves for executors.
     address, token, crash = (os.environ.pop(f"CASCADE_EXECUTOR_{n}", "") for n in ("ADDR", "TOKEN", "CRASH"))
+    os.environ.pop("CASCADE_EXECUTOR_PIPES", None)  # an offer that is not taken: the link is ZeroMQ over the Unix socket
     if not address:
         print(
             "cascade.executor is started by cascade-agent, which tells it where to connect in CASCADE_EXECUTOR_ADDR.",
