@@ -158,15 +158,17 @@ func keptChain(name string, length int) *dag.Graph {
 
 // turns is one chain whose tasks need one of two environments in turn, and so two
 // executors: none can wait behind its producer, each step passes the agent.
-func turns(name string, length int) *dag.Graph {
+// The environments are alike but for a variable.
+func turns(name string, length int, env dag.Environment, start, step string) *dag.Graph {
 	b := dag.NewBuilder(name)
 	sides := []string{"left", "right"}
 	for _, side := range sides {
-		b.Environment(dag.Environment{Name: side, Vars: map[string]string{"PERF_SIDE": side}})
+		env.Name, env.Vars = side, map[string]string{"PERF_SIDE": side}
+		b.Environment(env)
 	}
-	last := b.Add(dag.Group{Name: "t0", Run: dag.Run{Environment: sides[0], Function: funcStart}, Outputs: out()})
+	last := b.Add(dag.Group{Name: "t0", Run: dag.Run{Environment: sides[0], Function: start}, Outputs: out()})
 	for i := 1; i < length; i++ {
-		last = b.Add(dag.Group{Name: fmt.Sprintf("t%d", i), Run: dag.Run{Environment: sides[i%2], Function: funcStep}, Outputs: out(),
+		last = b.Add(dag.Group{Name: fmt.Sprintf("t%d", i), Run: dag.Run{Environment: sides[i%2], Function: step}, Outputs: out(),
 			Inputs: []dag.InputDecl{dag.One("x", last.Out("out"))}})
 	}
 	b.Export(last.Out("out"), "")

@@ -13,7 +13,7 @@ import (
 // chainStep is a step of a chain that goes through the agent.
 func chainStep(ctx context.Context, b *bench) error {
 	n := b.size(2000, 20)
-	return b.chain(ctx, "chain_step", turns("chain-step", n), n, "one task a step, on the other of two executors", finished.alternated)
+	return b.chain(ctx, "chain_step", turns("chain-step", n, dag.Environment{}, funcStart, funcStep), n, "one task a step, on the other of two executors", finished.alternated)
 }
 
 // chainStepQueued is a step that its executor starts by itself.

@@ -10,18 +10,26 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// The functions of these figures are in the Python package itself, cascade.perf.
-const pythonEnv = "python"
+const (
+	pythonEnv    = "python"
+	pythonModule = "cascade.perf." // of the Python package itself
+)
 
 func pythonRun(function string) dag.Run {
-	return dag.Run{Environment: pythonEnv, Function: "cascade.perf." + function}
+	return dag.Run{Environment: pythonEnv, Function: pythonModule + function}
 }
 
 // python begins a graph whose tasks may be of Python.
 func python(name string) *dag.Builder {
 	b := dag.NewBuilder(name)
-	b.Environment(dag.Environment{Name: pythonEnv, Python: &dag.Python{Pip: []string{"numpy"}}})
+	env := pythonAlone()
+	env.Name = pythonEnv
+	b.Environment(env)
 	return b
+}
+
+func pythonAlone() dag.Environment {
+	return dag.Environment{Python: &dag.Python{Pip: []string{"numpy"}}}
 }
 
 func pythonNoops(name string, n int) *dag.Graph {
@@ -52,7 +60,7 @@ func (b *bench) withPython(ctx context.Context, names ...string) (*cascade.Clust
 	return c, nil
 }
 
-// pythonNoop is one graph of Python tasks that do nothing, and the latency of one task.
+// pythonNoop is one graph of Python tasks that do nothing, and the latency of one such task.
 func pythonNoop(ctx context.Context, b *bench) error {
 	c, err := b.withPython(ctx, "python_noop", "python_noop_p50")
 	if c == nil || err != nil {
@@ -73,20 +81,8 @@ func pythonNoop(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	jobs := b.size(2000, 20)
-	one := python("python-latency")
-	one.Export(one.Add(dag.Group{Name: "t", Run: pythonRun("start"), Outputs: out()}).Out("out"), "")
-	rtt, err := socketRTT()
-	if err != nil {
-		return err
-	}
-	result, final, err := b.latencies(ctx, c, build(one), jobs)
-	if err != nil {
-		return err
-	}
-	return b.tell(Figure{Name: "python_noop_p50", Value: quantile(result, 0.5), Unit: "us", Baseline: microseconds(rtt), BaselineOf: rttName,
-		Note: fmt.Sprintf("%d jobs of one Python task, from submit to result; p99 %.0f us; durable end p50 %.0f us", jobs,
-			quantile(result, 0.99), quantile(final, 0.5))})
+	steps := b.size(1000, 20)
+	return b.chain(ctx, "python_noop_p50", turns("python-chain", steps, pythonAlone(), pythonModule+"start", pythonModule+"step"), steps, "one Python task a step, on the other of two executors: from its input to its output, through the agent", finished.alternated)
 }
 
 // pythonHandover is from the start of a Python run to its function holding a NumPy

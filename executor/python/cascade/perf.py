@@ -17,6 +17,11 @@ def start() -> int:
     return 1
 
 
+def step(x: int) -> int:
+    """A step of a chain."""
+    return x + 1
+
+
 def make(size: int) -> Any:
     """An array of so many bytes that lies in the store, of which only the ends are written."""
     array = empty(size // 8)
