@@ -7,7 +7,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"github.com/zeebo/blake3"
 
@@ -134,7 +133,7 @@ func (f *folder) abs(path string) (string, error) {
 	if path != "" {
 		return filepath.Abs(path)
 	}
-	kernel, err := syscall.Getwd()
+	kernel, err := kernelFolder()
 	if err != nil {
 		return filepath.Abs("")
 	}
