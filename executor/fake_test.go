@@ -29,6 +29,9 @@ type fakeAgent struct {
 	sealed map[uint32]bool // file segments that hold a dataset
 }
 
+// Queue takes a message of the executor.
+func (a *fakeAgent) Queue(m comms.Message) error { return a.Send(m) }
+
 // Send takes a message of the executor.
 func (a *fakeAgent) Send(m comms.Message) error {
 	a.mu.Lock()

@@ -13,6 +13,8 @@ type Conn interface {
 	// Send hands over one message. It waits while the connection is full, and
 	// fails when it is closed. Slices in m may be changed after it returns.
 	Send(m comms.Message) error
+	// Queue is Send for a message that may wait for the next Send.
+	Queue(m comms.Message) error
 }
 
 // linkConn is the Conn of a comms.Link, and the link's handler.
@@ -25,13 +27,20 @@ type linkConn struct {
 var _ comms.Handler = (*linkConn)(nil)
 
 // Send implements Conn.
-func (c *linkConn) Send(m comms.Message) error {
+func (c *linkConn) Send(m comms.Message) error { return c.deliver(c.link.Send, m) }
+
+// Queue implements Conn.
+func (c *linkConn) Queue(m comms.Message) error { return c.deliver(c.link.Queue, m) }
+
+// deliver waits for room.
+func (c *linkConn) deliver(by func(head, body []byte) error, m comms.Message) error {
 	head := comms.Encode(m)
 	for {
-		err := c.link.Send(head, nil)
+		err := by(head, nil)
 		if !errors.Is(err, comms.ErrFull) {
 			return err
 		}
+		c.link.Flush() // what is queued goes first, to make room
 		select {
 		case <-c.room:
 		case <-c.link.Done():

@@ -160,10 +160,11 @@ func (o *outbox) hurry() {
 func (o *outbox) flush() {
 	o.sending.Lock()
 	defer o.sending.Unlock()
-	o.flushLocked()
+	o.flushLocked(o.conn.Send)
 }
 
-func (o *outbox) flushLocked() {
+// flushLocked hands over what waits, the last message of it by last.
+func (o *outbox) flushLocked(last func(comms.Message) error) {
 	for {
 		o.mu.Lock()
 		o.endRow()
@@ -176,23 +177,28 @@ func (o *outbox) flushLocked() {
 		}
 		for len(items) > 0 {
 			n := min(len(items), maxBatch)
-			o.put(&comms.Report{Items: items[:n]})
-			items = items[n:]
+			report := &comms.Report{Items: items[:n]}
+			if items = items[n:]; len(items) > 0 {
+				o.put(o.conn.Queue, report)
+			} else {
+				o.put(last, report)
+			}
 		}
 		clear(o.spare)
 	}
 }
 
-// send sends a message behind everything that was added before.
+// send sends a message behind everything that was added before, and with it: the
+// agent is woken once.
 func (o *outbox) send(m comms.Message) {
 	o.sending.Lock()
 	defer o.sending.Unlock()
-	o.flushLocked()
-	o.put(m)
+	o.flushLocked(o.conn.Queue)
+	o.put(o.conn.Send, m)
 }
 
-func (o *outbox) put(m comms.Message) {
-	if err := o.conn.Send(m); err != nil {
+func (o *outbox) put(by func(comms.Message) error, m comms.Message) {
+	if err := by(m); err != nil {
 		o.fail(err)
 	}
 }

@@ -76,12 +76,8 @@ func (m *Mapper) Lease(name string, off, n int64) (*Lease, error) {
 }
 
 func (m *Mapper) mapWritable(name string, off, n int64) (unsafe.Pointer, error) {
-	f, err := os.OpenFile(filepath.Join(m.dir, name), os.O_RDWR|noFollow, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	fi, err := f.Stat()
+	path := filepath.Join(m.dir, name)
+	fi, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +97,11 @@ func (m *Mapper) mapWritable(name string, off, n int64) (unsafe.Pointer, error) 
 		}
 		return ptr, nil
 	}
+	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
 	ptr, err := addresses(off, n)
 	if err != nil {
 		return nil, err

@@ -182,22 +182,15 @@ func (s *Store) Fits(id ledger.SegmentID, n int64) bool {
 // open it. The writer must have unmapped it.
 func (s *Store) Seal(id ledger.SegmentID, kind ledger.Kind, n int64) error {
 	path := s.Path(kind, id)
-	f, err := s.sys.Open("seal:open", path, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrPermission) { // SealOutput has done it
-		if fi, serr := os.Lstat(path); serr == nil && fi.Size() == n {
-			return nil
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("seal segment %d: %w", id, err)
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err == nil && fi.Size() < n {
+	fi, err := os.Lstat(path)
+	switch {
+	case err != nil:
+	case fi.Size() < n:
 		err = fmt.Errorf("it has %d bytes, not %d: %w", fi.Size(), n, ErrBounds)
-	}
-	if err == nil && fi.Size() != n {
-		err = s.sys.Truncate("seal:truncate", f, n)
+	case fi.Size() > n:
+		err = s.cut(path, n)
+	case fi.Mode().Perm()&0o222 == 0: // SealOutput has done it
+		return nil
 	}
 	if err == nil {
 		err = s.sys.Chmod("seal:chmod", path, 0o444)
@@ -206,6 +199,14 @@ func (s *Store) Seal(id ledger.SegmentID, kind ledger.Kind, n int64) error {
 		return fmt.Errorf("seal segment %d: %w", id, err)
 	}
 	return nil
+}
+
+func (s *Store) cut(path string, n int64) error {
+	f, err := s.sys.Open("seal:open", path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.sys.Truncate("seal:truncate", f, n), f.Close())
 }
 
 // SealOutput takes over a file that a command wrote, as the segment that was leased for it, and returns
