@@ -260,8 +260,8 @@ func (a *Agent) pruneEnvironments() {
 	if err != nil {
 		a.log.Warn().Err(err).Msg("old environments stay behind")
 	}
-	if removed > 0 {
-		a.log.Info().Int("environments", removed).Msg("those used longest ago are removed")
+	for _, r := range removed {
+		a.log.Info().Str("environment", r.ID()).Str("what", r.What).Time("used", r.Used).Msg("used longest ago, removed")
 	}
 }
 

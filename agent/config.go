@@ -95,11 +95,9 @@ func (cfg Config) withDefaults() (Config, error) {
 		all = append(all, fmt.Errorf("runtime folder: %w", err))
 	}
 	if cfg.Cache == "" {
-		dir, err := os.UserCacheDir()
-		if err != nil {
-			dir = filepath.Join(cfg.State, "cache")
+		if cfg.Cache, err = runtimeenv.DefaultDir(); err != nil {
+			cfg.Cache, err = filepath.Join(cfg.State, "cache", "environments"), nil
 		}
-		cfg.Cache = filepath.Join(dir, "cascade", "environments")
 	}
 	if cfg.Dir == "" {
 		if cfg.Dir, err = os.Getwd(); err != nil {

@@ -198,8 +198,8 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	if *again, err = p.Key(ctx, env); err != nil || *again != key {
 		return false, err
 	}
-	rec := Record{Plugin: p.Name(), Key: key, Name: env.Name, What: describe(p, env), Packages: build.Packages,
-		Made: started, Took: time.Since(started), Bytes: sizeOf(build.Dir)}
+	rec := Record{Plugin: p.Name(), Key: key, Name: env.Name, What: describe(p, env), Source: env.Source,
+		Packages: build.Packages, Made: started, Seconds: time.Since(started).Seconds(), Bytes: sizeOf(build.Dir)}
 	if err := rec.write(dir); err != nil {
 		return false, err
 	}

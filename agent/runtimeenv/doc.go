@@ -4,14 +4,25 @@
 //	     each: Validate ─▶ Key ─▶ in the cache? ──yes──▶ Activate ─▶ Activation: what to start, with which variables
 //	                                 └─no─▶ lock key ─▶ Create in a temporary folder ─▶ rename ─┘
 //
-// Built in: "go", which builds a Go package's functions into an executor, and
-// "vars", environment variables. An environment that neither names a package
-// nor anything else is served by the executor that comes with the agent.
+// Built in, by priority:
+//
+//	python-base, python-executor   an interpreter with what the executor needs; the executor's modules
+//	go, binary, python             an executor from a Go package; one that is built; requirements, by uv
+//	working_dir, py_modules        the job's files, by content
+//	vars                           environment variables
+//	uv                             made when the first Python environment is, on hosts without uv
+//
+// An environment that names nothing of these is served by the executor that comes
+// with the agent.
 //
 // Invariants:
 //   - A folder under its key is complete: it was renamed there after Create succeeded.
 //   - One build at a time per key, also between processes: a lock file guards it.
-//   - Nothing is written outside the cache folder and the Go toolchain's own caches.
+//   - A build that fails for good fails for all who wait for it; a transient error is
+//     tried again until patience ends, and told to who asked.
+//   - Nothing is written outside the cache folder and the own caches of go, uv and pip.
+//   - What tools say is told without passwords of addresses.
+//   - Which interpreter is taken depends on the host alone, not on how fast it answers.
 //   - What a Cache that is not closed has prepared is removed by nobody: it holds a
 //     shared lock on KEY.use, and Prune needs it alone. Its time is the last use.
 //   - Equal content gives an equal key, on any path.

@@ -39,6 +39,9 @@ func (*goPlugin) Priority() int                    { return 10 }
 func (*goPlugin) Applies(env dag.Environment) bool { return env.Go != "" }
 func (*goPlugin) Delete(string) error              { return nil }
 
+// Describe names the package.
+func (*goPlugin) Describe(env dag.Environment) string { return env.Go }
+
 func (*goPlugin) Validate(env dag.Environment) error {
 	dir := packageDir(env)
 	info, err := os.Stat(dir)

@@ -14,15 +14,24 @@ import (
 	"time"
 )
 
-// Limits say how much a cache keeps. What a living process uses stays anyway.
+// Limits say how much a cache keeps of what each plugin made. What a living process uses stays anyway.
 type Limits struct {
-	Bytes int64         // of all environments together; 0 means 8 GiB
-	Count int           // environments; 0 means 64
-	Age   time.Duration // since an environment was used last; 0 means 90 days
+	Bytes int64         // of what one plugin made; hard links count once; 0 means 10 GiB, negative nothing
+	Count int           // entries of one plugin; 0 means 64
+	Age   time.Duration // since an entry was used last; 0 means 90 days
 }
 
 func (l Limits) withDefaults() Limits {
-	return Limits{cmp.Or(l.Bytes, 8<<30), cmp.Or(l.Count, 64), cmp.Or(l.Age, 90*24*time.Hour)}
+	return Limits{max(0, cmp.Or(l.Bytes, 10<<30)), cmp.Or(l.Count, 64), cmp.Or(l.Age, 90*24*time.Hour)}
+}
+
+// DefaultDir returns the folder of the user's cache, which all agents of a user share.
+func DefaultDir() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the user's cache folder: %w", err)
+	}
+	return filepath.Join(dir, "cascade", "environments"), nil
 }
 
 // buildAge is after how long the folder of a build that was killed is removed.
@@ -66,37 +75,145 @@ func (c *Cache) Close() error {
 type environment struct {
 	plugin Plugin
 	dir    string
-	bytes  int64
-	used   time.Time
+	Record
 }
 
-// Prune removes environments that nobody uses, those first that were used longest
-// ago, until the rest is within the limits. It may run beside other processes on the
-// same folder. It returns how many it removed.
-func (c *Cache) Prune(limits Limits, now time.Time) (removed int, err error) {
+// List returns what is in the cache, what was used last first.
+func (c *Cache) List() ([]Record, error) {
+	all, err := c.list(time.Now())
+	out := make([]Record, len(all))
+	for i, e := range all {
+		out[i] = e.Record
+		if unlock, err := lockNow(e.dir + ".use"); err == nil {
+			out[i].InUse = unlock == nil
+			if unlock != nil {
+				unlock()
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Record) int { return b.Used.Compare(a.Used) })
+	return out, err
+}
+
+// lockNow takes a lock file alone, or returns nil when somebody has it.
+func lockNow(path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return func() { file.Close() }, nil
+	}
+	file.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("lock %s: %w", path, err)
+}
+
+// Prune removes what nobody uses, of each plugin that first which was used longest
+// ago, until the rest is within the limits. It may run beside other processes on
+// the same folder. It returns what it removed.
+func (c *Cache) Prune(limits Limits, now time.Time) (removed []Record, err error) {
 	limits = limits.withDefaults()
 	all, err := c.list(now)
+	slices.SortStableFunc(all, func(a, b environment) int {
+		if a.plugin.Name() != b.plugin.Name() {
+			return cmp.Compare(b.plugin.Priority(), a.plugin.Priority()) // what others lie on goes last
+		}
+		return a.Used.Compare(b.Used)
+	})
+	for len(all) > 0 {
+		n := slices.IndexFunc(all, func(e environment) bool { return e.plugin != all[0].plugin })
+		if n < 0 {
+			n = len(all)
+		}
+		gone, e2 := pruneOne(all[:n], limits, now)
+		removed, err, all = append(removed, gone...), errors.Join(err, e2), all[n:]
+	}
+	return removed, err
+}
+
+// pruneOne prunes what one plugin made, in order of use.
+func pruneOne(all []environment, limits Limits, now time.Time) (removed []Record, err error) {
 	var total int64
 	for _, e := range all {
-		total += e.bytes
+		total += e.Bytes
 	}
-	slices.SortFunc(all, func(a, b environment) int { return a.used.Compare(b.used) })
+	var shared *links
+	if total > limits.Bytes {
+		shared = newLinks(all)
+		total = shared.bytes
+	}
 	left := len(all)
 	for _, e := range all {
-		if total <= limits.Bytes && left <= limits.Count && now.Sub(e.used) <= limits.Age {
+		if total <= limits.Bytes && left <= limits.Count && now.Sub(e.Used) <= limits.Age {
 			break
+		}
+		bytes := e.Bytes
+		if shared != nil {
+			bytes = shared.alone(e.dir)
 		}
 		gone, e2 := remove(e)
 		if err = errors.Join(err, e2); gone {
-			removed++
+			removed = append(removed, e.Record)
 			left--
-			total -= e.bytes
+			total -= bytes
+			if shared != nil {
+				shared.drop(e.dir)
+			}
 		}
 	}
 	return removed, err
 }
 
-// list finds the environments, and removes folders of builds that were killed.
+// inode is a file, by whatever names.
+type inode struct{ dev, ino uint64 }
+
+// links knows which folders have which files: one that several have goes with the last.
+type links struct {
+	bytes int64 // of all files, each once
+	files map[string]map[inode]int64
+	count map[inode]int
+}
+
+func newLinks(all []environment) *links {
+	l := &links{files: map[string]map[inode]int64{}, count: map[inode]int{}}
+	for _, e := range all {
+		files := map[inode]int64{}
+		walkFiles(e.dir, func(info fs.FileInfo) {
+			if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+				files[inode{uint64(stat.Dev), stat.Ino}] = info.Size() //nolint:unconvert // another type on other systems
+			}
+		})
+		for id, size := range files {
+			if l.count[id]++; l.count[id] == 1 {
+				l.bytes += size
+			}
+		}
+		l.files[e.dir] = files
+	}
+	return l
+}
+
+// alone returns the bytes of what only this folder has.
+func (l *links) alone(dir string) (bytes int64) {
+	for id, size := range l.files[dir] {
+		if l.count[id] == 1 {
+			bytes += size
+		}
+	}
+	return bytes
+}
+
+func (l *links) drop(dir string) {
+	for id := range l.files[dir] {
+		l.count[id]--
+	}
+}
+
+// list finds what is in the cache, and removes what builds left that were killed.
 func (c *Cache) list(now time.Time) ([]environment, error) {
 	var all []environment
 	var failed []error
@@ -115,13 +232,14 @@ func (c *Cache) list(now time.Time) ([]environment, error) {
 			switch {
 			case err != nil || !entry.IsDir(): // gone meanwhile, or a lock
 			case strings.HasPrefix(entry.Name(), "."):
-				if now.Sub(info.ModTime()) > buildAge {
-					failed = append(failed, os.RemoveAll(path))
+				if now.Sub(info.ModTime()) > buildAge || abandoned(parent, entry.Name()) {
+					failed = append(failed, removeTree(path))
 				}
 			default:
-				e := environment{plugin: p, dir: path, bytes: sizeOf(path), used: info.ModTime()}
+				e := environment{plugin: p, dir: path, Record: readRecord(p.Name(), path)}
+				e.Used = info.ModTime()
 				if mark, err := os.Stat(path + ".use"); err == nil {
-					e.used = mark.ModTime()
+					e.Used = mark.ModTime()
 				}
 				all = append(all, e)
 			}
@@ -130,25 +248,34 @@ func (c *Cache) list(now time.Time) ([]environment, error) {
 	return all, errors.Join(failed...)
 }
 
+// abandoned tells whether a build's folder is that of a dead process: nobody has the key's lock.
+func abandoned(parent, name string) bool {
+	key, ok := strings.CutPrefix(name, ".build-")
+	if i := strings.LastIndexByte(key, '-'); !ok || i < 0 {
+		return false
+	} else {
+		key = key[:i]
+	}
+	unlock, err := lockNow(filepath.Join(parent, key+".lock"))
+	if err != nil || unlock == nil {
+		return false
+	}
+	unlock() // who builds it now makes a folder of its own
+	return true
+}
+
 // remove removes an environment unless somebody uses it.
 func remove(e environment) (bool, error) {
-	file, err := os.OpenFile(e.dir+".use", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return false, fmt.Errorf("prune environments: %w", err)
+	unlock, err := lockNow(e.dir + ".use")
+	if err != nil || unlock == nil {
+		return false, err
 	}
-	defer file.Close()
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return false, nil
-	}
-	if err == nil {
-		err = e.plugin.Delete(e.dir)
-	}
-	if err == nil {
+	defer unlock()
+	if err = e.plugin.Delete(e.dir); err == nil {
 		// Out of its place first: what is there is always complete. The lock file
 		// stays, somebody may be waiting for it; it is empty.
 		trash := filepath.Join(filepath.Dir(e.dir), ".removed-"+filepath.Base(e.dir))
-		err = errors.Join(os.RemoveAll(trash), os.Rename(e.dir, trash), os.RemoveAll(trash))
+		err = errors.Join(removeTree(trash), os.Rename(e.dir, trash), removeTree(trash), forget(e.dir))
 	}
 	if err != nil {
 		return false, fmt.Errorf("prune environment %s: %w", e.dir, err)
@@ -158,14 +285,18 @@ func remove(e environment) (bool, error) {
 
 // sizeOf returns the bytes of the files below a folder.
 func sizeOf(dir string) (bytes int64) {
+	walkFiles(dir, func(info fs.FileInfo) { bytes += info.Size() })
+	return bytes
+}
+
+func walkFiles(dir string, visit func(fs.FileInfo)) {
 	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // gone meanwhile: it counts no more
+			return nil //nolint:nilerr // gone meanwhile: it counts no more
 		}
 		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
-			bytes += info.Size()
+			visit(info)
 		}
 		return nil
 	})
-	return bytes
 }

@@ -84,8 +84,8 @@ func TestPrune(t *testing.T) {
 				t.Fatal(err)
 			}
 			removed, err := New(dir, new(named)).Prune(c.limits, now)
-			if got := kept(t, dir); err != nil || !slices.Equal(got, c.want) || removed != 4-len(got) {
-				t.Errorf("removed %d, kept %v, error %v; want %v", removed, got, err, c.want)
+			if got := kept(t, dir); err != nil || !slices.Equal(got, c.want) || len(removed) != 4-len(got) {
+				t.Errorf("removed %v, kept %v, error %v; want %v", removed, got, err, c.want)
 			}
 			if err := user.Close(); err != nil {
 				t.Fatal(err)
@@ -125,4 +125,52 @@ func TestPruneBesideUsers(t *testing.T) {
 	users.Wait()
 	close(stop)
 	pruner.Wait()
+}
+
+// What several environments have by hard links goes with the last of them.
+func TestPruneCountsLinksOnce(t *testing.T) {
+	dir, wheel := t.TempDir(), filepath.Join(t.TempDir(), "wheel")
+	if err := os.WriteFile(wheel, make([]byte, 40<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plugin := new(named)
+	cache := New(dir, plugin)
+	now := time.Now()
+	for i, name := range []string{"a", "b", "c"} { // a was used longest ago
+		prepare(t, cache, name)
+		if err := os.Link(wheel, filepath.Join(dir, "fake", name, "linked")); err != nil {
+			t.Fatal(err)
+		}
+		rec := readRecord("fake", filepath.Join(dir, "fake", name))
+		rec.Bytes = sizeOf(filepath.Join(dir, "fake", name)) // 50 KiB
+		if err := rec.write(filepath.Join(dir, "fake", name)); err != nil {
+			t.Fatal(err)
+		}
+		at := now.Add(time.Duration(i-9) * time.Hour)
+		if err := os.Chtimes(filepath.Join(dir, "fake", name+".use"), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cache.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		limit int64
+		want  []string
+	}{
+		{70 << 10, []string{"a", "b", "c"}},
+		{60 << 10, []string{"b", "c"}},
+		{50 << 10, []string{"c"}},
+		{-1, nil},
+	} {
+		if _, err := cache.Prune(Limits{Bytes: c.limit}, now); err != nil {
+			t.Fatal(err)
+		}
+		if got := kept(t, dir); !slices.Equal(got, c.want) {
+			t.Errorf("of %d bytes: %v, want %v", c.limit, got, c.want)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "fake", "*.json")); err != nil || len(left) > 0 {
+		t.Errorf("notes of what is gone: %v, %v", left, err)
+	}
 }

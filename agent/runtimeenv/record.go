@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/cascade-run/cascade/dag"
@@ -15,16 +16,36 @@ import (
 // Record says what was made under a key, for people and for Prune. It lies beside
 // the folder: KEY.json.
 type Record struct {
-	Plugin   string        // that made it
-	Key      string        // in the plugin
-	Name     string        // of the environment that asked first
-	What     string        // what it asked for
-	Packages []string      // NAME VERSION of what was installed
-	Made     time.Time     // when its build began
-	Took     time.Duration // how long it took
-	Bytes    int64         // of its files
-	Used     time.Time     `json:"-"` // last
-	InUse    bool          `json:"-"` // by a living process
+	Plugin   string    `json:"plugin"`           // that made it
+	Key      string    `json:"key"`              // in the plugin
+	Name     string    `json:"name"`             // of the environment that asked first
+	What     string    `json:"what"`             // what it asked for
+	Source   string    `json:"source,omitempty"` // the folder that its paths referred to
+	Packages []string  `json:"packages"`         // NAME VERSION of what was installed
+	Made     time.Time `json:"made"`             // when its build began
+	Seconds  float64   `json:"seconds"`          // how long it took
+	Bytes    int64     `json:"bytes"`            // of its files; what it shares by hard links counts for each
+	Used     time.Time `json:"used,omitzero"`    // last; not in the file
+	InUse    bool      `json:"in_use,omitempty"` // by a living process; not in the file
+}
+
+// ID names what was made, as in Activation.Keys.
+func (r Record) ID() string { return r.Plugin + "-" + r.Key }
+
+// Replay says what a run with what is removed would need to be as it was; "" when
+// it would be: then what is missing is made again.
+func (r Record) Replay() string {
+	switch r.Plugin {
+	case "python":
+		for text := range strings.FieldsSeq(r.What) {
+			if !strings.Contains(text, "==") {
+				return "a replay resolves " + r.What + " anew and may get other versions than " + strings.Join(r.Packages, ", ")
+			}
+		}
+	case "working_dir", "py_modules", "binary", "go":
+		return "a replay needs " + r.What + " in " + r.Source + " as it was"
+	}
+	return ""
 }
 
 // describer says in few words what a plugin makes for an environment.

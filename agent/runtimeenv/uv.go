@@ -137,7 +137,7 @@ func (u *uvTool) run(ctx context.Context, t tool, path string, args ...string) (
 	})
 	cmd.Env = append(cmd.Env, "PWD="+t.dir, "NO_COLOR=1")
 	cmd.Env = append(cmd.Env, t.env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = childAttr()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	err := cmd.Run()

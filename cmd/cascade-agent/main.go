@@ -48,6 +48,7 @@ type flags struct {
 	metrics       string
 	cpu, gpu      float64
 	memory, store string
+	cacheLimit    string
 	executor      string
 	verbose       int
 }
@@ -85,6 +86,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.StringVar(&f.cfg.State, "state", "", "folder of numbers, logs and spilled datasets (default cascade/agent in $XDG_STATE_HOME)")
 	s.StringVar(&f.cfg.Runtime, "runtime", "", "folder of sockets (default run in the state folder)")
 	s.StringVar(&f.cfg.Cache, "cache", "", "folder of built environments (default cascade/environments in the user's cache)")
+	s.StringVar(&f.cacheLimit, "cache-limit", "", "how much to keep of each kind of built environment (default 10GiB)")
 	f.network.Flags(c, "further address for clients and agents, such as tcp://10.0.0.5:20000-20100 (default with --join: this host's address towards the controller)",
 		"listen on this interface, or address of this host, by TCP", "port, or range of which the first free one is taken (default any)")
 	s.Float64Var(&f.cpu, "cpu", 0, "cores that tasks may use (default all that this process may use)")
@@ -107,7 +109,7 @@ func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 	for _, size := range []struct {
 		flag, text string
 		to         *int64
-	}{{"memory", f.memory, &cfg.Memory}, {"store", f.store, &cfg.Store}} {
+	}{{"memory", f.memory, &cfg.Memory}, {"store", f.store, &cfg.Store}, {"cache-limit", f.cacheLimit, &cfg.Limits.Environments.Bytes}} {
 		if size.text == "" {
 			continue
 		}

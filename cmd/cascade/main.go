@@ -139,7 +139,7 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 		a.runCommand(), a.submitCommand(), a.validateCommand(), a.schemaCommand(), a.planCommand(), a.graphCommand(), a.importCommand(),
 		a.statusCommand(), a.logsCommand(), a.getCommand(),
 		a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.forgetCommand(),
-		a.lsCommand(), a.storyCommand(), a.explainCommand(), a.timelineCommand(), a.reportCommand(), a.cleanCommand(), a.clusterCommand(), a.connectCommand(), a.doctorCommand(), a.perfCommand(), a.versionCommand(),
+		a.lsCommand(), a.storyCommand(), a.explainCommand(), a.timelineCommand(), a.reportCommand(), a.cleanCommand(), a.envCommand(), a.clusterCommand(), a.connectCommand(), a.doctorCommand(), a.perfCommand(), a.versionCommand(),
 	)
 	for _, c := range root.Commands() {
 		argsOf(c)
