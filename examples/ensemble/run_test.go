@@ -9,6 +9,7 @@ import (
 	"image/png"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -42,6 +43,21 @@ func TestJobFileGivesGoldenNumbers(t *testing.T) {
 		t.Skip("builds an executor with the go command")
 	}
 	runAndCheck(t, twin.Read(t, "job.yaml"), "t")
+}
+
+// Go and Python in one graph, in environments whose packages exclude each other,
+// give the same numbers.
+func TestPythonJobFileGivesGoldenNumbers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds environments of Python packages")
+	}
+	if _, err := exec.LookPath("python3"); err != nil {
+		if os.Getenv("CASCADE_REQUIRE_PYTHON") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("no Python on this host; CASCADE_REQUIRE_PYTHON=1 makes this a failure: ", err)
+	}
+	runAndCheck(t, twin.Read(t, "job-python.yaml"), "t")
 }
 
 func runAndCheck(t *testing.T, g *dag.Graph, field string) {
