@@ -233,13 +233,11 @@ func Slice[T any](c *Coder, v *[]T, elem func(*Coder, *T)) {
 	if n == 0 || !c.deeper() {
 		return
 	}
-	// Every element takes at least one byte, so n is at most what is left; the
-	// capacity grows as elements really arrive.
 	outer := c.left
-	if !afford[T](c, n) {
+	if !afford[T](c, n) { // all slices of a message together take no more than its budget
 		return
 	}
-	out := make([]T, 0, min(n, 256))
+	out := make([]T, 0, n)
 	c.left = n
 	for range n {
 		var e T

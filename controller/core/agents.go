@@ -296,11 +296,12 @@ func (c *Core) adoptKept(j *job, a *agent, js *comms.JobState) {
 // retain tells the agent which datasets of an ended job to keep.
 func (c *Core) retain(j *job, a *agent) {
 	keep := make([]comms.DatasetRef, 0, len(j.exports))
-	for _, d := range sortedData(j.exports) {
+	for ref, d := range j.exports {
 		if !j.shared() || d.Agent == a.row.Name {
-			keep = append(keep, d.Desc.Ref)
+			keep = append(keep, ref)
 		}
 	}
+	slices.SortFunc(keep, comms.DatasetRef.Compare)
 	c.send(a.link, &comms.Retain{Job: j.id, Life: j.life, Keep: keep})
 }
 
