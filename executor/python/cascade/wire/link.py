@@ -57,7 +57,11 @@ class Link:
             raise LinkError(f"{address} answered the greeting with an envelope of kind {answer[0]}")
 
     def _watch(self, monitor: zmq.Socket[bytes], on_break: Callable[[], None] | None) -> None:
-        monitor.recv_multipart()  # one event is enough: there is no second connection
+        try:
+            monitor.recv_multipart()  # one event is enough: there is no second connection
+        except zmq.ZMQError:  # the monitor was closed: so is the socket
+            self._ended = True
+        monitor.close(0)
         if not self._ended and on_break is not None:
             on_break()
 
