@@ -55,7 +55,7 @@ type Have struct {
 type Submit struct {
 	Req       uint64    // names the request in every answer
 	Job       JobID     // made by the client, see NewJobID
-	Graph     []byte    // encoded dag.Graph, or empty when GraphHash names a blob sent before
+	Graph     []byte    // encoded dag.Graph, or the text of a job file; empty when GraphHash names a blob sent before
 	GraphHash Hash      // BLAKE3 of the encoded graph; may be empty when Graph is there
 	Dir       string    // folder that relative paths of the job refer to
 	Owner     string    // jobs of one owner share its weight

@@ -10,6 +10,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
 )
 
 // peer is what the loop keeps of a link.
@@ -152,13 +153,21 @@ func hashOf(b []byte) comms.Hash {
 	return comms.Hash(append([]byte{comms.HashBLAKE3}, sum[:]...))
 }
 
-// nameGraph sets the hash of a graph that came with its submit.
+// nameGraph sets the hash of a graph that came with its submit. The text of a job
+// file, which clients in other languages send, becomes the graph that it describes.
 func nameGraph(m *comms.Submit) error {
 	if len(m.Graph) == 0 {
 		if m.GraphHash == "" {
 			return errors.New("submit: there is no graph")
 		}
 		return nil
+	}
+	if m.Graph[0] < 0x80 { // an encoded graph begins with the head of an array
+		g, err := dag.ParseYAML("job", m.Graph, dag.Override{}, dag.Options{})
+		if err != nil {
+			return err
+		}
+		m.Graph = g.Encode()
 	}
 	h := hashOf(m.Graph)
 	if m.GraphHash != "" && m.GraphHash != h {

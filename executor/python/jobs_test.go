@@ -82,8 +82,8 @@ func segment(values []float64) (string, error) {
 	return "private", nil
 }
 
-// cluster starts a cluster, or skips the test where there is no Python.
-func cluster(t *testing.T, opts ...cascade.Option) *cascade.Cluster {
+// needPython skips the test where there is no Python.
+func needPython(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		if os.Getenv("CASCADE_REQUIRE_PYTHON") != "" {
@@ -91,7 +91,6 @@ func cluster(t *testing.T, opts ...cascade.Option) *cascade.Cluster {
 		}
 		t.Skip("no Python on this host; CASCADE_REQUIRE_PYTHON=1 makes this a failure: ", err)
 	}
-	return cascadetest.Start(t, opts...)
 }
 
 // Each job file in testdata/job comes to what its golden file says: how each task
@@ -100,7 +99,8 @@ func TestJobs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds an environment from packages")
 	}
-	c := cluster(t)
+	needPython(t)
+	c := cascadetest.Start(t)
 	files, err := filepath.Glob("testdata/job/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no job files", err)
@@ -108,21 +108,25 @@ func TestJobs(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
-			got := outcome(t, c, submit(t, c, file))
-			golden := filepath.Join("testdata", name+".golden")
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
+			same(t, filepath.Join("testdata", name+".golden"), outcome(t, c, submit(t, c, file)))
 		})
+	}
+}
+
+// same compares with a golden file, or writes it.
+func same(t *testing.T, golden, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -4,7 +4,28 @@ A task's function is an ordinary function of a module. Inputs and parameters (wi
 returns are its outputs, and a function that yields generates a series. docs/python.md of the project tells more.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from .context import Cancelled, Task, current, empty
 
 __version__ = "0.1.0"
-__all__ = ["Cancelled", "Task", "current", "empty"]
+__all__ = ["Cancelled", "Cluster", "Graph", "Job", "JobCancelled", "Ref", "RequestError", "Task", "TaskFailed",
+           "connect", "current", "empty", "local", "task"]  # fmt: skip
+
+_CLIENT = {"Cluster": "client", "Job": "client", "JobCancelled": "client", "RequestError": "client", "TaskFailed": "client",
+           "connect": "client", "local": "client", "Graph": "graph", "Ref": "graph", "task": "graph"}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """The client is loaded when it is used: executors start without it."""
+    if name in _CLIENT:
+        return getattr(importlib.import_module(f".{_CLIENT[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if TYPE_CHECKING:
+    from .client import Cluster, Job, JobCancelled, RequestError, TaskFailed, connect, local
+    from .graph import Graph, Ref, task

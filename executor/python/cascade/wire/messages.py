@@ -302,9 +302,166 @@ class Log(NamedTuple):
     text: bytes = b""
 
 
+class Reply(NamedTuple):
+    """How a request ended."""
+
+    req: int = 0
+    code: int = 0
+    message: str = ""
+
+
+class Submit(NamedTuple):
+    """Makes a job."""
+
+    req: int = 0
+    job: bytes = bytes(16)
+    graph: bytes = b""
+    graph_hash: bytes = b""
+    dir: str = ""
+    owner: str = ""
+    priority: int = 0
+    weight: int = 1
+    hold: bool = False
+    labels: Sequence[str] = ()
+    registry: Sequence[Any] = ()
+    watch: bool = False
+    every: int = 0
+    keep: bool = False
+
+
+class Accepted(NamedTuple):
+    """The job is durable."""
+
+    req: int = 0
+    job: bytes = bytes(16)
+    again: bool = False
+
+
+class Control(NamedTuple):
+    """Steers a job: 1 cancel, 2 hold, 3 release, 4 forget, 5 rerun."""
+
+    req: int = 0
+    job: bytes = bytes(16)
+    action: int = 0
+    tasks: Sequence[str] = ()
+    reason: str = ""
+
+
+class Watch(NamedTuple):
+    """Asks for a job's progress."""
+
+    req: int = 0
+    job: bytes = bytes(16)
+    every: int = 0
+    events: bool = False
+
+
+class GroupCounts(NamedTuple):
+    """How the tasks of a group stand."""
+
+    group: str = ""
+    total: int = 0
+    ready: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    skipped: int = 0
+    cancelled: int = 0
+    retries: int = 0
+
+
+class Progress(NamedTuple):
+    """How a job stands. Phases: 1 queued, 2 held, 3 running, 4 done, 5 failed, 6 cancelled."""
+
+    req: int = 0
+    job: bytes = bytes(16)
+    name: str = ""
+    phase: int = 0
+    result: bool = False  # every output is there
+    final: bool = False  # nothing follows
+    groups: Sequence[GroupCounts] = ()
+    error: TaskError | None = None
+    started: int = 0
+    ended: int = 0
+
+
+class Query(NamedTuple):
+    """Asks for rows."""
+
+    req: int = 0
+    kind: str = ""
+    job: bytes = bytes(16)
+    filter: str = ""
+    cursor: bytes = b""
+    limit: int = 0
+
+
+class Page(NamedTuple):
+    """Rows, each a msgpack map."""
+
+    req: int = 0
+    rows: Sequence[bytes] = ()
+    cursor: bytes = b""
+
+
+class Locate(NamedTuple):
+    """Asks where datasets are."""
+
+    req: int = 0
+    job: bytes = bytes(16)
+    names: Sequence[str] = ()
+    partly: bool = False
+
+
+class LocatedData(NamedTuple):
+    """Where a dataset is."""
+
+    name: str = ""
+    desc: Desc = Desc()
+    path: str = ""
+    agent: str = ""
+    addresses: Sequence[str] = ()
+
+
+class Located(NamedTuple):
+    """Answers Locate."""
+
+    req: int = 0
+    data: Sequence[LocatedData] = ()
+    missing: Sequence[str] = ()
+
+
+class DatasetID(NamedTuple):
+    """A dataset's name within the cluster."""
+
+    job: bytes = bytes(16)
+    ref: Ref = Ref()
+
+
+class Fetch(NamedTuple):
+    """Asks an agent for a piece of a dataset, or of a task's log."""
+
+    req: int = 0
+    data: DatasetID = DatasetID()
+    log: bool = False
+    task: str = ""
+    offset: int = 0
+    max: int = 0
+
+
+class Chunk(NamedTuple):
+    """A piece; its bytes are the body."""
+
+    req: int = 0
+    offset: int = 0
+    total: int = 0
+
+
 Message = Any  # one of the classes in NUMBERS
 
 NUMBERS: dict[type, int] = {
+    Reply: 1, Submit: 10, Accepted: 11, Control: 12, Watch: 13, Progress: 14, Query: 15, Page: 16, Locate: 17, Located: 18,
+    Fetch: 20, Chunk: 21,
     Hello: 50, Welcome: 51, Kind: 52, Dispatch: 53, TakeBack: 54, TakenBack: 55, Cancel: 56, Credit: 57,
     Segment: 58, LeaseReq: 59, Lease: 60, Report: 61, Stop: 62, Log: 128,
 }  # fmt: skip
@@ -319,6 +476,11 @@ _PARTS: dict[type, tuple[tuple[int, type, bool], ...]] = {
     Dispatch: ((0, Run, True),),
     ReportItem: ((3, Desc, True), (4, StreamEnd, True), (5, Usage, False), (6, TaskError, False), (7, Lease, False)),
     Report: ((0, ReportItem, True),),
+    Progress: ((6, GroupCounts, True), (7, TaskError, False)),
+    LocatedData: ((1, Desc, False),),
+    Located: ((1, LocatedData, True),),
+    DatasetID: ((1, Ref, False),),
+    Fetch: ((1, DatasetID, False),),
 }
 
 

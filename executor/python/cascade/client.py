@@ -1,0 +1,438 @@
+"""A client of a cluster: it submits jobs, watches them, and fetches what they made.
+
+with cascade.connect() as cluster:
+    job = cluster.submit(graph, result)
+    print(job.result(result))
+"""
+
+from __future__ import annotations
+
+import builtins
+import getpass
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+import msgpack
+
+from .graph import Graph, Ref
+from .values import PICKLE, decode
+from .wire import messages as m
+from .wire.link import Link, LinkError
+
+PIECE = 1 << 20
+PHASES = {1: "queued", 2: "held", 3: "running", 4: "done", 5: "failed", 6: "cancelled"}
+_KINDS = {1: "error", 2: "panic", 3: "exit", 4: "timeout", 5: "cancelled", 6: "crash", 7: "out of memory", 8: "wrote to input",
+          9: "input", 10: "setup", 11: "skipped", 12: "poison", 13: "store"}  # fmt: skip
+
+
+class RequestError(Exception):
+    """The cluster refused a request. code is its number in docs/protocol.md."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class JobCancelled(Exception):
+    """Somebody stopped the job."""
+
+
+class TaskFailed(Exception):
+    """A task failed, and its job with it.
+
+    When the task raised an exception of Python's own, this one is of that class too: `except ValueError` catches it.
+    """
+
+    def __init__(self, error: m.TaskError) -> None:
+        stack = f"\n\n{error.stack}" if error.stack else ""
+        super().__init__(f"task {error.task}, attempt {error.attempt} on agent {error.agent}: {error.message}{stack}")
+        self.task, self.attempt, self.agent = error.task, error.attempt, error.agent
+        self.kind = _KINDS.get(error.kind, str(error.kind))
+        self.message, self.stack = error.message, error.stack
+        self.output = error.log_tail.decode("utf-8", "replace")  # the last that it wrote
+
+
+def _task_failed(error: m.TaskError) -> TaskFailed:
+    """The exception for a task's error."""
+    raised = getattr(builtins, error.codes[0], None) if error.codes else None
+    if isinstance(raised, type) and issubclass(raised, Exception):
+        try:
+            both: type[TaskFailed] = type("TaskFailed", (TaskFailed, raised), {"__module__": TaskFailed.__module__})
+            return both(error)
+        except TypeError:  # a class that wants arguments of its own
+            pass
+    return TaskFailed(error)
+
+
+class _Peer:
+    """A link with requests and answers. It belongs to one thread."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._link = Link(address, "client", f"python-{uuid.uuid4().hex[:12]}", "cascade-run", replay=True, on_break=self._broken)
+        self._lost = False
+        self._req = 0
+        self._heard: dict[int, list[tuple[Any, bytes]]] = {}
+        self._poll = select.poll()
+        self._poll.register(self._link.fd, select.POLLIN)
+
+    def _broken(self) -> None:
+        self._lost = True
+
+    def start(self, make: Callable[[int], Any]) -> int:
+        """Sends a request and returns its number."""
+        self._req += 1
+        self._heard[self._req] = []
+        self._link.send(m.encode(make(self._req)))
+        return self._req
+
+    def answer(self, req: int, timeout: float | None = None) -> tuple[Any, bytes] | None:
+        """The next answer to a request; None when the time is up. A refusal is raised."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._heard[req]:
+            self._receive()
+            if self._heard[req]:
+                break
+            left = 0.2 if until is None else min(0.2, until - time.monotonic())
+            if left <= 0:
+                return None
+            if self._lost or self._link.closed_by_peer is not None:
+                raise LinkError(f"the link to {self.address} broke")
+            self._poll.poll(max(1, int(left * 1000)))
+        message, body = self._heard[req].pop(0)
+        if isinstance(message, m.Reply) and message.code:
+            raise RequestError(message.code, message.message)
+        return message, body
+
+    def _receive(self) -> None:
+        while (received := self._link.receive()) is not None:
+            message = m.decode(received[0])
+            if message is not None and message.req in self._heard:
+                self._heard[message.req].append((message, received[1]))
+
+    def end(self, req: int) -> None:
+        """Nobody waits for a request any more."""
+        self._heard.pop(req, None)
+
+    def ask(self, make: Callable[[int], Any]) -> tuple[Any, bytes]:
+        """A request with one answer."""
+        req = self.start(make)
+        try:
+            answer = self.answer(req)
+            assert answer is not None  # there is no time-out
+            return answer
+        finally:
+            self.end(req)
+
+    def close(self) -> None:
+        """Ends the link."""
+        self._link.close()
+
+
+class Cluster:
+    """A cluster, as a client sees it. One thread at a time may use it."""
+
+    def __init__(self, address: str, stop: Callable[[], None] | None = None) -> None:
+        """address is that of the controller's socket, such as ipc:///run/cascade/controller.sock."""
+        self._controller = _Peer(address)
+        self._agents: dict[str, _Peer] = {}
+        self._stop = stop
+
+    @property
+    def address(self) -> str:
+        """That of the controller's socket."""
+        return self._controller.address
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the links; jobs go on. A cluster of cascade.local ends with it."""
+        for peer in [*self._agents.values(), self._controller]:
+            peer.close()
+        self._agents.clear()
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
+
+    def submit(self, graph: Graph | str, *results: Ref, dir: str = "", id: str = "", keep: bool = False) -> Job:
+        """Hands a job to the cluster. It returns when the job is durable.
+
+        results are the outputs that are kept to be fetched. graph may be the text of a job file too. A second submit with
+        the same id is the same job.
+        """
+        text = graph if isinstance(graph, str) else graph.job(*results)
+        job = uuid.UUID(id) if id else _uuid7()
+        accepted, _ = self._controller.ask(
+            lambda req: m.Submit(req, job.bytes, text.encode(), dir=os.path.abspath(dir), owner=getpass.getuser(), keep=keep)
+        )
+        return Job(self, uuid.UUID(bytes=accepted.job))
+
+    def run(self, graph: Graph | str, *results: Ref, progress: bool | None = None) -> Any:
+        """Submits a job, waits for its end, and returns the values of the results: one, or a tuple."""
+        job = self.submit(graph, *results)
+        try:
+            job.wait(progress=progress)
+        except KeyboardInterrupt:
+            job.cancel("the client was interrupted")
+            raise
+        values = tuple(job.result(r) for r in results)
+        return values[0] if len(values) == 1 else values or None
+
+    def job(self, id: str) -> Job:
+        """A job that was submitted before."""
+        return Job(self, uuid.UUID(id))
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """All jobs, as rows of `cascade ls jobs`."""
+        return self._rows("jobs", bytes(16), "")
+
+    def _rows(self, kind: str, job: bytes, filter: str) -> list[dict[str, Any]]:
+        rows, cursor = [], b""
+        while True:
+            page, _ = self._controller.ask(lambda req: m.Query(req, kind, job, filter, cursor))  # noqa: B023 (called at once)
+            rows += [msgpack.unpackb(row, timestamp=3) for row in page.rows]
+            cursor = page.cursor
+            if not cursor:
+                return rows
+
+    def _agent(self, name: str, addresses: Any) -> _Peer:
+        """The link to an agent: by its socket beside the controller's, which `cascade connect` opens, or its own."""
+        if name not in self._agents:
+            folder = os.path.dirname(self._controller.address.removeprefix("ipc://"))
+            beside = os.path.join(folder, f"agent-{name}.sock")
+            own = [f"ipc://{beside}"] if os.path.exists(beside) else [a for a in addresses if a.startswith("ipc://")]
+            if not own:
+                raise LinkError(f"agent {name} has no Unix socket on this host: use the folder of `cascade connect`")
+            self._agents[name] = _Peer(own[0])
+        return self._agents[name]
+
+
+class Job:
+    """A job of a cluster."""
+
+    def __init__(self, cluster: Cluster, id: uuid.UUID) -> None:
+        self._cluster, self._id = cluster, id
+
+    @property
+    def id(self) -> str:
+        """Its name in the cluster, as the commands take it."""
+        return str(self._id)
+
+    def __repr__(self) -> str:
+        return f"<job {self.id}>"
+
+    def watch(self, every: float = 0.2) -> Iterator[m.Progress]:
+        """Yields how the job stands, whenever that has changed, at most so often (seconds), until its end."""
+        controller = self._cluster._controller
+        req = controller.start(lambda req: m.Watch(req, self._id.bytes, int(every * 1e9)))
+        try:
+            while True:
+                answer = controller.answer(req)
+                if answer is None or not isinstance(answer[0], m.Progress):
+                    continue
+                yield answer[0]
+                if answer[0].final:
+                    return
+        finally:
+            controller.end(req)
+
+    def wait(self, *, progress: bool | None = None) -> None:
+        """Waits for the job's end. TaskFailed says why it failed, JobCancelled that somebody stopped it.
+
+        progress shows how it stands on standard error, or in the notebook; by default on a terminal or in a notebook.
+        """
+        show = _Bar(progress)
+        last = m.Progress()
+        for last in self.watch():
+            show.update(last)
+        show.end()
+        _raise(last)
+
+    @property
+    def status(self) -> str:
+        """How the job stands now: queued, held, running, done, failed or cancelled."""
+        for progress in self.watch():
+            return PHASES.get(progress.phase, str(progress.phase))
+        return "unknown"
+
+    def result(self, ref: Ref | str, *, unpickle: bool = False) -> Any:
+        """Waits for the job and returns an output's value, a list for a series. Exceptions of wait are raised here too.
+
+        What only Python's pickle could send is refused unless unpickle says that the job is trusted.
+        """
+        for progress in self.watch():
+            if progress.result or progress.final:
+                _raise(progress)
+                break
+        name = ref if isinstance(ref, str) else ref.name
+        located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, [name]))
+        if located.missing or not located.data:
+            raise KeyError(f"{name} is no output of job {self.id} that was kept: name it when you submit the job")
+        values = [self._value(d, unpickle) for d in located.data]
+        return values if name.endswith("[*]") or len(values) != 1 else values[0]
+
+    def _value(self, d: m.LocatedData, unpickle: bool) -> Any:
+        if d.desc.codec == PICKLE and not unpickle:
+            raise TypeError(f"{d.name} is a pickled object of Python: result(..., unpickle=True) loads it, if you trust the job")
+        return decode(d.desc.codec, d.desc.dtype, d.desc.shape, self._fetch(d))
+
+    def _fetch(self, d: m.LocatedData) -> bytes:
+        """The bytes of a dataset."""
+        if d.desc.place.kind == m.INLINE or d.desc.size == 0:
+            return d.desc.place.bytes
+        agent = self._cluster._agent(d.agent, d.addresses)
+        data = m.DatasetID(self._id.bytes, d.desc.ref)
+        offsets = range(0, d.desc.size, PIECE)
+        asked: list[int] = []
+        out = bytearray(d.desc.size)
+        for i, offset in enumerate(offsets):
+            while len(asked) < min(8, len(offsets) - i) + i:  # some pieces are asked for ahead
+                at = offsets[len(asked)]
+                asked.append(agent.start(lambda req: m.Fetch(req, data, offset=at, max=PIECE)))  # noqa: B023 (called at once)
+            answer = agent.answer(asked[i])
+            agent.end(asked[i])
+            assert answer is not None  # there is no time-out
+            out[offset : offset + len(answer[1])] = answer[1]
+        return bytes(out)
+
+    def logs(self, task: str) -> str:
+        """What a task has written up to now."""
+        rows = [r for r in self._cluster._rows("tasks", self._id.bytes, task) if r["name"] == task]
+        agents = {r["name"]: r for r in self._cluster._rows("agents", bytes(16), "")}
+        if not rows or not rows[0].get("agent"):
+            return ""
+        agent = rows[0]["agent"]
+        peer = self._cluster._agent(agent, agents.get(agent, {}).get("addresses", []))
+        out = b""
+        while True:
+            at = len(out)
+            chunk, body = peer.ask(
+                lambda req: m.Fetch(req, m.DatasetID(self._id.bytes), True, task, at, PIECE)  # noqa: B023 (called at once)
+            )
+            out += body
+            if not body or len(out) >= chunk.total:
+                return out.decode("utf-8", "replace")
+
+    def cancel(self, reason: str = "") -> None:
+        """Stops what runs, and starts nothing more."""
+        self._cluster._controller.ask(lambda req: m.Control(req, self._id.bytes, 1, (), reason))
+
+
+def _raise(progress: m.Progress) -> None:
+    if progress.phase == 6:
+        raise JobCancelled(progress.error.message if progress.error else "the job was cancelled")
+    if progress.phase == 5:
+        raise _task_failed(progress.error or m.TaskError(message="the job failed"))
+
+
+class _Bar:
+    """Progress on one line: rewritten on a terminal, as an output that changes in a notebook."""
+
+    def __init__(self, wanted: bool | None, to: TextIO | None = None) -> None:
+        self._to = to or sys.stderr
+        self._display: Any = None
+        notebook = "ipykernel" in sys.modules
+        self._on = (notebook or self._to.isatty()) if wanted is None else wanted
+        if self._on and notebook:
+            from IPython.display import display
+
+            self._display = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def update(self, p: m.Progress) -> None:
+        """Shows how a job stands."""
+        if not self._on:
+            return
+        total, done = sum(g.total for g in p.groups), sum(g.done for g in p.groups)
+        failed, running = sum(g.failed for g in p.groups), sum(g.running for g in p.groups)
+        part = done / total if total else 0.0
+        bar = "#" * int(part * 30)
+        line = f"{p.name} [{bar:<30}] {done}/{total} done, {running} running" + (f", {failed} failed" if failed else "")
+        if self._display is not None:
+            self._display.update({"text/plain": line}, raw=True)
+        else:
+            self._to.write(f"\r{line}\x1b[K")
+            self._to.flush()
+
+    def end(self) -> None:
+        """Nothing more is shown."""
+        if self._on and self._display is None:
+            self._to.write("\n")
+
+
+def _uuid7() -> uuid.UUID:
+    """A UUID of version 7: sorted by time (RFC 9562)."""
+    ms = time.time_ns() // 1_000_000
+    random = int.from_bytes(os.urandom(10), "big")
+    value = (ms & (1 << 48) - 1) << 80 | 7 << 76 | (random >> 64 & 0xFFF) << 64 | 2 << 62 | random & (1 << 62) - 1
+    return uuid.UUID(int=value)
+
+
+def connect(to: str = "") -> Cluster:
+    """A running cluster: the address of its controller's Unix socket, or the folder of `cascade connect`.
+
+    By default it is what CASCADE_TO says.
+    """
+    to = to or os.environ.get("CASCADE_TO", "")
+    if not to:
+        raise ValueError("say which cluster: connect(ADDRESS), or CASCADE_TO in the environment; cascade.local() starts one")
+    if not to.startswith("ipc://"):
+        path = os.path.abspath(to)
+        to = "ipc://" + (os.path.join(path, "controller.sock") if os.path.isdir(path) else path)
+    return Cluster(to)
+
+
+def local(*, state: str = "", store: str = "", cpu: float = 0.0, programs: str = "") -> Cluster:
+    """Starts a cluster on this host that ends with the returned object: cascade-controller and cascade-agent.
+
+    state is the folder of its state, by default one that is removed at the end; store and cpu bound what it uses ("4GiB",
+    cores); programs is the folder of the two programs, by default PATH is searched.
+    """
+    found = [shutil.which(p, path=programs or None) for p in ("cascade-controller", "cascade-agent")]
+    if not found[0] or not found[1]:
+        raise FileNotFoundError(
+            "cascade-controller and cascade-agent are not on PATH: say where they are, local(programs=FOLDER)"
+        )
+    folder = tempfile.mkdtemp(prefix="cascade-py-")  # sockets have short paths
+    base = os.path.abspath(state) if state else os.path.join(folder, "state")
+    os.makedirs(base, mode=0o700, exist_ok=True)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def stop() -> None:
+        for process in reversed(started):
+            process.terminate()
+            process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def start(*command: str) -> None:
+        with open(os.path.join(base, os.path.basename(command[0]) + ".log"), "ab") as log:
+            started.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
+
+    socket = os.path.join(base, "controller", "run", "controller.sock")
+    try:
+        start(found[0], "--state", os.path.join(base, "controller"), "--durability", "crash")
+        more = [f for flag, value in (("--store", store), ("--cpu", str(cpu or ""))) if value for f in (flag, value)]
+        start(found[1], "--controller", f"ipc://{socket}", "--name", "local", "--state", os.path.join(base, "agent"),
+              "--runtime", os.path.join(folder, "a"), *more)  # fmt: skip
+        for _ in range(600):
+            if os.path.exists(socket):
+                return Cluster(f"ipc://{socket}", stop)
+            for process in started:
+                if process.poll() is not None:
+                    raise RuntimeError(f"{process.args[0]!r} ended: see the logs in {base}")  # type: ignore[index]
+            time.sleep(0.05)
+        raise TimeoutError(f"the controller has not opened {socket}: see the logs in {base}")
+    except BaseException:
+        stop()
+        raise

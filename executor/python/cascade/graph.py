@@ -1,0 +1,279 @@
+"""Building a job: its tasks are Python functions, functions of other environments, and commands.
+
+with cascade.Graph("spread") as g:          or: x = g.add(ramp, n=5)
+    x = ramp(n=5)                            a task, since ramp is decorated with @cascade.task
+    mean, stddev = stats(x=x)                its outputs are inputs of others
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+_building: ContextVar[Graph | None] = ContextVar("cascade_graph", default=None)
+
+BY_VALUE = "cascade.byvalue.call"
+
+
+class Ref:
+    """An output of a task: an input of others, or a result of the job."""
+
+    def __init__(self, graph: Graph, task: str, output: str, series: bool = False) -> None:
+        self.graph, self.task, self.output, self.series = graph, task, output, series
+
+    @property
+    def name(self) -> str:
+        """TASK.OUTPUT, or TASK.OUTPUT[*] for all elements of a series."""
+        return f"{self.task}.{self.output}" + ("[*]" if self.series else "")
+
+    def __repr__(self) -> str:
+        return f"<{self.name} of job {self.graph.name}>"
+
+    def __iter__(self) -> Any:
+        raise TypeError(f"{self!r} has no value yet: submit the job, or pass it to another task")
+
+
+class Function:
+    """A function that makes a task when it is called while a graph is built, and is itself otherwise."""
+
+    def __init__(self, function: Callable[..., Any], out: Sequence[str], options: Mapping[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.__cascade_function__ = function
+        self.out = tuple(out)
+        self.options = dict(options)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Adds a task to the graph that is built; outside of one it calls the function."""
+        graph = _building.get()
+        if graph is None:
+            return self.__cascade_function__(*args, **named)
+        return graph.add(self, *args, **named)
+
+
+def task(function: Callable[..., Any] | None = None, /, *, out: Sequence[str] = ("out",), **options: Any) -> Any:
+    """Makes a function usable as a task: @cascade.task, or @cascade.task(out=["mean", "stddev"], memory="1GiB").
+
+    Options are keys of a task in a job file: cpu, memory and gpu for its resources, timeout, retries, priority.
+    """
+    if function is None:
+        return lambda f: Function(f, out, options)
+    return Function(function, out, options)
+
+
+class Graph:
+    """A job that is being built. Python functions run in one environment, described by the arguments."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        pip: Sequence[str] = (),
+        version: str = "",
+        py_modules: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        environments: Mapping[str, Any] | None = None,
+        keep_going: bool = False,
+    ) -> None:
+        """pip and version say what the Python environment has; environments are further ones, as in a job file."""
+        self.name, self.keep_going = name, keep_going
+        self._pip, self._version, self._env = list(pip), version, dict(env or {})
+        self._modules = [os.path.abspath(p) for p in py_modules]
+        self._others = dict(environments or {})
+        self._tasks: dict[str, dict[str, Any]] = {}
+        self._python = self._by_value = False
+        self._token: Any = None
+
+    def __enter__(self) -> Graph:
+        self._token = _building.set(self)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        _building.reset(self._token)
+
+    def add(
+        self, function: Callable[..., Any] | str, /, *args: Any, task_name: str = "", out: Sequence[str] = (), **named: Any
+    ) -> Any:
+        """Adds a task, and returns its outputs: one, a tuple of several, or None for none.
+
+        function is a Python function, or "ENVIRONMENT:FUNCTION" of another environment. Arguments that are outputs of
+        other tasks, or lists of such, are inputs; others are parameters, which must be plain values (JSON).
+        """
+        body: dict[str, Any] = {}
+        series = False
+        if isinstance(function, str):
+            if args:
+                raise TypeError("name the inputs and parameters of a function of another environment: FUNCTION(x=...)")
+            body["run"], outputs = function, tuple(out)
+            base = function.rpartition(":")[2].rpartition(".")[2]
+        else:
+            plain = getattr(function, "__cascade_function__", function)
+            options = getattr(function, "options", {})
+            outputs = tuple(out) or getattr(function, "out", ("out",))
+            base = plain.__name__.strip("<>_") or "task"
+            bound = inspect.signature(plain).bind(*args, **named)
+            named = _by_name(bound)
+            series = inspect.isgeneratorfunction(plain)
+            body.update(_options(options))
+            body["run"] = "python:" + self._function(plain, named)
+            self._python = True
+        self._arguments(body, named)
+        if outputs and series:
+            body["generates"] = {o: "*" for o in outputs}
+        elif outputs:
+            body["out"] = list(outputs)
+        name = self._name(task_name or base)
+        self._tasks[name] = body
+        refs = tuple(Ref(self, name, o, series) for o in outputs)
+        return refs[0] if len(refs) == 1 else refs or None
+
+    def command(
+        self,
+        command: str | Sequence[str],
+        *,
+        task_name: str = "",
+        out: Sequence[str] = (),
+        stdin: str = "",
+        stdout: str = "",
+        options: Mapping[str, Any] | None = None,
+        **inputs: Any,
+    ) -> Any:
+        """Adds a command. Its words name datasets as ${in.NAME} and ${out.NAME}, as in a job file."""
+        body: dict[str, Any] = {"command": command if isinstance(command, str) else list(command), **_options(options or {})}
+        self._arguments(body, inputs)
+        if "with" in body:
+            raise TypeError(f"{', '.join(body['with'])}: a command takes datasets as inputs; write values into its words")
+        for key, value in (("out", list(out)), ("stdin", stdin), ("stdout", stdout)):
+            if value:
+                body[key] = value
+        name = self._name(task_name or "command")
+        self._tasks[name] = body
+        refs = tuple(Ref(self, name, o) for o in out)
+        return refs[0] if len(refs) == 1 else refs or None
+
+    def job(self, *results: Ref) -> str:
+        """The text of the job file, whose outputs are the results."""
+        environments = dict(self._others)
+        if self._python:
+            python: dict[str, Any] = {}
+            pip = self._pip + (["cloudpickle"] if self._by_value else [])
+            version = self._version
+            if self._by_value and not version:  # a function's code is that of one version
+                version = f"=={sys.version_info[0]}.{sys.version_info[1]}.*"
+            if pip:
+                python["pip"] = pip
+            if version:
+                python["version"] = version
+            environments["python"] = {"python": python}
+            if self._modules:
+                environments["python"]["py_modules"] = self._modules
+            if self._env:
+                environments["python"]["env"] = self._env
+        job: dict[str, Any] = {"job": self.name, "tasks": self._tasks}
+        if environments:
+            job["environments"] = environments
+        if self.keep_going:
+            job["keep_going"] = True
+        if results:
+            job["outputs"] = [r.name for r in results]
+        return json.dumps(job, ensure_ascii=False)
+
+    def _name(self, base: str) -> str:
+        name, n = base, 1
+        while name in self._tasks:
+            n += 1
+            name = f"{base}-{n}"
+        return name
+
+    def _arguments(self, body: dict[str, Any], named: Mapping[str, Any]) -> None:
+        for name, value in named.items():
+            refs = list(value) if isinstance(value, (list, tuple)) else [value]
+            if refs and all(isinstance(r, Ref) for r in refs):
+                if any(r.graph is not self for r in refs):
+                    raise ValueError(f"{name}: it is an output of another graph")
+                names = [r.name for r in refs]
+                body.setdefault("in", {})[name] = names if isinstance(value, (list, tuple)) else names[0]
+            elif any(isinstance(r, Ref) for r in refs):
+                raise TypeError(f"{name}: a list holds outputs of tasks or plain values, not both")
+            else:
+                body.setdefault("with", {})[name] = _plain(name, value)
+
+    def _function(self, function: Callable[..., Any], named: dict[str, Any]) -> str:
+        """How an executor finds a function: by its name, or by value when no module of a file has it."""
+        module = sys.modules.get(function.__module__)
+        path = _importable(module, function)
+        if path is not None:
+            if path and path not in self._modules:
+                self._modules.append(path)
+            return f"{function.__module__}.{function.__qualname__}"
+        try:
+            import cloudpickle
+        except ImportError:
+            raise ImportError(
+                f"function {function.__qualname__} is not in a module of a file, and so must be sent by value: "
+                "that takes cloudpickle (pip install cloudpickle)"
+            ) from None
+        self._by_value = True
+        named["cascade_function"] = base64.b64encode(cloudpickle.dumps(function)).decode()
+        return BY_VALUE
+
+
+def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:
+    """Arguments by the names of their parameters."""
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        elif kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
+            raise TypeError(f"parameter {name}: arguments of a task travel by name")
+        else:
+            named[name] = value
+    return named
+
+
+def _importable(module: types.ModuleType | None, function: Callable[..., Any]) -> str | None:
+    """The file or folder that holds a function's module.
+
+    It is "" for a module that is installed, and None when an executor could not import it.
+    """
+    if module is None or module.__name__ == "__main__" or "<" in function.__qualname__ or not getattr(module, "__file__", None):
+        return None
+    top = module.__name__.partition(".")[0]
+    spec = importlib.util.find_spec(top)
+    if spec is None or spec.origin is None:
+        return None
+    path = os.path.dirname(spec.origin) if spec.submodule_search_locations else spec.origin
+    installed = (sysconfig.get_path(p) for p in ("purelib", "platlib", "stdlib"))
+    return "" if top == "cascade" or any(path.startswith(p + os.sep) for p in installed) else os.path.abspath(path)
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A parameter as a job file has it."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, str):
+        return value.replace("${", "$${")
+    if isinstance(value, (list, tuple)):
+        return [_plain(name, v) for v in value]
+    if isinstance(value, Mapping):
+        return {str(k): _plain(name, v) for k, v in value.items()}
+    raise TypeError(f"{name}: a parameter is a plain value, not {type(value).__name__}: let a task make it, and pass its output")
+
+
+def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a task as keys of the job file."""
+    body = {k: v for k, v in options.items() if k not in ("cpu", "memory", "gpu")}
+    resources = {k: options[k] for k in ("cpu", "memory", "gpu") if k in options}
+    if resources:
+        body["resources"] = resources
+    return body

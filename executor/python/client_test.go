@@ -1,0 +1,85 @@
+//go:build linux
+
+package python_test
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cascade-run/cascade/agent/runtimeenv"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/executor/python"
+)
+
+// interpreter returns a Python that has NumPy and cloudpickle, and the environment
+// in which it finds the package cascade.
+func interpreter(t *testing.T) (path string, env []string) {
+	t.Helper()
+	user, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := runtimeenv.New(filepath.Join(user, "cascade", "environments")) // the agent's own
+	t.Cleanup(func() {
+		if err := cache.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	built, err := cache.Prepare(t.Context(), dag.Environment{Name: "client", Python: &dag.Python{Pip: []string{"numpy", "cloudpickle"}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return built.Command[0], slices.Concat(os.Environ(), built.Env)
+}
+
+// A program of a user talks to a cluster: what it prints is the golden file.
+func TestClient(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds programs, and an environment from packages")
+	}
+	needPython(t)
+	python, env := interpreter(t)
+	programs := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", programs, "../../cmd/cascade-controller", "../../cmd/cascade-agent").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	dir, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), python, "client.py", programs)
+	cmd.Dir, cmd.Env = dir, append(env, "PYTHONDONTWRITEBYTECODE=1")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out.String(), errs.String())
+	}
+	same(t, "testdata/client.golden", out.String())
+}
+
+// Every file of the package is embedded, and no other.
+func TestFiles(t *testing.T) {
+	var have, want []string
+	walk := func(root fs.FS, to *[]string) {
+		err := fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && (strings.HasPrefix(path, "cascade/") && !strings.Contains(path, "__pycache__") || path == "pyproject.toml" || path == "README.md") {
+				*to = append(*to, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	walk(python.Files, &have)
+	walk(os.DirFS("."), &want)
+	if !slices.Equal(have, want) {
+		t.Errorf("embedded are %v, the package has %v", have, want)
+	}
+}

@@ -1,0 +1,45 @@
+"""Tasks of the client's test that live in a module."""
+
+import numpy as np
+
+import cascade
+
+
+@cascade.task
+def ramp(n: int):
+    """0, 1, 2, ..."""
+    return np.arange(float(n))
+
+
+@cascade.task(out=["mean", "stddev"])
+def stats(x: np.ndarray):
+    """Two outputs."""
+    return x.mean(), x.std()
+
+
+@cascade.task
+def count(n: int):
+    """A series."""
+    for i in range(n):
+        yield np.full(70000, float(i))
+
+
+@cascade.task
+def total(parts: list[np.ndarray]):
+    """A list of inputs."""
+    return float(sum(p.sum() for p in parts))
+
+
+@cascade.task(out=[])
+def fail(x: float):
+    """An exception."""
+    print("about to fail")
+    raise ValueError(f"{x} is not what it should be")
+
+
+@cascade.task
+def forever():
+    """Ends only when it is told to."""
+    import time
+
+    time.sleep(600)
