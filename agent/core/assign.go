@@ -323,6 +323,7 @@ func (c *Core) disown(j *job, t taskIndex) {
 // counts no more. The instances that follow it and have not begun come into being
 // anew, those that have ended are not asked for.
 func (c *Core) restart(j *job, t taskIndex, attempt uint32) {
+	j.given = j.given || j.groupOf(t).generator
 	c.forgetOutputs(j, t, func(ref comms.DatasetRef) {
 		for _, s := range j.graph.StreamSlots(t, ref.Output) {
 			i, err := j.graph.Instance(s, ref.Element)

@@ -119,7 +119,10 @@ func (c *Core) notice(from string, m *comms.Notice) {
 		if !j.valid(comms.DatasetRef{Task: e.Task, Output: e.Output}) || j.groupOf(e.Task).group.Outputs[e.Output].Generate == dag.GenerateNone {
 			continue
 		}
-		if en := j.peers.endingOf(e.Task); !slices.ContainsFunc(en.ends, func(o comms.StreamEnd) bool { return o.Output == e.Output }) {
+		en := j.peers.endingOf(e.Task)
+		if k := slices.IndexFunc(en.ends, func(o comms.StreamEnd) bool { return o.Output == e.Output }); k >= 0 {
+			en.ends[k] = e // it was made again, and has ended otherwise
+		} else {
 			en.ends = append(en.ends, e)
 		}
 	}
@@ -154,6 +157,7 @@ func (c *Core) hearEnds(j *job, e comms.Ended) {
 			c.unask(j, t)
 			c.unend(j, t)
 		}
+		asked = asked || j.peers.endsLater(t) // and what was not all here is news, too
 		if known := int(t) < len(j.tasks) && j.tasks[t].state != tAbsent; !asked && (known || j.awayAt(t) == nil) {
 			if known || !j.peers.endsLater(t) {
 				delete(j.peers.ending, t)

@@ -99,7 +99,7 @@ type job struct {
 	active   bool // counted in its owner's busy
 	adopted  bool // of an earlier incarnation: datasets without a graph
 	fresh    bool // nothing was counted yet
-	given    bool // it has, or had, datasets that came with an Assign
+	given    bool // it has, or had, datasets that came with an Assign, or of instances whose generator has started over
 
 	data      map[comms.DatasetRef]*dataset
 	peers     *peers // who has the other fragments; nil when this agent has all of it
