@@ -113,7 +113,7 @@ func (h *Host) killed() bool {
 func (h *Host) Clean(args ...string) string {
 	h.tb.Helper()
 	said := ""
-	for _, of := range []string{"lock", "controller/store/lock", "agent/agent.lock", "agent2/agent.lock"} {
+	for _, of := range []string{"lock", "controller/store/lock", "agent/agent.lock", "agent2/agent.lock", "agent3/agent.lock", "agent4/agent.lock"} {
 		if _, err := os.Stat(filepath.Join(h.State, of)); err != nil {
 			continue
 		}
@@ -152,7 +152,7 @@ func (h *Host) Left() []string {
 // SharedMemory lists the files that agents of this host have in shared memory.
 func (h *Host) SharedMemory() []string {
 	var dirs []string
-	for _, agent := range []string{"agent", "agent2"} {
+	for _, agent := range []string{"agent", "agent2", "agent3", "agent4"} {
 		sum := fnv.New32a()
 		sum.Write([]byte(filepath.Join(h.State, agent)))
 		found, _ := filepath.Glob(fmt.Sprintf("/dev/shm/cascade-*-%08x*", sum.Sum32()))

@@ -36,6 +36,8 @@ var (
 	_ = cascade.Func1("chaos_gate", gate, "with -> sum")
 	_ = cascade.Func1("chaos_bad", bad, "with -> sum")
 	_ = cascade.Func1("chaos_flood", flood, "with -> sum")
+	_ = cascade.Func2("chaos_wave", wave, "parts, with -> part")
+	_ = cascade.Func1("chaos_digest", digest, "parts -> sum")
 	_ = cascade.Gen1("chaos_endless", endless, "with -> part")
 )
 
@@ -289,4 +291,41 @@ func endless(ctx context.Context, s endlessSettings) iter.Seq2[cascade.Array[flo
 			}
 		}
 	}
+}
+
+type waveSettings struct {
+	Seed int
+	Size int // numbers
+	Work int // microseconds
+}
+
+// wave makes an array of all its inputs and its seed. It says nothing in the
+// journal: there are many of them.
+func wave(ctx context.Context, parts cascade.List[cascade.Array[float64]], s waveSettings) (cascade.Array[float64], error) {
+	out, err := cascade.Alloc[float64](ctx, s.Size)
+	if err != nil {
+		return out, err
+	}
+	last := float64(s.Seed%1000) / 1000
+	for i := range out.Data {
+		for k, p := range parts.All() {
+			last = last/2 + p.Data[(i+k)%len(p.Data)]/4
+		}
+		last = last*3.75*(1-last/2) + float64((i+s.Seed)%97)/1024
+		if last > 1 {
+			last -= float64(int(last))
+		}
+		out.Data[i] = last
+	}
+	work(s.Work)
+	return out, nil
+}
+
+// digest is a number for each of its inputs: a hash of all its bytes.
+func digest(ctx context.Context, parts cascade.List[cascade.Array[float64]]) ([]string, error) {
+	var all []string
+	for _, p := range parts.All() {
+		all = append(all, sumOf(p.Data))
+	}
+	return all, nil
 }
