@@ -173,6 +173,9 @@ func (c *Core) stored(ev Stored) {
 		if j != nil && j.live != nil && p.send != nil && j.assign == p.send {
 			j.assign = nil
 			c.sendKept(j, p.send)
+			if j.rec.Cancel != "" && j.stage == stageActive && j.ending == nil && j.stopped() {
+				c.endUnassigned(j) // its agents have said that they have nothing of it
+			}
 		}
 		if l := c.links[p.link]; l != nil {
 			c.reply(l, p.req, comms.CodeOK, "")
