@@ -113,6 +113,7 @@ func (c *conn) buffer(_ *comms.Link, head []byte, size int) []byte {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if wanted, ok, _ := x.core.Expects(c.id, p.Transfer, p.Offset, uint64(size)); ok { // piece ends the link
+		x.core.Reads(c.id, p.Transfer, p.Offset)
 		c.into = x.copies[wanted]
 		c.into.refs++
 		return c.into.bytes[p.Offset : p.Offset+uint64(size)]

@@ -39,6 +39,7 @@ type ask struct {
 	pull     *pull
 	piece    int
 	transfer uint64
+	reading  bool // its bytes are being written into the copy
 }
 
 // peer is an agent that we dial.
@@ -237,6 +238,9 @@ func (c *Core) down(ev Down) {
 			c.sendLeave(p.links[0], m.Transfer, m.Kept)
 		}
 	}
+	for i := range l.asked {
+		l.asked[i].reading = false // nobody reads from it any more
+	}
 	c.giveBack(l, nil)
 	for _, pull := range slices.Clone(c.pulls) {
 		s := pull.source(p.Agent)
@@ -256,10 +260,16 @@ func (c *Core) down(ev Down) {
 }
 
 // giveBack lets the pieces that were asked for on a link, of one pull or of all,
-// be asked for elsewhere.
+// be asked for elsewhere. A piece that is just being read into its copy is not:
+// what comes late would overwrite what came from elsewhere and was found right. Its
+// link is ended instead, after which nothing is read from it.
 func (c *Core) giveBack(l *link, of *pull) {
 	l.asked = slices.DeleteFunc(l.asked, func(a ask) bool {
 		if of != nil && a.pull != of {
+			return false
+		}
+		if a.reading && !a.pull.over {
+			c.hangup(l, "a piece is given up that is just being read")
 			return false
 		}
 		a.pull.pieces.giveBack(a.piece)

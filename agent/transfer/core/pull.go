@@ -22,6 +22,7 @@ type pull struct {
 	pieces  pieces
 	sources []*source
 	came    uint64
+	over    bool
 }
 
 type sourceState uint8
@@ -189,7 +190,7 @@ func (c *Core) want(p *pull, s *source) {
 func (c *Core) take(p *pull, s *source, l *link) (int, bool) {
 	i, ok := p.pieces.take()
 	if ok {
-		l.asked = append(l.asked, ask{p, i, s.id})
+		l.asked = append(l.asked, ask{pull: p, piece: i, transfer: s.id})
 	}
 	return i, ok
 }
@@ -360,6 +361,16 @@ func (c *Core) Expects(id LinkID, transfer, offset, n uint64) (Copy, bool, error
 	return p.held.copy, true, nil
 }
 
+// Reads says that the bytes of a piece that Expects allowed are being written into
+// the copy, until Arrived or Down.
+func (c *Core) Reads(id LinkID, transfer, offset uint64) {
+	if l := c.links[id]; l != nil {
+		if i := l.find(transfer, offset); i >= 0 {
+			l.asked[i].reading = true
+		}
+	}
+}
+
 // find returns the place in asked of the piece at offset, -1 when there is none.
 func (l *link) find(transfer, offset uint64) int {
 	return slices.IndexFunc(l.asked, func(a ask) bool {
@@ -431,6 +442,7 @@ func (p *pull) others(s *source) bool {
 // end ends a pull.
 func (c *Core) end(p *pull, err error) {
 	h := p.held
+	p.over = true
 	for _, s := range p.sources {
 		if s.state == wanted || s.state == serving || s.state == naming {
 			if len(s.peer.links) > 0 {

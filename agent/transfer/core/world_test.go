@@ -45,6 +45,7 @@ type wire struct {
 	id    LinkID
 	ends  [2]string // who dialed, who was dialed
 	to    [2][]any  // comms.Message, SendPiece
+	reads [2]bool   // the first piece is half read
 	down  bool
 	knows [2]bool // of the end
 }
@@ -295,9 +296,18 @@ func (w *world) connect(i int) {
 
 func (w *world) deliver(l *wire, end int) {
 	what := l.to[end][0]
-	l.to[end] = l.to[end][1:]
 	n := w.nodes[l.ends[end]]
 	piece, ok := what.(SendPiece)
+	if ok && !l.reads[end] && w.pick(2) == 0 {
+		if _, wanted, _ := n.core.Expects(l.id, piece.Transfer, piece.Offset, piece.Bytes); wanted {
+			n.core.Reads(l.id, piece.Transfer, piece.Offset)
+			l.reads[end] = true
+			return // the rest of it comes later
+		}
+	}
+	l.to[end] = l.to[end][1:]
+	reads := l.reads[end]
+	l.reads[end] = false
 	if !ok {
 		b := comms.Encode(what.(comms.Message))
 		m, err := comms.Decode(b)
@@ -312,6 +322,9 @@ func (w *world) deliver(l *wire, end int) {
 		w.t.Fatalf("%v", err)
 	}
 	if !wanted {
+		if h := n.core.copies[piece.Copy]; reads && h != nil && h.pull != nil {
+			w.t.Fatalf("%s was reading the piece at %d from %s, and has given it to another", n.name, piece.Offset, l.ends[1-end])
+		}
 		return
 	}
 	good := true
@@ -377,7 +390,7 @@ func (c *Core) check(t fataler) {
 					if p.pieces.state[a.piece] != asked {
 						t.Fatalf("piece %d of pull %v is asked for and has the state %d", a.piece, p.held.copy, p.pieces.state[a.piece])
 					}
-					if s := p.source(l.peer.Agent); s.state != serving && s.state != wanted {
+					if s := p.source(l.peer.Agent); !a.reading && s.state != serving && s.state != wanted {
 						t.Fatalf("piece %d of pull %v is asked of %s in the state %d", a.piece, p.held.copy, s.Agent, s.state)
 					}
 				}
