@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,7 +22,14 @@ type graphs struct {
 	shared *decoded.Graphs // with the controller, when it is in this process
 	parts  map[comms.Hash]*blob
 	order  []comms.Hash                // of parts, oldest first
-	known  map[xxh3.Uint128]*dag.Graph // small ones that came lately: many jobs have the same
+	known  map[xxh3.Uint128]knownGraph // small ones that came lately: many jobs have the same
+}
+
+// knownGraph is a decoded graph and its bytes: the hash under which it is found can be
+// made to collide, and another user's graph must not be taken.
+type knownGraph struct {
+	graph *dag.Graph
+	data  []byte
 }
 
 type blob struct {
@@ -88,18 +96,18 @@ func (g *graphs) of(m *comms.Assign) (*dag.Graph, error) {
 		return g.decode(data)
 	}
 	sum := xxh3.Hash128(data)
-	if graph := g.known[sum]; graph != nil {
-		return graph, nil
+	if k := g.known[sum]; bytes.Equal(k.data, data) && k.graph != nil {
+		return k.graph, nil
 	}
 	graph, err := g.decode(data)
 	if err != nil {
 		return nil, err
 	}
 	if g.known == nil || len(g.known) >= maxKnownGraphs {
-		g.known = map[xxh3.Uint128]*dag.Graph{}
+		g.known = map[xxh3.Uint128]knownGraph{}
 	}
 	if graph.NumTasks() <= maxKnownTasks {
-		g.known[sum] = graph
+		g.known[sum] = knownGraph{graph, slices.Clone(data)} // they may be part of the whole message
 	}
 	return graph, nil
 }

@@ -31,6 +31,12 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 		c.refuse(m, "the plan cannot be read: "+err.Error())
 		return
 	}
+	for _, r := range m.Run {
+		if known := tasksKnown(j, g); int(r.Last) >= known+maxElements {
+			c.refuse(m, fmt.Sprintf("task number %d is to run, and at most %d are looked for beyond the %d that are known", r.Last, maxElements, known))
+			return
+		}
+	}
 	if j == nil {
 		if g == nil {
 			c.refuse(m, "graph of the job: "+bad)

@@ -71,6 +71,7 @@ type Core struct {
 	neighbours map[string]*neighbour
 	telling    []*job   // with something to tell their peers
 	early      []early  // notices whose Assign is still to come
+	earlyBytes int      // of them, about
 	wanted     []*heard // datasets to be fetched
 	pulls      map[uint64]*pull
 	lastPull   uint64

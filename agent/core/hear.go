@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	earlyKept = 4096        // most notices that wait for their Assign
-	earlyFor  = time.Minute // how long they do
+	earlyKept  = 4096        // most notices that wait for their Assign
+	earlyBytes = 64 << 20    // of what they carry, about; one may be larger
+	earlyFor   = time.Minute // how long they do
 )
 
 // hearState is how far a dataset of another agent has come.
@@ -40,13 +41,15 @@ type heard struct {
 	tries  int  // that have failed in a row
 	at     time.Time
 	pull   *pull
+	asked  bool // other agents wait for its copy to be here
 }
 
 // early is a notice whose Assign is still to come.
 type early struct {
-	from string
-	msg  *comms.Notice
-	at   time.Time
+	from  string
+	msg   *comms.Notice
+	at    time.Time
+	bytes int // see noticeSize
 }
 
 func (c *Core) peerUp(ev PeerUp) {
@@ -144,6 +147,16 @@ func (j *job) outOfProportion(m *comms.Notice) string {
 				r.Element, r.Task, maxElements, known, len(j.tasks))
 		}
 	}
+	for _, e := range m.Ends {
+		known := uint64(0)
+		if st := j.streams[outputKey{e.Task, e.Output}]; st != nil {
+			known = st.next
+		}
+		if int(e.Task) >= len(j.tasks)+maxElements || e.Count > known+maxElements {
+			return fmt.Sprintf("a stream of task number %d is said to have ended with %d elements, and at most %d are looked for beyond the %d elements and %d tasks that are known",
+				e.Task, e.Count, maxElements, known, len(j.tasks))
+		}
+	}
 	return tooMany(m.Ended, len(j.tasks))
 }
 
@@ -189,22 +202,42 @@ func (p *peers) endingOf(t taskIndex) *ending {
 // tooEarly keeps a notice until its Assign comes. When there are too many, or
 // when it does not come, the link is made anew: then all that counts is told again.
 func (c *Core) tooEarly(from string, m *comms.Notice) {
-	c.early = append(c.early, early{from, m, c.now})
-	var drop []early
-	for len(c.early) > earlyKept || len(c.early) > 0 && c.now.Sub(c.early[0].at) > earlyFor {
-		drop = append(drop, c.early[0])
-		c.early = c.early[1:]
+	e := early{from, m, c.now, noticeSize(m)}
+	c.early = append(c.early, e)
+	c.earlyBytes += e.bytes
+	c.dropEarly()
+}
+
+// noticeSize is about what a notice takes in memory.
+func noticeSize(m *comms.Notice) int {
+	n := descBytes * (1 + len(m.Datasets) + len(m.Ends) + len(m.Ended))
+	for i := range m.Datasets {
+		n += len(m.Datasets[i].Place.Bytes)
 	}
+	return n
+}
+
+// dropEarly gives up notices whose Assign has not come in time, and the oldest ones when there are too many.
+func (c *Core) dropEarly() {
 	var reset []string
-	for _, e := range drop {
-		if !slices.Contains(reset, e.from) {
-			reset = append(reset, e.from)
-		}
+	for n := len(c.early); n > earlyKept || n > 1 && c.earlyBytes > earlyBytes || n > 0 && !c.now.Before(c.early[0].at.Add(earlyFor)); n = len(c.early) {
+		from := c.early[0].from
+		reset = append(reset, from)
+		c.setEarly(slices.DeleteFunc(c.early, func(e early) bool { return e.from == from }))
 	}
 	slices.Sort(reset)
 	for _, agent := range reset {
-		c.early = slices.DeleteFunc(c.early, func(e early) bool { return e.from == agent })
 		c.emit(ResetPeer{agent})
+	}
+	if len(c.early) > 0 {
+		c.wakeAt(c.early[0].at.Add(earlyFor))
+	}
+}
+
+func (c *Core) setEarly(all []early) {
+	c.early, c.earlyBytes = all, 0
+	for i := range all {
+		c.earlyBytes += all[i].bytes
 	}
 }
 
@@ -214,7 +247,7 @@ func (c *Core) replayEarly(j *job) {
 		return
 	}
 	all := c.early
-	c.early = nil
+	c.setEarly(nil)
 	for _, e := range all {
 		switch {
 		case e.msg.Job != j.id || e.msg.Life != j.life || e.msg.Epoch > j.epoch:
@@ -223,6 +256,7 @@ func (c *Core) replayEarly(j *job) {
 			c.notice(e.from, e.msg)
 		}
 	}
+	c.setEarly(c.early)
 }
 
 // hear takes the news of one dataset of another agent.

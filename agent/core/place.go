@@ -31,6 +31,7 @@ func (c *Core) schedule() {
 	c.tryMemoryAgain()
 	c.retryDelayed()
 	c.resumeHeld()
+	c.dropEarly()
 	c.startPulls()
 	c.placePinned()
 	c.placeReady()

@@ -117,6 +117,7 @@ func (c *Core) pullRefused(p *pull, err error) {
 		return
 	}
 	h.pull, h.state = nil, hearTold
+	defer c.answerAsked(h)
 	if errors.Is(err, ledger.ErrTooLarge) {
 		c.tooLarge(h, err)
 		return
@@ -148,6 +149,7 @@ func (c *Core) forgetPull(h *heard) {
 		return
 	}
 	h.pull, p.h = nil, nil
+	defer c.answerAsked(h)
 	if h.state = hearTold; p.sent {
 		c.emit(StopPull{p.id})
 		return
@@ -168,6 +170,7 @@ func (c *Core) pulled(id uint64) {
 	}
 	j, ref := h.job, h.desc.Ref
 	h.pull = nil
+	defer c.answerAsked(h)
 	d := &dataset{desc: h.desc, sealed: true, given: true, copy: true}
 	d.desc.Place = comms.Place{Kind: comms.PlaceSegment, Segment: uint32(p.lease.Place.Segment), Offset: uint64(p.lease.Place.Offset)}
 	// It is known before the ledger looks for room: a spill must find its descriptor.
@@ -204,6 +207,7 @@ func (c *Core) pullFailed(ev PullFailed) {
 	}
 	h.pull = nil
 	c.pullLater(h, ev.Err)
+	c.answerAsked(h)
 }
 
 func (c *Core) pullLater(h *heard, why string) {
@@ -255,6 +259,7 @@ type offer struct {
 	offered   bool
 	idle      bool
 	withdrawn bool // the driver was told to end it
+	again     bool // and somebody has asked for it since
 }
 
 type offerKey struct {
@@ -277,10 +282,11 @@ func (c *Core) wantedBy(ev Wanted) {
 	}
 	d := j.data[ev.Data.DatasetRef]
 	switch {
+	case d == nil && j.coming(ev): // pulled answers
 	case d == nil || d.desc.Attempt != ev.Attempt:
 		refuse(fmt.Sprintf("dataset %s of attempt %d is not on agent %s", ev.Data, ev.Attempt, c.cfg.Agent))
 	case c.offers[k] != nil:
-		refuse(fmt.Sprintf("dataset %s is just leaving the memory of agent %s", ev.Data, c.cfg.Agent))
+		c.offers[k].again = true // withdrawn answers
 	case !d.sealed:
 		c.offers[k] = &offer{key: k, offered: true}
 		c.emit(Offer{Data: ev.Data, Attempt: ev.Attempt, Body: d.desc.Place.Bytes, Size: d.desc.Size})
@@ -371,5 +377,29 @@ func (c *Core) withdrawn(ev Withdrawn) {
 		delete(c.requests, o.req)
 		c.must(c.led.Release(o.req))
 		c.effects()
+	}
+	if o.again {
+		c.wantedBy(Wanted(ev))
+	}
+}
+
+// coming notes that somebody asks for a copy that is just being fetched, if it is.
+func (j *job) coming(ev Wanted) bool {
+	if j.peers == nil {
+		return false
+	}
+	h := j.peers.heard[ev.Data.DatasetRef]
+	if h == nil || h.desc.Attempt != ev.Attempt || h.pull == nil {
+		return false
+	}
+	h.asked = true
+	return true
+}
+
+// answerAsked answers those who asked for a copy while it was being fetched.
+func (c *Core) answerAsked(h *heard) {
+	if h.asked {
+		h.asked = false
+		c.wantedBy(Wanted{Data: comms.DatasetID{Job: h.job.id, DatasetRef: h.desc.Ref}, Attempt: h.desc.Attempt})
 	}
 }
