@@ -295,6 +295,10 @@ func (c *Core) retain(j *job, keep []comms.DatasetRef) {
 		j.wanted.keep[r] = true
 	}
 	c.keepOnly(j, j.wanted.keep)
+	if j.peers != nil { // nobody reads anything of it any more
+		c.dropPeers(j)
+		c.lostJobs = append(c.lostJobs, j)
+	}
 	if j.over && j.inflight == 0 && len(j.data) == 0 && len(j.later) == 0 {
 		// Nothing but its logs is here, and those need no job: of a million small jobs nothing stays.
 		c.closeKinds(j)

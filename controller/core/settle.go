@@ -260,8 +260,31 @@ func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.D
 		}
 		o.to[k] = m
 	}
+	if data != nil && len(s.parts) > 1 {
+		keepForOthers(o.to, s.parts, data)
+	}
 	j.plan = nil // another assignment needs another plan
 	j.assign = o
+}
+
+// keepForOthers names to each agent what others were told that it has. It may be a
+// process that has found that in memory and has no task that reads it.
+func keepForOthers(to []*comms.Assign, parts []*part, data map[comms.DatasetRef]DatasetRecord) {
+	for k, p := range parts {
+		for i, m := range to {
+			if i == k {
+				continue
+			}
+			for _, d := range m.Datasets {
+				if d.Place.Kind == comms.PlaceAgent && d.Place.Where == p.agent {
+					to[k].Datasets = append(to[k].Datasets, data[d.Ref].Desc)
+				}
+			}
+		}
+		byRef := func(x, y comms.Desc) int { return comms.DatasetRef.Compare(x.Ref, y.Ref) }
+		slices.SortFunc(to[k].Datasets, byRef)
+		to[k].Datasets = slices.CompactFunc(to[k].Datasets, func(x, y comms.Desc) bool { return x.Ref == y.Ref })
+	}
 }
 
 // known is what all parts are told of how the job stands.
