@@ -217,7 +217,7 @@ func (d *controllerDoor) Message(l *comms.Link, head, body []byte) {
 		d.agent.takeRevoked(m)
 	case *comms.Renewed, *comms.Reply:
 		d.agent.takeRenewed(m)
-	case *comms.Retain, *comms.Committed:
+	case *comms.Retain, *comms.Committed, *comms.Dismiss:
 		d.agent.in.Offer(item{ev: core.FromController{Msg: m}})
 	default:
 		l.Abort(fmt.Errorf("unexpected %T from a controller", m))

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,9 @@ type loop struct {
 	next     []core.Event  // the event that is being handled, and those that came of its actions
 	dirty    []*comms.Link // written to since the last flush
 	timer    *time.Timer
-	stopping bool // start nothing more
-	draining bool // the agent ends when nothing runs any more
+	stopping bool             // start nothing more
+	draining bool             // the agent ends when nothing runs any more
+	late     <-chan time.Time // when it ends all the same
 }
 
 // item is an event for the core, what the driver must note before, or both.
@@ -77,13 +79,14 @@ func newLoop(a *Agent, left inheritance) *loop {
 // started.
 func (l *loop) run(ctx context.Context, dialed <-chan error) error {
 	defer l.timer.Stop()
-	stop, late := ctx.Done(), (<-chan time.Time)(nil)
+	stop := ctx.Done()
 	l.mu.Lock()
 	for {
 		l.turn()
-		if late != nil && l.core.Drained() {
+		if l.draining && l.core.Drained() {
 			return l.shutdown()
 		}
+		late := l.late
 		l.mu.Unlock()
 		if l.agent.in.Waiting() { // who brought it may have seen us at work
 			l.agent.in.Rouse()
@@ -102,14 +105,27 @@ func (l *loop) run(ctx context.Context, dialed <-chan error) error {
 			if l.agent.cfg.Drain <= 0 {
 				return l.shutdown()
 			}
-			stop, late, l.draining = nil, time.After(l.agent.cfg.Drain), true
+			stop = nil
+			l.leave(l.agent.cfg.Drain)
 			l.step(core.Drain{})
 		case <-late:
 			l.mu.Lock()
-			l.agent.log.Warn().Stringer("after", l.agent.cfg.Drain).Msg("tasks that still run are ended")
+			l.agent.log.Warn().Msg("the grace is over: tasks that still run are ended, and run again elsewhere or later")
+			l.step(core.Quit{})
+			l.flush()
 			return l.shutdown()
 		}
 	}
+}
+
+// leave begins the agent's end, unless it has begun; what runs has that long.
+func (l *loop) leave(grace time.Duration) {
+	if l.draining {
+		return
+	}
+	l.draining, l.late = true, time.After(grace)
+	l.agent.log.Info().Stringer("grace", grace).Msg("leaves: no task starts any more")
+	l.agent.in.Rouse()
 }
 
 // maxLooks is how often one turn looks into the inbox: timers and other links
@@ -223,6 +239,8 @@ func (l *loop) perform(action core.Action) {
 		l.notHere(act)
 	case core.Withdraw:
 		l.withdraw(act)
+	case core.Leave:
+		l.leave(cmp.Or(act.Grace, l.agent.cfg.Drain))
 	case core.SetTimer:
 		l.timer.Reset(time.Until(act.At))
 	default:

@@ -66,6 +66,7 @@ type Assign struct {
 	Life      uint64      // one number for each time that the job's ID was submitted and not found
 	Ended     []Ended     // tasks that have ended and do not run again, sorted; none of a job that begins
 	Peers     []Fragment  // who runs the tasks that are neither in Run nor Ended; none of a job on one agent
+	Take      []Desc      // datasets to fetch and hold from now on: who has them leaves; each is answered with EventHeld
 }
 
 // StreamEnd says how many elements an open generator's output has.
@@ -186,7 +187,7 @@ func (m *Events) code(c *Coder) {
 }
 
 func (m *Assign) code(c *Coder) {
-	c.Struct(20, func(c *Coder) {
+	c.Struct(21, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Uint(c, &m.Epoch)
 		c.Bytes(&m.Graph)
@@ -207,6 +208,7 @@ func (m *Assign) code(c *Coder) {
 		Uint(c, &m.Life)
 		Slice(c, &m.Ended, func(c *Coder, e *Ended) { e.code(c) })
 		Slice(c, &m.Peers, func(c *Coder, f *Fragment) { f.code(c) })
+		Slice(c, &m.Take, func(c *Coder, d *Desc) { d.code(c) })
 	})
 }
 

@@ -75,8 +75,11 @@ const (
 	TypeRenewed    Type = 74 // controller -> client, controller -> agent: answers Renew
 	TypeRevoked    Type = 75 // controller -> agent: which certificates to refuse
 	TypeBackup     Type = 76 // client -> controller: writes a backup of the store
+	TypeDrain      Type = 77 // client -> controller: has an agent leave
 
-	TypeLog Type = Optional // executor -> agent: text that a task wrote
+	TypeLog     Type = Optional     // executor -> agent: text that a task wrote
+	TypeInHand  Type = Optional + 1 // agent -> controller: what it has begun; the rest is for others
+	TypeDismiss Type = Optional + 2 // controller -> agent: leave the cluster, or nothing keeps you in it
 )
 
 // Message is one message body. Its fields are listed once, in code.
@@ -255,8 +258,14 @@ func newMessage(t Type) Message {
 		return new(Revoked)
 	case TypeBackup:
 		return new(Backup)
+	case TypeDrain:
+		return new(Drain)
 	case TypeLog:
 		return new(Log)
+	case TypeInHand:
+		return new(InHand)
+	case TypeDismiss:
+		return new(Dismiss)
 	case TypeStop:
 		return new(Stop)
 	}

@@ -32,7 +32,7 @@ func askers(m Message) []pki.Role {
 		return observers
 	case *Submit, *Control, *HaveReq, *Blob:
 		return submitters
-	case *Invite, *Revoke, *Backup:
+	case *Invite, *Revoke, *Backup, *Drain:
 		return admins
 	}
 	return nil
@@ -80,6 +80,8 @@ func NumberOf(m Message) (uint64, bool) {
 	case *Revoke:
 		return m.Req, true
 	case *Backup:
+		return m.Req, true
+	case *Drain:
 		return m.Req, true
 	}
 	return 0, false

@@ -160,6 +160,7 @@ const (
 	EventBuilding                       // an environment is being built; Cause.Text names it, Error says what the build waits for
 	EventSteps                          // tasks finished one after another in one executor, without outputs to tell: Steps. Task and Attempt are the first's
 	EventBlock                          // on the wire only: many events, in Steps as columns
+	EventHeld                           // a dataset that another agent made and holds no longer for all: this one does
 )
 
 // CauseKind says what led to an event.
@@ -195,7 +196,7 @@ type Event struct {
 	At       int64         // wall-clock nanoseconds
 	Executor ExecutorID    // where; 0 nowhere
 	Cause    Cause         // why
-	Outputs  []Desc        // EventPublished, EventFinished: as they are final
+	Outputs  []Desc        // EventPublished, EventFinished: as they are final; EventHeld: where it is now
 	Usage    *Usage        // EventFinished, EventRetry, EventFailed, EventCancelled: what the attempt cost
 	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventEnv and EventDrained when it failed; EventBuilding while the build waits
 	Output   uint32        // EventStreamEnd, EventLost, EventSpilled: which output

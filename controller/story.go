@@ -141,7 +141,7 @@ func pageOf(p *pager, q *comms.Query, g *dag.Graph, tasks core.Choice, named boo
 
 func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
 	switch e.Kind {
-	case comms.EventReady, comms.EventLost, comms.EventSpilled, comms.EventEnv, comms.EventBuilding, comms.EventDrained:
+	case comms.EventReady, comms.EventLost, comms.EventSpilled, comms.EventHeld, comms.EventEnv, comms.EventBuilding, comms.EventDrained:
 		return
 	case comms.EventStarted:
 		row.Started = stamp(e.At)
@@ -250,7 +250,7 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 
 func eventName(k comms.EventKind) string {
 	names := [...]string{"", "ready", "started", "published", "finished", "retried", "failed", "skipped", "cancelled",
-		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row"}
+		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over"}
 	if int(k) < len(names) {
 		return names[k]
 	}

@@ -29,6 +29,10 @@ type agent struct {
 	acked    uint64
 	peers    map[string]*agentPeer
 	offers   map[offerKey]*core.Offer // that other agents may read
+	leaving  bool                     // it was told to end, with a grace
+	ending   bool                     // and does
+	away     time.Duration            // until it comes back
+	left     uint64                   // incarnation that was told so last
 }
 
 // sentEvent is whose event a number is.
@@ -55,6 +59,7 @@ func (a *agent) boot() {
 	w.net.Start(w.now, a.name)
 	w.lan.Start(w.now, a.name)
 	a.incarn++
+	a.leaving, a.ending = false, false
 	a.execs, a.byID, a.graphs = nil, map[comms.ExecutorID]*executor{}, map[comms.JobID]*dag.Graph{}
 	a.out, a.local, a.timer = outbox{}, nil, time.Time{}
 	a.sent, a.acked = map[uint64]sentEvent{}, a.incarn*numbersApart
@@ -205,6 +210,7 @@ func (a *agent) step(ev core.Event) {
 		}
 		a.local = a.local[1:]
 	}
+	a.mayLeave()
 }
 
 func (a *agent) perform(act core.Action) {
@@ -246,6 +252,8 @@ func (a *agent) perform(act core.Action) {
 	case core.Memory:
 		a.mem.perform(act)
 	case core.AppendLog:
+	case core.Leave:
+		a.leave(act.Grace, 0)
 	case core.DropJob:
 		delete(a.graphs, act.Job)
 	case core.SetTimer:

@@ -143,6 +143,9 @@ func (c *controller) perform(a core.Action) {
 			return // a link of its own for each incarnation of a peer: what is sent to one that is gone is lost
 		}
 		w.tellMessage(c.name, "to "+p.name, a.Msg)
+		if m, ok := a.Msg.(*comms.Dismiss); ok && m.Done {
+			w.oracle.dismissed(p.name)
+		}
 		if p.out.send(w, w.net, c.name, p.name, a.Msg) {
 			c.local = append(c.local, core.Full{Link: a.Link})
 		}

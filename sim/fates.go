@@ -35,6 +35,7 @@ type fates struct {
 	linkBreaks                                                      int // of an agent with an executor
 	rots                                                            int // of all spill files that an agent has then
 	clockSteps                                                      int // of everybody's wall clock
+	drains                                                          int // agents that are told to leave
 }
 
 // How jobs go to several agents.
@@ -61,6 +62,7 @@ func tamings() []taming {
 		{"transfer-failures", func(f *fates) { f.moveFails = 0 }},
 		{"jobs", func(f *fates) { f.jobs = 1 }},
 		{"job3", func(f *fates) { f.jobs = min(f.jobs, 2) }},
+		{"drains", func(f *fates) { f.drains = 0 }},
 		{"agent-crashes", func(f *fates) { f.agentCrashes = 0 }},
 		{"controller-crashes", func(f *fates) { f.controllerCrashes = 0 }},
 		{"steers", func(f *fates) { f.steers = 0 }},
@@ -181,6 +183,7 @@ func (w *world) disturb() {
 	for range f.steers {
 		w.at(when(), w.client.steer)
 	}
+	w.disturbByLeaving(w.seed)
 }
 
 // part keeps two nodes from reaching each other. Agents cannot send datasets then

@@ -50,7 +50,7 @@ func (w *world) tellMessage(who, way string, m comms.Message) {
 }
 
 var eventNames = [...]string{"", "ready", "started", "published", "finished", "retry", "failed", "skipped", "cancelled", "stream end", "lost",
-	"drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row"}
+	"drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over"}
 
 // describe tells of a message what matters, and of which jobs it is.
 func describe(m comms.Message) (string, []comms.JobID) {
@@ -64,8 +64,8 @@ func describe(m comms.Message) (string, []comms.JobID) {
 		if err != nil {
 			return err.Error(), []comms.JobID{m.Job}
 		}
-		return fmt.Sprintf("Assign %s epoch %d run %v attempts %v, %d datasets %s, ends %v, fuse %v, hold %v", jobName(m.Job), m.Epoch, m.Run, m.Attempts,
-			len(m.Datasets), refs(m.Datasets), m.Ends, fuse, m.Hold), []comms.JobID{m.Job}
+		return fmt.Sprintf("Assign %s epoch %d run %v attempts %v, %d datasets %s, ends %v, fuse %v, hold %v, take %s", jobName(m.Job), m.Epoch, m.Run, m.Attempts,
+			len(m.Datasets), refs(m.Datasets), m.Ends, fuse, m.Hold, refs(m.Take)), []comms.JobID{m.Job}
 	case *comms.Steer:
 		return fmt.Sprintf("Steer %s %d %s", jobName(m.Job), m.Action, m.Reason), []comms.JobID{m.Job}
 	case *comms.Control:

@@ -43,6 +43,7 @@ var epoch = time.Unix(1_800_000_000, 0).UTC()
 // world is all there is.
 type world struct {
 	rnd     *rand.Rand
+	seed    uint64
 	now     time.Duration
 	stepped time.Duration // by which the wall clock was set forward
 	order   uint64
@@ -90,6 +91,7 @@ func newWorld(opt Options) *world {
 	if opt.Seed%5 == 3 { // not drawn: the other seeds stay what they were
 		w.fate.improves = 1 + int(opt.Seed/5%30)
 	}
+	w.fate.drains, w.seed = drawDrains(opt.Seed), opt.Seed
 	for _, t := range tamings() {
 		if slices.Contains(opt.Without, t.name) {
 			t.tame(&w.fate)

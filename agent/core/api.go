@@ -190,6 +190,8 @@ type (
 	Free struct{ Executor comms.ExecutorID }
 	// Drain: the agent will end. No task starts any more; see Core.Drained.
 	Drain struct{}
+	// Quit: the agent that drains ends now, whatever it has begun.
+	Quit struct{}
 	// Idle: the driver's inbox is empty. The core flushes what it holds back for batching.
 	Idle struct{}
 	// Tick: the time asked for with SetTimer has come.
@@ -224,6 +226,7 @@ func (Withdrawn) event()      {}
 func (Full) event()           {}
 func (Free) event()           {}
 func (Drain) event()          {}
+func (Quit) event()           {}
 func (Idle) event()           {}
 func (Tick) event()           {}
 
@@ -349,6 +352,12 @@ type (
 	}
 	// DropJob tells that a job was forgotten: its logs and scratch files may go.
 	DropJob struct{ Job comms.JobID }
+	// Leave: the controller has the agent leave, as after Drain. Grace is how long
+	// what runs has to end; 0 means what the driver is configured with.
+	Leave struct {
+		Grace time.Duration
+		Why   string
+	}
 	// SetTimer asks for Tick at a time; it replaces the one before.
 	SetTimer struct{ At time.Time }
 )
@@ -372,4 +381,5 @@ func (BuildEnv) action()     {}
 func (Memory) action()       {}
 func (AppendLog) action()    {}
 func (DropJob) action()      {}
+func (Leave) action()        {}
 func (SetTimer) action()     {}

@@ -53,7 +53,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	if j.noted {
 		c.flush() // what was noted is of the epoch before
 	}
-	j.epoch = m.Epoch
+	j.epoch, j.takes = m.Epoch, nil
 	if j.peers != nil || len(m.Peers) > 0 {
 		c.setPeers(j, m)
 	}
@@ -74,6 +74,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	c.begin(j)
 	c.knownEnds(j, m.Ended)
 	c.knownData(j, m)
+	c.take(j, m.Take)
 	again := c.setTasks(j, m)
 	for _, t := range again {
 		c.rebuild(j, t)

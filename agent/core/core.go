@@ -56,7 +56,7 @@ type Core struct {
 
 	// Controller link.
 	up, full  bool
-	draining  bool // no task starts any more
+	leaving   *leaving // no task starts any more; nil while the agent stays
 	lastEvent uint64
 	batches   []*batch  // flushed, not committed
 	unsent    int       // of batches, how many were not sent since the link came up
@@ -212,6 +212,8 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		c.withdrawn(ev)
 	case Drain:
 		c.drain()
+	case Quit:
+		c.quit()
 	case Idle:
 		idle = true
 	case Tick:
@@ -245,6 +247,9 @@ func (c *Core) work() {
 	c.settle()
 	c.dispatch()
 	c.drained()
+	if c.leaving != nil {
+		c.tellInHand()
+	}
 }
 
 func (c *Core) setFull(ex comms.ExecutorID, full bool) {

@@ -107,11 +107,14 @@ func (c *Core) dataset(k ledger.Key) (*job, *dataset) {
 // countRefs counts who may still read a dataset: consumers whose ends are not
 // committed, instances bound to it, and streamed groups that read it beside their stream.
 func (j *job) countRefs(r comms.DatasetRef, given bool) int {
+	refs := 0
+	if _, taken := j.takes[r]; taken {
+		refs++
+	}
 	if !j.groupOf(r.Task).read {
-		return 0
+		return refs
 	}
 	edges := ofOutput(j.edgesOf(r.Task), r.Output)
-	refs := 0
 	generated := j.groupOf(r.Task).group.Outputs[r.Output].Generate != dag.GenerateNone
 	named := edges
 	if generated && len(edges) > 0 {

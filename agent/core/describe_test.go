@@ -82,6 +82,12 @@ func describeMessage(m comms.Message) string {
 			return fmt.Sprintf("close kind %d", m.ID)
 		}
 		return fmt.Sprintf("kind %d: group %s of job %d, cpu %d", m.ID, m.Group, m.Job[0], m.Resources.CPU)
+	case *comms.InHand:
+		text := fmt.Sprintf("in hand, leaving %v, gone %v:", m.Leaving, m.Gone)
+		for i := range m.Jobs {
+			text += fmt.Sprintf(" job %d %v", m.Jobs[i].Job[0], m.Jobs[i].Held)
+		}
+		return text
 	case *comms.Snapshot:
 		s := "snapshot"
 		for _, j := range m.Jobs {

@@ -1,14 +1,30 @@
 package core
 
-import "slices"
+import (
+	"slices"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// leaving is an agent's way out of the cluster.
+type leaving struct {
+	since     time.Time
+	told      map[*job][]taskIndex // what the controller was told is in hand, sorted; nil before it was
+	dismissed bool                 // the controller said that nothing keeps the agent
+}
+
+// answerWithin is how long executors may take to say what of their queues they
+// have begun, before the controller is told that they have all of it.
+const answerWithin = time.Second
 
 // drain starts nothing more and takes back what is queued, but what waits for a
 // value of a run before it: nobody else will have that.
 func (c *Core) drain() {
-	if c.draining {
+	if c.leaving != nil {
 		return
 	}
-	c.draining = true
+	c.leaving = &leaving{since: c.now}
 	for _, ex := range c.execs {
 		if ex.state != exUp {
 			continue
@@ -28,15 +44,120 @@ func (c *Core) drain() {
 	}
 }
 
+// tellInHand tells the controller, once it is known, what an agent that leaves has
+// begun, so that others may have the rest; and again when something of it will not
+// end here after all.
+func (c *Core) tellInHand() {
+	l := c.leaving
+	if !c.up || l.told != nil && !c.outOfHand() {
+		return
+	}
+	if l.told == nil && slices.ContainsFunc(c.execs, func(ex *executor) bool { return ex.state != exKilled && slices.ContainsFunc(ex.queue, waitsBack) }) {
+		if due := l.since.Add(answerWithin); due.After(c.now) {
+			c.wakeAt(due)
+			return
+		}
+	}
+	l.told = c.inHand()
+	c.flush() // the controller knows first what has ended
+	m := &comms.InHand{Leaving: true}
+	for _, j := range c.jobs {
+		if tasks := l.told[j]; len(tasks) > 0 {
+			m.Jobs = append(m.Jobs, comms.JobInHand{Job: j.id, Life: j.life, Held: rangesOf(tasks)})
+		}
+	}
+	c.emit(ToController{m})
+}
+
+// waitsBack tells whether a run was asked back and the answer is still to come.
+func waitsBack(r *run) bool { return r.asked && !r.started }
+
+// inHand lists the tasks that executors have and that go on, sorted. A generator
+// that waits for consumers does not: they start nowhere before it is somewhere else.
+func (c *Core) inHand() map[*job][]taskIndex {
+	all := map[*job][]taskIndex{}
+	for _, ex := range c.execs {
+		if ex.state == exKilled {
+			continue
+		}
+		for _, r := range ex.queue {
+			if r.orphan || r.back {
+				continue
+			}
+			all[r.job] = append(all[r.job], r.task)
+			for _, s := range r.rest {
+				all[r.job] = append(all[r.job], s.task)
+			}
+		}
+	}
+	for _, tasks := range all {
+		slices.Sort(tasks)
+	}
+	return all
+}
+
+// outOfHand tells whether something that was told to be in hand is not any more
+// and has not ended.
+func (c *Core) outOfHand() bool {
+	now := c.inHand()
+	for j, tasks := range c.leaving.told {
+		if c.byJob[j.id] != j {
+			continue
+		}
+		for _, t := range tasks {
+			if s := j.tasks[t].state; s == tAbsent || s.over() {
+				continue
+			}
+			if _, has := slices.BinarySearch(now[j], t); !has {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// dismiss takes the controller's word to leave, or that nothing keeps the agent.
+func (c *Core) dismiss(m *comms.Dismiss) {
+	switch {
+	case !m.Done:
+		c.drain()
+		c.emit(Leave{Grace: time.Duration(m.Grace), Why: m.Reason})
+	case c.leaving != nil:
+		c.leaving.dismissed = true
+	}
+}
+
+// quit says what an agent that leaves has begun and will not end: its time is up.
+// The controller need not wait for it.
+func (c *Core) quit() {
+	if c.leaving == nil || !c.up {
+		return
+	}
+	c.flush()
+	c.emit(ToController{&comms.InHand{Leaving: true, Gone: true}})
+}
+
 // Drained tells whether an agent that drains has nothing more to wait for: what
 // ran has ended, but for generators that wait for consumers, and a controller
-// that is there has committed it. Who drives the core may end it then, and what
-// had not started is for the next agent.
+// that is there has committed it and seen to it that others have the rest. Who
+// drives the core may end it then.
 func (c *Core) Drained() bool {
 	for _, ex := range c.execs {
 		if ex.state != exKilled && len(ex.queue) > 0 && !ex.held() {
 			return false
 		}
 	}
-	return !c.up || c.pending == 0 && len(c.batches) == 0
+	return !c.up || c.pending == 0 && len(c.batches) == 0 && c.leaving != nil && c.leaving.dismissed
+}
+
+// rangesOf packs sorted tasks.
+func rangesOf(tasks []taskIndex) (out []comms.Range) {
+	for _, t := range tasks {
+		if n := len(out); n > 0 && t <= out[n-1].Last+1 {
+			out[n-1].Last = t
+			continue
+		}
+		out = append(out, comms.Range{First: t, Last: t})
+	}
+	return out
 }

@@ -158,6 +158,9 @@ func (c *Core) controllerUp(resumed bool) {
 			c.emit(ToController{&comms.Snapshot{Jobs: []comms.JobState{c.jobState(j)}}})
 		}
 		c.emit(ToController{&comms.Snapshot{Done: true}})
+		if c.leaving != nil {
+			c.leaving.told = nil
+		}
 		c.unsent = len(c.batches)
 	}
 	c.send()
@@ -269,6 +272,8 @@ func (c *Core) fromController(ev FromController) {
 		}
 	case *comms.Committed:
 		c.committed(m.UpTo)
+	case *comms.Dismiss:
+		c.dismiss(m)
 	}
 }
 

@@ -205,7 +205,7 @@ func (c *Core) counted() int {
 // spawnWanted starts executors that are missed, within the limit. Idle ones of
 // other pools make room.
 func (c *Core) spawnWanted() {
-	if c.draining {
+	if c.leaving != nil {
 		return
 	}
 	for _, p := range c.pools {

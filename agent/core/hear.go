@@ -190,6 +190,8 @@ func (c *Core) hearEnds(j *job, e comms.Ended) {
 // endsLater tells whether a task of a peer has ended of which not all is here.
 func (p *peers) endsLater(t taskIndex) bool { return p.ending[t] != nil && p.ending[t].how != 0 }
 
+func (j *job) endsLater(t taskIndex) bool { return j.peers != nil && j.peers.endsLater(t) }
+
 func (p *peers) endingOf(t taskIndex) *ending {
 	e := p.ending[t]
 	if e == nil {
@@ -270,7 +272,11 @@ func (c *Core) hear(j *job, from string, d comms.Desc) {
 		c.unhear(j, h, from)
 		return
 	}
-	if have := j.data[d.Ref]; have != nil && !have.copy || int(d.Ref.Task) < len(j.tasks) && j.tasks[d.Ref.Task].state != tAbsent && j.tasks[d.Ref.Task].flags&fElsewhere == 0 {
+	have, taken := j.data[d.Ref], j.takes[d.Ref]
+	if _, here := j.takes[d.Ref]; here && !taken {
+		return // its holder keeps it until the next epoch
+	}
+	if have != nil && !have.copy || int(d.Ref.Task) < len(j.tasks) && j.tasks[d.Ref.Task].state != tAbsent && j.tasks[d.Ref.Task].flags&fElsewhere == 0 {
 		c.giveBack(j, d.Ref, from) // made here, or to be made here
 		return
 	}
@@ -322,6 +328,9 @@ func (c *Core) wantHeard(j *job, h *heard, sure bool) {
 	ref, p := h.desc.Ref, j.peers
 	if d := j.data[ref]; d != nil {
 		h.state = hearHere
+		if j.takes[ref] && d.copy && d.desc.Attempt == h.desc.Attempt {
+			c.taken(j, d)
+		}
 		return
 	}
 	if d := p.old[ref]; d != nil {
@@ -373,12 +382,20 @@ func (c *Core) arrived(j *job, h *heard, d *dataset) {
 		} else {
 			c.resolve(j, ofElement(edges, ref.Element), dag.SourceElement, ref, true)
 			c.resolveGates(j, dag.SourceElement, ref, true)
+			for _, s := range j.graph.StreamSlots(ref.Task, ref.Output) { // an Assign named it
+				if i, err := j.graph.Instance(s, ref.Element); err == nil {
+					c.resolveEdge(j, i, ref, true)
+				}
+			}
 		}
 		if st != nil && st.ended {
 			c.streamThere(j, ref.Task, ref.Output)
 		}
 	}
 	c.land(j, h)
+	if j.takes[ref] {
+		c.taken(j, d)
+	}
 	if d.refs == 0 && j.data[ref] == d && !j.peers.quiet { // its consumers have ended while it came
 		c.freeData(j, d)
 	}
@@ -427,7 +444,9 @@ func (c *Core) endAway(j *job, t taskIndex) {
 	if j.peers.quiet { // all is counted anew
 		return
 	}
-	if s, element, ok := j.graph.Slot(t); ok && j.exists(s, element) {
+	if s, element, ok := j.graph.Slot(t); ok && j.awayAt(t) == nil {
+		c.lostJobs = append(c.lostJobs, j) // nobody has it: it counted as one that ended before the job came here
+	} else if ok && j.exists(s, element) {
 		c.awayEnded(j, s, t)
 		c.slotEnded(j, s)
 	}

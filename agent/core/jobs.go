@@ -102,7 +102,8 @@ type job struct {
 	given    bool // it has, or had, datasets that came with an Assign, or of instances whose generator has started over
 
 	data      map[comms.DatasetRef]*dataset
-	peers     *peers // who has the other fragments; nil when this agent has all of it
+	takes     map[comms.DatasetRef]bool // datasets to be held here from now on, and whether they are still to come; until the next Assign
+	peers     *peers                    // who has the other fragments; nil when this agent has all of it
 	wanted    exports
 	streams   map[outputKey]*stream
 	slots     []slot
@@ -285,7 +286,7 @@ func (c *Core) touch(j *job) {
 func (c *Core) drained() {
 	for _, j := range c.touched {
 		j.touched = false
-		if j.unended == 0 && j.inflight == 0 && !j.over {
+		if j.unended == 0 && j.inflight == 0 && !j.over && !j.taking() {
 			j.over = true
 			clear(j.edgeCache)
 			c.leaveAll(j)

@@ -46,7 +46,7 @@ func (c *Core) placeReady() {
 	c.enlist()
 	var reserved amounts // of a starving line
 	var aside []*class
-	for !c.draining && c.kept+len(c.runs)+c.behind < c.cfg.EventsKept { // each run will end in an event
+	for c.leaving == nil && c.kept+len(c.runs)+c.behind < c.cfg.EventsKept { // each run will end in an event
 		cl := c.pick()
 		if cl == nil {
 			break
@@ -232,7 +232,7 @@ func (c *Core) enqueue(r *run, ex *executor) bool {
 
 // placePinned places runs whose inputs have come into memory.
 func (c *Core) placePinned() {
-	if c.draining {
+	if c.leaving != nil {
 		return
 	}
 	slices.SortFunc(c.pinned, func(a, b *run) int { return cmp.Compare(a.id, b.id) })

@@ -96,6 +96,10 @@ func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 			return
 		}
 		c.grow(j, comms.DatasetRef{Task: i})
+		if j.endsLater(i) && j.awayAt(i) == nil { // it has ended before, and what it made is on its way here
+			c.lostJobs = append(c.lostJobs, j)
+			continue
+		}
 		switch t := j.at(i); t.state {
 		case tAbsent:
 			if j.peers != nil && j.peers.endsLater(i) {

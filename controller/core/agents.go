@@ -21,6 +21,7 @@ type agent struct {
 	received  uint64       // highest event number received of this incarnation
 	committed uint64       // and durable
 	batches   []*sentBatch // received and not yet durable, in order
+	leaving   *departure   // it leaves the cluster; nil while it stays
 }
 
 // sentBatch is one Events message on its way into the store.
@@ -48,7 +49,7 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 	a := c.agents[l.name]
 	if a == nil || a.link != l {
 		switch m.(type) {
-		case *comms.Events, *comms.Snapshot:
+		case *comms.Events, *comms.Snapshot, *comms.InHand:
 			return // it was on its way when the link changed, and comes again behind Register
 		}
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("agent %s sends %T before Register", l.name, m)})
@@ -62,6 +63,8 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 		}
 	case *comms.Events:
 		c.events(a, m)
+	case *comms.InHand:
+		c.inHand(a, m)
 	default:
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("an agent sends no %T", m)})
 	}
@@ -81,7 +84,7 @@ func (c *Core) register(l *link, m *comms.Register) {
 		a.fresh, a.received, a.committed, a.batches = true, 0, 0, nil
 	}
 	a.row = AgentRecord{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID, Seen: c.now.UnixNano()}
-	a.link, a.synced, a.snapshot, a.away = l, false, nil, time.Time{}
+	a.link, a.synced, a.snapshot, a.away, a.leaving = l, false, nil, time.Time{}, nil
 	c.emit(StoreAgent{a.row})
 	if a.committed > 0 {
 		c.send(l, &comms.Committed{UpTo: a.committed})
@@ -508,7 +511,7 @@ func (c *Core) shareable(j *job) bool {
 func (c *Core) choose(j *job, g *dag.Graph) *agent {
 	var able []*agent
 	for _, a := range c.sortedAgents() {
-		if h := a.host(); a.synced && h.Runs(g) {
+		if h := a.host(); a.stays() && h.Runs(g) {
 			able = append(able, a)
 		}
 	}

@@ -22,6 +22,9 @@ func (c *Core) fromClient(l *link, m comms.Message) {
 		c.query(l, m)
 	case *comms.Locate:
 		c.locate(l, m)
+	case *comms.Drain:
+		code, text := c.drain(m)
+		c.reply(l, m.Req, code, text)
 	default:
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("a client sends no %T", m)})
 	}
@@ -267,7 +270,9 @@ func (c *Core) agentRows() (rows []comms.AgentRow) {
 	for _, a := range c.sortedAgents() {
 		row := comms.AgentRow{Name: a.row.Name, State: "away", CPU: float64(a.row.Total.CPU) / 1000, Memory: a.row.Total.Memory,
 			GPU: float64(a.row.Total.GPU) / 1000, Addresses: a.row.Addresses, Seen: time.Unix(0, a.row.Seen).UTC().Format(time.RFC3339Nano)}
-		if a.synced {
+		if a.leaving != nil {
+			row.State = "leaving"
+		} else if a.synced {
 			row.State = "ready"
 		} else if a.link != nil {
 			row.State = "connecting"
@@ -347,7 +352,7 @@ func (c *Core) addresses(m *comms.Located) {
 func (c *Core) cluster() planner.Cluster {
 	var out planner.Cluster
 	for _, a := range c.sortedAgents() {
-		if a.synced {
+		if a.stays() {
 			out.Hosts = append(out.Hosts, a.host())
 		}
 	}

@@ -26,6 +26,7 @@ type Core struct {
 	lives   uint64 // of jobs, given out
 	pending map[uint64]pending
 
+	departs bool      // agents leave that are not dismissed yet
 	touched []*job    // since the last Step began
 	late    []*watch  // have something to tell, and must wait until it is due
 	due     time.Time // the first of them
@@ -111,6 +112,7 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 	default:
 		panic(fmt.Sprintf("controller/core: unknown event %T", ev))
 	}
+	c.dismissAll()
 	c.tellWatchers()
 	c.setWake()
 	return c.out

@@ -69,10 +69,11 @@ type live struct {
 	ending   *JobRecord                // the end, while it is being stored
 
 	resuming *resumption
-	parts    []*part // who works on it; none while it waits for an agent
-	owner    *owners // of tasks; nil until it is asked for
-	assign   *orders // to be sent when what they rest on is durable
-	redo     bool    // resume when an agent that works on it is back
+	parts    []*part                     // who works on it; none while it waits for an agent
+	owner    *owners                     // of tasks; nil until it is asked for
+	assign   *orders                     // to be sent when what they rest on is durable
+	takes    map[comms.DatasetRef]string // datasets on their way from agents that leave, and who is to hold them
+	redo     bool                        // resume when an agent that works on it is back
 }
 
 // exportAt is a source of an export.
@@ -251,6 +252,8 @@ func (c *Core) jobEvents(j *job, a *agent, b *sentBatch, first uint64, epoch uin
 	c.commitPart(j, a, b, onCommitted, commit)
 	if lost {
 		c.resume(j, a.row.Name, true)
+	} else if c.relieves(j) {
+		c.resume(j, "", false)
 	}
 }
 
@@ -266,6 +269,7 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 		ref := e.Cause.Ref
 		p := j.partOf(a.row.Name)
 		delete(p.have, ref)
+		delete(j.takes, ref)
 		if r != nil {
 			r.lost[ref] = struct{}{}
 		}
@@ -278,6 +282,9 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 	}
 	for i := range e.Outputs {
 		d := &e.Outputs[i]
+		if e.Kind == comms.EventHeld {
+			delete(j.takes, d.Ref)
+		}
 		if r != nil {
 			delete(r.lost, d.Ref)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -39,6 +40,12 @@ func (c *Core) linkDown(ev LinkDown) {
 		a.link, a.synced, a.snapshot = nil, false, nil
 		if a.away = c.now; !ev.Since.IsZero() {
 			a.away = ev.Since // the time that the link had to come back counts
+		}
+		if a.leaving != nil { // it said so, and does not come back
+			a.away = time.Time{}
+			if !a.leaving.gone {
+				c.abandon(a)
+			}
 		}
 	}
 }

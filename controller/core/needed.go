@@ -14,6 +14,7 @@ type Lineage struct {
 	Expand    func(dag.Source) (refs []comms.DatasetRef, complete bool) // see States.Expand
 	Available func(comms.DatasetRef) bool
 	Published func(comms.DatasetRef) bool // it was there once
+	Begun     func(dag.TaskIndex) bool    // it goes on with all that it reads; nil: none does
 	Again     bool                        // what ended badly is tried again where something that runs needs it
 }
 
@@ -48,6 +49,9 @@ func (l *Lineage) Needed(targets []dag.TaskIndex, wanted []comms.DatasetRef) ([]
 	for len(todo) > 0 {
 		t := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
+		if l.Begun != nil && l.Begun(t) {
+			continue
+		}
 		inputs, err := neededBy(l.Graph, t, l.State, l.Expand)
 		if err != nil {
 			return nil, err

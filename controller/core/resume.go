@@ -262,7 +262,9 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 	j.states.Reset(ranges(set))
 	forget(data, ranges(set))
 	run, closed := c.needed(j, r, data, published)
-	s := c.settle(j, r.near, run)
+	takes := c.toTake(j, run, data)
+	s := c.settle(j, r.near, run, takes)
+	c.takers(j, s, takes)
 	var redo []dag.TaskIndex
 	for _, t := range run {
 		st := j.states.get(t)
@@ -324,7 +326,7 @@ func (c *Core) needed(j *job, r *resumption, data map[comms.DatasetRef]DatasetRe
 			targets = append(targets, t)
 		}
 	})
-	l := &Lineage{Graph: j.graph, Again: len(r.rerun) > 0, State: j.states.get, Expand: j.states.Expand, Available: func(ref comms.DatasetRef) bool {
+	l := &Lineage{Graph: j.graph, Again: len(r.rerun) > 0, State: j.states.get, Expand: j.states.Expand, Begun: j.begun(c), Available: func(ref comms.DatasetRef) bool {
 		_, ok := data[ref]
 		return ok
 	}, Published: func(ref comms.DatasetRef) bool {

@@ -21,6 +21,7 @@ type settlement struct {
 	hosts []planner.Host
 	home  map[dag.TaskIndex]int // part of each task that runs; nil when there is one part
 	moved []dag.TaskIndex       // tasks that another agent had, or a process that is gone, sorted
+	takes []taking              // what agents that leave have and others take
 	left  bool                  // there are tasks that no agent can run
 }
 
@@ -28,23 +29,25 @@ type settlement struct {
 // that is there stays with it; the others go where the plan says, or else where
 // there is room. near names the agent that makes again what has ended before.
 // Instances go where their generator goes, and it goes where instances of it are.
-func (c *Core) settle(j *job, near string, run []dag.TaskIndex) *settlement {
+// An agent that leaves keeps what it has begun; without that, and without datasets
+// that others have yet to take, it is not of the job any more.
+func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) *settlement {
 	s := &settlement{}
 	stays := make([]int, len(j.parts))
 	for i, p := range j.parts {
 		a := c.agents[p.agent]
-		if stays[i] = nobody; a != nil && a.synced && (!p.gone || p.have != nil) {
+		if stays[i] = nobody; a != nil && a.synced && (!p.gone || p.have != nil) && !c.isLeft(j, p, run, takes) {
 			stays[i] = s.add(a, p.from)
 			is := s.parts[stays[i]]
 			is.told, is.drained, is.fresh = p.told, p.drained, p.fresh
 		}
 	}
 	pick := &picker{c: c, j: j, s: s, near: near, placed: map[dag.TaskIndex]int{}, beside: map[dag.TaskIndex]int{}}
-	if len(j.parts) < 2 && len(s.parts) == 1 {
+	if len(j.parts) < 2 && len(s.parts) == 1 && !c.moves(s.parts[0]) {
 		return s // its agent is there: it has them all
 	}
 	owner := func(t dag.TaskIndex) int {
-		if k := j.ownerOf(t); k != nobody {
+		if k := j.ownerOf(t); k != nobody && (!c.moves(j.parts[k]) || c.held(j, j.parts[k], t)) {
 			return stays[k]
 		}
 		return nobody
@@ -130,7 +133,7 @@ func (p *picker) home(t dag.TaskIndex, now int) int {
 		return k
 	}
 	suits := func(a *agent) bool {
-		if a == nil || !a.synced {
+		if a == nil || !a.stays() {
 			return false
 		}
 		h := a.host()
@@ -151,7 +154,7 @@ func (p *picker) home(t dag.TaskIndex, now int) int {
 	}
 	if !p.chosen {
 		p.chosen = true
-		if p.rest = p.c.agents[p.near]; p.rest == nil || !p.rest.synced {
+		if p.rest = p.c.agents[p.near]; p.rest == nil || !p.rest.stays() {
 			p.rest = p.c.choose(p.j, p.j.graph)
 		}
 	}
@@ -257,6 +260,7 @@ func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.D
 				_, m.Attempts[i] = j.states.Get(t)
 			}
 			m.Datasets = c.inputs(j, s.parts[k].agent, mine[k], rest.running, data)
+			m.Take = s.takenBy(k, data)
 		}
 		o.to[k] = m
 	}

@@ -195,6 +195,8 @@ func (s *States) Apply(e *comms.Event) bool {
 	case comms.EventSpilled:
 		s.totals.Spilled += e.Count
 		return true
+	case comms.EventHeld:
+		return s.held(e)
 	case comms.EventSteps:
 		return s.applySteps(e)
 	}
@@ -243,6 +245,20 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.totals.BytesOut += u.BytesOut
 		s.totals.Copied += u.Copied
 	}
+	return true
+}
+
+// held takes in that an agent holds what another made. Of a task that was made to
+// start over meanwhile it counts no more. Elements have the attempts that made them.
+func (s *States) held(e *comms.Event) bool {
+	if !s.exists(e.Task) || s.void(e.Task) || !s.get(e.Task).Over() {
+		return false
+	}
+	generates := slices.ContainsFunc(s.g.Group(e.Task).Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone })
+	if _, attempt := s.Get(e.Task); e.Attempt < attempt && !generates {
+		return false
+	}
+	s.published(e)
 	return true
 }
 

@@ -1,0 +1,50 @@
+package core
+
+import "github.com/cascade-run/cascade/comms"
+
+// take notes the datasets that this agent is to hold from now on, because who has
+// them leaves. One that waits, or is here, counts as read until the next Assign:
+// only then is it known who else needs it.
+func (c *Core) take(j *job, all []comms.Desc) {
+	for _, d := range all {
+		if !j.valid(d.Ref) || j.peers == nil || d.Place.Kind != comms.PlaceAgent {
+			continue
+		}
+		if j.takes == nil {
+			j.takes = map[comms.DatasetRef]bool{}
+		}
+		j.takes[d.Ref] = true
+		if have := j.data[d.Ref]; have != nil && !have.copy {
+			c.taken(j, have) // the word of it was lost
+			continue
+		}
+		c.grow(j, d.Ref)
+		c.begin(j) // it has something to do until they are here
+		c.hear(j, d.Place.Where, d)
+	}
+}
+
+// taken makes a copy the dataset that counts, and tells the controller. Who had it
+// keeps it until the controller knows: the next epoch takes it from there.
+func (c *Core) taken(j *job, d *dataset) {
+	ref := d.desc.Ref
+	j.takes[ref] = false
+	d.copy, d.given, d.kept, j.given = false, true, true, true
+	if h := j.peers.heard[ref]; h != nil {
+		c.land(j, h)
+		delete(j.peers.heard, ref)
+	}
+	c.note(j, comms.Event{Kind: comms.EventHeld, Task: ref.Task, Attempt: d.desc.Attempt,
+		Cause: comms.Cause{Kind: comms.CauseDataset, Ref: ref}, Outputs: []comms.Desc{d.desc}})
+	c.touch(j)
+}
+
+// taking tells whether a job waits for a dataset that is to be held here.
+func (j *job) taking() bool {
+	for ref, waits := range j.takes {
+		if h := j.peers.heard[ref]; waits && h != nil && h.state < hearHere && j.stopped == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,76 @@
+package comms
+
+// Messages by which an agent leaves a cluster without losing work.
+
+// Drain has an agent leave: what it has not begun goes to others, what only it has
+// is moved, and it ends.
+type Drain struct {
+	Req    uint64 // names the request in the Reply
+	Agent  string // its name
+	Grace  int64  // nanoseconds for what runs there to end; 0 means what the agent was started with
+	Reason string // for people
+}
+
+// InHand says what an agent has begun: all of its other tasks are for others. It
+// is said by one that leaves, and said again when something of it will not end
+// there after all.
+type InHand struct {
+	Leaving bool        // the agent starts nothing any more
+	Gone    bool        // and ends now: what it has begun has no end there
+	Jobs    []JobInHand // those of which anything is in hand
+}
+
+// JobInHand is one job's part of InHand.
+type JobInHand struct {
+	Job  JobID   // which job
+	Life uint64  // of the job, as in its Assign
+	Held []Range // tasks that an executor has, and that go on
+}
+
+// Dismiss tells an agent to leave as after SIGTERM; or, Done, that nothing keeps it
+// any more: others have its tasks and its datasets, or nobody could have them.
+type Dismiss struct {
+	Done   bool   // end as soon as what runs has ended
+	Grace  int64  // nanoseconds for what runs to end; 0 means what the agent was started with
+	Reason string // for people
+}
+
+// Type returns TypeDrain.
+func (*Drain) Type() Type { return TypeDrain }
+
+// Type returns TypeInHand.
+func (*InHand) Type() Type { return TypeInHand }
+
+// Type returns TypeDismiss.
+func (*Dismiss) Type() Type { return TypeDismiss }
+
+func (m *Drain) code(c *Coder) {
+	c.Struct(4, func(c *Coder) {
+		Uint(c, &m.Req)
+		String(c, &m.Agent)
+		Int(c, &m.Grace)
+		String(c, &m.Reason)
+	})
+}
+
+func (m *InHand) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		c.Bool(&m.Leaving)
+		c.Bool(&m.Gone)
+		Slice(c, &m.Jobs, func(c *Coder, j *JobInHand) {
+			c.Struct(3, func(c *Coder) {
+				c.ID((*[16]byte)(&j.Job))
+				Uint(c, &j.Life)
+				Slice(c, &j.Held, func(c *Coder, r *Range) { r.code(c) })
+			})
+		})
+	})
+}
+
+func (m *Dismiss) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		c.Bool(&m.Done)
+		Int(c, &m.Grace)
+		String(c, &m.Reason)
+	})
+}
