@@ -298,3 +298,17 @@ func (c *Client) Revoke(ctx context.Context, role, name, serial string) error {
 	})
 	return err
 }
+
+// Drain has an agent leave the cluster, as SIGTERM to it does: what it has not begun
+// goes to others at once, what only it has of datasets that are still needed moves,
+// what runs there has the grace to end (0: what the agent was started with), and then
+// it ends. Only an admin may. Drain returns when the agent was told.
+func (c *Client) Drain(ctx context.Context, agent string, grace time.Duration, reason string) error {
+	_, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+		return &comms.Drain{Req: req, Agent: agent, Grace: int64(grace), Reason: reason}
+	})
+	if err != nil {
+		return fmt.Errorf("drain agent %s: %w", agent, err)
+	}
+	return nil
+}

@@ -75,6 +75,8 @@ func (c *Controller) asks(ev core.Received) {
 			what = fmt.Sprintf("action %d", m.Action)
 		}
 		req, a = m.Req, asked{what, m.Job, m.Reason}
+	case *comms.Drain:
+		req, a = m.Req, asked{"drain " + m.Agent, comms.JobID{}, m.Reason}
 	default:
 		return
 	}
@@ -110,7 +112,10 @@ func (c *Controller) answers(p *peer, m comms.Message) {
 		return
 	}
 	delete(p.asked, req)
-	e := c.audit.by(p.who, a.what).Stringer("job", a.job)
+	e := c.audit.by(p.who, a.what)
+	if !a.job.IsZero() {
+		e = e.Stringer("job", a.job)
+	}
 	switch {
 	case a.what == "submit":
 		e = e.Str("owner", a.detail)

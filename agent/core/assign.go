@@ -256,6 +256,9 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 			case t.state == tAbsent:
 				*t = task{attempt: attempt, state: tWaiting}
 				j.unended++
+				if i >= uint64(j.static) { // its generator may have passed its element, which nobody read then
+					again = append(again, taskIndex(i))
+				}
 			case attempt > t.attempt:
 				c.disown(j, taskIndex(i)) // it may not have ended
 				c.restart(j, taskIndex(i), attempt)

@@ -35,8 +35,10 @@ func (c *Core) drain() {
 			}
 		}
 		var runs []*run
+		begun := false // the run before is one that goes on
 		for i, r := range ex.queue {
-			if !r.asked && !r.live && (i > 0 || !r.started) {
+			begun = i == 0 && r.started || begun && r.live
+			if !r.asked && !begun {
 				runs = append(runs, r)
 			}
 		}

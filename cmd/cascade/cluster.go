@@ -32,7 +32,7 @@ names, unless --to names another controller.`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(a.clusterInitCommand(), a.clusterTokenCommand(), a.clusterUserCommand(), a.clusterJoinCommand(),
-		a.clusterMembersCommand(), a.clusterTokensCommand(), a.clusterRevokeCommand(), a.clusterRenewCommand(),
+		a.clusterMembersCommand(), a.clusterTokensCommand(), a.clusterRevokeCommand(), a.clusterDrainCommand(), a.clusterRenewCommand(),
 		a.clusterBackupCommand(), a.clusterRestoreCommand())
 	for _, sub := range c.Commands() {
 		argsOf(sub)
@@ -255,6 +255,39 @@ func (a *app) clusterTokensCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+func (a *app) clusterDrainCommand() *cobra.Command {
+	var grace time.Duration
+	var reason string
+	c := &cobra.Command{
+		Use:   "drain AGENT",
+		Short: "Have an agent leave: others take its work and its datasets, then it ends",
+		Long: `What the agent has not begun goes to others at once. What only it has of datasets
+that are still needed moves to others. What runs there may end, as long as the
+grace says; what does not runs again elsewhere. Then the agent ends. SIGTERM to
+its process does the same.`,
+		Example: "  cascade cluster drain node7\n  cascade cluster drain node7 --grace 5m --reason \"new kernel\"",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if grace < 0 {
+				return badInputf("drain: --grace %v: it cannot be negative", grace)
+			}
+			return a.head(c.Context(), func(client *cascade.Client) error {
+				if err := client.Drain(c.Context(), args[0], grace, reason); err != nil {
+					return err
+				}
+				if a.json {
+					return nil
+				}
+				_, err := fmt.Fprintf(a.out, "agent %s leaves: cascade ls agents tells when it is gone\n", args[0])
+				return err
+			})
+		},
+	}
+	c.Flags().DurationVar(&grace, "grace", 0, "how long what runs there may take to end (default: the agent's own --drain)")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the logs")
+	return c
 }
 
 func (a *app) clusterRevokeCommand() *cobra.Command {

@@ -156,6 +156,10 @@ func (c *Core) synced(a *agent) {
 			c.goOn(j)
 			continue
 		}
+		if j.stage == stageActive && j.rec.Cancel == "" && slices.ContainsFunc(j.parts, c.moves) {
+			c.resume(j, "", false) // this agent can take over from one that leaves
+			continue
+		}
 		c.place(j)
 	}
 }

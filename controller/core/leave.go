@@ -49,6 +49,17 @@ func (c *Core) othersStay() bool {
 	return false
 }
 
+// othersMayCome tells whether an agent is expected that could take over: it is away
+// and not given up, or has not told yet what it has.
+func (c *Core) othersMayCome() bool {
+	for _, a := range c.agents {
+		if a.leaving == nil && (a.link != nil || !a.away.IsZero()) {
+			return true
+		}
+	}
+	return false
+}
+
 // inHand takes the word of an agent that leaves.
 func (c *Core) inHand(a *agent, m *comms.InHand) {
 	if !m.Leaving || c.cfg.Passive {
@@ -250,7 +261,7 @@ func (c *Core) dismissAll() {
 // keeps tells whether a job is not done with an agent that leaves.
 func (c *Core) keeps(a *agent) bool {
 	if !c.othersStay() {
-		return false
+		return c.othersMayCome()
 	}
 	for _, j := range c.running {
 		if j.partOf(a.row.Name) != nil || j.assign != nil {

@@ -57,3 +57,58 @@ outputs: [two.sum]
 		})
 	}
 }
+
+// An agent that leaves hands on what it has not begun at once, and what only it has
+// before it ends: nothing that has ended runs again. It is told to by its host, or
+// by an admin.
+func TestAgentHandsOn(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts many processes")
+	}
+	for _, by := range []string{"signal", "admin"} {
+		t.Run(by, func(t *testing.T) {
+			h := New(t)
+			h.Controller()
+			first := h.Agent("--cpu", "1", "--drain", "1m")
+			one := h.Pipe("one")
+			client := h.ReadyClient(1)
+			job := h.Submit(client, `job: hands
+params: {one: ""}
+tasks:
+  big: {run: chaos_part, with: {size: 1000000}, out: [part]}
+  mid: {run: chaos_step, in: {part: big.part}, with: {work: 0}, out: [part]}
+  one: {run: chaos_gate, with: {pipe: "${params.one}"}, out: [sum]}
+  last: {run: chaos_plus, in: {x: one.sum, part: mid.part}, out: [sum]}
+  small: {run: chaos_scale, in: {x: number.sum}, out: [sum]}
+  number: {run: chaos_number, with: {n: 2, work: 0}, out: [sum]}
+outputs: [last.sum, small.sum, big.part]
+`, nil, fmt.Sprintf("one=%s", one))
+			h.Journal.Await(Ended("mid", 1))
+			h.Journal.Await(Started("one", 1))
+			h.SecondAgent()
+			h.ReadyClient(2)
+			if by == "signal" {
+				first.Signal(syscall.SIGTERM)
+			} else if err := client.Drain(t.Context(), "a1", 0, "for a test"); err != nil {
+				t.Fatal(err)
+			}
+			h.Journal.Await(Ended("small", 0)) // while the other still runs
+			openGate(t, one)
+			if code := first.Wait(); code != 0 {
+				t.Errorf("the agent ended with %d", code)
+			}
+			got := job.Done()
+			for _, name := range []string{"big", "mid", "one", "last", "small", "number"} {
+				if n := got.Starts(name); n != 1 {
+					t.Errorf("%s started %d times\n%s", name, n, text(got.Lines))
+				}
+			}
+			for name, want := range map[string]string{"one": "a1", "last": "a2", "small": "a2"} {
+				if on := got.Tasks[name].Agent; on != want {
+					t.Errorf("%s ran on %q, want %s", name, on, want)
+				}
+			}
+		})
+	}
+}

@@ -154,6 +154,13 @@ func (j *Journal) AwaitFrom(next int, match func(Line) bool) Line {
 	}
 }
 
+// Ended returns a match for the end of a task; attempt 0 is any.
+func Ended(task string, attempt int) func(Line) bool {
+	return func(l Line) bool {
+		return l.Event == "end" && l.Task == task && (attempt == 0 || l.Attempt == attempt)
+	}
+}
+
 // Started returns a match for the start of a task; attempt 0 is any.
 func Started(task string, attempt int) func(Line) bool {
 	return func(l Line) bool {

@@ -33,6 +33,7 @@ var (
 	_ = cascade.Func1("chaos_number", number, "with -> sum")
 	_ = cascade.Func1("chaos_scale", scale, "x -> sum")
 	_ = cascade.Func2("chaos_crash", crash, "part, with -> part")
+	_ = cascade.Func2("chaos_plus", plus, "x, part -> sum")
 	_ = cascade.Func1("chaos_gate", gate, "with -> sum")
 	_ = cascade.Func1("chaos_bad", bad, "with -> sum")
 	_ = cascade.Func1("chaos_flood", flood, "with -> sum")
@@ -190,6 +191,17 @@ func scale(ctx context.Context, x float64) (float64, error) {
 		return 0, err
 	}
 	return 2 * x, Say(ctx, "end", "")
+}
+
+// plus adds a number to an array's.
+func plus(ctx context.Context, x float64, part cascade.Array[float64]) (float64, error) {
+	if err := Say(ctx, "start", ""); err != nil {
+		return 0, err
+	}
+	for _, v := range part.Data {
+		x += v
+	}
+	return x, Say(ctx, "end", "")
 }
 
 type crashSettings struct {
