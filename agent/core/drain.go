@@ -29,11 +29,7 @@ func (c *Core) drain() {
 		if ex.state != exUp {
 			continue
 		}
-		for _, r := range slices.Clone(ex.queue) {
-			if r.isRow() { // what waits in it needs nothing of the tasks before
-				c.unfold(r)
-			}
-		}
+		c.unfoldAll(ex, nil)
 		var runs []*run
 		begun := false // the run before is one that goes on
 		for i, r := range ex.queue {

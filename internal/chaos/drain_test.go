@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -70,7 +71,7 @@ func TestAgentHandsOn(t *testing.T) {
 		t.Run(by, func(t *testing.T) {
 			h := New(t)
 			h.Controller()
-			first := h.Agent("--cpu", "1", "--drain", "1m")
+			first := h.Agent("--cpu", "1", "--drain", "20s")
 			one := h.Pipe("one")
 			client := h.ReadyClient(1)
 			job := h.Submit(client, `job: hands
@@ -97,6 +98,9 @@ outputs: [last.sum, small.sum, big.part]
 			openGate(t, one)
 			if code := first.Wait(); code != 0 {
 				t.Errorf("the agent ended with %d", code)
+			}
+			if strings.Contains(first.Output(), "the grace is over") {
+				t.Errorf("the agent waited until its grace was over:\n%s", first.Output())
 			}
 			got := job.Done()
 			for _, name := range []string{"big", "mid", "one", "last", "small", "number"} {
