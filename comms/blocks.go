@@ -389,7 +389,7 @@ func fold[T any, P blockEntry[T]](c *Coder, all []T, columns func(*block, []T)) 
 
 // unfold replaces entries, from the first that stands for a block on.
 func unfold[T any, P blockEntry[T]](c *Coder, all []T, first int, columns func(*block, []T)) []T {
-	out := append(make([]T, 0, len(all)+64), all[:first]...)
+	out := all[:first:first]
 	for i := first; i < len(all) && c.in.Err == nil; i++ {
 		b := P(&all[i]).stands()
 		if b == nil {
@@ -399,10 +399,15 @@ func unfold[T any, P blockEntry[T]](c *Coder, all []T, first int, columns func(*
 		k := &block{read: true, r: columnReader{b: *b}, most: blockMost - c.folded}
 		n := k.count(0)
 		at := len(out)
-		out = append(out, make([]T, n)...)
+		out = slices.Grow(out, n+len(all)-i-1)[:at+n]
+		clear(out[at:])
 		columns(k, out[at:])
 		c.folded = blockMost - k.most
-		if k.r.end() != nil || slices.ContainsFunc(out[at:], func(e T) bool { return P(&e).stands() != nil }) {
+		nested := false
+		for e := range out[at:] {
+			nested = nested || P(&out[at+e]).stands() != nil
+		}
+		if k.r.end() != nil || nested {
 			c.in.Fail(ErrMalformed)
 		}
 	}

@@ -292,6 +292,9 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 			rec := DatasetRecord{Desc: *d, Agent: a.row.Name}
 			rec.Desc.Place.Bytes = bytes.Clone(d.Place.Bytes) // not the whole message that it came in
 			j.have(rec)
+			if commit.Datasets == nil { // perhaps every event has one
+				commit.Datasets = make([]DatasetRecord, 0, min(len(commit.Batch.Events), 64))
+			}
 			commit.Datasets = append(commit.Datasets, rec)
 		}
 	}
