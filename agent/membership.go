@@ -98,7 +98,12 @@ func (a *Agent) takeRevoked(m *comms.Revoked) {
 
 // recheck ends the links of those whose certificates ended.
 func (a *Agent) recheck() {
-	a.clients.Recheck(time.Now())
+	now := time.Now()
+	a.clients.Recheck(now)
+	a.peerLinks.Range(func(l, _ any) bool { // those that we dialed, too
+		l.(*comms.Link).Recheck(now)
+		return true
+	})
 	a.in.Push(item{note: func() {
 		if x := a.loop.moving.x; x != nil {
 			x.Recheck(time.Now())

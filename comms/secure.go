@@ -94,13 +94,19 @@ func (ln *Listener) Recheck(now time.Time) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	for l := range ln.links {
-		switch w := l.current(); {
-		case w == nil || w.proven.serial == "": // a broken link proves itself anew
-		case l.revoked():
-			go l.end(fmt.Errorf("%w: %w", ErrClosed, pki.ErrRevoked))
-		case now.After(w.proven.expires):
-			go w.fail(errExpired)
-		}
+		l.Recheck(now)
+	}
+}
+
+// Recheck does for one link what Listener.Recheck does for all that came in: who
+// dialed a peer looks at its certificate so.
+func (l *Link) Recheck(now time.Time) {
+	switch w := l.current(); {
+	case w == nil || w.proven.serial == "": // a broken link proves itself anew
+	case l.revoked():
+		go l.end(fmt.Errorf("%w: %w", ErrClosed, pki.ErrRevoked))
+	case now.After(w.proven.expires):
+		go w.fail(errExpired)
 	}
 }
 

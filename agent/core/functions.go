@@ -88,8 +88,8 @@ func (gs *groupState) mistake(p *pool) string {
 // maxFits is how many groups a pool remembers to fit; it keeps them, with the
 // others of their graph, in memory.
 const (
-	maxFits  = 1024
-	fewInAll = 64 // groups of a graph that is worth it
+	maxFits  = 128 // also of jobs that have ended
+	fewInAll = 64  // groups of a graph that is worth it
 )
 
 // askFunctions has the environments of a job built before their first task is

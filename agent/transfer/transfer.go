@@ -233,7 +233,14 @@ func (x *Exchange) Withdraw(c Copy, released func()) {
 
 // Recheck ends the links of agents whose certificates are revoked by now, and
 // those whose certificates have expired.
-func (x *Exchange) Recheck(now time.Time) { x.listener.Recheck(now) }
+func (x *Exchange) Recheck(now time.Time) {
+	x.listener.Recheck(now)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, c := range x.conns { // those that we dialed, too
+		c.link.Recheck(now)
+	}
+}
 
 // Stats returns what was done since New.
 func (x *Exchange) Stats() Stats {

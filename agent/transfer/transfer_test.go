@@ -442,3 +442,33 @@ func TestRevokedIsServedNoMore(t *testing.T) {
 		t.Error("who is revoked was served")
 	}
 }
+
+// Who is revoked while others fetch from him is asked no more: his side was dialed,
+// and its certificate is looked at again all the same.
+func TestRevokedIsAskedNoMore(t *testing.T) {
+	secure := members(t, "a", "b")
+	var revoked atomic.Bool
+	secure["b"].Revoked = func(string) bool { return revoked.Load() }
+	var xs []*Exchange
+	for _, name := range []string{"a", "b"} {
+		cfg := config(t, name)
+		cfg.InsecureTestNetwork, cfg.Security = false, secure[name]
+		xs = append(xs, exchange(t, cfg))
+	}
+	if err := xs[0].Offer(copyNo(0), noise(1000)); err != nil {
+		t.Fatal(err)
+	}
+	if e := wait(t, pull(t, xs[1], copyNo(0), make([]byte, 1000), xs[0].source())); e.Err != nil {
+		t.Fatal(e.Err)
+	}
+	if n := xs[1].Stats().Links; n == 0 {
+		t.Fatal("there is no link to look at")
+	}
+	revoked.Store(true)
+	xs[1].Recheck(time.Now())
+	for began := time.Now(); xs[1].Stats().Links > 0; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("the link to him stays")
+		}
+	}
+}
