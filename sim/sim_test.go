@@ -16,14 +16,14 @@ var open = map[uint64]string{}
 // simulator's draws a seed is another one: then what it showed is left to the test of
 // its core, which the history of this list names.
 var mended = []uint64{
-	5531,  // a job's last word was stored while a rerun was looked into, and its agent repeated it to the next controller
-	17937, // the same with the word that a dataset is lost
-	21071, // an agent that was lost had told others of a second try: the next agent gave the same number to other bytes
-	21889, // the same
+	5531,                                                // a job's last word was stored while a rerun was looked into, and its agent repeated it to the next controller
+	17937,                                               // the same with the word that a dataset is lost
+	21071,                                               // an agent that was lost had told others of a second try: the next agent gave the same number to other bytes
+	21889,                                               // the same
 	4582, 7669, 24705, 9374, 19812, 30320, 32956, 33484, // what ended elsewhere and is not all here was counted as ended, or not taken from the open elements
 	5015, 12496, // the end of a stream was told twice
 	29371, 6041, 11593, // news that came with an Assign were judged before its tasks were known
-	32195, // an instance ran that had ended elsewhere, because its generator did
+	32195,        // an instance ran that had ended elsewhere, because its generator did
 	10774, 60834, // what a peer had made again by itself, and how that ended, was not taken
 	36498, // a failed generator kept the end of an earlier attempt's stream
 	37928, // outputs of instances were freed when their generator went to another agent
