@@ -34,3 +34,7 @@ lint:
 # Break real processes, all that issue 3 asks for: just chaos
 chaos pattern=".":
     CASCADE_CHAOS=long go test -run '{{pattern}}' -v -timeout 60m ./internal/chaos
+
+# Random kills, cuts and freezes on four hosts, as root: just kills 30m
+kills for="30m":
+    go test -run 'TestKills$' -v -kills {{for}} -timeout 24h -kills.csv kills.csv -kills.svg kills.svg ./internal/chaos
