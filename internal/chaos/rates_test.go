@@ -96,13 +96,18 @@ func (r *rates) write(table, picture string) error {
 	return r.draw(picture)
 }
 
+// drawn is how much of a run a plot shows: more could not be seen.
+const drawn = 200 // seconds
+
 func (r *rates) draw(file string) error {
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text, p.Y.Min = "seconds", "tasks ended per second", 0
-	line := make(plotter.XYs, len(r.rows))
-	var broken, back plotter.XYs
-	for i, row := range r.rows {
-		line[i] = plotter.XY{X: row.seconds, Y: row.rate}
+	var line, broken, back plotter.XYs
+	for _, row := range r.rows {
+		if row.seconds > drawn {
+			break
+		}
+		line = append(line, plotter.XY{X: row.seconds, Y: row.rate})
 		for _, e := range row.events {
 			if e == "all is back" {
 				back = append(back, plotter.XY{X: row.seconds})
