@@ -205,11 +205,11 @@ class Worker:
             self.pump()
 
     def error(self, run: Run, kind: int, message: str, codes: Any = (), stack: str = "") -> m.TaskError:
-        """An error with who and where."""
+        """An error with who and where. People see which try an attempt is: its lower half."""
         w = self.welcome
         tail = self.logs.tail() if run is self.current else b""
         return m.TaskError(
-            kind, _clip(message), codes, _clip(stack), run.title(), run.attempt, w.agent, w.executor, log_tail=tail
+            kind, _clip(message), codes, _clip(stack), run.title(), run.attempt & 0xFFFF, w.agent, w.executor, log_tail=tail
         )
 
     # ---- the main thread
@@ -368,7 +368,7 @@ class Worker:
             return context.Task()
         kind, w = run.kind.m, self.welcome
         r = kind.resources
-        return context.Task(run.title(), kind.group, str(uuid.UUID(bytes=kind.job)), run.attempt, w.agent,
+        return context.Task(run.title(), kind.group, str(uuid.UUID(bytes=kind.job)), run.attempt & 0xFFFF, w.agent,
                             r.cpu / 1000, r.memory, r.gpu / 1000, kind.dir, w.scratch)  # fmt: skip
 
     def empty(self, size: int) -> Any:
