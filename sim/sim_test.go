@@ -29,6 +29,8 @@ var mended = []uint64{
 	37928, // outputs of instances were freed when their generator went to another agent
 	50461, // a task that an agent made again by itself waited for others that did not know
 	38758, // references of instances beyond a stream that began anew
+	69946, // an agent that was away when an epoch began counted as done with it
+	90805, // as 50461, and the others had ended meanwhile
 	13373, // a job was cancelled while the first decision about it was stored, and its agents came then
 }
 

@@ -314,7 +314,8 @@ func (j *job) waitsInVain(t dag.TaskIndex, p *part) bool {
 	}
 	for i := range ins {
 		for _, src := range ins[i].Sources {
-			if !j.states.get(src.Task).Over() && !j.told(src.Task, p) {
+			// What had ended before the epoch began it asks for.
+			if over := j.states.get(src.Task).Over() && j.ownerOf(src.Task) == nobody; !over && !j.told(src.Task, p) {
 				return true
 			}
 		}

@@ -89,12 +89,13 @@ func (j *job) lastOn(name string) bool {
 	return j.remains.agent == name || slices.Contains(j.remains.others, name)
 }
 
-// idle tells whether all has ended that agents were told to run.
+// idle tells whether all has ended that agents are to run. One that was away when it
+// was to be told of the present epoch has said nothing of that.
 func (j *job) idle() bool {
 	if len(j.parts) == 0 || j.assign != nil {
 		return false
 	}
-	return !slices.ContainsFunc(j.parts, func(p *part) bool { return !p.idle() })
+	return !slices.ContainsFunc(j.parts, func(p *part) bool { return !p.idle() || len(j.parts) > 1 && p.told != j.rec.Epoch })
 }
 
 // stopped tells whether nothing of the job runs, for whatever reason.
