@@ -25,7 +25,11 @@ func describe(a Action) string {
 	case Kill:
 		return fmt.Sprintf("kill executor %d: %s", a.Executor, a.Why)
 	case BuildEnv:
-		return fmt.Sprintf("build environment %s of job %d", a.Env.Name, a.Job[0])
+		what := ""
+		if a.Commands {
+			what = " for commands"
+		}
+		return fmt.Sprintf("build environment %s of job %d%s", a.Env.Name, a.Job[0], what)
 	case Memory:
 		return fmt.Sprintf("memory %s%+v", strings.TrimPrefix(fmt.Sprintf("%T", a.Effect), "ledger."), a.Effect)
 	case SetTimer:

@@ -128,7 +128,11 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "committed":
 		return s.step(FromController{Msg: &comms.Committed{UpTo: uint64(number(w[0]))}})
 	case "env":
-		return s.step(EnvReady{Job: comms.JobID{byte(number(w[0]))}, Name: w[1], Key: named["key"], Err: named["err"]})
+		id, commands := comms.JobID{byte(number(w[0]))}, len(w) > 2 && w[2] == "commands"
+		if why := named["waits"]; why != "" {
+			return s.step(EnvWaits{Job: id, Name: w[1], Commands: commands, Why: why})
+		}
+		return s.step(EnvReady{Job: id, Name: w[1], Commands: commands, Key: named["key"], Dir: named["dir"], Err: named["err"]})
 	case "executor":
 		return s.executor(w, named)
 	case "report":

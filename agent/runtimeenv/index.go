@@ -6,10 +6,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -34,20 +35,73 @@ var fromPip = []struct{ pip, uv string }{
 	{"timeout", "UV_HTTP_TIMEOUT"},
 }
 
-// findIndex asks the environment first, then pip of the interpreter.
-func findIndex(ctx context.Context, python string) index {
-	ctx, cancel := context.WithTimeout(ctx, foundTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, python, "-m", "pip", "config", "list")
-	cmd.WaitDelay = time.Second
-	out, _ := cmd.Output() // a host without pip has no configuration of pip
-	settings := pipConfig(out)
-	for _, s := range fromPip { // without pip its variables still say what is meant
+// findIndex reads the environment and the configuration of an interpreter's pip.
+// The files are read here: pip would take a second to say what is in them.
+func findIndex(interpreter string) index {
+	settings := pipSettings(pipFiles(interpreter), os.ReadFile)
+	for _, s := range append([]struct{ pip, uv string }{{pip: "no-index"}}, fromPip...) {
 		if v := os.Getenv("PIP_" + strings.ToUpper(strings.ReplaceAll(s.pip, "-", "_"))); v != "" {
 			settings[s.pip] = v
 		}
 	}
 	return indexFrom(settings, os.Getenv)
+}
+
+// pipFiles lists where pip looks for its configuration, what counts more later
+// ("Configuration" of its user guide): the host's, the user's, that of the interpreter's
+// prefix, and the one that a variable names.
+func pipFiles(interpreter string) (files []string) {
+	own := os.Getenv("PIP_CONFIG_FILE")
+	if own == os.DevNull {
+		return nil
+	}
+	for _, dir := range filepath.SplitList(cmp.Or(os.Getenv("XDG_CONFIG_DIRS"), "/etc/xdg")) {
+		files = append(files, filepath.Join(dir, "pip", "pip.conf"))
+	}
+	files = append(files, "/etc/pip.conf")
+	if home, err := os.UserHomeDir(); err == nil {
+		files = append(files, filepath.Join(home, ".pip", "pip.conf"),
+			filepath.Join(cmp.Or(os.Getenv("XDG_CONFIG_HOME"), filepath.Join(home, ".config")), "pip", "pip.conf"))
+	}
+	files = append(files, filepath.Join(filepath.Dir(filepath.Dir(interpreter)), "pip.conf"))
+	if own != "" {
+		files = append(files, own)
+	}
+	return files
+}
+
+// pipSettings reads configuration files; of one file's sections, install counts more than global.
+func pipSettings(files []string, read func(string) ([]byte, error)) map[string]string {
+	sections := map[string]map[string]string{"global": {}, "install": {}}
+	for _, name := range files {
+		text, err := read(name)
+		if err != nil {
+			continue // most are not there
+		}
+		var section map[string]string
+		key := ""
+		for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+			line := strings.TrimSpace(lines.Text())
+			switch {
+			case line == "" || line[0] == '#' || line[0] == ';':
+			case line[0] == '[':
+				section, key = sections[strings.Trim(line, "[] ")], ""
+			case section == nil:
+			case key != "" && strings.ContainsAny(lines.Text()[:1], " \t"): // goes on
+				section[key] = strings.TrimSpace(section[key] + " " + line)
+			default:
+				at := strings.IndexAny(line, "=:")
+				if at < 0 {
+					continue
+				}
+				key = strings.ReplaceAll(strings.TrimSpace(line[:at]), "_", "-")
+				section[key] = strings.TrimSpace(line[at+1:])
+			}
+		}
+	}
+	out := sections["global"]
+	maps.Copy(out, sections["install"])
+	return out
 }
 
 func indexFrom(settings map[string]string, getenv func(string) string) (ix index) {
@@ -78,34 +132,6 @@ func indexFrom(settings map[string]string, getenv func(string) string) (ix index
 	return ix
 }
 
-// pipConfig reads lines such as global.index-url='...' ; what is more special comes later and wins.
-func pipConfig(text []byte) map[string]string {
-	out := map[string]string{}
-	var variables []string
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		key, value, ok := strings.Cut(lines.Text(), "=")
-		section, name, dotted := strings.Cut(key, ".")
-		if !ok || !dotted {
-			continue
-		}
-		value = strings.ReplaceAll(strings.Trim(value, `'"`), `\n`, " ")
-		switch section {
-		case ":env:": // the environment wins over files
-			variables = append(variables, name, value)
-		case "global":
-			if _, there := out[name]; !there { // what is set for install goes before
-				out[name] = value
-			}
-		case "install":
-			out[name] = value
-		}
-	}
-	for i := 0; i < len(variables); i += 2 {
-		out[variables[i]] = variables[i+1]
-	}
-	return out
-}
-
 // dialTimeout is how long an index may take to accept a connection before it is
 // named as the reason of the delay.
 const dialTimeout = 5 * time.Second
@@ -115,7 +141,7 @@ const dialTimeout = 5 * time.Second
 func (ix index) reachable(ctx context.Context) error {
 	at, err := url.Parse(ix.main)
 	if err != nil || at.Host == "" || ix.noIndex {
-		return nil //nolint:nilerr // uv will say what is wrong with it
+		return nil // uv will say what is wrong with it
 	}
 	for _, proxy := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"} {
 		if os.Getenv(proxy) != "" {

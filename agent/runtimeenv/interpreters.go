@@ -69,7 +69,7 @@ func (in *interpreters) find(ctx context.Context, spec string) (interpreter, err
 	if err != nil {
 		return interpreter{}, err
 	}
-	first, others := candidates()
+	first := preferred()
 	for _, path := range first {
 		it := in.ask(ctx, path)
 		if it.late { // another one instead would be another environment
@@ -80,7 +80,7 @@ func (in *interpreters) find(ctx context.Context, spec string) (interpreter, err
 		}
 	}
 	var all []known
-	for _, path := range others {
+	for _, path := range others(first) {
 		it := in.ask(ctx, path)
 		if it.late {
 			return interpreter{}, lateAnswer(path)
@@ -133,20 +133,30 @@ func (k known) fits(want []specifier) bool {
 
 var pythonName = regexp.MustCompile(`^python3(\.[0-9]+)?$`)
 
-// candidates lists paths that may be interpreters: those to be asked first, and the others.
-func candidates() (first, others []string) {
-	add := func(list *[]string, path string) {
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 &&
-			!slices.Contains(first, path) && !slices.Contains(others, path) {
-			*list = append(*list, path)
-		}
-	}
+// preferred lists the interpreters to be asked first.
+func preferred() (paths []string) {
 	for _, path := range filepath.SplitList(os.Getenv("CASCADE_PYTHON")) {
-		add(&first, path)
+		paths = addProgram(paths, nil, path)
 	}
 	if path, err := exec.LookPath("python3"); err == nil {
-		add(&first, path)
+		paths = addProgram(paths, nil, path)
 	}
+	return paths
+}
+
+// addProgram adds a path that can be executed and is not there yet.
+func addProgram(paths, not []string, path string) []string {
+	if slices.Contains(paths, path) || slices.Contains(not, path) {
+		return paths
+	}
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return paths
+	}
+	return append(paths, path)
+}
+
+// others lists what else may be an interpreter.
+func others(not []string) (paths []string) {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
@@ -154,7 +164,7 @@ func candidates() (first, others []string) {
 		}
 		for _, e := range entries {
 			if pythonName.MatchString(e.Name()) {
-				add(&others, filepath.Join(dir, e.Name()))
+				paths = addProgram(paths, not, filepath.Join(dir, e.Name()))
 			}
 		}
 	}
@@ -163,12 +173,12 @@ func candidates() (first, others []string) {
 		filepath.Join(cmp.Or(os.Getenv("PYENV_ROOT"), filepath.Join(home, ".pyenv")), "versions", "3.*", "bin", "python3"),
 		filepath.Join(cmp.Or(os.Getenv("UV_PYTHON_INSTALL_DIR"), filepath.Join(home, ".local", "share", "uv", "python")), "cpython-*", "bin", "python3"),
 	} {
-		paths, _ := filepath.Glob(pattern) // errs on bad patterns alone
-		for _, path := range paths {
-			add(&others, path)
+		found, _ := filepath.Glob(pattern) // errs on bad patterns alone
+		for _, path := range found {
+			paths = addProgram(paths, not, path)
 		}
 	}
-	return first, others
+	return paths
 }
 
 // ask returns what a candidate says of itself.

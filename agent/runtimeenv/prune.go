@@ -184,7 +184,7 @@ func newLinks(all []environment) *links {
 		files := map[inode]int64{}
 		walkFiles(e.dir, func(info fs.FileInfo) {
 			if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-				files[inode{uint64(stat.Dev), stat.Ino}] = info.Size() //nolint:unconvert // another type on other systems
+				files[inode{uint64(stat.Dev), stat.Ino}] = info.Size() //nolint:unconvert // Dev has another type on other systems
 			}
 		})
 		for id, size := range files {
@@ -251,12 +251,11 @@ func (c *Cache) list(now time.Time) ([]environment, error) {
 // abandoned tells whether a build's folder is that of a dead process: nobody has the key's lock.
 func abandoned(parent, name string) bool {
 	key, ok := strings.CutPrefix(name, ".build-")
-	if i := strings.LastIndexByte(key, '-'); !ok || i < 0 {
+	i := strings.LastIndexByte(key, '-')
+	if !ok || i < 0 {
 		return false
-	} else {
-		key = key[:i]
 	}
-	unlock, err := lockNow(filepath.Join(parent, key+".lock"))
+	unlock, err := lockNow(filepath.Join(parent, key[:i]+".lock"))
 	if err != nil || unlock == nil {
 		return false
 	}
@@ -292,7 +291,7 @@ func sizeOf(dir string) (bytes int64) {
 func walkFiles(dir string, visit func(fs.FileInfo)) {
 	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // gone meanwhile: it counts no more
+			return nil // gone meanwhile: it counts no more
 		}
 		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
 			visit(info)

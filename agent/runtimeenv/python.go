@@ -81,11 +81,13 @@ func (p *pythonBase) Create(ctx context.Context, env dag.Environment, b *Build) 
 	if err != nil {
 		return err
 	}
-	return p.install(ctx, env, b, it.Path, python.Requirements())
+	return p.install(ctx, env, b, it.Path, python.Requirements(), true)
 }
 
 // install makes a virtual environment of an interpreter with packages in b.Dir.
-func (p *pythonBase) install(ctx context.Context, env dag.Environment, b *Build, interpreter string, requirements []string) error {
+// With anyVersion what uv has kept is as good as the newest, and the index is
+// asked only for what is missing.
+func (p *pythonBase) install(ctx context.Context, env dag.Environment, b *Build, interpreter string, requirements []string, anyVersion bool) error {
 	uv, err := p.uv.find(ctx, env, b)
 	if err != nil {
 		return err
@@ -95,7 +97,7 @@ func (p *pythonBase) install(ctx context.Context, env dag.Environment, b *Build,
 		return err
 	}
 	if len(requirements) > 0 {
-		if err := p.packages(ctx, env, b, t, uv, interpreter, requirements); err != nil {
+		if err := p.packages(ctx, env, b, t, uv, interpreter, requirements, anyVersion); err != nil {
 			return err
 		}
 	}
@@ -105,7 +107,7 @@ func (p *pythonBase) install(ctx context.Context, env dag.Environment, b *Build,
 
 // packages installs requirements. An index that cannot be reached is said at once;
 // then what uv has kept of earlier builds may be enough.
-func (p *pythonBase) packages(ctx context.Context, env dag.Environment, b *Build, t tool, uv, interpreter string, requirements []string) error {
+func (p *pythonBase) packages(ctx context.Context, env dag.Environment, b *Build, t tool, uv, interpreter string, requirements []string, anyVersion bool) error {
 	t.name = "uv pip install"
 	args := []string{"pip", "install", "--quiet", "--python", filepath.Join(b.Dir, "bin", "python")}
 	wheels := ""
@@ -132,7 +134,10 @@ func (p *pythonBase) packages(ctx context.Context, env dag.Environment, b *Build
 		}
 		return offline(err)
 	}
-	ix := findIndex(ctx, interpreter)
+	if anyVersion && try("--offline") == nil {
+		return nil
+	}
+	ix := findIndex(interpreter)
 	t.env = append(t.env, ix.vars...)
 	if ix.noIndex {
 		return try("--no-index")
@@ -282,7 +287,7 @@ func (p *pythonPlugin) Create(ctx context.Context, env dag.Environment, b *Build
 	if err != nil {
 		return err
 	}
-	if err := p.base.install(ctx, env, b, it.Path, normalRequirements(env.Python.Pip)); err != nil {
+	if err := p.base.install(ctx, env, b, it.Path, normalRequirements(env.Python.Pip), false); err != nil {
 		return err
 	}
 	own, err := sitePackages(b.Dir)

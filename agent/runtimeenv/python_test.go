@@ -23,6 +23,9 @@ import (
 // user's cache. Without Python the test is skipped.
 func newPythonCache(t *testing.T) *Cache {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("builds environments from packages")
+	}
 	shared, err := os.UserCacheDir()
 	if err == nil {
 		shared = filepath.Join(shared, "cascade-test")

@@ -112,9 +112,9 @@ func removeTree(dir string) error {
 	}
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
-			err = os.Chmod(path, 0o700)
+			_ = os.Chmod(path, 0o700)
 		}
-		return nil //nolint:nilerr // RemoveAll tells
+		return nil // RemoveAll tells
 	})
 	return os.RemoveAll(dir)
 }

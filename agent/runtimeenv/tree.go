@@ -212,12 +212,12 @@ func unpack(archive, to string) error {
 	if err != nil {
 		return fmt.Errorf("open archive %s: %w", archive, err)
 	}
-	defer zr.Close()
+	defer func() { _ = zr.Close() }() // it was only read
 	root, err := os.OpenRoot(to)
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // nothing is written to a folder itself
 	left := int64(maxTreeBytes)
 	for n, f := range zr.File {
 		if n >= maxTreeFiles {

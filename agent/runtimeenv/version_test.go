@@ -1,6 +1,7 @@
 package runtimeenv
 
 import (
+	"io/fs"
 	"slices"
 	"testing"
 )
@@ -80,17 +81,21 @@ func TestIndexFrom(t *testing.T) {
 		vars     []string
 	}{
 		{"nothing", "", nil, "", nil},
-		{"a file", "global.index-url='https://one/simple'\nglobal.extra-index-url='https://two/simple\\nhttps://three/simple'\n", nil,
+		{"a file", "[global]\nindex-url = https://one/simple\nextra_index_url =\n  https://two/simple\n  https://three/simple\n# end\n", nil,
 			"https://one/simple", []string{"UV_DEFAULT_INDEX=https://one/simple", "UV_INDEX=https://two/simple https://three/simple"}},
-		{"what is set for install goes before", "global.index-url='https://one'\ninstall.index-url='https://two'\n", nil,
+		{"what is set for install goes before", "[install]\nindex-url: https://two\n[global]\nindex-url: https://one\n", nil,
 			"https://two", []string{"UV_DEFAULT_INDEX=https://two"}},
-		{"a variable of pip goes before its file", ":env:.index-url='https://env'\nglobal.index-url='https://one'\n", nil,
-			"https://env", []string{"UV_DEFAULT_INDEX=https://env"}},
-		{"a variable of uv goes before all", ":env:.index-url='https://env'\nglobal.cert='/ca'\n", map[string]string{"UV_INDEX_URL": "https://uv", "SSL_CERT_FILE": "/other"},
+		{"other sections", "index-url = https://zero\n[list]\nindex-url = https://one\n", nil, "", nil},
+		{"a variable of uv goes before all", "[global]\nindex-url = https://env\ncert = /ca\n", map[string]string{"UV_INDEX_URL": "https://uv", "SSL_CERT_FILE": "/other"},
 			"https://uv", nil},
-		{"folders that are there", ":env:.find-links='/nowhere/at/all " + folder + "'\n", nil, "", []string{"UV_FIND_LINKS=" + folder}},
+		{"folders that are there", "[global]\nfind-links = /nowhere/at/all " + folder + "\n", nil, "", []string{"UV_FIND_LINKS=" + folder}},
 	} {
-		ix := indexFrom(pipConfig([]byte(c.settings)), func(name string) string { return c.env[name] })
+		ix := indexFrom(pipSettings([]string{"a", "b"}, func(name string) ([]byte, error) {
+			if name == "b" {
+				return []byte(c.settings), nil
+			}
+			return []byte("[global]\ntimeout = 5\n"), fs.ErrNotExist
+		}), func(name string) string { return c.env[name] })
 		if ix.main != c.main || !slices.Equal(ix.vars, c.vars) {
 			t.Errorf("%s: index %q, variables %q", c.what, ix.main, ix.vars)
 		}

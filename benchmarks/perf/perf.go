@@ -62,6 +62,7 @@ func measures() []measure {
 		{[]string{"get_latency"}, getLatency},
 		{[]string{"python_noop", "python_noop_p50"}, pythonNoop},
 		{[]string{"python_array_handover_1GiB"}, pythonHandover},
+		{environmentFigures, environments},
 		{[]string{"yaml_100k", "plan_100k", "submit_100k"}, largeGraph},
 		{[]string{"gcs_commit"}, gcsCommit},
 		{[]string{"gcs_commit_fsync_p99"}, gcsCommitFsync},

@@ -44,9 +44,10 @@ func TestQuick(t *testing.T) {
 		"noop_independent", "noop_submits", "noop_fused", "chain_step", "chain_step_queued",
 		"task_latency_p50", "task_latency_p99", "final_fsync_p50", "put_1GiB", "put_inplace_1GiB", "put_1KiB_iops", "get_latency",
 		"submit_100k", "plan_100k", "yaml_100k", "metg50_stencil_wide", "metg50_stencil_narrow",
-		"python_noop", "python_noop_p50", "python_array_handover_1GiB", "control_rss_1m", "gcs_commit", "gcs_commit_fsync_p99",
+		"python_noop", "python_noop_p50", "python_array_handover_1GiB",
+		"env_cold", "env_layered", "env_warm", "env_bulky_shared", "control_rss_1m", "gcs_commit", "gcs_commit_fsync_p99",
 	} {
-		if strings.HasPrefix(name, "python") && slices.Contains(left, name) && os.Getenv("CASCADE_REQUIRE_PYTHON") == "" {
+		if (strings.HasPrefix(name, "python") || strings.HasPrefix(name, "env_")) && slices.Contains(left, name) && os.Getenv("CASCADE_REQUIRE_PYTHON") == "" {
 			continue
 		}
 		busy := slices.Contains(left, name) && (name == "metg50_stencil_wide" || name == "metg50_stencil_narrow")
