@@ -47,3 +47,29 @@ func TestEnv(t *testing.T) {
 	expect(run("prune"), "a replay needs tool in "+job+" as it was", "1 entry removed, 10B")
 	expect(run("ls"), "ID")
 }
+
+// What an environment names and is not there is told before the job is submitted.
+func TestPlacesOfEnvironments(t *testing.T) {
+	h := newHost(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "m.py"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ environment, want string }{
+		{"go: ./m.py", "there is no folder " + dir + "/m.py; go: names the folder of a Go package"},
+		{"python: {}, py_modules: [m.py, n.py]", "there is no folder or file " + dir + "/n.py; py_modules: names"},
+		{"python: {wheels: m.py}", "there is no folder " + dir + "/m.py; wheels: names"},
+		{"working_dir: w", "there is no folder or file " + dir + "/w; working_dir: names"},
+		{"python: {}, py_modules: [../m.py], source: sub", ""},
+	} {
+		file := filepath.Join(dir, "job.yaml")
+		text := "job: x\nenvironments:\n  e: {" + c.environment + "}\ntasks:\n  a: {run: \"e:m.f\"}\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out := h.start("", "validate", file).wait()
+		if c.want == "" && strings.HasPrefix(out, "exit") || !strings.Contains(out, c.want) {
+			t.Errorf("%s: want %q in:\n%s", c.environment, c.want, out)
+		}
+	}
+}

@@ -43,20 +43,48 @@ func (a *app) read(path string, f *jobFlags) (*dag.Graph, string, error) {
 	if err != nil {
 		return nil, "", badInput{err}
 	}
-	for _, e := range g.Environments {
-		if e.Go == "" {
-			continue
-		}
-		folder := e.Go
-		if !filepath.IsAbs(folder) {
-			folder = filepath.Join(dir, folder)
-		}
-		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-			return nil, "", badInputf("%s: environment %s: there is no folder %s; go: names the folder of a Go package, from the job file's own", name, e.Name, folder)
+	for i := range g.Environments {
+		if err := checkPlaces(name, dir, &g.Environments[i]); err != nil {
+			return nil, "", err
 		}
 	}
 	a.warnEmpty(g)
 	return g, dir, nil
+}
+
+// checkPlaces looks whether what an environment names is there.
+func checkPlaces(name, dir string, e *dag.Environment) error {
+	type place struct{ key, path, what string }
+	places := []place{{"go", e.Go, "the folder of a Go package"}, {"working_dir", e.WorkingDir, "a folder or archive"}, {"binary", e.Binary, "a program"}}
+	for _, m := range e.PyModules {
+		places = append(places, place{"py_modules", m, "folders, .py files and archives"})
+	}
+	if e.Python != nil {
+		places = append(places, place{"wheels", e.Python.Wheels, "a folder"})
+	}
+	for _, p := range places {
+		if p.path == "" {
+			continue
+		}
+		path := p.path
+		for _, from := range []string{e.Source, dir} {
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(from, path)
+			}
+		}
+		thing := "folder or file"
+		info, err := os.Stat(path)
+		if p.key == "go" || p.key == "wheels" {
+			thing = "folder"
+			if err == nil && !info.IsDir() {
+				err = os.ErrNotExist
+			}
+		}
+		if err != nil {
+			return badInputf("%s: environment %s: there is no %s %s; %s: names %s, from the job file's own", name, e.Name, thing, path, p.key, p.what)
+		}
+	}
+	return nil
 }
 
 func (a *app) readFile(path string) (text []byte, name, dir string, err error) {
