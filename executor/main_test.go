@@ -289,6 +289,7 @@ func TestBusyFunctionIsInterrupted(t *testing.T) {
 		r.send(&comms.Dispatch{Runs: []comms.Run{{ID: comms.RunID(10 + i), Kind: 1, Attempt: 1, Inputs: in}}})
 		r.items(1)
 	}
+	time.Sleep(100 * time.Millisecond) // a rest, after which no timer is set
 	r.send(&comms.Kind{ID: 2, Group: "busy", Function: "busy", Inputs: []comms.KindIn{{Name: "n"}}, Outputs: []comms.KindOut{{Name: "m"}}, Resources: comms.Resources{CPU: 1000}})
 	r.send(&comms.Dispatch{Runs: []comms.Run{{ID: 1000, Kind: 2, Attempt: 1, Inputs: in}}})
 	if it := receive[*comms.Report](r.fakeAgent).Items[0]; it.Kind != comms.ReportStarted || it.Run != 1000 {
