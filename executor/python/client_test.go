@@ -63,6 +63,26 @@ func TestClient(t *testing.T) {
 	same(t, "testdata/client.golden", out.String())
 }
 
+// The package reads and writes the messages of the transcripts as they stand there.
+func TestTranscripts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds an environment from packages")
+	}
+	needPython(t)
+	python, env := interpreter(t)
+	files, err := filepath.Glob("../../comms/testdata/transcripts/*.txt")
+	files = slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "schema.txt" })
+	if err != nil || len(files) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	cmd := exec.CommandContext(t.Context(), python, append([]string{"testdata/transcripts.py"}, files...)...)
+	cmd.Env = env
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.HasSuffix(string(out), " 0 bad\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // Every file of the package is embedded, and no other.
 func TestFiles(t *testing.T) {
 	var have, want []string

@@ -25,6 +25,7 @@ import (
 	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/executor/arrowcodec"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -37,6 +38,17 @@ var (
 	_ = cascade.Func1("Place", place, "values -> at")
 	_ = cascade.Func1("Norm", norm, "values -> norm")
 )
+
+var _ = cascade.Func1x2("Rows", rows, "table -> n, again")
+
+// rows counts the rows of a table and hands it on.
+func rows(_ context.Context, table arrowcodec.Table) (int64, arrowcodec.Table, error) {
+	n := int64(0)
+	for _, b := range table.Batches {
+		n += b.NumRows()
+	}
+	return n, table, nil
+}
 
 type waveParams struct{ N int }
 

@@ -154,7 +154,7 @@ def _arrow(value: Any) -> Encoded | None:
     sink = arrow.BufferOutputStream()
     with arrow.ipc.new_file(sink, value.schema) as writer:
         writer.write(value)
-    return Encoded(ARROW, [memoryview(sink.getvalue())])
+    return Encoded(ARROW, [_flat(sink.getvalue())])
 
 
 def _pickled(value: Any) -> Encoded:
@@ -167,7 +167,7 @@ def _pickled(value: Any) -> Encoded:
             f"a value of type {type(value).__qualname__} cannot be sent to another process: {e}. Return bytes, text, "
             "numbers, lists, dicts, NumPy arrays, Arrow tables, or what pickle takes"
         ) from e
-    contents = [memoryview(stream), *(b.raw() for b in buffers)]
+    contents = [memoryview(stream), *(_flat(b.raw()) for b in buffers)]
     head = struct.pack(f"<{1 + len(contents)}Q", len(contents), *(len(c) for c in contents))
     parts: list[Any] = [head]
     at = len(head)

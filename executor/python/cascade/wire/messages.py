@@ -504,7 +504,7 @@ def decode(head: bytes) -> Message | None:
             if number >= 128:
                 return None
             raise Malformed(f"a message of unknown number {number}")
-        message = _load(cls, fields)
+        message = _load(cls, fields or [])
         if cls is Dispatch and any(run.id == 0 and run.kind == 0 and run.steps for run in message.runs):
             message = Dispatch([one for run in message.runs for one in _unfold(run)])
         return message
