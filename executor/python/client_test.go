@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/agent/runtimeenv"
+	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor/python"
 )
@@ -45,15 +46,11 @@ func TestClient(t *testing.T) {
 	}
 	needPython(t)
 	python, env := interpreter(t)
-	programs := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", programs, "../../cmd/cascade-controller", "../../cmd/cascade-agent").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	dir, err := filepath.Abs("testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), python, "client.py", programs)
+	cmd := exec.CommandContext(t.Context(), python, "client.py", programs(t))
 	cmd.Dir, cmd.Env = dir, append(env, "PYTHONDONTWRITEBYTECODE=1")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -102,4 +99,58 @@ func TestFiles(t *testing.T) {
 	if !slices.Equal(have, want) {
 		t.Errorf("embedded are %v, the package has %v", have, want)
 	}
+}
+
+// The programs of docs/python.md do what it says.
+func TestDocs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds programs, and an environment from packages")
+	}
+	needPython(t)
+	text, err := os.ReadFile("../../docs/python.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, blocks, printed := t.TempDir(), 0, ""
+	for part := range strings.SplitSeq(string(text), "\n```") {
+		kind, body, _ := strings.Cut(part, "\n")
+		if name, ok := strings.CutPrefix(body, "# "); ok && (kind == "python" || kind == "yaml") {
+			name, _, _ = strings.Cut(name, "\n")
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(body+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			blocks++
+		}
+		if kind == "text" {
+			printed = body + "\n"
+		}
+	}
+	if blocks != 3 || printed == "" {
+		t.Fatalf("the page has %d programs, and prints %q", blocks, printed)
+	}
+	c := cascadetest.Start(t)
+	same(t, "testdata/docs.golden", outcome(t, c, submit(t, c, filepath.Join(dir, "job.yaml"))))
+
+	python, env := interpreter(t)
+	const begin = `import os, runpy, sys, cascade
+with cascade.local(store="64MiB", programs=sys.argv[1]) as c:
+    os.environ["CASCADE_TO"] = c.address
+    runpy.run_path("program.py", run_name="__main__")`
+	cmd := exec.CommandContext(t.Context(), python, "-c", begin, programs(t))
+	cmd.Dir, cmd.Env = dir, env
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if out, err := cmd.Output(); err != nil || string(out) != printed {
+		t.Errorf("%v\n%s\nprinted\n%swant\n%s", err, errs.String(), out, printed)
+	}
+}
+
+// programs builds the daemons.
+func programs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/cascade-controller", "../../cmd/cascade-agent").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return dir
 }
