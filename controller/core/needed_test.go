@@ -171,7 +171,7 @@ func TestStatesUnderAnyEvents(t *testing.T) {
 				b.Events = append(b.Events, e)
 			}
 			r.Add(&b)
-			live.Reset(b.Reset)
+			live.Reset(b.Reset, b.Epoch+1)
 			for i := range b.Events {
 				live.Apply(&b.Events[i])
 			}
@@ -311,4 +311,52 @@ func TestNoAttemptTwice(t *testing.T) {
 			s.StartOver(&b)
 		}
 	})
+}
+
+// A generator is made to start over while its agent does not know of it yet. What the
+// agent says of an element that it made meanwhile is void; what it says of a task
+// that had not begun counts, since that one keeps its attempt.
+func TestEventsBeforeAReset(t *testing.T) {
+	g := mustParse(t, `
+job: j
+tasks:
+  read: {run: R, generates: {x: "*"}}
+  each: {for: {i: "read.x[*]"}, run: E, in: {x: "read.x[${i}]"}, out: [y]}
+  late: {run: L, out: [z]}
+`)
+	s := NewStates(g)
+	apply := func(epoch uint64, kind comms.EventKind, name string, attempt uint32) bool {
+		t.Helper()
+		i, ok := g.Lookup(name)
+		if !ok {
+			t.Fatal("no task ", name)
+		}
+		s.At(&Batch{Epoch: epoch, Agent: "a"})
+		return s.Apply(&comms.Event{Kind: kind, Task: i, Attempt: attempt})
+	}
+	late, _ := g.Lookup("late")
+	apply(1, comms.EventStarted, "read", 1)
+	s.Reset([]comms.Range{{First: 0, Last: 0}, {First: late, Last: late}}, 2)
+	_, again := s.Get(0)
+	for _, tt := range []struct {
+		epoch   uint64
+		kind    comms.EventKind
+		task    string
+		attempt uint32
+		counts  bool
+	}{
+		{1, comms.EventPublished, "read", 2, false},
+		{1, comms.EventRetry, "each[0]", 1, false},
+		{1, comms.EventFinished, "each[0]", 1, false},
+		{1, comms.EventFinished, "late", 1, true},
+		{2, comms.EventStarted, "read", again, true},
+		{2, comms.EventFinished, "each[0]", comms.Following(again), true},
+	} {
+		if got := apply(tt.epoch, tt.kind, tt.task, tt.attempt); got != tt.counts {
+			t.Errorf("epoch %d: %d of %s, attempt %d: counts %v, want %v", tt.epoch, tt.kind, tt.task, tt.attempt, got, tt.counts)
+		}
+	}
+	if err := s.check(); err != nil {
+		t.Error(err)
+	}
 }

@@ -259,7 +259,7 @@ func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, pr
 // again makes set start over, finds what else must run, stores the decision and
 // assigns the job anew.
 func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set []dag.TaskIndex) {
-	j.states.Reset(ranges(set))
+	j.states.Reset(ranges(set), j.rec.Epoch+1)
 	forget(data, ranges(set))
 	run, closed := c.needed(j, r, data, published)
 	takes := c.toTake(j, run, data)

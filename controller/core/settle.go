@@ -186,7 +186,7 @@ type resetting struct {
 func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *resetting, why string) *Batch {
 	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Moved: ranges(s.moved), Granted: true}
 	if over != nil {
-		j.states.Reset(ranges(over.now))
+		j.states.Reset(ranges(over.now), b.Epoch+1)
 		b.Reset = ranges(over.all)
 	}
 	j.states.move(b.Moved, b.Epoch+1, true)

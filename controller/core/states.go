@@ -340,7 +340,7 @@ func (s *States) elements(k streamKey, n uint64) {
 
 // StartOver takes in what a decision makes start over.
 func (s *States) StartOver(b *Batch) {
-	s.reset(b.Reset, b.Granted)
+	s.reset(b.Reset, b.Epoch+1, b.Granted)
 	s.move(b.Moved, b.Epoch+1, b.Granted)
 }
 
@@ -354,44 +354,54 @@ func (s *States) grant(t dag.TaskIndex, granted bool) {
 	s.attempt[t] = comms.Grant(max(attempt, s.first[t]))
 }
 
-// Reset makes tasks start over, with a new attempt unless the first has not begun.
-// The streams of generators among them keep their elements: what is published
-// again has the same names.
-func (s *States) Reset(tasks []comms.Range) { s.reset(tasks, true) }
+// Reset makes tasks start over from an epoch on, with a new attempt unless the first
+// has not begun. The streams of generators among them keep their elements: what is
+// published again has the same names. An element that an agent tells of at an epoch
+// before is none of them: see void.
+func (s *States) Reset(tasks []comms.Range, epoch uint64) { s.reset(tasks, epoch, true) }
 
-func (s *States) reset(tasks []comms.Range, granted bool) {
-	for _, r := range tasks {
-		for i := uint64(r.First); i <= uint64(r.Last); i++ {
-			t := dag.TaskIndex(i)
-			if !s.exists(t) {
-				break
-			}
-			state, attempt := s.Get(t)
-			if state.Over() || state == TaskRunning || attempt > 1 {
-				s.grant(t, granted)
-			}
-			s.put(t, TaskWaiting)
+func (s *States) reset(tasks []comms.Range, epoch uint64, granted bool) {
+	s.over(tasks, func(t dag.TaskIndex) {
+		state, attempt := s.Get(t)
+		if !state.Over() && state != TaskRunning && attempt <= 1 {
+			return // an agent may begin it meanwhile: that counts
 		}
-	}
+		s.grant(t, granted)
+		if granted { // a store of an older build took events of before in
+			s.fence(t, epoch)
+		}
+	})
 }
 
 // move gives tasks to another agent from an epoch on: they start over there, with
 // an attempt of their own. What the agent before says of them is void from now on.
 func (s *States) move(tasks []comms.Range, epoch uint64, granted bool) {
-	if s.since == nil && len(tasks) > 0 {
-		s.since = map[dag.TaskIndex]uint64{}
-	}
+	s.over(tasks, func(t dag.TaskIndex) {
+		s.grant(t, granted)
+		s.fence(t, epoch)
+	})
+}
+
+// over calls f for each task, which then waits.
+func (s *States) over(tasks []comms.Range, f func(dag.TaskIndex)) {
 	for _, r := range tasks {
 		for i := uint64(r.First); i <= uint64(r.Last); i++ {
 			t := dag.TaskIndex(i)
 			if !s.exists(t) {
 				break
 			}
-			s.grant(t, granted)
-			s.since[t] = epoch
+			f(t)
 			s.put(t, TaskWaiting)
 		}
 	}
+}
+
+// fence makes void what was noted of a task before an epoch.
+func (s *States) fence(t dag.TaskIndex, epoch uint64) {
+	if s.since == nil {
+		s.since = map[dag.TaskIndex]uint64{}
+	}
+	s.since[t] = epoch
 }
 
 // lacks tells whether an agent lacks a dataset that it was promised and that nobody

@@ -139,9 +139,10 @@ tasks:
 		for k, family := range []string{"a", "b", "c"} {
 			for i := range 6 {
 				ready := 0.0
-				if k == 1 {
+				switch k {
+				case 1:
 					ready = finish[fmt.Sprintf("a[%d]", i)]
-				} else if k == 2 {
+				case 2:
 					for j := range 6 {
 						ready = max(ready, finish[fmt.Sprintf("b[%d]", j)])
 					}
