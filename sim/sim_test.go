@@ -31,6 +31,7 @@ var mended = []uint64{
 	38758, // references of instances beyond a stream that began anew
 	69946, // an agent that was away when an epoch began counted as done with it
 	90805, // as 50461, and the others had ended meanwhile
+	91158, // a second rerun was taken while the decision about the first was stored
 	13373, // a job was cancelled while the first decision about it was stored, and its agents came then
 }
 

@@ -51,7 +51,7 @@ func (c *Core) rerun(j *job, m *comms.Control, link LinkID) (comms.Code, string)
 	case j.live == nil:
 	case j.rec.Cancel != "":
 		return comms.CodeConflict, "the job is being cancelled"
-	case j.stage == stagePreparing || j.stage == stageResuming || j.ending != nil:
+	case j.stage == stagePreparing || j.stage == stageResuming || j.ending != nil || j.assign != nil:
 		return comms.CodeUnavailable, "the job is between two states: try again"
 	}
 	why := m.Reason
