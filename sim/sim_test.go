@@ -32,6 +32,7 @@ var mended = []uint64{
 	69946, // an agent that was away when an epoch began counted as done with it
 	90805, // as 50461, and the others had ended meanwhile
 	91158, // a second rerun was taken while the decision about the first was stored
+	95483, // a task began before what was published of a failed stream had been fetched
 	13373, // a job was cancelled while the first decision about it was stored, and its agents came then
 }
 

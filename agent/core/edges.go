@@ -142,7 +142,7 @@ func (c *Core) source(j *job, s dag.Source) (state sourceState, n int) {
 		switch {
 		case st == nil && j.overAt(s.Task):
 			return srcFailed, 0
-		case st == nil || !st.ended:
+		case st == nil || !st.ended, j.peers != nil && j.peers.flying[s.Task] > 0: // what was published of a failed one counts, too
 			return srcPending, 0
 		case st.failed || st.torn:
 			return srcFailed, int(st.next) - len(st.lost)
