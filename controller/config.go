@@ -30,6 +30,7 @@ type Config struct {
 	MinFree uint64 // free bytes of the disk below which nothing is stored; default 256 MiB
 	Retain  Retention
 	Spread  bool          // jobs that gain by it run on several agents at once
+	Network int64         // bits a second between two hosts, for plans; default 10 Gbit/s
 	Grace   time.Duration // how long a lost agent's jobs wait for it when another agent could take them; default 30s
 
 	Inproc          *comms.Inproc   // names that can be reached inside this process; default none
@@ -74,6 +75,9 @@ func (cfg Config) withDefaults() (Config, error) {
 	if cfg.Shards < 0 || cfg.Shards > 256 {
 		all = append(all, fmt.Errorf("%d shards: want 1 to 256", cfg.Shards))
 	}
+	if cfg.Network < 0 {
+		all = append(all, fmt.Errorf("a network of %d bits a second: want 0 for the default, or more", cfg.Network))
+	}
 	if cfg.Grace < 0 || cfg.CertificateLife < 0 {
 		all = append(all, fmt.Errorf("a grace of %v and certificates for %v: want durations of 0 or more, such as 30s", cfg.Grace, cfg.CertificateLife))
 	}
@@ -87,7 +91,7 @@ func (cfg Config) withDefaults() (Config, error) {
 }
 
 func (cfg *Config) core(incarnation uint64) core.Config {
-	return core.Config{Incarnation: incarnation, Passive: cfg.Passive, Spread: cfg.Spread, Grace: cfg.Grace,
+	return core.Config{Incarnation: incarnation, Passive: cfg.Passive, Spread: cfg.Spread, Bandwidth: float64(cfg.Network) / 8, Grace: cfg.Grace,
 		TTL: max(cfg.Retain.Age, 0), MaxEnded: max(cfg.Retain.Jobs, 0), MaxStored: uint64(max(cfg.Retain.Bytes, 0))}
 }
 

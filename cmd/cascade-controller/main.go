@@ -80,6 +80,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.StringVar(&f.bytes, "keep-bytes", "", "how many bytes of the store ended jobs take, at most (default 4GiB; all: no bound)")
 	s.DurationVar(&f.cfg.Grace, "grace", 0, "how long jobs of a lost agent wait for it when another agent could take them (default 30s)")
 	s.StringVar(&f.metrics, "metrics", "", daemon.MetricsHelp)
+	s.Int64Var(&f.cfg.Network, "network", 0, "bits per second between two hosts, with which jobs are planned (default 10 Gbit/s)")
 	s.BoolVar(&f.cfg.Spread, "spread", true, "run jobs that gain by it on several agents at once; false: each on one")
 	s.CountVarP(&f.verbose, "verbose", "v", "log more")
 	s.StringVar(&f.cfg.Audit, "audit", "", "file for who asked for what, one line of JSON each (default audit.log in the state folder; none: no such file)")

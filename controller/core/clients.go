@@ -350,7 +350,7 @@ func (c *Core) addresses(m *comms.Located) {
 
 // cluster is what plans are made for: the agents that are there.
 func (c *Core) cluster() planner.Cluster {
-	var out planner.Cluster
+	out := planner.Cluster{Bandwidth: c.cfg.Bandwidth}
 	for _, a := range c.sortedAgents() {
 		if a.stays() {
 			out.Hosts = append(out.Hosts, a.host())

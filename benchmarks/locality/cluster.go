@@ -1,0 +1,194 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/netlab"
+)
+
+const (
+	patience = 10 * time.Minute // for one job
+	startUp  = 30 * time.Second // for the daemons
+)
+
+// cluster is a controller and two agents on hosts of this machine.
+type cluster struct {
+	lab    *netlab.Lab
+	dir    string
+	procs  []*exec.Cmd
+	client *cascade.Client
+}
+
+func open(rate int64) (c *cluster, err error) {
+	c = &cluster{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	if c.dir, err = os.MkdirTemp("", "cascade-locality-"); err != nil {
+		return c, err
+	}
+	if c.lab, err = netlab.New(netlab.Config{Hosts: 2, Rate: rate}); err != nil {
+		return c, err
+	}
+	address := fmt.Sprintf("tcp://%s:7420", c.lab.Host(0).Addr())
+	socket := "ipc://" + filepath.Join(c.dir, "controller.sock")
+	if err = c.start(0, "-role", "controller", "-address", socket+","+address, "-state", filepath.Join(c.dir, "controller"), "-network", fmt.Sprint(rate)); err != nil {
+		return c, err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), startUp)
+	defer stop()
+	for c.client == nil {
+		if c.client, err = cascade.Dial(ctx, socket); err != nil && ctx.Err() != nil {
+			return c, err
+		}
+	}
+	for i, name := range []string{"a", "b"} {
+		if err = c.start(i, "-role", "agent", "-name", name, "-address", address, "-state", filepath.Join(c.dir, name),
+			"-listen", fmt.Sprintf("tcp://%s:7421", c.lab.Host(i).Addr())); err != nil {
+			return c, err
+		}
+	}
+	for ready := 0; ready < 2; {
+		rows, err := cascade.Rows[comms.AgentRow](ctx, c.client, comms.QueryAgents, comms.JobID{}, "")
+		if err != nil {
+			return c, fmt.Errorf("%d of 2 agents are ready: %w", ready, err)
+		}
+		ready = 0
+		for i := range rows {
+			if rows[i].State == "ready" {
+				ready++
+			}
+		}
+	}
+	return c, nil
+}
+
+// start starts this program on a host.
+func (c *cluster) start(host int, args ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Stderr = os.Stderr
+	if err := c.lab.Host(host).Start(cmd); err != nil {
+		return err
+	}
+	c.procs = append(c.procs, cmd)
+	return nil
+}
+
+// close ends the daemons, agents first, and removes what they had.
+func (c *cluster) close() (err error) {
+	if c.client != nil {
+		err = c.client.Close()
+	}
+	for i := len(c.procs) - 1; i >= 0; i-- {
+		err = errors.Join(err, c.procs[i].Process.Signal(syscall.SIGTERM), c.procs[i].Wait())
+	}
+	if c.lab != nil {
+		err = errors.Join(err, c.lab.Close())
+	}
+	return errors.Join(err, os.RemoveAll(c.dir))
+}
+
+// blocks is how many draws a job has at most: tasks of one family follow each other
+// in the job file, and share the host that chance gave them.
+const blocks = 200
+
+// jobFile is a job of n tasks that read each a dataset, which lies on a host by
+// chance. Without knowledge of that each is bound to a host by chance, too.
+func jobFile(size int64, n int, aware bool, r *rand.Rand) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "job: locality\ntasks:\n")
+	each := (n + blocks - 1) / blocks
+	for k := 0; k*each < n; k++ {
+		last := min(each, n-k*each) - 1
+		fmt.Fprintf(&b, "  make_%d: {run: locality_make, for: {i: \"0..%d\"}, with: {size: %d}, out: [part], resources: {at_%c: 1}}\n", k, last, size, 'a'+r.IntN(2))
+		at := ""
+		if on := 'a' + r.IntN(2); !aware {
+			at = fmt.Sprintf(", resources: {at_%c: 1}", on)
+		}
+		fmt.Fprintf(&b, "  use_%d: {run: locality_use, for: {i: \"0..%d\"}, in: {part: \"make_%d[${i}].part\"}, out: [sum]%s}\n", k, last, k, at)
+	}
+	return b.String()
+}
+
+// measure runs one job.
+func (c *cluster) measure(o *options, size int64, n int, aware bool) (m measured, err error) {
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	text := jobFile(size, n, aware, rand.New(rand.NewPCG(o.seed, uint64(size))))
+	g, err := dag.ParseYAML("locality.yaml", []byte(text), dag.Override{}, dag.Options{})
+	if err != nil {
+		return m, err
+	}
+	begun := time.Now()
+	j, err := c.client.Submit(ctx, g)
+	if err != nil {
+		return m, err
+	}
+	if _, err := j.Wait(ctx); err != nil {
+		return m, err
+	}
+	m.took = time.Since(begun)
+	rows, err := cascade.Rows[comms.TaskRow](ctx, c.client, comms.QueryTasks, j.ID(), "")
+	if err != nil {
+		return m, err
+	}
+	return m.add(rows)
+}
+
+// add sums up the tasks of a job.
+func (m measured) add(rows []comms.TaskRow) (measured, error) {
+	type end struct {
+		at    time.Time
+		agent string
+	}
+	made := map[string]end{} // by the name without its kind
+	for _, kind := range []string{"make_", "use_"} {
+		for i := range rows {
+			r := &rows[i]
+			if !strings.HasPrefix(r.Name, kind) {
+				continue
+			}
+			began, err := time.Parse(time.RFC3339Nano, r.Started)
+			if err != nil {
+				return m, fmt.Errorf("start of %s: %w", r.Name, err)
+			}
+			key := strings.TrimPrefix(r.Name, kind)
+			if kind == "make_" {
+				made[key] = end{began.Add(time.Duration(r.Seconds * float64(time.Second))), r.Agent}
+				continue
+			}
+			from, ok := made[key]
+			if !ok {
+				return m, fmt.Errorf("%s has no dataset", r.Name)
+			}
+			m.wait += began.Sub(from.at)
+			if from.agent != r.Agent {
+				m.moved++
+			}
+		}
+	}
+	if len(made) > 0 {
+		m.wait /= time.Duration(len(made))
+	}
+	return m, nil
+}

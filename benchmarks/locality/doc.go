@@ -1,0 +1,21 @@
+//go:build linux
+
+// Command locality measures what it is worth to run tasks where their data is. On
+// two hosts of one machine (internal/netlab, root needed), with links of a given
+// bandwidth, each of many tasks reads a dataset of its own that lies on a host by
+// chance.
+//
+//	this process ─ makes two hosts, starts itself on each ─▶ controller and agent; agent
+//	             ─ a job for each size, twice ───────────▶  make[i] is bound to a host by chance
+//	                                                        aware:   use[i] runs where the planner says
+//	                                                        unaware: use[i] is bound to a host by chance
+//	             ◀─ rows of tasks ─  a task waits from the end of its make to its start
+//
+//	go run ./benchmarks/locality -plot docs/locality.svg
+//
+// The experiment is that of figure 8a of P. Moritz et al., Ray: A Distributed
+// Framework for Emerging AI Applications (OSDI 2018). There a scheduler that knows
+// nothing of objects is compared; here chance stands for it, by resources that only
+// one host has. Before each size is measured a run of it is thrown away: the planner
+// learns the sizes from it.
+package main

@@ -1,0 +1,200 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/docker/go-units"
+	"github.com/rs/zerolog"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/agent"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller"
+)
+
+var (
+	_ = cascade.Func1("locality_make", produce, "with -> part")
+	_ = cascade.Func1("locality_use", consume, "part -> sum")
+)
+
+type makeSettings struct{ Size int }
+
+// produce makes a dataset of Size bytes.
+func produce(ctx context.Context, s makeSettings) (cascade.Array[uint8], error) {
+	a, err := cascade.Alloc[uint8](ctx, s.Size)
+	for i := 0; i < len(a.Data); i += 4096 {
+		a.Data[i] = 1
+	}
+	return a, err
+}
+
+// consume looks at each page of a dataset.
+func consume(_ context.Context, a cascade.Array[uint8]) (int64, error) {
+	sum := int64(0)
+	for i := 0; i < len(a.Data); i += 4096 {
+		sum += int64(a.Data[i])
+	}
+	return sum, nil
+}
+
+func main() {
+	cascade.Main()
+	var o options
+	var role role
+	flag.StringVar(&role.kind, "role", "", "be a daemon of a host (this command starts those itself)")
+	flag.StringVar(&role.name, "name", "", "of the daemon")
+	flag.StringVar(&role.address, "address", "", "of the controller")
+	flag.StringVar(&role.listen, "listen", "", "address of the agent")
+	flag.Int64Var(&role.rate, "network", 0, "bits per second that the controller plans with; 0: its default")
+	flag.StringVar(&role.state, "state", "", "folder of the daemon's state")
+	sizes := flag.String("sizes", "100KB,1MB,10MB,100MB", "sizes of the datasets, separated by commas")
+	flag.IntVar(&o.tasks, "tasks", 1000, "tasks of a job, where their datasets fit")
+	total := flag.String("total", "1GB", "most bytes of a job's datasets: with larger ones there are fewer tasks")
+	flag.Int64Var(&o.rate, "rate", 1_000_000_000, "bits per second of each host's link; 0: as fast as it goes")
+	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each measurement, beside one that is thrown away; aware and unaware take turns")
+	flag.Uint64Var(&o.seed, "seed", 1, "of what is left to chance")
+	flag.StringVar(&o.plot, "plot", "", "file for the plot, .svg or .png; none: no plot")
+	flag.Parse()
+	err := role.serve()
+	if role.kind == "" {
+		if err = o.read(*sizes, *total); err == nil {
+			err = o.run()
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "locality:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	sizes  []int64
+	tasks  int
+	total  int64
+	rate   int64
+	rounds int
+	seed   uint64
+	plot   string
+}
+
+func (o *options) read(sizes, total string) (err error) {
+	if o.total, err = units.FromHumanSize(total); err != nil {
+		return fmt.Errorf("-total %q: %w", total, err)
+	}
+	for _, text := range strings.Split(sizes, ",") {
+		n, err := units.FromHumanSize(text)
+		if err != nil || n < 1 || n > o.total {
+			return fmt.Errorf("-sizes: %q: want a size of at most -total: %w", text, errors.Join(err))
+		}
+		o.sizes = append(o.sizes, n)
+	}
+	if o.tasks < 2 || o.rate < 0 || o.rounds < 1 {
+		return errors.New("-tasks wants 2 at least, -rounds 1, -rate no negative number")
+	}
+	return nil
+}
+
+// role is what this program is on a host.
+type role struct {
+	kind, name, address, listen, state string
+	rate                               int64
+}
+
+// serve runs a daemon until it is told to end.
+func (r *role) serve() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	log := zerolog.New(os.Stderr).Level(zerolog.WarnLevel)
+	switch r.kind {
+	case "controller":
+		c, err := controller.New(controller.Config{Address: r.address, State: r.state, Spread: true, Network: r.rate, InsecureTestNetwork: true, Log: log})
+		if err != nil {
+			return err
+		}
+		return errors.Join(c.Run(ctx), c.Close())
+	case "agent":
+		a, err := agent.New(agent.Config{Name: r.name, Controller: r.address, Listen: r.listen, State: r.state, CPU: 1000, Store: 4 << 30,
+			Custom: []comms.Amount{{Name: "at_" + r.name, N: 1_000_000}}, InsecureTestNetwork: true, Log: log})
+		if err != nil {
+			return err
+		}
+		return errors.Join(a.Run(ctx), a.Close())
+	}
+	return nil
+}
+
+// result is what one size gave.
+type result struct {
+	size           int64
+	tasks          int
+	aware, unaware measured
+}
+
+type measured struct {
+	wait  time.Duration // mean of the tasks: from when its dataset is there to its start
+	took  time.Duration // the job
+	moved int           // tasks that ran on another host than their dataset was made on
+}
+
+func (o *options) run() (err error) {
+	c, err := open(o.rate)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	var all []result
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "dataset\ttasks\taware: wait\tjob\tmoved\tunaware: wait\tjob\tmoved\t")
+	for _, size := range o.sizes {
+		r := result{size: size, tasks: int(max(2, min(int64(o.tasks), o.total/size)))}
+		var aware, unaware []measured
+		for range o.rounds + 1 {
+			for _, a := range []bool{true, false} {
+				m, err := c.measure(o, size, r.tasks, a)
+				if err != nil {
+					return fmt.Errorf("datasets of %s: %w", units.HumanSize(float64(size)), err)
+				}
+				if a {
+					aware = append(aware, m)
+				} else {
+					unaware = append(unaware, m)
+				}
+			}
+		}
+		r.aware, r.unaware = median(aware[1:]), median(unaware[1:]) // of the first the planner learns
+		all = append(all, r)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%d\t%s\t%s\t%d\t\n", units.HumanSize(float64(size)), r.tasks,
+			short(r.aware.wait), short(r.aware.took), r.aware.moved, short(r.unaware.wait), short(r.unaware.took), r.unaware.moved)
+	}
+	if err := w.Flush(); err != nil || o.plot == "" {
+		return err
+	}
+	return draw(o.plot, all)
+}
+
+// median returns the job in the middle, by how long it took.
+func median(all []measured) measured {
+	slices.SortFunc(all, func(a, b measured) int { return cmp.Compare(a.took, b.took) })
+	return all[len(all)/2]
+}
+
+func short(d time.Duration) string {
+	if d < time.Second {
+		return strconv.FormatFloat(float64(d.Microseconds())/1000, 'f', 1, 64) + " ms"
+	}
+	return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) + " s"
+}
