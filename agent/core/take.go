@@ -41,6 +41,9 @@ func (c *Core) taken(j *job, d *dataset) {
 
 // taking tells whether a job waits for a dataset that is to be held here.
 func (j *job) taking() bool {
+	if j.peers == nil { // it was forgotten
+		return false
+	}
 	for ref, waits := range j.takes {
 		if h := j.peers.heard[ref]; waits && h != nil && h.state < hearHere && j.stopped == nil {
 			return true
