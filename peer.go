@@ -19,6 +19,7 @@ import (
 // it starts again or ends, the peer connects anew for a while.
 type peer struct {
 	requests *requests
+	outbox   outbox
 	address  string
 	role     pki.Role // of who must answer
 	name     string   // of who must answer; "" anybody
@@ -43,6 +44,7 @@ var errGone = errors.New("no connection")
 func dialPeer(ctx context.Context, address string, role pki.Role, name string, o options) (*peer, error) {
 	p := &peer{requests: newRequests(), address: address, role: role, name: name, opts: o, log: o.log, credit: make(chan struct{}, 1)}
 	p.requests.send = p.send
+	p.outbox.peer = p
 	p.life, p.end = context.WithCancel(context.Background())
 	if err := p.connect(ctx); err != nil {
 		p.end()
@@ -59,7 +61,7 @@ func (p *peer) connect(ctx context.Context) error {
 	link, err := comms.Dial(ctx, p.address, comms.Config{
 		Self: comms.Identity{
 			Role: "client", Name: fmt.Sprintf("client-%d-%x", os.Getpid(), now),
-			Incarnation: uint64(now), PID: os.Getpid(), Build: Version(),
+			Incarnation: uint64(now), PID: os.Getpid(), Build: Version(), Features: []string{comms.FeatureMany},
 		},
 		Replay:              true,
 		Handler:             p,
@@ -135,11 +137,10 @@ func (p *peer) Up(_ *comms.Link, who comms.Identity, resumed bool) {
 
 // Message is called by the link.
 func (p *peer) Message(l *comms.Link, head, body []byte) {
-	m, err := comms.Decode(head)
+	err := comms.DecodeEach(head, func(m comms.Message) { p.requests.deliver(m, body) })
 	var unknown *comms.UnknownTypeError
 	switch {
 	case err == nil:
-		p.requests.deliver(m, body)
 	case errors.As(err, &unknown) && unknown.MayIgnore():
 	default:
 		l.Abort(fmt.Errorf("message from %s: %w", l.Peer().Name, err))

@@ -23,9 +23,9 @@ type requests struct {
 
 // request is one request and the answers that have not been taken yet.
 type request struct {
-	req     uint64
-	message []byte // the request, encoded, to be sent again to a new incarnation
-	wake    chan struct{}
+	req   uint64
+	again comms.Message // to be sent to a new incarnation
+	wake  chan struct{}
 
 	mu      sync.Mutex
 	answers []answer
@@ -41,29 +41,46 @@ func newRequests() *requests { return &requests{open: make(map[uint64]*request)}
 
 // start sends the request that build makes for a fresh number.
 func (cs *requests) start(build func(req uint64) comms.Message) (*request, error) {
-	cs.mu.Lock()
-	if cs.closed != nil {
-		defer cs.mu.Unlock()
-		return nil, cs.closed
+	c, _, err := cs.prepare(build)
+	if err != nil {
+		return nil, err
 	}
-	cs.last++
-	c := &request{req: cs.last, wake: make(chan struct{}, 1)}
-	c.message = comms.Encode(build(c.req))
-	cs.open[c.req] = c
-	cs.mu.Unlock()
-	if err := cs.send(c.message, nil); err != nil {
+	if err := cs.send(comms.Encode(c.again), nil); err != nil {
 		cs.end(c)
 		return nil, fmt.Errorf("send request: %w", err)
 	}
 	return c, nil
 }
 
-// become replaces what is sent again for a request that stays open.
-func (cs *requests) become(c *request, m comms.Message) {
-	b := comms.Encode(m)
+// prepare makes a request that the caller sends, and tells how many were open before.
+func (cs *requests) prepare(build func(req uint64) comms.Message) (c *request, others int, err error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	c.message = b
+	if cs.closed != nil {
+		return nil, 0, cs.closed
+	}
+	cs.last++
+	c = &request{req: cs.last, wake: make(chan struct{}, 1)}
+	c.again = build(c.req)
+	others = len(cs.open)
+	cs.open[c.req] = c
+	return c, others, nil
+}
+
+// failed ends one request, with err.
+func (cs *requests) failed(c *request, err error) {
+	cs.end(c)
+	c.mu.Lock()
+	c.err = err
+	c.mu.Unlock()
+	c.signal()
+}
+
+// become replaces what is sent again for a request that stays open.
+func (cs *requests) become(c *request, m comms.Message) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c.again = m
 }
 
 // end forgets a request; later answers to it are dropped.
@@ -150,13 +167,13 @@ func (cs *requests) deliver(m comms.Message, body []byte) {
 // again sends every open request to a new incarnation of the peer.
 func (cs *requests) again() error {
 	cs.mu.Lock()
-	var messages [][]byte
+	var messages []comms.Message
 	for _, req := range slices.Sorted(maps.Keys(cs.open)) {
-		messages = append(messages, cs.open[req].message)
+		messages = append(messages, cs.open[req].again)
 	}
 	cs.mu.Unlock()
 	for _, m := range messages {
-		if err := cs.send(m, nil); err != nil {
+		if err := cs.send(comms.Encode(m), nil); err != nil {
 			return fmt.Errorf("send request again: %w", err)
 		}
 	}

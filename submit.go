@@ -89,13 +89,14 @@ func (c *Client) attach(ctx context.Context, m *comms.Submit, p *packed) error {
 // send sends a submit and waits for its answer. The request stays open: the
 // job's result and end are told to it.
 func (c *Client) send(ctx context.Context, m *comms.Submit) (*Job, error) {
-	r, err := c.ctrl.requests.start(func(req uint64) comms.Message {
+	r, others, err := c.ctrl.requests.prepare(func(req uint64) comms.Message {
 		m.Req = req
 		return m
 	})
 	if err != nil {
 		return nil, err
 	}
+	c.ctrl.outbox.post(r, others > 0)
 	answer, _, err := r.next(ctx)
 	if err != nil {
 		c.ctrl.requests.end(r)

@@ -31,11 +31,16 @@ func decode(l *comms.Link, head []byte) comms.Message {
 	if err == nil {
 		return m
 	}
+	misread(l, err)
+	return nil
+}
+
+// misread ends a link of which a message cannot be read, unless it may be ignored.
+func misread(l *comms.Link, err error) {
 	var unknown *comms.UnknownTypeError
 	if !errors.As(err, &unknown) || !unknown.MayIgnore() {
 		l.Abort(fmt.Errorf("message from %s %s: %w", l.Peer().Role, l.Peer().Name, err))
 	}
-	return nil
 }
 
 // tokens match an executor's Hello to the process that was started.
@@ -192,8 +197,13 @@ func (d *controllerDoor) Up(l *comms.Link, peer comms.Identity, resumed bool) {
 
 // Message is called by the link.
 func (d *controllerDoor) Message(l *comms.Link, head, body []byte) {
-	switch m := decode(l, head).(type) {
-	case nil:
+	if err := comms.DecodeEach(head, func(m comms.Message) { d.message(l, m, body) }); err != nil {
+		misread(l, err)
+	}
+}
+
+func (d *controllerDoor) message(l *comms.Link, m comms.Message, body []byte) {
+	switch m := m.(type) {
 	case *comms.Blob:
 		if err := d.graphs.add(m, body); err != nil {
 			l.Abort(err)

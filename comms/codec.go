@@ -240,12 +240,11 @@ func Slice[T any](c *Coder, v *[]T, elem func(*Coder, *T)) {
 	out := make([]T, 0, n)
 	c.left = n
 	for range n {
-		var e T
-		elem(c, &e)
-		if c.in.Err != nil {
+		var zero T
+		out = append(out, zero)
+		if elem(c, &out[len(out)-1]); c.in.Err != nil {
 			return
 		}
-		out = append(out, e)
 	}
 	*v = out
 	c.left = outer

@@ -22,6 +22,7 @@ const (
 	TypeBlob    Type = 2 // client -> controller, controller -> agent: a piece of a blob named by its content hash
 	TypeHaveReq Type = 3 // client -> controller: asks which blobs the receiver lacks
 	TypeHave    Type = 4 // controller -> client: answers HaveReq
+	TypeMany    Type = 5 // client -> controller, controller -> client, controller -> agent: messages that differ in little
 
 	TypeSubmit   Type = 10 // client -> controller: makes a job
 	TypeAccepted Type = 11 // controller -> client: the job is durable
@@ -168,6 +169,8 @@ func newMessage(t Type) Message {
 		return new(HaveReq)
 	case TypeHave:
 		return new(Have)
+	case TypeMany:
+		return new(Many)
 	case TypeSubmit:
 		return new(Submit)
 	case TypeAccepted:

@@ -30,7 +30,7 @@ func askers(m Message) []pki.Role {
 			return admins
 		}
 		return observers
-	case *Submit, *Control, *HaveReq, *Blob:
+	case *Submit, *Control, *HaveReq, *Blob, *Many: // of Many each is looked at by itself
 		return submitters
 	case *Invite, *Revoke, *Backup, *Drain:
 		return admins

@@ -18,7 +18,8 @@ func TestPermitFollowsRoutes(t *testing.T) {
 			t.Errorf("%T: routed from clients %t, an admin is told %v", m, routed, err)
 		}
 		_, numbered := NumberOf(m)
-		if _, blob := m.(*Blob); routed != (numbered || blob) {
+		_, blob := m.(*Blob)
+		if _, many := m.(*Many); routed != (numbered || blob || many) {
 			t.Errorf("%T: from clients %t, with a number %t", m, routed, numbered)
 		}
 		for _, role := range []pki.Role{pki.RoleAgent, pki.RoleController, ""} {

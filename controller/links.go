@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/zeebo/blake3"
@@ -20,6 +21,8 @@ type peer struct {
 	held  []core.Send // did not fit
 	asked map[uint64]asked
 	flush bool
+	many  bool        // it reads Many
+	bunch comms.Bunch // what goes out with the next flush
 }
 
 // Events of the driver's own, which do not reach the core.
@@ -111,14 +114,15 @@ func (c *Controller) Message(l *comms.Link, head, body []byte) {
 	if !ok {
 		return
 	}
-	m, err := comms.Decode(head)
-	if err != nil {
+	if err := comms.DecodeEach(head, func(m comms.Message) { c.message(id, l, m, body) }); err != nil {
 		var unknown *comms.UnknownTypeError
 		if !errors.As(err, &unknown) || !unknown.MayIgnore() {
 			l.Abort(fmt.Errorf("message from %s %s: %w", l.Peer().Role, l.Peer().Name, err))
 		}
-		return
 	}
+}
+
+func (c *Controller) message(id core.LinkID, l *comms.Link, m comms.Message, body []byte) {
 	if !c.permit(id, l, m) {
 		return
 	}
@@ -179,7 +183,8 @@ func nameGraph(m *comms.Submit) error {
 
 // opened tells the core of a link that the loop can use.
 func (c *Controller) opened(ev linkOpened) {
-	c.peers[ev.Link] = &peer{link: ev.link, who: ev.link.Peer()}
+	who := ev.link.Peer()
+	c.peers[ev.Link] = &peer{link: ev.link, who: who, many: slices.Contains(who.Features, comms.FeatureMany)}
 	c.local = append(c.local, ev.LinkUp)
 	if ev.Agent && c.cluster != nil {
 		c.send(core.Send{Link: ev.Link, Msg: &comms.Revoked{Serials: c.cluster.members.Serials()}})
@@ -200,8 +205,30 @@ func (c *Controller) send(s core.Send) {
 	c.queue(p, s)
 }
 
-// queue puts a message into the link's own queue and tells whether it fitted.
+// queue puts a message into the link's own queue, at the latest with the next
+// flush, and tells whether it fitted. What is alike goes together.
 func (c *Controller) queue(p *peer, s core.Send) bool {
+	if p.many && len(s.Body) == 0 {
+		if p.bunch.Add(s.Msg) {
+			p.flush = true
+			return true
+		}
+		if m := p.bunch.Take(); m != nil && !c.put(p, core.Send{Link: s.Link, Msg: m}) {
+			p.held = append(p.held, s)
+			return false
+		}
+		if p.bunch.Add(s.Msg) {
+			p.flush = true
+			return true
+		}
+	} else if m := p.bunch.Take(); m != nil && !c.put(p, core.Send{Link: s.Link, Msg: m}) {
+		p.held = append(p.held, s)
+		return false
+	}
+	return c.put(p, s)
+}
+
+func (c *Controller) put(p *peer, s core.Send) bool {
 	err := p.link.Queue(comms.Encode(s.Msg), s.Body)
 	switch {
 	case err == nil:
@@ -237,8 +264,11 @@ func (c *Controller) room(id core.LinkID) {
 }
 
 func (c *Controller) flush() {
-	for _, p := range c.peers {
+	for id, p := range c.peers {
 		if p.flush {
+			if m := p.bunch.Take(); m != nil {
+				c.put(p, core.Send{Link: id, Msg: m})
+			}
 			p.flush = false
 			p.link.Flush()
 		}

@@ -178,18 +178,26 @@ func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) {
 		}
 	}
 	c.ends = ends
-	if !final && len(of.samples) < maxSamples {
+	// What ended jobs cost is folded in when somebody asks, or there is much of it:
+	// of many jobs with one graph it is so once for all.
+	if of.ended = of.ended || final; len(of.samples) < maxSamples {
 		return
 	}
+	c.foldAll(g, of)
+	c.saveProfiles(100_000)
+}
+
+// foldAll takes what is known of the tasks of a graph into the profiles.
+func (c *Controller) foldAll(g *dag.Graph, of *costs) {
 	c.fold(g, of.samples)
-	if of.samples = of.samples[:0]; final {
+	if of.samples = of.samples[:0]; of.ended {
 		delete(c.samples, g)
 	}
-	c.saveProfiles(100_000)
 }
 
 // costs is what is known of the tasks of a graph and not in the profiles yet.
 type costs struct {
+	ended   bool // a job with the graph has: the samples are of whole jobs
 	samples []sample
 	seen    []uint8 // of each group, up to manySamples
 }
@@ -283,6 +291,11 @@ func (c *Controller) saveAll() {
 func (c *Controller) snapshot(g *dag.Graph) profiles.Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for of, cs := range c.samples {
+		if cs.ended {
+			c.foldAll(of, cs)
+		}
+	}
 	return c.book.SnapshotOf(func(yield func(profiles.Signature) bool) {
 		for i := range g.Groups {
 			if !yield(planner.SignatureOf(g, i)) {

@@ -28,8 +28,9 @@ type taskEnd struct {
 // note appends an event of a job.
 func (c *Core) note(j *job, e comms.Event) {
 	e.At = c.now.UnixNano()
-	if j.events == nil && j.batch > 0 { // as many as last time, else large events are copied again and again
-		j.events, j.ends = make([]comms.Event, 0, j.batch), make([]taskEnd, 0, j.batch)
+	if j.events == nil { // as many as last time, else large events are copied again and again; the end of a task and of its job at least
+		j.events = make([]comms.Event, 0, max(j.batch, 2))
+		j.ends = make([]taskEnd, 0, max(j.batch, 1))
 	}
 	j.events = append(j.events, e)
 	if !j.noted {

@@ -48,6 +48,14 @@ func (s *shard) applyGraph(txn *badger.Txn, w *write) ([]entry, error) {
 		}
 		g.chunks = max(g.chunks, w.chunk+1)
 	case graphUse:
+		if w.only {
+			w.chunk = 1
+			if g.whole {
+				g.refs++
+				return w.entries[:len(w.entries)-1], nil
+			}
+			g.chunks = 1
+		}
 		// Chunks that were refused for want of space are not there.
 		if !g.whole && g.chunks < w.chunk {
 			return nil, fmt.Errorf("%w: the job's graph could not be stored", ErrNoSpace)

@@ -30,6 +30,7 @@ type write struct {
 	graph   graphOp
 	name    comms.Hash // of the graph
 	chunk   uint32     // with graphChunk: its number; with graphUse: how many there are
+	only    bool       // with graphUse: the last entry is the graph's only chunk
 	added   uint64     // bytes that stay
 	done    func(error)
 	err     error // set by the shard: the write alone was refused
@@ -57,6 +58,7 @@ type shard struct {
 
 	mu     sync.Mutex
 	queue  []write
+	spare  []write // memory for the next queue
 	closed bool
 	failed error
 
@@ -117,9 +119,23 @@ func (s *shard) submit(w write) {
 func (s *shard) take() (ws []write, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ws, s.queue = s.queue, nil
+	ws, s.queue, s.spare = s.queue, s.spare, nil
 	return ws, s.closed
 }
+
+// reuse gives back the memory of writes that are done, unless it is much.
+func (s *shard) reuse(ws []write) {
+	if cap(ws) > maxSpare {
+		return
+	}
+	clear(ws)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spare = ws[:0]
+}
+
+// maxSpare is the most writes of which a shard keeps the memory.
+const maxSpare = 4096
 
 // run commits what is queued, group after group, until close.
 func (s *shard) run() {
@@ -133,13 +149,14 @@ func (s *shard) run() {
 				}
 				break
 			}
-			for len(ws) > 0 {
-				n, err := s.group(ws)
-				for i := range ws[:n] {
-					ws[i].done(cmp.Or(err, ws[i].err))
+			for left := ws; len(left) > 0; {
+				n, err := s.group(left)
+				for i := range left[:n] {
+					left[i].done(cmp.Or(err, left[i].err))
 				}
-				ws = ws[n:]
+				left = left[n:]
 			}
+			s.reuse(ws)
 		}
 	}
 }
@@ -164,7 +181,7 @@ func (s *shard) group(ws []write) (int, error) {
 	n, bytes, count := 0, int64(0), int64(0)
 	txn := s.db.NewTransaction(true)
 	defer txn.Discard()
-	for ; n < len(ws) && ws[n].refuse == ws[0].refuse; n++ {
+	for ; n < len(ws); n++ { // where there is room for one there is for all
 		var size int64
 		for i := range ws[n].entries {
 			size += ws[n].entries[i].size()

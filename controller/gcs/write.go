@@ -33,6 +33,19 @@ func (s *Store) Create(row *core.JobRecord, request *comms.Submit, graph []byte,
 		go done(fmt.Errorf("create job %s: %w", row.ID, err))
 		return stored
 	}
+	if len(graph) <= chunkSize {
+		// Most graphs are one chunk: it goes with the row, and is left out when the graph is there.
+		last.only = len(graph) > 0
+		last.entries = append(last.entries, entry{chunkKey(name, 0), graph})
+		last.done = func(err error) {
+			if err != nil {
+				err = fmt.Errorf("create job %s: %w", row.ID, err)
+			}
+			done(err)
+		}
+		s.of(row.ID).submit(last)
+		return stored
+	}
 	var writes []write
 	for len(graph) > 0 {
 		part := graph[:min(len(graph), chunkSize)]
@@ -154,6 +167,11 @@ func batchWrites(c *core.Commit) []write {
 
 // submitAll submits writes in order and calls done once with the first error.
 func (s *shard) submitAll(ws []write, done func(error)) {
+	if len(ws) == 1 {
+		ws[0].done = done
+		s.submit(ws[0])
+		return
+	}
 	var failed atomic.Pointer[error]
 	var left atomic.Int32
 	left.Store(int32(len(ws)))
