@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -413,6 +414,45 @@ func TestSubmitTwice(t *testing.T) {
 	rows, err := cascade.Rows[comms.JobRow](t.Context(), c.Client, comms.QueryJobs, comms.JobID{}, "")
 	if err != nil || len(rows) != 1 || a.ID() != b.ID() {
 		t.Errorf("jobs are %v, %v", rows, err)
+	}
+}
+
+// Jobs of one graph that are submitted side by side go together, and each is a job
+// of its own; two of them have one ID.
+func TestSubmitsTogether(t *testing.T) {
+	c := cascadetest.Start(t)
+	g := mustBuild(t, "together")
+	const n = 300
+	ids := make([]comms.JobID, n)
+	for i := range ids {
+		var err error
+		if ids[i], err = comms.NewJobID(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ids[n-1] = ids[n/2]
+	var wg sync.WaitGroup
+	for _, id := range ids {
+		wg.Go(func() {
+			j, err := c.Submit(t.Context(), g, cascade.WithJobID(id))
+			if err != nil || j.ID() != id {
+				t.Errorf("submit of %s: %v", id, err)
+				return
+			}
+			if p, err := j.Wait(t.Context()); err != nil || p.Job != id || p.Phase != comms.JobDone || p.Started == 0 || p.Ended < p.Started {
+				t.Errorf("job %s ended as %+v, %v", id, p, err)
+			}
+		})
+	}
+	wg.Wait()
+	rows, err := cascade.Rows[comms.JobRow](t.Context(), c.Client, comms.QueryJobs, comms.JobID{}, "")
+	if err != nil || len(rows) != n-1 {
+		t.Errorf("%d jobs are listed, %v, want %d", len(rows), err, n-1)
+	}
+	for _, r := range rows {
+		if r.Phase != "done" || r.Done != r.Tasks {
+			t.Errorf("row %+v", r)
+		}
 	}
 }
 

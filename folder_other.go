@@ -4,4 +4,7 @@ package cascade
 
 import "syscall"
 
-func kernelFolder() (string, error) { return syscall.Getwd() }
+func kernelFolder(*[4096]byte) ([]byte, error) {
+	wd, err := syscall.Getwd()
+	return []byte(wd), err
+}

@@ -126,6 +126,7 @@ var userName = sync.OnceValue(func() string {
 // os.Getwd looks at two paths each time.
 type folder struct {
 	mu         sync.Mutex
+	room       [4096]byte // not each caller's stack, which would grow for it
 	kernel, is string
 }
 
@@ -134,18 +135,18 @@ func (f *folder) abs(path string) (string, error) {
 	if path != "" {
 		return filepath.Abs(path)
 	}
-	kernel, err := kernelFolder()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	kernel, err := kernelFolder(&f.room)
 	if err != nil {
 		return filepath.Abs("")
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if kernel != f.kernel {
+	if string(kernel) != f.kernel {
 		wd, err := filepath.Abs("")
 		if err != nil {
 			return "", err
 		}
-		f.kernel, f.is = kernel, wd
+		f.kernel, f.is = string(kernel), wd
 	}
 	return f.is, nil
 }

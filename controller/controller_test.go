@@ -74,6 +74,61 @@ func TestJobFromSubmitToFinal(t *testing.T) {
 	}
 }
 
+// What a client sends as one message is answered as if each had come by itself: as
+// one where the client reads that, and never to one that does not.
+func TestManyAtOnce(t *testing.T) {
+	net := comms.NewInproc()
+	startController(t, t.TempDir(), net)
+	t.Cleanup(dialAgent(t, net, &fakeAgent{name: "a1"}).close)
+	graph := parse(t, job1).Encode()
+	for _, features := range [][]string{nil, {comms.FeatureMany}} {
+		from := byte(10 + 100*len(features))
+		c := dialPeer(t, net, &peerEnd{}, comms.Identity{Role: "client", Name: fmt.Sprint(features), Incarnation: 1, Features: features})
+		t.Cleanup(c.close)
+		submit(c, from, graph) // from here on the graph is known
+		final(c)
+		const n = 50
+		var b comms.Bunch
+		for i := range byte(n) {
+			b.Add(&comms.Submit{Req: uint64(from+i) + 1, Job: testJob(from + i + 1), GraphHash: hashOf(graph), Owner: "me", Watch: true, Every: -1})
+		}
+		c.say(b.Take())
+		accepted, ended, together := map[comms.JobID]bool{}, 0, false
+		for ended < n {
+			m := expect[comms.Message](c, "answer", nil)
+			all := []comms.Message{m}
+			if many, ok := m.(*comms.Many); ok {
+				together = true
+				var err error
+				if all, err = many.All(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, m := range all {
+				switch m := m.(type) {
+				case *comms.Accepted:
+					if m.Job != testJob(byte(m.Req)) || accepted[m.Job] || m.Again {
+						t.Errorf("accepted %+v", m)
+					}
+					accepted[m.Job] = true
+				case *comms.Progress:
+					if m.Job != testJob(byte(m.Req)) || m.Final && m.Phase != comms.JobDone {
+						t.Errorf("progress %+v", m)
+					}
+					if m.Final {
+						ended++
+					}
+				default:
+					t.Errorf("unexpected %T", m)
+				}
+			}
+		}
+		if len(accepted) != n || together != (features != nil) {
+			t.Errorf("features %v: %d accepted, answers together: %v", features, len(accepted), together)
+		}
+	}
+}
+
 func TestQueries(t *testing.T) {
 	c := startCluster(t)
 	for n := range byte(3) {

@@ -1,0 +1,166 @@
+package comms
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// alikes makes messages of one type that may go together: what differs is drawn,
+// what they share is the same memory.
+func alikes(t *rapid.T, n int) []Message {
+	number := rapid.Uint64()
+	registry := []FuncSig{{Name: "f", Sig: "()"}}
+	graph := []byte{1, 2}
+	kind := rapid.IntRange(0, 4).Draw(t, "type")
+	ms := make([]Message, n)
+	for i := range ms {
+		id := JobID{byte(number.Draw(t, "job")), 2}
+		switch kind {
+		case 0:
+			ms[i] = &Submit{Req: number.Draw(t, "req"), Job: id, GraphHash: "h", Dir: "/d", Owner: "o", Priority: -1, Weight: 2, Registry: registry, Watch: true, Every: -1}
+		case 1:
+			ms[i] = &Accepted{Req: number.Draw(t, "req"), Job: id, Again: true}
+		case 2:
+			ms[i] = &Progress{Req: number.Draw(t, "req"), Job: id, Name: "j", Phase: JobDone, Final: true, Groups: []GroupCounts{{Group: "g", Done: 1}},
+				Started: int64(number.Draw(t, "started")), Ended: int64(number.Draw(t, "ended")), TaskTime: int64(number.Draw(t, "time"))}
+		case 3:
+			ms[i] = &Assign{Job: id, Life: number.Draw(t, "life"), Epoch: 1, Graph: graph, Owner: "o", Registry: registry, Ranks: []byte{7}, Seconds: []float64{1}}
+		default:
+			ms[i] = &Retain{Job: id, Life: number.Draw(t, "life")}
+		}
+	}
+	return ms
+}
+
+// Messages that were joined come out as they went in, and one alone goes as itself.
+func TestManyKeepsEverything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ms := alikes(t, rapid.IntRange(1, 9).Draw(t, "n"))
+		var b Bunch
+		for _, m := range ms {
+			if !b.Add(m) {
+				t.Fatalf("%+v does not go with those before", m)
+			}
+		}
+		m := b.Take()
+		if _, many := m.(*Many); many != (len(ms) > 1) {
+			t.Fatalf("%d messages became a %T", len(ms), m)
+		}
+		var got []Message
+		if err := DecodeEach(Encode(m), func(m Message) { got = append(got, m) }); err != nil || !reflect.DeepEqual(got, ms) {
+			t.Fatalf("%v\n%+v\nwant\n%+v", err, got, ms)
+		}
+		if m := b.Take(); m != nil {
+			t.Fatalf("%+v was left", m)
+		}
+	})
+}
+
+// What differs in more than its numbers goes by itself, in order.
+func TestManyAlone(t *testing.T) {
+	graph := []byte{1}
+	for what, pair := range map[string][2]Message{
+		"other type":     {&Accepted{}, &Submit{}},
+		"with a graph":   {&Submit{Graph: graph}, &Submit{}},
+		"another graph":  {&Submit{GraphHash: "a"}, &Submit{GraphHash: "b"}},
+		"labels":         {&Submit{}, &Submit{Labels: []string{"a=b"}}},
+		"held":           {&Submit{}, &Submit{Hold: true}},
+		"again":          {&Accepted{}, &Accepted{Again: true}},
+		"not the end":    {&Progress{Final: true}, &Progress{}},
+		"other counts":   {&Progress{Groups: []GroupCounts{{Done: 1}}}, &Progress{Groups: []GroupCounts{{Failed: 1}}}},
+		"an error":       {&Progress{}, &Progress{Error: &TaskError{}}},
+		"events":         {&Progress{}, &Progress{Events: make([]Event, 1)}},
+		"epoch":          {&Assign{Epoch: 1}, &Assign{Epoch: 2}},
+		"a fragment":     {&Assign{}, &Assign{Run: make([]Range, 1)}},
+		"other bytes":    {&Assign{Graph: graph}, &Assign{Graph: []byte{1}}},
+		"datasets":       {&Retain{}, &Retain{Keep: make([]DatasetRef, 1)}},
+		"never together": {&Query{}, &Query{}},
+	} {
+		var b Bunch
+		first := b.Add(pair[0])
+		if first && b.Add(pair[1]) {
+			t.Errorf("%s: they went together", what)
+		}
+		if m := b.Take(); first != (m == pair[0]) {
+			t.Errorf("%s: %v was added, and %+v came out", what, first, m)
+		}
+	}
+}
+
+func TestManyIsBounded(t *testing.T) {
+	var b Bunch
+	n := 0
+	for b.Add(&Retain{Job: JobID{1}, Life: uint64(n)}) {
+		n++
+	}
+	if n != MaxSteps {
+		t.Errorf("%d messages went together, want %d", n, MaxSteps)
+	}
+}
+
+func TestManyRefused(t *testing.T) {
+	two := func() *Many {
+		var b Bunch
+		b.Add(&Accepted{Req: 1})
+		b.Add(&Accepted{Req: 2})
+		return b.Take().(*Many)
+	}
+	for what, change := range map[string]func(*Many){
+		"no message":      func(m *Many) { m.Like = nil },
+		"of many":         func(m *Many) { m.Like = Encode(two()) },
+		"of a query":      func(m *Many) { m.Like = Encode(&Query{}) },
+		"with a graph":    func(m *Many) { m.Like = Encode(&Submit{Graph: []byte{1}}) },
+		"of none":         func(m *Many) { m.Jobs = nil },
+		"half a job":      func(m *Many) { m.Jobs = m.Jobs[:20] },
+		"more than told":  func(m *Many) { m.Numbers = append(m.Numbers, 0) },
+		"fewer than told": func(m *Many) { m.Numbers = nil },
+		"too many":        func(m *Many) { m.Jobs = make([]byte, 16*(MaxSteps+1)) },
+	} {
+		m := two()
+		change(m)
+		if err := DecodeEach(Encode(m), func(m Message) { t.Errorf("%s: %+v", what, m) }); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	if err := DecodeEach([]byte{0x92, 9, 0x90}, nil); !errors.As(err, new(*UnknownTypeError)) {
+		t.Errorf("an unknown message is %v", err)
+	}
+}
+
+// FuzzMany: bytes of any kind are read without a panic, and no more messages come
+// out than there are jobs.
+func FuzzMany(f *testing.F) {
+	var b Bunch
+	for i := range uint64(3) {
+		b.Add(&Progress{Req: i, Job: JobID{byte(i)}, Groups: []GroupCounts{{Group: "g"}}})
+	}
+	m := b.Take().(*Many)
+	f.Add(m.Like, m.Jobs, m.Numbers)
+	f.Fuzz(func(t *testing.T, like, jobs, numbers []byte) {
+		all, err := (&Many{Like: like, Jobs: jobs, Numbers: numbers}).All()
+		if err == nil && len(all) != len(jobs)/16 {
+			t.Fatalf("%d messages of %d bytes of jobs", len(all), len(jobs))
+		}
+	})
+}
+
+func BenchmarkMany(b *testing.B) {
+	for _, n := range []int{1, 100} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			registry := []FuncSig{{Name: "f", Sig: "()"}}
+			var bunch Bunch
+			for i := 0; i < b.N; i += n {
+				for k := range n {
+					bunch.Add(&Submit{Req: uint64(k), Job: JobID{byte(k)}, GraphHash: "h", Dir: "/d", Owner: "o", Registry: registry})
+				}
+				if err := DecodeEach(Encode(bunch.Take()), func(Message) {}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
