@@ -80,7 +80,9 @@ func New(cfg Config) (*Controller, error) {
 		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork), planning: make(chan struct{}, 1),
 		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), samples: map[*dag.Graph]*costs{}, ids: map[*comms.Link]core.LinkID{}, broken: map[*comms.Link]time.Time{}}
 	c.turns.Lock()
-	if c.store, err = gcs.Open(cfg.store(c.paused)); err != nil {
+	stored := cfg.store(c.paused)
+	stored.OnGroup = c.help
+	if c.store, err = gcs.Open(stored); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
 	if err := c.start(); err != nil {
@@ -167,18 +169,19 @@ const (
 // turn handles what waits in the inbox. c.turns is held.
 func (c *Controller) turn() {
 	for range maxLooks {
-		c.flush()
 		c.taken, c.spare = c.inbox.Take(c.spare), c.taken
 		if len(c.taken) == 0 {
-			return
+			break
 		}
 		for _, ev := range c.taken {
 			c.step(ev)
 		}
 		clear(c.taken) // do not keep the messages alive
 	}
-	c.flush()
-	c.inbox.Rouse()
+	c.flush() // once: what came meanwhile is answered together
+	if c.inbox.Waiting() {
+		c.inbox.Rouse()
+	}
 }
 
 // help handles what waits in the inbox unless somebody does already. Who has read

@@ -109,7 +109,7 @@ func (d *creation) created(err error) {
 		}
 		d.c.blobs.remove(d.blob)
 	}
-	d.c.done(ev)
+	d.c.inbox.Put(ev) // the store says when all of a group are there
 }
 
 // commit is the same for a change of a job.
@@ -140,7 +140,7 @@ func (d *commit) committed(err error) {
 			log.Stringer("job", d.row.ID).Str("name", d.row.Name).Stringer("phase", d.row.Phase).Msg("job has ended")
 		}
 	}
-	d.c.done(core.Stored{Token: d.token})
+	d.c.inbox.Put(core.Stored{Token: d.token}) // as above
 }
 
 // record feeds what durable events say of costs into the profiles: at the end of

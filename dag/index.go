@@ -169,7 +169,12 @@ func (ix *graphIndex) groupOfNode(n uint32) int {
 	if ix.single {
 		return int(ix.staticGroup[n])
 	}
-	k := sort.Search(len(ix.staticStart), func(k int) bool { return ix.staticStart[k] > n })
+	// Where groups are of one size the task's place among all tells its group.
+	last := len(ix.staticStart) - 1
+	if k := int(uint64(n) * uint64(last+1) / uint64(ix.tasks)); ix.staticStart[k] <= n && (k == last || n < ix.staticStart[k+1]) {
+		return int(ix.staticGroup[k])
+	}
+	k := sort.Search(last+1, func(k int) bool { return ix.staticStart[k] > n })
 	return int(ix.staticGroup[k-1])
 }
 

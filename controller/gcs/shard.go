@@ -54,6 +54,7 @@ type shard struct {
 	watch    *watches
 	graphs   map[comms.Hash]*storedGraph // of the goroutine
 	unsynced *unsynced
+	onGroup  func()
 	reads    sync.WaitGroup // that the goroutine has begun: the database stays open until they end
 
 	mu     sync.Mutex
@@ -90,7 +91,11 @@ func openShard(number int, dir string, o *Options, shards int) (*shard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open shard %d in %s: %w", number, dir, err)
 	}
-	return &shard{number: number, db: db, sync: o.Sync, unsynced: unsynced,
+	onGroup := o.OnGroup
+	if onGroup == nil {
+		onGroup = func() {}
+	}
+	return &shard{number: number, db: db, sync: o.Sync, unsynced: unsynced, onGroup: onGroup,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), end: make(chan struct{})}, nil
 }
 
@@ -155,6 +160,7 @@ func (s *shard) run() {
 					left[i].done(cmp.Or(err, left[i].err))
 				}
 				left = left[n:]
+				s.onGroup()
 			}
 			s.reuse(ws)
 		}

@@ -35,6 +35,9 @@ type Options struct {
 	// OnPause is told when commits pause for want of space and when they go on.
 	// It is called from a shard's goroutine.
 	OnPause func(paused bool, free uint64)
+	// OnGroup is called when all writes of a group have been told that they are
+	// durable, or were refused: what follows from them may be done at once.
+	OnGroup func()
 
 	memTable   int64 // of tests
 	freeBytes  func(string) (uint64, error)

@@ -30,7 +30,10 @@ func (s *Store) Create(row *core.JobRecord, request *comms.Submit, graph []byte,
 	stored = last.bytes()
 	// A shard that waits for room takes nothing from its queue: it could not refuse.
 	if err := s.space.refusal(); err != nil {
-		go done(fmt.Errorf("create job %s: %w", row.ID, err))
+		go func() {
+			done(fmt.Errorf("create job %s: %w", row.ID, err))
+			s.of(row.ID).onGroup()
+		}()
 		return stored
 	}
 	if len(graph) <= chunkSize {
