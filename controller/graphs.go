@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"sync"
@@ -27,6 +28,7 @@ type knownGraph struct {
 	plan    *planner.Plan
 	cluster planner.Cluster
 	planned time.Time
+	asked   time.Time // when somebody was sent to plan it anew
 
 	better   *planner.Plan // that was found while a job with the graph ran
 	betterOn planner.Cluster
@@ -39,6 +41,7 @@ const (
 	maxGraphTasks = 100_000 // of one
 	maxAllTasks   = 400_000
 	planAge       = time.Second
+	mostAge       = 10 * time.Second // of a plan by which jobs go while a new one is made
 )
 
 // prepared answers a submit of a graph that is known, with a plan that still holds.
@@ -49,7 +52,11 @@ func (gs *graphs) prepared(a *core.Prepare, now time.Time) (core.Prepared, bool)
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	k := gs.known[a.Submit.GraphHash]
-	if k == nil || now.Sub(k.planned) > planAge || !sameCluster(&k.cluster, &a.Cluster) {
+	if k == nil || !sameCluster(&k.cluster, &a.Cluster) {
+		return core.Prepared{}, false
+	}
+	if age := now.Sub(k.planned); age > mostAge || age > planAge && now.Sub(k.asked) > planAge {
+		k.asked = now // one job waits for a new plan, those behind it go by the old one meanwhile
 		return core.Prepared{}, false
 	}
 	return core.Prepared{Token: a.Token, Job: a.Job, Graph: k.graph, Bytes: k.bytes, Plan: k.plan}, true
@@ -83,8 +90,11 @@ func (gs *graphs) keep(h comms.Hash, ev *core.Prepared, cluster planner.Cluster,
 		k.better, k.betterOn = old.better, old.betterOn
 		gs.order = slices.DeleteFunc(gs.order, func(o comms.Hash) bool { return o == h })
 	}
-	// The bytes may be part of the whole message that brought them.
-	k.bytes = slices.Clone(ev.Bytes)
+	if old := gs.known[h]; old != nil && bytes.Equal(old.bytes, ev.Bytes) {
+		k.bytes = old.bytes // the same memory: what is told of many jobs goes together
+	} else {
+		k.bytes = slices.Clone(ev.Bytes) // they may be part of the whole message that brought them
+	}
 	gs.known[h] = k
 	gs.order = append(gs.order, h)
 	for len(gs.order) > maxGraphs || gs.tasks > maxAllTasks {

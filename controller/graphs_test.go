@@ -1,0 +1,48 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/planner"
+)
+
+// A plan that is old is made anew for one job; those that come meanwhile go by the
+// old one, unless it is very old. The bytes of a graph are one memory.
+func TestPlansAnew(t *testing.T) {
+	g := parse(t, job1)
+	var gs graphs
+	hosts := planner.Cluster{Hosts: []planner.Host{{Name: "a", CPU: 1000}}}
+	others := planner.Cluster{Hosts: []planner.Host{{Name: "b", CPU: 1000}}}
+	began := time.Now()
+	keep := func(at time.Duration) {
+		gs.keep("h", &core.Prepared{Graph: g, Bytes: g.Encode(), Plan: &planner.Plan{}}, hosts, began.Add(at))
+	}
+	var first []byte
+	ask := func(at time.Duration, on planner.Cluster, want bool) {
+		t.Helper()
+		ev, ok := gs.prepared(&core.Prepare{Submit: &comms.Submit{GraphHash: "h"}, Cluster: on}, began.Add(at))
+		if ok != want {
+			t.Errorf("after %v: answered at once: %v, want %v", at, ok, want)
+		}
+		if first == nil {
+			first = ev.Bytes
+		}
+		if ok && &ev.Bytes[0] != &first[0] {
+			t.Errorf("after %v: the bytes are others", at)
+		}
+	}
+	keep(0)
+	ask(0, hosts, true)
+	ask(planAge, hosts, true)
+	ask(planAge, others, false)
+	ask(planAge+1, hosts, false) // sent to plan
+	ask(planAge+2, hosts, true)
+	ask(2*planAge+3, hosts, false) // that plan did not come
+	keep(2*planAge + 4)
+	ask(2*planAge+5, hosts, true)
+	ask(2*planAge+4+mostAge+1, hosts, false)
+	ask(2*planAge+4+mostAge+2, hosts, false)
+}
