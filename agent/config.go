@@ -96,7 +96,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	}
 	if cfg.Cache == "" {
 		if cfg.Cache, err = runtimeenv.DefaultDir(); err != nil {
-			cfg.Cache, err = filepath.Join(cfg.State, "cache", "environments"), nil
+			cfg.Cache = filepath.Join(cfg.State, "cache", "environments")
 		}
 	}
 	if cfg.Dir == "" {

@@ -3,6 +3,7 @@
 package comms
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,7 +58,7 @@ func TestLookoutWrites(t *testing.T) {
 			t.Fatalf("read %d, %v", got, err)
 		}
 	}
-	if _, err := o.read(p[0], make([]byte, 1)); err != unix.EAGAIN {
+	if _, err := o.read(p[0], make([]byte, 1)); !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("an empty pipe: %v", err)
 	}
 	if err := unix.Close(p[1]); err != nil {

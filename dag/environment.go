@@ -41,7 +41,7 @@ func (e *Environment) Kind() string {
 type Python struct {
 	Version string   // specifiers such as ">=3.10,<3.13"; "3.12" is any 3.12; "" is any that Cascade supports
 	Pip     []string // requirements as pip writes them
-	Wheels  string   // folder of wheels that go before the package index; "" if none
+	Wheels  string   // folder of wheels beside the package index; "" if none
 	Offline bool     // take packages from Wheels and the cache alone
 }
 
@@ -356,7 +356,7 @@ func environmentSchema() map[string]any {
 	python := strict(object("Interpreter and packages of Python functions.", map[string]any{
 		"version": described(anyOf(text(), map[string]any{"type": "number"}), `"3.12", or specifiers such as ">=3.10,<3.13".`),
 		"pip":     described(texts(), "Requirements as pip writes them."),
-		"wheels":  described(text(), "Folder of wheels that go before the package index."),
+		"wheels":  described(text(), "Folder of wheels that are taken into account beside the package index."),
 		"offline": described(boolean(), "Packages come from wheels and the cache alone."),
 	}))
 	python["type"] = []string{"object", "null"}

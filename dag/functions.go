@@ -52,7 +52,7 @@ func (fs Functions) check(g *Group, where string, parse func(text string) (signa
 		return "", ""
 	}
 	sig, ok := fs[name]
-	if _, any := fs[AnyFunction]; !ok && any {
+	if _, open := fs[AnyFunction]; !ok && open {
 		return "", ""
 	}
 	if !ok {

@@ -146,7 +146,7 @@ func (s *scheduler) run() {
 				heap.Pop(&s.ends[p.host])
 				s.again = append(s.again, p.host)
 			}
-			for _, next := range s.n.next(int32(e.node)) {
+			for _, next := range s.n.next(e.node) {
 				if s.left[next.to]--; s.left[next.to] == 0 {
 					s.arrive(next.to, now, e.node)
 				}
@@ -227,7 +227,7 @@ func (s *scheduler) transfer(i int32, h int) (seconds, bytes float64) {
 		if int(s.at[p].host) == h {
 			continue
 		}
-		edges := s.n.next(int32(p))
+		edges := s.n.next(p)
 		k, _ := slices.BinarySearchFunc(edges, i, func(e edge, to int32) int { return cmp.Compare(e.to, to) })
 		bytes += edges[k].bytes
 		seconds += edges[k].bytes/s.c.Bandwidth + s.c.Latency
@@ -242,7 +242,7 @@ func (s *scheduler) placements(plan *Plan) {
 		if s.at[i].placed {
 			continue
 		}
-		for _, e := range s.n.next(int32(i)) {
+		for _, e := range s.n.next(i) {
 			if blocked[e.to] == 0 {
 				blocked[e.to] = i + 1
 			}

@@ -124,7 +124,9 @@ func choiceOf(g *dag.Graph, rows []comms.TaskRow, plan []comms.PlanRow) (ch choi
 		if err != nil || !strings.HasPrefix(r.Agent, "a") {
 			continue
 		}
-		fmt.Sscanf(r.Agent, "a%d", &ch.host[r.Index])
+		if _, err := fmt.Sscanf(r.Agent, "a%d", &ch.host[r.Index]); err != nil {
+			continue
+		}
 		ch.first[r.Index] = -float64(at.UnixNano())
 		if host[r.Name] == r.Agent {
 			same += 1 / float64(len(rows))
