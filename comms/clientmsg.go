@@ -154,15 +154,16 @@ type Progress struct {
 	Spilled  uint64        // bytes that went to disk
 	Copied   uint64        // bytes that tasks had to copy
 	Waits    string        // why a queued job does not start, or a running one is not told on; "" when nothing but time is missing
+	Late     string        // which deadlines the prediction misses; "" none
 }
 
 // Query asks for a page of rows. Kind is one of the constants Query...; Cursor
 // is empty for the first page.
 type Query struct {
 	Req    uint64 // names the request in the Page
-	Kind   string // "jobs", "tasks", "datasets", "agents", "environments", "story", "graph", "plan", "members", "tokens"
+	Kind   string // "jobs", "tasks", "datasets", "agents", "environments", "story", "graph", "plan", "profiles", "members", "tokens"
 	Job    JobID  // zero for all
-	Filter string // of tasks: a task's or family's name, or a state; of the story: such a name; of jobs: a name or a phase
+	Filter string // of tasks: a task's or family's name, or a state; of the story: such a name; of jobs: a name or a phase; of profiles: a job's, task's or function's name
 	Cursor []byte // of the page before; empty for the first
 	Limit  uint32 // most rows; 0 means the receiver's choice
 }
@@ -177,6 +178,7 @@ const (
 	QueryStory        = "story"        // StoryRow; Filter is the task's name
 	QueryGraph        = "graph"        // one row: the encoded dag.Graph
 	QueryPlan         = "plan"         // PlanRow
+	QueryProfiles     = "profiles"     // ProfileRow; Filter is a job's, task's or function's name
 	QueryMembers      = "members"      // MemberRow; for admins
 	QueryTokens       = "tokens"       // TokenRow; for admins
 )
@@ -353,7 +355,7 @@ func (m *Watch) code(c *Coder) {
 }
 
 func (m *Progress) code(c *Coder) {
-	c.Struct(16, func(c *Coder) {
+	c.Struct(17, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		String(c, &m.Name)
@@ -377,6 +379,7 @@ func (m *Progress) code(c *Coder) {
 		Uint(c, &m.Spilled)
 		Uint(c, &m.Copied)
 		String(c, &m.Waits)
+		String(c, &m.Late)
 	})
 }
 

@@ -52,6 +52,23 @@ type Backup struct {
 	File string // absolute path; what is there is replaced when the backup is whole
 }
 
+// SetProfiles replaces what the controller knows of what tasks cost, for the tasks
+// that a profile file is about; of the others it knows what it knew.
+type SetProfiles struct {
+	Req  uint64 // names the request in the Reply
+	File []byte // as package profiles writes it; of a large one a part, with whole entries
+}
+
+// Type returns TypeSetProfiles.
+func (*SetProfiles) Type() Type { return TypeSetProfiles }
+
+func (m *SetProfiles) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		Uint(c, &m.Req)
+		c.Bytes(&m.File)
+	})
+}
+
 // Type returns TypeInvite.
 func (*Invite) Type() Type { return TypeInvite }
 

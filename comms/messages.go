@@ -78,6 +78,8 @@ const (
 	TypeBackup     Type = 76 // client -> controller: writes a backup of the store
 	TypeDrain      Type = 77 // client -> controller: has an agent leave
 
+	TypeSetProfiles Type = 80 // client -> controller: replaces what tasks are known to cost
+
 	TypeLog     Type = Optional     // executor -> agent: text that a task wrote
 	TypeInHand  Type = Optional + 1 // agent -> controller: what it has begun; the rest is for others
 	TypeDismiss Type = Optional + 2 // controller -> agent: leave the cluster, or nothing keeps you in it
@@ -263,6 +265,8 @@ func newMessage(t Type) Message {
 		return new(Backup)
 	case TypeDrain:
 		return new(Drain)
+	case TypeSetProfiles:
+		return new(SetProfiles)
 	case TypeLog:
 		return new(Log)
 	case TypeInHand:

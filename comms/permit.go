@@ -32,7 +32,7 @@ func askers(m Message) []pki.Role {
 		return observers
 	case *Submit, *Control, *HaveReq, *Blob, *Many: // of Many each is looked at by itself
 		return submitters
-	case *Invite, *Revoke, *Backup, *Drain:
+	case *Invite, *Revoke, *Backup, *Drain, *SetProfiles:
 		return admins
 	}
 	return nil
@@ -82,6 +82,8 @@ func NumberOf(m Message) (uint64, bool) {
 	case *Backup:
 		return m.Req, true
 	case *Drain:
+		return m.Req, true
+	case *SetProfiles:
 		return m.Req, true
 	}
 	return 0, false

@@ -48,6 +48,7 @@ func TestPermit(t *testing.T) {
 		{&Revoke{}, false, false, true},
 		{&Backup{}, false, false, true},
 		{&Drain{}, false, false, true},
+		{&SetProfiles{}, false, false, true},
 		{&Events{}, false, false, false},
 	} {
 		for role, want := range map[pki.Role]bool{pki.RoleObserve: c.observe, pki.RoleSubmit: c.submit, pki.RoleAdmin: c.admin} {

@@ -91,6 +91,11 @@ type StoryRow struct {
 	Detail  string `json:"detail,omitempty" msgpack:"detail,omitempty"`
 }
 
+// ProfileRow is a row of QueryProfiles: an entry of a profile file, as JSON.
+type ProfileRow struct {
+	Entry string `json:"entry" msgpack:"entry"`
+}
+
 // PlanRow is a row of QueryPlan.
 type PlanRow struct {
 	Task   string  `json:"task" msgpack:"task"`

@@ -148,6 +148,8 @@ func (c *Controller) page(q *comms.Query, g *dag.Graph, agents []comms.AgentRow)
 		if b, err = c.store.Graph(q.Job); err == nil {
 			p.add(func() any { return b })
 		}
+	case comms.QueryProfiles:
+		err = c.profileRows(p, q.Filter)
 	case comms.QueryPlan:
 		err = c.planRows(p, q.Job, g)
 	default:

@@ -199,6 +199,9 @@ func (c *Controller) memberAnswer(p comms.Identity, serial string, m comms.Messa
 	if b, ok := m.(*comms.Backup); ok {
 		return c.backup(p, b)
 	}
+	if s, ok := m.(*comms.SetProfiles); ok {
+		return c.setProfiles(p, s)
+	}
 	if c.cluster == nil {
 		return nil, &badRequest{fmt.Sprintf("this controller has no authority and so no members: stop it and run `cascade cluster init --state %s`", c.cfg.State)}
 	}

@@ -61,6 +61,9 @@ type Controller struct {
 	// What the tasks of jobs that go on cost, by graph, until it is recorded.
 	samples map[*dag.Graph]*costs
 	ends    []comms.End // scratch
+	// The graph of which tasks were recorded last, and the versions of their code.
+	versioned *dag.Graph
+	versions  []uint64
 }
 
 // slowWork is how many decodes, plans and queries run at a time.

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/profiles"
 )
 
 func testJob(n byte) comms.JobID { return comms.JobID{0: 1, 15: n} }
@@ -340,5 +342,40 @@ func TestConfigMistakes(t *testing.T) {
 	var locked *gcs.LockedError
 	if !errors.As(err, &locked) || locked.PID != os.Getpid() {
 		t.Errorf("second controller on one folder: %v", err)
+	}
+}
+
+// What tasks cost survives a restart of the controller, and can be replaced by a file.
+func TestSetProfiles(t *testing.T) {
+	dir := t.TempDir()
+	net := comms.NewInproc()
+	r := startController(t, dir, net)
+	c := dialClient(t, net)
+	f := profiles.File{Version: profiles.FileVersion, Profiles: []profiles.Entry{
+		{Job: "d", Task: "a", Function: "F", Runs: 7, Seconds: 30, Points: [][3]float64{{1, 2, 3}}, Times: [][2]float64{{36, 7}}, Version: "00000000000000ff"},
+		{Function: "F", Runs: 9, Seconds: 31}}}
+	b, err := f.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.say(&comms.SetProfiles{Req: 3, File: b})
+	expect(c, "done", func(r *comms.Reply) bool { return r.Req == 3 && r.Code == comms.CodeOK })
+	c.say(&comms.SetProfiles{Req: 4, File: []byte("{}")})
+	expect(c, "refused", func(r *comms.Reply) bool { return r.Req == 4 && r.Code == comms.CodeBadRequest })
+	c.close()
+	r.stop(t)
+
+	startController(t, dir, net)
+	c = dialClient(t, net)
+	defer c.close()
+	for filter, want := range map[string]int{"": 2, "d": 1, "F": 2, "other": 0} {
+		if got := rows[comms.ProfileRow](c, comms.Query{Kind: comms.QueryProfiles, Filter: filter}, 1); len(got) != want {
+			t.Errorf("of %q: %v", filter, got)
+		}
+	}
+	got := rows[comms.ProfileRow](c, comms.Query{Kind: comms.QueryProfiles, Filter: "a"}, 1)
+	var e profiles.Entry
+	if err := json.Unmarshal([]byte(got[0].Entry), &e); err != nil || e.Runs != 7 || e.Seconds != 30 || len(e.Points) != 1 || e.Version != "00000000000000ff" || e.Quantiles == nil {
+		t.Errorf("%s, %v", got[0].Entry, err)
 	}
 }

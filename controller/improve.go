@@ -13,6 +13,10 @@ import (
 // improve looks for a better plan beside the loop, one at a time: the cores are
 // the tasks'. A job that waits for its plan does not wait for that of another.
 func (c *Controller) improve(a core.Improve) {
+	if a.First == nil {
+		c.slow(func() { c.replan(a) })
+		return
+	}
 	none := core.Improved{Token: a.Token, Job: a.Job}
 	select {
 	case c.planning <- struct{}{}:
@@ -79,6 +83,15 @@ func (gs *graphs) followed(h comms.Hash) *planner.Plan {
 		return k.better
 	}
 	return nil
+}
+
+// forget has all graphs planned anew when they come again.
+func (gs *graphs) forget() {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	for _, k := range gs.known {
+		k.planned, k.better = time.Time{}, nil
+	}
 }
 
 // A plan holds while no group's duration is another by more than this part and time.

@@ -127,7 +127,7 @@ func (c *Controller) message(id core.LinkID, l *comms.Link, m comms.Message, bod
 		return
 	}
 	switch m := m.(type) {
-	case *comms.Invite, *comms.Revoke, *comms.Renew, *comms.Backup:
+	case *comms.Invite, *comms.Revoke, *comms.Renew, *comms.Backup, *comms.SetProfiles:
 		c.member(id, l, m)
 		return
 	case *comms.Query:

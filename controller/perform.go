@@ -33,6 +33,8 @@ func (c *Controller) perform(a core.Action) {
 		c.slow(func() { c.prepare(a) })
 	case core.Improve:
 		c.improve(a)
+	case core.Warn:
+		c.warn(a)
 	case core.Create:
 		done := &creation{c, a.Token, a.Row.ID, a.Row.Name, a.Row.Totals.Tasks, ""}
 		if len(a.Graph) > inlineGraph {
@@ -41,7 +43,7 @@ func (c *Controller) perform(a core.Action) {
 		c.sizes[a.Token] = c.store.Create(&a.Row, a.Request, a.Graph, done.created)
 	case core.Store:
 		failpoint.Hit("controller.received")
-		done := &commit{c: c, token: a.Token, row: a.Commit.Row, graph: a.Graph}
+		done := &commit{c: c, token: a.Token, job: a.Commit.Job, row: a.Commit.Row, graph: a.Graph}
 		if a.Commit.Batch != nil {
 			done.events = a.Commit.Batch.Events
 		}
@@ -116,6 +118,7 @@ func (d *creation) created(err error) {
 type commit struct {
 	c      *Controller
 	token  uint64
+	job    comms.JobID
 	row    *core.JobRecord
 	graph  *dag.Graph
 	events []comms.Event
@@ -128,7 +131,9 @@ func (d *commit) committed(err error) {
 	}
 	failpoint.Hit("controller.stored")
 	if d.graph != nil && len(d.events) > 0 {
-		d.c.record(d.graph, d.events, d.row != nil && d.row.Phase.Final())
+		if d.c.record(d.graph, d.events, d.row != nil && d.row.Phase.Final()) {
+			d.c.done(core.Departed{Job: d.job})
+		}
 	}
 	if d.row != nil && d.row.Phase.Final() {
 		d.c.counts.ended(d.row.Phase)
@@ -144,8 +149,9 @@ func (d *commit) committed(err error) {
 }
 
 // record feeds what durable events say of costs into the profiles: at the end of
-// the job, or when it is of many tasks.
-func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) {
+// the job, or when it is of many tasks. It tells whether tasks of a job that goes on
+// take so much longer or less than was thought that it should be planned again.
+func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) (departed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of := c.samples[g]
@@ -153,12 +159,19 @@ func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) {
 		of = &costs{seen: make([]uint8, len(g.Groups))}
 		c.samples[g] = of
 	}
+	if of.drift == nil {
+		of.drift = c.newDrift(g)
+	}
 	near, finished := 0, uint64(0)
 	defer func() { c.counts.finished.Add(finished) }()
 	add := func(t dag.TaskIndex, u *comms.Usage) {
 		finished++
-		if near = g.GroupNear(t, near); of.wants(near, t) {
-			of.samples = append(of.samples, sample{near, profiles.Sample{Seconds: float64(u.Duration) / 1e9, Bytes: float64(u.BytesOut), Memory: float64(u.PeakRSS)}})
+		near = g.GroupNear(t, near)
+		if of.drift != nil {
+			of.drift.add(near, float64(u.Duration)/1e9)
+		}
+		if of.wants(near, t) {
+			of.samples = append(of.samples, sample{near, sampleOf(u)})
 		}
 	}
 	ends := c.ends
@@ -178,13 +191,27 @@ func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) {
 		}
 	}
 	c.ends = ends
+	departed = !final && of.drift != nil && of.drift.departed(g)
+	if final {
+		of.drift = nil // the next job with the graph begins anew
+	}
 	// What ended jobs cost is folded in when somebody asks, or there is much of it:
 	// of many jobs with one graph it is so once for all.
 	if of.ended = of.ended || final; len(of.samples) < maxSamples {
-		return
+		return departed
 	}
 	c.foldAll(g, of)
 	c.saveProfiles(100_000)
+	return departed
+}
+
+// foldEnded takes what ended jobs cost into the profiles. c.mu is held.
+func (c *Controller) foldEnded() {
+	for g, of := range c.samples {
+		if of.ended {
+			c.foldAll(g, of)
+		}
+	}
 }
 
 // foldAll takes what is known of the tasks of a graph into the profiles.
@@ -195,11 +222,20 @@ func (c *Controller) foldAll(g *dag.Graph, of *costs) {
 	}
 }
 
+func sampleOf(u *comms.Usage) profiles.Sample {
+	s := profiles.Sample{Seconds: float64(u.Duration) / 1e9, Bytes: float64(u.BytesOut), Memory: float64(u.PeakRSS), In: float64(u.BytesIn)}
+	if u.Duration > 0 {
+		s.CPU = float64(u.CPU) / float64(u.Duration)
+	}
+	return s
+}
+
 // costs is what is known of the tasks of a graph and not in the profiles yet.
 type costs struct {
 	ended   bool // a job with the graph has: the samples are of whole jobs
 	samples []sample
 	seen    []uint8 // of each group, up to manySamples
+	drift   *drift  // nil of jobs that are not planned again
 }
 
 // A mean looks back on 50 runs: of a group that has had more some are enough.
@@ -230,9 +266,11 @@ func (c *Controller) fold(g *dag.Graph, samples []sample) {
 		for n < len(groups) && groups[n].group == groups[0].group {
 			n++
 		}
+		version := c.versionOf(g, groups[0].group)
 		c.book.RecordAll(planner.SignatureOf(g, groups[0].group), func(yield func(profiles.Sample) bool) {
 			for i := range groups[:n] {
-				if !yield(groups[i].Sample) {
+				s := groups[i].Sample
+				if s.Version = version; !yield(s) {
 					return
 				}
 			}
@@ -240,6 +278,18 @@ func (c *Controller) fold(g *dag.Graph, samples []sample) {
 		groups = groups[n:]
 	}
 	c.dirty += len(samples)
+}
+
+// versionOf is planner.VersionOf, remembered for the last graph: the same comes
+// again and again. c.mu is held.
+func (c *Controller) versionOf(g *dag.Graph, group int) uint64 {
+	if c.versioned != g {
+		c.versioned, c.versions = g, make([]uint64, len(g.Groups))
+	}
+	if c.versions[group] == 0 {
+		c.versions[group] = planner.VersionOf(g, group)
+	}
+	return c.versions[group]
 }
 
 // sample is what a task of a group cost.
@@ -291,18 +341,8 @@ func (c *Controller) saveAll() {
 func (c *Controller) snapshot(g *dag.Graph) profiles.Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for of, cs := range c.samples {
-		if cs.ended {
-			c.foldAll(of, cs)
-		}
-	}
-	return c.book.SnapshotOf(func(yield func(profiles.Signature) bool) {
-		for i := range g.Groups {
-			if !yield(planner.SignatureOf(g, i)) {
-				return
-			}
-		}
-	})
+	c.foldEnded()
+	return c.book.SnapshotOf(signatures(g))
 }
 
 // prepare decodes and plans a graph, and reads the past of its job.

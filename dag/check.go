@@ -385,6 +385,9 @@ func (r *resolver) limits(gi int, grp *Group) {
 	if grp.Timeout < 0 {
 		r.report(gi, "timeout", "", fmt.Errorf("timeout %s is negative", grp.Timeout))
 	}
+	if grp.Deadline < 0 {
+		r.report(gi, "deadline", "", fmt.Errorf("deadline %s is negative", grp.Deadline))
+	}
 	if grp.Priority < -maxPriority || grp.Priority > maxPriority {
 		r.report(gi, "priority", "", fmt.Errorf("priority %d is not between -%d and %d", grp.Priority, maxPriority, maxPriority))
 	}

@@ -97,7 +97,11 @@ func (e encoder) fields(fs []Field) {
 }
 
 func (e encoder) group(grp *Group) {
-	e.array(13)
+	if grp.Deadline != 0 {
+		e.array(groupLate)
+	} else {
+		e.array(groupPlain)
+	}
 	e.string(grp.Name)
 	e.array(len(grp.Axes))
 	for i := range grp.Axes {
@@ -162,7 +166,17 @@ func (e encoder) group(grp *Group) {
 	e.int(int64(grp.Timeout))
 	e.int(int64(grp.Priority))
 	e.bool(grp.KeepGoing)
+	if grp.Deadline != 0 {
+		e.int(int64(grp.Deadline))
+	}
 }
+
+// How many elements an encoded group has, without and with a deadline: the first
+// is the layout of stored graphs from before there were any.
+const (
+	groupPlain = 13
+	groupLate  = 14
+)
 
 func (e encoder) run(run *Run) {
 	e.array(5)
@@ -375,7 +389,11 @@ func (d *decoder) fields() []Field {
 }
 
 func (d *decoder) group() (grp Group) {
-	if !d.fixed(13) {
+	n := d.array()
+	if d.err == nil && n != groupPlain && n != groupLate {
+		d.fail(fmt.Errorf("task of %d elements", n))
+	}
+	if d.err != nil {
 		return grp
 	}
 	grp.Name = d.string()
@@ -407,6 +425,9 @@ func (d *decoder) group() (grp Group) {
 	d.resources(&grp.Resources)
 	grp.Retries, grp.Timeout, grp.Priority = d.small(), time.Duration(d.int()), d.small()
 	grp.KeepGoing = d.bool()
+	if n == groupLate {
+		grp.Deadline = time.Duration(d.int())
+	}
 	return grp
 }
 

@@ -52,6 +52,7 @@ type Group struct {
 	Timeout   time.Duration // 0: none
 	Priority  int           // higher first; ties by upward rank
 	KeepGoing bool          // a failure of this task does not stop the job
+	Deadline  time.Duration // after the job's start by which its tasks should have ended; 0: none
 }
 
 // Axis is one loop variable and the values it takes: int64 or string. It is

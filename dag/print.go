@@ -102,6 +102,9 @@ func (p *printer) group(grp *Group) {
 	if grp.Timeout != 0 {
 		p.line(2, "timeout", grp.Timeout.String())
 	}
+	if grp.Deadline != 0 {
+		p.line(2, "deadline", grp.Deadline.String())
+	}
 	if grp.Priority != 0 {
 		p.line(2, "priority", strconv.Itoa(grp.Priority))
 	}

@@ -132,6 +132,9 @@ func (d *drawer) body(grp *Group, me *drawn) {
 	grp.Retries = rapid.IntRange(0, 3).Draw(d.T, "retries")
 	grp.Priority = rapid.IntRange(-3, 3).Draw(d.T, "priority")
 	grp.Timeout = time.Duration(rapid.Int64Range(0, 1e15).Draw(d.T, "timeout"))
+	if rapid.IntRange(0, 3).Draw(d.T, "late") == 0 {
+		grp.Deadline = time.Duration(rapid.Int64Range(1, 1e15).Draw(d.T, "deadline"))
+	}
 	grp.KeepGoing = rapid.Bool().Draw(d.T, "keep going")
 	grp.Resources = Resources{CPU: rapid.Int64Range(0, maxAmount).Draw(d.T, "cpu"), Memory: rapid.Int64Range(0, 1<<50).Draw(d.T, "memory")}
 	if rapid.Bool().Draw(d.T, "custom") {

@@ -55,6 +55,7 @@ func taskSchema() map[string]any {
 		},
 		"retries":    described(wholeFrom(0), "Further attempts after an error of the task itself."),
 		"timeout":    described(text(), "Longest time of one attempt: 90s, 5m, 1h30m."),
+		"deadline":   described(text(), "How long after the job's start its tasks should have ended: 90s, 5m, 1h30m. It raises the priority of what they need, and warns."),
 		"priority":   described(anyOf(map[string]any{"type": "integer"}, placeholder()), "Higher first."),
 		"keep_going": described(boolean(), "A failure of this task does not stop the job."),
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 var taskKeys = []string{"for", "run", "command", "environment", "stdin", "stdout", "in", "out", "generates", "with", "env",
-	"resources", "retries", "timeout", "priority", "keep_going"}
+	"resources", "retries", "timeout", "priority", "keep_going", "deadline"}
 
 // task reads one entry of tasks.
 func (j *jobFile) task(p pair) {
@@ -79,19 +79,26 @@ func (j *jobFile) setting(grp *Group, key string, n *yaml.Node, what string) {
 	case "priority":
 		grp.Priority = int(j.whole(n, what, -maxPriority, maxPriority))
 	case "timeout":
-		s, ok := j.text(n, what)
-		if !ok {
-			return
-		}
-		d, err := time.ParseDuration(s)
-		if err != nil || d <= 0 {
-			j.problem(n, fmt.Sprintf("%s is %q, not a duration", what, clip(s)), "write a number with its unit: 90s, 5m, 1h30m")
-			return
-		}
-		grp.Timeout = d
+		grp.Timeout = j.duration(n, what)
+	case "deadline":
+		grp.Deadline = j.duration(n, what)
 	case "keep_going":
 		grp.KeepGoing = j.truth(n, what)
 	}
+}
+
+// duration reads a duration above 0; 0 when it is none.
+func (j *jobFile) duration(n *yaml.Node, what string) time.Duration {
+	s, ok := j.text(n, what)
+	if !ok {
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		j.problem(n, fmt.Sprintf("%s is %q, not a duration", what, clip(s)), "write a number with its unit: 90s, 5m, 1h30m")
+		return 0
+	}
+	return d
 }
 
 // loop reads one variable of for.

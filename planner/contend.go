@@ -1,6 +1,9 @@
 package planner
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Events within an instant, in seconds, or within the rounding of what they are
 // sums of, count as one: sums of floating numbers that should be equal are not.
@@ -40,6 +43,7 @@ type contention struct {
 	makespan  float64
 	bytes     float64 // moved
 	ended     int     // nodes
+	mem       *memory // nil when there is enough for all
 }
 
 type transfer struct {
@@ -103,6 +107,9 @@ func (s *contention) reset(d decision, limit float64) {
 	s.ends.clear()
 	s.late.clear()
 	s.transfers = s.transfers[:0]
+	if s.mem != nil {
+		s.mem.reset(d)
+	}
 	for h := range s.room {
 		copy(s.room[h], s.m.room[h])
 		for k := range s.wait[h] {
@@ -125,14 +132,13 @@ func (s *contention) step(next float64) {
 	for s.late.len() > 0 && s.late.key[0] <= s.now+slack {
 		k := s.late.pop()
 		t := s.transfers[k]
-		if bytes := s.m.data[t.datum].bytes; bytes > 0 {
-			s.net.begin(k, t.from, t.to, bytes)
-			continue
-		}
-		s.deliver(k)
+		s.send(k, t)
 	}
 	for s.ends.len() > 0 && s.ends.key[0] <= s.now+slack {
 		s.finish(s.ends.pop())
+	}
+	if s.mem != nil {
+		s.sendHeld()
 	}
 	for h := range s.some {
 		if len(s.some[h]) > 0 {
@@ -141,10 +147,37 @@ func (s *contention) step(next float64) {
 	}
 }
 
+func (s *contention) send(k int32, t transfer) {
+	if s.mem != nil && !s.mem.send(k, t, s.now) {
+		return
+	}
+	if bytes := s.m.data[t.datum].bytes; bytes > 0 {
+		s.net.begin(k, t.from, t.to, bytes)
+		return
+	}
+	s.deliver(k)
+}
+
+// sendHeld begins the transfers that waited for room, in order.
+func (s *contention) sendHeld() {
+	for h, held := range s.mem.held {
+		if len(held) > 0 {
+			held = slices.Clone(held)
+			s.mem.held[h] = s.mem.held[h][:0]
+			for _, k := range held {
+				s.send(k, s.transfers[k])
+			}
+		}
+	}
+}
+
 // finish ends a node: its place is free, and what it made is there or on its way.
 func (s *contention) finish(i int32) {
 	home := s.d.host[i]
 	s.ended++
+	if s.mem != nil {
+		s.mem.end(i, home, s.now)
+	}
 	add(s.room[home], s.m.needs[s.m.shape[i]], 1)
 	s.makespan = max(s.makespan, s.run[i].finish)
 	for k := s.m.made[i]; k < s.m.made[i+1]; k++ {
@@ -177,6 +210,9 @@ func (s *contention) underway(from int, to int32) bool {
 
 func (s *contention) deliver(k int32) {
 	t := s.transfers[k]
+	if s.mem != nil {
+		s.mem.received(t, s.now)
+	}
 	for _, taker := range s.m.data[t.datum].takers {
 		if s.d.host[taker] == t.to {
 			s.take(taker, s.m.data[t.datum].producer)
@@ -205,7 +241,7 @@ func (s *contention) start(h int32) {
 	for {
 		best := -1
 		for at, k := range s.some[h] {
-			if !within(s.m.needs[k], s.room[h]) {
+			if !within(s.m.needs[k], s.room[h]) || s.mem != nil && !s.mem.fits(s.wait[h][k].item[0], h) {
 				continue
 			}
 			if q := &s.wait[h][k]; best < 0 || s.sooner(q, &s.wait[h][s.some[h][best]]) {
@@ -224,6 +260,9 @@ func (s *contention) start(h int32) {
 		}
 		add(s.room[h], s.m.needs[k], -1)
 		s.run[i].start, s.run[i].finish = s.now, s.now+s.m.seconds[i]
+		if s.mem != nil {
+			s.run[i].finish += s.mem.begin(i, h, s.now)
+		}
 		s.ends.push(s.run[i].finish, i)
 	}
 }

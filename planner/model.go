@@ -21,6 +21,9 @@ type model struct {
 	data      []datum           // sorted by producer
 	made      []int32           // of each node, the first of its data; one more at the end
 	takes     [][]int32         // of each node, the data that it takes, each once
+	limit     []float64         // of each host: bytes for tasks and datasets
+	tight     bool              // a job may need more than that
+	total     []float64         // when it is: bytes that each node needs at least
 }
 
 // datum is a dataset, or all elements of an output together.
@@ -51,6 +54,7 @@ func newModel(n *nodes, c *Cluster) *model {
 		}
 	}
 	m.resources()
+	m.limits()
 	return m
 }
 
@@ -133,7 +137,9 @@ func (m *model) resources() {
 
 // mayRun tells whether a node may run on a host. One that follows a generator
 // follows it there, and is not asked for.
-func (m *model) mayRun(i int32, h int) bool { return m.able[m.n.group[i]][h] }
+func (m *model) mayRun(i int32, h int) bool {
+	return m.able[m.n.group[i]][h] && (!m.tight || m.total[i] <= m.limit[h])
+}
 
 func within(need, room []int64) bool {
 	for k, n := range need {

@@ -35,6 +35,7 @@ type groupCost struct {
 	seconds float64
 	bytes   []float64 // of each output
 	known   bool
+	peak    float64 // bytes of private memory
 	need    need
 	shape   int // groups of equal need share a shape
 }
@@ -57,7 +58,7 @@ func newNodes(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*nodes, error) {
 		edge: make([]edge, 0, size), first: make([]int32, 1, size+1), missing: make([]int32, size), rank: make([]float64, size), exported: make([]bool, size)}
 	shapes := map[string]int{}
 	for i := range g.Groups {
-		n.groups[i] = costOf(g, i, p)
+		n.groups[i] = costOf(g, i, p, 0)
 		key := fmt.Sprint(n.groups[i].need)
 		if _, ok := shapes[key]; !ok {
 			shapes[key] = len(shapes)
@@ -83,18 +84,51 @@ func newNodes(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*nodes, error) {
 	if err := n.sort(); err != nil {
 		return nil, err
 	}
+	n.scale(p)
 	n.ranks(c)
 	return n, nil
 }
 
-func costOf(g *dag.Graph, i int, p profiles.Snapshot) groupCost {
+// scale predicts again what groups cost whose costs depend on the size of their
+// inputs, by that of their first tasks.
+func (n *nodes) scale(p profiles.Snapshot) {
+	varies := make([]bool, len(n.groups))
+	for i := range n.groups {
+		varies[i] = p.Varies(SignatureOf(n.g, i))
+	}
+	if !slices.Contains(varies, true) {
+		return
+	}
+	in, seen := make([]float64, len(n.order)), make([]bool, len(n.groups))
+	again := &nodes{g: n.g, tasks: n.tasks, group: n.group, groups: n.groups, missing: make([]int32, len(n.order))}
+	for _, i := range n.order {
+		if g := n.group[i]; !seen[g] {
+			if seen[g] = true; varies[g] {
+				shape := n.groups[g].shape
+				n.groups[g] = costOf(n.g, int(g), p, in[i])
+				n.groups[g].shape = shape
+			}
+		}
+		again.edge = again.edge[:0]
+		again.addEdges(int(i))
+		copy(n.next(i), again.edge)
+		for _, e := range again.edge {
+			in[e.to] += e.bytes
+		}
+	}
+}
+
+// costOf predicts what a task of a group costs whose inputs together have so many
+// bytes; 0 unknown.
+func costOf(g *dag.Graph, i int, p profiles.Snapshot, in float64) groupCost {
 	grp := &g.Groups[i]
-	pr := p.Predict(SignatureOf(g, i))
+	pr := p.PredictFor(SignatureOf(g, i), in)
 	r := &grp.Resources
 	c := groupCost{seconds: pr.Seconds, known: pr.Basis != profiles.BasisDefault, bytes: make([]float64, len(grp.Outputs)),
 		need: need{cpu: cpuOf(r), memory: r.Memory, gpu: r.GPU}}
+	c.peak = max(float64(r.Memory), pr.Peak)
 	for o := range c.bytes {
-		c.bytes[o] = p.Output(SignatureOf(g, i), grp.Outputs[o].Name, len(grp.Outputs))
+		c.bytes[o] = p.OutputOf(SignatureOf(g, i), grp.Outputs[o].Name, len(grp.Outputs), pr.Bytes)
 	}
 	for _, name := range sortedNames(r.Custom) {
 		c.need.custom = append(c.need.custom, amount{name, r.Custom[name]})
@@ -180,6 +214,7 @@ func (n *nodes) ranks(c *Cluster) {
 		}
 		n.rank[i] = best + n.groups[n.group[i]].seconds
 	}
+	n.hurry(c, func(e edge) float64 { return e.bytes*perByte + latency })
 }
 
 func (n *nodes) cost(i int) *groupCost { return &n.groups[n.group[i]] }

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"hash/fnv"
 
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/profiles"
@@ -22,6 +23,7 @@ type Cluster struct {
 	Hosts     []Host
 	Bandwidth float64 // bytes a second; 0 means DefaultBandwidth
 	Latency   float64 // seconds for each transfer
+	Whole     bool    // Memory of hosts is for datasets too, and not for tasks alone; contended plans keep within it
 }
 
 // DefaultBandwidth is assumed between hosts of which nothing is known: 10 Gbit/s.
@@ -37,12 +39,14 @@ type Plan struct {
 	Turns        []float64         // of each static task of a contended plan: of tasks that wait for a place on a host the highest goes first
 	Fuse         [][]dag.TaskIndex // linear paths, those that save most bytes first
 	Makespan     float64
-	Contended    bool    // Makespan was simulated with bandwidth that transfers share; else each has all of it
-	Method       string  // which found it; see Improve. "list" is the schedule of Make
-	Moved        float64 // bytes that go to another host, of a contended plan
+	Contended    bool         // Makespan was simulated with bandwidth that transfers share; else each has all of it
+	Method       string       // which found it; see Improve. "list" is the schedule of Make
+	Moved        float64      // bytes that go to another host, of a contended plan
+	Memory       []HostMemory // of each host, of a contended plan
 	CriticalPath float64
 	Work         float64 // core seconds
 	LowerBound   float64 // no schedule ends earlier: critical path, or work over cores
+	Late         []Late  // tasks that end after their deadline
 	Guessed      int     // tasks whose duration is a default
 	hosts        []Host
 	known        profiles.Snapshot // on which it rests
@@ -68,6 +72,7 @@ const (
 	whyTooBig             // fits no host
 	whyBlocked            // needs a task that cannot be placed
 	whyNoHosts
+	whyMemory // with its inputs and outputs it needs more memory than any host has
 )
 
 // Reason says why a task is where and when it is.
@@ -91,6 +96,8 @@ func (p *Plan) Reason(g *dag.Graph, i dag.TaskIndex) string {
 		return "no host has enough for it and for the tasks that follow its elements"
 	case whyBlocked:
 		return fmt.Sprintf("needs %s, which cannot be placed", g.TaskName(t.other))
+	case whyMemory:
+		return fmt.Sprintf("it needs %s of memory with its inputs and outputs, more than any host that could run it has", memoryText(int64(t.bytes)))
 	case whyNoHosts:
 	}
 	return "there is no host"
@@ -110,6 +117,25 @@ func Cores(g *dag.Group) float64 { return float64(cpuOf(&g.Resources)) / 1000 }
 func SignatureOf(g *dag.Graph, group int) profiles.Signature {
 	grp := &g.Groups[group]
 	return profiles.Signature{Job: g.Name, Group: grp.Name, Function: grp.Run.Function}
+}
+
+// VersionOf tells versions of the code of a group's tasks apart, as far as a job
+// says what that is: command, function, and environment. Equal numbers, equal code;
+// what a program of that name does may change unseen.
+func VersionOf(g *dag.Graph, group int) uint64 {
+	grp := &g.Groups[group]
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%+v", grp.Run)
+	for i := range g.Environments {
+		if e := g.Environments[i]; e.Name == grp.Run.Environment {
+			if e.Python != nil {
+				fmt.Fprintf(h, "%+v", *e.Python)
+			}
+			e.Python, e.Source = nil, "" // where its folder lies does not matter
+			fmt.Fprintf(h, "%+v", e)
+		}
+	}
+	return max(h.Sum64(), 1)
 }
 
 // Make plans a graph: upward ranks as in HEFT (Topcuoglu, Hariri and Wu,
@@ -137,13 +163,21 @@ func list(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*Plan, *nodes, error) 
 		}
 	}
 	n.schedule(c, plan)
+	plan.findLate(g, plan.Tasks)
 	return plan, n, nil
 }
 
 // Order is Make without the schedule: ranks, costs and paths, which are all that
 // agents go by. It takes O(n+e) time.
+//
+// When tasks have deadlines it schedules all the same, to find those that end late.
 func Order(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
-	plan, _, err := order(g, p, &c)
+	plan, n, err := order(g, p, &c)
+	if err == nil && hasDeadlines(g) {
+		all := Plan{Tasks: make([]Placement, n.tasks), hosts: c.Hosts}
+		n.schedule(&c, &all)
+		plan.findLate(g, all.Tasks)
+	}
 	return plan, err
 }
 

@@ -35,7 +35,11 @@ func Improve(g *dag.Graph, p profiles.Snapshot, c Cluster, e Effort) (iter.Seq[*
 			return
 		}
 		m := newModel(n, &c)
-		s := &search{m: m, p: newPortfolio(m), run: newContention(m), first: plan, left: e.Evaluations, makespan: math.Inf(1), random: e.Seed}
+		run := newContention(m)
+		if m.tight {
+			run.mem = newMemory(m)
+		}
+		s := &search{m: m, p: newPortfolio(m), run: run, first: plan, left: e.Evaluations, makespan: math.Inf(1), random: e.Seed}
 		if s.try(yield) {
 			s.climb(yield)
 		}
@@ -80,10 +84,18 @@ func (s *search) try(yield func(*Plan) bool) bool {
 		if !way.large && len(s.m.seconds) > gapTasks || len(s.m.room) == 1 && way.name != first {
 			continue
 		}
+		if !way.large { // it looks through all that is on each host for each task
+			cost := len(s.m.seconds) * len(s.m.room) / gapCost
+			if s.left <= cost {
+				continue
+			}
+			s.left -= cost
+		}
 		host := way.make(s.p)
 		if host == nil {
 			continue
 		}
+		s.m.suit(s.p, host)
 		if _, earlier := s.better(decision{host: host, first: s.m.n.rank}); earlier {
 			s.method = way.name
 			if !yield(s.plan()) {
@@ -246,7 +258,10 @@ func (s *search) plan() *Plan {
 		h, x := s.best.host[i], &s.spans[i]
 		p.Homes[i] = h
 		if h < 0 {
-			continue // the first plan says why
+			if p.Tasks[i].Host >= 0 {
+				p.Tasks[i] = s.lacksMemory(int32(i))
+			}
+			continue // else the first plan says why
 		}
 		t := Placement{Host: int(h), Start: x.start, Finish: x.finish, bytes: x.moved}
 		switch {
@@ -257,10 +272,35 @@ func (s *search) plan() *Plan {
 		}
 		p.Tasks[i] = t
 	}
+	p.Memory = s.memory()
+	p.findLate(s.m.n.g, p.Tasks)
 	if len(s.m.room) == 1 {
 		p.Homes = nil
 	} else {
 		p.Fuse = cutPaths(p.Fuse, p.Homes)
 	}
 	return &p
+}
+
+// lacksMemory explains a node that runs nowhere, though a host has all but the
+// memory for it or for one before it.
+func (s *search) lacksMemory(i int32) Placement {
+	for _, d := range s.m.takes[i] {
+		if from := s.m.data[d].producer; s.best.host[from] < 0 {
+			return Placement{Host: -1, why: whyBlocked, other: dag.TaskIndex(from)}
+		}
+	}
+	return Placement{Host: -1, why: whyMemory, bytes: s.m.total[i]}
+}
+
+// memory plays the best once more, and notes what it keeps where.
+func (s *search) memory() []HostMemory {
+	if !s.m.c.Whole {
+		return nil
+	}
+	run := newContention(s.m)
+	run.mem = newMemory(s.m)
+	run.mem.record = true
+	run.play(s.best, math.Inf(1))
+	return run.mem.hosts
 }

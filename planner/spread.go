@@ -43,10 +43,12 @@ func Spread(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
 	}
 	all := Plan{Tasks: make([]Placement, n.tasks), hosts: c.Hosts}
 	n.schedule(&c, &all)
+	plan.findLate(g, all.Tasks)
 	if one != nil {
 		alone := Plan{Tasks: make([]Placement, n.tasks)}
 		n.schedule(&Cluster{Hosts: []Host{*one}, Bandwidth: c.Bandwidth, Latency: c.Latency}, &alone)
 		if alone.Makespan <= all.Makespan*(1+spreadPart)+spreadSeconds {
+			plan.findLate(g, alone.Tasks)
 			return plan, nil
 		}
 	}

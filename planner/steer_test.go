@@ -72,3 +72,25 @@ func TestBetter(t *testing.T) {
 		}
 	}
 }
+
+// What a task costs grows with what its producers are predicted to write, through
+// several tasks.
+func TestCostsGrowWithInputs(t *testing.T) {
+	g := parse(t, "job: j\ntasks:\n  a: {run: F, out: [x]}\n  b: {run: G, in: {x: a.x}, out: [x]}\n  c: {run: H, in: {x: b.x, y: a.x}, out: [x]}\n")
+	book := profiles.NewBook()
+	for i := range 10 {
+		in := float64(1+i) * 1e6
+		book.Record(SignatureOf(g, 0), profiles.Sample{Seconds: 1, Bytes: 20e6})
+		book.Record(SignatureOf(g, 1), profiles.Sample{Seconds: in * 1e-6, Bytes: in / 2, In: in})
+		book.Record(SignatureOf(g, 2), profiles.Sample{Seconds: in * 1e-6, In: in})
+	}
+	p, err := Make(g, book.Snapshot(), Cluster{Hosts: []Host{{Name: "a", CPU: 1000}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []float64{1, 20, 30} { // of 20 MB, then of 10 + 20
+		if got := p.Seconds[i]; got < want*0.99 || got > want*1.01 {
+			t.Errorf("task %d: %g s, want %g", i, got, want)
+		}
+	}
+}

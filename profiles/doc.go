@@ -1,9 +1,14 @@
-// Package profiles keeps what tasks cost before: durations, output bytes and
+// Package profiles keeps what tasks cost before: durations, cores, output bytes and
 // memory for each signature (job name, group, function).
 //
-//	committed Usage ──Record──▶ Book ──Snapshot──▶ planner: Predict
-//	                             │
-//	                             └─Dirty──▶ store (Profile.Encode), and back by Load
+//	committed Usage ──Record──▶ Book ──Snapshot──▶ planner: Predict, PredictFor
+//	                             │  ▲
+//	     Profile.Encode, Load ──▶ store
+//	     EntryOf, Entry.Profile ─▶ File: JSON to look at, to compare (Diff) and to carry elsewhere
+//
+// A Profile holds means and variances, histograms (Sketch), the last runs with the
+// bytes of their inputs (Point, fitted by Lines), means by size class (Class), and
+// what the code before cost (Before).
 //
 // A Book belongs to one goroutine; a Snapshot never changes and may be read by
 // any. A task that was never seen costs what other tasks of its function did,

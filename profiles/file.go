@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 )
 
@@ -35,6 +37,49 @@ type Entry struct {
 	MemoryPeak       float64            `json:"memory_peak,omitempty"`
 	MemoryRuns       uint64             `json:"memory_runs,omitempty"`
 	CPU              float64            `json:"cpu,omitempty"` // cores kept busy; 0 unknown
+	CPURuns          uint64             `json:"cpu_runs,omitempty"`
+
+	Quantiles *Quantiles `json:"quantiles,omitempty"` // to look at: they are read from the histograms
+	Scale     *Scale     `json:"scale,omitempty"`     // to look at: the lines of Points
+
+	Version string       `json:"version,omitempty"`           // of the code, hexadecimal
+	Prior   uint64       `json:"prior_runs,omitempty"`        // of Runs: those of the code before, discounted
+	Before  *Earlier     `json:"before,omitempty"`            // what that cost
+	Times   [][2]float64 `json:"seconds_histogram,omitempty"` // bucket and weight: see Sketch
+	Sizes   [][2]float64 `json:"bytes_histogram,omitempty"`
+	Peaks   [][2]float64 `json:"memory_histogram,omitempty"`
+	Points  [][3]float64 `json:"points,omitempty"`  // bytes of inputs, seconds, bytes of outputs
+	Classes [][4]float64 `json:"classes,omitempty"` // inputs of 4^n to 4^(n+1) bytes: n, runs, seconds, bytes
+}
+
+// Quantiles are those of seconds, output bytes and memory.
+type Quantiles struct {
+	Seconds [3]float64 `json:"seconds"` // of half, 90 % and 99 % of the runs
+	Bytes   [3]float64 `json:"bytes"`
+	Memory  [3]float64 `json:"memory"`
+}
+
+// Scale says how costs grow with the bytes of inputs, with the part of the variance
+// that a line explains; nil: by no line.
+type Scale struct {
+	Seconds *Line `json:"seconds,omitempty"`
+	Bytes   *Line `json:"bytes,omitempty"`
+}
+
+// Line is At + PerByte * bytes of inputs.
+type Line struct {
+	At      float64 `json:"at"`
+	PerByte float64 `json:"per_byte"`
+	R2      float64 `json:"r2"`
+}
+
+// Earlier is what the code before cost, on average.
+type Earlier struct {
+	Version string  `json:"version,omitempty"`
+	Runs    uint64  `json:"runs"`
+	Seconds float64 `json:"seconds"`
+	Bytes   float64 `json:"bytes"`
+	Memory  float64 `json:"memory,omitempty"`
 }
 
 // Signature returns what the entry is about.
@@ -107,6 +152,36 @@ func (e *Entry) check() error {
 	for out, n := range e.Outputs {
 		costs = append(costs, cost{"outputs." + out, n})
 	}
+	for _, list := range [...]struct {
+		name string
+		of   [][2]float64
+	}{{"seconds_histogram", e.Times}, {"bytes_histogram", e.Sizes}, {"memory_histogram", e.Peaks}} {
+		for i, x := range list.of {
+			if len(list.of) > maxBins || x[0] != math.Trunc(x[0]) || math.Abs(x[0]) > math.MaxInt16 || !(x[1] > 0 && x[1] <= 1e9) || i > 0 && x[0] <= list.of[i-1][0] {
+				return fmt.Errorf("%s[%d] is %v; want at most %d pairs of a bucket, rising, and a weight above 0", list.name, i, x, maxBins)
+			}
+		}
+	}
+	if len(e.Points) > maxPoints || len(e.Classes) > maxClasses {
+		return fmt.Errorf("%d points and %d classes; want at most %d and %d", len(e.Points), len(e.Classes), maxPoints, maxClasses)
+	}
+	for _, x := range e.Points {
+		costs = append(costs, cost{"points", x[0]}, cost{"points", x[1]}, cost{"points", x[2]})
+	}
+	for i, x := range e.Classes {
+		if x[0] != math.Trunc(x[0]) || !(x[0] >= 0 && x[0] <= math.MaxInt8) || i > 0 && x[0] <= e.Classes[i-1][0] || x[1] != math.Trunc(x[1]) {
+			return fmt.Errorf("classes[%d] is %v; want a whole number, rising, and runs", i, x)
+		}
+		costs = append(costs, cost{"classes", x[1]}, cost{"classes", x[2]}, cost{"classes", x[3]})
+	}
+	if b := e.Before; b != nil {
+		costs = append(costs, cost{"before.seconds", b.Seconds}, cost{"before.bytes", b.Bytes}, cost{"before.memory", b.Memory})
+	}
+	for _, v := range []string{e.Version, e.before().Version} {
+		if _, err := versionOf(v); err != nil {
+			return err
+		}
+	}
 	for _, c := range costs {
 		if !(c.value >= 0 && c.value <= maxCost) {
 			return fmt.Errorf("%s is %g; want a number from 0 to %g", c.name, c.value, maxCost)
@@ -115,13 +190,105 @@ func (e *Entry) check() error {
 	return nil
 }
 
+func versionOf(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseUint(text, 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("version %q: want a hexadecimal number", text)
+	}
+	return v, nil
+}
+
+func versionText(v uint64) string {
+	if v == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%016x", v)
+}
+
+func (e *Entry) before() Earlier {
+	if e.Before == nil {
+		return Earlier{}
+	}
+	return *e.Before
+}
+
+// EntryOf is a profile as an entry of a file.
+func EntryOf(sig Signature, p Profile) Entry {
+	e := Entry{Job: sig.Job, Task: sig.Group, Function: sig.Function, Runs: p.Count, Seconds: p.Seconds, SecondsDeviation: math.Sqrt(p.SecondsVar),
+		Bytes: p.Bytes, BytesDeviation: math.Sqrt(p.BytesVar), Memory: p.Memory, MemoryPeak: p.MemoryPeak, MemoryRuns: p.MemoryCount,
+		CPU: p.CPU, CPURuns: p.CPUCount, Version: versionText(p.Version), Prior: p.Prior,
+		Times: p.Times.pairs(), Sizes: p.Sizes.pairs(), Peaks: p.Peaks.pairs()}
+	if p.Before.Count > 0 {
+		e.Before = &Earlier{versionText(p.Before.Version), p.Before.Count, p.Before.Seconds, p.Before.Bytes, p.Before.Memory}
+	}
+	if len(p.Times.bins) > 0 {
+		e.Quantiles = &Quantiles{p.Times.three(), p.Sizes.three(), p.Peaks.three()}
+	}
+	for _, x := range p.Points {
+		e.Points = append(e.Points, [3]float64{x.In, x.Seconds, x.Bytes})
+	}
+	for _, x := range p.Classes {
+		e.Classes = append(e.Classes, [4]float64{float64(x.Log), float64(x.Count), x.Seconds, x.Bytes})
+	}
+	seconds, bytes := p.Lines()
+	if seconds.R2 > 0 || bytes.R2 > 0 {
+		e.Scale = &Scale{lineOf(seconds), lineOf(bytes)}
+	}
+	return e
+}
+
+func lineOf(f Fit) *Line {
+	if f.R2 == 0 {
+		return nil
+	}
+	return &Line{f.At, f.PerByte, f.R2}
+}
+
+func (s Sketch) three() [3]float64 {
+	return [3]float64{s.Quantile(0.5), s.Quantile(0.9), s.Quantile(0.99)}
+}
+
+func (s Sketch) pairs() (out [][2]float64) {
+	for _, b := range s.bins {
+		out = append(out, [2]float64{float64(b.key), float64(b.weight)})
+	}
+	return out
+}
+
+func sketchOf(pairs [][2]float64) (s Sketch) {
+	for _, x := range pairs {
+		s.bins = append(s.bins, bin{int16(x[0]), float32(x[1])})
+	}
+	return s
+}
+
+// Profile is the entry as it is kept. The entry must be one that ParseFile returned.
+func (e *Entry) Profile() Profile {
+	p := Profile{Count: e.Runs, Seconds: e.Seconds, SecondsVar: e.SecondsDeviation * e.SecondsDeviation,
+		Bytes: e.Bytes, BytesVar: e.BytesDeviation * e.BytesDeviation, Memory: e.Memory, MemoryCount: e.MemoryRuns, MemoryPeak: e.MemoryPeak,
+		CPU: e.CPU, CPUCount: e.CPURuns, Prior: e.Prior, Times: sketchOf(e.Times), Sizes: sketchOf(e.Sizes), Peaks: sketchOf(e.Peaks)}
+	p.Version, _ = versionOf(e.Version)
+	b := e.before()
+	v, _ := versionOf(b.Version)
+	p.Before = Before{v, b.Runs, b.Seconds, b.Bytes, b.Memory}
+	for _, x := range e.Points {
+		p.Points = append(p.Points, Point{x[0], x[1], x[2]})
+	}
+	for _, x := range e.Classes {
+		p.Classes = append(p.Classes, Class{int8(x[0]), uint64(x[1]), x[2], x[3]})
+	}
+	return p
+}
+
 // Snapshot returns the file's profiles for predictions.
 func (f *File) Snapshot() Snapshot {
 	s := Snapshot{m: make(map[Signature]Profile, len(f.Profiles)), outputs: map[Signature]map[string]float64{}}
 	for i := range f.Profiles {
 		e := &f.Profiles[i]
-		s.m[e.Signature()] = Profile{Count: e.Runs, Seconds: e.Seconds, SecondsVar: e.SecondsDeviation * e.SecondsDeviation,
-			Bytes: e.Bytes, BytesVar: e.BytesDeviation * e.BytesDeviation, Memory: e.Memory, MemoryCount: e.MemoryRuns, MemoryPeak: e.MemoryPeak}
+		s.m[e.Signature()] = e.Profile()
 		if len(e.Outputs) > 0 {
 			s.outputs[e.Signature()] = e.Outputs
 		}
@@ -132,8 +299,13 @@ func (f *File) Snapshot() Snapshot {
 // Output returns the bytes that an output of a task is expected to have, of which
 // there are n in all: its own where they are known, else an equal part of all.
 func (s Snapshot) Output(sig Signature, name string, n int) float64 {
+	return s.OutputOf(sig, name, n, s.Predict(sig).Bytes)
+}
+
+// OutputOf is Output when all outputs together are expected to have so many bytes.
+func (s Snapshot) OutputOf(sig Signature, name string, n int, all float64) float64 {
 	if bytes, ok := s.outputs[sig][name]; ok {
 		return bytes
 	}
-	return s.Predict(sig).Bytes / float64(max(n, 1))
+	return all / float64(max(n, 1))
 }

@@ -21,7 +21,7 @@ func TestFile(t *testing.T) {
 	}
 	s := again.Snapshot()
 	a := Signature{Job: "j", Group: "a"}
-	if got, want := s.Predict(a), (Prediction{Seconds: 1.5, Spread: 0.5, Bytes: 30, Memory: 7, Basis: BasisTask}); got != want {
+	if got, want := s.Predict(a), (Prediction{Seconds: 1.5, Spread: 0.5, Bytes: 30, Memory: 7, Peak: 9, Basis: BasisTask}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got := s.Predict(Signature{"other", "b", "F"}); got.Seconds != 4 || got.Basis != BasisFunction {

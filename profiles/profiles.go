@@ -1,12 +1,11 @@
 package profiles
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -26,12 +25,16 @@ func ParseKey(key string) (Signature, error) {
 	return Signature{parts[0], parts[1], parts[2]}, nil
 }
 
-// Sample is what one run cost: seconds, bytes of all outputs, and private memory
-// at its peak in bytes (0 unknown).
+// Sample is what one run cost: seconds, bytes of all outputs, private memory at its
+// peak in bytes, cores that it kept busy, and bytes of all inputs. Of the last three
+// 0 is unknown. Version is that of the code, 0 unknown: see planner.VersionOf.
 type Sample struct {
 	Seconds float64
 	Bytes   float64
 	Memory  float64
+	CPU     float64
+	In      float64
+	Version uint64
 }
 
 // maxCost bounds what is recorded: its square, in a variance, must stay finite,
@@ -42,8 +45,12 @@ const maxCost = 1e100
 // profile follows a task that changes.
 const window = 50
 
+// priorRuns is how many runs of the code before count for one of a new version: a
+// prior that as many new ones outweigh.
+const priorRuns = 5
+
 // Profile sums up runs. Means and variances are of the last runs, weighted
-// exponentially once there are more than 50.
+// exponentially once there are more than 50. What was read must not be changed.
 type Profile struct {
 	Count       uint64
 	Seconds     float64 // mean
@@ -53,21 +60,81 @@ type Profile struct {
 	Memory      float64 // mean of the known peaks
 	MemoryCount uint64
 	MemoryPeak  float64 // highest ever
+	CPU         float64 // mean of the known: cores kept busy
+	CPUCount    uint64
+
+	Version uint64 // of the code that ran last; 0 unknown
+	Prior   uint64 // of Count: runs of the code before
+	Before  Before // what that cost; zero when there was none
+
+	Times, Sizes, Peaks Sketch  // of seconds, bytes and memory
+	Points              []Point // the last runs that had inputs, the oldest first
+	Classes             []Class // by the size of the inputs, sorted
 }
 
-// Add returns the profile with one more run. The mean and variance are updated
-// as in West, Updating mean and variance estimates: an improved method (CACM 1979).
+// Before is what the code before cost, on average.
+type Before struct {
+	Version, Count         uint64
+	Seconds, Bytes, Memory float64
+}
+
+// Add returns the profile with one more run.
 func (p Profile) Add(s Sample) Profile {
+	p = p.own()
+	p.add(&s)
+	return p
+}
+
+// own returns a copy that shares nothing.
+func (p Profile) own() Profile {
+	p.Times, p.Sizes, p.Peaks = p.Times.clone(), p.Sizes.clone(), p.Peaks.clone()
+	p.Points, p.Classes = slices.Clone(p.Points), slices.Clone(p.Classes)
+	return p
+}
+
+// add takes in a run. The mean and variance are updated as in West, Updating mean
+// and variance estimates: an improved method (CACM 1979).
+func (p *Profile) add(s *Sample) {
+	p.renew(s.Version)
 	p.Count++
-	w := 1 / float64(min(p.Count, window))
-	p.Seconds, p.SecondsVar = update(p.Seconds, p.SecondsVar, s.Seconds, w)
-	p.Bytes, p.BytesVar = update(p.Bytes, p.BytesVar, s.Bytes, w)
+	n := float64(min(p.Count, window))
+	p.Seconds, p.SecondsVar = update(p.Seconds, p.SecondsVar, s.Seconds, 1/n)
+	p.Bytes, p.BytesVar = update(p.Bytes, p.BytesVar, s.Bytes, 1/n)
+	p.Times.add(s.Seconds, n)
+	p.Sizes.add(s.Bytes, n)
 	if s.Memory > 0 {
 		p.MemoryCount++
-		p.Memory += (s.Memory - p.Memory) / float64(min(p.MemoryCount, window))
+		n := float64(min(p.MemoryCount, window))
+		p.Memory += (s.Memory - p.Memory) / n
 		p.MemoryPeak = max(p.MemoryPeak, s.Memory)
+		p.Peaks.add(s.Memory, n)
 	}
-	return p
+	if s.CPU > 0 {
+		p.CPUCount++
+		p.CPU += (s.CPU - p.CPU) / float64(min(p.CPUCount, window))
+	}
+	p.grow(s)
+}
+
+// renew begins a new version of the code: what the one before cost is all that is
+// known, and counts for little.
+func (p *Profile) renew(version uint64) {
+	if version == 0 || version == p.Version {
+		return
+	}
+	if p.Version != 0 {
+		p.Before = Before{p.Version, p.Count - p.Prior, p.Seconds, p.Bytes, p.Memory}
+		p.Prior = min(p.Count, priorRuns)
+		p.Count, p.MemoryCount, p.CPUCount = p.Prior, min(p.MemoryCount, priorRuns), min(p.CPUCount, priorRuns)
+		for _, s := range []*Sketch{&p.Times, &p.Sizes, &p.Peaks} {
+			s.scale(priorRuns)
+		}
+		p.Points = p.Points[max(len(p.Points)-priorRuns, 0):]
+		for i := range p.Classes {
+			p.Classes[i].Count = min(p.Classes[i].Count, priorRuns)
+		}
+	}
+	p.Version = version
 }
 
 func update(mean, variance, x, w float64) (float64, float64) {
@@ -82,7 +149,9 @@ type Prediction struct {
 	Spread  float64
 	Bytes   float64
 	Memory  float64 // 0 unknown
+	Peak    float64 // memory that nearly all runs (95 %) stay below; 0 unknown
 	Basis   Basis
+	Fit     float64 // R squared of the line by which Seconds grow with the inputs; 0: none
 }
 
 // Basis says what a prediction rests on.
@@ -93,10 +162,11 @@ const (
 	BasisDefault  Basis = iota // nothing is known: Default
 	BasisFunction              // other tasks of the same function
 	BasisTask                  // earlier runs of this task's group in this job
+	BasisSize                  // those of them with about as many bytes of inputs
 )
 
 func (b Basis) String() string {
-	return [...]string{"default", "function", "task"}[b]
+	return [...]string{"default", "function", "task", "size"}[b]
 }
 
 // Default is the prediction for tasks of which nothing is known: a second and a
@@ -110,18 +180,55 @@ type Snapshot struct {
 }
 
 // Predict returns what a task of the signature is expected to cost.
-func (s Snapshot) Predict(sig Signature) Prediction {
-	if p, ok := s.m[sig]; ok {
-		return p.predict(BasisTask)
+func (s Snapshot) Predict(sig Signature) Prediction { return s.PredictFor(sig, 0) }
+
+// PredictFor is Predict for a task whose inputs together have so many bytes; 0 unknown.
+func (s Snapshot) PredictFor(sig Signature, in float64) Prediction {
+	p, ok := s.m[sig]
+	basis := BasisTask
+	if !ok && sig.Function != "" {
+		p, ok = s.m[Signature{Function: sig.Function}]
+		basis = BasisFunction
 	}
-	if p, ok := s.m[Signature{Function: sig.Function}]; ok && sig.Function != "" {
-		return p.predict(BasisFunction)
+	if !ok {
+		return Default()
 	}
-	return Default()
+	out := Prediction{Seconds: p.Seconds, Spread: math.Sqrt(p.SecondsVar), Bytes: p.Bytes, Memory: p.Memory, Basis: basis}
+	if out.Peak = min(p.Peaks.Quantile(0.95)*ratio, p.MemoryPeak); out.Peak == 0 {
+		out.Peak = p.MemoryPeak
+	}
+	p.at(in, &out)
+	return out
 }
 
-func (p Profile) predict(b Basis) Prediction {
-	return Prediction{Seconds: p.Seconds, Spread: math.Sqrt(p.SecondsVar), Bytes: p.Bytes, Memory: p.Memory, Basis: b}
+// Varies tells whether what is known of a signature depends on the size of the inputs.
+func (s Snapshot) Varies(sig Signature) bool {
+	p, ok := s.m[sig]
+	if !ok {
+		p = s.m[Signature{Function: sig.Function}]
+	}
+	return p.Varies()
+}
+
+// Corrected returns the snapshot with other mean durations, whatever the inputs.
+func (s Snapshot) Corrected(seconds map[Signature]float64) Snapshot {
+	out := Snapshot{m: maps.Clone(s.m), outputs: s.outputs}
+	if out.m == nil {
+		out.m = map[Signature]Profile{}
+	}
+	for sig, x := range seconds {
+		p, ok := out.m[sig]
+		if !ok {
+			p = out.m[Signature{Function: sig.Function}]
+			if p.Count == 0 {
+				p.Bytes = Default().Bytes
+			}
+		}
+		p.Seconds, p.Points, p.Classes = x, nil, nil
+		p.Count = max(p.Count, 1)
+		out.m[sig] = p
+	}
+	return out
 }
 
 // Len returns the number of signatures.
@@ -152,8 +259,13 @@ func (b *Book) RecordAll(sig Signature, samples iter.Seq[Sample]) {
 	both := sig.Function != "" && sig != all
 	own, function, taken := b.m[sig], b.m[all], false
 	for s := range samples {
-		if s.ok() {
-			own, function, taken = own.Add(s), function.Add(s), true
+		if !s.ok() {
+			continue
+		}
+		taken = true
+		own.add(&s)
+		if s.Version = 0; both { // other jobs' code of that name need not be of the same version
+			function.add(&s)
 		}
 	}
 	if !taken {
@@ -168,7 +280,7 @@ func (b *Book) RecordAll(sig Signature, samples iter.Seq[Sample]) {
 }
 
 func (s *Sample) ok() bool {
-	for _, x := range [...]float64{s.Seconds, s.Bytes, s.Memory} {
+	for _, x := range [...]float64{s.Seconds, s.Bytes, s.Memory, s.CPU, s.In} {
 		if !(x >= 0 && x <= maxCost) { // also refuses NaN
 			return false
 		}
@@ -177,8 +289,12 @@ func (s *Sample) ok() bool {
 }
 
 func (b *Book) own() {
-	if b.shared {
-		b.m, b.shared = maps.Clone(b.m), false
+	if !b.shared {
+		return
+	}
+	b.m, b.shared = maps.Clone(b.m), false
+	for sig, p := range b.m {
+		b.m[sig] = p.own()
 	}
 }
 
@@ -195,7 +311,7 @@ func (b *Book) SnapshotOf(sigs iter.Seq[Signature]) Snapshot {
 	for sig := range sigs {
 		for _, s := range []Signature{sig, {Function: sig.Function}} {
 			if p, ok := b.m[s]; ok {
-				m[s] = p
+				m[s] = p.own()
 			}
 		}
 	}
@@ -227,40 +343,20 @@ func (b *Book) Load(key string, v []byte) error {
 	return nil
 }
 
-// ErrMalformed says that bytes are no profile.
-var ErrMalformed = errors.New("profile is malformed")
-
-const encodedSize = 1 + 8*8
-
-// Encode returns version 1 of the stored form: the version and eight
-// little-endian words. Later versions append.
-func (p Profile) Encode() []byte {
-	b := make([]byte, 0, encodedSize)
-	b = append(b, 1)
-	b = binary.LittleEndian.AppendUint64(b, p.Count)
-	b = binary.LittleEndian.AppendUint64(b, p.MemoryCount)
-	for _, f := range []float64{p.Seconds, p.SecondsVar, p.Bytes, p.BytesVar, p.Memory, p.MemoryPeak} {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(f))
-	}
-	return b
-}
-
-// Decode reads what Encode writes, in this version or a later one.
-func Decode(b []byte) (Profile, error) {
-	if len(b) < encodedSize || b[0] == 0 {
-		return Profile{}, ErrMalformed
-	}
-	b = b[1:]
-	word := func() uint64 {
-		w := binary.LittleEndian.Uint64(b)
-		b = b[8:]
-		return w
-	}
-	p := Profile{Count: word(), MemoryCount: word()}
-	for _, f := range []*float64{&p.Seconds, &p.SecondsVar, &p.Bytes, &p.BytesVar, &p.Memory, &p.MemoryPeak} {
-		if *f = math.Float64frombits(word()); !(*f >= 0 && *f <= math.MaxFloat64) {
-			return Profile{}, ErrMalformed
+// All returns copies of what is recorded.
+func (b *Book) All() iter.Seq2[Signature, Profile] {
+	return func(yield func(Signature, Profile) bool) {
+		for sig, p := range b.m {
+			if !yield(sig, p.own()) {
+				return
+			}
 		}
 	}
-	return p, nil
+}
+
+// Put replaces what is recorded of a signature.
+func (b *Book) Put(sig Signature, p Profile) {
+	b.own()
+	b.m[sig] = p.own()
+	b.dirty[sig] = struct{}{}
 }

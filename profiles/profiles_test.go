@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -20,9 +21,9 @@ func TestPredict(t *testing.T) {
 		sig  Signature
 		want Prediction
 	}{
-		{Signature{"j", "g", "f"}, Prediction{2, spread, 20, 200, BasisTask}},
-		{Signature{"other", "x", "f"}, Prediction{2, spread, 20, 200, BasisFunction}},
-		{Signature{"j", "c", ""}, Prediction{7, 0, 0, 0, BasisTask}},
+		{Signature{"j", "g", "f"}, Prediction{Seconds: 2, Spread: spread, Bytes: 20, Memory: 200, Basis: BasisTask}},
+		{Signature{"other", "x", "f"}, Prediction{Seconds: 2, Spread: spread, Bytes: 20, Memory: 200, Basis: BasisFunction}},
+		{Signature{"j", "c", ""}, Prediction{Seconds: 7, Basis: BasisTask}},
 		{Signature{"other", "c", ""}, Default()}, // commands share nothing but their group
 		{Signature{"j", "g", "other"}, Default()},
 	} {
@@ -88,7 +89,7 @@ func TestStoredAndLoaded(t *testing.T) {
 		cost := rapid.OneOf(rapid.Float64Range(0, 1e12), rapid.Float64(), rapid.Just(math.Inf(1)))
 		for range rapid.IntRange(0, 20).Draw(t, "runs") {
 			b.Record(Signature{name.Draw(t, "job"), name.Draw(t, "group"), name.Draw(t, "function")},
-				Sample{cost.Draw(t, "s"), cost.Draw(t, "b"), cost.Draw(t, "m")})
+				Sample{Seconds: cost.Draw(t, "s"), Bytes: cost.Draw(t, "b"), Memory: cost.Draw(t, "m"), CPU: cost.Draw(t, "c"), In: cost.Draw(t, "i"), Version: rapid.Uint64Range(0, 2).Draw(t, "v")})
 		}
 		again := NewBook()
 		for k, v := range b.Dirty() {
@@ -100,7 +101,7 @@ func TestStoredAndLoaded(t *testing.T) {
 			t.Fatal("Dirty returns a profile twice")
 		}
 		for sig, p := range b.m {
-			if again.m[sig] != p {
+			if !reflect.DeepEqual(again.m[sig], p) {
 				t.Fatalf("%+v: loaded %+v, want %+v", sig, again.m[sig], p)
 			}
 		}
@@ -115,7 +116,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := Decode(p.Encode()); err != nil || again != p {
+		if again, err := Decode(p.Encode()); err != nil || !reflect.DeepEqual(again, p) {
 			t.Fatalf("%+v reads back as %+v, %v", p, again, err)
 		}
 	})

@@ -162,8 +162,11 @@ func (c *controller) perform(a core.Action) {
 	case core.Create:
 		c.store.create(a)
 	case core.Store:
+		if w.fate.improves > 0 && w.chance(50) {
+			c.answer(core.Departed{Job: a.Commit.Job})
+		}
 		c.store.commit(a)
-	case core.StoreAgent:
+	case core.StoreAgent, core.Warn:
 	case core.Delete:
 		c.store.delete(a)
 	case core.Ask:
@@ -186,7 +189,12 @@ func (c *controller) perform(a core.Action) {
 func (c *controller) improve(a core.Improve) {
 	ev := core.Improved{Token: a.Token, Job: a.Job}
 	if !c.w.chance(200) {
-		p, err := planner.Better(a.Graph, a.First, a.Cluster, a.Effort)
+		p, err := a.First, error(nil)
+		if a.First == nil {
+			p, err = planner.Order(a.Graph, c.known(a.Graph), a.Cluster)
+		} else {
+			p, err = planner.Better(a.Graph, a.First, a.Cluster, a.Effort)
+		}
 		if err != nil {
 			c.w.fail(a.Job, "no better plan: %v", err)
 			return
@@ -234,16 +242,31 @@ func (c *controller) prepare(a core.Prepare) {
 	c.answer(ev)
 }
 
+// known is what tasks are said to have cost, which is far from what they cost, or
+// nothing: a wrong profile may cost time, and never a result.
+func (c *controller) known(g *dag.Graph) profiles.Snapshot {
+	if c.w.fate.improves == 0 {
+		return profiles.Snapshot{}
+	}
+	f := profiles.File{}
+	for i := range g.Groups {
+		sig := planner.SignatureOf(g, i)
+		far := float64(planner.VersionOf(g, i)%7+1) * float64(c.w.fate.improves)
+		f.Profiles = append(f.Profiles, profiles.Entry{Job: sig.Job, Task: sig.Group, Function: sig.Function, Runs: 3, Seconds: far * 1e-3, Bytes: 1e9 / far, MemoryPeak: 1e9 * far, MemoryRuns: 3})
+	}
+	return f.Snapshot()
+}
+
 // plan plans as the driver does, or puts each task on any host that has enough for it.
 func (c *controller) plan(g *dag.Graph, cluster planner.Cluster) (*planner.Plan, error) {
 	w := c.w
 	if w.fate.spread == 0 || len(cluster.Hosts) < 2 {
-		return planner.Order(g, profiles.Snapshot{}, cluster)
+		return planner.Order(g, c.known(g), cluster)
 	}
 	if w.fate.spread == spreadByPlan {
-		return planner.Spread(g, profiles.Snapshot{}, cluster)
+		return planner.Spread(g, c.known(g), cluster)
 	}
-	p, err := planner.Order(g, profiles.Snapshot{}, cluster)
+	p, err := planner.Order(g, c.known(g), cluster)
 	if err != nil {
 		return nil, err
 	}

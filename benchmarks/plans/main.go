@@ -23,7 +23,15 @@ func main() {
 	flag.IntVar(&x.hosts, "execute", 0, "run each recording for real on so many agents, instead of the comparison")
 	flag.IntVar(&x.cores, "cores", 4, "of each of these agents")
 	flag.Float64Var(&x.seconds, "seconds", 5, "that a recording is scaled to, at best")
+	scale := flag.Bool("times", false, "what planning takes for 1,000 to 1,000,000 tasks, instead of the comparison")
 	flag.Parse()
+	if *scale {
+		if err := times(os.Stdout, []int{1000, 10_000, 100_000, 1_000_000}); err != nil {
+			fmt.Fprintln(os.Stderr, "plans:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "plans: name recordings in WfFormat, such as wfinstances/*.json")
 		os.Exit(2)

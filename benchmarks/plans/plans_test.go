@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/internal/wfformat"
 	"github.com/cascade-run/cascade/planner"
+	"github.com/cascade-run/cascade/profiles"
 )
 
 // recording writes one of tasks named by their numbers: each with its seconds, the
@@ -141,4 +143,53 @@ func TestCompare(t *testing.T) {
 	if err := compare(&out, []string{"none.json"}, clusters(), 1, true); err == nil {
 		t.Error("a file that is not there was compared")
 	}
+}
+
+// Profiles that are off by ten, either way and anyhow, make plans that run to their
+// end, and no more than three times as long as those of true ones: all are judged by
+// true durations.
+func TestWrongProfiles(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 25).Draw(t, "tasks")
+		seconds, bytes, reads := make([]float64, n), make([]float64, n), make([][]int, n)
+		for i := range n {
+			seconds[i], bytes[i] = rapid.Float64Range(0.1, 10).Draw(t, "seconds"), rapid.Float64Range(0, 1e8).Draw(t, "bytes")
+			for k := range i {
+				if rapid.IntRange(0, 7).Draw(t, "reads") == 0 {
+					reads[i] = append(reads[i], k)
+				}
+			}
+		}
+		im, err := wfformat.Read("r.json", recording(seconds, bytes, reads), wfformat.Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := newJob(im.Graph, im.Profile.Snapshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong := im.Profile
+		wrong.Profiles = slices.Clone(im.Profile.Profiles)
+		for i := range wrong.Profiles {
+			by := rapid.SampledFrom([]float64{0.1, 1, 10}).Draw(t, "off")
+			wrong.Profiles[i].Seconds *= by
+			wrong.Profiles[i].Bytes /= by
+			wrong.Profiles[i].Outputs = nil
+		}
+		c := cluster{"2x2", []int{2, 2}, 1e9}
+		on := planner.Cluster{Hosts: []planner.Host{{Name: "0", CPU: 2000}, {Name: "1", CPU: 2000}}, Bandwidth: c.bandwidth, Latency: latency}
+		var took [2]float64
+		for k, s := range []profiles.Snapshot{im.Profile.Snapshot(), wrong.Snapshot()} {
+			p, err := planner.Best(im.Graph, s, on, planner.Effort{Evaluations: 30})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took[k] = c.play(j, chosen(p)); math.IsInf(took[k], 1) || took[k] < p.LowerBound*1e-3 {
+				t.Fatalf("plan %d takes %g s", k, took[k])
+			}
+		}
+		if took[1] > took[0]*3+1 {
+			t.Fatalf("%g s with wrong profiles, %g s with true ones", took[1], took[0])
+		}
+	})
 }

@@ -36,14 +36,15 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 
 // flags is what the command line says.
 type flags struct {
-	cfg     controller.Config
-	network daemon.Network
-	metrics string
-	minFree string
-	memory  string
-	bytes   string
-	durable cascade.Durability
-	verbose int
+	cfg      controller.Config
+	network  daemon.Network
+	lateHook string
+	metrics  string
+	minFree  string
+	memory   string
+	bytes    string
+	durable  cascade.Durability
+	verbose  int
 }
 
 func command(signals <-chan os.Signal) *cobra.Command {
@@ -84,6 +85,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.BoolVar(&f.cfg.Spread, "spread", true, "run jobs that gain by it on several agents at once; false: each on one")
 	s.CountVarP(&f.verbose, "verbose", "v", "log more")
 	s.StringVar(&f.cfg.Audit, "audit", "", "file for who asked for what, one line of JSON each (default audit.log in the state folder; none: no such file)")
+	s.StringVar(&f.lateHook, "late-hook", "", "program to run when a job is predicted to miss a deadline, with CASCADE_JOB, CASCADE_JOB_NAME, CASCADE_OWNER and CASCADE_LATE set (default none)")
 	s.DurationVar(&f.cfg.CertificateLife, "certificate-life", 0, "how long certificates of agents and clients last; they renew themselves (default 168h for agents, 720h for clients)")
 	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
 	return c
@@ -92,6 +94,9 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 func (f *flags) config(stderr io.Writer) (controller.Config, error) {
 	cfg := f.cfg
 	cfg.Sync = f.durable == cascade.PowerLoss
+	if f.lateHook != "" {
+		cfg.LateHook = []string{f.lateHook}
+	}
 	for _, x := range []struct {
 		flag, text string
 		set        func(int64)

@@ -75,6 +75,8 @@ type (
 		Job   comms.JobID
 		Plan  *planner.Plan
 	}
+	// Departed: tasks of a job take other times than was thought.
+	Departed struct{ Job comms.JobID }
 	// Stored answers Create, Store and Delete. Only Create may fail: when another
 	// write fails the driver ends.
 	Stored struct {
@@ -123,6 +125,7 @@ func (Full) event()     {}
 func (Free) event()     {}
 func (Prepared) event() {}
 func (Improved) event() {}
+func (Departed) event() {}
 func (Stored) event()   {}
 func (Answered) event() {}
 func (Loaded) event()   {}
@@ -157,7 +160,8 @@ type (
 		Cluster planner.Cluster
 	}
 	// Improve looks for a better plan than the first for a cluster. Urgent: the job
-	// waits for it, so that it is better answered with none than late. Answer Improved.
+	// waits for it, so that it is better answered with none than late. First nil: order
+	// the job, which runs, by what its tasks are known to take by now. Answer Improved.
 	Improve struct {
 		Token   uint64
 		Job     comms.JobID
@@ -167,6 +171,13 @@ type (
 		Cluster planner.Cluster
 		Effort  planner.Effort
 		Urgent  bool
+	}
+	// Warn: a job is predicted to miss deadlines; no answer.
+	Warn struct {
+		Job   comms.JobID
+		Name  string
+		Owner string
+		Text  string
 	}
 	// Create stores a new job. Answer Stored.
 	Create struct {
@@ -206,6 +217,7 @@ func (Send) action()       {}
 func (CloseLink) action()  {}
 func (Prepare) action()    {}
 func (Improve) action()    {}
+func (Warn) action()       {}
 func (Create) action()     {}
 func (Store) action()      {}
 func (StoreAgent) action() {}

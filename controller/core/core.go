@@ -88,6 +88,8 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		c.prepared(&ev)
 	case Improved:
 		c.improved(&ev)
+	case Departed:
+		c.departed(ev.Job)
 	case Stored:
 		c.stored(ev)
 	case Answered:

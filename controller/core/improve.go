@@ -56,6 +56,9 @@ func (c *Core) improved(ev *Improved) {
 	}
 	b := j.better
 	j.better = nil
+	if ev.Plan != nil && j.rec.Epoch == b.epoch {
+		c.warnLate(j, ev.Plan)
+	}
 	switch {
 	case j.rec.Epoch != b.epoch || j.stage != stageActive || j.ending != nil:
 	case j.rec.Agent != "":
@@ -73,7 +76,7 @@ func (c *Core) improved(ev *Improved) {
 // rerank tells those who work on a job the order of a plan in place of the one
 // that they have.
 func (c *Core) rerank(j *job, old, now *planner.Plan) {
-	if now == nil || j.assign != nil || slices.Equal(old.Order(), now.Order()) {
+	if now == nil || j.assign != nil || old != nil && slices.Equal(old.Order(), now.Order()) {
 		return
 	}
 	ranks := sentRanks(now.Order())
@@ -85,4 +88,38 @@ func (c *Core) rerank(j *job, old, now *planner.Plan) {
 			c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerRank, Reason: now.Method, Epoch: j.rec.Epoch, Ranks: ranks})
 		}
 	}
+}
+
+// warnLate tells watchers, and by the driver anybody else, that a plan misses
+// deadlines. What was told before is not told again.
+func (c *Core) warnLate(j *job, p *planner.Plan) {
+	text := p.LateText(j.graph)
+	if text == j.late {
+		return
+	}
+	j.late = text
+	c.touch(j)
+	if text != "" {
+		c.emit(Warn{Job: j.id, Name: j.graph.Name, Owner: j.rec.Owner, Text: text})
+	}
+}
+
+func (j *job) lateText() string {
+	if j.live == nil {
+		return ""
+	}
+	return j.late
+}
+
+// departed has a job that runs ordered anew: what has not started goes by what tasks
+// are known to take by now. What runs goes on, and each task stays where it is.
+func (c *Core) departed(id comms.JobID) {
+	j := c.jobs[id]
+	if j == nil || j.live == nil || j.better != nil || j.stage != stageActive || j.rec.Agent == "" || j.ending != nil || j.graph.NumTasks() > maxRanks {
+		return
+	}
+	cl := c.cluster()
+	c.token++
+	j.better = &improvement{token: c.token, epoch: j.rec.Epoch, hosts: names(&cl)}
+	c.emit(Improve{Token: c.token, Job: j.id, Hash: j.rec.GraphHash, Graph: j.graph, Cluster: cl})
 }

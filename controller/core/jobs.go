@@ -59,6 +59,7 @@ type live struct {
 	plan    *planner.Plan
 	better  *improvement // a search for a better plan that is under way
 	planned bool         // one was, and has ended
+	late    string       // which deadlines the plan misses
 	states  *States
 	seen    map[string]Seen
 
@@ -134,6 +135,7 @@ func (c *Core) prepared(ev *Prepared) {
 	j.rec.Name = j.graph.Name
 	j.rec.Totals = j.states.Totals()
 	c.findExports(j)
+	c.warnLate(j, j.plan)
 	var assign *comms.Assign
 	var a *agent
 	first := j.plan

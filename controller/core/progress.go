@@ -140,7 +140,7 @@ func (c *Core) tellLater(w *watch) {
 func (c *Core) tell(w *watch, final bool) {
 	w.dirty, w.last, w.result = false, c.now, w.job.result
 	m := w.job.progress(final)
-	m.Req, m.Events, m.Waits = w.req, w.kept, c.waits(w.job)
+	m.Req, m.Events, m.Waits, m.Late = w.req, w.kept, c.waits(w.job), w.job.lateText()
 	w.kept = nil
 	c.send(w.link, m)
 }

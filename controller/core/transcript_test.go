@@ -92,7 +92,7 @@ func (w *world) step(ev Event) {
 			}
 		}
 		switch a.(type) {
-		case Send, Wake, CloseLink, StoreAgent:
+		case Send, Wake, CloseLink, StoreAgent, Warn:
 		default:
 			w.todo = append(w.todo, a)
 		}
@@ -150,6 +150,14 @@ func (w *world) complete(a Action) {
 		}
 		w.step(ev)
 	case Improve:
+		if a.First == nil {
+			plan, err := planner.Order(a.Graph, profiles.Snapshot{}, a.Cluster)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			w.step(Improved{Token: a.Token, Job: a.Job, Plan: plan})
+			return
+		}
 		plan, err := planner.Better(a.Graph, a.First, a.Cluster, a.Effort)
 		if err != nil {
 			w.t.Fatal(err)
@@ -273,6 +281,8 @@ func (w *world) run(d *datadriven.TestData) error {
 			who = ""
 		}
 		w.settle(who)
+	case "departed":
+		w.step(Departed{Job: job})
 	case "paused":
 		w.step(Paused{Why: d.Input})
 	case "nospace":
@@ -457,6 +467,8 @@ func (w *world) print(a Action) {
 		p("prepare %s decode=%v past=%v hosts=%d", jobName(a.Job), a.Submit != nil, a.Past, len(a.Cluster.Hosts))
 	case Improve:
 		p("improve %s hosts=%d urgent=%v", jobName(a.Job), len(a.Cluster.Hosts), a.Urgent)
+	case Warn:
+		p("warn %s: %s", jobName(a.Job), a.Text)
 	case Create:
 		p("create %s %s epoch=%d agent=%q", jobName(a.Row.ID), a.Row.Phase, a.Row.Epoch, a.Row.Agent)
 	case Store:
@@ -528,6 +540,9 @@ func (w *world) message(m comms.Message) string {
 		}
 		if m.Waits != "" {
 			s += fmt.Sprintf(" waits: %s", m.Waits)
+		}
+		if m.Late != "" {
+			s += fmt.Sprintf(" late: %s", m.Late)
 		}
 		for _, g := range m.Groups {
 			s += fmt.Sprintf(" %s=%d/%d", g.Group, g.Done, g.Total)

@@ -1,0 +1,48 @@
+package controller
+
+import (
+	"testing"
+
+	"github.com/cascade-run/cascade/planner"
+	"github.com/cascade-run/cascade/profiles"
+)
+
+// A job is planned again when its tasks take far other times than was thought and
+// much is left, and then only when they do so again.
+func TestDeparted(t *testing.T) {
+	const job = "job: j\ntasks:\n  a: {run: F, for: {i: \"1..100\"}, out: [x]}\n  b: {run: G, in: {x: \"a[*].x\"}, out: [x]}\n"
+	for _, c := range []struct {
+		name    string
+		thought float64
+		takes   float64
+		runs    int
+		want    int // times, when it is asked after each run
+	}{
+		{"as was thought", 1, 1.5, 50, 0},
+		{"ten times as long", 1, 10, 50, 1},
+		{"a tenth", 1, 0.1, 50, 1},
+		{"two runs tell nothing", 1, 10, 2, 0},
+		{"nothing is left", 1e-3, 1e-2, 100, 0},
+		{"no-ops of which nothing was known", 0, 1e-6, 50, 0},
+		{"long ones of which nothing was known", 0, 30, 50, 1},
+	} {
+		g := parse(t, job)
+		ctrl := &Controller{book: profiles.NewBook()}
+		if c.thought > 0 {
+			ctrl.book.Record(planner.SignatureOf(g, 0), profiles.Sample{Seconds: c.thought})
+		}
+		d, got := ctrl.newDrift(g), 0
+		for range c.runs {
+			d.add(0, c.takes)
+			if d.departed(g) {
+				got++
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: planned again %d times, want %d", c.name, got, c.want)
+		}
+	}
+	if (&Controller{book: profiles.NewBook()}).newDrift(parse(t, "job: j\ntasks:\n  a: {run: F, out: [x]}\n")) != nil {
+		t.Error("a small job is looked at")
+	}
+}

@@ -1,0 +1,134 @@
+package profiles
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+)
+
+// ErrMalformed says that bytes are no profile.
+var ErrMalformed = errors.New("profile is malformed")
+
+const (
+	encodedSize = 1 + 8*8
+	maxLoaded   = 1 << 10 // elements of a list in the stored form: more is no profile
+)
+
+// Encode returns version 2 of the stored form: the version and eight little-endian
+// words, which are all of version 1, then what came since. Later versions append.
+func (p Profile) Encode() []byte {
+	b := make([]byte, 0, 2*encodedSize)
+	b = append(b, 2)
+	word := func(w uint64) { b = binary.LittleEndian.AppendUint64(b, w) }
+	float := func(fs ...float64) {
+		for _, f := range fs {
+			word(math.Float64bits(f))
+		}
+	}
+	count := func(n int) { b = binary.LittleEndian.AppendUint16(b, uint16(n)) }
+	word(p.Count)
+	word(p.MemoryCount)
+	float(p.Seconds, p.SecondsVar, p.Bytes, p.BytesVar, p.Memory, p.MemoryPeak)
+	float(p.CPU)
+	word(p.CPUCount)
+	word(p.Version)
+	word(p.Prior)
+	word(p.Before.Version)
+	word(p.Before.Count)
+	float(p.Before.Seconds, p.Before.Bytes, p.Before.Memory)
+	for _, s := range []*Sketch{&p.Times, &p.Sizes, &p.Peaks} {
+		count(len(s.bins))
+		for _, x := range s.bins {
+			b = binary.LittleEndian.AppendUint16(b, uint16(x.key))
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x.weight))
+		}
+	}
+	count(len(p.Points))
+	for _, x := range p.Points {
+		float(x.In, x.Seconds, x.Bytes)
+	}
+	count(len(p.Classes))
+	for _, x := range p.Classes {
+		b = append(b, byte(x.Log))
+		word(x.Count)
+		float(x.Seconds, x.Bytes)
+	}
+	return b
+}
+
+// reader takes a stored profile apart; what is too short or out of range makes it bad.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) take(n int) []byte {
+	if len(r.b) < n {
+		r.b, r.bad = nil, true
+		return make([]byte, n)
+	}
+	head := r.b[:n]
+	r.b = r.b[n:]
+	return head
+}
+
+func (r *reader) word() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
+
+func (r *reader) floats(to ...*float64) {
+	for _, f := range to {
+		*f = math.Float64frombits(r.word())
+		r.bad = r.bad || !(*f >= 0 && *f <= math.MaxFloat64)
+	}
+}
+
+func (r *reader) count() int {
+	n := int(binary.LittleEndian.Uint16(r.take(2)))
+	if n > maxLoaded {
+		r.bad = true
+		return 0
+	}
+	return n
+}
+
+// Decode reads what Encode writes, in this version or another.
+func Decode(b []byte) (Profile, error) {
+	if len(b) < encodedSize || b[0] == 0 {
+		return Profile{}, ErrMalformed
+	}
+	r := &reader{b: b[1:]}
+	var p Profile
+	p.Count, p.MemoryCount = r.word(), r.word()
+	r.floats(&p.Seconds, &p.SecondsVar, &p.Bytes, &p.BytesVar, &p.Memory, &p.MemoryPeak)
+	if b[0] >= 2 {
+		r.floats(&p.CPU)
+		p.CPUCount, p.Version, p.Prior = r.word(), r.word(), r.word()
+		p.Before.Version, p.Before.Count = r.word(), r.word()
+		r.floats(&p.Before.Seconds, &p.Before.Bytes, &p.Before.Memory)
+		for _, s := range []*Sketch{&p.Times, &p.Sizes, &p.Peaks} {
+			r.sketch(s)
+		}
+		for range r.count() {
+			var x Point
+			r.floats(&x.In, &x.Seconds, &x.Bytes)
+			p.Points = append(p.Points, x)
+		}
+		for range r.count() {
+			x := Class{Log: int8(r.take(1)[0]), Count: r.word()}
+			r.floats(&x.Seconds, &x.Bytes)
+			r.bad = r.bad || len(p.Classes) > 0 && x.Log <= p.Classes[len(p.Classes)-1].Log
+			p.Classes = append(p.Classes, x)
+		}
+	}
+	if r.bad {
+		return Profile{}, ErrMalformed
+	}
+	return p, nil
+}
+
+func (r *reader) sketch(s *Sketch) {
+	for range r.count() {
+		x := bin{int16(binary.LittleEndian.Uint16(r.take(2))), math.Float32frombits(binary.LittleEndian.Uint32(r.take(4)))}
+		r.bad = r.bad || !(x.weight > 0 && x.weight <= 1e9) || len(s.bins) > 0 && x.key <= s.bins[len(s.bins)-1].key
+		s.bins = append(s.bins, x)
+	}
+}
