@@ -82,6 +82,11 @@ func Resource(name string, amount float64) TaskOption {
 // Retries allows further attempts after an error of the task itself.
 func Retries(n int) TaskOption { return func(g *dag.Group) { g.Retries = n } }
 
+// Deadline says how long after the job's start the task should have ended. It raises
+// the priority of what the task needs, and Progress.Late warns when the prediction
+// misses it. Nothing is stopped by it.
+func Deadline(d time.Duration) TaskOption { return func(g *dag.Group) { g.Deadline = d } }
+
 // Timeout bounds one attempt.
 func Timeout(d time.Duration) TaskOption { return func(g *dag.Group) { g.Timeout = d } }
 

@@ -132,6 +132,9 @@ func (a *app) printStatus(p *cascade.Progress, cut string) {
 	case p.Waits != "":
 		fmt.Fprintf(a.out, "  waits: %s\n", p.Waits)
 	}
+	if p.Late != "" {
+		fmt.Fprintf(a.out, "  late: %s\n", p.Late)
+	}
 	if p.Error != nil {
 		fmt.Fprintf(a.out, "  %s\n", p.Error)
 	}

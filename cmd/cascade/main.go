@@ -136,7 +136,7 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 	f.CountVarP(&a.verbose, "verbose", "v", "log more to standard error; twice for details")
 	f.BoolVar(&a.tcp, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
 	root.AddCommand(
-		a.runCommand(), a.submitCommand(), a.validateCommand(), a.schemaCommand(), a.planCommand(), a.graphCommand(), a.importCommand(),
+		a.runCommand(), a.submitCommand(), a.validateCommand(), a.schemaCommand(), a.planCommand(), a.profileCommand(), a.graphCommand(), a.importCommand(),
 		a.statusCommand(), a.logsCommand(), a.getCommand(),
 		a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.forgetCommand(),
 		a.lsCommand(), a.storyCommand(), a.explainCommand(), a.timelineCommand(), a.reportCommand(), a.cleanCommand(), a.envCommand(), a.clusterCommand(), a.connectCommand(), a.doctorCommand(), a.perfCommand(), a.versionCommand(),

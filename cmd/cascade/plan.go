@@ -81,13 +81,9 @@ func readProfiles(path string) (profiles.Snapshot, error) {
 	if path == "" {
 		return profiles.Snapshot{}, nil
 	}
-	b, err := os.ReadFile(path)
+	f, err := readProfileFile(path)
 	if err != nil {
-		return profiles.Snapshot{}, badInputf("read profiles: %w", err)
-	}
-	f, err := profiles.ParseFile(path, b)
-	if err != nil {
-		return profiles.Snapshot{}, badInput{err}
+		return profiles.Snapshot{}, err
 	}
 	return f.Snapshot(), nil
 }
@@ -128,7 +124,7 @@ func (f *planFor) cluster() (planner.Cluster, error) {
 		return planner.Cluster{}, badInputf("--gbit %g: want a number above 0", f.gbit)
 	}
 	hosts, err := parseHosts(f.hosts)
-	return planner.Cluster{Hosts: hosts, Bandwidth: f.gbit * 1e9 / 8, Latency: planner.DefaultLatency}, err
+	return planner.Cluster{Hosts: hosts, Bandwidth: f.gbit * 1e9 / 8, Latency: planner.DefaultLatency, Whole: true}, err
 }
 
 // effort is what was asked for, else some seconds of work at most: a simulation of
@@ -197,7 +193,10 @@ func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster) {
 	}
 	fmt.Fprintf(a.out, "\npredicted %s, at best %s (critical path %s, work %s over %g cores), gap %.1f%%; %d of %s with a guessed duration\n",
 		seconds(p.Makespan), seconds(p.LowerBound), seconds(p.CriticalPath), seconds(p.Work), cores, gap, p.Guessed, plural(len(p.Tasks), "task"))
-	if len(c.Hosts) < 2 {
+	if text := p.LateText(g); text != "" {
+		fmt.Fprintf(a.out, "late: %s\n", text)
+	}
+	if len(c.Hosts) < 2 && len(p.Memory) == 0 {
 		return
 	}
 	moved := ""
@@ -207,8 +206,30 @@ func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster) {
 	fmt.Fprintf(a.out, "found by %s%s\n", p.Method, moved)
 	for i := range c.Hosts {
 		all := max(p.Makespan, 1e-9) * float64(c.Hosts[i].CPU) / 1000
-		fmt.Fprintf(a.out, "  %s: %s, %.0f%% busy\n", c.Hosts[i].Name, plural(tasks[i], "task"), busy[i]/all*100)
+		fmt.Fprintf(a.out, "  %s: %s, %.0f%% busy%s\n", c.Hosts[i].Name, plural(tasks[i], "task"), busy[i]/all*100, memoryOf(p, i))
 	}
+}
+
+// memoryOf says what a plan keeps in memory on a host, and what it must spill.
+func memoryOf(p *planner.Plan, h int) string {
+	if len(p.Memory) == 0 {
+		return ""
+	}
+	m := &p.Memory[h]
+	text := ", " + units.BytesSize(m.Peak) + " at its peak"
+	if m.Limit > 0 {
+		text += " of " + units.BytesSize(m.Limit)
+	}
+	if len(m.Spills) > 0 {
+		bytes, back := 0.0, 0
+		for _, s := range m.Spills {
+			if bytes += s.Bytes; s.Back >= 0 {
+				back++
+			}
+		}
+		text += fmt.Sprintf(", spills %s (%s) from %s on and reads %d of them back", plural(len(m.Spills), "dataset"), units.BytesSize(bytes), seconds(m.Spills[0].At), back)
+	}
+	return text
 }
 
 func (a *app) printPlan(rows []comms.PlanRow) error {

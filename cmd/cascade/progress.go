@@ -27,6 +27,7 @@ type progress struct {
 	quiet time.Time       // when a line was printed last
 	told  map[string]bool // groups that have ended, environments, reasons
 	waits string          // what the running job was last said to wait for
+	late  string          // and which deadlines it was said to miss
 	err   error
 }
 
@@ -66,6 +67,10 @@ func (s *progress) update(p *cascade.Progress) {
 	if p.Phase == comms.JobRunning && p.Waits != s.waits && !s.a.json {
 		s.waits = p.Waits
 		s.say("%s", cmp.Or(p.Waits, "the store goes on"))
+	}
+	if p.Late != s.late && !s.a.json {
+		s.late = p.Late
+		s.say("late: %s", cmp.Or(p.Late, "no deadline is missed any more"))
 	}
 	if s.a.json {
 		if err := s.a.printJSON(progressObject(p, "")); err != nil && s.err == nil {
@@ -220,9 +225,10 @@ func progressObject(p *cascade.Progress, cut string) any {
 		Final  bool    `json:"final"`
 		Groups []group `json:"groups"`
 		Waits  string  `json:"waits,omitempty"`
+		Late   string  `json:"late,omitempty"`
 		CutOff string  `json:"cut_off,omitempty"`
 		Error  string  `json:"error,omitempty"`
-	}{Waits: p.Waits, CutOff: cut, Job: p.Job.String(), Name: p.Name, Phase: p.Phase.String(), Final: p.Final}
+	}{Waits: p.Waits, Late: p.Late, CutOff: cut, Job: p.Job.String(), Name: p.Name, Phase: p.Phase.String(), Final: p.Final}
 	for _, g := range p.Groups {
 		o.Groups = append(o.Groups, group(g))
 	}

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/docker/go-units"
+	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/profiles"
+)
+
+func (a *app) profileCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "profile",
+		Short: "Show, export, import and compare what tasks cost before",
+		Long: `What tasks cost before is kept by the controller, or in this host's state: duration,
+cores, output bytes and peak memory of each family of tasks of a job, and of each
+function in all jobs. Plans rest on it. A profile that is wrong costs time, never
+a wrong result.`,
+		Example: "  cascade profile show\n  cascade profile export job.profile.json --of montage",
+		Args:    known,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.profileShowCommand(), a.profileExportCommand(), a.profileImportCommand(), a.profileDiffCommand())
+	for _, sub := range c.Commands() {
+		argsOf(sub)
+	}
+	return c
+}
+
+// knownProfiles asks for what is known; of is the name of a job, task or function, "" for all.
+func (a *app) knownProfiles(ctx context.Context, of string) (f profiles.File, err error) {
+	f.Version = profiles.FileVersion
+	err = a.withClient(ctx, func(client *cascade.Client) error {
+		rows, err := cascade.Rows[comms.ProfileRow](ctx, client, comms.QueryProfiles, comms.JobID{}, of)
+		if err != nil {
+			return err
+		}
+		f.Profiles = make([]profiles.Entry, len(rows))
+		for i := range rows {
+			if err := json.Unmarshal([]byte(rows[i].Entry), &f.Profiles[i]); err != nil {
+				return fmt.Errorf("read profile %d of the answer: %w", i, err)
+			}
+		}
+		return nil
+	})
+	return f, err
+}
+
+func readProfileFile(path string) (*profiles.File, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, badInputf("read profiles: %w", err)
+	}
+	f, err := profiles.ParseFile(path, b)
+	if err != nil {
+		return nil, badInput{err}
+	}
+	return f, nil
+}
+
+// profileLine is a line of profile show.
+type profileLine struct {
+	Job      string `json:"job"`
+	Task     string `json:"task"`
+	Function string `json:"function"`
+	Runs     uint64 `json:"runs"`
+	Seconds  string `json:"mean"`
+	Spread   string `json:"spread"`
+	Half     string `json:"half"`
+	Most     string `json:"p90"`
+	Bytes    string `json:"output"`
+	Memory   string `json:"peak_memory"`
+	CPU      string `json:"cores"`
+	Grows    string `json:"grows"`
+}
+
+func (a *app) profileShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show [NAME]",
+		Short: "Show what tasks cost before",
+		Long: `Show what is known of all tasks, or of those of a job, a family of tasks or a
+function: mean and standard deviation of the duration, what half and what 90 % of the
+runs stay below, output bytes, peak memory, cores kept busy. Recent runs weigh more.
+GROWS says how the duration grows with the bytes of the inputs where a line explains
+at least 80 % of its variance. --json prints all of it.`,
+		Example: "  cascade profile show\n  cascade profile show montage --json",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			f, err := a.knownProfiles(c.Context(), first(args))
+			if err != nil {
+				return err
+			}
+			if a.json {
+				for i := range f.Profiles {
+					if err := a.printJSON(&f.Profiles[i]); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			lines := make([]profileLine, len(f.Profiles))
+			for i := range f.Profiles {
+				lines[i] = lineOf(&f.Profiles[i])
+			}
+			return table(a, lines, "job", "task", "function", "runs", "mean", "spread", "half", "p90", "output", "peak_memory", "cores", "grows")
+		},
+	}
+}
+
+func first(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+func lineOf(e *profiles.Entry) profileLine {
+	l := profileLine{Job: e.Job, Task: e.Task, Function: e.Function, Runs: e.Runs, Seconds: seconds(e.Seconds), Spread: seconds(e.SecondsDeviation), Bytes: units.BytesSize(e.Bytes)}
+	if q := e.Quantiles; q != nil {
+		l.Half, l.Most = seconds(q.Seconds[0]), seconds(q.Seconds[1])
+	}
+	if e.MemoryRuns > 0 {
+		l.Memory = units.BytesSize(e.MemoryPeak)
+	}
+	if e.CPU > 0 {
+		l.CPU = fmt.Sprintf("%.2f", e.CPU)
+	}
+	if e.Scale != nil && e.Scale.Seconds != nil {
+		l.Grows = fmt.Sprintf("%s/MiB (%.0f%%)", seconds(e.Scale.Seconds.PerByte*(1<<20)), e.Scale.Seconds.R2*100)
+	}
+	return l
+}
+
+func (a *app) profileExportCommand() *cobra.Command {
+	var of string
+	c := &cobra.Command{
+		Use:     "export [FILE]",
+		Short:   "Write what tasks cost before to a profile file",
+		Long:    "Write what is known of all tasks, or with --of of some, to a profile file, without\nFILE to standard output. cascade plan --profile and cascade profile import read it.",
+		Example: "  cascade profile export all.profile.json\n  cascade profile export --of montage | less",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			f, err := a.knownProfiles(c.Context(), of)
+			if err != nil {
+				return err
+			}
+			b, err := f.Encode()
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 || args[0] == "-" {
+				_, err := a.out.Write(b)
+				return err
+			}
+			if err := os.WriteFile(args[0], b, 0o666); err != nil {
+				return badInputf("write profiles: %w", err)
+			}
+			return a.said("%s: %s", args[0], plural(len(f.Profiles), "profile"))
+		},
+	}
+	c.Flags().StringVar(&of, "of", "", "only those of this job, family of tasks or function")
+	return c
+}
+
+// said prints a line for people.
+func (a *app) said(format string, args ...any) error {
+	if a.json {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.out, format+"\n", args...)
+	return err
+}
+
+func (a *app) profileImportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import FILE",
+		Short: "Take what tasks cost from a profile file",
+		Long: `Replace what is known of the tasks that FILE is about by what it says; - is standard
+input. Jobs that run keep the profile with which they began. On a cluster with
+certificates only an admin may.`,
+		Example: "  cascade profile import job.profile.json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			path := args[0]
+			var b []byte
+			var err error
+			if path == "-" {
+				path = "standard input"
+				b, err = io.ReadAll(a.in)
+			} else {
+				b, err = os.ReadFile(path)
+			}
+			if err != nil {
+				return badInputf("read profiles: %w", err)
+			}
+			f, err := profiles.ParseFile(path, b)
+			if err != nil {
+				return badInput{err}
+			}
+			if err := a.withClient(c.Context(), func(client *cascade.Client) error { return client.SetProfiles(c.Context(), f) }); err != nil {
+				return err
+			}
+			return a.said("%s", plural(len(f.Profiles), "profile"))
+		},
+	}
+}
+
+// driftLine is a line of profile diff.
+type driftLine struct {
+	Job      string `json:"job"`
+	Task     string `json:"task"`
+	Function string `json:"function"`
+	Change   string `json:"change"`
+	Before   string `json:"before"`
+	After    string `json:"after"`
+	Time     string `json:"time"`
+	Spreads  string `json:"spreads"`
+	Bytes    string `json:"output"`
+	Memory   string `json:"memory"`
+}
+
+func (a *app) profileDiffCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff [FILE [FILE]]",
+		Short: "Show how what tasks cost has changed",
+		Long: `Compare two profile files, or one with what is known here, the earlier first; without
+a file what the code of tasks cost before it changed with what it costs now. What
+moved most in time comes first. SPREADS says by how many standard deviations of the
+earlier the mean has moved.`,
+		Example: "  cascade profile diff\n  cascade profile diff last-month.json\n  cascade profile diff before.json after.json --json",
+		Args:    cobra.MaximumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			var now profiles.File
+			var files []*profiles.File
+			for _, path := range args {
+				f, err := readProfileFile(path)
+				if err != nil {
+					return err
+				}
+				files = append(files, f)
+			}
+			if len(files) < 2 {
+				var err error
+				if now, err = a.knownProfiles(c.Context(), ""); err != nil {
+					return err
+				}
+				files = append(files, &now)
+			}
+			if len(args) == 0 {
+				return a.printDrift(profiles.DiffVersions(now.Profiles))
+			}
+			return a.printDrift(profiles.Diff(files[0].Profiles, files[1].Profiles))
+		},
+	}
+}
+
+func (a *app) printDrift(all []profiles.Drift) error {
+	if a.json {
+		return table(a, all)
+	}
+	times := func(x float64) string {
+		if x == 0 {
+			return ""
+		}
+		return fmt.Sprintf("x%.2f", x)
+	}
+	lines := make([]driftLine, len(all))
+	for i, d := range all {
+		lines[i] = driftLine{Job: d.Job, Task: d.Task, Function: d.Function, Change: d.Change, Time: times(d.Time), Bytes: times(d.Bytes), Memory: times(d.Memory)}
+		if d.Change != "new" {
+			lines[i].Before = seconds(d.Before)
+		}
+		if d.Change != "gone" {
+			lines[i].After = seconds(d.After)
+		}
+		if d.Spreads != 0 {
+			lines[i].Spreads = fmt.Sprintf("%+.1f", d.Spreads)
+		}
+	}
+	return table(a, lines, "job", "task", "function", "change", "before", "after", "time", "spreads", "output", "memory")
+}
