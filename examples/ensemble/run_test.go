@@ -9,7 +9,6 @@ import (
 	"image/png"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/examples/ensemble/fields"
 	"github.com/cascade-run/cascade/examples/internal/twin"
+	"github.com/cascade-run/cascade/internal/needs"
 )
 
 func TestMain(m *testing.M) { cascade.RunTests(m) }
@@ -48,15 +48,7 @@ func TestJobFileGivesGoldenNumbers(t *testing.T) {
 // Go and Python in one graph, in environments whose packages exclude each other,
 // give the same numbers.
 func TestPythonJobFileGivesGoldenNumbers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds environments of Python packages")
-	}
-	if _, err := exec.LookPath("python3"); err != nil {
-		if os.Getenv("CASCADE_REQUIRE_PYTHON") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("no Python on this host; CASCADE_REQUIRE_PYTHON=1 makes this a failure: ", err)
-	}
+	needs.Python(t)
 	runAndCheck(t, twin.Read(t, "job-python.yaml"), "t")
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor/python"
+	"github.com/cascade-run/cascade/internal/needs"
 )
 
 // interpreter returns a Python that has NumPy and cloudpickle, and the environment
@@ -41,10 +42,7 @@ func interpreter(t *testing.T) (path string, env []string) {
 
 // A program of a user talks to a cluster: what it prints is the golden file.
 func TestClient(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds programs, and an environment from packages")
-	}
-	needPython(t)
+	needs.Python(t)
 	python, env := interpreter(t)
 	dir, err := filepath.Abs("testdata")
 	if err != nil {
@@ -62,10 +60,7 @@ func TestClient(t *testing.T) {
 
 // The package reads and writes the messages of the transcripts as they stand there.
 func TestTranscripts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds an environment from packages")
-	}
-	needPython(t)
+	needs.Python(t)
 	python, env := interpreter(t)
 	files, err := filepath.Glob("../../comms/testdata/transcripts/*.txt")
 	files = slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "schema.txt" })
@@ -103,10 +98,7 @@ func TestFiles(t *testing.T) {
 
 // The programs of docs/python.md do what it says.
 func TestDocs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds programs, and an environment from packages")
-	}
-	needPython(t)
+	needs.Python(t)
 	text, err := os.ReadFile("../../docs/python.md")
 	if err != nil {
 		t.Fatal(err)

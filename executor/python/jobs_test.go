@@ -11,7 +11,6 @@ import (
 	"maps"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -26,6 +25,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor/arrowcodec"
+	"github.com/cascade-run/cascade/internal/needs"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -94,24 +94,10 @@ func segment(values []float64) (string, error) {
 	return "private", nil
 }
 
-// needPython skips the test where there is no Python.
-func needPython(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("python3"); err != nil {
-		if os.Getenv("CASCADE_REQUIRE_PYTHON") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("no Python on this host; CASCADE_REQUIRE_PYTHON=1 makes this a failure: ", err)
-	}
-}
-
 // Each job file in testdata/job comes to what its golden file says: how each task
 // ended, what it printed, and each output.
 func TestJobs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds an environment from packages")
-	}
-	needPython(t)
+	needs.Python(t)
 	c := cascadetest.Start(t)
 	files, err := filepath.Glob("testdata/job/*.yaml")
 	if err != nil || len(files) == 0 {
