@@ -56,8 +56,11 @@ func (c *Core) tellInHand() {
 			return
 		}
 	}
+	c.flush()
+	if c.unsent > 0 {
+		return // the controller knows first what has ended: else others would run that again
+	}
 	l.told = c.inHand()
-	c.flush() // the controller knows first what has ended
 	m := &comms.InHand{Leaving: true}
 	for _, j := range c.jobs {
 		if tasks := l.told[j]; len(tasks) > 0 {
