@@ -15,7 +15,7 @@ type part struct {
 	run         []comms.Range // tasks; not looked at when the job has one part
 	told        uint64        // epoch that the agent has: of the Assign that was sent last, or its own word
 	drained     uint64        // epoch at which it said last that nothing more runs
-	fresh       bool          // the agent has never heard of the job
+	fresh       bool          // nothing of the job runs at the agent before it is told of the next epoch
 	gone        bool          // nothing of the job runs there: its process has ended, or it is away for too long
 	have        map[comms.DatasetRef]comms.Desc
 	// have: what the process has that came after one that is gone; nil while none came.

@@ -99,6 +99,9 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 	if r.ended {
 		states = ev.Past.States
 		j.parts = partsOf(&ev.Past.Row, ev.Past.Given)
+		for _, p := range j.parts {
+			p.fresh = true // of a job that has ended nothing runs
+		}
 		j.owner = nil
 	}
 	if away := c.away(j); away != "" && !r.ended {

@@ -281,6 +281,8 @@ func (w *world) run(d *datadriven.TestData) error {
 			who = ""
 		}
 		w.settle(who)
+	case "leave":
+		w.step(Received{w.links[who], &comms.InHand{Leaving: true}})
 	case "departed":
 		w.step(Departed{Job: job})
 	case "paused":
