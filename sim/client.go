@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +25,15 @@ type client struct {
 	fetched map[uint64]comms.DatasetID // by request
 	left    int                        // answers due in this stage
 	dialled bool                       // the agents
+	reached map[string]bool            // agents
+	reads   map[uint64]*reading        // by request
 	asking  bool                       // again is planned
+}
+
+// reading is an output that the client asked an agent for.
+type reading struct {
+	j *clientJob
+	d *comms.LocatedData
 }
 
 type clientJob struct {
@@ -46,7 +56,7 @@ const (
 )
 
 func newClient(w *world) *client {
-	c := &client{process: process{w: w, name: "client"}, waits: map[uint64]func(comms.Message){}, fetched: map[uint64]comms.DatasetID{}}
+	c := &client{process: process{w: w, name: "client"}, waits: map[uint64]func(comms.Message){}, fetched: map[uint64]comms.DatasetID{}, reached: map[string]bool{}, reads: map[uint64]*reading{}}
 	for i := range w.fate.jobs {
 		j := &clientJob{hold: w.chance(50)}
 		j.id[15] = byte(i + 1)
@@ -77,7 +87,7 @@ func (c *client) deliver(d memnet.Delivery[comms.Message]) {
 		case memnet.Message:
 			c.post(func() { c.answered(d.Msg) })
 		case memnet.Up:
-			c.post(func() { c.left--; c.progress() })
+			c.post(func() { c.agentUp(d.From, d.Resumed) })
 		case memnet.Down, memnet.Credit:
 		}
 		return
@@ -346,6 +356,7 @@ func (c *client) fetchOne(j *clientJob, d *comms.LocatedData) {
 	}
 	req := c.next()
 	c.fetched[req] = comms.DatasetID{Job: j.id, DatasetRef: d.Desc.Ref}
+	c.reads[req] = &reading{j, d}
 	c.waits[req] = func(m comms.Message) {
 		r, ok := m.(*comms.Reply)
 		switch {
@@ -362,6 +373,24 @@ func (c *client) fetchOne(j *clientJob, d *comms.LocatedData) {
 		c.left++
 		c.after(11*time.Millisecond, func() { c.left--; c.progress() })
 	}
+}
+
+// agentUp asks an agent anew for what it was asked for, if it has forgotten that:
+// one that leaves may do so while the client reads.
+func (c *client) agentUp(name string, resumed bool) {
+	if !c.reached[name] {
+		c.reached[name] = true
+		c.left--
+	}
+	if !resumed {
+		for _, req := range slices.Sorted(maps.Keys(c.waits)) {
+			if r := c.reads[req]; r != nil && r.d.Agent == name {
+				delete(c.waits, req)
+				c.fetchOne(r.j, r.d)
+			}
+		}
+	}
+	c.progress()
 }
 
 // served sees what an agent reads for the client.

@@ -25,14 +25,17 @@ var mended = []uint64{
 	29371, 6041, 11593, // news that came with an Assign were judged before its tasks were known
 	32195,        // an instance ran that had ended elsewhere, because its generator did
 	10774, 60834, // what a peer had made again by itself, and how that ended, was not taken
-	36498, // a failed generator kept the end of an earlier attempt's stream
-	37928, // outputs of instances were freed when their generator went to another agent
-	50461, // a task that an agent made again by itself waited for others that did not know
-	38758, // references of instances beyond a stream that began anew
-	69946, // an agent that was away when an epoch began counted as done with it
-	90805, // as 50461, and the others had ended meanwhile
-	91158, // a second rerun was taken while the decision about the first was stored
-	95483, // a task began before what was published of a failed stream had been fetched
+	36498,                                    // a failed generator kept the end of an earlier attempt's stream
+	37928,                                    // outputs of instances were freed when their generator went to another agent
+	50461,                                    // a task that an agent made again by itself waited for others that did not know
+	38758,                                    // references of instances beyond a stream that began anew
+	69946,                                    // an agent that was away when an epoch began counted as done with it
+	90805,                                    // as 50461, and the others had ended meanwhile
+	91158,                                    // a second rerun was taken while the decision about the first was stored
+	95483,                                    // a task began before what was published of a failed stream had been fetched
+	42713, 52254, 61177, 31169, 23040, 41185, // an agent that leaves said what it had begun before the controller knew what had ended
+	35250,        // a job that had ended was to run again, an agent left before it was told so, and the job was cancelled
+	17333, 55074, // the client of the simulator did not ask an agent again that had left while it read from it
 	13373, // a job was cancelled while the first decision about it was stored, and its agents came then
 }
 
