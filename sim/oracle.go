@@ -39,6 +39,7 @@ type facts struct {
 	stored  map[eventID]bool
 	done    map[dag.TaskIndex]uint32 // attempts that finished, and the end is stored
 	fence   map[dag.TaskIndex]uint32 // attempts up to this count no more
+	moved   map[dag.TaskIndex]uint64 // epoch at which it was last given out: what was noted at one before is void
 	highest map[dag.TaskIndex]uint32 // attempt seen
 	made    map[comms.DatasetRef]origin
 	private map[dag.TaskIndex]origin // that finished in a fused path, and whose outputs nobody published
@@ -104,7 +105,7 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 // add takes in a job that will be submitted.
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
-		fence: map[dag.TaskIndex]uint32{}, highest: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
+		fence: map[dag.TaskIndex]uint32{}, moved: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
 		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, crashes: map[dag.TaskIndex]int{}}
 	o.facts[id] = f
 }
@@ -304,6 +305,11 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 			delete(f.done, t)
 		}
 	}
+	for _, r := range b.Moved {
+		for t := r.First; t <= r.Last; t++ {
+			f.moved[t] = b.Epoch + 1
+		}
+	}
 	for i := range b.Events {
 		o.event(c.Job, f, b, b.First+uint64(i), &b.Events[i])
 	}
@@ -336,8 +342,8 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 	case comms.EventLost, comms.EventDrained, comms.EventEnv, comms.EventBuilding, comms.EventSpilled:
 		return
 	}
-	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] {
-		return // of an attempt that was given up
+	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] || b.Agent != "" && b.Epoch < f.moved[e.Task] {
+		return // of an attempt that was given up, as that of an agent which made a task again by itself
 	}
 	if e.Kind != comms.EventReady && e.Kind != comms.EventTakenBack {
 		f.highest[e.Task] = max(f.highest[e.Task], e.Attempt)
