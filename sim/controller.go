@@ -189,7 +189,8 @@ func (c *controller) perform(a core.Action) {
 func (c *controller) improve(a core.Improve) {
 	ev := core.Improved{Token: a.Token, Job: a.Job}
 	if !c.w.chance(200) {
-		p, err := a.First, error(nil)
+		var p *planner.Plan
+		var err error
 		if a.First == nil {
 			p, err = planner.Order(a.Graph, c.known(a.Graph), a.Cluster)
 		} else {
