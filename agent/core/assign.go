@@ -256,7 +256,7 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 			case t.state == tAbsent:
 				*t = task{attempt: attempt, state: tWaiting}
 				j.unended++
-				if i >= uint64(j.static) { // its generator may have passed its element, which nobody read then
+				if !j.fresh || i >= uint64(j.static) { // what it reads may have been made here when nobody read it, and is gone then
 					again = append(again, taskIndex(i))
 				}
 			case attempt > t.attempt:
