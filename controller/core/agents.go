@@ -461,6 +461,9 @@ func (c *Core) lateEvents(j *job, a *agent, b *sentBatch, events []comms.Event) 
 			put(ref, desc)
 			continue
 		}
+		if e.Kind == comms.EventHeld && j.live == nil {
+			continue // another has it, and this one was told by Retain to free its copy
+		}
 		for k := range e.Outputs {
 			put(e.Outputs[k].Ref, e.Outputs[k])
 		}

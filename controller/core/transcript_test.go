@@ -390,7 +390,7 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 		Epoch: number(arg(d, "epoch", strconv.FormatUint(w.assigned[job].Epoch, 10)))}}}
 	kinds := map[string]comms.EventKind{"ready": comms.EventReady, "started": comms.EventStarted, "published": comms.EventPublished, "finished": comms.EventFinished,
 		"retry": comms.EventRetry, "failed": comms.EventFailed, "skipped": comms.EventSkipped, "cancelled": comms.EventCancelled,
-		"streamend": comms.EventStreamEnd, "lost": comms.EventLost, "drained": comms.EventDrained}
+		"streamend": comms.EventStreamEnd, "lost": comms.EventLost, "drained": comms.EventDrained, "held": comms.EventHeld}
 	g := w.graphs[arg(d, "graph", "g")]
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
 		f := strings.Fields(line)
@@ -422,6 +422,8 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 			}
 		}
 		switch e.Kind {
+		case comms.EventHeld:
+			e.Outputs = []comms.Desc{{Ref: comms.DatasetRef{Task: e.Task}, Attempt: e.Attempt, Place: comms.Place{Kind: place}}}
 		case comms.EventFinished:
 			if g.Group(e.Task).Outputs[0].Generate == dag.GenerateNone {
 				e.Outputs = []comms.Desc{{Ref: comms.DatasetRef{Task: e.Task}, Attempt: e.Attempt, Place: comms.Place{Kind: place}}}
