@@ -74,6 +74,7 @@ type origin struct {
 	attempt uint32
 	inline  bool
 	move    int // how often its job had been moved
+	lost    bool
 }
 
 func newOracle(w *world) *oracle {
@@ -339,7 +340,13 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 			f.lost(e.Task)
 		}
 		return
-	case comms.EventLost, comms.EventDrained, comms.EventEnv, comms.EventBuilding, comms.EventSpilled:
+	case comms.EventLost: // for the job, if who made it says so: others had copies
+		if from, ok := f.made[e.Cause.Ref]; ok && from.agent == b.Agent {
+			from.lost = true
+			f.made[e.Cause.Ref] = from
+		}
+		return
+	case comms.EventDrained, comms.EventEnv, comms.EventBuilding, comms.EventSpilled:
 		return
 	}
 	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] || b.Agent != "" && b.Epoch < f.moved[e.Task] {
@@ -410,7 +417,7 @@ func (o *oracle) published(id comms.JobID, f *facts, b *core.Batch, e *comms.Eve
 	case d.Place.Kind == comms.PlaceInline && string(d.Place.Bytes) != wordOf(id, d.Ref):
 		o.w.fail(id, "%v is published as %q", d.Ref, d.Place.Bytes)
 	}
-	f.made[d.Ref] = origin{b.Agent, b.Incarnation, d.Attempt, d.Place.Kind == comms.PlaceInline, f.moves}
+	f.made[d.Ref] = origin{b.Agent, b.Incarnation, d.Attempt, d.Place.Kind == comms.PlaceInline, f.moves, false}
 }
 
 // unbroken tells whether a dataset that was made once had no cause to be made
@@ -620,8 +627,8 @@ func (f *facts) misses(s *core.States) (why string) {
 			refs, complete := s.Expand(src)
 			for _, ref := range refs {
 				state, _ := s.Get(ref.Task)
-				// An element is there when it was made after its generator had to start over last.
-				element := g.Group(ref.Task).Outputs[ref.Output].Generate != dag.GenerateNone && f.made[ref].attempt > f.fence[ref.Task]
+				// An element is there when it was made after its generator had to start over last, and was not lost since.
+				element := g.Group(ref.Task).Outputs[ref.Output].Generate != dag.GenerateNone && f.made[ref].attempt > f.fence[ref.Task] && !f.made[ref].lost
 				complete = complete && (state == core.TaskDone || element)
 			}
 			if !complete && why == "" {

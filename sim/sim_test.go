@@ -38,7 +38,10 @@ var mended = []uint64{
 	17333, 55074, // the client of the simulator did not ask an agent again that had left while it read from it
 	4354,        // a task came to an agent that had made what it reads while it was known to have ended elsewhere
 	7915, 33146, // the oracle counted ends that are void: their task had been given out anew meanwhile
-	13373, // a job was cancelled while the first decision about it was stored, and its agents came then
+	32937,  // an agent of the simulator offered a dataset for ever to one that had gone before it was there
+	203397, // a second agent said that it had taken a dataset over when the job had ended, and was asked for what it had freed
+	20221,  // the oracle counted an element that was lost as there
+	13373,  // a job was cancelled while the first decision about it was stored, and its agents came then
 }
 
 // TestSeeds runs 3,000 seeds on all cores, 300 with the race detector, 60 with -short;

@@ -98,7 +98,11 @@ func (a *agent) performPeer(act core.Action) bool {
 		}
 	case core.Offer:
 		a.offers[offerKey{act.Data, act.Attempt}] = &act
-		w.answerMoves(a, offerKey{act.Data, act.Attempt}, nil)
+		k := offerKey{act.Data, act.Attempt}
+		w.answerMoves(a, k, nil)
+		if !slices.ContainsFunc(w.moves, func(m *move) bool { return m.reads && m.from == a && m.key() == k }) {
+			a.post(func() { a.step(core.Unwanted{Data: k.data, Attempt: k.attempt}) }) // who asked for it is gone
+		}
 	case core.NotHere:
 		w.answerMoves(a, offerKey{act.Data, act.Attempt}, errors.New(act.Err))
 	case core.Withdraw:
