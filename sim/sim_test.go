@@ -36,6 +36,7 @@ var mended = []uint64{
 	42713, 52254, 61177, 31169, 23040, 41185, // an agent that leaves said what it had begun before the controller knew what had ended
 	35250,        // a job that had ended was to run again, an agent left before it was told so, and the job was cancelled
 	17333, 55074, // the client of the simulator did not ask an agent again that had left while it read from it
+	12906,       // an instance had ended whose end was void, because its generator started over, and did not run again
 	4354,        // a task came to an agent that had made what it reads while it was known to have ended elsewhere
 	7915, 33146, // the oracle counted ends that are void: their task had been given out anew meanwhile
 	32937,  // an agent of the simulator offered a dataset for ever to one that had gone before it was there

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -261,7 +262,7 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 				}
 			case attempt > t.attempt:
 				c.disown(j, taskIndex(i)) // it may not have ended
-				c.restart(j, taskIndex(i), attempt)
+				c.restart(j, taskIndex(i), attempt, func(t taskIndex) bool { return named(m, t) })
 				again = append(again, taskIndex(i))
 			}
 		}
@@ -331,8 +332,10 @@ func (c *Core) disown(j *job, t taskIndex) {
 
 // restart runs a task again because somebody asked for it: what it made before
 // counts no more. The instances that follow it and have not begun come into being
-// anew, those that have ended are not asked for.
-func (c *Core) restart(j *job, t taskIndex, attempt uint32) {
+// anew, and so do those that have ended without the sender's knowledge (known says
+// of which it has any): their ends are void with all that was noted of the stream.
+// Those of which it knows that they have ended are not asked for.
+func (c *Core) restart(j *job, t taskIndex, attempt uint32, known func(taskIndex) bool) {
 	j.given = j.given || j.groupOf(t).generator
 	c.forgetOutputs(j, t, func(ref comms.DatasetRef) {
 		for _, s := range j.graph.StreamSlots(t, ref.Output) {
@@ -340,12 +343,21 @@ func (c *Core) restart(j *job, t taskIndex, attempt uint32) {
 			if err != nil || int(i) >= len(j.tasks) {
 				continue
 			}
-			if st := j.tasks[i].state; st != tAbsent && st != tQueued && st != tRunning && !st.over() {
+			s := &j.tasks[i]
+			void := s.state.over() && s.flags&fElsewhere == 0 && !known(i)
+			if void || s.state != tAbsent && s.state != tQueued && s.state != tRunning && !s.state.over() {
 				c.unmake(j, i)
 			}
 		}
 	})
 	c.again(j, t, attempt)
+}
+
+// named tells whether an Assign says of a task that it is to run or how it ended.
+func named(m *comms.Assign, t taskIndex) bool {
+	r := sort.Search(len(m.Run), func(k int) bool { return m.Run[k].Last >= t })
+	e := sort.Search(len(m.Ended), func(k int) bool { return m.Ended[k].Last >= t })
+	return r < len(m.Run) && m.Run[r].First <= t || e < len(m.Ended) && m.Ended[e].First <= t
 }
 
 // unmake takes an instance and its outputs out of existence; its attempt stays, to be counted on.
