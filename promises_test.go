@@ -102,3 +102,44 @@ func TestArchitectureNamesPackages(t *testing.T) {
 		t.Errorf("found %d packages, %v", packages, err)
 	}
 }
+
+// Decisions have a number of their own, which their heading repeats, and links in the
+// documents lead to files that are there.
+func TestDecisionsAndLinks(t *testing.T) {
+	decisions, err := filepath.Glob("docs/decisions/[0-9]*.md")
+	if err != nil || len(decisions) == 0 {
+		t.Fatal("no decisions", err)
+	}
+	heading := regexp.MustCompile(`^# (\d+)\. `)
+	seen := map[string]string{}
+	for _, file := range decisions {
+		number := strings.TrimLeft(filepath.Base(file)[:4], "0")
+		if other := seen[number]; other != "" {
+			t.Errorf("%s and %s are both number %s", other, file, number)
+		}
+		seen[number] = file
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := heading.FindSubmatch(text); m == nil || string(m[1]) != number {
+			t.Errorf("%s begins with %.40q, want %q", file, text, "# "+number+". ")
+		}
+	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
+	for _, page := range append(append(pages, decisions...), "README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(m[1]))); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+}

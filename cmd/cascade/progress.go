@@ -66,7 +66,7 @@ func (s *progress) every() time.Duration {
 func (s *progress) update(p *cascade.Progress) {
 	if p.Phase == comms.JobRunning && p.Waits != s.waits && !s.a.json {
 		s.waits = p.Waits
-		s.say("%s", cmp.Or(p.Waits, "the store goes on"))
+		s.say("%s", cmp.Or(p.Waits, "it goes on"))
 	}
 	if p.Late != s.late && !s.a.json {
 		s.late = p.Late

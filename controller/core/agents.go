@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
@@ -545,11 +546,32 @@ func (c *Core) choose(j *job, g *dag.Graph) *agent {
 	return best
 }
 
-// waits says why nothing that happens to a job can be stored, or why a queued one
-// that is on no agent does not start, "" when it is to.
+// awayFrom names the agents of a running job when none of them is there.
+func (c *Core) awayFrom(j *job) string {
+	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobRunning || len(j.parts) == 0 || j.rec.Homeless {
+		return ""
+	}
+	var names []string
+	for _, p := range j.parts {
+		if a := c.agents[p.agent]; a != nil && a.link != nil {
+			return ""
+		}
+		names = append(names, p.agent)
+	}
+	if len(names) == 1 {
+		return fmt.Sprintf("agent %s is away", names[0])
+	}
+	return fmt.Sprintf("agents %s are away", strings.Join(names, ", "))
+}
+
+// waits says why nothing that happens to a job can be stored, why a queued one that
+// is on no agent does not start, or which agents a running one has lost, "" when it goes on.
 func (c *Core) waits(j *job) string {
 	if c.paused != "" && j.stage != stageEnded {
 		return c.paused
+	}
+	if away := c.awayFrom(j); away != "" {
+		return away
 	}
 	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobQueued && !j.rec.Homeless || j.rec.Agent != "" && !j.rec.Homeless || j.resuming != nil || j.ending != nil {
 		return ""

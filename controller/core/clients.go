@@ -270,15 +270,22 @@ func (c *Core) agentRows() (rows []comms.AgentRow) {
 	for _, a := range c.sortedAgents() {
 		row := comms.AgentRow{Name: a.row.Name, State: "away", CPU: float64(a.row.Total.CPU) / 1000, Memory: a.row.Total.Memory,
 			GPU: float64(a.row.Total.GPU) / 1000, Addresses: a.row.Addresses, Seen: time.Unix(0, a.row.Seen).UTC().Format(time.RFC3339Nano)}
-		if a.leaving != nil {
+		switch {
+		case a.leaving != nil && a.link == nil:
+			row.State = "left"
+		case a.leaving != nil:
 			row.State = "leaving"
-		} else if a.synced {
+		case a.synced:
 			row.State = "ready"
-		} else if a.link != nil {
+		case a.link != nil:
 			row.State = "connecting"
 		}
+		seen := a.away
 		if a.link != nil {
-			row.Seen = c.now.UTC().Format(time.RFC3339Nano)
+			seen = c.now
+		}
+		if !seen.IsZero() {
+			row.Seen = seen.UTC().Format(time.RFC3339Nano)
 		}
 		for _, j := range c.running {
 			if j.partOf(a.row.Name) != nil {
