@@ -372,9 +372,10 @@ class Memory:
         live = {id(v) for value in self._worker.queue.live.values() for v in value.maps}
         maps = []
         for region in run.rooms.values():
-            if region not in run.regions:
-                run.regions.append(region)  # unused, and so given back as a whole
-            if region.map is not None and id(region.map) not in live:
+            published = region in run.regions
+            if not published:
+                run.regions.append(region)  # given back as a whole: a value that only this process has becomes a copy
+            if region.map is not None and not (published and id(region.map) in live):
                 maps.append(region.map)
             elif region.map is not None:
                 protect(region.map)
