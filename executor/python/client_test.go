@@ -58,6 +58,19 @@ func TestClient(t *testing.T) {
 	same(t, "testdata/client.golden", out.String())
 }
 
+// Who is gone, refuses or sends too little ends no program in a wait.
+func TestLost(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t)
+	cmd := exec.CommandContext(t.Context(), python, "testdata/lost.py")
+	cmd.Env = append(env, "PYTHONDONTWRITEBYTECODE=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	same(t, "testdata/lost.golden", string(out))
+}
+
 // The package reads and writes the messages of the transcripts as they stand there.
 func TestTranscripts(t *testing.T) {
 	needs.Python(t)

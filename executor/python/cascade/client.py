@@ -28,7 +28,7 @@ from .wire import messages as m
 from .wire.link import Link, LinkError
 
 PIECE = 1 << 20
-PHASES = {1: "queued", 2: "held", 3: "running", 4: "done", 5: "failed", 6: "cancelled"}
+_NOT_FOUND = 2  # of the codes of replies
 _KINDS = {1: "error", 2: "panic", 3: "exit", 4: "timeout", 5: "cancelled", 6: "crash", 7: "out of memory", 8: "wrote to input",
           9: "input", 10: "setup", 11: "skipped", 12: "poison", 13: "store"}  # fmt: skip
 
@@ -77,8 +77,8 @@ class _Peer:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._link = Link(address, "client", f"python-{uuid.uuid4().hex[:12]}", "cascade-run", replay=True, on_break=self._broken)
         self._lost = False
+        self._link = Link(address, "client", f"python-{uuid.uuid4().hex[:12]}", "cascade-run", replay=True, on_break=self._broken)
         self._req = 0
         self._heard: dict[int, list[tuple[Any, bytes]]] = {}
         self._poll = select.poll()
@@ -89,10 +89,19 @@ class _Peer:
 
     def start(self, make: Callable[[int], Any]) -> int:
         """Sends a request and returns its number."""
+        if self._over:
+            raise self._broke()
         self._req += 1
-        self._heard[self._req] = []
         self._link.send(m.encode(make(self._req)))
+        self._heard[self._req] = []
         return self._req
+
+    @property
+    def _over(self) -> bool:
+        return self._lost or self._link.closed_by_peer is not None
+
+    def _broke(self) -> LinkError:
+        return LinkError(f"the link to {self.address} broke")
 
     def answer(self, req: int, timeout: float | None = None) -> tuple[Any, bytes] | None:
         """The next answer to a request; None when the time is up. A refusal is raised."""
@@ -104,8 +113,8 @@ class _Peer:
             left = 0.2 if until is None else min(0.2, until - time.monotonic())
             if left <= 0:
                 return None
-            if self._lost or self._link.closed_by_peer is not None:
-                raise LinkError(f"the link to {self.address} broke")
+            if self._over:
+                raise self._broke()
             self._poll.poll(max(1, int(left * 1000)))
         message, body = self._heard[req].pop(0)
         if isinstance(message, m.Reply) and message.code:
@@ -159,12 +168,14 @@ class Cluster:
 
     def close(self) -> None:
         """Ends the links; jobs go on. A cluster of cascade.local ends with it."""
-        for peer in [*self._agents.values(), self._controller]:
-            peer.close()
-        self._agents.clear()
-        if self._stop is not None:
-            self._stop()
-            self._stop = None
+        stop, self._stop = self._stop, None
+        try:
+            for peer in [*self._agents.values(), self._controller]:
+                peer.close()
+            self._agents.clear()
+        finally:
+            if stop is not None:
+                stop()
 
     def submit(self, graph: Graph | str, *results: Ref, dir: str = "", id: str = "", keep: bool = False) -> Job:
         """Hands a job to the cluster. It returns when the job is durable.
@@ -224,6 +235,7 @@ class Job:
 
     def __init__(self, cluster: Cluster, id: uuid.UUID) -> None:
         self._cluster, self._id = cluster, id
+        self._settled: m.Progress | None = None  # how it stood when its results were there
 
     @property
     def id(self) -> str:
@@ -234,7 +246,10 @@ class Job:
         return f"<job {self.id}>"
 
     def watch(self, every: float = 0.2) -> Iterator[m.Progress]:
-        """Yields how the job stands, whenever that has changed, at most so often (seconds), until its end."""
+        """Yields how the job stands, whenever that has changed, at most so often (seconds), until its end.
+
+        The controller keeps each watch until the job ends: to look now and then, use status.
+        """
         controller = self._cluster._controller
         req = controller.start(lambda req: m.Watch(req, self._id.bytes, int(every * 1e9)))
         try:
@@ -242,6 +257,8 @@ class Job:
                 answer = controller.answer(req)
                 if answer is None or not isinstance(answer[0], m.Progress):
                     continue
+                if answer[0].result or answer[0].final:
+                    self._settled = answer[0]
                 yield answer[0]
                 if answer[0].final:
                     return
@@ -263,19 +280,21 @@ class Job:
     @property
     def status(self) -> str:
         """How the job stands now: queued, held, running, done, failed or cancelled."""
-        for progress in self.watch():
-            return PHASES.get(progress.phase, str(progress.phase))
-        return "unknown"
+        # Not by a watch, which the controller would keep until the job ends: programs ask again and again.
+        for row in self._cluster._rows("jobs", self._id.bytes, ""):
+            return str(row["phase"])
+        raise RequestError(_NOT_FOUND, f"no job {self.id}")
 
     def result(self, ref: Ref | str, *, unpickle: bool = False) -> Any:
         """Waits for the job and returns an output's value, a list for a series. Exceptions of wait are raised here too.
 
         What only Python's pickle could send is refused unless unpickle says that the job is trusted.
         """
-        for progress in self.watch():
-            if progress.result or progress.final:
-                _raise(progress)
-                break
+        if self._settled is None:
+            for _ in self.watch():
+                if self._settled is not None:
+                    break
+        _raise(self._settled or m.Progress())
         name = ref if isinstance(ref, str) else ref.name
         located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, [name]))
         if located.missing or not located.data:
@@ -304,7 +323,10 @@ class Job:
             answer = agent.answer(asked[i])
             agent.end(asked[i])
             assert answer is not None  # there is no time-out
-            out[offset : offset + len(answer[1])] = answer[1]
+            due = min(PIECE, d.desc.size - offset)
+            if len(answer[1]) != due:
+                raise LinkError(f"agent {d.agent} sent {len(answer[1])} of the {due} bytes of {d.name} from byte {offset} on")
+            out[offset : offset + due] = answer[1]
         return bytes(out)
 
     def logs(self, task: str) -> str:

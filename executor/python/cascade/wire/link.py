@@ -6,7 +6,9 @@ says what it has received, as the links of clients must; it keeps nothing to sen
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +19,7 @@ import zmq
 HELLO, WELCOME, DATA, ACK, CLOSE, REFUSE = range(1, 7)
 PROTOCOL = 1
 MAX_BODY = 64 << 20
+_TURN = 200  # milliseconds after which a wait looks whether the peer is still there
 
 
 class LinkError(ConnectionError):
@@ -29,48 +32,78 @@ class Link:
     def __init__(self, address: str, role: str, name: str, build: str, *, max_head: int = MAX_BODY,
                  on_break: Callable[[], None] | None = None, timeout: float = 20.0, replay: bool = False) -> None:  # fmt: skip
         """Connects and shakes hands. on_break is called from another thread when the connection breaks."""
-        self._context = zmq.Context()
-        self._socket = s = self._context.socket(zmq.DEALER)
-        s.setsockopt(zmq.RECONNECT_IVL, -1)
-        s.setsockopt(zmq.LINGER, 2000)
-        s.setsockopt(zmq.MAXMSGSIZE, max(max_head, MAX_BODY) + (1 << 20))
+        self._address = address
         self._replay = replay
         self.closed_by_peer: str | None = None
-        self._ended = False
+        self._gone = self._ended = False
         self._sent = self._received = 0
-        monitor = s.get_monitor_socket(zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_MONITOR_STOPPED)
-        self._watcher = threading.Thread(target=self._watch, args=(monitor, on_break), name="cascade-link", daemon=True)
-        self._watcher.start()
-        s.connect(address)
-        self._handshake(address, role, name, build, max_head, timeout)
-        self.fd = int(s.getsockopt(zmq.FD))
+        self._context = zmq.Context()
+        self._socket = s = self._context.socket(zmq.DEALER)
+        try:
+            s.setsockopt(zmq.RECONNECT_IVL, -1)
+            s.setsockopt(zmq.LINGER, 2000)
+            s.setsockopt(zmq.MAXMSGSIZE, max(max_head, MAX_BODY) + (1 << 20))
+            monitor = s.get_monitor_socket(zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_MONITOR_STOPPED)
+            watcher = threading.Thread(target=self._watch, args=(monitor, on_break), name="cascade-link", daemon=True)
+            watcher.start()
+            s.connect(address)
+            self._handshake(role, name, build, max_head, timeout)
+            self.fd = int(s.getsockopt(zmq.FD))
+        except BaseException:
+            self._end(linger=0)
+            raise
 
-    def _handshake(self, address: str, role: str, name: str, build: str, max_head: int, timeout: float) -> None:
-        s = self._socket
+    def _handshake(self, role: str, name: str, build: str, max_head: int, timeout: float) -> None:
         incarnation = time.time_ns()
-        s.send(msgpack.packb([HELLO, 0, 0, PROTOCOL, PROTOCOL, role, name, incarnation, os.getpid(), build, [],
-                              int(self._replay), incarnation, 0, max_head, MAX_BODY]))  # fmt: skip
-        if not s.poll(int(timeout * 1000)):
-            raise LinkError(f"{address} did not answer within {timeout:g} s")
-        answer = msgpack.unpackb(s.recv_multipart()[0], unicode_errors="surrogateescape")
+        until = time.monotonic() + timeout
+        self._put(until, msgpack.packb([HELLO, 0, 0, PROTOCOL, PROTOCOL, role, name, incarnation, os.getpid(), build, [],
+                                        int(self._replay), incarnation, 0, max_head, MAX_BODY]))  # fmt: skip
+        while not self._socket.poll(_TURN):
+            if self._gone and not self._socket.poll(_TURN):  # what it said last may come after the news of its end
+                raise self._broke()
+            if time.monotonic() > until:
+                raise LinkError(f"{self._address} did not answer within {timeout:g} s")
+        answer = msgpack.unpackb(self._socket.recv_multipart()[0], unicode_errors="surrogateescape")
         if answer[0] == REFUSE:
-            raise LinkError(f"{address} refused the link: {answer[3]}")
+            raise LinkError(f"{self._address} refused the link: {answer[3]}")
         if answer[0] != WELCOME:
-            raise LinkError(f"{address} answered the greeting with an envelope of kind {answer[0]}")
+            raise LinkError(f"{self._address} answered the greeting with an envelope of kind {answer[0]}")
 
     def _watch(self, monitor: zmq.Socket[bytes], on_break: Callable[[], None] | None) -> None:
         try:
-            monitor.recv_multipart()  # one event is enough: there is no second connection
-        except zmq.ZMQError:  # the monitor was closed: so is the socket
-            self._ended = True
-        monitor.close(0)
-        if not self._ended and on_break is not None:
-            on_break()
+            # To its end: a monitor that nobody reads would hold up disable_monitor.
+            while int.from_bytes(monitor.recv_multipart()[0][:2], sys.byteorder) != zmq.EVENT_MONITOR_STOPPED:
+                self._gone = True  # there is no second connection
+                if not self._ended and on_break is not None:
+                    on_break()
+        except zmq.ZMQError:  # the context has ended
+            pass
+        finally:
+            self._gone = True
+            monitor.close(0)
+
+    def _broke(self) -> LinkError:
+        return LinkError(f"the link to {self._address} broke")
+
+    def _put(self, until: float | None, *frames: bytes) -> None:
+        """Sends a message, or raises LinkError. It waits while the queue is full, not for a peer that is gone.
+
+        To a peer that is gone there is no queue: a send that blocks would never return.
+        """
+        while not self._gone:
+            try:
+                self._socket.send_multipart(frames, zmq.NOBLOCK)
+                return
+            except zmq.Again:
+                if until is not None and time.monotonic() > until:
+                    raise LinkError(f"{self._address} takes no messages") from None
+            self._socket.poll(_TURN, zmq.POLLOUT)
+        raise self._broke()
 
     def send(self, head: bytes) -> None:
-        """Sends a message. It waits while the queue is full."""
+        """Sends a message. It waits while the queue is full, and raises LinkError when the link is broken."""
         self._sent += 1
-        self._socket.send_multipart((msgpack.packb((DATA, self._sent, self._received if self._replay else 0)), head))
+        self._put(None, msgpack.packb((DATA, self._sent, self._received if self._replay else 0)), head)
 
     def receive(self) -> tuple[bytes, bytes] | None:
         """The next message (head, body) if there is one; it does not wait."""
@@ -83,7 +116,8 @@ class Link:
                 if envelope[1] != self._received or len(frames) < 2:
                     raise LinkError(f"message {envelope[1]} came where {self._received} was due")
                 if self._replay:
-                    self._socket.send(msgpack.packb((ACK, self._sent, self._received)))
+                    with contextlib.suppress(LinkError):  # what a peer sent before it went is still received
+                        self._put(None, msgpack.packb((ACK, self._sent, self._received)))
                 return frames[1], frames[2] if len(frames) > 2 else b""
             if kind in (CLOSE, REFUSE):
                 self.closed_by_peer = envelope[3] if len(envelope) > 3 else ""
@@ -91,9 +125,18 @@ class Link:
         return None
 
     def close(self, reason: str = "") -> None:
-        """Says goodbye and lets what was sent go out."""
+        """Says goodbye, if there is somebody to hear it, and lets what was sent go out."""
         self._ended = True
-        self._socket.send(msgpack.packb([CLOSE, self._sent, self._received if self._replay else 0, reason]))
-        self._socket.disable_monitor()
-        self._socket.close()
+        if not self._socket.closed:
+            with contextlib.suppress(LinkError):
+                goodbye = [CLOSE, self._sent, self._received if self._replay else 0, reason]
+                self._put(time.monotonic() + 2, msgpack.packb(goodbye))
+        self._end()
+
+    def _end(self, linger: int | None = None) -> None:
+        """Frees the socket, its monitor and the context. A second call does nothing."""
+        self._ended = True
+        if not self._socket.closed:
+            self._socket.disable_monitor()
+            self._socket.close(linger)
         self._context.term()

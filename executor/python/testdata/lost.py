@@ -1,0 +1,112 @@
+"""What a link and a cluster do when the other side is gone, refuses, or does not answer; each line is a case."""
+
+import faulthandler
+import os
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+
+import msgpack
+import zmq
+
+from cascade.client import PIECE, Cluster, Job, _Peer
+from cascade.wire import messages as m
+from cascade.wire.link import CLOSE, REFUSE, WELCOME, Link, LinkError
+
+faulthandler.dump_traceback_later(60, exit=True)  # what waits for ever ends the program
+folder = tempfile.mkdtemp()
+context = zmq.Context()
+
+
+def listen(answer):
+    """A socket that answers the greeting, and its address."""
+    router = context.socket(zmq.ROUTER)
+    router.setsockopt(zmq.LINGER, 0)
+    address = f"ipc://{folder}/{len(os.listdir(folder))}.sock"
+    router.bind(address)
+
+    def serve():
+        peer, _ = router.recv_multipart()
+        if answer is not None:
+            router.send_multipart([peer, msgpack.packb(answer)])
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return router, address, thread
+
+
+def refused(what, call):
+    """Prints the error that a call raises."""
+    try:
+        call()
+        print(what, "was not refused")
+    except LinkError as e:
+        print(what, "->", str(e).replace(folder, "FOLDER"))
+
+
+def connect(answer=(WELCOME, 0, 0, 1)):
+    router, address, thread = listen(answer)
+    broken = threading.Event()
+    link = Link(address, "client", "c", "test", timeout=1, on_break=broken.set)
+    thread.join()
+    return router, link, broken
+
+
+for what, answer in {"refused": (REFUSE, 0, 0, "no room"), "another kind": (CLOSE, 0, 0, ""), "silent": None}.items():
+    router, address, thread = listen(answer)
+    refused(what, lambda: Link(address, "client", "c", "test", timeout=0.5))  # noqa: B023 (called at once)
+    thread.join()
+    router.close()
+refused("nobody there", lambda: Link(f"ipc://{folder}/none.sock", "client", "c", "test", timeout=0.5))
+for t in threading.enumerate():
+    if t.name == "cascade-link":
+        t.join(10)
+print("threads left:", [t.name for t in threading.enumerate() if t.name == "cascade-link"])
+
+router, link, broken = connect()
+router.close()
+broken.wait()
+refused("send to one that is gone", lambda: link.send(b"x"))
+link.close()
+link.close()
+print("closed")
+
+router, address, thread = listen((WELCOME, 0, 0, 1))
+stopped = []
+cluster = Cluster(address, lambda: stopped.append(True))
+thread.join()
+router.close()
+with cluster:
+    while not cluster._controller._lost:
+        time.sleep(0.01)
+    refused("submit", lambda: cluster.submit("job: x\n"))
+    refused("cancel", cluster.job("0" * 32).cancel)
+print("stopped:", stopped)
+
+
+class Short(_Peer):
+    """An agent that sends too little."""
+
+    def __init__(self):
+        self.sent = []
+
+    def start(self, make):
+        self.sent.append(make(len(self.sent)))
+        return len(self.sent) - 1
+
+    def answer(self, req, timeout=None):
+        due = min(PIECE, PIECE + 10 - self.sent[req].offset)
+        return m.Reply(), bytes(due - (self.sent[req].offset > 0))
+
+    def end(self, req):
+        pass
+
+
+cluster._agent = lambda name, addresses: Short()
+desc = m.Desc(m.Ref(0, 0, 0), 1, "raw", size=PIECE + 10, place=m.Place(m.SEGMENT))
+data = m.LocatedData("t.x", desc, agent="a")
+refused("short piece", lambda: Job(cluster, uuid.UUID(int=1))._fetch(data))
+shutil.rmtree(folder)
+context.destroy(0)
