@@ -408,12 +408,10 @@ def shared(value: Any, want: Any) -> Any:
         return value
     if isinstance(value, (str, bytes, bytearray, memoryview, numpy_type("generic"))):
         return _sent(value, want)
-    if type(value) in (list, tuple, dict):
-        try:
-            return unpacked(packed(value))
-        except (TypeError, ValueError, OverflowError):
-            return value
-    return value
+    try:
+        return unpacked(packed(value))  # of a namedtuple, an IntEnum, a Counter too: plain, as they arrive elsewhere
+    except (TypeError, ValueError, OverflowError):
+        return value
 
 
 def _sent(value: Any, want: Any) -> Any:
