@@ -107,7 +107,7 @@ func (p *pythonBase) install(ctx context.Context, env dag.Environment, b *Build,
 
 // packages installs requirements. An index that cannot be reached is said at once;
 // then what uv has kept of earlier builds may be enough.
-func (p *pythonBase) packages(ctx context.Context, env dag.Environment, b *Build, t tool, uv, interpreter string, requirements []string, anyVersion bool) error {
+func (p *pythonBase) packages(ctx context.Context, env dag.Environment, b *Build, t tool, uv, interpreter string, requirements []string, anyVersion bool) (err error) {
 	t.name = "uv pip install"
 	args := []string{"pip", "install", "--quiet", "--python", filepath.Join(b.Dir, "bin", "python")}
 	wheels := ""
@@ -119,6 +119,7 @@ func (p *pythonBase) packages(ctx context.Context, env dag.Environment, b *Build
 	if err := os.WriteFile(list, []byte(strings.Join(requirements, "\n")+"\n"), 0o600); err != nil {
 		return fmt.Errorf("write requirements: %w", err)
 	}
+	defer func() { err = errors.Join(err, os.Remove(list)) }() // addresses in it may have passwords
 	args = append(args, "-r", list)
 	try := func(more ...string) error {
 		_, err := p.uv.run(ctx, t, uv, slices.Concat(args, more)...)

@@ -2,6 +2,7 @@ package runtimeenv
 
 import (
 	"archive/zip"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -122,9 +123,13 @@ func TestPythonEnvironment(t *testing.T) {
 	if !act.Built || !act.Foreign || len(act.Keys) != 3 {
 		t.Errorf("activation %+v", act)
 	}
-	rec := readRecord("python", filepath.Join(cache.dir, "python", strings.TrimPrefix(act.Keys[2], "python-")))
+	layer := filepath.Join(cache.dir, "python", strings.TrimPrefix(act.Keys[2], "python-"))
+	rec := readRecord("python", layer)
 	if rec.What != "iniconfig!=1.0,==2.0.*" && rec.What != "iniconfig!=1.0 iniconfig==2.0.*" || !slices.Equal(rec.Packages, []string{"iniconfig 2.0.0"}) || rec.Bytes == 0 {
 		t.Errorf("noted: %+v", rec)
+	}
+	if _, err := os.Stat(filepath.Join(layer, "requirements.txt")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the layer keeps the addresses of its packages: %v", err)
 	}
 	const code = `import cascade, iniconfig, msgpack, sys, zmq; from importlib.metadata import version; print(version("iniconfig"), sys.prefix)`
 	other, err := cache.Prepare(t.Context(), pythonEnv("old", "iniconfig<2"), nil)

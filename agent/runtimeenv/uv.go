@@ -178,7 +178,7 @@ var (
 		`timed? ?out|temporary failure in name resolution|failed to lookup address|dns error|network is unreachable|no route to host|` +
 		`(status code|HTTP error|status (client|server) error|http status)[^0-9]*(408|425|429|5[0-9][0-9])|incomplete ?read|unexpected eof|newconnectionerror`)
 	diskFull   = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
-	userinfo   = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/@\s"'` + "`" + `]+@`)
+	userinfo   = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'` + "`" + `]+@`)
 	secretWord = regexp.MustCompile(`(?i)((?:token|password|passwd|secret|key|sig|signature)=)[^&\s"'` + "`" + `]+`)
 )
 

@@ -105,6 +105,7 @@ func TestIndexFrom(t *testing.T) {
 func TestWithoutSecrets(t *testing.T) {
 	for _, c := range [][2]string{
 		{"failed https://user:pw@host/simple/x", "failed https://***@host/simple/x"},
+		{"failed https://u:p@ss@host/x@1 and git+ssh://git@h/y", "failed https://***@host/x@1 and git+ssh://***@h/y"},
 		{"see https://host/x?token=abc&a=b", "see https://host/x?token=***&a=b"},
 		{"name@version of a package", "name@version of a package"},
 	} {
