@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Bounds of one folder or archive of a job.
@@ -40,6 +41,11 @@ func listTree(dir string) ([]treeFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }() // it was only read
 	var all []treeFile
 	var bytes int64
 	err = filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
@@ -70,7 +76,7 @@ func listTree(dir string) ([]treeFile, error) {
 			if f.target, err = os.Readlink(file); err != nil {
 				return err
 			}
-			if !inside(name, f.target) {
+			if !inside(root, name, f.target) {
 				return fmt.Errorf("%s is a link to %s, outside of the folder: put the file in its place, or name the link in %s", file, f.target, ignoreNames[0])
 			}
 		case !info.Mode().IsRegular():
@@ -105,13 +111,18 @@ func boundTree(dir string, files int, bytes int64) error {
 	return nil
 }
 
-// inside tells whether a link at name with this target stays in the tree.
-func inside(name, target string) bool {
+// inside tells whether a link at name with this target stays in the tree: by its
+// text, and by where it leads over other links. One that leads nowhere may stay.
+func inside(root *os.Root, name, target string) bool {
 	if path.IsAbs(target) {
 		return false
 	}
 	to := path.Join(path.Dir(name), filepath.ToSlash(target))
-	return to != ".." && !strings.HasPrefix(to, "../")
+	if to == ".." || strings.HasPrefix(to, "../") {
+		return false
+	}
+	_, err := root.Stat(filepath.FromSlash(name))
+	return err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // tree hashes the names, modes and contents of what is shipped of a folder, or of a file.

@@ -110,6 +110,33 @@ func TestTreeHash(t *testing.T) {
 	}
 }
 
+// A link's text may stay in the folder where the link, over others, does not.
+func TestLinksOverLinks(t *testing.T) {
+	for _, c := range []struct {
+		what, target string
+		ok           bool
+	}{
+		{"back up through a link", "d/e/l/../secret", false},
+		{"up and down again", "d/e/l/d/a", true},
+		{"to a file", "d/a", true},
+		{"nowhere", "d/none", true},
+		{"to itself", "x", true},
+	} {
+		top := t.TempDir()
+		dir := write(t, filepath.Join(top, "job"), map[string]string{"d/a": "1", "d/e/b": "2"})
+		write(t, top, map[string]string{"secret": "s"})
+		for name, target := range map[string]string{"d/e/l": "../..", "x": c.target} {
+			if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := listTree(dir)
+		if ok := err == nil; ok != c.ok || !ok && !strings.Contains(err.Error(), "outside of the folder") {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+}
+
 func makeZip(t *testing.T, name string, add func(*zip.Writer)) string {
 	t.Helper()
 	file, err := os.Create(name)
