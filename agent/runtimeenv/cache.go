@@ -341,16 +341,19 @@ func lockFile(ctx context.Context, path string, how int) (*os.File, error) {
 	}
 }
 
-// Delete removes what was made under a key of Activation.Keys. The caller
-// ensures that no executor uses it.
+// Delete removes what was made under a key of Activation.Keys. It is an error when
+// somebody uses it, this Cache too until Close.
 func (c *Cache) Delete(key string) error {
 	for _, p := range c.plugins {
 		prefix := p.Name() + "-"
 		if len(key) <= len(prefix) || key[:len(prefix)] != prefix || filepath.Base(key) != key {
 			continue
 		}
-		dir := filepath.Join(c.dir, p.Name(), key[len(prefix):])
-		if err := errors.Join(p.Delete(dir), removeTree(dir), forget(dir)); err != nil {
+		removed, err := remove(environment{plugin: p, dir: filepath.Join(c.dir, p.Name(), key[len(prefix):])})
+		if err == nil && !removed {
+			err = errors.New("it is in use")
+		}
+		if err != nil {
 			return fmt.Errorf("delete environment %s: %w", key, err)
 		}
 		return nil

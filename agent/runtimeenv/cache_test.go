@@ -59,7 +59,9 @@ func TestOneBuildForMany(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			act, err := New(dir, plugin).Prepare(t.Context(), dag.Environment{Name: "e", Vars: map[string]string{"B": "2", "A": "1"}}, nil)
+			cache := New(dir, plugin)
+			defer cache.Close()
+			act, err := cache.Prepare(t.Context(), dag.Environment{Name: "e", Vars: map[string]string{"B": "2", "A": "1"}}, nil)
 			if err != nil {
 				t.Error(err)
 				return
@@ -80,7 +82,17 @@ func TestOneBuildForMany(t *testing.T) {
 	if builds.Load() != 1 || fresh.Load() != 1 {
 		t.Errorf("%d builds, %d callers were told of one", builds.Load(), fresh.Load())
 	}
-	cache := New(dir, plugin)
+	cache, other := New(dir, plugin), New(dir, plugin)
+	defer cache.Close()
+	if _, err := other.Prepare(t.Context(), dag.Environment{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := cache.Delete("fake-k"); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("Delete of what is in use: %v", err)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if err := cache.Delete("fake-k"); err != nil {
 		t.Fatal(err)
 	}

@@ -41,16 +41,24 @@ const buildAge = 24 * time.Hour
 // prunes leaves it alone: it needs the lock that we share.
 func (c *Cache) use(ctx context.Context, dir string) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, held := c.held[dir]; !held {
+	_, held := c.held[dir]
+	c.mu.Unlock()
+	if !held {
 		if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 			return fmt.Errorf("make cache folder: %w", err)
 		}
-		file, err := lockFile(ctx, dir+".use", syscall.LOCK_SH)
+		file, err := lockFile(ctx, dir+".use", syscall.LOCK_SH) // it may wait: others of this Cache go on
 		if err != nil {
 			return err
 		}
-		c.held[dir] = file
+		c.mu.Lock()
+		if _, held = c.held[dir]; !held {
+			c.held[dir] = file
+		}
+		c.mu.Unlock()
+		if held { // somebody was faster, and has the same lock
+			file.Close()
+		}
 	}
 	now := time.Now()
 	if err := os.Chtimes(dir+".use", now, now); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -125,6 +126,44 @@ func TestPruneBesideUsers(t *testing.T) {
 	users.Wait()
 	close(stop)
 	pruner.Wait()
+}
+
+// Who waits until a pruner is done with one environment holds up no other.
+func TestUseWaitsAlone(t *testing.T) {
+	dir := t.TempDir()
+	c := New(dir)
+	a, b := filepath.Join(dir, "p", "a"), filepath.Join(dir, "p", "b")
+	if err := os.MkdirAll(filepath.Dir(a), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := lockNow(a + ".use")
+	if err != nil || unlock == nil {
+		t.Fatal(unlock == nil, err)
+	}
+	var waits sync.WaitGroup
+	for range 2 {
+		waits.Go(func() {
+			if err := c.use(t.Context(), a); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range 100 { // the others wait by now, or soon
+		runtime.Gosched()
+		if err := c.use(t.Context(), b); err != nil {
+			t.Error(err)
+		}
+	}
+	unlock()
+	waits.Wait()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if unlock, err := lockNow(a + ".use"); err != nil || unlock == nil {
+		t.Errorf("after Close somebody still has the lock: %v", err)
+	} else {
+		unlock()
+	}
 }
 
 // What several environments have by hard links goes with the last of them.
