@@ -234,7 +234,7 @@ func (m *Progress) with(other Message) bool {
 	o, ok := other.(*Progress)
 	return ok && m.Name == o.Name && m.Phase == o.Phase && m.Result == o.Result && m.Final == o.Final && len(m.Groups) <= maxAlikeGroups &&
 		slices.Equal(m.Groups, o.Groups) && m.Error == nil && o.Error == nil && len(m.Events)+len(o.Events) == 0 && m.BytesOut == o.BytesOut &&
-		m.Spilled == o.Spilled && m.Copied == o.Copied && m.Waits == o.Waits
+		m.Spilled == o.Spilled && m.Copied == o.Copied && m.Waits == o.Waits && m.Late == o.Late
 }
 
 func (m *Assign) with(other Message) bool {
@@ -246,7 +246,7 @@ func (m *Assign) with(other Message) bool {
 
 // fresh tells whether all of a job is assigned, in which nothing has happened.
 func (m *Assign) fresh() bool {
-	return len(m.Run)+len(m.Attempts)+len(m.Datasets)+len(m.Ends)+len(m.Ended)+len(m.Peers) == 0
+	return len(m.Run)+len(m.Attempts)+len(m.Datasets)+len(m.Ends)+len(m.Ended)+len(m.Peers)+len(m.Take) == 0
 }
 
 func (m *Retain) with(other Message) bool {
