@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
@@ -65,6 +66,12 @@ func (c *Core) inHand(a *agent, m *comms.InHand) {
 	if !m.Leaving || c.cfg.Passive {
 		return
 	}
+	for i := range m.Jobs {
+		if err := checkHeld(m.Jobs[i].Held); err != nil {
+			c.emit(CloseLink{Link: a.link.id, Why: fmt.Sprintf("agent %s says of job %s what it has begun: %v", a.row.Name, m.Jobs[i].Job, err)})
+			return
+		}
+	}
 	was := a.leaving
 	a.leaving = &departure{held: map[comms.JobID]inHand{}, dismissed: was != nil && was.dismissed}
 	for i := range m.Jobs {
@@ -85,6 +92,20 @@ func (c *Core) inHand(a *agent, m *comms.InHand) {
 			c.resume(j, "", false)
 		}
 	}
+}
+
+// checkHeld makes sure that ranges of tasks are in order and do not overlap. Tasks
+// that do not exist do no harm: a core looks at those only that do.
+func checkHeld(held []comms.Range) error {
+	for i, r := range held {
+		if r.First > r.Last {
+			return fmt.Errorf("tasks %d to %d are no range", r.First, r.Last)
+		}
+		if i > 0 && r.First <= held[i-1].Last {
+			return fmt.Errorf("tasks from %d on come behind those to %d", r.First, held[i-1].Last)
+		}
+	}
+	return nil
 }
 
 // moves tells whether a part is of an agent that leaves and whose work others can take.
@@ -110,10 +131,11 @@ func (c *Core) holds(j *job, p *part) bool {
 		return false
 	}
 	for _, r := range h.tasks {
-		for t := r.First; t <= r.Last; t++ {
-			if k := j.ownerOf(t); k != nobody && j.parts[k] == p && !j.states.get(t).Over() && j.states.get(t) != TaskAbsent {
-				return true
-			}
+		if j.states.anyOpen(r, func(t dag.TaskIndex) bool {
+			k := j.ownerOf(t)
+			return k != nobody && j.parts[k] == p
+		}) {
+			return true
 		}
 	}
 	return false
@@ -264,11 +286,17 @@ func (c *Core) keeps(a *agent) bool {
 		return c.othersMayCome()
 	}
 	for _, j := range c.running {
-		if j.partOf(a.row.Name) != nil || j.assign != nil {
+		if j.partOf(a.row.Name) != nil || j.assign.name(a.row.Name) {
 			return true
 		}
 	}
 	return false
+}
+
+// name tells whether orders are for an agent, or take the job from it.
+func (o *orders) name(agent string) bool {
+	is := func(p *part) bool { return p.agent == agent }
+	return o != nil && (slices.ContainsFunc(o.was, is) || slices.ContainsFunc(o.parts, is))
 }
 
 // drain has an agent leave.

@@ -11,6 +11,7 @@ import (
 
 // orders are the Assigns of an epoch, one for each part.
 type orders struct {
+	was   []*part // who had the job before: they have it until the orders are durable
 	parts []*part
 	to    []*comms.Assign
 }
@@ -232,6 +233,7 @@ func contains(sorted []dag.TaskIndex, t dag.TaskIndex) bool {
 // and keeps what they are to be told until it is durable. data is nil of a job in
 // which nothing has happened.
 func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) {
+	was := j.parts
 	c.begin(j, s.parts)
 	j.rec.Homeless = s.left
 	mine := make([][]dag.TaskIndex, len(s.parts))
@@ -248,7 +250,7 @@ func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.D
 			p.run = ranges(mine[k])
 		}
 	}
-	o := &orders{parts: s.parts, to: make([]*comms.Assign, len(s.parts))}
+	o := &orders{was: was, parts: s.parts, to: make([]*comms.Assign, len(s.parts))}
 	rest := c.common(j, run, data)
 	for k := range s.parts {
 		m := c.order(j, k)

@@ -94,6 +94,31 @@ func (s *States) get(i dag.TaskIndex) TaskState {
 	return TaskAbsent
 }
 
+// anyOpen tells whether is holds for a task of a range that exists and is not over.
+// The range may be any: it takes time for tasks that exist only.
+func (s *States) anyOpen(r comms.Range, is func(dag.TaskIndex) bool) bool {
+	open := func(i uint64, st TaskState) bool {
+		return st != TaskAbsent && !st.Over() && uint64(r.First) <= i && i <= uint64(r.Last) && is(dag.TaskIndex(i))
+	}
+	for i := uint64(r.First); i <= uint64(r.Last) && i < uint64(len(s.static)); i++ {
+		if open(i, s.static[i]) {
+			return true
+		}
+	}
+	for page, states := range s.pages {
+		at := uint64(page) * pageSize
+		if at > uint64(r.Last) || at+pageSize <= uint64(r.First) {
+			continue
+		}
+		for k, st := range states {
+			if open(at+uint64(k), st) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // put moves a task to a state and keeps the counts.
 func (s *States) put(i dag.TaskIndex, to TaskState) {
 	from := s.get(i)

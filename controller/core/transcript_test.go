@@ -282,7 +282,18 @@ func (w *world) run(d *datadriven.TestData) error {
 		}
 		w.settle(who)
 	case "leave":
-		w.step(Received{w.links[who], &comms.InHand{Leaving: true}})
+		m := &comms.InHand{Leaving: true}
+		for l := range strings.Lines(d.Input) {
+			var r comms.Range
+			if _, err := fmt.Sscanf(l, "%d to %d", &r.First, &r.Last); err != nil {
+				return err
+			}
+			if len(m.Jobs) == 0 {
+				m.Jobs = []comms.JobInHand{{Job: job, Life: w.c.jobs[job].rec.Life}}
+			}
+			m.Jobs[0].Held = append(m.Jobs[0].Held, r)
+		}
+		w.step(Received{w.links[who], m})
 	case "departed":
 		w.step(Departed{Job: job})
 	case "paused":
