@@ -15,19 +15,27 @@ type outbox struct {
 	peer *peer
 
 	mu      sync.Mutex
-	waiting []*request
-	spare   []*request
+	waiting []posted
+	spare   []posted
 	sending bool // somebody sends what waits
 	bunch   comms.Bunch
 	inside  []*request // requests whose messages are in bunch
 }
 
-// post sends a request, or leaves it to who is sending. A failure ends it. With
+// posted is a request and how it is sent at first: what is to be sent again may be
+// another message by then.
+type posted struct {
+	request *request
+	message comms.Message
+}
+
+// post sends a request as m, or leaves it to who is sending. A failure ends it. With
 // more to be expected it lets others come first: those that run anyway, no others
-// are waited for.
-func (o *outbox) post(r *request, more bool) {
+// are waited for. Nobody sends for others for longer than it takes to send once:
+// what comes then goes by a goroutine.
+func (o *outbox) post(r *request, m comms.Message, more bool) {
 	o.mu.Lock()
-	o.waiting = append(o.waiting, r)
+	o.waiting = append(o.waiting, posted{r, m})
 	if o.sending {
 		o.mu.Unlock()
 		return
@@ -37,37 +45,48 @@ func (o *outbox) post(r *request, more bool) {
 	if more {
 		runtime.Gosched()
 	}
-	for {
-		o.mu.Lock()
-		rs := o.waiting
-		if o.sending = len(rs) > 0; !o.sending {
-			o.mu.Unlock()
-			return
-		}
-		o.waiting = o.spare[:0]
-		o.mu.Unlock()
-		o.send(rs)
-		clear(rs)
-		o.spare = rs
+	if o.round() {
+		go o.rounds()
 	}
 }
 
+func (o *outbox) rounds() {
+	for o.round() {
+	}
+}
+
+// round sends what waits and tells whether more has come meanwhile: then who called
+// it has to see to that. Only who set sending calls it.
+func (o *outbox) round() bool {
+	o.mu.Lock()
+	all := o.waiting
+	o.waiting = o.spare[:0]
+	o.mu.Unlock()
+	o.send(all)
+	clear(all)
+	o.spare = all
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sending = len(o.waiting) > 0
+	return o.sending
+}
+
 // send sends requests in order. Only who set sending calls it.
-func (o *outbox) send(rs []*request) {
+func (o *outbox) send(all []posted) {
 	many := slices.Contains(o.peer.current().Peer().Features, comms.FeatureMany)
-	for _, r := range rs {
+	for _, p := range all {
 		if !many {
-			o.put(r.again, r)
+			o.put(p.message, p.request)
 			continue
 		}
-		if !o.bunch.Add(r.again) {
+		if !o.bunch.Add(p.message) {
 			o.flush()
-			if !o.bunch.Add(r.again) {
-				o.put(r.again, r)
+			if !o.bunch.Add(p.message) {
+				o.put(p.message, p.request)
 				continue
 			}
 		}
-		o.inside = append(o.inside, r)
+		o.inside = append(o.inside, p.request)
 	}
 	o.flush()
 }

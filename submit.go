@@ -89,14 +89,16 @@ func (c *Client) attach(ctx context.Context, m *comms.Submit, p *packed) error {
 // send sends a submit and waits for its answer. The request stays open: the
 // job's result and end are told to it.
 func (c *Client) send(ctx context.Context, m *comms.Submit) (*Job, error) {
+	var sent comms.Submit
 	r, others, err := c.ctrl.requests.prepare(func(req uint64) comms.Message {
-		m.Req = req
-		return m
+		sent = *m // the caller's may change before all that is sent again has gone
+		sent.Req = req
+		return &sent
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.ctrl.outbox.post(r, others > 0)
+	c.ctrl.outbox.post(r, &sent, others > 0)
 	answer, _, err := r.next(ctx)
 	if err != nil {
 		c.ctrl.requests.end(r)
