@@ -31,15 +31,20 @@ type pipeConn struct {
 // pipesByte comes with the ends of the pipes, where a greeting begins with 0xff.
 const pipesByte = 'P'
 
-// offerPipes is for the dialing side. The caller closes c when it fails.
+// offerPipes is for the dialing side: it returns what carries the link, which is the
+// socket when no pipes can be made, as too many files are open or the user has too
+// many pipes. The caller closes c when it fails.
 func offerPipes(c *net.UnixConn) (net.Conn, error) {
 	var in, out [2]int
 	const flags = unix.O_CLOEXEC | unix.O_NONBLOCK
-	if err := unix.Pipe2(in[:], flags); err != nil {
-		return nil, fmt.Errorf("make a pipe: %w", err)
+	if unix.Pipe2(in[:], flags) != nil {
+		return c, nil
 	}
-	if err := unix.Pipe2(out[:], flags); err != nil {
-		return nil, errors.Join(fmt.Errorf("make a pipe: %w", err), closeBoth(in))
+	if unix.Pipe2(out[:], flags) != nil {
+		if err := closeBoth(in); err != nil {
+			return nil, fmt.Errorf("close a pipe: %w", err)
+		}
+		return c, nil
 	}
 	if _, _, err := c.WriteMsgUnix([]byte{pipesByte}, unix.UnixRights(out[0], in[1]), nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("send the pipes: %w", err), closeBoth(in), closeBoth(out))

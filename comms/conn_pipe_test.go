@@ -90,6 +90,58 @@ func TestOnlyPipesCarryALink(t *testing.T) {
 	}
 }
 
+// Where no pipe can be made the socket carries the link. The limit on files is the
+// whole process's: the test lowers it for as long as pipes are offered.
+func TestSocketWhenNoPipes(t *testing.T) {
+	for _, spare := range []int{0, 2} { // descriptors that are left: none, and those of one pipe
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fds[0]), "socket")
+		raw, err := net.FileConn(f)
+		if err := errors.Join(err, f.Close(), unix.Close(fds[1])); err != nil {
+			t.Fatal(err)
+		}
+		c, ok := raw.(*net.UnixConn)
+		if !ok {
+			t.Fatalf("a %T", raw)
+		}
+		var free []int // the lowest ones that are not open: new ones take these
+		for range spare + 1 {
+			fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			free = append(free, fd)
+		}
+		for _, fd := range free {
+			if err := unix.Close(fd); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var was unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Fatal(err)
+		}
+		low := was
+		low.Cur = uint64(free[spare])
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+			t.Fatal(err)
+		}
+		got, err := offerPipes(c)
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil || got != net.Conn(c) {
+			t.Errorf("%d descriptors left: the link goes by a %T, %v", spare, got, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A listener that does not take pipes says why it refuses them.
 func TestPipesMustBeTaken(t *testing.T) {
 	addr := "ipc://" + socketFolder(t) + "/s"

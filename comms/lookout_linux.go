@@ -56,11 +56,20 @@ func (o *lookout) pass() {
 func (o *lookout) look() {
 	t := o.timer.Load()
 	if !o.used.Swap(false) || t == nil { // nil: who makes it has not had its turn since
-		o.set.Store(false)
+		o.rest()
 		return
 	}
 	t.Reset(lookEvery)
 	wakeMonitor()
+}
+
+// rest lets the next call set the timer. One that came before the timer counted as
+// not set has found it set, and relies on it.
+func (o *lookout) rest() {
+	o.set.Store(false)
+	if o.used.Load() {
+		o.pass()
+	}
 }
 
 // wakeMonitor makes a system call that the runtime knows of.

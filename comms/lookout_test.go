@@ -38,6 +38,24 @@ func TestLookout(t *testing.T) {
 	})
 }
 
+// A call between the timer's last look and its rest has it set again.
+func TestLookoutMissesNoCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o lookout
+		o.pass()
+		o.used.Store(false) // look has swapped it
+		o.pass()            // finds the timer set
+		o.rest()
+		if !o.set.Load() {
+			t.Error("a call was made, and the timer is not set")
+		}
+		time.Sleep(3 * lookEvery)
+		if o.set.Load() {
+			t.Error("the timer is set after a rest")
+		}
+	})
+}
+
 func TestLookoutWrites(t *testing.T) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
