@@ -39,6 +39,8 @@ type Controller struct {
 	work        sync.WaitGroup
 	slots       chan struct{} // bounds slow work
 	planning    chan struct{} // bounds searches for better plans
+	searches    chan struct{} // bounds those that wait for their turn
+	hooks       queue[core.Warn]
 	closed      sync.Once
 	closer      error
 
@@ -80,7 +82,7 @@ func New(cfg Config) (*Controller, error) {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
 	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core(incarnation)), incarnation: incarnation, inbox: inbox.New[core.Event](inboxLimit),
-		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork), planning: make(chan struct{}, 1),
+		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork), planning: make(chan struct{}, 1), searches: make(chan struct{}, maxSearches),
 		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), samples: map[*dag.Graph]*costs{}, ids: map[*comms.Link]core.LinkID{}, broken: map[*comms.Link]time.Time{}}
 	c.turns.Lock()
 	stored := cfg.store(c.paused)

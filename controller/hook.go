@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"time"
 
 	"github.com/cascade-run/cascade/controller/core"
@@ -12,6 +13,10 @@ import (
 
 // hookTime is how long a hook may run.
 const hookTime = time.Minute
+
+// maxHooks is how many jobs wait for the hook at most: of those that come then it is
+// only logged that they are late.
+const maxHooks = 64
 
 // warn says that a job is predicted to miss deadlines: in the log, in the audit
 // file, and to the hook that the configuration names. A job names no hook: it would
@@ -24,11 +29,31 @@ func (c *Controller) warn(a core.Warn) {
 	if len(c.cfg.LateHook) == 0 {
 		return
 	}
-	c.work.Go(func() {
+	if !c.hooks.put(a, maxHooks) {
+		c.log.Error().Stringer("job", a.Job).Int("waiting", maxHooks).Msg("the late hook is not run for this job: too many wait for it")
+		return
+	}
+	c.work.Go(c.runHooks)
+}
+
+// runHooks runs the hook for each job that waits, one at a time: there is one
+// worker, and others that are started return.
+func (c *Controller) runHooks() {
+	for {
+		a, ok := c.hooks.next()
+		if !ok {
+			return
+		}
 		if err := c.hook(a); err != nil {
 			c.log.Error().Err(err).Stringer("job", a.Job).Msg("hook")
 		}
-	})
+		select {
+		case <-c.quit:
+			return // nobody else becomes the worker any more
+		default:
+		}
+		c.hooks.leave()
+	}
 }
 
 func (c *Controller) hook(a core.Warn) error {
@@ -46,8 +71,62 @@ func (c *Controller) hook(a core.Warn) error {
 	cmd := exec.CommandContext(ctx, c.cfg.LateHook[0], c.cfg.LateHook[1:]...)
 	cmd.Env = append(os.Environ(), "CASCADE_JOB="+a.Job.String(), "CASCADE_JOB_NAME="+a.Name, "CASCADE_OWNER="+a.Owner, "CASCADE_LATE="+a.Text)
 	cmd.WaitDelay = time.Second
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("late hook %s: %w: %.200s", c.cfg.LateHook[0], err, out)
+	out := tail{}
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("late hook %s: %w: %s", c.cfg.LateHook[0], err, out.last)
 	}
 	return nil
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ last []byte }
+
+// maxTail is how much of a hook's output is kept.
+const maxTail = 4 << 10
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.last = append(t.last, p[max(0, len(p)-maxTail):]...)
+	if over := len(t.last) - maxTail; over > 0 {
+		t.last = append(t.last[:0], t.last[over:]...)
+	}
+	return len(p), nil
+}
+
+// queue is what waits for one worker. The zero value is empty.
+type queue[T any] struct {
+	mu      sync.Mutex
+	waiting []T
+	busy    bool // the worker has one
+}
+
+// put adds to a queue that has room.
+func (q *queue[T]) put(v T, room int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) >= room {
+		return false
+	}
+	q.waiting = append(q.waiting, v)
+	return true
+}
+
+// next makes the caller the worker for what has waited longest. It is false when
+// there is nothing, or another worker, which looks again when it has done.
+func (q *queue[T]) next() (v T, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.busy || len(q.waiting) == 0 {
+		return v, false
+	}
+	v, q.waiting, q.busy = q.waiting[0], q.waiting[1:], true
+	return v, true
+}
+
+// leave ends the turn that next began.
+func (q *queue[T]) leave() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.busy = false
 }

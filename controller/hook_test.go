@@ -3,10 +3,15 @@ package controller
 import (
 	"os"
 	"path/filepath"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/rs/zerolog"
+
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/planner"
 )
 
 // The hook is told which job is late; one that fails is an error with its words, and
@@ -31,4 +36,45 @@ func TestLateHook(t *testing.T) {
 	if err := c.hook(a); err == nil {
 		t.Error("a hook that sleeps for an hour ended well")
 	}
+}
+
+// One hook runs at a time, a bounded number waits, and of what one writes the end is kept.
+func TestHooksAreBounded(t *testing.T) {
+	folder := t.TempDir()
+	c := &Controller{quit: make(chan struct{}), log: zerolog.Nop()}
+	c.cfg.LateHook = []string{"/bin/sh", "-c", `mkdir "$0/lock" && echo "$CASCADE_JOB_NAME" >>"$0/ran" && rmdir "$0/lock"`, folder}
+	c.hooks.busy = true // one runs
+	for i := range maxHooks + 5 {
+		c.warn(core.Warn{Job: testJob(1), Name: strconv.Itoa(i), Text: "late"})
+	}
+	c.work.Wait()
+	if n := len(c.hooks.waiting); n != maxHooks {
+		t.Fatalf("%d wait, want %d", n, maxHooks)
+	}
+	c.hooks.waiting = c.hooks.waiting[:3]
+	c.hooks.leave()
+	c.work.Go(c.runHooks)
+	c.work.Go(c.runHooks)
+	c.work.Wait()
+	if b, err := os.ReadFile(filepath.Join(folder, "ran")); err != nil || string(b) != "0\n1\n2\n" {
+		t.Errorf("ran %q, %v", b, err)
+	}
+	c.cfg.LateHook = []string{"/bin/sh", "-c", "echo first; head -c 100000 /dev/zero | tr '\\0' x; echo last; exit 3"}
+	if err := c.hook(core.Warn{}); err == nil || len(err.Error()) > maxTail+200 || !strings.Contains(err.Error(), "xlast") || strings.Contains(err.Error(), "first") {
+		t.Errorf("%.300v", err)
+	}
+}
+
+// Searches that wait are bounded: a job that finds no room is told that there is no plan.
+func TestSearchesAreBounded(t *testing.T) {
+	c := &Controller{quit: make(chan struct{}), planning: make(chan struct{}, 1), searches: make(chan struct{}, maxSearches)}
+	c.planning <- struct{}{} // one is under way
+	for i := range maxSearches + 1 {
+		c.improve(core.Improve{Token: uint64(i), First: &planner.Plan{}})
+	}
+	if want := []core.Event{core.Improved{Token: maxSearches}}; !reflect.DeepEqual(c.local, want) {
+		t.Errorf("answered %v, want %v", c.local, want)
+	}
+	close(c.quit)
+	c.work.Wait()
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/cascade-run/cascade/planner"
 )
 
+// maxSearches is how many jobs that run wait at most for the search of a better plan.
+const maxSearches = 16
+
 // improve looks for a better plan beside the loop, one at a time: the cores are
 // the tasks'. A job that waits for its plan does not wait for that of another.
 func (c *Controller) improve(a core.Improve) {
@@ -25,7 +28,14 @@ func (c *Controller) improve(a core.Improve) {
 			c.local = append(c.local, none)
 			return
 		}
+		select {
+		case c.searches <- struct{}{}:
+		default: // a plan that comes late is worth little: the job goes on by its first
+			c.local = append(c.local, none)
+			return
+		}
 		c.work.Go(func() {
+			defer func() { <-c.searches }()
 			select {
 			case c.planning <- struct{}{}:
 				c.search(a)
