@@ -16,9 +16,9 @@ import numpy as np
 
 import cascade
 
-Pair = collections.namedtuple("Pair", "a b")
-Colour = enum.IntEnum("Colour", {"RED": 3})
-ZONED = datetime.datetime(2026, 1, 2, 3, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
+_Pair = collections.namedtuple("Pair", "a b")
+_Colour = enum.IntEnum("Colour", {"RED": 3})
+_ZONED = datetime.datetime(2026, 1, 2, 3, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
 
 kept: list[Any] = []  # what tasks leave behind in the process
 
@@ -88,8 +88,8 @@ def same(value: Any = None, how: str = "") -> Any:
         "f32": np.arange(6, dtype="f4").reshape(2, 3), "transposed": np.arange(6).reshape(2, 3).T,
         "big": np.arange(3, dtype=">i4"), "mask": np.array([True, False]), "complex": np.array([1 + 2j]),
         "set": {3}, "huge": 1 << 80, "text": np.array(["a", "bc"]), "scale": {"array": np.arange(4), "name": "x"},
-        "named": Pair(1, 2.5), "enum": Colour.RED, "counter": collections.Counter("aab"), "default": collections.defaultdict(int, a=1),
-        "ordered": collections.OrderedDict(b=1, a=2), "tuple": (1, ("a",)), "names": [Pair(1, 2)], "zoned": ZONED,
+        "named": _Pair(1, 2.5), "enum": _Colour.RED, "counter": collections.Counter("aab"), "default": collections.defaultdict(int, a=1),
+        "ordered": collections.OrderedDict(b=1, a=2), "tuple": (1, ("a",)), "names": [_Pair(1, 2)], "zoned": _ZONED,
     }[how]  # fmt: skip
 
 
