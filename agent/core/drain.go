@@ -33,7 +33,10 @@ func (c *Core) drain() {
 		var runs []*run
 		begun := false // the run before is one that goes on
 		for i, r := range ex.queue {
-			begun = i == 0 && r.started || begun && r.live
+			// The first may have begun and not said so yet. Were what lives on its value taken
+			// back then, the value would be lost with it.
+			follows := i == 0 && len(ex.queue) > 1 && ex.queue[1].live
+			begun = i == 0 && (r.started || follows) || begun && r.live
 			if !r.asked && !begun {
 				runs = append(runs, r)
 			}
