@@ -152,7 +152,7 @@ tasks:
 				took := float64(rapid.IntRange(1, 50).Draw(rt, "took")) / 10
 				name := fmt.Sprintf("%s[%d]", family, i)
 				finish[name] = start + took
-				lines = append(lines, fmt.Sprintf("%s done %c %d %.3f %.3f", name, 'a'+host, i, 100+start+skew[host], took))
+				lines = append(lines, fmt.Sprintf("%s done %c %d %.9f %.3f", name, 'a'+host, i, 100+start+skew[host], took))
 			}
 		}
 		r, err := NewRun(g, rows(rt, g, lines...))
