@@ -1,0 +1,201 @@
+package core
+
+import (
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// endAway takes over how a task of a peer has ended, when all that it made and
+// that is needed is here: what ended and is not here never comes.
+func (c *Core) endAway(j *job, t taskIndex) {
+	en := j.peers.ending[t]
+	if en == nil || en.how == 0 || j.peers.flying[t] > 0 {
+		return
+	}
+	delete(j.peers.ending, t)
+	c.grow(j, comms.DatasetRef{Task: t})
+	s := j.at(t)
+	if s.state != tAbsent {
+		return
+	}
+	var ends []uint32 // of streams that an Assign has not ended
+	for _, e := range en.ends {
+		st := j.stream(t, e.Output)
+		if !st.ended {
+			ends = append(ends, e.Output)
+		}
+		st.next, st.ended, st.failed = max(st.next, e.Count), true, e.Failed
+	}
+	s.state = tFinished + taskState(en.how-comms.OutcomeDone)
+	s.flags |= fReleased | fElsewhere
+	j.fresh = false
+	if en.how != comms.OutcomeDone {
+		c.todo = append(c.todo, ended{j, t})
+	}
+	if j.peers.quiet { // all is counted anew
+		return
+	}
+	if s, element, ok := j.graph.Slot(t); ok && j.awayAt(t) == nil {
+		c.lostJobs = append(c.lostJobs, j) // nobody has it: it counted as one that ended before the job came here
+	} else if ok && j.exists(s, element) {
+		c.awayEnded(j, s, t)
+		c.slotEnded(j, s)
+	}
+	c.consumedAway(j, t)
+	for _, e := range en.ends {
+		for _, s := range j.graph.StreamSlots(t, e.Output) {
+			c.recountSlot(j, s)
+			j.slots[s].told = false
+		}
+	}
+	if en.how != comms.OutcomeDone {
+		return
+	}
+	for _, o := range ends {
+		c.streamThere(j, t, o)
+	}
+	for _, e := range en.ends {
+		c.slotsEnded(j, outputKey{t, e.Output})
+	}
+	c.missingOf(j, t)
+	delete(j.edgeCache, t)
+}
+
+// awayEnded counts an instance of a streamed group that has ended on another agent.
+func (c *Core) awayEnded(j *job, s int, t taskIndex) {
+	sl := &j.slots[s]
+	sl.ended++
+	sl.released++
+	if j.tasks[t].state != tFinished {
+		sl.bad++
+	}
+}
+
+// neverComes gives up what a task that has ended had made and what was not told
+// again. What is gone is made again, unless that failed (all).
+func (c *Core) neverComes(j *job, t taskIndex, all bool) {
+	if !j.peers.unsure {
+		return
+	}
+	for _, ref := range sortedRefs(j.peers.heard) {
+		if h := j.peers.heard[ref]; ref.Task == t && h != nil && h.stale && (all || !h.gone) {
+			delete(j.peers.heard, ref)
+			c.forgetPull(h)
+			c.land(j, h)
+		}
+	}
+}
+
+// missingOf asks for what a finished task of a peer made, what is needed here, and
+// what nobody has told.
+func (c *Core) missingOf(j *job, t taskIndex) {
+	for _, e := range j.edgesOf(t) {
+		ref := comms.DatasetRef{Task: t, Output: e.Output, Element: e.Element}
+		if e.Kind != dag.SourceWhole && e.Kind != dag.SourceElement || j.data[ref] != nil || j.peers.heard[ref] != nil ||
+			int(e.Consumer) >= len(j.tasks) || j.tasks[e.Consumer].state != tWaiting {
+			continue
+		}
+		c.askFor(j, ref)
+		return
+	}
+}
+
+// unhear forgets a dataset that its holder has lost. When nobody else has it, it
+// is told again once it was made again.
+
+// lostAway follows when a copy of a peer's dataset was lost here: it is fetched
+// again from who holds it. It tells whether that is all there is to do.
+func (c *Core) lostAway(j *job, d *dataset) bool {
+	ref := d.desc.Ref
+	if j.peers.old[ref] == d {
+		delete(j.peers.old, ref)
+		return true
+	}
+	h := j.peers.heard[ref]
+	if !d.copy {
+		return false
+	}
+	delete(j.data, ref)
+	if h == nil { // who held it is not known any more
+		if d.refs > 0 && j.stopped == nil {
+			c.redo(j, ref)
+		}
+		c.lostJobs = append(c.lostJobs, j)
+		return true
+	}
+	if st := j.streams[outputKey{ref.Task, ref.Output}]; st != nil {
+		st.lost[ref.Element] = true
+	}
+	c.unend(j, ref.Task)
+	h.state = hearTold
+	c.wantHeard(j, h, true)
+	c.lostJobs = append(c.lostJobs, j)
+	return true
+}
+
+// unend takes back that a task elsewhere has ended: not all that it made is here.
+func (c *Core) unend(j *job, t taskIndex) bool {
+	s := j.at(t)
+	if !s.state.over() || s.flags&fElsewhere == 0 {
+		return false
+	}
+	en := j.peers.endingOf(t)
+	en.how = outcomeOf(s.state)
+	for o := range j.groupOf(t).group.Outputs {
+		if st := j.streams[outputKey{t, uint32(o)}]; st != nil && st.ended {
+			en.ends = append(en.ends, comms.StreamEnd{Task: t, Output: uint32(o), Count: st.next, Failed: st.failed})
+			st.ended, st.failed = false, false
+		}
+	}
+	if slot, element, ok := j.graph.Slot(t); ok && j.exists(slot, element) && !j.peers.quiet {
+		sl := &j.slots[slot]
+		sl.ended--
+		sl.released--
+		if s.state != tFinished {
+			sl.bad--
+		}
+		sl.told, sl.done = false, false
+	}
+	*s = task{attempt: s.attempt}
+	return true
+}
+
+// recountHeard looks anew at what is needed of others: after an Assign and after
+// datasets were lost.
+func (c *Core) recountHeard(j *job) {
+	for _, ref := range sortedRefs(j.peers.heard) {
+		h := j.peers.heard[ref]
+		switch {
+		case h == nil || h.stale || h.state == hearHere || h.state == hearLost:
+		default:
+			c.wantHeard(j, h, true)
+		}
+	}
+	c.dropUnsure(j)
+}
+
+// dropUnsure gives up what waits to be told again and is needed no more.
+func (c *Core) dropUnsure(j *job) {
+	p := j.peers
+	if !p.unsure {
+		return
+	}
+	p.unsure = false
+	for _, ref := range sortedRefs(p.old) {
+		if j.countRefs(ref, true) == 0 {
+			c.freeOld(j, ref)
+		}
+	}
+	for _, ref := range sortedRefs(p.heard) {
+		h := p.heard[ref]
+		if h == nil || !h.stale {
+			continue
+		}
+		if j.countRefs(ref, true) == 0 {
+			c.unneeded(j, h)
+		} else {
+			p.unsure = true
+		}
+	}
+	p.unsure = p.unsure || len(p.old) > 0
+}

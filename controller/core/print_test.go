@@ -1,0 +1,187 @@
+package core
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+func (w *world) linkName(id LinkID) string {
+	for name, l := range w.links {
+		if l == id {
+			return name
+		}
+	}
+	return fmt.Sprintf("link%d", id)
+}
+
+func (w *world) print(a Action) {
+	p := func(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
+	switch a := a.(type) {
+	case Send:
+		p("-> %s %s", w.linkName(a.Link), w.message(a.Msg))
+	case CloseLink:
+		p("close %s: %s", w.linkName(a.Link), a.Why)
+	case Prepare:
+		p("prepare %s decode=%v past=%v hosts=%d", jobName(a.Job), a.Submit != nil, a.Past, len(a.Cluster.Hosts))
+	case Improve:
+		p("improve %s hosts=%d urgent=%v", jobName(a.Job), len(a.Cluster.Hosts), a.Urgent)
+	case Warn:
+		p("warn %s: %s", jobName(a.Job), a.Text)
+	case Create:
+		p("create %s %s epoch=%d agent=%q", jobName(a.Row.ID), a.Row.Phase, a.Row.Epoch, a.Row.Agent)
+	case Store:
+		p("store %s", describe(&a.Commit))
+	case StoreAgent:
+	case Delete:
+		p("delete %s", jobName(a.Job))
+	case Ask:
+		p("ask %T", a.Msg)
+	case Wake:
+		p("wake at %s", a.At.Sub(time.Unix(1000, 0)))
+	}
+}
+
+func describe(c *Commit) string {
+	s := jobName(c.Job)
+	if r := c.Row; r != nil {
+		s += fmt.Sprintf(" row(%s epoch=%d done=%d/%d)", r.Phase, r.Epoch, r.Totals.Done, r.Totals.Tasks)
+		if r.Error != nil {
+			s += fmt.Sprintf(" error(%s)", r.Error.Message)
+		}
+	}
+	if b := c.Batch; b != nil {
+		s += fmt.Sprintf(" batch(%d: %d events", b.Number, len(b.Events))
+		if len(b.Reset) > 0 {
+			s += fmt.Sprintf(", reset %s: %s", rangesText(b.Reset), b.Why)
+		}
+		if len(b.Moved) > 0 {
+			s += fmt.Sprintf(", moved %s: %s", rangesText(b.Moved), b.Why)
+		}
+		for _, f := range b.Given {
+			s += fmt.Sprintf(", %s has %s", f.Agent, rangesText(f.Run))
+		}
+		s += ")"
+	}
+	if len(c.Tasks) > 0 {
+		s += fmt.Sprintf(" tasks(%d)", len(c.Tasks))
+	}
+	if len(c.Datasets)+len(c.Drop) > 0 {
+		s += fmt.Sprintf(" datasets(+%d -%d)", len(c.Datasets), len(c.Drop))
+	}
+	if c.Agent != "" {
+		s += fmt.Sprintf(" seen(%s up to %d)", c.Agent, c.Seen.UpTo)
+	}
+	return s
+}
+
+func rangesText(rs []comms.Range) string {
+	var parts []string
+	for _, r := range rs {
+		parts = append(parts, fmt.Sprintf("%d-%d", r.First, r.Last))
+	}
+	return strings.Join(parts, ",")
+}
+
+func (w *world) message(m comms.Message) string {
+	switch m := m.(type) {
+	case *comms.Reply:
+		return fmt.Sprintf("Reply %d code=%d %s", m.Req, m.Code, m.Message)
+	case *comms.Accepted:
+		return fmt.Sprintf("Accepted %d %s again=%v", m.Req, jobName(m.Job), m.Again)
+	case *comms.Progress:
+		s := fmt.Sprintf("Progress %d %s %s", m.Req, jobName(m.Job), m.Phase)
+		if m.Result {
+			s += " RESULT"
+		}
+		if m.Final {
+			s += " FINAL"
+		}
+		if m.Waits != "" {
+			s += fmt.Sprintf(" waits: %s", m.Waits)
+		}
+		if m.Late != "" {
+			s += fmt.Sprintf(" late: %s", m.Late)
+		}
+		for _, g := range m.Groups {
+			s += fmt.Sprintf(" %s=%d/%d", g.Group, g.Done, g.Total)
+		}
+		if m.Error != nil {
+			s += " error=" + m.Error.Message
+		}
+		if len(m.Events) > 0 {
+			s += fmt.Sprintf(" events=%d", len(m.Events))
+		}
+		return s
+	case *comms.Assign:
+		s := fmt.Sprintf("Assign %s epoch=%d", jobName(m.Job), m.Epoch)
+		if m.Run != nil {
+			s += fmt.Sprintf(" run=%s attempts=%v", rangesText(m.Run), attemptsText(m.Attempts))
+		}
+		for _, p := range m.Peers {
+			s += fmt.Sprintf(" %s=%s", p.Agent, rangesText(p.Run))
+		}
+		for _, d := range m.Datasets {
+			s += fmt.Sprintf(" data=%d.%d[%d]", d.Ref.Task, d.Ref.Output, d.Ref.Element)
+			if d.Place.Kind == comms.PlaceAgent {
+				s += "@" + d.Place.Where
+			}
+		}
+		for _, e := range m.Ends {
+			s += fmt.Sprintf(" end=%d.%d:%d", e.Task, e.Output, e.Count)
+			if e.Failed {
+				s += "(failed)"
+			}
+		}
+		for _, e := range m.Ended {
+			s += fmt.Sprintf(" %s=%d-%d", [...]string{"", "done", "failed", "skipped", "cancelled"}[e.How], e.First, e.Last)
+		}
+		if m.Hold {
+			s += " hold"
+		}
+		return s
+	case *comms.Steer:
+		if m.Action == comms.SteerRank {
+			ranks, err := comms.ReadRanks(m.Ranks)
+			if err != nil {
+				return err.Error()
+			}
+			return fmt.Sprintf("Steer %s rank epoch=%d %v %s", jobName(m.Job), m.Epoch, ranks, m.Reason)
+		}
+		return fmt.Sprintf("Steer %s %s %s", jobName(m.Job), [...]string{"", "cancel", "hold", "release", "forget"}[m.Action], m.Reason)
+	case *comms.Committed:
+		return fmt.Sprintf("Committed %d", m.UpTo)
+	case *comms.Retain:
+		return fmt.Sprintf("Retain %s %d datasets", jobName(m.Job), len(m.Keep))
+	case *comms.Located:
+		var names []string
+		for _, d := range m.Data {
+			names = append(names, d.Name+"@"+d.Agent)
+		}
+		return fmt.Sprintf("Located %d %s", m.Req, strings.Join(names, " "))
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%T", m), "*comms.")
+}
+
+// attemptsText writes attempts that were given out anew as GRANT.TRY, others as TRY.
+func attemptsText(all []uint32) (out []string) {
+	for _, a := range all {
+		s := strconv.Itoa(int(comms.Try(a)))
+		if granted := a >> 16; granted > 0 {
+			s = fmt.Sprintf("%d.%s", granted, s)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func attemptOf(s string) uint32 {
+	grant, try, both := strings.Cut(s, ".")
+	if !both {
+		return uint32(number(s))
+	}
+	return uint32(number(grant))<<16 | uint32(number(try))
+}

@@ -1,0 +1,161 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// facts are what the oracle knows of a job. Instances of streamed groups stand
+// under their own number; lineage is counted by the slot's first.
+type facts struct {
+	g       *dag.Graph
+	behind  map[dag.TaskIndex]map[dag.TaskIndex]bool // by a task: itself and all that it needs, directly or not
+	stored  map[eventID]bool
+	done    map[dag.TaskIndex]uint32 // attempts that finished, and the end is stored
+	fence   map[dag.TaskIndex]uint32 // attempts up to this count no more
+	moved   map[dag.TaskIndex]uint64 // epoch at which it was last given out: what was noted at one before is void
+	highest map[dag.TaskIndex]uint32 // attempt seen
+	made    map[comms.DatasetRef]origin
+	private map[dag.TaskIndex]origin // that finished in a fused path, and whose outputs nobody published
+	begun   map[dag.TaskIndex]uint32 // highest attempt that was given to an executor
+	may     map[dag.TaskIndex]uint32 // may run again although done: something was lost, of attempts up to this
+	asked   map[dag.TaskIndex]bool   // may always run again: a client asked for it
+	crashes map[dag.TaskIndex]int
+	// By an agent that came into the job, which another had or nobody: the epoch then.
+	// What it says of an earlier one is of tasks that were taken from it.
+	came     map[string]uint64
+	moves    int    // to another agent, or another incarnation of it
+	shared   bool   // it was on several agents
+	early    string // that a task is skipped, which was told before the failure of another agent's task
+	cancel   bool
+	failures int
+	blamed   bool
+	ended    bool // the end was stored once
+	refused  bool // the store had no room for it at first: what an agent had begun of it was dropped
+	deleted  bool
+}
+
+// canon stands for a task in matters of lineage.
+func (f *facts) canon(t dag.TaskIndex) dag.TaskIndex {
+	if slot, _, ok := f.g.Slot(t); ok {
+		first, err := f.g.Instance(slot, 0)
+		if err == nil {
+			return first
+		}
+	}
+	return t
+}
+
+// needs returns a task and all that it needs.
+func (f *facts) needs(t dag.TaskIndex) map[dag.TaskIndex]bool {
+	t = f.canon(t)
+	if all := f.behind[t]; all != nil {
+		return all
+	}
+	all := map[dag.TaskIndex]bool{t: true}
+	f.behind[t] = all
+	add := func(p dag.TaskIndex) {
+		for x := range f.needs(p) {
+			all[x] = true
+		}
+	}
+	if s := f.g.Group(t).Stream; s != nil {
+		add(s.Generator)
+	}
+	ins, err := f.g.Inputs(t)
+	if err != nil {
+		panic("sim: inputs of a valid graph: " + err.Error())
+	}
+	for i := range ins {
+		for _, src := range ins[i].Sources {
+			add(src.Task)
+		}
+	}
+	return all
+}
+
+// lost says that what a task made is gone somewhere: it and what it needs may run again.
+func (f *facts) lost(t dag.TaskIndex) {
+	for x := range f.needs(t) {
+		f.may[x] = f.begun[x]
+	}
+}
+
+func (f *facts) mayRun(t dag.TaskIndex) bool {
+	c := f.canon(t)
+	_, lost := f.may[c]
+	return lost || f.asked[c]
+}
+
+// withFollowers adds to tasks that run what the instances need that follow the
+// generators among them: some may never have been.
+func (f *facts) withFollowers(tasks map[dag.TaskIndex]bool) map[dag.TaskIndex]bool {
+	all := maps.Clone(tasks)
+	for t := range tasks {
+		for o := range f.g.Group(t).Outputs {
+			for _, slot := range f.g.StreamSlots(t, uint32(o)) {
+				if first, err := f.g.Instance(slot, 0); err == nil {
+					maps.Copy(all, f.needs(first))
+				}
+			}
+		}
+	}
+	return all
+}
+
+// rerun says that a client asked for tasks to run again: they, what depends on
+// them, and what those need.
+func (f *facts) rerun(roots []dag.TaskIndex) {
+	all := make([]dag.TaskIndex, 0, f.g.NumTasks())
+	for i := range f.g.NumTasks() {
+		all = append(all, dag.TaskIndex(i))
+	}
+	for slot := 0; ; slot++ {
+		first, err := f.g.Instance(slot, 0)
+		if _, _, ok := f.g.Slot(first); err != nil || !ok {
+			break
+		}
+		all = append(all, first)
+	}
+	for _, t := range all {
+		needs := f.needs(t)
+		if slices.ContainsFunc(roots, func(r dag.TaskIndex) bool { return needs[f.canon(r)] }) {
+			for x := range f.withFollowers(needs) {
+				f.asked[x] = true
+			}
+		}
+	}
+}
+
+// workers lists the agents that a job is assigned to.
+func workers(r *core.JobRecord) []core.Fragment {
+	switch {
+	case r.Agent == "":
+		return nil
+	case len(r.Fragments) == 0:
+		return []core.Fragment{{Agent: r.Agent, Incarnation: r.Incarnation}}
+	}
+	return r.Fragments
+}
+
+func worksOn(r *core.JobRecord, a *agent) bool {
+	return slices.ContainsFunc(workers(r), func(p core.Fragment) bool { return p.Agent == a.name })
+}
+
+// left says that copies made by an agent's incarnation no longer count.
+func (f *facts) left(agent string, upTo uint64) {
+	for ref, from := range f.made {
+		if from.agent == agent && from.incarn <= upTo && !from.inline {
+			f.lost(ref.Task)
+		}
+	}
+	for t, from := range f.private {
+		if from.agent == agent && from.incarn <= upTo {
+			f.lost(t)
+		}
+	}
+}
