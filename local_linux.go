@@ -292,33 +292,11 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 		case <-p.life.Done():
 		}
 	})
-	if err := awaitAgent(ctx, c.Client, cfg.Name); err != nil {
+	// Who asks for data of an earlier run right after the start finds it.
+	if err := c.Ready(ctx, 1); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
-}
-
-// awaitAgent waits until the agent has told the controller what it has: who asks
-// for data of an earlier run right after the start finds it. It takes milliseconds.
-func awaitAgent(ctx context.Context, c *Client, name string) error {
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		agents, err := Rows[comms.AgentRow](ctx, c, comms.QueryAgents, comms.JobID{}, "")
-		if err != nil {
-			return fmt.Errorf("wait for the agent: %w", err)
-		}
-		for _, a := range agents {
-			if a.Name == name && a.State == "ready" {
-				return nil
-			}
-		}
-		wait := time.NewTimer(pause)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-			return fmt.Errorf("wait for the agent: %w", ctx.Err())
-		}
-	}
 }
 
 // launch runs f until the returned function ends it. An end of its own accord is

@@ -3,6 +3,7 @@ package cascade
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -32,4 +33,31 @@ func (c *Client) Graph(ctx context.Context, id comms.JobID) (*dag.Graph, string,
 		return nil, "", fmt.Errorf("graph of job %s: %w", id, ErrNotFound)
 	}
 	return g, jobs[0].Dir, nil
+}
+
+// Ready waits until so many agents can be given work. A job that is submitted
+// before is planned for those that are there.
+func (c *Client) Ready(ctx context.Context, agents int) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		rows, err := Rows[comms.AgentRow](ctx, c, comms.QueryAgents, comms.JobID{}, "")
+		if err != nil {
+			return fmt.Errorf("wait for agents: %w", err)
+		}
+		ready := 0
+		for i := range rows {
+			if rows[i].State == "ready" {
+				ready++
+			}
+		}
+		if ready >= agents {
+			return nil
+		}
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return fmt.Errorf("wait for agents: %d of %d are ready: %w", ready, agents, ctx.Err())
+		}
+	}
 }

@@ -181,12 +181,7 @@ func (binaryPlugin) Key(_ context.Context, env dag.Environment) (string, error) 
 }
 
 func (binaryPlugin) Create(_ context.Context, env dag.Environment, b *Build) error {
-	from, err := os.Open(absoluteIn(env.Source, env.Binary))
-	if err != nil {
-		return fmt.Errorf("binary: %w", err)
-	}
-	defer from.Close()
-	if err := writeFile(filepath.Join(b.Dir, binaryName), from, 0o500); err != nil {
+	if err := copyFile(absoluteIn(env.Source, env.Binary), filepath.Join(b.Dir, binaryName), 0o500); err != nil {
 		return fmt.Errorf("binary: %w", err)
 	}
 	return nil

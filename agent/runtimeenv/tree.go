@@ -184,30 +184,33 @@ func copyTree(from, to string) error {
 			}
 			continue
 		}
-		in, err := os.Open(source)
-		if err != nil {
-			return err
-		}
-		err = writeFile(dest, in, f.mode)
-		in.Close()
-		if err != nil {
+		if err := copyFile(source, dest, f.mode); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func writeFile(name string, from io.Reader, mode fs.FileMode) error {
-	perm := fs.FileMode(0o400)
-	if mode&0o111 != 0 {
-		perm = 0o500
-	}
-	out, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, perm)
+func copyFile(from, to string, mode fs.FileMode) error {
+	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, from)
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, shippedMode(mode))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
+}
+
+// shippedMode is what becomes of a file's permissions: tasks share the file and run it if it was a program.
+func shippedMode(mode fs.FileMode) fs.FileMode {
+	if mode&0o111 != 0 {
+		return 0o500
+	}
+	return 0o400
 }
 
 // isArchive tells by its name whether a file is an archive that is unpacked.
@@ -264,11 +267,7 @@ func unpackOne(root *os.Root, f *zip.File, name string, left *int64) error {
 		return err
 	}
 	defer in.Close()
-	perm := fs.FileMode(0o400)
-	if mode&0o111 != 0 {
-		perm = 0o500
-	}
-	out, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, perm)
+	out, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, shippedMode(mode))
 	if err != nil {
 		return err
 	}

@@ -64,19 +64,7 @@ func open(rate int64) (c *cluster, err error) {
 			return c, err
 		}
 	}
-	for ready := 0; ready < 2; {
-		rows, err := cascade.Rows[comms.AgentRow](ctx, c.client, comms.QueryAgents, comms.JobID{}, "")
-		if err != nil {
-			return c, fmt.Errorf("%d of 2 agents are ready: %w", ready, err)
-		}
-		ready = 0
-		for i := range rows {
-			if rows[i].State == "ready" {
-				ready++
-			}
-		}
-	}
-	return c, nil
+	return c, c.client.Ready(ctx, 2)
 }
 
 // start starts this program on a host.

@@ -202,17 +202,8 @@ func (x *execution) run(f func(context.Context, *cascade.Client) error) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	for ready := 0; ready < x.hosts; {
-		agents, err := cascade.Rows[comms.AgentRow](ctx, client, comms.QueryAgents, comms.JobID{}, "")
-		if err != nil {
-			return err
-		}
-		ready = 0
-		for _, a := range agents {
-			if a.State == "ready" {
-				ready++
-			}
-		}
+	if err := client.Ready(ctx, x.hosts); err != nil {
+		return err
 	}
 	return f(ctx, client)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade/agent/runtimeenv"
+	"github.com/cascade-run/cascade/internal/report"
 )
 
 // envFlags are the flags of the commands on this host's environments.
@@ -24,6 +25,14 @@ func (f *envFlags) open() (*runtimeenv.Cache, error) {
 		}
 	}
 	return runtimeenv.New(dir), nil
+}
+
+func (f *envFlags) list() ([]runtimeenv.Record, error) {
+	cache, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	return cache.List()
 }
 
 func (a *app) envCommand() *cobra.Command {
@@ -58,11 +67,7 @@ func (a *app) envListCommand(f *envFlags) *cobra.Command {
 		Short: "List what was built, what was used last first",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			cache, err := f.open()
-			if err != nil {
-				return err
-			}
-			all, err := cache.List()
+			all, err := f.list()
 			if err != nil {
 				return err
 			}
@@ -91,11 +96,7 @@ func (a *app) envShowCommand(f *envFlags) *cobra.Command {
 		Example: "  cascade env show python-1c4be7bdcbe2",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			cache, err := f.open()
-			if err != nil {
-				return err
-			}
-			all, err := cache.List()
+			all, err := f.list()
 			if err != nil {
 				return err
 			}
@@ -128,7 +129,7 @@ func (a *app) printEnv(r runtimeenv.Record) error {
 	}
 	line("what", r.What)
 	line("for", strings.Trim(r.Name+" in "+r.Source, " "))
-	line("built", fmt.Sprintf("%s, in %s", r.Made.Local().Format(time.DateTime), duration(time.Duration(r.Seconds*float64(time.Second)))))
+	line("built", fmt.Sprintf("%s, in %s", r.Made.Local().Format(time.DateTime), report.Seconds(r.Seconds)))
 	used := r.Used.Local().Format(time.DateTime)
 	if r.InUse {
 		used = "now"

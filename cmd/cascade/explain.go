@@ -13,6 +13,7 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/report"
 )
 
 // explanation is why a task runs where and when it does, or what it waits for.
@@ -169,11 +170,11 @@ func (x *explanation) inputs(producers []comms.TaskRow) {
 func (a *app) printExplanation(x *explanation) {
 	fmt.Fprintf(a.out, "%s: %s\n", x.Task, x.State)
 	if x.Started != "" {
-		a.fact("ran on", "agent %s, executor %d, attempt %d, from %s for %s", x.Agent, x.Executor, x.Attempt, clock(x.Started), seconds(x.Seconds))
+		a.fact("ran on", "agent %s, executor %d, attempt %d, from %s for %s", x.Agent, x.Executor, x.Attempt, clock(x.Started), report.Seconds(x.Seconds))
 	}
 	switch {
 	case x.Last != nil && x.Place > 0:
-		a.fact("started", "%s after its last input, %s, which ended on %s at %s", seconds(x.Place), x.Last.Task, x.Last.Agent, clock(x.Last.Ended))
+		a.fact("started", "%s after its last input, %s, which ended on %s at %s", report.Seconds(x.Place), x.Last.Task, x.Last.Agent, clock(x.Last.Ended))
 	case x.Last != nil:
 		a.fact("started", "when %s ran on %s: it needs elements, not its end", x.Last.Task, x.Last.Agent)
 	case x.Started != "":
@@ -197,7 +198,7 @@ func (a *app) printExplanation(x *explanation) {
 		a.fact("waits", "%s", x.Why)
 	}
 	if x.Plan != nil && x.Plan.Host != "" {
-		a.fact("planned", "on %s at %s: %s", x.Plan.Host, seconds(x.Plan.Start), x.Plan.Reason)
+		a.fact("planned", "on %s at %s: %s", x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
 	} else if x.Plan != nil {
 		a.fact("planned", "nowhere: %s", x.Plan.Reason)
 	}

@@ -164,12 +164,12 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 
 // picture draws a plan: what runs where and when.
 func picture(g *dag.Graph, p *planner.Plan) []byte {
-	c := report.Chart{Title: fmt.Sprintf("%s: predicted %s, at best %s", g.Name, seconds(p.Makespan), seconds(p.LowerBound)), Rows: p.Hosts, End: p.Makespan}
+	c := report.Chart{Title: fmt.Sprintf("%s: predicted %s, at best %s", g.Name, report.Seconds(p.Makespan), report.Seconds(p.LowerBound)), Rows: p.Hosts, End: p.Makespan}
 	for i := range p.Tasks {
 		if t := &p.Tasks[i]; t.Host >= 0 {
 			task := dag.TaskIndex(i)
 			c.Bars = append(c.Bars, report.Bar{Row: t.Host, Start: t.Start, Finish: t.Finish, Class: g.Group(task).Name,
-				Text: fmt.Sprintf("%s: %s to %s; %s", g.TaskName(task), seconds(t.Start), seconds(t.Finish), p.Reason(g, task))})
+				Text: fmt.Sprintf("%s: %s to %s; %s", g.TaskName(task), report.Seconds(t.Start), report.Seconds(t.Finish), p.Reason(g, task))})
 		}
 	}
 	return c.SVG()
@@ -192,7 +192,7 @@ func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster) {
 		gap = (p.Makespan/p.LowerBound - 1) * 100
 	}
 	fmt.Fprintf(a.out, "\npredicted %s, at best %s (critical path %s, work %s over %g cores), gap %.1f%%; %d of %s with a guessed duration\n",
-		seconds(p.Makespan), seconds(p.LowerBound), seconds(p.CriticalPath), seconds(p.Work), cores, gap, p.Guessed, plural(len(p.Tasks), "task"))
+		report.Seconds(p.Makespan), report.Seconds(p.LowerBound), report.Seconds(p.CriticalPath), report.Seconds(p.Work), cores, gap, p.Guessed, plural(len(p.Tasks), "task"))
 	if text := p.LateText(g); text != "" {
 		fmt.Fprintf(a.out, "late: %s\n", text)
 	}
@@ -227,7 +227,7 @@ func memoryOf(p *planner.Plan, h int) string {
 				back++
 			}
 		}
-		text += fmt.Sprintf(", spills %s (%s) from %s on and reads %d of them back", plural(len(m.Spills), "dataset"), units.BytesSize(bytes), seconds(m.Spills[0].At), back)
+		text += fmt.Sprintf(", spills %s (%s) from %s on and reads %d of them back", plural(len(m.Spills), "dataset"), units.BytesSize(bytes), report.Seconds(m.Spills[0].At), back)
 	}
 	return text
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/internal/report"
 )
 
 func isTerminal(w io.Writer) bool {
@@ -73,7 +74,7 @@ func cell(column string, v any) string {
 		}
 	case float64:
 		if strings.Contains(column, "seconds") {
-			return duration(time.Duration(v * 1e9))
+			return report.Seconds(v)
 		}
 	case string:
 		switch column {
@@ -119,18 +120,6 @@ func clock(s string) string {
 }
 
 func size(n uint64) string { return units.BytesSize(float64(n)) }
-
-func duration(d time.Duration) string {
-	switch {
-	case d >= time.Minute:
-		return d.Round(time.Second).String()
-	case d >= time.Second:
-		return fmt.Sprintf("%.2fs", d.Seconds())
-	case d >= time.Millisecond:
-		return fmt.Sprintf("%.1fms", d.Seconds()*1e3)
-	}
-	return fmt.Sprintf("%.0fus", d.Seconds()*1e6)
-}
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{

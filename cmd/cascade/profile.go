@@ -12,6 +12,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/report"
 	"github.com/cascade-run/cascade/profiles"
 )
 
@@ -122,9 +123,9 @@ func first(args []string) string {
 }
 
 func lineOf(e *profiles.Entry) profileLine {
-	l := profileLine{Job: e.Job, Task: e.Task, Function: e.Function, Runs: e.Runs, Seconds: seconds(e.Seconds), Spread: seconds(e.SecondsDeviation), Bytes: units.BytesSize(e.Bytes)}
+	l := profileLine{Job: e.Job, Task: e.Task, Function: e.Function, Runs: e.Runs, Seconds: report.Seconds(e.Seconds), Spread: report.Seconds(e.SecondsDeviation), Bytes: units.BytesSize(e.Bytes)}
 	if q := e.Quantiles; q != nil {
-		l.Half, l.Most = seconds(q.Seconds[0]), seconds(q.Seconds[1])
+		l.Half, l.Most = report.Seconds(q.Seconds[0]), report.Seconds(q.Seconds[1])
 	}
 	if e.MemoryRuns > 0 {
 		l.Memory = units.BytesSize(e.MemoryPeak)
@@ -133,7 +134,7 @@ func lineOf(e *profiles.Entry) profileLine {
 		l.CPU = fmt.Sprintf("%.2f", e.CPU)
 	}
 	if e.Scale != nil && e.Scale.Seconds != nil {
-		l.Grows = fmt.Sprintf("%s/MiB (%.0f%%)", seconds(e.Scale.Seconds.PerByte*(1<<20)), e.Scale.Seconds.R2*100)
+		l.Grows = fmt.Sprintf("%s/MiB (%.0f%%)", report.Seconds(e.Scale.Seconds.PerByte*(1<<20)), e.Scale.Seconds.R2*100)
 	}
 	return l
 }
@@ -275,10 +276,10 @@ func (a *app) printDrift(all []profiles.Drift) error {
 	for i, d := range all {
 		lines[i] = driftLine{Job: d.Job, Task: d.Task, Function: d.Function, Change: d.Change, Time: times(d.Time), Bytes: times(d.Bytes), Memory: times(d.Memory)}
 		if d.Change != "new" {
-			lines[i].Before = seconds(d.Before)
+			lines[i].Before = report.Seconds(d.Before)
 		}
 		if d.Change != "gone" {
-			lines[i].After = seconds(d.After)
+			lines[i].After = report.Seconds(d.After)
 		}
 		if d.Spreads != 0 {
 			lines[i].Spreads = fmt.Sprintf("%+.1f", d.Spreads)

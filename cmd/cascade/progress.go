@@ -13,6 +13,7 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/report"
 )
 
 // progress shows how a job goes: a bar on a terminal, plain lines elsewhere,
@@ -160,7 +161,7 @@ func (s *progress) waitsFor(ctx context.Context, client *cascade.Client, p *casc
 
 func (s *progress) line(format string, args ...any) {
 	s.quiet = time.Now()
-	fmt.Fprintf(s.a.err, "%8s  %s\n", duration(time.Since(s.start)), fmt.Sprintf(format, args...))
+	fmt.Fprintf(s.a.err, "%8s  %s\n", report.Seconds(time.Since(s.start).Seconds()), fmt.Sprintf(format, args...))
 }
 
 // say prints a message beside the progress.

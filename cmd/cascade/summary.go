@@ -7,13 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/docker/go-units"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/report"
 )
 
 func parseSize(s string) (int64, error) { return units.RAMInBytes(s) }
@@ -90,10 +90,10 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 	if a.json {
 		return a.printJSON(s)
 	}
-	fmt.Fprintf(a.out, "job %s %s: %s in %s\n", s.Name, s.Phase, plural(int(s.Tasks), "task"), seconds(s.Wall))
-	a.fact("task time", "%s, %.1f tasks at once", seconds(s.TaskTime), s.TaskTime/max(s.Wall, 1e-9))
+	fmt.Fprintf(a.out, "job %s %s: %s in %s\n", s.Name, s.Phase, plural(int(s.Tasks), "task"), report.Seconds(s.Wall))
+	a.fact("task time", "%s, %.1f tasks at once", report.Seconds(s.TaskTime), s.TaskTime/max(s.Wall, 1e-9))
 	if len(s.CriticalPath) > 0 {
-		a.fact("critical path", "%s: %s", seconds(s.Critical), shorten(s.CriticalPath))
+		a.fact("critical path", "%s: %s", report.Seconds(s.Critical), shorten(s.CriticalPath))
 	}
 	a.fact("data", "%s published, %s copied, %s spilled", size(s.BytesOut), size(s.Copied), size(s.Spilled))
 	a.fact("tried again", "%d", s.Retries)
@@ -125,7 +125,20 @@ func (a *app) fact(name, format string, args ...any) {
 	fmt.Fprintf(a.out, "  %-14s %s\n", name, fmt.Sprintf(format, args...))
 }
 
-func seconds(s float64) string { return duration(time.Duration(s * 1e9)) }
+// criticalPath names the tasks that the run's end waited for, one after the other,
+// and tells for how many seconds they ran.
+func criticalPath(g *dag.Graph, rows []comms.TaskRow) (seconds float64, names []string, err error) {
+	r, err := report.NewRun(g, rows)
+	if err != nil {
+		return 0, nil, err
+	}
+	path, err := r.Path()
+	for _, s := range path {
+		seconds += s.Ran
+		names = append(names, s.Task.Name)
+	}
+	return seconds, names, err
+}
 
 func shorten(path []string) string {
 	if len(path) > 6 {
@@ -169,7 +182,7 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 	}
 	e := job.Cause
 	fmt.Fprintf(a.err, "job %s failed after %s: task %s: %s\n",
-		p.Name, duration(time.Duration(max(0, p.Ended-p.Started))), e.Task, e.Text())
+		p.Name, report.Seconds(float64(max(0, p.Ended-p.Started))/1e9), e.Task, e.Text())
 	where := fmt.Sprintf("agent %s", e.Agent)
 	if e.Executor > 0 {
 		where += fmt.Sprintf(", executor %d", e.Executor)

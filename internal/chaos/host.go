@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/comms"
 )
 
 // markVar is in the environment of every process of a test and of all that they start.
@@ -377,17 +376,8 @@ func (h *Host) ReadyClient(agents int) *cascade.Client {
 	c := h.Client()
 	ctx, cancel := context.WithTimeout(h.tb.Context(), patience)
 	defer cancel()
-	for ready := 0; ready < agents; {
-		rows, err := cascade.Rows[comms.AgentRow](ctx, c, comms.QueryAgents, comms.JobID{}, "")
-		if err != nil {
-			h.tb.Fatalf("%d of %d agents are ready: %v", ready, agents, err)
-		}
-		ready = 0
-		for _, r := range rows {
-			if r.State == "ready" {
-				ready++
-			}
-		}
+	if err := c.Ready(ctx, agents); err != nil {
+		h.tb.Fatal(err)
 	}
 	return c
 }

@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -323,16 +322,8 @@ func (w *waves) run(ctx context.Context, variant int, progress func(done uint64)
 		tb.Errorf("job %s: %v", j.ID(), err)
 		return nil
 	}
-	data := map[string][]byte{}
 	for {
-		located, err := j.Locate(ctx)
-		for _, d := range located {
-			var b bytes.Buffer
-			if err = errors.Join(err, j.Fetch(ctx, d, &b)); err != nil {
-				break
-			}
-			data[d.Name] = b.Bytes()
-		}
+		data, err := fetch(ctx, j)
 		if err == nil {
 			_ = j.Forget(ctx) // a controller that is away forgets it by its rule of retention
 			return data

@@ -129,8 +129,8 @@ func (j *Job) End() Outcome {
 		return o
 	}
 	for {
-		err := j.fetch(ctx, o.Data)
-		if err == nil {
+		var err error
+		if o.Data, err = fetch(ctx, j.Job); err == nil {
 			return o
 		}
 		if !errors.Is(err, cascade.ErrUnavailable) { // a controller that has just started waits for the agent
@@ -139,7 +139,9 @@ func (j *Job) End() Outcome {
 	}
 }
 
-func (j *Job) fetch(ctx context.Context, data map[string][]byte) error {
+// fetch reads all outputs of a job that has ended, by name.
+func fetch(ctx context.Context, j *cascade.Job) (map[string][]byte, error) {
+	data := map[string][]byte{}
 	located, err := j.Locate(ctx)
 	for _, d := range located {
 		var b bytes.Buffer
@@ -148,7 +150,7 @@ func (j *Job) fetch(ctx context.Context, data map[string][]byte) error {
 		}
 		data[d.Name] = b.Bytes()
 	}
-	return err
+	return data, err
 }
 
 // Done waits for the end of the job and fails the test unless it is done.
