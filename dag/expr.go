@@ -339,26 +339,8 @@ func normalise(v any, depth int) (any, error) {
 			out[i] = s
 		}
 		return out, nil
-	case []any:
-		out := make([]any, len(x))
-		for i, e := range x {
-			n, err := normalise(e, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			out[i] = n
-		}
-		return out, nil
-	case map[string]any:
-		out := make(map[string]any, len(x))
-		for k, e := range x {
-			n, err := normalise(e, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			out[k] = n
-		}
-		return out, nil
+	case []any, map[string]any:
+		return mapped(x, func(e any) (any, error) { return normalise(e, depth+1) })
 	}
 	return nil, fmt.Errorf("a value of type %T cannot be part of a job", v)
 }

@@ -161,44 +161,26 @@ func (noRow) integer(int) (int64, bool) { return 0, false }
 // bind returns the value with each text that has placeholders replaced by its
 // compiled *template; evalBound gives the value for one task.
 func (ps programs) bind(v any, sc *scope) (any, error) {
-	switch x := v.(type) {
-	case string:
-		if !hasPlaceholder(x) {
-			return x, nil
-		}
+	if x, ok := v.(string); ok && hasPlaceholder(x) {
 		return ps.template(x, sc)
-	case []any:
-		out := make([]any, len(x))
-		for i, e := range x {
-			n, err := ps.bind(e, sc)
-			if err != nil {
-				return nil, err
-			}
-			out[i] = n
-		}
-		return out, nil
-	case map[string]any:
-		out := make(map[string]any, len(x))
-		for _, k := range keysOf(x) {
-			n, err := ps.bind(x[k], sc)
-			if err != nil {
-				return nil, err
-			}
-			out[k] = n
-		}
-		return out, nil
 	}
-	return v, nil
+	return mapped(v, func(e any) (any, error) { return ps.bind(e, sc) })
 }
 
 func evalBound(v any, sc *scope, r row) (any, error) {
-	switch x := v.(type) {
-	case *template:
+	if x, ok := v.(*template); ok {
 		return x.eval(sc, r)
+	}
+	return mapped(v, func(e any) (any, error) { return evalBound(e, sc, r) })
+}
+
+// mapped returns v with f applied to the members of a list or mapping; any other value is returned as it is.
+func mapped(v any, f func(any) (any, error)) (any, error) {
+	switch x := v.(type) {
 	case []any:
 		out := make([]any, len(x))
 		for i, e := range x {
-			n, err := evalBound(e, sc, r)
+			n, err := f(e)
 			if err != nil {
 				return nil, err
 			}
@@ -207,8 +189,8 @@ func evalBound(v any, sc *scope, r row) (any, error) {
 		return out, nil
 	case map[string]any:
 		out := make(map[string]any, len(x))
-		for k, e := range x {
-			n, err := evalBound(e, sc, r)
+		for _, k := range keysOf(x) { // in order: the first error is the same each time
+			n, err := f(x[k])
 			if err != nil {
 				return nil, err
 			}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/dag"
 )
 
 // BenchmarkStep drives tasks that do nothing through Step with executors that
@@ -32,10 +31,7 @@ tasks:
 		"ring": ring(n, 32),
 	}
 	for _, name := range []string{"independent", "chains", "ring"} {
-		g, err := dag.ParseYAML("job.yaml", []byte(jobs[name]), dag.Override{}, dag.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		g := graph(b, jobs[name])
 		b.Run(name, func(b *testing.B) {
 			var before, after runtime.MemStats
 			var bytes uint64
@@ -73,10 +69,7 @@ func ring(n, width int) string {
 // BenchmarkJobs submits many jobs of one task each at once: what a task costs
 // must not grow with the number of jobs that wait.
 func BenchmarkJobs(b *testing.B) {
-	g, err := dag.ParseYAML("job.yaml", []byte("job: one\ntasks:\n  t: {run: F, out: [o]}\n"), dag.Override{}, dag.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	g := graph(b, "job: one\ntasks:\n  t: {run: F, out: [o]}\n")
 	for _, n := range []int{1000, 10_000} {
 		for _, owner := range []string{"", "o"} {
 			b.Run(fmt.Sprintf("%d%s", n, owner), func(b *testing.B) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
@@ -51,10 +50,7 @@ func TestAdopt(t *testing.T) {
 	}
 	spilled := desc(1)
 	key := Key(job, &spilled)
-	graph, err := dag.ParseYAML("job.yaml", []byte("job: x\ntasks:\n  a: {run: A, out: [x]}\n  b: {run: A, in: {x: a.x}, out: [x]}\noutputs: [a.x, b.x]\n"), dag.Override{}, dag.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	graph := graph(t, "job: x\ntasks:\n  a: {run: A, out: [x]}\n  b: {run: A, in: {x: a.x}, out: [x]}\noutputs: [a.x, b.x]\n")
 	for _, s := range []struct {
 		ev   Event
 		want string
@@ -84,10 +80,7 @@ func TestAdopt(t *testing.T) {
 // An output that was made before the agent was started again is there until the
 // job's end, although no task that still runs reads it.
 func TestAdoptKeepsOutputs(t *testing.T) {
-	g, err := dag.ParseYAML("job.yaml", []byte("job: x\ntasks:\n  a: {run: A, out: [x]}\n  b: {run: A, out: [x]}\n  c: {run: A, in: {x: d.x}, out: [x]}\n  d: {run: A, out: [x]}\noutputs: [a.x, b.x, c.x]\n"), dag.Override{}, dag.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := graph(t, "job: x\ntasks:\n  a: {run: A, out: [x]}\n  b: {run: A, out: [x]}\n  c: {run: A, in: {x: d.x}, out: [x]}\n  d: {run: A, out: [x]}\noutputs: [a.x, b.x, c.x]\n")
 	job := comms.JobID{1}
 	task := func(name string) taskIndex {
 		i, _ := g.Lookup(name)

@@ -94,12 +94,7 @@ func TestPeersRandom(t *testing.T) {
 
 // randomPeers draws a job, and two or three agents to run it.
 func randomPeers(t *rapid.T) (*dag.Graph, *network) {
-	text := randomJob(t)
-	g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
-	if err != nil {
-		t.Skipf("%v\n%s", err, text)
-	}
-	t.Logf("%s", text)
+	g := randomGraph(t)
 	return g, randomNetwork(t, rapid.IntRange(2, 3).Draw(t, "agents"))
 }
 
@@ -305,11 +300,7 @@ func (m *master) allEnded() {
 // TestPeersDeterminism runs the same cluster twice: equal actions.
 func TestPeersDeterminism(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := randomJob(t)
-		g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
-		if err != nil {
-			t.Skip()
-		}
+		g := randomGraph(t)
 		of := randomSplit(t, g, 2)
 		hosts := []Config{randomHost(t), randomHost(t)}
 		seed := rapid.Uint64().Draw(t, "seed")

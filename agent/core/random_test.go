@@ -40,20 +40,26 @@ func xorshift(seed uint64) func(n int, what string) int {
 	}
 }
 
+// randomGraph draws a job that reads well.
+func randomGraph(t *rapid.T) *dag.Graph {
+	text := randomJob(t)
+	g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
+	if err != nil {
+		t.Skipf("%v\n%s", err, text)
+	}
+	t.Logf("%s", text)
+	return g
+}
+
 // TestRandom runs random graphs on a host where tasks fail, executors crash and
 // memory is short: each output is made once, nothing is used that was freed (the
 // world checks both), every task ends with a reason, and at the end nothing is held.
 func TestRandom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := randomJob(t)
-		g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
-		if err != nil {
-			t.Skipf("%v\n%s", err, text)
-		}
+		g := randomGraph(t)
 		w := newWorld(t, randomHost(t), xorshift(rapid.Uint64().Draw(t, "seed")))
 		w.randomFates(t)
 		w.step(ControllerUp{})
-		t.Logf("%s", text)
 		m := comms.Assign{Fuse: comms.AppendPaths(nil, randomPaths(t, g))}
 		if rapid.Bool().Draw(t, "ranked") {
 			ranks := make([]float64, g.NumTasks())
@@ -326,13 +332,8 @@ func (w *world) nothingHeld() {
 // TestDeterminism runs the same world twice: equal actions.
 func TestDeterminism(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := randomJob(t)
-		g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
-		if err != nil {
-			t.Skip()
-		}
+		g := randomGraph(t)
 		host, seed := randomHost(t), rapid.Uint64().Draw(t, "seed")
-		t.Logf("%s", text)
 		var logs [2][]Action
 		for i := range logs {
 			w := newWorld(t, host, xorshift(seed))

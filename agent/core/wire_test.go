@@ -6,15 +6,11 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/dag"
 )
 
 // A range of elements that ends with the last number there is does not go on for ever.
 func TestReleasedToTheLastElement(t *testing.T) {
-	g, err := dag.ParseYAML("job.yaml", []byte("job: x\ntasks:\n  a: {run: A, out: [x]}\n  b: {run: A, in: {x: a.x}, out: [x]}\noutputs: [b.x]\n"), dag.Override{}, dag.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := graph(t, "job: x\ntasks:\n  a: {run: A, out: [x]}\n  b: {run: A, in: {x: a.x}, out: [x]}\noutputs: [b.x]\n")
 	c := New(Config{Agent: "a"})
 	id := comms.JobID{1}
 	c.Step(time.Unix(1, 0), FromController{Graph: g, Msg: &comms.Assign{Job: id, Epoch: 1, Run: []comms.Range{{First: 0, Last: 0}},
