@@ -60,12 +60,23 @@ func (b *bench) withPython(ctx context.Context, names ...string) (*cascade.Clust
 	return c, nil
 }
 
-// pythonNoop is one graph of Python tasks that do nothing, and the latency of one such task.
+// pythonNoop is the rate of Python tasks that do nothing, and the latency of one task.
 func pythonNoop(ctx context.Context, b *bench) error {
 	c, err := b.withPython(ctx, "python_noop", "python_noop_p50")
 	if c == nil || err != nil {
 		return err
 	}
+	if b.wants("python_noop") {
+		if err := b.pythonRate(ctx, c); err != nil {
+			return err
+		}
+	}
+	steps := b.size(1000, 20)
+	return b.chain(ctx, "python_noop_p50", turns("python-chain", steps, pythonAlone(), pythonModule+"start", pythonModule+"step"), steps, "one Python task a step, on the other of two executors: from its input to its output, through the agent", finished.alternated)
+}
+
+// pythonRate is one graph of Python tasks that do nothing.
+func (b *bench) pythonRate(ctx context.Context, c *cascade.Cluster) error {
 	n := b.size(500_000, 5000)
 	loop := loopRate()
 	f, err := b.timed(ctx, c, pythonNoops("python-noop", n))
@@ -76,13 +87,8 @@ func pythonNoop(ctx context.Context, b *bench) error {
 	if err := f.listed(ctx, c); err != nil {
 		return err
 	}
-	err = b.tell(Figure{Name: "python_noop", Value: float64(n) / f.took.Seconds(), Unit: "tasks/s", Baseline: loop, BaselineOf: loopName,
+	return b.tell(Figure{Name: "python_noop", Value: float64(n) / f.took.Seconds(), Unit: "tasks/s", Baseline: loop, BaselineOf: loopName,
 		Note: fmt.Sprintf("%d tasks in %.2fs", n, f.took.Seconds())})
-	if err != nil {
-		return err
-	}
-	steps := b.size(1000, 20)
-	return b.chain(ctx, "python_noop_p50", turns("python-chain", steps, pythonAlone(), pythonModule+"start", pythonModule+"step"), steps, "one Python task a step, on the other of two executors: from its input to its output, through the agent", finished.alternated)
 }
 
 // pythonHandover is from the start of a Python run to its function holding a NumPy

@@ -59,16 +59,23 @@ func TestClient(t *testing.T) {
 }
 
 // Who is gone, refuses or sends too little ends no program in a wait.
-func TestLost(t *testing.T) {
+func TestLost(t *testing.T) { program(t, "lost") }
+
+// An executor's link over pipes takes messages as they come, and nothing else.
+func TestPipes(t *testing.T) { program(t, "pipes") }
+
+// program runs a program of testdata: what it prints is its golden file.
+func program(t *testing.T, name string) {
+	t.Helper()
 	needs.Python(t)
 	python, env := interpreter(t)
-	cmd := exec.CommandContext(t.Context(), python, "testdata/lost.py")
+	cmd := exec.CommandContext(t.Context(), python, "testdata/"+name+".py")
 	cmd.Env = append(env, "PYTHONDONTWRITEBYTECODE=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	same(t, "testdata/lost.golden", string(out))
+	same(t, "testdata/"+name+".golden", string(out))
 }
 
 // The package reads and writes the messages of the transcripts as they stand there.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import inspect
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..values import element_of, hints_of
-from ..wire.messages import SINGLE, Kind
+from ..wire.messages import SINGLE, KindIn, KindOut
 
 
 class SetupError(Exception):
@@ -83,23 +84,25 @@ def python_name(name: str) -> str:
 class Function:
     """A function prepared for the runs of a kind."""
 
-    def __init__(self, kind: Kind, parameters: dict[str, Any]) -> None:
-        """Finds the function and compares it with the job. parameters are those of one run."""
-        self.call = call = resolve(kind.function)
-        self.inputs = [python_name(i.name) for i in kind.inputs]
-        self.outputs = kind.outputs
-        self.streams = [i for i, o in enumerate(kind.outputs) if o.generate != SINGLE]
+    def __init__(self, name: str, inputs: Sequence[KindIn], outputs: Sequence[KindOut], parameters: Sequence[str]) -> None:
+        """Finds the function and compares it with the job. parameters are the names of those of one run."""
+        self.call = call = resolve(name)
+        self.inputs = [python_name(i.name) for i in inputs]
+        self.outputs = outputs
+        self.streams = [i for i, o in enumerate(outputs) if o.generate != SINGLE]
+        self.singles = [i for i, o in enumerate(outputs) if o.generate == SINGLE]
         hints = hints_of(call)
         self.wants = [
-            (element_of(hints.get(name)) if kind.inputs[i].list else hints.get(name)) for i, name in enumerate(self.inputs)
+            (element_of(hints.get(parameter)) if declared.list else hints.get(parameter))
+            for parameter, declared in zip(self.inputs, inputs, strict=True)
         ]
-        self._fit(kind, parameters)
+        self._fit(name, parameters)
 
-    def _fit(self, kind: Kind, parameters: dict[str, Any]) -> None:
+    def _fit(self, name: str, parameters: Sequence[str]) -> None:
         given = [*self.inputs, *map(python_name, parameters)]
         twice = {n for n in given if given.count(n) > 1}
         if twice:
-            raise SetupError(f"function {kind.function}: {', '.join(sorted(twice))} is both an input and a parameter (with:)")
+            raise SetupError(f"function {name}: {', '.join(sorted(twice))} is both an input and a parameter (with:)")
         try:
             signature = inspect.signature(self.call)
         except (TypeError, ValueError):
@@ -107,17 +110,23 @@ class Function:
         try:
             signature.bind(**dict.fromkeys(given))
         except TypeError as e:
-            raise SetupError(f"function {kind.function} does not fit the job: {e}; it is {kind.function}{signature}") from None
+            raise SetupError(f"function {name} does not fit the job: {e}; it is {name}{signature}") from None
         if self.streams and inspect.iscoroutinefunction(self.call):
-            raise SetupError(f"function {kind.function} is a coroutine: generates takes a function that yields")
+            raise SetupError(f"function {name} is a coroutine: generates takes a function that yields")
         makes = inspect.isgeneratorfunction(inspect.unwrap(self.call))
         if makes and not self.streams:
-            raise SetupError(f"function {kind.function} yields, but the job declares no series: write generates instead of out")
+            raise SetupError(f"function {name} yields, but the job declares no series: write generates instead of out")
 
     def results(self, value: Any) -> list[Any]:
         """What a function returned, as one value for each output that is no series."""
-        wanted = [o.name for o in self.outputs if o.generate == SINGLE]
+        wanted = [self.outputs[i].name for i in self.singles]
         return split(value, wanted, "return")
+
+
+@functools.lru_cache(maxsize=256)
+def prepared(name: str, inputs: tuple[KindIn, ...], outputs: tuple[KindOut, ...], parameters: tuple[str, ...]) -> Function:
+    """A Function for all kinds that say the same: to look at a signature and its annotations takes as long as many a task."""
+    return Function(name, inputs, outputs, parameters)
 
 
 def split(value: Any, names: list[str], verb: str) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..values import Encoded, TypeMismatch, decode, encode, numpy_type, packed, unpacked
 from ..wire import messages as m
-from .functions import Function, split
+from .functions import Function, prepared, split
 from .memory import Region, address, let_go, map_range, protect
 from .outcome import KindError
 from .queue import LiveValue, Run
@@ -42,7 +42,8 @@ class Memory:
         if function is None:
             if not kind.m.function:
                 raise KindError(m.SETUP, "this executor runs Python functions, no commands")
-            function = kind.function = Function(kind.m, parameters)  # not interrupted: half an import cannot be mended
+            # Not interrupted: half an import cannot be mended.
+            function = kind.function = prepared(kind.m.function, tuple(kind.m.inputs), tuple(kind.m.outputs), tuple(parameters))
         named = self._arguments(run, function, parameters) if run.inputs else parameters
         if kind.m.timeout:
             run.deadline = time.perf_counter_ns() + kind.m.timeout  # what it imports does not count
@@ -59,9 +60,8 @@ class Memory:
         self._worker.check(run)
         values = function.results(result)
         del result
-        singles = [i for i, o in enumerate(function.outputs) if o.generate == m.SINGLE]
         values.reverse()
-        for output in singles:
+        for output in function.singles:
             desc = self.store(run, output, 0, values.pop())
             if desc is not None:
                 outputs.append(desc)

@@ -18,12 +18,14 @@ import signal
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from .. import __version__, context
 from ..wire import columns
 from ..wire import messages as m
-from ..wire.link import Link, LinkError
+from ..wire.envelope import LinkError
+from ..wire.pipes import PipeLink
 from .logs import Logs
 from .memory import ControlPage, PrivateMemory
 from .outcome import failure
@@ -46,8 +48,8 @@ _SIGNAL = signal.SIGRTMIN + 5  # interrupts the main thread
 class Worker:
     """Runs tasks for one agent; run() is called by the main thread."""
 
-    def __init__(self, address: str, token: str) -> None:
-        """Connects to the agent."""
+    def __init__(self, address: str, token: str, pipes: bool) -> None:
+        """Connects to the agent, which may take a link over pipes."""
         self.lock = threading.RLock()
         self.queue = Queue()
         self.kinds: dict[int, PreparedKind] = {}
@@ -72,7 +74,7 @@ class Worker:
         self._ended = 0  # when the last run ended
         self._helper_sleeps = False
         self._wake_main, self._wake_helper = os.eventfd(0, os.EFD_NONBLOCK), os.eventfd(0, os.EFD_NONBLOCK)
-        self.link = Link(address, "executor", f"pid-{os.getpid()}", __version__, max_head=MAX_HEAD, on_break=self._broken)
+        self.link = _link(address, pipes, self._broken)
         self._poll = _poll(self._wake_main, self.link.fd)
         self._main = threading.get_ident()
         self.send(m.Hello(os.getpid(), token, __version__, "python", [("*", "")]))
@@ -246,7 +248,9 @@ class Worker:
                         self._helper_sleeps = False
                         os.eventfd_write(self._wake_helper, 1)
                     return run
-                self.flush()
+                self._flush_items()
+                if self.link.edge:
+                    self.pump()  # before it waits: see flush
                 if self.queue or self.over:
                     continue
                 if self._last:
@@ -435,6 +439,16 @@ class Worker:
             self.logs.flush()
         left = 25 if not run.deadline or run.stopped is not None else (run.deadline - now) // 1_000_000 + 1
         return awake, max(1, min(25, left))
+
+
+def _link(address: str, pipes: bool, on_break: Callable[[], None]) -> Any:
+    """The link to the agent."""
+    name = f"pid-{os.getpid()}"
+    if pipes and address.startswith("ipc://"):
+        return PipeLink(address[len("ipc://") :], "executor", name, __version__, max_head=MAX_HEAD, on_break=on_break)
+    from ..wire.link import Link  # ZeroMQ is loaded where it is needed
+
+    return Link(address, "executor", name, __version__, max_head=MAX_HEAD, on_break=on_break)
 
 
 def _poll(*fds: int) -> Any:

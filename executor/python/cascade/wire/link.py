@@ -16,18 +16,15 @@ from collections.abc import Callable
 import msgpack
 import zmq
 
-HELLO, WELCOME, DATA, ACK, CLOSE, REFUSE = range(1, 7)
-PROTOCOL = 1
-MAX_BODY = 64 << 20
+from .envelope import ACK, CLOSE, DATA, HELLO, MAX_BODY, PROTOCOL, REFUSE, WELCOME, LinkError
+
 _TURN = 200  # milliseconds after which a wait looks whether the peer is still there
-
-
-class LinkError(ConnectionError):
-    """The other side refused the link, or it broke."""
 
 
 class Link:
     """A DEALER with envelopes. Messages go out and come in as their heads; bodies come with them."""
+
+    edge = True  # fd tells of what came once, and sending may take that away
 
     def __init__(self, address: str, role: str, name: str, build: str, *, max_head: int = MAX_BODY,
                  on_break: Callable[[], None] | None = None, timeout: float = 20.0, replay: bool = False) -> None:  # fmt: skip

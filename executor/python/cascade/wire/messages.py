@@ -484,15 +484,28 @@ _PARTS: dict[type, tuple[tuple[int, type, bool], ...]] = {
 }
 
 
+def _shape(cls: Any) -> tuple[int, tuple[tuple[int, type, bool], ...], tuple[Any, ...]]:
+    """How many fields a class has, which of them are records, and their defaults."""
+    return len(cls._fields), _PARTS.get(cls, ()), tuple(cls._field_defaults[name] for name in cls._fields)
+
+
+_SHAPES = {cls: _shape(cls) for cls in {*NUMBERS, *_PARTS, *(part for parts in _PARTS.values() for _, part, _ in parts)}}
+_new = tuple.__new__  # a record without the function that a NamedTuple has for it
+
+
 def _load(cls: Any, fields: list[Any]) -> Any:
-    """A record from its fields: nil and what is missing are at the default."""
-    fields = fields[: len(cls._fields)]
-    for at, part, many in _PARTS.get(cls, ()):
-        if at < len(fields) and fields[at] is not None:
-            fields[at] = [_load(part, f or []) for f in fields[at]] if many else _load(part, fields[at])
+    """A record from its fields, a list that is its own: nil and what is missing are at the default."""
+    count, parts, defaults = _SHAPES[cls]
+    n = len(fields)
+    for at, part, many in parts:
+        if at < n and (value := fields[at]) is not None:
+            fields[at] = [_load(part, f or []) for f in value] if many else _load(part, value)
     if None in fields:
-        fields = [cls._field_defaults[name] if f is None else f for name, f in zip(cls._fields, fields)]  # noqa: B905
-    return cls(*fields)
+        fields = [default if f is None else f for f, default in zip(fields, defaults)]  # noqa: B905
+        n = len(fields)
+    if n < count:
+        return _new(cls, (*fields, *defaults[n:]))
+    return _new(cls, fields if n == count else fields[:count])
 
 
 def decode(head: bytes) -> Message | None:
