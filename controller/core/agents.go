@@ -121,7 +121,7 @@ func (c *Core) synced(a *agent) {
 				p.drained = js.Epoch
 			}
 			if p.incarnation != a.row.Incarnation {
-				p.lost(js.Datasets)
+				p.lost(a, js.Datasets)
 			}
 			c.takeUp(j, a)
 		default:
@@ -146,7 +146,7 @@ func (c *Core) synced(a *agent) {
 		default: // the agent does not know the job
 			p.told, p.drained, p.gone, p.have = j.rec.Epoch, j.rec.Epoch, false, nil
 			if p.incarnation != a.row.Incarnation || len(j.parts) > 1 {
-				p.lost(nil)
+				p.lost(a, nil)
 			}
 			c.takeUp(j, a)
 		}
@@ -166,8 +166,12 @@ func (c *Core) synced(a *agent) {
 }
 
 // lost says that the process of an agent is gone; another came, which has datasets.
-func (p *part) lost(have []comms.Desc) {
+// That knows of no epoch: what it says of what it has found is not of an earlier one.
+func (p *part) lost(a *agent, have []comms.Desc) {
 	p.gone, p.have = true, map[comms.DatasetRef]comms.Desc{}
+	if p.incarnation != a.row.Incarnation {
+		p.from = 0
+	}
 	for i := range have {
 		p.have[have[i].Ref] = have[i]
 	}
@@ -217,7 +221,11 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 	}
 	if p == nil || j.rec.Epoch != js.Epoch {
 		j.rec.Epoch = js.Epoch
-		p = &part{agent: a.row.Name, incarnation: a.row.Incarnation}
+		var from uint64
+		if p != nil {
+			from = p.from
+		}
+		p = &part{agent: a.row.Name, incarnation: a.row.Incarnation, from: from}
 		j.setParts([]*part{p})
 		if j.rec.Phase == comms.JobQueued {
 			j.rec.Phase = comms.JobRunning

@@ -55,7 +55,7 @@ func (c *Core) share(j *job) {
 
 // assignment moves a job to an agent, at a new epoch, and returns what to tell it.
 func (c *Core) assignment(j *job, a *agent) *comms.Assign {
-	c.begin(j, []*part{{agent: a.row.Name, incarnation: a.row.Incarnation}})
+	c.begin(j, []*part{{agent: a.row.Name, incarnation: a.row.Incarnation, from: j.rec.Epoch + 1}})
 	m := c.order(j, 0)
 	j.plan = nil // another assignment needs another plan
 	return m

@@ -11,7 +11,7 @@ import (
 type part struct {
 	agent       string
 	incarnation uint64        // of the agent when it was assigned
-	from        uint64        // epoch at which the agent came in
+	from        uint64        // epoch at which the agent came in: what it says of an earlier one is void; 0 none is
 	run         []comms.Range // tasks; not looked at when the job has one part
 	told        uint64        // epoch that the agent has: of the Assign that was sent last, or its own word
 	drained     uint64        // epoch at which it said last that nothing more runs
@@ -50,7 +50,7 @@ func (j *job) setParts(parts []*part) {
 		return
 	}
 	j.rec.Agent, j.rec.Incarnation = parts[0].agent, parts[0].incarnation
-	if len(parts) > 1 {
+	if len(parts) > 1 || parts[0].from > 1 { // its agent may have had it before, and say so to the next controller
 		for _, p := range parts {
 			j.rec.Fragments = append(j.rec.Fragments, Fragment{Agent: p.agent, Incarnation: p.incarnation, From: p.from})
 		}

@@ -130,6 +130,9 @@ func (w *world) message(m comms.Message) string {
 				s += "@" + d.Place.Where
 			}
 		}
+		for _, d := range m.Take {
+			s += fmt.Sprintf(" take=%d.%d[%d]@%s", d.Ref.Task, d.Ref.Output, d.Ref.Element, d.Place.Where)
+		}
 		for _, e := range m.Ends {
 			s += fmt.Sprintf(" end=%d.%d:%d", e.Task, e.Output, e.Count)
 			if e.Failed {

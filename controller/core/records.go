@@ -31,7 +31,7 @@ type JobRecord struct {
 	Groups      []comms.GroupCounts // only once the job has ended: until then they follow from the batches
 	Stored      uint64              // bytes that the store was given for the job, without its graph
 	Keep        bool                // it is never deleted by itself
-	Fragments   []Fragment          // of a job on several agents: who they are, without their tasks (see Batch.Given); the first is Agent. Nil of a job on one
+	Fragments   []Fragment          // of a job on several agents, or on one that came in later: who they are, without their tasks (see Batch.Given); the first is Agent
 	Homeless    bool                // no agent that is there can run some of its tasks
 }
 

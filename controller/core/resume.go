@@ -336,7 +336,10 @@ func (c *Core) needed(j *job, r *resumption, data map[comms.DatasetRef]DatasetRe
 		_, ok := published[ref]
 		return ok
 	}}
-	run, err := l.Needed(targets, c.wantedExports(j))
+	wanted := slices.DeleteFunc(c.wantedExports(j), func(ref comms.DatasetRef) bool {
+		return j.states.get(ref.Task) != TaskDone && !l.Published(ref) // it never was there
+	})
+	run, err := l.Needed(targets, wanted)
 	if err != nil { // a graph that was valid before
 		panic(fmt.Sprintf("controller/core: job %s: %v", j.id, err))
 	}
@@ -377,13 +380,15 @@ func (j *job) unread() map[dag.TaskIndex]struct{} {
 	return spare
 }
 
-// wantedExports lists the exports of tasks that are done.
+// wantedExports lists the exports of tasks that are done, and of those that ended
+// badly and may: what they had published by then counts.
 func (c *Core) wantedExports(j *job) (out []comms.DatasetRef) {
 	for i := range j.graph.Exports {
 		for _, src := range j.graph.Exports[i].Sources {
 			refs, _ := j.states.Expand(src)
 			for _, ref := range refs {
-				if j.states.get(ref.Task) == TaskDone {
+				state := j.states.get(ref.Task)
+				if state == TaskDone || state.Over() && j.graph.MayFail(j.graph.GroupIndex(ref.Task)) {
 					out = append(out, ref)
 				}
 			}

@@ -29,7 +29,8 @@ type settlement struct {
 // settle decides who runs each task of run, which is sorted. What an agent has
 // that is there stays with it; the others go where the plan says, or else where
 // there is room. near names the agent that makes again what has ended before.
-// Instances go where their generator goes, and it goes where instances of it are.
+// Instances go where their generator goes, whatever else speaks for another agent, and
+// it goes where instances of it are.
 // An agent that leaves keeps what it has begun; without that, and without datasets
 // that others have yet to take, it is not of the job any more.
 func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) *settlement {
@@ -64,17 +65,15 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 	}
 	for _, t := range run {
 		k := owner(t)
-		st := j.graph.Group(t).Stream
-		switch {
-		case st != nil:
-			if at, runs := pick.placed[st.Generator]; runs {
-				k = at
+		if at, bound := pick.withGenerator(t); bound {
+			k = at
+		} else {
+			if k != nobody && pick.besides(t) != nobody {
+				k = pick.besides(t)
 			}
-		case k != nobody && pick.besides(t) != nobody:
-			k = pick.besides(t)
-		}
-		if k == nobody || near != "" && j.states.get(t).Over() {
-			k = pick.home(t, k)
+			if k == nobody || near != "" && j.states.get(t).Over() {
+				k = pick.home(t, k)
+			}
 		}
 		pick.placed[t] = k
 		s.left = s.left || k == nobody
@@ -119,6 +118,18 @@ type picker struct {
 	beside map[dag.TaskIndex]int // of generators: the part that has instances of it
 	chosen bool
 	rest   *agent // for what the plan does not place
+}
+
+// withGenerator returns the part of the generator that an instance follows, when
+// that runs, too: it makes all of them, so that no other agent may have one. Nobody
+// has those of a generator that nobody has.
+func (p *picker) withGenerator(t dag.TaskIndex) (k int, bound bool) {
+	st := p.j.graph.Group(t).Stream
+	if st == nil {
+		return nobody, false
+	}
+	k, bound = p.placed[st.Generator]
+	return k, bound
 }
 
 func (p *picker) besides(t dag.TaskIndex) int {
