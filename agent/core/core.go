@@ -83,7 +83,7 @@ type Core struct {
 	steps   []comms.Step     // scratch
 	usages  []comms.Usage    // scratch
 	delayed delayHeap        // tasks that wait for their next attempt
-	later   []FromController // for jobs whose life before has ended in this step
+	later   []FromController // for jobs of which what was here before has ended in this step
 	timer   time.Time        // what the last SetTimer asked for
 	pass    uint64           // number of the present scheduling pass
 	wake    time.Time        // when scheduling wants to look again; zero never

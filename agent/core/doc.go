@@ -72,6 +72,14 @@
 // again, and copies that are told again are not fetched again. A fetch asks the
 // ledger for room like a run for its inputs, one at a time while memory is short.
 //
+// An instance exists from when its element does. When its generator begins anew, one
+// that has not begun is no more until its element comes again, and is skipped when it
+// does not. What streamed instances have made is here beyond the stream that began anew.
+//
+// What was forgotten of a job is over: an Assign that follows begins a new one, when
+// nothing of the old one runs. What a task published before it failed stays, here and
+// with the next process.
+//
 // Events above EventsKept stop new runs: what is not committed must be kept.
 // While tasks run, events that nobody waits for may wait EventsFor for others.
 package core

@@ -256,7 +256,7 @@ func (c *Core) endCommitted(j *job, task taskIndex, attempt uint32) {
 func (c *Core) fromController(ev FromController) {
 	switch m := ev.Msg.(type) {
 	case *comms.Assign:
-		if j := c.byJob[m.Job]; j != nil && j.life != m.Life {
+		if j := c.byJob[m.Job]; j != nil && (j.dropped || j.life != m.Life) {
 			c.succeed(j, ev)
 			return
 		}
@@ -278,21 +278,24 @@ func (c *Core) fromController(ev FromController) {
 	}
 }
 
-// jobOf finds a life of a job. What concerns one that waits for the end of
-// another waits with it.
+// jobOf finds a life of a job. What is said after the Assign of a successor waits with that.
 func (c *Core) jobOf(id comms.JobID, life uint64, ev FromController) *job {
 	j := c.byJob[id]
-	if j == nil || j.life == life {
-		return j
-	}
-	if len(j.later) > 0 {
+	switch {
+	case j == nil:
+		return nil
+	case len(j.later) > 0:
 		j.later = append(j.later, ev)
+		return nil
+	case j.life != life:
+		return nil
 	}
-	return nil
+	return j
 }
 
-// succeed takes an Assign of another life of a job. The one that is here is over:
-// nobody asks for it any more. Its successor begins when nothing of it runs, so
+// succeed takes an Assign of a job of which something is here that is over: another
+// life, or what was forgotten of this one. Nobody asks for that any more, and what it
+// has ended has ended for nobody. The successor begins when nothing of it runs, so
 // that nothing of the two is mixed.
 func (c *Core) succeed(j *job, ev FromController) {
 	j.later = append(j.later, ev)

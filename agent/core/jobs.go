@@ -73,7 +73,7 @@ type job struct {
 	seq      int // order of arrival
 	epoch    uint64
 	life     uint64
-	later    []FromController // of its next life: waits until nothing of this one runs
+	later    []FromController // of its successor: waits until nothing of this one runs
 	graph    *dag.Graph
 	dir      string
 	static   int // number of static tasks

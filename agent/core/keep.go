@@ -142,7 +142,8 @@ func (c *Core) adoptData(a *Adopted) {
 
 // readopt makes an adopted job an ordinary one. The datasets that its Assign
 // names are here, and outputs of the job that count: an Assign names only what the
-// tasks of this agent read. The others are freed.
+// tasks of this agent read. Those of a task that has ended count however it did: what
+// it had published by then stays. The others are freed.
 func (c *Core) readopt(old *job, m *comms.Assign, g *dag.Graph) *job {
 	c.unlist(old)
 	j := c.newJob(m, g)
@@ -155,7 +156,7 @@ func (c *Core) readopt(old *job, m *comms.Assign, g *dag.Graph) *job {
 	}
 	for ref, have := range old.data {
 		i := sort.Search(len(m.Ended), func(i int) bool { return m.Ended[i].Last >= ref.Task })
-		if i < len(m.Ended) && m.Ended[i].First <= ref.Task && m.Ended[i].How == comms.OutcomeDone && j.valid(ref) && j.wanted.has(g, ref) {
+		if i < len(m.Ended) && m.Ended[i].First <= ref.Task && j.valid(ref) && j.wanted.has(g, ref) {
 			have.given, j.given = true, true
 			j.data[ref] = have
 			delete(old.data, ref)

@@ -80,27 +80,28 @@ func TestAdopt(t *testing.T) {
 // An output that was made before the agent was started again is there until the
 // job's end, although no task that still runs reads it.
 func TestAdoptKeepsOutputs(t *testing.T) {
-	g := graph(t, "job: x\ntasks:\n  a: {run: A, out: [x]}\n  b: {run: A, out: [x]}\n  c: {run: A, in: {x: d.x}, out: [x]}\n  d: {run: A, out: [x]}\noutputs: [a.x, b.x, c.x]\n")
+	g := graph(t, "job: x\ntasks:\n  a: {run: A, out: [x]}\n  b: {run: A, out: [x]}\n  c: {run: A, in: {x: d.x}, out: [x]}\n  d: {run: A, out: [x]}\n  e: {run: A, out: [x], keep_going: true}\noutputs: [a.x, b.x, c.x, e.x]\n")
 	job := comms.JobID{1}
 	task := func(name string) taskIndex {
 		i, _ := g.Lookup(name)
 		return i
 	}
 	var sets []Adopted
-	for _, name := range []string{"a", "c", "d"} {
+	for _, name := range []string{"a", "c", "d", "e"} {
 		sets = append(sets, Adopted{Job: job, OnDisk: true, Desc: comms.Desc{Ref: comms.DatasetRef{Task: task(name)}, Attempt: 1, Size: 5000, Place: comms.Place{Kind: comms.PlaceSegment}}})
 	}
 	c := New(Config{Agent: "a", Memory: 1 << 20, Adopted: sets})
 	done := func(name string) comms.Ended {
 		return comms.Ended{First: task(name), Last: task(name), How: comms.OutcomeDone}
 	}
+	failed := comms.Ended{First: task("e"), Last: task("e"), How: comms.OutcomeFailed} // when it had published
 	c.Step(time.Unix(1, 0), FromController{Graph: g, Msg: &comms.Assign{Job: job, Epoch: 2, Attempts: []uint32{1, 2},
-		Run: []comms.Range{{First: task("b"), Last: task("c")}}, Ended: []comms.Ended{done("a"), done("d")}}})
+		Run: []comms.Range{{First: task("b"), Last: task("c")}}, Ended: []comms.Ended{done("a"), done("d"), failed}}})
 	if err := c.Check(); err != nil {
 		t.Error(err)
 	}
 	j := c.byJob[job]
-	for name, want := range map[string]bool{"a": true, "c": false, "d": false} {
+	for name, want := range map[string]bool{"a": true, "c": false, "d": false, "e": true} {
 		if got := j.data[comms.DatasetRef{Task: task(name)}] != nil; got != want {
 			t.Errorf("%s.x is here: %v, want %v", name, got, want)
 		}

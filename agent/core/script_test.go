@@ -174,6 +174,8 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			m.Weight = uint32(number(v))
 		case "priority":
 			m.Priority = number(v)
+		case "peer": // that has no tasks of the job
+			m.Peers = []comms.Fragment{{Agent: v}}
 		case "hold":
 			m.Hold = true
 		case "seconds":
@@ -198,10 +200,14 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 				m.Ended = append(m.Ended, comms.Ended{First: i, Last: i, How: map[string]comms.Outcome{"done": comms.OutcomeDone, "failed": comms.OutcomeFailed}[k]})
 			}
 		case "data":
-			for _, f := range strings.Fields(v) {
-				i := taskIndex(number(f))
-				m.Datasets = append(m.Datasets, comms.Desc{Ref: comms.DatasetRef{Task: i}, Attempt: 1, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("x")}})
+			for _, f := range strings.Fields(v) { // TASK or TASK:ELEMENT
+				task, element, _ := strings.Cut(f, ":")
+				ref := comms.DatasetRef{Task: taskIndex(number(task)), Element: uint64(number(cmp.Or(element, "0")))}
+				m.Datasets = append(m.Datasets, comms.Desc{Ref: ref, Attempt: 1, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("x")}})
 			}
+		case "broke": // TASK:ELEMENTS of a generator that failed after so many
+			task, n, _ := strings.Cut(v, ":")
+			m.Ends = append(m.Ends, comms.StreamEnd{Task: taskIndex(number(task)), Count: uint64(number(n)), Failed: true})
 		case "away":
 			for _, f := range strings.Fields(v) {
 				i := taskIndex(number(f))

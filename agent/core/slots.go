@@ -174,14 +174,16 @@ func (c *Core) adoptInstance(j *job, i uint64) bool {
 
 // nextAttempt keeps the attempt of an instance that comes into being later: with
 // a lower one the controller would take what it reports for an earlier attempt's.
-// One that is of an earlier attempt, ended or not, is no more.
+// One that is of an earlier attempt, ended or not, is no more; nor is one that has
+// not begun, because its element may not come again.
 func (c *Core) nextAttempt(j *job, i uint64, attempt uint32) {
 	if i > uint64(noTask)-1 || len(j.slots) == 0 {
 		return
 	}
 	c.grow(j, comms.DatasetRef{Task: taskIndex(i)})
 	t := &j.tasks[i]
-	if t.state != tAbsent && attempt > t.attempt {
+	begun := t.state == tQueued || t.state == tRunning || t.state.over()
+	if t.state != tAbsent && (attempt > t.attempt || !begun) {
 		c.unmake(j, taskIndex(i))
 	}
 	if t.state == tAbsent {
@@ -337,8 +339,8 @@ func (c *Core) derefShared(j *job, src dag.Source) {
 		src.Kind = dag.SourceStream
 	}
 	refs := j.expand(src)
-	if j.peers != nil && src.Kind == dag.SourceGroup {
-		refs = append(refs, j.beyond(src, len(refs))...)
+	if src.Kind == dag.SourceGroup {
+		refs = j.wholeGroup(src)
 	}
 	for _, ref := range refs {
 		if d := j.data[ref]; d != nil {
@@ -352,17 +354,19 @@ func (c *Core) derefShared(j *job, src dag.Source) {
 
 // releaseGroup drops one reference to each dataset of a whole streamed group.
 func (c *Core) releaseGroup(j *job, s dag.Source) {
+	for _, ref := range j.wholeGroup(s) {
+		c.deref(j, ref, 1)
+	}
+}
+
+// wholeGroup lists the datasets of a streamed group: also those of instances whose
+// generator runs again and has not come, or never will come, to their elements.
+func (j *job) wholeGroup(s dag.Source) []comms.DatasetRef {
 	refs := j.expand(s)
-	for _, ref := range refs {
-		c.deref(j, ref, 1)
-	}
 	if !j.given && j.peers == nil {
-		return
+		return refs
 	}
-	// Those of instances whose generator runs again and has not come, or never will come, to their elements.
-	for _, ref := range j.beyond(s, len(refs)) {
-		c.deref(j, ref, 1)
-	}
+	return append(refs, j.beyond(s, len(refs))...)
 }
 
 // beyond lists what is known of the datasets of a streamed group from element n
