@@ -137,21 +137,30 @@ func (c *Core) quit() {
 	if c.leaving == nil || !c.up {
 		return
 	}
-	c.flush()
+	if c.flush(); c.unsent > 0 {
+		return // else the controller would give away what has ended; the end of the link says the rest
+	}
 	c.emit(ToController{&comms.InHand{Leaving: true, Gone: true}})
 }
 
 // Drained tells whether an agent that drains has nothing more to wait for: what
-// ran has ended, but for generators that wait for consumers, and a controller
-// that is there has committed it and seen to it that others have the rest. Who
-// drives the core may end it then.
+// ran has ended, but for generators that wait for consumers, and the controller
+// has committed it and seen to it that others have the rest. One that is away may
+// come back while the grace lasts: without it only an agent may go that has nothing of
+// jobs that go on. Who drives the core may end it then.
 func (c *Core) Drained() bool {
 	for _, ex := range c.execs {
 		if ex.state != exKilled && len(ex.queue) > 0 && !ex.held() {
 			return false
 		}
 	}
-	return !c.up || c.pending == 0 && len(c.batches) == 0 && c.leaving != nil && c.leaving.dismissed
+	if c.pending > 0 || len(c.batches) > 0 {
+		return false
+	}
+	if c.leaving != nil && c.leaving.dismissed {
+		return true
+	}
+	return !c.up && !slices.ContainsFunc(c.jobs, func(j *job) bool { return !j.over || j.peers != nil })
 }
 
 // rangesOf packs sorted tasks.

@@ -123,6 +123,10 @@ func (s *script) run(d *datadriven.TestData) string {
 		return s.step(FromController{Msg: &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: actions[w[1]], Reason: named["reason"], Life: uint64(number(cmp.Or(named["life"], "0")))}})
 	case "drain":
 		return s.step(Drain{}) + fmt.Sprintf("drained: %v\n", s.c.Drained())
+	case "quit":
+		return s.step(Quit{})
+	case "drained":
+		return fmt.Sprintf("%v\n", s.c.Drained())
 	case "dismissed":
 		return s.step(FromController{Msg: &comms.Dismiss{Done: true}})
 	case "committed":

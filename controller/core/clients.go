@@ -191,11 +191,11 @@ func (c *Core) cancel(j *job, why string) (comms.Code, string) {
 		}
 		return comms.CodeOK, ""
 	}
-	if j.stage == stageActive && j.rec.Agent == "" {
+	if j.stage == stageActive && j.stopped() { // of those that had it all are gone, if there were any
 		c.endUnassigned(j)
 		return comms.CodeOK, ""
 	}
-	c.storeRow(j) // told to the agent when it is back
+	c.storeRow(j) // told to the agent when it is back, unless it is given up before
 	return comms.CodeOK, ""
 }
 
