@@ -9,21 +9,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/docker/go-units"
-	"github.com/rs/zerolog"
 
 	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/agent"
-	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller"
+	"github.com/cascade-run/cascade/benchmarks/internal/hosts"
 )
 
 var (
@@ -53,14 +48,8 @@ func consume(_ context.Context, a cascade.Array[uint8]) (int64, error) {
 
 func main() {
 	cascade.Main()
+	hosts.Main()
 	var o options
-	var role role
-	flag.StringVar(&role.kind, "role", "", "be a daemon of a host (this command starts those itself)")
-	flag.StringVar(&role.name, "name", "", "of the daemon")
-	flag.StringVar(&role.address, "address", "", "of the controller")
-	flag.StringVar(&role.listen, "listen", "", "address of the agent")
-	flag.Int64Var(&role.rate, "network", 0, "bits per second that the controller plans with; 0: its default")
-	flag.StringVar(&role.state, "state", "", "folder of the daemon's state")
 	sizes := flag.String("sizes", "100KB,1MB,10MB,100MB", "sizes of the datasets, separated by commas")
 	flag.IntVar(&o.tasks, "tasks", 1000, "tasks of a job, where their datasets fit")
 	total := flag.String("total", "1GB", "most bytes of a job's datasets: with larger ones there are fewer tasks")
@@ -69,11 +58,9 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "of what is left to chance")
 	flag.StringVar(&o.plot, "plot", "", "file for the plot, .svg or .png; none: no plot")
 	flag.Parse()
-	err := role.serve()
-	if role.kind == "" {
-		if err = o.read(*sizes, *total); err == nil {
-			err = o.run()
-		}
+	err := o.read(*sizes, *total)
+	if err == nil {
+		err = o.run()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "locality:", err)
@@ -108,35 +95,6 @@ func (o *options) read(sizes, total string) (err error) {
 	return nil
 }
 
-// role is what this program is on a host.
-type role struct {
-	kind, name, address, listen, state string
-	rate                               int64
-}
-
-// serve runs a daemon until it is told to end.
-func (r *role) serve() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	log := zerolog.New(os.Stderr).Level(zerolog.WarnLevel)
-	switch r.kind {
-	case "controller":
-		c, err := controller.New(controller.Config{Address: r.address, State: r.state, Spread: true, Network: r.rate, InsecureTestNetwork: true, Log: log})
-		if err != nil {
-			return err
-		}
-		return errors.Join(c.Run(ctx), c.Close())
-	case "agent":
-		a, err := agent.New(agent.Config{Name: r.name, Controller: r.address, Listen: r.listen, State: r.state, CPU: 1000, Store: 4 << 30,
-			Custom: []comms.Amount{{Name: "at_" + r.name, N: 1_000_000}}, InsecureTestNetwork: true, Log: log})
-		if err != nil {
-			return err
-		}
-		return errors.Join(a.Run(ctx), a.Close())
-	}
-	return nil
-}
-
 // result is what one size gave.
 type result struct {
 	size           int64
@@ -151,11 +109,11 @@ type measured struct {
 }
 
 func (o *options) run() (err error) {
-	c, err := open(o.rate)
+	c, err := hosts.Open(hosts.Config{Hosts: 2, Rate: o.rate, Spread: true})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
+	defer func() { err = errors.Join(err, c.Close()) }()
 	var all []result
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "dataset\ttasks\taware: wait\tjob\tmoved\tunaware: wait\tjob\tmoved\t")
@@ -164,7 +122,7 @@ func (o *options) run() (err error) {
 		var aware, unaware []measured
 		for range o.rounds + 1 {
 			for _, a := range []bool{true, false} {
-				m, err := c.measure(o, size, r.tasks, a)
+				m, err := measure(c.Client, o, size, r.tasks, a)
 				if err != nil {
 					return fmt.Errorf("datasets of %s: %w", units.HumanSize(float64(size)), err)
 				}

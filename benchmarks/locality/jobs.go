@@ -4,97 +4,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/netlab"
 )
 
-const (
-	patience = 10 * time.Minute // for one job
-	startUp  = 30 * time.Second // for the daemons
-)
-
-// cluster is a controller and two agents on hosts of this machine.
-type cluster struct {
-	lab    *netlab.Lab
-	dir    string
-	procs  []*exec.Cmd
-	client *cascade.Client
-}
-
-func open(rate int64) (c *cluster, err error) {
-	c = &cluster{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.close())
-		}
-	}()
-	if c.dir, err = os.MkdirTemp("", "cascade-locality-"); err != nil {
-		return c, err
-	}
-	if c.lab, err = netlab.New(netlab.Config{Hosts: 2, Rate: rate}); err != nil {
-		return c, err
-	}
-	address := fmt.Sprintf("tcp://%s:7420", c.lab.Host(0).Addr())
-	socket := "ipc://" + filepath.Join(c.dir, "controller.sock")
-	if err = c.start(0, "-role", "controller", "-address", socket+","+address, "-state", filepath.Join(c.dir, "controller"), "-network", fmt.Sprint(rate)); err != nil {
-		return c, err
-	}
-	ctx, stop := context.WithTimeout(context.Background(), startUp)
-	defer stop()
-	for c.client == nil {
-		if c.client, err = cascade.Dial(ctx, socket); err != nil && ctx.Err() != nil {
-			return c, err
-		}
-	}
-	for i, name := range []string{"a", "b"} {
-		if err = c.start(i, "-role", "agent", "-name", name, "-address", address, "-state", filepath.Join(c.dir, name),
-			"-listen", fmt.Sprintf("tcp://%s:7421", c.lab.Host(i).Addr())); err != nil {
-			return c, err
-		}
-	}
-	return c, c.client.Ready(ctx, 2)
-}
-
-// start starts this program on a host.
-func (c *cluster) start(host int, args ...string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(self, args...)
-	cmd.Stderr = os.Stderr
-	if err := c.lab.Host(host).Start(cmd); err != nil {
-		return err
-	}
-	c.procs = append(c.procs, cmd)
-	return nil
-}
-
-// close ends the daemons, agents first, and removes what they had.
-func (c *cluster) close() (err error) {
-	if c.client != nil {
-		err = c.client.Close()
-	}
-	for i := len(c.procs) - 1; i >= 0; i-- {
-		err = errors.Join(err, c.procs[i].Process.Signal(syscall.SIGTERM), c.procs[i].Wait())
-	}
-	if c.lab != nil {
-		err = errors.Join(err, c.lab.Close())
-	}
-	return errors.Join(err, os.RemoveAll(c.dir))
-}
+const patience = 10 * time.Minute // for one job
 
 // blocks is how many draws a job has at most: tasks of one family follow each other
 // in the job file, and share the host that chance gave them.
@@ -119,7 +39,7 @@ func jobFile(size int64, n int, aware bool, r *rand.Rand) string {
 }
 
 // measure runs one job.
-func (c *cluster) measure(o *options, size int64, n int, aware bool) (m measured, err error) {
+func measure(c *cascade.Client, o *options, size int64, n int, aware bool) (m measured, err error) {
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
 	text := jobFile(size, n, aware, rand.New(rand.NewPCG(o.seed, uint64(size))))
@@ -128,7 +48,7 @@ func (c *cluster) measure(o *options, size int64, n int, aware bool) (m measured
 		return m, err
 	}
 	begun := time.Now()
-	j, err := c.client.Submit(ctx, g)
+	j, err := c.Submit(ctx, g)
 	if err != nil {
 		return m, err
 	}
@@ -136,7 +56,7 @@ func (c *cluster) measure(o *options, size int64, n int, aware bool) (m measured
 		return m, err
 	}
 	m.took = time.Since(begun)
-	rows, err := cascade.Rows[comms.TaskRow](ctx, c.client, comms.QueryTasks, j.ID(), "")
+	rows, err := cascade.Rows[comms.TaskRow](ctx, c, comms.QueryTasks, j.ID(), "")
 	if err != nil {
 		return m, err
 	}
