@@ -49,6 +49,8 @@ type contention struct {
 type transfer struct {
 	datum    int32
 	from, to int32
+	began    float64 // to use bandwidth
+	ended    float64
 }
 
 // span is one node in a run.
@@ -151,6 +153,7 @@ func (s *contention) send(k int32, t transfer) {
 	if s.mem != nil && !s.mem.send(k, t, s.now) {
 		return
 	}
+	s.transfers[k].began = s.now
 	if bytes := s.m.data[t.datum].bytes; bytes > 0 {
 		s.net.begin(k, t.from, t.to, bytes)
 		return
@@ -189,7 +192,7 @@ func (s *contention) finish(i int32) {
 			case to == home:
 				s.take(taker, i)
 			case !s.underway(from, to):
-				s.transfers = append(s.transfers, transfer{k, home, to})
+				s.transfers = append(s.transfers, transfer{datum: k, from: home, to: to})
 				s.late.push(s.now+s.m.c.Latency, int32(len(s.transfers)-1))
 				s.bytes += s.m.data[k].bytes
 				s.run[taker].moved += s.m.data[k].bytes
@@ -209,6 +212,7 @@ func (s *contention) underway(from int, to int32) bool {
 }
 
 func (s *contention) deliver(k int32) {
+	s.transfers[k].ended = s.now
 	t := s.transfers[k]
 	if s.mem != nil {
 		s.mem.received(t, s.now)

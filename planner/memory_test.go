@@ -41,7 +41,24 @@ func TestMemoryProperties(t *testing.T) {
 			t.Fatalf("the same input gives another plan (%v)", err)
 		}
 		withinMemory(t, g, s, &c, p)
+		sumOfTransfers(t, p)
 	})
+}
+
+// sumOfTransfers checks that a plan's transfers are all that it moves: each begins
+// where its producer ran, after that has ended, and no faster than the network is.
+func sumOfTransfers(t *rapid.T, p *Plan) {
+	sum := 0.0
+	for _, x := range p.Transfers {
+		sum += x.Bytes
+		from := &p.Tasks[x.Task]
+		if x.From == x.To || from.Host != x.From || x.Start < from.Finish-1e-6 || x.Finish-x.Start < x.Bytes/100*(1-1e-6)-1e-6 {
+			t.Errorf("%+v of a task that is %+v", x, *from)
+		}
+	}
+	if math.Abs(sum-p.Moved) > 1e-6*(1+sum) {
+		t.Errorf("transfers of %g bytes, and %g are said to move", sum, p.Moved)
+	}
 }
 
 // withinMemory adds up what tasks that run hold at each start: peaks, outputs, and

@@ -42,7 +42,8 @@ type Plan struct {
 	Contended    bool         // Makespan was simulated with bandwidth that transfers share; else each has all of it
 	Method       string       // which found it; see Improve. "list" is the schedule of Make
 	Moved        float64      // bytes that go to another host, of a contended plan
-	Memory       []HostMemory // of each host, of a contended plan
+	Memory       []HostMemory // of each host, of a contended plan for a Whole cluster
+	Transfers    []Transfer   // of such a plan, in the order in which what they move is made
 	CriticalPath float64
 	Work         float64 // core seconds
 	LowerBound   float64 // no schedule ends earlier: critical path, or work over cores
@@ -50,6 +51,15 @@ type Plan struct {
 	Guessed      int     // tasks whose duration is a default
 	hosts        []Host
 	known        profiles.Snapshot // on which it rests
+}
+
+// Transfer is one output that goes to another host. Times are seconds from the start
+// of the job; From and To are indices into Hosts.
+type Transfer struct {
+	Task          dag.TaskIndex // whose output it is
+	From, To      int
+	Bytes         float64
+	Start, Finish float64
 }
 
 // Placement is one task's part of a plan.

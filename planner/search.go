@@ -272,7 +272,7 @@ func (s *search) plan() *Plan {
 		}
 		p.Tasks[i] = t
 	}
-	p.Memory = s.memory()
+	p.Memory, p.Transfers = s.record()
 	p.findLate(s.m.n.g, p.Tasks)
 	if len(s.m.room) == 1 {
 		p.Homes = nil
@@ -293,14 +293,20 @@ func (s *search) lacksMemory(i int32) Placement {
 	return Placement{Host: -1, why: whyMemory, bytes: s.m.total[i]}
 }
 
-// memory plays the best once more, and notes what it keeps where.
-func (s *search) memory() []HostMemory {
+// record plays the best once more, and notes what it keeps where, and what it moves
+// when: of a cluster of which that is known.
+func (s *search) record() ([]HostMemory, []Transfer) {
 	if !s.m.c.Whole {
-		return nil
+		return nil, nil
 	}
 	run := newContention(s.m)
 	run.mem = newMemory(s.m)
 	run.mem.record = true
 	run.play(s.best, math.Inf(1))
-	return run.mem.hosts
+	moved := make([]Transfer, len(run.transfers))
+	for i, t := range run.transfers {
+		d := &s.m.data[t.datum]
+		moved[i] = Transfer{dag.TaskIndex(d.producer), int(t.from), int(t.to), d.bytes, t.began, t.ended}
+	}
+	return run.mem.hosts, moved
 }

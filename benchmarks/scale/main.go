@@ -23,7 +23,7 @@ func main() {
 	cascade.Main()
 	hosts.Main()
 	var o options
-	real := flag.String("hosts", "1,2,4", "numbers of hosts to measure; the first must be 1")
+	few := flag.String("hosts", "1,2,4", "numbers of hosts to measure; the first must be 1")
 	many := flag.String("predict", "1,3,10,30,100,300,1000", "numbers of hosts to predict")
 	flag.IntVar(&o.tasks, "tasks", 200_000, "empty tasks of a host; of 5 ms there are a fiftieth")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each measurement, beside one that warms up")
@@ -32,7 +32,7 @@ func main() {
 	flag.StringVar(&o.plot, "plot", "", "file for the plot, .svg or .png; none: no plot")
 	flag.Parse()
 	var err error
-	if o.real, err = numbers(*real); err == nil {
+	if o.real, err = numbers(*few); err == nil {
 		o.many, err = numbers(*many)
 	}
 	if err == nil && (o.real[0] != 1 || o.tasks < 1000 || o.rounds < 1) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -34,7 +35,7 @@ the plan of a job uses what its tasks took before.
 A file is planned for this host, or with --hosts for a cluster that need not be
 there: 2x16c64g are two hosts of 16 cores and 64 GiB. A better plan than the first is
 looked for with as many simulations as --evaluations says. ` + jobHelp,
-		Example: "  cascade plan job.yaml --cpu 16\n  cascade plan job.yaml --profile job.profile.json --hosts 4x16c64g,1x8c32g1gpu --gbit 1\n  cascade plan last",
+		Example: "  cascade plan job.yaml --cpu 16\n  cascade plan job.yaml --profile job.profile.json --hosts 4x16c64g,1x8c32g1gpu --gbit 1\n  cascade plan job.yaml --hosts 2x16c64g --html plan.html\n  cascade plan last",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if at.hosts != "" && c.Flags().Changed("cpu") {
@@ -48,8 +49,8 @@ looked for with as many simulations as --evaluations says. ` + jobHelp,
 				if fileName(args[0]) {
 					return badInputf("read job: %w", err)
 				}
-				if profile != "" || at.svg != "" {
-					return badInputf("--profile and --svg are for job files; a job that was submitted has its plan")
+				if profile != "" || at.svg != "" || at.html != "" {
+					return badInputf("--profile, --svg and --html are for job files; a job that was submitted has its plan")
 				}
 				return a.planOfJob(c.Context(), args[0])
 			}
@@ -65,7 +66,8 @@ looked for with as many simulations as --evaluations says. ` + jobHelp,
 		},
 	}
 	job.add(c)
-	c.Flags().StringVar(&at.svg, "svg", "", "file for a picture of the plan of a file: what runs where and when")
+	c.Flags().StringVar(&at.svg, "svg", "", "file for a picture of the plan of a file: what runs, moves and lies in memory where and when")
+	c.Flags().StringVar(&at.html, "html", "", "file for a page about the plan of a file: that picture, hosts, reasons")
 	c.Flags().Float64Var(&at.cores, "cpu", float64(runtime.NumCPU()), "cores of the host to plan a file for")
 	c.Flags().StringVar(&at.hosts, "hosts", "", "cluster to plan a file for, such as 2x16c64g or 4x8c,1x8c32g1gpu")
 	c.Flags().Float64Var(&at.gbit, "gbit", 10, "bandwidth of each of the --hosts, in Gbit/s")
@@ -110,7 +112,7 @@ type planFor struct {
 	gbit        float64
 	evaluations int
 	seed        uint64
-	svg         string
+	svg, html   string
 }
 
 func (f *planFor) cluster() (planner.Cluster, error) {
@@ -143,8 +145,17 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 		return badInput{err}
 	}
 	if f.svg != "" {
-		if err := os.WriteFile(f.svg, picture(g, p), 0o666); err != nil {
+		if err := os.WriteFile(f.svg, report.Picture(g, p).SVG(), 0o666); err != nil {
 			return badInputf("write picture: %w", err)
+		}
+	}
+	if f.html != "" {
+		var page bytes.Buffer
+		if err := report.PlanPage(&page, g, p, &c); err != nil {
+			return err
+		}
+		if err := os.WriteFile(f.html, page.Bytes(), 0o666); err != nil {
+			return badInputf("write page: %w", err)
 		}
 	}
 	rows := make([]comms.PlanRow, len(p.Tasks))
@@ -160,19 +171,6 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 	}
 	a.summarisePlan(g, p, &c)
 	return nil
-}
-
-// picture draws a plan: what runs where and when.
-func picture(g *dag.Graph, p *planner.Plan) []byte {
-	c := report.Chart{Title: fmt.Sprintf("%s: predicted %s, at best %s", g.Name, report.Seconds(p.Makespan), report.Seconds(p.LowerBound)), Rows: p.Hosts, End: p.Makespan}
-	for i := range p.Tasks {
-		if t := &p.Tasks[i]; t.Host >= 0 {
-			task := dag.TaskIndex(i)
-			c.Bars = append(c.Bars, report.Bar{Row: t.Host, Start: t.Start, Finish: t.Finish, Class: g.Group(task).Name,
-				Text: fmt.Sprintf("%s: %s to %s; %s", g.TaskName(task), report.Seconds(t.Start), report.Seconds(t.Finish), p.Reason(g, task))})
-		}
-	}
-	return c.SVG()
 }
 
 // summarisePlan says how good a plan is, and what each host has of it.

@@ -16,6 +16,7 @@ type Chart struct {
 	Title string
 	Rows  []string
 	Bars  []Bar
+	Areas []Area  // below the rows
 	End   float64 // seconds that the axis shows; 0: until the last bar ends
 }
 
@@ -31,6 +32,7 @@ type Bar struct {
 const (
 	chartWidth   = 1200.0
 	chartLeft    = 120.0
+	chartRight   = 20.0
 	chartLane    = 14.0
 	chartTop     = 46.0
 	chartBetween = 10.0
@@ -46,8 +48,9 @@ func (c *Chart) SVG() []byte {
 	for r, n := range counts {
 		top[r+1] = top[r] + float64(max(n, 1))*chartLane + chartBetween
 	}
-	bottom, end := top[len(c.Rows)], c.end()
-	scale := (chartWidth - chartLeft - 20) / max(end, 1e-9)
+	rows, end := top[len(c.Rows)], c.end()
+	bottom := rows + float64(len(c.Areas))*(areaHeight+areaBetween)
+	scale := (chartWidth - chartLeft - chartRight) / max(end, 1e-9)
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" font-family="sans-serif" font-size="11">`+"\n", chartWidth, bottom+20)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
@@ -65,6 +68,9 @@ func (c *Chart) SVG() []byte {
 		fmt.Fprintf(&b, `<rect x="%.2f" y="%.1f" width="%.2f" height="%g" fill="%s"><title>%s</title></rect>`+"\n",
 			chartLeft+bar.Start*scale, top[bar.Row]+float64(bar.lane)*chartLane, max((bar.Finish-bar.Start)*scale-0.25, chartLeast), chartLane-2,
 			colour(bar.Class), html.EscapeString(bar.Text))
+	}
+	for k := range c.Areas {
+		c.Areas[k].draw(&b, rows+float64(k)*(areaHeight+areaBetween), scale)
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()

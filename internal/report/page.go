@@ -23,6 +23,11 @@ var pageText string
 // pageSteps is the most steps of the path that the page lists: the longest.
 const pageSteps = 200
 
+// pageFuncs are what pages print numbers with.
+func pageFuncs() template.FuncMap {
+	return template.FuncMap{"seconds": Seconds, "bytes": func(n uint64) string { return units.BytesSize(float64(n)) }}
+}
+
 // Page writes one HTML file about a job, which refers to nothing outside: what ran
 // where, planned beside actual, what the end waited for, and tables.
 func (r *Run) Page(w io.Writer, job comms.JobRow, plan []comms.PlanRow) error {
@@ -30,7 +35,7 @@ func (r *Run) Page(w io.Writer, job comms.JobRow, plan []comms.PlanRow) error {
 	if err != nil {
 		return err
 	}
-	page, err := template.New("page").Funcs(template.FuncMap{"seconds": Seconds, "bytes": func(n uint64) string { return units.BytesSize(float64(n)) }}).Parse(pageText)
+	page, err := template.New("page").Funcs(pageFuncs()).Parse(pageText)
 	if err != nil {
 		return fmt.Errorf("page of a report: %w", err)
 	}
@@ -38,12 +43,15 @@ func (r *Run) Page(w io.Writer, job comms.JobRow, plan []comms.PlanRow) error {
 	end := max(r.End(), planned.end())
 	data := map[string]any{
 		"Job": job, "Took": r.End(), "Started": len(r.Tasks), "Hosts": r.hosts(),
-		"Actual":   template.HTML(r.Chart("as it ran: "+Seconds(r.End()), end).SVG()),                                                       //nolint:gosec // the chart escapes all names
-		"Families": r.families(), "Classes": r.classes(), "Path": longest(path), "Steps": len(path), "Memory": template.HTML(r.memory(end)), //nolint:gosec // numbers only
+		"Actual":   template.HTML(r.Chart("as it ran: "+Seconds(r.End()), end).SVG()), //nolint:gosec // the chart escapes all names
+		"Families": r.families(), "Classes": r.classes(), "Path": longest(path), "Steps": len(path),
 	}
 	if len(planned.Bars) > 0 {
 		planned.Title, planned.End = "as it was planned: "+Seconds(planned.end()), end
 		data["Planned"] = template.HTML(planned.SVG()) //nolint:gosec // the chart escapes all names
+	}
+	if memory := r.memory(); len(memory) > 0 {
+		data["Memory"] = template.HTML((&Chart{Title: "private memory of tasks", Areas: memory, End: end}).SVG()) //nolint:gosec // the chart escapes all names
 	}
 	if err := page.Execute(w, data); err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -190,51 +198,19 @@ func (r *Run) hosts() []host {
 	return rows
 }
 
-// memory draws, for each host, the sum of the peaks of private memory of the tasks
+// memory is, for each host, the sum of the peaks of private memory of the tasks
 // that run: no less than what they had at any moment.
-func (r *Run) memory(end float64) string {
-	type change struct {
-		at    float64
-		bytes float64
-	}
-	changes := make([][]change, len(r.Hosts))
+func (r *Run) memory() (all []Area) {
+	changes := make([][]Level, len(r.Hosts))
 	for i := range r.Tasks {
 		if t := &r.Tasks[i]; t.PeakRSS > 0 {
-			changes[t.Host] = append(changes[t.Host], change{t.Start, float64(t.PeakRSS)}, change{t.Finish, -float64(t.PeakRSS)})
+			changes[t.Host] = append(changes[t.Host], Level{t.Start, float64(t.PeakRSS)}, Level{t.Finish, -float64(t.PeakRSS)})
 		}
 	}
-	const height = 60.0
-	scale := (chartWidth - chartLeft - 20) / max(end, 1e-9)
-	var b strings.Builder
 	for h, list := range changes {
-		if len(list) == 0 {
-			continue
+		if len(list) > 0 {
+			all = append(all, Area{Name: r.Hosts[h], Over: levels(list)})
 		}
-		slices.SortFunc(list, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.bytes, b.bytes)) })
-		sum, most := 0.0, 0.0
-		for _, c := range list {
-			sum += c.bytes
-			most = max(most, sum)
-		}
-		// In each pixel the largest sum.
-		peaks := make([]float64, int(chartWidth-chartLeft-20)+1)
-		sum = 0
-		at := 0
-		for _, c := range list {
-			for x := min(int(c.at*scale), len(peaks)-1); at < x; {
-				at++
-				peaks[at] = max(peaks[at], sum)
-			}
-			sum += c.bytes
-			peaks[at] = max(peaks[at], sum)
-		}
-		fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" font-family="sans-serif" font-size="11">`, chartWidth, height+14)
-		fmt.Fprintf(&b, `<text x="10" y="12">%s</text><text x="10" y="28" fill="#666">%s</text><path d="M%g %g`,
-			template.HTMLEscapeString(r.Hosts[h]), units.BytesSize(most), chartLeft, height)
-		for x, p := range peaks {
-			fmt.Fprintf(&b, "L%.0f %.1f", chartLeft+float64(x), height-height*p/max(most, 1))
-		}
-		fmt.Fprintf(&b, `V%g Z" fill="#9ac"/></svg>`+"\n", height)
 	}
-	return b.String()
+	return all
 }

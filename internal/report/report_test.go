@@ -18,6 +18,8 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+	"github.com/cascade-run/cascade/profiles"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -244,6 +246,26 @@ func TestDrawings(t *testing.T) {
 	}
 }
 
+// A plan for two hosts: its page has what moves between them, and their memory.
+func TestPlanPage(t *testing.T) {
+	g := parse(t, "job: two <hosts>\ntasks:\n  make: {run: F, for: {i: \"0..3\"}, out: [x], resources: {memory: 1GiB}}\n  join: {run: G, in: {x: \"make[*].x\"}, out: [y]}\noutputs: [join.y]\n")
+	known := profiles.File{Profiles: []profiles.Entry{{Job: g.Name, Task: "make", Function: "F", Runs: 1, Seconds: 2, Bytes: 1e9}, {Job: g.Name, Task: "join", Function: "G", Runs: 1, Seconds: 1}}}
+	c := planner.Cluster{Hosts: []planner.Host{{Name: "a", CPU: 1000, Memory: 8 << 30}, {Name: "b", CPU: 1000, Memory: 8 << 30}}, Bandwidth: 1e9, Whole: true}
+	p, err := planner.Best(g, known.Snapshot(), c, planner.Effort{Evaluations: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Transfers) == 0 {
+		t.Fatal("nothing moves: the page shows too little")
+	}
+	var page bytes.Buffer
+	if err := PlanPage(&page, g, p, &c); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "plan.html", page.Bytes())
+	wellFormed(t, Picture(g, p).SVG())
+}
+
 // Two families feed each other in turn.
 const circular = `
 job: "a <\"b\"> & c"
@@ -272,7 +294,7 @@ func wellFormed(t *testing.T, b []byte) {
 // picture does not grow with the bars.
 func TestChart(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		c := Chart{Title: "<&\">", Rows: []string{"x<y", "z"}}
+		c := Chart{Title: "<&\">", Rows: []string{"x<y", "z"}, Areas: []Area{{Name: "<&>", Limit: 3, Over: levels([]Level{{At: 2, Bytes: 4}, {At: 999, Bytes: -4}, {At: 2, Bytes: 1}})}}}
 		for range rapid.IntRange(0, 300).Draw(rt, "bars") {
 			start := float64(rapid.IntRange(0, 1000).Draw(rt, "start"))
 			c.Bars = append(c.Bars, Bar{Row: rapid.IntRange(0, 1).Draw(rt, "row"), Start: start, Finish: start + float64(rapid.IntRange(0, 30).Draw(rt, "took"))/10,

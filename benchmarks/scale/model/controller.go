@@ -143,7 +143,7 @@ func (c *controller) send(act core.Send) {
 	if act.Link == client {
 		if p, ok := act.Msg.(*comms.Progress); ok && p.Final {
 			if p.Phase != comms.JobDone {
-				c.w.fail(fmt.Errorf("a job ends as %s: %v", p.Phase, p.Error))
+				c.w.fail(fmt.Errorf("a job ends as %s: %w", p.Phase, p.Error))
 			}
 			c.ended++
 			c.last = c.w.now
