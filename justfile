@@ -38,3 +38,7 @@ chaos pattern=".":
 # Random kills, cuts and freezes on four hosts, as root: just kills 30m
 kills for="30m":
     go test -run 'TestKills$' -v -kills {{for}} -timeout 24h -kills.csv kills.csv -kills.svg kills.svg ./internal/chaos
+
+# Cascade beside Ray, Dask, earthkit-workflows, HyperQueue and MPI on this machine: just bench-peers -short
+bench-peers *flags:
+    go run ./benchmarks/peers -docs docs/benchmarks.md {{flags}}

@@ -47,6 +47,10 @@ func findIndex(interpreter string) index {
 	return indexFrom(settings, os.Getenv)
 }
 
+// IndexVars are the variables, as NAME=value, that tell uv where an interpreter's pip
+// finds packages. Programs that start uv by themselves need them.
+func IndexVars(interpreter string) []string { return findIndex(interpreter).vars }
+
 // pipFiles lists where pip looks for its configuration, what counts more later
 // ("Configuration" of its user guide): the host's, the user's, that of the interpreter's
 // prefix, and the one that a variable names.

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// plan says what a run measures.
+type plan struct {
+	workloads []workload
+	systems   []system
+	short     bool
+	rounds    int
+	budget    time.Duration // after which no further round begins
+}
+
+// bench is a run.
+type bench struct {
+	plan
+	place
+	say      func(string)
+	began    time.Time
+	versions map[string]string
+	models   map[string]model
+	happened []entry
+}
+
+// args of a workload in this run; nil when it is left out.
+func (p plan) args(w workload) args {
+	if p.short {
+		return w.short
+	}
+	return w.full
+}
+
+// suites lists the suites in the order of the table.
+func (p plan) suites() (names []string) {
+	for _, w := range p.workloads {
+		if p.args(w) != nil && !slices.Contains(names, w.suite) {
+			names = append(names, w.suite)
+		}
+	}
+	return names
+}
+
+// turn is the order of the systems in a round: each is first once, in its turn.
+func turn(of []system, round int) []system {
+	k := round % len(of)
+	return slices.Concat(of[k:], of[:k])
+}
+
+// due tells whether a workload is measured with a system in a round.
+func (b *bench) due(w workload, s system, round int) bool {
+	if b.args(w) == nil || w.rounds > 0 && round >= w.rounds {
+		return false
+	}
+	return !slices.ContainsFunc(b.happened, func(e entry) bool { return e.workload == w.name && e.system == s.name && e.err != "" })
+}
+
+// run measures everything. Errors of systems become rows; an error of its own is the context's.
+func (b *bench) run(ctx context.Context) error {
+	for _, suite := range b.suites() {
+		for round := range b.rounds {
+			if round > 0 && time.Since(b.began) > b.budget {
+				b.say(fmt.Sprintf("%s: no more rounds, %s are over", suite, b.budget))
+				break
+			}
+			for _, s := range turn(b.systems, round) {
+				var todo []workload
+				for _, w := range b.workloads {
+					if w.suite == suite && b.due(w, s, round) {
+						todo = append(todo, w)
+					}
+				}
+				b.measure(ctx, s, round, todo)
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// measure does some workloads with one system.
+func (b *bench) measure(ctx context.Context, s system, round int, todo []workload) {
+	for len(todo) > 0 {
+		r, err := b.start(ctx, s)
+		if err != nil {
+			for _, w := range todo {
+				b.record(entry{w.name, s.name, nil, err.Error()}, round)
+			}
+			return
+		}
+		if _, known := b.models[s.name]; !known {
+			b.versions[s.name] = r.Version
+			b.models[s.name] = r.model(s)
+		}
+		alive := true
+		for alive && len(todo) > 0 {
+			w := todo[0]
+			todo = todo[1:]
+			a, err := r.ask(ctx, request{w.kind, b.args(w)}, w.limit)
+			e := entry{workload: w.name, system: s.name, values: a.Values}
+			if err != nil {
+				e.err = err.Error()
+				alive = !errors.Is(err, errTime) && !errors.Is(err, errGone)
+			}
+			if err == nil && a.Workers != nil {
+				if e.values["control_bytes"], err = r.controlMemory(a.Workers); err != nil {
+					e.err = err.Error()
+				}
+			}
+			b.record(e, round)
+		}
+		r.stop()
+	}
+}
+
+func (b *bench) record(e entry, round int) {
+	b.happened = append(b.happened, e)
+	if e.err != "" {
+		b.say(fmt.Sprintf("%3.0fs round %d  %-16s %-18s %s", time.Since(b.began).Seconds(), round+1, e.system, e.workload, firstLine(e.err)))
+		return
+	}
+	for _, w := range b.workloads {
+		if w.name != e.workload {
+			continue
+		}
+		for _, m := range w.metrics {
+			if x, ok := m.of(e.values); ok {
+				b.say(fmt.Sprintf("%3.0fs round %d  %-16s %-18s %s %s", time.Since(b.began).Seconds(), round+1, e.system, e.workload+" "+m.name, number(x), m.unit))
+			}
+		}
+	}
+}

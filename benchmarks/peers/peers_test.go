@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cascade-run/cascade/internal/needs"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// What happened becomes rows: medians, errors, and nothing for what was not measured.
+func TestResults(t *testing.T) {
+	ws := []workload{
+		{name: "noop 1k", metrics: tasksPerSecond(), axis: "noop", size: 1000},
+		{name: "latency", metrics: []metric{{"p50", "us", false, seconds("p50", "us")}, {"p99", "us", false, seconds("p99", "us")}}},
+		{name: "kill", metrics: []metric{{"again", "tasks", false, value("again")}}},
+	}
+	ok := func(w, s string, v map[string]float64) entry { return entry{w, s, v, ""} }
+	noop := func(s string, took float64) entry {
+		return ok("noop 1k", s, map[string]float64{"tasks": 1000, "seconds": took})
+	}
+	happened := []entry{
+		noop("cascade-python", 0.02), noop("cascade-python", 0.01), noop("cascade-python", 0.05), noop("cascade-go", 0.001),
+		noop("ray", 0.5), noop("ray-lean", 0.25), noop("dask", 0.4), noop("mpi", 0.0001),
+		{"noop 1k", "earthkit", nil, "did not end in its time\nof 1m0s"},
+		ok("latency", "cascade-python", map[string]float64{"p50": 0.001, "p99": 0.002}), ok("latency", "ray", map[string]float64{"p50": 0.0005, "p99": 0.003}),
+		ok("latency", "ray", map[string]float64{"p50": 0.0007, "p99": 0.005}),
+		ok("kill", "cascade-go", map[string]float64{"again": 1}), {"kill", "mpi", nil, "the job is gone | all of it"},
+	}
+	res := results{Command: "go run ./benchmarks/peers", Date: "1 January 2026", Took: "1m0s", Host: host{"a processor", 2, "24 GiB", "Linux", "abc"},
+		Models: map[string]model{"ray": {Says: "raylet", Processes: 9, Memory: 700, CPU: 0.03}},
+		Rows:   rows(ws, systems(), map[string]string{"ray": "1.2.3"}, happened)}
+	dir := t.TempDir()
+	if err := res.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(dir, "results.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile("testdata/results.golden", got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/results.golden")
+	if err != nil || string(got) != string(want) {
+		t.Errorf("results.md is\n%s\n%v", got, err)
+	}
+	if behind := strings.Join(res.behind(), "; "); behind != "latency p50: ray is 1.67 times as good as cascade-python" {
+		t.Errorf("behind: %s", behind)
+	}
+	var back results
+	b, err := os.ReadFile(filepath.Join(dir, "results.json"))
+	if err == nil {
+		err = json.Unmarshal(b, &back)
+	}
+	if err != nil || len(back.Rows) != len(res.Rows) || back.Rows[0].Value != res.Rows[0].Value {
+		t.Errorf("results.json has %d rows of %d, %v", len(back.Rows), len(res.Rows), err)
+	}
+	if err := res.document(filepath.Join(dir, "page.md")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"page.md", "page-ratios.svg", "page-noops.svg"} {
+		if s, err := os.Stat(filepath.Join(dir, name)); err != nil || s.Size() < 1000 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Each system begins a round in its turn, and one that failed is not asked again.
+func TestTurns(t *testing.T) {
+	of := []system{{name: "a"}, {name: "b"}, {name: "c"}}
+	var first []string
+	for round := range 4 {
+		order := turn(of, round)
+		if len(order) != 3 {
+			t.Fatalf("round %d has %d systems", round, len(order))
+		}
+		first = append(first, order[0].name)
+	}
+	if !slices.Equal(first, []string{"a", "b", "c", "a"}) {
+		t.Errorf("first are %v", first)
+	}
+	w := workload{name: "w", full: args{"n": 1}, rounds: 2}
+	b := &bench{plan: plan{workloads: []workload{w}}, happened: []entry{{workload: "w", system: "b", err: "no"}, {workload: "w", system: "a"}}}
+	for _, c := range []struct {
+		system string
+		round  int
+		want   bool
+	}{{"a", 1, true}, {"a", 2, false}, {"b", 1, false}} {
+		if got := b.due(w, system{name: c.system}, c.round); got != c.want {
+			t.Errorf("%s in round %d: %v", c.system, c.round, got)
+		}
+	}
+	b.short = true
+	if b.due(w, system{name: "a"}, 0) {
+		t.Error("a workload without a small size is part of -short")
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for x, want := range map[float64]string{0.00123: "0.00123", 1.234: "1.23", 45.67: "45.7", 123.4: "123", 1234.5: "1,234", 1234567: "1,234,567", 0: "0"} {
+		if got := number(x); got != want {
+			t.Errorf("%g is printed as %s, want %s", x, got, want)
+		}
+	}
+}
+
+// Every workload of the small sizes runs on Cascade and on Dask, with right results.
+func TestSmoke(t *testing.T) {
+	needs.Python(t)
+	p := plan{workloads: workloads(), systems: systems(), short: true, rounds: 1, budget: time.Hour}
+	if err := p.choose("cascade-go,cascade-python,dask", ""); err != nil {
+		t.Fatal(err)
+	}
+	res, err := measure(t.Context(), p, 2, func(text string) { t.Log(text) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range p.systems {
+		if m := res.Models[s.name]; m.Processes < 3 || m.Memory <= 0 {
+			t.Errorf("%s has %d processes of %.0f MiB", s.name, m.Processes, m.Memory)
+		}
+	}
+	for _, r := range res.Rows {
+		if r.Error != "" && !strings.HasPrefix(r.Error, "not supported: ") {
+			t.Errorf("%s on %s: %s", r.Workload, r.System, r.Error)
+		}
+		if r.Error == "" && r.Value <= 0 {
+			t.Errorf("%s on %s is %g %s", r.Workload, r.System, r.Value, r.Unit)
+		}
+	}
+	if len(res.Rows) < len(p.systems) {
+		t.Fatalf("there are %d rows", len(res.Rows))
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cascade-run/cascade/agent/process"
+	"github.com/cascade-run/cascade/agent/runtimeenv"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/executor/python"
+)
+
+//go:embed systems/*.py
+var files embed.FS
+
+// place is where everything lies that runners need.
+type place struct {
+	dir     string // programs, runners, the Python client
+	version string // of the clone
+	cores   int
+	cache   *runtimeenv.Cache
+	pythons map[string]runtimeenv.Activation // by system
+}
+
+// prepare builds the programs and makes the virtual environments. Systems that
+// cannot be had here are told with their reason; the others can be started.
+func prepare(ctx context.Context, dir string, cores int, of []system, say func(string)) (p place, missing map[string]error, err error) {
+	p = place{dir: dir, cores: cores, pythons: map[string]runtimeenv.Activation{}}
+	missing = map[string]error{}
+	clone, err := root()
+	if err != nil {
+		return p, nil, err
+	}
+	p.version = "unknown"
+	describe := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty")
+	describe.Dir = clone
+	if out, err := describe.Output(); err == nil { // a clone without git has no version
+		p.version = strings.TrimSpace(string(out))
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator), modulePath+"/cmd/cascade",
+		modulePath+"/cmd/cascade-controller", modulePath+"/cmd/cascade-agent", modulePath+"/cmd/cascade-executor", modulePath+"/benchmarks/peers/systems/cascade-runner")
+	build.Dir = clone
+	if out, err := build.CombinedOutput(); err != nil {
+		return p, nil, fmt.Errorf("build Cascade, in a clone of it: %w\n%s", err, out)
+	}
+	if err := errors.Join(extract(files, "systems", filepath.Join(dir, "systems")), extract(python.Files, ".", filepath.Join(dir, "python"))); err != nil {
+		return p, nil, err
+	}
+	cache, err := runtimeenv.DefaultDir()
+	if err != nil {
+		return p, nil, err
+	}
+	p.cache = runtimeenv.New(cache)
+	for _, s := range of {
+		if s.file == "" {
+			continue
+		}
+		if len(s.start) > 0 {
+			if _, err := exec.LookPath(s.start[0]); err != nil {
+				missing[s.name] = fmt.Errorf("%w: apt-get install %s", err, s.apt)
+				continue
+			}
+		}
+		say("environment of " + s.name)
+		p.pythons[s.name], err = p.cache.Prepare(ctx, dag.Environment{Name: s.name, Python: &dag.Python{Pip: s.pip}}, say)
+		if err != nil {
+			if ctx.Err() != nil || os.Getenv("CASCADE_REQUIRE_PYTHON") != "" {
+				return p, nil, fmt.Errorf("make the environment of %s: %w", s.name, err)
+			}
+			missing[s.name] = err
+		}
+	}
+	return p, missing, nil
+}
+
+const modulePath = "github.com/cascade-run/cascade"
+
+// extract writes the files of one folder, and of those below it.
+func extract(from fs.FS, root, to string) error {
+	err := fs.WalkDir(from, root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		at := filepath.Join(to, rel)
+		if d.IsDir() {
+			return os.MkdirAll(at, 0o700)
+		}
+		b, err := fs.ReadFile(from, path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(at, b, 0o600)
+	})
+	if err != nil {
+		return fmt.Errorf("write the runners: %w", err)
+	}
+	return nil
+}
+
+// alike are variables that all systems get: libraries of linear algebra take one
+// thread in each worker, hashes do not differ from process to process.
+var alike = []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1", "PYTHONHASHSEED=0", "PYTHONUNBUFFERED=1"}
+
+// command starts the runner of a system.
+func (p place) command(s system, dir, socket string) process.Command {
+	own := []string{"PEERS_SOCKET=" + socket, "PEERS_DIR=" + dir, "PEERS_CORES=" + strconv.Itoa(p.cores), "PEERS_SYSTEM=" + s.name, "PEERS_TUNING=" + s.tuning,
+		"PEERS_PROGRAMS=" + p.dir, "PEERS_VERSION=" + p.version, "PEERS_NUMPY=" + numpy, "TMPDIR=" + dir}
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return strings.HasPrefix(name, "PYTHON") || strings.HasPrefix(name, "RAY_") || strings.HasPrefix(name, "DASK_") || name == "TMPDIR"
+	})
+	env = append(append(env, alike...), own...)
+	c := process.Command{Dir: dir}
+	if s.file == "" {
+		c.Path, c.Env = filepath.Join(p.dir, "cascade-runner"), env
+		return c
+	}
+	act := p.pythons[s.name]
+	for _, kv := range act.Env {
+		if !strings.HasPrefix(kv, "PYTHONPATH=") { // the executor's modules are no business of peers
+			env = append(env, kv)
+		}
+	}
+	paths := []string{filepath.Join(p.dir, "systems")}
+	if s.ours {
+		paths = append(paths, filepath.Join(p.dir, "python"))
+	}
+	env = append(env, "PYTHONPATH="+strings.Join(paths, string(filepath.ListSeparator)))
+	c.Env = append(env, runtimeenv.IndexVars(act.Command[0])...) // earthkit-workflows makes environments with uv
+	words := append(slices.Clone(s.start), act.Command[0], filepath.Join(p.dir, "systems", s.file))
+	for i := range words {
+		words[i] = strings.ReplaceAll(words[i], "{cores}", strconv.Itoa(p.cores))
+	}
+	c.Path, c.Args = words[0], words[1:]
+	if path, err := exec.LookPath(c.Path); err == nil {
+		c.Path = path
+	}
+	return c
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"slices"
+	"strings"
+)
+
+// row is one number of the results: the median of its runs.
+type row struct {
+	Workload string    `json:"workload"`
+	System   string    `json:"system"`
+	Version  string    `json:"version"`
+	Value    float64   `json:"value"`
+	Unit     string    `json:"unit"`
+	Higher   bool      `json:"higher_is_better"`
+	Runs     []float64 `json:"runs"`
+	Bound    bool      `json:"bound,omitempty"`
+	Error    string    `json:"error,omitempty"` // why there is no value
+}
+
+// log is what happened: one entry for each measurement.
+type entry struct {
+	workload string
+	system   string
+	values   map[string]float64
+	err      string
+}
+
+// rows makes the results of what happened, in the order of the tables.
+func rows(ws []workload, ss []system, versions map[string]string, happened []entry) (out []row) {
+	for _, w := range ws {
+		for _, m := range w.metrics {
+			for _, s := range ss {
+				r := row{Workload: strings.TrimSpace(w.name + " " + m.name), System: s.name, Version: versions[s.name], Unit: m.unit, Higher: m.higher, Bound: s.bound, Runs: []float64{}}
+				seen := false
+				for _, e := range happened {
+					if e.workload != w.name || e.system != s.name {
+						continue
+					}
+					seen = true
+					if e.err != "" {
+						r.Error = firstLine(e.err)
+					} else if x, ok := m.of(e.values); ok {
+						r.Runs = append(r.Runs, x)
+					}
+				}
+				if len(r.Runs) > 0 {
+					r.Value, r.Error = median(r.Runs), ""
+				} else if r.Error == "" {
+					seen = false // not measured by this system: no row
+				}
+				if seen {
+					out = append(out, r)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// firstLine shortens a system's words to what a table takes.
+func firstLine(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if r := []rune(text); len(r) > 300 {
+		return string(r[:297]) + "..."
+	}
+	return text
+}
+
+// median of some values; of an even number the mean of the middle two.
+func median(v []float64) float64 {
+	s := slices.Sorted(slices.Values(v))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
+
+// spread is half of the distance between the quartiles' ends, the extremes of few runs, over the median.
+func (r row) spread() float64 {
+	if r.Value == 0 || len(r.Runs) == 0 {
+		return 0
+	}
+	return (slices.Max(r.Runs) - slices.Min(r.Runs)) / 2 / r.Value
+}
+
+// times is how many times as good a is as b: above 1 a is ahead.
+func times(a, b row) float64 {
+	if a.Higher {
+		return a.Value / b.Value
+	}
+	return b.Value / a.Value
+}

@@ -1,0 +1,58 @@
+"""Dask distributed: a LocalCluster of one single-threaded worker process for each core, the scheduler in the client's process."""
+
+from __future__ import annotations
+
+import dask
+import distributed
+from distributed import Client, LocalCluster
+
+import kernels
+import shapes
+from harness import CORES, FOLDER, LEAN, System, serve, timed
+
+
+class Dask(System):
+    version = distributed.__version__
+    model = (
+        "scheduler, nannies and client in one process; one worker process with one thread for each core"
+        + ("; no dashboard, profiler, stealing, memory monitor; no cap on queued root tasks" if LEAN else "")
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        dask.config.set({"temporary-directory": FOLDER, "distributed.comm.timeouts.connect": "60s"})
+        if LEAN:
+            dask.config.set({
+                "distributed.worker.profile.enabled": False,
+                "distributed.scheduler.work-stealing": False,
+                "distributed.scheduler.worker-saturation": "inf",
+                "distributed.scheduler.active-memory-manager.start": False,
+                "distributed.worker.memory.target": False, "distributed.worker.memory.spill": False,
+                "distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": False,
+                "distributed.admin.tick.interval": "1s",
+            })  # fmt: skip
+        self.cluster = LocalCluster(n_workers=CORES, threads_per_worker=1, processes=True, local_directory=FOLDER,
+                                    dashboard_address=None if LEAN else "127.0.0.1:0")  # fmt: skip
+        self.client = Client(self.cluster)
+        self.client.wait_for_workers(CORES)
+        self.noop(200 * CORES)
+
+    def stop(self) -> None:
+        self.client.close()
+        self.cluster.close()
+
+    def noop(self, n: int) -> dict[str, float]:
+        return {"seconds": timed(lambda: distributed.wait(self.client.map(kernels.noop, range(n), pure=False))), "tasks": n}
+
+    def one(self) -> None:
+        self.client.submit(kernels.noop, pure=False).result()
+
+    def graph(self, shape: shapes.Shape) -> list:
+        """A custom graph, which the scheduler gets whole."""
+        self.run_number = getattr(self, "run_number", 0) + 1  # equal names would be found done
+        name = [f"task-{self.run_number}-{i}" for i in range(len(shape.nodes))]
+        dsk = {name[i]: (f, args, *[name[k] for k in needs]) for i, (f, args, needs) in enumerate(shape.nodes)}
+        return self.client.get(dsk, [name[i] for i in shape.results], sync=True)
+
+
+if __name__ == "__main__":
+    serve(Dask)

@@ -1,0 +1,87 @@
+"""earthkit-workflows: every job starts its own executor and workers, as its local entry does, and ends them.
+
+Its clock starts when they are up and stops when the controller has all results: what it does before each job to start
+processes is left out, as there is no way to keep them between jobs.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import random
+import time
+
+import orjson
+from cascade.controller.impl import run
+from cascade.controller.report import Reporter
+from cascade.deployment.logging import LoggingConfig, init_from_cliparam
+from cascade.executor import platform
+from cascade.executor.bridge import Bridge
+from cascade.low.core import DatasetId, JobInstance, JobInstanceRich, TaskDefinition, TaskInstance, localIdx2hostId
+from cascade.main import launch_executor
+from cascade.scheduler.precompute import precompute
+
+import shapes
+from harness import CORES, System, Unsupported, WrongResult, serve
+
+
+class Clock(Reporter):
+    """Hears of the end of a job before its processes are shut down."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.ended = 0.0
+
+    def success(self) -> None:
+        self.ended = time.perf_counter()
+        super().success()
+
+
+class Earthkit(System):
+    version = importlib.metadata.version("earthkit-workflows")
+    model = "for each job: controller, one executor with its shared-memory and data servers, one worker process for each core; their start is not counted"
+
+    def __init__(self) -> None:
+        self.logging = init_from_cliparam(LoggingConfig(disable=True).ser_cliparam(), "controller")
+
+    def one(self) -> None:
+        raise Unsupported("no cluster stays up between jobs: a task alone takes the start of all processes, seconds")
+
+    def noop(self, n: int) -> dict[str, float]:
+        return self.run(shapes.independent(n))
+
+    def run(self, shape: shapes.Shape) -> dict[str, float]:
+        tasks, edges = {}, []
+        encoded = {}
+        for i, (function, args, needs) in enumerate(shape.nodes):
+            if function not in encoded:
+                encoded[function] = TaskDefinition.func_enc(function)
+            definition = TaskDefinition(func=encoded[function], environment=[], input_schema={}, output_schema=[("0", "Any")])
+            tasks[f"t{i}"] = TaskInstance(definition=definition, static_input_kw={}, static_input_ps={"0": args})
+            edges += [{"source": DatasetId(f"t{k}", "0"), "sink_task": f"t{i}", "sink_input_kw": None, "sink_input_ps": at + 1} for at, k in enumerate(needs)]
+        wanted = [DatasetId(f"t{i}", "0") for i in shape.results]
+        took, outputs = self.job(JobInstance(tasks=tasks, edges=edges, ext_outputs=wanted))
+        got = [outputs[w] for w in wanted]
+        if shape.want is not None and got != shape.want:
+            raise WrongResult(f"results are {str(got)[:100]}, want {str(shape.want)[:100]}")
+        return {"seconds": took, "tasks": len(shape.nodes)}
+
+    def job(self, instance: JobInstance) -> tuple[float, dict]:
+        """What run_locally of the package does, with a clock from the moment its executor is up."""
+        job = JobInstanceRich(**orjson.loads(JobInstanceRich(jobInstance=instance, checkpointSpec=None).model_dump_json().encode()))
+        port = random.randrange(20_000, 30_000, 50)
+        controller = f"tcp://localhost:{port}"
+        executor = platform.get_mp_ctx("executor-loc").Process(
+            target=launch_executor,
+            args=(job, controller, CORES, port + 1, localIdx2hostId(0), None, self.logging.withContext("host_0"), "tcp://localhost"),
+        )
+        executor.start()
+        bridge = Bridge(controller, 1, None)
+        clock = Clock()
+        began = time.perf_counter()
+        state = run(job, bridge, precompute(job.jobInstance), clock)
+        executor.join(30)
+        return clock.ended - began, state.outputs
+
+
+if __name__ == "__main__":
+    serve(Earthkit)

@@ -1,0 +1,86 @@
+"""MPI: ranks that know what to do without being told. A bound: no names, no results kept, no recovery, no balance."""
+
+from __future__ import annotations
+
+import time
+
+from mpi4py import MPI
+
+import kernels
+from harness import System, Unsupported, serve
+
+comm = MPI.COMM_WORLD
+rank, size = comm.Get_rank(), comm.Get_size()
+
+
+class Mpi(System):
+    """Each method runs on all ranks; what rank 0 returns counts."""
+
+    version = MPI.Get_library_version().split(",")[0]
+    model = "one rank for each core; tasks are dealt out by their number"
+
+    def graph(self, shape: object) -> list:
+        raise Unsupported("a bound: written for the workloads that a few lines of MPI express")
+
+    def noop(self, n: int) -> dict[str, float]:
+        comm.Barrier()
+        began = time.perf_counter()
+        done = 0
+        for _ in range(rank, n, size):
+            kernels.noop(None)
+            done += 1
+        done = comm.reduce(done, root=0)
+        return {"seconds": time.perf_counter() - began, "tasks": done or 0}
+
+    def latency(self, n: int) -> dict[str, float]:
+        """A round trip between two ranks."""
+        took = []
+        for _ in range(n):
+            began = time.perf_counter()
+            self.there_and_back(2)
+            took.append(time.perf_counter() - began)
+        took.sort()
+        return {"p50": took[n // 2], "p99": took[min(n * 99 // 100, n - 1)]}
+
+    def chain(self, n: int) -> dict[str, float]:
+        """Each step on the other rank."""
+        began = time.perf_counter()
+        self.there_and_back(n)
+        return {"seconds": time.perf_counter() - began, "tasks": n}
+
+    def there_and_back(self, steps: int) -> None:
+        if size < 2 or rank > 1:
+            return
+        x = kernels.one(None)
+        for i in range(steps):
+            if i % 2 == rank:
+                comm.send(x, 1 - rank)
+            else:
+                x = kernels.step(None, comm.recv(source=1 - rank))
+
+
+class Root(Mpi):
+    """Rank 0: it has the others do the same."""
+
+    def __getattribute__(self, name: str):  # noqa: ANN204
+        method = super().__getattribute__(name)
+        if name not in ("noop", "latency", "chain"):
+            return method
+
+        def everywhere(**args: object) -> dict[str, float]:
+            comm.bcast((name, args), root=0)
+            return method(**args)
+
+        return everywhere
+
+    def stop(self) -> None:
+        comm.bcast(None, root=0)
+
+
+if __name__ == "__main__":
+    if rank == 0:
+        serve(Root)
+    else:
+        other = Mpi()
+        while (request := comm.bcast(None, root=0)) is not None:
+            getattr(other, request[0])(**request[1])
