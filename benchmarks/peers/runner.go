@@ -72,7 +72,7 @@ func (p place) start(ctx context.Context, s system) (r *runner, err error) {
 	if err != nil {
 		return r, fmt.Errorf("open the socket of %s: %w", s.name, err)
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }() // accept may have closed it
 	if r.proc, err = process.Start(p.command(s, dir, socket)); err != nil {
 		return r, fmt.Errorf("start %s: %w", s.name, err)
 	}
@@ -90,14 +90,14 @@ func (p place) start(ctx context.Context, s system) (r *runner, err error) {
 
 // accept waits for the runner to connect, to end, or for the time to be up.
 func accept(ctx context.Context, l net.Listener, p *process.Process) (net.Conn, error) {
-	stop := context.AfterFunc(ctx, func() { l.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept says what came of it
 	defer stop()
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
 		select {
 		case <-p.Done():
-			l.Close()
+			_ = l.Close()
 		case <-ended:
 		}
 	}()

@@ -61,6 +61,9 @@ func workloads() (all []workload) {
 		return workload{number: 1, suite: "overhead", name: "noop " + name, kind: "noop", full: args{"n": n}, short: short, limit: limit,
 			rounds: rounds, metrics: tasksPerSecond(), axis: "independent no-op tasks", size: float64(n)}
 	}
+	shape := func(kind string, full, short args) workload {
+		return workload{number: 4, suite: "overhead", name: kind, kind: kind, full: full, short: short, limit: limit, metrics: tasksPerSecond()}
+	}
 	all = append(all,
 		noop(1000, "1k", args{"n": 100}, 0),
 		noop(10_000, "10k", nil, 0),
@@ -72,6 +75,9 @@ func workloads() (all []workload) {
 				r, ok := rate(v)
 				return 1e6 / r, ok
 			}}}},
+		shape("fan", args{"n": 10_000}, args{"n": 50}),
+		shape("merge", args{"n": 10_000}, args{"n": 50}),
+		shape("tree", args{"leaves": 1 << 13}, args{"leaves": 16}),
 	)
 	return all
 }

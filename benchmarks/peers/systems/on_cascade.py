@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import time
 
 import cascade
 import kernels
 import shapes
 import tasks
-from harness import CORES, FOLDER, System, serve, timed
+from harness import CORES, FOLDER, System, WrongResult, serve, timed
 
 MODULES = [os.path.abspath(m.__file__) for m in (kernels, tasks)]
 
@@ -40,6 +41,31 @@ class Cascade(System):
 
     def one(self) -> None:
         self.cluster.submit(self.single).result("t.out")
+
+    def fan(self, n: int) -> dict[str, float]:
+        """The middle tasks are one family, which a job file names in one entry."""
+        job = self.text("fan", {
+            "source": {"run": "python:tasks.one", "out": ["out"]},
+            "middle": {"for": {"i": f"0..{n - 1}"}, "run": "python:tasks.step", "in": {"xs": ["source.out"]}, "out": ["out"]},
+            "sink": {"run": "python:tasks.total", "in": {"xs": "middle[*].out"}, "out": ["out"]},
+        }, ["sink.out"])  # fmt: skip
+        return self.result_of(job, "sink.out", 2 * n, n + 2)
+
+    def merge(self, n: int) -> dict[str, float]:
+        job = self.text("merge", {
+            "source": {"for": {"i": f"0..{n - 1}"}, "run": "python:tasks.one", "out": ["out"]},
+            "sink": {"run": "python:tasks.total", "in": {"xs": "source[*].out"}, "out": ["out"]},
+        }, ["sink.out"])  # fmt: skip
+        return self.result_of(job, "sink.out", n, n + 1)
+
+    def result_of(self, job: str, output: str, want: object, tasks: int) -> dict[str, float]:
+        """Runs a job file against the clock, and compares its one result."""
+        began = time.perf_counter()
+        got = self.cluster.submit(job).result(output)
+        took = time.perf_counter() - began
+        if got != want:
+            raise WrongResult(f"the result is {got}, want {want}")
+        return {"seconds": took, "tasks": tasks}
 
     def graph(self, shape: shapes.Shape) -> list:
         with cascade.Graph("shape", pip=[os.environ["PEERS_NUMPY"]], py_modules=MODULES) as g:

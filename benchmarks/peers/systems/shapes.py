@@ -36,4 +36,29 @@ def chain(n: int) -> Shape:
     return Shape(nodes, [n - 1], [n])
 
 
-SHAPES = {"chain": chain}
+def fan(n: int) -> Shape:
+    """One task, n that each need it, one that needs all of these."""
+    nodes = [Node(kernels.one, None, ())]
+    nodes += [Node(kernels.step, None, (0,)) for _ in range(n)]
+    nodes.append(Node(kernels.total, None, tuple(range(1, n + 1))))
+    return Shape(nodes, [n + 1], [2 * n])
+
+
+def merge(n: int) -> Shape:
+    """n tasks that need nothing, one that needs all of them."""
+    nodes = [Node(kernels.one, None, ())] * n
+    return Shape([*nodes, Node(kernels.total, None, tuple(range(n)))], [n], [n])
+
+
+def tree(leaves: int) -> Shape:
+    """A binary tree that adds up its leaves, a power of two."""
+    nodes = [Node(kernels.one, None, ())] * leaves
+    level = list(range(leaves))
+    while len(level) > 1:
+        pairs = [(level[i], level[i + 1]) for i in range(0, len(level), 2)]
+        level = list(range(len(nodes), len(nodes) + len(pairs)))
+        nodes += [Node(kernels.total, None, pair) for pair in pairs]
+    return Shape(nodes, level, [leaves])
+
+
+SHAPES = {"chain": chain, "fan": fan, "merge": merge, "tree": tree}

@@ -95,7 +95,7 @@ func serve(ctx context.Context) (err error) {
 // answer measures what a request asks for.
 func (r *runner) answer(ctx context.Context, q request) answer {
 	workloads := map[string]func(context.Context, args) (values, error){
-		"noop": r.noop, "latency": r.latency, "chain": r.chain,
+		"noop": r.noop, "latency": r.latency, "chain": r.chain, "fan": r.fan, "merge": r.merge, "tree": r.tree,
 	}
 	measure, ok := workloads[q.Workload]
 	if !ok {

@@ -130,3 +130,44 @@ func (r *runner) chain(ctx context.Context, a args) (values, error) {
 		return shape{g, n, last, int64(n)}
 	})
 }
+
+// fan is one task, n that each need it, one that needs all of these.
+func (r *runner) fan(ctx context.Context, a args) (values, error) {
+	n := a.int("n")
+	return r.run(ctx, func() shape {
+		g := cascade.NewGraph("fan")
+		source := one.Add(g, "source")
+		middle := step.Map(g, "middle", cascade.Over(cascade.Range("i", 0, n-1)), source)
+		return shape{g, n + 2, total.Add(g, "sink", middle.All()), 2 * int64(n)}
+	})
+}
+
+// merge is n tasks that need nothing, one that needs all of them.
+func (r *runner) merge(ctx context.Context, a args) (values, error) {
+	n := a.int("n")
+	return r.run(ctx, func() shape {
+		g := cascade.NewGraph("merge")
+		sources := one.Map(g, "source", cascade.Over(cascade.Range("i", 0, n-1)))
+		return shape{g, n + 1, total.Add(g, "sink", sources.All()), int64(n)}
+	})
+}
+
+// tree is a binary tree that adds up its leaves, a power of two.
+func (r *runner) tree(ctx context.Context, a args) (values, error) {
+	leaves := a.int("leaves")
+	return r.run(ctx, func() shape {
+		g := cascade.NewGraph("tree")
+		level := make([]cascade.Ref[int64], leaves)
+		for i := range level {
+			level[i] = one.Add(g, fmt.Sprintf("leaf%d", i))
+		}
+		tasks := leaves
+		for ; len(level) > 1; level = level[:len(level)/2] {
+			for i := range len(level) / 2 {
+				level[i] = total.Add(g, fmt.Sprintf("t%d", tasks), cascade.Refs(level[2*i], level[2*i+1]))
+				tasks++
+			}
+		}
+		return shape{g, tasks, level[0], int64(leaves)}
+	})
+}
