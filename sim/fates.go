@@ -31,11 +31,12 @@ type fates struct {
 	cancelFailing                                         int // a client cancels a job of which a task has just failed
 	timeouts                                              int // groups with a time-out
 
-	cuts, outages, agentCrashes, controllerCrashes, freezes, steers int // how many of each
-	linkBreaks                                                      int // of an agent with an executor
-	rots                                                            int // of all spill files that an agent has then
-	clockSteps                                                      int // of everybody's wall clock
-	drains                                                          int // agents that are told to leave
+	cuts, outages, agentCrashes, controllerCrashes, freezes, steers int  // how many of each
+	linkBreaks                                                      int  // of an agent with an executor
+	rots                                                            int  // of all spill files that an agent has then
+	clockSteps                                                      int  // of everybody's wall clock
+	drains                                                          int  // agents that are told to leave
+	late                                                            bool // some agents start only while jobs run
 }
 
 // How jobs go to several agents.
@@ -63,6 +64,7 @@ func tamings() []taming {
 		{"jobs", func(f *fates) { f.jobs = 1 }},
 		{"job3", func(f *fates) { f.jobs = min(f.jobs, 2) }},
 		{"drains", func(f *fates) { f.drains = 0 }},
+		{"late-agents", func(f *fates) { f.late = false }},
 		{"agent-crashes", func(f *fates) { f.agentCrashes = 0 }},
 		{"controller-crashes", func(f *fates) { f.controllerCrashes = 0 }},
 		{"steers", func(f *fates) { f.steers = 0 }},

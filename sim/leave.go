@@ -77,7 +77,7 @@ func (o *oracle) dismissed(name string) {
 		}
 		past.States.Each(func(t dag.TaskIndex, s ctl.TaskState) {
 			ins, err := k.Graph.Inputs(t)
-			if s.Over() || err != nil {
+			if s.Over() || err != nil || o.w.inHand(k.Row.ID, t) {
 				return
 			}
 			for i := range ins {
@@ -92,6 +92,15 @@ func (o *oracle) dismissed(name string) {
 			}
 		})
 	}
+}
+
+// inHand tells whether an agent that leaves has said that it has begun a task: then
+// it has all that the task reads.
+func (w *world) inHand(id comms.JobID, t dag.TaskIndex) bool {
+	has := func(j comms.JobInHand) bool {
+		return j.Job == id && slices.ContainsFunc(j.Held, func(r comms.Range) bool { return r.First <= t && t <= r.Last })
+	}
+	return slices.ContainsFunc(w.agents, func(a *agent) bool { return a.running && a.hand != nil && slices.ContainsFunc(a.hand.Jobs, has) })
 }
 
 func over(past *ctl.Past, t dag.TaskIndex) bool {

@@ -311,6 +311,9 @@ func (o *oracle) deleted(id comms.JobID) { o.facts[id].deleted = true }
 
 // toController sees what an agent tells.
 func (o *oracle) toController(a *agent, m comms.Message) {
+	if held, ok := m.(*comms.InHand); ok {
+		a.hand = held
+	}
 	ev, ok := m.(*comms.Events)
 	if !ok {
 		return

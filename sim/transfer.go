@@ -261,7 +261,8 @@ func (m *move) release() {
 	}
 	was := m.reads
 	m.reads = false
-	others := slices.ContainsFunc(m.w.moves, func(o *move) bool { return o != m && o.from == from && o.key() == m.key() })
+	// It knows of no transfer that has yet to ask.
+	others := slices.ContainsFunc(m.w.moves, func(o *move) bool { return o != m && o.reads && o.from == from && o.key() == m.key() })
 	if was && !others && from.offers[m.key()] != nil {
 		data, attempt := m.pull.Data, m.pull.Attempt
 		from.post(func() { from.step(core.Unwanted{Data: data, Attempt: attempt}) })

@@ -91,7 +91,7 @@ func newWorld(opt Options) *world {
 	if opt.Seed%5 == 3 { // not drawn: the other seeds stay what they were
 		w.fate.improves = 1 + int(opt.Seed/5%30)
 	}
-	w.fate.drains, w.seed = drawDrains(opt.Seed), opt.Seed
+	w.fate.drains, w.fate.late, w.seed = drawDrains(opt.Seed), drawLate(opt.Seed), opt.Seed
 	for _, t := range tamings() {
 		if slices.Contains(opt.Without, t.name) {
 			t.tame(&w.fate)
@@ -134,9 +134,7 @@ func network(seed uint64, slowest time.Duration, replay bool, f fates) *memnet.N
 // run is the loop of the world: the earliest of agenda and networks goes first.
 func (w *world) run() {
 	w.controller.boot()
-	for _, a := range w.agents {
-		a.boot()
-	}
+	w.bootAgents()
 	w.client.boot()
 	w.disturb()
 	w.at(w.fate.heal, w.heal)
