@@ -38,6 +38,16 @@ type JobState struct {
 type Events struct {
 	First uint64      // number of the first event of the batch
 	Jobs  []JobEvents // each job at most once
+	Load  *Load       // how much the agent has to do now; none from older agents
+}
+
+// Load is how much an agent has to do and how fast it does it. The averages are
+// exponential: each new value counts an eighth.
+type Load struct {
+	Waiting   uint64  // tasks that have all they need and have not begun
+	Running   uint64  // tasks that have begun
+	Seconds   float64 // that a task takes; 0 when none has ended yet
+	Bandwidth float64 // bytes a second at which a dataset comes from another agent; 0 when none has come yet
 }
 
 // Assign gives an agent a fragment of a job at an epoch. A second Assign of the
@@ -180,9 +190,19 @@ func (m *Snapshot) code(c *Coder) {
 }
 
 func (m *Events) code(c *Coder) {
-	c.Struct(2, func(c *Coder) {
+	c.Struct(3, func(c *Coder) {
 		Uint(c, &m.First)
 		Slice(c, &m.Jobs, func(c *Coder, j *JobEvents) { j.code(c) })
+		Pointer(c, &m.Load, func(c *Coder, l *Load) { l.code(c) })
+	})
+}
+
+func (l *Load) code(c *Coder) {
+	c.Struct(4, func(c *Coder) {
+		Uint(c, &l.Waiting)
+		Uint(c, &l.Running)
+		c.Float(&l.Seconds)
+		c.Float(&l.Bandwidth)
 	})
 }
 

@@ -78,6 +78,9 @@ type Core struct {
 	pulling    int64 // bytes of pulls
 	offers     map[offerKey]*offer
 
+	seconds   average // that a task takes
+	bandwidth average // bytes a second at which datasets come from other agents
+
 	todo    []ended          // tasks that ended without their outputs and whose consumers do not know yet
 	touched []*job           // jobs that may have drained
 	steps   []comms.Step     // scratch

@@ -285,6 +285,7 @@ func (c *Core) advance(r *run, usages []comms.Usage, block []byte) {
 		if d := usages[i].Duration; d > 0 { // as endRun: an executor says what it likes
 			s := float64(d) / 1e9
 			gs.learn(s)
+			c.seconds.add(s)
 			seconds += s
 		}
 	}

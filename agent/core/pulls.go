@@ -28,7 +28,8 @@ type pull struct {
 	req   ledger.RequestID
 	lease ledger.Lease
 	bytes int64
-	sent  bool // the driver writes into the lease
+	sent  bool      // the driver writes into the lease
+	at    time.Time // since when
 }
 
 // wantPull queues a fetch.
@@ -99,7 +100,7 @@ func (c *Core) askRoom(h *heard) {
 
 // pullGranted sends for a dataset for which there is room.
 func (c *Core) pullGranted(p *pull, l ledger.Lease) {
-	p.lease, p.sent = l, true
+	p.lease, p.sent, p.at = l, true, c.now
 	p.h.state = hearPulled
 	path := ""
 	if s := c.segs[l.Place.Segment]; s != nil {
@@ -163,6 +164,7 @@ func (c *Core) pulled(id uint64) {
 	if p == nil || !p.sent {
 		return
 	}
+	c.came(p.bytes, c.now.Sub(p.at))
 	h := p.h
 	if h == nil || h.job.peers == nil {
 		c.endPull(p)

@@ -255,6 +255,7 @@ func (c *Core) endRun(r *run, u *comms.Usage) {
 		s := float64(u.Duration) / 1e9
 		c.charge(r.job, (s-r.mean)*cpu)
 		r.gs.learn(s)
+		c.seconds.add(s)
 	}
 	c.dropRun(r)
 }

@@ -23,6 +23,7 @@ type agent struct {
 	committed uint64       // and durable
 	batches   []*sentBatch // received and not yet durable, in order
 	leaving   *departure   // it leaves the cluster; nil while it stays
+	work      workload     // how much it has to do
 }
 
 // sentBatch is one Events message on its way into the store.
@@ -86,6 +87,7 @@ func (c *Core) register(l *link, m *comms.Register) {
 	}
 	a.row = AgentRecord{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID, Seen: c.now.UnixNano()}
 	a.link, a.synced, a.snapshot, a.away, a.leaving = l, false, nil, time.Time{}, nil
+	a.work = workload{cores: float64(m.Total.CPU) / 1000}
 	c.emit(StoreAgent{a.row})
 	if a.committed > 0 {
 		c.send(l, &comms.Committed{UpTo: a.committed})
@@ -324,6 +326,7 @@ func (c *Core) retain(j *job, a *agent) {
 // events takes in a numbered batch. What was received before is passed over.
 func (c *Core) events(a *agent, m *comms.Events) {
 	b := &sentBatch{}
+	a.work.tell(m.Load)
 	next := m.First
 	var strangers []*comms.JobEvents
 	for i := range m.Jobs {
