@@ -33,9 +33,8 @@ func (c *Controller) newDrift(g *dag.Graph) *drift {
 		return nil
 	}
 	d := &drift{thought: make([]float64, len(g.Groups)), sum: make([]float64, len(g.Groups)), runs: make([]int, len(g.Groups))}
-	known := c.book.SnapshotOf(signatures(g))
 	for i := range g.Groups {
-		d.thought[i] = known.Predict(planner.SignatureOf(g, i)).Seconds
+		d.thought[i] = c.book.Predict(planner.SignatureOf(g, i)).Seconds
 	}
 	return d
 }

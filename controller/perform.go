@@ -241,7 +241,7 @@ type costs struct {
 // A mean looks back on 50 runs: of a group that has had more some are enough.
 const (
 	manySamples = 64
-	oneIn       = 16 // of the tasks after those
+	oneIn       = 64 // of the tasks after those
 )
 
 // wants tells whether what a task cost is to be recorded. Which of the later ones

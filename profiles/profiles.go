@@ -309,7 +309,10 @@ func (b *Book) Snapshot() Snapshot {
 func (b *Book) SnapshotOf(sigs iter.Seq[Signature]) Snapshot {
 	m := map[Signature]Profile{}
 	for sig := range sigs {
-		for _, s := range []Signature{sig, {Function: sig.Function}} {
+		for _, s := range [...]Signature{sig, {Function: sig.Function}} {
+			if _, have := m[s]; have {
+				continue // the function of many groups
+			}
 			if p, ok := b.m[s]; ok {
 				m[s] = p.own()
 			}
@@ -317,6 +320,9 @@ func (b *Book) SnapshotOf(sigs iter.Seq[Signature]) Snapshot {
 	}
 	return Snapshot{m: m}
 }
+
+// Predict is Snapshot.Predict of what is recorded now, without a copy of it.
+func (b *Book) Predict(sig Signature) Prediction { return Snapshot{m: b.m}.Predict(sig) }
 
 // Dirty returns, encoded by key, the profiles that changed since the last call.
 func (b *Book) Dirty() map[string][]byte {

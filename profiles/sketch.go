@@ -19,24 +19,28 @@ type bin struct {
 }
 
 const (
-	ratio   = 1.1
-	maxBins = 64
-	least   = 1e-9 // what is less counts as this
-	lowest  = -217 // its key: ceil(log(least) / log(ratio))
-	faded   = 1e-3 // a weight that is dropped
+	ratio    = 1.1
+	logRatio = 0.09531017980432493 // its logarithm, which the compiler does not know
+	maxBins  = 64
+	least    = 1e-9 // what is less counts as this
+	lowest   = -217 // its key: ceil(log(least) / log(ratio))
+	faded    = 1e-3 // a weight that is dropped
 )
 
 // add counts one value, with those before at most n-1 times as heavy as it.
 func (s *Sketch) add(x float64, n float64) {
-	if fade := float32((n - 1) / n); s.total() > n-1 {
-		for i := range s.bins {
-			s.bins[i].weight *= fade
+	if s.total() > n-1 {
+		fade, kept := float32((n-1)/n), s.bins[:0]
+		for _, b := range s.bins {
+			if b.weight *= fade; b.weight >= faded {
+				kept = append(kept, b)
+			}
 		}
-		s.bins = slices.DeleteFunc(s.bins, func(b bin) bool { return b.weight < faded })
+		s.bins = kept
 	}
 	key := int16(lowest)
 	if x > least {
-		key = int16(min(math.Ceil(math.Log(x)/math.Log(ratio)), math.MaxInt16))
+		key = int16(min(math.Ceil(math.Log(x)/logRatio), math.MaxInt16))
 	}
 	i, found := slices.BinarySearchFunc(s.bins, key, func(b bin, k int16) int { return cmp.Compare(b.key, k) })
 	if !found {

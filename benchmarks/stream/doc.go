@@ -11,6 +11,10 @@
 //	go run ./benchmarks/stream -tasks 50000000 -csv stream.csv -plot stream.svg
 //	go run ./benchmarks/stream -draw stream.csv -plot stream.svg
 //
+// The memory that is the store's own (memtables, caches, indices, what a compaction
+// has in hand) is a column and a line of its own, and a run in which it was more than
+// -gcs-memory fails.
+//
 // Every task is named, has its own attempt and its durable end, as in package perf;
 // the rows of the last job, which has not expired, are counted.
 package main

@@ -190,8 +190,11 @@ func (o *options) finish(c *cascade.Cluster, last *cascade.Job, record *recorder
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d tasks in %.1f s: %.0f tasks/s; most memory %d MiB without files, store on disk %d MiB at most, %d at the end; %d jobs stay\n",
-		o.tasks, took.Seconds(), float64(o.tasks)/took.Seconds(), record.peak.anon>>20, record.peak.disk>>20, record.last.disk>>20, len(jobs))
+	fmt.Printf("%d tasks in %.1f s: %.0f tasks/s; most memory %d MiB without files, of which the store's own at most %d (--gcs-memory: %d); store on disk %d MiB at most, %d at the end; %d jobs stay\n",
+		o.tasks, took.Seconds(), float64(o.tasks)/took.Seconds(), record.peak.anon>>20, record.peak.heap>>20, o.memory, record.peak.disk>>20, record.last.disk>>20, len(jobs))
+	if record.peak.heap > o.memory<<20 {
+		return fmt.Errorf("the store had %d MiB in memory, more than its %d", record.peak.heap>>20, o.memory)
+	}
 	return nil
 }
 
@@ -202,15 +205,17 @@ type sample struct {
 	anon    int64 // RssAnon of the process with controller, agent and client
 	mapped  int64 // resident pages of the store's files, which the kernel may take back
 	disk    int64 // of the store
+	heap    int64 // of anon, what is the store's own: see storeHeap
 }
 
-var columns = []string{"seconds", "tasks", "rss_anon", "store_mapped", "store_disk"}
+var columns = []string{"seconds", "tasks", "rss_anon", "store_mapped", "store_disk", "store_heap"}
 
 type recorder struct {
 	out        *csv.Writer
 	store      string
 	done       *atomic.Int64
 	began      time.Time
+	heap       storeHeap
 	peak, last sample
 }
 
@@ -230,10 +235,12 @@ func (r *recorder) line() error {
 	if s.disk, err = diskOf(r.store); err != nil {
 		return err
 	}
+	s.heap = r.heap.bytes()
 	r.last = s
 	r.peak.anon, r.peak.mapped, r.peak.disk = max(r.peak.anon, s.anon), max(r.peak.mapped, s.mapped), max(r.peak.disk, s.disk)
+	r.peak.heap = max(r.peak.heap, s.heap)
 	n := func(v int64) string { return strconv.FormatInt(v, 10) }
-	return r.out.Write([]string{strconv.FormatFloat(s.seconds, 'f', 2, 64), n(s.tasks), n(s.anon), n(s.mapped), n(s.disk)})
+	return r.out.Write([]string{strconv.FormatFloat(s.seconds, 'f', 2, 64), n(s.tasks), n(s.anon), n(s.mapped), n(s.disk), n(s.heap)})
 }
 
 func (r *recorder) end() error {

@@ -34,13 +34,13 @@ func readLines(path string) (out []sample, err error) {
 		return nil, fmt.Errorf("%s: want the columns %v and two lines at least", path, columns)
 	}
 	for i, row := range rows[1:] {
-		var x [5]float64
+		var x [6]float64
 		for k := range row {
 			if x[k], err = strconv.ParseFloat(row[k], 64); err != nil {
 				return nil, fmt.Errorf("%s: line %d: %w", path, i+2, err)
 			}
 		}
-		out = append(out, sample{x[0], int64(x[1]), int64(x[2]), int64(x[3]), int64(x[4])})
+		out = append(out, sample{x[0], int64(x[1]), int64(x[2]), int64(x[3]), int64(x[4]), int64(x[5])})
 	}
 	return out, nil
 }
@@ -56,6 +56,7 @@ func drawPanels(lines []sample, memory int64) ([]*plot.Plot, error) {
 	}
 	mib := func(n int64) float64 { return float64(n) / (1 << 20) }
 	blue, orange, grey := color.RGBA{R: 30, G: 90, B: 170, A: 255}, color.RGBA{R: 210, G: 110, A: 255}, color.RGBA{R: 110, G: 110, B: 110, A: 255}
+	green := color.RGBA{R: 40, G: 140, B: 60, A: 255}
 	add := func(p *plot.Plot, name string, xys plotter.XYs, c color.Color, dashes ...vg.Length) error {
 		l, err := plotter.NewLine(xys)
 		if err != nil {
@@ -74,6 +75,7 @@ func drawPanels(lines []sample, memory int64) ([]*plot.Plot, error) {
 	bound := mib(memory << 20)
 	for _, e := range []error{
 		add(top, "controller, agent and client", series(func(s *sample) float64 { return mib(s.anon) }), blue),
+		add(top, "of it the store's memtables, caches and indices", series(func(s *sample) float64 { return mib(s.heap) }), green),
 		add(top, "pages of the store's files", series(func(s *sample) float64 { return mib(s.mapped) }), orange),
 		add(top, "--gcs-memory", series(func(*sample) float64 { return bound }), grey, vg.Points(4), vg.Points(3)),
 		add(bottom, "the store's files", series(func(s *sample) float64 { return mib(s.disk) }), orange),
