@@ -68,6 +68,12 @@ type shard struct {
 	end  chan struct{} // closed when the goroutine has ended
 }
 
+// valueThreshold is from how many bytes on a value goes to the value log. Batches of
+// events are written once and deleted once. In memtables they would fill one every
+// few seconds, and of each Badger makes a table with a builder of several times
+// its size, of which it keeps up to eight: 200 MiB for a store of 64.
+const valueThreshold = 1 << 10
+
 // numMemtables is how many memtables of a shard may be full and not yet tables.
 const numMemtables = 2
 
@@ -83,10 +89,15 @@ func openShard(number int, dir string, o *Options, shards int) (*shard, error) {
 		WithBlockCacheSize(cache).
 		WithIndexCacheSize(cache).
 		WithNumCompactors(2).
+		WithBaseTableSize(memTable / 8).
+		WithNumLevelZeroTables(2). // early compactions tell early what of the value log is garbage
 		WithValueLogFileSize(4 * memTable).
-		WithValueThreshold(16 << 10).  // batches of events are written once and deleted once: keep them out of compactions
+		WithValueThreshold(valueThreshold).
 		WithCompression(options.None). // large batches are outside the tables, and small records take more cpu to pack than they save
 		WithMetricsEnabled(false)
+	if err := settle(bo); err != nil {
+		return nil, fmt.Errorf("open shard %d in %s: %w", number, dir, err)
+	}
 	db, err := badger.Open(bo)
 	if err != nil {
 		return nil, fmt.Errorf("open shard %d in %s: %w", number, dir, err)

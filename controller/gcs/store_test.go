@@ -425,3 +425,32 @@ func TestGauge(t *testing.T) {
 		}
 	}
 }
+
+// Memtables that an end without Close left behind are read by a store with less memory.
+func TestLessMemory(t *testing.T) {
+	o := small(t.TempDir())
+	o.Shards, o.memTable = 1, 16<<20
+	s := open(t, o)
+	job := jobID(1)
+	create(t, s, job, []byte("g"))
+	datasets := make([]core.DatasetRecord, 20_000) // 4 MB in memtables
+	for i := range datasets {
+		ref := comms.DatasetRef{Task: dag.TaskIndex(i)}
+		datasets[i] = core.DatasetRecord{Desc: comms.Desc{Ref: ref, Codec: strings.Repeat("c", 200)}}
+	}
+	must(t, wait(func(d func(error)) { s.Commit(core.Commit{Job: job, Datasets: datasets}, d) }))
+	left := small(t.TempDir()) // as a killed process leaves it
+	must(t, os.CopyFS(left.Dir+"/store", os.DirFS(o.Dir)))
+	left.Dir += "/store"
+	left.Shards, left.memTable = 1, 2<<20
+	for range 2 { // the second finds what the first has written out
+		s, err := Open(left)
+		must(t, err)
+		rows, err := s.Datasets(job)
+		must(t, err)
+		if len(rows) != len(datasets) {
+			t.Errorf("%d datasets are there, want %d", len(rows), len(datasets))
+		}
+		must(t, s.Close())
+	}
+}

@@ -13,7 +13,8 @@ import (
 )
 
 // chunkSize is the most bytes of one record of a graph or of events. Badger takes
-// 15 % of a memtable in one transaction: 1.2 MiB of the default 8.
+// 15 % of a memtable in one transaction: 1.2 MiB of the default 8, in which a chunk
+// itself, which goes to the value log, hardly counts.
 const chunkSize = 1 << 20
 
 // Create stores a new job: its graph in chunks, unless another job of the shard
