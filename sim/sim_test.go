@@ -49,6 +49,7 @@ var mended = []uint64{
 	69231,  // an instance that had not begun stayed when its generator, made again, never came to its element
 	71756,  // what a generator had published before it failed was freed by the next process of its agent
 	201995, // references of instances beyond a stream that had begun anew and failed
+	5630,   // an instance that was asked for counted as committed, and not as ended
 	4354,   // the oracle wanted others to have what a task reads that an agent has begun and told so
 	26346,  // what an agent's next process says of what it has found was taken for that of an epoch before
 }

@@ -123,6 +123,11 @@ func (s *script) run(d *datadriven.TestData) string {
 		return s.step(FromController{Msg: &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: actions[w[1]], Reason: named["reason"], Life: uint64(number(cmp.Or(named["life"], "0")))}})
 	case "drain":
 		return s.step(Drain{}) + fmt.Sprintf("drained: %v\n", s.c.Drained())
+	case "published": // TASK:ELEMENT by a peer, to whom it belongs
+		task, element, _ := strings.Cut(w[0], ":")
+		d := comms.Desc{Ref: comms.DatasetRef{Task: taskIndex(number(task)), Element: uint64(number(element))}, Attempt: uint32(number(named["attempt"])),
+			Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("x")}}
+		return s.step(FromPeer{Agent: named["by"], Msg: &comms.Notice{Job: comms.JobID{1}, Epoch: uint64(number(named["epoch"])), Datasets: []comms.Desc{d}}})
 	case "quit":
 		return s.step(Quit{})
 	case "drained":
@@ -178,8 +183,12 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			m.Weight = uint32(number(v))
 		case "priority":
 			m.Priority = number(v)
-		case "peer": // that has no tasks of the job
-			m.Peers = []comms.Fragment{{Agent: v}}
+		case "peer": // AGENT, without tasks of the job, or AGENT:TASK
+			agent, task, has := strings.Cut(v, ":")
+			m.Peers = []comms.Fragment{{Agent: agent}}
+			if has {
+				m.Peers[0].Run = []comms.Range{{First: taskIndex(number(task)), Last: taskIndex(number(task))}}
+			}
 		case "hold":
 			m.Hold = true
 		case "seconds":

@@ -480,11 +480,12 @@ func (j *job) countSlot(s int) (ended, bad, released uint64) {
 			continue
 		}
 		t := &j.tasks[i]
-		if t.state.over() {
-			ended++
-			if t.state != tFinished {
-				bad++
-			}
+		if !t.state.over() { // one that is asked for had ended, and may run again
+			continue
+		}
+		ended++
+		if t.state != tFinished {
+			bad++
 		}
 		if t.flags&fReleased != 0 {
 			released++
