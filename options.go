@@ -122,6 +122,7 @@ type submission struct {
 	hold     bool
 	keep     bool
 	labels   []string
+	resume   *comms.Resume
 }
 
 // WithJobID names the job, so that a repeated Submit is the same job.
@@ -146,6 +147,14 @@ func WithHold() SubmitOption { return func(s *submission) { s.hold = true } }
 // WithKeep keeps the job, its lineage and its outputs until it is forgotten; see
 // Job.Forget and WithRetention.
 func WithKeep() SubmitOption { return func(s *submission) { s.keep = true } }
+
+// WithResume has the job take over the results of an earlier one, which has ended,
+// where nothing that they rest on has changed and they are still there: see
+// dag.Graph.Retain. again names tasks or families that run in any case, with all
+// that depends on them. the story of the new job (comms.QueryStory) says why tasks ran again.
+func WithResume(earlier comms.JobID, again ...string) SubmitOption {
+	return func(s *submission) { s.resume = &comms.Resume{Job: earlier, Again: again} }
+}
 
 // WithLabel adds a name and value for people.
 func WithLabel(name, value string) SubmitOption {

@@ -53,6 +53,12 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 		Job: s.id, GraphHash: p.hash, Dir: dir, Owner: s.owner, Priority: s.priority, Weight: s.weight,
 		Hold: s.hold, Labels: s.labels, Registry: p.registry, Watch: true, Every: -1, Keep: s.keep,
 	}
+	if g.Retain || s.resume != nil {
+		if m.Contents, err = contentsOf(ctx, g, dir); err != nil {
+			return nil, err
+		}
+		m.Resume = s.resume
+	}
 	// A graph that was accepted once need not travel again, unless the controller has forgotten it.
 	if !c.packed.isKnown(p) {
 		if err := c.attach(ctx, m, p); err != nil {

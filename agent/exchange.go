@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/agent/transfer"
@@ -22,6 +23,7 @@ type exchanging struct {
 	x      *transfer.Exchange
 	err    error // why there is none
 	mapper *shm.Mapper
+	copies sync.WaitGroup // that read and write mapped memory just now
 	pulls  map[uint64]*pulling
 	at     map[transfer.Copy]*pulling // the pull that the exchange knows by that name, if it is one
 	views  map[transfer.Copy]shm.Span // of what is offered
@@ -43,7 +45,8 @@ func (l *loop) exchange() *transfer.Exchange {
 	if e.x != nil || e.err != nil {
 		return e.x
 	}
-	e.mapper, e.pulls, e.views = shm.NewMapper(a.store.Dir(), 0), map[uint64]*pulling{}, map[transfer.Copy]shm.Span{}
+	e.open(a)
+	e.pulls, e.views = map[uint64]*pulling{}, map[transfer.Copy]shm.Span{}
 	e.at = map[transfer.Copy]*pulling{}
 	e.x, e.err = transfer.New(transfer.Config{
 		Self: a.self, Listen: a.dataAddress(), Log: a.log,
@@ -55,6 +58,13 @@ func (l *loop) exchange() *transfer.Exchange {
 		a.log.Error().Err(e.err).Msg("no dataset can come or go")
 	}
 	return e.x
+}
+
+// open makes what maps segments, once.
+func (e *exchanging) open(a *Agent) {
+	if e.mapper == nil {
+		e.mapper = shm.NewMapper(a.store.Dir(), 0)
+	}
 }
 
 // serving is the address where others get datasets, empty before a job is shared.
@@ -101,16 +111,9 @@ func (l *loop) pull(act core.Pull) {
 		failed(fmt.Errorf("none of the agents %v has said where it serves datasets", act.From))
 		return
 	}
-	page := int64(os.Getpagesize())
-	name := filepath.Base(act.Path)
-	lease, err := e.mapper.Lease(name, int64(act.At), max(1, (int64(act.Size)+page-1)/page)*page)
+	lease, into, err := e.writable(act.Path, act.At, act.Size)
 	if err != nil {
 		failed(err)
-		return
-	}
-	into, _, err := lease.Alloc(int64(act.Size), 1)
-	if err != nil {
-		failed(errors.Join(err, lease.Close()))
 		return
 	}
 	p := &pulling{copy: transfer.Copy{Data: act.Data, Attempt: act.Attempt}, lease: lease}
@@ -131,6 +134,46 @@ func (l *loop) pull(act core.Pull) {
 		return
 	}
 	e.pulls[act.ID], e.at[p.copy] = p, p
+}
+
+// writable maps size bytes of a segment's file, which the core has leased.
+func (e *exchanging) writable(path string, at, size uint64) (*shm.Lease, []byte, error) {
+	page := int64(os.Getpagesize())
+	lease, err := e.mapper.Lease(filepath.Base(path), int64(at), max(1, (int64(size)+page-1)/page)*page)
+	if err != nil {
+		return nil, nil, err
+	}
+	into, _, err := lease.Alloc(int64(size), 1)
+	if err != nil {
+		return nil, nil, errors.Join(err, lease.Close())
+	}
+	return lease, into, nil
+}
+
+// copy copies bytes within this host's memory, beside the loop.
+func (l *loop) copy(act core.Copy) {
+	e, a := &l.moving, l.agent
+	e.open(a)
+	failed := func(err error) {
+		a.in.Push(item{ev: core.PullFailed{Pull: act.ID, Err: fmt.Sprintf("copy %d bytes of %s: %v", act.Size, act.From, err)}})
+	}
+	view, err := e.mapper.View(filepath.Base(act.From), int64(act.FromAt), int64(act.Size))
+	if err != nil {
+		failed(err)
+		return
+	}
+	lease, into, err := e.writable(act.Path, act.At, act.Size)
+	if err != nil {
+		view.Release()
+		failed(err)
+		return
+	}
+	e.copies.Go(func() {
+		copy(into, view.Bytes)
+		view.Release()
+		l.report(lease.Close())
+		a.in.Push(item{ev: core.Pulled{Pull: act.ID}})
+	})
 }
 
 // pulled follows when all of a copy is here. The core is told when nobody reads
@@ -229,10 +272,14 @@ func (l *loop) forgetMapping(path string) {
 
 // close ends all transfers. Nothing is stepped any more.
 func (e *exchanging) close() error {
-	if e.x == nil {
-		return nil
+	var err error
+	if e.x != nil {
+		err = e.x.Close()
 	}
-	err := e.x.Close()
+	e.copies.Wait()
+	if e.mapper == nil {
+		return err
+	}
 	for _, v := range e.views {
 		v.Release()
 	}

@@ -231,6 +231,8 @@ func (l *loop) perform(action core.Action) {
 		l.toPeer(act)
 	case core.Pull:
 		l.pull(act)
+	case core.Copy:
+		l.copy(act)
 	case core.StopPull:
 		l.stopPull(act)
 	case core.Offer:

@@ -77,6 +77,14 @@ type Assign struct {
 	Ended     []Ended     // tasks that have ended and do not run again, sorted; none of a job that begins
 	Peers     []Fragment  // who runs the tasks that are neither in Run nor Ended; none of a job on one agent
 	Take      []Desc      // datasets to fetch and hold from now on: who has them leaves; each is answered with EventHeld
+	Adopt     []Adoption  // datasets to copy from other jobs that are here, and to hold; each is answered with EventHeld
+}
+
+// Adoption says that a dataset is what another job made, and where that is here.
+type Adoption struct {
+	Data    Desc      // as it is to be known in this job
+	From    DatasetID // what it is a copy of
+	Attempt uint32    // that made From
 }
 
 // StreamEnd says how many elements an open generator's output has.
@@ -207,7 +215,7 @@ func (l *Load) code(c *Coder) {
 }
 
 func (m *Assign) code(c *Coder) {
-	c.Struct(21, func(c *Coder) {
+	c.Struct(22, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Uint(c, &m.Epoch)
 		c.Bytes(&m.Graph)
@@ -229,6 +237,16 @@ func (m *Assign) code(c *Coder) {
 		Slice(c, &m.Ended, func(c *Coder, e *Ended) { e.code(c) })
 		Slice(c, &m.Peers, func(c *Coder, f *Fragment) { f.code(c) })
 		Slice(c, &m.Take, func(c *Coder, d *Desc) { d.code(c) })
+		Slice(c, &m.Adopt, func(c *Coder, a *Adoption) {
+			c.Struct(3, func(c *Coder) {
+				a.Data.code(c)
+				c.Struct(2, func(c *Coder) {
+					c.ID((*[16]byte)(&a.From.Job))
+					a.From.DatasetRef.code(c)
+				})
+				Uint(c, &a.Attempt)
+			})
+		})
 	})
 }
 

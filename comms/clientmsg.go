@@ -67,6 +67,21 @@ type Submit struct {
 	Watch     bool      // also subscribe, as Watch does; Accepted then stands for the first Progress
 	Every     int64     // with Watch, as Watch.Every; 0 means the receiver's choice
 	Keep      bool      // never delete the job by itself, however long ago it ended
+	Contents  []Content // of files and environments that the job rests on, sorted by name: what later jobs compare
+	Resume    *Resume   // take results over from an earlier job; nil: from none
+}
+
+// Resume names an ended job whose results a new one takes over, where nothing
+// that they rest on has changed and they are still there.
+type Resume struct {
+	Job   JobID    // the earlier job
+	Again []string // tasks or groups that run again in any case, with all that depends on them
+}
+
+// Content is the content hash of something outside of a graph that tasks rest on.
+type Content struct {
+	Name string // "file PATH" as the job names it, "environment NAME", or "program" of functions without an environment
+	Hash Hash   // BLAKE3
 }
 
 // Accepted answers Submit once the job is durable.
@@ -309,7 +324,7 @@ func (m *Have) code(c *Coder) {
 }
 
 func (m *Submit) code(c *Coder) {
-	c.Struct(14, func(c *Coder) {
+	c.Struct(16, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		c.Bytes(&m.Graph)
@@ -324,6 +339,18 @@ func (m *Submit) code(c *Coder) {
 		c.Bool(&m.Watch)
 		Int(c, &m.Every)
 		c.Bool(&m.Keep)
+		Slice(c, &m.Contents, func(c *Coder, x *Content) {
+			c.Struct(2, func(c *Coder) {
+				String(c, &x.Name)
+				c.Hash(&x.Hash)
+			})
+		})
+		Pointer(c, &m.Resume, func(c *Coder, r *Resume) {
+			c.Struct(2, func(c *Coder) {
+				c.ID((*[16]byte)(&r.Job))
+				Slice(c, &r.Again, String[string])
+			})
+		})
 	})
 }
 

@@ -222,7 +222,7 @@ func (m *Submit) with(other Message) bool {
 	o, ok := other.(*Submit)
 	return ok && len(m.Graph)+len(o.Graph)+len(m.Labels)+len(o.Labels) == 0 && m.GraphHash == o.GraphHash && m.Dir == o.Dir && m.Owner == o.Owner &&
 		m.Priority == o.Priority && m.Weight == o.Weight && m.Hold == o.Hold && same(m.Registry, o.Registry) && m.Watch == o.Watch &&
-		m.Every == o.Every && m.Keep == o.Keep
+		m.Every == o.Every && m.Keep == o.Keep && len(m.Contents)+len(o.Contents) == 0 && m.Resume == nil && o.Resume == nil
 }
 
 func (m *Accepted) with(other Message) bool {
@@ -246,7 +246,7 @@ func (m *Assign) with(other Message) bool {
 
 // fresh tells whether all of a job is assigned, in which nothing has happened.
 func (m *Assign) fresh() bool {
-	return len(m.Run)+len(m.Attempts)+len(m.Datasets)+len(m.Ends)+len(m.Ended)+len(m.Peers)+len(m.Take) == 0
+	return len(m.Run)+len(m.Attempts)+len(m.Datasets)+len(m.Ends)+len(m.Ended)+len(m.Peers)+len(m.Take)+len(m.Adopt) == 0
 }
 
 func (m *Retain) with(other Message) bool {

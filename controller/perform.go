@@ -352,6 +352,9 @@ func (c *Controller) prepare(a core.Prepare) {
 	if err == nil && a.Past {
 		ev.Past, err = c.past(a.Job, ev.Graph)
 	}
+	if err == nil && a.Resume != nil {
+		ev.Earlier, err = c.earlier(ev.Graph, ev.Past.Request.Contents, a.Resume)
+	}
 	if err == nil {
 		plan := planner.Order
 		if c.cfg.Spread {

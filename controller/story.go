@@ -179,6 +179,9 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 			return err
 		}
 		p.next(b.Number)
+		if !reasonRows(p, q, g, &b, tasks) {
+			return nil
+		}
 		for _, r := range append(slices.Clone(b.Reset), b.Moved...) {
 			if q.Filter != "" && !tasks.Meets(r) {
 				continue
@@ -204,6 +207,23 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 		}
 	}
 	return nil
+}
+
+// reasonRows tells why tasks of a job that resumes from an earlier one run; false when the page is full.
+func reasonRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks core.Choice) bool {
+	for _, why := range b.Reasons {
+		for _, r := range why.Tasks {
+			if q.Filter != "" && !tasks.Meets(r) {
+				continue
+			}
+			if !p.add(func() any {
+				return &comms.StoryRow{At: stamp(b.At), Task: rangeName(g, r, tasks), What: "runs again", Cause: why.Text}
+			}) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // ofJob tells whether an event is of the job as a whole and not of a task.

@@ -53,6 +53,9 @@ func (b *Builder) Environment(e Environment) { b.g.Environments = append(b.g.Env
 // KeepGoing makes other branches of the job go on when a task fails.
 func (b *Builder) KeepGoing(on bool) { b.g.KeepGoing = on }
 
+// Retain keeps every dataset after the job, not only its outputs.
+func (b *Builder) Retain(on bool) { b.g.Retain = on }
+
 // Add adds a group. Its Stream is set by Loop alone; List is set for inputs that
 // have several sources. The slices of grp belong to the builder from here on.
 func (b *Builder) Add(grp Group) Handle {

@@ -13,12 +13,22 @@ import (
 // raises it; Decode refuses other versions.
 const formatVersion = 1
 
+// How many elements an encoded graph has: the last says that all datasets are kept.
+const (
+	graphPlain  = 7
+	graphRetain = 8
+)
+
 // Encode returns the graph's declarations as msgpack arrays, equal bytes for
 // equal graphs. Places in the job file and everything derived are left out.
 func (g *Graph) Encode() []byte {
 	var buf bytes.Buffer
 	e := encoder{msgpack.NewEncoder(&buf)}
-	e.array(7)
+	if g.Retain {
+		e.array(graphRetain)
+	} else {
+		e.array(graphPlain)
+	}
 	e.int(formatVersion)
 	e.string(g.Name)
 	e.bool(g.KeepGoing)
@@ -41,6 +51,9 @@ func (g *Graph) Encode() []byte {
 		e.array(2)
 		e.string(g.Exports[i].From.Text)
 		e.string(g.Exports[i].Path)
+	}
+	if g.Retain {
+		e.bool(true)
 	}
 	return buf.Bytes()
 }
@@ -363,7 +376,11 @@ func (d *decoder) value(depth int) any {
 
 func (d *decoder) graph() *Graph {
 	g := &Graph{}
-	if !d.fixed(7) {
+	n := d.array()
+	if d.err == nil && n != graphPlain && n != graphRetain {
+		d.fail(fmt.Errorf("graph of %d elements", n))
+	}
+	if d.err != nil {
 		return g
 	}
 	if v := d.int(); d.err == nil && v != formatVersion {
@@ -381,6 +398,9 @@ func (d *decoder) graph() *Graph {
 		d.fixed(2)
 		return Export{From: From{Text: d.string()}, Path: d.string()}
 	})
+	if n == graphRetain {
+		g.Retain = d.bool()
+	}
 	return g
 }
 

@@ -22,8 +22,19 @@ type Graph struct {
 	Groups       []Group
 	Exports      []Export
 	KeepGoing    bool // other branches go on when a task fails
+	Retain       bool // every dataset is kept after the job, not only exports: a later job can take them over
 
 	index graphIndex // derived: offsets, edges, consumers; rebuilt by Decode
+}
+
+// Retaining returns the graph with Retain set: g itself if it is.
+func (g *Graph) Retaining() *Graph {
+	if g.Retain {
+		return g
+	}
+	r := *g
+	r.Retain = true
+	return &r
 }
 
 // Checked tells whether the graph is one of ParseYAML, a Builder or Decode, and

@@ -20,6 +20,9 @@ func (g *Graph) YAML() ([]byte, error) {
 	if g.KeepGoing {
 		p.line(0, "keep_going", "true")
 	}
+	if g.Retain {
+		p.line(0, "retain", "true")
+	}
 	if len(g.Params) > 0 {
 		p.line(0, "params", "")
 		for _, x := range g.Params {

@@ -16,6 +16,7 @@ func Schema() ([]byte, error) {
 		"tasks":        mapping("The tasks by name. A task with for stands for a family of tasks.", map[string]any{"$ref": "#/$defs/task"}),
 		"outputs":      described(list(anyOf(reference(), strict(object("An output with the place it is copied to.", map[string]any{"from": reference(), "to": described(text(), "A file, or a folder when it ends in /. May use ${params.NAME}.")}), "from"))), "Datasets that are kept after the job, and copied to a path if one is given."),
 		"keep_going":   described(boolean(), "Other branches go on when a task fails."),
+		"retain":       described(boolean(), "Every dataset is kept after the job, not only outputs: run --resume and replay take them over."),
 	})
 	doc = strict(doc, "job", "tasks")
 	doc["$schema"] = "https://json-schema.org/draft/2020-12/schema"

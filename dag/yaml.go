@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-var jobKeys = []string{"job", "params", "environments", "tasks", "outputs", "keep_going"}
+var jobKeys = []string{"job", "params", "environments", "tasks", "outputs", "keep_going", "retain"}
 
 // jobFile is a job file on its way to a Graph.
 type jobFile struct {
@@ -45,6 +45,9 @@ func ParseYAML(file string, data []byte, over Override, opt Options) (*Graph, er
 	}
 	if n := top["keep_going"]; n != nil {
 		j.g.KeepGoing = j.truth(n, "keep_going")
+	}
+	if n := top["retain"]; n != nil {
+		j.g.Retain = j.truth(n, "retain")
 	}
 	if n := top["environments"]; n != nil {
 		for _, p := range j.pairs(n, "environments") {

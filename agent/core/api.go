@@ -287,7 +287,18 @@ type (
 		Path    string
 		At      uint64
 	}
-	// StopPull gives a Pull up. It is answered once nobody writes any more.
+	// Copy copies Size bytes of a segment's file at From into another at Path, from
+	// offset FromAt to offset At on. Answer Pulled or PullFailed, as to a Pull.
+	Copy struct {
+		ID     uint64
+		From   string
+		FromAt uint64
+		Path   string
+		At     uint64
+		Size   uint64
+	}
+	// StopPull gives a Pull up. It is answered once nobody writes any more. A Copy
+	// is soon over by itself.
 	StopPull struct{ Pull uint64 }
 	// Offer answers Wanted: Size bytes are in the segment's file at Path from offset
 	// At on, or in Body, and stay there until Withdrawn.
@@ -371,6 +382,7 @@ func (LeavePeer) action()    {}
 func (ResetPeer) action()    {}
 func (ToPeer) action()       {}
 func (Pull) action()         {}
+func (Copy) action()         {}
 func (StopPull) action()     {}
 func (Offer) action()        {}
 func (NotHere) action()      {}

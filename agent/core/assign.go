@@ -55,7 +55,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 		c.flush() // what was noted is of the epoch before
 	}
 	j.epoch, j.takes = m.Epoch, nil
-	if j.peers != nil || len(m.Peers) > 0 {
+	if j.peers != nil || len(m.Peers)+len(m.Adopt) > 0 {
 		c.setPeers(j, m)
 	}
 	c.leaveAll(j)
@@ -76,6 +76,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	c.knownEnds(j, m.Ended)
 	c.knownData(j, m)
 	c.take(j, m.Take)
+	c.adoptAll(j, m.Adopt)
 	again := c.setTasks(j, m)
 	for _, t := range again {
 		c.rebuild(j, t)

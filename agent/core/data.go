@@ -31,10 +31,11 @@ type exports struct {
 	slot    map[outputKey]bool // of each instance; task is the slot
 	keep    map[comms.DatasetRef]bool
 	exact   bool // Retain was heard: only keep counts
+	all     bool // the job keeps every dataset
 }
 
 func exportsOf(g *dag.Graph) exports {
-	x := exports{whole: map[outputKey]bool{}, element: map[comms.DatasetRef]bool{}, slot: map[outputKey]bool{}}
+	x := exports{all: g.Retain, whole: map[outputKey]bool{}, element: map[comms.DatasetRef]bool{}, slot: map[outputKey]bool{}}
 	for i := range g.Exports {
 		for _, s := range g.Exports[i].Sources {
 			switch s.Kind {
@@ -51,7 +52,16 @@ func exportsOf(g *dag.Graph) exports {
 	return x
 }
 
+// has tells whether a dataset is kept without a reader.
 func (x *exports) has(g *dag.Graph, r comms.DatasetRef) bool {
+	if x.exact {
+		return x.keep[r]
+	}
+	return x.all || x.output(g, r)
+}
+
+// output tells whether a dataset is an output of the job: one that is lost is made again.
+func (x *exports) output(g *dag.Graph, r comms.DatasetRef) bool {
 	if x.exact {
 		return x.keep[r]
 	}

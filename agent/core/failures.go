@@ -316,7 +316,7 @@ func (c *Core) lost(k ledger.Key, why error) {
 	}
 	c.note(j, comms.Event{Kind: comms.EventLost, Task: ref.Task, Attempt: d.desc.Attempt, Output: ref.Output,
 		Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref, Text: why.Error()}})
-	needed := d.refs > 0 || j.wanted.has(j.graph, ref)
+	needed := d.refs > 0 || j.wanted.output(j.graph, ref)
 	delete(j.data, ref)
 	c.withdrawData(j, ref)
 	if !needed || j.stopped != nil || j.adopted {

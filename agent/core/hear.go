@@ -41,7 +41,8 @@ type heard struct {
 	tries  int  // that have failed in a row
 	at     time.Time
 	pull   *pull
-	asked  bool // other agents wait for its copy to be here
+	asked  bool            // other agents wait for its copy to be here
+	origin *comms.Adoption // what it is to be a copy of, here; nil: it is another agent's
 }
 
 // early is a notice whose Assign is still to come.

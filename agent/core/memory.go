@@ -227,7 +227,7 @@ func (c *Core) grantedRequest(e ledger.Granted) {
 	case q.fetch != nil:
 		c.serve(q.fetch, e.Pins[0].Place)
 	case q.pull != nil:
-		c.pullGranted(q.pull, e.Leases[0])
+		c.pullGranted(q.pull, &e)
 	case q.offer != nil:
 		c.offerGranted(q.offer, e.Pins[0].Place)
 	case q.lease != nil:

@@ -61,7 +61,7 @@ type ending struct {
 // and fetched before counts again when it is told at the new epoch.
 func (c *Core) setPeers(j *job, m *comms.Assign) {
 	all := m.Peers
-	if j.peers == nil && len(all) == 0 {
+	if j.peers == nil && len(all)+len(m.Adopt) == 0 {
 		return
 	}
 	before := j.peers
@@ -90,7 +90,7 @@ func (c *Core) setPeers(j *job, m *comms.Assign) {
 		c.giveAway(j, m.Ended)
 		c.takeOver(j, m)
 	}
-	if len(all) == 0 {
+	if len(all)+len(m.Adopt) == 0 {
 		c.dropOld(j)
 		j.peers = nil
 	}

@@ -83,6 +83,16 @@ func (c *Core) askRoom(h *heard) {
 		c.tooLarge(h, ledger.ErrTooLarge)
 		return
 	}
+	var pins []ledger.Key
+	if h.origin != nil {
+		key, here := c.originOf(h.origin)
+		if !here {
+			h.tries = pullTries // nobody else has it
+			c.pullLater(h, "it is not here any more")
+			return
+		}
+		pins = append(pins, key)
+	}
 	kind := ledger.Arena
 	if h.job.groupOf(ref.Task).file[ref.Output] {
 		kind = ledger.File
@@ -94,17 +104,27 @@ func (c *Core) askRoom(h *heard) {
 	c.pulls[p.id] = p
 	c.pulling += p.bytes
 	c.ask(&request{pull: p}, ledger.Request{Owner: ledger.Owner(3)<<62 | ledger.Owner(p.id), Class: ledger.Start,
-		Leases: []ledger.LeaseSpec{{Bytes: p.bytes, Kind: kind}}})
+		Pins: pins, Leases: []ledger.LeaseSpec{{Bytes: p.bytes, Kind: kind}}})
 	c.effects()
 }
 
-// pullGranted sends for a dataset for which there is room.
-func (c *Core) pullGranted(p *pull, l ledger.Lease) {
+// pullGranted sends for a dataset for which there is room. What it is to be a copy
+// of is pinned with it.
+func (c *Core) pullGranted(p *pull, e *ledger.Granted) {
+	l := e.Leases[0]
 	p.lease, p.sent, p.at = l, true, c.now
 	p.h.state = hearPulled
-	path := ""
-	if s := c.segs[l.Place.Segment]; s != nil {
-		path = s.path
+	file := func(id ledger.SegmentID) string {
+		if s := c.segs[id]; s != nil {
+			return s.path
+		}
+		return ""
+	}
+	path := file(l.Place.Segment)
+	if p.h.origin != nil {
+		from := e.Pins[0].Place
+		c.emit(Copy{ID: p.id, From: file(from.Segment), FromAt: uint64(from.Offset), Path: path, At: uint64(l.Place.Offset), Size: p.h.desc.Size})
+		return
 	}
 	c.emit(Pull{ID: p.id, Data: comms.DatasetID{Job: p.h.job.id, DatasetRef: p.h.desc.Ref}, Attempt: p.h.desc.Attempt, Life: p.h.job.life,
 		Size: p.h.desc.Size, From: slices.Clone(p.h.from), Path: path, At: uint64(l.Place.Offset)})

@@ -1,6 +1,9 @@
 package core
 
-import "github.com/cascade-run/cascade/comms"
+import (
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
 
 // take notes the datasets that this agent is to hold from now on, because who has
 // them leaves. One that waits, or is here, counts as read until the next Assign:
@@ -22,6 +25,46 @@ func (c *Core) take(j *job, all []comms.Desc) {
 		c.begin(j) // it has something to do until they are here
 		c.hear(j, d.Place.Where, d)
 	}
+}
+
+// adoptAll notes the datasets that this agent is to copy from other jobs, and to
+// hold: from then on they are as those that it takes from an agent that leaves.
+func (c *Core) adoptAll(j *job, all []comms.Adoption) {
+	for i := range all {
+		a := &all[i]
+		ref := a.Data.Ref
+		if !j.valid(ref) || j.peers == nil {
+			continue
+		}
+		if j.takes == nil {
+			j.takes = map[comms.DatasetRef]bool{}
+		}
+		j.takes[ref] = true
+		if have := j.data[ref]; have != nil && !have.copy {
+			c.taken(j, have) // the word of it was lost
+			continue
+		}
+		c.grow(j, ref)
+		c.begin(j)
+		c.hear(j, c.cfg.Agent, a.Data)
+		if h := j.peers.heard[ref]; h != nil {
+			h.origin = a
+		}
+	}
+}
+
+// originOf returns the bytes of which a dataset is to be a copy, and false when
+// they are not here any more.
+func (c *Core) originOf(a *comms.Adoption) (ledger.Key, bool) {
+	j := c.byJob[a.From.Job]
+	if j == nil {
+		return ledger.Key{}, false
+	}
+	d := j.data[a.From.DatasetRef]
+	if d == nil || !d.sealed || d.desc.Attempt != a.Attempt || d.desc.Size != a.Data.Size {
+		return ledger.Key{}, false
+	}
+	return j.key(d), true
 }
 
 // taken makes a copy the dataset that counts, and tells the controller. Who had it

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -107,6 +108,26 @@ func (c *Cache) Validate(env dag.Environment) error {
 		return fmt.Errorf("environment %q: %w", env.Name, err)
 	}
 	return nil
+}
+
+// Key returns a text that is equal for environments that are made of the same: the
+// keys of all that Prepare would make. It builds nothing.
+func (c *Cache) Key(ctx context.Context, env dag.Environment) (string, error) {
+	if err := c.Validate(env); err != nil {
+		return "", err
+	}
+	var all []string
+	for _, p := range c.plugins {
+		if !p.Applies(env) {
+			continue
+		}
+		key, err := p.Key(ctx, env)
+		if err != nil {
+			return "", fmt.Errorf("environment %q: %w", env.Name, err)
+		}
+		all = append(all, p.Name()+"-"+key)
+	}
+	return strings.Join(all, " "), nil
 }
 
 // Prepare makes env unless the cache has it, and returns how to start executors

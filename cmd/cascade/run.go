@@ -130,6 +130,7 @@ func (a *app) runCommand() *cobra.Command {
 	var job jobFlags
 	var sub submitFlags
 	var size clusterFlags
+	var resume resumeFlags
 	c := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run a job on this host and wait for it",
@@ -137,10 +138,17 @@ func (a *app) runCommand() *cobra.Command {
 job and copies its outputs to where the job file says. When another run is under
 way on the same state folder, the job joins it.
 
+With --resume only those tasks run whose function or command, parameters, files,
+environment or inputs are not what they were, and those that did not end well;
+the results of the others are taken from the earlier job. --explain says why.
+
 The first interrupt cancels the job, the second ends everything at once.`,
-		Example: "  cascade run examples/ensemble/job.yaml\n  cascade run job.yaml -p date=2026-11-21 --store 4GiB",
+		Example: "  cascade run examples/ensemble/job.yaml\n  cascade run job.yaml -p date=2026-11-21 --store 4GiB\n  cascade run job.yaml --resume --explain",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := resume.check(); err != nil {
+				return err
+			}
 			g, dir, err := a.read(args[0], &job)
 			if err != nil {
 				return err
@@ -156,12 +164,13 @@ The first interrupt cancels the job, the second ends everything at once.`,
 			if err != nil {
 				return err
 			}
-			return a.runJob(c.Context(), g, dir, opts, append(more, cascade.WithWarmDir(dir)))
+			return a.runJob(c.Context(), g, dir, &resume, opts, append(more, cascade.WithWarmDir(dir)))
 		},
 	}
 	job.add(c)
 	sub.add(c)
 	size.add(c)
+	resume.add(c)
 	return c
 }
 
@@ -217,9 +226,9 @@ for cascade get. With --wait it waits for the end and copies them, as run does.`
 }
 
 // runJob runs g on a cluster of its own, or on the one that --to names.
-func (a *app) runJob(ctx context.Context, g *dag.Graph, dir string, opts []cascade.SubmitOption, size []cascade.Option) error {
+func (a *app) runJob(ctx context.Context, g *dag.Graph, dir string, resume *resumeFlags, opts []cascade.SubmitOption, size []cascade.Option) error {
 	return a.withExecutors(ctx, size, func(client *cascade.Client) error {
-		j, err := client.Submit(ctx, g, opts...)
+		j, err := a.submitResumed(ctx, client, g, resume, opts)
 		if err != nil {
 			return err
 		}

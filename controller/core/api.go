@@ -59,14 +59,15 @@ type (
 	Free struct{ Link LinkID }
 	// Prepared answers Prepare.
 	Prepared struct {
-		Token uint64
-		Job   comms.JobID
-		Graph *dag.Graph
-		Bytes []byte // encoded
-		Plan  *planner.Plan
-		Past  *Past // when asked for
-		Code  comms.Code
-		Err   string // not empty: it cannot be, and why
+		Token   uint64
+		Job     comms.JobID
+		Graph   *dag.Graph
+		Bytes   []byte // encoded
+		Plan    *planner.Plan
+		Past    *Past    // when asked for
+		Earlier *Earlier // when asked for and to be had
+		Code    comms.Code
+		Err     string // not empty: it cannot be, and why
 	}
 	// Improved answers Improve. Plan is nil when there is none, for whatever reason:
 	// then the first one stays.
@@ -118,6 +119,16 @@ type Past struct {
 	Given   []Fragment      // the last of the batches
 }
 
+// Earlier is what a job can take over of the one from which it resumes.
+type Earlier struct {
+	Same []Pair            // tasks that ended well there and are what they were, sorted by Task; instances too
+	Ends []comms.StreamEnd // of open outputs of tasks in Same
+	Why  []Reason          // of the other static tasks; of none when the past of the earlier job is not known
+}
+
+// Pair is a task and the task of the earlier job that it is.
+type Pair struct{ Task, From dag.TaskIndex }
+
 func (LinkUp) event()   {}
 func (LinkDown) event() {}
 func (Received) event() {}
@@ -157,6 +168,7 @@ type (
 		Submit  *comms.Submit
 		Graph   *dag.Graph
 		Past    bool
+		Resume  *comms.Resume // compare with this earlier job, too
 		Cluster planner.Cluster
 	}
 	// Improve looks for a better plan than the first for a cluster. Urgent: the job

@@ -40,6 +40,10 @@ func (c *Core) submit(l *link, m *comms.Submit) {
 	j := c.jobs[m.Job]
 	switch {
 	case j == nil:
+		if code, text := c.checkResume(m.Resume); code != comms.CodeOK {
+			c.reply(l, m.Req, code, text)
+			return
+		}
 		c.newJob(m, w)
 	case j.graphHash() != m.GraphHash:
 		c.reply(l, m.Req, comms.CodeConflict, fmt.Sprintf("job %s exists with another graph: give the new job an ID of its own", m.Job))

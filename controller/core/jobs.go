@@ -70,11 +70,12 @@ type live struct {
 	ending   *JobRecord                // the end, while it is being stored
 
 	resuming *resumption
-	parts    []*part                     // who works on it; none while it waits for an agent
-	owner    *owners                     // of tasks; nil until it is asked for
-	assign   *orders                     // to be sent when what they rest on is durable
-	takes    map[comms.DatasetRef]string // datasets on their way from agents that leave, and who is to hold them
-	redo     bool                        // resume when an agent that works on it is back
+	parts    []*part                        // who works on it; none while it waits for an agent
+	owner    *owners                        // of tasks; nil until it is asked for
+	assign   *orders                        // to be sent when what they rest on is durable
+	adopt    map[comms.DatasetRef]adoptable // datasets of the earlier job that agents are to copy
+	takes    map[comms.DatasetRef]string    // datasets on their way from agents that leave, and who is to hold them
+	redo     bool                           // resume when an agent that works on it is back
 }
 
 // exportAt is a source of an export.
@@ -129,6 +130,10 @@ func (c *Core) prepared(ev *Prepared) {
 		c.refuse(j, comms.CodeBadRequest, text)
 		return
 	}
+	if text := checkAgain(ev.Graph, j.request.Resume); text != "" {
+		c.refuse(j, comms.CodeBadRequest, text)
+		return
+	}
 	j.graph, j.bytes, j.plan = ev.Graph, ev.Bytes, ev.Plan
 	j.stage = stageActive
 	j.states = NewStates(j.graph)
@@ -139,7 +144,7 @@ func (c *Core) prepared(ev *Prepared) {
 	var assign *comms.Assign
 	var a *agent
 	first := j.plan
-	if j.rec.Phase == comms.JobQueued && j.rec.Cancel == "" && !c.planFirst(j) && !c.spreads(j) {
+	if j.rec.Phase == comms.JobQueued && j.rec.Cancel == "" && !j.resumes() && !c.planFirst(j) && !c.spreads(j) {
 		if a = c.choose(j, j.graph); a != nil {
 			assign = c.assignment(j, a)
 		}
@@ -170,7 +175,7 @@ func (c *Core) created(j *job, ev Stored) {
 	case j.rec.Agent != "" || j.ending != nil:
 	case j.rec.Cancel != "":
 		c.endUnassigned(j)
-	case c.spreads(j), j.planned:
+	case c.spreads(j), j.planned, j.resumes():
 		c.place(j)
 	}
 }
@@ -201,6 +206,9 @@ func (j *job) have(d DatasetRecord) {
 }
 
 func (j *job) isExport(r comms.DatasetRef) bool {
+	if j.graph.Retain {
+		return true
+	}
 	t := r.Task
 	if slot, _, ok := j.graph.Slot(t); ok {
 		t = dag.TaskIndex(j.graph.NumTasks() + slot)
@@ -272,6 +280,7 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 		p := j.partOf(a.row.Name)
 		delete(p.have, ref)
 		delete(j.takes, ref)
+		delete(j.adopt, ref)
 		if r != nil {
 			r.lost[ref] = struct{}{}
 		}
@@ -286,6 +295,7 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 		d := &e.Outputs[i]
 		if e.Kind == comms.EventHeld {
 			delete(j.takes, d.Ref)
+			delete(j.adopt, d.Ref)
 		}
 		if r != nil {
 			delete(r.lost, d.Ref)

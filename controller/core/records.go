@@ -66,7 +66,14 @@ type Batch struct {
 	Events      []comms.Event // of a decision: ends of tasks that nobody needs any more
 	Moved       []comms.Range // tasks that another agent gets: they start over there, and what was said of them up to Epoch counts no more
 	Given       []Fragment    // who has which tasks from now on, when they are several
+	Reasons     []Reason      // why tasks of a job that resumes from an earlier one run
 	Granted     bool          // what starts over does so with attempts as comms.Grant numbers them; older builds counted on
+}
+
+// Reason is why tasks run again although an earlier job has run them.
+type Reason struct {
+	Text  string
+	Tasks []comms.Range
 }
 
 // Seen is how far an agent's events are durable in one shard.

@@ -34,7 +34,11 @@ func (c *Core) prepareAgain(j *job, r *resumption) {
 	if old := j.resuming; old == nil {
 		c.token++
 		r.token = c.token
-		c.emit(Prepare{Token: r.token, Job: j.id, Graph: j.graph, Past: true, Cluster: c.cluster()})
+		p := Prepare{Token: r.token, Job: j.id, Graph: j.graph, Past: true, Cluster: c.cluster()}
+		if !r.ended && j.resumes() {
+			p.Resume = j.request.Resume
+		}
+		c.emit(p)
 	} else {
 		// One is under way. What it does not see, fresh has seen.
 		r.token, r.fresh, r.lost = old.token, old.fresh, old.lost
@@ -108,6 +112,10 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 		j.redo = true
 		answer(comms.CodeUnavailable, fmt.Sprintf("agent %s, which works on the job, is away", away))
 		return
+	}
+	if !r.ended && j.resumes() {
+		c.takeOver(j, r, ev.Earlier)
+		states = j.states
 	}
 	data, published := c.surviving(j, r, ev, states)
 	var set []dag.TaskIndex
@@ -232,6 +240,9 @@ func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States) (d
 			delete(data, ref)
 		}
 	}
+	if !r.ended {
+		c.adoptables(j, data)
+	}
 	return data, published
 }
 
@@ -268,6 +279,7 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 	takes := c.toTake(j, run, data)
 	s := c.settle(j, r.near, run, takes)
 	c.takers(j, s, takes)
+	c.toAdopt(j, s, data)
 	var redo []dag.TaskIndex
 	for _, t := range run {
 		st := j.states.get(t)
@@ -290,7 +302,7 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		}
 	}
 	slices.SortFunc(drop, comms.DatasetRef.Compare)
-	if len(run) == 0 {
+	if len(run) == 0 && len(s.adopts) == 0 {
 		if batch != nil {
 			c.storeDecision(j, batch, drop, pending{what: onRow, job: j})
 		}

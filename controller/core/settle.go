@@ -18,12 +18,13 @@ type orders struct {
 
 // settlement says who is to run which tasks from now on.
 type settlement struct {
-	parts []*part
-	hosts []planner.Host
-	home  map[dag.TaskIndex]int // part of each task that runs; nil when there is one part
-	moved []dag.TaskIndex       // tasks that another agent had, or a process that is gone, sorted
-	takes []taking              // what agents that leave have and others take
-	left  bool                  // there are tasks that no agent can run
+	parts  []*part
+	hosts  []planner.Host
+	home   map[dag.TaskIndex]int // part of each task that runs; nil when there is one part
+	moved  []dag.TaskIndex       // tasks that another agent had, or a process that is gone, sorted
+	takes  []taking              // what agents that leave have and others take
+	adopts []adopting            // what agents copy from an earlier job
+	left   bool                  // there are tasks that no agent can run
 }
 
 // settle decides who runs each task of run, which is sorted. What an agent has
@@ -274,6 +275,7 @@ func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.D
 			}
 			m.Datasets = c.inputs(j, s.parts[k].agent, mine[k], rest.running, data)
 			m.Take = s.takenBy(k, data)
+			m.Adopt = s.adoptedBy(k, j.request.Resume)
 		}
 		o.to[k] = m
 	}
@@ -293,7 +295,7 @@ func keepForOthers(to []*comms.Assign, parts []*part, data map[comms.DatasetRef]
 				continue
 			}
 			for _, d := range m.Datasets {
-				if d.Place.Kind == comms.PlaceAgent && d.Place.Where == p.agent {
+				if d.Place.Kind == comms.PlaceAgent && d.Place.Where == p.agent && data[d.Ref].Desc.Place.Kind != comms.PlaceAgent {
 					to[k].Datasets = append(to[k].Datasets, data[d.Ref].Desc)
 				}
 			}
@@ -352,6 +354,9 @@ func (c *Core) inputs(j *job, agent string, tasks []dag.TaskIndex, running map[d
 			d, ok := data[ref]
 			if !ok {
 				continue // its producer failed
+			}
+			if d.Agent == agent && d.Desc.Place.Kind == comms.PlaceAgent {
+				continue // it is to copy it: see toAdopt
 			}
 			desc := d.Desc
 			if d.Agent != agent && desc.Place.Kind != comms.PlaceInline {

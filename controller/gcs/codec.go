@@ -30,6 +30,7 @@ type (
 		Moved       []comms.Range
 		Given       []core.Fragment
 		Granted     bool
+		Reasons     []core.Reason
 	}
 )
 
@@ -107,7 +108,7 @@ func (r *datasetRow) code(c *comms.Coder) {
 }
 
 func (h *batchHeader) code(c *comms.Coder) {
-	c.Struct(11, func(c *comms.Coder) {
+	c.Struct(12, func(c *comms.Coder) {
 		comms.String(c, &h.Agent)
 		comms.Uint(c, &h.Incarnation)
 		comms.Uint(c, &h.Epoch)
@@ -119,6 +120,12 @@ func (h *batchHeader) code(c *comms.Coder) {
 		comms.Slice(c, &h.Moved, codeRange)
 		comms.Slice(c, &h.Given, codeFragment)
 		c.Bool(&h.Granted)
+		comms.Slice(c, &h.Reasons, func(c *comms.Coder, r *core.Reason) {
+			c.Struct(2, func(c *comms.Coder) {
+				comms.String(c, &r.Text)
+				comms.Slice(c, &r.Tasks, codeRange)
+			})
+		})
 	})
 }
 
@@ -135,6 +142,11 @@ func spanOf(b *core.Batch) (span []comms.Range) {
 	}
 	for _, r := range b.Moved {
 		widen(r.First, r.Last)
+	}
+	for _, why := range b.Reasons {
+		for _, r := range why.Tasks {
+			widen(r.First, r.Last)
+		}
 	}
 	for i := range b.Events {
 		if first, last, ok := b.Events[i].Tasks(); ok {

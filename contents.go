@@ -1,0 +1,106 @@
+package cascade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/cascade-run/cascade/agent/runtimeenv"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/reuse"
+)
+
+// contentsOf hashes what the tasks of a graph rest on outside of it: environments,
+// this program, and the files that tasks name. Folders are not looked into.
+func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Content, err error) {
+	used, own := map[string]bool{}, false
+	for i := range g.Groups {
+		r := &g.Groups[i].Run
+		used[r.Environment] = true
+		own = own || r.Environment == "" && r.Function != ""
+	}
+	add := func(name string, h comms.Hash) { all = append(all, comms.Content{Name: name, Hash: h}) }
+	for _, env := range g.Environments {
+		if !used[env.Name] {
+			continue
+		}
+		h, err := environmentHash(ctx, env)
+		if err != nil {
+			return nil, err
+		}
+		add(reuse.Environment+env.Name, h)
+	}
+	if own {
+		path, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find this program: %w", err)
+		}
+		h, err := fileHash(path)
+		if err != nil {
+			return nil, err
+		}
+		add(reuse.Program, h)
+	}
+	reuse.Files(g, func(path string) {
+		if err != nil || ctx.Err() != nil {
+			return
+		}
+		at := path
+		if !filepath.IsAbs(at) {
+			at = filepath.Join(dir, at)
+		}
+		info, statErr := os.Stat(at)
+		if statErr != nil || !info.Mode().IsRegular() {
+			return
+		}
+		var h comms.Hash
+		if h, err = fileHash(at); err == nil {
+			add(reuse.File+path, h)
+		} else if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			err = nil // gone meanwhile, or nothing that a task could read
+		}
+	})
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return reuse.Sorted(all), err
+}
+
+// environmentHash is of all that an environment is made of.
+func environmentHash(ctx context.Context, env dag.Environment) (comms.Hash, error) {
+	dir, err := runtimeenv.DefaultDir()
+	if err != nil {
+		return "", err
+	}
+	cache := runtimeenv.New(dir)
+	key, err := cache.Key(ctx, env)
+	if err = errors.Join(err, cache.Close()); err != nil {
+		return "", err
+	}
+	sum := blake3.Sum256([]byte(key))
+	return hashOf(sum[:]), nil
+}
+
+func fileHash(path string) (comms.Hash, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("hash a file that the job names: %w", err)
+	}
+	defer f.Close()
+	h := blake3.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("hash file %s: %w", path, err)
+	}
+	return hashOf(h.Sum(nil)), nil
+}
+
+func hashOf(sum []byte) comms.Hash {
+	return comms.Hash(append([]byte{comms.HashBLAKE3}, sum...))
+}
