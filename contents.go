@@ -31,6 +31,9 @@ func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Cont
 		if !used[env.Name] {
 			continue
 		}
+		if !filepath.IsAbs(env.Source) {
+			env.Source = filepath.Join(dir, env.Source) // as the agent does
+		}
 		h, err := environmentHash(ctx, env)
 		if err != nil {
 			return nil, err

@@ -1,6 +1,6 @@
 // Command cascade runs graphs of tasks: on this host, or on a cluster.
 //
-// Exit codes: 0 success; 1 the job failed; 2 bad input, such as a mistake in the
+// Exit codes: 0 success; 1 the job failed, or a replay differs; 2 bad input, such as a mistake in the
 // job file; 3 infrastructure, such as a cluster that does not answer; 4 cancelled.
 package main
 
@@ -100,7 +100,7 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.Is(err, cascade.ErrCancelled), errors.Is(err, context.Canceled):
 		return exitCancelled
-	case errors.As(err, &job):
+	case errors.As(err, &job), errors.Is(err, errDiffers):
 		return exitFailed
 	case errors.As(err, &problems), errors.As(err, &bad),
 		errors.Is(err, cascade.ErrBadRequest), errors.Is(err, cascade.ErrNotFound), errors.Is(err, cascade.ErrConflict), errors.Is(err, cascade.ErrDenied):
@@ -138,7 +138,7 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 	root.AddCommand(
 		a.runCommand(), a.submitCommand(), a.validateCommand(), a.schemaCommand(), a.planCommand(), a.profileCommand(), a.graphCommand(), a.importCommand(),
 		a.statusCommand(), a.logsCommand(), a.getCommand(),
-		a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.forgetCommand(),
+		a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.replayCommand(), a.forgetCommand(),
 		a.lsCommand(), a.storyCommand(), a.explainCommand(), a.timelineCommand(), a.reportCommand(), a.cleanCommand(), a.envCommand(), a.clusterCommand(), a.connectCommand(), a.doctorCommand(), a.perfCommand(), a.versionCommand(),
 	)
 	for _, c := range root.Commands() {

@@ -170,6 +170,7 @@ var varying = []struct {
 	{regexp.MustCompile(`(?m)(critical path  DURATION: .*)\[\d+\]`), "$1[N]"},
 	{regexp.MustCompile(`executor \d+`), "executor N"},
 	{regexp.MustCompile(`goroutine \d+`), "goroutine N"},
+	{regexp.MustCompile(`x:[0-9a-f]{32}`), "x:HASH"},
 	{regexp.MustCompile(`0x[0-9a-f]+\??`), "0xN"},
 	{regexp.MustCompile(`\S+/(main_test\.go):\d+`), "$1:N"},
 	{regexp.MustCompile(`\(devel\)[^\n"]*`), "VERSION"},
