@@ -61,6 +61,9 @@ func describe(c *Commit) string {
 		if len(b.Moved) > 0 {
 			s += fmt.Sprintf(", moved %s: %s", rangesText(b.Moved), b.Why)
 		}
+		for _, r := range b.Reasons {
+			s += fmt.Sprintf(", %s run: %s", rangesText(r.Tasks), r.Text)
+		}
 		for _, f := range b.Given {
 			s += fmt.Sprintf(", %s has %s", f.Agent, rangesText(f.Run))
 		}
@@ -132,6 +135,10 @@ func (w *world) message(m comms.Message) string {
 		}
 		for _, d := range m.Take {
 			s += fmt.Sprintf(" take=%d.%d[%d]@%s", d.Ref.Task, d.Ref.Output, d.Ref.Element, d.Place.Where)
+		}
+		for _, x := range m.Adopt {
+			s += fmt.Sprintf(" adopt=%d.%d[%d] of %s %d.%d[%d]", x.Data.Ref.Task, x.Data.Ref.Output, x.Data.Ref.Element,
+				jobName(x.From.Job), x.From.Task, x.From.Output, x.From.Element)
 		}
 		for _, e := range m.Ends {
 			s += fmt.Sprintf(" end=%d.%d:%d", e.Task, e.Output, e.Count)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/reuse"
 	"github.com/cascade-run/cascade/planner"
 	"github.com/cascade-run/cascade/profiles"
 )
@@ -148,6 +149,9 @@ func (w *world) complete(a Action) {
 		if a.Past {
 			ev.Past = w.kept[a.Job].Past()
 		}
+		if a.Resume != nil {
+			ev.Earlier = w.earlier(ev.Graph, a.Resume)
+		}
 		w.step(ev)
 	case Improve:
 		if a.First == nil {
@@ -188,6 +192,28 @@ func (w *world) complete(a Action) {
 	case Ask:
 		w.step(Answered{Token: a.Token, Msg: w.answer(a.Msg)})
 	}
+}
+
+// earlier compares as the driver does.
+func (w *world) earlier(g *dag.Graph, r *comms.Resume) *Earlier {
+	old := w.kept[r.Job]
+	if old == nil {
+		return nil
+	}
+	states := old.Past().States
+	contents := []comms.Content{{Name: reuse.Environment + "e", Hash: "b"}}
+	found := reuse.Compare(&reuse.Past{Job: reuse.Job{Graph: old.Graph, Contents: contents}, Elements: states.Elements, State: func(t dag.TaskIndex) string {
+		s, _ := states.Get(t)
+		return s.String()
+	}}, &reuse.Job{Graph: g, Contents: contents}, func(t dag.TaskIndex) bool { return slices.Contains(r.Again, g.TaskName(t)) })
+	e := &Earlier{Ends: found.Ends}
+	for _, p := range found.Same {
+		e.Same = append(e.Same, Pair(p))
+	}
+	for _, why := range found.Why {
+		e.Why = append(e.Why, Reason(why))
+	}
+	return e
 }
 
 func (w *world) answer(m comms.Message) comms.Message {
@@ -325,7 +351,13 @@ func request(d *datadriven.TestData, what string, job comms.JobID) (comms.Messag
 	switch d.Cmd {
 	case "submit":
 		graph := arg(d, "graph", "")
-		return &comms.Submit{Req: req, Job: job, Graph: []byte(graph), GraphHash: comms.Hash(graph), Owner: arg(d, "owner", ""),
+		var resume *comms.Resume
+		if n := arg(d, "resume", ""); n != "" {
+			if resume = (&comms.Resume{Job: testJob(n)}); has(d, "again") {
+				resume.Again = []string{arg(d, "again", "")}
+			}
+		}
+		return &comms.Submit{Resume: resume, Req: req, Job: job, Graph: []byte(graph), GraphHash: comms.Hash(graph), Owner: arg(d, "owner", ""),
 			Hold: has(d, "hold"), Keep: has(d, "keep"), Watch: has(d, "watch")}, nil
 	case "watch":
 		every, err := time.ParseDuration(arg(d, "every", "0s"))
