@@ -29,6 +29,7 @@ type pull struct {
 	lease ledger.Lease
 	bytes int64
 	sent  bool      // the driver writes into the lease
+	local bool      // it is copied on this host: that says nothing of the network
 	at    time.Time // since when
 }
 
@@ -98,7 +99,7 @@ func (c *Core) askRoom(h *heard) {
 		kind = ledger.File
 	}
 	c.lastPull++
-	p := &pull{id: c.lastPull, h: h, bytes: int64(h.desc.Size)}
+	p := &pull{id: c.lastPull, h: h, bytes: int64(h.desc.Size), local: h.origin != nil}
 	p.req = c.lastReq + 1
 	h.pull, h.state = p, hearRoom
 	c.pulls[p.id] = p
@@ -184,7 +185,9 @@ func (c *Core) pulled(id uint64) {
 	if p == nil || !p.sent {
 		return
 	}
-	c.came(p.bytes, c.now.Sub(p.at))
+	if !p.local {
+		c.came(p.bytes, c.now.Sub(p.at))
+	}
 	h := p.h
 	if h == nil || h.job.peers == nil {
 		c.endPull(p)
