@@ -83,6 +83,10 @@ const (
 	TypeLog     Type = Optional     // executor -> agent: text that a task wrote
 	TypeInHand  Type = Optional + 1 // agent -> controller: what it has begun; the rest is for others
 	TypeDismiss Type = Optional + 2 // controller -> agent: leave the cluster, or nothing keeps you in it
+	TypeWeigh   Type = Optional + 3 // controller -> agent: say how much work waits, from now on
+	TypeBacklog Type = Optional + 4 // agent -> controller: how much work waits, and what is free
+	TypeSpare   Type = Optional + 5 // controller -> agent: set tasks aside that others could begin sooner
+	TypeSpared  Type = Optional + 6 // agent -> controller: tasks that were set aside
 )
 
 // Message is one message body. Its fields are listed once, in code.
@@ -273,6 +277,14 @@ func newMessage(t Type) Message {
 		return new(InHand)
 	case TypeDismiss:
 		return new(Dismiss)
+	case TypeWeigh:
+		return new(Weigh)
+	case TypeBacklog:
+		return new(Backlog)
+	case TypeSpare:
+		return new(Spare)
+	case TypeSpared:
+		return new(Spared)
 	case TypeStop:
 		return new(Stop)
 	}

@@ -30,6 +30,7 @@ type Config struct {
 	MinFree uint64 // free bytes of the disk below which nothing is stored; default 256 MiB
 	Retain  Retention
 	Spread  bool          // jobs that gain by it run on several agents at once
+	Steal   time.Duration // with Spread: an idle agent takes work that another has not begun where that saves at least this; 0: never
 	Network int64         // bits a second between two hosts, for plans; default 10 Gbit/s
 	Grace   time.Duration // how long a lost agent's jobs wait for it when another agent could take them; default 30s
 
@@ -79,6 +80,9 @@ func (cfg Config) withDefaults() (Config, error) {
 	if cfg.Network < 0 {
 		all = append(all, fmt.Errorf("a network of %d bits a second: want 0 for the default, or more", cfg.Network))
 	}
+	if cfg.Steal < 0 {
+		all = append(all, fmt.Errorf("idle agents take work from %v on: want a duration such as 10ms, or 0 for never", cfg.Steal))
+	}
 	if cfg.Grace < 0 || cfg.CertificateLife < 0 {
 		all = append(all, fmt.Errorf("a grace of %v and certificates for %v: want durations of 0 or more, such as 30s", cfg.Grace, cfg.CertificateLife))
 	}
@@ -92,7 +96,7 @@ func (cfg Config) withDefaults() (Config, error) {
 }
 
 func (cfg *Config) core(incarnation uint64) core.Config {
-	return core.Config{Incarnation: incarnation, Passive: cfg.Passive, Spread: cfg.Spread, Bandwidth: float64(cfg.Network) / 8, Grace: cfg.Grace,
+	return core.Config{Incarnation: incarnation, Passive: cfg.Passive, Spread: cfg.Spread, Bandwidth: float64(cfg.Network) / 8, Grace: cfg.Grace, Steal: cfg.Steal,
 		TTL: max(cfg.Retain.Age, 0), MaxEnded: max(cfg.Retain.Jobs, 0), MaxStored: uint64(max(cfg.Retain.Bytes, 0))}
 }
 

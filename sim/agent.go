@@ -174,6 +174,11 @@ func (a *agent) fromController(m comms.Message) {
 			a.graphs[m.Job] = g
 		}
 		ev.Graph, m.Graph = g, nil
+		a.w.oracle.decided(a, m.Job, m.Epoch)
+	case *comms.Spare:
+		if m.Share == 0 {
+			a.w.oracle.decided(a, m.Job, m.Epoch+1)
+		}
 	case *comms.Committed:
 		a.w.oracle.acknowledged(a, m.UpTo)
 	case *comms.Steer:

@@ -41,7 +41,8 @@ func newController(w *world) *controller {
 func (c *controller) boot() {
 	c.begin()
 	c.w.net.Start(c.w.now, c.name)
-	c.core = core.New(core.Config{Incarnation: c.life * 1_000_000, Grace: c.w.fate.grace, Spread: c.w.fate.spread > 0, Effort: planner.Effort{Evaluations: c.w.fate.improves}})
+	c.core = core.New(core.Config{Incarnation: c.life * 1_000_000, Grace: c.w.fate.grace, Spread: c.w.fate.spread > 0, Effort: planner.Effort{Evaluations: c.w.fate.improves},
+		Steal: c.w.fate.steals, Thrift: 1e-6})
 	c.ids, c.peers, c.local, c.wake = map[string]core.LinkID{}, map[core.LinkID]*peer{}, nil, time.Time{}
 	c.w.tell(c.name, nil, "starts")
 	for _, k := range c.store.sorted() {

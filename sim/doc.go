@@ -30,6 +30,7 @@
 //   - An event is stored once. A task that is done and stored does not run again, and no output is published again,
 //     unless something was lost or somebody asked. What is made to run again is the smallest set: of a task that is done
 //     something that is needed is gone. What an agent has that goes on stays with it.
+//   - What an agent has set aside for another it does not begin before it was told whose it is.
 //   - A consumer reads, at its start and at its end, the bytes that its producer wrote.
 //   - What runs at once never needs more than the host has.
 //   - When all is well again every job ends in the phase that its tasks' fates allow, every task is over, each with a

@@ -25,6 +25,7 @@ type facts struct {
 	may     map[dag.TaskIndex]uint32 // may run again although done: something was lost, of attempts up to this
 	asked   map[dag.TaskIndex]bool   // may always run again: a client asked for it
 	crashes map[dag.TaskIndex]int
+	aside   map[dag.TaskIndex]giver // tasks that an agent has set aside for another
 	// By an agent that came into the job, which another had or nobody: the epoch then.
 	// What it says of an earlier one is of tasks that were taken from it.
 	came     map[string]uint64

@@ -37,6 +37,8 @@ type fates struct {
 	clockSteps                                                      int  // of everybody's wall clock
 	drains                                                          int  // agents that are told to leave
 	late                                                            bool // some agents start only while jobs run
+
+	steals time.Duration // that an idle agent's taking work must save; 0: none takes any
 }
 
 // How jobs go to several agents.
@@ -63,6 +65,7 @@ func tamings() []taming {
 		{"transfer-failures", func(f *fates) { f.moveFails = 0 }},
 		{"jobs", func(f *fates) { f.jobs = 1 }},
 		{"job3", func(f *fates) { f.jobs = min(f.jobs, 2) }},
+		{"steals", func(f *fates) { f.steals = 0 }},
 		{"drains", func(f *fates) { f.drains = 0 }},
 		{"late-agents", func(f *fates) { f.late = false }},
 		{"agent-crashes", func(f *fates) { f.agentCrashes = 0 }},

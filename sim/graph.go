@@ -111,6 +111,9 @@ func (m *maker) group(i int, last bool) {
 		me.stream = 1 + pick(r, open...)
 	} else if kind <= 1 || kind == 7 {
 		me.axis = 2 + r.IntN(4)
+		if m.f.steals > 0 {
+			me.axis *= 4
+		}
 		g.Axes = []dag.Axis{dag.Range("i", 0, int64(me.axis-1))}
 	}
 	out := dag.OutputDecl{Name: "o"}

@@ -77,7 +77,7 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
 		fence: map[dag.TaskIndex]uint32{}, moved: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
-		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, crashes: map[dag.TaskIndex]int{}}
+		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, crashes: map[dag.TaskIndex]int{}}
 	o.facts[id] = f
 }
 func (o *oracle) agentDied(a *agent) {
@@ -311,6 +311,10 @@ func (o *oracle) deleted(id comms.JobID) { o.facts[id].deleted = true }
 
 // toController sees what an agent tells.
 func (o *oracle) toController(a *agent, m comms.Message) {
+	if m, ok := m.(*comms.Spared); ok {
+		o.setAside(a, m)
+		return
+	}
 	if held, ok := m.(*comms.InHand); ok {
 		a.hand = held
 	}
@@ -345,6 +349,9 @@ func (o *oracle) toExecutor(x *executor, m comms.Message) {
 				r := &runs[k]
 				f := o.facts[x.jobOf[r.Kind]]
 				f.begun[r.Task] = max(f.begun[r.Task], r.Attempt)
+				if g, is := f.aside[r.Task]; is && g == giverOf(x.a, g.epoch) {
+					o.w.fail(x.jobOf[r.Kind], "%s begins task %d, which it has set aside for another", x.a.name, r.Task)
+				}
 			}
 		}
 	}

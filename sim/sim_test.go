@@ -92,6 +92,22 @@ func TestSeeds(t *testing.T) {
 	work.Wait()
 }
 
+// TestSteals is TestSeeds with idle agents that take work of others.
+func TestSteals(t *testing.T) {
+	n := uint64(300)
+	switch {
+	case testing.Short():
+		n = 20
+	case raceEnabled:
+		n = 60
+	}
+	for seed := uint64(1); seed <= n; seed++ {
+		if res := Run(Options{Seed: seed, Steals: true}); res.Err != nil {
+			t.Errorf("seed %d: %v\nits story: go run ./sim/cmd/sim -steals -seed %d -v", seed, res.Err, seed)
+		}
+	}
+}
+
 func checkSeed(t *testing.T, opt Options) {
 	res := Run(opt)
 	why, known := open[opt.Seed]

@@ -121,17 +121,24 @@ func (f *facts) producer(src dag.Source) dag.TaskIndex {
 	return src.Task
 }
 
-// handedOn looks at tasks that change hands: the agent that had one is gone, or
-// the task is done, or has to do with a generator.
+// handedOn looks at tasks that change hands: the agent that had one is gone or has
+// set it aside, or the task is done, or has to do with a generator.
 func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *core.Past, stays func(string) bool) {
+	before := past.Given
+	if len(k.Row.Fragments) == 0 { // it was on one: what was given before that is past
+		before = workers(&k.Row)
+		for i := range before {
+			before[i].Run = []comms.Range{{Last: ^dag.TaskIndex(0)}}
+		}
+	}
 	for _, m := range b.Moved {
 		for t := m.First; t <= m.Last; t++ {
 			if s, _ := past.States.Get(t); s.Over() || k.Graph.Group(t).Stream != nil ||
 				slices.ContainsFunc(k.Graph.Group(t).Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone }) {
 				continue
 			}
-			for _, f := range past.Given {
-				if !has(b.Given, r, f.Agent, t) && stays(f.Agent) && !o.w.leaves(f) && slices.ContainsFunc(f.Run, func(r comms.Range) bool { return r.First <= t && t <= r.Last }) {
+			for _, f := range before {
+				if !has(b.Given, r, f.Agent, t) && stays(f.Agent) && !o.w.leaves(f) && !o.facts[k.Row.ID].gave(t, f, b.Epoch) && slices.ContainsFunc(f.Run, func(r comms.Range) bool { return r.First <= t && t <= r.Last }) {
 					o.w.fail(k.Row.ID, "task %d is taken from %s, which goes on", t, f.Agent)
 				}
 			}

@@ -17,6 +17,7 @@ type Options struct {
 	Seed    uint64
 	Story   bool     // keep the story
 	Without []string // kinds of trouble, and groups of jobs, to leave out, as Shrink names them
+	Steals  bool     // several agents that are small for their jobs; idle ones take work of others
 }
 
 // Result is how a run went.
@@ -92,6 +93,9 @@ func newWorld(opt Options) *world {
 		w.fate.improves = 1 + int(opt.Seed/5%30)
 	}
 	w.fate.drains, w.fate.late, w.seed = drawDrains(opt.Seed), drawLate(opt.Seed), opt.Seed
+	if opt.Steals {
+		w.fate.drawSteals(opt.Seed)
+	}
 	for _, t := range tamings() {
 		if slices.Contains(opt.Without, t.name) {
 			t.tame(&w.fate)

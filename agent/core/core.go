@@ -57,6 +57,7 @@ type Core struct {
 	// Controller link.
 	up, full  bool
 	leaving   *leaving // no task starts any more; nil while the agent stays
+	scales    scales   // how much work waits, as the controller knows
 	lastEvent uint64
 	batches   []*batch  // flushed, not committed
 	unsent    int       // of batches, how many were not sent since the link came up
@@ -236,6 +237,9 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 	}
 	if idle && c.tells() || c.unflushed >= eventBatch {
 		c.flush()
+	}
+	if idle {
+		c.tellBacklog()
 	}
 	c.setTimer()
 	out := c.out

@@ -42,6 +42,14 @@ func describe(a Action) string {
 
 func describeMessage(m comms.Message) string {
 	switch m := m.(type) {
+	case *comms.Backlog:
+		s := fmt.Sprintf("backlog: free %d, busy %.3fs", m.Free, m.Busy)
+		for _, j := range m.Jobs {
+			s += fmt.Sprintf(", job %d: %d tasks of %.3fs", j.Job[0], j.Tasks, j.Seconds)
+		}
+		return s
+	case *comms.Spared:
+		return fmt.Sprintf("spared of job %d epoch %d: %v", m.Job[0], m.Epoch, m.Tasks)
 	case *comms.Events:
 		var b strings.Builder
 		fmt.Fprintf(&b, "events from %d", m.First)

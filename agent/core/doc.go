@@ -39,7 +39,8 @@
 //	peers      who has the other fragments    tell       what they are told
 //	hear       what they told                 pulls      datasets fetched and offered
 //	keep       what outlives the agent        fetch      chunks for clients
-//	drain      an end without lost work       check      every cross-reference
+//	drain      an end without lost work       spare      work that others could begin sooner
+//	check      every cross-reference
 //
 // # Rules
 //

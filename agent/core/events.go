@@ -159,6 +159,12 @@ func (c *Core) controllerUp(resumed bool) {
 			c.emit(ToController{&comms.Snapshot{Jobs: []comms.JobState{c.jobState(j)}}})
 		}
 		c.emit(ToController{&comms.Snapshot{Done: true}})
+		for _, j := range c.jobs {
+			if len(j.aside) > 0 {
+				c.tellAside(j)
+			}
+		}
+		c.scales = scales{}
 		if c.leaving != nil {
 			c.leaving.told = nil
 		}
@@ -275,6 +281,14 @@ func (c *Core) fromController(ev FromController) {
 		c.committed(m.UpTo)
 	case *comms.Dismiss:
 		c.dismiss(m)
+	case *comms.Weigh:
+		c.weigh(m)
+	case *comms.Spare:
+		if j := c.jobOf(m.Job, m.Life, ev); j != nil {
+			c.spare(j, m)
+		} else if m.Share > 0 {
+			c.emit(ToController{&comms.Spared{Job: m.Job, Life: m.Life, Epoch: m.Epoch}})
+		}
 	}
 }
 

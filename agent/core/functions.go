@@ -119,7 +119,7 @@ func (c *Core) askFunctions(j *job) {
 func (j *job) unstarted(gs *groupState) taskIndex {
 	for t := gs.first; int(t-gs.first) < gs.size; t++ {
 		switch j.tasks[t].state {
-		case tWaiting, tReady, tDelayed:
+		case tWaiting, tReady, tDelayed, tAside:
 			return t
 		}
 	}

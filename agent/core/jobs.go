@@ -20,6 +20,7 @@ const (
 	tReady                    // in its class's heap
 	tDelayed                  // waits for its next attempt
 	tAsked                    // ended before the job came here, and the controller is asked for what it made
+	tAside                    // set aside for another agent, until the controller says whose it is
 	tPinning                  // its inputs are brought into memory
 	tQueued                   // sent to an executor; inputs may still be missing when they are live values
 	tRunning
@@ -112,7 +113,8 @@ type job struct {
 	lastTask  taskIndex  // whose edges
 	lastEdges []dag.Edge // were asked for last
 
-	readied []entry // since the last flush
+	aside   []taskIndex // tasks in state tAside, sorted
+	readied []entry     // since the last flush
 	events  []comms.Event
 	ends    []taskEnd
 	batch   int // how many events the last batch had
@@ -237,7 +239,7 @@ func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
 	c.dropUnplaced(j, noTask)
 	for i := range j.tasks {
 		switch j.tasks[i].state {
-		case tWaiting, tReady, tDelayed, tPinning:
+		case tWaiting, tReady, tDelayed, tAside, tPinning:
 			c.endUnrun(j, taskIndex(i), cause)
 		case tAsked:
 			c.unask(j, taskIndex(i))

@@ -134,6 +134,20 @@ func (s *script) run(d *datadriven.TestData) string {
 		return fmt.Sprintf("%v\n", s.c.Drained())
 	case "dismissed":
 		return s.step(FromController{Msg: &comms.Dismiss{Done: true}})
+	case "weigh":
+		every, err := time.ParseDuration(w[0])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return s.step(FromController{Msg: &comms.Weigh{Every: int64(every)}})
+	case "spare":
+		share, err := strconv.ParseFloat(named["share"], 64)
+		least, err2 := strconv.ParseFloat(cmp.Or(named["least"], "0"), 64)
+		if err = cmp.Or(err, err2); err != nil {
+			s.t.Fatal(err)
+		}
+		return s.step(FromController{Msg: &comms.Spare{Job: comms.JobID{byte(number(w[0]))}, Epoch: uint64(number(cmp.Or(named["epoch"], "1"))),
+			Share: share, Least: least, Bandwidth: 1e9, Total: comms.Resources{CPU: 1000 * number(cmp.Or(named["cpu"], "1")), Memory: 1 << 30}}})
 	case "committed":
 		return s.step(FromController{Msg: &comms.Committed{UpTo: uint64(number(w[0]))}})
 	case "env":

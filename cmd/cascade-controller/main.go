@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
@@ -83,6 +84,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.StringVar(&f.metrics, "metrics", "", daemon.MetricsHelp)
 	s.Int64Var(&f.cfg.Network, "network", 0, "bits per second between two hosts, with which jobs are planned (default 10 Gbit/s)")
 	s.BoolVar(&f.cfg.Spread, "spread", true, "run jobs that gain by it on several agents at once; false: each on one")
+	s.DurationVar(&f.cfg.Steal, "steal", 10*time.Millisecond, "with --spread, an idle agent takes work that another has not begun where that saves at least so much; 0: never")
 	s.CountVarP(&f.verbose, "verbose", "v", "log more")
 	s.StringVar(&f.cfg.Audit, "audit", "", "file for who asked for what, one line of JSON each (default audit.log in the state folder; none: no such file)")
 	s.StringVar(&f.lateHook, "late-hook", "", "program to run when a job is predicted to miss a deadline, with CASCADE_JOB, CASCADE_JOB_NAME, CASCADE_OWNER and CASCADE_LATE set (default none)")

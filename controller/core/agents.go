@@ -19,11 +19,13 @@ type agent struct {
 	away      time.Time
 	fresh     bool // this incarnation is new to us
 	snapshot  []comms.JobState
-	received  uint64       // highest event number received of this incarnation
-	committed uint64       // and durable
-	batches   []*sentBatch // received and not yet durable, in order
-	leaving   *departure   // it leaves the cluster; nil while it stays
-	work      workload     // how much it has to do
+	received  uint64         // highest event number received of this incarnation
+	committed uint64         // and durable
+	batches   []*sentBatch   // received and not yet durable, in order
+	leaving   *departure     // it leaves the cluster; nil while it stays
+	work      workload       // how much it has to do
+	weighed   bool           // it was asked how much work waits
+	backlog   *comms.Backlog // what it said last of that; nil: nothing that still is so
 }
 
 // sentBatch is one Events message on its way into the store.
@@ -51,7 +53,7 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 	a := c.agents[l.name]
 	if a == nil || a.link != l {
 		switch m.(type) {
-		case *comms.Events, *comms.Snapshot, *comms.InHand:
+		case *comms.Events, *comms.Snapshot, *comms.InHand, *comms.Backlog, *comms.Spared:
 			return // it was on its way when the link changed, and comes again behind Register
 		}
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("agent %s sends %T before Register", l.name, m)})
@@ -67,6 +69,11 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 		c.events(a, m)
 	case *comms.InHand:
 		c.inHand(a, m)
+	case *comms.Backlog:
+		a.backlog = m
+		c.even()
+	case *comms.Spared:
+		c.spared(a, m)
 	default:
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("an agent sends no %T", m)})
 	}
@@ -88,6 +95,7 @@ func (c *Core) register(l *link, m *comms.Register) {
 	a.row = AgentRecord{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID, Seen: c.now.UnixNano()}
 	a.link, a.synced, a.snapshot, a.away, a.leaving = l, false, nil, time.Time{}, nil
 	a.work = workload{cores: float64(m.Total.CPU) / 1000}
+	c.unasked(a)
 	c.emit(StoreAgent{a.row})
 	if a.committed > 0 {
 		c.send(l, &comms.Committed{UpTo: a.committed})
@@ -165,6 +173,7 @@ func (c *Core) synced(a *agent) {
 		}
 		c.place(j)
 	}
+	c.weighAll()
 }
 
 // lost says that the process of an agent is gone; another came, which has datasets.
@@ -217,6 +226,7 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 	}
 	if r := j.resuming; r != nil && (was || p == nil) && !j.anyGone() && (len(j.parts) < 2 || !r.asked) { // it was to go on elsewhere
 		j.resuming, j.stage = nil, stageActive
+		c.giveUp(j)
 		if l := c.links[r.link]; l != nil && len(r.rerun) > 0 {
 			c.reply(l, r.req, comms.CodeUnavailable, "the job's agent has just come back: try again")
 		}

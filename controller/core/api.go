@@ -22,6 +22,8 @@ type Config struct {
 	Bandwidth   float64        // bytes a second between hosts, for plans; default planner.DefaultBandwidth
 	MaxEvents   int            // events kept for one Progress of a watcher that asked for them; default 10000
 	Effort      planner.Effort // to look for a better plan of each job; zero: what planner.Worth says
+	Steal       time.Duration  // with Spread: idle agents take work of others that saves at least this; 0: never
+	Thrift      float64        // and at least so many times the duration of a move; default 4
 }
 
 // DefaultGrace is how long a lost agent is waited for.

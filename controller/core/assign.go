@@ -64,6 +64,7 @@ func (c *Core) assignment(j *job, a *agent) *comms.Assign {
 // begin opens a new epoch of a job, with those who work on it.
 func (c *Core) begin(j *job, parts []*part) {
 	j.rec.Epoch++
+	j.spare = nil // agents learn from their orders whose tasks are
 	j.setParts(parts)
 	if j.rec.Phase == comms.JobQueued {
 		j.rec.Phase = comms.JobRunning

@@ -32,6 +32,7 @@ type Core struct {
 	due     time.Time // the first of them
 	wake    time.Time
 	sweep   time.Time // when ended jobs are looked at next
+	evenAt  time.Time // when idle agents may have work of jobs that are left alone until then
 }
 
 // pending is what to do when something slow has ended.
@@ -63,6 +64,7 @@ func New(cfg Config) *Core {
 	cfg.WatchEvery = cmp.Or(cfg.WatchEvery, 100*time.Millisecond)
 	cfg.MaxUnread = cmp.Or(cfg.MaxUnread, 10_000)
 	cfg.MaxEvents = cmp.Or(cfg.MaxEvents, 10_000)
+	cfg.Thrift = cmp.Or(cfg.Thrift, thrift)
 	return &Core{cfg: cfg, links: map[LinkID]*link{}, agents: map[string]*agent{}, jobs: map[comms.JobID]*job{},
 		running: map[comms.JobID]*job{}, pending: map[uint64]pending{}}
 }
@@ -177,6 +179,9 @@ func (c *Core) stored(ev Stored) {
 		if j != nil && j.live != nil && p.send != nil && j.assign == p.send {
 			j.assign = nil
 			c.sendKept(j, p.send)
+			if p.send.spare != nil {
+				c.moved(j, p.send.spare)
+			}
 			if j.rec.Cancel != "" && j.stage == stageActive && j.ending == nil && j.stopped() {
 				c.endUnassigned(j) // its agents have said that they have nothing of it
 			}
@@ -208,6 +213,9 @@ func (c *Core) tick() {
 			c.abandon(a)
 		}
 	}
+	if !c.evenAt.IsZero() && !c.now.Before(c.evenAt) {
+		c.even()
+	}
 	if !c.sweep.IsZero() && !c.now.Before(c.sweep) {
 		c.sweep = time.Time{}
 		c.retire()
@@ -224,6 +232,9 @@ func (c *Core) setWake() {
 	}
 	if !c.due.IsZero() {
 		earlier(c.due)
+	}
+	if !c.evenAt.IsZero() {
+		earlier(c.evenAt)
 	}
 	for _, a := range c.agents {
 		if a.link == nil && !a.away.IsZero() {

@@ -75,6 +75,8 @@ type live struct {
 	assign   *orders                        // to be sent when what they rest on is durable
 	adopt    map[comms.DatasetRef]adoptable // datasets of the earlier job that agents are to copy
 	takes    map[comms.DatasetRef]string    // datasets on their way from agents that leave, and who is to hold them
+	spare    *spare                         // tasks that an agent was asked to set aside for another
+	patience patience                       // of such requests
 	redo     bool                           // resume when an agent that works on it is back
 }
 

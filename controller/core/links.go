@@ -38,6 +38,7 @@ func (c *Core) linkDown(ev LinkDown) {
 	}
 	if a := c.agents[l.name]; l.agent && a != nil && a.link == l {
 		a.link, a.synced, a.snapshot = nil, false, nil
+		c.unasked(a)
 		if a.away = c.now; !ev.Since.IsZero() {
 			a.away = ev.Since // the time that the link had to come back counts
 		}

@@ -166,6 +166,8 @@ func (w *world) message(m comms.Message) string {
 		return fmt.Sprintf("Committed %d", m.UpTo)
 	case *comms.Retain:
 		return fmt.Sprintf("Retain %s %d datasets", jobName(m.Job), len(m.Keep))
+	case *comms.Spare:
+		return fmt.Sprintf("Spare %s epoch=%d share=%.2f least=%v", jobName(m.Job), m.Epoch, m.Share, m.Least)
 	case *comms.Located:
 		var names []string
 		for _, d := range m.Data {

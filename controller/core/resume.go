@@ -82,6 +82,7 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 	}
 	// Nothing starts over. What was said meanwhile of the job's end counts now.
 	stays := func() {
+		c.giveUp(j)
 		switch {
 		case r.ended:
 			c.stayEnded(j)
@@ -110,6 +111,7 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 	}
 	if away := c.away(j); away != "" && !r.ended {
 		j.redo = true
+		c.giveUp(j)
 		answer(comms.CodeUnavailable, fmt.Sprintf("agent %s, which works on the job, is away", away))
 		return
 	}
@@ -318,6 +320,7 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		j.setParts(nil) // waits for any agent
 		j.rec.Homeless = false
 		j.rec.Epoch++ // those before have nothing to say any more
+		j.spare = nil
 		if j.rec.Phase == comms.JobRunning {
 			j.rec.Phase = comms.JobQueued
 		}

@@ -12,6 +12,7 @@ import (
 // orders are the Assigns of an epoch, one for each part.
 type orders struct {
 	was   []*part // who had the job before: they have it until the orders are durable
+	spare *spare  // what moves because an agent is idle; nil: nothing
 	parts []*part
 	to    []*comms.Assign
 }
@@ -46,10 +47,16 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 		}
 	}
 	pick := &picker{c: c, j: j, s: s, near: near, placed: map[dag.TaskIndex]int{}, beside: map[dag.TaskIndex]int{}}
-	if len(j.parts) < 2 && len(s.parts) == 1 && !c.moves(s.parts[0]) {
+	taken := c.taken(j, s)
+	if len(j.parts) < 2 && len(s.parts) == 1 && !c.moves(s.parts[0]) && taken == nil {
 		return s // its agent is there: it has them all
 	}
 	owner := func(t dag.TaskIndex) int {
+		if taken != nil {
+			if k := taken(t); k != nobody {
+				return k
+			}
+		}
 		if k := j.ownerOf(t); k != nobody && (!c.moves(j.parts[k]) || c.held(j, j.parts[k], t)) {
 			return stays[k]
 		}
@@ -245,7 +252,7 @@ func contains(sorted []dag.TaskIndex, t dag.TaskIndex) bool {
 // and keeps what they are to be told until it is durable. data is nil of a job in
 // which nothing has happened.
 func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) {
-	was := j.parts
+	was, spare := j.parts, j.spare
 	c.begin(j, s.parts)
 	j.rec.Homeless = s.left
 	mine := make([][]dag.TaskIndex, len(s.parts))
@@ -262,7 +269,7 @@ func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.D
 			p.run = ranges(mine[k])
 		}
 	}
-	o := &orders{was: was, parts: s.parts, to: make([]*comms.Assign, len(s.parts))}
+	o := &orders{was: was, parts: s.parts, to: make([]*comms.Assign, len(s.parts)), spare: spare}
 	rest := c.common(j, run, data)
 	for k := range s.parts {
 		m := c.order(j, k)

@@ -279,6 +279,9 @@ func (w *world) run(d *datadriven.TestData) error {
 			return err
 		}
 		w.cfg.Spread = has(d, "spread")
+		if w.cfg.Steal, err = time.ParseDuration(arg(d, "steal", "0s")); err != nil {
+			return err
+		}
 		w.cfg.Effort.Evaluations = int(number(arg(d, "evaluations", "0")))
 		w.cfg.MaxEnded, w.cfg.MaxStored = int(number(arg(d, "max", "0"))), number(arg(d, "bytes", "0"))
 		w.start()
@@ -318,6 +321,27 @@ func (w *world) run(d *datadriven.TestData) error {
 				m.Jobs = []comms.JobInHand{{Job: job, Life: w.c.jobs[job].rec.Life}}
 			}
 			m.Jobs[0].Held = append(m.Jobs[0].Held, r)
+		}
+		w.step(Received{w.links[who], m})
+	case "backlog":
+		m := &comms.Backlog{Free: int64(number(arg(d, "free", "0")))}
+		for l := range strings.Lines(d.Input) {
+			j := comms.JobBacklog{Epoch: number(arg(d, "epoch", "1")), Tasks: 1}
+			if _, err := fmt.Sscanf(l, "job%d %f", &j.Job[15], &j.Seconds); err != nil {
+				return err
+			}
+			j.Life = w.c.jobs[j.Job].life
+			m.Jobs = append(m.Jobs, j)
+		}
+		w.step(Received{w.links[who], m})
+	case "spared":
+		m := &comms.Spared{Job: job, Life: w.c.jobs[job].life, Epoch: number(arg(d, "epoch", "1"))}
+		for l := range strings.Lines(d.Input) {
+			var r comms.Range
+			if _, err := fmt.Sscanf(l, "%d to %d", &r.First, &r.Last); err != nil {
+				return err
+			}
+			m.Tasks = append(m.Tasks, r)
 		}
 		w.step(Received{w.links[who], m})
 	case "departed":

@@ -1,6 +1,6 @@
 // Command sim runs the simulator over many seeds, or replays one.
 //
-//	sim -seeds 1000 [-from N] [-without KIND,...]
+//	sim -seeds 1000 [-from N] [-steals] [-without KIND,...]
 //	                             prints each seed that fails, with its reason; ends with 1 when there are any
 //	sim -seed S -v               runs one seed and prints its story
 //	sim -seed S -shrink -v       leaves out all trouble that the failure does not need, and prints the story of the rest
@@ -27,8 +27,9 @@ func main() {
 	all := flag.Bool("all", false, "with -seed and -v: the whole story, not only what concerns the job that failed")
 	shrink := flag.Bool("shrink", false, "with -seed: leave out what the failure does not need")
 	without := flag.String("without", "", "kinds of trouble to leave out, as -shrink prints them")
+	steals := flag.Bool("steals", false, "several agents that are small for their jobs, of which idle ones take work of others")
 	flag.Parse()
-	opt := sim.Options{Seed: *seed, Story: *verbose && *seed != 0}
+	opt := sim.Options{Seed: *seed, Story: *verbose && *seed != 0, Steals: *steals}
 	if *without != "" {
 		opt.Without = strings.Split(*without, ",")
 	}
