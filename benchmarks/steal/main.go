@@ -1,0 +1,276 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/agent"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller"
+	"github.com/cascade-run/cascade/dag"
+)
+
+var _ = cascade.Func1("steal_nap", nap, "with -> n")
+
+type napSettings struct {
+	I      int
+	Micros int
+	Uneven bool
+}
+
+// nap sleeps, four times as long in each second task when they are uneven.
+func nap(_ context.Context, s napSettings) (int64, error) {
+	if s.Uneven && s.I%2 == 0 {
+		s.Micros *= 4
+	}
+	time.Sleep(time.Duration(s.Micros) * time.Microsecond)
+	return int64(s.I), nil
+}
+
+const patience = 10 * time.Minute // for one job
+
+type options struct {
+	millis []float64
+	total  time.Duration // of a job's tasks together, about
+	rounds int
+	steal  time.Duration
+}
+
+func main() {
+	cascade.Main()
+	var o options
+	millis := flag.String("ms", "1,5,20", "how long tasks take, in milliseconds, separated by commas")
+	flag.DurationVar(&o.total, "total", 4*time.Second, "what a job takes on one core")
+	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each measurement; with and without take turns")
+	flag.DurationVar(&o.steal, "steal", 10*time.Millisecond, "what taking work must save, as of cascade-controller")
+	flag.Parse()
+	err := o.read(*millis)
+	if err == nil {
+		err = o.run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "steal:", err)
+		os.Exit(1)
+	}
+}
+
+func (o *options) read(millis string) error {
+	for _, text := range strings.Split(millis, ",") {
+		ms, err := strconv.ParseFloat(text, 64)
+		if err != nil || ms < 0.1 {
+			return fmt.Errorf("-ms %q: want numbers from 0.1 on: %w", text, errors.Join(err))
+		}
+		o.millis = append(o.millis, ms)
+	}
+	if o.rounds < 1 || o.total < time.Second || o.steal <= 0 {
+		return errors.New("-rounds wants 1 at least, -total 1s, -steal more than 0")
+	}
+	return nil
+}
+
+// result is what one kind of job gave in several rounds.
+type result struct {
+	took  []time.Duration
+	share []float64 // of the tasks that ran on the second agent
+	moves []int     // epochs that began because an agent was idle
+}
+
+func (r *result) String() string {
+	slices.Sort(r.took)
+	slices.Sort(r.share)
+	slices.Sort(r.moves)
+	return fmt.Sprintf("%v\t%.0f %%\t%d", r.median().Round(time.Millisecond), 100*r.share[len(r.share)/2], r.moves[len(r.moves)/2])
+}
+
+func (r *result) add(m measured) {
+	r.took, r.share, r.moves = append(r.took, m.took), append(r.share, m.share), append(r.moves, m.moves)
+}
+
+// measured is what one job gave.
+type measured struct {
+	took  time.Duration
+	share float64
+	moves int
+}
+
+func (r *result) median() time.Duration { return r.took[len(r.took)/2] }
+
+func (o *options) run() error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "job\ttask\ttasks\twithout\ton the second\tmoves\twith\ton the second\tmoves\tratio\t")
+	for _, kind := range []string{"uneven", "joined"} {
+		for _, ms := range o.millis {
+			n := int(o.total.Seconds() * 1000 / ms)
+			if kind == "uneven" {
+				n = n * 2 / 5 // a pair takes five times as long as a short one
+			}
+			var without, with result
+			for range o.rounds {
+				for _, r := range []struct {
+					to    *result
+					steal time.Duration
+				}{{&without, 0}, {&with, o.steal}} {
+					m, err := measure(kind, ms, n, r.steal)
+					if err != nil {
+						return fmt.Errorf("%s tasks of %g ms: %w", kind, ms, err)
+					}
+					r.to.add(m)
+				}
+			}
+			fmt.Fprintf(w, "%s\t%g ms\t%d\t%v\t%v\t%.2f\t\n", kind, ms, n, &without, &with, float64(without.median())/float64(with.median()))
+			if err := w.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func jobFile(kind string, ms float64, n int) string {
+	return fmt.Sprintf("job: steal_%s\ntasks:\n  nap: {run: steal_nap, for: {i: \"0..%d\"}, with: {i: \"${i}\", micros: %d, uneven: %v}, out: [n]}\n",
+		kind, n-1, int(ms*1000), kind == "uneven")
+}
+
+// measure runs one job on a cluster of its own.
+func measure(kind string, ms float64, n int, steal time.Duration) (m measured, err error) {
+	g, err := dag.ParseYAML("steal.yaml", []byte(jobFile(kind, ms, n)), dag.Override{}, dag.Options{})
+	if err != nil {
+		return m, err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	c, err := open(ctx, steal)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if kind == "uneven" {
+		if err := errors.Join(c.join(1), c.client.Ready(ctx, 2)); err != nil {
+			return m, err
+		}
+	}
+	begun := time.Now()
+	j, err := c.client.Submit(ctx, g)
+	if err != nil {
+		return m, err
+	}
+	if kind == "joined" {
+		if err := c.join(1); err != nil {
+			return m, err
+		}
+	}
+	if _, err := j.Wait(ctx); err != nil {
+		return m, err
+	}
+	m.took = time.Since(begun)
+	tasks, err := cascade.Rows[comms.TaskRow](ctx, c.client, comms.QueryTasks, j.ID(), "")
+	if err != nil {
+		return m, err
+	}
+	story, err := cascade.Rows[comms.StoryRow](ctx, c.client, comms.QueryStory, j.ID(), "")
+	m.share, m.moves = shareOf(tasks), movesOf(story)
+	return m, err
+}
+
+// movesOf counts the decisions by which an idle agent took work.
+func movesOf(story []comms.StoryRow) int {
+	at := map[string]bool{}
+	for i := range story {
+		if strings.Contains(story[i].Cause, " is idle and takes ") {
+			at[story[i].At] = true
+		}
+	}
+	return len(at)
+}
+
+// shareOf is the part of tasks that ran on the second agent.
+func shareOf(rows []comms.TaskRow) float64 {
+	n := 0
+	for i := range rows {
+		if rows[i].Agent == "a1" {
+			n++
+		}
+	}
+	return float64(n) / float64(max(len(rows), 1))
+}
+
+// cluster is a controller and agents of this process.
+type cluster struct {
+	dir    string
+	net    *comms.Inproc
+	ends   []func() error
+	client *cascade.Client
+}
+
+func open(ctx context.Context, steal time.Duration) (c *cluster, err error) {
+	c = &cluster{net: comms.NewInproc()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	if c.dir, err = os.MkdirTemp("", "cascade-steal-"); err != nil {
+		return c, err
+	}
+	address := "ipc://" + filepath.Join(c.dir, "c.sock")
+	ctrl, err := controller.New(controller.Config{Address: "inproc://controller," + address, State: filepath.Join(c.dir, "c"), Build: cascade.Version(),
+		Spread: true, Steal: steal, Inproc: c.net})
+	if err != nil {
+		return c, err
+	}
+	c.ends = append(c.ends, serve(ctrl))
+	if err = c.join(0); err != nil {
+		return c, err
+	}
+	if c.client, err = cascade.Dial(ctx, address); err != nil {
+		return c, err
+	}
+	return c, c.client.Ready(ctx, 1)
+}
+
+// join starts an agent with one core.
+func (c *cluster) join(n int) error {
+	name := fmt.Sprint("a", n)
+	a, err := agent.New(agent.Config{Name: name, Controller: "inproc://controller", State: filepath.Join(c.dir, name), CPU: 1000, Store: 64 << 20,
+		Inproc: c.net, Limits: agent.Limits{Executors: 1}})
+	if err == nil {
+		c.ends = append(c.ends, serve(a))
+	}
+	return err
+}
+
+func (c *cluster) close() (err error) {
+	if c.client != nil {
+		err = c.client.Close()
+	}
+	for _, end := range slices.Backward(c.ends) {
+		err = errors.Join(err, end())
+	}
+	return errors.Join(err, os.RemoveAll(c.dir))
+}
+
+// serve runs a part until the returned function ends it.
+func serve(p interface {
+	Run(context.Context) error
+	Close() error
+}) func() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	return func() error {
+		cancel()
+		return errors.Join(<-done, p.Close())
+	}
+}
