@@ -24,6 +24,8 @@ type Core struct {
 	owners map[string]*owner
 	busy   ownerHeap
 
+	working []*job // those that have not drained
+
 	lines   []*line  // ready tasks
 	offered []*class // with ready tasks, to be put into their lines
 	readied []*job   // with tasks that became ready since the last flush

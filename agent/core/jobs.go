@@ -98,6 +98,7 @@ type job struct {
 	inflight int  // runs that exist
 	over     bool // drained was told
 	active   bool // counted in its owner's busy
+	working  int  // in Core.working, while it is active
 	adopted  bool // of an earlier incarnation: datasets without a graph
 	fresh    bool // nothing was counted yet
 	given    bool // it has, or had, datasets that came with an Assign, or of instances whose generator has started over
@@ -324,6 +325,7 @@ func (c *Core) drop(j *job) {
 // unlist takes a job out of the tables, and its owner with the last.
 func (c *Core) unlist(j *job) {
 	c.dropPeers(j)
+	c.unwork(j)
 	if i, ok := slices.BinarySearchFunc(c.jobs, j.seq, func(o *job, seq int) int { return cmp.Compare(o.seq, seq) }); ok {
 		c.jobs = slices.Delete(c.jobs, i, i+1)
 	}

@@ -283,6 +283,8 @@ func (c *Core) begin(j *job) {
 		return
 	}
 	j.active = true
+	j.working = len(c.working)
+	c.working = append(c.working, j)
 	o := j.owner
 	if o.busy++; o.busy == 1 {
 		if len(c.busy) > 0 {
@@ -292,9 +294,22 @@ func (c *Core) begin(j *job) {
 	}
 }
 
+// unwork takes a job out of those that have not drained.
+func (c *Core) unwork(j *job) {
+	if !j.active {
+		return
+	}
+	j.active = false
+	n := len(c.working) - 1
+	last := c.working[n]
+	c.working[j.working], last.working = last, j.working
+	c.working[n] = nil
+	c.working = c.working[:n]
+}
+
 // rest is the end of begin.
 func (c *Core) rest(j *job) {
-	j.active = false
+	c.unwork(j)
 	o := j.owner
 	if o.busy--; o.busy == 0 {
 		heap.Remove(&c.busy, o.at)

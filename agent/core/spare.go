@@ -32,6 +32,7 @@ type weight struct {
 
 const (
 	maxBacklogs = 16               // jobs of a Backlog
+	jobsAhead   = 256              // jobs that are looked at for it
 	rowsAhead   = 64               // rows of a class after which its seconds are estimated
 	levelZero   = time.Millisecond // of waiting time, below which all is alike
 )
@@ -95,7 +96,7 @@ func (c *Core) backlog() (m *comms.Backlog, grows time.Duration) {
 	m = &comms.Backlog{}
 	m.Busy, grows = c.busyFor()
 	ready := false
-	for _, j := range c.jobs {
+	for _, j := range c.working[:min(len(c.working), jobsAhead)] {
 		l := comms.JobBacklog{Job: j.id, Life: j.life, Epoch: j.epoch}
 		for _, cl := range j.classes {
 			ready = ready || cl.size > 0
