@@ -59,7 +59,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 		c.setPeers(j, m)
 	}
 	c.leaveAll(j)
-	c.takeAside(j)
+	c.giveAside(j)
 	j.priority, j.held, j.stopped = m.Priority, m.Hold, nil
 	if ranks != nil {
 		j.ranks = ranks

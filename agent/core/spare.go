@@ -177,9 +177,7 @@ func (c *Core) spare(j *job, m *comms.Spare) {
 		return // an Assign was faster
 	}
 	if m.Share <= 0 {
-		if c.takeAside(j) {
-			c.recount(j)
-		}
+		c.keepAside(j)
 		return
 	}
 	if c.leaving == nil && j.stopped == nil && !j.held && len(j.aside) == 0 {
@@ -192,17 +190,31 @@ func (c *Core) tellAside(j *job) {
 	c.emit(ToController{&comms.Spared{Job: j.id, Life: j.life, Epoch: j.epoch, Tasks: rangesOf(j.aside)}})
 }
 
-// takeAside makes what was set aside the agent's own again. What it waits for must
-// be counted anew then.
-func (c *Core) takeAside(j *job) (some bool) {
+// keepAside makes what was set aside the agent's own again.
+func (c *Core) keepAside(j *job) {
+	some := len(j.aside) > 0
 	for _, t := range j.aside {
 		if s := j.at(t); s.state == tAside {
-			s.state, some = tWaiting, true
+			s.state = tWaiting
 		}
 	}
 	j.aside = nil
+	if some {
+		c.recount(j)
+	}
 	c.scales.told = weight{} // what was said before is not of now
-	return some
+}
+
+// giveAside gives up what was set aside: an Assign says whose it is, or how it has
+// ended meanwhile at another agent.
+func (c *Core) giveAside(j *job) {
+	for _, t := range j.aside {
+		if j.at(t).state == tAside {
+			c.disown(j, t)
+		}
+	}
+	j.aside = nil
+	c.scales.told = weight{}
 }
 
 // setAside takes tasks out of the ready ones, from those on that would begin last.
