@@ -52,7 +52,8 @@ func turn(of []system, round int) []system {
 	return slices.Concat(of[k:], of[:k])
 }
 
-// due tells whether a workload is measured with a system in a round.
+// due tells whether a workload is measured with a system in a round. One that failed
+// is not asked again, nor what is larger on the same ladder.
 func (b *bench) due(w workload, s system, round int) bool {
 	if b.args(w) == nil || w.rounds > 0 && round >= w.rounds {
 		return false
@@ -60,13 +61,31 @@ func (b *bench) due(w workload, s system, round int) bool {
 	return !slices.ContainsFunc(b.happened, func(e entry) bool { return e.workload == w.name && e.system == s.name && e.err != "" })
 }
 
-// run measures everything. Errors of systems become rows; an error of its own is the context's.
+// tooLarge says why a workload is not tried: a smaller one of its ladder has failed.
+func (b *bench) tooLarge(w workload, s system) error {
+	for _, smaller := range b.workloads {
+		if w.axis == "" || smaller.axis != w.axis || smaller.size >= w.size {
+			continue
+		}
+		for _, e := range b.happened {
+			if e.workload == smaller.name && e.system == s.name && e.err != "" {
+				return fmt.Errorf("%w: %s", errSmaller, smaller.name)
+			}
+		}
+	}
+	return nil
+}
+
+var errSmaller = errors.New("not tried, a smaller one failed")
+
+// run measures everything: all suites in the first round, then all again. Errors of
+// systems become rows; an error of its own is the context's.
 func (b *bench) run(ctx context.Context) error {
-	for _, suite := range b.suites() {
-		for round := range b.rounds {
+	for round := range b.rounds {
+		for _, suite := range b.suites() {
 			if round > 0 && time.Since(b.began) > b.budget {
-				b.say(fmt.Sprintf("%s: no more rounds, %s are over", suite, b.budget))
-				break
+				b.say(fmt.Sprintf("round %d ends before %s: %s are over", round+1, suite, b.budget))
+				return nil
 			}
 			for _, s := range turn(b.systems, round) {
 				var todo []workload
@@ -103,6 +122,10 @@ func (b *bench) measure(ctx context.Context, s system, round int, todo []workloa
 		for alive && len(todo) > 0 {
 			w := todo[0]
 			todo = todo[1:]
+			if err := b.tooLarge(w, s); err != nil {
+				b.record(entry{w.name, s.name, nil, err.Error()}, round)
+				continue
+			}
 			a, err := r.ask(ctx, request{w.kind, b.args(w)}, w.limit)
 			e := entry{workload: w.name, system: s.name, values: a.Values}
 			if err != nil {

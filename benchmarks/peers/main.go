@@ -28,7 +28,7 @@ func run(ctx context.Context, words []string) error {
 	flags := flag.NewFlagSet("peers", flag.ExitOnError)
 	short := flags.Bool("short", false, "small sizes: minutes; shows that everything works, not how fast")
 	rounds := flags.Int("rounds", 3, "how often each system has its turn at each workload")
-	budget := flags.Duration("budget", 45*time.Minute, "after which no further round begins")
+	budget := flags.Duration("budget", 48*time.Minute, "after which no further round begins")
 	only := flags.String("systems", "", "these systems only, by name with commas between")
 	which := flags.String("workloads", "", "these workloads only, by the beginnings of their names with commas between")
 	out := flags.String("out", "benchmarks/peers", "folder of results.json and results.md")
@@ -40,7 +40,12 @@ func run(ctx context.Context, words []string) error {
 	if err := flags.Parse(words); err != nil {
 		return err
 	}
-	p := plan{workloads: workloads(), systems: systems(), short: *short, rounds: *rounds, budget: *budget}
+	cores := runtime.NumCPU()
+	played, err := traces(os.Getenv("CASCADE_TEST_DATA"), cores)
+	if err != nil {
+		return err
+	}
+	p := plan{workloads: append(workloads(), played...), systems: systems(), short: *short, rounds: *rounds, budget: *budget}
 	if *short {
 		p.rounds = 1
 	}
@@ -48,7 +53,7 @@ func run(ctx context.Context, words []string) error {
 		return err
 	}
 	say := func(text string) { fmt.Fprintln(os.Stderr, text) }
-	result, err := measure(ctx, p, runtime.NumCPU(), say)
+	result, err := measure(ctx, p, cores, say)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/cascade-run/cascade/executor/python"
 )
 
-//go:embed systems/*.py
+//go:embed systems/*.py systems/kernel.c
 var files embed.FS
 
 // place is where everything lies that runners need.
@@ -55,6 +55,10 @@ func prepare(ctx context.Context, dir string, cores int, of []system, say func(s
 	if err := errors.Join(extract(files, "systems", filepath.Join(dir, "systems")), extract(python.Files, ".", filepath.Join(dir, "python"))); err != nil {
 		return p, nil, err
 	}
+	compile := exec.CommandContext(ctx, "cc", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-o", p.kernel(), filepath.Join(dir, "systems", "kernel.c"))
+	if out, err := compile.CombinedOutput(); err != nil {
+		return p, nil, fmt.Errorf("compile the kernel of computing tasks: %w\n%s", err, out)
+	}
 	cache, err := runtimeenv.DefaultDir()
 	if err != nil {
 		return p, nil, err
@@ -83,6 +87,9 @@ func prepare(ctx context.Context, dir string, cores int, of []system, say func(s
 }
 
 const modulePath = "github.com/cascade-run/cascade"
+
+// kernel is the library that computing tasks call.
+func (p place) kernel() string { return filepath.Join(p.dir, "kernel.so") }
 
 // extract writes the files of one folder, and of those below it.
 func extract(from fs.FS, root, to string) error {
@@ -117,7 +124,7 @@ var alike = []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THR
 // command starts the runner of a system.
 func (p place) command(s system, dir, socket string) process.Command {
 	own := []string{"PEERS_SOCKET=" + socket, "PEERS_DIR=" + dir, "PEERS_CORES=" + strconv.Itoa(p.cores), "PEERS_SYSTEM=" + s.name, "PEERS_TUNING=" + s.tuning,
-		"PEERS_PROGRAMS=" + p.dir, "PEERS_VERSION=" + p.version, "PEERS_NUMPY=" + numpy, "TMPDIR=" + dir}
+		"PEERS_PROGRAMS=" + p.dir, "PEERS_VERSION=" + p.version, "PEERS_NUMPY=" + numpy, "PEERS_GYMNASIUM=" + gymnasium, "PEERS_KERNEL=" + p.kernel(), "TMPDIR=" + dir}
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return strings.HasPrefix(name, "PYTHON") || strings.HasPrefix(name, "RAY_") || strings.HasPrefix(name, "DASK_") || name == "TMPDIR"

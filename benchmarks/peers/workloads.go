@@ -1,6 +1,9 @@
 package main
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // args are the parameters of a workload, as runners read them.
 type args map[string]any
@@ -29,15 +32,6 @@ type workload struct {
 	size    float64 // where it stands on the ladder
 }
 
-// seconds is a metric that the runner measured in seconds, told in another unit.
-func seconds(key, unit string) func(map[string]float64) (float64, bool) {
-	scale := map[string]float64{"s": 1, "ms": 1e3, "us": 1e6}[unit]
-	return func(v map[string]float64) (float64, bool) {
-		x, ok := v[key]
-		return x * scale, ok
-	}
-}
-
 // value is a number as the runner measured it.
 func value(key string) func(map[string]float64) (float64, bool) {
 	return func(v map[string]float64) (float64, bool) {
@@ -56,9 +50,9 @@ func tasksPerSecond() []metric { return []metric{{unit: "tasks/s", higher: true,
 
 // workloads is the whole table, in the order in which it runs.
 func workloads() (all []workload) {
-	const limit = time.Minute
+	const limit = 40 * time.Second
 	noop := func(n int, name string, short args, rounds int) workload {
-		return workload{number: 1, suite: "overhead", name: "noop " + name, kind: "noop", full: args{"n": n}, short: short, limit: limit,
+		return workload{number: 1, suite: "overhead", name: "noop " + name, kind: "noop", full: args{"n": n}, short: short, limit: time.Minute,
 			rounds: rounds, metrics: tasksPerSecond(), axis: "independent no-op tasks", size: float64(n)}
 	}
 	shape := func(kind string, full, short args) workload {
@@ -68,9 +62,9 @@ func workloads() (all []workload) {
 		noop(1000, "1k", args{"n": 100}, 0),
 		noop(10_000, "10k", nil, 0),
 		noop(100_000, "100k", nil, 0),
-		workload{number: 2, suite: "overhead", name: "latency", kind: "latency", full: args{"n": 500}, short: args{"n": 20}, limit: limit,
-			metrics: []metric{{"p50", "us", false, seconds("p50", "us")}, {"p99", "us", false, seconds("p99", "us")}}},
-		workload{number: 3, suite: "overhead", name: "chain", kind: "chain", full: args{"n": 1000}, short: args{"n": 20}, limit: limit,
+		workload{number: 2, suite: "overhead", name: "latency", kind: "latency", full: args{"n": 500}, short: args{"n": 5}, limit: limit,
+			metrics: []metric{{"p50", "us", false, scaled("p50", 1e6)}, {"p99", "us", false, scaled("p99", 1e6)}}},
+		workload{number: 3, suite: "overhead", name: "chain", kind: "chain", full: args{"n": 1000}, short: args{"n": 5}, limit: limit,
 			metrics: []metric{{"step", "us", false, func(v map[string]float64) (float64, bool) {
 				r, ok := rate(v)
 				return 1e6 / r, ok
@@ -78,6 +72,64 @@ func workloads() (all []workload) {
 		shape("fan", args{"n": 10_000}, args{"n": 50}),
 		shape("merge", args{"n": 10_000}, args{"n": 50}),
 		shape("tree", args{"leaves": 1 << 13}, args{"leaves": 16}),
+		workload{number: 12, suite: "overhead", name: "memory", kind: "memory", full: args{"n": 100_000}, short: args{"n": 100}, limit: limit,
+			metrics: []metric{{"", "MiB", false, scaled("control_bytes", 1.0/(1<<20))}}},
 	)
+	all = append(all, handovers()...)
+	all = append(all,
+		workload{number: 11, suite: "kill", name: "kill", kind: "kill", full: args{"n": 120, "seconds": 0.05}, short: args{"n": 30, "seconds": 0.05}, limit: limit,
+			metrics: []metric{{"lost task runs", "ms", false, scaled("rerun", 1e3)}, {"new worker runs", "ms", false, scaled("full", 1e3)},
+				{"tasks again", "tasks", false, value("again")}, {"time added", "s", false, value("added")}}},
+		workload{number: 6, suite: "kernels", name: "sdmi", kind: "sdmi", full: args{"n": 1000, "m": 16}, short: args{"n": 20, "m": 4}, limit: limit, metrics: wall()},
+		workload{number: 6, suite: "kernels", name: "bdg", kind: "bdg", full: args{"n": 1000, "m": 16}, short: args{"n": 20, "m": 4}, limit: limit, metrics: wall()},
+	)
+	all = append(all, workload{number: 13, suite: "kernels", name: "simulation", kind: "simulation", full: args{"times": 30, "longest": 2000}, short: args{"times": 3, "longest": 20},
+		limit: limit, metrics: []metric{{"", "steps/s", true, value("rate")}}})
+	for _, kind := range []string{"chain", "scatter"} {
+		all = append(all, workload{number: 10, suite: "kernels", name: "repeat " + kind, kind: "repeat", full: args{"shape": kind, "times": 300},
+			short: args{"shape": kind, "times": 5}, limit: limit, metrics: []metric{{"", "graphs/s", true, rate}}})
+	}
+	all = append(all, metgs()...)
+	// Last, and once: they take long where they end at all.
+	million := noop(1_000_000, "1M", nil, 1)
+	million.suite = "million"
+	return append(all, million)
+}
+
+func wall() []metric { return []metric{{"", "s", false, value("seconds")}} }
+
+// handovers are arrays of growing size, from one task to four others.
+func handovers() (all []workload) {
+	for _, h := range []struct {
+		name        string
+		size, times int
+	}{{"1 KiB", 1 << 10, 20}, {"1 MiB", 1 << 20, 20}, {"100 MiB", 100 << 20, 5}, {"1 GiB", 1 << 30, 3}} {
+		w := workload{number: 7, suite: "data", name: "handover " + h.name, kind: "handover", full: args{"size": h.size, "consumers": 4, "times": h.times},
+			limit: time.Minute, metrics: []metric{{"", "ms", false, scaled("last", 1e3)}}}
+		if h.size <= 1<<20 {
+			w.short = args{"size": h.size, "consumers": 4, "times": 1}
+		}
+		all = append(all, w)
+	}
 	return all
+}
+
+// metgs are graphs of computing tasks, as wide as the machine and 16 times as wide.
+func metgs() (all []workload) {
+	for _, pattern := range []string{"stencil", "nearest", "fft", "spread", "trivial"} {
+		for _, wide := range []int{1, 16} {
+			w := workload{number: 5, suite: "metg", name: fmt.Sprintf("metg %s x%d", pattern, wide), kind: "metg", full: args{"pattern": pattern, "wide": wide, "tasks": 200 + 8*wide},
+				limit: time.Minute, rounds: 1, metrics: []metric{{"", "us", false, scaled("metg", 1e6)}}}
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// scaled is a number as the runner measured it, in another unit.
+func scaled(key string, by float64) func(map[string]float64) (float64, bool) {
+	return func(v map[string]float64) (float64, bool) {
+		x, ok := v[key]
+		return x * by, ok
+	}
 }

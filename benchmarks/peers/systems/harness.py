@@ -6,14 +6,20 @@ seconds, bytes, counts. The methods here are what any system can do that runs a 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import signal
 import socket
+import statistics
 import sys
+import threading
 import time
 import traceback
 from typing import Any
 
+import kernels
+import metg
 import shapes
 
 CORES = int(os.environ["PEERS_CORES"])
@@ -51,20 +57,102 @@ class System:
         raise NotImplementedError
 
     def latency(self, n: int) -> dict[str, float]:
-        """One task from submit to result, again and again; a tenth of them is warming up."""
-        for _ in range(max(n // 10, 1)):
-            self.one()
-        took = sorted(timed(self.one) for _ in range(n))
-        return {"p50": took[n // 2], "p99": took[min(n * 99 // 100, n - 1)]}
+        """One task from submit to result, n times or for 15 s; a tenth of n before that is warming up, for as long at most."""
+        repeatedly(self.one, max(n // 10, 1))
+        took = sorted(repeatedly(self.one, n))
+        return {"p50": took[len(took) // 2], "p99": took[min(len(took) * 99 // 100, len(took) - 1)]}
 
     def run(self, shape: shapes.Shape) -> dict[str, float]:
         """Runs a graph against the clock and compares its results."""
-        began = time.perf_counter()
-        got = self.graph(shape)
-        took = time.perf_counter() - began
+        got, took = self.clocked(shape)
         if shape.want is not None and list(got) != shape.want:
             raise WrongResult(f"results are {str(list(got))[:100]}, want {str(shape.want)[:100]}")
         return {"seconds": took, "tasks": len(shape.nodes)}
+
+    def clocked(self, shape: shapes.Shape) -> tuple[list[Any], float]:
+        """The results of a graph, and how long it took."""
+        began = time.perf_counter()
+        got = self.graph(shape)
+        return got, time.perf_counter() - began
+
+    def handover(self, size: int, consumers: int, times: int) -> dict[str, float]:
+        """From the moment an array is ready to that when the last of its consumers has it; the first run warms up."""
+        runs = [max(self.clocked(shapes.handover(size, consumers))[0]) for _ in range(times + 1)][1:]
+        return {"last": statistics.median(runs)}
+
+    def memory(self, n: int) -> dict[str, Any]:
+        """What is not a worker is the control; the driver reads its memory while this process waits for the next request."""
+        return {**self.noop(n), "workers": self.workers()}
+
+    def workers(self) -> list[int]:
+        """The processes that run tasks."""
+        return sorted(set(self.clocked(shapes.Shape([shapes.Node(kernels.pid, None, ())] * (20 * CORES), list(range(20 * CORES)), None))[0]))
+
+    def kill(self, n: int, seconds: float) -> dict[str, float]:
+        """Tasks of equal length; after a third of them SIGKILL for a worker that is at work."""
+        path = os.path.join(FOLDER, f"kill-{time.time_ns()}")
+        murder = Murder(path, n // 3)
+        murder.start()
+        try:
+            took = self.run(shapes.logged(path, n, seconds))["seconds"]
+        finally:
+            murder.over.set()
+            murder.join()
+        return {**murder.story(n), "added": took - n * seconds / CORES}
+
+    def sdmi(self, n: int, m: int) -> dict[str, float]:
+        got, took = self.clocked(shapes.sdmi(n, m))
+        if any(abs(x / got[0] / (i + 1) - 1) > 1e-6 for i, x in enumerate(got)):
+            raise WrongResult(f"norms of multiples are no multiples: {got}")
+        return {"seconds": took, "tasks": m + 1}
+
+    def simulation(self, times: int, longest: int) -> dict[str, float]:
+        """Simulations of uneven length, so many for each core; the first run loads what they import."""
+        self.run(shapes.simulations(2 * CORES, 10))
+        shape = shapes.simulations(times * CORES, longest)
+        return {"rate": shape.want[0] / self.run(shape)["seconds"]}
+
+    def bdg(self, n: int, m: int) -> dict[str, float]:
+        got, took = self.clocked_bdg(n, m)
+        if len(got) != m or any(b >= a for a, b in itertools.pairwise(got)):
+            raise WrongResult(f"norms of ever smaller matrices do not fall: {got}")
+        return {"seconds": took, "tasks": m + 1}
+
+    def clocked_bdg(self, n: int, m: int) -> tuple[list[float], float]:
+        return self.clocked(shapes.bdg(n, m))
+
+    def repeat(self, shape: str, times: int) -> dict[str, float]:
+        """The same small graph again and again, one after the other."""
+        once = self.repeated(shape)
+        for _ in range(max(times // 10, 1)):
+            once()
+        return {"seconds": timed(lambda: [once() for _ in range(times)]), "tasks": times}
+
+    def repeated(self, shape: str) -> Any:
+        """What runs the graph once: four tasks in a row, or four beside each other between two."""
+        graph = shapes.chain(4) if shape == "chain" else shapes.fan(4)
+
+        def once() -> None:
+            if (got := list(self.graph(graph))) != graph.want:
+                raise WrongResult(f"results are {got}, want {graph.want}")
+
+        return once
+
+    def steps(self, pattern: str, width: int, count: int, iterations: int) -> dict[str, float]:
+        """Steps of tasks that compute, each of which needs some of the last step."""
+        return self.run(shapes.steps(pattern, width, count, iterations))
+
+    def metg(self, pattern: str, wide: int, tasks: int) -> dict[str, float]:
+        """The smallest granularity at which half of the cores' time is spent in the kernel."""
+        return metg.smallest(self, pattern, wide * CORES, tasks)
+
+
+def repeatedly(f: Any, n: int, limit: float = 15.0) -> list[float]:
+    """What each of n calls takes, or of those that fit into the time."""
+    until, took = time.perf_counter() + limit, []
+    while len(took) < n and (not took or time.perf_counter() < until):
+        took.append(timed(f))
+    return took
 
 
 def timed(f: Any) -> float:
@@ -72,6 +160,50 @@ def timed(f: Any) -> float:
     began = time.perf_counter()
     f()
     return time.perf_counter() - began
+
+
+class Murder(threading.Thread):
+    """Waits until some tasks have ended, and kills the process of one that runs."""
+
+    def __init__(self, path: str, after: int) -> None:
+        super().__init__()
+        self.path, self.after, self.over = path, after, threading.Event()
+        self.victim = self.lost = 0
+        self.when = 0.0
+
+    def lines(self) -> list[tuple[str, int, int, float]]:
+        """What was written: start or end, which task, which process, when."""
+        if not os.path.exists(self.path):
+            return []
+        with open(self.path) as log:
+            rows = [line.split() for line in log if line.endswith("\n")]
+        return [(what, int(number), int(pid), float(when)) for what, number, pid, when in rows]
+
+    def run(self) -> None:
+        while not self.over.wait(0.005):
+            lines = self.lines()
+            ended = {number for what, number, _, _ in lines if what == "end"}
+            running = [(number, pid) for what, number, pid, _ in lines if what == "start" and number not in ended]
+            if len(ended) >= self.after and running:
+                self.lost, self.victim = running[-1]
+                self.when = time.time()
+                os.kill(self.victim, signal.SIGKILL)
+                return
+
+    def story(self, n: int) -> dict[str, float]:
+        """How the system went on: when the lost task ran again, when a new process began, how many ran more than once."""
+        if not self.victim:
+            raise WrongResult("all tasks ended before a worker could be killed")
+        starts = [line for line in self.lines() if line[0] == "start"]
+        before = {pid for _, _, pid, when in starts if when <= self.when}
+        again = [when for _, number, _, when in starts if number == self.lost and when > self.when]
+        fresh = [when for _, _, pid, when in starts if pid not in before and when > self.when]
+        values = {"again": float(len(starts) - n)}
+        if again:
+            values["rerun"] = min(again) - self.when
+        if fresh:
+            values["full"] = min(fresh) - self.when
+        return values
 
 
 class Driver:
@@ -95,9 +227,9 @@ def answer(system: System, request: dict[str, Any]) -> dict[str, Any]:
     try:
         name, args = request["workload"], request["args"]
         method = getattr(system, name, None)
-        if method is not None:
-            return {"values": method(**args)}
-        return {"values": system.run(shapes.SHAPES[name](**args))}
+        values = method(**args) if method is not None else system.run(shapes.SHAPES[name](**args))
+        workers = values.pop("workers", None)
+        return {"values": values} if workers is None else {"values": values, "workers": workers}
     except Unsupported as e:
         return {"error": f"not supported: {e}"}
     except Exception as e:

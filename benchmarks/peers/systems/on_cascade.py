@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from typing import Any
 
 import cascade
 import kernels
@@ -13,6 +14,9 @@ import tasks
 from harness import CORES, FOLDER, System, WrongResult, serve, timed
 
 MODULES = [os.path.abspath(m.__file__) for m in (kernels, tasks)]
+
+PACKAGES = [os.environ["PEERS_NUMPY"], os.environ["PEERS_GYMNASIUM"]]
+VARIABLES = {"PEERS_KERNEL": os.environ["PEERS_KERNEL"], "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class Cascade(System):
@@ -32,7 +36,7 @@ class Cascade(System):
     @staticmethod
     def text(name: str, tasks: dict, outputs: list) -> str:
         """A job file: its families say in one entry what a loop would say in a million."""
-        environment = {"python": {"pip": [os.environ["PEERS_NUMPY"]]}, "py_modules": MODULES}
+        environment = {"python": {"pip": PACKAGES}, "py_modules": MODULES, "env": VARIABLES}
         return json.dumps({"job": name, "environments": {"python": environment}, "tasks": tasks, "outputs": outputs})
 
     def noop(self, n: int) -> dict[str, float]:
@@ -44,12 +48,14 @@ class Cascade(System):
 
     def fan(self, n: int) -> dict[str, float]:
         """The middle tasks are one family, which a job file names in one entry."""
-        job = self.text("fan", {
+        return self.result_of(self.fan_text(n), "sink.out", 2 * n, n + 2)
+
+    def fan_text(self, n: int) -> str:
+        return self.text("fan", {
             "source": {"run": "python:tasks.one", "out": ["out"]},
             "middle": {"for": {"i": f"0..{n - 1}"}, "run": "python:tasks.step", "in": {"xs": ["source.out"]}, "out": ["out"]},
             "sink": {"run": "python:tasks.total", "in": {"xs": "middle[*].out"}, "out": ["out"]},
         }, ["sink.out"])  # fmt: skip
-        return self.result_of(job, "sink.out", 2 * n, n + 2)
 
     def merge(self, n: int) -> dict[str, float]:
         job = self.text("merge", {
@@ -57,6 +63,53 @@ class Cascade(System):
             "sink": {"run": "python:tasks.total", "in": {"xs": "source[*].out"}, "out": ["out"]},
         }, ["sink.out"])  # fmt: skip
         return self.result_of(job, "sink.out", n, n + 1)
+
+    def clocked_bdg(self, n: int, m: int) -> tuple[list[float], float]:
+        """A generator: each element starts its consumer when it is yielded."""
+        job = self.text("bdg", {
+            "series": {"run": "python:tasks.matrices", "with": {"args": [n, m]}, "generates": {"x": m}},
+            "norm": {"for": {"i": f"0..{m - 1}"}, "run": "python:tasks.norm", "in": {"x": "series.x[${i}]"}, "out": ["out"]},
+        }, ["norm[*].out"])  # fmt: skip
+        began = time.perf_counter()
+        got = self.cluster.submit(job).result("norm[*].out")
+        return got, time.perf_counter() - began
+
+    def repeated(self, shape: str) -> Any:
+        """The same job file again and again."""
+        if shape == "chain":
+            tasks: dict = {"t0": {"run": "python:tasks.one", "out": ["out"]}}
+            tasks |= {f"t{i}": {"run": "python:tasks.step", "in": {"xs": [f"t{i - 1}.out"]}, "out": ["out"]} for i in range(1, 4)}
+            job, output, want = self.text("repeat", tasks, ["t3.out"]), "t3.out", 4
+        else:
+            job, output, want = self.fan_text(4), "sink.out", 8
+
+        def once() -> None:
+            if (got := self.cluster.submit(job).result(output)) != want:
+                raise WrongResult(f"the result is {got}, want {want}")
+
+        return once
+
+    def steps(self, pattern: str, width: int, count: int, iterations: int) -> dict[str, float]:
+        """The steps of metg.py as families: one entry each."""
+        if pattern == "fft" and width & (width - 1):  # partners beyond the edge have no expression
+            return super().steps(pattern, width, count, iterations)
+        tasks, last = {}, ""
+        for step in range(count):
+            task = {"for": {"i": f"0..{width - 1}"}, "run": "python:tasks.compute", "with": {"args": iterations}, "out": ["out"]}
+            needs = indexes(pattern, width, step) if step else []
+            if needs:
+                task["in"] = {"xs": [f"{last}[${{{index}}}].out" for index in needs]}
+            last = f"s{step}"
+            tasks[last] = task
+        results = [f"{last}[*].out"] if pattern != "trivial" else [f"{name}[*].out" for name in tasks]
+        job = self.text("steps", tasks, results)
+
+        def run() -> None:
+            done = self.cluster.submit(job)
+            for name in results:
+                done.result(name)
+
+        return {"seconds": timed(run), "tasks": width * count}
 
     def result_of(self, job: str, output: str, want: object, tasks: int) -> dict[str, float]:
         """Runs a job file against the clock, and compares its one result."""
@@ -68,7 +121,7 @@ class Cascade(System):
         return {"seconds": took, "tasks": tasks}
 
     def graph(self, shape: shapes.Shape) -> list:
-        with cascade.Graph("shape", pip=[os.environ["PEERS_NUMPY"]], py_modules=MODULES) as g:
+        with cascade.Graph("shape", pip=PACKAGES, py_modules=MODULES, env=VARIABLES) as g:
             refs: list = []
             for function, args, needs in shape.nodes:
                 named = {"xs": [refs[i] for i in needs]} if needs else {}
@@ -78,6 +131,20 @@ class Cascade(System):
         results = [refs[i] for i in shape.results]
         job = self.cluster.submit(g, *results)
         return [job.result(r) for r in results]
+
+
+def indexes(pattern: str, width: int, step: int) -> list[str]:
+    """Which tasks of the last step task i needs, as expressions of a job file; the same as shapes.before."""
+    if pattern == "fft":
+        bit = 1 << ((step - 1) % max((width - 1).bit_length(), 1))
+        return ["i", f"int(i / {bit}) % 2 == 0 ? i + {bit} : i - {bit}"]
+    distances = {
+        "trivial": [],
+        "stencil": [-1, 0, 1],
+        "nearest": [-2, -1, 0, 1, 2],
+        "spread": [step + d * max(width // 5, 1) for d in range(5)],
+    }
+    return [f"(i + {d}) % {width}" for d in sorted({d % width for d in distances[pattern]})]
 
 
 if __name__ == "__main__":

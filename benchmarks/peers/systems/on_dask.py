@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import dask
 import distributed
 from distributed import Client, LocalCluster
@@ -45,6 +47,9 @@ class Dask(System):
 
     def one(self) -> None:
         self.client.submit(kernels.noop, pure=False).result()
+
+    def workers(self) -> list[int]:
+        return list(self.client.run(os.getpid).values())
 
     def graph(self, shape: shapes.Shape) -> list:
         """A custom graph, which the scheduler gets whole."""

@@ -8,10 +8,12 @@ import shutil
 from hyperqueue import Client, Job
 from hyperqueue.cluster import LocalCluster, WorkerConfig
 
+import kernels
 import shapes
-from harness import CORES, FOLDER, System, serve
+from harness import CORES, FOLDER, System, Unsupported, serve
 
-TRUE = shutil.which("true")
+TRUE = [shutil.which("true")]
+PROGRAMS = dict.fromkeys((kernels.noop, kernels.one, kernels.step, kernels.total), TRUE) | {kernels.sleep: [shutil.which("sleep"), "{}"]}
 
 
 class HyperQueue(System):
@@ -33,11 +35,21 @@ class HyperQueue(System):
     def one(self) -> None:
         self.graph(shapes.independent(1))
 
+    def workers(self) -> list[int]:
+        """Tasks have ended with their processes."""
+        return []
+
+    def handover(self, size: int, consumers: int, times: int) -> dict[str, float]:
+        raise Unsupported("no data passes between tasks")
+
     def graph(self, shape: shapes.Shape) -> list:
         """Dependencies without data: tasks of a job that wait for others. What must come out is thus taken as given."""
         job, tasks = Job(default_workdir=FOLDER), []
-        for _, _, needs in shape.nodes:
-            tasks.append(job.program([TRUE], deps=[tasks[i] for i in needs], stdout=None, stderr=None))
+        for function, args, needs in shape.nodes:
+            if function not in PROGRAMS:
+                raise Unsupported("tasks are programs, and no data passes between them")
+            words = [w.format(args) for w in PROGRAMS[function]]
+            tasks.append(job.program(words, deps=[tasks[i] for i in needs], stdout=None, stderr=None))
         self.client.wait_for_jobs([self.client.submit(job)])
         return shape.want or [None] * len(shape.results)
 

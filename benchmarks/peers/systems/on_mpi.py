@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
 import kernels
+import shapes
 from harness import System, Unsupported, serve
 
 comm = MPI.COMM_WORLD
 rank, size = comm.Get_rank(), comm.Get_size()
+
+
+MEASURED = ("noop", "latency", "chain", "handover", "sdmi", "simulation")
 
 
 class Mpi(System):
@@ -20,7 +26,10 @@ class Mpi(System):
     model = "one rank for each core; tasks are dealt out by their number"
 
     def graph(self, shape: object) -> list:
-        raise Unsupported("a bound: written for the workloads that a few lines of MPI express")
+        raise Unsupported("a bound, for workloads that a few lines of MPI express")
+
+    def memory(self, n: int) -> dict[str, Any]:
+        raise Unsupported("every rank works: there is no control")
 
     def noop(self, n: int) -> dict[str, float]:
         comm.Barrier()
@@ -48,6 +57,36 @@ class Mpi(System):
         self.there_and_back(n)
         return {"seconds": time.perf_counter() - began, "tasks": n}
 
+    def handover(self, size: int, consumers: int, times: int) -> dict[str, float]:
+        """A broadcast: each rank has a copy of its own."""
+        x, waits = np.empty(size // 8), []
+        for _ in range(times + 1):
+            if rank == 0:
+                kernels.fill(x)
+            comm.Bcast(x, root=0)
+            waits.append(comm.reduce(kernels.seen(None, x), op=MPI.MAX, root=0) or 0.0)
+        return {"last": sorted(waits[1:])[times // 2]}
+
+    def sdmi(self, n: int, m: int) -> dict[str, float]:
+        """Each rank decomposes its share of the multiples."""
+        comm.Barrier()
+        began = time.perf_counter()
+        x = kernels.matrix(n) if rank == 0 else np.empty((n, n))
+        comm.Bcast(x, root=0)
+        comm.gather([kernels.scaled_norm(i, x) for i in range(1 + rank, m + 1, size)], root=0)
+        return {"seconds": time.perf_counter() - began, "tasks": m + 1}
+
+    def simulation(self, times: int, longest: int) -> dict[str, float]:
+        """Bulk-synchronous: in each of the rounds every rank has one simulation, and all wait for the longest."""
+        kernels.simulate((0, 10))
+        steps = shapes.lengths(times * size, longest)
+        comm.Barrier()
+        began = time.perf_counter()
+        for i in range(times):
+            kernels.simulate((i, steps[i * size + rank]))
+            comm.Barrier()
+        return {"rate": sum(steps) / (time.perf_counter() - began)}
+
     def there_and_back(self, steps: int) -> None:
         if size < 2 or rank > 1:
             return
@@ -64,7 +103,7 @@ class Root(Mpi):
 
     def __getattribute__(self, name: str):  # noqa: ANN204
         method = super().__getattribute__(name)
-        if name not in ("noop", "latency", "chain"):
+        if name not in MEASURED:
             return method
 
         def everywhere(**args: object) -> dict[str, float]:

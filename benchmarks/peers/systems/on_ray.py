@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import time
+from typing import Any
 
-from harness import CORES, FOLDER, LEAN, System, serve
+from harness import CORES, FOLDER, LEAN, System, WrongResult, serve
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 if LEAN:  # nothing that only watches, and workers that are not niced against the driver
@@ -15,6 +18,7 @@ if LEAN:  # nothing that only watches, and workers that are not niced against th
     )  # fmt: skip
 
 import ray  # noqa: E402 (it reads its settings from the environment)
+from ray.dag import InputNode, MultiOutputNode  # noqa: E402
 
 import kernels  # noqa: E402
 import shapes  # noqa: E402
@@ -30,7 +34,7 @@ class Ray(System):
     def __init__(self) -> None:
         ray.init(num_cpus=CORES, _temp_dir=os.path.join(FOLDER, "r"), include_dashboard=not LEAN and None,
                  object_store_memory=4 << 30, log_to_driver=False)  # fmt: skip
-        self.remote = {f: ray.remote(f) for f in vars(kernels).values() if callable(f) and getattr(f, "__module__", "") == "kernels"}
+        self.remote = {f: ray.remote(f) for f in vars(kernels).values() if inspect.isfunction(f)}
         self.noop(200 * CORES)  # workers are up, functions are known to them
 
     def stop(self) -> None:
@@ -47,6 +51,53 @@ class Ray(System):
         for function, args, needs in shape.nodes:
             refs.append(remote[function].remote(args, *[refs[i] for i in needs]))
         return ray.get([refs[i] for i in shape.results])
+
+    def workers(self) -> list[int]:
+        """Ray has more of them than have worked; they say what they are in their command lines."""
+        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if command(pid).startswith("ray::")]
+
+    def clocked_bdg(self, n: int, m: int) -> tuple[list[float], float]:
+        """A streaming generator: each matrix is there for its consumer when it was yielded."""
+        generate = ray.remote(num_returns="streaming")(kernels.matrices)
+        norm = self.remote[kernels.norm]
+        began = time.perf_counter()
+        got = ray.get([norm.remote(None, ref) for ref in generate.remote([n, m])])
+        return got, time.perf_counter() - began
+
+    def repeated(self, shape: str) -> Any:
+        """A compiled graph of actors, which Ray has for graphs that do not change."""
+        actors = [Adder.options(num_cpus=CORES / 4).remote() for _ in range(4)]
+        with InputNode() as given:
+            if shape == "chain":
+                graph = given
+                for actor in actors:
+                    graph = actor.step.bind(graph)
+                want = 5
+            else:
+                graph = MultiOutputNode([actor.step.bind(given) for actor in actors])
+                want = [2] * 4
+        compiled = graph.experimental_compile()
+
+        def once() -> None:
+            if (got := ray.get(compiled.execute(1))) != want:
+                raise WrongResult(f"results are {got}, want {want}")
+
+        return once
+
+
+def command(pid: int) -> str:
+    """What a process calls itself."""
+    try:
+        with open(f"/proc/{pid}/cmdline") as file:
+            return file.read()
+    except OSError:  # it has ended
+        return ""
+
+
+@ray.remote
+class Adder:
+    def step(self, x: int) -> int:
+        return kernels.step(None, x)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ with cascade.connect() as cluster:
 from __future__ import annotations
 
 import builtins
+import functools
 import getpass
 import os
 import select
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
@@ -28,9 +30,15 @@ from .wire import messages as m
 from .wire.link import Link, LinkError
 
 PIECE = 1 << 20
+_TWICE = -1  # nanoseconds between two Progress: only when the results are there, and at the end
 _NOT_FOUND = 2  # of the codes of replies
 _KINDS = {1: "error", 2: "panic", 3: "exit", 4: "timeout", 5: "cancelled", 6: "crash", 7: "out of memory", 8: "wrote to input",
           9: "input", 10: "setup", 11: "skipped", 12: "poison", 13: "store"}  # fmt: skip
+
+
+@functools.cache
+def _user() -> str:
+    return getpass.getuser()
 
 
 class RequestError(Exception):
@@ -185,10 +193,19 @@ class Cluster:
         """
         text = graph if isinstance(graph, str) else graph.job(*results)
         job = uuid.UUID(id) if id else _uuid7()
-        accepted, _ = self._controller.ask(
-            lambda req: m.Submit(req, job.bytes, text.encode(), dir=os.path.abspath(dir), owner=getpass.getuser(), keep=keep)
+        # The submit is a watch as well: a result costs one round trip less.
+        told = self._controller.start(
+            lambda req: m.Submit(
+                req, job.bytes, text.encode(), dir=os.path.abspath(dir), owner=_user(), watch=True, every=_TWICE, keep=keep
+            )
         )
-        return Job(self, uuid.UUID(bytes=accepted.job))
+        try:
+            answer = self._controller.answer(told)
+        except BaseException:
+            self._controller.end(told)
+            raise
+        assert answer is not None  # there is no time-out
+        return Job(self, uuid.UUID(bytes=answer[0].job), told)
 
     def run(self, graph: Graph | str, *results: Ref, progress: bool | None = None) -> Any:
         """Submits a job, waits for its end, and returns the values of the results: one, or a tuple."""
@@ -233,9 +250,13 @@ class Cluster:
 class Job:
     """A job of a cluster."""
 
-    def __init__(self, cluster: Cluster, id: uuid.UUID) -> None:
+    def __init__(self, cluster: Cluster, id: uuid.UUID, told: int = 0) -> None:
+        """told is the request to which the result and the end are told, 0 if there is none."""
         self._cluster, self._id = cluster, id
         self._settled: m.Progress | None = None  # how it stood when its results were there
+        self._told = told
+        if told:
+            weakref.finalize(self, cluster._controller.end, told).atexit = False
 
     @property
     def id(self) -> str:
@@ -290,6 +311,10 @@ class Job:
 
         What only Python's pickle could send is refused unless unpickle says that the job is trusted.
         """
+        while self._settled is None and self._told:
+            answer = self._cluster._controller.answer(self._told)
+            if answer is not None and isinstance(answer[0], m.Progress) and (answer[0].result or answer[0].final):
+                self._settled = answer[0]
         if self._settled is None:
             for _ in self.watch():
                 if self._settled is not None:

@@ -80,7 +80,9 @@ func serve(ctx context.Context) (err error) {
 		"model": "controller, agent and client in one process; one executor process for each core"}); err != nil {
 		return fmt.Errorf("answer the driver: %w", err)
 	}
-	for in := bufio.NewScanner(conn); in.Scan(); {
+	in := bufio.NewScanner(conn)
+	in.Buffer(nil, 16<<20) // a trace is one line
+	for in.Scan() {
 		var q request
 		if err := json.Unmarshal(in.Bytes(), &q); err != nil {
 			return fmt.Errorf("read a request: %w", err)
@@ -89,13 +91,17 @@ func serve(ctx context.Context) (err error) {
 			return fmt.Errorf("answer the driver: %w", err)
 		}
 	}
+	if err := in.Err(); err != nil {
+		return fmt.Errorf("read a request: %w", err)
+	}
 	return nil
 }
 
 // answer measures what a request asks for.
 func (r *runner) answer(ctx context.Context, q request) answer {
 	workloads := map[string]func(context.Context, args) (values, error){
-		"noop": r.noop, "latency": r.latency, "chain": r.chain, "fan": r.fan, "merge": r.merge, "tree": r.tree,
+		"noop": r.noop, "latency": r.latency, "chain": r.chain, "fan": r.fan, "merge": r.merge, "tree": r.tree, "memory": r.memory,
+		"handover": r.handover, "repeat": r.repeat, "trace": r.trace,
 	}
 	measure, ok := workloads[q.Workload]
 	if !ok {

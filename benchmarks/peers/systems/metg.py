@@ -1,0 +1,63 @@
+"""METG(50%): the smallest average time of a task at which half of all cores' time is useful, in the style of Task Bench."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import time
+from typing import Any
+
+import kernels
+
+CORES = int(os.environ["PEERS_CORES"])
+
+
+def _burn(iterations: int, out: Any) -> None:
+    kernels.compute(10_000)
+    began = time.perf_counter()
+    kernels.compute(iterations)
+    out.put((time.perf_counter() - began) / iterations)
+
+
+def per_iteration(iterations: int = 20_000_000) -> float:
+    """Seconds of one iteration while every core computes, in processes of their own."""
+    start = multiprocessing.get_context("spawn")
+    out = start.Queue()
+    burning = [start.Process(target=_burn, args=(iterations, out)) for _ in range(CORES)]
+    for p in burning:
+        p.start()
+    took = [out.get() for _ in burning]
+    for p in burning:
+        p.join()
+    return sum(took) / len(took)
+
+
+def smallest(system: Any, pattern: str, width: int, tasks: int) -> dict[str, float]:
+    """Halves the kernel from where it is useful until it is not, and interpolates."""
+    one = per_iteration()
+    count = max(tasks // width, 4)
+
+    def point(kernel: float) -> tuple[float, float]:
+        """Granularity in seconds, and efficiency, the better of two runs."""
+        iterations = max(int(kernel / one), 1)
+        took = min(system.steps(pattern, width, count, iterations)["seconds"] for _ in range(2))
+        granularity = took * CORES / (width * count)
+        return granularity, iterations * one / granularity
+
+    kernel = 0.002
+    coarse = point(kernel)
+    while coarse[1] < 0.5:
+        if kernel > 0.25:
+            raise RuntimeError(f"tasks of {kernel:.2f} s are useful for {100 * coarse[1]:.0f} % of the time only")
+        kernel *= 4
+        coarse = point(kernel)
+    fine = coarse
+    while fine[1] >= 0.5 and kernel > 4e-6:
+        coarse = fine
+        kernel /= 2
+        fine = point(kernel)
+    if fine[1] >= 0.5:
+        return {"metg": fine[0]}
+    share = (coarse[1] - 0.5) / (coarse[1] - fine[1])
+    return {"metg": math.exp(math.log(coarse[0]) + share * (math.log(fine[0]) - math.log(coarse[0])))}
