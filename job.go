@@ -377,38 +377,3 @@ func (c *Client) agentPeer(ctx context.Context, name string, addresses []string)
 	}
 	return nil, last
 }
-
-// upload sends a blob to the controller unless it has it. hash is its name.
-func (c *Client) upload(ctx context.Context, hash comms.Hash, b []byte) error {
-	have := func() ([]comms.Hash, error) {
-		m, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
-			return &comms.HaveReq{Req: req, Hashes: []comms.Hash{hash}}
-		})
-		if err != nil {
-			return nil, fmt.Errorf("upload %d bytes: %w", len(b), err)
-		}
-		h, ok := m.(*comms.Have)
-		if !ok {
-			return nil, fmt.Errorf("upload %d bytes: unexpected answer %T", len(b), m)
-		}
-		return h.Missing, nil
-	}
-	missing, err := have()
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	for off := 0; off < len(b); off += blobPiece {
-		piece := b[off:min(off+blobPiece, len(b))]
-		m := comms.Encode(&comms.Blob{Hash: hash, Offset: uint64(off), Total: uint64(len(b))})
-		if err := c.ctrl.send(m, piece); err != nil {
-			return fmt.Errorf("upload %d bytes: %w", len(b), err)
-		}
-	}
-	if missing, err = have(); err != nil {
-		return err
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("upload %d bytes: %w: the controller did not keep them", len(b), ErrUnavailable)
-	}
-	return nil
-}

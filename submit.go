@@ -10,6 +10,7 @@ import (
 
 	"github.com/zeebo/blake3"
 
+	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor"
@@ -20,6 +21,9 @@ import (
 // Submitting again with the same JobID (see WithJobID) is the same job.
 func (c *Client) Submit(ctx context.Context, g *dag.Graph, opts ...SubmitOption) (*Job, error) {
 	j, err := c.submit(ctx, g, opts)
+	for try := 1; errors.Is(err, runtimeenv.ErrChanged) && try < uploads; try++ {
+		j, err = c.submit(ctx, g, opts) // with its files as they are now
+	}
 	if err != nil {
 		return nil, fmt.Errorf("submit %s: %w", g.Name, err)
 	}
@@ -45,6 +49,10 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 	if s.owner == "" {
 		s.owner = userName()
 	}
+	g, packages, err := c.pack(g, dir)
+	if err != nil {
+		return nil, err
+	}
 	p, err := c.packed.of(g, c.opts.graphs)
 	if err != nil {
 		return nil, err
@@ -59,15 +67,16 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 		}
 		m.Resume = s.resume
 	}
-	// A graph that was accepted once need not travel again, unless the controller has forgotten it.
-	if !c.packed.isKnown(p) {
-		if err := c.attach(ctx, m, p); err != nil {
+	// What was accepted once need not travel again, unless the controller has forgotten it.
+	known := c.packed.isKnown(p)
+	if !known {
+		if err := c.attach(ctx, m, p, packages); err != nil {
 			return nil, err
 		}
 	}
 	j, err := c.send(ctx, m)
-	if errors.Is(err, ErrNotFound) && len(m.Graph) == 0 {
-		if err = c.attach(ctx, m, p); err == nil {
+	if known && errors.Is(err, ErrNotFound) {
+		if err = c.attach(ctx, m, p, packages); err == nil {
 			j, err = c.send(ctx, m)
 		}
 	}
@@ -79,8 +88,12 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 	return j, nil
 }
 
-// attach puts the graph into the submit, or sends a large one ahead of it.
-func (c *Client) attach(ctx context.Context, m *comms.Submit, p *packed) error {
+// attach puts the graph into the submit, or sends a large one ahead of it, as
+// packages are.
+func (c *Client) attach(ctx context.Context, m *comms.Submit, p *packed, packages []parcel) error {
+	if err := c.upload(ctx, packages); err != nil {
+		return err
+	}
 	encoded := p.bytes
 	if encoded == nil {
 		encoded = p.graph.Encode()
@@ -89,7 +102,14 @@ func (c *Client) attach(ctx context.Context, m *comms.Submit, p *packed) error {
 		m.Graph = encoded
 		return nil
 	}
-	return c.upload(ctx, p.hash, encoded)
+	return c.upload(ctx, []parcel{{p.hash, uint64(len(encoded)), func(piece func(int64, []byte) error) error {
+		for off := 0; off < len(encoded); off += blobPiece {
+			if err := piece(int64(off), encoded[off:min(off+blobPiece, len(encoded))]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}})
 }
 
 // send sends a submit and waits for its answer. The request stays open: the
@@ -171,8 +191,9 @@ type packed struct {
 // packings keeps the graphs that were submitted last, so that a graph which is
 // submitted again and again is encoded once. Graphs do not change.
 type packings struct {
-	mu   sync.Mutex
-	last []*packed // newest last
+	mu     sync.Mutex
+	last   []*packed     // newest last
+	sealed []sealedGraph // newest last
 }
 
 // maxPacked is how many graphs are kept.

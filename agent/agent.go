@@ -39,6 +39,7 @@ type Agent struct {
 	index     *shm.Index   // of sealed datasets; the loop's
 	cgroups   *cgroup.Tree // nil: no cgroup is delegated
 	envs      *runtimeenv.Cache
+	packages  *packages
 	logs      *taskLogs
 	executors *comms.Listener // socket for executors: a broken link is final
 	clients   *comms.Listener // socket for clients: links with replay
@@ -98,6 +99,8 @@ func (a *Agent) open() error {
 		a.log.Warn().Err(err).Msg("old logs stay behind")
 	}
 	a.envs = runtimeenv.New(a.cfg.Cache)
+	a.packages = newPackages(func(m *comms.BlobReq) { a.in.Push(item{note: func() { a.loop.toController(m) }}) })
+	a.envs.From(a.packages)
 	a.work.Go(a.pruneEnvironments)
 	if a.store, err = shm.OpenStore(shm.Options{Name: a.storeName(), SpillDir: filepath.Join(a.cfg.State, "spill")}); err != nil {
 		return err
@@ -113,7 +116,7 @@ func (a *Agent) open() error {
 	if err := removeControlPages(a.store.Dir()); err != nil {
 		return err
 	}
-	a.self = comms.Identity{Role: "agent", Name: a.cfg.Name, Incarnation: a.started.Incarnation, PID: os.Getpid(), Features: []string{comms.FeatureMany}}
+	a.self = comms.Identity{Role: "agent", Name: a.cfg.Name, Incarnation: a.started.Incarnation, PID: os.Getpid(), Features: []string{comms.FeatureMany, comms.FeaturePackages}}
 	if a.executors, err = comms.Listen("ipc://"+filepath.Join(a.cfg.Runtime, "executors.sock"), comms.Config{
 		Self: a.self, Handler: &executorDoor{agent: a}, Log: a.log, CheckPeer: wantRole("executor"),
 		HeartbeatEvery: -1, // one that computes may be silent; when it dies its socket closes

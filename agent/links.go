@@ -193,6 +193,9 @@ func (d *controllerDoor) Up(l *comms.Link, peer comms.Identity, resumed bool) {
 		}
 		loop.controller.link = l
 	}, ev: core.ControllerUp{Resumed: resumed}})
+	if !resumed {
+		d.agent.in.Offer(item{note: d.agent.packages.again})
+	}
 }
 
 // Message is called by the link.
@@ -205,6 +208,9 @@ func (d *controllerDoor) Message(l *comms.Link, head, body []byte) {
 func (d *controllerDoor) message(l *comms.Link, m comms.Message, body []byte) {
 	switch m := m.(type) {
 	case *comms.Blob:
+		if d.agent.packages.piece(m, body) {
+			return
+		}
 		if err := d.graphs.add(m, body); err != nil {
 			l.Abort(err)
 		}
@@ -215,6 +221,7 @@ func (d *controllerDoor) message(l *comms.Link, m comms.Message, body []byte) {
 			ev.Err = err.Error()
 		}
 		ev.Graph, m.Graph = graph, nil
+		m.Dir = d.agent.jobFolder(m.Dir)
 		d.large = d.large || graph != nil && graph.NumTasks() > largeJob
 		d.agent.in.Offer(item{ev: ev})
 	case *comms.Steer:

@@ -27,16 +27,18 @@ type Reply struct {
 	Message string // for people; empty with CodeOK
 }
 
-// Blob is a piece of a blob, which is named by the BLAKE3 hash of its whole. The
-// bytes are the message's body frame. Pieces come in order; the receiver checks
-// the hash when Total bytes are there.
+// Blob is a piece of a blob, which is named by the hash of its whole: a graph by
+// BLAKE3, a package by SHA-256. The bytes are the message's body frame. Pieces come in order,
+// one at 0 begins anew; the receiver checks the hash when Total bytes are there.
 type Blob struct {
 	Hash   Hash   // name of the blob
 	Offset uint64 // of this piece
 	Total  uint64 // bytes of the whole
+	Err    string // why the sender has no such piece; empty: here it is
 }
 
-// HaveReq asks which of the blobs the receiver lacks.
+// HaveReq asks which of the blobs the receiver lacks. Those that it has wait for the
+// submit that needs them: ten minutes, from the last HaveReq on, unless configured otherwise.
 type HaveReq struct {
 	Req    uint64 // names the request in the answer
 	Hashes []Hash // blobs in question
@@ -46,6 +48,7 @@ type HaveReq struct {
 type Have struct {
 	Req     uint64 // the request
 	Missing []Hash // those of them that the sender lacks, in the same order
+	Why     string // what befell one of them that was sent before; may be empty
 }
 
 // Submit makes a job. A second Submit with the same ID is the same job: it is
@@ -302,10 +305,11 @@ func (m *Reply) code(c *Coder) {
 }
 
 func (m *Blob) code(c *Coder) {
-	c.Struct(3, func(c *Coder) {
+	c.Struct(4, func(c *Coder) {
 		c.Hash(&m.Hash)
 		Uint(c, &m.Offset)
 		Uint(c, &m.Total)
+		String(c, &m.Err)
 	})
 }
 
@@ -317,9 +321,10 @@ func (m *HaveReq) code(c *Coder) {
 }
 
 func (m *Have) code(c *Coder) {
-	c.Struct(2, func(c *Coder) {
+	c.Struct(3, func(c *Coder) {
 		Uint(c, &m.Req)
 		Slice(c, &m.Missing, (*Coder).Hash)
+		String(c, &m.Why)
 	})
 }
 

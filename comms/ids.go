@@ -78,13 +78,14 @@ func (d DatasetID) String() string {
 	return fmt.Sprintf("%s/%d.%d[%d]", d.Job, d.Task, d.Output, d.Element)
 }
 
-// Hash is a content hash. The first byte tags the algorithm: see HashXXH3 and HashBLAKE3.
+// Hash is a content hash. The first byte tags the algorithm: see HashXXH3, HashBLAKE3 and HashSHA256.
 type Hash string
 
 // Tags of hash algorithms.
 const (
 	HashXXH3   = 'x' // xxh3-128: compares datasets
-	HashBLAKE3 = 'b' // BLAKE3-256: names packages and other blobs
+	HashBLAKE3 = 'b' // BLAKE3-256: names graphs that travel as blobs
+	HashSHA256 = 's' // SHA-256: names packages, so that a client can whatever its language
 )
 
 func (h Hash) String() string {

@@ -23,6 +23,7 @@ const (
 	TypeHaveReq Type = 3 // client -> controller: asks which blobs the receiver lacks
 	TypeHave    Type = 4 // controller -> client: answers HaveReq
 	TypeMany    Type = 5 // client -> controller, controller -> client, controller -> agent: messages that differ in little
+	TypeBlobReq Type = 6 // agent -> controller: asks for a piece of a blob
 
 	TypeSubmit   Type = 10 // client -> controller: makes a job
 	TypeAccepted Type = 11 // controller -> client: the job is durable
@@ -177,6 +178,8 @@ func newMessage(t Type) Message {
 		return new(Have)
 	case TypeMany:
 		return new(Many)
+	case TypeBlobReq:
+		return new(BlobReq)
 	case TypeSubmit:
 		return new(Submit)
 	case TypeAccepted:

@@ -32,7 +32,10 @@ type Config struct {
 	Spread  bool          // jobs that gain by it run on several agents at once
 	Steal   time.Duration // with Spread: an idle agent takes work that another has not begun where that saves at least this; 0: never
 	Network int64         // bits a second between two hosts, for plans; default 10 Gbit/s
-	Grace   time.Duration // how long a lost agent's jobs wait for it when another agent could take them; default 30s
+	// Unclaimed is how long a package or graph that was sent ahead waits for the job that
+	// needs it; default 10 minutes.
+	Unclaimed time.Duration
+	Grace     time.Duration // how long a lost agent's jobs wait for it when another agent could take them; default 30s
 
 	Inproc          *comms.Inproc   // names that can be reached inside this process; default none
 	Graphs          *decoded.Graphs // that other parts of this process decode too; default none
@@ -86,6 +89,10 @@ func (cfg Config) withDefaults() (Config, error) {
 	if cfg.Grace < 0 || cfg.CertificateLife < 0 {
 		all = append(all, fmt.Errorf("a grace of %v and certificates for %v: want durations of 0 or more, such as 30s", cfg.Grace, cfg.CertificateLife))
 	}
+	if cfg.Unclaimed < 0 {
+		all = append(all, fmt.Errorf("packages wait %v for their job: want a duration of 0 or more, such as 10m", cfg.Unclaimed))
+	}
+	cfg.Unclaimed = cmp.Or(cfg.Unclaimed, 10*time.Minute)
 	if cfg.Memory < 0 || cfg.Memory > 0 && cfg.Memory < gcs.LeastMemory(max(cfg.Shards, defaultShards)) {
 		all = append(all, fmt.Errorf("%d bytes of memory for the store: want at least %d MiB", cfg.Memory, gcs.LeastMemory(max(cfg.Shards, defaultShards))>>20))
 	}
@@ -107,7 +114,7 @@ func (cfg *Config) store(onPause func(bool, uint64)) gcs.Options {
 
 func (cfg *Config) links(h comms.Handler, incarnation uint64, s *comms.Security) comms.Config {
 	return comms.Config{
-		Self:    comms.Identity{Role: "controller", Name: cfg.Name, Incarnation: incarnation, PID: os.Getpid(), Build: cfg.Build, Features: []string{comms.FeatureMany}},
+		Self:    comms.Identity{Role: "controller", Name: cfg.Name, Incarnation: incarnation, PID: os.Getpid(), Build: cfg.Build, Features: []string{comms.FeatureMany, comms.FeaturePackages}},
 		Handler: h, Inproc: cfg.Inproc, Replay: true, ResumeWindow: cmp.Or(cfg.ResumeWindow, min(time.Minute, cmp.Or(cfg.Grace, core.DefaultGrace))),
 		Security: s, InsecureTestNetwork: cfg.InsecureTestNetwork, Log: cfg.Log,
 		CheckPeer: func(p comms.Identity, _ int) error {

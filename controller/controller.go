@@ -106,7 +106,7 @@ func New(cfg Config) (*Controller, error) {
 }
 
 func (c *Controller) start() (err error) {
-	if c.blobs, err = openBlobs(filepath.Join(c.cfg.State, "packages")); err != nil {
+	if c.blobs, err = openBlobs(filepath.Join(c.cfg.State, "packages"), c.store.Room); err != nil {
 		return err
 	}
 	if err := keepIncarnation(c.cfg.State, c.incarnation); err != nil {
@@ -216,7 +216,7 @@ func (c *Controller) one(ev core.Event) {
 		c.room(ev.id)
 		return
 	case linkSay:
-		c.send(core.Send{Link: ev.id, Msg: ev.msg})
+		c.send(core.Send{Link: ev.id, Msg: ev.msg, Body: ev.body})
 		return
 	case tellRevoked:
 		c.tellRevoked()
@@ -276,7 +276,7 @@ func (c *Controller) upkeep() {
 		if err := c.upkeepMembers(); err != nil {
 			c.log.Warn().Err(err).Msg("certificates")
 		}
-		if err := c.blobs.expire(time.Now().Add(-blobAge)); err != nil {
+		if err := c.blobs.expire(time.Now().Add(-c.cfg.Unclaimed), c.needed); err != nil {
 			c.log.Warn().Err(err).Msg("old packages stay")
 		}
 	})
@@ -285,8 +285,11 @@ func (c *Controller) upkeep() {
 // upkeepEvery is how often the store gives back what was deleted.
 const upkeepEvery = 10 * time.Second
 
-// blobAge is how long a blob waits for the submit that names it.
-const blobAge = time.Hour
+// needed tells whether a job that is stored needs a package.
+func (c *Controller) needed(h comms.Hash) (bool, error) {
+	n, err := c.store.Needs(h, 1)
+	return n > 0, err
+}
 
 // Close ends what Run left: links in good order, slow work, the store. It may
 // be called after Run has returned, or when it never ran.

@@ -30,6 +30,8 @@ type knownGraph struct {
 	planned time.Time
 	asked   time.Time // when somebody was sent to plan it anew
 
+	packages []comms.Hash // that it needs: whether they are here is looked at with every submit
+
 	better   *planner.Plan // that was found while a job with the graph ran
 	betterOn planner.Cluster
 }
@@ -44,15 +46,16 @@ const (
 	mostAge       = 10 * time.Second // of a plan by which jobs go while a new one is made
 )
 
-// prepared answers a submit of a graph that is known, with a plan that still holds.
-func (gs *graphs) prepared(a *core.Prepare, now time.Time) (core.Prepared, bool) {
+// prepared answers a submit of a graph that is known, with a plan that still holds,
+// and whose packages are here.
+func (gs *graphs) prepared(a *core.Prepare, now time.Time, here func([]comms.Hash) bool) (core.Prepared, bool) {
 	if a.Submit == nil || a.Past {
 		return core.Prepared{}, false
 	}
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	k := gs.known[a.Submit.GraphHash]
-	if k == nil || !sameCluster(&k.cluster, &a.Cluster) {
+	if k == nil || len(k.packages) > 0 && !here(k.packages) || !sameCluster(&k.cluster, &a.Cluster) {
 		return core.Prepared{}, false
 	}
 	if age := now.Sub(k.planned); age > mostAge || age > planAge && now.Sub(k.asked) > planAge {
@@ -83,7 +86,7 @@ func (gs *graphs) keep(h comms.Hash, ev *core.Prepared, cluster planner.Cluster,
 	if gs.known == nil {
 		gs.known = map[comms.Hash]*knownGraph{}
 	}
-	k := &knownGraph{graph: ev.Graph, plan: ev.Plan, cluster: cluster, planned: now}
+	k := &knownGraph{graph: ev.Graph, plan: ev.Plan, cluster: cluster, planned: now, packages: core.PackagesOf(ev.Graph)}
 	if old := gs.known[h]; old == nil {
 		gs.tasks += n
 	} else {

@@ -23,7 +23,7 @@ func TestPlansAnew(t *testing.T) {
 	var first []byte
 	ask := func(at time.Duration, on planner.Cluster, want bool) {
 		t.Helper()
-		ev, ok := gs.prepared(&core.Prepare{Submit: &comms.Submit{GraphHash: "h"}, Cluster: on}, began.Add(at))
+		ev, ok := gs.prepared(&core.Prepare{Submit: &comms.Submit{GraphHash: "h"}, Cluster: on}, began.Add(at), nil)
 		if ok != want {
 			t.Errorf("after %v: answered at once: %v, want %v", at, ok, want)
 		}

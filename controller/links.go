@@ -38,8 +38,9 @@ type (
 	tellRevoked struct{ core.Tick }
 	linkSay     struct {
 		core.Tick
-		id  core.LinkID
-		msg comms.Message
+		id   core.LinkID
+		msg  comms.Message
+		body []byte
 	}
 )
 
@@ -141,7 +142,13 @@ func (c *Controller) message(id core.LinkID, l *comms.Link, m comms.Message, bod
 		}
 		return
 	case *comms.HaveReq:
-		c.inbox.Offer(linkSay{id: id, msg: &comms.Have{Req: m.Req, Missing: c.blobs.missing(m.Hashes)}})
+		c.inbox.Offer(linkSay{id: id, msg: c.blobs.have(id, m)})
+		return
+	case *comms.BlobReq:
+		c.slow(func() {
+			piece, body := c.blobs.piece(m)
+			c.done(linkSay{id: id, msg: piece, body: body})
+		})
 		return
 	case *comms.Submit:
 		if err := nameGraph(m); err != nil {

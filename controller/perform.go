@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
@@ -26,7 +27,7 @@ func (c *Controller) perform(a core.Action) {
 			p.link.Abort(errors.New(a.Why))
 		}
 	case core.Prepare:
-		if ev, ok := c.graphs.prepared(&a, time.Now()); ok {
+		if ev, ok := c.graphs.prepared(&a, time.Now(), c.blobs.all); ok {
 			c.local = append(c.local, ev)
 			return
 		}
@@ -349,6 +350,9 @@ func (c *Controller) snapshot(g *dag.Graph) profiles.Snapshot {
 func (c *Controller) prepare(a core.Prepare) {
 	ev := core.Prepared{Token: a.Token, Job: a.Job, Graph: a.Graph}
 	err := c.prepareGraph(&a, &ev)
+	if err == nil && a.Submit != nil {
+		err = c.claim(&ev)
+	}
 	if err == nil && a.Past {
 		ev.Past, err = c.past(a.Job, ev.Graph)
 	}
@@ -373,6 +377,19 @@ func (c *Controller) prepare(a core.Prepare) {
 		}
 	}
 	c.done(ev)
+}
+
+// claim looks whether the packages of a submit are here; from then on they wait
+// for it to be stored.
+func (c *Controller) claim(ev *core.Prepared) error {
+	hashes := core.PackagesOf(ev.Graph)
+	missing := c.blobs.missing(hashes)
+	if len(missing) == 0 {
+		return nil
+	}
+	ev.Code = comms.CodeNotFound
+	first := ev.Graph.Packages()[slices.Index(hashes, missing[0])]
+	return fmt.Errorf("submit: %d packages are not here, send them first: %s", len(missing), first)
 }
 
 func (c *Controller) prepareGraph(a *core.Prepare, ev *core.Prepared) (err error) {

@@ -3,6 +3,7 @@ package controller
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,13 +15,13 @@ import (
 func TestUpkeep(t *testing.T) {
 	dir := t.TempDir()
 	c := startController(t, dir, comms.NewInproc())
-	stale, fresh := filepath.Join(c.blobs.dir, "stale"), filepath.Join(c.blobs.dir, "fresh")
+	stale, fresh := filepath.Join(c.blobs.dir, strings.Repeat("0a", 32)), filepath.Join(c.blobs.dir, "73"+strings.Repeat("0b", 32))
 	for _, name := range []string{stale, fresh} {
 		if err := os.WriteFile(name, []byte("package"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	old := time.Now().Add(-2 * blobAge)
+	old := time.Now().Add(-2 * c.cfg.Unclaimed)
 	if err := os.Chtimes(stale, old, old); err != nil {
 		t.Fatal(err)
 	}

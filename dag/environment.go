@@ -139,6 +139,9 @@ func checkEnvironment(e *Environment) error {
 		if err := checkText(text); err != nil {
 			return err
 		}
+		if err := checkPackage(text); err != nil {
+			return err
+		}
 	}
 	if len(e.PyModules) > 0 && e.Python == nil {
 		return mistake("it has py_modules and no python", "add python: {} for the interpreter")

@@ -70,6 +70,7 @@ type Cache struct {
 	dir      string
 	plugins  []Plugin
 	patience time.Duration // how long transient errors of one build are tried again
+	source   Source        // of packages; nil: there are none
 
 	mu       sync.Mutex
 	held     map[string]*os.File  // locks of the environments that we use, by folder

@@ -12,6 +12,9 @@
 //	vars                           environment variables
 //	uv                             made when the first Python environment is, on hosts without uv
 //
+// Files that travel with their job are packages: a Packer makes them where the job is
+// submitted, a Source brings them to where the environment is built.
+//
 // An environment that names nothing of these is served by the executor that comes
 // with the agent.
 //

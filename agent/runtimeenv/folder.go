@@ -16,7 +16,7 @@ import (
 )
 
 // workingDir gives executors a copy of a folder to start in. Python can import from it.
-type workingDir struct{}
+type workingDir struct{ cache *Cache }
 
 func (workingDir) Name() string                        { return "working_dir" }
 func (workingDir) Priority() int                       { return 20 }
@@ -25,16 +25,21 @@ func (workingDir) Delete(string) error                 { return nil }
 func (workingDir) Describe(env dag.Environment) string { return env.WorkingDir }
 
 func (workingDir) Validate(env dag.Environment) error {
-	return checkSource("working_dir", absoluteIn(env.Source, env.WorkingDir), func(info fs.FileInfo) bool {
+	return checkSource("working_dir", env, env.WorkingDir, func(info fs.FileInfo) bool {
 		return info.IsDir() || isArchive(info.Name())
 	}, "want a folder or a .zip")
 }
 
-func checkSource(key, name string, fits func(fs.FileInfo) bool, want string) error {
+// checkSource checks what stands in an environment for a file; what a package has, its client has checked.
+func checkSource(key string, env dag.Environment, text string, fits func(fs.FileInfo) bool, want string) error {
+	if _, ok := dag.ParsePackage(text); ok {
+		return nil
+	}
+	name := absoluteIn(env.Source, text)
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: there is no %s", key, name)
+		return &absentError{key, name}
 	case err != nil:
 		return fmt.Errorf("%s: %w", key, err)
 	case !fits(info):
@@ -43,16 +48,28 @@ func checkSource(key, name string, fits func(fs.FileInfo) bool, want string) err
 	return nil
 }
 
+// absentError says that a file of an environment is not on this host.
+type absentError struct{ key, name string }
+
+func (e *absentError) Error() string { return fmt.Sprintf("%s: there is no %s", e.key, e.name) }
+
+func (e *absentError) Is(target error) bool { return target == fs.ErrNotExist }
+
 // Key hashes the folder's content.
 func (workingDir) Key(_ context.Context, env dag.Environment) (string, error) {
-	return treeKey("working_dir", absoluteIn(env.Source, env.WorkingDir))
+	return treeKey("working_dir", env, env.WorkingDir)
 }
 
-// treeKey hashes folders and files; names the key of the environment in errors.
-func treeKey(what string, paths ...string) (string, error) {
+// treeKey hashes folders, files and packages; names the key of the environment in errors.
+func treeKey(what string, env dag.Environment, paths ...string) (string, error) {
 	h := hasher{blake3.New()}
 	h.text("cascade files 1")
-	for _, name := range paths {
+	for _, text := range paths {
+		if p, ok := dag.ParsePackage(text); ok {
+			h.text("package", p.Hash)
+			continue
+		}
+		name := absoluteIn(env.Source, text)
 		if what == "py_modules" {
 			h.text(moduleName(name))
 		}
@@ -64,15 +81,19 @@ func treeKey(what string, paths ...string) (string, error) {
 }
 
 // Create copies or unpacks.
-func (workingDir) Create(_ context.Context, env dag.Environment, b *Build) error {
-	if err := place(absoluteIn(env.Source, env.WorkingDir), b.Dir); err != nil {
+func (w workingDir) Create(ctx context.Context, env dag.Environment, b *Build) error {
+	if err := w.cache.place(ctx, env, env.WorkingDir, b.Dir); err != nil {
 		return fmt.Errorf("working_dir: %w", err)
 	}
 	return nil
 }
 
-// place puts the content of a folder or archive, or a file, into a folder.
-func place(from, to string) error {
+// place puts the content of a folder, archive or package, or a file, into a folder.
+func (c *Cache) place(ctx context.Context, env dag.Environment, text, to string) error {
+	if p, ok := dag.ParsePackage(text); ok {
+		return c.unpackPackage(ctx, p, to)
+	}
+	from := absoluteIn(env.Source, text)
 	if info, err := os.Stat(from); err == nil && !info.IsDir() && isArchive(from) {
 		return unpack(from, to)
 	}
@@ -89,7 +110,7 @@ func (workingDir) Activate(env dag.Environment, dir string, act *Activation) err
 }
 
 // pyModules makes modules importable.
-type pyModules struct{}
+type pyModules struct{ cache *Cache }
 
 func (pyModules) Name() string                        { return "py_modules" }
 func (pyModules) Priority() int                       { return 30 }
@@ -100,18 +121,11 @@ func (pyModules) Describe(env dag.Environment) string { return strings.Join(env.
 func (pyModules) Validate(env dag.Environment) error {
 	var all []error
 	for _, m := range env.PyModules {
-		all = append(all, checkSource("py_modules", absoluteIn(env.Source, m), func(info fs.FileInfo) bool {
+		all = append(all, checkSource("py_modules", env, m, func(info fs.FileInfo) bool {
 			return info.IsDir() || isArchive(info.Name()) || strings.HasSuffix(info.Name(), ".py")
 		}, "want a folder, a .py file, a .zip or a .whl"))
 	}
 	return errors.Join(all...)
-}
-
-func modulePaths(env dag.Environment) (out []string) {
-	for _, m := range env.PyModules {
-		out = append(out, absoluteIn(env.Source, m))
-	}
-	return out
 }
 
 // moduleName is the name by which something is imported; "" for a place of modules.
@@ -130,20 +144,21 @@ func moduleName(path string) string {
 
 // Key hashes names and content of all modules, in order.
 func (pyModules) Key(_ context.Context, env dag.Environment) (string, error) {
-	return treeKey("py_modules", modulePaths(env)...)
+	return treeKey("py_modules", env, env.PyModules...)
 }
 
 // Create lays each entry into a folder of its own, 0, 1, ...: the first that has a module wins.
-func (pyModules) Create(_ context.Context, env dag.Environment, b *Build) error {
-	for i, path := range modulePaths(env) {
+func (m pyModules) Create(ctx context.Context, env dag.Environment, b *Build) error {
+	for i, text := range env.PyModules {
 		to := filepath.Join(b.Dir, fmt.Sprint(i))
+		path := absoluteIn(env.Source, text) // a package has the module's folder in it
 		if info, err := os.Stat(path); err == nil && info.IsDir() && moduleName(path) != "" {
 			to = filepath.Join(to, moduleName(path))
 		}
 		if err := os.MkdirAll(to, 0o700); err != nil {
 			return fmt.Errorf("py_modules: %w", err)
 		}
-		if err := place(path, to); err != nil {
+		if err := m.cache.place(ctx, env, text, to); err != nil {
 			return fmt.Errorf("py_modules: %w", err)
 		}
 	}
@@ -162,7 +177,7 @@ func (pyModules) Activate(env dag.Environment, dir string, act *Activation) erro
 
 // binaryPlugin starts a program that is an executor, a copy of it: who builds it
 // anew changes no program that runs.
-type binaryPlugin struct{}
+type binaryPlugin struct{ cache *Cache }
 
 func (binaryPlugin) Name() string                        { return "binary" }
 func (binaryPlugin) Priority() int                       { return 10 }
@@ -171,16 +186,22 @@ func (binaryPlugin) Delete(string) error                 { return nil }
 func (binaryPlugin) Describe(env dag.Environment) string { return env.Binary }
 
 func (binaryPlugin) Validate(env dag.Environment) error {
-	return checkSource("binary", absoluteIn(env.Source, env.Binary), func(info fs.FileInfo) bool {
+	return checkSource("binary", env, env.Binary, func(info fs.FileInfo) bool {
 		return info.Mode().IsRegular() && info.Mode()&0o111 != 0
 	}, "want a file that can be executed")
 }
 
 func (binaryPlugin) Key(_ context.Context, env dag.Environment) (string, error) {
-	return treeKey("binary", absoluteIn(env.Source, env.Binary))
+	return treeKey("binary", env, env.Binary)
 }
 
-func (binaryPlugin) Create(_ context.Context, env dag.Environment, b *Build) error {
+func (p binaryPlugin) Create(ctx context.Context, env dag.Environment, b *Build) error {
+	if pkg, ok := dag.ParsePackage(env.Binary); ok {
+		if err := p.cache.unpackPackage(ctx, pkg, b.Dir); err != nil {
+			return fmt.Errorf("binary: %w", err)
+		}
+		return nil
+	}
 	if err := copyFile(absoluteIn(env.Source, env.Binary), filepath.Join(b.Dir, binaryName), 0o500); err != nil {
 		return fmt.Errorf("binary: %w", err)
 	}

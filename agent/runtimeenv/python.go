@@ -35,7 +35,7 @@ import (
 func pythonPlugins(c *Cache) []Plugin {
 	tool := &uvTool{cache: c, slots: make(chan struct{}, max(2, runtime.NumCPU()))}
 	base := &pythonBase{uv: tool, interpreters: &interpreters{file: filepath.Join(c.dir, "interpreters.json")}}
-	return []Plugin{tool, base, pythonExecutor{}, &pythonPlugin{base: base}, workingDir{}, pyModules{}, binaryPlugin{}}
+	return []Plugin{tool, base, pythonExecutor{}, &pythonPlugin{base: base}, workingDir{c}, pyModules{c}, binaryPlugin{c}}
 }
 
 // pythonBase is the lowest layer: an interpreter with what the executor needs.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,13 @@ func (r Record) Replay() string {
 			}
 		}
 	case "working_dir", "py_modules", "binary", "go":
-		return "a replay needs " + r.What + " in " + r.Source + " as it was"
+		paths := slices.DeleteFunc(strings.Fields(r.What), func(text string) bool {
+			_, ok := dag.ParsePackage(text)
+			return ok // the controller keeps it as long as a job names it
+		})
+		if len(paths) > 0 {
+			return "a replay needs " + strings.Join(paths, " ") + " in " + r.Source + " as it was"
+		}
 	}
 	return ""
 }

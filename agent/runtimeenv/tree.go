@@ -151,12 +151,16 @@ func (h hasher) tree(dir string) error {
 
 // content hashes size bytes of a file; one that has another size by now is being changed.
 func (h hasher) content(name string, size int64) error {
+	return copyContent(h, name, size)
+}
+
+func copyContent(to io.Writer, name string, size int64) error {
 	file, err := os.Open(name)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	n, err := io.Copy(h, io.LimitReader(file, size+1))
+	n, err := io.Copy(to, io.LimitReader(file, size+1))
 	if err == nil && n != size {
 		err = fmt.Errorf("%s changes while it is read", name)
 	}
@@ -219,8 +223,8 @@ func isArchive(name string) bool {
 	return ext == ".zip" || ext == ".whl"
 }
 
-// unpack writes an archive's files below a folder and nowhere else. What the
-// archive says of sizes is not believed.
+// unpack writes an archive's files below a folder and nowhere else, and links that
+// stay there. What the archive says of sizes is not believed.
 func unpack(archive, to string) error {
 	zr, err := zip.OpenReader(archive)
 	if err != nil {
@@ -233,6 +237,7 @@ func unpack(archive, to string) error {
 	}
 	defer func() { _ = root.Close() }() // nothing is written to a folder itself
 	left := int64(maxTreeBytes)
+	var links []treeFile // made last: nothing is written through them
 	for n, f := range zr.File {
 		if n >= maxTreeFiles {
 			return boundTree(archive, n+1, 0)
@@ -241,11 +246,54 @@ func unpack(archive, to string) error {
 		if !filepath.IsLocal(name) {
 			return fmt.Errorf("archive %s: the entry %q leads out of it", archive, f.Name)
 		}
-		if err := unpackOne(root, f, name, &left); err != nil {
+		var link string
+		if f.Mode()&fs.ModeSymlink != 0 {
+			link, err = readLink(f)
+			links = append(links, treeFile{name: name, target: link})
+		} else {
+			err = unpackOne(root, f, name, &left)
+		}
+		if err != nil {
 			if left < 0 {
 				return boundTree(archive, 0, maxTreeBytes+1)
 			}
 			return fmt.Errorf("archive %s: entry %q: %w", archive, f.Name, err)
+		}
+	}
+	if err := unpackLinks(root, links); err != nil {
+		return fmt.Errorf("archive %s: %w", archive, err)
+	}
+	return nil
+}
+
+// maxLink is the most bytes of a link's target: PATH_MAX of Linux.
+const maxLink = 4096
+
+func readLink(f *zip.File) (string, error) {
+	in, err := f.Open()
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	b, err := io.ReadAll(io.LimitReader(in, maxLink))
+	return string(b), err
+}
+
+// unpackLinks makes links, all of them before it looks whether each stays inside:
+// one may lead over another.
+func unpackLinks(root *os.Root, links []treeFile) error {
+	for _, l := range links {
+		err := root.MkdirAll(path.Dir(l.name), 0o700)
+		if err == nil {
+			err = root.Symlink(l.target, l.name)
+		}
+		if err != nil {
+			return fmt.Errorf("link %q: %w", l.name, err)
+		}
+	}
+	for _, l := range links {
+		if !inside(root, l.name, l.target) {
+			return fmt.Errorf("the link %q to %q leads out of it", l.name, l.target)
 		}
 	}
 	return nil

@@ -178,7 +178,12 @@ func TestUnpack(t *testing.T) {
 		{"a way up inside", []func(*zip.Writer){entry("a/../../evil", "1", 0o644)}, "leads out of it"},
 		{"from the root", []func(*zip.Writer){entry("/etc/evil", "1", 0o644)}, "leads out of it"},
 		{"as Windows writes it", []func(*zip.Writer){entry(`..\evil`, "1", 0o644)}, "leads out of it"},
-		{"a link, and a file through it", []func(*zip.Writer){entry("l", "..", 0o777|fs.ModeSymlink), entry("l/evil", "1", 0o644)}, "only files and folders"},
+		{"a link, and a file through it", []func(*zip.Writer){entry("l", "..", 0o777|fs.ModeSymlink), entry("l/evil", "1", 0o644)}, `link "l": symlinkat`},
+		{"a link that stays inside", []func(*zip.Writer){entry("l", "sub/a", 0o777|fs.ModeSymlink), entry("sub/a", "1", 0o644)}, "l sub/a"},
+		{"a link that leads out", []func(*zip.Writer){entry("sub/l", "../../x.zip", 0o777|fs.ModeSymlink)}, `the link "sub/l" to "../../x.zip" leads out of it`},
+		{"a link from the root", []func(*zip.Writer){entry("l", "/etc/passwd", 0o777|fs.ModeSymlink)}, "leads out of it"},
+		{"links that lead out together", []func(*zip.Writer){entry("a/b", "..", 0o777|fs.ModeSymlink), entry("l", "a/b/../x.zip", 0o777|fs.ModeSymlink)}, "leads out of it"},
+		{"a device", []func(*zip.Writer){entry("d", "", 0o600|fs.ModeDevice)}, "only files and folders"},
 		{"twice the same", []func(*zip.Writer){entry("a", "1", 0o644), entry("a", "2", 0o644)}, "file exists"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

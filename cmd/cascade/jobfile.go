@@ -63,7 +63,7 @@ func checkPlaces(name, dir string, e *dag.Environment) error {
 		places = append(places, place{"wheels", e.Python.Wheels, "a folder"})
 	}
 	for _, p := range places {
-		if p.path == "" {
+		if _, ok := dag.ParsePackage(p.path); ok || p.path == "" {
 			continue
 		}
 		path := p.path

@@ -141,6 +141,7 @@ func (c *Core) prepared(ev *Prepared) {
 	j.states = NewStates(j.graph)
 	j.rec.Name = j.graph.Name
 	j.rec.Totals = j.states.Totals()
+	j.rec.Packages = PackagesOf(j.graph)
 	c.findExports(j)
 	c.warnLate(j, j.plan)
 	var assign *comms.Assign
@@ -159,6 +160,14 @@ func (c *Core) prepared(ev *Prepared) {
 		c.improve(j, first, planner.Cluster{Hosts: []planner.Host{a.host()}}, false)
 	}
 	c.touch(j)
+}
+
+// PackagesOf names the packages that must be kept for a job.
+func PackagesOf(g *dag.Graph) (all []comms.Hash) {
+	for _, p := range g.Packages() {
+		all = append(all, comms.PackageHash(p.Hash))
+	}
+	return all
 }
 
 // created ends a submit: the job is durable, or was refused.

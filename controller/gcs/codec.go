@@ -35,7 +35,7 @@ type (
 )
 
 func (r *jobRow) code(c *comms.Coder) {
-	c.Struct(25, func(c *comms.Coder) {
+	c.Struct(26, func(c *comms.Coder) {
 		c.ID((*[16]byte)(&r.ID))
 		comms.String(c, &r.Name)
 		comms.Uint(c, &r.Phase)
@@ -61,6 +61,7 @@ func (r *jobRow) code(c *comms.Coder) {
 		comms.Uint(c, &r.Life)
 		comms.Slice(c, &r.Fragments, codeFragment)
 		c.Bool(&r.Homeless)
+		comms.Slice(c, &r.Packages, (*comms.Coder).Hash)
 	})
 }
 

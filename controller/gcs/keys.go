@@ -20,6 +20,7 @@ import (
 //	b job number(8)                 batch of events
 //	t job task(4)                   row of a task
 //	d job task(4) output(4) elem(8) row of a dataset
+//	r hash job                      package that a job needs
 //	a name                          agent            (shard 0)
 //	p signature                     profile          (shard 0)
 //	k id(8)                         token            (shard 0)
@@ -39,6 +40,7 @@ const (
 	tableBatches      table = 'b'
 	tableTasks        table = 't'
 	tableDatasets     table = 'd'
+	tablePackages     table = 'r'
 	tableAgents       table = 'a'
 	tableProfiles     table = 'p'
 	tableTokens       table = 'k'

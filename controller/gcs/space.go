@@ -138,10 +138,13 @@ func (s *space) await(refuse bool, stop <-chan struct{}) error {
 }
 
 // refusal returns ErrNoSpace when there is no room.
-func (s *space) refusal() error {
+func (s *space) refusal() error { return s.room(0) }
+
+// room returns ErrNoSpace when there is no room for so many bytes more.
+func (s *space) room(bytes uint64) error {
 	free, err := s.free(s.dir)
-	if err == nil && free < s.min {
-		err = fmt.Errorf("%w: %d MiB free in %s, %d MiB are needed", ErrNoSpace, free>>20, s.dir, s.min>>20)
+	if err == nil && (free < s.min || free-s.min < bytes) {
+		err = fmt.Errorf("%w: %d MiB free in %s, %d MiB are needed", ErrNoSpace, free>>20, s.dir, (s.min+bytes)>>20)
 	}
 	return err
 }

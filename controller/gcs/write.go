@@ -28,6 +28,9 @@ func (s *Store) Create(row *core.JobRecord, request *comms.Submit, graph []byte,
 	last := write{job: row.ID, refuse: true, graph: graphUse, name: name, entries: []entry{
 		{jobKey(tableRequests, row.ID), comms.Encode(&req)},
 		{jobKey(tableJobs, row.ID), comms.AppendRecord(make([]byte, 0, 256), (*jobRow)(row).code)}}}
+	for _, h := range row.Packages {
+		last.entries = append(last.entries, entry{packageKey(h, row.ID), []byte{}})
+	}
 	stored = last.bytes()
 	// A shard that waits for room takes nothing from its queue: it could not refuse.
 	if err := s.space.refusal(); err != nil {
@@ -290,6 +293,9 @@ func (s *shard) keysOf(job comms.JobID) (keys [][]byte, graph comms.Hash, err er
 				return fmt.Errorf("row of job %s: %w", job, err)
 			}
 			graph = graphName(&row)
+			for _, h := range row.Packages {
+				keys = append(keys, packageKey(h, job))
+			}
 		} else if !errors.Is(err, ErrNotFound) {
 			return err
 		}

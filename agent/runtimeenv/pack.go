@@ -1,0 +1,293 @@
+package runtimeenv
+
+import (
+	"archive/zip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/cascade-run/cascade/dag"
+)
+
+// Packer turns the folders and files that environments name into packages. The
+// zero value is ready; one may serve many environments.
+type Packer struct {
+	packs []*Pack
+}
+
+// Pack is a package that can be sent: an archive of what is shipped of a folder or
+// file. Equal content gives equal bytes.
+type Pack struct {
+	dag.Package
+	Bytes int64 // of the archive
+
+	source string // what it was made of
+	prefix string // folder in the archive
+	rename string // of a single file; "" its own name
+}
+
+// Packs are the packages that were named so far, each once.
+func (p *Packer) Packs() []*Pack { return p.packs }
+
+// Pack returns env with packages in the places of paths. What is not on this host
+// stays a path: hosts that run its tasks may have it. Relative paths refer to
+// env.Source, which must be absolute.
+func (p *Packer) Pack(env dag.Environment) (dag.Environment, error) {
+	pack := func(what, text string, shape func(source string) (*Pack, error)) (string, error) {
+		if _, ok := dag.ParsePackage(text); ok || text == "" {
+			return text, nil
+		}
+		source := absoluteIn(env.Source, text)
+		if _, err := os.Stat(source); errors.Is(err, fs.ErrNotExist) {
+			return text, nil
+		}
+		made, err := shape(source)
+		if err != nil {
+			return "", fmt.Errorf("environment %q: %s: %w", env.Name, what, err)
+		}
+		return p.add(made).String(), nil
+	}
+	if err := validateFiles(env); err != nil {
+		return env, fmt.Errorf("environment %q: %w", env.Name, err)
+	}
+	var err, failed error
+	env.WorkingDir, err = pack("working_dir", env.WorkingDir, packFolder)
+	failed = errors.Join(failed, err)
+	env.Binary, err = pack("binary", env.Binary, packBinary)
+	failed = errors.Join(failed, err)
+	env.PyModules = slices.Clone(env.PyModules)
+	for i, m := range env.PyModules {
+		env.PyModules[i], err = pack("py_modules", m, packModule)
+		failed = errors.Join(failed, err)
+	}
+	return env, failed
+}
+
+func (p *Packer) add(made *Pack) *Pack {
+	for _, old := range p.packs {
+		if old.Package == made.Package {
+			return old
+		}
+	}
+	p.packs = append(p.packs, made)
+	return made
+}
+
+// validateFiles finds mistakes in what of an environment is here.
+func validateFiles(env dag.Environment) (err error) {
+	for _, p := range []Plugin{workingDir{}, pyModules{}, binaryPlugin{}} {
+		if p.Applies(env) {
+			if e := p.Validate(env); e != nil && !errors.Is(e, fs.ErrNotExist) {
+				err = errors.Join(err, e)
+			}
+		}
+	}
+	return err
+}
+
+func packFolder(source string) (*Pack, error) { return newPack(&Pack{source: source}) }
+
+func packBinary(source string) (*Pack, error) {
+	return newPack(&Pack{source: source, rename: binaryName})
+}
+
+func packModule(source string) (*Pack, error) {
+	p := &Pack{source: source}
+	if info, err := os.Stat(source); err == nil && info.IsDir() {
+		p.prefix = moduleName(source)
+	}
+	return newPack(p)
+}
+
+func newPack(p *Pack) (*Pack, error) {
+	p.Name = filepath.Base(p.source)
+	sum := sha256.New()
+	n, err := p.write(sum)
+	if err != nil {
+		return nil, err
+	}
+	p.Bytes, p.Hash = n, hex.EncodeToString(sum.Sum(nil))
+	return p, nil
+}
+
+// ErrChanged says that files changed between the hashing of a package and its sending.
+var ErrChanged = errors.New("its files have changed meanwhile")
+
+// Send writes the archive in pieces of at most max bytes, in order. The last is
+// written only when all of it is what it was when it got its name; else the error
+// matches ErrChanged, and the package is to be made anew.
+func (p *Pack) Send(most int, piece func(offset int64, b []byte) error) error {
+	c := &cutter{most: most, piece: piece, sum: sha256.New(), room: make([]byte, 0, most)}
+	n, err := p.write(c)
+	switch {
+	case err != nil:
+		return fmt.Errorf("send %s: %w", p.source, err)
+	case n != p.Bytes || hex.EncodeToString(c.sum.Sum(nil)) != p.Hash:
+		return fmt.Errorf("send %s: %w", p.source, ErrChanged)
+	}
+	return c.piece(c.sent, c.room)
+}
+
+// cutter cuts what is written into pieces and keeps back the last.
+type cutter struct {
+	most  int
+	piece func(offset int64, b []byte) error
+	sum   hash.Hash
+	room  []byte
+	sent  int64
+}
+
+func (c *cutter) Write(b []byte) (int, error) {
+	n := len(b)
+	_, _ = c.sum.Write(b) // a hash does not fail
+	for len(b) > 0 {
+		if len(c.room) == c.most {
+			if err := c.piece(c.sent, c.room); err != nil {
+				return 0, err
+			}
+			c.sent += int64(c.most)
+			c.room = make([]byte, 0, c.most) // the receiver may keep the one before
+		}
+		part := b[:min(len(b), c.most-len(c.room))]
+		c.room, b = append(c.room, part...), b[len(part):]
+	}
+	return n, nil
+}
+
+// write writes the archive: the source itself when it is one, else the files that
+// are shipped, in order, with nothing in it but names, contents and whether they are programs.
+// They are not compressed: equal content has equal bytes whoever packs it.
+func (p *Pack) write(to io.Writer) (int64, error) {
+	info, err := os.Stat(p.source)
+	if err != nil {
+		return 0, err
+	}
+	counted := &counter{w: to}
+	if !info.IsDir() && p.rename == "" && isArchive(p.source) {
+		err = copyContent(counted, p.source, info.Size())
+		return counted.n, err
+	}
+	files, err := listTree(p.source)
+	if err != nil {
+		return 0, err
+	}
+	zw := zip.NewWriter(counted)
+	for _, f := range files {
+		source, name := filepath.Join(p.source, filepath.FromSlash(f.name)), path.Join(p.prefix, f.name)
+		if f.name == "." {
+			source, name = p.source, filepath.Base(p.source)
+			if p.rename != "" {
+				name = p.rename
+			}
+		}
+		if err := packFile(zw, f, source, name); err != nil {
+			return counted.n, err
+		}
+	}
+	err = zw.Close()
+	return counted.n, err
+}
+
+func packFile(zw *zip.Writer, f treeFile, source, name string) error {
+	h := &zip.FileHeader{Name: name, Method: zip.Store}
+	h.SetMode(shippedMode(f.mode))
+	if f.target != "" {
+		h.SetMode(fs.ModeSymlink | 0o777)
+	}
+	w, err := zw.CreateHeader(h)
+	if err != nil {
+		return err
+	}
+	if f.target != "" {
+		_, err = io.WriteString(w, filepath.ToSlash(f.target))
+		return err
+	}
+	return copyContent(w, source, f.size)
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// Source brings packages to this host.
+type Source interface {
+	// Fetch appends what to lacks of a package: to has its first bytes already, as many
+	// as offset says. Who calls checks the hash.
+	Fetch(ctx context.Context, p dag.Package, offset int64, to io.Writer) error
+}
+
+// From makes the cache fetch packages from a source. It is called before anything is prepared.
+func (c *Cache) From(s Source) { c.source = s }
+
+// packagesFolder is where packages lie while they are fetched and unpacked.
+const packagesFolder = "packages"
+
+// unpackPackage fetches a package and unpacks it into a folder. What a fetch that
+// was cut short has brought is used by the next.
+func (c *Cache) unpackPackage(ctx context.Context, p dag.Package, to string) error {
+	if c == nil || c.source == nil {
+		return fmt.Errorf("%s can be fetched by an agent only", p)
+	}
+	dir := filepath.Join(c.dir, packagesFolder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make cache folder: %w", err)
+	}
+	name := filepath.Join(dir, p.Hash)
+	unlock, err := lock(ctx, name+".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := c.fetch(ctx, p, name); err != nil {
+		return fmt.Errorf("fetch %s (%s): %w", p.Name, p, err)
+	}
+	err = unpack(name, to)
+	return errors.Join(err, os.Remove(name))
+}
+
+// fetch brings a package into a file. Bytes of an earlier fetch that turn out to be
+// wrong are thrown away, and all of it is fetched once more.
+func (c *Cache) fetch(ctx context.Context, p dag.Package, name string) error {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for again := true; ; again = false {
+		sum := sha256.New()
+		have, err := io.Copy(sum, file)
+		if err == nil {
+			err = c.source.Fetch(ctx, p, have, io.MultiWriter(file, sum))
+		}
+		if err != nil {
+			return err
+		}
+		if got := hex.EncodeToString(sum.Sum(nil)); got == p.Hash {
+			return nil
+		} else if have == 0 || !again {
+			return errors.Join(fmt.Errorf("its bytes have the hash %s: they were damaged on the way", got), os.Remove(name))
+		}
+		if err := file.Truncate(0); err != nil {
+			return err
+		}
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package cascade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+
+	"github.com/cascade-run/cascade/agent/runtimeenv"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// parcel is what goes ahead of a submit: a graph or a package.
+type parcel struct {
+	hash  comms.Hash
+	total uint64
+	send  func(piece func(offset int64, b []byte) error) error
+}
+
+// sealedGraph is a graph whose environments name packages, and what it was before.
+type sealedGraph struct {
+	before, graph *dag.Graph
+}
+
+// pack returns the graph with packages in the places of the folders and files of
+// its environments that are on this host, and what is to be sent of them. An older
+// controller keeps no packages: then its agents look for the paths.
+func (c *Client) pack(g *dag.Graph, dir string) (*dag.Graph, []parcel, error) {
+	if len(g.Environments) == 0 || !slices.Contains(c.ctrl.current().Peer().Features, comms.FeaturePackages) {
+		return g, nil, nil
+	}
+	var p runtimeenv.Packer
+	envs := slices.Clone(g.Environments)
+	var err error
+	for i := range envs {
+		source := envs[i].Source
+		if envs[i].Source = filepath.Join(dir, source); filepath.IsAbs(source) {
+			envs[i].Source = source
+		}
+		var e error
+		envs[i], e = p.Pack(envs[i])
+		envs[i].Source = source
+		err = errors.Join(err, e)
+	}
+	if err != nil || len(p.Packs()) == 0 {
+		return g, nil, err
+	}
+	sealed, err := c.packed.seal(g, envs)
+	if err != nil {
+		return nil, nil, err
+	}
+	var parcels []parcel
+	for _, pack := range p.Packs() {
+		parcels = append(parcels, parcel{comms.PackageHash(pack.Hash), uint64(pack.Bytes), func(piece func(int64, []byte) error) error {
+			return pack.Send(blobPiece, piece)
+		}})
+	}
+	return sealed, parcels, nil
+}
+
+// seal returns the graph with other environments, the same as the last time when
+// nothing has changed: it need not travel again then.
+func (ps *packings) seal(g *dag.Graph, envs []dag.Environment) (*dag.Graph, error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, s := range ps.sealed {
+		if s.before == g && reflect.DeepEqual(s.graph.Environments, envs) {
+			return s.graph, nil
+		}
+	}
+	sealed, err := g.WithEnvironments(envs)
+	if err != nil {
+		return nil, err
+	}
+	if ps.sealed = append(ps.sealed, sealedGraph{g, sealed}); len(ps.sealed) > maxPacked {
+		ps.sealed = append(ps.sealed[:0], ps.sealed[1:]...)
+	}
+	return sealed, nil
+}
+
+// uploads is how often what the controller lacks is sent: it may start anew meanwhile.
+const uploads = 3
+
+// upload sends what the controller lacks. When it returns without error all of it is
+// there, and waits for the submit.
+func (c *Client) upload(ctx context.Context, all []parcel) error {
+	for try := 0; ; try++ {
+		missing, why, err := c.lacks(ctx, all)
+		switch {
+		case err != nil:
+			return fmt.Errorf("upload: %w", err)
+		case len(missing) == 0:
+			return nil
+		case why != "":
+			return fmt.Errorf("upload %d bytes: %w: the controller did not keep them: %s", missing[0].total, ErrUnavailable, why)
+		case try == uploads:
+			return fmt.Errorf("upload %d bytes: %w: the controller lost them %d times", missing[0].total, ErrUnavailable, try)
+		}
+		for _, p := range missing {
+			if err := c.uploadOne(ctx, p); err != nil {
+				return fmt.Errorf("upload %d bytes: %w", p.total, err)
+			}
+		}
+	}
+}
+
+func (c *Client) uploadOne(ctx context.Context, p parcel) error {
+	return p.send(func(offset int64, b []byte) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return c.ctrl.send(comms.Encode(&comms.Blob{Hash: p.hash, Offset: uint64(offset), Total: p.total}), b)
+	})
+}
+
+// lacks asks the controller which of the parcels it lacks, and what befell those that were sent.
+func (c *Client) lacks(ctx context.Context, all []parcel) (missing []parcel, why string, err error) {
+	if len(all) == 0 {
+		return nil, "", nil
+	}
+	m, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+		ask := &comms.HaveReq{Req: req}
+		for _, p := range all {
+			ask.Hashes = append(ask.Hashes, p.hash)
+		}
+		return ask
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	h, ok := m.(*comms.Have)
+	if !ok {
+		return nil, "", fmt.Errorf("unexpected answer %T", m)
+	}
+	for _, p := range all {
+		if slices.Contains(h.Missing, p.hash) {
+			missing = append(missing, p)
+		}
+	}
+	return missing, h.Why, nil
+}
