@@ -49,11 +49,11 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 	if s.owner == "" {
 		s.owner = userName()
 	}
-	g, packages, err := c.pack(g, dir)
+	shipped, packages, err := c.pack(g, dir)
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.packed.of(g, c.opts.graphs)
+	p, err := c.packed.of(shipped, c.opts.graphs)
 	if err != nil {
 		return nil, err
 	}
