@@ -166,7 +166,8 @@ func (r *runner) failed(what string, err error) error {
 	return fmt.Errorf("%s: %w: %s", what, err, out)
 }
 
-// stop ends the system; nothing of it runs or lies about afterwards.
+// stop ends the system and all its processes, and removes its folder. Shared memory that a
+// killed process leaves is not known by name: earthkit-workflows leaves some when its time is over.
 func (r *runner) stop() {
 	if r.conn != nil {
 		r.conn.Close() // the runner ends its system by itself then
