@@ -23,6 +23,7 @@ type Welcome struct {
 	InlineMax   uint64     // outputs up to this size travel in messages
 	Scratch     string     // folder for the files of commands
 	ShmDir      string     // folder of the host's segments
+	Calls       bool       // the agent takes Call
 }
 
 // Segment announces a segment that places may name, before the first such place,
@@ -258,13 +259,14 @@ func (m *Hello) code(c *Coder) {
 }
 
 func (m *Welcome) code(c *Coder) {
-	c.Struct(6, func(c *Coder) {
+	c.Struct(7, func(c *Coder) {
 		Uint(c, &m.Executor)
 		String(c, &m.Agent)
 		String(c, &m.ControlPage)
 		Uint(c, &m.InlineMax)
 		String(c, &m.Scratch)
 		String(c, &m.ShmDir)
+		c.Bool(&m.Calls)
 	})
 }
 

@@ -69,6 +69,9 @@ const (
 	TypeLease     Type = 60 // agent -> executor: answers LeaseReq
 	TypeReport    Type = 61 // executor -> agent: what happened to runs, in order
 	TypeStop      Type = 62 // agent -> executor: end when what runs has ended, or at once
+	TypeCall      Type = 63 // executor -> agent: a run calls a function as a task of its own
+	TypeAwait     Type = 64 // executor -> agent: a run waits for what a call returns
+	TypeReturned  Type = 65 // agent -> executor: answers Await
 
 	TypeInvite     Type = 70 // client -> controller: asks for a token
 	TypeInvitation Type = 71 // controller -> client: answers Invite
@@ -290,6 +293,12 @@ func newMessage(t Type) Message {
 		return new(Spared)
 	case TypeStop:
 		return new(Stop)
+	case TypeCall:
+		return new(Call)
+	case TypeAwait:
+		return new(Await)
+	case TypeReturned:
+		return new(Returned)
 	}
 	return nil
 }

@@ -161,6 +161,7 @@ const (
 	EventSteps                          // tasks finished one after another in one executor, without outputs to tell: Steps. Task and Attempt are the first's
 	EventBlock                          // on the wire only: many events, in Steps as columns
 	EventHeld                           // a dataset that another agent made and holds no longer for all: this one does
+	EventCall                           // a task that Task called has ended, Count tries after it began; Cause.Text names it and its function
 )
 
 // CauseKind says what led to an event.
@@ -197,10 +198,10 @@ type Event struct {
 	Executor ExecutorID    // where; 0 nowhere
 	Cause    Cause         // why
 	Outputs  []Desc        // EventPublished, EventFinished: as they are final; EventHeld: where it is now
-	Usage    *Usage        // EventFinished, EventRetry, EventFailed, EventCancelled: what the attempt cost
-	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventEnv and EventDrained when it failed; EventBuilding while the build waits
+	Usage    *Usage        // EventFinished, EventRetry, EventFailed, EventCancelled: what the attempt cost; EventCall: what the last one did
+	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventCall, EventEnv and EventDrained when it failed; EventBuilding while the build waits
 	Output   uint32        // EventStreamEnd, EventLost, EventSpilled: which output
-	Count    uint64        // EventStreamEnd: elements; EventDrained: tasks that finished; EventSpilled: bytes; EventEnv: bytes that were made for it
+	Count    uint64        // EventStreamEnd: elements; EventDrained: tasks that finished; EventSpilled: bytes; EventEnv: bytes that were made for it; EventCall: tries
 	Parent   []byte        // reserved. Control edge: the task that made this one
 	Actor    []byte        // reserved. Stateful edge: the actor
 	Sequence uint64        // reserved. Stateful edge: place in the actor's order

@@ -141,7 +141,7 @@ func pageOf(p *pager, q *comms.Query, g *dag.Graph, tasks core.Choice, named boo
 
 func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
 	switch e.Kind {
-	case comms.EventReady, comms.EventLost, comms.EventSpilled, comms.EventHeld, comms.EventEnv, comms.EventBuilding, comms.EventDrained:
+	case comms.EventReady, comms.EventLost, comms.EventSpilled, comms.EventHeld, comms.EventEnv, comms.EventBuilding, comms.EventDrained, comms.EventCall:
 		return
 	case comms.EventStarted:
 		row.Started = stamp(e.At)
@@ -258,6 +258,9 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 	if e.Usage != nil {
 		detail = append(detail, fmt.Sprintf("%g s", seconds(e.Usage.Duration)))
 	}
+	if e.Kind == comms.EventCall && e.Count > 1 {
+		detail = append(detail, fmt.Sprintf("%d tries", e.Count))
+	}
 	if e.Kind == comms.EventStreamEnd {
 		detail = append(detail, fmt.Sprintf("%d elements", e.Count))
 	}
@@ -270,7 +273,7 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 
 func eventName(k comms.EventKind) string {
 	names := [...]string{"", "ready", "started", "published", "finished", "retried", "failed", "skipped", "cancelled",
-		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over"}
+		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over", "called"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -287,6 +290,9 @@ func causeText(g *dag.Graph, e *comms.Event) string {
 		text = core.DatasetName(g, c.Ref) + " was published"
 	case comms.CauseTask:
 		text = g.TaskName(c.Ref.Task) + " ended"
+		if e.Kind == comms.EventCall {
+			text = ""
+		}
 	case comms.CauseExecutor:
 		text = fmt.Sprintf("executor %d", c.Number)
 	case comms.CauseUser:

@@ -206,10 +206,14 @@ func (r *run) roomOf(b []byte) *room {
 
 // store keeps an output's bytes: in the message, where they lie already, or by a copy.
 func (r *run) store(output uint32, b []byte) (comms.Place, error) {
+	return r.place(b, r.kind.Outputs[output].File)
+}
+
+// place is store for bytes of which file says whether a command will open them.
+func (r *run) place(b []byte, file bool) (comms.Place, error) {
 	if uint64(len(b)) <= r.exec.welcome.InlineMax {
 		return comms.Place{Kind: comms.PlaceInline, Bytes: append([]byte(nil), b...)}, nil
 	}
-	file := r.kind.Outputs[output].File
 	r.mem.mu.Lock()
 	if rm := r.roomOf(b); rm != nil && !rm.claimed {
 		skip := int64(addrOf(b) - addrOf(rm.bytes))

@@ -174,6 +174,10 @@ func (e *Executor) handle(m comms.Message) error {
 		if r := e.find(m.Run); r != nil {
 			r.spend.add(m.N)
 		}
+	case *comms.Returned:
+		if r := e.find(m.Run); r != nil {
+			return r.returned(m)
+		}
 	case *comms.Stop:
 		e.last = true
 		if m.Now {

@@ -28,6 +28,7 @@ type run struct {
 	mute  bool // the run has ended: a log that is made now is closed
 	spend credits
 	mem   holdings
+	calls calls
 
 	// Of a path. The head has its outputs in Run.
 	path  *path     // what follows; nil nothing

@@ -35,6 +35,7 @@ type executor struct {
 	cancel *comms.Cancel
 	held   bool
 	hung   bool // cur never ends by itself, nor when told to
+	calls  calling
 	token  uint64
 	asked  bool           // waits for a lease
 	lease  *comms.Lease   // granted, not yet used
@@ -107,7 +108,7 @@ func (x *executor) deliver(d memnet.Delivery[comms.Message]) {
 	switch d.Kind {
 	case memnet.Up:
 		x.post(func() {
-			x.send(&comms.Hello{PID: int64(x.id), Language: "go", Functions: []comms.FuncSig{{Name: "F"}, {Name: "G"}}})
+			x.send(&comms.Hello{PID: int64(x.id), Language: "go", Functions: []comms.FuncSig{{Name: "F"}, {Name: "G"}, {Name: callee}}})
 		})
 	case memnet.Down:
 		x.post(func() { x.die("its link broke", "") })
@@ -181,6 +182,8 @@ func (x *executor) take(m comms.Message) {
 		}
 	case *comms.Lease:
 		x.granted(m)
+	case *comms.Returned:
+		x.returned(m)
 	case *comms.Stop:
 		x.stop = true
 		if m.Now {
@@ -276,6 +279,7 @@ func (x *executor) start() {
 	r := x.queue[0]
 	x.queue = x.queue[1:]
 	x.cur, x.began, x.held, x.cancel, x.hung = r, x.w.now, false, nil, false
+	x.calls = x.plans(r, x.kinds[r.Kind])
 	clear(x.made)
 	for o, n := range r.Skip {
 		x.made[uint32(o)] = n
@@ -325,6 +329,9 @@ func (x *executor) look(when string) {
 		for i := range in.Data {
 			d := &in.Data[i]
 			want := wordOf(k.Job, d.Ref)
+			if k.Function == callee {
+				want = x.calls.in
+			}
 			got := want
 			switch d.Place.Kind {
 			case comms.PlaceInline:
@@ -352,6 +359,9 @@ func (x *executor) look(when string) {
 // work publishes an element, waits for credit or a lease, or finishes.
 func (x *executor) work() {
 	r, k := x.cur, x.kinds[x.cur.Kind]
+	if x.call() {
+		return
+	}
 	for o := range k.Outputs {
 		out, n := &k.Outputs[o], uint32(o)
 		if out.Generate == dag.GenerateNone {
@@ -452,20 +462,32 @@ func wordOf(job comms.JobID, ref comms.DatasetRef) string {
 
 // output makes one dataset: inline, or in a lease that is asked for when there is none.
 func (x *executor) output(k *comms.Kind, o uint32, element uint64) (comms.Desc, bool) {
-	r, w := x.cur, x.w
+	r := x.cur
 	ref := comms.DatasetRef{Task: r.Task, Output: o, Element: element}
 	word := wordOf(k.Job, ref)
+	if k.Function == callee {
+		word = calleeWord(int(k.With[0]), x.calls.in)
+	}
 	d := comms.Desc{Ref: ref, Attempt: r.Attempt, Codec: "raw", Size: uint64(len(word))}
-	w.oracle.makes(x, k.Job, &d)
+	if k.Function != callee {
+		x.w.oracle.makes(x, k.Job, &d)
+	}
+	return d, x.put(&d, word)
+}
+
+// put writes a word into the message, or into a lease. It is false while a lease is
+// asked for.
+func (x *executor) put(d *comms.Desc, word string) bool {
+	r, w := x.cur, x.w
 	if x.lease == nil && !w.chance(w.fate.segment) {
 		d.Place = comms.Place{Kind: comms.PlaceInline, Bytes: []byte(word)}
-		return d, true
+		return true
 	}
 	if x.lease == nil {
 		x.token++
 		x.asked = true
 		x.send(&comms.LeaseReq{Token: x.token, Size: pick(w.rnd, uint64(4096), 4096, 3*4096, 40<<10), Run: r.ID, File: w.chance(300)})
-		return d, false
+		return false
 	}
 	l := x.lease
 	x.lease = nil
@@ -473,7 +495,7 @@ func (x *executor) output(k *comms.Kind, o uint32, element uint64) (comms.Desc, 
 	d.Size = max(l.Size, 1)
 	d.Place = comms.Place{Kind: comms.PlaceSegment, Segment: l.Segment, Offset: l.Offset}
 	x.back = append(x.back, &comms.Lease{Segment: l.Segment, Offset: l.Offset + l.Size}) // all of it was used
-	return d, true
+	return true
 }
 
 func (x *executor) granted(m *comms.Lease) {

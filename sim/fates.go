@@ -37,6 +37,7 @@ type fates struct {
 	clockSteps                                                      int  // of everybody's wall clock
 	drains                                                          int  // agents that are told to leave
 	late                                                            bool // some agents start only while jobs run
+	calls                                                           int  // tasks that call others, of a thousand
 
 	steals time.Duration // that an idle agent's taking work must save; 0: none takes any
 }
@@ -68,6 +69,7 @@ func tamings() []taming {
 		{"steals", func(f *fates) { f.steals = 0 }},
 		{"drains", func(f *fates) { f.drains = 0 }},
 		{"late-agents", func(f *fates) { f.late = false }},
+		{"calls", func(f *fates) { f.calls = 0 }},
 		{"agent-crashes", func(f *fates) { f.agentCrashes = 0 }},
 		{"controller-crashes", func(f *fates) { f.controllerCrashes = 0 }},
 		{"steers", func(f *fates) { f.steers = 0 }},

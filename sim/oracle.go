@@ -194,7 +194,7 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 			f.made[e.Cause.Ref] = from
 		}
 		return
-	case comms.EventDrained, comms.EventEnv, comms.EventBuilding, comms.EventSpilled:
+	case comms.EventDrained, comms.EventEnv, comms.EventBuilding, comms.EventSpilled, comms.EventCall:
 		return
 	}
 	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] || b.Agent != "" && b.Epoch < f.moved[e.Task] {
@@ -325,7 +325,7 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 	n := ev.First
 	for _, je := range ev.Jobs {
 		for i := range je.Events {
-			if e := &je.Events[i]; e.Kind == comms.EventLost {
+			if e := &je.Events[i]; e.Kind == comms.EventLost && o.facts[je.Job] != nil { // else of a call that an incarnation before made
 				o.facts[je.Job].lost(e.Cause.Ref.Task)
 			}
 			a.sent[n] = sentEvent{job: je.Job, life: je.Life, epoch: je.Epoch}
@@ -339,7 +339,7 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 func (o *oracle) toExecutor(x *executor, m comms.Message) {
 	switch m := m.(type) {
 	case *comms.Kind:
-		if !m.Close {
+		if !m.Close && m.Function != callee {
 			x.jobOf[m.ID] = m.Job
 		}
 	case *comms.Dispatch:
@@ -348,6 +348,9 @@ func (o *oracle) toExecutor(x *executor, m comms.Message) {
 			for k := range runs {
 				r := &runs[k]
 				f := o.facts[x.jobOf[r.Kind]]
+				if f == nil {
+					continue // of a call
+				}
 				f.begun[r.Task] = max(f.begun[r.Task], r.Attempt)
 				if g, is := f.aside[r.Task]; is && g == giverOf(x.a, g.epoch) {
 					o.w.fail(x.jobOf[r.Kind], "%s begins task %d, which it has set aside for another", x.a.name, r.Task)
@@ -380,6 +383,10 @@ func (o *oracle) acknowledged(a *agent, upTo uint64) {
 // started sees a run begin.
 func (o *oracle) started(x *executor) {
 	r, id := x.cur, x.kinds[x.cur.Kind].Job
+	if x.kinds[x.cur.Kind].Function == callee {
+		o.resources(x.a)
+		return
+	}
 	f := o.facts[id]
 	k := o.w.controller.store.jobs[id]
 	if k != nil && slices.ContainsFunc(workers(&k.Row), func(p core.Fragment) bool { return p.Agent == x.a.name && p.Incarnation == x.a.incarn }) {
@@ -392,7 +399,7 @@ func (o *oracle) started(x *executor) {
 
 // stopped sees a run end; by the death of its executor when that does not run.
 func (o *oracle) stopped(x *executor) {
-	if x.why != "" {
+	if k := x.kinds[x.cur.Kind]; x.why != "" && k.Function != callee {
 		o.facts[x.kinds[x.cur.Kind].Job].crashes[x.cur.Task]++
 	}
 }

@@ -92,7 +92,7 @@ func newWorld(opt Options) *world {
 	if opt.Seed%5 == 3 { // not drawn: the other seeds stay what they were
 		w.fate.improves = 1 + int(opt.Seed/5%30)
 	}
-	w.fate.drains, w.fate.late, w.seed = drawDrains(opt.Seed), drawLate(opt.Seed), opt.Seed
+	w.fate.drains, w.fate.late, w.fate.calls, w.seed = drawDrains(opt.Seed), drawLate(opt.Seed), drawCalls(opt.Seed), opt.Seed
 	if opt.Steals {
 		w.fate.drawSteals(opt.Seed)
 	}

@@ -330,6 +330,7 @@ func (c *Core) disown(j *job, t taskIndex) {
 	c.dropUnplaced(j, t)
 	s.state = tAbsent
 	j.unended--
+	c.endCalls(j, t)
 }
 
 // restart runs a task again because somebody asked for it: what it made before

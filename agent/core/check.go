@@ -40,7 +40,7 @@ func (c *Core) Check() error {
 			if d.refs == 0 && !j.keeps(d) {
 				return fmt.Errorf("job %s: dataset %v is kept and nobody needs it", j.id, ref)
 			}
-			if d.sealed {
+			if d.sealed && d.from == nil {
 				sealed++
 				if _, ok := c.led.Dataset(j.key(d)); !ok {
 					return fmt.Errorf("job %s: dataset %v is not in the ledger", j.id, ref)

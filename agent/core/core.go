@@ -84,6 +84,12 @@ type Core struct {
 	seconds   average // that a task takes
 	bandwidth average // bytes a second at which datasets come from other agents
 
+	// Calls.
+	waiters []*caller // whose runs wait for calls, in the order in which they began to
+	reap    []*caller // whose task may have ended
+	// unplaced: tasks that waited for memory gave way to calls, and no call has ended since.
+	unplaced bool
+
 	todo    []ended          // tasks that ended without their outputs and whose consumers do not know yet
 	touched []*job           // jobs that may have drained
 	steps   []comms.Step     // scratch
@@ -276,14 +282,16 @@ func (c *Core) setFull(ex comms.ExecutorID, full bool) {
 // skipped one after the other and not by recursion, however long the chain.
 func (c *Core) settle() {
 	c.timeouts()
-	for len(c.lostJobs) > 0 {
-		j := c.lostJobs[0]
-		c.lostJobs = c.lostJobs[1:]
-		c.recount(j)
-	}
-	for len(c.todo) > 0 {
-		e := c.todo[len(c.todo)-1]
-		c.todo = c.todo[:len(c.todo)-1]
-		c.outputsFailed(e.job, e.task)
+	for more := true; more; more = c.settleCalls() {
+		for len(c.lostJobs) > 0 {
+			j := c.lostJobs[0]
+			c.lostJobs = c.lostJobs[1:]
+			c.recount(j)
+		}
+		for len(c.todo) > 0 {
+			e := c.todo[len(c.todo)-1]
+			c.todo = c.todo[:len(c.todo)-1]
+			c.outputsFailed(e.job, e.task)
+		}
 	}
 }

@@ -70,7 +70,7 @@ func (st *stream) exhausted() bool { return st.buffer > 0 && st.allowed <= st.ma
 // resumeHeld gives credit that consumers have made room for.
 func (c *Core) resumeHeld() {
 	for _, r := range c.generators {
-		if r.ex.state != exUp && r.ex.state != exStopping || r.abort != nil {
+		if r.ex.state != exUp && r.ex.state != exStopping || r.abort != nil || r.awaits() {
 			continue
 		}
 		if r.back {
@@ -176,7 +176,7 @@ func (c *Core) unstick() {
 		return
 	}
 	for _, r := range c.generators {
-		if r.back && r.ex.state == exUp && r.abort == nil && c.fits(r.ex.grant, r.gs.need) {
+		if r.back && r.ex.state == exUp && r.abort == nil && !r.awaits() && c.fits(r.ex.grant, r.gs.need) {
 			if due := r.backAt.Add(awayPatience); r.job.peers != nil && due.After(c.now) {
 				c.wakeAt(due) // consumers on other agents may be at it
 				continue
@@ -189,6 +189,7 @@ func (c *Core) unstick() {
 	// generators have the memory: one of the former has to give way.
 	c.led.Unstick()
 	c.effects()
+	c.stuckCalls()
 }
 
 // building tells whether an environment is being made that tasks wait for.

@@ -15,10 +15,11 @@ import (
 type dataset struct {
 	desc   comms.Desc
 	refs   int
-	sealed bool // its bytes are the ledger's; else they are in desc
-	given  bool // it came with an Assign, or from a peer: only consumers that are here count
-	copy   bool // it was fetched: another agent has it, too
-	kept   bool // an Assign says that this agent has it for all
+	sealed bool  // its bytes are the ledger's; else they are in desc
+	given  bool  // it came with an Assign, or from a peer: only consumers that are here count
+	copy   bool  // it was fetched: another agent has it, too
+	kept   bool  // an Assign says that this agent has it for all
+	from   *loan // its bytes are those of a dataset of another job; nil: its own
 }
 
 // keeps tells whether a dataset stays without references.
@@ -95,7 +96,12 @@ func Key(job comms.JobID, d *comms.Desc) ledger.Key {
 
 const attemptShift = 48 // no generator makes 2^48 elements
 
-func (j *job) key(d *dataset) ledger.Key { return Key(j.id, &d.desc) }
+func (j *job) key(d *dataset) ledger.Key {
+	if d.from != nil {
+		return d.from.job.key(d.from.data)
+	}
+	return Key(j.id, &d.desc)
+}
 
 // dataset finds the dataset whose bytes a key names; nil when it was given up.
 func (c *Core) dataset(k ledger.Key) (*job, *dataset) {
@@ -117,7 +123,7 @@ func (c *Core) dataset(k ledger.Key) (*job, *dataset) {
 // countRefs counts who may still read a dataset: consumers whose ends are not
 // committed, instances bound to it, and streamed groups that read it beside their stream.
 func (j *job) countRefs(r comms.DatasetRef, given bool) int {
-	refs := 0
+	refs := j.lends[r]
 	if _, taken := j.takes[r]; taken {
 		refs++
 	}
@@ -233,6 +239,10 @@ func (c *Core) deref(j *job, ref comms.DatasetRef, n int) {
 // freeData forgets a dataset. Pins that are still held keep its bytes until they end.
 func (c *Core) freeData(j *job, d *dataset) {
 	delete(j.data, d.desc.Ref)
+	if d.from != nil {
+		c.endLoan(d.from)
+		return
+	}
 	if d.sealed {
 		c.must(c.led.Forget(j.key(d)))
 		c.effects()

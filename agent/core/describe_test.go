@@ -94,6 +94,10 @@ func describeMessage(m comms.Message) string {
 			return fmt.Sprintf("close kind %d", m.ID)
 		}
 		return fmt.Sprintf("kind %d: group %s of job %d, cpu %d", m.ID, m.Group, m.Job[0], m.Resources.CPU)
+	case *comms.Welcome:
+		return fmt.Sprintf("welcome{Executor:%d Agent:%s ControlPage:%s InlineMax:%d Scratch:%s ShmDir:%s}", m.Executor, m.Agent, m.ControlPage, m.InlineMax, m.Scratch, m.ShmDir)
+	case *comms.Returned:
+		return fmt.Sprintf("call %d of run %d returned %s, error %v", m.Number, m.Run, describeDesc(m.Data), m.Error)
 	case *comms.InHand:
 		text := fmt.Sprintf("in hand, leaving %v, gone %v:", m.Leaving, m.Gone)
 		for i := range m.Jobs {
@@ -131,8 +135,7 @@ func describeDesc(d comms.Desc) string {
 }
 
 func describeEvent(e comms.Event) string {
-	kinds := [...]string{"", "ready", "started", "published", "finished", "retry", "failed", "skipped", "cancelled", "stream end", "lost",
-		"drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row"}
+	kinds := [...]string{"", "ready", "started", "published", "finished", "retry", "failed", "skipped", "cancelled", "stream end", "lost", "drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over", "called"}
 	causes := [...]string{"", "submit", "dataset", "task", "executor", "user", "memory", "time", "run"}
 	s := fmt.Sprintf("%s task %d attempt %d", kinds[e.Kind], e.Task, e.Attempt)
 	if e.Kind == comms.EventDrained {

@@ -34,6 +34,7 @@
 //	generators streams and their elements     executors  pools, processes, environments
 //	slots      instances, whole groups        runs       what a run is told
 //	credit     how far generators run ahead   paths      runs that stand for many tasks
+//	calls      functions that runs call       load       how much there is to do
 //	memory     the ledger's requests, effects report     what executors say
 //	events     numbered batches               failures   retries, crashes, lost datasets
 //	peers      who has the other fragments    tell       what they are told
@@ -51,6 +52,9 @@
 //
 // A run may carry steps behind it: see paths. What is not silent success makes
 // runs of their own of them first.
+//
+// A run that calls functions makes jobs of one task, which only this agent knows
+// (decision 20). While it waits for one it has no cpu; nothing waits behind it.
 //
 // Leases and pins end with the report that ends their use, or with
 // ExecutorDead; never with a broken link or with Kill.

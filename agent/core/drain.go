@@ -77,7 +77,8 @@ func (c *Core) tellInHand() {
 func waitsBack(r *run) bool { return r.asked && !r.started }
 
 // inHand lists the tasks that executors have and that go on, sorted. A generator
-// that waits for consumers does not: they start nowhere before it is somewhere else.
+// that waits for consumers does not, nor does what waits for a call: they start
+// nowhere before it is somewhere else.
 func (c *Core) inHand() map[*job][]taskIndex {
 	all := map[*job][]taskIndex{}
 	for _, ex := range c.execs {
@@ -85,7 +86,7 @@ func (c *Core) inHand() map[*job][]taskIndex {
 			continue
 		}
 		for _, r := range ex.queue {
-			if r.orphan || r.back {
+			if r.orphan || r.back || r.job.call != nil {
 				continue
 			}
 			all[r.job] = append(all[r.job], r.task)

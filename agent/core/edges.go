@@ -207,14 +207,14 @@ func (c *Core) skip(j *job, t taskIndex, by comms.DatasetRef) {
 	cause, why := comms.Cause{Kind: comms.CauseNone}, "what it needs did not come"
 	if by.Task != noTask {
 		cause = comms.Cause{Kind: comms.CauseTask, Ref: by}
-		why = fmt.Sprintf("it needs %s, which did not deliver", j.graph.TaskName(by.Task))
+		why = fmt.Sprintf("it needs %s, which did not deliver", j.taskName(by.Task))
 	}
 	if short := c.tooFew(j, t); short != "" {
 		why = short
 	}
 	c.noteEnd(j, comms.Event{Kind: comms.EventSkipped, Task: t, Attempt: j.tasks[t].attempt, Cause: cause,
 		Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: why,
-			Task: j.graph.TaskName(t), Attempt: comms.Try(j.tasks[t].attempt), Agent: c.cfg.Agent}})
+			Task: j.taskName(t), Attempt: comms.Try(j.tasks[t].attempt), Agent: c.cfg.Agent}})
 	c.end(j, t, tSkipped)
 	c.todo = append(c.todo, ended{j, t})
 }

@@ -27,6 +27,10 @@ type taskEnd struct {
 
 // note appends an event of a job.
 func (c *Core) note(j *job, e comms.Event) {
+	if j.call != nil {
+		c.noteCall(j, &e)
+		return
+	}
 	e.At = c.now.UnixNano()
 	if j.events == nil { // as many as last time, else large events are copied again and again; the end of a task and of its job at least
 		j.events = make([]comms.Event, 0, max(j.batch, 2))
@@ -41,7 +45,7 @@ func (c *Core) note(j *job, e comms.Event) {
 	c.unflushed++
 	c.kept++
 	switch e.Kind {
-	case comms.EventReady, comms.EventStarted, comms.EventPublished, comms.EventFinished, comms.EventTakenBack:
+	case comms.EventReady, comms.EventStarted, comms.EventPublished, comms.EventFinished, comms.EventTakenBack, comms.EventCall:
 	default:
 		c.urgent = true
 	}
@@ -55,6 +59,9 @@ func (c *Core) noteEnd(j *job, e comms.Event) {
 // noteEnds is noteEnd for an event that ends tasks behind it too.
 func (c *Core) noteEnds(j *job, e comms.Event, rest []step) {
 	c.note(j, e)
+	if j.call != nil {
+		return
+	}
 	c.unflushed += len(rest)
 	c.kept += len(rest)
 	j.ends = append(j.ends, taskEnd{j, e.Task, e.Attempt, rest})
@@ -156,6 +163,9 @@ func (c *Core) controllerUp(resumed bool) {
 			Total: c.cfg.Total, BootID: c.cfg.BootID, LastEvent: c.lastEvent,
 		}})
 		for _, j := range c.jobs {
+			if j.call != nil {
+				continue
+			}
 			c.emit(ToController{&comms.Snapshot{Jobs: []comms.JobState{c.jobState(j)}}})
 		}
 		c.emit(ToController{&comms.Snapshot{Done: true}})

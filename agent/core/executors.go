@@ -62,7 +62,8 @@ type executor struct {
 	why      string      // why it was killed
 }
 
-// held tells whether its only run is a generator that waits for its consumers.
+// held tells whether its first run is a generator that waits for its consumers, or
+// waits for a call. Of a generator it is the only one.
 func (ex *executor) held() bool { return len(ex.queue) > 0 && ex.queue[0].back }
 
 // envState is where an environment stands.
@@ -311,7 +312,7 @@ func (c *Core) helloExecutor(ex *executor, m *comms.Hello) {
 		}
 		ex.pool.check = ex.pool.funcs.Checker()
 	}
-	w := &comms.Welcome{Executor: ex.id, Agent: c.cfg.Agent, InlineMax: inlineMax}
+	w := &comms.Welcome{Executor: ex.id, Agent: c.cfg.Agent, InlineMax: inlineMax, Calls: true}
 	if ex.hello != nil {
 		w.ControlPage, w.Scratch, w.ShmDir = ex.hello.ControlPage, ex.hello.Scratch, ex.hello.ShmDir
 	}
@@ -384,6 +385,10 @@ func (c *Core) kindOf(j *job, gs *groupState) *comms.Kind {
 			}
 		}
 		k.Outputs = append(k.Outputs, ko)
+	}
+	if j.call != nil {
+		root, t := j.root()
+		k.Job, k.Group = root.id, root.groupOf(t).group.Name
 	}
 	gs.kind = k
 	return k

@@ -100,7 +100,7 @@ func (c *Core) costOf(r *run) *comms.Usage {
 // stopped; crashes do not count against retries but make it poison in the end.
 func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms.Cause, final bool) {
 	s := j.at(t)
-	e.Task, e.Attempt, e.Agent = j.graph.TaskName(t), comms.Try(s.attempt), c.cfg.Agent
+	e.Task, e.Attempt, e.Agent = j.taskName(t), comms.Try(s.attempt), c.cfg.Agent
 	gs := j.groupOf(t)
 	if e.Kind == comms.ErrorCancelled {
 		c.noteEnd(j, comms.Event{Kind: comms.EventCancelled, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
@@ -296,7 +296,7 @@ func (c *Core) pinFailed(r *run) {
 	}
 	s.state = tWaiting
 	missing, failed := c.countMissing(j, r.task)
-	if missing > 0 || failed && !c.tolerates(j, r.task) || errors.Is(r.pinErr, ledger.ErrLost) {
+	if j.call == nil && (missing > 0 || failed && !c.tolerates(j, r.task) || errors.Is(r.pinErr, ledger.ErrLost)) {
 		c.reassess(j, r.task, r.cause)
 		return
 	}
@@ -311,6 +311,13 @@ func (c *Core) lost(k ledger.Key, why error) {
 		return
 	}
 	ref := d.desc.Ref
+	if j.call != nil {
+		delete(j.data, ref)
+		if ref.Task == j.call.task(j) {
+			c.resultLost(j, why.Error())
+		}
+		return
+	}
 	if j.peers != nil && c.lostAway(j, d) {
 		return
 	}

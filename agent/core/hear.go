@@ -179,7 +179,7 @@ func (c *Core) hearEnds(j *job, e comms.Ended) {
 			continue // an Assign said so, or it is this agent's
 		}
 		if c.endsJob(j, t, e.How) && j.stopped == nil {
-			c.stop(j, &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("the job stopped because %s failed", j.graph.TaskName(t))},
+			c.stop(j, &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("the job stopped because %s failed", j.taskName(t))},
 				comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}})
 		}
 		j.peers.endingOf(t).how = e.How

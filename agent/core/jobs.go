@@ -94,8 +94,12 @@ type job struct {
 	held     bool
 	stopped  *comms.TaskError // why nothing more starts; nil while it goes on
 	dropped  bool             // forgotten: gone as soon as nothing runs
+	call     *call            // what it is the call of; nil for one that the controller knows
+	depth    int              // of calls
+	callers  map[taskIndex]*caller
+	lends    map[comms.DatasetRef]int // datasets that are inputs of calls
 	unended  int
-	inflight int  // runs that exist
+	inflight int  // runs that exist, and calls at the root of which it is
 	over     bool // drained was told
 	active   bool // counted in its owner's busy
 	working  int  // in Core.working, while it is active
@@ -258,7 +262,7 @@ func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
 // endUnrun ends a task of a stopped job that does not run.
 func (c *Core) endUnrun(j *job, t taskIndex, cause comms.Cause) {
 	kind, state := comms.EventSkipped, tSkipped
-	e := &comms.TaskError{Kind: comms.ErrorSkipped, Message: j.stopped.Message, Task: j.graph.TaskName(t), Attempt: comms.Try(j.tasks[t].attempt), Agent: c.cfg.Agent}
+	e := &comms.TaskError{Kind: comms.ErrorSkipped, Message: j.stopped.Message, Task: j.taskName(t), Attempt: comms.Try(j.tasks[t].attempt), Agent: c.cfg.Agent}
 	if j.stopped.Kind == comms.ErrorCancelled {
 		kind, state, e.Kind = comms.EventCancelled, tCancelled, comms.ErrorCancelled
 	}
@@ -272,6 +276,7 @@ func (c *Core) end(j *job, t taskIndex, state taskState) {
 	j.tasks[t].state = state
 	j.unended--
 	c.touch(j)
+	c.endCalls(j, t)
 	c.instanceEnded(j, t)
 	if j.peers != nil {
 		c.offerEnd(j, t)
@@ -287,8 +292,15 @@ func (c *Core) touch(j *job) {
 
 // drained tells of the jobs that have come to their end, and takes forgotten ones out.
 func (c *Core) drained() {
-	for _, j := range c.touched {
+	for i := 0; i < len(c.touched); i++ { // a call that goes touches the root of it
+		j := c.touched[i]
 		j.touched = false
+		if j.call != nil {
+			if j.dropped && j.inflight == 0 && j.over {
+				c.dropCall(j)
+			}
+			continue
+		}
 		if j.unended == 0 && j.inflight == 0 && !j.over && !j.taking() {
 			j.over = true
 			clear(j.edgeCache)

@@ -28,7 +28,7 @@ func (c *Core) Kept() []Kept {
 	for _, j := range c.jobs {
 		for _, ref := range j.sortedData() {
 			d := j.data[ref]
-			if !d.sealed || !j.keeps(d) {
+			if j.call != nil || !d.sealed || !j.keeps(d) {
 				continue
 			}
 			info, ok := c.led.Dataset(j.key(d))

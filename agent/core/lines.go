@@ -35,14 +35,15 @@ type queue struct {
 	classes  classHeap
 }
 
-// sooner orders classes of different jobs: priority, then the owner and the job
+// sooner orders classes of different jobs: calls, deep ones first, because tasks that
+// hold an executor and memory wait for them; priority, then the owner and the job
 // that had the smallest share, then arrival.
 func sooner(a, b *class) bool {
 	x, y := a.job, b.job
 	if x == y {
 		return a.heap[0].before(&b.heap[0])
 	}
-	return cmp.Or(cmp.Compare(y.priority, x.priority), cmp.Compare(x.owner.used, y.owner.used), cmp.Compare(x.used, y.used),
+	return cmp.Or(cmp.Compare(y.depth, x.depth), cmp.Compare(y.priority, x.priority), cmp.Compare(x.owner.used, y.owner.used), cmp.Compare(x.used, y.used),
 		cmp.Compare(x.seq, y.seq)) < 0
 }
 

@@ -53,6 +53,7 @@ type request struct {
 	fetch *fetch
 	pull  *pull
 	offer *offer
+	call  *job // what it returned, for the run that awaits it
 }
 
 // fetch is a chunk that is served to a client.
@@ -230,6 +231,8 @@ func (c *Core) grantedRequest(e ledger.Granted) {
 		c.pullGranted(q.pull, &e)
 	case q.offer != nil:
 		c.offerGranted(q.offer, e.Pins[0].Place)
+	case q.call != nil:
+		q.call.call.held = true
 	case q.lease != nil:
 		q.ex.wants--
 		l := &lease{id: e.Leases[0].ID, req: e.ID, place: e.Leases[0].Place, kind: e.Leases[0].Kind, shared: q.lease.Run == 0}
@@ -267,6 +270,8 @@ func (c *Core) failedRequest(e ledger.Failed) {
 		c.pullRefused(q.pull, e.Err)
 	case q.offer != nil:
 		c.offerFailed(q.offer, e.Err)
+	case q.call != nil:
+		c.resultLost(q.call, e.Err.Error())
 	case q.lease != nil:
 		q.ex.wants--
 		c.emit(ToExecutor{q.ex.id, &comms.Lease{Token: q.lease.Token, Error: e.Err.Error()}})
@@ -408,7 +413,10 @@ func (c *Core) endLeases(ex *executor, runs []*run) {
 	ex.leases = nil
 	for _, r := range runs {
 		delete(c.requests, r.pins)
-		r.pins = 0
+		for _, id := range r.more {
+			delete(c.requests, id)
+		}
+		r.pins, r.more = 0, nil
 		c.led.OwnerDead(r.owner())
 	}
 	c.effects()

@@ -191,7 +191,7 @@ func (c *Core) writeSteps(r *run, m *comms.Run) {
 		gs = r.job.groupBehind(gs, s.task)
 		to := comms.Step{Kind: gs.kind.ID, Task: s.task, Attempt: s.attempt, Reads: s.reads, Keeps: s.keeps, Only: s.only, With: s.with}
 		if gs.named {
-			to.Name = r.job.graph.TaskName(s.task)
+			to.Name = r.job.taskName(s.task)
 		}
 		steps = append(steps, to)
 	}

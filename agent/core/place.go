@@ -30,6 +30,7 @@ func (c *Core) schedule() {
 	c.wake = time.Time{}
 	c.tryMemoryAgain()
 	c.retryDelayed()
+	c.answerCallers()
 	c.resumeHeld()
 	c.dropEarly()
 	c.startPulls()
@@ -56,7 +57,7 @@ func (c *Core) placeReady() {
 			l.pass = c.pass
 			continue
 		}
-		if (c.pinning+len(c.pinned) >= c.cfg.MaxExecutors || c.growing()) && len(c.pinKeys(cl.job, cl.heap[0].task)) > 0 {
+		if cl.job.call == nil && (c.pinning+len(c.pinned) >= c.cfg.MaxExecutors || c.growing()) && len(c.pinKeys(cl.job, cl.heap[0].task)) > 0 {
 			// As many wait for memory as could run, or who runs does; more would only push
 			// each other out. No executor is missed: it would have nothing to do.
 			c.leave(cl)
@@ -151,7 +152,7 @@ func (c *Core) takesMore(ex *executor, generator bool, need amounts) bool {
 	if n == 0 {
 		return c.fits(ex.grant, need)
 	}
-	if generator || ex.queue[n-1].gs.generator || ex.asked || ex.queue[0].abort != nil {
+	if generator || ex.queue[0].awaits() || ex.queue[n-1].gs.generator || ex.asked || ex.queue[0].abort != nil {
 		return false // nothing waits behind a generator: it ends only when its consumers have run
 	}
 	depth := ex.depth()

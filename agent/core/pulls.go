@@ -258,7 +258,7 @@ func (c *Core) tooLarge(h *heard, err error) {
 	h.state = hearLost
 	fail := func(t taskIndex) {
 		if int(t) < len(j.tasks) && j.tasks[t].state == tWaiting {
-			c.fail(j, t, nil, &comms.TaskError{Kind: comms.ErrorMemory, Message: fmt.Sprintf("its input %s of %d bytes: %v", j.graph.TaskName(ref.Task), h.desc.Size, err)},
+			c.fail(j, t, nil, &comms.TaskError{Kind: comms.ErrorMemory, Message: fmt.Sprintf("its input %s of %d bytes: %v", j.taskName(ref.Task), h.desc.Size, err)},
 				comms.Cause{Kind: comms.CauseDataset, Ref: ref}, true)
 		}
 	}

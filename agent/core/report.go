@@ -35,10 +35,19 @@ func (c *Core) fromExecutor(ev FromExecutor) {
 		c.takenBack(ex, m.Runs)
 	case *comms.LeaseReq:
 		c.leaseReq(ex, m)
+	case *comms.Call:
+		c.called(ex, m)
+	case *comms.Await:
+		c.awaits(ex, m)
 	case *comms.Log:
 		if r := c.holder(ex, m.Run); r != nil {
 			t, attempt, _ := r.taskAt(m.Run)
-			c.emit(AppendLog{Job: r.job.id, Task: r.job.graph.TaskName(t), Attempt: comms.Try(attempt), Stream: m.Stream, Text: m.Text})
+			root, at := r.job.id, r.job.taskName(t)
+			if r.job.call != nil { // the log of a call is its root's
+				j, t := r.job.root()
+				root, at, attempt = j.id, j.taskName(t), j.at(t).attempt
+			}
+			c.emit(AppendLog{Job: root, Task: at, Attempt: comms.Try(attempt), Stream: m.Stream, Text: m.Text})
 		}
 	}
 }
@@ -111,7 +120,7 @@ func (c *Core) startedRun(r *run) {
 
 // misbehaved ends an executor that broke the protocol, and with it the run.
 func (c *Core) misbehaved(r *run, err error) {
-	c.kill(r.ex, fmt.Sprintf("it broke the protocol in a run of %s: %v", r.job.graph.TaskName(r.task), err))
+	c.kill(r.ex, fmt.Sprintf("it broke the protocol in a run of %s: %v", r.job.taskName(r.task), err))
 }
 
 // finished ends a run that succeeded: its outputs become final, its consumers

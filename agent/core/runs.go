@@ -30,11 +30,14 @@ type run struct {
 	told      bool // EventStarted was noted
 	startedAt time.Time
 	asked     bool      // a TakeBack names it
-	back      bool      // a generator that waits for credit
+	back      bool      // a generator that waits for credit, or a run that waits for a call: it has no cpu
 	backAt    time.Time // since when
 	orphan    bool      // its task is not this agent's any more
 	private   []uint32
 	rest      []step // tasks behind this one, see paths.go
+
+	caller *caller            // its calls; nil while it has made none
+	more   []ledger.RequestID // what they returned and it reads
 
 	pins    ledger.RequestID // 0: no input lies in shared memory
 	granted bool
@@ -66,6 +69,7 @@ func (c *Core) dropRun(r *run) {
 	delete(c.runs, r.id)
 	r.job.inflight--
 	c.unpin(r)
+	c.endCaller(r)
 	c.touch(r.job)
 	if r.gs.generator {
 		c.generators = slices.DeleteFunc(c.generators, func(o *run) bool { return o == r })
@@ -108,7 +112,7 @@ func (c *Core) message(r *run, ex *executor) (comms.Run, error) {
 	}
 	m.Kind = c.tellKind(ex, j, r.gs)
 	if r.gs.named {
-		m.Name = j.graph.TaskName(r.task)
+		m.Name = j.taskName(r.task)
 	}
 	if r.gs.varyCmd {
 		cmd, err := j.graph.Command(r.task)
@@ -258,11 +262,11 @@ func placeholder(v any) bool {
 
 // parameters returns the msgpack map of a task's parameters; nil without any.
 func (gs *groupState) parameters(g *dag.Graph, t taskIndex) ([]byte, error) {
-	if len(gs.group.With) == 0 {
-		return nil, nil
-	}
 	if gs.with != nil {
 		return gs.with, nil
+	}
+	if len(gs.group.With) == 0 {
+		return nil, nil
 	}
 	fields, err := g.With(t)
 	if err != nil {

@@ -160,6 +160,18 @@ func (s *script) run(d *datadriven.TestData) string {
 		return s.executor(w, named)
 	case "report":
 		return s.report(w, named)
+	case "call":
+		m := &comms.Call{Run: comms.RunID(number(named["run"])), Number: uint64(number(named["number"])), Function: "F", Output: "y"}
+		in := comms.CallIn{Name: "x"}
+		if v := named["value"]; v != "" {
+			in.Data = comms.Desc{Codec: "raw", Size: uint64(len(v)), Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte(v)}}
+		} else {
+			in.Call = 1 + uint64(number(named["earlier"]))
+		}
+		m.Inputs = []comms.CallIn{in}
+		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), m})
+	case "await":
+		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.Await{Run: comms.RunID(number(named["run"])), Number: uint64(number(named["number"]))}})
 	case "lease":
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.LeaseReq{Token: 1, Size: uint64(number(named["size"])), Run: comms.RunID(number(named["run"]))}})
 	case "segment":

@@ -221,8 +221,8 @@ func (c *Core) skipUnborn(j *job, t taskIndex, output uint32) {
 		k := &j.tasks[i]
 		k.attempt = comms.NextTry(k.attempt)
 		c.note(j, comms.Event{Kind: comms.EventSkipped, Task: i, Attempt: k.attempt, Cause: comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}},
-			Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("it needs %s, which did not deliver", j.graph.TaskName(t)),
-				Task: j.graph.TaskName(i), Attempt: comms.Try(k.attempt), Agent: c.cfg.Agent}})
+			Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("it needs %s, which did not deliver", j.taskName(t)),
+				Task: j.taskName(i), Attempt: comms.Try(k.attempt), Agent: c.cfg.Agent}})
 	}
 }
 

@@ -139,9 +139,10 @@ func (c *Core) busyFor() (seconds float64, age time.Duration) {
 	return seconds, age
 }
 
-// sparing tells whether ready tasks of a class could run elsewhere.
+// sparing tells whether ready tasks of a class could run elsewhere. Calls run where
+// their caller does.
 func (j *job) sparing(cl *class) bool {
-	return cl.size > 0 && !cl.generator && !j.held && j.stopped == nil && !j.adopted
+	return cl.size > 0 && !cl.generator && !j.held && j.stopped == nil && !j.adopted && j.call == nil
 }
 
 // secondsOf predicts how many core seconds the ready tasks of a class take.
@@ -299,9 +300,10 @@ func within(of dag.Resources, need amounts, total *comms.Resources) bool {
 }
 
 // movable tells whether a ready task may go, with all of its path: nothing of it
-// lives on a value in an executor, and it has not failed before.
+// lives on a value in an executor, it has not failed before, and nothing that it
+// called is here.
 func (c *Core) movable(j *job, t taskIndex) bool {
-	if j.at(t).state != tReady || j.trouble[t] != nil || along(j.fused, t) != noTask {
+	if j.at(t).state != tReady || j.call != nil || j.trouble[t] != nil || j.callers[t] != nil || along(j.fused, t) != noTask {
 		return false
 	}
 	for t = along(j.fuse, t); t != noTask; t = along(j.fuse, t) {

@@ -213,6 +213,8 @@ func (s *States) Apply(e *comms.Event) bool {
 	switch e.Kind {
 	case comms.EventDrained, comms.EventEnv, comms.EventBuilding:
 		return false
+	case comms.EventCall:
+		return true
 	case comms.EventLost:
 		s.lost[e.Cause.Ref] = s.lost[e.Cause.Ref] || e.Cause.Kind == comms.CauseSubmit || e.Cause.Kind == comms.CauseDataset
 		return true

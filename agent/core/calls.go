@@ -1,0 +1,613 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// A run may call functions as tasks of their own. A call is a job of one task that
+// this agent makes and that the controller never sees: what holds for tasks of jobs
+// (readiness, grants, crashes, memory) holds for it. Its inputs are outputs of
+// placeholder tasks that have ended; one that is a dataset of another job is lent
+// by that job. Events of calls become one event of the task of the graph that
+// stands at the root of them.
+//
+// Calls end with the task that made them, not with its run: when that is tried
+// again it makes the same calls, and meets those that were made.
+
+// call is what makes a job a call.
+type call struct {
+	by      *caller
+	number  uint64
+	sum     xxh3.Uint128 // of all that was asked for
+	readers []reader     // calls that wait for what it returns
+	over    bool
+	failed  *comms.TaskError // how it ended badly
+	awaited bool
+	pins    ledger.RequestID // 0, or what keeps the result in memory for the run that awaits it
+	held    bool             // it is in memory
+}
+
+// reader is an input of a call.
+type reader struct {
+	job   *job
+	input int
+}
+
+// caller is a task that has called.
+type caller struct {
+	job   *job
+	task  taskIndex
+	run   *run // nil between two tries
+	calls map[uint64]*job
+	waits []*job // what the run awaits
+}
+
+// loan is a dataset of another job that is an input of a call.
+type loan struct {
+	job  *job
+	data *dataset
+}
+
+// maxWaiting is how many runs may wait for calls: each is a process.
+const maxWaiting = 128
+
+// root returns the task of a graph from which a call comes, by whatever calls.
+func (j *job) root() (*job, taskIndex) {
+	t := taskIndex(0)
+	for j.call != nil {
+		j, t = j.call.by.job, j.call.by.task
+	}
+	return j, t
+}
+
+// taskName is a task's name: of a call that of its caller, and its number behind it.
+func (j *job) taskName(t taskIndex) string {
+	if j.call == nil {
+		return j.graph.TaskName(t)
+	}
+	return fmt.Sprintf("%s/%d", j.call.by.job.taskName(j.call.by.task), j.call.number)
+}
+
+// task is the one task of a call: the placeholders of its inputs come before it.
+func (k *call) task(j *job) taskIndex { return taskIndex(j.static - 1) }
+
+// called takes a run's word that it calls a function.
+func (c *Core) called(ex *executor, m *comms.Call) {
+	r := c.runAt(ex, m.Run)
+	if r == nil || r.orphan || r.job.at(r.task).state.over() {
+		c.discardAll(ex, m.Values())
+		return
+	}
+	c.startedRun(r)
+	by := c.callerOf(r)
+	sum, err := by.sum(m)
+	if err != nil {
+		c.misbehaved(r, err)
+		return
+	}
+	if old := by.calls[m.Number]; old != nil {
+		if old.call.sum == sum {
+			c.discardAll(ex, m.Values())
+			return
+		}
+		c.giveUp(old) // a caller that does not repeat itself
+	}
+	if err := c.newCall(r, by, m, sum); err != nil {
+		c.misbehaved(r, err)
+	}
+}
+
+// callerOf returns the record of a run that calls.
+func (c *Core) callerOf(r *run) *caller {
+	by := r.job.callers[r.task]
+	if by == nil {
+		by = &caller{job: r.job, task: r.task, calls: map[uint64]*job{}}
+		if r.job.callers == nil {
+			r.job.callers = map[taskIndex]*caller{}
+		}
+		r.job.callers[r.task] = by
+	}
+	by.run, r.caller = r, by
+	return by
+}
+
+// sum tells calls of one number apart. Two tries of a task that make the same call
+// have the same sum, wherever their arguments lie.
+func (by *caller) sum(m *comms.Call) (xxh3.Uint128, error) {
+	same := *m
+	same.Run = 0
+	same.Inputs = slices.Clone(m.Inputs)
+	earlier := make([]byte, 0, 64)
+	for i := range same.Inputs {
+		in := &same.Inputs[i]
+		if in.Call == 0 {
+			if in.Data.Place.Kind == comms.PlaceSegment {
+				in.Data.Place = comms.Place{}
+			}
+			continue
+		}
+		other := by.calls[in.Call-1]
+		if other == nil {
+			return xxh3.Uint128{}, fmt.Errorf("it reads what call %d returns, which it has not made", in.Call-1)
+		}
+		sum := other.call.sum.Bytes()
+		earlier = append(earlier, sum[:]...)
+	}
+	return xxh3.Hash128(append(comms.Encode(&same), earlier...)), nil
+}
+
+// newCall makes the job of a call. An error says that the executor broke the protocol.
+func (c *Core) newCall(r *run, by *caller, m *comms.Call, sum xxh3.Uint128) error {
+	g, err := callGraph(m)
+	if err != nil {
+		return err
+	}
+	root, _ := r.job.root()
+	j := c.newJob(&comms.Assign{Job: c.callID(by, sum), Life: root.life, Dir: root.dir, Owner: root.owner.name}, g)
+	j.call = &call{by: by, number: m.Number, sum: sum}
+	j.depth, j.priority, j.registry, j.fresh = r.job.depth+1, root.priority, root.registry, false
+	j.wanted = exports{whole: map[outputKey]bool{{j.call.task(j), 0}: true}}
+	by.calls[m.Number] = j
+	root.inflight++
+	for _, cl := range j.classes {
+		cl.env = r.gs.class.env
+	}
+	t := j.call.task(j)
+	for i := range j.tasks {
+		j.tasks[i] = task{attempt: 1, state: tFinished, flags: fReleased | fElsewhere}
+	}
+	j.tasks[t] = task{attempt: 1, state: tWaiting}
+	j.unended = 1
+	gs := j.groupOf(t)
+	gs.named, gs.step, gs.checked = true, false, r.gs.class.env.pool // the caller's registry is the executor's
+	gs.with = slices.Clone(m.With)
+	c.begin(j)
+	for i := range m.Inputs {
+		if err := c.callInput(r, j, i, &m.Inputs[i]); err != nil {
+			return err
+		}
+	}
+	c.tryCall(j)
+	return nil
+}
+
+// callID names the job of a call, by its content. A call that was given up may be
+// ending still under the same name: the next one has another.
+func (c *Core) callID(by *caller, sum xxh3.Uint128) comms.JobID {
+	for n := byte(0); ; n++ {
+		b := sum.Bytes()
+		h := xxh3.Hash128(fmt.Append(append(b[:], n), by.job.id, by.task))
+		if id := comms.JobID(h.Bytes()); c.byJob[id] == nil {
+			return id
+		}
+	}
+}
+
+// callGraph makes the graph of a call: placeholders for its inputs, and its task.
+func callGraph(m *comms.Call) (*dag.Graph, error) {
+	b := dag.NewBuilder("call")
+	grp := dag.Group{Name: "call", Run: dag.Run{Function: m.Function}, Outputs: []dag.OutputDecl{{Name: m.Output}},
+		Resources: dag.Resources{CPU: m.Resources.CPU, Memory: m.Resources.Memory, GPU: m.Resources.GPU}}
+	for _, x := range m.Resources.Custom {
+		if grp.Resources.Custom == nil {
+			grp.Resources.Custom = map[string]int64{}
+		}
+		grp.Resources.Custom[x.Name] = x.N
+	}
+	if n := len(m.Inputs); n > 0 {
+		in := b.Add(dag.Group{Name: "inputs", Axes: []dag.Axis{dag.Range("i", 0, int64(n)-1)}, Run: dag.Run{Function: "inputs"}, Outputs: []dag.OutputDecl{{Name: "out"}}})
+		for i := range m.Inputs {
+			grp.Inputs = append(grp.Inputs, dag.One(m.Inputs[i].Name, in.Out("out", dag.At(i))))
+		}
+	}
+	b.Add(grp)
+	g, err := b.Build()
+	if err != nil {
+		return nil, fmt.Errorf("it calls %q: %w", m.Function, err)
+	}
+	return g, nil
+}
+
+// callInput finds one input of a call.
+func (c *Core) callInput(r *run, j *job, i int, in *comms.CallIn) error {
+	switch {
+	case in.Call > 0:
+		other := r.caller.calls[in.Call-1]
+		if !other.call.over {
+			other.call.readers = append(other.call.readers, reader{j, i})
+			return nil
+		}
+		c.passOn(other, reader{j, i})
+		return nil
+	case in.Input > 0:
+		ins, err := r.job.graph.Inputs(r.task)
+		if err != nil || in.Input > uint64(len(ins)) || len(ins[in.Input-1].Sources) != 1 {
+			return fmt.Errorf("it passes its input %d to a call, which is no dataset", in.Input-1)
+		}
+		s := ins[in.Input-1].Sources[0]
+		ref := comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}
+		if s.Kind != dag.SourceWhole && s.Kind != dag.SourceElement || r.job.data[ref] == nil {
+			return fmt.Errorf("it passes its input %d to a call, which is no dataset that is here", in.Input-1)
+		}
+		c.lend(r.job, r.job.data[ref], reader{j, i})
+		return nil
+	}
+	d := in.Data
+	d.Ref, d.Attempt = comms.DatasetRef{Task: taskIndex(i)}, 1
+	data := &dataset{desc: d, refs: 1}
+	j.data[d.Ref] = data
+	switch d.Place.Kind {
+	case comms.PlaceInline:
+		data.desc.Place.Bytes = slices.Clone(d.Place.Bytes)
+	case comms.PlaceSegment:
+		data.sealed = true
+		if err := c.seal(r.ex, j.key(data), d); err != nil {
+			delete(j.data, d.Ref)
+			return err
+		}
+	default:
+		return fmt.Errorf("an argument of its call lies at a place of kind %d", d.Place.Kind)
+	}
+	return nil
+}
+
+// lend makes a dataset of one job an input of a call.
+func (c *Core) lend(from *job, d *dataset, to reader) {
+	for d.from != nil {
+		from, d = d.from.job, d.from.data
+	}
+	lent := &dataset{desc: d.desc, sealed: d.sealed, refs: 1}
+	lent.desc.Ref = comms.DatasetRef{Task: taskIndex(to.input)}
+	if d.sealed {
+		lent.from = &loan{from, d}
+		if from.lends == nil {
+			from.lends = map[comms.DatasetRef]int{}
+		}
+		from.lends[d.desc.Ref]++
+		d.refs++
+	}
+	to.job.data[lent.desc.Ref] = lent
+}
+
+// endLoan ends a loan.
+func (c *Core) endLoan(l *loan) {
+	ref := l.data.desc.Ref
+	if l.job.lends[ref]--; l.job.lends[ref] == 0 {
+		delete(l.job.lends, ref)
+	}
+	c.deref(l.job, ref, 1)
+}
+
+// passOn hands what a call returned to another that reads it, or fails that.
+func (c *Core) passOn(j *job, to reader) {
+	k := to.job.call
+	t := k.task(to.job)
+	if to.job.at(t).state.over() {
+		return
+	}
+	if d := j.result(); d != nil {
+		c.lend(j, d, to)
+		return
+	}
+	c.fail(to.job, t, nil, &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("what it reads could not be made: %s: %s", j.taskName(j.call.task(j)), j.call.failed.Text())},
+		comms.Cause{Kind: comms.CauseTask}, true)
+}
+
+// tryCall makes a call ready when all of its inputs are there.
+func (c *Core) tryCall(j *job) {
+	t := j.call.task(j)
+	if j.at(t).state != tWaiting {
+		return
+	}
+	if j.tasks[t].missing, _ = c.countMissing(j, t); j.tasks[t].missing == 0 {
+		c.ready(j, entry{t, noTask, 0})
+	}
+}
+
+// result is what a call that has ended returned; nil when it failed.
+func (j *job) result() *dataset {
+	if !j.call.over || j.call.failed != nil {
+		return nil
+	}
+	return j.data[comms.DatasetRef{Task: j.call.task(j)}]
+}
+
+// noteCall takes an event of a call. Its end is told as an event of the root of calls.
+func (c *Core) noteCall(j *job, e *comms.Event) {
+	switch e.Kind {
+	case comms.EventFailed, comms.EventSkipped, comms.EventCancelled:
+		j.call.failed = e.Error
+	case comms.EventFinished:
+	default:
+		return
+	}
+	root, t := j.root()
+	if j.dropped || root.dropped || root.over {
+		return
+	}
+	c.note(root, comms.Event{Kind: comms.EventCall, Task: t, Attempt: root.at(t).attempt, Executor: e.Executor, Usage: e.Usage, Error: e.Error,
+		Cause: comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}, Text: j.taskName(e.Task) + " " + j.groupOf(e.Task).group.Run.Function},
+		Count: uint64(comms.Try(e.Attempt))})
+}
+
+// settleCalls does what follows from ends: of calls, for those that read and await
+// them; of callers, for their calls. It tells whether there was anything.
+func (c *Core) settleCalls() (any bool) {
+	for len(c.reap) > 0 {
+		by := c.reap[0]
+		c.reap = c.reap[1:]
+		if s := by.job.at(by.task).state; by.run == nil && (s == tAbsent || s.over()) && by.job.callers[by.task] == by {
+			any = true
+			delete(by.job.callers, by.task)
+			for _, n := range slices.Sorted(maps.Keys(by.calls)) {
+				c.giveUp(by.calls[n])
+			}
+		}
+	}
+	for i := 0; i < len(c.touched); i++ {
+		if j := c.touched[i]; j.call != nil && j.unended == 0 && j.inflight == 0 && !j.over {
+			any = true
+			c.callEnded(j)
+		}
+	}
+	return any
+}
+
+// callEnded hands on how a call has ended. It needs its inputs no more.
+func (c *Core) callEnded(j *job) {
+	j.over, j.call.over = true, true
+	c.leaveAll(j)
+	for _, cl := range j.classes {
+		cl.heap, cl.size = nil, 0
+	}
+	c.rest(j)
+	c.unplaced = false
+	c.wakeAt(c.now) // when it ended in a scheduling pass, who waits for it is answered in the next
+	c.release(j, j.call.task(j))
+	readers := j.call.readers
+	j.call.readers = nil
+	for _, to := range readers {
+		c.passOn(j, to)
+		c.tryCall(to.job)
+	}
+}
+
+// giveUp ends a call that nobody waits for any more.
+func (c *Core) giveUp(j *job) {
+	j.dropped = true
+	c.stop(j, &comms.TaskError{Kind: comms.ErrorCancelled, Message: "the task that called it has ended", Agent: c.cfg.Agent}, comms.Cause{Kind: comms.CauseTask})
+	c.touch(j)
+}
+
+// dropCall forgets a call with all of its datasets.
+func (c *Core) dropCall(j *job) {
+	c.keepOnly(j, nil)
+	c.closeKinds(j)
+	c.unlist(j)
+	root, _ := j.root()
+	root.inflight--
+	c.touch(root)
+}
+
+// awaits takes a run's word that it waits for a call.
+func (c *Core) awaits(ex *executor, m *comms.Await) {
+	r := c.runAt(ex, m.Run)
+	if r == nil || r.orphan {
+		return
+	}
+	c.startedRun(r)
+	by := r.caller
+	if by == nil || by.calls[m.Number] == nil {
+		c.misbehaved(r, fmt.Errorf("it awaits call %d, which it has not made", m.Number))
+		return
+	}
+	j := by.calls[m.Number]
+	if j.call.awaited {
+		return
+	}
+	if len(by.waits) == 0 {
+		if c.waitingRuns() >= maxWaiting && !j.call.over {
+			c.refuseWait(r, j)
+			return
+		}
+		c.waiters = append(c.waiters, by)
+	}
+	j.call.awaited = true
+	by.waits = append(by.waits, j)
+}
+
+// awaits tells whether a run waits for calls.
+func (r *run) awaits() bool { return r.caller != nil && len(r.caller.waits) > 0 }
+
+func (c *Core) waitingRuns() (n int) {
+	for _, by := range c.waiters {
+		if by.run != nil && len(by.waits) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *Core) refuseWait(r *run, j *job) {
+	c.emit(ToExecutor{r.ex.id, &comms.Returned{Run: r.id, Number: j.call.number, Error: &comms.TaskError{Kind: comms.ErrorTask, Task: j.taskName(j.call.task(j)), Agent: c.cfg.Agent,
+		Message: fmt.Sprintf("%d tasks wait for tasks that they called, each in a process of its own: call less deeply", maxWaiting)}}})
+}
+
+// answerCallers answers the runs that wait for calls, in each scheduling pass. One
+// that waits for nothing more gets its cpu first.
+func (c *Core) answerCallers() {
+	c.waiters = slices.DeleteFunc(c.waiters, func(by *caller) bool { return by.run == nil || len(by.waits) == 0 })
+	for _, by := range slices.Clone(c.waiters) {
+		c.answerCaller(by)
+	}
+}
+
+func (c *Core) answerCaller(by *caller) {
+	r := by.run
+	for _, j := range slices.Clone(by.waits) {
+		if !c.returns(r, j) {
+			continue
+		}
+		if len(by.waits) == 1 && r.back {
+			if !c.fits(r.ex.grant, r.gs.need) {
+				return
+			}
+			r.back = false
+			c.cover(r.ex, r.gs.need)
+		}
+		c.unplaced = false
+		by.waits = slices.DeleteFunc(by.waits, func(o *job) bool { return o == j })
+		j.call.awaited = false
+		c.emit(ToExecutor{r.ex.id, c.answer(r, j)})
+	}
+	if len(by.waits) == 0 {
+		return
+	}
+	c.unfold(r)
+	switch ex := r.ex; {
+	case len(ex.queue) > 1: // it would wait as long, and needs the cpu then
+		if !ex.asked {
+			c.unfoldAll(ex, nil)
+			c.askBack(ex, ex.queue[1:])
+		}
+	case !r.back:
+		r.back, r.backAt = true, c.now
+		c.regrant(ex)
+	}
+}
+
+// returns tells whether a run can be told what a call returned, which must be in
+// memory then and stays there until the run has ended.
+func (c *Core) returns(r *run, j *job) bool {
+	k := j.call
+	d := j.result()
+	if !k.over || d == nil || !d.sealed || k.held {
+		return k.over
+	}
+	if k.pins == 0 {
+		k.pins = c.lastReq + 1
+		r.more = append(r.more, k.pins)
+		c.ask(&request{call: j}, ledger.Request{Owner: r.owner(), Class: ledger.Start, Pins: []ledger.Key{j.key(d)}})
+		c.effects()
+	}
+	return k.held
+}
+
+// answer is what a run is told of a call that has ended.
+func (c *Core) answer(r *run, j *job) *comms.Returned {
+	m := &comms.Returned{Run: r.id, Number: j.call.number, Error: j.call.failed}
+	if d := j.result(); d != nil {
+		m.Data = d.desc
+		if info, ok := c.led.Dataset(j.key(d)); ok && d.sealed {
+			m.Data.Place.Segment, m.Data.Place.Offset = uint32(info.Place.Segment), uint64(info.Place.Offset)
+			c.announce(r.ex, info.Place.Segment)
+		}
+	}
+	return m
+}
+
+// resultLost takes the word that what a call returned is gone.
+func (c *Core) resultLost(j *job, why string) {
+	j.call.failed = &comms.TaskError{Kind: comms.ErrorStore, Task: j.taskName(j.call.task(j)), Agent: c.cfg.Agent, Message: "what it returned is lost: " + why}
+	j.call.held = true
+	c.wakeAt(c.now)
+}
+
+// unplaceOthers takes back the tasks beside calls that wait for memory, or that have
+// it and no executor. It tells whether there were any.
+func (c *Core) unplaceOthers() bool {
+	var runs []*run
+	for _, r := range c.runs {
+		if r.ex == nil && r.job.call == nil && !r.orphan {
+			runs = append(runs, r)
+		}
+	}
+	slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(a.id, b.id) })
+	for _, r := range runs {
+		if t := r.job.at(r.task); t.state == tPinning {
+			c.dropUnplaced(r.job, r.task)
+			t.state = tWaiting
+			c.reassess(r.job, r.task, r.cause)
+		}
+	}
+	return len(runs) > 0
+}
+
+// endCaller takes a run from its calls, which stay for the next try.
+func (c *Core) endCaller(r *run) {
+	by := r.caller
+	if by == nil || by.run != r {
+		return
+	}
+	by.run, by.waits = nil, nil
+	for _, j := range by.calls {
+		j.call.awaited, j.call.held, j.call.pins = false, false, 0
+	}
+	for _, id := range r.more {
+		if c.requests[id] != nil {
+			delete(c.requests, id)
+			c.must(c.led.Release(id))
+			c.effects() // another of them may have failed with it
+		}
+	}
+	r.more = nil
+	c.reap = append(c.reap, by)
+}
+
+// endCalls looks at the calls of a task that has ended or is not this agent's any more.
+func (c *Core) endCalls(j *job, t taskIndex) {
+	if by := j.callers[t]; by != nil {
+		c.reap = append(c.reap, by)
+	}
+}
+
+// stuckCalls fails a call that needs more than the tasks that wait for it leave,
+// when nothing else can move: a core, memory for its inputs, or for its result.
+func (c *Core) stuckCalls() {
+	if len(c.waiters) == 0 || slices.ContainsFunc(c.execs, func(ex *executor) bool { return ex.wants > 0 || ex.state == exKilled }) {
+		return
+	}
+	if !c.unplaced && c.unplaceOthers() { // once, and then a call is to blame
+		c.unplaced = true
+		c.wakeAt(c.now)
+		return
+	}
+	var first *run
+	for _, r := range c.runs {
+		if r.job.call != nil && r.ex == nil && r.job.at(r.task).state == tPinning && (first == nil || r.id < first.id) {
+			first = r
+		}
+	}
+	if first != nil {
+		j, t := first.job, first.task
+		c.dropUnplaced(j, t)
+		c.fail(j, t, nil, &comms.TaskError{Kind: comms.ErrorMemory, Message: "there is no room for its inputs beside those of the tasks that wait for calls"}, comms.Cause{Kind: comms.CauseMemory}, true)
+		return
+	}
+	for _, by := range c.waiters {
+		for _, j := range by.waits {
+			if j.call.pins != 0 && !j.call.held {
+				c.resultLost(j, "there is no room for it beside the inputs of the tasks that wait for calls")
+				return
+			}
+		}
+	}
+	for _, j := range c.jobs {
+		if j.call == nil || j.at(j.call.task(j)).state != tReady || !c.unplaced && c.fits(make(amounts, len(c.total)), j.groupOf(j.call.task(j)).need) {
+			continue
+		}
+		c.fail(j, j.call.task(j), nil, &comms.TaskError{Kind: comms.ErrorSetup,
+			Message: "it needs more than the tasks that wait for calls leave on this agent: let it, or them, ask for less"},
+			comms.Cause{Kind: comms.CauseTask}, true)
+		return
+	}
+}
