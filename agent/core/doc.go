@@ -34,14 +34,14 @@
 //	generators streams and their elements     executors  pools, processes, environments
 //	slots      instances, whole groups        runs       what a run is told
 //	credit     how far generators run ahead   paths      runs that stand for many tasks
-//	calls      functions that runs call       load       how much there is to do
+//	calls      functions that runs call       awaits     who waits for what it called
 //	memory     the ledger's requests, effects report     what executors say
 //	events     numbered batches               failures   retries, crashes, lost datasets
 //	peers      who has the other fragments    tell       what they are told
 //	hear       what they told                 pulls      datasets fetched and offered
 //	keep       what outlives the agent        fetch      chunks for clients
 //	drain      an end without lost work       spare      work that others could begin sooner
-//	check      every cross-reference
+//	load       how much there is to do        check      every cross-reference
 //
 // # Rules
 //
