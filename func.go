@@ -60,6 +60,10 @@ func untyped[T any](seq iter.Seq2[T, error]) iter.Seq2[any, error] {
 // example in a test that calls the function directly, it describes no task.
 func Task(ctx context.Context) *executor.Task { return executor.TaskOf(ctx) }
 
+// Gang returns the place of the task in its gang: its rank, and where to reach
+// the other members. It fails when the task is in none.
+func Gang(ctx context.Context) (executor.Membership, error) { return executor.Gang(ctx) }
+
 // Alloc returns an array in the store for a task to fill in place. When the task
 // returns it, or a slice of its data, it is published without a copy. Outside an
 // executor it is ordinary memory.

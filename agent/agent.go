@@ -43,6 +43,7 @@ type Agent struct {
 	logs      *taskLogs
 	executors *comms.Listener // socket for executors: a broken link is final
 	clients   *comms.Listener // socket for clients: links with replay
+	ports     *ports          // for members of gangs
 	member    *membership     // nil: no certificate
 	told      told
 
@@ -72,7 +73,7 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	a := &Agent{cfg: cfg, looping: make(chan struct{}), in: inbox.New[item](inboxLimit), log: cfg.Log.With().Str("agent", cfg.Name).Logger()}
+	a := &Agent{cfg: cfg, looping: make(chan struct{}), in: inbox.New[item](inboxLimit), log: cfg.Log.With().Str("agent", cfg.Name).Logger(), ports: newPorts(cfg.GangPorts)}
 	a.stop, a.abort = context.WithCancel(context.Background())
 	for _, l := range []*lane{&a.segmentLane, &a.spillLane, &a.logLane} {
 		l.all = &a.work
@@ -291,6 +292,7 @@ func (a *Agent) coreConfig(left inheritance) core.Config {
 		Agent:       a.cfg.Name,
 		Incarnation: a.started.Incarnation,
 		Addresses:   strings.Split(a.clients.Addr(), ","),
+		Host:        gangHost(strings.Split(a.clients.Addr(), ",")),
 		BootID:      readText("/proc/sys/kernel/random/boot_id"),
 		Total: comms.Resources{
 			CPU: a.cfg.CPU, Memory: a.cfg.Memory, GPU: a.cfg.GPU, Custom: a.cfg.Custom,

@@ -44,7 +44,9 @@ type Config struct {
 	Drain  time.Duration   // how long Run waits for running tasks when its context has ended; default 0: they are killed
 	Env    []string        // NAME=value for executors, added to the agent's own environment
 	Limits Limits          // bounds
-	Log    zerolog.Logger  // of the agent
+	// GangPorts is the ports that members of gangs are leased; default 27000-28999.
+	GangPorts PortRange
+	Log       zerolog.Logger // of the agent
 
 	// Executor is program and arguments of the default environment's executors;
 	// default: this process's own binary, which must call executor.Main (or
@@ -137,6 +139,9 @@ func (cfg Config) withDefaults() (Config, error) {
 
 // needsCertificate refuses TCP without certificates.
 func (cfg *Config) needsCertificate() error {
+	if cfg.GangPorts == (PortRange{}) {
+		cfg.GangPorts = PortRange{firstGangPort, lastGangPort}
+	}
 	for _, addr := range []string{cfg.Controller, cfg.Listen} {
 		if addr == "" {
 			continue

@@ -214,6 +214,10 @@ func (l *loop) perform(action core.Action) {
 		l.buildEnv(act)
 	case core.Memory:
 		l.memory(act)
+	case core.LeasePorts:
+		l.leasePorts(act)
+	case core.ReturnPorts:
+		a.ports.back(act.Ports)
 	case core.AppendLog:
 		l.appendLog(act.Job, act.Task, act.Text)
 	case core.DropJob:

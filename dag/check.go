@@ -138,6 +138,7 @@ func (r *resolver) group(gi int) {
 	r.fields(gi, "with", grp.With)
 	r.fields(gi, "env", grp.Env)
 	r.limits(gi, grp)
+	r.gang(gi, grp)
 	r.bindTexts(gi, grp)
 }
 

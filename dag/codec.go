@@ -110,9 +110,12 @@ func (e encoder) fields(fs []Field) {
 }
 
 func (e encoder) group(grp *Group) {
-	if grp.Deadline != 0 {
+	switch {
+	case grp.Gang != GangNone:
+		e.array(groupGang)
+	case grp.Deadline != 0:
 		e.array(groupLate)
-	} else {
+	default:
 		e.array(groupPlain)
 	}
 	e.string(grp.Name)
@@ -179,16 +182,20 @@ func (e encoder) group(grp *Group) {
 	e.int(int64(grp.Timeout))
 	e.int(int64(grp.Priority))
 	e.bool(grp.KeepGoing)
-	if grp.Deadline != 0 {
+	if grp.Deadline != 0 || grp.Gang != GangNone {
 		e.int(int64(grp.Deadline))
+	}
+	if grp.Gang != GangNone {
+		e.uint(uint64(grp.Gang))
 	}
 }
 
-// How many elements an encoded group has, without and with a deadline: the first
-// is the layout of stored graphs from before there were any.
+// How many elements an encoded group has: without deadline and gang, which is the
+// layout of stored graphs from before there were any, with a deadline, and as a gang.
 const (
 	groupPlain = 13
 	groupLate  = 14
+	groupGang  = 15
 )
 
 func (e encoder) run(run *Run) {
@@ -410,7 +417,7 @@ func (d *decoder) fields() []Field {
 
 func (d *decoder) group() (grp Group) {
 	n := d.array()
-	if d.err == nil && n != groupPlain && n != groupLate {
+	if d.err == nil && (n < groupPlain || n > groupGang) {
 		d.fail(fmt.Errorf("task of %d elements", n))
 	}
 	if d.err != nil {
@@ -445,8 +452,11 @@ func (d *decoder) group() (grp Group) {
 	d.resources(&grp.Resources)
 	grp.Retries, grp.Timeout, grp.Priority = d.small(), time.Duration(d.int()), d.small()
 	grp.KeepGoing = d.bool()
-	if n == groupLate {
+	if n >= groupLate {
 		grp.Deadline = time.Duration(d.int())
+	}
+	if n == groupGang {
+		grp.Gang = Gang(min(d.uint(), 255))
 	}
 	return grp
 }

@@ -58,6 +58,7 @@ type Group struct {
 	With    []Field      // parameters of the function; strings may hold ${...} over loop variables and params
 	Env     []Field      // environment variables of a command, same placeholders
 
+	Gang      Gang // tasks that differ in the last axis alone start together; that axis is rank
 	Resources Resources
 	Retries   int           // further attempts after an error of the task itself
 	Timeout   time.Duration // 0: none

@@ -77,6 +77,9 @@ func (p *printer) group(grp *Group) {
 	if loops := p.loops(grp); len(loops) > 0 {
 		p.line(2, "for", "{"+strings.Join(loops, ", ")+"}")
 	}
+	if grp.Gang != GangNone {
+		p.line(2, "gang", strconv.Itoa(grp.GangSize()))
+	}
 	p.run(&grp.Run)
 	if len(grp.Inputs) > 0 {
 		p.line(2, "in", "")
@@ -122,7 +125,7 @@ func (p *printer) loops(grp *Group) []string {
 		gen := p.g.Group(st.Generator)
 		out = append(out, st.Var+": "+quote(p.g.TaskName(st.Generator)+"."+gen.Outputs[st.Output].Name+"[*]"))
 	}
-	for i := range grp.Axes {
+	for i := range grp.loops() {
 		a := &grp.Axes[i]
 		text := fmt.Sprintf("%d..%d", a.First, a.First+a.N-1)
 		if a.Values != nil {

@@ -98,14 +98,19 @@ func (d *drawer) axes() []Axis {
 
 func (d *drawer) group(i int) {
 	me := drawn{axes: d.axes()}
-	grp := Group{Name: fmt.Sprintf("g%d", i), Axes: me.axes}
+	grp := Group{Name: fmt.Sprintf("g%d", i)}
+	if rapid.IntRange(0, 4).Draw(d.T, "is a gang") == 0 {
+		grp.Gang = GangPack
+		me.axes = append(me.axes, Members(rapid.Int64Range(1, 4).Draw(d.T, "members")))
+	}
+	grp.Axes = me.axes
 	var open []int
 	for k := range d.groups {
 		if d.groups[k].open {
 			open = append(open, k)
 		}
 	}
-	if len(open) > 0 && rapid.Bool().Draw(d.T, "streamed") {
+	if len(open) > 0 && grp.Gang == GangNone && rapid.Bool().Draw(d.T, "streamed") {
 		me.stream, me.name = 1+rapid.SampledFrom(open).Draw(d.T, "generator"), "el"
 	}
 	for k := range rapid.IntRange(0, 3).Draw(d.T, "inputs") {
@@ -161,6 +166,9 @@ func (d *drawer) body(grp *Group, me *drawn) {
 			grp.With[i].Value = "plain"
 		}
 	}
+	if grp.Gang != GangNone {
+		return
+	}
 	if me.stream == 0 && len(me.axes) == 0 && rapid.Bool().Draw(d.T, "opens") {
 		me.open = true
 		grp.Outputs = append(grp.Outputs, OutputDecl{Name: "open", Generate: GenerateOpen, Buffer: rapid.IntRange(0, 5).Draw(d.T, "buffer")})
@@ -200,7 +208,7 @@ func (d *drawer) pick(me *drawn) (From, bool) {
 			index[len(index)-1] = At(fmt.Sprint(a.Value(at)))
 		case 1:
 			if i < len(me.axes) && a.Values == nil && me.axes[i].Values == nil && me.axes[i].Len() > 0 {
-				index[len(index)-1] = Expr(fmt.Sprintf("(v%d - %d) %% 1 + %d", i, me.axes[i].First, a.First))
+				index[len(index)-1] = Expr(fmt.Sprintf("(%s - %d) %% 1 + %d", me.axes[i].Var, me.axes[i].First, a.First))
 			}
 		}
 	}

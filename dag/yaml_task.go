@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-var taskKeys = []string{"for", "run", "command", "environment", "stdin", "stdout", "in", "out", "generates", "with", "env",
+var taskKeys = []string{"for", "gang", "run", "command", "environment", "stdin", "stdout", "in", "out", "generates", "with", "env",
 	"resources", "retries", "timeout", "priority", "keep_going", "deadline"}
 
 // task reads one entry of tasks.
@@ -19,7 +19,7 @@ func (j *jobFile) task(p pair) {
 	gi := len(j.g.Groups)
 	j.g.Groups = append(j.g.Groups, Group{Name: p.key.Value})
 	grp := &j.g.Groups[gi]
-	var environment *yaml.Node
+	var environment, gang *yaml.Node
 	for _, k := range j.keyed(p.val, fmt.Sprintf("task %q", clip(grp.Name)), taskKeys) {
 		what := fmt.Sprintf("task %q: %s", clip(grp.Name), k.key.Value)
 		n := k.val
@@ -28,6 +28,8 @@ func (j *jobFile) task(p pair) {
 			for _, v := range j.pairs(n, what) {
 				j.loop(gi, v, what+" "+v.key.Value)
 			}
+		case "gang":
+			gang = n
 		case "run":
 			j.runs(grp, n, what)
 		case "command":
@@ -59,6 +61,9 @@ func (j *jobFile) task(p pair) {
 		default:
 			j.setting(grp, k.key.Value, n, what)
 		}
+	}
+	if gang != nil {
+		j.gang(gi, gang, fmt.Sprintf("task %q: gang", clip(grp.Name)))
 	}
 	if environment != nil {
 		if grp.Run.Environment != "" {

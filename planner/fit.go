@@ -16,7 +16,7 @@ func Unfit(g *dag.Graph, hosts []Host) string {
 	}
 	var all []string
 	for i := range g.Groups {
-		if text := lacking(&g.Groups[i].Resources, hosts); text != "" {
+		if text := lacking(together(&g.Groups[i]), hosts); text != "" {
 			all = append(all, fmt.Sprintf("task %s: %s", g.Groups[i].Name, text))
 		}
 	}
@@ -33,11 +33,28 @@ const unfitNames = 20
 // Runs tells whether the host has enough for each task of a graph.
 func (h *Host) Runs(g *dag.Graph) bool {
 	for i := range g.Groups {
-		if !h.fits(&g.Groups[i].Resources) {
+		if !h.fits(together(&g.Groups[i])) {
 			return false
 		}
 	}
 	return true
+}
+
+// together is what a host must have for a task of a group: of a gang, which
+// starts as one, for all of its members.
+func together(grp *dag.Group) *dag.Resources {
+	n := int64(grp.GangSize())
+	if n < 2 {
+		return &grp.Resources
+	}
+	r := dag.Resources{CPU: cpuOf(&grp.Resources) * n, Memory: grp.Resources.Memory * n, GPU: grp.Resources.GPU * n}
+	for name, one := range grp.Resources.Custom {
+		if r.Custom == nil {
+			r.Custom = map[string]int64{}
+		}
+		r.Custom[name] = one * n
+	}
+	return &r
 }
 
 func (h *Host) fits(r *dag.Resources) bool {

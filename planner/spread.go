@@ -93,7 +93,7 @@ func ableHosts(g *dag.Graph, hosts []Host) [][]bool {
 	for i := range g.Groups {
 		able[i] = make([]bool, len(hosts))
 		for h := range hosts {
-			able[i][h] = hosts[h].fits(&g.Groups[i].Resources)
+			able[i][h] = hosts[h].fits(together(&g.Groups[i]))
 		}
 	}
 	for i := range g.Groups {
@@ -126,7 +126,7 @@ func Homeless(g *dag.Graph, hosts []Host) string {
 // Suits tells whether the host has enough for a task, and for the instances that follow it.
 func (h *Host) Suits(g *dag.Graph, i dag.TaskIndex) bool {
 	group := g.Group(i)
-	if !h.fits(&group.Resources) {
+	if !h.fits(together(group)) {
 		return false
 	}
 	for o := range group.Outputs {

@@ -24,6 +24,7 @@ type agent struct {
 	toClient outbox
 	local    []core.Event
 	timer    time.Time
+	lastPort uint16
 	graphs   map[comms.JobID]*dag.Graph
 	sent     map[uint64]sentEvent // whose event a number is
 	acked    uint64
@@ -208,6 +209,7 @@ func (a *agent) step(ev core.Event) {
 		for _, act := range a.core.Step(a.w.wall(), a.local[0]) {
 			a.perform(act)
 		}
+		a.w.oracle.together(a)
 		if err := a.core.Check(); err != nil {
 			a.w.fail(comms.JobID{}, "core of %s after %T: %v", a.name, a.local[0], err)
 		}
@@ -229,6 +231,7 @@ func (a *agent) perform(act core.Action) {
 			a.local = append(a.local, core.Full{})
 		}
 	case core.ToExecutor:
+		w.oracle.gangs.dispatched(act.Msg)
 		if x := a.byID[act.Executor]; x != nil && x.linked {
 			w.tellMessage(a.name, "to "+x.name, act.Msg)
 			w.oracle.toExecutor(x, act.Msg)
@@ -257,6 +260,9 @@ func (a *agent) perform(act core.Action) {
 		})
 	case core.Memory:
 		a.mem.perform(act)
+	case core.LeasePorts:
+		a.lease(act)
+	case core.ReturnPorts:
 	case core.AppendLog:
 	case core.Leave:
 		a.leave(act.Grace, 0)
@@ -277,6 +283,16 @@ func (a *agent) perform(act core.Action) {
 		}
 		w.fail(comms.JobID{}, "%s asks for %T, which its driver does not know", a.name, act)
 	}
+}
+
+// lease gives ports to the members of a gang; no two are equal in the life of an agent.
+func (a *agent) lease(act core.LeasePorts) {
+	ev := core.PortsLeased{ID: act.ID}
+	for range act.N {
+		a.lastPort++
+		ev.Ports = append(ev.Ports, a.lastPort)
+	}
+	a.after(a.w.between(0, time.Millisecond), func() { a.post(func() { a.step(ev) }) })
 }
 
 // serve reads bytes for a client.

@@ -48,7 +48,23 @@ func (f *facts) canon(t dag.TaskIndex) dag.TaskIndex {
 			return first
 		}
 	}
-	return t
+	first, _ := f.g.GangOf(t)
+	return first // a gang is one: its members run again together
+}
+
+// members lists the tasks for which one stands in matters of lineage: those of its gang.
+func (f *facts) members(t dag.TaskIndex) []dag.TaskIndex {
+	first, size := f.g.GangOf(t)
+	out := []dag.TaskIndex{first}
+	for i := 1; i < size; i++ {
+		out = append(out, first+dag.TaskIndex(i))
+	}
+	return out
+}
+
+// half tells whether some members of a task's gang are done and others are not.
+func (f *facts) half(t dag.TaskIndex) bool {
+	return slices.ContainsFunc(f.members(t), func(m dag.TaskIndex) bool { _, done := f.done[m]; return !done })
 }
 
 // needs returns a task and all that it needs.
@@ -67,13 +83,15 @@ func (f *facts) needs(t dag.TaskIndex) map[dag.TaskIndex]bool {
 	if s := f.g.Group(t).Stream; s != nil {
 		add(s.Generator)
 	}
-	ins, err := f.g.Inputs(t)
-	if err != nil {
-		panic("sim: inputs of a valid graph: " + err.Error())
-	}
-	for i := range ins {
-		for _, src := range ins[i].Sources {
-			add(src.Task)
+	for _, m := range f.members(t) {
+		ins, err := f.g.Inputs(m)
+		if err != nil {
+			panic("sim: inputs of a valid graph: " + err.Error())
+		}
+		for i := range ins {
+			for _, src := range ins[i].Sources {
+				add(src.Task)
+			}
 		}
 	}
 	return all
@@ -82,7 +100,9 @@ func (f *facts) needs(t dag.TaskIndex) map[dag.TaskIndex]bool {
 // lost says that what a task made is gone somewhere: it and what it needs may run again.
 func (f *facts) lost(t dag.TaskIndex) {
 	for x := range f.needs(t) {
-		f.may[x] = f.begun[x]
+		for _, m := range f.members(x) {
+			f.may[x] = max(f.may[x], f.begun[m])
+		}
 	}
 }
 
@@ -149,6 +169,13 @@ func worksOn(r *core.JobRecord, a *agent) bool {
 
 // left says that copies made by an agent's incarnation no longer count.
 func (f *facts) left(agent string, upTo uint64) {
+	for i := range f.g.Groups {
+		for first, n := f.g.GroupTasks(i); f.g.Groups[i].GangSize() > 0 && n > 0; first, n = first+f.g.Groups[i].GangSize(), n-f.g.Groups[i].GangSize() {
+			if f.half(dag.TaskIndex(first)) {
+				f.lost(dag.TaskIndex(first))
+			}
+		}
+	}
 	for ref, from := range f.made {
 		if from.agent == agent && from.incarn <= upTo && !from.inline {
 			f.lost(ref.Task)

@@ -36,6 +36,7 @@ type fates struct {
 	rots                                                            int  // of all spill files that an agent has then
 	clockSteps                                                      int  // of everybody's wall clock
 	drains                                                          int  // agents that are told to leave
+	gangs                                                           int  // families that are gangs
 	late                                                            bool // some agents start only while jobs run
 	calls                                                           int  // tasks that call others, of a thousand
 
@@ -67,6 +68,7 @@ func tamings() []taming {
 		{"jobs", func(f *fates) { f.jobs = 1 }},
 		{"job3", func(f *fates) { f.jobs = min(f.jobs, 2) }},
 		{"steals", func(f *fates) { f.steals = 0 }},
+		{"gangs", func(f *fates) { f.gangs = 0 }},
 		{"drains", func(f *fates) { f.drains = 0 }},
 		{"late-agents", func(f *fates) { f.late = false }},
 		{"calls", func(f *fates) { f.calls = 0 }},

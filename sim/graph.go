@@ -12,18 +12,21 @@ import (
 // made is a group of a random job, as later groups may refer to it.
 type made struct {
 	h      dag.Handle
-	axis   int // tasks over an axis; 0: a single task
-	stream int // 1 + the group of the generator that it follows; 0 none
+	axis   int    // tasks over an axis; 0: a single task
+	index  string // its variable
+	stream int    // 1 + the group of the generator that it follows; 0 none
 	open   bool
 	count  int  // elements of a fixed generator
 	gone   bool // left out
 }
 
 type maker struct {
-	r   *rand.Rand
-	b   *dag.Builder
-	all []made
-	f   *fates
+	r *rand.Rand
+	// gangs draws which families are gangs.
+	gangs *rand.Rand
+	b     *dag.Builder
+	all   []made
+	f     *fates
 
 	name    string
 	without []string // groups to leave out, as JOB.GROUP
@@ -48,7 +51,7 @@ func randomGraph(r *rand.Rand, name string, f *fates, without []string) *dag.Gra
 }
 
 func drawGraph(draws uint64, name string, f *fates, without []string) (*dag.Graph, error) {
-	m := &maker{r: rand.New(rand.NewPCG(draws, 2)), b: dag.NewBuilder(name), f: f, name: name, without: without}
+	m := &maker{r: rand.New(rand.NewPCG(draws, 2)), gangs: rand.New(rand.NewPCG(draws, 3)), b: dag.NewBuilder(name), f: f, name: name, without: without}
 	m.b.Environment(dag.Environment{Name: "env", Go: "./e"})
 	m.b.KeepGoing(m.r.IntN(2) == 0)
 	for groups, i := 1+m.r.IntN(7), 0; i < groups; i++ {
@@ -110,11 +113,12 @@ func (m *maker) group(i int, last bool) {
 	if kind >= 5 && len(open) > 0 {
 		me.stream = 1 + pick(r, open...)
 	} else if kind <= 1 || kind == 7 {
-		me.axis = 2 + r.IntN(4)
+		me.axis, me.index = 2+r.IntN(4), "i"
 		if m.f.steals > 0 {
 			me.axis *= 4
 		}
 		g.Axes = []dag.Axis{dag.Range("i", 0, int64(me.axis-1))}
+		m.gang(&g, &me)
 	}
 	out := dag.OutputDecl{Name: "o"}
 	switch {
@@ -168,7 +172,7 @@ func (m *maker) inputs(g *dag.Group, me *made) {
 		case p.count > 0 && p.axis == 0 && m.r.IntN(2) == 0:
 			add(p, false, func() dag.From { return p.h.Out("o").Element(dag.At(p.count - 1)) })
 		case p.count == 0 && !p.open && p.axis > 0 && p.axis == me.axis && m.r.IntN(2) == 0:
-			add(p, false, func() dag.From { return p.h.Out("o", dag.Expr("i")) })
+			add(p, false, func() dag.From { return p.h.Out("o", dag.Expr(me.index)) })
 		default:
 			add(p, p.axis > 0 || p.stream > 0 || p.open || p.count > 0, func() dag.From { return m.whole(p) })
 		}

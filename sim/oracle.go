@@ -19,6 +19,7 @@ type oracle struct {
 	starts map[string]int // executors that did not come up, by agent
 	makers map[copyName]string
 	told   map[copyName]string
+	gangs  gangStarts // since the last look
 }
 
 // copyName is what other agents know a copy of a dataset by; agent is who made it
@@ -145,7 +146,7 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 	}
 	for _, r := range b.Reset {
 		for t := r.First; t <= r.Last; t++ {
-			if attempt, done := f.done[t]; done && !f.mayRun(t) {
+			if attempt, done := f.done[t]; done && !f.mayRun(t) && !f.half(t) {
 				o.w.fail(c.Job, "task %d is made to start over (%s): it has finished in attempt %d, and nothing of it was lost", t, b.Why, attempt)
 			}
 			if _, done := f.done[t]; done || f.highest[t] > f.fence[t] {
@@ -218,7 +219,7 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 			delete(f.private, e.Task)
 		}
 		if upTo, lost := f.may[e.Task]; lost && e.Attempt > upTo {
-			if _, _, instance := f.g.Slot(e.Task); !instance { // others of its group may still have to
+			if _, _, instance := f.g.Slot(e.Task); !instance && len(f.members(e.Task)) == 1 { // others of its group may still have to
 				delete(f.may, e.Task)
 			}
 		}
@@ -289,7 +290,11 @@ func (o *oracle) failed(id comms.JobID, f *facts, e *comms.Event) {
 		ok = f.blamed
 	case comms.ErrorPoison, comms.ErrorCrash:
 		// What an executor said before its link broke may not have come: then its agent blames the task that it knows of.
-		ok = f.crashes[e.Task] >= 3 || o.w.fate.linkBreaks > 0
+		crashes := 0
+		for _, m := range f.members(e.Task) {
+			crashes += f.crashes[m]
+		}
+		ok = crashes >= 3 || o.w.fate.linkBreaks > 0
 	case comms.ErrorStore, comms.ErrorMemory:
 		ok = o.w.fate.segment > 0
 	case comms.ErrorSetup:
@@ -327,6 +332,8 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 		for i := range je.Events {
 			if e := &je.Events[i]; e.Kind == comms.EventLost && o.facts[je.Job] != nil { // else of a call that an incarnation before made
 				o.facts[je.Job].lost(e.Cause.Ref.Task)
+			} else if f := o.facts[je.Job]; e.Kind == comms.EventRetry && len(f.members(e.Task)) > 1 {
+				f.lost(e.Task) // the others of its gang begin again with it
 			}
 			a.sent[n] = sentEvent{job: je.Job, life: je.Life, epoch: je.Epoch}
 			n++
@@ -390,7 +397,7 @@ func (o *oracle) started(x *executor) {
 	f := o.facts[id]
 	k := o.w.controller.store.jobs[id]
 	if k != nil && slices.ContainsFunc(workers(&k.Row), func(p core.Fragment) bool { return p.Agent == x.a.name && p.Incarnation == x.a.incarn }) {
-		if attempt, done := f.done[r.Task]; done && r.Attempt > f.fence[r.Task] && !f.mayRun(r.Task) {
+		if attempt, done := f.done[r.Task]; done && r.Attempt > f.fence[r.Task] && !f.mayRun(r.Task) && !f.g.HasGangs() { // a gang that starts over takes what it reads along before anybody is told
 			o.w.fail(id, "%s runs task %d, attempt %d: the store has that it finished in attempt %d", x.name, r.Task, r.Attempt, attempt)
 		}
 	}

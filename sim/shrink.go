@@ -9,10 +9,11 @@ import (
 // one kind of trouble after the other out, then one group of tasks after the other,
 // as long as the run still fails for the same reason, numbers aside. It returns what
 // can be left out; Options.Without replays that. Nil when the seed does not fail.
-func Shrink(seed uint64) (without []string) { return shrink(seed, Run) }
+func Shrink(opt Options) (without []string) { return shrink(opt, Run) }
 
-func shrink(seed uint64, run func(Options) Result) (without []string) {
-	whole := run(Options{Seed: seed})
+func shrink(opt Options, run func(Options) Result) (without []string) {
+	opt.Story, opt.Without = false, nil
+	whole := run(opt)
 	if whole.Err == nil {
 		return nil
 	}
@@ -32,7 +33,8 @@ func shrink(seed uint64, run func(Options) Result) (without []string) {
 				continue
 			}
 			more := append(slices.Clone(without), name)
-			if res := run(Options{Seed: seed, Without: more}); res.Err != nil && kind(res.Err) == kind(whole.Err) {
+			opt.Without = more
+			if res := run(opt); res.Err != nil && kind(res.Err) == kind(whole.Err) {
 				without, again = more, true
 			}
 		}

@@ -10,7 +10,7 @@ import (
 // crash, and in another without delays, all else is left out.
 func TestShrink(t *testing.T) {
 	runs := 0
-	without := shrink(7, func(o Options) Result {
+	without := shrink(Options{Seed: 7}, func(o Options) Result {
 		runs++
 		has := func(name string) bool { return !slices.Contains(o.Without, name) }
 		switch {
@@ -30,7 +30,7 @@ func TestShrink(t *testing.T) {
 			t.Errorf("%s is left out: %v", tm.name, !needed)
 		}
 	}
-	if shrink(7, func(Options) Result { return Result{} }) != nil {
+	if shrink(Options{Seed: 7}, func(Options) Result { return Result{} }) != nil {
 		t.Error("a seed that does not fail is shrunk")
 	}
 }

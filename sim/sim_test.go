@@ -60,6 +60,19 @@ var alone = []uint64{
 	44389, // as 81629
 }
 
+// TestGangs runs seeds whose jobs have gangs.
+func TestGangs(t *testing.T) {
+	n := uint64(400)
+	if testing.Short() || raceEnabled {
+		n = 40
+	}
+	for seed := uint64(1); seed <= n; seed++ {
+		if res := Run(Options{Seed: seed, Gangs: true}); res.Err != nil {
+			t.Errorf("seed %d with gangs: %v", seed, res.Err)
+		}
+	}
+}
+
 // TestSeeds runs 3,000 seeds on all cores, 300 with the race detector, 60 with -short;
 // go run ./sim/cmd/sim runs any number.
 func TestSeeds(t *testing.T) {

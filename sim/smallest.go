@@ -80,11 +80,20 @@ func (o *oracle) smallest(k *core.Kept, r *core.JobRecord, b *core.Batch) {
 		}
 	}
 	past.States.Each(func(t dag.TaskIndex, s core.TaskState) {
-		if again(t) && s == core.TaskDone && !cause[t] && !o.facts[r.ID].freed(past, t) {
+		if again(t) && s == core.TaskDone && !cause[t] && !o.facts[r.ID].freed(past, t) && !o.facts[r.ID].withOthers(past, t, cause) {
 			o.w.fail(r.ID, "task %d is made to start over (%s): it is done, and nothing that is needed of it is gone", t, b.Why)
 		}
 	})
 	o.handedOn(k, r, b, past, stays)
+}
+
+// withOthers tells whether a task starts over because another of its gang does,
+// that has not ended or of which something is needed and gone.
+func (f *facts) withOthers(past *core.Past, t dag.TaskIndex, cause map[dag.TaskIndex]bool) bool {
+	return slices.ContainsFunc(f.members(t), func(m dag.TaskIndex) bool {
+		s, _ := past.States.Get(m)
+		return m != t && (s != core.TaskDone || cause[m] || f.freed(past, m))
+	})
 }
 
 // freed tells whether something that a task made was needed no more, and may have been freed.

@@ -16,6 +16,7 @@ import (
 type Options struct {
 	Seed    uint64
 	Story   bool     // keep the story
+	Gangs   bool     // half of the families of tasks are gangs
 	Without []string // kinds of trouble, and groups of jobs, to leave out, as Shrink names them
 	Steals  bool     // several agents that are small for their jobs; idle ones take work of others
 }
@@ -91,6 +92,9 @@ func newWorld(opt Options) *world {
 	w.fate = drawFates(w.rnd)
 	if opt.Seed%5 == 3 { // not drawn: the other seeds stay what they were
 		w.fate.improves = 1 + int(opt.Seed/5%30)
+	}
+	if opt.Gangs {
+		w.fate.gangs = 500
 	}
 	w.fate.drains, w.fate.late, w.fate.calls, w.seed = drawDrains(opt.Seed), drawLate(opt.Seed), drawCalls(opt.Seed), opt.Seed
 	if opt.Steals {

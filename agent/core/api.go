@@ -13,6 +13,7 @@ type Config struct {
 	Agent       string
 	Incarnation uint64
 	Addresses   []string // where clients reach the agent
+	Host        string   // name or number under which members of gangs on other hosts reach those here; default: 127.0.0.1
 	BootID      string
 	Total       comms.Resources // what tasks may occupy together
 
@@ -184,6 +185,14 @@ type (
 		Attempt uint32
 	}
 
+	// PortsLeased answers LeasePorts: N ports that nobody else is given before
+	// ReturnPorts, or why there are none.
+	PortsLeased struct {
+		ID    uint64
+		Ports []uint16
+		Err   string
+	}
+
 	// Full: the outbound queue to a peer is full: send no more until Free. Executor 0 is the controller.
 	Full struct{ Executor comms.ExecutorID }
 	// Free: there is room again.
@@ -223,6 +232,7 @@ func (Wanted) event()         {}
 func (Unwanted) event()       {}
 func (NotOffered) event()     {}
 func (Withdrawn) event()      {}
+func (PortsLeased) event()    {}
 func (Full) event()           {}
 func (Free) event()           {}
 func (Drain) event()          {}
@@ -334,6 +344,13 @@ type (
 		Executor comms.ExecutorID
 		Why      string
 	}
+	// LeasePorts asks for N ports of this host for the members of a gang. Answer PortsLeased.
+	LeasePorts struct {
+		ID uint64
+		N  int
+	}
+	// ReturnPorts gives leased ports back.
+	ReturnPorts struct{ Ports []uint16 }
 	// BuildEnv makes what tasks of an environment need. Answer EnvReady.
 	BuildEnv struct {
 		Job      comms.JobID
@@ -389,6 +406,8 @@ func (NotHere) action()      {}
 func (Withdraw) action()     {}
 func (Spawn) action()        {}
 func (Kill) action()         {}
+func (LeasePorts) action()   {}
+func (ReturnPorts) action()  {}
 func (BuildEnv) action()     {}
 func (Memory) action()       {}
 func (AppendLog) action()    {}

@@ -118,6 +118,11 @@ func (c *Core) checkMemory(sealed int) error {
 
 func (c *Core) checkExecutors() error {
 	free := slices.Clone(c.total)
+	if b := c.bundle; b != nil {
+		for k, n := range b.held {
+			free[k] -= n
+		}
+	}
 	runs, behind := 0, 0
 	for _, ex := range c.execs {
 		if c.byExec[ex.id] != ex || !slices.Contains(ex.pool.execs, ex) {
@@ -187,6 +192,14 @@ func (c *Core) checkTasks(j *job) error {
 			for i := range e.n {
 				heaped[e.task+taskIndex(i)] = true
 			}
+		}
+	}
+	for _, g := range j.gangs {
+		for t := range g.ready {
+			heaped[t] = true
+		}
+		if g.complete() && !g.listed {
+			return fmt.Errorf("the gang of task %d could start and waits for no turn", g.first)
 		}
 	}
 	for i := range j.tasks {

@@ -37,6 +37,10 @@ type Core struct {
 	byPool   map[poolKey]*pool
 	lastExec comms.ExecutorID
 
+	gangs      []*gang // that could start, in the order of their turns
+	bundle     *bundle // what is held back for the first; nil when there is none
+	lastBundle uint64
+
 	generators []*run // runs of generators, by number
 	lostJobs   []*job // with lost datasets, to be counted anew
 	runs       map[comms.RunID]*run
@@ -141,6 +145,7 @@ const (
 )
 
 func (cfg Config) withDefaults() Config {
+	cfg.Host = cmp.Or(cfg.Host, "127.0.0.1")
 	cfg.EventsKept = cmp.Or(cfg.EventsKept, 1<<18)
 	cfg.MaxExecutors = cmp.Or(cfg.MaxExecutors, max(4, 2*int((cfg.Total.CPU+999)/1000)))
 	const (
@@ -222,6 +227,8 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		c.notOffered(ev)
 	case Withdrawn:
 		c.withdrawn(ev)
+	case PortsLeased:
+		c.portsLeased(ev)
 	case Drain:
 		c.drain()
 	case Quit:

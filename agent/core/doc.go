@@ -40,6 +40,7 @@
 //	peers      who has the other fragments    tell       what they are told
 //	hear       what they told                 pulls      datasets fetched and offered
 //	keep       what outlives the agent        fetch      chunks for clients
+//	gangs      tasks that start together      bundles    what is held back for them
 //	drain      an end without lost work       spare      work that others could begin sooner
 //	load       how much there is to do        check      every cross-reference
 //
@@ -49,6 +50,9 @@
 // run in its queue, and grants never exceed the host. What waits behind a run
 // needs no more of it, and nothing waits behind a generator. A generator without
 // credit gives its cpu back and nothing else.
+//
+// The members of a gang start in one step, from what one bundle has held back for
+// them, and are tried again as one. Nothing waits in the queue behind a member.
 //
 // A run may carry steps behind it: see paths. What is not silent success makes
 // runs of their own of them first.

@@ -36,7 +36,7 @@ func (c *Core) drain() {
 			// The first may have begun and not said so yet. Were what lives on its value taken
 			// back then, the value would be lost with it.
 			follows := i == 0 && len(ex.queue) > 1 && ex.queue[1].live
-			begun = i == 0 && (r.started || follows) || begun && r.live
+			begun = i == 0 && (r.started || follows || r.gang != nil) || begun && r.live
 			if !r.asked && !begun {
 				runs = append(runs, r)
 			}

@@ -104,6 +104,10 @@ func (c *Core) ready(j *job, e entry) {
 		}
 		j.readied = append(j.readied, e)
 	}
+	if gs.ganged() {
+		c.muster(j, e)
+		return
+	}
 	c.push(gs.class, j.rowOf(e, 1))
 }
 
@@ -121,6 +125,12 @@ func (c *Core) readyRow(j *job, first taskIndex, n int) {
 	}
 	for i := range n {
 		j.tasks[int(first)+i].state = tReady
+	}
+	if gs.ganged() {
+		for i := range n {
+			c.muster(j, entry{first + taskIndex(i), noTask, 0})
+		}
+		return
 	}
 	c.push(gs.class, j.rowOf(entry{first, noTask, 0}, uint32(n)))
 }
@@ -212,6 +222,11 @@ func (c *Core) skip(j *job, t taskIndex, by comms.DatasetRef) {
 	if short := c.tooFew(j, t); short != "" {
 		why = short
 	}
+	c.skipFor(j, t, cause, why)
+}
+
+// skipFor ends a task that will not run, and says why.
+func (c *Core) skipFor(j *job, t taskIndex, cause comms.Cause, why string) {
 	c.noteEnd(j, comms.Event{Kind: comms.EventSkipped, Task: t, Attempt: j.tasks[t].attempt, Cause: cause,
 		Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: why,
 			Task: j.taskName(t), Attempt: comms.Try(j.tasks[t].attempt), Agent: c.cfg.Agent}})
@@ -252,6 +267,9 @@ func (c *Core) tooFew(j *job, t taskIndex) string {
 // not publish never comes. What it did publish stays (the first publication wins).
 func (c *Core) outputsFailed(j *job, t taskIndex) {
 	gs := j.groupOf(t)
+	if gs.ganged() {
+		c.disband(j, t)
+	}
 	edges := j.edgesOf(t)
 	for o := range gs.group.Outputs {
 		output := uint32(o)

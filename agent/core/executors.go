@@ -49,6 +49,7 @@ type executor struct {
 	grant   amounts // what queue[0], or any run behind it, needs at most
 	load    float64 // predicted seconds of the queue
 	heard   time.Time
+	crew    bool      // kept for a gang: it gets nothing else
 	idle    time.Time // since when the queue is empty
 	kinds   map[uint32]bool
 	closing []uint32          // kinds that it may forget, when it is told something else
@@ -213,7 +214,7 @@ func (c *Core) spawnWanted() {
 		up := 0
 		starting := 0
 		for _, ex := range p.execs {
-			if ex.state == exStarting {
+			if ex.state == exStarting && !ex.crew {
 				starting++
 			}
 			if ex.state <= exUp {
@@ -240,7 +241,7 @@ func (c *Core) spawnWanted() {
 func (c *Core) makeRoom(p *pool) bool {
 	var victim *executor
 	for _, ex := range c.execs {
-		if ex.pool != p && ex.state == exUp && len(ex.queue) == 0 && (victim == nil || ex.idle.Before(victim.idle)) {
+		if ex.pool != p && ex.state == exUp && len(ex.queue) == 0 && !ex.crew && (victim == nil || ex.idle.Before(victim.idle)) {
 			victim = ex
 		}
 	}
@@ -257,7 +258,7 @@ func (c *Core) stopExecutor(ex *executor) {
 	c.emit(ToExecutor{ex.id, &comms.Stop{}})
 }
 
-func (c *Core) spawn(p *pool) {
+func (c *Core) spawn(p *pool) *executor {
 	c.lastExec++
 	ex := &executor{id: c.lastExec, pool: p, grant: make(amounts, len(c.total)), heard: c.now, idle: c.now,
 		kinds: map[uint32]bool{}, segs: map[uint32]uint64{}}
@@ -265,6 +266,7 @@ func (c *Core) spawn(p *pool) {
 	c.execs = append(c.execs, ex)
 	c.byExec[ex.id] = ex
 	c.emit(Spawn{ex.id, p.key.env, p.key.dir})
+	return ex
 }
 
 func (c *Core) spawned(ev Spawned) {
@@ -292,6 +294,11 @@ func (c *Core) startFailed(p *pool, why string) {
 			if cl.env.pool == p {
 				c.environmentFailed(cl, fmt.Sprintf("three executors in a row did not start; the last: %s", why))
 			}
+		}
+	}
+	for _, g := range slices.Clone(c.gangs) {
+		if g.gs.class.env.pool == p && g.complete() {
+			c.refuseGang(g, fmt.Sprintf("three executors in a row did not start; the last: %s", why))
 		}
 	}
 	if p.warm > 0 {

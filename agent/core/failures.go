@@ -109,6 +109,9 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 		return
 	}
 	tr := j.troubleOf(t)
+	if gs.ganged() { // it is tried as one
+		tr = j.troubleOf(j.gangOf(t).first)
+	}
 	tr.story = append(tr.story, fmt.Sprintf("attempt %d: %s", comms.Try(s.attempt), e.Text()))
 	again := !final && j.stopped == nil
 	if e.Kind.Retryable() {
@@ -123,6 +126,9 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 	}
 	if again {
 		c.retry(j, t, r, e, cause, tr)
+		if gs.ganged() {
+			c.redoAll(j, c.regroup(j, t))
+		}
 		return
 	}
 	c.noteEnd(j, comms.Event{Kind: comms.EventFailed, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
@@ -262,6 +268,9 @@ func (c *Core) lostRun(r *run, ex *executor) {
 	s.flags |= fUnfused
 	s.state = tWaiting
 	c.reassess(j, r.task, cause)
+	if r.gs.ganged() {
+		c.redoAll(j, c.regroup(j, r.task))
+	}
 }
 
 // crashed ends the attempt that an executor died of.
@@ -344,8 +353,10 @@ func (c *Core) rebuild(j *job, t taskIndex) bool {
 
 // redo runs the producer of a dataset again, and those of its inputs that are
 // gone too: the smallest set that brings it back.
-func (c *Core) redo(j *job, ref comms.DatasetRef) {
-	work := []comms.DatasetRef{ref}
+func (c *Core) redo(j *job, ref comms.DatasetRef) { c.redoAll(j, []comms.DatasetRef{ref}) }
+
+// redoAll is redo for several.
+func (c *Core) redoAll(j *job, work []comms.DatasetRef) {
 	for len(work) > 0 {
 		ref := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -369,6 +380,9 @@ func (c *Core) redo(j *job, ref comms.DatasetRef) {
 		c.again(j, t, comms.NextTry(attempt))
 		j.tasks[t].flags |= fUnfused
 		work = append(work, j.gone(t, true)...)
+		if j.groupOf(t).ganged() {
+			work = append(work, c.regroup(j, t)...)
+		}
 	}
 }
 

@@ -109,6 +109,7 @@ type job struct {
 
 	data      map[comms.DatasetRef]*dataset
 	takes     map[comms.DatasetRef]bool // datasets to be held here from now on, and whether they are still to come; until the next Assign
+	gangs     map[taskIndex]*gang       // by their first members; those of which any member was ready
 	peers     *peers                    // who has the other fragments; nil when this agent has all of it
 	wanted    exports
 	streams   map[outputKey]*stream

@@ -86,12 +86,20 @@ func (c *Core) ask(r *request, q ledger.Request) {
 // whether they are already.
 func (c *Core) pin(r *run) bool {
 	keys := c.pinKeys(r.job, r.task)
+	class := ledger.Start
+	if b := c.bundle; b != nil && r.job == b.gang.job && r.gs.ganged() {
+		if r.task == b.members[0] {
+			keys = c.allKeys(b)
+		} else {
+			class = ledger.Grow // it is in memory: it takes nothing, and waits for nobody
+		}
+	}
 	if len(keys) == 0 {
 		r.granted = true
 		return true
 	}
 	r.pins = c.lastReq + 1
-	c.ask(&request{run: r}, ledger.Request{Owner: r.owner(), Class: ledger.Start, Pins: keys})
+	c.ask(&request{run: r}, ledger.Request{Owner: r.owner(), Class: class, Pins: keys})
 	c.effects()
 	return r.granted
 }

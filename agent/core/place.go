@@ -31,10 +31,12 @@ func (c *Core) schedule() {
 	c.tryMemoryAgain()
 	c.retryDelayed()
 	c.answerCallers()
+	c.yieldBundle()
 	c.resumeHeld()
 	c.dropEarly()
 	c.startPulls()
 	c.placePinned()
+	c.startGangs()
 	c.placeReady()
 	c.spawnWanted()
 	c.takeBack()
@@ -45,7 +47,7 @@ func (c *Core) schedule() {
 
 func (c *Core) placeReady() {
 	c.enlist()
-	var reserved amounts // of a starving line
+	reserved := c.lacking() // of a gang, or of a starving line
 	var aside []*class
 	for c.leaving == nil && c.kept+len(c.runs)+c.behind < c.cfg.EventsKept { // each run will end in an event
 		cl := c.pick()
@@ -124,7 +126,7 @@ func (c *Core) couldUse(l *line, n int) {
 	}
 	idle := 0
 	for _, ex := range p.execs {
-		if ex.state == exUp && len(ex.queue) == 0 {
+		if ex.state == exUp && len(ex.queue) == 0 && !ex.crew {
 			idle++ // it is there but cannot take more just now
 		}
 	}
@@ -149,10 +151,13 @@ func (c *Core) choose(l *line) *executor {
 // takesMore tells whether an executor may get one more run.
 func (c *Core) takesMore(ex *executor, generator bool, need amounts) bool {
 	n := len(ex.queue)
+	if ex.crew {
+		return false
+	}
 	if n == 0 {
 		return c.fits(ex.grant, need)
 	}
-	if generator || ex.queue[0].awaits() || ex.queue[n-1].gs.generator || ex.asked || ex.queue[0].abort != nil {
+	if generator || ex.queue[0].awaits() || ex.queue[n-1].gs.generator || ex.queue[n-1].gang != nil || ex.asked || ex.queue[0].abort != nil {
 		return false // nothing waits behind a generator: it ends only when its consumers have run
 	}
 	depth := ex.depth()
@@ -239,7 +244,10 @@ func (c *Core) placePinned() {
 	slices.SortFunc(c.pinned, func(a, b *run) int { return cmp.Compare(a.id, b.id) })
 	for _, r := range slices.Clone(c.pinned) {
 		i := slices.Index(c.pinned, r)
-		if i < 0 { // the end of another one stopped its job
+		if lack := c.lacking(); lack != nil && overlaps(lack, r.gs.need) && r.pinErr == nil {
+			continue
+		}
+		if i < 0 || r.gs.ganged() { // the end of another one stopped its job; or it starts with its gang
 			continue
 		}
 		ex := c.chooseFor(r)
@@ -342,7 +350,14 @@ func inputBytes(r *comms.Run) (n int) {
 // endIdle stops executors that nobody has used for long, but those of the default environment and folder.
 func (c *Core) endIdle() {
 	for _, ex := range slices.Clone(c.execs) {
-		if ex.state != exUp || len(ex.queue) > 0 || ex.pool == c.pools[0] {
+		if ex.state != exUp || len(ex.queue) > 0 || ex.crew {
+			continue
+		}
+		if c.counted() > c.cfg.MaxExecutors { // gangs need as many as they have members
+			c.stopExecutor(ex)
+			continue
+		}
+		if ex.pool == c.pools[0] {
 			continue
 		}
 		if due := ex.idle.Add(idleAfter); due.After(c.now) {

@@ -11,6 +11,7 @@ import (
 type madeGroup struct {
 	name   string
 	axis   int    // tasks over an axis; 0: a single task
+	index  string // the axis' variable: "rank" for a gang
 	stream string // generator that it follows
 	gen    int    // 0: no generator, -1: open, else the count
 }
@@ -79,8 +80,11 @@ func (m *jobMaker) group(name string) {
 			ins = append(ins, fmt.Sprintf("p: \"%s[${e}].o\"", p.name))
 		}
 	case kind <= 1:
-		o.axis = rapid.IntRange(2, 5).Draw(t, "axis")
+		o.axis, o.index = rapid.IntRange(2, 5).Draw(t, "axis"), "i"
 		loop = fmt.Sprintf("for: {i: \"0..%d\"}, ", o.axis-1)
+		if rapid.IntRange(0, 2).Draw(t, "gang") == 0 {
+			o.index, loop = "rank", fmt.Sprintf("gang: %d, ", o.axis)
+		}
 	}
 	for k := range rapid.IntRange(0, 2).Draw(t, "inputs") {
 		if p := m.pick(func(*madeGroup) bool { return true }); p != nil {
@@ -97,6 +101,9 @@ func (m *jobMaker) group(name string) {
 		out = fmt.Sprintf("generates: {o: {count: \"*\", buffer: %d}}", rapid.IntRange(1, 6).Draw(t, "buffer"))
 	}
 	needs := rapid.SampledFrom([]string{"", "cpu: 0.5", "cpu: 2", "memory: 600MiB", "disk: 1"}).Draw(t, "resources")
+	if o.index == "rank" && needs != "cpu: 2" {
+		needs = "cpu: 0.4"
+	}
 	function := rapid.SampledFrom([]string{"F", "F", "F", "\"env:G\""}).Draw(t, "function")
 	fmt.Fprintf(&m.text, "  %s: {%srun: %s, %s, in: {%s}, resources: {%s}, retries: %d, keep_going: %v, priority: %d}\n", name, loop, function, out,
 		strings.Join(ins, ", "), needs, rapid.IntRange(0, 2).Draw(t, "retries"), rapid.Bool().Draw(t, "goes on"), rapid.IntRange(0, 1).Draw(t, "priority"))
@@ -112,7 +119,7 @@ func (m *jobMaker) input(o, p *madeGroup) string {
 	case p.gen > 0 && rapid.Bool().Draw(m.t, "one"):
 		ref, many = fmt.Sprintf("%s.o[%d]", p.name, p.gen-1), false
 	case p.gen == 0 && p.axis > 0 && p.axis == o.axis:
-		ref, many = p.name+"[${i}].o", false
+		ref, many = p.name+"[${"+o.index+"}].o", false
 	}
 	if many && rapid.IntRange(0, 2).Draw(m.t, "min") == 0 {
 		return fmt.Sprintf("{from: %q, min: 1}", ref)

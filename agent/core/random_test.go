@@ -25,6 +25,7 @@ func (w *world) randomFates(t *rapid.T) {
 	w.crashes = rapid.SampledFrom([]int{0, 0, 10, 60}).Draw(t, "crashes")
 	w.spillRot = rapid.SampledFrom([]int{0, 200}).Draw(t, "rot")
 	w.diskFull = rapid.SampledFrom([]int{0, 0, 200}).Draw(t, "full")
+	w.portsFail = rapid.SampledFrom([]int{0, 0, 300}).Draw(t, "no ports")
 	w.segment = rapid.SampledFrom([]int{0, 500, 1000}).Draw(t, "segment")
 }
 
@@ -202,6 +203,10 @@ func (w *world) rerun(t *rapid.T, job comms.JobID, m comms.Assign) {
 			continue
 		}
 		again[i] = true
+		first, size := j.graph.GangOf(i)
+		for m := range size {
+			work = append(work, first+taskIndex(m))
+		}
 		for _, e := range j.graph.Consumers(i) {
 			work = append(work, e.Consumer)
 		}
@@ -321,6 +326,9 @@ func (w *world) nothingHeld() {
 	}
 	if len(w.c.jobs) != 0 || len(w.c.owners)+len(w.c.busy)+len(w.c.lines) != 0 || len(w.c.runs) != 0 || len(w.c.requests) != 0 || w.c.kept != 0 {
 		w.t.Fatalf("%d jobs, %d owners, %d lines, %d runs, %d requests, %d events left", len(w.c.jobs), len(w.c.owners), len(w.c.lines), len(w.c.runs), len(w.c.requests), w.c.kept)
+	}
+	if w.leased != 0 || w.c.bundle != nil || len(w.c.gangs) != 0 {
+		w.t.Fatalf("%d ports are leased at the end, %d gangs wait, for one is held back: %v", w.leased, len(w.c.gangs), w.c.bundle != nil)
 	}
 	for i, n := range w.c.free {
 		if n != w.c.total[i] {

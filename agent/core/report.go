@@ -300,10 +300,17 @@ func (c *Core) returned(r *run) {
 		c.endUnrun(j, r.task, r.cause)
 		return
 	}
+	if r.gang != nil && r.abort != nil { // another of its gang has failed
+		c.fail(j, r.task, r, &comms.TaskError{Kind: r.abort.Kind, Message: r.abort.Message, Executor: r.ex.id}, r.cause, true)
+		return
+	}
 	c.note(j, comms.Event{Kind: comms.EventTakenBack, Task: r.task, Attempt: r.attempt, Executor: r.ex.id,
 		Cause: comms.Cause{Kind: comms.CauseExecutor, Number: uint64(r.ex.id)}})
 	t.state = tWaiting
 	c.reassess(j, r.task, r.cause)
+	if r.gang != nil { // others of its gang may have begun
+		c.redoAll(j, c.regroup(j, r.task))
+	}
 }
 
 // reassess finds out anew what a task waits for that was thought to be on its

@@ -34,7 +34,8 @@ type run struct {
 	backAt    time.Time // since when
 	orphan    bool      // its task is not this agent's any more
 	private   []uint32
-	rest      []step // tasks behind this one, see paths.go
+	gang      *member // in a gang that has started
+	rest      []step  // tasks behind this one, see paths.go
 
 	caller *caller            // its calls; nil while it has made none
 	more   []ledger.RequestID // what they returned and it reads
@@ -70,6 +71,9 @@ func (c *Core) dropRun(r *run) {
 	r.job.inflight--
 	c.unpin(r)
 	c.endCaller(r)
+	if r.gang != nil {
+		c.returnPorts([]uint16{r.gang.port})
+	}
 	c.touch(r.job)
 	if r.gs.generator {
 		c.generators = slices.DeleteFunc(c.generators, func(o *run) bool { return o == r })
@@ -127,6 +131,9 @@ func (c *Core) message(r *run, ex *executor) (comms.Run, error) {
 			return m, err
 		}
 		m.Env = environ(env)
+	}
+	if r.gang != nil {
+		m.Env = append(m.Env, r.gang.environ()...)
 	}
 	if len(g.Inputs) > 0 {
 		if m.Inputs, err = c.inputs(r, ex); err != nil {
@@ -239,7 +246,7 @@ func (gs *groupState) findStep() {
 	for i := range g.Axes {
 		gs.named = gs.named || g.Axes[i].Values != nil
 	}
-	gs.step = g.Stream == nil && g.Run.Function != "" && !gs.varyEnv && !gs.generator && gs.unfit == "" &&
+	gs.step = g.Stream == nil && g.Gang == dag.GangNone && g.Run.Function != "" && !gs.varyEnv && !gs.generator && gs.unfit == "" &&
 		(len(g.Inputs) == 0 || len(g.Inputs) == 1 && !g.Inputs[0].List)
 }
 

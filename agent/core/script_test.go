@@ -174,6 +174,12 @@ func (s *script) run(d *datadriven.TestData) string {
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.Await{Run: comms.RunID(number(named["run"])), Number: uint64(number(named["number"]))}})
 	case "lease":
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.LeaseReq{Token: 1, Size: uint64(number(named["size"])), Run: comms.RunID(number(named["run"]))}})
+	case "ports":
+		ev := PortsLeased{ID: uint64(number(w[0])), Err: named["err"]}
+		for _, p := range w[1:] {
+			ev.Ports = append(ev.Ports, uint16(number(p)))
+		}
+		return s.step(ev)
 	case "segment":
 		return s.step(SegmentReady{Segment: uint64(number(w[0])), Path: "/dev/shm/s" + w[0]})
 	case "fetch":

@@ -73,7 +73,7 @@ func (c *Core) recall(ex *executor, j *job, paths bool) {
 	var runs []*run
 	begun := false // the run before is one that goes on
 	for i, r := range ex.queue {
-		begun = i == 0 && r.started || paths && begun && r.live
+		begun = i == 0 && (r.started || r.gang != nil) || paths && begun && r.live
 		if r.job == j && !r.asked && !begun {
 			runs = append(runs, r)
 		}

@@ -2,6 +2,8 @@ package core
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
@@ -47,6 +49,9 @@ type world struct {
 	gone bool
 
 	failures, crashes, spillRot, diskFull int // of 1000
+	portsFail                             int
+	leased                                int // ports that were not returned
+	lastPort                              uint16
 	segment                               int // of 1000: outputs that go to shared memory
 	timer                                 time.Time
 }
@@ -83,6 +88,7 @@ func (w *world) step(ev Event) {
 	if w.keep {
 		w.log = append(w.log, out...)
 	}
+	w.checkGangs(out)
 	for _, a := range out {
 		w.perform(a)
 	}
@@ -118,6 +124,10 @@ func (w *world) perform(a Action) {
 		w.post(EnvReady{Job: a.Job, Name: a.Env.Name, Commands: a.Commands, Key: "env-" + a.Env.Name})
 	case Memory:
 		w.memory(a.Effect)
+	case LeasePorts:
+		w.lease(a)
+	case ReturnPorts:
+		w.leased -= len(a.Ports)
 	case SetTimer:
 		w.timer = a.At
 	case ServeChunk:
@@ -127,6 +137,20 @@ func (w *world) perform(a Action) {
 			w.net.perform(w, a)
 		}
 	}
+}
+
+// lease gives ports to a gang, or none.
+func (w *world) lease(a LeasePorts) {
+	ev := PortsLeased{ID: a.ID, Err: "all are in use"}
+	if w.pick(1000, "ports") >= w.portsFail {
+		ev.Err = ""
+		for range a.N {
+			w.lastPort++
+			ev.Ports = append(ev.Ports, w.lastPort)
+		}
+		w.leased += a.N
+	}
+	w.post(ev)
 }
 
 func (w *world) memory(e any) {
@@ -318,6 +342,39 @@ func maxTime(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// checkGangs finds all members of each gang that starts in one step, each with a
+// port of its own, and no member of an earlier start that could still speak.
+func (w *world) checkGangs(out []Action) {
+	w.t.Helper()
+	starts := map[string][]string{} // members of one start, by their addresses
+	for _, a := range out {
+		m, ok := a.(ToExecutor)
+		if !ok {
+			continue
+		}
+		d, ok := m.Msg.(*comms.Dispatch)
+		for i := 0; ok && i < len(d.Runs); i++ {
+			env := map[string]string{}
+			for _, kv := range d.Runs[i].Env {
+				name, value, _ := strings.Cut(kv, "=")
+				env[name] = value
+			}
+			if all := env["CASCADE_GANG_MEMBERS"]; all != "" {
+				starts[all] = append(starts[all], env["CASCADE_GANG_RANK"]+" of "+env["CASCADE_GANG_SIZE"]+" on "+env["CASCADE_GANG_PORT"])
+			}
+		}
+	}
+	for all, members := range starts {
+		if n := len(strings.Split(all, ",")); n != len(members) {
+			w.t.Fatalf("%d of %d members of a gang start together: %v", len(members), n, members)
+		}
+		slices.Sort(members)
+		if len(slices.Compact(members)) != len(strings.Split(all, ",")) {
+			w.t.Fatalf("two members of a gang are one: %v", members)
+		}
+	}
 }
 
 // checkResources sums what runs now.

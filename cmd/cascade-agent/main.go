@@ -49,6 +49,7 @@ type flags struct {
 	cpu, gpu      float64
 	memory, store string
 	cacheLimit    string
+	gangPorts     string
 	executor      string
 	verbose       int
 }
@@ -93,6 +94,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.Float64Var(&f.gpu, "gpu", 0, "devices that tasks may use")
 	s.StringVar(&f.memory, "memory", "", "private memory that tasks may use, such as 8GiB (default the host's less the store)")
 	s.StringVar(&f.store, "store", "", "shared memory for datasets, such as 4GiB (default 30 % of the host's)")
+	s.StringVar(&f.gangPorts, "gang-ports", "27000-28999", "ports that members of gangs are given, one each")
 	s.IntVar(&f.cfg.Warm, "warm", 0, "executors to start before the first task (default one per core, negative none)")
 	s.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long to wait for running tasks when told to end; those that remain run again elsewhere or later")
 	s.StringVar(&f.executor, "executor", "", "command line of executors, split at spaces (default this program)")
@@ -118,6 +120,10 @@ func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 			return cfg, fmt.Errorf("--%s %q: want a size such as 4GiB: %w", size.flag, size.text, err)
 		}
 		*size.to = n
+	}
+	var err error
+	if cfg.GangPorts, err = agent.ParsePortRange(f.gangPorts); err != nil {
+		return cfg, fmt.Errorf("--gang-ports: %w", err)
 	}
 	if cfg.State == "" {
 		dir, err := daemon.StateFolder("agent")

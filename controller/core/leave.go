@@ -26,6 +26,7 @@ type departure struct {
 type inHand struct {
 	life  uint64
 	tasks []comms.Range
+	over  []dag.TaskIndex // of these, those that start over elsewhere; sorted
 }
 
 // taking is a dataset that another agent must take.
@@ -76,7 +77,7 @@ func (c *Core) inHand(a *agent, m *comms.InHand) {
 	a.leaving = &departure{held: map[comms.JobID]inHand{}, dismissed: was != nil && was.dismissed}
 	for i := range m.Jobs {
 		h := &m.Jobs[i]
-		a.leaving.held[h.Job] = inHand{h.Life, h.Held}
+		a.leaving.held[h.Job] = inHand{life: h.Life, tasks: h.Held}
 	}
 	c.departs = true
 	if m.Gone {
@@ -121,7 +122,19 @@ func (c *Core) held(j *job, p *part, t dag.TaskIndex) bool {
 		return false
 	}
 	h := a.leaving.held[j.id]
-	return h.life == j.rec.Life && slices.ContainsFunc(h.tasks, func(r comms.Range) bool { return r.First <= t && t <= r.Last })
+	return h.life == j.rec.Life && !contains(h.over, t) && slices.ContainsFunc(h.tasks, func(r comms.Range) bool { return r.First <= t && t <= r.Last })
+}
+
+// startOver takes tasks from agents that leave although they have begun them:
+// their gangs start over.
+func (c *Core) startOver(j *job, tasks []dag.TaskIndex) {
+	for _, p := range j.parts {
+		if a := c.agents[p.agent]; c.moves(p) && len(tasks) > 0 {
+			h := a.leaving.held[j.id]
+			h.over = tasks
+			a.leaving.held[j.id] = h
+		}
+	}
 }
 
 // holds tells whether anything that an agent which leaves has begun of a job has not ended.

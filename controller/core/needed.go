@@ -195,6 +195,9 @@ func descendants(s *States, roots []dag.TaskIndex) []dag.TaskIndex {
 	for len(todo) > 0 {
 		t := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
+		for _, m := range gangOf(s.g, t) {
+			add(m)
+		}
 		for _, e := range s.g.Consumers(t) {
 			add(e.Consumer)
 		}

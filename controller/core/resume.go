@@ -275,9 +275,19 @@ func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, pr
 // again makes set start over, finds what else must run, stores the decision and
 // assigns the job anew.
 func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set []dag.TaskIndex) {
+	if broken := j.wholeGangs(nil, c.brokenGangs(j)); len(broken) > 0 {
+		c.startOver(j, broken)
+		set = j.wholeGangs(set, broken)
+	}
 	j.states.Reset(ranges(set), j.rec.Epoch+1)
 	forget(data, ranges(set))
 	run, closed := c.needed(j, r, data, published)
+	for more := j.halfGangs(run); len(more) > 0; more = j.halfGangs(run) {
+		j.states.Reset(ranges(more), j.rec.Epoch+1)
+		forget(data, ranges(more))
+		set = j.wholeGangs(set, more)
+		run, closed = c.needed(j, r, data, published)
+	}
 	takes := c.toTake(j, run, data)
 	s := c.settle(j, r.near, run, takes)
 	c.takers(j, s, takes)

@@ -79,6 +79,9 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 			if k != nobody && pick.besides(t) != nobody {
 				k = pick.besides(t)
 			}
+			if k == nobody {
+				k = pick.withGang(t)
+			}
 			if k == nobody || near != "" && j.states.get(t).Over() {
 				k = pick.home(t, k)
 			}
@@ -143,6 +146,17 @@ func (p *picker) withGenerator(t dag.TaskIndex) (k int, bound bool) {
 func (p *picker) besides(t dag.TaskIndex) int {
 	if k, ok := p.beside[t]; ok && p.s.hosts[k].Suits(p.j.graph, t) {
 		return k
+	}
+	return nobody
+}
+
+// withGang returns the part that has the members of a task's gang which come
+// before it, nobody when there are none.
+func (p *picker) withGang(t dag.TaskIndex) int {
+	if first, size := p.j.graph.GangOf(t); size > 0 && first < t {
+		if k, ok := p.placed[first]; ok {
+			return k
+		}
 	}
 	return nobody
 }

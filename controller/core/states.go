@@ -234,7 +234,8 @@ func (s *States) Apply(e *comms.Event) bool {
 		return false
 	}
 	// A task that was over starts again when the agent makes again what was lost.
-	again := e.Kind == comms.EventRetry && old == TaskDone
+	// With a member of a gang that does, so does one that has failed.
+	again := e.Kind == comms.EventRetry && (old == TaskDone || s.g.Group(e.Task).Gang != dag.GangNone)
 	if old.Over() && e.Attempt <= attempt && !again && !(e.Kind == comms.EventStreamEnd || e.Kind == comms.EventPublished) {
 		return false
 	}
@@ -389,8 +390,8 @@ func (s *States) Reset(tasks []comms.Range, epoch uint64) { s.reset(tasks, epoch
 func (s *States) reset(tasks []comms.Range, epoch uint64, granted bool) {
 	s.over(tasks, func(t dag.TaskIndex) {
 		state, attempt := s.Get(t)
-		if !state.Over() && state != TaskRunning && attempt <= 1 {
-			return // an agent may begin it meanwhile: that counts
+		if !state.Over() && state != TaskRunning && attempt <= 1 && s.g.Group(t).Gang == dag.GangNone {
+			return // an agent may begin it meanwhile: that counts; a gang begins as a whole
 		}
 		s.grant(t, granted)
 		if granted { // a store of an older build took events of before in

@@ -5,6 +5,7 @@ Outside an executor the functions of this module work too, so that a task's func
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -28,6 +29,15 @@ class Task(NamedTuple):
     scratch: str = ""  # folder for files that nobody needs afterwards
 
 
+class Gang(NamedTuple):
+    """The place of a task in its gang, all of whose members were started together."""
+
+    rank: int  # from 0 on
+    size: int  # how many members there are
+    members: tuple[str, ...]  # host:port of each, by rank
+    port: int  # that this member has on its host
+
+
 class Host(Protocol):
     """What an executor gives to this module."""
 
@@ -48,6 +58,19 @@ def _serve(host: Host | None) -> None:
 def current() -> Task:
     """The task that the caller runs as; outside an executor one without a name."""
     return Task() if _host is None else _host.task()
+
+
+def gang() -> Gang:
+    """The place in its gang of the task that the caller runs as; RuntimeError when it is in none.
+
+    While the task runs the environment has it too: CASCADE_GANG_RANK, _SIZE, _MEMBERS and _PORT, and what
+    torch.distributed reads (MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE; the master is member 0).
+    """
+    env = os.environ
+    if "CASCADE_GANG_SIZE" not in env:
+        raise RuntimeError("the task is in no gang: CASCADE_GANG_SIZE is not set")
+    return Gang(int(env["CASCADE_GANG_RANK"]), int(env["CASCADE_GANG_SIZE"]),
+                tuple(env["CASCADE_GANG_MEMBERS"].split(",")), int(env["CASCADE_GANG_PORT"]))  # fmt: skip
 
 
 def empty(shape: int | Sequence[int], dtype: Any = float) -> Any:

@@ -28,14 +28,15 @@ func main() {
 	shrink := flag.Bool("shrink", false, "with -seed: leave out what the failure does not need")
 	without := flag.String("without", "", "kinds of trouble to leave out, as -shrink prints them")
 	steals := flag.Bool("steals", false, "several agents that are small for their jobs, of which idle ones take work of others")
+	gangs := flag.Bool("gangs", false, "jobs have gangs")
 	flag.Parse()
-	opt := sim.Options{Seed: *seed, Story: *verbose && *seed != 0, Steals: *steals}
+	opt := sim.Options{Seed: *seed, Story: *verbose && *seed != 0, Steals: *steals, Gangs: *gangs}
 	if *without != "" {
 		opt.Without = strings.Split(*without, ",")
 	}
 	if *seed != 0 {
 		if *shrink {
-			if opt.Without = sim.Shrink(*seed); opt.Without == nil {
+			if opt.Without = sim.Shrink(opt); opt.Without == nil {
 				fmt.Println("the seed does not fail: nothing to leave out")
 			}
 			fmt.Printf("replay with -seed %d -without %s\n", *seed, strings.Join(opt.Without, ","))

@@ -55,7 +55,7 @@ class Run:
     """One attempt at one task, from Dispatch to its answer."""
 
     __slots__ = (
-        "attempt", "began", "bytes_in", "bytes_out", "copied", "credit", "deadline", "id", "inputs", "interrupted",
+        "attempt", "began", "bytes_in", "bytes_out", "copied", "credit", "deadline", "env", "id", "inputs", "interrupted",
         "kind", "live", "maps", "name", "peak", "private", "regions", "rooms", "sampled", "skip", "start", "stopped",
         "task", "told", "used_standing", "with_",
     )  # fmt: skip
@@ -63,7 +63,7 @@ class Run:
     def __init__(self, kind: PreparedKind, run: m.Run) -> None:
         self.kind, self.id, self.task, self.attempt = kind, run.id, run.task, run.attempt
         self.name, self.with_, self.inputs, self.skip = run.name, run.with_, run.inputs, run.skip
-        self.live, self.private = run.live, run.private
+        self.live, self.private, self.env = run.live, run.private, run.env
         self.start = self.began = self.deadline = self.sampled = self.interrupted = 0  # times
         self.bytes_in = self.bytes_out = self.copied = self.peak = 0
         self.told = self.used_standing = False

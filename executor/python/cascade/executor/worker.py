@@ -18,7 +18,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import __version__, context
@@ -288,6 +288,7 @@ class Worker:
         outputs: list[m.Desc] = []
         counts: list[m.StreamEnd] = []
         error: m.TaskError | None = None
+        before = _setenv(run.env) if run.env else None
         try:
             self.memory.perform(run, outputs, counts)
             if run.stopped is not None:
@@ -295,6 +296,8 @@ class Worker:
         except BaseException as e:
             error = failure(self, run, e)
             outputs, counts = [], []
+        if before is not None:
+            _restore(before)
         self._settle(run, outputs, counts, error)
 
     def _settle(self, run: Run, outputs: list[m.Desc], counts: list[m.StreamEnd], error: m.TaskError | None) -> None:
@@ -456,6 +459,24 @@ def _poll(*fds: int) -> Any:
     for fd in fds:
         poll.register(fd, select.POLLIN)
     return poll
+
+
+def _setenv(env: Sequence[str]) -> dict[str, str | None]:
+    """Sets variables of this process for a member of a gang; it returns what they were."""
+    before = {}
+    for entry in env:
+        name, _, value = entry.partition("=")
+        before[name] = os.environ.get(name)
+        os.environ[name] = value
+    return before
+
+
+def _restore(before: dict[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _clip(text: str) -> str:

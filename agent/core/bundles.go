@@ -1,0 +1,242 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// bundle is resources that are held back until all of them are there, for tasks
+// that start together. There is one at a time on an agent, so that no two can
+// each have a part of what both need: what ends gives back what the bundle lacks,
+// and nothing else is given that.
+type bundle struct {
+	id      uint64 // of its request for ports
+	gang    *gang
+	members []taskIndex // those that are here
+	need    amounts     // of all of them
+	held    amounts
+	full    bool        // held is need
+	crew    []*executor // idle or starting, kept for it
+	ports   []uint16
+	asked   bool // the driver looks for ports
+}
+
+// newBundle begins to hold back what the members of a gang need that are here.
+func (c *Core) newBundle(g *gang) {
+	c.lastBundle++
+	b := &bundle{id: c.lastBundle, gang: g, members: g.here(), need: make(amounts, len(c.total)), held: make(amounts, len(c.total))}
+	for i, n := range g.gs.need {
+		b.need[i] = n * int64(len(b.members))
+	}
+	c.bundle = b
+}
+
+// dropBundle gives everything back that the bundle holds.
+func (c *Core) dropBundle() {
+	b := c.bundle
+	if b == nil {
+		return
+	}
+	c.bundle = nil
+	c.letGo(b)
+	c.returnPorts(b.ports)
+	for _, t := range b.members {
+		if r := c.unplaced(b.gang.job, t); r != nil {
+			c.dropUnplaced(b.gang.job, t)
+			b.gang.job.at(t).state = tWaiting
+			c.reassess(b.gang.job, t, r.cause)
+		}
+	}
+}
+
+// letGo gives back the resources and executors of a bundle.
+func (c *Core) letGo(b *bundle) {
+	for i := range b.held {
+		c.free[i] += b.held[i]
+		b.held[i] = 0
+	}
+	for _, ex := range b.crew {
+		ex.crew = false
+	}
+}
+
+// holdBack takes what a bundle lacks, as far as it is free, and tells whether it has
+// all. While a generator waits for its consumers it takes all or nothing: they
+// may need what it would hold back from them for ever.
+func (c *Core) holdBack(b *bundle) bool {
+	b.full = true
+	for i, n := range b.need {
+		b.full = b.full && n-b.held[i] <= c.free[i]
+	}
+	if !b.full && c.generatorWaits() {
+		return false
+	}
+	for i, n := range b.need {
+		d := min(n-b.held[i], c.free[i])
+		b.held[i] += d
+		c.free[i] -= d
+	}
+	return b.full
+}
+
+// lacking is what the bundle still waits for; nil when there is none, or it waits
+// for no part of it. Nobody gets more of it: an executor that was given one task
+// after the other would never give it back.
+func (c *Core) lacking() amounts {
+	b := c.bundle
+	if b == nil || b.full || c.generatorWaits() {
+		return nil
+	}
+	lack := make(amounts, len(b.need))
+	for i := range lack {
+		lack[i] = b.need[i] - b.held[i]
+	}
+	return lack
+}
+
+// generatorWaits tells whether a generator waits for its consumers.
+func (c *Core) generatorWaits() bool {
+	return slices.ContainsFunc(c.generators, func(r *run) bool { return r.back })
+}
+
+// yieldBundle gives what the bundle holds to those for whom a generator waits,
+// unless all that it still lacks is executors and ports, which come.
+func (c *Core) yieldBundle() {
+	if b := c.bundle; b != nil && (!b.full || !c.allPinned(b)) && c.generatorWaits() {
+		c.dropBundle()
+	}
+}
+
+// man gets an executor for each member, beyond the limit on executors if need be,
+// and tells whether all are there.
+func (c *Core) man(b *bundle) bool {
+	p := b.gang.gs.class.env.pool
+	b.crew = slices.DeleteFunc(b.crew, func(ex *executor) bool { return ex.state > exUp || c.byExec[ex.id] != ex })
+	take := func(ex *executor) {
+		ex.crew = true
+		b.crew = append(b.crew, ex)
+	}
+	for _, ex := range p.execs {
+		if len(b.crew) < len(b.members) && ex.state <= exUp && !ex.crew && !ex.full && len(ex.queue) == 0 {
+			take(ex)
+		}
+	}
+	for len(b.crew) < len(b.members) {
+		take(c.spawn(p))
+	}
+	return !slices.ContainsFunc(b.crew, func(ex *executor) bool { return ex.state != exUp || ex.full })
+}
+
+// lease asks the driver for a port for each member, and tells whether they are there.
+func (c *Core) lease(b *bundle) bool {
+	if !b.asked {
+		b.asked = true
+		c.emit(LeasePorts{ID: b.id, N: len(b.members)})
+	}
+	return b.ports != nil
+}
+
+func (c *Core) portsLeased(ev PortsLeased) {
+	b := c.bundle
+	if b == nil || b.id != ev.ID {
+		c.returnPorts(ev.Ports)
+		return
+	}
+	if len(ev.Ports) == len(b.members) {
+		b.ports = ev.Ports
+		return
+	}
+	c.returnPorts(ev.Ports)
+	g := b.gang
+	c.dropBundle()
+	c.refuseGang(g, fmt.Sprintf("%d ports for the members of a gang: %s", len(b.members), ev.Err))
+}
+
+func (c *Core) returnPorts(ports []uint16) {
+	if len(ports) > 0 {
+		c.emit(ReturnPorts{Ports: ports})
+	}
+}
+
+// pinAll brings the inputs of all members into memory, and tells whether they
+// are there. The first member asks for those of all, so that they come together:
+// two gangs, or a gang and others, that each had a part would wait for each other.
+func (c *Core) pinAll(b *bundle) bool {
+	j := b.gang.job
+	for _, t := range b.members {
+		r := c.unplaced(j, t)
+		if r == nil {
+			if c.growing() && len(c.pinKeys(j, t)) > 0 {
+				return false // who runs waits for memory
+			}
+			r = c.newRun(j, t, j.cause(b.gang.ready[t]))
+			there := c.pin(r)
+			j.at(t).state = tPinning // only now: what the ledger answers later finds it there
+			if there || r.pinErr != nil {
+				c.pinned = append(c.pinned, r)
+			} else {
+				c.pinning++
+			}
+		}
+		at := slices.Index(c.pinned, r)
+		if at < 0 {
+			c.unpinOthers()
+			return false
+		}
+		if r.pinErr != nil {
+			c.pinned = slices.Delete(c.pinned, at, at+1)
+			c.pinFailed(r)
+			c.dropBundle()
+			return false
+		}
+	}
+	return true
+}
+
+// unpinOthers gives back the inputs of runs that wait for an executor while the
+// members of a gang, which have the resources for one, wait for memory.
+func (c *Core) unpinOthers() {
+	for _, r := range slices.Clone(c.pinned) {
+		if i := slices.Index(c.pinned, r); i >= 0 && c.squeezed && !r.gs.ganged() && r.pinErr == nil && !r.orphan {
+			c.pinned = slices.Delete(c.pinned, i, i+1)
+			c.dropRun(r)
+			r.job.at(r.task).state = tWaiting
+			c.reassess(r.job, r.task, r.cause)
+		}
+	}
+}
+
+// allPinned tells whether the inputs of all members are in memory.
+func (c *Core) allPinned(b *bundle) bool {
+	return !slices.ContainsFunc(b.members, func(t taskIndex) bool {
+		r := c.unplaced(b.gang.job, t)
+		return r == nil || !slices.Contains(c.pinned, r)
+	})
+}
+
+// unplaced returns the run of a task that has no executor yet; nil when there is none.
+func (c *Core) unplaced(j *job, t taskIndex) *run {
+	if j.at(t).state != tPinning {
+		return nil
+	}
+	for _, r := range c.runs {
+		if r.job == j && r.task == t && r.ex == nil && !r.orphan {
+			return r
+		}
+	}
+	return nil
+}
+
+// allKeys lists the inputs that lie in shared memory of all members of a bundle.
+func (c *Core) allKeys(b *bundle) (keys []ledger.Key) {
+	for _, t := range b.members {
+		for _, k := range c.pinKeys(b.gang.job, t) {
+			if !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	return keys
+}

@@ -1,0 +1,286 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// gang is tasks that start together. Its members are size tasks from first on;
+// their order is that of their ranks.
+type gang struct {
+	job    *job
+	gs     *groupState
+	first  taskIndex
+	size   int
+	ready  map[taskIndex]entry // of members that were made ready, why
+	listed bool                // in Core.gangs
+}
+
+// member is what a run knows of its gang.
+type member struct {
+	rank    int
+	members []string // host:port of each, by rank
+	port    uint16
+}
+
+// ganged tells whether the tasks of a group are members of gangs.
+func (gs *groupState) ganged() bool { return gs.group.Gang != 0 }
+
+// gangOf returns the gang of a task of a group that has gangs.
+func (j *job) gangOf(t taskIndex) *gang {
+	first, size := j.graph.GangOf(t)
+	g := j.gangs[first]
+	if g == nil {
+		g = &gang{job: j, gs: j.groupOf(t), first: first, size: size, ready: map[taskIndex]entry{}}
+		if j.gangs == nil {
+			j.gangs = map[taskIndex]*gang{}
+		}
+		j.gangs[first] = g
+	}
+	return g
+}
+
+// all lists the members.
+func (g *gang) all() []taskIndex {
+	out := make([]taskIndex, g.size)
+	for i := range out {
+		out[i] = g.first + taskIndex(i)
+	}
+	return out
+}
+
+// here lists the members that are this agent's.
+func (g *gang) here() []taskIndex {
+	return slices.DeleteFunc(g.all(), func(t taskIndex) bool { return g.job.at(t).state == tAbsent })
+}
+
+// complete tells whether all members that are here could start.
+func (g *gang) complete() bool {
+	if g.job.gangs[g.first] != g || g.job.stopped != nil {
+		return false
+	}
+	return !slices.ContainsFunc(g.all(), func(t taskIndex) bool {
+		s := g.job.at(t).state
+		return s != tReady && s != tPinning
+	})
+}
+
+// muster notes that a member is ready. With the last one its gang waits for its
+// turn: by priority, rank, arrival.
+func (c *Core) muster(j *job, e entry) {
+	g := j.gangOf(e.task)
+	g.ready[e.task] = e
+	if g.listed || !g.complete() {
+		return
+	}
+	g.listed = true
+	at, _ := slices.BinarySearchFunc(c.gangs, g, func(o, g *gang) int {
+		return cmp.Or(cmp.Compare(g.job.priority, o.job.priority), cmp.Compare(g.gs.group.Priority, o.gs.group.Priority), -1)
+	})
+	c.gangs = slices.Insert(c.gangs, at, g)
+}
+
+// nextGang returns the gang whose turn it is; nil when there is none.
+func (c *Core) nextGang() *gang {
+	for i := 0; i < len(c.gangs); {
+		g := c.gangs[i]
+		if !g.complete() {
+			g.listed = false
+			c.gangs = slices.Delete(c.gangs, i, i+1)
+			continue
+		}
+		env := g.gs.class.env
+		if env.state == envUnknown && !g.job.held {
+			c.buildEnv(env)
+		}
+		switch {
+		case g.job.held || env.state <= envBuilding:
+			i++
+		case env.state == envFailed:
+			c.refuseGang(g, env.err)
+		default:
+			return g
+		}
+	}
+	return nil
+}
+
+// startGangs starts gangs for as long as there is all that the next one needs.
+// What there is of that is held back for it.
+func (c *Core) startGangs() {
+	for {
+		var g *gang
+		if c.leaving == nil && c.kept+len(c.runs)+c.behind < c.cfg.EventsKept {
+			g = c.nextGang()
+		}
+		if b := c.bundle; b != nil && (b.gang != g || !slices.Equal(b.members, g.here())) {
+			c.dropBundle()
+			continue // its members count anew
+		}
+		if g == nil {
+			return
+		}
+		if why := c.outgrows(g); why != "" {
+			c.refuseGang(g, why)
+			continue
+		}
+		if c.bundle == nil {
+			c.newBundle(g)
+		}
+		b := c.bundle
+		if !c.holdBack(b) {
+			return
+		}
+		// Executors, ports and inputs come at the same time.
+		manned, leased := c.man(b), c.lease(b)
+		if !c.pinAll(b) || !manned || !leased {
+			if c.bundle != b {
+				continue
+			}
+			return
+		}
+		c.startGang(b)
+	}
+}
+
+// startGang starts the members of a gang, all in this step.
+func (c *Core) startGang(b *bundle) {
+	g := b.gang
+	c.bundle = nil
+	c.letGo(b)
+	members := make([]string, g.size)
+	for i, port := range b.ports {
+		members[b.members[i]-g.first] = net.JoinHostPort(c.cfg.Host, strconv.Itoa(int(port)))
+	}
+	for i, t := range b.members {
+		r := c.unplaced(g.job, t)
+		why := g.gs.usable(g.job, b.crew[i].pool)
+		if r == nil || why != "" { // the one before could not start, or none can
+			c.returnPorts(b.ports[i : i+1])
+			if r != nil {
+				c.pinned = slices.DeleteFunc(c.pinned, func(o *run) bool { return o == r })
+				c.dropRun(r)
+				c.fail(g.job, t, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: why}, r.cause, true)
+			}
+			continue
+		}
+		r.gang = &member{rank: int(t - g.first), members: members, port: b.ports[i]}
+		c.pinned = slices.DeleteFunc(c.pinned, func(o *run) bool { return o == r })
+		c.enqueue(r, b.crew[i])
+	}
+	clear(g.ready)
+}
+
+// outgrows says why the members that are here could not run together on an agent
+// that has nothing else to do; "" when they can.
+func (c *Core) outgrows(g *gang) string {
+	n := int64(len(g.here()))
+	for i, need := range g.gs.need {
+		if need*n > c.total[i] {
+			return fmt.Sprintf("a gang of %d members together %s", n, c.unfit(i, need*n))
+		}
+	}
+	return ""
+}
+
+// refuseGang fails a gang that cannot start here.
+func (c *Core) refuseGang(g *gang, why string) {
+	for _, t := range g.here() {
+		if s := g.job.at(t).state; s == tReady {
+			c.fail(g.job, t, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: why}, g.job.cause(g.ready[t]), true)
+			return // the others end with it
+		}
+	}
+}
+
+// regroup starts a gang over after an attempt at one of its members came to
+// nothing: what runs of the others is killed, what had ended runs again. It
+// returns the inputs of those that are gone.
+func (c *Core) regroup(j *job, t taskIndex) (gone []comms.DatasetRef) {
+	g := j.gangOf(t)
+	cause := comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}, Text: "its gang starts over"}
+	for _, m := range g.all() {
+		s := j.at(m)
+		switch {
+		case m == t:
+		case s.state == tQueued || s.state == tRunning:
+			r := c.runOf(j, m)
+			r.orphan = true
+			c.note(j, comms.Event{Kind: comms.EventRetry, Task: m, Attempt: s.attempt, Executor: r.ex.id, Cause: cause, Usage: c.costOf(r)})
+			c.kill(r.ex, "its gang starts over")
+			s.attempt = comms.NextTry(s.attempt)
+			s.state = tWaiting
+			c.reassess(j, m, cause)
+		case s.state.over() && s.flags&fElsewhere == 0: // also those that failed: what another had made is needed again
+			c.note(j, comms.Event{Kind: comms.EventRetry, Task: m, Attempt: s.attempt, Cause: cause})
+			tried := j.trouble[m]
+			c.dropOutputs(j, m)
+			c.again(j, m, comms.NextTry(s.attempt))
+			if tried != nil {
+				j.trouble[m] = tried
+			}
+			gone = append(gone, j.gone(m, true)...)
+			c.lostJobs = append(c.lostJobs, j)
+		}
+	}
+	return gone
+}
+
+// dropOutputs takes away what a member made in an attempt of its gang that came to
+// nothing, and says so.
+func (c *Core) dropOutputs(j *job, m taskIndex) {
+	for o := range j.groupOf(m).group.Outputs {
+		ref := comms.DatasetRef{Task: m, Output: uint32(o)}
+		if d := j.data[ref]; d != nil {
+			c.note(j, comms.Event{Kind: comms.EventLost, Task: m, Attempt: d.desc.Attempt, Output: ref.Output,
+				Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref, Text: "its gang starts over"}})
+		}
+	}
+	c.forgetOutputs(j, m, func(comms.DatasetRef) {})
+}
+
+// disband ends the other members of a gang of which one has failed for good, was
+// skipped or cancelled: what runs is cancelled, what has not started never will.
+func (c *Core) disband(j *job, t taskIndex) {
+	if j.stopped != nil || j.at(t).state == tFinished {
+		return
+	}
+	text := fmt.Sprintf("%s, of the same gang, did not end well", j.graph.TaskName(t))
+	for _, m := range j.gangOf(t).all() {
+		switch s := j.at(m); s.state {
+		case tPinning:
+			c.dropUnplaced(j, m)
+			c.skipFor(j, m, comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}}, text)
+		case tWaiting, tReady, tDelayed:
+			c.skipFor(j, m, comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}}, text)
+		case tQueued, tRunning:
+			c.cancel(c.runOf(j, m), text)
+		}
+	}
+}
+
+// environ is what a member of a gang finds in its environment. The names without
+// CASCADE are those that torch.distributed reads; the master is the first member.
+func (m *member) environ() []string {
+	host, port, err := net.SplitHostPort(m.members[0])
+	if err != nil {
+		host = m.members[0] // agents join their own host and port
+	}
+	rank, size := strconv.Itoa(m.rank), strconv.Itoa(len(m.members))
+	return []string{
+		"CASCADE_GANG_RANK=" + rank,
+		"CASCADE_GANG_SIZE=" + size,
+		"CASCADE_GANG_MEMBERS=" + strings.Join(m.members, ","),
+		"CASCADE_GANG_PORT=" + strconv.Itoa(int(m.port)),
+		"MASTER_ADDR=" + host,
+		"MASTER_PORT=" + port,
+		"RANK=" + rank,
+		"WORLD_SIZE=" + size,
+	}
+}
