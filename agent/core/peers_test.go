@@ -94,7 +94,7 @@ func TestPeersRandom(t *testing.T) {
 
 // randomPeers draws a job, and two or three agents to run it.
 func randomPeers(t *rapid.T) (*dag.Graph, *network) {
-	g := randomGraph(t)
+	g := randomGraph(t, false)
 	return g, randomNetwork(t, rapid.IntRange(2, 3).Draw(t, "agents"))
 }
 
@@ -300,7 +300,7 @@ func (m *master) allEnded() {
 // TestPeersDeterminism runs the same cluster twice: equal actions.
 func TestPeersDeterminism(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := randomGraph(t)
+		g := randomGraph(t, false)
 		of := randomSplit(t, g, 2)
 		hosts := []Config{randomHost(t), randomHost(t)}
 		seed := rapid.Uint64().Draw(t, "seed")

@@ -22,10 +22,12 @@ type jobMaker struct {
 	t    *rapid.T
 	text strings.Builder
 	all  []madeGroup
+	// gangs: some families are gangs, which who plays the controller must keep whole.
+	gangs bool
 }
 
-func randomJob(t *rapid.T) string {
-	m := &jobMaker{t: t}
+func randomJob(t *rapid.T, gangs bool) string {
+	m := &jobMaker{t: t, gangs: gangs}
 	fmt.Fprintf(&m.text, "job: random\nkeep_going: %v\nenvironments:\n  env: {go: ./e}\ntasks:\n", rapid.Bool().Draw(t, "keep"))
 	for i := range rapid.IntRange(1, 7).Draw(t, "groups") {
 		m.group(fmt.Sprintf("t%d", i))
@@ -82,7 +84,7 @@ func (m *jobMaker) group(name string) {
 	case kind <= 1:
 		o.axis, o.index = rapid.IntRange(2, 5).Draw(t, "axis"), "i"
 		loop = fmt.Sprintf("for: {i: \"0..%d\"}, ", o.axis-1)
-		if rapid.IntRange(0, 2).Draw(t, "gang") == 0 {
+		if m.gangs && rapid.IntRange(0, 2).Draw(t, "gang") == 0 {
 			o.index, loop = "rank", fmt.Sprintf("gang: %d, ", o.axis)
 		}
 	}

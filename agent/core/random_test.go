@@ -42,8 +42,8 @@ func xorshift(seed uint64) func(n int, what string) int {
 }
 
 // randomGraph draws a job that reads well.
-func randomGraph(t *rapid.T) *dag.Graph {
-	text := randomJob(t)
+func randomGraph(t *rapid.T, gangs bool) *dag.Graph {
+	text := randomJob(t, gangs)
 	g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
 	if err != nil {
 		t.Skipf("%v\n%s", err, text)
@@ -57,7 +57,7 @@ func randomGraph(t *rapid.T) *dag.Graph {
 // world checks both), every task ends with a reason, and at the end nothing is held.
 func TestRandom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := randomGraph(t)
+		g := randomGraph(t, true)
 		w := newWorld(t, randomHost(t), xorshift(rapid.Uint64().Draw(t, "seed")))
 		w.randomFates(t)
 		w.step(ControllerUp{})
@@ -340,7 +340,7 @@ func (w *world) nothingHeld() {
 // TestDeterminism runs the same world twice: equal actions.
 func TestDeterminism(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := randomGraph(t)
+		g := randomGraph(t, true)
 		host, seed := randomHost(t), rapid.Uint64().Draw(t, "seed")
 		var logs [2][]Action
 		for i := range logs {

@@ -13,7 +13,7 @@ import (
 // the controller what had been committed: what runs is exactly the rest.
 func TestRestart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := randomGraph(t)
+		g := randomGraph(t, false)
 		host := randomHost(t)
 		host.Total.CPU = 4000
 		before := newWorld(t, host, xorshift(rapid.Uint64().Draw(t, "seed")))
