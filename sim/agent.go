@@ -34,7 +34,6 @@ type agent struct {
 	ending   bool                     // and does
 	away     time.Duration            // until it comes back
 	left     uint64                   // incarnation that was told so last
-	hand     *comms.InHand            // what it said last that it has begun; nil while it stays
 }
 
 // sentEvent is whose event a number is.
@@ -61,7 +60,7 @@ func (a *agent) boot() {
 	w.net.Start(w.now, a.name)
 	w.lan.Start(w.now, a.name)
 	a.incarn++
-	a.leaving, a.ending, a.hand = false, false, nil
+	a.leaving, a.ending = false, false
 	a.execs, a.byID, a.graphs = nil, map[comms.ExecutorID]*executor{}, map[comms.JobID]*dag.Graph{}
 	a.out, a.local, a.timer = outbox{}, nil, time.Time{}
 	a.sent, a.acked = map[uint64]sentEvent{}, a.incarn*numbersApart

@@ -29,6 +29,7 @@ type controller struct {
 type peer struct {
 	name string
 	out  outbox
+	hand *comms.InHand // of an agent that leaves: what it has begun, as far as the controller was told
 }
 
 func newController(w *world) *controller {
@@ -92,6 +93,9 @@ func (c *controller) deliver(d memnet.Delivery[comms.Message]) {
 		}
 		c.post(func() {
 			c.w.tellMessage(c.name, "from "+d.From, m)
+			if held, ok := m.(*comms.InHand); ok && c.peers[id] != nil {
+				c.peers[id].hand = held
+			}
 			c.step(core.Received{Link: id, Msg: m})
 		})
 	case memnet.Credit:

@@ -56,8 +56,12 @@ func (m *maker) gang(g *dag.Group, me *made) {
 	if m.f.gangs == 0 || me.axis == 0 || m.gangs.IntN(1000) >= m.f.gangs {
 		return
 	}
+	cpu := pick(m.gangs, int64(100), 400)
+	if m.f.steals > 0 { // agents are small, families large
+		me.axis, cpu = me.axis/4, 100
+	}
 	me.index = "rank"
 	g.Gang = dag.GangPack
 	g.Axes = []dag.Axis{dag.Members(int64(me.axis))}
-	g.Resources = dag.Resources{CPU: pick(m.gangs, int64(100), 400)}
+	g.Resources = dag.Resources{CPU: cpu}
 }

@@ -94,13 +94,19 @@ func (o *oracle) dismissed(name string) {
 	}
 }
 
-// inHand tells whether an agent that leaves has said that it has begun a task: then
-// it has all that the task reads.
+// inHand tells whether the controller was told by an agent that leaves that it has
+// begun a task: then it has, or had, all that the task reads. It may have ended
+// since: what it was to say of that is on its way, or the task runs again.
 func (w *world) inHand(id comms.JobID, t dag.TaskIndex) bool {
 	has := func(j comms.JobInHand) bool {
 		return j.Job == id && slices.ContainsFunc(j.Held, func(r comms.Range) bool { return r.First <= t && t <= r.Last })
 	}
-	return slices.ContainsFunc(w.agents, func(a *agent) bool { return a.running && a.hand != nil && slices.ContainsFunc(a.hand.Jobs, has) })
+	for _, p := range w.controller.peers {
+		if p.hand != nil && slices.ContainsFunc(p.hand.Jobs, has) {
+			return true
+		}
+	}
+	return false
 }
 
 func over(past *ctl.Past, t dag.TaskIndex) bool {

@@ -320,9 +320,6 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 		o.setAside(a, m)
 		return
 	}
-	if held, ok := m.(*comms.InHand); ok {
-		a.hand = held
-	}
 	ev, ok := m.(*comms.Events)
 	if !ok {
 		return

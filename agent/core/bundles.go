@@ -40,10 +40,16 @@ func (c *Core) dropBundle() {
 		return
 	}
 	c.bundle = nil
-	c.letGo(b)
+	c.empty(b)
 	c.returnPorts(b.ports)
+}
+
+// empty gives back what a bundle holds but for its ports.
+func (c *Core) empty(b *bundle) {
+	c.letGo(b)
+	b.full, b.crew = false, nil
 	for _, t := range b.members {
-		if r := c.unplaced(b.gang.job, t); r != nil {
+		if r := c.placeless(b.gang.job, t); r != nil {
 			c.dropUnplaced(b.gang.job, t)
 			b.gang.job.at(t).state = tWaiting
 			c.reassess(b.gang.job, t, r.cause)
@@ -63,14 +69,14 @@ func (c *Core) letGo(b *bundle) {
 }
 
 // holdBack takes what a bundle lacks, as far as it is free, and tells whether it has
-// all. While a generator waits for its consumers it takes all or nothing: they
+// all. While a generator waits for its consumers, or a run for its calls, it takes all or nothing: these
 // may need what it would hold back from them for ever.
 func (c *Core) holdBack(b *bundle) bool {
 	b.full = true
 	for i, n := range b.need {
 		b.full = b.full && n-b.held[i] <= c.free[i]
 	}
-	if !b.full && c.generatorWaits() {
+	if !b.full && c.othersWait() {
 		return false
 	}
 	for i, n := range b.need {
@@ -86,7 +92,7 @@ func (c *Core) holdBack(b *bundle) bool {
 // after the other would never give it back.
 func (c *Core) lacking() amounts {
 	b := c.bundle
-	if b == nil || b.full || c.generatorWaits() {
+	if b == nil || b.full || c.othersWait() {
 		return nil
 	}
 	lack := make(amounts, len(b.need))
@@ -96,17 +102,23 @@ func (c *Core) lacking() amounts {
 	return lack
 }
 
-// generatorWaits tells whether a generator waits for its consumers.
-func (c *Core) generatorWaits() bool {
-	return slices.ContainsFunc(c.generators, func(r *run) bool { return r.back })
+// othersWait tells whether a generator waits for its consumers, or a run for its calls.
+func (c *Core) othersWait() bool {
+	return slices.ContainsFunc(c.generators, func(r *run) bool { return r.back }) || c.waitingRuns() > 0
 }
 
-// yieldBundle gives what the bundle holds to those for whom a generator waits,
-// unless all that it still lacks is executors and ports, which come.
-func (c *Core) yieldBundle() {
-	if b := c.bundle; b != nil && (!b.full || !c.allPinned(b)) && c.generatorWaits() {
-		c.dropBundle()
+// yieldBundle gives what the bundle holds to those for whom others wait, and
+// tells whether it has: they come before it then. It keeps its ports, which nobody
+// else can use: were they leased anew each time, the answer would have it yield and
+// ask again for ever. A bundle yields no more when all that it still lacks is
+// executors and ports, which come.
+func (c *Core) yieldBundle() bool {
+	b := c.bundle
+	if b == nil || b.full && c.allPinned(b) || !c.othersWait() {
+		return false
 	}
+	c.empty(b)
+	return true
 }
 
 // man gets an executor for each member, beyond the limit on executors if need be,
@@ -166,7 +178,7 @@ func (c *Core) returnPorts(ports []uint16) {
 func (c *Core) pinAll(b *bundle) bool {
 	j := b.gang.job
 	for _, t := range b.members {
-		r := c.unplaced(j, t)
+		r := c.placeless(j, t)
 		if r == nil {
 			if c.growing() && len(c.pinKeys(j, t)) > 0 {
 				return false // who runs waits for memory
@@ -211,13 +223,13 @@ func (c *Core) unpinOthers() {
 // allPinned tells whether the inputs of all members are in memory.
 func (c *Core) allPinned(b *bundle) bool {
 	return !slices.ContainsFunc(b.members, func(t taskIndex) bool {
-		r := c.unplaced(b.gang.job, t)
+		r := c.placeless(b.gang.job, t)
 		return r == nil || !slices.Contains(c.pinned, r)
 	})
 }
 
-// unplaced returns the run of a task that has no executor yet; nil when there is none.
-func (c *Core) unplaced(j *job, t taskIndex) *run {
+// placeless returns the run of a task that has no executor yet; nil when there is none.
+func (c *Core) placeless(j *job, t taskIndex) *run {
 	if j.at(t).state != tPinning {
 		return nil
 	}

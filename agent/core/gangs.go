@@ -159,7 +159,7 @@ func (c *Core) startGang(b *bundle) {
 		members[b.members[i]-g.first] = net.JoinHostPort(c.cfg.Host, strconv.Itoa(int(port)))
 	}
 	for i, t := range b.members {
-		r := c.unplaced(g.job, t)
+		r := c.placeless(g.job, t)
 		why := g.gs.usable(g.job, b.crew[i].pool)
 		if r == nil || why != "" { // the one before could not start, or none can
 			c.returnPorts(b.ports[i : i+1])

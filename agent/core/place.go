@@ -30,14 +30,19 @@ func (c *Core) schedule() {
 	c.wake = time.Time{}
 	c.tryMemoryAgain()
 	c.retryDelayed()
+	yielded := c.yieldBundle()
 	c.answerCallers()
-	c.yieldBundle()
 	c.resumeHeld()
 	c.dropEarly()
 	c.startPulls()
 	c.placePinned()
-	c.startGangs()
+	if !yielded {
+		c.startGangs()
+	}
 	c.placeReady()
+	if yielded {
+		c.startGangs()
+	}
 	c.spawnWanted()
 	c.takeBack()
 	c.endIdle()

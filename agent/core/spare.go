@@ -95,7 +95,7 @@ func (c *Core) cores() float64 { return float64(max(c.total[resCPU], 1)) / 1000 
 func (c *Core) backlog() (m *comms.Backlog, grows time.Duration) {
 	m = &comms.Backlog{}
 	m.Busy, grows = c.busyFor()
-	ready := false
+	ready := c.bundle != nil // what is free is held back for a gang, or soon is
 	for _, j := range c.working[:min(len(c.working), jobsAhead)] {
 		l := comms.JobBacklog{Job: j.id, Life: j.life, Epoch: j.epoch}
 		for _, cl := range j.classes {
@@ -300,14 +300,14 @@ func within(of dag.Resources, need amounts, total *comms.Resources) bool {
 }
 
 // movable tells whether a ready task may go, with all of its path: nothing of it
-// lives on a value in an executor, it has not failed before, and nothing that it
-// called is here.
+// lives on a value in an executor, it has not failed before, nothing that it called
+// is here, and no gang needs it here.
 func (c *Core) movable(j *job, t taskIndex) bool {
-	if j.at(t).state != tReady || j.call != nil || j.trouble[t] != nil || j.callers[t] != nil || along(j.fused, t) != noTask {
+	if j.groupOf(t).ganged() || j.at(t).state != tReady || j.call != nil || j.trouble[t] != nil || j.callers[t] != nil || along(j.fused, t) != noTask {
 		return false
 	}
 	for t = along(j.fuse, t); t != noTask; t = along(j.fuse, t) {
-		if j.at(t).state != tWaiting {
+		if j.at(t).state != tWaiting || j.groupOf(t).ganged() {
 			return false
 		}
 	}
