@@ -59,6 +59,7 @@ var mended = []uint64{
 var alone = []uint64{
 	22397, // as 201060
 	44389, // as 81629
+	68830, // what a generator had published, that was to be tried again when its agent died, counted although nobody had it
 }
 
 // ganged are seeds that once failed with gangs.

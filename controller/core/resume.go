@@ -292,10 +292,16 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 	s := c.settle(j, r.near, run, takes)
 	c.takers(j, s, takes)
 	c.toAdopt(j, s, data)
+	made := map[dag.TaskIndex]struct{}{}
+	for ref := range data {
+		made[ref.Task] = struct{}{}
+	}
 	var redo []dag.TaskIndex
 	for _, t := range run {
 		st := j.states.get(t)
-		if k := j.ownerOf(t); st.Over() || st == TaskRunning && (k == nobody || j.parts[k].gone) && !contains(s.moved, t) {
+		_, begun := made[t] // by an attempt that failed, and the next has not begun: its agent's next process frees that
+		begun = begun || st == TaskRunning
+		if k := j.ownerOf(t); st.Over() || begun && (k == nobody || j.parts[k].gone) && !contains(s.moved, t) {
 			redo = append(redo, t)
 		}
 	}
