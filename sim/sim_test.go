@@ -66,6 +66,8 @@ var alone = []uint64{
 var ganged = []uint64{
 	4504, // while a generator waited, a bundle gave its ports back and leased others, for ever
 	4373, // an agent's word of what it had begun came when it had left
+	3192, // the end of an executor granted what its own run waited for, which ended in the same step
+	3778, // a call ended well after its caller had, and another call was to read what it had made
 }
 
 // TestGangs runs seeds whose jobs have gangs.

@@ -294,7 +294,11 @@ func (c *Core) passOn(j *job, to reader) {
 		c.lend(j, d, to)
 		return
 	}
-	c.fail(to.job, t, nil, &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("what it reads could not be made: %s: %s", j.taskName(j.call.task(j)), j.call.failed.Text())},
+	why := "nobody waits for it any more" // it ended well, and what it made was freed with its caller
+	if j.call.failed != nil {
+		why = j.call.failed.Text()
+	}
+	c.fail(to.job, t, nil, &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("what it reads could not be made: %s: %s", j.taskName(j.call.task(j)), why)},
 		comms.Cause{Kind: comms.CauseTask}, true)
 }
 

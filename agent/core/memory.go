@@ -419,6 +419,7 @@ func (c *Core) endLeases(ex *executor, runs []*run) {
 		c.must(c.led.Release(id))
 	}
 	ex.leases = nil
+	c.effects() // what was granted by that, perhaps to these runs, is known before they end
 	for _, r := range runs {
 		delete(c.requests, r.pins)
 		for _, id := range r.more {
