@@ -341,12 +341,12 @@ func (c *Core) noteCall(j *job, e *comms.Event) {
 
 // settleCalls does what follows from ends: of calls, for those that read and await
 // them; of callers, for their calls. It tells whether there was anything.
-func (c *Core) settleCalls() (any bool) {
+func (c *Core) settleCalls() (some bool) {
 	for len(c.reap) > 0 {
 		by := c.reap[0]
 		c.reap = c.reap[1:]
 		if s := by.job.at(by.task).state; by.run == nil && (s == tAbsent || s.over()) && by.job.callers[by.task] == by {
-			any = true
+			some = true
 			delete(by.job.callers, by.task)
 			for _, n := range slices.Sorted(maps.Keys(by.calls)) {
 				c.giveUp(by.calls[n])
@@ -355,11 +355,11 @@ func (c *Core) settleCalls() (any bool) {
 	}
 	for i := 0; i < len(c.touched); i++ {
 		if j := c.touched[i]; j.call != nil && j.unended == 0 && j.inflight == 0 && !j.over {
-			any = true
+			some = true
 			c.callEnded(j)
 		}
 	}
-	return any
+	return some
 }
 
 // callEnded hands on how a call has ended. It needs its inputs no more.

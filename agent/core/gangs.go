@@ -3,7 +3,6 @@ package core
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,7 +155,7 @@ func (c *Core) startGang(b *bundle) {
 	c.letGo(b)
 	members := make([]string, g.size)
 	for i, port := range b.ports {
-		members[b.members[i]-g.first] = net.JoinHostPort(c.cfg.Host, strconv.Itoa(int(port)))
+		members[b.members[i]-g.first] = memberAddress(c.cfg.Host, strconv.Itoa(int(port)))
 	}
 	for i, t := range b.members {
 		r := c.placeless(g.job, t)
@@ -265,13 +264,20 @@ func (c *Core) disband(j *job, t taskIndex) {
 	}
 }
 
+// memberAddress joins host and port as package net does, which is for drivers.
+func memberAddress(host, port string) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + port
+}
+
 // environ is what a member of a gang finds in its environment. The names without
 // CASCADE are those that torch.distributed reads; the master is the first member.
 func (m *member) environ() []string {
-	host, port, err := net.SplitHostPort(m.members[0])
-	if err != nil {
-		host = m.members[0] // agents join their own host and port
-	}
+	master := m.members[0]
+	colon := strings.LastIndexByte(master, ':')
+	host, port := strings.Trim(master[:colon], "[]"), master[colon+1:]
 	rank, size := strconv.Itoa(m.rank), strconv.Itoa(len(m.members))
 	return []string{
 		"CASCADE_GANG_RANK=" + rank,
