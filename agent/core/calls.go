@@ -176,16 +176,13 @@ func (c *Core) newCall(r *run, by *caller, m *comms.Call, sum xxh3.Uint128) erro
 	return nil
 }
 
-// callID names the job of a call, by its content. A call that was given up may be
-// ending still under the same name: the next one has another.
+// callID names the job of a call. No other call ever has that name: memory may still
+// hold what one of the same content was given, when a reader keeps it.
 func (c *Core) callID(by *caller, sum xxh3.Uint128) comms.JobID {
-	for n := byte(0); ; n++ {
-		b := sum.Bytes()
-		h := xxh3.Hash128(fmt.Append(append(b[:], n), by.job.id, by.task))
-		if id := comms.JobID(h.Bytes()); c.byJob[id] == nil {
-			return id
-		}
-	}
+	c.calls++
+	b := sum.Bytes()
+	h := xxh3.Hash128(fmt.Append(b[:], c.cfg.Incarnation, c.calls, by.job.id, by.task))
+	return comms.JobID(h.Bytes())
 }
 
 // callGraph makes the graph of a call: placeholders for its inputs, and its task.

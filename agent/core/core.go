@@ -91,6 +91,7 @@ type Core struct {
 	// Calls.
 	waiters []*caller // whose runs wait for calls, in the order in which they began to
 	reap    []*caller // whose task may have ended
+	calls   uint64    // made so far
 	// unplaced: tasks that waited for memory gave way to calls, and no call has ended since.
 	unplaced bool
 
