@@ -194,6 +194,7 @@ class Welcome(NamedTuple):
     inline_max: int = 0
     scratch: str = ""
     shm_dir: str = ""
+    calls: bool = False
 
 
 class Kind(NamedTuple):
@@ -327,6 +328,8 @@ class Submit(NamedTuple):
     watch: bool = False
     every: int = 0
     keep: bool = False
+    contents: Sequence[Any] = ()
+    resume: Any = None
 
 
 class Accepted(NamedTuple):
