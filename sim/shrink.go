@@ -8,16 +8,16 @@ import (
 // Shrink looks for the shortest story with the end of a seed that fails: it takes
 // one kind of trouble after the other out, then one group of tasks after the other,
 // as long as the run still fails for the same reason, numbers aside. It returns what
-// can be left out; Options.Without replays that. Nil when the seed does not fail.
+// can be left out, with what was; Options.Without replays that. Nil when the seed does not fail.
 func Shrink(opt Options) (without []string) { return shrink(opt, Run) }
 
 func shrink(opt Options, run func(Options) Result) (without []string) {
-	opt.Story, opt.Without = false, nil
+	opt.Story = false
 	whole := run(opt)
 	if whole.Err == nil {
 		return nil
 	}
-	without = []string{}
+	without = append([]string{}, opt.Without...)
 	var names []string
 	for _, t := range tamings() {
 		names = append(names, t.name)

@@ -53,6 +53,7 @@ var mended = []uint64{
 	201995, // references of instances beyond a stream that had begun anew and failed
 	5630,   // an instance that was asked for counted as committed, and not as ended
 	4354,   // the oracle wanted others to have what a task reads that an agent has begun and told so
+	24783,  // an agent counted the end of a streamed group twice, because it heard again how its generator had ended
 	26346,  // what an agent's next process says of what it has found was taken for that of an epoch before
 }
 

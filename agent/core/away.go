@@ -44,8 +44,9 @@ func (c *Core) endAway(j *job, t taskIndex) {
 	c.consumedAway(j, t)
 	for _, e := range en.ends {
 		for _, s := range j.graph.StreamSlots(t, e.Output) {
+			told := j.slots[s].told // an Assign had ended the stream, and the last instance came before this
 			c.recountSlot(j, s)
-			j.slots[s].told = false
+			j.slots[s].told = told
 		}
 	}
 	if en.how != comms.OutcomeDone {

@@ -123,11 +123,24 @@ func (s *script) run(d *datadriven.TestData) string {
 		return s.step(FromController{Msg: &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: actions[w[1]], Reason: named["reason"], Life: uint64(number(cmp.Or(named["life"], "0")))}})
 	case "drain":
 		return s.step(Drain{}) + fmt.Sprintf("drained: %v\n", s.c.Drained())
-	case "published": // TASK:ELEMENT by a peer, to whom it belongs
+	case "published": // TASK:ELEMENT by a peer, to whom it belongs; with bytes it lies in the peer's memory
 		task, element, _ := strings.Cut(w[0], ":")
 		d := comms.Desc{Ref: comms.DatasetRef{Task: taskIndex(number(task)), Element: uint64(number(element))}, Attempt: uint32(number(named["attempt"])),
 			Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("x")}}
+		if bytes, large := named["bytes"]; large {
+			d.Size, d.Place = uint64(number(bytes)), comms.Place{Kind: comms.PlaceAgent, Where: named["by"]}
+		}
 		return s.step(FromPeer{Agent: named["by"], Msg: &comms.Notice{Job: comms.JobID{1}, Epoch: uint64(number(named["epoch"])), Datasets: []comms.Desc{d}}})
+	case "ended": // TASK or TASK:ELEMENTS of a peer
+		task, n, stream := strings.Cut(w[0], ":")
+		i := taskIndex(number(task))
+		m := &comms.Notice{Job: comms.JobID{1}, Epoch: uint64(number(named["epoch"])), Ended: []comms.Ended{{First: i, Last: i, How: comms.OutcomeDone}}}
+		if stream {
+			m.Ends = []comms.StreamEnd{{Task: i, Count: uint64(number(n))}}
+		}
+		return s.step(FromPeer{Agent: named["by"], Msg: m})
+	case "pulled":
+		return s.step(Pulled{Pull: uint64(number(w[0]))})
 	case "quit":
 		return s.step(Quit{})
 	case "drained":
@@ -250,13 +263,19 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 				ref := comms.DatasetRef{Task: taskIndex(number(task)), Element: uint64(number(cmp.Or(element, "0")))}
 				m.Datasets = append(m.Datasets, comms.Desc{Ref: ref, Attempt: 1, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("x")}})
 			}
-		case "broke": // TASK:ELEMENTS of a generator that failed after so many
+		case "broke", "ends": // TASK:ELEMENTS of a generator that failed after so many, or made so many
 			task, n, _ := strings.Cut(v, ":")
-			m.Ends = append(m.Ends, comms.StreamEnd{Task: taskIndex(number(task)), Count: uint64(number(n)), Failed: true})
+			m.Ends = append(m.Ends, comms.StreamEnd{Task: taskIndex(number(task)), Count: uint64(number(n)), Failed: k == "broke"})
 		case "away":
 			for _, f := range strings.Fields(v) {
 				i := taskIndex(number(f))
 				m.Datasets = append(m.Datasets, comms.Desc{Ref: comms.DatasetRef{Task: i}, Attempt: 1, Place: comms.Place{Kind: comms.PlaceSegment, Segment: 9}})
+			}
+		case "far": // AGENT:TASK:ELEMENT, of ten bytes
+			for _, f := range strings.Fields(v) {
+				at := strings.Split(f, ":")
+				m.Datasets = append(m.Datasets, comms.Desc{Ref: comms.DatasetRef{Task: taskIndex(number(at[1])), Element: uint64(number(at[2]))}, Attempt: 1, Size: 10,
+					Place: comms.Place{Kind: comms.PlaceAgent, Where: at[0]}})
 			}
 		case "attempt":
 			m.Attempts = []uint32{uint32(number(v))}
