@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/memnet"
+	"github.com/cascade-run/cascade/internal/agenda"
 )
 
 // Options says what to run.
@@ -48,8 +48,7 @@ type world struct {
 	seed    uint64
 	now     time.Duration
 	stepped time.Duration // by which the wall clock was set forward
-	order   uint64
-	agenda  agenda
+	agenda  agenda.Agenda[func()]
 	net     *memnet.Net[comms.Message] // controller, agents, client
 	lan     *memnet.Net[comms.Message] // agents with their executors: a broken link is an end
 	steps   int
@@ -167,16 +166,16 @@ func (w *world) next() {
 		return never
 	}
 	net, lan, own := when(w.net), when(w.lan), never
-	if len(w.agenda) > 0 {
-		own = w.agenda[0].at
+	if due, ok := w.agenda.Due(); ok {
+		own = due
 	}
 	switch {
 	case own == never && net == never && lan == never:
 		w.unfinished()
 	case own <= net && own <= lan:
-		e := heap.Pop(&w.agenda).(entry)
-		w.now = max(w.now, e.at)
-		e.do()
+		at, do := w.agenda.Take()
+		w.now = max(w.now, at)
+		do()
 	case net <= lan:
 		w.deliver(w.net, net, false)
 	default:
@@ -248,38 +247,10 @@ func (w *world) between(from, to time.Duration) time.Duration {
 
 // at plans a step.
 func (w *world) at(t time.Duration, do func()) {
-	w.order++
-	heap.Push(&w.agenda, entry{max(t, w.now), w.order, do})
+	w.agenda.Add(max(t, w.now), do)
 }
 
 func (w *world) after(d time.Duration, do func()) { w.at(w.now+d, do) }
-
-// entry is one step in the future. Entries of one time run in the order in which they were made.
-type entry struct {
-	at    time.Duration
-	order uint64
-	do    func()
-}
-
-type agenda []entry
-
-func (a agenda) Len() int { return len(a) }
-func (a agenda) Less(i, j int) bool {
-	return a[i].at < a[j].at || a[i].at == a[j].at && a[i].order < a[j].order
-}
-func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-
-// Push and Pop serve package heap.
-func (a *agenda) Push(x any) { *a = append(*a, x.(entry)) }
-
-// Pop serves package heap.
-func (a *agenda) Pop() any {
-	old := *a
-	e := old[len(old)-1]
-	old[len(old)-1] = entry{}
-	*a = old[:len(old)-1]
-	return e
-}
 
 // process is what controller, agents, executors and clients have in common: an
 // inbox that is worked off in turns, a life that may end, and freezes.

@@ -2,13 +2,13 @@ package memnet
 
 import (
 	"cmp"
-	"container/heap"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/cascade-run/cascade/comms/internal/session"
+	"github.com/cascade-run/cascade/internal/agenda"
 )
 
 // Errors of Send.
@@ -67,15 +67,15 @@ type Delivery[M any] struct {
 
 // Net is the network. Use it from one goroutine.
 type Net[M any] struct {
-	cfg    Config[M]
-	random *rand.Rand
-	now    time.Duration
-	nodes  map[string]*node
-	links  []*link // in order of creation
-	byPair map[[2]string]*link
-	agenda agenda
-	order  uint64
-	ready  []Delivery[M] // visible now, before anything on the agenda
+	cfg      Config[M]
+	random   *rand.Rand
+	now      time.Duration
+	nodes    map[string]*node
+	links    []*link // in order of creation
+	byPair   map[[2]string]*link
+	agenda   agenda.Agenda[step]
+	sessions uint64        // how many began
+	ready    []Delivery[M] // visible now, before anything on the agenda
 }
 
 type node struct {
@@ -198,8 +198,8 @@ func (n *Net[M]) Connect(now time.Duration, from, to string) error {
 	case l.session != 0:
 		return fmt.Errorf("memnet: connect %s to %s: they are linked", from, to)
 	}
-	n.order++
-	l.session = n.order
+	n.sessions++
+	l.session = n.sessions
 	l.ends[0].out = n.outbox()
 	n.tryLater(l)
 	if n.cfg.BreakEvery > 0 {
@@ -255,10 +255,13 @@ func (n *Net[M]) Cut(now time.Duration, a, b string) {
 // time. False means that there is none: time is then until, and later calls
 // must not be earlier.
 func (n *Net[M]) Next(until time.Duration) (at time.Duration, d Delivery[M], ok bool) {
-	for len(n.ready) == 0 && len(n.agenda) > 0 && n.agenda[0].at <= until {
-		e := heap.Pop(&n.agenda).(entry)
-		n.now = max(n.now, e.at)
-		e.do()
+	for len(n.ready) == 0 {
+		if due, ok := n.agenda.Due(); !ok || due > until {
+			break
+		}
+		at, s := n.agenda.Take()
+		n.now = max(n.now, at)
+		s.do()
 	}
 	if len(n.ready) == 0 {
 		n.now = max(n.now, until)
@@ -272,11 +275,11 @@ func (n *Net[M]) Next(until time.Duration) (at time.Duration, d Delivery[M], ok 
 // means that nothing is planned. A caller with an agenda of its own asks it, so
 // that Next is never called for a time that its agenda has not reached.
 func (n *Net[M]) When() (time.Duration, bool) {
-	switch {
-	case len(n.ready) > 0:
+	if len(n.ready) > 0 {
 		return n.now, true
-	case len(n.agenda) > 0:
-		return max(n.now, n.agenda[0].at), true
+	}
+	if due, ok := n.agenda.Due(); ok {
+		return max(n.now, due), true
 	}
 	return 0, false
 }
@@ -284,8 +287,8 @@ func (n *Net[M]) When() (time.Duration, bool) {
 // Idle says that nothing will happen without a further call, random breaks and
 // attempts to reach stopped nodes aside.
 func (n *Net[M]) Idle() bool {
-	for _, e := range n.agenda {
-		if e.background == nil || !e.background() {
+	for s := range n.agenda.All() {
+		if s.background == nil || !s.background() {
 			return false
 		}
 	}

@@ -2,41 +2,19 @@ package memnet
 
 import (
 	"bytes"
-	"container/heap"
 	"time"
 
 	"github.com/cascade-run/cascade/comms/internal/session"
 )
 
-// entry is one step in the future. Entries of one time run in the order in
-// which they were made.
-type entry struct {
-	at         time.Duration
-	order      uint64
+// step is one step in the future.
+type step struct {
 	background func() bool // true while it repeats itself to no end; nil for never
 	do         func()
 }
 
-// agenda is a heap by time.
-type agenda []entry
-
-func (a agenda) Len() int { return len(a) }
-func (a agenda) Less(i, j int) bool {
-	return a[i].at < a[j].at || (a[i].at == a[j].at && a[i].order < a[j].order)
-}
-func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-func (a *agenda) Push(x any)   { *a = append(*a, x.(entry)) }
-func (a *agenda) Pop() any {
-	old := *a
-	e := old[len(old)-1]
-	old[len(old)-1] = entry{}
-	*a = old[:len(old)-1]
-	return e
-}
-
 func (n *Net[M]) at(t time.Duration, background func() bool, do func()) {
-	n.order++
-	heap.Push(&n.agenda, entry{t, n.order, background, do})
+	n.agenda.Add(t, step{background, do})
 }
 
 // pump puts what is queued on its way, as far as the window allows.

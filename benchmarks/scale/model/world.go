@@ -1,15 +1,15 @@
 package model
 
 import (
-	"container/heap"
 	"time"
+
+	"github.com/cascade-run/cascade/internal/agenda"
 )
 
 // world is virtual time and what is planned in it.
 type world struct {
 	now    time.Duration
-	order  uint64
-	agenda agenda
+	agenda agenda.Agenda[func()]
 	err    error
 }
 
@@ -19,16 +19,15 @@ var epoch = time.Unix(1_800_000_000, 0).UTC()
 func (w *world) wall() time.Time { return epoch.Add(w.now) }
 
 func (w *world) after(d time.Duration, do func()) {
-	w.order++
-	heap.Push(&w.agenda, entry{w.now + max(d, 0), w.order, do})
+	w.agenda.Add(w.now+max(d, 0), do)
 }
 
 // run goes on until done says so, nothing is left to do, or something failed.
 func (w *world) run(done func() bool) {
-	for len(w.agenda) > 0 && w.err == nil && !done() {
-		e := heap.Pop(&w.agenda).(entry)
-		w.now = e.at
-		e.do()
+	for w.agenda.Len() > 0 && w.err == nil && !done() {
+		at, do := w.agenda.Take()
+		w.now = at
+		do()
 	}
 }
 
@@ -36,33 +35,6 @@ func (w *world) fail(err error) {
 	if w.err == nil {
 		w.err = err
 	}
-}
-
-// entry is one step in the future. Those of one time run in the order in which they were planned.
-type entry struct {
-	at    time.Duration
-	order uint64
-	do    func()
-}
-
-type agenda []entry
-
-func (a agenda) Len() int { return len(a) }
-func (a agenda) Less(i, j int) bool {
-	return a[i].at < a[j].at || a[i].at == a[j].at && a[i].order < a[j].order
-}
-func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-
-// Push and Pop serve package heap.
-func (a *agenda) Push(x any) { *a = append(*a, x.(entry)) }
-
-// Pop serves package heap.
-func (a *agenda) Pop() any {
-	old := *a
-	e := old[len(old)-1]
-	old[len(old)-1] = entry{}
-	*a = old[:len(old)-1]
-	return e
 }
 
 // machine has cores, which are given to who asked first.
