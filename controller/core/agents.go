@@ -3,35 +3,25 @@ package core
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/planner"
 )
 
 // agent is one that has ever registered.
 type agent struct {
-	row       AgentRecord
-	link      *link // nil while it is away
-	synced    bool  // its snapshot is complete: it may be given work
-	away      time.Time
-	fresh     bool // this incarnation is new to us
-	snapshot  []comms.JobState
-	received  uint64         // highest event number received of this incarnation
-	committed uint64         // and durable
-	batches   []*sentBatch   // received and not yet durable, in order
-	leaving   *departure     // it leaves the cluster; nil while it stays
-	work      workload       // how much it has to do
-	weighed   bool           // it was asked how much work waits
-	backlog   *comms.Backlog // what it said last of that; nil: nothing that still is so
-}
-
-// sentBatch is one Events message on its way into the store.
-type sentBatch struct {
-	upTo uint64
-	left int // commits not yet durable
+	row      AgentRecord
+	link     *link // nil while it is away
+	synced   bool  // its snapshot is complete: it may be given work
+	away     time.Time
+	fresh    bool // this incarnation is new to us
+	snapshot []comms.JobState
+	intake   intake         // events of this incarnation
+	leaving  *departure     // it leaves the cluster; nil while it stays
+	work     workload       // how much it has to do
+	weighed  bool           // it was asked how much work waits
+	backlog  *comms.Backlog // what it said last of that; nil: nothing that still is so
 }
 
 func (a *agent) host() planner.Host {
@@ -90,15 +80,15 @@ func (c *Core) register(l *link, m *comms.Register) {
 		c.agents[m.Agent] = a
 	}
 	if a.row.Incarnation != m.Incarnation {
-		a.fresh, a.received, a.committed, a.batches = true, 0, 0, nil
+		a.fresh, a.intake = true, intake{}
 	}
 	a.row = AgentRecord{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID, Seen: c.now.UnixNano()}
 	a.link, a.synced, a.snapshot, a.away, a.leaving = l, false, nil, time.Time{}, nil
 	a.work = workload{cores: float64(m.Total.CPU) / 1000}
 	c.unasked(a)
 	c.emit(StoreAgent{a.row})
-	if a.committed > 0 {
-		c.send(l, &comms.Committed{UpTo: a.committed})
+	if a.intake.committed > 0 {
+		c.send(l, &comms.Committed{UpTo: a.intake.committed})
 	}
 }
 
@@ -333,170 +323,6 @@ func (c *Core) retain(j *job, a *agent) {
 	c.send(a.link, &comms.Retain{Job: j.id, Life: j.life, Keep: keep})
 }
 
-// events takes in a numbered batch. What was received before is passed over.
-func (c *Core) events(a *agent, m *comms.Events) {
-	b := &sentBatch{}
-	a.work.tell(m.Load)
-	next := m.First
-	var strangers []*comms.JobEvents
-	for i := range m.Jobs {
-		je := &m.Jobs[i]
-		first, events := next, je.Events
-		next += uint64(len(events))
-		j := c.jobs[je.Job]
-		seen := a.received
-		if j != nil && j.live != nil {
-			if s := j.seen[a.row.Name]; s.Incarnation == a.row.Incarnation {
-				seen = max(seen, s.UpTo)
-			}
-		}
-		if skip := min(passed(first, seen), uint64(len(events))); skip > 0 {
-			if known := min(passed(first, a.received), skip); j != nil && j.life == je.Life {
-				c.repeated(j, j.partOf(a.row.Name), je.Epoch, events[known:skip])
-			}
-			first, events = first+skip, events[skip:]
-		}
-		switch {
-		case len(events) == 0:
-		case j == nil || j.deleting || !j.lastOn(a.row.Name) || j.life != je.Life:
-			if !slices.ContainsFunc(strangers, func(o *comms.JobEvents) bool { return o.Job == je.Job && o.Life == je.Life }) {
-				strangers = append(strangers, je)
-			}
-			if j != nil && j.live != nil && !j.deleting && j.life == je.Life {
-				// It has gone to another agent, which may not be stored yet: should this
-				// process die before, the next one has the job with this agent.
-				c.commitPart(j, a, b, onCommitted, Commit{Job: j.id})
-			}
-		case j.live != nil && je.Epoch < j.partOf(a.row.Name).from:
-			c.commitPart(j, a, b, onCommitted, Commit{Job: j.id}) // of a fragment that it lost
-		case j.live == nil || j.states == nil || j.ending != nil:
-			c.lateEvents(j, a, b, events)
-		default:
-			c.jobEvents(j, a, b, first, je.Epoch, events)
-		}
-	}
-	for _, je := range strangers {
-		c.send(a.link, &comms.Steer{Job: je.Job, Life: je.Life, Action: comms.SteerForget})
-	}
-	if next == m.First || next-1 <= a.received {
-		return
-	}
-	a.received = next - 1
-	b.upTo = a.received
-	a.batches = append(a.batches, b)
-	c.acknowledge(a)
-}
-
-// repeated looks at events that a controller before this one stored without doing
-// what they ask for: it died while it looked into what had to run again. The agent
-// has no other word that nothing of the job runs any more.
-func (c *Core) repeated(j *job, p *part, epoch uint64, events []comms.Event) {
-	if p == nil || j.live == nil || j.states == nil || j.ending != nil || j.deleting {
-		return
-	}
-	said := false
-	for i := range events {
-		switch events[i].Kind {
-		case comms.EventDrained:
-			said, p.drained = true, max(p.drained, epoch)
-		case comms.EventRetry:
-			said, p.drained = false, 0
-		}
-	}
-	if said {
-		c.overBefore(j)
-	}
-}
-
-// overBefore goes on with a job if agents told a controller before this one that
-// nothing of it runs any more.
-func (c *Core) overBefore(j *job) {
-	switch {
-	case j.resuming != nil || j.deleting:
-	case j.rec.Cancel != "" && j.stopped():
-		c.endUnassigned(j)
-	case j.rec.Cancel == "" && j.idle() && j.states.Open() == 0:
-		c.resume(j, "", false) // nothing is left to run, or what is missing is found
-	}
-}
-
-// passed returns how many numbers from first on are at most seen.
-func passed(first, seen uint64) uint64 {
-	if seen < first {
-		return 0
-	}
-	return seen - first + 1
-}
-
-// commitPart emits one job's part of a batch.
-func (c *Core) commitPart(j *job, a *agent, b *sentBatch, w what, commit Commit) {
-	b.left++
-	var g *dag.Graph
-	if j.live != nil {
-		g = j.graph
-	}
-	c.emit(Store{Token: c.await(pending{what: w, job: j, agent: a.row.Name, batch: b}), Commit: commit, Graph: g})
-}
-
-func (c *Core) batchStored(p pending) {
-	if p.batch == nil {
-		return
-	}
-	p.batch.left--
-	if a := c.agents[p.agent]; a != nil {
-		c.acknowledge(a)
-	}
-}
-
-// acknowledge tells the agent how far its events are durable: up to the first
-// batch that is not.
-func (c *Core) acknowledge(a *agent) {
-	before := a.committed
-	for len(a.batches) > 0 && a.batches[0].left == 0 {
-		a.committed = a.batches[0].upTo
-		a.batches = a.batches[1:]
-	}
-	if a.committed > before {
-		c.send(a.link, &comms.Committed{UpTo: a.committed})
-	}
-}
-
-// lateEvents looks at events of a job that has ended: datasets that were kept
-// may be lost, and made again.
-func (c *Core) lateEvents(j *job, a *agent, b *sentBatch, events []comms.Event) {
-	commit := Commit{Job: j.id}
-	put := func(ref comms.DatasetRef, desc comms.Desc) {
-		if _, kept := j.exports[ref]; kept {
-			d := DatasetRecord{Desc: desc, Agent: a.row.Name}
-			j.have(d)
-			commit.Datasets = append(commit.Datasets, d)
-		}
-	}
-	for i := range events {
-		e := &events[i]
-		if ref := e.Cause.Ref; e.Kind == comms.EventLost {
-			if d := j.exports[ref]; j.shared() && d.Agent != a.row.Name {
-				continue // a copy that it had
-			}
-			desc := j.exports[ref].Desc
-			desc.Place = comms.Place{}
-			put(ref, desc)
-			continue
-		}
-		if e.Kind == comms.EventHeld && j.live == nil {
-			continue // another has it, and this one was told by Retain to free its copy
-		}
-		for k := range e.Outputs {
-			put(e.Outputs[k].Ref, e.Outputs[k])
-		}
-	}
-	// While the end is being stored the agent is told nothing: should this process
-	// die, the next one may have another end for the job, and needs the events.
-	if len(commit.Datasets) > 0 || j.live != nil && j.ending != nil {
-		c.commitPart(j, a, b, onCommitted, commit)
-	}
-}
-
 // abandon gives what a lost agent had of jobs to other agents, if there are any.
 func (c *Core) abandon(a *agent) {
 	if c.cfg.Passive {
@@ -524,93 +350,4 @@ func (c *Core) goOn(j *job) {
 	case slices.ContainsFunc(j.parts, func(p *part) bool { return c.here(p) != nil }), c.choose(j, j.graph) != nil, c.shareable(j):
 		c.resume(j, "", false)
 	}
-}
-
-// shareable tells whether the agents that are there have enough for a job together.
-func (c *Core) shareable(j *job) bool {
-	if !c.cfg.Spread {
-		return false
-	}
-	hosts := c.cluster().Hosts
-	return len(hosts) > 1 && planner.Homeless(j.graph, hosts) == ""
-}
-
-// choose returns the agent with most free cores that can run each of a job's
-// tasks, nil when there is none.
-func (c *Core) choose(j *job, g *dag.Graph) *agent {
-	var able []*agent
-	for _, a := range c.sortedAgents() {
-		if h := a.host(); a.stays() && h.Runs(g) {
-			able = append(able, a)
-		}
-	}
-	if len(able) < 2 {
-		return append(able, nil)[0]
-	}
-	free := map[string]int64{}
-	for _, a := range able {
-		free[a.row.Name] = a.row.Total.CPU
-	}
-	for _, o := range c.running {
-		if o != j && o.states != nil {
-			for _, p := range o.parts { // as if each had as many
-				free[p.agent] -= int64(min(o.states.Open(), 1<<20)) * 1000 / int64(len(o.parts))
-			}
-		}
-	}
-	best := able[0]
-	for _, a := range able[1:] {
-		if free[a.row.Name] > free[best.row.Name] {
-			best = a
-		}
-	}
-	return best
-}
-
-// awayFrom names the agents of a running job when none of them is there.
-func (c *Core) awayFrom(j *job) string {
-	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobRunning || len(j.parts) == 0 || j.rec.Homeless {
-		return ""
-	}
-	var names []string
-	for _, p := range j.parts {
-		if a := c.agents[p.agent]; a != nil && a.link != nil {
-			return ""
-		}
-		names = append(names, p.agent)
-	}
-	if len(names) == 1 {
-		return fmt.Sprintf("agent %s is away", names[0])
-	}
-	return fmt.Sprintf("agents %s are away", strings.Join(names, ", "))
-}
-
-// waits says why nothing that happens to a job can be stored, why a queued one that
-// is on no agent does not start, or which agents a running one has lost, "" when it goes on.
-func (c *Core) waits(j *job) string {
-	if c.paused != "" && j.stage != stageEnded {
-		return c.paused
-	}
-	if away := c.awayFrom(j); away != "" {
-		return away
-	}
-	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobQueued && !j.rec.Homeless || j.rec.Agent != "" && !j.rec.Homeless || j.resuming != nil || j.ending != nil {
-		return ""
-	}
-	hosts := c.cluster().Hosts
-	if c.cfg.Spread && len(hosts) > 1 {
-		return planner.Homeless(j.graph, hosts)
-	}
-	for i := range hosts {
-		if hosts[i].Runs(j.graph) {
-			return ""
-		}
-	}
-	if len(hosts) == 0 {
-		return "no agent has joined the controller"
-	}
-	if text := planner.Unfit(j.graph, hosts); text != "" {
-		return text
-	}
-	return "no host has enough for all tasks, which run on one"
 }

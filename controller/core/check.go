@@ -33,15 +33,15 @@ func (c *Core) Check() error {
 		if a.synced && a.link == nil {
 			return fmt.Errorf("agent %s is synced without a link", name)
 		}
-		last := a.committed
-		for _, b := range a.batches {
+		last := a.intake.committed
+		for _, b := range a.intake.batches {
 			if b.upTo <= last {
 				return fmt.Errorf("agent %s: batch up to %d after %d", name, b.upTo, last)
 			}
 			last = b.upTo
 		}
-		if len(a.batches) > 0 && last != a.received {
-			return fmt.Errorf("agent %s: received %d, last batch %d", name, a.received, last)
+		if len(a.intake.batches) > 0 && last != a.intake.received {
+			return fmt.Errorf("agent %s: received %d, last batch %d", name, a.intake.received, last)
 		}
 	}
 	for id, j := range c.jobs {

@@ -40,7 +40,7 @@ type pending struct {
 	what   what
 	job    *job // it may be gone by then, and another have its ID
 	agent  string
-	batch  *sentBatch
+	batch  *batch
 	link   LinkID
 	req    uint64
 	send   *orders // with onRow: only now may the agents be told

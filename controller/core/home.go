@@ -1,0 +1,99 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+)
+
+// shareable tells whether the agents that are there have enough for a job together.
+func (c *Core) shareable(j *job) bool {
+	if !c.cfg.Spread {
+		return false
+	}
+	hosts := c.cluster().Hosts
+	return len(hosts) > 1 && planner.Homeless(j.graph, hosts) == ""
+}
+
+// choose returns the agent with most free cores that can run each of a job's
+// tasks, nil when there is none.
+func (c *Core) choose(j *job, g *dag.Graph) *agent {
+	var able []*agent
+	for _, a := range c.sortedAgents() {
+		if h := a.host(); a.stays() && h.Runs(g) {
+			able = append(able, a)
+		}
+	}
+	if len(able) < 2 {
+		return append(able, nil)[0]
+	}
+	free := map[string]int64{}
+	for _, a := range able {
+		free[a.row.Name] = a.row.Total.CPU
+	}
+	for _, o := range c.running {
+		if o != j && o.states != nil {
+			for _, p := range o.parts { // as if each had as many
+				free[p.agent] -= int64(min(o.states.Open(), 1<<20)) * 1000 / int64(len(o.parts))
+			}
+		}
+	}
+	best := able[0]
+	for _, a := range able[1:] {
+		if free[a.row.Name] > free[best.row.Name] {
+			best = a
+		}
+	}
+	return best
+}
+
+// awayFrom names the agents of a running job when none of them is there.
+func (c *Core) awayFrom(j *job) string {
+	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobRunning || len(j.parts) == 0 || j.rec.Homeless {
+		return ""
+	}
+	var names []string
+	for _, p := range j.parts {
+		if a := c.agents[p.agent]; a != nil && a.link != nil {
+			return ""
+		}
+		names = append(names, p.agent)
+	}
+	if len(names) == 1 {
+		return fmt.Sprintf("agent %s is away", names[0])
+	}
+	return fmt.Sprintf("agents %s are away", strings.Join(names, ", "))
+}
+
+// waits says why nothing that happens to a job can be stored, why a queued one that
+// is on no agent does not start, or which agents a running one has lost, "" when it goes on.
+func (c *Core) waits(j *job) string {
+	if c.paused != "" && j.stage != stageEnded {
+		return c.paused
+	}
+	if away := c.awayFrom(j); away != "" {
+		return away
+	}
+	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobQueued && !j.rec.Homeless || j.rec.Agent != "" && !j.rec.Homeless || j.resuming != nil || j.ending != nil {
+		return ""
+	}
+	hosts := c.cluster().Hosts
+	if c.cfg.Spread && len(hosts) > 1 {
+		return planner.Homeless(j.graph, hosts)
+	}
+	for i := range hosts {
+		if hosts[i].Runs(j.graph) {
+			return ""
+		}
+	}
+	if len(hosts) == 0 {
+		return "no agent has joined the controller"
+	}
+	if text := planner.Unfit(j.graph, hosts); text != "" {
+		return text
+	}
+	return "no host has enough for all tasks, which run on one"
+}
