@@ -13,9 +13,10 @@ type Lineage struct {
 	State     func(dag.TaskIndex) TaskState
 	Expand    func(dag.Source) (refs []comms.DatasetRef, complete bool) // see States.Expand
 	Available func(comms.DatasetRef) bool
-	Published func(comms.DatasetRef) bool // it was there once
-	Begun     func(dag.TaskIndex) bool    // it goes on with all that it reads; nil: none does
-	Again     bool                        // what ended badly is tried again where something that runs needs it
+	Published func(comms.DatasetRef) bool               // it was there once
+	Begun     func(dag.TaskIndex) bool                  // it goes on with all that it reads; nil: none does
+	LivesOn   func(reader, producer dag.TaskIndex) bool // its agent goes on with both: what nobody published is there
+	Again     bool                                      // what ended badly is tried again where something that runs needs it
 }
 
 // Needed returns the smallest set of tasks that must run so that every target
@@ -25,7 +26,8 @@ type Lineage struct {
 // the least fixed point of that rule, so no smaller one will do. A producer that
 // ended badly runs again only for what it had published and is gone, unless Again
 // is set, and not where its absence is tolerated (InputDecl.Min): a task that
-// needs what it never made is skipped.
+// needs what it never made is skipped. One that is done and never published what a
+// task reads has left it to that one alone, which may be living on it (LivesOn).
 // Time and memory are in proportion to the tasks that run and their inputs.
 func (l *Lineage) Needed(targets []dag.TaskIndex, wanted []comms.DatasetRef) ([]dag.TaskIndex, error) {
 	run := map[dag.TaskIndex]struct{}{}
@@ -59,7 +61,7 @@ func (l *Lineage) Needed(targets []dag.TaskIndex, wanted []comms.DatasetRef) ([]
 		for i := range inputs {
 			tolerant := inputs[i].Min > 0 && l.enough(&inputs[i])
 			for _, src := range inputs[i].Sources {
-				l.require(src, tolerant, add)
+				l.require(t, src, tolerant, add)
 			}
 		}
 	}
@@ -144,9 +146,9 @@ func (l *Lineage) producer(src dag.Source) dag.TaskIndex {
 	return src.Task
 }
 
-// require adds the producers that must run for a source. tolerant: those that
-// failed, were skipped or cancelled need not.
-func (l *Lineage) require(src dag.Source, tolerant bool, add func(dag.TaskIndex)) {
+// require adds the producers that must run for a source of a task. tolerant: those
+// that failed, were skipped or cancelled need not.
+func (l *Lineage) require(reader dag.TaskIndex, src dag.Source, tolerant bool, add func(dag.TaskIndex)) {
 	refs, complete := l.Expand(src)
 	if p := l.producer(src); !complete && (!l.bad(p) || l.Again && !tolerant) {
 		add(p)
@@ -156,6 +158,9 @@ func (l *Lineage) require(src dag.Source, tolerant bool, add func(dag.TaskIndex)
 			continue
 		}
 		if l.bad(r.Task) && (tolerant || !l.Again && !l.Published(r)) {
+			continue
+		}
+		if l.State(r.Task) == TaskDone && !l.Published(r) && l.LivesOn != nil && l.LivesOn(reader, r.Task) {
 			continue
 		}
 		add(r.Task)

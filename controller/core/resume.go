@@ -360,7 +360,7 @@ func (c *Core) needed(j *job, r *resumption, data map[comms.DatasetRef]DatasetRe
 			targets = append(targets, t)
 		}
 	})
-	l := &Lineage{Graph: j.graph, Again: len(r.rerun) > 0, State: j.states.get, Expand: j.states.Expand, Begun: j.begun(c), Available: func(ref comms.DatasetRef) bool {
+	l := &Lineage{Graph: j.graph, Again: len(r.rerun) > 0, State: j.states.get, Expand: j.states.Expand, Begun: j.begun(c), LivesOn: c.livesOn(j), Available: func(ref comms.DatasetRef) bool {
 		_, ok := data[ref]
 		return ok
 	}, Published: func(ref comms.DatasetRef) bool {
@@ -378,6 +378,22 @@ func (c *Core) needed(j *job, r *resumption, data map[comms.DatasetRef]DatasetRe
 		delete(spare, t)
 	}
 	return run, slices.Sorted(maps.Keys(spare))
+}
+
+// livesOn returns whether an agent goes on with a task and with one before it, so that
+// it has what the one left to the other in an executor, or makes that again by itself
+// when the executor dies. The end of the first was told before that of the second.
+// Neither is so of a task that starts over with the epoch that is being decided, or of
+// one of an agent that leaves: what of those goes on has begun.
+func (c *Core) livesOn(j *job) func(reader, producer dag.TaskIndex) bool {
+	return func(reader, producer dag.TaskIndex) bool {
+		k, from := j.ownerOf(reader), j.ownerOf(producer)
+		if k == nobody || from != k && from != nobody || j.states.get(reader).Over() || j.states.since[reader] > j.rec.Epoch {
+			return false
+		}
+		p := j.parts[k]
+		return c.here(p) != nil && !p.fresh && !c.moves(p)
+	}
 }
 
 // unread finds tasks of agents that are gone that have not ended, as far as is

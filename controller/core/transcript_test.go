@@ -450,7 +450,7 @@ func (w *world) up(d *datadriven.TestData, who string) {
 	w.step(Received{w.next, &comms.Snapshot{Done: true}})
 }
 
-// events reads lines such as "finished a[1] attempt=1 inline", "failed b why",
+// events reads lines such as "finished a[1] attempt=1 inline", "finished a private", "failed b why",
 // "published g elements=2", "streamend g count=2", "lost a.x", "drained".
 func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, error) {
 	m := &comms.Events{First: number(arg(d, "first", "1")), Jobs: []comms.JobEvents{{Job: job, Life: w.life(job, arg(d, "life", "")),
@@ -492,7 +492,7 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 		case comms.EventHeld:
 			e.Outputs = []comms.Desc{{Ref: comms.DatasetRef{Task: e.Task}, Attempt: e.Attempt, Place: comms.Place{Kind: place}}}
 		case comms.EventFinished:
-			if g.Group(e.Task).Outputs[0].Generate == dag.GenerateNone {
+			if g.Group(e.Task).Outputs[0].Generate == dag.GenerateNone && !slices.Contains(f, "private") {
 				e.Outputs = []comms.Desc{{Ref: comms.DatasetRef{Task: e.Task}, Attempt: e.Attempt, Place: comms.Place{Kind: place}}}
 			}
 			e.Usage = &comms.Usage{Duration: 1e9, BytesOut: 10}
