@@ -159,6 +159,12 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 		for t := r.First; t <= r.Last; t++ {
 			f.moved[t] = b.Epoch + 1
 		}
+		for ref, from := range f.made {
+			if r.First <= ref.Task && ref.Task <= r.Last { // it starts over: what it had published counts no more
+				from.lost = true
+				f.made[ref] = from
+			}
+		}
 	}
 	for i := range b.Events {
 		o.event(c.Job, f, b, b.First+uint64(i), &b.Events[i])

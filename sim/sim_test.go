@@ -62,6 +62,8 @@ var alone = []uint64{
 	22397, // as 201060
 	44389, // as 81629
 	68830, // what a generator had published, that was to be tried again when its agent died, counted although nobody had it
+	64295, // a task that had its inputs in memory and no executor was begun although one of them was to be made anew
+	65720, // the oracle counted elements of a generator that had begun anew elsewhere
 }
 
 // ganged are seeds that once failed with gangs.

@@ -357,7 +357,7 @@ func (c *Core) recount(j *job) {
 	for i := range j.tasks {
 		t := taskIndex(i)
 		s := &j.tasks[i]
-		if s.state == tPinning && j.peers != nil {
+		if s.state == tPinning {
 			c.unplace(j, t)
 		}
 		if s.state != tWaiting && s.state != tReady && s.state != tDelayed {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/shm/ledger"
 )
 
 // TestScripts replays the transcripts of testdata: events, and the exact actions
@@ -33,6 +34,7 @@ type script struct {
 	c      *Core
 	now    time.Time
 	graphs map[byte]*dag.Graph
+	disk   []any // what the disk was asked for
 }
 
 func (s *script) step(ev Event) string {
@@ -40,6 +42,12 @@ func (s *script) step(ev Event) string {
 	var b strings.Builder
 	for _, a := range s.c.Step(s.now, ev) {
 		fmt.Fprintln(&b, describe(a))
+		if m, ok := a.(Memory); ok {
+			switch m.Effect.(type) {
+			case ledger.Spill, ledger.ReadBack:
+				s.disk = append(s.disk, m.Effect)
+			}
+		}
 	}
 	if err := s.c.Check(); err != nil {
 		fmt.Fprintln(&b, "BROKEN:", err)
@@ -193,6 +201,13 @@ func (s *script) run(d *datadriven.TestData) string {
 			ev.Ports = append(ev.Ports, uint16(number(p)))
 		}
 		return s.step(ev)
+	case "disk": // has done what it was asked for first
+		e := s.disk[0]
+		s.disk = s.disk[1:]
+		if e, ok := e.(ledger.Spill); ok {
+			return s.step(SpillDone{Key: e.Key, File: "spill"})
+		}
+		return s.step(ReadBackDone{Key: e.(ledger.ReadBack).Key})
 	case "segment":
 		return s.step(SegmentReady{Segment: uint64(number(w[0])), Path: "/dev/shm/s" + w[0]})
 	case "fetch":
