@@ -112,7 +112,8 @@ type RunInput struct {
 }
 
 // TakeBack asks for runs that have not started; the answer is TakenBack with
-// those that will not be started, in which the rest is missing.
+// those that will not be started, in which the rest is missing: what has started,
+// and what reads a live value of a run that is named too and has.
 type TakeBack struct {
 	Runs []RunID // wanted back
 }

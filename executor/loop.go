@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -210,12 +211,17 @@ func (e *Executor) signal() {
 	}
 }
 
-// takeBack gives back the runs that have not started. The answer leaves from a
-// goroutine of its own, as sending may wait.
+// takeBack gives back the runs that have not started, but those that live on a run
+// which is wanted back with them and goes on: its value would be lost. The answer
+// leaves from a goroutine of its own, as sending may wait.
 func (e *Executor) takeBack(ids []comms.RunID) {
 	back := &comms.TakenBack{}
 	var done []*hold
+	goesOn := func(id comms.RunID) bool { return slices.Contains(ids, id) && !slices.Contains(back.Runs, id) }
 	for _, id := range ids {
+		if e.queue.lives(id, goesOn) {
+			continue
+		}
 		if r, drop := e.queue.remove(id, &e.live); r != nil {
 			back.Runs = append(back.Runs, id)
 			done = append(done, drop...)

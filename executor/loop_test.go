@@ -268,7 +268,7 @@ func TestFusedPath(t *testing.T) {
 			t.Errorf("reported %+v", it)
 		}
 		for _, want := range []comms.RunID{r2.ID, r3.ID} {
-			if got := receive[*comms.TakenBack](a).Runs; !slices.Equal(got, []comms.RunID{want}) {
+			if got := a.takenBack(); !slices.Equal(got, []comms.RunID{want}) {
 				t.Errorf("taken back %v, want %d", got, want)
 			}
 		}
@@ -291,7 +291,7 @@ func TestCancelTimeoutAndTakeBack(t *testing.T) {
 	first, second, third := a.run(wait, inline(t, reg, "")), a.run(wait, inline(t, reg, "")), a.run(wait, inline(t, reg, ""))
 	a.dispatch(first, second, third)
 	a.tell(&comms.TakeBack{Runs: []comms.RunID{first.ID, third.ID, 99}})
-	got := receive[*comms.TakenBack](a).Runs
+	got := a.takenBack()
 	// The first may be taken back as well, when the runner did not get to it yet.
 	if slices.Contains(got, 99) || !slices.Contains(got, third.ID) {
 		t.Errorf("taken back %v", got)
@@ -307,7 +307,7 @@ func TestCancelTimeoutAndTakeBack(t *testing.T) {
 		}
 	}
 	a.dispatch(a.run(hurried, inline(t, reg, "")), a.run(hurried, inline(t, reg, "late")))
-	for _, it := range append(a.items(1), a.items(1)...) {
+	for _, it := range a.items(2) {
 		if it.Error == nil || it.Error.Kind != comms.ErrorTimeout || !strings.Contains(it.Error.Message, "5ms") {
 			t.Errorf("reported %+v", it)
 		}

@@ -171,6 +171,26 @@ func (q *queue) find(id comms.RunID) *run {
 	return nil
 }
 
+// lives tells whether a run that has not started reads a live value of one for which on holds.
+func (q *queue) lives(id comms.RunID, on func(comms.RunID) bool) bool {
+	step := func(p *path) bool {
+		return p != nil && id >= p.first && p.waits(int(id-p.first)) && p.steps[id-p.first].Reads > 0 && on(id-1)
+	}
+	if step(q.path) {
+		return true
+	}
+	for _, e := range q.entries[q.head:] {
+		if step(e.path) {
+			return true
+		}
+	}
+	found := false
+	if r := q.find(id); r != nil {
+		r.eachLive(func(k liveKey) { found = found || on(k.run) })
+	}
+	return found
+}
+
 // remove takes a run out that has not started; nil when there is none of this
 // number. It needs live inputs no more.
 func (q *queue) remove(id comms.RunID, live *liveValues) (r *run, done []*hold) {

@@ -158,13 +158,7 @@ func (x *executor) take(m comms.Message) {
 			}
 		}
 	case *comms.TakeBack:
-		back := &comms.TakenBack{}
-		for _, id := range m.Runs {
-			if x.unqueue(id) {
-				back.Runs = append(back.Runs, id)
-			}
-		}
-		x.send(back)
+		x.takeBack(m.Runs)
 	case *comms.Cancel:
 		if x.cur != nil && x.cur.ID == m.Run {
 			x.cancel = m
@@ -205,6 +199,26 @@ func (x *executor) enqueue(r *comms.Run) {
 	for o := range k.Outputs {
 		x.credit[r.ID][uint32(o)] = k.Outputs[o].Buffer
 	}
+}
+
+// takeBack gives back what has not started, but what lives on a run that is wanted
+// back with it and goes on.
+func (x *executor) takeBack(ids []comms.RunID) {
+	back := &comms.TakenBack{}
+	for _, id := range ids {
+		if !x.lives(id, func(on comms.RunID) bool { return slices.Contains(ids, on) && !slices.Contains(back.Runs, on) }) && x.unqueue(id) {
+			back.Runs = append(back.Runs, id)
+		}
+	}
+	x.send(back)
+}
+
+// lives tells whether a queued run reads a live value of one for which on holds.
+func (x *executor) lives(id comms.RunID, on func(comms.RunID) bool) bool {
+	i := slices.IndexFunc(x.queue, func(r *comms.Run) bool { return r.ID == id })
+	return i >= 0 && slices.ContainsFunc(x.queue[i].Inputs, func(in comms.RunInput) bool {
+		return slices.ContainsFunc(in.Data, func(d comms.Desc) bool { return d.Place.Kind == comms.PlaceLive && on(d.Place.Run) })
+	})
 }
 
 func (x *executor) unqueue(id comms.RunID) bool {

@@ -95,6 +95,17 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
+// The queue of an executor gives back what it is asked for, but what lives on a run that goes on.
+func TestQueue(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t)
+	cmd := exec.CommandContext(t.Context(), python, "testdata/queue.py")
+	cmd.Env = append(env, "PYTHONDONTWRITEBYTECODE=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // Every file of the package is embedded, and no other.
 func TestFiles(t *testing.T) {
 	var have, want []string

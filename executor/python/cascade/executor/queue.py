@@ -191,6 +191,19 @@ class Queue:
         self.forget(gone)
         return gone
 
+    def take_back(self, runs: list[int]) -> list[int]:
+        """Takes runs out. Those stay that have started, and what lives on one of them: its value would be lost."""
+        back: list[int] = []
+        stay: set[int] = set()
+        for number in runs:
+            path = self.find(number)
+            if path is None or any(run in stay for run, _ in live_inputs(path.run(number - path.first))):
+                stay.add(number)
+            else:
+                self.remove(number)
+                back.append(number)
+        return back
+
     def forget(self, run: Run) -> list[LiveValue]:
         """A run has its live inputs, or never will. It returns the values that nobody else waits for."""
         done = []

@@ -154,11 +154,7 @@ class Worker:
         return None if path is None else path.head
 
     def _take_back(self, numbers: Any) -> None:
-        back = []
-        for number in numbers:
-            if self.queue.remove(number) is not None:
-                back.append(number)
-        self.send(m.TakenBack(back))
+        self.send(m.TakenBack(self.queue.take_back(numbers)))
 
     def _cancel(self, message: m.Cancel) -> None:
         run = self.current
