@@ -71,7 +71,7 @@ func (r *Registry) call(ctx context.Context, function string, args []any) (*Futu
 		return fn.inPlace(ctx, args)
 	}
 	if !run.exec.welcome.Calls {
-		return nil, fmt.Errorf("agent %s is of an older version, which takes no calls", run.exec.welcome.Agent)
+		return nil, fmt.Errorf("agent %s takes no calls: it is of an older version, or the task runs alone (cascade replay --task)", run.exec.welcome.Agent)
 	}
 	return run.call(fn, args)
 }

@@ -23,6 +23,12 @@ const (
 	EnvPipes = "CASCADE_EXECUTOR_PIPES" // not empty: the agent takes a link through pipes (comms.Config.Pipes)
 )
 
+// What who debugs a task puts there as well.
+const (
+	EnvWhere = "CASCADE_EXECUTOR_WHERE" // name of a function: the executor prints its symbol, for a breakpoint, and ends
+	EnvDebug = "CASCADE_EXECUTOR_DEBUG" // not empty: a Python executor runs functions under pdb
+)
+
 // MaxMessage bounds a message from an agent to an executor, in bytes: one run may
 // name hundreds of thousands of inputs, and small ones travel in it. An agent fails
 // a run whose inputs take more than half of it and says how to mend that. What an
@@ -39,6 +45,13 @@ func Main() {
 	addr := os.Getenv(EnvAddr)
 	if addr == "" {
 		return
+	}
+	if name := os.Getenv(EnvWhere); name != "" {
+		symbol, err := Default.symbol(name)
+		if err == nil {
+			fmt.Println(symbol)
+		}
+		exit(err)
 	}
 	cfg := Config{Token: os.Getenv(EnvToken), Pipes: os.Getenv(EnvPipes) != "", Build: build(), PID: os.Getpid(), Capture: true,
 		Log: zerolog.New(os.Stderr).With().Timestamp().Int("executor_pid", os.Getpid()).Logger()}

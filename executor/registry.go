@@ -102,6 +102,15 @@ func (r *Registry) Lookup(name string) (*Func, bool) {
 	return f, ok
 }
 
+// symbol returns the name under which a debugger knows a function.
+func (r *Registry) symbol(name string) (string, error) {
+	f, ok := r.Lookup(name)
+	if !ok {
+		return "", fmt.Errorf("this program has no function %q", name)
+	}
+	return runtime.FuncForPC(f.pc).Name(), nil
+}
+
 // Signatures describes all functions, sorted by name. An error names a
 // function whose types cannot travel between processes.
 func (r *Registry) Signatures() ([]comms.FuncSig, error) {

@@ -103,35 +103,11 @@ func (c *Core) runOf(j *job, t taskIndex) *run {
 // message writes a run for its executor, with what must be sent before it.
 func (c *Core) message(r *run, ex *executor) (comms.Run, error) {
 	j, g := r.job, r.gs.group
-	m := comms.Run{ID: r.id, Task: r.task, Attempt: r.attempt}
-	if comms.Try(r.attempt) == comms.LastTry {
-		return m, fmt.Errorf("it was tried or moved %d times, and has no number for another attempt", comms.LastTry-1)
-	}
-	with, err := r.gs.parameters(j.graph, r.task)
+	m, err := r.message()
 	if err != nil {
 		return m, err
 	}
-	if r.gs.varyWith {
-		m.With = with
-	}
 	m.Kind = c.tellKind(ex, j, r.gs)
-	if r.gs.named {
-		m.Name = j.taskName(r.task)
-	}
-	if r.gs.varyCmd {
-		cmd, err := j.graph.Command(r.task)
-		if err != nil {
-			return m, err
-		}
-		m.Command = words(cmd)
-	}
-	if r.gs.varyEnv {
-		env, err := j.graph.EnvVars(r.task)
-		if err != nil {
-			return m, err
-		}
-		m.Env = environ(env)
-	}
 	if r.gang != nil {
 		m.Env = append(m.Env, r.gang.environ()...)
 	}
@@ -150,6 +126,41 @@ func (c *Core) message(r *run, ex *executor) (comms.Run, error) {
 				m.Skip[o] = c.skipCount(j, r.task, uint32(o))
 			}
 		}
+	}
+	return m, nil
+}
+
+// message writes what the graph tells of a run: all but its kind, its inputs and what
+// depends on other runs. What its kind shares is known then.
+func (r *run) message() (comms.Run, error) {
+	g := r.job.graph
+	m := comms.Run{ID: r.id, Task: r.task, Attempt: r.attempt}
+	if comms.Try(r.attempt) == comms.LastTry {
+		return m, fmt.Errorf("it was tried or moved %d times, and has no number for another attempt", comms.LastTry-1)
+	}
+	with, err := r.gs.parameters(g, r.task)
+	if err != nil {
+		return m, err
+	}
+	if r.gs.varyWith {
+		m.With = with
+	}
+	if r.gs.named {
+		m.Name = r.job.taskName(r.task)
+	}
+	if r.gs.varyCmd {
+		cmd, err := g.Command(r.task)
+		if err != nil {
+			return m, err
+		}
+		m.Command = words(cmd)
+	}
+	if r.gs.varyEnv {
+		env, err := g.EnvVars(r.task)
+		if err != nil {
+			return m, err
+		}
+		m.Env = environ(env)
 	}
 	return m, nil
 }

@@ -1,7 +1,8 @@
 // Command cascade runs graphs of tasks: on this host, or on a cluster.
 //
 // Exit codes: 0 success; 1 the job failed, or a replay differs; 2 bad input, such as a mistake in the
-// job file; 3 infrastructure, such as a cluster that does not answer; 4 cancelled.
+// job file; 3 infrastructure, such as a cluster that does not answer; 4 cancelled. Of replay --task it is
+// the task's own.
 package main
 
 import (
@@ -95,9 +96,12 @@ func exitCode(err error) int {
 	var problems dag.Problems
 	var bad badInput
 	var job *cascade.JobError
+	var task taskExit
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &task):
+		return int(task)
 	case errors.Is(err, cascade.ErrCancelled), errors.Is(err, context.Canceled):
 		return exitCancelled
 	case errors.As(err, &job), errors.Is(err, errDiffers):

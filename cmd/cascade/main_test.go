@@ -109,6 +109,8 @@ func newHost(t *testing.T) *host {
 // call is one run of the command.
 type call struct {
 	host       *host
+	app        *app
+	args       []string
 	interrupts chan os.Signal
 	out, err   said.Buffer
 	code       chan int
@@ -132,11 +134,18 @@ func await(t testing.TB, b *said.Buffer, text string) {
 	}
 }
 
-func (h *host) start(in string, args ...string) *call {
-	c := &call{host: h, interrupts: make(chan os.Signal, 2), code: make(chan int, 1)}
-	a := &app{in: strings.NewReader(in), out: &c.out, err: &c.err, interrupts: c.interrupts, unheeded: func() {},
+func (h *host) start(in string, args ...string) *call { return h.prepare(in, args...).run() }
+
+// prepare is start for who changes something of the command before it runs.
+func (h *host) prepare(in string, args ...string) *call {
+	c := &call{host: h, args: args, interrupts: make(chan os.Signal, 2), code: make(chan int, 1)}
+	c.app = &app{in: strings.NewReader(in), out: &c.out, err: &c.err, interrupts: c.interrupts, unheeded: func() {},
 		environ: append(h.environ, "CASCADE_STATE="+h.state)}
-	go func() { c.code <- a.run(h.t.Context(), args) }()
+	return c
+}
+
+func (c *call) run() *call {
+	go func() { c.code <- c.app.run(c.host.t.Context(), c.args) }()
 	return c
 }
 

@@ -18,11 +18,12 @@ import (
 func (a *app) replayCommand() *cobra.Command {
 	var verify bool
 	var from []string
+	var one taskFlags
 	c := &cobra.Command{
 		Use:   "replay JOB",
-		Short: "Run tasks of an earlier job again, as a new job",
-		Long: `Run tasks of an earlier job again, as a new job with the same graph, parameters
-and folder. Code and files are as they are now.
+		Short: "Run tasks of an earlier job again",
+		Long: `Run tasks of an earlier job again, with the same graph, parameters and folder. Code
+and files are as they are now.
 
 --verify runs all tasks, or with --from some of them, and compares every dataset
 that the earlier job kept with the new one, byte by byte. It names those that
@@ -32,12 +33,29 @@ Outputs are not copied to where the job file says.
 
 --from TASK runs that task and all that depends on it, and takes the results of
 the others from the earlier job, as run --resume does. ` + taskHelp + `
+
+--task TASK runs one attempt at one task here, in the foreground: with its inputs,
+parameters and environment and its attempt's number. What it prints goes to the
+terminal, what it makes is dropped, and its exit code is the command's. Inputs that
+are not kept any more are made again with --rebuild. What the host's environment was
+where it ran is not known: that of this command counts. --debug stops where the
+task's function begins: a Go function under Delve (dlv, which must be in PATH), a
+Python function under pdb.
 ` + jobHelp,
-		Example: "  cascade replay last --verify\n  cascade replay last --from spread[2]\n  cascade replay last --from spread --verify",
+		Example: "  cascade replay last --verify\n  cascade replay last --from spread[2]\n  cascade replay last --from spread --verify\n  cascade replay last --task spread[2] --rebuild",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if one.task != "" {
+				if verify || len(from) > 0 {
+					return badInputf("replay: --task runs one task here, and --verify and --from run a job: give one of them")
+				}
+				return a.replayTask(c.Context(), args[0], &one)
+			}
+			if one != (taskFlags{}) {
+				return badInputf("replay: --attempt, --rebuild, --debug and --executor are for --task")
+			}
 			if !verify && len(from) == 0 {
-				return badInputf("replay: say what to do: --verify, --from TASK, or both")
+				return badInputf("replay: say what to do: --verify, --from TASK, or --task TASK")
 			}
 			return a.withExecutors(c.Context(), nil, func(client *cascade.Client) error {
 				return a.replay(c.Context(), client, args[0], verify, from)
@@ -46,6 +64,12 @@ the others from the earlier job, as run --resume does. ` + taskHelp + `
 	}
 	c.Flags().BoolVar(&verify, "verify", false, "compare every dataset with that of the earlier job")
 	c.Flags().StringArrayVar(&from, "from", nil, "run only this task or family, and what depends on it; may be given several times")
+	c.Flags().StringVar(&one.task, "task", "", "run one attempt at this task here, in the foreground")
+	c.Flags().Uint32Var(&one.attempt, "attempt", 0, "with --task: the number of the attempt (default the last)")
+	c.Flags().Lookup("attempt").DefValue = "0" // shows no default: the text tells it
+	c.Flags().BoolVar(&one.rebuild, "rebuild", false, "with --task: run again what made its inputs, where they are not kept")
+	c.Flags().BoolVar(&one.debug, "debug", false, "with --task: under dlv (Go functions) or pdb (Python functions)")
+	c.Flags().StringVar(&one.executor, "executor", "", "with --task: program that has the functions of tasks without an environment")
 	return c
 }
 

@@ -11,8 +11,8 @@ import sys
 def main() -> int:
     """Runs tasks until the agent ends the link; returns the exit status."""
     # Programs that tasks start must not take themselves for executors.
-    names = ("ADDR", "TOKEN", "CRASH", "PIPES")
-    address, token, crash, pipes = (os.environ.pop(f"CASCADE_EXECUTOR_{n}", "") for n in names)
+    names = ("ADDR", "TOKEN", "CRASH", "PIPES", "DEBUG")
+    address, token, crash, pipes, debug = (os.environ.pop(f"CASCADE_EXECUTOR_{n}", "") for n in names)
     if not address:
         print(
             "cascade.executor is started by cascade-agent, which tells it where to connect in CASCADE_EXECUTOR_ADDR.",
@@ -26,7 +26,7 @@ def main() -> int:
 
     from .worker import Worker
 
-    Worker(address, token, bool(pipes)).run()
+    Worker(address, token, bool(pipes), bool(debug)).run()
     os._exit(0)  # threads that tasks have left behind do not hold it
 
 

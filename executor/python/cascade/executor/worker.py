@@ -48,8 +48,8 @@ _SIGNAL = signal.SIGRTMIN + 5  # interrupts the main thread
 class Worker:
     """Runs tasks for one agent; run() is called by the main thread."""
 
-    def __init__(self, address: str, token: str, pipes: bool) -> None:
-        """Connects to the agent, which may take a link over pipes."""
+    def __init__(self, address: str, token: str, pipes: bool, debug: bool = False) -> None:
+        """Connects to the agent, which may take a link over pipes. With debug functions run under pdb, on a terminal."""
         self.lock = threading.RLock()
         self.queue = Queue()
         self.kinds: dict[int, PreparedKind] = {}
@@ -57,6 +57,7 @@ class Worker:
         self.leases: dict[int, m.Lease] = {}  # answers, by token
         self.current: Run | None = None
         self.over = False  # end now
+        self._debug = debug
         self._last = False  # end when the queue is empty
         self.welcome = m.Welcome()
         self.control: ControlPage | None = None
@@ -217,7 +218,8 @@ class Worker:
         signal.signal(_SIGNAL, self._interrupted)
         signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends it to the whole group: it is the agent's
         context._serve(self)
-        self.logs.replace_standard_streams()
+        if not self._debug:
+            self.logs.replace_standard_streams()
         threading.Thread(target=self._help, name="cascade-helper", daemon=True).start()
         while (run := self._next()) is not None:
             self._execute(run)
@@ -353,6 +355,10 @@ class Worker:
         """Calls a function of the task's; it can be interrupted meanwhile."""
         self._in_function = True
         try:
+            if self._debug:
+                from . import debug  # loads what only a debugger needs
+
+                return debug.call(function, *args, **named)
             return function(*args, **named)
         finally:
             self._in_function = False

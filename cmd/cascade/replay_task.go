@@ -1,0 +1,433 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/agent/foreground"
+	"github.com/cascade-run/cascade/agent/runtimeenv"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/report"
+)
+
+// taskFlags say which attempt replay --task runs, and how.
+type taskFlags struct {
+	task     string
+	attempt  uint32
+	rebuild  bool
+	debug    bool
+	executor string
+}
+
+// taskExit is the exit code of a task that ran in the foreground.
+type taskExit int
+
+func (e taskExit) Error() string { return fmt.Sprintf("the task ended with status %d", int(e)) }
+
+// replayTask runs one attempt at a task here, in the foreground. The cluster is needed
+// only until all that the task takes is here.
+func (a *app) replayTask(ctx context.Context, name string, f *taskFlags) (err error) {
+	folder, err := os.MkdirTemp("", "cascade-replay-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the task: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	in, out, err := a.streams(f.debug)
+	if err != nil {
+		return err
+	}
+	t := &foreground.Task{Folder: folder, Stdin: in, Stdout: out, Stderr: a.err}
+	with := a.withClient
+	if f.rebuild {
+		with = func(ctx context.Context, do func(*cascade.Client) error) error { return a.withExecutors(ctx, nil, do) }
+	}
+	err = with(ctx, func(client *cascade.Client) error {
+		old, err := findJob(ctx, client, name)
+		if err != nil {
+			return err
+		}
+		p := &attempt{app: a, client: client, job: old, flags: f, task: t}
+		return p.prepare(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	if f.debug {
+		_, leave := a.signals.take() // interrupts are the debugger's
+		defer leave()
+	}
+	item, err := t.Do(ctx)
+	if errors.Is(err, foreground.ErrNoFunction) {
+		return badInputf("replay --task: %w; name a program that has it with --executor", err)
+	}
+	if err != nil {
+		return fmt.Errorf("replay --task %s: %w", f.task, err)
+	}
+	return a.taskEnded(t, item)
+}
+
+// streams are standard input and output of a task: a debugger has a terminal's own.
+func (a *app) streams(debug bool) (in *os.File, out io.Writer, err error) {
+	if debug {
+		in, _ = a.in.(*os.File)
+	}
+	if a.json {
+		return in, a.err, nil // standard output is for how it ended
+	}
+	return in, a.out, nil
+}
+
+// taskEnded says how a task ended.
+func (a *app) taskEnded(t *foreground.Task, item *comms.ReportItem) error {
+	exit := 0
+	if e := item.Error; e != nil {
+		switch {
+		case e.Kind != comms.ErrorExit:
+			exit = exitFailed
+		case e.ExitCode > 0:
+			exit = int(e.ExitCode)
+		default: // as a shell says it
+			exit = 128 + int(unix.SignalNum(e.Signal))
+		}
+	}
+	seconds := 0.0
+	if item.Usage != nil {
+		seconds = float64(item.Usage.Duration) / 1e9
+	}
+	var err error
+	if exit != 0 {
+		err = reported{taskExit(exit)}
+	}
+	name := t.Kind.NameOf(t.Run.Task, t.Run.Name)
+	if a.json {
+		row := struct {
+			Task    string  `json:"task"`
+			Attempt uint32  `json:"attempt"`
+			Exit    int     `json:"exit"`
+			Seconds float64 `json:"seconds"`
+			Error   string  `json:"error,omitempty"`
+		}{Task: name, Attempt: comms.Try(t.Run.Attempt), Exit: exit, Seconds: seconds}
+		if item.Error != nil {
+			row.Error = item.Error.Text()
+		}
+		return errors.Join(a.printJSON(row), err)
+	}
+	if e := item.Error; e != nil {
+		fmt.Fprintf(a.err, "task %s, attempt %d: %s\n", name, comms.Try(t.Run.Attempt), e.Text())
+		if e.Stack != "" {
+			fmt.Fprintf(a.err, "  stack\n%s\n", indent(ownFrames(e.Stack), 20))
+		}
+		return err
+	}
+	fmt.Fprintf(a.err, "task %s, attempt %d: done in %s; what it made is not kept\n", name, comms.Try(t.Run.Attempt), report.Seconds(seconds))
+	return nil
+}
+
+// attempt is one attempt at a task while all that it takes is brought here.
+type attempt struct {
+	app    *app
+	client *cascade.Client
+	job    *cascade.Job
+	flags  *taskFlags
+	task   *foreground.Task
+
+	graph *dag.Graph
+	dir   string // of the job
+	index dag.TaskIndex
+	env   dag.Environment // of the task; zero for none
+}
+
+func (p *attempt) prepare(ctx context.Context) (err error) {
+	if p.graph, p.dir, err = p.client.Graph(ctx, p.job.ID()); err != nil {
+		return err
+	}
+	g := p.graph
+	var ok bool
+	if p.index, ok = g.Lookup(p.flags.task); !ok {
+		return badInputf("replay: no task %q in job %s; give one task, not a family: cascade ls tasks lists them", p.flags.task, g.Name)
+	}
+	if p.flags.debug && g.Group(p.index).Run.Function == "" {
+		return badInputf("replay: %s is a command, and --debug is for functions: leave it out, and put the debugger into the command", p.flags.task)
+	}
+	number, err := p.number(ctx)
+	if err != nil {
+		return err
+	}
+	if p.task.Kind, p.task.Run, err = core.Alone(g, p.job.ID(), p.dir, p.index, number); err != nil {
+		return badInputf("replay: %w; --from %s runs it on the cluster", err, p.flags.task)
+	}
+	if p.flags.debug {
+		p.task.Kind.Timeout = 0
+	}
+	if err := p.environment(ctx); err != nil {
+		return err
+	}
+	if p.flags.debug {
+		if err := p.underDebugger(ctx); err != nil {
+			return err
+		}
+	}
+	return p.inputs(ctx)
+}
+
+// number is the attempt to run: the one that was asked for, else the last.
+func (p *attempt) number(ctx context.Context) (uint32, error) {
+	rows, err := cascade.FirstRows[comms.TaskRow](ctx, p.client, comms.QueryTasks, p.job.ID(), p.graph.TaskName(p.index), 1)
+	if err != nil {
+		return 0, err
+	}
+	if len(rows) == 0 || rows[0].Started == "" {
+		state := "there was none"
+		if len(rows) > 0 {
+			state = "it is " + rows[0].State
+		}
+		return 0, badInputf("replay: task %s has not run in job %s: %s", p.flags.task, p.graph.Name, state)
+	}
+	r := rows[0]
+	p.task.Agent = cmp.Or(r.Agent, "replay")
+	switch n := p.flags.attempt; {
+	case n > r.Attempt:
+		return 0, badInputf("replay: task %s was tried %d times, there is no attempt %d: cascade story %s %s tells of each", p.flags.task, r.Attempt, n, p.job.ID(), p.flags.task)
+	case n > 0:
+		return n, nil
+	}
+	return max(r.Attempt, 1), nil
+}
+
+// environment prepares what the executor is and where it starts, as an agent does.
+func (p *attempt) environment(ctx context.Context) error {
+	t, run := p.task, &p.graph.Group(p.index).Run
+	var act runtimeenv.Activation
+	if at := slices.IndexFunc(p.graph.Environments, func(e dag.Environment) bool { return e.Name == run.Environment }); at >= 0 {
+		p.env = p.graph.Environments[at]
+		env := p.env
+		if !filepath.IsAbs(env.Source) {
+			env.Source = filepath.Join(p.dir, env.Source)
+		}
+		dir, err := runtimeenv.DefaultDir()
+		if err != nil {
+			return err
+		}
+		cache := runtimeenv.New(dir)
+		act, err = cache.Prepare(ctx, env, func(text string) { fmt.Fprintf(p.app.err, "environment %s: %s\n", env.Name, text) })
+		// What runs may use the environment for as long as this process lives: its lock ends with it.
+		if err != nil {
+			return errors.Join(fmt.Errorf("replay: environment %s: %w", env.Name, err), cache.Close())
+		}
+	}
+	t.Program, t.Env = act.Command, act.Env
+	if run.Function == "" && act.Foreign {
+		t.Program = nil
+	}
+	if len(t.Program) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find this program: %w", err)
+		}
+		t.Program = []string{cmp.Or(p.flags.executor, self)}
+	}
+	if t.Dir = cmp.Or(act.Dir, p.dir); t.Dir != "" {
+		if _, err := os.Stat(t.Dir); err != nil {
+			return badInputf("replay: the job's folder is not on this host: %w", err)
+		}
+	}
+	t.Kind.Dir = t.Dir
+	return nil
+}
+
+// inputs brings the datasets that the task reads into its folder.
+func (p *attempt) inputs(ctx context.Context) error {
+	have, err := p.read(ctx, p.job, p.graph.Retain)
+	if err != nil {
+		return err
+	}
+	if len(have.gone) == 0 {
+		return p.fetch(ctx, p.job, have)
+	}
+	if !p.flags.rebuild {
+		return badInputf("replay: what %s reads is not kept any more: %s; --rebuild runs the tasks again that made it, and retain: true in the job file keeps it",
+			p.flags.task, some(have.gone))
+	}
+	again, err := p.makeAgain(ctx)
+	if err != nil {
+		return err
+	}
+	if have, err = p.read(ctx, again, true); err != nil {
+		return err
+	}
+	if len(have.gone) > 0 {
+		return fmt.Errorf("replay: job %s, which was to make what %s reads, did not make %s", again.ID(), p.flags.task, some(have.gone))
+	}
+	if err := p.fetch(ctx, again, have); err != nil {
+		return err
+	}
+	return again.Forget(ctx)
+}
+
+// makeAgain runs what makes the task's inputs, as a job of its own.
+func (p *attempt) makeAgain(ctx context.Context) (*cascade.Job, error) {
+	above, _, err := p.graph.Above(p.index)
+	if err != nil {
+		return nil, err
+	}
+	j, err := p.client.Submit(ctx, above, cascade.WithDir(p.dir), cascade.WithLabel("replay", p.job.ID().String()), cascade.WithResume(p.job.ID()))
+	if err != nil {
+		return nil, err
+	}
+	show := p.app.newProgress(above, j.ID())
+	_, err = p.app.watch(ctx, p.client, j, show)
+	show.end()
+	return j, err
+}
+
+// some lists the first of many names.
+func some(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// readings are the datasets that a task reads, by the input.
+type readings struct {
+	names [][]string // "" is an element that failed, without which the task ran
+	gone  []string   // are not there any more
+}
+
+// read looks for all that the task reads among what a job keeps: all that it made, or some of it.
+func (p *attempt) read(ctx context.Context, j *cascade.Job, all bool) (*readings, error) {
+	kept := map[string]bool{}
+	for row, err := range cascade.EachRow[comms.DatasetRow](ctx, p.client, comms.QueryDatasets, j.ID(), "") {
+		if err != nil {
+			return nil, err
+		}
+		if row.Place != "lost" {
+			kept[row.Name] = true
+		}
+	}
+	producers, err := producersOf(ctx, p.client, p.job, p.graph, p.index)
+	if err != nil {
+		return nil, err
+	}
+	failed := map[string]bool{}
+	for _, r := range producers {
+		failed[r.Name] = r.State != "done"
+	}
+	inputs, err := p.graph.Inputs(p.index)
+	if err != nil {
+		return nil, fmt.Errorf("inputs of %s: %w", p.flags.task, err)
+	}
+	out := &readings{}
+	for _, in := range inputs {
+		var names []string
+		for _, s := range in.Sources {
+			for _, r := range p.expand(s, kept, all) {
+				switch {
+				case kept[r.name]:
+					names = append(names, r.name)
+				case in.List && failed[r.task]:
+					names = append(names, "")
+				default:
+					out.gone = append(out.gone, r.name)
+				}
+			}
+		}
+		out.names = append(out.names, names)
+	}
+	return out, nil
+}
+
+// reading is a dataset that a task reads, and the task that makes it.
+type reading struct{ name, task string }
+
+// expand lists what a source stands for. How many elements an open generator had is
+// known only of a job that keeps all of them.
+func (p *attempt) expand(s dag.Source, kept map[string]bool, all bool) (out []reading) {
+	g := p.graph
+	output := g.Group(s.Task).Outputs[s.Output].Name
+	element := func(task dag.TaskIndex, output string, e uint64) string {
+		return fmt.Sprintf("%s.%s[%d]", g.TaskName(task), output, e)
+	}
+	switch s.Kind {
+	case dag.SourceElement:
+		return []reading{{element(s.Task, output, s.Element), g.TaskName(s.Task)}}
+	case dag.SourceStream:
+		if !all {
+			return []reading{{name: fmt.Sprintf("%s.%s[*]", g.TaskName(s.Task), output)}}
+		}
+		for e := uint64(0); kept[element(s.Task, output, e)]; e++ {
+			out = append(out, reading{element(s.Task, output, e), g.TaskName(s.Task)})
+		}
+		return out
+	case dag.SourceGroup:
+		st := g.Group(s.Task).Stream
+		slot, _, _ := g.Slot(s.Task)
+		if !all || st == nil {
+			return []reading{{name: fmt.Sprintf("%s[*].%s", g.Group(s.Task).Name, output)}}
+		}
+		from := g.Group(st.Generator).Outputs[st.Output].Name
+		for e := uint64(0); kept[element(st.Generator, from, e)]; e++ {
+			i, err := g.Instance(slot, e)
+			if err != nil {
+				break
+			}
+			out = append(out, reading{g.TaskName(i) + "." + output, g.TaskName(i)})
+		}
+		return out
+	}
+	return []reading{{g.TaskName(s.Task) + "." + output, g.TaskName(s.Task)}}
+}
+
+// fetch brings datasets of a job into the task's folder.
+func (p *attempt) fetch(ctx context.Context, j *cascade.Job, have *readings) error {
+	for _, names := range have.names {
+		var in comms.RunInput
+		for _, name := range names {
+			var d comms.Desc
+			if name != "" {
+				var err error
+				if d, err = p.fetchOne(ctx, j, name); err != nil {
+					return err
+				}
+			}
+			in.Data = append(in.Data, d)
+		}
+		p.task.Run.Inputs = append(p.task.Run.Inputs, in)
+	}
+	return nil
+}
+
+func (p *attempt) fetchOne(ctx context.Context, j *cascade.Job, name string) (comms.Desc, error) {
+	located, err := j.Locate(ctx, name)
+	if err != nil {
+		return comms.Desc{}, err
+	}
+	d := located[0].Desc
+	if d.Place.Kind == comms.PlaceInline {
+		return d, nil
+	}
+	if d.Size == 0 {
+		d.Place = comms.Place{Kind: comms.PlaceInline}
+		return d, nil
+	}
+	f, place, err := p.task.Input()
+	if err != nil {
+		return d, err
+	}
+	err = errors.Join(j.Fetch(ctx, located[0], f), f.Close())
+	d.Place = place
+	return d, err
+}
