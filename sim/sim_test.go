@@ -62,6 +62,7 @@ var alone = []uint64{
 	22397, // as 201060
 	44389, // as 81629
 	68830, // what a generator had published, that was to be tried again when its agent died, counted although nobody had it
+	57966, // two calls of different pools took memory and executor from each other for ever
 	64295, // a task that had its inputs in memory and no executor was begun although one of them was to be made anew
 	65720, // the oracle counted elements of a generator that had begun anew elsewhere
 }
@@ -71,6 +72,7 @@ var ganged = []uint64{
 	4504, // while a generator waited, a bundle gave its ports back and leased others, for ever
 	4373, // an agent's word of what it had begun came when it had left
 	3192, // the end of an executor granted what its own run waited for, which ended in the same step
+	1697, // two agents, all of whose memory was held by runs and by fetches from each other that waited for memory
 	3778, // a call ended well after its caller had, and another call was to read what it had made
 }
 

@@ -82,7 +82,8 @@ type Core struct {
 	wanted     []*heard // datasets to be fetched
 	pulls      map[uint64]*pull
 	lastPull   uint64
-	pulling    int64 // bytes of pulls
+	pulling    int64     // bytes of pulls
+	missed     time.Time // since when memory is missed and nothing but fetches can move; zero: that is not so
 	offers     map[offerKey]*offer
 
 	seconds   average // that a task takes

@@ -20,8 +20,8 @@ import (
 // that they hold: with more credit they either end and give it back, or ask for
 // memory themselves, and then the ledger sees who is stuck.
 
-// awayPatience is how long a generator waits for consumers on other agents when
-// nothing moves here.
+// awayPatience is how long a generator waits for consumers on other agents, and a
+// fetch at first for its holder, when nothing moves here.
 const awayPatience = time.Second
 
 func errElement(got, want uint64) error {
@@ -160,19 +160,15 @@ func (c *Core) resumed(r *run) {
 
 // unstick widens the buffers of generators when nothing else can move.
 func (c *Core) unstick() {
-	held := false
-	for _, p := range c.pulls {
-		if p.sent { // others wait for memory themselves
-			return
-		}
-	}
+	held, since := false, c.missed
+	c.missed = time.Time{}
 	for _, ex := range c.execs {
 		if ex.state == exStarting || ex.asked || len(ex.queue) > 0 && !ex.held() && ex.wants == 0 {
 			return
 		}
 		held = held || ex.held()
 	}
-	if !held || c.memoryIO > 0 || len(c.delayed) > 0 || c.kept+len(c.runs) >= c.cfg.EventsKept || c.building() {
+	if c.memoryIO > 0 || len(c.delayed) > 0 || c.kept+len(c.runs) >= c.cfg.EventsKept || c.building() || c.pullsMove(since) || !held {
 		return
 	}
 	for _, r := range c.generators {

@@ -79,7 +79,9 @@
 // holder, who has one reference for this agent, gets Released with the last of
 // them. A new epoch takes back all that was heard: who still has it tells it
 // again, and copies that are told again are not fetched again. A fetch asks the
-// ledger for room like a run for its inputs, one at a time while memory is short.
+// ledger for room like a run for its inputs, one at a time while memory is short. One
+// that does not come while nothing else moves and memory is missed gives its room back
+// and is made again later: two agents may wait for each other's memory.
 //
 // An instance exists from when its element does. When its generator begins anew, one
 // that has not begun is no more until its element comes again, and is skipped when it

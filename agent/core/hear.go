@@ -39,6 +39,7 @@ type heard struct {
 	gone   bool // its holder makes it again, unless that fails
 	queued bool // in Core.wanted
 	tries  int  // that have failed in a row
+	yields int  // that were given up for the memory they held
 	at     time.Time
 	pull   *pull
 	asked  bool            // other agents wait for its copy to be here

@@ -148,6 +148,55 @@ func (c *Core) pullRefused(p *pull, err error) {
 	c.wantPull(h)
 }
 
+// pullsMove tells whether something is being fetched. When nothing else moves here,
+// and (since, if that was so before) memory is missed, what its holder has not sent
+// in time is given up and fetched again later, each time with twice the patience:
+// the holder may wait for memory that a fetch from here holds.
+func (c *Core) pullsMove(since time.Time) bool {
+	var sent []*pull
+	for _, p := range c.pulls {
+		if p.sent {
+			sent = append(sent, p)
+		}
+	}
+	if len(sent) == 0 || !c.memoryMissed() {
+		return len(sent) > 0
+	}
+	if c.missed = since; since.IsZero() {
+		c.missed = c.now
+	}
+	slices.SortFunc(sent, func(a, b *pull) int { return cmp.Compare(a.id, b.id) })
+	for _, p := range sent {
+		h := p.h
+		if h == nil || p.local {
+			continue // its end is on its way
+		}
+		from := c.missed
+		if p.at.After(from) {
+			from = p.at
+		}
+		if due := from.Add(awayPatience << min(h.yields, 10)); due.After(c.now) {
+			c.wakeAt(due)
+			continue
+		}
+		h.yields++
+		c.forgetPull(h)
+		h.at = c.now.Add(pullAgain)
+		c.wantPull(h)
+	}
+	return true
+}
+
+// memoryMissed tells whether a run, or another agent that wants to fetch, waits for memory.
+func (c *Core) memoryMissed() bool {
+	for _, o := range c.offers {
+		if !o.offered {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.execs, func(ex *executor) bool { return ex.wants > 0 && ex.state != exKilled })
+}
+
 func (c *Core) closePull(p *pull) {
 	delete(c.pulls, p.id)
 	c.pulling -= p.bytes

@@ -148,6 +148,9 @@ func (s *script) run(d *datadriven.TestData) string {
 		}
 		return s.step(FromPeer{Agent: named["by"], Msg: m})
 	case "pulled":
+		if len(w) > 1 { // how it failed
+			return s.step(PullFailed{Pull: uint64(number(w[0])), Err: w[1]})
+		}
 		return s.step(Pulled{Pull: uint64(number(w[0]))})
 	case "quit":
 		return s.step(Quit{})
@@ -184,7 +187,10 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "call":
 		m := &comms.Call{Run: comms.RunID(number(named["run"])), Number: uint64(number(named["number"])), Function: "F", Output: "y"}
 		in := comms.CallIn{Name: "x"}
-		if v := named["value"]; v != "" {
+		if at := strings.Split(named["at"], "+"); len(at) == 2 {
+			in.Data = comms.Desc{Codec: "raw", Size: uint64(number(named["bytes"])),
+				Place: comms.Place{Kind: comms.PlaceSegment, Segment: uint32(number(at[0])), Offset: uint64(number(at[1]))}}
+		} else if v := named["value"]; v != "" {
 			in.Data = comms.Desc{Codec: "raw", Size: uint64(len(v)), Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte(v)}}
 		} else {
 			in.Call = 1 + uint64(number(named["earlier"]))
@@ -286,11 +292,11 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 				i := taskIndex(number(f))
 				m.Datasets = append(m.Datasets, comms.Desc{Ref: comms.DatasetRef{Task: i}, Attempt: 1, Place: comms.Place{Kind: comms.PlaceSegment, Segment: 9}})
 			}
-		case "far": // AGENT:TASK:ELEMENT, of ten bytes
+		case "far": // AGENT:TASK:ELEMENT:BYTES
 			for _, f := range strings.Fields(v) {
 				at := strings.Split(f, ":")
-				m.Datasets = append(m.Datasets, comms.Desc{Ref: comms.DatasetRef{Task: taskIndex(number(at[1])), Element: uint64(number(at[2]))}, Attempt: 1, Size: 10,
-					Place: comms.Place{Kind: comms.PlaceAgent, Where: at[0]}})
+				m.Datasets = append(m.Datasets, comms.Desc{Ref: comms.DatasetRef{Task: taskIndex(number(at[1])), Element: uint64(number(at[2]))}, Attempt: 1,
+					Size: uint64(number(at[3])), Place: comms.Place{Kind: comms.PlaceAgent, Where: at[0]}})
 			}
 		case "attempt":
 			m.Attempts = []uint32{uint32(number(v))}

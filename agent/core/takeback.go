@@ -87,9 +87,15 @@ func (c *Core) growing() bool {
 }
 
 // unpinPlaceless gives back the inputs of runs that no executor has taken yet: it
-// may be the one that waits for this memory that they wait for.
+// may be the one that waits for this memory that they wait for. A call keeps its own
+// while an executor is idle or starts, whose turn comes: two calls of different pools
+// would else take memory and executor from each other for ever.
 func (c *Core) unpinPlaceless() {
+	turn := slices.ContainsFunc(c.execs, func(ex *executor) bool { return ex.state <= exUp && len(ex.queue) == 0 })
 	for _, r := range slices.Clone(c.pinned) {
+		if turn && r.job.call != nil {
+			continue
+		}
 		if i := slices.Index(c.pinned, r); i >= 0 && r.pinErr == nil && !r.orphan {
 			c.pinned = slices.Delete(c.pinned, i, i+1)
 			c.dropRun(r)
