@@ -350,13 +350,14 @@ func (h *Host) Pipe(name string) string {
 	return path
 }
 
-// Client returns a client of the controller that ends with the test.
+// Client returns a client of the controller that ends with the test. It is as patient
+// as the test is: a controller that dies again and again may be away for long.
 func (h *Host) Client() *cascade.Client {
 	h.tb.Helper()
 	ctx, cancel := context.WithTimeout(h.tb.Context(), patience)
 	defer cancel()
 	dial := func() (*cascade.Client, error) {
-		return cascade.Dial(ctx, h.Address(), cascade.WithInsecureTestNetwork()) // of agents on hosts of the test's own
+		return cascade.Dial(ctx, h.Address(), cascade.WithPatience(patience), cascade.WithInsecureTestNetwork()) // of agents on hosts of the test's own
 	}
 	c, err := dial()
 	for err != nil && ctx.Err() == nil { // the controller may die of its failpoint meanwhile
