@@ -69,11 +69,7 @@ looked for with as many simulations as --evaluations says. ` + jobHelp,
 	c.Flags().StringVar(&at.svg, "svg", "", "file for a picture of the plan of a file: what runs, moves and lies in memory where and when")
 	c.Flags().StringVar(&at.html, "html", "", "file for a page about the plan of a file: that picture, hosts, reasons")
 	c.Flags().Float64Var(&at.cores, "cpu", float64(runtime.NumCPU()), "cores of the host to plan a file for")
-	c.Flags().StringVar(&at.hosts, "hosts", "", "cluster to plan a file for, such as 2x16c64g or 4x8c,1x8c32g1gpu")
-	c.Flags().Float64Var(&at.gbit, "gbit", 10, "bandwidth of each of the --hosts, in Gbit/s")
-	c.Flags().IntVar(&at.evaluations, "evaluations", -1, "simulations to look for a better plan with; 0: the first plan (default 2000, fewer for more than 500 tasks)")
-	c.Flags().Lookup("evaluations").DefValue = "0" // shows no default: the text tells it
-	c.Flags().Uint64Var(&at.seed, "seed", 0, "seed of that search")
+	at.add(c)
 	c.Flags().StringVar(&profile, "profile", "", "file of what the tasks took before")
 	return c
 }
@@ -113,6 +109,15 @@ type planFor struct {
 	evaluations int
 	seed        uint64
 	svg, html   string
+}
+
+// add makes the flags of a cluster that need not be there, and of the effort.
+func (f *planFor) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.hosts, "hosts", "", "cluster to plan for, such as 2x16c64g or 4x8c,1x8c32g1gpu")
+	c.Flags().Float64Var(&f.gbit, "gbit", 10, "bandwidth of each of the --hosts, in Gbit/s")
+	c.Flags().IntVar(&f.evaluations, "evaluations", -1, "simulations to look for a better plan with; 0: the first plan (default 2000, fewer for more than 500 tasks)")
+	c.Flags().Lookup("evaluations").DefValue = "0" // shows no default: the text tells it
+	c.Flags().Uint64Var(&f.seed, "seed", 0, "seed of that search")
 }
 
 func (f *planFor) cluster() (planner.Cluster, error) {
@@ -176,13 +181,6 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 // summarisePlan says how good a plan is, and what each host has of it.
 func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster) {
 	var cores, gap float64
-	busy, tasks := make([]float64, len(c.Hosts)), make([]int, len(c.Hosts))
-	for i, t := range p.Tasks {
-		if t.Host >= 0 {
-			tasks[t.Host]++
-			busy[t.Host] += (t.Finish - t.Start) * planner.Cores(g.Group(dag.TaskIndex(i)))
-		}
-	}
 	for i := range c.Hosts {
 		cores += float64(c.Hosts[i].CPU) / 1000
 	}
@@ -194,8 +192,20 @@ func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster) {
 	if text := p.LateText(g); text != "" {
 		fmt.Fprintf(a.out, "late: %s\n", text)
 	}
+	a.tellHosts(g, p, c)
+}
+
+// tellHosts says what each host has of a plan, where there are several or memory is known.
+func (a *app) tellHosts(g *dag.Graph, p *planner.Plan, c *planner.Cluster) {
 	if len(c.Hosts) < 2 && len(p.Memory) == 0 {
 		return
+	}
+	busy, tasks := make([]float64, len(c.Hosts)), make([]int, len(c.Hosts))
+	for i, t := range p.Tasks {
+		if t.Host >= 0 {
+			tasks[t.Host]++
+			busy[t.Host] += (t.Finish - t.Start) * planner.Cores(g.Group(dag.TaskIndex(i)))
+		}
 	}
 	moved := ""
 	if p.Contended {

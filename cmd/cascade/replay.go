@@ -19,9 +19,10 @@ func (a *app) replayCommand() *cobra.Command {
 	var verify bool
 	var from []string
 	var one taskFlags
+	var sim simulateFlags
 	c := &cobra.Command{
-		Use:   "replay JOB",
-		Short: "Run tasks of an earlier job again",
+		Use:   "replay JOB | FILE",
+		Short: "Run tasks of an earlier job again, or simulate it on another cluster",
 		Long: `Run tasks of an earlier job again, with the same graph, parameters and folder. Code
 and files are as they are now.
 
@@ -41,10 +42,24 @@ are not kept any more are made again with --rebuild. What the host's environment
 where it ran is not known: that of this command counts. --debug stops where the
 task's function begins: a Go function under Delve (dlv, which must be in PATH), a
 Python function under pdb.
+
+--simulate runs nothing: it predicts what the job would take on the hosts where it
+ran, beside what it took, and with --hosts on others. Each task takes the time that
+was measured and writes as many bytes. --export FILE writes such a recording, graph
+and measurements in WfFormat, and FILE may be one, of another system too.
 ` + jobHelp,
-		Example: "  cascade replay last --verify\n  cascade replay last --from spread[2]\n  cascade replay last --from spread --verify\n  cascade replay last --task spread[2] --rebuild",
+		Example: "  cascade replay last --verify\n  cascade replay last --from spread[2]\n  cascade replay last --from spread --verify\n  cascade replay last --task spread[2] --rebuild\n  cascade replay last --simulate --hosts 8x16c64g --gbit 20\n  cascade replay last --export job.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if f := c.Flags(); !sim.do && (f.Changed("hosts") || f.Changed("gbit") || f.Changed("evaluations") || f.Changed("seed")) {
+				return badInputf("replay: --hosts, --gbit, --evaluations and --seed are for --simulate")
+			}
+			if sim.do || sim.export != "" {
+				if verify || len(from) > 0 || one != (taskFlags{}) {
+					return badInputf("replay: --simulate and --export run nothing: give no --verify, --from or --task")
+				}
+				return a.simulate(c.Context(), args[0], &sim)
+			}
 			if one.task != "" {
 				if verify || len(from) > 0 {
 					return badInputf("replay: --task runs one task here, and --verify and --from run a job: give one of them")
@@ -55,7 +70,7 @@ Python function under pdb.
 				return badInputf("replay: --attempt, --rebuild, --debug and --executor are for --task")
 			}
 			if !verify && len(from) == 0 {
-				return badInputf("replay: say what to do: --verify, --from TASK, or --task TASK")
+				return badInputf("replay: say what to do: --verify, --from TASK, --task TASK or --simulate")
 			}
 			return a.withExecutors(c.Context(), nil, func(client *cascade.Client) error {
 				return a.replay(c.Context(), client, args[0], verify, from)
@@ -70,6 +85,9 @@ Python function under pdb.
 	c.Flags().BoolVar(&one.rebuild, "rebuild", false, "with --task: run again what made its inputs, where they are not kept")
 	c.Flags().BoolVar(&one.debug, "debug", false, "with --task: under dlv (Go functions) or pdb (Python functions)")
 	c.Flags().StringVar(&one.executor, "executor", "", "with --task: program that has the functions of tasks without an environment")
+	c.Flags().BoolVar(&sim.do, "simulate", false, "predict what it would take, here and on --hosts")
+	c.Flags().StringVar(&sim.export, "export", "", "file to write the recording to: graph, times, sizes and hosts in WfFormat")
+	sim.at.add(c)
 	return c
 }
 

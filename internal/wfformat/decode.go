@@ -23,8 +23,37 @@ type document struct {
 		} `json:"specification"`
 		Execution *struct {
 			Tasks []execTask `json:"tasks"`
+			ran
 		} `json:"execution"`
+		ran // 1.4
 	} `json:"workflow"`
+}
+
+// ran is how long all of it took, and where. Of machines some writers say little, or
+// in forms of their own: what is not understood is left out.
+type ran struct {
+	Makespan *float64        `json:"makespanInSeconds"`
+	Machines json.RawMessage `json:"machines"`
+}
+
+// machines returns the hosts whose cores are told; nil when those of one are not.
+func (r *ran) machines() (out []Machine) {
+	var all []struct {
+		Name string `json:"nodeName"`
+		CPU  struct {
+			Cores float64 `json:"coreCount"`
+		} `json:"cpu"`
+	}
+	if json.Unmarshal(r.Machines, &all) != nil {
+		return nil
+	}
+	for _, m := range all {
+		if !(m.CPU.Cores > 0 && m.CPU.Cores <= 1e6) {
+			return nil
+		}
+		out = append(out, Machine{m.Name, m.CPU.Cores})
+	}
+	return out
 }
 
 // measured is what a recording says of one run. A pointer is nil when the number

@@ -32,6 +32,8 @@ type Import struct {
 	Edges    int           // pairs of a task and one that waits for it, recorded
 	External int           // files that no task writes
 	Notes    []string      // what the recording left open, and what was made of it
+	Makespan float64       // recorded seconds; 0 unknown
+	Machines []Machine     // recorded hosts with their cores; nil unknown
 }
 
 // leastMemory is what a task reserves at least when its memory was recorded: the
@@ -66,6 +68,14 @@ func Read(file string, b []byte, opt Options) (*Import, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	out := &Import{Graph: g, Profile: w.profile, Tasks: len(t.tasks), External: len(w.external), Notes: t.notes}
+	took := &d.Workflow.ran
+	if d.Workflow.Execution != nil {
+		took = &d.Workflow.Execution.ran
+	}
+	out.Machines = took.machines()
+	if m := took.Makespan; m != nil && *m > 0 {
+		out.Makespan = *m
+	}
 	for i := range t.tasks {
 		out.Edges += len(t.tasks[i].parents)
 	}
