@@ -17,7 +17,6 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/wfformat"
 	"github.com/cascade-run/cascade/planner"
 )
 
@@ -64,24 +63,7 @@ func (x *execution) file(path string) (out executed, err error) {
 		return out, err
 	}
 	c, on := x.cluster()
-	read := func(scale float64) (*wfformat.Import, *planner.Plan, error) {
-		opt := wfformat.Defaults()
-		opt.TimeScale, opt.ByteScale = scale, 1e-9
-		im, err := wfformat.Read(path, b, opt)
-		if err != nil {
-			return nil, nil, err
-		}
-		for i := range im.Graph.Groups {
-			im.Graph.Groups[i].Resources.Memory, im.Graph.Groups[i].Resources.CPU = 0, 0
-		}
-		p, err := planner.Best(im.Graph, im.Profile.Snapshot(), on, planner.Effort{Evaluations: 300})
-		return im, p, err
-	}
-	_, p, err := read(1)
-	if err != nil {
-		return out, err
-	}
-	im, p, err := read(x.seconds / p.LowerBound)
+	im, p, err := x.scaled(path, b, on)
 	if err != nil {
 		return out, err
 	}

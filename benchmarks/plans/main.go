@@ -23,6 +23,7 @@ func main() {
 	flag.IntVar(&x.hosts, "execute", 0, "run each recording for real on so many agents, instead of the comparison")
 	flag.IntVar(&x.cores, "cores", 4, "of each of these agents")
 	flag.Float64Var(&x.seconds, "seconds", 5, "that a recording is scaled to, at best")
+	shape := flag.String("replay", "", "after -execute: a cluster of another shape, such as 4x2, on which what ran is predicted and run")
 	scale := flag.Bool("times", false, "what planning takes for 1,000 to 1,000,000 tasks, instead of the comparison")
 	flag.Parse()
 	if *scale {
@@ -35,6 +36,18 @@ func main() {
 	if flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "plans: name recordings in WfFormat, such as wfinstances/*.json")
 		os.Exit(2)
+	}
+	if *shape != "" {
+		to := x
+		if _, err := fmt.Sscanf(*shape, "%dx%d", &to.hosts, &to.cores); err != nil || x.hosts == 0 {
+			fmt.Fprintln(os.Stderr, "plans: -replay wants a shape such as 4x2, and -execute and -cores the one before")
+			os.Exit(2)
+		}
+		if err := replay(os.Stdout, flag.Args(), x, to); err != nil {
+			fmt.Fprintln(os.Stderr, "plans:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	if x.hosts > 0 {
 		if err := execute(os.Stdout, flag.Args(), x); err != nil {
