@@ -14,6 +14,7 @@ import (
 type Effort struct {
 	Evaluations int    // 0: the first plan only
 	Seed        uint64 // of the local search
+	Without     string // a method of the portfolio that is not tried, to see what it is worth; "" none
 }
 
 // Improve returns plans, each better than those before: the caller takes the last
@@ -39,7 +40,7 @@ func Improve(g *dag.Graph, p profiles.Snapshot, c Cluster, e Effort) (iter.Seq[*
 		if m.tight {
 			run.mem = newMemory(m)
 		}
-		s := &search{m: m, p: newPortfolio(m), run: run, first: plan, left: e.Evaluations, makespan: math.Inf(1), random: e.Seed}
+		s := &search{m: m, p: newPortfolio(m), run: run, first: plan, left: e.Evaluations, makespan: math.Inf(1), random: e.Seed, without: e.Without}
 		if s.try(yield) {
 			s.climb(yield)
 		}
@@ -73,6 +74,7 @@ type search struct {
 	bytes    float64
 	spans    []span // of the best
 	random   uint64
+	without  string // method that is not tried
 }
 
 // try evaluates the portfolio. It returns false when the caller has enough.
@@ -81,7 +83,7 @@ func (s *search) try(yield func(*Plan) bool) bool {
 		if s.left == 0 {
 			return false
 		}
-		if !way.large && len(s.m.seconds) > gapTasks || len(s.m.room) == 1 && way.name != first {
+		if way.name == s.without || !way.large && len(s.m.seconds) > gapTasks || len(s.m.room) == 1 && way.name != first {
 			continue
 		}
 		if !way.large { // it looks through all that is on each host for each task

@@ -313,3 +313,32 @@ func BenchmarkContended100k(b *testing.B) {
 		sim.play(d, math.Inf(1))
 	}
 }
+
+// A method that is left out finds no plan, and one that found the best is missed.
+func TestWithout(t *testing.T) {
+	missed := 0
+	for name, text := range small {
+		g, s := smallGraph(t, text)
+		c := hosts(2, 2)
+		c.Bandwidth = 4e6
+		all, err := Best(g, s, c, Effort{Evaluations: len(methods())})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, way := range methods()[1:] { // the first plan is by the first in any case
+			p, err := Best(g, s, c, Effort{Evaluations: len(methods()), Without: way.name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Method == way.name {
+				t.Errorf("%s: without %s the plan is by it", name, way.name)
+			}
+			if all.Method == way.name {
+				missed++
+			}
+		}
+	}
+	if missed == 0 {
+		t.Error("no graph is planned best by a method that can be left out")
+	}
+}

@@ -85,12 +85,22 @@ type judgement struct {
 	miss  []int
 	ends  map[int]float64 // of what runs
 	flows []*flow
+
+	// Of a lazy play: data moves when a task that has a core wants it, and not before.
+	lazy   bool
+	has    map[[2]int]bool  // datum and host
+	wanted map[[2]int][]int // tasks that have a core and wait for that
+	lack   []int            // of each task that has a core, data that is on its way
 }
 
 // play returns the makespan of a choice. It looks at all that runs and moves at
 // each event: plain, not quick.
-func (c *cluster) play(j *job, ch choice) float64 {
+func (c *cluster) play(j *job, ch choice) float64 { return c.judge(j, ch, false) }
+
+// judge is play; lazy fetches data only when a task has a core.
+func (c *cluster) judge(j *job, ch choice, lazy bool) float64 {
 	p := &judgement{j: j, c: c, ch: ch, idle: append([]int(nil), c.cores...), wait: make([][]int, len(c.cores)), miss: make([]int, len(j.seconds)), ends: map[int]float64{}}
+	p.lazy, p.has, p.wanted, p.lack = lazy, map[[2]int]bool{}, map[[2]int][]int{}, make([]int, len(j.seconds))
 	for i := range j.seconds {
 		if p.miss[i] = len(j.takes[i]); p.miss[i] == 0 {
 			p.wait[ch.host[i]] = append(p.wait[ch.host[i]], i)
@@ -118,9 +128,39 @@ func (p *judgement) start() {
 			i := p.wait[h][best]
 			p.wait[h] = append(p.wait[h][:best], p.wait[h][best+1:]...)
 			p.idle[h]--
+			if p.lazy && p.fetch(i, h) {
+				continue
+			}
 			p.ends[i] = p.now + p.j.seconds[i]
 		}
 	}
+}
+
+// fetch has what a task takes brought to its host, and tells whether anything is missing.
+func (p *judgement) fetch(i, host int) bool {
+	for _, d := range p.j.takes[i] {
+		k := [2]int{d, host}
+		if p.has[k] {
+			continue
+		}
+		p.lack[i]++
+		if p.wanted[k] = append(p.wanted[k], i); len(p.wanted[k]) == 1 {
+			p.flows = append(p.flows, &flow{datum: d, from: p.ch.host[p.j.data[d].maker], to: host, left: p.j.data[d].bytes, begins: p.now + latency})
+		}
+	}
+	return p.lack[i] > 0
+}
+
+// fetched starts the tasks that waited for a datum alone.
+func (p *judgement) fetched(d, host int) {
+	k := [2]int{d, host}
+	p.has[k] = true
+	for _, i := range p.wanted[k] {
+		if p.lack[i]--; p.lack[i] == 0 {
+			p.ends[i] = p.now + p.j.seconds[i]
+		}
+	}
+	delete(p.wanted, k)
 }
 
 func (p *judgement) next() float64 {
@@ -162,7 +202,11 @@ func (p *judgement) advance(next float64) {
 	}
 	p.flows, p.now = moving, next
 	for _, f := range there {
-		p.deliver(f.datum, f.to)
+		if p.lazy {
+			p.fetched(f.datum, f.to)
+		} else {
+			p.deliver(f.datum, f.to)
+		}
 	}
 	for i, at := range p.ends {
 		if at <= next+near {
@@ -180,9 +224,16 @@ func (p *judgement) publish(i int) {
 	home := p.ch.host[i]
 	for _, d := range p.j.makes[i] {
 		sent := map[int]bool{home: true}
+		p.has[[2]int{d, home}] = true
 		p.deliver(d, home)
 		for _, t := range p.j.data[d].takers {
-			if to := p.ch.host[t]; !sent[to] {
+			to := p.ch.host[t]
+			switch {
+			case sent[to]:
+			case p.lazy:
+				sent[to] = true
+				p.deliver(d, to) // it is somewhere: that will do to wait for a core
+			default:
 				sent[to] = true
 				p.flows = append(p.flows, &flow{datum: d, from: home, to: to, left: p.j.data[d].bytes, begins: p.now + latency})
 			}

@@ -24,6 +24,7 @@ func main() {
 	flag.IntVar(&x.cores, "cores", 4, "of each of these agents")
 	flag.Float64Var(&x.seconds, "seconds", 5, "that a recording is scaled to, at best")
 	shape := flag.String("replay", "", "after -execute: a cluster of another shape, such as 4x2, on which what ran is predicted and run")
+	without := flag.Bool("ablate", false, "what plans take without search, lookahead, profiles, prefetch, instead of the comparison")
 	scale := flag.Bool("times", false, "what planning takes for 1,000 to 1,000,000 tasks, instead of the comparison")
 	flag.Parse()
 	if *scale {
@@ -36,6 +37,13 @@ func main() {
 	if flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "plans: name recordings in WfFormat, such as wfinstances/*.json")
 		os.Exit(2)
+	}
+	if *without {
+		if err := ablate(os.Stdout, flag.Args(), *evaluations); err != nil {
+			fmt.Fprintln(os.Stderr, "plans:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	if *shape != "" {
 		to := x
@@ -115,17 +123,12 @@ func compare(w io.Writer, files []string, on []cluster, evaluations int, inputs 
 // methods returns makespans over the lower bound, one for each column.
 func (c *cluster) methods(im *wfformat.Import, evaluations int) ([]float64, error) {
 	g, s := im.Graph, im.Profile.Snapshot()
-	for i := range g.Groups {
-		g.Groups[i].Resources.Memory, g.Groups[i].Resources.CPU = 0, 0 // methods are compared by time and bytes
-	}
+	unbound(im) // methods are compared by time and bytes
 	j, err := newJob(g, s)
 	if err != nil {
 		return nil, err
 	}
-	to := planner.Cluster{Bandwidth: c.bandwidth, Latency: latency}
-	for h, n := range c.cores {
-		to.Hosts = append(to.Hosts, planner.Host{Name: fmt.Sprint(h), CPU: int64(n) * 1000})
-	}
+	to := c.planned()
 	var got []float64
 	bound := 0.0
 	for _, n := range []int{evaluations, 0} {

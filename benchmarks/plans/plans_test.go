@@ -193,3 +193,45 @@ func TestWrongProfiles(t *testing.T) {
 		}
 	})
 }
+
+// Without prefetch a task's data moves when it has a core: here two seconds later.
+func TestLazyFetch(t *testing.T) {
+	// t2 reads what t0 wrote on the other host, behind t1, which needs nothing.
+	im, err := wfformat.Read("r.json", recording([]float64{1, 3, 1}, []float64{1e9, 0, 0}, [][]int{{}, {}, {0}}), wfformat.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := newJob(im.Graph, im.Profile.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cluster{"2x1", []int{1, 1}, 1e9}
+	ch := choice{host: []int{0, 1, 1}, first: []float64{3, 2, 1}}
+	if eager, lazy := c.judge(j, ch, false), c.judge(j, ch, true); math.Abs(eager-4) > 1e-6 || math.Abs(lazy-(5+latency)) > 1e-6 {
+		t.Errorf("%g s, and %g s without prefetch; want 4 and 5 and the latency", eager, lazy)
+	}
+	ch.host = []int{0, 0, 0}
+	if eager, lazy := c.judge(j, ch, false), c.judge(j, ch, true); eager != lazy {
+		t.Errorf("on one host %g s, and %g s without prefetch", eager, lazy)
+	}
+}
+
+// What ran on one cluster is recorded, predicted and run on another.
+func TestReplay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs jobs of seconds")
+	}
+	path := filepath.Join(t.TempDir(), "r.json")
+	seconds := slices.Repeat([]float64{1}, 8)
+	if err := os.WriteFile(path, recording(append(seconds, 1), make([]float64, 9), append(make([][]int, 8), []int{0, 1, 2, 3, 4, 5, 6, 7})), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := replayOne(path, execution{hosts: 1, cores: 2, seconds: 0.5}, execution{hosts: 2, cores: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 0.1 s a task: four rows and one here, two and one there.
+	if r.recorded < 0.5 || r.there < 0.5 || r.predicted < 0.3 || r.ran < 0.3 || r.bound > r.predicted || r.predicted >= r.there {
+		t.Errorf("replayed: %+v", r)
+	}
+}
