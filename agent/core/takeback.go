@@ -87,22 +87,29 @@ func (c *Core) growing() bool {
 }
 
 // unpinPlaceless gives back the inputs of runs that no executor has taken yet: it
-// may be the one that waits for this memory that they wait for. A call keeps its own
-// while an executor is idle or starts, whose turn comes: two calls of different pools
-// would else take memory and executor from each other for ever.
+// may be the one that waits for this memory that they wait for.
 func (c *Core) unpinPlaceless() {
-	turn := slices.ContainsFunc(c.execs, func(ex *executor) bool { return ex.state <= exUp && len(ex.queue) == 0 })
 	for _, r := range slices.Clone(c.pinned) {
-		if turn && r.job.call != nil {
-			continue
-		}
-		if i := slices.Index(c.pinned, r); i >= 0 && r.pinErr == nil && !r.orphan {
+		if i := slices.Index(c.pinned, r); i >= 0 && r.pinErr == nil && !r.orphan && !c.turnComes(r) {
 			c.pinned = slices.Delete(c.pinned, i, i+1)
 			c.dropRun(r)
 			r.job.at(r.task).state = tWaiting
 			c.reassess(r.job, r.task, r.cause)
 		}
 	}
+}
+
+// turnComes tells whether a call that has its inputs in memory lacks nothing but an
+// executor, and one is idle or starts: it, or its place, is the call's then. Two calls
+// of different pools would else take memory and executor from each other for ever.
+func (c *Core) turnComes(r *run) bool {
+	if r.job.call == nil || !c.fits(make(amounts, len(c.total)), r.gs.need) {
+		return false
+	}
+	if lack := c.lacking(); lack != nil && overlaps(lack, r.gs.need) {
+		return false
+	}
+	return slices.ContainsFunc(c.execs, func(ex *executor) bool { return ex.state <= exUp && len(ex.queue) == 0 && !ex.crew })
 }
 
 // squeeze gets memory back while requests wait for it: the inputs of runs that
