@@ -35,12 +35,13 @@ type Segment struct {
 	Close bool   // it goes away: map it no more, unmap it when no view needs it
 }
 
-// Kind is what all runs of one group of one job share. It is sent once to an
+// Kind is what all runs of one group of one job share, or of groups of it that have
+// one task each and differ in name and parameters only. It is sent once to an
 // executor before the first run that refers to it.
 type Kind struct {
 	ID        uint32        // by which runs refer to it
 	Job       JobID         // whose runs they are
-	Group     string        // name of the group
+	Group     string        // name of the group; "" of several: each run has a name, which is its group's up to the first "["
 	Function  string        // registered name; "" for a command
 	Command   []Word        // command line with placeholders; none for a function
 	Stdin     string        // name of the input fed to the command; "" none

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"strconv"
+	"strings"
 	"unsafe"
 
 	"github.com/cascade-run/cascade/dag"
@@ -251,6 +252,15 @@ func (m *Kind) NameOf(t dag.TaskIndex, given string) string {
 		local %= width
 	}
 	return string(append(b, ']'))
+}
+
+// GroupOf returns the group of a task of this kind by the task's name.
+func (m *Kind) GroupOf(task string) string {
+	if m.Group != "" {
+		return m.Group
+	}
+	group, _, _ := strings.Cut(task, "[")
+	return group
 }
 
 // outputsIn lists the bits of a set.

@@ -141,6 +141,20 @@ func TestNamesOfAKind(t *testing.T) {
 	}
 }
 
+func TestGroupsOfAKind(t *testing.T) {
+	for _, tt := range []struct{ group, task, want string }{
+		{"g", "g[5,-1]", "g"},
+		{"g", "m[0].calls/1", "g"},
+		{"", "one", "one"},
+		{"", "one[7]", "one"},
+		{"", "one[a[b]", "one"},
+	} {
+		if got := (&Kind{Group: tt.group}).GroupOf(tt.task); got != tt.want {
+			t.Errorf("kind of group %q, task %q: got %q, want %q", tt.group, tt.task, got, tt.want)
+		}
+	}
+}
+
 // FuzzColumns: bytes of any kind are read without a panic and without more memory
 // than MaxSteps entries.
 func FuzzColumns(f *testing.F) {

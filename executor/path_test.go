@@ -247,6 +247,34 @@ func TestContextOfStep(t *testing.T) {
 	}
 }
 
+// TestKindOfSeveralGroups: a run of a kind that groups share, and a step behind it, know
+// their own group.
+func TestKindOfSeveralGroups(t *testing.T) {
+	var got []string
+	reg := testRegistry()
+	reg.Register(&Func{Name: "tells", Call: func(ctx context.Context, _, out []any) error {
+		task := TaskOf(ctx)
+		got = append(got, task.Group+" "+task.Name)
+		out[0] = ""
+		return nil
+	}}, named, "-> n")
+	a := startExecutor(t, reg, comms.Welcome{})
+	k := a.kind("tells", nil, nil, func(k *comms.Kind) { k.Group = "" })
+	head := a.run(k)
+	head.Name, head.Private = "one", []uint32{0}
+	head.Steps = comms.AppendSteps(nil, []comms.Step{{Kind: k, Task: 2, Attempt: 1, Only: 1, Name: "two[7]"}})
+	a.runs++
+	a.dispatch(head)
+	for _, it := range a.outcomes(2) {
+		if it.Error != nil {
+			t.Errorf("run %d: %s", it.Run, it.Error.Message)
+		}
+	}
+	if want := []string{"one one", "two two[7]"}; !slices.Equal(got, want) {
+		t.Errorf("tasks are %q, want %q", got, want)
+	}
+}
+
 // TestEndedTaskCannotLog: not even if its context is asked for the log for the first time then.
 func TestEndedTaskCannotLog(t *testing.T) {
 	var kept context.Context

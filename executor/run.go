@@ -82,7 +82,8 @@ func (r *run) name() string { return r.kind.NameOf(r.Task, r.Name) }
 
 func (r *run) describe() *Task {
 	w := r.exec.welcome
-	return &Task{Job: r.kind.Job, Name: r.name(), Group: r.kind.Group, Attempt: comms.Try(r.Attempt), Agent: w.Agent,
+	name := r.name()
+	return &Task{Job: r.kind.Job, Name: name, Group: r.kind.GroupOf(name), Attempt: comms.Try(r.Attempt), Agent: w.Agent,
 		Resources: r.kind.Resources, Dir: r.kind.Dir, Scratch: w.Scratch, Log: r.logger()}
 }
 

@@ -177,6 +177,9 @@ func (c *Core) newGroups(j *job) {
 			gs.first, gs.size = taskIndex(first), n
 		}
 		gs.findStep()
+		if len(g.Groups) > 1 {
+			gs.findAlone()
+		}
 		gs.class = c.classFor(j, gs)
 	}
 	// All tasks of a group read from the same groups.

@@ -99,6 +99,7 @@ type Core struct {
 	todo    []ended          // tasks that ended without their outputs and whose consumers do not know yet
 	touched []*job           // jobs that may have drained
 	steps   []comms.Step     // scratch
+	key     []byte           // scratch
 	usages  []comms.Usage    // scratch
 	delayed delayHeap        // tasks that wait for their next attempt
 	later   []FromController // for jobs of which what was here before has ended in this step

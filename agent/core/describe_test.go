@@ -72,6 +72,12 @@ func describeMessage(m comms.Message) string {
 		}
 		for i, r := range runs {
 			fmt.Fprintf(&b, "\n    run %d: kind %d task %d attempt %d", r.ID, r.Kind, r.Task, r.Attempt)
+			if r.Name != "" {
+				b.WriteString(" " + r.Name)
+			}
+			if len(r.With) > 0 {
+				b.WriteString(" with parameters")
+			}
 			if i > 0 && runs[i-1].ID == r.ID-1 && !slices.ContainsFunc(m.Runs, func(o comms.Run) bool { return o.ID == r.ID }) {
 				b.WriteString(" behind it")
 			}
@@ -92,6 +98,9 @@ func describeMessage(m comms.Message) string {
 	case *comms.Kind:
 		if m.Close {
 			return fmt.Sprintf("close kind %d", m.ID)
+		}
+		if m.Group == "" {
+			return fmt.Sprintf("kind %d: groups of job %d, cpu %d", m.ID, m.Job[0], m.Resources.CPU)
 		}
 		return fmt.Sprintf("kind %d: group %s of job %d, cpu %d", m.ID, m.Group, m.Job[0], m.Resources.CPU)
 	case *comms.Welcome:

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -354,49 +353,4 @@ func (c *Core) removeExecutor(ex *executor) {
 	c.execs = slices.DeleteFunc(c.execs, same)
 	ex.pool.execs = slices.DeleteFunc(ex.pool.execs, same)
 	delete(c.byExec, ex.id)
-}
-
-// kindOf returns the message that an executor must have before a run of a group.
-func (c *Core) kindOf(j *job, gs *groupState) *comms.Kind {
-	if gs.kind != nil {
-		return gs.kind
-	}
-	g := gs.group
-	c.lastKind++
-	k := &comms.Kind{ID: c.lastKind, Job: j.id, Group: g.Name, Function: g.Run.Function, Stdin: g.Run.Stdin, Stdout: g.Run.Stdout,
-		Resources: c.resources(gs.need), Timeout: int64(g.Timeout), Dir: cmp.Or(gs.class.env.dir, j.dir)}
-	if g.Run.Command != nil {
-		k.Command = words(g.Run.Command) // a run whose words differ brings its own
-	}
-	if !gs.varyEnv {
-		k.Env = environ(g.Env)
-	}
-	if !gs.varyWith {
-		k.With = gs.with
-	}
-	if !gs.named && len(g.Axes) > 0 {
-		k.First = gs.first
-		for i := range g.Axes {
-			k.Axes = append(k.Axes, comms.KindAxis{First: g.Axes[i].First, N: int64(g.Axes[i].Len())})
-		}
-	}
-	for _, in := range g.Inputs {
-		k.Inputs = append(k.Inputs, comms.KindIn{Name: in.Name, List: in.List})
-	}
-	for o, out := range g.Outputs {
-		ko := comms.KindOut{Name: out.Name, Generate: out.Generate, Count: out.Count, File: gs.file[o]}
-		if out.Generate != dag.GenerateNone && c.bounded(j, gs, uint32(o)) {
-			ko.Buffer = uint64(out.Buffer)
-			if ko.Buffer == 0 {
-				ko.Buffer = bufferSize
-			}
-		}
-		k.Outputs = append(k.Outputs, ko)
-	}
-	if j.call != nil {
-		root, t := j.root()
-		k.Job, k.Group = root.id, root.groupOf(t).group.Name
-	}
-	gs.kind = k
-	return k
 }

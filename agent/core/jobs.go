@@ -153,6 +153,7 @@ type groupState struct {
 	few       bool        // its graph has few groups
 	step      bool        // its tasks can wait behind others in one run
 	named     bool        // the names of its tasks go with each run
+	alone     bool        // it shares its kind with groups like it
 	file      []bool      // outputs that commands read or write
 }
 
@@ -345,36 +346,5 @@ func (c *Core) unlist(j *job) {
 	delete(c.byJob, j.id)
 	if j.owner.jobs--; j.owner.jobs == 0 {
 		delete(c.owners, j.owner.name)
-	}
-}
-
-// maxClosing is how many kinds of jobs that have ended an executor keeps at most.
-const maxClosing = 256
-
-// sendClosing tells an executor which kinds it may forget.
-func (c *Core) sendClosing(ex *executor) {
-	if ex.state != exKilled {
-		for _, id := range ex.closing {
-			c.emit(ToExecutor{ex.id, &comms.Kind{ID: id, Close: true}})
-		}
-	}
-	ex.closing = ex.closing[:0]
-}
-
-// closeKinds lets executors forget a job's groups: with their next work, as a
-// message of its own would wake a process for each small job that ends.
-func (c *Core) closeKinds(j *job) {
-	for i := range j.groups {
-		gs := &j.groups[i]
-		gs.told = nil
-		for _, ex := range c.execs {
-			if gs.kind == nil || !ex.kinds[gs.kind.ID] {
-				continue
-			}
-			delete(ex.kinds, gs.kind.ID)
-			if ex.closing = append(ex.closing, gs.kind.ID); len(ex.closing) >= maxClosing {
-				c.sendClosing(ex)
-			}
-		}
 	}
 }

@@ -63,6 +63,7 @@ type class struct {
 	queue     *queue // where it stands in its line; nil when it does not
 	at        int    // its place there
 	offered   bool
+	kinds     map[string]*comms.Kind // that groups share, by what tells them apart
 }
 
 func (c *Core) classFor(j *job, gs *groupState) *class {

@@ -165,20 +165,6 @@ func (r *run) message() (comms.Run, error) {
 	return m, nil
 }
 
-// tellKind announces a group's kind to an executor, once, and returns its number.
-// A constant of the parameters is known by then.
-func (c *Core) tellKind(ex *executor, j *job, gs *groupState) uint32 {
-	k := c.kindOf(j, gs)
-	if gs.told == ex {
-		return k.ID
-	}
-	if gs.told = ex; !ex.kinds[k.ID] {
-		ex.kinds[k.ID] = true
-		c.emit(ToExecutor{ex.id, k})
-	}
-	return k.ID
-}
-
 // inputs lists the datasets of each input. What is not there yet comes from a
 // run before it on the same executor, as a live value.
 func (c *Core) inputs(r *run, ex *executor) ([]comms.RunInput, error) {

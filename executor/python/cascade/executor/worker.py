@@ -377,7 +377,8 @@ class Worker:
             return context.Task()
         kind, w = run.kind.m, self.welcome
         r = kind.resources
-        return context.Task(run.title(), kind.group, str(uuid.UUID(bytes=kind.job)), run.attempt & 0xFFFF, w.agent,
+        title = run.title()
+        return context.Task(title, kind.group or title.partition("[")[0], str(uuid.UUID(bytes=kind.job)), run.attempt & 0xFFFF, w.agent,
                             r.cpu / 1000, r.memory, r.gpu / 1000, kind.dir, w.scratch)  # fmt: skip
 
     def empty(self, size: int) -> Any:
