@@ -16,8 +16,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,6 +52,7 @@ type flags struct {
 	metrics       string
 	cpu, gpu      float64
 	memory, store string
+	resources     map[string]string
 	cacheLimit    string
 	gangPorts     string
 	executor      string
@@ -92,6 +97,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 		"listen on this interface, or address of this host, by TCP", "port, or range of which the first free one is taken (default any)")
 	s.Float64Var(&f.cpu, "cpu", 0, "cores that tasks may use (default all that this process may use)")
 	s.Float64Var(&f.gpu, "gpu", 0, "devices that tasks may use")
+	s.StringToStringVar(&f.resources, "resource", nil, "further resources that tasks may use, such as licence=2; a job file says how many a task takes")
 	s.StringVar(&f.memory, "memory", "", "private memory that tasks may use, such as 8GiB (default the host's less the store)")
 	s.StringVar(&f.store, "store", "", "shared memory for datasets, such as 4GiB (default 30 % of the host's)")
 	s.StringVar(&f.gangPorts, "gang-ports", "27000-28999", "ports that members of gangs are given, one each")
@@ -122,6 +128,9 @@ func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 		*size.to = n
 	}
 	var err error
+	if cfg.Custom, err = amounts(f.resources); err != nil {
+		return cfg, err
+	}
 	if cfg.GangPorts, err = agent.ParsePortRange(f.gangPorts); err != nil {
 		return cfg, fmt.Errorf("--gang-ports: %w", err)
 	}
@@ -134,6 +143,18 @@ func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 	}
 	cfg.Log = daemon.Log(stderr, f.verbose, cfg.InsecureTestNetwork)
 	return cfg, f.reach(&cfg)
+}
+
+// amounts reads resources by name, in thousandths.
+func amounts(texts map[string]string) (all []comms.Amount, err error) {
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		n, err := strconv.ParseFloat(texts[name], 64)
+		if err != nil || !(n > 0 && n <= 1e12) {
+			return nil, fmt.Errorf("--resource %s=%s: want a number above 0, such as 2 or 0.5", name, texts[name])
+		}
+		all = append(all, comms.Amount{Name: name, N: int64(math.Round(n * 1000))})
+	}
+	return all, nil
 }
 
 // reach says where the controller is, and where this agent is.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,13 +26,13 @@ func TestMain(m *testing.M) {
 
 // controller accepts agents and tells when one has registered.
 type controller struct {
-	registered chan string
+	registered chan *comms.Register
 	refuse     error
 }
 
 func (c *controller) listen(t *testing.T) string {
 	t.Helper()
-	c.registered = make(chan string, 1)
+	c.registered = make(chan *comms.Register, 1)
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -54,7 +55,7 @@ func (c *controller) Down(*comms.Link, error)              {}
 func (c *controller) Message(_ *comms.Link, head, _ []byte) {
 	if m, err := comms.Decode(head); err == nil {
 		if r, ok := m.(*comms.Register); ok {
-			c.registered <- r.Agent
+			c.registered <- r
 		}
 	}
 }
@@ -66,12 +67,12 @@ func TestSignalEndsTheAgent(t *testing.T) {
 	code := make(chan int, 1)
 	var stderr bytes.Buffer
 	go func() {
-		code <- run([]string{"--controller", address, "--name", "a1", "--state", state, "--cpu", "0.5", "--memory", "1GiB", "--store", "16MiB"}, &stderr, signals)
+		code <- run([]string{"--controller", address, "--name", "a1", "--state", state, "--cpu", "0.5", "--memory", "1GiB", "--store", "16MiB", "--resource", "licence=2,disk=0.5"}, &stderr, signals)
 	}()
 	select {
-	case name := <-c.registered:
-		if name != "a1" {
-			t.Errorf("agent %q registered", name)
+	case r := <-c.registered:
+		if want := []comms.Amount{{Name: "disk", N: 500}, {Name: "licence", N: 2000}}; r.Agent != "a1" || !slices.Equal(r.Total.Custom, want) {
+			t.Errorf("agent %q registered with %v", r.Agent, r.Total.Custom)
 		}
 	case n := <-code:
 		t.Fatalf("it ended with %d: %s", n, &stderr)
@@ -98,6 +99,7 @@ func TestExitCodes(t *testing.T) {
 		{"no controller", nil, daemon.ExitBadInput, "--controller is missing"},
 		{"unknown flag", []string{"--nosuch"}, daemon.ExitBadInput, "unknown flag: --nosuch; see cascade-agent --help"},
 		{"bad size", []string{"--controller", "ipc:///x", "--memory", "much"}, daemon.ExitBadInput, `--memory "much": want a size such as 4GiB`},
+		{"bad resource", []string{"--controller", "ipc:///x", "--resource", "licence=some"}, daemon.ExitBadInput, "--resource licence=some: want a number above 0"},
 		{"argument", []string{"x"}, daemon.ExitBadInput, `unknown command "x"`},
 		{"bad name", []string{"--controller", "ipc:///x", "--name", "a b", "--state", t.TempDir()}, daemon.ExitBadInput, `agent name "a b"`},
 		{"refused", []string{"--controller", refusing.listen(t), "--name", "a2", "--state", t.TempDir(), "--warm", "-1"}, daemon.ExitInfrastructure, "not you"},
