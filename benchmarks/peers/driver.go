@@ -107,15 +107,15 @@ func (b *bench) run(ctx context.Context) error {
 // measure does some workloads with one system.
 func (b *bench) measure(ctx context.Context, s system, round int, todo []workload) {
 	for len(todo) > 0 {
-		r, err := b.start(ctx, s)
+		r, err := b.start(ctx, s, todo[0].hosts)
 		if err != nil {
 			for _, w := range todo {
 				b.record(entry{w.name, s.name, nil, err.Error()}, round)
 			}
 			return
 		}
-		if _, known := b.models[s.name]; !known {
-			b.versions[s.name] = r.Version
+		b.versions[s.name] = r.Version
+		if _, known := b.models[s.name]; !known && r.hosts.count() == 0 {
 			b.models[s.name] = r.model(s)
 		}
 		alive := true
@@ -139,7 +139,9 @@ func (b *bench) measure(ctx context.Context, s system, round int, todo []workloa
 			}
 			b.record(e, round)
 		}
-		r.stop()
+		if err := r.stop(); err != nil {
+			b.say(s.name + " left something: " + err.Error())
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/cascade-run/cascade/executor/python"
 )
 
-//go:embed systems/*.py systems/kernel.c
+//go:embed systems/*.py systems/*.sh systems/kernel.c
 var files embed.FS
 
 // place is where everything lies that runners need.
@@ -122,7 +122,7 @@ func extract(from fs.FS, root, to string) error {
 var alike = []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1", "PYTHONHASHSEED=0", "PYTHONUNBUFFERED=1"}
 
 // command starts the runner of a system.
-func (p place) command(s system, dir, socket string) process.Command {
+func (p place) command(s system, dir, socket string, on hosts) process.Command {
 	own := []string{"PEERS_SOCKET=" + socket, "PEERS_DIR=" + dir, "PEERS_CORES=" + strconv.Itoa(p.cores), "PEERS_SYSTEM=" + s.name, "PEERS_TUNING=" + s.tuning,
 		"PEERS_PROGRAMS=" + p.dir, "PEERS_VERSION=" + p.version, "PEERS_NUMPY=" + numpy, "PEERS_GYMNASIUM=" + gymnasium, "PEERS_KERNEL=" + p.kernel(), "TMPDIR=" + dir}
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
@@ -130,10 +130,15 @@ func (p place) command(s system, dir, socket string) process.Command {
 		return strings.HasPrefix(name, "PYTHON") || strings.HasPrefix(name, "RAY_") || strings.HasPrefix(name, "DASK_") || name == "TMPDIR"
 	})
 	env = append(append(env, alike...), own...)
-	c := process.Command{Dir: dir}
+	start := s.start
+	if on.count() > 0 {
+		env = append(env, on.variable())
+		if s.far != nil {
+			start = s.far
+		}
+	}
 	if s.file == "" {
-		c.Path, c.Env = filepath.Join(p.dir, "cascade-runner"), env
-		return c
+		return started(dir, env, on.enter([]string{filepath.Join(p.dir, "cascade-runner")}))
 	}
 	act := p.pythons[s.name]
 	for _, kv := range act.Env {
@@ -146,12 +151,18 @@ func (p place) command(s system, dir, socket string) process.Command {
 		paths = append(paths, filepath.Join(p.dir, "python"))
 	}
 	env = append(env, "PYTHONPATH="+strings.Join(paths, string(filepath.ListSeparator)))
-	c.Env = append(env, runtimeenv.IndexVars(act.Command[0])...) // earthkit-workflows makes environments with uv
-	words := append(slices.Clone(s.start), act.Command[0], filepath.Join(p.dir, "systems", s.file))
+	env = append(env, runtimeenv.IndexVars(act.Command[0])...) // earthkit-workflows makes environments with uv
+	words := append(slices.Clone(start), act.Command[0], filepath.Join(p.dir, "systems", s.file))
+	fill := strings.NewReplacer("{cores}", strconv.Itoa(p.cores), "{hosts}", strings.Join(on.addresses(), ","), "{programs}", p.dir)
 	for i := range words {
-		words[i] = strings.ReplaceAll(words[i], "{cores}", strconv.Itoa(p.cores))
+		words[i] = fill.Replace(words[i])
 	}
-	c.Path, c.Args = words[0], words[1:]
+	return started(dir, env, on.enter(words))
+}
+
+// started is the command of some words; the first is a program in the path, or a path.
+func started(dir string, env, words []string) process.Command {
+	c := process.Command{Dir: dir, Env: env, Path: words[0], Args: words[1:]}
 	if path, err := exec.LookPath(c.Path); err == nil {
 		c.Path = path
 	}

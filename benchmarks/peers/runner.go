@@ -47,33 +47,38 @@ const (
 
 // runner is one system that is up.
 type runner struct {
-	proc *process.Process
-	conn net.Conn
-	in   *bufio.Reader
-	dir  string
+	proc  *process.Process
+	conn  net.Conn
+	in    *bufio.Reader
+	dir   string
+	hosts hosts
+	shm   []string // what there was of shared memory before
 	hello
 }
 
-// start starts a system and waits until it is warm.
-func (p place) start(ctx context.Context, s system) (r *runner, err error) {
+// start starts a system and waits until it is warm: on so many hosts, or with 0 on the machine as it is.
+func (p place) start(ctx context.Context, s system, on int) (r *runner, err error) {
 	dir, err := os.MkdirTemp("", "peers-") // short: sockets of systems lie in it
 	if err != nil {
 		return nil, fmt.Errorf("make the folder of %s: %w", s.name, err)
 	}
-	r = &runner{dir: dir}
+	r = &runner{dir: dir, shm: sharedMemory()}
 	defer func() {
 		if err != nil {
-			r.stop()
+			err = errors.Join(err, r.stop())
 			r = nil
 		}
 	}()
+	if r.hosts, err = openHosts(on); err != nil {
+		return r, err
+	}
 	socket := filepath.Join(dir, "s")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		return r, fmt.Errorf("open the socket of %s: %w", s.name, err)
 	}
 	defer func() { _ = listener.Close() }() // accept may have closed it
-	if r.proc, err = process.Start(p.command(s, dir, socket)); err != nil {
+	if r.proc, err = process.Start(p.command(s, dir, socket, r.hosts)); err != nil {
 		return r, fmt.Errorf("start %s: %w", s.name, err)
 	}
 	ctx, stop := context.WithTimeout(ctx, startTime)
@@ -166,9 +171,8 @@ func (r *runner) failed(what string, err error) error {
 	return fmt.Errorf("%s: %w: %s", what, err, out)
 }
 
-// stop ends the system and all its processes, and removes its folder. Shared memory that a
-// killed process leaves is not known by name: earthkit-workflows leaves some when its time is over.
-func (r *runner) stop() {
+// stop ends the system and all its processes, and removes what it had.
+func (r *runner) stop() error {
 	if r.conn != nil {
 		r.conn.Close() // the runner ends its system by itself then
 		select {
@@ -180,5 +184,5 @@ func (r *runner) stop() {
 		r.proc.Kill()
 		<-r.proc.Done()
 	}
-	os.RemoveAll(r.dir)
+	return errors.Join(r.hosts.close(), removeLeft(r.dir, r.shm), os.RemoveAll(r.dir))
 }

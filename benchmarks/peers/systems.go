@@ -9,7 +9,8 @@ type system struct {
 	pip    []string
 	apt    string // what it needs of Debian
 	start  []string
-	bound  bool // no rival but a bound: its tasks carry no names, results or recovery
+	far    []string // how it is started on several hosts, where that differs
+	bound  bool     // no rival but a bound: its tasks carry no names, results or recovery
 	ours   bool
 }
 
@@ -34,6 +35,8 @@ func systems() []system {
 		{name: "earthkit", title: "earthkit-workflows", file: "on_earthkit.py", pip: []string{"earthkit-workflows==0.19.1", "uv==0.13.9", numpy, gymnasium}},
 		{name: "hyperqueue", title: "HyperQueue", file: "on_hyperqueue.py", pip: []string{"hyperqueue==0.27.0", numpy}},
 		{name: "mpi", title: "MPI", file: "on_mpi.py", bound: true, pip: []string{"mpi4py==4.1.2", numpy, gymnasium},
-			apt: "libopenmpi-dev openmpi-bin", start: []string{"mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "{cores}"}},
+			apt: "libopenmpi-dev openmpi-bin", start: []string{"mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "{cores}"},
+			far: []string{"mpirun", "--allow-run-as-root", "--bind-to", "none", "--host", "{hosts}", "--mca", "plm_rsh_agent", "sh {programs}/systems/rsh.sh",
+				"--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0"}},
 	}
 }

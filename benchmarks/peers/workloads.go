@@ -27,6 +27,7 @@ type workload struct {
 	short   args // of -short and the test; nil: left out there
 	limit   time.Duration
 	rounds  int // at most; 0: as many as asked for
+	hosts   int // on which it runs; 0: the machine as it is
 	metrics []metric
 	axis    string  // "": alone; else the ladder to which it belongs, for plots
 	size    float64 // where it stands on the ladder
@@ -89,6 +90,7 @@ func workloads() (all []workload) {
 		all = append(all, workload{number: 10, suite: "kernels", name: "repeat " + kind, kind: "repeat", full: args{"shape": kind, "times": 300},
 			short: args{"shape": kind, "times": 5}, limit: limit, metrics: []metric{{"", "graphs/s", true, rate}}})
 	}
+	all = append(all, broadcasts()...)
 	all = append(all, metgs()...)
 	// Last, and once: they take long where they end at all.
 	million := noop(1_000_000, "1M", nil, 1)
@@ -110,6 +112,15 @@ func handovers() (all []workload) {
 			w.short = args{"size": h.size, "consumers": 4, "times": 1}
 		}
 		all = append(all, w)
+	}
+	return all
+}
+
+// broadcasts are an array of one host that others need: one other, then four. Each is a host of its own.
+func broadcasts() (all []workload) {
+	for _, to := range []int{1, 4} {
+		all = append(all, workload{number: 8, suite: "hosts", name: fmt.Sprintf("broadcast 1 GiB to %d", to), kind: "broadcast",
+			full: args{"size": 1 << 30, "consumers": to, "times": 3}, short: args{"size": 1 << 20, "consumers": to, "times": 1}, limit: 90 * time.Second, rounds: 1, hosts: 5, metrics: []metric{{"", "ms", false, scaled("last", 1e3)}}})
 	}
 	return all
 }

@@ -24,6 +24,10 @@ type Host struct {
 // Addr returns the host's address.
 func (h *Host) Addr() netip.Addr { return h.addr }
 
+// Space returns the path of the host's network namespace, for programs that enter it
+// by themselves, as nsenter --net does. It is good until the Lab is closed.
+func (h *Host) Space() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(h.space)) }
+
 // Do runs f in the host's network: a socket that f makes belongs there for good.
 // Goroutines that f starts do not.
 func (h *Host) Do(f func() error) error {

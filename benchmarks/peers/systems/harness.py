@@ -80,6 +80,20 @@ class System:
         runs = [max(self.clocked(shapes.handover(size, consumers))[0]) for _ in range(times + 1)][1:]
         return {"last": statistics.median(runs)}
 
+    def broadcast(self, size: int, consumers: int, times: int) -> dict[str, float]:
+        """As handover, from the first host to consumers on others, each on its own."""
+        home, last = os.readlink("/proc/self/ns/net"), []
+        for _ in range(times + 1):
+            got = self.spread(size, consumers)
+            if len({home, *(network for _, network in got)}) != consumers + 1:
+                raise WrongResult(f"consumers were on {len({network for _, network in got} - {home})} other hosts, want {consumers}")
+            last.append(max(took for took, _ in got))
+        return {"last": statistics.median(last[1:])}
+
+    def spread(self, size: int, consumers: int) -> list[tuple[float, str]]:
+        """An array of the first host in the hands of consumers elsewhere: what each of them saw."""
+        raise Unsupported("no data passes between hosts")
+
     def memory(self, n: int) -> dict[str, Any]:
         """What is not a worker is the control; the driver reads its memory while this process waits for the next request."""
         return {**self.noop(n), "workers": self.workers()}

@@ -58,6 +58,11 @@ def seen(args: Any, x: Any) -> float:
     return now - float(x[0])
 
 
+def far(args: Any, x: Any) -> list:
+    """What seen tells, and in which network that was."""
+    return [seen(args, x), os.readlink("/proc/self/ns/net")]
+
+
 def logged(args: Any) -> int:
     """Sleeps; a file gets a line at its start and one at its end: what, which, who, when."""
     path, number, seconds = args

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import cascade
+import hosts
 import kernels
 import shapes
 import tasks
@@ -133,6 +134,46 @@ class Cascade(System):
         return [job.result(r) for r in results]
 
 
+class OnHosts(Cascade):
+    """A controller on the first host, an agent on each, whose resource has the host's name."""
+
+    def __init__(self) -> None:
+        self.version = os.environ["PEERS_VERSION"]
+        programs, state = os.environ["PEERS_PROGRAMS"], os.path.join(FOLDER, "state")
+        os.makedirs(state, mode=0o700)
+        control = f"tcp://{hosts.ADDRESSES[0]}:7420"
+        hosts.start(0, os.path.join(programs, "cascade-controller"), "--state", os.path.join(state, "controller"), "--durability", "crash",
+                    "--listen", control, "--insecure-test-network")  # fmt: skip
+        for i, address in enumerate(hosts.ADDRESSES):
+            hosts.start(i, os.path.join(programs, "cascade-agent"), "--name", f"host{i}", "--state", os.path.join(state, f"host{i}"),
+                        "--controller", control, "--listen", f"tcp://{address}:7421", "--insecure-test-network",
+                        "--cpu", "1", "--resource", f"host{i}=1", "--store", str(hosts.STORE))  # fmt: skip
+        socket = os.path.join(state, "controller", "run", "controller.sock")
+        hosts.until(lambda: os.path.exists(socket))
+        self.cluster = cascade.connect(f"ipc://{socket}")
+        hosts.until(self.ready)
+
+    def ready(self) -> bool:
+        """Whether every agent has come, and runs tasks."""
+        try:
+            self.broadcast(8, len(hosts.ADDRESSES) - 1, 1)
+        except cascade.RequestError:  # nobody has what a task needs yet
+            return False
+        return True
+
+    def stop(self) -> None:
+        super().stop()
+        hosts.stop()
+
+    def spread(self, size: int, consumers: int) -> list[tuple[float, str]]:
+        job = {"make": {"run": "python:tasks.make", "with": {"args": size}, "out": ["out"], "resources": {"host0": 1}}}
+        for i in range(1, consumers + 1):
+            job[f"far{i}"] = {"run": "python:tasks.far", "in": {"xs": ["make.out"]}, "out": ["out"], "resources": {f"host{i}": 1}}
+        results = [f"far{i}.out" for i in range(1, consumers + 1)]
+        done = self.cluster.submit(self.text("broadcast", job, results))
+        return [tuple(done.result(r)) for r in results]
+
+
 def indexes(pattern: str, width: int, step: int) -> list[str]:
     """Which tasks of the last step task i needs, as expressions of a job file; the same as shapes.before."""
     if pattern == "fft":
@@ -148,4 +189,4 @@ def indexes(pattern: str, width: int, step: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    serve(Cascade)
+    serve(OnHosts if hosts.ADDRESSES else Cascade)

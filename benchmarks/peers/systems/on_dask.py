@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 
 import dask
 import distributed
 from distributed import Client, LocalCluster
 
+import hosts
 import kernels
 import shapes
 from harness import CORES, FOLDER, LEAN, System, serve, timed
+
+
+SETTINGS = {"temporary-directory": FOLDER, "distributed.comm.timeouts.connect": "60s"}
+if LEAN:
+    SETTINGS |= {
+        "distributed.worker.profile.enabled": False,
+        "distributed.scheduler.work-stealing": False,
+        "distributed.scheduler.worker-saturation": "inf",
+        "distributed.scheduler.active-memory-manager.start": False,
+        "distributed.worker.memory.target": False, "distributed.worker.memory.spill": False,
+        "distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": False,
+        "distributed.admin.tick.interval": "1s",
+    }  # fmt: skip
 
 
 class Dask(System):
@@ -21,17 +37,7 @@ class Dask(System):
     )  # fmt: skip
 
     def __init__(self) -> None:
-        dask.config.set({"temporary-directory": FOLDER, "distributed.comm.timeouts.connect": "60s"})
-        if LEAN:
-            dask.config.set({
-                "distributed.worker.profile.enabled": False,
-                "distributed.scheduler.work-stealing": False,
-                "distributed.scheduler.worker-saturation": "inf",
-                "distributed.scheduler.active-memory-manager.start": False,
-                "distributed.worker.memory.target": False, "distributed.worker.memory.spill": False,
-                "distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": False,
-                "distributed.admin.tick.interval": "1s",
-            })  # fmt: skip
+        dask.config.set(SETTINGS)
         self.cluster = LocalCluster(n_workers=CORES, threads_per_worker=1, processes=True, local_directory=FOLDER,
                                     dashboard_address=None if LEAN else "127.0.0.1:0")  # fmt: skip
         self.client = Client(self.cluster)
@@ -59,5 +65,33 @@ class Dask(System):
         return self.client.get(dsk, [name[i] for i in shape.results], sync=True)
 
 
+class OnHosts(Dask):
+    """The scheduler on the first host, a worker on each that has the host's name."""
+
+    def __init__(self) -> None:
+        settings = os.path.join(FOLDER, "dask.yaml")  # JSON is YAML; keys with dots are paths, as in dask.config.set
+        with dask.config.set(SETTINGS), open(settings, "w") as file:
+            json.dump(dask.config.config, file)
+        os.environ["DASK_CONFIG"] = settings
+        dask.config.set(SETTINGS)
+        control = f"tcp://{hosts.ADDRESSES[0]}:8786"
+        hosts.start(0, sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", control, "--no-dashboard" if LEAN else "--dashboard")
+        for i, address in enumerate(hosts.ADDRESSES):
+            hosts.start(i, sys.executable, "-m", "distributed.cli.dask_worker", control, "--host", address, "--name", f"host{i}", "--nthreads", "1",
+                        "--memory-limit", "0", "--local-directory", FOLDER, "--no-dashboard" if LEAN else "--dashboard")  # fmt: skip
+        self.client = Client(control)
+        hosts.until(lambda: len(self.client.scheduler_info(n_workers=-1)["workers"]) == len(hosts.ADDRESSES))
+        self.broadcast(8, len(hosts.ADDRESSES) - 1, 1)
+
+    def stop(self) -> None:
+        self.client.close()
+        hosts.stop()
+
+    def spread(self, size: int, consumers: int) -> list[tuple[float, str]]:
+        array = self.client.submit(kernels.make, size, workers="host0", pure=False)
+        far = [self.client.submit(kernels.far, None, array, workers=f"host{i}", pure=False) for i in range(1, consumers + 1)]
+        return [tuple(x) for x in self.client.gather(far)]
+
+
 if __name__ == "__main__":
-    serve(Dask)
+    serve(OnHosts if hosts.ADDRESSES else Dask)

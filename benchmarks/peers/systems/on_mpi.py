@@ -16,7 +16,7 @@ comm = MPI.COMM_WORLD
 rank, size = comm.Get_rank(), comm.Get_size()
 
 
-MEASURED = ("noop", "latency", "chain", "handover", "sdmi", "simulation")
+MEASURED = ("noop", "latency", "chain", "handover", "broadcast", "sdmi", "simulation")
 
 
 class Mpi(System):
@@ -66,6 +66,17 @@ class Mpi(System):
             comm.Bcast(x, root=0)
             waits.append(comm.reduce(kernels.seen(None, x), op=MPI.MAX, root=0) or 0.0)
         return {"last": sorted(waits[1:])[times // 2]}
+
+    def broadcast(self, size: int, consumers: int, times: int) -> dict[str, float]:
+        """From the first host to as many others."""
+        x, waits = np.empty(size // 8), []
+        part = comm.Split(0 if rank <= consumers else MPI.UNDEFINED)
+        for _ in range(times + 1 if rank <= consumers else 0):
+            if rank == 0:
+                kernels.fill(x)
+            part.Bcast(x, root=0)
+            waits.append(part.reduce(kernels.seen(None, x), op=MPI.MAX, root=0) or 0.0)
+        return {"last": sorted(waits[1:])[times // 2]} if waits else {}
 
     def sdmi(self, n: int, m: int) -> dict[str, float]:
         """Each rank decomposes its share of the multiples."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import time
 from typing import Any
 
@@ -20,6 +21,7 @@ if LEAN:  # nothing that only watches, and workers that are not niced against th
 import ray  # noqa: E402 (it reads its settings from the environment)
 from ray.dag import InputNode, MultiOutputNode  # noqa: E402
 
+import hosts  # noqa: E402
 import kernels  # noqa: E402
 import shapes  # noqa: E402
 
@@ -85,6 +87,39 @@ class Ray(System):
         return once
 
 
+class OnHosts(Ray):
+    """A node on each host, whose resource has the host's name."""
+
+    def __init__(self) -> None:
+        head, alike = f"{hosts.ADDRESSES[0]}:6379", ["--num-cpus", "1", "--object-store-memory", str(hosts.STORE), "--disable-usage-stats", "--block"]
+        for i, address in enumerate(hosts.ADDRESSES):
+            role = ["--address", head] if i else ["--head", "--port", "6379", "--temp-dir", os.path.join(FOLDER, "r"), "--include-dashboard", str(not LEAN)]
+            hosts.start(i, sys.executable, "-m", "ray.scripts.scripts", "start", *role, "--node-ip-address", address,
+                        "--resources", f'{{"host{i}": 1}}', *alike)  # fmt: skip
+            if i == 0:  # the others would not wait for it
+                hosts.until(self.connected)
+        hosts.until(lambda: sum(node["Alive"] for node in ray.nodes()) == len(hosts.ADDRESSES))
+        self.remote = {f: ray.remote(f) for f in (kernels.make, kernels.far)}
+        self.broadcast(8, len(hosts.ADDRESSES) - 1, 1)
+
+    @staticmethod
+    def connected() -> bool:
+        try:
+            ray.init(address=f"{hosts.ADDRESSES[0]}:6379", _node_ip_address=hosts.ADDRESSES[0], log_to_driver=False, logging_level="CRITICAL")
+        except (ConnectionError, RuntimeError):  # it is not up yet
+            return False
+        return True
+
+    def stop(self) -> None:
+        super().stop()
+        hosts.stop()
+
+    def spread(self, size: int, consumers: int) -> list[tuple[float, str]]:
+        array = self.remote[kernels.make].options(resources={"host0": 1}).remote(size)
+        far = self.remote[kernels.far]
+        return [tuple(x) for x in ray.get([far.options(resources={f"host{i}": 1}).remote(None, array) for i in range(1, consumers + 1)])]
+
+
 def command(pid: int) -> str:
     """What a process calls itself."""
     try:
@@ -101,4 +136,4 @@ class Adder:
 
 
 if __name__ == "__main__":
-    serve(Ray)
+    serve(OnHosts if hosts.ADDRESSES else Ray)

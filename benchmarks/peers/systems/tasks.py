@@ -40,6 +40,10 @@ def seen(xs: list) -> float:
     return kernels.seen(None, *xs)
 
 
+def far(xs: list) -> list:
+    return kernels.far(None, *xs)
+
+
 def logged(args: list) -> int:
     return kernels.logged(args)
 

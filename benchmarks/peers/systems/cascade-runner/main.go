@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cascade-run/cascade"
@@ -50,7 +51,7 @@ type answer struct {
 
 // runner is a cluster that is up.
 type runner struct {
-	cluster *cascade.Cluster
+	client  *cascade.Client
 	workers []int // of the last answer
 }
 
@@ -64,16 +65,10 @@ func serve(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("read PEERS_CORES: %w", err)
 	}
-	r := &runner{}
-	r.cluster, err = cascade.Local(ctx, cascade.WithState(filepath.Join(os.Getenv("PEERS_DIR"), "state")), cascade.WithCPU(float64(cores)), cascade.WithStore(4<<30))
+	r, closeAll, err := open(ctx, cores)
+	defer func() { err = errors.Join(err, closeAll()) }()
 	if err != nil {
 		return err
-	}
-	defer func() { err = errors.Join(err, r.cluster.Close()) }()
-	for range 2 { // executors are up, and a profile is known as of any job that runs again
-		if _, err := r.noop(ctx, args{"n": float64(200 * cores)}); err != nil {
-			return err
-		}
 	}
 	out := json.NewEncoder(conn)
 	if err := out.Encode(map[string]string{"version": os.Getenv("PEERS_VERSION"),
@@ -97,11 +92,37 @@ func serve(ctx context.Context) (err error) {
 	return nil
 }
 
+// open starts a cluster, on this machine or on the hosts of PEERS_HOSTS, and warms it.
+// The function that it returns ends it, also after an error.
+func open(ctx context.Context, cores int) (r *runner, closeAll func() error, err error) {
+	if text := os.Getenv("PEERS_HOSTS"); text != "" {
+		all := strings.Split(text, ",")
+		c, d, err := openHosts(ctx, all)
+		if err != nil {
+			return nil, d.close, err
+		}
+		r = &runner{client: c}
+		_, err = r.broadcast(ctx, args{"size": 8.0, "consumers": float64(len(all) - 1), "times": 1.0})
+		return r, func() error { return errors.Join(c.Close(), d.close()) }, err
+	}
+	c, err := cascade.Local(ctx, cascade.WithState(filepath.Join(os.Getenv("PEERS_DIR"), "state")), cascade.WithCPU(float64(cores)), cascade.WithStore(4<<30))
+	if err != nil {
+		return nil, func() error { return nil }, err
+	}
+	r = &runner{client: c.Client}
+	for range 2 { // executors are up, and a profile is known as of any job that runs again
+		if _, err := r.noop(ctx, args{"n": float64(200 * cores)}); err != nil {
+			return nil, c.Close, err
+		}
+	}
+	return r, c.Close, nil
+}
+
 // answer measures what a request asks for.
 func (r *runner) answer(ctx context.Context, q request) answer {
 	workloads := map[string]func(context.Context, args) (values, error){
 		"noop": r.noop, "latency": r.latency, "chain": r.chain, "fan": r.fan, "merge": r.merge, "tree": r.tree, "memory": r.memory,
-		"handover": r.handover, "repeat": r.repeat, "trace": r.trace,
+		"handover": r.handover, "broadcast": r.broadcast, "repeat": r.repeat, "trace": r.trace,
 	}
 	measure, ok := workloads[q.Workload]
 	if !ok {

@@ -47,7 +47,7 @@ func (r *runner) run(ctx context.Context, build func() shape) (values, error) {
 	if err != nil {
 		return nil, err
 	}
-	job, err := r.cluster.Submit(ctx, g)
+	job, err := r.client.Submit(ctx, g)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (r *runner) run(ctx context.Context, build func() shape) (values, error) {
 
 // wait runs a graph to its durable end.
 func (r *runner) wait(ctx context.Context, g *dag.Graph) error {
-	job, err := r.cluster.Submit(ctx, g)
+	job, err := r.client.Submit(ctx, g)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (r *runner) latency(ctx context.Context, a args) (values, error) {
 	took := make([]float64, n)
 	for i := -max(n/10, 1); i < n; i++ {
 		t, err := timed(func() error {
-			job, err := r.cluster.Submit(ctx, d)
+			job, err := r.client.Submit(ctx, d)
 			if err != nil {
 				return err
 			}

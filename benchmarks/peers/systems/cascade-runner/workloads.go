@@ -81,7 +81,7 @@ func (r *runner) memory(ctx context.Context, a args) (values, error) {
 	if err != nil {
 		return nil, err
 	}
-	job, err := r.cluster.Submit(ctx, d)
+	job, err := r.client.Submit(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (r *runner) handover(ctx context.Context, a args) (values, error) {
 	}
 	var runs []float64
 	for range times + 1 {
-		job, err := r.cluster.Submit(ctx, d)
+		job, err := r.client.Submit(ctx, d)
 		if err != nil {
 			return nil, err
 		}
@@ -169,7 +169,7 @@ func (r *runner) repeat(ctx context.Context, a args) (values, error) {
 
 // once runs a graph that is built, and compares its result.
 func (r *runner) once(ctx context.Context, d *dag.Graph, s shape) error {
-	job, err := r.cluster.Submit(ctx, d)
+	job, err := r.client.Submit(ctx, d)
 	if err != nil {
 		return err
 	}
