@@ -14,7 +14,7 @@ type plan struct {
 	systems   []system
 	short     bool
 	rounds    int
-	budget    time.Duration // after which no further round begins
+	budget    time.Duration // after which nothing more is measured
 }
 
 // bench is a run.
@@ -78,12 +78,17 @@ func (b *bench) tooLarge(w workload, s system) error {
 
 var errSmaller = errors.New("not tried, a smaller one failed")
 
+var errBudget = errors.New("not measured, the time for all was over")
+
+// grace is for what is being measured when the budget is over.
+const grace = 3 * time.Minute
+
 // run measures everything: all suites in the first round, then all again. Errors of
 // systems become rows; an error of its own is the context's.
 func (b *bench) run(ctx context.Context) error {
 	for round := range b.rounds {
 		for _, suite := range b.suites() {
-			if round > 0 && time.Since(b.began) > b.budget {
+			if round > 0 && b.over() {
 				b.say(fmt.Sprintf("round %d ends before %s: %s are over", round+1, suite, b.budget))
 				return nil
 			}
@@ -104,10 +109,14 @@ func (b *bench) run(ctx context.Context) error {
 	return nil
 }
 
+func (b *bench) over() bool { return time.Since(b.began) > b.budget }
+
 // measure does some workloads with one system.
 func (b *bench) measure(ctx context.Context, s system, round int, todo []workload) {
+	ctx, stop := context.WithDeadline(ctx, b.began.Add(b.budget+grace))
+	defer stop()
 	for len(todo) > 0 {
-		r, err := b.start(ctx, s, todo[0].hosts)
+		r, err := b.up(ctx, s, todo[0].hosts)
 		if err != nil {
 			for _, w := range todo {
 				b.record(entry{w.name, s.name, nil, err.Error()}, round)
@@ -122,7 +131,7 @@ func (b *bench) measure(ctx context.Context, s system, round int, todo []workloa
 		for alive && len(todo) > 0 {
 			w := todo[0]
 			todo = todo[1:]
-			if err := b.tooLarge(w, s); err != nil {
+			if err := b.refused(w, s); err != nil {
 				b.record(entry{w.name, s.name, nil, err.Error()}, round)
 				continue
 			}
@@ -143,6 +152,27 @@ func (b *bench) measure(ctx context.Context, s system, round int, todo []workloa
 			b.say(s.name + " left something: " + err.Error())
 		}
 	}
+}
+
+// up starts a system; one that ends at once has a second try.
+func (b *bench) up(ctx context.Context, s system, hosts int) (r *runner, err error) {
+	if b.over() {
+		return nil, errBudget
+	}
+	r, err = b.start(ctx, s, hosts)
+	if errors.Is(err, errGone) {
+		b.say(fmt.Sprintf("%s is started again: %v", s.name, err))
+		r, err = b.start(ctx, s, hosts)
+	}
+	return r, err
+}
+
+// refused says why a workload is not tried.
+func (b *bench) refused(w workload, s system) error {
+	if b.over() {
+		return errBudget
+	}
+	return b.tooLarge(w, s)
 }
 
 func (b *bench) record(e entry, round int) {

@@ -28,10 +28,11 @@ func run(ctx context.Context, words []string) error {
 	flags := flag.NewFlagSet("peers", flag.ExitOnError)
 	short := flags.Bool("short", false, "small sizes: minutes; shows that everything works, not how fast")
 	rounds := flags.Int("rounds", 3, "how often each system has its turn at each workload")
-	budget := flags.Duration("budget", 48*time.Minute, "after which no further round begins")
+	budget := flags.Duration("budget", 48*time.Minute, "after which nothing more is measured")
 	only := flags.String("systems", "", "these systems only, by name with commas between")
 	which := flags.String("workloads", "", "these workloads only, by the beginnings of their names with commas between")
 	out := flags.String("out", "benchmarks/peers", "folder of results.json and results.md")
+	merge := flags.Bool("merge", false, "keep what results.json has of workloads and systems that are not measured now")
 	docs := flags.String("docs", "", "also write the page of the documents, with plots beside it")
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "go run ./benchmarks/peers [flags]: Cascade and its neighbours on this machine, in turn")
@@ -52,13 +53,20 @@ func run(ctx context.Context, words []string) error {
 	if err := p.choose(*only, *which); err != nil {
 		return err
 	}
+	var earlier results
+	if *merge {
+		if earlier, err = readResults(*out); err != nil {
+			return err
+		}
+	}
 	say := func(text string) { fmt.Fprintln(os.Stderr, text) }
 	result, err := measure(ctx, p, cores, say)
-	if err != nil {
+	if len(result.Rows) == 0 {
 		return err
 	}
 	result.Command = strings.Join(append([]string{"go run ./benchmarks/peers"}, words...), " ")
-	return errors.Join(result.write(*out), result.document(*docs))
+	result = result.after(earlier, append(workloads(), played...))
+	return errors.Join(err, result.write(*out), result.document(*docs))
 }
 
 // choose keeps the systems and workloads that are wanted.
@@ -107,13 +115,11 @@ func measure(ctx context.Context, p plan, cores int, say func(string)) (res resu
 		}
 		return why != nil
 	})
-	if err := b.run(ctx); err != nil {
-		return res, err
-	}
+	stopped := b.run(ctx) // what was measured before is told all the same
 	host := describe(cores)
 	host.Commit = at.version
 	return results{Host: host, Date: began.UTC().Format("2 January 2006"), Took: time.Since(began).Round(time.Second).String(), Short: p.short,
-		Models: b.models, Rows: rows(p.workloads, systems(), b.versions, b.happened)}, nil
+		Models: b.models, Rows: rows(p.workloads, systems(), b.versions, b.happened)}, stopped
 }
 
 // root is the clone's folder.

@@ -7,9 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cascade-run/cascade/internal/needs"
 )
@@ -180,5 +183,88 @@ func TestTrace(t *testing.T) {
 		if tasks, _, err := r.trace(1, 1); err == nil {
 			t.Errorf("%s became %v", text, tasks)
 		}
+	}
+}
+
+// Results of some workloads replace those of an earlier run, and the others stay, in the order of the tables.
+func TestMerge(t *testing.T) {
+	ws := workloads()
+	at := func(w, s string, v float64) row { return row{Workload: w, System: s, Value: v, Runs: []float64{v}} }
+	earlier := results{Command: "first", Date: "1 May 2026", Models: map[string]model{"ray": {Processes: 9}, "mpi": {Processes: 2}},
+		Rows: []row{at("noop 1k", "ray", 1), at("chain step", "cascade-python", 2), at("chain step", "ray", 3)}}
+	later := results{Command: "second", Date: "2 May 2026", Took: "1m", Host: host{Commit: "abc"}, Models: map[string]model{"ray": {Processes: 10}},
+		Rows: []row{at("chain step", "ray", 4), at("latency p50", "ray", 5)}}
+	dir := t.TempDir()
+	if none, err := readResults(dir); err != nil || len(later.after(none, ws).Rows) != 2 {
+		t.Errorf("without earlier results: %v", err)
+	}
+	if err := earlier.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	back, err := readResults(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := later.after(back, ws)
+	want := []row{at("noop 1k", "ray", 1), at("latency p50", "ray", 5), at("chain step", "cascade-python", 2), at("chain step", "ray", 4)}
+	if !slices.EqualFunc(both.Rows, want, func(a, b row) bool { return a.Workload == b.Workload && a.System == b.System && a.Value == b.Value }) {
+		t.Errorf("rows are %v", both.Rows)
+	}
+	if both.Command != "first" || len(both.Again) != 1 || both.Again[0] != "`second` (2 May 2026, commit abc, 1m)" || both.Models["ray"].Processes != 10 || both.Models["mpi"].Processes != 2 {
+		t.Errorf("%s, again %q, %v", both.Command, both.Again, both.Models)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "results.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readResults(dir); err == nil {
+		t.Error("half a file was read")
+	}
+}
+
+// What a killed system leaves in shared memory is removed, unless it was there before, is in use, or is nobody's that we know.
+func TestRemoveLeft(t *testing.T) {
+	touch := func(name string) *os.File {
+		f, err := os.OpenFile(filepath.Join(shmFolder, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			t.Skip(err)
+		}
+		t.Cleanup(func() { os.Remove(f.Name()); f.Close() })
+		return f
+	}
+	unique := strconv.Itoa(os.Getpid())
+	earlier := touch("psm_earlier" + unique)
+	before := sharedMemory()
+	left, used, foreign := touch("sem.mp-left"+unique), touch("sCascused"+unique), touch("peers-test-"+unique)
+	if err := used.Truncate(4096); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Mmap(int(used.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(at) }()
+	if err := removeLeft(t.TempDir(), before); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		file  *os.File
+		stays bool
+	}{{earlier, true}, {left, false}, {used, true}, {foreign, true}} {
+		if _, err := os.Stat(c.file.Name()); (err == nil) != c.stays {
+			t.Errorf("%s: stays is to be %v: %v", c.file.Name(), c.stays, err)
+		}
+	}
+}
+
+// When the time for all is over nothing begins, and the rows say so.
+func TestBudget(t *testing.T) {
+	w := workload{name: "w", suite: "s", full: args{"n": 1}}
+	b := &bench{plan: plan{workloads: []workload{w}, systems: []system{{name: "a"}}, rounds: 3, budget: time.Minute}, say: func(string) {},
+		began: time.Now().Add(-time.Hour), versions: map[string]string{}, models: map[string]model{}}
+	if err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.happened) != 1 || b.happened[0].err != errBudget.Error() {
+		t.Errorf("happened: %v", b.happened)
 	}
 }

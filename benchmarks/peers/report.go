@@ -18,6 +18,7 @@ type results struct {
 	Command string           `json:"command"`
 	Date    string           `json:"date"`
 	Took    string           `json:"took"`
+	Again   []string         `json:"again,omitempty"` // what replaced some rows later
 	Short   bool             `json:"short,omitempty"`
 	Host    host             `json:"host"`
 	Models  map[string]model `json:"models"`
@@ -77,6 +78,9 @@ func (r results) about(w io.Writer) {
 		size = " These are the small sizes of `-short`: they show that everything runs, not how fast."
 	}
 	fmt.Fprintf(w, "%s, %d cores, %s, %s; %s; commit %s; %s, written by `%s`.%s\n\n", r.Host.CPU, r.Host.Cores, r.Host.Memory, r.Host.Kernel, r.Date, r.Host.Commit, r.Took, r.Command, size)
+	if len(r.Again) > 0 {
+		fmt.Fprintf(w, "Some rows were measured again: %s.\n\n", strings.Join(r.Again, "; "))
+	}
 }
 
 // tables writes the summary, the values, the processes and what could not be had.

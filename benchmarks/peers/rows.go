@@ -31,7 +31,7 @@ func rows(ws []workload, ss []system, versions map[string]string, happened []ent
 	for _, w := range ws {
 		for _, m := range w.metrics {
 			for _, s := range ss {
-				r := row{Workload: strings.TrimSpace(w.name + " " + m.name), System: s.name, Version: versions[s.name], Unit: m.unit, Higher: m.higher, Bound: s.bound, Runs: []float64{}}
+				r := row{Workload: w.row(m), System: s.name, Version: versions[s.name], Unit: m.unit, Higher: m.higher, Bound: s.bound, Runs: []float64{}}
 				seen := false
 				for _, e := range happened {
 					if e.workload != w.name || e.system != s.name {

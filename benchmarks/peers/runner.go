@@ -41,7 +41,7 @@ var (
 )
 
 const (
-	startTime = 2 * time.Minute // for a system to come up
+	startTime = 2 * time.Minute // for a system to come up, and as much again for each four hosts
 	stopTime  = 20 * time.Second
 )
 
@@ -81,7 +81,7 @@ func (p place) start(ctx context.Context, s system, on int) (r *runner, err erro
 	if r.proc, err = process.Start(p.command(s, dir, socket, r.hosts)); err != nil {
 		return r, fmt.Errorf("start %s: %w", s.name, err)
 	}
-	ctx, stop := context.WithTimeout(ctx, startTime)
+	ctx, stop := context.WithTimeout(ctx, startTime*time.Duration(1+on/4))
 	defer stop()
 	if r.conn, err = accept(ctx, listener, r.proc); err != nil {
 		return r, r.failed(s.name+" came not up", err)

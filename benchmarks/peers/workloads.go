@@ -62,7 +62,7 @@ func workloads() (all []workload) {
 	all = append(all,
 		noop(1000, "1k", args{"n": 100}, 0),
 		noop(10_000, "10k", nil, 0),
-		noop(100_000, "100k", nil, 0),
+		noop(100_000, "100k", nil, 2),
 		workload{number: 2, suite: "overhead", name: "latency", kind: "latency", full: args{"n": 500}, short: args{"n": 5}, limit: limit,
 			metrics: []metric{{"p50", "us", false, scaled("p50", 1e6)}, {"p99", "us", false, scaled("p99", 1e6)}}},
 		workload{number: 3, suite: "overhead", name: "chain", kind: "chain", full: args{"n": 1000}, short: args{"n": 5}, limit: limit,
@@ -73,7 +73,7 @@ func workloads() (all []workload) {
 		shape("fan", args{"n": 10_000}, args{"n": 50}),
 		shape("merge", args{"n": 10_000}, args{"n": 50}),
 		shape("tree", args{"leaves": 1 << 13}, args{"leaves": 16}),
-		workload{number: 12, suite: "overhead", name: "memory", kind: "memory", full: args{"n": 100_000}, short: args{"n": 100}, limit: limit,
+		workload{number: 12, suite: "overhead", name: "memory", kind: "memory", full: args{"n": 100_000}, short: args{"n": 100}, limit: time.Minute, rounds: 1,
 			metrics: []metric{{"", "MiB", false, scaled("control_bytes", 1.0/(1<<20))}}},
 	)
 	all = append(all, handovers()...)
