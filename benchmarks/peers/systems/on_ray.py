@@ -18,6 +18,9 @@ if LEAN:  # nothing that only watches, and workers that are not niced against th
         RAY_AUTH_MODE="disabled",
     )  # fmt: skip
 
+if os.environ.get("PEERS_HOSTS"):  # the stores of several hosts would take all memory of one machine
+    os.environ["RAY_preallocate_plasma_memory"] = "0"
+
 import ray  # noqa: E402 (it reads its settings from the environment)
 from ray.dag import InputNode, MultiOutputNode  # noqa: E402
 
