@@ -95,8 +95,9 @@ class OnHosts(Ray):
 
     def __init__(self) -> None:
         head, alike = f"{hosts.ADDRESSES[0]}:6379", ["--num-cpus", "1", "--object-store-memory", str(hosts.STORE), "--disable-usage-stats", "--block"]
+        lean = ["--include-dashboard", "false"] if LEAN else []
         for i, address in enumerate(hosts.ADDRESSES):
-            role = ["--address", head] if i else ["--head", "--port", "6379", "--temp-dir", os.path.join(FOLDER, "r"), "--include-dashboard", str(not LEAN)]
+            role = ["--address", head] if i else ["--head", "--port", "6379", "--temp-dir", os.path.join(FOLDER, "r"), *lean]
             hosts.start(i, sys.executable, "-m", "ray.scripts.scripts", "start", *role, "--node-ip-address", address,
                         "--resources", f'{{"host{i}": 1}}', *alike)  # fmt: skip
             if i == 0:  # the others would not wait for it
