@@ -27,7 +27,7 @@ func main() {
 func run(ctx context.Context, words []string) error {
 	flags := flag.NewFlagSet("peers", flag.ExitOnError)
 	short := flags.Bool("short", false, "small sizes: minutes; shows that everything works, not how fast")
-	rounds := flags.Int("rounds", 3, "how often each system has its turn at each workload")
+	rounds := flags.Int("rounds", 3, "how often each system has its turn at each workload; 0 writes the tables and pages of results.json anew")
 	budget := flags.Duration("budget", 48*time.Minute, "after which nothing more is measured")
 	only := flags.String("systems", "", "these systems only, by name with commas between")
 	which := flags.String("workloads", "", "these workloads only, by the beginnings of their names with commas between")
@@ -40,6 +40,13 @@ func run(ctx context.Context, words []string) error {
 	}
 	if err := flags.Parse(words); err != nil {
 		return err
+	}
+	if *rounds == 0 {
+		earlier, err := readResults(*out)
+		if err != nil {
+			return err
+		}
+		return errors.Join(earlier.write(*out), earlier.document(*docs))
 	}
 	cores := runtime.NumCPU()
 	played, err := traces(os.Getenv("CASCADE_TEST_DATA"), cores)

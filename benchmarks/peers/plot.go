@@ -44,7 +44,7 @@ func (r results) document(path string) error {
 		fmt.Fprintf(&page, "![%s](%s)\n\n", picture.alt, file)
 	}
 	if lines := r.behind(); len(lines) > 0 {
-		page.WriteString("Where another is ahead: " + strings.Join(lines, "; ") + ".\n\n")
+		page.WriteString("Where another is ahead:\n\n- " + strings.Join(lines, ".\n- ") + ".\n\n")
 	}
 	r.tables(&page)
 	return os.WriteFile(path, []byte(page.String()), 0o644)

@@ -127,7 +127,11 @@ func (r results) behind() (lines []string) {
 		best, ok := g.bestPeer()
 		ours, has := g.fair()
 		if ok && has && times(ours, best) < 1 {
-			lines = append(lines, fmt.Sprintf("%s: %s is %s times as good as %s", g.name, best.System, number(1/times(ours, best)), ours.System))
+			line := fmt.Sprintf("%s: %s is %s times as good as %s", g.name, best.System, number(1/times(ours, best)), ours.System)
+			if why := cause(g.name); why != "" {
+				line += ". " + why
+			}
+			lines = append(lines, line)
 		}
 	}
 	return lines

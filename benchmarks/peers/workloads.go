@@ -120,7 +120,7 @@ func handovers() (all []workload) {
 func broadcasts() (all []workload) {
 	for _, to := range []int{1, 4} {
 		w := workload{number: 8, suite: fmt.Sprintf("%d hosts", to+1), name: fmt.Sprintf("broadcast 1 GiB to %d", to), kind: "broadcast", hosts: to + 1,
-			full: args{"size": 1 << 30, "consumers": to, "times": 3}, limit: time.Minute, rounds: 2, metrics: []metric{{"", "ms", false, scaled("last", 1e3)}}}
+			full: args{"size": 1 << 30, "consumers": to, "times": 3}, limit: 90 * time.Second, rounds: 2, metrics: []metric{{"", "ms", false, scaled("last", 1e3)}}}
 		if to == 1 {
 			w.short = args{"size": 1 << 20, "consumers": to, "times": 1}
 		}

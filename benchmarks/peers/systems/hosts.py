@@ -30,6 +30,14 @@ def until(ready: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def done() -> None:
+    """Waits for the end of commands that leave daemons behind them. The driver ends these."""
+    while _started:
+        process = _started.pop()
+        if process.wait() != 0:
+            raise RuntimeError(f"{process.args[3:]} ended with {process.returncode}: {words()}")  # type: ignore[index]
+
+
 def words() -> str:
     """The last that the daemons wrote."""
     text = ""

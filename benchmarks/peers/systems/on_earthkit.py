@@ -6,8 +6,11 @@ processes is left out, as there is no way to keep them between jobs.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
+import os
 import random
+import statistics
 import time
 from typing import Any
 
@@ -17,13 +20,18 @@ from cascade.controller.report import Reporter
 from cascade.deployment.logging import LoggingConfig, init_from_cliparam
 from cascade.executor import platform
 from cascade.executor.bridge import Bridge
-from cascade.low.core import DatasetId, JobInstance, JobInstanceRich, TaskDefinition, TaskInstance, localIdx2hostId
+from cascade.low.core import DatasetId, JobInstance, JobInstanceRich, SchedulingConstraint, TaskDefinition, TaskInstance, localIdx2hostId
 from cascade.main import launch_executor
 from cascade.scheduler.precompute import precompute
 
+import hosts
 import kernels
 import shapes
-from harness import CORES, System, Unsupported, serve
+from harness import CORES, System, Unsupported, WrongResult, serve
+
+
+if hosts.ADDRESSES:
+    os.environ["UV_OFFLINE"] = "1"  # hosts have no way out: workers' environments are of what uv has fetched before
 
 
 class Clock(Reporter):
@@ -41,6 +49,14 @@ class Clock(Reporter):
 def edge(source: str, output: str, sink: str, position: int) -> dict[str, Any]:
     """An output that becomes an argument of another task."""
     return {"source": DatasetId(source, output), "sink_task": sink, "sink_input_kw": None, "sink_input_ps": position}
+
+
+def enter(space: str, *launch: Any) -> None:
+    """launch_executor on a host."""
+    with open(space) as network:
+        if ctypes.CDLL(None, use_errno=True).setns(network.fileno(), 0) != 0:
+            raise OSError(ctypes.get_errno(), f"enter {space}")
+    launch_executor(*launch)
 
 
 class Earthkit(System):
@@ -64,7 +80,7 @@ class Earthkit(System):
             raise Unsupported("each point of the curve starts all processes anew: measured for the narrow stencil alone")
         return super().metg(pattern, wide, tasks)
 
-    def clocked(self, shape: shapes.Shape) -> tuple[list[Any], float]:
+    def clocked(self, shape: shapes.Shape, constraints: list[SchedulingConstraint] | None = None) -> tuple[list[Any], float]:
         tasks, edges, encoded = {}, [], {}
         for i, (function, args, needs) in enumerate(shape.nodes):
             if function not in encoded:
@@ -73,7 +89,7 @@ class Earthkit(System):
             tasks[f"t{i}"] = TaskInstance(definition=definition, static_input_kw={}, static_input_ps={"0": args})
             edges += [edge(f"t{k}", "0", f"t{i}", at + 1) for at, k in enumerate(needs)]
         wanted = [DatasetId(f"t{i}", "0") for i in shape.results]
-        took, outputs = self.job(JobInstance(tasks=tasks, edges=edges, ext_outputs=wanted))
+        took, outputs = self.job(JobInstance(tasks=tasks, edges=edges, ext_outputs=wanted, constraints=constraints or []))
         return [outputs[w] for w in wanted], took
 
     def clocked_bdg(self, n: int, m: int) -> tuple[list[float], float]:
@@ -90,18 +106,38 @@ class Earthkit(System):
         """What run_locally of the package does, with a clock from the moment its executor is up."""
         job = JobInstanceRich(**orjson.loads(JobInstanceRich(jobInstance=instance, checkpointSpec=None).model_dump_json().encode()))
         port = random.randrange(20_000, 30_000, 50)
-        controller = f"tcp://localhost:{port}"
-        executor = platform.get_mp_ctx("executor-loc").Process(
-            target=launch_executor,
-            args=(job, controller, CORES, port + 1, localIdx2hostId(0), None, self.logging.withContext("host_0"), "tcp://localhost"),
-        )
-        executor.start()
-        bridge = Bridge(controller, 1, None)
+        controller = f"tcp://{hosts.ADDRESSES[0] if hosts.ADDRESSES else 'localhost'}:{port}"
+        executors = self.executors(job, controller, port)
+        for executor in executors:
+            executor.start()
+        bridge = Bridge(controller, len(executors), None)
         clock = Clock()
         began = time.perf_counter()
         state = run(job, bridge, precompute(job.jobInstance), clock)
-        executor.join(30)
+        for executor in executors:
+            executor.join(30)
         return clock.ended - began, state.outputs
+
+    def executors(self, job: JobInstanceRich, controller: str, port: int) -> list[Any]:
+        """One with a worker for each core; on several hosts, one of each with one worker."""
+        context = platform.get_mp_ctx("executor-loc")
+        if not hosts.ADDRESSES:
+            return [context.Process(target=launch_executor, args=(job, controller, CORES, port + 1, localIdx2hostId(0), None, self.logging.withContext("host_0"), "tcp://localhost"))]
+        return [
+            context.Process(target=enter, args=(space, job, controller, 1, port + 1 + 10 * i, localIdx2hostId(i), None, self.logging.withContext(f"host_{i}"), f"tcp://{address}"))
+            for i, (address, space) in enumerate(zip(hosts.ADDRESSES, hosts.SPACES, strict=True))
+        ]
+
+    def broadcast(self, size: int, consumers: int, times: int) -> dict[str, float]:
+        """A task cannot be told on which host it runs. A gang with a member for each host is on all: that of the maker is one too many."""
+        shape = shapes.Shape([shapes.Node(kernels.make, size, ()), *[shapes.Node(kernels.far, None, (0,))] * (consumers + 1)], list(range(1, consumers + 2)), None)
+        last = []
+        for _ in range(times + 1):
+            got, _ = self.clocked(shape, [SchedulingConstraint(gang=[f"t{i}" for i in shape.results])])
+            if len({network for _, network in got}) != consumers + 1:
+                raise WrongResult("members of a gang shared a host")
+            last.append(max(took for took, _ in got))
+        return {"last": statistics.median(last[1:])}
 
 
 if __name__ == "__main__":

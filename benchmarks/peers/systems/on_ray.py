@@ -94,29 +94,19 @@ class OnHosts(Ray):
     """A node on each host, whose resource has the host's name."""
 
     def __init__(self) -> None:
-        head, alike = f"{hosts.ADDRESSES[0]}:6379", ["--num-cpus", "1", "--object-store-memory", str(hosts.STORE), "--disable-usage-stats", "--block"]
+        head, alike = f"{hosts.ADDRESSES[0]}:6379", ["--num-cpus", "1", "--object-store-memory", str(hosts.STORE), "--disable-usage-stats"]
         lean = ["--include-dashboard", "false"] if LEAN else []
         for i, address in enumerate(hosts.ADDRESSES):
             role = ["--address", head] if i else ["--head", "--port", "6379", "--temp-dir", os.path.join(FOLDER, "r"), *lean]
             hosts.start(i, sys.executable, "-m", "ray.scripts.scripts", "start", *role, "--node-ip-address", address,
                         "--resources", f'{{"host{i}": 1}}', *alike)  # fmt: skip
             if i == 0:  # the others would not wait for it
-                hosts.until(self.connected)
+                hosts.done()
+        hosts.done()
+        ray.init(address=head, _node_ip_address=hosts.ADDRESSES[0], log_to_driver=False)
         hosts.until(lambda: sum(node["Alive"] for node in ray.nodes()) == len(hosts.ADDRESSES))
         self.remote = {f: ray.remote(f) for f in (kernels.make, kernels.far)}
         self.broadcast(8, len(hosts.ADDRESSES) - 1, 1)
-
-    @staticmethod
-    def connected() -> bool:
-        try:
-            ray.init(address=f"{hosts.ADDRESSES[0]}:6379", _node_ip_address=hosts.ADDRESSES[0], log_to_driver=False, logging_level="CRITICAL")
-        except (ConnectionError, RuntimeError):  # it is not up yet
-            return False
-        return True
-
-    def stop(self) -> None:
-        super().stop()
-        hosts.stop()
 
     def spread(self, size: int, consumers: int) -> list[tuple[float, str]]:
         array = self.remote[kernels.make].options(resources={"host0": 1}).remote(size)
