@@ -18,8 +18,8 @@ if LEAN:  # nothing that only watches, and workers that are not niced against th
         RAY_AUTH_MODE="disabled",
     )  # fmt: skip
 
-if os.environ.get("PEERS_HOSTS"):  # the stores of several hosts would take all memory of one machine
-    os.environ["RAY_preallocate_plasma_memory"] = "0"
+if os.environ.get("PEERS_HOSTS"):  # all stores together would take the memory of the one machine; tokens are for clusters that others reach
+    os.environ.update(RAY_preallocate_plasma_memory="0", RAY_AUTH_MODE="disabled")
 
 import ray  # noqa: E402 (it reads its settings from the environment)
 from ray.dag import InputNode, MultiOutputNode  # noqa: E402
