@@ -64,7 +64,7 @@ func (b *bench) due(w workload, s system, round int) bool {
 // tooLarge says why a workload is not tried: a smaller one of its ladder has failed.
 func (b *bench) tooLarge(w workload, s system) error {
 	for _, smaller := range b.workloads {
-		if w.axis == "" || smaller.axis != w.axis || smaller.size >= w.size {
+		if like := w.axis != "" && smaller.axis == w.axis && smaller.size < w.size; !like && smaller.name != w.after {
 			continue
 		}
 		for _, e := range b.happened {
@@ -99,7 +99,7 @@ func (b *bench) run(ctx context.Context) error {
 						todo = append(todo, w)
 					}
 				}
-				b.measure(ctx, s, round, todo)
+				b.measure(ctx, s, round, b.possible(todo, s, round))
 				if err := ctx.Err(); err != nil {
 					return err
 				}
@@ -107,6 +107,17 @@ func (b *bench) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// possible are the workloads that a system is started for; the others have a row that says why not.
+func (b *bench) possible(todo []workload, s system, round int) []workload {
+	return slices.DeleteFunc(todo, func(w workload) bool {
+		err := b.refused(w, s)
+		if err != nil {
+			b.record(entry{w.name, s.name, nil, err.Error()}, round)
+		}
+		return err != nil
+	})
 }
 
 func (b *bench) over() bool { return time.Since(b.began) > b.budget }

@@ -113,6 +113,10 @@ func TestTurns(t *testing.T) {
 	if err := errors.Join(b.tooLarge(ladder(10), system{name: "b"}), b.tooLarge(ladder(100), system{name: "a"})); err != nil {
 		t.Error(err)
 	}
+	fan := workload{name: "fan", after: number(10)}
+	if b.tooLarge(fan, system{name: "b"}) == nil || b.tooLarge(fan, system{name: "a"}) != nil {
+		t.Error("a workload is to wait for the one after which it comes")
+	}
 	b.short = true
 	if b.due(w, system{name: "a"}, 0) {
 		t.Error("a workload without a small size is part of -short")
@@ -132,7 +136,7 @@ func TestNumber(t *testing.T) {
 func TestSmoke(t *testing.T) {
 	needs.Python(t)
 	p := plan{workloads: workloads(), systems: systems(), short: true, rounds: 1, budget: time.Hour}
-	if err := p.choose("cascade-go,cascade-python,dask", "noop,latency,chain,fan,merge,tree,memory,handover,sdmi,bdg,repeat,simulation"); err != nil {
+	if err := p.choose("cascade-go,cascade-python,dask", "noop,latency,chain,fan,merge,tree,handover,sdmi,bdg,repeat,simulation"); err != nil {
 		t.Fatal(err)
 	}
 	res, err := measure(t.Context(), p, 2, func(text string) { t.Log(text) })

@@ -31,6 +31,7 @@ type workload struct {
 	metrics []metric
 	axis    string  // "": alone; else the ladder to which it belongs, for plots
 	size    float64 // where it stands on the ladder
+	after   string  // a workload like it, without which it is not tried
 }
 
 // value is a number as the runner measured it.
@@ -57,12 +58,15 @@ func workloads() (all []workload) {
 			rounds: rounds, metrics: tasksPerSecond(), axis: "independent no-op tasks", size: float64(n)}
 	}
 	shape := func(kind string, full, short args) workload {
-		return workload{number: 4, suite: "overhead", name: kind, kind: kind, full: full, short: short, limit: limit, metrics: tasksPerSecond()}
+		return workload{number: 4, suite: "overhead", name: kind, kind: kind, full: full, short: short, limit: limit, metrics: tasksPerSecond(), after: "noop 10k"}
 	}
+	big := noop(100_000, "100k", args{"n": 100}, 1) // and then what the control takes: number 12
+	big.kind = "memory"
+	big.metrics = append(big.metrics, metric{"control memory", "MiB", false, scaled("control_bytes", 1.0/(1<<20))})
 	all = append(all,
 		noop(1000, "1k", args{"n": 100}, 0),
 		noop(10_000, "10k", nil, 0),
-		noop(100_000, "100k", nil, 2),
+		big,
 		workload{number: 2, suite: "overhead", name: "latency", kind: "latency", full: args{"n": 500}, short: args{"n": 5}, limit: limit,
 			metrics: []metric{{"p50", "us", false, scaled("p50", 1e6)}, {"p99", "us", false, scaled("p99", 1e6)}}},
 		workload{number: 3, suite: "overhead", name: "chain", kind: "chain", full: args{"n": 1000}, short: args{"n": 5}, limit: limit,
@@ -73,23 +77,23 @@ func workloads() (all []workload) {
 		shape("fan", args{"n": 10_000}, args{"n": 50}),
 		shape("merge", args{"n": 10_000}, args{"n": 50}),
 		shape("tree", args{"leaves": 1 << 13}, args{"leaves": 16}),
-		workload{number: 12, suite: "overhead", name: "memory", kind: "memory", full: args{"n": 100_000}, short: args{"n": 100}, limit: time.Minute, rounds: 1,
-			metrics: []metric{{"", "MiB", false, scaled("control_bytes", 1.0/(1<<20))}}},
 	)
 	all = append(all, handovers()...)
+	all = append(all,
+		workload{number: 6, suite: "work", name: "sdmi", kind: "sdmi", full: args{"n": 1000, "m": 16}, short: args{"n": 20, "m": 4}, limit: limit, metrics: wall()},
+		workload{number: 6, suite: "work", name: "bdg", kind: "bdg", full: args{"n": 1000, "m": 16}, short: args{"n": 20, "m": 4}, limit: limit, metrics: wall()},
+	)
+	all = append(all, workload{number: 13, suite: "work", name: "simulation", kind: "simulation", full: args{"times": 30, "longest": 2000}, short: args{"times": 3, "longest": 20},
+		limit: limit, metrics: []metric{{"", "steps/s", true, value("rate")}}})
+	for _, kind := range []string{"chain", "scatter"} {
+		all = append(all, workload{number: 10, suite: "work", name: "repeat " + kind, kind: "repeat", full: args{"shape": kind, "times": 300},
+			short: args{"shape": kind, "times": 5}, limit: limit, metrics: []metric{{"", "graphs/s", true, rate}}})
+	}
 	all = append(all,
 		workload{number: 11, suite: "kill", name: "kill", kind: "kill", full: args{"n": 120, "seconds": 0.05}, short: args{"n": 30, "seconds": 0.05}, limit: limit,
 			metrics: []metric{{"lost task runs", "ms", false, scaled("rerun", 1e3)}, {"new worker runs", "ms", false, scaled("full", 1e3)},
 				{"tasks again", "tasks", false, value("again")}, {"time added", "s", false, value("added")}}},
-		workload{number: 6, suite: "kernels", name: "sdmi", kind: "sdmi", full: args{"n": 1000, "m": 16}, short: args{"n": 20, "m": 4}, limit: limit, metrics: wall()},
-		workload{number: 6, suite: "kernels", name: "bdg", kind: "bdg", full: args{"n": 1000, "m": 16}, short: args{"n": 20, "m": 4}, limit: limit, metrics: wall()},
 	)
-	all = append(all, workload{number: 13, suite: "kernels", name: "simulation", kind: "simulation", full: args{"times": 30, "longest": 2000}, short: args{"times": 3, "longest": 20},
-		limit: limit, metrics: []metric{{"", "steps/s", true, value("rate")}}})
-	for _, kind := range []string{"chain", "scatter"} {
-		all = append(all, workload{number: 10, suite: "kernels", name: "repeat " + kind, kind: "repeat", full: args{"shape": kind, "times": 300},
-			short: args{"shape": kind, "times": 5}, limit: limit, metrics: []metric{{"", "graphs/s", true, rate}}})
-	}
 	all = append(all, broadcasts()...)
 	all = append(all, metgs()...)
 	// Last, and once: they take long where they end at all.
@@ -106,7 +110,7 @@ func handovers() (all []workload) {
 		name        string
 		size, times int
 	}{{"1 KiB", 1 << 10, 20}, {"1 MiB", 1 << 20, 20}, {"100 MiB", 100 << 20, 5}, {"1 GiB", 1 << 30, 3}} {
-		w := workload{number: 7, suite: "data", name: "handover " + h.name, kind: "handover", full: args{"size": h.size, "consumers": 4, "times": h.times},
+		w := workload{number: 7, suite: "work", name: "handover " + h.name, kind: "handover", full: args{"size": h.size, "consumers": 4, "times": h.times},
 			limit: time.Minute, metrics: []metric{{"", "ms", false, scaled("last", 1e3)}}}
 		if h.size <= 1<<20 {
 			w.short = args{"size": h.size, "consumers": 4, "times": 1}
