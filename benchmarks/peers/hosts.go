@@ -16,10 +16,13 @@ type hosts struct {
 
 // openHosts makes n hosts. It needs root. None are no error: the system runs on the machine itself.
 func openHosts(n int) (h hosts, err error) {
-	if n > 0 {
-		h.lab, err = netlab.New(netlab.Config{Hosts: n})
+	if n == 0 {
+		return h, nil
 	}
-	return h, err
+	if h.lab, err = netlab.New(netlab.Config{Hosts: n}); err != nil {
+		return h, fmt.Errorf("hosts of one machine, which need root: %w", err)
+	}
+	return h, nil
 }
 
 // addresses lists those of the hosts.

@@ -76,6 +76,9 @@ func prepare(ctx context.Context, dir string, cores int, of []system, say func(s
 		}
 		say("environment of " + s.name)
 		p.pythons[s.name], err = p.cache.Prepare(ctx, dag.Environment{Name: s.name, Python: &dag.Python{Pip: s.pip}}, say)
+		if err == nil && s.ours { // that of its tasks, which hosts without a way out cannot build
+			_, err = p.cache.Prepare(ctx, dag.Environment{Name: "python", Python: &dag.Python{Pip: []string{numpy, gymnasium}}}, say)
+		}
 		if err != nil {
 			if ctx.Err() != nil || os.Getenv("CASCADE_REQUIRE_PYTHON") != "" {
 				return p, nil, fmt.Errorf("make the environment of %s: %w", s.name, err)
