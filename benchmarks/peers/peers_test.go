@@ -123,6 +123,18 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+func TestFirstLine(t *testing.T) {
+	for text, want := range map[string]string{
+		" a\n  b ": "a b",
+		"failed (https://index.example/simple/x/) at 3": "failed (URL) at 3",
+		strings.Repeat("x", 400):                        strings.Repeat("x", 297) + "...",
+	} {
+		if got := firstLine(text); got != want {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
 func TestNumber(t *testing.T) {
 	for x, want := range map[float64]string{0.00123: "0.00123", 1.234: "1.23", 45.67: "45.7", 123.4: "123", 1234.5: "1,234", 1234567: "1,234,567", 0: "0"} {
 		if got := number(x); got != want {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -58,9 +59,10 @@ func rows(ws []workload, ss []system, versions map[string]string, happened []ent
 	return out
 }
 
-// firstLine shortens a system's words to what a table takes.
+// firstLine shortens a system's words to what a table takes. Addresses are of the machine, not of the result.
 func firstLine(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
+	text = regexp.MustCompile(`https?://[^\s)]+`).ReplaceAllString(text, "URL")
 	if r := []rune(text); len(r) > 300 {
 		return string(r[:297]) + "..."
 	}
