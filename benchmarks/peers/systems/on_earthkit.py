@@ -10,6 +10,7 @@ import ctypes
 import importlib.metadata
 import os
 import random
+import socket
 import statistics
 import time
 from typing import Any
@@ -51,11 +52,14 @@ def edge(source: str, output: str, sink: str, position: int) -> dict[str, Any]:
     return {"source": DatasetId(source, output), "sink_task": sink, "sink_input_kw": None, "sink_input_ps": position}
 
 
-def enter(space: str, *launch: Any) -> None:
-    """launch_executor on a host."""
+def enter(space: str, address: str, *launch: Any) -> None:
+    """launch_executor on a host; it listens on the name of its machine, which is made the address."""
+    new_names = 0x04000000  # CLONE_NEWUTS
+    libc = ctypes.CDLL(None, use_errno=True)
     with open(space) as network:
-        if ctypes.CDLL(None, use_errno=True).setns(network.fileno(), 0) != 0:
+        if libc.setns(network.fileno(), 0) != 0 or libc.unshare(new_names) != 0:
             raise OSError(ctypes.get_errno(), f"enter {space}")
+    socket.sethostname(address)
     launch_executor(*launch)
 
 
@@ -132,7 +136,7 @@ class Earthkit(System):
         if not hosts.ADDRESSES:
             return [context.Process(target=launch_executor, args=(job, controller, CORES, port + 1, localIdx2hostId(0), None, self.logging.withContext("host_0"), "tcp://localhost"))]
         return [
-            context.Process(target=enter, args=(space, job, controller, 1, port + 1 + 10 * i, localIdx2hostId(i), None, self.logging.withContext(f"host_{i}"), f"tcp://{address}"))
+            context.Process(target=enter, args=(space, address, job, controller, 1, port + 1 + 10 * i, localIdx2hostId(i), None, self.logging.withContext(f"host_{i}"), f"tcp://{address}"))
             for i, (address, space) in enumerate(zip(hosts.ADDRESSES, hosts.SPACES, strict=True))
         ]
 
