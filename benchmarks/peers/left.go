@@ -20,6 +20,9 @@ const shmFolder = "/dev/shm"
 // Python (semaphores and segments), Open MPI. Ray removes the name at once.
 var peerMemory = regexp.MustCompile(`^(sCasc.*|[0-9a-f]{24}|sem\.mp-.*|psm_.*|vader_segment\..*)$`)
 
+// leftovers lists what there is already of what peers may leave.
+func leftovers() []string { return append(sharedMemory(), sockets()...) }
+
 // sharedMemory lists the names of shared memory that peers may leave.
 func sharedMemory() (names []string) {
 	entries, err := os.ReadDir(shmFolder)
@@ -34,11 +37,28 @@ func sharedMemory() (names []string) {
 	return names
 }
 
-// removeLeft removes what a system that was killed has left outside of its folder: shared
-// memory that was not there before it began and that no process has mapped, and that of
-// agents whose state is below the folder.
+// peerSockets are those that earthkit-workflows makes in /tmp, whatever TMPDIR says.
+const peerSockets = "/tmp/cascShmSock-*"
+
+// sockets lists the sockets that peers may leave.
+func sockets() []string {
+	paths, err := filepath.Glob(peerSockets)
+	if err != nil {
+		return nil // the pattern is good
+	}
+	return paths
+}
+
+// removeLeft removes what a system that was killed has left outside of its folder: sockets
+// that were not there before it began, shared memory of which that is true and that no
+// process has mapped, and that of agents whose state is below the folder.
 func removeLeft(dir string, before []string) error {
 	errs := []error{cleanAgents(dir)}
+	for _, path := range sockets() {
+		if info, err := os.Lstat(path); err == nil && ours(info) && info.Mode().Type() == fs.ModeSocket && !slices.Contains(before, path) {
+			errs = append(errs, os.Remove(path))
+		}
+	}
 	if left := slices.DeleteFunc(sharedMemory(), func(name string) bool { return slices.Contains(before, name) }); len(left) > 0 {
 		used, err := mapped()
 		if err != nil {

@@ -249,7 +249,7 @@ func TestRemoveLeft(t *testing.T) {
 	}
 	unique := strconv.Itoa(os.Getpid())
 	earlier := touch("psm_earlier" + unique)
-	before := sharedMemory()
+	before := leftovers()
 	left, used, foreign := touch("sem.mp-left"+unique), touch("sCascused"+unique), touch("peers-test-"+unique)
 	if err := used.Truncate(4096); err != nil {
 		t.Fatal(err)

@@ -47,12 +47,12 @@ const (
 
 // runner is one system that is up.
 type runner struct {
-	proc  *process.Process
-	conn  net.Conn
-	in    *bufio.Reader
-	dir   string
-	hosts hosts
-	shm   []string // what there was of shared memory before
+	proc   *process.Process
+	conn   net.Conn
+	in     *bufio.Reader
+	dir    string
+	hosts  hosts
+	before []string // what there was of others' shared memory and sockets
 	hello
 }
 
@@ -62,7 +62,7 @@ func (p place) start(ctx context.Context, s system, on int) (r *runner, err erro
 	if err != nil {
 		return nil, fmt.Errorf("make the folder of %s: %w", s.name, err)
 	}
-	r = &runner{dir: dir, shm: sharedMemory()}
+	r = &runner{dir: dir, before: leftovers()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.stop())
@@ -184,5 +184,5 @@ func (r *runner) stop() error {
 		r.proc.Kill()
 		<-r.proc.Done()
 	}
-	return errors.Join(r.hosts.close(), removeLeft(r.dir, r.shm), os.RemoveAll(r.dir))
+	return errors.Join(r.hosts.close(), removeLeft(r.dir, r.before), os.RemoveAll(r.dir))
 }

@@ -21,7 +21,7 @@ from cascade.controller.report import Reporter
 from cascade.deployment.logging import LoggingConfig, init_from_cliparam
 from cascade.executor import platform
 from cascade.executor.bridge import Bridge
-from cascade.low.core import DatasetId, JobInstance, JobInstanceRich, SchedulingConstraint, TaskDefinition, TaskInstance, localIdx2hostId
+from cascade.low.core import DatasetId, JobInstance, JobInstanceRich, TaskDefinition, TaskInstance, localIdx2hostId
 from cascade.main import launch_executor
 from cascade.scheduler.precompute import precompute
 
@@ -92,7 +92,7 @@ class Earthkit(System):
             raise Unsupported("each point of the curve starts all processes anew: measured for the narrow stencil alone")
         return super().metg(pattern, wide, tasks)
 
-    def clocked(self, shape: shapes.Shape, constraints: list[SchedulingConstraint] | None = None) -> tuple[list[Any], float]:
+    def clocked(self, shape: shapes.Shape) -> tuple[list[Any], float]:
         tasks, edges, encoded = {}, [], {}
         for i, (function, args, needs) in enumerate(shape.nodes):
             if function not in encoded:
@@ -101,7 +101,7 @@ class Earthkit(System):
             tasks[f"t{i}"] = TaskInstance(definition=definition, static_input_kw={}, static_input_ps={"0": args})
             edges += [edge(f"t{k}", "0", f"t{i}", at + 1) for at, k in enumerate(needs)]
         wanted = [DatasetId(f"t{i}", "0") for i in shape.results]
-        took, outputs = self.job(JobInstance(tasks=tasks, edges=edges, ext_outputs=wanted, constraints=constraints or []))
+        took, outputs = self.job(JobInstance(tasks=tasks, edges=edges, ext_outputs=wanted))
         return [outputs[w] for w in wanted], took
 
     def clocked_bdg(self, n: int, m: int) -> tuple[list[float], float]:
@@ -141,13 +141,13 @@ class Earthkit(System):
         ]
 
     def broadcast(self, size: int, consumers: int, times: int) -> dict[str, float]:
-        """A task cannot be told on which host it runs. A gang with a member for each host is on all: that of the maker is one too many."""
+        """A task cannot be told on which host it runs: there are as many consumers as workers, and the one beside the maker does not count."""
         shape = shapes.Shape([shapes.Node(kernels.make, size, ()), *[shapes.Node(kernels.far, None, (0,))] * (consumers + 1)], list(range(1, consumers + 2)), None)
         last = []
         for _ in range(times + 1):
-            got, _ = self.clocked(shape, [SchedulingConstraint(gang=[f"t{i}" for i in shape.results])])
-            if len({network for _, network in got}) != consumers + 1:
-                raise WrongResult("members of a gang shared a host")
+            got, _ = self.clocked(shape)
+            if (found := len({network for _, network in got})) != consumers + 1:
+                raise WrongResult(f"consumers were on {found} hosts, want {consumers + 1}; a task cannot be told where it runs")
             last.append(max(took for took, _ in got))
         return {"last": statistics.median(last[1:])}
 
