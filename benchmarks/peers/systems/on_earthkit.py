@@ -144,7 +144,7 @@ class Earthkit(System):
         """A task cannot be told on which host it runs: there are as many consumers as workers, and the one beside the maker does not count."""
         shape = shapes.Shape([shapes.Node(kernels.make, size, ()), *[shapes.Node(kernels.far, None, (0,))] * (consumers + 1)], list(range(1, consumers + 2)), None)
         last = []
-        for _ in range(times + 1):
+        for _ in range(min(times, 2) + 1):
             got, _ = self.clocked(shape)
             if (found := len({network for _, network in got})) != consumers + 1:
                 raise WrongResult(f"consumers were on {found} hosts, want {consumers + 1}; a task cannot be told where it runs")
