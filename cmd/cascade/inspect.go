@@ -228,6 +228,7 @@ func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind s
 		for row, err := range cascade.EachRow[T](ctx, client, kind, job, filter) {
 			if err == nil {
 				a.cutOffTask(row)
+				soFar(row, time.Now())
 				err = lines.Encode(row)
 			}
 			if err != nil {
@@ -242,8 +243,20 @@ func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind s
 	}
 	for i := range rows {
 		a.cutOffTask(&rows[i])
+		soFar(&rows[i], time.Now())
 	}
 	return table(a, rows, columns...)
+}
+
+// soFar sets how long a task that runs has taken up to now. Rows of other things stay.
+func soFar(row any, now time.Time) {
+	t, ok := row.(*comms.TaskRow)
+	if !ok || t.State != "running" {
+		return
+	}
+	if at, err := time.Parse(time.RFC3339Nano, t.Started); err == nil {
+		t.Seconds = max(t.Seconds, now.Sub(at).Seconds()) // its host's clock may be ahead of ours
+	}
 }
 
 func (a *app) storyCommand() *cobra.Command {

@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
@@ -72,6 +73,25 @@ func TestCutOffTask(t *testing.T) {
 		(&app{alone: tt.alone}).cutOffTask(&row)
 		if row.State != tt.want {
 			t.Errorf("%+v: the row says %q", tt, row.State)
+		}
+	}
+}
+
+func TestSoFar(t *testing.T) {
+	const at = "2026-11-22T10:00:00.5Z"
+	now := time.Date(2026, 11, 22, 10, 0, 2, 0, time.UTC)
+	for _, tt := range []struct {
+		row  comms.TaskRow
+		want float64
+	}{
+		{comms.TaskRow{State: "running", Started: at}, 1.5},
+		{comms.TaskRow{State: "running", Started: "2026-11-22T10:00:03Z"}, 0},
+		{comms.TaskRow{State: "queued"}, 0},
+		{comms.TaskRow{State: "done", Started: at, Seconds: 0.25}, 0.25},
+		{comms.TaskRow{State: "cut off", Started: at}, 0},
+	} {
+		if soFar(&tt.row, now); tt.row.Seconds != tt.want {
+			t.Errorf("%+v, want %g s", tt.row, tt.want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) { cascade.RunTests(mainOr{m}) }
 // Functions that the jobs of the scripts call: the test binary is their executor.
 var (
 	_ = cascade.Func1("Ramp", ramp, "with -> values")
+	_ = cascade.Gen1("Parts", parts, "with -> part")
 	_ = cascade.Func1("Sum", sum, "values -> sum")
 	_ = cascade.Func1("Panics", panics, "values -> sum")
 	_ = cascade.Func1("Refuses", refuses, "values -> sum")
@@ -53,6 +55,17 @@ func ramp(ctx context.Context, s rampSettings) (cascade.Array[float64], error) {
 		a.Data[i] = float64(i)
 	}
 	return a, err
+}
+
+// parts yields the numbers below N, each as an array of one.
+func parts(_ context.Context, s rampSettings) iter.Seq2[cascade.Array[float64], error] {
+	return func(yield func(cascade.Array[float64], error) bool) {
+		for i := range s.N {
+			if !yield(cascade.Array[float64]{Data: []float64{float64(i)}, Shape: []int{1}}, nil) {
+				return
+			}
+		}
+	}
 }
 
 func sum(_ context.Context, a cascade.Array[float64]) (total float64, err error) {

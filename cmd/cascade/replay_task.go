@@ -44,10 +44,7 @@ func (a *app) replayTask(ctx context.Context, name string, f *taskFlags) (err er
 		return fmt.Errorf("make a folder for the task: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	in, out, err := a.streams(f.debug)
-	if err != nil {
-		return err
-	}
+	in, out := a.streams(f.debug)
 	t := &foreground.Task{Folder: folder, Stdin: in, Stdout: out, Stderr: a.err}
 	with := a.withClient
 	if f.rebuild {
@@ -79,14 +76,14 @@ func (a *app) replayTask(ctx context.Context, name string, f *taskFlags) (err er
 }
 
 // streams are standard input and output of a task: a debugger has a terminal's own.
-func (a *app) streams(debug bool) (in *os.File, out io.Writer, err error) {
+func (a *app) streams(debug bool) (in *os.File, out io.Writer) {
 	if debug {
 		in, _ = a.in.(*os.File)
 	}
 	if a.json {
-		return in, a.err, nil // standard output is for how it ended
+		return in, a.err // standard output is for how it ended
 	}
-	return in, a.out, nil
+	return in, a.out
 }
 
 // taskEnded says how a task ended.
