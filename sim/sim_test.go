@@ -72,6 +72,7 @@ var ganged = []uint64{
 	4504, // while a generator waited, a bundle gave its ports back and leased others, for ever
 	4373, // an agent's word of what it had begun came when it had left
 	3192, // the end of an executor granted what its own run waited for, which ended in the same step
+	6080, // a gang that started over was given to two agents, as one of them had had a member of it
 	1697, // two agents, all of whose memory was held by runs and by fetches from each other that waited for memory
 	3778, // a call ended well after its caller had, and another call was to read what it had made
 }

@@ -46,7 +46,7 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 			is.told, is.drained, is.fresh = p.told, p.drained, p.fresh || p.gone
 		}
 	}
-	pick := &picker{c: c, j: j, s: s, near: near, placed: map[dag.TaskIndex]int{}, beside: map[dag.TaskIndex]int{}}
+	pick := &picker{c: c, j: j, s: s, near: near, placed: map[dag.TaskIndex]int{}, beside: map[dag.TaskIndex]int{}, gangs: map[dag.TaskIndex]int{}}
 	taken := c.taken(j, s)
 	if len(j.parts) < 2 && len(s.parts) == 1 && !c.moves(s.parts[0]) && taken == nil {
 		return s // its agent is there: it has them all
@@ -71,22 +71,27 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 			}
 		}
 	}
+	if j.graph.HasGangs() {
+		for _, t := range run {
+			pick.gangAt(t, owner(t))
+		}
+	}
 	for _, t := range run {
 		k := owner(t)
 		if at, bound := pick.withGenerator(t); bound {
 			k = at
+		} else if at := pick.withGang(t); at != nobody {
+			k = at
 		} else {
 			if k != nobody && pick.besides(t) != nobody {
 				k = pick.besides(t)
-			}
-			if k == nobody {
-				k = pick.withGang(t)
 			}
 			if k == nobody || near != "" && j.states.get(t).Over() {
 				k = pick.home(t, k)
 			}
 		}
 		pick.placed[t] = k
+		pick.gangAt(t, k)
 		s.left = s.left || k == nobody
 	}
 	s.home = pick.placed
@@ -127,6 +132,7 @@ type picker struct {
 	near   string
 	placed map[dag.TaskIndex]int
 	beside map[dag.TaskIndex]int // of generators: the part that has instances of it
+	gangs  map[dag.TaskIndex]int // of gangs, by their first member: the part that has one of them
 	chosen bool
 	rest   *agent // for what the plan does not place
 }
@@ -150,15 +156,22 @@ func (p *picker) besides(t dag.TaskIndex) int {
 	return nobody
 }
 
-// withGang returns the part that has the members of a task's gang which come
-// before it, nobody when there are none.
+// withGang returns the part that has members of a task's gang, whose agent runs
+// them all; nobody when none has a part yet.
 func (p *picker) withGang(t dag.TaskIndex) int {
-	if first, size := p.j.graph.GangOf(t); size > 0 && first < t {
-		if k, ok := p.placed[first]; ok {
+	if first, size := p.j.graph.GangOf(t); size > 0 {
+		if k, ok := p.gangs[first]; ok {
 			return k
 		}
 	}
 	return nobody
+}
+
+// gangAt notes where a task's gang runs: where the first of its members was that has a part.
+func (p *picker) gangAt(t dag.TaskIndex, k int) {
+	if first, size := p.j.graph.GangOf(t); size > 0 && k != nobody && p.withGang(t) == nobody {
+		p.gangs[first] = k
+	}
 }
 
 // home returns the part for a task; now is the one that has it, which nobody need be.
