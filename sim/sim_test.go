@@ -128,6 +128,7 @@ func TestSeeds(t *testing.T) {
 
 // stolen are seeds that once failed with idle agents that take work of others.
 var stolen = []uint64{
+	1364,  // the oracle counted an attempt that was told to end as one that runs
 	25912, // as 1697 of ganged
 }
 

@@ -27,14 +27,14 @@ type giver struct {
 func giverOf(a *agent, epoch uint64) giver { return giver{a.name, a.incarn, epoch} }
 
 // setAside sees an agent say what it will not begin before it is told whose it is:
-// nothing of that may have begun there.
+// nothing of that may have begun there, but an attempt that counts no more and is to end.
 func (o *oracle) setAside(a *agent, m *comms.Spared) {
 	f := o.facts[m.Job]
 	for _, r := range m.Tasks {
 		for t := r.First; t <= r.Last; t++ {
 			f.aside[t] = giverOf(a, m.Epoch)
 			for _, x := range a.living() {
-				if x.cur != nil && x.cur.Task == t && x.kinds[x.cur.Kind].Job == m.Job && x.kinds[x.cur.Kind].Function != callee {
+				if x.cur != nil && x.cur.ID != x.ending && x.cur.Task == t && x.kinds[x.cur.Kind].Job == m.Job && x.kinds[x.cur.Kind].Function != callee {
 					o.w.fail(m.Job, "%s sets task %d aside, which runs there", a.name, t)
 				}
 			}
