@@ -56,6 +56,7 @@ type shard struct {
 	unsynced *unsynced
 	onGroup  func()
 	reads    sync.WaitGroup // that the goroutine has begun: the database stays open until they end
+	rewrite  rewriting
 
 	mu     sync.Mutex
 	queue  []write
@@ -223,7 +224,10 @@ func (s *shard) group(ws []write) (int, error) {
 			}
 		}
 	}
-	if err := cmp.Or(txn.Commit(), s.unsynced.heard()); err != nil {
+	s.rewrite.Lock()
+	err := cmp.Or(txn.Commit(), s.unsynced.heard())
+	s.rewrite.Unlock()
+	if err != nil {
 		return n, s.fail(fmt.Errorf("commit to shard %d: %w", s.number, err))
 	}
 	failpoint.Hit("gcs.group")
@@ -299,7 +303,9 @@ func (s *shard) compact(deadline time.Time) error {
 		if low, err := s.space.low(); err != nil || low {
 			return err // a rewrite needs room before it gives some back
 		}
+		s.rewrite.Lock()
 		err := s.db.RunValueLogGC(0.5)
+		s.rewrite.Unlock()
 		if errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected) {
 			return nil
 		}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -453,4 +455,63 @@ func TestLessMemory(t *testing.T) {
 		}
 		must(t, s.Close())
 	}
+}
+
+// What was deleted is given back while others write: neither disturbs the other.
+func TestCompactBesideWrites(t *testing.T) {
+	o := small(t.TempDir())
+	o.Shards, o.memTable = 1, 1<<20
+	jobs := uint64(0)
+	write := func(s *Store) { // 3 MiB, and deletes it
+		var all sync.WaitGroup
+		for range 100 {
+			jobs++
+			id, graph := jobID(jobs), make([]byte, 30<<10)
+			binary.BigEndian.PutUint64(graph, jobs)
+			all.Add(1)
+			s.Create(&core.JobRecord{ID: id}, &comms.Submit{Job: id}, graph, func(error) {
+				s.Delete(id, func(error) { all.Done() })
+			})
+		}
+		all.Wait()
+	}
+	for range 4 {
+		s, err := Open(o)
+		must(t, err)
+		write(s)
+		must(t, s.Close())
+	}
+	s := open(t, o)
+	before := valueLogs(t, o.Dir)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				write(s)
+			}
+		}
+	}()
+	for try := 1; slices.Contains(valueLogs(t, o.Dir), before[0]); try++ {
+		if try == 100 {
+			t.Errorf("value log %s is there after %d compactions", before[0], try)
+			break
+		}
+		must(t, s.shards[0].db.Flatten(1)) // what is garbage is known after a compaction of tables
+		must(t, s.Compact(time.Minute))
+	}
+	close(stop)
+	<-done
+}
+
+func valueLogs(t *testing.T, dir string) []string {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(dir, "*", "*.vlog"))
+	if err != nil || len(logs) == 0 {
+		t.Fatal("no value logs", err)
+	}
+	return logs
 }
