@@ -36,7 +36,7 @@ type Segment struct {
 }
 
 // Kind is what all runs of one group of one job share, or of groups of it that have
-// one task each and differ in name and parameters only. It is sent once to an
+// one task each and differ in name and values of parameters only. It is sent once to an
 // executor before the first run that refers to it.
 type Kind struct {
 	ID        uint32        // by which runs refer to it

@@ -10,8 +10,8 @@ import (
 
 // An executor learns what the runs of a group share as a Kind, before the first of
 // them. Groups of one task, as a graph has that a program built task by task, share
-// a kind with the groups of their job that differ in name and parameters only: then
-// these go with the run.
+// a kind with the groups of their job that differ in their names and in the values of
+// their parameters only: then these go with the run.
 
 // findAlone finds out whether a group shares its kind with groups like it.
 func (gs *groupState) findAlone() {
@@ -63,8 +63,12 @@ func (gs *groupState) appendPorts(b []byte) []byte {
 	for i := range g.Inputs {
 		text(g.Inputs[i].Name, g.Inputs[i].List)
 	}
+	b = binary.AppendUvarint(b, uint64(len(g.Outputs)))
 	for o := range g.Outputs {
 		text(g.Outputs[o].Name, gs.file[o])
+	}
+	for i := range g.With { // executors look once for each kind whether a function takes them
+		text(g.With[i].Name, false)
 	}
 	return b
 }
