@@ -90,6 +90,7 @@ class Graph:
         self._modules = [os.path.abspath(p) for p in py_modules]
         self._others = dict(environments or {})
         self._tasks: dict[str, dict[str, Any]] = {}
+        self._alike: dict[str, int] = {}  # the last number behind each name
         self._python = self._by_value = False
         self._token: Any = None
 
@@ -188,10 +189,12 @@ class Graph:
         return json.dumps(job, ensure_ascii=False)
 
     def _name(self, base: str) -> str:
-        name, n = base, 1
+        """A name that no task has: base, then with a number behind it."""
+        name, n = base, self._alike.get(base, 1)
         while name in self._tasks:
             n += 1
             name = f"{base}-{n}"
+        self._alike[base] = n
         return name
 
     def _arguments(self, body: dict[str, Any], named: Mapping[str, Any]) -> None:
@@ -253,8 +256,13 @@ def _importable(module: types.ModuleType | None, function: Callable[..., Any]) -
     if spec is None or spec.origin is None:
         return None
     path = os.path.dirname(spec.origin) if spec.submodule_search_locations else spec.origin
-    installed = (sysconfig.get_path(p) for p in ("purelib", "platlib", "stdlib"))
-    return "" if top == "cascade" or any(path.startswith(p + os.sep) for p in installed) else os.path.abspath(path)
+    return "" if top == "cascade" or path.startswith(_installed()) else os.path.abspath(path)
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """Folders of installed modules: asking for them takes longer than all else that a task does."""
+    return tuple(sysconfig.get_path(p) + os.sep for p in ("purelib", "platlib", "stdlib"))
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -9,6 +9,10 @@ import cascade
 
 print("outside of a graph:", steps.stats(x=np.array([1.0, 3.0])))
 
+with cascade.Graph("names") as g:
+    made = [g.add(steps.ramp, 1, task_name=name) for name in ["", "", "", "ramp-5", "", "", "other"]]
+    print("names:", *(ref.name for ref in made))
+
 factor = 3  # travels with the function below
 
 
