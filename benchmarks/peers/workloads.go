@@ -137,7 +137,7 @@ func broadcasts() (all []workload) {
 func metgs() (all []workload) {
 	for _, pattern := range []string{"stencil", "nearest", "fft", "spread", "trivial"} {
 		for _, wide := range []int{1, 16} {
-			w := workload{number: 5, suite: "metg", name: fmt.Sprintf("metg %s x%d", pattern, wide), kind: "metg", full: args{"pattern": pattern, "wide": wide, "tasks": 200 + 8*wide},
+			w := workload{number: 5, suite: "metg", name: fmt.Sprintf("metg %s x%d", pattern, wide), kind: "metg", full: args{"pattern": pattern, "wide": wide, "tasks": 104 + 8*wide},
 				limit: time.Minute, rounds: 1, metrics: []metric{{"", "us", false, scaled("metg", 1e6)}}}
 			all = append(all, w)
 		}
