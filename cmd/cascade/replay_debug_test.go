@@ -48,6 +48,28 @@ looked at 3 values
 	}
 }
 
+// Files that travelled with the job are found where it ran, and missed elsewhere.
+func TestReplayWithPackage(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	h := newHost(t)
+	if err := os.Mkdir("data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h.write("data/text", "of the package\n")
+	h.write("job.yaml", "job: j\nenvironments: {e: {working_dir: data}}\ntasks: {shown: {command: [cat, text], environment: e}}\n")
+	h.start("", "run", "job.yaml").wait()
+	if err := os.RemoveAll("data"); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.start("", "replay", "j", "--task", "shown").wait(); !strings.HasPrefix(got, "of the package\n2> task shown, attempt 1: done") {
+		t.Errorf("where it ran:\n%s", got)
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	if got := h.start("", "replay", "j", "--task", "shown").wait(); !strings.Contains(got, "files that were submitted on another host") {
+		t.Errorf("elsewhere:\n%s", got)
+	}
+}
+
 // A Python function runs again with its inputs, and under pdb stops where it begins and where it fails.
 func TestReplayPython(t *testing.T) {
 	needs.Python(t)

@@ -221,6 +221,9 @@ func (p *attempt) environment(ctx context.Context) error {
 		act, err = cache.Prepare(ctx, env, func(text string) { fmt.Fprintf(p.app.err, "environment %s: %s\n", env.Name, text) })
 		// What runs may use the environment for as long as this process lives: its lock ends with it.
 		if err != nil {
+			if len(p.graph.Packages()) > 0 {
+				err = fmt.Errorf("%w; files that were submitted on another host are on those that ran the job: run this there, or --from %s on the cluster", err, p.flags.task)
+			}
 			return errors.Join(fmt.Errorf("replay: environment %s: %w", env.Name, err), cache.Close())
 		}
 	}
