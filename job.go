@@ -197,7 +197,7 @@ func (j *Job) Fetch(ctx context.Context, d Located, w io.Writer) error {
 		return nil
 	}
 	id := comms.DatasetID{Job: j.id, DatasetRef: d.Desc.Ref}
-	if err := j.pieces(ctx, d.Agent, d.Addresses, &comms.Fetch{Data: id}, d.Desc.Size, w); err != nil {
+	if _, err := j.pieces(ctx, d.Agent, d.Addresses, &comms.Fetch{Data: id}, d.Desc.Size, w); err != nil {
 		return fmt.Errorf("fetch %s from agent %s: %w", d.Name, d.Agent, err)
 	}
 	return nil
@@ -262,9 +262,8 @@ func (j *Job) writeLogs(ctx context.Context, rows []comms.TaskRow, offsets map[s
 		if at < 0 {
 			return fmt.Errorf("log of %s: %w: agent %s, where it ran, is not there", r.Name, ErrUnavailable, r.Agent)
 		}
-		n := &counter{w: w}
-		err := j.pieces(ctx, r.Agent, agents[at].Addresses, &comms.Fetch{Log: true, Task: r.Name, Data: comms.DatasetID{Job: j.id}, Offset: offsets[r.Name]}, 0, n)
-		offsets[r.Name] += n.n
+		n, err := j.pieces(ctx, r.Agent, agents[at].Addresses, &comms.Fetch{Log: true, Task: r.Name, Data: comms.DatasetID{Job: j.id}, Offset: offsets[r.Name]}, 0, w)
+		offsets[r.Name] += n
 		if err != nil {
 			return fmt.Errorf("log of %s: %w", r.Name, err)
 		}
@@ -272,24 +271,14 @@ func (j *Job) writeLogs(ctx context.Context, rows []comms.TaskRow, offsets map[s
 	return nil
 }
 
-type counter struct {
-	w io.Writer
-	n uint64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += uint64(n)
-	return n, err
-}
-
 // pieces fetches what want names, piece by piece, until size bytes are there; a
 // size of zero means until the agent says that it was all. When the size is known
-// some pieces are asked for ahead, so that the agent reads while we write.
-func (j *Job) pieces(ctx context.Context, agent string, addresses []string, want *comms.Fetch, size uint64, w io.Writer) error {
+// some pieces are asked for ahead, so that the agent reads while we write. It returns
+// how many bytes it wrote, also with an error.
+func (j *Job) pieces(ctx context.Context, agent string, addresses []string, want *comms.Fetch, size uint64, w io.Writer) (n uint64, err error) {
 	p, err := j.client.agentPeer(ctx, agent, addresses)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var asked []*request // in the order of their offsets
 	defer func() {
@@ -309,32 +298,34 @@ func (j *Job) pieces(ctx context.Context, agent string, addresses []string, want
 				return &f
 			})
 			if err != nil {
-				return err
+				return n, err
 			}
 			asked = append(asked, r)
 			next += fetchPiece
 		}
 		m, body, err := asked[0].next(ctx)
 		if err != nil {
-			return err
+			return n, err
 		}
 		p.requests.end(asked[0])
 		asked = asked[1:]
 		c, ok := m.(*comms.Chunk)
 		if !ok || c.Offset != got {
-			return fmt.Errorf("unexpected answer %T", m)
+			return n, fmt.Errorf("unexpected answer %T", m)
 		}
-		if _, err := w.Write(body); err != nil {
-			return err
+		written, err := w.Write(body)
+		n += uint64(written)
+		if err != nil {
+			return n, err
 		}
 		got += uint64(len(body))
 		switch {
 		case size == 0 && (got >= c.Total || len(body) == 0), size > 0 && got == end:
-			return nil
+			return n, nil
 		case size == 0:
 			next = got
 		case got != min(c.Offset+fetchPiece, end):
-			return fmt.Errorf("%w: got %d of %d bytes", ErrLost, got-want.Offset, size)
+			return n, fmt.Errorf("%w: got %d of %d bytes", ErrLost, n, size)
 		}
 	}
 }

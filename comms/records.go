@@ -66,6 +66,18 @@ type Range struct {
 	First, Last dag.TaskIndex // both included
 }
 
+// Ranges packs tasks that are sorted and differ.
+func Ranges(tasks []dag.TaskIndex) (out []Range) {
+	for _, t := range tasks {
+		if n := len(out); n > 0 && out[n-1].Last+1 == t {
+			out[n-1].Last = t
+		} else {
+			out = append(out, Range{First: t, Last: t})
+		}
+	}
+	return out
+}
+
 // Usage is what a run cost. Times are nanoseconds; Start is wall-clock time since the epoch,
 // Duration is measured with the monotonic clock of the executor's host.
 type Usage struct {

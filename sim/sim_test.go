@@ -79,10 +79,7 @@ var ganged = []uint64{
 
 // TestGangs runs seeds whose jobs have gangs.
 func TestGangs(t *testing.T) {
-	n := uint64(400)
-	if testing.Short() || raceEnabled {
-		n = 40
-	}
+	n := amount(400, 40, 40)
 	seeds := slices.Clone(ganged)
 	for seed := uint64(1); seed <= n; seed++ {
 		seeds = append(seeds, seed)
@@ -97,13 +94,7 @@ func TestGangs(t *testing.T) {
 // TestSeeds runs 3,000 seeds on all cores, 300 with the race detector, 60 with -short;
 // go run ./sim/cmd/sim runs any number.
 func TestSeeds(t *testing.T) {
-	n := uint64(3000)
-	switch {
-	case testing.Short():
-		n = 60
-	case raceEnabled:
-		n = 300
-	}
+	n := amount(3000, 300, 60)
 	var runs []Options
 	for _, seed := range mended {
 		runs = append(runs, Options{Seed: seed})
@@ -134,13 +125,7 @@ var stolen = []uint64{
 
 // TestSteals is TestSeeds with idle agents that take work of others.
 func TestSteals(t *testing.T) {
-	n := uint64(300)
-	switch {
-	case testing.Short():
-		n = 20
-	case raceEnabled:
-		n = 60
-	}
+	n := amount(300, 60, 20)
 	seeds := slices.Clone(stolen)
 	for seed := uint64(1); seed <= n; seed++ {
 		seeds = append(seeds, seed)
@@ -175,4 +160,15 @@ func TestSameSeedSameStory(t *testing.T) {
 			t.Fatalf("seed %d has two stories, of %d and %d lines", seed, len(first.Story), len(again.Story))
 		}
 	}
+}
+
+// amount is how many seeds a test runs: all, those with the race detector, those with -short.
+func amount(all, race, short uint64) uint64 {
+	switch {
+	case testing.Short():
+		return short
+	case raceEnabled:
+		return race
+	}
+	return all
 }

@@ -101,9 +101,6 @@ func (c *Core) missingOf(j *job, t taskIndex) {
 	}
 }
 
-// unhear forgets a dataset that its holder has lost. When nobody else has it, it
-// is told again once it was made again.
-
 // lostAway follows when a copy of a peer's dataset was lost here: it is fetched
 // again from who holds it. It tells whether that is all there is to do.
 func (c *Core) lostAway(j *job, d *dataset) bool {

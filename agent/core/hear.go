@@ -416,6 +416,8 @@ func (c *Core) land(j *job, h *heard) {
 	}
 }
 
+// unhear forgets a dataset that its holder has lost. When nobody else has it, it
+// is told again once it was made again.
 func (c *Core) unhear(j *job, h *heard, from string) {
 	if h == nil || h.state == hearHere {
 		return

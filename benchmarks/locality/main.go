@@ -18,6 +18,7 @@ import (
 	"github.com/docker/go-units"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/benchmarks/internal/exit"
 	"github.com/cascade-run/cascade/benchmarks/internal/hosts"
 )
 
@@ -62,10 +63,7 @@ func main() {
 	if err == nil {
 		err = o.run()
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "locality:", err)
-		os.Exit(1)
-	}
+	exit.On("locality", err)
 }
 
 type options struct {

@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/agent"
+	"github.com/cascade-run/cascade/benchmarks/internal/local"
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/planner"
 )
@@ -151,55 +150,12 @@ func submit(ctx context.Context, client *cascade.Client, g *dag.Graph) (took flo
 
 // run starts a controller and agents for as long as f works with them.
 func (x *execution) run(f func(context.Context, *cascade.Client) error) (err error) {
-	dir, err := os.MkdirTemp("", "plans")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	net := comms.NewInproc()
-	address := "ipc://" + filepath.Join(dir, "c.sock")
-	ctrl, err := controller.New(controller.Config{Address: "inproc://controller," + address, State: filepath.Join(dir, "c"), Build: cascade.Version(), Spread: true, Inproc: net})
-	if err != nil {
-		return err
-	}
-	ends := []func() error{serve(ctrl)}
-	defer func() {
-		for _, end := range slices.Backward(ends) {
-			err = errors.Join(err, end())
-		}
-	}()
-	for h := range x.hosts {
-		name := fmt.Sprint("a", h)
-		a, err := agent.New(agent.Config{Name: name, Controller: "inproc://controller", State: filepath.Join(dir, name), CPU: int64(x.cores) * 1000,
-			Store: 64 << 20, Inproc: net, Limits: agent.Limits{Executors: x.cores}})
-		if err != nil {
-			return err
-		}
-		ends = append(ends, serve(a))
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	client, err := cascade.Dial(ctx, address)
+	c, err := local.Open(ctx, local.Config{Agents: x.hosts, Cores: x.cores})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, client.Close()) }()
-	if err := client.Ready(ctx, x.hosts); err != nil {
-		return err
-	}
-	return f(ctx, client)
-}
-
-// serve runs a part until the returned function ends it.
-func serve(p interface {
-	Run(context.Context) error
-	Close() error
-}) func() error {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	return func() error {
-		cancel()
-		return errors.Join(<-done, p.Close())
-	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	return f(ctx, c.Client)
 }

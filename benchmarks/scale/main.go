@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/benchmarks/internal/exit"
 	"github.com/cascade-run/cascade/benchmarks/internal/hosts"
 	"github.com/cascade-run/cascade/benchmarks/scale/model"
 )
@@ -41,10 +42,7 @@ func main() {
 	if err == nil {
 		err = o.run()
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "scale:", err)
-		os.Exit(1)
-	}
+	exit.On("scale", err)
 }
 
 type options struct {

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +15,9 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/agent"
+	"github.com/cascade-run/cascade/benchmarks/internal/exit"
+	"github.com/cascade-run/cascade/benchmarks/internal/local"
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -60,10 +59,7 @@ func main() {
 	if err == nil {
 		err = o.run()
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "steal:", err)
-		os.Exit(1)
-	}
+	exit.On("steal", err)
 }
 
 func (o *options) read(millis string) error {
@@ -151,23 +147,23 @@ func measure(kind string, ms float64, n int, steal time.Duration) (m measured, e
 	}
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
-	c, err := open(ctx, steal)
+	c, err := local.Open(ctx, local.Config{Agents: 1, Cores: 1, Steal: steal})
 	if err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
+	defer func() { err = errors.Join(err, c.Close()) }()
 	if kind == "uneven" {
-		if err := errors.Join(c.join(1), c.client.Ready(ctx, 2)); err != nil {
+		if err := errors.Join(c.Join(), c.Client.Ready(ctx, 2)); err != nil {
 			return m, err
 		}
 	}
 	begun := time.Now()
-	j, err := c.client.Submit(ctx, g)
+	j, err := c.Client.Submit(ctx, g)
 	if err != nil {
 		return m, err
 	}
 	if kind == "joined" {
-		if err := c.join(1); err != nil {
+		if err := c.Join(); err != nil {
 			return m, err
 		}
 	}
@@ -175,11 +171,11 @@ func measure(kind string, ms float64, n int, steal time.Duration) (m measured, e
 		return m, err
 	}
 	m.took = time.Since(begun)
-	tasks, err := cascade.Rows[comms.TaskRow](ctx, c.client, comms.QueryTasks, j.ID(), "")
+	tasks, err := cascade.Rows[comms.TaskRow](ctx, c.Client, comms.QueryTasks, j.ID(), "")
 	if err != nil {
 		return m, err
 	}
-	story, err := cascade.Rows[comms.StoryRow](ctx, c.client, comms.QueryStory, j.ID(), "")
+	story, err := cascade.Rows[comms.StoryRow](ctx, c.Client, comms.QueryStory, j.ID(), "")
 	m.share, m.moves = shareOf(tasks), movesOf(story)
 	return m, err
 }
@@ -204,73 +200,4 @@ func shareOf(rows []comms.TaskRow) float64 {
 		}
 	}
 	return float64(n) / float64(max(len(rows), 1))
-}
-
-// cluster is a controller and agents of this process.
-type cluster struct {
-	dir    string
-	net    *comms.Inproc
-	ends   []func() error
-	client *cascade.Client
-}
-
-func open(ctx context.Context, steal time.Duration) (c *cluster, err error) {
-	c = &cluster{net: comms.NewInproc()}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.close())
-		}
-	}()
-	if c.dir, err = os.MkdirTemp("", "cascade-steal-"); err != nil {
-		return c, err
-	}
-	address := "ipc://" + filepath.Join(c.dir, "c.sock")
-	ctrl, err := controller.New(controller.Config{Address: "inproc://controller," + address, State: filepath.Join(c.dir, "c"), Build: cascade.Version(),
-		Spread: true, Steal: steal, Inproc: c.net})
-	if err != nil {
-		return c, err
-	}
-	c.ends = append(c.ends, serve(ctrl))
-	if err = c.join(0); err != nil {
-		return c, err
-	}
-	if c.client, err = cascade.Dial(ctx, address); err != nil {
-		return c, err
-	}
-	return c, c.client.Ready(ctx, 1)
-}
-
-// join starts an agent with one core.
-func (c *cluster) join(n int) error {
-	name := fmt.Sprint("a", n)
-	a, err := agent.New(agent.Config{Name: name, Controller: "inproc://controller", State: filepath.Join(c.dir, name), CPU: 1000, Store: 64 << 20,
-		Inproc: c.net, Limits: agent.Limits{Executors: 1}})
-	if err == nil {
-		c.ends = append(c.ends, serve(a))
-	}
-	return err
-}
-
-func (c *cluster) close() (err error) {
-	if c.client != nil {
-		err = c.client.Close()
-	}
-	for _, end := range slices.Backward(c.ends) {
-		err = errors.Join(err, end())
-	}
-	return errors.Join(err, os.RemoveAll(c.dir))
-}
-
-// serve runs a part until the returned function ends it.
-func serve(p interface {
-	Run(context.Context) error
-	Close() error
-}) func() error {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	return func() error {
-		cancel()
-		return errors.Join(<-done, p.Close())
-	}
 }

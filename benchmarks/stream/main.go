@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/benchmarks/internal/exit"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
@@ -38,10 +39,7 @@ func main() {
 	flag.StringVar(&o.plot, "plot", "", "file for the plot, .svg or .png; none: no plot")
 	flag.StringVar(&o.draw, "draw", "", "draw this CSV instead of running")
 	flag.Parse()
-	if err := o.run(); err != nil {
-		fmt.Fprintln(os.Stderr, "stream:", err)
-		os.Exit(1)
-	}
+	exit.On("stream", o.run())
 }
 
 func doNothing(context.Context) (int64, error) { return 0, nil }

@@ -16,6 +16,7 @@ import (
 	"github.com/docker/go-units"
 
 	"github.com/cascade-run/cascade/agent/transfer"
+	"github.com/cascade-run/cascade/benchmarks/internal/exit"
 	"github.com/cascade-run/cascade/internal/netlab"
 )
 
@@ -38,10 +39,7 @@ func main() {
 	case min(int64(o.rounds), o.bytes, o.rate, o.large, int64(o.times)) > 0:
 		err = o.run(strings.Split(*only, ","))
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "transfer:", err)
-		os.Exit(1)
-	}
+	exit.On("transfer", err)
 }
 
 type options struct {

@@ -222,15 +222,3 @@ func descendants(s *States, roots []dag.TaskIndex) []dag.TaskIndex {
 	slices.Sort(out)
 	return out
 }
-
-// ranges packs sorted tasks.
-func ranges(tasks []dag.TaskIndex) (out []comms.Range) {
-	for _, t := range tasks {
-		if n := len(out); n > 0 && out[n-1].Last+1 == t {
-			out[n-1].Last = t
-		} else {
-			out = append(out, comms.Range{First: t, Last: t})
-		}
-	}
-	return out
-}

@@ -279,12 +279,12 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		c.startOver(j, broken)
 		set = j.wholeGangs(set, broken)
 	}
-	j.states.Reset(ranges(set), j.rec.Epoch+1)
-	forget(data, ranges(set))
+	j.states.Reset(comms.Ranges(set), j.rec.Epoch+1)
+	forget(data, comms.Ranges(set))
 	run, closed := c.needed(j, r, data, published)
 	for more := j.halfGangs(run); len(more) > 0; more = j.halfGangs(run) {
-		j.states.Reset(ranges(more), j.rec.Epoch+1)
-		forget(data, ranges(more))
+		j.states.Reset(comms.Ranges(more), j.rec.Epoch+1)
+		forget(data, comms.Ranges(more))
 		set = j.wholeGangs(set, more)
 		run, closed = c.needed(j, r, data, published)
 	}
@@ -309,8 +309,8 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 	slices.Sort(reset)
 	c.touch(j)
 	batch := c.decision(j, s, closed, &resetting{redo, slices.Compact(reset)}, r.why)
-	forget(data, ranges(reset)) // what they made before counts no more
-	forget(data, ranges(s.moved))
+	forget(data, comms.Ranges(reset)) // what they made before counts no more
+	forget(data, comms.Ranges(s.moved))
 	j.result, j.there = false, exportAt{}
 	var drop []comms.DatasetRef
 	for ref := range j.exports {

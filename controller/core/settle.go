@@ -231,10 +231,10 @@ type resetting struct {
 // of it, nil when there is nothing to record. It is stored together with the job's
 // new epoch: neither may be known without the other.
 func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *resetting, why string) *Batch {
-	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Moved: ranges(s.moved), Granted: true}
+	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Moved: comms.Ranges(s.moved), Granted: true}
 	if over != nil {
-		j.states.Reset(ranges(over.now), b.Epoch+1)
-		b.Reset = ranges(over.all)
+		j.states.Reset(comms.Ranges(over.now), b.Epoch+1)
+		b.Reset = comms.Ranges(over.all)
 	}
 	j.states.move(b.Moved, b.Epoch+1, true)
 	j.states.At(b)
@@ -293,7 +293,7 @@ func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.D
 	}
 	if len(s.parts) > 1 {
 		for k, p := range s.parts {
-			p.run = ranges(mine[k])
+			p.run = comms.Ranges(mine[k])
 		}
 	}
 	o := &orders{was: was, parts: s.parts, to: make([]*comms.Assign, len(s.parts)), spare: spare}
@@ -301,7 +301,7 @@ func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.D
 	for k := range s.parts {
 		m := c.order(j, k)
 		m.Peers = c.peersOf(s.parts, k)
-		m.Run = ranges(mine[k])
+		m.Run = comms.Ranges(mine[k])
 		if data != nil {
 			m.Attempts, m.Ends, m.Ended = make([]uint32, len(mine[k])), rest.ends, rest.ended
 			for i, t := range mine[k] {

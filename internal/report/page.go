@@ -2,7 +2,7 @@ package report
 
 import (
 	"cmp"
-	_ "embed"
+	"embed"
 	"fmt"
 	"html/template"
 	"io"
@@ -17,15 +17,20 @@ import (
 	"github.com/cascade-run/cascade/planner"
 )
 
-//go:embed page.html
-var pageText string
+//go:embed head.html page.html plan.html
+var pages embed.FS
 
 // pageSteps is the most steps of the path that the page lists: the longest.
 const pageSteps = 200
 
-// pageFuncs are what pages print numbers with.
-func pageFuncs() template.FuncMap {
-	return template.FuncMap{"seconds": Seconds, "bytes": func(n uint64) string { return units.BytesSize(float64(n)) }}
+// load returns a template of this package with the head that all pages have.
+func load(name string) (*template.Template, error) {
+	funcs := template.FuncMap{"seconds": Seconds, "bytes": func(n uint64) string { return units.BytesSize(float64(n)) }}
+	t, err := template.New(name).Funcs(funcs).ParseFS(pages, "head.html", name)
+	if err != nil {
+		return nil, fmt.Errorf("read the template %s: %w", name, err)
+	}
+	return t, nil
 }
 
 // Page writes one HTML file about a job, which refers to nothing outside: what ran
@@ -35,9 +40,9 @@ func (r *Run) Page(w io.Writer, job comms.JobRow, plan []comms.PlanRow) error {
 	if err != nil {
 		return err
 	}
-	page, err := template.New("page").Funcs(pageFuncs()).Parse(pageText)
+	page, err := load("page.html")
 	if err != nil {
-		return fmt.Errorf("page of a report: %w", err)
+		return err
 	}
 	planned := planChart(plan)
 	end := max(r.End(), planned.end())

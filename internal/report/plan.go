@@ -1,7 +1,6 @@
 package report
 
 import (
-	_ "embed"
 	"fmt"
 	"html/template"
 	"io"
@@ -11,9 +10,6 @@ import (
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/planner"
 )
-
-//go:embed plan.html
-var planText string
 
 // Picture draws a plan of a graph: what runs where and when, and, where the plan
 // knows of it, what hosts receive from others and what is in their memory.
@@ -90,9 +86,9 @@ func hostsOf(g *dag.Graph, p *planner.Plan, c *planner.Cluster) []planned {
 // PlanPage writes one HTML file about a plan of a graph for a cluster, which refers
 // to nothing outside.
 func PlanPage(w io.Writer, g *dag.Graph, p *planner.Plan, c *planner.Cluster) error {
-	page, err := template.New("plan").Funcs(pageFuncs()).Parse(planText)
+	page, err := load("plan.html")
 	if err != nil {
-		return fmt.Errorf("page of a plan: %w", err)
+		return err
 	}
 	gap := 0.0
 	if p.LowerBound > 0 {

@@ -73,7 +73,7 @@ func Compare(old *Past, now *Job, again func(dag.TaskIndex) bool) *Result {
 	}
 	slices.SortFunc(r.Same, func(a, b Pair) int { return cmp.Compare(a.Task, b.Task) })
 	for _, text := range slices.Sorted(maps.Keys(why)) {
-		r.Why = append(r.Why, Reason{Text: text, Tasks: Ranges(why[text])})
+		r.Why = append(r.Why, Reason{Text: text, Tasks: comms.Ranges(why[text])})
 	}
 	slices.SortStableFunc(r.Why, func(a, b Reason) int { return cmp.Compare(a.Tasks[0].First, b.Tasks[0].First) })
 	return r
@@ -85,18 +85,6 @@ func hashes(all []comms.Content) map[string]comms.Hash {
 		m[c.Name] = c.Hash
 	}
 	return m
-}
-
-// Ranges packs sorted tasks.
-func Ranges(tasks []dag.TaskIndex) (out []comms.Range) {
-	for _, t := range tasks {
-		if n := len(out); n > 0 && out[n-1].Last+1 == t {
-			out[n-1].Last = t
-		} else {
-			out = append(out, comms.Range{First: t, Last: t})
-		}
-	}
-	return out
 }
 
 // streams lists the elements of a generator that is what it was, and the instances

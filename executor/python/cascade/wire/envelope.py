@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
+
+import msgpack
+
 HELLO, WELCOME, DATA, ACK, CLOSE, REFUSE = range(1, 7)
 PROTOCOL = 1
 MAX_BODY = 64 << 20
@@ -9,3 +14,51 @@ MAX_BODY = 64 << 20
 
 class LinkError(ConnectionError):
     """The other side refused the link, or it broke."""
+
+
+class Session:
+    """The numbers of one link's messages. The link carries what this packs, and gives it what came."""
+
+    def __init__(self, peer: str, replay: bool = False) -> None:
+        """peer is the other side as errors name it; with replay it is told what was received."""
+        self._peer = peer
+        self._replay = replay
+        self._sent = self._received = 0
+        self.closed_by_peer: str | None = None  # why it ended the link; None while it has not
+
+    def hello(self, role: str, name: str, build: str, max_head: int) -> bytes:
+        incarnation = time.time_ns()
+        return msgpack.packb([HELLO, 0, 0, PROTOCOL, PROTOCOL, role, name, incarnation, os.getpid(), build, [],
+                              int(self._replay), incarnation, 0, max_head, MAX_BODY])  # fmt: skip
+
+    def welcomed(self, envelope: bytes) -> None:
+        """Looks at the answer to hello, and raises LinkError unless it is a welcome."""
+        answer = msgpack.unpackb(envelope, unicode_errors="surrogateescape")
+        if answer[0] == REFUSE:
+            raise LinkError(f"{self._peer} refused the link: {answer[3]}")
+        if answer[0] != WELCOME:
+            raise LinkError(f"{self._peer} answered the greeting with an envelope of kind {answer[0]}")
+
+    def data(self) -> bytes:
+        """The envelope of the next message out."""
+        self._sent += 1
+        return msgpack.packb((DATA, self._sent, self._received if self._replay else 0))
+
+    def ack(self) -> bytes:
+        return msgpack.packb((ACK, self._sent, self._received))
+
+    def goodbye(self, reason: str) -> bytes:
+        return msgpack.packb([CLOSE, self._sent, self._received if self._replay else 0, reason])
+
+    def take(self, frames: list[bytes]) -> tuple[bytes, bytes] | None:
+        """Head and body of a message that came; None for what carries none."""
+        envelope = msgpack.unpackb(frames[0], unicode_errors="surrogateescape")
+        kind = envelope[0]
+        if kind == DATA:
+            self._received += 1
+            if envelope[1] != self._received or len(frames) < 2:
+                raise LinkError(f"message {envelope[1]} came where {self._received} was due")
+            return frames[1], frames[2] if len(frames) > 2 else b""
+        if kind in (CLOSE, REFUSE):
+            self.closed_by_peer = envelope[3] if len(envelope) > 3 else ""
+        return None

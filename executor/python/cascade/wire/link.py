@@ -7,16 +7,14 @@ says what it has received, as the links of clients must; it keeps nothing to sen
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 
-import msgpack
 import zmq
 
-from .envelope import ACK, CLOSE, DATA, HELLO, MAX_BODY, PROTOCOL, REFUSE, WELCOME, LinkError
+from .envelope import MAX_BODY, LinkError, Session
 
 _TURN = 200  # milliseconds after which a wait looks whether the peer is still there
 
@@ -31,9 +29,8 @@ class Link:
         """Connects and shakes hands. on_break is called from another thread when the connection breaks."""
         self._address = address
         self._replay = replay
-        self.closed_by_peer: str | None = None
+        self._session = Session(address, replay)
         self._gone = self._ended = False
-        self._sent = self._received = 0
         self._context = zmq.Context()
         self._socket = s = self._context.socket(zmq.DEALER)
         try:
@@ -51,20 +48,19 @@ class Link:
             raise
 
     def _handshake(self, role: str, name: str, build: str, max_head: int, timeout: float) -> None:
-        incarnation = time.time_ns()
         until = time.monotonic() + timeout
-        self._put(until, msgpack.packb([HELLO, 0, 0, PROTOCOL, PROTOCOL, role, name, incarnation, os.getpid(), build, [],
-                                        int(self._replay), incarnation, 0, max_head, MAX_BODY]))  # fmt: skip
+        self._put(until, self._session.hello(role, name, build, max_head))
         while not self._socket.poll(_TURN):
             if self._gone and not self._socket.poll(_TURN):  # what it said last may come after the news of its end
                 raise self._broke()
             if time.monotonic() > until:
                 raise LinkError(f"{self._address} did not answer within {timeout:g} s")
-        answer = msgpack.unpackb(self._socket.recv_multipart()[0], unicode_errors="surrogateescape")
-        if answer[0] == REFUSE:
-            raise LinkError(f"{self._address} refused the link: {answer[3]}")
-        if answer[0] != WELCOME:
-            raise LinkError(f"{self._address} answered the greeting with an envelope of kind {answer[0]}")
+        self._session.welcomed(self._socket.recv_multipart()[0])
+
+    @property
+    def closed_by_peer(self) -> str | None:
+        """Why the other side ended the link; None while it has not."""
+        return self._session.closed_by_peer
 
     def _watch(self, monitor: zmq.Socket[bytes], on_break: Callable[[], None] | None) -> None:
         try:
@@ -99,25 +95,18 @@ class Link:
 
     def send(self, head: bytes) -> None:
         """Sends a message. It waits while the queue is full, and raises LinkError when the link is broken."""
-        self._sent += 1
-        self._put(None, msgpack.packb((DATA, self._sent, self._received if self._replay else 0)), head)
+        self._put(None, self._session.data(), head)
 
     def receive(self) -> tuple[bytes, bytes] | None:
         """The next message (head, body) if there is one; it does not wait."""
         while self._socket.getsockopt(zmq.EVENTS) & zmq.POLLIN:  # type: ignore[operator,arg-type]
-            frames = self._socket.recv_multipart()
-            envelope = msgpack.unpackb(frames[0], unicode_errors="surrogateescape")
-            kind = envelope[0]
-            if kind == DATA:
-                self._received += 1
-                if envelope[1] != self._received or len(frames) < 2:
-                    raise LinkError(f"message {envelope[1]} came where {self._received} was due")
+            message = self._session.take(self._socket.recv_multipart())
+            if message is not None:
                 if self._replay:
                     with contextlib.suppress(LinkError):  # what a peer sent before it went is still received
-                        self._put(None, msgpack.packb((ACK, self._sent, self._received)))
-                return frames[1], frames[2] if len(frames) > 2 else b""
-            if kind in (CLOSE, REFUSE):
-                self.closed_by_peer = envelope[3] if len(envelope) > 3 else ""
+                        self._put(None, self._session.ack())
+                return message
+            if self.closed_by_peer is not None:
                 return None
         return None
 
@@ -126,8 +115,7 @@ class Link:
         self._ended = True
         if not self._socket.closed:
             with contextlib.suppress(LinkError):
-                goodbye = [CLOSE, self._sent, self._received if self._replay else 0, reason]
-                self._put(time.monotonic() + 2, msgpack.packb(goodbye))
+                self._put(time.monotonic() + 2, self._session.goodbye(reason))
         self._end()
 
     def _end(self, linger: int | None = None) -> None:

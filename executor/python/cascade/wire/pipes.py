@@ -17,9 +17,7 @@ import socket
 import time
 from collections.abc import Callable
 
-import msgpack
-
-from .envelope import CLOSE, DATA, HELLO, MAX_BODY, PROTOCOL, REFUSE, WELCOME, LinkError
+from .envelope import LinkError, Session
 
 _MORE, _LONG, _COMMAND = 1, 2, 4  # flags of a frame
 _GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
@@ -38,10 +36,9 @@ class PipeLink:
     def __init__(self, path: str, role: str, name: str, build: str, *, max_head: int,
                  on_break: Callable[[], None], timeout: float = 20.0) -> None:  # fmt: skip
         """Connects to the Unix socket at path and shakes hands. on_break is called by who finds the link broken."""
-        self.closed_by_peer: str | None = None
+        self._session = Session("the agent")
         self._on_break = on_break
         self._max_head = max_head
-        self._sent = self._received = 0
         self._ended = False
         self._short = False  # the last read took all that was there
         self._in = bytearray()  # what came and is not handled
@@ -72,18 +69,16 @@ class PipeLink:
         if self._in[:1] != b"\xff" or self._in[10] < 3 or self._in[12:32] != _GREETING[12:32]:
             raise LinkError(f"the agent's greeting is not that of ZMTP 3: {bytes(self._in[:32])!r}")
         self._at = len(_GREETING)
-        incarnation = time.time_ns()
-        greeting = [HELLO, 0, 0, PROTOCOL, PROTOCOL, role, name, incarnation, os.getpid(), build, [], 0, incarnation, 0,
-                    max_head, MAX_BODY]  # fmt: skip
-        self._write(_frame(0, msgpack.packb(greeting)))
+        self._write(_frame(0, self._session.hello(role, name, build, max_head)))
         while (frames := self._message()) is None:
             self._fill(until)
-        answer = msgpack.unpackb(frames[0], unicode_errors="surrogateescape")
-        if answer[0] == REFUSE:
-            raise LinkError(f"the agent refused the link: {answer[3]}")
-        if answer[0] != WELCOME:
-            raise LinkError(f"the agent answered the greeting with an envelope of kind {answer[0]}")
+        self._session.welcomed(frames[0])
         self._short = False
+
+    @property
+    def closed_by_peer(self) -> str | None:
+        """Why the agent ended the link; None while it has not."""
+        return self._session.closed_by_peer
 
     def _fill(self, until: float) -> None:
         """Waits for bytes of the handshake."""
@@ -154,23 +149,15 @@ class PipeLink:
                 if not self._read():
                     return None
                 continue
-            envelope = msgpack.unpackb(frames[0], unicode_errors="surrogateescape")
-            kind = envelope[0]
-            if kind == DATA:
-                self._received += 1
-                if envelope[1] != self._received or len(frames) < 2:
-                    raise LinkError(f"message {envelope[1]} came where {self._received} was due")
-                return frames[1], frames[2] if len(frames) > 2 else b""
-            if kind in (CLOSE, REFUSE):
-                self.closed_by_peer = envelope[3] if len(envelope) > 3 else ""
-                return None
+            message = self._session.take(frames)
+            if message is not None or self.closed_by_peer is not None:
+                return message
 
     # ---- out
 
     def send(self, head: bytes) -> None:
         """Sends a message. It waits while the pipe is full, and raises LinkError when the link is broken."""
-        self._sent += 1
-        front = _frame(_MORE, msgpack.packb((DATA, self._sent, 0)))
+        front = _frame(_MORE, self._session.data())
         if len(head) <= _SMALL:
             self._write(front + _frame(0, head))
         else:
@@ -202,7 +189,7 @@ class PipeLink:
             return
         on_break, self._on_break = self._on_break, _nothing
         with contextlib.suppress(LinkError):
-            self._write(_frame(0, msgpack.packb([CLOSE, self._sent, 0, reason])))
+            self._write(_frame(0, self._session.goodbye(reason)))
         self._on_break = on_break
         self._end()
 
