@@ -123,6 +123,11 @@ var stolen = []uint64{
 	25912, // as 1697 of ganged
 }
 
+// mixed are seeds that once failed with gangs and such agents.
+var mixed = []uint64{
+	5368, // a call that lacked a cpu kept its inputs, and who had the cpu waited for their memory
+}
+
 // TestSteals is TestSeeds with idle agents that take work of others.
 func TestSteals(t *testing.T) {
 	n := amount(300, 60, 20)
@@ -133,6 +138,11 @@ func TestSteals(t *testing.T) {
 	for _, seed := range seeds {
 		if res := Run(Options{Seed: seed, Steals: true}); res.Err != nil {
 			t.Errorf("seed %d: %v\nits story: go run ./sim/cmd/sim -steals -seed %d -v", seed, res.Err, seed)
+		}
+	}
+	for _, seed := range mixed {
+		if res := Run(Options{Seed: seed, Steals: true, Gangs: true}); res.Err != nil {
+			t.Errorf("seed %d with gangs: %v\nits story: go run ./sim/cmd/sim -steals -gangs -seed %d -v", seed, res.Err, seed)
 		}
 	}
 }
