@@ -17,8 +17,9 @@ import (
 const shmFolder = "/dev/shm"
 
 // peerMemory is how peers name shared memory: earthkit-workflows, multiprocessing of
-// Python (semaphores and segments), Open MPI. Ray removes the name at once.
-var peerMemory = regexp.MustCompile(`^(sCasc.*|[0-9a-f]{24}|sem\.mp-.*|psm_.*|vader_segment\..*)$`)
+// Python (semaphores and segments), compiled graphs of Ray (semaphores, also when they end
+// well), Open MPI. Other memory of Ray loses its name at once.
+var peerMemory = regexp.MustCompile(`^(sCasc.*|[0-9a-f]{24}|sem\.mp-.*|sem\.(hdr|obj)[0-9]+-.*|psm_.*|vader_segment\..*)$`)
 
 // leftovers lists what there is already of what peers may leave.
 func leftovers() []string { return append(sharedMemory(), sockets()...) }

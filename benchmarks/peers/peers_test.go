@@ -259,13 +259,14 @@ func TestRemoveLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Munmap(at) }()
+	graph := touch("sem.hdr" + unique + "-1")
 	if err := removeLeft(t.TempDir(), before); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		file  *os.File
 		stays bool
-	}{{earlier, true}, {left, false}, {used, true}, {foreign, true}} {
+	}{{earlier, true}, {left, false}, {graph, false}, {used, true}, {foreign, true}} {
 		if _, err := os.Stat(c.file.Name()); (err == nil) != c.stays {
 			t.Errorf("%s: stays is to be %v: %v", c.file.Name(), c.stays, err)
 		}
