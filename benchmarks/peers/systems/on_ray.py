@@ -109,9 +109,7 @@ class OnHosts(Ray):
             role = ["--address", head] if i else ["--head", "--port", "6379", "--temp-dir", os.path.join(FOLDER, "r"), *lean]
             hosts.start(i, sys.executable, "-m", "ray.scripts.scripts", "start", *role, "--node-ip-address", address,
                         "--resources", f'{{"host{i}": 1}}', *alike)  # fmt: skip
-            if i == 0:  # the others would not wait for it
-                hosts.done()
-        hosts.done()
+            hosts.done()  # the others do not wait for the head, and all at once they exceed Ray's time for a start
         ray.init(address=head, _node_ip_address=hosts.ADDRESSES[0], log_to_driver=False)
         hosts.until(lambda: sum(node["Alive"] for node in ray.nodes()) == len(hosts.ADDRESSES))
         self.remote = {f: ray.remote(f) for f in (kernels.make, kernels.far)}
