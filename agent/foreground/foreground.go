@@ -65,7 +65,7 @@ func (t *Task) path(kind ledger.Kind, segment uint32) string {
 // Do runs the task to its end and returns how it ended: ReportFinished or
 // ReportFailed. When ctx ends the task is cancelled, and killed when it does not heed
 // that. An error means that it did not come to an end of its own.
-func (t *Task) Do(ctx context.Context) (*comms.ReportItem, error) {
+func (t *Task) Do(ctx context.Context) (_ *comms.ReportItem, err error) {
 	s := &session{task: t, token: rand.Text(), up: make(chan *comms.Link, 1), came: make(chan comms.Message, 64), over: make(chan struct{})}
 	defer close(s.over)
 	for _, dir := range []string{t.store(), filepath.Join(t.Folder, "scratch")} {
@@ -80,7 +80,7 @@ func (t *Task) Do(ctx context.Context) (*comms.ReportItem, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the executor: %w", err)
 	}
-	defer ln.Close()
+	defer func() { err = errors.Join(err, ln.Close()) }()
 	proc, err := t.start(ln.Addr(), s.token)
 	if err != nil {
 		return nil, err
