@@ -27,7 +27,8 @@ import msgpack
 from .graph import Graph, Ref
 from .values import PICKLE, decode
 from .wire import messages as m
-from .wire.link import Link, LinkError
+from .wire.envelope import LinkError
+from .wire.link import Link
 
 PIECE = 1 << 20
 _TWICE = -1  # nanoseconds between two Progress: only when the results are there, and at the end

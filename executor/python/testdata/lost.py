@@ -13,7 +13,8 @@ import zmq
 
 from cascade.client import PIECE, Cluster, Job, _Peer
 from cascade.wire import messages as m
-from cascade.wire.link import CLOSE, REFUSE, WELCOME, Link, LinkError
+from cascade.wire.envelope import CLOSE, REFUSE, WELCOME, LinkError
+from cascade.wire.link import Link
 
 faulthandler.dump_traceback_later(60, exit=True)  # what waits for ever ends the program
 folder = tempfile.mkdtemp()
