@@ -168,7 +168,10 @@ func (c *Core) unstick() {
 		}
 		held = held || ex.held()
 	}
-	if c.memoryIO > 0 || len(c.delayed) > 0 || c.kept+len(c.runs) >= c.cfg.EventsKept || c.building() || c.pullsMove(since) || !held {
+	if !held && len(c.pulls) == 0 || c.memoryIO > 0 || len(c.delayed) > 0 || c.kept+len(c.runs) >= c.cfg.EventsKept || c.building() {
+		return
+	}
+	if c.giveUpPulls(since) || !held {
 		return
 	}
 	for _, r := range c.generators {

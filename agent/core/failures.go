@@ -71,6 +71,10 @@ func (c *Core) failedRun(r *run, it *comms.ReportItem) {
 	if r.orphan || j.tasks[r.task].state.over() {
 		return
 	}
+	if j.stopped != nil && it.Usage == nil && it.Error != nil && it.Error.Kind == comms.ErrorCancelled { // the executor had not begun it
+		c.endUnrun(j, r.task, r.cause)
+		return
+	}
 	e := it.Error
 	if e == nil {
 		e = &comms.TaskError{Kind: comms.ErrorTask, Message: "it failed without saying why"}

@@ -148,11 +148,13 @@ func (c *Core) pullRefused(p *pull, err error) {
 	c.wantPull(h)
 }
 
-// pullsMove tells whether something is being fetched. When nothing else moves here,
+// giveUpPulls tells whether something is being fetched. When nothing else moves here,
 // and (since, if that was so before) memory is missed, what its holder has not sent
 // in time is given up and fetched again later, each time with twice the patience:
-// the holder may wait for memory that a fetch from here holds.
-func (c *Core) pullsMove(since time.Time) bool {
+// the holder may wait for memory that a fetch from here holds. The driver does not
+// tell how far a fetch is: its time is that of its bytes, at half of the speed at
+// which datasets came before, and the patience.
+func (c *Core) giveUpPulls(since time.Time) bool {
 	var sent []*pull
 	for _, p := range c.pulls {
 		if p.sent {
@@ -175,7 +177,7 @@ func (c *Core) pullsMove(since time.Time) bool {
 		if p.at.After(from) {
 			from = p.at
 		}
-		if due := from.Add(awayPatience << min(h.yields, 10)); due.After(c.now) {
+		if due := from.Add(awayPatience<<min(h.yields, 10) + 2*c.transferTime(p.bytes)); due.After(c.now) {
 			c.wakeAt(due)
 			continue
 		}
@@ -186,6 +188,20 @@ func (c *Core) pullsMove(since time.Time) bool {
 	}
 	return true
 }
+
+// transferTime estimates how long bytes take from another agent.
+func (c *Core) transferTime(bytes int64) time.Duration {
+	speed := c.bandwidth.value
+	if speed <= 0 {
+		speed = unknownSpeed
+	}
+	return time.Duration(min(float64(bytes)/speed, maxTransfer.Seconds()) * float64(time.Second))
+}
+
+const (
+	unknownSpeed = 100e6     // bytes a second, before anything came
+	maxTransfer  = time.Hour // of an estimate
+)
 
 // memoryMissed tells whether a run, or another agent that wants to fetch, waits for memory.
 func (c *Core) memoryMissed() bool {

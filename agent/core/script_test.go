@@ -395,6 +395,8 @@ func (s *script) report(w []string, named map[string]string) string {
 	case "failed":
 		it.Kind = comms.ReportFailed
 		it.Error = &comms.TaskError{Kind: comms.ErrorTask, Message: named["error"]}
+	case "unbegun": // cancelled while it was queued
+		it.Kind, it.Error = comms.ReportFailed, &comms.TaskError{Kind: comms.ErrorCancelled}
 	case "held":
 		it.Kind = comms.ReportHeld
 	case "resumed":
