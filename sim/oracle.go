@@ -338,6 +338,9 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 			} else if f := o.facts[je.Job]; e.Kind == comms.EventRetry && len(f.members(e.Task)) > 1 {
 				f.lost(e.Task) // the others of its gang begin again with it
 			}
+			if f := o.facts[je.Job]; f != nil && je.Events[i].Kind == comms.EventFailed {
+				f.told = true
+			}
 			a.sent[n] = sentEvent{job: je.Job, life: je.Life, epoch: je.Epoch}
 			n++
 		}
@@ -459,7 +462,7 @@ func (o *oracle) ended(j *clientJob) {
 		o.w.fail(j.id, "the client was told that the job is %s, the store says %s", j.phase, k.Row.Phase)
 		return
 	}
-	if f.early != "" && !f.cancel && f.failures == 0 && !f.blamed {
+	if f.early != "" && !f.cancel && !f.told && f.failures == 0 && !f.blamed {
 		o.w.fail(j.id, "tasks were skipped although nothing failed: %s", f.early)
 	}
 	if k.Row.Phase == comms.JobCancelled {
@@ -474,7 +477,7 @@ func (o *oracle) ended(j *clientJob) {
 			o.w.fail(j.id, "the job is %s, and its task %s is %s", k.Row.Phase, k.Graph.TaskName(t), s)
 		}
 	})
-	if k.Row.Phase == comms.JobFailed && f.failures == 0 && !f.blamed && !f.cancel {
+	if k.Row.Phase == comms.JobFailed && f.failures == 0 && !f.told && !f.blamed && !f.cancel {
 		o.w.fail(j.id, "the job has failed although none of its tasks did: %v", k.Row.Error)
 	}
 	why := f.misses(past.States)

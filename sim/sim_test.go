@@ -18,6 +18,7 @@ var open = map[uint64]string{}
 // simulator's draws a seed is another one: then what it showed is left to the test of
 // its core, which the history of this list names.
 var mended = []uint64{
+	62898,                                               // the oracle knew only of failures that were stored: an agent had told its peers of one, and a controller that died
 	5210,                                                // a call got the name of an earlier one with the same content, of which a reader still kept what it was given
 	5531,                                                // a job's last word was stored while a rerun was looked into, and its agent repeated it to the next controller
 	17937,                                               // the same with the word that a dataset is lost

@@ -315,5 +315,22 @@ func (j *Job) Stored() map[string]bool {
 	return all
 }
 
+// done counts the tasks that the controller has as done.
+func (j *Job) done() (n int) {
+	j.host.tb.Helper()
+	ctx, cancel := context.WithTimeout(j.host.tb.Context(), patience)
+	defer cancel()
+	rows, err := cascade.Rows[comms.TaskRow](ctx, j.client, comms.QueryTasks, j.ID(), "")
+	if err != nil {
+		j.host.tb.Fatal(err)
+	}
+	for i := range rows {
+		if rows[i].State == "done" {
+			n++
+		}
+	}
+	return n
+}
+
 // Long tells whether the long forms are asked for.
 func Long() bool { return os.Getenv("CASCADE_CHAOS") == "long" }

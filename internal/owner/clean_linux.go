@@ -11,17 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeTime bounds how long Take waits for a process that it has ended.
+// takeTime bounds how long Take waits for the lock of a process that has ended.
 const takeTime = 20 * time.Second
 
 // Take takes the lock of a state folder, as its daemon would. When a living
-// process has it the error is a *ServedError, unless force ends that one.
+// process has it the error is a *ServedError, unless force ends that one. After a
+// dead one it waits: a child that the daemon was just starting has the lock, too,
+// until it executes its program.
 func Take(dir, lockName string, force bool) (lock *os.File, ended int, err error) {
-	r, err := Get(dir)
-	if err != nil {
-		return nil, 0, err
-	}
 	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		r, err := Get(dir)
+		if err != nil {
+			return nil, ended, err
+		}
 		f, err := Lock(filepath.Join(dir, lockName))
 		if err == nil {
 			return f, ended, nil
@@ -38,7 +40,7 @@ func Take(dir, lockName string, force bool) (lock *os.File, ended int, err error
 				ended = r.PID
 			}
 		}
-		if ended == 0 || time.Since(begun) > takeTime {
+		if ended == 0 && !r.gone() || time.Since(begun) > takeTime {
 			return nil, ended, &ServedError{dir, r.PID}
 		}
 	}

@@ -34,6 +34,11 @@ func (r Record) Kill() (bool, error) {
 	return true, nil
 }
 
+// gone tells whether there is no process with the recorded number any more.
+func (r Record) gone() bool {
+	return r.PID > 0 && (r.Boot != boot() || errors.Is(unix.Kill(r.PID, 0), unix.ESRCH))
+}
+
 func boot() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
