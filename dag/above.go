@@ -1,6 +1,9 @@
 package dag
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Above returns the job that makes what a task reads: the groups that it depends on,
 // with the parameters and environments of g and under the same names. All datasets
@@ -8,30 +11,17 @@ import "fmt"
 // task's own group is in it only when the task reads from other tasks of it. ok is
 // false for a task that reads nothing.
 func (g *Graph) Above(t TaskIndex) (above *Graph, ok bool, err error) {
-	needed := make([]bool, len(g.Groups))
-	todo, err := g.groupsRead(t)
-	if err != nil {
-		return nil, false, err
+	if !g.valid(t) {
+		return nil, false, fmt.Errorf("what is above task %d of %d", t, g.index.tasks)
 	}
+	needed := make([]bool, len(g.Groups))
+	todo := g.groupsRead(g.GroupIndex(t))
 	for len(todo) > 0 {
 		gi := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		if needed[gi] {
-			continue
-		}
-		needed[gi] = true
-		// All tasks of a group read from the same groups, but for those that begin a
-		// recurrence and read less.
-		first, n := g.GroupTasks(gi)
-		if g.Groups[gi].Stream != nil {
-			first += g.NumTasks()
-		}
-		for i := range n {
-			more, err := g.groupsRead(TaskIndex(first + i))
-			if err != nil {
-				return nil, false, err
-			}
-			todo = append(todo, more...)
+		if !needed[gi] {
+			needed[gi] = true
+			todo = append(todo, g.groupsRead(gi)...)
 		}
 	}
 	out := &Graph{Name: g.Name, Params: g.Params, Environments: g.Environments, KeepGoing: true, Retain: true}
@@ -50,19 +40,22 @@ func (g *Graph) Above(t TaskIndex) (above *Graph, ok bool, err error) {
 	return out, true, nil
 }
 
-// groupsRead returns the groups from which a task takes something.
-func (g *Graph) groupsRead(t TaskIndex) (groups []int, err error) {
-	inputs, err := g.Inputs(t)
-	if err != nil {
-		return nil, fmt.Errorf("inputs of %s: %w", g.TaskName(t), err)
+// groupsRead returns the groups from which the tasks of a group take something, each
+// once: a reference is to one group, whichever task of it is meant.
+func (g *Graph) groupsRead(gi int) (groups []int) {
+	ix := &g.index
+	if ix.groups[gi].size == 0 {
+		return nil
 	}
-	for _, in := range inputs {
-		for _, s := range in.Sources {
-			groups = append(groups, g.GroupIndex(s.Task))
+	first, last := ix.refRange(gi)
+	for ri := first; ri < last; ri++ {
+		if x := &ix.refs[ri]; x.stride > 0 {
+			groups = append(groups, ix.groupOfNode(ix.srcTask[x.base]))
 		}
 	}
-	if st := g.Group(t).Stream; st != nil {
+	if st := g.Groups[gi].Stream; st != nil {
 		groups = append(groups, g.GroupIndex(st.Generator))
 	}
-	return groups, nil
+	slices.Sort(groups)
+	return slices.Compact(groups)
 }
