@@ -42,6 +42,9 @@ const inlineMax = 4 << 10
 // grace is how long a task that is stopped may take for each step to its end.
 const grace = 2 * time.Second
 
+// queueMore is how many messages may wait for the executor besides those that name inputs.
+const queueMore = 16 << 10
+
 // Input makes room for an input in the store's folder: the file to write its bytes to,
 // and the place that Run.Inputs gives for it.
 func (t *Task) Input() (*os.File, comms.Place, error) {
@@ -73,12 +76,9 @@ func (t *Task) Do(ctx context.Context) (_ *comms.ReportItem, err error) {
 			return nil, fmt.Errorf("make a folder for the task: %w", err)
 		}
 	}
-	ln, err := comms.Listen("ipc://"+filepath.Join(t.Folder, "s"), comms.Config{
-		Self:    comms.Identity{Role: "agent", Name: t.Agent, Incarnation: 1},
-		Handler: s, Pipes: true, MaxMessage: executor.MaxMessage, HeartbeatEvery: -1,
-	})
+	ln, err := t.listen(s)
 	if err != nil {
-		return nil, fmt.Errorf("listen for the executor: %w", err)
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, ln.Close()) }()
 	proc, err := t.start(ln.Addr(), s.token)
@@ -88,6 +88,20 @@ func (t *Task) Do(ctx context.Context) (_ *comms.ReportItem, err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- proc.Wait() }()
 	return s.follow(ctx, proc.Process, ended)
+}
+
+// listen waits for an executor to connect. All that it hears first, a message for each
+// input among it, is queued at once, before it has read any.
+func (t *Task) listen(s *session) (*comms.Listener, error) {
+	ln, err := comms.Listen("ipc://"+filepath.Join(t.Folder, "s"), comms.Config{
+		Self:    comms.Identity{Role: "agent", Name: t.Agent, Incarnation: 1},
+		Handler: s, Pipes: true, MaxMessage: executor.MaxMessage, HeartbeatEvery: -1,
+		QueueMessages: int(t.segments) + queueMore, QueueBytes: 2 * executor.MaxMessage,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen for the executor: %w", err)
+	}
+	return ln, nil
 }
 
 func (t *Task) start(addr, token string) (*exec.Cmd, error) {
@@ -185,6 +199,9 @@ func (s *session) ended(end *comms.ReportItem, err, exit error) (*comms.ReportIt
 
 // take does what a message asks for. It returns how the task ended when that is told.
 func (s *session) take(m comms.Message) (*comms.ReportItem, error) {
+	if s.link == nil { // it came on a link of which follow has not heard yet
+		s.link = <-s.up
+	}
 	switch m := m.(type) {
 	case *comms.Hello:
 		return nil, s.welcome(m)
