@@ -79,14 +79,13 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 	if !ok {
 		return nil, badInputf("explain: no task %q in job %s; give one task, not a family: cascade ls tasks lists them", name, g.Name)
 	}
-	rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), g.TaskName(i), 1)
+	r, err := taskRow(ctx, client, j, g, i)
 	if err != nil {
 		return nil, err
 	}
 	x := &explanation{Task: g.TaskName(i), State: "not there yet"} // an element that was not published
-	if len(rows) > 0 {
-		r := rows[0]
-		a.cutOffTask(&r)
+	if r != nil {
+		a.cutOffTask(r)
 		x.State, x.Agent, x.Executor, x.Attempt, x.Started, x.Seconds, x.Error = r.State, r.Agent, r.Executor, r.Attempt, r.Started, r.Seconds, r.Error
 	}
 	producers, err := producersOf(ctx, client, j, g, i)
@@ -108,6 +107,20 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 		}
 	}
 	return x, nil
+}
+
+// taskRow returns the row of a task, nil when there is none. A filter may be the name
+// of a state too, and have more rows than that of a task which is called so.
+func taskRow(ctx context.Context, client *cascade.Client, j *cascade.Job, g *dag.Graph, i dag.TaskIndex) (*comms.TaskRow, error) {
+	for row, err := range cascade.EachRow[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), g.TaskName(i)) {
+		if err != nil {
+			return nil, err
+		}
+		if row.Index == uint32(i) {
+			return row, nil
+		}
+	}
+	return nil, nil
 }
 
 // producersOf returns the rows of the tasks whose outputs task i needs.

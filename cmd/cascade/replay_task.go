@@ -181,18 +181,17 @@ func (p *attempt) prepare(ctx context.Context) (err error) {
 
 // number is the attempt to run: the one that was asked for, else the last.
 func (p *attempt) number(ctx context.Context) (uint32, error) {
-	rows, err := cascade.FirstRows[comms.TaskRow](ctx, p.client, comms.QueryTasks, p.job.ID(), p.graph.TaskName(p.index), 1)
+	r, err := taskRow(ctx, p.client, p.job, p.graph, p.index)
 	if err != nil {
 		return 0, err
 	}
-	if len(rows) == 0 || rows[0].Started == "" {
+	if r == nil || r.Started == "" {
 		state := "there was none"
-		if len(rows) > 0 {
-			state = "it is " + rows[0].State
+		if r != nil {
+			state = "it is " + r.State
 		}
 		return 0, badInputf("replay: task %s has not run in job %s: %s", p.flags.task, p.graph.Name, state)
 	}
-	r := rows[0]
 	p.task.Agent = cmp.Or(r.Agent, "replay")
 	switch n := p.flags.attempt; {
 	case n > r.Attempt:
@@ -218,8 +217,9 @@ func (p *attempt) environment(ctx context.Context) error {
 			return err
 		}
 		cache := runtimeenv.New(dir)
+		// It is closed only when it cannot be used: what runs needs the environment for
+		// as long as this process lives, and its lock ends with it.
 		act, err = cache.Prepare(ctx, env, func(text string) { fmt.Fprintf(p.app.err, "environment %s: %s\n", env.Name, text) })
-		// What runs may use the environment for as long as this process lives: its lock ends with it.
 		if err != nil {
 			if len(p.graph.Packages()) > 0 {
 				err = fmt.Errorf("%w; files that were submitted on another host are on those that ran the job: run this there, or --from %s on the cluster", err, p.flags.task)
@@ -257,8 +257,11 @@ func (p *attempt) inputs(ctx context.Context) error {
 		return p.fetch(ctx, p.job, have)
 	}
 	if !p.flags.rebuild {
-		return badInputf("replay: what %s reads is not kept any more: %s; --rebuild runs the tasks again that made it, and retain: true in the job file keeps it",
-			p.flags.task, some(have.gone))
+		hint := ", and retain: true in the job file keeps it"
+		if p.graph.Retain {
+			hint = ""
+		}
+		return badInputf("replay: what %s reads is not kept any more: %s; --rebuild runs the tasks again that made it%s", p.flags.task, some(have.gone), hint)
 	}
 	again, err := p.makeAgain(ctx)
 	if err != nil {
@@ -309,14 +312,12 @@ type readings struct {
 
 // read looks for all that the task reads among what a job keeps: all that it made, or some of it.
 func (p *attempt) read(ctx context.Context, j *cascade.Job, all bool) (*readings, error) {
-	kept := map[string]bool{}
+	there := map[string]bool{}
 	for row, err := range cascade.EachRow[comms.DatasetRow](ctx, p.client, comms.QueryDatasets, j.ID(), "") {
 		if err != nil {
 			return nil, err
 		}
-		if row.Place != "lost" {
-			kept[row.Name] = true
-		}
+		there[row.Name] = row.Place != "lost"
 	}
 	producers, err := producersOf(ctx, p.client, p.job, p.graph, p.index)
 	if err != nil {
@@ -326,17 +327,29 @@ func (p *attempt) read(ctx context.Context, j *cascade.Job, all bool) (*readings
 	for _, r := range producers {
 		failed[r.Name] = r.State != "done"
 	}
-	inputs, err := p.graph.Inputs(p.index)
+	return readingsOf(p.graph, p.index, kept{there, all}, failed)
+}
+
+// kept is what a job keeps.
+type kept struct {
+	there map[string]bool // by the dataset: false for one that is lost
+	all   bool            // every dataset that it made is in there
+}
+
+// readingsOf lists what a task reads; failed are the tasks among those that make it
+// which did not end well.
+func readingsOf(g *dag.Graph, task dag.TaskIndex, k kept, failed map[string]bool) (*readings, error) {
+	inputs, err := g.Inputs(task)
 	if err != nil {
-		return nil, fmt.Errorf("inputs of %s: %w", p.flags.task, err)
+		return nil, fmt.Errorf("inputs of %s: %w", g.TaskName(task), err)
 	}
 	out := &readings{}
 	for _, in := range inputs {
 		var names []string
 		for _, s := range in.Sources {
-			for _, r := range p.expand(s, kept, all) {
+			for _, r := range k.expand(g, s) {
 				switch {
-				case kept[r.name]:
+				case k.there[r.name]:
 					names = append(names, r.name)
 				case in.List && failed[r.task]:
 					names = append(names, "")
@@ -354,32 +367,35 @@ func (p *attempt) read(ctx context.Context, j *cascade.Job, all bool) (*readings
 type reading struct{ name, task string }
 
 // expand lists what a source stands for. How many elements an open generator had is
-// known only of a job that keeps all of them.
-func (p *attempt) expand(s dag.Source, kept map[string]bool, all bool) (out []reading) {
-	g := p.graph
+// known only of a job that keeps all of them: one that is lost counts too.
+func (k kept) expand(g *dag.Graph, s dag.Source) (out []reading) {
 	output := g.Group(s.Task).Outputs[s.Output].Name
 	element := func(task dag.TaskIndex, output string, e uint64) string {
 		return fmt.Sprintf("%s.%s[%d]", g.TaskName(task), output, e)
+	}
+	made := func(name string) bool {
+		_, ok := k.there[name]
+		return ok
 	}
 	switch s.Kind {
 	case dag.SourceElement:
 		return []reading{{element(s.Task, output, s.Element), g.TaskName(s.Task)}}
 	case dag.SourceStream:
-		if !all {
+		if !k.all {
 			return []reading{{name: fmt.Sprintf("%s.%s[*]", g.TaskName(s.Task), output)}}
 		}
-		for e := uint64(0); kept[element(s.Task, output, e)]; e++ {
+		for e := uint64(0); made(element(s.Task, output, e)); e++ {
 			out = append(out, reading{element(s.Task, output, e), g.TaskName(s.Task)})
 		}
 		return out
 	case dag.SourceGroup:
 		st := g.Group(s.Task).Stream
 		slot, _, _ := g.Slot(s.Task)
-		if !all || st == nil {
+		if !k.all || st == nil {
 			return []reading{{name: fmt.Sprintf("%s[*].%s", g.Group(s.Task).Name, output)}}
 		}
 		from := g.Group(st.Generator).Outputs[st.Output].Name
-		for e := uint64(0); kept[element(st.Generator, from, e)]; e++ {
+		for e := uint64(0); made(element(st.Generator, from, e)); e++ {
 			i, err := g.Instance(slot, e)
 			if err != nil {
 				break
