@@ -21,7 +21,12 @@ func Record(g *dag.Graph, tasks []comms.TaskRow, kept []comms.DatasetRow, agents
 		rec.sizes[kept[i].Name] = float64(kept[i].Size)
 	}
 	for i := range tasks {
-		if row := &tasks[i]; row.State == "done" && row.Started != "" {
+		row := &tasks[i]
+		switch {
+		case row.State != "done":
+		case row.Started == "":
+			return nil, 0, fmt.Errorf("task %s of job %s did not run in it, as others may: it was taken from the job that this one resumed, which is the one to record", row.Name, g.Name)
+		default:
 			rec.rows[dag.TaskIndex(row.Index)] = row
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cascade-run/cascade/comms"
@@ -45,6 +47,11 @@ outputs: [all.text]
 	r, left, err := Record(g, rows, kept, []comms.AgentRow{{Name: "h0", CPU: 4}, {Name: "h1", CPU: 8}, {Name: "idle", CPU: 64}})
 	if err != nil || left != 1 {
 		t.Fatalf("%d tasks are left out, %v", left, err)
+	}
+	taken := slices.Clone(rows)
+	taken[2].Started = ""
+	if _, _, err := Record(g, taken, kept, nil); err == nil || !strings.Contains(err.Error(), "task each[0] of job j did not run in it") {
+		t.Errorf("of a job that took a result of another: %v", err)
 	}
 	r.System = "test"
 	var file bytes.Buffer
