@@ -241,7 +241,7 @@ func (c *Controller) jobDatasets(p *pager, job comms.JobID, g *dag.Graph) error 
 	for i := range rows {
 		d := &rows[i].Desc
 		if !p.add(func() any {
-			return &comms.DatasetRow{Job: job.String(), Name: core.DatasetName(g, d.Ref), Attempt: comms.Try(d.Attempt), Codec: d.Codec, DType: d.DType,
+			return &comms.DatasetRow{Job: job.String(), Name: g.DatasetName(dag.Dataset(d.Ref)), Attempt: comms.Try(d.Attempt), Codec: d.Codec, DType: d.DType,
 				Shape: d.Shape, Size: d.Size, Place: placeName(d.Place.Kind), Agent: rows[i].Agent}
 		}) {
 			break

@@ -253,7 +253,7 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 	}
 	for i := range e.Outputs {
 		d := &e.Outputs[i]
-		detail = append(detail, fmt.Sprintf("%s %d bytes in %s", core.DatasetName(g, d.Ref), d.Size, placeName(d.Place.Kind)))
+		detail = append(detail, fmt.Sprintf("%s %d bytes in %s", g.DatasetName(dag.Dataset(d.Ref)), d.Size, placeName(d.Place.Kind)))
 	}
 	if e.Usage != nil {
 		detail = append(detail, fmt.Sprintf("%g s", seconds(e.Usage.Duration)))
@@ -287,7 +287,7 @@ func causeText(g *dag.Graph, e *comms.Event) string {
 	case comms.CauseSubmit:
 		text = "the job was assigned"
 	case comms.CauseDataset:
-		text = core.DatasetName(g, c.Ref) + " was published"
+		text = g.DatasetName(dag.Dataset(c.Ref)) + " was published"
 	case comms.CauseTask:
 		text = g.TaskName(c.Ref.Task) + " ended"
 		if e.Kind == comms.EventCall {
@@ -420,9 +420,9 @@ func (c *Controller) located(q *comms.Locate, g *dag.Graph) (comms.Message, erro
 				continue // of a family some may have failed
 			}
 			if !ok {
-				return nil, fmt.Errorf("dataset %s is not there: %w", core.DatasetName(g, ref), gcs.ErrNotFound)
+				return nil, fmt.Errorf("dataset %s is not there: %w", g.DatasetName(dag.Dataset(ref)), gcs.ErrNotFound)
 			}
-			out.Data = append(out.Data, comms.LocatedData{Name: core.DatasetName(g, ref), Desc: d.Desc, Agent: d.Agent})
+			out.Data = append(out.Data, comms.LocatedData{Name: g.DatasetName(dag.Dataset(ref)), Desc: d.Desc, Agent: d.Agent})
 		}
 		if len(out.Data) == before && len(refs) > 0 {
 			return nil, fmt.Errorf("none of the %d datasets %s is there: %w", len(refs), name, gcs.ErrNotFound)

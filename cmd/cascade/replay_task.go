@@ -369,42 +369,25 @@ type reading struct{ name, task string }
 // expand lists what a source stands for. How many elements an open generator had is
 // known only of a job that keeps all of them: one that is lost counts too.
 func (k kept) expand(g *dag.Graph, s dag.Source) (out []reading) {
-	output := g.Group(s.Task).Outputs[s.Output].Name
-	element := func(task dag.TaskIndex, output string, e uint64) string {
-		return fmt.Sprintf("%s.%s[%d]", g.TaskName(task), output, e)
-	}
-	made := func(name string) bool {
-		_, ok := k.there[name]
-		return ok
-	}
-	switch s.Kind {
-	case dag.SourceElement:
-		return []reading{{element(s.Task, output, s.Element), g.TaskName(s.Task)}}
-	case dag.SourceStream:
-		if !k.all {
+	if !k.all {
+		switch output := g.Group(s.Task).Outputs[s.Output].Name; s.Kind {
+		case dag.SourceStream:
 			return []reading{{name: fmt.Sprintf("%s.%s[*]", g.TaskName(s.Task), output)}}
-		}
-		for e := uint64(0); made(element(s.Task, output, e)); e++ {
-			out = append(out, reading{element(s.Task, output, e), g.TaskName(s.Task)})
-		}
-		return out
-	case dag.SourceGroup:
-		st := g.Group(s.Task).Stream
-		slot, _, _ := g.Slot(s.Task)
-		if !k.all || st == nil {
+		case dag.SourceGroup:
 			return []reading{{name: fmt.Sprintf("%s[*].%s", g.Group(s.Task).Name, output)}}
 		}
-		from := g.Group(st.Generator).Outputs[st.Output].Name
-		for e := uint64(0); made(element(st.Generator, from, e)); e++ {
-			i, err := g.Instance(slot, e)
-			if err != nil {
-				break
-			}
-			out = append(out, reading{g.TaskName(i) + "." + output, g.TaskName(i)})
-		}
-		return out
 	}
-	return []reading{{g.TaskName(s.Task) + "." + output, g.TaskName(s.Task)}}
+	elements := func(t dag.TaskIndex, output uint32) uint64 {
+		for e := uint64(0); ; e++ {
+			if _, made := k.there[g.DatasetName(dag.Dataset{Task: t, Output: output, Element: e})]; !made {
+				return e
+			}
+		}
+	}
+	for d := range g.Datasets(s, elements) {
+		out = append(out, reading{g.DatasetName(d), g.TaskName(d.Task)})
+	}
+	return out
 }
 
 // fetch brings datasets of a job into the task's folder.

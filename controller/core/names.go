@@ -21,27 +21,14 @@ func LocateExports(g *dag.Graph, s *States, have map[comms.DatasetRef]DatasetRec
 			for _, ref := range refs {
 				d, ok := have[ref]
 				if !ok {
-					missing = append(missing, DatasetName(g, ref))
+					missing = append(missing, g.DatasetName(dag.Dataset(ref)))
 					continue
 				}
-				out = append(out, comms.LocatedData{Name: DatasetName(g, ref), Desc: d.Desc, Path: g.Exports[i].Path, Agent: d.Agent})
+				out = append(out, comms.LocatedData{Name: g.DatasetName(dag.Dataset(ref)), Desc: d.Desc, Path: g.Exports[i].Path, Agent: d.Agent})
 			}
 		}
 	}
 	return out, missing
-}
-
-// DatasetName is the name of a dataset: TASK.OUTPUT, or TASK.OUTPUT[ELEMENT] of a generator.
-func DatasetName(g *dag.Graph, r comms.DatasetRef) string {
-	outs := g.Group(r.Task).Outputs
-	if int(r.Output) >= len(outs) {
-		return fmt.Sprintf("%s.%d", g.TaskName(r.Task), r.Output)
-	}
-	o := &outs[r.Output]
-	if o.Generate != dag.GenerateNone {
-		return fmt.Sprintf("%s.%s[%d]", g.TaskName(r.Task), o.Name, r.Element)
-	}
-	return fmt.Sprintf("%s.%s", g.TaskName(r.Task), o.Name)
 }
 
 // Choice is the tasks that a user names: a task, such as spread[2,500]; all of a

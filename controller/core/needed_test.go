@@ -240,7 +240,7 @@ func TestNames(t *testing.T) {
 		refs, _, err := Resolve(g, s, c.name)
 		got := ""
 		for _, r := range refs {
-			got += " " + DatasetName(g, r)
+			got += " " + g.DatasetName(dag.Dataset(r))
 		}
 		if err != nil {
 			got = " " + err.Error()

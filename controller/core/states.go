@@ -547,31 +547,12 @@ func (s *States) streamEnds() (out []comms.StreamEnd) {
 
 // Expand lists the datasets that a source stands for, and tells whether the list is complete.
 func (s *States) Expand(src dag.Source) (refs []comms.DatasetRef, complete bool) {
-	switch src.Kind {
-	case dag.SourceStream:
-		n, ended := s.Elements(src.Task, src.Output)
-		for e := range n {
-			refs = append(refs, comms.DatasetRef{Task: src.Task, Output: src.Output, Element: e})
-		}
-		return refs, ended
-	case dag.SourceGroup:
-		stream := s.g.Group(src.Task).Stream
-		slot, _, ok := s.g.Slot(src.Task)
-		if stream == nil || !ok {
-			return nil, false
-		}
-		n, ended := s.Elements(stream.Generator, stream.Output)
-		for e := range n {
-			i, err := s.g.Instance(slot, e)
-			if err != nil {
-				return refs, false
-			}
-			refs = append(refs, comms.DatasetRef{Task: i, Output: src.Output})
-		}
-		return refs, ended
-	case dag.SourceElement:
-		return []comms.DatasetRef{{Task: src.Task, Output: src.Output, Element: src.Element}}, true
-	case dag.SourceWhole:
+	want, complete := uint64(1), true
+	for d := range s.g.Datasets(src, func(t dag.TaskIndex, output uint32) uint64 {
+		want, complete = s.Elements(t, output)
+		return want
+	}) {
+		refs = append(refs, comms.DatasetRef(d))
 	}
-	return []comms.DatasetRef{{Task: src.Task, Output: src.Output}}, true
+	return refs, complete && uint64(len(refs)) == want
 }

@@ -96,22 +96,13 @@ func (rec *recorder) count() {
 				continue
 			}
 			for {
-				if _, ok := rec.sizes[rec.file(t, uint32(o), rec.elements[k])]; !ok {
+				if _, ok := rec.sizes[rec.g.DatasetName(dag.Dataset{Task: t, Output: k.output, Element: rec.elements[k]})]; !ok {
 					break
 				}
 				rec.elements[k]++
 			}
 		}
 	}
-}
-
-// file names a dataset as the rows do.
-func (rec *recorder) file(t dag.TaskIndex, output uint32, element uint64) string {
-	o := &rec.g.Group(t).Outputs[output]
-	if o.Generate == dag.GenerateNone {
-		return rec.g.TaskName(t) + "." + o.Name
-	}
-	return fmt.Sprintf("%s.%s[%d]", rec.g.TaskName(t), o.Name, element)
 }
 
 // task records a task that ended well.
@@ -129,7 +120,7 @@ func (rec *recorder) task(row *comms.TaskRow) error {
 			n = rec.elements[outputKey{t, uint32(o)}]
 		}
 		for e := range n {
-			ran.Outputs = append(ran.Outputs, rec.file(t, uint32(o), e))
+			ran.Outputs = append(ran.Outputs, g.DatasetName(dag.Dataset{Task: t, Output: uint32(o), Element: e}))
 		}
 	}
 	rec.written[t] = ran.Outputs
@@ -137,7 +128,7 @@ func (rec *recorder) task(row *comms.TaskRow) error {
 	if err != nil {
 		return fmt.Errorf("inputs of %s: %w", row.Name, err)
 	}
-	parents, read := map[dag.TaskIndex]bool{}, map[dataset]bool{}
+	parents, read := map[dag.TaskIndex]bool{}, map[dag.Dataset]bool{}
 	parent := func(p dag.TaskIndex) bool {
 		if rec.rows[p] != nil && !parents[p] { // of one that failed nothing was read
 			ran.Parents = append(ran.Parents, rec.rows[p].Name)
@@ -145,12 +136,13 @@ func (rec *recorder) task(row *comms.TaskRow) error {
 		}
 		return parents[p]
 	}
+	elements := func(t dag.TaskIndex, output uint32) uint64 { return rec.elements[outputKey{t, output}] }
 	for _, in := range inputs {
 		for _, s := range in.Sources {
-			for _, k := range rec.expand(s) {
-				if parent(k.task) && !read[k] {
-					ran.Inputs = append(ran.Inputs, rec.file(k.task, k.output, k.element))
-					read[k] = true
+			for d := range g.Datasets(s, elements) {
+				if parent(d.Task) && !read[d] {
+					ran.Inputs = append(ran.Inputs, g.DatasetName(d))
+					read[d] = true
 				}
 			}
 		}
@@ -160,32 +152,6 @@ func (rec *recorder) task(row *comms.TaskRow) error {
 	}
 	rec.out.Tasks = append(rec.out.Tasks, ran)
 	return nil
-}
-
-type dataset struct {
-	outputKey
-	element uint64
-}
-
-// expand lists the datasets that a source stands for.
-func (rec *recorder) expand(s dag.Source) (out []dataset) {
-	switch k := (outputKey{s.Task, s.Output}); s.Kind {
-	case dag.SourceStream:
-		for e := range rec.elements[k] {
-			out = append(out, dataset{k, e})
-		}
-	case dag.SourceGroup:
-		st := rec.g.Group(s.Task).Stream
-		slot, _, _ := rec.g.Slot(s.Task)
-		for e := range rec.elements[outputKey{st.Generator, st.Output}] {
-			if i, err := rec.g.Instance(slot, e); err == nil {
-				out = append(out, dataset{outputKey{i, s.Output}, 0})
-			}
-		}
-	default:
-		out = append(out, dataset{k, s.Element})
-	}
-	return out
 }
 
 // files lists what the tasks wrote.
