@@ -201,21 +201,27 @@ func whyMissing(ctx context.Context, client *cascade.Client, j *cascade.Job, nam
 	if dot := strings.LastIndexByte(name, '.'); dot >= 0 {
 		task, output = name[:dot], name[dot+1:]
 	}
-	rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), task, 1)
-	if err != nil || len(rows) == 0 {
+	g, _, err := client.Graph(ctx, j.ID())
+	if err != nil {
 		return missing // and that is what the user should know first
 	}
-	r := rows[0]
+	i, ok := g.Lookup(task)
+	if !ok {
+		return missing
+	}
+	r, err := taskRow(ctx, client, j, g, i)
+	if err != nil || r == nil {
+		return missing
+	}
 	if r.State == "done" {
-		g, _, err := client.Graph(ctx, j.ID())
-		if err != nil || keeps(g, r.Name, output) {
+		if keeps(g, i, output) {
 			return missing
 		}
 		return badInputf("%s is not there: it is no output of the job, and was freed when no task needed it any more; to keep it, name it under outputs: in the job file", name)
 	}
 	became := "was " + r.State
 	switch {
-	case open(r):
+	case open(*r):
 		became = "has not ended: it is " + r.State
 	case r.State == "failed":
 		became = "failed"
@@ -228,12 +234,8 @@ func whyMissing(ctx context.Context, client *cascade.Client, j *cascade.Job, nam
 
 // keeps tells whether an output of the task's family, such as "mean" or "field[2]",
 // is an output of the job; "" is any.
-func keeps(g *dag.Graph, task, output string) bool {
-	i, ok := g.Lookup(task)
-	if !ok {
-		return true // as far as is known
-	}
-	grp := g.Group(i)
+func keeps(g *dag.Graph, task dag.TaskIndex, output string) bool {
+	grp := g.Group(task)
 	output, _, _ = strings.Cut(output, "[")
 	for _, e := range g.Exports {
 		for _, s := range e.Sources {
