@@ -61,7 +61,7 @@ type (
 	}
 	writtenWorkflow struct {
 		Specification struct {
-			Tasks []writtenSpec `json:"tasks"`
+			Tasks []specTask    `json:"tasks"`
 			Files []writtenFile `json:"files"`
 		} `json:"specification"`
 		Execution struct {
@@ -70,14 +70,6 @@ type (
 			Tasks    []writtenExec    `json:"tasks"`
 			Machines []writtenMachine `json:"machines"`
 		} `json:"execution"`
-	}
-	writtenSpec struct {
-		Name     string   `json:"name"`
-		ID       string   `json:"id"`
-		Parents  []string `json:"parents"`
-		Children []string `json:"children"`
-		Inputs   []string `json:"inputFiles"`
-		Outputs  []string `json:"outputFiles"`
 	}
 	writtenFile struct {
 		ID   string `json:"id"`
@@ -113,7 +105,7 @@ func Write(w io.Writer, r *Recording) error {
 	spec, exec := &d.Workflow.Specification, &d.Workflow.Execution
 	for i := range r.Tasks {
 		t := &r.Tasks[i]
-		spec.Tasks = append(spec.Tasks, writtenSpec{t.Name, t.ID, list(t.Parents), list(children[t.ID]), list(t.Inputs), list(t.Outputs)})
+		spec.Tasks = append(spec.Tasks, specTask{t.Name, t.ID, list(t.Parents), list(children[t.ID]), list(t.Inputs), list(t.Outputs)})
 		x := writtenExec{ID: t.ID, Seconds: t.Seconds, Cores: t.Cores, Memory: int64(t.Memory)}
 		if t.Seconds > 0 {
 			x.AvgCPU = math.Round(t.CPU/t.Seconds*1e4) / 100
