@@ -21,8 +21,9 @@ func (c *Core) Check() error {
 	if kept != c.kept || c.unsent > len(c.batches) {
 		return fmt.Errorf("%d events kept, counted %d; %d of %d batches unsent", kept, c.kept, c.unsent, len(c.batches))
 	}
-	sealed := 0
+	sealed, building := 0, 0
 	for _, j := range c.jobs {
+		building += j.building()
 		if j.adopted {
 			sealed += len(j.data)
 			continue // without a graph there is nothing to compare with
@@ -50,6 +51,9 @@ func (c *Core) Check() error {
 		if err := c.checkPeers(j); err != nil {
 			return fmt.Errorf("job %s: %w", j.id, err)
 		}
+	}
+	if building != c.building {
+		return fmt.Errorf("%d environments are being built, counted %d", building, c.building)
 	}
 	return c.checkMemory(sealed)
 }

@@ -32,6 +32,7 @@ type Core struct {
 
 	// Executors by number, and the pools they belong to in order of creation.
 	execs    []*executor
+	building int // environments that are being made
 	byExec   map[comms.ExecutorID]*executor
 	pools    []*pool
 	byPool   map[poolKey]*pool

@@ -168,7 +168,7 @@ func (c *Core) unstick() {
 		}
 		held = held || ex.held()
 	}
-	if !held && len(c.pulls) == 0 || c.memoryIO > 0 || len(c.delayed) > 0 || c.kept+len(c.runs) >= c.cfg.EventsKept || c.building() {
+	if !held && len(c.pulls) == 0 || c.memoryIO > 0 || len(c.delayed) > 0 || c.kept+len(c.runs) >= c.cfg.EventsKept || c.building > 0 {
 		return
 	}
 	if c.giveUpPulls(since) || !held {
@@ -189,18 +189,6 @@ func (c *Core) unstick() {
 	c.led.Unstick()
 	c.effects()
 	c.stuckCalls()
-}
-
-// building tells whether an environment is being made that tasks wait for.
-func (c *Core) building() bool {
-	for _, j := range c.jobs {
-		for _, cl := range j.classes {
-			if cl.env.state == envBuilding {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // consumedBy counts the end of a task as the end of a consumer of elements.

@@ -133,6 +133,7 @@ func (j *job) declared(name string) *dag.Environment {
 // buildEnv asks for an environment.
 func (c *Core) buildEnv(e *environment) {
 	e.state = envBuilding
+	c.building++
 	env := e.job.declared(e.name)
 	if env == nil {
 		c.envDone(e, EnvReady{Err: "no environment of this name in the job"})
@@ -148,6 +149,16 @@ func (c *Core) beingBuilt(id comms.JobID, key envKey) *environment {
 		return j.envs[key]
 	}
 	return nil
+}
+
+// building counts the environments of a job that are being built.
+func (j *job) building() (n int) {
+	for _, e := range j.envs {
+		if e.state == envBuilding {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *Core) envReady(ev EnvReady) {
@@ -166,6 +177,7 @@ func (c *Core) envWaits(ev EnvWaits) {
 
 func (c *Core) envDone(e *environment, ready EnvReady) {
 	defer c.offerAll(e.job)
+	c.building--
 	ev := comms.Event{Kind: comms.EventEnv, Count: ready.Bytes, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name}}
 	if ready.Err == "" {
 		e.state, e.pool, e.dir = envReady, c.pool(poolKey{ready.Key, e.job.dir}), ready.Dir

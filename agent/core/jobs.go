@@ -344,6 +344,7 @@ func (c *Core) unlist(j *job) {
 		c.jobs = slices.Delete(c.jobs, i, i+1)
 	}
 	delete(c.byJob, j.id)
+	c.building -= j.building()
 	if j.owner.jobs--; j.owner.jobs == 0 {
 		delete(c.owners, j.owner.name)
 	}
