@@ -111,25 +111,34 @@ func (r *runner) handover(ctx context.Context, a args) (values, error) {
 	if err != nil {
 		return nil, err
 	}
-	var runs []float64
-	for range times + 1 {
-		job, err := r.client.Submit(ctx, d)
-		if err != nil {
-			return nil, err
-		}
-		last := 0.0
+	last, err := r.median(ctx, d, times, func(job *cascade.Job) (last float64, err error) {
 		for _, ref := range waits {
 			w, err := cascade.Result(ctx, job, ref)
 			if err != nil {
-				return nil, err
+				return 0, err
 			}
 			last = max(last, w)
 		}
-		runs = append(runs, last)
+		return last, nil
+	})
+	return values{"last": last}, err
+}
+
+// median runs a graph some times, after one that warms up, and returns the median of what is read of each.
+func (r *runner) median(ctx context.Context, g *dag.Graph, times int, read func(*cascade.Job) (float64, error)) (float64, error) {
+	runs := make([]float64, times+1)
+	for i := range runs {
+		job, err := r.client.Submit(ctx, g)
+		if err != nil {
+			return 0, err
+		}
+		if runs[i], err = read(job); err != nil {
+			return 0, err
+		}
 	}
-	runs = runs[1:] // the first warms up
+	runs = runs[1:]
 	slices.Sort(runs)
-	return values{"last": runs[len(runs)/2]}, nil
+	return runs[len(runs)/2], nil
 }
 
 // repeat is the same small graph again and again, one after the other.
