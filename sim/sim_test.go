@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -80,42 +79,14 @@ var ganged = []uint64{
 
 // TestGangs runs seeds whose jobs have gangs.
 func TestGangs(t *testing.T) {
-	n := amount(400, 40, 40)
-	seeds := slices.Clone(ganged)
-	for seed := uint64(1); seed <= n; seed++ {
-		seeds = append(seeds, seed)
-	}
-	for _, seed := range seeds {
-		if res := Run(Options{Seed: seed, Gangs: true}); res.Err != nil {
-			t.Errorf("seed %d with gangs: %v", seed, res.Err)
-		}
-	}
+	checkSeeds(t, Options{Gangs: true}, amount(400, 40, 40), ganged)
 }
 
 // TestSeeds runs 3,000 seeds on all cores, 300 with the race detector, 60 with -short;
 // go run ./sim/cmd/sim runs any number.
 func TestSeeds(t *testing.T) {
-	n := amount(3000, 300, 60)
-	var runs []Options
-	for _, seed := range mended {
-		runs = append(runs, Options{Seed: seed})
-	}
-	for _, seed := range alone {
-		runs = append(runs, Options{Seed: seed, Without: []string{"spread"}})
-	}
-	for seed := uint64(1); seed <= n; seed++ {
-		runs = append(runs, Options{Seed: seed})
-	}
-	var next atomic.Uint64
-	var work sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		work.Go(func() {
-			for i := next.Add(1) - 1; i < uint64(len(runs)); i = next.Add(1) - 1 {
-				checkSeed(t, runs[i])
-			}
-		})
-	}
-	work.Wait()
+	checkSeeds(t, Options{}, amount(3000, 300, 60), mended)
+	checkSeeds(t, Options{Without: []string{"spread"}}, 0, alone)
 }
 
 // stolen are seeds that once failed with idle agents that take work of others.
@@ -131,21 +102,28 @@ var mixed = []uint64{
 
 // TestSteals is TestSeeds with idle agents that take work of others.
 func TestSteals(t *testing.T) {
-	n := amount(300, 60, 20)
-	seeds := slices.Clone(stolen)
-	for seed := uint64(1); seed <= n; seed++ {
-		seeds = append(seeds, seed)
+	checkSeeds(t, Options{Steals: true}, amount(300, 60, 20), stolen)
+	checkSeeds(t, Options{Steals: true, Gangs: true}, 0, mixed)
+}
+
+// checkSeeds runs seeds that are listed and those from 1 to n, on all cores.
+func checkSeeds(t *testing.T, opt Options, n uint64, listed []uint64) {
+	seeds := slices.Clone(listed)
+	for seed := range n {
+		seeds = append(seeds, seed+1)
 	}
-	for _, seed := range seeds {
-		if res := Run(Options{Seed: seed, Steals: true}); res.Err != nil {
-			t.Errorf("seed %d: %v\nits story: go run ./sim/cmd/sim -steals -seed %d -v", seed, res.Err, seed)
-		}
+	var next atomic.Int64
+	var work sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		work.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(seeds)); i = next.Add(1) - 1 {
+				one := opt
+				one.Seed = seeds[i]
+				checkSeed(t, one)
+			}
+		})
 	}
-	for _, seed := range mixed {
-		if res := Run(Options{Seed: seed, Steals: true, Gangs: true}); res.Err != nil {
-			t.Errorf("seed %d with gangs: %v\nits story: go run ./sim/cmd/sim -steals -gangs -seed %d -v", seed, res.Err, seed)
-		}
-	}
+	work.Wait()
 }
 
 func checkSeed(t *testing.T, opt Options) {
@@ -153,11 +131,7 @@ func checkSeed(t *testing.T, opt Options) {
 	why, known := open[opt.Seed]
 	switch {
 	case res.Err != nil && !known:
-		without := ""
-		if len(opt.Without) > 0 {
-			without = " -without " + strings.Join(opt.Without, ",")
-		}
-		t.Errorf("seed %d: %v\nits story: go run ./sim/cmd/sim -seed %d%s -v", opt.Seed, res.Err, opt.Seed, without)
+		t.Errorf("seed %d: %v\nits story: go run ./sim/cmd/sim %s -v", opt.Seed, res.Err, opt.Flags())
 	case res.Err == nil && known:
 		t.Errorf("seed %d passes: take it off the list (%s)", opt.Seed, why)
 	}

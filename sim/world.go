@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
@@ -19,6 +20,21 @@ type Options struct {
 	Gangs   bool     // half of the families of tasks are gangs
 	Without []string // kinds of trouble, and groups of jobs, to leave out, as Shrink names them
 	Steals  bool     // several agents that are small for their jobs; idle ones take work of others
+}
+
+// Flags are those of the command sim that run these options.
+func (o *Options) Flags() string {
+	f := fmt.Sprintf("-seed %d", o.Seed)
+	if o.Gangs {
+		f += " -gangs"
+	}
+	if o.Steals {
+		f += " -steals"
+	}
+	if len(o.Without) > 0 {
+		f += " -without " + strings.Join(o.Without, ",")
+	}
+	return f
 }
 
 // Result is how a run went.

@@ -39,7 +39,7 @@ func main() {
 			if opt.Without = sim.Shrink(opt); opt.Without == nil {
 				fmt.Println("the seed does not fail: nothing to leave out")
 			}
-			fmt.Printf("replay with -seed %d -without %s\n", *seed, strings.Join(opt.Without, ","))
+			fmt.Println("replay with", opt.Flags())
 		}
 		os.Exit(one(opt, *all))
 	}
