@@ -35,6 +35,8 @@ type Host struct {
 	Journal *Journal // what tasks say
 	Env     []string // NAME=value for processes that are started from now on
 
+	Programs string // folder of the programs of daemons that are started from now on; "": those of this tree
+
 	Begin func(*exec.Cmd) error // starts processes from now on, on another host of a lab; nil: on this one
 
 	tb     testing.TB
@@ -261,7 +263,11 @@ func (h *Host) Address() string { return "ipc://" + filepath.Join(h.Sockets, "co
 // daemon starts a daemon behind h.before.
 func (h *Host) daemon(name string, args []string) *Process {
 	h.tb.Helper()
-	line := append(append(append([]string(nil), h.before...), Program(h.tb, name)), args...)
+	program := filepath.Join(h.Programs, name)
+	if h.Programs == "" {
+		program = Program(h.tb, name)
+	}
+	line := append(append(append([]string(nil), h.before...), program), args...)
 	return h.start(name, line[0], line[1:]...)
 }
 

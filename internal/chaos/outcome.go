@@ -112,11 +112,7 @@ func (j *Job) End() Outcome {
 	o := Outcome{Progress: j.last, Data: map[string][]byte{}, Tasks: map[string]comms.TaskRow{}}
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
-	rows, err := cascade.Rows[comms.TaskRow](ctx, j.client, comms.QueryTasks, j.ID(), "")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for _, r := range rows {
+	for _, r := range j.rows() {
 		o.Tasks[r.Name] = r
 	}
 	j.host.Journal.Sync()
@@ -300,14 +296,8 @@ func (o Outcome) Once(tb testing.TB, known map[string]bool) {
 // has is lost with its executor.
 func (j *Job) Stored() map[string]bool {
 	j.host.tb.Helper()
-	ctx, cancel := context.WithTimeout(j.host.tb.Context(), patience)
-	defer cancel()
-	rows, err := cascade.Rows[comms.TaskRow](ctx, j.client, comms.QueryTasks, j.ID(), "")
-	if err != nil {
-		j.host.tb.Fatal(err)
-	}
 	told, all := j.Finished(), map[string]bool{}
-	for _, r := range rows {
+	for _, r := range j.rows() {
 		if r.State == "done" && told[r.Name] {
 			all[r.Name] = true
 		}
@@ -318,18 +308,24 @@ func (j *Job) Stored() map[string]bool {
 // done counts the tasks that the controller has as done.
 func (j *Job) done() (n int) {
 	j.host.tb.Helper()
+	for _, r := range j.rows() {
+		if r.State == "done" {
+			n++
+		}
+	}
+	return n
+}
+
+// rows are the tasks of the job as the controller has them.
+func (j *Job) rows() []comms.TaskRow {
+	j.host.tb.Helper()
 	ctx, cancel := context.WithTimeout(j.host.tb.Context(), patience)
 	defer cancel()
 	rows, err := cascade.Rows[comms.TaskRow](ctx, j.client, comms.QueryTasks, j.ID(), "")
 	if err != nil {
 		j.host.tb.Fatal(err)
 	}
-	for i := range rows {
-		if rows[i].State == "done" {
-			n++
-		}
-	}
-	return n
+	return rows
 }
 
 // Long tells whether the long forms are asked for.
