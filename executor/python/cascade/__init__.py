@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .context import Cancelled, Gang, Task, current, empty, gang
+from .context import CallFailed, Cancelled, Future, Gang, Task, call, current, empty, gang, input_future
 
 __version__ = "0.1.0"
-__all__ = ["Cancelled", "Cluster", "Gang", "Graph", "Job", "JobCancelled", "Ref", "RequestError", "Task", "TaskFailed",
-           "connect", "current", "empty", "gang", "local", "task"]  # fmt: skip
+__all__ = ["CallFailed", "Cancelled", "Cluster", "Future", "Gang", "Graph", "Job", "JobCancelled", "Ref", "RequestError", "Task",
+           "TaskFailed", "call", "connect", "current", "empty", "gang", "input_future", "local", "task"]  # fmt: skip
 
 _CLIENT = {"Cluster": "client", "Job": "client", "JobCancelled": "client", "RequestError": "client", "TaskFailed": "client",
            "connect": "client", "local": "client", "Graph": "graph", "Ref": "graph", "task": "graph"}  # fmt: skip

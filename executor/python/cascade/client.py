@@ -26,6 +26,7 @@ import msgpack
 
 from .graph import Graph, Ref
 from .values import PICKLE, decode
+from .wire import codec
 from .wire import messages as m
 from .wire.envelope import LinkError
 from .wire.link import Link
@@ -101,7 +102,7 @@ class _Peer:
         if self._over:
             raise self._broke()
         self._req += 1
-        self._link.send(m.encode(make(self._req)))
+        self._link.send(codec.encode(make(self._req)))
         self._heard[self._req] = []
         return self._req
 
@@ -132,7 +133,7 @@ class _Peer:
 
     def _receive(self) -> None:
         while (received := self._link.receive()) is not None:
-            message = m.decode(received[0])
+            message = codec.decode(received[0])
             if message is not None and message.req in self._heard:
                 self._heard[message.req].append((message, received[1]))
 

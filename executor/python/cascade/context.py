@@ -5,8 +5,9 @@ Outside an executor the functions of this module work too, so that a task's func
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 
@@ -38,12 +39,40 @@ class Gang(NamedTuple):
     port: int  # that this member has on its host
 
 
+class CallFailed(RuntimeError):
+    """A function that was called has failed. codes are the classes of its exception and of those that caused it."""
+
+    def __init__(self, message: str, codes: Sequence[str] = (), stack: str = "") -> None:
+        super().__init__(message)
+        self.codes, self.stack = tuple(codes), stack
+
+
+class Future:
+    """What a called function returns, or an input of the task; as an argument of a call it is passed by reference."""
+
+    def __init__(self, get: Callable[[], Any]) -> None:
+        """Made by call and input_future."""
+        self._get: Callable[[], Any] | None = get
+        self._value: Any = None
+
+    def result(self) -> Any:
+        """Waits for the function and returns its value, or raises CallFailed. Meanwhile others use the task's core."""
+        if self._get is not None:
+            self._value = self._get()
+            self._get = None
+        return self._value
+
+
 class Host(Protocol):
     """What an executor gives to this module."""
 
     def task(self) -> Task: ...
 
     def empty(self, size: int) -> Any: ...
+
+    def make_call(self, name: str, arguments: dict[str, Any]) -> Future: ...
+
+    def input_future(self, name: str) -> Future: ...
 
 
 _host: Host | None = None
@@ -58,6 +87,49 @@ def _serve(host: Host | None) -> None:
 def current() -> Task:
     """The task that the caller runs as; outside an executor one without a name."""
     return Task() if _host is None else _host.task()
+
+
+def call(function: str | Callable[..., Any], /, **arguments: Any) -> Future:
+    """Has a function of a module run as a task of its own, in the environment of this task, and returns at once.
+
+    function is "module.function", or the function itself. Arguments are values, or futures of earlier calls and of inputs.
+    A task that is tried again must make the same calls in the same order; those that were made are not made again.
+    Calls whose results nobody has got are stopped when the task ends. Outside an executor the function runs at once.
+    """
+    name = function if isinstance(function, str) else f"{function.__module__}.{function.__qualname__}"
+    if name.startswith("__main__.") or "<" in name:
+        raise ValueError(f"call {name}: an executor finds functions of modules only: move it into one")
+    if _host is not None:
+        return _host.make_call(name, arguments)
+    if isinstance(function, str):
+        module, _, last = name.rpartition(".")
+        function = getattr(importlib.import_module(module), last)
+    return _at_once(name, getattr(function, "__cascade_function__", function), arguments)
+
+
+def _at_once(name: str, function: Callable[..., Any], arguments: dict[str, Any]) -> Future:
+    """A call where there is no executor."""
+    try:
+        value = function(**{k: v.result() if isinstance(v, Future) else v for k, v in arguments.items()})
+    except Exception as e:
+        failed = CallFailed(f"{name}: {type(e).__name__}: {e}", [type(e).__qualname__])
+        failed.__cause__ = e
+
+        def get() -> Any:
+            raise failed
+    else:
+
+        def get() -> Any:
+            return value
+
+    return Future(get)
+
+
+def input_future(name: str) -> Future:
+    """An input of the task, by the name of its parameter, to pass it on to calls without a copy."""
+    if _host is None:
+        raise RuntimeError(f"input {name} as a future: outside of an executor pass the value itself")
+    return _host.input_future(name)
 
 
 def gang() -> Gang:

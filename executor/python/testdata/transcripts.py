@@ -5,10 +5,10 @@ usage: transcripts.py FILE...
 
 import sys
 
-from cascade.wire import columns
+from cascade.wire import codec, columns
 from cascade.wire import messages as m
 
-KNOWN = {m.NUMBERS[c] for c in m.NUMBERS} - {20, 21}  # of Fetch and Chunk it knows the fields that it needs
+KNOWN = {codec.NUMBERS[c] for c in codec.NUMBERS} - {20, 21}  # of Fetch and Chunk it knows the fields that it needs
 PARTLY = {14}  # of Progress too
 
 
@@ -44,20 +44,20 @@ def main(paths):
         for line, mark, data in entries(path):
             if mark == "!":  # what is wrong with it may go unseen here, but nothing else than Malformed is raised
                 try:
-                    m.decode(data)
+                    codec.decode(data)
                 except columns.Malformed:
                     pass
                 continue
             if mark not in ("<", ">", "~") or number(data) not in KNOWN:
                 continue
-            message = m.decode(data)
-            if mark != "~" and number(data) not in PARTLY and not folded(message) and m.encode(message) != data:
-                print(f"{path}:{line}: {message} is written as {m.encode(message).hex()}")
+            message = codec.decode(data)
+            if mark != "~" and number(data) not in PARTLY and not folded(message) and codec.encode(message) != data:
+                print(f"{path}:{line}: {message} is written as {codec.encode(message).hex()}")
                 bad += 1
                 continue
             for run in getattr(message, "runs", ()):
                 if isinstance(run, m.Run):
-                    m.read_steps(run.steps)
+                    codec.read_steps(run.steps)
             good += 1
     print(f"{good} good, {bad} bad")
     return 1 if bad or not good else 0

@@ -72,11 +72,11 @@ class Memory:
         for name, given, declared, want in zip(function.inputs, run.inputs, run.kind.m.inputs, function.wants, strict=False):
             try:
                 if declared.list:
-                    named[name] = [self._load(run, d, want, spans) for d in given.data if d.place.kind != m.NOWHERE]
+                    named[name] = [self.load(run, d, want, spans) for d in given.data if d.place.kind != m.NOWHERE]
                 elif len(given.data) != 1 or given.data[0].place.kind == m.NOWHERE:
                     raise TypeMismatch(f"want one dataset, got {len(given.data)}" if len(given.data) != 1 else "it is nowhere")
                 else:
-                    named[name] = self._load(run, given.data[0], want, spans)
+                    named[name] = self.load(run, given.data[0], want, spans)
             except (TypeMismatch, OSError, ValueError) as e:
                 raise KindError(m.INPUT, f"input {declared.name!r}: {e}") from None
         return named
@@ -91,7 +91,7 @@ class Memory:
                         found.setdefault(d.place.segment, []).append((d.place.offset, d.place.offset + d.size))
         return {s: (min(p)[0], max(e for _, e in p)) for s, p in found.items() if len(p) > MANY}
 
-    def _load(self, run: Run, d: m.Desc, want: Any, spans: dict[int, Any]) -> Any:
+    def load(self, run: Run, d: m.Desc, want: Any, spans: dict[int, Any]) -> Any:
         """The value of a dataset."""
         run.bytes_in += d.size
         place = d.place
@@ -191,7 +191,7 @@ class Memory:
         del value
         run.told = True
         if run.rooms:
-            run.copied += self._release_published(run)
+            run.copied += self.release_published(run)
         with self._worker.lock:
             self._worker.add(m.ReportItem(m.PUBLISHED, run.id, time.time_ns(), [desc]))
             self.return_regions(run)
@@ -224,7 +224,7 @@ class Memory:
         try:
             private = output in run.private
             encoded = None if private else encode(value)
-            place = None if encoded is None else self._place(run, encoded, declared.file)
+            place = None if encoded is None else self.place(run, encoded, declared.file)
             if private or output in run.live:
                 self._leave(run, output, value)
         except TypeMismatch as e:
@@ -236,7 +236,8 @@ class Memory:
         shape = [int(n) for n in encoded.shape]
         return m.Desc(ref, run.attempt, encoded.codec, encoded.dtype, shape, encoded.size, b"", place)
 
-    def _place(self, run: Run, encoded: Encoded, file: bool) -> m.Place:
+    def place(self, run: Run, encoded: Encoded, file: bool) -> m.Place:
+        """Puts a value's bytes into a message, or where others find them."""
         if encoded.size <= self._worker.welcome.inline_max:
             return m.Place(m.INLINE, encoded.bytes())
         room = self._room_of(run, encoded)
@@ -357,7 +358,7 @@ class Memory:
             self._return(region)
         run.regions.clear()
 
-    def _release_published(self, run: Run) -> int:
+    def release_published(self, run: Run) -> int:
         """Lets go of the rooms that have become datasets. It returns the bytes that had to be copied."""
         maps = []
         for at, region in list(run.rooms.items()):

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgpack
 
+from ..wire import codec
 from ..wire import messages as m
 from .functions import Function
 
@@ -92,7 +93,7 @@ class Path:
 
     __slots__ = ("at", "first", "head", "kinds", "removed", "steps")
 
-    def __init__(self, head: Run, steps: list[m.Step], kinds: dict[int, PreparedKind]) -> None:
+    def __init__(self, head: Run, steps: list[codec.Step], kinds: dict[int, PreparedKind]) -> None:
         self.head, self.steps, self.first, self.at = head, steps, head.id, 0
         self.kinds = [kinds[s.kind] for s in steps]
         self.removed: set[int] = set()
@@ -139,7 +140,7 @@ class Queue:
 
     def push(self, run: m.Run, kinds: dict[int, PreparedKind]) -> None:
         """Takes a dispatched run. KeyError for a kind that was not announced."""
-        path = Path(Run(kinds[run.kind], run), m.read_steps(run.steps), kinds)
+        path = Path(Run(kinds[run.kind], run), codec.read_steps(run.steps), kinds)
         self._paths.append(path)
         for key in live_inputs(run):
             self._wanted[key] = self._wanted.get(key, 0) + 1

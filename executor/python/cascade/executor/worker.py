@@ -22,10 +22,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import __version__, context
-from ..wire import columns
+from ..wire import codec, columns
 from ..wire import messages as m
 from ..wire.envelope import LinkError
 from ..wire.pipes import PipeLink
+from .calls import Calls
 from .logs import Logs
 from .memory import ControlPage, PrivateMemory
 from .outcome import failure
@@ -62,6 +63,7 @@ class Worker:
         self.welcome = m.Welcome()
         self.control: ControlPage | None = None
         self.memory = Memory(self)
+        self.calls = Calls(self)
         self.logs = Logs(self._log)
         self._private = PrivateMemory()
         self._sample, self._sampled = 0, 0
@@ -86,11 +88,11 @@ class Worker:
         """The agent is gone; an executor never outlives its link."""
         os._exit(1)
 
-    def send(self, message: m.Message) -> None:
+    def send(self, message: codec.Message) -> None:
         """Sends a message behind everything that was reported before."""
         with self.lock:
             self._flush_items()
-            self.link.send(m.encode(message))
+            self.link.send(codec.encode(message))
 
     def _log(self, run: int, stream: int, text: bytes) -> None:
         self.send(m.Log(run, stream, text))
@@ -101,7 +103,7 @@ class Worker:
             some = False
             while (message := self.link.receive()) is not None:
                 some = True
-                decoded = m.decode(message[0])
+                decoded = codec.decode(message[0])
                 if decoded is not None:
                     self._handle(decoded)
             if self.link.closed_by_peer is not None:
@@ -132,6 +134,9 @@ class Worker:
                     self.memory.return_wanted = True
             case m.Cancel():
                 self._cancel(message)
+            case m.Returned():
+                if self.current is not None and self.current.id == message.run:
+                    self.calls.returned(message)
             case m.Credit():
                 to = self._find(message.run)
                 if to is not None:
@@ -195,7 +200,7 @@ class Worker:
         self._end_row()
         while self._items:
             items, self._items = self._items[:MAX_ROW], self._items[MAX_ROW:]
-            self.link.send(m.encode(m.Report(items)))
+            self.link.send(codec.encode(m.Report(items)))
 
     def flush(self) -> None:
         """Sends what waits, and takes what came: sending may have taken its notice away."""
@@ -304,6 +309,7 @@ class Worker:
         if logs.dirty:
             logs.end()
         logs.run = 0
+        self.calls.forget()
         done: list[LiveValue] = []
         if run.inputs:
             with self.lock:
@@ -383,12 +389,29 @@ class Worker:
 
     def empty(self, size: int) -> Any:
         """Room for an output in the store; None when it is too small to be worth it."""
+        return self.aside(lambda run: self.memory.room(run, size))
+
+    def make_call(self, name: str, arguments: dict[str, Any]) -> context.Future:
+        """Has a function run as a task of its own."""
+        return self._own(f"call {name}", self.aside(lambda run: self.calls.make(run, name, arguments)))
+
+    def input_future(self, name: str) -> context.Future:
+        """An input of the task that runs."""
+        return self._own(f"input {name} as a future", self.aside(lambda run: self.calls.input(run, name)))
+
+    def _own(self, what: str, made: context.Future | None) -> context.Future:
+        if made is None:
+            raise RuntimeError(f"{what}: only the thread in which the task's function runs can do that")
+        return made
+
+    def aside(self, do: Callable[[Run], Any]) -> Any:
+        """Does something for the task's function, which is not interrupted meanwhile; None in threads of its own."""
         run = self.current
         if run is None or threading.get_ident() != self._main:
             return None
         inside, self._in_function = self._in_function, False
         try:
-            return self.memory.room(run, size)
+            return do(run)
         except Stopped as e:
             raise context.Cancelled(str(e)) from None
         finally:

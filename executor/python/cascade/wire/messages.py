@@ -1,17 +1,9 @@
-"""The messages between agent and executor, and those of a client. See docs/protocol.md, "Part two".
-
-A message is the msgpack array [number, [field, field, ...]]; a record is an array of its fields. Fields that a
-newer peer adds at the end are passed over, fields that an older one does not know are at their defaults.
-"""
+"""The messages between agent and executor, and those of a client. See docs/protocol.md, "Part two"."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-import msgpack
-
-from .columns import MAX_SHAPE, Malformed, Reader
 
 # Kinds of a TaskError.
 TASK, PANIC, EXIT, TIMEOUT, CANCELLED, CRASH, MEMORY, READ_ONLY, INPUT, SETUP = range(1, 11)
@@ -295,6 +287,43 @@ class Stop(NamedTuple):
     now: bool = False
 
 
+class CallIn(NamedTuple):
+    """An input of a call: a value, what an earlier call returns, or an input of the caller."""
+
+    name: str = ""
+    call: int = 0  # 1 + the number of that call
+    input: int = 0  # 1 + the place of that input
+    data: Desc = Desc()
+
+
+class Call(NamedTuple):
+    """A run calls a function as a task of its own."""
+
+    run: int = 0
+    number: int = 0
+    function: str = ""
+    with_: bytes = b""
+    inputs: Sequence[CallIn] = ()
+    output: str = ""
+    resources: Resources = Resources()
+
+
+class Await(NamedTuple):
+    """Asks for what a call returns."""
+
+    run: int = 0
+    number: int = 0
+
+
+class Returned(NamedTuple):
+    """Answers Await."""
+
+    run: int = 0
+    number: int = 0
+    data: Desc = Desc()
+    error: TaskError | None = None
+
+
 class Log(NamedTuple):
     """Text that a task wrote."""
 
@@ -458,152 +487,3 @@ class Chunk(NamedTuple):
     req: int = 0
     offset: int = 0
     total: int = 0
-
-
-Message = Any  # one of the classes in NUMBERS
-
-NUMBERS: dict[type, int] = {
-    Reply: 1, Submit: 10, Accepted: 11, Control: 12, Watch: 13, Progress: 14, Query: 15, Page: 16, Locate: 17, Located: 18,
-    Fetch: 20, Chunk: 21,
-    Hello: 50, Welcome: 51, Kind: 52, Dispatch: 53, TakeBack: 54, TakenBack: 55, Cancel: 56, Credit: 57,
-    Segment: 58, LeaseReq: 59, Lease: 60, Report: 61, Stop: 62, Log: 128,
-}  # fmt: skip
-_CLASSES = {number: cls for cls, number in NUMBERS.items()}
-
-# Fields that are records (False) or lists of records (True).
-_PARTS: dict[type, tuple[tuple[int, type, bool], ...]] = {
-    Desc: ((0, Ref, False), (7, Place, False)),
-    RunInput: ((0, Desc, True),),
-    Run: ((8, RunInput, True),),
-    Kind: ((7, KindIn, True), (8, KindOut, True), (9, Resources, False), (16, Axis, True)),
-    Dispatch: ((0, Run, True),),
-    ReportItem: ((3, Desc, True), (4, StreamEnd, True), (5, Usage, False), (6, TaskError, False), (7, Lease, False)),
-    Report: ((0, ReportItem, True),),
-    Progress: ((6, GroupCounts, True), (7, TaskError, False)),
-    LocatedData: ((1, Desc, False),),
-    Located: ((1, LocatedData, True),),
-    DatasetID: ((1, Ref, False),),
-    Fetch: ((1, DatasetID, False),),
-}
-
-
-def _shape(cls: Any) -> tuple[int, tuple[tuple[int, type, bool], ...], tuple[Any, ...]]:
-    """How many fields a class has, which of them are records, and their defaults."""
-    return len(cls._fields), _PARTS.get(cls, ()), tuple(cls._field_defaults[name] for name in cls._fields)
-
-
-_SHAPES = {cls: _shape(cls) for cls in {*NUMBERS, *_PARTS, *(part for parts in _PARTS.values() for _, part, _ in parts)}}
-_new = tuple.__new__  # a record without the function that a NamedTuple has for it
-
-
-def _load(cls: Any, fields: list[Any]) -> Any:
-    """A record from its fields, a list that is its own: nil and what is missing are at the default."""
-    count, parts, defaults = _SHAPES[cls]
-    n = len(fields)
-    for at, part, many in parts:
-        if at < n and (value := fields[at]) is not None:
-            fields[at] = [_load(part, f or []) for f in value] if many else _load(part, value)
-    if None in fields:
-        fields = [default if f is None else f for f, default in zip(fields, defaults)]  # noqa: B905
-        n = len(fields)
-    if n < count:
-        return _new(cls, (*fields, *defaults[n:]))
-    return _new(cls, fields if n == count else fields[:count])
-
-
-def decode(head: bytes) -> Message | None:
-    """A message from its bytes; None for one that may be ignored. Malformed if it is none."""
-    try:
-        number, fields, *_ = msgpack.unpackb(head, unicode_errors="surrogateescape", strict_map_key=False)
-        cls = _CLASSES.get(number)
-        if cls is None:
-            if number >= 128:
-                return None
-            raise Malformed(f"a message of unknown number {number}")
-        message = _load(cls, fields or [])
-        if cls is Dispatch and any(run.id == 0 and run.kind == 0 and run.steps for run in message.runs):
-            message = Dispatch([one for run in message.runs for one in _unfold(run)])
-        return message
-    except (TypeError, ValueError) as e:
-        raise Malformed(f"a message that cannot be read: {e}") from e
-
-
-def encode(message: Message) -> bytes:
-    """The bytes of a message."""
-    packed: bytes = msgpack.packb((NUMBERS[type(message)], message), unicode_errors="surrogateescape")
-    return packed
-
-
-def _unfold(run: Run) -> Iterator[Run]:
-    """The runs that an entry stands for."""
-    if run.id or run.kind or not run.steps:
-        yield run
-        return
-    r = Reader(run.steps)
-    n = r.count()
-    ids, kinds, tasks, attempts = (r.column(n) for _ in range(4))
-    names, withs = r.texts(n), r.texts(n)
-    live, private = _numbers(r, n), _numbers(r, n)
-    counts, total = r.lists(n)
-    inner, amount = r.lists(total)
-    descs = iter(_descs(r, amount))
-    inputs = iter([RunInput([next(descs) for _ in range(k)]) for k in inner])
-    r.end()
-    for i in range(n):
-        name = names[i].decode("utf-8", "surrogateescape")
-        mine = [next(inputs) for _ in range(counts[i])]
-        yield Run(ids[i], kinds[i], tasks[i], attempts[i], name, withs[i], inputs=mine, live=live[i], private=private[i])
-
-
-def _numbers(r: Reader, n: int) -> list[list[int]]:
-    """Lists of numbers."""
-    lengths, total = r.lists(n)
-    flat = iter(r.column(total))
-    return [[next(flat) for _ in range(k)] for k in lengths]
-
-
-def _descs(r: Reader, n: int) -> list[Desc]:
-    """Descriptors, without their number."""
-    if n == 0:
-        return []
-    tasks, outputs, elements, attempts = (r.column(n) for _ in range(4))
-    codecs, dtypes = r.texts(n), r.texts(n)
-    shapes = _numbers(r, n)
-    if any(len(s) > MAX_SHAPE for s in shapes):
-        raise Malformed(f"an array of more than {MAX_SHAPE} dimensions in a block")
-    sizes, hashes, kinds, data = r.column(n), r.texts(n), r.column(n), r.texts(n)
-    segments, offsets, runs, wheres = r.column(n), r.column(n), r.column(n), r.texts(n)
-    return [
-        Desc(
-            Ref(tasks[i], outputs[i], elements[i]), attempts[i], codecs[i].decode(), dtypes[i].decode(), shapes[i],
-            sizes[i], hashes[i],
-            Place(kinds[i], data[i], segments[i], offsets[i], runs[i], wheres[i].decode("utf-8", "surrogateescape")),
-        )
-        for i in range(n)
-    ]  # fmt: skip
-
-
-class Step(NamedTuple):
-    """A run that follows another one of the same Dispatch."""
-
-    kind: int
-    task: int
-    attempt: int
-    reads: int  # one above the output of the run before it that is its only input; 0: it has no input
-    keeps: int  # bit o: output o is wanted by the run behind as a live value
-    only: int  # bit o: and by nobody else
-    name: str
-    with_: bytes
-
-
-def read_steps(data: bytes) -> list[Step]:
-    """Run.steps; no bytes are no steps."""
-    if not data:
-        return []
-    r = Reader(data)
-    n = r.count()
-    numbers = [r.column(n) for _ in range(6)]
-    names = [t.decode("utf-8", "surrogateescape") for t in r.texts(n)]
-    withs = r.texts(n)
-    r.end()
-    return [Step(*row) for row in zip(*numbers, names, withs)]  # noqa: B905
