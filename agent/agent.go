@@ -305,5 +305,6 @@ func (a *Agent) coreConfig(left inheritance) core.Config {
 		EventsFor:    time.Millisecond,
 		Memory:       a.cfg.Store,
 		CheckFrees:   checked,
+		Unfused:      a.cfg.Unfused,
 	}
 }

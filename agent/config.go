@@ -44,6 +44,9 @@ type Config struct {
 	Drain  time.Duration   // how long Run waits for running tasks when its context has ended; default 0: they are killed
 	Env    []string        // NAME=value for executors, added to the agent's own environment
 	Limits Limits          // bounds
+	// Unfused sends each task to an executor by itself, when its inputs are published:
+	// slower, to see what fusion is worth or whether a fault has to do with it.
+	Unfused bool
 	// GangPorts is the ports that members of gangs are leased; default 27000-28999.
 	GangPorts PortRange
 	Log       zerolog.Logger // of the agent

@@ -33,6 +33,10 @@ type Config struct {
 
 	EventsFor  time.Duration // how long what nobody waits for may wait for more to tell, while tasks run; default: not at all
 	EventsKept int           // most events kept uncommitted: above it no new run starts; default 1<<18
+
+	// Unfused has a task wait for the end of what it reads from before it goes to an
+	// executor, and has every output published: to see what fusion is worth.
+	Unfused bool
 }
 
 // Event is what happened. It is one of the types below.

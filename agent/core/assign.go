@@ -67,7 +67,9 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	j.registry = m.Registry
 	j.wanted.exact = false
 	j.owner.weight = float64(max(m.Weight, 1))
-	j.setFuse(fuse)
+	if !c.cfg.Unfused {
+		j.setFuse(fuse)
+	}
 	for i := range j.groups {
 		if gs := &j.groups[i]; !gs.known && i < len(m.Seconds) {
 			gs.mean = m.Seconds[i]

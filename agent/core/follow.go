@@ -34,6 +34,9 @@ func (c *Core) fill(r *run, cl *class, ex *executor) {
 // planned path as a whole, else the best successor as far as the supply goes. A
 // successor waits for nothing but runs of this queue.
 func (c *Core) follow(r *run, ex *executor) {
+	if c.cfg.Unfused {
+		return
+	}
 	j, depth, load := r.job, ex.depth(), ex.load
 	defer func() { // those that became runs of their own are charged already
 		c.charge(j, (ex.load-load)*float64(r.gs.need[resCPU])/1000)

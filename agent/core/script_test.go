@@ -91,6 +91,8 @@ func (s *script) run(d *datadriven.TestData) string {
 				cfg.Warm = int(number(v))
 			case "executors":
 				cfg.MaxExecutors = int(number(v))
+			case "unfused":
+				cfg.Unfused = true
 			case "gpu":
 				cfg.Total.GPU = number(v) * 1000
 			case "events-for":

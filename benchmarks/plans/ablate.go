@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ var ablations = []string{"search", "lookahead", "profiles", "prefetch"}
 
 // ablate prints what plans take longer without one part of what makes them, as
 // geometric means over the clusters on which something can move. Files that no task
-// writes lie on one host at first.
+// writes lie on one host at first. The last is a forecast that nobody recorded.
 func ablate(w io.Writer, files []string, evaluations int) error {
 	on := slices.DeleteFunc(clusters(), func(c cluster) bool { return len(c.cores) == 1 })
 	fmt.Fprintf(w, "| recording | all | without %s |\n|---|---|%s\n", strings.Join(ablations, " | without "), strings.Repeat("---|", len(ablations)))
@@ -31,18 +30,19 @@ func ablate(w io.Writer, files []string, evaluations int) error {
 		}
 		fmt.Fprintln(w)
 	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
+	for k := range len(files) + 1 {
+		f, im, err := "forecast", (*wfformat.Import)(nil), error(nil)
+		if k < len(files) {
+			opt := wfformat.Defaults()
+			opt.Inputs = true
+			f = files[k]
+			im, err = recorded(f, opt)
+		} else {
+			im, err = forecast()
+		}
 		if err != nil {
 			return err
 		}
-		opt := wfformat.Defaults()
-		opt.Inputs = true
-		im, err := wfformat.Read(f, b, opt)
-		if err != nil {
-			return err
-		}
-		unbound(im)
 		of := make([]float64, len(sums))
 		for k := range on {
 			got, err := on[k].ablated(im, evaluations)
@@ -58,7 +58,7 @@ func ablate(w io.Writer, files []string, evaluations int) error {
 			sums[i] += of[i]
 		}
 	}
-	row("all", sums, len(on)*len(files))
+	row("all", sums, len(on)*(len(files)+1))
 	return nil
 }
 
@@ -105,11 +105,12 @@ func (c *cluster) ablated(im *wfformat.Import, evaluations int) ([]float64, erro
 	return got, nil
 }
 
-// planned is the cluster as the planner has it.
+// planned is the cluster as the planner has it: the first host has a device.
 func (c *cluster) planned() planner.Cluster {
 	to := planner.Cluster{Bandwidth: c.bandwidth, Latency: latency}
 	for h, n := range c.cores {
 		to.Hosts = append(to.Hosts, planner.Host{Name: fmt.Sprint(h), CPU: int64(n) * 1000})
 	}
+	to.Hosts[0].GPU = 1000
 	return to
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +22,7 @@ import (
 type execution struct {
 	hosts, cores int
 	seconds      float64 // of the lower bound
+	apart        bool    // no task is fused with another
 }
 
 // execute runs each recording three times on agents of this process: while nothing
@@ -57,12 +57,8 @@ func (x *execution) cluster() (c cluster, p planner.Cluster) {
 }
 
 func (x *execution) file(path string) (out executed, err error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return out, err
-	}
-	c, on := x.cluster()
-	im, p, err := x.scaled(path, b, on)
+	c, _ := x.cluster()
+	im, p, err := x.scaled(path)
 	if err != nil {
 		return out, err
 	}
@@ -152,7 +148,7 @@ func submit(ctx context.Context, client *cascade.Client, g *dag.Graph) (took flo
 func (x *execution) run(f func(context.Context, *cascade.Client) error) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	c, err := local.Open(ctx, local.Config{Agents: x.hosts, Cores: x.cores})
+	c, err := local.Open(ctx, local.Config{Agents: x.hosts, Cores: x.cores, Apart: x.apart})
 	if err != nil {
 		return err
 	}

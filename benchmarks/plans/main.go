@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/benchmarks/internal/exit"
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/wfformat"
 	"github.com/cascade-run/cascade/planner"
 )
@@ -25,48 +28,54 @@ func main() {
 	flag.Float64Var(&x.seconds, "seconds", 5, "that a recording is scaled to, at best")
 	shape := flag.String("replay", "", "after -execute: a cluster of another shape, such as 4x2, on which what ran is predicted and run")
 	without := flag.Bool("ablate", false, "what plans take without search, lookahead, profiles, prefetch, instead of the comparison")
+	fuse := flag.Bool("fusion", false, "what a forecast takes on -cores with tasks fused and without, run for real, instead of the comparison")
 	scale := flag.Bool("times", false, "what planning takes for 1,000 to 1,000,000 tasks, instead of the comparison")
 	flag.Parse()
-	if *scale {
-		if err := times(os.Stdout, []int{1000, 10_000, 100_000, 1_000_000}); err != nil {
-			fmt.Fprintln(os.Stderr, "plans:", err)
-			os.Exit(1)
+	files, w := flag.Args(), os.Stdout
+	run := func() error { return compare(w, files, clusters(), *evaluations, *inputs) }
+	switch {
+	case *scale:
+		run = func() error { return times(w, []int{1000, 10_000, 100_000, 1_000_000}) }
+	case *fuse:
+		run = func() error {
+			return fusion(w, x.cores, 5, []work{{0, 1 << 10}, {0, 1 << 17}, {1e-3, 1 << 17}, {1e-2, 1 << 17}})
 		}
-		return
-	}
-	if flag.NArg() == 0 {
-		fmt.Fprintln(os.Stderr, "plans: name recordings in WfFormat, such as wfinstances/*.json")
-		os.Exit(2)
-	}
-	if *without {
-		if err := ablate(os.Stdout, flag.Args(), *evaluations); err != nil {
-			fmt.Fprintln(os.Stderr, "plans:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if *shape != "" {
+	case len(files) == 0:
+		run = func() error { return errors.New("name recordings in WfFormat, such as wfinstances/*.json") }
+	case *without:
+		run = func() error { return ablate(w, files, *evaluations) }
+	case *shape != "":
 		to := x
+		run = func() error { return replay(w, files, x, to) }
 		if _, err := fmt.Sscanf(*shape, "%dx%d", &to.hosts, &to.cores); err != nil || x.hosts == 0 {
-			fmt.Fprintln(os.Stderr, "plans: -replay wants a shape such as 4x2, and -execute and -cores the one before")
-			os.Exit(2)
+			run = func() error {
+				return errors.New("-replay wants a shape such as 4x2, and -execute and -cores the one before")
+			}
 		}
-		if err := replay(os.Stdout, flag.Args(), x, to); err != nil {
-			fmt.Fprintln(os.Stderr, "plans:", err)
-			os.Exit(1)
-		}
-		return
+	case x.hosts > 0:
+		run = func() error { return execute(w, files, x) }
 	}
-	if x.hosts > 0 {
-		if err := execute(os.Stdout, flag.Args(), x); err != nil {
-			fmt.Fprintln(os.Stderr, "plans:", err)
-			os.Exit(1)
-		}
-		return
+	exit.On("plans", run())
+}
+
+// recorded reads a recording, to be compared by time and bytes: what its tasks need
+// besides a core is left out, as recordings come from larger hosts.
+func recorded(path string, opt wfformat.Options) (*wfformat.Import, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
 	}
-	if err := compare(os.Stdout, flag.Args(), clusters(), *evaluations, *inputs); err != nil {
-		fmt.Fprintln(os.Stderr, "plans:", err)
-		os.Exit(1)
+	im, err := wfformat.Read(path, b, opt)
+	if err != nil {
+		return nil, err
+	}
+	unbound(im.Graph)
+	return im, nil
+}
+
+func unbound(g *dag.Graph) {
+	for i := range g.Groups {
+		g.Groups[i].Resources.Memory, g.Groups[i].Resources.CPU = 0, 0
 	}
 }
 
@@ -93,13 +102,9 @@ func compare(w io.Writer, files []string, on []cluster, evaluations int, inputs 
 	byFile, byCluster := newTable("recording"), newTable("cluster")
 	for _, f := range files {
 		name := strings.TrimSuffix(filepath.Base(f), ".json")
-		b, err := os.ReadFile(f)
-		if err != nil {
-			return err
-		}
 		opt := wfformat.Defaults()
 		opt.Inputs = inputs
-		im, err := wfformat.Read(f, b, opt)
+		im, err := recorded(f, opt)
 		if err != nil {
 			return err
 		}
@@ -123,7 +128,6 @@ func compare(w io.Writer, files []string, on []cluster, evaluations int, inputs 
 // methods returns makespans over the lower bound, one for each column.
 func (c *cluster) methods(im *wfformat.Import, evaluations int) ([]float64, error) {
 	g, s := im.Graph, im.Profile.Snapshot()
-	unbound(im) // methods are compared by time and bytes
 	j, err := newJob(g, s)
 	if err != nil {
 		return nil, err

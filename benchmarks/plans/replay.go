@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -41,12 +40,7 @@ func (x *execution) shape() string { return fmt.Sprintf("%dx%d", x.hosts, x.core
 type replayedOn struct{ recorded, there, predicted, ran, bound float64 }
 
 func replayOne(path string, from, to execution) (r replayedOn, err error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return r, err
-	}
-	_, on := from.cluster()
-	im, _, err := from.scaled(path, b, on)
+	im, _, err := from.scaled(path)
 	if err != nil {
 		return r, err
 	}
@@ -73,7 +67,7 @@ func replayOne(path string, from, to execution) (r replayedOn, err error) {
 	if err != nil {
 		return r, err
 	}
-	unbound(again)
+	unbound(again.Graph)
 	for _, x := range []struct {
 		on execution
 		to *float64
@@ -97,16 +91,16 @@ func replayOne(path string, from, to execution) (r replayedOn, err error) {
 	})
 }
 
-// scaled reads a recording so that its lower bound on a cluster is the time that is wanted.
-func (x *execution) scaled(path string, b []byte, on planner.Cluster) (*wfformat.Import, *planner.Plan, error) {
+// scaled reads a recording so that its lower bound on the cluster is the time that is wanted.
+func (x *execution) scaled(path string) (*wfformat.Import, *planner.Plan, error) {
+	_, on := x.cluster()
 	read := func(scale float64) (*wfformat.Import, *planner.Plan, error) {
 		opt := wfformat.Defaults()
 		opt.TimeScale, opt.ByteScale = scale, 1e-9
-		im, err := wfformat.Read(path, b, opt)
+		im, err := recorded(path, opt)
 		if err != nil {
 			return nil, nil, err
 		}
-		unbound(im)
 		p, err := planner.Best(im.Graph, im.Profile.Snapshot(), on, planner.Effort{Evaluations: 300})
 		return im, p, err
 	}
@@ -115,11 +109,4 @@ func (x *execution) scaled(path string, b []byte, on planner.Cluster) (*wfformat
 		return nil, nil, err
 	}
 	return read(x.seconds / p.LowerBound)
-}
-
-// unbound takes away what tasks need besides a core: recordings come from larger hosts.
-func unbound(im *wfformat.Import) {
-	for i := range im.Graph.Groups {
-		im.Graph.Groups[i].Resources.Memory, im.Graph.Groups[i].Resources.CPU = 0, 0
-	}
 }

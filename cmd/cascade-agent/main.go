@@ -105,6 +105,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long to wait for running tasks when told to end; those that remain run again elsewhere or later")
 	s.StringVar(&f.executor, "executor", "", "command line of executors, split at spaces (default this program)")
 	s.StringVar(&f.metrics, "metrics", "", daemon.MetricsHelp)
+	s.BoolVar(&f.cfg.Unfused, "no-fusion", false, "send each task to an executor by itself, when its inputs are published: slower, to look into a fault")
 	s.CountVarP(&f.verbose, "verbose", "v", "log more; twice for details")
 	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
 	return c

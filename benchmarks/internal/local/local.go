@@ -19,6 +19,7 @@ import (
 type Config struct {
 	Agents int           // that are there at the start, at least 1
 	Cores  int           // of each agent, which has as many executors
+	Apart  bool          // no task is fused with another
 	Steal  time.Duration // as controller.Config.Steal
 }
 
@@ -68,7 +69,7 @@ func Open(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 func (c *Cluster) Join() error {
 	name := fmt.Sprint("a", c.agents)
 	a, err := agent.New(agent.Config{Name: name, Controller: "inproc://controller", State: filepath.Join(c.dir, name), CPU: int64(c.cfg.Cores) * 1000,
-		Store: memory, Inproc: c.net, Limits: agent.Limits{Executors: c.cfg.Cores}})
+		Store: memory, Inproc: c.net, Unfused: c.cfg.Apart, Limits: agent.Limits{Executors: c.cfg.Cores}})
 	if err != nil {
 		return fmt.Errorf("start agent %s: %w", name, err)
 	}
