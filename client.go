@@ -19,7 +19,9 @@ type Client struct {
 	opts   options
 	ctrl   *peer
 	packed packings
+	sums   sums
 	folder folder
+	local  bool // the cluster is on this host alone
 	mu     sync.Mutex
 	agent  map[string]*peer // links to agents that hold datasets, by name and address
 	failed error            // the cluster has ended in this process: nothing will be answered

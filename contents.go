@@ -24,7 +24,7 @@ func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Cont
 	for i := range g.Groups {
 		r := &g.Groups[i].Run
 		used[r.Environment] = true
-		own = own || r.Environment == "" && r.Function != ""
+		own = own || r.Environment == "" && r.Function != "" && !g.Groups[i].IsInput()
 	}
 	add := func(name string, h comms.Hash) { all = append(all, comms.Content{Name: name, Hash: h}) }
 	for _, env := range g.Environments {

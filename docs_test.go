@@ -1,6 +1,7 @@
 package cascade_test
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +56,34 @@ func TestReadmeJobFile(t *testing.T) {
 	}
 	if b, err := os.ReadFile(files[0]); err != nil || strings.Join(strings.Fields(string(b)), " ") != "3 the" {
 		t.Errorf("the table is %q, %v", b, err)
+	}
+}
+
+// The job file that shows inputs runs.
+func TestInputsJobFile(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"stopwords.txt": "the\nand\n", "texts/b.txt": "the fox and the fox\n", "texts/a.txt": "The dog\n"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := blocks(t, "docs/job-file.md", "yaml")
+	at := slices.IndexFunc(all, func(text string) bool { return strings.HasPrefix(text, "job: words-of-files") })
+	if at < 0 {
+		t.Fatal("there is no such job file")
+	}
+	g, err := dag.ParseYAML("docs/job-file.md", []byte(all[at]), dag.Override{}, dag.Options{Find: cascade.FindFiles(dir)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cascadetest.Start(t)
+	j := cascadetest.SubmitGraph(t, c, g, cascade.WithDir(dir))
+	cascadetest.Wait(t, c, j)
+	for name, want := range map[string]string{"count[0].table": "1 dog", "count[1].table": "2 fox"} {
+		if got := strings.Join(strings.Fields(textOf(t, j, name)), " "); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 // Build, all at once. A Graph is used by one goroutine.
 type Graph struct {
 	name      string
+	inputs    []dag.Group
 	groups    []group
 	exports   []dag.Export
 	keepGoing bool
@@ -270,6 +271,37 @@ func (t CommandTask) OutFamily(output string) Family[[]byte] {
 	return Family[[]byte]{p}
 }
 
+// File adds an input of the job: a file, whose bytes become a dataset that goes to the
+// hosts which need it. A relative path begins at the folder of the job (WithDir).
+// Submit hashes the file: when it changes before it is read, the task fails, or reads
+// what the cluster has kept.
+func (g *Graph) File(name, path string, opts ...TaskOption) Ref[[]byte] {
+	return Ref[[]byte]{g.addInput(dag.NewInput(name, dag.File{Path: path}), opts)}
+}
+
+// Files is File for several files, each of which is a dataset, in this order.
+func (g *Graph) Files(name string, paths []string, opts ...TaskOption) Family[[]byte] {
+	files := make([]dag.File, len(paths))
+	for i, p := range paths {
+		files[i].Path = p
+	}
+	return Family[[]byte]{g.addInput(dag.NewInputs(name, files), opts)}
+}
+
+// URL adds an input of the job that is fetched by http or https, on the host where
+// its task runs. sha256, in hexadecimal, is what its bytes must have; "" takes what comes.
+func (g *Graph) URL(name, url, sha256 string, opts ...TaskOption) Ref[[]byte] {
+	return Ref[[]byte]{g.addInput(dag.NewInput(name, dag.File{URL: url, SHA256: strings.ToLower(sha256)}), opts)}
+}
+
+func (g *Graph) addInput(grp dag.Group, opts []TaskOption) place {
+	for _, o := range opts {
+		o(&grp)
+	}
+	g.inputs = append(g.inputs, grp)
+	return place{group: grp.Name, output: dag.InputOutput, axes: len(grp.Axes)}
+}
+
 // Decode turns the bytes of a fetched dataset into a Go value.
 func Decode[T any](codec, dtype string, shape []uint64, b []byte) (T, error) {
 	return executor.Decode[T](executor.Default, codec, dtype, shape, b)
@@ -280,6 +312,9 @@ func Decode[T any](codec, dtype string, shape []uint64, b []byte) (T, error) {
 func (g *Graph) Build() (*dag.Graph, error) {
 	b := dag.NewBuilder(g.name)
 	b.KeepGoing(g.keepGoing)
+	for _, grp := range g.inputs {
+		b.Input(grp)
+	}
 	for _, grp := range g.groups {
 		if grp.elements != nil {
 			variable := grp.Axes[0].Var

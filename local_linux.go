@@ -125,6 +125,7 @@ func join(ctx context.Context, dirs localPaths, holder string, stay *os.File, op
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("state folder %s is served by process %s, which does not answer: %w", dirs.state, holder, err), leave())
 	}
+	c.local = true
 	return &Cluster{Client: c, stop: leave}, nil
 }
 
@@ -284,7 +285,7 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
-	c := &Cluster{Client: &Client{opts: o, ctrl: p, agent: make(map[string]*peer)}, owned: true, stop: stop}
+	c := &Cluster{Client: &Client{opts: o, ctrl: p, agent: make(map[string]*peer), local: true}, owned: true, stop: stop}
 	p.work.Go(func() {
 		select {
 		case err := <-died:

@@ -38,6 +38,12 @@ func resumed(t *testing.T, c *cascade.Cluster, dir string, params []string, opts
 	if err != nil {
 		t.Fatal(err)
 	}
+	return resumeOf(t, c, g, dir, opts...)
+}
+
+// resumeOf runs a graph and tells which tasks ran, and why they did.
+func resumeOf(t *testing.T, c *cascade.Cluster, g *dag.Graph, dir string, opts ...cascade.SubmitOption) (j *cascade.Job, ran, why string) {
+	t.Helper()
 	j = cascadetest.SubmitGraph(t, c, g, append(opts, cascade.WithDir(dir))...)
 	if _, err := j.Wait(t.Context()); err != nil {
 		if t.Log(err); !errors.As(err, new(*cascade.JobError)) {

@@ -49,7 +49,7 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 	if s.owner == "" {
 		s.owner = userName()
 	}
-	shipped, packages, err := c.pack(g, dir)
+	shipped, packages, err := c.pack(ctx, g, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func (ps *packings) know(p *packed) {
 func ownFunctions(g *dag.Graph) map[string]bool {
 	used := map[string]bool{}
 	for i := range g.Groups {
-		if r := &g.Groups[i].Run; r.Environment == "" && r.Function != "" {
+		if r := &g.Groups[i].Run; r.Environment == "" && r.Function != "" && !g.Groups[i].IsInput() {
 			used[r.Function] = true
 		}
 	}

@@ -26,11 +26,38 @@ type sealedGraph struct {
 }
 
 // pack returns the graph with packages in the places of the folders and files of
-// its environments that are on this host, and what is to be sent of them. An older
-// controller keeps no packages: then its agents look for the paths.
-func (c *Client) pack(g *dag.Graph, dir string) (*dag.Graph, []parcel, error) {
-	if len(g.Environments) == 0 || !slices.Contains(c.ctrl.current().Peer().Features, comms.FeaturePackages) {
+// its environments that are on this host, and with what the files of its inputs hold;
+// and what is to be sent of them.
+func (c *Client) pack(ctx context.Context, g *dag.Graph, dir string) (*dag.Graph, []parcel, error) {
+	inputs, packs, err := c.packInputs(ctx, g, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	envs, more, err := c.packEnvironments(g, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(inputs)+len(more) == 0 {
 		return g, nil, nil
+	}
+	sealed, err := c.packed.seal(g, envs, inputs)
+	if err != nil {
+		return nil, nil, err
+	}
+	var parcels []parcel
+	for _, pack := range append(packs, more...) {
+		parcels = append(parcels, parcel{comms.PackageHash(pack.Hash), uint64(pack.Bytes), func(piece func(int64, []byte) error) error {
+			return pack.Send(blobPiece, piece)
+		}})
+	}
+	return sealed, parcels, nil
+}
+
+// packEnvironments returns the environments of a graph with packages in them. An
+// older controller keeps no packages: then its agents look for the paths.
+func (c *Client) packEnvironments(g *dag.Graph, dir string) ([]dag.Environment, []*runtimeenv.Pack, error) {
+	if len(g.Environments) == 0 || !slices.Contains(c.ctrl.current().Peer().Features, comms.FeaturePackages) {
+		return g.Environments, nil, nil
 	}
 	var p runtimeenv.Packer
 	envs := slices.Clone(g.Environments)
@@ -45,33 +72,23 @@ func (c *Client) pack(g *dag.Graph, dir string) (*dag.Graph, []parcel, error) {
 		envs[i].Source = source
 		err = errors.Join(err, e)
 	}
-	if err != nil || len(p.Packs()) == 0 {
-		return g, nil, err
-	}
-	sealed, err := c.packed.seal(g, envs)
-	if err != nil {
-		return nil, nil, err
-	}
-	var parcels []parcel
-	for _, pack := range p.Packs() {
-		parcels = append(parcels, parcel{comms.PackageHash(pack.Hash), uint64(pack.Bytes), func(piece func(int64, []byte) error) error {
-			return pack.Send(blobPiece, piece)
-		}})
-	}
-	return sealed, parcels, nil
+	return envs, p.Packs(), err
 }
 
-// seal returns the graph with other environments, the same as the last time when
-// nothing has changed: it need not travel again then.
-func (ps *packings) seal(g *dag.Graph, envs []dag.Environment) (*dag.Graph, error) {
+// seal returns the graph with other environments and inputs, the same as the last
+// time when nothing has changed: it need not travel again then.
+func (ps *packings) seal(g *dag.Graph, envs []dag.Environment, inputs []dag.Group) (*dag.Graph, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, s := range ps.sealed {
-		if s.before == g && reflect.DeepEqual(s.graph.Environments, envs) {
+		if s.before == g && reflect.DeepEqual(s.graph.Environments, envs) && slices.EqualFunc(s.graph.InputGroups(), inputs, sameInput) {
 			return s.graph, nil
 		}
 	}
 	sealed, err := g.WithEnvironments(envs)
+	if err == nil {
+		sealed, err = sealed.WithInputs(inputs)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +97,8 @@ func (ps *packings) seal(g *dag.Graph, envs []dag.Environment) (*dag.Graph, erro
 	}
 	return sealed, nil
 }
+
+func sameInput(a, b dag.Group) bool { return reflect.DeepEqual(a, b) }
 
 // uploads is how often what the controller lacks is sent: it may start anew meanwhile.
 const uploads = 3

@@ -21,6 +21,7 @@ import (
 	"github.com/cascade-run/cascade/agent/process"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/hostid"
 	"github.com/cascade-run/cascade/internal/inbox"
 	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/shm"
@@ -40,6 +41,7 @@ type Agent struct {
 	cgroups   *cgroup.Tree // nil: no cgroup is delegated
 	envs      *runtimeenv.Cache
 	packages  *packages
+	relay     *relay
 	logs      *taskLogs
 	executors *comms.Listener // socket for executors: a broken link is final
 	clients   *comms.Listener // socket for clients: links with replay
@@ -100,7 +102,8 @@ func (a *Agent) open() error {
 		a.log.Warn().Err(err).Msg("old logs stay behind")
 	}
 	a.envs = runtimeenv.New(a.cfg.Cache)
-	a.packages = newPackages(func(m *comms.BlobReq) { a.in.Push(item{note: func() { a.loop.toController(m) }}) })
+	ask := func(m *comms.BlobReq) { a.in.Push(item{note: func() { a.loop.toController(m) }}) }
+	a.packages, a.relay = newPackages(ask), newRelay(ask)
 	a.envs.From(a.packages)
 	a.work.Go(a.pruneEnvironments)
 	if a.store, err = shm.OpenStore(shm.Options{Name: a.storeName(), SpillDir: filepath.Join(a.cfg.State, "spill")}); err != nil {
@@ -284,6 +287,16 @@ func (a *Agent) openCgroups() {
 	}
 }
 
+// custom is the resources of the configuration, and the one by which tasks are put
+// where their files are.
+func (a *Agent) custom() []comms.Amount {
+	name := hostid.Resource()
+	if name == "" {
+		return a.cfg.Custom
+	}
+	return append(slices.Clone(a.cfg.Custom), comms.Amount{Name: name, N: hostid.Amount})
+}
+
 // coreConfig is what the core must know.
 func (a *Agent) coreConfig(left inheritance) core.Config {
 	return core.Config{
@@ -295,7 +308,7 @@ func (a *Agent) coreConfig(left inheritance) core.Config {
 		Host:        gangHost(strings.Split(a.clients.Addr(), ",")),
 		BootID:      readText("/proc/sys/kernel/random/boot_id"),
 		Total: comms.Resources{
-			CPU: a.cfg.CPU, Memory: a.cfg.Memory, GPU: a.cfg.GPU, Custom: a.cfg.Custom,
+			CPU: a.cfg.CPU, Memory: a.cfg.Memory, GPU: a.cfg.GPU, Custom: a.custom(),
 		},
 		LastEvent:    a.started.Incarnation,
 		LastExecutor: a.started.Executor,

@@ -104,7 +104,11 @@ func (d *executorDoor) Message(l *comms.Link, head, _ []byte) {
 	case first || !ok:
 		l.Abort(fmt.Errorf("unexpected %T: an executor says Hello once, and first", m))
 	default:
-		if _, isLog := m.(*comms.Log); isLog {
+		switch m := m.(type) {
+		case *comms.BlobReq:
+			d.agent.relay.take(l, m)
+			return
+		case *comms.Log:
 			d.agent.logs.await()
 		}
 		d.agent.in.Offer(item{ev: core.FromExecutor{Executor: known.(*worker).id, Msg: m}})
@@ -151,6 +155,7 @@ func (d *executorDoor) Credit(l *comms.Link) {
 // Down is called by a link.
 func (d *executorDoor) Down(l *comms.Link, err error) {
 	d.punctual(l)
+	d.agent.relay.forget(l)
 	d.agent.in.Rouse() // for what came last, if the link broke within a message
 	if w, ok := d.workers.LoadAndDelete(l); ok {
 		d.agent.work.Go(func() { d.agent.broken(w.(*worker), err) })
@@ -195,6 +200,7 @@ func (d *controllerDoor) Up(l *comms.Link, peer comms.Identity, resumed bool) {
 	}, ev: core.ControllerUp{Resumed: resumed}})
 	if !resumed {
 		d.agent.in.Offer(item{note: d.agent.packages.again})
+		d.agent.in.Offer(item{note: d.agent.relay.again})
 	}
 }
 
@@ -208,6 +214,7 @@ func (d *controllerDoor) Message(l *comms.Link, head, body []byte) {
 func (d *controllerDoor) message(l *comms.Link, m comms.Message, body []byte) {
 	switch m := m.(type) {
 	case *comms.Blob:
+		d.agent.relay.answer(m, body)
 		if d.agent.packages.piece(m, body) {
 			return
 		}

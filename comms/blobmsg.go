@@ -5,6 +5,9 @@ import "encoding/hex"
 // FeaturePackages is the feature of a controller that keeps packages, and of an agent that fetches them.
 const FeaturePackages = "packages"
 
+// FeatureInputs is the feature of a controller that knows inputs of jobs, and agents that read them.
+const FeatureInputs = "inputs"
+
 // BlobReq asks for a piece of a blob. The answer is a Blob of the same Hash and
 // Offset, with Max bytes, or as many as there are. Who asks again gets it again.
 type BlobReq struct {

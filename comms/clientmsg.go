@@ -28,7 +28,7 @@ type Reply struct {
 }
 
 // Blob is a piece of a blob, which is named by the hash of its whole: a graph by
-// BLAKE3, a package by SHA-256. The bytes are the message's body frame. Pieces come in order,
+// BLAKE3, a package and a file of an input by SHA-256. The bytes are the message's body frame. Pieces come in order,
 // one at 0 begins anew; the receiver checks the hash when Total bytes are there.
 type Blob struct {
 	Hash   Hash   // name of the blob

@@ -19,11 +19,11 @@ const Optional Type = 128
 // a test reads it.
 const (
 	TypeReply   Type = 1 // controller -> client, agent -> client, agent -> agent: the end of a request, well or not
-	TypeBlob    Type = 2 // client -> controller, controller -> agent: a piece of a blob named by its content hash
+	TypeBlob    Type = 2 // client -> controller, controller -> agent, agent -> executor: a piece of a blob named by its content hash
 	TypeHaveReq Type = 3 // client -> controller: asks which blobs the receiver lacks
 	TypeHave    Type = 4 // controller -> client: answers HaveReq
 	TypeMany    Type = 5 // client -> controller, controller -> client, controller -> agent: messages that differ in little
-	TypeBlobReq Type = 6 // agent -> controller: asks for a piece of a blob
+	TypeBlobReq Type = 6 // agent -> controller, executor -> agent: asks for a piece of a blob
 
 	TypeSubmit   Type = 10 // client -> controller: makes a job
 	TypeAccepted Type = 11 // controller -> client: the job is durable

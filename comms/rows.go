@@ -64,6 +64,8 @@ type AgentRow struct {
 	Running   uint64   `json:"running" msgpack:"running"`
 	Jobs      uint64   `json:"jobs" msgpack:"jobs"`
 	Seen      string   `json:"seen" msgpack:"seen"`
+
+	Resources map[string]float64 `json:"resources,omitempty" msgpack:"resources,omitempty"` // by name: what tasks may occupy besides
 }
 
 // EnvironmentRow is a row of QueryEnvironments.

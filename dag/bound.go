@@ -100,6 +100,11 @@ func commandHasExpr(words []Arg) bool {
 // With returns the parameters of a task or instance, placeholders replaced; nil
 // when there are none. The caller does not change the result.
 func (g *Graph) With(i TaskIndex) ([]Field, error) {
+	if g.valid(i) {
+		if f, ok := g.FileOf(i); ok {
+			return f.fields(), nil
+		}
+	}
 	return g.boundFields(i, "with", func(grp *Group) []Field { return grp.With }, func(b *boundGroup) []any { return b.with })
 }
 

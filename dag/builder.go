@@ -10,6 +10,7 @@ import (
 // reported by Build, at once.
 type Builder struct {
 	g       Graph
+	inputs  []Group
 	pending []pendingAxis
 	err     Problems
 }
@@ -61,6 +62,12 @@ func (b *Builder) Retain(on bool) { b.g.Retain = on }
 func (b *Builder) Add(grp Group) Handle {
 	grp.Stream = nil
 	b.g.Groups = append(b.g.Groups, grp)
+	return Handle{grp.Name}
+}
+
+// Input adds an input of the job, as NewInput or NewInputs makes it.
+func (b *Builder) Input(grp Group) Handle {
+	b.inputs = append(b.inputs, grp)
 	return Handle{grp.Name}
 }
 
@@ -153,6 +160,12 @@ func (b *Builder) Build() (*Graph, error) { return b.BuildWith(Options{}) }
 // BuildWith is Build with limits.
 func (b *Builder) BuildWith(opt Options) (*Graph, error) {
 	g := &b.g
+	if n := len(b.inputs); n > 0 { // they come first
+		g.Groups = append(b.inputs, g.Groups...)
+		for i := range b.pending {
+			b.pending[i].group += n
+		}
+	}
 	for gi := range g.Groups {
 		g.Groups[gi].canonical()
 	}

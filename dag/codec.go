@@ -111,6 +111,8 @@ func (e encoder) fields(fs []Field) {
 
 func (e encoder) group(grp *Group) {
 	switch {
+	case len(grp.Files) > 0:
+		e.array(groupInput)
 	case grp.Gang != GangNone:
 		e.array(groupGang)
 	case grp.Deadline != 0:
@@ -182,20 +184,25 @@ func (e encoder) group(grp *Group) {
 	e.int(int64(grp.Timeout))
 	e.int(int64(grp.Priority))
 	e.bool(grp.KeepGoing)
-	if grp.Deadline != 0 || grp.Gang != GangNone {
+	if grp.Deadline != 0 || grp.Gang != GangNone || len(grp.Files) > 0 {
 		e.int(int64(grp.Deadline))
 	}
-	if grp.Gang != GangNone {
+	if grp.Gang != GangNone || len(grp.Files) > 0 {
 		e.uint(uint64(grp.Gang))
+	}
+	if len(grp.Files) > 0 {
+		e.files(grp.Files)
 	}
 }
 
 // How many elements an encoded group has: without deadline and gang, which is the
-// layout of stored graphs from before there were any, with a deadline, and as a gang.
+// layout of stored graphs from before there were any, with a deadline, as a gang,
+// and as an input of the job.
 const (
 	groupPlain = 13
 	groupLate  = 14
 	groupGang  = 15
+	groupInput = 16
 )
 
 func (e encoder) run(run *Run) {
@@ -417,7 +424,7 @@ func (d *decoder) fields() []Field {
 
 func (d *decoder) group() (grp Group) {
 	n := d.array()
-	if d.err == nil && (n < groupPlain || n > groupGang) {
+	if d.err == nil && (n < groupPlain || n > groupInput) {
 		d.fail(fmt.Errorf("task of %d elements", n))
 	}
 	if d.err != nil {
@@ -455,8 +462,11 @@ func (d *decoder) group() (grp Group) {
 	if n >= groupLate {
 		grp.Deadline = time.Duration(d.int())
 	}
-	if n == groupGang {
+	if n >= groupGang {
 		grp.Gang = Gang(min(d.uint(), 255))
+	}
+	if n == groupInput {
+		grp.Files = d.files()
 	}
 	return grp
 }

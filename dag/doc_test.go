@@ -21,7 +21,7 @@ func TestReference(t *testing.T) {
 	}
 	g := parse(t, "job:"+example)
 	checkRoundTrip(t, g)
-	for _, keys := range [][]string{jobKeys, taskKeys, environmentKeys} {
+	for _, keys := range [][]string{jobKeys, inputKeys, taskKeys, environmentKeys} {
 		for _, k := range keys {
 			if !strings.Contains(text, "`"+k+"`") {
 				t.Errorf("key %s is not described", k)

@@ -21,7 +21,7 @@ const AnyFunction = "*"
 
 // Check tells why tasks of a group cannot run where these functions are, and what
 // to write instead: the function is not there, or has other inputs, outputs or
-// parameters. Both are "" when they can, and for a command. where names the executor.
+// parameters. Both are "" when they can, and for commands and inputs. where names the executor.
 func (fs Functions) Check(g *Group, where string) (message, hint string) {
 	return fs.check(g, where, parseSignature)
 }
@@ -48,7 +48,7 @@ func (fs Functions) Checker() func(g *Group, where string) (message, hint string
 
 func (fs Functions) check(g *Group, where string, parse func(text string) (signature, bool)) (message, hint string) {
 	name := g.Run.Function
-	if g.Run.Command != nil {
+	if g.Run.Command != nil || g.IsInput() {
 		return "", ""
 	}
 	sig, ok := fs[name]

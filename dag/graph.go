@@ -57,6 +57,7 @@ type Group struct {
 	Outputs []OutputDecl // single datasets before generated ones
 	With    []Field      // parameters of the function; strings may hold ${...} over loop variables and params
 	Env     []Field      // environment variables of a command, same placeholders
+	Files   []File       // of an input of the job: what its tasks read, one each
 
 	Gang      Gang // tasks that differ in the last axis alone start together; that axis is rank
 	Resources Resources

@@ -31,13 +31,19 @@ func ParsePackage(text string) (p Package, ok bool) {
 		return Package{}, false
 	}
 	p.Hash, p.Name, ok = strings.Cut(rest, "/")
-	b, err := hex.DecodeString(p.Hash)
-	ok = ok && err == nil && hex.EncodeToString(b) == p.Hash && len(p.Hash) == hashDigits &&
+	ok = ok && isSHA256(p.Hash) &&
 		p.Name != "" && p.Name != "." && p.Name != ".." && !strings.ContainsAny(p.Name, "/\\\x00")
 	if !ok {
 		return Package{}, false
 	}
 	return p, true
+}
+
+// isSHA256 tells whether a text is a SHA-256 in hexadecimal, in the one form that
+// equal hashes have.
+func isSHA256(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(s) == hashDigits && hex.EncodeToString(b) == s
 }
 
 // checkPackage refuses text that begins like the name of a package and is none.
@@ -53,13 +59,28 @@ func (e *Environment) files() []string {
 	return append([]string{e.Binary, e.WorkingDir}, e.PyModules...)
 }
 
-// Packages returns the packages that the job needs, each once, in order.
+// Packages returns the packages that the job needs, each once, in order: those of
+// its environments, and the files of its inputs that the cluster keeps.
 func (g *Graph) Packages() (all []Package) {
+	seen := map[string]bool{}
+	add := func(p Package) {
+		if !seen[p.Hash] {
+			seen[p.Hash] = true
+			all = append(all, p)
+		}
+	}
 	for i := range g.Environments {
 		for _, text := range g.Environments[i].files() {
-			p, ok := ParsePackage(text)
-			if ok && !slices.ContainsFunc(all, func(o Package) bool { return o.Hash == p.Hash }) {
-				all = append(all, p)
+			if p, ok := ParsePackage(text); ok {
+				add(p)
+			}
+		}
+	}
+	inputs := g.InputGroups()
+	for i := range inputs {
+		for _, f := range inputs[i].Files {
+			if f.Kept {
+				add(Package{Hash: f.SHA256, Name: f.Path[strings.LastIndexByte(f.Path, '/')+1:]})
 			}
 		}
 	}

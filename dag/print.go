@@ -35,9 +35,16 @@ func (g *Graph) YAML() ([]byte, error) {
 			p.line(1, g.Environments[i].Name, environmentText(&g.Environments[i]))
 		}
 	}
+	inputs := g.InputGroups()
+	if len(inputs) > 0 {
+		p.line(0, "inputs", "")
+		for i := range inputs {
+			p.input(&inputs[i])
+		}
+	}
 	p.line(0, "tasks", "")
-	for i := range g.Groups {
-		p.group(&g.Groups[i])
+	for i := range g.Groups[len(inputs):] {
+		p.group(&g.Groups[len(inputs)+i])
 	}
 	if len(g.Exports) > 0 {
 		p.line(0, "outputs", "")
@@ -99,6 +106,11 @@ func (p *printer) group(grp *Group) {
 			}
 		}
 	}
+	p.limits(grp)
+}
+
+// limits prints what bounds a group's tasks.
+func (p *printer) limits(grp *Group) {
 	if r := resourcesText(&grp.Resources); r != "" {
 		p.line(2, "resources", "{"+r+"}")
 	}

@@ -26,6 +26,9 @@ func drawGraph(t *rapid.T) *Graph {
 		env.Python = &Python{Version: ">=3.10", Pip: []string{"numpy<2", "a[b,c] ~= 1.0 ; python_version > '3'"}, Offline: rapid.Bool().Draw(t, "offline")}
 	}
 	d.b.Environment(env)
+	for i := range rapid.IntRange(0, 2).Draw(t, "inputs") {
+		d.input(i)
+	}
 	for i := range rapid.IntRange(1, 8).Draw(t, "groups") {
 		d.group(i)
 	}
@@ -48,6 +51,7 @@ type drawn struct {
 	stream int // 1 + the index of the generator it follows, 0: none
 	fixed  uint64
 	open   bool
+	input  bool   // of the job
 	name   string // of the loop variable over the stream
 }
 
@@ -94,6 +98,34 @@ func (d *drawer) axes() []Axis {
 		axes = append(axes, Axis{Var: v, Values: []any{"yes", int64(7), "2026-01-01", "a b"}[:rapid.IntRange(1, 4).Draw(d.T, "values")]})
 	}
 	return axes
+}
+
+// input draws an input of the job: one file, or several.
+func (d *drawer) input(i int) {
+	file := func() (f File) {
+		if rapid.Bool().Draw(d.T, "hashed") {
+			f.SHA256, f.Size = rapid.StringMatching(`[0-9a-f]{64}`).Draw(d.T, "hash"), rapid.Int64Range(0, maxFileSize).Draw(d.T, "size")
+		}
+		if rapid.Bool().Draw(d.T, "url") {
+			f.URL = "https://" + drawText(d.T, "url", true)
+			return f
+		}
+		f.Path, f.Kept = drawText(d.T, "path", true), f.SHA256 != "" && rapid.Bool().Draw(d.T, "kept")
+		return f
+	}
+	name := fmt.Sprintf("input%d", i)
+	me, grp := drawn{input: true}, NewInput(name, file())
+	if rapid.Bool().Draw(d.T, "several") {
+		files := []File{file()}
+		for range rapid.IntRange(0, 2).Draw(d.T, "files") {
+			files = append(files, file())
+		}
+		grp = NewInputs(name, files)
+		me.axes = grp.Axes
+	}
+	grp.Retries = rapid.IntRange(0, 3).Draw(d.T, "retries")
+	me.h = d.b.Input(grp)
+	d.groups = append(d.groups, me)
 }
 
 func (d *drawer) group(i int) {
@@ -224,6 +256,8 @@ func (d *drawer) pick(me *drawn) (From, bool) {
 			e = At(rapid.Uint64Range(0, p.fixed-1).Draw(d.T, "element"))
 		}
 		return p.h.Out("fixed", index...).Element(e), true
+	case p.input:
+		return p.h.Out("", index...), true
 	}
 	return p.h.Out("out", index...), true
 }

@@ -23,6 +23,11 @@ type Options struct {
 	MaxTasks int    // static tasks plus instance slots after expansion
 	MaxEdges int    // dependencies after expansion
 	MaxBytes int    // size of a job file, parameter file or encoded graph
+
+	// Find looks for files of inputs where a job file is read: for the regular file at
+	// a path, or for all that a pattern stands for. Errors say what is wrong with one of
+	// them. Without it paths are taken as they are, and patterns are mistakes.
+	Find func(path string, pattern bool) ([]string, error)
 }
 
 func (o Options) withDefaults() Options {
@@ -88,6 +93,7 @@ func (g *Graph) resolve(opt Options, pending []pendingAxis) []issue {
 	r.bindPending(pending)
 	for gi := range g.Groups {
 		r.axes(gi)
+		r.input(gi, &r.g.Groups[gi])
 	}
 	r.number()
 	r.generators(pending)
@@ -130,7 +136,11 @@ func (r *resolver) subject(gi int) string {
 	if gi < 0 {
 		return ""
 	}
-	return fmt.Sprintf("task %q: ", clip(r.g.Groups[gi].Name))
+	what := "task"
+	if r.g.Groups[gi].IsInput() {
+		what = "input"
+	}
+	return fmt.Sprintf("%s %q: ", what, clip(r.g.Groups[gi].Name))
 }
 
 // names checks and registers the groups' names.
@@ -197,7 +207,8 @@ func (r *resolver) bindPending(pending []pendingAxis) {
 	}
 }
 
-// generatorOutput finds the output that "task.output[*]" loops over.
+// generatorOutput finds the output that "task.output[*]" loops over. The files of an
+// input, "input[*]", are as the elements of a generator whose count is known.
 func (r *resolver) generatorOutput(text string) (*OutputDecl, error) {
 	ref, err := parseRef(text)
 	if err != nil {
@@ -210,6 +221,16 @@ func (r *resolver) generatorOutput(text string) (*OutputDecl, error) {
 	oi, err := r.output(int(ti), &ref)
 	if err != nil {
 		return nil, err
+	}
+	if n, ok := r.family(int(ti), &ref); ok {
+		return &OutputDecl{Name: InputOutput, Generate: GenerateFixed, Count: uint64(n)}, nil
+	}
+	if grp := &r.g.Groups[ti]; grp.IsInput() {
+		form := "declare it with files"
+		if len(grp.Axes) > 0 {
+			form = fmt.Sprintf("write %s[*]", ref.group)
+		}
+		return nil, mistake(fmt.Sprintf("%q does not stand for several files", text), form)
 	}
 	out := &r.g.Groups[ti].Outputs[oi]
 	if ref.elem == nil || !ref.elem.all {

@@ -3,6 +3,7 @@ package dag
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 )
 
 // Schema returns the JSON schema (draft 2020-12) of the job file, for editors
@@ -13,6 +14,7 @@ func Schema() ([]byte, error) {
 		"job":          described(text(), "Name of the job. May use ${params.NAME}."),
 		"params":       mapping("Named values with their defaults, used as ${params.NAME}; changed by --param, CASCADE_PARAM_NAME or a parameter file. The default gives the type.", map[string]any{}),
 		"environments": mapping("What tasks need installed, by name.", environmentSchema()),
+		"inputs":       mapping("Files and URLs that tasks read, by name. Each is a dataset: a task names it under in.", inputSchema()),
 		"tasks":        mapping("The tasks by name. A task with for stands for a family of tasks.", map[string]any{"$ref": "#/$defs/task"}),
 		"outputs":      described(list(anyOf(reference(), strict(object("An output with the place it is copied to.", map[string]any{"from": reference(), "to": described(text(), "A file, or a folder when it ends in /. May use ${params.NAME}.")}), "from"))), "Datasets that are kept after the job, and copied to a path if one is given."),
 		"keep_going":   described(boolean(), "Other branches go on when a task fails."),
@@ -30,7 +32,6 @@ func Schema() ([]byte, error) {
 }
 
 func taskSchema() map[string]any {
-	amount := anyOf(map[string]any{"type": "number", "minimum": 0}, placeholder())
 	count := anyOf(map[string]any{"type": "integer", "minimum": 0}, map[string]any{"const": "*"}, placeholder())
 	refs := anyOf(reference(), list(reference()))
 	task := object("A task, or a family of tasks.", map[string]any{
@@ -46,6 +47,17 @@ func taskSchema() map[string]any {
 		"generates":   mapping(`Outputs published one by one while the task runs: how many, or "*" for an open count.`, anyOf(count, strict(object("A series with its buffer.", map[string]any{"count": count, "buffer": described(wholeFrom(1), "Most unconsumed elements before the task is held back.")}), "count"))),
 		"with":        mapping("Parameters of the function; texts may hold ${...}.", map[string]any{}),
 		"env":         mapping("Environment variables of the command; texts may hold ${...}.", scalar()),
+	})
+	maps.Copy(task["properties"].(map[string]any), limitsSchema())
+	task = strict(task)
+	task["oneOf"] = []any{map[string]any{"required": []string{"run"}}, map[string]any{"required": []string{"command"}}}
+	return task
+}
+
+// limitsSchema is what bounds tasks and inputs.
+func limitsSchema() map[string]any {
+	amount := anyOf(map[string]any{"type": "number", "minimum": 0}, placeholder())
+	return map[string]any{
 		"resources": map[string]any{
 			"type": []string{"object", "null"}, "description": "What a task occupies while it runs. Other names are resources of your own.",
 			"properties": map[string]any{
@@ -60,10 +72,7 @@ func taskSchema() map[string]any {
 		"deadline":   described(text(), "How long after the job's start its tasks should have ended: 90s, 5m, 1h30m. It raises the priority of what they need, and warns."),
 		"priority":   described(anyOf(map[string]any{"type": "integer"}, placeholder()), "Higher first."),
 		"keep_going": described(boolean(), "A failure of this task does not stop the job."),
-	})
-	task = strict(task)
-	task["oneOf"] = []any{map[string]any{"required": []string{"run"}}, map[string]any{"required": []string{"command"}}}
-	return task
+	}
 }
 
 func namePattern() map[string]any {

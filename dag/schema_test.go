@@ -39,6 +39,7 @@ func TestSchemaKeys(t *testing.T) {
 	}{
 		{"job", job, jobKeys},
 		{"task", decode(job.Defs["task"]), taskKeys},
+		{"input", decode(decode(job.Properties["inputs"]).AdditionalProperties), inputKeys},
 		{"environment", decode(decode(job.Properties["environments"]).AdditionalProperties), environmentKeys},
 	} {
 		want := slices.Sorted(slices.Values(c.want))

@@ -46,6 +46,9 @@ func (g *Graph) Text() string {
 
 func (g *Graph) runText(i TaskIndex) string {
 	run := &g.Group(i).Run
+	if f, ok := g.FileOf(i); ok {
+		return "input " + quote(f.String())
+	}
 	if run.Function != "" {
 		if run.Environment != "" {
 			return run.Environment + ":" + run.Function

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-var jobKeys = []string{"job", "params", "environments", "tasks", "outputs", "keep_going", "retain"}
+var jobKeys = []string{"job", "params", "environments", "inputs", "tasks", "outputs", "keep_going", "retain"}
 
 // jobFile is a job file on its way to a Graph.
 type jobFile struct {
@@ -15,12 +15,13 @@ type jobFile struct {
 	opt     Options
 	g       *Graph
 	root    *yaml.Node
-	tasks   []pair // name and body of each group
+	tasks   []pair // name and body of each group, inputs first
 	pending []pendingAxis
 }
 
 // ParseYAML reads a job file. file is its name for messages, over changes its
-// parameters; neither files nor the process's environment are read here. The
+// parameters; neither files nor the process's environment are read here (Options.Find
+// looks for those of inputs). The
 // error is of type Problems: all mistakes, sorted by place. docs/job-file.md is
 // the reference of the format.
 func ParseYAML(file string, data []byte, over Override, opt Options) (*Graph, error) {
@@ -54,10 +55,14 @@ func ParseYAML(file string, data []byte, over Override, opt Options) (*Graph, er
 			j.environment(p)
 		}
 	}
+	if n := top["inputs"]; n != nil {
+		j.inputs(n)
+	}
 	if n := top["tasks"]; n != nil {
-		j.tasks = j.pairs(n, "tasks")
-		j.g.Groups = make([]Group, 0, len(j.tasks))
-		for _, p := range j.tasks {
+		tasks := j.pairs(n, "tasks")
+		j.tasks, j.g.Groups = slices.Grow(j.tasks, len(tasks)), slices.Grow(j.g.Groups, len(tasks))
+		for _, p := range tasks {
+			j.tasks = append(j.tasks, p)
 			j.task(p)
 		}
 	}

@@ -55,6 +55,9 @@ func (r *Registry) newKind(m *comms.Kind) *kind {
 		return k // a command; where it differs by task the runs bring it
 	}
 	fn, ok := r.Lookup(m.Function)
+	if m.Function == dag.InputFunction {
+		fn, ok = inputFunction(), true
+	}
 	if !ok {
 		k.problem = fmt.Errorf("function %q is not registered in this executor: %s", m.Function, r.known())
 		return k

@@ -53,12 +53,12 @@ func (c *linkConn) deliver(by func(head, body []byte) error, m comms.Message) er
 func (c *linkConn) Up(*comms.Link, comms.Identity, bool) {}
 
 // Message is called by the link.
-func (c *linkConn) Message(_ *comms.Link, head, _ []byte) {
+func (c *linkConn) Message(_ *comms.Link, head, body []byte) {
 	m, err := comms.Decode(head)
 	var unknown *comms.UnknownTypeError
 	switch {
 	case err == nil:
-		c.exec.Handle(m)
+		c.exec.HandleBody(m, body)
 	case errors.As(err, &unknown) && unknown.MayIgnore():
 	default:
 		c.exec.cancel(fmt.Errorf("%w: %w", ErrProtocol, err))

@@ -63,6 +63,7 @@ type Executor struct {
 	sampled   uint64
 	sampledAt time.Time
 	mem       memory
+	blobs     blobs
 	watch     *time.Timer // looks at runs that take their time
 	starter   command.Starter
 	capture   capture
@@ -136,6 +137,15 @@ func awaitRunner(ended <-chan bool) {
 
 // Broken ends the executor because its connection did.
 func (e *Executor) Broken(err error) { e.cancel(fmt.Errorf("%w: %w", ErrLinkBroken, err)) }
+
+// HandleBody is Handle for a message with a body, which it does not keep.
+func (e *Executor) HandleBody(m comms.Message, body []byte) {
+	if b, ok := m.(*comms.Blob); ok {
+		e.blobs.piece(b, body)
+		return
+	}
+	e.Handle(m)
+}
 
 // Handle takes one message of the agent. It does not block, and keeps m.
 func (e *Executor) Handle(m comms.Message) {

@@ -130,6 +130,9 @@ func costOf(g *dag.Graph, i int, p profiles.Snapshot, in float64) groupCost {
 	for o := range c.bytes {
 		c.bytes[o] = p.OutputOf(SignatureOf(g, i), grp.Outputs[o].Name, len(grp.Outputs), pr.Bytes)
 	}
+	if n := grp.InputBytes(); n > 0 {
+		c.bytes[0] = n
+	}
 	for _, name := range sortedNames(r.Custom) {
 		c.need.custom = append(c.need.custom, amount{name, r.Custom[name]})
 	}

@@ -33,10 +33,13 @@ func registryMismatch(want []comms.FuncSig, have dag.Functions) string {
 	return strings.Join(diff, "; ")
 }
 
+// universal tells whether each executor can run the group's tasks: commands and inputs.
+func (gs *groupState) universal() bool { return gs.group.Run.Command != nil || gs.group.IsInput() }
+
 // usable tells why a group's tasks cannot run in a pool's executors; "" when
 // they can. It is asked when an executor of the pool is up.
 func (gs *groupState) usable(j *job, p *pool) string {
-	if gs.checked == p || gs.group.Run.Command != nil {
+	if gs.checked == p || gs.universal() {
 		return ""
 	}
 	if why := different(j, p); why != "" {
@@ -104,7 +107,7 @@ func (c *Core) askFunctions(j *job) {
 			if e.state == envUnknown {
 				c.buildEnv(e)
 			}
-			e.asked = e.asked || gs.group.Run.Command == nil
+			e.asked = e.asked || !gs.universal()
 		}
 	}
 	for _, cl := range j.classes { // in order
@@ -145,7 +148,7 @@ func (c *Core) checkFunctions(e *environment) {
 	culprit, all := noTask, []string(nil)
 	for i := range j.groups {
 		gs := &j.groups[i]
-		if gs.class.env != e || gs.group.Run.Command != nil || gs.group.KeepGoing || j.graph.KeepGoing {
+		if gs.class.env != e || gs.universal() || gs.group.KeepGoing || j.graph.KeepGoing {
 			continue
 		}
 		t := j.unstarted(gs)

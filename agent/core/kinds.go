@@ -18,7 +18,7 @@ func (gs *groupState) findAlone() {
 	g := gs.group
 	gs.alone = gs.size == 1 && g.Run.Function != "" && len(g.Env) == 0 && g.Gang == dag.GangNone && !gs.generator
 	if gs.alone {
-		gs.named, gs.varyWith = true, len(g.With) > 0
+		gs.named, gs.varyWith = true, len(g.With) > 0 || g.IsInput()
 	}
 }
 

@@ -222,6 +222,7 @@ func (c *Core) inputDesc(j *job, ref comms.DatasetRef, ex *executor) comms.Desc 
 // holds a placeholder, of a parameter of the job or of a loop, goes with each run.
 func (gs *groupState) findConstants() {
 	g := gs.group
+	gs.varyWith = gs.varyWith || g.IsInput()
 	for _, f := range g.With {
 		gs.varyWith = gs.varyWith || placeholder(f.Value)
 	}
@@ -269,7 +270,7 @@ func (gs *groupState) parameters(g *dag.Graph, t taskIndex) ([]byte, error) {
 	if gs.with != nil {
 		return gs.with, nil
 	}
-	if len(gs.group.With) == 0 {
+	if len(gs.group.With) == 0 && !gs.group.IsInput() {
 		return nil, nil
 	}
 	fields, err := g.With(t)

@@ -33,6 +33,7 @@ type Pack struct {
 	source string // what it was made of
 	prefix string // folder in the archive
 	rename string // of a single file; "" its own name
+	bare   bool   // it is the file itself, no archive of it
 }
 
 // Packs are the packages that were named so far, each once.
@@ -80,6 +81,12 @@ func (p *Packer) add(made *Pack) *Pack {
 	}
 	p.packs = append(p.packs, made)
 	return made
+}
+
+// FilePack is the package that is a file itself, and no archive: an input of a job,
+// of which hash and size are known.
+func FilePack(path, sha256 string, size int64) *Pack {
+	return &Pack{Package: dag.Package{Hash: sha256, Name: filepath.Base(path)}, Bytes: size, source: path, bare: true}
 }
 
 // validateFiles finds mistakes in what of an environment is here.
@@ -172,7 +179,7 @@ func (p *Pack) write(to io.Writer) (int64, error) {
 		return 0, err
 	}
 	counted := &counter{w: to}
-	if !info.IsDir() && p.rename == "" && isArchive(p.source) {
+	if p.bare || !info.IsDir() && p.rename == "" && isArchive(p.source) {
 		err = copyContent(counted, p.source, info.Size())
 		return counted.n, err
 	}

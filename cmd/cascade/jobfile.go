@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -39,7 +40,7 @@ func (a *app) read(path string, f *jobFlags) (*dag.Graph, string, error) {
 		}
 		over.File, over.Data = f.paramFile, b
 	}
-	g, err := dag.ParseYAML(name, text, over, dag.Options{})
+	g, err := dag.ParseYAML(name, text, over, dag.Options{Find: cascade.FindFiles(dir)})
 	if err != nil {
 		return nil, "", badInput{err}
 	}
@@ -121,7 +122,7 @@ func (a *app) validateCommand() *cobra.Command {
 				return a.printJSON(map[string]any{"job": g.Name, "tasks": g.NumTasks(), "streamed": g.NumSlots()})
 			}
 			unchecked := ""
-			if slices.ContainsFunc(g.Groups, func(g dag.Group) bool { return g.Run.Command == nil }) {
+			if slices.ContainsFunc(g.Groups, func(g dag.Group) bool { return g.Run.Command == nil && !g.IsInput() }) {
 				unchecked = "; functions were not checked: the run does when it starts"
 			}
 			fmt.Fprintf(a.out, "%s: job %s is right: %s%s\n", args[0], g.Name, taskCount(g), unchecked)

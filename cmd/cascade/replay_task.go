@@ -155,6 +155,9 @@ func (p *attempt) prepare(ctx context.Context) (err error) {
 	if p.index, ok = g.Lookup(p.flags.task); !ok {
 		return badInputf("replay: no task %q in job %s; give one task, not a family: cascade ls tasks lists them", p.flags.task, g.Name)
 	}
+	if f, ok := g.FileOf(p.index); ok {
+		return badInputf("replay: %s is an input, which reads %s, and no code of yours runs in it; --from %s reads it again on the cluster", p.flags.task, f.String(), p.flags.task)
+	}
 	if p.flags.debug && g.Group(p.index).Run.Function == "" {
 		return badInputf("replay: %s is a command, and --debug is for functions: leave it out, and put the debugger into the command", p.flags.task)
 	}

@@ -274,6 +274,12 @@ func (c *Core) agentRows() (rows []comms.AgentRow) {
 	for _, a := range c.sortedAgents() {
 		row := comms.AgentRow{Name: a.row.Name, State: "away", CPU: float64(a.row.Total.CPU) / 1000, Memory: a.row.Total.Memory,
 			GPU: float64(a.row.Total.GPU) / 1000, Addresses: a.row.Addresses, Seen: time.Unix(0, a.row.Seen).UTC().Format(time.RFC3339Nano)}
+		for _, r := range a.row.Total.Custom {
+			if row.Resources == nil {
+				row.Resources = map[string]float64{}
+			}
+			row.Resources[r.Name] = float64(r.N) / 1000
+		}
 		switch {
 		case a.leaving != nil && a.link == nil:
 			row.State = "left"

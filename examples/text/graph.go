@@ -58,8 +58,9 @@ func graph(steps int) (*dag.Graph, error) {
 		}, locale).Out(output)
 	}
 
-	rows := prints("rows", nil, "csv", nil, "tail", "-n", "+2", "data/members.csv").Out("csv")
-	bands := prints("bands", nil, "csv", nil, "sort", "-t,", "-k1,1", "data/bands.csv").Out("csv")
+	measured, areas := g.File("measured", "data/members.csv"), g.File("areas", "data/bands.csv")
+	rows := prints("rows", nil, "csv", inputs{"table": measured}, "tail", "-n", "+2", "${in.table}").Out("csv")
+	bands := prints("bands", nil, "csv", inputs{"table": areas}, "sort", "-t,", "-k1,1", "${in.table}").Out("csv")
 
 	parts := prints("step", each, "csv", inputs{"rows": rows},
 		"awk", "-F,", "-v", "step=${step}", awkStep, "${in.rows}").OutFamily("csv")

@@ -42,6 +42,16 @@ func TestCommandsGiveTheReport(t *testing.T) {
 func runByHand(t *testing.T, g *dag.Graph, i dag.TaskIndex, file func(dag.TaskIndex, string) string) {
 	t.Helper()
 	group := g.Group(i)
+	if f, ok := g.FileOf(i); ok {
+		b, err := os.ReadFile(f.Path)
+		if err == nil {
+			err = os.WriteFile(file(i, dag.InputOutput), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
 	inputs, err := g.Inputs(i)
 	if err != nil {
 		t.Fatal(err)

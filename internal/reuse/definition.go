@@ -17,6 +17,9 @@ func (c *comparison) definition(t, from dag.TaskIndex) string {
 	if was.Run.Function != is.Run.Function {
 		return changed("its function", was.Run.Function, is.Run.Function)
 	}
+	if is.IsInput() {
+		return c.input(t, from)
+	}
 	if text := c.parameters(was, is); text != "" && !c.equalValues(t, from) {
 		return text
 	}
@@ -26,6 +29,24 @@ func (c *comparison) definition(t, from dag.TaskIndex) string {
 		}
 	}
 	return ""
+}
+
+// input compares what two tasks of inputs read. Where files lie does not matter when
+// it is known that they are equal.
+func (c *comparison) input(t, from dag.TaskIndex) string {
+	was, _ := c.old.Graph.FileOf(from)
+	is, _ := c.now.Graph.FileOf(t)
+	switch {
+	case was.SHA256 == is.SHA256 && is.SHA256 != "":
+		return ""
+	case was.String() != is.String():
+		return changed("its file", was.String(), is.String())
+	case was.SHA256 == is.SHA256:
+		return "" // a URL, of which nobody has said what it gives
+	case was.SHA256 == "" || is.SHA256 == "":
+		return changed("its SHA-256", was.SHA256, is.SHA256)
+	}
+	return is.String() + " has changed"
 }
 
 // changed says that something is not what it was; longer values are left out.
@@ -235,6 +256,9 @@ func Files(g *dag.Graph, yield func(path string)) {
 
 // named calls yield with each text of a task that may be a path, until it returns false.
 func named(g *dag.Graph, t dag.TaskIndex, yield func(string) bool) {
+	if _, ok := g.FileOf(t); ok {
+		return // the job says what it holds
+	}
 	command, err := g.Command(t)
 	if err != nil {
 		return

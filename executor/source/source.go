@@ -1,0 +1,181 @@
+package source
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Source is one input, as the parameters of dag.InputFunction have it.
+type Source struct {
+	Path   string // of a file; "" for a URL
+	URL    string `with:"url"`
+	SHA256 string `with:"sha256"` // in hexadecimal; "" when nobody has said what the bytes are
+	Size   int64  // bytes; 0 also when it is not known
+	Kept   bool   // the cluster keeps the file
+}
+
+// Reader reads sources. Its fields do not change while it reads.
+type Reader struct {
+	// Room gives memory for n bytes.
+	Room func(n int) ([]byte, error)
+	// FromCluster fills memory with a file that the cluster keeps, by its SHA-256.
+	FromCluster func(ctx context.Context, sha256 string, into []byte) error
+	// Scratch is the folder for what a server sends without saying how much it is.
+	Scratch string
+	// Host names this host in errors; "" when it has no name.
+	Host string
+	// Log gets a line for each thing that is tried again.
+	Log io.Writer
+	// Transport fetches URLs; nil for one with the time-outs of this package.
+	Transport http.RoundTripper
+	// Silence is how long a server may send nothing; 0 means a minute.
+	Silence time.Duration
+	// Pause is the wait before the second try, which doubles; 0 means a second.
+	Pause time.Duration
+}
+
+// chunk is how much is read between two looks at the context.
+const chunk = 1 << 20
+
+// reading is one Read.
+type reading struct {
+	*Reader
+	Source
+	room []byte // what Room gave last: a second try has the same
+}
+
+// Read returns the bytes of a source, in what Room gave.
+func (r *Reader) Read(ctx context.Context, s Source) ([]byte, error) {
+	x := &reading{Reader: r, Source: s}
+	if s.URL != "" {
+		return x.fetch(ctx)
+	}
+	b, err := x.file(ctx)
+	if err == nil || !s.Kept || !otherBytes(err) {
+		return b, err
+	}
+	here := err
+	if b, err = x.kept(ctx); err != nil {
+		return nil, fmt.Errorf("%w; and what the cluster keeps of it: %w", here, err)
+	}
+	return b, nil
+}
+
+// errOther says that a path does not lead to what the job means.
+type errOther struct{ err error }
+
+func (e *errOther) Error() string { return e.err.Error() }
+func (e *errOther) Unwrap() error { return e.err }
+
+func otherBytes(err error) bool {
+	var other *errOther
+	return errors.As(err, &other)
+}
+
+// memory is room for n bytes.
+func (x *reading) memory(n int64) ([]byte, error) {
+	if x.room != nil && int64(len(x.room)) == n {
+		return x.room, nil
+	}
+	if int64(int(n)) != n || n < 0 {
+		return nil, fmt.Errorf("%d bytes do not fit into memory", n)
+	}
+	b, err := x.Room(int(n))
+	if err != nil {
+		return nil, err
+	}
+	x.room = b
+	return b, nil
+}
+
+// file reads the file at the path, if it is the one that the job means.
+func (x *reading) file(ctx context.Context) ([]byte, error) {
+	// A pipe would block the open until somebody writes to it.
+	f, err := os.OpenFile(x.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, &errOther{fmt.Errorf("%w%s", err, x.elsewhere())}
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, &errOther{err}
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &errOther{fmt.Errorf("%s is no regular file%s", x.Path, x.elsewhere())}
+	}
+	if x.SHA256 != "" && x.Size > 0 && info.Size() != x.Size {
+		return nil, x.changed(fmt.Sprintf("it has %d bytes, and had %d", info.Size(), x.Size))
+	}
+	b, err := x.memory(info.Size())
+	if err != nil {
+		return nil, err
+	}
+	sum, err := fill(ctx, b, f, nil)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, x.changed("it became shorter while it was read")
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", x.Path, err)
+	case x.SHA256 != "" && sum != x.SHA256:
+		return nil, x.changed(fmt.Sprintf("its SHA-256 is %s, and was %s", sum, x.SHA256))
+	}
+	return b, nil
+}
+
+func (x *reading) elsewhere() string {
+	if x.Host == "" {
+		return ""
+	}
+	return " (on " + x.Host + ")"
+}
+
+func (x *reading) changed(how string) error {
+	return &errOther{fmt.Errorf("%s%s is not what it was when the job was submitted: %s; submit the job again to take it as it is now", x.Path, x.elsewhere(), how)}
+}
+
+// kept reads what the cluster keeps.
+func (x *reading) kept(ctx context.Context) ([]byte, error) {
+	b, err := x.memory(x.Size)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.FromCluster(ctx, x.SHA256, b); err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != x.SHA256 {
+		return nil, fmt.Errorf("its SHA-256 is %x, not %s: it was damaged on the way", sum, x.SHA256)
+	}
+	return b, nil
+}
+
+// fill reads all of b and returns its SHA-256. between, if any, is called after each
+// part that came.
+func fill(ctx context.Context, b []byte, from io.Reader, between func()) (string, error) {
+	sum := sha256.New()
+	for at := 0; at < len(b); {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		n, err := from.Read(b[at:min(at+chunk, len(b))])
+		_, _ = sum.Write(b[at : at+n]) // a hash does not fail
+		at += n
+		if between != nil {
+			between()
+		}
+		switch {
+		case errors.Is(err, io.EOF) && at < len(b):
+			return "", io.ErrUnexpectedEOF
+		case err != nil && !errors.Is(err, io.EOF):
+			return "", err
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
