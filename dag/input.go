@@ -18,6 +18,10 @@ const InputFunction = "cascade.input"
 // InputOutput is the name of an input's dataset, which references leave out.
 const InputOutput = "data"
 
+// HostResource begins the name of a resource that the agents of one host have: who
+// wants some of it is put where the files are that a client has seen.
+const HostResource = "host-"
+
 // inputVar is the axis of an input that is several files: their number.
 const inputVar = "i"
 

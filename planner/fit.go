@@ -94,6 +94,10 @@ func lacking(r *dag.Resources, hosts []Host) string {
 	want("memory", memoryText(r.Memory), memoryText(memory), r.Memory > memory && memory > 0)
 	want("gpu", thousandths(r.GPU), thousandths(gpu), r.GPU > gpu)
 	for _, n := range sortedNames(r.Custom) {
+		if custom[n] == 0 && strings.HasPrefix(n, dag.HostResource) {
+			parts = append(parts, "the host that has its files, and no agent of that is here")
+			continue
+		}
 		want(n, thousandths(r.Custom[n]), thousandths(custom[n]), r.Custom[n] > custom[n])
 	}
 	if parts == nil {

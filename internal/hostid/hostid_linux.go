@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"github.com/cascade-run/cascade/dag"
 )
 
 // Resource is the name of the resource that this host's agents have; "" when the host
@@ -27,7 +29,7 @@ func Resource() string {
 		}
 		_, _ = fmt.Fprintf(h, " %d %d", st.Dev, st.Ino)
 	}
-	return fmt.Sprintf("host-%x", h.Sum(nil)[:6])
+	return fmt.Sprintf("%s%x", dag.HostResource, h.Sum(nil)[:6])
 }
 
 // Amount is how much of it an agent has, in thousandths: more than its tasks will want.
