@@ -142,6 +142,39 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// A large lease that is sealed as a whole is read where it was, and its pages are there for the next lease of the region.
+func TestSealWhole(t *testing.T) {
+	s := openStore(t, roots(t)["tmpfs"], System{})
+	m := newMapper(t, s, 0)
+	const n = leaveFrom + 8192
+	must(t, s.Create(1, ledger.File, n))
+	for round := range 3 {
+		l, err := m.Lease("f1", 0, n)
+		must(t, err)
+		b, _, err := l.Alloc(n, 8)
+		must(t, err)
+		for i := range b {
+			if want := byte((i * round) >> 8); b[i] != want {
+				t.Fatalf("round %d: byte %d is %d, the round before wrote %d", round, i, b[i], want)
+			}
+			b[i] = byte((i * (round + 1)) >> 8)
+		}
+		must(t, l.Seal(true))
+		if _, fault := catchFault(func() { b[n/2] = 1 }); !fault {
+			t.Error("a sealed lease can be written to")
+		}
+		for i := 0; i < n; i += 1000 {
+			if want := byte((i * (round + 1)) >> 8); b[i] != want {
+				t.Fatalf("round %d: byte %d is %d when it is sealed, want %d", round, i, b[i], want)
+			}
+		}
+		must(t, l.Close())
+		if _, fault := catchFault(func() { _ = bytes.Count(b, []byte{0}) }); !fault {
+			t.Error("a closed lease can be read")
+		}
+	}
+}
+
 // TestHugeDataset uses a dataset of more than 4 GiB, of which only some pages exist: the file is not reserved.
 func TestHugeDataset(t *testing.T) {
 	if testing.Short() {

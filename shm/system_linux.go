@@ -77,6 +77,16 @@ func move(from unsafe.Pointer, n int64, to unsafe.Pointer) error {
 	return nil
 }
 
+// leave is move that keeps the mapping where it was, too, without pages: they come back when they are used. Kernels
+// before 5.13 cannot do it with shared memory.
+func leave(from unsafe.Pointer, n int64, to unsafe.Pointer) error {
+	_, err := unix.MremapPtr(from, uintptr(n), to, uintptr(n), unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED|unix.MREMAP_DONTUNMAP)
+	if err != nil {
+		return fmt.Errorf("move the pages of a mapping of %d bytes: %w", n, err)
+	}
+	return nil
+}
+
 // guard keeps addresses that were just unmapped from being used again, unless that has happened already.
 func guard(at unsafe.Pointer, n int64) bool {
 	p, err := unix.MmapPtr(-1, 0, at, uintptr(n), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE|unix.MAP_FIXED_NOREPLACE)

@@ -21,5 +21,6 @@ func ownedByUs(os.FileInfo) bool           { return false }
 func isCrossDevice(error) bool             { return false }
 func links(os.FileInfo) uint64             { return 1 }
 
-func move(unsafe.Pointer, int64, unsafe.Pointer) error { return errors.ErrUnsupported }
-func guard(unsafe.Pointer, int64) bool                 { return false }
+func move(unsafe.Pointer, int64, unsafe.Pointer) error  { return errors.ErrUnsupported }
+func leave(unsafe.Pointer, int64, unsafe.Pointer) error { return errors.ErrUnsupported }
+func guard(unsafe.Pointer, int64) bool                  { return false }
