@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import sys
 import weakref
 
 PAGE = mmap.PAGESIZE
@@ -20,10 +21,15 @@ ALIGN = 64  # of every dataset
 
 _PRIVATE_ANONYMOUS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _MAYMOVE_FIXED = 1 | 2  # MREMAP_MAYMOVE | MREMAP_FIXED
+_DONTUNMAP = 4
+_NORESERVE = 0x4000
+_LARGE = 1 << 20  # mappings whose pages are worth setting aside
+_KEPT = 8  # mappings that are aside, at most
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = _libc.mremap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 _libc.mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _FAILED = ctypes.c_void_p(-1).value
 
@@ -61,13 +67,56 @@ def detach(mapped: mmap.mmap, writable: bool) -> int:
     return size
 
 
-def protect(mapped: mmap.mmap) -> None:
+class Aside:
+    """Pages of large mappings that nobody uses any more, at addresses of their own.
+
+    To unmap or to protect a gibibyte takes 30 ms, page by page, for which consumers would have to wait. To move it takes
+    microseconds, as whole page tables move; the mapping stays where it was without pages, and costs nothing then.
+    """
+
+    def __init__(self) -> None:
+        self._pages: list[tuple[int, int]] = []
+
+    def put(self, mapped: mmap.mmap) -> None:
+        """Takes the pages of a mapping. Where the kernel cannot do that (before 5.13) nothing changes."""
+        if len(self._pages) >= _KEPT:
+            self.clear()
+        at, size = address(mapped), -(-len(mapped) // PAGE) * PAGE
+        huge = 1 << 30 if size >= 1 << 30 else 2 << 20  # within which both have the same place
+        reserved = _libc.mmap(None, size + huge, 0, _PRIVATE_ANONYMOUS | _NORESERVE, -1, 0)
+        if reserved == _FAILED:
+            return
+        before = (at - reserved) % huge
+        to = reserved + before
+        if before:
+            _libc.munmap(reserved, before)
+        _libc.munmap(to + size, huge - before)
+        if _libc.mremap(at, size, size, _MAYMOVE_FIXED | _DONTUNMAP, to) == _FAILED:
+            _libc.munmap(to, size)
+            return
+        self._pages.append((to, size))
+
+    def clear(self) -> None:
+        """Unmaps them; other threads of Python run meanwhile."""
+        while self._pages:
+            _libc.munmap(*self._pages.pop())
+
+    def __bool__(self) -> bool:
+        return bool(self._pages)
+
+
+def protect(mapped: mmap.mmap, aside: Aside) -> None:
     """Makes a mapping read-only: what was published is never written again."""
+    if len(mapped) >= _LARGE:
+        aside.put(mapped)
     _libc.mprotect(address(mapped), len(mapped), mmap.PROT_READ)
 
 
-def let_go(maps: list[mmap.mmap], writable: bool) -> int:
+def let_go(maps: list[mmap.mmap], writable: bool, aside: Aside) -> int:
     """Ends the use of mappings. Those that somebody still looks at become private copies, whose bytes are returned."""
+    for i in range(len(maps)):
+        if len(maps[i]) >= _LARGE and sys.getrefcount(maps[i]) == 2:  # the list and the call: nobody looks
+            aside.put(maps[i])
     refs = [weakref.ref(m) for m in maps]
     maps.clear()
     copied = 0

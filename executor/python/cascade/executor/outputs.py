@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..values import Encoded, TypeMismatch, decode, encode, numpy_type, packed, unpacked
 from ..wire import messages as m
 from .functions import Function, prepared, split
-from .memory import Region, address, let_go, map_range, protect
+from .memory import Aside, Region, address, let_go, map_range, protect
 from .outcome import KindError
 from .queue import LiveValue, Run
 
@@ -31,6 +31,7 @@ class Memory:
         self.standing: Region | None = None
         self.return_wanted = False  # the agent asks for the standing lease
         self._token = 0
+        self.aside = Aside()
 
     # ---- the call
 
@@ -276,7 +277,7 @@ class Memory:
         with self._worker.lock:
             gone = self._worker.queue.put(run.id, output, LiveValue(value, maps))
         del value
-        drop(gone)
+        drop(gone, self.aside)
 
     def _take(self, run: Run, size: int, file: bool) -> tuple[Region, memoryview, int]:
         """Room for an output: in the standing lease, or in one of its own."""
@@ -366,7 +367,7 @@ class Memory:
                 maps.append(region.map)
                 region.map = None
                 del run.rooms[at]
-        return let_go(maps, True)
+        return let_go(maps, True, self.aside)
 
     def release(self, run: Run, done: list[LiveValue]) -> int:
         """Lets go of a run's memory at its end. It returns the bytes that had to be copied for views that stay."""
@@ -379,19 +380,19 @@ class Memory:
             if region.map is not None and not (published and id(region.map) in live):
                 maps.append(region.map)
             elif region.map is not None:
-                protect(region.map)
+                protect(region.map, self.aside)
             region.map = None
         run.rooms.clear()
-        copied = let_go(maps, True) + drop(done)
-        copied += let_go(run.maps, False)
+        copied = let_go(maps, True, self.aside) + drop(done, self.aside)
+        copied += let_go(run.maps, False, self.aside)
         return copied
 
 
-def drop(values: list[LiveValue]) -> int:
+def drop(values: list[LiveValue], aside: Aside) -> int:
     """Ends live values. It returns the bytes that had to be copied for views that stay."""
     maps = [v for value in values for v in value.maps]
     values.clear()
-    return let_go(maps, True)
+    return let_go(maps, True, aside)
 
 
 def shared(value: Any, want: Any) -> Any:

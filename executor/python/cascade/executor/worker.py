@@ -39,6 +39,7 @@ STARTED_AFTER = 2_000_000  # ns after which a run is reported as started
 SAMPLE_EVERY = 25_000_000  # ns between samples of a run's private memory
 SAMPLE_AGE = 5_000_000  # ns for which a sample at a run's end is good
 QUICK = 100_000  # ns: runs that take less do not delay reports
+LONG = 1_000_000_000  # ns after which a run is no reason to put anything off
 LINGER = 50_000_000  # ns after the last run for which the helper goes on looking
 IDLE_LEASE = 1000  # ms without work after which the standing lease is returned
 INTERRUPT_EVERY = 100_000_000  # ns between interrupts of a run that does not end
@@ -429,6 +430,7 @@ class Worker:
                 if now - self._ended > LINGER:
                     with self.lock:
                         self._helper_sleeps = self.current is None and not self.queue
+                    self.memory.aside.clear()
                     timeout = None if self._helper_sleeps else 2
                 else:
                     timeout = 2
@@ -466,6 +468,8 @@ class Worker:
             run.peak = max(run.peak, self._private.read())
         if self.logs.dirty:
             self.logs.flush()
+        if age > LONG:
+            self.memory.aside.clear()
         left = 25 if not run.deadline or run.stopped is not None else (run.deadline - now) // 1_000_000 + 1
         return awake, max(1, min(25, left))
 
