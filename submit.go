@@ -49,7 +49,9 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 	if s.owner == "" {
 		s.owner = userName()
 	}
-	shipped, packages, err := c.pack(ctx, g, dir)
+	var packer runtimeenv.Packer
+	defer packer.Close()
+	shipped, packages, err := c.pack(ctx, g, dir, &packer)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +64,7 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 		Hold: s.hold, Labels: s.labels, Registry: p.registry, Watch: true, Every: -1, Keep: s.keep,
 	}
 	if g.Retain || s.resume != nil {
-		if m.Contents, err = contentsOf(ctx, g, dir); err != nil {
+		if m.Contents, err = contentsOf(ctx, shipped, dir); err != nil {
 			return nil, err
 		}
 		m.Resume = s.resume
@@ -102,9 +104,9 @@ func (c *Client) attach(ctx context.Context, m *comms.Submit, p *packed, package
 		m.Graph = encoded
 		return nil
 	}
-	return c.upload(ctx, []parcel{{p.hash, uint64(len(encoded)), func(piece func(int64, []byte) error) error {
+	return c.upload(ctx, []parcel{{"the graph", p.hash, func(_ context.Context, piece func(int64, int64, []byte) error) error {
 		for off := 0; off < len(encoded); off += blobPiece {
-			if err := piece(int64(off), encoded[off:min(off+blobPiece, len(encoded))]); err != nil {
+			if err := piece(int64(off), int64(len(encoded)), encoded[off:min(off+blobPiece, len(encoded))]); err != nil {
 				return err
 			}
 		}

@@ -15,9 +15,9 @@ import (
 
 // parcel is what goes ahead of a submit: a graph or a package.
 type parcel struct {
-	hash  comms.Hash
-	total uint64
-	send  func(piece func(offset int64, b []byte) error) error
+	name string // for messages
+	hash comms.Hash
+	send func(ctx context.Context, piece func(offset, total int64, b []byte) error) error
 }
 
 // sealedGraph is a graph whose environments name packages, and what it was before.
@@ -26,18 +26,18 @@ type sealedGraph struct {
 }
 
 // pack returns the graph with packages in the places of the folders and files of
-// its environments that are on this host, and with what the files of its inputs hold;
-// and what is to be sent of them.
-func (c *Client) pack(ctx context.Context, g *dag.Graph, dir string) (*dag.Graph, []parcel, error) {
+// its environments that are on this host or at an address, and with what the files of
+// its inputs hold; and what is to be sent of them while p is open.
+func (c *Client) pack(ctx context.Context, g *dag.Graph, dir string, p *runtimeenv.Packer) (*dag.Graph, []parcel, error) {
 	inputs, packs, err := c.packInputs(ctx, g, dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	envs, more, err := c.packEnvironments(g, dir)
+	envs, err := c.packEnvironments(ctx, g, dir, p)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(inputs)+len(more) == 0 {
+	if len(inputs)+len(p.Packs()) == 0 {
 		return g, nil, nil
 	}
 	sealed, err := c.packed.seal(g, envs, inputs)
@@ -45,9 +45,9 @@ func (c *Client) pack(ctx context.Context, g *dag.Graph, dir string) (*dag.Graph
 		return nil, nil, err
 	}
 	var parcels []parcel
-	for _, pack := range append(packs, more...) {
-		parcels = append(parcels, parcel{comms.PackageHash(pack.Hash), uint64(pack.Bytes), func(piece func(int64, []byte) error) error {
-			return pack.Send(blobPiece, piece)
+	for _, pack := range append(packs, p.Packs()...) {
+		parcels = append(parcels, parcel{pack.Name, comms.PackageHash(pack.Hash), func(ctx context.Context, piece func(int64, int64, []byte) error) error {
+			return pack.Send(ctx, blobPiece, piece)
 		}})
 	}
 	return sealed, parcels, nil
@@ -55,11 +55,10 @@ func (c *Client) pack(ctx context.Context, g *dag.Graph, dir string) (*dag.Graph
 
 // packEnvironments returns the environments of a graph with packages in them. An
 // older controller keeps no packages: then its agents look for the paths.
-func (c *Client) packEnvironments(g *dag.Graph, dir string) ([]dag.Environment, []*runtimeenv.Pack, error) {
+func (c *Client) packEnvironments(ctx context.Context, g *dag.Graph, dir string, p *runtimeenv.Packer) ([]dag.Environment, error) {
 	if len(g.Environments) == 0 || !slices.Contains(c.ctrl.current().Peer().Features, comms.FeaturePackages) {
-		return g.Environments, nil, nil
+		return g.Environments, nil
 	}
-	var p runtimeenv.Packer
 	envs := slices.Clone(g.Environments)
 	var err error
 	for i := range envs {
@@ -68,11 +67,11 @@ func (c *Client) packEnvironments(g *dag.Graph, dir string) ([]dag.Environment, 
 			envs[i].Source = source
 		}
 		var e error
-		envs[i], e = p.Pack(envs[i])
+		envs[i], e = p.Pack(ctx, envs[i])
 		envs[i].Source = source
 		err = errors.Join(err, e)
 	}
-	return envs, p.Packs(), err
+	return envs, err
 }
 
 // seal returns the graph with other environments and inputs, the same as the last
@@ -114,24 +113,24 @@ func (c *Client) upload(ctx context.Context, all []parcel) error {
 		case len(missing) == 0:
 			return nil
 		case why != "":
-			return fmt.Errorf("upload %d bytes: %w: the controller did not keep them: %s", missing[0].total, ErrUnavailable, why)
+			return fmt.Errorf("upload %s: %w: the controller did not keep it: %s", missing[0].name, ErrUnavailable, why)
 		case try == uploads:
-			return fmt.Errorf("upload %d bytes: %w: the controller lost them %d times", missing[0].total, ErrUnavailable, try)
+			return fmt.Errorf("upload %s: %w: the controller lost it %d times", missing[0].name, ErrUnavailable, try)
 		}
 		for _, p := range missing {
 			if err := c.uploadOne(ctx, p); err != nil {
-				return fmt.Errorf("upload %d bytes: %w", p.total, err)
+				return fmt.Errorf("upload %s: %w", p.name, err)
 			}
 		}
 	}
 }
 
 func (c *Client) uploadOne(ctx context.Context, p parcel) error {
-	return p.send(func(offset int64, b []byte) error {
+	return p.send(ctx, func(offset, total int64, b []byte) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return c.ctrl.send(comms.Encode(&comms.Blob{Hash: p.hash, Offset: uint64(offset), Total: p.total}), b)
+		return c.ctrl.send(comms.Encode(&comms.Blob{Hash: p.hash, Offset: uint64(offset), Total: uint64(total)}), b)
 	})
 }
 

@@ -17,8 +17,8 @@ type Environment struct {
 	Go         string            // folder of a Go package whose registered functions are tasks; "" if none
 	Binary     string            // executor that is built already; "" if none
 	Python     *Python           // interpreter and packages of Python functions; nil if none
-	WorkingDir string            // folder or archive in which its processes start, a copy of it; "" is the job's folder
-	PyModules  []string          // folders, files and archives that Python can import from
+	WorkingDir string            // folder or archive (also a Package or an Address) in which its processes start, a copy of it; "" is the job's folder
+	PyModules  []string          // folders, files and archives (Packages, Addresses) that Python can import from
 	Vars       map[string]string // environment variables
 	Source     string            // folder that relative paths refer to
 }
@@ -135,11 +135,13 @@ func checkEnvironment(e *Environment) error {
 	if kinds > 1 {
 		return mistake("it has more than one of go, python and binary", "make two environments: a task's functions come from one of them")
 	}
-	for _, text := range slices.Concat([]string{e.Go, e.Binary, e.WorkingDir, e.Source}, e.PyModules) {
-		if err := checkText(text); err != nil {
+	for _, text := range []string{e.Go, e.Binary, e.Source} {
+		if err := checkPlace(text, false); err != nil {
 			return err
 		}
-		if err := checkPackage(text); err != nil {
+	}
+	for _, text := range append([]string{e.WorkingDir}, e.PyModules...) {
+		if err := checkPlace(text, true); err != nil {
 			return err
 		}
 	}
@@ -155,6 +157,17 @@ func checkEnvironment(e *Environment) error {
 		}
 	}
 	return checkVars(e.Vars)
+}
+
+// checkPlace finds what is wrong with a path, the package in its place, or the address where one may stand.
+func checkPlace(text string, address bool) error {
+	if err := checkText(text); err != nil {
+		return err
+	}
+	if err := checkPackage(text); err != nil {
+		return err
+	}
+	return checkAddress(text, address)
 }
 
 func checkVars(vars map[string]string) error {
@@ -367,8 +380,8 @@ func environmentSchema() map[string]any {
 		"go":          described(text(), "Folder of a Go package whose registered functions are tasks, such as ./fields."),
 		"python":      python,
 		"binary":      described(text(), "Program that is an executor and was built already."),
-		"working_dir": described(text(), "Folder or .zip in which its processes start, a copy of it; the job's folder by default."),
-		"py_modules":  described(texts(), "Packages (folders), .py files, folders of modules, .zip and .whl that Python can import."),
+		"working_dir": described(text(), "Folder or .zip (or URL of one) in which its processes start, a copy of it; the job's folder by default."),
+		"py_modules":  described(texts(), "Packages (folders), .py files, folders of modules, .zip and .whl (or URLs of these) that Python can import."),
 		"env":         mapping("Environment variables of its executors.", scalar()),
 		"source":      described(text(), "Folder that relative paths refer to; the job file's own by default."),
 	}))

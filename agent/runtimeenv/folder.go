@@ -35,6 +35,9 @@ func checkSource(key string, env dag.Environment, text string, fits func(fs.File
 	if _, ok := dag.ParsePackage(text); ok {
 		return nil
 	}
+	if a, ok := dag.ParseAddress(text); ok {
+		return &absentError{key, withoutSecrets(a.URL) + " on this host: the client that submits a job fetches what is at an address, this one did not"}
+	}
 	name := absoluteIn(env.Source, text)
 	info, err := os.Stat(name)
 	switch {

@@ -18,40 +18,51 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// Packer turns the folders and files that environments name into packages. The
-// zero value is ready; one may serve many environments.
+// Packer turns the folders, files and addresses that environments name into packages.
+// The zero value is ready; one may serve many environments. Close removes what it has fetched.
 type Packer struct {
 	packs []*Pack
+	dir   string // of what was fetched; "" until something is
 }
 
 // Pack is a package that can be sent: an archive of what is shipped of a folder or
 // file. Equal content gives equal bytes.
 type Pack struct {
 	dag.Package
-	Bytes int64 // of the archive
 
-	source string // what it was made of
+	bytes  int64  // of the archive
+	source string // what it was made of; "" until it is fetched
 	prefix string // folder in the archive
 	rename string // of a single file; "" its own name
 	bare   bool   // it is the file itself, no archive of it
+
+	from   dag.Address // that it has, or the zero Address
+	packer *Packer
 }
 
 // Packs are the packages that were named so far, each once.
 func (p *Packer) Packs() []*Pack { return p.packs }
 
-// Pack returns env with packages in the places of paths. What is not on this host
-// stays a path: hosts that run its tasks may have it. Relative paths refer to
-// env.Source, which must be absolute.
-func (p *Packer) Pack(env dag.Environment) (dag.Environment, error) {
+// Pack returns env with packages in the places of paths and addresses. What is not on
+// this host stays a path: hosts that run its tasks may have it. Relative paths refer to
+// env.Source, which must be absolute. An address is fetched now, or, when it says its
+// hash, by Send: only if somebody lacks it.
+func (p *Packer) Pack(ctx context.Context, env dag.Environment) (dag.Environment, error) {
 	pack := func(what, text string, shape func(source string) (*Pack, error)) (string, error) {
 		if _, ok := dag.ParsePackage(text); ok || text == "" {
 			return text, nil
 		}
-		source := absoluteIn(env.Source, text)
-		if _, err := os.Stat(source); errors.Is(err, fs.ErrNotExist) {
-			return text, nil
+		var made *Pack
+		var err error
+		if address, ok := dag.ParseAddress(text); ok {
+			made, err = p.packAddress(ctx, address)
+		} else {
+			source := absoluteIn(env.Source, text)
+			if _, err := os.Stat(source); errors.Is(err, fs.ErrNotExist) {
+				return text, nil
+			}
+			made, err = shape(source)
 		}
-		made, err := shape(source)
 		if err != nil {
 			return "", fmt.Errorf("environment %q: %s: %w", env.Name, what, err)
 		}
@@ -86,7 +97,7 @@ func (p *Packer) add(made *Pack) *Pack {
 // FilePack is the package that is a file itself, and no archive: an input of a job,
 // of which hash and size are known.
 func FilePack(path, sha256 string, size int64) *Pack {
-	return &Pack{Package: dag.Package{Hash: sha256, Name: filepath.Base(path)}, Bytes: size, source: path, bare: true}
+	return &Pack{Package: dag.Package{Hash: sha256, Name: filepath.Base(path)}, bytes: size, source: path, bare: true}
 }
 
 // validateFiles finds mistakes in what of an environment is here.
@@ -99,6 +110,38 @@ func validateFiles(env dag.Environment) (err error) {
 		}
 	}
 	return err
+}
+
+func (p *Packer) packAddress(ctx context.Context, a dag.Address) (*Pack, error) {
+	made := &Pack{Package: dag.Package{Hash: a.Hash, Name: a.Name}, from: a, packer: p}
+	if a.Hash == "" {
+		return made, made.fetch(ctx)
+	}
+	return made, nil
+}
+
+// fetch brings what is at the address to this host.
+func (p *Pack) fetch(ctx context.Context) error {
+	if p.packer.dir == "" {
+		dir, err := os.MkdirTemp("", "cascade-download-")
+		if err != nil {
+			return fmt.Errorf("make a folder for what is fetched: %w", err)
+		}
+		p.packer.dir = dir
+	}
+	source, size, hash, err := download(ctx, p.from, p.packer.dir)
+	if err != nil {
+		return err
+	}
+	p.source, p.bytes, p.Hash = source, size, hash
+	return nil
+}
+
+// Close removes what was fetched: packages of addresses cannot be sent any more.
+func (p *Packer) Close() {
+	if p.dir != "" {
+		_ = os.RemoveAll(p.dir) // what stays is in the host's folder of temporary files
+	}
 }
 
 func packFolder(source string) (*Pack, error) { return newPack(&Pack{source: source}) }
@@ -122,26 +165,37 @@ func newPack(p *Pack) (*Pack, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Bytes, p.Hash = n, hex.EncodeToString(sum.Sum(nil))
+	p.bytes, p.Hash = n, hex.EncodeToString(sum.Sum(nil))
 	return p, nil
 }
 
 // ErrChanged says that files changed between the hashing of a package and its sending.
 var ErrChanged = errors.New("its files have changed meanwhile")
 
-// Send writes the archive in pieces of at most max bytes, in order. The last is
+// Send writes the archive, of total bytes, in pieces of at most so many, in order. The last is
 // written only when all of it is what it was when it got its name; else the error
 // matches ErrChanged, and the package is to be made anew.
-func (p *Pack) Send(most int, piece func(offset int64, b []byte) error) error {
-	c := &cutter{most: most, piece: piece, sum: sha256.New(), room: make([]byte, 0, most)}
+func (p *Pack) Send(ctx context.Context, most int, piece func(offset, total int64, b []byte) error) error {
+	if p.source == "" {
+		if err := p.fetch(ctx); err != nil {
+			return err
+		}
+	}
+	one := func(offset int64, b []byte) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return piece(offset, p.bytes, b)
+	}
+	c := &cutter{most: most, piece: one, sum: sha256.New(), room: make([]byte, 0, most)}
 	n, err := p.write(c)
 	switch {
 	case err != nil:
 		return fmt.Errorf("send %s: %w", p.source, err)
-	case n != p.Bytes || hex.EncodeToString(c.sum.Sum(nil)) != p.Hash:
+	case n != p.bytes || hex.EncodeToString(c.sum.Sum(nil)) != p.Hash:
 		return fmt.Errorf("send %s: %w", p.source, ErrChanged)
 	}
-	return c.piece(c.sent, c.room)
+	return one(c.sent, c.room)
 }
 
 // cutter cuts what is written into pieces and keeps back the last.

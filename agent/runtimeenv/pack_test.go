@@ -30,15 +30,15 @@ var errCut = errors.New("the link broke")
 func (s *shelf) put(t *testing.T, p *Pack, piece int) {
 	t.Helper()
 	var all []byte
-	err := p.Send(piece, func(offset int64, b []byte) error {
-		if int(offset) != len(all) || len(b) > piece {
+	err := p.Send(t.Context(), piece, func(offset, total int64, b []byte) error {
+		if total != p.bytes || int(offset) != len(all) || len(b) > piece {
 			t.Errorf("a piece of %d bytes at %d, %d are there", len(b), offset, len(all))
 		}
 		all = append(all, b...)
 		return nil
 	})
-	if err != nil || int64(len(all)) != p.Bytes {
-		t.Fatalf("%d bytes of %d: %v", len(all), p.Bytes, err)
+	if err != nil || int64(len(all)) != p.bytes {
+		t.Fatalf("%d bytes of %d: %v", len(all), p.bytes, err)
 	}
 	if s.bytes == nil {
 		s.bytes = map[string][]byte{}
@@ -69,7 +69,7 @@ func (s *shelf) Fetch(_ context.Context, p dag.Package, offset int64, to io.Writ
 func packed(t *testing.T, env dag.Environment, s *shelf) (dag.Environment, []*Pack) {
 	t.Helper()
 	var p Packer
-	out, err := p.Pack(env)
+	out, err := p.Pack(t.Context(), env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,20 +203,20 @@ func TestPackChanges(t *testing.T) {
 	job := write(t, t.TempDir(), map[string]string{"work/data.txt": "d", "work/link.txt": ""})
 	var p Packer
 	env := dag.Environment{Name: "e", Source: job, WorkingDir: "work"}
-	if _, err := p.Pack(env); err != nil {
+	if _, err := p.Pack(t.Context(), env); err != nil {
 		t.Fatal(err)
 	}
 	write(t, job, map[string]string{"work/data.txt": "other"})
-	if err := p.Packs()[0].Send(1<<20, func(int64, []byte) error { return errors.New("sent") }); !errors.Is(err, ErrChanged) {
+	if err := p.Packs()[0].Send(t.Context(), 1<<20, func(int64, int64, []byte) error { return errors.New("sent") }); !errors.Is(err, ErrChanged) {
 		t.Errorf("error %v", err)
 	}
 	if err := os.Symlink("/etc/passwd", filepath.Join(job, "work/out")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Pack(env); err == nil || !strings.Contains(err.Error(), "outside of the folder") {
+	if _, err := p.Pack(t.Context(), env); err == nil || !strings.Contains(err.Error(), "outside of the folder") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := p.Pack(dag.Environment{Name: "e", Source: job, Binary: "work/data.txt"}); err == nil || !strings.Contains(err.Error(), "want a file that can be executed") {
+	if _, err := p.Pack(t.Context(), dag.Environment{Name: "e", Source: job, Binary: "work/data.txt"}); err == nil || !strings.Contains(err.Error(), "want a file that can be executed") {
 		t.Errorf("error %v", err)
 	}
 }

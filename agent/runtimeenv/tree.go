@@ -37,6 +37,9 @@ func listTree(dir string) ([]treeFile, error) {
 	if !info.IsDir() {
 		return []treeFile{{name: ".", mode: info.Mode(), size: info.Size()}}, boundTree(dir, 1, info.Size())
 	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil { // a walk does not begin at a link
+		return nil, err
+	}
 	ignored, err := readIgnore(dir)
 	if err != nil {
 		return nil, err

@@ -68,6 +68,19 @@ func hashOf(t *testing.T, dir string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
+// A folder that is named by a link is the folder.
+func TestTreeOfLink(t *testing.T) {
+	dir := write(t, t.TempDir(), map[string]string{"a.py": "1", ".gitignore": "*.log\n", "b.log": ""})
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	files, err := listTree(link)
+	if err != nil || len(files) != 2 || hashOf(t, link) != hashOf(t, dir) {
+		t.Errorf("of the link: %v, %v", files, err)
+	}
+}
+
 func TestTreeHash(t *testing.T) {
 	files := map[string]string{"a.py": "1", "sub/b.py": "2", ".gitignore": "*.log\n"}
 	dir := write(t, t.TempDir(), files)

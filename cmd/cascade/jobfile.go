@@ -67,6 +67,9 @@ func checkPlaces(name, dir string, e *dag.Environment) error {
 		if _, ok := dag.ParsePackage(p.path); ok || p.path == "" {
 			continue
 		}
+		if _, ok := dag.ParseAddress(p.path); ok {
+			continue // looked for when the job is submitted
+		}
 		path := p.path
 		for _, from := range []string{e.Source, dir} {
 			if !filepath.IsAbs(path) {
