@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 __all__ = ["CallFailed", "Cancelled", "Cluster", "Future", "Gang", "Graph", "Job", "JobCancelled", "Ref", "RequestError", "Task",
            "TaskFailed", "call", "connect", "current", "empty", "gang", "input_future", "local", "task"]  # fmt: skip
 
-_CLIENT = {"Cluster": "client", "Job": "client", "JobCancelled": "client", "RequestError": "client", "TaskFailed": "client",
+_CLIENT = {"Cluster": "client", "Job": "client", "JobCancelled": "client", "RequestError": "peer", "TaskFailed": "client",
            "connect": "client", "local": "client", "Graph": "graph", "Ref": "graph", "task": "graph"}  # fmt: skip
 
 
@@ -27,5 +27,6 @@ def __getattr__(name: str) -> Any:
 
 
 if TYPE_CHECKING:
-    from .client import Cluster, Job, JobCancelled, RequestError, TaskFailed, connect, local
+    from .client import Cluster, Job, JobCancelled, TaskFailed, connect, local
     from .graph import Graph, Ref, task
+    from .peer import RequestError

@@ -10,8 +10,8 @@ from __future__ import annotations
 import builtins
 import functools
 import getpass
+import json
 import os
-import select
 import shutil
 import subprocess
 import sys
@@ -25,15 +25,13 @@ from typing import Any, TextIO
 import msgpack
 
 from .graph import Graph, Ref
+from .peer import NOT_FOUND, PIECE, Peer, RequestError
+from .upload import ship
 from .values import PICKLE, decode
-from .wire import codec
 from .wire import messages as m
 from .wire.envelope import LinkError
-from .wire.link import Link
 
-PIECE = 1 << 20
 _TWICE = -1  # nanoseconds between two Progress: only when the results are there, and at the end
-_NOT_FOUND = 2  # of the codes of replies
 _KINDS = {1: "error", 2: "panic", 3: "exit", 4: "timeout", 5: "cancelled", 6: "crash", 7: "out of memory", 8: "wrote to input",
           9: "input", 10: "setup", 11: "skipped", 12: "poison", 13: "store"}  # fmt: skip
 
@@ -41,14 +39,6 @@ _KINDS = {1: "error", 2: "panic", 3: "exit", 4: "timeout", 5: "cancelled", 6: "c
 @functools.cache
 def _user() -> str:
     return getpass.getuser()
-
-
-class RequestError(Exception):
-    """The cluster refused a request. code is its number in docs/protocol.md."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class JobCancelled(Exception):
@@ -82,87 +72,13 @@ def _task_failed(error: m.TaskError) -> TaskFailed:
     return TaskFailed(error)
 
 
-class _Peer:
-    """A link with requests and answers. It belongs to one thread."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self._lost = False
-        self._link = Link(address, "client", f"python-{uuid.uuid4().hex[:12]}", "cascade-run", replay=True, on_break=self._broken)
-        self._req = 0
-        self._heard: dict[int, list[tuple[Any, bytes]]] = {}
-        self._poll = select.poll()
-        self._poll.register(self._link.fd, select.POLLIN)
-
-    def _broken(self) -> None:
-        self._lost = True
-
-    def start(self, make: Callable[[int], Any]) -> int:
-        """Sends a request and returns its number."""
-        if self._over:
-            raise self._broke()
-        self._req += 1
-        self._link.send(codec.encode(make(self._req)))
-        self._heard[self._req] = []
-        return self._req
-
-    @property
-    def _over(self) -> bool:
-        return self._lost or self._link.closed_by_peer is not None
-
-    def _broke(self) -> LinkError:
-        return LinkError(f"the link to {self.address} broke")
-
-    def answer(self, req: int, timeout: float | None = None) -> tuple[Any, bytes] | None:
-        """The next answer to a request; None when the time is up. A refusal is raised."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while not self._heard[req]:
-            self._receive()
-            if self._heard[req]:
-                break
-            left = 0.2 if until is None else min(0.2, until - time.monotonic())
-            if left <= 0:
-                return None
-            if self._over:
-                raise self._broke()
-            self._poll.poll(max(1, int(left * 1000)))
-        message, body = self._heard[req].pop(0)
-        if isinstance(message, m.Reply) and message.code:
-            raise RequestError(message.code, message.message)
-        return message, body
-
-    def _receive(self) -> None:
-        while (received := self._link.receive()) is not None:
-            message = codec.decode(received[0])
-            if message is not None and message.req in self._heard:
-                self._heard[message.req].append((message, received[1]))
-
-    def end(self, req: int) -> None:
-        """Nobody waits for a request any more."""
-        self._heard.pop(req, None)
-
-    def ask(self, make: Callable[[int], Any]) -> tuple[Any, bytes]:
-        """A request with one answer."""
-        req = self.start(make)
-        try:
-            answer = self.answer(req)
-            assert answer is not None  # there is no time-out
-            return answer
-        finally:
-            self.end(req)
-
-    def close(self) -> None:
-        """Ends the link."""
-        self._link.close()
-
-
 class Cluster:
     """A cluster, as a client sees it. One thread at a time may use it."""
 
     def __init__(self, address: str, stop: Callable[[], None] | None = None) -> None:
         """address is that of the controller's socket, such as ipc:///run/cascade/controller.sock."""
-        self._controller = _Peer(address)
-        self._agents: dict[str, _Peer] = {}
+        self._controller = Peer(address)
+        self._agents: dict[str, Peer] = {}
         self._stop = stop
 
     @property
@@ -190,15 +106,20 @@ class Cluster:
     def submit(self, graph: Graph | str, *results: Ref, dir: str = "", id: str = "", keep: bool = False) -> Job:
         """Hands a job to the cluster. It returns when the job is durable.
 
-        results are the outputs that are kept to be fetched. graph may be the text of a job file too. A second submit with
-        the same id is the same job.
+        results are the outputs that are kept to be fetched. Folders and files of a graph's environments are sent ahead of
+        it, as far as the cluster lacks them. graph may be the text of a job file too: its paths are looked for on the hosts
+        that run its tasks. A second submit with the same id is the same job.
         """
-        text = graph if isinstance(graph, str) else graph.job(*results)
+        dir = os.path.abspath(dir)
+        if isinstance(graph, str):
+            text = graph
+        else:
+            text = json.dumps(ship(self._controller, graph.document(*results), dir), ensure_ascii=False)
         job = uuid.UUID(id) if id else _uuid7()
         # The submit is a watch as well: a result costs one round trip less.
         told = self._controller.start(
             lambda req: m.Submit(
-                req, job.bytes, text.encode(), dir=os.path.abspath(dir), owner=_user(), watch=True, every=_TWICE, keep=keep
+                req, job.bytes, text.encode(), dir=dir, owner=_user(), watch=True, every=_TWICE, keep=keep
             )
         )
         try:
@@ -237,7 +158,7 @@ class Cluster:
             if not cursor:
                 return rows
 
-    def _agent(self, name: str, addresses: Any) -> _Peer:
+    def _agent(self, name: str, addresses: Any) -> Peer:
         """The link to an agent: by its socket beside the controller's, which `cascade connect` opens, or its own."""
         if name not in self._agents:
             folder = os.path.dirname(self._controller.address.removeprefix("ipc://"))
@@ -245,7 +166,7 @@ class Cluster:
             own = [f"ipc://{beside}"] if os.path.exists(beside) else [a for a in addresses if a.startswith("ipc://")]
             if not own:
                 raise LinkError(f"agent {name} has no Unix socket on this host: use the folder of `cascade connect`")
-            self._agents[name] = _Peer(own[0])
+            self._agents[name] = Peer(own[0])
         return self._agents[name]
 
 
@@ -306,7 +227,7 @@ class Job:
         # Not by a watch, which the controller would keep until the job ends: programs ask again and again.
         for row in self._cluster._rows("jobs", self._id.bytes, ""):
             return str(row["phase"])
-        raise RequestError(_NOT_FOUND, f"no job {self.id}")
+        raise RequestError(NOT_FOUND, f"no job {self.id}")
 
     def result(self, ref: Ref | str, *, unpickle: bool = False) -> Any:
         """Waits for the job and returns an output's value, a list for a series. Exceptions of wait are raised here too.

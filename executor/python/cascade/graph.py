@@ -80,14 +80,19 @@ class Graph:
         pip: Sequence[str] = (),
         version: str = "",
         py_modules: Sequence[str] = (),
+        working_dir: str = "",
         env: Mapping[str, str] | None = None,
         environments: Mapping[str, Any] | None = None,
         keep_going: bool = False,
     ) -> None:
-        """pip and version say what the Python environment has; environments are further ones, as in a job file."""
+        """pip, version, py_modules and working_dir say what the Python environment has; environments are further ones.
+
+        All are as in a job file. Folders and files that they name are sent to the cluster with the job.
+        """
         self.name, self.keep_going = name, keep_going
         self._pip, self._version, self._env = list(pip), version, dict(env or {})
-        self._modules = [os.path.abspath(p) for p in py_modules]
+        self._modules = [_place(p) for p in py_modules]
+        self._working_dir = _place(working_dir) if working_dir else ""
         self._others = dict(environments or {})
         self._tasks: dict[str, dict[str, Any]] = {}
         self._alike: dict[str, int] = {}  # the last number behind each name
@@ -163,6 +168,10 @@ class Graph:
 
     def job(self, *results: Ref) -> str:
         """The text of the job file, whose outputs are the results."""
+        return json.dumps(self.document(*results), ensure_ascii=False)
+
+    def document(self, *results: Ref) -> dict[str, Any]:
+        """The job file, whose outputs are the results."""
         environments = dict(self._others)
         if self._python:
             python: dict[str, Any] = {}
@@ -177,6 +186,8 @@ class Graph:
             environments["python"] = {"python": python}
             if self._modules:
                 environments["python"]["py_modules"] = self._modules
+            if self._working_dir:
+                environments["python"]["working_dir"] = self._working_dir
             if self._env:
                 environments["python"]["env"] = self._env
         job: dict[str, Any] = {"job": self.name, "tasks": self._tasks}
@@ -186,7 +197,7 @@ class Graph:
             job["keep_going"] = True
         if results:
             job["outputs"] = [r.name for r in results]
-        return json.dumps(job, ensure_ascii=False)
+        return job
 
     def _name(self, base: str) -> str:
         """A name that no task has: base, then with a number behind it."""
@@ -228,6 +239,11 @@ class Graph:
         self._by_value = True
         named["cascade_function"] = base64.b64encode(cloudpickle.dumps(function)).decode()
         return BY_VALUE
+
+
+def _place(path: str) -> str:
+    """A path, or an address as it is."""
+    return path if path.startswith(("http://", "https://")) else os.path.abspath(path)
 
 
 def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:

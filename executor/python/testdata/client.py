@@ -1,6 +1,14 @@
 """What a user does with the client, as a transcript."""
 
+import hashlib
+import http.server
+import io
+import os
+import shutil
 import sys
+import tempfile
+import threading
+import zipfile
 
 import numpy as np
 import steps
@@ -20,7 +28,26 @@ def scaled(x):
     return x * factor
 
 
-with cascade.local(store="256MiB", programs=sys.argv[1]) as cluster:
+class Archive(http.server.BaseHTTPRequestHandler):
+    """Serves one archive, and counts how often."""
+
+    content, served = io.BytesIO(), 0
+
+    def do_GET(self):
+        type(self).served += 1
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.content.getvalue())
+
+    def log_message(self, *_):
+        pass
+
+
+with zipfile.ZipFile(Archive.content, "w") as archive:
+    archive.writestr("greeting.txt", "hello from an archive")
+
+state = tempfile.mkdtemp()
+with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster:
     with cascade.Graph("values", pip=["numpy"]) as g:
         x = steps.ramp(100_000)
         mean, stddev = steps.stats(x=x)
@@ -37,6 +64,35 @@ with cascade.local(store="256MiB", programs=sys.argv[1]) as cluster:
     print("a command's:", bytes(job.result(size)))
     print("status:", job.status)
     print("the same again:", cluster.run(g, mean))
+
+    def packages():
+        return len(os.listdir(os.path.join(state, "controller", "packages")))
+
+    before, folder = packages(), tempfile.mkdtemp()
+    with open(os.path.join(folder, "greeting.txt"), "w", encoding="utf-8") as f:
+        f.write("hello from a folder")
+    with cascade.Graph("shipped", pip=["numpy"], working_dir=folder) as g:
+        text = steps.read("greeting.txt")
+    job = cluster.submit(g, text)
+    shutil.rmtree(folder)  # what is in it has gone ahead of the job
+    print("shipped:", job.result(text), "in", packages() - before, "package more")
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Archive)
+    threading.Thread(target=server.serve_forever).start()
+    digest = hashlib.sha256(Archive.content.getvalue()).hexdigest()
+    address = f"http://127.0.0.1:{server.server_port}/dir/code.zip"
+    for working_dir in [address, f"{address}#sha256={digest}"]:
+        with cascade.Graph("fetched", pip=["numpy"], working_dir=working_dir) as g:
+            text = steps.read("greeting.txt")
+        print("fetched:", cluster.run(g, text), "in", packages() - before, "packages more, served", Archive.served)
+    try:
+        with cascade.Graph("wrong", pip=["numpy"], working_dir=f"{address}#sha256={'0' * 64}") as g:
+            steps.read("greeting.txt")
+        cluster.submit(g)
+    except OSError as e:
+        print("refused:", str(e).replace(address, "ADDRESS").replace(digest, "DIGEST"))
+    server.shutdown()
+    server.server_close()
 
     with cascade.Graph("mistakes", pip=["numpy"]) as g:
         steps.fail(x=1.5)
@@ -71,3 +127,4 @@ with cascade.local(store="256MiB", programs=sys.argv[1]) as cluster:
 
     with cascade.connect(cluster.address) as other:
         print("another client:", other.job(job.id).status, "of", len(other.jobs()), "jobs")
+shutil.rmtree(state)

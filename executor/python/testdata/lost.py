@@ -11,7 +11,8 @@ import uuid
 import msgpack
 import zmq
 
-from cascade.client import PIECE, Cluster, Job, _Peer
+from cascade.client import Cluster, Job
+from cascade.peer import PIECE, Peer
 from cascade.wire import messages as m
 from cascade.wire.envelope import CLOSE, REFUSE, WELCOME, LinkError
 from cascade.wire.link import Link
@@ -87,7 +88,7 @@ with cluster:
 print("stopped:", stopped)
 
 
-class Short(_Peer):
+class Short(Peer):
     """An agent that sends too little."""
 
     def __init__(self):

@@ -38,6 +38,13 @@ def fail(x: float):
 
 
 @cascade.task
+def read(name: str):
+    """A file of the folder in which the task starts."""
+    with open(name, encoding="utf-8") as f:
+        return f.read().strip()
+
+
+@cascade.task
 def forever():
     """Ends only when it is told to."""
     import time

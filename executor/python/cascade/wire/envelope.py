@@ -25,6 +25,8 @@ class Session:
         self._replay = replay
         self._sent = self._received = 0
         self.closed_by_peer: str | None = None  # why it ended the link; None while it has not
+        self.features: tuple[str, ...] = ()  # of the peer
+        self._acknowledged = 0
 
     def hello(self, role: str, name: str, build: str, max_head: int) -> bytes:
         incarnation = time.time_ns()
@@ -38,6 +40,12 @@ class Session:
             raise LinkError(f"{self._peer} refused the link: {answer[3]}")
         if answer[0] != WELCOME:
             raise LinkError(f"{self._peer} answered the greeting with an envelope of kind {answer[0]}")
+        self.features = tuple(answer[10]) if len(answer) > 10 else ()
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many messages the peer has not said that it received; on a link with replay only."""
+        return self._sent - self._acknowledged
 
     def data(self) -> bytes:
         """The envelope of the next message out."""
@@ -54,6 +62,8 @@ class Session:
         """Head and body of a message that came; None for what carries none."""
         envelope = msgpack.unpackb(frames[0], unicode_errors="surrogateescape")
         kind = envelope[0]
+        if kind in (DATA, ACK):
+            self._acknowledged = envelope[2]
         if kind == DATA:
             self._received += 1
             if envelope[1] != self._received or len(frames) < 2:

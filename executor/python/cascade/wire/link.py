@@ -93,9 +93,19 @@ class Link:
             self._socket.poll(_TURN, zmq.POLLOUT)
         raise self._broke()
 
-    def send(self, head: bytes) -> None:
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What the other side says that it can do."""
+        return self._session.features
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many messages the other side has not said that it received; on a link with replay only."""
+        return self._session.unacknowledged
+
+    def send(self, head: bytes, *body: bytes) -> None:
         """Sends a message. It waits while the queue is full, and raises LinkError when the link is broken."""
-        self._put(None, self._session.data(), head)
+        self._put(None, self._session.data(), head, *body)
 
     def receive(self) -> tuple[bytes, bytes] | None:
         """The next message (head, body) if there is one; it does not wait."""

@@ -340,6 +340,30 @@ class Reply(NamedTuple):
     message: str = ""
 
 
+class Blob(NamedTuple):
+    """A piece of a blob, which is named by the hash of its whole; its bytes are the body."""
+
+    hash: bytes = b""
+    offset: int = 0
+    total: int = 0
+    err: str = ""
+
+
+class HaveReq(NamedTuple):
+    """Asks which blobs the receiver lacks."""
+
+    req: int = 0
+    hashes: Sequence[bytes] = ()
+
+
+class Have(NamedTuple):
+    """Answers HaveReq."""
+
+    req: int = 0
+    missing: Sequence[bytes] = ()
+    why: str = ""  # what befell one of them that was sent before
+
+
 class Submit(NamedTuple):
     """Makes a job."""
 

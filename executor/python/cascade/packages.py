@@ -1,0 +1,77 @@
+"""Files of environments travel as packages: archives that are named by their content.
+
+    seal(environments, dir) ──▶ environments with package:sha256:HASH/NAME for paths, and the packages to send
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .archive import PREFIX, Package, is_archive
+from .download import Download
+
+
+def seal(environments: Mapping[str, Any], dir: str) -> tuple[dict[str, Any], list[Package]]:
+    """The environments of a job file with packages in the places of what is on this host or at an address, and the packages.
+
+    Each is there once. Relative paths refer to an environment's source, and that to dir. What is not here stays a path:
+    hosts that run its tasks may have it.
+    """
+    packages: dict[bytes, Package] = {}
+
+    def pack(path: str, key: str, make: Callable[[str], Package], at: str) -> str:
+        source = os.path.normpath(os.path.join(at, path))
+        made: Package | None = None
+        try:
+            if path.startswith(("http://", "https://")):
+                made = None if make is _program else Download.of(path)
+            elif path != "" and not path.startswith(PREFIX) and os.path.exists(source):
+                made = make(source)
+        except ValueError as e:
+            raise ValueError(f"{key}: {e}") from e
+        if made is None:
+            return path
+        packages.setdefault(made.hash, made)
+        return str(made)
+
+    sealed: dict[str, Any] = {}
+    for name, settings in environments.items():
+        sealed[name] = settings
+        if not isinstance(settings, Mapping):
+            continue  # the controller says what is wrong with it
+        own = sealed[name] = dict(settings)
+        at = os.path.join(dir, str(own.get("source") or ""))
+        for key, make in (("working_dir", _folder), ("binary", _program)):
+            if isinstance(own.get(key), str):
+                own[key] = pack(own[key], f"environment {name!r}: {key}", make, at)
+        modules = own.get("py_modules")
+        if isinstance(modules, str):
+            modules = [modules]
+        if isinstance(modules, (list, tuple)):
+            what = f"environment {name!r}: py_modules"
+            own["py_modules"] = [pack(m, what, _module, at) if isinstance(m, str) else m for m in modules]
+    return sealed, list(packages.values())
+
+
+def _folder(source: str) -> Package:
+    if not os.path.isdir(source) and not is_archive(source):
+        raise ValueError(f"{source}: want a folder or a .zip")
+    return Package(source)
+
+
+def _module(source: str) -> Package:
+    if os.path.isdir(source):
+        return Package(source, prefix=os.path.basename(source) if os.path.exists(os.path.join(source, "__init__.py")) else "")
+    if not is_archive(source) and not source.endswith(".py"):
+        raise ValueError(f"{source}: want a folder, a .py file, a .zip or a .whl")
+    return Package(source)
+
+
+def _program(source: str) -> Package:
+    mode = os.stat(source).st_mode
+    if not stat.S_ISREG(mode) or not mode & 0o111:
+        raise ValueError(f"{source}: want a file that can be executed")
+    return Package(source, rename="executor")
