@@ -78,11 +78,10 @@ func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Cont
 
 // environmentHash is of all that an environment is made of.
 func environmentHash(ctx context.Context, env dag.Environment) (comms.Hash, error) {
-	dir, err := runtimeenv.DefaultDir()
+	cache, err := runtimeenv.Open("", "")
 	if err != nil {
 		return "", err
 	}
-	cache := runtimeenv.New(dir)
 	key, err := cache.Key(ctx, env)
 	if err = errors.Join(err, cache.Close()); err != nil {
 		return "", err

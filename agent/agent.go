@@ -101,7 +101,9 @@ func (a *Agent) open() error {
 	if err := a.logs.expire(time.Now().Add(-a.cfg.Limits.LogAge)); err != nil {
 		a.log.Warn().Err(err).Msg("old logs stay behind")
 	}
-	a.envs = runtimeenv.New(a.cfg.Cache)
+	if a.envs, err = runtimeenv.Open(a.cfg.Cache, a.cfg.Plugins); err != nil {
+		return err
+	}
 	ask := func(m *comms.BlobReq) { a.in.Push(item{note: func() { a.loop.toController(m) }}) }
 	a.packages, a.relay = newPackages(ask), newRelay(ask)
 	a.envs.From(a.packages)

@@ -31,6 +31,7 @@ type Config struct {
 	State   string // folder of what outlives the agent: numbers, logs, spilled datasets; required
 	Runtime string // folder of its sockets, mode 0700; default: run in State
 	Cache   string // folder of built environments; default: cascade in the user's cache folder
+	Plugins string // folder of external plugins that make environments; default: cascade/plugins in the user's folder of settings
 	Dir     string // working folder of executors of the default environment; default: the process's
 
 	CPU    int64           // thousandths of a core that tasks may use; default: what the cgroup and affinity allow
@@ -102,6 +103,11 @@ func (cfg Config) withDefaults() (Config, error) {
 	if cfg.Cache == "" {
 		if cfg.Cache, err = runtimeenv.DefaultDir(); err != nil {
 			cfg.Cache = filepath.Join(cfg.State, "cache", "environments")
+		}
+	}
+	if cfg.Plugins == "" {
+		if cfg.Plugins, err = runtimeenv.DefaultPlugins(); err != nil {
+			cfg.Plugins = filepath.Join(cfg.State, "plugins")
 		}
 	}
 	if cfg.Dir == "" {

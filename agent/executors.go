@@ -57,10 +57,10 @@ func (l *loop) spawn(act core.Spawn) {
 	a.tokens.add(ex)
 	l.executors[ex.id] = ex
 	activation := l.envs[act.Env]
-	a.work.Go(func() { l.live(ex, activation, cmp.Or(activation.Dir, act.Dir, a.cfg.Dir)) })
+	a.work.Go(func() { l.live(ex, activation, act.Dir) })
 }
 
-// live starts an executor's process and accompanies it to its end.
+// live starts an executor's process and accompanies it to its end. dir is the job's folder, "" if there is none.
 func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	a := l.agent
 	files, control, err := a.makeFiles(ex.id)
@@ -133,6 +133,11 @@ func (a *Agent) start(ex *worker, files executorFiles, tee io.Writer, act runtim
 	if len(command) == 0 {
 		command = a.cfg.Executor
 	}
+	start := cmp.Or(act.Dir, dir, a.cfg.Dir)
+	root, err := a.root(act, files, command[0], start, cmp.Or(dir, start))
+	if err != nil {
+		return nil, err
+	}
 	hold, err := process.Hold(a.holdPath())
 	if err != nil {
 		return nil, err
@@ -144,7 +149,7 @@ func (a *Agent) start(ex *worker, files executorFiles, tee io.Writer, act runtim
 	}
 	return process.Start(process.Command{
 		Hold: hold, Cgroup: group,
-		Path: command[0], Args: command[1:], Dir: dir, OOMScoreAdj: oomScore, Tee: tee,
+		Path: command[0], Args: command[1:], Dir: start, OOMScoreAdj: oomScore, Tee: tee, Root: root,
 		Env: slices.Concat(os.Environ(), a.cfg.Env, act.Env, []string{
 			exec.EnvAddr + "=" + a.executors.Addr(),
 			exec.EnvToken + "=" + ex.token,

@@ -20,6 +20,8 @@ type Environment struct {
 	WorkingDir string            // folder or archive (also a Package or an Address) in which its processes start, a copy of it; "" is the job's folder
 	PyModules  []string          // folders, files and archives (Packages, Addresses) that Python can import from
 	Vars       map[string]string // environment variables
+	Container  *Container        // image that its processes see; nil is the host
+	Plugins    []Field           // settings of plugins that hosts have beside the built-in ones, sorted by name
 	Source     string            // folder that relative paths refer to
 }
 
@@ -54,7 +56,7 @@ const (
 )
 
 var (
-	environmentKeys = []string{"go", "python", "binary", "working_dir", "py_modules", "env", "source"}
+	environmentKeys = []string{"go", "python", "binary", "working_dir", "py_modules", "env", "container", "plugins", "source"}
 	pythonKeys      = []string{"version", "pip", "wheels", "offline"}
 )
 
@@ -74,6 +76,10 @@ func (j *jobFile) environment(p pair) {
 			e.WorkingDir, _ = j.text(k.val, of)
 		case "py_modules":
 			e.PyModules = j.texts(k.val, of)
+		case "container":
+			e.Container = j.container(k.val, of)
+		case "plugins":
+			e.Plugins = j.plugins(k.val, of)
 		case "source":
 			if s, ok := j.text(k.val, of); ok && s != "" {
 				e.Source = s
@@ -155,6 +161,12 @@ func checkEnvironment(e *Environment) error {
 		if err := checkPython(e.Python); err != nil {
 			return err
 		}
+	}
+	if err := checkContainer(e); err != nil {
+		return err
+	}
+	if err := checkPlugins(e.Plugins); err != nil {
+		return err
 	}
 	return checkVars(e.Vars)
 }
@@ -253,12 +265,15 @@ func specifiers(text string) bool {
 }
 
 func (e encoder) environment(x *Environment) {
-	plain := x.Binary == "" && x.Python == nil && x.WorkingDir == "" && len(x.PyModules) == 0
-	if plain {
-		e.array(environmentPlain)
-	} else {
-		e.array(environmentFull)
+	size := environmentWhole
+	switch {
+	case x.Container != nil || len(x.Plugins) > 0:
+	case x.Binary != "" || x.Python != nil || x.WorkingDir != "" || len(x.PyModules) > 0:
+		size = environmentFull
+	default:
+		size = environmentPlain
 	}
+	e.array(size)
 	e.string(x.Name)
 	e.string(x.Go)
 	e.string(x.Source)
@@ -268,7 +283,7 @@ func (e encoder) environment(x *Environment) {
 		e.string(k)
 		e.string(x.Vars[k])
 	}
-	if plain {
+	if size == environmentPlain {
 		return
 	}
 	e.string(x.Binary)
@@ -283,6 +298,11 @@ func (e encoder) environment(x *Environment) {
 	}
 	e.string(x.WorkingDir)
 	e.strings(x.PyModules)
+	if size == environmentFull {
+		return
+	}
+	e.container(x.Container)
+	e.fields(x.Plugins)
 }
 
 func (e encoder) strings(list []string) {
@@ -294,7 +314,7 @@ func (e encoder) strings(list []string) {
 
 func (d *decoder) environment() (e Environment) {
 	n := d.array()
-	if d.err == nil && n != environmentPlain && n != environmentFull {
+	if d.err == nil && n != environmentPlain && n != environmentFull && n != environmentWhole {
 		d.fail(fmt.Errorf("environment of %d elements", n))
 		return e
 	}
@@ -319,6 +339,9 @@ func (d *decoder) environment() (e Environment) {
 	}
 	e.WorkingDir = d.string()
 	e.PyModules = listOf(d, d.array(), d.string)
+	if n == environmentWhole {
+		e.Container, e.Plugins = d.container(), d.fields()
+	}
 	return e
 }
 
@@ -348,6 +371,7 @@ func environmentText(e *Environment) string {
 	if len(e.PyModules) > 0 {
 		w = append(w, "py_modules: "+textList(e.PyModules))
 	}
+	w = append(w, containerText(e)...)
 	add("source", e.Source)
 	if len(e.Vars) > 0 {
 		var v []string
@@ -383,6 +407,8 @@ func environmentSchema() map[string]any {
 		"working_dir": described(text(), "Folder or .zip (or URL of one) in which its processes start, a copy of it; the job's folder by default."),
 		"py_modules":  described(texts(), "Packages (folders), .py files, folders of modules, .zip and .whl (or URLs of these) that Python can import."),
 		"env":         mapping("Environment variables of its executors.", scalar()),
+		"container":   containerSchema(),
+		"plugins":     mapping("Settings of plugins that hosts have beside the built-in ones, by name of the plugin.", map[string]any{}),
 		"source":      described(text(), "Folder that relative paths refer to; the job file's own by default."),
 	}))
 }

@@ -18,9 +18,14 @@ func drawGraph(t *rapid.T) *Graph {
 	d.b.Param("text", drawText(t, "text", false))
 	d.b.Param("deep", drawValue(t, 0))
 	env := Environment{Name: "env", Go: "./go", Source: "/src", Vars: map[string]string{"A": drawText(t, "var", false)}}
-	switch rapid.IntRange(0, 2).Draw(t, "kind of environment") {
+	if rapid.Bool().Draw(t, "plugins") {
+		env.Plugins = []Field{{"modules", drawValue(t, 0)}, {"other", nil}}
+	}
+	switch rapid.IntRange(0, 3).Draw(t, "kind of environment") {
 	case 1:
 		env.Go, env.Binary, env.WorkingDir = "", drawText(t, "binary", true), drawText(t, "working dir", false)
+	case 3:
+		env.Container = &Container{Image: "host/image:1"}
 	case 2:
 		env.Go, env.PyModules = "", []string{"./lib", drawText(t, "module", true)}
 		env.Python = &Python{Version: ">=3.10", Pip: []string{"numpy<2", "a[b,c] ~= 1.0 ; python_version > '3'"}, Offline: rapid.Bool().Draw(t, "offline")}

@@ -10,6 +10,9 @@
 // (PR_SET_CHILD_SUBREAPER): orphans below it become its children, so that
 // daemons which left their session and process group are found as well.
 //
+// A program may see another root than the host's (Root): the reaper starts its own
+// binary in a mount namespace, which mounts the root and becomes the program.
+//
 // Invariants:
 //   - When the agent's end of the socket closes, also by kill -9, the reaper
 //     kills its whole tree. A socket belongs to the process: unlike a

@@ -37,6 +37,9 @@ type Command struct {
 
 	// Hold is a file that the program and all that it starts inherit; nil for none. See Hold.
 	Hold *os.File
+
+	// Root is the file system that the program sees; nil for the host's. Path and Dir are in it.
+	Root *Root
 }
 
 // Exit says how a process ended.
@@ -131,6 +134,7 @@ func start(c Command) (*Process, error) {
 		p.reaper.ExtraFiles = append(p.reaper.ExtraFiles, c.Cgroup)
 		p.reaper.Env = append(p.reaper.Env, cgroupVar+"="+strconv.Itoa(2+len(p.reaper.ExtraFiles)))
 	}
+	p.reaper.Env = append(p.reaper.Env, c.Root.env()...)
 	err = p.reaper.Start()
 	outW.Close()
 	if err != nil {

@@ -25,6 +25,10 @@ const cgroupVar = "CASCADE_REAPER_CGROUP"
 // main thread, to which the executor's parent-death signal is tied.
 func init() { //nolint:gochecknoinits // it must run before main, in programs that know nothing of reapers
 	score, ok := os.LookupEnv(reaperVar)
+	if root, rooted := os.LookupEnv(rootVar); rooted && !ok {
+		fmt.Fprintln(os.Stderr, "cascade-reaper:", becomeRooted(root, os.Args))
+		syscall.Exit(1)
+	}
 	if !ok {
 		return
 	}
@@ -65,7 +69,12 @@ func reap(args []string, score string) error {
 			return err
 		}
 	}
-	child, err := os.StartProcess(args[0], args, &os.ProcAttr{
+	program := args[0]
+	if _, rooted := os.LookupEnv(rootVar); rooted { // this binary, in its other role, becomes the program
+		Root{}.attr(attr)
+		program = "/proc/self/exe"
+	}
+	child, err := os.StartProcess(program, args, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Env:   os.Environ(),
 		Sys:   attr,

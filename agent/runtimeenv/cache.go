@@ -39,6 +39,7 @@ type Plugin interface {
 
 // Build is one try of Create.
 type Build struct {
+	Place    string            // where Dir is moved afterwards
 	Dir      string            // empty folder to fill
 	Packages []string          // set by Create: NAME VERSION of what was installed, for people
 	tell     func(text string) // says what the build waits for
@@ -59,6 +60,7 @@ type Activation struct {
 	Command []string // program and arguments; empty: the executor that comes with the agent
 	Env     []string // NAME=value, added to the executor's environment
 	Dir     string   // where executors start; empty: the job's folder
+	Root    string   // folder that is their file system; empty: the host's
 	Foreign bool     // Command runs functions only: commands are run by the agent's executor, with Env
 	Keys    []string // of all that was made for it: PLUGIN-KEY
 	Built   bool     // something was made just now rather than found in the cache
@@ -92,14 +94,14 @@ const (
 // New returns a cache in dir that knows the built-in plugins and the given ones.
 func New(dir string, plugins ...Plugin) *Cache {
 	c := &Cache{dir: dir, patience: patience, held: map[string]*os.File{}, building: map[string]*building{}}
-	c.plugins = append(slices.Concat([]Plugin{new(goPlugin), varsPlugin{}}, pythonPlugins(c)), plugins...)
+	c.plugins = append(slices.Concat([]Plugin{new(goPlugin), varsPlugin{}, containerPlugin{}}, pythonPlugins(c)), plugins...)
 	slices.SortStableFunc(c.plugins, func(a, b Plugin) int { return a.Priority() - b.Priority() })
 	return c
 }
 
 // Validate finds mistakes in env without building anything.
 func (c *Cache) Validate(env dag.Environment) error {
-	var all []error
+	all := []error{c.validatePlugins(env)}
 	for _, p := range c.plugins {
 		if p.Applies(env) {
 			all = append(all, p.Validate(env))
@@ -279,7 +281,7 @@ func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, par
 		if err != nil {
 			return nil, fmt.Errorf("make build folder: %w", err)
 		}
-		b := &Build{Dir: dir, tell: tell}
+		b := &Build{Dir: dir, Place: filepath.Join(parent, key), tell: tell}
 		if err = p.Create(ctx, env, b); err == nil {
 			return b, nil
 		}

@@ -11,12 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/cascade-run/cascade/dag"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakePlugin is a struct of functions: a test sets what it needs.
 type fakePlugin struct {

@@ -6,11 +6,14 @@
 //
 // Built in, by priority:
 //
+//	container                      an image's files, which executors see in place of the host's
 //	python-base, python-executor   an interpreter with what the executor needs; the executor's modules
 //	go, binary, python             an executor from a Go package; one that is built; requirements, by uv
 //	working_dir, py_modules        the job's files, by content
 //	vars                           environment variables
 //	uv                             made when the first Python environment is, on hosts without uv
+//
+// Others are programs (External): each is a plugin, which is started for each request.
 //
 // Files that travel with their job are packages: a Packer makes them where the job is
 // submitted, a Source brings them to where the environment is built.

@@ -91,7 +91,7 @@ func (*goPlugin) Create(ctx context.Context, env dag.Environment, into *Build) e
 	}
 	defer b.close()
 	args := append([]string{"build"}, b.flags...)
-	_, err = goCommand(ctx, b.dir, append(args, "-o", filepath.Join(into.Dir, binaryName), b.target)...)
+	_, err = b.run(ctx, append(args, "-o", filepath.Join(into.Dir, binaryName), b.target)...)
 	return err
 }
 
@@ -100,13 +100,17 @@ type goBuild struct {
 	dir    string // of the user's package
 	target string // what to build, seen from dir
 	flags  []string
-	source []byte // of the generated main package; nil when the package is a program itself
-	temp   string // folder of the overlay's files
+	env    []string // NAME=value for the go command
+	source []byte   // of the generated main package; nil when the package is a program itself
+	temp   string   // folder of the overlay's files
 }
 
 func newGoBuild(ctx context.Context, env dag.Environment) (*goBuild, error) {
 	b := &goBuild{dir: packageDir(env), target: ".", flags: []string{"-buildvcs=false"}}
-	out, err := goCommand(ctx, b.dir, "list", "-json=ImportPath,Name", ".")
+	if env.Container != nil {
+		b.env = []string{"CGO_ENABLED=0"} // the image may have other libraries than this host, or none
+	}
+	out, err := b.run(ctx, "list", "-json=ImportPath,Name", ".")
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +140,10 @@ func newGoBuild(ctx context.Context, env dag.Environment) (*goBuild, error) {
 	b.target = "./" + mainFolder
 	b.flags = append(b.flags, "-overlay="+overlay)
 	return b, nil
+}
+
+func (b *goBuild) run(ctx context.Context, args ...string) ([]byte, error) {
+	return goCommand(ctx, b.dir, b.env, args...)
 }
 
 func (b *goBuild) close() {
@@ -170,16 +178,16 @@ var buildVars = []string{"GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "G
 	"CGO_ENABLED", "CC", "CXX", "CGO_CFLAGS", "CGO_CPPFLAGS", "CGO_CXXFLAGS", "CGO_LDFLAGS"}
 
 func (b *goBuild) key(ctx context.Context) (string, error) {
-	settings, err := goCommand(ctx, b.dir, append([]string{"env"}, buildVars...)...)
+	settings, err := b.run(ctx, append([]string{"env"}, buildVars...)...)
 	if err != nil {
 		return "", err
 	}
-	cache, err := goCommand(ctx, b.dir, "env", "GOMODCACHE")
+	cache, err := b.run(ctx, "env", "GOMODCACHE")
 	if err != nil {
 		return "", err
 	}
 	args := append([]string{"list", "-deps", "-json=" + listedFields}, b.flags...)
-	out, err := goCommand(ctx, b.dir, append(args, b.target)...)
+	out, err := b.run(ctx, append(args, b.target)...)
 	if err != nil {
 		return "", b.explain(err)
 	}
@@ -271,11 +279,11 @@ func (h hasher) files(dir string, names ...string) error {
 
 // goCommand runs the go command in dir and returns its standard output. The
 // error carries what it wrote to standard error: the compiler's messages.
-func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) {
+func goCommand(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
-	cmd.Env = append(os.Environ(), "PWD="+dir)
+	cmd.Env = slices.Concat(os.Environ(), []string{"PWD=" + dir}, env)
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()

@@ -43,6 +43,10 @@ func (r Record) Replay() string {
 				return "a replay resolves " + r.What + " anew and may get other versions than " + strings.Join(r.Packages, ", ")
 			}
 		}
+	case "container":
+		if !strings.Contains(r.What, "@") {
+			return "a replay takes the image that " + r.What + " names by then"
+		}
 	case "working_dir", "py_modules", "binary", "go":
 		paths := slices.DeleteFunc(strings.Fields(r.What), func(text string) bool {
 			_, ok := dag.ParsePackage(text)
@@ -51,6 +55,9 @@ func (r Record) Replay() string {
 		if len(paths) > 0 {
 			return "a replay needs " + strings.Join(paths, " ") + " in " + r.Source + " as it was"
 		}
+	}
+	if name, ok := strings.CutPrefix(r.Plugin, externalPrefix); ok {
+		return "a replay makes it anew by the plugin " + name + ", of " + r.What
 	}
 	return ""
 }

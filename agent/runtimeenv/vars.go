@@ -14,8 +14,10 @@ import (
 // varsPlugin sets environment variables. It comes last, so that the job file has the last word.
 type varsPlugin struct{}
 
+const varsPriority = 1000
+
 func (varsPlugin) Name() string                                          { return "vars" }
-func (varsPlugin) Priority() int                                         { return 1000 }
+func (varsPlugin) Priority() int                                         { return varsPriority }
 func (varsPlugin) Applies(env dag.Environment) bool                      { return len(env.Vars) > 0 }
 func (varsPlugin) Delete(string) error                                   { return nil }
 func (varsPlugin) Create(context.Context, dag.Environment, *Build) error { return nil }

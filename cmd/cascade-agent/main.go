@@ -92,6 +92,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.StringVar(&f.cfg.State, "state", "", "folder of numbers, logs and spilled datasets (default cascade/agent in $XDG_STATE_HOME)")
 	s.StringVar(&f.cfg.Runtime, "runtime", "", "folder of sockets (default run in the state folder)")
 	s.StringVar(&f.cfg.Cache, "cache", "", "folder of built environments (default cascade/environments in the user's cache)")
+	s.StringVar(&f.cfg.Plugins, "plugins", "", "folder of programs that make further kinds of environments (default cascade/plugins in the user's settings)")
 	s.StringVar(&f.cacheLimit, "cache-limit", "", "how much to keep of each kind of built environment (default 10GiB)")
 	f.network.Flags(c, "further address for clients and agents, such as tcp://10.0.0.5:20000-20100 (default with --join: this host's address towards the controller)",
 		"listen on this interface, or address of this host, by TCP", "port, or range of which the first free one is taken (default any)")

@@ -14,18 +14,9 @@ import (
 )
 
 // envFlags are the flags of the commands on this host's environments.
-type envFlags struct{ cache string }
+type envFlags struct{ cache, plugins string }
 
-func (f *envFlags) open() (*runtimeenv.Cache, error) {
-	dir := f.cache
-	if dir == "" {
-		var err error
-		if dir, err = runtimeenv.DefaultDir(); err != nil {
-			return nil, err
-		}
-	}
-	return runtimeenv.New(dir), nil
-}
+func (f *envFlags) open() (*runtimeenv.Cache, error) { return runtimeenv.Open(f.cache, f.plugins) }
 
 func (f *envFlags) list() ([]runtimeenv.Record, error) {
 	cache, err := f.open()
@@ -48,6 +39,7 @@ remove by themselves what was used longest ago, beyond their limits.`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.PersistentFlags().StringVar(&f.cache, "cache", "", "folder of built environments (default cascade/environments in the user's cache)")
+	c.PersistentFlags().StringVar(&f.plugins, "plugins", "", "folder of programs that make further kinds of environments (default cascade/plugins in the user's settings)")
 	c.AddCommand(a.envListCommand(&f), a.envShowCommand(&f), a.envPruneCommand(&f))
 	return c
 }

@@ -215,11 +215,13 @@ func (p *attempt) environment(ctx context.Context) error {
 		if !filepath.IsAbs(env.Source) {
 			env.Source = filepath.Join(p.dir, env.Source)
 		}
-		dir, err := runtimeenv.DefaultDir()
+		if env.Container != nil {
+			return badInputf("replay: task %s runs in the container %s, which replay does not enter: run it on the cluster with --from %s", p.flags.task, env.Container.Image, p.flags.task)
+		}
+		cache, err := runtimeenv.Open("", "")
 		if err != nil {
 			return err
 		}
-		cache := runtimeenv.New(dir)
 		// It is closed only when it cannot be used: what runs needs the environment for
 		// as long as this process lives, and its lock ends with it.
 		act, err = cache.Prepare(ctx, env, func(text string) { fmt.Fprintf(p.app.err, "environment %s: %s\n", env.Name, text) })

@@ -7,6 +7,9 @@
 //		}
 //		dir := scratchfs.Tmpfs(t, t.TempDir(), 32<<20)
 //
+// Programs makes the files of a small image, for programs that see another root; Podman and
+// FakePodman give such an image a name.
+//
 // Invariants:
 //   - A mount exists only in the mount namespace of the process that made it: it ends
 //     with that process, also by kill -9, and nobody else ever sees it. A loop device

@@ -1,0 +1,36 @@
+//go:build linux
+
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cascade-run/cascade/agent/process"
+	"github.com/cascade-run/cascade/agent/runtimeenv"
+)
+
+// shownAlways are places of the host that processes in an image see: the kernel's, shared
+// memory below /dev, temporary files, and how names are found on the network.
+var shownAlways = [...]string{"/proc", "/sys", "/dev", "/tmp", "/etc/resolv.conf", "/etc/hosts"}
+
+// root is the file system of an executor in an image, with what it shares with the agent:
+// its program, sockets, datasets, its own scratch, and the job's folder. It is nil
+// for executors that see the host's.
+func (a *Agent) root(act runtimeenv.Activation, files executorFiles, program string, dirs ...string) (*process.Root, error) {
+	if act.Root == "" {
+		return nil, nil
+	}
+	r := &process.Root{Dir: act.Root, Work: filepath.Join(files.scratch, "root")}
+	if err := os.MkdirAll(r.Work, 0o700); err != nil {
+		return nil, fmt.Errorf("make a folder for the container: %w", err)
+	}
+	for _, path := range append(shownAlways[:], append(dirs,
+		program, files.scratch, a.store.Dir(), a.cfg.Cache, a.cfg.Runtime, filepath.Join(a.cfg.State, "spill"))...) {
+		if _, err := os.Stat(path); err == nil && path != "/" {
+			r.Binds = append(r.Binds, path)
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,111 @@
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cascade-run/cascade/internal/scratchfs"
+)
+
+// rooted is a shell in a root of its own, which sees the folder shown of the host.
+func rooted(t *testing.T, script string) (c Command, shown string) {
+	t.Helper()
+	dir, shown := scratchfs.Programs(t, "sh", "cat", "ls", "sleep"), t.TempDir()
+	for name, text := range map[string]string{"mark": "of the image\n", "etc/hosts": "", "data/old": ""} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/nowhere", filepath.Join(dir, "etc/resolv.conf")); err != nil {
+		t.Fatal(err)
+	}
+	c = Command{Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"PATH=/bin"}, Dir: shown,
+		Root: &Root{Dir: dir, Work: t.TempDir(), Binds: []string{"/proc", shown + "/", shown, filepath.Join(shown, "below")}}}
+	return c, shown
+}
+
+// start starts it, or skips the test where namespaces are not permitted.
+func (c Command) startRooted(t *testing.T) *Process {
+	t.Helper()
+	p, err := Start(c)
+	if err != nil && os.Geteuid() != 0 {
+		t.Skip("no namespaces here: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A program sees the root's files, and of the host what is shown; what it writes
+// elsewhere is nowhere. It is the process that was started.
+func TestRoot(t *testing.T) {
+	c, shown := rooted(t, `cat /mark; ls -A /; read pid rest < /proc/self/stat; echo $$; echo hello > out; echo lost > /data/old; ls / > /lost; cat /data/old`)
+	if err := os.Mkdir(filepath.Join(shown, "below"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadDir(c.Root.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.startRooted(t)
+	exit := p.Wait()
+	lines := strings.Split(string(exit.Output), "\n")
+	if exit.String() != "ended with status 0" || lines[0] != "of the image" || !strings.Contains(string(exit.Output), strconv.Itoa(p.PID())+"\n") ||
+		strings.Contains(string(exit.Output), "cascade-host") || !strings.HasSuffix(string(exit.Output), "lost\n") {
+		t.Errorf("%s, process %d wrote\n%s", exit, p.PID(), exit.Output)
+	}
+	if text, err := os.ReadFile(filepath.Join(shown, "out")); err != nil || string(text) != "hello\n" {
+		t.Errorf("what is shown has %q, %v", text, err)
+	}
+	after, err := os.ReadDir(c.Root.Dir)
+	if err != nil || len(after) != len(before) {
+		t.Errorf("the image has %v, %v, it had %v", after, err, before)
+	}
+	if left, err := os.ReadDir(c.Root.Work); err != nil || len(left) != 0 {
+		t.Errorf("mounts are seen outside: %v, %v", left, err)
+	}
+}
+
+func TestRootFails(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(c *Command)
+		want   string
+	}{
+		{"no such program", func(c *Command) { c.Path = "/bin/none" }, "start /bin/none in the root"},
+		{"what is shown is not there", func(c *Command) { c.Root.Binds = append(c.Root.Binds, "/no/such") }, "show /no/such"},
+		{"the working folder is not shown", func(c *Command) { c.Dir = t.TempDir() }, "use the working folder"},
+		{"no files", func(c *Command) { c.Root.Dir = "/no/image" }, "mount its files"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			command, shown := rooted(t, "true")
+			if err := os.Mkdir(filepath.Join(shown, "below"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			c.change(&command)
+			exit := command.startRooted(t).Wait()
+			if exit.String() != "ended with status 1" || !strings.Contains(string(exit.Output), c.want) {
+				t.Errorf("%s: %s", exit, exit.Output)
+			}
+		})
+	}
+}
+
+// Killing it ends all that runs in the root, as without one.
+func TestRootKilled(t *testing.T) {
+	c, _ := rooted(t, "sleep 1000 & sleep 1000 & wait")
+	c.Root.Binds = []string{"/proc", c.Dir}
+	p := c.startRooted(t)
+	p.Kill()
+	if exit := p.Wait(); exit.Signal() != "SIGKILL" {
+		t.Errorf("it %s: %s", exit, exit.Output)
+	}
+}
