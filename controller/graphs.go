@@ -110,6 +110,7 @@ func (gs *graphs) keep(h comms.Hash, ev *core.Prepared, cluster planner.Cluster,
 
 func sameCluster(a, b *planner.Cluster) bool {
 	return a.Bandwidth == b.Bandwidth && a.Latency == b.Latency && slices.EqualFunc(a.Hosts, b.Hosts, func(x, y planner.Host) bool {
-		return x.Name == y.Name && x.CPU == y.CPU && x.Memory == y.Memory && x.GPU == y.GPU && maps.Equal(x.Custom, y.Custom)
-	})
+		return x.Name == y.Name && x.CPU == y.CPU && x.Memory == y.Memory && x.GPU == y.GPU && maps.Equal(x.Custom, y.Custom) &&
+			slices.Equal(x.Built, y.Built)
+	}) && maps.Equal(a.Builds, b.Builds)
 }

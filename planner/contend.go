@@ -36,6 +36,7 @@ type contention struct {
 	wait      [][]queue // of each host, by shape
 	some      [][]int32 // of each host: shapes of which some wait
 	ends      queue     // nodes by the time at which they end
+	built     queue     // nodes by the time at which their environment is there, if not from the start
 	late      queue     // transfers by the time at which they begin to use bandwidth
 	transfers []transfer
 	arrived   []int32
@@ -79,6 +80,10 @@ func (s *contention) play(d decision, limit float64) float64 {
 	for i := range s.left {
 		s.left[i] = int32(len(s.m.takes[i]))
 		s.run[i] = span{last: -1}
+		if at := s.m.built(int32(i), d.host[i]); at > 0 { // as if it were one more input
+			s.left[i]++
+			s.built.push(at, int32(i))
+		}
 		if s.left[i] == 0 && d.host[i] >= 0 {
 			s.ready(int32(i), -1)
 		}
@@ -88,7 +93,7 @@ func (s *contention) play(d decision, limit float64) float64 {
 	}
 	for {
 		next := s.net.next() + s.now
-		for _, q := range [2]*queue{&s.ends, &s.late} {
+		for _, q := range [3]*queue{&s.ends, &s.late, &s.built} {
 			if q.len() > 0 {
 				next = min(next, q.key[0])
 			}
@@ -108,6 +113,7 @@ func (s *contention) reset(d decision, limit float64) {
 	s.net.clear()
 	s.ends.clear()
 	s.late.clear()
+	s.built.clear()
 	s.transfers = s.transfers[:0]
 	if s.mem != nil {
 		s.mem.reset(d)
@@ -138,6 +144,9 @@ func (s *contention) step(next float64) {
 	}
 	for s.ends.len() > 0 && s.ends.key[0] <= s.now+slack {
 		s.finish(s.ends.pop())
+	}
+	for s.built.len() > 0 && s.built.key[0] <= s.now+slack {
+		s.take(s.built.pop(), -1)
 	}
 	if s.mem != nil {
 		s.sendHeld()

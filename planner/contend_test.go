@@ -49,6 +49,9 @@ func (n *naive) play(t testing.TB) float64 {
 		n.share()
 		next := math.Inf(1)
 		for i := range size {
+			if built := n.built(i); n.start[i] < 0 && built > n.now+instant {
+				next = min(next, built)
+			}
 			if n.start[i] >= 0 && !n.ended[i] {
 				next = min(next, n.finish[i])
 			}
@@ -134,8 +137,20 @@ func (n *naive) startAll(t testing.TB) {
 	}
 }
 
+// built is when a task's environment is on its host.
+func (n *naive) built(i int) float64 {
+	has := func(h Host) bool { return slices.Contains(h.Built, layeredEnvironment) }
+	if h := n.d.host[i]; h < 0 || has(n.c.Hosts[h]) || !slices.ContainsFunc(n.c.Hosts, has) {
+		return 0
+	}
+	return n.c.Builds[layeredEnvironment]
+}
+
 func (n *naive) canStart(t testing.TB, i int) bool {
 	h := int(n.d.host[i])
+	if n.built(i) > n.now+instant {
+		return false
+	}
 	for _, d := range n.sources(t, dag.TaskIndex(i)) {
 		if !slices.Contains(n.there[d], h) {
 			return false
@@ -205,9 +220,16 @@ func drawn(t *rapid.T) Cluster {
 	for h := range rapid.IntRange(1, 3).Draw(t, "hosts") {
 		c.Hosts = append(c.Hosts, Host{Name: string(rune('a' + h)), CPU: rapid.Int64Range(2000, 6000).Draw(t, "cpu"), Memory: rapid.SampledFrom([]int64{0, 99, 150}).Draw(t, "memory"),
 			Custom: map[string]int64{"disk": rapid.Int64Range(0, 3000).Draw(t, "disk")}})
+		if rapid.Bool().Draw(t, "has the environment") {
+			c.Hosts[h].Built = []uint64{layeredEnvironment}
+		}
 	}
+	c.Builds = map[uint64]float64{layeredEnvironment: rapid.Float64Range(0, 20).Draw(t, "build")}
 	return c
 }
+
+// layeredEnvironment is that of all tasks of layered.
+var layeredEnvironment = EnvironmentID(&dag.Environment{Name: "e", Go: "./e"})
 
 func modelOf(t testing.TB, g *dag.Graph, s profiles.Snapshot, c *Cluster) *model {
 	t.Helper()

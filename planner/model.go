@@ -16,6 +16,7 @@ type model struct {
 	needs     [][]int64         // of each shape, by kind of resource
 	room      [][]int64         // of each host
 	able      [][]bool          // of each group, by host
+	builds    [][]float64       // of each group, by host: when its environment is there; nil: at once
 	generate  []int32           // of a streamed node the generator, on whose host it runs; else -1
 	followers map[int32][]int32 // of a generator its streamed nodes
 	data      []datum           // sorted by producer
@@ -36,7 +37,7 @@ type datum struct {
 func newModel(n *nodes, c *Cluster) *model {
 	size := len(n.order)
 	m := &model{n: n, c: c, seconds: make([]float64, size), shape: make([]int32, size), generate: make([]int32, size),
-		able: ableHosts(n.g, c.Hosts), made: make([]int32, size+1), takes: make([][]int32, size), followers: map[int32][]int32{}}
+		able: ableHosts(n.g, c.Hosts), builds: c.builds(n.g), made: make([]int32, size+1), takes: make([][]int32, size), followers: map[int32][]int32{}}
 	for i := range size {
 		cost := n.cost(i)
 		m.seconds[i], m.shape[i], m.generate[i] = cost.seconds, int32(cost.shape), -1
@@ -139,6 +140,14 @@ func (m *model) resources() {
 // follows it there, and is not asked for.
 func (m *model) mayRun(i int32, h int) bool {
 	return m.able[m.n.group[i]][h] && (!m.tight || m.total[i] <= m.limit[h])
+}
+
+// built returns when the environment of a node is on a host.
+func (m *model) built(i, h int32) float64 {
+	if m.builds == nil || h < 0 || m.builds[m.n.group[i]] == nil {
+		return 0
+	}
+	return m.builds[m.n.group[i]][h]
 }
 
 func within(need, room []int64) bool {

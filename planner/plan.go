@@ -16,14 +16,16 @@ type Host struct {
 	Memory int64
 	GPU    int64
 	Custom map[string]int64
+	Built  []uint64 // environments that it has, by EnvironmentID
 }
 
 // Cluster is the hosts, and what lies between any two of them.
 type Cluster struct {
 	Hosts     []Host
-	Bandwidth float64 // bytes a second; 0 means DefaultBandwidth
-	Latency   float64 // seconds for each transfer
-	Whole     bool    // Memory of hosts is for datasets too, and not for tasks alone; contended plans keep within it
+	Bandwidth float64            // bytes a second; 0 means DefaultBandwidth
+	Latency   float64            // seconds for each transfer
+	Builds    map[uint64]float64 // seconds that environments took to build, by EnvironmentID; others: DefaultBuild
+	Whole     bool               // Memory of hosts is for datasets too, and not for tasks alone; contended plans keep within it
 }
 
 // DefaultBandwidth is assumed between hosts of which nothing is known: 10 Gbit/s.
@@ -71,6 +73,7 @@ type Placement struct {
 	other  dag.TaskIndex // why == whyAfter, whyBlocked: the task it waits for
 	wait   float64       // seconds between the inputs being there and the start
 	bytes  float64       // to move
+	built  bool          // it starts when its environment is there
 }
 
 type why uint8
@@ -92,8 +95,14 @@ func (p *Plan) Reason(g *dag.Graph, i dag.TaskIndex) string {
 	if t.bytes > 0 {
 		moved = fmt.Sprintf(", %.0f bytes to move", t.bytes)
 	}
+	if t.built {
+		moved += ", its environment is built there until then"
+	}
 	switch t.why {
 	case whyFirst:
+		if t.built {
+			return "needs no task" + moved
+		}
 		return "needs no task, starts at once"
 	case whyAfter:
 		return fmt.Sprintf("starts when %s has ended%s", g.TaskName(t.other), moved)
@@ -141,7 +150,10 @@ func VersionOf(g *dag.Graph, group int) uint64 {
 			if e.Python != nil {
 				fmt.Fprintf(h, "%+v", *e.Python)
 			}
-			e.Python, e.Source = nil, "" // where its folder lies does not matter
+			if e.Container != nil {
+				fmt.Fprintf(h, "%+v", *e.Container)
+			}
+			e.Python, e.Container, e.Source = nil, nil, "" // where its folder lies does not matter
 			fmt.Fprintf(h, "%+v", e)
 		}
 	}

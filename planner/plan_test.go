@@ -67,6 +67,17 @@ func hosts(cpus ...int64) Cluster {
 	return c
 }
 
+// built is a cluster of which one host has the environment of a job, which takes seconds to build.
+func built(job string, seconds float64, c Cluster, host int) Cluster {
+	g, err := dag.ParseYAML("job.yaml", []byte(job), dag.Override{}, dag.Options{})
+	if err != nil {
+		panic(err)
+	}
+	id := EnvironmentID(&g.Environments[0])
+	c.Hosts[host].Built, c.Builds = []uint64{id}, map[uint64]float64{id: seconds}
+	return c
+}
+
 const diamond = `
 job: d
 environments: {e: {go: ./e}}
@@ -124,6 +135,8 @@ func TestGoldenPlans(t *testing.T) {
 		{"chains", chains, costs, hosts(2)},
 		{"stream", stream, costs, hosts(2)},
 		{"too-big", big, costs, hosts(2)},
+		{"environment-far", diamond, costs, built(diamond, 3, hosts(1, 1), 1)},
+		{"environment-near", diamond, costs, built(diamond, 1.5, hosts(1, 1), 1)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := parse(t, c.job)
@@ -186,6 +199,9 @@ func TestProperties(t *testing.T) {
 		for h := range rapid.IntRange(0, 3).Draw(t, "hosts") {
 			c.Hosts = append(c.Hosts, Host{Name: fmt.Sprint(h), CPU: rapid.Int64Range(1, 6000).Draw(t, "cpu"), Memory: rapid.Int64Range(0, 200).Draw(t, "memory"),
 				Custom: map[string]int64{"disk": rapid.Int64Range(0, 3000).Draw(t, "disk")}})
+			if rapid.Bool().Draw(t, "has the environment") {
+				c.Hosts[h].Built = []uint64{layeredEnvironment}
+			}
 		}
 		book := profiles.NewBook()
 		for i := range g.Groups {
@@ -203,6 +219,11 @@ func TestProperties(t *testing.T) {
 			t.Fatalf("the same input gives another plan (%v)", err)
 		}
 		properties(t, g, &c, p)
+		for i := range p.Tasks { // the duration of the build is the default
+			if h := p.Tasks[i].Host; h >= 0 && c.BuildsOn(g, h) > p.Tasks[i].Start+1e-9 {
+				t.Fatalf("task %d starts at %g on host %d, which has its environment at %g", i, p.Tasks[i].Start, h, c.BuildsOn(g, h))
+			}
+		}
 	})
 }
 

@@ -123,6 +123,7 @@ func (p *portfolio) need(i int32) []int64 { return p.m.needs[p.m.shape[i]] }
 // arrival returns when all that a node takes can be on a host, from producers that
 // are placed, if nothing else moves.
 func (p *portfolio) arrival(i int32, h int) (at float64) {
+	at = p.m.built(i, int32(h))
 	for _, d := range p.m.takes[i] {
 		from := p.m.data[d].producer
 		if p.host[from] < 0 {

@@ -19,13 +19,14 @@ type scheduler struct {
 	ready   []rankHeap
 	running endHeap
 	left    []int32
-	at      []place    // of each node
-	parents [][]int32  // of each node that has any
-	able    [][]bool   // of each group, by host; nil: every host that has enough
-	ends    []endHeap  // of each host: what runs there; nil on one host
-	waits   []rankHeap // of each host: what had rather wait for it than move its inputs
-	eager   bool       // none waits for a host that is not free
-	again   []int32    // hosts on which something has ended
+	at      []place     // of each node
+	parents [][]int32   // of each node that has any
+	builds  [][]float64 // of each group, by host: when its environment is there; nil: at once
+	able    [][]bool    // of each group, by host; nil: every host that has enough
+	ends    []endHeap   // of each host: what runs there; nil on one host
+	waits   []rankHeap  // of each host: what had rather wait for it than move its inputs
+	eager   bool        // none waits for a host that is not free
+	again   []int32     // hosts on which something has ended
 }
 
 type place struct {
@@ -55,7 +56,7 @@ func (n *nodes) schedule(c *Cluster, plan *Plan) {
 }
 
 func newScheduler(n *nodes, c *Cluster) *scheduler {
-	s := &scheduler{n: n, c: c, left: append([]int32(nil), n.missing...), at: make([]place, len(n.order))}
+	s := &scheduler{n: n, c: c, builds: c.builds(n.g), left: append([]int32(nil), n.missing...), at: make([]place, len(n.order))}
 	shapes := 0
 	for i := range n.groups {
 		shapes = max(shapes, n.groups[i].shape+1)
@@ -179,7 +180,7 @@ func (s *scheduler) start(now float64) {
 			return
 		}
 		i := s.ready[best].node[0]
-		host, moved, bytes := s.choose(i)
+		host, moved, bytes := s.choose(i, now)
 		if host < 0 {
 			full[best] = true
 			continue
@@ -201,9 +202,9 @@ func (s *scheduler) start(now float64) {
 	}
 }
 
-// choose returns the free host on which a task can start first, ties by index;
-// -1 when none is free.
-func (s *scheduler) choose(i int32) (host int, moved, bytes float64) {
+// choose returns the free host on which a task can start first, ties by index, and
+// after how many seconds; -1 when none is free.
+func (s *scheduler) choose(i int32, now float64) (host int, moved, bytes float64) {
 	host = -1
 	c := s.n.cost(int(i))
 	for h := range s.free {
@@ -211,11 +212,20 @@ func (s *scheduler) choose(i int32) (host int, moved, bytes float64) {
 			continue
 		}
 		m, b := s.transfer(i, h)
+		m = max(m, s.built(i, h)-now)
 		if host < 0 || m < moved {
 			host, moved, bytes = h, m, b
 		}
 	}
 	return host, moved, bytes
+}
+
+// built returns when the environment of a task is on a host.
+func (s *scheduler) built(i int32, h int) float64 {
+	if s.builds == nil || s.builds[s.n.group[i]] == nil {
+		return 0
+	}
+	return s.builds[s.n.group[i]][h]
 }
 
 // transfer returns the seconds and bytes of moving a task's inputs to a host.
@@ -268,6 +278,8 @@ func (s *scheduler) placement(i int, blockedBy int32) Placement {
 		return Placement{Host: -1, why: whyTooBig}
 	}
 	out := Placement{Host: int(p.host), Start: p.start, Finish: p.finish, bytes: p.bytes, why: whyFirst}
+	at := s.built(int32(i), int(p.host))
+	out.built = at > 0 && math.Abs(p.start-at) < instant
 	switch {
 	case p.taken > p.since:
 		out.why, out.wait = whyQueued, p.taken-p.since

@@ -266,6 +266,8 @@ func (s *search) plan() *Plan {
 			continue // else the first plan says why
 		}
 		t := Placement{Host: int(h), Start: x.start, Finish: x.finish, bytes: x.moved}
+		at := s.m.built(int32(i), h)
+		t.built = at > 0 && math.Abs(x.start-at) < instant
 		switch {
 		case x.start > x.ready+instant:
 			t.why, t.wait = whyQueued, x.start-x.ready

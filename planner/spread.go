@@ -37,7 +37,7 @@ func Spread(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := largest(g, c.Hosts)
+	one := largest(g, &c)
 	if one != nil && n.tasks < 2 {
 		return plan, nil
 	}
@@ -47,6 +47,7 @@ func Spread(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
 	if one != nil {
 		alone := Plan{Tasks: make([]Placement, n.tasks)}
 		n.schedule(&Cluster{Hosts: []Host{*one}, Bandwidth: c.Bandwidth, Latency: c.Latency}, &alone)
+		alone.Makespan += c.BuildsOn(g, slices.IndexFunc(c.Hosts, func(h Host) bool { return h.Name == one.Name }))
 		if alone.Makespan <= all.Makespan*(1+spreadPart)+spreadSeconds {
 			plan.findLate(g, alone.Tasks)
 			return plan, nil
@@ -61,10 +62,16 @@ func Spread(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
 }
 
 // largest returns the host with most cores of those that have enough for each task, or nil.
-func largest(g *dag.Graph, hosts []Host) (best *Host) {
-	for i := range hosts {
-		if h := &hosts[i]; h.Runs(g) && (best == nil || h.CPU > best.CPU) {
-			best = h
+// Of equal ones it is that which has the environments.
+func largest(g *dag.Graph, c *Cluster) (best *Host) {
+	least := 0.0 // seconds to build what the best lacks
+	for i := range c.Hosts {
+		h := &c.Hosts[i]
+		if !h.Runs(g) || best != nil && h.CPU < best.CPU {
+			continue
+		}
+		if b := c.BuildsOn(g, i); best == nil || h.CPU > best.CPU || b < least {
+			best, least = h, b
 		}
 	}
 	return best
@@ -170,6 +177,7 @@ func (s *scheduler) better(i int32, now, moved float64) int {
 			continue
 		}
 		m, _ := s.transfer(i, h)
+		m = max(m, s.built(i, h)-s.ends[h][0].at)
 		queue := float64(s.waits[h].Len()) * c.seconds * float64(c.need.cpu) / float64(s.c.Hosts[h].CPU)
 		if w := m + s.ends[h][0].at - now + queue; w < wait {
 			best, wait = h, w

@@ -126,7 +126,7 @@ func TestSpreadPlacesAll(t *testing.T) {
 		if Homeless(g, c.Hosts) != "" {
 			return
 		}
-		if p.Homes == nil && largest(g, c.Hosts) == nil {
+		if p.Homes == nil && largest(g, &c) == nil {
 			rt.Fatal("no host has enough for all, and the job is not spread")
 		}
 		for i, h := range p.Homes {

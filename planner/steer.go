@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -62,7 +64,7 @@ func Better(g *dag.Graph, first *Plan, c Cluster, e Effort) (*Plan, error) {
 	if err != nil || len(c.Hosts) < 2 {
 		return all, err
 	}
-	one := largest(g, c.Hosts)
+	one := largest(g, &c)
 	if one == nil {
 		return all, nil
 	}
@@ -71,6 +73,7 @@ func Better(g *dag.Graph, first *Plan, c Cluster, e Effort) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	alone.Makespan += c.BuildsOn(g, slices.IndexFunc(c.Hosts, func(h Host) bool { return h.Name == one.Name }))
 	if alone.Makespan <= all.Makespan*(1+spreadPart)+spreadSeconds {
 		return alone, nil
 	}

@@ -17,15 +17,17 @@ type agent struct {
 	away     time.Time
 	fresh    bool // this incarnation is new to us
 	snapshot []comms.JobState
-	intake   intake         // events of this incarnation
-	leaving  *departure     // it leaves the cluster; nil while it stays
-	work     workload       // how much it has to do
-	weighed  bool           // it was asked how much work waits
-	backlog  *comms.Backlog // what it said last of that; nil: nothing that still is so
+	intake   intake             // events of this incarnation
+	leaving  *departure         // it leaves the cluster; nil while it stays
+	work     workload           // how much it has to do
+	weighed  bool               // it was asked how much work waits
+	backlog  *comms.Backlog     // what it said last of that; nil: nothing that still is so
+	built    []uint64           // environments that it has, by planner.EnvironmentID
+	building map[buildKey]int64 // when it began to build what is not there yet
 }
 
 func (a *agent) host() planner.Host {
-	h := planner.Host{Name: a.row.Name, CPU: a.row.Total.CPU, Memory: a.row.Total.Memory, GPU: a.row.Total.GPU}
+	h := planner.Host{Name: a.row.Name, CPU: a.row.Total.CPU, Memory: a.row.Total.Memory, GPU: a.row.Total.GPU, Built: a.built}
 	for _, x := range a.row.Total.Custom {
 		if h.Custom == nil {
 			h.Custom = map[string]int64{}

@@ -373,5 +373,8 @@ func (c *Core) cluster() planner.Cluster {
 			out.Hosts = append(out.Hosts, a.host())
 		}
 	}
+	if len(out.Hosts) > 1 {
+		out.Builds = c.knownBuilds()
+	}
 	return out
 }

@@ -23,7 +23,8 @@ type Core struct {
 	kept    retention
 	graph   comms.Hash // of the last submit: equal ones share it
 	token   uint64
-	lives   uint64 // of jobs, given out
+	lives   uint64             // of jobs, given out
+	builds  map[uint64]float64 // seconds that environments took, by planner.EnvironmentID
 	pending map[uint64]pending
 
 	departs bool      // agents leave that are not dismissed yet

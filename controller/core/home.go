@@ -47,7 +47,7 @@ func (c *Core) choose(j *job, g *dag.Graph) *agent {
 			best = a
 		}
 	}
-	return best
+	return c.prefer(g, able, best, free)
 }
 
 // awayFrom names the agents of a running job when none of them is there.

@@ -451,13 +451,14 @@ func (w *world) up(d *datadriven.TestData, who string) {
 }
 
 // events reads lines such as "finished a[1] attempt=1 inline", "finished a private", "failed b why",
-// "published g elements=2", "streamend g count=2", "lost a.x", "drained".
+// "published g elements=2", "streamend g count=2", "lost a.x", "building e at=1", "built e at=4", "drained".
 func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, error) {
 	m := &comms.Events{First: number(arg(d, "first", "1")), Jobs: []comms.JobEvents{{Job: job, Life: w.life(job, arg(d, "life", "")),
 		Epoch: number(arg(d, "epoch", strconv.FormatUint(w.assigned[job].Epoch, 10)))}}}
 	kinds := map[string]comms.EventKind{"ready": comms.EventReady, "started": comms.EventStarted, "published": comms.EventPublished, "finished": comms.EventFinished,
 		"retry": comms.EventRetry, "failed": comms.EventFailed, "skipped": comms.EventSkipped, "cancelled": comms.EventCancelled,
-		"streamend": comms.EventStreamEnd, "lost": comms.EventLost, "drained": comms.EventDrained, "held": comms.EventHeld}
+		"streamend": comms.EventStreamEnd, "lost": comms.EventLost, "drained": comms.EventDrained, "held": comms.EventHeld,
+		"building": comms.EventBuilding, "built": comms.EventEnv}
 	g := w.graphs[arg(d, "graph", "g")]
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
 		f := strings.Fields(line)
@@ -465,7 +466,9 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 		if e.Kind == 0 {
 			return nil, fmt.Errorf("unknown event %q", f[0])
 		}
-		if len(f) > 1 {
+		if e.Kind == comms.EventBuilding || e.Kind == comms.EventEnv {
+			e.Cause.Text = f[1]
+		} else if len(f) > 1 {
 			i, ok := g.Lookup(strings.TrimSuffix(f[1], ".x"))
 			if !ok {
 				return nil, fmt.Errorf("no task %q", f[1])
@@ -480,6 +483,8 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 				e.Attempt = attemptOf(v)
 			case "count":
 				e.Count = number(v)
+			case "at":
+				e.At = int64(number(v)) * 1e9
 			case "elements":
 				elements = number(v)
 			case "inline":

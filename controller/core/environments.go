@@ -1,0 +1,82 @@
+package core
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+)
+
+// Agents say in a job's events when they begin to build an environment and when it is
+// there. From that the controller remembers who has what, and plans go by it. It is
+// advice: what an agent has pruned since, it builds again.
+
+// buildKey is an environment of a job that an agent builds.
+type buildKey struct {
+	job  comms.JobID
+	name string
+}
+
+const (
+	maxBuilt  = 256  // environments that are remembered of an agent: the last
+	maxBuilds = 1024 // environments whose time is remembered
+)
+
+// environment takes in that an agent begins to build an environment, or has it.
+func (c *Core) environment(j *job, a *agent, e *comms.Event) {
+	k := slices.IndexFunc(j.graph.Environments, func(x dag.Environment) bool { return x.Name == e.Cause.Text })
+	if k < 0 {
+		return
+	}
+	key := buildKey{j.id, e.Cause.Text}
+	if e.Kind == comms.EventBuilding {
+		if a.building == nil || len(a.building) == maxBuilds { // of jobs that went away meanwhile
+			a.building = map[buildKey]int64{}
+		}
+		if _, begun := a.building[key]; !begun {
+			a.building[key] = e.At
+		}
+		return
+	}
+	began, begun := a.building[key]
+	delete(a.building, key)
+	id := planner.EnvironmentID(&j.graph.Environments[k])
+	if e.Error != nil || id == 0 {
+		return
+	}
+	if took := float64(e.At-began) / 1e9; begun && (len(c.builds) < maxBuilds || c.builds[id] > 0) {
+		if c.builds == nil {
+			c.builds = map[uint64]float64{}
+		}
+		c.builds[id] = max(c.builds[id], took) // one that was found in a cache took no time
+	}
+	if slices.Contains(a.built, id) {
+		return
+	}
+	a.built = append(slices.Clone(a.built), id) // plans look at the one before
+	if len(a.built) > maxBuilt {
+		a.built = a.built[1:]
+	}
+}
+
+// prefer returns the agent that a job goes to of those that could have it: the first
+// unless another that is about as free needs less time for the job's environments.
+func (c *Core) prefer(g *dag.Graph, able []*agent, first *agent, free map[string]int64) *agent {
+	cl := planner.Cluster{Builds: c.builds}
+	for _, a := range able {
+		cl.Hosts = append(cl.Hosts, a.host())
+	}
+	best, least := first, cl.BuildsOn(g, slices.Index(able, first))
+	for i, a := range able {
+		has := free[a.row.Name]
+		if b := cl.BuildsOn(g, i); b < least && has > 0 && 2*has >= free[first.row.Name] {
+			best, least = a, b
+		}
+	}
+	return best
+}
+
+// knownBuilds is for who does not step the core.
+func (c *Core) knownBuilds() map[uint64]float64 { return maps.Clone(c.builds) }
