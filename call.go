@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor"
 )
 
@@ -36,6 +37,20 @@ func Call[T any](ctx context.Context, function string, args ...any) (Future[T], 
 	}
 	f, err := executor.Default.Call(ctx, function, plain...)
 	return Future[T]{f}, err
+}
+
+// Needing returns a context for calls that need other resources than one core:
+//
+//	model, err := cascade.Call[Model](cascade.Needing(ctx, cascade.GPU(1)), "Train", data)
+//
+// A call that the caller's host cannot run goes to one that can, and fails when there
+// is none. Of the options CPU, Memory, GPU and Resource count.
+func Needing(ctx context.Context, resources ...TaskOption) context.Context {
+	var g dag.Group
+	for _, set := range resources {
+		set(&g)
+	}
+	return executor.Needing(ctx, g.Resources)
 }
 
 func (f Future[T]) future() *executor.Future { return f.f }

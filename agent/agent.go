@@ -318,6 +318,7 @@ func (a *Agent) coreConfig(left inheritance) core.Config {
 		Warm:         a.cfg.Warm,
 		MaxExecutors: a.cfg.Limits.Executors,
 		EventsFor:    time.Millisecond,
+		ForwardAfter: a.cfg.ForwardAfter,
 		Memory:       a.cfg.Store,
 		CheckFrees:   checked,
 		Unfused:      a.cfg.Unfused,

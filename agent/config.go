@@ -44,10 +44,13 @@ type Config struct {
 	Warm   int             // executors to start before the first task; default: one per core; negative: none
 	Drain  time.Duration   // how long Run waits for running tasks when its context has ended; default 0: they are killed
 	Env    []string        // NAME=value for executors, added to the agent's own environment
-	Limits Limits          // bounds
 	// Unfused sends each task to an executor by itself, when its inputs are published:
 	// slower, to see what fusion is worth or whether a fault has to do with it.
 	Unfused bool
+	// ForwardAfter is how long calls of tasks wait here before the controller is asked
+	// for agents that could run them; default 20 ms; negative: they never go elsewhere.
+	ForwardAfter time.Duration
+	Limits       Limits // bounds
 	// GangPorts is the ports that members of gangs are leased; default 27000-28999.
 	GangPorts PortRange
 	Log       zerolog.Logger // of the agent
@@ -133,6 +136,7 @@ func (cfg Config) withDefaults() (Config, error) {
 			all = append(all, fmt.Errorf("negative amount %d", n))
 		}
 	}
+	cfg.ForwardAfter = max(cmp.Or(cfg.ForwardAfter, 20*time.Millisecond), 0)
 	cfg.Limits.TaskLog = cmp.Or(cfg.Limits.TaskLog, 64<<20)
 	cfg.Limits.LogAge = cmp.Or(cfg.Limits.LogAge, 30*24*time.Hour)
 	cfg.Limits.Backlog = cmp.Or(cfg.Limits.Backlog, 16<<20)

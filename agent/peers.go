@@ -162,7 +162,10 @@ func (d *peerDoor) Message(l *comms.Link, head, _ []byte) {
 	case *comms.Serving:
 		loop := d.agent.loop
 		d.agent.in.Offer(item{note: func() { loop.peer(name).at = m.At }})
-	case *comms.Notice, *comms.Released:
+	case *comms.Forward:
+		m.Dir = d.agent.jobFolder(m.Dir)
+		d.agent.in.Offer(item{ev: core.FromPeer{Agent: name, Msg: m}})
+	case *comms.Notice, *comms.Released, *comms.Forwarded, *comms.Recall:
 		d.agent.in.Offer(item{ev: core.FromPeer{Agent: name, Msg: m}})
 	default:
 		l.Abort(fmt.Errorf("unexpected %T from an agent", m))
@@ -198,7 +201,7 @@ func (d *peerDoor) Down(l *comms.Link, err error) {
 		if over {
 			p.out = outbound{}
 		}
-		loop.step(core.PeerDown{Agent: name})
+		loop.step(core.PeerDown{Agent: name, Over: over})
 	}})
 }
 

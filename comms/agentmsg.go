@@ -13,6 +13,7 @@ type Register struct {
 	Total       Resources // what tasks may occupy together
 	BootID      string    // of the host: shared memory of another boot is gone
 	LastEvent   uint64    // highest event number that the agent has used
+	Takes       bool      // it runs calls that other agents forward to it
 }
 
 // Snapshot tells a new controller incarnation, or the first after the agent
@@ -170,13 +171,14 @@ func (*Committed) Type() Type { return TypeCommitted }
 func (*Retain) Type() Type { return TypeRetain }
 
 func (m *Register) code(c *Coder) {
-	c.Struct(6, func(c *Coder) {
+	c.Struct(7, func(c *Coder) {
 		String(c, &m.Agent)
 		Uint(c, &m.Incarnation)
 		Slice(c, &m.Addresses, String[string])
 		m.Total.code(c)
 		String(c, &m.BootID)
 		Uint(c, &m.LastEvent)
+		c.Bool(&m.Takes)
 	})
 }
 

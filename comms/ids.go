@@ -50,8 +50,8 @@ func (j JobID) IsZero() bool { return j == JobID{} }
 
 // TaskID names a task of a job.
 type TaskID struct {
-	Job   JobID
-	Index dag.TaskIndex
+	Job   JobID         // of which it is a part
+	Index dag.TaskIndex // in the job's graph
 }
 
 func (t TaskID) String() string { return fmt.Sprintf("%s/%d", t.Job, t.Index) }

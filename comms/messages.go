@@ -56,6 +56,10 @@ const (
 	TypeReleased Type = 41 // agent -> agent: datasets that the sender's tasks need no more
 	TypeServing  Type = 42 // agent -> agent: where the sender serves datasets
 
+	TypeForward   Type = 43 // agent -> agent: a call to be run there
+	TypeForwarded Type = 44 // agent -> agent: what became of a call that was forwarded
+	TypeRecall    Type = 45 // agent -> agent: a call that was forwarded is not needed there any more
+
 	TypeHello     Type = 50 // executor -> agent: who it is and what it can run
 	TypeWelcome   Type = 51 // agent -> executor: answers Hello
 	TypeKind      Type = 52 // agent -> executor: what the runs of one group share
@@ -91,6 +95,9 @@ const (
 	TypeBacklog Type = Optional + 4 // agent -> controller: how much work waits, and what is free
 	TypeSpare   Type = Optional + 5 // controller -> agent: set tasks aside that others could begin sooner
 	TypeSpared  Type = Optional + 6 // agent -> controller: tasks that were set aside
+	TypeWhere   Type = Optional + 7 // agent -> controller: where calls should run; and how loaded the sender is
+	TypeThere   Type = Optional + 8 // controller -> agent: answers Where
+	TypeMeet    Type = Optional + 9 // controller -> agent: another agent will forward calls
 )
 
 // Message is one message body. Its fields are listed once, in code.
@@ -235,6 +242,12 @@ func newMessage(t Type) Message {
 		return new(Released)
 	case TypeServing:
 		return new(Serving)
+	case TypeForward:
+		return new(Forward)
+	case TypeForwarded:
+		return new(Forwarded)
+	case TypeRecall:
+		return new(Recall)
 	case TypeHello:
 		return new(Hello)
 	case TypeWelcome:
@@ -291,6 +304,12 @@ func newMessage(t Type) Message {
 		return new(Spare)
 	case TypeSpared:
 		return new(Spared)
+	case TypeWhere:
+		return new(Where)
+	case TypeThere:
+		return new(There)
+	case TypeMeet:
+		return new(Meet)
 	case TypeStop:
 		return new(Stop)
 	case TypeCall:

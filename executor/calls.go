@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor/value"
 )
 
@@ -39,12 +41,31 @@ type calls struct {
 	made []*Future
 }
 
-// Call has a registered function run as a task of its own, beside the caller's or
-// elsewhere, and returns at once. The arguments are those of the Go function behind
+// needsKey is where a context has what the calls need that are made with it.
+type needsKey struct{}
+
+// Needing returns a context for calls that need other resources than one core. A
+// call that the caller's host cannot run goes to one that can, and fails when there is none.
+func Needing(ctx context.Context, r dag.Resources) context.Context {
+	return context.WithValue(ctx, needsKey{}, r)
+}
+
+// needs is what a call with a context needs, as a message has it.
+func needs(ctx context.Context) (m comms.Resources) {
+	r, _ := ctx.Value(needsKey{}).(dag.Resources)
+	m = comms.Resources{CPU: r.CPU, Memory: r.Memory, GPU: r.GPU}
+	for _, name := range slices.Sorted(maps.Keys(r.Custom)) {
+		m.Custom = append(m.Custom, comms.Amount{Name: name, N: r.Custom[name]})
+	}
+	return m
+}
+
+// Call has a registered function run as a task of its own, on the caller's host or
+// another, and returns at once. The arguments are those of the Go function behind
 // its context: values of the parameters' types, or Futures, whose datasets are
 // passed by reference. The function returns one value; it is no generator and takes
-// no lists. It runs in the environment of the caller, with one core, and without
-// retries of its own: its error is Get's.
+// no lists. It runs in the environment of the caller, with one core (but see
+// Needing), and without retries of its own: its error is Get's.
 //
 // A task that is tried again must make the same calls in the same order, from one
 // goroutine: those that it made before are not made again. Calls end with their
@@ -73,7 +94,7 @@ func (r *Registry) call(ctx context.Context, function string, args []any) (*Futu
 	if !run.exec.welcome.Calls {
 		return nil, fmt.Errorf("agent %s takes no calls: it is of an older version, or the task runs alone (cascade replay --task)", run.exec.welcome.Agent)
 	}
-	return run.call(fn, args)
+	return run.call(fn, args, needs(ctx))
 }
 
 // callable tells why a function cannot be called with such arguments.
@@ -129,11 +150,11 @@ func (f *Func) inPlace(ctx context.Context, args []any) (*Future, error) {
 }
 
 // call tells the agent of a call.
-func (r *run) call(fn *Func, args []any) (*Future, error) {
+func (r *run) call(fn *Func, args []any, needs comms.Resources) (*Future, error) {
 	r.calls.mu.Lock()
 	defer r.calls.mu.Unlock()
 	f := &Future{typ: fn.Outputs[0].Type, run: r, number: uint64(len(r.calls.made)), done: make(chan struct{})}
-	m := &comms.Call{Run: r.ID, Number: f.number, Function: fn.Name, Output: fn.Outputs[0].Name}
+	m := &comms.Call{Run: r.ID, Number: f.number, Function: fn.Name, Output: fn.Outputs[0].Name, Resources: needs}
 	for i, p := range fn.params() {
 		if fn.With != nil && i == fn.WithAt {
 			with, err := encodeWith(args[i])

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cascade-run/cascade/agent/core"
@@ -68,10 +69,10 @@ func (a *agent) boot() {
 	a.offers = map[offerKey]*core.Offer{}
 	a.cfg = core.Config{
 		Agent: a.name, Incarnation: a.incarn, BootID: "boot",
-		Total:     comms.Resources{CPU: w.fate.cpu, Memory: 1 << 30, Custom: []comms.Amount{{Name: "disk", N: 1000}}},
+		Total:     comms.Resources{CPU: w.fate.cpu, Memory: 1 << 30, Custom: w.custom(slices.Index(w.agents, a))},
 		LastEvent: a.incarn * numbersApart, LastExecutor: a.last, Segments: segments, Adopted: adopted,
-		EventsFor: time.Millisecond,
-		Warm:      1, MaxExecutors: w.fate.executors, Memory: w.fate.shm, ArenaBytes: 64 << 10, LargeBytes: 32 << 10, CheckFrees: true,
+		EventsFor: time.Millisecond, ForwardAfter: w.fate.forward, Patience: w.fate.patience,
+		Warm: 1, MaxExecutors: w.fate.executors, Memory: w.fate.shm, ArenaBytes: 64 << 10, LargeBytes: 32 << 10, CheckFrees: true,
 	}
 	a.core = core.New(a.cfg)
 	w.tell(a.name, nil, "starts as incarnation %d and finds %d datasets and %d segments", a.incarn, len(adopted), len(segments))

@@ -113,7 +113,8 @@ func (x *executor) call() bool {
 			}
 			in.Data = d
 		}
-		m.Inputs = []comms.CallIn{in}
+		m.Inputs, m.Resources = []comms.CallIn{in}, x.needs(x.cur.Task, c.made)
+		x.w.oracle.makesCall(x, c.made)
 		c.made++
 		x.send(m)
 	case c.got < last:

@@ -40,6 +40,10 @@ type fates struct {
 	late                                                            bool // some agents start only while jobs run
 	calls                                                           int  // tasks that call others, of a thousand
 
+	forward  time.Duration // after which calls that wait go to other agents; 0: none does
+	patience time.Duration // of an agent with those to which it has no link
+	far      int           // calls that need what one agent alone has, of a thousand
+
 	steals time.Duration // that an idle agent's taking work must save; 0: none takes any
 }
 
@@ -72,6 +76,8 @@ func tamings() []taming {
 		{"drains", func(f *fates) { f.drains = 0 }},
 		{"late-agents", func(f *fates) { f.late = false }},
 		{"calls", func(f *fates) { f.calls = 0 }},
+		{"forwards", func(f *fates) { f.forward, f.far = 0, 0 }},
+		{"far-calls", func(f *fates) { f.far = 0 }},
 		{"agent-crashes", func(f *fates) { f.agentCrashes = 0 }},
 		{"controller-crashes", func(f *fates) { f.controllerCrashes = 0 }},
 		{"steers", func(f *fates) { f.steers = 0 }},

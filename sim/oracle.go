@@ -19,7 +19,9 @@ type oracle struct {
 	starts map[string]int // executors that did not come up, by agent
 	makers map[copyName]string
 	told   map[copyName]string
-	gangs  gangStarts // since the last look
+	gangs  gangStarts     // since the last look
+	calls  map[called]int // how often each was made
+	ends   map[called]int // and has ended
 }
 
 // copyName is what other agents know a copy of a dataset by; agent is who made it
@@ -49,7 +51,7 @@ type origin struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{w: w, starts: map[string]int{}, facts: map[comms.JobID]*facts{}, makers: map[copyName]string{}, told: map[copyName]string{}}
+	return &oracle{w: w, starts: map[string]int{}, facts: map[comms.JobID]*facts{}, makers: map[copyName]string{}, told: map[copyName]string{}, calls: map[called]int{}, ends: map[called]int{}}
 }
 
 // makes sees an executor make a dataset.
@@ -201,7 +203,10 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 			f.made[e.Cause.Ref] = from
 		}
 		return
-	case comms.EventDrained, comms.EventEnv, comms.EventBuilding, comms.EventSpilled, comms.EventCall:
+	case comms.EventCall:
+		o.called(id, e)
+		return
+	case comms.EventDrained, comms.EventEnv, comms.EventBuilding, comms.EventSpilled:
 		return
 	}
 	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] || b.Agent != "" && b.Epoch < f.moved[e.Task] {
@@ -316,7 +321,11 @@ func (o *oracle) failed(id comms.JobID, f *facts, e *comms.Event) {
 }
 
 // blame says that a task of the job was given a cause to fail.
-func (o *oracle) blame(id comms.JobID) { o.facts[id].blamed = true }
+func (o *oracle) blame(id comms.JobID) {
+	if f := o.facts[id]; f != nil { // else of a call that came from another agent, and goes back
+		f.blamed = true
+	}
+}
 
 func (o *oracle) deleted(id comms.JobID) { o.facts[id].deleted = true }
 

@@ -126,6 +126,23 @@ func checkSeeds(t *testing.T, opt Options, n uint64, listed []uint64) {
 	work.Wait()
 }
 
+// forwarded are seeds that once failed with calls that go to other agents.
+var forwarded = []uint64{}
+
+// TestForwards is TestSeeds with calls that go to other agents.
+func TestForwards(t *testing.T) {
+	n := amount(400, 60, 30)
+	seeds := slices.Clone(forwarded)
+	for seed := uint64(1); seed <= n; seed++ {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
+		if res := Run(Options{Seed: seed, Forwards: true}); res.Err != nil {
+			t.Errorf("seed %d: %v\nits story: go run ./sim/cmd/sim -forwards -seed %d -v", seed, res.Err, seed)
+		}
+	}
+}
+
 func checkSeed(t *testing.T, opt Options) {
 	res := Run(opt)
 	why, known := open[opt.Seed]

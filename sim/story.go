@@ -115,6 +115,22 @@ func describe(m comms.Message) (string, []comms.JobID) {
 		return fmt.Sprintf("Kind %d %s of %s, close %v", m.ID, m.Group, jobName(m.Job), m.Close), []comms.JobID{m.Job}
 	case *comms.Located:
 		return fmt.Sprintf("Located %d datasets", len(m.Data)), nil
+	case *comms.Where:
+		return fmt.Sprintf("Where %d: %d calls of %+v, here %v, load %+v, without %v", m.Ask, m.Calls, m.Needs, m.Here, *m.Load, m.Without), nil
+	case *comms.Forward:
+		var b strings.Builder
+		for i := range m.Inputs {
+			fmt.Fprintf(&b, " %s of %s attempt %d", refs([]comms.Desc{m.Inputs[i].Data}), jobName(m.Inputs[i].Of.Job), m.Inputs[i].Data.Attempt)
+		}
+		return fmt.Sprintf("Forward %s of %s as %x:%s", m.Name, jobName(m.Task.Job), m.Call[:4], b.String()), []comms.JobID{m.Task.Job}
+	case *comms.Forwarded:
+		text := fmt.Sprintf("Forwarded %x over %v back %q data %s", m.Call[:4], m.Over, m.Back, refs([]comms.Desc{m.Data}))
+		if m.Event != nil {
+			text += fmt.Sprintf(" %s %s", eventNames[m.Event.Kind], m.Event.Cause.Text)
+		}
+		return text, nil
+	case *comms.Recall:
+		return fmt.Sprintf("Recall %x", m.Call[:4]), nil
 	case *comms.Hello:
 		return name, nil
 	}

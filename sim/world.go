@@ -15,11 +15,12 @@ import (
 
 // Options says what to run.
 type Options struct {
-	Seed    uint64
-	Story   bool     // keep the story
-	Gangs   bool     // half of the families of tasks are gangs
-	Without []string // kinds of trouble, and groups of jobs, to leave out, as Shrink names them
-	Steals  bool     // several agents that are small for their jobs; idle ones take work of others
+	Seed     uint64
+	Story    bool     // keep the story
+	Gangs    bool     // half of the families of tasks are gangs
+	Without  []string // kinds of trouble, and groups of jobs, to leave out, as Shrink names them
+	Forwards bool     // several agents that are small for their jobs; calls go from one to another
+	Steals   bool     // several agents that are small for their jobs; idle ones take work of others
 }
 
 // Flags are those of the command sim that run these options.
@@ -114,6 +115,9 @@ func newWorld(opt Options) *world {
 	w.fate.drains, w.fate.late, w.fate.calls, w.seed = drawDrains(opt.Seed), drawLate(opt.Seed), drawCalls(opt.Seed), opt.Seed
 	if opt.Steals {
 		w.fate.drawSteals(opt.Seed)
+	}
+	if opt.Forwards {
+		w.fate.drawForwards(opt.Seed)
 	}
 	for _, t := range tamings() {
 		if slices.Contains(opt.Without, t.name) {

@@ -31,8 +31,11 @@ type Config struct {
 	LargeBytes int64 // datasets from this size get a file of their own; default: the ledger's
 	CheckFrees bool  // ask for FreedRange effects (poisoning)
 
-	EventsFor  time.Duration // how long what nobody waits for may wait for more to tell, while tasks run; default: not at all
-	EventsKept int           // most events kept uncommitted: above it no new run starts; default 1<<18
+	EventsFor    time.Duration // how long what nobody waits for may wait for more to tell, while tasks run; default: not at all
+	ForwardAfter time.Duration // how long calls wait here before the controller is asked for agents that could run them; 0: they never go elsewhere
+	Patience     time.Duration // how long calls wait for an agent to which there is no link, before they run elsewhere; default 3s
+
+	EventsKept int // most events kept uncommitted: above it no new run starts; default 1<<18
 
 	// Unfused has a task wait for the end of what it reads from before it goes to an
 	// executor, and has every output published: to see what fusion is worth.
@@ -48,7 +51,7 @@ type (
 	ControllerUp struct{ Resumed bool }
 	// ControllerDown: the link is gone, for now.
 	ControllerDown struct{}
-	// FromController brings Assign, Steer, Retain or Committed. With Assign comes
+	// FromController brings what a controller sends and the core acts on. With Assign comes
 	// the decoded graph, or Err when it could not be had; the core keeps no
 	// encoded graph.
 	FromController struct {
@@ -148,14 +151,18 @@ type (
 		Agent   string
 		Resumed bool
 	}
-	// PeerDown: the link to another agent is gone, for now.
-	PeerDown struct{ Agent string }
+	// PeerDown: the link to another agent is gone, for now or (Over) for good: the
+	// next one is not resumed.
+	PeerDown struct {
+		Agent string
+		Over  bool
+	}
 	// PeerFull: the outbound queue to another agent is full, or has room again.
 	PeerFull struct {
 		Agent string
 		Full  bool
 	}
-	// FromPeer brings Notice or Released of another agent.
+	// FromPeer brings Notice, Released, Forward, Forwarded or Recall of another agent.
 	FromPeer struct {
 		Agent string
 		Msg   comms.Message
@@ -283,7 +290,7 @@ type (
 	// ResetPeer: end the link to another agent and make a new one that is not
 	// resumed: what it told was lost.
 	ResetPeer struct{ Agent string }
-	// ToPeer sends Notice or Released to another agent.
+	// ToPeer sends Notice, Released, Forward, Forwarded or Recall to another agent.
 	ToPeer struct {
 		Agent string
 		Msg   comms.Message

@@ -193,9 +193,15 @@ func (c *Core) stuckCalls() {
 	if len(c.waiters) == 0 || slices.ContainsFunc(c.execs, func(ex *executor) bool { return ex.wants > 0 || ex.state == exKilled }) {
 		return
 	}
+	if c.sendBackStuck() {
+		return
+	}
 	if !c.unplaced && c.unplaceOthers() { // once, and then a call is to blame
 		c.unplaced = true
 		c.wakeAt(c.now)
+		return
+	}
+	if c.refuseStuck() || c.goesOnAway() { // with what comes back others go on
 		return
 	}
 	var first *run
@@ -208,6 +214,9 @@ func (c *Core) stuckCalls() {
 		j, t := first.job, first.task
 		c.dropUnplaced(j, t)
 		c.fail(j, t, nil, &comms.TaskError{Kind: comms.ErrorMemory, Message: "there is no room for its inputs beside those of the tasks that wait for calls"}, comms.Cause{Kind: comms.CauseMemory}, true)
+		return
+	}
+	if c.resultStuck() {
 		return
 	}
 	for _, by := range c.waiters {

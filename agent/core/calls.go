@@ -21,10 +21,19 @@ import (
 //
 // Calls end with the task that made them, not with its run: when that is tried
 // again it makes the same calls, and meets those that were made.
+//
+// A call may run on another agent: see forward. There it is a guest, whose caller is
+// elsewhere, and the datasets of its owner that it reads are jobs as if they were calls.
 
-// call is what makes a job a call.
+// call is what makes a job a call, a guest, or a dataset that guests read.
 type call struct {
-	by      *caller
+	by      *caller // nil of a guest and of what it reads
+	name    string  // of those
+	guest   *guest
+	borrows *borrowed
+	out     *outgoing // at another agent, when it is there or about to go
+	at      string    // the agent on which it has ended, when that is not this one
+	stays   bool      // it came back, and goes nowhere if it can run here
 	number  uint64
 	sum     xxh3.Uint128 // of all that was asked for
 	readers []reader     // calls that wait for what it returns
@@ -56,10 +65,14 @@ type loan struct {
 	data *dataset
 }
 
-// root returns the task of a graph from which a call comes, by whatever calls.
+// root returns the task of a graph from which a call comes, by whatever calls; or the
+// guest, when that task is another agent's.
 func (j *job) root() (*job, taskIndex) {
 	t := taskIndex(0)
-	for j.call != nil {
+	if j.call != nil {
+		t = j.call.task(j)
+	}
+	for j.call != nil && j.call.by != nil {
 		j, t = j.call.by.job, j.call.by.task
 	}
 	return j, t
@@ -67,14 +80,20 @@ func (j *job) root() (*job, taskIndex) {
 
 // taskName is a task's name: of a call that of its caller, and its number behind it.
 func (j *job) taskName(t taskIndex) string {
-	if j.call == nil {
+	switch {
+	case j.call == nil:
 		return j.graph.TaskName(t)
+	case j.call.by == nil:
+		return j.call.name
 	}
 	return fmt.Sprintf("%s/%d", j.call.by.job.taskName(j.call.by.task), j.call.number)
 }
 
 // task is the one task of a call: the placeholders of its inputs come before it.
 func (k *call) task(j *job) taskIndex { return taskIndex(j.static - 1) }
+
+// callGroup is what the one task of a call has of a group.
+func (j *job) callGroup() *groupState { return j.groupOf(j.call.task(j)) }
 
 // called takes a run's word that it calls a function.
 func (c *Core) called(ex *executor, m *comms.Call) {
@@ -143,32 +162,27 @@ func (by *caller) sum(m *comms.Call) (xxh3.Uint128, error) {
 
 // newCall makes the job of a call. An error says that the executor broke the protocol.
 func (c *Core) newCall(r *run, by *caller, m *comms.Call, sum xxh3.Uint128) error {
-	g, err := callGraph(m)
+	env := r.gs.class.env
+	g, err := callGraph(m, env.job.declared(env.name))
 	if err != nil {
 		return err
 	}
 	root, _ := r.job.root()
 	j := c.newJob(&comms.Assign{Job: c.callID(by, sum), Life: root.life, Dir: root.dir, Owner: root.owner.name}, g)
-	j.call = &call{by: by, number: m.Number, sum: sum}
-	j.depth, j.priority, j.registry, j.fresh = r.job.depth+1, root.priority, root.registry, false
-	j.wanted = exports{whole: map[outputKey]bool{{j.call.task(j), 0}: true}}
+	j.depth, j.priority, j.registry = r.job.depth+1, root.priority, root.registry
+	gs := c.prepareCall(j, &call{by: by, number: m.Number, sum: sum}, m.With)
+	gs.checked = env.pool // the caller's registry is the executor's
 	by.calls[m.Number] = j
-	root.inflight++
+	if root.call == nil {
+		root.inflight++
+	}
 	for _, cl := range j.classes {
-		cl.env = r.gs.class.env
+		cl.env = env
 	}
-	t := j.call.task(j)
-	for i := range j.tasks {
-		j.tasks[i] = task{attempt: 1, state: tFinished, flags: fReleased | fElsewhere}
-	}
-	j.tasks[t] = task{attempt: 1, state: tWaiting}
-	j.unended = 1
-	gs := j.groupOf(t)
-	gs.named, gs.step, gs.checked = true, false, r.gs.class.env.pool // the caller's registry is the executor's
-	gs.with = slices.Clone(m.With)
-	c.begin(j)
 	for i := range m.Inputs {
 		if err := c.callInput(r, j, i, &m.Inputs[i]); err != nil {
+			delete(by.calls, m.Number) // what nobody can run is not met by the next try
+			c.giveUp(j)
 			return err
 		}
 	}
@@ -176,19 +190,45 @@ func (c *Core) newCall(r *run, by *caller, m *comms.Call, sum xxh3.Uint128) erro
 	return nil
 }
 
+// prepareCall makes a new job one of one task, whose inputs count as made.
+func (c *Core) prepareCall(j *job, k *call, with []byte) *groupState {
+	j.call, j.fresh = k, false
+	t := k.task(j)
+	j.wanted = exports{whole: map[outputKey]bool{{t, 0}: true}}
+	for i := range j.tasks {
+		j.tasks[i] = task{attempt: 1, state: tFinished, flags: fReleased | fElsewhere}
+	}
+	j.tasks[t] = task{attempt: 1, state: tWaiting}
+	j.unended = 1
+	gs := j.groupOf(t)
+	gs.named, gs.step, gs.with = true, false, slices.Clone(with)
+	c.begin(j)
+	return gs
+}
+
 // callID names the job of a call. No other call ever has that name: memory may still
 // hold what one of the same content was given, when a reader keeps it.
 func (c *Core) callID(by *caller, sum xxh3.Uint128) comms.JobID {
-	c.calls++
 	b := sum.Bytes()
-	h := xxh3.Hash128(fmt.Append(b[:], c.cfg.Incarnation, c.calls, by.job.id, by.task))
-	return comms.JobID(h.Bytes())
+	return c.freshID(fmt.Append(b[:], by.job.id, by.task))
 }
 
-// callGraph makes the graph of a call: placeholders for its inputs, and its task.
-func callGraph(m *comms.Call) (*dag.Graph, error) {
+// freshID makes a name that nothing here or on another agent has had.
+func (c *Core) freshID(of []byte) comms.JobID {
+	c.calls++
+	return comms.JobID(xxh3.Hash128(fmt.Append(slices.Clip(of), c.cfg.Agent, c.cfg.Incarnation, c.calls)).Bytes())
+}
+
+// callGraph makes the graph of a call: placeholders for its inputs, and its task. env
+// is its caller's environment, nil when that is the default one.
+func callGraph(m *comms.Call, env *dag.Environment) (*dag.Graph, error) {
 	b := dag.NewBuilder("call")
-	grp := dag.Group{Name: "call", Run: dag.Run{Function: m.Function}, Outputs: []dag.OutputDecl{{Name: m.Output}},
+	run := dag.Run{Function: m.Function}
+	if env != nil {
+		b.Environment(*env)
+		run.Environment = env.Name
+	}
+	grp := dag.Group{Name: "call", Run: run, Outputs: []dag.OutputDecl{{Name: m.Output}},
 		Resources: dag.Resources{CPU: m.Resources.CPU, Memory: m.Resources.Memory, GPU: m.Resources.GPU}}
 	for _, x := range m.Resources.Custom {
 		if grp.Resources.Custom == nil {
@@ -255,9 +295,7 @@ func (c *Core) callInput(r *run, j *job, i int, in *comms.CallIn) error {
 
 // lend makes a dataset of one job an input of a call.
 func (c *Core) lend(from *job, d *dataset, to reader) {
-	for d.from != nil {
-		from, d = d.from.job, d.from.data
-	}
+	from, d = d.lender(from)
 	lent := &dataset{desc: d.desc, sealed: d.sealed, refs: 1}
 	lent.desc.Ref = comms.DatasetRef{Task: taskIndex(to.input)}
 	if d.sealed {
@@ -278,6 +316,9 @@ func (c *Core) endLoan(l *loan) {
 		delete(l.job.lends, ref)
 	}
 	c.deref(l.job, ref, 1)
+	if k := l.job.call; k != nil && k.borrows != nil {
+		c.unborrow(l.job)
+	}
 }
 
 // passOn hands what a call returned to another that reads it, or fails that.
@@ -294,6 +335,10 @@ func (c *Core) passOn(j *job, to reader) {
 	why := "nobody waits for it any more" // it ended well, and what it made was freed with its caller
 	if j.call.failed != nil {
 		why = j.call.failed.Text()
+	}
+	if k.guest != nil {
+		c.sendBack(to.job, fmt.Sprintf("%s: %s", j.call.name, why))
+		return
 	}
 	c.fail(to.job, t, nil, &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("what it reads could not be made: %s: %s", j.taskName(j.call.task(j)), why)},
 		comms.Cause{Kind: comms.CauseTask}, true)
@@ -320,20 +365,48 @@ func (j *job) result() *dataset {
 
 // noteCall takes an event of a call. Its end is told as an event of the root of calls.
 func (c *Core) noteCall(j *job, e *comms.Event) {
+	k := j.call
 	switch e.Kind {
 	case comms.EventFailed, comms.EventSkipped, comms.EventCancelled:
-		j.call.failed = e.Error
+		k.failed = e.Error
 	case comms.EventFinished:
 	default:
 		return
 	}
-	root, t := j.root()
-	if j.dropped || root.dropped || root.over {
+	if k.by == nil {
+		if k.guest != nil {
+			k.guest.end = &comms.Event{Kind: e.Kind, Attempt: e.Attempt, Usage: e.Usage, Error: e.Error}
+		}
 		return
 	}
-	c.note(root, comms.Event{Kind: comms.EventCall, Task: t, Attempt: root.at(t).attempt, Executor: e.Executor, Usage: e.Usage, Error: e.Error,
-		Cause: comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}, Text: j.taskName(e.Task) + " " + j.groupOf(e.Task).group.Run.Function},
-		Count: uint64(comms.Try(e.Attempt))})
+	if j.dropped {
+		return
+	}
+	end := comms.Event{Kind: comms.EventCall, Executor: e.Executor, Usage: e.Usage, Error: e.Error, Count: uint64(comms.Try(e.Attempt)),
+		Cause: comms.Cause{Kind: comms.CauseTask, Text: j.taskName(e.Task) + " " + j.groupOf(e.Task).group.Run.Function}}
+	switch root, _ := j.root(); {
+	case k.at != "":
+		end.Cause.Text += " on " + k.at
+	case root.call != nil:
+		end.Cause.Text += " on " + c.cfg.Agent
+	}
+	c.tellRoot(j, end)
+}
+
+// tellRoot passes the end of a call on to the task of a graph from which it comes, or
+// to the agent whose that is.
+func (c *Core) tellRoot(j *job, e comms.Event) {
+	root, t := j.root()
+	if root.dropped || root.over {
+		return
+	}
+	if g := root.guestOf(); g != nil {
+		e.Executor = 0
+		c.say(g.owner, &comms.Forwarded{Call: root.id, Event: &e})
+		return
+	}
+	e.Task, e.Attempt, e.Cause.Ref = t, root.at(t).attempt, comms.DatasetRef{Task: t}
+	c.note(root, e)
 }
 
 // settleCalls does what follows from ends: of calls, for those that read and await
@@ -376,6 +449,12 @@ func (c *Core) callEnded(j *job) {
 		c.passOn(j, to)
 		c.tryCall(to.job)
 	}
+	switch {
+	case j.call.guest != nil:
+		c.guestEnded(j)
+	case j.call.borrows != nil:
+		c.unborrow(j)
+	}
 }
 
 // giveUp ends a call that nobody waits for any more.
@@ -390,7 +469,15 @@ func (c *Core) dropCall(j *job) {
 	c.keepOnly(j, nil)
 	c.closeKinds(j)
 	c.unlist(j)
-	root, _ := j.root()
-	root.inflight--
-	c.touch(root)
+	switch root, _ := j.root(); {
+	case j.call.guest != nil:
+		c.dropGuest(j)
+	case j.call.borrows != nil:
+		if k := *j.call.borrows; c.borrowed[k] == j {
+			delete(c.borrowed, k)
+		}
+	case root.call == nil:
+		root.inflight--
+		c.touch(root)
+	}
 }

@@ -55,7 +55,47 @@ func (c *Core) Check() error {
 	if building != c.building {
 		return fmt.Errorf("%d environments are being built, counted %d", building, c.building)
 	}
+	if err := c.checkCalls(); err != nil {
+		return err
+	}
 	return c.checkMemory(sealed)
+}
+
+// checkCalls compares what is known of calls that go from agent to agent.
+func (c *Core) checkCalls() error {
+	out, guests := map[*neighbour]int{}, map[*neighbour]int{}
+	for id, j := range c.away {
+		o := j.call.out
+		if o == nil || o.id != id || c.byJob[j.id] != j || j.at(j.call.task(j)).state != tAway {
+			return fmt.Errorf("call %s has ended, or is here, and counts as one of another agent", j.id)
+		}
+		out[o.host]++
+		if !o.host.up && o.host.missed.IsZero() {
+			return fmt.Errorf("call %s waits for agent %s, whose link nobody waits for", j.id, o.host.name)
+		}
+	}
+	for _, j := range c.guests {
+		if c.byJob[j.id] != j || j.guestOf() == nil {
+			return fmt.Errorf("call %s of another agent is not among the jobs", j.id)
+		}
+		guests[j.call.guest.owner]++
+	}
+	for _, n := range c.neighbours {
+		if n.out != out[n] || n.guests != guests[n] {
+			return fmt.Errorf("agent %s has %d calls and has sent %d here, counted %d and %d", n.name, out[n], guests[n], n.out, n.guests)
+		}
+		delete(out, n)
+		delete(guests, n)
+	}
+	if len(out)+len(guests) > 0 {
+		return fmt.Errorf("calls go to or come from agents that are not known")
+	}
+	for k, j := range c.borrowed {
+		if c.byJob[j.id] != j || j.dropped || *j.call.borrows != k || j.over && len(j.lends) == 0 {
+			return fmt.Errorf("dataset %v of agent %s is kept, and no guest reads it", k.of, k.from)
+		}
+	}
+	return nil
 }
 
 // checkPeers compares what a job knows of its other fragments.
@@ -223,6 +263,10 @@ func (c *Core) checkTasks(j *job) error {
 			missing, failed := c.countMissing(j, t)
 			if missing != s.missing && !failed || missing == 0 && !failed {
 				return fmt.Errorf("task %d waits for %d inputs, counted %d", t, s.missing, missing)
+			}
+		case tAway:
+			if j.call == nil || j.call.out == nil && j.call.borrows == nil && !slices.Contains(c.strange, j) {
+				return fmt.Errorf("task %d is away and nobody is to have it", t)
 			}
 		case tDelayed:
 			if !slices.ContainsFunc(c.delayed, func(d delay) bool { return d.job == j && d.task == t }) {

@@ -87,13 +87,24 @@ type Core struct {
 	missed     time.Time // since when memory is missed and nothing but fetches can move; zero: that is not so
 	offers     map[offerKey]*offer
 
-	seconds   average // that a task takes
-	bandwidth average // bytes a second at which datasets come from other agents
+	seconds     average // that a task takes
+	callSeconds average // that a call takes, here or elsewhere
+	bandwidth   average // bytes a second at which datasets come from other agents
 
 	// Calls.
-	waiters []*caller // whose runs wait for calls, in the order in which they began to
-	reap    []*caller // whose task may have ended
-	calls   uint64    // made so far
+	waiters   []*caller // whose runs wait for calls, in the order in which they began to
+	reap      []*caller // whose task may have ended
+	calls     uint64    // made so far
+	asking    asking
+	strange   []*job               // that cannot run here, until it is known who can
+	away      map[comms.JobID]*job // own ones that others have, or are to be told of, by their names there
+	guests    []*job               // those of other agents, in order of arrival
+	borrowed  map[borrowed]*job    // what those read that their owners have
+	loaded    bool                 // how much there is to do has changed by guests, and was not told since
+	loadAt    time.Time            // when it may be told again
+	met       []*neighbour         // acquainted for calls
+	unreached []*neighbour         // of these, those whose links are waited for
+
 	// unplaced: tasks that waited for memory gave way to calls, and no call has ended since.
 	unplaced bool
 
@@ -127,7 +138,7 @@ func New(cfg Config) *Core {
 		cfg: cfg, total: vector(cfg.Total), free: vector(cfg.Total), led: led,
 		byJob: map[comms.JobID]*job{}, owners: map[string]*owner{}, byExec: map[comms.ExecutorID]*executor{},
 		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
-		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{},
+		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{}, away: map[comms.JobID]*job{},
 		segs: map[ledger.SegmentID]*segment{}, lastEvent: cfg.LastEvent, lastExec: cfg.LastExecutor,
 	}
 	c.pool(poolKey{"", cfg.Dir}).warm = cfg.Warm
@@ -151,6 +162,7 @@ const (
 func (cfg Config) withDefaults() Config {
 	cfg.Host = cmp.Or(cfg.Host, "127.0.0.1")
 	cfg.EventsKept = cmp.Or(cfg.EventsKept, 1<<18)
+	cfg.Patience = cmp.Or(cfg.Patience, 3*time.Second)
 	cfg.MaxExecutors = cmp.Or(cfg.MaxExecutors, max(4, 2*int((cfg.Total.CPU+999)/1000)))
 	const (
 		page = 4096
@@ -214,7 +226,7 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 	case PeerUp:
 		c.peerUp(ev)
 	case PeerDown:
-		c.peerDown(ev.Agent)
+		c.peerDown(ev)
 	case PeerFull:
 		c.peerFull(ev)
 	case FromPeer:
@@ -259,6 +271,7 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 	}
 	if idle {
 		c.tellBacklog()
+		c.tellLoad()
 	}
 	c.setTimer()
 	out := c.out

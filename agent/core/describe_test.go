@@ -34,6 +34,10 @@ func describe(a Action) string {
 		return fmt.Sprintf("memory %s%+v", strings.TrimPrefix(fmt.Sprintf("%T", a.Effect), "ledger."), a.Effect)
 	case SetTimer:
 		return "timer " + a.At.UTC().Format("15:04:05.000000")
+	case ToPeer:
+		return fmt.Sprintf("agent %s <- %s", a.Agent, describeMessage(a.Msg))
+	case AppendLog:
+		return fmt.Sprintf("log of %s of job %d, attempt %d: %q", a.Task, a.Job[0], a.Attempt, a.Text)
 	case DropJob:
 		return fmt.Sprintf("drop job %d", a.Job[0])
 	}
@@ -48,6 +52,45 @@ func describeMessage(m comms.Message) string {
 			s += fmt.Sprintf(", job %d: %d tasks of %.3fs", j.Job[0], j.Tasks, j.Seconds)
 		}
 		return s
+	case *comms.Where:
+		s := fmt.Sprintf("where %d: %d calls of cpu %d, gpu %d, %d bytes each, here %v", m.Ask, m.Calls, m.Needs.CPU, m.Needs.GPU, m.Bytes, m.Here)
+		if m.Calls == 0 {
+			s = "loaded"
+		}
+		s += fmt.Sprintf("; %d wait, %d run", m.Load.Waiting, m.Load.Running)
+		if len(m.Without) > 0 {
+			s += fmt.Sprintf("; without %v", m.Without)
+		}
+		return s
+	case *comms.Forward:
+		s := fmt.Sprintf("forward %s as %s: %s of job %d, priority %d, depth %d, with %d bytes", m.Name, m.Call.String()[:8], m.Group, m.Task.Job[0], m.Priority, m.Depth, len(m.With))
+		for _, in := range m.Inputs {
+			s += ", in " + describeDesc(in.Data)
+			if in.Data.Place.Kind == comms.PlaceAgent {
+				s += fmt.Sprintf(" of %d bytes", in.Data.Size)
+			}
+		}
+		return s
+	case *comms.Forwarded:
+		s := "forwarded " + m.Call.String()[:8]
+		if m.Over {
+			s += " is over"
+		}
+		if m.Event != nil {
+			s += ": " + describeEvent(*m.Event)
+		}
+		if m.Data.Place.Kind != comms.PlaceNone {
+			s += ", returned " + describeDesc(m.Data)
+		}
+		if len(m.Text) > 0 {
+			s += fmt.Sprintf(": wrote %q", m.Text)
+		}
+		if m.Back != "" {
+			s += ": given back: " + m.Back
+		}
+		return s
+	case *comms.Recall:
+		return "recall " + m.Call.String()[:8]
 	case *comms.Spared:
 		return fmt.Sprintf("spared of job %d epoch %d: %v", m.Job[0], m.Epoch, m.Tasks)
 	case *comms.Events:

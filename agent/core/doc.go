@@ -35,6 +35,8 @@
 //	slots      instances, whole groups        runs       what a run is told
 //	credit     how far generators run ahead   paths      runs that stand for many tasks
 //	calls      functions that runs call       awaits     who waits for what it called
+//	forward    calls that run elsewhere       guests     calls of other agents
+//	acquaint   agents between which calls go
 //	memory     the ledger's requests, effects report     what executors say
 //	events     numbered batches               failures   retries, crashes, lost datasets
 //	peers      who has the other fragments    tell       what they are told
@@ -59,6 +61,12 @@
 //
 // A run that calls functions makes jobs of one task, which only this agent knows
 // (decision 20). While it waits for one it has no cpu; nothing waits behind it.
+//
+// A call that another agent runs is this one's still (decision 28): the host has it
+// under a name of that stay only, and what it is told of a name that it has given up,
+// or tells, counts for nothing. A host keeps a guest and what it returned until the
+// owner recalls it, or their link has ended; an owner takes a call home when the host
+// gives it back, or cannot be reached for Config.Patience.
 //
 // Leases and pins end with the report that ends their use, or with
 // ExecutorDead; never with a broken link or with Kill.

@@ -146,7 +146,8 @@ func (c *Core) quit() {
 
 // Drained tells whether an agent that drains has nothing more to wait for: what
 // ran has ended, but for generators that wait for consumers, and the controller
-// has committed it and seen to it that others have the rest. One that is away may
+// has committed it and seen to it that others have the rest, as have the owners of
+// calls that were forwarded here. One that is away may
 // come back while the grace lasts: without it only an agent may go that has nothing of
 // jobs that go on. Who drives the core may end it then.
 func (c *Core) Drained() bool {
@@ -155,7 +156,7 @@ func (c *Core) Drained() bool {
 			return false
 		}
 	}
-	if c.pending > 0 || len(c.batches) > 0 {
+	if c.pending > 0 || len(c.batches) > 0 || len(c.guests) > 0 {
 		return false
 	}
 	if c.leaving != nil && c.leaving.dismissed {

@@ -94,7 +94,9 @@ func (c *Core) ready(j *job, e entry) {
 		return
 	}
 	if gs.unfit != "" {
-		c.fail(j, e.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: gs.unfit}, j.cause(e), true)
+		if !c.missesHere(j, e.task) {
+			c.fail(j, e.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: gs.unfit}, j.cause(e), true)
+		}
 		return
 	}
 	j.tasks[e.task].state = tReady

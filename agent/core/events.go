@@ -160,8 +160,9 @@ func (c *Core) controllerUp(resumed bool) {
 	if !resumed {
 		c.emit(ToController{&comms.Register{
 			Agent: c.cfg.Agent, Incarnation: c.cfg.Incarnation, Addresses: slices.Clone(c.cfg.Addresses),
-			Total: c.cfg.Total, BootID: c.cfg.BootID, LastEvent: c.lastEvent,
+			Total: c.cfg.Total, BootID: c.cfg.BootID, LastEvent: c.lastEvent, Takes: c.cfg.ForwardAfter > 0,
 		}})
+		c.unasked()
 		for _, j := range c.jobs {
 			if j.call != nil {
 				continue
@@ -291,6 +292,10 @@ func (c *Core) fromController(ev FromController) {
 		c.committed(m.UpTo)
 	case *comms.Dismiss:
 		c.dismiss(m)
+	case *comms.There:
+		c.there(m)
+	case *comms.Meet:
+		c.acquaint(&m.Host)
 	case *comms.Weigh:
 		c.weigh(m)
 	case *comms.Spare:

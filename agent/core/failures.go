@@ -103,6 +103,10 @@ func (c *Core) costOf(r *run) *comms.Usage {
 // is tried again unless final is set, its retries are used up or its job was
 // stopped; crashes do not count against retries but make it poison in the end.
 func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms.Cause, final bool) {
+	if e.Kind == comms.ErrorSetup && j.guestOf() != nil && !j.dropped { // another host may have what it needs
+		c.sendBack(j, e.Message)
+		return
+	}
 	s := j.at(t)
 	e.Task, e.Attempt, e.Agent = j.taskName(t), comms.Try(s.attempt), c.cfg.Agent
 	gs := j.groupOf(t)
@@ -313,6 +317,10 @@ func (c *Core) pinFailed(r *run) {
 		c.reassess(j, r.task, r.cause)
 		return
 	}
+	if j.guestOf() != nil && !j.dropped {
+		c.sendBack(j, r.pinErr.Error())
+		return
+	}
 	c.fail(j, r.task, r, &comms.TaskError{Kind: comms.ErrorMemory, Message: r.pinErr.Error()}, comms.Cause{Kind: comms.CauseMemory}, true)
 }
 
@@ -326,7 +334,11 @@ func (c *Core) lost(k ledger.Key, why error) {
 	ref := d.desc.Ref
 	if j.call != nil {
 		delete(j.data, ref)
-		if ref.Task == j.call.task(j) {
+		switch {
+		case ref.Task != j.call.task(j):
+		case j.call.guest != nil:
+			c.sendBack(j, "what it returned is lost: "+why.Error())
+		default:
 			c.resultLost(j, why.Error())
 		}
 		return

@@ -45,6 +45,14 @@ func (gs *groupState) usable(j *job, p *pool) string {
 	if why := different(j, p); why != "" {
 		return why
 	}
+	if j.call != nil { // what it passes was looked at where it was called
+		_, has := p.funcs[gs.group.Run.Function]
+		if _, late := p.funcs["*"]; !has && !late {
+			return gs.group.Run.Function + " is not registered in the executor of this agent"
+		}
+		gs.checked = p
+		return ""
+	}
 	if why := gs.mistake(p); why != "" {
 		return why
 	}

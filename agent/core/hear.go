@@ -44,6 +44,15 @@ type heard struct {
 	pull   *pull
 	asked  bool            // other agents wait for its copy to be here
 	origin *comms.Adoption // what it is to be a copy of, here; nil: it is another agent's
+	of     comms.DatasetID // its name there, when that is another than here
+}
+
+// name is a dataset's name where it is fetched from.
+func (h *heard) name() comms.DatasetID {
+	if h.of != (comms.DatasetID{}) {
+		return h.of
+	}
+	return comms.DatasetID{Job: h.job.id, DatasetRef: h.desc.Ref}
 }
 
 // early is a notice whose Assign is still to come.
@@ -57,6 +66,7 @@ type early struct {
 func (c *Core) peerUp(ev PeerUp) {
 	n := c.neighbour(ev.Agent)
 	n.up, n.full = true, false
+	defer c.callsUp(n, ev.Resumed)
 	for _, j := range c.jobs {
 		if j.peers == nil {
 			continue
@@ -71,9 +81,10 @@ func (c *Core) peerUp(ev PeerUp) {
 	}
 }
 
-func (c *Core) peerDown(agent string) {
-	if n := c.neighbours[agent]; n != nil {
+func (c *Core) peerDown(ev PeerDown) {
+	if n := c.neighbours[ev.Agent]; n != nil {
 		n.up, n.full = false, false
+		c.callsDown(n, ev.Over)
 		c.unmeet(n)
 	}
 }
@@ -86,6 +97,7 @@ func (c *Core) peerFull(ev PeerFull) {
 	if n.full = ev.Full; n.full {
 		return
 	}
+	c.sayAll(n)
 	for _, j := range c.jobs {
 		if j.peers != nil {
 			c.mustTell(j)
@@ -99,6 +111,12 @@ func (c *Core) fromPeer(ev FromPeer) {
 		c.notice(ev.Agent, m)
 	case *comms.Released:
 		c.releasedBy(ev.Agent, m)
+	case *comms.Forward:
+		c.hostCall(ev.Agent, m)
+	case *comms.Forwarded:
+		c.forwarded(ev.Agent, m)
+	case *comms.Recall:
+		c.recalled(ev.Agent, m)
 	}
 }
 

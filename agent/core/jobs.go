@@ -21,6 +21,7 @@ const (
 	tDelayed                  // waits for its next attempt
 	tAsked                    // ended before the job came here, and the controller is asked for what it made
 	tAside                    // set aside for another agent, until the controller says whose it is
+	tAway                     // a call that another agent runs, or is to run, or whose result is on its way here
 	tPinning                  // its inputs are brought into memory
 	tQueued                   // sent to an executor; inputs may still be missing when they are live values
 	tRunning
@@ -246,7 +247,7 @@ func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
 	c.dropUnplaced(j, noTask)
 	for i := range j.tasks {
 		switch j.tasks[i].state {
-		case tWaiting, tReady, tDelayed, tAside, tPinning:
+		case tWaiting, tReady, tDelayed, tAside, tAway, tPinning:
 			c.endUnrun(j, taskIndex(i), cause)
 		case tAsked:
 			c.unask(j, taskIndex(i))
@@ -279,6 +280,9 @@ func (c *Core) end(j *job, t taskIndex, state taskState) {
 	j.unended--
 	c.touch(j)
 	c.endCalls(j, t)
+	if j.call != nil {
+		c.endStay(j)
+	}
 	c.instanceEnded(j, t)
 	if j.peers != nil {
 		c.offerEnd(j, t)

@@ -110,6 +110,9 @@ func (c *Core) newKind(j *job, gs *groupState) *comms.Kind {
 	if j.call != nil {
 		root, t := j.root()
 		k.Job, k.Group = root.id, root.groupOf(t).group.Name
+		if g := root.guestOf(); g != nil {
+			k.Job, k.Group = g.task.Job, g.group
+		}
 	}
 	return k
 }

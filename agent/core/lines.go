@@ -22,6 +22,7 @@ type line struct {
 	at     int // in Core.lines
 	queues queueHeap
 	ready  int       // tasks in its classes
+	calls  int       // of these, calls of this agent's tasks
 	pass   uint64    // the scheduling pass in which it was found blocked
 	short  time.Time // since when it lacks resources; zero when it does not
 }
@@ -122,7 +123,7 @@ func (c *Core) enlist() {
 // join puts a class into its line.
 func (c *Core) join(cl *class) {
 	l := c.lineOf(cl)
-	l.ready += cl.size
+	l.count(cl, cl.size)
 	o := cl.job.owner
 	for _, q := range o.queues {
 		if q.line == l && q.priority == cl.job.priority {
@@ -149,6 +150,13 @@ func (c *Core) lineOf(cl *class) *line {
 	return l
 }
 
+// count counts n more ready tasks of a class.
+func (l *line) count(cl *class, n int) {
+	if l.ready += n; cl.job.call != nil && cl.job.call.by != nil {
+		l.calls += n
+	}
+}
+
 // leave takes a class out of its line, and the line away with its last class. The
 // class must still have its entries: others are compared with it.
 func (c *Core) leave(cl *class) {
@@ -158,7 +166,7 @@ func (c *Core) leave(cl *class) {
 	}
 	l := q.line
 	cl.queue = nil
-	l.ready -= cl.size
+	l.count(cl, -cl.size)
 	if len(q.classes) > 1 {
 		heap.Remove(&q.classes, cl.at)
 		heap.Fix(&l.queues, q.at)
@@ -194,7 +202,7 @@ func (c *Core) push(cl *class, r row) {
 		c.offer(cl)
 		return
 	}
-	cl.queue.line.ready += int(r.n)
+	cl.queue.line.count(cl, int(r.n))
 	heap.Fix(&cl.queue.classes, cl.at)
 }
 
@@ -205,7 +213,7 @@ func (c *Core) pop(cl *class) entry {
 	}
 	e := cl.pop()
 	if cl.queue != nil {
-		cl.queue.line.ready--
+		cl.queue.line.count(cl, -1)
 		heap.Fix(&cl.queue.classes, cl.at)
 	}
 	return e

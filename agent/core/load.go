@@ -36,7 +36,7 @@ func (c *Core) came(bytes int64, took time.Duration) {
 func (c *Core) load() *comms.Load {
 	l := &comms.Load{Waiting: uint64(c.waiting()), Seconds: c.seconds.value, Bandwidth: c.bandwidth.value}
 	for _, ex := range c.execs {
-		if len(ex.queue) > 0 {
+		if len(ex.queue) > 0 && !ex.held() {
 			l.Running++
 		}
 	}

@@ -350,7 +350,7 @@ func (n *network) kill(a int) {
 			delete(n.queues, [2]int{a, b})
 			delete(n.queues, [2]int{b, a})
 			if !other.gone {
-				other.step(PeerDown{agentName(a)})
+				other.step(PeerDown{Agent: agentName(a), Over: true})
 			}
 		}
 	}

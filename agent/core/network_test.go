@@ -150,7 +150,7 @@ func (n *network) cut(a, b int, resumed bool) {
 	for _, w := range []int{a, b} {
 		other := a + b - w
 		resumed = !n.worlds[w].dropPeerUps(agentName(other)) && resumed
-		n.worlds[w].step(PeerDown{agentName(other)})
+		n.worlds[w].step(PeerDown{Agent: agentName(other), Over: !resumed})
 	}
 	n.up[p] = false
 	if resumed {

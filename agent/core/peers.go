@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -18,7 +19,17 @@ type neighbour struct {
 	name      string
 	up, full  bool
 	addresses []string
-	jobs      int // that have it among their peers
+	jobs      int // that have it among their peers; one more while calls may go there or come from there
+
+	// Of calls: see acquaint.
+	met    bool
+	used   time.Time // last
+	out    int       // own calls that it has, or is to be told of
+	guests int       // calls of its that are here
+	outbox []comms.Message
+	missed time.Time // since when the link is waited for; zero: it is not
+	shun   time.Time // until when no call goes there
+	envs   map[hostEnv]*environment
 }
 
 // peers is what a job knows of its other fragments.
@@ -64,9 +75,8 @@ func (c *Core) setPeers(j *job, m *comms.Assign) {
 	if j.peers == nil && len(all)+len(m.Adopt) == 0 {
 		return
 	}
-	before := j.peers
-	p := &peers{quiet: true, unsure: true, out: map[comms.DatasetRef][]*fragment{}, heard: map[comms.DatasetRef]*heard{}, old: map[comms.DatasetRef]*dataset{},
-		flying: map[taskIndex]int{}, ending: map[taskIndex]*ending{}}
+	before, p := j.peers, newPeers()
+	p.quiet, p.unsure = true, true
 	for i := range all {
 		f := &all[i]
 		if f.Agent == c.cfg.Agent {
@@ -94,6 +104,11 @@ func (c *Core) setPeers(j *job, m *comms.Assign) {
 		c.dropOld(j)
 		j.peers = nil
 	}
+}
+
+func newPeers() *peers {
+	return &peers{out: map[comms.DatasetRef][]*fragment{}, heard: map[comms.DatasetRef]*heard{}, old: map[comms.DatasetRef]*dataset{},
+		flying: map[taskIndex]int{}, ending: map[taskIndex]*ending{}}
 }
 
 // inherit keeps what is being fetched: it may be told again.
@@ -241,7 +256,7 @@ func (c *Core) part(p *peers) {
 
 // unmeet forgets a neighbour that nothing is known of any more.
 func (c *Core) unmeet(n *neighbour) {
-	if n.jobs == 0 && !n.up {
+	if n.jobs == 0 && !n.up && n.out+n.guests+len(n.outbox) == 0 {
 		delete(c.neighbours, n.name)
 	}
 }

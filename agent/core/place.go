@@ -43,6 +43,7 @@ func (c *Core) schedule() {
 	if yielded {
 		c.startGangs()
 	}
+	c.forwardCalls()
 	c.spawnWanted()
 	c.takeBack()
 	c.endIdle()
@@ -223,6 +224,9 @@ func (c *Core) enqueue(r *run, ex *executor) bool {
 		c.dropRun(r)
 		c.fail(r.job, r.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: err.Error()}, r.cause, true)
 		return false
+	}
+	if r.job.call != nil {
+		c.asking.since = c.now
 	}
 	r.ex = ex
 	r.mean = r.gs.mean

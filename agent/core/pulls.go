@@ -19,6 +19,7 @@ import (
 const (
 	pullAgain = 50 * time.Millisecond // before a fetch that failed is tried again, doubled each time up to 64 times
 	pullTries = 20                    // in about a minute, after which the controller is asked
+	callTries = 7                     // in about three seconds, after which a call runs where its inputs are
 )
 
 // pull is one fetch, from the request for room to the end of the last byte.
@@ -127,7 +128,7 @@ func (c *Core) pullGranted(p *pull, e *ledger.Granted) {
 		c.emit(Copy{ID: p.id, From: file(from.Segment), FromAt: uint64(from.Offset), Path: path, At: uint64(l.Place.Offset), Size: p.h.desc.Size})
 		return
 	}
-	c.emit(Pull{ID: p.id, Data: comms.DatasetID{Job: p.h.job.id, DatasetRef: p.h.desc.Ref}, Attempt: p.h.desc.Attempt, Life: p.h.job.life,
+	c.emit(Pull{ID: p.id, Data: p.h.name(), Attempt: p.h.desc.Attempt, Life: p.h.job.life,
 		Size: p.h.desc.Size, From: slices.Clone(p.h.from), Path: path, At: uint64(l.Place.Offset)})
 }
 
@@ -281,6 +282,9 @@ func (c *Core) pulled(id uint64) {
 	if j.peers.old[ref] == d {
 		delete(j.peers.old, ref)
 		c.arrived(j, h, d)
+		if j.call != nil {
+			c.cameHome(j)
+		}
 	}
 }
 
@@ -306,9 +310,13 @@ func (c *Core) pullLater(h *heard, why string) {
 	if h.stale {
 		return
 	}
-	if h.tries++; h.tries < pullTries {
+	if h.tries++; h.tries < pullTries && (j.call == nil || h.tries < callTries) {
 		h.at = c.now.Add(pullAgain << min(h.tries-1, 6))
 		c.wantPull(h)
+		return
+	}
+	if j.call != nil {
+		c.fetchFailed(h, why)
 		return
 	}
 	ref := h.desc.Ref
@@ -320,6 +328,10 @@ func (c *Core) pullLater(h *heard, why string) {
 // tooLarge fails the consumers of a dataset for which this host is too small.
 func (c *Core) tooLarge(h *heard, err error) {
 	j, ref := h.job, h.desc.Ref
+	if j.call != nil {
+		c.fetchFailed(h, err.Error())
+		return
+	}
 	h.state = hearLost
 	fail := func(t taskIndex) {
 		if int(t) < len(j.tasks) && j.tasks[t].state == tWaiting {

@@ -41,13 +41,12 @@ func (c *Core) fromExecutor(ev FromExecutor) {
 		c.awaits(ex, m)
 	case *comms.Log:
 		if r := c.holder(ex, m.Run); r != nil {
-			t, attempt, _ := r.taskAt(m.Run)
-			root, at := r.job.id, r.job.taskName(t)
 			if r.job.call != nil { // the log of a call is its root's
-				j, t := r.job.root()
-				root, at, attempt = j.id, j.taskName(t), j.at(t).attempt
+				c.log(r.job, m.Stream, m.Text)
+				return
 			}
-			c.emit(AppendLog{Job: root, Task: at, Attempt: comms.Try(attempt), Stream: m.Stream, Text: m.Text})
+			t, attempt, _ := r.taskAt(m.Run)
+			c.emit(AppendLog{Job: r.job.id, Task: r.job.taskName(t), Attempt: comms.Try(attempt), Stream: m.Stream, Text: m.Text})
 		}
 	}
 }
@@ -265,6 +264,9 @@ func (c *Core) endRun(r *run, u *comms.Usage) {
 		c.charge(r.job, (s-r.mean)*cpu)
 		r.gs.learn(s)
 		c.seconds.add(s)
+		if r.job.call != nil {
+			c.callSeconds.add(s)
+		}
 	}
 	c.dropRun(r)
 }

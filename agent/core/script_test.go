@@ -34,7 +34,8 @@ type script struct {
 	c      *Core
 	now    time.Time
 	graphs map[byte]*dag.Graph
-	disk   []any // what the disk was asked for
+	disk   []any         // what the disk was asked for
+	sent   []comms.JobID // calls that were forwarded, by their names there
 }
 
 func (s *script) step(ev Event) string {
@@ -42,6 +43,11 @@ func (s *script) step(ev Event) string {
 	var b strings.Builder
 	for _, a := range s.c.Step(s.now, ev) {
 		fmt.Fprintln(&b, describe(a))
+		if p, ok := a.(ToPeer); ok {
+			if f, ok := p.Msg.(*comms.Forward); ok {
+				s.sent = append(s.sent, f.Call)
+			}
+		}
 		if m, ok := a.(Memory); ok {
 			switch m.Effect.(type) {
 			case ledger.Spill, ledger.ReadBack:
@@ -96,11 +102,11 @@ func (s *script) run(d *datadriven.TestData) string {
 			case "gpu":
 				cfg.Total.GPU = number(v) * 1000
 			case "events-for":
-				wait, err := time.ParseDuration(v)
-				if err != nil {
-					s.t.Fatal(err)
-				}
-				cfg.EventsFor = wait
+				cfg.EventsFor = s.duration(v)
+			case "forward":
+				cfg.ForwardAfter = s.duration(v)
+			case "name":
+				cfg.Agent = v
 			}
 		}
 		s.c = New(cfg)
@@ -187,13 +193,16 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "report":
 		return s.report(w, named)
 	case "call":
-		m := &comms.Call{Run: comms.RunID(number(named["run"])), Number: uint64(number(named["number"])), Function: "F", Output: "y"}
+		m := &comms.Call{Run: comms.RunID(number(named["run"])), Number: uint64(number(named["number"])), Function: "F", Output: "y",
+			Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}}
 		in := comms.CallIn{Name: "x"}
 		if at := strings.Split(named["at"], "+"); len(at) == 2 {
 			in.Data = comms.Desc{Codec: "raw", Size: uint64(number(named["bytes"])),
 				Place: comms.Place{Kind: comms.PlaceSegment, Segment: uint32(number(at[0])), Offset: uint64(number(at[1]))}}
 		} else if v := named["value"]; v != "" {
 			in.Data = comms.Desc{Codec: "raw", Size: uint64(len(v)), Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte(v)}}
+		} else if v := named["input"]; v != "" {
+			in.Input = 1 + uint64(number(v))
 		} else {
 			in.Call = 1 + uint64(number(named["earlier"]))
 		}
@@ -201,6 +210,8 @@ func (s *script) run(d *datadriven.TestData) string {
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), m})
 	case "await":
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.Await{Run: comms.RunID(number(named["run"])), Number: uint64(number(named["number"]))}})
+	case "peer", "there", "meet", "forward", "forwarded", "recall", "wanted", "withdrawn", "log":
+		return s.calls(d.Cmd, w, named)
 	case "lease":
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.LeaseReq{Token: 1, Size: uint64(number(named["size"])), Run: comms.RunID(number(named["run"]))}})
 	case "ports":
@@ -232,6 +243,73 @@ func (s *script) run(d *datadriven.TestData) string {
 	}
 	s.t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
 	return ""
+}
+
+func (s *script) duration(v string) time.Duration {
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return d
+}
+
+// calls is what concerns calls that go from agent to agent.
+func (s *script) calls(cmd string, w []string, named map[string]string) string {
+	place := func(d *comms.Desc) { // inline, or with bytes at the other agent
+		d.Attempt, d.Codec, d.Size, d.Place = 1, "raw", 2, comms.Place{Kind: comms.PlaceInline, Bytes: []byte("ok")}
+		if n := named["bytes"]; n != "" {
+			d.Size, d.Place = uint64(number(n)), comms.Place{Kind: comms.PlaceAgent, Where: "b"}
+		}
+	}
+	switch cmd {
+	case "peer": // AGENT up, resumed, down or over
+		switch w[1] {
+		case "up", "resumed":
+			return s.step(PeerUp{Agent: w[0], Resumed: w[1] == "resumed"})
+		}
+		return s.step(PeerDown{Agent: w[0], Over: w[1] == "over"})
+	case "there": // NUMBER [AGENT:CALLS ...]
+		m := &comms.There{Ask: uint64(number(w[0])), Why: named["why"]}
+		for _, h := range w[1:] {
+			agent, n, _ := strings.Cut(h, ":")
+			m.Hosts = append(m.Hosts, comms.Host{Agent: agent, Incarnation: 1, Addresses: []string{"tcp://" + agent}, Calls: uint64(number(n))})
+		}
+		return s.step(FromController{Msg: m})
+	case "meet":
+		return s.step(FromController{Msg: &comms.Meet{Host: comms.Host{Agent: w[0], Incarnation: 1, Addresses: []string{"tcp://" + w[0]}}}})
+	case "forwarded": // the N-th call that was forwarded, by b
+		m := &comms.Forwarded{Call: s.sent[number(w[0])-1], Text: []byte(named["text"]), Back: named["back"], Over: len(w) > 1}
+		if len(w) > 1 && w[1] == "finished" {
+			m.Event = &comms.Event{Kind: comms.EventFinished, Attempt: 1, Usage: &comms.Usage{Duration: 1e6}}
+			place(&m.Data)
+			m.Data.Ref.Task = 1
+		} else if len(w) > 1 && w[1] == "failed" {
+			m.Event = &comms.Event{Kind: comms.EventFailed, Attempt: 1, Error: &comms.TaskError{Kind: comms.ErrorTask, Message: "it broke", Task: "a/0", Agent: "b"}}
+		} else if named["called"] != "" {
+			m.Event = &comms.Event{Kind: comms.EventCall, Count: 1, Cause: comms.Cause{Kind: comms.CauseTask, Text: named["called"]}}
+		}
+		return s.step(FromPeer{Agent: "b", Msg: m})
+	case "forward": // NUMBER, as the first byte of its name, by b
+		g, err := callGraph(&comms.Call{Function: "F", Output: "y", Inputs: []comms.CallIn{{Name: "x"}}, Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}}, nil)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		m := &comms.Forward{Call: comms.JobID{byte(number(w[0]))}, Graph: g.Encode(), Task: comms.TaskID{Job: comms.JobID{1}, Index: 4}, Group: "fit", Name: "fit[4]/0",
+			Dir: "/job", Owner: "anna", Depth: 1}
+		in := comms.ForwardedIn{Of: comms.DatasetID{Job: comms.JobID{1}, DatasetRef: comms.DatasetRef{Task: 3}}}
+		place(&in.Data)
+		m.Inputs = []comms.ForwardedIn{in}
+		return s.step(FromPeer{Agent: "b", Msg: m})
+	case "wanted", "withdrawn": // what the N-th call that came has returned
+		id := comms.DatasetID{Job: comms.JobID{byte(number(w[0]))}, DatasetRef: comms.DatasetRef{Task: 1}}
+		if cmd == "wanted" {
+			return s.step(Wanted{Data: id, Attempt: 1})
+		}
+		return s.step(Withdrawn{Data: id, Attempt: 1})
+	case "log":
+		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.Log{Run: comms.RunID(number(named["run"])), Stream: 1, Text: []byte(named["text"])}})
+	}
+	return s.step(FromPeer{Agent: "b", Msg: &comms.Recall{Call: comms.JobID{byte(number(w[0]))}}})
 }
 
 func (s *script) assign(d *datadriven.TestData, named map[string]string) string {

@@ -24,6 +24,7 @@ type agent struct {
 	backlog  *comms.Backlog     // what it said last of that; nil: nothing that still is so
 	built    []uint64           // environments that it has, by planner.EnvironmentID
 	building map[buildKey]int64 // when it began to build what is not there yet
+	takes    bool               // it runs calls of other agents
 }
 
 func (a *agent) host() planner.Host {
@@ -45,7 +46,7 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 	a := c.agents[l.name]
 	if a == nil || a.link != l {
 		switch m.(type) {
-		case *comms.Events, *comms.Snapshot, *comms.InHand, *comms.Backlog, *comms.Spared:
+		case *comms.Events, *comms.Snapshot, *comms.InHand, *comms.Backlog, *comms.Spared, *comms.Where:
 			return // it was on its way when the link changed, and comes again behind Register
 		}
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("agent %s sends %T before Register", l.name, m)})
@@ -66,6 +67,8 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 		c.even()
 	case *comms.Spared:
 		c.spared(a, m)
+	case *comms.Where:
+		c.where(a, m)
 	default:
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("an agent sends no %T", m)})
 	}
@@ -85,7 +88,7 @@ func (c *Core) register(l *link, m *comms.Register) {
 		a.fresh, a.intake = true, intake{}
 	}
 	a.row = AgentRecord{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID, Seen: c.now.UnixNano()}
-	a.link, a.synced, a.snapshot, a.away, a.leaving = l, false, nil, time.Time{}, nil
+	a.link, a.synced, a.snapshot, a.away, a.leaving, a.takes = l, false, nil, time.Time{}, nil, m.Takes
 	a.work = workload{cores: float64(m.Total.CPU) / 1000}
 	c.unasked(a)
 	c.emit(StoreAgent{a.row})

@@ -166,6 +166,17 @@ func (w *world) message(m comms.Message) string {
 		return fmt.Sprintf("Committed %d", m.UpTo)
 	case *comms.Retain:
 		return fmt.Sprintf("Retain %s %d datasets", jobName(m.Job), len(m.Keep))
+	case *comms.There:
+		s := fmt.Sprintf("There %d", m.Ask)
+		for _, h := range m.Hosts {
+			s += fmt.Sprintf(" %s=%d", h.Agent, h.Calls)
+		}
+		if m.Why != "" {
+			s += ": " + m.Why
+		}
+		return s
+	case *comms.Meet:
+		return "Meet " + m.Host.Agent
 	case *comms.Spare:
 		return fmt.Sprintf("Spare %s epoch=%d share=%.2f least=%v", jobName(m.Job), m.Epoch, m.Share, m.Least)
 	case *comms.Located:

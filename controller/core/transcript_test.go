@@ -334,6 +334,14 @@ func (w *world) run(d *datadriven.TestData) error {
 			m.Jobs = append(m.Jobs, j)
 		}
 		w.step(Received{w.links[who], m})
+	case "where":
+		m := &comms.Where{Ask: number(arg(d, "ask", "1")), Calls: number(arg(d, "calls", "0")), Bytes: number(arg(d, "bytes", "0")), Here: !has(d, "strange"),
+			Needs: comms.Resources{GPU: int64(number(arg(d, "gpu", "0"))) * 1000},
+			Load:  &comms.Load{Waiting: number(arg(d, "waiting", "0")), Running: number(arg(d, "running", "0")), Seconds: float64(number(arg(d, "ms", "0"))) / 1000}}
+		if without := arg(d, "without", ""); without != "" {
+			m.Without = []string{without}
+		}
+		w.step(Received{w.links[who], m})
 	case "spared":
 		m := &comms.Spared{Job: job, Life: w.c.jobs[job].life, Epoch: number(arg(d, "epoch", "1"))}
 		for l := range strings.Lines(d.Input) {
@@ -413,7 +421,8 @@ func (w *world) up(d *datadriven.TestData, who string) {
 	if d.Cmd == "client" {
 		return
 	}
-	w.step(Received{w.next, &comms.Register{Agent: who, Incarnation: inc, Total: comms.Resources{CPU: int64(number(arg(d, "cpu", "4"))) * 1000}, Addresses: []string{"ipc:///" + who}}})
+	w.step(Received{w.next, &comms.Register{Agent: who, Incarnation: inc, Total: comms.Resources{CPU: int64(number(arg(d, "cpu", "4"))) * 1000, GPU: int64(number(arg(d, "gpu", "0"))) * 1000},
+		Takes: !has(d, "old"), Addresses: []string{"ipc:///" + who}}})
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
 		if line == "" {
 			continue

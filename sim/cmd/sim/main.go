@@ -1,6 +1,6 @@
 // Command sim runs the simulator over many seeds, or replays one.
 //
-//	sim -seeds 1000 [-from N] [-steals] [-without KIND,...]
+//	sim -seeds 1000 [-from N] [-steals] [-gangs] [-forwards] [-without KIND,...]
 //	                             prints each seed that fails, with its reason; ends with 1 when there are any
 //	sim -seed S -v               runs one seed and prints its story
 //	sim -seed S -shrink -v       leaves out all trouble that the failure does not need, and prints the story of the rest
@@ -29,8 +29,9 @@ func main() {
 	without := flag.String("without", "", "kinds of trouble to leave out, as -shrink prints them")
 	steals := flag.Bool("steals", false, "several agents that are small for their jobs, of which idle ones take work of others")
 	gangs := flag.Bool("gangs", false, "jobs have gangs")
+	forwards := flag.Bool("forwards", false, "several agents that are small for their jobs, whose calls go to other agents")
 	flag.Parse()
-	opt := sim.Options{Seed: *seed, Story: *verbose && *seed != 0, Steals: *steals, Gangs: *gangs}
+	opt := sim.Options{Seed: *seed, Story: *verbose && *seed != 0, Steals: *steals, Gangs: *gangs, Forwards: *forwards}
 	if *without != "" {
 		opt.Without = strings.Split(*without, ",")
 	}

@@ -1,0 +1,177 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// Agents between which calls go are acquainted for as long as they do, and some time
+// longer. What they tell each other waits while the link is away, and is void with a
+// link that ends: then the owner's calls are at home again, and its guests leave.
+
+const (
+	// acquaintedFor is how long a link stays over which no call goes.
+	acquaintedFor = time.Minute
+	// shunFor is how long no call goes to an agent that gave one back, or could not be reached.
+	shunFor = 10 * time.Second
+	// guestPatience is how much longer than an owner waits for its host the host waits for the owner.
+	guestPatience = 10
+)
+
+// acquaint makes the acquaintance of an agent for calls.
+func (c *Core) acquaint(h *comms.Host) *neighbour {
+	n := c.neighbour(h.Agent)
+	if n.jobs == 0 || !slices.Equal(n.addresses, h.Addresses) {
+		n.addresses = h.Addresses
+		c.emit(MeetPeer{Agent: h.Agent, Incarnation: h.Incarnation, Addresses: h.Addresses})
+	}
+	if n.used = c.now; !n.met {
+		n.met = true
+		n.jobs++
+		c.met = append(c.met, n)
+	}
+	return n
+}
+
+// miss begins to wait for a link.
+func (c *Core) miss(n *neighbour) {
+	if n.missed.IsZero() {
+		n.missed = c.now
+	}
+	if !slices.Contains(c.unreached, n) {
+		c.unreached = append(c.unreached, n)
+	}
+}
+
+// shun has no call go to an agent for some time.
+func (c *Core) shun(n *neighbour) { n.shun = c.now.Add(shunFor) }
+
+// shunned lists the agents to which no call goes now.
+func (c *Core) shunned() (all []string) {
+	for name, n := range c.neighbours {
+		if n.shun.After(c.now) {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// say tells an agent something of a call, as soon as there is a link.
+func (c *Core) say(n *neighbour, m comms.Message) {
+	n.outbox = append(n.outbox, m)
+	c.sayAll(n)
+}
+
+func (c *Core) sayAll(n *neighbour) {
+	for n.up && !n.full && len(n.outbox) > 0 {
+		m := n.outbox[0]
+		n.outbox[0] = nil
+		n.outbox = n.outbox[1:]
+		if f, ok := m.(*comms.Forward); ok {
+			c.away[f.Call].call.out.sent = true
+		}
+		c.emit(ToPeer{n.name, m})
+	}
+}
+
+// callsUp goes on with the calls between this agent and one to which there is a link.
+func (c *Core) callsUp(n *neighbour, resumed bool) {
+	n.missed = time.Time{}
+	if !resumed {
+		c.callsOver(n)
+	}
+	c.sayAll(n)
+}
+
+// callsDown waits for a link that is away, or takes what was told over it for void.
+func (c *Core) callsDown(n *neighbour, over bool) {
+	if over {
+		c.callsOver(n)
+	}
+	if n.out+n.guests > 0 {
+		c.miss(n)
+	}
+}
+
+// callsOver takes all for void that was told over a link: the calls that went there
+// are at home again, those that came from there are nobody's.
+func (c *Core) callsOver(n *neighbour) {
+	n.outbox = slices.DeleteFunc(n.outbox, func(m comms.Message) bool {
+		_, first := m.(*comms.Forward)
+		return !first
+	})
+	for _, j := range c.callsAt(n) {
+		if j.call.out.sent {
+			j.call.out.sent = false // nobody is to be told
+			c.takeHome(j)
+		}
+	}
+	for _, j := range c.guestsOf(n) {
+		c.giveUp(j)
+	}
+}
+
+// giveUpUnreached gives up on agents whose links are away for too long: soon on the
+// hosts of own calls, late on their owners, who may still learn of it.
+func (c *Core) giveUpUnreached() {
+	all := c.unreached
+	c.unreached = nil
+	for _, n := range all {
+		if n.up {
+			continue
+		}
+		due := n.missed.Add(c.cfg.Patience)
+		if !due.After(c.now) {
+			c.shun(n)
+			for _, j := range c.callsAt(n) {
+				c.takeHome(j)
+			}
+			due = n.missed.Add(guestPatience * c.cfg.Patience)
+		}
+		left := c.guestsOf(n)
+		if !due.After(c.now) {
+			for _, j := range left {
+				c.sendBack(j, "its owner, agent "+n.name+", could not be reached")
+			}
+			left = nil
+		}
+		if n.out+len(left) == 0 {
+			n.missed = time.Time{}
+			continue
+		}
+		c.wakeAt(due)
+		c.unreached = append(c.unreached, n)
+	}
+}
+
+// guestsOf lists the calls of an agent that go on here.
+func (c *Core) guestsOf(n *neighbour) (all []*job) {
+	for _, j := range c.guests {
+		if j.call.guest.owner == n && !j.dropped {
+			all = append(all, j)
+		}
+	}
+	return all
+}
+
+// partUnused ends acquaintances over which no call has gone for some time.
+func (c *Core) partUnused() {
+	c.met = slices.DeleteFunc(c.met, func(n *neighbour) bool {
+		if n.out+n.guests > 0 {
+			return false
+		}
+		if due := n.used.Add(acquaintedFor); due.After(c.now) {
+			c.wakeAt(due)
+			return false
+		}
+		n.met = false
+		if n.jobs--; n.jobs == 0 {
+			c.emit(LeavePeer{n.name})
+			c.unmeet(n)
+		}
+		return true
+	})
+}

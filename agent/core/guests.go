@@ -1,0 +1,350 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// A guest is a call that another agent has forwarded here: a job of one task, as the
+// calls of tasks of this agent are, whose caller is elsewhere. What it calls is this
+// agent's to run, or to forward. A guest that this host cannot run, for whatever
+// reason that is not its own, goes back to its owner; else it stays, with what it
+// returned, until its owner recalls it.
+
+// guest is what makes a job one of another agent's call.
+type guest struct {
+	owner *neighbour
+	task  comms.TaskID // of a graph, from which it comes
+	group string       // of that
+	reads []*job       // the datasets of its owner, as jobs of their own
+	end   *comms.Event // how it has ended
+}
+
+// borrowed names a dataset of another agent that guests read here. Those that read
+// the same share it.
+type borrowed struct {
+	from    string
+	of      comms.DatasetID
+	attempt uint32
+}
+
+// hostEnv names an environment that guests of an agent have in common.
+type hostEnv struct {
+	job  comms.JobID
+	name string
+}
+
+const (
+	mostGraph = 1 << 20 // bytes of a call's graph
+	textsKept = 1000    // messages that an owner who cannot be reached is kept before text is left out
+	loadEvery = 5 * time.Millisecond
+)
+
+// guestOf returns what makes a job another agent's call; nil when it is none.
+func (j *job) guestOf() *guest {
+	if j.call == nil {
+		return nil
+	}
+	return j.call.guest
+}
+
+// hostCall takes a call of another agent.
+func (c *Core) hostCall(from string, m *comms.Forward) {
+	if c.byJob[m.Call] != nil {
+		return // a second copy
+	}
+	n := c.neighbour(from)
+	g, err := guestGraph(m)
+	if c.leaving != nil {
+		err = fmt.Errorf("agent %s leaves the cluster", c.cfg.Agent)
+	}
+	if err != nil {
+		c.say(n, &comms.Forwarded{Call: m.Call, Over: true, Back: err.Error()})
+		return
+	}
+	j := c.newJob(&comms.Assign{Job: m.Call, Life: m.Life, Dir: m.Dir, Owner: m.Owner}, g)
+	if j.owner.weight == 0 {
+		j.owner.weight = float64(max(m.Weight, 1))
+	}
+	j.depth, j.priority, j.registry = int(min(m.Depth, 1<<20)), m.Priority, m.Registry
+	gs := c.prepareCall(j, &call{name: m.Name, guest: &guest{owner: n, task: m.Task, group: m.Group}}, m.With)
+	n.guests++
+	n.used = c.now
+	c.guests = append(c.guests, j)
+	c.loaded = true
+	c.shareEnv(j, gs.class.env)
+	for i := range m.Inputs {
+		c.guestInput(j, i, &m.Inputs[i], m.Life)
+	}
+	c.tryCall(j)
+}
+
+// guestGraph reads the graph of a call that was forwarded.
+func guestGraph(m *comms.Forward) (*dag.Graph, error) {
+	g, err := dag.DecodeWith(m.Graph, dag.Options{MaxBytes: mostGraph, MaxTasks: len(m.Inputs) + 1, MaxEdges: len(m.Inputs) + 1})
+	if err != nil {
+		return nil, fmt.Errorf("the graph of the call cannot be read: %w", err)
+	}
+	if g.NumSlots() > 0 || g.NumTasks() != len(m.Inputs)+1 {
+		return nil, fmt.Errorf("the graph of the call has %d tasks for %d inputs", g.NumTasks(), len(m.Inputs))
+	}
+	grp := g.Group(taskIndex(g.NumTasks() - 1))
+	ins, err := g.Inputs(taskIndex(g.NumTasks() - 1))
+	if err != nil || len(ins) != len(m.Inputs) || grp.Run.Function == "" || grp.Gang != dag.GangNone || len(grp.Outputs) != 1 || grp.Outputs[0].Generate != dag.GenerateNone {
+		return nil, errors.New("the graph of the call is not that of a function of its inputs that returns one value")
+	}
+	for _, in := range m.Inputs {
+		if k := in.Data.Place.Kind; k != comms.PlaceInline && k != comms.PlaceAgent {
+			return nil, fmt.Errorf("an input of the call lies at a place of kind %d", k)
+		}
+	}
+	return g, nil
+}
+
+// shareEnv gives a guest the environment that was made for another call of its job.
+func (c *Core) shareEnv(j *job, e *environment) {
+	if e.name == "" {
+		return
+	}
+	n, k := j.call.guest.owner, hostEnv{j.call.guest.task.Job, e.name}
+	if have := n.envs[k]; have != nil && have.state == envReady {
+		for _, cl := range j.classes {
+			cl.env = have
+		}
+		return
+	}
+	if n.envs == nil {
+		n.envs = map[hostEnv]*environment{}
+	}
+	n.envs[k] = e
+}
+
+// guestInput finds one input of a guest, which may have to be fetched.
+func (c *Core) guestInput(j *job, i int, in *comms.ForwardedIn, life uint64) {
+	d, to := in.Data, reader{j, i}
+	d.Ref = comms.DatasetRef{Task: taskIndex(i)}
+	if d.Place.Kind == comms.PlaceInline {
+		d.Place.Bytes = slices.Clone(d.Place.Bytes)
+		j.data[d.Ref] = &dataset{desc: d, refs: 1}
+		return
+	}
+	if o := c.byJob[in.Of.Job]; o != nil && o.life == life && !o.adopted { // this agent has a part of that job
+		if have := o.data[in.Of.DatasetRef]; have != nil && have.sealed && have.desc.Attempt == d.Attempt && have.desc.Size == d.Size {
+			c.lend(o, have, to)
+			return
+		}
+	}
+	other := c.borrow(j, in)
+	j.call.guest.reads = append(j.call.guest.reads, other)
+	if !other.call.over {
+		other.call.readers = append(other.call.readers, to)
+		return
+	}
+	c.passOn(other, to)
+}
+
+// borrow returns the job that stands for a dataset of a guest's owner, and fetches it
+// if it is new.
+func (c *Core) borrow(j *job, in *comms.ForwardedIn) *job {
+	owner := j.call.guest.owner
+	k := borrowed{owner.name, in.Of, in.Data.Attempt}
+	if b := c.borrowed[k]; b != nil && b.call.failed == nil { // else it was lost: it is fetched again
+		return b
+	}
+	b := c.newJob(&comms.Assign{Job: c.freshID(in.Of.Job[:]), Life: j.life, Owner: j.owner.name}, borrowedGraph())
+	b.depth, b.priority = j.depth, j.priority
+	c.prepareCall(b, &call{name: fmt.Sprintf("dataset %v of agent %s", in.Of, owner.name), borrows: &k}, nil)
+	b.tasks[0].state = tAway
+	if c.borrowed == nil {
+		c.borrowed = map[borrowed]*job{}
+	}
+	c.borrowed[k] = b
+	d := in.Data
+	d.Ref = comms.DatasetRef{}
+	c.fetchFrom(b, owner.name, d, in.Of)
+	return b
+}
+
+// borrowedGraph is the graph of a job that stands for a dataset: one task that has
+// run elsewhere.
+func borrowedGraph() *dag.Graph {
+	b := dag.NewBuilder("dataset")
+	b.Add(dag.Group{Name: "dataset", Run: dag.Run{Function: "dataset"}, Outputs: []dag.OutputDecl{{Name: "out"}}})
+	g, err := b.Build()
+	if err != nil {
+		panic(fmt.Sprintf("agent core: %v", err)) // it has nothing in it that could be wrong
+	}
+	return g
+}
+
+// fetchFrom fetches what the one task of a job has made elsewhere.
+func (c *Core) fetchFrom(j *job, from string, d comms.Desc, of comms.DatasetID) {
+	d.Place = comms.Place{Kind: comms.PlaceAgent, Where: from}
+	j.peers = newPeers()
+	j.peers.quiet = true // nobody waits for it by an edge
+	h := &heard{job: j, desc: d, from: []string{from}, of: of}
+	j.peers.heard[d.Ref] = h
+	c.wantHeard(j, h, false)
+}
+
+// fetchFailed follows when something cannot be fetched that a call reads, or has
+// returned.
+func (c *Core) fetchFailed(h *heard, why string) {
+	j := h.job
+	h.state = hearLost
+	if j.call.borrows == nil {
+		c.shun(j.call.out.host)
+		c.takeHome(j)
+		return
+	}
+	readers := j.call.readers
+	j.call.readers = nil
+	for _, to := range readers {
+		c.sendBack(to.job, fmt.Sprintf("%s could not be fetched: %s", j.call.name, why))
+	}
+	c.giveUp(j)
+}
+
+// sendBack gives a guest back to its owner: what keeps it from running is not its own.
+func (c *Core) sendBack(j *job, why string) {
+	if j.dropped {
+		return
+	}
+	c.say(j.call.guest.owner, &comms.Forwarded{Call: j.id, Over: true, Back: why})
+	c.giveUp(j)
+}
+
+// recalled ends a guest's stay.
+func (c *Core) recalled(from string, m *comms.Recall) {
+	if j := c.byJob[m.Call]; j != nil && j.guestOf() != nil && j.call.guest.owner.name == from {
+		c.giveUp(j)
+	}
+}
+
+// guestEnded tells the owner of a guest how it has ended. What it returned waits to
+// be fetched, and recalled.
+func (c *Core) guestEnded(j *job) {
+	g := j.call.guest
+	c.loaded = true
+	if j.dropped {
+		return
+	}
+	m := &comms.Forwarded{Call: j.id, Over: true, Event: g.end}
+	if d := j.result(); d != nil {
+		if m.Data = d.desc; d.sealed {
+			m.Data.Place = comms.Place{Kind: comms.PlaceAgent, Where: c.cfg.Agent}
+		}
+	}
+	c.say(g.owner, m)
+}
+
+// dropGuest forgets a guest, and what of its owner's nobody else reads here.
+func (c *Core) dropGuest(j *job) {
+	g := j.call.guest
+	c.guests = slices.DeleteFunc(c.guests, func(o *job) bool { return o == j })
+	n := g.owner
+	if n.guests--; n.guests == 0 {
+		n.envs = nil
+	}
+	n.used = c.now
+	c.unmeet(n)
+	for _, b := range g.reads {
+		b.call.readers = slices.DeleteFunc(b.call.readers, func(r reader) bool { return r.job == j })
+		c.unborrow(b)
+	}
+}
+
+// unborrow gives up a dataset of another agent that no guest reads any more.
+func (c *Core) unborrow(b *job) {
+	if b.dropped || len(b.call.readers)+len(b.lends) > 0 {
+		return
+	}
+	if c.giveUp(b); !b.over {
+		c.callEnded(b)
+	}
+}
+
+// returnGuests gives back, while the agent leaves, what has not begun or waits for
+// something that does not begin here any more.
+func (c *Core) returnGuests() {
+	for _, j := range slices.Clone(c.guests) {
+		if !j.over && !j.dropped && !c.goesOn(j) {
+			c.sendBack(j, fmt.Sprintf("agent %s leaves the cluster", c.cfg.Agent))
+		}
+	}
+}
+
+// goesOn tells whether an executor is at the task of a guest.
+func (c *Core) goesOn(j *job) bool {
+	return slices.ContainsFunc(c.execs, func(ex *executor) bool {
+		return ex.state != exKilled && len(ex.queue) > 0 && ex.queue[0].job == j && !ex.queue[0].back
+	})
+}
+
+// sendBackStuck gives back a guest that waits, itself or in what it has called, for
+// what those hold who wait for calls. It tells whether there was one.
+func (c *Core) sendBackStuck() bool {
+	if len(c.guests) == 0 {
+		return false
+	}
+	for _, j := range c.jobs {
+		if j.call == nil || !c.stuck(j) {
+			continue
+		}
+		if root, _ := j.root(); root.guestOf() != nil && !root.dropped {
+			c.sendBack(root, fmt.Sprintf("what it needs is held by tasks of agent %s that wait for calls", c.cfg.Agent))
+			return true
+		}
+	}
+	return false
+}
+
+// stuck tells whether a call waits for resources, or for memory, for its inputs or
+// for what it returned.
+func (c *Core) stuck(j *job) bool {
+	switch j.at(j.call.task(j)).state {
+	case tPinning:
+		return true
+	case tReady:
+		return !c.fits(make(amounts, len(c.total)), j.callGroup().need)
+	case tWaiting:
+		return j.call.guest != nil && slices.ContainsFunc(j.call.guest.reads, c.lacksRoom)
+	case tAway:
+		return c.lacksRoom(j)
+	}
+	return j.call.pins != 0 && !j.call.held
+}
+
+// log adds text to the log of the task of a graph from which a call comes.
+func (c *Core) log(j *job, stream uint8, text []byte) {
+	root, t := j.root()
+	g := root.guestOf()
+	if g == nil {
+		c.emit(AppendLog{Job: root.id, Task: root.taskName(t), Attempt: comms.Try(root.at(t).attempt), Stream: stream, Text: text})
+		return
+	}
+	switch n := len(g.owner.outbox); {
+	case root.dropped || n > textsKept:
+	case n == textsKept:
+		c.say(g.owner, &comms.Forwarded{Call: root.id, Stream: stream, Text: []byte("\n[text is missing: its agent could not be reached]\n")})
+	default:
+		c.say(g.owner, &comms.Forwarded{Call: root.id, Stream: stream, Text: text})
+	}
+}
+
+// tellLoad says how much an agent with guests has to do: no event of theirs does.
+func (c *Core) tellLoad() {
+	switch {
+	case !c.loaded || !c.up || c.full || c.leaving != nil:
+	case c.now.Before(c.loadAt):
+		c.wakeAt(c.loadAt)
+	default:
+		c.loaded, c.loadAt = false, c.now.Add(loadEvery)
+		c.emit(ToController{&comms.Where{Load: c.load()}})
+	}
+}
