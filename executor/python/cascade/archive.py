@@ -61,7 +61,7 @@ class Package:
 
     def _archive(self) -> Iterator[bytes]:
         if not os.path.isdir(self._source) and not self._rename and is_archive(self._source):
-            yield from _content(self._source, os.stat(self._source).st_size)
+            yield from content(self._source, os.stat(self._source).st_size)
             return
         entries = []
         for name, mode, size, target in list_tree(self._source):
@@ -131,7 +131,7 @@ def _bound(source: str, files: int, total: int) -> None:
         )
 
 
-def _content(path: str, size: int) -> Iterator[bytes]:
+def content(path: str, size: int) -> Iterator[bytes]:
     """size bytes of a file; one that has another size by now is being changed."""
     have = 0
     with open(path, "rb") as f:
@@ -156,7 +156,7 @@ def _zip(entries: list[tuple[str, bytes, int, int, bytes]]) -> Iterator[bytes]:
         header = struct.pack("<IHHHHHIIIHH", 0x04034B50, 20, flags, 0, 0, 0, 0, 0, 0, len(name), 0) + name
         yield header
         crc = have = 0
-        for chunk in [target] if target else _content(path, size):
+        for chunk in [target] if target else content(path, size):
             crc = zlib.crc32(chunk, crc)
             have += len(chunk)
             yield chunk

@@ -25,6 +25,7 @@ from typing import Any, TextIO
 import msgpack
 
 from .graph import Graph, Ref
+from .inputs import host
 from .peer import NOT_FOUND, PIECE, Peer, RequestError
 from .upload import ship
 from .values import PICKLE, decode
@@ -114,7 +115,7 @@ class Cluster:
         if isinstance(graph, str):
             text = graph
         else:
-            text = json.dumps(ship(self._controller, graph.document(*results), dir), ensure_ascii=False)
+            text = json.dumps(ship(self._controller, graph.document(*results), dir, self._here), ensure_ascii=False)
         job = uuid.UUID(id) if id else _uuid7()
         # The submit is a watch as well: a result costs one round trip less.
         told = self._controller.start(
@@ -157,6 +158,12 @@ class Cluster:
             cursor = page.cursor
             if not cursor:
                 return rows
+
+    def _here(self) -> str:
+        """The resource that agents on this host have, if one is ready."""
+        name = host()
+        ready = any(row["state"] == "ready" and name in row.get("resources", {}) for row in self._rows("agents", b"", ""))
+        return name if ready else ""
 
     def _agent(self, name: str, addresses: Any) -> Peer:
         """The link to an agent: by its socket beside the controller's, which `cascade connect` opens, or its own."""

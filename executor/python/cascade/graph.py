@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import json
 import os
+import re
 import sys
 import sysconfig
 import types
@@ -95,6 +96,7 @@ class Graph:
         self._working_dir = _place(working_dir) if working_dir else ""
         self._others = dict(environments or {})
         self._tasks: dict[str, dict[str, Any]] = {}
+        self._inputs: dict[str, dict[str, Any]] = {}
         self._alike: dict[str, int] = {}  # the last number behind each name
         self._python = self._by_value = False
         self._token: Any = None
@@ -166,6 +168,28 @@ class Graph:
         refs = tuple(Ref(self, name, o) for o in out)
         return refs[0] if len(refs) == 1 else refs or None
 
+    def file(self, path: str, *, name: str = "") -> Ref:
+        """An input of the job: a file of this host, whose bytes go to the hosts that need them.
+
+        A relative path begins at the folder of the job. The file counts as it is when the job is submitted.
+        """
+        return self._input(path, name, {"file": _text(path)})
+
+    def files(self, paths: Sequence[str], *, name: str = "") -> list[Ref]:
+        """Several files as inputs of the job, in this order."""
+        first = self._input(paths[0], name, {"files": [{"file": _text(p)} for p in paths]})
+        return [Ref(self, f"{first.task}[{i}]", first.output) for i in range(len(paths))]
+
+    def url(self, url: str, *, sha256: str = "", name: str = "") -> Ref:
+        """An input of the job that the host which needs it fetches, by http or https. sha256 is what its bytes must have."""
+        return self._input(url.partition("?")[0], name, {"url": _text(url), **({"sha256": sha256} if sha256 else {})})
+
+    def _input(self, path: str, name: str, body: dict[str, Any]) -> Ref:
+        base = re.sub("[^A-Za-z0-9_-]+", "_", os.path.splitext(os.path.basename(path))[0]).lstrip("-0123456789") or "input"
+        name = self._name(name or base)
+        self._inputs[name] = body
+        return Ref(self, name, "data")
+
     def job(self, *results: Ref) -> str:
         """The text of the job file, whose outputs are the results."""
         return json.dumps(self.document(*results), ensure_ascii=False)
@@ -193,6 +217,8 @@ class Graph:
         job: dict[str, Any] = {"job": self.name, "tasks": self._tasks}
         if environments:
             job["environments"] = environments
+        if self._inputs:
+            job["inputs"] = self._inputs
         if self.keep_going:
             job["keep_going"] = True
         if results:
@@ -200,9 +226,9 @@ class Graph:
         return job
 
     def _name(self, base: str) -> str:
-        """A name that no task has: base, then with a number behind it."""
+        """A name that no task and no input has: base, then with a number behind it."""
         name, n = base, self._alike.get(base, 1)
-        while name in self._tasks:
+        while name in self._tasks or name in self._inputs:
             n += 1
             name = f"{base}-{n}"
         self._alike[base] = n
@@ -239,6 +265,11 @@ class Graph:
         self._by_value = True
         named["cascade_function"] = base64.b64encode(cloudpickle.dumps(function)).decode()
         return BY_VALUE
+
+
+def _text(value: str) -> str:
+    """A text as a job file has it, which reads ${ otherwise."""
+    return value.replace("${", "$${")
 
 
 def _place(path: str) -> str:

@@ -91,6 +91,27 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
         cluster.submit(g)
     except OSError as e:
         print("refused:", str(e).replace(address, "ADDRESS").replace(digest, "DIGEST"))
+
+    before = packages()
+    for name, text in (("a.txt", "winds"), ("b.txt", "waves")):
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+            f.write(text)
+    with cascade.Graph("inputs") as g:
+        one, two = g.files([os.path.join(folder, "a.txt"), os.path.join(folder, "b.txt")], name="texts")
+        again, far = g.file(os.path.join(folder, "b.txt")), g.url(address, sha256=digest)
+        both = g.command("cat ${in.one} ${in.two} ${in.again} > ${out.o} && head -c 2 ${in.far} >> ${out.o}",
+                         one=one, two=two, again=again, far=far, out=["o"])  # fmt: skip
+    print("inputs:", *(ref.name for ref in (one, two, again, far)))
+    job = cluster.submit(g, both)
+    shutil.rmtree(folder)
+    print("they hold:", bytes(job.result(both)), "in", packages() - before, "packages more")
+    with cascade.Graph("gone") as g:
+        g.command("cat ${in.x}", x=g.file(os.path.join(folder, "a.txt")))
+    try:
+        cluster.submit(g)
+    except ValueError as e:
+        print("refused:", str(e).replace(folder, "FOLDER"))
     server.shutdown()
     server.server_close()
 
