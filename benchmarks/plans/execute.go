@@ -23,6 +23,7 @@ type execution struct {
 	hosts, cores int
 	seconds      float64 // of the lower bound
 	apart        bool    // no task is fused with another
+	memory       int64   // bytes of shared memory of a host; 0: the default
 }
 
 // execute runs each recording three times on agents of this process: while nothing
@@ -148,7 +149,7 @@ func submit(ctx context.Context, client *cascade.Client, g *dag.Graph) (took flo
 func (x *execution) run(f func(context.Context, *cascade.Client) error) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	c, err := local.Open(ctx, local.Config{Agents: x.hosts, Cores: x.cores, Apart: x.apart})
+	c, err := local.Open(ctx, local.Config{Agents: x.hosts, Cores: x.cores, Apart: x.apart, Memory: x.memory})
 	if err != nil {
 		return err
 	}

@@ -137,9 +137,9 @@ const after = 4
 // running is the forecast to run for real: the model is one generator, and what is
 // made of a field is a path of tasks.
 func running(w work) (*dag.Graph, error) {
-	with := fmt.Sprintf("{Seconds: %g, Floats: %d}", w.Seconds, w.Floats)
+	with := fmt.Sprintf("{seconds: %g, floats: %d}", w.Seconds, w.Floats)
 	var b strings.Builder
-	fmt.Fprintf(&b, "job: forecast\ntasks:\n  model: {run: Model, with: {Seconds: 0, Floats: %d}, generates: {field: %d}}\n", w.Floats, members*steps)
+	fmt.Fprintf(&b, "job: forecast\ntasks:\n  model: {run: Model, with: {seconds: 0, floats: %d}, generates: {field: %d}}\n", w.Floats, members*steps)
 	from := fmt.Sprintf("model.field[${s*%d+m}]", members)
 	for k := range after {
 		fmt.Fprintf(&b, "  step%d: {for: {s: 0..%d, m: 0..%d}, run: Step, in: {x: \"%s\"}, with: %s, out: [out]}\n", k, steps-1, members-1, from, with)
@@ -184,7 +184,7 @@ func fusion(w io.Writer, cores, rounds int, all []work) error {
 
 // onBoth runs f with a cluster that fuses tasks and one that does not.
 func onBoth(cores int, f func(context.Context, [2]*cascade.Client) error) error {
-	fused := execution{hosts: 1, cores: cores}
+	fused := execution{hosts: 1, cores: cores, memory: 3 << 30} // nothing is spilled
 	return fused.run(func(ctx context.Context, with *cascade.Client) error {
 		apart := fused
 		apart.apart = true

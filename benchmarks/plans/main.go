@@ -38,7 +38,7 @@ func main() {
 		run = func() error { return times(w, []int{1000, 10_000, 100_000, 1_000_000}) }
 	case *fuse:
 		run = func() error {
-			return fusion(w, x.cores, 5, []work{{0, 1 << 10}, {0, 1 << 17}, {1e-3, 1 << 17}, {1e-2, 1 << 17}})
+			return fusion(w, x.cores, 3, []work{{0, 1 << 10}, {0, 1 << 17}, {1e-2, 1 << 17}})
 		}
 	case len(files) == 0:
 		run = func() error { return errors.New("name recordings in WfFormat, such as wfinstances/*.json") }

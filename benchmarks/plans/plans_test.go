@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"os"
@@ -54,12 +55,32 @@ func TestAgentsFollowThePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := execution{hosts: 2, cores: 1, seconds: 1.2}
-	got, err := x.file(path)
+	im, _, err := x.scaled(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.judged[2] > 0.93 || got.same < 1 {
-		t.Errorf("%.3f times what the order of the file takes, and %.0f%% of the tasks where the plan says: %+v", got.judged[2], got.same*100, got)
+	before, same := 0, 0.0 // of the last run: tasks that began before the long one, and the part that ran where planned
+	if err := x.run(func(ctx context.Context, client *cascade.Client) error {
+		for range 3 {
+			_, rows, plan, err := submit(ctx, client, im.Graph)
+			if err != nil {
+				return err
+			}
+			var ch choice
+			ch, same = choiceOf(im.Graph, rows, plan)
+			before = 0
+			for _, first := range ch.first {
+				if first > ch.first[60] {
+					before++
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if before > 4 || same < 1 {
+		t.Errorf("%d tasks began before the longest, and %.0f%% of the tasks ran where the plan says", before, same*100)
 	}
 }
 

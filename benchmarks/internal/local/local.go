@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ type Config struct {
 	Agents int           // that are there at the start, at least 1
 	Cores  int           // of each agent, which has as many executors
 	Apart  bool          // no task is fused with another
+	Memory int64         // bytes of shared memory of each agent; default 64 MiB
 	Steal  time.Duration // as controller.Config.Steal
 }
 
@@ -34,10 +36,9 @@ type Cluster struct {
 	ends   []func() error
 }
 
-const memory = 64 << 20 // bytes of shared memory of each agent
-
 // Open starts a cluster and waits for its agents.
 func Open(ctx context.Context, cfg Config) (_ *Cluster, err error) {
+	cfg.Memory = cmp.Or(cfg.Memory, 64<<20)
 	c := &Cluster{cfg: cfg, net: comms.NewInproc()}
 	defer func() {
 		if err != nil {
@@ -69,7 +70,7 @@ func Open(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 func (c *Cluster) Join() error {
 	name := fmt.Sprint("a", c.agents)
 	a, err := agent.New(agent.Config{Name: name, Controller: "inproc://controller", State: filepath.Join(c.dir, name), CPU: int64(c.cfg.Cores) * 1000,
-		Store: memory, Inproc: c.net, Unfused: c.cfg.Apart, Limits: agent.Limits{Executors: c.cfg.Cores}})
+		Store: c.cfg.Memory, Inproc: c.net, Unfused: c.cfg.Apart, Limits: agent.Limits{Executors: 2 * c.cfg.Cores}})
 	if err != nil {
 		return fmt.Errorf("start agent %s: %w", name, err)
 	}
