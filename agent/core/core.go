@@ -157,6 +157,7 @@ const (
 	retryDelay  = 100 * time.Millisecond // before the second attempt; doubled each time, up to 100 times
 	grace       = 2 * time.Second        // from cancellation to SIGTERM, to SIGKILL, to killing the executor
 	idleAfter   = time.Minute            // idle executors end after this, but those of the default environment
+	spareAfter  = time.Second            // and those beyond the limit after this
 )
 
 func (cfg Config) withDefaults() Config {

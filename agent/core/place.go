@@ -356,20 +356,21 @@ func inputBytes(r *comms.Run) (n int) {
 	return n
 }
 
-// endIdle stops executors that nobody has used for long, but those of the default environment and folder.
+// endIdle stops executors that nobody has used for long, but those of the default environment and folder; those beyond
+// the limit, which gangs and generators that were held back bring, after spareAfter: the next may want them at once.
 func (c *Core) endIdle() {
 	for _, ex := range slices.Clone(c.execs) {
 		if ex.state != exUp || len(ex.queue) > 0 || ex.crew {
 			continue
 		}
-		if c.counted() > c.cfg.MaxExecutors { // gangs need as many as they have members
-			c.stopExecutor(ex)
+		wait := idleAfter
+		switch {
+		case c.counted() > c.cfg.MaxExecutors:
+			wait = spareAfter
+		case ex.pool == c.pools[0]:
 			continue
 		}
-		if ex.pool == c.pools[0] {
-			continue
-		}
-		if due := ex.idle.Add(idleAfter); due.After(c.now) {
+		if due := ex.idle.Add(wait); due.After(c.now) {
 			c.wakeAt(due)
 			continue
 		}
