@@ -1,10 +1,13 @@
 package process
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cascade-run/cascade/internal/scratchfs"
@@ -71,6 +74,33 @@ func TestRoot(t *testing.T) {
 	}
 	if left, err := os.ReadDir(c.Root.Work); err != nil || len(left) != 0 {
 		t.Errorf("mounts are seen outside: %v, %v", left, err)
+	}
+}
+
+// Who is not root gets a user namespace too, where the kernel permits it.
+func TestRootOfAnyUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("TestRoot is that")
+	}
+	const nobody = 65534
+	dir := t.TempDir()
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, temp := filepath.Join(dir, "process.test"), filepath.Join(dir, "tmp")
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.WriteFile(program, self, 0o755), os.Mkdir(temp, 0o700), os.Chown(temp, nobody, nobody)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestRoot", "-test.v")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+temp)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if strings.Contains(string(out), "--- SKIP: TestRoot ") {
+		t.Skip(string(out))
 	}
 }
 

@@ -40,7 +40,7 @@ func copyLibraries(t *testing.T, program, dir string) {
 	if err != nil {
 		t.Fatalf("look at %s: %v", program, err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP {
 			name, err := io.ReadAll(p.Open())
