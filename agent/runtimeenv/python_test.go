@@ -45,7 +45,7 @@ func newPythonCache(t *testing.T) *Cache {
 	}
 	cache := New(t.TempDir())
 	t.Cleanup(func() { _ = cache.Close() })
-	for _, name := range []string{"uv", "python-base"} {
+	for _, name := range []string{"uv", "python-base", "python-executor"} { // so what a test builds is the layers above
 		if err := os.MkdirAll(filepath.Join(shared, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
