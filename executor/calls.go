@@ -24,9 +24,9 @@ import (
 type Future struct {
 	typ    reflect.Type
 	run    *run
-	number uint64 // of the call
-	input  *comms.CallIn
-	value  any // outside an executor
+	number uint64                       // of the call
+	input  func() (comms.CallIn, error) // as an argument of a call, each time that it is one
+	value  any                          // outside an executor
 	err    error
 
 	once sync.Once
@@ -186,7 +186,7 @@ func (r *run) callArgument(p Port, arg any) (comms.CallIn, error) {
 		case f.run != r:
 			return comms.CallIn{}, errors.New("the future is of another task")
 		case f.input != nil:
-			return *f.input, nil
+			return f.input()
 		}
 		return comms.CallIn{Call: f.number + 1}, nil
 	}
@@ -263,17 +263,13 @@ func InputFuture(ctx context.Context, name string) (*Future, error) {
 		if in.port.Name != name || in.port.List != nil {
 			continue
 		}
-		arg, err := r.inputArgument(i, in)
-		if err != nil {
-			return nil, fmt.Errorf("input %s as a future: %w", name, err)
-		}
-		return &Future{typ: in.port.Type, run: r, input: &arg}, nil
+		return &Future{typ: in.port.Type, run: r, input: func() (comms.CallIn, error) { return r.inputArgument(i, in) }}, nil
 	}
 	return nil, fmt.Errorf("the task has no input %s that is one dataset", name)
 }
 
 // inputArgument is an input of a run as an argument: by its place among the inputs
-// where the agent has it, else as a value.
+// where the agent has it, else as a value, which each call has for itself.
 func (r *run) inputArgument(i int, in *kindInput) (comms.CallIn, error) {
 	live := &r.input
 	if r.reads == 0 {

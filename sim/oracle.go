@@ -395,6 +395,7 @@ func (o *oracle) acknowledged(a *agent, upTo uint64) {
 		case !known:
 			o.w.fail(comms.JobID{}, "%s is told that its event %d is durable, which it has not sent", a.name, n)
 			return
+		case f == nil: // of what is left of a call that an incarnation before made or ran
 		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || sent.forgotten || f != nil && sent.epoch < f.came[a.name] || k == nil || !worksOn(&k.Row, a) || k.Row.Life != sent.life:
 		default:
 			o.w.fail(job, "%s is told that its event %d is durable, and it is not in the store", a.name, n)

@@ -414,33 +414,45 @@ func (c *Core) endStay(j *job) {
 // was one.
 func (c *Core) refuseStuck() bool {
 	var first *offer
+	var reader *job
 	for _, o := range c.offers {
-		if !o.offered && (first == nil || o.req < first.req) && c.readAway(o.key) {
-			first = o
+		if !o.offered && (first == nil || o.req < first.req) {
+			if j := c.readAway(o.key); j != nil {
+				first, reader = o, j
+			}
 		}
 	}
 	if first == nil {
 		return false
 	}
+	why := errors.New("it is on disk, and there is no room for it beside the inputs of the tasks that wait for calls")
 	delete(c.requests, first.req)
 	c.must(c.led.Release(first.req))
-	c.offerFailed(first, errors.New("it is on disk, and there is no room for it beside the inputs of the tasks that wait for calls"))
+	c.offerFailed(first, why)
 	c.effects()
+	if reader.callGroup().unfit != "" { // it can run nowhere else, and would come home for ever
+		c.fail(reader, reader.call.task(reader), nil, &comms.TaskError{Kind: comms.ErrorStore, Message: "what it reads cannot be sent to its host: " + why.Error()},
+			comms.Cause{Kind: comms.CauseMemory}, true)
+	}
 	return true
 }
 
-// readAway tells whether a call that another agent has reads a dataset.
-func (c *Core) readAway(k offerKey) bool {
+// readAway returns the first call that another agent has and that reads a dataset;
+// nil when there is none.
+func (c *Core) readAway(k offerKey) (first *job) {
 	for _, j := range c.away {
+		if first != nil && first.seq < j.seq {
+			continue
+		}
 		for i := range j.call.task(j) {
 			if d := j.data[comms.DatasetRef{Task: i}]; d != nil && d.sealed {
 				if of, from := d.lender(j); of.id == k.data.Job && from.desc.Ref == k.data.DatasetRef {
-					return true
+					first = j
 				}
 			}
 		}
 	}
-	return false
+	return first
 }
 
 // lender returns the job and the dataset whose bytes a dataset of a job has.
