@@ -383,8 +383,11 @@ func (c *Core) takeHome(j *job) {
 	c.endStay(j)
 	c.dropPeers(j)
 	j.call.at, j.call.stays = "", true
-	j.at(j.call.task(j)).state = tWaiting
-	c.tryCall(j)
+	t := j.call.task(j)
+	j.at(t).state = tWaiting
+	if c.tryCall(j); j.at(t).state == tWaiting { // its host could not have them, either
+		c.fail(j, t, nil, &comms.TaskError{Kind: comms.ErrorStore, Message: "what it reads is lost"}, comms.Cause{Kind: comms.CauseMemory}, true)
+	}
 }
 
 // endStay ends what a call has to do with other agents: it has ended, or is to run here.
