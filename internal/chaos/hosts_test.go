@@ -90,7 +90,7 @@ func TestHostKilled(t *testing.T) {
 	const insecure = "--insecure-test-network"
 	address := fmt.Sprintf("tcp://%s:7420", lab.Host(0).Addr())
 	h.Begin = lab.Host(0).Start
-	h.Controller("--listen", h.Address()+","+address, "--grace", "500ms", insecure)
+	controller := h.Controller("--listen", h.Address()+","+address, "--grace", "500ms", insecure)
 	h.Begin = lab.Host(1).Start
 	h.Agent("--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(1).Addr()), insecure)
 	h.Begin = lab.Host(2).Start
@@ -104,6 +104,7 @@ func TestHostKilled(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	controller.Await(`"peer":"a2","error"`) // an output of a job that had ended before would stay lost
 	open()
 	h.Journal.On(nil)
 	j.Done().Same(t, want)
