@@ -16,6 +16,8 @@ import (
 // ablations are what is taken away, one at a time.
 var ablations = []string{"search", "lookahead", "profiles", "prefetch"}
 
+const synthetic = "forecast" // in place of a recording's file
+
 // ablate prints what plans take longer without one part of what makes them, as
 // geometric means over the clusters on which something can move. Files that no task
 // writes lie on one host at first. The last is a forecast that nobody recorded.
@@ -30,16 +32,17 @@ func ablate(w io.Writer, files []string, evaluations int) error {
 		}
 		fmt.Fprintln(w)
 	}
-	for k := range len(files) + 1 {
-		f, im, err := "forecast", (*wfformat.Import)(nil), error(nil)
-		if k < len(files) {
-			opt := wfformat.Defaults()
-			opt.Inputs = true
-			f = files[k]
-			im, err = recorded(f, opt)
-		} else {
-			im, err = forecast()
+	read := func(f string) (*wfformat.Import, error) {
+		if f == synthetic {
+			return forecast()
 		}
+		opt := wfformat.Defaults()
+		opt.Inputs = true
+		return recorded(f, opt)
+	}
+	files = append(slices.Clone(files), synthetic)
+	for _, f := range files {
+		im, err := read(f)
 		if err != nil {
 			return err
 		}
@@ -58,7 +61,7 @@ func ablate(w io.Writer, files []string, evaluations int) error {
 			sums[i] += of[i]
 		}
 	}
-	row("all", sums, len(on)*(len(files)+1))
+	row("all", sums, len(on)*len(files))
 	return nil
 }
 

@@ -88,10 +88,11 @@ func names(prefix string, n int) (all []string) {
 	return all
 }
 
+// Tasks of the forecast that runs for real.
 var (
-	model = cascade.Gen1("Model", runModel, "with -> field")
-	next  = cascade.Func2("Step", runStep, "x, with -> out")
-	merge = cascade.Func2("Merge", runMerge, "xs, with -> out")
+	_ = cascade.Gen1("Model", runModel, "with -> field")
+	_ = cascade.Func2("Step", runStep, "x, with -> out")
+	_ = cascade.Func2("Merge", runMerge, "xs, with -> out")
 )
 
 // work is what a task of the forecast that runs for real does.
