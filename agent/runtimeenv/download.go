@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/redirect"
 )
 
 // downloadTime is the longest time of one download.
@@ -36,7 +37,7 @@ func download(ctx context.Context, a dag.Address, dir string) (name string, size
 	if err != nil {
 		return "", 0, "", err
 	}
-	client := http.Client{Timeout: downloadTime, CheckRedirect: checkRedirect}
+	client := http.Client{Timeout: downloadTime, CheckRedirect: redirect.Check}
 	answer, err := client.Do(req)
 	if err != nil {
 		return "", 0, "", err
@@ -73,18 +74,4 @@ func download(ctx context.Context, a dag.Address, dir string) (name string, size
 
 func tooLarge(size int64) error {
 	return fmt.Errorf("it has %d bytes or more, at most %d MiB are taken: data belongs beside the code", size, maxTreeBytes>>20)
-}
-
-// maxRedirects is how often a server may send us on.
-const maxRedirects = 10
-
-// checkRedirect keeps what was asked for over TLS on TLS.
-func checkRedirect(to *http.Request, from []*http.Request) error {
-	if len(from) > maxRedirects {
-		return fmt.Errorf("more than %d redirections", maxRedirects)
-	}
-	if from[len(from)-1].URL.Scheme == "https" && to.URL.Scheme != "https" {
-		return fmt.Errorf("it is redirected from https to %s: write the address that is meant", to.URL.Scheme)
-	}
-	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/cascade-run/cascade/internal/redirect"
 )
 
 const (
@@ -184,12 +186,9 @@ func newTransport(silence time.Duration) *http.Transport {
 	}
 }
 
-func checkRedirect(req *http.Request, via []*http.Request) error {
-	switch {
-	case len(via) >= 10:
-		return &lasting{errors.New("it was redirected 10 times")}
-	case via[0].URL.Scheme == "https" && req.URL.Scheme != "https":
-		return &lasting{fmt.Errorf("it is redirected from https to %s", req.URL.Redacted())}
+func checkRedirect(to *http.Request, from []*http.Request) error {
+	if err := redirect.Check(to, from); err != nil {
+		return &lasting{err}
 	}
 	return nil
 }
