@@ -85,7 +85,7 @@ func (c *Core) register(l *link, m *comms.Register) {
 		c.agents[m.Agent] = a
 	}
 	if a.row.Incarnation != m.Incarnation {
-		a.fresh, a.intake = true, intake{}
+		a.fresh, a.intake, a.building = true, intake{}, nil
 	}
 	a.row = AgentRecord{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID, Seen: c.now.UnixNano()}
 	a.link, a.synced, a.snapshot, a.away, a.leaving, a.takes = l, false, nil, time.Time{}, nil, m.Takes

@@ -22,6 +22,7 @@ type buildKey struct {
 const (
 	maxBuilt  = 256  // environments that are remembered of an agent: the last
 	maxBuilds = 1024 // environments whose time is remembered
+	inCache   = 0.1  // seconds: what took less was found in a cache, and says nothing of a build
 )
 
 // environment takes in that an agent begins to build an environment, or has it.
@@ -35,7 +36,7 @@ func (c *Core) environment(j *job, a *agent, e *comms.Event) {
 		if a.building == nil || len(a.building) == maxBuilds { // of jobs that went away meanwhile
 			a.building = map[buildKey]int64{}
 		}
-		if _, begun := a.building[key]; !begun {
+		if e.Error == nil { // else it says what the build waits for, which has begun before
 			a.building[key] = e.At
 		}
 		return
@@ -43,22 +44,28 @@ func (c *Core) environment(j *job, a *agent, e *comms.Event) {
 	began, begun := a.building[key]
 	delete(a.building, key)
 	id := planner.EnvironmentID(&j.graph.Environments[k])
-	if e.Error != nil || id == 0 {
+	if e.Error != nil || id == 0 || slices.Contains(a.built, id) {
 		return
 	}
-	if took := float64(e.At-began) / 1e9; begun && (len(c.builds) < maxBuilds || c.builds[id] > 0) {
-		if c.builds == nil {
-			c.builds = map[uint64]float64{}
-		}
-		c.builds[id] = max(c.builds[id], took) // one that was found in a cache took no time
-	}
-	if slices.Contains(a.built, id) {
-		return
+	if begun {
+		c.learnBuild(id, float64(e.At-began)/1e9)
 	}
 	a.built = append(slices.Clone(a.built), id) // plans look at the one before
 	if len(a.built) > maxBuilt {
 		a.built = a.built[1:]
 	}
+}
+
+// learnBuild notes how long an environment took, which counts until it is built again.
+func (c *Core) learnBuild(id uint64, seconds float64) {
+	was, known := c.builds[id]
+	if known && seconds < inCache && was > seconds || !known && len(c.builds) == maxBuilds {
+		return
+	}
+	if c.builds == nil {
+		c.builds = map[uint64]float64{}
+	}
+	c.builds[id] = max(seconds, 0)
 }
 
 // prefer returns the agent that a job goes to of those that could have it: the first

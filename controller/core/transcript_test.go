@@ -305,6 +305,11 @@ func (w *world) run(d *datadriven.TestData) error {
 			return err
 		}
 		w.step(Received{w.links[who], m})
+	case "builds": // how long the environments of graph g took
+		for i := range w.graphs["g"].Environments {
+			e := &w.graphs["g"].Environments[i]
+			fmt.Fprintf(&w.out, "%s %v\n", e.Name, w.c.builds[planner.EnvironmentID(e)])
+		}
 	case "settle":
 		if who == "c" {
 			who = ""
@@ -460,7 +465,7 @@ func (w *world) up(d *datadriven.TestData, who string) {
 }
 
 // events reads lines such as "finished a[1] attempt=1 inline", "finished a private", "failed b why",
-// "published g elements=2", "streamend g count=2", "lost a.x", "building e at=1", "built e at=4", "drained".
+// "published g elements=2", "streamend g count=2", "lost a.x", "building e at=1", "building e waits=why", "built e at=4", "drained".
 func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, error) {
 	m := &comms.Events{First: number(arg(d, "first", "1")), Jobs: []comms.JobEvents{{Job: job, Life: w.life(job, arg(d, "life", "")),
 		Epoch: number(arg(d, "epoch", strconv.FormatUint(w.assigned[job].Epoch, 10)))}}}
@@ -496,6 +501,8 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 				e.At = int64(number(v)) * 1e9
 			case "elements":
 				elements = number(v)
+			case "waits":
+				e.Error = &comms.TaskError{Kind: comms.ErrorSetup, Message: v}
 			case "inline":
 				place = comms.PlaceInline
 			case "stranger":
