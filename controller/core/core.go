@@ -25,6 +25,7 @@ type Core struct {
 	token   uint64
 	lives   uint64             // of jobs, given out
 	builds  map[uint64]float64 // seconds that environments took, by planner.EnvironmentID
+	learned []uint64           // of builds, the one learned longest ago first
 	pending map[uint64]pending
 
 	departs bool      // agents leave that are not dismissed yet

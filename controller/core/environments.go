@@ -21,7 +21,7 @@ type buildKey struct {
 
 const (
 	maxBuilt  = 256  // environments that are remembered of an agent: the last
-	maxBuilds = 1024 // environments whose time is remembered
+	maxBuilds = 1024 // environments whose time is remembered: those built last
 	inCache   = 0.1  // seconds: what took less was found in a cache, and says nothing of a build
 )
 
@@ -59,13 +59,18 @@ func (c *Core) environment(j *job, a *agent, e *comms.Event) {
 // learnBuild notes how long an environment took, which counts until it is built again.
 func (c *Core) learnBuild(id uint64, seconds float64) {
 	was, known := c.builds[id]
-	if known && seconds < inCache && was > seconds || !known && len(c.builds) == maxBuilds {
+	if known && seconds < inCache && was > seconds {
 		return
 	}
 	if c.builds == nil {
 		c.builds = map[uint64]float64{}
 	}
 	c.builds[id] = max(seconds, 0)
+	c.learned = append(slices.DeleteFunc(c.learned, func(o uint64) bool { return o == id }), id)
+	if len(c.learned) > maxBuilds {
+		delete(c.builds, c.learned[0])
+		c.learned = c.learned[1:]
+	}
 }
 
 // prefer returns the agent that a job goes to of those that could have it: the first
