@@ -55,7 +55,7 @@ func (gs *graphs) prepared(a *core.Prepare, now time.Time, here func([]comms.Has
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	k := gs.known[a.Submit.GraphHash]
-	if k == nil || len(k.packages) > 0 && !here(k.packages) || !sameCluster(&k.cluster, &a.Cluster) {
+	if k == nil || len(k.packages) > 0 && !here(k.packages) || !sameCluster(k.graph, &k.cluster, &a.Cluster) {
 		return core.Prepared{}, false
 	}
 	if age := now.Sub(k.planned); age > mostAge || age > planAge && now.Sub(k.asked) > planAge {
@@ -108,9 +108,21 @@ func (gs *graphs) keep(h comms.Hash, ev *core.Prepared, cluster planner.Cluster,
 	}
 }
 
-func sameCluster(a, b *planner.Cluster) bool {
-	return a.Bandwidth == b.Bandwidth && a.Latency == b.Latency && slices.EqualFunc(a.Hosts, b.Hosts, func(x, y planner.Host) bool {
-		return x.Name == y.Name && x.CPU == y.CPU && x.Memory == y.Memory && x.GPU == y.GPU && maps.Equal(x.Custom, y.Custom) &&
-			slices.Equal(x.Built, y.Built)
-	}) && maps.Equal(a.Builds, b.Builds)
+// sameCluster tells whether two clusters are the same to a graph: of environments only
+// its own count.
+func sameCluster(g *dag.Graph, a, b *planner.Cluster) bool {
+	if a.Bandwidth != b.Bandwidth || a.Latency != b.Latency || !slices.EqualFunc(a.Hosts, b.Hosts, func(x, y planner.Host) bool {
+		return x.Name == y.Name && x.CPU == y.CPU && x.Memory == y.Memory && x.GPU == y.GPU && maps.Equal(x.Custom, y.Custom)
+	}) {
+		return false
+	}
+	for i := range g.Environments {
+		id := planner.EnvironmentID(&g.Environments[i])
+		if a.Builds[id] != b.Builds[id] || !slices.EqualFunc(a.Hosts, b.Hosts, func(x, y planner.Host) bool {
+			return slices.Contains(x.Built, id) == slices.Contains(y.Built, id)
+		}) {
+			return false
+		}
+	}
+	return true
 }

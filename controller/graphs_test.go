@@ -46,3 +46,32 @@ func TestPlansAnew(t *testing.T) {
 	ask(2*planAge+4+mostAge+1, hosts, false)
 	ask(2*planAge+4+mostAge+2, hosts, false)
 }
+
+// A build voids the plans of graphs with that environment, and no others.
+func TestBuildsOfOthers(t *testing.T) {
+	plain := parse(t, "job: d\ntasks:\n  a: {run: F, out: [x]}\n")
+	own := parse(t, "job: d\nenvironments: {e: {go: ./e}}\ntasks:\n  a: {run: 'e:F', out: [x]}\n")
+	e := planner.EnvironmentID(&own.Environments[0])
+	on := func(seconds map[uint64]float64, built ...uint64) planner.Cluster {
+		return planner.Cluster{Hosts: []planner.Host{{Name: "a", CPU: 1000, Built: built}, {Name: "b", CPU: 1000}}, Builds: seconds}
+	}
+	before := on(map[uint64]float64{e: 5}, e)
+	for _, c := range []struct {
+		name       string
+		after      planner.Cluster
+		plain, own bool // the plan stays
+	}{
+		{"nothing", on(map[uint64]float64{e: 5}, e), true, true},
+		{"another environment", on(map[uint64]float64{e: 5, e + 1: 9}, e, e+1), true, true},
+		{"it took longer", on(map[uint64]float64{e: 6}, e), true, false},
+		{"its time is forgotten", on(nil, e), true, false},
+		{"it is gone", on(map[uint64]float64{e: 5}), true, false},
+	} {
+		if got := sameCluster(plain, &before, &c.after); got != c.plain {
+			t.Errorf("%s: the plan without environments stays: %v, want %v", c.name, got, c.plain)
+		}
+		if got := sameCluster(own, &before, &c.after); got != c.own {
+			t.Errorf("%s: the plan with it stays: %v, want %v", c.name, got, c.own)
+		}
+	}
+}
