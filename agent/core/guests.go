@@ -40,9 +40,9 @@ type hostEnv struct {
 }
 
 const (
-	mostGraph = 1 << 20 // bytes of a call's graph
-	textsKept = 1000    // messages that an owner who cannot be reached is kept before text is left out
-	loadEvery = 5 * time.Millisecond
+	mostGraph = 1 << 20                // bytes of a call's graph
+	textsKept = 1000                   // messages that an owner who cannot be reached is kept before text is left out
+	loadEvery = 100 * time.Millisecond // between two messages that say only how much there is to do
 )
 
 // guestOf returns what makes a job another agent's call; nil when it is none.
