@@ -43,7 +43,8 @@ const (
 	mostAsked = 1024 // calls of one question
 	// leastPause and mostPause bound how long nothing is asked after nothing came of it.
 	leastPause, mostPause = 20 * time.Millisecond, 2 * time.Second
-	// answeredIn is when no answer comes any more: the controller is of an older version.
+	// answeredIn is when no answer comes any more: it is asked again, as calls fail only
+	// when the controller says that they can run nowhere.
 	answeredIn = 30 * time.Second
 )
 
@@ -73,7 +74,8 @@ func (c *Core) askWhere() {
 			c.wakeAt(due)
 			return
 		}
-		c.answered(&comms.There{Ask: a.number, Why: "the controller does not say which agent could run it: it is of an older version"})
+		a.asked = time.Time{}
+		c.askLater(false)
 	}
 	long := c.waitLong()
 	if len(c.strange) == 0 && !long {
