@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -72,12 +73,15 @@ func (containerPlugin) run(ctx context.Context, out io.Writer, args ...string) (
 	return tool{name: filepath.Base(path) + " " + args[0], dir: os.TempDir(), out: out}.run(ctx, path, args...)
 }
 
+// noImage is how engines say that they do not have an image.
+var noImage = regexp.MustCompile(`(?i)image not known|no such (image|object)`)
+
 // find returns the image; nil when the host does not have it.
 func (p containerPlugin) find(ctx context.Context, name string) (*image, error) {
 	text, err := p.run(ctx, nil, "image", "inspect", name)
 	var failed *ToolError
-	if errors.As(err, &failed) && !failed.Transient() {
-		return nil, nil // why, pull says
+	if errors.As(err, &failed) && noImage.MatchString(failed.Output) {
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
@@ -118,8 +122,7 @@ func (p containerPlugin) Create(ctx context.Context, env dag.Environment, b *Bui
 	}
 	if found == nil {
 		b.Tell("pulls the image " + name)
-		_, err := p.run(ctx, nil, "pull", "--quiet", name)
-		return err
+		return p.pull(ctx, name)
 	}
 	text, err := json.Marshal(found)
 	if err == nil {
@@ -129,6 +132,23 @@ func (p containerPlugin) Create(ctx context.Context, env dag.Environment, b *Bui
 		return fmt.Errorf("container: %w", err)
 	}
 	return p.unpack(ctx, found.ID, filepath.Join(b.Dir, imageRoot))
+}
+
+// pull brings an image. One that is not here by its name afterwards, such as that of an
+// archive, has no key of its own: it is an error.
+func (p containerPlugin) pull(ctx context.Context, name string) error {
+	id, err := p.run(ctx, nil, "pull", "--quiet", name)
+	if err != nil {
+		return err
+	}
+	found, err := p.find(ctx, name)
+	if err != nil {
+		return fmt.Errorf("container: look for image %s that was pulled: %w", name, err)
+	}
+	if found == nil {
+		return fmt.Errorf("container: image %[1]s was pulled as %[2]s, but is not found by its name: give it one (podman tag %[2]s NAME) that the job uses", name, strings.TrimSpace(string(id)))
+	}
+	return nil
 }
 
 // unpack writes the image's files to a folder: those of a container that is made of it and never starts.

@@ -45,7 +45,7 @@ func TestContainer(t *testing.T) {
 		t.Errorf("it is %+v", act)
 	}
 	inspect := "image inspect " + image
-	want := []string{inspect, inspect, "pull --quiet " + image, inspect, inspect, "create id-1 true", "export container", "rm container", inspect}
+	want := []string{inspect, inspect, "pull --quiet " + image, inspect, inspect, inspect, "create id-1 true", "export container", "rm container", inspect}
 	if !slices.Equal(said, want) {
 		t.Errorf("podman was asked\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
 	}
@@ -62,8 +62,14 @@ func TestContainerFails(t *testing.T) {
 	scratchfs.FakePodman(t, t.TempDir(), "id")
 	cache := New(t.TempDir())
 	defer cache.Close()
-	if _, err := cache.Prepare(t.Context(), contained("localhost/other"), nil); err == nil || !strings.Contains(err.Error(), "podman pull: exit status 125\nError: reading manifest of localhost/other: manifest unknown") {
-		t.Errorf("no such image: %v", err)
+	for image, want := range map[string]string{
+		"localhost/other":    "podman pull: exit status 125\nError: reading manifest of localhost/other: manifest unknown",
+		"localhost/nameless": "image localhost/nameless was pulled as id-nameless, but is not found by its name",
+		"localhost/broken":   "podman image: exit status 125\nError: database is locked",
+	} {
+		if _, err := cache.Prepare(t.Context(), contained(image), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %s", image, err, want)
+		}
 	}
 	t.Setenv("PATH", t.TempDir())
 	if _, err := cache.Prepare(t.Context(), contained("localhost/other"), nil); err == nil || !strings.Contains(err.Error(), "podman is not on this host") {

@@ -39,21 +39,27 @@ func Podman(t *testing.T, dir string) (image string) {
 }
 
 // FakePodman puts a program podman first in PATH, which knows one image of a folder:
-// it has to be pulled before it is inspected. It returns the image's name, and a
-// file with the words of each command.
+// it has to be pulled before it is inspected. An image localhost/nameless can be pulled,
+// but has no name then; localhost/broken cannot be inspected. It returns the image's name,
+// and a file with the words of each command.
 func FakePodman(t *testing.T, dir, id string) (image, log string) {
 	t.Helper()
 	image, bin := "localhost/cascade-test", t.TempDir()
 	log = filepath.Join(bin, "log")
 	script := fmt.Sprintf(`#!/bin/sh
 echo "$@" >> %[1]s/log
+case "$*" in
+"pull --quiet localhost/nameless") echo id-nameless; exit ;;
+"image inspect localhost/broken") echo "Error: database is locked" >&2; exit 125 ;;
+esac
 case "$1 $2" in
 "image inspect")
 	[ -e %[1]s/pulled ] && [ "$3" = %[2]s ] || { echo "Error: $3: image not known" >&2; exit 125; }
 	echo '[{"Id": "%[3]s", "Config": {"Env": ["PATH=/bin", "OF=image"]}}]' ;;
 "pull --quiet")
 	[ "$3" = %[2]s ] || { echo "Error: reading manifest of $3: manifest unknown" >&2; exit 125; }
-	: > %[1]s/pulled ;;
+	: > %[1]s/pulled
+	echo %[3]s ;;
 "create "*) echo container ;;
 "export container") tar -C %[4]s -c . ;;
 "rm container") ;;
