@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/zeebo/blake3"
 
@@ -131,7 +132,7 @@ func (p containerPlugin) Create(ctx context.Context, env dag.Environment, b *Bui
 	if err != nil {
 		return fmt.Errorf("container: %w", err)
 	}
-	return p.unpack(ctx, found.ID, filepath.Join(b.Dir, imageRoot))
+	return p.unpack(ctx, found.ID, containerName(b.Place), filepath.Join(b.Dir, imageRoot))
 }
 
 // pull brings an image. One that is not here by its name afterwards, such as that of an
@@ -151,17 +152,33 @@ func (p containerPlugin) pull(ctx context.Context, name string) error {
 	return nil
 }
 
+// containerName is that of the container from which a place of the cache is filled: whoever
+// has the lock of the place may remove it.
+func containerName(place string) string {
+	sum := blake3.Sum256([]byte(place))
+	return "cascade-" + hex.EncodeToString(sum[:16])
+}
+
+// removeLimit is how long an engine may take to remove a container.
+const removeLimit = 30 * time.Second
+
+// remove removes a container, also when ctx has ended.
+func (p containerPlugin) remove(ctx context.Context, container string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
+	defer cancel()
+	_, err := p.run(ctx, nil, "rm", "-f", container)
+	return err
+}
+
 // unpack writes the image's files to a folder: those of a container that is made of it and never starts.
-func (p containerPlugin) unpack(ctx context.Context, id, to string) (err error) {
-	out, err := p.run(ctx, nil, "create", id, "true")
-	if err != nil {
+func (p containerPlugin) unpack(ctx context.Context, id, container, to string) (err error) {
+	// An agent that was killed left it behind. Mostly there is none, which some engines call
+	// a failure; one that stays has its name, and create says so.
+	_ = p.remove(ctx, container)
+	if _, err := p.run(ctx, nil, "create", "--name", container, id, "true"); err != nil {
 		return err
 	}
-	container := strings.TrimSpace(string(out))
-	defer func() {
-		_, removed := p.run(context.WithoutCancel(ctx), nil, "rm", container)
-		err = errors.Join(err, removed)
-	}()
+	defer func() { err = errors.Join(err, p.remove(ctx, container)) }()
 	r, w := io.Pipe()
 	unpacked := make(chan error, 1)
 	go func() {

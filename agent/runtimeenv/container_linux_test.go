@@ -1,6 +1,7 @@
 package runtimeenv
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,7 +46,10 @@ func TestContainer(t *testing.T) {
 		t.Errorf("it is %+v", act)
 	}
 	inspect := "image inspect " + image
-	want := []string{inspect, inspect, "pull --quiet " + image, inspect, inspect, inspect, "create id-1 true", "export container", "rm container", inspect}
+	container := containerName(filepath.Dir(act.Root))
+	remove := "rm -f " + container
+	want := []string{inspect, inspect, "pull --quiet " + image, inspect, inspect, inspect,
+		remove, "create --name " + container + " id-1 true", "export " + container, remove, inspect}
 	if !slices.Equal(said, want) {
 		t.Errorf("podman was asked\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
 	}
@@ -55,6 +59,28 @@ func TestContainer(t *testing.T) {
 	image, log = scratchfs.FakePodman(t, files, "id-2")
 	if other, _ := prepare(); !other.Built || other.Root == act.Root {
 		t.Errorf("another image of the same name: %+v", other)
+	}
+}
+
+// A container that a killed agent left is in nobody's way, and no other is left.
+func TestContainerLeft(t *testing.T) {
+	image, log := scratchfs.FakePodman(t, write(t, t.TempDir(), map[string]string{"mark": "of the image"}), "id")
+	cache := New(t.TempDir())
+	defer cache.Close()
+	act, err := cache.Prepare(t.Context(), contained(image), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := filepath.Dir(act.Root)
+	left := filepath.Join(filepath.Dir(log), containerName(place))
+	if err := errors.Join(os.RemoveAll(place), os.WriteFile(left, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if act, err := cache.Prepare(t.Context(), contained(image), nil); err != nil || !act.Built {
+		t.Errorf("beside one that is left: %+v, %v", act, err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a container is left: %v", err)
 	}
 }
 

@@ -39,7 +39,8 @@ func Podman(t *testing.T, dir string) (image string) {
 }
 
 // FakePodman puts a program podman first in PATH, which knows one image of a folder:
-// it has to be pulled before it is inspected. An image localhost/nameless can be pulled,
+// it has to be pulled before it is inspected, and the name of a container is taken until it is
+// removed (a file of that name beside the log). An image localhost/nameless can be pulled,
 // but has no name then; localhost/broken cannot be inspected. It returns the image's name,
 // and a file with the words of each command.
 func FakePodman(t *testing.T, dir, id string) (image, log string) {
@@ -60,9 +61,11 @@ case "$1 $2" in
 	[ "$3" = %[2]s ] || { echo "Error: reading manifest of $3: manifest unknown" >&2; exit 125; }
 	: > %[1]s/pulled
 	echo %[3]s ;;
-"create "*) echo container ;;
-"export container") tar -C %[4]s -c . ;;
-"rm container") ;;
+"create --name")
+	[ ! -e %[1]s/"$3" ] || { echo "Error: the container name $3 is already in use" >&2; exit 125; }
+	: > %[1]s/"$3" ;;
+"export "*) tar -C %[4]s -c . ;;
+"rm -f") rm -f %[1]s/"$3" ;;
 *) echo "unknown command $@" >&2; exit 125 ;;
 esac
 `, bin, image, id, dir)
