@@ -184,7 +184,7 @@ func asks(name string, settings any) dag.Environment {
 func TestExternal(t *testing.T) {
 	cache := plugged(t, "good", "other", ".hidden")
 	var told []string
-	settings := map[string]any{"list": []any{int64(1), "two", 3.5, true, nil}}
+	settings := map[string]any{"token": "hunter2", "list": []any{int64(1), "two", 3.5, true, nil}}
 	act, err := cache.Prepare(t.Context(), asks("good", settings), func(text string) { told = append(told, text) })
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestExternal(t *testing.T) {
 	}
 	records, err := cache.List()
 	i := slices.IndexFunc(records, func(r Record) bool { return r.ID() == act.Keys[0] })
-	if err != nil || i < 0 || records[i].What != `{"list":[1,"two",3.5,true,null]}` || !slices.Equal(records[i].Packages, []string{"tool 1.0"}) ||
+	if err != nil || i < 0 || records[i].What != "list token" || !slices.Equal(records[i].Packages, []string{"tool 1.0"}) ||
 		!strings.Contains(records[i].Replay(), "plugin good") {
 		t.Errorf("records are %+v, %v", records, err)
 	}

@@ -57,7 +57,7 @@ func (r Record) Replay() string {
 		}
 	}
 	if name, ok := strings.CutPrefix(r.Plugin, externalPrefix); ok {
-		return "a replay makes it anew by the plugin " + name + ", of " + r.What
+		return "a replay makes it anew by the plugin " + name
 	}
 	return ""
 }
