@@ -95,8 +95,19 @@ const (
 func New(dir string, plugins ...Plugin) *Cache {
 	c := &Cache{dir: dir, patience: patience, held: map[string]*os.File{}, building: map[string]*building{}}
 	c.plugins = append(slices.Concat([]Plugin{new(goPlugin), varsPlugin{}, containerPlugin{}}, pythonPlugins(c)), plugins...)
-	slices.SortStableFunc(c.plugins, func(a, b Plugin) int { return a.Priority() - b.Priority() })
 	return c
+}
+
+// serving returns the plugins that serve env, in their order. They are valid: an external
+// one says its priority by then.
+func (c *Cache) serving(env dag.Environment) (all []Plugin) {
+	for _, p := range c.plugins {
+		if p.Applies(env) {
+			all = append(all, p)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Plugin) int { return a.Priority() - b.Priority() })
+	return all
 }
 
 // Validate finds mistakes in env without building anything.
@@ -120,10 +131,7 @@ func (c *Cache) Key(ctx context.Context, env dag.Environment) (string, error) {
 		return "", err
 	}
 	var all []string
-	for _, p := range c.plugins {
-		if !p.Applies(env) {
-			continue
-		}
+	for _, p := range c.serving(env) {
 		key, err := p.Key(ctx, env)
 		if err != nil {
 			return "", fmt.Errorf("environment %q: %w", env.Name, err)
@@ -142,10 +150,7 @@ func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text
 		return Activation{}, err
 	}
 	var act Activation
-	for _, p := range c.plugins {
-		if !p.Applies(env) {
-			continue
-		}
+	for _, p := range c.serving(env) {
 		dir, built, err := c.prepare(ctx, p, env, tell)
 		if err != nil {
 			return Activation{}, fmt.Errorf("environment %q: %w", env.Name, err)

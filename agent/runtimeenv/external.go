@@ -75,25 +75,42 @@ func External(dir string) (all []Plugin, err error) {
 type externalPlugin struct {
 	name, path string
 	limits     exchangeLimits
-	described  func() (pluginAnswer, error) // once
+
+	mu        sync.Mutex
+	described *pluginAnswer // what it said of itself; nil: nothing yet
+	failed    error         // why it did not when it was asked last
 }
 
 // defaultPriority is that of plugins which cannot say theirs: behind the built-in ones, and before variables.
 const defaultPriority = 100
 
 func newExternal(name, path string) *externalPlugin {
-	p := &externalPlugin{name: name, path: path, limits: exchangeLimits{answer: 30 * time.Second, create: time.Hour}}
-	p.described = sync.OnceValues(func() (pluginAnswer, error) {
-		a, err := p.ask(context.Background(), pluginRequest{Do: "describe"}, nil)
-		if err == nil && a.Protocol != pluginProtocol {
-			err = fmt.Errorf("plugin %s speaks protocol %d, this program %d", p.name, a.Protocol, pluginProtocol)
-		}
-		if err == nil && (a.Priority < 1 || a.Priority >= varsPriority) {
-			err = fmt.Errorf("plugin %s has the priority %d, want 1 to %d", p.name, a.Priority, varsPriority-1)
-		}
-		return a, err
-	})
-	return p
+	return &externalPlugin{name: name, path: path, limits: exchangeLimits{answer: 30 * time.Second, create: time.Hour}}
+}
+
+// describe returns what the plugin says of itself, which it is asked until it has said it. After
+// a failure it is asked anew only with again: that may take as long as an answer may.
+func (p *externalPlugin) describe(again bool) (pluginAnswer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.described != nil {
+		return *p.described, nil
+	}
+	if p.failed != nil && !again {
+		return pluginAnswer{}, p.failed
+	}
+	a, err := p.ask(context.Background(), pluginRequest{Do: "describe"}, nil)
+	if err == nil && a.Protocol != pluginProtocol {
+		err = fmt.Errorf("plugin %s speaks protocol %d, this program %d", p.name, a.Protocol, pluginProtocol)
+	}
+	if err == nil && (a.Priority < 1 || a.Priority >= varsPriority) {
+		err = fmt.Errorf("plugin %s has the priority %d, want 1 to %d", p.name, a.Priority, varsPriority-1)
+	}
+	if p.failed = err; err != nil {
+		return pluginAnswer{}, err
+	}
+	p.described = &a
+	return a, nil
 }
 
 // externalPrefix tells external plugins from built-in ones in keys and the cache.
@@ -101,9 +118,9 @@ const externalPrefix = "plugin-"
 
 func (p *externalPlugin) Name() string { return externalPrefix + p.name }
 
-// Priority is what the plugin says. One that does not say it fails to validate.
+// Priority is what the plugin says. One that does not say it fails to validate, which asks anew.
 func (p *externalPlugin) Priority() int {
-	a, err := p.described()
+	a, err := p.describe(false)
 	if err != nil {
 		return defaultPriority
 	}
@@ -130,7 +147,7 @@ func (p *externalPlugin) request(do string, env dag.Environment, dir string) plu
 }
 
 func (p *externalPlugin) Validate(env dag.Environment) error {
-	if _, err := p.described(); err != nil {
+	if _, err := p.describe(true); err != nil {
 		return err
 	}
 	_, err := p.ask(context.Background(), p.request("validate", env, ""), nil)

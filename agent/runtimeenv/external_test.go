@@ -136,6 +136,13 @@ var tricks = map[string]func(req pluginRequest, good map[string]any, say func(an
 		return false
 	},
 	"exits-late": func(req pluginRequest, good map[string]any, say func(any)) bool { say(good); os.Exit(4); return true },
+	"late": func(req pluginRequest, good map[string]any, _ func(any)) bool {
+		good["priority"] = 5
+		if _, err := os.Stat(filepath.Join(filepath.Dir(os.Args[0]), "mark.txt")); err != nil {
+			good["error"] = "not ready"
+		}
+		return false
+	},
 	"tries": func(req pluginRequest, good map[string]any, _ func(any)) bool {
 		mark := filepath.Join(filepath.Dir(os.Args[0]), "mark.txt")
 		if _, err := os.Stat(mark); err != nil && req.Do == "create" {
@@ -269,6 +276,27 @@ func TestExternalTransient(t *testing.T) {
 	act, err := cache.Prepare(t.Context(), asks("tries", nil), func(text string) { told = append(told, text) })
 	if err != nil || !act.Built || len(told) != 3 || !strings.Contains(told[1], "the server is busy") {
 		t.Errorf("%+v, %v, told %q", act, err, told)
+	}
+}
+
+// A plugin that could not say what it is may do so later; from then on it has its priority.
+func TestExternalDescribedLate(t *testing.T) {
+	cache := plugged(t, "good", "late")
+	env := dag.Environment{Name: "e", Source: "/job", Plugins: []dag.Field{{Name: "good"}, {Name: "late"}}}
+	if _, err := cache.Prepare(t.Context(), env, nil); err == nil || !strings.Contains(err.Error(), "plugin late: describe: not ready") {
+		t.Errorf("error %v", err)
+	}
+	i := slices.IndexFunc(cache.plugins, func(p Plugin) bool { return p.Name() == "plugin-late" })
+	late := cache.plugins[i].(*externalPlugin)
+	if err := os.WriteFile(filepath.Join(filepath.Dir(late.path), "mark.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n := late.Priority(); n != defaultPriority {
+		t.Errorf("priority %d is asked anew after a failure", n)
+	}
+	act, err := cache.Prepare(t.Context(), env, nil)
+	if err != nil || len(act.Keys) != 2 || !strings.HasPrefix(act.Keys[0], "plugin-late-") {
+		t.Errorf("it is %+v, %v", act, err)
 	}
 }
 
