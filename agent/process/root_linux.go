@@ -17,8 +17,8 @@ import (
 
 // Root is a file system that a program sees in place of the host's. All else is the
 // host's: processes, network, users, devices. The program is the process that was
-// started, as without a root. What it writes outside of Binds lies in memory, is
-// its own, and goes with it.
+// started, as without a root. What it writes outside of Binds lies in memory, at most
+// writtenBytes, is its own, and goes with it.
 //
 // It takes root, or a kernel that permits user namespaces.
 type Root struct {
@@ -30,6 +30,13 @@ type Root struct {
 // rootVar makes a binary with this package enter a root and become the program in
 // its arguments; its value is the Root in JSON.
 const rootVar = "CASCADE_REAPER_ROOT"
+
+// Bounds of what a program writes outside of Binds. The kernel's own would be half of the
+// host's memory for each program. A cgroup counts it too: it may end the program before.
+const (
+	writtenBytes = 1 << 30
+	writtenFiles = 1 << 17 // and folders
+)
 
 // hostFolder is where the host is seen in the root while mounts are made.
 const hostFolder = "/.cascade-host"
@@ -116,12 +123,13 @@ func (r Root) enter() error {
 	}
 	root, upper, work := filepath.Join(r.Work, "root"), filepath.Join(r.Work, "upper"), filepath.Join(r.Work, "work")
 	layers := "lowerdir=" + overlayPath(r.Dir) + ",upperdir=" + overlayPath(upper) + ",workdir=" + overlayPath(work)
+	memory := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", writtenBytes, writtenFiles)
 	for _, step := range []struct {
 		what string
 		do   func() error
 	}{
 		{"keep mounts to itself", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "") }},
-		{"mount memory for what is written", func() error { return unix.Mount("tmpfs", r.Work, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755") }},
+		{"mount memory for what is written", func() error { return unix.Mount("tmpfs", r.Work, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, memory) }},
 		{"make folders", func() error {
 			return errors.Join(os.Mkdir(root, 0o755), os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755))
 		}},

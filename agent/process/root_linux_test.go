@@ -2,6 +2,7 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 // rooted is a shell in a root of its own, which sees the folder shown of the host.
 func rooted(t *testing.T, script string) (c Command, shown string) {
 	t.Helper()
-	dir, shown := scratchfs.Programs(t, "sh", "cat", "ls", "sleep"), t.TempDir()
+	dir, shown := scratchfs.Programs(t, "sh", "cat", "ls", "sleep", "stat"), t.TempDir()
 	for name, text := range map[string]string{"mark": "of the image\n", "etc/hosts": "", "data/old": ""} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -74,6 +75,21 @@ func TestRoot(t *testing.T) {
 	}
 	if left, err := os.ReadDir(c.Root.Work); err != nil || len(left) != 0 {
 		t.Errorf("mounts are seen outside: %v, %v", left, err)
+	}
+}
+
+// What a program writes into its root is bounded, in bytes and files.
+func TestRootIsBounded(t *testing.T) {
+	c, shown := rooted(t, `read blocks size files <<END
+$(stat -f -c '%b %S %c' /)
+END
+echo $((blocks * size)) $files`)
+	if err := os.Mkdir(filepath.Join(shown, "below"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	exit := c.startRooted(t).Wait()
+	if want := fmt.Sprintln(writtenBytes, writtenFiles); string(exit.Output) != want {
+		t.Errorf("%s, it may write %s, want %s", exit, exit.Output, want)
 	}
 }
 
