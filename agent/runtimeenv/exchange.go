@@ -23,7 +23,7 @@ import (
 //	                                 ◀──────  {done: true, ...}, or {error: TEXT, transient: BOOL}; then it ends with status 0
 //
 // What a program does wrong is its own failure: one that hangs, floods, dies or answers
-// something else is ended with all that it started, and named. What it writes to standard
+// something else is ended with its process group, and named. What it writes to standard
 // error is told with its failure.
 
 // pluginProtocol is the version of requests and answers.

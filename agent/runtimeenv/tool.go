@@ -28,8 +28,8 @@ type tool struct {
 var foreign = []string{"VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "UV_PROJECT_ENVIRONMENT",
 	"UV_SYSTEM_PYTHON", "UV_PYTHON", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_REQUIRE_VIRTUALENV"}
 
-// run runs a tool to its end. It dies with this process, and its children with it
-// when ctx ends.
+// run runs a tool to its end. It dies with this process; when ctx ends, its process
+// group dies with it.
 func (t tool) run(ctx context.Context, path string, args ...string) ([]byte, error) {
 	// A parent-death signal comes when the thread that started the child ends: keep the thread.
 	runtime.LockOSThread()
