@@ -230,12 +230,15 @@ const leaveFrom = 2 << 20
 // leavePages moves the pages to another address and leaves the mapping there without any, so that to protect it
 // costs nothing; whoever reads it maps again what he reads. Where the kernel does not do that nothing changes.
 func (l *Lease) leavePages() {
+	if l.m.stays.Load() {
+		return
+	}
 	to, err := addresses(l.base, l.n)
 	if err != nil {
 		return
 	}
 	if err := leave(l.ptr, l.n, to); err != nil {
-		piece{ptr: to, n: l.n}.unmap()
+		l.m.stays.Store(true) // the reserved addresses may be another's by now: they are not unmapped
 		return
 	}
 	l.away = to

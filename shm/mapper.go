@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -26,8 +27,9 @@ type Mapper struct {
 	idle    []*mapping // unused, oldest first
 	old     []*mapping // replaced or forgotten, still in use
 	leases  []*Lease
-	stash   []piece // writable mappings of ended leases, oldest first
-	guards  []piece // where leases were, inaccessible, oldest first
+	stash   []piece     // writable mappings of ended leases, oldest first
+	guards  []piece     // where leases were, inaccessible, oldest first
+	stays   atomic.Bool // the kernel does not part a mapping from its pages
 	closed  bool
 }
 

@@ -160,6 +160,9 @@ func TestSealWhole(t *testing.T) {
 			b[i] = byte((i * (round + 1)) >> 8)
 		}
 		must(t, l.Seal(true))
+		if l.away == nil && !m.stays.Load() {
+			t.Error("its pages are where they were")
+		}
 		if _, fault := catchFault(func() { b[n/2] = 1 }); !fault {
 			t.Error("a sealed lease can be written to")
 		}

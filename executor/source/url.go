@@ -62,13 +62,14 @@ func (x *reading) fetch(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// redacted is a URL without its password.
+// redacted is a URL without what may be secret: user, password and query.
 func redacted(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
 		return "the URL"
 	}
-	return u.Redacted()
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
 }
 
 // get asks once.

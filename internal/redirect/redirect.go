@@ -14,7 +14,7 @@ func Check(to *http.Request, from []*http.Request) error {
 		return fmt.Errorf("it was redirected %d times", most)
 	}
 	if from[len(from)-1].URL.Scheme == "https" && to.URL.Scheme != "https" {
-		return fmt.Errorf("it is redirected from https to %s: give the address that is meant", to.URL.Redacted())
+		return fmt.Errorf("it is redirected from https to %s://%s: give the address that is meant", to.URL.Scheme, to.URL.Host)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package redirect_test
 import (
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cascade-run/cascade/internal/redirect"
@@ -28,5 +30,16 @@ func TestCheck(t *testing.T) {
 		if err := redirect.Check(request(c.to), []*http.Request{request(c.from)}); (err == nil) != c.ok {
 			t.Errorf("from %s to %s: %v", c.from, c.to, err)
 		}
+	}
+	chain := []*http.Request{request("https://a/x.zip"), request("http://b/x.zip")}
+	if err := redirect.Check(request("http://c/x.zip"), chain); err != nil {
+		t.Errorf("on from what is plain already: %v", err)
+	}
+	err := redirect.Check(request("http://user:word@b/x.zip?sig=1"), chain[:1])
+	if err == nil || strings.Contains(err.Error(), "word") || strings.Contains(err.Error(), "sig") {
+		t.Errorf("away from TLS, with secrets: %v", err)
+	}
+	if err := redirect.Check(request("https://a/y.zip"), slices.Repeat(chain[:1], 10)); err == nil {
+		t.Error("the eleventh request is made")
 	}
 }

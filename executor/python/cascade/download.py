@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import re
 import tempfile
 import urllib.error
@@ -69,8 +70,11 @@ class Download(Package):
                     self.size += self._file.write(chunk)
                     if self.size > MAX_BYTES:
                         raise ValueError(f"it has more than {MAX_BYTES >> 20} MiB: data belongs beside the code")
+                promised = answer.headers.get("Content-Length", "")
+                if promised.isdecimal() and int(promised) != self.size:
+                    raise ValueError(f"the connection ended after {self.size} of {promised} bytes")
             if not zipfile.is_zipfile(self._file):
                 raise ValueError(f"the {self.size} bytes that came are no zip archive (a page that asks to log in, perhaps)")
-        except (OSError, ValueError) as e:
+        except (OSError, ValueError, http.client.HTTPException) as e:
             raise OSError(f"fetch {self._source}: {e}") from e
         return digest.digest()

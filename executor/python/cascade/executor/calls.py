@@ -9,6 +9,7 @@ The arguments are datasets of the calling run; what a call returned stays in mem
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,9 @@ from .queue import Run
 
 if TYPE_CHECKING:
     from .worker import Worker
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")  # as of inputs
 
 
 class Called(Future):
@@ -46,6 +50,9 @@ class Calls:
                 f"call {name}: agent {worker.welcome.agent} takes no calls: "
                 "it is of an older version, or the task runs alone (cascade replay --task)"
             )
+        for key in arguments:
+            if not _NAME.fullmatch(key):
+                raise ValueError(f"call {name}: argument {key!r}: want letters, digits, _ and -, and no digit first")
         want = hints_of(resolve(name)).get("return")
         inputs = [self._argument(run, key, value) for key, value in arguments.items()]
         number = self._made

@@ -76,9 +76,12 @@ class Aside:
 
     def __init__(self) -> None:
         self._pages: list[tuple[int, int]] = []
+        self._works = True  # as far as is known
 
     def put(self, mapped: mmap.mmap) -> None:
         """Takes the pages of a mapping. Where the kernel cannot do that (before 5.13) nothing changes."""
+        if not self._works:
+            return
         if len(self._pages) >= _KEPT:
             self.clear()
         at, size = address(mapped), -(-len(mapped) // PAGE) * PAGE
@@ -92,14 +95,15 @@ class Aside:
             _libc.munmap(reserved, before)
         _libc.munmap(to + size, huge - before)
         if _libc.mremap(at, size, size, _MAYMOVE_FIXED | _DONTUNMAP, to) == _FAILED:
-            _libc.munmap(to, size)
+            self._works = False  # the addresses may be another's by now: they are not unmapped
             return
         self._pages.append((to, size))
 
     def clear(self) -> None:
         """Unmaps them; other threads of Python run meanwhile."""
-        while self._pages:
-            _libc.munmap(*self._pages.pop())
+        pages, self._pages = self._pages, []  # the helper and the main thread come here
+        for at, size in pages:
+            _libc.munmap(at, size)
 
     def __bool__(self) -> bool:
         return bool(self._pages)

@@ -310,7 +310,6 @@ class Worker:
         if logs.dirty:
             logs.end()
         logs.run = 0
-        self.calls.forget()
         done: list[LiveValue] = []
         if run.inputs:
             with self.lock:
@@ -319,6 +318,7 @@ class Worker:
             run.copied += memory.release(run, done)
         with self.lock:
             self.current = None
+            self.calls.forget()  # with it: an answer that comes later is of no run
             now = time.perf_counter_ns()
             took = now - run.began
             run.kind.quick = took < QUICK
