@@ -1,6 +1,7 @@
 package cascade
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,28 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 	c.packed.know(p)
 	j.graph = p.graph
 	return j, nil
+}
+
+// Same tells whether a job is one of this graph, submitted from dir, and whether its files
+// are what they were then: to submit the graph again would do the same once more.
+func (c *Client) Same(ctx context.Context, id comms.JobID, g *dag.Graph, dir string) (bool, error) {
+	had, from, err := c.Graph(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	if dir, err = c.folder.abs(dir); err != nil {
+		return false, fmt.Errorf("find the working folder: %w", err)
+	}
+	if had.Name != g.Name || from != dir {
+		return false, nil
+	}
+	var packer runtimeenv.Packer
+	defer packer.Close()
+	shipped, _, err := c.pack(ctx, g, dir, &packer)
+	if err != nil {
+		return false, err
+	}
+	return bytes.Equal(had.Encode(), shipped.Encode()), nil
 }
 
 // attach puts the graph into the submit, or sends a large one ahead of it, as

@@ -61,7 +61,9 @@ func (a *app) withExecutors(ctx context.Context, size []cascade.Option, f func(*
 	for _, r := range left {
 		fmt.Fprintf(a.err, "going on with job %s (%s), which was cut off\n", r.Name, r.ID)
 	}
+	a.left = left
 	err = f(cluster.Client)
+	left = a.left
 	if exitCode(err) == exitInfrastructure || errors.Is(err, errLeft) || ctx.Err() != nil {
 		return err
 	}

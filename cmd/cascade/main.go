@@ -19,6 +19,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/benchmarks/perf"
+	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -57,8 +58,9 @@ type app struct {
 	json    bool
 	verbose int
 	tcp     bool
-	owner   bool // the cluster ends with this command: it has no other host
-	alone   bool // the state is read by this command only: no task runs
+	owner   bool           // the cluster ends with this command: it has no other host
+	left    []comms.JobRow // jobs that an earlier run left, which nobody else waits for
+	alone   bool           // the state is read by this command only: no task runs
 }
 
 // badInput marks errors that the user mends in what was given to the command.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -136,7 +137,8 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run a job on this host and wait for it",
 		Long: `Run starts a controller, an agent and executors inside this command, runs the
 job and copies its outputs to where the job file says. When another run is under
-way on the same state folder, the job joins it.
+way on the same state folder, the job joins it. After a run that was killed, the
+same command goes on with its job; what has ended does not run again.
 
 With --resume only those tasks run whose function or command, parameters, files,
 environment or inputs are not what they were, and those that did not end well;
@@ -164,7 +166,7 @@ The first interrupt cancels the job, the second ends everything at once.`,
 			if err != nil {
 				return err
 			}
-			return a.runJob(c.Context(), g, dir, &resume, opts, append(more, cascade.WithWarmDir(dir)))
+			return a.runJob(c.Context(), g, dir, &resume, sub.id == "", opts, append(more, cascade.WithWarmDir(dir)))
 		},
 	}
 	job.add(c)
@@ -225,15 +227,46 @@ for cascade get. With --wait it waits for the end and copies them, as run does.`
 	return c
 }
 
-// runJob runs g on a cluster of its own, or on the one that --to names.
-func (a *app) runJob(ctx context.Context, g *dag.Graph, dir string, resume *resumeFlags, opts []cascade.SubmitOption, size []cascade.Option) error {
+// runJob runs g on a cluster of its own, or on the one that --to names. A job of the
+// same graph that was cut off is that job, unless it is named.
+func (a *app) runJob(ctx context.Context, g *dag.Graph, dir string, resume *resumeFlags, unnamed bool, opts []cascade.SubmitOption, size []cascade.Option) error {
 	return a.withExecutors(ctx, size, func(client *cascade.Client) error {
+		if unnamed {
+			j, err := a.unfinished(ctx, client, g, dir)
+			if err != nil {
+				return err
+			}
+			if j != nil {
+				return a.follow(ctx, client, j, g, dir)
+			}
+		}
 		j, err := a.submitResumed(ctx, client, g, resume, opts)
 		if err != nil {
 			return err
 		}
 		return a.follow(ctx, client, j, g, dir)
 	})
+}
+
+// unfinished returns the job that was cut off and would be submitted again, the latest of
+// several; nil when there is none. It is this command's from now on.
+func (a *app) unfinished(ctx context.Context, client *cascade.Client, g *dag.Graph, dir string) (*cascade.Job, error) {
+	for i, r := range slices.Backward(a.left) {
+		id, err := comms.ParseJobID(r.ID)
+		if err != nil || r.Name != g.Name {
+			continue
+		}
+		same, err := client.Same(ctx, id, g, dir)
+		if err != nil {
+			return nil, err
+		}
+		if same {
+			fmt.Fprintf(a.err, "it is the job that was to run: it is not submitted again (cascade cancel %s, to begin anew)\n", r.ID)
+			a.left = slices.Delete(slices.Clone(a.left), i, i+1)
+			return client.Job(id), nil
+		}
+	}
+	return nil, nil
 }
 
 // errLeft ends a command at the second interrupt.

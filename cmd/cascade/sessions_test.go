@@ -187,6 +187,36 @@ func TestRunGoesOnAfterKill(t *testing.T) {
 	one.result("again")
 }
 
+// The same command again after a kill goes on with the job, and does not run it twice;
+// a job that is another by now is run beside it.
+func TestRunAgainAfterKill(t *testing.T) {
+	h := newHost(t)
+	one := h.gate("one")
+	killed := h.process("run", one.file)
+	one.runs()
+	killed.kill()
+
+	c := h.start("", "run", one.file)
+	one.runs()
+	one.open("again")
+	h.expect(c, "job one done", "going on with job one (JOB), which was cut off", "it is the job that was to run: it is not submitted again")
+	one.result("again")
+	if rows := h.start("", "ls", "jobs", "--json").wait(); strings.Count(rows, `"name":"one"`) != 1 {
+		t.Errorf("jobs after the second run:\n%s", rows)
+	}
+
+	killed = h.process("run", one.file)
+	one.runs()
+	killed.kill()
+	h.edit(one.file, "job: one", "job: one\nparams: {day: 2}")
+	c = h.start("", "run", one.file)
+	one.runs()
+	one.open("first")
+	one.runs()
+	one.open("second")
+	h.expect(c, "job one done", "going on with job one", "job one (JOB) done, 1 output copied")
+}
+
 // A job that this host is too small for now is left, and told so; with what it
 // needs it goes on.
 func TestRunLeavesWhatDoesNotFit(t *testing.T) {
