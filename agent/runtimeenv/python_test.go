@@ -19,6 +19,11 @@ import (
 	"github.com/cascade-run/cascade/internal/scratchfs"
 )
 
+func uvOf(c *Cache) *uvTool {
+	i := slices.IndexFunc(c.plugins, func(p Plugin) bool { _, ok := p.(*uvTool); return ok })
+	return c.plugins[i].(*uvTool)
+}
+
 // newPythonCache returns a cache in a folder of its own. uv and the base
 // environment, which come from the index, it shares with all tests: they lie in the
 // user's cache. Without Python the test is skipped.
@@ -34,7 +39,7 @@ func newPythonCache(t *testing.T) *Cache {
 		t.Cleanup(func() { _ = common.Close() })
 		_, err = common.Prepare(t.Context(), dag.Environment{Python: &dag.Python{}}, nil)
 		if err == nil {
-			_, err = common.plugins[0].(*uvTool).find(t.Context(), dag.Environment{}, &Build{})
+			_, err = uvOf(common).find(t.Context(), dag.Environment{}, &Build{})
 		}
 	}
 	if err != nil {
@@ -253,7 +258,7 @@ func TestKilledBuild(t *testing.T) {
 		_, _ = New(dir).Prepare(t.Context(), env, nil)
 		return
 	}
-	uv, err := cache.plugins[0].(*uvTool).find(t.Context(), env, &Build{})
+	uv, err := uvOf(cache).find(t.Context(), env, &Build{})
 	if err != nil {
 		t.Fatal(err)
 	}
