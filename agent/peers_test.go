@@ -189,6 +189,8 @@ outputs: [b.n2]
 `, func(name string) int { return int(name[0] - 'a') })
 	for _, j := range jobs {
 		j.ended()
+	}
+	for _, j := range jobs { // now that none reads what another has
 		j.host.ctrl.send(&comms.Steer{Job: j.id, Action: comms.SteerForget})
 	}
 	links := func(a *Agent) (n int) {
