@@ -12,10 +12,22 @@ import (
 // requirePodman makes a host without podman fail tests rather than skip them.
 const requirePodman = "CASCADE_REQUIRE_PODMAN"
 
-// Podman makes an image of a folder and returns its name, until the test ends. Where
-// podman is not there, or not permitted, it skips the test with the reason.
+// Podman makes an image of a folder and returns its name, until the test ends. podman keeps
+// all it has in a folder of the test, its locks too, which else lie in shared memory for ever.
+// Where podman is not there, or not permitted, it skips the test with the reason.
 func Podman(t *testing.T, dir string) (image string) {
 	t.Helper()
+	own := t.TempDir()
+	for variable, text := range map[string]string{
+		"CONTAINERS_CONF":         "[engine]\nlock_type = \"file\"\ntmp_dir = %q\n",
+		"CONTAINERS_STORAGE_CONF": "[storage]\ndriver = \"vfs\"\ngraphroot = \"%[1]s/graph\"\nrunroot = \"%[1]s/run\"\n",
+	} {
+		path := filepath.Join(own, variable)
+		if err := os.WriteFile(path, fmt.Appendf(nil, text, own), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(variable, path)
+	}
 	image = "localhost/cascade-test-" + strings.ToLower(filepath.Base(t.TempDir())) + fmt.Sprint(os.Getpid())
 	archive := filepath.Join(t.TempDir(), "image.tar")
 	out, err := exec.CommandContext(t.Context(), "tar", "-C", dir, "-cf", archive, ".").CombinedOutput()
