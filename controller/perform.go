@@ -43,7 +43,9 @@ func (c *Controller) perform(a core.Action) {
 		}
 		c.sizes[a.Token] = c.store.Create(&a.Row, a.Request, a.Graph, done.created)
 	case core.Store:
-		failpoint.Hit("controller.received")
+		if a.Commit.Batch != nil {
+			failpoint.Hit("controller.received")
+		}
 		done := &commit{c: c, token: a.Token, job: a.Commit.Job, row: a.Commit.Row, graph: a.Graph}
 		if a.Commit.Batch != nil {
 			done.events = a.Commit.Batch.Events

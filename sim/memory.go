@@ -187,6 +187,13 @@ func (m *memory) resize(seg uint64, bytes int64, fails bool) core.Event {
 		return core.SegmentReady{Segment: seg, Err: errDiskFull}
 	}
 	m.segs[seg] = bytes
+	sum := int64(0)
+	for _, n := range m.segs {
+		sum += n
+	}
+	if most := m.a.w.fate.shm; sum > most {
+		m.a.w.fail(comms.JobID{}, "the segments of %s have %d bytes together, more than the %d that it may use", m.a.name, sum, most)
+	}
 	return core.SegmentReady{Segment: seg, Path: m.a.path(seg)}
 }
 

@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,10 +22,15 @@ func fill(ctx context.Context, s fillSettings) (cascade.Array[float64], error) {
 	if err != nil {
 		return a, err
 	}
-	for i := range a.Data {
-		a.Data[i] = float64(i ^ s.N)
-	}
+	fillWith(a.Data)
 	return a, Say(ctx, "end", "")
+}
+
+// fillWith writes numbers that differ by the length.
+func fillWith(a []float64) {
+	for i := range a {
+		a[i] = float64(i ^ len(a))
+	}
 }
 
 // kinds is a job with a dataset in each way that the store has for them: a file
@@ -49,7 +55,9 @@ outputs: [all.y, inline.part, "shared[*].part"]
 }
 
 // An agent is killed when all that its last task waits for is finished, but for one
-// that runs. The next agent takes over what lies in memory: nothing but that one starts again.
+// that runs; every other time its executors and their reapers are frozen then, so that they
+// outlive it. The next agent ends them and takes over what lies in memory: nothing but the
+// task that ran starts again.
 func TestAgentAdopts(t *testing.T) {
 	t.Parallel()
 	h := New(t)
@@ -60,7 +68,7 @@ func TestAgentAdopts(t *testing.T) {
 	j := h.Submit(c, kinds(pipe), nil)
 	h.open(pipe)
 	want := j.Done()
-	for range rounds(1, 20) {
+	for round := range rounds(2, 20) {
 		changed := make(chan struct{}, 1)
 		j := h.Submit(c, kinds(pipe), func(*cascade.Progress) {
 			select {
@@ -76,8 +84,19 @@ func TestAgentAdopts(t *testing.T) {
 			}
 		}
 		known := j.Finished()
+		old := append(h.Reapers(), h.Executors()...)
+		for _, pid := range old {
+			if round%2 > 0 {
+				_ = syscall.Kill(pid, syscall.SIGSTOP) // one may have ended by itself
+			}
+		}
 		agent.Kill()
 		agent = h.Agent("--store", "1GiB")
+		for _, pid := range old {
+			if !ended(pid) {
+				t.Errorf("process %d of the agent before lives beside the next one", pid)
+			}
+		}
 		h.open(pipe)
 		got := j.Done()
 		got.Same(t, want)

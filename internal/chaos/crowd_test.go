@@ -11,46 +11,53 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 )
 
+// greeting is what a peer of ZeroMQ says first.
+var greeting = func() []byte {
+	b := make([]byte, 64)
+	b[0], b[9], b[10] = 0xff, 0x7f, 3
+	copy(b[12:], "NULL")
+	return b
+}()
+
 // intruders connect to a socket and never become a peer. They stay until the
-// other side hangs up or leave is closed.
-var intruders = []func(c net.Conn, leave <-chan struct{}) error{
-	func(net.Conn, <-chan struct{}) error { return nil }, // silence
-	func(c net.Conn, _ <-chan struct{}) error { // another protocol
-		_, err := c.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
-		return err
-	},
-	func(c net.Conn, _ <-chan struct{}) error { // half a greeting
-		_, err := c.Write([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3})
-		return err
-	},
-	func(c net.Conn, _ <-chan struct{}) error { // a frame of 2^62 bytes instead of READY
-		b := make([]byte, 64, 80)
-		b[0], b[9], b[10] = 0xff, 0x7f, 3
-		copy(b[12:], "NULL")
-		_, err := c.Write(append(b, 6, 0x40, 0, 0, 0, 0, 0, 0, 0, 5, 'R', 'E', 'A', 'D', 'Y'))
-		return err
-	},
-	func(c net.Conn, leave <-chan struct{}) error { // a byte, and another when the other side is about to lose patience
-		for range 64 {
-			if _, err := c.Write([]byte{0xff}); err != nil {
-				return err
-			}
-			select {
-			case <-leave:
-				return nil
-			default:
-			}
-		}
-		return nil
-	},
+// other side hangs up or the test is over.
+var intruders = []struct {
+	says []byte
+	slow bool // one byte, and another each time that the other side may have lost patience
+}{
+	{nil, false}, // silence
+	{[]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), false},
+	{greeting[:11], false},
+	{append(greeting[:64:64], 6, 0x40, 0, 0, 0, 0, 0, 0, 0, 5, 'R', 'E', 'A', 'D', 'Y'), false}, // a frame of 2^62 bytes
+	{greeting, true},
 }
 
-// intrude opens n connections to each address and returns when all have said what they say.
+// slowly is how long a slow intruder waits between two bytes.
+const slowly = 250 * time.Millisecond
+
+// drip says the rest, byte by byte.
+func drip(c net.Conn, rest []byte, leave <-chan struct{}) {
+	tick := time.NewTicker(slowly)
+	defer tick.Stop()
+	for _, b := range rest {
+		select {
+		case <-tick.C:
+		case <-leave:
+			return
+		}
+		if _, err := c.Write([]byte{b}); err != nil {
+			return // the other side has hung up: it should
+		}
+	}
+}
+
+// intrude opens n connections to each address and returns when all have said what they say first.
 func intrude(t *testing.T, n int, addresses []string) {
 	t.Helper()
 	leave := make(chan struct{})
@@ -70,8 +77,13 @@ func intrude(t *testing.T, n int, addresses []string) {
 					return
 				}
 				defer c.Close()
-				_ = intruders[i%len(intruders)](c, leave) // the other side may have hung up: it should
+				kind, rest := intruders[i%len(intruders)], []byte(nil)
+				if kind.slow {
+					kind.says, rest = kind.says[:1], kind.says[1:]
+				}
+				_, _ = c.Write(kind.says) // the other side may have hung up: it should
 				said.Done()
+				drip(c, rest, leave)
 				<-leave
 			})
 		}
@@ -105,14 +117,12 @@ func (d deaf) join(t *testing.T, addr string, name int) {
 	}
 }
 
-// TestCrowd: more than a thousand connections that are no peers, on every socket,
-// and clients that do not read, disturb neither links nor jobs.
+// TestCrowd: two thousand connections that are no peers, spread over every socket (a
+// thousand on each, and a thousand more, in the long form), and clients that do not read,
+// disturb neither links nor jobs.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
-	each := 250
-	if testing.Short() {
-		each = 20
-	}
+	each := rounds(250, 1000)
 	h := New(t)
 	ctl := h.Controller("--listen", h.Address()+",tcp://127.0.0.1:0", "--insecure-test-network")
 	agent := h.Agent()

@@ -13,10 +13,7 @@ import (
 func TestOpenFiles(t *testing.T) {
 	t.Parallel()
 	h := New(t)
-	last := 299
-	if Long() {
-		last = 999
-	}
+	last := rounds(300, 3000) - 1
 	h.Write("job.yaml", strings.ReplaceAll(`
 job: files
 tasks:

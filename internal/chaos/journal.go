@@ -154,6 +154,13 @@ func (j *Journal) AwaitFrom(next int, match func(Line) bool) Line {
 	}
 }
 
+// AwaitLen waits until there are so many lines.
+func (j *Journal) AwaitLen(n int) {
+	j.tb.Helper()
+	left := max(n, 1)
+	j.Await(func(Line) bool { left--; return left == 0 })
+}
+
 // Ended returns a match for the end of a task; attempt 0 is any.
 func Ended(task string, attempt int) func(Line) bool {
 	return func(l Line) bool {

@@ -4,9 +4,13 @@ package chaos
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -48,47 +52,94 @@ func slow(ctx context.Context, s slowSettings) (cascade.Array[float64], error) {
 	return a, Say(ctx, "end", sumOf(a.Data))
 }
 
-// An executor is stopped while it writes, others use all memory meanwhile, and it
-// goes on. Whatever the agent made of it, nobody's data has changed: neither that
-// of others, nor, when it was given up and done again, its own.
+// An executor is stopped while it writes, others use all memory meanwhile, and it is
+// told to go on: before anybody has lost patience with it, after the time-out of its
+// task, and after that of the agent, which are the two that there are. Nobody's data has
+// changed: neither that of others nor, when it was given up and done again, its own.
 func TestStoppedInMidWrite(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
-	const limit = 2 * time.Second // an undisturbed run takes a fraction of it, also on a host that is busy
-	for _, timeout := range []string{"", fmt.Sprintf("timeout: %v, retries: 2, ", limit)} {
-		h := New(t)
-		h.Controller()
-		h.Agent("--store", "96MiB", "--cpu", "4")
-		c := h.Client()
-		frozen := make(chan int, 1)
-		var once sync.Once
-		h.Journal.On(func(_ int, l Line) {
-			if l.Event == "half" {
-				once.Do(func() { frozen <- l.PID })
-			}
-		})
-		// A lease of its own, and one that small outputs of others would share.
-		j := h.Submit(c, fmt.Sprintf(`job: slow
+	const arrays, numbers = 12, 1 << 19 // all of the store, also when nothing else is in it
+	sums := crowdSums(arrays, numbers)
+	for _, c := range []struct {
+		name, timeout string
+		given         bool // up, before it is told to go on
+	}{
+		{"before any time-out", "", false},
+		{"after that of its task", "timeout: 2s, retries: 2, ", true}, // undisturbed it takes a fraction of it, also on a host that is busy
+		{"after that of the agent", "", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := New(t)
+			h.Controller()
+			h.Agent("--store", "48MiB", "--cpu", "4")
+			client := h.Client()
+			frozen := make(chan int, 1)
+			var once sync.Once
+			h.Journal.On(func(_ int, l Line) {
+				if l.Event == "half" {
+					once.Do(func() { frozen <- l.PID })
+				}
+			})
+			j := h.Submit(client, fmt.Sprintf(`job: slow
 tasks:
   large: {%srun: chaos_slow, with: {n: 500000, work: 200}, out: [part]}
 outputs: [large.part]
-`, timeout), nil)
-		pid := <-frozen
-		for at, passed := time.Now(), false; !passed; passed = timeout == "" || time.Since(at) > limit {
-			h.Submit(c, mix, nil).Done().Same(t, want)
+`, c.timeout), nil)
+			pid := <-frozen
+			h.Journal.On(nil)
+			for waiting := true; waiting; { // in all of that time others work
+				h.Submit(client, mix, nil).Done().Same(t, want)
+				waiting = c.given && !slices.ContainsFunc(h.Journal.Lines(0), Started("large", 2))
+			}
+			pipe := h.Pipe("crowd")
+			others := h.crowded(client, arrays, numbers, pipe)
+			_ = syscall.Kill(pid, syscall.SIGCONT) // unless the agent has given it up and killed it
+			got := j.Done()
+			h.open(pipe)
+			others.Done().Intact(t, sums)
+			h.Submit(client, mix, nil).Done().Same(t, want)
+			t.Logf("it ended in attempt %d", got.Tasks["large"].Attempt)
+			if n := got.Tasks["large"].Attempt; c.given && n != 2 {
+				t.Errorf("it ended in attempt %d\n%s", n, j.Story(""))
+			}
+			var written []byte
+			for i := range 500000 {
+				written = binary.LittleEndian.AppendUint64(written, math.Float64bits(float64(i)+0.25))
+			}
+			if at := difference(got.Data["large.part"], written); at >= 0 {
+				t.Errorf("its own output of %d bytes is wrong from byte %d on", len(got.Data["large.part"]), at)
+			}
+		})
+	}
+}
+
+// crowdSums are those of the arrays of a crowd.
+func crowdSums(arrays, n int) (sums []string) {
+	for i := range arrays {
+		a := make([]float64, n+512*i)
+		fillWith(a)
+		sums = append(sums, sumOf(a))
+	}
+	return sums
+}
+
+// Intact checks that a crowd's arrays were read as they had been made, at first and at last.
+func (o Outcome) Intact(t *testing.T, sums []string) {
+	t.Helper()
+	ends := 0
+	for _, l := range o.Lines {
+		task, index, _ := strings.Cut(strings.TrimSuffix(l.Task, "]"), "[")
+		if l.Event != "end" || task != "seen" && task != "read" {
+			continue
 		}
-		h.Submit(c, crowd(12, 1<<20, h.Pipe("crowd")), nil)
-		_ = syscall.Kill(pid, syscall.SIGCONT) // unless the agent has given it up and killed it
-		got := j.Done()
-		if n := got.Tasks["large"].Attempt; timeout != "" && n < 2 {
-			t.Errorf("with %q it ended in attempt %d\n%s", timeout, n, j.Story(""))
+		ends++
+		if i, err := strconv.Atoi(index); err != nil || l.Note != sums[i] {
+			t.Errorf("%s has read %s, want %s", l.Task, l.Note, sums)
 		}
-		h.Journal.On(nil)
-		h.open(filepath.Join(h.Dir, "crowd"))
-		h.Submit(c, mix, nil).Done().Same(t, want)
-		if b := got.Data["large.part"]; len(b) != 8*500000 || b[8*499999+7] != 0x41 {
-			t.Errorf("its output has %d bytes", len(b))
-		}
+	}
+	if ends < 2*len(sums) {
+		t.Errorf("%d tasks have read %d arrays", ends, len(sums))
 	}
 }
 

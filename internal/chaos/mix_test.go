@@ -34,8 +34,12 @@ const mixLines = 14 + 2*(12+12+1)
 
 // held makes a mix end only when the test has opened the gate: what is broken
 // before that is broken in its middle, however slow the test is.
-func held(h *Host) (flag string, open func()) {
-	pipe := h.Pipe("gate")
+func held(h *Host) (flag string, open func()) { return heldAt(h, "gate") }
+
+// heldAt is held with a gate of another name.
+func heldAt(h *Host, name string) (flag string, open func()) {
+	h.tb.Helper()
+	pipe := h.Pipe(name)
 	return "gate=" + pipe, func() {
 		h.tb.Helper()
 		f, err := os.OpenFile(pipe, os.O_RDWR, 0) // also for tasks that are tried again

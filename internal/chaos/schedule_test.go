@@ -3,9 +3,13 @@
 package chaos
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/cascade-run/cascade"
 )
 
 // A long task occupies one executor. Short ones, ready before and after it, run on
@@ -117,7 +121,9 @@ tasks:
 	}
 }
 
-// The middle of a path ends its executor. It alone is blamed, and the path goes on.
+// The middle of a fused path ends its executor. It alone is blamed. As nothing of the path
+// was published it begins again from its start, unfused: when the same task ends another
+// executor, it goes on from what was published, and the tasks before it do not run again.
 func TestPathCrashes(t *testing.T) {
 	t.Parallel()
 	h := New(t)
@@ -125,21 +131,48 @@ func TestPathCrashes(t *testing.T) {
 	h.Agent()
 	c := h.Client()
 	path := `job: path
-params: {times: 0}
+params: {times: 0, gate: ""}
 tasks:
   part: {run: chaos_part, with: {size: 9000}, out: [part]}
   a: {run: chaos_step, in: {part: part.part}, with: {work: 100}, out: [part]}
   b: {run: chaos_step, in: {part: a.part}, with: {work: 100}, out: [part]}
-  c: {run: chaos_crash, in: {part: b.part}, with: {times: "${params.times}"}, out: [part]}
+  c: {run: chaos_crash, in: {part: b.part}, with: {times: "${params.times}", gate: "${params.gate}"}, out: [part]}
   d: {run: chaos_step, in: {part: c.part}, with: {work: 100}, out: [part]}
   e: {run: chaos_step, in: {part: d.part}, with: {work: 100}, out: [part]}
 outputs: [e.part]
 `
-	want := h.Submit(c, path, nil).Done()
-	for _, times := range []string{"1", "2"} {
-		j := h.Submit(c, path, nil, "times="+times)
+	whole := h.Submit(c, path, nil)
+	want := whole.Done()
+	if published := whole.Finished(); published["a"] || published["b"] || published["c"] || !published["e"] {
+		t.Fatalf("the path is not fused: published are the outputs of %v", published)
+	}
+	for _, times := range []int{1, 2} {
+		gate, open := heldAt(h, fmt.Sprint("gate", times))
+		changed := make(chan struct{}, 1)
+		j := h.Submit(c, path, func(*cascade.Progress) {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}, fmt.Sprint("times=", times), gate)
+		for !j.Finished()["b"] { // what is not told yet is not published
+			select {
+			case <-changed:
+			case <-time.After(patience):
+				t.Fatalf("b is not published\n%s", j.Story(""))
+			}
+		}
+		open()
 		got := j.Done()
 		got.Same(t, want)
+		if published := j.Finished(); !published["a"] || !published["b"] || !published["c"] {
+			t.Errorf("after the crash the path is still fused: published are the outputs of %v", published)
+		}
+		for name, starts := range map[string]int{"part": 2, "a": 2, "b": 2, "c": 1, "d": 1, "e": 1} { // c says it only when it does not crash
+			if n := got.Starts(name); n != starts {
+				t.Errorf("%s has started %d times, want %d", name, n, starts)
+			}
+		}
 		for name, task := range got.Tasks {
 			if name == "c" && !strings.Contains(j.Story("c"), "SIGKILL") || name != "c" && strings.Contains(j.Story(name), "SIGKILL") {
 				t.Errorf("%s is blamed for the crash, or c is not: attempt %d\n%s", name, task.Attempt, j.Story(""))

@@ -205,12 +205,20 @@ func plus(ctx context.Context, x float64, part cascade.Array[float64]) (float64,
 }
 
 type crashSettings struct {
-	Times int // attempts that kill the executor
+	Times int    // attempts that kill the executor
+	Gate  string // named pipe: later attempts than the first go on when somebody has it open for writing; "" for none
 }
 
 // crash computes what step does, and kills its executor before in its first attempts.
 func crash(ctx context.Context, in cascade.Array[float64], s crashSettings) (cascade.Array[float64], error) {
-	if int(cascade.Task(ctx).Attempt) <= s.Times {
+	if attempt := int(cascade.Task(ctx).Attempt); attempt <= s.Times {
+		if s.Gate != "" && attempt > 1 {
+			pipe, err := os.Open(s.Gate)
+			if err != nil {
+				return in, err
+			}
+			defer pipe.Close()
+		}
 		if err := Say(ctx, "crash", ""); err != nil {
 			return in, err
 		}

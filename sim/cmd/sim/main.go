@@ -7,8 +7,10 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strings"
@@ -19,18 +21,27 @@ import (
 	"github.com/cascade-run/cascade/sim"
 )
 
-func main() {
-	seeds := flag.Uint64("seeds", 1000, "how many seeds to run")
-	from := flag.Uint64("from", 1, "the first seed")
-	seed := flag.Uint64("seed", 0, "run this seed alone")
-	verbose := flag.Bool("v", false, "print the story of a seed, or of each seed how it went")
-	all := flag.Bool("all", false, "with -seed and -v: the whole story, not only what concerns the job that failed")
-	shrink := flag.Bool("shrink", false, "with -seed: leave out what the failure does not need")
-	without := flag.String("without", "", "kinds of trouble to leave out, as -shrink prints them")
-	steals := flag.Bool("steals", false, "several agents that are small for their jobs, of which idle ones take work of others")
-	gangs := flag.Bool("gangs", false, "jobs have gangs")
-	forwards := flag.Bool("forwards", false, "several agents that are small for their jobs, whose calls go to other agents")
-	flag.Parse()
+func main() { os.Exit(run(os.Args[1:], os.Stdout, sim.Run)) }
+
+// run is the command: simulate runs one seed. It returns the exit code.
+func run(args []string, out io.Writer, simulate func(sim.Options) sim.Result) int {
+	flags := flag.NewFlagSet("sim", flag.ContinueOnError)
+	seeds := flags.Uint64("seeds", 1000, "how many seeds to run")
+	from := flags.Uint64("from", 1, "the first seed")
+	seed := flags.Uint64("seed", 0, "run this seed alone")
+	verbose := flags.Bool("v", false, "print the story of a seed, or of each seed how it went")
+	all := flags.Bool("all", false, "with -seed and -v: the whole story, not only what concerns the job that failed")
+	shrink := flags.Bool("shrink", false, "with -seed: leave out what the failure does not need")
+	without := flags.String("without", "", "kinds of trouble to leave out, as -shrink prints them")
+	steals := flags.Bool("steals", false, "several agents that are small for their jobs, of which idle ones take work of others")
+	gangs := flags.Bool("gangs", false, "jobs have gangs")
+	forwards := flags.Bool("forwards", false, "several agents that are small for their jobs, whose calls go to other agents")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2 // it was printed
+	}
 	opt := sim.Options{Seed: *seed, Story: *verbose && *seed != 0, Steals: *steals, Gangs: *gangs, Forwards: *forwards}
 	if *without != "" {
 		opt.Without = strings.Split(*without, ",")
@@ -38,25 +49,24 @@ func main() {
 	if *seed != 0 {
 		if *shrink {
 			if opt.Without = sim.Shrink(opt); opt.Without == nil {
-				fmt.Println("the seed does not fail: nothing to leave out")
+				fmt.Fprintln(out, "the seed does not fail: nothing to leave out")
 			}
-			fmt.Println("replay with", opt.Flags())
+			fmt.Fprintln(out, "replay with", opt.Flags())
 		}
-		os.Exit(one(opt, *all))
+		return one(out, simulate(opt), *all)
 	}
-	os.Exit(many(*from, *seeds, *verbose, opt))
+	return many(out, simulate, *from, *seeds, *verbose, opt)
 }
 
-func one(opt sim.Options, all bool) int {
-	res := sim.Run(opt)
+func one(out io.Writer, res sim.Result, all bool) int {
 	story := res.Story
 	if !all {
 		story = sim.Concerns(story, res.Job)
 	}
 	for _, l := range story {
-		fmt.Println(l)
+		fmt.Fprintln(out, l)
 	}
-	fmt.Println(line(&res))
+	fmt.Fprintln(out, line(&res))
 	if res.Err != nil {
 		return 1
 	}
@@ -72,7 +82,7 @@ func line(r *sim.Result) string {
 }
 
 // many runs seeds on all cores and prints in order of the seed.
-func many(from, n uint64, verbose bool, opt sim.Options) int {
+func many(out io.Writer, simulate func(sim.Options) sim.Result, from, n uint64, verbose bool, opt sim.Options) int {
 	began := time.Now()
 	results := make([]chan sim.Result, n)
 	for i := range results {
@@ -85,7 +95,7 @@ func many(from, n uint64, verbose bool, opt sim.Options) int {
 			for i := next.Add(1) - 1; i < n; i = next.Add(1) - 1 {
 				one := opt
 				one.Seed = from + i
-				results[i] <- sim.Run(one)
+				results[i] <- simulate(one)
 			}
 		})
 	}
@@ -97,11 +107,11 @@ func many(from, n uint64, verbose bool, opt sim.Options) int {
 			failed++
 		}
 		if verbose || r.Err != nil {
-			fmt.Println(line(&r))
+			fmt.Fprintln(out, line(&r))
 		}
 	}
 	work.Wait()
-	fmt.Printf("%d seeds, %d failed, %d steps in %v\n", n, failed, steps, time.Since(began).Round(time.Millisecond))
+	fmt.Fprintf(out, "%d seeds, %d failed, %d steps in %v\n", n, failed, steps, time.Since(began).Round(time.Millisecond))
 	if failed > 0 {
 		return 1
 	}
