@@ -9,6 +9,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor/source"
+	"github.com/cascade-run/cascade/internal/fetch"
 )
 
 // inputFunction is what the tasks of a job's inputs run. It is in no registry:
@@ -54,7 +55,7 @@ func readSource(ctx context.Context, s source.Source) ([]byte, error) {
 		},
 		Scratch: r.exec.welcome.Scratch,
 		Host:    r.exec.welcome.Agent,
-		Log:     lateLog{r},
+		HTTP:    fetch.Client{Log: lateLog{r}},
 	}
 	return reader.Read(ctx, s)
 }

@@ -11,8 +11,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/fetch"
 )
 
 // site serves an archive at /code.zip, and what no archive is elsewhere.
@@ -38,6 +40,15 @@ func site(t *testing.T) (address, hash string, served *atomic.Int32) {
 	})
 	mux.HandleFunc("/page.zip", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>log in</html>")) })
 	mux.HandleFunc("/large.zip", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "5000000000") })
+	var busy atomic.Bool
+	mux.HandleFunc("/busy.zip", func(w http.ResponseWriter, _ *http.Request) {
+		if busy.CompareAndSwap(false, true) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		served.Add(1)
+		_, _ = w.Write(archive)
+	})
 	mux.Handle("/moved.zip", http.RedirectHandler("/code.zip", http.StatusFound))
 	mux.Handle("/round.zip", http.RedirectHandler("/round.zip", http.StatusFound))
 	server := httptest.NewServer(mux)
@@ -55,10 +66,11 @@ func TestPackAddress(t *testing.T) {
 	}{
 		{address + "/code.zip", 1, 1},
 		{address + "/moved.zip", 1, 1},
+		{address + "/busy.zip", 1, 1},
 		{address + "/code.zip#sha256=" + hash, 0, 1},
 	} {
 		served.Store(0)
-		var p Packer
+		p := Packer{client: fetch.Client{Pause: time.Millisecond}}
 		out, err := p.Pack(t.Context(), dag.Environment{Name: "e", Source: t.TempDir(), WorkingDir: c.text})
 		if err != nil {
 			t.Fatal(err)
@@ -96,9 +108,9 @@ func TestPackAddressFails(t *testing.T) {
 	for _, c := range []struct{ path, want string }{
 		{"/none.zip?token=geheim", "the server says 404 Not Found"},
 		{"/page.zip", "no zip archive"},
-		{"/large.zip", "at most 1024 MiB"},
+		{"/large.zip", "at most 1073741824 are taken (1024 MiB): data belongs beside the code"},
 		{"/round.zip", "it was redirected 10 times"},
-		{"/code.zip#sha256=" + strings.Repeat("00", 32), "its SHA-256 is"},
+		{"/code.zip#sha256=" + strings.Repeat("00", 32), "the SHA-256 of its "},
 	} {
 		var p Packer
 		_, err := p.Pack(t.Context(), dag.Environment{Name: "e", Source: t.TempDir(), WorkingDir: address + c.path})

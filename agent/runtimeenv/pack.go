@@ -16,13 +16,15 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/fetch"
 )
 
 // Packer turns the folders, files and addresses that environments name into packages.
 // The zero value is ready; one may serve many environments. Close removes what it has fetched.
 type Packer struct {
-	packs []*Pack
-	dir   string // of what was fetched; "" until something is
+	packs  []*Pack
+	client fetch.Client
+	dir    string // of what was fetched; "" until something is
 }
 
 // Pack is a package that can be sent: an archive of what is shipped of a folder or
@@ -129,11 +131,11 @@ func (p *Pack) fetch(ctx context.Context) error {
 		}
 		p.packer.dir = dir
 	}
-	source, size, hash, err := download(ctx, p.from, p.packer.dir)
+	source, got, err := download(ctx, p.packer.client, p.from, p.packer.dir)
 	if err != nil {
 		return err
 	}
-	p.source, p.bytes, p.Hash = source, size, hash
+	p.source, p.bytes, p.Hash = source, got.Size, got.SHA256
 	return nil
 }
 

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"syscall"
-	"time"
+
+	"github.com/cascade-run/cascade/internal/fetch"
 )
 
 // Source is one input, as the parameters of dag.InputFunction have it.
@@ -32,14 +32,8 @@ type Reader struct {
 	Scratch string
 	// Host names this host in errors; "" when it has no name.
 	Host string
-	// Log gets a line for each thing that is tried again.
-	Log io.Writer
-	// Transport fetches URLs; nil for one with the time-outs of this package.
-	Transport http.RoundTripper
-	// Silence is how long a server may send nothing; 0 means a minute.
-	Silence time.Duration
-	// Pause is the wait before the second try, which doubles; 0 means a second.
-	Pause time.Duration
+	// HTTP gets URLs.
+	HTTP fetch.Client
 }
 
 // chunk is how much is read between two looks at the context.
@@ -56,7 +50,7 @@ type reading struct {
 func (r *Reader) Read(ctx context.Context, s Source) ([]byte, error) {
 	x := &reading{Reader: r, Source: s}
 	if s.URL != "" {
-		return x.fetch(ctx)
+		return x.get(ctx)
 	}
 	b, err := x.file(ctx)
 	if err == nil || !s.Kept || !otherBytes(err) {
@@ -118,7 +112,7 @@ func (x *reading) file(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum, err := fill(ctx, b, f, nil)
+	sum, err := fill(ctx, b, f)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, x.changed("it became shorter while it was read")
@@ -156,9 +150,8 @@ func (x *reading) kept(ctx context.Context) ([]byte, error) {
 	return b, nil
 }
 
-// fill reads all of b and returns its SHA-256. between, if any, is called after each
-// part that came.
-func fill(ctx context.Context, b []byte, from io.Reader, between func()) (string, error) {
+// fill reads all of b and returns its SHA-256.
+func fill(ctx context.Context, b []byte, from io.Reader) (string, error) {
 	sum := sha256.New()
 	for at := 0; at < len(b); {
 		if ctx.Err() != nil {
@@ -167,9 +160,6 @@ func fill(ctx context.Context, b []byte, from io.Reader, between func()) (string
 		n, err := from.Read(b[at:min(at+chunk, len(b))])
 		_, _ = sum.Write(b[at : at+n]) // a hash does not fail
 		at += n
-		if between != nil {
-			between()
-		}
 		switch {
 		case errors.Is(err, io.EOF) && at < len(b):
 			return "", io.ErrUnexpectedEOF

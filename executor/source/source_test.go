@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/executor/source"
+	"github.com/cascade-run/cascade/internal/fetch"
 )
 
 func hashOf(b []byte) string {
@@ -32,7 +33,7 @@ func reader(t *testing.T) (*source.Reader, *int) {
 			t.Error("asked for what the cluster keeps")
 			return errors.New("nothing")
 		},
-		Scratch: t.TempDir(), Host: "h2", Log: t.Output(),
+		Scratch: t.TempDir(), Host: "h2", HTTP: fetch.Client{Log: t.Output()},
 	}, &rooms
 }
 

@@ -1,4 +1,4 @@
-package redirect_test
+package fetch
 
 import (
 	"net/http"
@@ -6,11 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/cascade-run/cascade/internal/redirect"
 )
 
-func TestCheck(t *testing.T) {
+func TestRedirects(t *testing.T) {
 	request := func(text string) *http.Request {
 		u, err := url.Parse(text)
 		if err != nil {
@@ -27,19 +25,19 @@ func TestCheck(t *testing.T) {
 		{"http://a/x.zip", "http://b/x.zip", true},
 		{"https://a/x.zip", "http://b/x.zip", false},
 	} {
-		if err := redirect.Check(request(c.to), []*http.Request{request(c.from)}); (err == nil) != c.ok {
+		if err := checkRedirect(request(c.to), []*http.Request{request(c.from)}); (err == nil) != c.ok {
 			t.Errorf("from %s to %s: %v", c.from, c.to, err)
 		}
 	}
 	chain := []*http.Request{request("https://a/x.zip"), request("http://b/x.zip")}
-	if err := redirect.Check(request("http://c/x.zip"), chain); err != nil {
+	if err := checkRedirect(request("http://c/x.zip"), chain); err != nil {
 		t.Errorf("on from what is plain already: %v", err)
 	}
-	err := redirect.Check(request("http://user:word@b/x.zip?sig=1"), chain[:1])
+	err := checkRedirect(request("http://user:word@b/x.zip?sig=1"), chain[:1])
 	if err == nil || strings.Contains(err.Error(), "word") || strings.Contains(err.Error(), "sig") {
 		t.Errorf("away from TLS, with secrets: %v", err)
 	}
-	if err := redirect.Check(request("https://a/y.zip"), slices.Repeat(chain[:1], 10)); err == nil {
+	if err := checkRedirect(request("https://a/y.zip"), slices.Repeat(chain[:1], 10)); err == nil {
 		t.Error("the eleventh request is made")
 	}
 }

@@ -1,0 +1,18 @@
+// Package fetch gets the file at an http address, for all of Cascade that does.
+//
+//	try 1 ── GET ──▶ status, length ──▶ take reads the body ──▶ length and hash checked ──▶ Got
+//	          │            │                   │
+//	          │            └── refused, other bytes, too many: an error at once
+//	          └── no connection, busy, cut off, silent: after a pause, try 2, 3, 4
+//
+// Invariants:
+//   - What came is what was asked for, whole: take has returned, and the length and hash
+//     that are known beforehand are those of what it read.
+//   - Silence is the server's: the clock runs while an answer or a byte is awaited, and
+//     stands still while take does something else, such as waiting for memory.
+//   - A slow server that goes on sending is heard out, up to one limit for all tries.
+//   - What cannot get better by waiting is not tried again.
+//   - Errors and log lines have the address without user, password and query, also where
+//     a server repeats it.
+//   - What was asked for over TLS comes over TLS.
+package fetch
