@@ -1,9 +1,11 @@
 package cascade
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,13 +15,14 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/executor/value"
 )
 
 // Save copies the outputs that have a path to files and returns the files, in
 // the order of the outputs. Relative paths start at dir. In a folder, which is a
 // path that ends in a slash, map[3,500].png becomes the file map-3-500.png. Each
 // file is written under a temporary name first, so that one that is there is
-// whole. Two outputs with one file are refused before anything is written.
+// whole, and holds what Write says. Two outputs with one file are refused before anything is written.
 func (j *Job) Save(ctx context.Context, dir string) ([]string, error) {
 	located, err := j.Locate(ctx)
 	if err != nil {
@@ -153,6 +156,25 @@ func outputPath(dir string, d Located) string {
 	return filepath.Join(path, plain+output)
 }
 
+// Write writes a dataset as files have it, and commands: its bytes as they lie in the
+// store, and a value that is neither bytes nor text nor an array as JSON, on one line.
+// Fetch has the store's bytes of all.
+func (j *Job) Write(ctx context.Context, d Located, to io.Writer) error {
+	if d.Desc.Codec != value.Msgpack {
+		return j.Fetch(ctx, d, to)
+	}
+	var b bytes.Buffer
+	if err := j.Fetch(ctx, d, &b); err != nil {
+		return err
+	}
+	text, err := value.Text(value.Flat{Codec: d.Desc.Codec, Bytes: b.Bytes()})
+	if err != nil {
+		return err
+	}
+	_, err = to.Write(text)
+	return err
+}
+
 func (j *Job) saveFile(ctx context.Context, d Located, path string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
@@ -167,7 +189,7 @@ func (j *Job) saveFile(ctx context.Context, d Located, path string) (err error) 
 			_ = os.Remove(f.Name())
 		}
 	}()
-	if err := j.Fetch(ctx, d, f); err != nil {
+	if err := j.Write(ctx, d, f); err != nil {
 		return err
 	}
 	if err := f.Chmod(0o644); err != nil {

@@ -55,6 +55,9 @@ func TestCommandReadsAndWritesFiles(t *testing.T) {
 	a, s := startWithStore(t, testRegistry())
 	whole := s.put(a, ledger.File, raw("whole file\n"))
 	arena := s.put(a, ledger.Arena, raw("arena\n"))
+	value := raw("\x92\x01\x02")
+	value.Codec = "msgpack"
+	value = s.put(a, ledger.File, value)
 	tests := []struct {
 		name    string
 		kind    uint32
@@ -73,6 +76,10 @@ func TestCommandReadsAndWritesFiles(t *testing.T) {
 			nil, "data\n", 0, true},
 		{"a large output", a.sh("head -c 100000 /dev/zero", nil, []string{"file"}, func(k *comms.Kind) { k.Stdout = "file" }),
 			nil, strings.Repeat("\x00", 100000), 0, true},
+		{"a value", a.sh("cat ${in.v} $CASCADE_IN_V", []string{"v"}, []string{"text"}, func(k *comms.Kind) { k.Stdout = "text" }),
+			[]comms.Desc{inline(t, a.exec.reg, map[string]float64{"mean": 1.5})}, "{\"mean\":1.5}\n{\"mean\":1.5}\n", 13, false},
+		{"a value with a file of its own", a.sh("cat", []string{"v"}, []string{"text"}, func(k *comms.Kind) { k.Stdin, k.Stdout = "v", "text" }),
+			[]comms.Desc{value}, "[1,2]\n", 6, false},
 		{"environment", a.sh(`echo $CASCADE_TASK $CASCADE_ATTEMPT $OMP_NUM_THREADS $MKL_NUM_THREADS $OPENBLAS_NUM_THREADS $COLOUR $CASCADE_IN_V_DTYPE "$CASCADE_IN_V_SHAPE" $CASCADE_EXECUTOR_TOKEN`,
 			[]string{"v"}, []string{"text"}, func(k *comms.Kind) {
 				k.Stdout, k.Env, k.Resources.CPU = "text", []string{"COLOUR=red"}, 2500
@@ -106,6 +113,19 @@ func TestCommandReadsAndWritesFiles(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(a.exec.welcome.Scratch, "*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A pickle is refused before the command starts, with what to return instead.
+func TestCommandReadsNoPickle(t *testing.T) {
+	a, s := startWithStore(t, testRegistry())
+	pickled := raw("stream and buffers")
+	pickled.Codec = "pickle5"
+	for _, d := range []comms.Desc{pickled, s.put(a, ledger.File, pickled)} {
+		a.dispatch(a.run(a.sh("cat", []string{"model"}, nil, func(k *comms.Kind) { k.Stdin = "model" }), d))
+		if e := a.items(1)[0].Error; e == nil || e.Kind != comms.ErrorInput || !strings.Contains(e.Message, `input "model": it is a Python object, pickled`) {
+			t.Errorf("error is %+v", e)
+		}
 	}
 }
 

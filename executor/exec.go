@@ -151,14 +151,24 @@ func (p *program) makeInputs() error {
 	return nil
 }
 
-// file returns the path of a dataset: its own file in the store, or a copy in the scratch folder.
+// file returns the path of a dataset: its own file in the store, or a copy in the scratch
+// folder, of a msgpack value as JSON.
 func (p *program) file(input string, k int, d *comms.Desc) (string, error) {
 	r := p.run
 	r.usage.BytesIn += d.Size
-	if path, ok := r.exec.mem.wholeFile(d, r.exec.welcome.ShmDir); ok {
-		return path, nil
+	if d.Codec != value.Msgpack && d.Codec != value.Pickle {
+		if path, ok := r.exec.mem.wholeFile(d, r.exec.welcome.ShmDir); ok {
+			return path, nil
+		}
 	}
-	b, err := p.content(input, d)
+	f, err := p.content(input, d)
+	if err != nil {
+		return "", err
+	}
+	if f.Codec == value.Pickle {
+		return "", errors.New("it is a Python object, pickled, which only Python tasks read: return text, bytes, an array, or lists and dicts of plain values for a command")
+	}
+	b, err := value.Text(f)
 	if err != nil {
 		return "", err
 	}
@@ -173,14 +183,14 @@ func (p *program) file(input string, k int, d *comms.Desc) (string, error) {
 	return path, nil
 }
 
-func (p *program) content(input string, d *comms.Desc) ([]byte, error) {
+func (p *program) content(input string, d *comms.Desc) (value.Flat, error) {
 	r := p.run
 	if d.Place.Kind != comms.PlaceLive {
-		return r.bytes(input, d)
+		b, err := r.bytes(input, d)
+		return value.Flat{Codec: d.Codec, Bytes: b}, err
 	}
 	v := r.liveInput(d)
-	f, err := v.codec.Encode(v.value)
-	return f.Bytes, err
+	return v.codec.Encode(v.value)
 }
 
 // wholeFile returns the file of a dataset that has one of its own.

@@ -154,11 +154,12 @@ func (a *app) getCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "get JOB TASK.OUTPUT",
 		Short: "Write the bytes of a dataset to standard output or a file",
-		Long: `Write the bytes of a dataset to standard output or to a file, as they lie in the
-store: an array is its numbers, little-endian, row by row; cascade ls datasets
-tells dtype and shape, as does --json here. The datasets of a family go to a
-folder: spread.mean, or spread[*,500].mean. With --value each is printed as JSON
-for people, as it is on a terminal. ` + jobHelp,
+		Long: `Write a dataset to standard output or to a file, as outputs: and commands have it:
+text and bytes as they are; an array as its numbers, little-endian, row by row
+(cascade ls datasets tells dtype and shape, as does --json here); other values,
+such as structs, dicts and lists, as JSON. The datasets of a family go to a
+folder: spread.mean, or spread[*,500].mean. With --value all are printed as JSON
+for people, as on a terminal. ` + jobHelp,
 		Example: `  cascade get last map.page > map.png
   cascade get last decode.field[2] > field.raw
   cascade get last spread.mean -o means/`,
@@ -256,7 +257,7 @@ func (a *app) getBytes(ctx context.Context, j *cascade.Job, name string) error {
 		return badInputf("%s is %d datasets, %s to %s: name one, or give a folder for all with -o FOLDER/", name, n, located[0].Name, located[n-1].Name)
 	}
 	for _, d := range located {
-		if err := j.Fetch(ctx, d, a.out); err != nil {
+		if err := j.Write(ctx, d, a.out); err != nil {
 			return err
 		}
 	}

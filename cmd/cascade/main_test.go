@@ -42,6 +42,7 @@ var (
 	_ = cascade.Gen1("Parts", parts, "with -> part")
 	_ = cascade.Func1("Sum", sum, "values -> sum")
 	_ = cascade.Func1("Panics", panics, "values -> sum")
+	_ = cascade.Func1("Stats", stats, "values -> stats")
 	_ = cascade.Func1("Refuses", refuses, "values -> sum")
 
 	errNoData = cascade.RegisterError("nodata", errors.New("no data for this date"))
@@ -73,6 +74,25 @@ func sum(_ context.Context, a cascade.Array[float64]) (total float64, err error)
 		total += v
 	}
 	return total, nil
+}
+
+type statsOf struct {
+	Count int            `msgpack:"count"`
+	Mean  float64        `msgpack:"mean"`
+	Signs map[string]int `msgpack:"signs"`
+}
+
+func stats(_ context.Context, a cascade.Array[float64]) (statsOf, error) {
+	s := statsOf{Count: len(a.Data), Signs: map[string]int{"plus": 0, "zero": 0, "minus": 0}}
+	for _, v := range a.Data {
+		s.Mean += v / float64(len(a.Data))
+		if v == 0 {
+			s.Signs["zero"]++
+		} else {
+			s.Signs["plus"]++
+		}
+	}
+	return s, nil
 }
 
 func panics(_ context.Context, a cascade.Array[float64]) (float64, error) {

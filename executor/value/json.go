@@ -1,14 +1,11 @@
 package value
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
 	"unicode/utf8"
-
-	"github.com/vmihailenco/msgpack/v5"
 )
 
 // JSON returns a dataset's value for people: numbers as nested lists, msgpack as
@@ -27,16 +24,7 @@ func JSON(f Flat, most int) ([]byte, error) {
 		}
 		v = string(f.Bytes)
 	case Msgpack:
-		if err := CheckMsgpack(f.Bytes); err != nil {
-			return nil, err
-		}
-		d := msgpack.NewDecoder(bytes.NewReader(f.Bytes))
-		d.SetMapDecoder(textKeys)
-		decoded, err := d.DecodeInterface()
-		if err != nil {
-			return nil, fmt.Errorf("decode msgpack: %w", err)
-		}
-		v = printable(decoded)
+		return msgpackJSON(f.Bytes)
 	case Numbers:
 		size := dtypeSizes[f.DType]
 		n := uint64(1)
@@ -117,42 +105,4 @@ func finite(x float64, bits int) any {
 		return float32(x)
 	}
 	return x
-}
-
-// textKeys decodes a map whatever its keys are, as JSON has only text.
-func textKeys(d *msgpack.Decoder) (any, error) {
-	n, err := d.DecodeMapLen()
-	if err != nil || n < 0 {
-		return nil, err
-	}
-	m := map[string]any{}
-	for range n {
-		key, err := d.DecodeInterface()
-		if err != nil {
-			return nil, err
-		}
-		if m[fmt.Sprint(key)], err = d.DecodeInterface(); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
-}
-
-// printable makes what msgpack holds and JSON does not into what is closest to it.
-func printable(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, x := range v {
-			v[key] = printable(x)
-		}
-	case []any:
-		for i := range v {
-			v[i] = printable(v[i])
-		}
-	case float32:
-		return finite(float64(v), 32)
-	case float64:
-		return finite(v, 64)
-	}
-	return v
 }

@@ -4,18 +4,9 @@ import (
 	"math"
 	"strings"
 	"testing"
-
-	"github.com/vmihailenco/msgpack/v5"
 )
 
 func TestJSON(t *testing.T) {
-	packed := func(v any) []byte {
-		b, err := msgpack.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
 	array := func(dtype string, b []byte, shape ...uint64) Flat {
 		return Flat{Codec: Numbers, DType: dtype, Shape: shape, Bytes: b}
 	}
@@ -23,10 +14,10 @@ func TestJSON(t *testing.T) {
 		flat Flat
 		want string // or the error
 	}{
-		{Flat{Codec: Msgpack, Bytes: packed(1.5)}, "1.5"},
-		{Flat{Codec: Msgpack, Bytes: packed(math.NaN())}, "null"},
-		{Flat{Codec: Msgpack, Bytes: packed(map[string]any{"b": []int{1}, "a": nil})}, `{"a":null,"b":[1]}`},
-		{Flat{Codec: Msgpack, Bytes: packed(map[int]float32{2: 0.1})}, `{"2":0.1}`},
+		{Flat{Codec: Msgpack, Bytes: packed(t, 1.5)}, "1.5"},
+		{Flat{Codec: Msgpack, Bytes: packed(t, math.NaN())}, "null"},
+		{Flat{Codec: Msgpack, Bytes: packed(t, map[string]any{"b": []int{1}, "a": nil})}, `{"a":null,"b":[1]}`},
+		{Flat{Codec: Msgpack, Bytes: packed(t, map[int]float32{2: 0.1})}, `{"2":0.1}`},
 		{Flat{Codec: Msgpack, Bytes: []byte{0xc1}}, "error"},
 		{Flat{Codec: Raw, Bytes: []byte("two\nlines")}, `"two\nlines"`},
 		{Flat{Codec: Raw, Bytes: []byte{0xff}}, "error: its bytes are no text"},

@@ -1,0 +1,114 @@
+package value
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"pgregory.net/rapid"
+)
+
+func packed(t interface{ Fatal(...any) }, v any) []byte {
+	b, err := msgpack.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestText(t *testing.T) {
+	type point struct {
+		Name string
+		At   [2]float64
+	}
+	for _, c := range []struct {
+		v    any
+		want string
+	}{
+		{nil, "null"},
+		{true, "true"},
+		{-3, "-3"},
+		{uint64(math.MaxUint64), "18446744073709551615"},
+		{1.5, "1.5"},
+		{float32(0.1), "0.1"},
+		{"<é>\n", `"<é>\n"`},
+		{[]byte("\x00\xff"), `"AP8="`},
+		{[]any{}, "[]"},
+		{map[string]int{}, "{}"},
+		{map[string]any{"b": []int{1, 2}, "a": map[int]string{10: "x", 2: "y"}, "c": nil}, `{"a":{"10":"x","2":"y"},"b":[1,2],"c":null}`},
+		{map[bool]int{true: 1}, `{"true":1}`},
+		{point{"p", [2]float64{1, math.Inf(1)}}, `{"At":[1,null],"Name":"p"}`},
+		{time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC), `"2026-11-22T06:00:00Z"`},
+	} {
+		got, err := Text(Flat{Codec: Msgpack, Bytes: packed(t, c.v)})
+		if err != nil || string(got) != c.want+"\n" {
+			t.Errorf("%v: %q, %v; want %q", c.v, got, err, c.want)
+		}
+	}
+	for _, f := range []Flat{{Codec: Raw, Bytes: []byte("{}")}, {Codec: "mine", Bytes: []byte("\x81")}, {Codec: Numbers, Bytes: make([]byte, 8)}} {
+		if got, err := Text(f); err != nil || string(got) != string(f.Bytes) {
+			t.Errorf("%+v: %q, %v", f, got, err)
+		}
+	}
+	for _, damaged := range []string{"", "\xc1", "\x92\x01", "\x01\x01", "\xdd\xff\xff\xff\xff", strings.Repeat("\x91", 2000) + "\x01", "\xd4\x05\x00"} {
+		if got, err := Text(Flat{Codec: Msgpack, Bytes: []byte(damaged)}); err == nil {
+			t.Errorf("%q: %q", damaged, got)
+		}
+	}
+}
+
+// What JSON can say comes back as it was.
+func TestTextSaysTheSame(t *testing.T) {
+	leaf := rapid.OneOf(rapid.Just[any](nil), rapid.Bool().AsAny(), rapid.String().AsAny(), rapid.Float64Range(-1e300, 1e300).AsAny())
+	var tree func(depth int) *rapid.Generator[any]
+	tree = func(depth int) *rapid.Generator[any] {
+		if depth == 0 {
+			return leaf
+		}
+		below := rapid.Deferred(func() *rapid.Generator[any] { return tree(depth - 1) })
+		return rapid.OneOf(leaf, rapid.SliceOfN(below, 0, 4).AsAny(), rapid.MapOfN(rapid.String(), below, 0, 4).AsAny())
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		v := tree(4).Draw(t, "value")
+		got, err := msgpackJSON(packed(t, v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a, b any
+		if err := json.Unmarshal(got, &a); err != nil {
+			t.Fatalf("%s: %v", got, err)
+		}
+		if err := json.Unmarshal(want, &b); err != nil {
+			t.Fatal(err)
+		}
+		if x, y := remarshal(t, a), remarshal(t, b); x != y {
+			t.Fatalf("%s, want %s", x, y)
+		}
+	})
+}
+
+func remarshal(t *rapid.T, v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func FuzzText(f *testing.F) {
+	f.Add([]byte("\x81\xa1a\x92\x01\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"))
+	f.Add([]byte("\xd6\xff\x00\x00\x00\x00"))
+	f.Add([]byte("\x81\x91\x01\xc4\x01x"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if text, err := Text(Flat{Codec: Msgpack, Bytes: b}); err == nil && !json.Valid(text) {
+			t.Errorf("%q becomes %q", b, text)
+		}
+	})
+}
