@@ -127,45 +127,96 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// The programs of docs/python.md do what it says.
-func TestDocs(t *testing.T) {
-	needs.Python(t)
-	text, err := os.ReadFile("../../docs/python.md")
+// write puts the programs and job files of a page, which begin with "# NAME", into a
+// folder, and returns their names.
+func write(t *testing.T, page, dir string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, blocks, printed := t.TempDir(), 0, ""
 	for part := range strings.SplitSeq(string(text), "\n```") {
 		kind, body, _ := strings.Cut(part, "\n")
-		if name, ok := strings.CutPrefix(body, "# "); ok && (kind == "python" || kind == "yaml") {
-			name, _, _ = strings.Cut(name, "\n")
+		first, _, _ := strings.Cut(body, "\n")
+		if name, ok := strings.CutPrefix(first, "# "); ok && (kind == "python" || kind == "yaml") {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(body+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			blocks++
-		}
-		if kind == "text" {
-			printed = body + "\n"
+			names = append(names, name)
 		}
 	}
-	if blocks != 3 || printed == "" {
-		t.Fatalf("the page has %d programs, and prints %q", blocks, printed)
+	return names
+}
+
+// The programs of docs/python.md do what it says.
+func TestDocs(t *testing.T) {
+	needs.Python(t)
+	const page = "../../docs/python.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, printed, _ := strings.Cut(string(text), "\n```text\n")
+	printed, _, _ = strings.Cut(printed, "```")
+	dir := t.TempDir()
+	if names := write(t, page, dir); len(names) != 3 || printed == "" {
+		t.Fatalf("the page has %v, and prints %q", names, printed)
 	}
 	c := cascadetest.Start(t)
 	same(t, "testdata/docs.golden", outcome(t, c, submit(t, c, filepath.Join(dir, "job.yaml"))))
 
-	python, env := interpreter(t)
 	const begin = `import os, runpy, sys, cascade
 with cascade.local(store="64MiB", programs=sys.argv[1]) as c:
     os.environ["CASCADE_TO"] = c.address
     runpy.run_path("program.py", run_name="__main__")`
-	cmd := exec.CommandContext(t.Context(), python, "-c", begin, programs(t))
-	cmd.Dir, cmd.Env = dir, env
+	python, env := interpreter(t)
+	if out := prints(t, dir, env, python, "-c", begin, programs(t)); out != printed {
+		t.Errorf("printed\n%swant\n%s", out, printed)
+	}
+}
+
+// The job and the program of the README do the same.
+func TestReadme(t *testing.T) {
+	needs.Python(t)
+	dir := t.TempDir()
+	if names := write(t, "../../README.md", dir); !slices.Equal(names, []string{"texts.py", "longest.yaml", "program.py"}) {
+		t.Fatalf("the README has %v", names)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "LICENSE"), []byte("Terms of distribution: Modification or DISTRIBUTION\nof notwithstanding Modification\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := cascadetest.Start(t)
+	j := submit(t, c, filepath.Join(dir, "longest.yaml"))
+	if _, err := j.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Save(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "out", "longest.json"))
+	if want := `["distribution","modification","notwithstanding"]` + "\n"; err != nil || string(b) != want {
+		t.Errorf("the file has %q, %v", b, err)
+	}
+
+	python, env := interpreter(t)
+	env = append(env, "PATH="+programs(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if out := prints(t, dir, env, python, "program.py"); out != "['distribution', 'modification', 'notwithstanding']\n" {
+		t.Errorf("it printed %q", out)
+	}
+}
+
+// prints runs a program in a folder and returns its standard output.
+func prints(t *testing.T, dir string, env []string, path string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd.Dir, cmd.Env = dir, append(env, "PYTHONDONTWRITEBYTECODE=1")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
-	if out, err := cmd.Output(); err != nil || string(out) != printed {
-		t.Errorf("%v\n%s\nprinted\n%swant\n%s", err, errs.String(), out, printed)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs.String())
 	}
+	return string(out)
 }
 
 // programs builds the daemons.
