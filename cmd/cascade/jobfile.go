@@ -112,8 +112,12 @@ func (a *app) readFile(path string) (text []byte, name, dir string, err error) {
 func (a *app) validateCommand() *cobra.Command {
 	var flags jobFlags
 	c := &cobra.Command{
-		Use:     "validate FILE",
-		Short:   "Check a job file and tell every mistake with its place",
+		Use:   "validate FILE",
+		Short: "Check a job file and tell every mistake with its place",
+		Long: `Check a job file without running anything: its form, names, references, types of
+parameters, the graph (no cycle, no dataset that nobody makes), and that the files,
+folders and patterns that inputs and environments name are there. What is left to
+the run is printed, as "not checked".`,
 		Example: "  cascade validate job.yaml --param steps=4",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -121,19 +125,59 @@ func (a *app) validateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			left := unchecked(g)
 			if a.json {
-				return a.printJSON(map[string]any{"job": g.Name, "tasks": g.NumTasks(), "streamed": g.NumSlots()})
+				return a.printJSON(map[string]any{"job": g.Name, "tasks": g.NumTasks(), "streamed": g.NumSlots(), "unchecked": left})
 			}
-			unchecked := ""
-			if slices.ContainsFunc(g.Groups, func(g dag.Group) bool { return g.Run.Command == nil && !g.IsInput() }) {
-				unchecked = "; functions were not checked: the run does when it starts"
+			fmt.Fprintf(a.out, "%s: job %s is right: %s\n", args[0], g.Name, taskCount(g))
+			for _, what := range left {
+				fmt.Fprintf(a.out, "  not checked  %s\n", what)
 			}
-			fmt.Fprintf(a.out, "%s: job %s is right: %s%s\n", args[0], g.Name, taskCount(g), unchecked)
 			return nil
 		},
 	}
 	flags.add(c)
 	return c
+}
+
+// unchecked says what of a job is left to its run, and when the run finds out.
+func unchecked(g *dag.Graph) []string {
+	kinds, packages := map[string]string{"": "default"}, false
+	for i := range g.Environments {
+		e := &g.Environments[i]
+		kinds[e.Name] = e.Kind()
+		packages = packages || e.Python != nil && len(e.Python.Pip) > 0 || e.Container != nil || len(e.Plugins) > 0
+	}
+	var registered, python, commands, urls bool
+	for i := range g.Groups {
+		grp := &g.Groups[i]
+		switch run := &grp.Run; {
+		case grp.IsInput():
+			urls = urls || slices.ContainsFunc(grp.Files, func(f dag.File) bool { return f.URL != "" })
+		case run.Command != nil:
+			commands = true
+		case kinds[run.Environment] == "python":
+			python = true
+		default:
+			registered = true
+		}
+	}
+	left := []string{}
+	for _, c := range []struct {
+		there bool
+		what  string
+	}{
+		{registered, "functions of Go: the run checks them all before their tasks are due"},
+		{python, "functions of Python: each is looked for when the first task that calls it starts"},
+		{commands, "programs of commands: each is looked for when its task starts"},
+		{packages, "packages, images and plugins of environments: found when an environment is built"},
+		{urls, "URLs: fetched when their tasks run"},
+	} {
+		if c.there {
+			left = append(left, c.what)
+		}
+	}
+	return left
 }
 
 // warnEmpty tells of families without a task: a range such as 0..-1 is more often a
