@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/report"
@@ -28,9 +31,10 @@ func (a *app) planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan FILE | JOB",
 		Short: "Show where and in what order tasks should run, and why",
-		Long: `Plan a job file for this host, or show the plan that a submitted job got. For a
-file, tasks of which the profile file tells nothing count with a default duration;
-the plan of a job uses what its tasks took before.
+		Long: `Plan a job file for this host, or show the plan that a submitted job got. Durations
+are what tasks took before: as cascade run knows them, from this host's state or the
+cluster of --to; or as --profile says. A task of which nothing is known counts with
+a default duration, and the plan says how many these are.
 
 A file is planned for this host, or with --hosts for a cluster that need not be
 there: 2x16c64g are two hosts of 16 cores and 64 GiB. A better plan than the first is
@@ -58,10 +62,11 @@ looked for with as many simulations as --evaluations says. ` + jobHelp,
 			if err != nil {
 				return err
 			}
-			known, err := readProfiles(profile)
+			known, source, err := a.durations(c.Context(), profile)
 			if err != nil {
 				return err
 			}
+			at.source = source
 			return a.planFile(g, known, cluster, &at)
 		},
 	}
@@ -70,8 +75,35 @@ looked for with as many simulations as --evaluations says. ` + jobHelp,
 	c.Flags().StringVar(&at.html, "html", "", "file for a page about the plan of a file: that picture, hosts, reasons")
 	c.Flags().Float64Var(&at.cores, "cpu", float64(runtime.NumCPU()), "cores of the host to plan a file for")
 	at.add(c)
-	c.Flags().StringVar(&profile, "profile", "", "file of what the tasks took before")
+	c.Flags().StringVar(&profile, "profile", "", "file of what the tasks took before, in place of what is known here")
 	return c
+}
+
+// durations is what is known of what tasks take, and where: in a profile file, in the
+// cluster that --to names, in this host's state. Reading makes no state.
+func (a *app) durations(ctx context.Context, file string) (known profiles.Snapshot, source string, err error) {
+	if file != "" {
+		known, err = readProfiles(file)
+		return known, file, err
+	}
+	source = "the cluster " + a.to
+	if a.to == "" {
+		source = "this host's state"
+		dir := a.state
+		if dir == "" {
+			if dir, err = daemon.StateFolder(filepath.Base(os.Args[0])); err != nil {
+				return known, "", err
+			}
+		}
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return known, source, nil
+		}
+	}
+	f, err := a.knownProfiles(ctx, "")
+	if err != nil {
+		return known, source, fmt.Errorf("ask what tasks took before (--profile FILE does without): %w", err)
+	}
+	return f.Snapshot(), source, nil
 }
 
 // readProfiles reads a profile file; "" is none.
@@ -109,6 +141,7 @@ type planFor struct {
 	evaluations int
 	seed        uint64
 	svg, html   string
+	source      string // of durations
 }
 
 // add makes the flags of a cluster that need not be there, and of the effort.
@@ -174,12 +207,12 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 	if err := a.printPlan(rows); err != nil || a.json {
 		return err
 	}
-	a.summarisePlan(g, p, &c)
+	a.summarisePlan(g, p, &c, f.source)
 	return nil
 }
 
-// summarisePlan says how good a plan is, and what each host has of it.
-func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster) {
+// summarisePlan says how good a plan is, on what it rests, and what each host has of it.
+func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster, source string) {
 	var cores, gap float64
 	for i := range c.Hosts {
 		cores += float64(c.Hosts[i].CPU) / 1000
@@ -187,8 +220,9 @@ func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster) {
 	if p.LowerBound > 0 {
 		gap = (p.Makespan/p.LowerBound - 1) * 100
 	}
-	fmt.Fprintf(a.out, "\npredicted %s, at best %s (critical path %s, work %s over %g cores), gap %.1f%%; %d of %s with a guessed duration\n",
-		report.Seconds(p.Makespan), report.Seconds(p.LowerBound), report.Seconds(p.CriticalPath), report.Seconds(p.Work), cores, gap, p.Guessed, plural(len(p.Tasks), "task"))
+	fmt.Fprintf(a.out, "\npredicted %s, at best %s (critical path %s, work %s over %g cores), gap %.1f%%\n",
+		report.Seconds(p.Makespan), report.Seconds(p.LowerBound), report.Seconds(p.CriticalPath), report.Seconds(p.Work), cores, gap)
+	fmt.Fprintf(a.out, "durations from %s, %d of %s guessed\n", source, p.Guessed, plural(len(p.Tasks), "task"))
 	if text := p.LateText(g); text != "" {
 		fmt.Fprintf(a.out, "late: %s\n", text)
 	}
