@@ -31,6 +31,7 @@ type explanation struct {
 	Place    float64        `json:"place_seconds,omitempty"` // for which it had its inputs and no place
 	For      []waited       `json:"waits_for,omitempty"`
 	Why      string         `json:"waits,omitempty"`
+	Building string         `json:"building,omitempty"` // its environment, and why that takes long
 	Plan     *comms.PlanRow `json:"plan,omitempty"`
 }
 
@@ -51,7 +52,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Short: "Say why a task runs where and when it does, or what it waits for",
 		Long: `Say where a task runs, which input was the last to come, how long it waited for a
 place, and what the plan says of it; or why it has not started, and for what it
-waits. TASK is one task, such as spread[2,500]. ` + jobHelp,
+waits: other tasks, a place, its environment. TASK is one task, such as spread[2,500]. ` + jobHelp,
 		Example: "  cascade explain last spread[2]",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -96,6 +97,13 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 		if err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool { x.Why = p.Waits; return false }); err != nil {
 			return nil, err
 		}
+	}
+	if x.Started == "" {
+		rows, err := cascade.Rows[comms.EnvironmentRow](ctx, client, comms.QueryEnvironments, j.ID(), "")
+		if err != nil {
+			return nil, err
+		}
+		x.environment(g.Group(i).Run.Environment, rows)
 	}
 	for row, err := range cascade.EachRow[comms.PlanRow](ctx, client, comms.QueryPlan, j.ID(), "") {
 		if err != nil {
@@ -180,6 +188,18 @@ func (x *explanation) inputs(producers []comms.TaskRow) {
 	}
 }
 
+// environment notes that the task's environment is being built.
+func (x *explanation) environment(name string, rows []comms.EnvironmentRow) {
+	for _, r := range rows {
+		if name != "" && r.Name == name && r.State == "building" {
+			x.Building = fmt.Sprintf("environment %s is being built on agent %s", name, r.Agent)
+			if r.Error != "" {
+				x.Building += ", which waits: " + oneLine(r.Error)
+			}
+		}
+	}
+}
+
 func (a *app) printExplanation(x *explanation) {
 	fmt.Fprintf(a.out, "%s: %s\n", x.Task, x.State)
 	if x.Started != "" {
@@ -209,6 +229,9 @@ func (a *app) printExplanation(x *explanation) {
 	}
 	if x.Why != "" {
 		a.fact("waits", "%s", x.Why)
+	}
+	if x.Building != "" {
+		a.fact("waits for", "%s", x.Building)
 	}
 	if x.Plan != nil && x.Plan.Host != "" {
 		a.fact("planned", "on %s at %s: %s", x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
