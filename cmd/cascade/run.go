@@ -166,6 +166,7 @@ The first interrupt cancels the job, the second ends everything at once.`,
 			if err != nil {
 				return err
 			}
+			a.runAnew(c, args[0], g.Retain || resume.from != "")
 			return a.runJob(c.Context(), g, dir, &resume, sub.id == "", opts, append(more, cascade.WithWarmDir(dir)))
 		},
 	}
@@ -211,6 +212,7 @@ for cascade get. With --wait it waits for the end and copies them, as run does.`
 					return err
 				}
 				if wait {
+					a.runAnew(c, args[0], g.Retain)
 					return a.follow(c.Context(), client, j, g, dir)
 				}
 				if a.json {

@@ -206,10 +206,14 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 		fmt.Fprintf(a.err, "  because of it %s did not run\n", plural(int(sum.Skipped), "task"))
 		a.explainSkipped(ctx, client, p.Job)
 	}
-	fmt.Fprintf(a.err, "  more     cascade story %s %s; cascade logs %s %s\n", p.Job, e.Task, p.Job, e.Task)
-	fmt.Fprintf(a.err, "  again    cascade rerun %s\n", p.Job)
+	id := p.Job.String()
+	fmt.Fprintf(a.err, "  more     %s; %s\n", a.hint("story", id, e.Task), a.hint("logs", id, e.Task))
+	fmt.Fprintf(a.err, "  again    %s  # as it was submitted\n", a.hint("rerun", id))
+	if a.anew != nil {
+		fmt.Fprintf(a.err, "  mended   %s\n", a.anew(p.Job))
+	}
 	if sum.Failed > 1 {
-		fmt.Fprintf(a.err, "  and %d more: cascade ls tasks %s --filter failed\n", sum.Failed-1, p.Job)
+		fmt.Fprintf(a.err, "  and %d more: %s\n", sum.Failed-1, a.hint("ls", "tasks", id, "--filter", "failed"))
 	}
 }
 
