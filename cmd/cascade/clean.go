@@ -14,7 +14,7 @@ func (a *app) cleanCommand() *cobra.Command {
 	var force, all bool
 	c := &cobra.Command{
 		Use:   "clean",
-		Short: "Remove what a killed run or daemon left: processes, shared memory, sockets",
+		Short: "Remove what a killed run or daemon left behind",
 		Long: `Clean ends the processes and removes the shared memory and sockets that a killed
 cascade run, cascade-agent or cascade-controller left, and says what it did. It
 knows them by what they wrote into the state folder that --state names, and

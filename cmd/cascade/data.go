@@ -153,7 +153,7 @@ func (a *app) getCommand() *cobra.Command {
 	var value bool
 	c := &cobra.Command{
 		Use:   "get JOB TASK.OUTPUT",
-		Short: "Write the bytes of a dataset to standard output or a file",
+		Short: "Write what a task made to standard output or a file",
 		Long: `Write a dataset to standard output or to a file, as outputs: and commands have it:
 text and bytes as they are; an array as its numbers, little-endian, row by row
 (cascade ls datasets tells dtype and shape, as does --json here); other values,

@@ -7,6 +7,25 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// Every command has a line of its own in the overview that fits beside its name.
+func TestOverview(t *testing.T) {
+	a := &app{}
+	root, listed := a.command(), map[string]bool{}
+	for _, s := range a.sections() {
+		for _, c := range s.commands {
+			listed[c.Name()] = true
+			if n := len(c.Short); n == 0 || n > 66 || c.Short[n-1] == '.' {
+				t.Errorf("%s: %q has %d characters", c.Name(), c.Short, n)
+			}
+		}
+	}
+	for _, c := range root.Commands() {
+		if !listed[c.Name()] {
+			t.Errorf("%s is in no section", c.Name())
+		}
+	}
+}
+
 // A flag that takes no value does not look as if it took one.
 func TestHelpOfFlags(t *testing.T) {
 	var check func(c *cobra.Command)

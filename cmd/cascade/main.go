@@ -121,13 +121,15 @@ func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cascade",
 		Short: "Run graphs of tasks, on this host or on a cluster",
-		Long: `Cascade runs a job: a graph of tasks that are Go functions or commands. Results
-live in shared memory and start their consumers the moment they are published.
+		Long: `Cascade runs a job: a graph of tasks that are Go or Python functions, or commands.
+Results live in shared memory and start their consumers the moment they are
+published.
 
 Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancelled.`,
-		Example: `  cascade run job.yaml --param date=2026-11-21
-  cascade submit job.yaml --to ipc:///run/cascade/controller.sock
-  cascade status --watch`,
+		Example: `  cascade run job.yaml --param date=2026-11-21           # here, to its end
+  cascade get last map.page -o map.png                   # what a task of it made
+  cascade explain last map                               # why there and then
+  cascade submit job.yaml --to ipc:///run/cascade/controller.sock`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          known,
@@ -143,12 +145,18 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 	f.BoolVar(&a.json, "json", false, "print JSON, one object a line; errors too")
 	f.CountVarP(&a.verbose, "verbose", "v", "log more to standard error; twice for details")
 	f.BoolVar(&a.tcp, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
-	root.AddCommand(
-		a.runCommand(), a.submitCommand(), a.validateCommand(), a.schemaCommand(), a.planCommand(), a.profileCommand(), a.graphCommand(), a.importCommand(),
-		a.statusCommand(), a.logsCommand(), a.getCommand(),
-		a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.replayCommand(), a.forgetCommand(),
-		a.lsCommand(), a.storyCommand(), a.explainCommand(), a.timelineCommand(), a.reportCommand(), a.cleanCommand(), a.envCommand(), a.clusterCommand(), a.connectCommand(), a.doctorCommand(), a.perfCommand(), a.versionCommand(),
-	)
+	sections := a.sections()
+	for _, s := range sections {
+		root.AddCommand(s.commands...)
+	}
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if c != root {
+			help(c, args)
+			return
+		}
+		fmt.Fprint(c.OutOrStdout(), overview(root, sections))
+	})
 	for _, c := range root.Commands() {
 		argsOf(c)
 	}

@@ -94,7 +94,7 @@ what it waited for. ` + jobHelp,
 func (a *app) reportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "report JOB FILE",
-		Short: "Write an HTML page about a job: what ran where, and what it waited for",
+		Short: "Write a page about a job: what ran where, and what it waited for",
 		Long: `Write one HTML file about a job, which needs nothing else: what ran where beside a
 plan of it, what the end waited for step by step, a table of its families, hosts,
 memory, and what it cost in hours of cores and other resources. ` + jobHelp,

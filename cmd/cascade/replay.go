@@ -22,7 +22,7 @@ func (a *app) replayCommand() *cobra.Command {
 	var sim simulateFlags
 	c := &cobra.Command{
 		Use:   "replay JOB | FILE",
-		Short: "Run tasks of an earlier job again, or simulate it on another cluster",
+		Short: "Run tasks of an earlier job again, or simulate it elsewhere",
 		Long: `Run tasks of an earlier job again, with the same graph, parameters and folder. Code
 and files are as they are now.
 
