@@ -15,7 +15,8 @@ const (
 	// staleAfter is how long an executor may be silent before runs queued on it
 	// are taken back for an idle one: work was predicted to take far less.
 	staleAfter = time.Millisecond
-	// secondRun: a second run is queued behind a first one that takes at most this many times supplyFor.
+	// secondRun: a second run is queued behind a first one that takes at most this many times supplyFor,
+	// as was thought and as is seen: who is stopped does not answer when it is asked to give back.
 	secondRun = 40
 	// helloWithin is how long an executor may take to say hello.
 	helloWithin = time.Minute
@@ -165,6 +166,9 @@ func (c *Core) takesMore(ex *executor, generator bool, need amounts) bool {
 	}
 	if generator || ex.queue[0].awaits() || ex.queue[n-1].gs.generator || ex.queue[n-1].gang != nil || ex.asked || ex.queue[0].abort != nil {
 		return false // nothing waits behind a generator: it ends only when its consumers have run
+	}
+	if c.now.Sub(ex.heard) > secondRun*supplyFor {
+		return false
 	}
 	depth := ex.depth()
 	if depth >= 2 && len(ex.batch) == 0 && ex.load > supplyFor.Seconds()/2 {
