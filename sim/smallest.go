@@ -134,7 +134,7 @@ func (f *facts) producer(src dag.Source) dag.TaskIndex {
 // set it aside, or the task is done, or has to do with a generator.
 func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *core.Past, stays func(string) bool) {
 	before := past.Given
-	if len(k.Row.Fragments) == 0 { // it was on one: what was given before that is past
+	if on := k.Row.Fragments; len(on) == 0 || len(on) == 1 && len(on[0].Run) == 0 { // it was on one: what was given before that is past
 		before = workers(&k.Row)
 		for i := range before {
 			before[i].Run = []comms.Range{{Last: ^dag.TaskIndex(0)}}
