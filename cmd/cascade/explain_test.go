@@ -1,6 +1,11 @@
+//go:build linux
+
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/cascade-run/cascade/comms"
@@ -23,5 +28,57 @@ func TestExplainEnvironment(t *testing.T) {
 		if x.environment(name, rows); x.Building != want {
 			t.Errorf("%q: %q, want %q", name, x.Building, want)
 		}
+	}
+}
+
+// licences is a plugin whose environment is made when somebody writes to the pipe.
+const licences = `#!/bin/sh
+export LC_ALL=C
+case $(tr -d '\000') in
+*do?describe*) printf '\000\000\000\033\203\250protocol\001\250priority\062\244done\303' ;;
+*do?key*) printf '\000\000\000\015\202\243key\241k\244done\303' ;;
+*do?create*)
+	printf '\000\000\000\017\201\244tell\250licences'
+	read -r _ < "$XDG_CONFIG_HOME/pipe"
+	printf '\000\000\000\007\201\244done\303'
+	;;
+*) printf '\000\000\000\007\201\244done\303' ;;
+esac
+`
+
+// A task that waits for its environment says so, as long as that is so.
+func TestExplainBuilding(t *testing.T) {
+	h := newHost(t)
+	settings := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", settings)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	plugins, pipe := filepath.Join(settings, "cascade", "plugins"), filepath.Join(settings, "pipe")
+	for _, err := range []error{
+		os.MkdirAll(plugins, 0o700), syscall.Mkfifo(pipe, 0o600),
+		os.WriteFile(filepath.Join(plugins, "licences"), []byte(licences), 0o700),
+		os.WriteFile("job.yaml", []byte("job: waits\nenvironments: {slow: {plugins: {licences: {}}}}\ntasks: {t: {command: [\"true\"], environment: slow}}\n"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := h.start("", "run", "job.yaml")
+	await(t, &run.err, "building environment slow, which waits: licences")
+	explained := h.start("", "explain", "last", "t").wait()
+	if err := os.WriteFile(pipe, []byte("go\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	const want = `t: waiting
+  waits for  environment slow is being built on agent local, which waits: licences
+  planned  on local at DURATION: needs no task, starts at once
+`
+	if explained != want {
+		t.Errorf("explained is\n%swant\n%s", explained, want)
+	}
+	if code := <-run.code; code != exitOK {
+		t.Errorf("the run ends with %d:\n%s", code, run.err.String())
+	}
+	if after := h.start("", "explain", "last", "t").wait(); after == explained {
+		t.Errorf("afterwards: %s", after)
 	}
 }

@@ -30,16 +30,19 @@ func msgpackJSON(b []byte) ([]byte, error) {
 		return nil, err
 	}
 	t := transcript{from: msgpack.NewDecoder(bytes.NewReader(b))}
+	t.plain = json.NewEncoder(&t.to)
+	t.plain.SetEscapeHTML(false)
 	if err := t.value(); err != nil {
 		return nil, fmt.Errorf("write msgpack as JSON: %w", err)
 	}
-	return t.to, nil
+	return t.to.Bytes(), nil
 }
 
 // transcript is JSON being written while msgpack is read: no tree of values lies between them.
 type transcript struct {
-	from *msgpack.Decoder
-	to   []byte
+	from  *msgpack.Decoder
+	to    bytes.Buffer
+	plain *json.Encoder // of what is neither list nor map, to the same
 }
 
 func (t *transcript) value() error {
@@ -66,12 +69,11 @@ func (t *transcript) leaf(v any) error {
 	case float64:
 		v = finite(x, 64)
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	t.to = append(t.to, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
-	return err
+	if err := t.plain.Encode(v); err != nil {
+		return err
+	}
+	t.to.Truncate(t.to.Len() - 1) // an encoder ends each value with a line
+	return nil
 }
 
 func (t *transcript) list() error {
@@ -79,16 +81,16 @@ func (t *transcript) list() error {
 	if err != nil {
 		return err
 	}
-	t.to = append(t.to, '[')
+	t.to.WriteByte('[')
 	for i := range n {
 		if i > 0 {
-			t.to = append(t.to, ',')
+			t.to.WriteByte(',')
 		}
 		if err := t.value(); err != nil {
 			return err
 		}
 	}
-	t.to = append(t.to, ']')
+	t.to.WriteByte(']')
 	return nil
 }
 
@@ -102,7 +104,7 @@ func (t *transcript) mapping() error {
 		key  string
 		text []byte
 	}
-	start := len(t.to)
+	start := t.to.Len()
 	members := make([]member, n)
 	ends := make([]int, n)
 	for i := range members {
@@ -114,18 +116,18 @@ func (t *transcript) mapping() error {
 		if err := t.leaf(members[i].key); err != nil {
 			return err
 		}
-		t.to = append(t.to, ':')
+		t.to.WriteByte(':')
 		if err := t.value(); err != nil {
 			return err
 		}
-		ends[i] = len(t.to)
+		ends[i] = t.to.Len()
 	}
 	at := start
 	for i, end := range ends {
-		members[i].text, at = t.to[at:end], end
+		members[i].text, at = t.to.Bytes()[at:end], end
 	}
 	slices.SortStableFunc(members, func(a, b member) int { return strings.Compare(a.key, b.key) })
-	sorted := make([]byte, 0, len(t.to)-start+int(n)+2)
+	sorted := make([]byte, 0, t.to.Len()-start+n+2)
 	sorted = append(sorted, '{')
 	for i := range members {
 		if i > 0 {
@@ -133,6 +135,7 @@ func (t *transcript) mapping() error {
 		}
 		sorted = append(sorted, members[i].text...)
 	}
-	t.to = append(append(t.to[:start], sorted...), '}')
+	t.to.Truncate(start)
+	t.to.Write(append(sorted, '}'))
 	return nil
 }

@@ -376,9 +376,9 @@ func TestCancel(t *testing.T) {
 // What leads away from https is refused, and so is a certificate that nobody vouches for,
 // and a server without TLS.
 func TestSecure(t *testing.T) {
-	clear := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("x")) }))
-	defer clear.Close()
-	secure := httptest.NewUnstartedServer(http.RedirectHandler(clear.URL, http.StatusFound))
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("x")) }))
+	defer plain.Close()
+	secure := httptest.NewUnstartedServer(http.RedirectHandler(plain.URL, http.StatusFound))
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	defer secure.Close()
@@ -387,10 +387,10 @@ func TestSecure(t *testing.T) {
 		transport http.RoundTripper
 		err       string
 	}{
-		{"no TLS", clear.URL, nil, ""},
+		{"no TLS", plain.URL, nil, ""},
 		{"an unknown authority", secure.URL, nil, "certificate"},
 		{"redirected to plain http", secure.URL, secure.Client().Transport, "redirected from https to http://127.0.0.1:"},
-		{"TLS that the server does not speak", strings.Replace(clear.URL, "http:", "https:", 1), nil, "HTTP response to HTTPS client"},
+		{"TLS that the server does not speak", strings.Replace(plain.URL, "http:", "https:", 1), nil, "HTTP response to HTTPS client"},
 	} {
 		var came []byte
 		client := Client{Transport: c.transport, Log: t.Output()}
