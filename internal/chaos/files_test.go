@@ -13,7 +13,7 @@ import (
 func TestOpenFiles(t *testing.T) {
 	t.Parallel()
 	h := New(t)
-	last := rounds(300, 3000) - 1
+	last := rounds(300, 2000) - 1
 	h.Write("job.yaml", strings.ReplaceAll(`
 job: files
 tasks:
