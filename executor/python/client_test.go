@@ -61,6 +61,9 @@ func TestClient(t *testing.T) {
 // Who is gone, refuses or sends too little ends no program in a wait.
 func TestLost(t *testing.T) { program(t, "lost") }
 
+// Archives at addresses come although servers are busy or break off; what cannot come is told at once.
+func TestDownload(t *testing.T) { program(t, "download") }
+
 // An executor's link over pipes takes messages as they come, and nothing else.
 func TestPipes(t *testing.T) { program(t, "pipes") }
 
