@@ -133,6 +133,7 @@ var forwarded = []uint64{
 	1154, // the oracle did not know of what an incarnation before had left of a call
 	1795, // a call that could run on one other host only came home for ever, because what it reads could not be sent
 	3021, // a call came home whose argument was lost, and waited for it
+	2809, // what a task reads was freed while it was nobody's, since no agent was there that could run it
 }
 
 // TestForwards is TestSeeds with calls that go to other agents.

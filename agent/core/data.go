@@ -147,7 +147,7 @@ func (j *job) countRefs(r comms.DatasetRef, given bool) int {
 		}
 	}
 	for _, s := range j.graph.StreamSlots(r.Task, r.Output) {
-		if i, err := j.graph.Instance(s, r.Element); err == nil && !j.released(i, given) && !j.elsewhere(i, outputKey{r.Task, r.Output}, r.Element) {
+		if i, err := j.graph.Instance(s, r.Element); err == nil && !j.released(i, given) {
 			refs++
 		}
 	}
@@ -162,13 +162,6 @@ func (j *job) countRefs(r comms.DatasetRef, given bool) int {
 		refs += len(j.peers.out[r])
 	}
 	return refs
-}
-
-// elsewhere tells whether an instance does not exist although its element was
-// published: it ended before the job came here.
-func (j *job) elsewhere(i taskIndex, k outputKey, element uint64) bool {
-	st := j.streams[k]
-	return st != nil && element < st.next && (int(i) >= len(j.tasks) || j.tasks[i].state == tAbsent)
 }
 
 // released tells whether a consumer needs its inputs no more: its end is

@@ -472,11 +472,7 @@ func (c *Core) recountSlot(j *job, s int) {
 func (j *job) countSlot(s int) (ended, bad, released uint64) {
 	st := j.streams[j.slots[s].key]
 	for i, e := j.static+s, uint64(0); st != nil && e < st.next; i, e = i+len(j.slots), e+1 {
-		if i >= len(j.tasks) || j.tasks[i].state == tAbsent {
-			if j.awayAt(taskIndex(i)) == nil && (j.peers == nil || !j.peers.endsLater(taskIndex(i))) { // ended before the job came here
-				ended++
-				released++
-			}
+		if i >= len(j.tasks) || j.tasks[i].state == tAbsent { // another's, or nobody's: it has not ended
 			continue
 		}
 		t := &j.tasks[i]
