@@ -22,8 +22,9 @@ func (a *app) perfCommand() *cobra.Command {
 prints one line for each figure, with what the same host does without Cascade
 beside it. What each figure is, and what bounds it, is in docs/performance.md.
 
-The jobs stay in a state folder of their own, so that cascade ls tasks lists
-every task that was measured. It takes some minutes, and up to 6 GiB of memory.`,
+The jobs stay in a state folder of their own until the next perf, so that cascade
+ls tasks lists every task that was measured. It takes some minutes, and up to
+6 GiB of memory.`,
 		Example: "  cascade perf\n  cascade perf --json --only noop_independent,task_latency_p50\n  cascade perf --quick",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
