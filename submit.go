@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os/user"
 	"path/filepath"
+	"strings"
 	"sync"
 
+	"github.com/rs/zerolog"
 	"github.com/zeebo/blake3"
 
 	"github.com/cascade-run/cascade/agent/runtimeenv"
@@ -50,7 +52,7 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 	if s.owner == "" {
 		s.owner = userName()
 	}
-	var packer runtimeenv.Packer
+	packer := runtimeenv.Packer{Log: warnings{c.opts.log}}
 	defer packer.Close()
 	shipped, packages, err := c.pack(ctx, g, dir, &packer)
 	if err != nil {
@@ -91,6 +93,14 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 	return j, nil
 }
 
+// warnings makes the lines that are written warnings of a log.
+type warnings struct{ log zerolog.Logger }
+
+func (w warnings) Write(b []byte) (int, error) {
+	w.log.Warn().Msg(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
 // Same tells whether a job is one of this graph, submitted from dir, and whether its files
 // are what they were then: to submit the graph again would do the same once more.
 func (c *Client) Same(ctx context.Context, id comms.JobID, g *dag.Graph, dir string) (bool, error) {
@@ -104,7 +114,7 @@ func (c *Client) Same(ctx context.Context, id comms.JobID, g *dag.Graph, dir str
 	if had.Name != g.Name || from != dir {
 		return false, nil
 	}
-	var packer runtimeenv.Packer
+	packer := runtimeenv.Packer{Log: warnings{c.opts.log}}
 	defer packer.Close()
 	shipped, _, err := c.pack(ctx, g, dir, &packer)
 	if err != nil {

@@ -70,7 +70,8 @@ func TestPackAddress(t *testing.T) {
 		{address + "/code.zip#sha256=" + hash, 0, 1},
 	} {
 		served.Store(0)
-		p := Packer{client: fetch.Client{Pause: time.Millisecond}}
+		var said strings.Builder
+		p := Packer{Log: &said, client: fetch.Client{Pause: time.Millisecond}}
 		out, err := p.Pack(t.Context(), dag.Environment{Name: "e", Source: t.TempDir(), WorkingDir: c.text})
 		if err != nil {
 			t.Fatal(err)
@@ -78,6 +79,9 @@ func TestPackAddress(t *testing.T) {
 		pkg, ok := dag.ParsePackage(out.WorkingDir)
 		if !ok || pkg.Hash != hash || served.Load() != c.packing {
 			t.Errorf("%s: it is %s, served %d times", c.text, out.WorkingDir, served.Load())
+		}
+		if again := strings.Contains(c.text, "busy"); again != strings.Contains(said.String(), "/busy.zip: the server says 503 Service Unavailable; again in 1ms") {
+			t.Errorf("%s: said %q", c.text, said.String())
 		}
 		s := &shelf{}
 		s.put(t, p.Packs()[0], 10)

@@ -22,6 +22,9 @@ import (
 // Packer turns the folders, files and addresses that environments name into packages.
 // The zero value is ready; one may serve many environments. Close removes what it has fetched.
 type Packer struct {
+	// Log gets a line for each fetch that is tried again; nil for nobody.
+	Log io.Writer
+
 	packs  []*Pack
 	client fetch.Client
 	dir    string // of what was fetched; "" until something is
@@ -131,7 +134,9 @@ func (p *Pack) fetch(ctx context.Context) error {
 		}
 		p.packer.dir = dir
 	}
-	source, got, err := download(ctx, p.packer.client, p.from, p.packer.dir)
+	client := p.packer.client
+	client.Log = p.packer.Log
+	source, got, err := download(ctx, client, p.from, p.packer.dir)
 	if err != nil {
 		return err
 	}
