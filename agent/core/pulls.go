@@ -162,8 +162,12 @@ func (c *Core) giveUpPulls(since time.Time) bool {
 			sent = append(sent, p)
 		}
 	}
-	if len(sent) == 0 || !c.memoryMissed() {
-		return len(sent) > 0
+	if len(sent) == 0 {
+		return false
+	}
+	if !c.memoryMissed() {
+		c.pullBeyond(sent)
+		return true
 	}
 	if c.missed = since; since.IsZero() {
 		c.missed = c.now
@@ -204,8 +208,32 @@ const (
 	maxTransfer  = time.Hour // of an estimate
 )
 
-// memoryMissed tells whether a run, or another agent that wants to fetch, waits for memory.
+// pullBeyond lets one more fetch ask for memory than mayPull does, when for a second
+// none has begun: the holder of what was sent for may wait for what this one is for.
+func (c *Core) pullBeyond(sent []*pull) {
+	i := slices.IndexFunc(c.wanted, func(h *heard) bool { return !h.at.After(c.now) })
+	if i < 0 {
+		return
+	}
+	last := slices.MaxFunc(sent, func(a, b *pull) int { return a.at.Compare(b.at) })
+	if due := last.at.Add(awayPatience); due.After(c.now) {
+		c.wakeAt(due)
+		return
+	}
+	h := c.wanted[i]
+	c.wanted = slices.Delete(c.wanted, i, i+1)
+	h.queued = false
+	c.askRoom(h)
+}
+
+// memoryMissed tells whether a run, a fetch, or another agent that wants to fetch,
+// waits for memory.
 func (c *Core) memoryMissed() bool {
+	for _, p := range c.pulls {
+		if !p.sent {
+			return true
+		}
+	}
 	for _, o := range c.offers {
 		if !o.offered {
 			return true
