@@ -90,7 +90,7 @@ func TestPoison(t *testing.T) {
 keep_going: true
 tasks:
   part: {for: {i: "0..9"}, run: chaos_part, with: {size: 100}, out: [part]}
-  crash: {run: chaos_crash, in: {part: "part[3].part"}, with: {times: 100}, out: [part]}
+  crash: {run: chaos_crash, in: {part: "part[3].part"}, with: {times: 100, gate: ""}, out: [part]}
   after: {run: chaos_step, in: {part: crash.part}, with: {work: 0}, out: [part]}
   step: {for: {i: "0..9"}, run: chaos_step, in: {part: "part[${i}].part"}, with: {work: 0}, out: [part]}
 `, nil)
