@@ -14,6 +14,7 @@ type Register struct {
 	BootID      string    // of the host: shared memory of another boot is gone
 	LastEvent   uint64    // highest event number that the agent has used
 	Takes       bool      // it runs calls that other agents forward to it
+	Gathers     bool      // it starts members of gangs together with other agents, as Gather says
 }
 
 // Snapshot tells a new controller incarnation, or the first after the agent
@@ -79,6 +80,7 @@ type Assign struct {
 	Peers     []Fragment  // who runs the tasks that are neither in Run nor Ended; none of a job on one agent
 	Take      []Desc      // datasets to fetch and hold from now on: who has them leaves; each is answered with EventHeld
 	Adopt     []Adoption  // datasets to copy from other jobs that are here, and to hold; each is answered with EventHeld
+	Tried     []GangTries // gangs among Run that others have members of, too, and that were tried before; sorted
 }
 
 // Adoption says that a dataset is what another job made, and where that is here.
@@ -171,7 +173,7 @@ func (*Committed) Type() Type { return TypeCommitted }
 func (*Retain) Type() Type { return TypeRetain }
 
 func (m *Register) code(c *Coder) {
-	c.Struct(7, func(c *Coder) {
+	c.Struct(8, func(c *Coder) {
 		String(c, &m.Agent)
 		Uint(c, &m.Incarnation)
 		Slice(c, &m.Addresses, String[string])
@@ -179,6 +181,7 @@ func (m *Register) code(c *Coder) {
 		String(c, &m.BootID)
 		Uint(c, &m.LastEvent)
 		c.Bool(&m.Takes)
+		c.Bool(&m.Gathers)
 	})
 }
 
@@ -217,7 +220,7 @@ func (l *Load) code(c *Coder) {
 }
 
 func (m *Assign) code(c *Coder) {
-	c.Struct(22, func(c *Coder) {
+	c.Struct(23, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Uint(c, &m.Epoch)
 		c.Bytes(&m.Graph)
@@ -249,6 +252,7 @@ func (m *Assign) code(c *Coder) {
 				Uint(c, &a.Attempt)
 			})
 		})
+		Slice(c, &m.Tried, func(c *Coder, t *GangTries) { t.code(c) })
 	})
 }
 

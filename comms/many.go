@@ -246,7 +246,7 @@ func (m *Assign) with(other Message) bool {
 
 // fresh tells whether all of a job is assigned, in which nothing has happened.
 func (m *Assign) fresh() bool {
-	return len(m.Run)+len(m.Attempts)+len(m.Datasets)+len(m.Ends)+len(m.Ended)+len(m.Peers)+len(m.Take)+len(m.Adopt) == 0
+	return len(m.Run)+len(m.Attempts)+len(m.Datasets)+len(m.Ends)+len(m.Ended)+len(m.Peers)+len(m.Take)+len(m.Adopt)+len(m.Tried) == 0
 }
 
 func (m *Retain) with(other Message) bool {

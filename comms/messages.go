@@ -88,16 +88,18 @@ const (
 
 	TypeSetProfiles Type = 80 // client -> controller: replaces what tasks are known to cost
 
-	TypeLog     Type = Optional     // executor -> agent: text that a task wrote
-	TypeInHand  Type = Optional + 1 // agent -> controller: what it has begun; the rest is for others
-	TypeDismiss Type = Optional + 2 // controller -> agent: leave the cluster, or nothing keeps you in it
-	TypeWeigh   Type = Optional + 3 // controller -> agent: say how much work waits, from now on
-	TypeBacklog Type = Optional + 4 // agent -> controller: how much work waits, and what is free
-	TypeSpare   Type = Optional + 5 // controller -> agent: set tasks aside that others could begin sooner
-	TypeSpared  Type = Optional + 6 // agent -> controller: tasks that were set aside
-	TypeWhere   Type = Optional + 7 // agent -> controller: where calls should run; and how loaded the sender is
-	TypeThere   Type = Optional + 8 // controller -> agent: answers Where
-	TypeMeet    Type = Optional + 9 // controller -> agent: another agent will forward calls
+	TypeLog     Type = Optional      // executor -> agent: text that a task wrote
+	TypeInHand  Type = Optional + 1  // agent -> controller: what it has begun; the rest is for others
+	TypeDismiss Type = Optional + 2  // controller -> agent: leave the cluster, or nothing keeps you in it
+	TypeWeigh   Type = Optional + 3  // controller -> agent: say how much work waits, from now on
+	TypeBacklog Type = Optional + 4  // agent -> controller: how much work waits, and what is free
+	TypeSpare   Type = Optional + 5  // controller -> agent: set tasks aside that others could begin sooner
+	TypeSpared  Type = Optional + 6  // agent -> controller: tasks that were set aside
+	TypeWhere   Type = Optional + 7  // agent -> controller: where calls should run; and how loaded the sender is
+	TypeThere   Type = Optional + 8  // controller -> agent: answers Where
+	TypeMeet    Type = Optional + 9  // controller -> agent: another agent will forward calls
+	TypeMuster  Type = Optional + 10 // agent -> controller: how far it is with its members of a gang
+	TypeGather  Type = Optional + 11 // controller -> agent: what to do for its members of a gang
 )
 
 // Message is one message body. Its fields are listed once, in code.
@@ -310,6 +312,10 @@ func newMessage(t Type) Message {
 		return new(There)
 	case TypeMeet:
 		return new(Meet)
+	case TypeMuster:
+		return new(Muster)
+	case TypeGather:
+		return new(Gather)
 	case TypeStop:
 		return new(Stop)
 	case TypeCall:

@@ -174,6 +174,7 @@ const (
 	EventBlock                          // on the wire only: many events, in Steps as columns
 	EventHeld                           // a dataset that another agent made and holds no longer for all: this one does
 	EventCall                           // a task that Task called has ended, Count tries after it began; Cause.Text names it and its function
+	EventTorn                           // a member of a gang that several agents have came to nothing: the controller has all of it start over
 )
 
 // CauseKind says what led to an event.
@@ -211,7 +212,7 @@ type Event struct {
 	Cause    Cause         // why
 	Outputs  []Desc        // EventPublished, EventFinished: as they are final; EventHeld: where it is now
 	Usage    *Usage        // EventFinished, EventRetry, EventFailed, EventCancelled: what the attempt cost; EventCall: what the last one did
-	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventCall, EventEnv and EventDrained when it failed; EventBuilding while the build waits
+	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventCall, EventEnv and EventDrained when it failed; EventBuilding while the build waits; EventTorn when the attempt failed
 	Output   uint32        // EventStreamEnd, EventLost, EventSpilled: which output
 	Count    uint64        // EventStreamEnd: elements; EventDrained: tasks that finished; EventSpilled: bytes; EventEnv: bytes that were made for it; EventCall: tries
 	Parent   []byte        // reserved. Control edge: the task that made this one

@@ -112,7 +112,7 @@ func (gs *graphs) keep(h comms.Hash, ev *core.Prepared, cluster planner.Cluster,
 // its own count.
 func sameCluster(g *dag.Graph, a, b *planner.Cluster) bool {
 	if a.Bandwidth != b.Bandwidth || a.Latency != b.Latency || !slices.EqualFunc(a.Hosts, b.Hosts, func(x, y planner.Host) bool {
-		return x.Name == y.Name && x.CPU == y.CPU && x.Memory == y.Memory && x.GPU == y.GPU && maps.Equal(x.Custom, y.Custom)
+		return x.Name == y.Name && x.CPU == y.CPU && x.Memory == y.Memory && x.GPU == y.GPU && x.Alone == y.Alone && maps.Equal(x.Custom, y.Custom)
 	}) {
 		return false
 	}

@@ -141,7 +141,7 @@ func pageOf(p *pager, q *comms.Query, g *dag.Graph, tasks core.Choice, named boo
 
 func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
 	switch e.Kind {
-	case comms.EventReady, comms.EventLost, comms.EventSpilled, comms.EventHeld, comms.EventEnv, comms.EventBuilding, comms.EventDrained, comms.EventCall:
+	case comms.EventReady, comms.EventLost, comms.EventSpilled, comms.EventHeld, comms.EventEnv, comms.EventBuilding, comms.EventDrained, comms.EventCall, comms.EventTorn:
 		return
 	case comms.EventStarted:
 		row.Started = stamp(e.At)
@@ -273,7 +273,7 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 
 func eventName(k comms.EventKind) string {
 	names := [...]string{"", "ready", "started", "published", "finished", "retried", "failed", "skipped", "cancelled",
-		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over", "called"}
+		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over", "called", "gang starts over"}
 	if int(k) < len(names) {
 		return names[k]
 	}

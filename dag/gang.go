@@ -15,7 +15,7 @@ type Gang uint8
 // The kinds of Gang.
 const (
 	GangNone Gang = iota // each task starts by itself
-	GangPack             // all members on one host
+	GangPack             // on one host that has room for all members, else on as few as have it together
 )
 
 // rankVar is the loop variable of the members of a gang.

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cascade-run/cascade/dag"
@@ -10,13 +11,24 @@ import (
 // Unfit returns all tasks that no host can run, and what each lacks there; "" when
 // each task has a host, or there is none. The tasks of a family over an open
 // generator count before they exist. Of more than unfitNames the rest is counted.
-func Unfit(g *dag.Graph, hosts []Host) string {
+// Of a gang one host must have room for all members, or for one where it may
+// spread over hosts, of which more may come.
+func Unfit(g *dag.Graph, hosts []Host, spread bool) string {
+	return unfit(g, hosts, func(grp *dag.Group) string {
+		if spread {
+			return lacking(&grp.Resources, hosts)
+		}
+		return lacking(together(grp), hosts)
+	})
+}
+
+func unfit(g *dag.Graph, hosts []Host, lacks func(*dag.Group) string) string {
 	if len(hosts) == 0 {
 		return ""
 	}
 	var all []string
 	for i := range g.Groups {
-		if text := lacking(together(&g.Groups[i]), hosts); text != "" {
+		if text := lacks(&g.Groups[i]); text != "" {
 			all = append(all, fmt.Sprintf("task %s: %s", g.Groups[i].Name, text))
 		}
 	}
@@ -24,6 +36,23 @@ func Unfit(g *dag.Graph, hosts []Host) string {
 		all = append(all[:unfitNames], fmt.Sprintf("and %d more tasks that do not fit", more))
 	}
 	return strings.Join(all, "; ")
+}
+
+// lackingAll says why hosts cannot run the tasks of a group together; "" when they
+// can. The members of a gang may be on several.
+func lackingAll(grp *dag.Group, hosts []Host) string {
+	size, room := grp.GangSize(), 0
+	for i := range hosts {
+		room += hosts[i].room(grp)
+	}
+	if text := lacking(&grp.Resources, hosts); text != "" || room >= size {
+		return text
+	}
+	text := fmt.Sprintf("all hosts together have room for %d of the %d members of its gang", room, size)
+	if slices.ContainsFunc(hosts, func(h Host) bool { return h.Alone }) {
+		text += "; those with agents of an older version share none"
+	}
+	return text
 }
 
 // unfitNames bounds the tasks that one error names: it travels with each progress
@@ -38,6 +67,32 @@ func (h *Host) Runs(g *dag.Graph) bool {
 		}
 	}
 	return true
+}
+
+// Room returns how many members of a task's gang the host could run at once, at
+// most all of them; 0 when the task is in none, or the host is for whole gangs only
+// and has no room for all.
+func (h *Host) Room(g *dag.Graph, i dag.TaskIndex) int { return h.room(g.Group(i)) }
+
+func (h *Host) room(grp *dag.Group) int {
+	r, n := &grp.Resources, int64(grp.GangSize())
+	bound := func(need, have int64) {
+		if need > 0 {
+			n = min(n, have/need)
+		}
+	}
+	bound(cpuOf(r), h.CPU)
+	bound(r.GPU, h.GPU)
+	if h.Memory > 0 {
+		bound(r.Memory, h.Memory)
+	}
+	for name, need := range r.Custom {
+		bound(need, h.Custom[name])
+	}
+	if h.Alone && int(n) < grp.GangSize() {
+		return 0
+	}
+	return int(n)
 }
 
 // together is what a host must have for a task of a group: of a gang, which

@@ -17,6 +17,7 @@ type Host struct {
 	GPU    int64
 	Custom map[string]int64
 	Built  []uint64 // environments that it has, by EnvironmentID
+	Alone  bool     // it runs no gang of which another host has members: its agent is of an older version
 }
 
 // Cluster is the hosts, and what lies between any two of them.

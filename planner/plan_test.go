@@ -367,13 +367,13 @@ inputs: {x: {file: x, resources: {host-0a: 1}}}
 `)
 	const want = "task x: no host has enough: it needs the host that has its files, and no agent of that is here; " +
 		"task a: no host has enough: it needs cpu 8 (the largest host has 4); task b: no host has enough: it needs licence 1 (the largest host has 0)"
-	if got := Unfit(g, []Host{{Name: "h", CPU: 4000}}); got != want {
+	if got := Unfit(g, []Host{{Name: "h", CPU: 4000}}, false); got != want {
 		t.Errorf("it says %s", got)
 	}
 	for i := range unfitNames + 3 {
 		g.Groups = append(g.Groups, dag.Group{Name: fmt.Sprint("t", i), Resources: dag.Resources{CPU: 5000}})
 	}
-	if got := Unfit(g, []Host{{Name: "h", CPU: 4000}}); !strings.HasSuffix(got, "; and 6 more tasks that do not fit") {
+	if got := Unfit(g, []Host{{Name: "h", CPU: 4000}}, false); !strings.HasSuffix(got, "; and 6 more tasks that do not fit") {
 		t.Errorf("of many it says %s", got)
 	}
 }

@@ -102,6 +102,11 @@ func ableHosts(g *dag.Graph, hosts []Host) [][]bool {
 		for h := range hosts {
 			able[i][h] = hosts[h].fits(together(&g.Groups[i]))
 		}
+		if size := g.Groups[i].GangSize(); size > 0 && !slices.Contains(able[i], true) { // it goes to several
+			for h := range hosts {
+				able[i][h] = hosts[h].room(&g.Groups[i]) > 0
+			}
+		}
 	}
 	for i := range g.Groups {
 		st := g.Groups[i].Stream
@@ -119,7 +124,7 @@ func ableHosts(g *dag.Graph, hosts []Host) [][]bool {
 // Homeless names the groups for whose tasks no host has enough together with the
 // instances that follow them, "" when there is none: then hosts can share the job.
 func Homeless(g *dag.Graph, hosts []Host) string {
-	if text := Unfit(g, hosts); text != "" {
+	if text := unfit(g, hosts, func(grp *dag.Group) string { return lackingAll(grp, hosts) }); text != "" {
 		return text
 	}
 	for i, able := range ableHosts(g, hosts) {
@@ -130,7 +135,8 @@ func Homeless(g *dag.Graph, hosts []Host) string {
 	return ""
 }
 
-// Suits tells whether the host has enough for a task, and for the instances that follow it.
+// Suits tells whether the host has enough for a task, and for the instances that
+// follow it; of a gang for all of its members (see Room).
 func (h *Host) Suits(g *dag.Graph, i dag.TaskIndex) bool {
 	group := g.Group(i)
 	if !h.fits(together(group)) {

@@ -68,7 +68,7 @@ func (a *agent) boot() {
 	segments, adopted := a.mem.restart()
 	a.offers = map[offerKey]*core.Offer{}
 	a.cfg = core.Config{
-		Agent: a.name, Incarnation: a.incarn, BootID: "boot",
+		Agent: a.name, Incarnation: a.incarn, BootID: "boot", Host: a.name,
 		Total:     comms.Resources{CPU: w.fate.cpu, Memory: 1 << 30, Custom: w.custom(slices.Index(w.agents, a))},
 		LastEvent: a.incarn * numbersApart, LastExecutor: a.last, Segments: segments, Adopted: adopted,
 		EventsFor: time.Millisecond, ForwardAfter: w.fate.forward, Patience: w.fate.patience,

@@ -26,6 +26,7 @@ type facts struct {
 	asked   map[dag.TaskIndex]bool   // may always run again: a client asked for it
 	crashes map[dag.TaskIndex]int
 	aside   map[dag.TaskIndex]giver // tasks that an agent has set aside for another
+	lists   map[try]string          // of members of gangs: the addresses that they were told
 	// By an agent that came into the job, which another had or nobody: the epoch then.
 	// What it says of an earlier one is of tasks that were taken from it.
 	came     map[string]uint64

@@ -37,6 +37,7 @@ type fates struct {
 	clockSteps                                                      int  // of everybody's wall clock
 	drains                                                          int  // agents that are told to leave
 	gangs                                                           int  // families that are gangs
+	spans                                                           int  // gangs that no agent has room for alone
 	late                                                            bool // some agents start only while jobs run
 	calls                                                           int  // tasks that call others, of a thousand
 
@@ -73,6 +74,7 @@ func tamings() []taming {
 		{"job3", func(f *fates) { f.jobs = min(f.jobs, 2) }},
 		{"steals", func(f *fates) { f.steals = 0 }},
 		{"gangs", func(f *fates) { f.gangs = 0 }},
+		{"spanning-gangs", func(f *fates) { f.spans = 0 }},
 		{"drains", func(f *fates) { f.drains = 0 }},
 		{"late-agents", func(f *fates) { f.late = false }},
 		{"calls", func(f *fates) { f.calls = 0 }},

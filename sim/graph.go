@@ -22,11 +22,11 @@ type made struct {
 
 type maker struct {
 	r *rand.Rand
-	// gangs draws which families are gangs.
-	gangs *rand.Rand
-	b     *dag.Builder
-	all   []made
-	f     *fates
+	// gangs draws which families are gangs, and spans which of these are too large for one agent.
+	gangs, spans *rand.Rand
+	b            *dag.Builder
+	all          []made
+	f            *fates
 
 	name    string
 	without []string // groups to leave out, as JOB.GROUP
@@ -51,7 +51,7 @@ func randomGraph(r *rand.Rand, name string, f *fates, without []string) *dag.Gra
 }
 
 func drawGraph(draws uint64, name string, f *fates, without []string) (*dag.Graph, error) {
-	m := &maker{r: rand.New(rand.NewPCG(draws, 2)), gangs: rand.New(rand.NewPCG(draws, 3)), b: dag.NewBuilder(name), f: f, name: name, without: without}
+	m := &maker{r: rand.New(rand.NewPCG(draws, 2)), gangs: rand.New(rand.NewPCG(draws, 3)), spans: rand.New(rand.NewPCG(draws, 5)), b: dag.NewBuilder(name), f: f, name: name, without: without}
 	m.b.Environment(dag.Environment{Name: "env", Go: "./e"})
 	m.b.KeepGoing(m.r.IntN(2) == 0)
 	for groups, i := 1+m.r.IntN(7), 0; i < groups; i++ {

@@ -80,7 +80,7 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
 		fence: map[dag.TaskIndex]uint32{}, moved: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
-		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, crashes: map[dag.TaskIndex]int{}}
+		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}}
 	o.facts[id] = f
 }
 func (o *oracle) agentDied(a *agent) {
@@ -151,6 +151,9 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 			if attempt, done := f.done[t]; done && !f.mayRun(t) && !f.half(t) {
 				o.w.fail(c.Job, "task %d is made to start over (%s): it has finished in attempt %d, and nothing of it was lost", t, b.Why, attempt)
 			}
+			if len(f.members(t)) > 1 && f.half(t) {
+				f.lost(t) // its gang starts over
+			}
 			if _, done := f.done[t]; done || f.highest[t] > f.fence[t] {
 				f.fence[t] = max(f.highest[t], 1)
 			}
@@ -206,7 +209,7 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 	case comms.EventCall:
 		o.called(id, e)
 		return
-	case comms.EventDrained, comms.EventEnv, comms.EventBuilding, comms.EventSpilled:
+	case comms.EventDrained, comms.EventEnv, comms.EventBuilding, comms.EventSpilled, comms.EventTorn:
 		return
 	}
 	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] || b.Agent != "" && b.Epoch < f.moved[e.Task] {
@@ -344,7 +347,7 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 		for i := range je.Events {
 			if e := &je.Events[i]; e.Kind == comms.EventLost && o.facts[je.Job] != nil { // else of a call that an incarnation before made
 				o.facts[je.Job].lost(e.Cause.Ref.Task)
-			} else if f := o.facts[je.Job]; e.Kind == comms.EventRetry && len(f.members(e.Task)) > 1 {
+			} else if f := o.facts[je.Job]; f != nil && (e.Kind == comms.EventRetry || e.Kind == comms.EventTorn) && len(f.members(e.Task)) > 1 {
 				f.lost(e.Task) // the others of its gang begin again with it
 			}
 			if f := o.facts[je.Job]; f != nil && je.Events[i].Kind == comms.EventFailed {
@@ -376,6 +379,9 @@ func (o *oracle) toExecutor(x *executor, m comms.Message) {
 					continue // of a call
 				}
 				f.begun[r.Task] = max(f.begun[r.Task], r.Attempt)
+				if at := variable(r, "CASCADE_GANG_MEMBERS"); at != "" {
+					f.lists[try{r.Task, r.Attempt}] = at
+				}
 				if g, is := f.aside[r.Task]; is && g == giverOf(x.a, g.epoch) {
 					o.w.fail(x.jobOf[r.Kind], "%s begins task %d, which it has set aside for another", x.a.name, r.Task)
 				}
@@ -490,6 +496,7 @@ func (o *oracle) ended(j *clientJob) {
 	if k.Row.Phase == comms.JobFailed && f.failures == 0 && !f.told && !f.blamed && !f.cancel {
 		o.w.fail(j.id, "the job has failed although none of its tasks did: %v", k.Row.Error)
 	}
+	o.oneStart(j.id, f, past.States)
 	why := f.misses(past.States)
 	switch {
 	case k.Row.Phase == comms.JobDone && why != "":

@@ -134,7 +134,12 @@ func (f *facts) producer(src dag.Source) dag.TaskIndex {
 // set it aside, or the task is done, or has to do with a generator.
 func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *core.Past, stays func(string) bool) {
 	before := past.Given
-	if on := k.Row.Fragments; len(on) == 0 || len(on) == 1 && len(on[0].Run) == 0 { // it was on one: what was given before that is past
+	on := k.Row.Fragments
+	alone := len(on) == 0 || len(on) == 1 && len(on[0].Run) == 0
+	if alone && k.Row.Homeless {
+		return // it was on one, which did not have all: nobody knows which
+	}
+	if alone { // what was given before that is past
 		before = workers(&k.Row)
 		for i := range before {
 			before[i].Run = []comms.Range{{Last: ^dag.TaskIndex(0)}}
@@ -143,7 +148,8 @@ func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *
 	for _, m := range b.Moved {
 		for t := m.First; t <= m.Last; t++ {
 			if s, _ := past.States.Get(t); s.Over() || k.Graph.Group(t).Stream != nil ||
-				slices.ContainsFunc(k.Graph.Group(t).Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone }) {
+				slices.ContainsFunc(k.Graph.Group(t).Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone }) ||
+				o.facts[k.Row.ID].uprooted(t, before, func(f core.Fragment) bool { return stays(f.Agent) && !o.w.leaves(f) }) {
 				continue
 			}
 			for _, f := range before {
@@ -153,6 +159,16 @@ func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *
 			}
 		}
 	}
+}
+
+// uprooted tells whether a task goes elsewhere with its gang, of which another member
+// is nobody's any more.
+func (f *facts) uprooted(t dag.TaskIndex, before []core.Fragment, stays func(core.Fragment) bool) bool {
+	return slices.ContainsFunc(f.members(t), func(m dag.TaskIndex) bool {
+		return m != t && !slices.ContainsFunc(before, func(at core.Fragment) bool {
+			return stays(at) && slices.ContainsFunc(at.Run, func(r comms.Range) bool { return r.First <= m && m <= r.Last })
+		})
+	})
 }
 
 // has tells whether an agent is given a task. One that has lost it, as an Assign

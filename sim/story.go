@@ -50,7 +50,7 @@ func (w *world) tellMessage(who, way string, m comms.Message) {
 }
 
 var eventNames = [...]string{"", "ready", "started", "published", "finished", "retry", "failed", "skipped", "cancelled", "stream end", "lost",
-	"drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over", "called"}
+	"drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over", "called", "torn"}
 
 // describe tells of a message what matters, and of which jobs it is.
 func describe(m comms.Message) (string, []comms.JobID) {

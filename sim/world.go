@@ -17,7 +17,7 @@ import (
 type Options struct {
 	Seed     uint64
 	Story    bool     // keep the story
-	Gangs    bool     // half of the families of tasks are gangs
+	Gangs    bool     // half of the families of tasks are gangs, of which half are too large for one agent
 	Without  []string // kinds of trouble, and groups of jobs, to leave out, as Shrink names them
 	Forwards bool     // several agents that are small for their jobs; calls go from one to another
 	Steals   bool     // several agents that are small for their jobs; idle ones take work of others
@@ -110,7 +110,7 @@ func newWorld(opt Options) *world {
 		w.fate.improves = 1 + int(opt.Seed/5%30)
 	}
 	if opt.Gangs {
-		w.fate.gangs = 500
+		w.fate.gangs, w.fate.spans = 500, 500
 	}
 	w.fate.drains, w.fate.late, w.fate.calls, w.seed = drawDrains(opt.Seed), drawLate(opt.Seed), drawCalls(opt.Seed), opt.Seed
 	if opt.Steals {

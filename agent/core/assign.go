@@ -80,7 +80,9 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	c.knownData(j, m)
 	c.take(j, m.Take)
 	c.adoptAll(j, m.Adopt)
+	c.newTurns(j)
 	again := c.setTasks(j, m)
+	c.setTries(j, m.Tried)
 	for _, t := range again {
 		c.rebuild(j, t)
 	}
@@ -268,6 +270,7 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 					again = append(again, taskIndex(i))
 				}
 			case attempt > t.attempt:
+				c.leaveGang(j, taskIndex(i))
 				c.disown(j, taskIndex(i)) // it may not have ended
 				c.restart(j, taskIndex(i), attempt, func(t taskIndex) bool { return named(m, t) })
 				again = append(again, taskIndex(i))
@@ -303,6 +306,9 @@ func (c *Core) knownEnds(j *job, all []comms.Ended) {
 				s.flags |= fReleased | fElsewhere
 				j.fresh = false
 				c.neverBegan(j, t, e.How)
+				if e.How != comms.OutcomeDone && j.groupOf(t).ganged() { // the members that are here end with it
+					c.todo = append(c.todo, ended{j, t})
+				}
 			}
 		}
 	}
@@ -328,8 +334,13 @@ func (c *Core) disown(j *job, t taskIndex) {
 	if s.state == tAbsent || s.state.over() {
 		return
 	}
+	c.leaveGang(j, t)
 	if r := c.runOf(j, t); r != nil {
-		c.cancel(r, "the task was moved")
+		if r.gang != nil { // the others of its gang do not wait for it
+			c.kill(r.ex, "its gang starts over")
+		} else {
+			c.cancel(r, "the task was moved")
+		}
 		r.orphan = true
 	}
 	c.dropUnplaced(j, t)

@@ -21,6 +21,8 @@ type bundle struct {
 	crew    []*executor // idle or starting, kept for it
 	ports   []uint16
 	asked   bool // the driver looks for ports
+	bound   bool // the controller was told that all is held, and says what becomes of it
+	void    bool // it is to be dropped
 }
 
 // newBundle begins to hold back what the members of a gang need that are here.
@@ -111,10 +113,10 @@ func (c *Core) othersWait() bool {
 // tells whether it has: they come before it then. It keeps its ports, which nobody
 // else can use: were they leased anew each time, the answer would have it yield and
 // ask again for ever. A bundle yields no more when all that it still lacks is
-// executors and ports, which come.
+// executors and ports, which come; but of a gang that waits for other agents too.
 func (c *Core) yieldBundle() bool {
 	b := c.bundle
-	if b == nil || b.full && c.allPinned(b) || !c.othersWait() {
+	if b == nil || b.bound || !b.gang.spans() && b.full && c.allPinned(b) || !c.othersWait() {
 		return false
 	}
 	c.empty(b)

@@ -39,6 +39,7 @@ type Core struct {
 	lastExec comms.ExecutorID
 
 	gangs      []*gang // that could start, in the order of their turns
+	spans      []*gang // of which the controller is told how far they are
 	bundle     *bundle // what is held back for the first; nil when there is none
 	lastBundle uint64
 

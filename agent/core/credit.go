@@ -162,6 +162,9 @@ func (c *Core) resumed(r *run) {
 func (c *Core) unstick() {
 	held, since := false, c.missed
 	c.missed = time.Time{}
+	if b := c.bundle; b != nil && b.bound {
+		return // the controller says when what it holds moves
+	}
 	for _, ex := range c.execs {
 		if ex.state == exStarting || ex.asked || len(ex.queue) > 0 && !ex.held() && ex.wants == 0 {
 			return

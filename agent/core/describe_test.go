@@ -91,6 +91,12 @@ func describeMessage(m comms.Message) string {
 		return s
 	case *comms.Recall:
 		return "recall " + m.Call.String()[:8]
+	case *comms.Muster:
+		s := fmt.Sprintf("muster of job %d epoch %d task %d: %s", m.Job[0], m.Epoch, m.Task, [...]string{"", "not ready", "ready", "held", "started"}[m.State])
+		if m.State == comms.MusterHeld {
+			s += fmt.Sprintf(" turn %d %v", m.Turn, m.Members)
+		}
+		return s
 	case *comms.Spared:
 		return fmt.Sprintf("spared of job %d epoch %d: %v", m.Job[0], m.Epoch, m.Tasks)
 	case *comms.Events:
@@ -187,7 +193,7 @@ func describeDesc(d comms.Desc) string {
 }
 
 func describeEvent(e comms.Event) string {
-	kinds := [...]string{"", "ready", "started", "published", "finished", "retry", "failed", "skipped", "cancelled", "stream end", "lost", "drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over", "called"}
+	kinds := [...]string{"", "ready", "started", "published", "finished", "retry", "failed", "skipped", "cancelled", "stream end", "lost", "drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over", "called", "torn"}
 	causes := [...]string{"", "submit", "dataset", "task", "executor", "user", "memory", "time", "run"}
 	s := fmt.Sprintf("%s task %d attempt %d", kinds[e.Kind], e.Task, e.Attempt)
 	if e.Kind == comms.EventDrained {

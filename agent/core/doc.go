@@ -43,6 +43,7 @@
 //	hear       what they told                 pulls      datasets fetched and offered
 //	keep       what outlives the agent        fetch      chunks for clients
 //	gangs      tasks that start together      bundles    what is held back for them
+//	span       gangs that others share
 //	drain      an end without lost work       spare      work that others could begin sooner
 //	load       how much there is to do        check      every cross-reference
 //
@@ -54,7 +55,9 @@
 // credit gives its cpu back and nothing else.
 //
 // The members of a gang start in one step, from what one bundle has held back for
-// them, and are tried again as one. Nothing waits in the queue behind a member.
+// them, and are tried again as one. Nothing waits in the queue behind a member. Of a
+// gang that other agents have members of, too, what is said to be held is bound: the
+// controller says what becomes of it, and only it has the gang start over.
 //
 // A run may carry steps behind it: see paths. What is not silent success makes
 // runs of their own of them first.

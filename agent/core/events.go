@@ -160,7 +160,7 @@ func (c *Core) controllerUp(resumed bool) {
 	if !resumed {
 		c.emit(ToController{&comms.Register{
 			Agent: c.cfg.Agent, Incarnation: c.cfg.Incarnation, Addresses: slices.Clone(c.cfg.Addresses),
-			Total: c.cfg.Total, BootID: c.cfg.BootID, LastEvent: c.lastEvent, Takes: c.cfg.ForwardAfter > 0,
+			Total: c.cfg.Total, BootID: c.cfg.BootID, LastEvent: c.lastEvent, Takes: c.cfg.ForwardAfter > 0, Gathers: true,
 		}})
 		c.unasked()
 		for _, j := range c.jobs {
@@ -176,6 +176,7 @@ func (c *Core) controllerUp(resumed bool) {
 			}
 		}
 		c.scales = scales{}
+		c.sayAnew()
 		if c.leaving != nil {
 			c.leaving.told = nil
 		}
@@ -298,6 +299,10 @@ func (c *Core) fromController(ev FromController) {
 		c.acquaint(&m.Host)
 	case *comms.Weigh:
 		c.weigh(m)
+	case *comms.Gather:
+		if j := c.jobOf(m.Job, m.Life, ev); j != nil {
+			c.gathered(j, m)
+		}
 	case *comms.Spare:
 		if j := c.jobOf(m.Job, m.Life, ev); j != nil {
 			c.spare(j, m)

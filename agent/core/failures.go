@@ -132,7 +132,13 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 		tr.fails++
 		again = again && tr.fails <= gs.group.Retries
 	}
-	if again {
+	switch {
+	case again && gs.ganged() && j.gangOf(t).spans():
+		c.note(j, comms.Event{Kind: comms.EventRetry, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
+		s.attempt = comms.NextTry(s.attempt)
+		c.tear(j.gangOf(t), t, e)
+		return
+	case again:
 		c.retry(j, t, r, e, cause, tr)
 		if gs.ganged() {
 			c.redoAll(j, c.regroup(j, t))
@@ -161,8 +167,12 @@ func (c *Core) retry(j *job, t taskIndex, r *run, e *comms.TaskError, cause comm
 		return
 	}
 	s.state = tDelayed
-	pause := retryDelay << min(tr.fails-1, 7)
-	c.delayed.push(delay{c.now.Add(min(pause, 100*retryDelay)), j, t, s.attempt})
+	c.delayed.push(delay{c.now.Add(pauseAfter(tr.fails)), j, t, s.attempt})
+}
+
+// pauseAfter is how long a task waits that has failed so often.
+func pauseAfter(fails int) time.Duration {
+	return min(retryDelay<<min(fails-1, 7), 100*retryDelay)
 }
 
 // delay is a task that waits for its next attempt.
@@ -274,6 +284,10 @@ func (c *Core) lostRun(r *run, ex *executor) {
 	c.note(j, comms.Event{Kind: comms.EventRetry, Task: r.task, Attempt: s.attempt, Executor: ex.id, Cause: cause})
 	s.attempt = comms.NextTry(s.attempt)
 	s.flags |= fUnfused
+	if r.gs.ganged() && j.gangOf(r.task).spans() {
+		c.tear(j.gangOf(r.task), r.task, nil)
+		return
+	}
 	s.state = tWaiting
 	c.reassess(j, r.task, cause)
 	if r.gs.ganged() {
@@ -386,7 +400,7 @@ func (c *Core) redoAll(j *job, work []comms.DatasetRef) {
 		if !j.overAt(t) || j.tasks[t].state != tFinished {
 			continue
 		}
-		if j.tasks[t].flags&fElsewhere != 0 {
+		if j.tasks[t].flags&fElsewhere != 0 || j.groupOf(t).ganged() && j.gangOf(t).spans() {
 			c.askFor(j, ref)
 			continue
 		}

@@ -19,6 +19,7 @@ type gang struct {
 	size   int
 	ready  map[taskIndex]entry // of members that were made ready, why
 	listed bool                // in Core.gangs
+	span   span                // when other agents have members, too
 }
 
 // member is what a run knows of its gang.
@@ -56,15 +57,13 @@ func (g *gang) all() []taskIndex {
 
 // here lists the members that are this agent's.
 func (g *gang) here() []taskIndex {
-	return slices.DeleteFunc(g.all(), func(t taskIndex) bool { return g.job.at(t).state == tAbsent })
+	return slices.DeleteFunc(g.all(), func(t taskIndex) bool { return !g.job.hasMember(t) })
 }
 
 // complete tells whether all members that are here could start.
 func (g *gang) complete() bool {
-	if g.job.gangs[g.first] != g || g.job.stopped != nil {
-		return false
-	}
-	return !slices.ContainsFunc(g.all(), func(t taskIndex) bool {
+	here := g.here()
+	return g.job.stopped == nil && len(here) > 0 && !slices.ContainsFunc(here, func(t taskIndex) bool {
 		s := g.job.at(t).state
 		return s != tReady && s != tPinning
 	})
@@ -75,7 +74,18 @@ func (g *gang) complete() bool {
 func (c *Core) muster(j *job, e entry) {
 	g := j.gangOf(e.task)
 	g.ready[e.task] = e
-	if g.listed || !g.complete() {
+	c.list(g)
+}
+
+// list has a gang wait for its turn that could start.
+func (c *Core) list(g *gang) {
+	if !g.complete() {
+		return
+	}
+	if g.spans() {
+		c.listSpan(g)
+	}
+	if g.listed {
 		return
 	}
 	g.listed = true
@@ -87,6 +97,12 @@ func (c *Core) muster(j *job, e entry) {
 
 // nextGang returns the gang whose turn it is; nil when there is none.
 func (c *Core) nextGang() *gang {
+	if b := c.bundle; b != nil && b.bound && !b.void && b.gang.complete() && !b.gang.job.held {
+		return b.gang // it has said so
+	}
+	if c.kept+len(c.runs)+c.behind >= c.cfg.EventsKept {
+		return nil
+	}
 	for i := 0; i < len(c.gangs); {
 		g := c.gangs[i]
 		if !g.complete() {
@@ -103,6 +119,8 @@ func (c *Core) nextGang() *gang {
 			i++
 		case env.state == envFailed:
 			c.refuseGang(g, env.err)
+		case g.span.told == 0 && g.spans():
+			i++ // its turn among all agents has not come
 		default:
 			return g
 		}
@@ -115,10 +133,10 @@ func (c *Core) nextGang() *gang {
 func (c *Core) startGangs() {
 	for {
 		var g *gang
-		if c.leaving == nil && c.kept+len(c.runs)+c.behind < c.cfg.EventsKept {
+		if c.leaving == nil {
 			g = c.nextGang()
 		}
-		if b := c.bundle; b != nil && (b.gang != g || !slices.Equal(b.members, g.here())) {
+		if b := c.bundle; b != nil && (b.void || b.gang != g || !slices.Equal(b.members, g.here())) {
 			c.dropBundle()
 			continue // its members count anew
 		}
@@ -144,6 +162,12 @@ func (c *Core) startGangs() {
 			}
 			return
 		}
+		if !c.mayStart(b) {
+			if b.void {
+				continue
+			}
+			return
+		}
 		c.startGang(b)
 	}
 }
@@ -153,9 +177,9 @@ func (c *Core) startGang(b *bundle) {
 	g := b.gang
 	c.bundle = nil
 	c.letGo(b)
-	members := make([]string, g.size)
-	for i, port := range b.ports {
-		members[b.members[i]-g.first] = memberAddress(c.cfg.Host, strconv.Itoa(int(port)))
+	members := g.span.members
+	if members == nil {
+		members = b.addresses(c.cfg.Host)
 	}
 	for i, t := range b.members {
 		r := c.placeless(g.job, t)
@@ -256,7 +280,7 @@ func (c *Core) disband(j *job, t taskIndex) {
 		case tPinning:
 			c.dropUnplaced(j, m)
 			c.skipFor(j, m, comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}}, text)
-		case tWaiting, tReady, tDelayed:
+		case tWaiting, tReady, tDelayed, tAside:
 			c.skipFor(j, m, comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}}, text)
 		case tQueued, tRunning:
 			c.cancel(c.runOf(j, m), text)

@@ -178,6 +178,9 @@ func (c *Core) takeOver(j *job, m *comms.Assign) {
 
 // makeAbsent forgets a task. Copies of what it made are kept to be told again, or freed.
 func (c *Core) makeAbsent(j *job, t taskIndex, keep bool) {
+	if j.hasMember(t) {
+		c.leaveGang(j, t)
+	}
 	s := &j.tasks[t]
 	if s.state != tAbsent && !s.state.over() {
 		c.disown(j, t)
@@ -351,8 +354,13 @@ func (j *job) readers(ref comms.DatasetRef) (all []*fragment) {
 // audience lists the agents that wait for the end of a task, by name.
 func (j *job) audience(t taskIndex) (all []*fragment) {
 	gs := j.groupOf(t)
+	if s := j.at(t).state; gs.ganged() && s.over() && s != tFinished { // the other members of its gang end with it
+		for _, m := range j.gangOf(t).all() {
+			all = addFragment(all, j.awayAt(m))
+		}
+	}
 	if !gs.read {
-		return nil
+		return all
 	}
 	edges := j.edgesOf(t)
 	for i := range edges {

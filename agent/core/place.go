@@ -50,6 +50,7 @@ func (c *Core) schedule() {
 	c.endIdle()
 	c.squeeze()
 	c.unstick()
+	c.sayMusters()
 }
 
 func (c *Core) placeReady() {

@@ -308,6 +308,10 @@ func (c *Core) returned(r *run) {
 	}
 	c.note(j, comms.Event{Kind: comms.EventTakenBack, Task: r.task, Attempt: r.attempt, Executor: r.ex.id,
 		Cause: comms.Cause{Kind: comms.CauseExecutor, Number: uint64(r.ex.id)}})
+	if r.gang != nil && j.gangOf(r.task).spans() {
+		c.tear(j.gangOf(r.task), r.task, nil)
+		return
+	}
 	t.state = tWaiting
 	c.reassess(j, r.task, r.cause)
 	if r.gang != nil { // others of its gang may have begun

@@ -180,6 +180,12 @@ func (s *script) run(d *datadriven.TestData) string {
 		}
 		return s.step(FromController{Msg: &comms.Spare{Job: comms.JobID{byte(number(w[0]))}, Epoch: uint64(number(cmp.Or(named["epoch"], "1"))),
 			Share: share, Least: least, Bandwidth: 1e9, Total: comms.Resources{CPU: 1000 * number(cmp.Or(named["cpu"], "1")), Memory: 1 << 30}}})
+	case "gather": // JOB TASK hold, start or pass
+		m := &comms.Gather{Job: comms.JobID{byte(number(w[0]))}, Epoch: uint64(number(cmp.Or(named["epoch"], "1"))), Task: taskIndex(number(w[1])),
+			Step:    map[string]comms.GatherStep{"hold": comms.GatherHold, "start": comms.GatherStart, "pass": comms.GatherPass}[w[2]],
+			Turn:    uint64(number(cmp.Or(named["turn"], "1"))),
+			Members: strings.Fields(named["members"])}
+		return s.step(FromController{Msg: m})
 	case "committed":
 		return s.step(FromController{Msg: &comms.Committed{UpTo: uint64(number(w[0]))}})
 	case "env":
@@ -335,6 +341,9 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			if has {
 				m.Peers[0].Run = []comms.Range{{First: taskIndex(number(task)), Last: taskIndex(number(task))}}
 			}
+		case "tried": // TASK:FAILS
+			task, fails, _ := strings.Cut(v, ":")
+			m.Tried = []comms.GangTries{{Task: taskIndex(number(task)), Fails: uint32(number(fails))}}
 		case "hold":
 			m.Hold = true
 		case "seconds":

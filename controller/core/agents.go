@@ -25,10 +25,11 @@ type agent struct {
 	built    []uint64           // environments that it has, by planner.EnvironmentID
 	building map[buildKey]int64 // when it began to build what is not there yet
 	takes    bool               // it runs calls of other agents
+	gathers  bool               // it starts members of gangs together with other agents
 }
 
 func (a *agent) host() planner.Host {
-	h := planner.Host{Name: a.row.Name, CPU: a.row.Total.CPU, Memory: a.row.Total.Memory, GPU: a.row.Total.GPU, Built: a.built}
+	h := planner.Host{Name: a.row.Name, CPU: a.row.Total.CPU, Memory: a.row.Total.Memory, GPU: a.row.Total.GPU, Built: a.built, Alone: !a.gathers}
 	for _, x := range a.row.Total.Custom {
 		if h.Custom == nil {
 			h.Custom = map[string]int64{}
@@ -46,7 +47,7 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 	a := c.agents[l.name]
 	if a == nil || a.link != l {
 		switch m.(type) {
-		case *comms.Events, *comms.Snapshot, *comms.InHand, *comms.Backlog, *comms.Spared, *comms.Where:
+		case *comms.Events, *comms.Snapshot, *comms.InHand, *comms.Backlog, *comms.Spared, *comms.Where, *comms.Muster:
 			return // it was on its way when the link changed, and comes again behind Register
 		}
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("agent %s sends %T before Register", l.name, m)})
@@ -69,6 +70,8 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 		c.spared(a, m)
 	case *comms.Where:
 		c.where(a, m)
+	case *comms.Muster:
+		c.muster(a, m)
 	default:
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("an agent sends no %T", m)})
 	}
@@ -88,7 +91,8 @@ func (c *Core) register(l *link, m *comms.Register) {
 		a.fresh, a.intake, a.building = true, intake{}, nil
 	}
 	a.row = AgentRecord{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID, Seen: c.now.UnixNano()}
-	a.link, a.synced, a.snapshot, a.away, a.leaving, a.takes = l, false, nil, time.Time{}, nil, m.Takes
+	a.link, a.synced, a.snapshot, a.away, a.leaving = l, false, nil, time.Time{}, nil
+	a.takes, a.gathers = m.Takes, m.Gathers
 	a.work = workload{cores: float64(m.Total.CPU) / 1000}
 	c.unasked(a)
 	c.emit(StoreAgent{a.row})
@@ -118,7 +122,7 @@ func (c *Core) synced(a *agent) {
 			c.adoptEnded(j, a, js)
 		case owns(j, a, js):
 			c.adopt(j, a, js)
-		case c.cfg.Passive: // it stays as it is
+		case c.cfg.Passive, j.formerly(a.row.Name): // it stays as it is, or until what was decided is durable
 		case j.lastOn(a.row.Name):
 			p := j.partOf(a.row.Name)
 			p.told, p.gone, p.have = js.Epoch, false, nil
@@ -253,7 +257,7 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 	}
 	switch {
 	case j.resuming != nil:
-	case j.redo:
+	case j.redo, len(j.states.tornGangs()) > 0:
 		c.resume(j, "", false)
 	case j.states.lacks(): // it said so to a controller before, which died
 		c.resume(j, a.row.Name, true)

@@ -65,6 +65,7 @@ func (c *Core) assignment(j *job, a *agent) *comms.Assign {
 func (c *Core) begin(j *job, parts []*part) {
 	j.rec.Epoch++
 	j.spare = nil // agents learn from their orders whose tasks are
+	j.gatherings, j.split = nil, nil
 	j.setParts(parts)
 	if j.rec.Phase == comms.JobQueued {
 		j.rec.Phase = comms.JobRunning

@@ -28,6 +28,10 @@ type Core struct {
 	learned []uint64           // of builds, the one learned longest ago first
 	pending map[uint64]pending
 
+	turn     *gathering // the gang that holds what it needs; nil: none
+	turns    uint64     // given so far
+	mustered bool       // gangs may be ready that were not
+
 	departs bool      // agents leave that are not dismissed yet
 	touched []*job    // since the last Step began
 	late    []*watch  // have something to tell, and must wait until it is due
@@ -46,6 +50,7 @@ type pending struct {
 	link   LinkID
 	req    uint64
 	send   *orders // with onRow: only now may the agents be told
+	former []*part // with onRow: so may these, that the job is nobody's
 	retire bool    // with onDeleted: the rule of retention asked for it
 }
 
@@ -118,6 +123,7 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 	default:
 		panic(fmt.Sprintf("controller/core: unknown event %T", ev))
 	}
+	c.gather()
 	c.dismissAll()
 	c.tellWatchers()
 	c.setWake()
@@ -178,6 +184,7 @@ func (c *Core) stored(ev Stored) {
 			c.deleted(j, p)
 		}
 	case onRow:
+		c.forgetFormer(j, p.former)
 		if j != nil && j.live != nil && p.send != nil && j.assign == p.send {
 			j.assign = nil
 			c.sendKept(j, p.send)

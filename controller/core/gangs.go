@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/cascade-run/cascade/dag"
@@ -32,11 +33,19 @@ func (j *job) wholeGangs(set, more []dag.TaskIndex) []dag.TaskIndex {
 	return slices.Compact(set)
 }
 
-// brokenGangs lists members that have not ended and that their agent will not end:
-// its process is gone, or it leaves and has not begun them.
+// brokenGangs lists members of gangs that are to start over: those that have not
+// ended and that their agent will not end, as its process is gone, or it leaves and
+// has not begun them; and those of gangs that several agents have, where an attempt
+// at a member came to nothing, or not all have started.
 func (c *Core) brokenGangs(j *job) (out []dag.TaskIndex) {
 	if !j.graph.HasGangs() || len(j.parts) == 0 {
 		return nil
+	}
+	out = j.states.tornGangs()
+	for _, first := range slices.Sorted(maps.Keys(j.split)) {
+		if !j.states.gangFailed(first) {
+			out = append(out, first)
+		}
 	}
 	for gi := range j.graph.Groups {
 		first, n := j.graph.GroupTasks(gi)
@@ -68,4 +77,83 @@ func (j *job) halfGangs(run []dag.TaskIndex) (out []dag.TaskIndex) {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// placeGangs decides where the gangs of run go, which is sorted. Each stays as it is
+// when somebody has each of its members. Else it goes as a whole to one agent with
+// room for all of them, or to as few as have it together; without that it is nobody's.
+func (p *picker) placeGangs(run []dag.TaskIndex, owner func(dag.TaskIndex) int) {
+	for i := 0; i < len(run); {
+		first, size := p.j.graph.GangOf(run[i])
+		n := i + 1
+		for size > 0 && n < len(run) && int(run[n]) < int(first)+size {
+			n++
+		}
+		if size > 0 {
+			p.placeGang(run[i:n], owner)
+		}
+		i = n
+	}
+}
+
+func (p *picker) placeGang(members []dag.TaskIndex, owner func(dag.TaskIndex) int) {
+	var had []*agent // who has members, by rank
+	whole := true
+	for _, t := range members {
+		k := owner(t)
+		p.gangs[t] = k
+		if whole = whole && k != nobody; k != nobody {
+			had = append(had, p.c.agents[p.s.parts[k].agent])
+		}
+	}
+	if whole {
+		return
+	}
+	from := 0
+	for _, h := range p.hostsFor(members, had) {
+		for _, t := range members[from:min(from+h.members, len(members))] {
+			p.gangs[t] = p.add(h.agent)
+		}
+		from = min(from+h.members, len(members))
+	}
+	for _, t := range members[from:] {
+		p.gangs[t] = nobody
+	}
+}
+
+// hostsFor finds agents with room for the members of a gang together: one if there
+// is one, first of those that had members. nil: there are none.
+func (p *picker) hostsFor(members []dag.TaskIndex, had []*agent) []hosting {
+	room := func(a *agent) int {
+		if a == nil || !a.stays() {
+			return 0
+		}
+		h := a.host()
+		return h.Room(p.j.graph, members[0])
+	}
+	first := append(had, p.c.agents[p.near])
+	if plan := p.j.plan; p.c.spreads(p.j) && int(members[0]) < len(plan.Homes) && plan.Homes[members[0]] >= 0 {
+		first = append(first, p.c.agents[plan.Hosts[plan.Homes[members[0]]]])
+	}
+	var others []hosting
+	if p.c.cfg.Spread {
+		for _, a := range p.c.sortedAgents() {
+			if n := room(a); n > 0 {
+				others = append(others, hosting{a, n})
+			}
+		}
+	}
+	slices.SortStableFunc(others, func(a, b hosting) int { return b.members - a.members })
+	for _, a := range append(first, p.remaining()) {
+		if room(a) >= len(members) {
+			return []hosting{{a, len(members)}}
+		}
+	}
+	sum := 0
+	for i, h := range others {
+		if sum += h.members; sum >= len(members) {
+			return others[:i+1]
+		}
+	}
+	return nil
 }

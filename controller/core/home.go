@@ -92,7 +92,7 @@ func (c *Core) waits(j *job) string {
 	if len(hosts) == 0 {
 		return "no agent has joined the controller"
 	}
-	if text := planner.Unfit(j.graph, hosts); text != "" {
+	if text := planner.Unfit(j.graph, hosts, false); text != "" {
 		return text
 	}
 	return "no host has enough for all tasks, which run on one"

@@ -78,6 +78,10 @@ type live struct {
 	spare    *spare                         // tasks that an agent was asked to set aside for another
 	patience patience                       // of such requests
 	redo     bool                           // resume when an agent that works on it is back
+	former   []*part                        // who had it, until it is durable that it is nobody's
+
+	gatherings map[dag.TaskIndex]*gathering // gangs that several agents have, by their first members; until the next epoch
+	split      map[dag.TaskIndex]bool       // of these, those of which some have started and others not
 }
 
 // exportAt is a source of an export.
@@ -128,7 +132,7 @@ func (c *Core) prepared(ev *Prepared) {
 		c.refuse(j, ev.Code, ev.Err)
 		return
 	}
-	if text := planner.Unfit(ev.Graph, c.cluster().Hosts); text != "" {
+	if text := planner.Unfit(ev.Graph, c.cluster().Hosts, c.cfg.Spread); text != "" {
 		c.refuse(j, comms.CodeBadRequest, text)
 		return
 	}
@@ -186,7 +190,7 @@ func (c *Core) created(j *job, ev Stored) {
 	case j.rec.Agent != "" || j.ending != nil:
 	case j.rec.Cancel != "":
 		c.endUnassigned(j)
-	case c.spreads(j), j.planned, j.resumes():
+	case c.spreads(j), j.planned, j.resumes(), c.shareable(j): // agents may have come since it was planned
 		c.place(j)
 	}
 }
@@ -235,7 +239,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 	j.rec.Batches++
 	j.states.At(commit.Batch)
 	var drained *comms.Event
-	lost, p := false, j.partOf(a.row.Name)
+	lost, torn, p := false, false, j.partOf(a.row.Name)
 	for i := range events {
 		e := &events[i]
 		switch e.Kind {
@@ -249,6 +253,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 		if !j.states.Apply(e) {
 			continue
 		}
+		torn = torn || e.Kind == comms.EventTorn
 		lost = c.datasets(j, a, e, &commit) || e.Kind == comms.EventRetry && j.waitsInVain(e.Task, p) || lost
 		if e.Kind == comms.EventFailed && e.Error != nil {
 			commit.Tasks = append(commit.Tasks, TaskRecord{Task: uint32(e.Task), Error: *e.Error, At: e.At})
@@ -262,6 +267,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 	}
 	j.rec.Totals = j.states.Totals()
 	j.result = j.result || j.complete()
+	torn = c.findSplits(j) || torn
 	c.touchWith(j, events)
 	over := j.idle() && !j.rec.Homeless || j.rec.Cancel != "" && j.stopped()
 	if drained != nil && over && !lost && c.drained(j, drained) {
@@ -275,7 +281,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 	c.commitPart(j, a, b, onCommitted, commit)
 	if lost {
 		c.resume(j, a.row.Name, true)
-	} else if c.relieves(j) {
+	} else if torn || c.relieves(j) {
 		c.resume(j, "", false)
 	}
 }

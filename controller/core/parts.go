@@ -185,6 +185,26 @@ func (c *Core) forget(j *job, why string) {
 	}
 }
 
+// forgetFormer tells those who had a job, which is nobody's, to forget it. Before that
+// was durable they could not be: what they had cancelled would count for a controller
+// that does not know of it.
+func (c *Core) forgetFormer(j *job, former []*part) {
+	for _, p := range former {
+		if j.live != nil {
+			j.former = slices.DeleteFunc(j.former, func(o *part) bool { return o == p })
+		}
+		if a := c.agents[p.agent]; a != nil && a.link != nil && j.partOf(p.agent) == nil {
+			c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerForget, Reason: "there is no room for what is left of it"})
+		}
+	}
+}
+
+// formerly tells whether an agent had a job that is nobody's: it is told to forget it
+// when that is durable.
+func (j *job) formerly(name string) bool {
+	return j != nil && j.live != nil && slices.ContainsFunc(j.former, func(p *part) bool { return p.agent == name })
+}
+
 // steer tells all agents that work on a job, and are there, to change its course;
 // it returns how many.
 func (c *Core) steer(j *job, action comms.SteerAction, why string) (told int) {

@@ -140,6 +140,9 @@ func (w *world) message(m comms.Message) string {
 			s += fmt.Sprintf(" adopt=%d.%d[%d] of %s %d.%d[%d]", x.Data.Ref.Task, x.Data.Ref.Output, x.Data.Ref.Element,
 				jobName(x.From.Job), x.From.Task, x.From.Output, x.From.Element)
 		}
+		for _, n := range m.Tried {
+			s += fmt.Sprintf(" tried=%d: %d failed, %d crashed", n.Task, n.Fails, n.Crashes)
+		}
 		for _, e := range m.Ends {
 			s += fmt.Sprintf(" end=%d.%d:%d", e.Task, e.Output, e.Count)
 			if e.Failed {
@@ -177,6 +180,12 @@ func (w *world) message(m comms.Message) string {
 		return s
 	case *comms.Meet:
 		return "Meet " + m.Host.Agent
+	case *comms.Gather:
+		s := fmt.Sprintf("Gather %s epoch=%d task=%d %s turn=%d", jobName(m.Job), m.Epoch, m.Task, [...]string{"", "hold", "start", "pass"}[m.Step], m.Turn)
+		if len(m.Members) > 0 {
+			s += " " + strings.Join(m.Members, ",")
+		}
+		return s
 	case *comms.Spare:
 		return fmt.Sprintf("Spare %s epoch=%d share=%.2f least=%v", jobName(m.Job), m.Epoch, m.Share, m.Least)
 	case *comms.Located:

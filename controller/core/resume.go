@@ -292,6 +292,10 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 	s := c.settle(j, r.near, run, takes)
 	c.takers(j, s, takes)
 	c.toAdopt(j, s, data)
+	if s.left && len(takes)+len(s.adopts) == 0 && s.idle(j, run) {
+		j.former = j.parts
+		s.parts = nil // an agent that is given no tasks, and told of none, would take all
+	}
 	made := map[dag.TaskIndex]struct{}{}
 	for ref := range data {
 		made[ref.Task] = struct{}{}
@@ -333,6 +337,7 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		p.link, p.req = r.link, r.req
 	}
 	if len(s.parts) == 0 {
+		p.former = slices.Clone(j.former)
 		j.setParts(nil) // waits for any agent
 		j.rec.Homeless = false
 		j.rec.Epoch++ // those before have nothing to say any more

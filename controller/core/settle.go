@@ -48,7 +48,7 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 	}
 	pick := &picker{c: c, j: j, s: s, near: near, placed: map[dag.TaskIndex]int{}, beside: map[dag.TaskIndex]int{}, gangs: map[dag.TaskIndex]int{}}
 	taken := c.taken(j, s)
-	if len(j.parts) < 2 && len(s.parts) == 1 && !c.moves(s.parts[0]) && taken == nil {
+	if len(j.parts) < 2 && len(s.parts) == 1 && !c.moves(s.parts[0]) && taken == nil && s.hosts[0].Runs(j.graph) {
 		return s // its agent is there: it has them all
 	}
 	owner := func(t dag.TaskIndex) int {
@@ -58,7 +58,10 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 			}
 		}
 		if k := j.ownerOf(t); k != nobody && (!c.moves(j.parts[k]) || c.held(j, j.parts[k], t)) {
-			return stays[k]
+			if k = stays[k]; k != nobody && len(j.parts) < 2 && !s.hosts[k].Suits(j.graph, t) {
+				return nobody // it is the only agent of the job, and this is no task for it
+			}
+			return k
 		}
 		return nobody
 	}
@@ -72,15 +75,13 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 		}
 	}
 	if j.graph.HasGangs() {
-		for _, t := range run {
-			pick.gangAt(t, owner(t))
-		}
+		pick.placeGangs(run, owner)
 	}
 	for _, t := range run {
 		k := owner(t)
 		if at, bound := pick.withGenerator(t); bound {
 			k = at
-		} else if at := pick.withGang(t); at != nobody {
+		} else if at, member := pick.gangs[t]; member {
 			k = at
 		} else {
 			if k != nobody && pick.besides(t) != nobody {
@@ -91,7 +92,6 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 			}
 		}
 		pick.placed[t] = k
-		pick.gangAt(t, k)
 		s.left = s.left || k == nobody
 	}
 	s.home = pick.placed
@@ -124,6 +124,17 @@ func (s *settlement) add(a *agent, from uint64) int {
 	return len(s.parts) - 1
 }
 
+// idle tells whether nobody has anything to do, and nothing has ended before.
+func (s *settlement) idle(j *job, run []dag.TaskIndex) bool {
+	running := make(map[dag.TaskIndex]struct{}, len(run))
+	for _, t := range run {
+		if running[t] = struct{}{}; s.home[t] != nobody {
+			return false
+		}
+	}
+	return len(run) > 0 && len(j.states.ended(running)) == 0
+}
+
 // picker finds agents for tasks that nobody has.
 type picker struct {
 	c      *Core
@@ -132,7 +143,7 @@ type picker struct {
 	near   string
 	placed map[dag.TaskIndex]int
 	beside map[dag.TaskIndex]int // of generators: the part that has instances of it
-	gangs  map[dag.TaskIndex]int // of gangs, by their first member: the part that has one of them
+	gangs  map[dag.TaskIndex]int // of members of gangs: the part that has them, or nobody
 	chosen bool
 	rest   *agent // for what the plan does not place
 }
@@ -154,24 +165,6 @@ func (p *picker) besides(t dag.TaskIndex) int {
 		return k
 	}
 	return nobody
-}
-
-// withGang returns the part that has members of a task's gang, whose agent runs
-// them all; nobody when none has a part yet.
-func (p *picker) withGang(t dag.TaskIndex) int {
-	if first, size := p.j.graph.GangOf(t); size > 0 {
-		if k, ok := p.gangs[first]; ok {
-			return k
-		}
-	}
-	return nobody
-}
-
-// gangAt notes where a task's gang runs: where the first of its members was that has a part.
-func (p *picker) gangAt(t dag.TaskIndex, k int) {
-	if first, size := p.j.graph.GangOf(t); size > 0 && k != nobody && p.withGang(t) == nobody {
-		p.gangs[first] = k
-	}
 }
 
 // home returns the part for a task; now is the one that has it, which nobody need be.
@@ -199,14 +192,8 @@ func (p *picker) home(t dag.TaskIndex, now int) int {
 			return p.add(a)
 		}
 	}
-	if !p.chosen {
-		p.chosen = true
-		if p.rest = p.c.agents[p.near]; p.rest == nil || !p.rest.stays() {
-			p.rest = p.c.choose(p.j, p.j.graph)
-		}
-	}
-	if suits(p.rest) {
-		return p.add(p.rest)
+	if a := p.remaining(); suits(a) {
+		return p.add(a)
 	}
 	if !p.c.cfg.Spread {
 		return nobody
@@ -217,6 +204,17 @@ func (p *picker) home(t dag.TaskIndex, now int) int {
 		}
 	}
 	return nobody
+}
+
+// remaining is the agent for what the plan does not place; nil when there is none.
+func (p *picker) remaining() *agent {
+	if !p.chosen {
+		p.chosen = true
+		if p.rest = p.c.agents[p.near]; p.rest == nil || !p.rest.stays() {
+			p.rest = p.c.choose(p.j, p.j.graph)
+		}
+	}
+	return p.rest
 }
 
 func (p *picker) add(a *agent) int { return p.s.add(a, p.j.rec.Epoch+1) }
@@ -309,6 +307,7 @@ func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.D
 			}
 			m.Datasets = c.inputs(j, s.parts[k].agent, mine[k], rest.running, data)
 			m.Take = s.takenBy(k, data)
+			m.Tried = j.states.triesOf(mine[k])
 			m.Adopt = s.adoptedBy(k, j.request.Resume)
 		}
 		o.to[k] = m

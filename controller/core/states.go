@@ -52,9 +52,11 @@ type States struct {
 	open    uint64 // tasks that are there and not over
 	totals  Totals
 	since   map[dag.TaskIndex]uint64 // of tasks that were moved: what was noted at an earlier epoch is void
-	epoch   uint64                   // at which the events were noted that are applied now
-	near    int                      // group that was asked for last
-	rows    []comms.End              // scratch
+	torn    map[dag.TaskIndex]bool   // gangs that are to start over, by their first members
+	tried   map[dag.TaskIndex]comms.GangTries
+	epoch   uint64      // at which the events were noted that are applied now
+	near    int         // group that was asked for last
+	rows    []comms.End // scratch
 }
 
 // NewStates returns the states of a job in which nothing has happened.
@@ -258,6 +260,8 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.groups[s.g.GroupIndex(e.Task)].Retries++
 		s.attempt[e.Task] = comms.NextTry(max(e.Attempt, attempt))
 		s.put(e.Task, TaskWaiting)
+	case comms.EventTorn:
+		s.tear(e)
 	case comms.EventFailed:
 		s.put(e.Task, TaskFailed)
 	case comms.EventSkipped:
@@ -419,6 +423,10 @@ func (s *States) over(tasks []comms.Range, f func(dag.TaskIndex)) {
 			}
 			f(t)
 			s.put(t, TaskWaiting)
+			if len(s.torn) > 0 {
+				first, _ := s.g.GangOf(t)
+				delete(s.torn, first)
+			}
 		}
 	}
 }

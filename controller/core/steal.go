@@ -203,6 +203,7 @@ func (c *Core) giveUp(j *job) {
 // unasked forgets what was asked of an agent that is away, and has not answered.
 func (c *Core) unasked(a *agent) {
 	a.backlog, a.weighed = nil, false
+	c.unmustered(a)
 	for _, j := range c.running {
 		if j.spare != nil && j.spare.giver == a.row.Name && j.spare.tasks == nil {
 			j.spare = nil

@@ -357,6 +357,14 @@ func (w *world) run(d *datadriven.TestData) error {
 			m.Tasks = append(m.Tasks, r)
 		}
 		w.step(Received{w.links[who], m})
+	case "muster":
+		states := map[string]comms.MusterState{"not": comms.MusterNot, "ready": comms.MusterReady, "held": comms.MusterHeld, "started": comms.MusterStarted}
+		m := &comms.Muster{Job: job, Life: w.c.jobs[job].life, Epoch: number(arg(d, "epoch", strconv.FormatUint(w.assigned[job].Epoch, 10))),
+			Task: dag.TaskIndex(number(arg(d, "task", "0"))), State: states[d.CmdArgs[1].Key], Turn: number(arg(d, "turn", "0"))}
+		if m.State == comms.MusterHeld {
+			m.Members = strings.Fields(d.Input)
+		}
+		w.step(Received{w.links[who], m})
 	case "departed":
 		w.step(Departed{Job: job})
 	case "paused":
@@ -427,7 +435,7 @@ func (w *world) up(d *datadriven.TestData, who string) {
 		return
 	}
 	w.step(Received{w.next, &comms.Register{Agent: who, Incarnation: inc, Total: comms.Resources{CPU: int64(number(arg(d, "cpu", "4"))) * 1000, GPU: int64(number(arg(d, "gpu", "0"))) * 1000},
-		Takes: !has(d, "old"), Addresses: []string{"ipc:///" + who}}})
+		Takes: !has(d, "old"), Gathers: !has(d, "old"), Addresses: []string{"ipc:///" + who}}})
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
 		if line == "" {
 			continue
@@ -472,7 +480,7 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 	kinds := map[string]comms.EventKind{"ready": comms.EventReady, "started": comms.EventStarted, "published": comms.EventPublished, "finished": comms.EventFinished,
 		"retry": comms.EventRetry, "failed": comms.EventFailed, "skipped": comms.EventSkipped, "cancelled": comms.EventCancelled,
 		"streamend": comms.EventStreamEnd, "lost": comms.EventLost, "drained": comms.EventDrained, "held": comms.EventHeld,
-		"building": comms.EventBuilding, "built": comms.EventEnv}
+		"building": comms.EventBuilding, "built": comms.EventEnv, "torn": comms.EventTorn}
 	g := w.graphs[arg(d, "graph", "g")]
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
 		f := strings.Fields(line)
@@ -521,7 +529,7 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 			for k := range elements {
 				e.Outputs = append(e.Outputs, comms.Desc{Ref: comms.DatasetRef{Task: e.Task, Element: k}, Attempt: e.Attempt, Place: comms.Place{Kind: place}})
 			}
-		case comms.EventFailed:
+		case comms.EventFailed, comms.EventTorn:
 			e.Error = &comms.TaskError{Kind: comms.ErrorTask, Message: "it broke", Task: g.TaskName(e.Task), Attempt: e.Attempt, Agent: "a1"}
 		case comms.EventLost:
 			e.Cause.Ref = comms.DatasetRef{Task: e.Task}
