@@ -348,6 +348,9 @@ func (c *Core) knownData(j *job, m *comms.Assign) {
 			continue
 		}
 		c.grow(j, d.Ref)
+		if t := j.at(d.Ref.Task); j.groupOf(d.Ref.Task).ganged() && j.hasMember(d.Ref.Task) && !t.state.over() && d.Attempt < t.attempt {
+			continue // its gang has started over here, which the sender did not know
+		}
 		if away {
 			c.hear(j, d.Place.Where, d)
 			continue

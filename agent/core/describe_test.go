@@ -219,6 +219,9 @@ func describeEvent(e comms.Event) string {
 	}
 	for _, d := range e.Outputs {
 		s += ", output " + describeDesc(d)
+		if d.Attempt != 0 && d.Attempt != e.Attempt {
+			s += fmt.Sprintf(" of attempt %d", d.Attempt)
+		}
 	}
 	if e.Error != nil && e.Usage != nil {
 		s += fmt.Sprintf(", took %v", time.Duration(e.Usage.Duration))
