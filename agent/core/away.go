@@ -36,7 +36,7 @@ func (c *Core) endAway(j *job, t taskIndex) {
 		return
 	}
 	if s, element, ok := j.graph.Slot(t); ok && j.awayAt(t) == nil {
-		c.lostJobs = append(c.lostJobs, j) // nobody has it: it counted as one that ended before the job came here
+		c.lostJobs = append(c.lostJobs, j) // it was nobody's: all is counted anew
 	} else if ok && j.exists(s, element) {
 		c.awayEnded(j, s, t)
 		c.slotEnded(j, s)

@@ -86,7 +86,7 @@ func TestControllerKilled(t *testing.T) {
 	h.Agent()
 	c := h.Client()
 	died := map[string]int{}
-	for wanted := rounds(5, 100); died["controller.received"] < wanted; {
+	for wanted := rounds(5, 100); died["controller.received"] < wanted || died["controller.stored"] == 0 || died["gcs.group"] == 0; {
 		// Two jobs at once have their records in different shards, but for one time in eight.
 		jobs := []*Job{h.Submit(c, mix, nil), h.Submit(c, mix, nil)}
 		for _, j := range jobs {

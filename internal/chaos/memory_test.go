@@ -88,9 +88,13 @@ outputs: [large.part]
 `, c.timeout), nil)
 			pid := <-frozen
 			h.Journal.On(nil)
+			begun := time.Now()
 			for waiting := true; waiting; { // in all of that time others work
 				h.Submit(client, mix, nil).Done().Same(t, want)
 				waiting = c.given && !slices.ContainsFunc(h.Journal.Lines(0), Started("large", 2))
+				if waiting && time.Since(begun) > patience {
+					t.Fatalf("the task did not start again\n%s", j.Story(""))
+				}
 			}
 			pipe := h.Pipe("crowd")
 			others := h.crowded(client, arrays, numbers, pipe)
@@ -100,7 +104,7 @@ outputs: [large.part]
 			others.Done().Intact(t, sums)
 			h.Submit(client, mix, nil).Done().Same(t, want)
 			t.Logf("it ended in attempt %d", got.Tasks["large"].Attempt)
-			if n := got.Tasks["large"].Attempt; c.given && n != 2 {
+			if n := got.Tasks["large"].Attempt; c.given && n < 2 { // a second attempt may take its time, too, on a host that is busy
 				t.Errorf("it ended in attempt %d\n%s", n, j.Story(""))
 			}
 			var written []byte

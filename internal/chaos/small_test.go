@@ -136,7 +136,7 @@ outputs: ["seen[*].sum"]
 }
 
 // What waits behind a running task has its inputs in memory already; the running task
-// then wants more than is left. They give way, and are read again.
+// then wants more than is left beside any one of them. They give way, and are read again.
 func TestQueuedInputsGiveWay(t *testing.T) {
 	t.Parallel()
 	h := New(t)
@@ -144,7 +144,7 @@ func TestQueuedInputsGiveWay(t *testing.T) {
 	h.Agent("--cpu", "1", "--store", "24MiB")
 	c := h.Client()
 	pipe := h.Pipe("gate")
-	const arrays, numbers = 2, 1_000_000
+	const arrays, numbers = 2, 1_220_000
 	sums := crowdSums(arrays, numbers)
 	j := h.Submit(c, fmt.Sprintf(`job: queued
 tasks:
