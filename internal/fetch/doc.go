@@ -14,5 +14,6 @@
 //   - What cannot get better by waiting is not tried again.
 //   - Errors and log lines have the address without user, password and query, also where
 //     a server repeats it.
+//   - Where a server sends us on, nothing of the address before is told.
 //   - What was asked for over TLS comes over TLS.
 package fetch

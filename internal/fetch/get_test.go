@@ -31,6 +31,16 @@ var getCases = []getCase{
 		}
 		measured(w)
 	}, asked: 2},
+	{what: "redirected to another host, which learns nothing of the address", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
+		switch {
+		case r.Host == "models.test":
+			http.Redirect(w, r, "http://elsewhere.test/x", http.StatusFound)
+		case r.Referer() != "" || r.Header.Get("Authorization") != "":
+			w.WriteHeader(http.StatusTeapot)
+		default:
+			measured(w)
+		}
+	}, asked: 2},
 
 	{what: "busy at first", serve: func(w http.ResponseWriter, _ *http.Request, n int) {
 		if n < 3 {

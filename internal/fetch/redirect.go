@@ -7,8 +7,10 @@ import (
 
 const mostRedirects = 10
 
-// checkRedirect is for http.Client.CheckRedirect: it ends circles, and keeps on TLS what was asked for over TLS.
+// checkRedirect is for http.Client.CheckRedirect: it ends circles, keeps on TLS what was asked for over TLS, and
+// takes out the address that http.Client tells the next server, with a query that may be a signature.
 func checkRedirect(to *http.Request, from []*http.Request) error {
+	to.Header.Del("Referer")
 	if len(from) >= mostRedirects {
 		return &lasting{fmt.Errorf("it was redirected %d times", mostRedirects)}
 	}
