@@ -100,14 +100,16 @@ func (c *Client) once(ctx context.Context, f File, take Take) (Got, error) {
 	if err != nil {
 		return Got{}, &lasting{bare(err)}
 	}
-	client := &http.Client{Transport: c.Transport, CheckRedirect: func(to *http.Request, from []*http.Request) error {
+	transport := c.Transport
+	if transport == nil {
+		own := newTransport(silence)
+		defer own.CloseIdleConnections()
+		transport = own
+	}
+	client := &http.Client{Transport: redirects{transport}, CheckRedirect: func(to *http.Request, from []*http.Request) error {
 		watch.Reset(silence) // it said something
 		return checkRedirect(to, from)
 	}}
-	if client.Transport == nil {
-		client.Transport = newTransport(silence)
-		defer client.CloseIdleConnections()
-	}
 	resp, err := client.Do(req)
 	watch.Stop()
 	if err != nil {

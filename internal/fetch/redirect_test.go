@@ -24,6 +24,8 @@ func TestRedirects(t *testing.T) {
 		{"http://a/x.zip", "https://b/x.zip", true},
 		{"http://a/x.zip", "http://b/x.zip", true},
 		{"https://a/x.zip", "http://b/x.zip", false},
+		{"http://a/x.zip", "ftp://b/x.zip", false},
+		{"http://a/x.zip", "http:///x.zip", false},
 	} {
 		if err := checkRedirect(request(c.to), []*http.Request{request(c.from)}); (err == nil) != c.ok {
 			t.Errorf("from %s to %s: %v", c.from, c.to, err)
