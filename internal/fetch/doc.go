@@ -13,7 +13,8 @@
 //   - A slow server that goes on sending is heard out, up to one limit for all tries.
 //   - What cannot get better by waiting is not tried again.
 //   - Errors and log lines have the address without user, password and query, also where
-//     a server repeats it.
+//     a server repeats one of them, or a value of the query, as it is or encoded; from
+//     four bytes on.
 //   - Where a server sends us on, nothing of the address before is told.
 //   - What was asked for over TLS comes over TLS.
 package fetch

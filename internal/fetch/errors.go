@@ -10,12 +10,14 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"unicode"
 )
 
-const maxTold = 200 // bytes of an answer that an error repeats
+const (
+	maxRead = 16 << 10 // bytes of an answer that brings no file: a secret in them is whole, if it begins in what is told
+	maxTold = 200      // bytes of it that an error repeats
+)
 
 // TooLargeError says that there are more bytes than are taken.
 type TooLargeError struct {
@@ -59,17 +61,11 @@ func bare(err error) error {
 // refused is the error of an answer that brings no file: its status, and the first
 // line of what the server says.
 func refused(resp *http.Response) error {
-	err := fmt.Errorf("the server says %s", resp.Status)
-	line, _ := bufio.NewReader(io.LimitReader(resp.Body, maxTold)).ReadString('\n') // what comes is told, be it cut
-	line = strings.TrimSpace(strings.Map(func(c rune) rune {
-		if unicode.IsPrint(c) {
-			return c
-		}
-		return -1
-	}, line))
-	if kind := resp.Header.Get("Content-Type"); line != "" && strings.HasPrefix(kind, "text/plain") {
-		err = fmt.Errorf("%w: %s", err, line)
+	text := "the server says " + resp.Status
+	if line := firstLine(resp); line != "" && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
+		text += ": " + line
 	}
+	err := errors.New(text)
 	switch code := resp.StatusCode; {
 	case code >= 500 && code != http.StatusNotImplemented, code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests:
 		return err
@@ -77,50 +73,21 @@ func refused(resp *http.Response) error {
 	return &lasting{err}
 }
 
-// Plain is an address without what may be secret: user, password and query.
-func Plain(address string) string { return newShown(address).name }
-
-// shown is an address as it may be told.
-type shown struct {
-	name    string
-	secrets *strings.Replacer // of the address, where a server repeats them
-}
-
-func newShown(address string) shown {
-	u, err := url.Parse(address)
-	if err != nil {
-		return shown{"the address", strings.NewReplacer(address, "***")}
+// firstLine is that of what a server says, without the secrets of the addresses that led to it.
+func firstLine(resp *http.Response) string {
+	line, err := bufio.NewReader(io.LimitReader(resp.Body, maxRead)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "" // it broke off, perhaps in a secret
 	}
-	var pairs []string
-	password, _ := u.User.Password()
-	for _, secret := range []string{u.RawQuery, password} {
-		if len(secret) > 3 { // shorter ones are in too many words
-			pairs = append(pairs, secret, "***")
+	line = strings.TrimSpace(strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) {
+			return c
 		}
+		return -1
+	}, line))
+	for resp != nil {
+		line = hide(resp.Request.URL).Replace(line)
+		resp = resp.Request.Response // that sent us on
 	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	return shown{u.String(), strings.NewReplacer(pairs...)}
+	return strings.ToValidUTF8(line[:min(len(line), maxTold)], "")
 }
-
-// What may be secret in other addresses: those of proxies, and where servers send us on.
-var (
-	userinfo = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'` + "`" + `]+@`)
-	query    = regexp.MustCompile(`\?[^\s"'` + "`" + `]+`)
-)
-
-// error is err with the address in front, and without secrets.
-func (s shown) error(how string, err error) error {
-	text := s.secrets.Replace(err.Error())
-	text = query.ReplaceAllString(userinfo.ReplaceAllString(text, "${1}***@"), "?***")
-	return &getError{fmt.Sprintf("GET %s: %s%s", s.name, how, text), err}
-}
-
-// getError is why nothing was got. Its text has no secrets; those of the errors that it
-// wraps may have.
-type getError struct {
-	text string
-	err  error
-}
-
-func (e *getError) Error() string { return e.text }
-func (e *getError) Unwrap() error { return e.err }

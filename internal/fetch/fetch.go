@@ -98,7 +98,7 @@ func (c *Client) once(ctx context.Context, f File, take Take) (Got, error) {
 
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.URL, nil)
 	if err != nil {
-		return Got{}, &lasting{bare(err)}
+		return Got{}, &lasting{errors.New("it is none: in user, password and query the characters / ? # @ % are written %2F %3F %23 %40 %25")}
 	}
 	transport := c.Transport
 	if transport == nil {
