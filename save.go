@@ -156,9 +156,11 @@ func outputPath(dir string, d Located) string {
 	return filepath.Join(path, plain+output)
 }
 
-// Write writes a dataset as files have it, and commands: its bytes as they lie in the
-// store, and a value that is neither bytes nor text nor an array as JSON, on one line.
-// Fetch has the store's bytes of all.
+// Write writes a dataset as files have it: its bytes as they lie in the store, but msgpack,
+// which a value that is neither bytes nor text nor an array is, as JSON on one line; value
+// and text are in memory together meanwhile. What JSON cannot say, such as a time after the
+// year 9999, keeps its bytes, and the log of the client (WithLog) has a warning. Fetch has
+// the store's bytes of all.
 func (j *Job) Write(ctx context.Context, d Located, to io.Writer) error {
 	if d.Desc.Codec != value.Msgpack {
 		return j.Fetch(ctx, d, to)
@@ -169,7 +171,8 @@ func (j *Job) Write(ctx context.Context, d Located, to io.Writer) error {
 	}
 	text, err := value.Text(value.Flat{Codec: d.Desc.Codec, Bytes: b.Bytes()})
 	if err != nil {
-		return err
+		j.client.opts.log.Warn().Err(err).Msgf("%s is written as msgpack, not as JSON", d.Name)
+		text = b.Bytes()
 	}
 	_, err = to.Write(text)
 	return err

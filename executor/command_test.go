@@ -116,15 +116,22 @@ func TestCommandReadsAndWritesFiles(t *testing.T) {
 	}
 }
 
-// A pickle is refused before the command starts, with what to return instead.
+// A pickle, and msgpack that JSON cannot say, are refused before the command starts, with what to return instead.
 func TestCommandReadsNoPickle(t *testing.T) {
 	a, s := startWithStore(t, testRegistry())
-	pickled := raw("stream and buffers")
-	pickled.Codec = "pickle5"
-	for _, d := range []comms.Desc{pickled, s.put(a, ledger.File, pickled)} {
-		a.dispatch(a.run(a.sh("cat", []string{"model"}, nil, func(k *comms.Kind) { k.Stdin = "model" }), d))
-		if e := a.items(1)[0].Error; e == nil || e.Kind != comms.ErrorInput || !strings.Contains(e.Message, `input "model": it is a Python object, pickled`) {
-			t.Errorf("error is %+v", e)
+	pickled, extension := raw("stream and buffers"), raw("\xd4\x05\x00")
+	pickled.Codec, extension.Codec = "pickle5", "msgpack"
+	for _, c := range []struct {
+		d    comms.Desc
+		want string
+	}{
+		{pickled, `input "model": it is a Python object, pickled, which only Python tasks read: return text,`},
+		{s.put(a, ledger.File, pickled), `input "model": it is a Python object, pickled, which only Python tasks read: return text,`},
+		{extension, `unknown ext id=5; return text, bytes, or plain values for a command`},
+	} {
+		a.dispatch(a.run(a.sh("cat", []string{"model"}, nil, func(k *comms.Kind) { k.Stdin = "model" }), c.d))
+		if e := a.items(1)[0].Error; e == nil || e.Kind != comms.ErrorInput || !strings.Contains(e.Message, c.want) {
+			t.Errorf("error is %+v, want %s", e, c.want)
 		}
 	}
 }

@@ -170,7 +170,7 @@ func (p *program) file(input string, k int, d *comms.Desc) (string, error) {
 	}
 	b, err := value.Text(f)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w; return text, bytes, or plain values for a command", err)
 	}
 	if err := p.makeDir(); err != nil {
 		return "", err

@@ -44,6 +44,7 @@ var (
 	_ = cascade.Func1("Panics", panics, "values -> sum")
 	_ = cascade.Func1("Stats", stats, "values -> stats")
 	_ = cascade.Func1("Refuses", refuses, "values -> sum")
+	_ = cascade.Func1x2("Years", years, "with -> this, next")
 
 	errNoData = cascade.RegisterError("nodata", errors.New("no data for this date"))
 )
@@ -93,6 +94,12 @@ func stats(_ context.Context, a cascade.Array[float64]) (statsOf, error) {
 		}
 	}
 	return s, nil
+}
+
+// years are the beginnings of year N and of the next. JSON has no year 10000.
+func years(_ context.Context, s rampSettings) (this, next time.Time, err error) {
+	this = time.Date(s.N, 1, 1, 0, 0, 0, 0, time.UTC)
+	return this, this.AddDate(1, 0, 0), nil
 }
 
 func panics(_ context.Context, a cascade.Array[float64]) (float64, error) {
@@ -204,6 +211,7 @@ var varying = []struct {
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "JOB"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`), "TIME"},
 	{regexp.MustCompile(`\d\d:\d\d:\d\d\.\d{3}`), "TIME"},
+	{regexp.MustCompile(`\b\d{1,2}:\d\d[AP]M\b`), "TIME"},
 	{regexp.MustCompile(`"(\w*seconds|cpu|peak_memory|executor)":[-+.e\d]+`), `"$1":N`},
 	{regexp.MustCompile(`\b[\d.]+(us|ms|s)\b`), "DURATION"},
 	{regexp.MustCompile(`\b[\d.]+ s\b`), "DURATION"},
