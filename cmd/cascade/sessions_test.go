@@ -237,7 +237,8 @@ func TestRunLeavesWhatDoesNotFit(t *testing.T) {
 	big.runs()
 	big.open("done")
 	h.expect(c, "job other done", "job big (JOB) done")
-	h.expect(h.start("", "rerun", "big", "wait"), "exit 1", "needs licence, which this agent does not have")
+	h.expect(h.start("", "rerun", "big", "wait"), "exit 2",
+		"job big (JOB) is left: this host cannot run it: task wait: no host has enough: it needs licence 2 (the largest host has 0) (cascade cancel JOB ends it)")
 }
 
 // process is the command as a process of its own.
