@@ -311,66 +311,6 @@ func causeText(g *dag.Graph, e *comms.Event) string {
 	return text
 }
 
-// environmentRows lists the environments of a job and what became of them.
-func (c *Controller) environmentRows(p *pager, q *comms.Query, g *dag.Graph) error {
-	if q.Job.IsZero() {
-		return c.eachJob(p, func(job comms.JobID, g *dag.Graph) error {
-			one := *q
-			one.Job = job
-			return c.environmentRows(p, &one, g)
-		})
-	}
-	if len(g.Environments) == 0 {
-		return nil
-	}
-	rows := make([]comms.EnvironmentRow, len(g.Environments))
-	began := make([]int64, len(rows))
-	for i := range g.Environments {
-		rows[i] = comms.EnvironmentRow{Job: q.Job.String(), Name: g.Environments[i].Name, Kind: g.Environments[i].Kind(), State: "unused"}
-	}
-	for b, err := range c.store.Batches(q.Job) {
-		if err != nil {
-			return err
-		}
-		for i := range b.Events {
-			e := &b.Events[i]
-			if e.Kind != comms.EventEnv && e.Kind != comms.EventBuilding {
-				continue
-			}
-			k := slices.IndexFunc(rows, func(r comms.EnvironmentRow) bool { return r.Name == e.Cause.Text })
-			if k < 0 {
-				continue
-			}
-			rows[k].Agent, rows[k].Error = b.Agent, ""
-			switch {
-			case e.Kind == comms.EventBuilding:
-				if rows[k].State != "building" {
-					began[k] = e.At
-				}
-				rows[k].State = "building"
-				if e.Error != nil { // what it waits for
-					rows[k].Error = e.Error.Message
-				}
-				continue
-			case e.Error != nil:
-				rows[k].State, rows[k].Error = "failed", e.Error.Message
-			default:
-				rows[k].State, rows[k].Size = "ready", e.Count
-				rows[k].Used = stamp(e.At)
-			}
-			if began[k] != 0 {
-				rows[k].Seconds = seconds(max(0, e.At-began[k])) // of a wall clock, which may be set back
-			}
-		}
-	}
-	for i := range rows {
-		if !p.add(func() any { return &rows[i] }) {
-			break
-		}
-	}
-	return nil
-}
-
 // located finds the datasets of Locate: the exports, or those that are named.
 func (c *Controller) located(q *comms.Locate, g *dag.Graph) (comms.Message, error) {
 	if err := c.barrier(q.Job); err != nil {

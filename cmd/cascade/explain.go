@@ -46,6 +46,9 @@ type waited struct {
 // explainNames is the most tasks that explain names; --json has all.
 const explainNames = 5
 
+// notThere is the state of a task of an element that was not published.
+const notThere = "not there yet"
+
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain JOB TASK",
@@ -84,7 +87,7 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 	if err != nil {
 		return nil, err
 	}
-	x := &explanation{Task: g.TaskName(i), State: "not there yet"} // an element that was not published
+	x := &explanation{Task: g.TaskName(i), State: notThere}
 	if r != nil {
 		a.cutOffTask(r)
 		x.State, x.Agent, x.Executor, x.Attempt, x.Started, x.Seconds, x.Error = r.State, r.Agent, r.Executor, r.Attempt, r.Started, r.Seconds, r.Error
@@ -98,7 +101,7 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 			return nil, err
 		}
 	}
-	if x.Started == "" {
+	if !a.alone && slices.Contains([]string{notThere, "waiting", "ready"}, x.State) {
 		rows, err := cascade.Rows[comms.EnvironmentRow](ctx, client, comms.QueryEnvironments, j.ID(), "")
 		if err != nil {
 			return nil, err
@@ -188,16 +191,21 @@ func (x *explanation) inputs(producers []comms.TaskRow) {
 	}
 }
 
-// environment notes that the task's environment is being built.
+// environment notes that the task's environment is being built: where the task is, or
+// wherever it is, of a task of which that is not known.
 func (x *explanation) environment(name string, rows []comms.EnvironmentRow) {
+	var all []string
 	for _, r := range rows {
-		if name != "" && r.Name == name && r.State == "building" {
-			x.Building = fmt.Sprintf("environment %s is being built on agent %s", name, r.Agent)
-			if r.Error != "" {
-				x.Building += ", which waits: " + oneLine(r.Error)
-			}
+		if name == "" || r.Name != name || r.State != "building" || x.Agent != "" && x.Agent != r.Agent {
+			continue
 		}
+		text := fmt.Sprintf("environment %s is being built on agent %s", name, r.Agent)
+		if r.Error != "" {
+			text += ", which waits: " + oneLine(r.Error)
+		}
+		all = append(all, text)
 	}
+	x.Building = strings.Join(all, "; ")
 }
 
 func (a *app) printExplanation(x *explanation) {

@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -16,17 +17,21 @@ func TestExplainEnvironment(t *testing.T) {
 		{Name: "ready", State: "ready", Agent: "h1"},
 		{Name: "fields", State: "building", Agent: "h2"},
 		{Name: "reader", State: "building", Agent: "h1", Error: "the index cannot be reached\nconnection refused"},
+		{Name: "reader", State: "building", Agent: "h2"},
 	}
-	for name, want := range map[string]string{
-		"":       "",
-		"ready":  "",
-		"unused": "",
-		"fields": "environment fields is being built on agent h2",
-		"reader": "environment reader is being built on agent h1, which waits: the index cannot be reached",
+	for _, c := range []struct{ name, agent, want string }{
+		{"", "", ""},
+		{"ready", "", ""},
+		{"unused", "", ""},
+		{"fields", "", "environment fields is being built on agent h2"},
+		{"fields", "h2", "environment fields is being built on agent h2"},
+		{"fields", "h1", ""},
+		{"reader", "", "environment reader is being built on agent h1, which waits: the index cannot be reached; environment reader is being built on agent h2"},
+		{"reader", "h2", "environment reader is being built on agent h2"},
 	} {
-		var x explanation
-		if x.environment(name, rows); x.Building != want {
-			t.Errorf("%q: %q, want %q", name, x.Building, want)
+		x := explanation{Agent: c.agent}
+		if x.environment(c.name, rows); x.Building != c.want {
+			t.Errorf("%q on %q: %q, want %q", c.name, c.agent, x.Building, c.want)
 		}
 	}
 }
@@ -46,6 +51,14 @@ case $(tr -d '\000') in
 esac
 `
 
+const waits = `job: waits
+environments: {slow: {plugins: {licences: {}}}}
+tasks:
+  t: {command: ["true"], environment: slow}
+  bad: {command: ["false"], out: [x], stdout: x, keep_going: true}
+  never: {command: "cat ${in.x}", in: {x: bad.x}, environment: slow, keep_going: true}
+`
+
 // A task that waits for its environment says so, as long as that is so.
 func TestExplainBuilding(t *testing.T) {
 	h := newHost(t)
@@ -56,7 +69,7 @@ func TestExplainBuilding(t *testing.T) {
 	for _, err := range []error{
 		os.MkdirAll(plugins, 0o700), syscall.Mkfifo(pipe, 0o600),
 		os.WriteFile(filepath.Join(plugins, "licences"), []byte(licences), 0o700),
-		os.WriteFile("job.yaml", []byte("job: waits\nenvironments: {slow: {plugins: {licences: {}}}}\ntasks: {t: {command: [\"true\"], environment: slow}}\n"), 0o600),
+		os.WriteFile("job.yaml", []byte(waits), 0o600),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +77,9 @@ func TestExplainBuilding(t *testing.T) {
 	}
 	run := h.start("", "run", "job.yaml")
 	await(t, &run.err, "building environment slow, which waits: licences")
+	await(t, &run.err, "never: 0/1 done, 1 skipped")
 	explained := h.start("", "explain", "last", "t").wait()
+	skipped := h.start("", "explain", "last", "never").wait()
 	if err := os.WriteFile(pipe, []byte("go\n"), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -74,6 +89,9 @@ func TestExplainBuilding(t *testing.T) {
 `
 	if explained != want {
 		t.Errorf("explained is\n%swant\n%s", explained, want)
+	}
+	if !strings.Contains(skipped, "never: skipped") || strings.Contains(skipped, "slow") {
+		t.Errorf("a skipped task is explained as\n%s", skipped)
 	}
 	if code := <-run.code; code != exitOK {
 		t.Errorf("the run ends with %d:\n%s", code, run.err.String())
