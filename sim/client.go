@@ -207,6 +207,9 @@ func (c *client) answered(m comms.Message) {
 	c.progress()
 }
 
+// steerReason is told with all that a client asks for.
+const steerReason = "the client asks for it"
+
 // steer asks for something at random.
 func (c *client) steer() {
 	w := c.w
@@ -218,7 +221,7 @@ func (c *client) steer() {
 		return
 	}
 	control := func(a comms.SteerAction, tasks []string, then func(comms.Message)) {
-		c.send(&comms.Control{Req: c.next(), Job: j.id, Action: a, Tasks: tasks}, then)
+		c.send(&comms.Control{Req: c.next(), Job: j.id, Action: a, Tasks: tasks, Reason: steerReason}, then)
 	}
 	nothing := func(comms.Message) {}
 	f := w.oracle.facts[j.id]

@@ -137,9 +137,11 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 			f.lost(t)
 		}
 	}
-	if k.Row.Phase.Final() && len(b.Reset) > 0 {
+	if b.Why == steerReason || k.Row.Phase.Final() && len(b.Reset) > 0 {
 		k.Past().States.Each(func(t dag.TaskIndex, s core.TaskState) {
-			if s != core.TaskAbsent && !s.Over() { // it was cancelled while its agent was away, and what that had was never ended
+			// What ended badly is tried again for all that has not ended, whatever the client named. In a job that had
+			// ended this was cancelled while its agent was away, and what that had was never ended.
+			if s != core.TaskAbsent && !s.Over() {
 				for x := range f.withFollowers(f.needs(t)) {
 					f.asked[x] = true
 				}

@@ -47,14 +47,15 @@ var mended = []uint64{
 	20221,                // the oracle counted an element that was lost as there
 	13373,                // a job was cancelled while the first decision about it was stored, and its agents came then
 	81629, 88095, 112794, // what an instance had made was lost elsewhere: it was given to another agent than its generator, which makes it too
-	201060, // a job that an agent was told to forget was given to it again while it still ran there
-	69231,  // an instance that had not begun stayed when its generator, made again, never came to its element
-	71756,  // what a generator had published before it failed was freed by the next process of its agent
-	201995, // references of instances beyond a stream that had begun anew and failed
-	5630,   // an instance that was asked for counted as committed, and not as ended
-	4354,   // the oracle wanted others to have what a task reads that an agent has begun and told so
-	24783,  // an agent counted the end of a streamed group twice, because it heard again how its generator had ended
-	26346,  // what an agent's next process says of what it has found was taken for that of an epoch before
+	201060,       // a job that an agent was told to forget was given to it again while it still ran there
+	69231,        // an instance that had not begun stayed when its generator, made again, never came to its element
+	71756,        // what a generator had published before it failed was freed by the next process of its agent
+	201995,       // references of instances beyond a stream that had begun anew and failed
+	5630,         // an instance that was asked for counted as committed, and not as ended
+	4354,         // the oracle wanted others to have what a task reads that an agent has begun and told so
+	24783,        // an agent counted the end of a streamed group twice, because it heard again how its generator had ended
+	12925, 56402, // the oracle did not know that a rerun of one task tries again what ended badly and others that have not ended need
+	26346, // what an agent's next process says of what it has found was taken for that of an epoch before
 }
 
 // alone are seeds that once failed with all jobs on one agent (without spread).
