@@ -20,6 +20,9 @@ func (a *app) hint(words ...string) string {
 	if a.state != a.getenv("CASCADE_STATE") {
 		words = append(words, "--state", a.state)
 	}
+	if a.tcp {
+		words = append(words, "--insecure-test-network")
+	}
 	for i, w := range words {
 		words[i] = quoted(w)
 	}
@@ -37,7 +40,7 @@ func quoted(word string) string {
 }
 
 // ofOneRun are the flags that say how one job was submitted, and not what it is.
-var ofOneRun = map[string]bool{"resume": true, "explain": true, "id": true, "hold": true, "wait": true, "to": true, "state": true, "json": true, "verbose": true}
+var ofOneRun = map[string]bool{"resume": true, "explain": true, "id": true, "hold": true, "wait": true, "to": true, "state": true, "insecure-test-network": true, "json": true, "verbose": true}
 
 // runAnew notes the command that runs file again as c was told to, a run also where c
 // submits: with the results of the job before, if it kept them (retained), else so that

@@ -1,8 +1,14 @@
 package main
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 )
 
@@ -25,6 +31,8 @@ func TestHints(t *testing.T) {
 			`cascade run 'my job.yaml' --keep --param 'name=it'\''s' --param n=3 --resume=` + id + " --state s" + taken, "cascade rerun " + id + " --state s"},
 		{[]string{"CASCADE_TO=here"}, []string{"submit", "job.yaml", "--wait"}, false, "cascade run job.yaml --resume" + later, "cascade rerun " + id},
 		{[]string{"CASCADE_TO=here"}, []string{"submit", "job.yaml", "--wait", "--to", "there"}, false, "cascade run job.yaml --resume --to there" + later, "cascade rerun " + id + " --to there"},
+		{nil, []string{"run", "job.yaml", "--to", "there:9000", "--insecure-test-network"}, true,
+			"cascade run job.yaml --resume=" + id + " --to there:9000 --insecure-test-network" + taken, "cascade rerun " + id + " --to there:9000 --insecure-test-network"},
 		{nil, []string{"run", "-"}, true, "", "cascade rerun " + id},
 	} {
 		a := &app{environ: c.environ}
@@ -46,6 +54,45 @@ func TestHints(t *testing.T) {
 		}
 		if got := a.hint("rerun", id); got != c.rerun {
 			t.Errorf("%v: rerun is %s, want %s", c.args, got, c.rerun)
+		}
+	}
+}
+
+// What errors advise leads to where the job is, too.
+func TestAdvice(t *testing.T) {
+	a, job := &app{state: "s"}, comms.JobID{15: 1}
+	const id = "00000000-0000-0000-0000-000000000001"
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{a.unsaved(job, nil, errors.New("disk full")), "disk full\nthe job is done and 0 outputs copied; its outputs are kept: cascade get " + id +
+			" TASK.OUTPUT -o FILE --state s copies one, cascade ls datasets " + id + " --state s lists them"},
+		{a.cannotRun(&cascade.Progress{Job: job, Waits: "no host has enough"}), "this host cannot run it: no host has enough (cascade cancel " + id + " --state s ends it)"},
+	} {
+		if c.err.Error() != c.want {
+			t.Errorf("%s, want %s", c.err, c.want)
+		}
+	}
+}
+
+// No command that has a job in it is printed without what hint adds.
+func TestCommandsAreHints(t *testing.T) {
+	bare := regexp.MustCompile(`cascade [a-z][a-z ]*(%s|" ?\+)`)
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range bare.FindAll(b, -1) {
+			t.Errorf("%s prints %q itself: hint does it", file, found)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (a *app) importCommand() *cobra.Command {
 		Use:     "import",
 		Short:   "Make a job of what another system recorded",
 		Example: "  cascade import wfformat montage.json -o job.yaml --profile job.profile.json",
-		Args:    recording,
+		Args:    a.recording,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(a.importWfFormatCommand())
@@ -29,9 +29,9 @@ func (a *app) importCommand() *cobra.Command {
 }
 
 // recording refuses an argument where a format is wanted, and says what to type for a file.
-func recording(c *cobra.Command, args []string) error {
+func (a *app) recording(c *cobra.Command, args []string) error {
 	if len(args) > 0 && strings.ContainsAny(args[0], "./") {
-		return badInputf("import: say the format that the recording is in: cascade import wfformat %s", args[0])
+		return badInputf("import: say the format that the recording is in: %s", a.hint("import", "wfformat", args[0]))
 	}
 	return known(c, args)
 }

@@ -324,7 +324,7 @@ cancelled. ` + taskHelp + "\n" + jobHelp,
 				}
 				tasks := args[1:]
 				if len(tasks) == 0 {
-					if tasks, err = wentWithout(ctx, client, j); err != nil {
+					if tasks, err = a.wentWithout(ctx, client, j); err != nil {
 						return err
 					}
 				}
@@ -346,7 +346,7 @@ const rerunTasks = 10_000
 
 // wentWithout names the tasks of a job that failed, and those that were skipped or
 // cancelled: a failure also ends what does not depend on it, unless the job keeps going.
-func wentWithout(ctx context.Context, client *cascade.Client, j *cascade.Job) ([]string, error) {
+func (a *app) wentWithout(ctx context.Context, client *cascade.Client, j *cascade.Job) ([]string, error) {
 	var names []string
 	for _, state := range []string{"failed", "skipped", "cancelled"} {
 		rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), state, rerunTasks+1-len(names))
@@ -363,7 +363,7 @@ func wentWithout(ctx context.Context, client *cascade.Client, j *cascade.Job) ([
 		}
 	}
 	if len(names) == 0 {
-		return nil, badInputf("rerun: no task of job %s failed, was skipped or cancelled: name what is to run again, cascade ls tasks %s lists the tasks", j.ID(), j.ID())
+		return nil, badInputf("rerun: no task of job %s failed, was skipped or cancelled: name what is to run again, %s lists the tasks", j.ID(), a.hint("ls", "tasks", j.ID().String()))
 	}
 	return names, nil
 }

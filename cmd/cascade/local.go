@@ -147,7 +147,7 @@ func (a *app) waitForOther(ctx context.Context, client *cascade.Client, r comms.
 		return p.Waits == "" || p.Phase == comms.JobRunning
 	})
 	if err == nil && !p.Final {
-		fmt.Fprintf(a.err, "job %s (%s) is left: %v\n", r.Name, r.ID, cannotRun(p))
+		fmt.Fprintf(a.err, "job %s (%s) is left: %v\n", r.Name, r.ID, a.cannotRun(p))
 		return nil
 	}
 	if err == nil {
@@ -165,13 +165,13 @@ func (a *app) waitForOther(ctx context.Context, client *cascade.Client, r comms.
 	}
 	files, err := j.Save(ctx, r.Dir)
 	if err != nil {
-		return fmt.Errorf("job %s (%s), which was cut off: %w", r.Name, r.ID, unsaved(id, files, err))
+		return fmt.Errorf("job %s (%s), which was cut off: %w", r.Name, r.ID, a.unsaved(id, files, err))
 	}
 	fmt.Fprintf(a.err, "job %s (%s) %s, %s copied\n", r.Name, r.ID, p.Phase, plural(len(files), "output"))
 	return nil
 }
 
 // cannotRun is the error of a job that this host, being the only one, is too small for.
-func cannotRun(p *cascade.Progress) error {
-	return badInputf("this host cannot run it: %s (cascade cancel %s ends it)", p.Waits, p.Job)
+func (a *app) cannotRun(p *cascade.Progress) error {
+	return badInputf("this host cannot run it: %s (%s ends it)", p.Waits, a.hint("cancel", p.Job.String()))
 }

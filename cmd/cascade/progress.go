@@ -138,7 +138,7 @@ func (s *progress) tick(ctx context.Context, client *cascade.Client, p *cascade.
 // error when it cannot be found out: the job's own end tells.
 func (s *progress) waitsFor(ctx context.Context, client *cascade.Client, p *cascade.Progress) (why []string) {
 	if p.Phase == comms.JobHeld {
-		return []string{"held: cascade release " + s.job.String() + " starts it"}
+		return []string{"held: " + s.a.hint("release", s.job.String()) + " starts it"}
 	}
 	if p.Waits != "" {
 		return []string{"waits: " + p.Waits}

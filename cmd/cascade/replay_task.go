@@ -198,7 +198,7 @@ func (p *attempt) number(ctx context.Context) (uint32, error) {
 	p.task.Agent = cmp.Or(r.Agent, "replay")
 	switch n := p.flags.attempt; {
 	case n > r.Attempt:
-		return 0, badInputf("replay: task %s was tried %d times, there is no attempt %d: cascade story %s %s tells of each", p.flags.task, r.Attempt, n, p.job.ID(), p.flags.task)
+		return 0, badInputf("replay: task %s was tried %d times, there is no attempt %d: %s tells of each", p.flags.task, r.Attempt, n, p.app.hint("story", p.job.ID().String(), p.flags.task))
 	case n > 0:
 		return n, nil
 	}

@@ -263,7 +263,7 @@ func (a *app) unfinished(ctx context.Context, client *cascade.Client, g *dag.Gra
 			return nil, err
 		}
 		if same {
-			fmt.Fprintf(a.err, "it is the job that was to run: it is not submitted again (cascade cancel %s, to begin anew)\n", r.ID)
+			fmt.Fprintf(a.err, "it is the job that was to run: it is not submitted again (%s, to begin anew)\n", a.hint("cancel", r.ID))
 			a.left = slices.Delete(slices.Clone(a.left), i, i+1)
 			return client.Job(id), nil
 		}
@@ -288,7 +288,7 @@ func (a *app) follow(ctx context.Context, client *cascade.Client, j *cascade.Job
 	switch {
 	case failure == nil:
 		if files, err = j.Save(ctx, dir); err != nil {
-			return unsaved(j.ID(), files, err)
+			return a.unsaved(j.ID(), files, err)
 		}
 	case g.KeepGoing && last.Phase == comms.JobFailed:
 		files, missing, err = j.SaveThere(ctx, dir)
@@ -312,9 +312,9 @@ func (a *app) follow(ctx context.Context, client *cascade.Client, j *cascade.Job
 
 // unsaved says what became of the outputs when they could not all be copied: the
 // job itself is done, and they are kept.
-func unsaved(id comms.JobID, files []string, err error) error {
-	return fmt.Errorf("%w\nthe job is done and %s copied; its outputs are kept: cascade get %s TASK.OUTPUT -o FILE copies one, cascade ls datasets %s lists them",
-		err, plural(len(files), "output"), id, id)
+func (a *app) unsaved(id comms.JobID, files []string, err error) error {
+	return fmt.Errorf("%w\nthe job is done and %s copied; its outputs are kept: %s copies one, %s lists them",
+		err, plural(len(files), "output"), a.hint("get", id.String(), "TASK.OUTPUT", "-o", "FILE"), a.hint("ls", "datasets", id.String()))
 }
 
 func (a *app) watch(ctx context.Context, client *cascade.Client, j *cascade.Job, show *progress) (last *cascade.Progress, err error) {
@@ -342,7 +342,7 @@ func (a *app) watch(ctx context.Context, client *cascade.Client, j *cascade.Job,
 		case last = <-updates:
 			show.update(last)
 			if a.owner && last.Waits != "" {
-				return last, fmt.Errorf("job %s: %w", last.Name, cannotRun(last))
+				return last, fmt.Errorf("job %s: %w", last.Name, a.cannotRun(last))
 			}
 		case <-tick.C:
 			show.tick(ctx, client, last)

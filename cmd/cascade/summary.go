@@ -98,7 +98,7 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 	a.fact("data", "%s published, %s copied, %s spilled", size(s.BytesOut), size(s.Copied), size(s.Spilled))
 	a.fact("tried again", "%d", s.Retries)
 	if s.Failed+s.Skipped > 0 {
-		a.fact("went without", "%d failed, %d skipped: cascade ls tasks %s --filter failed", s.Failed, s.Skipped, s.Job)
+		a.fact("went without", "%d failed, %d skipped: %s", s.Failed, s.Skipped, a.hint("ls", "tasks", s.Job, "--filter", "failed"))
 		rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, p.Job, "failed", namedFailures)
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 	case len(g.Exports) == 0:
 		a.fact("outputs", "none are kept: name them under outputs: in the job file")
 	default:
-		a.fact("outputs", "cascade get %s TASK.OUTPUT", s.Job)
+		a.fact("outputs", "%s", a.hint("get", s.Job, "TASK.OUTPUT"))
 	}
 	return nil
 }
