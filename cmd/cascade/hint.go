@@ -43,8 +43,8 @@ func quoted(word string) string {
 var ofOneRun = map[string]bool{"resume": true, "explain": true, "id": true, "hold": true, "wait": true, "to": true, "state": true, "insecure-test-network": true, "json": true, "verbose": true}
 
 // runAnew notes the command that runs file again as c was told to, a run also where c
-// submits: with the results of the job before, if it kept them (retained), else so that
-// they are kept from now on. Standard input cannot be read again.
+// submits: with the results of the job before, all if it kept them (retained), else its
+// outputs, and so that all are kept from now on. Standard input cannot be read again.
 func (a *app) runAnew(c *cobra.Command, file string, retained bool) {
 	if file == "-" {
 		return
@@ -71,7 +71,7 @@ func (a *app) runAnew(c *cobra.Command, file string, retained bool) {
 	})
 	a.anew = func(job comms.JobID) string {
 		if !retained {
-			return a.hint(append(slices.Clone(words), "--resume")...) + "  # all of it; results are kept, and the next --resume takes them over"
+			return a.hint(append(slices.Clone(words), "--resume")...) + "  # what is kept is taken over; from now on everything is kept"
 		}
 		return a.hint(append(slices.Clone(words), "--resume="+job.String())...) + "  # results that have not changed are taken over"
 	}
