@@ -80,8 +80,12 @@ func (b *body) Read(to []byte) (int, error) {
 	n, err := b.from.Read(to)
 	b.heard()
 	b.n += int64(n)
-	if b.n > b.file.Most {
+	switch {
+	case b.n > b.file.Most:
 		b.err = &lasting{&TooLargeError{Size: b.n, Most: b.file.Most}}
+		return 0, b.err
+	case b.file.Size > 0 && b.n > b.file.Size:
+		b.err = &lasting{fmt.Errorf("it has more than the %d bytes that the job says", b.file.Size)}
 		return 0, b.err
 	}
 	_, _ = b.sum.Write(to[:n]) // a hash does not fail

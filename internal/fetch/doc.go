@@ -8,6 +8,8 @@
 // Invariants:
 //   - What came is what was asked for, whole: take has returned, and the length and hash
 //     that are known beforehand are those of what it read.
+//   - No more is read than is taken at most, nor than the size that is known beforehand: of
+//     what goes beyond, at most one buffer, which take does not see.
 //   - Silence is the server's: the clock runs while an answer or a byte is awaited, and
 //     stands still while take does something else, such as waiting for memory.
 //   - A slow server that goes on sending is heard out, up to one limit for all tries.

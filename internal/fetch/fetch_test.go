@@ -108,6 +108,11 @@ var (
 	status = func(code int) answer {
 		return func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(code) }
 	}
+	endless = func(w http.ResponseWriter, r *http.Request, _ int) {
+		for r.Context().Err() == nil {
+			whole(w)
+		}
+	}
 	// first answers the first request; those after it get all.
 	first = func(a answer) answer {
 		return func(w http.ResponseWriter, r *http.Request, n int) {

@@ -105,7 +105,13 @@ var getCases = []getCase{
 	{what: "another size", serve: func(w http.ResponseWriter, _ *http.Request, _ int) { measured(w) },
 		file: File{Size: 7, Most: 1 << 20}, asked: 1, err: "it has 262144 bytes, and the job says 7"},
 	{what: "another size, of unknown length", serve: func(w http.ResponseWriter, _ *http.Request, _ int) { whole(w) },
-		file: File{Size: 7, Most: 1 << 20}, asked: 1, err: "it has 262144 bytes, and the job says 7"},
+		file: File{Size: 7, Most: 1 << 20}, asked: 1, err: "it has more than the 7 bytes that the job says"},
+	{what: "another size, without an end", serve: endless,
+		file: File{Size: 100_000, Most: 1 << 40}, asked: 1, err: "it has more than the 100000 bytes that the job says"},
+	{what: "another size, shorter, of unknown length", serve: func(w http.ResponseWriter, _ *http.Request, _ int) { whole(w) },
+		file: File{Size: 1 << 19, Most: 1 << 20}, asked: 1, err: "it has 262144 bytes, and the job says 524288"},
+	{what: "a size that is too large, of unknown length", serve: endless,
+		file: File{Size: 2000, Most: 1000}, asked: 1, err: "bytes or more: at most 1000 are taken"},
 	{what: "too large", serve: func(w http.ResponseWriter, _ *http.Request, _ int) { measured(w) },
 		file: File{Most: 1000}, asked: 1, err: "it has 262144 bytes or more: at most 1000 are taken"},
 	{what: "too large, of unknown length", serve: func(w http.ResponseWriter, _ *http.Request, _ int) { whole(w) },
@@ -151,6 +157,9 @@ func (c getCase) test(t *testing.T) {
 		}
 	case err != nil || !bytes.Equal(came, content) || got != want:
 		t.Errorf("%d bytes, %+v, %v", len(came), got, err)
+	}
+	if n := int64(len(came)); n > f.Most || f.Size > 0 && n > f.Size {
+		t.Errorf("%d bytes were kept", n)
 	}
 	if n := asked(); n != c.asked {
 		t.Errorf("asked %d times, want %d", n, c.asked)
