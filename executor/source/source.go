@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/cascade-run/cascade/internal/fetch"
@@ -112,7 +113,7 @@ func (x *reading) file(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum, err := fill(ctx, b, f)
+	sum, err := hashed(ctx, b, f)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, x.changed("it became shorter while it was read")
@@ -144,28 +145,42 @@ func (x *reading) kept(ctx context.Context) ([]byte, error) {
 	if err := x.FromCluster(ctx, x.SHA256, b); err != nil {
 		return nil, err
 	}
-	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != x.SHA256 {
-		return nil, fmt.Errorf("its SHA-256 is %x, not %s: it was damaged on the way", sum, x.SHA256)
+	sum := sha256.New()
+	for part := range slices.Chunk(b, chunk) {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		_, _ = sum.Write(part) // a hash does not fail
+	}
+	if sum := hex.EncodeToString(sum.Sum(nil)); sum != x.SHA256 {
+		return nil, fmt.Errorf("its SHA-256 is %s, not %s: it was damaged on the way", sum, x.SHA256)
 	}
 	return b, nil
 }
 
-// fill reads all of b and returns its SHA-256.
-func fill(ctx context.Context, b []byte, from io.Reader) (string, error) {
+// hashed reads all of b and returns its SHA-256.
+func hashed(ctx context.Context, b []byte, from io.Reader) (string, error) {
 	sum := sha256.New()
+	if err := fill(ctx, b, io.TeeReader(from, sum)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// fill reads all of b, which is some chunks.
+func fill(ctx context.Context, b []byte, from io.Reader) error {
 	for at := 0; at < len(b); {
 		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		n, err := from.Read(b[at:min(at+chunk, len(b))])
-		_, _ = sum.Write(b[at : at+n]) // a hash does not fail
 		at += n
 		switch {
 		case errors.Is(err, io.EOF) && at < len(b):
-			return "", io.ErrUnexpectedEOF
+			return io.ErrUnexpectedEOF
 		case err != nil && !errors.Is(err, io.EOF):
-			return "", err
+			return err
 		}
 	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	return nil
 }

@@ -136,3 +136,19 @@ func TestFileEnds(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Nor is what the cluster keeps compared when the context has ended.
+func TestKeptEnds(t *testing.T) {
+	r, _ := reader(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("the task was cancelled")
+	r.FromCluster = func(_ context.Context, _ string, into []byte) error {
+		copy(into, "winds\n")
+		cancel(cause)
+		return nil
+	}
+	s := source.Source{Path: "/nowhere/x", SHA256: hashOf([]byte("winds\n")), Size: 6, Kept: true}
+	if b, err := r.Read(ctx, s); !errors.Is(err, cause) {
+		t.Errorf("%d bytes, error %v", len(b), err)
+	}
+}

@@ -16,7 +16,7 @@ const maxBytes = 256 << 30
 func (x *reading) get(ctx context.Context) ([]byte, error) {
 	var b []byte
 	_, err := x.HTTP.Get(ctx, fetch.File{URL: x.URL, SHA256: x.SHA256, Size: x.Size, Most: maxBytes}, func(body io.Reader, size int64) (err error) {
-		b, err = x.body(body, size)
+		b, err = x.body(ctx, body, size)
 		return err
 	})
 	if err != nil {
@@ -26,7 +26,7 @@ func (x *reading) get(ctx context.Context) ([]byte, error) {
 }
 
 // body reads an answer into memory.
-func (x *reading) body(from io.Reader, n int64) ([]byte, error) {
+func (x *reading) body(ctx context.Context, from io.Reader, n int64) ([]byte, error) {
 	if n < 0 { // the server does not say how much comes
 		f, size, err := x.spool(from)
 		if err != nil {
@@ -39,8 +39,7 @@ func (x *reading) body(from io.Reader, n int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = io.ReadFull(from, b)
-	return b, err
+	return b, fill(ctx, b, from)
 }
 
 // spool writes an answer of unknown size to a file without a name.

@@ -2,6 +2,7 @@ package source_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -74,5 +75,23 @@ func TestURLs(t *testing.T) {
 				t.Errorf("left behind %v, %v", left, err)
 			}
 		})
+	}
+}
+
+// What was read into a file first is not copied on when the context has ended.
+func TestURLEnds(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(bytes.Repeat([]byte("0123456789abcdef"), 1<<17))
+	}))
+	defer server.Close()
+	r, _ := reader(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("the task was cancelled")
+	r.Room = func(n int) ([]byte, error) { // all has come by now
+		cancel(cause)
+		return make([]byte, n), nil
+	}
+	if b, err := r.Read(ctx, source.Source{URL: server.URL + "/x"}); !errors.Is(err, cause) {
+		t.Errorf("%d bytes, error %v", len(b), err)
 	}
 }
