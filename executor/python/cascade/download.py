@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import http.client
 import re
@@ -11,12 +10,12 @@ import ssl
 import tempfile
 import time
 import urllib.error
-import urllib.parse
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
+from .address import Address, hide
 from .archive import CHUNK, MAX_BYTES, Package
 
 _FORM = re.compile(
@@ -25,18 +24,34 @@ _FORM = re.compile(
 _SILENCE = 60.0  # seconds in which something must come
 _PAUSE = 1.0  # seconds before the second try, which double
 _TRIES = 4
-_LIMIT = 3600.0  # seconds of all tries together
+_REDIRECTS = 10  # of one try
+_LIMIT = 3600.0  # seconds of all tries together, looked at before a try and when some of the archive has come
+_READ = 8192  # bytes of an answer that brings no archive
+_TOLD = 200  # characters of it that an error repeats
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
+    """What was asked for over TLS stays on TLS, and a password stays with its server."""
+
+    max_repeats = max_redirections = _REDIRECTS
+
+    def __init__(self, asked: list[Address]) -> None:
+        self._asked = asked
+
     def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: str) -> Any:
-        """What was asked for over TLS stays on TLS, and a password stays with its server."""
-        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
-            raise urllib.error.URLError("it is redirected from https to http: write the address that is meant")
-        to = super().redirect_request(req, fp, code, msg, headers, newurl)
-        if to is not None and to.host != req.host:
-            to.remove_header("Authorization")
-        return to
+        """A new request, as the one before may have headers for its own server and proxy only."""
+        fp.close()  # what else is said with it is not awaited
+        there, here = Address.of(newurl), self._asked[-1]
+        if len(self._asked) >= _REDIRECTS:
+            raise _Lasting(f"it was redirected {_REDIRECTS} times")
+        if there is None or not there.host:
+            raise _Lasting("it is redirected to something that is no http address")
+        if here.scheme == "https" and there.scheme != "https":
+            raise _Lasting("it is redirected from https to http: write the address that is meant")
+        if there.user is None and there.host == here.host:
+            there = there._replace(user=here.user)
+        self._asked.append(there)
+        return there.request()
 
 
 class _Lasting(Exception):
@@ -46,9 +61,9 @@ class _Lasting(Exception):
 class Download(Package):
     """What is at an address. When that says the hash it is fetched only to be sent: if somebody lacks it."""
 
-    def __init__(self, url: str, name: str, hash: str) -> None:
+    def __init__(self, url: Address, name: str, hash: str) -> None:
         self._url, self.name, self.size = url, name, 0
-        self._source = re.sub("//[^/@]*@", "//", url.partition("?")[0])  # without what may be secret
+        self._source = self._url.plain
         self._file: IO[bytes] | None = None
         self.hash = bytes.fromhex(hash)
         if not hash:
@@ -58,7 +73,8 @@ class Download(Package):
     def of(cls, text: str) -> Download | None:
         """That at an address; None for text that is none, of which the controller says what is wrong."""
         form = _FORM.fullmatch(text)
-        return cls(form[1], form[2], form[3] or "") if form else None
+        url = Address.of(form[1]) if form else None
+        return cls(url, form[2], form[3] or "") if form and url else None
 
     def send(self, most: int, piece: Callable[[int, bytes], None]) -> None:
         """Fetches it, if that was not done, and sends it as every package."""
@@ -79,42 +95,38 @@ class Download(Package):
         """Brings it to a file of this host, and returns its hash. What may pass is tried again."""
         ends, pause = time.monotonic() + _LIMIT, _PAUSE
         for n in range(1, _TRIES + 1):
+            asked = [self._url]
             try:
-                return self._once(ends)
-            except (OSError, http.client.HTTPException, _Lasting) as e:
-                why = f"fetch {self._source}: {'' if n < _TRIES else f'tried {n} times: '}{_told(e)}"
-                if n == _TRIES or not _passes(e) or time.monotonic() + pause > ends:
+                return self._once(asked, ends)
+            except (OSError, ValueError, http.client.HTTPException, _Lasting) as e:
+                passes = _passes(e)
+                tried = f"tried {n} times: " if passes and n == _TRIES else ""
+                why = f"fetch {self._source}: {tried}{_told(e, asked)}"
+                if n == _TRIES or not passes or time.monotonic() + pause > ends:
                     raise OSError(why) from e
             time.sleep(pause)
             pause *= 2
         raise AssertionError("unreachable")
 
-    def _once(self, ends: float) -> bytes:
+    def _once(self, asked: list[Address], ends: float) -> bytes:
         digest, self.size, self._file = hashlib.sha256(), 0, tempfile.TemporaryFile()
-        with urllib.request.build_opener(_Redirects).open(_request(self._url), timeout=_SILENCE) as answer:
-            promised = answer.headers.get("Content-Length", "")
-            while chunk := answer.read1(CHUNK):
+        with urllib.request.build_opener(_Redirects(asked)).open(self._url.request(), timeout=_SILENCE) as answer:
+            length = answer.headers.get("Content-Length", "")
+            promised = int(length[:20]) if length.isdecimal() else -1  # more digits are too many bytes in any case
+            while promised <= MAX_BYTES and (chunk := answer.read1(CHUNK)):
                 digest.update(chunk)
                 self.size += self._file.write(chunk)
-                if self.size > MAX_BYTES or promised.isdecimal() and int(promised) > MAX_BYTES:
-                    raise _Lasting(f"it has more than {MAX_BYTES >> 20} MiB: data belongs beside the code")
+                if self.size > MAX_BYTES:
+                    break
                 if time.monotonic() > ends:
                     raise _Lasting(f"it took longer than {_LIMIT:g} s")
-            if promised.isdecimal() and int(promised) != self.size:
+            if max(self.size, promised) > MAX_BYTES:
+                raise _Lasting(f"it has more than {MAX_BYTES >> 20} MiB: data belongs beside the code")
+            if promised not in (-1, self.size):
                 raise OSError(f"the connection ended after {self.size} of {promised} bytes")
         if not zipfile.is_zipfile(self._file):
             raise _Lasting(f"the {self.size} bytes that came are no zip archive (a page that asks to log in, perhaps)")
         return digest.digest()
-
-
-def _request(url: str) -> urllib.request.Request:
-    """A request whose user and password travel in a header, as urllib does not look for them in an address."""
-    parts = urllib.parse.urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    request = urllib.request.Request(urllib.parse.urlunsplit(parts._replace(netloc=host)))
-    if at:
-        request.add_header("Authorization", "Basic " + base64.b64encode(urllib.parse.unquote_to_bytes(user)).decode())
-    return request
 
 
 def _passes(e: BaseException) -> bool:
@@ -125,20 +137,31 @@ def _passes(e: BaseException) -> bool:
         why = e.reason
         unknown = isinstance(why, socket.gaierror) and why.errno == socket.EAI_NONAME
         return isinstance(why, OSError) and not unknown and not isinstance(why, ssl.SSLCertVerificationError)
-    return not isinstance(e, _Lasting)
+    return not isinstance(e, (ValueError, http.client.InvalidURL, _Lasting))
 
 
-def _told(e: BaseException) -> str:
+def _told(e: BaseException, asked: list[Address]) -> str:
     """An error in words, of a server in its own, without what may be secret."""
-    text = str(e) or type(e).__name__
-    if isinstance(e, urllib.error.URLError) and not isinstance(e, urllib.error.HTTPError):
-        text = str(e.reason)
+    text, line = str(e) or type(e).__name__, ""
     if isinstance(e, urllib.error.HTTPError):
-        text = f"the server says {e.code} {e.msg}"
-        if e.headers.get_content_type() == "text/plain":
-            try:
-                line = e.read(200).decode("utf-8", "replace").partition("\n")[0].strip()
-            except (OSError, http.client.HTTPException):  # it says no more
-                line = ""
-            text += f": {line}" if line else ""
-    return re.sub(r"\?[^\s\"']+", "?***", re.sub(r"(://)[^/\s\"']+@", r"\1***@", text))
+        text, line = f"the server says {e.code} {e.msg}", hide(_first_line(e), asked)[:_TOLD]
+    elif isinstance(e, urllib.error.URLError):
+        text = str(e.reason)
+    elif isinstance(e, (ValueError, http.client.InvalidURL)):
+        text = "it is no http address, or is redirected to something that is none"
+    return hide(text, asked) + (f": {line}" if line else "")
+
+
+def _first_line(e: urllib.error.HTTPError) -> str:
+    """That of what a server says, as far as it has come; its last word is left out where it may be cut."""
+    if e.headers.get_content_type() != "text/plain":
+        return ""
+    answer: Any = e.fp
+    try:
+        text = answer.read1(_READ).decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException):  # it says no more
+        return ""
+    line, ends, _ = text.partition("\n")
+    if not ends and answer.length != 0:
+        line = line.rpartition(" ")[0]
+    return "".join(c for c in line if c.isprintable()).strip()
