@@ -17,6 +17,7 @@
 //   - Errors and log lines have the address without user, password and query, also where
 //     a server repeats one of them, or a value of the query, as it is or encoded; from
 //     four bytes on.
-//   - Where a server sends us on, nothing of the address before is told.
+//   - Where a server sends us on, nothing of the address before is told; user and password
+//     only to the same host.
 //   - What was asked for over TLS comes over TLS.
 package fetch

@@ -41,6 +41,17 @@ var getCases = []getCase{
 			measured(w)
 		}
 	}, asked: 2},
+	{what: "redirected on the same host, with its password", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
+		user, password, _ := r.BasicAuth()
+		switch {
+		case user != "anna" || password != "geheim":
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path != "/there":
+			http.Redirect(w, r, "http://models.test/there", http.StatusFound)
+		default:
+			measured(w)
+		}
+	}, asked: 2},
 
 	{what: "busy at first", serve: func(w http.ResponseWriter, _ *http.Request, n int) {
 		if n < 3 {

@@ -9,7 +9,8 @@ import (
 const mostRedirects = 10
 
 // checkRedirect is for http.Client.CheckRedirect: it ends circles, keeps on TLS what was asked for over TLS, and
-// takes out the address that http.Client tells the next server, with a query that may be a signature.
+// takes out the address that http.Client tells the next server, with a query that may be a signature. User and password
+// go along to the same host, which http.Client sees to only where the redirect does not name it.
 func checkRedirect(to *http.Request, from []*http.Request) error {
 	to.Header.Del("Referer")
 	if len(from) >= mostRedirects {
@@ -20,6 +21,9 @@ func checkRedirect(to *http.Request, from []*http.Request) error {
 	}
 	if to.URL.Scheme != "http" && to.URL.Scheme != "https" || to.URL.Host == "" {
 		return &lasting{fmt.Errorf("it is redirected to %s://%s, which is no http address", to.URL.Scheme, to.URL.Host)}
+	}
+	if before := from[len(from)-1].URL; to.URL.User == nil && to.URL.Host == before.Host {
+		to.URL.User = before.User
 	}
 	return nil
 }
