@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -161,10 +160,9 @@ func (b *bench) local(ctx context.Context) (*cascade.Cluster, error) {
 // Jobs of earlier measurements go: with a million of them a submit deletes one, too.
 func (b *bench) start(ctx context.Context, name string, opts ...cascade.Option) (*cascade.Cluster, error) {
 	state := filepath.Join(b.opts.State, name)
-	if _, err := os.Stat(state); err == nil {
-		if _, err := cascade.Clean(state, cascade.CleanAll()); err != nil {
-			return nil, fmt.Errorf("remove what was measured before: %w", err)
-		}
+	_, err := cascade.Clean(state, cascade.CleanAll())
+	if err != nil && !errors.Is(err, cascade.ErrNotFound) { // no state, or the beginning of one: nothing was measured
+		return nil, fmt.Errorf("remove what was measured before (or delete the folder %s): %w", state, err)
 	}
 	opts = append([]cascade.Option{cascade.WithState(state), cascade.WithLog(b.opts.Log)}, opts...)
 	c, err := cascade.Local(ctx, opts...)
