@@ -35,7 +35,7 @@ func msgpackJSON(b []byte) ([]byte, error) {
 	if err := t.value(); err != nil {
 		return nil, fmt.Errorf("write msgpack as JSON: %w", err)
 	}
-	return t.to.Bytes(), nil
+	return t.sorted(), nil
 }
 
 // transcript is JSON being written while msgpack is read: no tree of values lies between them.
@@ -43,6 +43,8 @@ type transcript struct {
 	from  *msgpack.Decoder
 	to    bytes.Buffer
 	plain *json.Encoder // of what is neither list nor map, to the same
+
+	unsorted []unsorted // from left to right, none within another
 }
 
 func (t *transcript) value() error {
@@ -94,48 +96,82 @@ func (t *transcript) list() error {
 	return nil
 }
 
-// mapping writes the members as they come, and then sorts them.
+// member is the text of a key and its value: text[start:end], and which maps in it are
+// not in order, of those of the map around.
+type member struct {
+	key         string
+	start, end  int
+	first, last int
+}
+
+// unsorted is a map, text[start:end] with its braces, whose members did not come in the order of their keys.
+type unsorted struct {
+	start, end int
+	members    []member // in order
+	within     []unsorted
+}
+
+// mapping writes the members as they come. When their keys are not in order it notes what is.
 func (t *transcript) mapping() error {
 	n, err := t.from.DecodeMapLen()
 	if err != nil {
 		return err
 	}
-	type member struct {
-		key  string
-		text []byte
-	}
-	start := t.to.Len()
+	start, base := t.to.Len(), len(t.unsorted)
 	members := make([]member, n)
-	ends := make([]int, n)
+	t.to.WriteByte('{')
 	for i := range members {
+		if i > 0 {
+			t.to.WriteByte(',')
+		}
 		key, err := t.from.DecodeInterface()
 		if err != nil {
 			return err
 		}
-		members[i].key = fmt.Sprint(key)
-		if err := t.leaf(members[i].key); err != nil {
+		m := member{key: fmt.Sprint(key), start: t.to.Len(), first: len(t.unsorted) - base}
+		if err := t.leaf(m.key); err != nil {
 			return err
 		}
 		t.to.WriteByte(':')
 		if err := t.value(); err != nil {
 			return err
 		}
-		ends[i] = t.to.Len()
+		m.end, m.last = t.to.Len(), len(t.unsorted)-base
+		members[i] = m
 	}
-	at := start
-	for i, end := range ends {
-		members[i].text, at = t.to.Bytes()[at:end], end
+	t.to.WriteByte('}')
+	byKey := func(a, b member) int { return strings.Compare(a.key, b.key) }
+	if slices.IsSortedFunc(members, byKey) {
+		return nil
 	}
-	slices.SortStableFunc(members, func(a, b member) int { return strings.Compare(a.key, b.key) })
-	sorted := make([]byte, 0, t.to.Len()-start+n+2)
-	sorted = append(sorted, '{')
-	for i := range members {
-		if i > 0 {
-			sorted = append(sorted, ',')
-		}
-		sorted = append(sorted, members[i].text...)
-	}
-	t.to.Truncate(start)
-	t.to.Write(append(sorted, '}'))
+	slices.SortStableFunc(members, byKey)
+	within := slices.Clone(t.unsorted[base:])
+	t.unsorted = append(t.unsorted[:base], unsorted{start, t.to.Len(), members, within})
 	return nil
+}
+
+// sorted returns the text with all maps in order, each byte of it copied once at most.
+func (t *transcript) sorted() []byte {
+	if len(t.unsorted) == 0 {
+		return t.to.Bytes()
+	}
+	text := t.to.Bytes()
+	return appendSorted(make([]byte, 0, len(text)+1), text, 0, len(text), t.unsorted)
+}
+
+// appendSorted appends text[start:end], in which these maps are not in order.
+func appendSorted(to, text []byte, start, end int, maps []unsorted) []byte {
+	for i := range maps {
+		u := &maps[i]
+		to = append(append(to, text[start:u.start]...), '{')
+		for k, m := range u.members {
+			if k > 0 {
+				to = append(to, ',')
+			}
+			to = appendSorted(to, text, m.start, m.end, u.within[m.first:m.last])
+		}
+		to = append(to, '}')
+		start = u.end
+	}
+	return append(to, text[start:end]...)
 }
