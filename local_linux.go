@@ -185,19 +185,13 @@ func localDirs(o options) (localPaths, error) {
 
 // findDirs tells where the folders are; state is "" for the program's own.
 func findDirs(state string) (localPaths, error) {
+	var err error
 	if state == "" {
-		base := os.Getenv("XDG_STATE_HOME")
-		if base == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return localPaths{}, fmt.Errorf("find the state folder: %w", err)
-			}
-			base = filepath.Join(home, ".local", "state")
+		if state, err = owner.StateFolder(filepath.Base(os.Args[0])); err != nil {
+			return localPaths{}, err
 		}
-		state = filepath.Join(base, "cascade", filepath.Base(os.Args[0]))
 	}
-	state, err := filepath.Abs(state)
-	if err != nil {
+	if state, err = filepath.Abs(state); err != nil {
 		return localPaths{}, fmt.Errorf("find the state folder: %w", err)
 	}
 	base := filepath.Join(os.TempDir(), fmt.Sprintf("cascade-%d", os.Getuid()))

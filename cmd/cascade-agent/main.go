@@ -33,6 +33,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/executor"
+	"github.com/cascade-run/cascade/internal/owner"
 )
 
 func main() {
@@ -138,7 +139,7 @@ func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 		return cfg, fmt.Errorf("--gang-ports: %w", err)
 	}
 	if cfg.State == "" {
-		dir, err := daemon.StateFolder("agent")
+		dir, err := owner.StateFolder("agent")
 		if err != nil {
 			return cfg, err
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller"
+	"github.com/cascade-run/cascade/internal/owner"
 )
 
 func main() {
@@ -122,7 +123,7 @@ func (f *flags) config(stderr io.Writer) (controller.Config, error) {
 		x.set(n)
 	}
 	if cfg.State == "" {
-		dir, err := daemon.StateFolder("controller")
+		dir, err := owner.StateFolder("controller")
 		if err != nil {
 			return cfg, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller"
+	"github.com/cascade-run/cascade/internal/owner"
 )
 
 func (a *app) clusterCommand() *cobra.Command {
@@ -45,7 +46,7 @@ func (a *app) controllerState() (string, error) {
 	if a.state != "" {
 		return filepath.Abs(a.state)
 	}
-	return daemon.StateFolder("controller")
+	return owner.StateFolder("controller")
 }
 
 // head connects to the controller that is meant.

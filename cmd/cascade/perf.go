@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade/benchmarks/perf"
+	"github.com/cascade-run/cascade/internal/owner"
 )
 
 func (a *app) perfCommand() *cobra.Command {
@@ -56,20 +57,14 @@ ls tasks lists every task that was measured. It takes some minutes, and up to
 // perfState makes the folder for the state of what is measured. It is not that of
 // cascade run: hundreds of thousands of jobs would be in the user's way.
 func (a *app) perfState() (string, error) {
+	var err error
 	dir := a.state
 	if dir == "" {
-		base := a.getenv("XDG_STATE_HOME")
-		if base == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return "", fmt.Errorf("find the state folder: %w", err)
-			}
-			base = filepath.Join(home, ".local", "state")
+		if dir, err = owner.StateFolder("perf"); err != nil {
+			return "", err
 		}
-		dir = filepath.Join(base, "cascade", "perf")
 	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
+	if dir, err = filepath.Abs(dir); err != nil {
 		return "", fmt.Errorf("find the state folder: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/internal/report"
 	"github.com/cascade-run/cascade/planner"
 	"github.com/cascade-run/cascade/profiles"
@@ -91,7 +91,7 @@ func (a *app) durations(ctx context.Context, file string) (known profiles.Snapsh
 		source = "this host's state"
 		dir := a.state
 		if dir == "" {
-			if dir, err = daemon.StateFolder(filepath.Base(os.Args[0])); err != nil {
+			if dir, err = owner.StateFolder(filepath.Base(os.Args[0])); err != nil {
 				return known, "", err
 			}
 		}

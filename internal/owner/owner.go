@@ -1,6 +1,6 @@
-// Package owner writes into a state folder which process serves it and what that
-// process has outside the folder: sockets and shared memory. Who cleans up after
-// it finds it there.
+// Package owner finds state folders, and writes into each which process serves it and
+// what that process has outside the folder: sockets and shared memory. Who cleans up
+// after it finds it there.
 //
 //	daemon ──Put──▶ owner.json ──Get──▶ cascade clean: Kill, remove sockets and memory
 //

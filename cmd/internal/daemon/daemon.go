@@ -104,18 +104,6 @@ func ServeMeasured(run func(context.Context) error, signals <-chan os.Signal, ad
 	return errors.Join(Serve(run, signals), s.Close())
 }
 
-// StateFolder is where a part of a cluster keeps its state when no flag says it.
-func StateFolder(part string) (string, error) {
-	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
-		return filepath.Join(dir, "cascade", part), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("find a state folder (or set --state): %w", err)
-	}
-	return filepath.Join(home, ".local", "state", "cascade", part), nil
-}
-
 // Log returns a daemon's log. Every line of one that permits plain TCP says so.
 func Log(w io.Writer, verbose int, insecure bool) zerolog.Logger {
 	level := zerolog.InfoLevel
