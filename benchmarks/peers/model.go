@@ -13,6 +13,7 @@ import (
 
 // model is which processes a system has when it is warm and has nothing to do.
 type model struct {
+	Version   string  `json:"version"`   // of the system when this was measured
 	Says      string  `json:"says"`      // in the runner's words
 	Processes int     `json:"processes"` // without the reaper of this benchmark
 	Memory    float64 `json:"idle_mib"`  // private and file pages, shared ones in part
@@ -24,7 +25,7 @@ const idle = time.Second
 
 // model measures a system that has nothing to do.
 func (r *runner) model(s system) model {
-	m := model{Says: r.Model}
+	m := model{Version: r.Version, Says: r.Model}
 	before := r.processes()
 	cpu := ticks(before)
 	time.Sleep(idle)

@@ -39,7 +39,7 @@ func TestResults(t *testing.T) {
 		ok("kill", "cascade-go", map[string]float64{"again": 1}), {"kill", "mpi", nil, "the job is gone | all of it"},
 	}
 	res := results{Command: "go run ./benchmarks/peers", Date: "1 January 2026", Took: "1m0s", Host: host{"a processor", 2, "24 GiB", "Linux", "abc"},
-		Models: map[string]model{"ray": {Says: "raylet", Processes: 9, Memory: 700, CPU: 0.03}},
+		Models: map[string]model{"ray": {Version: "1.2.2", Says: "raylet", Processes: 9, Memory: 700, CPU: 0.03}},
 		Rows:   rows(ws, systems(), map[string]string{"ray": "1.2.3"}, happened)}
 	dir := t.TempDir()
 	if err := res.write(dir); err != nil {
@@ -206,9 +206,9 @@ func TestTrace(t *testing.T) {
 func TestMerge(t *testing.T) {
 	ws := workloads()
 	at := func(w, s string, v float64) row { return row{Workload: w, System: s, Value: v, Runs: []float64{v}} }
-	earlier := results{Command: "first", Date: "1 May 2026", Models: map[string]model{"ray": {Processes: 9}, "mpi": {Processes: 2}},
+	earlier := results{Command: "first", Date: "1 May 2026", Models: map[string]model{"ray": {Version: "1", Processes: 9}, "mpi": {Version: "1", Processes: 2}},
 		Rows: []row{at("noop 1k", "ray", 1), at("chain step", "cascade-python", 2), at("chain step", "ray", 3)}}
-	later := results{Command: "second", Date: "2 May 2026", Took: "1m", Host: host{Commit: "abc"}, Models: map[string]model{"ray": {Processes: 10}},
+	later := results{Command: "second", Date: "2 May 2026", Took: "1m", Host: host{Commit: "abc"}, Models: map[string]model{"ray": {Version: "2", Processes: 10}},
 		Rows: []row{at("chain step", "ray", 4), at("latency p50", "ray", 5)}}
 	dir := t.TempDir()
 	if none, err := readResults(dir); err != nil || len(later.after(none, ws).Rows) != 2 {
@@ -226,7 +226,7 @@ func TestMerge(t *testing.T) {
 	if !slices.EqualFunc(both.Rows, want, func(a, b row) bool { return a.Workload == b.Workload && a.System == b.System && a.Value == b.Value }) {
 		t.Errorf("rows are %v", both.Rows)
 	}
-	if both.Command != "first" || len(both.Again) != 1 || both.Again[0] != "`second` (2 May 2026, commit abc, 1m)" || both.Models["ray"].Processes != 10 || both.Models["mpi"].Processes != 2 {
+	if both.Command != "first" || len(both.Again) != 1 || both.Again[0] != "`second` (2 May 2026, commit abc, 1m)" || both.Models["ray"] != (model{Version: "2", Processes: 10}) || both.Models["mpi"] != (model{Version: "1", Processes: 2}) {
 		t.Errorf("%s, again %q, %v", both.Command, both.Again, both.Models)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "results.json"), []byte("{"), 0o600); err != nil {

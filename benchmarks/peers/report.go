@@ -215,13 +215,7 @@ func (r results) processes(w io.Writer) {
 		if !ok {
 			continue
 		}
-		version := ""
-		for _, x := range r.Rows {
-			if x.System == s.name {
-				version = x.Version
-			}
-		}
-		fmt.Fprintf(w, "| %s | %s | %d | %.0f | %.2f | %s |\n", s.name, version, m.Processes, m.Memory, m.CPU, m.Says)
+		fmt.Fprintf(w, "| %s | %s | %d | %.0f | %.2f | %s |\n", s.name, m.Version, m.Processes, m.Memory, m.CPU, m.Says)
 	}
 	fmt.Fprintln(w)
 }
