@@ -359,14 +359,20 @@ def _uuid7() -> uuid.UUID:
 def connect(to: str = "") -> Cluster:
     """A running cluster: the address of its controller's Unix socket, or the folder of `cascade connect`.
 
-    By default it is what CASCADE_TO says.
+    By default it is what CASCADE_TO says. A ConnectionError says that there is no such socket.
     """
     to = to or os.environ.get("CASCADE_TO", "")
     if not to:
         raise ValueError("say which cluster: connect(ADDRESS), or CASCADE_TO in the environment; cascade.local() starts one")
+    remote = "a remote cluster needs `cascade connect FOLDER --to NAME`, and that FOLDER here"
+    if "://" in to and not to.startswith("ipc://"):
+        raise ValueError(f"connect({to!r}): it takes the Unix socket of a controller on this host; {remote}")
     if not to.startswith("ipc://"):
         path = os.path.abspath(to)
         to = "ipc://" + (os.path.join(path, "controller.sock") if os.path.isdir(path) else path)
+    path = to.removeprefix("ipc://")
+    if not path.startswith("@") and not os.path.exists(path):
+        raise LinkError(f"there is no socket {path}: no controller runs there; {remote}")
     return Cluster(to)
 
 

@@ -12,6 +12,7 @@ import msgpack
 import zmq
 
 from cascade.client import Cluster, Job
+from cascade.client import connect as to_cluster
 from cascade.peer import PIECE, Peer
 from cascade.wire import messages as m
 from cascade.wire.envelope import CLOSE, REFUSE, WELCOME, LinkError
@@ -110,5 +111,11 @@ cluster._agent = lambda name, addresses: Short()
 desc = m.Desc(m.Ref(0, 0, 0), 1, "raw", size=PIECE + 10, place=m.Place(m.SEGMENT))
 data = m.LocatedData("t.x", desc, agent="a")
 refused("short piece", lambda: Job(cluster, uuid.UUID(int=1))._fetch(data))
+refused("no socket", lambda: to_cluster(f"ipc://{folder}/none.sock"))
+refused("no folder", lambda: to_cluster(f"{folder}/hpc"))
+try:
+    to_cluster("tcp://10.0.0.1:7420")
+except ValueError as e:
+    print("address ->", e)
 shutil.rmtree(folder)
 context.destroy(0)
