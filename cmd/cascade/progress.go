@@ -116,21 +116,24 @@ func (s *progress) tick(ctx context.Context, client *cascade.Client, p *cascade.
 		return
 	}
 	sum := total(p)
+	var why []string
 	if sum.Running == 0 && !p.Final {
-		for _, text := range s.waitsFor(ctx, client, p) {
-			if s.told[text] {
-				continue
-			}
+		why = s.waitsFor(ctx, client, p)
+	}
+	if s.bar != nil {
+		if len(why) > 0 {
+			s.bar.Describe(p.Name + ": " + strings.Join(why, "; "))
+		}
+		return
+	}
+	for _, text := range why {
+		if !s.told[text] {
 			s.told[text] = true
-			if s.bar != nil {
-				s.bar.Describe(p.Name + ": " + text)
-			} else {
-				s.line("%s", text)
-			}
+			s.line("%s", text)
 		}
 	}
-	if s.bar == nil && time.Since(s.quiet) >= quietFor {
-		s.line("%s: %s", p.Name, counts(sum))
+	if time.Since(s.quiet) >= quietFor {
+		s.line("%s: %s", p.Name, strings.Join(append([]string{counts(sum)}, why...), "; "))
 	}
 }
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
@@ -37,5 +39,28 @@ tasks:
 		if got := [2]bool{ended(g, p, 0), ended(g, p, 1)}; got != tt.want {
 			t.Errorf("%s: ended is %v, want %v", tt.name, got, tt.want)
 		}
+	}
+}
+
+// Why nothing of a job runs is told again with each sign of life.
+func TestReasonIsRepeated(t *testing.T) {
+	var out strings.Builder
+	a := &app{err: &out}
+	s := a.newProgress(&dag.Graph{Name: "two"}, comms.JobID{})
+	out.Reset()
+	p := &cascade.Progress{Name: "two", Waits: "no room", Groups: []comms.GroupCounts{{Group: "train", Total: 3}}}
+	for range 3 {
+		s.tick(t.Context(), nil, p)
+		s.quiet = time.Now().Add(-quietFor)
+	}
+	p.Waits = ""
+	s.tick(t.Context(), nil, p)
+	want := []string{"waits: no room", "two: 0/3 done; waits: no room", "two: 0/3 done; waits: no room", "two: 0/3 done"}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for i := range lines {
+		_, lines[i], _ = strings.Cut(strings.TrimSpace(lines[i]), "  ") // after the time
+	}
+	if strings.Join(lines, "|") != strings.Join(want, "|") {
+		t.Errorf("it says %q, want %q", lines, want)
 	}
 }
