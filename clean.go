@@ -7,7 +7,8 @@ type Cleaned struct {
 	Part string `json:"part"` // agent, controller or state
 	Dir  string `json:"dir"`
 	owner.Cleaned
-	Removed bool `json:"removed,omitempty"` // the state, too
+	Removed bool     `json:"removed,omitempty"` // the state, too
+	Kept    []string `json:"kept,omitempty"`    // what Dir holds still, when the state was removed: keys, audit logs, what others put there
 }
 
 // CleanOption sets what Clean does besides.
@@ -18,5 +19,5 @@ type cleanOptions struct{ force, all bool }
 // CleanForce ends a living owner and all its tasks first.
 func CleanForce() CleanOption { return func(o *cleanOptions) { o.force = true } }
 
-// CleanAll removes the state, too: jobs, logs, results.
+// CleanAll removes the state, too: jobs, logs, results. Keys and audit logs stay.
 func CleanAll() CleanOption { return func(o *cleanOptions) { o.all = true } }

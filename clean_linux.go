@@ -105,8 +105,17 @@ func cleanLocal(paths localPaths, o cleanOptions) (all []Cleaned, err error) {
 func cleanPart(name, dir string, o cleanOptions, clean func(string, bool, bool) (owner.Cleaned, error)) (c Cleaned, err error) {
 	c.Part, c.Dir = name, dir
 	c.Cleaned, err = clean(dir, o.force, o.all)
-	c.Removed = err == nil && o.all
-	return c, err
+	if c.Removed = err == nil && o.all; !c.Removed {
+		return c, err
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return c, fmt.Errorf("see what is left in the state folder: %w", err)
+	}
+	for _, f := range files {
+		c.Kept = append(c.Kept, f.Name())
+	}
+	return c, nil
 }
 
 func exists(path ...string) bool {

@@ -18,7 +18,9 @@ func (a *app) cleanCommand() *cobra.Command {
 		Long: `Clean ends the processes and removes the shared memory and sockets that a killed
 cascade run, cascade-agent or cascade-controller left, and says what it did. It
 knows them by what they wrote into the state folder that --state names, and
-touches nothing else. Jobs and results stay, and the next run goes on with them.`,
+touches nothing else. Jobs and results stay, and the next run goes on with them.
+With --all they go, too; the keys of a cluster and its members (pki) and the audit
+log (audit.log) are kept even then: remove the folder to be rid of these.`,
 		Example: "  cascade clean\n  cascade clean --state /var/lib/cascade-agent --force",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -39,7 +41,7 @@ touches nothing else. Jobs and results stay, and the next run goes on with them.
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false, "end a living owner, and its tasks, first")
-	c.Flags().BoolVar(&all, "all", false, "remove the state as well: jobs, logs and results")
+	c.Flags().BoolVar(&all, "all", false, "remove the state as well: jobs, logs and results, but no keys and no audit log")
 	return c
 }
 
@@ -62,6 +64,9 @@ func (a *app) printCleaned(c cascade.Cleaned) error {
 	}
 	if c.Removed {
 		did = append(did, "removed its state")
+		if len(c.Kept) > 0 {
+			did = append(did, fmt.Sprintf("kept %s: rm -r %s removes that", strings.Join(c.Kept, ", "), quoted(c.Dir)))
+		}
 	}
 	if len(did) == 0 {
 		did = []string{"nothing was left"}
