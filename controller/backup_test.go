@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,8 +68,8 @@ func TestBackupOfAFolder(t *testing.T) {
 	if _, _, err := Found(Founding{State: dir, Name: "ours", Uses: 1, Life: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Found(Founding{State: dir, Name: "ours", Uses: 1, Life: time.Hour}); err == nil {
-		t.Error("a second authority was made")
+	if _, _, err := Found(Founding{State: dir, Name: "ours", Uses: 1, Life: time.Hour}); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second authority: %v", err)
 	}
 	if err := Backup(dir, file); err != nil {
 		t.Fatal(err)

@@ -313,7 +313,8 @@ type Founding struct {
 	Life   time.Duration // of the first token
 }
 
-// Found makes the authority of a new cluster and the first token, for agents.
+// Found makes the authority of a new cluster and the first token, for agents. Where
+// there is one already the error matches fs.ErrExist, and nothing is made.
 func Found(f Founding) (t pki.Token, expires time.Time, err error) {
 	t, expires, err = found(f)
 	if err != nil {
@@ -323,6 +324,12 @@ func Found(f Founding) (t pki.Token, expires time.Time, err error) {
 }
 
 func found(f Founding) (t pki.Token, expires time.Time, err error) {
+	if old, err := pki.LoadAuthority(authorityFolder(f.State)); !errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = fmt.Errorf("cluster %s is there already: %w", old.Cluster(), fs.ErrExist)
+		}
+		return t, expires, err
+	}
 	a, err := pki.NewAuthority(f.Name, time.Now())
 	if err != nil {
 		return t, expires, err

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/user"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,6 +61,9 @@ func (a *app) head(ctx context.Context, f func(*cascade.Client) error) (err erro
 			return err
 		}
 		to = daemon.ControllerSocket(dir)
+		if _, err := os.Lstat(strings.TrimPrefix(to, "ipc://")); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("no controller serves %s on this host: start cascade-controller --state %s (after cascade cluster init), or say another with --state or --to", dir, quoted(dir))
+		}
 	}
 	c, err := cascade.Dial(ctx, to, a.options()...)
 	if err != nil {
@@ -83,6 +89,9 @@ name is what --to takes on this host from now on.`,
 				return err
 			}
 			t, expires, err := controller.Found(cfg)
+			if errors.Is(err, fs.ErrExist) {
+				return badInputf("%w; cascade cluster token makes a token for more hosts", err)
+			}
 			if err != nil {
 				return err
 			}
@@ -130,6 +139,7 @@ func (a *app) invite(ctx context.Context, o tokenObject, life time.Duration, how
 			return a.printJSON(o)
 		}
 		if how == "" {
+			fmt.Fprintf(a.err, "It admits %s until %s; for more: %s\n", plural(o.Uses, admitted(o.Role)), expires.Local().Format(time.DateTime), a.hint("cluster", "token", "--uses", "N"))
 			_, err = fmt.Fprintln(a.out, token)
 			return err
 		}
@@ -138,13 +148,22 @@ func (a *app) invite(ctx context.Context, o tokenObject, life time.Duration, how
 	})
 }
 
+// admitted is what one that joins with a role is called.
+func admitted(role string) string {
+	if role == "agent" {
+		return "host"
+	}
+	return "person"
+}
+
 func (a *app) clusterTokenCommand() *cobra.Command {
 	o := tokenObject{}
 	var life time.Duration
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Make a token with which hosts join",
-		Long: `Makes a token and prints it. One that names nobody admits no host under the name
+		Long: `Makes a token and prints it, and on standard error for how many and until when it
+is good. One that names nobody admits no host under the name
 of a member; one that names a host replaces that host, whose certificate is
 revoked then.`,
 		Example: "  cascade cluster token --uses 8 --for 2h\n  cascade cluster token --name node7",

@@ -256,7 +256,7 @@ func TestOperationsDocument(t *testing.T) {
 	if out, err := node.types("cascade-agent --join 10.0.0.1"); err == nil || !strings.Contains(out, "our certificate is not accepted: it was revoked") {
 		t.Errorf("the agent starts again: %v\n%s", err, out)
 	}
-	head.must("cascade cluster token --name " + name)
+	head.must("cascade cluster token --name "+name, "It admits 1 host until")
 	node.serves(blocks[1][0]+" --store 64MiB", "controller is there")
 }
 

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What is refused of a cluster says how to go on, and makes nothing; clean --all
+// says that the authority stays.
+func TestClusterRefusals(t *testing.T) {
+	h := newHost(t)
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	h.expect(h.start("", "cluster", "token"), "exit 3", "no controller serves "+h.state+" on this host: start cascade-controller --state")
+	h.expect(h.start("", "cluster", "init"), "cluster cascade: its authority is in", "The token admits 32 hosts")
+	h.expect(h.start("", "clean", "--all"), "removed its state; kept pki: rm -r "+h.state+" removes that")
+	h.expect(h.start("", "cluster", "init"), "exit 2", "cluster cascade is there already", "cascade cluster token makes a token for more hosts")
+	left, err := filepath.Glob(filepath.Join(h.state, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(left, " "); got != filepath.Join(h.state, "pki") {
+		t.Errorf("the state folder has %s", got)
+	}
+	if err := os.RemoveAll(h.state); err != nil {
+		t.Fatal(err)
+	}
+}
