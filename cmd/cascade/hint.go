@@ -46,6 +46,7 @@ var ofOneRun = map[string]bool{"resume": true, "explain": true, "id": true, "hol
 // submits: with the results of the job before, all if it kept them (retained), else its
 // outputs, and so that all are kept from now on. Standard input cannot be read again.
 func (a *app) runAnew(c *cobra.Command, file string, retained bool) {
+	a.retained = retained
 	if file == "-" {
 		return
 	}

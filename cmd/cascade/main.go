@@ -62,7 +62,8 @@ type app struct {
 	left    []comms.JobRow // jobs that an earlier run left, which nobody else waits for
 	alone   bool           // the state is read by this command only: no task runs
 
-	anew func(comms.JobID) string // how to run the file of a job that failed when it is mended; nil without a file
+	retained bool                     // the job keeps the results of all tasks
+	anew     func(comms.JobID) string // how to run the file of a job that failed when it is mended; nil without a file
 }
 
 // badInput marks errors that the user mends in what was given to the command.

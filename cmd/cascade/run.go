@@ -144,7 +144,8 @@ With --resume only those tasks run whose function or command, parameters, files,
 environment or inputs are not what they were, and those that did not end well;
 the results of the others are taken from the earlier job. --explain says why.
 
-The first interrupt cancels the job, the second ends everything at once.`,
+The first interrupt cancels the job, the second ends everything at once. What is
+printed then says how to go on with it.`,
 		Example: "  cascade run examples/ensemble/job.yaml\n  cascade run job.yaml -p date=2026-11-21 --store 4GiB\n  cascade run job.yaml --resume --explain",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -136,7 +136,8 @@ func TestInterruptCancels(t *testing.T) {
 	c := h.start("", "run", one.file)
 	one.runs()
 	c.interrupts <- os.Interrupt
-	h.expect(c, "exit 4", "cancelling job JOB; interrupt again to end at once", "wait: 0/1 done, 1 cancelled", "job one (JOB) was cancelled")
+	h.expect(c, "exit 4", "cancelling job JOB; interrupt again to end at once", "wait: 0/1 done, 1 cancelled", "job one (JOB) was cancelled",
+		"kept  which of its outputs there are", "go on  cascade rerun JOB  #", "mended  cascade run one.yaml --resume  #")
 	h.expect(h.start("", "ls", "jobs"), "one  cancelled")
 }
 

@@ -178,6 +178,9 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 	var job *cascade.JobError
 	if !errors.As(err, &job) || job.Cause == nil {
 		fmt.Fprintf(a.err, "cascade: %v\n", err)
+		if p.Phase == comms.JobCancelled {
+			a.afterCancel(p.Job, a.retained || g.Retain)
+		}
 		return
 	}
 	e := job.Cause
@@ -214,6 +217,19 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 	}
 	if sum.Failed > 1 {
 		fmt.Fprintf(a.err, "  and %d more: %s\n", sum.Failed-1, a.hint("ls", "tasks", id, "--filter", "failed"))
+	}
+}
+
+// afterCancel says how a job that was cancelled is gone on with.
+func (a *app) afterCancel(id comms.JobID, retained bool) {
+	if retained {
+		fmt.Fprintln(a.err, "  kept     the results of the tasks that have ended")
+	} else {
+		fmt.Fprintln(a.err, "  kept     which of its outputs there are; with retain: true in the job file it is all results")
+	}
+	fmt.Fprintf(a.err, "  go on    %s  # as it was submitted; what has ended and is kept does not run again\n", a.hint("rerun", id.String()))
+	if a.anew != nil {
+		fmt.Fprintf(a.err, "  mended   %s\n", a.anew(id))
 	}
 }
 
