@@ -56,10 +56,10 @@ func TestPlacesOfEnvironments(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ environment, want string }{
-		{"go: ./m.py", "there is no folder " + dir + "/m.py; go: names the folder of a Go package"},
-		{"python: {}, py_modules: [m.py, n.py]", "there is no folder or file " + dir + "/n.py; py_modules: names"},
-		{"python: {wheels: m.py}", "there is no folder " + dir + "/m.py; wheels: names"},
-		{"working_dir: w", "there is no folder or file " + dir + "/w; working_dir: names"},
+		{"go: ./m.py", "there is no folder " + dir + "/m.py (go: names the folder of a Go package"},
+		{"python: {}, py_modules: [m.py, n.py]", "job.yaml:3:38: environment e: there is no folder or file " + dir + "/n.py (py_modules: names"},
+		{"python: {wheels: m.py}", "job.yaml:3:24: environment e: there is no folder " + dir + "/m.py (wheels: names"},
+		{"working_dir: w", "there is no folder or file " + dir + "/w (working_dir: names"},
 		{"python: {}, py_modules: [../m.py], source: sub", ""},
 	} {
 		file := filepath.Join(dir, "job.yaml")

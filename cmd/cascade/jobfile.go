@@ -45,7 +45,7 @@ func (a *app) read(path string, f *jobFlags) (*dag.Graph, string, error) {
 		return nil, "", badInput{err}
 	}
 	for i := range g.Environments {
-		if err := checkPlaces(name, dir, &g.Environments[i]); err != nil {
+		if err := checkPlaces(name, text, dir, &g.Environments[i]); err != nil {
 			return nil, "", err
 		}
 	}
@@ -54,7 +54,7 @@ func (a *app) read(path string, f *jobFlags) (*dag.Graph, string, error) {
 }
 
 // checkPlaces looks whether what an environment names is there.
-func checkPlaces(name, dir string, e *dag.Environment) error {
+func checkPlaces(name string, text []byte, dir string, e *dag.Environment) error {
 	type place struct{ key, path, what string }
 	places := []place{{"go", e.Go, "the folder of a Go package"}, {"working_dir", e.WorkingDir, "a folder or archive"}, {"binary", e.Binary, "a program"}}
 	for _, m := range e.PyModules {
@@ -85,7 +85,14 @@ func checkPlaces(name, dir string, e *dag.Environment) error {
 			}
 		}
 		if err != nil {
-			return badInputf("%s: environment %s: there is no %s %s; %s: names %s, from the job file's own", name, e.Name, thing, path, p.key, p.what)
+			found := dag.Problem{File: name, Message: fmt.Sprintf("environment %s: there is no %s %s", e.Name, thing, path),
+				Hint: fmt.Sprintf("%s: names %s, from the job file's own", p.key, p.what)}
+			keys := []string{"environments", e.Name, p.key, p.path}
+			if p.key == "wheels" {
+				keys = []string{"environments", e.Name, "python", "wheels"}
+			}
+			found.Line, found.Col = dag.Where(text, keys...)
+			return dag.Problems{found}
 		}
 	}
 	return nil
