@@ -78,10 +78,17 @@ func (fs Functions) check(g *Group, where string, parse func(text string) (signa
 	return strings.Join(wrong, "; "), strings.Join(hints, " ")
 }
 
+// ownFunctions is how the names of functions begin that Cascade's own programs have
+// for themselves, such as those that cascade perf measures.
+const ownFunctions = "cascade-"
+
+// names are those that are told to users, sorted.
 func (fs Functions) names() []string {
 	out := make([]string, 0, len(fs))
 	for n := range fs {
-		out = append(out, n)
+		if !strings.HasPrefix(n, ownFunctions) {
+			out = append(out, n)
+		}
 	}
 	slices.Sort(out)
 	return out
@@ -94,7 +101,8 @@ func (fs Functions) known() string {
 	names := fs.names()
 	switch {
 	case len(names) == 0:
-		return "it has no functions, only commands; name an environment whose package registers it"
+		return "it has no functions, only commands; a Python function needs environments: in the job file and run: ENVIRONMENT:FUNCTION, " +
+			"a Go function an environment whose package registers it"
 	case len(names) > knownNames:
 		names = append(names[:knownNames], "...")
 	}

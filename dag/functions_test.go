@@ -1,6 +1,9 @@
 package dag
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestCheckFunctions(t *testing.T) {
 	have := Functions{
@@ -49,6 +52,15 @@ func TestAnyFunction(t *testing.T) {
 	}
 	if message, _ := have.Check(&Group{Run: Run{Function: "Ramp"}}, "here"); message == "" {
 		t.Error("a named function that does not fit the job is accepted")
+	}
+}
+
+// What Cascade's programs have for themselves is told to nobody.
+func TestOwnFunctionsAreNotTold(t *testing.T) {
+	have := Functions{"cascade-perf-both": "(x raw, y raw) -> (out raw)"}
+	_, hint := have.Check(&Group{Run: Run{Function: "cascade-perf-bot"}}, "here")
+	if want := "it has no functions, only commands; a Python function needs environments: in the job file and run: ENVIRONMENT:FUNCTION, "; !strings.HasPrefix(hint, want) {
+		t.Errorf("the hint is %q", hint)
 	}
 }
 

@@ -60,14 +60,14 @@ func (l *loader) document(data []byte, maxBytes int) *yaml.Node {
 	if err := docs.Load(&doc); errors.Is(err, io.EOF) {
 		return nil
 	} else if err != nil {
-		l.syntax(err)
+		l.syntax(data, err)
 		return nil
 	}
 	var second yaml.Node
 	if err := docs.Load(&second); err == nil {
 		l.add(max(second.Line, 1), max(second.Column, 1), "the file has a second document", "remove the line --- and what follows")
 	} else if !errors.Is(err, io.EOF) {
-		l.syntax(err)
+		l.syntax(data, err)
 		return nil
 	}
 	root := &doc
@@ -92,7 +92,7 @@ func validUTF8(data []byte) (at int, ok bool) {
 }
 
 // syntax reports what the YAML library could not read.
-func (l *loader) syntax(err error) {
+func (l *loader) syntax(data []byte, err error) {
 	var le *yaml.LoadError
 	if errors.As(err, &le) {
 		line, col := le.Mark.Line, le.Mark.Column
@@ -100,10 +100,24 @@ func (l *loader) syntax(err error) {
 		if le.ContextMsg != "" {
 			message = le.ContextMsg + ": " + message
 		}
+		if indentedByTab(data, line) {
+			l.add(max(line, 1), max(col, 1), "the line is indented by a tab", "YAML takes spaces only: replace each tab by them")
+			return
+		}
 		l.add(max(line, 1), max(col, 1), "not YAML: "+message, "check indentation, quotes and brackets; put quotes around text with ${, [ or : in it")
 		return
 	}
 	l.add(1, 1, "not YAML: "+strings.TrimPrefix(err.Error(), "yaml: "), "check indentation, quotes and brackets")
+}
+
+// indentedByTab tells whether a tab stands before the text of a line, counted from 1.
+func indentedByTab(data []byte, line int) bool {
+	for l := range bytes.Lines(data) {
+		if line--; line == 0 {
+			return bytes.ContainsRune(l[:len(l)-len(bytes.TrimLeft(l, " \t"))], '\t')
+		}
+	}
+	return false
 }
 
 // visit follows an alias and counts the node; nil when the budget is used up.
