@@ -22,6 +22,17 @@ func Unfit(g *dag.Graph, hosts []Host, spread bool) string {
 	})
 }
 
+// Apart returns the gangs of a graph that all hosts together cannot run at once, and
+// why; "" when there is none. A plan places their members one by one.
+func Apart(g *dag.Graph, hosts []Host) string {
+	return unfit(g, hosts, func(grp *dag.Group) string {
+		if grp.GangSize() == 0 {
+			return ""
+		}
+		return lackingAll(grp, hosts)
+	})
+}
+
 func unfit(g *dag.Graph, hosts []Host, lacks func(*dag.Group) string) string {
 	if len(hosts) == 0 {
 		return ""

@@ -226,6 +226,12 @@ func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster, s
 	if text := p.LateText(g); text != "" {
 		fmt.Fprintf(a.out, "late: %s\n", text)
 	}
+	if g.HasGangs() {
+		fmt.Fprintln(a.out, "gangs: their members are planned one by one; they start together, so that the job may take longer")
+		if text := planner.Apart(g, c.Hosts); text != "" {
+			fmt.Fprintf(a.out, "it cannot run on these hosts: %s\n", text)
+		}
+	}
 	a.tellHosts(g, p, c)
 }
 
