@@ -35,18 +35,42 @@ line begins with the task's name, and those that failed come first. ` + taskHelp
 		Example: "  cascade logs last map\n  cascade logs last spread\n  cascade logs last model --follow",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withJob(c.Context(), args[0], func(_ *cascade.Client, j *cascade.Job) error {
+			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
 				l := &logs{a: a, name: append(args, "")[1], most: logTasks, offsets: map[string]uint64{}, writers: map[string]io.Writer{}}
 				if all {
 					l.most = 0
 				}
-				return l.print(c.Context(), j, follow)
+				return likeTask(c.Context(), client, j, l.name, l.print(c.Context(), j, follow))
 			})
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the task has ended")
 	c.Flags().BoolVar(&all, "all", false, fmt.Sprintf("of more than %d tasks too", logTasks))
 	return c
+}
+
+// likeTask adds to the error of a task that is not there which one may be meant.
+func likeTask(ctx context.Context, client *cascade.Client, j *cascade.Job, name string, missing error) error {
+	if !errors.Is(missing, cascade.ErrNotFound) {
+		return missing
+	}
+	g, _, err := client.Graph(ctx, j.ID())
+	if err != nil {
+		return missing // and that is what the user should know first
+	}
+	family, _, _ := strings.Cut(name, "[")
+	if hint := dag.DidYouMean(family, families(g)); hint != "" && !slices.Contains(families(g), family) {
+		return fmt.Errorf("%w (%s)", missing, hint)
+	}
+	return missing
+}
+
+// families names the tasks of a graph as the job file has them.
+func families(g *dag.Graph) (names []string) {
+	for i := range g.Groups {
+		names = append(names, g.Groups[i].Name)
+	}
+	return names
 }
 
 // logs prints the logs of one or several tasks.
@@ -195,7 +219,7 @@ func (a *app) get(ctx context.Context, j *cascade.Job, name, output string) erro
 // whyMissing adds to the error of a dataset that is not there what became of its
 // task, when that is why, or that nobody asked to keep it.
 func whyMissing(ctx context.Context, client *cascade.Client, j *cascade.Job, name string, missing error) error {
-	if !errors.Is(missing, cascade.ErrNotFound) {
+	if !errors.Is(missing, cascade.ErrNotFound) && !errors.Is(missing, cascade.ErrBadRequest) {
 		return missing
 	}
 	task, output := name, ""
@@ -208,6 +232,12 @@ func whyMissing(ctx context.Context, client *cascade.Client, j *cascade.Job, nam
 	}
 	i, ok := g.Lookup(task)
 	if !ok {
+		return missing
+	}
+	switch {
+	case len(g.Group(i).Outputs) == 0:
+		return badInputf("%s is not there: the task has no outputs; out: in the job file declares some", name)
+	case !errors.Is(missing, cascade.ErrNotFound):
 		return missing
 	}
 	r, err := taskRow(ctx, client, j, g, i)

@@ -183,9 +183,10 @@ func known(c *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := ""
-	c.SuggestionsMinimumDistance = 2
-	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = fmt.Sprintf(" (did you mean %q?)", near[0])
+	for c.SuggestionsMinimumDistance = 1; c.SuggestionsMinimumDistance <= 2 && hint == ""; c.SuggestionsMinimumDistance++ {
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = fmt.Sprintf(" (did you mean %q?)", near[0])
+		}
 	}
 	return badInputf("there is no command %q%s; see %s --help", c.CommandPath()+" "+args[0], hint, c.CommandPath())
 }
