@@ -139,7 +139,7 @@ func (a *app) invite(ctx context.Context, o tokenObject, life time.Duration, how
 			return a.printJSON(o)
 		}
 		if how == "" {
-			fmt.Fprintf(a.err, "It admits %s until %s; for more: %s\n", plural(o.Uses, admitted(o.Role)), expires.Local().Format(time.DateTime), a.hint("cluster", "token", "--uses", "N"))
+			fmt.Fprintf(a.err, "It admits %s until %s; for more: %s\n", plural(o.Uses, admitted(o.Role)), expires.Local().Format(time.DateTime), a.hint("cluster", "token", "--role", o.Role, "--uses", "N"))
 			_, err = fmt.Fprintln(a.out, token)
 			return err
 		}
