@@ -62,6 +62,9 @@ func (o *oracle) makes(x *executor, job comms.JobID, d *comms.Desc) {
 // tells sees an agent tell another of datasets: two that attempts at a task made
 // never have one name, or bytes of both could be taken for one.
 func (o *oracle) tells(a *agent, m *comms.Notice) {
+	if f := o.facts[m.Job]; f != nil && slices.ContainsFunc(m.Ended, func(e comms.Ended) bool { return e.How == comms.OutcomeFailed }) {
+		f.told = true
+	}
 	for i := range m.Datasets {
 		d := &m.Datasets[i]
 		name := copyName{m.Job, m.Life, d.Ref, d.Attempt, ""}

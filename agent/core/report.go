@@ -147,7 +147,7 @@ func (c *Core) finished(r *run, it *comms.ReportItem) {
 	for i := range it.Outputs {
 		d := it.Outputs[i]
 		d.Ref.Task, d.Attempt = r.task, r.attempt
-		if r.gs.group.Outputs[d.Ref.Output].Generate != dag.GenerateNone {
+		if k := int(d.Ref.Output); k < len(r.gs.group.Outputs) && r.gs.group.Outputs[k].Generate != dag.GenerateNone {
 			if err := c.element(r, d); err != nil {
 				c.misbehaved(r, err)
 				return
