@@ -36,6 +36,7 @@ type Link struct {
 	closing bool  // Close was called, no more Sends
 	ended   error // why the link has ended, nil while it lives; always matches ErrClosed
 	stats   Stats
+	quiet   time.Duration // see Quiet
 
 	endpoints []Endpoint    // dialing side: where to connect
 	serving   chan struct{} // listening side: not nil while a goroutine owns the link, closed when it lets go
@@ -139,6 +140,14 @@ func (l *Link) Stats() Stats {
 	s := l.stats
 	s.Queued, s.QueuedBytes = l.out.Len(), l.out.Bytes()
 	return s
+}
+
+// Quiet returns for how long nothing has been heard of the peer, in whole heartbeats;
+// once the connection is broken, for how long that was so before it broke.
+func (l *Link) Quiet() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.quiet
 }
 
 // Done is closed when the link has ended and no method of its handler runs or
@@ -267,7 +276,7 @@ func (l *Link) attach(w *wire, g *session.Greeting, resumed bool, peerRecv uint6
 	l.maxHead = int64(min(g.MaxHead, uint64(1)<<62))
 	l.maxBody = int64(min(g.MaxBody, uint64(1)<<62))
 	l.stats.Connections++
-	l.wire = w
+	l.wire, l.quiet = w, 0
 	w.farewell = l.closing
 	return nil
 }

@@ -56,7 +56,6 @@ type wire struct {
 	ackTimer *time.Timer
 	ackArmed bool
 	beat     *time.Timer
-	quiet    time.Duration
 	dead     bool
 
 	// Of whoever holds writing.
@@ -398,14 +397,14 @@ func (w *wire) tick() {
 		return
 	}
 	if w.heard.Swap(false) {
-		w.quiet = 0
+		l.quiet = 0
 	} else {
-		w.quiet += l.cfg.HeartbeatEvery
+		l.quiet += l.cfg.HeartbeatEvery
 		w.pingDue = true
 	}
-	if w.quiet >= l.cfg.HeartbeatTimeout {
+	if quiet := l.quiet; quiet >= l.cfg.HeartbeatTimeout {
 		l.mu.Unlock()
-		w.fail(fmt.Errorf("%w: nothing heard for %v", ErrSilent, w.quiet))
+		w.fail(fmt.Errorf("%w: nothing heard for %v", ErrSilent, quiet))
 		return
 	}
 	w.beat.Reset(l.cfg.HeartbeatEvery)

@@ -22,8 +22,41 @@ const (
 	maxPage     = 4 << 20 // bytes
 )
 
+// heard corrects the rows of agents by what only their links know: when each was
+// heard last, and whether its link is broken and may come back. The core is not told
+// of that: to it such an agent is still there.
+func (c *Controller) heard(rows []comms.AgentRow, now time.Time) {
+	at, links := map[string]int{}, make([]*peer, len(rows))
+	ids := make([]core.LinkID, len(rows))
+	for i := range rows {
+		at[rows[i].Name] = i
+	}
+	for id, p := range c.peers {
+		if i, ok := at[p.who.Name]; ok && p.who.Role == "agent" && id > ids[i] {
+			ids[i], links[i] = id, p
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, p := range links {
+		row := &rows[i]
+		if p == nil || row.State != "ready" && row.State != "connecting" && row.State != "leaving" {
+			continue
+		}
+		last := now
+		if since, broken := c.broken[p.link]; broken {
+			last = since
+			if row.State != "leaving" {
+				row.State = "away"
+			}
+		}
+		row.Seen = last.Add(-p.link.Quiet()).UTC().Format(time.RFC3339Nano)
+	}
+}
+
 // ask answers a question from a snapshot of the store, beside the loop.
 func (c *Controller) ask(a core.Ask) {
+	c.heard(a.Agents, time.Now())
 	c.slow(func() {
 		var m comms.Message
 		var err error

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
 
@@ -377,5 +378,38 @@ func TestSetProfiles(t *testing.T) {
 	var e profiles.Entry
 	if err := json.Unmarshal([]byte(got[0].Entry), &e); err != nil || e.Runs != 7 || e.Seconds != 30 || len(e.Points) != 1 || e.Version != "00000000000000ff" || e.Quantiles == nil {
 		t.Errorf("%s, %v", got[0].Entry, err)
+	}
+}
+
+// An agent whose link is broken is away and was seen last when it broke, also while
+// the link may come back and the agent's jobs wait for it.
+func TestAgentWithBrokenLink(t *testing.T) {
+	net := comms.NewInproc()
+	r := startController(t, t.TempDir(), net)
+	agent := dialAgent(t, net, &fakeAgent{name: "a1"})
+	c := dialClient(t, net)
+	t.Cleanup(c.close)
+	until := func(state string) comms.AgentRow {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+			if all := rows[comms.AgentRow](c, comms.Query{Kind: comms.QueryAgents}, 10); len(all) == 1 && all[0].State == state {
+				return all[0]
+			}
+		}
+		t.Fatalf("the agent never is %s", state)
+		return comms.AgentRow{}
+	}
+	until("ready")
+	agent.link.Abort(errors.New("the cable is out"))
+	row := until("away")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.broken) != 1 {
+		t.Fatalf("%d broken links: the agent was given up", len(r.broken))
+	}
+	for _, since := range r.broken {
+		if seen, err := time.Parse(time.RFC3339Nano, row.Seen); err != nil || seen.After(since) {
+			t.Errorf("seen %s (%v), the link broke at %s", row.Seen, err, since)
+		}
 	}
 }

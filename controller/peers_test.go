@@ -35,9 +35,12 @@ type running struct {
 	ended  chan error
 }
 
+// resumeWindow of controllers under test.
+const resumeWindow = 10 * time.Second
+
 func startController(t *testing.T, dir string, net *comms.Inproc) *running {
 	t.Helper()
-	c, err := New(Config{Address: "inproc://controller", State: dir, Inproc: net, Shards: 2, Memory: 64 << 20, MinFree: 1, ResumeWindow: time.Second})
+	c, err := New(Config{Address: "inproc://controller", State: dir, Inproc: net, Shards: 2, Memory: 64 << 20, MinFree: 1, ResumeWindow: resumeWindow})
 	if err != nil {
 		t.Fatal(err)
 	}
