@@ -31,7 +31,7 @@ run-example name="ensemble":
 lint:
     golangci-lint run ./...
 
-# Break real processes, all that issue 3 asks for: just chaos
+# Break real processes, with all kills: just chaos
 chaos pattern=".":
     CASCADE_CHAOS=long go test -run '{{pattern}}' -v -timeout 60m ./internal/chaos
 

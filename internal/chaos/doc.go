@@ -27,8 +27,8 @@
 //
 // # Forms
 //
-// By default each test does a few rounds, four tests at a time; with -short none runs. CASCADE_CHAOS=long does all that
-// issue 3 asks for (200 kills of executors, 100 of the controller), one test after the other; see `just chaos`, and
+// By default each test does a few rounds, four tests at a time; with -short none runs. CASCADE_CHAOS=long does all
+// kills (200 of executors, 100 of the controller), one test after the other; see `just chaos`, and
 // `just chaos-again` for 20 times that with the race detector. docs/tests.md lists what is broken, with both numbers.
 // CASCADE_CHAOS_SEED starts the seeds elsewhere.
 package chaos

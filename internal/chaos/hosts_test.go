@@ -55,12 +55,13 @@ func TestOneOfTwoAgentsKilled(t *testing.T) {
 	for i := range rounds(2, 30) {
 		r := rand.New(rand.NewPCG(firstSeed(t)+uint64(i), 7))
 		h := New(t)
-		h.Controller("--grace", "500ms")
+		controller := h.Controller("--grace", "500ms")
 		agents := []*Process{h.Agent(), h.SecondAgent()}
 		gate, open := held(h)
 		j := h.Submit(h.ReadyClient(2), mix, nil, gate)
 		victim := r.IntN(2)
 		killAt(h, j.Begun+1+r.IntN(mixLines-2), nil, agents[victim])
+		controller.Await(fmt.Sprintf(`"peer":"a%d","error"`, victim+1)) // see TestHostKilled
 		open()
 		got := j.Done()
 		got.Same(t, want)

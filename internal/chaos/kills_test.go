@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	killsFor  = flag.Duration("kills", 20*time.Second, "how long TestKills breaks things; half an hour is what issue 4 asks for")
+	killsFor  = flag.Duration("kills", 20*time.Second, "how long TestKills breaks things")
 	killsCSV  = flag.String("kills.csv", "", "file for tasks a second over time, and what was broken when")
 	killsPlot = flag.String("kills.svg", "", "file for a plot of that")
 )
