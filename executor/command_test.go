@@ -119,14 +119,16 @@ func TestCommandReadsAndWritesFiles(t *testing.T) {
 // A pickle, and msgpack that JSON cannot say, are refused before the command starts, with what to return instead.
 func TestCommandReadsNoPickle(t *testing.T) {
 	a, s := startWithStore(t, testRegistry())
-	pickled, extension := raw("stream and buffers"), raw("\xd4\x05\x00")
-	pickled.Codec, extension.Codec = "pickle5", "msgpack"
+	pickled, labelled, extension := raw("stream and buffers"), raw("labels and arrays"), raw("\xd4\x05\x00")
+	pickled.Codec, labelled.Codec, extension.Codec = "pickle5", "xarray", "msgpack"
 	for _, c := range []struct {
 		d    comms.Desc
 		want string
 	}{
 		{pickled, `input "model": it is a Python object, pickled, which only Python tasks read: return text,`},
 		{s.put(a, ledger.File, pickled), `input "model": it is a Python object, pickled, which only Python tasks read: return text,`},
+		{labelled, `input "model": it is an object of xarray, which only Python tasks read: return its array`},
+		{s.put(a, ledger.File, labelled), `input "model": it is an object of xarray, which only Python tasks read: return its array`},
 		{extension, `unknown ext id=5; return text, bytes, or plain values for a command`},
 	} {
 		a.dispatch(a.run(a.sh("cat", []string{"model"}, nil, func(k *comms.Kind) { k.Stdin = "model" }), c.d))

@@ -156,7 +156,7 @@ func (p *program) makeInputs() error {
 func (p *program) file(input string, k int, d *comms.Desc) (string, error) {
 	r := p.run
 	r.usage.BytesIn += d.Size
-	if d.Codec != value.Msgpack && d.Codec != value.Pickle {
+	if d.Codec != value.Msgpack && d.Codec != value.Pickle && d.Codec != value.XArray {
 		if path, ok := r.exec.mem.wholeFile(d, r.exec.welcome.ShmDir); ok {
 			return path, nil
 		}
@@ -165,8 +165,11 @@ func (p *program) file(input string, k int, d *comms.Desc) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if f.Codec == value.Pickle {
+	switch f.Codec {
+	case value.Pickle:
 		return "", errors.New("it is a Python object, pickled, which only Python tasks read: return text, bytes, an array, or lists and dicts of plain values for a command")
+	case value.XArray:
+		return "", errors.New("it is an object of xarray, which only Python tasks read: return its array (x.values), or bytes such as those of x.to_netcdf() for a command")
 	}
 	b, err := value.Text(f)
 	if err != nil {

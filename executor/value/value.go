@@ -15,6 +15,7 @@ const (
 	Numbers = "array"   // numbers of one dtype in row-major order
 	Msgpack = "msgpack" // any value
 	Pickle  = "pickle5" // objects of Python, which only its tasks read
+	XArray  = "xarray"  // objects of Python's xarray: their labels and arrays, which only its tasks read
 )
 
 // Flat is an encoded value: what a descriptor says about it, and its bytes.
@@ -55,7 +56,7 @@ func (c *Codecs) Add(t reflect.Type, name string, codec Codec) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch name {
-	case "", Raw, Numbers, Msgpack, Pickle:
+	case "", Raw, Numbers, Msgpack, Pickle, XArray:
 		return fmt.Errorf("codec %q for %s: the name is empty or built in; choose another", name, t)
 	}
 	if other, ok := c.names[name]; ok {

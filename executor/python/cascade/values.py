@@ -4,8 +4,9 @@
     value ◀──decode()── codec, dtype, shape, read-only bytes
 
 What other languages read too: "array" (NumPy arrays of numbers), "raw" (bytes and text), "msgpack" (None, bool, int,
-float, lists, dicts with text keys, datetime) and "arrow" (tables of pyarrow, as an Arrow IPC file). Everything else is
-"pickle5": Python's pickle, with large buffers such as NumPy arrays beside it, for Python tasks only.
+float, lists, dicts with text keys, datetime) and "arrow" (tables of pyarrow, as an Arrow IPC file). For Python tasks only
+are "xarray" (DataArray and Dataset: what is said of them as msgpack, with their arrays beside it) and, for everything
+else, "pickle5": Python's pickle, with large buffers such as NumPy arrays beside it.
 
 Arrays, Arrow columns and pickled buffers are read where they lie. NumPy and pyarrow are used when they are there.
 """
@@ -25,7 +26,9 @@ from typing import Any
 
 import msgpack
 
-RAW, ARRAY, MSGPACK, ARROW, PICKLE = "raw", "array", "msgpack", "arrow", "pickle5"
+from . import labelled
+
+RAW, ARRAY, MSGPACK, ARROW, XARRAY, PICKLE = "raw", "array", "msgpack", "arrow", "xarray", "pickle5"
 TEXT = "text"  # dtype of raw bytes that were a str
 
 # dtype of a dataset: NumPy's name, and the format of the struct module.
@@ -65,7 +68,7 @@ class Encoded:
             to[at : at + len(part)] = part
             at += len(part)
 
-    def bytes(self) -> bytes:
+    def tobytes(self) -> bytes:
         """All bytes, for a message."""
         if self.array is not None:
             data: bytes = self.array.tobytes()
@@ -82,7 +85,10 @@ class Encoded:
 
 def _flat(part: Any) -> Any:
     """A buffer as bytes."""
-    return part if isinstance(part, bytes) else memoryview(part).cast("B")
+    if isinstance(part, bytes):
+        return part
+    view = memoryview(part)
+    return view.cast("B") if view.nbytes else b""
 
 
 def encode(value: Any) -> Encoded:
@@ -105,6 +111,9 @@ def encode(value: Any) -> Encoded:
     tensor = _tensor(value)
     if tensor is not None:
         return encode(tensor)
+    labels = _xarray(value)
+    if labels is not None:
+        return labels
     try:
         return Encoded(MSGPACK, [packed(value)])
     except (TypeError, ValueError, OverflowError):  # not one of its types, or an integer of more than 64 bits
@@ -165,8 +174,39 @@ def _arrow(value: Any) -> Encoded | None:
     return Encoded(ARROW, [_flat(sink.getvalue())])
 
 
+def _xarray(value: Any) -> Encoded | None:
+    """An object of xarray as msgpack with its arrays beside it; None for everything else, and for what pickle must send."""
+    parts = labelled.split(value)
+    if parts is None:
+        return None
+    head, arrays = parts
+    try:
+        text = packed(head)
+    except (TypeError, ValueError, OverflowError):  # an attribute is something of its own
+        return None
+    numpy = sys.modules["numpy"]
+    return _beside(XARRAY, text, [numpy.ascontiguousarray(a).reshape(-1).view("u1") for a in arrays])
+
+
+def _relabelled(data: memoryview, want: Any) -> Any:
+    numpy = _numpy()
+    if numpy is None:
+        raise TypeMismatch("it is an object of xarray: add xarray to the environment's packages")
+    text, *contents = _apart(data)
+    head = unpacked(text)
+    arrays = []
+    for (dtype, shape), content in zip(labelled.layouts(head), contents, strict=True):
+        array = numpy.frombuffer(content, dtype) if len(content) else numpy.empty(0, dtype)
+        array.flags.writeable = False
+        arrays.append(array.reshape(shape))
+    try:
+        return labelled.join(head, arrays, want)
+    except ImportError:
+        raise TypeMismatch("it is an object of xarray: add xarray to the environment's packages") from None
+
+
 def _pickled(value: Any) -> Encoded:
-    """Python's pickle with its large buffers beside it: their number and sizes, then each from a multiple of 64 on."""
+    """Python's pickle with its large buffers beside it."""
     buffers: list[pickle.PickleBuffer] = []
     try:
         stream = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
@@ -175,7 +215,12 @@ def _pickled(value: Any) -> Encoded:
             f"a value of type {type(value).__qualname__} cannot be sent to another process: {e}. Return bytes, text, "
             "numbers, lists, dicts, NumPy arrays, Arrow tables, or what pickle takes"
         ) from e
-    contents = [memoryview(stream), *(_flat(b.raw()) for b in buffers)]
+    return _beside(PICKLE, stream, [b.raw() for b in buffers])
+
+
+def _beside(codec: str, text: bytes, buffers: Sequence[Any]) -> Encoded:
+    """A text with buffers beside it: their number and sizes, then each from a multiple of 64 on."""
+    contents = [memoryview(text), *(_flat(b) for b in buffers)]
     head = struct.pack(f"<{1 + len(contents)}Q", len(contents), *(len(c) for c in contents))
     parts: list[Any] = [head]
     at = len(head)
@@ -183,20 +228,23 @@ def _pickled(value: Any) -> Encoded:
         pad = -at % _ALIGN
         parts += [bytes(pad), c]
         at += pad + len(c)
-    return Encoded(PICKLE, parts)
+    return Encoded(codec, parts)
 
 
-def _unpickled(data: memoryview) -> Any:
-    (n,) = struct.unpack_from("<Q", data)
-    if n < 1 or n > len(data) // 8:
-        raise TypeMismatch("the dataset is no pickle of ours")
+def _apart(data: memoryview) -> list[memoryview]:
+    """What _beside wrote: the text and the buffers, where they lie."""
+    n = struct.unpack_from("<Q", data)[0] if len(data) >= 8 else 0
+    if n < 1 or n > len(data) // 8 - 1:
+        raise TypeMismatch("the dataset is cut off, or none of ours")
     sizes = struct.unpack_from(f"<{n}Q", data, 8)
     at, contents = 8 + 8 * n, []
     for size in sizes:
         at += -at % _ALIGN
         contents.append(data[at : at + size])
         at += size
-    return pickle.loads(contents[0], buffers=contents[1:])
+    if at > len(data):
+        raise TypeMismatch("the dataset is cut off, or none of ours")
+    return contents
 
 
 def decode(codec: str, dtype: str, shape: Sequence[int], data: Any, want: Any = None) -> Any:
@@ -217,8 +265,11 @@ def decode(codec: str, dtype: str, shape: Sequence[int], data: Any, want: Any = 
         return memoryview(data)
     if codec == MSGPACK:
         return unpacked(data)
+    if codec == XARRAY:
+        return _relabelled(memoryview(data), want)
     if codec == PICKLE:
-        return _unpickled(memoryview(data))
+        stream, *buffers = _apart(memoryview(data))
+        return pickle.loads(stream, buffers=buffers)
     if codec == ARROW:
         return _table(data)
     raise TypeMismatch(
@@ -227,8 +278,7 @@ def decode(codec: str, dtype: str, shape: Sequence[int], data: Any, want: Any = 
 
 
 def _is_array(want: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and want is not None and (typing.get_origin(want) or want) is numpy.ndarray
+    return want is not None and (typing.get_origin(want) or want) is numpy_type("ndarray")
 
 
 def _array(dtype: str, shape: Sequence[int], data: Any, want: Any) -> Any:

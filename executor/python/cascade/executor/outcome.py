@@ -61,9 +61,9 @@ def _failure(worker: Worker, run: Run, error: BaseException) -> m.TaskError:
 
 
 def _wrote_to_input(error: BaseException) -> bool:
-    """NumPy and memoryview refuse to write to read-only memory in these words."""
+    """NumPy, memoryview ("cannot modify read-only memory") and xarray refuse to write to read-only memory in these words."""
     return isinstance(error, (ValueError, TypeError)) and (
-        "read-only" in str(error) or "cannot modify read-only memory" in str(error)
+        "read-only" in str(error) or "ssignment destination is a view" in str(error)
     )
 
 

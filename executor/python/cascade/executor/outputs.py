@@ -8,6 +8,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from .. import labelled
 from ..values import Encoded, TypeMismatch, decode, encode, numpy_type, packed, unpacked
 from ..wire import messages as m
 from .functions import Function, prepared, split
@@ -240,7 +241,7 @@ class Memory:
     def place(self, run: Run, encoded: Encoded, file: bool) -> m.Place:
         """Puts a value's bytes into a message, or where others find them."""
         if encoded.size <= self._worker.welcome.inline_max:
-            return m.Place(m.INLINE, encoded.bytes())
+            return m.Place(m.INLINE, encoded.tobytes())
         room = self._room_of(run, encoded)
         if room is not None:
             region, offset = room, room.offset
@@ -410,7 +411,10 @@ def shared(value: Any, want: Any) -> Any:
         return value
     if isinstance(value, (str, bytes, bytearray, memoryview, numpy_type("generic"))):
         return _sent(value, want)
+    parts = labelled.split(value)
     try:
+        if parts is not None:
+            return labelled.join(unpacked(packed(parts[0])), [shared(array, None) for array in parts[1]], want)
         return unpacked(packed(value))  # of a namedtuple, an IntEnum, a Counter too: plain, as they arrive elsewhere
     except (TypeError, ValueError, OverflowError):
         return value
@@ -418,4 +422,4 @@ def shared(value: Any, want: Any) -> Any:
 
 def _sent(value: Any, want: Any) -> Any:
     e = encode(value)
-    return decode(e.codec, e.dtype, e.shape, e.bytes(), want)
+    return decode(e.codec, e.dtype, e.shape, e.tobytes(), want)
