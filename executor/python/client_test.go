@@ -19,9 +19,9 @@ import (
 	"github.com/cascade-run/cascade/internal/needs"
 )
 
-// interpreter returns a Python that has NumPy and cloudpickle, and the environment
-// in which it finds the package cascade.
-func interpreter(t *testing.T) (path string, env []string) {
+// interpreter returns a Python that has NumPy, cloudpickle and PyYAML, and the environment
+// in which it finds the package cascade; more are further packages.
+func interpreter(t *testing.T, more ...string) (path string, env []string) {
 	t.Helper()
 	user, err := os.UserCacheDir()
 	if err != nil {
@@ -33,7 +33,7 @@ func interpreter(t *testing.T) (path string, env []string) {
 			t.Error(err)
 		}
 	})
-	built, err := cache.Prepare(t.Context(), dag.Environment{Name: "client", Python: &dag.Python{Pip: []string{"numpy", "cloudpickle"}}}, nil)
+	built, err := cache.Prepare(t.Context(), dag.Environment{Name: "client", Python: &dag.Python{Pip: append([]string{"numpy", "cloudpickle", "pyyaml"}, more...)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +63,20 @@ func TestLost(t *testing.T) { program(t, "lost") }
 
 // Archives at addresses come although servers are busy or break off; what cannot come is told at once.
 func TestDownload(t *testing.T) { program(t, "download") }
+
+// What a job file names on this host is sealed; the rest of its text stays as it is, and where it is.
+func TestJobText(t *testing.T) { program(t, "jobtext") }
+
+// The package is typed: mypy, at its strictest, finds nothing.
+func TestTyped(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t, "mypy", "pyzmq")
+	cmd := exec.CommandContext(t.Context(), python, "-m", "mypy", "--cache-dir", t.TempDir(), "cascade")
+	cmd.Env = append(env, "PYTHONPATH=") // that of the environment has this package too
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
 
 // An executor's link over pipes takes messages as they come, and nothing else.
 func TestPipes(t *testing.T) { program(t, "pipes") }

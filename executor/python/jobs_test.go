@@ -111,6 +111,40 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+// Values go from one version of CPython to the next, through all of them, in one job.
+func TestVersionsMeet(t *testing.T) {
+	needs.Python(t)
+	var file strings.Builder
+	file.WriteString("job: versions\nenvironments:\n")
+	versions := []string{"3.10", "3.11", "3.12", "3.13"}
+	for i, v := range versions {
+		needs.PythonVersion(t, v)
+		fmt.Fprintf(&file, "  v%d: {python: {version: %q}, py_modules: [./versions.py]}\n", i, v)
+	}
+	file.WriteString("tasks:\n")
+	for i := range versions {
+		in := ""
+		if i > 0 {
+			in = fmt.Sprintf("in: {met: t%[1]d.met, values: t%[1]d.values}, ", i-1)
+		}
+		fmt.Fprintf(&file, "  t%[1]d: {run: \"v%[1]d:versions.meet\", %[2]sout: [met, values]}\n", i, in)
+	}
+	file.WriteString("  told: {run: \"v0:versions.tell\", in: {met: t3.met, values: t3.values}, out: [text]}\noutputs: [told.text]\n")
+	dir, err := filepath.Abs("testdata/job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := dag.ParseYAML("job.yaml", []byte(file.String()), dag.Override{}, dag.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "told.text = 3.10 meets 3.10 3.11 3.12 3.13: 4999950000.0 in d, read-only\n"
+	c := cascadetest.Start(t)
+	if got := outcome(t, c, cascadetest.SubmitGraph(t, c, g, cascade.WithDir(dir))); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // same compares with a golden file, or writes it.
 func same(t *testing.T, golden, got string) {
 	t.Helper()

@@ -16,13 +16,19 @@ import (
 // the user's cache or come from an index.
 func Python(t *testing.T) {
 	t.Helper()
+	PythonVersion(t, "")
+}
+
+// PythonVersion is Python for a test of one version, such as "3.12".
+func PythonVersion(t *testing.T, version string) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("builds an environment from packages")
 	}
 	dir, err := os.UserCacheDir()
 	if err == nil {
 		cache := runtimeenv.New(filepath.Join(dir, "cascade-test"))
-		_, err = cache.Prepare(t.Context(), dag.Environment{Name: "test", Python: &dag.Python{}}, func(waits string) { t.Log(waits) })
+		_, err = cache.Prepare(t.Context(), dag.Environment{Name: "test", Python: &dag.Python{Version: version}}, func(waits string) { t.Log(waits) })
 		if closed := cache.Close(); err == nil {
 			err = closed
 		}

@@ -24,6 +24,7 @@ from typing import Any, TextIO
 
 import msgpack
 
+from . import jobtext
 from .graph import Graph, Ref
 from .inputs import host
 from .peer import NOT_FOUND, PIECE, Peer, RequestError
@@ -104,18 +105,30 @@ class Cluster:
             if stop is not None:
                 stop()
 
-    def submit(self, graph: Graph | str, *results: Ref, dir: str = "", id: str = "", keep: bool = False) -> Job:
+    def submit(
+        self, graph: Graph | str | os.PathLike[str], *results: Ref, dir: str = "", id: str = "", keep: bool = False
+    ) -> Job:
         """Hands a job to the cluster. It returns when the job is durable.
 
-        results are the outputs that are kept to be fetched. Folders and files of a graph's environments are sent ahead of
-        it, as far as the cluster lacks them. graph may be the text of a job file too: its paths are looked for on the hosts
-        that run its tasks. A second submit with the same id is the same job.
+        results are the outputs that are kept to be fetched. graph may be a job file too: its path (a pathlib.Path), or its
+        text. Folders and files that environments and inputs name are sent ahead of the job, as far as the cluster lacks
+        them. Relative paths begin at dir, which is by default the folder of a job file that is named by its path, and the
+        working folder otherwise. A second submit with the same id is the same job.
         """
+        if isinstance(graph, os.PathLike):
+            dir = dir or os.path.dirname(graph)
         dir = os.path.abspath(dir)
-        if isinstance(graph, str):
-            text = graph
+
+        def seal(document: dict[str, Any]) -> dict[str, Any]:
+            return ship(self._controller, document, dir, self._here)
+
+        if isinstance(graph, Graph):
+            text = json.dumps(seal(graph.document(*results)), ensure_ascii=False)
+        elif isinstance(graph, str):
+            text = jobtext.sealed(graph, dir, seal)
         else:
-            text = json.dumps(ship(self._controller, graph.document(*results), dir, self._here), ensure_ascii=False)
+            with open(graph, encoding="utf-8", newline="") as f:
+                text = jobtext.sealed(f.read(), dir, seal)
         job = uuid.UUID(id) if id else _uuid7()
         # The submit is a watch as well: a result costs one round trip less.
         told = self._controller.start(
@@ -131,7 +144,7 @@ class Cluster:
         assert answer is not None  # there is no time-out
         return Job(self, uuid.UUID(bytes=answer[0].job), told)
 
-    def run(self, graph: Graph | str, *results: Ref, progress: bool | None = None) -> Any:
+    def run(self, graph: Graph | str | os.PathLike[str], *results: Ref, progress: bool | None = None) -> Any:
         """Submits a job, waits for its end, and returns the values of the results: one, or a tuple."""
         job = self.submit(graph, *results)
         try:

@@ -102,8 +102,9 @@ def call(function: str | Callable[..., Any], /, **arguments: Any) -> Future:
     if _host is not None:
         return _host.make_call(name, arguments)
     if isinstance(function, str):
-        module, _, last = name.rpartition(".")
-        function = getattr(importlib.import_module(module), last)
+        module, _, last = function.rpartition(".")
+        found = getattr(importlib.import_module(module), last)
+        return _at_once(name, getattr(found, "__cascade_function__", found), arguments)
     return _at_once(name, getattr(function, "__cascade_function__", function), arguments)
 
 

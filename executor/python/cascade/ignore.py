@@ -90,7 +90,7 @@ def _expression(glob: str) -> re.Pattern[str] | None:
         nonlocal at
         negated = glob[at : at + 1] == "^"
         at += negated
-        ranges = []
+        ranges: list[str] = []
         while not ranges or glob[at : at + 1] != "]":
             low = high = one()
             if glob[at : at + 1] == "-":

@@ -4,6 +4,7 @@ import hashlib
 import http.server
 import io
 import os
+import pathlib
 import shutil
 import sys
 import tempfile
@@ -26,6 +27,24 @@ factor = 3  # travels with the function below
 
 def scaled(x):
     return x * factor
+
+
+JOB_FILE = """
+job: by-path
+environments:
+  py:
+    python: {}
+    working_dir: work
+    py_modules: [work/steps.py]
+inputs:
+  texts:
+    files: data/*.txt  # two
+    retries: 1
+tasks:
+  read: {run: "py:steps.read", with: {name: greeting.txt}, out: [text]}
+  both: {command: "cat ${in.texts[*]} > ${out.o}", in: {texts: "texts[*]"}, out: [o]}
+outputs: [read.text, both.o]
+"""
 
 
 class Archive(http.server.BaseHTTPRequestHandler):
@@ -136,6 +155,27 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
         job.wait()
     except cascade.JobCancelled:
         print("cancelled; status:", job.status)
+
+    folder = tempfile.mkdtemp()  # job files whose paths begin at their own folder, not at ours
+    for name, text in {
+        "work/greeting.txt": "hello from a job file", "work/steps.py": "def read(name): return open(name).read()\n", "data/1.txt": "1",
+        "data/2.txt": "2", "job.yaml": JOB_FILE, "bad.yaml": JOB_FILE.replace("in.texts[", "in.text["),
+    }.items():  # fmt: skip
+        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+            f.write(text)
+    before = packages()
+    try:
+        cluster.submit(pathlib.Path(folder, "bad.yaml"))
+    except cascade.RequestError as e:
+        print("refused:", e)
+    try:
+        cluster.submit(JOB_FILE)
+    except ValueError as e:
+        print("refused:", str(e).replace(os.getcwd(), "HERE"))
+    jobs = [cluster.submit(pathlib.Path(folder, "job.yaml")), cluster.submit(JOB_FILE, dir=folder)]
+    shutil.rmtree(folder)
+    print("job files:", *(j.result("read.text") + bytes(j.result("both.o")).decode() for j in jobs), packages() - before, "packages more")
 
     try:
         cluster.submit("job: broken\ntasks:\n  a: {run: nothing:f, otu: [x]}\n")

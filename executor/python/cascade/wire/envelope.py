@@ -30,8 +30,9 @@ class Session:
 
     def hello(self, role: str, name: str, build: str, max_head: int) -> bytes:
         incarnation = time.time_ns()
-        return msgpack.packb([HELLO, 0, 0, PROTOCOL, PROTOCOL, role, name, incarnation, os.getpid(), build, [],
+        envelope: bytes = msgpack.packb([HELLO, 0, 0, PROTOCOL, PROTOCOL, role, name, incarnation, os.getpid(), build, [],
                               int(self._replay), incarnation, 0, max_head, MAX_BODY])  # fmt: skip
+        return envelope
 
     def welcomed(self, envelope: bytes) -> None:
         """Looks at the answer to hello, and raises LinkError unless it is a welcome."""
@@ -50,13 +51,16 @@ class Session:
     def data(self) -> bytes:
         """The envelope of the next message out."""
         self._sent += 1
-        return msgpack.packb((DATA, self._sent, self._received if self._replay else 0))
+        envelope: bytes = msgpack.packb((DATA, self._sent, self._received if self._replay else 0))
+        return envelope
 
     def ack(self) -> bytes:
-        return msgpack.packb((ACK, self._sent, self._received))
+        envelope: bytes = msgpack.packb((ACK, self._sent, self._received))
+        return envelope
 
     def goodbye(self, reason: str) -> bytes:
-        return msgpack.packb([CLOSE, self._sent, self._received if self._replay else 0, reason])
+        envelope: bytes = msgpack.packb([CLOSE, self._sent, self._received if self._replay else 0, reason])
+        return envelope
 
     def take(self, frames: list[bytes]) -> tuple[bytes, bytes] | None:
         """Head and body of a message that came; None for what carries none."""
