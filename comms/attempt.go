@@ -1,8 +1,8 @@
 package comms
 
 // The number of an attempt has two halves. The lower one counts the tries of a
-// task, for people. The upper one counts how often the controller has given the
-// task out anew: to another agent or process, or to start over.
+// task, for people: how often it has begun. The upper one counts how often the
+// controller has given the task out anew: to another agent or process, or to start over.
 //
 // Only the controller raises the upper half, and stores it before anybody is told;
 // only the agent that has the task raises the lower one. So a number stands for one
@@ -28,12 +28,16 @@ func NextTry(attempt uint32) uint32 {
 }
 
 // Grant is the first attempt of a task that the controller gives out anew; attempt
-// is the last of which it knows.
-func Grant(attempt uint32) uint32 {
+// is the last of which it knows, and begun tells whether that has begun: a task that
+// moves before that is at the same try still.
+func Grant(attempt uint32, begun bool) uint32 {
 	if attempt>>tryBits == 1<<(32-tryBits)-1 {
 		return attempt | LastTry
 	}
-	return (attempt>>tryBits+1)<<tryBits | Try(NextTry(attempt))
+	if begun {
+		attempt = NextTry(attempt)
+	}
+	return (attempt>>tryBits+1)<<tryBits | Try(attempt)
 }
 
 // Following is the first attempt of an instance whose generator is at an attempt:

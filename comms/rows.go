@@ -19,6 +19,7 @@ type JobRow struct {
 	Ended     string   `json:"ended,omitempty" msgpack:"ended,omitempty"`
 	Error     string   `json:"error,omitempty" msgpack:"error,omitempty"`
 	Dir       string   `json:"dir,omitempty" msgpack:"dir,omitempty"`
+	Waits     string   `json:"waits,omitempty" msgpack:"waits,omitempty"` // why nothing of it runs, if that is known
 }
 
 // TaskRow is a row of QueryTasks.
@@ -27,7 +28,7 @@ type TaskRow struct {
 	Index    uint32  `json:"index" msgpack:"index"`
 	Group    string  `json:"group" msgpack:"group"`
 	State    string  `json:"state" msgpack:"state"`
-	Attempt  uint32  `json:"attempt" msgpack:"attempt"`
+	Attempt  uint32  `json:"attempt" msgpack:"attempt"` // how often it has begun
 	Agent    string  `json:"agent,omitempty" msgpack:"agent,omitempty"`
 	Executor uint32  `json:"executor,omitempty" msgpack:"executor,omitempty"`
 	Started  string  `json:"started,omitempty" msgpack:"started,omitempty"`

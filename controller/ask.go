@@ -64,7 +64,7 @@ func (c *Controller) ask(a core.Ask) {
 		switch q := a.Msg.(type) {
 		case *comms.Query:
 			req = q.Req
-			m, err = c.page(q, a.Graph, a.Agents)
+			m, err = c.page(q, &a)
 		case *comms.Locate:
 			req = q.Req
 			m, err = c.located(q, a.Graph)
@@ -144,7 +144,8 @@ func (p *pager) add(row func() any) bool {
 	return true
 }
 
-func (c *Controller) page(q *comms.Query, g *dag.Graph, agents []comms.AgentRow) (comms.Message, error) {
+func (c *Controller) page(q *comms.Query, a *core.Ask) (comms.Message, error) {
+	g := a.Graph
 	p, err := newPager(q)
 	if err != nil {
 		return nil, err
@@ -161,13 +162,13 @@ func (c *Controller) page(q *comms.Query, g *dag.Graph, agents []comms.AgentRow)
 	}
 	switch q.Kind {
 	case comms.QueryAgents:
-		for i := range agents {
-			if !p.add(func() any { return &agents[i] }) {
+		for i := range a.Agents {
+			if !p.add(func() any { return &a.Agents[i] }) {
 				break
 			}
 		}
 	case comms.QueryJobs:
-		err = c.jobRows(p, q.Job, q.Filter)
+		err = c.jobRows(p, q.Job, q.Filter, a.Waits)
 	case comms.QueryTasks:
 		err = c.taskRows(p, q, g)
 	case comms.QueryDatasets:
@@ -215,7 +216,7 @@ func stamp(ns int64) string {
 
 // jobRows lists jobs, those submitted last first; JobIDs grow with time. A filter
 // is a name or a phase.
-func (c *Controller) jobRows(p *pager, only comms.JobID, filter string) error {
+func (c *Controller) jobRows(p *pager, only comms.JobID, filter string, waits map[comms.JobID]string) error {
 	var all []core.JobRecord
 	for row, err := range c.store.Jobs() {
 		if err != nil {
@@ -230,7 +231,7 @@ func (c *Controller) jobRows(p *pager, only comms.JobID, filter string) error {
 		r := &all[i]
 		if !p.add(func() any {
 			row := &comms.JobRow{ID: r.ID.String(), Name: r.Name, Phase: r.Phase.String(), Owner: r.Owner, Priority: r.Priority, Labels: r.Labels,
-				Tasks: r.Totals.Tasks, Done: r.Totals.Done, Failed: r.Totals.Failed, Submitted: stamp(r.Submitted), Ended: stamp(r.Ended), Dir: r.Dir}
+				Tasks: r.Totals.Tasks, Done: r.Totals.Done, Failed: r.Totals.Failed, Submitted: stamp(r.Submitted), Ended: stamp(r.Ended), Dir: r.Dir, Waits: waits[r.ID]}
 			if r.Error != nil {
 				row.Error = r.Error.Error()
 			}

@@ -413,3 +413,47 @@ func TestAgentWithBrokenLink(t *testing.T) {
 		}
 	}
 }
+
+// The tasks of a job that is cancelled before any agent has it are cancelled, and
+// none was tried; while it waits the list of jobs says for what.
+func TestCancelQueued(t *testing.T) {
+	net := comms.NewInproc()
+	r := startController(t, t.TempDir(), net)
+	c := dialClient(t, net)
+	c.say(&comms.Submit{Req: 1, Job: testJob(1), Graph: parse(t, job1).Encode()})
+	expect[*comms.Accepted](c, "accepted", nil)
+	if jobs := rows[comms.JobRow](c, comms.Query{Kind: comms.QueryJobs}, 10); len(jobs) != 1 || jobs[0].Waits != "no agent has joined the controller" {
+		t.Errorf("jobs %+v", jobs)
+	}
+	c.say(&comms.Control{Req: 2, Job: testJob(1), Action: comms.SteerCancel, Reason: "not today"})
+	expect(c, "answer", func(r *comms.Reply) bool { return r.Req == 2 })
+	c.say(&comms.Watch{Req: 3, Job: testJob(1)})
+	if p := final(c); p.Phase != comms.JobCancelled || p.Groups[0].Cancelled != 3 || p.Groups[1].Cancelled != 1 {
+		t.Errorf("final %+v", p)
+	}
+	see := func() {
+		t.Helper()
+		for _, row := range rows[comms.TaskRow](c, comms.Query{Kind: comms.QueryTasks, Job: testJob(1)}, 3) {
+			if row.State != "cancelled" || row.Attempt != 0 {
+				t.Errorf("task %+v", row)
+			}
+		}
+		for task, want := range map[string]string{"": "a[0] to b", "a[1]": "a[1]"} {
+			story := rows[comms.StoryRow](c, comms.Query{Kind: comms.QueryStory, Job: testJob(1), Filter: task}, 10)
+			if len(story) != 1 || story[0].What != "cancelled" || story[0].Cause != "not today" || story[0].Task != want {
+				t.Errorf("story of %q: %+v", task, story)
+			}
+		}
+		if jobs := rows[comms.JobRow](c, comms.Query{Kind: comms.QueryJobs, Filter: "cancelled"}, 10); len(jobs) != 1 || jobs[0].Waits != "" {
+			t.Errorf("jobs %+v", jobs)
+		}
+	}
+	see()
+	c.close()
+	dir := r.cfg.State
+	r.stop(t)
+	startController(t, dir, net) // the same of what was stored
+	c = dialClient(t, net)
+	t.Cleanup(c.close)
+	see()
+}

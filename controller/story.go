@@ -50,6 +50,7 @@ func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
 		r.Add(&b)
 	}
 	rows := map[dag.TaskIndex]*comms.TaskRow{}
+	begun := map[*comms.TaskRow]uint32{} // the last attempt that did
 	var order []*comms.TaskRow
 	row := func(i dag.TaskIndex) {
 		s, attempt := r.States.Get(i)
@@ -81,10 +82,17 @@ func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
 		for i := range b.Events {
 			b.Events[i].Each(func(e *comms.Event) bool {
 				if row := rows[e.Task]; row != nil {
-					addToRow(row, e, b.Agent)
+					if addToRow(row, e, b.Agent); beginning(e) {
+						begun[row] = max(begun[row], e.Attempt, 1)
+					}
 				}
 				return true
 			})
+		}
+	}
+	for i, row := range rows { // the number of the present attempt counts it also before it begins
+		if _, attempt := r.States.Get(i); row.Attempt > 0 && begun[row] < attempt {
+			row.Attempt--
 		}
 	}
 	p.page.Rows = p.page.Rows[:0]
@@ -137,6 +145,15 @@ func pageOf(p *pager, q *comms.Query, g *dag.Graph, tasks core.Choice, named boo
 		return gcs.Part{First: 1}, listed // of no batch
 	}
 	return gcs.Part{First: listed[0], Last: listed[len(listed)-1]}, listed
+}
+
+// beginning tells whether an event is of an attempt that has begun.
+func beginning(e *comms.Event) bool {
+	switch e.Kind {
+	case comms.EventStarted, comms.EventPublished, comms.EventHeldBack, comms.EventFinished:
+		return true
+	}
+	return e.Usage != nil && e.Usage.Start != 0
 }
 
 func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
@@ -192,6 +209,9 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 				return nil
 			}
 		}
+		if !cancelledRows(p, q, g, &b, tasks) {
+			return nil
+		}
 		room := true
 		for i := range b.Events {
 			b.Events[i].Each(func(e *comms.Event) bool {
@@ -221,6 +241,21 @@ func reasonRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks cor
 			}) {
 				return false
 			}
+		}
+	}
+	return true
+}
+
+// cancelledRows tells which tasks ended with their cancelled job and no agent; false when the page is full.
+func cancelledRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks core.Choice) bool {
+	for _, r := range b.Cancelled {
+		if q.Filter != "" && !tasks.Meets(r) {
+			continue
+		}
+		if !p.add(func() any {
+			return &comms.StoryRow{At: stamp(b.At), Task: rangeName(g, r, tasks), What: eventName(comms.EventCancelled), Cause: b.Why}
+		}) {
+			return false
 		}
 	}
 	return true

@@ -18,7 +18,7 @@ func Unfit(g *dag.Graph, hosts []Host, spread bool) string {
 		if spread {
 			return lacking(&grp.Resources, hosts)
 		}
-		return lacking(together(grp), hosts)
+		return lackingOne(grp, hosts)
 	})
 }
 
@@ -59,11 +59,51 @@ func lackingAll(grp *dag.Group, hosts []Host) string {
 	if text := lacking(&grp.Resources, hosts); text != "" || room >= size {
 		return text
 	}
-	text := fmt.Sprintf("all hosts together have room for %d of the %d members of its gang", room, size)
+	text := gangNeeds(grp)
+	if len(hosts) == 1 {
+		text += fmt.Sprintf("; the host has %d", room)
+	} else {
+		text += fmt.Sprintf("; the %d hosts have %d", len(hosts), room)
+	}
 	if slices.ContainsFunc(hosts, func(h Host) bool { return h.Alone }) {
 		text += "; those with agents of an older version share none"
 	}
 	return text
+}
+
+// lackingOne says why no host alone can run the tasks of a group, all at once if they
+// are a gang; "" when one can.
+func lackingOne(grp *dag.Group, hosts []Host) string {
+	if text := lacking(&grp.Resources, hosts); text != "" || grp.GangSize() < 2 {
+		return text
+	}
+	room := 0
+	for _, h := range hosts {
+		h.Alone = false
+		room = max(room, h.room(grp))
+	}
+	if room >= grp.GangSize() {
+		return ""
+	}
+	return fmt.Sprintf("%s on one host; the largest has %d", gangNeeds(grp), room)
+}
+
+// gangNeeds says what the members of a gang need together.
+func gangNeeds(grp *dag.Group) string {
+	r := &grp.Resources
+	each := []string{"cpu " + thousandths(cpuOf(r))}
+	if r.Memory > 0 {
+		each = append(each, "memory "+memoryText(r.Memory))
+	}
+	if r.GPU > 0 {
+		each = append(each, "gpu "+thousandths(r.GPU))
+	}
+	for _, name := range sortedNames(r.Custom) {
+		if !strings.HasPrefix(name, dag.HostResource) {
+			each = append(each, name+" "+thousandths(r.Custom[name]))
+		}
+	}
+	return fmt.Sprintf("its gang needs %d places of %s at once", grp.GangSize(), strings.Join(each, ", "))
 }
 
 // unfitNames bounds the tasks that one error names: it travels with each progress

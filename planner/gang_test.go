@@ -29,17 +29,17 @@ func TestGangsOnHosts(t *testing.T) {
 		alone, spread, waiting string // what Unfit says of one host and of several, and Homeless
 	}{
 		{"one host has room", 2, 1, 1, "cpu: 2", "", "", ""},
-		{"two hosts have room together", 3, 2, 0, "cpu: 2", "task a: no host has enough: it needs cpu 6 (the largest host has 4)", "", ""},
-		{"more hosts may come", 5, 2, 0, "cpu: 2", "task a: no host has enough: it needs cpu 10 (the largest host has 4)", "",
-			"task a: all hosts together have room for 4 of the 5 members of its gang"},
-		{"no host has room for a member", 2, 3, 0, "cpu: 5", "task a: no host has enough: it needs cpu 10 (the largest host has 4)",
+		{"two hosts have room together", 3, 2, 0, "cpu: 2", "task a: its gang needs 3 places of cpu 2 at once on one host; the largest has 2", "", ""},
+		{"more hosts may come", 5, 2, 0, "cpu: 2", "task a: its gang needs 5 places of cpu 2 at once on one host; the largest has 2", "",
+			"task a: its gang needs 5 places of cpu 2 at once; the 2 hosts have 4"},
+		{"no host has room for a member", 2, 3, 0, "cpu: 5", "task a: no host has enough: it needs cpu 5 (the largest host has 4)",
 			"task a: no host has enough: it needs cpu 5 (the largest host has 4)", "task a: no host has enough: it needs cpu 5 (the largest host has 4)"},
-		{"memory bounds it", 3, 2, 0, "cpu: 1, memory: 5GiB", "task a: no host has enough: it needs memory 15 GiB (the largest host has 8 GiB)", "",
-			"task a: all hosts together have room for 2 of the 3 members of its gang"},
-		{"so does what is counted", 2, 2, 0, "card: 1", "task a: no host has enough: it needs card 2 (the largest host has 1)", "", ""},
-		{"older agents are passed by", 3, 4, 2, "cpu: 2", "task a: no host has enough: it needs cpu 6 (the largest host has 4)", "", ""},
-		{"those that are left do not suffice", 3, 3, 2, "cpu: 2", "task a: no host has enough: it needs cpu 6 (the largest host has 4)", "",
-			"task a: all hosts together have room for 2 of the 3 members of its gang; those with agents of an older version share none"},
+		{"memory bounds it", 3, 2, 0, "cpu: 1, memory: 5GiB", "task a: its gang needs 3 places of cpu 1, memory 5 GiB at once on one host; the largest has 1", "",
+			"task a: its gang needs 3 places of cpu 1, memory 5 GiB at once; the 2 hosts have 2"},
+		{"so does what is counted", 2, 2, 0, "card: 1", "task a: its gang needs 2 places of cpu 1, card 1 at once on one host; the largest has 1", "", ""},
+		{"older agents are passed by", 3, 4, 2, "cpu: 2", "task a: its gang needs 3 places of cpu 2 at once on one host; the largest has 2", "", ""},
+		{"those that are left do not suffice", 3, 3, 2, "cpu: 2", "task a: its gang needs 3 places of cpu 2 at once on one host; the largest has 2", "",
+			"task a: its gang needs 3 places of cpu 2 at once; the 3 hosts have 2; those with agents of an older version share none"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g, hosts := gangOf(t, tt.size, tt.resources), four(tt.hosts, tt.older)

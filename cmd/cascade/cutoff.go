@@ -75,7 +75,11 @@ func (a *app) printJobs(rows []comms.JobRow) error {
 	if a.json {
 		return nil
 	}
-	return table(a, rows, "id", "name", "phase", "tasks", "done", "failed", "submitted", "ended", "error")
+	columns := []string{"id", "name", "phase", "tasks", "done", "failed", "submitted", "ended", "error"}
+	if slices.ContainsFunc(rows, func(r comms.JobRow) bool { return r.Waits != "" }) {
+		columns = append(columns, "waits")
+	}
+	return table(a, rows, columns...)
 }
 
 // cutOffTask corrects the row of a task that ran when its job was cut off. Rows of

@@ -96,7 +96,7 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 	if err != nil {
 		return nil, err
 	}
-	if x.inputs(producers); x.Started == "" && len(x.For) == 0 {
+	if x.inputs(producers); x.Started == "" {
 		if err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool { x.Why = p.Waits; return false }); err != nil {
 			return nil, err
 		}
@@ -241,9 +241,11 @@ func (a *app) printExplanation(x *explanation) {
 	if x.Building != "" {
 		a.fact("waits for", "%s", x.Building)
 	}
-	if x.Plan != nil && x.Plan.Host != "" {
+	switch {
+	case x.Plan == nil || x.Why != "": // of no use while the job cannot go on
+	case x.Plan.Host != "":
 		a.fact("planned", "on %s at %s: %s", x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
-	} else if x.Plan != nil {
+	default:
 		a.fact("planned", "nowhere: %s", x.Plan.Reason)
 	}
 	if x.Error != "" {

@@ -88,6 +88,10 @@ func (c *Core) endUnassigned(j *job) {
 		}
 	}
 	commit := Commit{Job: j.id}
+	if j.rec.Cancel != "" && j.states.Open() > 0 { // that no agent has to stop
+		commit.Batch = &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Cancelled: j.states.cancel(), Why: j.rec.Cancel}
+		j.rec.Batches++
+	}
 	c.end(j)
 	commit.Row = j.ending
 	c.emit(Store{Token: c.await(pending{what: onEnded, job: j}), Commit: commit})

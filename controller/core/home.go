@@ -71,28 +71,63 @@ func (c *Core) awayFrom(j *job) string {
 // waits says why nothing that happens to a job can be stored, why a queued one that
 // is on no agent does not start, or which agents a running one has lost, "" when it goes on.
 func (c *Core) waits(j *job) string {
+	text, unplaced := c.stands(j)
+	if unplaced {
+		return c.unfit(j.graph, c.cluster().Hosts)
+	}
+	return text
+}
+
+// stands is waits without what only a look at all agents tells: unplaced is true
+// of a job that is on no agent, or of which some tasks are.
+func (c *Core) stands(j *job) (text string, unplaced bool) {
 	if c.paused != "" && j.stage != stageEnded {
-		return c.paused
+		return c.paused, false
 	}
 	if away := c.awayFrom(j); away != "" {
-		return away
+		return away, false
 	}
 	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobQueued && !j.rec.Homeless || j.rec.Agent != "" && !j.rec.Homeless || j.resuming != nil || j.ending != nil {
-		return ""
+		return "", false
 	}
-	hosts := c.cluster().Hosts
+	return "", true
+}
+
+// waiting says of all jobs that wait for something what that is. Of many with one
+// graph it is found out once.
+func (c *Core) waiting() map[comms.JobID]string {
+	out := map[comms.JobID]string{}
+	hosts, known := c.cluster().Hosts, map[comms.Hash]string{}
+	for id, j := range c.running {
+		text, unplaced := c.stands(j)
+		if unplaced {
+			var looked bool
+			if text, looked = known[j.rec.GraphHash]; !looked {
+				text = c.unfit(j.graph, hosts)
+				known[j.rec.GraphHash] = text
+			}
+		}
+		if text != "" {
+			out[id] = text
+		}
+	}
+	return out
+}
+
+// unfit says why hosts, which are the agents that are there, cannot run a job; "" when they can.
+func (c *Core) unfit(g *dag.Graph, hosts []planner.Host) string {
 	if c.cfg.Spread && len(hosts) > 1 {
-		return planner.Homeless(j.graph, hosts)
+		return planner.Homeless(g, hosts)
 	}
 	for i := range hosts {
-		if hosts[i].Runs(j.graph) {
+		if hosts[i].Runs(g) {
 			return ""
 		}
 	}
 	if len(hosts) == 0 {
 		return "no agent has joined the controller"
 	}
-	if text := planner.Unfit(j.graph, hosts, false); text != "" {
+	if text := planner.Unfit(g, hosts, false); text != "" {
 		return text
 	}
 	return "no host has enough for all tasks, which run on one"

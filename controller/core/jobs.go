@@ -271,6 +271,13 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 	c.touchWith(j, events)
 	over := j.idle() && !j.rec.Homeless || j.rec.Cancel != "" && j.stopped()
 	if drained != nil && over && !lost && c.drained(j, drained) {
+		if j.rec.Cancel != "" && j.states.Open() > 0 { // tasks that are nobody's
+			row := j.rec
+			commit.Row = &row
+			c.commitPart(j, a, b, onCommitted, commit)
+			c.endUnassigned(j)
+			return
+		}
 		c.end(j)
 		commit.Row = j.ending
 		c.commitPart(j, a, b, onEnded, commit)

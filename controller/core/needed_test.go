@@ -156,7 +156,7 @@ func TestStatesUnderAnyEvents(t *testing.T) {
 		r := NewReplay(g, true)
 		live := NewStates(g)
 		for n := range rapid.IntRange(0, 30).Draw(t, "batches") {
-			b := Batch{Number: uint64(n), Agent: "a", Granted: true}
+			b := Batch{Number: uint64(n), Agent: "a", Granting: GrantBegun}
 			if rapid.IntRange(0, 5).Draw(t, "reset") == 0 {
 				first := rapid.Uint32Range(0, 8).Draw(t, "first")
 				b.Reset = []comms.Range{{First: dag.TaskIndex(first), Last: dag.TaskIndex(first + rapid.Uint32Range(0, 3).Draw(t, "more"))}}
@@ -296,7 +296,7 @@ func TestNoAttemptTwice(t *testing.T) {
 			for i := range rapid.IntRange(0, len(events)).Draw(t, "told") {
 				s.Apply(&events[i])
 			}
-			b := Batch{Epoch: uint64(process), Granted: true}
+			b := Batch{Epoch: uint64(process), Granting: GrantBegun}
 			for _, task := range all {
 				if state := s.get(task); state == TaskAbsent {
 					continue

@@ -2,6 +2,8 @@ package core
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +42,9 @@ func (w *world) print(a Action) {
 		p("delete %s", jobName(a.Job))
 	case Ask:
 		p("ask %T", a.Msg)
+		for _, id := range slices.SortedFunc(maps.Keys(a.Waits), func(x, y comms.JobID) int { return slices.Compare(x[:], y[:]) }) {
+			p("%s waits: %s", jobName(id), a.Waits[id])
+		}
 	case Wake:
 		p("wake at %s", a.At.Sub(time.Unix(1000, 0)))
 	}
@@ -60,6 +65,9 @@ func describe(c *Commit) string {
 		}
 		if len(b.Moved) > 0 {
 			s += fmt.Sprintf(", moved %s: %s", rangesText(b.Moved), b.Why)
+		}
+		if len(b.Cancelled) > 0 {
+			s += fmt.Sprintf(", cancelled %s: %s", rangesText(b.Cancelled), b.Why)
 		}
 		for _, r := range b.Reasons {
 			s += fmt.Sprintf(", %s run: %s", rangesText(r.Tasks), r.Text)

@@ -68,8 +68,19 @@ type Batch struct {
 	Moved       []comms.Range // tasks that another agent gets: they start over there, and what was said of them up to Epoch counts no more
 	Given       []Fragment    // who has which tasks from now on, when they are several
 	Reasons     []Reason      // why tasks of a job that resumes from an earlier one run
-	Granted     bool          // what starts over does so with attempts as comms.Grant numbers them; older builds counted on
+	Granting    Granting      // how what starts over is numbered
+	Cancelled   []comms.Range // tasks that end with their cancelled job, and Why: no agent does so
 }
+
+// Granting is how attempts at tasks that start over are numbered.
+type Granting uint8
+
+// The ways of numbering; those but the last are of older builds.
+const (
+	GrantCounts Granting = iota // one after the other
+	GrantTries                  // as comms.Grant does, each grant as a try
+	GrantBegun                  // as comms.Grant does, only tries that have begun
+)
 
 // Reason is why tasks run again although an earlier job has run them.
 type Reason struct {

@@ -42,6 +42,7 @@ func (r *Replay) Add(b *Batch) {
 			collect(r.data, e, b.Agent)
 		}
 	}
+	r.States.Cancel(b.Cancelled)
 }
 
 // forget removes what tasks have made that start over.

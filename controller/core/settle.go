@@ -229,12 +229,12 @@ type resetting struct {
 // of it, nil when there is nothing to record. It is stored together with the job's
 // new epoch: neither may be known without the other.
 func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *resetting, why string) *Batch {
-	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Moved: comms.Ranges(s.moved), Granted: true}
+	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Moved: comms.Ranges(s.moved), Granting: GrantBegun}
 	if over != nil {
 		j.states.Reset(comms.Ranges(over.now), b.Epoch+1)
 		b.Reset = comms.Ranges(over.all)
 	}
-	j.states.move(b.Moved, b.Epoch+1, true)
+	j.states.move(b.Moved, b.Epoch+1, b.Granting)
 	j.states.At(b)
 	for _, t := range closed {
 		_, attempt := j.states.Get(t)

@@ -47,6 +47,7 @@ type States struct {
 	first   map[dag.TaskIndex]uint32        // of instances: the attempt that their agent begins with, where it is above 1
 	known   map[streamKey]uint64            // elements published of an open output
 	ends    map[streamKey]uint64
+	cut     map[dag.TaskIndex]bool    // cancelled while they ran
 	lost    map[comms.DatasetRef]bool // lost, and not published again; true: an agent lacks it that was promised it
 	groups  []comms.GroupCounts
 	open    uint64 // tasks that are there and not over
@@ -142,6 +143,7 @@ func (s *States) put(i dag.TaskIndex, to TaskState) {
 		g.Total--
 		s.totals.Tasks--
 	}
+	s.noteCut(i, from, to)
 	was, is := from != TaskAbsent && !from.Over(), to != TaskAbsent && !to.Over()
 	if was && !is {
 		s.open--
@@ -160,6 +162,29 @@ func (s *States) put(i dag.TaskIndex, to TaskState) {
 		s.pages[uint32(i)/pageSize] = p
 	}
 	p[uint32(i)%pageSize] = to
+}
+
+// noteCut notes of a task that is cancelled whether it had begun.
+func (s *States) noteCut(i dag.TaskIndex, from, to TaskState) {
+	switch {
+	case from == TaskRunning && to == TaskCancelled:
+		if s.cut == nil {
+			s.cut = map[dag.TaskIndex]bool{}
+		}
+		s.cut[i] = true
+	case from == TaskCancelled:
+		delete(s.cut, i)
+	}
+}
+
+// begun tells whether the present attempt at a task has begun, as far as is known.
+func (s *States) begun(i dag.TaskIndex) bool {
+	switch st := s.get(i); st {
+	case TaskRunning, TaskDone, TaskFailed:
+		return true
+	default:
+		return s.cut[i]
+	}
 }
 
 func delta(was, is bool) uint64 {
@@ -371,34 +396,34 @@ func (s *States) elements(k streamKey, n uint64) {
 
 // StartOver takes in what a decision makes start over.
 func (s *States) StartOver(b *Batch) {
-	s.reset(b.Reset, b.Epoch+1, b.Granted)
-	s.move(b.Moved, b.Epoch+1, b.Granted)
+	s.reset(b.Reset, b.Epoch+1, b.Granting)
+	s.move(b.Moved, b.Epoch+1, b.Granting)
 }
 
 // grant gives a task its next attempt.
-func (s *States) grant(t dag.TaskIndex, granted bool) {
+func (s *States) grant(t dag.TaskIndex, how Granting) {
 	_, attempt := s.Get(t)
-	if !granted { // as an older build did
+	if how == GrantCounts {
 		s.attempt[t] = attempt + 1
 		return
 	}
-	s.attempt[t] = comms.Grant(max(attempt, s.first[t]))
+	s.attempt[t] = comms.Grant(max(attempt, s.first[t]), how == GrantTries || s.begun(t))
 }
 
 // Reset makes tasks start over from an epoch on, with a new attempt unless the first
 // has not begun. The streams of generators among them keep their elements: what is
 // published again has the same names. An element that an agent tells of at an epoch
 // before is none of them: see void.
-func (s *States) Reset(tasks []comms.Range, epoch uint64) { s.reset(tasks, epoch, true) }
+func (s *States) Reset(tasks []comms.Range, epoch uint64) { s.reset(tasks, epoch, GrantBegun) }
 
-func (s *States) reset(tasks []comms.Range, epoch uint64, granted bool) {
+func (s *States) reset(tasks []comms.Range, epoch uint64, how Granting) {
 	s.over(tasks, func(t dag.TaskIndex) {
 		state, attempt := s.Get(t)
 		if !state.Over() && state != TaskRunning && attempt <= 1 && s.g.Group(t).Gang == dag.GangNone {
 			return // an agent may begin it meanwhile: that counts; a gang begins as a whole
 		}
-		s.grant(t, granted)
-		if granted { // a store of an older build took events of before in
+		s.grant(t, how)
+		if how != GrantCounts { // a store of an older build took events of before in
 			s.fence(t, epoch)
 		}
 	})
@@ -406,11 +431,35 @@ func (s *States) reset(tasks []comms.Range, epoch uint64, granted bool) {
 
 // move gives tasks to another agent from an epoch on: they start over there, with
 // an attempt of their own. What the agent before says of them is void from now on.
-func (s *States) move(tasks []comms.Range, epoch uint64, granted bool) {
+func (s *States) move(tasks []comms.Range, epoch uint64, how Granting) {
 	s.over(tasks, func(t dag.TaskIndex) {
-		s.grant(t, granted)
+		s.grant(t, how)
 		s.fence(t, epoch)
 	})
+}
+
+// cancel ends the tasks that are there and have not ended, and returns them.
+func (s *States) cancel() []comms.Range {
+	var open []dag.TaskIndex
+	s.Each(func(t dag.TaskIndex, st TaskState) {
+		if !st.Over() {
+			open = append(open, t)
+		}
+	})
+	all := comms.Ranges(open)
+	s.Cancel(all)
+	return all
+}
+
+// Cancel takes in that tasks ended with their job: see Batch.Cancelled.
+func (s *States) Cancel(tasks []comms.Range) {
+	for _, r := range tasks {
+		for i := uint64(r.First); i <= uint64(r.Last); i++ {
+			if t := dag.TaskIndex(i); s.get(t) != TaskAbsent && !s.get(t).Over() {
+				s.put(t, TaskCancelled)
+			}
+		}
+	}
 }
 
 // over calls f for each task, which then waits.

@@ -61,7 +61,7 @@ func (c *Core) takeOver(j *job, r *resumption, e *Earlier) {
 		e = &Earlier{Why: []Reason{{Text: fmt.Sprintf("job %s is not there any more", id), Tasks: allOf(j.graph)}}}
 	}
 	have := c.offered(id)
-	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Granted: true}
+	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Granting: GrantBegun}
 	gone := map[dag.TaskIndex]struct{}{} // tasks that must make again what is not there
 	for more := true; more; {
 		more = false

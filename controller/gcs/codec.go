@@ -29,8 +29,10 @@ type (
 		Tasks       []comms.Range // none, or one: the numbers of all tasks that the batch is of lie in it
 		Moved       []comms.Range
 		Given       []core.Fragment
-		Granted     bool
+		Granted     bool // what starts over is numbered in a way that is not the oldest
 		Reasons     []core.Reason
+		Granting    core.Granting // which; 0 of older builds
+		Cancelled   []comms.Range
 	}
 )
 
@@ -109,7 +111,7 @@ func (r *datasetRow) code(c *comms.Coder) {
 }
 
 func (h *batchHeader) code(c *comms.Coder) {
-	c.Struct(12, func(c *comms.Coder) {
+	c.Struct(14, func(c *comms.Coder) {
 		comms.String(c, &h.Agent)
 		comms.Uint(c, &h.Incarnation)
 		comms.Uint(c, &h.Epoch)
@@ -127,6 +129,8 @@ func (h *batchHeader) code(c *comms.Coder) {
 				comms.Slice(c, &r.Tasks, codeRange)
 			})
 		})
+		comms.Uint(c, &h.Granting)
+		comms.Slice(c, &h.Cancelled, codeRange)
 	})
 }
 
@@ -142,6 +146,9 @@ func spanOf(b *core.Batch) (span []comms.Range) {
 		widen(r.First, r.Last)
 	}
 	for _, r := range b.Moved {
+		widen(r.First, r.Last)
+	}
+	for _, r := range b.Cancelled {
 		widen(r.First, r.Last)
 	}
 	for _, why := range b.Reasons {

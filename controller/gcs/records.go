@@ -39,7 +39,8 @@ func decodeRecord[T any](b []byte) (v T, err error) {
 // encodeBatch writes the header's length and the header, then the events in their
 // wire form: an agent's batch is stored as it came.
 func encodeBatch(job comms.JobID, b *core.Batch) []byte {
-	header := batchHeader{Agent: b.Agent, Incarnation: b.Incarnation, Epoch: b.Epoch, At: b.At, Reset: b.Reset, Why: b.Why, Known: true, Tasks: spanOf(b), Moved: b.Moved, Given: b.Given, Granted: b.Granted, Reasons: b.Reasons}
+	header := batchHeader{Agent: b.Agent, Incarnation: b.Incarnation, Epoch: b.Epoch, At: b.At, Reset: b.Reset, Why: b.Why, Known: true, Tasks: spanOf(b), Moved: b.Moved, Given: b.Given,
+		Granted: b.Granting != core.GrantCounts, Granting: b.Granting, Reasons: b.Reasons, Cancelled: b.Cancelled}
 	h := comms.AppendRecord(make([]byte, 0, 64), header.code)
 	out := binary.AppendUvarint(make([]byte, 0, len(h)+64+64*len(b.Events)), uint64(len(h)))
 	out = append(out, h...)
@@ -70,6 +71,10 @@ func decodeBatch(number uint64, v []byte) (core.Batch, error) {
 	if !ok || len(ev.Jobs) != 1 {
 		return core.Batch{}, fmt.Errorf("batch %d: %w: holds a %T", number, ErrCorrupt, m)
 	}
+	granting := h.Granting
+	if h.Granted && granting == core.GrantCounts {
+		granting = core.GrantTries
+	}
 	return core.Batch{Number: number, Agent: h.Agent, Incarnation: h.Incarnation, Epoch: h.Epoch, At: h.At,
-		Reset: h.Reset, Moved: h.Moved, Given: h.Given, Granted: h.Granted, Reasons: h.Reasons, Why: h.Why, First: ev.First, Events: ev.Jobs[0].Events}, nil
+		Reset: h.Reset, Moved: h.Moved, Given: h.Given, Granting: granting, Reasons: h.Reasons, Cancelled: h.Cancelled, Why: h.Why, First: ev.First, Events: ev.Jobs[0].Events}, nil
 }
