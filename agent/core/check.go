@@ -61,8 +61,14 @@ func (c *Core) Check() error {
 	return c.checkMemory(sealed)
 }
 
-// checkCalls compares what is known of calls that go from agent to agent.
+// checkCalls compares what is known of calls that go from agent to agent, and what
+// holds the results of those that are here.
 func (c *Core) checkCalls() error {
+	for _, j := range c.jobs {
+		if k := j.call; k != nil && k.held && k.failed == nil && c.requests[k.pins] == nil {
+			return fmt.Errorf("what call %s returned counts as held in memory, and nothing holds it", j.id)
+		}
+	}
 	out, guests := map[*neighbour]int{}, map[*neighbour]int{}
 	for id, j := range c.away {
 		o := j.call.out

@@ -240,7 +240,9 @@ func (c *Core) grantedRequest(e ledger.Granted) {
 	case q.offer != nil:
 		c.offerGranted(q.offer, e.Pins[0].Place)
 	case q.call != nil:
-		q.call.call.held = true
+		if k := q.call.call; k.pins == e.ID { // or who awaited it has ended in this step
+			k.held = true
+		}
 	case q.lease != nil:
 		q.ex.wants--
 		l := &lease{id: e.Leases[0].ID, req: e.ID, place: e.Leases[0].Place, kind: e.Leases[0].Kind, shared: q.lease.Run == 0}
@@ -279,7 +281,9 @@ func (c *Core) failedRequest(e ledger.Failed) {
 	case q.offer != nil:
 		c.offerFailed(q.offer, e.Err)
 	case q.call != nil:
-		c.resultLost(q.call, e.Err.Error())
+		if q.call.call.pins == e.ID {
+			c.resultLost(q.call, e.Err.Error())
+		}
 	case q.lease != nil:
 		q.ex.wants--
 		c.emit(ToExecutor{q.ex.id, &comms.Lease{Token: q.lease.Token, Error: e.Err.Error()}})
