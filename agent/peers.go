@@ -150,7 +150,7 @@ func (d *peerDoor) Up(l *comms.Link, other comms.Identity, resumed bool) {
 			p.out = outbound{link: l} // what waited was for the one before
 		}
 		loop.send(&p.out, &comms.Serving{At: loop.serving()})
-		loop.step(core.PeerUp{Agent: other.Name, Resumed: resumed})
+		loop.step(core.PeerUp{Agent: other.Name, Incarnation: other.Incarnation, Resumed: resumed})
 	}})
 }
 

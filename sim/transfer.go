@@ -45,7 +45,7 @@ func (a *agent) fromAgent(p *agentPeer, d memnet.Delivery[comms.Message]) {
 			if !d.Resumed {
 				p.out = outbox{} // what waits was for the one before
 			}
-			a.step(core.PeerUp{Agent: p.a.name, Resumed: d.Resumed})
+			a.step(core.PeerUp{Agent: p.a.name, Incarnation: d.Incarnation, Resumed: d.Resumed})
 		})
 	case memnet.Down:
 		a.post(func() {

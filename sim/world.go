@@ -32,6 +32,9 @@ func (o *Options) Flags() string {
 	if o.Steals {
 		f += " -steals"
 	}
+	if o.Forwards {
+		f += " -forwards"
+	}
 	if len(o.Without) > 0 {
 		f += " -without " + strings.Join(o.Without, ",")
 	}

@@ -145,11 +145,12 @@ type (
 	// ClientGone: the connection ended; nothing more is sent to it.
 	ClientGone struct{ Client uint64 }
 
-	// PeerUp: there is a link to another agent. Resumed: with the incarnation of
-	// before, and it lost nothing.
+	// PeerUp: there is a link to another agent, with the process of that incarnation.
+	// Resumed: it is the one of before, and the link lost nothing.
 	PeerUp struct {
-		Agent   string
-		Resumed bool
+		Agent       string
+		Incarnation uint64
+		Resumed     bool
 	}
 	// PeerDown: the link to another agent is gone, for now or (Over) for good: the
 	// next one is not resumed.

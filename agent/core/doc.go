@@ -89,7 +89,8 @@
 // a copy: it counts only the references of consumers that are here, and the copy's
 // holder, who has one reference for this agent, gets Released with the last of
 // them. A new epoch takes back all that was heard: who still has it tells it
-// again, and copies that are told again are not fetched again. A fetch asks the
+// again, and copies that are told again are not fetched again. A peer's process that
+// began after an epoch is told nothing of it, as the controller tells it nothing. A fetch asks the
 // ledger for room like a run for its inputs, one at a time while memory is short. One
 // that does not come while nothing else moves and memory is missed gives its room back
 // and is made again later: two agents may wait for each other's memory.

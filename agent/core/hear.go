@@ -65,7 +65,7 @@ type early struct {
 
 func (c *Core) peerUp(ev PeerUp) {
 	n := c.neighbour(ev.Agent)
-	n.up, n.full = true, false
+	n.up, n.full, n.process = true, false, ev.Incarnation
 	defer c.callsUp(n, ev.Resumed)
 	for _, j := range c.jobs {
 		if j.peers == nil {

@@ -137,8 +137,8 @@ func (n *network) connect(a, b int) {
 	n.up[p] = true
 	delete(n.queues, [2]int{a, b})
 	delete(n.queues, [2]int{b, a})
-	n.worlds[a].post(PeerUp{Agent: agentName(b)})
-	n.worlds[b].post(PeerUp{Agent: agentName(a)})
+	n.worlds[a].post(PeerUp{Agent: agentName(b), Incarnation: 1})
+	n.worlds[b].post(PeerUp{Agent: agentName(a), Incarnation: 1})
 }
 
 // cut ends a link and makes it anew. resumed: nothing was lost.
@@ -156,8 +156,8 @@ func (n *network) cut(a, b int, resumed bool) {
 	if resumed {
 		qa, qb := n.queues[[2]int{a, b}], n.queues[[2]int{b, a}]
 		n.up[p] = true
-		n.worlds[a].post(PeerUp{Agent: agentName(b), Resumed: true})
-		n.worlds[b].post(PeerUp{Agent: agentName(a), Resumed: true})
+		n.worlds[a].post(PeerUp{Agent: agentName(b), Incarnation: 1, Resumed: true})
+		n.worlds[b].post(PeerUp{Agent: agentName(a), Incarnation: 1, Resumed: true})
 		n.queues[[2]int{a, b}], n.queues[[2]int{b, a}] = qa, qb
 		return
 	}

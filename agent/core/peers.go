@@ -18,6 +18,7 @@ import (
 type neighbour struct {
 	name      string
 	up, full  bool
+	process   uint64 // incarnation at the other end of the link
 	addresses []string
 	jobs      int // that have it among their peers; one more while calls may go there or come from there
 
@@ -50,11 +51,18 @@ type peers struct {
 // fragment is the part of a job that another agent has, and what it was not told yet.
 type fragment struct {
 	*neighbour
+	incarnation uint64 // to which it was given
+
 	data     []comms.DatasetRef // published, or (no dataset of that name is here) gone
 	ends     []comms.StreamEnd
 	ended    []comms.Ended
 	released []comms.DatasetRef
 }
+
+// listens tells whether the process to which the fragment was given can be told
+// something now. One that came after it knows nothing of this epoch and may never be
+// told of it: the controller gives it tasks, if any, at a later one.
+func (f *fragment) listens() bool { return f.up && !f.full && f.process == f.incarnation }
 
 // away is tasks that another agent runs.
 type away struct {
@@ -82,7 +90,7 @@ func (c *Core) setPeers(j *job, m *comms.Assign) {
 		if f.Agent == c.cfg.Agent {
 			continue
 		}
-		fr := &fragment{neighbour: c.meet(f)}
+		fr := &fragment{neighbour: c.meet(f), incarnation: f.Incarnation}
 		p.list = append(p.list, fr)
 		for _, r := range f.Run {
 			p.runs = append(p.runs, away{r.First, r.Last, fr})

@@ -268,10 +268,10 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 		}
 	}
 	switch cmd {
-	case "peer": // AGENT up, resumed, down or over
+	case "peer": // AGENT up, resumed, down or over; incarnation=N that came up
 		switch w[1] {
 		case "up", "resumed":
-			return s.step(PeerUp{Agent: w[0], Resumed: w[1] == "resumed"})
+			return s.step(PeerUp{Agent: w[0], Incarnation: uint64(number(cmp.Or(named["incarnation"], "0"))), Resumed: w[1] == "resumed"})
 		}
 		return s.step(PeerDown{Agent: w[0], Over: w[1] == "over"})
 	case "there": // NUMBER [AGENT:CALLS ...]
@@ -335,9 +335,10 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			m.Weight = uint32(number(v))
 		case "priority":
 			m.Priority = number(v)
-		case "peer": // AGENT, without tasks of the job, or AGENT:TASK
+		case "peer": // AGENT or AGENT@INCARNATION, without tasks of the job, or with one behind a colon
 			agent, task, has := strings.Cut(v, ":")
-			m.Peers = []comms.Fragment{{Agent: agent}}
+			agent, incarnation, _ := strings.Cut(agent, "@")
+			m.Peers = []comms.Fragment{{Agent: agent, Incarnation: uint64(number(cmp.Or(incarnation, "0")))}}
 			if has {
 				m.Peers[0].Run = []comms.Range{{First: taskIndex(number(task)), Last: taskIndex(number(task))}}
 			}

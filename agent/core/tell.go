@@ -93,7 +93,7 @@ func (c *Core) tellPeers() {
 			continue
 		}
 		for _, f := range j.peers.list {
-			if f.up && !f.full {
+			if f.listens() {
 				c.tell(j, f)
 			}
 		}
