@@ -84,12 +84,13 @@ func (c *Core) mustTell(j *job) {
 }
 
 // tellPeers sends what peers must know, as far as they can be reached. The rest
-// waits: it is names and not bytes.
+// waits: it is names and not bytes. What becomes of a job that was forgotten here is
+// no news: its tasks may be others' at an epoch of which the peers have not heard.
 func (c *Core) tellPeers() {
 	telling := c.telling
 	c.telling = nil
 	for _, j := range telling {
-		if j.peers == nil || c.byJob[j.id] != j {
+		if j.peers == nil || j.dropped || c.byJob[j.id] != j {
 			continue
 		}
 		for _, f := range j.peers.list {
