@@ -33,7 +33,7 @@ type executor struct {
 	credit map[comms.RunID]map[uint32]uint64
 	live   map[comms.RunID][]uint32
 	cancel *comms.Cancel
-	ending comms.RunID // the latest that its agent has told it to end
+	ending []comms.RunID // those that its agent has told it to end
 	held   bool
 	hung   bool // cur never ends by itself, nor when told to
 	calls  calling

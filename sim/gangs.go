@@ -92,6 +92,9 @@ func (m *maker) gang(g *dag.Group, me *made) {
 	if m.f.steals > 0 { // agents are small, families large
 		me.axis, cpu = me.axis/4, 100
 	}
+	if m.f.forward > 0 { // agents are small
+		cpu = min(cpu, m.f.cpu/int64(me.axis))
+	}
 	if n := int64((me.axis + m.f.agents - 1) / m.f.agents); m.f.spread != spreadNot && int(n) < me.axis && m.spans.IntN(1000) < m.f.spans {
 		cpu = m.f.cpu / n // n of them fill an agent
 	}

@@ -369,7 +369,7 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 func (o *oracle) toExecutor(x *executor, m comms.Message) {
 	switch m := m.(type) {
 	case *comms.Cancel:
-		x.ending = m.Run
+		x.ending = append(x.ending, m.Run)
 	case *comms.Kind:
 		if !m.Close && m.Function != callee {
 			x.jobOf[m.ID] = m.Job
