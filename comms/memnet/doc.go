@@ -14,5 +14,8 @@
 // overtake each other; on one link never. Every message passes through the
 // encoder and the decoder that the caller hands in.
 //
+// Besides breaks there is silence: Mute keeps what one of two nodes sends from
+// arriving at the other, as when a network carries one way only.
+//
 // What it leaves out: bytes are never corrupted, and a handshake takes one step.
 package memnet

@@ -33,6 +33,7 @@ type Config[M any] struct {
 	MaxDelay      time.Duration // 0 means MinDelay
 	ResumeWindow  time.Duration // how long the listening side waits for a broken link; 0 means 60 s
 	BreakEvery    time.Duration // mean time between random breaks of one link; 0 means none
+	Silence       time.Duration // after which a side that hears nothing breaks the connection; 0 means 10 s
 }
 
 // Kind says what a Delivery is.
@@ -87,6 +88,7 @@ type node struct {
 type link struct {
 	ends    [2]end
 	blocked bool // no handshake succeeds
+	muted   [2]mute
 	session uint64
 	trying  bool // a handshake is on the agenda
 }
@@ -104,11 +106,19 @@ type end struct {
 	downs   uint64 // counts breaks, so that an old expiry does nothing
 }
 
+// mute says whether what one side sends arrives.
+type mute struct {
+	on    bool
+	times uint64 // it was, so that the end of an earlier silence does nothing
+}
+
 // conn is one connection.
 type conn struct {
 	broken   bool
 	inFlight [2]int
 	latest   [2]time.Duration // arrival of the last frame to each end
+	held     [2][]frame       // of each side, that would have arrived, had it not been muted
+	unheard  [2]int           // frames of each side that have arrived, of which the other's word did not come back
 }
 
 // New makes a network without nodes.
@@ -121,6 +131,7 @@ func New[M any](cfg Config[M]) (*Net[M], error) {
 	cfg.Window = cmp.Or(cfg.Window, 64)
 	cfg.MaxDelay = max(cfg.MaxDelay, cfg.MinDelay)
 	cfg.ResumeWindow = cmp.Or(cfg.ResumeWindow, time.Minute)
+	cfg.Silence = cmp.Or(cfg.Silence, 10*time.Second)
 	return &Net[M]{cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 0)), nodes: map[string]*node{}, byPair: map[[2]string]*link{}}, nil
 }
 
@@ -248,6 +259,25 @@ func (n *Net[M]) Cut(now time.Duration, a, b string) {
 	n.advance(now)
 	if l, _ := n.find(a, b); l != nil {
 		n.cut(l)
+	}
+}
+
+// Mute keeps what one node sends from arriving at another until Unmute. What the other
+// sends arrives, up to a window of it, as no word of that comes back. As with TCP nothing
+// in the middle is missing and nothing is out of order: it is late, or, when the silence
+// has ended the connection, replayed on the next one or gone. There is no handshake meanwhile.
+func (n *Net[M]) Mute(now time.Duration, from, to string) {
+	n.advance(now)
+	if l, side := n.find(from, to); l != nil && !l.muted[side].on {
+		n.mute(l, side)
+	}
+}
+
+// Unmute ends Mute.
+func (n *Net[M]) Unmute(now time.Duration, from, to string) {
+	n.advance(now)
+	if l, side := n.find(from, to); l != nil && l.muted[side].on {
+		n.unmute(l, side)
 	}
 }
 

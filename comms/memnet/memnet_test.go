@@ -256,3 +256,86 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 }
+
+// mutedNet has a link of a and b over which 1 has gone both ways.
+func mutedNet(t *testing.T, replay bool) (n *Net[uint64], send func(at time.Duration, from, to string, v uint64)) {
+	cfg := numbersConfig(1)
+	cfg.Replay, cfg.Silence, cfg.Window = replay, 5*time.Second, 4
+	n = newNet(t, cfg, "a", "b")
+	if err := n.Connect(0, "a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	send = func(at time.Duration, from, to string, v uint64) {
+		t.Helper()
+		if err := n.Send(at, from, to, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drain(n, time.Second/2)
+	send(time.Second/2, "a", "b", 1)
+	send(time.Second/2, "b", "a", 1)
+	want(t, drain(n, time.Second), "message 1", "message 1")
+	return n, send
+}
+
+// TestMutedSideIsLate: what a side sends while it is muted, and had sent just before,
+// arrives when that is over, in order. What it is sent arrives, until a window is full
+// of which it cannot say so.
+func TestMutedSideIsLate(t *testing.T) {
+	n, send := mutedNet(t, true)
+	send(time.Second, "a", "b", 2)
+	n.Mute(time.Second, "a", "b")
+	for v := range uint64(6) {
+		send(time.Second, "b", "a", 10+v)
+		send(time.Second, "a", "b", 20+v)
+	}
+	got := drain(n, 4*time.Second)
+	want(t, got, "a<-b message 10", "a<-b message 11", "a<-b message 12", "a<-b message 13")
+	if strings.Contains(got, "b<-a") || strings.Contains(got, "14") || strings.Contains(got, "down") {
+		t.Errorf("more than a window of what the other sent came:\n%s", got)
+	}
+	n.Unmute(4*time.Second, "a", "b")
+	send(4*time.Second, "a", "b", 30)
+	got = drain(n, 10*time.Second)
+	want(t, got, "b<-a message 2", "b<-a message 20", "b<-a message 21", "b<-a message 22", "b<-a message 23", "b<-a message 24", "b<-a message 25", "b<-a message 30")
+	want(t, got, "a<-b message 14", "a<-b message 15")
+	if strings.Count(got, "message") != 10 || strings.Contains(got, "down") {
+		t.Errorf("other than what was late:\n%s", got)
+	}
+	if !n.Idle() {
+		t.Error("not idle")
+	}
+}
+
+// TestSilenceEndsALink: then what had not arrived is replayed on the next connection,
+// each message once, or is gone where links do not replay.
+func TestSilenceEndsALink(t *testing.T) {
+	for _, replay := range []bool{true, false} {
+		n, send := mutedNet(t, replay)
+		n.Mute(time.Second, "b", "a")
+		for v := range uint64(6) {
+			send(time.Second, "b", "a", 10+v)
+			send(time.Second, "a", "b", 20+v)
+		}
+		want(t, drain(n, 6*time.Second-time.Millisecond), "b<-a message 20")
+		got := drain(n, 9*time.Second)
+		want(t, got, fmt.Sprintf("a<-b down final %t", !replay))
+		want(t, got, fmt.Sprintf("b<-a down final %t", !replay))
+		if strings.Contains(got, " up ") || strings.Contains(got, "message") {
+			t.Errorf("what was not to arrive did, replay %t:\n%s", replay, got)
+		}
+		n.Unmute(9*time.Second, "b", "a")
+		got = drain(n, 10*time.Second)
+		if !replay {
+			if got != "" {
+				t.Errorf("a link without replay came back:\n%s", got)
+			}
+			continue
+		}
+		want(t, got, "up incarnation 1 resumed true", "a<-b message 10", "a<-b message 11", "a<-b message 15")
+		want(t, got, "b<-a message 24", "b<-a message 25")
+		if strings.Count(got, "message") != 8 {
+			t.Errorf("more or less than what was missing:\n%s", got)
+		}
+	}
+}

@@ -52,15 +52,81 @@ func (n *Net[M]) transmit(l *link, side int, f frame) {
 	c.latest[to] = max(c.latest[to], n.now+n.delay())
 	c.inFlight[side]++
 	n.at(c.latest[to], nil, func() {
-		c.inFlight[side]--
-		if l.ends[to].conn == c {
-			n.arrive(l, to, f)
+		if l.muted[side].on || len(c.held[side]) > 0 {
+			c.held[side] = append(c.held[side], f)
+			return
 		}
-		if l.ends[side].conn == c {
-			n.pump(l, side)
+		n.land(l, side, c, f)
+	})
+}
+
+// land brings a frame of one side to the other, and the word of that back.
+func (n *Net[M]) land(l *link, side int, c *conn, f frame) {
+	to := 1 - side
+	if l.muted[to].on {
+		c.unheard[side]++
+	} else {
+		c.inFlight[side]--
+	}
+	if l.ends[to].conn == c {
+		n.arrive(l, to, f)
+	}
+	if l.ends[side].conn == c {
+		n.pump(l, side)
+	}
+}
+
+// mute begins the silence of a side, which ends the connection if it lasts.
+func (n *Net[M]) mute(l *link, side int) {
+	m := &l.muted[side]
+	m.on = true
+	m.times++
+	times, c := m.times, l.conn()
+	if c == nil {
+		return
+	}
+	n.at(n.now+n.cfg.Silence, nil, func() {
+		if m.on && m.times == times {
+			n.breakConn(l, c)
 		}
 	})
 }
+
+// unmute ends the silence of a side: what it has sent goes on its way, and so does
+// the word of what it was sent.
+func (n *Net[M]) unmute(l *link, side int) {
+	l.muted[side].on = false
+	c := l.conn()
+	if c == nil {
+		return
+	}
+	n.at(n.now+n.delay(), nil, func() {
+		if l.muted[side].on {
+			return
+		}
+		held, other := c.held[side], 1-side
+		c.held[side] = nil
+		c.inFlight[other] -= c.unheard[other]
+		c.unheard[other] = 0
+		for _, f := range held {
+			n.land(l, side, c, f)
+		}
+		if l.ends[other].conn == c {
+			n.pump(l, other)
+		}
+	})
+}
+
+// conn is the connection in which any side believes.
+func (l *link) conn() *conn {
+	if c := l.ends[0].conn; c != nil {
+		return c
+	}
+	return l.ends[1].conn
+}
+
+// apart tells whether no handshake succeeds.
+func (l *link) apart() bool { return l.blocked || l.muted[0].on || l.muted[1].on }
 
 // arrive is what the reading goroutine of a real link does.
 func (n *Net[M]) arrive(l *link, side int, f frame) {
@@ -160,13 +226,13 @@ func (n *Net[M]) tryLater(l *link) {
 		return
 	}
 	l.trying = true
-	unreachable := func() bool { return l.blocked || !n.nodes[l.ends[1].name].runs() }
+	unreachable := func() bool { return l.apart() || !n.nodes[l.ends[1].name].runs() }
 	n.at(n.now+n.delay()+time.Millisecond, unreachable, func() {
 		l.trying = false
 		if l.session == 0 || !n.nodes[l.ends[0].name].runs() {
 			return // the dialing process is gone
 		}
-		if l.blocked || !n.nodes[l.ends[1].name].runs() {
+		if l.apart() || !n.nodes[l.ends[1].name].runs() {
 			n.tryLater(l)
 			return
 		}
