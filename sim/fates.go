@@ -45,6 +45,10 @@ type fates struct {
 	patience time.Duration // of an agent with those to which it has no link
 	far      int           // calls that need what one agent alone has, of a thousand
 
+	hosts   []rate        // what they carry; nil: a transfer takes a random time
+	oneWay  int           // one-way partitions
+	silence time.Duration // after which who hears nothing ends a link
+
 	steals time.Duration // that an idle agent's taking work must save; 0: none takes any
 }
 
@@ -80,6 +84,8 @@ func tamings() []taming {
 		{"calls", func(f *fates) { f.calls = 0 }},
 		{"forwards", func(f *fates) { f.forward, f.far = 0, 0 }},
 		{"far-calls", func(f *fates) { f.far = 0 }},
+		{"bandwidth", func(f *fates) { f.hosts = nil }},
+		{"one-way-partitions", func(f *fates) { f.oneWay = 0 }},
 		{"agent-crashes", func(f *fates) { f.agentCrashes = 0 }},
 		{"controller-crashes", func(f *fates) { f.controllerCrashes = 0 }},
 		{"steers", func(f *fates) { f.steers = 0 }},
@@ -149,11 +155,11 @@ func (w *world) disturb() {
 	}
 	anyAgent := func() *agent { return w.agents[w.rnd.IntN(len(w.agents))] }
 	for range f.cuts {
-		a, b := w.anyPair()
+		a, b := w.anyPair(w.rnd)
 		w.at(when(), func() { w.tell("fault", nil, "cut %s - %s", a, b); w.net.Cut(w.now, a, b) })
 	}
 	for range f.outages {
-		a, b := w.anyPair()
+		a, b := w.anyPair(w.rnd)
 		at, d := when(), long()
 		w.at(at, func() { w.tell("fault", nil, "apart for %v: %s - %s", d, a, b); w.part(a, b) })
 		w.at(min(at+d, f.heal), func() { w.join(a, b) })
@@ -201,6 +207,7 @@ func (w *world) disturb() {
 		w.at(when(), w.client.steer)
 	}
 	w.disturbByLeaving(w.seed)
+	w.disturbOneWay(w.seed)
 }
 
 // part keeps two nodes from reaching each other. Agents cannot send datasets then
@@ -215,14 +222,14 @@ func (w *world) join(a, b string) {
 	delete(w.apart, pairOf(a, b))
 }
 
-func (w *world) anyPair() (a, b string) {
-	if len(w.agents) > 1 && w.chance(400) {
-		k := w.rnd.IntN(len(w.agents))
-		return w.agents[k].name, w.agents[(k+1+w.rnd.IntN(len(w.agents)-1))%len(w.agents)].name
+func (w *world) anyPair(r *rand.Rand) (a, b string) {
+	if len(w.agents) > 1 && r.IntN(1000) < 400 {
+		k := r.IntN(len(w.agents))
+		return w.agents[k].name, w.agents[(k+1+r.IntN(len(w.agents)-1))%len(w.agents)].name
 	}
 	a = w.client.name
-	if w.chance(700) {
-		a = w.agents[w.rnd.IntN(len(w.agents))].name
+	if r.IntN(1000) < 700 {
+		a = w.agents[r.IntN(len(w.agents))].name
 	}
 	return a, w.controller.name
 }

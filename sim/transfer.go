@@ -133,7 +133,8 @@ type move struct {
 	from  *agent // that is asked now
 	flife uint64
 	reads bool // its bytes are being read
-	turn  int  // counts sources and answers: what was planned before is void
+	flow  *flow
+	turn  int // counts sources and answers: what was planned before is void
 	over  bool
 }
 
@@ -149,7 +150,19 @@ func (w *world) startMove(to *agent, p core.Pull) {
 // alive tells whether both ends of a transfer are the processes that they were,
 // and can reach each other.
 func (m *move) alive() bool {
-	return m.to.running && m.to.life == m.life && m.from.running && m.from.life == m.flife && !m.w.apart[pairOf(m.to.name, m.from.name)]
+	return m.to.running && m.to.life == m.life && m.from.running && m.from.life == m.flife && !m.w.apart[m.pair()] && !m.w.silent[m.pair()]
+}
+
+func (m *move) pair() [2]string { return pairOf(m.to.name, m.from.name) }
+
+// heard goes on when what was said last has come to the other end: a one-way
+// partition keeps it, or the word of it, until that is over or has ended the transfer.
+func (m *move) heard(do func()) {
+	if m.w.halfway[m.pair()] && m.alive() {
+		m.in(5*time.Millisecond, func() { m.heard(do) })
+		return
+	}
+	do()
 }
 
 // ask goes to the next source.
@@ -170,19 +183,20 @@ func (m *move) ask() {
 	}
 	m.from = w.agents[k]
 	m.flife = m.from.life
-	m.in(w.between(10*time.Microsecond, w.fate.slowest), func() {
-		if !m.alive() {
-			m.fails()
-			return
-		}
-		if m.from.offers[m.key()] != nil {
-			m.read()
-			return
-		}
+	m.in(w.between(10*time.Microsecond, w.fate.slowest), func() { m.heard(m.asked) })
+}
+
+func (m *move) asked() {
+	switch {
+	case !m.alive():
+		m.fails()
+	case m.from.offers[m.key()] != nil:
+		m.read()
+	default:
 		from := m.from
 		from.post(func() { from.step(core.Wanted{Data: m.pull.Data, Attempt: m.pull.Attempt}) })
 		m.watch()
-	})
+	}
 }
 
 // in plans something that is void once the transfer goes on otherwise.
@@ -218,27 +232,40 @@ func (m *move) read() {
 	m.turn++
 	m.reads = true
 	w := m.w
-	m.in(w.between(10*time.Microsecond, max(w.fate.slowest, 10*time.Microsecond)), func() {
-		if !m.alive() || m.from.frozen > w.now || w.chance(w.fate.moveFails) {
-			m.fails()
-			return
+	if w.wire == nil {
+		m.in(w.between(10*time.Microsecond, max(w.fate.slowest, 10*time.Microsecond)), func() { m.heard(m.copy) })
+		return
+	}
+	turn := m.turn
+	m.flow = w.wire.carry(m.from.name, m.to.name, m.pull.Size, func() {
+		if !m.over && m.turn == turn {
+			m.heard(m.copy)
 		}
-		o := m.from.offers[m.key()]
-		word := string(o.Body)
-		if o.Body == nil {
-			word = m.from.mem.at(o.Path, o.At)
-		}
-		want := wordOf(m.pull.Data.Job, m.pull.Data.DatasetRef)
-		if w.oracle.facts[m.pull.Data.Job] == nil {
-			want = word // of a call: who gets what it returns knows what that must be
-		}
-		if word != want || o.Size != m.pull.Size {
-			w.fail(m.pull.Data.Job, "%s offers %q of %d bytes for %q of %d", m.from.name, word, o.Size, want, m.pull.Size)
-			return
-		}
-		m.to.mem.put(m.pull.Path, m.pull.At, m.pull.Size, word)
-		m.done(core.Pulled{Pull: m.pull.ID})
 	})
+}
+
+// copy has all bytes at the other end.
+func (m *move) copy() {
+	w := m.w
+	if !m.alive() || m.from.frozen > w.now || w.chance(w.fate.moveFails) {
+		m.fails()
+		return
+	}
+	o := m.from.offers[m.key()]
+	word := string(o.Body)
+	if o.Body == nil {
+		word = m.from.mem.at(o.Path, o.At)
+	}
+	want := wordOf(m.pull.Data.Job, m.pull.Data.DatasetRef)
+	if w.oracle.facts[m.pull.Data.Job] == nil {
+		want = word // of a call: who gets what it returns knows what that must be
+	}
+	if word != want || o.Size != m.pull.Size {
+		w.fail(m.pull.Data.Job, "%s offers %q of %d bytes for %q of %d", m.from.name, word, o.Size, want, m.pull.Size)
+		return
+	}
+	m.to.mem.put(m.pull.Path, m.pull.At, m.pull.Size, word)
+	m.done(core.Pulled{Pull: m.pull.ID})
 }
 
 func (m *move) end(why string) {
@@ -265,6 +292,9 @@ func (m *move) release() {
 	}
 	was := m.reads
 	m.reads = false
+	if m.w.wire != nil {
+		m.w.wire.stop(m.flow)
+	}
 	// It knows of no transfer that has yet to ask.
 	others := slices.ContainsFunc(m.w.moves, func(o *move) bool { return o != m && o.reads && o.from == from && o.key() == m.key() })
 	if was && !others && from.offers[m.key()] != nil {

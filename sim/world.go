@@ -79,7 +79,10 @@ type world struct {
 	agents     []*agent
 	executors  map[string]*executor // by node name, also dead ones
 	moves      []*move              // transfers between agents
+	wire       *wire                // what carries their bytes; nil: they take a random time
 	apart      map[[2]string]bool   // nodes that cannot reach each other
+	halfway    map[[2]string]bool   // of which one cannot reach the other
+	silent     map[[2]string]bool   // for so long that they have ended their links
 	client     *client
 	oracle     *oracle
 	healed     bool
@@ -107,7 +110,8 @@ func Run(opt Options) (res Result) {
 }
 
 func newWorld(opt Options) *world {
-	w := &world{rnd: rand.New(rand.NewPCG(opt.Seed, 1)), keep: opt.Story, without: opt.Without, executors: map[string]*executor{}, apart: map[[2]string]bool{}}
+	w := &world{rnd: rand.New(rand.NewPCG(opt.Seed, 1)), keep: opt.Story, without: opt.Without, executors: map[string]*executor{}, apart: map[[2]string]bool{},
+		halfway: map[[2]string]bool{}, silent: map[[2]string]bool{}}
 	w.fate = drawFates(w.rnd)
 	if opt.Seed%5 == 3 { // not drawn: the other seeds stay what they were
 		w.fate.improves = 1 + int(opt.Seed/5%30)
@@ -116,6 +120,8 @@ func newWorld(opt Options) *world {
 		w.fate.gangs, w.fate.spans = 500, 500
 	}
 	w.fate.drains, w.fate.late, w.fate.calls, w.seed = drawDrains(opt.Seed), drawLate(opt.Seed), drawCalls(opt.Seed), opt.Seed
+	w.fate.hosts = drawBandwidth(opt.Seed)
+	w.fate.drawOneWay(opt.Seed)
 	if opt.Steals {
 		w.fate.drawSteals(opt.Seed)
 	}
@@ -134,6 +140,9 @@ func newWorld(opt Options) *world {
 	for i := range w.fate.agents {
 		w.agents = append(w.agents, newAgent(w, fmt.Sprintf("agent%d", i)))
 	}
+	if w.fate.hosts != nil {
+		w.wire = newWire(w)
+	}
 	w.client = newClient(w)
 	return w
 }
@@ -150,7 +159,7 @@ func (w *world) parts() (names []string) {
 
 func network(seed uint64, slowest time.Duration, replay bool, f fates) *memnet.Net[comms.Message] {
 	cfg := memnet.Config[comms.Message]{
-		Seed: seed, Replay: replay, MinDelay: 10 * time.Microsecond, MaxDelay: slowest, ResumeWindow: f.resume, QueueMessages: f.queue,
+		Seed: seed, Replay: replay, MinDelay: 10 * time.Microsecond, MaxDelay: slowest, ResumeWindow: f.resume, QueueMessages: f.queue, Silence: f.silence,
 		Encode: func(m comms.Message) (head, body []byte, err error) { return comms.Encode(m), nil, nil },
 		Decode: func(head, _ []byte) (comms.Message, error) { return comms.Decode(head) },
 	}
