@@ -56,7 +56,7 @@ const (
 )
 
 var (
-	environmentKeys = []string{"go", "python", "binary", "working_dir", "py_modules", "env", "container", "plugins", "source"}
+	environmentKeys = []string{"go", "python", "binary", "working_dir", "py_modules", "env", "container", "conda", "plugins", "source"}
 	pythonKeys      = []string{"version", "pip", "wheels", "offline"}
 )
 
@@ -78,8 +78,10 @@ func (j *jobFile) environment(p pair) {
 			e.PyModules = j.texts(k.val, of)
 		case "container":
 			e.Container = j.container(k.val, of)
+		case "conda":
+			j.addPlugins(&e, k, j.conda(k.val, of))
 		case "plugins":
-			e.Plugins = j.plugins(k.val, of)
+			j.addPlugins(&e, k, j.plugins(k.val, of))
 		case "source":
 			if s, ok := j.text(k.val, of); ok && s != "" {
 				e.Source = s
@@ -408,6 +410,7 @@ func environmentSchema() map[string]any {
 		"py_modules":  described(texts(), "Packages (folders), .py files, folders of modules, .zip and .whl (or URLs of these) that Python can import."),
 		"env":         mapping("Environment variables of its executors.", scalar()),
 		"container":   containerSchema(),
+		"conda":       condaSchema(),
 		"plugins":     mapping("Settings of plugins that hosts have beside the built-in ones, by name of the plugin.", map[string]any{}),
 		"source":      described(text(), "Folder that relative paths refer to; the job file's own by default."),
 	}))

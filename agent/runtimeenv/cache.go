@@ -37,6 +37,15 @@ type Plugin interface {
 	Delete(dir string) error
 }
 
+// inPlace is a plugin whose environments cannot be moved. Create makes the folder
+// b.Dir, which does not exist, at its own place; it is complete when its record is there.
+type inPlace interface{ worksInPlace() }
+
+func isInPlace(p Plugin) bool {
+	_, is := p.(inPlace)
+	return is
+}
+
 // Build is one try of Create.
 type Build struct {
 	Place    string            // where Dir is moved afterwards
@@ -95,6 +104,9 @@ const (
 func New(dir string, plugins ...Plugin) *Cache {
 	c := &Cache{dir: dir, patience: patience, held: map[string]*os.File{}, building: map[string]*building{}}
 	c.plugins = append(slices.Concat([]Plugin{new(goPlugin), varsPlugin{}, containerPlugin{}}, pythonPlugins(c)), plugins...)
+	if !slices.ContainsFunc(plugins, func(p Plugin) bool { return p.Name() == externalPrefix+dag.CondaPlugin }) {
+		c.plugins = append(c.plugins, condaPlugin{})
+	}
 	return c
 }
 
@@ -181,7 +193,7 @@ func (c *Cache) prepare(ctx context.Context, p Plugin, env dag.Environment, tell
 		if err := c.use(ctx, dir); err != nil { // before the look: from here on nobody removes it
 			return "", false, err
 		}
-		if found, err := exists(dir); err != nil || found {
+		if found, err := isMade(p, dir); err != nil || found {
 			return dir, built, err
 		}
 		if built, err = c.create(ctx, p, env, key, dir, &again, tell); err != nil {
@@ -213,14 +225,17 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 		return false, err
 	}
 	defer unlock()
-	if found, err := exists(dir); err != nil || found {
+	if found, err := isMade(p, dir); err != nil || found {
 		return false, err
 	}
 	started := time.Now()
 	build, err := c.try(ctx, p, env, key, parent, tell)
-	if build != nil {
-		defer os.RemoveAll(build.Dir)
-	}
+	made := false
+	defer func() {
+		if build != nil && !made {
+			err = errors.Join(err, removeTree(build.Dir))
+		}
+	}()
 	if err != nil {
 		return false, err
 	}
@@ -232,9 +247,12 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	if err := rec.write(dir); err != nil {
 		return false, err
 	}
-	if err := os.Rename(build.Dir, dir); err != nil {
-		return false, fmt.Errorf("put environment into the cache: %w", err)
+	if !isInPlace(p) {
+		if err := os.Rename(build.Dir, dir); err != nil {
+			return false, fmt.Errorf("put environment into the cache: %w", err)
+		}
 	}
+	made = true
 	return true, nil
 }
 
@@ -274,6 +292,11 @@ func (c *Cache) enter(ctx context.Context, dir string) (leave func(error), err e
 // build of it left behind when it was killed is removed.
 func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, parent string, tell func(string)) (*Build, error) {
 	stale, err := filepath.Glob(filepath.Join(parent, ".build-"+key+"-*"))
+	if isInPlace(p) {
+		place := filepath.Join(parent, key)
+		err = errors.Join(err, forget(place)) // of one whose removal was cut off: before there is a folder again
+		stale = append(stale, place)
+	}
 	for _, dir := range stale {
 		err = errors.Join(err, removeTree(dir))
 	}
@@ -282,9 +305,11 @@ func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, par
 	}
 	started, pause := time.Now(), firstPause
 	for n := 1; ; n++ {
-		dir, err := os.MkdirTemp(parent, ".build-"+key+"-")
-		if err != nil {
-			return nil, fmt.Errorf("make build folder: %w", err)
+		dir := filepath.Join(parent, key)
+		if !isInPlace(p) {
+			if dir, err = os.MkdirTemp(parent, ".build-"+key+"-"); err != nil {
+				return nil, fmt.Errorf("make build folder: %w", err)
+			}
 		}
 		b := &Build{Dir: dir, Place: filepath.Join(parent, key), tell: tell}
 		if err = p.Create(ctx, env, b); err == nil {
@@ -315,6 +340,16 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// isMade tells whether what a plugin makes in dir is there, whole.
+func isMade(p Plugin, dir string) (bool, error) {
+	if isInPlace(p) {
+		if found, err := exists(dir + recordSuffix); err != nil || !found {
+			return false, err
+		}
+	}
+	return exists(dir)
 }
 
 func exists(path string) (bool, error) {

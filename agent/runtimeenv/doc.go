@@ -7,6 +7,7 @@
 // Built in, by priority:
 //
 //	container                      an image's files, which executors see in place of the host's
+//	conda                          packages of conda, by micromamba, mamba or conda
 //	python-base, python-executor   an interpreter with what the executor needs; the executor's modules
 //	go, binary, python             an executor from a Go package; one that is built; requirements, by uv
 //	working_dir, py_modules        the job's files, by content
@@ -22,7 +23,8 @@
 // with the agent.
 //
 // Invariants:
-//   - A folder under its key is complete: it was renamed there after Create succeeded.
+//   - A folder under its key is complete: it was renamed there after Create succeeded;
+//     of a plugin that works in place, its record was written then.
 //   - One build at a time per key, also between processes: a lock file guards it.
 //   - A build that fails for good fails for all who wait for it; a transient error is
 //     tried again until patience ends, and told to who asked.

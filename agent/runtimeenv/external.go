@@ -157,7 +157,9 @@ func (p *externalPlugin) Validate(env dag.Environment) error {
 // validatePlugins finds settings of plugins that this cache does not have.
 func (c *Cache) validatePlugins(env dag.Environment) (err error) {
 	for _, f := range env.Plugins {
-		has := func(p Plugin) bool { return p.Name() == externalPrefix+f.Name }
+		has := func(p Plugin) bool {
+			return p.Name() == externalPrefix+f.Name || p.Name() == f.Name && f.Name == dag.CondaPlugin
+		}
 		if !slices.ContainsFunc(c.plugins, has) {
 			err = errors.Join(err, fmt.Errorf("plugin %s is not on this host: its program belongs into the agent's folder of plugins (cascade-agent --plugins)", f.Name))
 		}

@@ -244,6 +244,10 @@ func (c *Cache) list(now time.Time) ([]environment, error) {
 					failed = append(failed, removeTree(path))
 				}
 			default:
+				if made, err := isMade(p, path); err != nil || !made {
+					failed = append(failed, err, removeHalf(path))
+					continue
+				}
 				e := environment{plugin: p, dir: path, Record: readRecord(p.Name(), path)}
 				e.Used = info.ModTime()
 				if mark, err := os.Stat(path + ".use"); err == nil {
@@ -271,6 +275,19 @@ func abandoned(parent, name string) bool {
 	return true
 }
 
+// removeHalf removes what a plugin that works in place has half made, unless it is at it.
+func removeHalf(dir string) error {
+	unlock, err := lockNow(dir + ".lock")
+	if err != nil || unlock == nil {
+		return err
+	}
+	defer unlock()
+	if made, err := exists(dir + recordSuffix); err != nil || made {
+		return err
+	}
+	return removeTree(dir)
+}
+
 // remove removes an environment unless somebody uses it.
 func remove(e environment) (bool, error) {
 	unlock, err := lockNow(e.dir + ".use")
@@ -279,8 +296,8 @@ func remove(e environment) (bool, error) {
 	}
 	defer unlock()
 	if err = e.plugin.Delete(e.dir); err == nil {
-		// Out of its place first: what is there is always complete. The lock file
-		// stays, somebody may be waiting for it; it is empty.
+		// Out of its place first: what is there, with its record, is always complete. The
+		// lock file stays, somebody may be waiting for it; it is empty.
 		trash := filepath.Join(filepath.Dir(e.dir), ".removed-"+filepath.Base(e.dir))
 		err = errors.Join(removeTree(trash), os.Rename(e.dir, trash), removeTree(trash), forget(e.dir))
 	}

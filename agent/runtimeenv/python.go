@@ -195,7 +195,7 @@ func (act *Activation) useVenv(dir string) {
 	bin := filepath.Join(dir, "bin")
 	act.Command[0] = filepath.Join(bin, "python")
 	act.setVar("VIRTUAL_ENV", dir)
-	act.setVar("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	act.addPath(bin)
 }
 
 // setVar replaces a variable.

@@ -37,7 +37,7 @@ func (r Record) ID() string { return r.Plugin + "-" + r.Key }
 // it would be: then what is missing is made again.
 func (r Record) Replay() string {
 	switch r.Plugin {
-	case "python":
+	case "python", dag.CondaPlugin:
 		for text := range strings.FieldsSeq(r.What) {
 			if !strings.Contains(text, "==") {
 				return "a replay resolves " + r.What + " anew and may get other versions than " + strings.Join(r.Packages, ", ")

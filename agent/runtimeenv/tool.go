@@ -90,8 +90,8 @@ func (e *ToolError) Unwrap() error { return e.Err }
 func (e *ToolError) Transient() bool { return e.again }
 
 var (
-	netTrouble = regexp.MustCompile(`(?i)error sending request|client error \(connect\)|connection (refused|reset|closed|aborted|error|broken)|` +
-		`timed? ?out|temporary failure in name resolution|failed to lookup address|dns error|network is unreachable|no route to host|no such host|` +
+	netTrouble = regexp.MustCompile(`(?i)error sending request|client error \(connect\)|connection (refused|reset|closed|aborted|error|broken|failed)|` +
+		`timed? ?out|temporary failure in name resolution|failed to lookup address|dns error|could not resolve host|network is unreachable|no route to host|no such host|` +
 		`(status code|HTTP error|status (client|server) error|http status)[^0-9]*(408|425|429|5[0-9][0-9])|incomplete ?read|unexpected eof|newconnectionerror`)
 	diskFull   = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
 	userinfo   = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'` + "`" + `]+@`)
