@@ -52,6 +52,16 @@ func TestPythonJobFileGivesGoldenNumbers(t *testing.T) {
 	runAndCheck(t, twin.Read(t, "job-python.yaml"), "t")
 }
 
+// So they do from the file that all numbers come from, where it is at hand.
+func TestPythonJobFileReadsTheSource(t *testing.T) {
+	needs.Python(t)
+	dir := os.Getenv("CASCADE_TEST_DATA")
+	if dir == "" {
+		t.Skip("CASCADE_TEST_DATA names no folder with era5-levels-members.grib")
+	}
+	runAndCheck(t, twin.Read(t, "job-python.yaml", "file="+filepath.Join(dir, "era5-levels-members.grib")), "t")
+}
+
 func runAndCheck(t *testing.T, g *dag.Graph, field string) {
 	t.Helper()
 	job := twin.Run(t, g)

@@ -67,6 +67,31 @@ func TestDownload(t *testing.T) { program(t, "download") }
 // What a job file names on this host is sealed; the rest of its text stays as it is, and where it is.
 func TestJobText(t *testing.T) { program(t, "jobtext") }
 
+// In a notebook functions travel by value, and progress is an output of the cell.
+func TestNotebook(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t, "ipykernel", "nbclient")
+	env = append(env, "JUPYTER_RUNTIME_DIR="+t.TempDir(), "IPYTHONDIR="+t.TempDir(), "JUPYTER_PLATFORM_DIRS=1")
+	same(t, "testdata/notebook.golden", prints(t, ".", env, python, "testdata/notebook.py", programs(t)))
+}
+
+// pip installs the package from its folder, with the two programs' client.
+func TestInstall(t *testing.T) {
+	needs.Python(t)
+	source, target := t.TempDir(), t.TempDir()
+	if err := os.CopyFS(source, python.Files); err != nil { // pip builds where the source is
+		t.Fatal(err)
+	}
+	path, env := interpreter(t, "pip")
+	prints(t, ".", env, path, "-m", "pip", "install", "--quiet", "--no-deps", "--target", target, source)
+	env = append(env, "PYTHONPATH="+target)
+	const code = `import cascade, cascade.client, os; from importlib.metadata import metadata
+print(os.path.dirname(os.path.dirname(cascade.__file__)), os.path.exists(cascade.__path__[0] + "/py.typed"), metadata("cascade-run")["Version"] == cascade.__version__)`
+	if got, want := prints(t, ".", env, path, "-P", "-c", code), target+" True True\n"; got != want {
+		t.Errorf("it says %s, want %s", got, want)
+	}
+}
+
 // The package is typed: mypy, at its strictest, finds nothing.
 func TestTyped(t *testing.T) {
 	needs.Python(t)
@@ -116,7 +141,7 @@ func TestTranscripts(t *testing.T) {
 func TestQueue(t *testing.T) {
 	needs.Python(t)
 	python, env := interpreter(t)
-	cmd := exec.CommandContext(t.Context(), python, "testdata/queue.py")
+	cmd := exec.CommandContext(t.Context(), python, "testdata/backlog.py")
 	cmd.Env = append(env, "PYTHONDONTWRITEBYTECODE=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -156,6 +156,15 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
     except cascade.JobCancelled:
         print("cancelled; status:", job.status)
 
+    with cascade.Graph("pickled") as g:
+        pair = g.add(lambda: {1, 2}, task_name="pair")
+    pickled = cluster.submit(g, pair)
+    try:
+        pickled.result(pair)
+    except TypeError as e:
+        print("refused:", str(e).replace(pickled.id, "JOB"))
+    print("of a job that is trusted:", pickled.result(pair, unpickle=True))
+
     folder = tempfile.mkdtemp()  # job files whose paths begin at their own folder, not at ours
     for name, text in {
         "work/greeting.txt": "hello from a job file", "work/steps.py": "def read(name): return open(name).read()\n", "data/1.txt": "1",

@@ -205,6 +205,11 @@ class Queue:
                 back.append(number)
         return back
 
+    def whole(self) -> list[int]:
+        """The runs of paths that have not started, and need no live value that is here."""
+        paths = [p for p in self._paths if p.at == 0 and not any(True for _ in live_inputs(p.head))]
+        return [p.first + i for p in paths for i in range(len(p.steps) + 1) if p.first + i not in p.removed]
+
     def forget(self, run: Run) -> list[LiveValue]:
         """A run has its live inputs, or never will. It returns the values that nobody else waits for."""
         done = []

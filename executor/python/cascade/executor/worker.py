@@ -27,6 +27,7 @@ from ..wire import messages as m
 from ..wire.envelope import LinkError
 from ..wire.pipes import PipeLink
 from .calls import Calls
+from .leftover import Leftover
 from .logs import Logs
 from .memory import ControlPage, PrivateMemory
 from .outcome import failure
@@ -67,6 +68,7 @@ class Worker:
         self.calls = Calls(self)
         self.logs = Logs(self._log)
         self._private = PrivateMemory()
+        self._leftover = Leftover(self._private.read)
         self._sample, self._sampled = 0, 0
         self._items: list[m.ReportItem] = []
         self._row: list[tuple[int, ...]] = []  # usages of runs that ended without outputs, one after another
@@ -240,9 +242,13 @@ class Worker:
             with self.lock:
                 if self.over:
                     return None
+                if self._leftover.leaving:
+                    back = self.queue.take_back(self.queue.whole())
                 run = self.queue.pop(back)
                 if back:
                     self.send(m.TakenBack(back))
+                if run is None and self._leftover.leaving:
+                    return None
                 if self.memory.return_wanted:
                     self.memory.return_standing()
                 if run is not None:
@@ -340,6 +346,7 @@ class Worker:
                 memory.return_regions(run)
             if now - self._since > REPORT_AGE:
                 self.flush()
+        self._leftover.look(self._sample)
 
     def _cpu(self, took: int) -> int:
         """The cpu time of a run that took so long: the process's, shared by short runs according to their durations."""

@@ -141,6 +141,19 @@ def lock() -> Any:
     return threading.Lock()
 
 
+_thing = threading.Lock()
+
+
+def thing() -> Any:
+    """Returns an object of this process."""
+    return _thing
+
+
+def is_thing(x: Any) -> bool:
+    """Whether it is that object itself."""
+    return x is _thing
+
+
 def count(n: int, size: int = 1, die_at: int = -1, how: str = "kill") -> Any:
     """A generator, which ends its process at an element in the first attempt."""
     for i in range(n):

@@ -1,0 +1,34 @@
+"""A notebook in a real kernel: its functions travel by value, progress is an output that changes, a failure is raised in its cell."""
+
+import sys
+
+import nbformat.v4 as new
+from nbclient import NotebookClient
+
+CELLS = [
+    f"""import cascade
+cluster = cascade.local(store="64MiB", programs={sys.argv[1]!r})
+factor = 3""",
+    """def scaled(x):
+    return x * factor
+
+with cascade.Graph("cell") as g:
+    y = g.add(scaled, 14)
+job = cluster.submit(g, y)
+job.wait()
+job.result(y)""",
+    """with cascade.Graph("fails") as g:
+    g.add(lambda: 1 / 0)
+try:
+    cluster.run(g, progress=False)
+except ZeroDivisionError as e:
+    print("caught", type(e).__name__, "of kind", e.kind, "from", e.message)
+cluster.close()""",
+]
+
+notebook = new.new_notebook(cells=[new.new_code_cell(text) for text in CELLS])
+NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+for i, cell in enumerate(notebook.cells):
+    for output in cell.outputs:
+        text = output.text if output.output_type == "stream" else output.data["text/plain"]
+        print(f"cell {i}: {output.output_type}: {text.strip()}")
