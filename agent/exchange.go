@@ -13,6 +13,7 @@ import (
 
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/agent/transfer"
+	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/shm"
 )
@@ -36,6 +37,7 @@ type pulling struct {
 	lease *shm.Lease
 	over  func(core.Event) // ends the lease and answers the core; once
 	ended bool             // well: what is left is that nobody reads there any more
+	flows []comms.Flow     // that were measured by its end
 	free  bool             // it was given up, and nobody uses its memory any more
 }
 
@@ -127,7 +129,7 @@ func (l *loop) pull(act core.Pull) {
 			return
 		}
 		a.log.Debug().Stringer("dataset", p.copy).Uint64("bytes", end.Bytes).Dur("took", end.Took).Msg("fetched")
-		a.in.Push(item{note: func() { l.pulled(act.ID, p) }})
+		a.in.Push(item{note: func() { p.flows = end.Flows; l.pulled(act.ID, p) }})
 	})
 	if err != nil {
 		failed(errors.Join(err, lease.Close()))
@@ -184,9 +186,9 @@ func (l *loop) pulled(id uint64, p *pulling) {
 	switch {
 	case e.at[p.copy] == p:
 		delete(e.at, p.copy)
-		e.x.Withdraw(p.copy, func() { p.over(core.Pulled{Pull: id}) })
+		e.x.Withdraw(p.copy, func() { p.over(core.Pulled{Pull: id, Flows: p.flows}) })
 	case p.free:
-		p.over(core.Pulled{Pull: id})
+		p.over(core.Pulled{Pull: id, Flows: p.flows})
 	default: // stopPull waits for it
 		p.ended = true
 	}
@@ -202,7 +204,7 @@ func (l *loop) stopPull(act core.StopPull) {
 	e.x.Withdraw(p.copy, func() {
 		l.agent.in.Push(item{note: func() {
 			if p.free = true; p.ended {
-				p.over(core.Pulled(act))
+				p.over(core.Pulled{Pull: act.Pull, Flows: p.flows})
 			}
 		}})
 	})

@@ -41,6 +41,19 @@ type Events struct {
 	First uint64      // number of the first event of the batch
 	Jobs  []JobEvents // each job at most once
 	Load  *Load       // how much the agent has to do now; none from older agents
+	Flows []Flow      // what came from other agents since the batch before; none from older agents
+}
+
+// Flow is what one agent sent another without a break, of all datasets: from the
+// first piece that was asked for to the piece after which none was owed, or for
+// about a second. Pieces are at most 32 MiB, most of 4 MiB.
+type Flow struct {
+	From   string  // who sent it
+	Bytes  uint64  // that came
+	Pieces uint64  // in which they came
+	Nanos  uint64  // that it took
+	Beside uint64  // bytes that came from others meanwhile
+	Others float64 // agents that owed pieces meanwhile, on average
 }
 
 // Load is how much an agent has to do and how fast it does it. The averages are
@@ -203,10 +216,22 @@ func (m *Snapshot) code(c *Coder) {
 }
 
 func (m *Events) code(c *Coder) {
-	c.Struct(3, func(c *Coder) {
+	c.Struct(4, func(c *Coder) {
 		Uint(c, &m.First)
 		Slice(c, &m.Jobs, func(c *Coder, j *JobEvents) { j.code(c) })
 		Pointer(c, &m.Load, func(c *Coder, l *Load) { l.code(c) })
+		Slice(c, &m.Flows, func(c *Coder, f *Flow) { f.code(c) })
+	})
+}
+
+func (f *Flow) code(c *Coder) {
+	c.Struct(6, func(c *Coder) {
+		String(c, &f.From)
+		Uint(c, &f.Bytes)
+		Uint(c, &f.Pieces)
+		Uint(c, &f.Nanos)
+		Uint(c, &f.Beside)
+		c.Float(&f.Others)
 	})
 }
 

@@ -179,9 +179,9 @@ type Progress struct {
 // is empty for the first page.
 type Query struct {
 	Req    uint64 // names the request in the Page
-	Kind   string // "jobs", "tasks", "datasets", "agents", "environments", "story", "graph", "plan", "profiles", "members", "tokens"
+	Kind   string // "jobs", "tasks", "datasets", "agents", "environments", "story", "graph", "plan", "profiles", "links", "members", "tokens"
 	Job    JobID  // zero for all
-	Filter string // of tasks: a task's or family's name, or a state; of the story: such a name; of jobs: a name or a phase; of profiles: a job's, task's or function's name
+	Filter string // of tasks: a task's or family's name, or a state; of the story: such a name; of jobs: a name or a phase; of profiles: a job's, task's or function's name; of links: an agent's name
 	Cursor []byte // of the page before; empty for the first
 	Limit  uint32 // most rows; 0 means the receiver's choice
 }
@@ -197,6 +197,7 @@ const (
 	QueryGraph        = "graph"        // one row: the encoded dag.Graph
 	QueryPlan         = "plan"         // PlanRow
 	QueryProfiles     = "profiles"     // ProfileRow; Filter is a job's, task's or function's name
+	QueryLinks        = "links"        // LinkRow: what transfers between hosts cost; Filter is an agent's name
 	QueryMembers      = "members"      // MemberRow; for admins
 	QueryTokens       = "tokens"       // TokenRow; for admins
 )

@@ -99,6 +99,11 @@ type ProfileRow struct {
 	Entry string `json:"entry" msgpack:"entry"`
 }
 
+// LinkRow is a row of QueryLinks: a link of a profile file, as JSON.
+type LinkRow struct {
+	Entry string `json:"entry" msgpack:"entry"`
+}
+
 // PlanRow is a row of QueryPlan.
 type PlanRow struct {
 	Task   string  `json:"task" msgpack:"task"`

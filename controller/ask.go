@@ -184,6 +184,8 @@ func (c *Controller) page(q *comms.Query, a *core.Ask) (comms.Message, error) {
 		}
 	case comms.QueryProfiles:
 		err = c.profileRows(p, q.Filter)
+	case comms.QueryLinks:
+		err = c.linkRows(p, q.Filter)
 	case comms.QueryPlan:
 		err = c.planRows(p, q.Job, g)
 	default:

@@ -60,6 +60,7 @@ type Controller struct {
 	broken map[*comms.Link]time.Time // since when links are broken that may come back
 	next   core.LinkID
 	dirty  int // runs recorded since the profiles were stored
+	flows  int // flows recorded since the links were stored
 	// What the tasks of jobs that go on cost, by graph, until it is recorded.
 	samples map[*dag.Graph]*costs
 	ends    []comms.End // scratch
@@ -114,6 +115,9 @@ func (c *Controller) start() (err error) {
 	}
 	if err := c.store.Profiles(c.book.Load); err != nil {
 		return fmt.Errorf("load profiles: %w", err)
+	}
+	if err := c.store.Links(c.book.LoadLink); err != nil {
+		return fmt.Errorf("load links: %w", err)
 	}
 	if err := c.openCluster(); err != nil {
 		return err

@@ -354,7 +354,8 @@ func TestSetProfiles(t *testing.T) {
 	c := dialClient(t, net)
 	f := profiles.File{Version: profiles.FileVersion, Profiles: []profiles.Entry{
 		{Job: "d", Task: "a", Function: "F", Runs: 7, Seconds: 30, Points: [][3]float64{{1, 2, 3}}, Times: [][2]float64{{36, 7}}, Version: "00000000000000ff"},
-		{Function: "F", Runs: 9, Seconds: 31}}}
+		{Function: "F", Runs: 9, Seconds: 31}},
+		Links: []profiles.LinkEntry{{From: "a", To: "b", Flows: 5, Rate: 1e8, At: 7}, {To: "b", Flows: 1, Rate: 2e8}}}
 	b, err := f.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -373,6 +374,16 @@ func TestSetProfiles(t *testing.T) {
 		if got := rows[comms.ProfileRow](c, comms.Query{Kind: comms.QueryProfiles, Filter: filter}, 1); len(got) != want {
 			t.Errorf("of %q: %v", filter, got)
 		}
+	}
+	for filter, want := range map[string]int{"": 2, "a": 1, "b": 2, "other": 0} {
+		if got := rows[comms.LinkRow](c, comms.Query{Kind: comms.QueryLinks, Filter: filter}, 1); len(got) != want {
+			t.Errorf("links of %q: %v", filter, got)
+		}
+	}
+	var l profiles.LinkEntry
+	if row := rows[comms.LinkRow](c, comms.Query{Kind: comms.QueryLinks, Filter: "a"}, 1)[0]; json.Unmarshal([]byte(row.Entry), &l) != nil ||
+		l.From != "a" || l.Flows != 5 || l.Rate != 1e8 || l.At != 7 || l.Bandwidth == 0 {
+		t.Errorf("%s", row.Entry)
 	}
 	got := rows[comms.ProfileRow](c, comms.Query{Kind: comms.QueryProfiles, Filter: "a"}, 1)
 	var e profiles.Entry

@@ -51,6 +51,8 @@ func (c *Controller) perform(a core.Action) {
 			done.events = a.Commit.Batch.Events
 		}
 		c.sizes[a.Token] = c.store.Commit(a.Commit, done.committed)
+	case core.Measured:
+		c.measured(a)
 	case core.StoreAgent:
 		c.store.PutAgent(&a.Row, c.mustStore)
 	case core.Delete:
@@ -338,6 +340,7 @@ func (c *Controller) saveAll() {
 	}
 	clear(c.samples)
 	c.saveProfiles(0)
+	c.saveLinks(0)
 }
 
 // snapshot is what is known of the tasks of a graph.

@@ -3,9 +3,12 @@ package controller
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
 	"github.com/cascade-run/cascade/profiles"
 )
@@ -44,6 +47,54 @@ func (c *Controller) profileRows(p *pager, filter string) error {
 	return p.err
 }
 
+// linkRows lists the ways between hosts, sorted; filter is the name of a host, "" for all.
+func (c *Controller) linkRows(p *pager, filter string) error {
+	c.mu.Lock()
+	known := c.book.SnapshotOf(func(func(profiles.Signature) bool) {})
+	c.mu.Unlock()
+	for pair, l := range known.Links() {
+		if filter != "" && filter != pair.From && filter != pair.To {
+			continue
+		}
+		if !p.add(func() any {
+			e := profiles.LinkEntryOf(pair, l)
+			var b []byte
+			if b, p.err = json.Marshal(&e); p.err != nil {
+				return []byte(nil)
+			}
+			return &comms.LinkRow{Entry: string(b)}
+		}) {
+			break
+		}
+	}
+	return p.err
+}
+
+// measured takes in what came to an agent from others.
+func (c *Controller) measured(a core.Measured) {
+	at := time.Now().Unix()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range a.Flows {
+		c.book.RecordFlow(profiles.Flow{Pair: profiles.Pair{From: f.From, To: a.Agent}, Bytes: float64(f.Bytes), Pieces: float64(f.Pieces),
+			Seconds: float64(f.Nanos) / 1e9, Beside: float64(f.Beside), Others: f.Others, At: at})
+	}
+	c.flows += len(a.Flows)
+	c.saveLinks(manyFlows)
+}
+
+// manyFlows is how many flows may be lost with the process.
+const manyFlows = 100
+
+// saveLinks stores what is known of the ways between hosts when more than so many
+// flows are not in the store. c.mu is held; storing does not wait.
+func (c *Controller) saveLinks(moreThan int) {
+	if c.flows > moreThan {
+		c.flows = 0
+		c.store.PutLinks(c.book.DirtyLinks(), c.mustStore)
+	}
+}
+
 // setProfiles takes a profile file in, and stores it.
 func (c *Controller) setProfiles(by comms.Identity, m *comms.SetProfiles) (comms.Message, error) {
 	f, err := profiles.ParseFile("profiles", m.File)
@@ -56,20 +107,27 @@ func (c *Controller) setProfiles(by comms.Identity, m *comms.SetProfiles) (comms
 		e := &f.Profiles[i]
 		c.book.Put(e.Signature(), e.Profile())
 	}
-	done := make(chan error, 1)
-	c.dirty = 0
+	for i := range f.Links {
+		c.book.PutLink(f.Links[i].Pair(), f.Links[i].Link())
+	}
+	done := make(chan error, 2)
+	c.dirty, c.flows = 0, 0
 	c.store.PutProfiles(c.book.Dirty(), func(err error) { done <- err })
+	c.store.PutLinks(c.book.DirtyLinks(), func(err error) { done <- err })
 	c.mu.Unlock()
-	select {
-	case err = <-done:
-	case <-c.quit:
-		return nil, gcs.ErrClosed
+	for range 2 {
+		select {
+		case e := <-done:
+			err = errors.Join(err, e)
+		case <-c.quit:
+			return nil, gcs.ErrClosed
+		}
 	}
 	c.mustStore(err)
 	if err != nil {
 		return nil, err
 	}
 	c.graphs.forget()
-	c.audit.by(by, "profiles").Int("entries", len(f.Profiles)).Str("outcome", "done").Send()
+	c.audit.by(by, "profiles").Int("entries", len(f.Profiles)).Int("links", len(f.Links)).Str("outcome", "done").Send()
 	return &comms.Reply{Req: m.Req}, nil
 }

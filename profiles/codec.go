@@ -17,43 +17,52 @@ const (
 // Encode returns version 2 of the stored form: the version and eight little-endian
 // words, which are all of version 1, then what came since. Later versions append.
 func (p Profile) Encode() []byte {
-	b := make([]byte, 0, 2*encodedSize)
-	b = append(b, 2)
-	word := func(w uint64) { b = binary.LittleEndian.AppendUint64(b, w) }
-	float := func(fs ...float64) {
-		for _, f := range fs {
-			word(math.Float64bits(f))
-		}
-	}
-	count := func(n int) { b = binary.LittleEndian.AppendUint16(b, uint16(n)) }
-	word(p.Count)
-	word(p.MemoryCount)
-	float(p.Seconds, p.SecondsVar, p.Bytes, p.BytesVar, p.Memory, p.MemoryPeak)
-	float(p.CPU)
-	word(p.CPUCount)
-	word(p.Version)
-	word(p.Prior)
-	word(p.Before.Version)
-	word(p.Before.Count)
-	float(p.Before.Seconds, p.Before.Bytes, p.Before.Memory)
+	e := encoder{b: append(make([]byte, 0, 2*encodedSize), 2)}
+	e.word(p.Count)
+	e.word(p.MemoryCount)
+	e.floats(p.Seconds, p.SecondsVar, p.Bytes, p.BytesVar, p.Memory, p.MemoryPeak)
+	e.floats(p.CPU)
+	e.word(p.CPUCount)
+	e.word(p.Version)
+	e.word(p.Prior)
+	e.word(p.Before.Version)
+	e.word(p.Before.Count)
+	e.floats(p.Before.Seconds, p.Before.Bytes, p.Before.Memory)
 	for _, s := range []*Sketch{&p.Times, &p.Sizes, &p.Peaks} {
-		count(len(s.bins))
-		for _, x := range s.bins {
-			b = binary.LittleEndian.AppendUint16(b, uint16(x.key))
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x.weight))
-		}
+		e.sketch(s)
 	}
-	count(len(p.Points))
+	e.count(len(p.Points))
 	for _, x := range p.Points {
-		float(x.In, x.Seconds, x.Bytes)
+		e.floats(x.In, x.Seconds, x.Bytes)
 	}
-	count(len(p.Classes))
+	e.count(len(p.Classes))
 	for _, x := range p.Classes {
-		b = append(b, byte(x.Log))
-		word(x.Count)
-		float(x.Seconds, x.Bytes)
+		e.b = append(e.b, byte(x.Log))
+		e.word(x.Count)
+		e.floats(x.Seconds, x.Bytes)
 	}
-	return b
+	return e.b
+}
+
+// encoder writes the stored form.
+type encoder struct{ b []byte }
+
+func (e *encoder) word(w uint64) { e.b = binary.LittleEndian.AppendUint64(e.b, w) }
+
+func (e *encoder) floats(fs ...float64) {
+	for _, f := range fs {
+		e.word(math.Float64bits(f))
+	}
+}
+
+func (e *encoder) count(n int) { e.b = binary.LittleEndian.AppendUint16(e.b, uint16(n)) }
+
+func (e *encoder) sketch(s *Sketch) {
+	e.count(len(s.bins))
+	for _, x := range s.bins {
+		e.b = binary.LittleEndian.AppendUint16(e.b, uint16(x.key))
+		e.b = binary.LittleEndian.AppendUint32(e.b, math.Float32bits(x.weight))
+	}
 }
 
 // reader takes a stored profile apart; what is too short or out of range makes it bad.

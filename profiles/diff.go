@@ -75,15 +75,17 @@ func over(a, b float64) float64 {
 	return a / b
 }
 
-func order(all []Drift) {
-	moved := func(d *Drift) float64 {
-		if d.Time == 0 {
-			return 0
-		}
-		return math.Abs(math.Log(d.Time))
+// moved is how far a ratio is from 1, either way; 0 when it is unknown.
+func moved(ratio float64) float64 {
+	if ratio == 0 {
+		return 0
 	}
+	return math.Abs(math.Log(ratio))
+}
+
+func order(all []Drift) {
 	slices.SortFunc(all, func(x, y Drift) int {
-		return cmp.Or(cmp.Compare(x.Change, y.Change), cmp.Compare(moved(&y), moved(&x)),
+		return cmp.Or(cmp.Compare(x.Change, y.Change), cmp.Compare(moved(y.Time), moved(x.Time)),
 			cmp.Compare(x.Job, y.Job), cmp.Compare(x.Task, y.Task), cmp.Compare(x.Function, y.Function))
 	})
 }

@@ -18,6 +18,8 @@ const FileVersion = 1
 type File struct {
 	Version  int     `json:"cascade_profiles"`
 	Profiles []Entry `json:"profiles"`
+
+	Links []LinkEntry `json:"links,omitempty"` // between hosts; none in files of earlier programs, which pass over them
 }
 
 // Entry is what is known of the tasks of one signature. Means weigh recent runs
@@ -88,11 +90,27 @@ func (e *Entry) Signature() Signature { return Signature{e.Job, e.Task, e.Functi
 // Encode returns the file's bytes: one profile a line, so that differences show.
 func (f *File) Encode() ([]byte, error) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "{\"cascade_profiles\": %d, \"profiles\": [", f.Version)
-	for i := range f.Profiles {
-		line, err := json.Marshal(&f.Profiles[i])
+	fmt.Fprintf(&b, "{\"cascade_profiles\": %d, \"profiles\": ", f.Version)
+	if err := encodeLines(&b, f.Profiles); err != nil {
+		return nil, fmt.Errorf("write profiles: %w", err)
+	}
+	if len(f.Links) > 0 {
+		b.WriteString(", \"links\": ")
+		if err := encodeLines(&b, f.Links); err != nil {
+			return nil, fmt.Errorf("write links: %w", err)
+		}
+	}
+	b.WriteString("}\n")
+	return b.Bytes(), nil
+}
+
+// encodeLines writes a list with one element a line.
+func encodeLines[T any](b *bytes.Buffer, all []T) error {
+	b.WriteByte('[')
+	for i := range all {
+		line, err := json.Marshal(&all[i])
 		if err != nil {
-			return nil, fmt.Errorf("write profile of %v: %w", f.Profiles[i].Signature(), err)
+			return fmt.Errorf("element %d: %w", i, err)
 		}
 		if i > 0 {
 			b.WriteByte(',')
@@ -100,8 +118,8 @@ func (f *File) Encode() ([]byte, error) {
 		b.WriteString("\n  ")
 		b.Write(line)
 	}
-	b.WriteString("\n]}\n")
-	return b.Bytes(), nil
+	b.WriteString("\n]")
+	return nil
 }
 
 // ParseFile reads what Encode writes; name is that of the file, for errors.
@@ -131,6 +149,17 @@ func ParseFile(name string, b []byte) (*File, error) {
 		}
 		seen[e.Signature()] = i
 	}
+	pairs := make(map[Pair]int, len(f.Links))
+	for i := range f.Links {
+		e := &f.Links[i]
+		if err := e.check(); err != nil {
+			return nil, fmt.Errorf("%s: links[%d] (from %q to %q): %w", name, i, e.From, e.To, err)
+		}
+		if k, ok := pairs[e.Pair()]; ok {
+			return nil, fmt.Errorf("%s: links[%d] is about the same hosts as links[%d] (from %q to %q)", name, i, k, e.From, e.To)
+		}
+		pairs[e.Pair()] = i
+	}
 	return &f, nil
 }
 
@@ -143,10 +172,6 @@ func (e *Entry) check() error {
 	if e.Runs == 0 {
 		return errors.New("runs is 0; what never ran has no profile")
 	}
-	type cost struct {
-		name  string
-		value float64
-	}
 	costs := []cost{{"seconds", e.Seconds}, {"seconds_deviation", e.SecondsDeviation}, {"bytes", e.Bytes}, {"bytes_deviation", e.BytesDeviation},
 		{"memory", e.Memory}, {"memory_peak", e.MemoryPeak}, {"cpu", e.CPU}}
 	for out, n := range e.Outputs {
@@ -156,10 +181,8 @@ func (e *Entry) check() error {
 		name string
 		of   [][2]float64
 	}{{"seconds_histogram", e.Times}, {"bytes_histogram", e.Sizes}, {"memory_histogram", e.Peaks}} {
-		for i, x := range list.of {
-			if len(list.of) > maxBins || x[0] != math.Trunc(x[0]) || math.Abs(x[0]) > math.MaxInt16 || !(x[1] > 0 && x[1] <= 1e9) || i > 0 && x[0] <= list.of[i-1][0] {
-				return fmt.Errorf("%s[%d] is %v; want at most %d pairs of a bucket, rising, and a weight above 0", list.name, i, x, maxBins)
-			}
+		if err := checkHistogram(list.name, list.of); err != nil {
+			return err
 		}
 	}
 	if len(e.Points) > maxPoints || len(e.Classes) > maxClasses {
@@ -182,7 +205,25 @@ func (e *Entry) check() error {
 			return err
 		}
 	}
-	for _, c := range costs {
+	return checkCosts(costs)
+}
+
+func checkHistogram(name string, of [][2]float64) error {
+	for i, x := range of {
+		if len(of) > maxBins || x[0] != math.Trunc(x[0]) || math.Abs(x[0]) > math.MaxInt16 || !(x[1] > 0 && x[1] <= 1e9) || i > 0 && x[0] <= of[i-1][0] {
+			return fmt.Errorf("%s[%d] is %v; want at most %d pairs of a bucket, rising, and a weight above 0", name, i, x, maxBins)
+		}
+	}
+	return nil
+}
+
+type cost struct {
+	name  string
+	value float64
+}
+
+func checkCosts(all []cost) error {
+	for _, c := range all {
 		if !(c.value >= 0 && c.value <= maxCost) {
 			return fmt.Errorf("%s is %g; want a number from 0 to %g", c.name, c.value, maxCost)
 		}
@@ -285,7 +326,10 @@ func (e *Entry) Profile() Profile {
 
 // Snapshot returns the file's profiles for predictions.
 func (f *File) Snapshot() Snapshot {
-	s := Snapshot{m: make(map[Signature]Profile, len(f.Profiles)), outputs: map[Signature]map[string]float64{}}
+	s := Snapshot{m: make(map[Signature]Profile, len(f.Profiles)), outputs: map[Signature]map[string]float64{}, links: make(map[Pair]*Link, len(f.Links))}
+	for i := range f.Links {
+		s.links[f.Links[i].Pair()] = f.Links[i].Link()
+	}
 	for i := range f.Profiles {
 		e := &f.Profiles[i]
 		s.m[e.Signature()] = e.Profile()

@@ -177,6 +177,7 @@ func Default() Prediction { return Prediction{Seconds: 1, Spread: 1, Bytes: 1 <<
 type Snapshot struct {
 	m       map[Signature]Profile
 	outputs map[Signature]map[string]float64 // bytes of each output, where that is known
+	links   map[Pair]*Link
 }
 
 // Predict returns what a task of the signature is expected to cost.
@@ -212,7 +213,7 @@ func (s Snapshot) Varies(sig Signature) bool {
 
 // Corrected returns the snapshot with other mean durations, whatever the inputs.
 func (s Snapshot) Corrected(seconds map[Signature]float64) Snapshot {
-	out := Snapshot{m: maps.Clone(s.m), outputs: s.outputs}
+	out := Snapshot{m: maps.Clone(s.m), outputs: s.outputs, links: s.links}
 	if out.m == nil {
 		out.m = map[Signature]Profile{}
 	}
@@ -234,11 +235,15 @@ func (s Snapshot) Corrected(seconds map[Signature]float64) Snapshot {
 // Len returns the number of signatures.
 func (s Snapshot) Len() int { return len(s.m) }
 
-// Book records runs. It belongs to one goroutine.
+// Book records runs and flows. It belongs to one goroutine.
 type Book struct {
 	m      map[Signature]Profile
 	dirty  map[Signature]struct{}
 	shared bool // a Snapshot refers to m
+
+	links       map[Pair]*Link // none of them is changed
+	dirtyLinks  map[Pair]struct{}
+	linksShared bool // a Snapshot refers to links
 }
 
 // NewBook returns an empty book.
@@ -300,12 +305,13 @@ func (b *Book) own() {
 
 // Snapshot returns what is recorded now. It costs nothing; the next Record copies.
 func (b *Book) Snapshot() Snapshot {
-	b.shared = true
-	return Snapshot{m: b.m}
+	b.shared, b.linksShared = true, true
+	return Snapshot{m: b.m, links: b.links}
 }
 
-// SnapshotOf returns what is recorded of some signatures and of their functions.
-// It costs what it returns, however much the book holds; the next Record copies nothing.
+// SnapshotOf returns what is recorded of some signatures and of their functions, and
+// of all links. It costs what it returns of signatures, however much the book holds; the
+// next Record copies nothing, and the next RecordFlow a map of the links.
 func (b *Book) SnapshotOf(sigs iter.Seq[Signature]) Snapshot {
 	m := map[Signature]Profile{}
 	for sig := range sigs {
@@ -318,7 +324,8 @@ func (b *Book) SnapshotOf(sigs iter.Seq[Signature]) Snapshot {
 			}
 		}
 	}
-	return Snapshot{m: m}
+	b.linksShared = true
+	return Snapshot{m: m, links: b.links}
 }
 
 // Predict is Snapshot.Predict of what is recorded now, without a copy of it.

@@ -24,6 +24,7 @@ type controller struct {
 	next  core.LinkID
 	local []core.Event // that came of actions
 	wake  time.Time
+	book  *profiles.Book // of the ways between agents; it outlives the process
 }
 
 type peer struct {
@@ -33,7 +34,7 @@ type peer struct {
 }
 
 func newController(w *world) *controller {
-	c := &controller{process: process{w: w, name: "controller"}}
+	c := &controller{process: process{w: w, name: "controller"}, book: profiles.NewBook()}
 	c.store = newStore(w, c)
 	return c
 }
@@ -171,6 +172,11 @@ func (c *controller) perform(a core.Action) {
 			c.answer(core.Departed{Job: a.Commit.Job})
 		}
 		c.store.commit(a)
+	case core.Measured:
+		for _, f := range a.Flows {
+			c.book.RecordFlow(profiles.Flow{Pair: profiles.Pair{From: f.From, To: a.Agent}, Bytes: float64(f.Bytes), Pieces: float64(f.Pieces),
+				Seconds: float64(f.Nanos) / 1e9, At: c.w.wall().Unix()})
+		}
 	case core.StoreAgent, core.Warn:
 	case core.Delete:
 		c.store.delete(a)
@@ -249,12 +255,16 @@ func (c *controller) prepare(a core.Prepare) {
 }
 
 // known is what tasks are said to have cost, which is far from what they cost, or
-// nothing: a wrong profile may cost time, and never a result.
+// nothing: a wrong profile may cost time, and never a result. What transfers took is
+// as it was measured.
 func (c *controller) known(g *dag.Graph) profiles.Snapshot {
-	if c.w.fate.improves == 0 {
-		return profiles.Snapshot{}
-	}
 	f := profiles.File{}
+	for pair, l := range c.book.Links() {
+		f.Links = append(f.Links, profiles.LinkEntryOf(pair, l))
+	}
+	if c.w.fate.improves == 0 {
+		return f.Snapshot()
+	}
 	for i := range g.Groups {
 		sig := planner.SignatureOf(g, i)
 		far := float64(planner.VersionOf(g, i)%7+1) * float64(c.w.fate.improves)

@@ -169,7 +169,10 @@ type (
 		Msg   comms.Message
 	}
 	// Pulled answers Pull: all bytes are there, and nobody touches them any more.
-	Pulled struct{ Pull uint64 }
+	Pulled struct {
+		Pull  uint64
+		Flows []comms.Flow // what came from agents and was not told before, of this pull or others
+	}
 	// PullFailed answers Pull or StopPull: nobody writes any more.
 	PullFailed struct {
 		Pull uint64

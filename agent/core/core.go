@@ -88,9 +88,10 @@ type Core struct {
 	missed     time.Time // since when memory is missed and nothing but fetches can move; zero: that is not so
 	offers     map[offerKey]*offer
 
-	seconds     average // that a task takes
-	callSeconds average // that a call takes, here or elsewhere
-	bandwidth   average // bytes a second at which datasets come from other agents
+	seconds     average      // that a task takes
+	callSeconds average      // that a call takes, here or elsewhere
+	bandwidth   average      // bytes a second at which datasets come from other agents
+	flows       []comms.Flow // that are to be told
 
 	// Calls.
 	waiters   []*caller // whose runs wait for calls, in the order in which they began to
@@ -234,6 +235,7 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 	case FromPeer:
 		c.fromPeer(ev)
 	case Pulled:
+		c.flowed(ev.Flows)
 		c.pulled(ev.Pull)
 	case PullFailed:
 		c.pullFailed(ev)

@@ -107,6 +107,9 @@ func describeMessage(m comms.Message) string {
 				fmt.Fprintf(&b, "\n    job %d: %s", j.Job[0], describeEvent(e))
 			}
 		}
+		for _, f := range m.Flows {
+			fmt.Fprintf(&b, "\n    from %s: %d bytes in %v", f.From, f.Bytes, time.Duration(f.Nanos))
+		}
 		return b.String()
 	case *comms.Dispatch:
 		var b strings.Builder

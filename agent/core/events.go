@@ -109,7 +109,7 @@ func (c *Core) flush() {
 		}
 	}
 	if c.pending > 0 {
-		b := &batch{msg: &comms.Events{First: c.lastEvent + 1, Load: c.load()}, kept: c.unflushed}
+		b := &batch{msg: &comms.Events{First: c.lastEvent + 1, Load: c.load(), Flows: c.tellFlows()}, kept: c.unflushed}
 		for _, j := range c.noted {
 			b.msg.Jobs = append(b.msg.Jobs, comms.JobEvents{Job: j.id, Events: j.events, Life: j.life, Epoch: j.epoch})
 			b.ends = append(b.ends, j.ends...)

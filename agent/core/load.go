@@ -31,6 +31,25 @@ func (c *Core) came(bytes int64, took time.Duration) {
 	}
 }
 
+// maxFlows is how many flows a batch of events tells at most: the last ones. A link
+// is known well enough by fewer.
+const maxFlows = 32
+
+// flowed keeps what is to be told of the ways from other agents, with the next batch.
+func (c *Core) flowed(all []comms.Flow) {
+	if over := len(c.flows) + len(all) - maxFlows; over > 0 {
+		c.flows = c.flows[min(over, len(c.flows)):]
+	}
+	c.flows = append(c.flows, all[max(len(all)-maxFlows, 0):]...)
+}
+
+// tellFlows returns what was not told yet.
+func (c *Core) tellFlows() []comms.Flow {
+	all := c.flows
+	c.flows = nil
+	return all
+}
+
 // load is how much there is to do. It goes with each batch of events, as the last
 // word before an agent falls silent says how much there was then.
 func (c *Core) load() *comms.Load {

@@ -310,7 +310,7 @@ func (n *network) move(m *move) {
 		n.t.Fatalf("%s writes %v into %q at %d", agentName(m.to.id), m.pull.Data, m.pull.Path, m.pull.At)
 	}
 	m.to.bytes[spot{seg, m.pull.At}] = name
-	end(Pulled{m.pull.ID})
+	end(Pulled{Pull: m.pull.ID})
 }
 
 func (n *network) run() {

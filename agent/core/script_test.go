@@ -159,7 +159,16 @@ func (s *script) run(d *datadriven.TestData) string {
 		if len(w) > 1 { // how it failed
 			return s.step(PullFailed{Pull: uint64(number(w[0])), Err: w[1]})
 		}
-		return s.step(Pulled{Pull: uint64(number(w[0]))})
+		ev := Pulled{Pull: uint64(number(w[0]))}
+		if text := named["flow"]; text != "" { // AGENT:BYTES:DURATION
+			part := strings.Split(text, ":")
+			took, err := time.ParseDuration(part[2])
+			if err != nil {
+				return err.Error()
+			}
+			ev.Flows = []comms.Flow{{From: part[0], Bytes: uint64(number(part[1])), Pieces: 1, Nanos: uint64(took)}}
+		}
+		return s.step(ev)
 	case "quit":
 		return s.step(Quit{})
 	case "drained":

@@ -64,6 +64,7 @@ type Ended struct {
 	Bytes uint64        // that came over the network
 	Took  time.Duration // since Pull
 	Err   error         // nil when every byte is there and its checksum is right
+	Flows []comms.Flow  // what came from agents and was not told before, of this copy or others
 }
 
 // Stats counts what an Exchange did since its start.
@@ -355,7 +356,7 @@ func (x *Exchange) done(a core.Done) {
 	m := x.copies[a.Copy]
 	report := m.done
 	m.done = nil
-	end := Ended{Copy: a.Copy, Bytes: a.Came, Took: time.Since(m.began), Err: a.Err}
+	end := Ended{Copy: a.Copy, Bytes: a.Came, Took: time.Since(m.began), Err: a.Err, Flows: a.Flows}
 	if a.Err == nil {
 		x.work.Go(func() { report(end) })
 		return

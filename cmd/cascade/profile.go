@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,7 +23,7 @@ func (a *app) profileCommand() *cobra.Command {
 		Short: "Show, export, import and compare what tasks cost before",
 		Long: `What tasks cost before is kept by the controller, or in this host's state: duration,
 cores, output bytes and peak memory of each family of tasks of a job, and of each
-function in all jobs. Plans rest on it. A profile that is wrong costs time, never
+function in all jobs; and how fast data came from host to host. Plans rest on it. A profile that is wrong costs time, never
 a wrong result.`,
 		Example: "  cascade profile show\n  cascade profile export job.profile.json --of montage",
 		Args:    known,
@@ -35,7 +36,7 @@ a wrong result.`,
 	return c
 }
 
-// knownProfiles asks for what is known; of is the name of a job, task or function, "" for all.
+// knownProfiles asks for what is known; of is the name of a job, task, function or host, "" for all.
 func (a *app) knownProfiles(ctx context.Context, of string) (f profiles.File, err error) {
 	f.Version = profiles.FileVersion
 	err = a.withClient(ctx, func(client *cascade.Client) error {
@@ -47,6 +48,19 @@ func (a *app) knownProfiles(ctx context.Context, of string) (f profiles.File, er
 		for i := range rows {
 			if err := json.Unmarshal([]byte(rows[i].Entry), &f.Profiles[i]); err != nil {
 				return fmt.Errorf("read profile %d of the answer: %w", i, err)
+			}
+		}
+		links, err := cascade.Rows[comms.LinkRow](ctx, client, comms.QueryLinks, comms.JobID{}, of)
+		if errors.Is(err, cascade.ErrBadRequest) {
+			return nil // an older controller, which measures none
+		}
+		if err != nil {
+			return err
+		}
+		f.Links = make([]profiles.LinkEntry, len(links))
+		for i := range links {
+			if err := json.Unmarshal([]byte(links[i].Entry), &f.Links[i]); err != nil {
+				return fmt.Errorf("read link %d of the answer: %w", i, err)
 			}
 		}
 		return nil
@@ -90,7 +104,10 @@ func (a *app) profileShowCommand() *cobra.Command {
 function: mean and standard deviation of the duration, what half and what 90 % of the
 runs stay below, output bytes, peak memory, cores kept busy. Recent runs weigh more.
 GROWS says how the duration grows with the bytes of the inputs where a line explains
-at least 80 % of its variance. --json prints all of it.`,
+at least 80 % of its variance. Below are the ways between hosts, or with their name
+those of a host: how much came FROM one TO another, and how fast; BANDWIDTH and
+LATENCY are what plans count with, of ways that were measured often enough. --json
+prints all of it.`,
 		Example: "  cascade profile show\n  cascade profile show montage --json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -104,13 +121,23 @@ at least 80 % of its variance. --json prints all of it.`,
 						return err
 					}
 				}
+				for i := range f.Links {
+					if err := a.printJSON(&f.Links[i]); err != nil {
+						return err
+					}
+				}
 				return nil
 			}
 			lines := make([]profileLine, len(f.Profiles))
 			for i := range f.Profiles {
 				lines[i] = lineOf(&f.Profiles[i])
 			}
-			return table(a, lines, "job", "task", "function", "runs", "mean", "spread", "half", "p90", "output", "peak_memory", "cores", "grows")
+			if len(lines) > 0 || len(f.Links) == 0 {
+				if err := table(a, lines, "job", "task", "function", "runs", "mean", "spread", "half", "p90", "output", "peak_memory", "cores", "grows"); err != nil {
+					return err
+				}
+			}
+			return a.printLinks(f.Links, len(lines) > 0)
 		},
 	}
 }
@@ -163,10 +190,10 @@ func (a *app) profileExportCommand() *cobra.Command {
 			if err := os.WriteFile(args[0], b, 0o666); err != nil {
 				return badInputf("write profiles: %w", err)
 			}
-			return a.said("%s: %s", args[0], plural(len(f.Profiles), "profile"))
+			return a.said("%s: %s", args[0], counted(&f))
 		},
 	}
-	c.Flags().StringVar(&of, "of", "", "only those of this job, family of tasks or function")
+	c.Flags().StringVar(&of, "of", "", "only those of this job, family of tasks, function or host")
 	return c
 }
 
@@ -208,7 +235,7 @@ certificates only an admin may.`,
 			if err := a.withClient(c.Context(), func(client *cascade.Client) error { return client.SetProfiles(c.Context(), f) }); err != nil {
 				return err
 			}
-			return a.said("%s", plural(len(f.Profiles), "profile"))
+			return a.said("%s", counted(f))
 		},
 	}
 }
@@ -255,22 +282,19 @@ earlier the mean has moved.`,
 				files = append(files, &now)
 			}
 			if len(args) == 0 {
-				return a.printDrift(profiles.DiffVersions(now.Profiles))
+				return a.printDrift(profiles.DiffVersions(now.Profiles), nil)
 			}
-			return a.printDrift(profiles.Diff(files[0].Profiles, files[1].Profiles))
+			return a.printDrift(profiles.Diff(files[0].Profiles, files[1].Profiles), profiles.DiffLinks(files[0].Links, files[1].Links))
 		},
 	}
 }
 
-func (a *app) printDrift(all []profiles.Drift) error {
+func (a *app) printDrift(all []profiles.Drift, links []profiles.LinkDrift) error {
 	if a.json {
-		return table(a, all)
-	}
-	times := func(x float64) string {
-		if x == 0 {
-			return ""
+		if err := table(a, all); err != nil {
+			return err
 		}
-		return fmt.Sprintf("x%.2f", x)
+		return table(a, links)
 	}
 	lines := make([]driftLine, len(all))
 	for i, d := range all {
@@ -285,5 +309,18 @@ func (a *app) printDrift(all []profiles.Drift) error {
 			lines[i].Spreads = fmt.Sprintf("%+.1f", d.Spreads)
 		}
 	}
-	return table(a, lines, "job", "task", "function", "change", "before", "after", "time", "spreads", "output", "memory")
+	if len(lines) > 0 || len(links) == 0 {
+		if err := table(a, lines, "job", "task", "function", "change", "before", "after", "time", "spreads", "output", "memory"); err != nil {
+			return err
+		}
+	}
+	return a.printLinkDrift(links, len(lines) > 0)
+}
+
+// times prints a ratio, nothing for one that is unknown.
+func times(x float64) string {
+	if x == 0 {
+		return ""
+	}
+	return fmt.Sprintf("x%.2f", x)
 }

@@ -206,6 +206,11 @@ type (
 		Commit Commit
 		Graph  *dag.Graph
 	}
+	// Measured says what an agent was sent by others: how fast the ways there are; no answer.
+	Measured struct {
+		Agent string
+		Flows []comms.Flow
+	}
 	// StoreAgent replaces the row of an agent; no answer.
 	StoreAgent struct{ Row AgentRecord }
 	// Delete removes a job from the store. Answer Stored.
@@ -235,6 +240,7 @@ func (Improve) action()    {}
 func (Warn) action()       {}
 func (Create) action()     {}
 func (Store) action()      {}
+func (Measured) action()   {}
 func (StoreAgent) action() {}
 func (Delete) action()     {}
 func (Ask) action()        {}

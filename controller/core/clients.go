@@ -253,7 +253,7 @@ func (c *Core) query(l *link, m *comms.Query) {
 	case comms.QueryJobs:
 		c.emit(Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: m, Waits: c.waiting()})
 		return
-	case comms.QueryProfiles:
+	case comms.QueryProfiles, comms.QueryLinks:
 	default:
 		if m.Job.IsZero() && m.Kind != comms.QueryDatasets && m.Kind != comms.QueryEnvironments {
 			c.reply(l, m.Req, comms.CodeBadRequest, fmt.Sprintf("a query of %s needs a job", m.Kind))

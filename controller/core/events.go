@@ -53,7 +53,17 @@ func (c *Core) events(a *agent, m *comms.Events) {
 		c.send(a.link, &comms.Steer{Job: je.Job, Life: je.Life, Action: comms.SteerForget})
 	}
 	if next > m.First && a.intake.take(b, next-1) {
+		c.measured(a, m.Flows)
 		c.acknowledge(a)
+	}
+}
+
+// measured passes on what an agent says of the ways from others to it. A name that
+// no agent has is not kept: there is no bound to such.
+func (c *Core) measured(a *agent, flows []comms.Flow) {
+	flows = slices.DeleteFunc(slices.Clone(flows), func(f comms.Flow) bool { return c.agents[f.From] == nil || f.From == a.row.Name })
+	if len(flows) > 0 && !c.cfg.Passive {
+		c.emit(Measured{Agent: a.row.Name, Flows: flows})
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 //	r hash job                      package that a job needs
 //	a name                          agent            (shard 0)
 //	p signature                     profile          (shard 0)
+//	l host host                     link             (shard 0)
 //	k id(8)                         token            (shard 0)
 //	n end(8) serial                 certificate      (shard 0)
 //	e key                           environment      (shard 0; reserved)
@@ -43,6 +44,7 @@ const (
 	tablePackages     table = 'r'
 	tableAgents       table = 'a'
 	tableProfiles     table = 'p'
+	tableLinks        table = 'l'
 	tableTokens       table = 'k'
 	tableMembers      table = 'n'
 	tableEnvironments table = 'e'

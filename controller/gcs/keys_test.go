@@ -46,9 +46,9 @@ func TestKeys(t *testing.T) {
 
 func TestTablesDiffer(t *testing.T) {
 	all := []table{tableMeta, tableSeen, tableJobs, tableRequests, tableOldGraphs, tableGraphs, tableBatches, tableTasks, tableDatasets,
-		tablePackages, tableAgents, tableProfiles, tableEnvironments, tableFunctions, tableActors}
+		tablePackages, tableAgents, tableProfiles, tableLinks, tableEnvironments, tableFunctions, tableActors}
 	slices.Sort(all)
-	if len(slices.Compact(all)) != 15 {
+	if len(slices.Compact(all)) != 16 {
 		t.Error("two tables have one letter")
 	}
 	if jobTables[len(jobTables)-1] != tableJobs {

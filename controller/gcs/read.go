@@ -291,8 +291,15 @@ func (s *Store) Agents() ([]core.AgentRecord, error) {
 
 // Profiles calls f for each stored profile.
 func (s *Store) Profiles(f func(signature string, b []byte) error) error {
+	return s.named(tableProfiles, f)
+}
+
+// Links calls f for each stored link between hosts.
+func (s *Store) Links(f func(pair string, b []byte) error) error { return s.named(tableLinks, f) }
+
+func (s *Store) named(table table, f func(name string, b []byte) error) error {
 	return s.shards[0].db.View(func(t *badger.Txn) error {
-		return each(t, []byte{byte(tableProfiles)}, nil, true, func(k, v []byte) error { return f(string(k[1:]), v) })
+		return each(t, []byte{byte(table)}, nil, true, func(k, v []byte) error { return f(string(k[1:]), v) })
 	})
 }
 

@@ -1,6 +1,7 @@
 package gcs
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -398,6 +399,13 @@ func TestMetaRows(t *testing.T) {
 	}))
 	if n != 1 {
 		t.Errorf("%d profiles", n)
+	}
+	must(t, wait(func(d func(error)) { s.PutLinks(map[string][]byte{"a b": {1}, "b a": {2}}, d) }))
+	must(t, wait(func(d func(error)) { s.PutLinks(map[string][]byte{"a b": nil}, d) }))
+	links := map[string][]byte{}
+	must(t, s.Links(func(pair string, b []byte) error { links[pair] = slices.Clone(b); return nil }))
+	if len(links) != 1 || !bytes.Equal(links["b a"], []byte{2}) {
+		t.Errorf("links %v", links)
 	}
 	must(t, wait(func(d func(error)) { s.Barrier(jobID(1), d) }))
 }

@@ -211,12 +211,19 @@ func (s *Store) PutAgent(a *core.AgentRecord, done func(error)) {
 
 // PutProfiles stores profiles by signature; what a profile is, the caller knows.
 func (s *Store) PutProfiles(p map[string][]byte, done func(error)) {
+	s.putNamed(tableProfiles, p, done)
+}
+
+// PutLinks stores what is known of the ways between hosts, by pair; nil removes one.
+func (s *Store) PutLinks(p map[string][]byte, done func(error)) { s.putNamed(tableLinks, p, done) }
+
+func (s *Store) putNamed(t table, p map[string][]byte, done func(error)) {
 	var ws []write
 	w := write{}
 	n := 0
-	for sig, b := range p {
-		w.entries = append(w.entries, entry{nameKey(tableProfiles, sig), b})
-		if n += len(sig) + len(b); n > chunkSize || len(w.entries) >= 1000 {
+	for name, b := range p {
+		w.entries = append(w.entries, entry{nameKey(t, name), b})
+		if n += len(name) + len(b); n > chunkSize || len(w.entries) >= 1000 {
 			ws, w, n = append(ws, w), write{}, 0
 		}
 	}

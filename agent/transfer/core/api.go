@@ -169,6 +169,8 @@ type Done struct {
 	Copy Copy
 	Came uint64 // bytes
 	Err  error
+
+	Flows []comms.Flow // that have ended since the last Done, of whatever copies
 }
 
 // Wanted says that somebody asks for a copy that is not here. Offer or NotHere answers.

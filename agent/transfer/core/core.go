@@ -23,6 +23,7 @@ type Core struct {
 	peers  map[string]*peer  // whom we dial, by name
 	guests map[string]*guest // who dialed us, by name
 	asked  map[Copy][]asking // Wants of copies that the owner was asked for
+	meter  meter
 }
 
 // link is one link, to a peer or from a guest.
@@ -49,6 +50,7 @@ type peer struct {
 	dialing  int
 	failures int           // dials and links that failed since the last piece
 	used     time.Duration // last time that a pull needed it
+	flow     flow
 }
 
 // maxPiece bounds what one Pull may ask for.
@@ -273,6 +275,7 @@ func (c *Core) giveBack(l *link, of *pull) {
 			return false
 		}
 		a.pull.pieces.giveBack(a.piece)
+		c.meter.givenUp(&l.peer.flow, c.now)
 		c.stats.Again++
 		return true
 	})

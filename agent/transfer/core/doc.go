@@ -22,8 +22,14 @@
 // answered when they are. A receiver whose own source fails comes back to the
 // origin and says who failed; that one gets no new receivers until it joins again.
 //
+// # Measuring (meter.go)
+//
+// What comes from each agent without a break is a flow, measured and told with the
+// next Done: profiles make of it how fast the way from that agent is.
+//
 // # Invariants, which tests check after each step
 //
+//   - The pieces that an agent owes us are those that were asked for on its links.
 //   - A piece is missing, asked for on exactly one link, or here.
 //   - A source that serves has a full window while pieces are missing.
 //   - A pull that has not ended waits for somebody: for a link, an answer, or pieces.

@@ -191,6 +191,7 @@ func (c *Core) take(p *pull, s *source, l *link) (int, bool) {
 	i, ok := p.pieces.take()
 	if ok {
 		l.asked = append(l.asked, ask{pull: p, piece: i, transfer: s.id})
+		c.meter.owes(&l.peer.flow, c.now)
 	}
 	return i, ok
 }
@@ -394,7 +395,9 @@ func (c *Core) arrived(ev Arrived) {
 	a := l.asked[i]
 	l.asked = slices.Delete(l.asked, i, i+1)
 	p, s := a.pull, a.pull.source(l.peer.Agent)
+	_, n := p.pieces.span(a.piece)
 	s.heard = c.now
+	c.meter.arrived(&l.peer.flow, l.peer.Agent, n, c.now)
 	if !ev.Good {
 		p.pieces.giveBack(a.piece)
 		c.stats.Corrupt++
@@ -403,7 +406,6 @@ func (c *Core) arrived(ev Arrived) {
 		return
 	}
 	l.peer.failures = 0
-	_, n := p.pieces.span(a.piece)
 	p.pieces.arrive(a.piece)
 	p.came += n
 	c.stats.BytesIn += n
@@ -459,5 +461,5 @@ func (c *Core) end(p *pull, err error) {
 		c.stats.Failed++
 		c.drop(h, "its copy did not arrive")
 	}
-	c.do(Done{Copy: h.copy, Came: p.came, Err: err})
+	c.do(Done{Copy: h.copy, Came: p.came, Err: err, Flows: c.meter.take()})
 }

@@ -38,6 +38,7 @@ type node struct {
 	sizes map[Copy]uint64
 	done  map[Copy][]error
 	sent  map[Copy]uint64 // bytes
+	flows []comms.Flow
 }
 
 // wire is a link: messages on their way to its two ends, and the news of its end.
@@ -169,6 +170,7 @@ func (w *world) perform(n *node, a Action) {
 		w.snap(w.wires[a.Link])
 	case Done:
 		n.done[a.Copy] = append(n.done[a.Copy], a.Err)
+		n.flows = append(n.flows, a.Flows...)
 		if a.Err != nil {
 			delete(n.has, a.Copy)
 		}
@@ -371,6 +373,23 @@ func (w *world) tick(d time.Duration) {
 // check proves what must hold after each step.
 func (c *Core) check(t fataler) {
 	t.Helper()
+	owed, owing := map[*peer]int{}, 0
+	for _, l := range c.links {
+		if l.peer != nil {
+			owed[l.peer] += len(l.asked)
+		}
+	}
+	for _, p := range c.peers {
+		if p.flow.open > 0 {
+			owing++
+		}
+		if p.flow.open != owed[p] {
+			t.Fatalf("%s owes %d pieces, and the meter counts %d", p.Agent, owed[p], p.flow.open)
+		}
+	}
+	if owing != c.meter.owing {
+		t.Fatalf("%d agents owe pieces, and the meter counts %d", owing, c.meter.owing)
+	}
 	for _, p := range c.pulls {
 		if c.copies[p.held.copy] != p.held || p.held.pull != p {
 			t.Fatalf("pull %v is not known as that of its copy", p.held.copy)
