@@ -31,7 +31,7 @@ type Config struct {
 	Retain  Retention
 	Spread  bool          // jobs that gain by it run on several agents at once
 	Steal   time.Duration // with Spread: an idle agent takes work that another has not begun where that saves at least this; 0: never
-	Network int64         // bits a second between two hosts, for plans; default 10 Gbit/s
+	Network int64         // bits a second between hosts of which nothing was measured, for plans; default what was measured between others, else 10 Gbit/s
 	// Unclaimed is how long a package or graph that was sent ahead waits for the job that
 	// needs it; default 10 minutes.
 	Unclaimed time.Duration

@@ -111,7 +111,7 @@ const (
 )
 
 func holds(p, now *planner.Plan) bool {
-	return slices.EqualFunc(p.Seconds, now.Seconds, func(a, b float64) bool {
+	return p.SameWays(now, driftPart) && slices.EqualFunc(p.Seconds, now.Seconds, func(a, b float64) bool {
 		return math.Abs(a-b) <= driftPart*max(a, b)+driftSeconds
 	})
 }

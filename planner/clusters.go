@@ -58,18 +58,17 @@ func (p *portfolio) spread(u *union) []int32 {
 	slices.SortStableFunc(roots, func(a, b int32) int { return cmp.Compare(u.work[b], u.work[a]) })
 	host, load := p.nowhere(), make([]float64, len(m.room))
 	for _, r := range roots {
-		far := make([]float64, len(m.room)) // bytes between the cluster and what each host has
-		all := 0.0
+		far := newDistance(m.c)
 		for _, i := range members[r] {
 			for _, d := range m.takes[i] {
 				if h := host[m.data[d].producer]; h >= 0 {
-					far[h], all = far[h]+m.data[d].bytes, all+m.data[d].bytes
+					far.takes(h, m.data[d].bytes)
 				}
 			}
 			for k := m.made[i]; k < m.made[i+1]; k++ {
 				for _, taker := range m.data[k].takers {
 					if h := host[taker]; h >= 0 {
-						far[h], all = far[h]+m.data[k].bytes, all+m.data[k].bytes
+						far.makes(h, m.data[k].bytes)
 					}
 				}
 			}
@@ -79,7 +78,7 @@ func (p *portfolio) spread(u *union) []int32 {
 			if !u.able[r][h] {
 				continue
 			}
-			cost := (load[h]+u.work[r])/float64(m.room[h][0]) + (all-far[h])/m.c.Bandwidth
+			cost := (load[h]+u.work[r])/float64(m.room[h][0]) + far.from(h)
 			if best < 0 || cost < bestCost {
 				best, bestCost = h, cost
 			}
@@ -90,6 +89,50 @@ func (p *portfolio) spread(u *union) []int32 {
 		}
 	}
 	return host
+}
+
+// distance is how far a cluster of tasks is from what each host has.
+type distance struct {
+	c         *Cluster
+	in, out   []float64 // bytes from each host, and to it
+	all       float64
+	neighbour []int32 // hosts with any
+}
+
+func newDistance(c *Cluster) *distance {
+	return &distance{c: c, in: make([]float64, len(c.Hosts)), out: make([]float64, len(c.Hosts))}
+}
+
+func (d *distance) meet(h int32, bytes float64) {
+	if d.in[h] == 0 && d.out[h] == 0 {
+		d.neighbour = append(d.neighbour, h)
+	}
+	d.all += bytes
+}
+
+// takes adds bytes that the cluster takes from a host.
+func (d *distance) takes(h int32, bytes float64) {
+	d.meet(h, bytes)
+	d.in[h] += bytes
+}
+
+// makes adds bytes that a host takes from the cluster.
+func (d *distance) makes(h int32, bytes float64) {
+	d.meet(h, bytes)
+	d.out[h] += bytes
+}
+
+// from returns the seconds that all of these bytes take if the cluster is on a host.
+func (d *distance) from(h int) (seconds float64) {
+	if d.c.ways == nil {
+		return (d.all - d.in[h] - d.out[h]) / d.c.Bandwidth
+	}
+	for _, k := range d.neighbour {
+		if int(k) != h {
+			seconds += d.in[k]*d.c.perByte(k, int32(h)) + d.out[k]*d.c.perByte(int32(h), k)
+		}
+	}
+	return seconds
 }
 
 // union is a partition of nodes (union by size, with path halving).

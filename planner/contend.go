@@ -65,7 +65,7 @@ type span struct {
 
 func newContention(m *model) *contention {
 	hosts, size := len(m.c.Hosts), len(m.seconds)
-	s := &contention{m: m, net: newNetwork(hosts, m.c.Bandwidth), left: make([]int32, size), run: make([]span, size)}
+	s := &contention{m: m, net: newNetwork(m.c), left: make([]int32, size), run: make([]span, size)}
 	for range hosts {
 		s.room = append(s.room, make([]int64, len(m.room[0])))
 		s.wait = append(s.wait, make([]queue, len(m.needs)))
@@ -202,7 +202,7 @@ func (s *contention) finish(i int32) {
 				s.take(taker, i)
 			case !s.underway(from, to):
 				s.transfers = append(s.transfers, transfer{datum: k, from: home, to: to})
-				s.late.push(s.now+s.m.c.Latency, int32(len(s.transfers)-1))
+				s.late.push(s.now+s.m.c.delay(home, to), int32(len(s.transfers)-1))
 				s.bytes += s.m.data[k].bytes
 				s.run[taker].moved += s.m.data[k].bytes
 			}

@@ -115,7 +115,7 @@ func (n *naive) publish(t testing.TB, i dag.TaskIndex) {
 			h := int(n.d.host[c])
 			if h >= 0 && !to[h] && slices.Contains(n.sources(t, dag.TaskIndex(c)), d) {
 				to[h] = true
-				n.flows = append(n.flows, &naiveFlow{datum: d, from: home, to: h, begins: n.now + n.c.Latency, left: n.s.Output(sig, outputs[o].Name, len(outputs))})
+				n.flows = append(n.flows, &naiveFlow{datum: d, from: home, to: h, begins: n.now + n.latency(home, h), left: n.s.Output(sig, outputs[o].Name, len(outputs))})
 			}
 		}
 	}
@@ -171,7 +171,52 @@ func (n *naive) canStart(t testing.TB, i int) bool {
 	return cpuOf(r) <= room.CPU && (!bounded || r.Memory <= room.Memory) && r.Custom["disk"] <= room.Custom["disk"]
 }
 
-// share raises all rates together until a host is full, fixes those of its transfers, and goes on.
+// link is what was measured between two hosts, nil when nothing was. From -1 is several.
+func (n *naive) link(from, to int) *profiles.Link {
+	name := ""
+	if from >= 0 {
+		name = n.c.Hosts[from].Name
+	}
+	for pair, l := range n.s.Links() {
+		if pair.From == name && pair.To == n.c.Hosts[to].Name {
+			return l
+		}
+	}
+	return nil
+}
+
+func (n *naive) latency(from, to int) float64 {
+	if l := n.link(from, to); l.Latency() > 0 {
+		return l.Latency()
+	}
+	return n.c.Latency
+}
+
+// capacity is what a way (2, from, to) carries, or a port: all that a host (0, host) sends, or (1, host) receives.
+func (n *naive) capacity(p [3]int) (most float64) {
+	if p[0] == 2 {
+		if l := n.link(p[1], p[2]); l.Bandwidth() > 0 {
+			return l.Bandwidth()
+		}
+		return n.c.Bandwidth
+	}
+	for h := range n.c.Hosts {
+		switch {
+		case h == p[1]:
+		case p[0] == 0:
+			most = max(most, n.capacity([3]int{2, p[1], h}))
+		default:
+			most = max(most, n.capacity([3]int{2, h, p[1]}))
+		}
+	}
+	if p[0] == 1 {
+		most = max(most, n.link(-1, p[1]).Bandwidth())
+	}
+	return most
+}
+
+// share raises all rates together until a host or a way is full, fixes those of its
+// transfers, and goes on.
 func (n *naive) share() {
 	var free []*naiveFlow
 	for _, f := range n.flows {
@@ -180,31 +225,40 @@ func (n *naive) share() {
 			free = append(free, f)
 		}
 	}
-	used := map[[2]int]float64{} // of sending (0) and receiving (1) of a host
+	through := func(f *naiveFlow) [3][3]int { return [3][3]int{{0, f.from}, {1, f.to}, {2, f.from, f.to}} }
+	used := map[[3]int]float64{}
 	for len(free) > 0 {
-		count := map[[2]int]int{}
+		count := map[[3]int]int{}
 		for _, f := range free {
-			count[[2]int{0, f.from}]++
-			count[[2]int{1, f.to}]++
+			for _, p := range through(f) {
+				count[p]++
+			}
 		}
 		step := math.Inf(1)
 		for p, k := range count {
-			step = min(step, (n.c.Bandwidth-used[p])/float64(k))
+			step = min(step, (n.capacity(p)-used[p])/float64(k))
 		}
 		for _, f := range free {
 			f.rate += step
-			used[[2]int{0, f.from}] += step
-			used[[2]int{1, f.to}] += step
+			for _, p := range through(f) {
+				used[p] += step
+			}
 		}
-		full := func(p [2]int) bool { return used[p] >= n.c.Bandwidth*(1-1e-9) }
-		free = slices.DeleteFunc(free, func(f *naiveFlow) bool { return full([2]int{0, f.from}) || full([2]int{1, f.to}) })
+		full := func(p [3]int) bool { return used[p] >= n.capacity(p)*(1-1e-9) }
+		free = slices.DeleteFunc(free, func(f *naiveFlow) bool {
+			p := through(f)
+			return slices.ContainsFunc(p[:], full)
+		})
 	}
 }
 
 // cost draws profiles: durations of whole milliseconds, so that two events are at
 // one time or clearly apart.
-func cost(t *rapid.T, g *dag.Graph) profiles.Snapshot {
-	f := profiles.File{Version: profiles.FileVersion}
+func cost(t *rapid.T, g *dag.Graph) profiles.Snapshot { return costOver(t, g, nil) }
+
+// costOver is cost with what was measured between hosts.
+func costOver(t *rapid.T, g *dag.Graph, links []profiles.LinkEntry) profiles.Snapshot {
+	f := profiles.File{Version: profiles.FileVersion, Links: links}
 	for i := range g.Groups {
 		sig := SignatureOf(g, i)
 		e := profiles.Entry{Job: sig.Job, Task: sig.Group, Function: sig.Function, Runs: 1,
@@ -212,6 +266,20 @@ func cost(t *rapid.T, g *dag.Graph) profiles.Snapshot {
 		f.Profiles = append(f.Profiles, e)
 	}
 	return f.Snapshot()
+}
+
+// drawnLinks draws what was measured between hosts: of some pairs much, of some little.
+func drawnLinks(t *rapid.T, c *Cluster) (all []profiles.LinkEntry) {
+	for _, from := range append([]Host{{}}, c.Hosts...) {
+		for _, to := range c.Hosts {
+			if from.Name == to.Name || rapid.Bool().Draw(t, "unknown") {
+				continue
+			}
+			all = append(all, profiles.LinkEntry{From: from.Name, To: to.Name, Flows: rapid.Uint64Range(2, 4).Draw(t, "flows"),
+				Rate: rapid.SampledFrom([]float64{1e5, 3e5, 1e6, 2e6, 9e6}).Draw(t, "rate"), Delays: rapid.Uint64Range(2, 4).Draw(t, "delays"), Delay: 0.5})
+		}
+	}
+	return all
 }
 
 // drawn draws a cluster of one to three hosts.
@@ -245,7 +313,11 @@ func modelOf(t testing.TB, g *dag.Graph, s profiles.Snapshot, c *Cluster) *model
 func TestContentionEqualsNaive(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		g, c := layered(rt), drawn(rt)
-		s := cost(rt, g)
+		var links []profiles.LinkEntry
+		if rapid.Bool().Draw(rt, "measured") {
+			links = drawnLinks(rt, &c)
+		}
+		s := costOver(rt, g, links)
 		m := modelOf(t, g, s, &c)
 		p := newPortfolio(m)
 		d := decision{host: p.nowhere(), first: make([]float64, len(m.seconds))}
@@ -291,7 +363,7 @@ func TestFairShares(t *testing.T) {
 		{"one takes what the others cannot", [][2]int32{{0, 1}, {0, 1}, {0, 1}, {2, 1}, {2, 0}}, []float64{3, 3, 3, 3, 9}},
 		{"three levels", [][2]int32{{0, 1}, {0, 2}, {0, 3}, {1, 3}, {1, 2}}, []float64{4, 4, 4, 6, 6}},
 	} {
-		n := newNetwork(4, 12)
+		n := newNetwork(&Cluster{Hosts: make([]Host, 4), Bandwidth: 12})
 		for k, r := range c.routes {
 			n.begin(int32(k), r[0], r[1], 1000)
 		}

@@ -5,6 +5,8 @@
 //	profiles  ─┼─▶ ranks (upward) ─▶ one list schedule ─▶ Plan: host, start, finish, reason
 //	Cluster   ─┘                 └─▶ linear paths to fuse
 //
+// What lies between hosts is in the profiles, where it was measured (ways.go).
+//
 // Improve goes on from there:
 //
 //	Plan ─▶ model ─▶ portfolio: a host for each task, by seven methods ─┐

@@ -6,22 +6,23 @@ import (
 )
 
 // network shares the bandwidth of hosts among transfers. A host sends and receives
-// at most bandwidth bytes a second each, and transfers share max-min fairly: none
-// can have more without another having less that has no more (Bertsekas and
-// Gallager, Data Networks, 1992, 6.5.2).
+// so many bytes a second, and so many go from one host to another, however many
+// transfers there are. They share max-min fairly: none can have more without another
+// having less that has no more (Bertsekas and Gallager, Data Networks, 1992, 6.5.2).
 //
 // Transfers between the same two hosts always have the same rate. They form one
 // route, which counts the bytes that each of them got since it became busy: the
 // transfer that ends first is the one whose end on that count comes first, however
 // the rate changes, and a change costs by routes and not by transfers.
 type network struct {
-	bandwidth float64
-	hosts     int
-	routes    []route // by source*hosts + destination
-	busy      []int32 // routes with transfers, sorted
-	stale     bool    // rates are those of before the last change
-	room      []float64
-	flows     []int // through each port: sending of each host, then receiving
+	hosts  int
+	ports  []float64 // bytes a second: sending of each host, then receiving
+	ways   []float64 // bytes a second of each route; nil: as much as its ports
+	routes []route   // by source*hosts + destination
+	busy   []int32   // routes with transfers, sorted
+	stale  bool      // rates are those of before the last change
+	room   []float64 // of each port, while rates are found
+	flows  []int     // through each port
 }
 
 type route struct {
@@ -31,8 +32,15 @@ type route struct {
 	fixed bool    // while rates are found
 }
 
-func newNetwork(hosts int, bandwidth float64) *network {
-	return &network{bandwidth: bandwidth, hosts: hosts, routes: make([]route, hosts*hosts), room: make([]float64, 2*hosts), flows: make([]int, 2*hosts)}
+func newNetwork(c *Cluster) *network {
+	hosts := len(c.Hosts)
+	n := &network{hosts: hosts, routes: make([]route, hosts*hosts), room: make([]float64, 2*hosts), flows: make([]int, 2*hosts)}
+	if c.ways == nil {
+		n.ports = slices.Repeat([]float64{c.Bandwidth}, 2*hosts)
+		return n
+	}
+	n.ports, n.ways = slices.Concat(c.ways.send, c.ways.receive), c.ways.rate
+	return n
 }
 
 func (n *network) clear() {
@@ -89,16 +97,17 @@ func (n *network) advance(seconds, slack float64, done []int32) []int32 {
 }
 
 // share finds the rates: of all ports the one that gives its transfers least is
-// filled, those transfers are fixed, and so on.
+// filled, those transfers are fixed, and so on. A route that carries less than that
+// for each of its transfers is fixed before: what it leaves can only raise what the
+// ports give.
 func (n *network) share() {
 	n.stale = false
-	for p := range n.room {
-		n.room[p], n.flows[p] = n.bandwidth, 0
-	}
+	copy(n.room, n.ports)
+	clear(n.flows)
 	for _, k := range n.busy {
 		r := &n.routes[k]
 		r.fixed = false
-		from, to := n.ports(k)
+		from, to := n.portsOf(k)
 		n.flows[from] += r.ends.len()
 		n.flows[to] += r.ends.len()
 	}
@@ -109,22 +118,48 @@ func (n *network) share() {
 				tight, rate = p, n.room[p]/float64(flows)
 			}
 		}
+		if fixed := n.fixSlow(rate); fixed > 0 {
+			left -= fixed
+			continue
+		}
 		for _, k := range n.busy {
-			r := &n.routes[k]
-			from, to := n.ports(k)
-			if r.fixed || from != tight && to != tight {
+			from, to := n.portsOf(k)
+			if n.routes[k].fixed || from != tight && to != tight {
 				continue
 			}
-			r.fixed, r.rate = true, rate
-			for _, p := range [2]int{from, to} {
-				n.flows[p] -= r.ends.len()
-				n.room[p] = max(n.room[p]-rate*float64(r.ends.len()), 0)
-			}
+			n.fix(k, rate)
 			left--
 		}
 	}
 }
 
-func (n *network) ports(route int32) (from, to int) {
+// fixSlow fixes the routes that carry less for each of their transfers than a rate,
+// and returns how many that were.
+func (n *network) fixSlow(rate float64) (fixed int) {
+	if n.ways == nil {
+		return 0
+	}
+	for _, k := range n.busy {
+		r := &n.routes[k]
+		if most := n.ways[k] / float64(r.ends.len()); !r.fixed && most < rate {
+			n.fix(k, most)
+			fixed++
+		}
+	}
+	return fixed
+}
+
+// fix gives each transfer of a route its rate.
+func (n *network) fix(route int32, rate float64) {
+	r := &n.routes[route]
+	r.fixed, r.rate = true, rate
+	from, to := n.portsOf(route)
+	for _, p := range [2]int{from, to} {
+		n.flows[p] -= r.ends.len()
+		n.room[p] = max(n.room[p]-rate*float64(r.ends.len()), 0)
+	}
+}
+
+func (n *network) portsOf(route int32) (from, to int) {
 	return int(route) / n.hosts, n.hosts + int(route)%n.hosts
 }

@@ -207,7 +207,8 @@ func (n *nodes) sort() error {
 func (n *nodes) ranks(c *Cluster) {
 	perByte, latency := 0.0, 0.0
 	if h := float64(len(c.Hosts)); h > 1 {
-		perByte, latency = (h-1)/h/c.Bandwidth, c.Latency*(h-1)/h
+		bandwidth, delay := c.mean()
+		perByte, latency = (h-1)/h/bandwidth, delay*(h-1)/h
 	}
 	for k := len(n.order) - 1; k >= 0; k-- {
 		i := n.order[k]

@@ -20,13 +20,18 @@ type Host struct {
 	Alone  bool     // it runs no gang of which another host has members: its agent is of an older version
 }
 
-// Cluster is the hosts, and what lies between any two of them.
+// Cluster is the hosts, and what lies between any two of them of which the profiles
+// know nothing: see learn.
 type Cluster struct {
 	Hosts     []Host
-	Bandwidth float64            // bytes a second; 0 means DefaultBandwidth
-	Latency   float64            // seconds for each transfer
+	Bandwidth float64            // bytes a second; 0 means what was measured between other hosts, else DefaultBandwidth
+	Latency   float64            // seconds for each transfer; 0 means what was measured between other hosts, else none
 	Builds    map[uint64]float64 // seconds that environments took to build, by EnvironmentID; others: DefaultBuild
 	Whole     bool               // Memory of hosts is for datasets too, and not for tasks alone; contended plans keep within it
+
+	learnt bool  // what follows is filled, and Bandwidth is not 0
+	basis  Basis // of Bandwidth
+	ways   *ways // nil: nothing is known of any pair
 }
 
 // DefaultBandwidth is assumed between hosts of which nothing is known: 10 Gbit/s.
@@ -48,11 +53,13 @@ type Plan struct {
 	Memory       []HostMemory // of each host, of a contended plan for a Whole cluster
 	Transfers    []Transfer   // of such a plan, in the order in which what they move is made
 	CriticalPath float64
-	Work         float64 // core seconds
-	LowerBound   float64 // no schedule ends earlier: critical path, or work over cores
-	Late         []Late  // tasks that end after their deadline
-	Guessed      int     // tasks whose duration is a default
-	hosts        []Host
+	Work         float64           // core seconds
+	LowerBound   float64           // no schedule ends earlier: critical path, or work over cores
+	Late         []Late            // tasks that end after their deadline
+	Guessed      int               // tasks whose duration is a default
+	on           Cluster           // with what is known of its network
+	of           *Cluster          // out of whose hosts that of on was chosen; nil: on
+	sizes        [][]float64       // predicted bytes of each output of a task of each group
 	known        profiles.Snapshot // on which it rests
 }
 
@@ -92,10 +99,7 @@ const (
 // Reason says why a task is where and when it is.
 func (p *Plan) Reason(g *dag.Graph, i dag.TaskIndex) string {
 	t := &p.Tasks[i]
-	moved := ""
-	if t.bytes > 0 {
-		moved = fmt.Sprintf(", %.0f bytes to move", t.bytes)
-	}
+	moved := p.movedText(g, i)
 	if t.built {
 		moved += ", its environment is built there until then"
 	}
@@ -110,7 +114,7 @@ func (p *Plan) Reason(g *dag.Graph, i dag.TaskIndex) string {
 	case whyQueued:
 		return fmt.Sprintf("ready %.3g s earlier, waits for a free place behind tasks of higher rank%s", t.wait, moved)
 	case whyTooBig:
-		if text := lacking(&g.Group(i).Resources, p.hosts); text != "" {
+		if text := lacking(&g.Group(i).Resources, p.on.Hosts); text != "" {
 			return text
 		}
 		return "no host has enough for it and for the tasks that follow its elements"
@@ -197,7 +201,7 @@ func list(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*Plan, *nodes, error) 
 func Order(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
 	plan, n, err := order(g, p, &c)
 	if err == nil && hasDeadlines(g) {
-		all := Plan{Tasks: make([]Placement, n.tasks), hosts: c.Hosts}
+		all := Plan{Tasks: make([]Placement, n.tasks), on: c}
 		n.schedule(&c, &all)
 		plan.findLate(g, all.Tasks)
 	}
@@ -210,14 +214,12 @@ func order(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*Plan, *nodes, error)
 			return nil, nil, fmt.Errorf("plan: host %q has cpu %d", c.Hosts[i].Name, c.Hosts[i].CPU)
 		}
 	}
-	if c.Bandwidth <= 0 {
-		c.Bandwidth = DefaultBandwidth
-	}
+	c.learn(p)
 	n, err := newNodes(g, p, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	plan := &Plan{Ranks: n.rank[:g.NumTasks()], Seconds: make([]float64, len(g.Groups)), hosts: c.Hosts, known: p}
+	plan := &Plan{Ranks: n.rank[:g.NumTasks()], Seconds: make([]float64, len(g.Groups)), on: *c, known: p}
 	for i := range c.Hosts {
 		plan.Hosts = append(plan.Hosts, c.Hosts[i].Name)
 	}
@@ -225,6 +227,7 @@ func order(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*Plan, *nodes, error)
 		if d.known {
 			plan.Seconds[i] = d.seconds
 		}
+		plan.sizes = append(plan.sizes, d.bytes)
 	}
 	plan.Fuse = n.fuse()
 	return plan, n, nil

@@ -131,7 +131,7 @@ func (p *portfolio) arrival(i int32, h int) (at float64) {
 		}
 		there := p.end[from]
 		if int(p.host[from]) != h {
-			there += p.m.c.Latency + p.m.data[d].bytes/p.m.c.Bandwidth
+			there += p.m.c.transfer(p.host[from], int32(h), p.m.data[d].bytes)
 		}
 		at = max(at, there)
 	}

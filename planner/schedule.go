@@ -240,7 +240,7 @@ func (s *scheduler) transfer(i int32, h int) (seconds, bytes float64) {
 		edges := s.n.next(p)
 		k, _ := slices.BinarySearchFunc(edges, i, func(e edge, to int32) int { return cmp.Compare(e.to, to) })
 		bytes += edges[k].bytes
-		seconds += edges[k].bytes/s.c.Bandwidth + s.c.Latency
+		seconds += s.c.transfer(s.at[p].host, int32(h), edges[k].bytes)
 	}
 	return seconds, bytes
 }

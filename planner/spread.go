@@ -30,6 +30,7 @@ func Spread(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
 	if len(c.Hosts) < 2 {
 		return Order(g, p, c)
 	}
+	c.learn(p)
 	if c.Latency == 0 {
 		c.Latency = DefaultLatency
 	}
@@ -41,7 +42,7 @@ func Spread(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
 	if one != nil && n.tasks < 2 {
 		return plan, nil
 	}
-	all := Plan{Tasks: make([]Placement, n.tasks), hosts: c.Hosts}
+	all := Plan{Tasks: make([]Placement, n.tasks), on: c}
 	n.schedule(&c, &all)
 	plan.findLate(g, all.Tasks)
 	if one != nil {
@@ -173,7 +174,7 @@ func (s *scheduler) mayRun(i int32, h int) bool {
 // better returns a host that has no room now and is worth waiting for, where the
 // task's inputs are: it will start there before they could be moved. -1: none.
 func (s *scheduler) better(i int32, now, moved float64) int {
-	if s.ends == nil || s.eager || moved <= s.c.Latency*float64(len(s.parents[i])) {
+	if s.ends == nil || s.eager || moved <= s.c.longest()*float64(len(s.parents[i])) {
 		return -1
 	}
 	best, wait := -1, moved

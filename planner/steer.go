@@ -57,7 +57,7 @@ func Worth(g *dag.Graph, p *Plan, c *Cluster) Effort {
 // rests. With several hosts Homes is nil, as that of Spread, when one of them has
 // enough for each task and is about as good as all together: then the plan is for that.
 func Better(g *dag.Graph, first *Plan, c Cluster, e Effort) (*Plan, error) {
-	if len(c.Hosts) > 1 && c.Latency == 0 {
+	if c.learn(first.known); len(c.Hosts) > 1 && c.Latency == 0 {
 		c.Latency = DefaultLatency
 	}
 	all, err := Best(g, first.known, c, e)
@@ -73,6 +73,7 @@ func Better(g *dag.Graph, first *Plan, c Cluster, e Effort) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	alone.of = &c
 	alone.Makespan += c.BuildsOn(g, slices.IndexFunc(c.Hosts, func(h Host) bool { return h.Name == one.Name }))
 	if alone.Makespan <= all.Makespan*(1+spreadPart)+spreadSeconds {
 		return alone, nil

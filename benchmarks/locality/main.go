@@ -55,6 +55,7 @@ func main() {
 	flag.IntVar(&o.tasks, "tasks", 1000, "tasks of a job, where their datasets fit")
 	total := flag.String("total", "1GB", "most bytes of a job's datasets: with larger ones there are fewer tasks")
 	flag.Int64Var(&o.rate, "rate", 1_000_000_000, "bits per second of each host's link; 0: as fast as it goes")
+	flag.BoolVar(&o.untold, "untold", false, "the controller is not told the bandwidth: it learns that, too, from the round that is thrown away")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each measurement, beside one that is thrown away; aware and unaware take turns")
 	flag.Uint64Var(&o.seed, "seed", 1, "of what is left to chance")
 	flag.StringVar(&o.plot, "plot", "", "file for the plot, .svg or .png; none: no plot")
@@ -71,6 +72,7 @@ type options struct {
 	tasks  int
 	total  int64
 	rate   int64
+	untold bool
 	rounds int
 	seed   uint64
 	plot   string
@@ -107,7 +109,7 @@ type measured struct {
 }
 
 func (o *options) run() (err error) {
-	c, err := hosts.Open(hosts.Config{Hosts: 2, Rate: o.rate, Spread: true})
+	c, err := hosts.Open(hosts.Config{Hosts: 2, Rate: o.rate, Untold: o.untold, Spread: true})
 	if err != nil {
 		return err
 	}

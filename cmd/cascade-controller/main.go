@@ -84,7 +84,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.DurationVar(&f.cfg.Grace, "grace", 0, "how long jobs of a lost agent wait for it when another agent could take them (default 30s)")
 	s.DurationVar(&f.cfg.Unclaimed, "unclaimed", 0, "how long packages that were sent ahead wait for their job (default 10m)")
 	s.StringVar(&f.metrics, "metrics", "", daemon.MetricsHelp)
-	s.Int64Var(&f.cfg.Network, "network", 0, "bits per second between two hosts, with which jobs are planned (default 10 Gbit/s)")
+	s.Int64Var(&f.cfg.Network, "network", 0, "bits per second between hosts of which nothing was measured, with which jobs are planned (default what was measured between others, else 10 Gbit/s)")
 	s.BoolVar(&f.cfg.Spread, "spread", true, "run jobs that gain by it on several agents at once; false: each on one")
 	s.DurationVar(&f.cfg.Steal, "steal", 10*time.Millisecond, "with --spread, an idle agent takes work that another has not begun where that saves at least so much; 0: never")
 	s.CountVarP(&f.verbose, "verbose", "v", "log more")

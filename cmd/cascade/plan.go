@@ -147,7 +147,8 @@ type planFor struct {
 // add makes the flags of a cluster that need not be there, and of the effort.
 func (f *planFor) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.hosts, "hosts", "", "cluster to plan for, such as 2x16c64g or 4x8c,1x8c32g1gpu")
-	c.Flags().Float64Var(&f.gbit, "gbit", 10, "bandwidth of each of the --hosts, in Gbit/s")
+	c.Flags().Float64Var(&f.gbit, "gbit", 0, "bandwidth between the --hosts, in Gbit/s (default what was measured in the cluster, else 10)")
+	c.Flags().Lookup("gbit").DefValue = "0" // shows no default: the text tells it
 	c.Flags().IntVar(&f.evaluations, "evaluations", -1, "simulations to look for a better plan with; 0: the first plan (default 2000, fewer for more than 500 tasks)")
 	c.Flags().Lookup("evaluations").DefValue = "0" // shows no default: the text tells it
 	c.Flags().Uint64Var(&f.seed, "seed", 0, "seed of that search")
@@ -160,7 +161,7 @@ func (f *planFor) cluster() (planner.Cluster, error) {
 		}
 		return planner.Cluster{Hosts: []planner.Host{{Name: "here", CPU: int64(f.cores * 1000)}}}, nil
 	}
-	if !(f.gbit > 0 && f.gbit <= 1e6) {
+	if !(f.gbit >= 0 && f.gbit <= 1e6) {
 		return planner.Cluster{}, badInputf("--gbit %g: want a number above 0", f.gbit)
 	}
 	hosts, err := parseHosts(f.hosts)

@@ -19,7 +19,7 @@ type Config struct {
 	WatchEvery  time.Duration  // shortest pause between two Progress of a Submit with Watch; default 100ms
 	MaxUnread   int            // messages that a client may leave unread before its link is closed; default 10000
 	Spread      bool           // jobs may be cut into fragments for several agents
-	Bandwidth   float64        // bytes a second between hosts, for plans; default planner.DefaultBandwidth
+	Bandwidth   float64        // bytes a second between hosts, for plans; 0: see planner.Cluster
 	MaxEvents   int            // events kept for one Progress of a watcher that asked for them; default 10000
 	Effort      planner.Effort // to look for a better plan of each job; zero: what planner.Worth says
 	Steal       time.Duration  // with Spread: idle agents take work of others that saves at least this; 0: never

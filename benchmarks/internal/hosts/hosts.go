@@ -27,6 +27,7 @@ import (
 type Config struct {
 	Hosts   int
 	Rate    int64 // bits per second of each host's link, of which the controller is told; 0: as fast as it goes
+	Untold  bool  // it is not: it has to find out
 	CPU     int64 // of each agent, in thousandths; 0 means 1000
 	Store   int64 // bytes of shared memory of each agent; 0 means 4 GiB
 	Spread  bool  // jobs may be cut into fragments for several agents
@@ -164,7 +165,11 @@ func (d *daemon) serve() error {
 	defer stop()
 	log := zerolog.New(os.Stderr).Level(zerolog.WarnLevel)
 	if d.Name == "" {
-		c, err := controller.New(controller.Config{Address: d.Address, State: d.State, Spread: d.Spread, Sync: d.Durable, Network: d.Rate, InsecureTestNetwork: true, Log: log})
+		told := d.Rate
+		if d.Untold {
+			told = 0
+		}
+		c, err := controller.New(controller.Config{Address: d.Address, State: d.State, Spread: d.Spread, Sync: d.Durable, Network: told, InsecureTestNetwork: true, Log: log})
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,230 @@
+package planner
+
+import (
+	"math"
+	"slices"
+
+	"github.com/cascade-run/cascade/profiles"
+)
+
+// Basis says from where the bandwidth between two hosts is known.
+type Basis uint8
+
+// The bases, the weakest first.
+const (
+	Assumed  Basis = iota // DefaultBandwidth
+	Alike                 // the median of what was measured between other hosts
+	Given                 // Cluster.Bandwidth
+	Measured              // between these two
+)
+
+func (b Basis) String() string {
+	return [...]string{"assumed", "as between other hosts", "as was given", "measured"}[b]
+}
+
+// ways is what is known of the ways between the hosts of a cluster. Of a pair that
+// was not measured it has what Cluster has.
+type ways struct {
+	hosts   int
+	rate    []float64 // bytes a second, by source*hosts + destination
+	delay   []float64 // seconds
+	known   []bool    // the rate was measured
+	send    []float64 // most that a host sends, of all its ways
+	receive []float64
+	middle  float64 // bytes a second of a way, such that a byte takes the mean of all ways
+	latency float64 // the mean of all ways
+	longest float64 // the longest delay
+}
+
+// learn takes over what profiles know of the ways between hosts. What was measured
+// between two hosts counts for these; of others what the caller said, if it said
+// anything, else the median of what was measured, else the default.
+//
+// A host sends and receives as much as the fastest of its ways carries; it may
+// receive more, from several hosts together. Where nothing was measured nothing is
+// made, and planning costs what it did.
+func (c *Cluster) learn(p profiles.Snapshot) {
+	if c.learnt {
+		return
+	}
+	c.learnt, c.basis = true, Given
+	var rates, delays []float64
+	var measured []measuredWay
+	index := map[string]int{}
+	for i := range c.Hosts {
+		index[c.Hosts[i].Name] = i
+	}
+	for pair, l := range p.Links() {
+		if len(c.Hosts) < 2 {
+			break
+		}
+		w := measuredWay{from: -1, rate: l.Bandwidth(), delay: l.Latency()}
+		if pair.From != "" && w.rate > 0 {
+			rates = append(rates, w.rate)
+		}
+		if pair.From != "" && w.delay > 0 {
+			delays = append(delays, w.delay)
+		}
+		from, ok := index[pair.From]
+		to, here := index[pair.To]
+		if w.to = to; ok {
+			w.from = from
+		}
+		if here && (ok || pair.From == "") && (w.rate > 0 || w.delay > 0) {
+			measured = append(measured, w)
+		}
+	}
+	if c.Bandwidth <= 0 {
+		c.basis, c.Bandwidth = Assumed, DefaultBandwidth
+		if len(rates) > 0 {
+			c.basis, c.Bandwidth = Alike, median(rates)
+		}
+	}
+	if c.Latency == 0 && len(delays) > 0 {
+		c.Latency = median(delays)
+	}
+	if len(measured) > 0 {
+		c.ways = newWays(c, measured)
+	}
+}
+
+// measuredWay is one that was measured; from is -1 for several hosts together.
+type measuredWay struct {
+	from, to    int
+	rate, delay float64 // 0 unknown
+}
+
+func newWays(c *Cluster, measured []measuredWay) *ways {
+	n := len(c.Hosts)
+	w := &ways{hosts: n, rate: slices.Repeat([]float64{c.Bandwidth}, n*n), delay: slices.Repeat([]float64{c.Latency}, n*n),
+		known: make([]bool, n*n), send: make([]float64, n), receive: make([]float64, n)}
+	for _, m := range measured {
+		switch at := m.from*n + m.to; {
+		case m.from < 0:
+			w.receive[m.to] = m.rate
+		default:
+			if m.rate > 0 {
+				w.rate[at], w.known[at] = m.rate, true
+			}
+			if m.delay > 0 {
+				w.delay[at] = m.delay
+			}
+		}
+	}
+	all, perByte := float64(n*(n-1)), 0.0
+	for from := range n {
+		for to := range n {
+			if from == to {
+				continue
+			}
+			at := from*n + to
+			w.send[from] = max(w.send[from], w.rate[at])
+			w.receive[to] = max(w.receive[to], w.rate[at])
+			perByte += 1 / w.rate[at] / all
+			w.latency += w.delay[at] / all
+			w.longest = max(w.longest, w.delay[at])
+		}
+	}
+	w.middle = 1 / perByte
+	return w
+}
+
+// median returns the middle of some values, of an even number the lower.
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[(len(of)-1)/2]
+}
+
+// perByte returns the seconds that a byte takes from one host to another when nothing else moves.
+func (c *Cluster) perByte(from, to int32) float64 {
+	if c.ways == nil {
+		return 1 / c.Bandwidth
+	}
+	return 1 / c.ways.rate[int(from)*c.ways.hosts+int(to)]
+}
+
+// delay returns the seconds before anything arrives at one host from another.
+func (c *Cluster) delay(from, to int32) float64 {
+	if c.ways == nil {
+		return c.Latency
+	}
+	return c.ways.delay[int(from)*c.ways.hosts+int(to)]
+}
+
+// transfer returns the seconds that bytes take from one host to another when nothing else moves.
+func (c *Cluster) transfer(from, to int32, bytes float64) float64 {
+	if c.ways == nil {
+		return bytes/c.Bandwidth + c.Latency
+	}
+	at := int(from)*c.ways.hosts + int(to)
+	return bytes/c.ways.rate[at] + c.ways.delay[at]
+}
+
+// mean returns the bytes a second and the delay of all ways: a transfer by these takes
+// the mean of what it takes.
+func (c *Cluster) mean() (bandwidth, latency float64) {
+	if c.ways == nil {
+		return c.Bandwidth, c.Latency
+	}
+	return c.ways.middle, c.ways.latency
+}
+
+// longest returns the longest delay of all ways.
+func (c *Cluster) longest() float64 {
+	if c.ways == nil {
+		return c.Latency
+	}
+	return c.ways.longest
+}
+
+// Way is what a plan thought of the way from one host to another.
+type Way struct {
+	Bandwidth float64 // bytes a second
+	Latency   float64 // seconds
+	Basis     Basis   // of the bandwidth
+}
+
+// Way returns what the plan rests on for transfers from one of its hosts to another.
+func (p *Plan) Way(from, to int) Way { return p.on.way(from, to) }
+
+func (c *Cluster) way(from, to int) Way {
+	w := Way{Bandwidth: c.Bandwidth, Latency: c.Latency, Basis: c.basis}
+	if c.ways == nil {
+		return w
+	}
+	at := from*c.ways.hosts + to
+	if w.Bandwidth, w.Latency = c.ways.rate[at], c.ways.delay[at]; c.ways.known[at] {
+		w.Basis = Measured
+	}
+	return w
+}
+
+// SameWays tells whether two plans for the same hosts rest on about the same network:
+// no way is known by more than this part otherwise.
+func (p *Plan) SameWays(q *Plan, part float64) bool {
+	near := func(x, y Way) bool {
+		return math.Abs(x.Bandwidth-y.Bandwidth) <= part*max(x.Bandwidth, y.Bandwidth) && math.Abs(x.Latency-y.Latency) <= part*max(x.Latency, y.Latency)
+	}
+	a, b := p.among(), q.among()
+	hosts := len(a.Hosts)
+	if hosts != len(b.Hosts) {
+		return false
+	}
+	if a.ways == nil && b.ways == nil {
+		return hosts < 2 || near(a.way(0, 1), b.way(0, 1))
+	}
+	for i := range hosts * hosts {
+		if from, to := i/hosts, i%hosts; from != to && !near(a.way(from, to), b.way(from, to)) {
+			return false
+		}
+	}
+	return true
+}
+
+// among returns the hosts of which the plan chose.
+func (p *Plan) among() *Cluster {
+	if p.of != nil {
+		return p.of
+	}
+	return &p.on
+}
