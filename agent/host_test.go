@@ -82,6 +82,7 @@ type fakeController struct {
 	link   *comms.Link
 	known  comms.Snapshot
 	events map[comms.JobID][]comms.Event
+	flows  []comms.Flow
 	over   bool
 }
 
@@ -132,6 +133,7 @@ func (c *fakeController) Message(l *comms.Link, head, _ []byte) {
 			}
 			n += uint64(len(j.Events))
 		}
+		c.flows = append(c.flows, m.Flows...)
 		l.Send(comms.Encode(&comms.Committed{UpTo: n}), nil)
 	}
 	c.change.Broadcast()

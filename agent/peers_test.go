@@ -106,6 +106,7 @@ outputs: ["add[*].sum"]
 	if got, want := jobs[1].ended(), "add[1] finished 1"; !strings.Contains(got, want) || strings.Contains(got, "failed") {
 		t.Fatalf("host-b: %s", got)
 	}
+	hosts[1].measured("host-a", n*8) // of one array at least: what is given up for want of memory is not measured
 	jobs[0].drained()
 	alone := hosts[0].fillAndAdd(n)
 	want := string(hosts[0].bytes(alone.id, alone.output("add")))
@@ -113,6 +114,23 @@ outputs: ["add[*].sum"]
 		if got := string(hosts[1].bytes(jobs[1].id, jobs[1].output(fmt.Sprintf("add[%d]", i+1)))); got != want {
 			t.Errorf("sum %d is %x, want %x", i+1, got, want)
 		}
+	}
+}
+
+// measured fails when the agent told of other flows than those from one other agent,
+// or not of so many bytes.
+func (h *host) measured(from string, bytes uint64) {
+	h.t.Helper()
+	h.ctrl.mu.Lock()
+	defer h.ctrl.mu.Unlock()
+	for _, f := range h.ctrl.flows {
+		if f.From != from || f.Nanos == 0 || f.Pieces == 0 || f.Beside > 0 || f.Others > 0 {
+			h.t.Errorf("flow %+v", f)
+		}
+		bytes -= min(f.Bytes, bytes)
+	}
+	if bytes > 0 {
+		h.t.Errorf("%d bytes were not measured: %+v", bytes, h.ctrl.flows)
 	}
 }
 
