@@ -27,6 +27,7 @@ type Controller struct {
 	store       *gcs.Store
 	blobs       *blobs
 	graphs      graphs
+	texts       texts
 	links       *comms.Listener
 	cluster     *cluster // nil: no certificates
 	audit       audit

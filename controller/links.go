@@ -11,7 +11,6 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/controller/core"
-	"github.com/cascade-run/cascade/dag"
 )
 
 // peer is what the loop keeps of a link.
@@ -151,7 +150,7 @@ func (c *Controller) message(id core.LinkID, l *comms.Link, m comms.Message, bod
 		})
 		return
 	case *comms.Submit:
-		if err := nameGraph(m); err != nil {
+		if err := c.texts.nameGraph(m); err != nil {
 			c.inbox.Offer(linkSay{id: id, msg: &comms.Reply{Req: m.Req, Code: comms.CodeBadRequest, Message: err.Error()}})
 			return
 		}
@@ -162,30 +161,6 @@ func (c *Controller) message(id core.LinkID, l *comms.Link, m comms.Message, bod
 func hashOf(b []byte) comms.Hash {
 	sum := blake3.Sum256(b)
 	return comms.Hash(append([]byte{comms.HashBLAKE3}, sum[:]...))
-}
-
-// nameGraph sets the hash of a graph that came with its submit. The text of a job
-// file, which clients in other languages send, becomes the graph that it describes.
-func nameGraph(m *comms.Submit) error {
-	if len(m.Graph) == 0 {
-		if m.GraphHash == "" {
-			return errors.New("submit: there is no graph")
-		}
-		return nil
-	}
-	if m.Graph[0] < 0x80 { // an encoded graph begins with the head of an array
-		g, err := dag.ParseYAML("job", m.Graph, dag.Override{}, dag.Options{})
-		if err != nil {
-			return err
-		}
-		m.Graph = g.Encode()
-	}
-	h := hashOf(m.Graph)
-	if m.GraphHash != "" && m.GraphHash != h {
-		return fmt.Errorf("submit: the graph's hash is %s, and not %s as it says", h, m.GraphHash)
-	}
-	m.GraphHash = h
-	return nil
 }
 
 // opened tells the core of a link that the loop can use.

@@ -82,6 +82,7 @@ type Cache struct {
 	plugins  []Plugin
 	patience time.Duration // how long transient errors of one build are tried again
 	source   Source        // of packages; nil: there are none
+	recent   recent
 
 	mu       sync.Mutex
 	held     map[string]*os.File  // locks of the environments that we use, by folder
@@ -156,8 +157,12 @@ func (c *Cache) Key(ctx context.Context, env dag.Environment) (string, error) {
 // Prepare makes env unless the cache has it, and returns how to start executors
 // in it; until Close nobody prunes it. It may take minutes. Callers may ask for one environment at the same
 // time: one of them builds, the others wait. tell, when it is not nil, is told what
-// a build waits for, from another goroutine perhaps.
+// a build waits for, from another goroutine perhaps. What says all by content is
+// not looked at again within a second.
 func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text string)) (Activation, error) {
+	if act, ok := c.recent.look(&env); ok {
+		return act, nil
+	}
 	if err := c.Validate(env); err != nil {
 		return Activation{}, err
 	}
@@ -176,6 +181,7 @@ func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text
 			return Activation{}, fmt.Errorf("environment %q: activate %s: %w", env.Name, p.Name(), err)
 		}
 	}
+	c.recent.note(env, act)
 	return act, nil
 }
 

@@ -1,0 +1,96 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// texts makes graphs of texts of job files, which clients in other languages send. It
+// remembers the last few: a program that submits the same text again and again has
+// it read once. Its zero value knows none; any goroutine may use it.
+type texts struct {
+	mu    sync.Mutex
+	known map[string]*readText // by the text
+	order []string             // what was read first comes first
+}
+
+type readText struct {
+	graph []byte // encoded; nobody changes it
+	hash  comms.Hash
+}
+
+// Bounds of what is remembered.
+const (
+	maxTexts = 16
+	maxText  = 64 << 10 // bytes
+)
+
+// graph returns the graph that a text describes, encoded, and its hash.
+func (ts *texts) graph(text []byte) ([]byte, comms.Hash, error) {
+	if r := ts.find(text); r != nil {
+		return r.graph, r.hash, nil
+	}
+	g, err := dag.ParseYAML("job", text, dag.Override{}, dag.Options{})
+	if err != nil {
+		return nil, "", err
+	}
+	b := g.Encode()
+	r := &readText{slices.Clip(b), hashOf(b)}
+	ts.note(text, r)
+	return r.graph, r.hash, nil
+}
+
+func (ts *texts) find(text []byte) *readText {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return ts.known[string(text)]
+}
+
+func (ts *texts) note(text []byte, r *readText) {
+	if len(text) > maxText {
+		return
+	}
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if ts.known == nil {
+		ts.known = map[string]*readText{}
+	}
+	key := string(text)
+	if ts.known[key] != nil { // another link was faster
+		return
+	}
+	if len(ts.order) == maxTexts {
+		delete(ts.known, ts.order[0])
+		ts.order = slices.Delete(ts.order, 0, 1)
+	}
+	ts.known[key], ts.order = r, append(ts.order, key)
+}
+
+// nameGraph sets the hash of a graph that came with its submit. The text of a job
+// file becomes the graph that it describes.
+func (ts *texts) nameGraph(m *comms.Submit) (err error) {
+	if len(m.Graph) == 0 {
+		if m.GraphHash == "" {
+			return errors.New("submit: there is no graph")
+		}
+		return nil
+	}
+	var h comms.Hash
+	if m.Graph[0] < 0x80 { // an encoded graph begins with the head of an array
+		if m.Graph, h, err = ts.graph(m.Graph); err != nil {
+			return err
+		}
+	} else {
+		h = hashOf(m.Graph)
+	}
+	if m.GraphHash != "" && m.GraphHash != h {
+		return fmt.Errorf("submit: the graph's hash is %s, and not %s as it says", h, m.GraphHash)
+	}
+	m.GraphHash = h
+	return nil
+}
