@@ -3,6 +3,7 @@ package comms
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -284,6 +285,42 @@ func TestSilentPeerIsGivenUp(t *testing.T) {
 	all, err := io.ReadAll(c)
 	if err != nil || !bytes.Contains(all, []byte("\x04PING")) {
 		t.Errorf("no PING before (%v)", err)
+	}
+}
+
+// A peer that has no thread to answer with is sent no PING and may be silent, while
+// another is given up.
+func TestQuietPeerIsLeftAlone(t *testing.T) {
+	hub := newRecorder()
+	addr := "ipc://" + socketFolder(t) + "/s"
+	cfg := config(t, self("controller", "c", 1), hub)
+	cfg.HeartbeatEvery, cfg.HeartbeatTimeout = 10*time.Millisecond, 50*time.Millisecond
+	listenTest(t, addr, cfg)
+	connect := func(name string, features ...string) net.Conn {
+		c := rawDial(t, addr)
+		hello := rawHello(func(e *session.Envelope) { e.Greeting.Name, e.Greeting.Features = name, features })
+		if _, err := c.Write(join(rawGreeting, rawReady, hello)); err != nil {
+			t.Fatal(err)
+		}
+		hub.next(t, "up")
+		return c
+	}
+	quiet := connect("quiet", FeatureQuiet)
+	connect("other")
+	if d := hub.next(t, "down"); d.link.Peer().Name != "other" {
+		t.Errorf("%s is down: %v", d.link.Peer().Name, d.err)
+	}
+	if _, err := quiet.Write(rawData(1, []byte("still here"), nil)); err != nil {
+		t.Fatal(err)
+	}
+	l := hub.next(t, "message").link
+	if err := l.Send([]byte("the end"), nil); err != nil {
+		t.Fatal(err)
+	}
+	l.Abort(errors.New("enough"))
+	all, err := io.ReadAll(quiet)
+	if err != nil || bytes.Contains(all, []byte("\x04PING")) {
+		t.Errorf("it was sent %q (%v)", all, err)
 	}
 }
 

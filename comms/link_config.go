@@ -86,6 +86,11 @@ type Pauser interface {
 	Pause(l *Link)
 }
 
+// FeatureQuiet is the feature of a peer without a thread of its own for its link: it
+// answers a PING when its program looks at the link. Listeners with the feature send
+// it none, and take its silence for nothing; its connection ends when it does.
+const FeatureQuiet = "quiet"
+
 // Config says how links behave. Both ends should agree on Replay.
 type Config struct {
 	Self    Identity

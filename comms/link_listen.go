@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -405,6 +406,6 @@ func (ln *Listener) welcome(c net.Conn, l *Link, w *wire, hello session.Envelope
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	w.l = l
+	w.l, w.calm = l, slices.Contains(hello.Greeting.Features, FeatureQuiet)
 	return l.attach(w, hello.Greeting, resumed, hello.Ack)
 }

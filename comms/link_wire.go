@@ -36,6 +36,7 @@ type wire struct {
 	proven  credential // of the peer; set in the handshake
 	in      frameReader
 	heard   atomic.Bool // bytes arrived since the last heartbeat tick
+	calm    bool        // the peer has FeatureQuiet
 	wake    chan struct{}
 	quit    chan struct{}
 	writers sync.WaitGroup
@@ -130,7 +131,7 @@ func (w *wire) start() {
 	w.in.ping, w.carried = w.pong, true
 	w.writers.Add(1)
 	go w.writer()
-	if w.l.cfg.HeartbeatEvery > 0 {
+	if w.l.cfg.HeartbeatEvery > 0 && !w.calm {
 		w.l.mu.Lock()
 		w.beat = time.AfterFunc(w.l.cfg.HeartbeatEvery, w.tick)
 		w.l.mu.Unlock()

@@ -157,16 +157,16 @@ func (c *Cache) Key(ctx context.Context, env dag.Environment) (string, error) {
 // Prepare makes env unless the cache has it, and returns how to start executors
 // in it; until Close nobody prunes it. It may take minutes. Callers may ask for one environment at the same
 // time: one of them builds, the others wait. tell, when it is not nil, is told what
-// a build waits for, from another goroutine perhaps. What says all by content is
-// not looked at again within a second.
+// a build waits for, from another goroutine perhaps. What was found is not looked for again
+// within a second unless a file has changed.
 func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text string)) (Activation, error) {
-	if act, ok := c.recent.look(&env); ok {
+	act, found, files, note := c.recent.look(&env)
+	if found {
 		return act, nil
 	}
 	if err := c.Validate(env); err != nil {
 		return Activation{}, err
 	}
-	var act Activation
 	for _, p := range c.serving(env) {
 		dir, built, err := c.prepare(ctx, p, env, tell)
 		if err != nil {
@@ -181,7 +181,9 @@ func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text
 			return Activation{}, fmt.Errorf("environment %q: activate %s: %w", env.Name, p.Name(), err)
 		}
 	}
-	c.recent.note(env, act)
+	if note {
+		c.recent.note(env, files, act)
+	}
 	return act, nil
 }
 

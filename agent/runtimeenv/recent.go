@@ -1,8 +1,10 @@
 package runtimeenv
 
 import (
+	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,68 +13,94 @@ import (
 
 // A program that submits job after job asks for the same environment each time. To look
 // at interpreters and folders anew takes a third of a millisecond, for which the
-// first task waits; so what was found a moment ago holds.
+// first task waits; so what was found a moment ago holds, unless a file has changed.
 const (
-	holds     = time.Second // an interpreter that comes or goes is seen after this
-	remembers = 32          // environments
+	holds     = time.Second            // an interpreter that comes or goes is seen after this
+	atRest    = 100 * time.Millisecond // a file that changed later may change again without another time of change
+	remembers = 32                     // environments
 )
 
 // recent is what Prepare found lately. Its methods may be called by several goroutines.
 type recent struct {
+	now func() time.Time // nil: time.Now
+
 	mu    sync.Mutex
 	found []finding // the oldest first
 }
 
 type finding struct {
-	env dag.Environment
-	act Activation
-	at  time.Time
+	env   dag.Environment
+	files string
+	act   Activation
+	at    time.Time
 }
 
-// settled tells whether env names what it is made of by content and version alone. What
-// lies in a folder of the host may have been edited since the last look.
-func settled(env *dag.Environment) bool {
+// filesOf tells which files of this host env is made of, and whether that says all: files
+// that have not just changed, and packages, which are named by content. Folders, and what
+// other programs know, would have to be looked at anew.
+func filesOf(env *dag.Environment, now time.Time) (string, bool) {
+	if env.Go != "" || env.Binary != "" || env.Container != nil || len(env.Plugins) > 0 || env.Python != nil && env.Python.Wheels != "" {
+		return "", false
+	}
 	paths := env.PyModules
 	if env.WorkingDir != "" {
 		paths = append(slices.Clip(paths), env.WorkingDir)
 	}
-	for _, p := range paths {
-		if _, ok := dag.ParsePackage(p); !ok {
-			return false
+	var all strings.Builder
+	for _, path := range paths {
+		if _, ok := dag.ParsePackage(path); ok {
+			continue
 		}
+		info, err := os.Stat(absoluteIn(env.Source, path))
+		if err != nil || !info.Mode().IsRegular() {
+			return "", false
+		}
+		text, changed, ok := stamp(info)
+		if !ok || now.Sub(changed) < atRest {
+			return "", false
+		}
+		all.WriteString(text)
 	}
-	return env.Go == "" && env.Binary == "" && env.Container == nil && len(env.Plugins) == 0 &&
-		(env.Python == nil || env.Python.Wheels == "")
+	return all.String(), true
 }
 
-// look returns what was found for env, if that holds still.
-func (r *recent) look(env *dag.Environment) (Activation, bool) {
+// look returns what was found for env, if that holds still. For note it tells the
+// files, and whether there is anything to note.
+func (r *recent) look(env *dag.Environment) (act Activation, found bool, files string, note bool) {
+	now := r.clock()
+	if files, note = filesOf(env, now); !note {
+		return Activation{}, false, "", false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	stale := 0
-	for stale < len(r.found) && time.Since(r.found[stale].at) > holds {
+	for stale < len(r.found) && now.Sub(r.found[stale].at) > holds {
 		stale++
 	}
 	r.found = slices.Delete(r.found, 0, stale)
 	for i := range r.found {
-		if f := &r.found[i]; f.env.Name == env.Name && reflect.DeepEqual(f.env, *env) {
-			act := f.act
-			act.Built = false
-			return act, true
+		if f := &r.found[i]; f.files == files && reflect.DeepEqual(f.env, *env) {
+			return f.act, true, files, true
 		}
 	}
-	return Activation{}, false
+	return Activation{}, false, files, true
 }
 
-// note remembers what was found for env. Nobody changes env or act afterwards.
-func (r *recent) note(env dag.Environment, act Activation) {
-	if !settled(&env) {
-		return
-	}
+// note remembers what was found for env, whose files were these before. Nobody changes
+// env or act afterwards.
+func (r *recent) note(env dag.Environment, files string, act Activation) {
+	act.Built = false
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.found) == remembers {
 		r.found = slices.Delete(r.found, 0, 1)
 	}
-	r.found = append(r.found, finding{env, act, time.Now()})
+	r.found = append(r.found, finding{env, files, act, r.clock()})
+}
+
+func (r *recent) clock() time.Time {
+	if r.now != nil {
+		return r.now()
+	}
+	return time.Now()
 }

@@ -6,12 +6,15 @@ import select
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .wire import codec
 from .wire import messages as m
 from .wire.envelope import LinkError
-from .wire.link import Link
+from .wire.stream import QUIET, StreamLink
+
+if TYPE_CHECKING:
+    from .wire.link import Link
 
 PIECE = 1 << 20  # bytes of a dataset or package in one message
 NOT_FOUND, UNAVAILABLE = 2, 4  # of the codes of replies
@@ -32,11 +35,22 @@ class Peer:
     def __init__(self, address: str) -> None:
         self.address = address
         self._lost = False
-        self._link = Link(address, "client", f"python-{uuid.uuid4().hex[:12]}", "cascade-run", replay=True, on_break=self._broken)
+        self._link = self._connect()
         self._req = 0
         self._heard: dict[int, list[tuple[Any, bytes]]] = {}
         self._poll = select.poll()
         self._poll.register(self._link.fd, select.POLLIN)
+
+    def _connect(self) -> StreamLink | Link:
+        name = f"python-{uuid.uuid4().hex[:12]}"
+        if self.address.startswith("ipc://"):
+            link = StreamLink(self.address, "client", name, "cascade-run", on_break=self._broken)
+            if QUIET in link.features:
+                return link
+            link.close()
+        from .wire.link import Link  # ZeroMQ is loaded where it is needed
+
+        return Link(self.address, "client", name, "cascade-run", replay=True, on_break=self._broken)
 
     def _broken(self) -> None:
         self._lost = True
@@ -91,10 +105,13 @@ class Peer:
         return message, body
 
     def _receive(self) -> None:
-        while (received := self._link.receive()) is not None:
-            message = codec.decode(received[0])
-            if message is not None and message.req in self._heard:
-                self._heard[message.req].append((message, received[1]))
+        try:
+            while (received := self._link.receive()) is not None:
+                message = codec.decode(received[0])
+                if message is not None and message.req in self._heard:
+                    self._heard[message.req].append((message, received[1]))
+        except LinkError:
+            self._lost = True  # what came before is still taken; then _broke says it
 
     def end(self, req: int) -> None:
         """Nobody waits for a request any more."""

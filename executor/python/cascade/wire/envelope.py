@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 
 import msgpack
 
 HELLO, WELCOME, DATA, ACK, CLOSE, REFUSE = range(1, 7)
 PROTOCOL = 1
 MAX_BODY = 64 << 20
+_ACK_MESSAGES, _ACK_BYTES = 16, 1 << 20  # received, after which an acknowledgement does not wait for a message to ride on
 
 
 class LinkError(ConnectionError):
@@ -27,10 +29,13 @@ class Session:
         self.closed_by_peer: str | None = None  # why it ended the link; None while it has not
         self.features: tuple[str, ...] = ()  # of the peer
         self._acknowledged = 0
+        self._told = 0  # the number up to which the peer knows what was received
+        self._untold = 0  # bytes behind it
+        self._wanted = False  # the peer asks for an acknowledgement
 
-    def hello(self, role: str, name: str, build: str, max_head: int) -> bytes:
+    def hello(self, role: str, name: str, build: str, max_head: int, features: Sequence[str] = ()) -> bytes:
         incarnation = time.time_ns()
-        envelope: bytes = msgpack.packb([HELLO, 0, 0, PROTOCOL, PROTOCOL, role, name, incarnation, os.getpid(), build, [],
+        envelope: bytes = msgpack.packb([HELLO, 0, 0, PROTOCOL, PROTOCOL, role, name, incarnation, os.getpid(), build, list(features),
                               int(self._replay), incarnation, 0, max_head, MAX_BODY])  # fmt: skip
         return envelope
 
@@ -51,12 +56,21 @@ class Session:
     def data(self) -> bytes:
         """The envelope of the next message out."""
         self._sent += 1
-        envelope: bytes = msgpack.packb((DATA, self._sent, self._received if self._replay else 0))
+        envelope: bytes = msgpack.packb((DATA, self._sent, self._tell() if self._replay else 0))
         return envelope
 
+    @property
+    def ack_due(self) -> bool:
+        """Whether what was received is to be said now; else the next message out says it."""
+        return self._wanted or self._received - self._told >= _ACK_MESSAGES or self._untold >= _ACK_BYTES
+
     def ack(self) -> bytes:
-        envelope: bytes = msgpack.packb((ACK, self._sent, self._received))
+        envelope: bytes = msgpack.packb((ACK, self._sent, self._tell()))
         return envelope
+
+    def _tell(self) -> int:
+        self._told, self._untold, self._wanted = self._received, 0, False
+        return self._received
 
     def goodbye(self, reason: str) -> bytes:
         envelope: bytes = msgpack.packb([CLOSE, self._sent, self._received if self._replay else 0, reason])
@@ -72,6 +86,9 @@ class Session:
             self._received += 1
             if envelope[1] != self._received or len(frames) < 2:
                 raise LinkError(f"message {envelope[1]} came where {self._received} was due")
+            if self._replay:
+                self._untold += sum(map(len, frames))
+                self._wanted = self._wanted or len(envelope) > 3 and envelope[3] == 1
             return frames[1], frames[2] if len(frames) > 2 else b""
         if kind in (CLOSE, REFUSE):
             self.closed_by_peer = envelope[3] if len(envelope) > 3 else ""

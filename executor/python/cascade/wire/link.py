@@ -112,7 +112,7 @@ class Link:
         while self._socket.getsockopt(zmq.EVENTS) & zmq.POLLIN:  # type: ignore[operator,arg-type]
             message = self._session.take(self._socket.recv_multipart())
             if message is not None:
-                if self._replay:
+                if self._replay and self._session.ack_due:
                     with contextlib.suppress(LinkError):  # what a peer sent before it went is still received
                         self._put(None, self._session.ack())
                 return message
