@@ -72,6 +72,7 @@ type Submit struct {
 	Keep      bool      // never delete the job by itself, however long ago it ended
 	Contents  []Content // of files and environments that the job rests on, sorted by name: what later jobs compare
 	Resume    *Resume   // take results over from an earlier job; nil: from none
+	Values    bool      // with Watch, as Watch.Values
 }
 
 // Resume names an ended job whose results a new one takes over, where nothing
@@ -105,12 +106,13 @@ type Control struct {
 
 // Watch subscribes to a job's progress: at once, then when it changes, at most
 // every Every nanoseconds, and when the job has ended. Events asks for the job's
-// events too, as Progress.Events.
+// events too, as Progress.Events; Values for the small outputs, as Progress.Values.
 type Watch struct {
 	Req    uint64 // names the request in every Progress
 	Job    JobID  // which job
 	Every  int64  // nanoseconds; shortest pause between two Progress; negative: only the first, the result and the end
 	Events bool   // send the events too
+	Values bool   // send the exports that are inline with the first Progress that has Result, when they are few
 }
 
 // JobPhase is where a job stands.
@@ -173,6 +175,7 @@ type Progress struct {
 	Copied   uint64        // bytes that tasks had to copy
 	Waits    string        // why a queued job does not start, or a running one is not told on; "" when nothing but time is missing
 	Late     string        // which deadlines the prediction misses; "" none
+	Values   []LocatedData // exports that are inline, with their bytes, when Watch asked for them; without Agent; others by Locate
 }
 
 // Query asks for a page of rows. Kind is one of the constants Query...; Cursor
@@ -330,7 +333,7 @@ func (m *Have) code(c *Coder) {
 }
 
 func (m *Submit) code(c *Coder) {
-	c.Struct(16, func(c *Coder) {
+	c.Struct(17, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		c.Bytes(&m.Graph)
@@ -357,6 +360,7 @@ func (m *Submit) code(c *Coder) {
 				Slice(c, &r.Again, String[string])
 			})
 		})
+		c.Bool(&m.Values)
 	})
 }
 
@@ -379,16 +383,17 @@ func (m *Control) code(c *Coder) {
 }
 
 func (m *Watch) code(c *Coder) {
-	c.Struct(4, func(c *Coder) {
+	c.Struct(5, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		Int(c, &m.Every)
 		c.Bool(&m.Events)
+		c.Bool(&m.Values)
 	})
 }
 
 func (m *Progress) code(c *Coder) {
-	c.Struct(17, func(c *Coder) {
+	c.Struct(18, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		String(c, &m.Name)
@@ -413,6 +418,7 @@ func (m *Progress) code(c *Coder) {
 		Uint(c, &m.Copied)
 		String(c, &m.Waits)
 		String(c, &m.Late)
+		Slice(c, &m.Values, func(c *Coder, d *LocatedData) { d.code(c) })
 	})
 }
 
@@ -447,16 +453,18 @@ func (m *Locate) code(c *Coder) {
 func (m *Located) code(c *Coder) {
 	c.Struct(3, func(c *Coder) {
 		Uint(c, &m.Req)
-		Slice(c, &m.Data, func(c *Coder, d *LocatedData) {
-			c.Struct(5, func(c *Coder) {
-				String(c, &d.Name)
-				d.Desc.code(c)
-				String(c, &d.Path)
-				String(c, &d.Agent)
-				Slice(c, &d.Addresses, String[string])
-			})
-		})
+		Slice(c, &m.Data, func(c *Coder, d *LocatedData) { d.code(c) })
 		Slice(c, &m.Missing, String[string])
+	})
+}
+
+func (d *LocatedData) code(c *Coder) {
+	c.Struct(5, func(c *Coder) {
+		String(c, &d.Name)
+		d.Desc.code(c)
+		String(c, &d.Path)
+		String(c, &d.Agent)
+		Slice(c, &d.Addresses, String[string])
 	})
 }
 

@@ -222,7 +222,7 @@ func (m *Submit) with(other Message) bool {
 	o, ok := other.(*Submit)
 	return ok && len(m.Graph)+len(o.Graph)+len(m.Labels)+len(o.Labels) == 0 && m.GraphHash == o.GraphHash && m.Dir == o.Dir && m.Owner == o.Owner &&
 		m.Priority == o.Priority && m.Weight == o.Weight && m.Hold == o.Hold && same(m.Registry, o.Registry) && m.Watch == o.Watch &&
-		m.Every == o.Every && m.Keep == o.Keep && len(m.Contents)+len(o.Contents) == 0 && m.Resume == nil && o.Resume == nil
+		m.Every == o.Every && m.Keep == o.Keep && m.Values == o.Values && len(m.Contents)+len(o.Contents) == 0 && m.Resume == nil && o.Resume == nil
 }
 
 func (m *Accepted) with(other Message) bool {
@@ -233,7 +233,7 @@ func (m *Accepted) with(other Message) bool {
 func (m *Progress) with(other Message) bool {
 	o, ok := other.(*Progress)
 	return ok && m.Name == o.Name && m.Phase == o.Phase && m.Result == o.Result && m.Final == o.Final && len(m.Groups) <= maxAlikeGroups &&
-		slices.Equal(m.Groups, o.Groups) && m.Error == nil && o.Error == nil && len(m.Events)+len(o.Events) == 0 && m.BytesOut == o.BytesOut &&
+		slices.Equal(m.Groups, o.Groups) && m.Error == nil && o.Error == nil && len(m.Events)+len(o.Events)+len(m.Values)+len(o.Values) == 0 && m.BytesOut == o.BytesOut &&
 		m.Spilled == o.Spilled && m.Copied == o.Copied && m.Waits == o.Waits && m.Late == o.Late
 }
 

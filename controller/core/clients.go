@@ -36,7 +36,7 @@ func (c *Core) submit(l *link, m *comms.Submit) {
 		c.reply(l, m.Req, comms.CodeBadRequest, "submit: the job has no ID")
 		return
 	}
-	w := waiter{link: l.id, req: m.Req, watch: m.Watch, every: m.Every}
+	w := waiter{link: l.id, req: m.Req, watch: m.Watch, values: m.Values, every: m.Every}
 	j := c.jobs[m.Job]
 	switch {
 	case j == nil:
@@ -89,11 +89,12 @@ func (j *job) graphHash() comms.Hash {
 
 // waiter is a client that waits for Accepted.
 type waiter struct {
-	link  LinkID
-	req   uint64
-	watch bool
-	every int64
-	again bool
+	link   LinkID
+	req    uint64
+	watch  bool
+	values bool
+	every  int64
+	again  bool
 }
 
 func (c *Core) accept(j *job, w waiter) {
@@ -107,7 +108,7 @@ func (c *Core) accept(j *job, w waiter) {
 		if w.every != 0 {
 			every = time.Duration(w.every)
 		}
-		c.addWatch(l, j, &watch{link: l, req: w.req, every: every, accepted: true})
+		c.addWatch(l, j, &watch{link: l, req: w.req, every: every, values: w.values, accepted: true})
 	}
 }
 

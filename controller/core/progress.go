@@ -16,6 +16,7 @@ type watch struct {
 	job    *job
 	every  time.Duration
 	events bool
+	values bool // the first Progress with Result brings the small exports
 
 	kept     []comms.Event // to be told
 	last     time.Time
@@ -38,7 +39,7 @@ func (c *Core) watch(l *link, m *comms.Watch) {
 		c.reply(l, m.Req, comms.CodeNotFound, fmt.Sprintf("no job %s", m.Job))
 		return
 	}
-	c.addWatch(l, j, &watch{link: l, req: m.Req, every: time.Duration(m.Every), events: m.Events})
+	c.addWatch(l, j, &watch{link: l, req: m.Req, every: time.Duration(m.Every), events: m.Events, values: m.Values})
 }
 
 // addWatch tells how the job stands at once. A watch of a job that has ended ends
@@ -138,8 +139,12 @@ func (c *Core) tellLater(w *watch) {
 }
 
 func (c *Core) tell(w *watch, final bool) {
+	first := !w.result
 	w.dirty, w.last, w.result = false, c.now, w.job.result
 	m := w.job.progress(final)
+	if w.values && first && m.Result {
+		m.Values = w.job.values()
+	}
 	m.Req, m.Events, m.Waits, m.Late = w.req, w.kept, c.waits(w.job), w.job.lateText()
 	w.kept = nil
 	c.send(w.link, m)
@@ -177,6 +182,33 @@ func (j *job) progress(final bool) *comms.Progress {
 		m.Phase, m.Result = comms.JobQueued, false // about to run again
 	}
 	return m
+}
+
+// Bounds of the exports that come with the news that they are there.
+const (
+	maxValues     = 16
+	maxValueBytes = 64 << 10 // of all together
+)
+
+// values lists the exports that are inline, when there are few of all: who has asked for one task's
+// number then need not ask again.
+func (j *job) values() (out []comms.LocatedData) {
+	if j.states == nil || len(j.exports) == 0 || len(j.exports) > maxValues {
+		return nil
+	}
+	located, _ := LocateExports(j.graph, j.states, j.exports)
+	size := 0
+	for _, d := range located {
+		if d.Desc.Place.Kind != comms.PlaceInline {
+			continue
+		}
+		if size += len(d.Desc.Place.Bytes); size > maxValueBytes {
+			return nil
+		}
+		d.Agent = ""
+		out = append(out, d)
+	}
+	return out
 }
 
 // complete tells whether the job has exports and all are there. It runs with each

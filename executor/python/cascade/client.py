@@ -130,10 +130,10 @@ class Cluster:
             with open(graph, encoding="utf-8", newline="") as f:
                 text = jobtext.sealed(f.read(), dir, seal)
         job = uuid.UUID(id) if id else _uuid7()
-        # The submit is a watch as well: a result costs one round trip less.
+        # The submit is a watch as well, which brings small results: one round trip for each less.
         told = self._controller.start(
             lambda req: m.Submit(
-                req, job.bytes, text.encode(), dir=dir, owner=_user(), watch=True, every=_TWICE, keep=keep
+                req, job.bytes, text.encode(), dir=dir, owner=_user(), watch=True, every=_TWICE, keep=keep, values=True
             )
         )
         try:
@@ -262,8 +262,12 @@ class Job:
             for _ in self.watch():
                 if self._settled is not None:
                     break
-        _raise(self._settled or m.Progress())
+        settled = self._settled or m.Progress()
+        _raise(settled)
         name = ref if isinstance(ref, str) else ref.name
+        for d in settled.values:
+            if d.name == name:
+                return self._value(d, unpickle)
         located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, [name]))
         if located.missing or not located.data:
             raise KeyError(f"{name} is no output of job {self.id} that was kept: name it when you submit the job")

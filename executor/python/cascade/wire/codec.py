@@ -37,7 +37,7 @@ _PARTS: dict[type, tuple[tuple[int, type, bool], ...]] = {
     m.CallIn: ((3, m.Desc, False),),
     m.Call: ((4, m.CallIn, True), (6, m.Resources, False)),
     m.Returned: ((2, m.Desc, False), (3, m.TaskError, False)),
-    m.Progress: ((6, m.GroupCounts, True), (7, m.TaskError, False)),
+    m.Progress: ((6, m.GroupCounts, True), (7, m.TaskError, False), (17, m.LocatedData, True)),
     m.LocatedData: ((1, m.Desc, False),),
     m.Located: ((1, m.LocatedData, True),),
     m.DatasetID: ((1, m.Ref, False),),

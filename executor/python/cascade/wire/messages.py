@@ -383,6 +383,7 @@ class Submit(NamedTuple):
     keep: bool = False
     contents: Sequence[Any] = ()
     resume: Any = None
+    values: bool = False  # as of Watch
 
 
 class Accepted(NamedTuple):
@@ -410,6 +411,7 @@ class Watch(NamedTuple):
     job: bytes = bytes(16)
     every: int = 0
     events: bool = False
+    values: bool = False  # send small outputs as soon as all are there
 
 
 class GroupCounts(NamedTuple):
@@ -439,6 +441,14 @@ class Progress(NamedTuple):
     error: TaskError | None = None
     started: int = 0
     ended: int = 0
+    events: Any = ()
+    bytes_out: int = 0
+    task_time: int = 0
+    spilled: int = 0
+    copied: int = 0
+    waits: str = ""
+    late: str = ""
+    values: Sequence[LocatedData] = ()  # small outputs, when the request asked for them
 
 
 class Query(NamedTuple):
