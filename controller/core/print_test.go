@@ -126,6 +126,9 @@ func (w *world) message(m comms.Message) string {
 		if len(m.Events) > 0 {
 			s += fmt.Sprintf(" events=%d", len(m.Events))
 		}
+		for _, d := range m.Values {
+			s += " " + d.Name + d.Agent
+		}
 		return s
 	case *comms.Assign:
 		s := fmt.Sprintf("Assign %s epoch=%d", jobName(m.Job), m.Epoch)

@@ -403,10 +403,10 @@ func request(d *datadriven.TestData, what string, job comms.JobID) (comms.Messag
 			}
 		}
 		return &comms.Submit{Resume: resume, Req: req, Job: job, Graph: []byte(graph), GraphHash: comms.Hash(graph), Owner: arg(d, "owner", ""),
-			Hold: has(d, "hold"), Keep: has(d, "keep"), Watch: has(d, "watch")}, nil
+			Hold: has(d, "hold"), Keep: has(d, "keep"), Watch: has(d, "watch"), Values: has(d, "values")}, nil
 	case "watch":
 		every, err := time.ParseDuration(arg(d, "every", "0s"))
-		return &comms.Watch{Req: req, Job: job, Every: int64(every), Events: has(d, "events")}, err
+		return &comms.Watch{Req: req, Job: job, Every: int64(every), Events: has(d, "events"), Values: has(d, "values")}, err
 	case "control":
 		acts := map[string]comms.SteerAction{"cancel": comms.SteerCancel, "hold": comms.SteerHold, "release": comms.SteerRelease, "forget": comms.SteerForget, "rerun": comms.SteerRerun}
 		m := &comms.Control{Req: req, Job: job, Action: acts[what], Reason: arg(d, "why", "")}

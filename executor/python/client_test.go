@@ -106,6 +106,10 @@ func TestTyped(t *testing.T) {
 // An executor's link over pipes takes messages as they come, and nothing else.
 func TestPipes(t *testing.T) { program(t, "pipes") }
 
+// A client's link over a Unix socket says what it received when that is due, and
+// is only for those that leave it alone while its program is busy.
+func TestStream(t *testing.T) { program(t, "stream") }
+
 // program runs a program of testdata: what it prints is its golden file.
 func program(t *testing.T, name string) {
 	t.Helper()

@@ -5,7 +5,6 @@ import os
 import shutil
 import tempfile
 import threading
-import time
 import uuid
 
 import msgpack
@@ -76,14 +75,15 @@ link.close()
 link.close()
 print("closed")
 
-router, address, thread = listen((WELCOME, 0, 0, 1))
+router, address, thread = listen((WELCOME, 0, 0, 1, 1, "controller", "c", 1, 1, "test", ["quiet"]))
 stopped = []
 cluster = Cluster(address, lambda: stopped.append(True))
 thread.join()
 router.close()
 with cluster:
-    while not cluster._controller._lost:
-        time.sleep(0.01)
+    while not cluster._controller._over:
+        cluster._controller._poll.poll()
+        cluster._controller._receive()
     refused("submit", lambda: cluster.submit("job: x\n"))
     refused("cancel", cluster.job("0" * 32).cancel)
 print("stopped:", stopped)

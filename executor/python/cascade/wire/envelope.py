@@ -81,7 +81,7 @@ class Session:
         envelope = msgpack.unpackb(frames[0], unicode_errors="surrogateescape")
         kind = envelope[0]
         if kind in (DATA, ACK):
-            self._acknowledged = envelope[2]
+            self._acknowledged = max(self._acknowledged, envelope[2])
         if kind == DATA:
             self._received += 1
             if envelope[1] != self._received or len(frames) < 2:

@@ -48,7 +48,7 @@ class Framed:
         while len(self._in) < len(_GREETING):
             self._fill(until)
         if self._in[:1] != b"\xff" or self._in[10] < 3 or self._in[12:32] != _GREETING[12:32]:
-            raise LinkError(f"the greeting of {self._peer} is not that of ZMTP 3: {bytes(self._in[:32])!r}")
+            raise LinkError(f"{self._peer}'s greeting is not that of ZMTP 3: {bytes(self._in[:32])!r}")
         self._at = len(_GREETING)
         self._envelope(hello)
         while (frames := self._message()) is None:
