@@ -18,6 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cascade-run/cascade/agent/runtimeenv"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/needs"
 	"github.com/cascade-run/cascade/internal/netlab"
 )
 
@@ -269,6 +272,28 @@ func testGateway(t *testing.T, person *place) {
 	if out := plain.must("cascade get last hello.word --to ipc://" + person.dir + "/sockets/controller.sock"); len(out) != 300_000 {
 		t.Errorf("through the gateway the result has %d bytes", len(out))
 	}
+	t.Run("by the client in Python", func(t *testing.T) {
+		needs.Python(t)
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cache := runtimeenv.New(filepath.Join(dir, "cascade-test")) // that of needs: this is there
+		defer cache.Close()
+		python, err := cache.Prepare(t.Context(), dag.Environment{Python: &dag.Python{}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain.env = append(plain.env, python.Env...)
+		plain.write("through.py", `import cascade
+with cascade.connect("sockets") as cluster:
+    word = cluster.job(cluster.jobs()[0]["id"]).result("hello.word")
+    with cascade.Graph("back") as g:
+        size = g.command("printf %s $(wc -c < ${in.word}) > ${out.n}", word=g.command("head -c 400000 /dev/zero > ${out.word}", out=["word"]), out=["n"])
+    print(len(word), bytes(cluster.run(g, size)))
+`)
+		plain.must(python.Command[0]+" through.py", "300000 b'400000'")
+	})
 }
 
 func testBackup(t *testing.T, head *place) {

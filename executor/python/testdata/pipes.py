@@ -5,6 +5,8 @@ import os
 import shutil
 import socket
 import struct
+import subprocess
+import sys
 import tempfile
 import threading
 
@@ -164,4 +166,24 @@ refused("broke", agent.link.receive)
 refused("send to one that is gone", lambda: agent.link.send(b"x"))
 agent.link.close()
 print("broken:", agent.broken)
+
+path = f"{folder}/executor.sock"  # the whole executor, in a process of its own
+with socket.socket(socket.AF_UNIX) as listener:
+    listener.bind(path)
+    listener.listen()
+    executor = subprocess.Popen(
+        [sys.executable, "-m", "cascade.executor"],
+        env={**os.environ, "CASCADE_EXECUTOR_ADDR": "ipc://" + path, "CASCADE_EXECUTOR_TOKEN": "t", "CASCADE_EXECUTOR_PIPES": "1"},
+    )
+    said, _ = listener.accept()
+_, (heard, told), _, _ = socket.recv_fds(said, 1, 2)
+os.write(told, GREETING + READY + envelope(WELCOME, 0, 0, 1))
+got = b""
+while b"python" not in got:  # its Hello says what it is
+    got += os.read(heard, 4096)
+print("an executor without its agent:", executor.poll(), end=" ")
+said.close()
+os.close(heard)
+os.close(told)
+print("then", executor.wait(30))
 shutil.rmtree(folder)
