@@ -9,13 +9,16 @@ import (
 	"image/png"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/examples/ensemble/fields"
 	"github.com/cascade-run/cascade/examples/internal/twin"
@@ -50,6 +53,31 @@ func TestJobFileGivesGoldenNumbers(t *testing.T) {
 func TestPythonJobFileGivesGoldenNumbers(t *testing.T) {
 	needs.Python(t)
 	runAndCheck(t, twin.Read(t, "job-python.yaml"), "t")
+}
+
+// The same graph, built and run by a program in Python.
+func TestPythonProgramGivesGoldenNumbers(t *testing.T) {
+	needs.Python(t)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	envs := runtimeenv.New(filepath.Join(cache, "cascade-test")) // that of needs: this is there
+	defer envs.Close()
+	python, err := envs.Prepare(t.Context(), dag.Environment{Python: &dag.Python{}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, dir := t.TempDir(), t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/cascade-controller", "../../cmd/cascade-agent").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.CommandContext(t.Context(), python.Command[0], "program.py", filepath.Join(dir, "out"))
+	cmd.Env = slices.Concat(os.Environ(), python.Env, []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH")})
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "10 files in "+filepath.Join(dir, "out")+"\n") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	checkFiles(t, dir, readGolden(t), "t")
 }
 
 // So they do from the file that all numbers come from, where it is at hand.

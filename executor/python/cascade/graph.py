@@ -29,13 +29,20 @@ BY_VALUE = "cascade.byvalue.call"
 class Ref:
     """An output of a task: an input of others, or a result of the job."""
 
-    def __init__(self, graph: Graph, task: str, output: str, series: bool = False) -> None:
+    def __init__(self, graph: Graph, task: str, output: str, series: bool = False, index: str = "") -> None:
         self.graph, self.task, self.output, self.series = graph, task, output, series
+        self._index = "[*]" if series else index
 
     @property
     def name(self) -> str:
-        """TASK.OUTPUT, or TASK.OUTPUT[*] for all elements of a series."""
-        return f"{self.task}.{self.output}" + ("[*]" if self.series else "")
+        """TASK.OUTPUT; TASK.OUTPUT[*] for all elements of a series, TASK.OUTPUT[I] for one."""
+        return f"{self.task}.{self.output}{self._index}"
+
+    def __getitem__(self, index: int) -> Ref:
+        """One element of a series that was added with task_elements."""
+        if not self.series or index < 0:
+            raise TypeError(f"{self!r}[{index}]: elements are those of a series, from 0 on")
+        return Ref(self.graph, self.task, self.output, index=f"[{index}]")
 
     def __repr__(self) -> str:
         return f"<{self.name} of job {self.graph.name}>"
@@ -109,15 +116,25 @@ class Graph:
         _building.reset(self._token)
 
     def add(
-        self, function: Callable[..., Any] | str, /, *args: Any, task_name: str = "", out: Sequence[str] = (), **named: Any
+        self,
+        function: Callable[..., Any] | str,
+        /,
+        *args: Any,
+        task_name: str = "",
+        task_elements: int | str = 0,
+        out: Sequence[str] = (),
+        **named: Any,
     ) -> Any:
         """Adds a task, and returns its outputs: one, a tuple of several, or None for none.
 
         function is a Python function, or "ENVIRONMENT:FUNCTION" of another environment. Arguments that are outputs of
         other tasks, or lists of such, are inputs; others are parameters, which must be plain values (JSON).
+
+        task_elements says that the outputs are series, of so many elements; "*" of as many as there are. A Python function
+        that yields makes such, also without a word.
         """
         body: dict[str, Any] = {}
-        series = False
+        series = bool(task_elements)
         if isinstance(function, str):
             if args:
                 raise TypeError("name the inputs and parameters of a function of another environment: FUNCTION(x=...)")
@@ -130,13 +147,13 @@ class Graph:
             base = plain.__name__.strip("<>_") or "task"
             bound = inspect.signature(plain).bind(*args, **named)
             named = _by_name(bound)
-            series = inspect.isgeneratorfunction(plain)
+            series = series or inspect.isgeneratorfunction(plain)
             body.update(_options(options))
             body["run"] = "python:" + self._function(plain, named)
             self._python = True
         self._arguments(body, named)
         if outputs and series:
-            body["generates"] = {o: "*" for o in outputs}
+            body["generates"] = {o: task_elements or "*" for o in outputs}
         elif outputs:
             body["out"] = list(outputs)
         name = self._name(task_name or base)

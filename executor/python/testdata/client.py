@@ -18,6 +18,18 @@ import cascade
 
 print("outside of a graph:", steps.stats(x=np.array([1.0, 3.0])))
 
+with cascade.Graph("elements") as g:
+    several = g.add(steps.count, n=2, task_elements=2)
+    far = g.add("other:module.count", n=2, out=["x", "y"], task_elements="*")
+    g.add("other:module.look", one=several[1], all=several, both=[several[0], far[1]])
+    for name, body in g.document()["tasks"].items():
+        print("elements:", name, body.get("generates"), body.get("in"))
+    for wrong in (lambda: several[1][0], lambda: several[-1]):
+        try:
+            wrong()
+        except TypeError as e:
+            print("refused:", e)
+
 with cascade.Graph("names") as g:
     made = [g.add(steps.ramp, 1, task_name=name) for name in ["", "", "", "ramp-5", "", "", "other"]]
     print("names:", *(ref.name for ref in made))
@@ -184,7 +196,8 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
         print("refused:", str(e).replace(os.getcwd(), "HERE"))
     jobs = [cluster.submit(pathlib.Path(folder, "job.yaml")), cluster.submit(JOB_FILE, dir=folder)]
     shutil.rmtree(folder)
-    print("job files:", *(j.result("read.text") + bytes(j.result("both.o")).decode() for j in jobs), packages() - before, "packages more")
+    said = (j.result("read.text") + bytes(j.result("both.o")).decode() for j in jobs)
+    print("job files:", *said, packages() - before, "packages more")
 
     try:
         cluster.submit("job: broken\ntasks:\n  a: {run: nothing:f, otu: [x]}\n")
