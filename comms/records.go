@@ -28,7 +28,7 @@ const (
 	PlaceNone    PlaceKind = iota // nowhere: not yet produced, or lost
 	PlaceInline                   // in the message itself
 	PlaceSegment                  // in a shared-memory segment of the agent's host
-	PlaceDisk                     // spilled by the agent; Where names the file
+	PlaceDisk                     // in a file of the agent; Where names it to an executor that is to read it
 	PlaceLive                     // in the executor's memory: the output of an earlier run on the same executor
 	PlaceAgent                    // on another agent
 )

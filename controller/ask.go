@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -100,11 +99,15 @@ func newPager(q *comms.Query) (*pager, error) {
 	if p.limit == 0 {
 		p.limit = defaultRows
 	}
-	switch len(q.Cursor) {
-	case 0:
-	case 8:
+	switch n := len(q.Cursor); {
+	case n == 0:
+	case q.Kind == comms.QueryJobs: // see jobRows
+		if n != len(comms.JobID{}) {
+			return nil, &badRequest{"the cursor is not one of ours"}
+		}
+	case n == 8:
 		p.start = binary.BigEndian.Uint64(q.Cursor)
-	case 16:
+	case n == 16:
 		p.start, p.batch = binary.BigEndian.Uint64(q.Cursor), binary.BigEndian.Uint64(q.Cursor[8:])
 	default:
 		return nil, &badRequest{"the cursor is not one of ours"}
@@ -168,7 +171,7 @@ func (c *Controller) page(q *comms.Query, a *core.Ask) (comms.Message, error) {
 			}
 		}
 	case comms.QueryJobs:
-		err = c.jobRows(p, q.Job, q.Filter, a.Waits)
+		err = c.jobRows(p, q, a.Waits)
 	case comms.QueryTasks:
 		err = c.taskRows(p, q, g)
 	case comms.QueryDatasets:
@@ -217,32 +220,45 @@ func stamp(ns int64) string {
 }
 
 // jobRows lists jobs, those submitted last first; JobIDs grow with time. A filter
-// is a name or a phase.
-func (c *Controller) jobRows(p *pager, only comms.JobID, filter string, waits map[comms.JobID]string) error {
-	var all []core.JobRecord
-	for row, err := range c.store.Jobs() {
+// is a name or a phase. The cursor is the ID of the last job on the page before: a
+// page reads no row of those.
+func (c *Controller) jobRows(p *pager, q *comms.Query, waits map[comms.JobID]string) error {
+	if !q.Job.IsZero() {
+		r, err := c.store.Job(q.Job)
+		if err == nil && matches(&r, q.Filter) {
+			p.add(func() any { return jobRow(&r, waits) })
+		}
+		return err
+	}
+	var last comms.JobID
+	copy(last[:], q.Cursor)
+	for r, err := range c.store.JobsBefore(last) {
 		if err != nil {
 			return err
 		}
-		if (only.IsZero() || row.ID == only) && (filter == "" || row.Name == filter || row.Phase.String() == filter) {
-			all = append(all, row)
+		if !matches(&r, q.Filter) {
+			continue
 		}
-	}
-	slices.SortFunc(all, func(a, b core.JobRecord) int { return slices.Compare(b.ID[:], a.ID[:]) })
-	for i := range all {
-		r := &all[i]
-		if !p.add(func() any {
-			row := &comms.JobRow{ID: r.ID.String(), Name: r.Name, Phase: r.Phase.String(), Owner: r.Owner, Priority: r.Priority, Labels: r.Labels,
-				Tasks: r.Totals.Tasks, Done: r.Totals.Done, Failed: r.Totals.Failed, Submitted: stamp(r.Submitted), Ended: stamp(r.Ended), Dir: r.Dir, Waits: waits[r.ID]}
-			if r.Error != nil {
-				row.Error = r.Error.Error()
-			}
-			return row
-		}) {
+		if !p.add(func() any { return jobRow(&r, waits) }) {
+			p.page.Cursor = last[:]
 			return nil
 		}
+		last = r.ID
 	}
 	return nil
+}
+
+func matches(r *core.JobRecord, filter string) bool {
+	return filter == "" || r.Name == filter || r.Phase.String() == filter
+}
+
+func jobRow(r *core.JobRecord, waits map[comms.JobID]string) *comms.JobRow {
+	row := &comms.JobRow{ID: r.ID.String(), Name: r.Name, Phase: r.Phase.String(), Owner: r.Owner, Priority: r.Priority, Labels: r.Labels,
+		Tasks: r.Totals.Tasks, Done: r.Totals.Done, Failed: r.Totals.Failed, Submitted: stamp(r.Submitted), Ended: stamp(r.Ended), Dir: r.Dir, Waits: waits[r.ID]}
+	if r.Error != nil {
+		row.Error = r.Error.Error()
+	}
+	return row
 }
 
 func (c *Controller) datasetRows(p *pager, q *comms.Query, g *dag.Graph) error {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/vmihailenco/msgpack/v5"
+
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
@@ -43,5 +45,46 @@ func TestTasksOfLongErrorsFillSeveralPages(t *testing.T) {
 				t.Fatalf("filter %q: row %d is of task %d, with %d bytes of log", filter, i, r.Index, len(r.LogTail))
 			}
 		}
+	}
+}
+
+// The pages of a list of jobs have each once, newest first, while jobs are added.
+func TestJobsInPages(t *testing.T) {
+	net := comms.NewInproc()
+	startController(t, t.TempDir(), net)
+	c := dialClient(t, net)
+	defer c.close()
+	graph := parse(t, job1).Encode()
+	const n = 10
+	add := func(i byte) {
+		c.say(&comms.Submit{Req: 1, Job: testJob(i), Graph: graph})
+		expect[*comms.Accepted](c, "accepted", nil)
+	}
+	for i := range byte(n) {
+		add(i + 1)
+	}
+	page := func(cursor []byte) *comms.Page {
+		c.say(&comms.Query{Req: 2, Kind: comms.QueryJobs, Limit: 3, Cursor: cursor, Filter: "d"})
+		return expect[*comms.Page](c, "page", nil)
+	}
+	var cursor []byte
+	for i, want := range []int{3, 3, 3, 1} {
+		p := page(cursor)
+		if len(p.Rows) != want {
+			t.Fatalf("page %d has %d rows, want %d", i, len(p.Rows), want)
+		}
+		var row comms.JobRow
+		if err := msgpack.Unmarshal(p.Rows[0], &row); err != nil || row.ID != testJob(byte(n-3*i)).String() {
+			t.Errorf("page %d begins with %s, %v", i, row.ID, err)
+		}
+		cursor = p.Cursor
+		add(byte(n + 1 + i))
+	}
+	if cursor != nil {
+		t.Errorf("there is a cursor behind the last page: %x", cursor)
+	}
+	c.say(&comms.Query{Req: 3, Kind: comms.QueryJobs, Cursor: []byte("8 bytes.")})
+	if r := expect[*comms.Reply](c, "refusal", nil); r.Code != comms.CodeBadRequest {
+		t.Errorf("a cursor of another kind: %+v", r)
 	}
 }

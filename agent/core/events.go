@@ -204,9 +204,15 @@ func (c *Core) ending(j *job) bool {
 func (c *Core) jobState(j *job) comms.JobState {
 	s := comms.JobState{Job: j.id, Epoch: j.epoch, Life: j.life, Drained: j.over && !c.ending(j)}
 	for _, ref := range j.sortedData() {
-		if !j.data[ref].copy {
-			s.Datasets = append(s.Datasets, j.data[ref].desc)
+		d := j.data[ref]
+		if d.copy {
+			continue
 		}
+		desc := d.desc
+		if info, ok := c.led.Dataset(j.key(d)); ok && d.sealed && info.OnDisk && info.Place.Segment == 0 {
+			desc.Place = comms.Place{Kind: comms.PlaceDisk}
+		}
+		s.Datasets = append(s.Datasets, desc)
 	}
 	for i := range j.tasks {
 		if j.tasks[i].state != tFinished || j.peers != nil && j.tasks[i].flags&fElsewhere != 0 {

@@ -91,6 +91,11 @@ func TestAdoptKeepsOutputs(t *testing.T) {
 		sets = append(sets, Adopted{Job: job, OnDisk: true, Desc: comms.Desc{Ref: comms.DatasetRef{Task: task(name)}, Attempt: 1, Size: 5000, Place: comms.Place{Kind: comms.PlaceSegment}}})
 	}
 	c := New(Config{Agent: "a", Memory: 1 << 20, Adopted: sets})
+	for _, d := range c.jobState(c.byJob[job]).Datasets {
+		if d.Place.Kind != comms.PlaceDisk {
+			t.Errorf("the snapshot says that output %v lies at a place of kind %d, not on disk", d.Ref, d.Place.Kind)
+		}
+	}
 	done := func(name string) comms.Ended {
 		return comms.Ended{First: task(name), Last: task(name), How: comms.OutcomeDone}
 	}

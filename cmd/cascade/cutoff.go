@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"time"
 
@@ -48,38 +49,65 @@ func (a *app) cutOffJob(ctx context.Context, j *cascade.Job) (cut error, err err
 	return cut, err
 }
 
-// jobLine is a row of ls jobs.
+// jobLine is a row of ls jobs --json.
 type jobLine struct {
 	comms.JobRow
 	CutOff string `json:"cut_off,omitempty"`
 }
 
+// jobCells is a row of ls jobs; Why is its error, or what it waits for.
+type jobCells struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Phase     string `json:"phase"`
+	Tasks     uint64 `json:"tasks"`
+	Done      uint64 `json:"done"`
+	Failed    uint64 `json:"failed"`
+	Submitted string `json:"submitted"`
+	Ended     string `json:"ended"`
+	Why       string `json:"why"`
+}
+
 // printJobs prints rows of jobs, and tells which are cut off.
-func (a *app) printJobs(rows []comms.JobRow) error {
-	for i := range rows {
-		why := ""
-		for _, phase := range []comms.JobPhase{comms.JobQueued, comms.JobHeld, comms.JobRunning} {
-			if rows[i].Phase == phase.String() {
-				why = a.cutOff(phase)
-			}
-		}
-		switch {
-		case a.json:
-			if err := a.printJSON(jobLine{rows[i], why}); err != nil {
-				return err
-			}
-		case why != "" && rows[i].Phase != comms.JobHeld.String():
-			rows[i].Phase = "cut off"
-		}
-	}
+func (a *app) printJobs(rows iter.Seq2[*comms.JobRow, error]) error {
 	if a.json {
-		return nil
+		return tableOf(a, mapped(rows, func(r *comms.JobRow) *jobLine { return &jobLine{*r, a.cutOffPhase(r.Phase)} }))
 	}
-	columns := []string{"id", "name", "phase", "tasks", "done", "failed", "submitted", "ended", "error"}
-	if slices.ContainsFunc(rows, func(r comms.JobRow) bool { return r.Waits != "" }) {
-		columns = append(columns, "waits")
+	return tableOf(a, mapped(rows, func(r *comms.JobRow) *jobCells {
+		c := &jobCells{r.ID, r.Name, r.Phase, r.Tasks, r.Done, r.Failed, r.Submitted, r.Ended, r.Error}
+		if r.Phase != comms.JobHeld.String() && a.cutOffPhase(r.Phase) != "" {
+			c.Phase = "cut off"
+		}
+		if c.Why == "" && r.Waits != "" {
+			c.Why = "waits: " + r.Waits
+		}
+		return c
+	}), "id", "name", "phase", "tasks", "done", "failed", "submitted", "ended", "why")
+}
+
+// cutOffPhase is cutOff of a phase by its name.
+func (a *app) cutOffPhase(phase string) string {
+	for _, p := range []comms.JobPhase{comms.JobQueued, comms.JobHeld, comms.JobRunning} {
+		if phase == p.String() {
+			return a.cutOff(p)
+		}
 	}
-	return table(a, rows, columns...)
+	return ""
+}
+
+// mapped applies f to rows as they come.
+func mapped[A, B any](rows iter.Seq2[*A, error], f func(*A) *B) iter.Seq2[*B, error] {
+	return func(yield func(*B, error) bool) {
+		for row, err := range rows {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(f(row), nil) {
+				return
+			}
+		}
+	}
 }
 
 // cutOffTask corrects the row of a task that ran when its job was cut off. Rows of
@@ -99,7 +127,7 @@ func (a *app) listAgents(ctx context.Context, client *cascade.Client) error {
 	}
 	for i := range rows {
 		if a.alone {
-			rows[i].State, rows[i].Running = "away", 0
+			rows[i].State, rows[i].Running, rows[i].Seen = "away", 0, "" // what was seen is this command's own
 		}
 	}
 	return table(a, rows, "name", "state", "cpu", "memory", "gpu", "running", "jobs", "seen")

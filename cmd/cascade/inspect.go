@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,18 +34,23 @@ func findJob(ctx context.Context, client *cascade.Client, name string) (*cascade
 	if len(name) < 4 || strings.Trim(name, "0123456789abcdef-") != "" { // no ID begins or ends so
 		return nil, badInputf("no job %q here: cascade ls jobs lists them", name)
 	}
-	rows, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "")
-	if err != nil {
-		return nil, err
+	var found comms.JobRow
+	n := 0
+	for row, err := range cascade.EachRow[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "") {
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(row.ID, name) || strings.HasSuffix(row.ID, name) {
+			found, n = *row, n+1
+		}
 	}
-	rows = slices.DeleteFunc(rows, func(r comms.JobRow) bool { return !strings.HasPrefix(r.ID, name) && !strings.HasSuffix(r.ID, name) })
-	switch len(rows) {
+	switch n {
 	case 0:
 		return nil, badInputf("no job %q here: cascade ls jobs lists them", name)
 	case 1:
-		return rowJob(client, rows[0])
+		return rowJob(client, found)
 	}
-	return nil, badInputf("%q begins or ends the IDs of %d jobs: give more of it", name, len(rows))
+	return nil, badInputf("%q begins or ends the IDs of %d jobs: give more of it", name, n)
 }
 
 func rowJob(client *cascade.Client, r comms.JobRow) (*cascade.Job, error) {
@@ -142,17 +144,14 @@ func (a *app) printStatus(p *cascade.Progress, cut string) {
 
 // listJobs lists the newest jobs, most of them at most when that is not 0.
 func (a *app) listJobs(ctx context.Context, client *cascade.Client, most int) error {
-	ask := most
+	rows, more := cascade.EachRow[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, ""), false
 	if most > 0 {
-		ask++ // to know whether there are more
-	}
-	rows, err := cascade.FirstRows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "", ask)
-	if err != nil {
-		return err
-	}
-	more := most > 0 && len(rows) > most
-	if more {
-		rows = rows[:most]
+		first, err := cascade.FirstRows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "", most+1) // to know whether there are more
+		if err != nil {
+			return err
+		}
+		more = len(first) > most
+		rows = eachOf(first[:min(len(first), most)])
 	}
 	if err := a.printJobs(rows); err != nil {
 		return err
@@ -222,30 +221,12 @@ func listCommand[T any](a *app, use, short, kind string, columns ...string) *cob
 }
 
 func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind string, job comms.JobID, filter string, columns ...string) error {
-	if a.json { // one by one: a job may have millions
-		out := bufio.NewWriterSize(a.out, 64<<10)
-		lines := json.NewEncoder(out)
-		for row, err := range cascade.EachRow[T](ctx, client, kind, job, filter) {
-			if err == nil {
-				a.cutOffTask(row)
-				soFar(row, time.Now())
-				err = lines.Encode(row)
-			}
-			if err != nil {
-				return errors.Join(err, out.Flush())
-			}
-		}
-		return out.Flush()
-	}
-	rows, err := cascade.Rows[T](ctx, client, kind, job, filter)
-	if err != nil {
-		return err
-	}
-	for i := range rows {
-		a.cutOffTask(&rows[i])
-		soFar(&rows[i], time.Now())
-	}
-	return table(a, rows, columns...)
+	rows := mapped(cascade.EachRow[T](ctx, client, kind, job, filter), func(row *T) *T {
+		a.cutOffTask(row)
+		soFar(row, time.Now())
+		return row
+	})
+	return tableOf(a, rows, columns...)
 }
 
 // soFar sets how long a task that runs has taken up to now. Rows of other things stay.

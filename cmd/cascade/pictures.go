@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -111,12 +110,11 @@ memory, and what it cost in hours of cores and other resources. ` + jobHelp,
 // withRun runs f with what a job did.
 func (a *app) withRun(ctx context.Context, name string, f func(*report.Run, comms.JobRow, []comms.PlanRow) error) error {
 	return a.withJob(ctx, name, func(client *cascade.Client, j *cascade.Job) error {
-		jobs, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "")
+		jobs, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, j.ID(), "")
 		if err != nil {
 			return err
 		}
-		k := slices.IndexFunc(jobs, func(r comms.JobRow) bool { return r.ID == j.ID().String() })
-		if k < 0 {
+		if len(jobs) != 1 {
 			return badInputf("no job %q here: cascade ls jobs lists them", name)
 		}
 		g, _, err := client.Graph(ctx, j.ID())
@@ -141,7 +139,7 @@ func (a *app) withRun(ctx context.Context, name string, f func(*report.Run, comm
 		if err != nil {
 			return err
 		}
-		return f(r, jobs[k], plan)
+		return f(r, jobs[0], plan)
 	})
 }
 

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"reflect"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
@@ -35,13 +38,34 @@ func (a *app) printJSON(v any) error {
 // table prints rows with the columns that the row type's json names give, or
 // only those listed; with --json each row as an object.
 func table[T any](a *app, rows []T, columns ...string) error {
-	if a.json {
-		for _, r := range rows {
-			if err := a.printJSON(r); err != nil {
-				return err
+	return tableOf(a, eachOf(rows), columns...)
+}
+
+func eachOf[T any](rows []T) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		for i := range rows {
+			if !yield(&rows[i], nil) {
+				return
 			}
 		}
-		return nil
+	}
+}
+
+// tableOf is table for rows that come one by one, of which there may be millions: no
+// more than a block of them is held.
+func tableOf[T any](a *app, rows iter.Seq2[*T, error], columns ...string) error {
+	out := bufio.NewWriterSize(a.out, 64<<10)
+	if a.json {
+		lines := json.NewEncoder(out)
+		for row, err := range rows {
+			if err == nil {
+				err = lines.Encode(row)
+			}
+			if err != nil {
+				return errors.Join(err, out.Flush())
+			}
+		}
+		return out.Flush()
 	}
 	fields := map[string]int{}
 	t := reflect.TypeFor[T]()
@@ -49,23 +73,76 @@ func table[T any](a *app, rows []T, columns ...string) error {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
 		fields[name] = i
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, strings.ToUpper(strings.ReplaceAll(strings.Join(columns, "\t"), "_", " ")))
-	for _, r := range rows {
+	g := grid{out: out}
+	g.add(strings.Split(strings.ToUpper(strings.ReplaceAll(strings.Join(columns, "\t"), "_", " ")), "\t"))
+	for row, err := range rows {
+		if err != nil {
+			if g.widths != nil || len(g.held) > 1 { // there is more than the names of the columns
+				g.flush()
+			}
+			return errors.Join(err, out.Flush())
+		}
 		cells := make([]string, len(columns))
 		for i, name := range columns {
-			cells[i] = cell(name, reflect.ValueOf(r).Field(fields[name]).Interface())
+			cells[i] = cell(name, reflect.ValueOf(row).Elem().Field(fields[name]).Interface())
 		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
+		g.add(cells)
 	}
-	return w.Flush()
+	g.flush()
+	return out.Flush()
+}
+
+// gridRows is how many rows are aligned together.
+const gridRows = 1000
+
+// grid writes rows of cells in columns. Columns only grow wider from one block of
+// rows to the next.
+type grid struct {
+	out    *bufio.Writer // keeps its first error
+	held   [][]string
+	widths []int
+}
+
+func (g *grid) add(cells []string) {
+	if g.held = append(g.held, cells); len(g.held) == gridRows {
+		g.flush()
+	}
+}
+
+func (g *grid) flush() {
+	for _, cells := range g.held {
+		for i, text := range cells {
+			if i == len(g.widths) {
+				g.widths = append(g.widths, 0)
+			}
+			g.widths[i] = max(g.widths[i], utf8.RuneCountInString(text))
+		}
+	}
+	for _, cells := range g.held {
+		gap := 0
+		for i, text := range cells {
+			if text != "" {
+				fmt.Fprintf(g.out, "%*s%s", gap, "", text)
+				gap = 0
+			}
+			gap += g.widths[i] - utf8.RuneCountInString(text) + 2
+		}
+		fmt.Fprintln(g.out)
+	}
+	clear(g.held)
+	g.held = g.held[:0]
 }
 
 func cell(column string, v any) string {
 	switch v := v.(type) {
 	case uint64:
 		switch column {
-		case "size", "bytes_in", "bytes_out", "peak_memory":
+		case "peak_memory": // every process has some: it is not known
+			if v == 0 {
+				return "-"
+			}
+			return size(v)
+		case "size", "bytes_in", "bytes_out":
 			return size(v)
 		}
 	case int64:
@@ -73,14 +150,20 @@ func cell(column string, v any) string {
 			return size(uint64(v))
 		}
 	case float64:
+		if column == "seconds" && v == 0 { // it has not begun
+			return "-"
+		}
 		if strings.Contains(column, "seconds") {
 			return report.Seconds(v)
 		}
 	case string:
 		switch column {
-		case "submitted", "ended", "started", "at", "seen":
+		case "submitted", "ended", "started", "at", "seen", "used":
+			if v == "" {
+				return "-"
+			}
 			return clock(v)
-		case "error", "detail":
+		case "error", "detail", "why":
 			return oneLine(v)
 		}
 		if v == "" {

@@ -102,6 +102,54 @@ func (s *Store) Jobs() iter.Seq2[core.JobRecord, error] {
 	}
 }
 
+// JobsBefore returns the rows of jobs, the greatest ID first, which is that of the
+// job submitted last. They begin below an ID, or with the first when that is zero.
+// Each row is read when it is asked for.
+func (s *Store) JobsBefore(before comms.JobID) iter.Seq2[core.JobRecord, error] {
+	return func(yield func(core.JobRecord, error) bool) {
+		o := badger.DefaultIteratorOptions
+		o.Prefix, o.Reverse, o.PrefetchSize = []byte{byte(tableJobs)}, true, 16
+		from := append(jobKey(tableJobs, before), 0)
+		if before.IsZero() {
+			from = []byte{byte(tableJobs), 0xff}
+		}
+		shards := make([]*badger.Iterator, len(s.shards))
+		for i, sh := range s.shards {
+			t := sh.db.NewTransaction(false)
+			defer t.Discard()
+			shards[i] = t.NewIterator(o)
+			defer shards[i].Close()
+			if shards[i].Seek(from); shards[i].Valid() && bytes.Equal(shards[i].Item().Key(), jobKey(tableJobs, before)) {
+				shards[i].Next()
+			}
+		}
+		for {
+			var next *badger.Iterator
+			for _, it := range shards {
+				if it.Valid() && (next == nil || bytes.Compare(it.Item().Key(), next.Item().Key()) > 0) {
+					next = it
+				}
+			}
+			if next == nil {
+				return
+			}
+			var row core.JobRecord
+			err := next.Item().Value(func(v []byte) (err error) {
+				row, err = decodeJob(bytes.Clone(v))
+				return err
+			})
+			if err != nil {
+				yield(core.JobRecord{}, fmt.Errorf("job row %x: %w", next.Item().Key(), err))
+				return
+			}
+			if !yield(row, nil) {
+				return
+			}
+			next.Next()
+		}
+	}
+}
+
 // Load reads a job: its row, request and graph, and how far agents' events are durable.
 func (s *Store) Load(job comms.JobID) (d JobData, err error) {
 	err = s.of(job).db.View(func(t *badger.Txn) error {

@@ -523,3 +523,33 @@ func valueLogs(t *testing.T, dir string) []string {
 	}
 	return logs
 }
+
+// Jobs come newest first from whatever shard they are in, and no further than is asked.
+func TestJobsBefore(t *testing.T) {
+	s, err := Open(small(t.TempDir()))
+	must(t, err)
+	defer s.Close()
+	const n = 40
+	for i := range uint64(n) {
+		create(t, s, jobID(i*7%n+1), nil)
+	}
+	for _, c := range []struct{ before, first uint64 }{{0, n}, {n + 1, n}, {n, n - 1}, {17, 16}, {2, 1}, {1, 0}} {
+		want := c.first
+		for row, err := range s.JobsBefore(jobID(c.before)) {
+			must(t, err)
+			if row.ID != jobID(want) {
+				t.Fatalf("before %d: job %s, want %s", c.before, row.ID, jobID(want))
+			}
+			want--
+		}
+		if want != 0 {
+			t.Errorf("before %d: %d jobs are missing", c.before, want)
+		}
+	}
+	for row, err := range s.JobsBefore(comms.JobID{}) {
+		must(t, err)
+		if row.ID == jobID(n-3) {
+			break
+		}
+	}
+}
