@@ -1,5 +1,7 @@
 package comms
 
+import "time"
+
 // Messages between a client and the controller, and between a client and an
 // agent that holds the bytes it wants. Req is chosen by the client and names the
 // request in every answer; requests of one link may be answered in any order.
@@ -176,6 +178,17 @@ type Progress struct {
 	Waits    string        // why a queued job does not start, or a running one is not told on; "" when nothing but time is missing
 	Late     string        // which deadlines the prediction misses; "" none
 	Values   []LocatedData // exports that are inline, with their bytes, when Watch asked for them; without Agent; others by Locate
+	Ran      int64         // nanoseconds that it ran before it had ended and was run again; Started is of the last time
+}
+
+// Took returns for how long the job has run, without the time between its end and
+// a rerun; of one that has not ended, up to its last end.
+func (m *Progress) Took() time.Duration {
+	d := m.Ran
+	if m.Started != 0 && m.Ended > m.Started {
+		d += m.Ended - m.Started
+	}
+	return time.Duration(d)
 }
 
 // Query asks for a page of rows. Kind is one of the constants Query...; Cursor
@@ -393,7 +406,7 @@ func (m *Watch) code(c *Coder) {
 }
 
 func (m *Progress) code(c *Coder) {
-	c.Struct(18, func(c *Coder) {
+	c.Struct(19, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		String(c, &m.Name)
@@ -419,6 +432,7 @@ func (m *Progress) code(c *Coder) {
 		String(c, &m.Waits)
 		String(c, &m.Late)
 		Slice(c, &m.Values, func(c *Coder, d *LocatedData) { d.code(c) })
+		Int(c, &m.Ran)
 	})
 }
 

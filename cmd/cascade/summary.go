@@ -73,7 +73,7 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 	sum := total(p)
 	s := summaryObject{
 		Job: p.Job.String(), Name: p.Name, Phase: p.Phase.String(), Tasks: sum.Done,
-		Wall: float64(max(0, p.Ended-p.Started)) / 1e9, TaskTime: float64(p.TaskTime) / 1e9,
+		Wall: p.Took().Seconds(), TaskTime: float64(p.TaskTime) / 1e9,
 		BytesOut: p.BytesOut, Copied: p.Copied, Spilled: p.Spilled,
 		Retries: sum.Retries, Skipped: sum.Skipped, Failed: sum.Failed, Outputs: files, Missing: missing,
 		Error: failureOf(p.Error),
@@ -185,7 +185,7 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 	}
 	e := job.Cause
 	fmt.Fprintf(a.err, "job %s failed after %s: task %s: %s\n",
-		p.Name, report.Seconds(float64(max(0, p.Ended-p.Started))/1e9), e.Task, e.Text())
+		p.Name, report.Seconds(p.Took().Seconds()), e.Task, e.Text())
 	where := fmt.Sprintf("agent %s", e.Agent)
 	if e.Executor > 0 {
 		where += fmt.Sprintf(", executor %d", e.Executor)

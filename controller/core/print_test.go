@@ -123,6 +123,9 @@ func (w *world) message(m comms.Message) string {
 		if m.Error != nil {
 			s += " error=" + m.Error.Message
 		}
+		if m.Ran > 0 {
+			s += fmt.Sprintf(" took=%s", m.Took())
+		}
 		if len(m.Events) > 0 {
 			s += fmt.Sprintf(" events=%d", len(m.Events))
 		}

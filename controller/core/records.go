@@ -33,6 +33,7 @@ type JobRecord struct {
 	Keep        bool                // it is never deleted by itself
 	Fragments   []Fragment          // of a job on several agents, or on one that came in later: who they are, without their tasks (see Batch.Given); the first is Agent
 	Homeless    bool                // no agent that is there can run some of its tasks
+	Ran         int64               // nanoseconds that it ran before it had ended and was run again; Started is of the last time
 	Packages    []comms.Hash        // that its environments name: they are kept as long as the job is
 }
 

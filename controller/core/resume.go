@@ -186,6 +186,8 @@ func (c *Core) reopen(j *job, ev *Prepared) {
 	j.request, j.graph, j.bytes, j.states = ev.Past.Request, ev.Graph, ev.Bytes, ev.Past.States
 	j.rec.Batches = max(j.rec.Batches, ev.Past.Batches)
 	j.seen = ev.Past.Seen // an agent that was not told so repeats what is stored
+	j.rec.Ran = int64(progressOf(&j.rec).Took())
+	j.rec.Started = 0
 	j.rec.Phase, j.rec.Ended, j.rec.Cancel, j.rec.Error, j.rec.Groups = comms.JobQueued, 0, "", nil, nil
 	c.findExports(j)
 }

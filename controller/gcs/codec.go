@@ -37,7 +37,7 @@ type (
 )
 
 func (r *jobRow) code(c *comms.Coder) {
-	c.Struct(26, func(c *comms.Coder) {
+	c.Struct(27, func(c *comms.Coder) {
 		c.ID((*[16]byte)(&r.ID))
 		comms.String(c, &r.Name)
 		comms.Uint(c, &r.Phase)
@@ -64,6 +64,7 @@ func (r *jobRow) code(c *comms.Coder) {
 		comms.Slice(c, &r.Fragments, codeFragment)
 		c.Bool(&r.Homeless)
 		comms.Slice(c, &r.Packages, (*comms.Coder).Hash)
+		comms.Int(c, &r.Ran)
 	})
 }
 
