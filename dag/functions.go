@@ -56,7 +56,7 @@ func (fs Functions) check(g *Group, where string, parse func(text string) (signa
 		return "", ""
 	}
 	if !ok {
-		return fmt.Sprintf("function %s is not registered in %s", name, where), nearest(name, fs.names(), fs.known())
+		return fmt.Sprintf("function %s is not registered in %s", name, where), nearest(name, fs.names(), fs.known(g.Run))
 	}
 	f, ok := parse(sig)
 	if !ok {
@@ -97,16 +97,25 @@ func (fs Functions) names() []string {
 // knownNames bounds how many functions an error lists.
 const knownNames = 20
 
-func (fs Functions) known() string {
+// known says of a function that is not there which are, and where others come from.
+// The executor is none of Python's, which looks for a function when it is called.
+func (fs Functions) known(r Run) string {
+	python := "a Python function needs environments: in the job file and run: ENVIRONMENT:FUNCTION"
+	if r.Environment != "" {
+		python = fmt.Sprintf("a Python function needs python: {} in environment %s", r.Environment)
+	}
 	names := fs.names()
 	switch {
 	case len(names) == 0:
-		return "it has no functions, only commands; a Python function needs environments: in the job file and run: ENVIRONMENT:FUNCTION, " +
-			"a Go function an environment whose package registers it"
+		return "it has no functions, only commands; " + python + ", a Go function an environment whose package registers it"
 	case len(names) > knownNames:
 		names = append(names[:knownNames], "...")
 	}
-	return "it has " + strings.Join(names, ", ")
+	text := "it has " + strings.Join(names, ", ")
+	if strings.Contains(r.Function, ".") { // MODULE.FUNCTION
+		text += "; " + python
+	}
+	return text
 }
 
 // signature is a function's text taken apart.

@@ -64,6 +64,31 @@ func TestOwnFunctionsAreNotTold(t *testing.T) {
 	}
 }
 
+// Who names a function of Python where no Python is learns so, whatever else is there.
+func TestHintsOfUnknownFunctions(t *testing.T) {
+	none, some := Functions{}, Functions{"Ramp": "() -> ()", "texts.Longest": "() -> ()"}
+	for _, c := range []struct {
+		have      Functions
+		run, hint string
+	}{
+		{none, "longest", "it has no functions, only commands; a Python function needs environments: in the job file and run: ENVIRONMENT:FUNCTION, a Go function an environment whose package registers it"},
+		{none, "py:texts.longest", "it has no functions, only commands; a Python function needs python: {} in environment py, a Go function an environment whose package registers it"},
+		{some, "Rump", `did you mean "Ramp"?`},
+		{some, "Sum", "it has Ramp, texts.Longest"},
+		{some, "py:texts.longest", `did you mean "texts.Longest"?`},
+		{some, "fields.decode", "it has Ramp, texts.Longest; a Python function needs environments: in the job file and run: ENVIRONMENT:FUNCTION"},
+		{some, "py:fields.decode", "it has Ramp, texts.Longest; a Python function needs python: {} in environment py"},
+	} {
+		env, name, found := strings.Cut(c.run, ":")
+		if !found {
+			env, name = "", c.run
+		}
+		if _, hint := c.have.Check(&Group{Run: Run{Environment: env, Function: name}}, "here"); hint != c.hint {
+			t.Errorf("run: %q: %s\nwant %s", c.run, hint, c.hint)
+		}
+	}
+}
+
 func FuzzSignature(f *testing.F) {
 	f.Add("(a raw, with {n int?}) -> (series of b raw)")
 	f.Add("() -> ()")
