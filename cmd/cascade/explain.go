@@ -97,7 +97,13 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 		return nil, err
 	}
 	if x.inputs(producers); x.Started == "" {
-		if err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool { x.Why = p.Waits; return false }); err != nil {
+		err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
+			if x.Why = p.Waits; p.Phase == comms.JobHeld {
+				x.Why = "held: " + a.hint("release", j.ID().String()) + " starts it"
+			}
+			return false
+		})
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -219,7 +219,7 @@ func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster, s
 		cores += float64(c.Hosts[i].CPU) / 1000
 	}
 	if p.LowerBound > 0 {
-		gap = (p.Makespan/p.LowerBound - 1) * 100
+		gap = max(0, (p.Makespan/p.LowerBound-1)*100) // they are sums in another order
 	}
 	fmt.Fprintf(a.out, "\npredicted %s, at best %s (critical path %s, work %s over %g cores), gap %.1f%%\n",
 		report.Seconds(p.Makespan), report.Seconds(p.LowerBound), report.Seconds(p.CriticalPath), report.Seconds(p.Work), cores, gap)

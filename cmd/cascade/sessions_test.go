@@ -122,6 +122,7 @@ func TestHoldAndRelease(t *testing.T) {
 	one.runs()
 	second := h.start("", "run", two.file, "--hold")
 	await(t, &second.err, "held: cascade release")
+	h.expect(h.start("", "explain", "two", "wait"), "wait: waiting", "held: cascade release JOB starts it")
 	h.expect(h.start("", "release", "two"))
 	two.runs()
 	h.expect(h.start("", "cancel", "two"))
