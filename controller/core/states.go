@@ -177,8 +177,13 @@ func (s *States) noteCut(i dag.TaskIndex, from, to TaskState) {
 	}
 }
 
-// begun tells whether the present attempt at a task has begun, as far as is known.
+// begun tells whether the present attempt at a task has begun, as far as is known. A
+// gang is tried as one: that no start of a member was told yet says nothing, and to
+// none of those that start over may it be the first try when it is not so to others.
 func (s *States) begun(i dag.TaskIndex) bool {
+	if s.g.Group(i).Gang != dag.GangNone {
+		return true
+	}
 	switch st := s.get(i); st {
 	case TaskRunning, TaskDone, TaskFailed:
 		return true
