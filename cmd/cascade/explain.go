@@ -227,6 +227,7 @@ func (a *app) printExplanation(x *explanation) {
 	case x.Started != "":
 		a.fact("started", "without waiting for a task")
 	}
+	never := x.Started == "" && slices.Contains([]string{"done", "failed", "skipped", "cancelled"}, x.State)
 	if n := len(x.For); n > 0 {
 		var names []string
 		for _, w := range x.For[:min(n, explainNames)] {
@@ -239,7 +240,11 @@ func (a *app) printExplanation(x *explanation) {
 		if n > explainNames {
 			names = append(names, fmt.Sprintf("and %d more", n-explainNames))
 		}
-		a.fact("waits for", "%s", strings.Join(names, ", "))
+		what := "waits for"
+		if never {
+			what = "needed"
+		}
+		a.fact(what, "%s", strings.Join(names, ", "))
 	}
 	if x.Why != "" {
 		a.fact("waits", "%s", x.Why)
@@ -248,7 +253,7 @@ func (a *app) printExplanation(x *explanation) {
 		a.fact("waits for", "%s", x.Building)
 	}
 	switch {
-	case x.Plan == nil || x.Why != "": // of no use while the job cannot go on
+	case x.Plan == nil || x.Why != "" || never: // of no use while the job cannot go on, or when the task will not run
 	case x.Plan.Host != "":
 		a.fact("planned", "on %s at %s: %s", x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
 	default:

@@ -90,7 +90,7 @@ func TestExplainBuilding(t *testing.T) {
 	if explained != want {
 		t.Errorf("explained is\n%swant\n%s", explained, want)
 	}
-	if !strings.Contains(skipped, "never: skipped") || strings.Contains(skipped, "slow") {
+	if !strings.Contains(skipped, "never: skipped\n") || !strings.Contains(skipped, "needed  bad (failed on local)\n") || strings.Contains(skipped, "planned") || strings.Contains(skipped, "slow") {
 		t.Errorf("a skipped task is explained as\n%s", skipped)
 	}
 	if code := <-run.code; code != exitOK {

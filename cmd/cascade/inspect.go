@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -221,12 +222,26 @@ func listCommand[T any](a *app, use, short, kind string, columns ...string) *cob
 }
 
 func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind string, job comms.JobID, filter string, columns ...string) error {
-	rows := mapped(cascade.EachRow[T](ctx, client, kind, job, filter), func(row *T) *T {
-		a.cutOffTask(row)
-		soFar(row, time.Now())
-		return row
-	})
-	return tableOf(a, rows, columns...)
+	return tableOf(a, func(yield func(*T, error) bool) {
+		some := false
+		for row, err := range cascade.EachRow[T](ctx, client, kind, job, filter) {
+			if some = true; err == nil {
+				a.cutOffTask(row)
+				soFar(row, time.Now())
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+		if !some && kind == comms.QueryTasks && filter != "" && !slices.Contains(taskStates(), filter) {
+			yield(nil, badInputf("--filter %s: no task or family of job %s is called so, and states are %s", filter, job, strings.Join(taskStates(), ", ")))
+		}
+	}, columns...)
+}
+
+// taskStates are those in which a task can be, as rows call them.
+func taskStates() []string {
+	return []string{"waiting", "ready", "running", "done", "failed", "skipped", "cancelled"}
 }
 
 // soFar sets how long a task that runs has taken up to now. Rows of other things stay.
