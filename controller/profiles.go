@@ -49,10 +49,18 @@ func (c *Controller) profileRows(p *pager, filter string) error {
 
 // linkRows lists the ways between hosts, sorted; filter is the name of a host, "" for all.
 func (c *Controller) linkRows(p *pager, filter string) error {
+	type known struct {
+		pair profiles.Pair
+		l    *profiles.Link
+	}
+	var all []known
 	c.mu.Lock()
-	known := c.book.SnapshotOf(func(func(profiles.Signature) bool) {})
+	for pair, l := range c.book.Links() {
+		all = append(all, known{pair, l})
+	}
 	c.mu.Unlock()
-	for pair, l := range known.Links() {
+	for _, k := range all {
+		pair, l := k.pair, k.l
 		if filter != "" && filter != pair.From && filter != pair.To {
 			continue
 		}

@@ -29,9 +29,10 @@ type Cluster struct {
 	Builds    map[uint64]float64 // seconds that environments took to build, by EnvironmentID; others: DefaultBuild
 	Whole     bool               // Memory of hosts is for datasets too, and not for tasks alone; contended plans keep within it
 
-	learnt bool  // what follows is filled, and Bandwidth is not 0
-	basis  Basis // of Bandwidth
-	ways   *ways // nil: nothing is known of any pair
+	learnt   bool       // what follows is filled, and Bandwidth is not 0
+	basis    Basis      // of Bandwidth
+	measured []measured // sorted
+	ways     *ways      // nil: nothing is known of any pair, or the plan is made
 }
 
 // DefaultBandwidth is assumed between hosts of which nothing is known: 10 Gbit/s.
@@ -201,7 +202,7 @@ func list(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*Plan, *nodes, error) 
 func Order(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
 	plan, n, err := order(g, p, &c)
 	if err == nil && hasDeadlines(g) {
-		all := Plan{Tasks: make([]Placement, n.tasks), on: c}
+		all := Plan{Tasks: make([]Placement, n.tasks)}
 		n.schedule(&c, &all)
 		plan.findLate(g, all.Tasks)
 	}
@@ -219,7 +220,7 @@ func order(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*Plan, *nodes, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	plan := &Plan{Ranks: n.rank[:g.NumTasks()], Seconds: make([]float64, len(g.Groups)), on: *c, known: p}
+	plan := &Plan{Ranks: n.rank[:g.NumTasks()], Seconds: make([]float64, len(g.Groups)), on: *c.kept(), known: p}
 	for i := range c.Hosts {
 		plan.Hosts = append(plan.Hosts, c.Hosts[i].Name)
 	}

@@ -93,7 +93,8 @@ func (p *Plan) sources(g *dag.Graph, i dag.TaskIndex) (from []part) {
 func (p *Plan) moving(from []part, to int) (seconds float64) {
 	for _, f := range from {
 		if f.host != to {
-			seconds += p.on.transfer(int32(f.host), int32(to), f.bytes)
+			w := p.Way(f.host, to)
+			seconds += f.bytes/w.Bandwidth + w.Latency
 		}
 	}
 	return seconds

@@ -42,7 +42,7 @@ func Spread(g *dag.Graph, p profiles.Snapshot, c Cluster) (*Plan, error) {
 	if one != nil && n.tasks < 2 {
 		return plan, nil
 	}
-	all := Plan{Tasks: make([]Placement, n.tasks), on: c}
+	all := Plan{Tasks: make([]Placement, n.tasks)}
 	n.schedule(&c, &all)
 	plan.findLate(g, all.Tasks)
 	if one != nil {

@@ -73,7 +73,7 @@ func Better(g *dag.Graph, first *Plan, c Cluster, e Effort) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	alone.of = &c
+	alone.of = c.kept()
 	alone.Makespan += c.BuildsOn(g, slices.IndexFunc(c.Hosts, func(h Host) bool { return h.Name == one.Name }))
 	if alone.Makespan <= all.Makespan*(1+spreadPart)+spreadSeconds {
 		return alone, nil

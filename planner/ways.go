@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -22,18 +23,23 @@ func (b Basis) String() string {
 	return [...]string{"assumed", "as between other hosts", "as was given", "measured"}[b]
 }
 
-// ways is what is known of the ways between the hosts of a cluster. Of a pair that
-// was not measured it has what Cluster has.
+// ways is what is known of the ways between the hosts of a cluster, while it is planned
+// for. Of a pair that was not measured it has what Cluster has.
 type ways struct {
 	hosts   int
 	rate    []float64 // bytes a second, by source*hosts + destination
 	delay   []float64 // seconds
-	known   []bool    // the rate was measured
 	send    []float64 // most that a host sends, of all its ways
 	receive []float64
 	middle  float64 // bytes a second of a way, such that a byte takes the mean of all ways
 	latency float64 // the mean of all ways
 	longest float64 // the longest delay
+}
+
+// measured is one way that was measured. A plan keeps these: its ways may be many.
+type measured struct {
+	from, to    int32
+	rate, delay float64 // 0 unknown
 }
 
 // learn takes over what profiles know of the ways between hosts. What was measured
@@ -49,29 +55,31 @@ func (c *Cluster) learn(p profiles.Snapshot) {
 	}
 	c.learnt, c.basis = true, Given
 	var rates, delays []float64
-	var measured []measuredWay
-	index := map[string]int{}
+	several := map[int]float64{}
+	index := make(map[string]int32, len(c.Hosts))
 	for i := range c.Hosts {
-		index[c.Hosts[i].Name] = i
+		index[c.Hosts[i].Name] = int32(i)
 	}
-	for pair, l := range p.Links() {
-		if len(c.Hosts) < 2 {
-			break
-		}
-		w := measuredWay{from: -1, rate: l.Bandwidth(), delay: l.Latency()}
-		if pair.From != "" && w.rate > 0 {
-			rates = append(rates, w.rate)
-		}
-		if pair.From != "" && w.delay > 0 {
-			delays = append(delays, w.delay)
-		}
-		from, ok := index[pair.From]
-		to, here := index[pair.To]
-		if w.to = to; ok {
-			w.from = from
-		}
-		if here && (ok || pair.From == "") && (w.rate > 0 || w.delay > 0) {
-			measured = append(measured, w)
+	if len(c.Hosts) > 1 {
+		for pair, l := range p.Links() {
+			m := measured{rate: l.Bandwidth(), delay: l.Latency()}
+			from, fromHere := index[pair.From]
+			to, toHere := index[pair.To]
+			if pair.From == "" {
+				if toHere {
+					several[int(to)] = m.rate
+				}
+				continue
+			}
+			if m.rate > 0 {
+				rates = append(rates, m.rate)
+			}
+			if m.delay > 0 {
+				delays = append(delays, m.delay)
+			}
+			if m.from, m.to = from, to; fromHere && toHere && (m.rate > 0 || m.delay > 0) {
+				c.measured = append(c.measured, m)
+			}
 		}
 	}
 	if c.Bandwidth <= 0 {
@@ -83,33 +91,24 @@ func (c *Cluster) learn(p profiles.Snapshot) {
 	if c.Latency == 0 && len(delays) > 0 {
 		c.Latency = median(delays)
 	}
-	if len(measured) > 0 {
-		c.ways = newWays(c, measured)
+	slices.SortFunc(c.measured, compareWays)
+	if len(c.measured)+len(several) > 0 {
+		c.ways = newWays(c, several)
 	}
 }
 
-// measuredWay is one that was measured; from is -1 for several hosts together.
-type measuredWay struct {
-	from, to    int
-	rate, delay float64 // 0 unknown
-}
-
-func newWays(c *Cluster, measured []measuredWay) *ways {
+// newWays fills the ways from what was measured; several is what hosts receive from
+// several others.
+func newWays(c *Cluster, several map[int]float64) *ways {
 	n := len(c.Hosts)
 	w := &ways{hosts: n, rate: slices.Repeat([]float64{c.Bandwidth}, n*n), delay: slices.Repeat([]float64{c.Latency}, n*n),
-		known: make([]bool, n*n), send: make([]float64, n), receive: make([]float64, n)}
-	for _, m := range measured {
-		switch at := m.from*n + m.to; {
-		case m.from < 0:
-			w.receive[m.to] = m.rate
-		default:
-			if m.rate > 0 {
-				w.rate[at], w.known[at] = m.rate, true
-			}
-			if m.delay > 0 {
-				w.delay[at] = m.delay
-			}
-		}
+		send: make([]float64, n), receive: make([]float64, n)}
+	for _, m := range c.measured {
+		at := int(m.from)*n + int(m.to)
+		w.rate[at], w.delay[at] = cmp.Or(m.rate, c.Bandwidth), cmp.Or(m.delay, c.Latency)
+	}
+	for to, rate := range several {
+		w.receive[to] = rate
 	}
 	all, perByte := float64(n*(n-1)), 0.0
 	for from := range n {
@@ -185,18 +184,23 @@ type Way struct {
 }
 
 // Way returns what the plan rests on for transfers from one of its hosts to another.
-func (p *Plan) Way(from, to int) Way { return p.on.way(from, to) }
+func (p *Plan) Way(from, to int) Way { return p.on.way(int32(from), int32(to)) }
 
-func (c *Cluster) way(from, to int) Way {
+func (c *Cluster) way(from, to int32) Way {
 	w := Way{Bandwidth: c.Bandwidth, Latency: c.Latency, Basis: c.basis}
-	if c.ways == nil {
+	at, known := slices.BinarySearchFunc(c.measured, measured{from: from, to: to}, compareWays)
+	if !known {
 		return w
 	}
-	at := from*c.ways.hosts + to
-	if w.Bandwidth, w.Latency = c.ways.rate[at], c.ways.delay[at]; c.ways.known[at] {
-		w.Basis = Measured
+	m := &c.measured[at]
+	if w.Latency = cmp.Or(m.delay, w.Latency); m.rate > 0 {
+		w.Bandwidth, w.Basis = m.rate, Measured
 	}
 	return w
+}
+
+func compareWays(a, b measured) int {
+	return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
 }
 
 // SameWays tells whether two plans for the same hosts rest on about the same network:
@@ -210,11 +214,11 @@ func (p *Plan) SameWays(q *Plan, part float64) bool {
 	if hosts != len(b.Hosts) {
 		return false
 	}
-	if a.ways == nil && b.ways == nil {
-		return hosts < 2 || near(a.way(0, 1), b.way(0, 1))
+	if unknown := hosts*(hosts-1) - max(len(a.measured), len(b.measured)); unknown > 0 && !near(Way{a.Bandwidth, a.Latency, 0}, Way{b.Bandwidth, b.Latency, 0}) {
+		return false
 	}
-	for i := range hosts * hosts {
-		if from, to := i/hosts, i%hosts; from != to && !near(a.way(from, to), b.way(from, to)) {
+	for _, m := range slices.Concat(a.measured, b.measured) {
+		if !near(a.way(m.from, m.to), b.way(m.from, m.to)) {
 			return false
 		}
 	}
@@ -227,4 +231,11 @@ func (p *Plan) among() *Cluster {
 		return p.of
 	}
 	return &p.on
+}
+
+// kept is what a plan keeps of its cluster: what was measured, and not all ways.
+func (c *Cluster) kept() *Cluster {
+	k := *c
+	k.ways = nil
+	return &k
 }

@@ -81,7 +81,7 @@ func (e *LinkEntry) Link() *Link {
 	if len(l.Waits.bins) == 0 && l.Delays > 0 {
 		l.Waits.add(l.Delay, linkWindow)
 	}
-	return l
+	return l.settle()
 }
 
 // LinkDrift is how the way from one host to another has changed. A ratio is the later
@@ -104,17 +104,17 @@ func DiffLinks(a, b []LinkEntry) []LinkDrift {
 	}
 	var out []LinkDrift
 	for i := range b {
-		e := &b[i]
-		d := LinkDrift{From: e.From, To: e.To, Change: "new", After: e.Bandwidth}
+		e, now := &b[i], b[i].Link()
+		d := LinkDrift{From: e.From, To: e.To, Change: "new", After: now.Bandwidth()}
 		if was := old[e.Pair()]; was != nil {
 			delete(old, e.Pair())
-			d.Change, d.Before = "drift", was.Bandwidth
-			d.Bandwidth, d.Latency = over(e.Bandwidth, was.Bandwidth), over(e.Latency, was.Latency)
+			d.Change, d.Before = "drift", was.Link().Bandwidth()
+			d.Bandwidth, d.Latency = over(d.After, d.Before), over(now.Latency(), was.Link().Latency())
 		}
 		out = append(out, d)
 	}
 	for _, e := range old {
-		out = append(out, LinkDrift{From: e.From, To: e.To, Change: "gone", Before: e.Bandwidth})
+		out = append(out, LinkDrift{From: e.From, To: e.To, Change: "gone", Before: e.Link().Bandwidth()})
 	}
 	slices.SortFunc(out, func(x, y LinkDrift) int {
 		return cmp.Or(cmp.Compare(x.Change, y.Change), cmp.Compare(moved(y.Bandwidth), moved(x.Bandwidth)), cmp.Compare(x.From, y.From), cmp.Compare(x.To, y.To))

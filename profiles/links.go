@@ -39,6 +39,8 @@ type Link struct {
 	Waits  Sketch  // of these seconds
 	Bytes  float64 // that were measured in all
 	At     int64   // when that was the last time, seconds since 1970
+
+	bandwidth, latency float64 // what is believed: see settle
 }
 
 const (
@@ -54,20 +56,33 @@ const (
 	linkPart = 0.9
 )
 
+// settle finds what is believed, after a change: plans of many hosts ask for all of it
+// again and again.
+func (l *Link) settle() *Link {
+	l.bandwidth, l.latency = 0, 0
+	if l.Flows >= linkLeast {
+		l.bandwidth = l.Rates.Quantile(linkPart)
+	}
+	if l.Delays >= linkLeast {
+		l.latency = l.Waits.Quantile(0.5)
+	}
+	return l
+}
+
 // Bandwidth returns the bytes a second that the link carries; 0 unknown.
 func (l *Link) Bandwidth() float64 {
-	if l == nil || l.Flows < linkLeast {
+	if l == nil {
 		return 0
 	}
-	return l.Rates.Quantile(linkPart)
+	return l.bandwidth
 }
 
 // Latency returns the seconds before anything comes; 0 unknown.
 func (l *Link) Latency() float64 {
-	if l == nil || l.Delays < linkLeast {
+	if l == nil {
 		return 0
 	}
-	return l.Waits.Quantile(0.5)
+	return l.latency
 }
 
 // Flow is what one host sent another without a break: see comms.Flow.
@@ -163,7 +178,7 @@ func (b *Book) PutLink(p Pair, l *Link) {
 	if b.links[p] == nil && len(b.links) >= maxLinks {
 		b.forgetLinks()
 	}
-	b.links[p] = l
+	b.links[p] = l.settle()
 	b.dirtyLinks[p] = struct{}{}
 }
 
@@ -212,8 +227,8 @@ func (b *Book) LoadLink(key string, v []byte) error {
 // What it returns must not be changed.
 func (b *Book) Links() iter.Seq2[Pair, *Link] { return sortedLinks(b.links) }
 
-// Links is Book.Links of a snapshot.
-func (s Snapshot) Links() iter.Seq2[Pair, *Link] { return sortedLinks(s.links) }
+// Links is Book.Links of a snapshot, in no order.
+func (s Snapshot) Links() iter.Seq2[Pair, *Link] { return maps.All(s.links) }
 
 func sortedLinks(links map[Pair]*Link) iter.Seq2[Pair, *Link] {
 	return func(yield func(Pair, *Link) bool) {
@@ -261,5 +276,5 @@ func DecodeLink(b []byte) (*Link, error) {
 	if l.At = int64(at); r.bad || at > math.MaxInt64 {
 		return nil, ErrMalformedLink
 	}
-	return l, nil
+	return l.settle(), nil
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,6 +21,8 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/benchmarks/internal/exit"
 	"github.com/cascade-run/cascade/benchmarks/internal/hosts"
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/profiles"
 )
 
 var (
@@ -138,10 +141,34 @@ func (o *options) run() (err error) {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%d\t%s\t%s\t%d\t\n", units.HumanSize(float64(size)), r.tasks,
 			short(r.aware.wait), short(r.aware.took), r.aware.moved, short(r.unaware.wait), short(r.unaware.took), r.unaware.moved)
 	}
-	if err := w.Flush(); err != nil || o.plot == "" {
+	if err := w.Flush(); err != nil {
 		return err
 	}
+	if o.untold {
+		if err := learnt(c.Client); err != nil {
+			return err
+		}
+	}
+	if o.plot == "" {
+		return nil
+	}
 	return draw(o.plot, all)
+}
+
+// learnt prints what the controller has measured of the ways between the hosts.
+func learnt(c *cascade.Client) error {
+	rows, err := cascade.Rows[comms.LinkRow](context.Background(), c, comms.QueryLinks, comms.JobID{}, "")
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		var l profiles.LinkEntry
+		if err := json.Unmarshal([]byte(r.Entry), &l); err != nil {
+			return fmt.Errorf("read a link of the answer: %w", err)
+		}
+		fmt.Printf("learnt from %s to %s: %.3g Mbit/s, mean %.3g of %d flows, latency %.2g ms\n", l.From, l.To, l.Bandwidth*8/1e6, l.Rate*8/1e6, l.Flows, l.Latency*1e3)
+	}
+	return nil
 }
 
 // median returns the job in the middle, by how long it took.
