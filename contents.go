@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/zeebo/blake3"
 
@@ -82,12 +83,31 @@ func environmentHash(ctx context.Context, env dag.Environment) (comms.Hash, erro
 	if err != nil {
 		return "", err
 	}
-	key, err := cache.Key(ctx, env)
+	var keys []string
+	for _, one := range each(env) {
+		key, e := cache.Key(ctx, one)
+		keys, err = append(keys, key), errors.Join(err, e)
+	}
 	if err = errors.Join(err, cache.Close()); err != nil {
 		return "", err
 	}
-	sum := blake3.Sum256([]byte(key))
+	sum := blake3.Sum256([]byte(strings.Join(keys, "\n")))
 	return hashOf(sum[:]), nil
+}
+
+// each returns what an environment is on hosts of the platforms that it names, in order;
+// itself, when it names none.
+func each(env dag.Environment) (all []dag.Environment) {
+	binaries := env.Binaries
+	env.Binaries = nil
+	for _, b := range binaries {
+		env.Binary = b.Path
+		all = append(all, env)
+	}
+	if all == nil {
+		all = append(all, env)
+	}
+	return all
 }
 
 func fileHash(path string) (comms.Hash, error) {

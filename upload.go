@@ -1,6 +1,7 @@
 package cascade
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
 )
 
 // parcel is what goes ahead of a submit: a graph or a package.
@@ -66,12 +68,47 @@ func (c *Client) packEnvironments(ctx context.Context, g *dag.Graph, dir string,
 		if envs[i].Source = filepath.Join(dir, source); filepath.IsAbs(source) {
 			envs[i].Source = source
 		}
-		var e error
-		envs[i], e = p.Pack(ctx, envs[i])
+		packed, e := p.Pack(ctx, envs[i])
+		if e == nil {
+			e = c.withoutPlatforms(&packed, &envs[i])
+		}
+		envs[i], err = packed, errors.Join(err, e)
 		envs[i].Source = source
-		err = errors.Join(err, e)
 	}
 	return envs, err
+}
+
+// withoutPlatforms makes an environment one that an older controller knows: the platform
+// of its binary is left out.
+func (c *Client) withoutPlatforms(packed, was *dag.Environment) error {
+	switch {
+	case len(packed.Binaries) == 0 || slices.Contains(c.ctrl.current().Peer().Features, comms.FeaturePlatforms):
+		return nil
+	case len(was.Binaries) > 0:
+		return fmt.Errorf("environment %q: the controller is of a version that knows no binaries for platforms: update it, or name one binary", was.Name)
+	}
+	packed.Binary, packed.Binaries = packed.Binaries[0].Path, nil
+	return nil
+}
+
+// Unserved says, for people, which agents that are there now get no task of an
+// environment of a job, as it has no binary for their platforms.
+func (c *Client) Unserved(ctx context.Context, j *Job) ([]string, error) {
+	g := j.graph
+	if g == nil || !g.NamesPlatforms() {
+		return nil, nil
+	}
+	rows, err := Rows[comms.AgentRow](ctx, c, comms.QueryAgents, comms.JobID{}, "")
+	if err != nil {
+		return nil, err
+	}
+	var hosts []planner.Host
+	for i := range rows {
+		if r := &rows[i]; r.State == "ready" {
+			hosts = append(hosts, planner.Host{Name: r.Name, Platform: cmp.Or(r.Platform, planner.UntoldPlatform)})
+		}
+	}
+	return planner.Unserved(g, hosts), nil
 }
 
 // seal returns the graph with other environments and inputs, the same as the last

@@ -107,6 +107,7 @@ func (a *Agent) open() error {
 	ask := func(m *comms.BlobReq) { a.in.Push(item{note: func() { a.loop.toController(m) }}) }
 	a.packages, a.relay = newPackages(ask), newRelay(ask)
 	a.envs.From(a.packages)
+	a.envs.On(a.cfg.Platform)
 	a.work.Go(a.pruneEnvironments)
 	if a.store, err = shm.OpenStore(shm.Options{Name: a.storeName(), SpillDir: filepath.Join(a.cfg.State, "spill")}); err != nil {
 		return err
@@ -309,6 +310,7 @@ func (a *Agent) coreConfig(left inheritance) core.Config {
 		Addresses:   strings.Split(a.clients.Addr(), ","),
 		Host:        gangHost(strings.Split(a.clients.Addr(), ",")),
 		BootID:      readText("/proc/sys/kernel/random/boot_id"),
+		Platform:    a.cfg.Platform,
 		Total: comms.Resources{
 			CPU: a.cfg.CPU, Memory: a.cfg.Memory, GPU: a.cfg.GPU, Custom: a.custom(),
 		},

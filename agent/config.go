@@ -34,16 +34,17 @@ type Config struct {
 	Plugins string // folder of external plugins that make environments; default: cascade/plugins in the user's folder of settings
 	Dir     string // working folder of executors of the default environment; default: the process's
 
-	CPU    int64           // thousandths of a core that tasks may use; default: what the cgroup and affinity allow
-	Memory int64           // bytes of private memory that tasks may use; default: what the host or cgroup has, less Store and a tenth
-	Store  int64           // bytes of shared memory for datasets; default: 30 % of memory, bounded by what /dev/shm has free
-	GPU    int64           // thousandths of a device; default 0
-	Custom []comms.Amount  // custom resources
-	Inproc *comms.Inproc   // names that can be reached inside this process; default none
-	Graphs *decoded.Graphs // that other parts of this process decode too; default none
-	Warm   int             // executors to start before the first task; default: one per core; negative: none
-	Drain  time.Duration   // how long Run waits for running tasks when its context has ended; default 0: they are killed
-	Env    []string        // NAME=value for executors, added to the agent's own environment
+	Platform string          // for which binaries run here, such as "linux/arm64"; default: that of this process, others by emulation
+	CPU      int64           // thousandths of a core that tasks may use; default: what the cgroup and affinity allow
+	Memory   int64           // bytes of private memory that tasks may use; default: what the host or cgroup has, less Store and a tenth
+	Store    int64           // bytes of shared memory for datasets; default: 30 % of memory, bounded by what /dev/shm has free
+	GPU      int64           // thousandths of a device; default 0
+	Custom   []comms.Amount  // custom resources
+	Inproc   *comms.Inproc   // names that can be reached inside this process; default none
+	Graphs   *decoded.Graphs // that other parts of this process decode too; default none
+	Warm     int             // executors to start before the first task; default: one per core; negative: none
+	Drain    time.Duration   // how long Run waits for running tasks when its context has ended; default 0: they are killed
+	Env      []string        // NAME=value for executors, added to the agent's own environment
 	// Unfused sends each task to an executor by itself, when its inputs are published:
 	// slower, to see what fusion is worth or whether a fault has to do with it.
 	Unfused bool
@@ -175,6 +176,9 @@ func (cfg *Config) needsCertificate() error {
 
 // detect fills the resources that are not set.
 func (cfg *Config) detect() error {
+	if cfg.Platform == "" {
+		cfg.Platform = runtimeenv.ThisPlatform
+	}
 	cfg.CPU = cmp.Or(cfg.CPU, cpuQuota("/sys/fs/cgroup", "/proc/self/cgroup", int64(runtime.NumCPU())*1000))
 	free, room, err := freeSpace(shmFolder)
 	if err != nil {

@@ -15,6 +15,7 @@ type Register struct {
 	LastEvent   uint64    // highest event number that the agent has used
 	Takes       bool      // it runs calls that other agents forward to it
 	Gathers     bool      // it starts members of gangs together with other agents, as Gather says
+	Platform    string    // for which binaries run there, such as "linux/amd64"; empty from older agents, which cannot read jobs that name platforms
 }
 
 // Snapshot tells a new controller incarnation, or the first after the agent
@@ -186,7 +187,7 @@ func (*Committed) Type() Type { return TypeCommitted }
 func (*Retain) Type() Type { return TypeRetain }
 
 func (m *Register) code(c *Coder) {
-	c.Struct(8, func(c *Coder) {
+	c.Struct(9, func(c *Coder) {
 		String(c, &m.Agent)
 		Uint(c, &m.Incarnation)
 		Slice(c, &m.Addresses, String[string])
@@ -195,6 +196,7 @@ func (m *Register) code(c *Coder) {
 		Uint(c, &m.LastEvent)
 		c.Bool(&m.Takes)
 		c.Bool(&m.Gathers)
+		String(c, &m.Platform)
 	})
 }
 

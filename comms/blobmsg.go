@@ -8,6 +8,9 @@ const FeaturePackages = "packages"
 // FeatureInputs is the feature of a controller that knows inputs of jobs, and agents that read them.
 const FeatureInputs = "inputs"
 
+// FeaturePlatforms is the feature of a controller that knows binaries for platforms. Which agents do they say in Register.
+const FeaturePlatforms = "platforms"
+
 // BlobReq asks for a piece of a blob. The answer is a Blob of the same Hash and
 // Offset, with Max bytes, or as many as there are. Who asks again gets it again.
 type BlobReq struct {

@@ -6,13 +6,14 @@ package comms
 // Where asks which agents should run calls that are alike, and says how much the
 // asker has to do. One that has taken calls of others says so with no calls to ask for.
 type Where struct {
-	Ask     uint64    // number of the question, which the answer repeats
-	Calls   uint64    // how many; 0: nothing is asked
-	Needs   Resources // of each; CPU 0 means the default
-	Bytes   uint64    // of the inputs of each, all of which the asker has
-	Here    bool      // the asker can run them, too: some may stay
-	Load    *Load     // of the asker; Waiting counts these calls
-	Without []string  // agents that cannot be reached, or have given calls back, sorted
+	Ask       uint64    // number of the question, which the answer repeats
+	Calls     uint64    // how many; 0: nothing is asked
+	Needs     Resources // of each; CPU 0 means the default
+	Bytes     uint64    // of the inputs of each, all of which the asker has
+	Here      bool      // the asker can run them, too: some may stay
+	Load      *Load     // of the asker; Waiting counts these calls
+	Without   []string  // agents that cannot be reached, or have given calls back, sorted
+	Platforms []string  // for which there is a binary of the environment of each, sorted; none: for any
 }
 
 // There answers Where: what is in no Host stays with the asker.
@@ -98,7 +99,7 @@ func (*Forwarded) Type() Type { return TypeForwarded }
 func (*Recall) Type() Type { return TypeRecall }
 
 func (m *Where) code(c *Coder) {
-	c.Struct(7, func(c *Coder) {
+	c.Struct(8, func(c *Coder) {
 		Uint(c, &m.Ask)
 		Uint(c, &m.Calls)
 		m.Needs.code(c)
@@ -106,6 +107,7 @@ func (m *Where) code(c *Coder) {
 		c.Bool(&m.Here)
 		Pointer(c, &m.Load, func(c *Coder, l *Load) { l.code(c) })
 		Slice(c, &m.Without, String[string])
+		Slice(c, &m.Platforms, String[string])
 	})
 }
 

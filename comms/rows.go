@@ -58,6 +58,7 @@ type DatasetRow struct {
 type AgentRow struct {
 	Name      string   `json:"name" msgpack:"name"`
 	State     string   `json:"state" msgpack:"state"`
+	Platform  string   `json:"platform,omitempty" msgpack:"platform,omitempty"` // such as "linux/amd64"; "" of older agents
 	CPU       float64  `json:"cpu" msgpack:"cpu"`
 	Memory    int64    `json:"memory" msgpack:"memory"`
 	GPU       float64  `json:"gpu" msgpack:"gpu"`

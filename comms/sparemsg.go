@@ -34,6 +34,7 @@ type Spare struct {
 	Least     float64   // seconds: what is predicted to begin here sooner stays
 	Bandwidth float64   // bytes a second to the other; what takes longer to send than it waits here stays
 	Total     Resources // what tasks may occupy there together: what does not fit stays
+	Platform  string    // of the other: what has no binary for it stays; empty: unknown
 }
 
 // Spared says which tasks were set aside. After a Snapshot it is said again.
@@ -77,7 +78,7 @@ func (m *Backlog) code(c *Coder) {
 }
 
 func (m *Spare) code(c *Coder) {
-	c.Struct(7, func(c *Coder) {
+	c.Struct(8, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Uint(c, &m.Life)
 		Uint(c, &m.Epoch)
@@ -85,6 +86,7 @@ func (m *Spare) code(c *Coder) {
 		c.Float(&m.Least)
 		c.Float(&m.Bandwidth)
 		m.Total.code(c)
+		String(c, &m.Platform)
 	})
 }
 

@@ -15,7 +15,8 @@ import (
 type Environment struct {
 	Name       string
 	Go         string            // folder of a Go package whose registered functions are tasks; "" if none
-	Binary     string            // executor that is built already; "" if none
+	Binary     string            // executor that is built already, for whatever platform; "" if none
+	Binaries   []Binary          // the same for each of some platforms, sorted by that: others have none
 	Python     *Python           // interpreter and packages of Python functions; nil if none
 	WorkingDir string            // folder or archive (also a Package or an Address) in which its processes start, a copy of it; "" is the job's folder
 	PyModules  []string          // folders, files and archives (Packages, Addresses) that Python can import from
@@ -33,7 +34,7 @@ func (e *Environment) Kind() string {
 		return "go"
 	case e.Python != nil:
 		return "python"
-	case e.Binary != "":
+	case e.Binary != "" || len(e.Binaries) > 0:
 		return "binary"
 	}
 	return "default"
@@ -69,7 +70,7 @@ func (j *jobFile) environment(p pair) {
 		case "go":
 			e.Go, _ = j.text(k.val, of)
 		case "binary":
-			e.Binary, _ = j.text(k.val, of)
+			j.binary(&e, k.val, of)
 		case "python":
 			e.Python = j.python(k.val, of)
 		case "working_dir":
@@ -135,7 +136,7 @@ func (j *jobFile) texts(n *yaml.Node, what string) (out []string) {
 // checkEnvironment finds what is wrong with an environment.
 func checkEnvironment(e *Environment) error {
 	kinds := 0
-	for _, set := range []bool{e.Go != "", e.Binary != "", e.Python != nil} {
+	for _, set := range []bool{e.Go != "", e.Binary != "" || len(e.Binaries) > 0, e.Python != nil} {
 		if set {
 			kinds++
 		}
@@ -163,6 +164,9 @@ func checkEnvironment(e *Environment) error {
 		if err := checkPython(e.Python); err != nil {
 			return err
 		}
+	}
+	if err := checkBinaries(e); err != nil {
+		return err
 	}
 	if err := checkContainer(e); err != nil {
 		return err
@@ -269,6 +273,8 @@ func specifiers(text string) bool {
 func (e encoder) environment(x *Environment) {
 	size := environmentWhole
 	switch {
+	case len(x.Binaries) > 0:
+		size = environmentBuilt
 	case x.Container != nil || len(x.Plugins) > 0:
 	case x.Binary != "" || x.Python != nil || x.WorkingDir != "" || len(x.PyModules) > 0:
 		size = environmentFull
@@ -305,6 +311,9 @@ func (e encoder) environment(x *Environment) {
 	}
 	e.container(x.Container)
 	e.fields(x.Plugins)
+	if size == environmentBuilt {
+		e.binaries(x.Binaries)
+	}
 }
 
 func (e encoder) strings(list []string) {
@@ -316,7 +325,7 @@ func (e encoder) strings(list []string) {
 
 func (d *decoder) environment() (e Environment) {
 	n := d.array()
-	if d.err == nil && n != environmentPlain && n != environmentFull && n != environmentWhole {
+	if d.err == nil && n != environmentPlain && n != environmentFull && n != environmentWhole && n != environmentBuilt {
 		d.fail(fmt.Errorf("environment of %d elements", n))
 		return e
 	}
@@ -341,8 +350,11 @@ func (d *decoder) environment() (e Environment) {
 	}
 	e.WorkingDir = d.string()
 	e.PyModules = listOf(d, d.array(), d.string)
-	if n == environmentWhole {
+	if n >= environmentWhole {
 		e.Container, e.Plugins = d.container(), d.fields()
+	}
+	if n == environmentBuilt {
+		e.Binaries = d.binaries()
 	}
 	return e
 }
@@ -356,6 +368,7 @@ func environmentText(e *Environment) string {
 	}
 	add("go", e.Go)
 	add("binary", e.Binary)
+	w = append(w, binariesText(e)...)
 	if py := e.Python; py != nil {
 		outer := w
 		w = nil
@@ -405,7 +418,7 @@ func environmentSchema() map[string]any {
 	return strict(object("An environment.", map[string]any{
 		"go":          described(text(), "Folder of a Go package whose registered functions are tasks, such as ./fields."),
 		"python":      python,
-		"binary":      described(text(), "Program that is an executor and was built already."),
+		"binary":      described(anyOf(text(), mapping("One for each platform, such as linux/amd64.", text())), "Program that is an executor and was built already."),
 		"working_dir": described(text(), "Folder or .zip (or URL of one) in which its processes start, a copy of it; the job's folder by default."),
 		"py_modules":  described(texts(), "Packages (folders), .py files, folders of modules, .zip and .whl (or URLs of these) that Python can import."),
 		"env":         mapping("Environment variables of its executors.", scalar()),

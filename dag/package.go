@@ -56,7 +56,11 @@ func checkPackage(text string) error {
 
 // files are the places of an environment where a path or a package stands.
 func (e *Environment) files() []string {
-	return append([]string{e.Binary, e.WorkingDir}, e.PyModules...)
+	all := append([]string{e.Binary, e.WorkingDir}, e.PyModules...)
+	for _, b := range e.Binaries {
+		all = append(all, b.Path)
+	}
+	return all
 }
 
 // Packages returns the packages that the job needs, each once, in order: those of

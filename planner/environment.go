@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"hash/fnv"
+	"io"
 	"slices"
 
 	"github.com/cascade-run/cascade/dag"
@@ -15,21 +16,38 @@ const DefaultBuild = 10.0
 // for one that installs nothing, which is everywhere at once.
 func EnvironmentID(e *dag.Environment) uint64 {
 	own := *e
-	if own.Go == "" && own.Binary == "" && own.Python == nil && own.WorkingDir == "" && len(own.PyModules) == 0 &&
+	if own.Go == "" && own.Kind() != "binary" && own.Python == nil && own.WorkingDir == "" && len(own.PyModules) == 0 &&
 		own.Container == nil && len(own.Plugins) == 0 {
 		return 0
 	}
 	own.Name, own.Vars = "", nil
 	h := fnv.New64a()
-	if own.Python != nil {
-		fmt.Fprintf(h, "%+v", *own.Python)
-	}
-	if own.Container != nil {
-		fmt.Fprintf(h, "%+v", *own.Container)
-	}
-	own.Python, own.Container = nil, nil
-	fmt.Fprintf(h, "%+v", own)
+	describe(h, own)
 	return max(h.Sum64(), 1)
+}
+
+// describe writes all that an environment says. The text is part of what profiles know
+// a task by: a field that comes later is written only where it is set.
+func describe(to io.Writer, e dag.Environment) {
+	if e.Python != nil {
+		fmt.Fprintf(to, "%+v", *e.Python)
+	}
+	if e.Container != nil {
+		fmt.Fprintf(to, "%+v", *e.Container)
+	}
+	fmt.Fprintf(to, "%+v", struct {
+		Name, Go, Binary string
+		Python           *dag.Python
+		WorkingDir       string
+		PyModules        []string
+		Vars             map[string]string
+		Container        *dag.Container
+		Plugins          []dag.Field
+		Source           string
+	}{e.Name, e.Go, e.Binary, nil, e.WorkingDir, e.PyModules, e.Vars, nil, e.Plugins, e.Source})
+	if len(e.Binaries) > 0 {
+		fmt.Fprintf(to, "%+v", e.Binaries)
+	}
 }
 
 // builds returns for each group and host after how many seconds its environment is

@@ -16,9 +16,9 @@ import (
 func Unfit(g *dag.Graph, hosts []Host, spread bool) string {
 	return unfit(g, hosts, func(grp *dag.Group) string {
 		if spread {
-			return lacking(&grp.Resources, hosts)
+			return lacking(g, grp, &grp.Resources, hosts)
 		}
-		return lackingOne(grp, hosts)
+		return lackingOne(g, grp, hosts)
 	})
 }
 
@@ -29,7 +29,7 @@ func Apart(g *dag.Graph, hosts []Host) string {
 		if grp.GangSize() == 0 {
 			return ""
 		}
-		return lackingAll(grp, hosts)
+		return lackingAll(g, grp, hosts)
 	})
 }
 
@@ -51,12 +51,12 @@ func unfit(g *dag.Graph, hosts []Host, lacks func(*dag.Group) string) string {
 
 // lackingAll says why hosts cannot run the tasks of a group together; "" when they
 // can. The members of a gang may be on several.
-func lackingAll(grp *dag.Group, hosts []Host) string {
+func lackingAll(g *dag.Graph, grp *dag.Group, hosts []Host) string {
 	size, room := grp.GangSize(), 0
 	for i := range hosts {
-		room += hosts[i].room(grp)
+		room += hosts[i].room(g, grp)
 	}
-	if text := lacking(&grp.Resources, hosts); text != "" || room >= size {
+	if text := lacking(g, grp, &grp.Resources, hosts); text != "" || room >= size {
 		return text
 	}
 	text := gangNeeds(grp)
@@ -73,14 +73,14 @@ func lackingAll(grp *dag.Group, hosts []Host) string {
 
 // lackingOne says why no host alone can run the tasks of a group, all at once if they
 // are a gang; "" when one can.
-func lackingOne(grp *dag.Group, hosts []Host) string {
-	if text := lacking(&grp.Resources, hosts); text != "" || grp.GangSize() < 2 {
+func lackingOne(g *dag.Graph, grp *dag.Group, hosts []Host) string {
+	if text := lacking(g, grp, &grp.Resources, hosts); text != "" || grp.GangSize() < 2 {
 		return text
 	}
 	room := 0
 	for _, h := range hosts {
 		h.Alone = false
-		room = max(room, h.room(grp))
+		room = max(room, h.room(g, grp))
 	}
 	if room >= grp.GangSize() {
 		return ""
@@ -110,10 +110,11 @@ func gangNeeds(grp *dag.Group) string {
 // of a job that waits for a host.
 const unfitNames = 20
 
-// Runs tells whether the host has enough for each task of a graph.
+// Runs tells whether the host has enough for each task of a graph, and binaries of
+// its platform for each.
 func (h *Host) Runs(g *dag.Graph) bool {
 	for i := range g.Groups {
-		if !h.fits(together(&g.Groups[i])) {
+		if grp := &g.Groups[i]; !h.serves(g, grp) || !h.fits(together(grp)) {
 			return false
 		}
 	}
@@ -123,9 +124,12 @@ func (h *Host) Runs(g *dag.Graph) bool {
 // Room returns how many members of a task's gang the host could run at once, at
 // most all of them; 0 when the task is in none, or the host is for whole gangs only
 // and has no room for all.
-func (h *Host) Room(g *dag.Graph, i dag.TaskIndex) int { return h.room(g.Group(i)) }
+func (h *Host) Room(g *dag.Graph, i dag.TaskIndex) int { return h.room(g, g.Group(i)) }
 
-func (h *Host) room(grp *dag.Group) int {
+func (h *Host) room(g *dag.Graph, grp *dag.Group) int {
+	if !h.serves(g, grp) {
+		return 0
+	}
 	r, n := &grp.Resources, int64(grp.GangSize())
 	bound := func(need, have int64) {
 		if need > 0 {
@@ -175,9 +179,17 @@ func (h *Host) fits(r *dag.Resources) bool {
 	return true
 }
 
-// lacking says of which resources even the largest host has too little, "" when a
-// host has enough of all.
-func lacking(r *dag.Resources, hosts []Host) string {
+// lacking says why no host runs a group's tasks, which take so much: for the platform
+// of none there is a binary, or of which resources even the largest has too little; ""
+// when a host has all.
+func lacking(g *dag.Graph, grp *dag.Group, r *dag.Resources, hosts []Host) string {
+	if g.NamesPlatforms() {
+		serving := slices.DeleteFunc(slices.Clone(hosts), func(h Host) bool { return !h.serves(g, grp) })
+		if len(serving) == 0 {
+			return withoutBinary(g, grp, hosts)
+		}
+		hosts = serving
+	}
 	var cpu, memory, gpu int64
 	custom := map[string]int64{}
 	for i := range hosts {

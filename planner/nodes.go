@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/profiles"
@@ -37,7 +38,7 @@ type groupCost struct {
 	known   bool
 	peak    float64 // bytes of private memory
 	need    need
-	shape   int // groups of equal need share a shape
+	shape   int // groups of equal need, with binaries for the same platforms, share a shape
 }
 
 type need struct {
@@ -60,6 +61,9 @@ func newNodes(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*nodes, error) {
 	for i := range g.Groups {
 		n.groups[i] = costOf(g, i, p, 0)
 		key := fmt.Sprint(n.groups[i].need)
+		if e := g.EnvironmentOf(&g.Groups[i]); e != nil {
+			key += strings.Join(e.Platforms(), " ")
+		}
 		if _, ok := shapes[key]; !ok {
 			shapes[key] = len(shapes)
 		}

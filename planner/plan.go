@@ -11,13 +11,14 @@ import (
 // Host is a place that runs tasks. Amounts are those of dag.Resources:
 // thousandths of cores and devices, bytes of memory. Memory 0 means unknown: no limit.
 type Host struct {
-	Name   string
-	CPU    int64
-	Memory int64
-	GPU    int64
-	Custom map[string]int64
-	Built  []uint64 // environments that it has, by EnvironmentID
-	Alone  bool     // it runs no gang of which another host has members: its agent is of an older version
+	Name     string
+	CPU      int64
+	Memory   int64
+	GPU      int64
+	Custom   map[string]int64
+	Built    []uint64 // environments that it has, by EnvironmentID
+	Alone    bool     // it runs no gang of which another host has members: its agent is of an older version
+	Platform string   // for which binaries run there; "" means that this does not matter, UntoldPlatform that nobody knows
 }
 
 // Cluster is the hosts, and what lies between any two of them of which the profiles
@@ -115,7 +116,7 @@ func (p *Plan) Reason(g *dag.Graph, i dag.TaskIndex) string {
 	case whyQueued:
 		return fmt.Sprintf("ready %.3g s earlier, waits for a free place behind tasks of higher rank%s", t.wait, moved)
 	case whyTooBig:
-		if text := lacking(&g.Group(i).Resources, p.on.Hosts); text != "" {
+		if text := lacking(g, g.Group(i), &g.Group(i).Resources, p.on.Hosts); text != "" {
 			return text
 		}
 		return "no host has enough for it and for the tasks that follow its elements"
@@ -151,17 +152,10 @@ func VersionOf(g *dag.Graph, group int) uint64 {
 	grp := &g.Groups[group]
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%+v", grp.Run)
-	for i := range g.Environments {
-		if e := g.Environments[i]; e.Name == grp.Run.Environment {
-			if e.Python != nil {
-				fmt.Fprintf(h, "%+v", *e.Python)
-			}
-			if e.Container != nil {
-				fmt.Fprintf(h, "%+v", *e.Container)
-			}
-			e.Python, e.Container, e.Source = nil, nil, "" // where its folder lies does not matter
-			fmt.Fprintf(h, "%+v", e)
-		}
+	if e := g.EnvironmentOf(grp); e != nil {
+		own := *e
+		own.Source = "" // where its folder lies does not matter
+		describe(h, own)
 	}
 	return max(h.Sum64(), 1)
 }

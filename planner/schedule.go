@@ -68,6 +68,9 @@ func newScheduler(n *nodes, c *Cluster) *scheduler {
 	for i := range c.Hosts {
 		s.free = append(s.free, needOf(&c.Hosts[i]))
 	}
+	if len(c.Hosts) > 1 || n.g.NamesPlatforms() {
+		s.able = ableHosts(n.g, c.Hosts)
+	}
 	if len(c.Hosts) > 1 {
 		s.parents = make([][]int32, len(n.order))
 		for i := range n.group {
@@ -75,7 +78,6 @@ func newScheduler(n *nodes, c *Cluster) *scheduler {
 				s.parents[e.to] = append(s.parents[e.to], int32(i))
 			}
 		}
-		s.able = ableHosts(n.g, c.Hosts)
 		s.ends, s.waits = make([]endHeap, len(c.Hosts)), make([]rankHeap, len(c.Hosts))
 		for h := range s.waits {
 			s.waits[h].rank = n.rank

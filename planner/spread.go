@@ -101,11 +101,11 @@ func ableHosts(g *dag.Graph, hosts []Host) [][]bool {
 	for i := range g.Groups {
 		able[i] = make([]bool, len(hosts))
 		for h := range hosts {
-			able[i][h] = hosts[h].fits(together(&g.Groups[i]))
+			able[i][h] = hosts[h].serves(g, &g.Groups[i]) && hosts[h].fits(together(&g.Groups[i]))
 		}
 		if size := g.Groups[i].GangSize(); size > 0 && !slices.Contains(able[i], true) { // it goes to several
 			for h := range hosts {
-				able[i][h] = hosts[h].room(&g.Groups[i]) > 0
+				able[i][h] = hosts[h].room(g, &g.Groups[i]) > 0
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func ableHosts(g *dag.Graph, hosts []Host) [][]bool {
 // Homeless names the groups for whose tasks no host has enough together with the
 // instances that follow them, "" when there is none: then hosts can share the job.
 func Homeless(g *dag.Graph, hosts []Host) string {
-	if text := unfit(g, hosts, func(grp *dag.Group) string { return lackingAll(grp, hosts) }); text != "" {
+	if text := unfit(g, hosts, func(grp *dag.Group) string { return lackingAll(g, grp, hosts) }); text != "" {
 		return text
 	}
 	for i, able := range ableHosts(g, hosts) {
@@ -136,11 +136,11 @@ func Homeless(g *dag.Graph, hosts []Host) string {
 	return ""
 }
 
-// Suits tells whether the host has enough for a task, and for the instances that
-// follow it; of a gang for all of its members (see Room).
+// Suits tells whether the host has enough for a task, and a binary of its platform, and
+// both for the instances that follow it; of a gang for all of its members (see Room).
 func (h *Host) Suits(g *dag.Graph, i dag.TaskIndex) bool {
 	group := g.Group(i)
-	if !h.fits(together(group)) {
+	if !h.serves(g, group) || !h.fits(together(group)) {
 		return false
 	}
 	for o := range group.Outputs {
@@ -148,7 +148,7 @@ func (h *Host) Suits(g *dag.Graph, i dag.TaskIndex) bool {
 			continue
 		}
 		for _, slot := range g.StreamSlots(i, uint32(o)) {
-			if first, err := g.Instance(slot, 0); err == nil && !h.fits(&g.Group(first).Resources) {
+			if first, err := g.Instance(slot, 0); err == nil && !(h.serves(g, g.Group(first)) && h.fits(&g.Group(first).Resources)) {
 				return false
 			}
 		}

@@ -16,6 +16,7 @@ type Config struct {
 	Host        string   // name or number under which members of gangs on other hosts reach those here; default: 127.0.0.1
 	BootID      string
 	Total       comms.Resources // what tasks may occupy together
+	Platform    string          // for which binaries run there, as in Register
 
 	LastEvent    uint64           // highest event number that an earlier incarnation used
 	LastExecutor comms.ExecutorID // highest executor number that an earlier incarnation used

@@ -34,6 +34,7 @@ type asking struct {
 	asked   time.Time      // since when it waits for its answer; zero: it does not
 	strange *dag.Resources // what its calls need, when they cannot run here
 	need    amounts        // when they can
+	on      []string       // platforms for which their environments have binaries; none: any
 	next    time.Time      // when to ask again at the earliest
 	pause   time.Duration  // doubled each time that nothing came of it
 	since   time.Time      // when a call began last, or the first came to wait; zero: none waits
@@ -95,11 +96,13 @@ func (c *Core) askWhere() {
 		a.strange = &c.strange[0].callGroup().group.Resources
 		m.Needs = asked(a.strange)
 	}
-	all := c.meant()
+	all := c.alike()
 	if len(all) == 0 { // those that wait are to stay
 		c.askLater(false)
 		return
 	}
+	a.on = platformsOf(all[0])
+	m.Platforms, all = a.on, c.meant()
 	for _, j := range all {
 		m.Bytes += j.bytesIn(j.call.task(j))
 	}
@@ -146,9 +149,22 @@ func (c *Core) busiest() (most *line) {
 	return most
 }
 
-// meant lists the calls that the question is about; of those that could run here
+// meant lists the calls that the question is about: alike, with binaries for the same platforms.
+func (c *Core) meant() []*job {
+	return slices.DeleteFunc(c.alike(), func(j *job) bool { return !slices.Equal(platformsOf(j), c.asking.on) })
+}
+
+// platformsOf returns the platforms to which the environment of a call is bound.
+func platformsOf(j *job) []string {
+	if e := j.declared(j.callGroup().group.Run.Environment); e != nil {
+		return e.Platforms()
+	}
+	return nil
+}
+
+// alike lists the calls that need what the question says; of those that could run here
 // first those that would begin last.
-func (c *Core) meant() (all []*job) {
+func (c *Core) alike() (all []*job) {
 	a := &c.asking
 	if a.strange != nil {
 		for _, j := range c.strange {

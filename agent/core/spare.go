@@ -268,7 +268,7 @@ func (c *Core) rowsOf(j *job, m *comms.Spare) (rows []waitingRow, seconds float6
 		cores := float64(max(cl.need[resCPU], 1)) / 1000
 		for _, r := range cl.heap {
 			gs := j.groupOf(r.task)
-			if int(r.task) >= j.static || !within(gs.group.Resources, cl.need, &m.Total) {
+			if int(r.task) >= j.static || !within(gs.group.Resources, cl.need, &m.Total) || !servedAt(m.Platform, j.declared(cl.env.name)) {
 				continue
 			}
 			mean, _ := c.meanOf(gs)
@@ -284,6 +284,12 @@ func (c *Core) rowsOf(j *job, m *comms.Spare) (rows []waitingRow, seconds float6
 		return 1
 	})
 	return rows, seconds
+}
+
+// servedAt tells whether an environment can be made on hosts of a platform; an unknown
+// one is that of an agent which cannot read jobs that name platforms.
+func servedAt(platform string, e *dag.Environment) bool {
+	return e == nil || len(e.Binaries) == 0 || e.BinaryFor(platform) != ""
 }
 
 // within tells whether a host with such resources could run tasks that need these.

@@ -83,6 +83,7 @@ type Cache struct {
 	patience time.Duration // how long transient errors of one build are tried again
 	source   Source        // of packages; nil: there are none
 	recent   recent
+	platform string // for which binaries run here; "": ThisPlatform
 
 	mu       sync.Mutex
 	held     map[string]*os.File  // locks of the environments that we use, by folder

@@ -79,8 +79,15 @@ func (p *Packer) Pack(ctx context.Context, env dag.Environment) (dag.Environment
 	var err, failed error
 	env.WorkingDir, err = pack("working_dir", env.WorkingDir, packFolder)
 	failed = errors.Join(failed, err)
+	failed = errors.Join(failed, nameBinary(&env))
 	env.Binary, err = pack("binary", env.Binary, packBinary)
 	failed = errors.Join(failed, err)
+	env.Binaries = slices.Clone(env.Binaries)
+	for i := range env.Binaries {
+		b := &env.Binaries[i]
+		b.Path, err = pack("binary "+b.Platform, b.Path, packBinary)
+		failed = errors.Join(failed, err)
+	}
 	env.PyModules = slices.Clone(env.PyModules)
 	for i, m := range env.PyModules {
 		env.PyModules[i], err = pack("py_modules", m, packModule)
@@ -107,14 +114,60 @@ func FilePack(path, sha256 string, size int64) *Pack {
 
 // validateFiles finds mistakes in what of an environment is here.
 func validateFiles(env dag.Environment) (err error) {
-	for _, p := range []Plugin{workingDir{}, pyModules{}, binaryPlugin{}} {
-		if p.Applies(env) {
-			if e := p.Validate(env); e != nil && !errors.Is(e, fs.ErrNotExist) {
-				err = errors.Join(err, e)
-			}
+	note := func(e error) {
+		if e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
 		}
 	}
+	for _, p := range []Plugin{workingDir{}, pyModules{}} {
+		if p.Applies(env) {
+			note(p.Validate(env))
+		}
+	}
+	if env.Binary != "" {
+		note(checkProgram(env, env.Binary))
+	}
+	for _, b := range env.Binaries {
+		note(checkProgram(env, b.Path))
+	}
 	return err
+}
+
+// nameBinary finds out for which platforms the programs of an environment that are here
+// were built: a single one becomes the binary of its platform, of others it must be what
+// the environment says. Scripts run anywhere.
+func nameBinary(env *dag.Environment) error {
+	here := func(text string) (string, error) {
+		if _, ok := dag.ParsePackage(text); ok || text == "" {
+			return "", nil
+		}
+		platform, err := platformOf(absoluteIn(env.Source, text))
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+		if err == nil && platform != "" {
+			err = dag.CheckPlatform(platform)
+		}
+		return platform, err
+	}
+	platform, err := here(env.Binary)
+	if platform != "" && err == nil {
+		env.Binaries, env.Binary = []dag.Binary{{Platform: platform, Path: env.Binary}}, ""
+		return nil
+	}
+	for _, b := range env.Binaries {
+		platform, e := here(b.Path)
+		if e == nil && platform != "" && platform != b.Platform {
+			e = fmt.Errorf("%s was built for %s", absoluteIn(env.Source, b.Path), platform)
+		}
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", b.Platform, e))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("environment %q: binary: %w", env.Name, err)
+	}
+	return nil
 }
 
 func (p *Packer) packAddress(ctx context.Context, a dag.Address) (*Pack, error) {
@@ -299,6 +352,10 @@ type Source interface {
 	// as offset says. Who calls checks the hash.
 	Fetch(ctx context.Context, p dag.Package, offset int64, to io.Writer) error
 }
+
+// On makes the cache choose binaries for a platform, rather than for ThisPlatform: a host
+// may run those of another, by emulation. It is called before anything is prepared.
+func (c *Cache) On(platform string) { c.platform = platform }
 
 // From makes the cache fetch packages from a source. It is called before anything is prepared.
 func (c *Cache) From(s Source) { c.source = s }

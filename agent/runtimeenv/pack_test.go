@@ -81,7 +81,7 @@ func packed(t *testing.T, env dag.Environment, s *shelf) (dag.Environment, []*Pa
 
 func TestPackedEnvironment(t *testing.T) {
 	job := write(t, t.TempDir(), map[string]string{
-		"work/data.txt": "d", "work/.cascadeignore": "*.log\n", "work/x.log": "", "work/bin/run": "#!", "tool": "tool",
+		"work/data.txt": "d", "work/.cascadeignore": "*.log\n", "work/x.log": "", "work/bin/run": "#!", "tool": "#!tool",
 		"pack/__init__.py": "", "pack/inner.py": "", "lib/one.py": "", "single.py": "",
 	})
 	for _, name := range []string{"work/bin/run", "tool"} {
@@ -118,7 +118,7 @@ func TestPackedEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{act.Command[0]: "tool", act.Dir + "/data.txt": "d", act.Dir + "/link": "d", act.Dir + "/bin/run": "#!"} {
+	for name, want := range map[string]string{act.Command[0]: "#!tool", act.Dir + "/data.txt": "d", act.Dir + "/link": "d", act.Dir + "/bin/run": "#!"} {
 		if got := read(t, name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}

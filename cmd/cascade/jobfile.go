@@ -57,6 +57,9 @@ func (a *app) read(path string, f *jobFlags) (*dag.Graph, string, error) {
 func checkPlaces(name string, text []byte, dir string, e *dag.Environment) error {
 	type place struct{ key, path, what string }
 	places := []place{{"go", e.Go, "the folder of a Go package"}, {"working_dir", e.WorkingDir, "a folder or archive"}, {"binary", e.Binary, "a program"}}
+	for _, b := range e.Binaries {
+		places = append(places, place{"binary", b.Path, "a program for each platform"})
+	}
 	for _, m := range e.PyModules {
 		places = append(places, place{"py_modules", m, "folders, .py files and archives"})
 	}

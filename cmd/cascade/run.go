@@ -212,6 +212,7 @@ for cascade get. With --wait it waits for the end and copies them, as run does.`
 				if err != nil {
 					return err
 				}
+				a.tellUnserved(c.Context(), client, j)
 				if wait {
 					a.runAnew(c, args[0], g.Retain)
 					return a.follow(c.Context(), client, j, g, dir)
@@ -228,6 +229,18 @@ for cascade get. With --wait it waits for the end and copies them, as run does.`
 	sub.add(c)
 	c.Flags().BoolVar(&wait, "wait", false, "wait for the end and copy the outputs, as run does")
 	return c
+}
+
+// tellUnserved tells which agents get nothing of a job, for whose platform it has no binary.
+// The job runs on the others: that it cannot be asked for is no fault of it.
+func (a *app) tellUnserved(ctx context.Context, client *cascade.Client, j *cascade.Job) {
+	all, err := client.Unserved(ctx, j)
+	if err != nil {
+		fmt.Fprintf(a.err, "note: which agents have no binary is not known: %v\n", err)
+	}
+	for _, text := range all {
+		fmt.Fprintf(a.err, "note: %s: none of its tasks goes there\n", text)
+	}
 }
 
 // runJob runs g on a cluster of its own, or on the one that --to names. A job of the

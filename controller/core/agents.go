@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -29,7 +30,8 @@ type agent struct {
 }
 
 func (a *agent) host() planner.Host {
-	h := planner.Host{Name: a.row.Name, CPU: a.row.Total.CPU, Memory: a.row.Total.Memory, GPU: a.row.Total.GPU, Built: a.built, Alone: !a.gathers}
+	h := planner.Host{Name: a.row.Name, CPU: a.row.Total.CPU, Memory: a.row.Total.Memory, GPU: a.row.Total.GPU, Built: a.built, Alone: !a.gathers,
+		Platform: cmp.Or(a.row.Platform, planner.UntoldPlatform)}
 	for _, x := range a.row.Total.Custom {
 		if h.Custom == nil {
 			h.Custom = map[string]int64{}
@@ -90,7 +92,8 @@ func (c *Core) register(l *link, m *comms.Register) {
 	if a.row.Incarnation != m.Incarnation {
 		a.fresh, a.intake, a.building = true, intake{}, nil
 	}
-	a.row = AgentRecord{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID, Seen: c.now.UnixNano()}
+	a.row = AgentRecord{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID,
+		Seen: c.now.UnixNano(), Platform: m.Platform}
 	a.link, a.synced, a.snapshot, a.away, a.leaving = l, false, nil, time.Time{}, nil
 	a.takes, a.gathers = m.Takes, m.Gathers
 	a.work = workload{cores: float64(m.Total.CPU) / 1000}

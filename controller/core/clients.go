@@ -276,7 +276,7 @@ func (c *Core) query(l *link, m *comms.Query) {
 
 func (c *Core) agentRows() (rows []comms.AgentRow) {
 	for _, a := range c.sortedAgents() {
-		row := comms.AgentRow{Name: a.row.Name, State: "away", CPU: float64(a.row.Total.CPU) / 1000, Memory: a.row.Total.Memory,
+		row := comms.AgentRow{Name: a.row.Name, State: "away", Platform: a.row.Platform, CPU: float64(a.row.Total.CPU) / 1000, Memory: a.row.Total.Memory,
 			GPU: float64(a.row.Total.GPU) / 1000, Addresses: a.row.Addresses, Seen: time.Unix(0, a.row.Seen).UTC().Format(time.RFC3339Nano)}
 		for _, r := range a.row.Total.Custom {
 			if row.Resources == nil {

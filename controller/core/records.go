@@ -115,7 +115,8 @@ type AgentRecord struct {
 	Addresses   []string
 	Total       comms.Resources
 	BootID      string
-	Seen        int64 // wall-clock nanoseconds of the last registration
+	Seen        int64  // wall-clock nanoseconds of the last registration
+	Platform    string // as in Register
 }
 
 // Commit is one atomic change of a job in the store. Everything in it becomes

@@ -147,7 +147,8 @@ func (c *Core) ask(j *job, giver *agent, idle []*agent, seconds float64) bool {
 	}
 	j.spare = &spare{giver: giver.row.Name, taker: taker.row.Name, asked: c.now}
 	c.send(giver.link, &comms.Spare{Job: j.id, Life: j.life, Epoch: j.rec.Epoch, Share: part / seconds, Least: least,
-		Bandwidth: cmp.Or(taker.work.told.Bandwidth, c.cfg.Bandwidth, planner.DefaultBandwidth), Total: taker.row.Total})
+		Bandwidth: cmp.Or(taker.work.told.Bandwidth, c.cfg.Bandwidth, planner.DefaultBandwidth),
+		Total:     taker.row.Total, Platform: taker.row.Platform})
 	return true
 }
 

@@ -346,6 +346,9 @@ func (w *world) run(d *datadriven.TestData) error {
 		if without := arg(d, "without", ""); without != "" {
 			m.Without = []string{without}
 		}
+		if platforms := arg(d, "platforms", ""); platforms != "" {
+			m.Platforms = strings.Split(platforms, ";")
+		}
 		w.step(Received{w.links[who], m})
 	case "spared":
 		m := &comms.Spared{Job: job, Life: w.c.jobs[job].life, Epoch: number(arg(d, "epoch", "1"))}
@@ -435,7 +438,7 @@ func (w *world) up(d *datadriven.TestData, who string) {
 		return
 	}
 	w.step(Received{w.next, &comms.Register{Agent: who, Incarnation: inc, Total: comms.Resources{CPU: int64(number(arg(d, "cpu", "4"))) * 1000, GPU: int64(number(arg(d, "gpu", "0"))) * 1000},
-		Takes: !has(d, "old"), Gathers: !has(d, "old"), Addresses: []string{"ipc:///" + who}}})
+		Takes: !has(d, "old"), Gathers: !has(d, "old"), Platform: arg(d, "platform", ""), Addresses: []string{"ipc:///" + who}}})
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
 		if line == "" {
 			continue

@@ -44,22 +44,27 @@ func (c *Core) where(a *agent, m *comms.Where) {
 // hostsFor lists the agents beside the asker that can run a call, by name.
 func (c *Core) hostsFor(asker *agent, m *comms.Where) []*agent {
 	return slices.DeleteFunc(c.sortedAgents(), func(b *agent) bool {
-		return b == asker || c.cfg.Passive || !b.stays() || !b.takes || slices.Contains(m.Without, b.row.Name) || !suits(&b.row.Total, &m.Needs)
+		return b == asker || c.cfg.Passive || !b.stays() || !b.takes || slices.Contains(m.Without, b.row.Name) || !b.suits(m)
 	})
 }
 
 // hostMayCome tells whether an agent is expected, or avoided for now, that could run a call.
 func (c *Core) hostMayCome(m *comms.Where) bool {
 	for _, b := range c.agents {
-		if suits(&b.row.Total, &m.Needs) && (b.link != nil && b.takes || b.link == nil && !b.away.IsZero()) {
+		if b.suits(m) && (b.link != nil && b.takes || b.link == nil && !b.away.IsZero()) {
 			return true
 		}
 	}
 	return c.cfg.Passive
 }
 
-// suits tells whether a host has what a call needs.
-func suits(total, need *comms.Resources) bool {
+// suits tells whether an agent has what a call needs, and is of a platform for which
+// it has a binary.
+func (a *agent) suits(m *comms.Where) bool {
+	total, need := &a.row.Total, &m.Needs
+	if len(m.Platforms) > 0 && !slices.Contains(m.Platforms, a.row.Platform) {
+		return false
+	}
 	if need.CPU > total.CPU || need.Memory > total.Memory || need.GPU > total.GPU {
 		return false
 	}
