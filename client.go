@@ -16,15 +16,16 @@ import (
 
 // Client speaks to one controller. Its methods may be called from any goroutine.
 type Client struct {
-	opts   options
-	ctrl   *peer
-	packed packings
-	sums   sums
-	folder folder
-	local  bool // the cluster is on this host alone
-	mu     sync.Mutex
-	agent  map[string]*peer // links to agents that hold datasets, by name and address
-	failed error            // the cluster has ended in this process: nothing will be answered
+	opts    options
+	ctrl    *peer
+	packed  packings
+	program program
+	sums    sums
+	folder  folder
+	local   bool // the cluster is on this host alone
+	mu      sync.Mutex
+	agent   map[string]*peer // links to agents that hold datasets, by name and address
+	failed  error            // the cluster has ended in this process: nothing will be answered
 }
 
 // Dial connects to a controller: at an address such as

@@ -31,6 +31,8 @@ type options struct {
 	gcs      int64
 	retain   Retention
 	patience time.Duration
+	programs []builtProgram // beside the one that runs
+	sent     bool           // this program goes with its jobs
 
 	credentials string      // folder of member's certificate
 	member      *pki.Member // nil: no certificate
@@ -86,6 +88,23 @@ func WithPatience(d time.Duration) Option { return func(o *options) { o.patience
 // keeps warm: that of the jobs to come (see WithDir), whose tasks find them ready
 // then. The default is the working folder.
 func WithWarmDir(dir string) Option { return func(o *options) { o.warmDir = dir } }
+
+// WithProgram has the functions of this program run in copies of it, on whichever agents
+// a client's jobs run: it is sent with the first of them, once, and an agent fetches it
+// once. Without it agents run functions with the executor that they were started
+// with (cascade-agent --executor). The program must call Main first, and is best built
+// with CGO_ENABLED=0: hosts may have other C libraries. In a local cluster the executors
+// are this program in any case.
+func WithProgram() Option { return func(o *options) { o.sent = true } }
+
+// WithBinary is WithProgram, and gives the file of the same program that was built for
+// agents of another platform, such as "linux/arm64"; agents of platforms for which there
+// is none get no task of its functions. Of this program's own platform it replaces the copy.
+func WithBinary(platform, path string) Option {
+	return func(o *options) {
+		o.sent, o.programs = true, append(o.programs, builtProgram{platform, path})
+	}
+}
 
 // WithDurability sets what a local cluster's acknowledgements survive; the default is Crash.
 func WithDurability(d Durability) Option { return func(o *options) { o.durable = d } }

@@ -25,6 +25,7 @@ import (
 func (c *Client) Submit(ctx context.Context, g *dag.Graph, opts ...SubmitOption) (*Job, error) {
 	j, err := c.submit(ctx, g, opts)
 	for try := 1; errors.Is(err, runtimeenv.ErrChanged) && try < uploads; try++ {
+		c.program.forget()
 		j, err = c.submit(ctx, g, opts) // with its files as they are now
 	}
 	if err != nil {
@@ -226,9 +227,10 @@ type packed struct {
 // packings keeps the graphs that were submitted last, so that a graph which is
 // submitted again and again is encoded once. Graphs do not change.
 type packings struct {
-	mu     sync.Mutex
-	last   []*packed     // newest last
-	sealed []sealedGraph // newest last
+	mu       sync.Mutex
+	last     []*packed     // newest last
+	sealed   []sealedGraph // newest last
+	programs []sealedGraph // of those with this program as their environment; newest last
 }
 
 // maxPacked is how many graphs are kept.
@@ -278,7 +280,7 @@ func (ps *packings) know(p *packed) {
 func ownFunctions(g *dag.Graph) map[string]bool {
 	used := map[string]bool{}
 	for i := range g.Groups {
-		if r := &g.Groups[i].Run; r.Environment == "" && r.Function != "" && !g.Groups[i].IsInput() {
+		if r := &g.Groups[i].Run; (r.Environment == "" || r.Environment == dag.ProgramEnvironment) && r.Function != "" && !g.Groups[i].IsInput() {
 			used[r.Function] = true
 		}
 	}

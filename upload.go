@@ -31,6 +31,10 @@ type sealedGraph struct {
 // its environments that are on this host or at an address, and with what the files of
 // its inputs hold; and what is to be sent of them while p is open.
 func (c *Client) pack(ctx context.Context, g *dag.Graph, dir string, p *runtimeenv.Packer) (*dag.Graph, []parcel, error) {
+	g, programs, err := c.withProgram(g)
+	if err != nil {
+		return nil, nil, err
+	}
 	inputs, packs, err := c.packInputs(ctx, g, dir)
 	if err != nil {
 		return nil, nil, err
@@ -39,15 +43,14 @@ func (c *Client) pack(ctx context.Context, g *dag.Graph, dir string, p *runtimee
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(inputs)+len(p.Packs()) == 0 {
-		return g, nil, nil
-	}
-	sealed, err := c.packed.seal(g, envs, inputs)
-	if err != nil {
-		return nil, nil, err
+	sealed := g
+	if len(inputs)+len(p.Packs()) > 0 {
+		if sealed, err = c.packed.seal(g, envs, inputs); err != nil {
+			return nil, nil, err
+		}
 	}
 	var parcels []parcel
-	for _, pack := range append(packs, p.Packs()...) {
+	for _, pack := range slices.Concat(packs, programs, p.Packs()) {
 		parcels = append(parcels, parcel{pack.Name, comms.PackageHash(pack.Hash), func(ctx context.Context, piece func(int64, int64, []byte) error) error {
 			return pack.Send(ctx, blobPiece, piece)
 		}})

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -353,7 +354,8 @@ func (c *Controller) firstPlan(g *dag.Graph) (*planner.Plan, error) {
 	}
 	var cl planner.Cluster
 	for i := range agents {
-		h := planner.Host{Name: agents[i].Name, CPU: agents[i].Total.CPU, Memory: agents[i].Total.Memory, GPU: agents[i].Total.GPU, Custom: map[string]int64{}}
+		h := planner.Host{Name: agents[i].Name, CPU: agents[i].Total.CPU, Memory: agents[i].Total.Memory, GPU: agents[i].Total.GPU, Custom: map[string]int64{},
+			Platform: cmp.Or(agents[i].Platform, planner.UntoldPlatform)}
 		for _, a := range agents[i].Total.Custom {
 			h.Custom[a.Name] = a.N
 		}

@@ -41,7 +41,10 @@ func (r *resolver) job() {
 	seen = map[string]bool{}
 	for i := range g.Environments {
 		e := &g.Environments[i]
-		err := checkName("an environment", e.Name)
+		var err error
+		if e.Name != ProgramEnvironment {
+			err = checkName("an environment", e.Name)
+		}
 		if err == nil && seen[e.Name] {
 			err = mistake(fmt.Sprintf("environment %q is declared twice", e.Name), "give one of them another name")
 		}

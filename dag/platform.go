@@ -27,6 +27,30 @@ var (
 	otherwise     = map[string]string{"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "aarch64": "arm64", "armv7": "arm", "armv8": "arm64", "i386": "386", "i686": "386", "x86": "386"}
 )
 
+// ProgramEnvironment is the environment of the functions of a program that submits a graph
+// and is sent with it: its executors must have the functions as that program has them.
+const ProgramEnvironment = "cascade.program"
+
+// WithProgram returns the graph with its functions that are in no environment in one of
+// the program that submits it.
+func (g *Graph) WithProgram(env Environment) (*Graph, error) {
+	if env.Name != ProgramEnvironment || slices.ContainsFunc(g.Environments, func(e Environment) bool { return e.Name == env.Name }) {
+		return nil, fmt.Errorf("graph %q: an environment of a program has the name %s, and is its only one", g.Name, ProgramEnvironment)
+	}
+	if err := checkEnvironment(&env); err != nil {
+		return nil, fmt.Errorf("environment %q: %w", env.Name, err)
+	}
+	out := *g
+	out.Environments = append(slices.Clone(g.Environments), env)
+	out.Groups = slices.Clone(g.Groups)
+	for i := range out.Groups {
+		if run := &out.Groups[i].Run; run.Environment == "" && run.Function != "" && !out.Groups[i].IsInput() {
+			run.Environment = env.Name
+		}
+	}
+	return &out, nil
+}
+
 // CheckPlatform refuses what is no platform of agents.
 func CheckPlatform(platform string) error {
 	system, arch, ok := strings.Cut(platform, "/")

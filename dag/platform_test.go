@@ -47,6 +47,44 @@ func TestBinariesForPlatforms(t *testing.T) {
 	}
 }
 
+// The functions of a program that is sent with its graph are in its environment, and
+// nothing else of the graph is.
+func TestWithProgram(t *testing.T) {
+	g, err := dag.ParseYAML("job.yaml", []byte(`
+job: j
+environments: {own: {go: ./own}}
+inputs: {f: {file: a.txt}}
+tasks: {t: {run: F}, u: {run: "own:F"}, c: {command: "true"}}
+`), dag.Override{}, dag.Options{Dir: "/jobs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := dag.Environment{Name: dag.ProgramEnvironment, Binaries: []dag.Binary{{Platform: "linux/amd64", Path: "f"}}}
+	out, err := g.WithProgram(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"t": dag.ProgramEnvironment, "u": "own", "c": "", "f": ""} {
+		i, ok := out.Lookup(name)
+		if got := out.Group(i).Run.Environment; !ok || got != want {
+			t.Errorf("%s is in environment %q, want %q", name, got, want)
+		}
+	}
+	if i, _ := g.Lookup("t"); g.Group(i).Run.Environment != "" || len(g.Environments) != 1 {
+		t.Error("the graph itself was changed")
+	}
+	back, err := dag.Decode(out.Encode())
+	if err != nil || !reflect.DeepEqual(back.Environments, out.Environments) {
+		t.Errorf("decoded %v, %v", back, err)
+	}
+	if _, err := out.WithProgram(env); err == nil {
+		t.Error("a graph has two environments of a program")
+	}
+	if _, err := g.WithProgram(dag.Environment{Name: "other"}); err == nil {
+		t.Error("an environment of another name is one of a program")
+	}
+}
+
 // A graph without binaries for platforms is encoded as versions before them do it.
 func TestEncodingWithoutPlatforms(t *testing.T) {
 	for _, text := range []string{"{go: ./f}", "{binary: ./f}", "{binary: ./f, container: debian}"} {

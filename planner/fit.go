@@ -183,13 +183,23 @@ func (h *Host) fits(r *dag.Resources) bool {
 // of none there is a binary, or of which resources even the largest has too little; ""
 // when a host has all.
 func lacking(g *dag.Graph, grp *dag.Group, r *dag.Resources, hosts []Host) string {
-	if g.NamesPlatforms() {
-		serving := slices.DeleteFunc(slices.Clone(hosts), func(h Host) bool { return !h.serves(g, grp) })
-		if len(serving) == 0 {
-			return withoutBinary(g, grp, hosts)
-		}
-		hosts = serving
+	if !g.NamesPlatforms() {
+		return tooSmall(r, hosts)
 	}
+	serving := slices.DeleteFunc(slices.Clone(hosts), func(h Host) bool { return !h.serves(g, grp) })
+	if len(serving) == 0 {
+		return withoutBinary(g, grp, hosts)
+	}
+	text := tooSmall(r, serving)
+	if text != "" {
+		text += unserved(g, grp, r, hosts)
+	}
+	return text
+}
+
+// tooSmall says of which resources even the largest host has too little, "" when a
+// host has enough of all.
+func tooSmall(r *dag.Resources, hosts []Host) string {
 	var cpu, memory, gpu int64
 	custom := map[string]int64{}
 	for i := range hosts {

@@ -37,6 +37,17 @@ func withoutBinary(g *dag.Graph, grp *dag.Group, hosts []Host) string {
 		e.Name, strings.Join(e.Platforms(), ", "), platformsOf(hosts))
 }
 
+// unserved names the first host that has enough for tasks and is of another platform.
+func unserved(g *dag.Graph, grp *dag.Group, r *dag.Resources, hosts []Host) string {
+	e := g.EnvironmentOf(grp)
+	for i := range hosts {
+		if h := &hosts[i]; e != nil && h.Platform != UntoldPlatform && !h.serves(g, grp) && h.fits(r) {
+			return fmt.Sprintf("; environment %s has no binary for %s, the platform of %s, which has enough", e.Name, h.Platform, h.Name)
+		}
+	}
+	return ""
+}
+
 // platformsOf names the platforms of hosts, each once.
 func platformsOf(hosts []Host) string {
 	var all []string

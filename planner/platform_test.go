@@ -58,7 +58,7 @@ func TestNoHostOfThePlatform(t *testing.T) {
 		{[]Host{arm}, "task x: no host has the platform of its binaries: environment amd has linux/amd64, the hosts are linux/arm64"},
 		{[]Host{arm, old, arm}, "the hosts are linux/arm64, unknown (an older version of the agent)"},
 		{[]Host{old}, "task c: the agents of all hosts are of an older version, which cannot read a job with binaries for platforms"},
-		{[]Host{slim, arm}, "task x: no host has enough: it needs cpu 1 (the largest host has 0.5)"},
+		{[]Host{slim, arm}, "task x: no host has enough: it needs cpu 1 (the largest host has 0.5); environment amd has no binary for linux/arm64, the platform of a, which has enough"},
 		{[]Host{arm, {Name: "b", CPU: 1000, Platform: "linux/amd64"}}, ""},
 	} {
 		for _, got := range []string{Unfit(g, c.hosts, false), Homeless(g, c.hosts)} {

@@ -307,7 +307,7 @@ func (c *Core) forwarding(j *job) (*comms.Forward, error) {
 	if g := root.guestOf(); g != nil { // it comes from farther away
 		m.Task, m.Group = g.task, g.group
 	}
-	if j.callGroup().group.Run.Environment == "" {
+	if env := j.callGroup().group.Run.Environment; env == "" || env == dag.ProgramEnvironment {
 		m.Registry = j.registry
 	}
 	for i := range k.task(j) {

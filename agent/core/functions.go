@@ -17,19 +17,22 @@ import (
 // A task that may fail is left alone until it is its turn.
 
 // registryMismatch compares what the submitting program has registered with what
-// the executor has. It names all differences, in order; "" when there is none.
+// an executor has. It names all differences, in order; "" when there is none.
 func registryMismatch(want []comms.FuncSig, have dag.Functions) string {
-	var diff []string
+	var diff, missing []string
 	for _, f := range want {
 		sig, ok := have[f.Name]
 		switch {
 		case !ok:
-			diff = append(diff, fmt.Sprintf("%s is not registered in the executor", f.Name))
+			missing = append(missing, f.Name)
 		case sig != f.Sig:
-			diff = append(diff, fmt.Sprintf("%s is %s in the submitting program and %s in the executor", f.Name, f.Sig, sig))
+			diff = append(diff, fmt.Sprintf("the program has %s%s, the executor %s%s", f.Name, f.Sig, f.Name, sig))
 		}
 	}
 	slices.Sort(diff)
+	if slices.Sort(missing); len(missing) > 0 {
+		diff = append(diff, "missing in the executor: "+strings.Join(missing, ", "))
+	}
 	return strings.Join(diff, "; ")
 }
 
@@ -38,11 +41,11 @@ func (gs *groupState) universal() bool { return gs.group.Run.Command != nil || g
 
 // usable tells why a group's tasks cannot run in a pool's executors; "" when
 // they can. It is asked when an executor of the pool is up.
-func (gs *groupState) usable(j *job, p *pool) string {
+func (c *Core) usable(j *job, gs *groupState, p *pool) string {
 	if gs.checked == p || gs.universal() {
 		return ""
 	}
-	if why := different(j, p); why != "" {
+	if why := c.different(j, gs.class.env.name, p); why != "" {
 		return why
 	}
 	if j.call != nil { // what it passes was looked at where it was called
@@ -60,17 +63,21 @@ func (gs *groupState) usable(j *job, p *pool) string {
 	return ""
 }
 
-// different tells how the submitting program and a pool of its own executors
-// differ; "" when they do not.
-func different(j *job, p *pool) string {
-	if p.key.env != "" {
+// different tells how the submitting program and the executors in which its functions
+// run differ; "" when they do not. In environments of others it has no functions.
+func (c *Core) different(j *job, env string, p *pool) string {
+	if env != "" && env != dag.ProgramEnvironment {
 		return ""
 	}
 	diff := registryMismatch(j.registry, p.funcs)
 	if diff == "" {
 		return ""
 	}
-	return "the submitting program and the executor are of different builds: " + diff
+	text := fmt.Sprintf("the submitting program and the executor on agent %s are of different builds: %s", c.cfg.Agent, diff)
+	if env == "" {
+		text += " (the agent runs an executor of its own: a program that dials WithProgram is sent with its jobs)"
+	}
+	return text
 }
 
 // mistake tells what a group wants of its function that the executors of a pool
@@ -151,7 +158,7 @@ func (c *Core) checkFunctions(e *environment) {
 	e.told = true
 	same := e.err // what is wrong with all groups alike
 	if e.state == envReady {
-		same = different(j, e.pool)
+		same = c.different(j, e.name, e.pool)
 	}
 	culprit, all := noTask, []string(nil)
 	for i := range j.groups {

@@ -183,7 +183,7 @@ func (c *Core) startGang(b *bundle) {
 	}
 	for i, t := range b.members {
 		r := c.placeless(g.job, t)
-		why := g.gs.usable(g.job, b.crew[i].pool)
+		why := c.usable(g.job, g.gs, b.crew[i].pool)
 		if r == nil || why != "" { // the one before could not start, or none can
 			c.returnPorts(b.ports[i : i+1])
 			if r != nil {

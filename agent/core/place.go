@@ -189,7 +189,7 @@ func (c *Core) supplied(ex *executor, depth int) bool {
 func (c *Core) start(cl *class, ex *executor) {
 	e := c.pop(cl)
 	j := cl.job
-	if why := j.groupOf(e.task).usable(j, ex.pool); why != "" {
+	if why := c.usable(j, j.groupOf(e.task), ex.pool); why != "" {
 		c.fail(j, e.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: why}, j.cause(e), true)
 		return
 	}

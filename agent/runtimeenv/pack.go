@@ -112,6 +112,19 @@ func FilePack(path, sha256 string, size int64) *Pack {
 	return &Pack{Package: dag.Package{Hash: sha256, Name: filepath.Base(path)}, bytes: size, source: path, bare: true}
 }
 
+// PackProgram returns the package of a program, by a name for people, and the platform for
+// which that was built; "" of a script, which runs on any.
+func PackProgram(path, name string) (pack *Pack, platform string, err error) {
+	if platform, err = platformOf(path); err != nil {
+		return nil, "", err
+	}
+	if pack, err = packBinary(path); err != nil {
+		return nil, "", err
+	}
+	pack.Name = name
+	return pack, platform, nil
+}
+
 // validateFiles finds mistakes in what of an environment is here.
 func validateFiles(env dag.Environment) (err error) {
 	note := func(e error) {

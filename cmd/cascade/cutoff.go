@@ -130,5 +130,5 @@ func (a *app) listAgents(ctx context.Context, client *cascade.Client) error {
 			rows[i].State, rows[i].Running, rows[i].Seen = "away", 0, "" // what was seen is this command's own
 		}
 	}
-	return table(a, rows, "name", "state", "platform", "cpu", "memory", "gpu", "running", "jobs", "seen")
+	return table(a, rows, "name", "state", "cpu", "memory", "gpu", "running", "jobs", "seen", "platform")
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -15,6 +16,11 @@ import (
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/needs"
 )
+
+// riscv is the header of a program for another platform than this host's.
+const riscv = "\x7fELF\x02\x01\x01\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x03\x00\xf3\x00\x01\x00\x00\x00" +
+	"\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" +
+	"\x00\x00\x00\x00\x40\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00"
 
 // The Python client packs what the Go client packs, to the bit: a package has one name.
 func TestPackages(t *testing.T) {
@@ -26,7 +32,7 @@ func TestPackages(t *testing.T) {
 		"work/x.log":          "", "work/keep.log": "", "work/top": "", "work/sub/top": "", "work/sub/a.tmp": "", "work/sub/sub/a.tmp": "",
 		"work/a/deep/x": "", "work/deep/y": "", "work/folder/in": "", "work/sub/folder": "", "work/ab.y": "", "work/dd.y": "",
 		"work/az": "", "work/bz": "", "work/#hash": "", "work/[bad": "", "work/q]": "", "work/__pycache__/x.pyc": "", "work/.git/HEAD": "",
-		"work/bin/run": "#!", "tool": "#!tool", "pack/__init__.py": "", "pack/inner.py": "", "lib/one.py": "1", "single.py": "2", "archive.zip": "as it is",
+		"work/bin/run": "#!", "tool": "#!tool", "built": riscv, "pack/__init__.py": "", "pack/inner.py": "", "lib/one.py": "1", "single.py": "2", "archive.zip": "as it is",
 	} {
 		path := filepath.Join(job, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -36,7 +42,7 @@ func TestPackages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"work/bin/run", "tool"} {
+	for _, name := range []string{"work/bin/run", "tool", "built"} {
 		if err := os.Chmod(filepath.Join(job, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +58,20 @@ func TestPackages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(map[string]any{"e": map[string]any{"working_dir": "work", "binary": "tool", "py_modules": modules, "env": map[string]string{"A": "b"}}})
+	built, err := p.Pack(t.Context(), dag.Environment{Name: "built", Source: job, Binary: "built"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := []dag.Binary{{Platform: "linux/amd64", Path: "tool"}, {Platform: "linux/riscv64", Path: "built"}}
+	several, err := p.Pack(t.Context(), dag.Environment{Name: "several", Source: job, Binaries: both})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(map[string]any{
+		"e":       map[string]any{"working_dir": "work", "binary": "tool", "py_modules": modules, "env": map[string]string{"A": "b"}},
+		"built":   map[string]any{"binary": "built"},
+		"several": map[string]any{"binary": map[string]string{both[0].Platform: both[0].Path, both[1].Platform: both[1].Path}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +85,7 @@ func TestPackages(t *testing.T) {
 	}
 	var got map[string]struct {
 		WorkingDir string   `json:"working_dir"`
-		Binary     string   `json:"binary"`
+		Binary     any      `json:"binary"`
 		PyModules  []string `json:"py_modules"`
 	}
 	if err := json.Unmarshal(out, &got); err != nil {
@@ -75,6 +94,15 @@ func TestPackages(t *testing.T) {
 	have := got["e"]
 	if have.WorkingDir != want.WorkingDir || have.Binary != want.Binary {
 		t.Errorf("Python names\n%s %s, Go\n%s %s", have.WorkingDir, have.Binary, want.WorkingDir, want.Binary)
+	}
+	for _, env := range []dag.Environment{built, several} {
+		binaries := map[string]any{}
+		for _, b := range env.Binaries {
+			binaries[b.Platform] = b.Path
+		}
+		if len(binaries) == 0 || !reflect.DeepEqual(got[env.Name].Binary, any(binaries)) {
+			t.Errorf("Python has the binaries %v, Go %v", got[env.Name].Binary, binaries)
+		}
 	}
 	for i := range modules {
 		if i >= len(have.PyModules) || have.PyModules[i] != want.PyModules[i] {

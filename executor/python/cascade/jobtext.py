@@ -65,6 +65,9 @@ def _environment(node: Any, before: Any, after: Any) -> Iterator[_Edit]:
     for key, value in _pairs(node):
         if key not in _PLACES or before[key] == after[key]:
             continue
+        if key == "binary":  # its platform may have become known
+            yield value, json.dumps(after[key], ensure_ascii=False)
+            continue
         if isinstance(before[key], str):
             yield value, json.dumps(after[key] if isinstance(after[key], str) else after[key][0], ensure_ascii=False)
             continue

@@ -12,22 +12,25 @@ from typing import Any
 
 from .archive import PREFIX, Package, is_archive
 from .download import Download
+from .elf import platform_of
 
 
-def seal(environments: Mapping[str, Any], dir: str) -> tuple[dict[str, Any], list[Package]]:
+def seal(
+    environments: Mapping[str, Any], dir: str, platforms: bool = True
+) -> tuple[dict[str, Any], list[Package]]:
     """The environments of a job file with packages in the places of what is on this host or at an address, and the packages.
 
     Each is there once. Relative paths refer to an environment's source, and that to dir. What is not here stays a path:
-    hosts that run its tasks may have it.
+    hosts that run its tasks may have it. With platforms a binary becomes that of the platform for which it was built.
     """
     packages: dict[bytes, Package] = {}
 
-    def pack(path: str, key: str, make: Callable[[str], Package], at: str) -> str:
+    def pack(path: str, key: str, make: Callable[[str], Package], at: str, program: bool = False) -> str:
         source = os.path.normpath(os.path.join(at, path))
         made: Package | None = None
         try:
             if path.startswith(("http://", "https://")):
-                made = None if make is _program else Download.of(path)
+                made = None if program else Download.of(path)
             elif path != "" and not path.startswith(PREFIX) and os.path.exists(source):
                 made = make(source)
         except ValueError as e:
@@ -44,9 +47,18 @@ def seal(environments: Mapping[str, Any], dir: str) -> tuple[dict[str, Any], lis
             continue  # the controller says what is wrong with it
         own = sealed[name] = dict(settings)
         at = os.path.join(dir, str(own.get("source") or ""))
-        for key, make in (("working_dir", _folder), ("binary", _program)):
-            if isinstance(own.get(key), str):
-                own[key] = pack(own[key], f"environment {name!r}: {key}", make, at)
+        if isinstance(own.get("working_dir"), str):
+            own["working_dir"] = pack(own["working_dir"], f"environment {name!r}: working_dir", _folder, at)
+        what, binary = f"environment {name!r}: binary", own.get("binary")
+        if isinstance(binary, str):
+            path = pack(binary, what, _program, at, True)
+            platform = _built_for(binary, what, at) if platforms else ""
+            own["binary"] = {platform: path} if platform else path
+        elif isinstance(binary, Mapping):
+            own["binary"] = {
+                platform: pack(path, f"{what} {platform}", _program_for(platform), at, True) if isinstance(path, str) else path
+                for platform, path in binary.items()
+            }
         modules = own.get("py_modules")
         if isinstance(modules, str):
             modules = [modules]
@@ -54,6 +66,29 @@ def seal(environments: Mapping[str, Any], dir: str) -> tuple[dict[str, Any], lis
             what = f"environment {name!r}: py_modules"
             own["py_modules"] = [pack(m, what, _module, at) if isinstance(m, str) else m for m in modules]
     return sealed, list(packages.values())
+
+
+def _built_for(path: str, key: str, at: str) -> str:
+    """The platform of a program that is on this host, else nothing."""
+    source = os.path.normpath(os.path.join(at, path))
+    if path == "" or path.startswith((PREFIX, "http://", "https://")) or not os.path.isfile(source):
+        return ""
+    try:
+        return platform_of(source)
+    except ValueError as e:
+        raise ValueError(f"{key}: {e}") from e
+
+
+def _program_for(platform: str) -> Callable[[str], Package]:
+    """Packs a program, unless it was built for another platform."""
+
+    def make(source: str) -> Package:
+        made = _program(source)
+        if platform_of(source) not in ("", platform):
+            raise ValueError(f"{source} was built for {platform_of(source)}")
+        return made
+
+    return make
 
 
 def _folder(source: str) -> Package:

@@ -11,6 +11,7 @@ from .peer import PIECE, UNAVAILABLE, Peer, RequestError
 from .wire import messages as m
 
 _FEATURE = "packages"  # of a controller that keeps them
+_PLATFORMS = "platforms"  # of one that knows binaries for platforms
 _SHA256 = b"s"  # before the hash of a blob
 _TRIES = 3  # files may change meanwhile, and the controller may start anew
 
@@ -27,7 +28,9 @@ def ship(controller: Peer, document: dict[str, Any], dir: str, here: Callable[[]
         try:
             sealed, files = dict(document), list[Package]()
             if "environments" in document:
-                sealed["environments"], found = packages.seal(document["environments"], dir)
+                sealed["environments"], found = packages.seal(
+                    document["environments"], dir, _PLATFORMS in controller.features
+                )
                 files += found
             if "inputs" in document:
                 sealed["inputs"], found = inputs.seal(document["inputs"], dir, here)
