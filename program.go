@@ -1,6 +1,7 @@
 package cascade
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,7 +33,7 @@ func (c *Client) withProgram(g *dag.Graph) (*dag.Graph, []*runtimeenv.Pack, erro
 		return g, nil, nil
 	}
 	if !slices.Contains(c.ctrl.current().Peer().Features, comms.FeaturePlatforms) {
-		return nil, nil, fmt.Errorf("send this program: the controller is of a version that knows no binaries for platforms: update it, or dial without WithProgram")
+		return nil, nil, errors.New("send this program: the controller is of a version that knows no binaries for platforms: update it, or dial without WithProgram")
 	}
 	p := &c.program
 	p.mu.Lock()

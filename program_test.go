@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,12 +117,14 @@ func dial(t *testing.T, address string, opts ...cascade.Option) *cascade.Client 
 func TestProgramIsSent(t *testing.T) {
 	address := twoPlatforms(t)
 	client := dial(t, address, cascade.WithBinary(foreign, script(t, "")))
-	run := func() (at [2]string) {
+	run := func(client *cascade.Client, resources ...string) (at, unserved []string) {
 		g := cascade.NewGraph("where")
-		one := program.Add(g, "one", cascade.With(how{}), cascade.Resource("one", 1))
-		two := program.Add(g, "two", cascade.With(how{}), cascade.Resource("two", 1))
-		g.Output(one, "")
-		g.Output(two, "")
+		var refs []cascade.Ref[string]
+		for _, name := range resources {
+			ref := program.Add(g, name, cascade.With(how{}), cascade.Resource(name, 1))
+			g.Output(ref, "")
+			refs = append(refs, ref)
+		}
 		graph, err := g.Build()
 		if err != nil {
 			t.Fatal(err)
@@ -130,23 +133,35 @@ func TestProgramIsSent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, ref := range []cascade.Ref[string]{one, two} {
-			if at[i], err = cascade.Result(t.Context(), job, ref); err != nil {
+		for _, ref := range refs {
+			path, err := cascade.Result(t.Context(), job, ref)
+			if err != nil {
 				t.Fatal(err)
 			}
+			at = append(at, path)
 		}
-		return at
+		if unserved, err = client.Unserved(t.Context(), job); err != nil {
+			t.Error(err)
+		}
+		return at, unserved
 	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := run()
+	at, unserved := run(client, "one", "two")
+	if len(unserved) > 0 {
+		t.Errorf("with binaries for all there are agents without: %q", unserved)
+	}
 	if !strings.Contains(at[0], "/n1-cache/") || at[1] != self {
 		t.Errorf("the functions ran in %s and %s, not in the copy and the script's program, %s", at[0], at[1], self)
 	}
-	if again := run(); again != at {
+	if again, _ := run(client, "one", "two"); !slices.Equal(again, at) {
 		t.Errorf("a second job ran in %s", again)
+	}
+	_, unserved = run(dial(t, address, cascade.WithProgram()), "one")
+	if want := []string{"environment cascade.program has no binary for " + foreign + ": n2"}; !slices.Equal(unserved, want) {
+		t.Errorf("with one binary: %q, want %q", unserved, want)
 	}
 	rows, err := cascade.Rows[comms.AgentRow](t.Context(), client, comms.QueryAgents, comms.JobID{}, "")
 	if err != nil || len(rows) != 2 || rows[0].Platform != runtimeenv.ThisPlatform || rows[1].Platform != foreign {

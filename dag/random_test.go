@@ -21,9 +21,11 @@ func drawGraph(t *rapid.T) *Graph {
 	if rapid.Bool().Draw(t, "plugins") {
 		env.Plugins = []Field{{"modules", drawValue(t, 0)}, {"other", nil}}
 	}
-	switch rapid.IntRange(0, 3).Draw(t, "kind of environment") {
+	switch rapid.IntRange(0, 4).Draw(t, "kind of environment") {
 	case 1:
 		env.Go, env.Binary, env.WorkingDir = "", drawText(t, "binary", true), drawText(t, "working dir", false)
+	case 4:
+		env.Go, env.Binaries = "", []Binary{{"linux/amd64", drawText(t, "binary", true)}, {"linux/arm64", "./b"}}
 	case 3:
 		env.Container = &Container{Image: "host/image:1"}
 	case 2:

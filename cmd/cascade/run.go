@@ -260,6 +260,7 @@ func (a *app) runJob(ctx context.Context, g *dag.Graph, dir string, resume *resu
 		if err != nil {
 			return err
 		}
+		a.tellUnserved(ctx, client, j)
 		return a.follow(ctx, client, j, g, dir)
 	})
 }

@@ -15,9 +15,7 @@ from .download import Download
 from .elf import platform_of
 
 
-def seal(
-    environments: Mapping[str, Any], dir: str, platforms: bool = True
-) -> tuple[dict[str, Any], list[Package]]:
+def seal(environments: Mapping[str, Any], dir: str, platforms: bool = True) -> tuple[dict[str, Any], list[Package]]:
     """The environments of a job file with packages in the places of what is on this host or at an address, and the packages.
 
     Each is there once. Relative paths refer to an environment's source, and that to dir. What is not here stays a path:

@@ -28,9 +28,7 @@ def ship(controller: Peer, document: dict[str, Any], dir: str, here: Callable[[]
         try:
             sealed, files = dict(document), list[Package]()
             if "environments" in document:
-                sealed["environments"], found = packages.seal(
-                    document["environments"], dir, _PLATFORMS in controller.features
-                )
+                sealed["environments"], found = packages.seal(document["environments"], dir, _PLATFORMS in controller.features)
                 files += found
             if "inputs" in document:
                 sealed["inputs"], found = inputs.seal(document["inputs"], dir, here)
