@@ -39,7 +39,7 @@ type finding struct {
 // that have not just changed, and packages, which are named by content. Folders, and what
 // other programs know, would have to be looked at anew.
 func filesOf(env *dag.Environment, now time.Time) (string, bool) {
-	if env.Go != "" || env.Binary != "" || env.Container != nil || len(env.Plugins) > 0 || env.Python != nil && env.Python.Wheels != "" {
+	if env.Go != "" || env.Kind() == "binary" || env.Container != nil || len(env.Plugins) > 0 || env.Python != nil && env.Python.Wheels != "" {
 		return "", false
 	}
 	paths := env.PyModules
