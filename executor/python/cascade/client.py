@@ -81,6 +81,7 @@ class Cluster:
         """address is that of the controller's socket, such as ipc:///run/cascade/controller.sock."""
         self._controller = Peer(address)
         self._agents: dict[str, Peer] = {}
+        self._sent: set[bytes] = set()  # packages that the controller had when it was asked last
         self._stop = stop
 
     @property
@@ -119,17 +120,29 @@ class Cluster:
             dir = dir or os.path.dirname(graph)
         dir = os.path.abspath(dir)
 
+        job = uuid.UUID(id) if id else _uuid7()
+        try:
+            return self._submit(self._sealed(graph, results, dir), job, dir, keep)
+        except RequestError as e:
+            if e.code != NOT_FOUND or not self._sent:
+                raise
+        self._sent.clear()  # the controller has no longer what it had
+        return self._submit(self._sealed(graph, results, dir), job, dir, keep)
+
+    def _sealed(self, graph: Graph | str | os.PathLike[str], results: tuple[Ref, ...], dir: str) -> str:
+        """The text of a job of which all files are at the controller."""
+
         def seal(document: dict[str, Any]) -> dict[str, Any]:
-            return ship(self._controller, document, dir, self._here)
+            return ship(self._controller, document, dir, self._here, self._sent)
 
         if isinstance(graph, Graph):
-            text = json.dumps(seal(graph.document(*results)), ensure_ascii=False)
-        elif isinstance(graph, str):
-            text = jobtext.sealed(graph, dir, seal)
-        else:
-            with open(graph, encoding="utf-8", newline="") as f:
-                text = jobtext.sealed(f.read(), dir, seal)
-        job = uuid.UUID(id) if id else _uuid7()
+            return json.dumps(seal(graph.document(*results)), ensure_ascii=False)
+        if isinstance(graph, str):
+            return jobtext.sealed(graph, dir, seal)
+        with open(graph, encoding="utf-8", newline="") as f:
+            return jobtext.sealed(f.read(), dir, seal)
+
+    def _submit(self, text: str, job: uuid.UUID, dir: str, keep: bool) -> Job:
         # The submit is a watch as well, which brings small results: one round trip for each less.
         told = self._controller.start(
             lambda req: m.Submit(

@@ -13,14 +13,15 @@ from .wire import messages as m
 _FEATURE = "packages"  # of a controller that keeps them
 _PLATFORMS = "platforms"  # of one that knows binaries for platforms
 _SHA256 = b"s"  # before the hash of a blob
+_REMEMBERED = 10_000  # packages
 _TRIES = 3  # files may change meanwhile, and the controller may start anew
 
 
-def ship(controller: Peer, document: dict[str, Any], dir: str, here: Callable[[], str]) -> dict[str, Any]:
+def ship(controller: Peer, document: dict[str, Any], dir: str, here: Callable[[], str], sent: set[bytes]) -> dict[str, Any]:
     """A job file with packages in the places of paths and hashes of inputs, when all of them are at the controller.
 
-    Relative paths refer to dir; here is as for inputs.seal. An older controller keeps no packages: then hosts look for the
-    paths.
+    Relative paths refer to dir; here is as for inputs.seal. sent is what was at the controller lately: it is not asked for
+    that again, and what it says it has is added. An older controller keeps no packages: then hosts look for the paths.
     """
     if not document.keys() & {"environments", "inputs"} or _FEATURE not in controller.features:
         return document
@@ -33,7 +34,7 @@ def ship(controller: Peer, document: dict[str, Any], dir: str, here: Callable[[]
             if "inputs" in document:
                 sealed["inputs"], found = inputs.seal(document["inputs"], dir, here)
                 files += found
-            _upload(controller, files)
+            _upload(controller, files, sent)
             return sealed
         except Changed:
             if left == 0:
@@ -41,15 +42,18 @@ def ship(controller: Peer, document: dict[str, Any], dir: str, here: Callable[[]
     raise AssertionError("unreachable")
 
 
-def _upload(controller: Peer, files: list[Package]) -> None:
+def _upload(controller: Peer, files: list[Package], sent: set[bytes]) -> None:
     """Sends the packages that the controller lacks; when it returns all of them are there, and wait for the submit."""
-    if not files:
-        return
     hashes = [_SHA256 + p.hash for p in files]
+    if sent.issuperset(hashes):
+        return
     why = ""
     for _ in range(_TRIES + 1):
         have, _ = controller.ask(lambda req: m.HaveReq(req, hashes))
         if not have.missing:
+            if len(sent) > _REMEMBERED:
+                sent.clear()
+            sent.update(hashes)
             return
         if have.why:
             why = f": {have.why}"

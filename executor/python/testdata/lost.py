@@ -12,7 +12,7 @@ import zmq
 
 from cascade.client import Cluster, Job
 from cascade.client import connect as to_cluster
-from cascade.peer import PIECE, Peer
+from cascade.peer import NOT_FOUND, PIECE, Peer, RequestError
 from cascade.wire import messages as m
 from cascade.wire.envelope import CLOSE, REFUSE, WELCOME, LinkError
 from cascade.wire.link import Link
@@ -107,6 +107,37 @@ class Short(Peer):
         pass
 
 
+class Forgetful:
+    """A controller that has all packages, and has forgotten them when the second job comes."""
+
+    features = ("packages",)
+
+    def __init__(self):
+        self.asked = self.jobs = 0
+
+    def ask(self, make):
+        self.asked += 1
+        return m.Have(make(0).req), b""
+
+    def start(self, make):
+        self.jobs += 1
+        return make(self.jobs).req
+
+    def answer(self, req, timeout=None):
+        if self.jobs == 2:
+            raise RequestError(NOT_FOUND, "submit: 1 packages are not here")
+        return m.Accepted(req, bytes(16)), b""
+
+    def end(self, req):
+        pass
+
+
+controller = cluster._controller = Forgetful()
+told = []
+for _ in range(3):
+    cluster.submit({"job": "j", "environments": {"e": {"py_modules": [__file__]}}, "tasks": {}}.__repr__().replace("'", '"'))
+    told.append((controller.asked, controller.jobs))
+print("asked for packages, submits:", told)
 cluster._agent = lambda name, addresses: Short()
 desc = m.Desc(m.Ref(0, 0, 0), 1, "raw", size=PIECE + 10, place=m.Place(m.SEGMENT))
 data = m.LocatedData("t.x", desc, agent="a")
