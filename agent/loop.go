@@ -347,27 +347,36 @@ func (l *loop) controllerCredit() {
 // buildEnv makes an environment. Builds of one environment wait for each other in the cache.
 func (l *loop) buildEnv(act core.BuildEnv) {
 	a := l.agent
+	env := act.Env
+	env.Source = absolute(env.Source, act.Dir)
+	if activation, ok := a.envs.Found(env); ok { // a job after the other: no goroutine is woken for each
+		l.envBuilt(act, activation, nil)
+		return
+	}
 	a.work.Go(func() {
-		env := act.Env
-		env.Source = absolute(env.Source, act.Dir)
 		started := time.Now()
 		activation, err := a.envs.Prepare(a.stop, env, func(text string) {
 			a.log.Warn().Stringer("job", act.Job).Str("environment", env.Name).Str("waits", text).Msg("environment")
 			a.in.Push(item{ev: core.EnvWaits{Job: act.Job, Name: env.Name, Commands: act.Commands, Why: text}})
 		})
-		if act.Commands && activation.Foreign {
-			activation.Command = nil // the agent's executor, with the environment's variables
-		}
-		ready := core.EnvReady{Job: act.Job, Name: env.Name, Commands: act.Commands, Key: environmentKey(activation),
-			Dir: activation.Dir, Bytes: uint64(activation.Bytes)}
-		if err != nil {
-			ready.Err = err.Error()
-		}
-		a.log.Info().Err(err).Stringer("job", act.Job).Str("environment", env.Name).Str("key", ready.Key).
+		a.log.Info().Err(err).Stringer("job", act.Job).Str("environment", env.Name).Str("key", environmentKey(activation)).
 			Bool("built", activation.Built).Dur("took", time.Since(started)).Msg("environment")
-		a.in.Push(item{note: func() { l.envs[ready.Key] = activation }, ev: ready})
+		l.envBuilt(act, activation, err)
 		if activation.Built {
 			a.pruneEnvironments()
 		}
 	})
+}
+
+// envBuilt tells the core how a build ended.
+func (l *loop) envBuilt(act core.BuildEnv, activation runtimeenv.Activation, err error) {
+	if act.Commands && activation.Foreign {
+		activation.Command = nil // the agent's executor, with the environment's variables
+	}
+	ready := core.EnvReady{Job: act.Job, Name: act.Env.Name, Commands: act.Commands, Key: environmentKey(activation),
+		Dir: activation.Dir, Bytes: uint64(activation.Bytes)}
+	if err != nil {
+		ready.Err = err.Error()
+	}
+	l.agent.in.Push(item{note: func() { l.envs[ready.Key] = activation }, ev: ready})
 }

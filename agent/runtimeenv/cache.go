@@ -188,6 +188,12 @@ func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text
 	return act, nil
 }
 
+// Found returns what a Prepare of env would, when that is known without looking: it takes no time.
+func (c *Cache) Found(env dag.Environment) (Activation, bool) {
+	act, found, _, _ := c.recent.look(&env)
+	return act, found
+}
+
 // attempts is how often a build is tried when its sources change under it.
 const attempts = 3
 
