@@ -316,6 +316,9 @@ func (c *Core) endLoan(l *loan) {
 		delete(l.job.lends, ref)
 	}
 	c.deref(l.job, ref, 1)
+	if l.job.dropped && len(l.job.lends) == 0 {
+		c.touch(l.job)
+	}
 	if k := l.job.call; k != nil && k.borrows != nil {
 		c.unborrow(l.job)
 	}

@@ -302,7 +302,7 @@ func (c *Core) drained() {
 		j := c.touched[i]
 		j.touched = false
 		if j.call != nil {
-			if j.dropped && j.inflight == 0 && j.over {
+			if j.dropped && j.inflight == 0 && j.over && len(j.lends) == 0 { // else with the last call that reads what it has
 				c.dropCall(j)
 			}
 			continue
