@@ -21,6 +21,7 @@ type bundle struct {
 	crew    []*executor // idle or starting, kept for it
 	ports   []uint16
 	asked   bool // the driver looks for ports
+	whole   bool // all is held, of a gang that spans agents
 	bound   bool // the controller was told that all is held, and says what becomes of it
 	void    bool // it is to be dropped
 }
@@ -49,7 +50,7 @@ func (c *Core) dropBundle() {
 // empty gives back what a bundle holds but for its ports.
 func (c *Core) empty(b *bundle) {
 	c.letGo(b)
-	b.full, b.crew = false, nil
+	b.full, b.whole, b.crew = false, false, nil
 	for _, t := range b.members {
 		if r := c.placeless(b.gang.job, t); r != nil {
 			c.dropUnplaced(b.gang.job, t)

@@ -200,13 +200,17 @@ func (c *Core) sayMusters() {
 	for _, g := range c.spans {
 		s := &g.span
 		want := c.musterOf(g)
+		if want == comms.MusterNot && s.said == 0 && s.told == comms.GatherHold { // a turn that another controller gave
+			c.letPass(g)
+			c.wakeAt(c.now)
+		}
 		if want == s.said || want == comms.MusterNot && s.said == 0 {
 			continue
 		}
 		m := &comms.Muster{Job: g.job.id, Life: g.job.life, Epoch: g.job.epoch, Task: g.first, State: want}
 		b := c.bundle
 		if want == comms.MusterHeld {
-			m.Turn, m.Members = s.turn, b.addresses(c.cfg.Host)
+			m.Turn, m.Members, b.bound = s.turn, b.addresses(c.cfg.Host), true
 		}
 		if want == comms.MusterNot && (b == nil || b.gang != g || !b.bound) {
 			s.told = 0
@@ -219,7 +223,7 @@ func (c *Core) sayMusters() {
 // musterOf tells how far the members of a gang are that are here.
 func (c *Core) musterOf(g *gang) comms.MusterState {
 	s := &g.span
-	bound := c.bundle != nil && c.bundle.gang == g && c.bundle.bound && !c.bundle.void
+	whole := c.bundle != nil && c.bundle.gang == g && c.bundle.whole && !c.bundle.void
 	switch {
 	case s.told == comms.GatherStart:
 		return comms.MusterStarted
@@ -230,11 +234,11 @@ func (c *Core) musterOf(g *gang) comms.MusterState {
 		return comms.MusterNot
 	case c.othersWait(): // for what it holds, perhaps, and on other agents something may wait for that in turn
 		return comms.MusterNot
-	case bound && c.squeezed:
+	case whole && c.squeezed:
 		s.after = c.now.Add(yieldFor)
 		c.wakeAt(s.after)
 		return comms.MusterNot
-	case bound:
+	case whole:
 		return comms.MusterHeld
 	}
 	return comms.MusterReady
@@ -248,7 +252,7 @@ func (c *Core) mayStart(b *bundle) bool {
 	case !g.spans():
 		return true
 	case g.span.told != comms.GatherStart:
-		b.bound = true
+		b.whole = true
 		return false
 	}
 	for i, at := range b.addresses(c.cfg.Host) {
