@@ -9,9 +9,12 @@ import (
 	"testing"
 )
 
-// open are seeds that fail, with what is known of it. A seed leaves the list
-// with the change that mends it; a run that passes is an error.
-var open = map[uint64]string{}
+// open are runs that fail, by their flags, with what is known of it. They stand in the
+// lists below, too. One leaves this list with the change that mends it; that it passes is an error.
+var open = map[string]string{
+	"-seed 2001 -steals": "controller: a job was on two agents, then on one of them, whose process died: the next one tries a task under the number " +
+		"under which the first told the other agent of its output. Nobody has that any more but an agent that has not heard of the epochs between",
+}
 
 // mended are seeds beyond those of TestSeeds that once failed. With a change of the
 // simulator's draws a seed is another one: then what it showed is left to the test of
@@ -101,6 +104,8 @@ var stolen = []uint64{
 	1364,  // the oracle counted an attempt that was told to end as one that runs
 	25912, // as 1697 of packed
 	30370, // as 1364, of two attempts
+	2001,  // see open
+	2456,  // what a call returned was freed while another read it, whose executor died: its caller had begun anew and called otherwise
 	322,   // the oracle took what several agents had been given, before one of them got all, for what each still has
 }
 
@@ -155,7 +160,8 @@ var forwarded = []uint64{
 
 // forwardedGangs are seeds that once failed with such calls and gangs.
 var forwardedGangs = []uint64{
-	457, // a result that was let go with the run that awaited it counted as in memory for the next try
+	2162, // a gang held what a call needed, for a turn of which the controller had died
+	457,  // a result that was let go with the run that awaited it counted as in memory for the next try
 }
 
 // TestForwards is TestSeeds with calls that go to other agents.
@@ -166,7 +172,7 @@ func TestForwards(t *testing.T) {
 
 func checkSeed(t *testing.T, opt Options) {
 	res := Run(opt)
-	why, known := open[opt.Seed]
+	why, known := open[opt.Flags()]
 	switch {
 	case res.Err != nil && !known:
 		t.Errorf("seed %d: %v\nits story: go run ./sim/cmd/sim %s -v", opt.Seed, res.Err, opt.Flags())
