@@ -71,6 +71,7 @@ type live struct {
 
 	resuming *resumption
 	parts    []*part                        // who works on it; none while it waits for an agent
+	hadMany  bool                           // several have it, or had: one may know of what another made, and nobody else does
 	owner    *owners                        // of tasks; nil until it is asked for
 	assign   *orders                        // to be sent when what they rest on is durable
 	adopt    map[comms.DatasetRef]adoptable // datasets of the earlier job that agents are to copy
@@ -428,7 +429,7 @@ func (c *Core) loaded(ev *Loaded) {
 	j.request, j.graph, j.bytes, j.states = ev.Request, ev.Graph, ev.Bytes, ev.Past.States
 	j.rec.Batches = max(j.rec.Batches, ev.Past.Batches)
 	j.rec.Totals = j.states.Totals()
-	j.parts = partsOf(&j.rec, ev.Past.Given)
+	j.parts, j.hadMany = partsOf(&j.rec, ev.Past.Given), len(ev.Past.Given) > 0
 	c.findExports(j)
 	for _, d := range ev.Past.Data {
 		if j.isExport(d.Desc.Ref) {

@@ -45,6 +45,7 @@ func partsOf(r *JobRecord, given []Fragment) []*part {
 // setParts says who works on a job from now on, in the row too.
 func (j *job) setParts(parts []*part) {
 	j.parts, j.owner = parts, nil
+	j.hadMany = j.hadMany || len(parts) > 1
 	j.rec.Agent, j.rec.Incarnation, j.rec.Fragments = "", 0, nil
 	if len(parts) == 0 {
 		return

@@ -103,7 +103,7 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 	states := j.states
 	if r.ended {
 		states = ev.Past.States
-		j.parts = partsOf(&ev.Past.Row, ev.Past.Given)
+		j.parts, j.hadMany = partsOf(&ev.Past.Row, ev.Past.Given), len(ev.Past.Given) > 0
 		for _, p := range j.parts {
 			p.fresh = true // of a job that has ended nothing runs
 		}

@@ -49,6 +49,9 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 	pick := &picker{c: c, j: j, s: s, near: near, placed: map[dag.TaskIndex]int{}, beside: map[dag.TaskIndex]int{}, gangs: map[dag.TaskIndex]int{}}
 	taken := c.taken(j, s)
 	if len(j.parts) < 2 && len(s.parts) == 1 && !c.moves(s.parts[0]) && taken == nil && s.hosts[0].Runs(j.graph) {
+		if j.hadMany && len(j.parts) == 1 && j.parts[0].gone {
+			s.moved = slices.DeleteFunc(slices.Clone(run), func(t dag.TaskIndex) bool { return j.states.get(t).Over() })
+		}
 		return s // its agent is there: it has them all
 	}
 	owner := func(t dag.TaskIndex) int {
@@ -95,7 +98,7 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 		s.left = s.left || k == nobody
 	}
 	s.home = pick.placed
-	if len(s.parts) > 1 || len(j.parts) > 1 {
+	if len(s.parts) > 1 || j.hadMany {
 		for _, t := range run {
 			old := j.ownerOf(t)
 			if len(j.parts) == 0 || j.states.get(t).Over() {
@@ -106,7 +109,7 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 				continue
 			}
 			// A process that is gone may have told others of what it did and nobody knows.
-			if p := j.parts[old]; p.gone && len(j.parts) > 1 || s.home[t] == nobody || s.parts[s.home[t]].agent != p.agent {
+			if p := j.parts[old]; p.gone && j.hadMany || s.home[t] == nobody || s.parts[s.home[t]].agent != p.agent {
 				s.moved = append(s.moved, t)
 			}
 		}
