@@ -162,8 +162,8 @@ func (d *executorDoor) Down(l *comms.Link, err error) {
 	}
 }
 
-// dyingTime is how long a process may take to end after its link did.
-const dyingTime = 500 * time.Millisecond
+// dyingTime is how long a process may take to end after its link did, on a host that has much else to do.
+const dyingTime = 3 * time.Second
 
 // broken tells the core of a link that ended while its process lives. Most links
 // end because the process does: then its death tells why, and this nothing.
