@@ -288,27 +288,34 @@ func TestSilentPeerIsGivenUp(t *testing.T) {
 	}
 }
 
-// A peer that has no thread to answer with is sent no PING and may be silent, while
-// another is given up.
+// A client that has no thread to answer with is sent no PING and may be silent, while
+// others are given up, agents above all.
 func TestQuietPeerIsLeftAlone(t *testing.T) {
 	hub := newRecorder()
 	addr := "ipc://" + socketFolder(t) + "/s"
 	cfg := config(t, self("controller", "c", 1), hub)
 	cfg.HeartbeatEvery, cfg.HeartbeatTimeout = 10*time.Millisecond, 50*time.Millisecond
 	listenTest(t, addr, cfg)
-	connect := func(name string, features ...string) net.Conn {
+	connect := func(role, name string, features ...string) net.Conn {
 		c := rawDial(t, addr)
-		hello := rawHello(func(e *session.Envelope) { e.Greeting.Name, e.Greeting.Features = name, features })
+		hello := rawHello(func(e *session.Envelope) {
+			e.Greeting.Role, e.Greeting.Name, e.Greeting.Features = role, name, features
+		})
 		if _, err := c.Write(join(rawGreeting, rawReady, hello)); err != nil {
 			t.Fatal(err)
 		}
 		hub.next(t, "up")
 		return c
 	}
-	quiet := connect("quiet", FeatureQuiet)
-	connect("other")
-	if d := hub.next(t, "down"); d.link.Peer().Name != "other" {
-		t.Errorf("%s is down: %v", d.link.Peer().Name, d.err)
+	quiet := connect("client", "quiet", FeatureQuiet)
+	connect("client", "other")
+	connect("agent", "a1", FeatureQuiet) // that it knows of quiet clients makes it none
+	down := map[string]bool{}
+	for range 2 {
+		down[hub.next(t, "down").link.Peer().Name] = true
+	}
+	if !down["other"] || !down["a1"] {
+		t.Errorf("given up: %v", down)
 	}
 	if _, err := quiet.Write(rawData(1, []byte("still here"), nil)); err != nil {
 		t.Fatal(err)

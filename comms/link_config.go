@@ -86,9 +86,10 @@ type Pauser interface {
 	Pause(l *Link)
 }
 
-// FeatureQuiet is the feature of a peer without a thread of its own for its link: it
+// FeatureQuiet is the feature of a client without a thread of its own for its link: it
 // answers a PING when its program looks at the link. Listeners with the feature send
-// it none, and take its silence for nothing; its connection ends when it does.
+// such a client none, and take its silence for nothing; its connection ends when it does.
+// Of peers that are no clients it says only that they know it: an agent that is silent is lost.
 const FeatureQuiet = "quiet"
 
 // Config says how links behave. Both ends should agree on Replay.

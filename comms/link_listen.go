@@ -406,6 +406,7 @@ func (ln *Listener) welcome(c net.Conn, l *Link, w *wire, hello session.Envelope
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	w.l, w.calm = l, slices.Contains(hello.Greeting.Features, FeatureQuiet)
+	w.l = l
+	w.calm = hello.Greeting.Role == "client" && slices.Contains(hello.Greeting.Features, FeatureQuiet)
 	return l.attach(w, hello.Greeting, resumed, hello.Ack)
 }

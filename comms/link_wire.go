@@ -36,7 +36,7 @@ type wire struct {
 	proven  credential // of the peer; set in the handshake
 	in      frameReader
 	heard   atomic.Bool // bytes arrived since the last heartbeat tick
-	calm    bool        // the peer has FeatureQuiet
+	calm    bool        // the peer is a client with FeatureQuiet
 	wake    chan struct{}
 	quit    chan struct{}
 	writers sync.WaitGroup

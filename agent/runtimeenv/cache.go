@@ -188,8 +188,11 @@ func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text
 	return act, nil
 }
 
-// Found returns what a Prepare of env would, when that is known without looking: it takes no time.
+// Found returns what a Prepare of env would, when that is known without a look at any file: it never waits.
 func (c *Cache) Found(env dag.Environment) (Activation, bool) {
+	if !packaged(&env) {
+		return Activation{}, false
+	}
 	act, found, _, _ := c.recent.look(&env)
 	return act, found
 }

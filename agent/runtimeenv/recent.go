@@ -42,12 +42,8 @@ func filesOf(env *dag.Environment, now time.Time) (string, bool) {
 	if env.Go != "" || env.Kind() == "binary" || env.Container != nil || len(env.Plugins) > 0 || env.Python != nil && env.Python.Wheels != "" {
 		return "", false
 	}
-	paths := env.PyModules
-	if env.WorkingDir != "" {
-		paths = append(slices.Clip(paths), env.WorkingDir)
-	}
 	var all strings.Builder
-	for _, path := range paths {
+	for _, path := range pathsOf(env) {
 		if _, ok := dag.ParsePackage(path); ok {
 			continue
 		}
@@ -62,6 +58,19 @@ func filesOf(env *dag.Environment, now time.Time) (string, bool) {
 		all.WriteString(text)
 	}
 	return all.String(), true
+}
+
+// packaged tells whether env names no file of this host.
+func packaged(env *dag.Environment) bool {
+	return !slices.ContainsFunc(pathsOf(env), func(path string) bool { _, ok := dag.ParsePackage(path); return !ok })
+}
+
+// pathsOf lists the files, folders and packages from which processes of env import and where they start.
+func pathsOf(env *dag.Environment) []string {
+	if env.WorkingDir == "" {
+		return env.PyModules
+	}
+	return append(slices.Clip(env.PyModules), env.WorkingDir)
 }
 
 // look returns what was found for env, if that holds still. For note it tells the

@@ -20,7 +20,7 @@ func TestRecent(t *testing.T) {
 	}
 	written := time.Now()
 	modules := dag.Environment{PyModules: []string{file}}
-	for _, tt := range []struct {
+	for i, tt := range []struct {
 		name  string
 		env   dag.Environment
 		now   time.Duration // after the file was written
@@ -58,7 +58,7 @@ func TestRecent(t *testing.T) {
 			prepare()
 			now = now.Add(holds + 1)
 			prepare()
-			if err := os.Chtimes(file, written, written.Add(time.Duration(looks))); err != nil {
+			if err := os.Chtimes(file, written, written.Add(-time.Duration(i+1)*time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			prepare()

@@ -2,7 +2,9 @@
 
 import faulthandler
 import os
+import select
 import shutil
+import signal
 import socket
 import tempfile
 import threading
@@ -117,6 +119,49 @@ while link.receive() is None:
 print("ping:", c.frame(), "unacknowledged:", link.unacknowledged)
 link.close("enough")
 print("goodbye:", msgpack.unpackb(c.frame()), c.read.read())
+c.hang_up()
+
+# A child that was forked off has the socket, and leaves the link alone.
+c = Controller(welcome("quiet"))
+link = c.link()
+child = os.fork()
+if child == 0:
+    try:
+        link.send(b"from a child")
+    except LinkError:
+        link.close()
+        os._exit(7)
+    os._exit(0)
+print("a child sends:", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+link.send(b"from its parent")
+print("its parent:", msgpack.unpackb(c.frame()) == [DATA, 1, 0], c.frame())
+
+# Who is interrupted within a message has ended its link: what follows would be taken for the rest.
+def interrupt():
+    select.select([c.socket], [], [])  # it has begun
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+thread = threading.Thread(target=interrupt)
+thread.start()
+try:
+    link.send(b"head", bytes(64 << 20))
+except KeyboardInterrupt:
+    print("interrupted")
+thread.join()
+refused("send after it", lambda: link.send(b"x"))
+refused("receive after it", link.receive)
+c.hang_up()
+
+# Who leaves does not wait for one that takes no more.
+c = Controller(welcome("quiet"))
+link = c.link()
+try:
+    while True:
+        os.write(link._out, bytes(1 << 16))
+except BlockingIOError:
+    link.close()
+print("closed")
 c.hang_up()
 
 # What came before the break is taken, then it is told.

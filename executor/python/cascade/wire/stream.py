@@ -7,14 +7,27 @@ takes this link only to those that know it. Others are spoken to through wire.li
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import time
+import weakref
 from collections.abc import Callable
 
 from .envelope import MAX_BODY, LinkError, Session
 from .zmtp import Framed
 
 QUIET = "quiet"
+
+_links: weakref.WeakSet[StreamLink] = weakref.WeakSet()  # of this process
+
+
+def _forked() -> None:
+    """The child of a client has its links' sockets, and leaves them alone."""
+    for link in list(_links):
+        link.abandon()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class StreamLink(Framed):
@@ -39,6 +52,7 @@ class StreamLink(Framed):
         except BaseException:
             self._end()
             raise
+        _links.add(self)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -57,10 +71,15 @@ class StreamLink(Framed):
                 self._envelope(self._session.ack())
         return message
 
+    def abandon(self) -> None:
+        """Ends it at this end alone: the process that was forked off goes on with it."""
+        self._ended = True
+        self._socket.close()
+
     def _end(self) -> None:
         if self._ended:
             return
         self._ended = True
-        with contextlib.suppress(OSError):  # also for a child that was forked, which has the socket too
+        with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

@@ -71,6 +71,8 @@ class Framed:
 
     def _read(self) -> bool:
         """Takes what is there, up to one piece; it says whether there was something."""
+        if self._ended:
+            raise LinkError(f"the link to {self._peer} has ended")
         try:
             data = os.read(self.fd, _PIECE)
         except BlockingIOError:
@@ -142,14 +144,20 @@ class Framed:
         """Sends a message. It waits while the other side takes no more, and raises LinkError when the link is broken."""
         front = _frame(_MORE, self._session.data())
         more = _MORE if body else 0
-        if len(head) <= _SMALL:
-            self._write(front + _frame(more, head))
-        else:
-            self._write(front + _header(more, len(head)))
-            self._write(head)
-        if body:
-            self._write(_header(0, len(body)))
-            self._write(body)
+        try:
+            if len(head) <= _SMALL:
+                self._write(front + _frame(more, head))
+            else:
+                self._write(front + _header(more, len(head)))
+                self._write(head)
+            if body:
+                self._write(_header(0, len(body)))
+                self._write(body)
+        except LinkError:
+            raise
+        except BaseException:  # interrupted, perhaps within a frame: what follows would be taken for its rest
+            self._end()
+            raise
 
     def _envelope(self, envelope: bytes) -> None:
         """Sends an envelope that carries nothing."""
@@ -178,19 +186,13 @@ class Framed:
         """Says goodbye, if there is somebody to hear it. What was sent stays with the kernel for the other side."""
         if self._ended:
             return
-        on_break, self._on_break = self._on_break, _nothing
-        with contextlib.suppress(LinkError):
-            self._envelope(self._session.goodbye(reason))
-        self._on_break = on_break
+        with contextlib.suppress(OSError):  # it is gone, or takes no more: who leaves does not wait for that
+            os.write(self._out, _frame(0, self._session.goodbye(reason)))
         self._end()
 
     def _end(self) -> None:
         """Closes the descriptors; a second call does nothing."""
         raise NotImplementedError
-
-
-def _nothing() -> None:
-    """Who leaves does not mind that the other side is gone."""
 
 
 def _header(flags: int, size: int) -> bytes:
