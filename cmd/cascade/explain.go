@@ -216,7 +216,10 @@ func (x *explanation) environment(name string, rows []comms.EnvironmentRow) {
 
 func (a *app) printExplanation(x *explanation) {
 	fmt.Fprintf(a.out, "%s: %s\n", x.Task, x.State)
-	if x.Started != "" {
+	switch {
+	case x.Started != "" && x.State == "running":
+		a.fact("runs on", "agent %s, executor %d, attempt %d, since %s", x.Agent, x.Executor, x.Attempt, clock(x.Started))
+	case x.Started != "":
 		a.fact("ran on", "agent %s, executor %d, attempt %d, from %s for %s", x.Agent, x.Executor, x.Attempt, clock(x.Started), report.Seconds(x.Seconds))
 	}
 	switch {

@@ -70,7 +70,7 @@ func TestJobText(t *testing.T) { program(t, "jobtext") }
 // In a notebook functions travel by value, and progress is an output of the cell.
 func TestNotebook(t *testing.T) {
 	needs.Python(t)
-	python, env := interpreter(t, "ipykernel", "nbclient")
+	python, env := interpreter(t, "ipykernel==7.4.0", "nbclient==0.11.0")
 	env = append(env, "JUPYTER_RUNTIME_DIR="+t.TempDir(), "IPYTHONDIR="+t.TempDir(), "JUPYTER_PLATFORM_DIRS=1")
 	same(t, "testdata/notebook.golden", prints(t, ".", env, python, "testdata/notebook.py", programs(t)))
 }
@@ -95,7 +95,7 @@ print(os.path.dirname(os.path.dirname(cascade.__file__)), os.path.exists(cascade
 // The package is typed: mypy, at its strictest, finds nothing.
 func TestTyped(t *testing.T) {
 	needs.Python(t)
-	python, env := interpreter(t, "mypy", "pyzmq")
+	python, env := interpreter(t, "mypy==2.4.1", "pyzmq")
 	cmd := exec.CommandContext(t.Context(), python, "-m", "mypy", "--cache-dir", t.TempDir(), "cascade")
 	cmd.Env = append(env, "PYTHONPATH=") // that of the environment has this package too
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -195,9 +195,11 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
     except ValueError as e:
         print("refused:", str(e).replace(os.getcwd(), "HERE"))
     jobs = [cluster.submit(pathlib.Path(folder, "job.yaml")), cluster.submit(JOB_FILE, dir=folder)]
-    shutil.rmtree(folder)
+    for name in ("work", "data"):  # what was sent is not needed any more
+        shutil.rmtree(os.path.join(folder, name))
     said = (j.result("read.text") + bytes(j.result("both.o")).decode() for j in jobs)
     print("job files:", *said, packages() - before, "packages more")
+    shutil.rmtree(folder)
 
     try:
         cluster.submit("job: broken\ntasks:\n  a: {run: nothing:f, otu: [x]}\n")
