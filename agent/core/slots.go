@@ -102,8 +102,8 @@ func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 		}
 		switch t := j.at(i); t.state {
 		case tAbsent:
-			if j.peers != nil && j.peers.endsLater(i) {
-				break // it has ended elsewhere, and what it made is on its way
+			if j.awayAt(i) != nil {
+				break // an Assign gave it to another agent, which has it or whose word of its end is on its way
 			}
 			*t = task{attempt: max(comms.NextTry(t.attempt), comms.Following(j.tasks[ref.Task].attempt)), state: tWaiting}
 			j.unended++
