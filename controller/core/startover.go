@@ -1,0 +1,114 @@
+package core
+
+import (
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// StartOver takes in what a decision makes start over.
+func (s *States) StartOver(b *Batch) {
+	s.reset(b.Reset, b.Epoch+1, b.Granting)
+	s.move(b.Moved, b.Epoch+1, b.Granting)
+}
+
+// grant gives a task its next attempt.
+func (s *States) grant(t dag.TaskIndex, how Granting) {
+	_, attempt := s.Get(t)
+	if how == GrantCounts {
+		s.attempt[t] = attempt + 1
+		return
+	}
+	s.attempt[t] = comms.Grant(max(attempt, s.first[t]), how == GrantTries || s.begun(t))
+}
+
+// Reset makes tasks start over from an epoch on, with a new attempt unless the first
+// has not begun. The streams of generators among them keep their elements: what is
+// published again has the same names. An element that an agent tells of at an epoch
+// before is none of them: see void.
+func (s *States) Reset(tasks []comms.Range, epoch uint64) { s.reset(tasks, epoch, GrantBegun) }
+
+func (s *States) reset(tasks []comms.Range, epoch uint64, how Granting) {
+	s.over(tasks, func(t dag.TaskIndex) {
+		state, attempt := s.Get(t)
+		if !state.Over() && state != TaskRunning && attempt <= 1 && s.g.Group(t).Gang == dag.GangNone {
+			return // an agent may begin it meanwhile: that counts; a gang begins as a whole
+		}
+		s.grant(t, how)
+		if how != GrantCounts { // a store of an older build took events of before in
+			s.fence(t, epoch)
+		}
+	})
+}
+
+// move gives tasks to another agent from an epoch on: they start over there, with
+// an attempt of their own. What the agent before says of them is void from now on.
+func (s *States) move(tasks []comms.Range, epoch uint64, how Granting) {
+	s.over(tasks, func(t dag.TaskIndex) {
+		s.grant(t, how)
+		s.fence(t, epoch)
+	})
+}
+
+// cancel ends the tasks that are there and have not ended, and returns them.
+func (s *States) cancel() []comms.Range {
+	var open []dag.TaskIndex
+	s.Each(func(t dag.TaskIndex, st TaskState) {
+		if !st.Over() {
+			open = append(open, t)
+		}
+	})
+	all := comms.Ranges(open)
+	s.Cancel(all)
+	return all
+}
+
+// Cancel takes in that tasks ended with their job: see Batch.Cancelled.
+func (s *States) Cancel(tasks []comms.Range) {
+	for _, r := range tasks {
+		for i := uint64(r.First); i <= uint64(r.Last); i++ {
+			if t := dag.TaskIndex(i); s.get(t) != TaskAbsent && !s.get(t).Over() {
+				s.put(t, TaskCancelled)
+			}
+		}
+	}
+}
+
+// over calls f for each task, which then waits.
+func (s *States) over(tasks []comms.Range, f func(dag.TaskIndex)) {
+	for _, r := range tasks {
+		for i := uint64(r.First); i <= uint64(r.Last); i++ {
+			t := dag.TaskIndex(i)
+			if !s.exists(t) {
+				break
+			}
+			f(t)
+			s.put(t, TaskWaiting)
+			if len(s.torn) > 0 {
+				first, _ := s.g.GangOf(t)
+				delete(s.torn, first)
+			}
+		}
+	}
+}
+
+// fence makes void what was noted of a task before an epoch.
+func (s *States) fence(t dag.TaskIndex, epoch uint64) {
+	if s.since == nil {
+		s.since = map[dag.TaskIndex]uint64{}
+	}
+	s.since[t] = epoch
+}
+
+// void tells whether an event was noted by an agent that had lost its task since.
+// An instance of which nothing is known yet went where its generator went.
+func (s *States) void(t dag.TaskIndex) bool {
+	if s.since == nil {
+		return false
+	}
+	if s.get(t) == TaskAbsent {
+		if st := s.g.Group(t).Stream; st != nil {
+			t = st.Generator
+		}
+	}
+	return s.epoch < s.since[t]
+}
