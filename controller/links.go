@@ -86,7 +86,11 @@ func (c *Controller) Down(l *comms.Link, err error) {
 	if known {
 		c.blobs.forget(id)
 		c.log.Info().Str("role", l.Peer().Role).Str("peer", l.Peer().Name).Err(err).Msg("link is down")
-		c.inbox.Push(core.LinkDown{Link: id, Since: since})
+		down := core.LinkDown{Link: id, Since: since}
+		if !since.IsZero() {
+			down.Heard = since.Add(-l.Quiet())
+		}
+		c.inbox.Push(down)
 	}
 }
 

@@ -48,7 +48,8 @@ type (
 	// LinkDown: nothing goes to the link any more.
 	LinkDown struct {
 		Link  LinkID
-		Since time.Time // when the peer was heard last; zero: now
+		Since time.Time // when its connection broke; zero: now
+		Heard time.Time // when the peer was heard last; zero: when its connection broke
 	}
 	// Received brings a message. The driver has set Submit.GraphHash.
 	Received struct {

@@ -277,7 +277,7 @@ func (c *Core) query(l *link, m *comms.Query) {
 func (c *Core) agentRows() (rows []comms.AgentRow) {
 	for _, a := range c.sortedAgents() {
 		row := comms.AgentRow{Name: a.row.Name, State: "away", Platform: a.row.Platform, CPU: float64(a.row.Total.CPU) / 1000, Memory: a.row.Total.Memory,
-			GPU: float64(a.row.Total.GPU) / 1000, Addresses: a.row.Addresses, Seen: time.Unix(0, a.row.Seen).UTC().Format(time.RFC3339Nano)}
+			GPU: float64(a.row.Total.GPU) / 1000, Addresses: a.row.Addresses}
 		for _, r := range a.row.Total.Custom {
 			if row.Resources == nil {
 				row.Resources = map[string]float64{}
@@ -294,12 +294,12 @@ func (c *Core) agentRows() (rows []comms.AgentRow) {
 		case a.link != nil:
 			row.State = "connecting"
 		}
-		seen := a.away
+		seen := a.row.Seen
 		if a.link != nil {
-			seen = c.now
+			seen = c.now.UnixNano()
 		}
-		if !seen.IsZero() {
-			row.Seen = seen.UTC().Format(time.RFC3339Nano)
+		if seen != 0 {
+			row.Seen = time.Unix(0, seen).UTC().Format(time.RFC3339Nano)
 		}
 		for _, j := range c.running {
 			if j.partOf(a.row.Name) != nil {

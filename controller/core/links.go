@@ -42,6 +42,9 @@ func (c *Core) linkDown(ev LinkDown) {
 		if a.away = c.now; !ev.Since.IsZero() {
 			a.away = ev.Since // the time that the link had to come back counts
 		}
+		if a.row.Seen = a.away.UnixNano(); !ev.Heard.IsZero() {
+			a.row.Seen = ev.Heard.UnixNano()
+		}
 		if a.leaving != nil { // it said so, and does not come back
 			a.away = time.Time{}
 			if !a.leaving.gone {

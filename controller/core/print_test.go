@@ -42,12 +42,27 @@ func (w *world) print(a Action) {
 		p("delete %s", jobName(a.Job))
 	case Ask:
 		p("ask %T", a.Msg)
+		for _, r := range a.Agents {
+			p("%s %s seen %s", r.Name, r.State, w.sinceStart(r.Seen))
+		}
 		for _, id := range slices.SortedFunc(maps.Keys(a.Waits), func(x, y comms.JobID) int { return slices.Compare(x[:], y[:]) }) {
 			p("%s waits: %s", jobName(id), a.Waits[id])
 		}
 	case Wake:
 		p("wake at %s", a.At.Sub(time.Unix(1000, 0)))
 	}
+}
+
+// sinceStart reads a time of a row.
+func (w *world) sinceStart(text string) string {
+	if text == "" {
+		return "never"
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return at.Sub(time.Unix(1000, 0)).String()
 }
 
 func describe(c *Commit) string {

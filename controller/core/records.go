@@ -115,7 +115,7 @@ type AgentRecord struct {
 	Addresses   []string
 	Total       comms.Resources
 	BootID      string
-	Seen        int64  // wall-clock nanoseconds of the last registration
+	Seen        int64  // wall-clock nanoseconds: when it registered; of one that is away, when it was heard last; 0: not by this controller
 	Platform    string // as in Register
 }
 

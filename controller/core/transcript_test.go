@@ -288,7 +288,16 @@ func (w *world) run(d *datadriven.TestData) error {
 	case "client", "agent":
 		w.up(d, who)
 	case "down":
-		w.step(LinkDown{Link: w.links[who]})
+		ev := LinkDown{Link: w.links[who]}
+		if ago, err := time.ParseDuration(arg(d, "since", "")); err == nil {
+			ev.Since = w.now.Add(-ago)
+			quiet, err := time.ParseDuration(arg(d, "quiet", "0s"))
+			if err != nil {
+				return err
+			}
+			ev.Heard = ev.Since.Add(-quiet)
+		}
+		w.step(ev)
 		delete(w.links, who)
 	case "full":
 		w.full[w.links[who]] = nil
