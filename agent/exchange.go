@@ -13,7 +13,6 @@ import (
 
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/agent/transfer"
-	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/shm"
 )
@@ -37,7 +36,6 @@ type pulling struct {
 	lease *shm.Lease
 	over  func(core.Event) // ends the lease and answers the core; once
 	ended bool             // well: what is left is that nobody reads there any more
-	flows []comms.Flow     // that were measured by its end
 	free  bool             // it was given up, and nobody uses its memory any more
 }
 
@@ -123,15 +121,7 @@ func (l *loop) pull(act core.Pull) {
 		l.report(lease.Close())
 		a.in.Push(item{note: func() { e.forget(act.ID) }, ev: ev})
 	}
-	err = x.Pull(p.copy, into, from, func(end transfer.Ended) {
-		if end.Err != nil {
-			p.over(core.PullFailed{Pull: act.ID, Err: end.Err.Error()})
-			return
-		}
-		a.log.Debug().Stringer("dataset", p.copy).Uint64("bytes", end.Bytes).Dur("took", end.Took).Msg("fetched")
-		a.in.Push(item{note: func() { p.flows = end.Flows; l.pulled(act.ID, p) }})
-	})
-	if err != nil {
+	if err := x.Pull(p.copy, into, from, func(end transfer.Ended) { l.ended(act.ID, p, &end) }); err != nil {
 		failed(errors.Join(err, lease.Close()))
 		return
 	}
@@ -178,6 +168,20 @@ func (l *loop) copy(act core.Copy) {
 	})
 }
 
+// ended follows when the exchange has ended a pull, well or not; beside the loop.
+func (l *loop) ended(id uint64, p *pulling, end *transfer.Ended) {
+	a := l.agent
+	if len(end.Flows) > 0 {
+		a.in.Push(item{ev: core.Flowed{Flows: end.Flows}})
+	}
+	if end.Err != nil {
+		p.over(core.PullFailed{Pull: id, Err: end.Err.Error()})
+		return
+	}
+	a.log.Debug().Stringer("dataset", p.copy).Uint64("bytes", end.Bytes).Dur("took", end.Took).Msg("fetched")
+	a.in.Push(item{note: func() { l.pulled(id, p) }})
+}
+
 // pulled follows when all of a copy is here. The core is told when nobody reads
 // there any more: from then on it moves the bytes as it likes, and offers them
 // anew to who asks.
@@ -186,9 +190,9 @@ func (l *loop) pulled(id uint64, p *pulling) {
 	switch {
 	case e.at[p.copy] == p:
 		delete(e.at, p.copy)
-		e.x.Withdraw(p.copy, func() { p.over(core.Pulled{Pull: id, Flows: p.flows}) })
+		e.x.Withdraw(p.copy, func() { p.over(core.Pulled{Pull: id}) })
 	case p.free:
-		p.over(core.Pulled{Pull: id, Flows: p.flows})
+		p.over(core.Pulled{Pull: id})
 	default: // stopPull waits for it
 		p.ended = true
 	}
@@ -204,7 +208,7 @@ func (l *loop) stopPull(act core.StopPull) {
 	e.x.Withdraw(p.copy, func() {
 		l.agent.in.Push(item{note: func() {
 			if p.free = true; p.ended {
-				p.over(core.Pulled{Pull: act.Pull, Flows: p.flows})
+				p.over(core.Pulled{Pull: act.Pull})
 			}
 		}})
 	})

@@ -67,3 +67,39 @@ func TestOldPullLeavesNewerCopies(t *testing.T) {
 		})
 	}
 }
+
+// TestFlowsOfPulls: what was measured reaches the core however the pull ended that
+// brings it, before the pull's own end.
+func TestFlowsOfPulls(t *testing.T) {
+	flows := []comms.Flow{{From: "b", Bytes: 1 << 20, Pieces: 1, Nanos: 1e6}}
+	for _, c := range []struct {
+		how  string
+		end  transfer.Ended
+		want []core.Event
+	}{
+		{"well", transfer.Ended{Flows: flows}, []core.Event{core.Flowed{Flows: flows}, core.Pulled{Pull: 1}}},
+		{"failed", transfer.Ended{Flows: flows, Err: errors.New("b is gone")}, []core.Event{core.Flowed{Flows: flows}, core.PullFailed{Pull: 1, Err: "b is gone"}}},
+		{"without flows", transfer.Ended{}, []core.Event{core.Pulled{Pull: 1}}},
+	} {
+		t.Run(c.how, func(t *testing.T) {
+			a := &Agent{in: inbox.New[item](inboxLimit)}
+			l := &loop{agent: a}
+			p := &pulling{free: true, over: func(ev core.Event) { a.in.Push(item{ev: ev}) }}
+			l.ended(1, p, &c.end)
+			var got []core.Event
+			for all := a.in.Take(nil); len(all) > 0; all = a.in.Take(nil) {
+				for _, it := range all {
+					if it.note != nil {
+						it.note()
+					}
+					if it.ev != nil {
+						got = append(got, it.ev)
+					}
+				}
+			}
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("the core hears %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}

@@ -266,7 +266,7 @@ func (m *move) copy() {
 		return
 	}
 	m.to.mem.put(m.pull.Path, m.pull.At, m.pull.Size, word)
-	m.done(core.Pulled{Pull: m.pull.ID, Flows: []comms.Flow{m.measured()}})
+	m.done(core.Flowed{Flows: []comms.Flow{m.measured()}}, core.Pulled{Pull: m.pull.ID})
 }
 
 // measured is what is told of a transfer, as if it had been large: some of the ways
@@ -281,13 +281,16 @@ func (m *move) end(why string) {
 	}
 }
 
-func (m *move) done(ev core.Event) {
+// done tells the agent how a transfer ended, by one event or more.
+func (m *move) done(how ...core.Event) {
 	m.over = true
 	m.w.moves = slices.DeleteFunc(m.w.moves, func(o *move) bool { return o == m })
 	m.release()
 	if to := m.to; to.life == m.life {
-		m.w.tell(to.name, []comms.JobID{m.pull.Data.Job}, "%v: %T %+v", m.pull.Data.DatasetRef, ev, ev)
-		to.post(func() { to.step(ev) })
+		for _, ev := range how {
+			m.w.tell(to.name, []comms.JobID{m.pull.Data.Job}, "%v: %T %+v", m.pull.Data.DatasetRef, ev, ev)
+			to.post(func() { to.step(ev) })
+		}
 	}
 }
 

@@ -170,15 +170,15 @@ type (
 		Msg   comms.Message
 	}
 	// Pulled answers Pull: all bytes are there, and nobody touches them any more.
-	Pulled struct {
-		Pull  uint64
-		Flows []comms.Flow // what came from agents and was not told before, of this pull or others
-	}
+	Pulled struct{ Pull uint64 }
 	// PullFailed answers Pull or StopPull: nobody writes any more.
 	PullFailed struct {
 		Pull uint64
 		Err  string
 	}
+	// Flowed brings what was measured of the ways from other agents and was not told
+	// before, of pulls that ended well or not.
+	Flowed struct{ Flows []comms.Flow }
 	// Wanted: another agent asks for a dataset that is not offered. Offer or NotHere
 	// answers, perhaps later.
 	Wanted struct {
@@ -243,6 +243,7 @@ func (PeerDown) event()       {}
 func (PeerFull) event()       {}
 func (FromPeer) event()       {}
 func (Pulled) event()         {}
+func (Flowed) event()         {}
 func (PullFailed) event()     {}
 func (Wanted) event()         {}
 func (Unwanted) event()       {}

@@ -235,10 +235,11 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 	case FromPeer:
 		c.fromPeer(ev)
 	case Pulled:
-		c.flowed(ev.Flows)
 		c.pulled(ev.Pull)
 	case PullFailed:
 		c.pullFailed(ev)
+	case Flowed:
+		c.flowed(ev.Flows)
 	case Wanted:
 		c.wantedBy(ev)
 	case Unwanted:

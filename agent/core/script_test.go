@@ -159,16 +159,14 @@ func (s *script) run(d *datadriven.TestData) string {
 		if len(w) > 1 { // how it failed
 			return s.step(PullFailed{Pull: uint64(number(w[0])), Err: w[1]})
 		}
-		ev := Pulled{Pull: uint64(number(w[0]))}
-		if text := named["flow"]; text != "" { // AGENT:BYTES:DURATION
-			part := strings.Split(text, ":")
-			took, err := time.ParseDuration(part[2])
-			if err != nil {
-				return err.Error()
-			}
-			ev.Flows = []comms.Flow{{From: part[0], Bytes: uint64(number(part[1])), Pieces: 1, Nanos: uint64(took)}}
+		return s.step(Pulled{Pull: uint64(number(w[0]))})
+	case "flowed": // AGENT:BYTES:DURATION
+		part := strings.Split(w[0], ":")
+		took, err := time.ParseDuration(part[2])
+		if err != nil {
+			return err.Error()
 		}
-		return s.step(ev)
+		return s.step(Flowed{Flows: []comms.Flow{{From: part[0], Bytes: uint64(number(part[1])), Pieces: 1, Nanos: uint64(took)}}})
 	case "quit":
 		return s.step(Quit{})
 	case "drained":
