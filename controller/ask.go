@@ -137,6 +137,9 @@ func (p *pager) add(row func() any) bool {
 		return false
 	}
 	v := row()
+	if p.err != nil {
+		return false
+	}
 	b, ok := v.([]byte)
 	if !ok {
 		if b, p.err = msgpack.Marshal(v); p.err != nil {

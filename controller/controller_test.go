@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -389,6 +390,23 @@ func TestSetProfiles(t *testing.T) {
 	var e profiles.Entry
 	if err := json.Unmarshal([]byte(got[0].Entry), &e); err != nil || e.Runs != 7 || e.Seconds != 30 || len(e.Points) != 1 || e.Version != "00000000000000ff" || e.Quantiles == nil {
 		t.Errorf("%s, %v", got[0].Entry, err)
+	}
+}
+
+// An entry that cannot be written ends its page: what comes behind it does not hide that.
+func TestPageWithBadEntry(t *testing.T) {
+	p, err := newPager(&comms.Query{Kind: comms.QueryLinks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := func(entry string) any { return &comms.LinkRow{Entry: entry} }
+	for _, rate := range []float64{1, math.NaN(), 2} {
+		if !p.addEntry(func() any { return profiles.LinkEntry{Rate: rate} }, row) {
+			break
+		}
+	}
+	if p.err == nil || len(p.page.Rows) != 1 {
+		t.Errorf("%d rows, error %v; want the first row and an error", len(p.page.Rows), p.err)
 	}
 }
 

@@ -33,18 +33,23 @@ func (c *Controller) profileRows(p *pager, filter string) error {
 		return cmp.Or(cmp.Compare(a.sig.Job, b.sig.Job), cmp.Compare(a.sig.Group, b.sig.Group), cmp.Compare(a.sig.Function, b.sig.Function))
 	})
 	for i := range all {
-		if !p.add(func() any {
-			e := profiles.EntryOf(all[i].sig, all[i].p)
-			var b []byte
-			if b, p.err = json.Marshal(&e); p.err != nil {
-				return []byte(nil)
-			}
-			return &comms.ProfileRow{Entry: string(b)}
-		}) {
+		if !p.addEntry(func() any { return profiles.EntryOf(all[i].sig, all[i].p) }, func(entry string) any { return &comms.ProfileRow{Entry: entry} }) {
 			break
 		}
 	}
 	return p.err
+}
+
+// addEntry offers what is an entry of a profile file as the next row, as add does.
+func (p *pager) addEntry(entry func() any, row func(entry string) any) bool {
+	return p.add(func() any {
+		b, err := json.Marshal(entry())
+		if err != nil {
+			p.err = err
+			return nil
+		}
+		return row(string(b))
+	})
 }
 
 // linkRows lists the ways between hosts, sorted; filter is the name of a host, "" for all.
@@ -60,18 +65,10 @@ func (c *Controller) linkRows(p *pager, filter string) error {
 	}
 	c.mu.Unlock()
 	for _, k := range all {
-		pair, l := k.pair, k.l
-		if filter != "" && filter != pair.From && filter != pair.To {
+		if filter != "" && filter != k.pair.From && filter != k.pair.To {
 			continue
 		}
-		if !p.add(func() any {
-			e := profiles.LinkEntryOf(pair, l)
-			var b []byte
-			if b, p.err = json.Marshal(&e); p.err != nil {
-				return []byte(nil)
-			}
-			return &comms.LinkRow{Entry: string(b)}
-		}) {
+		if !p.addEntry(func() any { return profiles.LinkEntryOf(k.pair, k.l) }, func(entry string) any { return &comms.LinkRow{Entry: entry} }) {
 			break
 		}
 	}

@@ -193,36 +193,6 @@ func (b *Book) forgetLinks() {
 	}
 }
 
-// DirtyLinks returns, encoded by key, the links that changed since the last call; nil
-// for those that were forgotten.
-func (b *Book) DirtyLinks() map[string][]byte {
-	out := make(map[string][]byte, len(b.dirtyLinks))
-	for p := range b.dirtyLinks {
-		if l := b.links[p]; l != nil {
-			out[p.Key()] = l.Encode()
-		} else {
-			out[p.Key()] = nil
-		}
-	}
-	clear(b.dirtyLinks)
-	return out
-}
-
-// LoadLink puts a stored link into the book.
-func (b *Book) LoadLink(key string, v []byte) error {
-	p, err := ParsePair(key)
-	if err != nil {
-		return err
-	}
-	l, err := DecodeLink(v)
-	if err != nil {
-		return fmt.Errorf("link %q: %w", key, err)
-	}
-	b.PutLink(p, l)
-	delete(b.dirtyLinks, p)
-	return nil
-}
-
 // Links returns what is known of the ways between hosts, in order of their names.
 // What it returns must not be changed.
 func (b *Book) Links() iter.Seq2[Pair, *Link] { return sortedLinks(b.links) }

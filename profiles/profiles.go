@@ -331,31 +331,6 @@ func (b *Book) SnapshotOf(sigs iter.Seq[Signature]) Snapshot {
 // Predict is Snapshot.Predict of what is recorded now, without a copy of it.
 func (b *Book) Predict(sig Signature) Prediction { return Snapshot{m: b.m}.Predict(sig) }
 
-// Dirty returns, encoded by key, the profiles that changed since the last call.
-func (b *Book) Dirty() map[string][]byte {
-	out := make(map[string][]byte, len(b.dirty))
-	for sig := range b.dirty {
-		out[sig.Key()] = b.m[sig].Encode()
-	}
-	clear(b.dirty)
-	return out
-}
-
-// Load puts a stored profile into the book.
-func (b *Book) Load(key string, v []byte) error {
-	sig, err := ParseKey(key)
-	if err != nil {
-		return err
-	}
-	p, err := Decode(v)
-	if err != nil {
-		return fmt.Errorf("profile %q: %w", key, err)
-	}
-	b.own()
-	b.m[sig] = p
-	return nil
-}
-
 // All returns copies of what is recorded.
 func (b *Book) All() iter.Seq2[Signature, Profile] {
 	return func(yield func(Signature, Profile) bool) {
