@@ -1,7 +1,6 @@
 package cascade
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,7 +107,7 @@ func (c *Client) Unserved(ctx context.Context, j *Job) ([]string, error) {
 	var hosts []planner.Host
 	for i := range rows {
 		if r := &rows[i]; r.State == "ready" {
-			hosts = append(hosts, planner.Host{Name: r.Name, Platform: cmp.Or(r.Platform, planner.UntoldPlatform)})
+			hosts = append(hosts, planner.Host{Name: r.Name, Platform: planner.PlatformOf(r.Platform)})
 		}
 	}
 	return planner.Unserved(g, hosts), nil

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -357,12 +356,7 @@ func (c *Controller) firstPlan(g *dag.Graph) (*planner.Plan, error) {
 	}
 	var cl planner.Cluster
 	for i := range agents {
-		h := planner.Host{Name: agents[i].Name, CPU: agents[i].Total.CPU, Memory: agents[i].Total.Memory, GPU: agents[i].Total.GPU, Custom: map[string]int64{},
-			Platform: cmp.Or(agents[i].Platform, planner.UntoldPlatform)}
-		for _, a := range agents[i].Total.Custom {
-			h.Custom[a.Name] = a.N
-		}
-		cl.Hosts = append(cl.Hosts, h)
+		cl.Hosts = append(cl.Hosts, agents[i].Host())
 	}
 	return planner.Make(g, c.snapshot(g), cl)
 }

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,9 @@ import (
 // UntoldPlatform is the platform of a host whose agent tells none: it is of a version
 // that cannot read a graph which names platforms, and gets no task of such a graph.
 const UntoldPlatform = "untold"
+
+// PlatformOf returns the platform of a host whose agent tells one, "" of those that tell none.
+func PlatformOf(told string) string { return cmp.Or(told, UntoldPlatform) }
 
 // serves tells whether binaries for the host's platform are there, as far as a
 // group's environment is bound to platforms.

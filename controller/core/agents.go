@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -30,14 +29,8 @@ type agent struct {
 }
 
 func (a *agent) host() planner.Host {
-	h := planner.Host{Name: a.row.Name, CPU: a.row.Total.CPU, Memory: a.row.Total.Memory, GPU: a.row.Total.GPU, Built: a.built, Alone: !a.gathers,
-		Platform: cmp.Or(a.row.Platform, planner.UntoldPlatform)}
-	for _, x := range a.row.Total.Custom {
-		if h.Custom == nil {
-			h.Custom = map[string]int64{}
-		}
-		h.Custom[x.Name] = x.N
-	}
+	h := a.row.Host()
+	h.Built, h.Alone = a.built, !a.gathers
 	return h
 }
 

@@ -1,6 +1,9 @@
 package core
 
-import "github.com/cascade-run/cascade/comms"
+import (
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/planner"
+)
 
 // Records are what the store keeps. They are values: the core makes them, the
 // store encodes them, and a restart hands them back. A field is only ever added,
@@ -117,6 +120,18 @@ type AgentRecord struct {
 	BootID      string
 	Seen        int64  // wall-clock nanoseconds: when it registered; of one that is away, when it was heard last; 0: not by this controller
 	Platform    string // as in Register
+}
+
+// Host returns what a plan goes by, as far as the row tells it.
+func (r *AgentRecord) Host() planner.Host {
+	h := planner.Host{Name: r.Name, CPU: r.Total.CPU, Memory: r.Total.Memory, GPU: r.Total.GPU, Platform: planner.PlatformOf(r.Platform)}
+	for _, x := range r.Total.Custom {
+		if h.Custom == nil {
+			h.Custom = map[string]int64{}
+		}
+		h.Custom[x.Name] = x.N
+	}
+	return h
 }
 
 // Commit is one atomic change of a job in the store. Everything in it becomes
