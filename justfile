@@ -45,7 +45,7 @@ chaos-again times="20":
 
 # Random kills, cuts and freezes on four hosts, as root: just kills 30m
 kills for="30m":
-    go test -run 'TestKills$' -v -kills {{for}} -timeout 24h -kills.csv kills.csv -kills.svg kills.svg ./internal/chaos
+    go test ./internal/chaos -run 'TestKills$' -v -kills {{for}} -timeout 24h -kills.csv kills.csv -kills.svg kills.svg
 
 # Cascade beside Ray, Dask, earthkit-workflows, HyperQueue and MPI on this machine: just bench-peers -short
 bench-peers *flags:
