@@ -16,39 +16,19 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	if j != nil && m.Epoch <= j.epoch {
 		return
 	}
-	for _, e := range m.Ends {
-		if e.Failed && e.Count > maxElements {
-			c.refuse(m, fmt.Sprintf("a generator is said to have published %d elements before it failed, and at most %d are looked for", e.Count, maxElements))
-			return
-		}
-	}
-	if why := tooMany(m.Ended, tasksKnown(j, g)); why != "" {
+	ranks, fuse, why := readPlan(m, tasksKnown(j, g))
+	if why != "" {
 		c.refuse(m, why)
 		return
 	}
-	ranks, err := comms.ReadRanks(m.Ranks)
-	fuse, err2 := comms.ReadPaths(m.Fuse)
-	if err = cmp.Or(err, err2); err != nil {
-		c.refuse(m, "the plan cannot be read: "+err.Error())
+	if g == nil && (j == nil || j.adopted) {
+		c.refuse(m, "graph of the job: "+bad)
 		return
 	}
-	for _, r := range m.Run {
-		if known := tasksKnown(j, g); int(r.Last) >= known+maxElements {
-			c.refuse(m, fmt.Sprintf("task number %d is to run, and at most %d are looked for beyond the %d that are known", r.Last, maxElements, known))
-			return
-		}
-	}
-	if j == nil {
-		if g == nil {
-			c.refuse(m, "graph of the job: "+bad)
-			return
-		}
+	switch {
+	case j == nil:
 		j = c.newJob(m, g)
-	} else if j.adopted {
-		if g == nil {
-			c.refuse(m, "graph of the job: "+bad)
-			return
-		}
+	case j.adopted:
 		j = c.readopt(j, m, g)
 	}
 	if j.noted {
@@ -60,21 +40,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	}
 	c.leaveAll(j)
 	c.giveAside(j)
-	j.priority, j.held, j.stopped = m.Priority, m.Hold, nil
-	if ranks != nil {
-		j.ranks = ranks
-	}
-	j.registry = m.Registry
-	j.wanted.exact = false
-	j.owner.weight = float64(max(m.Weight, 1))
-	if !c.cfg.Unfused {
-		j.setFuse(fuse)
-	}
-	for i := range j.groups {
-		if gs := &j.groups[i]; !gs.known && i < len(m.Seconds) {
-			gs.mean = m.Seconds[i]
-		}
-	}
+	c.newPlan(j, m, ranks, fuse)
 	c.begin(j)
 	c.knownEnds(j, m.Ended)
 	c.knownData(j, m)
@@ -100,6 +66,49 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 		c.askMissing(j)
 	}
 	c.replayEarly(j)
+}
+
+// readPlan reads the ranks and fused paths of an Assign for a job of which so many
+// tasks are known. It says why an Assign cannot be followed, empty when it can.
+func readPlan(m *comms.Assign, known int) (ranks []float64, fuse [][]taskIndex, why string) {
+	for _, e := range m.Ends {
+		if e.Failed && e.Count > maxElements {
+			return nil, nil, fmt.Sprintf("a generator is said to have published %d elements before it failed, and at most %d are looked for", e.Count, maxElements)
+		}
+	}
+	if why := tooMany(m.Ended, known); why != "" {
+		return nil, nil, why
+	}
+	for _, r := range m.Run {
+		if int(r.Last) >= known+maxElements {
+			return nil, nil, fmt.Sprintf("task number %d is to run, and at most %d are looked for beyond the %d that are known", r.Last, maxElements, known)
+		}
+	}
+	ranks, err := comms.ReadRanks(m.Ranks)
+	fuse, err2 := comms.ReadPaths(m.Fuse)
+	if err = cmp.Or(err, err2); err != nil {
+		return nil, nil, "the plan cannot be read: " + err.Error()
+	}
+	return ranks, fuse, ""
+}
+
+// newPlan takes over in which order and for whom a job's tasks run.
+func (c *Core) newPlan(j *job, m *comms.Assign, ranks []float64, fuse [][]taskIndex) {
+	j.priority, j.held, j.stopped = m.Priority, m.Hold, nil
+	if ranks != nil {
+		j.ranks = ranks
+	}
+	j.registry = m.Registry
+	j.wanted.exact = false
+	j.owner.weight = float64(max(m.Weight, 1))
+	if !c.cfg.Unfused {
+		j.setFuse(fuse)
+	}
+	for i := range j.groups {
+		if gs := &j.groups[i]; !gs.known && i < len(m.Seconds) {
+			gs.mean = m.Seconds[i]
+		}
+	}
 }
 
 // maxElements is the most elements of a stream that are looked for one by one: a
