@@ -190,7 +190,7 @@ const (
 	CauseUser               // somebody asked: Text says what
 	CauseMemory             // memory pressure
 	CauseTime               // a time-out
-	CauseRun                // the run itself ended
+	CauseRun                // the run itself ended, after its start was told
 )
 
 // Cause says what led to an event. Together the causes of a task's events are its story.

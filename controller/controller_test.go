@@ -163,10 +163,11 @@ func TestQueries(t *testing.T) {
 		t.Errorf("environments %+v", es)
 	}
 	story := rows[comms.StoryRow](c, comms.Query{Kind: comms.QueryStory, Job: testJob(1), Filter: "a[1]"}, 2)
-	if len(story) != 1 || story[0].What != "finished" || story[0].Cause != "the job was assigned" || !strings.Contains(story[0].Detail, "a[1].x 3 bytes") {
+	if len(story) != 2 || story[0].What != "started" || story[0].Cause != "the job was assigned" || story[1].What != "finished" || story[1].Cause != "the run" ||
+		!strings.Contains(story[1].Detail, "a[1].x 3 bytes") {
 		t.Errorf("story %+v", story)
 	}
-	if all := rows[comms.StoryRow](c, comms.Query{Kind: comms.QueryStory, Job: testJob(1)}, 2); len(all) != 6 {
+	if all := rows[comms.StoryRow](c, comms.Query{Kind: comms.QueryStory, Job: testJob(1)}, 2); len(all) != 10 {
 		t.Errorf("whole story: %d rows", len(all))
 	}
 	plan := rows[comms.PlanRow](c, comms.Query{Kind: comms.QueryPlan, Job: testJob(1)}, 3)

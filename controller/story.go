@@ -218,7 +218,7 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 				if q.Filter != "" && (ofJob(e.Kind) || !tasks.Has(e.Task)) {
 					return true
 				}
-				room = p.add(func() any { return storyRow(g, e, b.Agent) })
+				room = eventRows(p, g, e, b.Agent)
 				return room
 			})
 			if !room {
@@ -277,8 +277,43 @@ func rangeName(g *dag.Graph, r comms.Range, tasks core.Choice) string {
 	return g.TaskName(r.First) + " to " + g.TaskName(r.Last)
 }
 
+// eventRows tells an event; false when the page is full.
+func eventRows(p *pager, g *dag.Graph, e *comms.Event, agent string) bool {
+	if tellsStart(e) && !p.add(func() any { return startRow(g, e, agent) }) {
+		return false
+	}
+	return p.add(func() any { return storyRow(g, e, agent) })
+}
+
+// tellsStart tells whether an event that ends an attempt is also the word that it
+// started: what ends before it is told says both at once, with the cause of its start.
+func tellsStart(e *comms.Event) bool {
+	switch e.Kind {
+	case comms.EventFinished, comms.EventRetry, comms.EventFailed, comms.EventCancelled:
+	default:
+		return false
+	}
+	switch e.Cause.Kind {
+	case comms.CauseSubmit, comms.CauseDataset, comms.CauseTask:
+		return e.Usage != nil && e.Usage.Start != 0
+	}
+	return false
+}
+
+// startRow is the start that an event tells with the end.
+func startRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
+	row := &comms.StoryRow{At: stamp(e.Usage.Start), Task: g.TaskName(e.Task), Attempt: comms.Try(e.Attempt), What: eventName(comms.EventStarted), Cause: causeText(g, e), Agent: agent}
+	if e.Executor != 0 {
+		row.Detail = fmt.Sprintf("executor %d", e.Executor)
+	}
+	return row
+}
+
 func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 	row := &comms.StoryRow{At: stamp(e.At), Attempt: comms.Try(e.Attempt), What: eventName(e.Kind), Cause: causeText(g, e), Agent: agent}
+	if tellsStart(e) {
+		row.Cause = "the run"
+	}
 	if !ofJob(e.Kind) {
 		row.Task = g.TaskName(e.Task)
 	}
@@ -288,7 +323,11 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 	}
 	for i := range e.Outputs {
 		d := &e.Outputs[i]
-		detail = append(detail, fmt.Sprintf("%s %d bytes in %s", g.DatasetName(dag.Dataset(d.Ref)), d.Size, placeName(d.Place.Kind)))
+		where := "in " + placeName(d.Place.Kind)
+		if d.Place.Kind == comms.PlaceNone { // nothing reads it any more
+			where = "freed"
+		}
+		detail = append(detail, fmt.Sprintf("%s %d bytes %s", g.DatasetName(dag.Dataset(d.Ref)), d.Size, where))
 	}
 	if e.Usage != nil {
 		detail = append(detail, fmt.Sprintf("%g s", seconds(e.Usage.Duration)))

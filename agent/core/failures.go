@@ -84,7 +84,7 @@ func (c *Core) failedRun(r *run, it *comms.ReportItem) {
 	}
 	e.Executor = r.ex.id
 	r.usage = it.Usage
-	c.fail(j, r.task, r, e, comms.Cause{Kind: comms.CauseRun}, false)
+	c.fail(j, r.task, r, e, r.endCause(), false)
 }
 
 // costOf is what a failed attempt cost: the executor's word, or the time that

@@ -259,10 +259,7 @@ func (c *Core) succeeded(ex *executor, it *comms.ReportItem) error {
 // usages encoded.
 func (c *Core) advance(r *run, usages []comms.Usage, block []byte) {
 	j, n := r.job, len(usages)
-	e := comms.Event{Kind: comms.EventSteps, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: r.cause}
-	if r.told {
-		e.Cause = comms.Cause{Kind: comms.CauseRun}
-	}
+	e := comms.Event{Kind: comms.EventSteps, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: r.endCause()}
 	gone := r.rest[: n-1 : n-1]
 	e.Steps = comms.AppendEnds(make([]byte, 0, len(block)+32), n, func(i int) comms.End {
 		if i == 0 {

@@ -55,6 +55,15 @@ func (r *run) owner() ledger.Owner { return ledger.Owner(r.id)<<1 | 1 }
 
 func (ex *executor) owner() ledger.Owner { return ledger.Owner(ex.id) << 1 }
 
+// endCause is the cause of the event that ends a run: what made it start, where no
+// event has told that before.
+func (r *run) endCause() comms.Cause {
+	if r.told {
+		return comms.Cause{Kind: comms.CauseRun}
+	}
+	return r.cause
+}
+
 // newRun makes a run of a task that leaves the ready state.
 func (c *Core) newRun(j *job, t taskIndex, cause comms.Cause) *run {
 	c.lastRun++

@@ -1,0 +1,51 @@
+package controller
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// TestStoryOfEnds: the end of an attempt whose start nobody told has the cause of its
+// start, and makes two rows; what nobody reads any more is freed, not lost.
+func TestStoryOfEnds(t *testing.T) {
+	g := parse(t, job1)
+	usage := &comms.Usage{Start: 1e9, Duration: 2e9}
+	read := comms.Cause{Kind: comms.CauseDataset, Ref: comms.DatasetRef{Task: 1}}
+	wrong := &comms.TaskError{Kind: comms.ErrorSetup, Message: "no such function"}
+	for _, c := range []struct {
+		name  string
+		event comms.Event
+		want  []string
+	}{
+		{"untold", comms.Event{Kind: comms.EventFinished, Task: 3, Executor: 7, Cause: read, Usage: usage, Outputs: []comms.Desc{{Ref: comms.DatasetRef{Task: 3}, Size: 4}}},
+			[]string{"started because a[1].x was published: executor 7", "finished because the run: executor 7; b.x 4 bytes freed; 2 s"}},
+		{"told", comms.Event{Kind: comms.EventFinished, Task: 3, Cause: comms.Cause{Kind: comms.CauseRun}, Usage: usage, Outputs: []comms.Desc{{Ref: comms.DatasetRef{Task: 3}, Size: 4, Place: comms.Place{Kind: comms.PlaceSegment}}}},
+			[]string{"finished because the run: b.x 4 bytes in memory; 2 s"}},
+		{"failed untold", comms.Event{Kind: comms.EventFailed, Task: 3, Cause: read, Usage: usage, Error: wrong},
+			[]string{"started because a[1].x was published: ", "failed because the run: 2 s; setup: no such function"}},
+		{"never began", comms.Event{Kind: comms.EventFailed, Task: 3, Cause: comms.Cause{Kind: comms.CauseSubmit}, Error: wrong},
+			[]string{"failed because the job was assigned: setup: no such function"}},
+		{"died", comms.Event{Kind: comms.EventRetry, Task: 3, Cause: comms.Cause{Kind: comms.CauseExecutor, Number: 7}, Usage: usage, Error: wrong},
+			[]string{"retried because executor 7: 2 s; setup: no such function"}},
+	} {
+		var got []string
+		p := &pager{limit: maxRows}
+		if !eventRows(p, g, &c.event, "a1") {
+			t.Errorf("%s: no room", c.name)
+		}
+		for _, row := range p.page.Rows {
+			var r comms.StoryRow
+			if err := msgpack.Unmarshal(row, &r); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprintf("%s because %s: %s", r.What, r.Cause, r.Detail))
+		}
+		if fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
