@@ -161,7 +161,8 @@ func (c *Cache) Key(ctx context.Context, env dag.Environment) (string, error) {
 // a build waits for, from another goroutine perhaps. What was found is not looked for again
 // within a second unless a file has changed.
 func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text string)) (Activation, error) {
-	act, found, files, note := c.recent.look(&env)
+	q := c.recent.ask(env) // before the look: a file that changes meanwhile makes another question
+	act, found := c.recent.find(q)
 	if found {
 		return act, nil
 	}
@@ -182,9 +183,7 @@ func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text
 			return Activation{}, fmt.Errorf("environment %q: activate %s: %w", env.Name, p.Name(), err)
 		}
 	}
-	if note {
-		c.recent.note(env, files, act)
-	}
+	c.recent.note(q, act)
 	return act, nil
 }
 
@@ -193,8 +192,7 @@ func (c *Cache) Found(env dag.Environment) (Activation, bool) {
 	if !packaged(&env) {
 		return Activation{}, false
 	}
-	act, found, _, _ := c.recent.look(&env)
-	return act, found
+	return c.recent.find(c.recent.ask(env))
 }
 
 // attempts is how often a build is tried when its sources change under it.

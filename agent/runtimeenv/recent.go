@@ -28,11 +28,17 @@ type recent struct {
 	found []finding // the oldest first
 }
 
-type finding struct {
+// question is what is asked for. Nobody changes the environment afterwards.
+type question struct {
 	env   dag.Environment
-	files string
-	act   Activation
-	at    time.Time
+	files string // that it is made of, as filesOf tells
+	known bool   // files says all: an answer can be remembered
+}
+
+type finding struct {
+	question
+	act Activation
+	at  time.Time
 }
 
 // filesOf tells which files of this host env is made of, and whether that says all: files
@@ -73,13 +79,18 @@ func pathsOf(env *dag.Environment) []string {
 	return append(slices.Clip(env.PyModules), env.WorkingDir)
 }
 
-// look returns what was found for env, if that holds still. For note it tells the
-// files, and whether there is anything to note.
-func (r *recent) look(env *dag.Environment) (act Activation, found bool, files string, note bool) {
-	now := r.clock()
-	if files, note = filesOf(env, now); !note {
-		return Activation{}, false, "", false
+// ask looks at the files that env is made of.
+func (r *recent) ask(env dag.Environment) question {
+	files, known := filesOf(&env, r.clock())
+	return question{env, files, known}
+}
+
+// find returns what was found for a question a moment ago.
+func (r *recent) find(q question) (Activation, bool) {
+	if !q.known {
+		return Activation{}, false
 	}
+	now := r.clock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	stale := 0
@@ -88,23 +99,26 @@ func (r *recent) look(env *dag.Environment) (act Activation, found bool, files s
 	}
 	r.found = slices.Delete(r.found, 0, stale)
 	for i := range r.found {
-		if f := &r.found[i]; f.files == files && reflect.DeepEqual(f.env, *env) {
-			return f.act, true, files, true
+		if f := &r.found[i]; f.files == q.files && reflect.DeepEqual(f.env, q.env) {
+			return f.act, true
 		}
 	}
-	return Activation{}, false, files, true
+	return Activation{}, false
 }
 
-// note remembers what was found for env, whose files were these before. Nobody changes
-// env or act afterwards.
-func (r *recent) note(env dag.Environment, files string, act Activation) {
+// note remembers what was found for a question that was asked before. Nobody changes
+// act afterwards.
+func (r *recent) note(q question, act Activation) {
+	if !q.known {
+		return
+	}
 	act.Built = false
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.found) == remembers {
 		r.found = slices.Delete(r.found, 0, 1)
 	}
-	r.found = append(r.found, finding{env, files, act, r.clock()})
+	r.found = append(r.found, finding{q, act, r.clock()})
 }
 
 func (r *recent) clock() time.Time {
