@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/profiles"
 )
 
 // mostSources is of how many inputs of a task it is told where they come from.
@@ -33,21 +34,12 @@ func (p *Plan) movedText(g *dag.Graph, i dag.TaskIndex) string {
 	if n := len(far) - 1; n > 0 {
 		text += fmt.Sprintf(" and %d more", n)
 	}
-	text += fmt.Sprintf(": %.3g s at %s (%s)", p.moving(from, t.Host), bitsText(way.Bandwidth), way.Basis)
+	text += fmt.Sprintf(": %.3g s at %s (%s)", p.moving(from, t.Host), profiles.BitsText(way.Bandwidth), way.Basis)
 	best := slices.MinFunc(from, func(a, b part) int { return cmp.Compare(p.moving(from, a.host), p.moving(from, b.host)) })
 	if least := p.moving(from, best.host); best.host != t.Host && least < p.moving(from, t.Host) {
 		text += fmt.Sprintf(", to %s %.3g s", p.Hosts[best.host], least)
 	}
 	return text
-}
-
-// bitsText prints bytes a second as networks are sold, in bits.
-func bitsText(bytes float64) string {
-	bits := bytes * 8
-	if bits < 1e9 {
-		return fmt.Sprintf("%.3g Mbit/s", bits/1e6)
-	}
-	return fmt.Sprintf("%.3g Gbit/s", bits/1e9)
 }
 
 // part is what a task takes from one host, in bytes.

@@ -219,8 +219,8 @@ func TestReasonOfMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	for task, want := range map[string]string{
-		"b": "starts when a has ended, 1000000 bytes to move from h0: 0.0965 s at 82.9 Mbit/s (measured), to h0 0 s",
-		"d": "starts when c has ended, 100000 bytes to move from h0: 0.00965 s at 82.9 Mbit/s (measured)",
+		"b": "starts when a has ended, 1000000 bytes to move from h0: 0.0965 s at 82.9Mbit/s (measured), to h0 0 s",
+		"d": "starts when c has ended, 100000 bytes to move from h0: 0.00965 s at 82.9Mbit/s (measured)",
 	} {
 		i, _ := g.Lookup(task)
 		if got := p.Reason(g, i); got != want {

@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	units "github.com/docker/go-units"
 )
 
 // Pair is the way of data from one host to another, by the names of their agents,
@@ -83,6 +85,14 @@ func (l *Link) Latency() float64 {
 		return 0
 	}
 	return l.latency
+}
+
+// BitsText prints bytes a second as networks are sold, in bits; nothing for 0.
+func BitsText(bytes float64) string {
+	if bytes <= 0 {
+		return ""
+	}
+	return units.CustomSize("%.3g%s", bytes*8, 1000, []string{"bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"})
 }
 
 // Flow is what one host sent another without a break: see comms.Flow.

@@ -36,15 +36,15 @@ func (a *app) printLinks(links []profiles.LinkEntry, below bool) error {
 	lines := make([]linkLine, len(links))
 	for i := range links {
 		e := &links[i]
-		lines[i] = linkLine{From: sender(e.From), To: e.To, Bandwidth: bitsText(e.Bandwidth), Flows: e.Flows, Small: e.Delays, Moved: units.BytesSize(e.Bytes)}
+		lines[i] = linkLine{From: sender(e.From), To: e.To, Bandwidth: profiles.BitsText(e.Bandwidth), Flows: e.Flows, Small: e.Delays, Moved: units.BytesSize(e.Bytes)}
 		if e.Latency > 0 {
 			lines[i].Latency = report.Seconds(e.Latency)
 		}
 		if e.Flows > 0 {
-			lines[i].Mean, lines[i].Spread = bitsText(e.Rate), bitsText(e.RateDeviation)
+			lines[i].Mean, lines[i].Spread = profiles.BitsText(e.Rate), profiles.BitsText(e.RateDeviation)
 		}
 		if q := e.Quantiles; q != nil && e.Flows > 0 {
-			lines[i].Half = bitsText(q.Rate[0])
+			lines[i].Half = profiles.BitsText(q.Rate[0])
 		}
 		if e.At > 0 {
 			lines[i].Last = time.Unix(e.At, 0).UTC().Format(time.DateTime)
@@ -73,7 +73,7 @@ func (a *app) printLinkDrift(links []profiles.LinkDrift, below bool) error {
 	}
 	lines := make([]linkDriftLine, len(links))
 	for i, d := range links {
-		lines[i] = linkDriftLine{From: sender(d.From), To: d.To, Change: d.Change, Before: bitsText(d.Before), After: bitsText(d.After),
+		lines[i] = linkDriftLine{From: sender(d.From), To: d.To, Change: d.Change, Before: profiles.BitsText(d.Before), After: profiles.BitsText(d.After),
 			Bandwidth: times(d.Bandwidth), Latency: times(d.Latency)}
 	}
 	return table(a, lines, "from", "to", "change", "before", "after", "bandwidth", "latency")
@@ -84,14 +84,6 @@ func sender(name string) string {
 		return "(several)"
 	}
 	return name
-}
-
-// bitsText prints bytes a second as networks are sold, in bits; nothing for 0.
-func bitsText(bytes float64) string {
-	if bytes <= 0 {
-		return ""
-	}
-	return units.CustomSize("%.3g%s", bytes*8, 1000, []string{"bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"})
 }
 
 // counted says what a profile file holds.
