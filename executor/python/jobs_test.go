@@ -111,6 +111,16 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+// Tensors go to other tasks as arrays and come as tensors, which each task may write to for itself.
+func TestTensors(t *testing.T) {
+	if os.Getenv("CASCADE_TEST_TORCH") == "" {
+		t.Skip("brings 800 MB of packages: set CASCADE_TEST_TORCH=1")
+	}
+	needs.PythonVersion(t, "3.10")
+	c := cascadetest.Start(t)
+	same(t, "testdata/tensors.golden", outcome(t, c, submit(t, c, "testdata/torch/tensors.yaml")))
+}
+
 // Values go from one version of CPython to the next, through all of them, in one job.
 func TestVersionsMeet(t *testing.T) {
 	needs.Python(t)

@@ -108,9 +108,9 @@ def encode(value: Any) -> Encoded:
     table = _arrow(value)
     if table is not None:
         return table
-    tensor = _tensor(value)
-    if tensor is not None:
-        return encode(tensor)
+    array = array_of(value)
+    if array is not None:
+        return encode(array)
     labels = _xarray(value)
     if labels is not None:
         return labels
@@ -155,12 +155,24 @@ def _scalar(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no type of msgpack")
 
 
-def _tensor(value: Any) -> Any:
-    """A tensor of torch as a NumPy array over the same memory; None for everything else."""
+def array_of(value: Any) -> Any:
+    """A tensor of torch as a NumPy array over the same memory; None for everything else.
+
+    A tensor that no array can be (sparse, or of a type that NumPy has not, such as bfloat16) is pickled.
+    """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor):
         return None
-    return value.detach().cpu().contiguous().numpy()
+    try:
+        return value.detach().cpu().resolve_conj().resolve_neg().contiguous().numpy()
+    except (TypeError, RuntimeError):
+        return None
+
+
+def is_tensor(want: Any) -> bool:
+    """Whether a parameter with this annotation takes tensors of torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and want is torch.Tensor
 
 
 def _arrow(value: Any) -> Encoded | None:
@@ -295,17 +307,22 @@ def _array(dtype: str, shape: Sequence[int], data: Any, want: Any) -> Any:
             return memoryview(b"").cast(known[1])  # type: ignore[call-overload]
         return memoryview(data).cast("B").cast(known[1], list(shape))  # type: ignore[call-overload]
     if math.prod(shape) == 0:
-        empty = numpy.empty(shape, known[0])
-        empty.flags.writeable = False
-        return empty
-    array = numpy.frombuffer(data, known[0])
-    if array.size != math.prod(shape):
-        raise TypeMismatch(f"an array of {dtype} with shape {list(shape)} does not take {len(data)} bytes")
-    array = array.reshape(shape)
-    torch = sys.modules.get("torch")
-    if torch is not None and want is torch.Tensor:
-        return torch.from_numpy(array)
-    return array
+        array = numpy.empty(shape, known[0])
+        array.flags.writeable = False
+    else:
+        array = numpy.frombuffer(data, known[0])
+        if array.size != math.prod(shape):
+            raise TypeMismatch(f"an array of {dtype} with shape {list(shape)} does not take {len(data)} bytes")
+        array = array.reshape(shape)
+    return _tensor(array) if is_tensor(want) else array
+
+
+def _tensor(array: Any) -> Any:
+    """A tensor over an array's memory. Tensors cannot be read-only: of an array that is, it is a copy."""
+    try:
+        return sys.modules["torch"].from_numpy(array if array.flags.writeable else array.copy())
+    except TypeError as e:
+        raise TypeMismatch(str(e)) from None
 
 
 def _numpy() -> Any:

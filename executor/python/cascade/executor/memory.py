@@ -1,6 +1,7 @@
 """Shared memory in this process: what is mapped, who still looks at it, and the control page.
 
     dataset ──view()──▶ mmap, read-only ──buffer──▶ NumPy array, memoryview, ...   the task's views
+                        or copy on write           for types that cannot be read-only: tensors
     lease   ──Region──▶ mmap, writable  ──buffer──▶ array of cascade.empty, or a copy of an output
 
 Views keep their mmap alive; that is how this module knows of them. When the agent may give the memory to others
@@ -52,7 +53,7 @@ def address(buffer: object) -> int:
     return at
 
 
-def detach(mapped: mmap.mmap, writable: bool) -> int:
+def detach(mapped: mmap.mmap) -> int:
     """Replaces a mapping by a private copy at the same address, and returns the bytes that were copied."""
     at, size = address(mapped), len(mapped)
     whole = -(-size // PAGE) * PAGE
@@ -60,8 +61,9 @@ def detach(mapped: mmap.mmap, writable: bool) -> int:
     if copy == _FAILED:
         raise MemoryError(f"{size} bytes for a view that outlives its task: {os.strerror(ctypes.get_errno())}")
     ctypes.memmove(copy, at, size)
-    if not writable:
-        _libc.mprotect(copy, whole, mmap.PROT_READ)
+    with memoryview(mapped) as view:
+        if view.readonly:
+            _libc.mprotect(copy, whole, mmap.PROT_READ)
     if _libc.mremap(copy, whole, whole, _MAYMOVE_FIXED, at) == _FAILED:
         raise MemoryError(f"replace {size} bytes by a copy: {os.strerror(ctypes.get_errno())}")
     return size
@@ -116,7 +118,7 @@ def protect(mapped: mmap.mmap, aside: Aside) -> None:
     _libc.mprotect(address(mapped), len(mapped), mmap.PROT_READ)
 
 
-def let_go(maps: list[mmap.mmap], writable: bool, aside: Aside) -> int:
+def let_go(maps: list[mmap.mmap], aside: Aside) -> int:
     """Ends the use of mappings. Those that somebody still looks at become private copies, whose bytes are returned."""
     for i in range(len(maps)):
         if len(maps[i]) >= _LARGE and sys.getrefcount(maps[i]) == 2:  # the list and the call: nobody looks
@@ -127,17 +129,20 @@ def let_go(maps: list[mmap.mmap], writable: bool, aside: Aside) -> int:
     for ref in refs:
         mapped = ref()
         if mapped is not None:
-            copied += detach(mapped, writable)
+            copied += detach(mapped)
     return copied
 
 
-def map_range(path: str, offset: int, size: int, writable: bool) -> tuple[mmap.mmap, int]:
-    """Maps a part of a file. It returns the mapping and where in it the part begins."""
+def map_range(path: str, offset: int, size: int, writable: bool = False, own: bool = False) -> tuple[mmap.mmap, int]:
+    """Maps a part of a file, writable for all, or so that what is written is this process's own.
+
+    It returns the mapping and where in it the part begins.
+    """
     before = offset % PAGE
-    prot = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
+    prot = mmap.PROT_READ | mmap.PROT_WRITE if writable or own else mmap.PROT_READ
     fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        return mmap.mmap(fd, before + size, mmap.MAP_SHARED, prot, offset=offset - before), before
+        return mmap.mmap(fd, before + size, mmap.MAP_PRIVATE if own else mmap.MAP_SHARED, prot, offset=offset - before), before
     except ValueError as e:
         raise OSError(f"map {size} bytes at {offset} of {path}: {e}") from None
     finally:
@@ -149,7 +154,7 @@ class Region:
 
     def __init__(self, segment: int, path: str, offset: int, size: int) -> None:
         self.segment, self.path, self.offset, self.size = segment, path, offset, size
-        self.map: mmap.mmap | None = map_range(path, offset, size, True)[0]
+        self.map: mmap.mmap | None = map_range(path, offset, size, writable=True)[0]
         self.used = 0
 
     def room(self, size: int) -> tuple[memoryview, int] | None:

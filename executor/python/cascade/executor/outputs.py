@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .. import labelled
-from ..values import Encoded, TypeMismatch, decode, encode, numpy_type, packed, unpacked
+from ..values import Encoded, TypeMismatch, array_of, decode, encode, is_tensor, numpy_type, packed, unpacked
 from ..wire import messages as m
 from .functions import Function, prepared, split
 from .memory import Aside, Region, address, let_go, map_range, protect
@@ -104,7 +104,7 @@ class Memory:
             if len(data) != d.size:
                 raise TypeMismatch(f"the message holds {len(data)} bytes of {d.size}")
         elif place.kind == m.SEGMENT:
-            data = self._view(run, d, spans)
+            data = self._view(run, d, want, spans)
         elif place.kind == m.DISK:
             with open(place.where, "rb") as f:
                 data = f.read()
@@ -113,21 +113,22 @@ class Memory:
             raise TypeMismatch(f"it is at a place of kind {place.kind}, which an executor cannot read")
         return decode(d.codec, d.dtype, d.shape, data, want)
 
-    def _view(self, run: Run, d: m.Desc, spans: dict[int, Any]) -> Any:
-        """A dataset's bytes in shared memory."""
+    def _view(self, run: Run, d: m.Desc, want: Any, spans: dict[int, Any]) -> Any:
+        """A dataset's bytes in shared memory; for a tensor, which anybody may write to, copies of the pages that he does."""
         place = d.place
         path = self._worker.segments.get(place.segment)
         if path is None:
             raise TypeMismatch(f"it lies in segment {place.segment}, which was not announced")
         if d.size == 0:
             return b""
-        span = spans.get(place.segment)
+        own = is_tensor(want)
+        span = None if own else spans.get(place.segment)
         if span is None:
-            mapped, at = map_range(path, place.offset, d.size, False)
+            mapped, at = map_range(path, place.offset, d.size, own=own)
             run.maps.append(mapped)
         else:
             if len(span) == 2:  # its first
-                mapped, at = map_range(path, span[0], span[1] - span[0], False)
+                mapped, at = map_range(path, span[0], span[1] - span[0])
                 run.maps.append(mapped)
                 spans[place.segment] = span = (mapped, span[0] - at, 0)
             mapped, at = span[0], place.offset - span[1]
@@ -368,7 +369,7 @@ class Memory:
                 maps.append(region.map)
                 region.map = None
                 del run.rooms[at]
-        return let_go(maps, True, self.aside)
+        return let_go(maps, self.aside)
 
     def release(self, run: Run, done: list[LiveValue]) -> int:
         """Lets go of a run's memory at its end. It returns the bytes that had to be copied for views that stay."""
@@ -384,8 +385,8 @@ class Memory:
                 protect(region.map, self.aside)
             region.map = None
         run.rooms.clear()
-        copied = let_go(maps, True, self.aside) + drop(done, self.aside)
-        copied += let_go(run.maps, False, self.aside)
+        copied = let_go(maps, self.aside) + drop(done, self.aside)
+        copied += let_go(run.maps, self.aside)
         return copied
 
 
@@ -393,7 +394,7 @@ def drop(values: list[LiveValue], aside: Aside) -> int:
     """Ends live values. It returns the bytes that had to be copied for views that stay."""
     maps = [v for value in values for v in value.maps]
     values.clear()
-    return let_go(maps, True, aside)
+    return let_go(maps, aside)
 
 
 def shared(value: Any, want: Any) -> Any:
@@ -411,6 +412,9 @@ def shared(value: Any, want: Any) -> Any:
         return value
     if isinstance(value, (str, bytes, bytearray, memoryview, numpy_type("generic"))):
         return _sent(value, want)
+    array = array_of(value)
+    if array is not None:
+        return value.detach().clone() if is_tensor(want) else shared(array, want)
     parts = labelled.split(value)
     try:
         if parts is not None:
