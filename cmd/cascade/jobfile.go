@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/pysource"
 )
 
 // jobFlags are the flags of commands that read a job file.
@@ -32,25 +35,54 @@ func (a *app) read(path string, f *jobFlags) (*dag.Graph, string, error) {
 	if err != nil {
 		return nil, "", badInput{err}
 	}
+	g, err := a.parse(text, name, dir, f)
+	return g, dir, err
+}
+
+// readChecked is read, and looks also at the Python functions that the job calls. unread
+// are the tasks of which that is left to the run.
+func (a *app) readChecked(ctx context.Context, path string, f *jobFlags) (g *dag.Graph, dir string, unread []string, err error) {
+	text, name, dir, err := a.readFile(path)
+	if err != nil {
+		return nil, "", nil, badInput{err}
+	}
+	if g, err = a.parse(text, name, dir, f); err != nil {
+		return nil, "", nil, err
+	}
+	found, unread := pysource.Check(ctx, g, dir)
+	var all dag.Problems
+	for _, m := range found {
+		p := dag.Problem{File: name, Message: fmt.Sprintf("task %q: %s", m.Task, m.Message), Hint: m.Hint}
+		p.Line, p.Col = dag.Where(text, append([]string{"tasks", m.Task}, m.Keys...)...)
+		all = append(all, p)
+	}
+	slices.SortStableFunc(all, func(a, b dag.Problem) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col)) })
+	if len(all) > 0 {
+		return nil, "", nil, badInput{all}
+	}
+	return g, dir, unread, nil
+}
+
+func (a *app) parse(text []byte, name, dir string, f *jobFlags) (*dag.Graph, error) {
 	over := dag.Override{Environ: a.environ, Flags: f.params}
 	if f.paramFile != "" {
 		b, err := os.ReadFile(f.paramFile)
 		if err != nil {
-			return nil, "", badInputf("read parameters: %w", err)
+			return nil, badInputf("read parameters: %w", err)
 		}
 		over.File, over.Data = f.paramFile, b
 	}
 	g, err := dag.ParseYAML(name, text, over, dag.Options{Find: cascade.FindFiles(dir)})
 	if err != nil {
-		return nil, "", badInput{err}
+		return nil, badInput{err}
 	}
 	for i := range g.Environments {
 		if err := checkPlaces(name, text, dir, &g.Environments[i]); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
 	a.warnEmpty(g)
-	return g, dir, nil
+	return g, nil
 }
 
 // checkPlaces looks whether what an environment names is there.
@@ -126,16 +158,17 @@ func (a *app) validateCommand() *cobra.Command {
 		Short: "Check a job file and tell every mistake with its place",
 		Long: `Check a job file without running anything: its form, names, references, types of
 parameters, the graph (no cycle, no dataset that nobody makes), and that the files,
-folders and patterns that inputs and environments name are there. What is left to
-the run is printed, as "not checked".`,
+folders and patterns that inputs and environments name are there, and that the
+Python functions in them take what the tasks give, as far as that can be read
+without running them. What is left to the run is printed, as "not checked".`,
 		Example: "  cascade validate job.yaml --param steps=4",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			g, _, err := a.read(args[0], &flags)
+		RunE: func(c *cobra.Command, args []string) error {
+			g, _, unread, err := a.readChecked(c.Context(), args[0], &flags)
 			if err != nil {
 				return err
 			}
-			left := unchecked(g)
+			left := unchecked(g, unread)
 			if a.json {
 				return a.printJSON(map[string]any{"job": g.Name, "tasks": g.NumTasks(), "streamed": g.NumSlots(), "unchecked": left})
 			}
@@ -150,15 +183,20 @@ the run is printed, as "not checked".`,
 	return c
 }
 
-// unchecked says what of a job is left to its run, and when the run finds out.
-func unchecked(g *dag.Graph) []string {
+// unchecked says what of a job is left to its run, and when the run finds out. unread
+// are tasks whose Python functions were not looked at.
+func unchecked(g *dag.Graph, unread []string) []string {
 	kinds, packages := map[string]string{"": "default"}, false
 	for i := range g.Environments {
 		e := &g.Environments[i]
 		kinds[e.Name] = e.Kind()
 		packages = packages || e.Python != nil && len(e.Python.Pip) > 0 || e.Container != nil || len(e.Plugins) > 0
 	}
-	var registered, python, commands, urls bool
+	var registered, commands, urls bool
+	functions := unread
+	if len(functions) > explainNames {
+		functions = append(slices.Clone(functions[:explainNames]), fmt.Sprintf("%d more", len(functions)-explainNames))
+	}
 	for i := range g.Groups {
 		grp := &g.Groups[i]
 		switch run := &grp.Run; {
@@ -167,7 +205,6 @@ func unchecked(g *dag.Graph) []string {
 		case run.Command != nil:
 			commands = true
 		case kinds[run.Environment] == "python":
-			python = true
 		default:
 			registered = true
 		}
@@ -178,7 +215,7 @@ func unchecked(g *dag.Graph) []string {
 		what  string
 	}{
 		{registered, "functions of Go: the run checks them all before their tasks are due"},
-		{python, "functions of Python: each is looked for when the first task that calls it starts"},
+		{len(unread) > 0, "functions of Python of " + strings.Join(functions, ", ") + ": each is looked for when the first task that calls it starts"},
 		{commands, "programs of commands: each is looked for when its task starts"},
 		{packages, "packages, images and plugins of environments: found when an environment is built"},
 		{urls, "URLs: fetched when their tasks run"},

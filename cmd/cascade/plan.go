@@ -58,7 +58,7 @@ looked for with as many simulations as --evaluations says. ` + jobHelp,
 				}
 				return a.planOfJob(c.Context(), args[0])
 			}
-			g, _, err := a.read(args[0], &job)
+			g, _, _, err := a.readChecked(c.Context(), args[0], &job)
 			if err != nil {
 				return err
 			}

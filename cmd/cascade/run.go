@@ -152,7 +152,7 @@ printed then says how to go on with it.`,
 			if err := resume.check(); err != nil {
 				return err
 			}
-			g, dir, err := a.read(args[0], &job)
+			g, dir, _, err := a.readChecked(c.Context(), args[0], &job)
 			if err != nil {
 				return err
 			}
@@ -194,7 +194,7 @@ for cascade get. With --wait it waits for the end and copies them, as run does.`
 			if a.to == "" {
 				return badInputf("submit needs a cluster: give --to ADDRESS or set CASCADE_TO; to run on this host use cascade run")
 			}
-			g, dir, err := a.read(args[0], &job)
+			g, dir, _, err := a.readChecked(c.Context(), args[0], &job)
 			if err != nil {
 				return err
 			}

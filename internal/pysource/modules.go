@@ -1,0 +1,159 @@
+package pysource
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cascade-run/cascade/dag"
+)
+
+// place is a folder that Python would look into for modules; of a single module it has
+// only that.
+type place struct{ dir, only string }
+
+// places are where an environment's modules lie, in the order in which Python looks.
+// Of what comes behind an archive, a package or an address nothing is sure: all is
+// false then.
+func places(e *dag.Environment, dir string) (found []place, all bool) {
+	entries := e.PyModules
+	if e.WorkingDir != "" {
+		entries = append(entries[:len(entries):len(entries)], e.WorkingDir)
+	}
+	for i, text := range entries {
+		if _, ok := dag.ParsePackage(text); ok {
+			return found, false
+		}
+		if _, ok := dag.ParseAddress(text); ok {
+			return found, false
+		}
+		path := text
+		for _, from := range []string{e.Source, dir} {
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(from, path)
+			}
+		}
+		info, err := os.Stat(path)
+		module, isFile := strings.CutSuffix(filepath.Base(path), ".py")
+		switch {
+		case err != nil || !info.IsDir() && !isFile:
+			return found, false
+		case !info.IsDir():
+			found = append(found, place{filepath.Dir(path), module})
+		case i < len(e.PyModules) && isModuleFolder(path):
+			found = append(found, place{filepath.Dir(path), filepath.Base(path)})
+		default:
+			found = append(found, place{path, ""})
+		}
+	}
+	return found, true
+}
+
+func isModuleFolder(path string) bool {
+	_, err := os.Stat(filepath.Join(path, "__init__.py"))
+	return err == nil
+}
+
+// module is what a name stands for on disk.
+type module struct {
+	file string   // "" of a folder without __init__.py
+	dirs []string // of a package: where its modules are
+	dark bool     // it is there, or may be, in a form that cannot be read
+}
+
+func (m module) found() bool { return m.file != "" || len(m.dirs) > 0 || m.dark }
+
+// look finds a module in a folder as Python does: packages come before compiled
+// modules, those before source, and all before a folder that has the name alone.
+func look(dir, name string) module {
+	base := filepath.Join(dir, name)
+	if isModuleFolder(base) {
+		return module{file: filepath.Join(base, "__init__.py"), dirs: []string{base}}
+	}
+	for _, pattern := range []string{base + ".so", base + ".*.so", base + ".pyc"} {
+		if some, _ := filepath.Glob(pattern); len(some) > 0 { // errs on bad patterns alone
+			return module{dark: true}
+		}
+	}
+	if info, err := os.Stat(base + ".py"); err == nil && info.Mode().IsRegular() {
+		return module{file: base + ".py"}
+	}
+	if info, err := os.Stat(base); err == nil && info.IsDir() {
+		return module{dirs: []string{base}}
+	}
+	return module{}
+}
+
+// top finds a module that is in no package.
+func top(in []place, all bool, name string) (m module) {
+	for _, p := range in {
+		if p.only != "" && p.only != name {
+			continue
+		}
+		switch now := look(p.dir, name); {
+		case now.file != "" || now.dark:
+			return now
+		default: // a folder counts only when no place has more
+			m.dirs = append(m.dirs, now.dirs...)
+		}
+	}
+	if !all {
+		return module{dark: true}
+	}
+	return m
+}
+
+// target is where a function's name leads.
+type target struct {
+	files []string // that are imported for it; the last has the function
+	name  string   // of the module
+	rest  []string // what is looked for in it
+	dark  bool
+}
+
+// find follows MODULE.FUNCTION, or PACKAGE.MODULE.CLASS.FUNCTION, to a file: the
+// longest part that is a module is the module.
+func find(in []place, all bool, function string) target {
+	parts := strings.Split(function, ".")
+	if len(parts) < 2 {
+		return target{dark: true}
+	}
+	m := top(in, all, parts[0])
+	t := target{dark: m.dark}
+	n := 1
+	for ; m.found() && !m.dark; n++ {
+		if m.file != "" {
+			t.files = append(t.files, m.file)
+		}
+		next := module{}
+		if n < len(parts)-1 {
+			for _, dir := range m.dirs {
+				if next = look(dir, parts[n]); next.found() {
+					break
+				}
+			}
+		}
+		if !next.found() {
+			t.dark = m.file == "" // a folder has no functions of its own, whoever adds some
+			break
+		}
+		m, t.dark = next, next.dark
+	}
+	t.name, t.rest = strings.Join(parts[:n], "."), parts[n:]
+	return t
+}
+
+// modules are the names of those that lie in places, for hints.
+func modules(in []place) (names []string) {
+	for _, p := range in {
+		if p.only != "" {
+			names = append(names, p.only)
+			continue
+		}
+		files, _ := filepath.Glob(filepath.Join(p.dir, "*.py")) // errs on bad patterns alone
+		for _, f := range files {
+			names = append(names, strings.TrimSuffix(filepath.Base(f), ".py"))
+		}
+	}
+	return names
+}
