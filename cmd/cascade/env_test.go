@@ -52,7 +52,7 @@ func TestEnv(t *testing.T) {
 func TestPlacesOfEnvironments(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "m.py"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "m.py"), []byte("def f(): pass\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ environment, want string }{

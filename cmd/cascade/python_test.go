@@ -25,7 +25,6 @@ tasks:
   scale: {run: "sci:fields.scale", in: {y: mean.m}, with: {by: 3}, out: [m]}
 `)
 	const want = `2> job.yaml:5:15: task "mean": module fields (fields.py) has no function meen (did you mean "mean"? it has mean, scale)
-2> job.yaml:6:16: task "scale": nothing is given for x of fields.scale(x, *, by=2) at fields.py:5 (give it under in: or with:)
 2> job.yaml:6:44: task "scale": input y is not taken by fields.scale(x, *, by=2) at fields.py:5 (did you mean "x"?)
 `
 	for _, args := range [][]string{{"validate", "job.yaml"}, {"plan", "job.yaml"}, {"run", "job.yaml"}} {

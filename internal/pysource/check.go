@@ -214,6 +214,8 @@ func (s *source) offer(name string) string {
 // parameter is a name of the job file as Python writes it.
 func parameter(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
+func didYouMean(name string) string { return fmt.Sprintf("did you mean %q?", name) }
+
 // check compares what a group gives with what a function takes. at makes a mistake.
 func (sig *signature) check(grp *dag.Group, is string, at func(hint, message string, keys ...string) Mistake) (found []Mistake) {
 	type gift struct{ what, key, name, param string }
@@ -227,11 +229,13 @@ func (sig *signature) check(grp *dag.Group, is string, at func(hint, message str
 	missing := slices.DeleteFunc(slices.Clone(sig.Needs), func(p string) bool {
 		return slices.ContainsFunc(gifts, func(f gift) bool { return f.param == p })
 	})
+	told := map[string]bool{} // hints for those that are taken for a missing one
 	near := func(name string) string {
 		hint := cmp.Or(dag.DidYouMean(name, missing), dag.DidYouMean(name, sig.Takes))
 		if hint == "" && len(missing) == 1 {
-			hint = fmt.Sprintf("did you mean %q?", missing[0])
+			hint = didYouMean(missing[0])
 		}
+		told[hint] = true
 		return hint
 	}
 	for i, f := range gifts {
@@ -242,6 +246,7 @@ func (sig *signature) check(grp *dag.Group, is string, at func(hint, message str
 			found = append(found, at(near(f.param), fmt.Sprintf("%s %s is not taken by %s", f.what, f.name, is), f.key, f.name))
 		}
 	}
+	missing = slices.DeleteFunc(missing, func(p string) bool { return told[didYouMean(p)] })
 	if len(missing) > 0 {
 		found = append(found, at("give it under in: or with:", fmt.Sprintf("nothing is given for %s of %s", strings.Join(missing, ", "), is), "run"))
 	}
