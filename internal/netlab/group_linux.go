@@ -53,7 +53,8 @@ func subsystems() ([]cgroup1.Subsystem, error) {
 	return []cgroup1.Subsystem{cgroup1.NewFreezer(mount), cgroup1.NewCpu(mount)}, nil
 }
 
-// removeStale removes the groups of processes that are gone.
+// removeStale removes the groups of processes that are gone. One that still has processes,
+// which were frozen when that ended, stays: they are whoever's who ended it.
 func removeStale() error {
 	var errs []error
 	for _, pattern := range []string{mount + "/" + prefix + "*", mount + "/*/" + prefix + "*"} {
@@ -65,7 +66,9 @@ func removeStale() error {
 			owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
 			pid, err := strconv.Atoi(owner)
 			if err == nil && pid > 0 && unix.Kill(pid, 0) != nil {
-				errs = append(errs, os.Remove(dir))
+				if err := os.Remove(dir); !errors.Is(err, unix.EBUSY) {
+					errs = append(errs, err)
+				}
 			}
 		}
 	}

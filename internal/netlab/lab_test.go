@@ -10,9 +10,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/containerd/cgroups/v3"
 	"golang.org/x/sys/unix"
 
 	"github.com/cascade-run/cascade/internal/netlab"
@@ -90,6 +92,36 @@ func TestHostsMeet(t *testing.T) {
 	}
 	if _, err := dial(l.Host(0), "192.0.2.1:7000", time.Second); !errors.Is(err, unix.ENETUNREACH) {
 		t.Errorf("there is a way out of the lab: %v", err)
+	}
+}
+
+// What a test that was killed has left frozen keeps no other from its hosts.
+func TestFrozenRemains(t *testing.T) {
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	left := exec.Command("sleep", "1000")
+	if err := left.Start(); err != nil {
+		t.Fatal(err)
+	}
+	folder := "/sys/fs/cgroup"
+	if cgroups.Mode() != cgroups.Unified {
+		folder += "/freezer"
+	}
+	group := fmt.Sprintf("%s/cascade-netlab-%d-0", folder, gone.Process.Pid)
+	made := os.Mkdir(group, 0o755)
+	defer func() {
+		_ = left.Process.Kill() // it may have ended
+		_ = left.Wait()
+		if err := os.Remove(group); made == nil && err != nil {
+			t.Error(err)
+		}
+	}()
+	joined := os.WriteFile(group+"/cgroup.procs", []byte(strconv.Itoa(left.Process.Pid)), 0)
+	lab(t, netlab.Config{Hosts: 1}) // or it is skipped
+	if err := errors.Join(made, joined); err != nil {
+		t.Fatal(err)
 	}
 }
 
