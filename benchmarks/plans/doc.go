@@ -8,7 +8,7 @@
 // simulation would not make its plans look better. All are judged alike: a host for
 // each task and an order of turns are played with bandwidth that transfers share.
 //
-// It also runs recordings for real (-execute), predicts from what ran on one cluster
+// It also runs recordings for real (-execute; with -network on hosts in network namespaces), predicts from what ran on one cluster
 // what it takes on another and runs it there (-replay), takes parts of the planner away
 // (-ablate), and measures what planning takes (-times).
 //

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/benchmarks/internal/hosts"
 	"github.com/cascade-run/cascade/benchmarks/internal/local"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -24,9 +25,18 @@ type execution struct {
 	seconds      float64 // of the lower bound
 	apart        bool    // no task is fused with another
 	memory       int64   // bytes of shared memory of a host; 0: the default
+	rate         int64   // bits per second of each host's link, a host being a network namespace; 0: all agents are in this process, and no bytes move
 }
 
-// execute runs each recording three times on agents of this process: while nothing
+// name is that of an agent.
+func (x *execution) name(h int) string {
+	if x.rate > 0 {
+		return hosts.Name(h)
+	}
+	return fmt.Sprint("a", h)
+}
+
+// execute runs each recording three times on agents of its own: while nothing
 // is known of its tasks, when they are known, and once more by the plan that was
 // found meanwhile. It prints makespans over the lower bound.
 func execute(w io.Writer, files []string, x execution) error {
@@ -50,11 +60,14 @@ type executed struct {
 }
 
 func (x *execution) cluster() (c cluster, p planner.Cluster) {
-	c = cluster{cores: slices.Repeat([]int{x.cores}, x.hosts), bandwidth: planner.DefaultBandwidth}
-	for h := range x.hosts {
-		p.Hosts = append(p.Hosts, planner.Host{Name: fmt.Sprint("a", h), CPU: int64(x.cores) * 1000})
+	p.Bandwidth = planner.DefaultBandwidth
+	if x.rate > 0 {
+		p.Bandwidth = float64(x.rate) / 8
 	}
-	return c, p
+	for h := range x.hosts {
+		p.Hosts = append(p.Hosts, planner.Host{Name: x.name(h), CPU: int64(x.cores) * 1000})
+	}
+	return cluster{cores: slices.Repeat([]int{x.cores}, x.hosts), bandwidth: p.Bandwidth}, p
 }
 
 func (x *execution) file(path string) (out executed, err error) {
@@ -74,7 +87,7 @@ func (x *execution) file(path string) (out executed, err error) {
 			if err != nil {
 				return err
 			}
-			ch, same := choiceOf(im.Graph, rows, plan)
+			ch, same := x.choiceOf(im.Graph, rows, plan)
 			for i := range rows {
 				j.seconds[rows[i].Index] = rows[i].Seconds
 			}
@@ -90,8 +103,11 @@ func (x *execution) file(path string) (out executed, err error) {
 }
 
 // choiceOf is what agents did as a choice, and how much of it is where a plan says.
-func choiceOf(g *dag.Graph, rows []comms.TaskRow, plan []comms.PlanRow) (ch choice, same float64) {
-	host := map[string]string{}
+func (x *execution) choiceOf(g *dag.Graph, rows []comms.TaskRow, plan []comms.PlanRow) (ch choice, same float64) {
+	host, number := map[string]string{}, map[string]int{}
+	for h := range x.hosts {
+		number[x.name(h)] = h
+	}
 	for i := range plan {
 		host[plan[i].Task] = plan[i].Host
 	}
@@ -99,12 +115,11 @@ func choiceOf(g *dag.Graph, rows []comms.TaskRow, plan []comms.PlanRow) (ch choi
 	for i := range rows {
 		r := &rows[i]
 		at, err := time.Parse(time.RFC3339Nano, r.Started)
-		if err != nil || !strings.HasPrefix(r.Agent, "a") {
+		h, known := number[r.Agent]
+		if err != nil || !known {
 			continue
 		}
-		if _, err := fmt.Sscanf(r.Agent, "a%d", &ch.host[r.Index]); err != nil {
-			continue
-		}
+		ch.host[r.Index] = h
 		ch.first[r.Index] = -float64(at.UnixNano())
 		if host[r.Name] == r.Agent {
 			same += 1 / float64(len(rows))
@@ -145,10 +160,23 @@ func submit(ctx context.Context, client *cascade.Client, g *dag.Graph) (took flo
 	return last - first, rows, plan, nil
 }
 
+// apartly is run with each agent in a network namespace of its own.
+func (x *execution) apartly(ctx context.Context, f func(context.Context, *cascade.Client) error) (err error) {
+	c, err := hosts.Open(hosts.Config{Hosts: x.hosts, Rate: x.rate, CPU: int64(x.cores) * 1000, Store: x.memory, Spread: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	return f(ctx, c.Client)
+}
+
 // run starts a controller and agents for as long as f works with them.
 func (x *execution) run(f func(context.Context, *cascade.Client) error) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
+	if x.rate > 0 {
+		return x.apartly(ctx, f)
+	}
 	c, err := local.Open(ctx, local.Config{Agents: x.hosts, Cores: x.cores, Apart: x.apart, Memory: x.memory})
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/benchmarks/internal/exit"
+	"github.com/cascade-run/cascade/benchmarks/internal/hosts"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/wfformat"
 	"github.com/cascade-run/cascade/planner"
@@ -20,17 +21,20 @@ import (
 
 func main() {
 	cascade.Main()
+	hosts.Main()
 	evaluations := flag.Int("evaluations", 300, "simulations for each plan of ours")
 	inputs := flag.Bool("inputs", false, "files that no task writes lie on one host at first, each by a task of no duration")
 	var x execution
 	flag.IntVar(&x.hosts, "execute", 0, "run each recording for real on so many agents, instead of the comparison")
 	flag.IntVar(&x.cores, "cores", 4, "of each of these agents")
 	flag.Float64Var(&x.seconds, "seconds", 5, "that a recording is scaled to, at best")
+	network := flag.Float64("network", 0, "Gbit/s between the hosts of -execute and -replay, which are network namespaces then; data is scaled as time is (needs root)")
 	shape := flag.String("replay", "", "after -execute: a cluster of another shape, such as 4x2, on which what ran is predicted and run")
 	without := flag.Bool("ablate", false, "what plans take without search, lookahead, profiles, prefetch, instead of the comparison")
 	fuse := flag.Bool("fusion", false, "what a forecast takes on -cores with tasks fused and without, run for real, instead of the comparison")
 	scale := flag.Bool("times", false, "what planning takes for 1,000 to 1,000,000 tasks, instead of the comparison")
 	flag.Parse()
+	x.rate = int64(*network * 1e9)
 	files, w := flag.Args(), os.Stdout
 	run := func() error { return compare(w, files, clusters(), *evaluations, *inputs) }
 	switch {

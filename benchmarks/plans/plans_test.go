@@ -67,7 +67,7 @@ func TestAgentsFollowThePlan(t *testing.T) {
 				return err
 			}
 			var ch choice
-			ch, same = choiceOf(im.Graph, rows, plan)
+			ch, same = x.choiceOf(im.Graph, rows, plan)
 			before = 0
 			for _, first := range ch.first {
 				if first > ch.first[60] {

@@ -54,7 +54,7 @@ func replayOne(path string, from, to execution) (r replayedOn, err error) {
 			return err
 		}
 		r.recorded = took
-		rec, _, err := wfformat.Record(im.Graph, rows, nil, []comms.AgentRow{{Name: "a0", CPU: float64(from.cores)}})
+		rec, _, err := wfformat.Record(im.Graph, rows, nil, []comms.AgentRow{{Name: from.name(0), CPU: float64(from.cores)}})
 		if err != nil {
 			return err
 		}
@@ -97,6 +97,9 @@ func (x *execution) scaled(path string) (*wfformat.Import, *planner.Plan, error)
 	read := func(scale float64) (*wfformat.Import, *planner.Plan, error) {
 		opt := wfformat.Defaults()
 		opt.TimeScale, opt.ByteScale = scale, 1e-9
+		if x.rate > 0 {
+			opt.ByteScale = scale // what moves takes as much of the time as it did at that rate
+		}
 		im, err := recorded(path, opt)
 		if err != nil {
 			return nil, nil, err
