@@ -197,7 +197,35 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 	if now.After(c.now) {
 		c.now = now
 	}
-	idle := false
+	c.handle(ev)
+	c.work()
+	for len(c.later) > 0 {
+		later := c.later
+		c.later = nil
+		for _, ev := range later {
+			c.fromController(ev)
+		}
+		c.work()
+	}
+	if len(c.telling) > 0 {
+		c.tellPeers()
+	}
+	_, idle := ev.(Idle)
+	if idle && c.tells() || c.unflushed >= eventBatch {
+		c.flush()
+	}
+	if idle {
+		c.tellBacklog()
+		c.tellLoad()
+	}
+	c.setTimer()
+	out := c.out
+	c.out = nil
+	return out
+}
+
+// handle is an event's own effect.
+func (c *Core) handle(ev Event) {
 	switch ev := ev.(type) {
 	case ControllerUp:
 		c.controllerUp(ev.Resumed)
@@ -257,34 +285,9 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		c.drain()
 	case Quit:
 		c.quit()
-	case Idle:
-		idle = true
 	case Tick:
 		c.timer = time.Time{}
 	}
-	c.work()
-	for len(c.later) > 0 {
-		later := c.later
-		c.later = nil
-		for _, ev := range later {
-			c.fromController(ev)
-		}
-		c.work()
-	}
-	if len(c.telling) > 0 {
-		c.tellPeers()
-	}
-	if idle && c.tells() || c.unflushed >= eventBatch {
-		c.flush()
-	}
-	if idle {
-		c.tellBacklog()
-		c.tellLoad()
-	}
-	c.setTimer()
-	out := c.out
-	c.out = nil
-	return out
 }
 
 // work does all that follows from an event.
