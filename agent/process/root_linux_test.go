@@ -148,7 +148,7 @@ func TestRootFails(t *testing.T) {
 // Killing it ends all that runs in the root, as without one.
 func TestRootKilled(t *testing.T) {
 	c, _ := rooted(t, "sleep 1000 & sleep 1000 & wait")
-	c.Root.Binds = []string{"/proc", c.Dir}
+	c.Root.Binds = []string{"/proc", "/dev", c.Dir} // what sh starts with & reads /dev/null
 	p := c.startRooted(t)
 	p.Kill()
 	if exit := p.Wait(); exit.Signal() != "SIGKILL" {
