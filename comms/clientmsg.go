@@ -191,13 +191,16 @@ func (m *Progress) Took() time.Duration {
 	return time.Duration(d)
 }
 
+// FilterOpen is the filter of a Query for jobs that have not ended.
+const FilterOpen = "open"
+
 // Query asks for a page of rows. Kind is one of the constants Query...; Cursor
 // is empty for the first page.
 type Query struct {
 	Req    uint64 // names the request in the Page
 	Kind   string // "jobs", "tasks", "datasets", "agents", "environments", "story", "graph", "plan", "profiles", "links", "members", "tokens"
 	Job    JobID  // zero for all
-	Filter string // of tasks: a task's or family's name, or a state; of the story: such a name; of jobs: a name or a phase; of profiles: a job's, task's or function's name; of links: an agent's name
+	Filter string // of tasks: a task's or family's name, or a state; of the story: such a name; of jobs: a name, a phase or "open" (has not ended); of profiles: a job's, task's or function's name; of links: an agent's name
 	Cursor []byte // of the page before; empty for the first
 	Limit  uint32 // most rows; 0 means the receiver's choice
 }

@@ -223,7 +223,7 @@ func stamp(ns int64) string {
 }
 
 // jobRows lists jobs, those submitted last first; JobIDs grow with time. A filter
-// is a name or a phase. The cursor is the ID of the last job on the page before: a
+// is a name, a phase or comms.FilterOpen. The cursor is the ID of the last job on the page before: a
 // page reads no row of those.
 func (c *Controller) jobRows(p *pager, q *comms.Query, waits map[comms.JobID]string) error {
 	if !q.Job.IsZero() {
@@ -252,7 +252,7 @@ func (c *Controller) jobRows(p *pager, q *comms.Query, waits map[comms.JobID]str
 }
 
 func matches(r *core.JobRecord, filter string) bool {
-	return filter == "" || r.Name == filter || r.Phase.String() == filter
+	return filter == "" || r.Name == filter || r.Phase.String() == filter || filter == comms.FilterOpen && !r.Phase.Final()
 }
 
 func jobRow(r *core.JobRecord, waits map[comms.JobID]string) *comms.JobRow {

@@ -452,7 +452,7 @@ func TestCancelQueued(t *testing.T) {
 	c := dialClient(t, net)
 	c.say(&comms.Submit{Req: 1, Job: testJob(1), Graph: parse(t, job1).Encode()})
 	expect[*comms.Accepted](c, "accepted", nil)
-	if jobs := rows[comms.JobRow](c, comms.Query{Kind: comms.QueryJobs}, 10); len(jobs) != 1 || jobs[0].Waits != "no agent has joined the controller" {
+	if jobs := rows[comms.JobRow](c, comms.Query{Kind: comms.QueryJobs, Filter: comms.FilterOpen}, 10); len(jobs) != 1 || jobs[0].Waits != "no agent has joined the controller" {
 		t.Errorf("jobs %+v", jobs)
 	}
 	c.say(&comms.Control{Req: 2, Job: testJob(1), Action: comms.SteerCancel, Reason: "not today"})
@@ -476,6 +476,9 @@ func TestCancelQueued(t *testing.T) {
 		}
 		if jobs := rows[comms.JobRow](c, comms.Query{Kind: comms.QueryJobs, Filter: "cancelled"}, 10); len(jobs) != 1 || jobs[0].Waits != "" {
 			t.Errorf("jobs %+v", jobs)
+		}
+		if jobs := rows[comms.JobRow](c, comms.Query{Kind: comms.QueryJobs, Filter: comms.FilterOpen}, 10); len(jobs) != 0 {
+			t.Errorf("open are %+v", jobs)
 		}
 	}
 	see()

@@ -71,19 +71,11 @@ func (a *app) withExecutors(ctx context.Context, size []cascade.Option, f func(*
 }
 
 // openJobs lists the jobs that run or could.
-func openJobs(ctx context.Context, client *cascade.Client) (open []comms.JobRow, err error) {
-	for _, phase := range []comms.JobPhase{comms.JobQueued, comms.JobRunning} {
-		rows, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, phase.String())
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range rows {
-			if r.Phase == phase.String() && !containsJob(open, r) { // and is not only called so
-				open = append(open, r)
-			}
-		}
-	}
-	return open, nil
+func openJobs(ctx context.Context, client *cascade.Client) ([]comms.JobRow, error) {
+	rows, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, comms.FilterOpen)
+	return slices.DeleteFunc(rows, func(r comms.JobRow) bool { // one that is held, or is only called so
+		return r.Phase != comms.JobQueued.String() && r.Phase != comms.JobRunning.String()
+	}), err
 }
 
 // waitForOthers waits for the jobs that would be cut off by the end of this
