@@ -55,6 +55,10 @@ const (
 	stageOver
 )
 
+// lateNews is how long a run goes on when its jobs are forgotten: news of peers about a
+// job that was forgotten wait for a minute, and no link may end for them.
+const lateNews = 65 * time.Second
+
 func newClient(w *world) *client {
 	c := &client{process: process{w: w, name: "client"}, waits: map[uint64]func(comms.Message){}, fetched: map[uint64]comms.DatasetID{}, reached: map[string]bool{}, reads: map[uint64]*reading{}}
 	for i := range w.fate.jobs {
@@ -308,7 +312,7 @@ func (c *client) progress() {
 		}
 	case stageForget:
 		c.stage = stageOver
-		c.after(5*time.Second, func() { c.w.oracle.empty(); c.w.done = true })
+		c.after(lateNews, func() { c.w.oracle.empty(); c.w.done = true })
 	}
 }
 

@@ -74,7 +74,7 @@ func (a *agent) performPeer(act core.Action) bool {
 	switch act := act.(type) {
 	case core.MeetPeer, core.LeavePeer: // every agent has links to all
 	case core.ResetPeer:
-		w.fail(comms.JobID{}, "%s ends its link to %s: what it told had to wait for an Assign that never came", a.name, act.Agent)
+		w.fail(comms.JobID{}, "%s ends its link to %s: what it told was dropped before its Assign came", a.name, act.Agent)
 	case core.ToPeer:
 		p := a.peers[act.Agent]
 		if p == nil {

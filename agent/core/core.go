@@ -82,6 +82,7 @@ type Core struct {
 	telling    []*job   // with something to tell their peers
 	early      []early  // notices whose Assign is still to come
 	earlyBytes int      // of them, about
+	lapsed     []lapsed // of whom such notices were dropped, the oldest first
 	wanted     []*heard // datasets to be fetched
 	pulls      map[uint64]*pull
 	lastPull   uint64

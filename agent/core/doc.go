@@ -40,7 +40,8 @@
 //	memory     the ledger's requests, effects report     what executors say
 //	events     numbered batches               failures   retries, crashes, lost datasets
 //	peers      who has the other fragments    tell       what they are told
-//	hear       what they told                 pulls      datasets fetched and offered
+//	hear       what they told                 early      and before its Assign
+//	pulls      datasets fetched and offered
 //	keep       what outlives the agent        fetch      chunks for clients
 //	gangs      tasks that start together      bundles    what is held back for them
 //	span       gangs that others share

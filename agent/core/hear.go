@@ -10,12 +10,6 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-const (
-	earlyKept  = 4096        // most notices that wait for their Assign
-	earlyBytes = 64 << 20    // of what they carry, about; one may be larger
-	earlyFor   = time.Minute // how long they do
-)
-
 // hearState is how far a dataset of another agent has come.
 type hearState uint8
 
@@ -53,14 +47,6 @@ func (h *heard) name() comms.DatasetID {
 		return h.of
 	}
 	return comms.DatasetID{Job: h.job.id, DatasetRef: h.desc.Ref}
-}
-
-// early is a notice whose Assign is still to come.
-type early struct {
-	from  string
-	msg   *comms.Notice
-	at    time.Time
-	bytes int // see noticeSize
 }
 
 func (c *Core) peerUp(ev PeerUp) {
@@ -219,66 +205,6 @@ func (p *peers) endingOf(t taskIndex) *ending {
 		p.ending[t] = e
 	}
 	return e
-}
-
-// tooEarly keeps a notice until its Assign comes. When there are too many, or
-// when it does not come, the link is made anew: then all that counts is told again.
-func (c *Core) tooEarly(from string, m *comms.Notice) {
-	e := early{from, m, c.now, noticeSize(m)}
-	c.early = append(c.early, e)
-	c.earlyBytes += e.bytes
-	c.dropEarly()
-}
-
-// noticeSize is about what a notice takes in memory.
-func noticeSize(m *comms.Notice) int {
-	n := descBytes * (1 + len(m.Datasets) + len(m.Ends) + len(m.Ended))
-	for i := range m.Datasets {
-		n += len(m.Datasets[i].Place.Bytes)
-	}
-	return n
-}
-
-// dropEarly gives up notices whose Assign has not come in time, and the oldest ones when there are too many.
-func (c *Core) dropEarly() {
-	var reset []string
-	for n := len(c.early); n > earlyKept || n > 1 && c.earlyBytes > earlyBytes || n > 0 && !c.now.Before(c.early[0].at.Add(earlyFor)); n = len(c.early) {
-		from := c.early[0].from
-		reset = append(reset, from)
-		c.setEarly(slices.DeleteFunc(c.early, func(e early) bool { return e.from == from }))
-	}
-	slices.Sort(reset)
-	for _, agent := range reset {
-		c.emit(ResetPeer{agent})
-	}
-	if len(c.early) > 0 {
-		c.wakeAt(c.early[0].at.Add(earlyFor))
-	}
-}
-
-func (c *Core) setEarly(all []early) {
-	c.early, c.earlyBytes = all, 0
-	for i := range all {
-		c.earlyBytes += all[i].bytes
-	}
-}
-
-// replayEarly takes the notices that came before the Assign to which they belong.
-func (c *Core) replayEarly(j *job) {
-	if len(c.early) == 0 {
-		return
-	}
-	all := c.early
-	c.setEarly(nil)
-	for _, e := range all {
-		switch {
-		case e.msg.Job != j.id || e.msg.Life != j.life || e.msg.Epoch > j.epoch:
-			c.early = append(c.early, e)
-		case j.peers != nil:
-			c.notice(e.from, e.msg)
-		}
-	}
-	c.setEarly(c.early)
 }
 
 // hear takes the news of one dataset of another agent.

@@ -427,23 +427,18 @@ outputs: [c.o]
 	}
 }
 
-// TestTooManyEarlyNotices: those that never find their job do not pile up.
+// TestTooManyEarlyNotices: those that never find their job do not pile up. Of whom any
+// were dropped is known of so many jobs; then the link is made anew, so that what was
+// dropped is told again.
 func TestTooManyEarlyNotices(t *testing.T) {
 	n := pair(t)
 	w := n.worlds[1]
-	for i := range earlyKept + 10 {
-		w.step(FromPeer{"a", &comms.Notice{Job: comms.JobID{9, byte(i), byte(i >> 8)}, Epoch: 1}})
-	}
-	if len(w.c.early) > earlyKept {
-		t.Errorf("%d notices wait", len(w.c.early))
-	}
-	resets := 0
-	for _, a := range w.log {
-		if r, ok := a.(ResetPeer); ok && r.Agent == "a" {
-			resets++
+	for i := range earlyKept + lapsedKept + 1 {
+		if w.step(FromPeer{"a", &comms.Notice{Job: comms.JobID{9, byte(i), byte(i >> 8)}, Epoch: 1}}); len(w.c.early) > earlyKept || len(w.c.lapsed) > lapsedKept {
+			t.Fatalf("%d notices wait, and %d jobs of others are noted", len(w.c.early), len(w.c.lapsed))
 		}
 	}
-	if resets == 0 {
-		t.Error("the link was not made anew, so that what was dropped is told again")
+	if w.resets("a") != 1 || len(w.c.early)+len(w.c.lapsed) > 0 {
+		t.Errorf("the link was made anew %d times, %d notices wait, and %d jobs of others are noted", w.resets("a"), len(w.c.early), len(w.c.lapsed))
 	}
 }
