@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/cgroups/v3/cgroup1"
 	"github.com/containerd/cgroups/v3/cgroup2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,9 +33,14 @@ const (
 	period = 100_000 // of cpu quotas, in microseconds
 )
 
-// newGroup makes the control group of host i of this process.
-func newGroup(i int) (group, error) {
-	name := fmt.Sprintf("/%s%d-%d", prefix, os.Getpid(), i)
+// newGroup makes the control group of the host that has a network namespace. It is
+// named by that: a process may have several labs.
+func newGroup(space netns.NsHandle) (group, error) {
+	var s unix.Stat_t
+	if err := unix.Fstat(int(space), &s); err != nil {
+		return nil, fmt.Errorf("name a control group by its network namespace: %w", err)
+	}
+	name := fmt.Sprintf("/%s%d-%d", prefix, os.Getpid(), s.Ino)
 	if cgroups.Mode() == cgroups.Unified {
 		m, err := cgroup2.NewManager(mount, name, &cgroup2.Resources{})
 		if err != nil {

@@ -144,7 +144,7 @@ func (l *Lab) newHost(i int, bridge netlink.Link, c Config) (*Host, error) {
 	if err := shape(l.wires, h.port, c.Rate, 0); err != nil {
 		return h, err
 	}
-	h.group, err = newGroup(i)
+	h.group, err = newGroup(space)
 	return h, err
 }
 

@@ -95,6 +95,31 @@ func TestHostsMeet(t *testing.T) {
 	}
 }
 
+// Tests of one program that run at a time have hosts of their own: the end of one
+// lab kills nothing of another.
+func TestLabsAreApart(t *testing.T) {
+	first := lab(t, netlab.Config{Hosts: 1})
+	lives := exec.Command("cat")
+	in, err := lives.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Host(0).Start(lives); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("another lab", func(t *testing.T) {
+		if err := lab(t, netlab.Config{Hosts: 1}).Host(0).Freeze(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := lives.Wait(); err != nil {
+		t.Errorf("a process on a host of the first lab: %v", err)
+	}
+}
+
 // What a test that was killed has left frozen keeps no other from its hosts.
 func TestFrozenRemains(t *testing.T) {
 	gone := exec.Command("true")
