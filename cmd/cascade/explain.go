@@ -46,6 +46,10 @@ type waited struct {
 // explainNames is the most tasks that explain names; --json has all.
 const explainNames = 5
 
+// errorLines is the most lines that explain prints of an error behind its first: the
+// last, which have the cause in what tools say.
+const errorLines = 15
+
 // notThere is the state of a task of an element that was not published.
 const notThere = "not there yet"
 
@@ -263,6 +267,9 @@ func (a *app) printExplanation(x *explanation) {
 		a.fact("planned", "nowhere: %s", x.Plan.Reason)
 	}
 	if x.Error != "" {
-		a.fact("error", "%s", oneLine(x.Error))
+		first, rest, more := strings.Cut(strings.TrimSpace(x.Error), "\n")
+		if a.fact("error", "%s", first); more {
+			fmt.Fprintln(a.out, indent(rest, errorLines))
+		}
 	}
 }

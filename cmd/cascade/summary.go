@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/docker/go-units"
@@ -211,13 +212,36 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 	}
 	id := p.Job.String()
 	fmt.Fprintf(a.err, "  more     %s; %s\n", a.hint("story", id, e.Task), a.hint("logs", id, e.Task))
-	fmt.Fprintf(a.err, "  again    %s  # as it was submitted\n", a.hint("rerun", id))
+	ways := []string{fmt.Sprintf("  again    %s  # as it was submitted", a.hint("rerun", id))}
 	if a.anew != nil {
-		fmt.Fprintf(a.err, "  mended   %s\n", a.anew(p.Job))
+		ways = append(ways, "  mended   "+a.anew(p.Job))
+	}
+	if needsMending(e) {
+		slices.Reverse(ways)
+	}
+	for _, way := range ways {
+		fmt.Fprintln(a.err, way)
 	}
 	if sum.Failed > 1 {
 		fmt.Fprintf(a.err, "  and %d more: %s\n", sum.Failed-1, a.hint("ls", "tasks", id, "--filter", "failed"))
 	}
+}
+
+// mistakes are Python's exceptions for what is wrong in a program or with its data.
+const mistakes = "TypeError NameError UnboundLocalError AttributeError ImportError ModuleNotFoundError SyntaxError IndentationError " +
+	"KeyError IndexError ValueError ZeroDivisionError AssertionError NotImplementedError"
+
+// needsMending tells whether a task would fail again however often it is tried.
+func needsMending(e *cascade.TaskError) bool {
+	switch e.Kind {
+	case comms.ErrorSetup, comms.ErrorPanic, comms.ErrorReadOnly, comms.ErrorInput, comms.ErrorPoison:
+		return true
+	case comms.ErrorExit: // a program that is not there, or cannot be run
+		return e.ExitCode == 126 || e.ExitCode == 127
+	case comms.ErrorTask:
+		return len(e.Codes) > 0 && slices.Contains(strings.Fields(mistakes), e.Codes[0]) // what caused it may pass
+	}
+	return false
 }
 
 // afterCancel says how a job that was cancelled is gone on with.
