@@ -76,7 +76,7 @@ func TestExplainBuilding(t *testing.T) {
 		}
 	}
 	run := h.start("", "run", "job.yaml")
-	await(t, &run.err, "building environment slow, which waits: licences")
+	await(t, &run.err, "building environment slow (licences), which waits: licences")
 	await(t, &run.err, "never: 0/1 done, 1 skipped")
 	explained := h.start("", "explain", "last", "t").wait()
 	skipped := h.start("", "explain", "last", "never").wait()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ type progress struct {
 	start time.Time
 	quiet time.Time       // when a line was printed last
 	told  map[string]bool // groups that have ended, environments, reasons
+	built map[string]bool // environments that are said to be built: whether also that they are ready
 	waits string          // what the running job was last said to wait for
 	late  string          // and which deadlines it was said to miss
 	err   error
@@ -40,7 +42,7 @@ const (
 )
 
 func (a *app) newProgress(g *dag.Graph, id comms.JobID) *progress {
-	s := &progress{a: a, graph: g, job: id, start: time.Now(), quiet: time.Now(), told: map[string]bool{}}
+	s := &progress{a: a, graph: g, job: id, start: time.Now(), quiet: time.Now(), told: map[string]bool{}, built: map[string]bool{}}
 	switch {
 	case a.json:
 	case isTerminal(a.err):
@@ -117,8 +119,10 @@ func (s *progress) tick(ctx context.Context, client *cascade.Client, p *cascade.
 	}
 	sum := total(p)
 	var why []string
-	if sum.Running == 0 && !p.Final {
-		why = s.waitsFor(ctx, client, p)
+	if (sum.Running == 0 || slices.Contains(slices.Collect(maps.Values(s.built)), false)) && !p.Final {
+		if why = s.waitsFor(ctx, client, p); sum.Running > 0 {
+			why = nil
+		}
 	}
 	if s.bar != nil {
 		if len(why) > 0 {
@@ -150,16 +154,72 @@ func (s *progress) waitsFor(ctx context.Context, client *cascade.Client, p *casc
 		return nil
 	}
 	rows, err := cascade.Rows[comms.EnvironmentRow](ctx, client, comms.QueryEnvironments, s.job, "")
-	for _, r := range rows {
-		if err == nil && r.State == "building" {
-			text := "building environment " + r.Name
-			if r.Error != "" {
-				text += ", which waits: " + r.Error
-			}
+	for i := range rows {
+		if text := s.building(&rows[i]); err == nil && text != "" {
 			why = append(why, text)
 		}
 	}
 	return why
+}
+
+// building is that an environment is being built, of what, and what that waits for; "" of
+// others. When one that was told is ready it prints how long it took.
+func (s *progress) building(r *comms.EnvironmentRow) string {
+	key := r.Name + " on " + r.Agent
+	ready, told := s.built[key]
+	switch {
+	case r.State == "building":
+		s.built[key] = false
+		text := "building environment " + r.Name
+		if k := slices.IndexFunc(s.graph.Environments, func(e dag.Environment) bool { return e.Name == r.Name }); k >= 0 {
+			text += madeOf(&s.graph.Environments[k])
+		}
+		if s.a.to != "" {
+			text += " on " + r.Agent
+		}
+		if r.Error != "" {
+			text += ", which waits: " + r.Error
+		}
+		return text
+	case told && !ready:
+		if s.built[key] = true; r.State == "ready" {
+			text := fmt.Sprintf("environment %s is ready after %s; later jobs find it built", r.Name, report.Seconds(r.Seconds))
+			if s.bar != nil {
+				s.say("%s", text)
+			} else {
+				s.line("%s", text)
+			}
+		}
+	}
+	return ""
+}
+
+// madeOf is what an environment is built of, for the user who waits for it.
+func madeOf(e *dag.Environment) string {
+	var of []string
+	switch {
+	case e.Python != nil && len(e.Python.Pip) > 0:
+		var names []string
+		for _, r := range e.Python.Pip {
+			name, _, _ := strings.Cut(r, "@") // an address may have a password
+			names = append(names, strings.TrimSpace(name))
+		}
+		of = append(of, "Python with "+strings.Join(names, ", "))
+	case e.Python != nil:
+		of = append(of, "Python")
+	case e.Go != "":
+		of = append(of, "Go package "+e.Go)
+	}
+	if e.Container != nil {
+		of = append(of, "container "+e.Container.Image)
+	}
+	for _, p := range e.Plugins {
+		of = append(of, p.Name)
+	}
+	if len(of) == 0 {
+		return ""
+	}
+	return " (" + oneLine(strings.Join(of, "; ")) + ")"
 }
 
 func (s *progress) line(format string, args ...any) {

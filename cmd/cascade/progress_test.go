@@ -64,3 +64,42 @@ func TestReasonIsRepeated(t *testing.T) {
 		t.Errorf("it says %q, want %q", lines, want)
 	}
 }
+
+// What is built is told with what it is made of, and once it is ready how long that took.
+func TestBuilding(t *testing.T) {
+	var out strings.Builder
+	g := &dag.Graph{Environments: []dag.Environment{
+		{Name: "sci", Python: &dag.Python{Pip: []string{"numpy<2", "mine @ https://me:word@host.example/mine.zip"}}},
+		{Name: "plain", Python: &dag.Python{}},
+		{Name: "tools", Go: "./tools", Container: &dag.Container{Image: "registry/image:1"}},
+	}}
+	s := (&app{err: &out, to: "there"}).newProgress(g, comms.JobID{})
+	out.Reset()
+	var got []string
+	for _, r := range []comms.EnvironmentRow{
+		{Name: "sci", Agent: "h1", State: "building"},
+		{Name: "sci", Agent: "h1", State: "building", Error: "the index does not answer"},
+		{Name: "tools", Agent: "h2", State: "building"},
+		{Name: "plain", Agent: "h1", State: "building"},
+		{Name: "sci", Agent: "h2", State: "ready", Seconds: 7}, // nobody was told that it is built
+		{Name: "sci", Agent: "h1", State: "ready", Seconds: 48},
+		{Name: "sci", Agent: "h1", State: "ready", Seconds: 48},
+		{Name: "plain", Agent: "h1", State: "failed"}, // the task's error says it
+	} {
+		if text := s.building(&r); text != "" {
+			got = append(got, text)
+		}
+	}
+	want := []string{
+		"building environment sci (Python with numpy<2, mine) on h1",
+		"building environment sci (Python with numpy<2, mine) on h1, which waits: the index does not answer",
+		"building environment tools (Go package ./tools; container registry/image:1) on h2",
+		"building environment plain (Python) on h1",
+	}
+	if strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	if _, text, _ := strings.Cut(strings.TrimSpace(out.String()), "  "); text != "environment sci is ready after 48.00s; later jobs find it built" {
+		t.Errorf("it says %q", out.String())
+	}
+}

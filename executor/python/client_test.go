@@ -67,6 +67,12 @@ func TestDownload(t *testing.T) { program(t, "download") }
 // What a job file names on this host is sealed; the rest of its text stays as it is, and where it is.
 func TestJobText(t *testing.T) { program(t, "jobtext") }
 
+// What a function does not take is told when its task is added, with the function's parameters.
+func TestArguments(t *testing.T) { program(t, "arguments") }
+
+// Who waits for an environment is told so, and once it is ready for how long that was.
+func TestBuilds(t *testing.T) { program(t, "builds") }
+
 // In a notebook functions travel by value, and progress is an output of the cell.
 func TestNotebook(t *testing.T) {
 	needs.Python(t)

@@ -227,11 +227,17 @@ class Job:
 
         The controller keeps each watch until the job ends: to look now and then, use status.
         """
+        return self._follow(every, None)
+
+    def _follow(self, every: float, builds: _Builds | None) -> Iterator[m.Progress]:
+        """What watch yields; while nothing changes builds tells why."""
         controller = self._cluster._controller
         req = controller.start(lambda req: m.Watch(req, self._id.bytes, int(every * 1e9)))
         try:
             while True:
-                answer = controller.answer(req)
+                answer = controller.answer(req, builds.wait if builds else None)
+                if answer is None and builds:
+                    builds.look()
                 if answer is None or not isinstance(answer[0], m.Progress):
                     continue
                 if answer[0].result or answer[0].final:
@@ -246,10 +252,11 @@ class Job:
         """Waits for the job's end. TaskFailed says why it failed, JobCancelled that somebody stopped it.
 
         progress shows how it stands on standard error, or in the notebook; by default on a terminal or in a notebook.
+        Unless it is False, an environment that is being built is told there too, once.
         """
         show = _Bar(progress)
         last = m.Progress()
-        for last in self.watch():
+        for last in self._follow(0.2, None if progress is False else self._builds(show.line)):
             show.update(last)
         show.end()
         _raise(last)
@@ -267,12 +274,15 @@ class Job:
 
         What only Python's pickle could send is refused unless unpickle says that the job is trusted.
         """
+        builds = self._builds(_Bar(False).line)
         while self._settled is None and self._told:
-            answer = self._cluster._controller.answer(self._told)
+            answer = self._cluster._controller.answer(self._told, builds.wait)
+            if answer is None:
+                builds.look()
             if answer is not None and isinstance(answer[0], m.Progress) and (answer[0].result or answer[0].final):
                 self._settled = answer[0]
         if self._settled is None:
-            for _ in self.watch():
+            for _ in self._follow(0.2, builds):
                 if self._settled is not None:
                     break
         settled = self._settled or m.Progress()
@@ -286,6 +296,9 @@ class Job:
             raise KeyError(f"{name} is no output of job {self.id} that was kept: name it when you submit the job")
         values = [self._value(d, unpickle) for d in located.data]
         return values if name.endswith("[*]") or len(values) != 1 else values[0]
+
+    def _builds(self, tell: Callable[[str], None]) -> _Builds:
+        return _Builds(lambda: self._cluster._rows("environments", self._id.bytes, ""), tell)
 
     def _value(self, d: m.LocatedData, unpickle: bool) -> Any:
         if d.desc.codec == PICKLE and not unpickle:
@@ -344,6 +357,34 @@ def _raise(progress: m.Progress) -> None:
         raise _task_failed(progress.error or m.TaskError(message="the job failed"))
 
 
+class _Builds:
+    """Tells of a job of which nothing is heard that an environment is being built, once, and when it is ready."""
+
+    def __init__(self, rows: Callable[[], list[dict[str, Any]]], tell: Callable[[str], None]) -> None:
+        self._rows = rows
+        self._tell = tell
+        self._told: set[tuple[str, str]] = set()  # what is being built, and where
+        self.wait = 1.0  # seconds of silence before the next look
+
+    def look(self) -> None:
+        """Asks how the environments stand. The longer nothing is built, the later it is to be asked again."""
+        try:
+            rows = self._rows()
+        except RequestError:  # that this is not told does not end the wait
+            rows = []
+        for row in rows:
+            key = row["name"], row["agent"]
+            if row["state"] == "building" and key not in self._told:
+                self._told.add(key)
+                waits = f", which waits: {row['error']}" if row.get("error") else ""
+                self._tell(f"building environment {row['name']} ({row['kind']}) on agent {row['agent']}{waits}")
+            elif row["state"] != "building" and key in self._told:
+                self._told.remove(key)
+                if row["state"] == "ready":
+                    self._tell(f"environment {row['name']} is ready after {row.get('seconds', 0):.0f} s; later jobs find it built")
+        self.wait = 1.0 if self._told else min(2 * self.wait, 60.0)
+
+
 class _Bar:
     """Progress on one line: rewritten on a terminal, as an output that changes in a notebook."""
 
@@ -371,6 +412,12 @@ class _Bar:
         else:
             self._to.write(f"\r{line}\x1b[K")
             self._to.flush()
+
+    def line(self, text: str) -> None:
+        """Prints a line beside the progress, also where none is shown."""
+        clear = "\r\x1b[K" if self._on and self._display is None else ""
+        self._to.write(f"{clear}{text}\n")
+        self._to.flush()
 
     def end(self) -> None:
         """Nothing more is shown."""

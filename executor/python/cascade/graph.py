@@ -8,6 +8,7 @@ with cascade.Graph("spread") as g:          or: x = g.add(ramp, n=5)
 from __future__ import annotations
 
 import base64
+import difflib
 import functools
 import importlib.util
 import inspect
@@ -145,7 +146,7 @@ class Graph:
             options = getattr(function, "options", {})
             outputs = tuple(out) or getattr(function, "out", ("out",))
             base = plain.__name__.strip("<>_") or "task"
-            bound = inspect.signature(plain).bind(*args, **named)
+            bound = _bound(plain, base, args, named)
             named = _by_name(bound)
             series = series or inspect.isgeneratorfunction(plain)
             body.update(_options(options))
@@ -292,6 +293,32 @@ def _text(value: str) -> str:
 def _place(path: str) -> str:
     """A path, or an address as it is."""
     return path if path.startswith(("http://", "https://")) else os.path.abspath(path)
+
+
+def _bound(function: Callable[..., Any], name: str, args: Sequence[Any], named: Mapping[str, Any]) -> inspect.BoundArguments:
+    """The arguments by parameter. What is wrong with them is said with the function's own parameters."""
+    signature = inspect.signature(function)
+    try:
+        return signature.bind(*args, **named)
+    except TypeError as e:
+        parameters = signature.parameters
+        keywords = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        wrong = str(e)
+        others = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        if unknown := [n for n in named if n not in keywords and not others]:
+            near = difflib.get_close_matches(unknown[0], [n for n in keywords if n not in named], 1)
+            wrong = f"it takes no {', '.join(unknown)}" + (f" (did you mean {near[0]}?)" if near else "")
+        else:
+            try:
+                given = signature.bind_partial(*args, **named).arguments
+                needed = [n for n, p in parameters.items() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+                wrong = f"nothing is given for {', '.join(n for n in needed if n not in given)}"
+            except TypeError:  # more than it takes, or one twice: Python's words say it
+                pass
+        plain = signature.replace(
+            parameters=[p.replace(annotation=p.empty) for p in parameters.values()], return_annotation=signature.empty
+        )
+        raise TypeError(f"task {name}: {wrong}; it is {name}{plain}") from None
 
 
 def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:
