@@ -23,6 +23,7 @@ func main() {
 	cascade.Main()
 	hosts.Main()
 	evaluations := flag.Int("evaluations", 300, "simulations for each plan of ours")
+	longer := flag.Int("best", 0, "further searches for each plan, from other seeds, the k-th k times as long: the best plan that anything found is a column of its own")
 	inputs := flag.Bool("inputs", false, "files that no task writes lie on one host at first, each by a task of no duration")
 	var x execution
 	flag.IntVar(&x.hosts, "execute", 0, "run each recording for real on so many agents, instead of the comparison")
@@ -36,7 +37,7 @@ func main() {
 	flag.Parse()
 	x.rate = int64(*network * 1e9)
 	files, w := flag.Args(), os.Stdout
-	run := func() error { return compare(w, files, clusters(), *evaluations, *inputs) }
+	run := func() error { return compare(w, files, clusters(), effort{*evaluations, *longer}, *inputs) }
 	switch {
 	case *scale:
 		run = func() error { return times(w, []int{1000, 10_000, 100_000, 1_000_000}) }
@@ -98,11 +99,20 @@ func clusters() (all []cluster) {
 	return all
 }
 
-var columns = []string{"ours", "first plan", "HEFT", "rank+bytes", "fifo", "random"}
+var columns = []string{"ours", "first plan", "HEFT", "rank+bytes", "fifo", "random", "best found"}
+
+// rules is how many of the columns are those of one method.
+const rules = 6
+
+// effort is how long plans are looked for.
+type effort struct {
+	evaluations int // for ours
+	longer      int // further searches; 0: there is no column for the best
+}
 
 // compare prints makespans over the lower bound, as geometric means by recording
 // and by cluster.
-func compare(w io.Writer, files []string, on []cluster, evaluations int, inputs bool) error {
+func compare(w io.Writer, files []string, on []cluster, e effort, inputs bool) error {
 	byFile, byCluster := newTable("recording"), newTable("cluster")
 	for _, f := range files {
 		name := strings.TrimSuffix(filepath.Base(f), ".json")
@@ -113,7 +123,7 @@ func compare(w io.Writer, files []string, on []cluster, evaluations int, inputs 
 			return err
 		}
 		for k := range on {
-			got, err := on[k].methods(im, evaluations)
+			got, err := on[k].methods(im, e)
 			if err != nil {
 				return fmt.Errorf("%s on %s: %w", f, on[k].name, err)
 			}
@@ -126,11 +136,14 @@ func compare(w io.Writer, files []string, on []cluster, evaluations int, inputs 
 	for _, l := range byFile.lost {
 		fmt.Fprintln(w, l)
 	}
+	if e.longer > 0 {
+		fmt.Fprintf(w, "ours over the best found: %.3f as the geometric mean, %s\n", math.Exp(byFile.behind/float64(byFile.all)), byFile.farthest)
+	}
 	return nil
 }
 
 // methods returns makespans over the lower bound, one for each column.
-func (c *cluster) methods(im *wfformat.Import, evaluations int) ([]float64, error) {
+func (c *cluster) methods(im *wfformat.Import, e effort) ([]float64, error) {
 	g, s := im.Graph, im.Profile.Snapshot()
 	j, err := newJob(g, s)
 	if err != nil {
@@ -139,22 +152,40 @@ func (c *cluster) methods(im *wfformat.Import, evaluations int) ([]float64, erro
 	to := c.planned()
 	var got []float64
 	bound := 0.0
-	for _, n := range []int{evaluations, 0} {
-		p, err := planner.Best(g, s, to, planner.Effort{Evaluations: n})
+	search := func(n int, seed uint64) (float64, error) {
+		p, err := planner.Best(g, s, to, planner.Effort{Evaluations: n, Seed: seed})
+		if err != nil {
+			return 0, err
+		}
+		bound = p.LowerBound
+		return c.play(j, chosen(p)), nil
+	}
+	for _, n := range []int{e.evaluations, 0} {
+		took, err := search(n, 0)
 		if err != nil {
 			return nil, err
 		}
-		bound = p.LowerBound
-		got = append(got, c.play(j, chosen(p)))
+		got = append(got, took)
 	}
 	for _, m := range []func(*cluster, *job) choice{heft, greedy, fifo} {
 		got = append(got, c.play(j, m(c, j)))
 	}
-	product := 0.0
+	best, product := slices.Min(got), 0.0
 	for seed := range uint64(10) {
-		product += math.Log(c.play(j, random(c, j, seed)))
+		took := c.play(j, random(c, j, seed))
+		best, product = min(best, took), product+math.Log(took)
 	}
 	got = append(got, math.Exp(product/10))
+	for k := range e.longer {
+		took, err := search((k+1)*e.evaluations, uint64(k+1))
+		if err != nil {
+			return nil, err
+		}
+		best = min(best, took)
+	}
+	if e.longer > 0 {
+		got = append(got, best)
+	}
 	for k := range got {
 		got[k] /= bound
 	}
@@ -179,6 +210,11 @@ type table struct {
 	sums  map[string][]float64
 	n     map[string]int
 	lost  []string
+
+	// Of ours and the best that was found: the sum of how far behind it is, of so many, and the most.
+	behind, most float64
+	all          int
+	farthest     string
 }
 
 func newTable(title string) *table {
@@ -194,14 +230,25 @@ func (t *table) add(name, detail string, got []float64) {
 		t.sums[name][k] += math.Log(x)
 	}
 	t.n[name]++
-	if best := slices.Min(got[1:]); got[0] > best*1.001 {
-		t.lost = append(t.lost, fmt.Sprintf("worse than %s: %s on %s, %.3f and %.3f", columns[1+slices.Index(got[1:], best)], name, detail, got[0], best))
+	if len(got) > rules {
+		over := math.Log(got[0] / got[rules])
+		t.behind, t.all = t.behind+over, t.all+1
+		if over >= t.most {
+			t.most, t.farthest = over, fmt.Sprintf("at most %.3f: %s on %s", math.Exp(over), name, detail)
+		}
+	}
+	if best := slices.Min(got[1:rules]); got[0] > best*1.001 {
+		t.lost = append(t.lost, fmt.Sprintf("worse than %s: %s on %s, %.3f and %.3f", columns[1+slices.Index(got[1:rules], best)], name, detail, got[0], best))
 	}
 }
 
 func (t *table) print(w io.Writer) {
-	fmt.Fprintf(w, "| %s | %s |\n|---|%s\n", t.title, strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
-	all, n := make([]float64, len(columns)), 0
+	shown := columns[:rules]
+	for _, sums := range t.sums {
+		shown = columns[:len(sums)]
+	}
+	fmt.Fprintf(w, "| %s | %s |\n|---|%s\n", t.title, strings.Join(shown, " | "), strings.Repeat("---|", len(shown)))
+	all, n := make([]float64, len(shown)), 0
 	row := func(name string, sums []float64, n int) {
 		fmt.Fprintf(w, "| %s |", name)
 		for _, s := range sums {

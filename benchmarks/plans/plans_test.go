@@ -153,15 +153,15 @@ func TestCompare(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := compare(&out, []string{file}, clusters()[:2], 20, false); err != nil {
+	if err := compare(&out, []string{file}, clusters()[:2], effort{20, 1}, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| recording | ours | first plan | HEFT | rank+bytes | fifo | random |\n|---|---|---|---|---|---|---|\n| w | 1.000 |", "| 1x4 1G | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 |", "| all | "} {
+	for _, want := range []string{"| recording | ours | first plan | HEFT | rank+bytes | fifo | random | best found |\n|---|---|---|---|---|---|---|---|\n| w | 1.000 |", "ours over the best found: 1.000 ", "| 1x4 1G | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 |", "| all | "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("there is no %q in\n%s", want, out.String())
 		}
 	}
-	if err := compare(&out, []string{"none.json"}, clusters(), 1, true); err == nil {
+	if err := compare(&out, []string{"none.json"}, clusters(), effort{1, 0}, true); err == nil {
 		t.Error("a file that is not there was compared")
 	}
 }
