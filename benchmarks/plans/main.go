@@ -23,6 +23,7 @@ func main() {
 	cascade.Main()
 	hosts.Main()
 	evaluations := flag.Int("evaluations", 300, "simulations for each plan of ours")
+	picture := flag.String("plot", "", "file to draw the comparison, or -times, into: .svg or .png")
 	longer := flag.Int("best", 0, "further searches for each plan, from other seeds, the k-th k times as long: the best plan that anything found is a column of its own")
 	inputs := flag.Bool("inputs", false, "files that no task writes lie on one host at first, each by a task of no duration")
 	var x execution
@@ -37,10 +38,10 @@ func main() {
 	flag.Parse()
 	x.rate = int64(*network * 1e9)
 	files, w := flag.Args(), os.Stdout
-	run := func() error { return compare(w, files, clusters(), effort{*evaluations, *longer}, *inputs) }
+	run := func() error { return compare(w, files, clusters(), effort{*evaluations, *longer}, *inputs, *picture) }
 	switch {
 	case *scale:
-		run = func() error { return times(w, []int{1000, 10_000, 100_000, 1_000_000}) }
+		run = func() error { return times(w, []int{1000, 10_000, 100_000, 1_000_000}, *picture) }
 	case *fuse:
 		run = func() error {
 			return fusion(w, x.cores, 3, []work{{0, 1 << 10}, {0, 1 << 17}, {1e-2, 1 << 17}})
@@ -112,7 +113,7 @@ type effort struct {
 
 // compare prints makespans over the lower bound, as geometric means by recording
 // and by cluster.
-func compare(w io.Writer, files []string, on []cluster, e effort, inputs bool) error {
+func compare(w io.Writer, files []string, on []cluster, e effort, inputs bool, picture string) error {
 	byFile, byCluster := newTable("recording"), newTable("cluster")
 	for _, f := range files {
 		name := strings.TrimSuffix(filepath.Base(f), ".json")
@@ -139,7 +140,14 @@ func compare(w io.Writer, files []string, on []cluster, e effort, inputs bool) e
 	if e.longer > 0 {
 		fmt.Fprintf(w, "ours over the best found: %.3f as the geometric mean, %s\n", math.Exp(byFile.behind/float64(byFile.all)), byFile.farthest)
 	}
-	return nil
+	if picture == "" {
+		return nil
+	}
+	p, err := byFile.plot()
+	if err != nil {
+		return err
+	}
+	return save(p, picture)
 }
 
 // methods returns makespans over the lower bound, one for each column.
@@ -242,11 +250,11 @@ func (t *table) add(name, detail string, got []float64) {
 	}
 }
 
+// columns are the names of those that the rows have.
+func (t *table) columns() []string { return columns[:len(t.sums[t.names[0]])] }
+
 func (t *table) print(w io.Writer) {
-	shown := columns[:rules]
-	for _, sums := range t.sums {
-		shown = columns[:len(sums)]
-	}
+	shown := t.columns()
 	fmt.Fprintf(w, "| %s | %s |\n|---|%s\n", t.title, strings.Join(shown, " | "), strings.Repeat("---|", len(shown)))
 	all, n := make([]float64, len(shown)), 0
 	row := func(name string, sums []float64, n int) {

@@ -153,7 +153,8 @@ func TestCompare(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := compare(&out, []string{file}, clusters()[:2], effort{20, 1}, false); err != nil {
+	picture := filepath.Join(t.TempDir(), "w.svg")
+	if err := compare(&out, []string{file}, clusters()[:2], effort{20, 1}, false, picture); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"| recording | ours | first plan | HEFT | rank+bytes | fifo | random | best found |\n|---|---|---|---|---|---|---|---|\n| w | 1.000 |", "ours over the best found: 1.000 ", "| 1x4 1G | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 |", "| all | "} {
@@ -161,7 +162,10 @@ func TestCompare(t *testing.T) {
 			t.Errorf("there is no %q in\n%s", want, out.String())
 		}
 	}
-	if err := compare(&out, []string{"none.json"}, clusters(), effort{1, 0}, true); err == nil {
+	if b, err := os.ReadFile(picture); err != nil || !strings.Contains(string(b), "rank+bytes") {
+		t.Errorf("%v: a plot of %d bytes without its legend", err, len(b))
+	}
+	if err := compare(&out, []string{"none.json"}, clusters(), effort{1, 0}, true, ""); err == nil {
 		t.Error("a file that is not there was compared")
 	}
 }

@@ -33,13 +33,15 @@ func grid(n int) (*dag.Graph, profiles.Snapshot, error) {
 }
 
 // times prints what planning takes, by the number of tasks: processor seconds and the memory
-// that was allocated meanwhile.
-func times(w io.Writer, sizes []int) error {
+// that was allocated meanwhile; and draws them, if there is a file for it.
+func times(w io.Writer, sizes []int, picture string) error {
 	c := planner.Cluster{Bandwidth: 1.25e8, Latency: latency}
 	for h := range 4 {
 		c.Hosts = append(c.Hosts, planner.Host{Name: fmt.Sprint(h), CPU: 16_000})
 	}
 	fmt.Fprintln(w, "| tasks | edges | first plan | memory | bytes a task and edge | four evaluations more | memory |\n|---|---|---|---|---|---|---|")
+	var tasks []int
+	var seconds [2][]float64
 	for _, n := range sizes {
 		g, s, err := grid(n)
 		if err != nil {
@@ -58,8 +60,16 @@ func times(w io.Writer, sizes []int) error {
 			return err
 		}
 		fmt.Fprintf(w, "| %d | %d | %.3f s | %.0f MB | %.0f | %.2f s | %.0f MB |\n", g.NumTasks(), edges, one, oneBytes/1e6, oneBytes/float64(g.NumTasks()+edges), few-one, fewBytes/1e6)
+		tasks, seconds[0], seconds[1] = append(tasks, g.NumTasks()), append(seconds[0], one), append(seconds[1], few-one)
 	}
-	return nil
+	if picture == "" {
+		return nil
+	}
+	p, err := plotTimes(tasks, seconds)
+	if err != nil {
+		return err
+	}
+	return save(p, picture)
 }
 
 // measured returns the processor seconds that f takes, the best of three, and the
