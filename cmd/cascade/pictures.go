@@ -76,8 +76,9 @@ func (a *app) timelineCommand() *cobra.Command {
 		Short: "Write what ran where and when as a trace for Perfetto",
 		Long: `Write what ran where and when as a trace that ui.perfetto.dev and chrome://tracing
 open: a process is a host, a thread one of its executors, and arrows lead from
-producers to consumers. Clocks of hosts are moved so far that no task starts before
-what it waited for. ` + jobHelp,
+producers to consumers. What a host was sent by others has bars of its own, from when
+it was made until it was needed. Clocks of hosts are moved so far that no task starts
+before what it waited for. ` + jobHelp,
 		Example: "  cascade timeline last -o trace.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -96,7 +97,7 @@ func (a *app) reportCommand() *cobra.Command {
 		Short: "Write a page about a job: what ran where, and what it waited for",
 		Long: `Write one HTML file about a job, which needs nothing else: what ran where beside a
 plan of it, what the end waited for step by step, a table of its families, hosts,
-memory, and what it cost in hours of cores and other resources. ` + jobHelp,
+what went between them, memory, and what it cost in hours of cores and other resources. ` + jobHelp,
 		Example: "  cascade report last report.html",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -44,12 +44,16 @@ func (r *Run) Page(w io.Writer, job comms.JobRow, plan []comms.PlanRow) error {
 	if err != nil {
 		return err
 	}
+	moves, err := r.moves()
+	if err != nil {
+		return err
+	}
 	planned := planChart(plan)
 	end := max(r.End(), planned.end())
 	data := map[string]any{
 		"Job": job, "Took": r.End(), "Started": len(r.Tasks), "Hosts": r.hosts(),
 		"Actual":   template.HTML(r.Chart("as it ran: "+Seconds(r.End()), end).SVG()), //nolint:gosec // the chart escapes all names
-		"Families": r.families(), "Classes": r.classes(), "Path": longest(path), "Steps": len(path),
+		"Families": r.families(), "Classes": r.classes(), "Ways": r.ways(moves), "Path": longest(path), "Steps": len(path),
 	}
 	if len(planned.Bars) > 0 {
 		planned.Title, planned.End = "as it was planned: "+Seconds(planned.end()), end

@@ -155,15 +155,8 @@ func (r *Run) waits(i dag.TaskIndex, f func(p *Task, whole bool)) error {
 	}
 	for _, in := range inputs {
 		for _, s := range in.Sources {
-			switch s.Kind {
-			case dag.SourceGroup:
-				for _, k := range r.members[r.Graph.GroupIndex(s.Task)] {
-					f(&r.Tasks[k], true)
-				}
-			default:
-				if k, ok := r.at[s.Task]; ok {
-					f(&r.Tasks[k], s.Kind != dag.SourceElement)
-				}
+			for _, k := range r.producers(s) {
+				f(&r.Tasks[k], s.Kind != dag.SourceElement)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/cascade-run/cascade/dag"
 )
@@ -24,12 +25,13 @@ type event struct {
 	Args map[string]any `json:"args,omitempty"`
 }
 
-// traceArrows is the most tasks of which arrows show what they waited for: a viewer
-// becomes slow beyond.
+// traceArrows is the most tasks of which arrows show what they waited for, and bars what was
+// sent to other hosts: a viewer becomes slow beyond.
 const traceArrows = 20_000
 
 // Trace writes the run for chrome://tracing and Perfetto: a process is a host, a
-// thread one of its executors, and arrows go from producers to their consumers.
+// thread one of its executors, and arrows go from producers to their consumers. What a
+// host was sent by others has bars of its own.
 func (r *Run) Trace(w io.Writer) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	t := tracer{out: out, json: json.NewEncoder(out)}
@@ -58,6 +60,9 @@ func (r *Run) Trace(w io.Writer) error {
 		if err := r.arrows(&t); err != nil {
 			return err
 		}
+		if err := r.received(&t); err != nil {
+			return err
+		}
 	}
 	fmt.Fprint(out, "]}\n")
 	if t.err != nil {
@@ -82,6 +87,23 @@ func (r *Run) arrows(t *tracer) error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// received shows what each host was sent, from when it was made until it was needed.
+func (r *Run) received(t *tracer) error {
+	moves, err := r.moves()
+	if err != nil {
+		return err
+	}
+	for i := range moves {
+		m := &moves[i]
+		e := event{Name: fmt.Sprintf("%s from %s", m.Name, r.Hosts[m.From]), Cat: "received", Ph: "b", TS: m.Made * 1e6, PID: m.To + 1, ID: i + 1,
+			Args: map[string]any{"bytes": math.Round(m.Bytes), "note": "moved some time between when it was made and when it was needed"}}
+		t.write(e)
+		e.Ph, e.TS, e.Args = "e", m.Needed*1e6, nil
+		t.write(e)
 	}
 	return nil
 }
