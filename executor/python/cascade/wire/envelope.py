@@ -93,3 +93,24 @@ class Session:
         if kind in (CLOSE, REFUSE):
             self.closed_by_peer = envelope[3] if len(envelope) > 3 else ""
         return None
+
+
+class SessionLink:
+    """What every link tells of its session."""
+
+    _session: Session
+
+    @property
+    def closed_by_peer(self) -> str | None:
+        """Why the other side ended the link; None while it has not."""
+        return self._session.closed_by_peer
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What the other side says that it can do."""
+        return self._session.features
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many messages the other side has not said that it received; on a link with replay only."""
+        return self._session.unacknowledged

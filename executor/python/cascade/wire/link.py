@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 import zmq
 
-from .envelope import MAX_BODY, LinkError, Session
+from .envelope import MAX_BODY, LinkError, Session, SessionLink
 
 _TURN = 200  # milliseconds after which a wait looks whether the peer is still there
 
 
-class Link:
+class Link(SessionLink):
     """A DEALER with envelopes. Messages go out and come in as their heads; bodies come with them."""
 
     edge = True  # fd tells of what came once, and sending may take that away
@@ -57,11 +57,6 @@ class Link:
                 raise LinkError(f"{self._address} did not answer within {timeout:g} s")
         self._session.welcomed(self._socket.recv_multipart()[0])
 
-    @property
-    def closed_by_peer(self) -> str | None:
-        """Why the other side ended the link; None while it has not."""
-        return self._session.closed_by_peer
-
     def _watch(self, monitor: zmq.Socket[bytes], on_break: Callable[[], None] | None) -> None:
         try:
             # To its end: a monitor that nobody reads would hold up disable_monitor.
@@ -92,16 +87,6 @@ class Link:
                     raise LinkError(f"{self._address} takes no messages") from None
             self._socket.poll(_TURN, zmq.POLLOUT)
         raise self._broke()
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """What the other side says that it can do."""
-        return self._session.features
-
-    @property
-    def unacknowledged(self) -> int:
-        """How many messages the other side has not said that it received; on a link with replay only."""
-        return self._session.unacknowledged
 
     def send(self, head: bytes, *body: bytes) -> None:
         """Sends a message. It waits while the queue is full, and raises LinkError when the link is broken."""

@@ -54,16 +54,6 @@ class StreamLink(Framed):
             raise
         _links.add(self)
 
-    @property
-    def features(self) -> tuple[str, ...]:
-        """What the other side says that it can do."""
-        return self._session.features
-
-    @property
-    def unacknowledged(self) -> int:
-        """How many messages the other side has not said that it received."""
-        return self._session.unacknowledged
-
     def receive(self) -> tuple[bytes, bytes] | None:
         message = super().receive()
         if message is not None and self._session.ack_due:

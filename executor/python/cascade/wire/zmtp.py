@@ -13,7 +13,7 @@ import select
 import time
 from collections.abc import Callable
 
-from .envelope import LinkError, Session
+from .envelope import LinkError, Session, SessionLink
 
 _MORE, _LONG, _COMMAND = 1, 2, 4  # flags of a frame
 _GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
@@ -24,7 +24,7 @@ _MAX_COMMAND = 4 << 10
 _MAX_ENVELOPE = 16 << 10
 
 
-class Framed:
+class Framed(SessionLink):
     """A link over descriptors that do not block. One thread at a time may use it. When it breaks it is over."""
 
     edge = False  # fd stays readable until all is read
@@ -55,11 +55,6 @@ class Framed:
             self._fill(until)
         self._session.welcomed(frames[0])
         self._short = False
-
-    @property
-    def closed_by_peer(self) -> str | None:
-        """Why the other side ended the link; None while it has not."""
-        return self._session.closed_by_peer
 
     def _fill(self, until: float) -> None:
         """Waits for bytes of the handshake."""
