@@ -109,8 +109,6 @@ func (ps *packings) inProgram(g *dag.Graph, env dag.Environment) (*dag.Graph, er
 	if err != nil {
 		return nil, err
 	}
-	if ps.programs = append(ps.programs, sealedGraph{g, out}); len(ps.programs) > maxPacked {
-		ps.programs = append(ps.programs[:0], ps.programs[1:]...)
-	}
+	ps.programs.add(sealedGraph{g, out})
 	return out, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -228,13 +229,22 @@ type packed struct {
 // submitted again and again is encoded once. Graphs do not change.
 type packings struct {
 	mu       sync.Mutex
-	last     []*packed     // newest last
-	sealed   []sealedGraph // newest last
-	programs []sealedGraph // of those with this program as their environment; newest last
+	last     latest[*packed]
+	sealed   latest[sealedGraph]
+	programs latest[sealedGraph] // of those with this program as their environment
 }
+
+// latest is what came last, at most maxPacked; the newest last.
+type latest[T any] []T
 
 // maxPacked is how many graphs are kept.
 const maxPacked = 16
+
+func (l *latest[T]) add(v T) {
+	if *l = append(*l, v); len(*l) > maxPacked {
+		*l = slices.Delete(*l, 0, 1)
+	}
+}
 
 func (ps *packings) of(g *dag.Graph, graphs *decoded.Graphs) (*packed, error) {
 	ps.mu.Lock()
@@ -256,10 +266,7 @@ func (ps *packings) of(g *dag.Graph, graphs *decoded.Graphs) (*packed, error) {
 	if len(encoded) > inlineGraph || len(registered) < len(own) {
 		return p, nil // too large to keep, or its functions may yet be registered
 	}
-	ps.last = append(ps.last, p)
-	if len(ps.last) > maxPacked {
-		ps.last = append(ps.last[:0], ps.last[1:]...)
-	}
+	ps.last.add(p)
 	return p, nil
 }
 

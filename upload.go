@@ -130,9 +130,7 @@ func (ps *packings) seal(g *dag.Graph, envs []dag.Environment, inputs []dag.Grou
 	if err != nil {
 		return nil, err
 	}
-	if ps.sealed = append(ps.sealed, sealedGraph{g, sealed}); len(ps.sealed) > maxPacked {
-		ps.sealed = append(ps.sealed[:0], ps.sealed[1:]...)
-	}
+	ps.sealed.add(sealedGraph{g, sealed})
 	return sealed, nil
 }
 
