@@ -37,7 +37,8 @@ func condaEnv(packages ...any) dag.Environment {
 	return dag.Environment{Name: "climate", Source: "/job", Plugins: []dag.Field{{Name: "conda", Value: map[string]any{"packages": packages, "channels": []any{"./mirror", "conda-forge"}}}}}
 }
 
-// withConda puts stand-ins by these names, and nothing else of conda, into PATH.
+// withConda puts stand-ins by these names, what they need and nothing else into PATH: a
+// host may have any conda beside its own programs.
 func withConda(t *testing.T, names ...string) (bin string) {
 	t.Helper()
 	bin = t.TempDir()
@@ -46,7 +47,16 @@ func withConda(t *testing.T, names ...string) (bin string) {
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("PATH", bin+":/usr/bin:/bin")
+	for _, name := range []string{"sh", "basename", "dirname", "mkdir", "chmod"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin)
 	return bin
 }
 
