@@ -177,7 +177,7 @@ type Progress struct {
 	Copied   uint64        // bytes that tasks had to copy
 	Waits    string        // why a queued job does not start, or a running one is not told on; "" when nothing but time is missing
 	Late     string        // which deadlines the prediction misses; "" none
-	Values   []LocatedData // exports that are inline, with their bytes, when Watch asked for them; without Agent; others by Locate
+	Values   []LocatedData // exports that are inline, with their bytes, when Watch asked for them: as Result, perhaps not yet durable; without Agent; others by Locate
 	Ran      int64         // nanoseconds that it ran before it had ended and was run again; Started is of the last time
 }
 

@@ -96,7 +96,8 @@ func tableOf[T any](a *app, rows iter.Seq2[*T, error], columns ...string) error 
 const gridRows = 1000
 
 // grid writes rows of cells in columns. Columns only grow wider from one block of
-// rows to the next.
+// rows to the next, and no line ends in spaces: text/tabwriter begins each block anew
+// and fills up an empty cell at the end.
 type grid struct {
 	out    *bufio.Writer // keeps its first error
 	held   [][]string
