@@ -210,12 +210,14 @@ func TestRunAgainAfterKill(t *testing.T) {
 	killed = h.process("run", one.file)
 	one.runs()
 	killed.kill()
-	h.edit(one.file, "job: one", "job: one\nparams: {day: 2}")
-	c = h.start("", "run", one.file)
+	other := h.gate("other") // both may run at once
+	h.edit(one.file, one.up, other.up)
+	h.edit(one.file, one.onward, other.onward)
+	c = h.start("", "run", one.file, "--cpu", "2")
 	one.runs()
+	other.runs()
 	one.open("first")
-	one.runs()
-	one.open("second")
+	other.open("second")
 	h.expect(c, "job one done", "going on with job one", "job one (JOB) done, 1 output copied")
 }
 
