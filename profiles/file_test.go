@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 func TestFile(t *testing.T) {
@@ -50,6 +52,20 @@ func TestFileMistakes(t *testing.T) {
 	}
 }
 
+// readBack writes a file and reads it again.
+func readBack(t rapid.TB, f *File) *File {
+	t.Helper()
+	b, err := f.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ParseFile("p.json", b)
+	if err != nil {
+		t.Fatalf("%v of %s", err, b)
+	}
+	return again
+}
+
 func FuzzParseFile(f *testing.F) {
 	f.Add([]byte(`{"cascade_profiles": 1, "profiles": [{"job": "j", "task": "a", "runs": 1, "seconds": 2, "outputs": {"x": 1}}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -57,14 +73,7 @@ func FuzzParseFile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := p.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		q, err := ParseFile("p.json", again)
-		if err != nil {
-			t.Fatalf("%s: %v", again, err)
-		}
+		q := readBack(t, p)
 		if len(q.Profiles) != len(p.Profiles) {
 			t.Fatalf("%d profiles read back as %d", len(p.Profiles), len(q.Profiles))
 		}

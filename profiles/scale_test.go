@@ -121,15 +121,7 @@ func TestEntryIsWhole(t *testing.T) {
 			p = p.Add(Sample{cost.Draw(t, "s"), cost.Draw(t, "b"), cost.Draw(t, "m"), cost.Draw(t, "c"), cost.Draw(t, "i"), rapid.Uint64Range(0, 3).Draw(t, "v")})
 		}
 		f := File{Version: FileVersion, Profiles: []Entry{EntryOf(Signature{"j", "g", "f"}, p)}}
-		b, err := f.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := ParseFile("p", b)
-		if err != nil {
-			t.Fatalf("%v of %s", err, b)
-		}
-		got := again.Profiles[0].Profile()
+		got := readBack(t, &f).Profiles[0].Profile()
 		for _, x := range [][2]float64{{got.SecondsVar, p.SecondsVar}, {got.BytesVar, p.BytesVar}} {
 			if math.Abs(x[0]-x[1]) > 1e-9*x[1] {
 				t.Fatalf("variance %g, want %g", x[0], x[1])

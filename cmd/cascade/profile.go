@@ -44,11 +44,8 @@ func (a *app) knownProfiles(ctx context.Context, of string) (f profiles.File, er
 		if err != nil {
 			return err
 		}
-		f.Profiles = make([]profiles.Entry, len(rows))
-		for i := range rows {
-			if err := json.Unmarshal([]byte(rows[i].Entry), &f.Profiles[i]); err != nil {
-				return fmt.Errorf("read profile %d of the answer: %w", i, err)
-			}
+		if f.Profiles, err = entries[profiles.Entry]("profile", rows, func(r *comms.ProfileRow) string { return r.Entry }); err != nil {
+			return err
 		}
 		links, err := cascade.Rows[comms.LinkRow](ctx, client, comms.QueryLinks, comms.JobID{}, of)
 		if errors.Is(err, cascade.ErrBadRequest) {
@@ -57,15 +54,21 @@ func (a *app) knownProfiles(ctx context.Context, of string) (f profiles.File, er
 		if err != nil {
 			return err
 		}
-		f.Links = make([]profiles.LinkEntry, len(links))
-		for i := range links {
-			if err := json.Unmarshal([]byte(links[i].Entry), &f.Links[i]); err != nil {
-				return fmt.Errorf("read link %d of the answer: %w", i, err)
-			}
-		}
-		return nil
+		f.Links, err = entries[profiles.LinkEntry]("link", links, func(r *comms.LinkRow) string { return r.Entry })
+		return err
 	})
 	return f, err
+}
+
+// entries reads the entries of a profile file that rows hold.
+func entries[E, R any](what string, rows []R, entry func(*R) string) ([]E, error) {
+	all := make([]E, len(rows))
+	for i := range rows {
+		if err := json.Unmarshal([]byte(entry(&rows[i])), &all[i]); err != nil {
+			return nil, fmt.Errorf("read %s %d of the answer: %w", what, i, err)
+		}
+	}
+	return all, nil
 }
 
 func readProfileFile(path string) (*profiles.File, error) {

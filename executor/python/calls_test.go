@@ -7,9 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/cascadetest"
-	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/needs"
 )
 
@@ -18,22 +16,15 @@ import (
 func TestCallerDies(t *testing.T) {
 	needs.Python(t)
 	c := cascadetest.Start(t)
-	dir, err := filepath.Abs("testdata/job")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := dag.ParseYAML("job.yaml", fmt.Appendf(nil, `job: dies
+	job := submitText(t, c, "testdata/job", fmt.Appendf(nil, `job: dies
 environments:
   py: {python: {pip: [numpy]}, working_dir: .}
 tasks:
   dies: {run: "py:calling.dies_once", with: {n: 3, mark: %q}, out: [counted]}
 outputs: [dies.counted]
-`, filepath.Join(t.TempDir(), "mark")), dag.Override{}, dag.Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+`, filepath.Join(t.TempDir(), "mark")))
 	const want = "dies.counted = [1,1,1]\n"
-	if got := outcome(t, c, cascadetest.SubmitGraph(t, c, g, cascade.WithDir(dir))); got != want {
+	if got := outcome(t, c, job); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -140,17 +140,9 @@ func TestVersionsMeet(t *testing.T) {
 		fmt.Fprintf(&file, "  t%[1]d: {run: \"v%[1]d:versions.meet\", %[2]sout: [met, values]}\n", i, in)
 	}
 	file.WriteString("  told: {run: \"v0:versions.tell\", in: {met: t3.met, values: t3.values}, out: [text]}\noutputs: [told.text]\n")
-	dir, err := filepath.Abs("testdata/job")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := dag.ParseYAML("job.yaml", []byte(file.String()), dag.Override{}, dag.Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
 	const want = "told.text = 3.10 meets 3.10 3.11 3.12 3.13: 4999950000.0 in d, read-only\n"
 	c := cascadetest.Start(t)
-	if got := outcome(t, c, cascadetest.SubmitGraph(t, c, g, cascade.WithDir(dir))); got != want {
+	if got := outcome(t, c, submitText(t, c, "testdata/job", []byte(file.String()))); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -174,15 +166,21 @@ func same(t *testing.T, golden, got string) {
 
 func submit(t *testing.T, c *cascade.Cluster, file string) *cascade.Job {
 	t.Helper()
-	dir, err := filepath.Abs(filepath.Dir(file))
-	if err != nil {
-		t.Fatal(err)
-	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := dag.ParseYAML(file, text, dag.Override{}, dag.Options{Dir: dir})
+	return submitText(t, c, filepath.Dir(file), text)
+}
+
+// submitText submits what a job file in a folder would say.
+func submitText(t *testing.T, c *cascade.Cluster, folder string, text []byte) *cascade.Job {
+	t.Helper()
+	dir, err := filepath.Abs(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := dag.ParseYAML("job.yaml", text, dag.Override{}, dag.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
