@@ -231,6 +231,9 @@ func (w *worker) close() error {
 	}
 	var errs []error
 	w.beats.stop()
+	if l := w.beats.link; l != nil { // or the other end would not know that its last answer came
+		errs = append(errs, l.Close())
+	}
 	for _, l := range w.controls {
 		errs = append(errs, l.Close())
 	}
