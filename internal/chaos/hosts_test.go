@@ -71,6 +71,28 @@ func TestOneOfTwoAgentsKilled(t *testing.T) {
 	}
 }
 
+// threeHosts starts a controller and two agents on hosts of their own, which speak
+// TCP, with a short grace.
+func threeHosts(t *testing.T) (h *Host, lab *netlab.Lab, controller, first *Process) {
+	t.Helper()
+	var err error
+	if lab, err = netlab.New(netlab.Config{Hosts: 3}); err != nil {
+		t.Skipf("no hosts can be made here: %v", err)
+	}
+	t.Cleanup(func() { lab.Close() })
+	h = New(t)
+	const insecure = "--insecure-test-network"
+	address := fmt.Sprintf("tcp://%s:7420", lab.Host(0).Addr())
+	h.Begin = lab.Host(0).Start
+	controller = h.Controller("--listen", h.Address()+","+address, "--grace", "500ms", insecure)
+	h.Begin = lab.Host(1).Start
+	first = h.Agent("--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(1).Addr()), insecure)
+	h.Begin = lab.Host(2).Start
+	h.SecondAgent("--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(2).Addr()), insecure)
+	h.Begin = nil
+	return h, lab, controller, first
+}
+
 // Controller and agents have hosts of their own and speak TCP. All that runs on one
 // agent's host is killed in the middle of a job: the other goes on.
 func TestHostKilled(t *testing.T) {
@@ -82,21 +104,7 @@ func TestHostKilled(t *testing.T) {
 		t.Skip("hosts of one machine need root")
 	}
 	want := undisturbed(t)
-	lab, err := netlab.New(netlab.Config{Hosts: 3})
-	if err != nil {
-		t.Skipf("no hosts can be made here: %v", err)
-	}
-	t.Cleanup(func() { lab.Close() })
-	h := New(t)
-	const insecure = "--insecure-test-network"
-	address := fmt.Sprintf("tcp://%s:7420", lab.Host(0).Addr())
-	h.Begin = lab.Host(0).Start
-	controller := h.Controller("--listen", h.Address()+","+address, "--grace", "500ms", insecure)
-	h.Begin = lab.Host(1).Start
-	h.Agent("--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(1).Addr()), insecure)
-	h.Begin = lab.Host(2).Start
-	h.SecondAgent("--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(2).Addr()), insecure)
-	h.Begin = nil
+	h, lab, controller, _ := threeHosts(t)
 	gate, open := held(h)
 	j := h.Submit(h.ReadyClient(2), mix, nil, gate)
 	<-at(h, j.Begun+mixLines/4, func() {
@@ -109,6 +117,57 @@ func TestHostKilled(t *testing.T) {
 	open()
 	h.Journal.On(nil)
 	j.Done().Same(t, want)
+}
+
+// Nothing is heard of a host in the middle of a job, for longer than the silence after
+// which it is given up and the grace: the other makes what it had. Then it is back,
+// with all that it had begun: nothing of that counts. The next job it runs alone.
+func TestHostIsBack(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds programs and starts many processes")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("hosts of one machine need root")
+	}
+	want := undisturbed(t)
+	for _, c := range []struct {
+		name         string
+		breaks, mend func(*netlab.Host) error
+	}{
+		{"cut off", (*netlab.Host).Cut, (*netlab.Host).Mend},
+		{"frozen", (*netlab.Host).Freeze, (*netlab.Host).Thaw},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting for a silence
+			h, lab, controller, first := threeHosts(t)
+			gate, open := held(h)
+			client := h.ReadyClient(2)
+			j := h.Submit(client, mix, nil, gate)
+			<-at(h, j.Begun+mixLines/4, func() {
+				if err := c.breaks(lab.Host(2)); err != nil {
+					t.Error(err)
+				}
+			})
+			h.Journal.On(nil)
+			controller.Await(`"peer":"a2","error"`) // given up: after the silence and the grace
+			h.Journal.AwaitFrom(j.Begun, Started("total", 0))
+			if err := c.mend(lab.Host(2)); err != nil {
+				t.Fatal(err)
+			}
+			if err := client.Ready(t.Context(), 2); err != nil {
+				t.Fatal(err)
+			}
+			open()
+			got := j.Done()
+			got.Same(t, want)
+			if on := got.Tasks["total"].Agent; on != "a1" {
+				t.Errorf("the last task ran on %s: want a1, which was never away", on)
+			}
+			first.Stop()
+			h.Submit(client, mix, nil).Done().Same(t, want)
+		})
+	}
 }
 
 // The controller is stopped when a job has just begun on two agents, and goes on
