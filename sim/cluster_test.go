@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func untilDone(t *testing.T, w *world, each func()) {
 		if each != nil {
 			each()
 		}
-		if w.next(); w.failed != nil || w.now > patience {
+		if w.next(); w.failed != nil || w.now > w.fate.heal+patience {
 			t.Fatalf("at %v: %v", w.now, w.failed)
 		}
 	}
@@ -135,5 +136,43 @@ func TestControllerHearsOfTasksNotOfEdges(t *testing.T) {
 	// Each dataset that another agent reads is told it once, and not for each edge.
 	if one != 60 || all != 60 {
 		t.Errorf("agents told each other of %d datasets with 60 edges, of %d with 900: want one for each of the 60 that are read", one, all)
+	}
+}
+
+// TestLongTaskSurvives: a task that takes ten minutes, and one on another agent that
+// waits for it, run once each while the controller starts anew and links are away.
+func TestLongTaskSurvives(t *testing.T) {
+	const long = 10 * time.Minute
+	w := calm(t, 2, layered(t, 2, 1, false))
+	w.fate.executorHangs, w.fate.heal = 1000, long
+	hung := func() (on *agent) {
+		for _, a := range w.agents {
+			if slices.ContainsFunc(a.execs, func(x *executor) bool { return x.hung }) {
+				on = a
+			}
+		}
+		return on
+	}
+	untilDone(t, w, func() {
+		a := hung()
+		if a == nil || w.fate.executorHangs == 0 {
+			return
+		}
+		w.fate.executorHangs = 0
+		w.at(time.Minute, func() { w.controller.crash(30*time.Second, "killed") })
+		for i, pair := range [][2]string{{a.name, w.controller.name}, {w.agents[0].name, w.agents[1].name}} {
+			away := time.Duration(3+i) * time.Minute
+			w.at(away, func() { w.part(pair[0], pair[1]) })
+			w.at(away+w.fate.grace/2, func() { w.join(pair[0], pair[1]) })
+		}
+	})
+	f := w.oracle.facts[w.client.jobs[0].id]
+	if w.now < long {
+		t.Errorf("the job ended after %v: its first task was to take %v", w.now, long)
+	}
+	for _, task := range []dag.TaskIndex{0, 1} {
+		if f.done[task] != 1 {
+			t.Errorf("task %d ended in attempt %d: want 1", task, f.done[task])
+		}
 	}
 }
