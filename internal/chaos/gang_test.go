@@ -109,7 +109,7 @@ func TestGangLosesAHost(t *testing.T) {
 	for i := range agents {
 		agents[i] = start(i)
 	}
-	j := h.Submit(h.ReadyClient(4), fmt.Sprintf(ringJob, true), nil)
+	client := h.ReadyClient(4)
 	met := 0
 	killed := make(chan struct{})
 	h.Journal.On(func(_ int, l Line) {
@@ -119,6 +119,7 @@ func TestGangLosesAHost(t *testing.T) {
 			}
 		}
 	})
+	j := h.Submit(client, fmt.Sprintf(ringJob, true), nil)
 	<-killed
 	agents[2].Kill()
 	start(2)
