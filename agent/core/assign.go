@@ -420,6 +420,7 @@ func (c *Core) again(j *job, t taskIndex, attempt uint32) {
 	*s = task{attempt: attempt, state: tWaiting, flags: s.flags & fUnfused}
 	j.unended++
 	delete(j.trouble, t)
+	j.untellEnd(t)
 	c.reopenStreams(j, t)
 	c.begin(j)
 }

@@ -115,6 +115,11 @@ func (c *Core) checkPeers(j *job) error {
 			return fmt.Errorf("dataset %v has %d agents that read it, and is not here or a copy", ref, len(all))
 		}
 	}
+	for ref, d := range p.old {
+		if _, found := c.dataset(j.key(d)); found != d {
+			return fmt.Errorf("a copy of dataset %v waits to be told again, and is not found by its name", ref)
+		}
+	}
 	flying := map[taskIndex]int{}
 	for ref, h := range p.heard {
 		if h.flying {

@@ -110,14 +110,16 @@ func (c *Core) dataset(k ledger.Key) (*job, *dataset) {
 	if j == nil {
 		return nil, nil
 	}
-	d := j.data[comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element &^ (0xffff << attemptShift)}]
-	if d == nil && j.peers != nil {
-		d = j.peers.old[comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element &^ (0xffff << attemptShift)}]
+	ref := comms.DatasetRef{Task: taskIndex(task), Output: output, Element: element &^ (0xffff << attemptShift)}
+	if d := j.data[ref]; d != nil && j.key(d) == k {
+		return j, d
 	}
-	if d == nil || j.key(d) != k {
-		return j, nil
+	if j.peers != nil { // a copy of an attempt before may be beside what was made here
+		if d := j.peers.old[ref]; d != nil && j.key(d) == k {
+			return j, d
+		}
 	}
-	return j, d
+	return j, nil
 }
 
 // countRefs counts who may still read a dataset: consumers whose ends are not

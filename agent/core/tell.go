@@ -76,6 +76,19 @@ func (f *fragment) tellEnd(j *job, t taskIndex, how comms.Outcome) {
 	f.ended = append(f.ended, comms.Ended{First: t, Last: t, How: how})
 }
 
+// untellEnd takes back the end of a task that begins anew where it was not told yet:
+// those who are at a new epoch do not know of what is gone, and would take all that the
+// task made for told.
+func (j *job) untellEnd(t taskIndex) {
+	if j.peers == nil {
+		return
+	}
+	for _, f := range j.peers.list {
+		f.ended = slices.DeleteFunc(f.ended, func(e comms.Ended) bool { return e.First == t })
+		f.ends = slices.DeleteFunc(f.ends, func(e comms.StreamEnd) bool { return e.Task == t })
+	}
+}
+
 // mustTell has a job's notices sent at the end of the step.
 func (c *Core) mustTell(j *job) {
 	if !slices.Contains(c.telling, j) {

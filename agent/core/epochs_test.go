@@ -1,0 +1,86 @@
+package core
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// A copy that waits to be told again is found by the name of its bytes also when the
+// agent has made the dataset anew: when it is spilled, its file says what it is.
+func TestCopyBesideWhatWasMadeAnew(t *testing.T) {
+	n := pair(t)
+	n.worlds[0].segment, n.worlds[1].segment = 1000, 1000
+	g := graph(t, `
+job: anew
+tasks:
+  t: {run: F, out: [o]}
+  u: {run: F, out: [o]}
+  c: {run: F, in: {x: t.o, y: u.o}, out: [o]}
+outputs: [c.o]
+`)
+	b := n.worlds[1]
+	tasks := func(of ...dag.TaskIndex) (all []comms.Range) {
+		for _, t := range of {
+			all = append(all, comms.Range{First: t, Last: t})
+		}
+		return all
+	}
+	assign := func(epoch uint64, attempts []uint32, run []comms.Range, others []comms.Range) comms.JobID {
+		return b.assign(1, g, comms.Assign{Epoch: epoch, Run: run, Attempts: attempts, Peers: []comms.Fragment{{Agent: "a", Incarnation: 1, Run: others}}})
+	}
+	n.worlds[0].assign(1, g, comms.Assign{Run: tasks(0), Peers: []comms.Fragment{{Agent: "b", Incarnation: 1, Run: tasks(2)}}})
+	job := assign(1, nil, tasks(2), tasks(0, 1))
+	n.run()
+	ref := comms.DatasetRef{Task: 0}
+	copied := b.c.byJob[job].data[ref]
+	if copied == nil || !copied.copy {
+		t.Fatal("the dataset was not fetched")
+	}
+	assign(2, []uint32{1}, tasks(2), tasks(0, 1)) // another attempt of it, there
+	assign(3, []uint32{2 << 16, 1}, tasks(0, 2), tasks(1))
+	b.run()
+	j := b.c.byJob[job]
+	if made := j.data[ref]; made == nil || made.copy {
+		t.Fatal("the dataset was not made anew")
+	}
+	if d, _ := b.c.describe(j.key(copied)); d.Ref != ref || d.Attempt != copied.desc.Attempt {
+		t.Errorf("the copy is described as %v of attempt %d", d.Ref, d.Attempt)
+	}
+}
+
+// A task that begins anew before others were told of its end has not ended for them:
+// of what it makes again they may not know that it is gone.
+func TestEndThatWasNotTold(t *testing.T) {
+	n := pair(t)
+	a := n.worlds[0]
+	a.segment = 1000
+	job := a.assign(1, graph(t, `
+job: again
+tasks:
+  gen: {run: F, generates: {o: {count: 3}}}
+  all: {run: F, in: {x: "gen.o[*]"}, out: [o]}
+outputs: [all.o]
+`), comms.Assign{Run: []comms.Range{{First: 0, Last: 0}}, Peers: []comms.Fragment{{Agent: "b", Incarnation: 1, Run: []comms.Range{{First: 1, Last: 1}}}}})
+	for !a.c.neighbour("b").up {
+		a.turn()
+	}
+	a.step(PeerFull{Agent: "b", Full: true})
+	a.run()
+	if a.done[comms.TaskID{Job: job, Index: 0}] != 1 {
+		t.Fatal("the generator has not ended")
+	}
+	j := a.c.byJob[job]
+	a.c.lost(j.key(j.data[comms.DatasetRef{Task: 0, Element: 1}]), errors.New("the checksum differs"))
+	a.log = nil
+	a.step(PeerFull{Agent: "b"})
+	if _, ended, _ := a.told(); ended != 0 {
+		t.Error("the end of a task that begins anew is told")
+	}
+	a.run()
+	if _, ended, _ := a.told(); ended != 1 {
+		t.Errorf("its end is told %d times", ended)
+	}
+}
