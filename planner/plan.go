@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/profiles"
@@ -112,6 +113,9 @@ func (p *Plan) Reason(g *dag.Graph, i dag.TaskIndex) string {
 		}
 		return "needs no task, starts at once"
 	case whyAfter:
+		if takesElement(g, i, t.other) {
+			return fmt.Sprintf("starts as soon as what it takes of %s is there, counted here from the end of %s%s", g.TaskName(t.other), g.TaskName(t.other), moved)
+		}
 		return fmt.Sprintf("starts when %s has ended%s", g.TaskName(t.other), moved)
 	case whyQueued:
 		return fmt.Sprintf("ready %.3g s earlier, waits for a free place behind tasks of higher rank%s", t.wait, moved)
@@ -127,6 +131,31 @@ func (p *Plan) Reason(g *dag.Graph, i dag.TaskIndex) string {
 	case whyNoHosts:
 	}
 	return "there is no host"
+}
+
+// takesElement tells whether all that a task takes of a generator are elements: then it
+// starts while that runs. The plan, which knows only when tasks end, counts it from the end.
+func takesElement(g *dag.Graph, i, generator dag.TaskIndex) bool {
+	if st := g.Group(i).Stream; st != nil && st.Generator == generator {
+		return true
+	}
+	if !slices.ContainsFunc(g.Group(generator).Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone }) {
+		return false
+	}
+	inputs, err := g.Inputs(i)
+	if err != nil {
+		return false
+	}
+	some := false
+	for _, in := range inputs {
+		for _, s := range in.Sources {
+			if s.Task == generator && s.Kind != dag.SourceElement {
+				return false
+			}
+			some = some || s.Task == generator
+		}
+	}
+	return some
 }
 
 func cpuOf(r *dag.Resources) int64 {
