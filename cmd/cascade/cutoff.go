@@ -132,3 +132,26 @@ func (a *app) listAgents(ctx context.Context, client *cascade.Client) error {
 	}
 	return table(a, rows, "name", "state", "cpu", "memory", "gpu", "running", "jobs", "seen", "platform")
 }
+
+// silentAgents tells for how long nothing was heard of the agents whose link is broken: what
+// the controller says of their tasks is how they stood then.
+func (a *app) silentAgents(ctx context.Context, client *cascade.Client) (map[string]time.Duration, error) {
+	if a.alone {
+		return nil, nil // no agent of its jobs is at work
+	}
+	rows, err := cascade.Rows[comms.AgentRow](ctx, client, comms.QueryAgents, comms.JobID{}, "")
+	if err != nil {
+		return nil, err
+	}
+	return silent(rows, time.Now()), nil
+}
+
+func silent(rows []comms.AgentRow, now time.Time) map[string]time.Duration {
+	found := map[string]time.Duration{}
+	for _, r := range rows {
+		if at, err := time.Parse(time.RFC3339Nano, r.Seen); r.State == "away" && err == nil {
+			found[r.Name] = max(now.Sub(at), time.Millisecond) // the controller's clock may be ahead of ours
+		}
+	}
+	return found
+}

@@ -28,7 +28,11 @@ type explanation struct {
 	Seconds  float64        `json:"seconds,omitempty"`
 	Error    string         `json:"error,omitempty"`
 	Last     *waited        `json:"last_input,omitempty"`
-	Place    float64        `json:"place_seconds,omitempty"` // for which it had its inputs and no place
+	Since    []string       `json:"inputs_again,omitempty"`   // tasks whose outputs it read, which run again since
+	Before   *restart       `json:"before,omitempty"`         // of the attempt before
+	Silent   float64        `json:"silent_seconds,omitempty"` // for which nothing was heard of its agent, whose link is broken
+	Inputs   int            `json:"-"`                        // tasks whose outputs it needs
+	Place    float64        `json:"place_seconds,omitempty"`  // for which it had its inputs and no place
 	For      []waited       `json:"waits_for,omitempty"`
 	Why      string         `json:"waits,omitempty"`
 	Building string         `json:"building,omitempty"` // its environment, and why that takes long
@@ -41,6 +45,12 @@ type waited struct {
 	State string `json:"state"`
 	Agent string `json:"agent,omitempty"`
 	Ended string `json:"ended,omitempty"`
+}
+
+// restart is how an attempt came to nothing, after which there was another.
+type restart struct {
+	At  string `json:"at"`
+	Why string `json:"why"`
 }
 
 // explainNames is the most tasks that explain names; --json has all.
@@ -96,9 +106,24 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 		a.cutOffTask(r)
 		x.State, x.Agent, x.Executor, x.Attempt, x.Started, x.Seconds, x.Error = r.State, r.Agent, r.Executor, r.Attempt, r.Started, r.Seconds, r.Error
 	}
+	if x.Attempt > 1 {
+		if x.Before, err = before(ctx, client, j, x.Task); err != nil {
+			return nil, err
+		}
+	}
+	if x.State == "running" {
+		silent, err := a.silentAgents(ctx, client)
+		if err != nil {
+			return nil, err
+		}
+		x.Silent = silent[x.Agent].Seconds()
+	}
 	producers, err := producersOf(ctx, client, j, g, i)
 	if err != nil {
 		return nil, err
+	}
+	for k := range producers {
+		a.cutOffTask(&producers[k])
 	}
 	if x.inputs(producers); x.Started == "" {
 		err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
@@ -128,6 +153,23 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 		}
 	}
 	return x, nil
+}
+
+// before finds how the attempt before the last one of a task came to nothing; nil when
+// nothing says so.
+func before(ctx context.Context, client *cascade.Client, j *cascade.Job, task string) (b *restart, err error) {
+	for row, err := range cascade.EachRow[comms.StoryRow](ctx, client, comms.QueryStory, j.ID(), task) {
+		if err != nil {
+			return nil, err
+		}
+		switch row.What {
+		case "starts over", "gang starts over":
+			b = &restart{At: row.At, Why: row.Cause}
+		case "retried":
+			b = &restart{At: row.At, Why: row.Detail}
+		}
+	}
+	return b, nil
 }
 
 // taskRow returns the row of a task, nil when there is none. A filter may be the name
@@ -182,6 +224,7 @@ func producersOf(ctx context.Context, client *cascade.Client, j *cascade.Job, g 
 func (x *explanation) inputs(producers []comms.TaskRow) {
 	start, _ := time.Parse(time.RFC3339Nano, x.Started) // zero when it has not started
 	var last time.Time
+	x.Inputs = len(producers)
 	for _, p := range producers {
 		w := waited{Task: p.Name, State: p.State, Agent: p.Agent}
 		at, err := time.Parse(time.RFC3339Nano, p.Started)
@@ -192,8 +235,15 @@ func (x *explanation) inputs(producers []comms.TaskRow) {
 		switch {
 		case x.Started == "" && p.State != "done":
 			x.For = append(x.For, w)
+		case x.Started != "" && p.Attempt > 1 && (err != nil || at.After(start)):
+			x.Since = append(x.Since, p.Name)
 		case x.Started != "" && err == nil && ended.After(last) && !open(p):
 			last, x.Last = ended, &w
+		}
+	}
+	if x.Before != nil {
+		if at, err := time.Parse(time.RFC3339Nano, x.Before.At); err == nil && at.After(last) && at.Before(start) {
+			last, x.Place = at, start.Sub(at).Seconds()
 		}
 	}
 	if wait := start.Sub(last).Seconds(); x.Last != nil && wait > 0 {
@@ -218,21 +268,47 @@ func (x *explanation) environment(name string, rows []comms.EnvironmentRow) {
 	x.Building = strings.Join(all, "; ")
 }
 
+// start says what the start of a task waited for.
+func (x *explanation) start() string {
+	text := ""
+	switch {
+	case x.Before != nil && x.Place > 0 && (x.Last == nil || x.Last.Ended < x.Before.At): // both in UTC
+		text = report.Seconds(x.Place) + " after that"
+	case x.Last != nil && x.Place > 0:
+		text = fmt.Sprintf("%s after its last input, %s, which ended on %s at %s", report.Seconds(x.Place), x.Last.Task, x.Last.Agent, clock(x.Last.Ended))
+	case x.Last != nil:
+		text = fmt.Sprintf("when %s ran on %s: it needs elements, not its end", x.Last.Task, x.Last.Agent)
+	case x.Inputs > 0:
+		text = "when its inputs were there"
+	default:
+		text = "without waiting for a task"
+	}
+	switch n := len(x.Since); {
+	case n > explainNames:
+		text += fmt.Sprintf("; %s and %d more run again since", strings.Join(x.Since[:explainNames], ", "), n-explainNames)
+	case n > 0:
+		text += fmt.Sprintf("; %s ran again since", strings.Join(x.Since, ", "))
+	}
+	return text
+}
+
 func (a *app) printExplanation(x *explanation) {
 	fmt.Fprintf(a.out, "%s: %s\n", x.Task, x.State)
 	switch {
+	case x.Started != "" && x.State == "running" && x.Silent > 0:
+		a.fact("runs on", "agent %s, which was not heard of for %s; executor %d, attempt %d, since %s", x.Agent, report.Seconds(x.Silent), x.Executor, x.Attempt, clock(x.Started))
 	case x.Started != "" && x.State == "running":
 		a.fact("runs on", "agent %s, executor %d, attempt %d, since %s", x.Agent, x.Executor, x.Attempt, clock(x.Started))
+	case x.Started != "" && x.State == "cut off":
+		a.fact("ran on", "agent %s, executor %d, attempt %d, from %s until its run was cut off", x.Agent, x.Executor, x.Attempt, clock(x.Started))
 	case x.Started != "":
 		a.fact("ran on", "agent %s, executor %d, attempt %d, from %s for %s", x.Agent, x.Executor, x.Attempt, clock(x.Started), report.Seconds(x.Seconds))
 	}
-	switch {
-	case x.Last != nil && x.Place > 0:
-		a.fact("started", "%s after its last input, %s, which ended on %s at %s", report.Seconds(x.Place), x.Last.Task, x.Last.Agent, clock(x.Last.Ended))
-	case x.Last != nil:
-		a.fact("started", "when %s ran on %s: it needs elements, not its end", x.Last.Task, x.Last.Agent)
-	case x.Started != "":
-		a.fact("started", "without waiting for a task")
+	if x.Before != nil {
+		a.fact("before", "attempt %d came to nothing at %s: %s", x.Attempt-1, clock(x.Before.At), oneLine(x.Before.Why))
+	}
+	if x.Started != "" {
+		a.fact("started", "%s", x.start())
 	}
 	never := x.Started == "" && slices.Contains([]string{"done", "failed", "skipped", "cancelled"}, x.State)
 	if n := len(x.For); n > 0 {
@@ -261,6 +337,8 @@ func (a *app) printExplanation(x *explanation) {
 	}
 	switch {
 	case x.Plan == nil || x.Why != "" || never: // of no use while the job cannot go on, or when the task will not run
+	case x.Plan.Host != "" && x.Started != "": // by figures that are newer than its start
+		a.fact("plan now", "on %s at %s: %s", x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
 	case x.Plan.Host != "":
 		a.fact("planned", "on %s at %s: %s", x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
 	default:

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -98,5 +99,60 @@ func TestExplainBuilding(t *testing.T) {
 	}
 	if after := h.start("", "explain", "last", "t").wait(); after == explained {
 		t.Errorf("afterwards: %s", after)
+	}
+}
+
+// What the start of a task waited for, whatever happened before and since.
+func TestExplainStart(t *testing.T) {
+	at := func(second string) string { return "2026-11-20T08:00:" + second + "Z" }
+	row := func(name, state, second string, attempt uint32) comms.TaskRow {
+		r := comms.TaskRow{Name: name, State: state, Agent: "h1", Attempt: attempt, Seconds: 2}
+		if second != "" {
+			r.Started = at(second)
+		}
+		return r
+	}
+	for _, c := range []struct {
+		name      string
+		before    *restart
+		producers []comms.TaskRow
+		want      string
+	}{
+		{"no input", nil, nil, "without waiting for a task"},
+		{"one input", nil, []comms.TaskRow{row("a", "done", "05", 1)}, "3.00s after its last input, a, which ended on h1 at"},
+		{"a generator that goes on", nil, []comms.TaskRow{row("a", "done", "09", 1)}, "when a ran on h1: it needs elements, not its end"},
+		{"results of an earlier job", nil, []comms.TaskRow{row("a", "done", "", 0)}, "when its inputs were there"},
+		{"an input that runs again", nil, []comms.TaskRow{row("a", "running", "11", 2)}, "when its inputs were there; a ran again since"},
+		{"an input that is to run again", nil, []comms.TaskRow{row("a", "waiting", "", 2), row("b", "done", "05", 1)}, "3.00s after its last input, b, which ended on h1 at"},
+		{"an attempt before", &restart{At: at("09")}, []comms.TaskRow{row("a", "done", "05", 1)}, "1.00s after that"},
+		{"an input after that", &restart{At: at("05")}, []comms.TaskRow{row("a", "done", "06", 2)}, "2.00s after its last input, a, which ended on h1 at"},
+	} {
+		x := explanation{State: "done", Started: at("10"), Before: c.before}
+		x.inputs(c.producers)
+		if got := x.start(); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// A task of an agent whose link is broken runs as far as is known, and that is said.
+func TestSilent(t *testing.T) {
+	now := time.Date(2026, 11, 20, 8, 0, 12, 0, time.UTC)
+	of := silent([]comms.AgentRow{
+		{Name: "h1", State: "ready", Seen: "2026-11-20T08:00:12Z"},
+		{Name: "h2", State: "away", Seen: "2026-11-20T08:00:00Z"},
+		{Name: "h3", State: "away", Seen: "2026-11-20T08:00:13Z"}, // by another clock
+		{Name: "h4", State: "away"},
+	}, now)
+	for agent, want := range map[string]string{"h1": "running", "h2": "running, not heard of for 12.00s", "h3": "running, not heard of for 1.0ms", "h4": "running"} {
+		row := comms.TaskRow{Agent: agent, State: "running"}
+		if unheard(&row, of); row.State != want {
+			t.Errorf("%s: %s, want %s", agent, row.State, want)
+		}
+	}
+	var out strings.Builder
+	(&app{out: &out}).printExplanation(&explanation{Task: "t", State: "running", Agent: "h2", Executor: 3, Attempt: 1, Started: "2026-11-20T08:00:00Z", Silent: 12})
+	if !strings.Contains(out.String(), "agent h2, which was not heard of for 12.00s; executor 3, attempt 1, since") {
+		t.Errorf("it is explained as %s", out.String())
 	}
 }

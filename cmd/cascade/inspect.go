@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/report"
 )
 
 // findJob returns the job that a command line names: its ID, the beginning or the
@@ -224,10 +226,16 @@ func listCommand[T any](a *app, use, short, kind string, columns ...string) *cob
 func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind string, job comms.JobID, filter string, columns ...string) error {
 	return tableOf(a, func(yield func(*T, error) bool) {
 		some := false
+		lost := sync.OnceValues(func() (map[string]time.Duration, error) { return a.silentAgents(ctx, client) })
 		for row, err := range cascade.EachRow[T](ctx, client, kind, job, filter) {
 			if some = true; err == nil {
 				a.cutOffTask(row)
 				soFar(row, time.Now())
+				if t, ok := any(row).(*comms.TaskRow); ok && t.State == "running" && !a.json {
+					var of map[string]time.Duration
+					of, err = lost()
+					unheard(t, of)
+				}
 			}
 			if !yield(row, err) {
 				return
@@ -255,6 +263,13 @@ func soFar(row any, now time.Time) {
 	}
 }
 
+// unheard notes of a task that runs that nothing was heard of its agent.
+func unheard(t *comms.TaskRow, silent map[string]time.Duration) {
+	if quiet := silent[t.Agent]; quiet > 0 {
+		t.State = fmt.Sprintf("running, not heard of for %s", report.Seconds(quiet.Seconds()))
+	}
+}
+
 func (a *app) storyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "story JOB [TASK]",
@@ -271,34 +286,44 @@ func (a *app) storyCommand() *cobra.Command {
 	}
 }
 
-func (a *app) steerCommand(use, short, example string, args cobra.PositionalArgs, do func(ctx context.Context, j *cascade.Job, args []string) error) *cobra.Command {
+// steerCommand is a command that changes a job. done is what it says of the job then.
+func (a *app) steerCommand(use, short, done string, do func(ctx context.Context, j *cascade.Job) error) *cobra.Command {
+	verb, _, _ := strings.Cut(use, " ")
 	return &cobra.Command{
-		Use: use, Short: short, Long: short + ". " + jobHelp, Example: example, Args: args,
+		Use: use, Short: short, Long: short + ". " + jobHelp, Example: "  cascade " + verb + " last", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(_ *cascade.Client, j *cascade.Job) error {
-				return do(c.Context(), j, args[1:])
+				name := ""
+				_ = j.Watch(c.Context(), time.Second, func(p *cascade.Progress) bool { // a job that nobody can read any more is steered too
+					name = p.Name
+					return false
+				})
+				if err := do(c.Context(), j); err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(map[string]string{"job": j.ID().String(), "name": name})
+				}
+				_, err := fmt.Fprintf(a.out, "%s job %s (%s)\n", done, name, j.ID())
+				return err
 			})
 		},
 	}
 }
 
 func (a *app) cancelCommand() *cobra.Command {
-	return a.steerCommand("cancel JOB", "Stop what runs of a job and start nothing more of it", "  cascade cancel last",
-		cobra.ExactArgs(1), func(ctx context.Context, j *cascade.Job, _ []string) error {
-			return j.Cancel(ctx, "cancelled by the user")
-		})
+	return a.steerCommand("cancel JOB", "Stop what runs of a job and start nothing more of it", "cancelled",
+		func(ctx context.Context, j *cascade.Job) error { return j.Cancel(ctx, "cancelled by the user") })
 }
 
 func (a *app) holdCommand() *cobra.Command {
-	return a.steerCommand("hold JOB", "Start nothing more of a job until it is released", "  cascade hold last",
-		cobra.ExactArgs(1), func(ctx context.Context, j *cascade.Job, _ []string) error {
-			return j.Hold(ctx, "held by the user")
-		})
+	return a.steerCommand("hold JOB", "Start nothing more of a job until it is released", "held",
+		func(ctx context.Context, j *cascade.Job) error { return j.Hold(ctx, "held by the user") })
 }
 
 func (a *app) releaseCommand() *cobra.Command {
-	return a.steerCommand("release JOB", "Go on with a job that was held", "  cascade release last",
-		cobra.ExactArgs(1), func(ctx context.Context, j *cascade.Job, _ []string) error { return j.Release(ctx) })
+	return a.steerCommand("release JOB", "Go on with a job that was held", "released",
+		func(ctx context.Context, j *cascade.Job) error { return j.Release(ctx) })
 }
 
 // rerunCommand waits for the end when nothing but this command serves the state.
@@ -365,20 +390,6 @@ func (a *app) wentWithout(ctx context.Context, client *cascade.Client, j *cascad
 }
 
 func (a *app) forgetCommand() *cobra.Command {
-	return a.steerCommand("forget JOB", "Free everything that is kept of an ended job", "  cascade forget last",
-		cobra.ExactArgs(1), func(ctx context.Context, j *cascade.Job, _ []string) error {
-			name := ""
-			_ = j.Watch(ctx, time.Second, func(p *cascade.Progress) bool { // a job that nobody can read any more is forgotten too
-				name = p.Name
-				return false
-			})
-			if err := j.Forget(ctx); err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(map[string]string{"job": j.ID().String(), "name": name})
-			}
-			_, err := fmt.Fprintf(a.out, "forgot job %s (%s)\n", name, j.ID())
-			return err
-		})
+	return a.steerCommand("forget JOB", "Free everything that is kept of an ended job", "forgot",
+		func(ctx context.Context, j *cascade.Job) error { return j.Forget(ctx) })
 }

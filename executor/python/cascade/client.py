@@ -381,7 +381,8 @@ class _Builds:
             elif row["state"] != "building" and key in self._told:
                 self._told.remove(key)
                 if row["state"] == "ready":
-                    self._tell(f"environment {row['name']} is ready after {row.get('seconds', 0):.0f} s; later jobs find it built")
+                    took = f"{row.get('seconds', 0):.0f} s"
+                    self._tell(f"environment {row['name']} is ready after {took}; later jobs find it built")
         self.wait = 1.0 if self._told else min(2 * self.wait, 60.0)
 
 

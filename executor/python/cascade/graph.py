@@ -311,8 +311,9 @@ def _bound(function: Callable[..., Any], name: str, args: Sequence[Any], named: 
         else:
             try:
                 given = signature.bind_partial(*args, **named).arguments
-                needed = [n for n, p in parameters.items() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-                wrong = f"nothing is given for {', '.join(n for n in needed if n not in given)}"
+                several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+                needed = [n for n, p in parameters.items() if p.default is p.empty and p.kind not in several and n not in given]
+                wrong = f"nothing is given for {', '.join(needed)}"
             except TypeError:  # more than it takes, or one twice: Python's words say it
                 pass
         plain = signature.replace(
