@@ -26,6 +26,14 @@ type bench struct {
 	versions map[string]string
 	models   map[string]model
 	happened []entry
+	spent    []spent
+}
+
+// spent is how long a suite took with a system in all rounds: with its start and its end, in seconds.
+type spent struct {
+	Suite   string  `json:"suite"`
+	System  string  `json:"system"`
+	Seconds float64 `json:"seconds"`
 }
 
 // args of a workload in this run; nil when it is left out.
@@ -52,31 +60,58 @@ func turn(of []system, round int) []system {
 	return slices.Concat(of[k:], of[:k])
 }
 
+// long is what is measured once only: a further round would take more of the time for all than it tells.
+const long = 15 * time.Second
+
 // due tells whether a workload is measured with a system in a round. One that failed
-// is not asked again, nor what is larger on the same ladder.
+// or took long is not asked again, nor what is larger on the same ladder.
 func (b *bench) due(w workload, s system, round int) bool {
 	if b.args(w) == nil || w.rounds > 0 && round >= w.rounds {
 		return false
 	}
-	return !slices.ContainsFunc(b.happened, func(e entry) bool { return e.workload == w.name && e.system == s.name && e.err != "" })
+	return !slices.ContainsFunc(b.happened, func(e entry) bool {
+		return e.workload == w.name && e.system == s.name && (e.err != "" || e.took > long)
+	})
 }
 
-// tooLarge says why a workload is not tried: a smaller one of its ladder has failed.
+// tooLarge says why a workload is not tried: a smaller one of its ladder has failed, or took so
+// long that this one would not end in its time.
 func (b *bench) tooLarge(w workload, s system) error {
 	for _, smaller := range b.workloads {
-		if like := w.axis != "" && smaller.axis == w.axis && smaller.size < w.size; !like && smaller.name != w.after {
+		like := w.axis != "" && smaller.axis == w.axis && smaller.size < w.size
+		if !like && smaller.name != w.after {
 			continue
 		}
 		for _, e := range b.happened {
-			if e.workload == smaller.name && e.system == s.name && e.err != "" {
+			if e.workload != smaller.name || e.system != s.name {
+				continue
+			}
+			if e.err != "" {
 				return fmt.Errorf("%w: %s", errSmaller, smaller.name)
+			}
+			if next := time.Duration(float64(e.took) * w.size / smaller.size); like && b.largestBelow(w) == smaller.name && next > w.limit {
+				return fmt.Errorf("%w: at the pace of %s %s, and has %s", errPace, smaller.name, next.Round(time.Second), w.limit)
 			}
 		}
 	}
 	return nil
 }
 
-var errSmaller = errors.New("not tried, a smaller one failed")
+// largestBelow names the next smaller workload of a ladder; small ones tell of what is the same for all sizes.
+func (b *bench) largestBelow(w workload) (name string) {
+	size := 0.0
+	for _, x := range b.workloads {
+		if x.axis == w.axis && x.size < w.size && x.size > size {
+			name, size = x.name, x.size
+		}
+	}
+	return name
+}
+
+var (
+	errSmaller = errors.New("not tried, a smaller one failed")
+	errPace    = errors.New("not tried, it would take too long")
+)
 
 var errBudget = errors.New("not measured, the time for all was over")
 
@@ -99,7 +134,9 @@ func (b *bench) run(ctx context.Context) error {
 						todo = append(todo, w)
 					}
 				}
+				began := time.Now()
 				b.measure(ctx, s, round, b.possible(todo, s, round))
+				b.spend(suite, s.name, time.Since(began))
 				if err := ctx.Err(); err != nil {
 					return err
 				}
@@ -114,7 +151,7 @@ func (b *bench) possible(todo []workload, s system, round int) []workload {
 	return slices.DeleteFunc(todo, func(w workload) bool {
 		err := b.refused(w, s)
 		if err != nil {
-			b.record(entry{w.name, s.name, nil, err.Error()}, round)
+			b.record(entry{workload: w.name, system: s.name, err: err.Error()}, round)
 		}
 		return err != nil
 	})
@@ -130,7 +167,7 @@ func (b *bench) measure(ctx context.Context, s system, round int, todo []workloa
 		r, err := b.up(ctx, s, todo[0].hosts)
 		if err != nil {
 			for _, w := range todo {
-				b.record(entry{w.name, s.name, nil, err.Error()}, round)
+				b.record(entry{workload: w.name, system: s.name, err: err.Error()}, round)
 			}
 			return
 		}
@@ -143,11 +180,12 @@ func (b *bench) measure(ctx context.Context, s system, round int, todo []workloa
 			w := todo[0]
 			todo = todo[1:]
 			if err := b.refused(w, s); err != nil {
-				b.record(entry{w.name, s.name, nil, err.Error()}, round)
+				b.record(entry{workload: w.name, system: s.name, err: err.Error()}, round)
 				continue
 			}
+			asked := time.Now()
 			a, err := r.ask(ctx, request{w.kind, b.args(w)}, w.limit)
-			e := entry{workload: w.name, system: s.name, values: a.Values}
+			e := entry{workload: w.name, system: s.name, values: a.Values, took: time.Since(asked)}
 			if err != nil {
 				e.err = err.Error()
 				alive = !errors.Is(err, errTime) && !errors.Is(err, errGone)
@@ -186,10 +224,24 @@ func (b *bench) refused(w workload, s system) error {
 	return b.tooLarge(w, s)
 }
 
+// spend adds to what a suite has taken with a system.
+func (b *bench) spend(suite, system string, took time.Duration) {
+	k := slices.IndexFunc(b.spent, func(x spent) bool { return x.Suite == suite && x.System == system })
+	if k < 0 {
+		k = len(b.spent)
+		b.spent = append(b.spent, spent{Suite: suite, System: system})
+	}
+	b.spent[k].Seconds += took.Seconds()
+}
+
+// record keeps what happened, and says when it was, how long it took, and what came out.
 func (b *bench) record(e entry, round int) {
 	b.happened = append(b.happened, e)
+	say := func(what, text string) {
+		b.say(fmt.Sprintf("%4.0fs round %d  %-14s %5.1fs %-22s %s", time.Since(b.began).Seconds(), round+1, e.system, e.took.Seconds(), what, text))
+	}
 	if e.err != "" {
-		b.say(fmt.Sprintf("%3.0fs round %d  %-16s %-18s %s", time.Since(b.began).Seconds(), round+1, e.system, e.workload, firstLine(e.err)))
+		say(e.workload, firstLine(e.err))
 		return
 	}
 	for _, w := range b.workloads {
@@ -198,7 +250,7 @@ func (b *bench) record(e entry, round int) {
 		}
 		for _, m := range w.metrics {
 			if x, ok := m.of(e.values); ok {
-				b.say(fmt.Sprintf("%3.0fs round %d  %-16s %-18s %s %s", time.Since(b.began).Seconds(), round+1, e.system, e.workload+" "+m.name, number(x), m.unit))
+				say(w.row(m), number(x)+" "+m.unit)
 			}
 		}
 	}

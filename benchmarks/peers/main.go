@@ -28,7 +28,7 @@ func run(ctx context.Context, words []string) error {
 	flags := flag.NewFlagSet("peers", flag.ExitOnError)
 	short := flags.Bool("short", false, "small sizes: minutes; shows that everything works, not how fast")
 	rounds := flags.Int("rounds", 3, "how often each system has its turn at each workload; 0 writes the tables and pages of results.json anew")
-	budget := flags.Duration("budget", 48*time.Minute, "after which nothing more is measured")
+	budget := flags.Duration("budget", 52*time.Minute, "after which nothing more is measured")
 	only := flags.String("systems", "", "these systems only, by name with commas between")
 	which := flags.String("workloads", "", "these workloads only, by the beginnings of their names with commas between")
 	out := flags.String("out", "benchmarks/peers", "folder of results.json and results.md")
@@ -71,7 +71,7 @@ func run(ctx context.Context, words []string) error {
 	if len(result.Rows) == 0 {
 		return err
 	}
-	result.Command = strings.Join(append([]string{"go run ./benchmarks/peers"}, words...), " ")
+	result.Measured[0].Command = strings.Join(append([]string{"go run ./benchmarks/peers"}, words...), " ")
 	result = result.after(earlier, append(workloads(), played...))
 	return errors.Join(err, result.write(*out), result.document(*docs))
 }
@@ -117,16 +117,15 @@ func measure(ctx context.Context, p plan, cores int, say func(string)) (res resu
 		why := missing[s.name]
 		for _, w := range b.workloads {
 			if why != nil && b.args(w) != nil {
-				b.record(entry{w.name, s.name, nil, why.Error()}, 0)
+				b.record(entry{workload: w.name, system: s.name, err: why.Error()}, 0)
 			}
 		}
 		return why != nil
 	})
 	stopped := b.run(ctx) // what was measured before is told all the same
-	host := describe(cores)
-	host.Commit = at.version
-	return results{Host: host, Date: began.UTC().Format("2 January 2006"), Took: time.Since(began).Round(time.Second).String(), Short: p.short,
-		Models: b.models, Rows: rows(p.workloads, systems(), b.versions, b.happened)}, stopped
+	run := measured{Date: began.UTC().Format("2 January 2006"), Took: time.Since(began).Round(time.Second).String(), Commit: at.version}
+	return results{Measured: []measured{run}, Host: describe(cores), Short: p.short, Models: b.models, Spent: b.spent,
+		Rows: rows(p.workloads, systems(), b.versions, b.happened)}, stopped
 }
 
 // root is the clone's folder.

@@ -30,10 +30,13 @@ func readResults(dir string) (r results, err error) {
 }
 
 // after adds what an earlier run has of workloads and systems that this one has not
-// measured, in the order of the tables. Whatever is new is told with its own command and date.
+// measured, in the order of the tables. Each row knows its run.
 func (r results) after(earlier results, ws []workload) results {
 	if len(earlier.Rows) == 0 {
 		return r
+	}
+	for i := range r.Rows {
+		r.Rows[i].Run = len(earlier.Measured)
 	}
 	for _, old := range earlier.Rows {
 		if !slices.ContainsFunc(r.Rows, func(x row) bool { return x.Workload == old.Workload && x.System == old.System }) {
@@ -55,9 +58,26 @@ func (r results) after(earlier results, ws []workload) results {
 	models := maps.Clone(r.Models)
 	maps.Copy(models, earlier.Models)
 	maps.Copy(models, r.Models)
-	again := fmt.Sprintf("`%s` (%s, commit %s, %s)", r.Command, r.Date, r.Host.Commit, r.Took)
-	r.Again = append(slices.Clone(earlier.Again), again)
-	r.Command, r.Date, r.Took, r.Host, r.Short, r.Models = earlier.Command, earlier.Date, earlier.Took, earlier.Host, earlier.Short, models
+	r.Short, r.Host, r.Models, r.Spent = earlier.Short, earlier.Host, models, earlier.Spent
+	r.Measured = slices.Concat(earlier.Measured, r.Measured)
+	return r.told()
+}
+
+// told keeps the runs that gave any row.
+func (r results) told() results {
+	var runs []measured
+	for i, m := range r.Measured {
+		gave := false
+		for k := range r.Rows {
+			if r.Rows[k].Run == i {
+				r.Rows[k].Run, gave = len(runs), true
+			}
+		}
+		if gave {
+			runs = append(runs, m)
+		}
+	}
+	r.Measured = runs
 	return r
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,24 +24,28 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func TestResults(t *testing.T) {
 	ws := []workload{
 		{name: "noop 1k", metrics: tasksPerSecond(), axis: "noop", size: 1000},
-		{name: "latency", metrics: []metric{{"p50", "us", false, scaled("p50", 1e6)}, {"p99", "us", false, scaled("p99", 1e6)}}},
-		{name: "kill", metrics: []metric{{"again", "tasks", false, value("again")}}},
+		{name: "latency", metrics: []metric{less("p50", "us", scaled("p50", 1e6)), less("p99", "us", scaled("p99", 1e6))}},
+		{name: "kill", metrics: []metric{less("again", "tasks", value("again")), less("rerun", "ms", scaled("rerun", 1e3)).unless("it did not run again")}},
 	}
-	ok := func(w, s string, v map[string]float64) entry { return entry{w, s, v, ""} }
+	ok := func(w, s string, v map[string]float64) entry { return entry{workload: w, system: s, values: v} }
 	noop := func(s string, took float64) entry {
 		return ok("noop 1k", s, map[string]float64{"tasks": 1000, "seconds": took})
 	}
 	happened := []entry{
 		noop("cascade-python", 0.02), noop("cascade-python", 0.01), noop("cascade-python", 0.05), noop("cascade-go", 0.001),
 		noop("ray", 0.5), noop("ray-lean", 0.25), noop("dask", 0.4), noop("mpi", 0.0001),
-		{"noop 1k", "earthkit", nil, "did not end in its time\nof 1m0s"},
+		{workload: "noop 1k", system: "earthkit", err: "did not end in its time\nof 1m0s"}, {workload: "noop 1k", system: "hyperqueue", err: "not supported: it has no tasks"},
 		ok("latency", "cascade-python", map[string]float64{"p50": 0.001, "p99": 0.002}), ok("latency", "ray", map[string]float64{"p50": 0.0005, "p99": 0.003}),
 		ok("latency", "ray", map[string]float64{"p50": 0.0007, "p99": 0.005}),
-		ok("kill", "cascade-go", map[string]float64{"again": 1}), {"kill", "mpi", nil, "the job is gone | all of it"},
+		ok("kill", "cascade-go", map[string]float64{"again": 1}), ok("kill", "ray", map[string]float64{"again": 2, "rerun": 0.5}),
+		{workload: "kill", system: "mpi", err: "the job is gone | all of it"}, {workload: "kill", system: "cascade-python", err: "not supported: it is nobody's"},
 	}
-	res := results{Command: "go run ./benchmarks/peers", Date: "1 January 2026", Took: "1m0s", Host: host{"a processor", 2, "24 GiB", "Linux", "abc"},
+	res := results{Measured: []measured{{"go run ./benchmarks/peers", "1 January 2026", "1m0s", "abc"}, {"go run ./benchmarks/peers -merge", "2 January 2026", "2m0s", "def"}},
+		Host:   host{"a processor", 2, "24 GiB", "Linux"},
 		Models: map[string]model{"ray": {Version: "1.2.2", Says: "raylet", Processes: 9, Memory: 700, CPU: 0.03}},
 		Rows:   rows(ws, systems(), map[string]string{"ray": "1.2.3"}, happened)}
+	res.Spent = []spent{{"overhead", "ray", 60.4}, {"overhead", "mpi", 3}, {"kill", "ray", 9}}
+	res.Rows[0].Run = 1
 	dir := t.TempDir()
 	if err := res.write(dir); err != nil {
 		t.Fatal(err)
@@ -94,21 +99,31 @@ func TestTurns(t *testing.T) {
 		t.Errorf("first are %v", first)
 	}
 	w := workload{name: "w", full: args{"n": 1}, rounds: 2}
-	b := &bench{plan: plan{workloads: []workload{w}}, happened: []entry{{workload: "w", system: "b", err: "no"}, {workload: "w", system: "a"}}}
+	b := &bench{plan: plan{workloads: []workload{w}}, happened: []entry{{workload: "w", system: "b", err: "no"}, {workload: "w", system: "a"}, {workload: "w", system: "c", took: time.Minute}}}
 	for _, c := range []struct {
 		system string
 		round  int
 		want   bool
-	}{{"a", 1, true}, {"a", 2, false}, {"b", 1, false}} {
+	}{{"a", 1, true}, {"a", 2, false}, {"b", 1, false}, {"c", 1, false}} {
 		if got := b.due(w, system{name: c.system}, c.round); got != c.want {
 			t.Errorf("%s in round %d: %v", c.system, c.round, got)
 		}
 	}
-	ladder := func(n float64) workload { return workload{name: number(n), axis: "n", size: n} }
-	b.workloads = []workload{ladder(10), ladder(100)}
+	ladder := func(n float64) workload {
+		return workload{name: number(n), axis: "n", size: n, limit: time.Minute}
+	}
+	b.workloads = []workload{ladder(1), ladder(10), ladder(100)}
 	b.happened = append(b.happened, entry{workload: number(10), system: "b", err: "too long"})
 	if err := b.tooLarge(ladder(100), system{name: "b"}); !errors.Is(err, errSmaller) {
 		t.Errorf("the larger one after the smaller failed: %v", err)
+	}
+	b.happened = append(b.happened, entry{workload: number(1), system: "c", took: time.Minute}, entry{workload: number(10), system: "c", took: 6 * time.Second})
+	if err := b.tooLarge(ladder(100), system{name: "c"}); err != nil {
+		t.Errorf("the larger one at the pace of the one before: %v", err)
+	}
+	b.happened = append(b.happened, entry{workload: number(10), system: "d", took: 7 * time.Second})
+	if err := b.tooLarge(ladder(100), system{name: "d"}); !errors.Is(err, errPace) {
+		t.Errorf("the larger one at a pace that is too slow: %v", err)
 	}
 	if err := errors.Join(b.tooLarge(ladder(10), system{name: "b"}), b.tooLarge(ladder(100), system{name: "a"})); err != nil {
 		t.Error(err)
@@ -173,6 +188,79 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
+// All that MPI takes part in runs on two ranks, which say the same as one to the driver; its graphs of computing tasks
+// exchange what the steps need.
+func TestMPI(t *testing.T) {
+	needs.Python(t)
+	p := plan{workloads: slices.DeleteFunc(workloads(), func(w workload) bool { return w.hosts > 0 }), systems: systems(), short: true, rounds: 1, budget: time.Hour}
+	if err := p.choose("mpi", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := exec.LookPath(p.systems[0].start[0]); err != nil {
+		t.Skip(err)
+	}
+	for i := range p.workloads {
+		if w := &p.workloads[i]; w.kind == "metg" {
+			w.short = args{"pattern": w.full["pattern"], "wide": w.full["wide"], "tasks": 64} // too small to tell anything but that it ends
+		}
+	}
+	res, err := measure(t.Context(), p, 2, func(text string) { t.Log(text) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := 0
+	for _, r := range res.Rows {
+		switch {
+		case r.Error == "":
+			values++
+		case r.cell() != "—":
+			t.Errorf("%s: %s", r.Workload, r.Error)
+		}
+	}
+	if values < 15 {
+		t.Errorf("there are %d values of %d rows", values, len(res.Rows))
+	}
+}
+
+// What is measured is a commit, and what differs from it, but for what this command writes.
+func TestCommit(t *testing.T) {
+	dir := t.TempDir()
+	if got := commit(t.Context(), dir); got != "unknown" {
+		t.Errorf("without git: %s", got)
+	}
+	git := func(words ...string) {
+		cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@b"}, words...)...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v\n%s", words, err, out)
+		}
+	}
+	write := func(name, text string) {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := []string{"benchmarks/peers/results.json", "docs/benchmarks.md", "docs/benchmarks-noops.svg", "client.go"}
+	for _, name := range names {
+		write(name, "before")
+	}
+	git("init", "-q")
+	git("add", ".")
+	git("commit", "-q", "-m", "all")
+	for _, name := range names[:3] {
+		write(name, "after")
+	}
+	clean := commit(t.Context(), dir)
+	if len(clean) < 7 || strings.Contains(clean, "-dirty") {
+		t.Errorf("with new results: %s", clean)
+	}
+	write("client.go", "after")
+	if got := commit(t.Context(), dir); got != clean+"-dirty" {
+		t.Errorf("with another program: %s", got)
+	}
+}
+
 // A recording becomes tasks in an order that can run, and its bound is the longest path or the work.
 func TestTrace(t *testing.T) {
 	read := func(text string) (r recording) {
@@ -206,9 +294,10 @@ func TestTrace(t *testing.T) {
 func TestMerge(t *testing.T) {
 	ws := workloads()
 	at := func(w, s string, v float64) row { return row{Workload: w, System: s, Value: v, Runs: []float64{v}} }
-	earlier := results{Command: "first", Date: "1 May 2026", Models: map[string]model{"ray": {Version: "1", Processes: 9}, "mpi": {Version: "1", Processes: 2}},
+	earlier := results{Measured: []measured{{Command: "first"}, {Command: "second"}}, Models: map[string]model{"ray": {Version: "1", Processes: 9}, "mpi": {Version: "1", Processes: 2}},
 		Rows: []row{at("noop 1k", "ray", 1), at("chain step", "cascade-python", 2), at("chain step", "ray", 3)}}
-	later := results{Command: "second", Date: "2 May 2026", Took: "1m", Host: host{Commit: "abc"}, Models: map[string]model{"ray": {Version: "2", Processes: 10}},
+	earlier.Rows[2].Run = 1
+	later := results{Measured: []measured{{Command: "third", Commit: "abc"}}, Models: map[string]model{"ray": {Version: "2", Processes: 10}},
 		Rows: []row{at("chain step", "ray", 4), at("latency p50", "ray", 5)}}
 	dir := t.TempDir()
 	if none, err := readResults(dir); err != nil || len(later.after(none, ws).Rows) != 2 {
@@ -223,11 +312,17 @@ func TestMerge(t *testing.T) {
 	}
 	both := later.after(back, ws)
 	want := []row{at("noop 1k", "ray", 1), at("latency p50", "ray", 5), at("chain step", "cascade-python", 2), at("chain step", "ray", 4)}
-	if !slices.EqualFunc(both.Rows, want, func(a, b row) bool { return a.Workload == b.Workload && a.System == b.System && a.Value == b.Value }) {
+	want[1].Run, want[3].Run = 1, 1
+	if !slices.EqualFunc(both.Rows, want, func(a, b row) bool {
+		return a.Workload == b.Workload && a.System == b.System && a.Value == b.Value && a.Run == b.Run
+	}) {
 		t.Errorf("rows are %v", both.Rows)
 	}
-	if both.Command != "first" || len(both.Again) != 1 || both.Again[0] != "`second` (2 May 2026, commit abc, 1m)" || both.Models["ray"] != (model{Version: "2", Processes: 10}) || both.Models["mpi"] != (model{Version: "1", Processes: 2}) {
-		t.Errorf("%s, again %q, %v", both.Command, both.Again, both.Models)
+	if len(both.Measured) != 2 || both.Measured[0].Command != "first" || both.Measured[1] != (measured{Command: "third", Commit: "abc"}) {
+		t.Errorf("runs that gave rows: %v", both.Measured)
+	}
+	if both.Models["ray"] != (model{Version: "2", Processes: 10}) || both.Models["mpi"] != (model{Version: "1", Processes: 2}) {
+		t.Errorf("models are %v", both.Models)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "results.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

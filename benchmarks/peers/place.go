@@ -40,12 +40,7 @@ func prepare(ctx context.Context, dir string, cores int, of []system, say func(s
 	if err != nil {
 		return p, nil, err
 	}
-	p.version = "unknown"
-	describe := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty")
-	describe.Dir = clone
-	if out, err := describe.Output(); err == nil { // a clone without git has no version
-		p.version = strings.TrimSpace(string(out))
-	}
+	p.version = commit(ctx, clone)
 	build := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator), modulePath+"/cmd/cascade",
 		modulePath+"/cmd/cascade-controller", modulePath+"/cmd/cascade-agent", modulePath+"/cmd/cascade-executor", modulePath+"/benchmarks/peers/systems/cascade-runner")
 	build.Dir = clone
@@ -87,6 +82,26 @@ func prepare(ctx context.Context, dir string, cores int, of []system, say func(s
 		}
 	}
 	return p, missing, nil
+}
+
+// commit is what is measured: "-dirty" where files of the clone differ from it, but for those that
+// this command writes. A clone without git has none.
+func commit(ctx context.Context, clone string) string {
+	git := func(words ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, "git", words...)
+		cmd.Dir = clone
+		out, err := cmd.Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	name, err := git("rev-parse", "--short", "HEAD")
+	if err != nil {
+		return "unknown"
+	}
+	changed, err := git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)benchmarks/peers/results.*", ":(exclude)docs/benchmarks*")
+	if err != nil || changed != "" {
+		name += "-dirty"
+	}
+	return name
 }
 
 const modulePath = "github.com/cascade-run/cascade"

@@ -15,14 +15,20 @@ import (
 
 // results are all that a run gives: the content of results.json.
 type results struct {
-	Command string           `json:"command"`
-	Date    string           `json:"date"`
-	Took    string           `json:"took"`
-	Again   []string         `json:"again,omitempty"` // what replaced some rows later
-	Short   bool             `json:"short,omitempty"`
-	Host    host             `json:"host"`
-	Models  map[string]model `json:"models"`
-	Rows    []row            `json:"rows"`
+	Measured []measured       `json:"measured"` // the runs that gave the rows, the first before what replaced some of its rows
+	Short    bool             `json:"short,omitempty"`
+	Host     host             `json:"host"`
+	Models   map[string]model `json:"models"`
+	Spent    []spent          `json:"spent,omitempty"` // of the first run
+	Rows     []row            `json:"rows"`
+}
+
+// measured is one run of this command.
+type measured struct {
+	Command string `json:"command"`
+	Date    string `json:"date"`
+	Took    string `json:"took"`
+	Commit  string `json:"commit"`
 }
 
 // host is the machine.
@@ -31,7 +37,6 @@ type host struct {
 	Cores  int    `json:"cores"`
 	Memory string `json:"memory"`
 	Kernel string `json:"kernel"`
-	Commit string `json:"commit"`
 }
 
 // describe reads what the machine is; what cannot be read stays empty.
@@ -77,10 +82,25 @@ func (r results) about(w io.Writer) {
 	if r.Short {
 		size = " These are the small sizes of `-short`: they show that everything runs, not how fast."
 	}
-	fmt.Fprintf(w, "%s, %d cores, %s, %s; %s; commit %s; %s, written by `%s`.%s\n\n", r.Host.CPU, r.Host.Cores, r.Host.Memory, r.Host.Kernel, r.Date, r.Host.Commit, r.Took, r.Command, size)
-	if len(r.Again) > 0 {
-		fmt.Fprintf(w, "Some rows were measured again: %s.\n\n", strings.Join(r.Again, "; "))
+	fmt.Fprintf(w, "%s, %d cores, %s, %s.%s\n\n", r.Host.CPU, r.Host.Cores, r.Host.Memory, r.Host.Kernel, size)
+	for i, m := range r.Measured {
+		begins := "Measured by"
+		if i > 0 {
+			begins = fmt.Sprintf("%s measured again by", r.runRows(i))
+		}
+		fmt.Fprintf(w, "%s `%s`: %s, commit %s, %s.\n\n", begins, m.Command, m.Date, m.Commit, m.Took)
 	}
+}
+
+// runRows names the rows that a run measured, by workload.
+func (r results) runRows(run int) string {
+	var names []string
+	for _, x := range r.Rows {
+		if x.Run == run && !slices.Contains(names, x.Workload) {
+			names = append(names, x.Workload)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // tables writes the summary, the values, the processes and what could not be had.
@@ -88,6 +108,7 @@ func (r results) tables(w io.Writer) {
 	r.summary(w)
 	r.values(w)
 	r.processes(w)
+	r.times(w)
 	r.failures(w)
 }
 
@@ -148,7 +169,7 @@ func (g byWorkload) fair() (row, bool) {
 }
 
 func (r results) summary(w io.Writer) {
-	fmt.Fprint(w, "## Against the best of the others\n\nAbove 1 Cascade is ahead: so many times as fast, or as small. The best is taken from default and lean settings alike, without bounds.\n\n"+
+	fmt.Fprint(w, "## Against the best of the others\n\nAbove 1 Cascade is ahead: so many times as fast, or as small. The best is taken from default and lean settings alike, without bounds; — where Cascade takes no part.\n\n"+
 		"| workload | best other | its value | Cascade, Python tasks | Cascade, Go tasks |\n|---|---|---|---|---|\n")
 	for _, g := range r.grouped() {
 		best, ok := g.bestPeer()
@@ -161,7 +182,7 @@ func (r results) summary(w io.Writer) {
 			case !has:
 				return ""
 			case x.Error != "":
-				return "error"
+				return x.cell()
 			}
 			return "×" + number(times(x, best))
 		}
@@ -171,7 +192,7 @@ func (r results) summary(w io.Writer) {
 }
 
 func (r results) values(w io.Writer) {
-	fmt.Fprint(w, "## Medians\n\nBehind ± is half of the range of the runs, in percent; — is an error, listed below. Columns of bounds are in italics.\n\n| workload | unit |")
+	fmt.Fprint(w, "## Medians\n\nBehind ± is half of the range of the runs, in percent. Why there is no number is listed below: — where a system takes no part or was not tried. Columns of bounds are in italics.\n\n| workload | unit |")
 	line := "\n|---|---|"
 	all := systems()
 	for _, s := range all {
@@ -195,7 +216,7 @@ func (r results) values(w io.Writer) {
 			case !has:
 				fmt.Fprint(w, "  |")
 			case x.Error != "":
-				fmt.Fprint(w, " — |")
+				fmt.Fprintf(w, " %s |", x.cell())
 			case len(x.Runs) == 1:
 				fmt.Fprintf(w, " %s |", number(x.Value))
 			default:
@@ -220,13 +241,62 @@ func (r results) processes(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-func (r results) failures(w io.Writer) {
-	head := "## What could not be had\n\n| workload | system | in its words |\n|---|---|---|\n"
-	for _, x := range r.Rows {
-		if x.Error != "" {
-			fmt.Fprintf(w, "%s| %s | %s | %s |\n", head, x.Workload, x.System, strings.ReplaceAll(x.Error, "|", "\\|"))
-			head = ""
+// times writes where the time of the first run went.
+func (r results) times(w io.Writer) {
+	var suites []string
+	for _, x := range r.Spent {
+		if !slices.Contains(suites, x.Suite) {
+			suites = append(suites, x.Suite)
 		}
+	}
+	if len(suites) == 0 {
+		return
+	}
+	fmt.Fprint(w, "## Where the time went\n\nSeconds of the first run, with starts and ends of systems, by parts of the table of workloads.\n\n| part | all |")
+	line := "\n|---|---|"
+	for _, s := range systems() {
+		fmt.Fprintf(w, " %s |", s.name)
+		line += "---|"
+	}
+	fmt.Fprintln(w, line)
+	for _, suite := range suites {
+		sum, cells := 0.0, ""
+		for _, s := range systems() {
+			seconds := 0.0
+			for _, x := range r.Spent {
+				if x.Suite == suite && x.System == s.name {
+					seconds += x.Seconds
+				}
+			}
+			sum += seconds
+			cells += fmt.Sprintf(" %.0f |", seconds)
+		}
+		fmt.Fprintf(w, "| %s | %.0f |%s\n", suite, sum, cells)
+	}
+	fmt.Fprintln(w)
+}
+
+// failures lists why there are no numbers: each system's words once, with the rows to which they belong.
+func (r results) failures(w io.Writer) {
+	type words struct{ system, text string }
+	var order []words
+	of := map[words][]string{}
+	for _, s := range systems() {
+		for _, x := range r.Rows {
+			if k := (words{s.name, x.Error}); x.System == s.name && x.Error != "" {
+				if of[k] == nil {
+					order = append(order, k)
+				}
+				of[k] = append(of[k], x.Workload)
+			}
+		}
+	}
+	if len(order) == 0 {
+		return
+	}
+	fmt.Fprint(w, "## What could not be had\n\n| system | in its words | rows |\n|---|---|---|\n")
+	for _, k := range order {
+		fmt.Fprintf(w, "| %s | %s | %s |\n", k.system, strings.ReplaceAll(k.text, "|", "\\|"), strings.Join(of[k], ", "))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // row is one number of the results: the median of its runs.
@@ -17,6 +18,7 @@ type row struct {
 	Runs     []float64 `json:"runs"`
 	Bound    bool      `json:"bound,omitempty"`
 	Error    string    `json:"error,omitempty"` // why there is no value
+	Run      int       `json:"run,omitempty"`   // which of the runs of results.json measured it
 }
 
 // log is what happened: one entry for each measurement.
@@ -25,6 +27,24 @@ type entry struct {
 	system   string
 	values   map[string]float64
 	err      string
+	took     time.Duration // between the request and its answer
+}
+
+// errNone begins the words of a row whose workload was measured, but gave no such number.
+const errNone = "no such number: "
+
+// cell is what a table shows where there is no value: "error" where the system failed, "too long" where
+// it did not end in its time, and a line where it does not take part, was not tried, or has no such number.
+func (r row) cell() string {
+	for _, begins := range []string{"not supported: ", errNone, errSmaller.Error(), errPace.Error(), errBudget.Error()} {
+		if strings.HasPrefix(r.Error, begins) {
+			return "—"
+		}
+	}
+	if strings.HasPrefix(r.Error, errTime.Error()) {
+		return "too long"
+	}
+	return "error"
 }
 
 // rows makes the results of what happened, in the order of the tables.
@@ -43,6 +63,8 @@ func rows(ws []workload, ss []system, versions map[string]string, happened []ent
 						r.Error = firstLine(e.err)
 					} else if x, ok := m.of(e.values); ok {
 						r.Runs = append(r.Runs, x)
+					} else if m.none != "" {
+						r.Error = errNone + m.none
 					}
 				}
 				if len(r.Runs) > 0 {

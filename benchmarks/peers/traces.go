@@ -101,7 +101,7 @@ func traces(dir string, cores int) (all []workload, err error) {
 			return nil, fmt.Errorf("recording %s: %w", name, err)
 		}
 		w := workload{number: 9, suite: "work", name: "trace " + application, kind: "trace", full: args{"tasks": tasks}, limit: time.Minute,
-			metrics: []metric{{"", "× bound", false, scaled("seconds", 1/bound)}}}
+			metrics: []metric{less("", "× bound", scaled("seconds", 1/bound))}}
 		if len(tasks) < 100 {
 			w.short = w.full
 		}

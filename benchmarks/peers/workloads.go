@@ -14,7 +14,8 @@ type metric struct {
 	unit   string
 	higher bool // whether higher is better
 	// of computes it from what the runner measured; false when the runner did not measure it.
-	of func(values map[string]float64) (float64, bool)
+	of   func(values map[string]float64) (float64, bool)
+	none string // what it means that a runner measured the workload but not this
 }
 
 // workload is one row of the table: what is asked, and what is made of the answer.
@@ -48,32 +49,49 @@ func rate(v map[string]float64) (float64, bool) {
 	return n / took, n > 0 && took > 0
 }
 
-func tasksPerSecond() []metric { return []metric{{unit: "tasks/s", higher: true, of: rate}} }
+func tasksPerSecond() []metric { return []metric{more("", "tasks/s", rate)} }
+
+// less is a metric of which less is better, more one of which more is.
+func less(name, unit string, of func(map[string]float64) (float64, bool)) metric {
+	return metric{name: name, unit: unit, of: of}
+}
+
+func more(name, unit string, of func(map[string]float64) (float64, bool)) metric {
+	return metric{name: name, unit: unit, higher: true, of: of}
+}
+
+// unless tells what it means that a runner which measured the workload has no such number.
+func (m metric) unless(none string) metric {
+	m.none = none
+	return m
+}
 
 // workloads is the whole table, in the order in which it runs.
 func workloads() (all []workload) {
 	const limit = 40 * time.Second
-	noop := func(n int, name string, short args, rounds int) workload {
-		return workload{number: 1, suite: "overhead", name: "noop " + name, kind: "noop", full: args{"n": n}, short: short, limit: time.Minute,
-			rounds: rounds, metrics: tasksPerSecond(), axis: "independent no-op tasks", size: float64(n)}
+	noop := func(n int, name string, short args, limit time.Duration) workload {
+		return workload{number: 1, suite: "overhead", name: "noop " + name, kind: "noop", full: args{"n": n}, short: short, limit: limit,
+			metrics: tasksPerSecond(), axis: "independent no-op tasks", size: float64(n)}
 	}
 	shape := func(kind string, full, short args) workload {
 		return workload{number: 4, suite: "overhead", name: kind, kind: kind, full: full, short: short, limit: limit, metrics: tasksPerSecond(), after: "noop 10k"}
 	}
-	big := noop(100_000, "100k", args{"n": 100}, 1) // and then what the control takes: number 12
-	big.kind = "memory"
-	big.metrics = append(big.metrics, metric{"control memory", "MiB", false, scaled("control_bytes", 1.0/(1<<20))})
+	big := noop(100_000, "100k", args{"n": 100}, 150*time.Second) // and then what the control takes: number 12
+	big.kind, big.suite, big.rounds = "memory", "many", 1         // a cluster of their own: no other workload comes after so many tasks
+	big.metrics = append(big.metrics, less("control memory", "MiB", scaled("control_bytes", 1.0/(1<<20))).unless("all its processes run tasks"))
+	million := noop(1_000_000, "1M", nil, 90*time.Second)
+	million.suite, million.rounds = "many", 1
 	all = append(all,
-		noop(1000, "1k", args{"n": 100}, 0),
-		noop(10_000, "10k", nil, 0),
-		big,
+		noop(1000, "1k", args{"n": 100}, time.Minute),
+		noop(10_000, "10k", nil, time.Minute),
+		big, million,
 		workload{number: 2, suite: "overhead", name: "latency", kind: "latency", full: args{"n": 500}, short: args{"n": 5}, limit: limit,
-			metrics: []metric{{"p50", "us", false, scaled("p50", 1e6)}, {"p99", "us", false, scaled("p99", 1e6)}}},
+			metrics: []metric{less("p50", "us", scaled("p50", 1e6)), less("p99", "us", scaled("p99", 1e6))}},
 		workload{number: 3, suite: "overhead", name: "chain", kind: "chain", full: args{"n": 1000}, short: args{"n": 5}, limit: limit,
-			metrics: []metric{{"step", "us", false, func(v map[string]float64) (float64, bool) {
+			metrics: []metric{less("step", "us", func(v map[string]float64) (float64, bool) {
 				r, ok := rate(v)
 				return 1e6 / r, ok
-			}}}},
+			})}},
 		shape("fan", args{"n": 10_000}, args{"n": 50}),
 		shape("merge", args{"n": 10_000}, args{"n": 50}),
 		shape("tree", args{"leaves": 1 << 13}, args{"leaves": 16}),
@@ -84,25 +102,24 @@ func workloads() (all []workload) {
 		workload{number: 6, suite: "work", name: "bdg", kind: "bdg", full: args{"n": 1000, "m": 16}, short: args{"n": 20, "m": 4}, limit: limit, metrics: wall()},
 	)
 	all = append(all, workload{number: 13, suite: "work", name: "simulation", kind: "simulation", full: args{"times": 30, "longest": 2000}, short: args{"times": 3, "longest": 20},
-		limit: limit, metrics: []metric{{"", "steps/s", true, value("rate")}}})
+		limit: limit, metrics: []metric{more("", "steps/s", value("rate"))}})
 	for _, kind := range []string{"chain", "scatter"} {
 		all = append(all, workload{number: 10, suite: "work", name: "repeat " + kind, kind: "repeat", full: args{"shape": kind, "times": 300},
-			short: args{"shape": kind, "times": 5}, limit: limit, metrics: []metric{{"", "graphs/s", true, rate}}})
+			short: args{"shape": kind, "times": 5}, limit: limit, metrics: []metric{more("", "graphs/s", rate)}})
 	}
 	all = append(all,
 		workload{number: 11, suite: "kill", name: "kill", kind: "kill", full: args{"n": 120, "seconds": 0.05}, short: args{"n": 30, "seconds": 0.05}, limit: limit,
-			metrics: []metric{{"lost task runs", "ms", false, scaled("rerun", 1e3)}, {"new worker runs", "ms", false, scaled("full", 1e3)},
-				{"tasks again", "tasks", false, value("again")}, {"time added", "s", false, value("added")}}},
+			metrics: []metric{
+				less("lost task runs", "ms", scaled("rerun", 1e3)).unless("the lost task did not run again"),
+				less("new worker runs", "ms", scaled("full", 1e3)).unless("no new worker had a task before the job ended"),
+				less("tasks again", "tasks", value("again")), less("time added", "s", value("added")),
+			}},
 	)
 	all = append(all, broadcasts()...)
-	all = append(all, metgs()...)
-	// Last, and once: they take long where they end at all.
-	million := noop(1_000_000, "1M", nil, 1)
-	million.suite = "million"
-	return append(all, million)
+	return append(all, metgs()...)
 }
 
-func wall() []metric { return []metric{{"", "s", false, value("seconds")}} }
+func wall() []metric { return []metric{less("", "s", value("seconds"))} }
 
 // handovers are arrays of growing size, from one task to four others.
 func handovers() (all []workload) {
@@ -111,7 +128,7 @@ func handovers() (all []workload) {
 		size, times int
 	}{{"1 KiB", 1 << 10, 20}, {"1 MiB", 1 << 20, 20}, {"100 MiB", 100 << 20, 5}, {"1 GiB", 1 << 30, 3}} {
 		w := workload{number: 7, suite: "work", name: "handover " + h.name, kind: "handover", full: args{"size": h.size, "consumers": 4, "times": h.times},
-			limit: time.Minute, metrics: []metric{{"", "ms", false, scaled("last", 1e3)}}}
+			limit: time.Minute, metrics: []metric{less("", "ms", scaled("last", 1e3))}}
 		if h.size <= 1<<20 {
 			w.short = args{"size": h.size, "consumers": 4, "times": 1}
 		}
@@ -124,8 +141,9 @@ func handovers() (all []workload) {
 func broadcasts() (all []workload) {
 	for _, to := range []int{1, 4} {
 		w := workload{number: 8, suite: fmt.Sprintf("%d hosts", to+1), name: fmt.Sprintf("broadcast 1 GiB to %d", to), kind: "broadcast", hosts: to + 1,
-			full: args{"size": 1 << 30, "consumers": to, "times": 3}, limit: 90 * time.Second, rounds: 2, metrics: []metric{{"", "ms", false, scaled("last", 1e3)}}}
+			full: args{"size": 1 << 30, "consumers": to, "times": 3}, limit: 90 * time.Second, rounds: 1, metrics: []metric{less("", "ms", scaled("last", 1e3))}}
 		if to == 1 {
+			w.rounds = 2
 			w.short = args{"size": 1 << 20, "consumers": to, "times": 1}
 		}
 		all = append(all, w)
@@ -138,7 +156,7 @@ func metgs() (all []workload) {
 	for _, pattern := range []string{"stencil", "nearest", "fft", "spread", "trivial"} {
 		for _, wide := range []int{1, 16} {
 			w := workload{number: 5, suite: "metg", name: fmt.Sprintf("metg %s x%d", pattern, wide), kind: "metg", full: args{"pattern": pattern, "wide": wide, "tasks": 104 + 8*wide},
-				limit: time.Minute, rounds: 1, metrics: []metric{{"", "us", false, scaled("metg", 1e6)}}}
+				limit: time.Minute, rounds: 1, metrics: []metric{less("", "us", scaled("metg", 1e6))}}
 			all = append(all, w)
 		}
 	}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import signal
 import socket
@@ -57,8 +58,8 @@ class System:
         raise NotImplementedError
 
     def latency(self, n: int) -> dict[str, float]:
-        """One task from submit to result, n times or for 15 s; a tenth of n before that is warming up, for as long at most."""
-        repeatedly(self.one, max(n // 10, 1))
+        """One task from submit to result, n times or for 15 s; a tenth of n before that is warming up, for 3 s at most."""
+        repeatedly(self.one, max(n // 10, 1), 3.0)
         took = sorted(repeatedly(self.one, n))
         return {"p50": took[len(took) // 2], "p99": took[min(len(took) * 99 // 100, len(took) - 1)]}
 
@@ -136,11 +137,11 @@ class System:
         return self.clocked(shapes.bdg(n, m))
 
     def repeat(self, shape: str, times: int) -> dict[str, float]:
-        """The same small graph again and again, one after the other."""
+        """The same small graph again and again, one after the other, as often as asked for or for 15 s."""
         once = self.repeated(shape)
-        for _ in range(max(times // 10, 1)):
-            once()
-        return {"seconds": timed(lambda: [once() for _ in range(times)]), "tasks": times}
+        repeatedly(once, max(times // 10, 1), 3.0)
+        took = repeatedly(once, times)
+        return {"seconds": sum(took), "tasks": len(took)}
 
     def repeated(self, shape: str) -> Any:
         """What runs the graph once: four tasks in a row, or four beside each other between two."""
@@ -154,11 +155,25 @@ class System:
 
     def steps(self, pattern: str, width: int, count: int, iterations: int) -> dict[str, float]:
         """Steps of tasks that compute, each of which needs some of the last step."""
-        return self.run(shapes.steps(pattern, width, count, iterations))
+        got, took = self.clocked(shapes.steps(pattern, width, count, iterations))
+        check_steps(got, pattern, width, count, iterations)
+        return {"seconds": took, "tasks": width * count}
+
+    def kernel_time(self) -> float:
+        """Seconds of one iteration of the kernel while all cores compute."""
+        return metg.per_iteration()
 
     def metg(self, pattern: str, wide: int, tasks: int) -> dict[str, float]:
         """The smallest granularity at which half of the cores' time is spent in the kernel."""
         return metg.smallest(self, pattern, wide * CORES, tasks)
+
+
+def check_steps(got: list[float], pattern: str, width: int, count: int, iterations: int) -> None:
+    """Compares the results of computing tasks. All tasks of a step compute the same: each begins with the mean of equal numbers."""
+    steps = count if pattern == "trivial" else 1
+    want = 1 - 0.999 ** (iterations * (1 if pattern == "trivial" else count))
+    if len(got) != width * steps or not all(math.isclose(x, want, rel_tol=1e-9) for x in got):
+        raise WrongResult(f"{len(got)} results are {str(got)[:100]}, want {width * steps} times {want}")
 
 
 def repeatedly(f: Any, n: int, limit: float = 15.0) -> list[float]:

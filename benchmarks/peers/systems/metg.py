@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import os
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -13,29 +14,36 @@ import kernels
 CORES = int(os.environ["PEERS_CORES"])
 
 
-def _burn(iterations: int, out: Any) -> None:
-    kernels.compute(10_000)
+FINEST = 1e-7  # seconds of the kernel, below which its call takes longer on any system
+LONG = 20_000_000  # iterations that are long against the start of their clock
+
+
+def burn(iterations: int) -> float:
+    """Seconds of one iteration in this process."""
     began = time.perf_counter()
     kernels.compute(iterations)
-    out.put((time.perf_counter() - began) / iterations)
+    return (time.perf_counter() - began) / iterations
 
 
-def per_iteration(iterations: int = 20_000_000) -> float:
-    """Seconds of one iteration while every core computes, in processes of their own."""
-    start = multiprocessing.get_context("spawn")
-    out = start.Queue()
-    burning = [start.Process(target=_burn, args=(iterations, out)) for _ in range(CORES)]
+def per_iteration() -> float:
+    """Seconds of one iteration while every core computes, in processes that begin together."""
+    burning = [subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(CORES)]
     for p in burning:
-        p.start()
-    took = [out.get() for _ in burning]
+        p.stdout.readline()  # it is up
     for p in burning:
-        p.join()
+        p.stdin.write("\n")
+        p.stdin.flush()
+    took = [float(p.stdout.readline()) for p in burning]
+    for p in burning:
+        p.stdin.close()
+        p.stdout.close()
+        p.wait()
     return sum(took) / len(took)
 
 
 def smallest(system: Any, pattern: str, width: int, tasks: int) -> dict[str, float]:
     """Halves the kernel from where it is useful until it is not, and interpolates."""
-    one = per_iteration()
+    one = system.kernel_time()
     count = max(tasks // width, 4)
 
     def point(kernel: float) -> tuple[float, float]:
@@ -53,7 +61,7 @@ def smallest(system: Any, pattern: str, width: int, tasks: int) -> dict[str, flo
         kernel *= 4
         coarse = point(kernel)
     fine = coarse
-    while fine[1] >= 0.5 and kernel > 4e-6:
+    while fine[1] >= 0.5 and kernel > FINEST:
         coarse = fine
         kernel /= 2
         fine = point(kernel)
@@ -61,3 +69,10 @@ def smallest(system: Any, pattern: str, width: int, tasks: int) -> dict[str, flo
         return {"metg": fine[0]}
     share = (coarse[1] - 0.5) / (coarse[1] - fine[1])
     return {"metg": math.exp(math.log(coarse[0]) + share * (math.log(fine[0]) - math.log(coarse[0])))}
+
+
+if __name__ == "__main__":
+    burn(10_000)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(burn(LONG), flush=True)

@@ -12,7 +12,7 @@ import hosts
 import kernels
 import shapes
 import tasks
-from harness import CORES, FOLDER, System, WrongResult, serve, timed
+from harness import CORES, FOLDER, System, WrongResult, check_steps, serve, timed
 
 MODULES = [os.path.abspath(m.__file__) for m in (kernels, tasks)]
 
@@ -94,23 +94,20 @@ class Cascade(System):
         """The steps of metg.py as families: one entry each."""
         if pattern == "fft" and width & (width - 1):  # partners beyond the edge have no expression
             return super().steps(pattern, width, count, iterations)
-        tasks, last = {}, ""
-        for step in range(count):
-            task = {"for": {"i": f"0..{width - 1}"}, "run": "python:tasks.compute", "with": {"args": iterations}, "out": ["out"]}
-            needs = indexes(pattern, width, step) if step else []
-            if needs:
-                task["in"] = {"xs": [f"{last}[${{{index}}}].out" for index in needs]}
+        began = time.perf_counter()
+        tasks, last, result = {}, "", ""
+        sizes = [width * count] if pattern == "trivial" else [width] * count  # tasks that need nothing have no steps
+        for step, size in enumerate(sizes):
+            task = {"for": {"i": f"0..{size - 1}"}, "run": "python:tasks.compute", "with": {"args": iterations}, "out": ["out"]}
+            if step:
+                task["in"] = {"xs": [f"{last}[${{{index}}}].out" for index in indexes(pattern, width, step)]}
             last = f"s{step}"
+            result = f"{last}[*].out"
             tasks[last] = task
-        results = [f"{last}[*].out"] if pattern != "trivial" else [f"{name}[*].out" for name in tasks]
-        job = self.text("steps", tasks, results)
-
-        def run() -> None:
-            done = self.cluster.submit(job)
-            for name in results:
-                done.result(name)
-
-        return {"seconds": timed(run), "tasks": width * count}
+        got = self.cluster.submit(self.text("steps", tasks, [result])).result(result)
+        took = time.perf_counter() - began
+        check_steps(got, pattern, width, count, iterations)
+        return {"seconds": took, "tasks": width * count}
 
     def result_of(self, job: str, output: str, want: object, tasks: int) -> dict[str, float]:
         """Runs a job file against the clock, and compares its one result."""
@@ -180,7 +177,6 @@ def indexes(pattern: str, width: int, step: int) -> list[str]:
         bit = 1 << ((step - 1) % max((width - 1).bit_length(), 1))
         return ["i", f"int(i / {bit}) % 2 == 0 ? i + {bit} : i - {bit}"]
     distances = {
-        "trivial": [],
         "stencil": [-1, 0, 1],
         "nearest": [-2, -1, 0, 1, 2],
         "spread": [step + d * max(width // 5, 1) for d in range(5)],

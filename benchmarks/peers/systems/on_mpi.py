@@ -9,18 +9,20 @@ import numpy as np
 from mpi4py import MPI
 
 import kernels
+import metg
 import shapes
-from harness import System, Unsupported, serve
+from harness import System, Unsupported, check_steps, serve
 
 comm = MPI.COMM_WORLD
 rank, size = comm.Get_rank(), comm.Get_size()
 
 
-MEASURED = ("noop", "latency", "chain", "handover", "broadcast", "sdmi", "simulation")
+# What all ranks do together. None of these calls another: rank 0 would ask for both.
+MEASURED = ("noop", "latency", "chain", "handover", "broadcast", "sdmi", "simulation", "kernel_time", "steps")
 
 
 class Mpi(System):
-    """Each method runs on all ranks; what rank 0 returns counts."""
+    """Methods of MEASURED run on all ranks, the others on rank 0; what rank 0 returns counts."""
 
     version = MPI.Get_library_version().split(",")[0]
     model = "one rank for each core; tasks are dealt out by their number"
@@ -99,6 +101,51 @@ class Mpi(System):
             comm.Barrier()
         return {"rate": sum(steps) / (time.perf_counter() - began)}
 
+    def kernel_time(self) -> float:
+        """Seconds of one iteration of the kernel while all ranks compute; the first rank knows it."""
+        metg.burn(10_000)
+        comm.Barrier()
+        return (comm.reduce(metg.burn(metg.LONG), root=0) or 0.0) / size
+
+    def steps(self, pattern: str, width: int, count: int, iterations: int) -> dict[str, float]:
+        """Each rank has neighbouring tasks of every step. What others need of them goes in one message to each."""
+        plan = [self.exchange(pattern, width, step) for step in range(1, count)]
+        mine = share(width)
+        comm.Barrier()
+        began = time.perf_counter()
+        now = [kernels.compute(iterations) if i in mine else 0.0 for i in range(width)]
+        results = [now[i] for i in mine]
+        for gives, takes, needs in plan:
+            sent = [comm.Isend(np.array([now[i] for i in which]), other) for other, which in gives]
+            for other, which in takes:
+                comm.Recv(came := np.empty(len(which)), other)
+                for i, x in zip(which, came.tolist(), strict=True):
+                    now[i] = x
+            MPI.Request.Waitall(sent)
+            step = [kernels.compute(iterations, *[now[k] for k in before]) for before in needs]
+            now[mine.start : mine.stop] = step
+            results = [*results, *step] if pattern == "trivial" else step
+        everything = comm.gather(results, root=0) or []
+        took = time.perf_counter() - began
+        if rank == 0:
+            check_steps([x for part in everything for x in part], pattern, width, count, iterations)
+        return {"seconds": took, "tasks": width * count}
+
+    def exchange(self, pattern: str, width: int, step: int) -> tuple[list, list, list]:
+        """Of the last step, what this rank gives to each other rank and takes from it, and what each of its tasks needs."""
+        needs = [shapes.before(pattern, width, step, i) for i in range(width)]
+        mine = share(width)
+        gives, takes = [], []
+        for other in range(size):
+            theirs = share(width, other)
+            give = sorted({k for i in theirs for k in needs[i] if k in mine})
+            take = sorted({k for i in mine for k in needs[i] if k in theirs})
+            if other != rank and give:
+                gives.append((other, give))
+            if other != rank and take:
+                takes.append((other, take))
+        return gives, takes, [needs[i] for i in mine]
+
     def there_and_back(self, steps: int) -> None:
         if size < 2 or rank > 1:
             return
@@ -110,6 +157,11 @@ class Mpi(System):
                 x = kernels.step(None, comm.recv(source=1 - rank))
 
 
+def share(width: int, of: int = rank) -> range:
+    """The tasks of a step that a rank has."""
+    return range(of * width // size, (of + 1) * width // size)
+
+
 class Root(Mpi):
     """Rank 0: it has the others do the same."""
 
@@ -118,9 +170,9 @@ class Root(Mpi):
         if name not in MEASURED:
             return method
 
-        def everywhere(**args: object) -> dict[str, float]:
-            comm.bcast((name, args), root=0)
-            return method(**args)
+        def everywhere(*args: object, **named: object) -> Any:
+            comm.bcast((name, args, named), root=0)
+            return method(*args, **named)
 
         return everywhere
 
@@ -134,4 +186,5 @@ if __name__ == "__main__":
     else:
         other = Mpi()
         while (request := comm.bcast(None, root=0)) is not None:
-            getattr(other, request[0])(**request[1])
+            name, args, named = request
+            getattr(other, name)(*args, **named)

@@ -52,6 +52,7 @@ type answer struct {
 // runner is a cluster that is up.
 type runner struct {
 	client  *cascade.Client
+	cores   int
 	workers []int // of the last answer
 }
 
@@ -101,7 +102,7 @@ func open(ctx context.Context, cores int) (r *runner, closeAll func() error, err
 		if err != nil {
 			return nil, d.close, err
 		}
-		r = &runner{client: c}
+		r = &runner{client: c, cores: cores}
 		_, err = r.broadcast(ctx, args{"size": 8.0, "consumers": float64(len(all) - 1), "times": 1.0})
 		return r, func() error { return errors.Join(c.Close(), d.close()) }, err
 	}
@@ -109,7 +110,7 @@ func open(ctx context.Context, cores int) (r *runner, closeAll func() error, err
 	if err != nil {
 		return nil, func() error { return nil }, err
 	}
-	r = &runner{client: c.Client}
+	r = &runner{client: c.Client, cores: cores}
 	for range 2 { // executors are up, and a profile is known as of any job that runs again
 		if _, err := r.noop(ctx, args{"n": float64(200 * cores)}); err != nil {
 			return nil, c.Close, err
@@ -122,11 +123,11 @@ func open(ctx context.Context, cores int) (r *runner, closeAll func() error, err
 func (r *runner) answer(ctx context.Context, q request) answer {
 	workloads := map[string]func(context.Context, args) (values, error){
 		"noop": r.noop, "latency": r.latency, "chain": r.chain, "fan": r.fan, "merge": r.merge, "tree": r.tree, "memory": r.memory,
-		"handover": r.handover, "broadcast": r.broadcast, "repeat": r.repeat, "trace": r.trace,
+		"handover": r.handover, "broadcast": r.broadcast, "repeat": r.repeat, "trace": r.trace, "kill": r.kill,
 	}
 	measure, ok := workloads[q.Workload]
 	if !ok {
-		return answer{Error: "not supported: Go tasks do not take part in it"}
+		return answer{Error: "not supported: Go tasks do not take part in it, their kernel would be another"}
 	}
 	r.workers = nil
 	v, err := measure(ctx, q.Args)
