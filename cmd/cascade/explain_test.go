@@ -79,6 +79,7 @@ func TestExplainBuilding(t *testing.T) {
 	run := h.start("", "run", "job.yaml")
 	await(t, &run.err, "building environment slow (licences), which waits: licences")
 	await(t, &run.err, "never: 0/1 done, 1 skipped")
+	h.expect(h.start("", "status", "last"), "never  0/1 done, 1 skipped", "building environment slow, which waits: licences")
 	explained := h.start("", "explain", "last", "t").wait()
 	skipped := h.start("", "explain", "last", "never").wait()
 	if err := os.WriteFile(pipe, []byte("go\n"), 0); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/report"
 )
 
@@ -97,13 +98,16 @@ func (a *app) statusCommand() *cobra.Command {
 				}
 				return a.withClient(ctx, func(client *cascade.Client) error { return a.listJobs(ctx, client, most) })
 			}
-			return a.withJob(ctx, append(args, "last")[0], func(_ *cascade.Client, j *cascade.Job) error {
+			return a.withJob(ctx, append(args, "last")[0], func(client *cascade.Client, j *cascade.Job) error {
 				cut := ""
+				var asked error
 				err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
 					cut = a.cutOff(p.Phase)
 					a.printStatus(p, cut)
-					return watch && cut == ""
+					asked = a.printBuilding(ctx, client, p)
+					return watch && cut == "" && asked == nil
 				})
+				err = errors.Join(err, asked)
 				if err == nil && watch && cut != "" {
 					return reported{errors.New(cut)}
 				}
@@ -114,6 +118,24 @@ func (a *app) statusCommand() *cobra.Command {
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on until the job has ended")
 	c.Flags().BoolVar(&all, "all", false, fmt.Sprintf("list all jobs, not only the newest %d", statusJobs))
 	return c
+}
+
+// printBuilding prints which environments are being built of a job of which nothing runs.
+func (a *app) printBuilding(ctx context.Context, client *cascade.Client, p *cascade.Progress) error {
+	if a.json || a.alone || p.Final || total(p).Running > 0 {
+		return nil
+	}
+	rows, err := cascade.Rows[comms.EnvironmentRow](ctx, client, comms.QueryEnvironments, p.Job, "")
+	if err != nil {
+		return err
+	}
+	s := &progress{a: a, graph: &dag.Graph{}, built: map[string]bool{}}
+	for i := range rows {
+		if text := s.building(&rows[i]); text != "" {
+			fmt.Fprintf(a.out, "  %s\n", text)
+		}
+	}
+	return nil
 }
 
 // printStatus prints how a job stands; cut is why nothing of it runs, if so.

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
@@ -31,8 +32,9 @@ func (a *app) planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan FILE | JOB",
 		Short: "Show where and in what order tasks should run, and why",
-		Long: `Plan a job file for this host, or show the plan that a submitted job got. Durations
-are what tasks took before: as cascade run knows them, from this host's state or the
+		Long: `Plan a job file for this host, or show the plan of a submitted job, of one that has
+ended the plan that it would get now. Durations are what tasks took before, with
+whatever parameters: as cascade run knows them, from this host's state or the
 cluster of --to; or as --profile says. A task of which nothing is known counts with
 a default duration, and the plan says how many these are.
 
@@ -129,7 +131,15 @@ func (a *app) planOfJob(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		return a.printPlan(rows)
+		if err := a.printPlan(rows); err != nil || a.json {
+			return err
+		}
+		return j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
+			if p.Phase.Final() {
+				fmt.Fprintln(a.out, "\nthe job has ended: this is the plan that it would get now, by what its tasks took too")
+			}
+			return false
+		})
 	})
 }
 
@@ -223,6 +233,9 @@ func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster, s
 	}
 	fmt.Fprintf(a.out, "\npredicted %s, at best %s (critical path %s, work %s over %g cores), gap %.1f%%\n",
 		report.Seconds(p.Makespan), report.Seconds(p.LowerBound), report.Seconds(p.CriticalPath), report.Seconds(p.Work), cores, gap)
+	if p.Guessed < len(p.Tasks) && slices.ContainsFunc(g.Groups, func(grp dag.Group) bool { return len(grp.With) > 0 }) {
+		source += ", of runs with any parameters (with:)"
+	}
 	fmt.Fprintf(a.out, "durations from %s, %d of %s guessed\n", source, p.Guessed, plural(len(p.Tasks), "task"))
 	if text := p.LateText(g); text != "" {
 		fmt.Fprintf(a.out, "late: %s\n", text)

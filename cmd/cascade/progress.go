@@ -175,7 +175,7 @@ func (s *progress) building(r *comms.EnvironmentRow) string {
 			text += madeOf(&s.graph.Environments[k])
 		}
 		if s.a.to != "" {
-			text += " on " + r.Agent
+			text += " on agent " + r.Agent
 		}
 		if r.Error != "" {
 			text += ", which waits: " + r.Error

@@ -91,10 +91,10 @@ func TestBuilding(t *testing.T) {
 		}
 	}
 	want := []string{
-		"building environment sci (Python with numpy<2, mine) on h1",
-		"building environment sci (Python with numpy<2, mine) on h1, which waits: the index does not answer",
-		"building environment tools (Go package ./tools; container registry/image:1) on h2",
-		"building environment plain (Python) on h1",
+		"building environment sci (Python with numpy<2, mine) on agent h1",
+		"building environment sci (Python with numpy<2, mine) on agent h1, which waits: the index does not answer",
+		"building environment tools (Go package ./tools; container registry/image:1) on agent h2",
+		"building environment plain (Python) on agent h1",
 	}
 	if strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("it says %q, want %q", got, want)
