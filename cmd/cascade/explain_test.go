@@ -157,3 +157,14 @@ func TestSilent(t *testing.T) {
 		t.Errorf("it is explained as %s", out.String())
 	}
 }
+
+// What a tool said of an environment that it could not make is printed, its last lines.
+func TestExplainError(t *testing.T) {
+	var out strings.Builder
+	said := "setup: environment \"sci\": uv pip install: exit status 1\n" + strings.Repeat("line\n", 20) + "cause: no such package\n"
+	(&app{out: &out}).printExplanation(&explanation{Task: "t", State: "failed", Error: said})
+	want := "t: failed\n  error          setup: environment \"sci\": uv pip install: exit status 1\n" + strings.Repeat("    line\n", errorLines-1) + "    cause: no such package\n"
+	if out.String() != want {
+		t.Errorf("it is explained as\n%s, want\n%s", out.String(), want)
+	}
+}
