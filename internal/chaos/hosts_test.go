@@ -164,7 +164,7 @@ func TestHostIsBack(t *testing.T) {
 			if on := got.Tasks["total"].Agent; on != "a1" {
 				t.Errorf("the last task ran on %s: want a1, which was never away", on)
 			}
-			first.Stop()
+			first.Kill()
 			h.Submit(client, mix, nil).Done().Same(t, want)
 		})
 	}
