@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -84,10 +85,7 @@ type result struct {
 }
 
 func (r *result) String() string {
-	slices.Sort(r.took)
-	slices.Sort(r.share)
-	slices.Sort(r.moves)
-	return fmt.Sprintf("%v\t%.0f %%\t%d", r.median().Round(time.Millisecond), 100*r.share[len(r.share)/2], r.moves[len(r.moves)/2])
+	return fmt.Sprintf("%v\t%.0f %%\t%d", median(r.took).Round(time.Millisecond), 100*median(r.share), median(r.moves))
 }
 
 func (r *result) add(m measured) {
@@ -101,7 +99,13 @@ type measured struct {
 	moves int
 }
 
-func (r *result) median() time.Duration { return r.took[len(r.took)/2] }
+// ratio tells how many times as fast jobs are.
+func ratio(without, with *result) float64 {
+	return median(without.took).Seconds() / median(with.took).Seconds()
+}
+
+// median returns what is in the middle, whatever the order.
+func median[T cmp.Ordered](all []T) T { return slices.Sorted(slices.Values(all))[len(all)/2] }
 
 func (o *options) run() error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -125,7 +129,7 @@ func (o *options) run() error {
 					r.to.add(m)
 				}
 			}
-			fmt.Fprintf(w, "%s\t%g ms\t%d\t%v\t%v\t%.2f\t\n", kind, ms, n, &without, &with, float64(without.median())/float64(with.median()))
+			fmt.Fprintf(w, "%s\t%g ms\t%d\t%v\t%v\t%.2f\t\n", kind, ms, n, &without, &with, ratio(&without, &with))
 			if err := w.Flush(); err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -36,5 +37,13 @@ func TestMovesOf(t *testing.T) {
 		{At: "2", Cause: "rebuilds what was lost"}, {At: "3", Cause: "a0 is idle and takes what a1 has not begun"}})
 	if got != 2 {
 		t.Errorf("counted %d moves, want 2", got)
+	}
+}
+
+// The ratio is that of the medians, in whatever order the rounds came.
+func TestRatio(t *testing.T) {
+	without, with := result{took: []time.Duration{6, 90, 8}}, result{took: []time.Duration{2, 1, 50}}
+	if got := ratio(&without, &with); got != 4 {
+		t.Errorf("counted %g, want 8/2", got)
 	}
 }
