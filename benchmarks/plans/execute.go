@@ -40,14 +40,17 @@ func (x *execution) name(h int) string {
 // is known of its tasks, when they are known, and once more by the plan that was
 // found meanwhile. It prints makespans over the lower bound.
 func execute(w io.Writer, files []string, x execution) error {
-	fmt.Fprintf(w, "| recording on %dx%d | recorded costs | unknown costs | first plan | steered | its plan | of fifo | on its host |\n|---|---|---|---|---|---|---|---|\n", x.hosts, x.cores)
+	fmt.Fprintf(w, "| recording on %dx%d | recorded costs | unknown costs | first plan | steered | its plan | planned / actual | of fifo | on its host |\n|---|---|---|---|---|---|---|---|---|\n", x.hosts, x.cores)
+	off := 0.0
 	for _, f := range files {
 		row, err := x.file(f)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f, err)
 		}
-		fmt.Fprintf(w, "| %s | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.0f%% |\n", strings.TrimSuffix(filepath.Base(f), ".json"), row.predicted, row.got[0], row.got[1], row.got[2], row.planned, row.judged[2], row.same*100)
+		fmt.Fprintf(w, "| %s | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.0f%% |\n", strings.TrimSuffix(filepath.Base(f), ".json"), row.predicted, row.got[0], row.got[1], row.got[2], row.planned, row.planned/row.got[2], row.judged[2], row.same*100)
+		off += math.Abs(math.Log(row.planned / row.got[2]))
 	}
+	fmt.Fprintf(w, "| all, as the geometric mean of how far off | | | | | | %.3f | | |\n", math.Exp(off/float64(len(files))))
 	return nil
 }
 
