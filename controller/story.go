@@ -287,6 +287,7 @@ func eventRows(p *pager, g *dag.Graph, e *comms.Event, agent string) bool {
 
 // tellsStart tells whether an event that ends an attempt is also the word that it
 // started: what ends before it is told says both at once, with the cause of its start.
+// That is never in words, as the cause of an attempt's end by others is.
 func tellsStart(e *comms.Event) bool {
 	switch e.Kind {
 	case comms.EventFinished, comms.EventRetry, comms.EventFailed, comms.EventCancelled:
@@ -295,7 +296,7 @@ func tellsStart(e *comms.Event) bool {
 	}
 	switch e.Cause.Kind {
 	case comms.CauseSubmit, comms.CauseDataset, comms.CauseTask:
-		return e.Usage != nil && e.Usage.Start != 0
+		return e.Cause.Text == "" && e.Usage != nil && e.Usage.Start != 0
 	}
 	return false
 }
@@ -361,7 +362,9 @@ func causeText(g *dag.Graph, e *comms.Event) string {
 	case comms.CauseSubmit:
 		text = "the job was assigned"
 	case comms.CauseDataset:
-		text = g.DatasetName(dag.Dataset(c.Ref)) + " was published"
+		if text = g.DatasetName(dag.Dataset(c.Ref)); c.Text == "" {
+			text += " was published"
+		}
 	case comms.CauseTask:
 		text = g.TaskName(c.Ref.Task) + " ended"
 		if e.Kind == comms.EventCall {

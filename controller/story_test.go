@@ -31,6 +31,12 @@ func TestStoryOfEnds(t *testing.T) {
 			[]string{"failed because the job was assigned: setup: no such function"}},
 		{"died", comms.Event{Kind: comms.EventRetry, Task: 3, Cause: comms.Cause{Kind: comms.CauseExecutor, Number: 7}, Usage: usage, Error: wrong},
 			[]string{"retried because executor 7: 2 s; setup: no such function"}},
+		{"failed untold, and is tried again", comms.Event{Kind: comms.EventRetry, Task: 3, Cause: read, Usage: usage, Error: wrong},
+			[]string{"started because a[1].x was published: ", "retried because the run: 2 s; setup: no such function"}},
+		{"its gang starts over", comms.Event{Kind: comms.EventRetry, Task: 3, Executor: 7, Cause: comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: 1}, Text: "its gang starts over"}, Usage: usage},
+			[]string{"retried because a[1] ended: its gang starts over: executor 7; 2 s"}},
+		{"what it made is gone", comms.Event{Kind: comms.EventRetry, Task: 1, Cause: comms.Cause{Kind: comms.CauseDataset, Ref: comms.DatasetRef{Task: 1}, Text: "this dataset is gone and is needed again"}},
+			[]string{"retried because a[1].x: this dataset is gone and is needed again: "}},
 	} {
 		var got []string
 		p := &pager{limit: maxRows}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ type explanation struct {
 	Error    string         `json:"error,omitempty"`
 	Last     *waited        `json:"last_input,omitempty"`
 	Since    []string       `json:"inputs_again,omitempty"`   // tasks whose outputs it read, which run again since
-	Before   *restart       `json:"before,omitempty"`         // of the attempt before
+	Before   *restart       `json:"before,omitempty"`         // what became of the attempt before
 	Silent   float64        `json:"silent_seconds,omitempty"` // for which nothing was heard of its agent, whose link is broken
 	Inputs   int            `json:"-"`                        // tasks whose outputs it needs
 	Place    float64        `json:"place_seconds,omitempty"`  // for which it had its inputs and no place
@@ -47,10 +48,12 @@ type waited struct {
 	Ended string `json:"ended,omitempty"`
 }
 
-// restart is how an attempt came to nothing, after which there was another.
+// restart is what became of an attempt after which there was another.
 type restart struct {
-	At  string `json:"at"`
-	Why string `json:"why"`
+	At      string `json:"at"`
+	Attempt uint32 `json:"attempt,omitempty"` // 0: the story does not say which
+	Done    bool   `json:"done,omitempty"`    // it had ended well; else it came to nothing
+	Why     string `json:"why"`
 }
 
 // explainNames is the most tasks that explain names; --json has all.
@@ -107,7 +110,7 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 		x.State, x.Agent, x.Executor, x.Attempt, x.Started, x.Seconds, x.Error = r.State, r.Agent, r.Executor, r.Attempt, r.Started, r.Seconds, r.Error
 	}
 	if x.Attempt > 1 {
-		if x.Before, err = before(ctx, client, j, x.Task); err != nil {
+		if x.Before, err = before(cascade.EachRow[comms.StoryRow](ctx, client, comms.QueryStory, j.ID(), x.Task)); err != nil {
 			return nil, err
 		}
 	}
@@ -155,21 +158,47 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 	return x, nil
 }
 
-// before finds how the attempt before the last one of a task came to nothing; nil when
-// nothing says so.
-func before(ctx context.Context, client *cascade.Client, j *cascade.Job, task string) (b *restart, err error) {
-	for row, err := range cascade.EachRow[comms.StoryRow](ctx, client, comms.QueryStory, j.ID(), task) {
+// before finds in the story of a task what became of the last attempt that another
+// followed; nil when nothing says so.
+func before(story iter.Seq2[*comms.StoryRow, error]) (b *restart, err error) {
+	done, again := false, false // the attempt has ended well; it is known what became of it
+	for row, err := range story {
 		if err != nil {
 			return nil, err
 		}
 		switch row.What {
-		case "starts over", "gang starts over":
-			b = &restart{At: row.At, Why: row.Cause}
-		case "retried":
-			b = &restart{At: row.At, Why: row.Detail}
+		case "started":
+			done, again = false, false
+		case "finished":
+			done, again = true, false
+		case "retried", "starts over":
+			b = &restart{At: row.At, Attempt: row.Attempt, Done: done, Why: whyOf(row)}
+			done, again = false, true
+		case "gang starts over":
+			if again { // with what came to nothing here
+				b.At = row.At
+				continue
+			}
+			b = &restart{At: row.At, Done: done, Why: whyOf(row)}
+			done, again = false, true
 		}
 	}
 	return b, nil
+}
+
+// whyOf is what a row says of its cause: that an attempt ended by itself says nothing.
+func whyOf(row *comms.StoryRow) string {
+	why := []string{row.Cause, row.Detail}
+	return strings.Join(slices.DeleteFunc(why, func(s string) bool { return s == "" || s == "the run" }), "; ")
+}
+
+// text says what became of the attempt, that before the last unless it is known which.
+func (b *restart) text(last uint32) string {
+	what := "came to nothing at " + clock(b.At)
+	if b.Done {
+		what = "was done, and was repeated from " + clock(b.At) + " on"
+	}
+	return fmt.Sprintf("attempt %d %s: %s", cmp.Or(b.Attempt, last-1), what, oneLine(b.Why))
 }
 
 // taskRow returns the row of a task, nil when there is none. A filter may be the name
@@ -305,7 +334,7 @@ func (a *app) printExplanation(x *explanation) {
 		a.fact("ran on", "agent %s, executor %d, attempt %d, from %s for %s", x.Agent, x.Executor, x.Attempt, clock(x.Started), report.Seconds(x.Seconds))
 	}
 	if x.Before != nil {
-		a.fact("before", "attempt %d came to nothing at %s: %s", x.Attempt-1, clock(x.Before.At), oneLine(x.Before.Why))
+		a.fact("before", "%s", x.Before.text(x.Attempt))
 	}
 	if x.Started != "" {
 		a.fact("started", "%s", x.start())

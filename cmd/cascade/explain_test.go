@@ -103,6 +103,56 @@ func TestExplainBuilding(t *testing.T) {
 	}
 }
 
+// What became of the attempt before, from the story of a task.
+func TestExplainBefore(t *testing.T) {
+	row := func(second, what string, attempt uint32, cause, detail string) *comms.StoryRow {
+		return &comms.StoryRow{At: "2026-11-20T08:00:" + second + "Z", What: what, Attempt: attempt, Cause: cause, Detail: detail}
+	}
+	started := row("01", "started", 1, "the job was assigned", "executor 7")
+	for _, c := range []struct {
+		name string
+		rows []*comms.StoryRow
+		want string // behind "before"
+	}{
+		{"nothing", []*comms.StoryRow{started, row("02", "finished", 1, "the run", "1 s")}, ""},
+		{"an error", []*comms.StoryRow{started, row("02", "retried", 1, "the run", "executor 7; 1 s; exit: 1")},
+			"attempt 1 came to nothing at 08:00:02: executor 7; 1 s; exit: 1"},
+		{"the end of its executor", []*comms.StoryRow{started, row("02", "retried", 1, "executor 7: its executor died before it could report", "")},
+			"attempt 1 came to nothing at 08:00:02: executor 7: its executor died before it could report"},
+		{"its gang", []*comms.StoryRow{started, row("02", "retried", 1, "a[1] ended: its gang starts over", "executor 7; 1 s")},
+			"attempt 1 came to nothing at 08:00:02: a[1] ended: its gang starts over; executor 7; 1 s"},
+		{"its gang, when it was done", []*comms.StoryRow{started, row("02", "finished", 1, "the run", "1 s"), row("03", "retried", 1, "a[1] ended: its gang starts over", "")},
+			"attempt 1 was done, and was repeated from 08:00:03 on: a[1] ended: its gang starts over"},
+		{"a gang on several hosts, by this member", []*comms.StoryRow{started, row("02", "retried", 1, "the run", "exit: 1"), row("03", "gang starts over", 2, "t ended: its gang starts over", "exit: 1")},
+			"attempt 1 came to nothing at 08:00:03: exit: 1"},
+		{"what it made is gone", []*comms.StoryRow{started, row("02", "finished", 1, "the run", "1 s"), row("03", "retried", 1, "t.o: this dataset is gone and is needed again", ""), row("04", "started", 2, "the job was assigned", "")},
+			"attempt 1 was done, and was repeated from 08:00:03 on: t.o: this dataset is gone and is needed again"},
+		{"its host is lost", []*comms.StoryRow{started, row("02", "starts over", 0, "agent h1 is lost", "")},
+			"attempt 1 came to nothing at 08:00:02: agent h1 is lost"},
+		{"the second of three", []*comms.StoryRow{started, row("02", "retried", 1, "the run", "exit: 1"), row("03", "started", 2, "", ""), row("04", "retried", 2, "the run", "exit: 2")},
+			"attempt 2 came to nothing at 08:00:04: exit: 2"},
+	} {
+		b, err := before(func(yield func(*comms.StoryRow, error) bool) {
+			for _, r := range c.rows {
+				if !yield(r, nil) {
+					return
+				}
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if b != nil {
+			b.At = strings.TrimSuffix(strings.TrimPrefix(b.At, "2026-11-20T"), "Z") // which is no time, and printed as it is
+			got = b.text(2)
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
 // What the start of a task waited for, whatever happened before and since.
 func TestExplainStart(t *testing.T) {
 	at := func(second string) string { return "2026-11-20T08:00:" + second + "Z" }
