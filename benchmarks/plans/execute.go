@@ -165,7 +165,7 @@ func submit(ctx context.Context, client *cascade.Client, g *dag.Graph) (took flo
 
 // apartly is run with each agent in a network namespace of its own.
 func (x *execution) apartly(ctx context.Context, f func(context.Context, *cascade.Client) error) (err error) {
-	c, err := hosts.Open(hosts.Config{Hosts: x.hosts, Rate: x.rate, CPU: int64(x.cores) * 1000, Store: x.memory, Spread: true})
+	c, err := hosts.Open(hosts.Config{Hosts: x.hosts, Rate: x.rate, CPU: int64(x.cores) * 1000, Store: x.memory, Spread: true, Apart: x.apart})
 	if err != nil {
 		return err
 	}

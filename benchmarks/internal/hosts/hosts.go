@@ -32,6 +32,7 @@ type Config struct {
 	Store   int64 // bytes of shared memory of each agent; 0 means 4 GiB
 	Spread  bool  // jobs may be cut into fragments for several agents
 	Durable bool  // an acknowledgement survives power loss
+	Apart   bool  // no task is fused with another
 }
 
 // Cluster is a controller on the first of several hosts and an agent on each.
@@ -176,7 +177,7 @@ func (d *daemon) serve() error {
 		return errors.Join(c.Run(ctx), c.Close())
 	}
 	cfg := agent.Config{Name: d.Name, Controller: d.Address, Listen: d.Listen, State: d.State, CPU: d.CPU, Store: d.Store,
-		Custom: []comms.Amount{{Name: "at_" + d.Name, N: 1_000_000}}, InsecureTestNetwork: true, Log: log}
+		Custom: []comms.Amount{{Name: "at_" + d.Name, N: 1_000_000}}, InsecureTestNetwork: true, Unfused: d.Apart, Log: log}
 	if cfg.CPU == 0 {
 		cfg.CPU = 1000
 	}
