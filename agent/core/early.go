@@ -59,13 +59,16 @@ func noticeSize(m *comms.Notice) int {
 func (c *Core) dropEarly() {
 	for n := len(c.early); n > earlyKept || n > 1 && c.earlyBytes > earlyBytes || n > 0 && !c.now.Before(c.early[0].at.Add(earlyFor)); n = len(c.early) {
 		e := c.early[0]
+		c.early[0] = early{} // which the array behind it would keep
 		c.early = c.early[1:]
 		c.earlyBytes -= e.bytes
 		c.lapse(e.from, e.msg)
 	}
-	if len(c.early) > 0 {
-		c.wakeAt(c.early[0].at.Add(earlyFor))
+	if len(c.early) == 0 {
+		c.early = nil
+		return
 	}
+	c.wakeAt(c.early[0].at.Add(earlyFor))
 }
 
 // lapse notes that a notice was dropped. When that can be known of no more jobs the

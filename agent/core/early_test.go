@@ -1,8 +1,10 @@
 package core
 
 import (
+	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -48,6 +50,39 @@ func TestEarlyNoticesAreBounded(t *testing.T) {
 	if len(c.lapsed) != 1 || c.lapsed[0].from != "c" {
 		t.Errorf("after %v it is still noted what was dropped: %v", lapsedFor, c.lapsed)
 	}
+}
+
+// What was dropped is not kept in memory, however few notices come after it.
+func TestDroppedNoticesAreFreed(t *testing.T) {
+	at := time.Unix(1, 0)
+	c := New(Config{Agent: "a"})
+	var all []weak.Pointer[comms.Notice]
+	for range 8 {
+		m := &comms.Notice{Job: comms.JobID{1}, Epoch: 1, Datasets: make([]comms.Desc, 1000)}
+		all = append(all, weak.Make(m))
+		c.Step(at, FromPeer{Agent: "b", Msg: m})
+		at = at.Add(time.Second)
+	}
+	left := func() (n int) {
+		runtime.GC()
+		for _, m := range all {
+			if m.Value() != nil {
+				n++
+			}
+		}
+		return n
+	}
+	at = time.Unix(4, 0).Add(earlyFor) // of the fourth
+	c.Step(at, Tick{})
+	if n := left(); n != 4 || len(c.early) != 4 {
+		t.Errorf("%d notices are in memory, %d wait; want 4", n, len(c.early))
+	}
+	at = at.Add(earlyFor)
+	c.Step(at, Tick{})
+	if n := left(); n != 0 || c.early != nil {
+		t.Errorf("%d notices are in memory, and %d wait; want none", n, len(c.early))
+	}
+	runtime.KeepAlive(c)
 }
 
 // When an Assign comes of which notices were dropped, who told them tells them again.
