@@ -297,11 +297,18 @@ func (x *explanation) environment(name string, rows []comms.EnvironmentRow) {
 	x.Building = strings.Join(all, "; ")
 }
 
+// earlier compares times in RFC 3339; their texts do not tell, as zeros at the end are cut.
+func earlier(a, b string) bool {
+	at, err := time.Parse(time.RFC3339Nano, a)
+	bt, wrong := time.Parse(time.RFC3339Nano, b)
+	return err == nil && wrong == nil && at.Before(bt)
+}
+
 // start says what the start of a task waited for.
 func (x *explanation) start() string {
 	text := ""
 	switch {
-	case x.Before != nil && x.Place > 0 && (x.Last == nil || x.Last.Ended < x.Before.At): // both in UTC
+	case x.Before != nil && x.Place > 0 && (x.Last == nil || earlier(x.Last.Ended, x.Before.At)):
 		text = report.Seconds(x.Place) + " after that"
 	case x.Last != nil && x.Place > 0:
 		text = fmt.Sprintf("%s after its last input, %s, which ended on %s at %s", report.Seconds(x.Place), x.Last.Task, x.Last.Agent, clock(x.Last.Ended))

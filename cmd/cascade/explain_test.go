@@ -176,6 +176,8 @@ func TestExplainStart(t *testing.T) {
 		{"an input that runs again", nil, []comms.TaskRow{row("a", "running", "11", 2)}, "when its inputs were there; a ran again since"},
 		{"an input that is to run again", nil, []comms.TaskRow{row("a", "waiting", "", 2), row("b", "done", "05", 1)}, "3.00s after its last input, b, which ended on h1 at"},
 		{"an attempt before", &restart{At: at("09")}, []comms.TaskRow{row("a", "done", "05", 1)}, "1.00s after that"},
+		{"an attempt before, in the same second", &restart{At: at("05.123")}, []comms.TaskRow{row("a", "done", "03.12", 1)}, "4.88s after that"},
+		{"an input after that, in the same second", &restart{At: at("05.12")}, []comms.TaskRow{row("a", "done", "03.123", 2)}, "4.88s after its last input, a, which ended on h1 at"},
 		{"an input after that", &restart{At: at("05")}, []comms.TaskRow{row("a", "done", "06", 2)}, "2.00s after its last input, a, which ended on h1 at"},
 	} {
 		x := explanation{State: "done", Started: at("10"), Before: c.before}
