@@ -119,6 +119,19 @@ class Cascade(System):
         return {"seconds": took, "tasks": tasks}
 
     def graph(self, shape: shapes.Shape) -> list:
+        g, refs = self.composed(shape)
+        results = [refs[i] for i in shape.results]
+        job = self.cluster.submit(g, *results)
+        return [job.result(r) for r in results]
+
+    def trace(self, tasks: list) -> dict[str, float]:
+        """Sleeps have no results to fetch: the end of the job is waited for."""
+        shape = shapes.trace(tasks)
+        return {"seconds": timed(lambda: self.cluster.submit(self.composed(shape)[0]).wait()), "tasks": len(tasks)}
+
+    @staticmethod
+    def composed(shape: shapes.Shape) -> tuple[cascade.Graph, list]:
+        """The graph of a shape, and the output of each of its nodes."""
         with cascade.Graph("shape", pip=PACKAGES, py_modules=MODULES, env=VARIABLES) as g:
             refs: list = []
             for function, args, needs in shape.nodes:
@@ -126,9 +139,7 @@ class Cascade(System):
                 if args is not None:
                     named["args"] = args
                 refs.append(g.add(getattr(tasks, function.__name__), **named))
-        results = [refs[i] for i in shape.results]
-        job = self.cluster.submit(g, *results)
-        return [job.result(r) for r in results]
+        return g, refs
 
 
 class OnHosts(Cascade):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 
 import dask
 import distributed
@@ -13,7 +14,7 @@ from distributed import Client, LocalCluster
 import hosts
 import kernels
 import shapes
-from harness import CORES, FOLDER, LEAN, System, serve, timed
+from harness import CORES, FOLDER, LEAN, System, WrongResult, serve, timed
 
 
 SETTINGS = {"temporary-directory": FOLDER, "distributed.comm.timeouts.connect": "60s"}
@@ -58,11 +59,25 @@ class Dask(System):
         return list(self.client.run(os.getpid).values())
 
     def graph(self, shape: shapes.Shape) -> list:
-        """A custom graph, which the scheduler gets whole."""
+        return self.client.get(*self.custom(shape), sync=True)
+
+    def trace(self, tasks: list) -> dict[str, float]:
+        """Sleeps have no results to fetch: their ends are waited for."""
+        shape = shapes.trace(tasks)
+        began = time.perf_counter()
+        futures = self.client.get(*self.custom(shape), sync=False)
+        distributed.wait(futures)
+        took = time.perf_counter() - began
+        if any(f.status != "finished" for f in futures):
+            raise WrongResult("tasks failed")
+        return {"seconds": took, "tasks": len(tasks)}
+
+    def custom(self, shape: shapes.Shape) -> tuple[dict, list[str]]:
+        """A custom graph, which the scheduler gets whole, and the names of its results."""
         self.run_number = getattr(self, "run_number", 0) + 1  # equal names would be found done
         name = [f"task-{self.run_number}-{i}" for i in range(len(shape.nodes))]
         dsk = {name[i]: (f, args, *[name[k] for k in needs]) for i, (f, args, needs) in enumerate(shape.nodes)}
-        return self.client.get(dsk, [name[i] for i in shape.results], sync=True)
+        return dsk, [name[i] for i in shape.results]
 
 
 class OnHosts(Dask):
