@@ -14,16 +14,20 @@ import (
 	"github.com/cascade-run/cascade/internal/netlab"
 )
 
-// at calls do once when the journal has its n-th line, counted from 1. The channel
-// is closed when do has returned.
+// at calls do once when the journal has its n-th line, counted from 1, which it may
+// have already. The channel is closed when do has returned.
 func at(h *Host, n int, do func()) <-chan struct{} {
 	done := make(chan struct{})
 	var once sync.Once
+	now := func() { once.Do(func() { do(); close(done) }) }
 	h.Journal.On(func(at int, _ Line) {
 		if at >= n {
-			once.Do(func() { do(); close(done) })
+			now()
 		}
 	})
+	if h.Journal.Len() >= n {
+		now()
+	}
 	return done
 }
 

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 )
@@ -117,22 +116,14 @@ func doneTasks(h *Host) map[string]bool {
 // killAt kills processes at the n-th line of the journal, counted from 1, after before.
 func killAt(h *Host, n int, before func(), victims ...*Process) {
 	h.tb.Helper()
-	killed := make(chan struct{})
-	var once sync.Once
-	h.Journal.On(func(at int, _ Line) {
-		if at >= n {
-			once.Do(func() {
-				if before != nil {
-					before()
-				}
-				for _, p := range victims {
-					p.Signal(syscall.SIGKILL)
-				}
-				close(killed)
-			})
+	<-at(h, n, func() {
+		if before != nil {
+			before()
+		}
+		for _, p := range victims {
+			p.Signal(syscall.SIGKILL)
 		}
 	})
-	<-killed
 	h.Journal.On(nil)
 	for _, p := range victims {
 		p.Wait()
