@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/comms"
 )
 
 // The agent that has read an input is lost with its memory, and the file is gone by
@@ -32,8 +31,8 @@ tasks:
   count: {command: "dd bs=1 count=1 if=`+gate+` >&2 && wc -c < ${in.x}", in: {x: x}, out: [n], stdout: n}
 outputs: [count.n, x]
 `, func(p *cascade.Progress) {
-		for i := range p.Events {
-			if e := &p.Events[i]; e.Kind == comms.EventFinished && e.Task == 0 {
+		for i := range p.Groups { // its event may have come before the watch
+			if g := &p.Groups[i]; g.Group == "x" && g.Done == 1 {
 				once.Do(func() { close(read) })
 			}
 		}
