@@ -11,7 +11,9 @@ import (
 
 // open are runs that fail, by their flags, with what is known of it. They stand in the
 // lists below, too. One leaves this list with the change that mends it; that it passes is an error.
-var open = map[string]string{}
+var open = map[string]string{
+	"-seed 3908 -gangs -forwards": "a call fails as there is no room for what it returned, and its fetch goes on: when that gets room it ends the call again",
+}
 
 // mended are seeds beyond those of TestSeeds that once failed. With a change of the
 // simulator's draws a seed is another one: then what it showed is left to the test of
@@ -162,6 +164,7 @@ var forwarded = []uint64{
 var forwardedGangs = []uint64{
 	2162, // a gang held what a call needed, for a turn of which the controller had died
 	457,  // a result that was let go with the run that awaited it counted as in memory for the next try
+	3908, // open
 }
 
 // TestForwards is TestSeeds with calls that go to other agents.
