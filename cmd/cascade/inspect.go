@@ -308,43 +308,58 @@ func (a *app) storyCommand() *cobra.Command {
 	}
 }
 
-// steerCommand is a command that changes a job. done is what it says of the job then.
-func (a *app) steerCommand(use, short, done string, do func(ctx context.Context, j *cascade.Job) error) *cobra.Command {
+// steerCommand is a command that changes a job. said is what it says then, with %s for the job.
+func (a *app) steerCommand(use, short, said string, do func(ctx context.Context, j *cascade.Job) error) *cobra.Command {
 	verb, _, _ := strings.Cut(use, " ")
 	return &cobra.Command{
 		Use: use, Short: short, Long: short + ". " + jobHelp, Example: "  cascade " + verb + " last", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withJob(c.Context(), args[0], func(_ *cascade.Client, j *cascade.Job) error {
+			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) (err error) {
 				name := ""
-				_ = j.Watch(c.Context(), time.Second, func(p *cascade.Progress) bool { // a job that nobody can read any more is steered too
-					name = p.Name
-					return false
-				})
+				if verb == "forget" { // afterwards nobody knows it
+					if name, err = jobName(c.Context(), client, j); err != nil {
+						return err
+					}
+				}
 				if err := do(c.Context(), j); err != nil {
 					return err
+				}
+				if name == "" { // now: the request does not wait for it
+					if name, err = jobName(c.Context(), client, j); err != nil {
+						return fmt.Errorf(said+", but its name cannot be read: %w", j.ID(), err)
+					}
 				}
 				if a.json {
 					return a.printJSON(map[string]string{"job": j.ID().String(), "name": name})
 				}
-				_, err := fmt.Fprintf(a.out, "%s job %s (%s)\n", done, name, j.ID())
+				_, err = fmt.Fprintf(a.out, said+"\n", strings.TrimSpace(fmt.Sprintf("%s (%s)", name, j.ID())))
 				return err
 			})
 		},
 	}
 }
 
+// jobName reads the name of a job; "" when the controller knows it no more.
+func jobName(ctx context.Context, client *cascade.Client, j *cascade.Job) (string, error) {
+	rows, err := cascade.FirstRows[comms.JobRow](ctx, client, comms.QueryJobs, j.ID(), "", 1)
+	if err != nil || len(rows) == 0 {
+		return "", err
+	}
+	return rows[0].Name, nil
+}
+
 func (a *app) cancelCommand() *cobra.Command {
-	return a.steerCommand("cancel JOB", "Stop what runs of a job and start nothing more of it", "cancelled",
+	return a.steerCommand("cancel JOB", "Stop what runs of a job and start nothing more of it", "job %s is being cancelled",
 		func(ctx context.Context, j *cascade.Job) error { return j.Cancel(ctx, "cancelled by the user") })
 }
 
 func (a *app) holdCommand() *cobra.Command {
-	return a.steerCommand("hold JOB", "Start nothing more of a job until it is released", "held",
+	return a.steerCommand("hold JOB", "Start nothing more of a job until it is released", "held job %s",
 		func(ctx context.Context, j *cascade.Job) error { return j.Hold(ctx, "held by the user") })
 }
 
 func (a *app) releaseCommand() *cobra.Command {
-	return a.steerCommand("release JOB", "Go on with a job that was held", "released",
+	return a.steerCommand("release JOB", "Go on with a job that was held", "released job %s",
 		func(ctx context.Context, j *cascade.Job) error { return j.Release(ctx) })
 }
 
@@ -412,6 +427,6 @@ func (a *app) wentWithout(ctx context.Context, client *cascade.Client, j *cascad
 }
 
 func (a *app) forgetCommand() *cobra.Command {
-	return a.steerCommand("forget JOB", "Free everything that is kept of an ended job", "forgot",
+	return a.steerCommand("forget JOB", "Free everything that is kept of an ended job", "forgot job %s",
 		func(ctx context.Context, j *cascade.Job) error { return j.Forget(ctx) })
 }

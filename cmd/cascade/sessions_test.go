@@ -125,7 +125,7 @@ func TestHoldAndRelease(t *testing.T) {
 	h.expect(h.start("", "explain", "two", "wait"), "wait: waiting", "held: cascade release JOB starts it")
 	h.expect(h.start("", "release", "two"), "released job two (JOB)")
 	two.runs()
-	h.expect(h.start("", "cancel", "two"), "cancelled job two (JOB)")
+	h.expect(h.start("", "cancel", "two"), "job two (JOB) is being cancelled")
 	h.expect(second, "exit 4", "job two (JOB) was cancelled")
 	one.open("a")
 	h.expect(first, "job one done")
