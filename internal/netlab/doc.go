@@ -10,8 +10,8 @@
 //
 // The namespaces have no names and no way out: they end with the process that made
 // them and with those that it started there, so that a crash leaves nothing. The
-// control groups of a process that crashed are removed by the next Lab, unless frozen
-// processes are left in them. Files, shared memory and process numbers are the machine's:
+// control groups of a process that crashed are removed by the next Lab, which kills
+// what is left in them, frozen or not. Files, shared memory and process numbers are the machine's:
 // give each host folders of its own.
 //
 // A Lab needs root, and for a delay the kernel's netem.

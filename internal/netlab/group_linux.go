@@ -59,8 +59,8 @@ func subsystems() ([]cgroup1.Subsystem, error) {
 	return []cgroup1.Subsystem{cgroup1.NewFreezer(mount), cgroup1.NewCpu(mount)}, nil
 }
 
-// removeStale removes the groups of processes that are gone. One that still has processes,
-// which were frozen when that ended, stays: they are whoever's who ended it.
+// removeStale removes the groups of processes that are gone, and kills what these have
+// left in them, be it frozen.
 func removeStale() error {
 	var errs []error
 	for _, pattern := range []string{mount + "/" + prefix + "*", mount + "/*/" + prefix + "*"} {
@@ -71,10 +71,14 @@ func removeStale() error {
 		for _, dir := range dirs {
 			owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
 			pid, err := strconv.Atoi(owner)
-			if err == nil && pid > 0 && unix.Kill(pid, 0) != nil {
-				if err := os.Remove(dir); !errors.Is(err, unix.EBUSY) {
-					errs = append(errs, err)
-				}
+			if err != nil || pid <= 0 || !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+				continue
+			}
+			if err := endKilled(func() (int, error) { return killLeft(dir) }); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", dir, err))
+			}
+			if err := os.Remove(dir); !errors.Is(err, unix.EBUSY) && !errors.Is(err, os.ErrNotExist) { // another Lab removes it too
+				errs = append(errs, err)
 			}
 		}
 	}
@@ -82,6 +86,39 @@ func removeStale() error {
 		return fmt.Errorf("remove old control groups: %w", err)
 	}
 	return nil
+}
+
+// killLeft kills the processes of a group and thaws it, so that they die. It returns how
+// many there were. Those of other process namespaces, whose number is 0 here, stay: whether
+// their owner is gone cannot be known.
+func killLeft(dir string) (n int, err error) {
+	text, err := os.ReadFile(dir + "/cgroup.procs")
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return 0, nil // the group is gone
+	}
+	for _, field := range strings.Fields(string(text)) {
+		pid, e := strconv.Atoi(field)
+		if e == nil && pid <= 0 {
+			continue
+		}
+		n++
+		if e == nil {
+			e = unix.Kill(pid, unix.SIGKILL)
+		}
+		if !errors.Is(e, unix.ESRCH) {
+			err = errors.Join(err, e)
+		}
+	}
+	if n == 0 || err != nil {
+		return n, err
+	}
+	for file, thawed := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} { // of either version
+		file = filepath.Join(dir, file)
+		if _, e := os.Stat(file); e == nil {
+			err = errors.Join(err, os.WriteFile(file, []byte(thawed), 0))
+		}
+	}
+	return n, err
 }
 
 // endKilled waits until a group is empty: the kernel has no event for it that

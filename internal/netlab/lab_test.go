@@ -130,23 +130,28 @@ func TestFrozenRemains(t *testing.T) {
 	if err := left.Start(); err != nil {
 		t.Fatal(err)
 	}
-	folder := "/sys/fs/cgroup"
+	folder, state, frozen, thawed := "/sys/fs/cgroup", "/cgroup.freeze", "1", "0"
 	if cgroups.Mode() != cgroups.Unified {
-		folder += "/freezer"
+		folder, state, frozen, thawed = folder+"/freezer", "/freezer.state", "FROZEN", "THAWED"
 	}
 	group := fmt.Sprintf("%s/cascade-netlab-%d-0", folder, gone.Process.Pid)
 	made := os.Mkdir(group, 0o755)
 	defer func() {
-		_ = left.Process.Kill() // it may have ended
+		_ = left.Process.Kill()                          // which should be dead
+		_ = os.WriteFile(group+state, []byte(thawed), 0) // and this gone
 		_ = left.Wait()
-		if err := os.Remove(group); made == nil && err != nil {
+		if err := os.Remove(group); made == nil && err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
 		}
 	}()
 	joined := os.WriteFile(group+"/cgroup.procs", []byte(strconv.Itoa(left.Process.Pid)), 0)
+	froze := os.WriteFile(group+state, []byte(frozen), 0)
 	lab(t, netlab.Config{Hosts: 1}) // or it is skipped
-	if err := errors.Join(made, joined); err != nil {
+	if err := errors.Join(made, joined, froze); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(group); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the group of a process that is gone: %v; want that it does not exist", err)
 	}
 }
 
