@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/cascade-run/cascade/comms"
@@ -82,5 +83,42 @@ outputs: [all.o]
 	a.run()
 	if _, ended, _ := a.told(); ended != 1 {
 		t.Errorf("its end is told %d times", ended)
+	}
+}
+
+// TestEndsThatAreTakenBack: of tasks that begin anew only the ends that follow are told.
+func TestEndsThatAreTakenBack(t *testing.T) {
+	n := pair(t)
+	a := n.worlds[0]
+	job := a.assign(1, graph(t, `
+job: again
+tasks:
+  t: {run: F, for: {i: 0..2}, out: [o]}
+  all: {run: F, in: {x: "t[*].o"}, out: [o]}
+outputs: [all.o]
+`), comms.Assign{Run: []comms.Range{{First: 0, Last: 2}}, Peers: []comms.Fragment{{Agent: "b", Incarnation: 1, Run: []comms.Range{{First: 3, Last: 3}}}}})
+	for !a.c.neighbour("b").up {
+		a.turn()
+	}
+	a.step(PeerFull{Agent: "b", Full: true})
+	a.run()
+	j := a.c.byJob[job]
+	j.untellEnd(0)
+	j.untellEnd(1)
+	j.tasks[1].state = tSkipped
+	a.c.offerEnd(j, 1)
+	a.log = nil
+	a.step(PeerFull{Agent: "b"})
+	var got []comms.Ended
+	for _, act := range a.log {
+		if to, ok := act.(ToPeer); ok {
+			if m, ok := to.Msg.(*comms.Notice); ok {
+				got = append(got, m.Ended...)
+			}
+		}
+	}
+	want := []comms.Ended{{First: 1, Last: 1, How: comms.OutcomeSkipped}, {First: 2, Last: 2, How: comms.OutcomeDone}}
+	if !slices.Equal(got, want) {
+		t.Errorf("told is %v, want %v", got, want)
 	}
 }

@@ -44,6 +44,7 @@ type peers struct {
 
 	unsure bool                  // something waits to be told again
 	quiet  bool                  // an Assign is being taken: all is counted anew after it
+	anew   map[taskIndex]bool    // tasks that begin anew, whose ends that were not told yet are not
 	flying map[taskIndex]int     // how many datasets of a task are needed and not here yet
 	ending map[taskIndex]*ending // how tasks have ended of which not all is here
 }
@@ -116,7 +117,7 @@ func (c *Core) setPeers(j *job, m *comms.Assign) {
 
 func newPeers() *peers {
 	return &peers{out: map[comms.DatasetRef][]*fragment{}, heard: map[comms.DatasetRef]*heard{}, old: map[comms.DatasetRef]*dataset{},
-		flying: map[taskIndex]int{}, ending: map[taskIndex]*ending{}}
+		anew: map[taskIndex]bool{}, flying: map[taskIndex]int{}, ending: map[taskIndex]*ending{}}
 }
 
 // inherit keeps what is being fetched: it may be told again.

@@ -46,6 +46,9 @@ func (c *Core) withdrawData(j *job, ref comms.DatasetRef) {
 // offerEnd has the end of a task told to those whose tasks read it, and a failure
 // that ends the job to all.
 func (c *Core) offerEnd(j *job, t taskIndex) {
+	if j.peers.anew[t] { // its end before is another one
+		j.untellEnds()
+	}
 	how := outcomeOf(j.tasks[t].state)
 	to := j.audience(t)
 	if c.endsJob(j, t, how) {
@@ -80,13 +83,22 @@ func (f *fragment) tellEnd(j *job, t taskIndex, how comms.Outcome) {
 // those who are at a new epoch do not know of what is gone, and would take all that the
 // task made for told.
 func (j *job) untellEnd(t taskIndex) {
-	if j.peers == nil {
+	if j.peers != nil {
+		j.peers.anew[t] = true
+	}
+}
+
+// untellEnds takes back all ends that are to be: at once, as many tasks begin anew together.
+func (j *job) untellEnds() {
+	anew := j.peers.anew
+	if len(anew) == 0 {
 		return
 	}
 	for _, f := range j.peers.list {
-		f.ended = slices.DeleteFunc(f.ended, func(e comms.Ended) bool { return e.First == t })
-		f.ends = slices.DeleteFunc(f.ends, func(e comms.StreamEnd) bool { return e.Task == t })
+		f.ended = slices.DeleteFunc(f.ended, func(e comms.Ended) bool { return anew[e.First] })
+		f.ends = slices.DeleteFunc(f.ends, func(e comms.StreamEnd) bool { return anew[e.Task] })
 	}
+	clear(anew)
 }
 
 // mustTell has a job's notices sent at the end of the step.
@@ -106,6 +118,7 @@ func (c *Core) tellPeers() {
 		if j.peers == nil || j.dropped || c.byJob[j.id] != j {
 			continue
 		}
+		j.untellEnds()
 		for _, f := range j.peers.list {
 			if f.listens() {
 				c.tell(j, f)
@@ -186,6 +199,7 @@ func releasedRanges(refs []comms.DatasetRef) (out []comms.ReleasedRange) {
 // tellAll notes for peers all that they may need: at a new epoch, and when a link
 // came up that may have lost something. What they need not any more they give back.
 func (c *Core) tellAll(j *job, to []*fragment) {
+	j.untellEnds()
 	for _, f := range to {
 		f.data, f.ends, f.ended = nil, nil, nil // those that are in there are found anew
 	}
