@@ -71,7 +71,7 @@ func (l *loop) leavePeer(name string) {
 // resetPeer ends a link for good: the next one begins anew.
 func (l *loop) resetPeer(name string) {
 	if p := l.peers[name]; p != nil && p.out.link != nil {
-		p.out.link.Abort(errors.New("more notices came ahead of their assignments than are kept"))
+		p.out.link.Abort(errors.New("notices that came ahead of their assignment were dropped"))
 	}
 }
 
