@@ -154,18 +154,32 @@ func (s *progress) waitsFor(ctx context.Context, client *cascade.Client, p *casc
 		return nil
 	}
 	rows, err := cascade.Rows[comms.EnvironmentRow](ctx, client, comms.QueryEnvironments, s.job, "")
+	if err != nil {
+		return nil
+	}
+	return s.buildings(rows)
+}
+
+// buildings is building of all that the controller knows. What is in no row was given up
+// with its agent.
+func (s *progress) buildings(rows []comms.EnvironmentRow) (all []string) {
+	known := map[string]bool{}
 	for i := range rows {
-		if text := s.building(&rows[i]); err == nil && text != "" {
-			why = append(why, text)
+		known[buildKey(&rows[i])] = true
+		if text := s.building(&rows[i]); text != "" {
+			all = append(all, text)
 		}
 	}
-	return why
+	maps.DeleteFunc(s.built, func(key string, _ bool) bool { return !known[key] })
+	return all
 }
+
+func buildKey(r *comms.EnvironmentRow) string { return r.Name + " on " + r.Agent }
 
 // building is that an environment is being built, of what, and what that waits for; "" of
 // others. When one that was told is ready it prints how long it took.
 func (s *progress) building(r *comms.EnvironmentRow) string {
-	key := r.Name + " on " + r.Agent
+	key := buildKey(r)
 	ready, told := s.built[key]
 	switch {
 	case r.State == "building":

@@ -102,4 +102,8 @@ func TestBuilding(t *testing.T) {
 	if _, text, _ := strings.Cut(strings.TrimSpace(out.String()), "  "); text != "environment sci is ready after 48.00s; later jobs find it built" {
 		t.Errorf("it says %q", out.String())
 	}
+	s.buildings([]comms.EnvironmentRow{{Name: "sci", Agent: "h1", State: "ready"}}) // h2 is lost, and its build of tools with it
+	if len(s.built) != 1 || !s.built["sci on h1"] {
+		t.Errorf("it waits for %v", s.built)
+	}
 }

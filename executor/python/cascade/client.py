@@ -8,6 +8,7 @@ with cascade.connect() as cluster:
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import getpass
 import json
@@ -269,22 +270,27 @@ class Job:
             return str(row["phase"])
         raise RequestError(NOT_FOUND, f"no job {self.id}")
 
-    def result(self, ref: Ref | str, *, unpickle: bool = False) -> Any:
+    def result(self, ref: Ref | str, *, unpickle: bool = False, progress: bool | None = None) -> Any:
         """Waits for the job and returns an output's value, a list for a series. Exceptions of wait are raised here too.
 
-        What only Python's pickle could send is refused unless unpickle says that the job is trusted.
+        What only Python's pickle could send is refused unless unpickle says that the job is trusted. While it waits it says on
+        standard error, once, that an environment is being built; with progress how the job stands too, as wait does; with
+        progress=False nothing.
         """
-        builds = self._builds(_Bar(False).line)
-        while self._settled is None and self._told:
-            answer = self._cluster._controller.answer(self._told, builds.wait)
-            if answer is None:
+        show = _Bar(bool(progress))
+        builds = None if progress is False else self._builds(show.line)
+        while self._settled is None and self._told and not progress:
+            answer = self._cluster._controller.answer(self._told, builds.wait if builds else None)
+            if answer is None and builds:
                 builds.look()
             if answer is not None and isinstance(answer[0], m.Progress) and (answer[0].result or answer[0].final):
                 self._settled = answer[0]
         if self._settled is None:
-            for _ in self._follow(0.2, builds):
+            for p in self._follow(0.2, builds):
+                show.update(p)
                 if self._settled is not None:
                     break
+            show.end()
         settled = self._settled or m.Progress()
         _raise(settled)
         name = ref if isinstance(ref, str) else ref.name
@@ -368,10 +374,12 @@ class _Builds:
 
     def look(self) -> None:
         """Asks how the environments stand. The longer nothing is built, the later it is to be asked again."""
-        try:
-            rows = self._rows()
-        except RequestError:  # that this is not told does not end the wait
-            rows = []
+        with contextlib.suppress(RequestError):  # that this is not told does not end the wait
+            self._compare(self._rows())
+        self.wait = 1.0 if self._told else min(2 * self.wait, 60.0)
+
+    def _compare(self, rows: list[dict[str, Any]]) -> None:
+        """Tells what is new."""
         for row in rows:
             key = row["name"], row["agent"]
             if row["state"] == "building" and key not in self._told:
@@ -383,7 +391,7 @@ class _Builds:
                 if row["state"] == "ready":
                     took = f"{row.get('seconds', 0):.0f} s"
                     self._tell(f"environment {row['name']} is ready after {took}; later jobs find it built")
-        self.wait = 1.0 if self._told else min(2 * self.wait, 60.0)
+        self._told &= {(row["name"], row["agent"]) for row in rows}  # the others were given up with their agents
 
 
 class _Bar:
