@@ -73,6 +73,9 @@ func TestArguments(t *testing.T) { program(t, "arguments") }
 // Who waits for an environment is told so, and once it is ready for how long that was.
 func TestBuilds(t *testing.T) { program(t, "builds") }
 
+// A tensor that one task hands to the next stays on its device.
+func TestHanded(t *testing.T) { program(t, "handed") }
+
 // In a notebook functions travel by value, and progress is an output of the cell.
 func TestNotebook(t *testing.T) {
 	needs.Python(t)

@@ -169,6 +169,18 @@ def array_of(value: Any) -> Any:
         return None
 
 
+def is_dense(value: Any) -> bool:
+    """Whether a value is a tensor of torch that array_of makes an array of; told without a copy from its device."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.device.type == "meta":
+        return False
+    try:
+        torch.empty(0, dtype=value.dtype).numpy()
+    except (TypeError, RuntimeError):
+        return False
+    return True
+
+
 def is_tensor(want: Any) -> bool:
     """Whether a parameter with this annotation takes tensors of torch."""
     torch = sys.modules.get("torch")

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .. import labelled
-from ..values import Encoded, TypeMismatch, array_of, decode, encode, is_tensor, numpy_type, packed, unpacked
+from ..values import Encoded, TypeMismatch, array_of, decode, encode, is_dense, is_tensor, numpy_type, packed, unpacked
 from ..wire import messages as m
 from .functions import Function, prepared, split
 from .memory import Aside, Region, address, let_go, map_range, protect
@@ -412,9 +412,11 @@ def shared(value: Any, want: Any) -> Any:
         return value
     if isinstance(value, (str, bytes, bytearray, memoryview, numpy_type("generic"))):
         return _sent(value, want)
+    if is_tensor(want) and is_dense(value):  # on its device
+        return value.detach().clone()
     array = array_of(value)
     if array is not None:
-        return value.detach().clone() if is_tensor(want) else shared(array, want)
+        return shared(array, want)
     parts = labelled.split(value)
     try:
         if parts is not None:

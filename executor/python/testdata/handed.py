@@ -1,0 +1,66 @@
+"""Tensors that one task hands to the next in its process: nothing is copied from their device only to ask what they are."""
+
+import sys
+import types
+from typing import Any
+
+import numpy
+
+
+class Device:
+    def __init__(self, type: str) -> None:
+        self.type = type
+
+
+class Tensor:
+    """As much of torch's as is asked for."""
+
+    def __init__(self, name: str, layout: str = "strided", dtype: str = "float64", device: str = "cuda") -> None:
+        self.name, self.layout, self.dtype, self.device = name, layout, dtype, Device(device)
+        self.done: list[str] = []
+
+    def _note(self, what: str) -> "Tensor":
+        self.done.append(what)
+        return self
+
+    def detach(self) -> "Tensor":
+        return self
+
+    def clone(self) -> "Tensor":
+        return self._note(f"clone on {self.device.type}")
+
+    def cpu(self) -> "Tensor":
+        return self if self.device.type == "cpu" else self._note("copy to the host")
+
+    def resolve_conj(self) -> "Tensor":
+        return self
+
+    def resolve_neg(self) -> "Tensor":
+        return self
+
+    def contiguous(self) -> "Tensor":
+        return self
+
+    def numpy(self) -> Any:
+        if self.layout != "strided" or self.dtype == "bfloat16":
+            raise TypeError(f"no array of {self.layout} {self.dtype}")
+        return numpy.ones(3, self.dtype)
+
+
+torch: Any = types.ModuleType("torch")
+torch.Tensor, torch.strided = Tensor, "strided"
+torch.empty = lambda size, dtype: Tensor("", dtype=dtype, device="cpu")
+sys.modules["torch"] = torch
+
+from cascade.executor.outputs import shared  # noqa: E402 (torch comes first)
+
+for tensor in (
+    Tensor("on a device"),
+    Tensor("on the host", device="cpu"),
+    Tensor("sparse", layout="sparse_coo", device="cpu"),
+    Tensor("of half the bits", dtype="bfloat16", device="cpu"),
+):
+    for want in (Tensor, None):
+        tensor.done.clear()
+        got = shared(tensor, want)
+        print(f"{tensor.name}, wanted as {want and 'tensor'}: {type(got).__name__}, {', '.join(tensor.done) or 'no copy'}")
