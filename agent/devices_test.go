@@ -60,7 +60,7 @@ func TestDevices(t *testing.T) {
 `, "a finished 1\nb finished 1"},
 		{`
   both: {run: alone, with: {n: 2}, out: [devices], resources: {gpu: 2}}
-  part: {command: "expr $CUDA_VISIBLE_DEVICES : '^[01]$'", in: {all: both.devices}, resources: {gpu: 0.5}}
+  part: {command: "test $CUDA_VISIBLE_DEVICES = 0", in: {all: both.devices}, resources: {gpu: 0.5}}
   none: {command: "test -z \"$CUDA_VISIBLE_DEVICES\"", in: {all: both.devices}}
 `, "both finished 1\npart finished 1\nnone finished 1"},
 	} {
