@@ -376,7 +376,7 @@ func (r *resolver) limits(gi int, grp *Group) {
 		r.report(gi, "resources", "", fmt.Errorf("a resource is negative or above %d", maxAmount/1000))
 	}
 	if res.GPU > 1000 && res.GPU%1000 != 0 {
-		r.report(gi, "resources", "", mistake(fmt.Sprintf("gpu: %s is neither a part of one device nor whole ones", thousandthsText(res.GPU)), fmt.Sprintf("write %d or %d", res.GPU/1000, res.GPU/1000+1)))
+		r.report(gi, "resources", "", fmt.Errorf("gpu: %s is neither a part of one device nor whole ones (write %d or %d)", thousandthsText(res.GPU), res.GPU/1000, res.GPU/1000+1))
 	}
 	for _, name := range sortedKeys(res.Custom) {
 		n := res.Custom[name]
