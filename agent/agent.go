@@ -311,7 +311,6 @@ func (a *Agent) coreConfig(left inheritance) core.Config {
 		Host:        gangHost(strings.Split(a.clients.Addr(), ",")),
 		BootID:      readText("/proc/sys/kernel/random/boot_id"),
 		Platform:    a.cfg.Platform,
-		Devices:     a.cfg.devices, DeviceVariable: a.cfg.deviceVariable,
 		Total: comms.Resources{
 			CPU: a.cfg.CPU, Memory: a.cfg.Memory, GPU: a.cfg.GPU, Custom: a.custom(),
 		},

@@ -38,7 +38,7 @@ type Config struct {
 	CPU      int64           // thousandths of a core that tasks may use; default: what the cgroup and affinity allow
 	Memory   int64           // bytes of private memory that tasks may use; default: what the host or cgroup has, less Store and a tenth
 	Store    int64           // bytes of shared memory for datasets; default: 30 % of memory, bounded by what /dev/shm has free
-	GPU      int64           // thousandths of a device that tasks may use; default: all that are found; negative: none
+	GPU      int64           // thousandths of a device; default 0
 	Custom   []comms.Amount  // custom resources
 	Inproc   *comms.Inproc   // names that can be reached inside this process; default none
 	Graphs   *decoded.Graphs // that other parts of this process decode too; default none
@@ -62,9 +62,6 @@ type Config struct {
 	Executor []string
 
 	InsecureTestNetwork bool // permit plain TCP, for tests and benchmarks
-
-	devices        []string // names of those that were found, at most as many as GPU says
-	deviceVariable string   // by which tasks are told theirs
 }
 
 // Limits bounds what an agent keeps.
@@ -132,7 +129,6 @@ func (cfg Config) withDefaults() (Config, error) {
 	if err := cfg.detect(); err != nil {
 		all = append(all, err)
 	}
-	cfg.detectDevices()
 	if err := cfg.needsCertificate(); err != nil {
 		all = append(all, err)
 	}

@@ -5,13 +5,10 @@ package agent
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
 	osexec "os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -23,30 +20,6 @@ import (
 type number struct{ N int }
 
 func one(_ context.Context, p number) (int, error) { return p.N, nil }
-
-// alone makes a folder for each device of its task, which nobody else may have done
-// meanwhile, waits until N tasks have devices, and wants its process to know no others.
-func alone(ctx context.Context, p number) ([]string, error) {
-	t := exec.TaskOf(ctx)
-	if os.Getenv("CUDA_VISIBLE_DEVICES") != strings.Join(t.Devices, ",") {
-		return nil, fmt.Errorf("devices %q, the process knows %q", t.Devices, os.Getenv("CUDA_VISIBLE_DEVICES"))
-	}
-	for _, d := range t.Devices {
-		if err := os.Mkdir(filepath.Join(t.Dir, d), 0o700); err != nil {
-			return nil, err
-		}
-	}
-	for {
-		there, err := filepath.Glob(filepath.Join(t.Dir, "[01]"))
-		if err != nil || ctx.Err() != nil {
-			return nil, errors.Join(err, ctx.Err())
-		}
-		if len(there) >= p.N {
-			return t.Devices, nil
-		}
-		runtime.Gosched()
-	}
-}
 
 func double(_ context.Context, n int) (int, error) { return 2 * n, nil }
 
@@ -197,5 +170,4 @@ var _ = register("one", one, "with -> n") &&
 	register("talk", talk, "with -> n") &&
 	register("shout", shout, "with -> n") &&
 	register("hoard", hoard, "with -> n") &&
-	register("nest", nest, "with -> n") &&
-	register("alone", alone, "with -> devices")
+	register("nest", nest, "with -> n")

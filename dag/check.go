@@ -375,9 +375,6 @@ func (r *resolver) limits(gi int, grp *Group) {
 	if res.CPU < 0 || res.Memory < 0 || res.GPU < 0 || max(res.CPU, res.GPU) > maxAmount {
 		r.report(gi, "resources", "", fmt.Errorf("a resource is negative or above %d", maxAmount/1000))
 	}
-	if res.GPU > 1000 && res.GPU%1000 != 0 {
-		r.report(gi, "resources", "", fmt.Errorf("gpu: %s is neither a part of one device nor whole ones (write %d or %d)", thousandthsText(res.GPU), res.GPU/1000, res.GPU/1000+1))
-	}
 	for _, name := range sortedKeys(res.Custom) {
 		n := res.Custom[name]
 		if err := checkName("a resource", name); err != nil {

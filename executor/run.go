@@ -83,9 +83,8 @@ func (r *run) name() string { return r.kind.NameOf(r.Task, r.Name) }
 func (r *run) describe() *Task {
 	w := r.exec.welcome
 	name := r.name()
-	_, devices := r.devices()
 	return &Task{Job: r.kind.Job, Name: name, Group: r.kind.GroupOf(name), Attempt: comms.Try(r.Attempt), Agent: w.Agent,
-		Resources: r.kind.Resources, Devices: devices, Dir: r.kind.Dir, Scratch: w.Scratch, Log: r.logger()}
+		Resources: r.kind.Resources, Dir: r.kind.Dir, Scratch: w.Scratch, Log: r.logger()}
 }
 
 // runner starts queued runs until the executor ends. It tells whether a
@@ -197,13 +196,6 @@ func (r *run) perform() ([]comms.Desc, []comms.StreamEnd, error) {
 	if k.fn == nil {
 		descs, err := r.command()
 		return descs, nil, err
-	}
-	if k.Resources.GPU > 0 {
-		undo, err := r.setDevices()
-		if err != nil {
-			return nil, nil, &kindError{comms.ErrorSetup, err}
-		}
-		defer undo()
 	}
 	in, err := r.arguments()
 	if err != nil {

@@ -16,7 +16,6 @@ type Task struct {
 	Attempt   uint32 // which try at it this is, from 1
 	Agent     string
 	Resources comms.Resources // granted while it runs
-	Devices   []string        // of Resources.GPU, as CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES names them
 	Dir       string          // folder that relative paths of the job refer to; "" outside an executor
 	Scratch   string          // folder for files that nobody needs afterwards
 	Log       io.Writer       // goes to the task's log; safe for concurrent use

@@ -16,11 +16,7 @@ type Config struct {
 	Host        string   // name or number under which members of gangs on other hosts reach those here; default: 127.0.0.1
 	BootID      string
 	Total       comms.Resources // what tasks may occupy together
-	// Devices are the names under which tasks find the devices of Total.GPU in the variable DeviceVariable; default:
-	// 0, 1 and so on in CUDA_VISIBLE_DEVICES.
-	Devices        []string
-	DeviceVariable string
-	Platform       string // for which binaries run there, as in Register
+	Platform    string          // for which binaries run there, as in Register
 
 	LastEvent    uint64           // highest event number that an earlier incarnation used
 	LastExecutor comms.ExecutorID // highest executor number that an earlier incarnation used

@@ -75,7 +75,7 @@ func (c *Core) answerCaller(by *caller) {
 			continue
 		}
 		if len(by.waits) == 1 && r.back {
-			if !c.fits(r.ex, r.gs.need) {
+			if !c.fits(r.ex.grant, r.gs.need) {
 				return
 			}
 			r.back = false
@@ -228,7 +228,7 @@ func (c *Core) stuckCalls() {
 		}
 	}
 	for _, j := range c.jobs {
-		if j.call == nil || j.at(j.call.task(j)).state != tReady || !c.unplaced && c.fits(nil, j.groupOf(j.call.task(j)).need) {
+		if j.call == nil || j.at(j.call.task(j)).state != tReady || !c.unplaced && c.fits(make(amounts, len(c.total)), j.groupOf(j.call.task(j)).need) {
 			continue
 		}
 		c.fail(j, j.call.task(j), nil, &comms.TaskError{Kind: comms.ErrorSetup,

@@ -17,8 +17,7 @@ type bundle struct {
 	members []taskIndex // those that are here
 	need    amounts     // of all of them
 	held    amounts
-	devices [][]int     // held for each member; nil until they are, or when it needs none
-	full    bool        // held is need, and the devices too
+	full    bool        // held is need
 	crew    []*executor // idle or starting, kept for it
 	ports   []uint16
 	asked   bool // the driver looks for ports
@@ -67,7 +66,6 @@ func (c *Core) letGo(b *bundle) {
 		c.free[i] += b.held[i]
 		b.held[i] = 0
 	}
-	c.returnDevices(b)
 	for _, ex := range b.crew {
 		ex.crew = false
 	}
@@ -89,7 +87,6 @@ func (c *Core) holdBack(b *bundle) bool {
 		b.held[i] += d
 		c.free[i] -= d
 	}
-	b.full = b.full && c.holdDevices(b)
 	return b.full
 }
 
@@ -104,9 +101,6 @@ func (c *Core) lacking() amounts {
 	lack := make(amounts, len(b.need))
 	for i := range lack {
 		lack[i] = b.need[i] - b.held[i]
-	}
-	if b.need[resGPU] > 0 && b.devices == nil {
-		lack[resGPU] = max(lack[resGPU], 1) // there is enough, in parts of too many devices
 	}
 	return lack
 }
@@ -140,7 +134,7 @@ func (c *Core) man(b *bundle) bool {
 		b.crew = append(b.crew, ex)
 	}
 	for _, ex := range p.execs {
-		if len(b.crew) < len(b.members) && ex.state <= exUp && !ex.crew && !ex.full && len(ex.queue) == 0 && (b.need[resGPU] == 0 || !ex.bound) {
+		if len(b.crew) < len(b.members) && ex.state <= exUp && !ex.crew && !ex.full && len(ex.queue) == 0 {
 			take(ex)
 		}
 	}

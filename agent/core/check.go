@@ -218,9 +218,6 @@ func (c *Core) checkExecutors() error {
 			return fmt.Errorf("%d of resource %d are free, counted %d", c.free[k], k, free[k])
 		}
 	}
-	if err := c.checkDevices(); err != nil {
-		return err
-	}
 	if behind != c.behind {
 		return fmt.Errorf("%d tasks wait in runs, counted %d", c.behind, behind)
 	}

@@ -12,12 +12,11 @@ import (
 
 // Core is the agent's state. It is used from one goroutine.
 type Core struct {
-	cfg     Config
-	now     time.Time
-	out     []Action
-	total   amounts
-	free    amounts
-	devices []int64 // what is free of each, in thousandths
+	cfg   Config
+	now   time.Time
+	out   []Action
+	total amounts
+	free  amounts
 
 	// Jobs in order of arrival, and owners, who share the host by weight.
 	jobs   []*job
@@ -139,7 +138,7 @@ func New(cfg Config) *Core {
 		panic(fmt.Sprintf("agent core: %v", err)) // withDefaults makes sizes that fit; what remains is a mistake of the caller
 	}
 	c := &Core{
-		cfg: cfg, total: vector(cfg.Total), free: vector(cfg.Total), devices: deviceAmounts(cfg.Total.GPU), led: led,
+		cfg: cfg, total: vector(cfg.Total), free: vector(cfg.Total), led: led,
 		byJob: map[comms.JobID]*job{}, owners: map[string]*owner{}, byExec: map[comms.ExecutorID]*executor{},
 		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
 		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{}, away: map[comms.JobID]*job{},
@@ -184,8 +183,6 @@ func (cfg Config) withDefaults() Config {
 	}
 	cfg.LargeBytes = min(cfg.LargeBytes, cfg.ArenaBytes)
 	cfg.Total.Custom = slices.Clone(cfg.Total.Custom)
-	cfg.Devices = deviceNames(cfg.Devices, len(deviceAmounts(cfg.Total.GPU)))
-	cfg.DeviceVariable = cmp.Or(cfg.DeviceVariable, "CUDA_VISIBLE_DEVICES")
 	return cfg
 }
 

@@ -100,7 +100,7 @@ func (c *Core) resumeOne(r *run) {
 			return
 		}
 	}
-	if c.fits(r.ex, r.gs.need) {
+	if c.fits(r.ex.grant, r.gs.need) {
 		c.resumeNow(r, 0)
 	}
 }
@@ -152,7 +152,7 @@ func (c *Core) heldBack(r *run) {
 // the credit. One that goes on by itself gets its cpu only when that is free: it
 // cannot be stopped, but others must not be promised what is not there.
 func (c *Core) resumed(r *run) {
-	if r.back && c.fits(r.ex, r.gs.need) {
+	if r.back && c.fits(r.ex.grant, r.gs.need) {
 		r.back = false
 		c.cover(r.ex, r.gs.need)
 	}
@@ -178,7 +178,7 @@ func (c *Core) unstick() {
 		return
 	}
 	for _, r := range c.generators {
-		if r.back && r.ex.state == exUp && r.abort == nil && !r.awaits() && c.fits(r.ex, r.gs.need) {
+		if r.back && r.ex.state == exUp && r.abort == nil && !r.awaits() && c.fits(r.ex.grant, r.gs.need) {
 			if due := r.backAt.Add(awayPatience); r.job.peers != nil && due.After(c.now) {
 				c.wakeAt(due) // consumers on other agents may be at it
 				continue

@@ -142,11 +142,6 @@ func describeMessage(m comms.Message) string {
 			if len(r.Live)+len(r.Private) > 0 {
 				fmt.Fprintf(&b, " live %v private %v", r.Live, r.Private)
 			}
-			for _, kv := range r.Env {
-				if strings.HasPrefix(kv, "CUDA") {
-					b.WriteString(" with " + kv)
-				}
-			}
 			if r.Skip != nil {
 				fmt.Fprintf(&b, " skip %v", r.Skip)
 			}

@@ -46,8 +46,7 @@
 //	gangs      tasks that start together      bundles    what is held back for them
 //	span       gangs that others share
 //	drain      an end without lost work       spare      work that others could begin sooner
-//	load       how much there is to do        devices    which ones a run gets
-//	check      every cross-reference
+//	load       how much there is to do        check      every cross-reference
 //
 // # Rules
 //

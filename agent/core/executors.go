@@ -46,8 +46,6 @@ type executor struct {
 	greeted bool    // it said Hello
 	queue   []*run  // sent, in order; the first holds the grant
 	grant   amounts // what queue[0], or any run behind it, needs at most
-	devices []int   // that the grant is of, by place in Config.Devices
-	bound   bool    // a function may have opened devices: it keeps to them, also without a grant
 	load    float64 // predicted seconds of the queue
 	heard   time.Time
 	crew    bool      // kept for a gang: it gets nothing else

@@ -209,9 +209,6 @@ func (c *Core) outgrows(g *gang) string {
 			return fmt.Sprintf("a gang of %d members together %s", n, c.unfit(i, need*n))
 		}
 	}
-	if why := c.noDevices(g.gs.need[resGPU], int(n)); why != "" {
-		return fmt.Sprintf("each of %d members of a gang %s", n, why)
-	}
 	return ""
 }
 

@@ -311,7 +311,7 @@ func (c *Core) stuck(j *job) bool {
 	case tPinning:
 		return true
 	case tReady:
-		return !c.fits(nil, j.callGroup().need)
+		return !c.fits(make(amounts, len(c.total)), j.callGroup().need)
 	case tWaiting:
 		return j.call.guest != nil && slices.ContainsFunc(j.call.guest.reads, c.lacksRoom)
 	case tAway:

@@ -111,7 +111,8 @@ func overlaps(a, b amounts) bool {
 
 // missing notes why a line cannot go on: it lacks resources, or an executor.
 func (c *Core) missing(l *line) {
-	if !c.fits(nil, l.need) {
+	none := make(amounts, len(c.total))
+	if !c.fits(none, l.need) {
 		if l.short.IsZero() {
 			l.short = c.now
 		}
@@ -131,10 +132,9 @@ func (c *Core) couldUse(l *line, n int) {
 			n = int(min(int64(n), c.free[i]/need))
 		}
 	}
-	c.retire(p, l.need, n)
 	idle := 0
 	for _, ex := range p.execs {
-		if ex.state == exUp && len(ex.queue) == 0 && !ex.crew && !c.elsewhere(ex, l.need) {
+		if ex.state == exUp && len(ex.queue) == 0 && !ex.crew {
 			idle++ // it is there but cannot take more just now
 		}
 	}
@@ -163,7 +163,7 @@ func (c *Core) takesMore(ex *executor, generator bool, need amounts) bool {
 		return false
 	}
 	if n == 0 {
-		return c.fits(ex, need)
+		return c.fits(ex.grant, need)
 	}
 	if generator || ex.queue[0].awaits() || ex.queue[n-1].gs.generator || ex.queue[n-1].gang != nil || ex.asked || ex.queue[0].abort != nil {
 		return false // nothing waits behind a generator: it ends only when its consumers have run
@@ -175,7 +175,7 @@ func (c *Core) takesMore(ex *executor, generator bool, need amounts) bool {
 	if depth >= 2 && len(ex.batch) == 0 && ex.load > supplyFor.Seconds()/2 {
 		return false // it gets several in one message when half of what it has is done
 	}
-	return c.supplied(ex, depth) && c.fits(ex, need)
+	return c.supplied(ex, depth) && c.fits(ex.grant, need)
 }
 
 // supplied tells whether an executor with so many tasks in its queue, at least
@@ -242,7 +242,6 @@ func (c *Core) enqueue(r *run, ex *executor) bool {
 	ex.queue = append(ex.queue, r)
 	ex.load += r.mean
 	c.cover(ex, r.gs.need)
-	ex.bound = ex.bound || ex.devices != nil && r.gs.group.Run.Function != ""
 	ex.batch = append(ex.batch, m)
 	c.charge(r.job, r.mean*float64(r.gs.need[resCPU])/1000)
 	if r.gs.generator {
@@ -309,8 +308,8 @@ func (c *Core) chooseFor(r *run) *executor {
 		}
 	}
 	if best == nil {
-		if c.fits(nil, cl.need) {
-			c.retire(cl.env.pool, cl.need, 1)
+		none := make(amounts, len(c.total))
+		if c.fits(none, cl.need) {
 			cl.env.pool.wanted = max(cl.env.pool.wanted, 1)
 		}
 	}

@@ -102,9 +102,9 @@ func (m *jobMaker) group(name string) {
 		o.gen = -1
 		out = fmt.Sprintf("generates: {o: {count: \"*\", buffer: %d}}", rapid.IntRange(1, 6).Draw(t, "buffer"))
 	}
-	needs := rapid.SampledFrom([]string{"", "cpu: 0.5", "cpu: 2", "memory: 600MiB", "disk: 1", "gpu: 0.6", "gpu: 0.3", "gpu: 1", "gpu: 2"}).Draw(t, "resources")
+	needs := rapid.SampledFrom([]string{"", "cpu: 0.5", "cpu: 2", "memory: 600MiB", "disk: 1"}).Draw(t, "resources")
 	if o.index == "rank" && needs != "cpu: 2" {
-		needs = rapid.SampledFrom([]string{"cpu: 0.4", "cpu: 0.4, gpu: 0.6", "cpu: 0.4, gpu: 1"}).Draw(t, "member")
+		needs = "cpu: 0.4"
 	}
 	function := rapid.SampledFrom([]string{"F", "F", "F", "\"env:G\""}).Draw(t, "function")
 	fmt.Fprintf(&m.text, "  %s: {%srun: %s, %s, in: {%s}, resources: {%s}, retries: %d, keep_going: %v, priority: %d}\n", name, loop, function, out,

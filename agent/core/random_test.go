@@ -14,7 +14,7 @@ import (
 
 func randomHost(t *rapid.T) Config {
 	return Config{Agent: "a", Total: comms.Resources{CPU: rapid.SampledFrom([]int64{2000, 3000, 4000}).Draw(t, "cpu"), Memory: 1 << 30,
-		GPU: 2000, Custom: []comms.Amount{{Name: "disk", N: 1000}}},
+		Custom: []comms.Amount{{Name: "disk", N: 1000}}},
 		MaxExecutors: rapid.IntRange(1, 5).Draw(t, "executors"),
 		EventsFor:    rapid.SampledFrom([]time.Duration{0, time.Millisecond}).Draw(t, "events"),
 		Memory:       rapid.SampledFrom([]int64{64 << 10, 256 << 10, 4 << 20}).Draw(t, "shm"), ArenaBytes: 16 << 10, CheckFrees: true, Warm: 1}

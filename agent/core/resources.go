@@ -47,9 +47,6 @@ func (c *Core) need(r dag.Resources) (need amounts, unfit string) {
 			return need, c.unfit(i, n)
 		}
 	}
-	if why := c.noDevices(need[resGPU], 1); why != "" {
-		return need, why
-	}
 	if known < len(r.Custom) {
 		return need, "needs " + c.unknownResource(r) + ", which this agent does not have"
 	}
@@ -95,28 +92,20 @@ func (c *Core) resources(need amounts) comms.Resources {
 	return r
 }
 
-// fits tells whether an executor's grant may grow to cover need as well; ex is nil for
-// one that has nothing.
-func (c *Core) fits(ex *executor, need amounts) bool {
+// fits tells whether a grant may grow to cover need as well.
+func (c *Core) fits(grant, need amounts) bool {
 	for i, n := range need {
-		if ex != nil {
-			n -= ex.grant[i]
-		}
-		if n > 0 && n > c.free[i] {
+		if n > grant[i] && n-grant[i] > c.free[i] {
 			return false
 		}
 	}
-	_, ok := c.devicesFor(ex, need[resGPU])
-	return ok
+	return true
 }
 
 // cover grows an executor's grant to cover need.
 func (c *Core) cover(ex *executor, need amounts) {
 	for i, n := range need {
 		if d := n - ex.grant[i]; d > 0 {
-			if i == resGPU {
-				c.grantDevices(ex, ex.grant[i], n)
-			}
 			ex.grant[i] += d
 			c.free[i] -= d
 		}
@@ -133,9 +122,6 @@ func (c *Core) regrant(ex *executor) {
 		}
 		if i == resCPU && ex.held() {
 			want = 0
-		}
-		if i == resGPU && ex.grant[i] > 0 {
-			c.grantDevices(ex, ex.grant[i], want)
 		}
 		c.free[i] += ex.grant[i] - want
 		ex.grant[i] = want

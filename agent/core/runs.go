@@ -120,9 +120,6 @@ func (c *Core) message(r *run, ex *executor) (comms.Run, error) {
 	if r.gang != nil {
 		m.Env = append(m.Env, r.gang.environ()...)
 	}
-	if at, _ := c.devicesFor(ex, r.gs.need[resGPU]); at != nil {
-		m.Env = append(m.Env, c.deviceEnv(at))
-	}
 	if len(g.Inputs) > 0 {
 		if m.Inputs, err = c.inputs(r, ex); err != nil {
 			return m, err
@@ -256,7 +253,7 @@ func (gs *groupState) findStep() {
 	for i := range g.Axes {
 		gs.named = gs.named || g.Axes[i].Values != nil
 	}
-	gs.step = g.Stream == nil && g.Gang == dag.GangNone && g.Run.Function != "" && !gs.varyEnv && !gs.generator && gs.unfit == "" && g.Resources.GPU == 0 &&
+	gs.step = g.Stream == nil && g.Gang == dag.GangNone && g.Run.Function != "" && !gs.varyEnv && !gs.generator && gs.unfit == "" &&
 		(len(g.Inputs) == 0 || len(g.Inputs) == 1 && !g.Inputs[0].List)
 }
 

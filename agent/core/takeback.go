@@ -10,20 +10,15 @@ import (
 // another one of their pool has nothing to do.
 func (c *Core) takeBack() {
 	for _, p := range c.pools {
-		var idle []*executor
-		for _, ex := range p.execs {
-			if ex.state == exUp && len(ex.queue) == 0 && !ex.full {
-				idle = append(idle, ex)
-			}
-		}
-		if len(idle) == 0 {
+		if !slices.ContainsFunc(p.execs, func(ex *executor) bool { return ex.state == exUp && len(ex.queue) == 0 && !ex.full }) {
 			continue
 		}
 		for _, ex := range p.execs {
 			if ex.asked || ex.state != exUp || !ex.spares() {
 				continue
 			}
-			if need := ex.queue[len(ex.queue)-1].gs.need; !slices.ContainsFunc(idle, func(ex *executor) bool { return c.fits(ex, need) }) {
+			none := make(amounts, len(c.total))
+			if !c.fits(none, ex.queue[len(ex.queue)-1].gs.need) {
 				continue
 			}
 			if due := ex.heard.Add(staleAfter); due.After(c.now) {
@@ -108,7 +103,7 @@ func (c *Core) unpinPlaceless() {
 // executor, and one is idle or starts: it, or its place, is the call's then. Two calls
 // of different pools would else take memory and executor from each other for ever.
 func (c *Core) turnComes(r *run) bool {
-	if r.job.call == nil || !c.fits(nil, r.gs.need) {
+	if r.job.call == nil || !c.fits(make(amounts, len(c.total)), r.gs.need) {
 		return false
 	}
 	if lack := c.lacking(); lack != nil && overlaps(lack, r.gs.need) {

@@ -30,7 +30,6 @@ type worker struct {
 	back   []*comms.Lease // to be returned behind the report that seals what is in it
 	ends   []comms.Usage  // of runs from first on, which have succeeded, to be told together
 	first  comms.RunID
-	opened string // devices that functions have opened in its process
 }
 
 func (x *worker) canAct() bool {

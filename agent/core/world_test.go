@@ -377,39 +377,9 @@ func (w *world) checkGangs(out []Action) {
 	}
 }
 
-// checkDevices adds what a run was told to use, and wants an executor to stay with the
-// devices that functions have opened there.
-func (w *world) checkDevices(x *worker, r *comms.Run, used map[string]int64) {
-	k := x.kinds[r.Kind]
-	at := slices.IndexFunc(r.Env, func(kv string) bool { return strings.HasPrefix(kv, "CUDA_VISIBLE_DEVICES=") })
-	if (at >= 0) != (k.Resources.GPU > 0) {
-		w.t.Fatalf("run %d has %d thousandths of devices and is told %q", r.ID, k.Resources.GPU, r.Env)
-	}
-	if at < 0 {
-		return
-	}
-	_, names, _ := strings.Cut(r.Env[at], "=")
-	all := strings.Split(names, ",")
-	if int64(len(all)) != (k.Resources.GPU+999)/1000 {
-		w.t.Fatalf("run %d needs %d thousandths of devices and has %q", r.ID, k.Resources.GPU, names)
-	}
-	for _, name := range all {
-		if used[name] += min(k.Resources.GPU, 1000); used[name] > 1000 {
-			w.t.Fatalf("%d thousandths of device %s are used at once", used[name], name)
-		}
-	}
-	if k.Function != "" && x.opened == "" {
-		x.opened = names
-	}
-	if k.Function != "" && x.opened != names {
-		w.t.Fatalf("executor %d opened devices %s and runs a function on %s", x.id, x.opened, names)
-	}
-}
-
 // checkResources sums what runs now.
 func (w *world) checkResources() {
 	used := map[string]int64{}
-	devices := map[string]int64{}
 	for _, x := range w.workers {
 		r := x.cur
 		if r == nil && len(x.queue) > 0 {
@@ -424,7 +394,6 @@ func (w *world) checkResources() {
 		}
 		used["memory"] += k.Resources.Memory
 		used["gpu"] += k.Resources.GPU
-		w.checkDevices(x, r, devices)
 		for _, a := range k.Resources.Custom {
 			used[a.Name] += a.N
 		}

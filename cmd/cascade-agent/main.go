@@ -74,9 +74,6 @@ itself, and every later start with the same command line uses it.
 
 Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if f.gpu == 0 && c.Flags().Changed("gpu") {
-				f.gpu = -1 // none, and not those that are found
-			}
 			cfg, err := f.config(c.ErrOrStderr())
 			if err != nil {
 				return daemon.Bad(err)
@@ -101,7 +98,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	f.network.Flags(c, "further address for clients and agents, such as tcp://10.0.0.5:20000-20100 (default with --join: this host's address towards the controller)",
 		"listen on this interface, or address of this host, by TCP", "port, or range of which the first free one is taken (default any)")
 	s.Float64Var(&f.cpu, "cpu", 0, "cores that tasks may use (default all that this process may use)")
-	s.Float64Var(&f.gpu, "gpu", 0, "devices that tasks may use; 0: none (default all that are found)")
+	s.Float64Var(&f.gpu, "gpu", 0, "devices that tasks may use")
 	s.StringToStringVar(&f.resources, "resource", nil, "further resources that tasks may use, such as licence=2; a job file says how many a task takes")
 	s.StringVar(&f.memory, "memory", "", "private memory that tasks may use, such as 8GiB (default the host's less the store)")
 	s.StringVar(&f.store, "store", "", "shared memory for datasets, such as 4GiB (default 30 % of the host's)")
