@@ -21,10 +21,12 @@ import (
 type jobFlags struct {
 	params    []string
 	paramFile string
+	unread    bool
 }
 
 func (f *jobFlags) add(c *cobra.Command) {
 	c.Flags().StringArrayVarP(&f.params, "param", "p", nil, "set a parameter: NAME=VALUE; may be given several times")
+	c.Flags().BoolVar(&f.unread, "unread", false, "do not read the modules of Python functions: what is wrong with them shows when they run")
 	c.Flags().StringVar(&f.paramFile, "param-file", "", "YAML file of parameters; --param and CASCADE_PARAM_NAME in the environment go before it")
 }
 
@@ -39,17 +41,20 @@ func (a *app) read(path string, f *jobFlags) (*dag.Graph, string, error) {
 	return g, dir, err
 }
 
-// readChecked is read, and looks also at the Python functions that the job calls. unread
-// are the tasks of which that is left to the run.
-func (a *app) readChecked(ctx context.Context, path string, f *jobFlags) (g *dag.Graph, dir string, unread []string, err error) {
+// readChecked is read, and looks also at the Python functions that the job calls. left
+// says of which tasks that is left to the run.
+func (a *app) readChecked(ctx context.Context, path string, f *jobFlags) (g *dag.Graph, dir string, left unread, err error) {
 	text, name, dir, err := a.readFile(path)
 	if err != nil {
-		return nil, "", nil, badInput{err}
+		return nil, "", left, badInput{err}
 	}
 	if g, err = a.parse(text, name, dir, f); err != nil {
-		return nil, "", nil, err
+		return nil, "", left, err
 	}
-	found, unread := pysource.Check(ctx, g, dir)
+	if f.unread {
+		return g, dir, unread{tasks: pysource.Tasks(g)}, nil
+	}
+	found, tasks, why := pysource.Check(ctx, g, dir)
 	var all dag.Problems
 	for _, m := range found {
 		p := dag.Problem{File: name, Message: fmt.Sprintf("task %q: %s", m.Task, m.Message), Hint: m.Hint}
@@ -58,9 +63,15 @@ func (a *app) readChecked(ctx context.Context, path string, f *jobFlags) (g *dag
 	}
 	slices.SortStableFunc(all, func(a, b dag.Problem) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col)) })
 	if len(all) > 0 {
-		return nil, "", nil, badInput{all}
+		return nil, "", left, badInput{all}
 	}
-	return g, dir, unread, nil
+	return g, dir, unread{tasks, why}, nil
+}
+
+// unread is tasks whose Python functions were not looked at, and why none was, if so.
+type unread struct {
+	tasks []string
+	why   error
 }
 
 func (a *app) parse(text []byte, name, dir string, f *jobFlags) (*dag.Graph, error) {
@@ -164,16 +175,16 @@ without running them. What is left to the run is printed, as "not checked".`,
 		Example: "  cascade validate job.yaml --param steps=4",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			g, _, unread, err := a.readChecked(c.Context(), args[0], &flags)
+			g, _, left, err := a.readChecked(c.Context(), args[0], &flags)
 			if err != nil {
 				return err
 			}
-			left := unchecked(g, unread)
+			unchecked := unchecked(g, left)
 			if a.json {
-				return a.printJSON(map[string]any{"job": g.Name, "tasks": g.NumTasks(), "streamed": g.NumSlots(), "unchecked": left})
+				return a.printJSON(map[string]any{"job": g.Name, "tasks": g.NumTasks(), "streamed": g.NumSlots(), "unchecked": unchecked})
 			}
 			fmt.Fprintf(a.out, "%s: job %s is right: %s\n", args[0], g.Name, taskCount(g))
-			for _, what := range left {
+			for _, what := range unchecked {
 				fmt.Fprintf(a.out, "  not checked  %s\n", what)
 			}
 			return nil
@@ -183,9 +194,9 @@ without running them. What is left to the run is printed, as "not checked".`,
 	return c
 }
 
-// unchecked says what of a job is left to its run, and when the run finds out. unread
-// are tasks whose Python functions were not looked at.
-func unchecked(g *dag.Graph, unread []string) []string {
+// unchecked says what of a job is left to its run, and when the run finds out. u
+// says of which tasks the Python functions were not looked at.
+func unchecked(g *dag.Graph, u unread) []string {
 	kinds, packages := map[string]string{"": "default"}, false
 	for i := range g.Environments {
 		e := &g.Environments[i]
@@ -193,7 +204,10 @@ func unchecked(g *dag.Graph, unread []string) []string {
 		packages = packages || e.Python != nil && len(e.Python.Pip) > 0 || e.Container != nil || len(e.Plugins) > 0
 	}
 	var registered, commands, urls bool
-	functions := unread
+	functions, why := u.tasks, ""
+	if u.why != nil {
+		why = " (" + u.why.Error() + ")"
+	}
 	if len(functions) > explainNames {
 		functions = append(slices.Clone(functions[:explainNames]), fmt.Sprintf("%d more", len(functions)-explainNames))
 	}
@@ -215,7 +229,7 @@ func unchecked(g *dag.Graph, unread []string) []string {
 		what  string
 	}{
 		{registered, "functions of Go: the run checks them all before their tasks are due"},
-		{len(unread) > 0, "functions of Python of " + strings.Join(functions, ", ") + ": each is looked for when the first task that calls it starts"},
+		{len(functions) > 0, "functions of Python of " + strings.Join(functions, ", ") + ": each is looked for when the first task that calls it starts" + why},
 		{commands, "programs of commands: each is looked for when its task starts"},
 		{packages, "packages, images and plugins of environments: found when an environment is built"},
 		{urls, "URLs: fetched when their tasks run"},

@@ -2,10 +2,10 @@ package main
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/pysource"
 )
 
 // What validate leaves to the run, and says so.
@@ -38,18 +38,8 @@ func TestUnchecked(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if got := unchecked(g, pythonTasks(g)); !slices.Equal(got, c.want) {
+		if got := unchecked(g, unread{tasks: pysource.Tasks(g)}); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-}
-
-// pythonTasks are the tasks of a test's job that call functions of Python.
-func pythonTasks(g *dag.Graph) (names []string) {
-	for i := range g.Groups {
-		if strings.HasPrefix(g.Groups[i].Run.Function, "module.") {
-			names = append(names, g.Groups[i].Name)
-		}
-	}
-	return names
 }

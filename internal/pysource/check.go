@@ -27,8 +27,8 @@ type Mistake struct {
 
 // Check finds the mistakes of a job whose relative paths are seen from dir. unread are
 // the tasks whose functions it could not look at, by the order of the job file; all
-// tasks of Python where this host has no Python that reads.
-func Check(ctx context.Context, g *dag.Graph, dir string) (found []Mistake, unread []string) {
+// tasks of Python where this host has no Python that reads: err says why.
+func Check(ctx context.Context, g *dag.Graph, dir string) (found []Mistake, unread []string, err error) {
 	targets := map[int]target{}
 	var files []string
 	for i := range g.Groups {
@@ -39,7 +39,7 @@ func Check(ctx context.Context, g *dag.Graph, dir string) (found []Mistake, unre
 		}
 	}
 	if len(targets) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	slices.Sort(files)
 	said, err := scan(ctx, slices.Compact(files))
@@ -56,7 +56,17 @@ func Check(ctx context.Context, g *dag.Graph, dir string) (found []Mistake, unre
 		}
 		found = append(found, some...)
 	}
-	return found, unread
+	return found, unread, err
+}
+
+// Tasks lists the tasks that call functions of Python, by the order of the job file.
+func Tasks(g *dag.Graph) (names []string) {
+	for i := range g.Groups {
+		if environment(g, &g.Groups[i]) != nil {
+			names = append(names, g.Groups[i].Name)
+		}
+	}
+	return names
 }
 
 // environment returns that of a group whose function is one of Python, nil for others.
@@ -85,8 +95,9 @@ type answer struct {
 
 // source is what a file defines.
 type source struct {
-	Names   map[string]*signature `json:"names"` // nil: something, not known what it takes
-	Dynamic bool                  `json:"dynamic"`
+	Names   map[string]*signature `json:"names"`   // nil: something, not known what it takes
+	Dynamic bool                  `json:"dynamic"` // it may have any name
+	Changes bool                  `json:"changes"` // it writes to what it has imported
 }
 
 // signature is how a function may be called.
@@ -136,12 +147,12 @@ func (a *answer) check(g *dag.Graph, grp *dag.Group, t target, dir string) (foun
 		return []Mistake{at(cmp.Or(dag.DidYouMean(t.name, modules(in)), "name its folder or file under py_modules of the environment, or its package under pip"),
 			fmt.Sprintf("there is no module %s in environment %s", t.name, e.Name), "run")}, true
 	}
+	file := t.files[len(t.files)-1]
 	for _, f := range t.files {
-		if s := a.Files[f]; s == nil || s.Dynamic {
+		if s := a.Files[f]; s == nil || s.Dynamic || s.Changes && f != file {
 			return nil, false
 		}
 	}
-	file := t.files[len(t.files)-1]
 	s, name := a.Files[file], strings.Join(t.rest, ".")
 	sig, ok := s.Names[name]
 	switch {

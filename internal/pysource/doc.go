@@ -7,7 +7,8 @@
 //	                                                     (their syntax trees, by ast)
 //
 // It says only what is sure. Whatever may add names or change signatures when a module
-// runs (a decorator, `import *`, __getattr__, globals()), a module from a package, an
-// archive or an address, and a module that does not parse, is left to the run. Only what
-// another module changes in one is not foreseen: a name that it adds must stand in both.
+// runs (a decorator, `import *`, __getattr__, globals(), an attribute that is written), a
+// module from a package, an archive or an address, and a module that does not parse, is
+// left to the run. Only what another module changes in one is not foreseen: a name that
+// it adds must stand in both.
 package pysource
