@@ -45,15 +45,9 @@ const executorBlock = 256
 // folder was lost, and at least one more than the last. Event numbers start
 // there too: nobody counts a thousand million events a second.
 func openState(dir string) (*state, numbers, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, numbers{}, fmt.Errorf("make state folder: %w", err)
-	}
-	lock, err := owner.Lock(filepath.Join(dir, lockName))
-	if errors.Is(err, owner.ErrHeld) {
-		return nil, numbers{}, fmt.Errorf("state folder %s: another agent uses it: %w", dir, err)
-	}
+	lock, err := lockState(dir)
 	if err != nil {
-		return nil, numbers{}, fmt.Errorf("lock the state folder: %w", err)
+		return nil, numbers{}, err
 	}
 	s := &state{dir: dir, lock: lock}
 	started, err := s.begin()
@@ -66,6 +60,26 @@ func openState(dir string) (*state, numbers, error) {
 	}
 	return s, started, nil
 }
+
+// lockState takes the state folder, which it makes where there is none.
+func lockState(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make state folder: %w", err)
+	}
+	lock, err := owner.Lock(filepath.Join(dir, lockName))
+	if errors.Is(err, owner.ErrHeld) {
+		return nil, fmt.Errorf("state folder %s: another agent uses it (each needs one of its own: --state): %w", dir, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock the state folder: %w", err)
+	}
+	return lock, nil
+}
+
+// Reserve keeps other agents from a state folder until it is closed: for what a
+// program changes in it before New, which takes it again. It is an error when an agent
+// has it.
+func Reserve(state string) (io.Closer, error) { return lockState(state) }
 
 func (s *state) begin() (numbers, error) {
 	for _, name := range []string{"logs", "spill", "scratch"} {

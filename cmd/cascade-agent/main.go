@@ -181,10 +181,15 @@ func (f *flags) reach(cfg *agent.Config) (err error) {
 }
 
 // enter joins the cluster, unless that was done before.
-func (f *flags) enter(cfg *agent.Config) error {
+func (f *flags) enter(cfg *agent.Config) (err error) {
 	if f.join == "" {
 		return nil
 	}
+	held, err := agent.Reserve(cfg.State) // the certificate in it may be that of an agent that runs
+	if err != nil {
+		return fmt.Errorf("join a cluster: %w", err)
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
 	if cfg.Name == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -193,7 +198,7 @@ func (f *flags) enter(cfg *agent.Config) error {
 		cfg.Name = host
 	}
 	token := cmp.Or(f.token, os.Getenv("CASCADE_TOKEN")) // not the flag's default, which --help would show
-	_, err := pki.Enter(context.Background(), cfg.Credentials, strings.TrimPrefix(cfg.Controller, "tcp://"), token, cfg.Name, time.Now)
+	_, err = pki.Enter(context.Background(), cfg.Credentials, strings.TrimPrefix(cfg.Controller, "tcp://"), token, cfg.Name, time.Now)
 	return err
 }
 

@@ -79,10 +79,12 @@ func TestSignalEndsTheAgent(t *testing.T) {
 	case n := <-code:
 		t.Fatalf("it ended with %d: %s", n, &stderr)
 	}
-	// The state folder belongs to one agent.
-	var second bytes.Buffer
-	if n := run([]string{"--controller", "ipc:///x", "--name", "a1", "--state", state}, &second, nil); n != daemon.ExitInfrastructure || !strings.Contains(second.String(), "another agent uses it") {
-		t.Errorf("a second agent: exit code %d: %s", n, &second)
+	// The state folder belongs to one agent, and so does the certificate in it.
+	for _, at := range [][]string{{"--controller", "ipc:///x", "--name", "a1"}, {"--join", "127.0.0.1:1", "--token", "any", "--name", "a2"}} {
+		var second bytes.Buffer
+		if n := run(append(at, "--state", state), &second, nil); n != daemon.ExitInfrastructure || !strings.Contains(second.String(), "another agent uses it") {
+			t.Errorf("a second agent, %q: exit code %d: %s", at, n, &second)
+		}
 	}
 	signals <- syscall.SIGTERM
 	if n := <-code; n != daemon.ExitOK {
