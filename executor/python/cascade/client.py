@@ -122,13 +122,14 @@ class Cluster:
         dir = os.path.abspath(dir)
 
         job = uuid.UUID(id) if id else _uuid7()
+        built = graph if isinstance(graph, Graph) else None
         try:
-            return self._submit(self._sealed(graph, results, dir), job, dir, keep)
+            return self._submit(self._sealed(graph, results, dir), job, dir, keep, built)
         except RequestError as e:
             if e.code != NOT_FOUND or not self._sent:
                 raise
         self._sent.clear()  # the controller has no longer what it had
-        return self._submit(self._sealed(graph, results, dir), job, dir, keep)
+        return self._submit(self._sealed(graph, results, dir), job, dir, keep, built)
 
     def _sealed(self, graph: Graph | str | os.PathLike[str], results: tuple[Ref, ...], dir: str) -> str:
         """The text of a job of which all files are at the controller."""
@@ -143,7 +144,7 @@ class Cluster:
         with open(graph, encoding="utf-8", newline="") as f:
             return jobtext.sealed(f.read(), dir, seal)
 
-    def _submit(self, text: str, job: uuid.UUID, dir: str, keep: bool) -> Job:
+    def _submit(self, text: str, job: uuid.UUID, dir: str, keep: bool, graph: Graph | None) -> Job:
         # The submit is a watch as well, which brings small results: one round trip for each less.
         told = self._controller.start(
             lambda req: m.Submit(
@@ -156,7 +157,7 @@ class Cluster:
             self._controller.end(told)
             raise
         assert answer is not None  # there is no time-out
-        return Job(self, uuid.UUID(bytes=answer[0].job), told)
+        return Job(self, uuid.UUID(bytes=answer[0].job), told, graph)
 
     def run(self, graph: Graph | str | os.PathLike[str], *results: Ref, progress: bool | None = None) -> Any:
         """Submits a job, waits for its end, and returns the values of the results: one, or a tuple."""
@@ -207,9 +208,9 @@ class Cluster:
 class Job:
     """A job of a cluster."""
 
-    def __init__(self, cluster: Cluster, id: uuid.UUID, told: int = 0) -> None:
-        """told is the request to which the result and the end are told, 0 if there is none."""
-        self._cluster, self._id = cluster, id
+    def __init__(self, cluster: Cluster, id: uuid.UUID, told: int = 0, graph: Graph | None = None) -> None:
+        """told is the request to which the result and the end are told, 0 if there is none; graph what was submitted, if known."""
+        self._cluster, self._id, self._graph = cluster, id, graph
         self._settled: m.Progress | None = None  # how it stood when its results were there
         self._told = told
         if told:
@@ -277,6 +278,8 @@ class Job:
         standard error, once, that an environment is being built; with progress how the job stands too, as wait does; with
         progress=False nothing.
         """
+        if self._graph is not None and not isinstance(ref, str):
+            self._graph.own(ref)
         show = _Bar(bool(progress))
         builds = None if progress is False else self._builds(show.line)
         while self._settled is None and self._told and not progress:

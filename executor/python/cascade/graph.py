@@ -240,8 +240,16 @@ class Graph:
         if self.keep_going:
             job["keep_going"] = True
         if results:
-            job["outputs"] = [r.name for r in results]
+            job["outputs"] = [self.own(r).name for r in results]
         return job
+
+    def own(self, ref: Ref) -> Ref:
+        """An output of this graph; TypeError for what is none, ValueError for one of another graph."""
+        if not isinstance(ref, Ref):
+            raise TypeError(f"{getattr(ref, '__name__', repr(ref))} is no output of a task: give what its call returned while the graph was built")
+        if ref.graph is not self:
+            raise ValueError(f"{ref!r} is an output of another graph")
+        return ref
 
     def _name(self, base: str) -> str:
         """A name that no task and no input has: base, then with a number behind it."""

@@ -18,7 +18,7 @@ def first(x, /):
 def refused(call: Callable[[], Any]) -> None:
     try:
         call()
-    except TypeError as e:
+    except (TypeError, ValueError) as e:
         print(e)
     else:
         print("taken")
@@ -35,3 +35,10 @@ with cascade.Graph("arguments") as g:
     refused(lambda: g.add(lambda n: n))
     refused(lambda: g.add(lambda n, **more: n, m=1))
     refused(lambda: scale([1.0], factor=2.0))
+
+with cascade.Graph("other") as other:
+    scaled = scale([1.0], 2.0)
+refused(lambda: g.document(scaled))
+refused(lambda: g.document(scale))
+refused(lambda: g.add(scale, scaled, 2.0))
+refused(lambda: other.document(scaled))
