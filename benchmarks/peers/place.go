@@ -41,11 +41,13 @@ func prepare(ctx context.Context, dir string, cores int, of []system, say func(s
 		return p, nil, err
 	}
 	p.version = commit(ctx, clone)
-	build := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator), modulePath+"/cmd/cascade",
-		modulePath+"/cmd/cascade-controller", modulePath+"/cmd/cascade-agent", modulePath+"/cmd/cascade-executor", modulePath+"/benchmarks/peers/systems/cascade-runner")
-	build.Dir = clone
-	if out, err := build.CombinedOutput(); err != nil {
-		return p, nil, fmt.Errorf("build Cascade, in a clone of it: %w\n%s", err, out)
+	if slices.ContainsFunc(of, func(s system) bool { return s.ours }) {
+		build := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator), modulePath+"/cmd/cascade",
+			modulePath+"/cmd/cascade-controller", modulePath+"/cmd/cascade-agent", modulePath+"/cmd/cascade-executor", modulePath+"/benchmarks/peers/systems/cascade-runner")
+		build.Dir = clone
+		if out, err := build.CombinedOutput(); err != nil {
+			return p, nil, fmt.Errorf("build Cascade, in a clone of it: %w\n%s", err, out)
+		}
 	}
 	if err := errors.Join(extract(files, "systems", filepath.Join(dir, "systems")), extract(python.Files, ".", filepath.Join(dir, "python"))); err != nil {
 		return p, nil, err
