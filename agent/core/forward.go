@@ -399,7 +399,6 @@ func (c *Core) cameHome(j *job) {
 // can run here.
 func (c *Core) takeHome(j *job) {
 	c.endStay(j)
-	c.dropPeers(j)
 	j.call.at, j.call.stays = "", true
 	t := j.call.task(j)
 	j.at(t).state = tWaiting
@@ -408,8 +407,10 @@ func (c *Core) takeHome(j *job) {
 	}
 }
 
-// endStay ends what a call has to do with other agents: it has ended, or is to run here.
+// endStay ends what a call has to do with other agents: it has ended, or is to run
+// here. What it returned elsewhere is not fetched any more.
 func (c *Core) endStay(j *job) {
+	c.dropPeers(j)
 	c.strange = slices.DeleteFunc(c.strange, func(o *job) bool { return o == j })
 	out := j.call.out
 	if out == nil {
