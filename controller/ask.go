@@ -193,7 +193,7 @@ func (c *Controller) page(q *comms.Query, a *core.Ask) (comms.Message, error) {
 	case comms.QueryLinks:
 		err = c.linkRows(p, q.Filter)
 	case comms.QueryPlan:
-		err = c.planRows(p, q.Job, g)
+		err = c.planRows(p, q.Job, g, a.Cluster)
 	default:
 		err = &badRequest{fmt.Sprintf("unknown kind of query %q", q.Kind)}
 	}
@@ -322,18 +322,18 @@ func placeName(k comms.PlaceKind) string {
 	return "lost"
 }
 
-// planRows shows the plan that was found for jobs of this graph, else a first plan.
-func (c *Controller) planRows(p *pager, job comms.JobID, g *dag.Graph) error {
+// planRows shows the plan that was found for jobs of this graph on the agents that are
+// there, else a first plan.
+func (c *Controller) planRows(p *pager, job comms.JobID, g *dag.Graph, cl planner.Cluster) error {
 	row, err := c.store.Job(job)
 	if err != nil {
 		return err
 	}
-	plan := c.graphs.followed(row.GraphHash)
-	if plan == nil {
-		if plan, err = c.firstPlan(g); err != nil {
-			return err
-		}
+	plan, err := c.firstPlan(g, cl)
+	if err != nil {
+		return err
 	}
+	plan = c.graphs.better(row.GraphHash, plan, &cl)
 	for i := range plan.Tasks {
 		t, id := &plan.Tasks[i], dag.TaskIndex(i)
 		if !p.add(func() any {
@@ -349,14 +349,16 @@ func (c *Controller) planRows(p *pager, job comms.JobID, g *dag.Graph) error {
 	return nil
 }
 
-func (c *Controller) firstPlan(g *dag.Graph) (*planner.Plan, error) {
-	agents, err := c.store.Agents()
-	if err != nil {
-		return nil, err
-	}
-	var cl planner.Cluster
-	for i := range agents {
-		cl.Hosts = append(cl.Hosts, agents[i].Host())
+// firstPlan is a plan for the agents that are there; when none is, for those that have been.
+func (c *Controller) firstPlan(g *dag.Graph, cl planner.Cluster) (*planner.Plan, error) {
+	if len(cl.Hosts) == 0 {
+		agents, err := c.store.Agents()
+		if err != nil {
+			return nil, err
+		}
+		for i := range agents {
+			cl.Hosts = append(cl.Hosts, agents[i].Host())
+		}
 	}
 	return planner.Make(g, c.snapshot(g), cl)
 }

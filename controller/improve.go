@@ -85,16 +85,6 @@ func (gs *graphs) better(h comms.Hash, first *planner.Plan, on *planner.Cluster)
 	return first
 }
 
-// followed returns the better plan that was found for a graph, nil when none was.
-func (gs *graphs) followed(h comms.Hash) *planner.Plan {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	if k := gs.known[h]; k != nil {
-		return k.better
-	}
-	return nil
-}
-
 // forget has all graphs planned anew when they come again.
 func (gs *graphs) forget() {
 	gs.mu.Lock()

@@ -271,7 +271,11 @@ func (c *Core) query(l *link, m *comms.Query) {
 			}
 		}
 	}
-	c.emit(Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: m, Graph: g})
+	a := Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: m, Graph: g}
+	if m.Kind == comms.QueryPlan {
+		a.Cluster = c.cluster()
+	}
+	c.emit(a)
 }
 
 func (c *Core) agentRows() (rows []comms.AgentRow) {

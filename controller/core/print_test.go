@@ -48,6 +48,9 @@ func (w *world) print(a Action) {
 		for _, id := range slices.SortedFunc(maps.Keys(a.Waits), func(x, y comms.JobID) int { return slices.Compare(x[:], y[:]) }) {
 			p("%s waits: %s", jobName(id), a.Waits[id])
 		}
+		if len(a.Cluster.Hosts) > 0 {
+			p("planned for %s", strings.Join(names(&a.Cluster), ", "))
+		}
 	case Wake:
 		p("wake at %s", a.At.Sub(time.Unix(1000, 0)))
 	}
