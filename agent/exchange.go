@@ -208,7 +208,7 @@ func (l *loop) stopPull(act core.StopPull) {
 	e.x.Withdraw(p.copy, func() {
 		l.agent.in.Push(item{note: func() {
 			if p.free = true; p.ended {
-				p.over(core.Pulled{Pull: act.Pull})
+				p.over(core.Pulled(act))
 			}
 		}})
 	})

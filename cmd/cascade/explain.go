@@ -306,7 +306,7 @@ func earlier(a, b string) bool {
 
 // start says what the start of a task waited for.
 func (x *explanation) start() string {
-	text := ""
+	var text string
 	switch {
 	case x.Before != nil && x.Place > 0 && (x.Last == nil || earlier(x.Last.Ended, x.Before.At)):
 		text = report.Seconds(x.Place) + " after that"
