@@ -329,11 +329,12 @@ func (c *Controller) planRows(p *pager, job comms.JobID, g *dag.Graph, cl planne
 	if err != nil {
 		return err
 	}
-	plan, err := c.firstPlan(g, cl)
-	if err != nil {
-		return err
+	plan := c.graphs.followed(row.GraphHash, &cl)
+	if plan == nil {
+		if plan, err = c.firstPlan(g, cl); err != nil {
+			return err
+		}
 	}
-	plan = c.graphs.better(row.GraphHash, plan, &cl)
 	for i := range plan.Tasks {
 		t, id := &plan.Tasks[i], dag.TaskIndex(i)
 		if !p.add(func() any {

@@ -85,6 +85,23 @@ func (gs *graphs) better(h comms.Hash, first *planner.Plan, on *planner.Cluster)
 	return first
 }
 
+// followed returns the better plan that was found for a graph; nil when none was, or
+// it is for hosts that are not all there.
+func (gs *graphs) followed(h comms.Hash, on *planner.Cluster) *planner.Plan {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	k := gs.known[h]
+	if k == nil || k.better == nil {
+		return nil
+	}
+	for _, name := range k.better.Hosts {
+		if !slices.ContainsFunc(on.Hosts, func(h planner.Host) bool { return h.Name == name }) {
+			return nil
+		}
+	}
+	return k.better
+}
+
 // forget has all graphs planned anew when they come again.
 func (gs *graphs) forget() {
 	gs.mu.Lock()
