@@ -85,7 +85,7 @@ func environment(g *dag.Graph, grp *dag.Group) *dag.Environment {
 var script string
 
 // scanTime bounds what reading the modules may take: the job can do without.
-const scanTime = 10 * time.Second
+const scanTime = 30 * time.Second
 
 // answer is what scan.py writes.
 type answer struct {
