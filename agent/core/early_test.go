@@ -87,13 +87,7 @@ func TestDroppedNoticesAreFreed(t *testing.T) {
 
 // When an Assign comes of which notices were dropped, who told them tells them again.
 func TestDroppedNoticesAreToldAgain(t *testing.T) {
-	g := graph(t, `
-job: chain
-tasks:
-  t: {run: F, out: [o]}
-  c: {run: F, in: {x: t.o}, out: [o]}
-outputs: [c.o]
-`)
+	g := graph(t, chainJob)
 	peers := []comms.Fragment{{Agent: "a", Run: []comms.Range{{First: 0, Last: 0}}}}
 	for _, c := range []struct {
 		what              string
@@ -129,13 +123,7 @@ outputs: [c.o]
 // TestLateForTheAssign: a job whose Assign comes when the notices about it were dropped runs to its end.
 func TestLateForTheAssign(t *testing.T) {
 	n := pair(t)
-	g := graph(t, `
-job: chain
-tasks:
-  t: {run: F, out: [o]}
-  c: {run: F, in: {x: t.o}, out: [o]}
-outputs: [c.o]
-`)
+	g := graph(t, chainJob)
 	job := n.worlds[0].assign(1, g, comms.Assign{Run: []comms.Range{{First: 0, Last: 0}}, Peers: []comms.Fragment{{Agent: "b", Incarnation: 1, Run: []comms.Range{{First: 1, Last: 1}}}}})
 	n.run()
 	w := n.worlds[1]

@@ -344,3 +344,12 @@ func brief(v any) string {
 	}
 	return fmt.Sprintf("%T %s", v, text[:min(len(text), 300)])
 }
+
+// chainJob is a task and its reader.
+const chainJob = `
+job: chain
+tasks:
+  t: {run: F, out: [o]}
+  c: {run: F, in: {x: t.o}, out: [o]}
+outputs: [c.o]
+`

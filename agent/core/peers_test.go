@@ -378,13 +378,7 @@ outputs: ["c[*].o"]
 // who read it elsewhere are durable.
 func TestReleasedWhenCommitted(t *testing.T) {
 	n := pair(t)
-	g := graph(t, `
-job: chain
-tasks:
-  t: {run: F, out: [o]}
-  c: {run: F, in: {x: t.o}, out: [o]}
-outputs: [c.o]
-`)
+	g := graph(t, chainJob)
 	n.worlds[1].hold = true
 	of := []int{0, 1}
 	job := n.spread(1, g, comms.Assign{}, of)
@@ -413,13 +407,7 @@ func TestNoticeBeforeAssign(t *testing.T) {
 		Datasets: []comms.Desc{{Attempt: 1, Size: 44, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("01000000-0000-0000-0000-000000000000 {0 0 0}")}}}}
 	w := n.worlds[1]
 	w.step(FromPeer{"a", m})
-	job := w.assign(1, graph(t, `
-job: chain
-tasks:
-  t: {run: F, out: [o]}
-  c: {run: F, in: {x: t.o}, out: [o]}
-outputs: [c.o]
-`), comms.Assign{Run: []comms.Range{{First: 1, Last: 1}}, Peers: []comms.Fragment{{Agent: "a", Run: []comms.Range{{First: 0, Last: 0}}}}})
+	job := w.assign(1, graph(t, chainJob), comms.Assign{Run: []comms.Range{{First: 1, Last: 1}}, Peers: []comms.Fragment{{Agent: "a", Run: []comms.Range{{First: 0, Last: 0}}}}})
 	w.run()
 	w.allEnded(job)
 	if w.done[comms.TaskID{Job: job, Index: 1}] != 1 {

@@ -12,13 +12,7 @@ func TestAskedForWhileItLeaves(t *testing.T) {
 	n := pair(t)
 	n.worlds[0].segment = 1000
 	n.worlds[1].hold = true // so that the maker keeps it
-	g := graph(t, `
-job: chain
-tasks:
-  t: {run: F, out: [o]}
-  c: {run: F, in: {x: t.o}, out: [o]}
-outputs: [c.o]
-`)
+	g := graph(t, chainJob)
 	of := []int{0, 1}
 	job := n.spread(1, g, comms.Assign{}, of)
 	n.run()

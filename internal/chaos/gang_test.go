@@ -18,12 +18,7 @@ import (
 // which speak TCP; the first host has the controller, too.
 func ringHosts(t *testing.T, hosts, cores int) (h *Host, restart func(i int) *Process) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds programs and starts many processes")
-	}
-	if os.Getuid() != 0 {
-		t.Skip("hosts of one machine need root")
-	}
+	needsHosts(t)
 	lab, err := netlab.New(netlab.Config{Hosts: hosts})
 	if err != nil {
 		if os.Getenv("CASCADE_REQUIRE_NETLAB") != "" {

@@ -75,6 +75,17 @@ func TestOneOfTwoAgentsKilled(t *testing.T) {
 	}
 }
 
+// needsHosts skips a test that makes hosts of one machine, where that cannot be or takes too long.
+func needsHosts(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds programs and starts many processes")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("hosts of one machine need root")
+	}
+}
+
 // threeHosts starts a controller and two agents on hosts of their own, which speak
 // TCP, with a short grace.
 func threeHosts(t *testing.T) (h *Host, lab *netlab.Lab, controller, first *Process) {
@@ -101,12 +112,7 @@ func threeHosts(t *testing.T) (h *Host, lab *netlab.Lab, controller, first *Proc
 // agent's host is killed in the middle of a job: the other goes on.
 func TestHostKilled(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds programs and starts many processes")
-	}
-	if os.Getuid() != 0 {
-		t.Skip("hosts of one machine need root")
-	}
+	needsHosts(t)
 	want := undisturbed(t)
 	h, lab, controller, _ := threeHosts(t)
 	gate, open := held(h)
@@ -128,12 +134,7 @@ func TestHostKilled(t *testing.T) {
 // with all that it had begun: nothing of that counts. The next job it runs alone.
 func TestHostIsBack(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds programs and starts many processes")
-	}
-	if os.Getuid() != 0 {
-		t.Skip("hosts of one machine need root")
-	}
+	needsHosts(t)
 	want := undisturbed(t)
 	for _, c := range []struct {
 		name         string

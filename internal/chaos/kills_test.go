@@ -51,12 +51,7 @@ const killsPort = 7420
 //
 //	go test ./internal/chaos -run TestKills -v -kills 30m -timeout 45m -kills.csv kills.csv -kills.svg kills.svg
 func TestKills(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds programs and starts many processes")
-	}
-	if os.Getuid() != 0 {
-		t.Skip("hosts of one machine need root")
-	}
+	needsHosts(t)
 	lab, err := netlab.New(netlab.Config{Hosts: 4})
 	if err != nil {
 		if os.Getenv("CASCADE_REQUIRE_NETLAB") != "" {
