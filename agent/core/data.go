@@ -362,6 +362,9 @@ func (c *Core) knownData(j *job, m *comms.Assign) {
 			continue
 		}
 		d.Place.Bytes = bytes.Clone(d.Place.Bytes)
+		if j.peers != nil && j.peers.old[d.Ref] != nil {
+			c.freeOld(j, d.Ref) // a peer had told it, and need not again
+		}
 		j.data[d.Ref] = &dataset{desc: d, given: true}
 		j.given = true
 	}

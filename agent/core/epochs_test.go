@@ -52,6 +52,44 @@ outputs: [c.o]
 	}
 }
 
+// A copy that waits to be told again is one too many when the controller gives the
+// dataset itself: there are not two of one name.
+func TestCopyThatIsGiven(t *testing.T) {
+	n := pair(t)
+	g := graph(t, `
+job: given
+tasks:
+  t: {run: F, out: [o]}
+  u: {run: F, out: [o]}
+  c: {run: F, in: {x: t.o, y: u.o}, out: [o]}
+outputs: [c.o]
+`)
+	a, b := n.worlds[0], n.worlds[1]
+	run := func(first, last dag.TaskIndex) []comms.Range { return []comms.Range{{First: first, Last: last}} }
+	a.assign(1, g, comms.Assign{Run: run(0, 0), Peers: []comms.Fragment{{Agent: "b", Incarnation: 1, Run: run(2, 2)}}})
+	assign := func(epoch uint64, given ...comms.Desc) *job {
+		id := b.assign(1, g, comms.Assign{Epoch: epoch, Run: run(2, 2), Datasets: given, Peers: []comms.Fragment{{Agent: "a", Incarnation: 1, Run: run(0, 1)}}})
+		return b.c.byJob[id]
+	}
+	j := assign(1)
+	n.run()
+	ref := comms.DatasetRef{}
+	told := j.data[ref]
+	if told == nil || !told.copy || told.sealed {
+		t.Fatal("the dataset was not told inline")
+	}
+	if assign(2); j.peers.old[ref] != told {
+		t.Fatal("the copy does not wait to be told again")
+	}
+	assign(3, told.desc)
+	if d := j.data[ref]; d == nil || d == told || len(j.peers.old) > 0 {
+		t.Errorf("it is here as %v, and %d copies wait", d, len(j.peers.old))
+	}
+	if err := b.c.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A task that begins anew before others were told of its end has not ended for them:
 // of what it makes again they may not know that it is gone.
 func TestEndThatWasNotTold(t *testing.T) {
