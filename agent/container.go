@@ -28,7 +28,10 @@ func (a *Agent) root(act runtimeenv.Activation, files executorFiles, program str
 	}
 	for _, path := range append(shownAlways[:], append(dirs,
 		program, files.scratch, a.store.Dir(), a.cfg.Cache, a.cfg.Runtime, filepath.Join(a.cfg.State, "spill"))...) {
-		if _, err := os.Stat(path); err == nil && path != "/" {
+		if path == "/" || !filepath.IsAbs(path) { // a name is that of a program of the image
+			continue
+		}
+		if _, err := os.Stat(path); err == nil {
 			r.Binds = append(r.Binds, path)
 		}
 	}

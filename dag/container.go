@@ -58,8 +58,8 @@ func checkContainer(e *Environment) error {
 	if image == "" || strings.HasPrefix(image, "-") || strings.ContainsAny(image, " \t\r\n") {
 		return mistake("it has a container without an image", "container: IMAGE, as podman names it")
 	}
-	if e.Python != nil {
-		return mistake("it has both python and container", "Python functions run in environments of the host; in a container run commands, and functions of go and binary")
+	if py := e.Python; py != nil && (len(py.Pip) > 0 || py.Wheels != "" || py.Offline) {
+		return mistake("it has packages (pip, wheels or offline) and a container", "Python functions in a container take python3 and the packages of its image: put them there, and write python: {} here")
 	}
 	return checkText(image)
 }

@@ -38,7 +38,8 @@ type Command struct {
 	// Hold is a file that the program and all that it starts inherit; nil for none. See Hold.
 	Hold *os.File
 
-	// Root is the file system that the program sees; nil for the host's. Path and Dir are in it.
+	// Root is the file system that the program sees; nil for the host's. Path and Dir are in it; a Path without
+	// a slash is looked for there, in the PATH of Env.
 	Root *Root
 }
 

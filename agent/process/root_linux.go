@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -84,6 +85,11 @@ func becomeRooted(spec string, args []string) error {
 	}
 	if err := os.Chdir(dir); err != nil {
 		return fmt.Errorf("use the working folder in the root %s: %w", r.Dir, err)
+	}
+	if filepath.Base(args[0]) == args[0] { // a name
+		if args[0], err = exec.LookPath(args[0]); err != nil {
+			return fmt.Errorf("find the program in the root %s: %w", r.Dir, err)
+		}
 	}
 	err = syscall.Exec(args[0], args, os.Environ())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -78,6 +78,22 @@ func TestRoot(t *testing.T) {
 	}
 }
 
+// A program without a path is the root's own.
+func TestRootFindsPrograms(t *testing.T) {
+	c, shown := rooted(t, "echo $0")
+	if err := os.Mkdir(filepath.Join(shown, "below"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(c.Root.Dir, "own")
+	if err := errors.Join(os.Mkdir(own, 0o755), os.Rename(filepath.Join(c.Root.Dir, "bin", "sh"), filepath.Join(own, "oursh"))); err != nil {
+		t.Fatal(err)
+	}
+	c.Path, c.Env = "oursh", []string{"PATH=/bin:/own"}
+	if exit := c.startRooted(t).Wait(); string(exit.Output) != "/own/oursh\n" {
+		t.Errorf("%s: %s", exit, exit.Output)
+	}
+}
+
 // What a program writes into its root is bounded, in bytes and files.
 func TestRootIsBounded(t *testing.T) {
 	c, shown := rooted(t, `read blocks size files <<END
@@ -127,6 +143,7 @@ func TestRootFails(t *testing.T) {
 		want   string
 	}{
 		{"no such program", func(c *Command) { c.Path = "/bin/none" }, "start /bin/none in the root"},
+		{"no such name", func(c *Command) { c.Path = "none" }, `find the program in the root`},
 		{"what is shown is not there", func(c *Command) { c.Root.Binds = append(c.Root.Binds, "/no/such") }, "show /no/such"},
 		{"the working folder is not shown", func(c *Command) { c.Dir = t.TempDir() }, "use the working folder"},
 		{"no files", func(c *Command) { c.Root.Dir = "/no/image" }, "mount its files"},

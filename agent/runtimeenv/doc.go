@@ -9,6 +9,7 @@
 //	container                      an image's files, which executors see in place of the host's
 //	conda                          packages of conda, by micromamba, mamba or conda
 //	python-base, python-executor   an interpreter with what the executor needs; the executor's modules
+//	image-python                   in a container, the image's interpreter in place of that
 //	go, binary, python             an executor from a Go package; one that is built; requirements, by uv
 //	working_dir, py_modules        the job's files, by content
 //	vars                           environment variables

@@ -35,7 +35,7 @@ import (
 func pythonPlugins(c *Cache) []Plugin {
 	tool := &uvTool{cache: c, slots: make(chan struct{}, max(2, runtime.NumCPU()))}
 	base := &pythonBase{uv: tool, interpreters: &interpreters{file: filepath.Join(c.dir, "interpreters.json")}}
-	return []Plugin{tool, base, pythonExecutor{}, &pythonPlugin{base: base}, workingDir{c}, pyModules{c}, binaryPlugin{c}}
+	return []Plugin{tool, base, &imagePython{base: base}, pythonExecutor{}, &pythonPlugin{base: base}, workingDir{c}, pyModules{c}, binaryPlugin{c}}
 }
 
 // pythonBase is the lowest layer: an interpreter with what the executor needs.
@@ -44,10 +44,14 @@ type pythonBase struct {
 	interpreters *interpreters
 }
 
-func (*pythonBase) Name() string                     { return "python-base" }
-func (*pythonBase) Priority() int                    { return 5 }
-func (*pythonBase) Applies(env dag.Environment) bool { return env.Python != nil }
-func (*pythonBase) Delete(string) error              { return nil }
+func (*pythonBase) Name() string        { return "python-base" }
+func (*pythonBase) Priority() int       { return 5 }
+func (*pythonBase) Delete(string) error { return nil }
+
+// Applies: in a container the interpreter is the image's.
+func (*pythonBase) Applies(env dag.Environment) bool {
+	return env.Python != nil && env.Container == nil
+}
 
 func (*pythonBase) Validate(env dag.Environment) error {
 	_, err := parseSpec(env.Python.Version)
@@ -172,22 +176,28 @@ func installed(dir string) (out []string, err error) {
 	return out, err
 }
 
-// Activate starts the executor's module. The interpreter does not look for modules
-// in its working folder: what a task imports comes from what its key was made of.
+// Activate starts the executor's module.
 func (p *pythonBase) Activate(_ dag.Environment, dir string, act *Activation) error {
 	site, err := sitePackages(dir)
 	if err != nil {
 		return err
 	}
-	act.Command = []string{"", "-P", "-m", python.Module}
-	if strings.Contains(site, "python3.10") { // has no -P
-		act.Command = []string{"", "-c", fmt.Sprintf("import runpy, sys; del sys.path[0]; runpy.run_module(%q, run_name=\"__main__\", alter_sys=True)", python.Module)}
-	}
-	act.Foreign = true
+	version := strings.TrimPrefix(filepath.Base(filepath.Dir(site)), "python")
+	act.startModule("", version)
 	act.setVar("PYTHONHOME", "")
 	act.setVar("PYTHONPATH", "")
 	act.useVenv(dir)
 	return nil
+}
+
+// startModule has an interpreter of this version start the executor's module. It does not look for modules
+// in its working folder: what a task imports comes from what its key was made of.
+func (act *Activation) startModule(interpreter, version string) {
+	act.Command = []string{interpreter, "-P", "-m", python.Module}
+	if compareVersions(version, "3.11") < 0 { // has no -P
+		act.Command = []string{interpreter, "-c", fmt.Sprintf("import runpy, sys; del sys.path[0]; runpy.run_module(%q, run_name=\"__main__\", alter_sys=True)", python.Module)}
+	}
+	act.Foreign = true
 }
 
 // useVenv makes a virtual environment the one that is active.
@@ -228,7 +238,7 @@ func (*pythonPlugin) Priority() int       { return 10 }
 func (*pythonPlugin) Delete(string) error { return nil }
 
 func (*pythonPlugin) Applies(env dag.Environment) bool {
-	return env.Python != nil && len(env.Python.Pip) > 0
+	return env.Python != nil && env.Container == nil && len(env.Python.Pip) > 0
 }
 
 func (*pythonPlugin) Validate(env dag.Environment) error {

@@ -63,16 +63,24 @@ func copyLibraries(t *testing.T, program, dir string) {
 	}
 }
 
-// library finds a library of this host.
+// library finds a library of this host, which the test needs.
 func library(t *testing.T, name string) string {
 	t.Helper()
+	path := findLibrary(name)
+	if path == "" {
+		t.Skipf("library %s is at none of the usual places", name)
+	}
+	return path
+}
+
+// findLibrary finds a library of this host; "" for one that is at none of the usual places.
+func findLibrary(name string) string {
 	for _, pattern := range []string{"/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"} {
 		found, err := filepath.Glob(filepath.Join(pattern, name))
 		if err == nil && len(found) > 0 {
 			return found[0]
 		}
 	}
-	t.Skipf("library %s is at none of the usual places", name)
 	return ""
 }
 
