@@ -117,6 +117,9 @@ func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 		}
 	}
 	for _, i := range fresh {
+		if j.at(i).state != tWaiting {
+			continue // one before it stopped the job, which ended it
+		}
 		c.rebuildShared(j, i)
 		missing, failed := c.countMissing(j, i)
 		j.at(i).missing = missing
