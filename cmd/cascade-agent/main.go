@@ -38,6 +38,7 @@ import (
 
 func main() {
 	executor.Main() // started again by the agent, this is the executor of tasks that name no environment
+	daemon.KeepHeap(os.Getenv)
 	os.Exit(run(os.Args[1:], os.Stderr, daemon.Signals()))
 }
 

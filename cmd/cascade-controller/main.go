@@ -29,6 +29,7 @@ import (
 )
 
 func main() {
+	daemon.KeepHeap(os.Getenv)
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, daemon.Signals()))
 }
 

@@ -1,5 +1,5 @@
 // Package daemon is what cascade-agent and cascade-controller have in common as
-// commands: exit codes, signals, the state folder, the log.
+// commands: exit codes, signals, the state folder, the log, the heap.
 package daemon
 
 import (
