@@ -131,7 +131,7 @@ func (l *loop) pull(act core.Pull) {
 // writable maps size bytes of a segment's file, which the core has leased.
 func (e *exchanging) writable(path string, at, size uint64) (*shm.Lease, []byte, error) {
 	page := int64(os.Getpagesize())
-	lease, err := e.mapper.Lease(filepath.Base(path), int64(at), max(1, (int64(size)+page-1)/page)*page)
+	lease, err := e.mapper.LeaseAhead(filepath.Base(path), int64(at), max(1, (int64(size)+page-1)/page)*page)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,7 +5,10 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cascade-run/cascade/agent/core"
@@ -13,6 +16,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/internal/inbox"
 	"github.com/cascade-run/cascade/shm"
+	"github.com/cascade-run/cascade/shm/ledger"
 )
 
 // TestOldPullLeavesNewerCopies: what a pull that was given up does late touches
@@ -101,5 +105,53 @@ func TestFlowsOfPulls(t *testing.T) {
 				t.Errorf("the core hears %+v, want %+v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestRecycledFileStaysMapped: what the agent has mapped of a file that is given to the next dataset is there for that
+// one's transfer, unless the file gets another size.
+func TestRecycledFileStaysMapped(t *testing.T) {
+	store, err := shm.OpenStore(shm.Options{Root: t.TempDir(), Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lanes sync.WaitGroup
+	a := &Agent{in: inbox.New[item](inboxLimit), store: store}
+	a.segmentLane.all = &lanes
+	path := store.Path(ledger.File, 1)
+	l := &loop{agent: a, segments: map[uint64]string{1: path}}
+	l.moving.open(a)
+	defer func() {
+		if err := errors.Join(l.moving.close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	const size = 1 << 20
+	if err := store.Create(1, ledger.File, size); err != nil {
+		t.Fatal(err)
+	}
+	lease, _, err := l.moving.writable(path, 0, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		bytes  int64
+		mapped int
+	}{{size, 1}, {size / 2, 0}} {
+		busy := make(chan struct{})
+		a.segmentLane.do(func() { <-busy }) // or the core would be told, which this loop lacks
+		l.memory(core.Memory{Effect: ledger.ResizeSegment{Segment: 1, Bytes: c.bytes}})
+		close(busy)
+		lanes.Wait()
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(string(maps), " "+path+"\n"); got != c.mapped {
+			t.Errorf("resized to %d bytes: %d mappings, want %d", c.bytes, got, c.mapped)
+		}
 	}
 }

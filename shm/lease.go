@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,9 @@ type Lease struct {
 	used int64
 	ro   int64          // bytes from the start that are read-only by now
 	away unsafe.Pointer // where the pages of a whole sealed lease are mapped writable; nil: they are not
+
+	ahead sync.WaitGroup // what maps pages beside the writer
+	over  atomic.Bool    // it shall end
 }
 
 // piece is a mapping of a region, or the addresses where one was.
@@ -54,6 +58,16 @@ func (p piece) unmap() {
 
 // Lease maps a leased region. It must be whole pages, as the ledger's regions are.
 func (m *Mapper) Lease(name string, off, n int64) (*Lease, error) {
+	return m.lease(name, off, n, false)
+}
+
+// LeaseAhead is Lease for who writes from the start to the end, as bytes come: it does not wait until all pages are
+// mapped, as that goes on beside the writer.
+func (m *Mapper) LeaseAhead(name string, off, n int64) (*Lease, error) {
+	return m.lease(name, off, n, true)
+}
+
+func (m *Mapper) lease(name string, off, n int64, ahead bool) (*Lease, error) {
 	fail := func(err error) (*Lease, error) { return nil, fmt.Errorf("lease %d+%d of %s: %w", off, n, name, err) }
 	page := int64(os.Getpagesize())
 	if off < 0 || n < 1 || off > off+n || off%page != 0 || n%page != 0 {
@@ -67,58 +81,78 @@ func (m *Mapper) Lease(name string, off, n int64) (*Lease, error) {
 	if slices.ContainsFunc(m.leases, func(l *Lease) bool { return l.name == name && off < l.base+l.n && l.base < off+n }) {
 		return fail(errors.New("it overlaps an open lease of this process"))
 	}
-	ptr, err := m.mapWritable(name, off, n)
+	ptr, fresh, err := m.mapWritable(name, off, n)
 	if err != nil {
 		return fail(err)
 	}
 	l := &Lease{piece: piece{name, off, n, ptr, m.control.note(name, ptr, n, off, true)}, m: m, mem: unsafe.Slice((*byte)(ptr), n)}
 	m.leases = append(m.leases, l)
+	switch {
+	case !fresh || n < populateFrom:
+	case ahead:
+		l.populateAhead()
+	default:
+		populate(l.mem)
+	}
 	return l, nil
 }
 
-func (m *Mapper) mapWritable(name string, off, n int64) (unsafe.Pointer, error) {
+// mapWritable maps a region, or takes the mapping of it that was kept; fresh says that its pages are not mapped yet.
+func (m *Mapper) mapWritable(name string, off, n int64) (ptr unsafe.Pointer, fresh bool, err error) {
 	path := filepath.Join(m.dir, name)
 	fi, err := os.Lstat(path)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if off+n > fi.Size() { // behind the end a mapping is a SIGBUS
-		return nil, fmt.Errorf("the file has %d bytes: %w", fi.Size(), ErrBounds)
+		return nil, false, fmt.Errorf("the file has %d bytes: %w", fi.Size(), ErrBounds)
 	}
 	if i := slices.IndexFunc(m.stash, func(p piece) bool { return p.name == name && p.base == off && p.n == n }); i >= 0 {
 		p := m.stash[i]
 		m.stash = slices.Delete(m.stash, i, i+1)
-		ptr, err := addresses(off, n)
-		if err == nil {
+		if ptr, err = addresses(off, n); err == nil {
 			err = move(p.ptr, n, ptr)
 		}
 		if err != nil {
 			p.unmap()
-			return nil, err
+			return nil, false, err
 		}
-		return ptr, nil
+		return ptr, false, nil
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer f.Close()
-	ptr, err := addresses(off, n)
+	if ptr, err = addresses(off, n); err != nil {
+		return nil, false, err
+	}
+	_, err = unix.MmapPtr(int(f.Fd()), off, ptr, uintptr(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
 	if err != nil {
-		return nil, err
-	}
-	if _, err := unix.MmapPtr(int(f.Fd()), off, ptr, uintptr(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
 		piece{name, off, n, ptr, -1}.unmap()
-		return nil, err
+		return nil, false, err
 	}
-	if n >= populateFrom {
-		populate(unsafe.Slice((*byte)(ptr), n))
-	}
-	return ptr, nil
+	return ptr, true, nil
 }
 
-// populateFrom is the lease size from which pages are mapped in one go; below it a few faults are cheaper.
-const populateFrom = 256 << 10
+const (
+	// populateFrom is the lease size from which pages are mapped in one go; below it a few faults are cheaper.
+	populateFrom = 256 << 10
+	// populateStep is after how many bytes it is looked whether the lease has ended: about a millisecond.
+	populateStep = 16 << 20
+)
+
+// populateAhead maps the pages beside the caller. Who is faster than that maps his by faults.
+func (l *Lease) populateAhead() {
+	mem := l.mem
+	l.ahead.Go(func() {
+		for len(mem) > 0 && !l.over.Load() {
+			n := min(len(mem), populateStep)
+			populate(mem[:n])
+			mem = mem[n:]
+		}
+	})
+}
 
 // addresses reserves n bytes of inaccessible addresses for a region at off of its file. Large ones get the same
 // place within a huge page as in the file, so that move can take whole page tables, or whole tables of those.
@@ -201,6 +235,7 @@ func (l *Lease) Free() int64 {
 // on a page of its own when pageEnd is set, so that everything before it is protected. Call it before the
 // datasets are published.
 func (l *Lease) Seal(pageEnd bool) error {
+	l.ahead.Wait() // it maps writable
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mem == nil {
@@ -247,6 +282,8 @@ func (l *Lease) leavePages() {
 // Close ends the lease: its slices must not be touched any more, and doing so faults. Closing twice has no
 // effect. The agent learns of it by message, with Used.
 func (l *Lease) Close() error {
+	l.over.Store(true)
+	l.ahead.Wait() // or it would map pages where nothing must be any more
 	m := l.m
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -272,3 +272,33 @@ func TestLeaseOfTheSameRegionIsTheSameMapping(t *testing.T) {
 		must(t, l.Close())
 	}
 }
+
+// TestLeaseAhead: pages that are mapped beside their writer hold what he writes, and the end of the lease ends that, too.
+func TestLeaseAhead(t *testing.T) {
+	const n = 2*populateStep + 4096
+	s := openStore(t, t.TempDir(), System{})
+	m := newMapper(t, s, 0)
+	must(t, s.Create(1, ledger.File, n))
+	for round := range 3 {
+		l, err := m.LeaseAhead("f1", 0, n)
+		must(t, err)
+		b, _, err := l.Alloc(n, 1)
+		must(t, err)
+		for at := 0; at < n && round < 2; at += 4096 { // in the last round it ends at once
+			b[at] = byte(round + 1)
+		}
+		must(t, l.Close())
+		if _, fault := catchFault(func() { b[n-1] = 1 }); !fault {
+			t.Fatal("a closed lease can be written")
+		}
+		v, err := m.View("f1", 0, n)
+		must(t, err)
+		for at := 0; at < n; at += 4096 {
+			if v.Bytes[at] != byte(min(round, 1)+1) {
+				t.Fatalf("round %d: byte %d is %d", round, at, v.Bytes[at])
+			}
+		}
+		v.Release()
+		m.Forget("f1") // so that the next mapping has no pages
+	}
+}

@@ -47,3 +47,45 @@ func BenchmarkWarmFile(b *testing.B) {
 	b.ReportMetric(us(cl), "close-us")
 	b.ReportMetric(us(seal), "seal-us")
 }
+
+// BenchmarkMemoryOfADataset is what comes before the first byte of one more dataset of 1 GiB, and what follows its
+// end: in fresh memory, in a file that exists and was unmapped, and in one that is still mapped.
+func BenchmarkMemoryOfADataset(b *testing.B) {
+	const n = 1 << 30
+	root, err := os.MkdirTemp("/dev/shm", "bench")
+	must(b, err)
+	defer os.RemoveAll(root)
+	s, err := OpenStore(Options{Root: root, Name: "t"})
+	must(b, err)
+	defer s.Close()
+	m := NewMapper(s.Dir(), 0)
+	defer m.Close()
+	lease := func(id ledger.SegmentID) {
+		l, err := m.Lease(SegmentName(ledger.File, id), 0, n)
+		must(b, err)
+		must(b, l.Close())
+	}
+	must(b, s.Create(1, ledger.File, n))
+	lease(1)
+	var fresh, unmapped, mapped time.Duration
+	for i := range b.N {
+		t0 := time.Now()
+		id := ledger.SegmentID(2 + i)
+		must(b, s.Create(id, ledger.File, n))
+		lease(id)
+		m.Forget(SegmentName(ledger.File, id))
+		must(b, s.Remove(id))
+		t1 := time.Now()
+		must(b, s.Resize(1, n))
+		m.Forget("f1")
+		lease(1)
+		t2 := time.Now()
+		must(b, s.Resize(1, n))
+		lease(1)
+		fresh, unmapped, mapped = fresh+t1.Sub(t0), unmapped+t2.Sub(t1), mapped+time.Since(t2)
+	}
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 / float64(b.N) }
+	b.ReportMetric(ms(fresh), "fresh-ms")
+	b.ReportMetric(ms(unmapped), "unmapped-ms")
+	b.ReportMetric(ms(mapped), "mapped-ms")
+}

@@ -11,7 +11,7 @@ type Config struct {
 	ArenaBytes   int64 // size of an arena; 0 means 64 MiB
 	LargeBytes   int64 // leases of at least this get a file of their own; 0 means ArenaBytes/8
 	PageBytes    int64 // unit of regions; 0 means 4096
-	PoolBytes    int64 // bound on warm files kept for reuse; 0 means Capacity/4, negative none
+	PoolBytes    int64 // bound on warm files kept for reuse; 0 means Capacity/2, negative none
 	ReserveBytes int64 // kept free of Start and Prefetch requests while anything is held
 	ReportFrees  bool  // emit FreedRange
 }
@@ -140,7 +140,7 @@ func New(cfg Config) (*Ledger, error) {
 		cfg.LargeBytes = max(cfg.ArenaBytes/8, 1)
 	}
 	if cfg.PoolBytes == 0 {
-		cfg.PoolBytes = cfg.Capacity / 4
+		cfg.PoolBytes = cfg.Capacity / 2
 	}
 	switch {
 	case cfg.PageBytes < 1 || cfg.PageBytes&(cfg.PageBytes-1) != 0:

@@ -662,7 +662,7 @@ func TestConfigIsChecked(t *testing.T) {
 		}
 	}
 	l, err := New(Config{Capacity: 8 << 30})
-	if err != nil || l.cfg.ArenaBytes != 64<<20 || l.cfg.LargeBytes != 8<<20 || l.cfg.PoolBytes != 2<<30 {
+	if err != nil || l.cfg.ArenaBytes != 64<<20 || l.cfg.LargeBytes != 8<<20 || l.cfg.PoolBytes != 4<<30 {
 		t.Errorf("%+v, %v", l.cfg, err)
 	}
 }
