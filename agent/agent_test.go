@@ -473,3 +473,28 @@ tasks:
 		t.Errorf("got %s", got)
 	}
 }
+
+// A client that went without a word, before it said that its answer had come, is no
+// reason for the agent to end otherwise than in good order.
+func TestClientThatWent(t *testing.T) {
+	h := startHost(t, nil)
+	got := make(chan answer, 2)
+	link, err := comms.Dial(context.Background(), "ipc://"+filepath.Join(h.agent.cfg.Runtime, "agent.sock"), comms.Config{
+		Self:    comms.Identity{Role: "client", Name: "test", Incarnation: 1, PID: os.Getpid()},
+		Handler: answers(got), Replay: true, AckDelay: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := link.Send(comms.Encode(&comms.Fetch{Req: 1, Log: true, Task: "t"}), nil); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-got; a.err != nil {
+		t.Fatal(a.err)
+	}
+	link.Abort(errors.New("the client is gone"))
+	<-link.Done()
+	if err := h.stop(); err != nil {
+		t.Errorf("the agent ends with %v", err)
+	}
+}

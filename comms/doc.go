@@ -24,7 +24,8 @@
 // of a link arrive in order, with replay each once while both incarnations
 // live; all output passes through one writer, PONG included; no length from
 // the wire is trusted before it is compared with a limit; an acknowledgement
-// means received, never durable. Link.mu guards a link's outbound state and is
+// means received, never durable; who closes a link gets the last one before the
+// other end hangs up. Link.mu guards a link's outbound state and is
 // never held while a Handler runs; Listener.mu may be held when Link.mu is
 // taken, not the other way round.
 package comms

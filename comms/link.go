@@ -332,7 +332,7 @@ func (l *Link) read(w *wire) error {
 			return fmt.Errorf("%w: envelope of kind %d with more frames", errFraming, e.Kind)
 		case e.Kind == session.Ack:
 		case e.Kind == session.Close:
-			l.acknowledge(w)
+			l.acknowledgeLast(w)
 			if e.Text != "" {
 				return fmt.Errorf("%w: %s", errPeerClosed, e.Text)
 			}

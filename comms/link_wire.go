@@ -58,6 +58,7 @@ type wire struct {
 	ackArmed bool
 	beat     *time.Timer
 	dead     bool
+	lastAck  chan struct{} // not nil: the peer has closed the link, and only an acknowledgement still goes out; closed behind it
 
 	// Of whoever holds writing.
 	arena []byte
@@ -152,6 +153,9 @@ func (w *wire) fail(err error) {
 // be read, so the reader ends the connection, within a bound.
 func (w *wire) unwritable(err error) {
 	w.writeErr.Store(&err)
+	w.l.mu.Lock()
+	w.wroteLast()
+	w.l.mu.Unlock()
 	if err := w.st.SetReadDeadline(time.Now().Add(w.l.cfg.CloseTimeout)); err != nil {
 		w.fail(fmt.Errorf("write: %w", err))
 	}
@@ -198,7 +202,7 @@ func (l *Link) kickAndUnlock() {
 		if w.dead || !w.fill() {
 			// Credit must not be called from here: the caller may hold its own locks.
 			if !l.out.NeedsCredit() || w.dead {
-				w.writing = false
+				w.letGo()
 				l.mu.Unlock()
 				return
 			}
@@ -238,12 +242,53 @@ func (w *wire) writer() {
 				l.mu.Lock()
 			}
 			if w.dead || !w.fill() {
-				w.writing = false
+				w.letGo()
 				l.mu.Unlock()
 				break
 			}
 			l.mu.Unlock()
 		}
+	}
+}
+
+// letGo gives up the output. Called with l.mu held.
+func (w *wire) letGo() {
+	w.writing = false
+	w.wroteLast()
+}
+
+// wroteLast tells acknowledgeLast that nothing is being written any more. Called with l.mu held.
+func (w *wire) wroteLast() {
+	if w.lastAck != nil {
+		close(w.lastAck)
+		w.lastAck = nil
+	}
+}
+
+// acknowledgeLast acknowledges what the peer has sent, which has closed the link and
+// waits for that, and returns when it is written: by whoever is writing. It gives up
+// after CloseTimeout. The caller hangs up.
+func (l *Link) acknowledgeLast(w *wire) {
+	if !l.cfg.Replay {
+		return
+	}
+	written := make(chan struct{})
+	l.mu.Lock()
+	w.lastAck = written
+	w.ackDue = l.ackSent != l.recv.Load()
+	l.kickAndUnlock()
+	l.mu.Lock()
+	writing := w.writing && w.writeErr.Load() == nil
+	l.mu.Unlock()
+	if !writing {
+		return
+	}
+	bound := time.NewTimer(l.cfg.CloseTimeout)
+	defer bound.Stop()
+	select {
+	case <-written:
+	case <-w.failed:
+	case <-bound.C:
 	}
 }
 
@@ -274,7 +319,7 @@ func (w *wire) fill() bool {
 	if w.pingDue {
 		w.arena, w.pingDue = appendPing(w.arena), false
 	}
-	for payload < batchMax {
+	for payload < batchMax && w.lastAck == nil {
 		e, ok := l.out.Peek()
 		if !ok || len(w.arena)+frontRoom+inlineCost(e.Head)+inlineCost(e.Body) > arenaSize {
 			break

@@ -169,7 +169,7 @@ func TestHostIsBack(t *testing.T) {
 			if on := got.Tasks["total"].Agent; on != "a1" {
 				t.Errorf("the last task ran on %s: want a1, which was never away", on)
 			}
-			first.Kill()
+			first.Stop()
 			h.Submit(client, mix, nil).Done().Same(t, want)
 		})
 	}
