@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/agent/transfer"
 	"github.com/cascade-run/cascade/internal/measure"
 )
 
@@ -19,59 +20,73 @@ const statsPatience = 2 * time.Second
 
 // told is what the loop said of itself last.
 type told struct {
-	mu    sync.Mutex
-	at    time.Time
-	stats core.Stats
-	link  bool // to the controller
+	mu   sync.Mutex
+	at   time.Time
+	last said
+}
+
+// said is what the loop says of itself.
+type said struct {
+	core.Stats
+	link  bool           // to the controller
+	moved transfer.Stats // datasets that came and went
 }
 
 // ask returns what the loop says of itself now, or said lately.
-func (a *Agent) ask() (core.Stats, bool) {
+func (a *Agent) ask() said {
 	t := &a.told
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if time.Since(t.at) < statsAge {
-		return t.stats, t.link
+		return t.last
 	}
-	type answer struct {
-		stats core.Stats
-		link  bool
-	}
-	said := make(chan answer, 1)
+	answer := make(chan said, 1)
 	loop := a.loop
-	a.in.Push(item{note: func() { said <- answer{loop.core.Stats(), loop.controller.link != nil} }})
+	a.in.Push(item{note: func() {
+		s := said{Stats: loop.core.Stats(), link: loop.controller.link != nil}
+		if x := loop.moving.x; x != nil {
+			s.moved = x.Stats()
+		}
+		answer <- s
+	}})
 	loop.help()
 	patience := time.NewTimer(statsPatience)
 	defer patience.Stop()
 	select {
-	case n := <-said:
-		t.stats, t.link, t.at = n.stats, n.link, time.Now()
+	case t.last = <-answer:
+		t.at = time.Now()
 	case <-patience.C: // what it said last serves once more
 	case <-a.stop.Done():
 	}
-	return t.stats, t.link
+	return t.last
 }
 
 // Measures are the agent's metrics; docs/metrics.md lists them.
 func (a *Agent) Measures() []measure.Measure {
-	of := func(f func(core.Stats) float64) func() float64 {
-		return func() float64 { s, _ := a.ask(); return f(s) }
+	of := func(f func(said) float64) func() float64 {
+		return func() float64 { return f(a.ask()) }
 	}
+	const fetches = "Datasets that were fetched from other agents, by how that ended; one that was given up counts as failed."
 	return []measure.Measure{
-		{Name: "cascade_agent_controller_up", Help: "1 while there is a link to the controller.", Read: func() float64 {
-			if _, up := a.ask(); up {
+		{Name: "cascade_agent_controller_up", Help: "1 while there is a link to the controller.", Read: of(func(s said) float64 {
+			if s.link {
 				return 1
 			}
 			return 0
-		}},
-		{Name: "cascade_agent_jobs", Help: "Jobs that the agent works on or holds datasets of.", Read: of(func(s core.Stats) float64 { return float64(s.Jobs) })},
-		{Name: "cascade_agent_runs", Help: "Attempts at tasks that are with executors, started or queued there.", Read: of(func(s core.Stats) float64 { return float64(s.Runs) })},
-		{Name: "cascade_agent_executors", Help: "Executor processes.", Read: of(func(s core.Stats) float64 { return float64(s.Executors) })},
-		{Name: "cascade_agent_datasets", Help: "Sealed datasets in shared memory or spilled.", Read: of(func(s core.Stats) float64 { return float64(s.Datasets) })},
-		{Name: "cascade_agent_store_bytes", Help: "Bytes of shared memory that datasets and leases hold.", Read: of(func(s core.Stats) float64 { return float64(s.Held) })},
-		{Name: "cascade_agent_store_capacity_bytes", Help: "Bytes of shared memory that they may hold.", Read: of(func(s core.Stats) float64 { return float64(s.Capacity) })},
-		{Name: "cascade_agent_spilled_bytes", Help: "Bytes of datasets that are on disk for want of memory.", Read: of(func(s core.Stats) float64 { return float64(s.Spilled) })},
-		{Name: "cascade_agent_events_unsaid", Help: "Ends of tasks and other events that the controller has not said are durable.", Read: of(func(s core.Stats) float64 { return float64(s.Unsaid) })},
+		})},
+		{Name: "cascade_agent_jobs", Help: "Jobs that the agent works on or holds datasets of.", Read: of(func(s said) float64 { return float64(s.Jobs) })},
+		{Name: "cascade_agent_runs", Help: "Attempts at tasks that are with executors, started or queued there.", Read: of(func(s said) float64 { return float64(s.Runs) })},
+		{Name: "cascade_agent_executors", Help: "Executor processes.", Read: of(func(s said) float64 { return float64(s.Executors) })},
+		{Name: "cascade_agent_datasets", Help: "Sealed datasets in shared memory or spilled.", Read: of(func(s said) float64 { return float64(s.Datasets) })},
+		{Name: "cascade_agent_store_bytes", Help: "Bytes of shared memory that datasets and leases hold.", Read: of(func(s said) float64 { return float64(s.Held) })},
+		{Name: "cascade_agent_store_capacity_bytes", Help: "Bytes of shared memory that they may hold.", Read: of(func(s said) float64 { return float64(s.Capacity) })},
+		{Name: "cascade_agent_spilled_bytes", Help: "Bytes of datasets that are on disk for want of memory.", Read: of(func(s said) float64 { return float64(s.Spilled) })},
+		{Name: "cascade_agent_events_unsaid", Help: "Ends of tasks and other events that the controller has not said are durable.", Read: of(func(s said) float64 { return float64(s.Unsaid) })},
+		{Name: "cascade_agent_fetched_bytes_total", Help: "Bytes of datasets that were fetched from other agents; small datasets come with messages and are not counted.", Read: of(func(s said) float64 { return float64(s.moved.BytesIn) })},
+		{Name: "cascade_agent_served_bytes_total", Help: "Bytes of datasets that other agents fetched here.", Read: of(func(s said) float64 { return float64(s.moved.BytesOut) })},
+		{Name: "cascade_agent_fetches_total", Help: fetches, Label: [2]string{"outcome", "done"}, Read: of(func(s said) float64 { return float64(s.moved.Pulls) })},
+		{Name: "cascade_agent_fetches_total", Help: fetches, Label: [2]string{"outcome", "failed"}, Read: of(func(s said) float64 { return float64(s.moved.Failed) })},
+		{Name: "cascade_agent_fetching", Help: "Datasets that are on their way here.", Read: of(func(s said) float64 { return float64(s.moved.Pulling) })},
 		{Name: "cascade_agent_certificate_expiry_seconds", Help: "When the agent's certificate ends, in seconds since 1970; 0 without one. It is renewed before.", Read: func() float64 {
 			if a.member == nil {
 				return 0

@@ -108,6 +108,9 @@ outputs: ["add[*].sum"]
 	}
 	hosts[1].measured("host-a", n*8) // of one array at least: what is given up for want of memory is not measured
 	jobs[0].drained()
+	hosts[1].shows("cascade_agent_fetched_bytes_total", "", n*8*arrays)
+	hosts[1].shows("cascade_agent_fetches_total", "done", arrays)
+	hosts[0].shows("cascade_agent_served_bytes_total", "", n*8*(arrays-1)) // of the last one it may not have heard that all has left
 	alone := hosts[0].fillAndAdd(n)
 	want := string(hosts[0].bytes(alone.id, alone.output("add")))
 	for i := range arrays {
@@ -115,6 +118,20 @@ outputs: ["add[*].sum"]
 			t.Errorf("sum %d is %x, want %x", i+1, got, want)
 		}
 	}
+}
+
+// shows fails when the agent shows Prometheus less than that.
+func (h *host) shows(name, label string, least float64) {
+	h.t.Helper()
+	for _, m := range h.agent.Measures() {
+		if m.Name == name && m.Label[1] == label {
+			if got := m.Read(); got < least {
+				h.t.Errorf("%s of %s %s: %v, want %v or more", name, h.agent.cfg.Name, label, got, least)
+			}
+			return
+		}
+	}
+	h.t.Errorf("no metric %s %s", name, label)
 }
 
 // measured fails when the agent told of other flows than those from one other agent,

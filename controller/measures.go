@@ -12,9 +12,18 @@ import (
 type counts struct {
 	submitted, done, failed, cancelled atomic.Uint64 // jobs
 	finished, retried, failedTasks     atomic.Uint64 // tasks
+	moved, again                       atomic.Uint64 // tasks
 	fromClients, fromAgents            atomic.Uint64 // messages
 	denied, joined, notJoined          atomic.Uint64
 	paused                             atomic.Bool
+}
+
+// tasksOf counts the tasks of ranges.
+func tasksOf(all []comms.Range) (n uint64) {
+	for _, r := range all {
+		n += uint64(r.Last-r.First) + 1
+	}
+	return n
 }
 
 // ended counts a job's end.
@@ -46,6 +55,8 @@ func (c *Controller) Measures() []measure.Measure {
 		{Name: "cascade_controller_task_ends_total", Help: tasks, Label: [2]string{"outcome", "finished"}, Read: counter(&n.finished)},
 		{Name: "cascade_controller_task_ends_total", Help: tasks, Label: [2]string{"outcome", "retried"}, Read: counter(&n.retried)},
 		{Name: "cascade_controller_task_ends_total", Help: tasks, Label: [2]string{"outcome", "failed"}, Read: counter(&n.failedTasks)},
+		{Name: "cascade_controller_tasks_moved_total", Help: "Tasks of jobs on several agents that were given to another one, or to another process of theirs: one was idle, or theirs was lost or leaves.", Read: counter(&n.moved)},
+		{Name: "cascade_controller_tasks_again_total", Help: "Tasks that were made to start over: what they had made was lost, or somebody asked for it.", Read: counter(&n.again)},
 		{Name: "cascade_controller_messages_total", Help: messages, Label: [2]string{"from", "client"}, Read: counter(&n.fromClients)},
 		{Name: "cascade_controller_messages_total", Help: messages, Label: [2]string{"from", "agent"}, Read: counter(&n.fromAgents)},
 		{Name: "cascade_controller_denied_total", Help: "Messages refused because of the role of who sent them.", Read: counter(&n.denied)},

@@ -49,6 +49,7 @@ func (c *Controller) perform(a core.Action) {
 		done := &commit{c: c, token: a.Token, job: a.Commit.Job, row: a.Commit.Row, graph: a.Graph}
 		if a.Commit.Batch != nil {
 			done.events = a.Commit.Batch.Events
+			done.moved, done.again = tasksOf(a.Commit.Batch.Moved), tasksOf(a.Commit.Batch.Reset)
 		}
 		c.sizes[a.Token] = c.store.Commit(a.Commit, done.committed)
 	case core.Measured:
@@ -127,6 +128,8 @@ type commit struct {
 	row    *core.JobRecord
 	graph  *dag.Graph
 	events []comms.Event
+	moved  uint64 // tasks that were given to another agent
+	again  uint64 // tasks that were made to start over
 }
 
 func (d *commit) committed(err error) {
@@ -135,6 +138,8 @@ func (d *commit) committed(err error) {
 		return
 	}
 	failpoint.Hit("controller.stored")
+	d.c.counts.moved.Add(d.moved)
+	d.c.counts.again.Add(d.again)
 	if d.graph != nil && len(d.events) > 0 {
 		if d.c.record(d.graph, d.events, d.row != nil && d.row.Phase.Final()) {
 			d.c.done(core.Departed{Job: d.job})
