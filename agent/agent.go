@@ -131,10 +131,9 @@ func (a *Agent) open() error {
 	}); err != nil {
 		return err
 	}
-	if a.clients, err = comms.Listen(a.clientAddress(), comms.Config{
-		Self: a.self, Handler: &door{clientDoor{agent: a}, peerDoor{a}}, Log: a.log, CheckPeer: a.wantClientOrAgent,
-		Inproc: a.cfg.Inproc, Replay: true, Security: a.security(), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
-	}); err != nil {
+	clients := a.links(&door{clientDoor{agent: a}, peerDoor{a}})
+	clients.CheckPeer = a.wantClientOrAgent
+	if a.clients, err = comms.Listen(a.clientAddress(), clients); err != nil {
 		return err
 	}
 	if a.member != nil {

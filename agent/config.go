@@ -51,7 +51,8 @@ type Config struct {
 	// ForwardAfter is how long calls of tasks wait here before the controller is asked
 	// for agents that could run them; default 20 ms; negative: they never go elsewhere.
 	ForwardAfter time.Duration
-	Limits       Limits // bounds
+	Silence      time.Duration // after which the link of the controller, an agent or a client counts as broken; default comms.DefaultSilence
+	Limits       Limits        // bounds
 	// GangPorts is the ports that members of gangs are leased; default 27000-28999.
 	GangPorts PortRange
 	Log       zerolog.Logger // of the agent
@@ -89,7 +90,7 @@ func (cfg Config) withDefaults() (Config, error) {
 		}
 		cfg.Name = host
 	}
-	all = append(all, comms.CheckName("agent", cfg.Name))
+	all = append(all, comms.CheckName("agent", cfg.Name), comms.CheckSilence(cfg.Silence))
 	if cfg.Controller == "" {
 		all = append(all, errors.New("the controller's address is missing"))
 	}

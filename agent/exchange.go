@@ -49,7 +49,7 @@ func (l *loop) exchange() *transfer.Exchange {
 	e.pulls, e.views = map[uint64]*pulling{}, map[transfer.Copy]shm.Span{}
 	e.at = map[transfer.Copy]*pulling{}
 	e.x, e.err = transfer.New(transfer.Config{
-		Self: a.self, Listen: a.dataAddress(), Log: a.log,
+		Self: a.self, Listen: a.dataAddress(), Silence: a.cfg.Silence, Log: a.log,
 		Security: a.security(pki.RoleAgent), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
 		Wanted:   func(c transfer.Copy) { a.in.Push(item{ev: core.Wanted{Data: c.Data, Attempt: c.Attempt}}) },
 		Unwanted: func(c transfer.Copy) { a.in.Push(item{ev: core.Unwanted{Data: c.Data, Attempt: c.Attempt}}) },

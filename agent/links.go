@@ -277,16 +277,22 @@ func (d *controllerDoor) Down(l *comms.Link, err error) {
 	}, ev: core.ControllerDown{}})
 }
 
+// links returns what all links of the agent that are not its executors' have in
+// common. Roles are those of whom it dials.
+func (a *Agent) links(h comms.Handler, roles ...pki.Role) comms.Config {
+	return comms.Config{
+		Self: a.self, Handler: h, Log: a.log, Replay: true, HeartbeatTimeout: a.cfg.Silence,
+		Inproc: a.cfg.Inproc, Security: a.security(roles...), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
+	}
+}
+
 // keepController keeps a link to the controller until ctx ends. It returns early
 // when the controller will not have us.
 func (a *Agent) keepController(ctx context.Context) error {
 	door := &controllerDoor{agent: a, graphs: graphs{shared: a.cfg.Graphs}}
 	pause := firstPause
 	for {
-		link, err := comms.Dial(ctx, a.cfg.Controller, comms.Config{
-			Self: a.self, Handler: door, Log: a.log, Replay: true,
-			Inproc: a.cfg.Inproc, Security: a.security(pki.RoleController), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
-		})
+		link, err := comms.Dial(ctx, a.cfg.Controller, a.links(door, pki.RoleController))
 		switch {
 		case ctx.Err() != nil:
 			if link != nil {

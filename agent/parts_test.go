@@ -66,8 +66,8 @@ func TestDetect(t *testing.T) {
 }
 
 func TestConfigMistakes(t *testing.T) {
-	_, err := New(Config{Name: "a b", CPU: -1, Memory: 1, Store: 1})
-	want := []string{`agent name "a b"`, "controller's address is missing", "state folder is missing", "negative amount -1"}
+	_, err := New(Config{Name: "a b", CPU: -1, Memory: 1, Store: 1, Silence: 100 * time.Millisecond})
+	want := []string{`agent name "a b"`, "controller's address is missing", "state folder is missing", "negative amount -1", "a silence of 100ms"}
 	for _, w := range want {
 		if err == nil || !strings.Contains(err.Error(), w) {
 			t.Errorf("error %v; want %q in it", err, w)

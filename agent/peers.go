@@ -97,17 +97,15 @@ func (l *loop) toPeer(act core.ToPeer) {
 // keepPeer keeps a link to an agent until ctx ends.
 func (a *Agent) keepPeer(ctx context.Context, name, addresses string) {
 	pause, door := firstPause, &peerDoor{agent: a}
+	cfg := a.links(door, pki.RoleAgent)
+	cfg.CheckPeer = func(other comms.Identity, _ int) error {
+		if other.Role != "agent" || other.Name != name {
+			return fmt.Errorf("agent %s was expected, and %s %s answers", name, other.Role, other.Name)
+		}
+		return nil
+	}
 	for ctx.Err() == nil {
-		link, err := comms.Dial(ctx, addresses, comms.Config{
-			Self: a.self, Handler: door, Log: a.log, Replay: true,
-			Inproc: a.cfg.Inproc, Security: a.security(pki.RoleAgent), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
-			CheckPeer: func(other comms.Identity, _ int) error {
-				if other.Role != "agent" || other.Name != name {
-					return fmt.Errorf("agent %s was expected, and %s %s answers", name, other.Role, other.Name)
-				}
-				return nil
-			},
-		})
+		link, err := comms.Dial(ctx, addresses, cfg)
 		if err == nil {
 			pause = firstPause
 			select {

@@ -92,6 +92,20 @@ type Pauser interface {
 // Of peers that are no clients it says only that they know it: an agent that is silent is lost.
 const FeatureQuiet = "quiet"
 
+// How long a peer may be silent before its connection is broken.
+const (
+	DefaultSilence = 10 * time.Second
+	LeastSilence   = time.Second // that a user may choose: with less a busy host counts as gone
+)
+
+// CheckSilence says what is wrong with a HeartbeatTimeout that a user chose; 0 is the default.
+func CheckSilence(d time.Duration) error {
+	if d != 0 && d < LeastSilence {
+		return fmt.Errorf("a silence of %v after which links break: want %v or more, or 0 for the default of %v", d, LeastSilence, DefaultSilence)
+	}
+	return nil
+}
+
 // Config says how links behave. Both ends should agree on Replay.
 type Config struct {
 	Self    Identity
@@ -121,8 +135,8 @@ type Config struct {
 
 	HandshakeTimeout time.Duration // from connect to Welcome; 0 means 5 s
 	MaxHandshakes    int           // handshakes in progress; beyond it the oldest is dropped; 0 means 256
-	HeartbeatEvery   time.Duration // 0 means 2 s, negative none
-	HeartbeatTimeout time.Duration // silence after which a connection is broken; 0 means 5 x HeartbeatEvery
+	HeartbeatEvery   time.Duration // 0 means a fifth of HeartbeatTimeout, negative none
+	HeartbeatTimeout time.Duration // silence after which a connection is broken; 0 means 5 x HeartbeatEvery, or DefaultSilence
 	CloseTimeout     time.Duration // bound of Close; 0 means 2 s
 	ResumeWindow     time.Duration // how long the listening side waits for a broken link; 0 means 60 s
 	AckDelay         time.Duration // an acknowledgement waits this long for a message to ride on; 0 means 20 ms
@@ -154,7 +168,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	cfg.QueueMessages = cmp.Or(cfg.QueueMessages, 16384)
 	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, 5*time.Second)
 	cfg.MaxHandshakes = cmp.Or(cfg.MaxHandshakes, 256)
-	cfg.HeartbeatEvery = cmp.Or(cfg.HeartbeatEvery, 2*time.Second)
+	cfg.HeartbeatEvery = cmp.Or(cfg.HeartbeatEvery, cmp.Or(cfg.HeartbeatTimeout, DefaultSilence)/5)
 	cfg.HeartbeatTimeout = cmp.Or(cfg.HeartbeatTimeout, 5*cfg.HeartbeatEvery)
 	cfg.CloseTimeout = cmp.Or(cfg.CloseTimeout, 2*time.Second)
 	cfg.ResumeWindow = cmp.Or(cfg.ResumeWindow, time.Minute)

@@ -343,3 +343,20 @@ func TestTCPAddress(t *testing.T) {
 		}
 	}
 }
+
+// Who sets one of the two times of heartbeats gets the other with it.
+func TestHeartbeatDefaults(t *testing.T) {
+	for _, c := range []struct{ every, timeout, wantEvery, wantTimeout time.Duration }{
+		{0, 0, 2 * time.Second, 10 * time.Second},
+		{0, time.Second, 200 * time.Millisecond, time.Second},
+		{5 * time.Millisecond, 0, 5 * time.Millisecond, 25 * time.Millisecond},
+		{time.Second, time.Minute, time.Second, time.Minute},
+	} {
+		cfg := config(t, self("agent", "a", 1), newRecorder())
+		cfg.HeartbeatEvery, cfg.HeartbeatTimeout = c.every, c.timeout
+		got, err := cfg.withDefaults()
+		if err != nil || got.HeartbeatEvery != c.wantEvery || got.HeartbeatTimeout != c.wantTimeout {
+			t.Errorf("every %v, timeout %v: %v, %v, %v", c.every, c.timeout, got.HeartbeatEvery, got.HeartbeatTimeout, err)
+		}
+	}
+}

@@ -44,6 +44,7 @@ type Config struct {
 	LateHook        []string        // program and arguments to run when a job is predicted to miss a deadline: see hook.go; default none
 
 	InsecureTestNetwork bool          // permit plain TCP, for tests and benchmarks
+	Silence             time.Duration // after which the link of an agent or client counts as broken; default comms.DefaultSilence
 	ResumeWindow        time.Duration // how long a broken link may take to come back; default 1m, but not longer than Grace
 	Log                 zerolog.Logger
 }
@@ -89,6 +90,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	if cfg.Grace < 0 || cfg.CertificateLife < 0 {
 		all = append(all, fmt.Errorf("a grace of %v and certificates for %v: want durations of 0 or more, such as 30s", cfg.Grace, cfg.CertificateLife))
 	}
+	all = append(all, comms.CheckSilence(cfg.Silence))
 	if cfg.Unclaimed < 0 {
 		all = append(all, fmt.Errorf("packages wait %v for their job: want a duration of 0 or more, such as 10m", cfg.Unclaimed))
 	}
@@ -116,7 +118,8 @@ func (cfg *Config) links(h comms.Handler, incarnation uint64, s *comms.Security)
 	return comms.Config{
 		Self:    comms.Identity{Role: "controller", Name: cfg.Name, Incarnation: incarnation, PID: os.Getpid(), Build: cfg.Build, Features: []string{comms.FeatureMany, comms.FeaturePackages, comms.FeatureInputs, comms.FeatureQuiet, comms.FeaturePlatforms}},
 		Handler: h, Inproc: cfg.Inproc, Replay: true, ResumeWindow: cmp.Or(cfg.ResumeWindow, min(time.Minute, cmp.Or(cfg.Grace, core.DefaultGrace))),
-		Security: s, InsecureTestNetwork: cfg.InsecureTestNetwork, Log: cfg.Log,
+		HeartbeatTimeout: cfg.Silence,
+		Security:         s, InsecureTestNetwork: cfg.InsecureTestNetwork, Log: cfg.Log,
 		CheckPeer: func(p comms.Identity, _ int) error {
 			if p.Role == "client" || p.Role == "agent" {
 				return nil

@@ -333,6 +333,7 @@ func TestConfigMistakes(t *testing.T) {
 		{Config{Address: "inproc://x"}, "state folder is missing"},
 		{Config{Address: "inproc://x", State: "s", Name: "a b"}, "controller name"},
 		{Config{Address: "inproc://x", State: "s", Shards: 1000}, "shards"},
+		{Config{Address: "inproc://x", State: "s", Silence: time.Millisecond}, "a silence of 1ms after which links break: want 1s or more"},
 	} {
 		if _, err := New(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.cfg, err, c.want)

@@ -47,6 +47,8 @@ type Config struct {
 	InsecureTestNetwork bool            // permits plain TCP, for tests and benchmarks
 	Inproc              *comms.Inproc   // names that can be reached inside this process
 
+	Silence time.Duration // after which a link counts as broken; default comms.DefaultSilence
+
 	Tuning Tuning // its Self, First and Ask are filled in
 	// Wanted is called when somebody asks for a copy that is not here: Offer or
 	// NotHere answers. Unwanted is called when nobody takes an offered copy any more.
@@ -150,7 +152,7 @@ func New(cfg Config) (*Exchange, error) {
 func (x *Exchange) links(self comms.Identity) comms.Config {
 	return comms.Config{
 		Self: self, Inproc: x.cfg.Inproc, Security: x.cfg.Security, InsecureTestNetwork: x.cfg.InsecureTestNetwork, Log: x.cfg.Log,
-		MaxMessage: 1 << 20,
+		MaxMessage: 1 << 20, HeartbeatTimeout: x.cfg.Silence,
 		QueueBytes: 4 << 30, // bodies are queued by reference; how many, the asker's windows say
 	}
 }

@@ -105,6 +105,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.StringVar(&f.store, "store", "", "shared memory for datasets, such as 4GiB (default 30 % of the host's)")
 	s.StringVar(&f.gangPorts, "gang-ports", "27000-28999", "ports that members of gangs are given, one each")
 	s.IntVar(&f.cfg.Warm, "warm", 0, "executors to start before the first task (default one per core, negative none)")
+	s.DurationVar(&f.cfg.Silence, "silence", 0, daemon.SilenceHelp)
 	s.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long to wait for running tasks when told to end; those that remain run again elsewhere or later")
 	s.DurationVar(&f.cfg.ForwardAfter, "forward", 20*time.Millisecond, "how long calls of tasks wait here before other agents are asked to run them; negative: they stay")
 	s.StringVar(&f.executor, "executor", "", "command line of executors, split at spaces (default this program)")

@@ -83,6 +83,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.IntVar(&f.cfg.Retain.Jobs, "keep-jobs", 0, "how many ended jobs stay, at most; those that ended first go first (default 1000000; negative: all)")
 	s.StringVar(&f.bytes, "keep-bytes", "", "how many bytes of the store ended jobs take, at most (default 4GiB; all: no bound)")
 	s.DurationVar(&f.cfg.Grace, "grace", 0, "how long jobs of a lost agent wait for it when another agent could take them (default 30s)")
+	s.DurationVar(&f.cfg.Silence, "silence", 0, daemon.SilenceHelp)
 	s.DurationVar(&f.cfg.Unclaimed, "unclaimed", 0, "how long packages that were sent ahead wait for their job (default 10m)")
 	s.StringVar(&f.metrics, "metrics", "", daemon.MetricsHelp)
 	s.Int64Var(&f.cfg.Network, "network", 0, "bits per second between hosts of which nothing was measured, with which jobs are planned (default what was measured between others, else 10 Gbit/s)")

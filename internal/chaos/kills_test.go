@@ -43,7 +43,10 @@ type cluster struct {
 	note       func(what string)
 }
 
-const killsPort = 7420
+const (
+	killsPort    = 7420
+	killsSilence = "1s" // so that with the grace of 2 s some who are cut off or frozen are given up, and some are not
+)
 
 // TestKills runs one job after another on four hosts while agents, controllers,
 // executors and whole hosts are killed, links cut and hosts frozen, at random. Each
@@ -133,7 +136,7 @@ func (c *cluster) at(i int) string { return fmt.Sprintf("%s:%d", c.lab.Host(i).A
 
 func (c *cluster) startController() *Process {
 	c.Begin = c.lab.Host(0).Start
-	c.controller = c.StartController("--listen", c.Address()+",tcp://"+c.at(0), "--grace", "2s")
+	c.controller = c.StartController("--listen", c.Address()+",tcp://"+c.at(0), "--grace", "2s", "--silence", killsSilence)
 	c.Begin = nil
 	return c.controller
 }
@@ -152,7 +155,7 @@ func (c *cluster) startAgent(i int) *Process {
 	c.Begin = func(cmd *exec.Cmd) error { return c.lab.Host(i).Start(cmd) }
 	c.agents[i] = c.daemon("cascade-agent", []string{"--join", c.at(0), "--token", c.token, "--name", "a" + n,
 		"--state", filepath.Join(c.State, state), "--runtime", filepath.Join(c.Sockets, "a"+n), "--executor", self,
-		"--cpu", "2", "--memory", "1GiB", "--store", "128MiB"})
+		"--cpu", "2", "--memory", "1GiB", "--store", "128MiB", "--silence", killsSilence})
 	c.Begin = nil
 	return c.agents[i]
 }

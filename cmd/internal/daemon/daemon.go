@@ -91,6 +91,9 @@ func Serve(run func(context.Context) error, signals <-chan os.Signal) error {
 // MetricsHelp describes the flag --metrics of both daemons.
 const MetricsHelp = "show metrics to Prometheus at http://ADDRESS/metrics: PORT or :PORT on the loopback, or HOST:PORT for others too (default off)"
 
+// SilenceHelp describes the flag --silence of both daemons.
+const SilenceHelp = "how long nothing may be heard of another process before its link counts as broken; the same for all daemons of a cluster (default 10s, at least 1s)"
+
 // ServeMeasured is Serve with metrics beside it, at an address that may be empty.
 func ServeMeasured(run func(context.Context) error, signals <-chan os.Signal, address string, all []measure.Measure, log zerolog.Logger) error {
 	if address == "" {
