@@ -155,3 +155,16 @@ func silent(rows []comms.AgentRow, now time.Time) map[string]time.Duration {
 	}
 	return found
 }
+
+// nobody tells whether no agent is there. That of the run that ended, of whose state
+// this command reads, is not missed: the next run has it.
+func (a *app) nobody(ctx context.Context, client *cascade.Client) (bool, error) {
+	if a.alone {
+		return false, nil
+	}
+	rows, err := cascade.Rows[comms.AgentRow](ctx, client, comms.QueryAgents, comms.JobID{}, "")
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(rows, func(r comms.AgentRow) bool { return r.State == "ready" }), nil
+}

@@ -38,6 +38,7 @@ type explanation struct {
 	Why      string         `json:"waits,omitempty"`
 	Building string         `json:"building,omitempty"` // its environment, and why that takes long
 	Plan     *comms.PlanRow `json:"plan,omitempty"`
+	Nobody   bool           `json:"no_agent,omitempty"` // is there to follow the plan
 }
 
 // waited is a task whose outputs another needs.
@@ -155,7 +156,10 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 			break
 		}
 	}
-	return x, nil
+	if x.Plan != nil {
+		x.Nobody, err = a.nobody(ctx, client)
+	}
+	return x, err
 }
 
 // before finds in the story of a task what became of the last attempt that another
@@ -371,12 +375,16 @@ func (a *app) printExplanation(x *explanation) {
 	if x.Building != "" {
 		a.fact("waits for", "%s", x.Building)
 	}
+	lack := ""
+	if x.Nobody {
+		lack = "no agent is there; with those that were: "
+	}
 	switch {
 	case x.Plan == nil || x.Why != "" || never: // of no use while the job cannot go on, or when the task will not run
 	case x.Plan.Host != "" && x.Started != "": // by figures that are newer than its start
-		a.fact("plan now", "on %s at %s: %s", x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
+		a.fact("plan now", "%son %s at %s: %s", lack, x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
 	case x.Plan.Host != "":
-		a.fact("planned", "on %s at %s: %s", x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
+		a.fact("planned", "%son %s at %s: %s", lack, x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
 	default:
 		a.fact("planned", "nowhere: %s", x.Plan.Reason)
 	}

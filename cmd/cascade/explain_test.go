@@ -220,3 +220,22 @@ func TestExplainError(t *testing.T) {
 		t.Errorf("it is explained as\n%s, want\n%s", out.String(), want)
 	}
 }
+
+// A plan that nobody is there to follow is not told as one that is followed.
+func TestExplainWithoutAgents(t *testing.T) {
+	plan := &comms.PlanRow{Task: "t", Host: "h1", Start: 2, Finish: 3, Reason: "needs a"}
+	for _, c := range []struct {
+		name string
+		x    explanation
+		want string
+	}{
+		{"that waits", explanation{State: "waiting", Plan: plan}, "planned        on h1 at 2.00s: needs a"},
+		{"that waits, without agents", explanation{State: "waiting", Plan: plan, Nobody: true}, "planned        no agent is there; with those that were: on h1 at 2.00s: needs a"},
+		{"that ran, without agents", explanation{State: "done", Started: "2026-11-20T08:00:00Z", Plan: plan, Nobody: true}, "plan now       no agent is there; with those that were: on h1 at 2.00s: needs a"},
+	} {
+		var out strings.Builder
+		if (&app{out: &out}).printExplanation(&c.x); !strings.Contains(out.String(), "  "+c.want+"\n") {
+			t.Errorf("one %s is explained as\n%swant %s", c.name, out.String(), c.want)
+		}
+	}
+}

@@ -134,6 +134,13 @@ func (a *app) planOfJob(ctx context.Context, name string) error {
 		if err := a.printPlan(rows); err != nil || a.json {
 			return err
 		}
+		nobody, err := a.nobody(ctx, client)
+		if err != nil {
+			return err
+		}
+		if nobody {
+			fmt.Fprintln(a.out, "\nno agent is there: this plan is for those that were, and nobody follows it")
+		}
 		return j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
 			if p.Phase.Final() {
 				fmt.Fprintln(a.out, "\nthe job has ended: this is the plan that it would get now, by what its tasks took too")
