@@ -100,7 +100,7 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	l.lastMessage(ex)
 	end := postMortem(ex.id, files, control, exit)
 	if ended.why != "" {
-		end.Memory, end.Why = ended.memory, ended.why
+		end.Memory, end.Used, end.Why = ended.memory, ended.used, ended.why
 	}
 	a.in.Push(item{note: func() {
 		delete(l.executors, ex.id)

@@ -29,6 +29,7 @@ const (
 type verdict struct {
 	why    string
 	memory bool
+	used   int64 // bytes of private memory, when it was for these; 0 unknown
 }
 
 // guard ends an executor that cannot be left alone.
@@ -73,7 +74,7 @@ func guard(w *worker, proc *process.Process, control *shm.Control, patience time
 }
 
 func tooMuch(used, granted int64) verdict {
-	return verdict{memory: true,
+	return verdict{memory: true, used: max(used, 0),
 		why: fmt.Sprintf("it used %s of private memory and was granted %s", units.BytesSize(float64(used)), units.BytesSize(float64(granted)))}
 }
 

@@ -95,6 +95,16 @@ type Assign struct {
 	Take      []Desc      // datasets to fetch and hold from now on: who has them leaves; each is answered with EventHeld
 	Adopt     []Adoption  // datasets to copy from other jobs that are here, and to hold; each is answered with EventHeld
 	Tried     []GangTries // gangs among Run that others have members of, too, and that were tried before; sorted
+	Reserved  []Reserve   // tasks among Run that were ended because they took more memory than was held for them; sorted
+	Larger    uint64      // bytes of memory that tasks may occupy together on the largest agent of the cluster; 0: none has more than this one
+}
+
+// Reserve is what a task holds of the memory of a host, since it was ended because it
+// took more than was held for it.
+type Reserve struct {
+	Task   dag.TaskIndex // which task
+	Memory uint64        // bytes that are held for its next attempt
+	Times  uint32        // how often that grew
 }
 
 // Adoption says that a dataset is what another job made, and where that is here.
@@ -247,7 +257,7 @@ func (l *Load) code(c *Coder) {
 }
 
 func (m *Assign) code(c *Coder) {
-	c.Struct(23, func(c *Coder) {
+	c.Struct(25, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Uint(c, &m.Epoch)
 		c.Bytes(&m.Graph)
@@ -280,6 +290,16 @@ func (m *Assign) code(c *Coder) {
 			})
 		})
 		Slice(c, &m.Tried, func(c *Coder, t *GangTries) { t.code(c) })
+		Slice(c, &m.Reserved, func(c *Coder, r *Reserve) { r.code(c) })
+		Uint(c, &m.Larger)
+	})
+}
+
+func (r *Reserve) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &r.Task)
+		Uint(c, &r.Memory)
+		Uint(c, &r.Times)
 	})
 }
 

@@ -241,12 +241,12 @@ func (m *Assign) with(other Message) bool {
 	o, ok := other.(*Assign)
 	return ok && m.Epoch == o.Epoch && same(m.Graph, o.Graph) && m.GraphHash == o.GraphHash && m.Dir == o.Dir && m.fresh() && o.fresh() &&
 		bytes.Equal(m.Ranks, o.Ranks) && bytes.Equal(m.Fuse, o.Fuse) && m.Priority == o.Priority && m.Weight == o.Weight && m.Owner == o.Owner && m.Hold == o.Hold &&
-		same(m.Registry, o.Registry) && slices.Equal(m.Seconds, o.Seconds)
+		same(m.Registry, o.Registry) && slices.Equal(m.Seconds, o.Seconds) && m.Larger == o.Larger
 }
 
 // fresh tells whether all of a job is assigned, in which nothing has happened.
 func (m *Assign) fresh() bool {
-	return len(m.Run)+len(m.Attempts)+len(m.Datasets)+len(m.Ends)+len(m.Ended)+len(m.Peers)+len(m.Take)+len(m.Adopt)+len(m.Tried) == 0
+	return len(m.Run)+len(m.Attempts)+len(m.Datasets)+len(m.Ends)+len(m.Ended)+len(m.Peers)+len(m.Take)+len(m.Adopt)+len(m.Tried)+len(m.Reserved) == 0
 }
 
 func (m *Retain) with(other Message) bool {

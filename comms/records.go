@@ -174,7 +174,7 @@ const (
 	EventBlock                          // on the wire only: many events, in Steps as columns
 	EventHeld                           // a dataset that another agent made and holds no longer for all: this one does
 	EventCall                           // a task that Task called has ended, Count tries after it began; Cause.Text names it and its function
-	EventTorn                           // a member of a gang that several agents have came to nothing: the controller has all of it start over
+	EventTorn                           // a task cannot start over here: the controller has it do so. A member of a gang that several agents have, then all of it; or one that needs more memory than is here
 )
 
 // CauseKind says what led to an event.
@@ -214,7 +214,7 @@ type Event struct {
 	Usage    *Usage        // EventFinished, EventRetry, EventFailed, EventCancelled: what the attempt cost; EventCall: what the last one did
 	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventCall, EventEnv and EventDrained when it failed; EventBuilding while the build waits; EventTorn when the attempt failed
 	Output   uint32        // EventStreamEnd, EventLost, EventSpilled: which output
-	Count    uint64        // EventStreamEnd: elements; EventDrained: tasks that finished; EventSpilled: bytes; EventEnv: bytes that were made for it; EventCall: tries
+	Count    uint64        // EventStreamEnd: elements; EventDrained: tasks that finished; EventSpilled: bytes; EventEnv: bytes that were made for it; EventCall: tries; EventRetry: bytes of memory for the next attempt, when it gets more than this one had
 	Parent   []byte        // reserved. Control edge: the task that made this one
 	Actor    []byte        // reserved. Stateful edge: the actor
 	Sequence uint64        // reserved. Stateful edge: place in the actor's order

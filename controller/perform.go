@@ -184,13 +184,20 @@ func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) (dep
 			of.samples = append(of.samples, sample{near, sampleOf(u)})
 		}
 	}
+	cut := func(e *comms.Event) {
+		if e.Error != nil && e.Error.Kind == comms.ErrorMemory && e.Usage != nil && e.Usage.PeakRSS > 0 {
+			of.samples = append(of.samples, sample{g.GroupIndex(e.Task), profiles.Sample{Memory: float64(e.Usage.PeakRSS), Cut: true}})
+		}
+	}
 	ends := c.ends
 	for i := range events {
 		switch e := &events[i]; {
 		case e.Kind == comms.EventRetry:
 			c.counts.retried.Add(1)
+			cut(e)
 		case e.Kind == comms.EventFailed:
 			c.counts.failedTasks.Add(1)
+			cut(e)
 		case e.Kind == comms.EventFinished && e.Usage != nil:
 			add(e.Task, e.Usage)
 		case e.Kind == comms.EventSteps:

@@ -348,7 +348,7 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 
 func eventName(k comms.EventKind) string {
 	names := [...]string{"", "ready", "started", "published", "finished", "retried", "failed", "skipped", "cancelled",
-		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over", "called", "gang starts over"}
+		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over", "called", "to start over"}
 	if int(k) < len(names) {
 		return names[k]
 	}

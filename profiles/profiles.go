@@ -35,6 +35,7 @@ type Sample struct {
 	CPU     float64
 	In      float64
 	Version uint64
+	Cut     bool // it was ended because of its memory: nothing else counts, and that for the least that it takes
 }
 
 // maxCost bounds what is recorded: its square, in a variance, must stay finite,
@@ -96,24 +97,32 @@ func (p Profile) own() Profile {
 // and variance estimates: an improved method (CACM 1979).
 func (p *Profile) add(s *Sample) {
 	p.renew(s.Version)
+	p.addMemory(s.Memory)
+	if s.Cut {
+		return
+	}
 	p.Count++
 	n := float64(min(p.Count, window))
 	p.Seconds, p.SecondsVar = update(p.Seconds, p.SecondsVar, s.Seconds, 1/n)
 	p.Bytes, p.BytesVar = update(p.Bytes, p.BytesVar, s.Bytes, 1/n)
 	p.Times.add(s.Seconds, n)
 	p.Sizes.add(s.Bytes, n)
-	if s.Memory > 0 {
-		p.MemoryCount++
-		n := float64(min(p.MemoryCount, window))
-		p.Memory += (s.Memory - p.Memory) / n
-		p.MemoryPeak = max(p.MemoryPeak, s.Memory)
-		p.Peaks.add(s.Memory, n)
-	}
 	if s.CPU > 0 {
 		p.CPUCount++
 		p.CPU += (s.CPU - p.CPU) / float64(min(p.CPUCount, window))
 	}
 	p.grow(s)
+}
+
+func (p *Profile) addMemory(bytes float64) {
+	if bytes <= 0 {
+		return
+	}
+	p.MemoryCount++
+	n := float64(min(p.MemoryCount, window))
+	p.Memory += (bytes - p.Memory) / n
+	p.MemoryPeak = max(p.MemoryPeak, bytes)
+	p.Peaks.add(bytes, n)
 }
 
 // renew begins a new version of the code: what the one before cost is all that is
@@ -264,12 +273,12 @@ func (b *Book) RecordAll(sig Signature, samples iter.Seq[Sample]) {
 	both := sig.Function != "" && sig != all
 	own, function, taken := b.m[sig], b.m[all], false
 	for s := range samples {
-		if !s.ok() {
+		if !s.ok() || s.Cut && own.Count == 0 { // nothing else is known of what was cut
 			continue
 		}
 		taken = true
 		own.add(&s)
-		if s.Version = 0; both { // other jobs' code of that name need not be of the same version
+		if s.Version = 0; both && !(s.Cut && function.Count == 0) { // other jobs' code of that name need not be of the same version
 			function.add(&s)
 		}
 	}
@@ -278,7 +287,7 @@ func (b *Book) RecordAll(sig Signature, samples iter.Seq[Sample]) {
 	}
 	b.m[sig] = own
 	b.dirty[sig] = struct{}{}
-	if both {
+	if both && function.Count > 0 {
 		b.m[all] = function
 		b.dirty[all] = struct{}{}
 	}

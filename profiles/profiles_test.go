@@ -35,6 +35,25 @@ func TestPredict(t *testing.T) {
 	}
 }
 
+// Of an attempt that was ended for its memory only that counts, and nothing when no
+// other run is known.
+func TestCutSamples(t *testing.T) {
+	b := NewBook()
+	known, unknown := Signature{"j", "g", "f"}, Signature{"j", "h", "f2"}
+	b.Record(known, Sample{Seconds: 2, Bytes: 8, Memory: 100})
+	for _, sig := range []Signature{known, unknown} {
+		b.Record(sig, Sample{Memory: 500, Cut: true})
+	}
+	for _, sig := range []Signature{known, {Function: "f"}} {
+		if p := b.Predict(sig); p.Seconds != 2 || p.Bytes != 8 || p.Memory != 300 || p.Peak < 475 {
+			t.Errorf("%v: %+v", sig, p)
+		}
+	}
+	if p := b.Predict(unknown); p != Default() {
+		t.Errorf("of a task that never ended: %+v", p)
+	}
+}
+
 func TestSnapshotDoesNotChange(t *testing.T) {
 	b := NewBook()
 	sig := Signature{"j", "g", "f"}

@@ -69,7 +69,7 @@ func (a *agent) boot() {
 	a.offers = map[offerKey]*core.Offer{}
 	a.cfg = core.Config{
 		Agent: a.name, Incarnation: a.incarn, BootID: "boot", Host: a.name,
-		Total:     comms.Resources{CPU: w.fate.cpu, Memory: 1 << 30, Custom: w.custom(slices.Index(w.agents, a))},
+		Total:     comms.Resources{CPU: w.fate.cpu, Memory: w.memoryOf(a), Custom: w.custom(slices.Index(w.agents, a))},
 		LastEvent: a.incarn * numbersApart, LastExecutor: a.last, Segments: segments, Adopted: adopted,
 		EventsFor: time.Millisecond, ForwardAfter: w.fate.forward, Patience: w.fate.patience,
 		Warm: 1, MaxExecutors: w.fate.executors, Memory: w.fate.shm, ArenaBytes: 64 << 10, LargeBytes: 32 << 10, CheckFrees: true,
@@ -371,7 +371,7 @@ func (a *agent) reportDead(x *executor) {
 		x.reported = true
 		delete(a.byID, x.id)
 		a.w.tell(a.name, nil, "learns that %s is dead in run %d: %s", x.name, x.lastRun, x.why)
-		a.step(core.ExecutorDead{Executor: x.id, Run: x.lastRun, Why: x.why, Signal: x.signal})
+		a.step(core.ExecutorDead{Executor: x.id, Run: x.lastRun, Why: x.why, Signal: x.signal, Memory: x.used > 0, Used: x.used})
 	})
 }
 

@@ -50,6 +50,7 @@ type executor struct {
 
 	lastRun     comms.RunID
 	why, signal string
+	used        int64 // bytes of memory that it died of; 0: it did not
 }
 
 func newExecutor(a *agent, id comms.ExecutorID) *executor {
@@ -282,6 +283,7 @@ func (x *executor) act() {
 				x.goOn()
 			}
 		})
+	case x.starves():
 	case w.chance(w.fate.taskFails):
 		x.w.oracle.blame(x.kinds[x.cur.Kind].Job)
 		x.failed(comms.ErrorTask, "bad luck")

@@ -50,6 +50,9 @@ type fates struct {
 	silence time.Duration // after which who hears nothing ends a link
 
 	steals time.Duration // that an idle agent's taking work must save; 0: none takes any
+
+	hungry int // tasks with a bound of their memory that take more, of a thousand
+	roomy  int // the agent that has more memory then, if there is one of that number
 }
 
 // How jobs go to several agents.
@@ -77,6 +80,7 @@ func tamings() []taming {
 		{"jobs", func(f *fates) { f.jobs = 1 }},
 		{"job3", func(f *fates) { f.jobs = min(f.jobs, 2) }},
 		{"steals", func(f *fates) { f.steals = 0 }},
+		{"hunger", func(f *fates) { f.hungry = 0 }},
 		{"gangs", func(f *fates) { f.gangs = 0 }},
 		{"spanning-gangs", func(f *fates) { f.spans = 0 }},
 		{"drains", func(f *fates) { f.drains = 0 }},

@@ -83,7 +83,7 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
 		fence: map[dag.TaskIndex]uint32{}, moved: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
-		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}}
+		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}, reserved: map[dag.TaskIndex]int64{}}
 	o.facts[id] = f
 }
 func (o *oracle) agentDied(a *agent) {
@@ -247,6 +247,7 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 		o.failed(id, f, e)
 		o.w.client.sawFailure(id)
 	case comms.EventRetry:
+		f.reserve(e)
 		delete(f.done, e.Task)
 		o.w.client.sawFailure(id)
 	case comms.EventSkipped, comms.EventCancelled:
@@ -315,7 +316,7 @@ func (o *oracle) failed(id comms.JobID, f *facts, e *comms.Event) {
 		}
 		ok = crashes >= 3 || o.w.fate.linkBreaks > 0
 	case comms.ErrorStore, comms.ErrorMemory:
-		ok = o.w.fate.segment > 0
+		ok = o.w.fate.segment > 0 || o.starved(id, f, e)
 	case comms.ErrorSetup:
 		ok = f.blamed || o.starts[e.Error.Agent] >= 3
 	case comms.ErrorCancelled:
@@ -435,7 +436,7 @@ func (o *oracle) started(x *executor) {
 
 // stopped sees a run end; by the death of its executor when that does not run.
 func (o *oracle) stopped(x *executor) {
-	if k := x.kinds[x.cur.Kind]; x.why != "" && k.Function != callee {
+	if k := x.kinds[x.cur.Kind]; x.why != "" && x.used == 0 && k.Function != callee {
 		o.facts[x.kinds[x.cur.Kind].Job].crashes[x.cur.Task]++
 	}
 }

@@ -153,7 +153,7 @@ func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *
 				continue
 			}
 			for _, f := range before {
-				if !has(b.Given, r, f.Agent, t) && stays(f.Agent) && !o.w.leaves(f) && !o.facts[k.Row.ID].gave(t, f, b.Epoch) && slices.ContainsFunc(f.Run, func(r comms.Range) bool { return r.First <= t && t <= r.Last }) {
+				if !has(b.Given, r, f.Agent, t) && stays(f.Agent) && !o.w.leaves(f) && !o.facts[k.Row.ID].gave(t, f, b.Epoch) && !o.outgrew(o.facts[k.Row.ID], t, f.Agent) && slices.ContainsFunc(f.Run, func(r comms.Range) bool { return r.First <= t && t <= r.Last }) {
 					o.w.fail(k.Row.ID, "task %d is taken from %s, which goes on", t, f.Agent)
 				}
 			}

@@ -90,6 +90,7 @@ type (
 		Signal   string      // name of the signal that ended it, or ""
 		ReadOnly bool        // the crash output shows a write into a read-only mapping: Why says which
 		Memory   bool        // the memory limit (cgroup or monitor) ended it: Why says how much
+		Used     int64       // bytes of private memory that the run had then; 0 unknown
 		Panic    string      // the crash output shows a panic that nobody could recover: its message
 		Stack    string      // of that panic
 		Tail     []byte      // last bytes it wrote

@@ -151,10 +151,14 @@ func describeMessage(m comms.Message) string {
 		if m.Close {
 			return fmt.Sprintf("close kind %d", m.ID)
 		}
+		s := fmt.Sprintf("kind %d: group %s of job %d, cpu %d", m.ID, m.Group, m.Job[0], m.Resources.CPU)
 		if m.Group == "" {
-			return fmt.Sprintf("kind %d: groups of job %d, cpu %d", m.ID, m.Job[0], m.Resources.CPU)
+			s = fmt.Sprintf("kind %d: groups of job %d, cpu %d", m.ID, m.Job[0], m.Resources.CPU)
 		}
-		return fmt.Sprintf("kind %d: group %s of job %d, cpu %d", m.ID, m.Group, m.Job[0], m.Resources.CPU)
+		if m.Resources.Memory > 0 {
+			s += fmt.Sprintf(", memory %d MiB", m.Resources.Memory>>20)
+		}
+		return s
 	case *comms.Welcome:
 		return fmt.Sprintf("welcome{Executor:%d Agent:%s ControlPage:%s InlineMax:%d Scratch:%s ShmDir:%s}", m.Executor, m.Agent, m.ControlPage, m.InlineMax, m.Scratch, m.ShmDir)
 	case *comms.Returned:

@@ -44,6 +44,7 @@
 //	pulls      datasets fetched and offered
 //	keep       what outlives the agent        fetch      chunks for clients
 //	gangs      tasks that start together      bundles    what is held back for them
+//	reserve    tasks that took too much memory
 //	span       gangs that others share
 //	drain      an end without lost work       spare      work that others could begin sooner
 //	load       how much there is to do        check      every cross-reference
@@ -82,7 +83,10 @@
 // Retries: an error of the task counts against the group's retries and waits
 // retryDelay, doubled each time. A crash of the executor does not count and is
 // tried again at once, without fusion; after poisonAfter crashes the task is
-// given up with its story. A failure without keep_going ends its job: what has
+// given up with its story. A task that was ended because it took more memory than was
+// held for it is tried again at once with more, which does not count either, up to what
+// the host has and not often; where another has more, the controller is asked to move it.
+// For such a task groupOf is not its group of the graph. A failure without keep_going ends its job: what has
 // not started is skipped, what runs is cancelled.
 //
 // Of a job with peers, tasks that others run are absent until a Notice says how

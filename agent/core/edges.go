@@ -95,7 +95,11 @@ func (c *Core) ready(j *job, e entry) {
 	}
 	if gs.unfit != "" {
 		if !c.missesHere(j, e.task) {
-			c.fail(j, e.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: gs.unfit}, j.cause(e), true)
+			kind := comms.ErrorSetup
+			if _, own := j.reserved[e.task]; own {
+				kind = comms.ErrorMemory
+			}
+			c.fail(j, e.task, nil, &comms.TaskError{Kind: kind, Message: gs.unfit}, j.cause(e), true)
 		}
 		return
 	}
@@ -376,7 +380,7 @@ func (c *Core) recount(j *job) {
 			s.state = tWaiting // its entry in the heap is stale now
 		case s.missing == 0 && s.state == tWaiting:
 			group := j.graph.GroupNear(t, near)
-			if n == 0 || group != near || t != first+taskIndex(n) || j.rank(t) != j.rank(first) {
+			if n == 0 || group != near || t != first+taskIndex(n) || j.rank(t) != j.rank(first) || !j.alike(t, first) {
 				row()
 				first = t
 			}

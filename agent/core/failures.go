@@ -91,17 +91,22 @@ func (c *Core) failedRun(r *run, it *comms.ReportItem) {
 // passed when it died; nil when there was no run.
 func (c *Core) costOf(r *run) *comms.Usage {
 	switch {
-	case r == nil || r.usage == nil && !r.started:
+	case r == nil:
 		return nil
 	case r.usage != nil:
 		return r.usage
+	case r.started:
+		return &comms.Usage{Start: r.startedAt.UnixNano(), Duration: int64(c.now.Sub(r.startedAt)), PeakRSS: uint64(r.used)}
+	case r.used > 0: // it had begun without a word
+		return &comms.Usage{Start: c.now.UnixNano(), PeakRSS: uint64(r.used)}
 	}
-	return &comms.Usage{Start: r.startedAt.UnixNano(), Duration: int64(c.now.Sub(r.startedAt))}
+	return nil
 }
 
 // fail ends an attempt badly. r is the run, nil when it came to none. The task
 // is tried again unless final is set, its retries are used up or its job was
-// stopped; crashes do not count against retries but make it poison in the end.
+// stopped; crashes do not count against retries but make it poison in the end, nor
+// does what took more memory than was held for it, while more can be.
 func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms.Cause, final bool) {
 	if e.Kind == comms.ErrorSetup && j.guestOf() != nil && !j.dropped { // another host may have what it needs
 		c.sendBack(j, e.Message)
@@ -121,14 +126,14 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 		tr = j.troubleOf(j.gangOf(t).first)
 	}
 	tr.story = append(tr.story, fmt.Sprintf("attempt %d: %s", comms.Try(s.attempt), e.Text()))
-	again := !final && j.stopped == nil
+	again, more := !final && j.stopped == nil, growth{}
 	if e.Kind.Retryable() {
 		if tr.crashes++; tr.crashes >= poisonAfter {
 			again = false
 			e = &comms.TaskError{Kind: comms.ErrorPoison, Task: e.Task, Attempt: e.Attempt, Agent: e.Agent, Executor: e.Executor, Signal: e.Signal, LogTail: e.LogTail,
 				Message: fmt.Sprintf("it ended its executor %d times: %s", tr.crashes, strings.Join(tr.story, "; "))}
 		}
-	} else {
+	} else if more = c.grow(j, t, r, e); more.memory == 0 {
 		tr.fails++
 		again = again && tr.fails <= gs.group.Retries
 	}
@@ -138,8 +143,11 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 		s.attempt = comms.NextTry(s.attempt)
 		c.tear(j.gangOf(t), t, e)
 		return
+	case more.away:
+		c.sendAway(j, t, r, e, cause, more)
+		return
 	case again:
-		c.retry(j, t, r, e, cause, tr)
+		c.retry(j, t, r, e, cause, tr, more)
 		if gs.ganged() {
 			c.redoAll(j, c.regroup(j, t))
 		}
@@ -155,19 +163,25 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 }
 
 // retry prepares the next attempt. After an error of the task itself it waits,
-// longer each time; after a crash it starts at once.
-func (c *Core) retry(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms.Cause, tr *trouble) {
+// longer each time; after a crash, and with more memory, it starts at once.
+func (c *Core) retry(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms.Cause, tr *trouble, more growth) {
 	s := j.at(t)
-	c.note(j, comms.Event{Kind: comms.EventRetry, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
-	s.attempt = comms.NextTry(s.attempt)
-	s.flags |= fUnfused
-	if e.Kind.Retryable() {
+	c.noteRetry(j, t, r, e, cause, more)
+	if e.Kind.Retryable() || more.memory > 0 {
 		s.state = tWaiting
 		c.reassess(j, t, comms.Cause{Kind: comms.CauseTask})
 		return
 	}
 	s.state = tDelayed
 	c.delayed.push(delay{c.now.Add(pauseAfter(tr.fails)), j, t, s.attempt})
+}
+
+// noteRetry ends an attempt that another follows.
+func (c *Core) noteRetry(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms.Cause, more growth) {
+	s := j.at(t)
+	c.note(j, comms.Event{Kind: comms.EventRetry, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e, Count: uint64(more.memory)})
+	s.attempt = comms.NextTry(s.attempt)
+	s.flags |= fUnfused
 }
 
 // pauseAfter is how long a task waits that has failed so often.
@@ -305,6 +319,7 @@ func (c *Core) crashed(r *run, ex *executor, ev ExecutorDead) {
 		e.Kind, e.Message = comms.ErrorReadOnly, ev.Why
 	case ev.Memory:
 		e.Kind, e.Message = comms.ErrorMemory, ev.Why
+		r.used = max(ev.Used, r.gs.need[resMemory])
 	case ev.Panic != "": // it would end so again
 		e.Kind, e.Message, e.Stack = comms.ErrorPanic, ev.Panic, ev.Stack
 	case ex.why != "":

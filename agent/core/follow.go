@@ -133,6 +133,9 @@ func (c *Core) canFollow(j *job, t taskIndex, n uint32, gs *groupState, ex *exec
 	if s := &j.tasks[t]; s.state != tWaiting || s.missing != n {
 		return false
 	}
+	if _, own := j.reserved[t]; own { // it needs more than what it would run with
+		return false
+	}
 	to := j.groupBehind(gs, t)
 	return to.class.env == gs.class.env && !to.generator && !to.ganged() && to.unfit == "" && c.fits(ex.grant, to.need) && c.usable(j, to, ex.pool) == ""
 }

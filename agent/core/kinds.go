@@ -148,16 +148,22 @@ func (c *Core) sendClosing(ex *executor) {
 // message of its own would wake a process for each small job that ends.
 func (c *Core) closeKinds(j *job) {
 	for i := range j.groups {
-		gs := &j.groups[i]
-		gs.told = nil
-		for _, ex := range c.execs {
-			if gs.kind == nil || !ex.kinds[gs.kind.ID] {
-				continue
-			}
-			delete(ex.kinds, gs.kind.ID)
-			if ex.closing = append(ex.closing, gs.kind.ID); len(ex.closing) >= maxClosing {
-				c.sendClosing(ex)
-			}
+		c.closeKind(&j.groups[i])
+	}
+	for _, gs := range j.enlarged {
+		c.closeKind(gs)
+	}
+}
+
+func (c *Core) closeKind(gs *groupState) {
+	gs.told = nil
+	for _, ex := range c.execs {
+		if gs.kind == nil || !ex.kinds[gs.kind.ID] {
+			continue
+		}
+		delete(ex.kinds, gs.kind.ID)
+		if ex.closing = append(ex.closing, gs.kind.ID); len(ex.closing) >= maxClosing {
+			c.sendClosing(ex)
 		}
 	}
 }

@@ -220,11 +220,12 @@ func (c *Core) pop(cl *class) entry {
 }
 
 // head returns the first entry that still is ready; entries of tasks that left
-// this state on another way are dropped when they come to the top.
+// this state on another way, or are ready in another class by now, are dropped when
+// they come to the top.
 func (c *Core) head(cl *class) (entry, bool) {
 	for len(cl.heap) > 0 {
 		e := cl.heap[0].entry
-		if cl.job.tasks[e.task].state == tReady {
+		if j := cl.job; j.tasks[e.task].state == tReady && (j.reserved == nil || j.ownGroup(e.task).class == cl) {
 			return e, true
 		}
 		c.pop(cl)

@@ -23,6 +23,7 @@ func randomHost(t *rapid.T) Config {
 func (w *world) randomFates(t *rapid.T) {
 	w.failures = rapid.SampledFrom([]int{0, 0, 20, 100}).Draw(t, "failures")
 	w.crashes = rapid.SampledFrom([]int{0, 0, 10, 60}).Draw(t, "crashes")
+	w.hungry = rapid.SampledFrom([]int{0, 0, 30, 300}).Draw(t, "hungry")
 	w.spillRot = rapid.SampledFrom([]int{0, 200}).Draw(t, "rot")
 	w.diskFull = rapid.SampledFrom([]int{0, 0, 200}).Draw(t, "full")
 	w.portsFail = rapid.SampledFrom([]int{0, 0, 300}).Draw(t, "no ports")
@@ -345,7 +346,7 @@ func TestDeterminism(t *testing.T) {
 		var logs [2][]Action
 		for i := range logs {
 			w := newWorld(t, host, xorshift(seed))
-			w.keep, w.failures, w.crashes, w.segment, w.spillRot = true, 30, 20, 500, 100
+			w.keep, w.failures, w.crashes, w.hungry, w.segment, w.spillRot = true, 30, 20, 30, 500, 100
 			w.step(ControllerUp{})
 			w.assign(1, g, comms.Assign{})
 			w.assign(2, g, comms.Assign{})

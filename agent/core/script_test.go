@@ -349,6 +349,11 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			if has {
 				m.Peers[0].Run = []comms.Range{{First: taskIndex(number(task)), Last: taskIndex(number(task))}}
 			}
+		case "larger": // MiB
+			m.Larger = uint64(number(v)) << 20
+		case "reserved": // TASK:MiB:TIMES
+			f := strings.Split(v, ":")
+			m.Reserved = []comms.Reserve{{Task: taskIndex(number(f[0])), Memory: uint64(number(f[1])) << 20, Times: uint32(number(f[2]))}}
 		case "tried": // TASK:FAILS
 			task, fails, _ := strings.Cut(v, ":")
 			m.Tried = []comms.GangTries{{Task: taskIndex(number(task)), Fails: uint32(number(fails))}}
@@ -434,6 +439,9 @@ func (s *script) executor(w []string, named map[string]string) string {
 			ev.Run = comms.RunID(number(r))
 		}
 		ev.ReadOnly = named["readonly"] != ""
+		if m := named["memory"]; m != "" { // MiB that it used
+			ev.Memory, ev.Used, ev.Why, ev.Signal = true, number(m)<<20, "it used "+m+"MiB", ""
+		}
 		return s.step(ev)
 	case "takenback":
 		m := &comms.TakenBack{}

@@ -306,14 +306,14 @@ func within(of dag.Resources, need amounts, total *comms.Resources) bool {
 }
 
 // movable tells whether a ready task may go, with all of its path: nothing of it
-// lives on a value in an executor, it has not failed before, nothing that it called
-// is here, and no gang needs it here.
+// lives on a value in an executor, it has not failed before, no more is held for it
+// than its group says, nothing that it called is here, and no gang needs it here.
 func (c *Core) movable(j *job, t taskIndex) bool {
-	if j.groupOf(t).ganged() || j.at(t).state != tReady || j.call != nil || j.trouble[t] != nil || j.callers[t] != nil || along(j.fused, t) != noTask {
+	if _, own := j.reserved[t]; own || j.groupOf(t).ganged() || j.at(t).state != tReady || j.call != nil || j.trouble[t] != nil || j.callers[t] != nil || along(j.fused, t) != noTask {
 		return false
 	}
 	for t = along(j.fuse, t); t != noTask; t = along(j.fuse, t) {
-		if j.at(t).state != tWaiting || j.groupOf(t).ganged() {
+		if _, own := j.reserved[t]; own || j.at(t).state != tWaiting || j.groupOf(t).ganged() {
 			return false
 		}
 	}

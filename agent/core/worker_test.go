@@ -155,6 +155,9 @@ func (x *worker) act() {
 		x.die("signal: killed")
 	case p < w.crashes+w.failures:
 		x.fail(comms.ErrorTask, "bad luck")
+	case p < w.crashes+w.failures+w.hungry && x.kinds[x.cur.Kind].Resources.Memory > 0:
+		held := x.kinds[x.cur.Kind].Resources.Memory
+		x.end(ExecutorDead{Why: fmt.Sprintf("it used more than %d bytes", held), Memory: true, Used: held + int64(w.pick(2, "used"))*held})
 	default:
 		x.work()
 	}
@@ -303,14 +306,17 @@ func (x *worker) fail(kind comms.ErrorKind, text string) {
 	x.cur, x.held = nil, false
 }
 
-func (x *worker) die(why string) {
+func (x *worker) die(why string) { x.end(ExecutorDead{Why: why}) }
+
+// end ends the process, of what an event says.
+func (x *worker) end(ev ExecutorDead) {
 	if x.dead {
 		return
 	}
 	x.dead = true
-	run := comms.RunID(0)
+	ev.Executor = x.id
 	if x.cur != nil {
-		run = x.cur.ID
+		ev.Run = x.cur.ID
 	}
-	x.w.post(ExecutorDead{Executor: x.id, Run: run, Why: why})
+	x.w.post(ev)
 }

@@ -49,6 +49,7 @@ type world struct {
 	gone bool
 
 	failures, crashes, spillRot, diskFull int // of 1000
+	hungry                                int // of 1000: acts of tasks with a bound of their memory that take more
 	portsFail                             int
 	leased                                int // ports that were not returned
 	lastPort                              uint16

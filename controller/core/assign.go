@@ -78,7 +78,7 @@ func (c *Core) begin(j *job, parts []*part) {
 // order is what a part of a job is told in any case.
 func (c *Core) order(j *job, k int) *comms.Assign {
 	m := &comms.Assign{Job: j.id, Life: j.rec.Life, Epoch: j.rec.Epoch, Graph: j.bytes, Dir: j.rec.Dir, Priority: j.rec.Priority,
-		Weight: j.rec.Weight, Owner: j.rec.Owner, Hold: j.rec.Phase == comms.JobHeld, Registry: j.request.Registry}
+		Weight: j.rec.Weight, Owner: j.rec.Owner, Hold: j.rec.Phase == comms.JobHeld, Registry: j.request.Registry, Larger: c.larger(j.parts[k].agent)}
 	if j.plan != nil {
 		m.Ranks, m.Fuse, m.Seconds = sentRanks(j.plan.Order()), sentPaths(j.pathsOf(k, j.plan.Fuse)), j.plan.Seconds
 	}

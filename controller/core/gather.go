@@ -260,10 +260,15 @@ func (c *Core) unmustered(a *agent) {
 }
 
 // tear takes in that an attempt at a gang came to nothing. The first word of it
-// counts: what other members do then follows from it.
+// counts: what other members do then follows from it. A task that is in no gang has
+// outgrown its agent.
 func (s *States) tear(e *comms.Event) {
 	first, size := s.g.GangOf(e.Task)
-	if size == 0 || s.torn[first] {
+	switch {
+	case size == 0:
+		s.outgrow(e.Task)
+		return
+	case s.torn[first]:
 		return
 	}
 	if s.torn == nil {

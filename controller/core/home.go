@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -73,7 +74,7 @@ func (c *Core) awayFrom(j *job) string {
 func (c *Core) waits(j *job) string {
 	text, unplaced := c.stands(j)
 	if unplaced {
-		return c.unfit(j.graph, c.cluster().Hosts)
+		return cmp.Or(c.unfit(j.graph, c.cluster().Hosts), c.unheld(j))
 	}
 	return text
 }
@@ -106,6 +107,7 @@ func (c *Core) waiting() map[comms.JobID]string {
 				text = c.unfit(j.graph, hosts)
 				known[j.rec.GraphHash] = text
 			}
+			text = cmp.Or(text, c.unheld(j))
 		}
 		if text != "" {
 			out[id] = text

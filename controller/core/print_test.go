@@ -175,6 +175,12 @@ func (w *world) message(m comms.Message) string {
 		for _, n := range m.Tried {
 			s += fmt.Sprintf(" tried=%d: %d failed, %d crashed", n.Task, n.Fails, n.Crashes)
 		}
+		for _, r := range m.Reserved {
+			s += fmt.Sprintf(" reserved=%d: %d MiB, grown %d times", r.Task, r.Memory>>20, r.Times)
+		}
+		if m.Larger > 0 {
+			s += fmt.Sprintf(" larger=%dMiB", m.Larger>>20)
+		}
 		for _, e := range m.Ends {
 			s += fmt.Sprintf(" end=%d.%d:%d", e.Task, e.Output, e.Count)
 			if e.Failed {

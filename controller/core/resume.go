@@ -281,6 +281,12 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		c.startOver(j, broken)
 		set = j.wholeGangs(set, broken)
 	}
+	if grown := j.states.outgrownTasks(); len(grown) > 0 {
+		set = slices.Concat(set, grown)
+		slices.Sort(set)
+		set = slices.Compact(set)
+		r.why = cmp.Or(r.why, "needs more memory than its agent has")
+	}
 	j.states.Reset(comms.Ranges(set), j.rec.Epoch+1)
 	forget(data, comms.Ranges(set))
 	run, closed := c.needed(j, r, data, published)

@@ -48,7 +48,7 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 	}
 	pick := &picker{c: c, j: j, s: s, near: near, placed: map[dag.TaskIndex]int{}, beside: map[dag.TaskIndex]int{}, gangs: map[dag.TaskIndex]int{}}
 	taken := c.taken(j, s)
-	if len(j.parts) < 2 && len(s.parts) == 1 && !c.moves(s.parts[0]) && taken == nil && s.hosts[0].Runs(j.graph) {
+	if len(j.parts) < 2 && len(s.parts) == 1 && !c.moves(s.parts[0]) && taken == nil && s.hosts[0].Runs(j.graph) && !c.crampedOn(j, &s.hosts[0]) {
 		if j.hadMany && len(j.parts) == 1 && j.parts[0].gone {
 			s.moved = slices.DeleteFunc(slices.Clone(run), func(t dag.TaskIndex) bool { return j.states.get(t).Over() })
 		}
@@ -61,8 +61,8 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 			}
 		}
 		if k := j.ownerOf(t); k != nobody && (!c.moves(j.parts[k]) || c.held(j, j.parts[k], t)) {
-			if k = stays[k]; k != nobody && len(j.parts) < 2 && !s.hosts[k].Suits(j.graph, t) {
-				return nobody // it is the only agent of the job, and this is no task for it
+			if k = stays[k]; k != nobody && (len(j.parts) < 2 && !s.hosts[k].Suits(j.graph, t) || c.cramped(j, &s.hosts[k], t)) {
+				return nobody // this is no task for it, and it is the only agent of the job, or another has the memory
 			}
 			return k
 		}
@@ -180,7 +180,7 @@ func (p *picker) home(t dag.TaskIndex, now int) int {
 			return false
 		}
 		h := a.host()
-		return h.Suits(p.j.graph, t)
+		return p.j.suits(&h, t)
 	}
 	if p.near != "" && (p.j.states.get(t).Over() || now == nobody && len(p.j.parts) > 1 && p.j.ownerOf(t) == nobody) {
 		if a := p.c.agents[p.near]; suits(a) {
@@ -311,6 +311,7 @@ func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.D
 			m.Datasets = c.inputs(j, s.parts[k].agent, mine[k], rest.running, data)
 			m.Take = s.takenBy(k, data)
 			m.Tried = j.states.triesOf(mine[k])
+			m.Reserved = j.states.reservedOf(mine[k])
 			m.Adopt = s.adoptedBy(k, j.request.Resume)
 		}
 		o.to[k] = m

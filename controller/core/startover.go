@@ -83,6 +83,7 @@ func (s *States) over(tasks []comms.Range, f func(dag.TaskIndex)) {
 			}
 			f(t)
 			s.put(t, TaskWaiting)
+			delete(s.outgrown, t)
 			if len(s.torn) > 0 {
 				first, _ := s.g.GangOf(t)
 				delete(s.torn, first)

@@ -58,6 +58,9 @@ type States struct {
 	epoch   uint64      // at which the events were noted that are applied now
 	near    int         // group that was asked for last
 	rows    []comms.End // scratch
+
+	reserved map[dag.TaskIndex]comms.Reserve // tasks for which more memory is held than their groups say
+	outgrown map[dag.TaskIndex]bool          // tasks that need more than their agent has, and wait for the controller
 }
 
 // NewStates returns the states of a job in which nothing has happened.
@@ -290,6 +293,7 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.groups[s.g.GroupIndex(e.Task)].Retries++
 		s.attempt[e.Task] = comms.NextTry(max(e.Attempt, attempt))
 		s.put(e.Task, TaskWaiting)
+		s.reserve(e)
 	case comms.EventTorn:
 		s.tear(e)
 	case comms.EventFailed:

@@ -226,7 +226,7 @@ func (c *Core) taken(j *job, s *settlement) func(dag.TaskIndex) int {
 	return func(t dag.TaskIndex) int {
 		i, _ := slices.BinarySearchFunc(tasks, t, func(r comms.Range, t dag.TaskIndex) int { return cmp.Compare(r.Last, t) })
 		k := j.ownerOf(t)
-		if i == len(tasks) || t < tasks[i].First || k == nobody || j.parts[k] != giver || j.states.get(t).Over() || !host.Suits(j.graph, t) ||
+		if i == len(tasks) || t < tasks[i].First || k == nobody || j.parts[k] != giver || j.states.get(t).Over() || !j.suits(&host, t) ||
 			j.graph.Group(t).Stream != nil {
 			return nobody
 		}

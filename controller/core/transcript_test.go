@@ -446,7 +446,8 @@ func (w *world) up(d *datadriven.TestData, who string) {
 	if d.Cmd == "client" {
 		return
 	}
-	w.step(Received{w.next, &comms.Register{Agent: who, Incarnation: inc, Total: comms.Resources{CPU: int64(number(arg(d, "cpu", "4"))) * 1000, GPU: int64(number(arg(d, "gpu", "0"))) * 1000},
+	w.step(Received{w.next, &comms.Register{Agent: who, Incarnation: inc, Total: comms.Resources{CPU: int64(number(arg(d, "cpu", "4"))) * 1000, GPU: int64(number(arg(d, "gpu", "0"))) * 1000,
+		Memory: int64(number(arg(d, "memory", "0"))) << 20},
 		Takes: !has(d, "old"), Gathers: !has(d, "old"), Platform: arg(d, "platform", ""), Addresses: []string{"ipc:///" + who}}})
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
 		if line == "" {
@@ -517,6 +518,8 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 				e.Attempt = attemptOf(v)
 			case "count":
 				e.Count = number(v)
+			case "memory": // MiB that the next attempt is to have
+				e.Count = number(v) << 20
 			case "at":
 				e.At = int64(number(v)) * 1e9
 			case "elements":

@@ -1,0 +1,159 @@
+package core
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/docker/go-units"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// What a job says of a task's memory is a prediction. A task that was ended because it
+// took more is tried again with more held for it (decision 35). For whoever asks what
+// a task needs (classes, grants, kinds) it is of a group of its own then: one that
+// differs in its need from the one in the graph, and is shared by the tasks of that
+// group for which as much is held.
+
+// maxGrowths is how often what is held for a task grows: what takes more than eight
+// times what was said of it most likely has no end.
+const maxGrowths = 3
+
+// reserve is what is held for a task, which is more than its group says.
+type reserve struct {
+	gs    *groupState
+	times uint32  // that it grew
+	tried []int64 // bytes that were held for attempts before, as far as this process knows
+}
+
+// ownGroup is groupOf of a job of which some task has more held for it.
+func (j *job) ownGroup(t taskIndex) *groupState {
+	if r, own := j.reserved[t]; own {
+		return r.gs
+	}
+	return &j.groups[j.graph.GroupIndex(t)]
+}
+
+// alike tells whether as much is held for two tasks of a group.
+func (j *job) alike(a, b taskIndex) bool {
+	return j.reserved == nil || j.ownGroup(a) == j.ownGroup(b)
+}
+
+// growth is what follows from an attempt that took too much memory.
+type growth struct {
+	memory int64 // bytes for the next attempt; 0: there is none because of this
+	away   bool  // at another agent: this one has less
+}
+
+// grow decides with how much memory a task is tried again of which an attempt was ended
+// because it took too much, and adds that to the error. Gangs do not grow: what one
+// member takes says nothing of what a host has for all.
+func (c *Core) grow(j *job, t taskIndex, r *run, e *comms.TaskError) (g growth) {
+	if r == nil || r.used == 0 || r.gs.need[resMemory] == 0 || r.gs.ganged() || j.stopped != nil {
+		return growth{}
+	}
+	was, held, most := j.reserved[t], r.gs.need[resMemory], c.total[resMemory]
+	tried := append(slices.Clone(was.tried), held)
+	want := max(2*held, coarse(r.used+r.used/4))
+	switch {
+	case was.times >= maxGrowths:
+	case held < most:
+		g.memory = min(want, most)
+		c.reserve(j, t, reserve{gs: c.withMemory(j, t, g.memory), times: was.times + 1, tried: tried})
+		e.Message += fmt.Sprintf("; tried again with %s", units.BytesSize(float64(g.memory)))
+		return g
+	case j.larger > most && c.mayLeave(j, t):
+		g.memory, g.away = min(want, j.larger), true
+		e.Message += fmt.Sprintf("; tried again with %s on a host that has as much, if there is one: this one has %s", units.BytesSize(float64(g.memory)), units.BytesSize(float64(most)))
+		return g
+	}
+	e.Message += "; it was tried with " + listBytes(tried)
+	if held >= most {
+		e.Message += ", which is all that tasks have on this host"
+	}
+	e.Message += ": say in resources: memory what it needs"
+	return growth{}
+}
+
+// coarse rounds bytes up to an eighth of the power of two below them: tasks of a group
+// come to few amounts, and can take each other's place.
+func coarse(n int64) int64 {
+	unit := int64(1) << max(bits.Len64(uint64(n))-4, 20)
+	return (n + unit - 1) / unit * unit
+}
+
+func listBytes(all []int64) string {
+	var out []string
+	for _, n := range all {
+		out = append(out, units.BytesSize(float64(n)))
+	}
+	return strings.Join(out, ", ")
+}
+
+// mayLeave tells whether the controller can give a task to another agent alone: not a
+// call, nor what streams, nor what has begun calls of its own.
+func (c *Core) mayLeave(j *job, t taskIndex) bool {
+	return j.call == nil && int(t) < j.static && !j.groupOf(t).generator && j.callers[t] == nil
+}
+
+// reserve holds more for a task from its next attempt on.
+func (c *Core) reserve(j *job, t taskIndex, r reserve) {
+	if j.reserved == nil {
+		j.reserved = map[taskIndex]reserve{}
+	}
+	j.reserved[t] = r
+}
+
+// withMemory returns the state of a task's group for tasks for which so much is held.
+func (c *Core) withMemory(j *job, t taskIndex, memory int64) *groupState {
+	base := &j.groups[j.graph.GroupIndex(t)]
+	for _, gs := range j.enlarged {
+		if gs.group == base.group && gs.need[resMemory] == memory {
+			return gs
+		}
+	}
+	gs := new(groupState)
+	*gs = *base
+	gs.need = slices.Clone(base.need)
+	gs.need[resMemory] = memory
+	if gs.unfit == "" && memory > c.total[resMemory] {
+		gs.unfit = fmt.Sprintf("it took more memory than was held for it and was to be tried with %s, and no agent that can run it has as much: say in resources: memory what it needs",
+			units.BytesSize(float64(memory)))
+	}
+	// Its tasks are where others of the group are not: none is found by its place in
+	// the group, or goes behind another in one run.
+	gs.size, gs.step, gs.alone = 0, false, false
+	gs.kind, gs.told, gs.behind = nil, nil, nil
+	gs.class = c.classFor(j, gs)
+	j.enlarged = append(j.enlarged, gs)
+	return gs
+}
+
+// setReserved takes over what tasks had come to hold on other agents, or with a process
+// of this one that is gone.
+func (c *Core) setReserved(j *job, m *comms.Assign) {
+	j.larger = int64(min(m.Larger, math.MaxInt64))
+	for _, r := range m.Reserved {
+		if int(r.Task) >= len(j.tasks) || r.Memory > math.MaxInt64 {
+			continue
+		}
+		s, gs := j.tasks[r.Task].state, j.groupOf(r.Task)
+		if s != tWaiting && s != tAbsent || gs.ganged() || int64(r.Memory) <= gs.need[resMemory] {
+			continue // it runs, or more is held for it already
+		}
+		c.reserve(j, r.Task, reserve{gs: c.withMemory(j, r.Task, int64(r.Memory)), times: r.Times, tried: j.reserved[r.Task].tried})
+	}
+}
+
+// sendAway has the controller find an agent with more memory for a task. It gives the
+// task back when there is none: then the task does not fit here, and fails.
+func (c *Core) sendAway(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms.Cause, g growth) {
+	s := j.at(t)
+	c.noteRetry(j, t, r, e, cause, g)
+	c.note(j, comms.Event{Kind: comms.EventTorn, Task: t, Attempt: s.attempt,
+		Cause: comms.Cause{Kind: comms.CauseMemory, Text: "it needs more memory than this agent has"}})
+	s.state = tAside
+}

@@ -1,0 +1,124 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/docker/go-units"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/planner"
+)
+
+// A task that was ended because it took more memory than was held for it is tried
+// again by its agent with more, which says so (EventRetry, Count) and, when the host
+// has no more, leaves it to the controller (EventTorn). What is held for a task follows
+// from its events, so that whoever has it next is told (Assign.Reserved). A task that
+// does not fit where it is goes to an agent that has as much; without one it stays, and
+// its agent says that it does not fit.
+
+// reserve takes in how much is held for the next attempt at a task.
+func (s *States) reserve(e *comms.Event) {
+	if e.Count == 0 {
+		return
+	}
+	if s.reserved == nil {
+		s.reserved = map[dag.TaskIndex]comms.Reserve{}
+	}
+	s.reserved[e.Task] = comms.Reserve{Task: e.Task, Memory: e.Count, Times: s.reserved[e.Task].Times + 1}
+}
+
+// outgrow takes in that a task needs more memory than its agent has.
+func (s *States) outgrow(t dag.TaskIndex) {
+	if s.outgrown == nil {
+		s.outgrown = map[dag.TaskIndex]bool{}
+	}
+	s.outgrown[t] = true
+}
+
+// outgrownTasks lists the tasks that wait to start over for that, sorted.
+func (s *States) outgrownTasks() []dag.TaskIndex {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.outgrown)), func(t dag.TaskIndex) bool { return s.get(t).Over() })
+}
+
+// reservedOf lists what is held for tasks among some, which are sorted.
+func (s *States) reservedOf(tasks []dag.TaskIndex) (out []comms.Reserve) {
+	for t, r := range s.reserved {
+		if contains(tasks, t) {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b comms.Reserve) int { return cmp.Compare(a.Task, b.Task) })
+	return out
+}
+
+// holds tells whether a host has as much memory as is held for a task.
+func (s *States) holds(h *planner.Host, t dag.TaskIndex) bool {
+	r, own := s.reserved[t]
+	return !own || h.Memory == 0 || r.Memory <= uint64(h.Memory)
+}
+
+// suits tells whether a host has enough for a task, and for what is held for it.
+func (j *job) suits(h *planner.Host, t dag.TaskIndex) bool {
+	return h.Suits(j.graph, t) && j.states.holds(h, t)
+}
+
+// cramped tells whether more memory is held for a task than a host has, and than
+// another has not.
+func (c *Core) cramped(j *job, h *planner.Host, t dag.TaskIndex) bool {
+	if !c.cfg.Spread || j.states.holds(h, t) {
+		return false
+	}
+	return slices.ContainsFunc(c.sortedAgents(), func(a *agent) bool {
+		other := a.host()
+		return a.stays() && j.suits(&other, t)
+	})
+}
+
+// crampedOn tells whether a task of a job is cramped on a host.
+func (c *Core) crampedOn(j *job, h *planner.Host) bool {
+	for t := range j.states.reserved {
+		if !j.states.get(t).Over() && c.cramped(j, h, t) {
+			return true
+		}
+	}
+	return false
+}
+
+// unheld says which task of a job that has no agent for some waits for one with as much
+// memory as is held for it; "" when none does.
+func (c *Core) unheld(j *job) string {
+	if len(j.states.reserved) == 0 {
+		return ""
+	}
+	hosts := c.cluster().Hosts
+	for _, t := range slices.Sorted(maps.Keys(j.states.reserved)) {
+		holds := func(h planner.Host) bool { return j.states.holds(&h, t) }
+		if !j.states.get(t).Over() && !slices.ContainsFunc(hosts, holds) {
+			return fmt.Sprintf("task %s: it took more memory than its job says and is to be tried with %s, which no agent has that is here",
+				j.graph.TaskName(t), units.BytesSize(float64(j.states.reserved[t].Memory)))
+		}
+	}
+	return ""
+}
+
+// larger returns how much memory tasks may occupy on the largest agent; 0: on none
+// more than on this one.
+func (c *Core) larger(name string) (most uint64) {
+	own := c.agents[name]
+	if !c.cfg.Spread || own == nil {
+		return 0
+	}
+	for _, a := range c.agents {
+		if a.stays() {
+			most = max(most, uint64(max(a.row.Total.Memory, 0)))
+		}
+	}
+	if most <= uint64(max(own.row.Total.Memory, 0)) {
+		return 0
+	}
+	return most
+}
