@@ -62,8 +62,15 @@ func CPU(cores float64) TaskOption {
 	return func(g *dag.Group) { g.Resources.CPU = int64(cores * 1000) }
 }
 
-// Memory grants bytes of private memory.
+// Memory grants bytes of private memory. A task that takes more is ended and tried again
+// with more: see MemoryMax.
 func Memory(bytes int64) TaskOption { return func(g *dag.Group) { g.Resources.Memory = bytes } }
+
+// MemoryMax bounds what a task gets that takes more than Memory; without it that is what
+// a host has.
+func MemoryMax(bytes int64) TaskOption {
+	return func(g *dag.Group) { g.Resources.MemoryMax = bytes }
+}
 
 // GPU grants devices, also fractions.
 func GPU(devices float64) TaskOption {

@@ -378,6 +378,7 @@ tasks:
   function: {run: hoard, with: {n: 400}, out: [n], resources: {memory: 100MiB}}
   command: {command: "x=$(head -c 400000000 /dev/zero | tr '\\0' x); echo $x > ${out.x}; sleep 1000", out: [x], resources: {memory: 120MiB}}
   grows: {run: hoard, with: {n: 150}, out: [n], resources: {memory: 100MiB}}
+  bounded: {run: hoard, with: {n: 150}, out: [n], resources: {memory: 100MiB, memory_max: 100MiB}}
 `)
 	got := strings.Split(j.ended(), "\n")
 	j.dump()
@@ -387,6 +388,7 @@ tasks:
 		`^function failed [23] out of memory: it used .* and was granted 256MiB.*; it was tried with 100MiB, .*256MiB, ` + all,
 		`^command failed [23] out of memory: it used .* and was granted 256MiB.*; it was tried with 120MiB, .*256MiB, ` + all,
 		`^grows finished [23]$`,
+		`^bounded failed 1 out of memory: it used .* and was granted 100MiB.*; it was tried with 100MiB, its memory_max: say in resources: memory what it needs$`,
 	} {
 		if i >= len(got) || !regexp.MustCompile(want).MatchString(got[i]) {
 			t.Errorf("got %q, want %q", got, want)

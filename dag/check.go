@@ -375,11 +375,14 @@ func (r *resolver) limits(gi int, grp *Group) {
 	if res.CPU < 0 || res.Memory < 0 || res.GPU < 0 || max(res.CPU, res.GPU) > maxAmount {
 		r.report(gi, "resources", "", fmt.Errorf("a resource is negative or above %d", maxAmount/1000))
 	}
+	if res.MemoryMax < 0 || res.MemoryMax > 0 && (res.Memory == 0 || res.MemoryMax < res.Memory) {
+		r.report(gi, "resources", "", fmt.Errorf("memory_max is a bound of what a task gets that takes more than memory: want at least that, and memory"))
+	}
 	for _, name := range sortedKeys(res.Custom) {
 		n := res.Custom[name]
 		if err := checkName("a resource", name); err != nil {
 			r.report(gi, "resources", name, err)
-		} else if n < 0 || n > maxAmount || name == "cpu" || name == "memory" || name == "gpu" {
+		} else if n < 0 || n > maxAmount || name == "cpu" || name == "memory" || name == memoryMax || name == "gpu" {
 			r.report(gi, "resources", name, fmt.Errorf("resource %q cannot be %d thousandths", name, n))
 		}
 	}

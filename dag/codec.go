@@ -172,10 +172,18 @@ func (e encoder) group(grp *Group) {
 	e.fields(grp.Env)
 	res := &grp.Resources
 	keys := sortedKeys(res.Custom)
-	e.array(3 + 2*len(keys))
+	if res.MemoryMax == 0 {
+		e.array(3 + 2*len(keys))
+	} else {
+		e.array(5 + 2*len(keys))
+	}
 	e.int(res.CPU)
 	e.int(res.Memory)
 	e.int(res.GPU)
+	if res.MemoryMax != 0 { // to an older program it is a resource that no host has
+		e.string(memoryMax)
+		e.int(res.MemoryMax)
+	}
 	for _, k := range keys {
 		e.string(k)
 		e.int(res.Custom[k])
@@ -488,6 +496,9 @@ func (d *decoder) axis() Axis {
 	return Axis{}
 }
 
+// memoryMax is what Resources.MemoryMax is called in job files and in encoded graphs.
+const memoryMax = "memory_max"
+
 func (d *decoder) resources(res *Resources) {
 	n := d.array()
 	if d.err == nil && (n < 3 || n%2 == 0) {
@@ -501,10 +512,14 @@ func (d *decoder) resources(res *Resources) {
 		if d.err != nil {
 			return
 		}
+		k := d.string()
+		if k == memoryMax {
+			res.MemoryMax = d.int()
+			continue
+		}
 		if res.Custom == nil {
 			res.Custom = map[string]int64{}
 		}
-		k := d.string()
 		res.Custom[k] = d.int()
 	}
 }

@@ -174,10 +174,11 @@ const (
 
 // Resources is what a task occupies while it runs.
 type Resources struct {
-	CPU    int64            // thousandths of a core; 0 means the default of 1000
-	Memory int64            // bytes of private memory; 0 means unknown
-	GPU    int64            // thousandths of a device
-	Custom map[string]int64 // thousandths, by name
+	CPU       int64            // thousandths of a core; 0 means the default of 1000
+	Memory    int64            // bytes of private memory; 0 means unknown
+	MemoryMax int64            // bytes of it that a further attempt may get when one took more than Memory; 0 means what a host has
+	GPU       int64            // thousandths of a device
+	Custom    map[string]int64 // thousandths, by name
 }
 
 // Export is an output of the job: kept after the job ends, and copied to a path if one is given.

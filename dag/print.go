@@ -237,6 +237,9 @@ func resourcesText(r *Resources) string {
 	if r.Memory != 0 {
 		w = append(w, "memory: "+memoryText(r.Memory))
 	}
+	if r.MemoryMax != 0 {
+		w = append(w, memoryMax+": "+memoryText(r.MemoryMax))
+	}
 	if r.GPU != 0 {
 		w = append(w, "gpu: "+thousandthsText(r.GPU))
 	}

@@ -181,6 +181,9 @@ func (d *drawer) body(grp *Group, me *drawn) {
 	}
 	grp.KeepGoing = rapid.Bool().Draw(d.T, "keep going")
 	grp.Resources = Resources{CPU: rapid.Int64Range(0, maxAmount).Draw(d.T, "cpu"), Memory: rapid.Int64Range(0, 1<<50).Draw(d.T, "memory")}
+	if grp.Resources.Memory > 0 && rapid.Bool().Draw(d.T, "bounded") {
+		grp.Resources.MemoryMax = grp.Resources.Memory + rapid.Int64Range(0, 1<<40).Draw(d.T, "memory_max")
+	}
 	if rapid.Bool().Draw(d.T, "custom") {
 		grp.Resources.Custom = map[string]int64{"licence": rapid.Int64Range(0, maxAmount).Draw(d.T, "custom"), "a": 1}
 	}

@@ -57,13 +57,15 @@ func taskSchema() map[string]any {
 // limitsSchema is what bounds tasks and inputs.
 func limitsSchema() map[string]any {
 	amount := anyOf(map[string]any{"type": "number", "minimum": 0}, placeholder())
+	size := anyOf(wholeFrom(leastPlain), map[string]any{"type": "string", "pattern": `^[0-9.]+ *([kKmMgGtTpP]?[iI]?[bB]?)$|\$\{`})
 	return map[string]any{
 		"resources": map[string]any{
 			"type": []string{"object", "null"}, "description": "What a task occupies while it runs. Other names are resources of your own.",
 			"properties": map[string]any{
-				"cpu":    described(amount, "Cores; 1 by default."),
-				"memory": described(anyOf(wholeFrom(leastPlain), map[string]any{"type": "string", "pattern": `^[0-9.]+ *([kKmMgGtTpP]?[iI]?[bB]?)$|\$\{`}), "Private memory: 64MiB (1024), 64MB (1000), or bytes from 1048576."),
-				"gpu":    described(amount, "Devices, fractions allowed."),
+				"cpu":     described(amount, "Cores; 1 by default."),
+				"memory":  described(size, "Private memory: 64MiB (1024), 64MB (1000), or bytes from 1048576. A task that takes more is ended and tried again with more."),
+				memoryMax: described(size, "Private memory that a task may get at most when it takes more than memory; by default what a host has."),
+				"gpu":     described(amount, "Devices, fractions allowed."),
 			},
 			"additionalProperties": amount,
 		},

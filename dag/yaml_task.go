@@ -345,6 +345,10 @@ func (j *jobFile) resources(grp *Group, n *yaml.Node, what string) {
 			grp.Resources.Memory = j.memory(k.val, w)
 			continue
 		}
+		if name == memoryMax {
+			grp.Resources.MemoryMax = j.memory(k.val, w)
+			continue
+		}
 		amount, ok := j.thousandths(k.val, w)
 		if !ok {
 			continue

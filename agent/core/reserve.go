@@ -55,11 +55,14 @@ func (c *Core) grow(j *job, t taskIndex, r *run, e *comms.TaskError) (g growth) 
 	if r == nil || r.used == 0 || r.gs.need[resMemory] == 0 || r.gs.ganged() || j.stopped != nil {
 		return growth{}
 	}
-	was, held, most := j.reserved[t], r.gs.need[resMemory], c.total[resMemory]
+	was, held, most, bound := j.reserved[t], r.gs.need[resMemory], c.total[resMemory], r.gs.group.Resources.MemoryMax
+	if bound == 0 {
+		bound = math.MaxInt64
+	}
 	tried := append(slices.Clone(was.tried), held)
-	want := max(2*held, coarse(r.used+r.used/4))
+	want := min(max(2*held, coarse(r.used+r.used/4)), bound)
 	switch {
-	case was.times >= maxGrowths:
+	case was.times >= maxGrowths, held >= bound:
 	case held < most:
 		g.memory = min(want, most)
 		c.reserve(j, t, reserve{gs: c.withMemory(j, t, g.memory), times: was.times + 1, tried: tried})
@@ -71,7 +74,10 @@ func (c *Core) grow(j *job, t taskIndex, r *run, e *comms.TaskError) (g growth) 
 		return g
 	}
 	e.Message += "; it was tried with " + listBytes(tried)
-	if held >= most {
+	switch held {
+	case bound:
+		e.Message += ", its memory_max"
+	case most:
 		e.Message += ", which is all that tasks have on this host"
 	}
 	e.Message += ": say in resources: memory what it needs"

@@ -98,7 +98,7 @@ func segment(values []float64) (string, error) {
 // ended, what it printed, and each output.
 func TestJobs(t *testing.T) {
 	needs.Python(t)
-	c := cascadetest.Start(t, cascade.WithMemory(256<<20)) // bounds what a task comes to that takes all it can get
+	c := cascadetest.Start(t)
 	files, err := filepath.Glob("testdata/job/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no job files", err)

@@ -72,7 +72,7 @@ class Function:
 def task(function: Callable[..., Any] | None = None, /, *, out: Sequence[str] = ("out",), **options: Any) -> Any:
     """Makes a function usable as a task: @cascade.task, or @cascade.task(out=["mean", "stddev"], memory="1GiB").
 
-    Options are keys of a task in a job file: cpu, memory and gpu for its resources, timeout, retries, priority.
+    Options are keys of a task in a job file: cpu, memory, memory_max and gpu for its resources, timeout, retries, priority.
     """
     if function is None:
         return lambda f: Function(f, out, options)
@@ -378,10 +378,13 @@ def _plain(name: str, value: Any) -> Any:
     raise TypeError(f"{name}: a parameter is a plain value, not {type(value).__name__}: let a task make it, and pass its output")
 
 
+_RESOURCES = ("cpu", "memory", "memory_max", "gpu")
+
+
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a task as keys of the job file."""
-    body = {k: v for k, v in options.items() if k not in ("cpu", "memory", "gpu")}
-    resources = {k: options[k] for k in ("cpu", "memory", "gpu") if k in options}
+    body = {k: v for k, v in options.items() if k not in _RESOURCES}
+    resources = {k: options[k] for k in _RESOURCES if k in options}
     if resources:
         body["resources"] = resources
     return body
