@@ -12,22 +12,22 @@ import (
 // facts are what the oracle knows of a job. Instances of streamed groups stand
 // under their own number; lineage is counted by the slot's first.
 type facts struct {
-	g       *dag.Graph
-	behind  map[dag.TaskIndex]map[dag.TaskIndex]bool // by a task: itself and all that it needs, directly or not
-	stored  map[eventID]bool
-	done    map[dag.TaskIndex]uint32 // attempts that finished, and the end is stored
-	fence   map[dag.TaskIndex]uint32 // attempts up to this count no more
-	moved   map[dag.TaskIndex]uint64 // epoch at which it was last given out: what was noted at one before is void
-	highest map[dag.TaskIndex]uint32 // attempt seen
-	made    map[comms.DatasetRef]origin
-	private map[dag.TaskIndex]origin // that finished in a fused path, and whose outputs nobody published
-	begun   map[dag.TaskIndex]uint32 // highest attempt that was given to an executor
-	may     map[dag.TaskIndex]uint32 // may run again although done: something was lost, of attempts up to this
-	asked   map[dag.TaskIndex]bool   // may always run again: a client asked for it
-	crashes map[dag.TaskIndex]int
+	g        *dag.Graph
+	behind   map[dag.TaskIndex]map[dag.TaskIndex]bool // by a task: itself and all that it needs, directly or not
+	stored   map[eventID]bool
+	done     map[dag.TaskIndex]uint32 // attempts that finished, and the end is stored
+	fence    map[dag.TaskIndex]uint32 // attempts up to this count no more
+	moved    map[dag.TaskIndex]uint64 // epoch at which it was last given out: what was noted at one before is void
+	highest  map[dag.TaskIndex]uint32 // attempt seen
+	made     map[comms.DatasetRef]origin
+	private  map[dag.TaskIndex]origin // that finished in a fused path, and whose outputs nobody published
+	begun    map[dag.TaskIndex]uint32 // highest attempt that was given to an executor
+	may      map[dag.TaskIndex]uint32 // may run again although done: something was lost, of attempts up to this
+	asked    map[dag.TaskIndex]bool   // may always run again: a client asked for it
+	crashes  map[dag.TaskIndex]int
 	reserved map[dag.TaskIndex]int64 // bytes of memory that are held for tasks that took more than was
-	aside   map[dag.TaskIndex]giver // tasks that an agent has set aside for another
-	lists   map[try]string          // of members of gangs: the addresses that they were told
+	aside    map[dag.TaskIndex]giver // tasks that an agent has set aside for another
+	lists    map[try]string          // of members of gangs: the addresses that they were told
 	// By an agent that came into the job, which another had or nobody: the epoch then.
 	// What it says of an earlier one is of tasks that were taken from it.
 	came     map[string]uint64

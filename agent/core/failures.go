@@ -133,7 +133,7 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 			e = &comms.TaskError{Kind: comms.ErrorPoison, Task: e.Task, Attempt: e.Attempt, Agent: e.Agent, Executor: e.Executor, Signal: e.Signal, LogTail: e.LogTail,
 				Message: fmt.Sprintf("it ended its executor %d times: %s", tr.crashes, strings.Join(tr.story, "; "))}
 		}
-	} else if more = c.grow(j, t, r, e); more.memory == 0 {
+	} else if more = c.enlarge(j, t, r, e); more.memory == 0 {
 		tr.fails++
 		again = again && tr.fails <= gs.group.Retries
 	}

@@ -48,10 +48,10 @@ type growth struct {
 	away   bool  // at another agent: this one has less
 }
 
-// grow decides with how much memory a task is tried again of which an attempt was ended
+// enlarge decides with how much memory a task is tried again of which an attempt was ended
 // because it took too much, and adds that to the error. Gangs do not grow: what one
 // member takes says nothing of what a host has for all.
-func (c *Core) grow(j *job, t taskIndex, r *run, e *comms.TaskError) (g growth) {
+func (c *Core) enlarge(j *job, t taskIndex, r *run, e *comms.TaskError) (g growth) {
 	if r == nil || r.used == 0 || r.gs.need[resMemory] == 0 || r.gs.ganged() || j.stopped != nil {
 		return growth{}
 	}
