@@ -376,7 +376,7 @@ func (r *resolver) limits(gi int, grp *Group) {
 		r.report(gi, "resources", "", fmt.Errorf("a resource is negative or above %d", maxAmount/1000))
 	}
 	if res.MemoryMax < 0 || res.MemoryMax > 0 && (res.Memory == 0 || res.MemoryMax < res.Memory) {
-		r.report(gi, "resources", "", fmt.Errorf("memory_max is a bound of what a task gets that takes more than memory: want at least that, and memory"))
+		r.report(gi, "resources", "", fmt.Errorf("memory_max %d is less than memory %d, or without it", res.MemoryMax, res.Memory))
 	}
 	for _, name := range sortedKeys(res.Custom) {
 		n := res.Custom[name]

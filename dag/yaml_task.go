@@ -338,6 +338,7 @@ func (j *jobFile) fields(n *yaml.Node, what string) []Field {
 }
 
 func (j *jobFile) resources(grp *Group, n *yaml.Node, what string) {
+	var bound *yaml.Node
 	for _, k := range j.pairs(n, what) {
 		name := k.key.Value
 		w := what + " " + name
@@ -346,7 +347,7 @@ func (j *jobFile) resources(grp *Group, n *yaml.Node, what string) {
 			continue
 		}
 		if name == memoryMax {
-			grp.Resources.MemoryMax = j.memory(k.val, w)
+			bound, grp.Resources.MemoryMax = k.val, j.memory(k.val, w)
 			continue
 		}
 		amount, ok := j.thousandths(k.val, w)
@@ -367,6 +368,10 @@ func (j *jobFile) resources(grp *Group, n *yaml.Node, what string) {
 			}
 			grp.Resources.Custom[name] = amount
 		}
+	}
+	if r := &grp.Resources; r.MemoryMax > 0 && (r.Memory == 0 || r.MemoryMax < r.Memory) {
+		j.problem(bound, what+" memory_max is less than memory, or without it", "write both, as in {memory: 1GiB, memory_max: 4GiB}")
+		r.MemoryMax = 0
 	}
 }
 

@@ -118,7 +118,7 @@ func TestEntryIsWhole(t *testing.T) {
 		var p Profile
 		cost := rapid.Float64Range(0, 1e6)
 		for range rapid.IntRange(1, 80).Draw(t, "runs") {
-			p = p.Add(Sample{cost.Draw(t, "s"), cost.Draw(t, "b"), cost.Draw(t, "m"), cost.Draw(t, "c"), cost.Draw(t, "i"), rapid.Uint64Range(0, 3).Draw(t, "v")})
+			p = p.Add(Sample{cost.Draw(t, "s"), cost.Draw(t, "b"), cost.Draw(t, "m"), cost.Draw(t, "c"), cost.Draw(t, "i"), rapid.Uint64Range(0, 3).Draw(t, "v"), false})
 		}
 		f := File{Version: FileVersion, Profiles: []Entry{EntryOf(Signature{"j", "g", "f"}, p)}}
 		got := readBack(t, &f).Profiles[0].Profile()
