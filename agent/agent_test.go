@@ -376,7 +376,7 @@ keep_going: true
 tasks:
   within: {run: hoard, with: {n: 20}, out: [n], resources: {memory: 100MiB}}
   function: {run: hoard, with: {n: 400}, out: [n], resources: {memory: 100MiB}}
-  command: {command: "x=$(head -c 400000000 /dev/zero | tr '\\0' x); echo $x > ${out.x}; sleep 1000", out: [x], resources: {memory: 120MiB}}
+  command: {command: "awk 'BEGIN {s = \"x\"; while (length(s) < 8000000) s = s s; for (i = 0; i < 50; i++) a[i] = s i; system(\"sleep 1000\")}' > ${out.x}", out: [x], resources: {memory: 120MiB}}
   grows: {run: hoard, with: {n: 150}, out: [n], resources: {memory: 100MiB}}
   bounded: {run: hoard, with: {n: 150}, out: [n], resources: {memory: 100MiB, memory_max: 100MiB}}
 `)

