@@ -116,10 +116,11 @@ func talk(ctx context.Context, p number) (int, error) {
 	return p.N, nil
 }
 
-// hoard takes N MiB of private memory and, when that is more than it is granted, waits for its end.
+// hoard takes N MiB of private memory and, when that is so much more than it is granted
+// that what a task before has left to be used again does not hide it, waits for its end.
 func hoard(ctx context.Context, p number) (int, error) {
 	all := bytes.Repeat([]byte{1}, p.N<<20)
-	if int64(len(all)) > exec.TaskOf(ctx).Resources.Memory {
+	if int64(len(all)) > exec.TaskOf(ctx).Resources.Memory+64<<20 {
 		<-ctx.Done()
 	}
 	return len(all), nil
