@@ -378,7 +378,7 @@ tasks:
   function: {run: hoard, with: {n: 400}, out: [n], resources: {memory: 100MiB}}
   command: {command: "awk 'BEGIN {s = \"x\"; while (length(s) < 8000000) s = s s; for (i = 0; i < 50; i++) a[i] = s i; system(\"sleep 1000\")}' > ${out.x}", out: [x], resources: {memory: 120MiB}}
   grows: {run: hoard, with: {n: 190}, out: [n], resources: {memory: 100MiB}}
-  bounded: {run: hoard, with: {n: 190}, out: [n], resources: {memory: 100MiB, memory_max: 100MiB}}
+  bounded: {run: hoard, with: {n: 400}, out: [n], resources: {memory: 100MiB, memory_max: 100MiB}}
 `)
 	got := strings.Split(j.ended(), "\n")
 	j.dump()
