@@ -48,7 +48,7 @@ func (c *controller) boot() {
 	c.ids, c.peers, c.local, c.wake = map[string]core.LinkID{}, map[core.LinkID]*peer{}, nil, time.Time{}
 	c.w.tell(c.name, nil, "starts")
 	for _, k := range c.store.sorted() {
-		c.step(k.Loaded())
+		c.step(c.store.loaded(k))
 	}
 	c.step(core.Started{})
 }
@@ -162,7 +162,7 @@ func (c *controller) perform(a core.Action) {
 		}
 		w.fail(comms.JobID{}, "the controller closes the link of %s: %s", name, a.Why)
 	case core.Prepare:
-		c.store.later(func() { c.prepare(a) })
+		c.store.later(a.Job, func() { c.prepare(a) })
 	case core.Improve:
 		c.after(w.between(10*time.Microsecond, 100*time.Millisecond), func() { c.improve(a) })
 	case core.Create:
@@ -181,7 +181,7 @@ func (c *controller) perform(a core.Action) {
 	case core.Delete:
 		c.store.delete(a)
 	case core.Ask:
-		c.store.later(func() { c.answer(core.Answered{Token: a.Token, Msg: c.store.answer(a)}) })
+		c.store.later(asked(a.Msg), func() { c.answer(core.Answered{Token: a.Token, Msg: c.store.answer(a)}) })
 	case core.Wake:
 		c.wake = a.At
 		at := a.At
@@ -238,7 +238,7 @@ func (c *controller) prepare(a core.Prepare) {
 		if k == nil {
 			err, ev.Code = errors.New("no such job"), comms.CodeNotFound
 		} else {
-			ev.Past = k.Past()
+			ev.Past = c.store.past(k)
 		}
 	}
 	if err == nil {

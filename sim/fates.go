@@ -23,6 +23,7 @@ type fates struct {
 	shm       int64 // bytes
 	segment   int   // outputs that go to shared memory
 	commit    time.Duration
+	shards    int // of the store
 
 	taskFails, executorCrashes, executorHangs, spawnFails int // a chance at each act of a run
 	spillRot, diskFull, moveFails                         int
@@ -113,6 +114,7 @@ func tamings() []taming {
 		{"shared-memory", func(f *fates) { f.segment = 0 }},
 		{"full-queues", func(f *fates) { f.queue = 0 }},
 		{"delays", func(f *fates) { f.slowest = 20 * time.Microsecond }},
+		{"shards", func(f *fates) { f.shards = 1 }},
 		{"slow-commits", func(f *fates) { f.commit = 20 * time.Microsecond }},
 		{"second-agent-crash", func(f *fates) { f.agentCrashes = min(f.agentCrashes, 1) }},
 		{"second-controller-crash", func(f *fates) { f.controllerCrashes = min(f.controllerCrashes, 1) }},

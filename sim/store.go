@@ -2,6 +2,7 @@ package sim
 
 import (
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -10,74 +11,112 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// store is the controller's store: what was written, in order, survives. A
-// write takes time; when the process dies, a part of the writes on their way,
-// from the oldest, still happens.
+// store is the controller's store, of several shards. A job is in one of them.
 type store struct {
 	w      *world
 	c      *controller
 	jobs   map[comms.JobID]*core.Kept
-	writes []*write      // on their way, in order
-	busy   time.Duration // when the last of them will be done
-	told   time.Duration // when the driver hears of it: in order
+	shards []shard
+}
+
+// shard is a part of the store: what was written to it, in order, survives. A write
+// takes time, and waits for no other shard's; when the process dies, a part of the
+// writes on their way, from the oldest, still happens, of each shard another part.
+type shard struct {
+	writes []*write             // on their way, in order
+	busy   time.Duration        // when the last of them will be done
+	told   time.Duration        // when the driver hears of it: in order
+	seen   map[string]core.Seen // by agent, of all jobs of the shard
 }
 
 type write struct{ apply func() }
 
+// drawShards decides how many shards there are. It draws from numbers of its own, as drawDrains does.
+func drawShards(seed uint64) int { return pick(rand.New(rand.NewPCG(seed, 44)), 1, 2, 2, 3) }
+
 func newStore(w *world, c *controller) *store {
-	return &store{w: w, c: c, jobs: map[comms.JobID]*core.Kept{}}
+	s := &store{w: w, c: c, jobs: map[comms.JobID]*core.Kept{}, shards: make([]shard, w.fate.shards)}
+	for i := range s.shards {
+		s.shards[i].seen = map[string]core.Seen{}
+	}
+	return s
 }
+
+// of is the shard of a job.
+func (s *store) of(job comms.JobID) *shard { return &s.shards[int(job[15])%len(s.shards)] }
 
 func (s *store) sorted() []*core.Kept {
 	return slices.SortedFunc(maps.Values(s.jobs), func(a, b *core.Kept) int { return slices.Compare(a.Row.ID[:], b.Row.ID[:]) })
 }
 
-// put plans a write behind those before; done is told a little after it is durable.
-func (s *store) put(apply, done func()) {
-	wr := &write{apply}
-	s.writes = append(s.writes, wr)
-	s.busy = max(s.busy, s.w.now) + s.w.between(10*time.Microsecond, s.w.fate.commit)
+// put plans a write behind those before of its shard; done is told a little after it is durable.
+func (s *store) put(job comms.JobID, apply, done func()) {
+	sh, wr := s.of(job), &write{apply}
+	sh.writes = append(sh.writes, wr)
+	sh.busy = max(sh.busy, s.w.now) + s.w.between(10*time.Microsecond, s.w.fate.commit)
 	life := s.c.life
-	s.w.at(s.busy, func() {
+	s.w.at(sh.busy, func() {
 		if s.c.life != life || !s.c.running {
 			return
 		}
-		s.writes = s.writes[1:]
+		sh.writes = sh.writes[1:]
 		apply()
 		if s.c.running {
-			s.told = max(s.told, s.w.now+s.w.between(0, 50*time.Microsecond))
-			s.c.after(s.told-s.w.now, done)
+			sh.told = max(sh.told, s.w.now+s.w.between(0, 50*time.Microsecond))
+			s.c.after(sh.told-s.w.now, done)
 		}
 	})
 }
 
-// later runs something slow that sees all that was written before.
-func (s *store) later(do func()) {
-	s.c.after(max(0, s.busy-s.w.now)+s.w.between(10*time.Microsecond, s.w.fate.commit), do)
+// later runs something slow that sees all that was written to a job before.
+func (s *store) later(job comms.JobID, do func()) {
+	s.c.after(max(0, s.of(job).busy-s.w.now)+s.w.between(10*time.Microsecond, s.w.fate.commit), do)
 }
 
-// crash keeps a prefix of what was on its way.
+// crash keeps, of each shard, a prefix of what was on its way.
 func (s *store) crash() {
-	n := 0
-	if len(s.writes) > 0 {
-		n = s.w.rnd.IntN(len(s.writes) + 1)
+	for i := range s.shards {
+		sh := &s.shards[i]
+		n := 0
+		if len(sh.writes) > 0 {
+			n = s.w.rnd.IntN(len(sh.writes) + 1)
+		}
+		for _, wr := range sh.writes[:n] {
+			wr.apply()
+		}
+		sh.writes, sh.busy, sh.told = nil, s.w.now, s.w.now
 	}
-	for _, wr := range s.writes[:n] {
-		wr.apply()
+}
+
+// seenOf is how far the shard of a job has seen the events of agents.
+func (s *store) seenOf(k *core.Kept) map[string]core.Seen { return maps.Clone(s.of(k.Row.ID).seen) }
+
+// past is what the batches of a job tell.
+func (s *store) past(k *core.Kept) *core.Past {
+	p := k.Past()
+	p.Seen = s.seenOf(k)
+	return p
+}
+
+// loaded is what the store tells of a job when a controller starts.
+func (s *store) loaded(k *core.Kept) core.Loaded {
+	ev := k.Loaded()
+	if !k.Row.Phase.Final() {
+		ev.Past.Seen = s.seenOf(k)
 	}
-	s.writes, s.busy, s.told = nil, s.w.now, s.w.now
+	return ev
 }
 
 func (s *store) create(a core.Create) {
 	if s.w.chance(s.w.fate.createFails) {
 		s.w.tell("store", []comms.JobID{a.Row.ID}, "refuses the job: the disk is nearly full")
 		s.w.oracle.facts[a.Row.ID].refused = true
-		s.put(func() {}, func() {
+		s.put(a.Row.ID, func() {}, func() {
 			s.c.answer(core.Stored{Token: a.Token, Code: comms.CodeUnavailable, Err: "the disk is nearly full"})
 		})
 		return
 	}
-	s.put(func() {
+	s.put(a.Row.ID, func() {
 		g, err := dag.Decode(a.Graph)
 		if err != nil {
 			s.w.fail(a.Row.ID, "the store is given a graph that cannot be decoded: %v", err)
@@ -90,9 +129,9 @@ func (s *store) create(a core.Create) {
 
 func (s *store) commit(a core.Store) {
 	fails := s.w.chance(s.w.fate.commitFails)
-	s.put(func() {
+	s.put(a.Commit.Job, func() {
 		if fails && s.c.running { // the driver ends when a write has failed
-			s.writes = nil // nothing passes a write that failed
+			s.of(a.Commit.Job).writes = nil // nothing of the shard passes a write that failed
 			s.c.crash(s.w.between(0, 100*time.Millisecond), "a commit failed")
 			return
 		}
@@ -101,6 +140,9 @@ func (s *store) commit(a core.Store) {
 }
 
 func (s *store) apply(c *core.Commit) {
+	if c.Agent != "" {
+		s.of(c.Job).seen[c.Agent] = c.Seen
+	}
 	k := s.jobs[c.Job]
 	if k == nil {
 		return // deleted meanwhile
@@ -110,7 +152,7 @@ func (s *store) apply(c *core.Commit) {
 }
 
 func (s *store) delete(a core.Delete) {
-	s.put(func() {
+	s.put(a.Job, func() {
 		s.w.tell("store", []comms.JobID{a.Job}, "job is deleted")
 		delete(s.jobs, a.Job)
 		s.w.oracle.deleted(a.Job)
@@ -144,4 +186,17 @@ func (s *store) answer(a core.Ask) comms.Message {
 		return &comms.Reply{Req: q.Req, Code: comms.CodeNotFound, Message: "output " + missing[0] + " was not produced"}
 	}
 	return &comms.Located{Req: q.Req, Data: data}
+}
+
+// asked is the job of a question; zero when it is about none.
+func asked(m comms.Message) (job comms.JobID) {
+	switch m := m.(type) {
+	case *comms.Watch:
+		job = m.Job
+	case *comms.Locate:
+		job = m.Job
+	case *comms.Query:
+		job = m.Job
+	}
+	return job
 }
