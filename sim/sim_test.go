@@ -30,15 +30,15 @@ var mended = []uint64{
 	29371, 6041, 11593, // news that came with an Assign were judged before its tasks were known
 	32195,        // an instance ran that had ended elsewhere, because its generator did
 	10774, 60834, // what a peer had made again by itself, and how that ended, was not taken
-	36498,                                    // a failed generator kept the end of an earlier attempt's stream
-	37928,                                    // outputs of instances were freed when their generator went to another agent
-	50461,                                    // a task that an agent made again by itself waited for others that did not know
-	38758,                                    // references of instances beyond a stream that began anew
-	69946,                                    // an agent that was away when an epoch began counted as done with it
-	90805,                                    // as 50461, and the others had ended meanwhile
-	91158,                                    // a second rerun was taken while the decision about the first was stored
-	95483,                                    // a task began before what was published of a failed stream had been fetched
-	42713, 52254, 61177, 31169, 23040, 41185, // an agent that leaves said what it had begun before the controller knew what had ended
+	36498,                             // a failed generator kept the end of an earlier attempt's stream
+	37928,                             // outputs of instances were freed when their generator went to another agent
+	50461,                             // a task that an agent made again by itself waited for others that did not know
+	38758,                             // references of instances beyond a stream that began anew
+	69946,                             // an agent that was away when an epoch began counted as done with it
+	90805,                             // as 50461, and the others had ended meanwhile
+	91158,                             // a second rerun was taken while the decision about the first was stored
+	95483,                             // a task began before what was published of a failed stream had been fetched
+	42713, 52254, 61177, 23040, 41185, // an agent that leaves said what it had begun before the controller knew what had ended
 	35250,        // a job that had ended was to run again, an agent left before it was told so, and the job was cancelled
 	17333, 55074, // the client of the simulator did not ask an agent again that had left while it read from it
 	12906,       // an instance had ended whose end was void, because its generator started over, and did not run again
@@ -58,6 +58,7 @@ var mended = []uint64{
 	24783,        // an agent counted the end of a streamed group twice, because it heard again how its generator had ended
 	12925, 56402, // the oracle did not know that a rerun of one task tries again what ended badly and others that have not ended need
 	26346, // what an agent's next process says of what it has found was taken for that of an epoch before
+	31169, // the last committed end of a streamed group was counted twice when its element was the last that was let go, and the group counted anew for that
 }
 
 // alone are seeds that once failed with all jobs on one agent (without spread).

@@ -304,9 +304,11 @@ func (sl *slot) state(j *job) (sourceState, int) {
 func (c *Core) releaseInstance(j *job, t taskIndex) {
 	s, element, _ := j.graph.Slot(t)
 	sl := &j.slots[s]
+	if j.exists(s, element) {
+		sl.released++ // before the element is let go: with the last one the slot may be counted anew, and this instance with it
+	}
 	c.deref(j, comms.DatasetRef{Task: sl.key.task, Output: sl.key.output, Element: element}, 1)
 	if j.exists(s, element) {
-		sl.released++
 		c.slotDone(j, s)
 	}
 	if j.peers != nil && j.endedAway(sl.key.task) { // see slotReads
