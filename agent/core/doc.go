@@ -109,5 +109,6 @@
 // with the next process.
 //
 // Events above EventsKept stop new runs: what is not committed must be kept.
-// While tasks run, events that nobody waits for may wait EventsFor for others.
+// While tasks run, events that nobody waits for may wait EventsFor for others: also that an
+// environment is there, as one that is found is, for each job that names it.
 package core

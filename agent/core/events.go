@@ -45,7 +45,8 @@ func (c *Core) note(j *job, e comms.Event) {
 	c.unflushed++
 	c.kept++
 	switch e.Kind {
-	case comms.EventReady, comms.EventStarted, comms.EventPublished, comms.EventFinished, comms.EventTakenBack, comms.EventCall:
+	case comms.EventReady, comms.EventStarted, comms.EventPublished, comms.EventFinished, comms.EventTakenBack, comms.EventCall,
+		comms.EventBuilding, comms.EventEnv: // one that is found is told with the first task that runs in it
 	default:
 		c.urgent = true
 	}
