@@ -227,11 +227,15 @@ func environmentKey(act runtimeenv.Activation) string {
 	if len(act.Command)+len(act.Env)+len(act.Keys) == 0 {
 		return ""
 	}
-	h := blake3.New()
-	for _, s := range slices.Concat(act.Command, act.Keys, act.Env) {
-		fmt.Fprintf(h, "%d:%s", len(s), s)
+	var all []byte
+	for _, list := range [][]string{act.Command, act.Keys, act.Env} {
+		for _, s := range list {
+			all = append(strconv.AppendInt(all, int64(len(s)), 10), ':')
+			all = append(all, s...)
+		}
 	}
-	return strings.Join(append(slices.Clone(act.Keys), hex.EncodeToString(h.Sum(nil)[:8])), "+")
+	sum := blake3.Sum256(all)
+	return strings.Join(append(slices.Clone(act.Keys), hex.EncodeToString(sum[:8])), "+")
 }
 
 // outputTee takes what an executor's process writes to standard output and error,
