@@ -30,7 +30,8 @@ type knownGraph struct {
 	planned time.Time
 	asked   time.Time // when somebody was sent to plan it anew
 
-	packages []comms.Hash // that it needs: whether they are here is looked at with every submit
+	packages     []comms.Hash // that it needs: whether they are here is looked at with every submit
+	environments []uint64     // its own, as the planner knows them
 
 	better   *planner.Plan // that was found while a job with the graph ran
 	betterOn planner.Cluster
@@ -55,7 +56,7 @@ func (gs *graphs) prepared(a *core.Prepare, now time.Time, here func([]comms.Has
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	k := gs.known[a.Submit.GraphHash]
-	if k == nil || len(k.packages) > 0 && !here(k.packages) || !sameCluster(k.graph, &k.cluster, &a.Cluster) {
+	if k == nil || len(k.packages) > 0 && !here(k.packages) || !sameCluster(k.environments, &k.cluster, &a.Cluster) {
 		return core.Prepared{}, false
 	}
 	if age := now.Sub(k.planned); age > mostAge || age > planAge && now.Sub(k.asked) > planAge {
@@ -86,7 +87,7 @@ func (gs *graphs) keep(h comms.Hash, ev *core.Prepared, cluster planner.Cluster,
 	if gs.known == nil {
 		gs.known = map[comms.Hash]*knownGraph{}
 	}
-	k := &knownGraph{graph: ev.Graph, plan: ev.Plan, cluster: cluster, planned: now, packages: core.PackagesOf(ev.Graph)}
+	k := &knownGraph{graph: ev.Graph, plan: ev.Plan, cluster: cluster, planned: now, packages: core.PackagesOf(ev.Graph), environments: environmentsOf(ev.Graph)}
 	if old := gs.known[h]; old == nil {
 		gs.tasks += n
 	} else {
@@ -108,16 +109,22 @@ func (gs *graphs) keep(h comms.Hash, ev *core.Prepared, cluster planner.Cluster,
 	}
 }
 
-// sameCluster tells whether two clusters are the same to a graph: of environments only
-// its own count.
-func sameCluster(g *dag.Graph, a, b *planner.Cluster) bool {
+func environmentsOf(g *dag.Graph) (all []uint64) {
+	for i := range g.Environments {
+		all = append(all, planner.EnvironmentID(&g.Environments[i]))
+	}
+	return all
+}
+
+// sameCluster tells whether two clusters are the same to a graph with these environments:
+// of those that hosts have only they count.
+func sameCluster(environments []uint64, a, b *planner.Cluster) bool {
 	if a.Bandwidth != b.Bandwidth || a.Latency != b.Latency || !slices.EqualFunc(a.Hosts, b.Hosts, func(x, y planner.Host) bool {
 		return x.Name == y.Name && x.CPU == y.CPU && x.Memory == y.Memory && x.GPU == y.GPU && x.Alone == y.Alone && maps.Equal(x.Custom, y.Custom)
 	}) {
 		return false
 	}
-	for i := range g.Environments {
-		id := planner.EnvironmentID(&g.Environments[i])
+	for _, id := range environments {
 		if a.Builds[id] != b.Builds[id] || !slices.EqualFunc(a.Hosts, b.Hosts, func(x, y planner.Host) bool {
 			return slices.Contains(x.Built, id) == slices.Contains(y.Built, id)
 		}) {

@@ -67,10 +67,10 @@ func TestBuildsOfOthers(t *testing.T) {
 		{"its time is forgotten", on(nil, e), true, false},
 		{"it is gone", on(map[uint64]float64{e: 5}), true, false},
 	} {
-		if got := sameCluster(plain, &before, &c.after); got != c.plain {
+		if got := sameCluster(environmentsOf(plain), &before, &c.after); got != c.plain {
 			t.Errorf("%s: the plan without environments stays: %v, want %v", c.name, got, c.plain)
 		}
-		if got := sameCluster(own, &before, &c.after); got != c.own {
+		if got := sameCluster(environmentsOf(own), &before, &c.after); got != c.own {
 			t.Errorf("%s: the plan with it stays: %v, want %v", c.name, got, c.own)
 		}
 	}

@@ -68,7 +68,7 @@ func (gs *graphs) improved(h comms.Hash, p *planner.Plan, on planner.Cluster) {
 	defer gs.mu.Unlock()
 	if k := gs.known[h]; k != nil {
 		k.better, k.betterOn = p, on
-		if sameCluster(k.graph, &k.cluster, &on) && holds(p, k.plan) {
+		if sameCluster(k.environments, &k.cluster, &on) && holds(p, k.plan) {
 			k.plan = p
 		}
 	}
@@ -79,7 +79,7 @@ func (gs *graphs) improved(h comms.Hash, p *planner.Plan, on planner.Cluster) {
 func (gs *graphs) better(h comms.Hash, first *planner.Plan, on *planner.Cluster) *planner.Plan {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	if k := gs.known[h]; k != nil && k.better != nil && sameCluster(k.graph, &k.betterOn, on) && holds(k.better, first) {
+	if k := gs.known[h]; k != nil && k.better != nil && sameCluster(k.environments, &k.betterOn, on) && holds(k.better, first) {
 		return k.better
 	}
 	return first
