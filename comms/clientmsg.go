@@ -112,10 +112,14 @@ type Control struct {
 type Watch struct {
 	Req    uint64 // names the request in every Progress
 	Job    JobID  // which job
-	Every  int64  // nanoseconds; shortest pause between two Progress; negative: only the first, the result and the end
+	Every  int64  // nanoseconds; shortest pause between two Progress; negative: only the first, the result and the end; UntilResult: and no end after the result
 	Events bool   // send the events too
 	Values bool   // send the exports that are inline with the first Progress that has Result, when they are few
 }
+
+// UntilResult, as Every, is for who wants no more than the result: a watch ends with the
+// Progress that tells it. Receivers that do not know it tell the end too.
+const UntilResult = -2
 
 // JobPhase is where a job stands.
 type JobPhase uint8

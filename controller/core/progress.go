@@ -55,6 +55,9 @@ func (c *Core) addWatch(l *link, j *job, w *watch) {
 			c.tell(w, false)
 		}
 	}
+	if w.over {
+		return
+	}
 	j.watches = append(j.watches, w)
 	if l.watches == nil {
 		l.watches = map[*watch]struct{}{}
@@ -97,7 +100,7 @@ func (c *Core) tellWatchers() {
 			continue
 		}
 		j.touched = false
-		for _, w := range j.watches {
+		for _, w := range slices.Clone(j.watches) { // one that is told the result may end
 			switch {
 			case w.urgent() || w.every >= 0 && !c.now.Before(w.due()):
 				c.tell(w, false)
@@ -148,6 +151,9 @@ func (c *Core) tell(w *watch, final bool) {
 	m.Req, m.Events, m.Waits, m.Late = w.req, w.kept, c.waits(w.job), w.job.lateText()
 	w.kept = nil
 	c.send(w.link, m)
+	if w.every == comms.UntilResult && m.Result && !final {
+		c.unwatch(w)
+	}
 }
 
 // finalWatch tells the end of a job, which is durable, and ends the watches.

@@ -408,6 +408,7 @@ func request(d *datadriven.TestData, what string, job comms.JobID) (comms.Messag
 	switch d.Cmd {
 	case "submit":
 		graph := arg(d, "graph", "")
+		every, err := time.ParseDuration(arg(d, "every", "0s"))
 		var resume *comms.Resume
 		if n := arg(d, "resume", ""); n != "" {
 			if resume = (&comms.Resume{Job: testJob(n)}); has(d, "again") {
@@ -415,7 +416,7 @@ func request(d *datadriven.TestData, what string, job comms.JobID) (comms.Messag
 			}
 		}
 		return &comms.Submit{Resume: resume, Req: req, Job: job, Graph: []byte(graph), GraphHash: comms.Hash(graph), Owner: arg(d, "owner", ""),
-			Hold: has(d, "hold"), Keep: has(d, "keep"), Watch: has(d, "watch"), Values: has(d, "values")}, nil
+			Hold: has(d, "hold"), Keep: has(d, "keep"), Watch: has(d, "watch"), Every: int64(every), Values: has(d, "values")}, err
 	case "watch":
 		every, err := time.ParseDuration(arg(d, "every", "0s"))
 		return &comms.Watch{Req: req, Job: job, Every: int64(every), Events: has(d, "events"), Values: has(d, "values")}, err

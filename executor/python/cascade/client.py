@@ -34,7 +34,7 @@ from .values import PICKLE, decode
 from .wire import messages as m
 from .wire.envelope import LinkError
 
-_TWICE = -1  # nanoseconds between two Progress: only when the results are there, and at the end
+_UNTIL_RESULT = -2  # as Watch.every: told when the results are there, or at the end if they never are
 _KINDS = {1: "error", 2: "panic", 3: "exit", 4: "timeout", 5: "cancelled", 6: "crash", 7: "out of memory", 8: "wrote to input",
           9: "input", 10: "setup", 11: "skipped", 12: "poison", 13: "store"}  # fmt: skip
 
@@ -148,7 +148,7 @@ class Cluster:
         # The submit is a watch as well, which brings small results: one round trip for each less.
         told = self._controller.start(
             lambda req: m.Submit(
-                req, job.bytes, text.encode(), dir=dir, owner=_user(), watch=True, every=_TWICE, keep=keep, values=True
+                req, job.bytes, text.encode(), dir=dir, owner=_user(), watch=True, every=_UNTIL_RESULT, keep=keep, values=True
             )
         )
         try:
