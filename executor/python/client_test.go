@@ -61,6 +61,9 @@ func TestClient(t *testing.T) {
 // Who is gone, refuses or sends too little ends no program in a wait.
 func TestLost(t *testing.T) { program(t, "lost") }
 
+// What has not changed since it was packed last is not read again.
+func TestKnown(t *testing.T) { program(t, "known") }
+
 // Archives at addresses come although servers are busy or break off; what cannot come is told at once.
 func TestDownload(t *testing.T) { program(t, "download") }
 

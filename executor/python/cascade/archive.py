@@ -12,6 +12,7 @@ import stat
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from .ignore import LIST_NAMES, IgnoreList
 
@@ -64,12 +65,28 @@ class Package:
             yield from content(self._source, os.stat(self._source).st_size)
             return
         entries = []
-        for name, mode, size, target in list_tree(self._source):
-            path = self._source if name == "." else os.path.join(self._source, name)
-            name = (self._rename or self.name) if name == "." else name
+        for f in list_tree(self._source):
+            path = self._source if f.name == "." else os.path.join(self._source, f.name)
+            name = (self._rename or self.name) if f.name == "." else f.name
             name = f"{self._prefix}/{name}" if self._prefix else name
-            entries.append((path, os.fsencode(name), mode, size, os.fsencode(target)))
+            entries.append((path, os.fsencode(name), f.mode, f.size, os.fsencode(f.target)))
         yield from _zip(entries)
+
+
+class Entry(NamedTuple):
+    """A file of a folder. Equal ones have the same content, unless one has just been changed."""
+
+    name: str
+    mode: int
+    size: int
+    target: str  # of a link
+    place: tuple[int, int]  # device and inode
+    times: tuple[int, int]  # of the last change of its content, and of anything, in nanoseconds since 1970
+
+    @classmethod
+    def of(cls, name: str, info: os.stat_result, target: str = "") -> Entry:
+        """The entry of a file or link."""
+        return cls(name, info.st_mode, info.st_size, target, (info.st_dev, info.st_ino), (info.st_mtime_ns, info.st_ctime_ns))
 
 
 def is_archive(path: str) -> bool:
@@ -77,14 +94,14 @@ def is_archive(path: str) -> bool:
     return os.path.splitext(path)[1].lower() in (".zip", ".whl")
 
 
-def list_tree(source: str) -> list[tuple[str, int, int, str]]:
-    """What is shipped of a folder, in order: name, mode, bytes, and the target of a link. A file is a tree of one: "."."""
+def list_tree(source: str) -> list[Entry]:
+    """What is shipped of a folder, in order. A file is a tree of one: "."."""
     info = os.stat(source)
     if not stat.S_ISDIR(info.st_mode):
         _bound(source, 1, info.st_size)
-        return [(".", info.st_mode, info.st_size, "")]
+        return [Entry.of(".", info)]
     ignored = IgnoreList.of(source)
-    found: list[tuple[str, int, int, str]] = []
+    found: list[Entry] = []
     total = 0
     folders = [""]
     while folders:
@@ -99,10 +116,10 @@ def list_tree(source: str) -> list[tuple[str, int, int, str]]:
                     folders.append(name)
                     continue
                 info = entry.stat(follow_symlinks=False)
-                found.append((name, info.st_mode, info.st_size, _target(source, name, info.st_mode)))
+                found.append(Entry.of(name, info, _target(source, name, info.st_mode)))
                 total += info.st_size
                 _bound(source, len(found), total)
-    found.sort(key=lambda f: os.fsencode(f[0]))
+    found.sort(key=lambda f: os.fsencode(f.name))
     return found
 
 

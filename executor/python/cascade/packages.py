@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .archive import PREFIX, Package, is_archive
+from .archive import PREFIX, Entry, Package, is_archive, list_tree
 from .download import Download
 from .elf import platform_of
+
+_AT_REST = 3_000_000_000  # nanoseconds: a file that changed later may change again and say the same time
 
 
 def seal(environments: Mapping[str, Any], dir: str, platforms: bool = True) -> tuple[dict[str, Any], list[Package]]:
@@ -92,19 +96,41 @@ def _program_for(platform: str) -> Callable[[str], Package]:
 def _folder(source: str) -> Package:
     if not os.path.isdir(source) and not is_archive(source):
         raise ValueError(f"{source}: want a folder or a .zip")
-    return Package(source)
+    return _packed(source)
 
 
 def _module(source: str) -> Package:
     if os.path.isdir(source):
-        return Package(source, prefix=os.path.basename(source) if os.path.exists(os.path.join(source, "__init__.py")) else "")
+        return _packed(source, prefix=os.path.basename(source) if os.path.exists(os.path.join(source, "__init__.py")) else "")
     if not is_archive(source) and not source.endswith(".py"):
         raise ValueError(f"{source}: want a folder, a .py file, a .zip or a .whl")
-    return Package(source)
+    return _packed(source)
 
 
 def _program(source: str) -> Package:
     mode = os.stat(source).st_mode
     if not stat.S_ISREG(mode) or not mode & 0o111:
         raise ValueError(f"{source}: want a file that can be executed")
-    return Package(source, rename="executor")
+    return _packed(source, rename="executor")
+
+
+def _packed(source: str, prefix: str = "", rename: str = "") -> Package:
+    """A package of a folder or file. Of what has not changed since it was packed last nothing is read again."""
+    now = time.time_ns()
+    if is_archive(source) and os.path.isfile(source):
+        files = [Entry.of(".", os.stat(source))]
+    else:
+        files = list_tree(source)
+    if any(max(f.times) > now - _AT_REST for f in files):
+        return Package(source, prefix, rename)
+    return _known(source, prefix, rename, tuple(files))
+
+
+@functools.lru_cache(maxsize=32)
+def _known(source: str, prefix: str, rename: str, files: tuple[Entry, ...]) -> Package:
+    return Package(source, prefix, rename)
+
+
+def forget() -> None:
+    """Everything is read again: something has changed although its files say the same times."""
+    _known.cache_clear()

@@ -37,6 +37,7 @@ def ship(controller: Peer, document: dict[str, Any], dir: str, here: Callable[[]
             _upload(controller, files, sent)
             return sealed
         except Changed:
+            packages.forget()
             if left == 0:
                 raise
     raise AssertionError("unreachable")
