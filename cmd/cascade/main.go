@@ -19,6 +19,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/benchmarks/perf"
+	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
@@ -37,6 +38,7 @@ func main() {
 		perf.Register()
 	}
 	cascade.Main()
+	daemon.KeepHeap(os.Getenv) // cascade run is controller and agent as well
 	interrupts := make(chan os.Signal, 2)
 	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, interrupts: interrupts, environ: os.Environ(),
