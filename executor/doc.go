@@ -38,6 +38,10 @@
 // counts. A lease is unmapped and its rest returned when the last run or live
 // value that uses it has ended; the standing one also after a second without work.
 //
+// A process in which runs have left more than 1 GiB of private memory behind since the first, in
+// four steps or more, gives back what it has not begun and ends: the agent starts another. What is
+// loaded once, such as a table, does not count as that.
+//
 // # Measurements
 //
 // Usage.CPU of a function is the process's, read every 50 us and shared by the

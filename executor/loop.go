@@ -62,6 +62,7 @@ type Executor struct {
 	// The latest sample of private memory at the end of a run; also the runner's.
 	sampled   uint64
 	sampledAt time.Time
+	left      leftover // what runs leave behind; the runner's too
 	mem       memory
 	blobs     blobs
 	watch     *time.Timer // looks at runs that take their time
@@ -81,7 +82,7 @@ type Executor struct {
 
 // New makes an executor; it does nothing before Run.
 func New(cfg Config) *Executor {
-	e := &Executor{cfg: cfg, reg: cmp.Or(cfg.Registry, Default), wake: make(chan struct{}, 1), kinds: map[uint32]*kind{}, usual: map[string]*kind{}, live: newLiveValues()}
+	e := &Executor{cfg: cfg, reg: cmp.Or(cfg.Registry, Default), wake: make(chan struct{}, 1), left: leftover{limit: outgrown}, kinds: map[uint32]*kind{}, usual: map[string]*kind{}, live: newLiveValues()}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
 	e.out = newOutbox(cfg.Conn, e.Broken)
 	e.mem.exec = e
@@ -311,10 +312,17 @@ func (e *Executor) next() *run {
 		if e.spent != nil {
 			e.queue.spare, e.spent = e.spent, nil
 		}
-		r, back := e.queue.pop()
+		var back []comms.RunID
+		var done []*hold
+		if e.left.leaving {
+			back, done = e.giveUp()
+		}
+		r, more := e.queue.pop()
+		back = append(back, more...)
 		e.current = r
-		last := e.last
+		last := e.last || e.left.leaving
 		e.mu.Unlock()
+		e.drop(done)
 		if len(back) > 0 {
 			e.out.send(&comms.TakenBack{Runs: back})
 		}

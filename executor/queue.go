@@ -161,6 +161,27 @@ func (q *queue) pop() (r *run, back []comms.RunID) {
 	}
 }
 
+// whole lists the runs of paths that have not started, and need no live value that is here.
+func (q *queue) whole() (ids []comms.RunID) {
+	for _, e := range q.entries[q.head:] {
+		if e.run == nil {
+			continue
+		}
+		alone := true
+		e.run.eachLive(func(liveKey) { alone = false })
+		if !alone {
+			continue
+		}
+		ids = append(ids, e.run.ID)
+		for i := 0; e.path != nil && i < len(e.path.steps); i++ {
+			if e.path.waits(i) {
+				ids = append(ids, e.path.first+comms.RunID(i))
+			}
+		}
+	}
+	return ids
+}
+
 // find returns a queued run that is no step, nil when there is none of this number.
 func (q *queue) find(id comms.RunID) *run {
 	for _, e := range q.entries[q.head:] {

@@ -124,6 +124,7 @@ func (e *Executor) execute(r *run) {
 		if r.leaves(&item) {
 			e.spent = r
 		}
+		e.left.look(e.sampled, e.withoutGarbage)
 	}()
 	returned := false
 	defer func() {
