@@ -5,6 +5,7 @@ package chaos
 import (
 	"bytes"
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -24,6 +25,7 @@ func hoard(ctx context.Context, s hoardSettings) (float64, error) {
 	all := bytes.Repeat([]byte{1}, s.N<<20)
 	if int64(len(all)) > cascade.Task(ctx).Resources.Memory {
 		<-ctx.Done()
+		runtime.KeepAlive(all) // else it is collected, and given back, before anybody looks
 		return 0, ctx.Err()
 	}
 	return float64(len(all)), Say(ctx, "end", "")
