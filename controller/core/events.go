@@ -25,8 +25,8 @@ func (c *Core) events(a *agent, m *comms.Events) {
 			}
 		}
 		if skip := min(passed(first, seen), uint64(len(events))); skip > 0 {
-			if known := min(passed(first, a.intake.received), skip); j != nil && j.life == je.Life {
-				c.repeated(j, j.partOf(a.row.Name), je.Epoch, events[known:skip])
+			if j != nil && j.life == je.Life {
+				c.repeated(j, j.partOf(a.row.Name), je.Epoch, events[:skip])
 			}
 			first, events = first+skip, events[skip:]
 		}
@@ -67,9 +67,10 @@ func (c *Core) measured(a *agent, flows []comms.Flow) {
 	}
 }
 
-// repeated looks at events that a controller before this one stored without doing
-// what they ask for: it died while it looked into what had to run again. The agent
-// has no other word that nothing of the job runs any more.
+// repeated looks at events that were received before: by a controller that stored them
+// without doing what they ask for, as it died while it looked into what had to run
+// again; or by this one, before it gave the agent's tasks out anew, of which the agent
+// heard nothing. The agent has no other word that nothing of the job runs any more.
 func (c *Core) repeated(j *job, p *part, epoch uint64, events []comms.Event) {
 	if p == nil || j.live == nil || j.states == nil || j.ending != nil || j.deleting {
 		return
