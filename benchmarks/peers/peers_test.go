@@ -192,6 +192,7 @@ func TestSmoke(t *testing.T) {
 // exchange what the steps need.
 func TestMPI(t *testing.T) {
 	needs.Python(t)
+	t.Setenv("OMPI_MCA_mpi_yield_when_idle", "1") // beside other tests ranks that wait must not take the cores from those that work
 	p := plan{workloads: slices.DeleteFunc(workloads(), func(w workload) bool { return w.hosts > 0 }), systems: systems(), short: true, rounds: 1, budget: time.Hour}
 	if err := p.choose("mpi", ""); err != nil {
 		t.Fatal(err)
