@@ -17,7 +17,7 @@ type facts struct {
 	stored   map[eventID]bool
 	done     map[dag.TaskIndex]uint32 // attempts that finished, and the end is stored
 	fence    map[dag.TaskIndex]uint32 // attempts up to this count no more
-	moved    map[dag.TaskIndex]uint64 // epoch at which it was last given out: what was noted at one before is void
+	since    map[dag.TaskIndex]uint64 // epoch at which it was last given out anew: what was noted at one before is void
 	highest  map[dag.TaskIndex]uint32 // attempt seen
 	made     map[comms.DatasetRef]origin
 	private  map[dag.TaskIndex]origin // that finished in a fused path, and whose outputs nobody published

@@ -82,7 +82,7 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 // add takes in a job that will be submitted.
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
-		fence: map[dag.TaskIndex]uint32{}, moved: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
+		fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
 		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}, reserved: map[dag.TaskIndex]int64{}}
 	o.facts[id] = f
 }
@@ -159,15 +159,15 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 			if len(f.members(t)) > 1 && f.half(t) {
 				f.lost(t) // its gang starts over
 			}
-			if _, done := f.done[t]; done || f.highest[t] > f.fence[t] {
-				f.fence[t] = max(f.highest[t], 1)
+			if _, done := f.done[t]; done || f.highest[t] > 0 { // else an agent may begin it meanwhile, and that counts
+				f.fence[t], f.since[t] = max(f.highest[t], 1), b.Epoch+1
 			}
 			delete(f.done, t)
 		}
 	}
 	for _, r := range b.Moved {
 		for t := r.First; t <= r.Last; t++ {
-			f.moved[t] = b.Epoch + 1
+			f.since[t] = b.Epoch + 1
 		}
 		for ref, from := range f.made {
 			if r.First <= ref.Task && ref.Task <= r.Last { // it starts over: what it had published counts no more
@@ -217,7 +217,7 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 	case comms.EventDrained, comms.EventEnv, comms.EventBuilding, comms.EventSpilled, comms.EventTorn:
 		return
 	}
-	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] || b.Agent != "" && b.Epoch < f.moved[e.Task] {
+	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] || b.Agent != "" && b.Epoch < f.since[e.Task] {
 		return // of an attempt that was given up, as that of an agent which made a task again by itself
 	}
 	if e.Kind != comms.EventReady && e.Kind != comms.EventTakenBack {

@@ -113,3 +113,15 @@ func (s *States) void(t dag.TaskIndex) bool {
 	}
 	return s.epoch < s.since[t]
 }
+
+// lose takes in that a dataset is lost. Of a task that was given out anew since it
+// says nothing: what is there of that was made later. A new process, which knows no
+// epoch, speaks of what it has found.
+func (s *States) lose(e *comms.Event) bool {
+	ref := e.Cause.Ref
+	if s.epoch > 0 && s.exists(ref.Task) && s.void(ref.Task) {
+		return false
+	}
+	s.lost[ref] = s.lost[ref] || e.Cause.Kind == comms.CauseSubmit || e.Cause.Kind == comms.CauseDataset
+	return true
+}

@@ -251,8 +251,7 @@ func (s *States) Apply(e *comms.Event) bool {
 	case comms.EventCall:
 		return true
 	case comms.EventLost:
-		s.lost[e.Cause.Ref] = s.lost[e.Cause.Ref] || e.Cause.Kind == comms.CauseSubmit || e.Cause.Kind == comms.CauseDataset
-		return true
+		return s.lose(e)
 	case comms.EventSpilled:
 		s.totals.Spilled += e.Count
 		return true
