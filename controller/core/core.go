@@ -52,6 +52,7 @@ type pending struct {
 	send   *orders // with onRow: only now may the agents be told
 	former []*part // with onRow: so may these, that the job is nobody's
 	retire bool    // with onDeleted: the rule of retention asked for it
+	watch  *watch  // with onAnswered: the store is asked how the job ended
 }
 
 type what uint8
@@ -209,8 +210,14 @@ func (c *Core) answered(ev Answered) {
 	if l == nil {
 		return
 	}
-	if m, ok := ev.Msg.(*comms.Located); ok {
+	switch m := ev.Msg.(type) {
+	case *comms.Located:
 		c.addresses(m)
+	case *comms.Progress:
+		if !m.Phase.Final() { // it ran again before the store was read
+			c.watchJob(l, m.Job, p.watch)
+			return
+		}
 	}
 	c.send(l, ev.Msg)
 }

@@ -34,19 +34,24 @@ func (w *watch) due() time.Time { return w.last.Add(w.every) }
 func (w *watch) urgent() bool { return w.job.result && !w.result }
 
 func (c *Core) watch(l *link, m *comms.Watch) {
-	j := c.jobs[m.Job]
+	c.watchJob(l, m.Job, &watch{link: l, req: m.Req, every: time.Duration(m.Every), events: m.Events, values: m.Values})
+}
+
+// watchJob is also for one that was to be told how a job ended, which runs again.
+func (c *Core) watchJob(l *link, id comms.JobID, w *watch) {
+	j := c.jobs[id]
 	if j == nil || j.deleting {
-		c.reply(l, m.Req, comms.CodeNotFound, fmt.Sprintf("no job %s", m.Job))
+		c.reply(l, w.req, comms.CodeNotFound, fmt.Sprintf("no job %s", id))
 		return
 	}
-	c.addWatch(l, j, &watch{link: l, req: m.Req, every: time.Duration(m.Every), events: m.Events, values: m.Values})
+	c.addWatch(l, j, w)
 }
 
 // addWatch tells how the job stands at once. A watch of a job that has ended ends
 // with that; the store knows how.
 func (c *Core) addWatch(l *link, j *job, w *watch) {
 	if j.live == nil {
-		c.emit(Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: &comms.Watch{Req: w.req, Job: j.id}})
+		c.askEnd(j, w)
 		return
 	}
 	w.job, w.last = j, c.now
@@ -63,6 +68,11 @@ func (c *Core) addWatch(l *link, j *job, w *watch) {
 		l.watches = map[*watch]struct{}{}
 	}
 	l.watches[w] = struct{}{}
+}
+
+// askEnd has a watcher told how its job ended, which only the store knows.
+func (c *Core) askEnd(j *job, w *watch) {
+	c.emit(Ask{Token: c.await(pending{what: onAnswered, link: w.link.id, watch: w}), Msg: &comms.Watch{Req: w.req, Job: j.id}})
 }
 
 func (c *Core) unwatch(w *watch) {
@@ -166,7 +176,8 @@ func (c *Core) finalWatch(j *job) {
 	j.watches = nil
 }
 
-// EndOf is what a watcher of a job that has ended is told.
+// EndOf is what a watcher of a job that has ended is told. Of a row that has not, as
+// the job ran again before the store was read, the core makes nothing but a watch.
 func EndOf(r *JobRecord, req uint64) *comms.Progress {
 	m := progressOf(r)
 	m.Req, m.Final, m.Result = req, true, r.Phase == comms.JobDone

@@ -173,7 +173,7 @@ func (c *Core) toRerun(j *job, g *dag.Graph, states *States, r *resumption) (set
 func (c *Core) stayEnded(j *job) {
 	for _, w := range slices.Clone(j.watches) {
 		c.unwatch(w)
-		c.emit(Ask{Token: c.await(pending{what: onAnswered, link: w.link.id}), Msg: &comms.Watch{Req: w.req, Job: j.id}})
+		c.askEnd(j, &watch{link: w.link, req: w.req, every: w.every, events: w.events, values: w.values, accepted: w.accepted})
 	}
 	c.lay(j, &j.rec)
 }

@@ -217,7 +217,10 @@ func (w *world) earlier(g *dag.Graph, r *comms.Resume) *Earlier {
 }
 
 func (w *world) answer(m comms.Message) comms.Message {
-	if q, ok := m.(*comms.Watch); ok && w.kept[q.Job] != nil {
+	if q, ok := m.(*comms.Watch); ok {
+		if w.kept[q.Job] == nil {
+			return &comms.Reply{Req: q.Req, Code: comms.CodeNotFound, Message: "no such job"}
+		}
 		return EndOf(&w.kept[q.Job].Row, q.Req)
 	}
 	return &comms.Page{}
