@@ -9,19 +9,24 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// A copy that waits to be told again is found by the name of its bytes also when the
-// agent has made the dataset anew: when it is spilled, its file says what it is.
-func TestCopyBesideWhatWasMadeAnew(t *testing.T) {
-	n := pair(t)
-	n.worlds[0].segment, n.worlds[1].segment = 1000, 1000
-	g := graph(t, `
-job: anew
+// joined is a graph whose task c reads what t and u make.
+func joined(t *testing.T) *dag.Graph {
+	return graph(t, `
+job: joined
 tasks:
   t: {run: F, out: [o]}
   u: {run: F, out: [o]}
   c: {run: F, in: {x: t.o, y: u.o}, out: [o]}
 outputs: [c.o]
 `)
+}
+
+// A copy that waits to be told again is found by the name of its bytes also when the
+// agent has made the dataset anew: when it is spilled, its file says what it is.
+func TestCopyBesideWhatWasMadeAnew(t *testing.T) {
+	n := pair(t)
+	n.worlds[0].segment, n.worlds[1].segment = 1000, 1000
+	g := joined(t)
 	b := n.worlds[1]
 	tasks := func(of ...dag.TaskIndex) (all []comms.Range) {
 		for _, t := range of {
@@ -56,14 +61,7 @@ outputs: [c.o]
 // dataset itself: there are not two of one name.
 func TestCopyThatIsGiven(t *testing.T) {
 	n := pair(t)
-	g := graph(t, `
-job: given
-tasks:
-  t: {run: F, out: [o]}
-  u: {run: F, out: [o]}
-  c: {run: F, in: {x: t.o, y: u.o}, out: [o]}
-outputs: [c.o]
-`)
+	g := joined(t)
 	a, b := n.worlds[0], n.worlds[1]
 	run := func(first, last dag.TaskIndex) []comms.Range { return []comms.Range{{First: first, Last: last}} }
 	a.assign(1, g, comms.Assign{Run: run(0, 0), Peers: []comms.Fragment{{Agent: "b", Incarnation: 1, Run: run(2, 2)}}})
