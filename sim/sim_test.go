@@ -75,7 +75,8 @@ var alone = []uint64{
 
 // ganged are seeds that once failed with gangs.
 var ganged = []uint64{
-	16315, // agents forgot a job that was nobody's any more before that was stored, and the next controller found its tasks cancelled
+	16315,  // agents forgot a job that was nobody's any more before that was stored, and the next controller found its tasks cancelled
+	700244, // a member was tried again before the process of its last try was dead, and had what that held in memory and waited for
 }
 
 // packed are seeds that once failed with gangs each on one agent.

@@ -36,7 +36,7 @@ func (c *Core) awaits(ex *executor, m *comms.Await) {
 			c.refuseWait(r, j)
 			return
 		}
-		c.waiters = append(c.waiters, by)
+		c.waiters = append(slices.DeleteFunc(c.waiters, func(o *caller) bool { return o == by }), by) // what was answered last stays until the next pass
 	}
 	j.call.awaited = true
 	by.waits = append(by.waits, j)
@@ -159,15 +159,11 @@ func (c *Core) unplaceOthers() bool {
 	return len(runs) > 0
 }
 
-// endCaller takes a run from its calls, which stay for the next try.
+// endCaller takes a run that has ended from its calls, which stay for the next try.
 func (c *Core) endCaller(r *run) {
-	by := r.caller
-	if by == nil || by.run != r {
-		return
-	}
-	by.run, by.waits = nil, nil
-	for _, j := range by.calls {
-		j.call.awaited, j.call.held, j.call.pins = false, false, 0
+	if by := r.caller; by != nil {
+		by.leave()
+		c.reap = append(c.reap, by)
 	}
 	for _, id := range r.more {
 		if c.requests[id] != nil {
@@ -177,7 +173,19 @@ func (c *Core) endCaller(r *run) {
 		}
 	}
 	r.more = nil
-	c.reap = append(c.reap, by)
+}
+
+// leave takes the calls of a task from its run: it waits for none. What was brought
+// into memory for it stays there until it ends, and is not there for another run.
+func (by *caller) leave() {
+	if by.run == nil {
+		return
+	}
+	by.run.caller = nil
+	by.run, by.waits = nil, nil
+	for _, j := range by.calls {
+		j.call.awaited, j.call.held, j.call.pins = false, false, 0
+	}
 }
 
 // endCalls looks at the calls of a task that has ended or is not this agent's any more.

@@ -121,7 +121,8 @@ func (c *Core) called(ex *executor, m *comms.Call) {
 	}
 }
 
-// callerOf returns the record of a run that calls.
+// callerOf returns the record of a run that calls. A run of an earlier try that is being
+// killed may have it still, and has it no more.
 func (c *Core) callerOf(r *run) *caller {
 	by := r.job.callers[r.task]
 	if by == nil {
@@ -131,7 +132,10 @@ func (c *Core) callerOf(r *run) *caller {
 		}
 		r.job.callers[r.task] = by
 	}
-	by.run, r.caller = r, by
+	if by.run != r {
+		by.leave()
+		by.run, r.caller = r, by
+	}
 	return by
 }
 

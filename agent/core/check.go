@@ -65,8 +65,15 @@ func (c *Core) Check() error {
 // holds the results of those that are here.
 func (c *Core) checkCalls() error {
 	for _, j := range c.jobs {
-		if k := j.call; k != nil && k.held && k.failed == nil && c.requests[k.pins] == nil {
-			return fmt.Errorf("what call %s returned counts as held in memory, and nothing holds it", j.id)
+		if k := j.call; k != nil && k.held && k.failed == nil {
+			if r := k.by.run; r == nil || c.runs[r.id] != r || !slices.Contains(r.more, k.pins) || c.requests[k.pins] == nil {
+				return fmt.Errorf("what call %s returned counts as held in memory for who calls, and is not", j.id)
+			}
+		}
+	}
+	for i, by := range c.waiters {
+		if slices.Contains(c.waiters[:i], by) {
+			return fmt.Errorf("job %s: task %d counts twice among those that wait for calls", by.job.id, by.task)
 		}
 	}
 	out, guests := map[*neighbour]int{}, map[*neighbour]int{}

@@ -317,7 +317,6 @@ func (c *Core) moveOn(r *run, n int, mean float64) {
 	delete(c.runs, r.id)
 	c.unpin(r)
 	c.endCaller(r)
-	r.caller = nil
 	r.id += comms.RunID(n)
 	c.runs[r.id] = r
 	r.task, r.attempt, r.gs, r.rest = s.task, s.attempt, r.job.groupOf(s.task), r.rest[n:]
