@@ -11,6 +11,7 @@ import builtins
 import contextlib
 import functools
 import getpass
+import itertools
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ import tempfile
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TextIO
 
 import msgpack
@@ -35,6 +36,7 @@ from .wire import messages as m
 from .wire.envelope import LinkError
 
 _UNTIL_RESULT = -2  # as Watch.every: told when the results are there, or at the end if they never are
+_TOGETHER = 256  # outputs that are asked for in one request, at most
 _KINDS = {1: "error", 2: "panic", 3: "exit", 4: "timeout", 5: "cancelled", 6: "crash", 7: "out of memory", 8: "wrote to input",
           9: "input", 10: "setup", 11: "skipped", 12: "poison", 13: "store"}  # fmt: skip
 
@@ -124,12 +126,12 @@ class Cluster:
         job = uuid.UUID(id) if id else _uuid7()
         built = graph if isinstance(graph, Graph) else None
         try:
-            return self._submit(self._sealed(graph, results, dir), job, dir, keep, built)
+            return self._submit(self._sealed(graph, results, dir), job, dir, keep, built, results)
         except RequestError as e:
             if e.code != NOT_FOUND or not self._sent:
                 raise
         self._sent.clear()  # the controller has no longer what it had
-        return self._submit(self._sealed(graph, results, dir), job, dir, keep, built)
+        return self._submit(self._sealed(graph, results, dir), job, dir, keep, built, results)
 
     def _sealed(self, graph: Graph | str | os.PathLike[str], results: tuple[Ref, ...], dir: str) -> str:
         """The text of a job of which all files are at the controller."""
@@ -144,7 +146,7 @@ class Cluster:
         with open(graph, encoding="utf-8", newline="") as f:
             return jobtext.sealed(f.read(), dir, seal)
 
-    def _submit(self, text: str, job: uuid.UUID, dir: str, keep: bool, graph: Graph | None) -> Job:
+    def _submit(self, text: str, job: uuid.UUID, dir: str, keep: bool, graph: Graph | None, results: tuple[Ref, ...]) -> Job:
         # The submit is a watch as well, which brings small results: one round trip for each less.
         told = self._controller.start(
             lambda req: m.Submit(
@@ -157,7 +159,7 @@ class Cluster:
             self._controller.end(told)
             raise
         assert answer is not None  # there is no time-out
-        return Job(self, uuid.UUID(bytes=answer[0].job), told, graph)
+        return Job(self, uuid.UUID(bytes=answer[0].job), told, graph, (r.name for r in results if not r.series))
 
     def run(self, graph: Graph | str | os.PathLike[str], *results: Ref, progress: bool | None = None) -> Any:
         """Submits a job, waits for its end, and returns the values of the results: one, or a tuple."""
@@ -208,10 +210,17 @@ class Cluster:
 class Job:
     """A job of a cluster."""
 
-    def __init__(self, cluster: Cluster, id: uuid.UUID, told: int = 0, graph: Graph | None = None) -> None:
-        """told is the request to which the result and the end are told, 0 if there is none; graph what was submitted, if known."""
+    def __init__(
+        self, cluster: Cluster, id: uuid.UUID, told: int = 0, graph: Graph | None = None, outputs: Iterable[str] = ()
+    ) -> None:
+        """told is the request to which the result and the end are told, 0 if there is none; graph what was submitted, if known.
+
+        outputs are the names of single results that are likely to be asked for.
+        """
         self._cluster, self._id, self._graph = cluster, id, graph
         self._settled: m.Progress | None = None  # how it stood when its results were there
+        self._unasked = dict.fromkeys(outputs)  # those that were not asked for, in order
+        self._beside: dict[str, m.LocatedData] = {}  # small ones that came with another that was
         self._told = told
         if told:
             weakref.finalize(self, cluster._controller.end, told).atexit = False
@@ -300,11 +309,35 @@ class Job:
         for d in settled.values:
             if d.name == name:
                 return self._value(d, unpickle)
+        one = self._beside.pop(name, None) or self._with_others(name)
+        if one is not None:
+            return self._value(one, unpickle)
         located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, [name]))
         if located.missing or not located.data:
             raise KeyError(f"{name} is no output of job {self.id} that was kept: name it when you submit the job")
         values = [self._value(d, unpickle) for d in located.data]
         return values if name.endswith("[*]") or len(values) != 1 else values[0]
+
+    def _with_others(self, name: str) -> m.LocatedData | None:
+        """One of the outputs, asked for together with others that were not yet: the controller reads the job for each request.
+
+        None when it was asked for before, is alone, or is not there.
+        """
+        if name not in self._unasked:
+            return None
+        del self._unasked[name]
+        names = [name, *itertools.islice(self._unasked, _TOGETHER - 1)]
+        if len(names) == 1:
+            return None
+        for other in names[1:]:
+            del self._unasked[other]
+        try:
+            located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, names))
+        except RequestError:
+            return None  # one of them is not there: which, is told to who asks for it
+        self._beside.update((d.name, d) for d in located.data if d.desc.place.kind == m.INLINE)
+        self._beside.pop(name, None)
+        return next((d for d in located.data if d.name == name), None)
 
     def _builds(self, tell: Callable[[str], None]) -> _Builds:
         return _Builds(lambda: self._cluster._rows("environments", self._id.bytes, ""), tell)

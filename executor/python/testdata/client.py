@@ -96,6 +96,14 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
     print("status:", job.status)
     print("the same again:", cluster.run(g, mean))
 
+    with cascade.Graph("many", pip=["numpy"]) as g:
+        ramps = [steps.ramp(n) for n in range(1, 41)]
+    job = cluster.submit(g, *ramps)
+    job.wait()
+    before = cluster._controller._req
+    print("many:", sum(len(job.result(r)) for r in ramps), "numbers in", cluster._controller._req - before, "request")
+    print("one again:", job.result(ramps[2]))
+
     def packages():
         return len(os.listdir(os.path.join(state, "controller", "packages")))
 
