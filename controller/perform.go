@@ -477,8 +477,15 @@ func (c *Controller) barrier(job comms.JobID) error {
 	}
 }
 
-// load brings every job out of the store into the core.
+// load brings every agent and every job out of the store into the core.
 func (c *Controller) load() error {
+	agents, err := c.store.Agents()
+	if err != nil {
+		return fmt.Errorf("load agents: %w", err)
+	}
+	for _, row := range agents {
+		c.step(core.Known{Row: row})
+	}
 	kept, err := c.store.Kept()
 	if err != nil {
 		return fmt.Errorf("load datasets: %w", err)

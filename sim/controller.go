@@ -2,6 +2,8 @@ package sim
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/zeebo/blake3"
@@ -47,6 +49,9 @@ func (c *controller) boot() {
 		Steal: c.w.fate.steals, Thrift: 1e-6})
 	c.ids, c.peers, c.local, c.wake = map[string]core.LinkID{}, map[core.LinkID]*peer{}, nil, time.Time{}
 	c.w.tell(c.name, nil, "starts")
+	for _, name := range slices.Sorted(maps.Keys(c.store.agents)) {
+		c.step(core.Known{Row: c.store.agents[name]})
+	}
 	for _, k := range c.store.sorted() {
 		c.step(c.store.loaded(k))
 	}
@@ -177,7 +182,9 @@ func (c *controller) perform(a core.Action) {
 			c.book.RecordFlow(profiles.Flow{Pair: profiles.Pair{From: f.From, To: a.Agent}, Bytes: float64(f.Bytes), Pieces: float64(f.Pieces),
 				Seconds: float64(f.Nanos) / 1e9, At: c.w.wall().Unix()})
 		}
-	case core.StoreAgent, core.Warn:
+	case core.StoreAgent:
+		c.store.agents[a.Row.Name] = a.Row
+	case core.Warn:
 	case core.Delete:
 		c.store.delete(a)
 	case core.Ask:

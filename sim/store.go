@@ -16,6 +16,7 @@ type store struct {
 	w      *world
 	c      *controller
 	jobs   map[comms.JobID]*core.Kept
+	agents map[string]core.AgentRecord // durable at once
 	shards []shard
 }
 
@@ -35,7 +36,7 @@ type write struct{ apply func() }
 func drawShards(seed uint64) int { return pick(rand.New(rand.NewPCG(seed, 44)), 1, 2, 2, 3) }
 
 func newStore(w *world, c *controller) *store {
-	s := &store{w: w, c: c, jobs: map[comms.JobID]*core.Kept{}, shards: make([]shard, w.fate.shards)}
+	s := &store{w: w, c: c, jobs: map[comms.JobID]*core.Kept{}, agents: map[string]core.AgentRecord{}, shards: make([]shard, w.fate.shards)}
 	for i := range s.shards {
 		s.shards[i].seen = map[string]core.Seen{}
 	}

@@ -103,6 +103,8 @@ type (
 		Bytes   []byte
 		Past    *Past
 	}
+	// Known brings an agent that has ever registered out of the store, before Started.
+	Known struct{ Row AgentRecord }
 	// Started: every job is loaded.
 	Started struct{}
 	// Paused: the store commits nothing for now, and why; an empty Why ends that.
@@ -143,6 +145,7 @@ func (Departed) event() {}
 func (Stored) event()   {}
 func (Answered) event() {}
 func (Loaded) event()   {}
+func (Known) event()    {}
 func (Started) event()  {}
 func (Paused) event()   {}
 func (Tick) event()     {}

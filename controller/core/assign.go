@@ -43,7 +43,7 @@ func (c *Core) share(j *job) {
 	for i := range run {
 		run[i] = dag.TaskIndex(i)
 	}
-	s := c.settle(j, "", run, nil)
+	s := c.settle(j, "", run, nil, nil)
 	if len(s.parts) == 0 {
 		return
 	}

@@ -70,7 +70,9 @@ func (c *testCluster) deliver(actions []Action) {
 			c.message(a)
 		case CloseLink:
 			c.rt.Fatalf("the core closes a link: %s", a.Why)
-		case Wake, StoreAgent:
+		case StoreAgent:
+			c.rows[a.Row.Name] = a.Row
+		case Wake:
 		default:
 			c.todo = append(c.todo, a)
 		}
@@ -334,6 +336,9 @@ func (c *testCluster) restartController() {
 		a.link = 0
 	}
 	c.c, c.todo = New(Config{Spread: c.spread}), nil
+	for _, name := range slices.Sorted(maps.Keys(c.rows)) {
+		c.event(Known{c.rows[name]})
+	}
 	for _, k := range c.kept {
 		c.event(k.Loaded())
 	}
@@ -404,7 +409,7 @@ outputs: [d.x, "b[0].x"]
 `)
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &testCluster{rt: rt, g: g, spread: spread}
-		c.world = world{t: t, now: time.Unix(1000, 0), graphs: map[string]*dag.Graph{"g": g}, kept: map[comms.JobID]*Kept{}}
+		c.world = world{t: t, now: time.Unix(1000, 0), graphs: map[string]*dag.Graph{"g": g}, kept: map[comms.JobID]*Kept{}, rows: map[string]AgentRecord{}}
 		for n := range agents {
 			c.agents = append(c.agents, &honest{name: fmt.Sprintf("a%d", n), inc: 1, next: 1, jobs: map[comms.JobID]*honestJob{}})
 		}

@@ -33,6 +33,7 @@ type Core struct {
 	mustered bool       // gangs may be ready that were not
 
 	departs bool      // agents leave that are not dismissed yet
+	expects bool      // tasks wait for an agent with more memory that may come
 	touched []*job    // since the last Step began
 	late    []*watch  // have something to tell, and must wait until it is due
 	due     time.Time // the first of them
@@ -106,6 +107,8 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		c.answered(ev)
 	case Loaded:
 		c.loaded(&ev)
+	case Known:
+		c.expect(&ev.Row)
 	case Started:
 		c.started = true
 		c.kept.sort()
@@ -227,8 +230,10 @@ func (c *Core) tick() {
 		if a.link == nil && !a.away.IsZero() && !c.now.Before(a.away.Add(c.cfg.Grace)) {
 			a.away = time.Time{}
 			c.abandon(a)
+			c.unexpect(a)
 		}
 	}
+	c.reconsider()
 	if !c.evenAt.IsZero() && !c.now.Before(c.evenAt) {
 		c.even()
 	}

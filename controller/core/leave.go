@@ -51,11 +51,16 @@ func (c *Core) othersStay() bool {
 	return false
 }
 
-// othersMayCome tells whether an agent is expected that could take over: it is away
-// and not given up, or has not told yet what it has.
+// expected tells whether an agent that is not there may come: it is away and not given
+// up, or has not told yet what it has.
+func (a *agent) expected() bool {
+	return !a.synced && a.leaving == nil && (a.link != nil || !a.away.IsZero())
+}
+
+// othersMayCome tells whether an agent is expected that could take over.
 func (c *Core) othersMayCome() bool {
 	for _, a := range c.agents {
-		if a.leaving == nil && (a.link != nil || !a.away.IsZero()) {
+		if a.expected() {
 			return true
 		}
 	}
@@ -80,6 +85,7 @@ func (c *Core) inHand(a *agent, m *comms.InHand) {
 		a.leaving.held[h.Job] = inHand{life: h.Life, tasks: h.Held}
 	}
 	c.departs = true
+	c.reconsider()
 	if m.Gone {
 		a.leaving.gone, a.synced = true, false
 		c.abandon(a)

@@ -17,8 +17,10 @@ import (
 // again by its agent with more, which says so (EventRetry, Count) and, when the host
 // has no more, leaves it to the controller (EventTorn). What is held for a task follows
 // from its events, so that whoever has it next is told (Assign.Reserved). A task that
-// does not fit where it is goes to an agent that has as much; without one it stays, and
-// its agent says that it does not fit.
+// does not fit where it is goes to an agent that has as much. While none is there and
+// one may come, which is away or not back since the controller started, the task is
+// nobody's: the decision says EventTorn again, so that it is decided anew. Without one
+// it stays, or goes to any agent that has enough but for that, which says that it does not fit.
 
 // reserve takes in how much is held for the next attempt at a task.
 func (s *States) reserve(e *comms.Event) {
@@ -66,16 +68,21 @@ func (j *job) suits(h *planner.Host, t dag.TaskIndex) bool {
 	return h.Suits(j.graph, t) && j.states.holds(h, t)
 }
 
-// cramped tells whether more memory is held for a task than a host has, and than
-// another has not.
-func (c *Core) cramped(j *job, h *planner.Host, t dag.TaskIndex) bool {
-	if !c.cfg.Spread || j.states.holds(h, t) {
-		return false
+// hosted tells whether an agent is there, or may come, that suits a task and has as much
+// memory as is held for it.
+func (c *Core) hosted(j *job, t dag.TaskIndex) bool {
+	for _, a := range c.agents {
+		if h := a.host(); (a.stays() || a.expected()) && j.suits(&h, t) {
+			return true
+		}
 	}
-	return slices.ContainsFunc(c.sortedAgents(), func(a *agent) bool {
-		other := a.host()
-		return a.stays() && j.suits(&other, t)
-	})
+	return false
+}
+
+// cramped tells whether more memory is held for a task than a host has, and than
+// another has not, which may not have come yet.
+func (c *Core) cramped(j *job, h *planner.Host, t dag.TaskIndex) bool {
+	return c.cfg.Spread && !j.states.holds(h, t) && c.hosted(j, t)
 }
 
 // crampedOn tells whether a task of a job is cramped on a host.
@@ -98,22 +105,26 @@ func (c *Core) unheld(j *job) string {
 	for _, t := range slices.Sorted(maps.Keys(j.states.reserved)) {
 		holds := func(h planner.Host) bool { return j.states.holds(&h, t) }
 		if !j.states.get(t).Over() && !slices.ContainsFunc(hosts, holds) {
-			return fmt.Sprintf("task %s: it took more memory than its job says and is to be tried with %s, which no agent has that is here",
+			text := fmt.Sprintf("task %s: it took more memory than its job says and is to be tried with %s, which no agent has that is here",
 				j.graph.TaskName(t), units.BytesSize(float64(j.states.reserved[t].Memory)))
+			if c.hosted(j, t) {
+				text += "; one that has may come back"
+			}
+			return text
 		}
 	}
 	return ""
 }
 
-// larger returns how much memory tasks may occupy on the largest agent; 0: on none
-// more than on this one.
+// larger returns how much memory tasks may occupy on the largest agent that is there or
+// may come; 0: on none more than on this one.
 func (c *Core) larger(name string) (most uint64) {
 	own := c.agents[name]
 	if !c.cfg.Spread || own == nil {
 		return 0
 	}
 	for _, a := range c.agents {
-		if a.stays() {
+		if a.stays() || a.expected() {
 			most = max(most, uint64(max(a.row.Total.Memory, 0)))
 		}
 	}
@@ -121,4 +132,43 @@ func (c *Core) larger(name string) (most uint64) {
 		return 0
 	}
 	return most
+}
+
+// expect takes in an agent that a controller before this one knew: it has Grace to come.
+func (c *Core) expect(r *AgentRecord) {
+	c.agents[r.Name] = &agent{row: AgentRecord{Name: r.Name, Total: r.Total, Addresses: r.Addresses, Platform: r.Platform}, away: c.now}
+}
+
+// unexpect forgets an agent that has not come in that time, and has nothing of a job.
+func (c *Core) unexpect(a *agent) {
+	if a.row.Incarnation != 0 {
+		return
+	}
+	for _, j := range c.running {
+		if j.partOf(a.row.Name) != nil {
+			return
+		}
+	}
+	delete(c.agents, a.row.Name)
+}
+
+// reconsider goes on with jobs of which a task waits for an agent with more memory
+// that is not expected any more.
+func (c *Core) reconsider() {
+	if !c.expects {
+		return
+	}
+	c.expects = false
+	for _, j := range c.sortedJobs() {
+		if j.states == nil || j.rec.Cancel != "" || j.ending != nil {
+			continue
+		}
+		switch grown := j.states.outgrownTasks(); {
+		case len(grown) == 0:
+		case j.stage == stageActive && slices.ContainsFunc(grown, func(t dag.TaskIndex) bool { return !c.hosted(j, t) }):
+			c.goOn(j)
+		default:
+			c.expects = true
+		}
+	}
 }

@@ -281,7 +281,8 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		c.startOver(j, broken)
 		set = j.wholeGangs(set, broken)
 	}
-	if grown := j.states.outgrownTasks(); len(grown) > 0 {
+	grown := j.states.outgrownTasks()
+	if len(grown) > 0 {
 		set = slices.Concat(set, grown)
 		slices.Sort(set)
 		set = slices.Compact(set)
@@ -297,7 +298,7 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		run, closed = c.needed(j, r, data, published)
 	}
 	takes := c.toTake(j, run, data)
-	s := c.settle(j, r.near, run, takes)
+	s := c.settle(j, r.near, run, takes, grown)
 	c.takers(j, s, takes)
 	c.toAdopt(j, s, data)
 	if s.left && len(takes)+len(s.adopts) == 0 && s.idle(j, run) {

@@ -26,6 +26,7 @@ type settlement struct {
 	takes  []taking              // what agents that leave have and others take
 	adopts []adopting            // what agents copy from an earlier job
 	left   bool                  // there are tasks that no agent can run
+	waits  []dag.TaskIndex       // of these, those for which an agent with more memory may come; sorted
 }
 
 // settle decides who runs each task of run, which is sorted. What an agent has
@@ -34,8 +35,9 @@ type settlement struct {
 // Instances go where their generator goes, whatever else speaks for another agent, and
 // it goes where instances of it are.
 // An agent that leaves keeps what it has begun; without that, and without datasets
-// that others have yet to take, it is not of the job any more.
-func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) *settlement {
+// that others have yet to take, it is not of the job any more. grown, which is sorted,
+// are tasks that need more memory than their agent has.
+func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking, grown []dag.TaskIndex) *settlement {
 	s := &settlement{}
 	stays := make([]int, len(j.parts))
 	for i, p := range j.parts {
@@ -46,7 +48,7 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 			is.told, is.drained, is.fresh = p.told, p.drained, p.fresh || p.gone
 		}
 	}
-	pick := &picker{c: c, j: j, s: s, near: near, placed: map[dag.TaskIndex]int{}, beside: map[dag.TaskIndex]int{}, gangs: map[dag.TaskIndex]int{}}
+	pick := &picker{c: c, j: j, s: s, near: near, grown: grown, placed: map[dag.TaskIndex]int{}, beside: map[dag.TaskIndex]int{}, gangs: map[dag.TaskIndex]int{}}
 	taken := c.taken(j, s)
 	if len(j.parts) < 2 && len(s.parts) == 1 && !c.moves(s.parts[0]) && taken == nil && s.hosts[0].Runs(j.graph) && !c.crampedOn(j, &s.hosts[0]) {
 		if j.hadMany && len(j.parts) == 1 && j.parts[0].gone {
@@ -96,6 +98,9 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking) 
 		}
 		pick.placed[t] = k
 		s.left = s.left || k == nobody
+		if k == nobody && contains(grown, t) && c.hosted(j, t) {
+			s.waits, c.expects = append(s.waits, t), true
+		}
 	}
 	s.home = pick.placed
 	if len(s.parts) > 1 || j.hadMany {
@@ -144,6 +149,7 @@ type picker struct {
 	j      *job
 	s      *settlement
 	near   string
+	grown  []dag.TaskIndex
 	placed map[dag.TaskIndex]int
 	beside map[dag.TaskIndex]int // of generators: the part that has instances of it
 	gangs  map[dag.TaskIndex]int // of members of gangs: the part that has them, or nobody
@@ -180,7 +186,7 @@ func (p *picker) home(t dag.TaskIndex, now int) int {
 			return false
 		}
 		h := a.host()
-		return p.j.suits(&h, t)
+		return p.j.suits(&h, t) || contains(p.grown, t) && h.Suits(p.j.graph, t) && !p.c.hosted(p.j, t) // where it fails
 	}
 	if p.near != "" && (p.j.states.get(t).Over() || now == nobody && len(p.j.parts) > 1 && p.j.ownerOf(t) == nobody) {
 		if a := p.c.agents[p.near]; suits(a) {
@@ -243,6 +249,13 @@ func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *res
 		_, attempt := j.states.Get(t)
 		e := comms.Event{Kind: comms.EventFinished, Task: t, Attempt: attempt, At: b.At,
 			Cause: comms.Cause{Kind: comms.CauseTask, Text: "its agent is gone, and all its consumers have ended"}}
+		j.states.Apply(&e)
+		b.Events = append(b.Events, e)
+	}
+	for _, t := range s.waits { // what it asked for is not answered yet
+		_, attempt := j.states.Get(t)
+		e := comms.Event{Kind: comms.EventTorn, Task: t, Attempt: attempt, At: b.At,
+			Cause: comms.Cause{Kind: comms.CauseMemory, Text: "no agent that is here has as much memory, and one that has may come back"}}
 		j.states.Apply(&e)
 		b.Events = append(b.Events, e)
 	}

@@ -33,6 +33,7 @@ type world struct {
 	next     LinkID
 	todo     []Action // slow ones, not done yet
 	kept     map[comms.JobID]*Kept
+	rows     map[string]AgentRecord
 	assigned map[comms.JobID]comms.Assign // the last one of each job
 	full     map[LinkID][]Send            // links that have no room, and what they would have got
 	nospace  bool
@@ -50,7 +51,7 @@ func TestTranscripts(t *testing.T) {
 
 // play replays a transcript in a new world.
 func play(t *testing.T, path string) {
-	w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*Kept{}, assigned: map[comms.JobID]comms.Assign{}}
+	w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*Kept{}, rows: map[string]AgentRecord{}, assigned: map[comms.JobID]comms.Assign{}}
 	w.start()
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		w.out.Reset()
@@ -67,6 +68,9 @@ func play(t *testing.T, path string) {
 func (w *world) start() {
 	w.c, w.links, w.full = New(w.cfg), map[string]LinkID{}, map[LinkID][]Send{}
 	w.todo = nil
+	for _, name := range slices.Sorted(maps.Keys(w.rows)) {
+		w.step(Known{w.rows[name]})
+	}
 	for _, id := range slices.SortedFunc(maps.Keys(w.kept), func(a, b comms.JobID) int { return slices.Compare(a[:], b[:]) }) {
 		w.step(w.kept[id].Loaded())
 	}
@@ -87,10 +91,13 @@ func (w *world) step(ev Event) {
 			}
 		}
 		w.print(a)
-		if s, ok := a.(Send); ok {
-			if m, ok := s.Msg.(*comms.Assign); ok {
+		switch a := a.(type) {
+		case Send:
+			if m, ok := a.Msg.(*comms.Assign); ok {
 				w.assigned[m.Job] = *m
 			}
+		case StoreAgent:
+			w.rows[a.Row.Name] = a.Row
 		}
 		switch a.(type) {
 		case Send, Wake, CloseLink, StoreAgent, Warn:
