@@ -218,7 +218,12 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 		return
 	}
 	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] || b.Agent != "" && b.Epoch < f.since[e.Task] {
-		return // of an attempt that was given up, as that of an agent which made a task again by itself
+		// Of an attempt that was given up, as that of an agent which made a task again by itself. It failed nevertheless,
+		// and tasks that start over without having begun may have been skipped for that: they keep their attempt, and that end.
+		if e.Kind == comms.EventFailed {
+			f.failures++
+		}
+		return
 	}
 	if e.Kind != comms.EventReady && e.Kind != comms.EventTakenBack {
 		f.highest[e.Task] = max(f.highest[e.Task], e.Attempt)

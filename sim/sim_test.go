@@ -65,12 +65,13 @@ var mended = []uint64{
 
 // alone are seeds that once failed with all jobs on one agent (without spread).
 var alone = []uint64{
-	22397, // as 201060
-	44389, // as 81629
-	68830, // what a generator had published, that was to be tried again when its agent died, counted although nobody had it
-	57966, // two calls of different pools took memory and executor from each other for ever
-	64295, // a task that had its inputs in memory and no executor was begun although one of them was to be made anew
-	65720, // the oracle counted elements of a generator that had begun anew elsewhere
+	22397,  // as 201060
+	44389,  // as 81629
+	68830,  // what a generator had published, that was to be tried again when its agent died, counted although nobody had it
+	57966,  // two calls of different pools took memory and executor from each other for ever
+	64295,  // a task that had its inputs in memory and no executor was begun although one of them was to be made anew
+	65720,  // the oracle counted elements of a generator that had begun anew elsewhere
+	811970, // the oracle knew of no failure for which tasks were skipped that start over and had not begun: it was of an attempt that counted no more
 }
 
 // ganged are seeds that once failed with gangs.
