@@ -244,12 +244,7 @@ func (c *Core) freeData(j *job, d *dataset) {
 	}
 	c.freedOffer(j, d)
 	if j.peers != nil {
-		for _, f := range j.peers.out[d.desc.Ref] {
-			if j.counts(d.desc.Ref, f) {
-				c.consumed(j, outputKey{d.desc.Ref.Task, d.desc.Ref.Output}, d.desc.Ref.Element)
-			}
-		}
-		delete(j.peers.out, d.desc.Ref)
+		c.endOffer(j, d.desc.Ref)
 		if d.copy {
 			c.freedCopy(j, d.desc.Ref)
 		}

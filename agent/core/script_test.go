@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -233,13 +234,16 @@ func (s *script) run(d *datadriven.TestData) string {
 			ev.Ports = append(ev.Ports, uint16(number(p)))
 		}
 		return s.step(ev)
-	case "disk": // has done what it was asked for first
-		e := s.disk[0]
+	case "disk": // has done what it was asked for first; "rotten": its file is not what was written
+		e, rotten := s.disk[0], error(nil)
+		if len(w) > 0 && w[0] == "rotten" {
+			rotten = errors.New("the checksum differs")
+		}
 		s.disk = s.disk[1:]
 		if e, ok := e.(ledger.Spill); ok {
 			return s.step(SpillDone{Key: e.Key, File: "spill"})
 		}
-		return s.step(ReadBackDone{Key: e.(ledger.ReadBack).Key})
+		return s.step(ReadBackDone{Key: e.(ledger.ReadBack).Key, Err: rotten})
 	case "segment":
 		return s.step(SegmentReady{Segment: uint64(number(w[0])), Path: "/dev/shm/s" + w[0]})
 	case "fetch":

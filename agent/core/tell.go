@@ -39,8 +39,18 @@ func (c *Core) withdrawData(j *job, ref comms.DatasetRef) {
 	for _, f := range j.peers.out[ref] {
 		f.data = append(f.data, ref)
 	}
-	delete(j.peers.out, ref)
+	c.endOffer(j, ref)
 	c.mustTell(j)
+}
+
+// endOffer ends what other agents need of a dataset that is no more.
+func (c *Core) endOffer(j *job, ref comms.DatasetRef) {
+	for _, f := range j.peers.out[ref] {
+		if j.counts(ref, f) {
+			c.consumed(j, outputKey{ref.Task, ref.Output}, ref.Element)
+		}
+	}
+	delete(j.peers.out, ref)
 }
 
 // offerEnd has the end of a task told to those whose tasks read it, and a failure
