@@ -337,6 +337,7 @@ func (a *agent) fromLan(d memnet.Delivery[comms.Message]) {
 				return
 			}
 			a.w.tellMessage(a.name, "from "+x.name, d.Msg)
+			x.heard(d.Msg)
 			a.step(core.FromExecutor{Executor: x.id, Msg: d.Msg})
 		})
 	case memnet.Credit:
@@ -371,6 +372,7 @@ func (a *agent) reportDead(x *executor) {
 		x.reported = true
 		delete(a.byID, x.id)
 		a.w.tell(a.name, nil, "learns that %s is dead in run %d: %s", x.name, x.lastRun, x.why)
+		x.buried()
 		a.step(core.ExecutorDead{Executor: x.id, Run: x.lastRun, Why: x.why, Signal: x.signal, Memory: x.used > 0, Used: x.used})
 	})
 }

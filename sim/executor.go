@@ -47,10 +47,17 @@ type executor struct {
 	greeted bool          // the agent has answered its Hello
 	ends    []comms.Usage // of the runs from first on, which have succeeded, to be told together
 	first   comms.RunID
+	unheard []ended // in order, runs that read what only this process had, of whose end its agent has not heard
 
 	lastRun     comms.RunID
 	why, signal string
 	used        int64 // bytes of memory that it died of; 0: it did not
+}
+
+// ended is a run of a job that has ended.
+type ended struct {
+	f   *facts
+	run *comms.Run
 }
 
 func newExecutor(a *agent, id comms.ExecutorID) *executor {
@@ -236,13 +243,60 @@ func (x *executor) unqueue(id comms.RunID) bool {
 
 // dropsLive tells the oracle of values that only this process had, and only for a run that it gives up.
 func (x *executor) dropsLive(r *comms.Run) {
+	for _, t := range readsLive(r) {
+		x.w.oracle.facts[x.kinds[r.Kind].Job].lost(t)
+	}
+}
+
+// readsLive lists the tasks of which a run reads what only its process has.
+func readsLive(r *comms.Run) (of []dag.TaskIndex) {
 	for _, in := range r.Inputs {
 		for i := range in.Data {
 			if d := &in.Data[i]; d.Place.Kind == comms.PlaceLive {
-				x.w.oracle.facts[x.kinds[r.Kind].Job].lost(d.Ref.Task)
+				of = append(of, d.Ref.Task)
 			}
 		}
 	}
+	return of
+}
+
+// heard sees what the agent reads of it: of these runs and those before it knows the end.
+func (x *executor) heard(m comms.Message) {
+	report, ok := m.(*comms.Report)
+	if !ok {
+		return
+	}
+	for i := range report.Items {
+		it := &report.Items[i]
+		last := it.Run
+		switch it.Kind {
+		case comms.ReportSteps:
+			steps, err := comms.ReadUsages(it.Steps, nil)
+			if err != nil {
+				return // its agent ends it
+			}
+			last += comms.RunID(len(steps) - 1)
+		case comms.ReportFinished:
+		default:
+			continue
+		}
+		at := slices.IndexFunc(x.unheard, func(e ended) bool { return e.run.ID > last })
+		if at < 0 {
+			at = len(x.unheard)
+		}
+		x.unheard = x.unheard[at:]
+	}
+}
+
+// buried sees that the agent learns of its death: runs of whose end it has not heard
+// begin anew, with what they read.
+func (x *executor) buried() {
+	for _, e := range x.unheard {
+		for _, t := range readsLive(e.run) {
+			e.f.lost(t)
+		}
+	}
+	x.unheard = nil
 }
 
 // goOn plans the next act, if there is something that can be done.
@@ -427,6 +481,9 @@ func (x *executor) finish(r *comms.Run, k *comms.Kind) {
 		it.Outputs = append(it.Outputs, d)
 	}
 	x.look("at its end")
+	if f := x.w.oracle.facts[k.Job]; len(readsLive(r)) > 0 {
+		x.unheard = append(x.unheard, ended{f, r})
+	}
 	if len(r.Live) > 0 {
 		x.live[r.ID] = r.Live
 	}
