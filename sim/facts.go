@@ -19,6 +19,7 @@ type facts struct {
 	fence    map[dag.TaskIndex]uint32 // attempts up to this count no more
 	since    map[dag.TaskIndex]uint64 // epoch at which it was last given out anew: what was noted at one before is void
 	highest  map[dag.TaskIndex]uint32 // attempt seen
+	gone     map[dag.TaskIndex]uint32 // attempt of which something is lost, until a later one has made it
 	made     map[comms.DatasetRef]origin
 	private  map[dag.TaskIndex]origin // that finished in a fused path, and whose outputs nobody published
 	begun    map[dag.TaskIndex]uint32 // highest attempt that was given to an executor
@@ -102,11 +103,30 @@ func (f *facts) needs(t dag.TaskIndex) map[dag.TaskIndex]bool {
 
 // lost says that what a task made is gone somewhere: it and what it needs may run again.
 func (f *facts) lost(t dag.TaskIndex) {
+	f.gone[t] = max(f.gone[t], f.begun[t])
 	for x := range f.needs(t) {
 		for _, m := range f.members(x) {
 			f.may[x] = max(f.may[x], f.begun[m])
 		}
 	}
+}
+
+// alone tells whether a task stands for itself only in matters of lineage: of one that does
+// not, others may still have to run when it has.
+func (f *facts) alone(t dag.TaskIndex) bool {
+	_, _, instance := f.g.Slot(t)
+	return !instance && len(f.members(t)) == 1
+}
+
+// behindLost tells whether something is lost that needs a task. Its agent may not know of that
+// need, and frees what the task makes: then the task runs again.
+func (f *facts) behindLost(t dag.TaskIndex) bool {
+	for x := range f.gone {
+		if x != t && f.needs(x)[t] {
+			return true
+		}
+	}
+	return false
 }
 
 func (f *facts) mayRun(t dag.TaskIndex) bool {

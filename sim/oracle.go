@@ -82,7 +82,7 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 // add takes in a job that will be submitted.
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
-		fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
+		fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, gone: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
 		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}, reserved: map[dag.TaskIndex]int64{}}
 	o.facts[id] = f
 }
@@ -242,10 +242,11 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 		} else {
 			delete(f.private, e.Task)
 		}
-		if upTo, lost := f.may[e.Task]; lost && e.Attempt > upTo {
-			if _, _, instance := f.g.Slot(e.Task); !instance && len(f.members(e.Task)) == 1 { // others of its group may still have to
-				delete(f.may, e.Task)
-			}
+		if upTo, lost := f.gone[e.Task]; lost && e.Attempt > upTo {
+			delete(f.gone, e.Task)
+		}
+		if upTo, lost := f.may[e.Task]; lost && e.Attempt > upTo && f.alone(e.Task) && !f.behindLost(e.Task) {
+			delete(f.may, e.Task)
 		}
 	case comms.EventFailed:
 		f.failures++

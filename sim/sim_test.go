@@ -20,6 +20,7 @@ var mended = []uint64{
 	87765,                                    // an instance that an Assign had given to another agent came into being here when its generator made the element again
 	23969, 26084, 44431, 60027, 91899, 98903, // a copy waited to be told again although the controller had given the dataset itself: two of one name
 	502487,                                              // an agent repeated its last word, of the epoch before, to the controller that had received it: the cancelled job waited for another
+	82804,                                               // the oracle did not know that what was made again for one loss is made again for another, which its agent had only told of
 	77286,                                               // a lost element of a cancelled job counted as waited for by another agent
 	31671,                                               // a client was told that a job had ended which ran again: what it asked the store came after the rerun
 	62898,                                               // the oracle knew only of failures that were stored: an agent had told its peers of one, and a controller that died
