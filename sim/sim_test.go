@@ -170,9 +170,10 @@ var forwarded = []uint64{
 
 // forwardedGangs are seeds that once failed with such calls and gangs.
 var forwardedGangs = []uint64{
-	2162, // a gang held what a call needed, for a turn of which the controller had died
-	457,  // a result that was let go with the run that awaited it counted as in memory for the next try
-	3908, // a call failed as there was no room for what it returned, and its fetch went on: when that got room it ended the call again
+	2162,    // a gang held what a call needed, for a turn of which the controller had died
+	457,     // a result that was let go with the run that awaited it counted as in memory for the next try
+	3908,    // a call failed as there was no room for what it returned, and its fetch went on: when that got room it ended the call again
+	1002343, // the oracle took a gang of which a member had ended for one that stays where it was
 }
 
 // TestForwards is TestSeeds with calls that go to other agents.

@@ -149,7 +149,7 @@ func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *
 		for t := m.First; t <= m.Last; t++ {
 			if s, _ := past.States.Get(t); s.Over() || k.Graph.Group(t).Stream != nil ||
 				slices.ContainsFunc(k.Graph.Group(t).Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone }) ||
-				o.facts[k.Row.ID].uprooted(t, before, func(f core.Fragment) bool { return stays(f.Agent) && !o.w.leaves(f) }) {
+				o.facts[k.Row.ID].uprooted(t, past, before, func(f core.Fragment) bool { return stays(f.Agent) && !o.w.leaves(f) }) {
 				continue
 			}
 			for _, f := range before {
@@ -162,10 +162,11 @@ func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *
 }
 
 // uprooted tells whether a task goes elsewhere with its gang, of which another member
-// is nobody's any more.
-func (f *facts) uprooted(t dag.TaskIndex, before []core.Fragment, stays func(core.Fragment) bool) bool {
+// is nobody's any more: also one that has ended, as the gang starts over whole.
+func (f *facts) uprooted(t dag.TaskIndex, past *core.Past, before []core.Fragment, stays func(core.Fragment) bool) bool {
 	return slices.ContainsFunc(f.members(t), func(m dag.TaskIndex) bool {
-		return m != t && !slices.ContainsFunc(before, func(at core.Fragment) bool {
+		s, _ := past.States.Get(m)
+		return m != t && s.Over() || m != t && !slices.ContainsFunc(before, func(at core.Fragment) bool {
 			return stays(at) && slices.ContainsFunc(at.Run, func(r comms.Range) bool { return r.First <= m && m <= r.Last })
 		})
 	})
