@@ -174,6 +174,7 @@ var forwardedGangs = []uint64{
 	457,     // a result that was let go with the run that awaited it counted as in memory for the next try
 	3908,    // a call failed as there was no room for what it returned, and its fetch went on: when that got room it ended the call again
 	1002343, // the oracle took a gang of which a member had ended for one that stays where it was
+	1002480, // a host gave all guests back that waited behind one whose call was at a third agent, and got none for ten seconds: one call ended in each
 }
 
 // TestForwards is TestSeeds with calls that go to other agents.

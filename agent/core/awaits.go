@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/shm/ledger"
@@ -52,6 +53,16 @@ func (c *Core) waitingRuns() (n int) {
 		}
 	}
 	return n
+}
+
+// lastWait returns since when the last of the runs waits that wait for calls.
+func (c *Core) lastWait() (last time.Time) {
+	for _, by := range c.waiters {
+		if by.run != nil && by.run.back && by.run.backAt.After(last) {
+			last = by.run.backAt
+		}
+	}
+	return last
 }
 
 func (c *Core) refuseWait(r *run, j *job) {

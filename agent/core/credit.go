@@ -20,8 +20,8 @@ import (
 // that they hold: with more credit they either end and give it back, or ask for
 // memory themselves, and then the ledger sees who is stuck.
 
-// awayPatience is how long a generator waits for consumers on other agents, and a
-// fetch at first for its holder, when nothing moves here.
+// awayPatience is how long a generator waits for consumers on other agents, a fetch at
+// first for its holder, and a guest for a call at another agent, when nothing moves here.
 const awayPatience = time.Second
 
 func errElement(got, want uint64) error {

@@ -71,7 +71,8 @@
 // under a name of that stay only, and what it is told of a name that it has given up,
 // or tells, counts for nothing. A host keeps a guest and what it returned until the
 // owner recalls it, or their link has ended; an owner takes a call home when the host
-// gives it back, or cannot be reached for Config.Patience.
+// gives it back, or cannot be reached for Config.Patience. A guest that waits for
+// what a run holds whose call is away goes back after a second in which nothing moved.
 //
 // Leases and pins end with the report that ends their use, or with
 // ExecutorDead; never with a broken link or with Kill.

@@ -287,7 +287,9 @@ func (c *Core) goesOn(j *job) bool {
 }
 
 // sendBackStuck gives back a guest that waits, itself or in what it has called, for
-// what those hold who wait for calls. It tells whether there was one.
+// what those hold who wait for calls. When such a call is at another agent there is
+// patience first: it mostly ends, and the guest has its turn. It may also wait there
+// for what those hold who wait for this guest. It tells whether there was one.
 func (c *Core) sendBackStuck() bool {
 	if len(c.guests) == 0 {
 		return false
@@ -297,6 +299,10 @@ func (c *Core) sendBackStuck() bool {
 			continue
 		}
 		if root, _ := j.root(); root.guestOf() != nil && !root.dropped {
+			if due := c.lastWait().Add(awayPatience); c.goesOnAway() && due.After(c.now) {
+				c.wakeAt(due)
+				return true
+			}
 			c.sendBack(root, fmt.Sprintf("what it needs is held by tasks of agent %s that wait for calls", c.cfg.Agent))
 			return true
 		}
