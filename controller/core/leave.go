@@ -87,7 +87,8 @@ func (c *Core) inHand(a *agent, m *comms.InHand) {
 	c.departs = true
 	c.reconsider()
 	if m.Gone {
-		a.leaving.gone, a.synced = true, false
+		a.leaving.gone, a.synced, a.row.Left = true, false, true
+		c.emit(StoreAgent{a.row})
 		c.abandon(a)
 		return
 	}

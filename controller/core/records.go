@@ -120,6 +120,7 @@ type AgentRecord struct {
 	BootID      string
 	Seen        int64  // wall-clock nanoseconds: when it registered; of one that is away, when it was heard last; 0: not by this controller
 	Platform    string // as in Register
+	Left        bool   // it went in good order: nobody waits for it
 }
 
 // Host returns what a plan goes by, as far as the row tells it.

@@ -134,8 +134,12 @@ func (c *Core) larger(name string) (most uint64) {
 	return most
 }
 
-// expect takes in an agent that a controller before this one knew: it has Grace to come.
+// expect takes in an agent that a controller before this one knew: it has Grace to come,
+// unless it has left.
 func (c *Core) expect(r *AgentRecord) {
+	if r.Left {
+		return
+	}
 	c.agents[r.Name] = &agent{row: AgentRecord{Name: r.Name, Total: r.Total, Addresses: r.Addresses, Platform: r.Platform}, away: c.now}
 }
 

@@ -335,7 +335,7 @@ func (w *world) run(d *datadriven.TestData) error {
 		}
 		w.settle(who)
 	case "leave":
-		m := &comms.InHand{Leaving: true}
+		m := &comms.InHand{Leaving: true, Gone: has(d, "gone")}
 		for l := range strings.Lines(d.Input) {
 			var r comms.Range
 			if _, err := fmt.Sscanf(l, "%d to %d", &r.First, &r.Last); err != nil {
