@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import stat
 import time
@@ -17,6 +16,11 @@ from .download import Download
 from .elf import platform_of
 
 _AT_REST = 3_000_000_000  # nanoseconds: a file that changed later may change again and say the same time
+_MOST_KNOWN = 32  # packages
+
+# The files of each package when it was packed last, and the package; the one that was asked for last is last. Of each
+# source only that is kept: the files of a large folder that is edited again and again would fill the memory.
+_known: dict[tuple[str, str, str], tuple[list[Entry], Package]] = {}
 
 
 def seal(environments: Mapping[str, Any], dir: str, platforms: bool = True) -> tuple[dict[str, Any], list[Package]]:
@@ -123,14 +127,16 @@ def _packed(source: str, prefix: str = "", rename: str = "") -> Package:
         files = list_tree(source)
     if any(max(f.times) > now - _AT_REST for f in files):
         return Package(source, prefix, rename)
-    return _known(source, prefix, rename, tuple(files))
-
-
-@functools.lru_cache(maxsize=32)
-def _known(source: str, prefix: str, rename: str, files: tuple[Entry, ...]) -> Package:
-    return Package(source, prefix, rename)
+    key = source, prefix, rename
+    known = _known.pop(key, None)
+    if known is None or known[0] != files:
+        known = files, Package(source, prefix, rename)
+    _known[key] = known
+    if len(_known) > _MOST_KNOWN:
+        _known.pop(list(_known)[0], None)
+    return known[1]
 
 
 def forget() -> None:
     """Everything is read again: something has changed although its files say the same times."""
-    _known.cache_clear()
+    _known.clear()
