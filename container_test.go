@@ -33,7 +33,7 @@ func inImages(t *testing.T, files string, test func(t *testing.T, image string))
 			t.Setenv("XDG_CACHE_HOME", t.TempDir())
 			test(t, image(t))
 			if name == "by podman" {
-				if out, err := exec.CommandContext(t.Context(), "podman", "ps", "--all", "--quiet").CombinedOutput(); err != nil || len(out) > 0 {
+				if out, err := exec.CommandContext(t.Context(), "podman", "ps", "--all", "--quiet").Output(); err != nil || len(out) > 0 {
 					t.Errorf("containers are left: %s, %v", out, err)
 				}
 			}
