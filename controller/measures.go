@@ -56,7 +56,7 @@ func (c *Controller) Measures() []measure.Measure {
 		{Name: "cascade_controller_task_ends_total", Help: tasks, Label: [2]string{"outcome", "retried"}, Read: counter(&n.retried)},
 		{Name: "cascade_controller_task_ends_total", Help: tasks, Label: [2]string{"outcome", "failed"}, Read: counter(&n.failedTasks)},
 		{Name: "cascade_controller_tasks_moved_total", Help: "Tasks of jobs on several agents that were given to another one, or to another process of theirs: one was idle, or theirs was lost or leaves.", Read: counter(&n.moved)},
-		{Name: "cascade_controller_tasks_again_total", Help: "Tasks that were made to start over: what they had made was lost, or somebody asked for it.", Read: counter(&n.again)},
+		{Name: "cascade_controller_tasks_again_total", Help: "Tasks that were made to start over: what they had made was lost, their gang starts over, they wait for a larger host, or somebody asked for it.", Read: counter(&n.again)},
 		{Name: "cascade_controller_messages_total", Help: messages, Label: [2]string{"from", "client"}, Read: counter(&n.fromClients)},
 		{Name: "cascade_controller_messages_total", Help: messages, Label: [2]string{"from", "agent"}, Read: counter(&n.fromAgents)},
 		{Name: "cascade_controller_denied_total", Help: "Messages refused because of the role of who sent them.", Read: counter(&n.denied)},
