@@ -70,7 +70,7 @@ func TestAgentAdopts(t *testing.T) {
 	want := j.Done()
 	for round := range rounds(2, 20) {
 		changed := make(chan struct{}, 1)
-		j := h.Submit(c, kinds(pipe), func(*cascade.Progress) {
+		j := h.SubmitWatched(c, kinds(pipe), func(*cascade.Progress) {
 			select {
 			case changed <- struct{}{}:
 			default:

@@ -39,12 +39,40 @@ type Job struct {
 // changes, on is called with its progress (nil for none).
 func (h *Host) Submit(c *cascade.Client, text string, on func(*cascade.Progress), flags ...string) *Job {
 	h.tb.Helper()
+	return h.submit(c, text, on, flags)
+}
+
+// SubmitWatched is Submit of a job of which no task starts before the test is told of
+// what happens: it hears of each end.
+func (h *Host) SubmitWatched(c *cascade.Client, text string, on func(*cascade.Progress), flags ...string) *Job {
+	h.tb.Helper()
+	watched := make(chan struct{})
+	var once sync.Once
+	j := h.submit(c, text, func(p *cascade.Progress) {
+		once.Do(func() { close(watched) })
+		if on != nil {
+			on(p)
+		}
+	}, flags, cascade.WithHold())
+	select {
+	case <-watched:
+	case <-time.After(patience):
+		h.tb.Fatal("nothing is told of a job that is held")
+	}
+	if err := j.Release(h.tb.Context()); err != nil {
+		h.tb.Fatal(err)
+	}
+	return j
+}
+
+func (h *Host) submit(c *cascade.Client, text string, on func(*cascade.Progress), flags []string, how ...cascade.SubmitOption) *Job {
+	h.tb.Helper()
 	g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{Flags: flags}, dag.Options{Dir: h.Dir})
 	if err != nil {
 		h.tb.Fatal(err)
 	}
 	j := &Job{Graph: g, Begun: h.Journal.Len(), host: h, client: c, ended: make(chan struct{}), finished: map[string]time.Time{}, on: on}
-	if j.Job, err = c.Submit(h.tb.Context(), g, cascade.WithDir(h.Dir)); err != nil {
+	if j.Job, err = c.Submit(h.tb.Context(), g, append(how, cascade.WithDir(h.Dir))...); err != nil {
 		h.tb.Fatal(err)
 	}
 	j.accepted = time.Now()

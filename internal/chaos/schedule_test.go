@@ -141,7 +141,7 @@ tasks:
   e: {run: chaos_step, in: {part: d.part}, with: {work: 100}, out: [part]}
 outputs: [e.part]
 `
-	whole := h.Submit(c, path, nil)
+	whole := h.SubmitWatched(c, path, nil)
 	want := whole.Done()
 	if published := whole.Finished(); published["a"] || published["b"] || published["c"] || !published["e"] {
 		t.Fatalf("the path is not fused: published are the outputs of %v", published)
@@ -149,7 +149,7 @@ outputs: [e.part]
 	for _, times := range []int{1, 2} {
 		gate, open := heldAt(h, fmt.Sprint("gate", times))
 		changed := make(chan struct{}, 1)
-		j := h.Submit(c, path, func(*cascade.Progress) {
+		j := h.SubmitWatched(c, path, func(*cascade.Progress) {
 			select {
 			case changed <- struct{}{}:
 			default:
