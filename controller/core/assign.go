@@ -18,7 +18,7 @@ func (c *Core) place(j *job) {
 		return
 	case (a == nil || spreads) && !j.durable:
 		return // created comes back to it
-	case j.plan == nil || j.rec.Batches > 0 || j.resumes(), // something has happened to it before
+	case j.plan == nil || j.rec.Epoch > 0 || j.rec.Batches > 0 || j.resumes(), // something has happened to it before: who had it forgets that first
 		a == nil && !spreads: // the plan is for other hosts
 		c.resume(j, "", false)
 		return
