@@ -15,20 +15,24 @@ import (
 
 	"github.com/docker/go-units"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/agent/transfer"
 	"github.com/cascade-run/cascade/benchmarks/internal/exit"
+	"github.com/cascade-run/cascade/benchmarks/internal/hosts"
 	"github.com/cascade-run/cascade/internal/netlab"
 )
 
 func main() {
+	cascade.Main()
+	hosts.Main()
 	var o options
 	worker := flag.Bool("worker", false, "be the worker of a host (this command starts those itself)")
-	only := flag.String("only", "unshaped,shaped,broadcast,memory,heartbeat", "what to measure, separated by commas")
+	only := flag.String("only", "unshaped,shaped,broadcast,memory,agents,heartbeat", "what to measure, separated by commas")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each measurement")
 	flag.Int64Var(&o.bytes, "bytes", 1<<30, "size of the dataset")
 	flag.Int64Var(&o.rate, "rate", 1_000_000_000, "bits per second of shaped links")
 	flag.Int64Var(&o.large, "large", 4<<30, "size of the dataset whose cost in memory is measured")
-	flag.IntVar(&o.times, "times", 10, "datasets that move while heartbeats are measured")
+	flag.IntVar(&o.times, "times", 10, "datasets that move while heartbeats are measured, in each round")
 	flag.Uint64Var(&o.tuning.Chunk, "chunk", 0, "bytes of a piece; 0: the default")
 	flag.IntVar(&o.tuning.Window, "window", 0, "pieces that are asked for ahead on each connection; 0: the default")
 	flag.Parse()
@@ -66,6 +70,7 @@ func (o *options) run(parts []string) error {
 		},
 		"broadcast": o.broadcast,
 		"memory":    o.peaks,
+		"agents":    o.agents,
 		"heartbeat": o.heartbeats,
 	}
 	for _, p := range parts {
@@ -271,79 +276,4 @@ func (s *site) peak() (out []int64, err error) {
 		out = append(out, a.Peak)
 	}
 	return out, nil
-}
-
-// heartbeats measures round trips on a control link while nothing else happens,
-// and while datasets move.
-func (o *options) heartbeats() error {
-	for _, rate := range []int64{0, o.rate} {
-		if err := o.heartbeatsAt(rate); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (o *options) heartbeatsAt(rate int64) (err error) {
-	s, err := open(netlab.Config{Hosts: 2, Rate: rate})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	bytes, title := o.bytes, "unshaped"
-	if rate > 0 {
-		bytes, title = o.bytes/8, fmt.Sprintf("shaped to %.3g Gbit/s", float64(rate)/1e9)
-	}
-	t := newTable(fmt.Sprintf("round trips on a control link, one each %v, %s", beatEvery, title), "meanwhile", "p50", "p99", "most", "count")
-	via, err := s.start(variant{tuning: o.tuned(0, 1)})
-	if err != nil {
-		return err
-	}
-	if _, err := s.move(via, bytes, 1); err != nil {
-		return err
-	}
-	for _, c := range []struct {
-		name string
-		do   func() error
-	}{
-		{"nothing, 5 s", func() error { time.Sleep(5 * time.Second); return nil }},
-		{fmt.Sprintf("%d x %s", o.times, size(bytes)), func() error { return s.moveAgain(via, bytes, o.times) }},
-		{fmt.Sprintf("iperf3, %s", size(bytes*int64(o.times))), func() error { _, err := iperf(s.lab, 1, bytes*int64(o.times)); return err }},
-	} {
-		if _, err := s.hosts[1].ask(command{Do: "beat", To: s.hosts[0].control[via]}); err != nil {
-			return err
-		}
-		if err := c.do(); err != nil {
-			return err
-		}
-		a, err := s.hosts[1].ask(command{Do: "beats"})
-		if err != nil {
-			return err
-		}
-		n := len(a.Beats)
-		if n == 0 {
-			return errors.New("no heartbeat came back")
-		}
-		t.row(c.name, a.Beats[n/2].String(), a.Beats[n*99/100].String(), a.Beats[n-1].String(), fmt.Sprint(n))
-	}
-	return t.w.Flush()
-}
-
-// moveAgain moves a dataset some times, without a look at the bytes.
-func (s *site) moveAgain(via int, bytes int64, times int) error {
-	from, to := s.hosts[0], s.hosts[1]
-	if _, err := from.ask(command{Do: "offer", Via: via, Key: 2, Bytes: bytes}); err != nil {
-		return err
-	}
-	for range times {
-		c := command{Do: "pull", Via: via, Key: 2, Bytes: bytes, From: []transfer.Source{{Agent: from.name, At: from.at[via]}}}
-		if _, err := to.ask(c); err != nil {
-			return err
-		}
-		if _, err := to.ask(command{Do: "drop", Via: via, Key: 2}); err != nil {
-			return err
-		}
-	}
-	_, err := from.ask(command{Do: "drop", Via: via, Key: 2})
-	return err
 }

@@ -285,17 +285,17 @@ func (b *beats) start(to string) (err error) {
 		next := time.NewTicker(beatEvery)
 		defer next.Stop()
 		for {
-			select {
-			case <-next.C:
-			case <-b.quit:
-				return
-			}
 			began := time.Now()
 			if b.link.Send([]byte("beat"), nil) != nil {
 				return
 			}
 			<-b.back
 			b.took = append(b.took, time.Since(began))
+			select {
+			case <-next.C:
+			case <-b.quit:
+				return
+			}
 		}
 	}()
 	return nil
