@@ -155,7 +155,7 @@ func descs(k *block, n int, at func(i int) *Desc) {
 
 // plain tells whether descriptors and a usage fit into a block.
 func plain(d []Desc, u *Usage) bool {
-	if u != nil && (u.Duration < 0 || u.CPU < 0) {
+	if u != nil && (u.Duration < 0 || u.CPU < 0 || u.Device != nil) {
 		return false
 	}
 	for i := range d {

@@ -37,7 +37,11 @@ func someUsage(t *rapid.T) *Usage {
 		return nil
 	}
 	n := func(name string) uint64 { return rapid.Uint64Range(0, 1<<40).Draw(t, name) }
-	return &Usage{Start: int64(n("start")), Duration: int64(n("duration")), CPU: int64(n("cpu")), PeakRSS: n("rss"), BytesIn: n("in"), BytesOut: n("out"), Copied: n("copied")}
+	u := &Usage{Start: int64(n("start")), Duration: int64(n("duration")), CPU: int64(n("cpu")), PeakRSS: n("rss"), BytesIn: n("in"), BytesOut: n("out"), Copied: n("copied")}
+	if rapid.IntRange(0, 9).Draw(t, "device") == 0 { // what has this is in no block
+		u.Device = &DeviceUse{Copies: n("copies"), Bytes: n("bytes"), Kept: n("kept")}
+	}
+	return u
 }
 
 // someEvents draws events that can be in a block and, now and then, one that cannot.

@@ -183,6 +183,7 @@ type Progress struct {
 	Late     string        // which deadlines the prediction misses; "" none
 	Values   []LocatedData // exports that are inline, with their bytes, when Watch asked for them: as Result, perhaps not yet durable; without Agent; others by Locate
 	Ran      int64         // nanoseconds that it ran before it had ended and was run again; Started is of the last time
+	Device   DeviceUse     // of all tasks
 }
 
 // Took returns for how long the job has run, without the time between its end and
@@ -413,7 +414,7 @@ func (m *Watch) code(c *Coder) {
 }
 
 func (m *Progress) code(c *Coder) {
-	c.Struct(19, func(c *Coder) {
+	c.Struct(20, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		String(c, &m.Name)
@@ -440,6 +441,7 @@ func (m *Progress) code(c *Coder) {
 		String(c, &m.Late)
 		Slice(c, &m.Values, func(c *Coder, d *LocatedData) { d.code(c) })
 		Int(c, &m.Ran)
+		m.Device.code(c)
 	})
 }
 

@@ -234,7 +234,8 @@ func (m *Progress) with(other Message) bool {
 	o, ok := other.(*Progress)
 	return ok && m.Name == o.Name && m.Phase == o.Phase && m.Result == o.Result && m.Final == o.Final && len(m.Groups) <= maxAlikeGroups &&
 		slices.Equal(m.Groups, o.Groups) && m.Error == nil && o.Error == nil && len(m.Events)+len(o.Events)+len(m.Values)+len(o.Values) == 0 && m.BytesOut == o.BytesOut &&
-		m.Spilled == o.Spilled && m.Copied == o.Copied && m.Waits == o.Waits && m.Late == o.Late && m.Ran == o.Ran
+		m.Spilled == o.Spilled && m.Copied == o.Copied && m.Waits == o.Waits && m.Late == o.Late && m.Ran == o.Ran &&
+		m.Device == o.Device
 }
 
 func (m *Assign) with(other Message) bool {

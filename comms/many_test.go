@@ -139,6 +139,8 @@ func setOther(t *testing.T, f reflect.Value) {
 		f.SetFloat(1)
 	case f.Kind() == reflect.Array && f.Type().Elem().Kind() == reflect.Uint8:
 		f.Index(0).SetUint(1)
+	case f.Kind() == reflect.Struct:
+		setOther(t, f.Field(0))
 	default:
 		t.Fatalf("a field of kind %v: say how it differs", f.Kind())
 	}

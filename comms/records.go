@@ -88,6 +88,22 @@ type Usage struct {
 	BytesIn  uint64 // sizes of all inputs
 	BytesOut uint64 // sizes of all outputs
 	Copied   uint64 // bytes that had to be copied on the way in or out
+
+	Device *DeviceUse // what its values had to do with devices; nil: nothing
+}
+
+// DeviceUse counts values in the memory of a device, such as a GPU, that runs publish or read.
+type DeviceUse struct {
+	Copies uint64 `json:"copies" msgpack:"copies"` // values that were copied to the memory of the host
+	Bytes  uint64 `json:"bytes" msgpack:"bytes"`   // of those
+	Kept   uint64 `json:"kept" msgpack:"kept"`     // values that a run before had left on a device, and that stayed there
+}
+
+// Add adds what another run did.
+func (d *DeviceUse) Add(o *DeviceUse) {
+	if o != nil {
+		d.Copies, d.Bytes, d.Kept = d.Copies+o.Copies, d.Bytes+o.Bytes, d.Kept+o.Kept
+	}
 }
 
 // ErrorKind says what went wrong with an attempt.
@@ -292,7 +308,7 @@ func (r *Range) code(c *Coder) {
 }
 
 func (u *Usage) code(c *Coder) {
-	c.Struct(7, func(c *Coder) {
+	c.Struct(8, func(c *Coder) {
 		Int(c, &u.Start)
 		Int(c, &u.Duration)
 		Int(c, &u.CPU)
@@ -300,6 +316,15 @@ func (u *Usage) code(c *Coder) {
 		Uint(c, &u.BytesIn)
 		Uint(c, &u.BytesOut)
 		Uint(c, &u.Copied)
+		Pointer(c, &u.Device, func(c *Coder, d *DeviceUse) { d.code(c) })
+	})
+}
+
+func (d *DeviceUse) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &d.Copies)
+		Uint(c, &d.Bytes)
+		Uint(c, &d.Kept)
 	})
 }
 

@@ -39,6 +39,8 @@ type TaskRow struct {
 	BytesOut uint64  `json:"bytes_out" msgpack:"bytes_out"`
 	Error    string  `json:"error,omitempty" msgpack:"error,omitempty"`
 	LogTail  string  `json:"log_tail,omitempty" msgpack:"log_tail,omitempty"`
+
+	Device *DeviceUse `json:"device,omitempty" msgpack:"device,omitempty"` // nil: it had nothing on a device
 }
 
 // DatasetRow is a row of QueryDatasets.

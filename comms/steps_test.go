@@ -63,7 +63,7 @@ func TestEndsKeepEverything(t *testing.T) {
 		task, attempt, reads := column(t, "task", n, 32), column(t, "attempt", n, 32), column(t, "reads", n, 32)
 		ends, usages := make([]End, n), make([]Usage, n)
 		for i := range ends {
-			usages[i] = Usage{int64(start[i]), int64(took[i]), int64(cpu[i]), rss[i], in[i], out[i], copied[i]}
+			usages[i] = Usage{int64(start[i]), int64(took[i]), int64(cpu[i]), rss[i], in[i], out[i], copied[i], nil}
 			ends[i] = End{dag.TaskIndex(task[i]), uint32(attempt[i]), uint32(reads[i]), usages[i]}
 		}
 		block := AppendUsages(nil, usages)

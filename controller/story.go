@@ -172,6 +172,7 @@ func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
 	if u := e.Usage; u != nil {
 		row.Started, row.Seconds, row.CPU = stamp(u.Start), seconds(u.Duration), seconds(u.CPU)
 		row.PeakRSS, row.BytesIn, row.BytesOut = u.PeakRSS, u.BytesIn, u.BytesOut
+		row.Device = u.Device
 	}
 	if e.Error != nil {
 		row.Error, row.LogTail = e.Error.Text(), string(e.Error.LogTail)
@@ -332,6 +333,9 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 	}
 	if e.Usage != nil {
 		detail = append(detail, fmt.Sprintf("%g s", seconds(e.Usage.Duration)))
+		if d := e.Usage.Device; d != nil {
+			detail = append(detail, fmt.Sprintf("%d values of %d bytes copied from a device to the host, %d kept there", d.Copies, d.Bytes, d.Kept))
+		}
 	}
 	if e.Kind == comms.EventCall && e.Count > 1 {
 		detail = append(detail, fmt.Sprintf("%d tries", e.Count))

@@ -39,6 +39,8 @@ type explanation struct {
 	Building string         `json:"building,omitempty"` // its environment, and why that takes long
 	Plan     *comms.PlanRow `json:"plan,omitempty"`
 	Nobody   bool           `json:"no_agent,omitempty"` // is there to follow the plan
+
+	Device *comms.DeviceUse `json:"device,omitempty"`
 }
 
 // waited is a task whose outputs another needs.
@@ -109,6 +111,7 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 	if r != nil {
 		a.cutOffTask(r)
 		x.State, x.Agent, x.Executor, x.Attempt, x.Started, x.Seconds, x.Error = r.State, r.Agent, r.Executor, r.Attempt, r.Started, r.Seconds, r.Error
+		x.Device = r.Device
 	}
 	if x.Attempt > 1 {
 		if x.Before, err = before(cascade.EachRow[comms.StoryRow](ctx, client, comms.QueryStory, j.ID(), x.Task)); err != nil {
@@ -350,6 +353,7 @@ func (a *app) printExplanation(x *explanation) {
 	if x.Started != "" {
 		a.fact("started", "%s", x.start())
 	}
+	a.deviceFact(x.Device)
 	never := x.Started == "" && slices.Contains([]string{"done", "failed", "skipped", "cancelled"}, x.State)
 	if n := len(x.For); n > 0 {
 		var names []string

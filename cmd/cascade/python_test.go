@@ -3,7 +3,10 @@ package main
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
+
+	"github.com/cascade-run/cascade/internal/needs"
 )
 
 // A mistake in how a job calls a Python function is told before anything runs, with its
@@ -40,5 +43,54 @@ tasks:
 `)
 	if got, want := h.start("", "validate", "job.yaml").wait(), "job.yaml: job right is right: 1 task\n"; got != want {
 		t.Errorf("validate: %s", got)
+	}
+}
+
+// What lay on a device is counted: by run for the job, by explain, ls and story for each
+// task. The device is a stand-in, which says by DLPack that it is one.
+func TestDevices(t *testing.T) {
+	needs.Python(t)
+	h := newHost(t)
+	h.write("away.py", `class Array:
+    nbytes = 3 << 20
+    def __dlpack_device__(self):
+        return 2, 0
+
+def make():
+    return Array(), Array()
+
+def read(x):
+    return 1
+
+def join(n, y):
+    return n
+`)
+	h.write("job.yaml", `job: devices
+environments:
+  py: {python: {}, py_modules: [./away.py]}
+tasks:
+  make: {run: "py:away.make", out: [x, y]}
+  read: {run: "py:away.read", in: {x: make.x}, out: [n]}
+  join: {run: "py:away.join", in: {n: read.n, y: make.y}, out: [n]}
+  none: {command: ["true"]}
+`)
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"run job.yaml", "device  2 values copied to the host (6MiB), 1 kept there\n"},
+		{"explain last make", "device  2 values copied to the host (6MiB), 0 kept there\n"},
+		{"explain last read --json", `"device":{"copies":0,"bytes":0,"kept":1}`},
+		{"ls tasks last --filter read --json", `"device":{"copies":0,"bytes":0,"kept":1}}`},
+		{"story last make --json", "; 2 values of 6291456 bytes copied from a device to the host, 0 kept there"},
+	} {
+		if got := h.start("", strings.Fields(c.args)...).wait(); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s\nwant %s", c.args, got, c.want)
+		}
+	}
+	for _, args := range []string{"explain last none", "explain last join --json"} {
+		if got := h.start("", strings.Fields(args)...).wait(); strings.Contains(got, "device") {
+			t.Errorf("%s: %s", args, got)
+		}
 	}
 }

@@ -45,6 +45,8 @@ type summaryObject struct {
 	Outputs      []string `json:"outputs,omitempty"`
 	Missing      []string `json:"missing_outputs,omitempty"`
 	Error        *failure `json:"error,omitempty"`
+
+	Device *comms.DeviceUse `json:"device,omitempty"`
 }
 
 // failure is the first cause of a failed job, as JSON.
@@ -70,6 +72,13 @@ func failureOf(e *cascade.TaskError) *failure {
 		Executor: uint64(e.Executor), ExitCode: e.ExitCode, Signal: e.Signal, Stack: e.Stack, LogTail: string(e.LogTail)}
 }
 
+// deviceFact says what became of values that lay on a device, if there were any.
+func (a *app) deviceFact(d *comms.DeviceUse) {
+	if d != nil {
+		a.fact("device", "%s copied to the host (%s), %d kept there", plural(int(d.Copies), "value"), size(d.Bytes), d.Kept)
+	}
+}
+
 func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph, p *cascade.Progress, files, missing []string) error {
 	sum := total(p)
 	s := summaryObject{
@@ -78,6 +87,9 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 		BytesOut: p.BytesOut, Copied: p.Copied, Spilled: p.Spilled,
 		Retries: sum.Retries, Skipped: sum.Skipped, Failed: sum.Failed, Outputs: files, Missing: missing,
 		Error: failureOf(p.Error),
+	}
+	if p.Device != (comms.DeviceUse{}) {
+		s.Device = &p.Device
 	}
 	if sum.Total <= summaryTasks {
 		rows, err := cascade.Rows[comms.TaskRow](ctx, client, comms.QueryTasks, p.Job, "")
@@ -97,6 +109,7 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 		a.fact("critical path", "%s: %s", report.Seconds(s.Critical), shorten(s.CriticalPath))
 	}
 	a.fact("data", "%s published, %s copied, %s spilled", size(s.BytesOut), size(s.Copied), size(s.Spilled))
+	a.deviceFact(s.Device)
 	a.fact("tried again", "%d", s.Retries)
 	if s.Failed+s.Skipped > 0 {
 		a.fact("went without", "%d failed, %d skipped: %s", s.Failed, s.Skipped, a.hint("ls", "tasks", s.Job, "--filter", "failed"))

@@ -55,6 +55,7 @@ type Totals struct {
 	Copied              uint64
 	Spilled             uint64 // bytes
 	TaskTime            int64  // nanoseconds
+	Device              comms.DeviceUse
 }
 
 // Batch is a run of events of one job as its agent reported them, or a

@@ -308,6 +308,7 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.totals.TaskTime += max(0, u.Duration)
 		s.totals.BytesOut += u.BytesOut
 		s.totals.Copied += u.Copied
+		s.totals.Device.Add(u.Device)
 	}
 	return true
 }

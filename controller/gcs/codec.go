@@ -80,11 +80,12 @@ func codeFragment(c *comms.Coder, f *core.Fragment) {
 func codeRange(c *comms.Coder, r *comms.Range) { comms.Part(c, r) }
 
 func codeTotals(c *comms.Coder, t *core.Totals) {
-	c.Struct(7, func(c *comms.Coder) {
+	c.Struct(8, func(c *comms.Coder) {
 		for _, n := range []*uint64{&t.Tasks, &t.Done, &t.Failed, &t.BytesOut, &t.Copied, &t.Spilled} {
 			comms.Uint(c, n)
 		}
 		comms.Int(c, &t.TaskTime)
+		comms.Part(c, &t.Device)
 	})
 }
 

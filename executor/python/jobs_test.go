@@ -204,6 +204,9 @@ func outcome(t *testing.T, c *cascade.Cluster, j *cascade.Job) string {
 			fmt.Fprintf(&b, "%s %s: %s\n", r.Name, r.State, clean(r.Error))
 			continue
 		}
+		if d := r.Device; d != nil {
+			fmt.Fprintf(&b, "%s had values on a device: %+v\n", r.Name, *d)
+		}
 		var log bytes.Buffer
 		if _, err := j.Log(t.Context(), r.Name, 0, &log); err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import io
 import math
 import pickle
 import struct
@@ -48,12 +49,13 @@ class TypeMismatch(TypeError):
 class Encoded:
     """A value as bytes: parts that follow one another."""
 
-    __slots__ = ("array", "codec", "dtype", "parts", "shape", "size")
+    __slots__ = ("array", "codec", "dtype", "from_device", "parts", "shape", "size")
 
     def __init__(self, codec: str, parts: Sequence[Any], dtype: str = "", shape: Sequence[int] = (), array: Any = None) -> None:
         self.codec, self.dtype, self.shape = codec, dtype, shape
         self.array = array  # a NumPy array that is not contiguous, or whose memory may be the dataset's already
         self.parts = parts
+        self.from_device: Sequence[int] = ()  # sizes of what had to be copied from a device
         self.size: int = array.nbytes if array is not None else sum(len(p) for p in parts)
 
     def write(self, to: memoryview) -> None:
@@ -110,7 +112,10 @@ def encode(value: Any) -> Encoded:
         return table
     array = array_of(value)
     if array is not None:
-        return encode(array)
+        encoded = encode(array)
+        if (held := on_device(value)) is not None:
+            encoded.from_device = [held]
+        return encoded
     labels = _xarray(value)
     if labels is not None:
         return labels
@@ -160,8 +165,7 @@ def array_of(value: Any) -> Any:
 
     A tensor that no array can be (sparse, or of a type that NumPy has not, such as bfloat16) is pickled.
     """
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(value, torch.Tensor):
+    if not is_dense(value):
         return None
     try:
         return value.detach().cpu().resolve_conj().resolve_neg().contiguous().numpy()
@@ -179,6 +183,31 @@ def is_dense(value: Any) -> bool:
     except (TypeError, RuntimeError):
         return False
     return True
+
+
+_PLAIN = frozenset((bool, int, float, str, bytes, list, tuple, dict, type(None)))
+_OF_HOST = frozenset((1, 3, 11))  # DLPack's devices whose memory is the host's: cpu, and what CUDA and ROCm have pinned of it
+
+
+def on_device(value: Any) -> int | None:
+    """How many bytes a value holds in the memory of a device; None for a value of the host.
+
+    Asked are what torch says of a tensor, DLPack, and the interface of CUDA arrays. What lies within lists and objects is not looked for.
+    """
+    cls = type(value)
+    if cls in _PLAIN:
+        return None
+    torch = sys.modules.get("torch")
+    try:
+        if torch is not None and isinstance(value, torch.Tensor):
+            away = value.device.type not in ("cpu", "meta")
+        elif hasattr(cls, "__dlpack_device__"):
+            away = value.__dlpack_device__()[0] not in _OF_HOST
+        else:
+            away = hasattr(cls, "__cuda_array_interface__")
+        return int(getattr(value, "nbytes", 0)) if away else None
+    except Exception:  # a broken object of a user's is none of a device
+        return None
 
 
 def is_tensor(want: Any) -> bool:
@@ -229,17 +258,34 @@ def _relabelled(data: memoryview, want: Any) -> Any:
         raise TypeMismatch("it is an object of xarray: add xarray to the environment's packages") from None
 
 
+class _Pickler(pickle.Pickler):
+    """A pickler that notes the sizes of what lies on a device: to be pickled it is copied to the host."""
+
+    def __init__(self, file: Any, buffers: list[pickle.PickleBuffer]) -> None:
+        super().__init__(file, protocol=5, buffer_callback=buffers.append)
+        self.from_device: list[int] = []
+
+    def reducer_override(self, value: Any) -> Any:  # asked once for each object
+        if (held := on_device(value)) is not None:
+            self.from_device.append(held)
+        return NotImplemented
+
+
 def _pickled(value: Any) -> Encoded:
     """Python's pickle with its large buffers beside it."""
     buffers: list[pickle.PickleBuffer] = []
+    stream = io.BytesIO()
+    pickler = _Pickler(stream, buffers)
     try:
-        stream = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        pickler.dump(value)
     except Exception as e:
         raise TypeMismatch(
             f"a value of type {type(value).__qualname__} cannot be sent to another process: {e}. Return bytes, text, "
             "numbers, lists, dicts, NumPy arrays, Arrow tables, or what pickle takes"
         ) from e
-    return _beside(PICKLE, stream, [b.raw() for b in buffers])
+    encoded = _beside(PICKLE, stream.getvalue(), [b.raw() for b in buffers])
+    encoded.from_device = pickler.from_device
+    return encoded
 
 
 def _beside(codec: str, text: bytes, buffers: Sequence[Any]) -> Encoded:

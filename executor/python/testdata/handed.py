@@ -59,8 +59,38 @@ for tensor in (
     Tensor("on the host", device="cpu"),
     Tensor("sparse", layout="sparse_coo", device="cpu"),
     Tensor("of half the bits", dtype="bfloat16", device="cpu"),
+    Tensor("of half the bits on a device", dtype="bfloat16"),
 ):
     for want in (Tensor, None):
         tensor.done.clear()
         got = shared(tensor, want)
         print(f"{tensor.name}, wanted as {want and 'tensor'}: {type(got).__name__}, {', '.join(tensor.done) or 'no copy'}")
+
+from cascade.values import encode, on_device  # noqa: E402 (torch comes first)
+
+
+class Away:
+    """What says where it lies by DLPack, or by the interface of CUDA arrays."""
+
+    nbytes = 24
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if self.kind == 0:
+            raise RuntimeError("broken")
+        return self.kind, 0
+
+
+class Cuda:
+    """As numba has them: its bytes are not told."""
+
+    __cuda_array_interface__: dict[str, Any] = {}  # noqa: RUF012 (nobody writes to it)
+
+
+Tensor.nbytes = 8  # type: ignore[attr-defined]
+tensor = Tensor("on a device")
+for value in (Away(2), Away(13), Away(1), Away(3), Away(11), Away(0), Cuda(), tensor, Tensor("", device="cpu"), Tensor("", device="meta"), numpy.ones(3), [tensor]):
+    name = type(value).__name__ + (f" {value.kind}" if isinstance(value, Away) else f" {value.device.type}" if isinstance(value, Tensor) else "")
+    print(f"{name}: {on_device(value)} bytes on a device; sent, {list(encode(value).from_device)} come to the host")

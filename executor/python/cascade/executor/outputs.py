@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .. import labelled
-from ..values import Encoded, TypeMismatch, array_of, decode, encode, is_dense, is_tensor, numpy_type, packed, unpacked
+from ..values import Encoded, TypeMismatch, array_of, decode, encode, is_dense, is_tensor, numpy_type, on_device, packed, unpacked
 from ..wire import messages as m
 from .functions import Function, prepared, split
 from .memory import Aside, Region, address, let_go, map_range, protect
@@ -98,7 +98,7 @@ class Memory:
         run.bytes_in += d.size
         place = d.place
         if place.kind == m.LIVE:
-            return shared(self._worker.queue.live[place.run, d.ref.output].value, want)
+            return self._live(run, self._worker.queue.live[place.run, d.ref.output].value, want)
         if place.kind == m.INLINE:
             data: Any = place.bytes
             if len(data) != d.size:
@@ -112,6 +112,16 @@ class Memory:
         else:
             raise TypeMismatch(f"it is at a place of kind {place.kind}, which an executor cannot read")
         return decode(d.codec, d.dtype, d.shape, data, want)
+
+    def _live(self, run: Run, value: Any, want: Any) -> Any:
+        """What a run before left in this process, counted when it lies on a device."""
+        given = shared(value, want)
+        held = on_device(value)
+        if held is not None and on_device(given) is None:
+            run.note_device(1, held, 0)
+        elif held is not None:
+            run.note_device(0, 0, 1)
+        return given
 
     def _view(self, run: Run, d: m.Desc, want: Any, spans: dict[int, Any]) -> Any:
         """A dataset's bytes in shared memory; for a tensor, which anybody may write to, copies of the pages that he does."""
@@ -241,6 +251,8 @@ class Memory:
 
     def place(self, run: Run, encoded: Encoded, file: bool) -> m.Place:
         """Puts a value's bytes into a message, or where others find them."""
+        if encoded.from_device:
+            run.note_device(len(encoded.from_device), sum(encoded.from_device), 0)
         if encoded.size <= self._worker.welcome.inline_max:
             return m.Place(m.INLINE, encoded.tobytes())
         room = self._room_of(run, encoded)

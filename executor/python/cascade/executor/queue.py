@@ -56,8 +56,8 @@ class Run:
     """One attempt at one task, from Dispatch to its answer."""
 
     __slots__ = (
-        "attempt", "began", "bytes_in", "bytes_out", "copied", "credit", "deadline", "env", "id", "inputs", "interrupted",
-        "kind", "live", "maps", "name", "peak", "private", "regions", "rooms", "sampled", "skip", "start", "stopped",
+        "attempt", "began", "bytes_in", "bytes_out", "copied", "credit", "deadline", "device", "env", "id", "inputs",
+        "interrupted", "kind", "live", "maps", "name", "peak", "private", "regions", "rooms", "sampled", "skip", "start", "stopped",
         "task", "told", "used_standing", "with_",
     )  # fmt: skip
 
@@ -67,12 +67,18 @@ class Run:
         self.live, self.private, self.env = run.live, run.private, run.env
         self.start = self.began = self.deadline = self.sampled = self.interrupted = 0  # times
         self.bytes_in = self.bytes_out = self.copied = self.peak = 0
+        self.device: m.DeviceUse | None = None
         self.told = self.used_standing = False
         self.stopped: Stopped | None = None
         self.credit: dict[int, int] = {}
         self.maps: list[mmap.mmap] = []  # of inputs
         self.rooms: dict[int, Any] = {}  # address of a room of cascade.empty: its region
         self.regions: list[Any] = []  # leases of its own that hold outputs
+
+    def note_device(self, copies: int, size: int, kept: int) -> None:
+        """Counts values that lie on a device."""
+        before = self.device or m.DeviceUse()
+        self.device = m.DeviceUse(before.copies + copies, before.bytes + size, before.kept + kept)
 
     def title(self) -> str:
         """The task's name."""

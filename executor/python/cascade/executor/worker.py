@@ -71,7 +71,7 @@ class Worker:
         self._leftover = Leftover(self._private.read)
         self._sample, self._sampled = 0, 0
         self._items: list[m.ReportItem] = []
-        self._row: list[tuple[int, ...]] = []  # usages of runs that ended without outputs, one after another
+        self._row: list[tuple[int, int, int, int, int, int, int]] = []  # usages of runs that ended without outputs, one after another
         self._row_first = 0
         self._since = 0  # when the oldest item came
         self._mark = self._wall = 0  # cpu time and durations since it was read
@@ -330,7 +330,7 @@ class Worker:
             run.kind.quick = took < QUICK
             usage = (run.start, took, self._cpu(took), self._peak(run, now), run.bytes_in, run.bytes_out, run.copied)
             self._ended = now
-            if error is None and not outputs and not counts:
+            if error is None and not outputs and not counts and run.device is None:
                 if self._row and (self._row_first + len(self._row) != run.id or len(self._row) == columns.MAX_ENTRIES):
                     self._end_row()
                 if not self._row:
@@ -340,7 +340,7 @@ class Worker:
                 self._row.append(usage)
             else:
                 item = m.ReportItem(m.FINISHED if error is None else m.FAILED, run.id, run.start + took,
-                                    outputs, counts, m.Usage(*usage), error)  # fmt: skip
+                                    outputs, counts, m.Usage(*usage, run.device), error)  # fmt: skip
                 self._add(item)
             if run.regions:
                 memory.return_regions(run)

@@ -28,6 +28,7 @@ _CLASSES = {number: cls for cls, number in NUMBERS.items()}
 # Fields that are records (False) or lists of records (True).
 _PARTS: dict[type, tuple[tuple[int, type, bool], ...]] = {
     m.Desc: ((0, m.Ref, False), (7, m.Place, False)),
+    m.Usage: ((7, m.DeviceUse, False),),
     m.RunInput: ((0, m.Desc, True),),
     m.Run: ((8, m.RunInput, True),),
     m.Kind: ((7, m.KindIn, True), (8, m.KindOut, True), (9, m.Resources, False), (16, m.Axis, True)),

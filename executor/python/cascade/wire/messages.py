@@ -48,6 +48,14 @@ class Desc(NamedTuple):
     place: Place = Place()
 
 
+class DeviceUse(NamedTuple):
+    """Values on a device: how many were copied to the host, their bytes, and how many stayed there."""
+
+    copies: int = 0
+    bytes: int = 0
+    kept: int = 0
+
+
 class Usage(NamedTuple):
     """What a run cost: nanoseconds and bytes."""
 
@@ -58,6 +66,7 @@ class Usage(NamedTuple):
     bytes_in: int = 0
     bytes_out: int = 0
     copied: int = 0
+    device: DeviceUse | None = None
 
 
 class TaskError(NamedTuple):
