@@ -80,6 +80,7 @@ var alone = []uint64{
 var ganged = []uint64{
 	16315,  // agents forgot a job that was nobody's any more before that was stored, and the next controller found its tasks cancelled
 	700244, // a member was tried again before the process of its last try was dead, and had what that held in memory and waited for
+	510272, // a gang held back the cpu that a generator needed to go on, and waited for memory that this had
 }
 
 // packed are seeds that once failed with gangs each on one agent.

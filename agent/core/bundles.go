@@ -113,15 +113,20 @@ func (c *Core) othersWait() bool {
 // yieldBundle gives what the bundle holds to those for whom others wait, and
 // tells whether it has: they come before it then. It keeps its ports, which nobody
 // else can use: were they leased anew each time, the answer would have it yield and
-// ask again for ever. A bundle yields no more when all that it still lacks is
-// executors and ports, which come; but of a gang that waits for other agents too.
+// ask again for ever.
 func (c *Core) yieldBundle() bool {
-	b := c.bundle
-	if b == nil || b.bound || !b.gang.spans() && b.full && c.allPinned(b) || !c.othersWait() {
+	if !c.yields() || !c.othersWait() {
 		return false
 	}
-	c.empty(b)
+	c.empty(c.bundle)
 	return true
+}
+
+// yields tells whether the bundle gives way to those for whom others wait: no more when all
+// that it still lacks is executors and ports, which come; but of a gang that waits for other agents too.
+func (c *Core) yields() bool {
+	b := c.bundle
+	return b != nil && !b.bound && (b.gang.spans() || !b.full || !c.allPinned(b))
 }
 
 // man gets an executor for each member, beyond the limit on executors if need be,

@@ -178,10 +178,13 @@ func (c *Core) unstick() {
 		return
 	}
 	for _, r := range c.generators {
-		if r.back && r.ex.state == exUp && r.abort == nil && !r.awaits() && c.fits(r.ex.grant, r.gs.need) {
+		if r.back && r.ex.state == exUp && r.abort == nil && !r.awaits() && c.canResume(r) {
 			if due := r.backAt.Add(awayPatience); r.job.peers != nil && due.After(c.now) {
 				c.wakeAt(due) // consumers on other agents may be at it
 				continue
+			}
+			if !c.fits(r.ex.grant, r.gs.need) {
+				c.empty(c.bundle)
 			}
 			c.resumeNow(r, bufferSize)
 			return
@@ -192,6 +195,22 @@ func (c *Core) unstick() {
 	c.led.Unstick()
 	c.effects()
 	c.stuckCalls()
+}
+
+// canResume tells whether a held-back generator gets its cpu: what is free of it, and what the
+// bundle gives back, whose gang may wait for memory that the generator has.
+func (c *Core) canResume(r *run) bool {
+	yields := c.yields()
+	for i, n := range r.gs.need {
+		free := c.free[i]
+		if yields {
+			free += c.bundle.held[i]
+		}
+		if n > r.ex.grant[i] && n-r.ex.grant[i] > free {
+			return false
+		}
+	}
+	return true
 }
 
 // consumedBy counts the end of a task as the end of a consumer of elements.
