@@ -122,8 +122,9 @@ var stolen = []uint64{
 
 // mixed are seeds that once failed with gangs and such agents.
 var mixed = []uint64{
-	3533, // an Assign put back what a member had made before its gang started over
-	4962, // as 3533
+	3533,    // an Assign put back what a member had made before its gang started over
+	4962,    // as 3533
+	1400301, // what was kept for an instance that will never be was let go a step after its generator had failed
 }
 
 // packedMixed are seeds that once failed with such agents and gangs each on one of them.

@@ -312,10 +312,11 @@ func (c *Core) setFull(ex comms.ExecutorID, full bool) {
 }
 
 // settle ends chains of consequences: consumers of tasks that failed are
-// skipped one after the other and not by recursion, however long the chain.
+// skipped one after the other and not by recursion, however long the chain. A stream
+// that fails lets go what was kept for what follows it: its job is counted anew once more.
 func (c *Core) settle() {
 	c.timeouts()
-	for more := true; more; more = c.settleCalls() {
+	for more := true; more; more = c.settleCalls() || len(c.lostJobs) > 0 {
 		for len(c.lostJobs) > 0 {
 			j := c.lostJobs[0]
 			c.lostJobs = c.lostJobs[1:]
