@@ -121,10 +121,8 @@ func (c *Core) synced(a *agent) {
 		case c.cfg.Passive, j.formerly(a.row.Name): // it stays as it is, or until what was decided is durable
 		case j.lastOn(a.row.Name):
 			p := j.partOf(a.row.Name)
-			p.told, p.gone, p.have = js.Epoch, false, nil
-			if js.Drained {
-				p.drained = js.Epoch
-			}
+			p.gone, p.have = false, nil
+			p.hear(js)
 			if p.incarnation != a.row.Incarnation {
 				p.lost(a, js.Datasets)
 			}
@@ -239,10 +237,7 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 		}
 		c.storeRow(j)
 	}
-	p.told = js.Epoch
-	if js.Drained {
-		p.drained = js.Epoch
-	}
+	p.hear(js)
 	switch {
 	case j.rec.Cancel != "":
 		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerCancel, Reason: j.rec.Cancel})
@@ -269,9 +264,15 @@ func (c *Core) adoptEnded(j *job, a *agent, js *comms.JobState) {
 		c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
 		return
 	}
-	if js.Epoch > *epoch { // a rerun that was never durable
-		*epoch = js.Epoch
-		c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerCancel, Reason: "the controller lost the request"})
+	why := ""
+	switch {
+	case js.Epoch > *epoch: // a rerun that was never durable
+		*epoch, why = js.Epoch, "the controller lost the request"
+	case j.live == nil && j.remains.phase == comms.JobCancelled && !js.Drained: // while it was away
+		why = "the job was cancelled"
+	}
+	if why != "" {
+		c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerCancel, Reason: why})
 	}
 	c.adoptKept(j, a, js)
 	c.retain(j, a)

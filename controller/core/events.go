@@ -72,7 +72,7 @@ func (c *Core) measured(a *agent, flows []comms.Flow) {
 // again; or by this one, before it gave the agent's tasks out anew, of which the agent
 // heard nothing. The agent has no other word that nothing of the job runs any more.
 func (c *Core) repeated(j *job, p *part, epoch uint64, events []comms.Event) {
-	if p == nil || j.live == nil || j.states == nil || j.ending != nil || j.deleting {
+	if p == nil || p.runs || j.live == nil || j.states == nil || j.ending != nil || j.deleting {
 		return
 	}
 	said := false
@@ -155,6 +155,9 @@ func (c *Core) lateEvents(j *job, a *agent, b *batch, events []comms.Event) {
 		}
 		for k := range e.Outputs {
 			put(e.Outputs[k].Ref, e.Outputs[k])
+		}
+		if e.Kind == comms.EventDrained && j.live == nil {
+			c.retain(j, a) // while it had something of the job to end it was told in vain
 		}
 	}
 	// While the end is being stored the agent is told nothing: should this process

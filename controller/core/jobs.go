@@ -245,7 +245,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 		e := &events[i]
 		switch e.Kind {
 		case comms.EventDrained:
-			drained, p.drained = e, epoch
+			drained, p.drained, p.runs = e, epoch, false
 		case comms.EventBuilding, comms.EventEnv:
 			c.environment(j, a, e)
 		case comms.EventRetry: // it makes again what it has lost, and others need, and says again when that is done

@@ -15,6 +15,7 @@ type part struct {
 	run         []comms.Range // tasks; not looked at when the job has one part
 	told        uint64        // epoch that the agent has: of the Assign that was sent last, or its own word
 	drained     uint64        // epoch at which it said last that nothing more runs
+	runs        bool          // it runs something since it said so: what it says again of an earlier end is void
 	fresh       bool          // nothing of the job runs at the agent before it is told of the next epoch
 	gone        bool          // nothing of the job runs there: its process has ended, or it is away for too long
 	have        map[comms.DatasetRef]comms.Desc
@@ -23,6 +24,18 @@ type part struct {
 
 // idle tells whether all has ended that the agent was told to run.
 func (p *part) idle() bool { return !p.gone && p.drained > 0 && p.drained == p.told }
+
+// hear takes in what an agent's snapshot says of the job: whether it has come to its end
+// there. It may have begun something anew since it said so.
+func (p *part) hear(js *comms.JobState) {
+	p.told, p.runs = js.Epoch, len(js.Running) > 0 && !js.Drained
+	switch {
+	case js.Drained:
+		p.drained = js.Epoch
+	case p.runs:
+		p.drained = 0
+	}
+}
 
 // partsOf returns the parts of a job as they were stored.
 func partsOf(r *JobRecord, given []Fragment) []*part {

@@ -45,7 +45,7 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking, 
 		if stays[i] = nobody; a != nil && a.synced && (!p.gone || p.have != nil) && !c.isLeft(j, p, run, takes) {
 			stays[i] = s.add(a, p.from)
 			is := s.parts[stays[i]]
-			is.told, is.drained, is.fresh = p.told, p.drained, p.fresh || p.gone
+			is.told, is.drained, is.runs, is.fresh = p.told, p.drained, p.runs, p.fresh || p.gone
 		}
 	}
 	pick := &picker{c: c, j: j, s: s, near: near, grown: grown, placed: map[dag.TaskIndex]int{}, beside: map[dag.TaskIndex]int{}, gangs: map[dag.TaskIndex]int{}}

@@ -448,7 +448,7 @@ func request(d *datadriven.TestData, what string, job comms.JobID) (comms.Messag
 }
 
 // up connects a peer; an agent registers and sends its snapshot, a line a job:
-// "job=1 epoch=1 have=a.x;b.x".
+// "job=1 epoch=1 have=a.x;b.x running=a".
 func (w *world) up(d *datadriven.TestData, who string) {
 	w.next++
 	w.links[who] = w.next
@@ -475,6 +475,12 @@ func (w *world) up(d *datadriven.TestData, who string) {
 				life = v
 			case "drained":
 				js.Drained = true
+			case "running":
+				i, ok := w.graphs["g"].Lookup(v)
+				if !ok {
+					w.t.Fatalf("no task %q", v)
+				}
+				js.Running = append(js.Running, i)
 			case "epoch":
 				js.Epoch = number(v)
 			case "have":
