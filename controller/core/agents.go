@@ -89,6 +89,7 @@ func (c *Core) register(l *link, m *comms.Register) {
 		Seen: c.now.UnixNano(), Platform: m.Platform}
 	a.link, a.synced, a.snapshot, a.away, a.leaving = l, false, nil, time.Time{}, nil
 	a.takes, a.gathers = m.Takes, m.Gathers
+	c.changed()
 	a.work = workload{cores: float64(m.Total.CPU) / 1000}
 	c.unasked(a)
 	c.emit(StoreAgent{a.row})
@@ -101,6 +102,7 @@ func (c *Core) register(l *link, m *comms.Register) {
 // on, those that it lost start again there, those that are over are cleaned up.
 func (c *Core) synced(a *agent) {
 	a.synced = true
+	c.changed()
 	has := map[comms.JobID]bool{}
 	for i := range a.snapshot {
 		js := &a.snapshot[i]
@@ -327,22 +329,6 @@ func (c *Core) retain(j *job, a *agent) {
 	}
 	slices.SortFunc(keep, comms.DatasetRef.Compare)
 	c.send(a.link, &comms.Retain{Job: j.id, Life: j.life, Keep: keep})
-}
-
-// abandon gives what a lost agent had of jobs to other agents, if there are any.
-func (c *Core) abandon(a *agent) {
-	if c.cfg.Passive {
-		return
-	}
-	for _, j := range c.sortedJobs() {
-		p := j.partOf(a.row.Name)
-		if p == nil || j.ending != nil {
-			continue
-		}
-		if p.gone, p.have = true, nil; j.stage == stageActive {
-			c.goOn(j)
-		}
-	}
 }
 
 // goOn makes a job go on of which an agent is lost, or which has tasks for which

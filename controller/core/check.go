@@ -44,6 +44,9 @@ func (c *Core) Check() error {
 			return fmt.Errorf("agent %s: received %d, last batch %d", name, a.intake.received, last)
 		}
 	}
+	if is := c.takeRoster(); c.roster.known && (c.roster.largest != is.largest || !c.roster.away.Equal(is.away)) {
+		return fmt.Errorf("of all agents %+v is known, and is %+v", c.roster, is)
+	}
 	for id, j := range c.jobs {
 		if err := c.checkJob(j); err != nil {
 			return fmt.Errorf("job %s: %w", id, err)

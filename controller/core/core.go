@@ -18,6 +18,7 @@ type Core struct {
 
 	links   map[LinkID]*link
 	agents  map[string]*agent
+	roster  roster // of agents
 	jobs    map[comms.JobID]*job
 	running map[comms.JobID]*job // those that have not ended
 	kept    retention
@@ -226,13 +227,7 @@ func (c *Core) answered(ev Answered) {
 }
 
 func (c *Core) tick() {
-	for _, a := range c.sortedAgents() {
-		if a.link == nil && !a.away.IsZero() && !c.now.Before(a.away.Add(c.cfg.Grace)) {
-			a.away = time.Time{}
-			c.abandon(a)
-			c.unexpect(a)
-		}
-	}
+	c.giveUpAway()
 	c.reconsider()
 	if !c.evenAt.IsZero() && !c.now.Before(c.evenAt) {
 		c.even()
@@ -257,10 +252,8 @@ func (c *Core) setWake() {
 	if !c.evenAt.IsZero() {
 		earlier(c.evenAt)
 	}
-	for _, a := range c.agents {
-		if a.link == nil && !a.away.IsZero() {
-			earlier(a.away.Add(c.cfg.Grace))
-		}
+	if away := c.ofAll().away; !away.IsZero() {
+		earlier(away.Add(c.cfg.Grace))
 	}
 	if c.cfg.TTL > 0 {
 		if c.sweep.IsZero() {

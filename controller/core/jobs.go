@@ -441,6 +441,7 @@ func (c *Core) loaded(ev *Loaded) {
 		if c.agents[p.agent] == nil {
 			// Not seen yet: it has Grace to come before another takes its jobs.
 			c.agents[p.agent] = &agent{row: AgentRecord{Name: p.agent}, away: c.now}
+			c.changed()
 		}
 	}
 	if j.rec.Cancel != "" && j.rec.Agent == "" {

@@ -80,6 +80,7 @@ func (c *Core) inHand(a *agent, m *comms.InHand) {
 	}
 	was := a.leaving
 	a.leaving = &departure{held: map[comms.JobID]inHand{}, dismissed: was != nil && was.dismissed}
+	c.changed()
 	for i := range m.Jobs {
 		h := &m.Jobs[i]
 		a.leaving.held[h.Job] = inHand{life: h.Life, tasks: h.Held}

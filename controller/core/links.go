@@ -42,6 +42,7 @@ func (c *Core) linkDown(ev LinkDown) {
 		if a.away = c.now; !ev.Since.IsZero() {
 			a.away = ev.Since // the time that the link had to come back counts
 		}
+		c.changed()
 		if a.row.Seen = a.away.UnixNano(); !ev.Heard.IsZero() {
 			a.row.Seen = ev.Heard.UnixNano()
 		}

@@ -118,20 +118,15 @@ func (c *Core) unheld(j *job) string {
 
 // larger returns how much memory tasks may occupy on the largest agent that is there or
 // may come; 0: on none more than on this one.
-func (c *Core) larger(name string) (most uint64) {
+func (c *Core) larger(name string) uint64 {
 	own := c.agents[name]
 	if !c.cfg.Spread || own == nil {
 		return 0
 	}
-	for _, a := range c.agents {
-		if a.stays() || a.expected() {
-			most = max(most, uint64(max(a.row.Total.Memory, 0)))
-		}
+	if most := c.ofAll().largest; most > uint64(max(own.row.Total.Memory, 0)) {
+		return most
 	}
-	if most <= uint64(max(own.row.Total.Memory, 0)) {
-		return 0
-	}
-	return most
+	return 0
 }
 
 // expect takes in an agent that a controller before this one knew: it has Grace to come,
@@ -141,19 +136,7 @@ func (c *Core) expect(r *AgentRecord) {
 		return
 	}
 	c.agents[r.Name] = &agent{row: AgentRecord{Name: r.Name, Total: r.Total, Addresses: r.Addresses, Platform: r.Platform}, away: c.now}
-}
-
-// unexpect forgets an agent that has not come in that time, and has nothing of a job.
-func (c *Core) unexpect(a *agent) {
-	if a.row.Incarnation != 0 {
-		return
-	}
-	for _, j := range c.running {
-		if j.partOf(a.row.Name) != nil {
-			return
-		}
-	}
-	delete(c.agents, a.row.Name)
+	c.changed()
 }
 
 // reconsider goes on with jobs of which a task waits for an agent with more memory
