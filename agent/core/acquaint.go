@@ -14,8 +14,10 @@ import (
 const (
 	// acquaintedFor is how long a link stays over which no call goes.
 	acquaintedFor = time.Minute
-	// shunFor is how long no call goes to an agent that gave one back, or could not be reached.
-	shunFor = 10 * time.Second
+	// leastShun is how long no call goes to an agent that gave one back, or could not be
+	// reached; each time in a row twice as long as the last, up to mostShun.
+	leastShun = time.Second
+	mostShun  = 30 * time.Second
 	// guestPatience is how much longer than an owner waits for its host the host waits for the owner.
 	guestPatience = 10
 )
@@ -45,8 +47,14 @@ func (c *Core) miss(n *neighbour) {
 	}
 }
 
-// shun has no call go to an agent for some time.
-func (c *Core) shun(n *neighbour) { n.shun = c.now.Add(shunFor) }
+// shun has no call go to an agent for some time. What it gives back meanwhile is of the same cause.
+func (c *Core) shun(n *neighbour) {
+	if n.shun.After(c.now) {
+		return
+	}
+	n.shunFor = min(max(2*n.shunFor, leastShun), mostShun)
+	n.shun = c.now.Add(n.shunFor)
+}
 
 // shunned lists the agents to which no call goes now.
 func (c *Core) shunned() (all []string) {

@@ -357,6 +357,7 @@ func (c *Core) endedAway(j *job, m *comms.Forwarded) {
 	}
 	k.out.end, k.at = &e, k.out.host.name
 	if e.Kind != comms.EventFinished {
+		k.out.host.shunFor = 0
 		if e.Error == nil {
 			e.Error = &comms.TaskError{Kind: comms.ErrorTask, Message: "it failed without saying why", Task: j.taskName(t), Agent: k.at}
 		}
@@ -390,6 +391,7 @@ func (c *Core) cameHome(j *job) {
 	d.copy, d.given = false, false
 	d.refs = j.countRefs(d.desc.Ref, false)
 	if k.out != nil {
+		k.out.host.shunFor = 0
 		c.noteEnd(j, *k.out.end)
 	}
 	c.end(j, t, tFinished)

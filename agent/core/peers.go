@@ -31,6 +31,8 @@ type neighbour struct {
 	missed time.Time // since when the link is waited for; zero: it is not
 	shun   time.Time // until when no call goes there
 	envs   map[hostEnv]*environment
+
+	shunFor time.Duration // how long that was last; 0: a call has ended there since
 }
 
 // peers is what a job knows of its other fragments.
