@@ -227,6 +227,7 @@ func (a *agent) perform(act core.Action) {
 	case core.ToController:
 		w.tellMessage(a.name, "to controller", act.Msg)
 		w.oracle.toController(a, act.Msg)
+		w.loseRoomy(act.Msg)
 		if a.out.send(w, w.net, a.name, w.controller.name, act.Msg) {
 			a.local = append(a.local, core.Full{})
 		}

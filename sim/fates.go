@@ -54,6 +54,8 @@ type fates struct {
 
 	hungry int // tasks with a bound of their memory that take more, of a thousand
 	roomy  int // the agent that has more memory then, if there is one of that number
+
+	roomyAway time.Duration // for which that is away when it is needed first; 0: it is not for this
 }
 
 // How jobs go to several agents.
@@ -82,6 +84,7 @@ func tamings() []taming {
 		{"job3", func(f *fates) { f.jobs = min(f.jobs, 2) }},
 		{"steals", func(f *fates) { f.steals = 0 }},
 		{"hunger", func(f *fates) { f.hungry = 0 }},
+		{"roomy-away", func(f *fates) { f.roomyAway = 0 }},
 		{"gangs", func(f *fates) { f.gangs = 0 }},
 		{"spanning-gangs", func(f *fates) { f.spans = 0 }},
 		{"drains", func(f *fates) { f.drains = 0 }},

@@ -22,11 +22,12 @@ type made struct {
 
 type maker struct {
 	r *rand.Rand
-	// gangs draws which families are gangs, and spans which of these are too large for one agent.
-	gangs, spans *rand.Rand
-	b            *dag.Builder
-	all          []made
-	f            *fates
+	// gangs draws which families are gangs, and spans which of these are too large for one agent;
+	// bounds which groups that need nothing else have a bound of their memory, where tasks are hungry.
+	gangs, spans, bounds *rand.Rand
+	b                    *dag.Builder
+	all                  []made
+	f                    *fates
 
 	name    string
 	without []string // groups to leave out, as JOB.GROUP
@@ -51,7 +52,7 @@ func randomGraph(r *rand.Rand, name string, f *fates, without []string) *dag.Gra
 }
 
 func drawGraph(draws uint64, name string, f *fates, without []string) (*dag.Graph, error) {
-	m := &maker{r: rand.New(rand.NewPCG(draws, 2)), gangs: rand.New(rand.NewPCG(draws, 3)), spans: rand.New(rand.NewPCG(draws, 5)), b: dag.NewBuilder(name), f: f, name: name, without: without}
+	m := &maker{r: rand.New(rand.NewPCG(draws, 2)), gangs: rand.New(rand.NewPCG(draws, 3)), spans: rand.New(rand.NewPCG(draws, 5)), bounds: rand.New(rand.NewPCG(draws, 6)), b: dag.NewBuilder(name), f: f, name: name, without: without}
 	m.b.Environment(dag.Environment{Name: "env", Go: "./e"})
 	m.b.KeepGoing(m.r.IntN(2) == 0)
 	for groups, i := 1+m.r.IntN(7), 0; i < groups; i++ {
@@ -100,6 +101,7 @@ func (m *maker) group(i int, last bool) {
 	}
 	g.Resources = pick(r, dag.Resources{}, dag.Resources{}, dag.Resources{CPU: 500}, dag.Resources{CPU: min(2000, m.f.cpu)},
 		dag.Resources{Memory: 600 << 20}, dag.Resources{Custom: map[string]int64{"disk": 1000}})
+	m.watch(&g)
 	if limit := pick(r, 5*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond); r.IntN(1000) < m.f.timeouts {
 		g.Timeout = limit
 	}

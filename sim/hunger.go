@@ -3,8 +3,10 @@ package sim
 import (
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -16,6 +18,27 @@ const hostMemory = 1 << 30
 func (f *fates) drawHunger(seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 35))
 	f.hungry, f.roomy = pick(r, 0, 0, 0, 0, 400), r.IntN(6)
+	f.roomyAway = pick(r, 0, 50*time.Millisecond, 800*time.Millisecond, 4*time.Second)
+	if f.hungry > 0 && f.roomyAway > 0 {
+		f.resume = 5 * time.Millisecond // else it counts as there for so long
+	}
+}
+
+// loseRoomy takes the agent with more memory away for a while when another says for the
+// first time that a task took too much: what needs as much as that agent has then waits.
+func (w *world) loseRoomy(m comms.Message) {
+	f := &w.fate
+	events, ok := m.(*comms.Events)
+	if !ok || f.roomyAway == 0 || f.roomy >= len(w.agents) || w.now >= f.heal || !slices.ContainsFunc(events.Jobs, grew) {
+		return
+	}
+	a, d := w.agents[f.roomy], f.roomyAway
+	f.roomyAway = 0 // once
+	w.at(w.now, func() { a.crash(min(d, f.heal-w.now), false) })
+}
+
+func grew(je comms.JobEvents) bool {
+	return slices.ContainsFunc(je.Events, func(e comms.Event) bool { return e.Kind == comms.EventRetry && e.Count > 0 })
 }
 
 // memoryOf is what the tasks of an agent may occupy.
@@ -24,6 +47,13 @@ func (w *world) memoryOf(a *agent) int64 {
 		return 4 * hostMemory
 	}
 	return hostMemory
+}
+
+// watch gives most groups that need nothing else a bound of their memory, where tasks are hungry.
+func (m *maker) watch(g *dag.Group) {
+	if need := &g.Resources; m.f.hungry > 0 && m.bounds.IntN(3) > 0 && need.CPU == 0 && need.Custom == nil {
+		need.Memory = 600 << 20
+	}
 }
 
 // appetite is how much memory a task takes, where that is more than its group says; else 0.
@@ -57,6 +87,14 @@ func (x *executor) starves() bool {
 func (f *facts) reserve(e *comms.Event) {
 	if e.Kind == comms.EventRetry && e.Count > 0 {
 		f.reserved[e.Task] = max(f.reserved[e.Task], int64(e.Count))
+	}
+}
+
+// waitsForMemory sees that a task is nobody's until an agent comes that has as much memory.
+func (o *oracle) waitsForMemory(id comms.JobID, b *core.Batch, e *comms.Event) {
+	if b.Agent == "" && e.Kind == comms.EventTorn {
+		o.waited++
+		o.w.tell("store", []comms.JobID{id}, "task %d waits for an agent with more memory", e.Task)
 	}
 }
 

@@ -22,6 +22,7 @@ type oracle struct {
 	gangs  gangStarts     // since the last look
 	calls  map[called]int // how often each was made
 	ends   map[called]int // and has ended
+	waited int            // tasks that were decided to wait for an agent with more memory
 }
 
 // copyName is what other agents know a copy of a dataset by; agent is who made it
@@ -178,6 +179,7 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 	}
 	for i := range b.Events {
 		o.event(c.Job, f, b, b.First+uint64(i), &b.Events[i])
+		o.waitsForMemory(c.Job, b, &b.Events[i])
 	}
 }
 
