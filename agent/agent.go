@@ -224,10 +224,7 @@ func (a *Agent) close() error {
 		if l == nil {
 			continue
 		}
-		if err := l.Close(); err != nil {
-			// A client that went without a word, or does not look: whoever wants an answer asks again.
-			a.log.Warn().Err(err).Msg("links did not all close in good order")
-		}
+		all = append(all, l.Close())
 	}
 	if a.loop != nil {
 		all = append(all, a.loop.moving.close())

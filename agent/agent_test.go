@@ -369,24 +369,24 @@ tasks:
 // TestTooMuchMemory: a task that takes more than it was granted is ended, and tried again
 // with more while the host has more; then its error says what it was tried with.
 func TestTooMuchMemory(t *testing.T) {
-	h := startHost(t, func(c *Config) { c.Memory = 256 << 20 })
+	h := startHost(t, func(c *Config) { c.Memory = 160 << 20 })
 	j := h.submit(`
 job: memory
 keep_going: true
 tasks:
   within: {run: hoard, with: {n: 20}, out: [n], resources: {memory: 100MiB}}
-  function: {run: hoard, with: {n: 400}, out: [n], resources: {memory: 100MiB}}
-  command: {command: "awk 'BEGIN {s = \"x\"; while (length(s) < 8000000) s = s s; for (i = 0; i < 50; i++) a[i] = s i; system(\"sleep 1000\")}' > ${out.x}", out: [x], resources: {memory: 120MiB}}
-  grows: {run: hoard, with: {n: 190}, out: [n], resources: {memory: 100MiB}}
-  bounded: {run: hoard, with: {n: 400}, out: [n], resources: {memory: 100MiB, memory_max: 100MiB}}
+  function: {run: hoard, with: {n: 250}, out: [n], resources: {memory: 100MiB}}
+  command: {command: "awk 'BEGIN {s = \"x\"; while (length(s) < 8000000) s = s s; for (i = 0; i < 32; i++) a[i] = s i; system(\"sleep 1000\")}' > ${out.x}", out: [x], resources: {memory: 120MiB}}
+  grows: {run: hoard, with: {n: 130}, out: [n], resources: {memory: 40MiB}}
+  bounded: {run: hoard, with: {n: 250}, out: [n], resources: {memory: 100MiB, memory_max: 100MiB}}
 `)
 	got := strings.Split(j.ended(), "\n")
 	j.dump()
 	const all = `which is all that tasks have on this host: say in resources: memory what it needs$`
 	for i, want := range []string{
 		`^within finished \d$`,
-		`^function failed \d out of memory: it used .* and was granted 256MiB.*; it was tried with 100MiB, .*256MiB, ` + all,
-		`^command failed \d out of memory: it used .* and was granted 256MiB.*; it was tried with 120MiB, .*256MiB, ` + all,
+		`^function failed \d out of memory: it used .* and was granted 160MiB.*; it was tried with 100MiB, 160MiB, ` + all,
+		`^command failed \d out of memory: it used .* and was granted 160MiB.*; it was tried with 120MiB, 160MiB, ` + all,
 		`^grows finished [2-9]$`,
 		`^bounded failed \d out of memory: it used .* and was granted 100MiB.*; it was tried with 100MiB, its memory_max: say in resources: memory what it needs$`,
 	} {
@@ -395,8 +395,8 @@ tasks:
 		}
 	}
 	retry := j.event("grows", comms.EventRetry)
-	if retry.Count < 200<<20 || retry.Usage == nil || retry.Usage.PeakRSS < 100<<20 ||
-		!regexp.MustCompile(`^it used .* and was granted 100MiB.*; tried again with 2\d\dMiB$`).MatchString(retry.Error.Message) {
+	if retry.Count < 100<<20 || retry.Usage == nil || retry.Usage.PeakRSS < 100<<20 || retry.Error == nil ||
+		!regexp.MustCompile(`^it used .* and was granted 40MiB.*; tried again with 1\d\dMiB$`).MatchString(retry.Error.Message) {
 		t.Errorf("its first attempt ended with %+v, usage %+v, error %v", retry, retry.Usage, retry.Error)
 	}
 }

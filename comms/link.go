@@ -155,7 +155,8 @@ func (l *Link) Quiet() time.Duration {
 func (l *Link) Done() <-chan struct{} { return l.done }
 
 // Close sends what is queued, tells the peer, and ends the link when the peer
-// has received all or after CloseTimeout. The error says what may be lost.
+// has received all or after CloseTimeout. A client that leaves its link alone while its
+// program is busy is not waited for: it finds all in its socket. The error says what may be lost.
 // Call it from any goroutine but the handler's; there, use Abort.
 func (l *Link) Close() error {
 	l.mu.Lock()
@@ -167,11 +168,20 @@ func (l *Link) Close() error {
 	l.closing = true
 	if w := l.wire; w != nil {
 		w.farewell = true
+		var parted chan struct{}
+		if w.calm {
+			parted = make(chan struct{})
+			w.left = parted
+		}
 		l.kickAndUnlock()
 		timeout := time.NewTimer(l.cfg.CloseTimeout)
 		defer timeout.Stop()
 		select {
 		case <-l.done: // the peer has read the farewell and hung up
+		case <-parted:
+			l.end(ErrClosed)
+			<-l.done
+			return nil
 		case <-timeout.C:
 		}
 	} else {

@@ -79,3 +79,48 @@ func TestCloseWaitsForTheLastAcknowledgement(t *testing.T) {
 		})
 	}
 }
+
+// A client that leaves its link alone while its program does something else has what was
+// sent in its socket: nobody waits until it looks.
+func TestCloseDoesNotWaitForAQuietClient(t *testing.T) {
+	for _, c := range []struct {
+		features []string
+		waits    time.Duration
+	}{
+		{[]string{FeatureQuiet}, 0},
+		{nil, 2 * time.Second}, // CloseTimeout
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			hub, leaf, inproc := newRecorder(), newRecorder(), NewInproc()
+			busy := make(chan struct{})
+			leaf.react = func(h happening) {
+				if h.what == "message" {
+					<-busy
+				}
+			}
+			id := self("client", "c", 1)
+			id.Features = c.features
+			hc, lc := config(t, self("agent", "a", 1), hub), config(t, id, leaf)
+			hc.Replay, lc.Replay, hc.Inproc, lc.Inproc = true, true, inproc, inproc
+			listenTest(t, "inproc://hub", hc)
+			dialTest(t, "inproc://hub", lc)
+			l := hub.next(t, "up").link
+			for range 2 {
+				if err := l.Send([]byte("an answer"), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			begun := time.Now()
+			if err := l.Close(); (err == nil) != (c.waits == 0) {
+				t.Errorf("features %v: closed with %v", c.features, err)
+			}
+			if took := time.Since(begun); took != c.waits {
+				t.Errorf("features %v: Close took %v, want %v", c.features, took, c.waits)
+			}
+			close(busy)
+			leaf.next(t, "message")
+			leaf.next(t, "message")
+			leaf.next(t, "down")
+		})
+	}
+}

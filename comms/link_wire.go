@@ -59,6 +59,7 @@ type wire struct {
 	beat     *time.Timer
 	dead     bool
 	lastAck  chan struct{} // not nil: the peer has closed the link, and only an acknowledgement still goes out; closed behind it
+	left     chan struct{} // not nil: closed when the farewell is written
 
 	// Of whoever holds writing.
 	arena []byte
@@ -255,6 +256,10 @@ func (w *wire) writer() {
 func (w *wire) letGo() {
 	w.writing = false
 	w.wroteLast()
+	if w.parted && w.left != nil {
+		close(w.left)
+		w.left = nil
+	}
 }
 
 // wroteLast tells acknowledgeLast that nothing is being written any more. Called with l.mu held.

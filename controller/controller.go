@@ -305,13 +305,10 @@ func (c *Controller) Close() error {
 			c.cluster.members.Close()
 		}
 		c.inbox.Close()
-		if err := c.links.Close(); err != nil {
-			// Peers that are not there now: agents say again what was not committed, clients ask again.
-			c.log.Warn().Err(err).Msg("links did not all close in good order")
-		}
+		err := c.links.Close()
 		c.work.Wait()
 		c.saveAll()
-		c.closer = errors.Join(owner.Remove(c.cfg.State), c.store.Close(), c.audit.close())
+		c.closer = errors.Join(err, owner.Remove(c.cfg.State), c.store.Close(), c.audit.close())
 	})
 	return c.closer
 }
