@@ -252,12 +252,18 @@ class Job:
                 if answer is None or not isinstance(answer[0], m.Progress):
                     continue
                 if answer[0].result or answer[0].final:
-                    self._settled = answer[0]
+                    self._settle(answer[0])
                 yield answer[0]
                 if answer[0].final:
                     return
         finally:
             controller.end(req)
+
+    def _settle(self, progress: m.Progress) -> None:
+        """Its results are there: nobody asks for what the submit brings of them any more."""
+        self._settled = progress
+        self._cluster._controller.end(self._told)
+        self._told = 0
 
     def wait(self, *, progress: bool | None = None) -> None:
         """Waits for the job's end. TaskFailed says why it failed, JobCancelled that somebody stopped it.
@@ -296,7 +302,7 @@ class Job:
             if answer is None and builds:
                 builds.look()
             if answer is not None and isinstance(answer[0], m.Progress) and (answer[0].result or answer[0].final):
-                self._settled = answer[0]
+                self._settle(answer[0])
         if self._settled is None:
             for p in self._follow(0.2, builds):
                 show.update(p)

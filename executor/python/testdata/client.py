@@ -93,7 +93,7 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
     print("array:", job.result(y)[:3], job.result(y).shape, "writeable:", job.result(y).flags.writeable)
     print("sums:", job.result(both), job.result(series))
     print("a command's:", bytes(job.result(size)))
-    print("status:", job.status)
+    print("status:", job.status, "and requests that wait:", len(cluster._controller._heard))
     print("the same again:", cluster.run(g, mean))
 
     with cascade.Graph("many", pip=["numpy"]) as g:
