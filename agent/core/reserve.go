@@ -18,8 +18,9 @@ import (
 // differs in its need from the one in the graph, and is shared by the tasks of that
 // group for which as much is held.
 
-// maxGrowths is how often what is held for a task grows: what takes more than eight
-// times what was said of it most likely has no end.
+// maxGrowths is how often what is held for a task grows, each time to twice as much at
+// least, or to all that its host or memory_max allows: what takes more than eight times
+// what was said of it most likely has no end.
 const maxGrowths = 3
 
 // reserve is what is held for a task, which is more than its group says.
