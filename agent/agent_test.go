@@ -367,7 +367,9 @@ tasks:
 }
 
 // TestTooMuchMemory: a task that takes more than it was granted is ended, and tried again
-// with more while the host has more; then its error says what it was tried with.
+// with more while the host has more; then its error says what it was tried with. What takes too
+// much takes 400 MiB: more than all that tasks have, the slack of 64 MiB, and the 130 that a
+// task before may have let go without the watch seeing it.
 func TestTooMuchMemory(t *testing.T) {
 	h := startHost(t, func(c *Config) { c.Memory = 160 << 20 })
 	j := h.submit(`
@@ -375,10 +377,10 @@ job: memory
 keep_going: true
 tasks:
   within: {run: hoard, with: {n: 20}, out: [n], resources: {memory: 100MiB}}
-  function: {run: hoard, with: {n: 250}, out: [n], resources: {memory: 100MiB}}
-  command: {command: "awk 'BEGIN {s = \"x\"; while (length(s) < 8000000) s = s s; for (i = 0; i < 32; i++) a[i] = s i; system(\"sleep 1000\")}' > ${out.x}", out: [x], resources: {memory: 120MiB}}
+  function: {run: hoard, with: {n: 400}, out: [n], resources: {memory: 100MiB}}
+  command: {command: "awk 'BEGIN {s = \"x\"; while (length(s) < 8000000) s = s s; for (i = 0; i < 50; i++) a[i] = s i; system(\"sleep 1000\")}' > ${out.x}", out: [x], resources: {memory: 120MiB}}
   grows: {run: hoard, with: {n: 130}, out: [n], resources: {memory: 40MiB}}
-  bounded: {run: hoard, with: {n: 250}, out: [n], resources: {memory: 100MiB, memory_max: 100MiB}}
+  bounded: {run: hoard, with: {n: 400}, out: [n], resources: {memory: 100MiB, memory_max: 100MiB}}
 `)
 	got := strings.Split(j.ended(), "\n")
 	j.dump()
