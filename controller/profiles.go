@@ -14,7 +14,7 @@ import (
 )
 
 // profileRows lists what tasks cost, sorted; filter is a name of a job, a task or a
-// function, "" for all.
+// function, "" for all. What is known of a job's series is listed with it.
 func (c *Controller) profileRows(p *pager, filter string) error {
 	type known struct {
 		sig profiles.Signature
@@ -24,7 +24,7 @@ func (c *Controller) profileRows(p *pager, filter string) error {
 	c.mu.Lock()
 	c.foldEnded()
 	for sig, prof := range c.book.All() {
-		if filter == "" || filter == sig.Job || filter == sig.Group || filter == sig.Function {
+		if filter == "" || filter == sig.Job || profiles.Series(filter) == sig.Job || filter == sig.Group || filter == sig.Function {
 			all = append(all, known{sig, prof})
 		}
 	}

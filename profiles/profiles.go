@@ -25,6 +25,30 @@ func ParseKey(key string) (Signature, error) {
 	return Signature{parts[0], parts[1], parts[2]}, nil
 }
 
+// Series returns the name that jobs share whose names differ in numbers only, each of
+// which it turns into #: the job of each night has that night's date in its name.
+func Series(job string) string {
+	var out strings.Builder
+	number := false
+	for _, r := range job {
+		digit := '0' <= r && r <= '9'
+		switch {
+		case !digit:
+			out.WriteRune(r)
+		case !number:
+			out.WriteByte('#')
+		}
+		number = digit
+	}
+	return out.String()
+}
+
+// series is the signature of the same tasks in all jobs of the series.
+func (s Signature) series() Signature {
+	s.Job = Series(s.Job)
+	return s
+}
+
 // Sample is what one run cost: seconds, bytes of all outputs, private memory at its
 // peak in bytes, cores that it kept busy, and bytes of all inputs. Of the last three
 // 0 is unknown. Version is that of the code, 0 unknown: see planner.VersionOf.
@@ -170,12 +194,13 @@ type Basis uint8
 const (
 	BasisDefault  Basis = iota // nothing is known: Default
 	BasisFunction              // other tasks of the same function
+	BasisSeries                // tasks of this group in jobs whose names differ in numbers only
 	BasisTask                  // earlier runs of this task's group in this job
 	BasisSize                  // those of them with about as many bytes of inputs
 )
 
 func (b Basis) String() string {
-	return [...]string{"default", "function", "task", "size"}[b]
+	return [...]string{"default", "function", "series", "task", "size"}[b]
 }
 
 // Default is the prediction for tasks of which nothing is known: a second and a
@@ -194,13 +219,8 @@ func (s Snapshot) Predict(sig Signature) Prediction { return s.PredictFor(sig, 0
 
 // PredictFor is Predict for a task whose inputs together have so many bytes; 0 unknown.
 func (s Snapshot) PredictFor(sig Signature, in float64) Prediction {
-	p, ok := s.m[sig]
-	basis := BasisTask
-	if !ok && sig.Function != "" {
-		p, ok = s.m[Signature{Function: sig.Function}]
-		basis = BasisFunction
-	}
-	if !ok {
+	p, basis := s.find(sig)
+	if basis == BasisDefault {
 		return Default()
 	}
 	out := Prediction{Seconds: p.Seconds, Spread: math.Sqrt(p.SecondsVar), Bytes: p.Bytes, Memory: p.Memory, Basis: basis}
@@ -211,12 +231,23 @@ func (s Snapshot) PredictFor(sig Signature, in float64) Prediction {
 	return out
 }
 
+// find returns what says most of a signature, and what that rests on.
+func (s Snapshot) find(sig Signature) (Profile, Basis) {
+	if p, ok := s.m[sig]; ok {
+		return p, BasisTask
+	}
+	if p, ok := s.m[sig.series()]; ok {
+		return p, BasisSeries
+	}
+	if p, ok := s.m[Signature{Function: sig.Function}]; ok && sig.Function != "" {
+		return p, BasisFunction
+	}
+	return Profile{}, BasisDefault
+}
+
 // Varies tells whether what is known of a signature depends on the size of the inputs.
 func (s Snapshot) Varies(sig Signature) bool {
-	p, ok := s.m[sig]
-	if !ok {
-		p = s.m[Signature{Function: sig.Function}]
-	}
+	p, _ := s.find(sig)
 	return p.Varies()
 }
 
@@ -227,12 +258,9 @@ func (s Snapshot) Corrected(seconds map[Signature]float64) Snapshot {
 		out.m = map[Signature]Profile{}
 	}
 	for sig, x := range seconds {
-		p, ok := out.m[sig]
-		if !ok {
-			p = out.m[Signature{Function: sig.Function}]
-			if p.Count == 0 {
-				p.Bytes = Default().Bytes
-			}
+		p, _ := s.find(sig)
+		if p.Count == 0 {
+			p.Bytes = Default().Bytes
 		}
 		p.Seconds, p.Points, p.Classes = x, nil, nil
 		p.Count = max(p.Count, 1)
@@ -248,7 +276,8 @@ func (s Snapshot) Len() int { return len(s.m) }
 type Book struct {
 	m      map[Signature]Profile
 	dirty  map[Signature]struct{}
-	shared bool // a Snapshot refers to m
+	names  map[Signature]int // of a series: jobs in m that have a profile of their own
+	shared bool              // a Snapshot refers to m
 
 	links       map[Pair]*Link // none of them is changed
 	dirtyLinks  map[Pair]struct{}
@@ -257,10 +286,14 @@ type Book struct {
 
 // NewBook returns an empty book.
 func NewBook() *Book {
-	return &Book{m: map[Signature]Profile{}, dirty: map[Signature]struct{}{}}
+	return &Book{m: map[Signature]Profile{}, dirty: map[Signature]struct{}{}, names: map[Signature]int{}}
 }
 
-// Record takes in one run. It also counts for the function in all jobs. A cost
+// maxNames is how many jobs of a series have profiles of their own: of a job that has
+// another name each night those would be as many as there are nights.
+const maxNames = 8
+
+// Record takes in one run. It also counts for the series, and for the function in all jobs. A cost
 // that is negative or no number is not taken.
 func (b *Book) Record(sig Signature, s Sample) {
 	b.RecordAll(sig, func(yield func(Sample) bool) { yield(s) })
@@ -269,28 +302,59 @@ func (b *Book) Record(sig Signature, s Sample) {
 // RecordAll is Record for several runs in order. The profiles are looked up once.
 func (b *Book) RecordAll(sig Signature, samples iter.Seq[Sample]) {
 	b.own()
-	all := Signature{Function: sig.Function}
-	both := sig.Function != "" && sig != all
-	own, function, taken := b.m[sig], b.m[all], false
+	sigs := b.countsFor(sig)
+	all, taken := make([]Profile, len(sigs)), make([]bool, len(sigs))
+	for k := range sigs {
+		all[k] = b.m[sigs[k]]
+	}
 	for s := range samples {
-		if !s.ok() || s.Cut && own.Count == 0 { // nothing else is known of what was cut
+		if !s.ok() {
 			continue
 		}
-		taken = true
-		own.add(&s)
-		if s.Version = 0; both && !(s.Cut && function.Count == 0) { // other jobs' code of that name need not be of the same version
-			function.add(&s)
+		for k := range sigs {
+			if s.Cut && all[k].Count == 0 { // nothing else is known of what was cut
+				continue
+			}
+			own := s
+			if sigs[k].Group == "" { // other jobs' code of that name need not be of the same version
+				own.Version = 0
+			}
+			all[k].add(&own)
+			taken[k] = true
 		}
 	}
-	if !taken {
-		return
+	for k := range sigs {
+		if taken[k] {
+			b.put(sigs[k], all[k])
+			b.dirty[sigs[k]] = struct{}{}
+		}
 	}
-	b.m[sig] = own
-	b.dirty[sig] = struct{}{}
-	if both && function.Count > 0 {
-		b.m[all] = function
-		b.dirty[all] = struct{}{}
+}
+
+// countsFor lists the signatures for which runs of one count: its own, unless there
+// are many of its series, that of the series, and that of the function.
+func (b *Book) countsFor(sig Signature) (out []Signature) {
+	series, function := sig.series(), Signature{Function: sig.Function}
+	if _, known := b.m[sig]; known || series == sig || b.names[series] < maxNames {
+		out = append(out, sig)
 	}
+	if series != sig {
+		out = append(out, series)
+	}
+	if sig.Function != "" && sig != function {
+		out = append(out, function)
+	}
+	return out
+}
+
+// put sets a profile.
+func (b *Book) put(sig Signature, p Profile) {
+	if _, known := b.m[sig]; !known {
+		if series := sig.series(); series != sig {
+			b.names[series]++
+		}
+	}
+	b.m[sig] = p
 }
 
 func (s *Sample) ok() bool {
@@ -318,13 +382,13 @@ func (b *Book) Snapshot() Snapshot {
 	return Snapshot{m: b.m, links: b.links}
 }
 
-// SnapshotOf returns what is recorded of some signatures and of their functions, and
+// SnapshotOf returns what is recorded of some signatures, their series and functions, and
 // of all links. It costs what it returns of signatures, however much the book holds; the
 // next Record copies nothing, and the next RecordFlow a map of the links.
 func (b *Book) SnapshotOf(sigs iter.Seq[Signature]) Snapshot {
 	m := map[Signature]Profile{}
 	for sig := range sigs {
-		for _, s := range [...]Signature{sig, {Function: sig.Function}} {
+		for _, s := range [...]Signature{sig, sig.series(), {Function: sig.Function}} {
 			if _, have := m[s]; have {
 				continue // the function of many groups
 			}
@@ -354,6 +418,6 @@ func (b *Book) All() iter.Seq2[Signature, Profile] {
 // Put replaces what is recorded of a signature.
 func (b *Book) Put(sig Signature, p Profile) {
 	b.own()
-	b.m[sig] = p.own()
+	b.put(sig, p.own())
 	b.dirty[sig] = struct{}{}
 }

@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -51,6 +52,66 @@ func TestCutSamples(t *testing.T) {
 	}
 	if p := b.Predict(unknown); p != Default() {
 		t.Errorf("of a task that never ended: %+v", p)
+	}
+}
+
+// The job of a night is not known, those of the nights before are: what its tasks took
+// counts. A job that ran counts before its series, and that before the function alone.
+func TestSeries(t *testing.T) {
+	for name, want := range map[string]string{"night-2026-01-31": "night-#-#-#", "night20260131": "night#", "x": "x", "": "", "é7": "é#"} {
+		if got := Series(name); got != want {
+			t.Errorf("series of %q: %q, want %q", name, got, want)
+		}
+	}
+	b := NewBook()
+	b.Record(Signature{"night-30", "g", ""}, Sample{Seconds: 2, Bytes: 10, Version: 1})
+	b.Record(Signature{"night-31", "g", ""}, Sample{Seconds: 4, Bytes: 30, Version: 1})
+	b.Record(Signature{"night-30", "h", "f"}, Sample{Seconds: 5})
+	b.Record(Signature{"day-30", "h", "f"}, Sample{Seconds: 15})
+	for _, s := range []Snapshot{b.Snapshot(), b.SnapshotOf(slices.Values([]Signature{{"night-32", "g", ""}, {"night-31", "g", ""}, {"night-32", "h", "f"}, {"x-32", "h", "f"}}))} {
+		for _, c := range []struct {
+			sig     Signature
+			seconds float64
+			basis   Basis
+		}{
+			{Signature{"night-31", "g", ""}, 4, BasisTask},
+			{Signature{"night-32", "g", ""}, 3, BasisSeries},
+			{Signature{"night-32", "h", "f"}, 5, BasisSeries},
+			{Signature{"x-32", "h", "f"}, 10, BasisFunction},
+			{Signature{"other-32", "g", ""}, 1, BasisDefault},
+		} {
+			if p := s.Predict(c.sig); p.Seconds != c.seconds || p.Basis != c.basis {
+				t.Errorf("%v: %v s by %v, want %v by %v", c.sig, p.Seconds, p.Basis, c.seconds, c.basis)
+			}
+		}
+		now := s.Corrected(map[Signature]float64{{"night-32", "g", ""}: 7}).Predict(Signature{"night-32", "g", ""})
+		if now.Seconds != 7 || now.Bytes != 20 {
+			t.Errorf("corrected: %+v", now)
+		}
+	}
+}
+
+// A job that has another name each night does not make the book larger each night,
+// also when that is read again.
+func TestSeriesIsBounded(t *testing.T) {
+	b := NewBook()
+	night := func(n int) Signature { return Signature{fmt.Sprintf("night-%d", n), "g", ""} }
+	for n := range 100 {
+		if n == 50 {
+			again := NewBook()
+			for sig, p := range b.All() {
+				if err := again.Load(sig.Key(), p.Encode()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b = again
+		}
+		b.Record(night(n), Sample{Seconds: 1})
+	}
+	b.Record(night(3), Sample{Seconds: 1}) // it has a profile of its own
+	s := b.Snapshot()
+	if s.Len() != maxNames+1 || s.m[night(0).series()].Count != 101 || s.m[night(3)].Count != 2 || s.Predict(night(99)).Basis != BasisSeries {
+		t.Errorf("%d profiles: %+v", s.Len(), s.m)
 	}
 }
 

@@ -14,7 +14,7 @@ func (b *Book) Load(key string, v []byte) error {
 		return err
 	}
 	b.own()
-	b.m[sig] = p
+	b.put(sig, p)
 	return nil
 }
 
