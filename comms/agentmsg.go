@@ -97,6 +97,7 @@ type Assign struct {
 	Tried     []GangTries // gangs among Run that others have members of, too, and that were tried before; sorted
 	Reserved  []Reserve   // tasks among Run that were ended because they took more memory than was held for them; sorted
 	Larger    uint64      // bytes of memory that tasks may occupy together on the largest agent of the cluster; 0: none has more than this one
+	Memory    []uint64    // bytes with which tasks of each group of the graph begin, as most needed more than that says; 0: what it says. At most what the host has
 }
 
 // Reserve is what a task holds of the memory of a host, since it was ended because it
@@ -257,7 +258,7 @@ func (l *Load) code(c *Coder) {
 }
 
 func (m *Assign) code(c *Coder) {
-	c.Struct(25, func(c *Coder) {
+	c.Struct(26, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Uint(c, &m.Epoch)
 		c.Bytes(&m.Graph)
@@ -292,6 +293,7 @@ func (m *Assign) code(c *Coder) {
 		Slice(c, &m.Tried, func(c *Coder, t *GangTries) { t.code(c) })
 		Slice(c, &m.Reserved, func(c *Coder, r *Reserve) { r.code(c) })
 		Uint(c, &m.Larger)
+		Slice(c, &m.Memory, Uint[uint64])
 	})
 }
 

@@ -242,7 +242,7 @@ func (m *Assign) with(other Message) bool {
 	o, ok := other.(*Assign)
 	return ok && m.Epoch == o.Epoch && same(m.Graph, o.Graph) && m.GraphHash == o.GraphHash && m.Dir == o.Dir && m.fresh() && o.fresh() &&
 		bytes.Equal(m.Ranks, o.Ranks) && bytes.Equal(m.Fuse, o.Fuse) && m.Priority == o.Priority && m.Weight == o.Weight && m.Owner == o.Owner && m.Hold == o.Hold &&
-		same(m.Registry, o.Registry) && slices.Equal(m.Seconds, o.Seconds) && m.Larger == o.Larger
+		same(m.Registry, o.Registry) && slices.Equal(m.Seconds, o.Seconds) && m.Larger == o.Larger && slices.Equal(m.Memory, o.Memory)
 }
 
 // fresh tells whether all of a job is assigned, in which nothing has happened.

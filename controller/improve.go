@@ -111,14 +111,15 @@ func (gs *graphs) forget() {
 	}
 }
 
-// A plan holds while no group's duration is another by more than this part and time.
+// A plan holds while no group's duration is another by more than this part and time,
+// and tasks begin with as much memory.
 const (
 	driftPart    = 0.2
 	driftSeconds = 1e-3
 )
 
 func holds(p, now *planner.Plan) bool {
-	return p.SameWays(now, driftPart) && slices.EqualFunc(p.Seconds, now.Seconds, func(a, b float64) bool {
+	return p.SameWays(now, driftPart) && slices.Equal(p.Held, now.Held) && slices.EqualFunc(p.Seconds, now.Seconds, func(a, b float64) bool {
 		return math.Abs(a-b) <= driftPart*max(a, b)+driftSeconds
 	})
 }

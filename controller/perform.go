@@ -141,7 +141,7 @@ func (d *commit) committed(err error) {
 	d.c.counts.moved.Add(d.moved)
 	d.c.counts.again.Add(d.again)
 	if d.graph != nil && len(d.events) > 0 {
-		if d.c.record(d.graph, d.events, d.row != nil && d.row.Phase.Final()) {
+		if d.c.record(d.job, d.graph, d.events, d.row != nil && d.row.Phase.Final()) {
 			d.c.done(core.Departed{Job: d.job})
 		}
 	}
@@ -161,7 +161,7 @@ func (d *commit) committed(err error) {
 // record feeds what durable events say of costs into the profiles: at the end of
 // the job, or when it is of many tasks. It tells whether tasks of a job that goes on
 // take so much longer or less than was thought that it should be planned again.
-func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) (departed bool) {
+func (c *Controller) record(id comms.JobID, g *dag.Graph, events []comms.Event, final bool) (departed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of := c.samples[g]
@@ -177,6 +177,7 @@ func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) (dep
 	add := func(t dag.TaskIndex, u *comms.Usage) {
 		finished++
 		near = g.GroupNear(t, near)
+		of.memory.ended(id, g, near, t, u)
 		if of.drift != nil {
 			of.drift.add(near, float64(u.Duration)/1e9)
 		}
@@ -194,6 +195,7 @@ func (c *Controller) record(g *dag.Graph, events []comms.Event, final bool) (dep
 		switch e := &events[i]; {
 		case e.Kind == comms.EventRetry:
 			c.counts.retried.Add(1)
+			of.memory.grew(id, e)
 			cut(e)
 		case e.Kind == comms.EventFailed:
 			c.counts.failedTasks.Add(1)
@@ -235,6 +237,7 @@ func (c *Controller) foldEnded() {
 func (c *Controller) foldAll(g *dag.Graph, of *costs) {
 	c.fold(g, of.samples)
 	if of.samples = of.samples[:0]; of.ended {
+		of.memory.fold(c.book, g)
 		delete(c.samples, g)
 	}
 }
@@ -253,6 +256,7 @@ type costs struct {
 	samples []sample
 	seen    []uint8 // of each group, up to manySamples
 	drift   *drift  // nil of jobs that are not planned again
+	memory  memories
 }
 
 // A mean looks back on 50 runs: of a group that has had more some are enough.
@@ -348,7 +352,7 @@ func (c *Controller) saveAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for g, of := range c.samples {
-		c.fold(g, of.samples)
+		c.foldAll(g, of)
 	}
 	clear(c.samples)
 	c.saveProfiles(0)

@@ -37,7 +37,7 @@ type datum struct {
 func newModel(n *nodes, c *Cluster) *model {
 	size := len(n.order)
 	m := &model{n: n, c: c, seconds: make([]float64, size), shape: make([]int32, size), generate: make([]int32, size),
-		able: ableHosts(n.g, c.Hosts), builds: c.builds(n.g), made: make([]int32, size+1), takes: make([][]int32, size), followers: map[int32][]int32{}}
+		able: n.able(c.Hosts), builds: c.builds(n.g), made: make([]int32, size+1), takes: make([][]int32, size), followers: map[int32][]int32{}}
 	for i := range size {
 		cost := n.cost(i)
 		m.seconds[i], m.shape[i], m.generate[i] = cost.seconds, int32(cost.shape), -1

@@ -24,6 +24,7 @@ type nodes struct {
 	order    []int32 // topological
 	rank     []float64
 	exported []bool
+	held     []int64 // see Plan
 }
 
 type edge struct {
@@ -57,9 +58,10 @@ func newNodes(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*nodes, error) {
 	size := g.NumTasks() + g.NumSlots()
 	n := &nodes{g: g, tasks: g.NumTasks(), group: make([]int32, size), groups: make([]groupCost, len(g.Groups)),
 		edge: make([]edge, 0, size), first: make([]int32, 1, size+1), missing: make([]int32, size), rank: make([]float64, size), exported: make([]bool, size)}
+	n.held = heldMemory(g, p, c.Hosts)
 	shapes := map[string]int{}
 	for i := range g.Groups {
-		n.groups[i] = costOf(g, i, p, 0)
+		n.groups[i] = n.costOf(i, p, 0)
 		key := fmt.Sprint(n.groups[i].need)
 		if e := g.EnvironmentOf(&g.Groups[i]); e != nil {
 			key += strings.Join(e.Platforms(), " ")
@@ -109,7 +111,7 @@ func (n *nodes) scale(p profiles.Snapshot) {
 		if g := n.group[i]; !seen[g] {
 			if seen[g] = true; varies[g] {
 				shape := n.groups[g].shape
-				n.groups[g] = costOf(n.g, int(g), p, in[i])
+				n.groups[g] = n.costOf(int(g), p, in[i])
 				n.groups[g].shape = shape
 			}
 		}
@@ -124,13 +126,16 @@ func (n *nodes) scale(p profiles.Snapshot) {
 
 // costOf predicts what a task of a group costs whose inputs together have so many
 // bytes; 0 unknown.
-func costOf(g *dag.Graph, i int, p profiles.Snapshot, in float64) groupCost {
-	grp := &g.Groups[i]
+func (n *nodes) costOf(i int, p profiles.Snapshot, in float64) groupCost {
+	g, grp := n.g, &n.g.Groups[i]
 	pr := p.PredictFor(SignatureOf(g, i), in)
 	r := &grp.Resources
 	c := groupCost{seconds: pr.Seconds, known: pr.Basis != profiles.BasisDefault, bytes: make([]float64, len(grp.Outputs)),
 		need: need{cpu: cpuOf(r), memory: r.Memory, gpu: r.GPU}}
-	c.peak = max(float64(r.Memory), pr.Peak)
+	if n.held != nil {
+		c.need.memory = max(c.need.memory, n.held[i])
+	}
+	c.peak = max(float64(c.need.memory), pr.Peak)
 	for o := range c.bytes {
 		c.bytes[o] = p.OutputOf(SignatureOf(g, i), grp.Outputs[o].Name, len(grp.Outputs), pr.Bytes)
 	}

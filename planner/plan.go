@@ -59,6 +59,7 @@ type Plan struct {
 	Work         float64           // core seconds
 	LowerBound   float64           // no schedule ends earlier: critical path, or work over cores
 	Late         []Late            // tasks that end after their deadline
+	Held         []int64           // bytes of memory with which tasks of each group begin, as most needed more than the graph says; 0: what it says; nil: all do
 	Guessed      int               // tasks whose duration is a default
 	on           Cluster           // with what is known of its network
 	of           *Cluster          // out of whose hosts that of on was chosen; nil: on
@@ -101,6 +102,15 @@ const (
 
 // Reason says why a task is where and when it is.
 func (p *Plan) Reason(g *dag.Graph, i dag.TaskIndex) string {
+	text := p.reason(g, i)
+	if p.Tasks[i].Host >= 0 && p.Held != nil && p.Held[g.GroupIndex(i)] > 0 {
+		text += fmt.Sprintf(", begins with %s of memory: most needed more than the %s that its job says",
+			memoryText(p.Held[g.GroupIndex(i)]), memoryText(g.Group(i).Resources.Memory))
+	}
+	return text
+}
+
+func (p *Plan) reason(g *dag.Graph, i dag.TaskIndex) string {
 	t := &p.Tasks[i]
 	moved := p.movedText(g, i)
 	if t.built {
@@ -243,7 +253,7 @@ func order(g *dag.Graph, p profiles.Snapshot, c *Cluster) (*Plan, *nodes, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	plan := &Plan{Ranks: n.rank[:g.NumTasks()], Seconds: make([]float64, len(g.Groups)), on: *c.kept(), known: p}
+	plan := &Plan{Ranks: n.rank[:g.NumTasks()], Seconds: make([]float64, len(g.Groups)), on: *c.kept(), known: p, Held: n.held}
 	for i := range c.Hosts {
 		plan.Hosts = append(plan.Hosts, c.Hosts[i].Name)
 	}

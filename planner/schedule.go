@@ -69,7 +69,7 @@ func newScheduler(n *nodes, c *Cluster) *scheduler {
 		s.free = append(s.free, needOf(&c.Hosts[i]))
 	}
 	if len(c.Hosts) > 1 || n.g.NamesPlatforms() {
-		s.able = ableHosts(n.g, c.Hosts)
+		s.able = n.able(c.Hosts)
 	}
 	if len(c.Hosts) > 1 {
 		s.parents = make([][]int32, len(n.order))

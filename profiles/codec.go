@@ -14,10 +14,10 @@ const (
 	maxLoaded   = 1 << 10 // elements of a list in the stored form: more is no profile
 )
 
-// Encode returns version 2 of the stored form: the version and eight little-endian
+// Encode returns version 3 of the stored form: the version and eight little-endian
 // words, which are all of version 1, then what came since. Later versions append.
 func (p Profile) Encode() []byte {
-	e := encoder{b: append(make([]byte, 0, 2*encodedSize), 2)}
+	e := encoder{b: append(make([]byte, 0, 2*encodedSize), 3)}
 	e.word(p.Count)
 	e.word(p.MemoryCount)
 	e.floats(p.Seconds, p.SecondsVar, p.Bytes, p.BytesVar, p.Memory, p.MemoryPeak)
@@ -41,6 +41,7 @@ func (p Profile) Encode() []byte {
 		e.word(x.Count)
 		e.floats(x.Seconds, x.Bytes)
 	}
+	e.floats(p.Held)
 	return e.b
 }
 
@@ -127,6 +128,9 @@ func Decode(b []byte) (Profile, error) {
 			r.bad = r.bad || len(p.Classes) > 0 && x.Log <= p.Classes[len(p.Classes)-1].Log
 			p.Classes = append(p.Classes, x)
 		}
+	}
+	if b[0] >= 3 {
+		r.floats(&p.Held)
 	}
 	if r.bad {
 		return Profile{}, ErrMalformed

@@ -38,7 +38,8 @@ type Entry struct {
 	Memory           float64            `json:"memory,omitempty"`
 	MemoryPeak       float64            `json:"memory_peak,omitempty"`
 	MemoryRuns       uint64             `json:"memory_runs,omitempty"`
-	CPU              float64            `json:"cpu,omitempty"` // cores kept busy; 0 unknown
+	MemoryHeld       float64            `json:"memory_held,omitempty"` // that sufficed for most, where the job says less
+	CPU              float64            `json:"cpu,omitempty"`         // cores kept busy; 0 unknown
 	CPURuns          uint64             `json:"cpu_runs,omitempty"`
 
 	Quantiles *Quantiles `json:"quantiles,omitempty"` // to look at: they are read from the histograms
@@ -173,7 +174,7 @@ func (e *Entry) check() error {
 		return errors.New("runs is 0; what never ran has no profile")
 	}
 	costs := []cost{{"seconds", e.Seconds}, {"seconds_deviation", e.SecondsDeviation}, {"bytes", e.Bytes}, {"bytes_deviation", e.BytesDeviation},
-		{"memory", e.Memory}, {"memory_peak", e.MemoryPeak}, {"cpu", e.CPU}}
+		{"memory", e.Memory}, {"memory_peak", e.MemoryPeak}, {"memory_held", e.MemoryHeld}, {"cpu", e.CPU}}
 	for out, n := range e.Outputs {
 		costs = append(costs, cost{"outputs." + out, n})
 	}
@@ -259,7 +260,7 @@ func (e *Entry) before() Earlier {
 // EntryOf is a profile as an entry of a file.
 func EntryOf(sig Signature, p Profile) Entry {
 	e := Entry{Job: sig.Job, Task: sig.Group, Function: sig.Function, Runs: p.Count, Seconds: p.Seconds, SecondsDeviation: math.Sqrt(p.SecondsVar),
-		Bytes: p.Bytes, BytesDeviation: math.Sqrt(p.BytesVar), Memory: p.Memory, MemoryPeak: p.MemoryPeak, MemoryRuns: p.MemoryCount,
+		Bytes: p.Bytes, BytesDeviation: math.Sqrt(p.BytesVar), Memory: p.Memory, MemoryPeak: p.MemoryPeak, MemoryRuns: p.MemoryCount, MemoryHeld: p.Held,
 		CPU: p.CPU, CPURuns: p.CPUCount, Version: versionText(p.Version), Prior: p.Prior,
 		Times: p.Times.pairs(), Sizes: p.Sizes.pairs(), Peaks: p.Peaks.pairs()}
 	if p.Before.Count > 0 {
@@ -309,7 +310,7 @@ func sketchOf(pairs [][2]float64) (s Sketch) {
 // Profile is the entry as it is kept. The entry must be one that ParseFile returned.
 func (e *Entry) Profile() Profile {
 	p := Profile{Count: e.Runs, Seconds: e.Seconds, SecondsVar: e.SecondsDeviation * e.SecondsDeviation,
-		Bytes: e.Bytes, BytesVar: e.BytesDeviation * e.BytesDeviation, Memory: e.Memory, MemoryCount: e.MemoryRuns, MemoryPeak: e.MemoryPeak,
+		Bytes: e.Bytes, BytesVar: e.BytesDeviation * e.BytesDeviation, Memory: e.Memory, MemoryCount: e.MemoryRuns, MemoryPeak: e.MemoryPeak, Held: e.MemoryHeld,
 		CPU: e.CPU, CPUCount: e.CPURuns, Prior: e.Prior, Times: sketchOf(e.Times), Sizes: sketchOf(e.Sizes), Peaks: sketchOf(e.Peaks)}
 	p.Version, _ = versionOf(e.Version)
 	b := e.before()

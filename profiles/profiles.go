@@ -85,6 +85,7 @@ type Profile struct {
 	Memory      float64 // mean of the known peaks
 	MemoryCount uint64
 	MemoryPeak  float64 // highest ever
+	Held        float64 // bytes of memory that sufficed where most tasks of the last job needed more than it says; 0: they did not
 	CPU         float64 // mean of the known: cores kept busy
 	CPUCount    uint64
 
@@ -183,6 +184,7 @@ type Prediction struct {
 	Bytes   float64
 	Memory  float64 // 0 unknown
 	Peak    float64 // memory that nearly all runs (95 %) stay below; 0 unknown
+	Held    float64 // what most tasks needed of memory, where their job says less; 0: what it says
 	Basis   Basis
 	Fit     float64 // R squared of the line by which Seconds grow with the inputs; 0: none
 }
@@ -223,7 +225,7 @@ func (s Snapshot) PredictFor(sig Signature, in float64) Prediction {
 	if basis == BasisDefault {
 		return Default()
 	}
-	out := Prediction{Seconds: p.Seconds, Spread: math.Sqrt(p.SecondsVar), Bytes: p.Bytes, Memory: p.Memory, Basis: basis}
+	out := Prediction{Seconds: p.Seconds, Spread: math.Sqrt(p.SecondsVar), Bytes: p.Bytes, Memory: p.Memory, Held: p.Held, Basis: basis}
 	if out.Peak = min(p.Peaks.Quantile(0.95)*ratio, p.MemoryPeak); out.Peak == 0 {
 		out.Peak = p.MemoryPeak
 	}
@@ -307,6 +309,9 @@ func (b *Book) RecordAll(sig Signature, samples iter.Seq[Sample]) {
 	for k := range sigs {
 		all[k] = b.m[sigs[k]]
 	}
+	if _, known := b.m[sigs[0]]; !known && sigs[0] == sig {
+		all[0].Held = b.m[sig.series()].Held // with which it has begun
+	}
 	for s := range samples {
 		if !s.ok() {
 			continue
@@ -327,6 +332,20 @@ func (b *Book) RecordAll(sig Signature, samples iter.Seq[Sample]) {
 		if taken[k] {
 			b.put(sigs[k], all[k])
 			b.dirty[sigs[k]] = struct{}{}
+		}
+	}
+}
+
+// Hold notes with how much memory most tasks of a job ended well, which says less; 0
+// says that what it says is enough. It counts for the series, and for no function: other
+// jobs say other things.
+func (b *Book) Hold(sig Signature, bytes float64) {
+	b.own()
+	for _, s := range b.countsFor(sig) {
+		if p, known := b.m[s]; known && s.Group != "" && p.Held != bytes && bytes >= 0 && bytes <= maxCost {
+			p.Held = bytes
+			b.m[s] = p
+			b.dirty[s] = struct{}{}
 		}
 	}
 }

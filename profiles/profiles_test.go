@@ -115,6 +115,37 @@ func TestSeriesIsBounded(t *testing.T) {
 	}
 }
 
+// What most tasks of a job needed counts for that job and its series, and not for the
+// function in other jobs, until it is no more so.
+func TestHold(t *testing.T) {
+	b := NewBook()
+	sig := Signature{"night-1", "g", "f"}
+	if b.Hold(sig, 100); b.Snapshot().Len() > 0 {
+		t.Error("what never ran has a profile")
+	}
+	b.Record(sig, Sample{Seconds: 1})
+	b.Hold(sig, 70)
+	next := Signature{"night-3", "g", "f"}
+	if b.Record(next, Sample{Seconds: 1}); b.Predict(next).Held != 70 || b.Predict(next).Basis != BasisTask {
+		t.Errorf("of the night after, which began with 70: %+v", b.Predict(next))
+	}
+	for _, want := range []float64{100, 100, 50, 0} {
+		clear(b.dirty)
+		before := b.Snapshot()
+		was := before.Predict(sig).Held
+		b.Hold(sig, want)
+		b.Hold(sig, -1)
+		for of, want := range map[Signature]float64{sig: want, {"night-2", "g", "f"}: want, {"x", "g", "f"}: 0} {
+			if got := b.Predict(of).Held; got != want {
+				t.Errorf("%v: %g, want %g", of, got, want)
+			}
+		}
+		if before.Predict(sig).Held != was || (len(b.dirty) == 2) != (want != was) {
+			t.Errorf("from %g to %g: %d are to be stored, and the snapshot says %g", was, want, len(b.dirty), before.Predict(sig).Held)
+		}
+	}
+}
+
 func TestSnapshotDoesNotChange(t *testing.T) {
 	b := NewBook()
 	sig := Signature{"j", "g", "f"}

@@ -100,15 +100,29 @@ func TestNewVersion(t *testing.T) {
 }
 
 // What an earlier program stored is read, and what is stored now an earlier one reads.
-func TestStoredVersion1(t *testing.T) {
+func TestStoredVersions(t *testing.T) {
 	p := Profile{Count: 3, MemoryCount: 2, Seconds: 1.5, SecondsVar: 0.25, Bytes: 7, BytesVar: 1, Memory: 5, MemoryPeak: 9}
 	b := p.Add(Sample{Seconds: 1.5, Bytes: 7, In: 8, CPU: 0.5}).Encode()
-	if b[0] != 2 {
+	if b[0] != 3 {
 		t.Fatalf("version %d", b[0])
 	}
 	old := append([]byte{1}, p.Encode()[1:encodedSize]...)
 	if got, err := Decode(old); err != nil || !reflect.DeepEqual(got, p) {
 		t.Errorf("%+v, %v; want %+v", got, err, p)
+	}
+	p = p.Add(Sample{Seconds: 1.5, Bytes: 7, In: 8, CPU: 0.5})
+	p.Held = 1 << 30
+	b = p.Encode()
+	if got, err := Decode(b); err != nil || !reflect.DeepEqual(got, p) {
+		t.Errorf("%+v, %v; want %+v", got, err, p)
+	}
+	old = append([]byte{2}, b[1:len(b)-8]...)
+	p.Held = 0
+	if got, err := Decode(old); err != nil || !reflect.DeepEqual(got, p) {
+		t.Errorf("version 2: %+v, %v; want %+v", got, err, p)
+	}
+	if _, err := Decode(b[:len(b)-1]); err == nil {
+		t.Error("a profile that is cut off was read")
 	}
 }
 
@@ -120,6 +134,7 @@ func TestEntryIsWhole(t *testing.T) {
 		for range rapid.IntRange(1, 80).Draw(t, "runs") {
 			p = p.Add(Sample{cost.Draw(t, "s"), cost.Draw(t, "b"), cost.Draw(t, "m"), cost.Draw(t, "c"), cost.Draw(t, "i"), rapid.Uint64Range(0, 3).Draw(t, "v"), false})
 		}
+		p.Held = cost.Draw(t, "held")
 		f := File{Version: FileVersion, Profiles: []Entry{EntryOf(Signature{"j", "g", "f"}, p)}}
 		got := readBack(t, &f).Profiles[0].Profile()
 		for _, x := range [][2]float64{{got.SecondsVar, p.SecondsVar}, {got.BytesVar, p.BytesVar}} {

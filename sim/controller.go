@@ -275,7 +275,8 @@ func (c *controller) known(g *dag.Graph) profiles.Snapshot {
 	for i := range g.Groups {
 		sig := planner.SignatureOf(g, i)
 		far := float64(planner.VersionOf(g, i)%7+1) * float64(c.w.fate.improves)
-		f.Profiles = append(f.Profiles, profiles.Entry{Job: sig.Job, Task: sig.Group, Function: sig.Function, Runs: 3, Seconds: far * 1e-3, Bytes: 1e9 / far, MemoryPeak: 1e9 * far, MemoryRuns: 3})
+		f.Profiles = append(f.Profiles, profiles.Entry{Job: sig.Job, Task: sig.Group, Function: sig.Function, Runs: 3, Seconds: far * 1e-3, Bytes: 1e9 / far, MemoryPeak: 1e9 * far, MemoryRuns: 3,
+			MemoryHeld: float64(g.Groups[i].Resources.Memory) * far})
 	}
 	return f.Snapshot()
 }

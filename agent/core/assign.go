@@ -166,20 +166,24 @@ func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
 	j.fresh = true
 	c.jobs = append(c.jobs, j)
 	c.byJob[j.id] = j
-	c.newGroups(j)
+	c.newGroups(j, m.Memory)
 	j.wanted = exportsOf(g)
 	j.newSlots()
 	return j
 }
 
-// newGroups prepares what the tasks of each group share.
-func (c *Core) newGroups(j *job) {
+// newGroups prepares what the tasks of each group share, some of which begin with more
+// memory than the graph says.
+func (c *Core) newGroups(j *job, memory []uint64) {
 	g := j.graph
 	j.groups = make([]groupState, len(g.Groups))
 	for i := range g.Groups {
 		gs := &j.groups[i]
 		gs.group, gs.few = &g.Groups[i], len(g.Groups) <= fewInAll
 		gs.need, gs.unfit = c.need(gs.group.Resources)
+		if i < len(memory) {
+			c.beginWith(gs, memory[i])
+		}
 		gs.file = make([]bool, len(gs.group.Outputs))
 		gs.rooted = len(gs.group.Inputs) == 0 && gs.group.Stream == nil
 		for o, out := range gs.group.Outputs {

@@ -139,6 +139,14 @@ func (c *Core) withMemory(j *job, t taskIndex, memory int64) *groupState {
 	return gs
 }
 
+// beginWith has tasks of a group begin with more memory than the graph says, as far as
+// this host has as much. A gang must fit as it was gathered.
+func (c *Core) beginWith(gs *groupState, bytes uint64) {
+	if n := int64(min(bytes, uint64(c.total[resMemory]))); gs.need[resMemory] > 0 && n > gs.need[resMemory] && !gs.ganged() {
+		gs.need[resMemory] = n
+	}
+}
+
 // setReserved takes over what tasks had come to hold on other agents, or with a process
 // of this one that is gone.
 func (c *Core) setReserved(j *job, m *comms.Assign) {

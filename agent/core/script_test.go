@@ -355,6 +355,10 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			}
 		case "larger": // MiB
 			m.Larger = uint64(number(v)) << 20
+		case "memory": // MiB of each group
+			for _, f := range strings.Fields(v) {
+				m.Memory = append(m.Memory, uint64(number(f))<<20)
+			}
 		case "reserved": // TASK:MiB:TIMES
 			f := strings.Split(v, ":")
 			m.Reserved = []comms.Reserve{{Task: taskIndex(number(f[0])), Memory: uint64(number(f[1])) << 20, Times: uint32(number(f[2]))}}

@@ -80,7 +80,11 @@ func (c *Core) order(j *job, k int) *comms.Assign {
 	m := &comms.Assign{Job: j.id, Life: j.rec.Life, Epoch: j.rec.Epoch, Graph: j.bytes, Dir: j.rec.Dir, Priority: j.rec.Priority,
 		Weight: j.rec.Weight, Owner: j.rec.Owner, Hold: j.rec.Phase == comms.JobHeld, Registry: j.request.Registry, Larger: c.larger(j.parts[k].agent)}
 	if j.plan != nil {
+		j.held = j.plan.Held
 		m.Ranks, m.Fuse, m.Seconds = sentRanks(j.plan.Order()), sentPaths(j.pathsOf(k, j.plan.Fuse)), j.plan.Seconds
+	}
+	for _, n := range j.held { // those who join the job later, too, are told
+		m.Memory = append(m.Memory, uint64(n))
 	}
 	return m
 }

@@ -57,6 +57,7 @@ type live struct {
 	graph   *dag.Graph
 	bytes   []byte // encoded graph
 	plan    *planner.Plan
+	held    []int64      // bytes of memory with which tasks of each group begin, by the plan: see planner.Plan
 	better  *improvement // a search for a better plan that is under way
 	planned bool         // one was, and has ended
 	late    string       // which deadlines the plan misses

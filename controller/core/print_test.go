@@ -181,6 +181,15 @@ func (w *world) message(m comms.Message) string {
 		if m.Larger > 0 {
 			s += fmt.Sprintf(" larger=%dMiB", m.Larger>>20)
 		}
+		if len(m.Memory) > 0 {
+			s += " memory="
+			for i, n := range m.Memory {
+				if i > 0 {
+					s += ","
+				}
+				s += fmt.Sprintf("%dMiB", n>>20)
+			}
+		}
 		for _, e := range m.Ends {
 			s += fmt.Sprintf(" end=%d.%d:%d", e.Task, e.Output, e.Count)
 			if e.Failed {

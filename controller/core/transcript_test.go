@@ -37,6 +37,7 @@ type world struct {
 	assigned map[comms.JobID]comms.Assign // the last one of each job
 	full     map[LinkID][]Send            // links that have no room, and what they would have got
 	nospace  bool
+	held     int64 // bytes that tasks needed before, 0 unknown
 	out      strings.Builder
 }
 
@@ -127,6 +128,20 @@ func (w *world) settle(kind string) {
 	}
 }
 
+// known is what is known of the tasks of a graph: nothing, or how much memory they needed.
+func (w *world) known(g *dag.Graph) profiles.Snapshot {
+	if w.held == 0 {
+		return profiles.Snapshot{}
+	}
+	b := profiles.NewBook()
+	for i := range g.Groups {
+		sig := planner.SignatureOf(g, i)
+		b.Record(sig, profiles.Sample{Seconds: 1})
+		b.Hold(sig, float64(w.held))
+	}
+	return b.Snapshot()
+}
+
 func (w *world) complete(a Action) {
 	switch a := a.(type) {
 	case Prepare:
@@ -147,7 +162,7 @@ func (w *world) complete(a Action) {
 			if w.cfg.Spread {
 				plans = planner.Spread
 			}
-			plan, err := plans(ev.Graph, profiles.Snapshot{}, a.Cluster)
+			plan, err := plans(ev.Graph, w.known(ev.Graph), a.Cluster)
 			if err != nil {
 				w.t.Fatal(err)
 			}
@@ -162,7 +177,7 @@ func (w *world) complete(a Action) {
 		w.step(ev)
 	case Improve:
 		if a.First == nil {
-			plan, err := planner.Order(a.Graph, profiles.Snapshot{}, a.Cluster)
+			plan, err := planner.Order(a.Graph, w.known(a.Graph), a.Cluster)
 			if err != nil {
 				w.t.Fatal(err)
 			}
@@ -289,6 +304,7 @@ func (w *world) run(d *datadriven.TestData) error {
 			return err
 		}
 		w.cfg.Spread = has(d, "spread")
+		w.held = int64(number(arg(d, "held", "0"))) << 20 // what tasks of all groups needed before, in MiB
 		if w.cfg.Steal, err = time.ParseDuration(arg(d, "steal", "0s")); err != nil {
 			return err
 		}
