@@ -177,6 +177,7 @@ var forwardedGangs = []uint64{
 	3908,    // a call failed as there was no room for what it returned, and its fetch went on: when that got room it ended the call again
 	1002343, // the oracle took a gang of which a member had ended for one that stays where it was
 	1002480, // a host gave all guests back that waited behind one whose call was at a third agent, and got none for ten seconds: one call ended in each
+	1500177, // what a call had returned waited at its host for room to be pinned, which runs had that waited for its caller's agent
 }
 
 // TestForwards is TestSeeds with calls that go to other agents.

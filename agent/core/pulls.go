@@ -423,7 +423,11 @@ func (c *Core) wantedBy(ev Wanted) {
 	default:
 		o := &offer{key: k, req: c.lastReq + 1}
 		c.offers[k] = o
-		c.ask(&request{offer: o}, ledger.Request{Owner: ledger.Owner(3)<<62 | 1<<61 | ledger.Owner(o.req), Class: ledger.Start, Pins: []ledger.Key{j.key(d)}})
+		class := ledger.Start
+		if info, _ := c.led.Dataset(j.key(d)); info.State != ledger.Spilled {
+			class = ledger.Grow // it takes nothing, and waits for nobody: what runs here may wait for the agent that fetches it
+		}
+		c.ask(&request{offer: o}, ledger.Request{Owner: ledger.Owner(3)<<62 | 1<<61 | ledger.Owner(o.req), Class: class, Pins: []ledger.Key{j.key(d)}})
 		c.effects()
 	}
 }

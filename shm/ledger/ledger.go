@@ -231,12 +231,20 @@ func (l *Ledger) Request(r Request) error {
 	l.grants[r.ID] = g
 	own.grants = append(own.grants, g)
 	l.enqueue(g)
+	if r.Class == Grow && l.inMemory(r) {
+		l.try(g) // it takes nothing, and waits for nobody
+	}
 	l.pump()
 	if g.phase == waiting && !g.told {
 		g.told = true
 		l.emit(Waiting{r.ID, total})
 	}
 	return nil
+}
+
+// inMemory tells whether all that a request asks for is in memory.
+func (l *Ledger) inMemory(r Request) bool {
+	return len(r.Leases) == 0 && !slices.ContainsFunc(r.Pins, func(k Key) bool { return l.sets[k].reg == nil })
 }
 
 func (l *Ledger) tooLarge(r Request) error {

@@ -88,7 +88,8 @@ func (k Kind) String() string {
 type Class uint8
 
 const (
-	// Grow is more memory for a task that runs. It goes first and may use the reserve.
+	// Grow is more memory for a task that runs. It goes first and may use the reserve. What is
+	// in memory and only to be pinned waits for nobody.
 	Grow Class = iota
 	// Start is all that a task needs to begin. It leaves the reserve free, unless nothing else is held.
 	Start
