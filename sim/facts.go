@@ -37,7 +37,8 @@ type facts struct {
 	early    string // that a task is skipped, which was told before the failure of another agent's task
 	cancel   bool
 	failures int
-	told     bool // an agent told of a failure, also when what it said was never stored
+	vain     map[dag.TaskIndex]bool // tasks that were skipped for what counted no more, and have another chance
+	told     bool                   // an agent told of a failure, also when what it said was never stored
 	blamed   bool
 	ended    bool // the end was stored once
 	refused  bool // the store had no room for it at first: what an agent had begun of it was dropped

@@ -83,7 +83,7 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 // add takes in a job that will be submitted.
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
-		fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, gone: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
+		vain: map[dag.TaskIndex]bool{}, fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, gone: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
 		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}, reserved: map[dag.TaskIndex]int64{}}
 	o.facts[id] = f
 }
@@ -124,6 +124,7 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 			f.ended = true
 		}
 	}
+	defer o.noneInVain(c, f)
 	b := c.Batch
 	if b == nil {
 		return
@@ -220,11 +221,10 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 		return
 	}
 	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] || b.Agent != "" && b.Epoch < f.since[e.Task] {
-		// Of an attempt that was given up, as that of an agent which made a task again by itself. It failed nevertheless,
-		// and tasks that start over without having begun may have been skipped for that: they keep their attempt, and that end.
-		if e.Kind == comms.EventFailed {
-			f.failures++
-		}
+		return // of an attempt that was given up, as that of an agent which made a task again by itself
+	}
+	if delete(f.vain, e.Task); e.Kind == comms.EventSkipped && f.inVain(b, e) {
+		f.vain[e.Task] = true
 		return
 	}
 	if e.Kind != comms.EventReady && e.Kind != comms.EventTakenBack {
@@ -269,6 +269,20 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 	}
 	if _, private := f.private[e.Task]; gone && (private || len(e.Outputs) > 0) {
 		f.lost(e.Task) // stored after its maker's end
+	}
+}
+
+// inVain tells whether a task was skipped for one that was given out anew since, or that
+// was itself skipped in vain: it is to have another chance.
+func (f *facts) inVain(b *core.Batch, e *comms.Event) bool {
+	by := e.Cause.Ref.Task
+	return e.Cause.Kind == comms.CauseTask && (f.vain[by] || b.Agent != "" && b.Epoch < f.since[by])
+}
+
+// noneInVain wants that no task of a job that has ended was skipped in vain, unless the job was cancelled.
+func (o *oracle) noneInVain(c *core.Commit, f *facts) {
+	if c.Row != nil && c.Row.Phase.Final() && len(f.vain) > 0 && !f.cancel {
+		o.w.fail(c.Job, "tasks %v stay skipped: what they were skipped for counts no more", slices.Sorted(maps.Keys(f.vain)))
 	}
 }
 

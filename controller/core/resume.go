@@ -281,12 +281,12 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		c.startOver(j, broken)
 		set = j.wholeGangs(set, broken)
 	}
-	grown := j.states.outgrownTasks()
-	if len(grown) > 0 {
-		set = slices.Concat(set, grown)
-		slices.Sort(set)
-		set = slices.Compact(set)
+	grown, missed := j.states.outgrownTasks(), j.states.missedTasks()
+	switch set = union(set, grown, missed); {
+	case len(grown) > 0:
 		r.why = cmp.Or(r.why, "needs more memory than its agent has")
+	case len(missed) > 0:
+		r.why = cmp.Or(r.why, "was skipped for a failure that counts no more")
 	}
 	j.states.Reset(comms.Ranges(set), j.rec.Epoch+1)
 	forget(data, comms.Ranges(set))
@@ -318,10 +318,9 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 			redo = append(redo, t)
 		}
 	}
-	reset := slices.Concat(redo, set)
-	slices.Sort(reset)
+	reset := union(redo, set)
 	c.touch(j)
-	batch := c.decision(j, s, closed, &resetting{redo, slices.Compact(reset)}, r.why)
+	batch := c.decision(j, s, closed, &resetting{redo, reset}, r.why)
 	forget(data, comms.Ranges(reset)) // what they made before counts no more
 	forget(data, comms.Ranges(s.moved))
 	j.result, j.there = false, exportAt{}
@@ -361,6 +360,13 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		p.send = j.assign
 	}
 	c.storeDecision(j, batch, drop, p)
+}
+
+// union joins lists of tasks into one, sorted.
+func union(lists ...[]dag.TaskIndex) []dag.TaskIndex {
+	all := slices.Concat(lists...)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // needed returns the tasks that must run so that the job comes to its end, and

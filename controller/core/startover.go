@@ -1,6 +1,9 @@
 package core
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
@@ -30,7 +33,7 @@ func (s *States) Reset(tasks []comms.Range, epoch uint64) { s.reset(tasks, epoch
 func (s *States) reset(tasks []comms.Range, epoch uint64, how Granting) {
 	s.over(tasks, func(t dag.TaskIndex) {
 		state, attempt := s.Get(t)
-		if !state.Over() && state != TaskRunning && attempt <= 1 && s.g.Group(t).Gang == dag.GangNone {
+		if !state.Over() && state != TaskRunning && attempt <= 1 && s.g.Group(t).Gang == dag.GangNone && !s.missed[t] {
 			return // an agent may begin it meanwhile: that counts; a gang begins as a whole
 		}
 		s.grant(t, how)
@@ -84,6 +87,7 @@ func (s *States) over(tasks []comms.Range, f func(dag.TaskIndex)) {
 			f(t)
 			s.put(t, TaskWaiting)
 			delete(s.outgrown, t)
+			delete(s.missed, t)
 			if len(s.torn) > 0 {
 				first, _ := s.g.GangOf(t)
 				delete(s.torn, first)
@@ -112,6 +116,28 @@ func (s *States) void(t dag.TaskIndex) bool {
 		}
 	}
 	return s.epoch < s.since[t]
+}
+
+// inVain tells whether a task was skipped for the failure of one that was given out
+// anew since, or for another that was skipped for that. Its agent did not know.
+func (s *States) inVain(e *comms.Event) bool {
+	by := e.Cause.Ref.Task
+	return e.Cause.Kind == comms.CauseTask && s.exists(by) && (s.missed[by] || s.since != nil && s.epoch < s.since[by])
+}
+
+// miss takes in that a task waits for the controller: its agent takes it for skipped
+// until it gets another attempt.
+func (s *States) miss(t dag.TaskIndex) {
+	if s.missed == nil {
+		s.missed = map[dag.TaskIndex]bool{}
+	}
+	s.missed[t] = true
+	s.put(t, TaskWaiting)
+}
+
+// missedTasks lists those tasks, sorted.
+func (s *States) missedTasks() []dag.TaskIndex {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.missed)), func(t dag.TaskIndex) bool { return s.get(t).Over() })
 }
 
 // lose takes in that a dataset is lost. Of a task that was given out anew since it

@@ -61,6 +61,7 @@ type States struct {
 
 	reserved map[dag.TaskIndex]comms.Reserve // tasks for which more memory is held than their groups say
 	outgrown map[dag.TaskIndex]bool          // tasks that need more than their agent has, and wait for the controller
+	missed   map[dag.TaskIndex]bool          // tasks that were skipped for what counts no more, and wait for it too
 }
 
 // NewStates returns the states of a job in which nothing has happened.
@@ -298,6 +299,10 @@ func (s *States) Apply(e *comms.Event) bool {
 	case comms.EventFailed:
 		s.put(e.Task, TaskFailed)
 	case comms.EventSkipped:
+		if s.inVain(e) {
+			s.miss(e.Task)
+			break
+		}
 		s.put(e.Task, TaskSkipped)
 	case comms.EventCancelled:
 		s.put(e.Task, TaskCancelled)

@@ -563,6 +563,12 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 				place = comms.PlaceInline
 			case "stranger":
 				e.Cause.Kind = comms.CauseSubmit
+			case "cause": // the task for which one was skipped
+				i, ok := g.Lookup(v)
+				if !ok {
+					return nil, fmt.Errorf("no task %q", v)
+				}
+				e.Cause = comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: i}}
 			}
 		}
 		switch e.Kind {
