@@ -44,7 +44,7 @@ func Call[T any](ctx context.Context, function string, args ...any) (Future[T], 
 //	model, err := cascade.Call[Model](cascade.Needing(ctx, cascade.GPU(1)), "Train", data)
 //
 // A call that the caller's host cannot run goes to one that can, and fails when there
-// is none. Of the options CPU, Memory, GPU and Resource count.
+// is none. Of the options CPU, Memory, GPU and Resource count; with GPUMemory a call is an error.
 func Needing(ctx context.Context, resources ...TaskOption) context.Context {
 	var g dag.Group
 	for _, set := range resources {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -72,9 +73,14 @@ func MemoryMax(bytes int64) TaskOption {
 	return func(g *dag.Group) { g.Resources.MemoryMax = bytes }
 }
 
-// GPU grants devices, also fractions.
+// GPU grants whole devices, or below 1 a share of one.
 func GPU(devices float64) TaskOption {
-	return func(g *dag.Group) { g.Resources.GPU = int64(devices * 1000) }
+	return func(g *dag.Group) { g.Resources.GPU = int64(math.Round(devices * 1000)) }
+}
+
+// GPUMemory says how many bytes each of the devices must have for the task that GPU grants.
+func GPUMemory(bytes int64) TaskOption {
+	return func(g *dag.Group) { g.Resources.GPUMemory = bytes }
 }
 
 // Resource grants an amount of a custom resource.

@@ -53,6 +53,13 @@ type FuncSig struct {
 type Resources struct {
 	CPU, Memory, GPU int64    // thousandths of a core, bytes, thousandths of a device
 	Custom           []Amount // sorted by name
+	Devices          []Device // of a host: what GPU is the sum of; none when its agent is of an older version, which counts that sum alone
+}
+
+// Device is one of the devices of a host, which tasks get whole or in shares.
+type Device struct {
+	Name   string // as the host tells them apart
+	Memory int64  // bytes; 0 when unknown: then what tasks need of it is not counted
 }
 
 // Amount is a quantity of a custom resource, in thousandths.
@@ -287,7 +294,7 @@ func (f *FuncSig) code(c *Coder) {
 }
 
 func (r *Resources) code(c *Coder) {
-	c.Struct(4, func(c *Coder) {
+	c.Struct(5, func(c *Coder) {
 		Int(c, &r.CPU)
 		Int(c, &r.Memory)
 		Int(c, &r.GPU)
@@ -295,6 +302,12 @@ func (r *Resources) code(c *Coder) {
 			c.Struct(2, func(c *Coder) {
 				String(c, &a.Name)
 				Int(c, &a.N)
+			})
+		})
+		Slice(c, &r.Devices, func(c *Coder, d *Device) {
+			c.Struct(2, func(c *Coder) {
+				String(c, &d.Name)
+				Int(c, &d.Memory)
 			})
 		})
 	})

@@ -378,11 +378,17 @@ func (r *resolver) limits(gi int, grp *Group) {
 	if res.MemoryMax < 0 || res.MemoryMax > 0 && (res.Memory == 0 || res.MemoryMax < res.Memory) {
 		r.report(gi, "resources", "", fmt.Errorf("memory_max %d is less than memory %d, or without it", res.MemoryMax, res.Memory))
 	}
+	if err := checkDevices(res); err != nil && !r.opt.stored {
+		r.report(gi, "resources", "gpu", err)
+	}
+	if err := checkDeviceMemory(res); err != nil {
+		r.report(gi, "resources", gpuMemory, err)
+	}
 	for _, name := range sortedKeys(res.Custom) {
 		n := res.Custom[name]
 		if err := checkName("a resource", name); err != nil {
 			r.report(gi, "resources", name, err)
-		} else if n < 0 || n > maxAmount || name == "cpu" || name == "memory" || name == memoryMax || name == "gpu" {
+		} else if n < 0 || n > maxAmount || name == "cpu" || name == "memory" || name == memoryMax || name == "gpu" || name == gpuMemory {
 			r.report(gi, "resources", name, fmt.Errorf("resource %q cannot be %d thousandths", name, n))
 		}
 	}

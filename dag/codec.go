@@ -172,17 +172,23 @@ func (e encoder) group(grp *Group) {
 	e.fields(grp.Env)
 	res := &grp.Resources
 	keys := sortedKeys(res.Custom)
-	if res.MemoryMax == 0 {
-		e.array(3 + 2*len(keys))
-	} else {
-		e.array(5 + 2*len(keys))
+	named := len(keys)
+	for _, n := range []int64{res.MemoryMax, res.GPUMemory} {
+		if n != 0 {
+			named++
+		}
 	}
+	e.array(3 + 2*named)
 	e.int(res.CPU)
 	e.int(res.Memory)
 	e.int(res.GPU)
-	if res.MemoryMax != 0 { // to an older program it is a resource that no host has
+	if res.MemoryMax != 0 { // to an older program these are resources that no host has
 		e.string(memoryMax)
 		e.int(res.MemoryMax)
+	}
+	if res.GPUMemory != 0 {
+		e.string(gpuMemory)
+		e.int(res.GPUMemory)
 	}
 	for _, k := range keys {
 		e.string(k)
@@ -245,6 +251,7 @@ func Decode(data []byte) (*Graph, error) { return DecodeWith(data, Options{}) }
 // DecodeWith is Decode with limits.
 func DecodeWith(data []byte, opt Options) (*Graph, error) {
 	opt = opt.withDefaults()
+	opt.stored = true
 	if len(data) > opt.MaxBytes {
 		return nil, fmt.Errorf("decode graph: %d bytes: at most %d are read", len(data), opt.MaxBytes)
 	}
@@ -513,8 +520,12 @@ func (d *decoder) resources(res *Resources) {
 			return
 		}
 		k := d.string()
-		if k == memoryMax {
+		switch k {
+		case memoryMax:
 			res.MemoryMax = d.int()
+			continue
+		case gpuMemory:
+			res.GPUMemory = d.int()
 			continue
 		}
 		if res.Custom == nil {

@@ -243,6 +243,9 @@ func resourcesText(r *Resources) string {
 	if r.GPU != 0 {
 		w = append(w, "gpu: "+thousandthsText(r.GPU))
 	}
+	if r.GPUMemory != 0 {
+		w = append(w, gpuMemory+": "+memoryText(r.GPUMemory))
+	}
 	for _, k := range sortedKeys(r.Custom) {
 		w = append(w, quote(k)+": "+thousandthsText(r.Custom[k]))
 	}

@@ -184,6 +184,10 @@ func (d *drawer) body(grp *Group, me *drawn) {
 	if grp.Resources.Memory > 0 && rapid.Bool().Draw(d.T, "bounded") {
 		grp.Resources.MemoryMax = grp.Resources.Memory + rapid.Int64Range(0, 1<<40).Draw(d.T, "memory_max")
 	}
+	if rapid.Bool().Draw(d.T, "devices") {
+		grp.Resources.GPU = rapid.SampledFrom([]int64{1, 500, 1000, 4000}).Draw(d.T, "gpu")
+		grp.Resources.GPUMemory = rapid.Int64Range(0, 1<<40).Draw(d.T, "gpu_memory")
+	}
 	if rapid.Bool().Draw(d.T, "custom") {
 		grp.Resources.Custom = map[string]int64{"licence": rapid.Int64Range(0, maxAmount).Draw(d.T, "custom"), "a": 1}
 	}

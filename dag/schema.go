@@ -65,7 +65,8 @@ func limitsSchema() map[string]any {
 				"cpu":     described(amount, "Cores; 1 by default."),
 				"memory":  described(size, "Private memory: 64MiB (1024), 64MB (1000), or bytes from 1048576. A task that takes more is ended and tried again with more."),
 				memoryMax: described(size, "Private memory that a task may get at most when it takes more than memory; by default what a host has."),
-				"gpu":     described(amount, "Devices, fractions allowed."),
+				"gpu":     described(amount, "Devices: whole ones, or below 1 a share of one."),
+				gpuMemory: described(size, "Memory that the task needs on each of its devices: 10GiB."),
 			},
 			"additionalProperties": amount,
 		},
@@ -90,6 +91,7 @@ func referenceSchema() map[string]any {
 }
 
 func described(s map[string]any, text string) map[string]any {
+	s = maps.Clone(s) // amounts of several resources begin as one
 	s["description"] = text
 	return s
 }

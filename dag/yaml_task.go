@@ -350,6 +350,10 @@ func (j *jobFile) resources(grp *Group, n *yaml.Node, what string) {
 			bound, grp.Resources.MemoryMax = k.val, j.memory(k.val, w)
 			continue
 		}
+		if name == gpuMemory {
+			grp.Resources.GPUMemory = j.memory(k.val, w)
+			continue
+		}
 		amount, ok := j.thousandths(k.val, w)
 		if !ok {
 			continue

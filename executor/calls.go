@@ -50,14 +50,20 @@ func Needing(ctx context.Context, r dag.Resources) context.Context {
 	return context.WithValue(ctx, needsKey{}, r)
 }
 
+// errDeviceMemory is of a call for which memory of devices was asked.
+var errDeviceMemory = errors.New("a call cannot ask for memory of devices (GPUMemory): make it a task of the job, or ask for the whole device (GPU)")
+
 // needs is what a call with a context needs, as a message has it.
-func needs(ctx context.Context) (m comms.Resources) {
+func needs(ctx context.Context) (m comms.Resources, err error) {
 	r, _ := ctx.Value(needsKey{}).(dag.Resources)
+	if r.GPUMemory != 0 {
+		return m, errDeviceMemory
+	}
 	m = comms.Resources{CPU: r.CPU, Memory: r.Memory, GPU: r.GPU}
 	for _, name := range slices.Sorted(maps.Keys(r.Custom)) {
 		m.Custom = append(m.Custom, comms.Amount{Name: name, N: r.Custom[name]})
 	}
-	return m
+	return m, nil
 }
 
 // Call has a registered function run as a task of its own, on the caller's host or
@@ -94,7 +100,11 @@ func (r *Registry) call(ctx context.Context, function string, args []any) (*Futu
 	if !run.exec.welcome.Calls {
 		return nil, fmt.Errorf("agent %s takes no calls: it is of an older version, or the task runs alone (cascade replay --task)", run.exec.welcome.Agent)
 	}
-	return run.call(fn, args, needs(ctx))
+	resources, err := needs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return run.call(fn, args, resources)
 }
 
 // callable tells why a function cannot be called with such arguments.

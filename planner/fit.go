@@ -98,6 +98,9 @@ func gangNeeds(grp *dag.Group) string {
 	if r.GPU > 0 {
 		each = append(each, "gpu "+thousandths(r.GPU))
 	}
+	if r.GPUMemory > 0 {
+		each = append(each, "gpu_memory "+memoryText(r.GPUMemory))
+	}
 	for _, name := range sortedNames(r.Custom) {
 		if !strings.HasPrefix(name, dag.HostResource) {
 			each = append(each, name+" "+thousandths(r.Custom[name]))
@@ -114,7 +117,7 @@ const unfitNames = 20
 // its platform for each.
 func (h *Host) Runs(g *dag.Graph) bool {
 	for i := range g.Groups {
-		if grp := &g.Groups[i]; !h.serves(g, grp) || !h.fits(together(grp)) {
+		if grp := &g.Groups[i]; !h.serves(g, grp) || !h.fits(grp) {
 			return false
 		}
 	}
@@ -130,54 +133,40 @@ func (h *Host) room(g *dag.Graph, grp *dag.Group) int {
 	if !h.serves(g, grp) {
 		return 0
 	}
-	r, n := &grp.Resources, int64(grp.GangSize())
+	n := h.times(&grp.Resources, grp.GangSize())
+	if h.Alone && n < grp.GangSize() {
+		return 0
+	}
+	return n
+}
+
+// times returns how many tasks that need so much the host can run at once, at most n.
+func (h *Host) times(r *dag.Resources, n int) int {
+	most := int64(n)
 	bound := func(need, have int64) {
 		if need > 0 {
-			n = min(n, have/need)
+			most = min(most, have/need)
 		}
 	}
 	bound(cpuOf(r), h.CPU)
-	bound(r.GPU, h.GPU)
 	if h.Memory > 0 {
 		bound(r.Memory, h.Memory)
 	}
 	for name, need := range r.Custom {
 		bound(need, h.Custom[name])
 	}
-	if h.Alone && int(n) < grp.GangSize() {
-		return 0
-	}
-	return int(n)
+	return int(min(most, h.deviceRoom(r)))
 }
 
-// together is what a host must have for a task of a group: of a gang, which
+// fits tells whether the host has enough for a task of a group: of a gang, which
 // starts as one, for all of its members.
-func together(grp *dag.Group) *dag.Resources {
-	n := int64(grp.GangSize())
-	if n < 2 {
-		return &grp.Resources
-	}
-	r := dag.Resources{CPU: cpuOf(&grp.Resources) * n, Memory: grp.Resources.Memory * n, GPU: grp.Resources.GPU * n}
-	for name, one := range grp.Resources.Custom {
-		if r.Custom == nil {
-			r.Custom = map[string]int64{}
-		}
-		r.Custom[name] = one * n
-	}
-	return &r
+func (h *Host) fits(grp *dag.Group) bool {
+	n := max(grp.GangSize(), 1)
+	return h.times(&grp.Resources, n) == n
 }
 
-func (h *Host) fits(r *dag.Resources) bool {
-	if cpuOf(r) > h.CPU || r.GPU > h.GPU || h.Memory > 0 && r.Memory > h.Memory {
-		return false
-	}
-	for name, n := range r.Custom {
-		if n > h.Custom[name] {
-			return false
-		}
-	}
-	return true
-}
+// fitsOne is fits for one member of a gang.
+func (h *Host) fitsOne(r *dag.Resources) bool { return h.times(r, 1) == 1 }
 
 // lacking says why no host runs a group's tasks, which take so much: for the platform
 // of none there is a binary, or of which resources even the largest has too little; ""
@@ -204,7 +193,7 @@ func tooSmall(r *dag.Resources, hosts []Host) string {
 	custom := map[string]int64{}
 	for i := range hosts {
 		h := &hosts[i]
-		if h.fits(r) {
+		if h.fitsOne(r) {
 			return ""
 		}
 		cpu, memory, gpu = max(cpu, h.CPU), max(memory, h.Memory), max(gpu, h.GPU)
@@ -221,6 +210,9 @@ func tooSmall(r *dag.Resources, hosts []Host) string {
 	want("cpu", thousandths(cpuOf(r)), thousandths(cpu), cpuOf(r) > cpu)
 	want("memory", memoryText(r.Memory), memoryText(memory), r.Memory > memory && memory > 0)
 	want("gpu", thousandths(r.GPU), thousandths(gpu), r.GPU > gpu)
+	if text := lackingDevices(r, hosts); text != "" && r.GPU <= gpu {
+		parts = append(parts, text)
+	}
 	for _, n := range sortedNames(r.Custom) {
 		if custom[n] == 0 && strings.HasPrefix(n, dag.HostResource) {
 			parts = append(parts, "the host that has its files, and no agent of that is here")

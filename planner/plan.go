@@ -15,7 +15,8 @@ type Host struct {
 	Name     string
 	CPU      int64
 	Memory   int64
-	GPU      int64
+	GPU      int64    // the sum of Devices, or all that is known of them
+	Devices  []Device // none where the agent is of an older version, which counts the sum alone
 	Custom   map[string]int64
 	Built    []uint64 // environments that it has, by EnvironmentID
 	Alone    bool     // it runs no gang of which another host has members: its agent is of an older version

@@ -45,7 +45,7 @@ func withoutBinary(g *dag.Graph, grp *dag.Group, hosts []Host) string {
 func unserved(g *dag.Graph, grp *dag.Group, r *dag.Resources, hosts []Host) string {
 	e := g.EnvironmentOf(grp)
 	for i := range hosts {
-		if h := &hosts[i]; e != nil && h.Platform != UntoldPlatform && !h.serves(g, grp) && h.fits(r) {
+		if h := &hosts[i]; e != nil && h.Platform != UntoldPlatform && !h.serves(g, grp) && h.fitsOne(r) {
 			return fmt.Sprintf("; environment %s has no binary for %s, the platform of %s, which has enough", e.Name, h.Platform, h.Name)
 		}
 	}

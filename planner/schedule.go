@@ -68,7 +68,7 @@ func newScheduler(n *nodes, c *Cluster) *scheduler {
 	for i := range c.Hosts {
 		s.free = append(s.free, needOf(&c.Hosts[i]))
 	}
-	if len(c.Hosts) > 1 || n.g.NamesPlatforms() {
+	if len(c.Hosts) > 1 || n.g.NamesPlatforms() || n.devices() {
 		s.able = n.able(c.Hosts)
 	}
 	if len(c.Hosts) > 1 {

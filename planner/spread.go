@@ -101,7 +101,7 @@ func ableHosts(g *dag.Graph, hosts []Host) [][]bool {
 	for i := range g.Groups {
 		able[i] = make([]bool, len(hosts))
 		for h := range hosts {
-			able[i][h] = hosts[h].serves(g, &g.Groups[i]) && hosts[h].fits(together(&g.Groups[i]))
+			able[i][h] = hosts[h].serves(g, &g.Groups[i]) && hosts[h].fits(&g.Groups[i])
 		}
 		if size := g.Groups[i].GangSize(); size > 0 && !slices.Contains(able[i], true) { // it goes to several
 			for h := range hosts {
@@ -140,7 +140,7 @@ func Homeless(g *dag.Graph, hosts []Host) string {
 // both for the instances that follow it; of a gang for all of its members (see Room).
 func (h *Host) Suits(g *dag.Graph, i dag.TaskIndex) bool {
 	group := g.Group(i)
-	if !h.serves(g, group) || !h.fits(together(group)) {
+	if !h.serves(g, group) || !h.fits(group) {
 		return false
 	}
 	for o := range group.Outputs {
@@ -148,7 +148,7 @@ func (h *Host) Suits(g *dag.Graph, i dag.TaskIndex) bool {
 			continue
 		}
 		for _, slot := range g.StreamSlots(i, uint32(o)) {
-			if first, err := g.Instance(slot, 0); err == nil && !(h.serves(g, g.Group(first)) && h.fits(&g.Group(first).Resources)) {
+			if first, err := g.Instance(slot, 0); err == nil && !(h.serves(g, g.Group(first)) && h.fits(g.Group(first))) {
 				return false
 			}
 		}

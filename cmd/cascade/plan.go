@@ -39,7 +39,8 @@ cluster of --to; or as --profile says. A task of which nothing is known counts w
 a default duration, and the plan says how many these are.
 
 A file is planned for this host, or with --hosts for a cluster that need not be
-there: 2x16c64g are two hosts of 16 cores and 64 GiB. A better plan than the first is
+there: 2x16c64g are two hosts of 16 cores and 64 GiB, 1x8c2gpu:16g is one of 8 cores with two
+devices of 16 GiB. A better plan than the first is
 looked for with as many simulations as --evaluations says. ` + jobHelp,
 		Example: "  cascade plan job.yaml --cpu 16\n  cascade plan job.yaml --profile job.profile.json --hosts 4x16c64g,1x8c32g1gpu --gbit 1\n  cascade plan job.yaml --hosts 2x16c64g --html plan.html\n  cascade plan last",
 		Args:    cobra.ExactArgs(1),

@@ -127,6 +127,9 @@ type AgentRecord struct {
 // Host returns what a plan goes by, as far as the row tells it.
 func (r *AgentRecord) Host() planner.Host {
 	h := planner.Host{Name: r.Name, CPU: r.Total.CPU, Memory: r.Total.Memory, GPU: r.Total.GPU, Platform: planner.PlatformOf(r.Platform)}
+	for _, d := range r.Total.Devices {
+		h.Devices = append(h.Devices, planner.Device{Memory: d.Memory})
+	}
 	for _, x := range r.Total.Custom {
 		if h.Custom == nil {
 			h.Custom = map[string]int64{}

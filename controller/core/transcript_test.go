@@ -473,8 +473,12 @@ func (w *world) up(d *datadriven.TestData, who string) {
 	if d.Cmd == "client" {
 		return
 	}
-	w.step(Received{w.next, &comms.Register{Agent: who, Incarnation: inc, Total: comms.Resources{CPU: int64(number(arg(d, "cpu", "4"))) * 1000, GPU: int64(number(arg(d, "gpu", "0"))) * 1000,
-		Memory: int64(number(arg(d, "memory", "0"))) << 20},
+	total := comms.Resources{CPU: int64(number(arg(d, "cpu", "4"))) * 1000, GPU: int64(number(arg(d, "gpu", "0"))) * 1000, Memory: int64(number(arg(d, "memory", "0"))) << 20}
+	for i, gib := range strings.FieldsFunc(arg(d, "devices", ""), func(r rune) bool { return r == ';' }) {
+		total.Devices = append(total.Devices, comms.Device{Name: strconv.Itoa(i), Memory: int64(number(gib)) << 30})
+		total.GPU += 1000
+	}
+	w.step(Received{w.next, &comms.Register{Agent: who, Incarnation: inc, Total: total,
 		Takes: !has(d, "old"), Gathers: !has(d, "old"), Platform: arg(d, "platform", ""), Addresses: []string{"ipc:///" + who}}})
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
 		if line == "" {

@@ -72,7 +72,7 @@ class Function:
 def task(function: Callable[..., Any] | None = None, /, *, out: Sequence[str] = ("out",), **options: Any) -> Any:
     """Makes a function usable as a task: @cascade.task, or @cascade.task(out=["mean", "stddev"], memory="1GiB").
 
-    Options are keys of a task in a job file: cpu, memory, memory_max and gpu for its resources, timeout, retries, priority.
+    Options are keys of a task in a job file: cpu, memory, memory_max, gpu and gpu_memory for its resources, timeout, retries, priority.
     """
     if function is None:
         return lambda f: Function(f, out, options)
@@ -378,7 +378,7 @@ def _plain(name: str, value: Any) -> Any:
     raise TypeError(f"{name}: a parameter is a plain value, not {type(value).__name__}: let a task make it, and pass its output")
 
 
-_RESOURCES = ("cpu", "memory", "memory_max", "gpu")
+_RESOURCES = ("cpu", "memory", "memory_max", "gpu", "gpu_memory")
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:

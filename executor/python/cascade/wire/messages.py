@@ -101,6 +101,7 @@ class Resources(NamedTuple):
     memory: int = 0
     gpu: int = 0
     custom: Sequence[Any] = ()
+    devices: Sequence[Any] = ()
 
 
 class KindIn(NamedTuple):
