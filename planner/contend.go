@@ -32,6 +32,7 @@ type contention struct {
 	now       float64
 	net       *network
 	room      [][]int64
+	bays      []bay     // of each host; nil when no node needs a device
 	left      []int32   // of each node: data that are not there yet
 	wait      [][]queue // of each host, by shape
 	some      [][]int32 // of each host: shapes of which some wait
@@ -65,7 +66,7 @@ type span struct {
 
 func newContention(m *model) *contention {
 	hosts, size := len(m.c.Hosts), len(m.seconds)
-	s := &contention{m: m, net: newNetwork(m.c), left: make([]int32, size), run: make([]span, size)}
+	s := &contention{m: m, net: newNetwork(m.c), bays: newBays(m.n, m.c), left: make([]int32, size), run: make([]span, size)}
 	for range hosts {
 		s.room = append(s.room, make([]int64, len(m.room[0])))
 		s.wait = append(s.wait, make([]queue, len(m.needs)))
@@ -117,6 +118,9 @@ func (s *contention) reset(d decision, limit float64) {
 	s.transfers = s.transfers[:0]
 	if s.mem != nil {
 		s.mem.reset(d)
+	}
+	for h := range s.bays {
+		s.bays[h].clear()
 	}
 	for h := range s.room {
 		copy(s.room[h], s.m.room[h])
@@ -191,6 +195,9 @@ func (s *contention) finish(i int32) {
 		s.mem.end(i, home, s.now)
 	}
 	add(s.room[home], s.m.needs[s.m.shape[i]], 1)
+	if s.bays != nil {
+		s.bays[home].give(i, s.m.devices[s.m.shape[i]])
+	}
 	s.makespan = max(s.makespan, s.run[i].finish)
 	for k := s.m.made[i]; k < s.m.made[i+1]; k++ {
 		from := len(s.transfers)
@@ -254,7 +261,7 @@ func (s *contention) start(h int32) {
 	for {
 		best := -1
 		for at, k := range s.some[h] {
-			if !within(s.m.needs[k], s.room[h]) || s.mem != nil && !s.mem.fits(s.wait[h][k].item[0], h) {
+			if !s.fits(k, h) || s.mem != nil && !s.mem.fits(s.wait[h][k].item[0], h) {
 				continue
 			}
 			if q := &s.wait[h][k]; best < 0 || s.sooner(q, &s.wait[h][s.some[h][best]]) {
@@ -272,12 +279,20 @@ func (s *contention) start(h int32) {
 			s.some[h] = s.some[h][:last]
 		}
 		add(s.room[h], s.m.needs[k], -1)
+		if s.bays != nil {
+			s.bays[h].take(i, s.m.devices[k])
+		}
 		s.run[i].start, s.run[i].finish = s.now, s.now+s.m.seconds[i]
 		if s.mem != nil {
 			s.run[i].finish += s.mem.begin(i, h, s.now)
 		}
 		s.ends.push(s.run[i].finish, i)
 	}
+}
+
+// fits tells whether nodes of a shape have room on a host now.
+func (s *contention) fits(k, h int32) bool {
+	return within(s.m.needs[k], s.room[h]) && (s.bays == nil || s.bays[h].fits(s.m.devices[k]))
 }
 
 func (s *contention) sooner(a, b *queue) bool {

@@ -83,5 +83,45 @@ func lackingDevices(r *dag.Resources, hosts []Host) string {
 
 // devices tells whether a task needs any.
 func (n *nodes) devices() bool {
-	return slices.ContainsFunc(n.groups, func(c groupCost) bool { return c.need.gpu > 0 })
+	return slices.ContainsFunc(n.groups, func(c groupCost) bool { return !c.need.devices.none() })
+}
+
+// early tells for each shape whether its tasks go first: those that need a device, where
+// some hosts have one and others none. What needs none may go to the others; by rank
+// alone it would fill the hosts with devices while these wait.
+func (n *nodes) early(c *Cluster, shapes int) []bool {
+	with := 0
+	for i := range c.Hosts {
+		if c.Hosts[i].GPU > 0 {
+			with++
+		}
+	}
+	if with == 0 || with == len(c.Hosts) || !n.devices() {
+		return nil
+	}
+	early := make([]bool, shapes)
+	for i := range n.groups {
+		early[n.groups[i].shape] = !n.groups[i].need.devices.none()
+	}
+	return early
+}
+
+// devicesText says which devices a place for a task has; "" when it needs none.
+func devicesText(r *dag.Resources) string {
+	whole, share := r.Devices()
+	var text string
+	switch {
+	case whole > 1:
+		text = fmt.Sprintf(" with %d devices", whole)
+	case whole == 1:
+		text = " with a device"
+	case share > 0:
+		text = " with " + thousandths(share) + " of a device"
+	default:
+		return ""
+	}
+	if r.GPUMemory > 0 {
+		text += " of " + memoryText(r.GPUMemory)
+	}
+	return text
 }

@@ -15,6 +15,7 @@ type model struct {
 	shape     []int32           // of each node: its needs are equal to those of its shape
 	needs     [][]int64         // of each shape, by kind of resource
 	room      [][]int64         // of each host
+	devices   []deviceNeed      // of each shape
 	able      [][]bool          // of each group, by host
 	builds    [][]float64       // of each group, by host: when its environment is there; nil: at once
 	generate  []int32           // of a streamed node the generator, on whose host it runs; else -1
@@ -126,9 +127,10 @@ func (m *model) resources() {
 	}
 	for i := range m.n.groups {
 		for len(m.needs) <= m.n.groups[i].shape {
-			m.needs = append(m.needs, nil)
+			m.needs, m.devices = append(m.needs, nil), append(m.devices, deviceNeed{})
 		}
 		m.needs[m.n.groups[i].shape] = amounts(&m.n.groups[i].need)
+		m.devices[m.n.groups[i].shape] = m.n.groups[i].need.devices
 	}
 	for h := range m.c.Hosts {
 		room := needOf(&m.c.Hosts[h])

@@ -44,7 +44,7 @@ type groupCost struct {
 
 type need struct {
 	cpu, memory, gpu int64
-	gpuMemory        int64 // of each device; of a host 0
+	devices          deviceNeed // nothing for a host: see bay
 	custom           []amount
 }
 
@@ -132,7 +132,7 @@ func (n *nodes) costOf(i int, p profiles.Snapshot, in float64) groupCost {
 	pr := p.PredictFor(SignatureOf(g, i), in)
 	r := &grp.Resources
 	c := groupCost{seconds: pr.Seconds, known: pr.Basis != profiles.BasisDefault, bytes: make([]float64, len(grp.Outputs)),
-		need: need{cpu: cpuOf(r), memory: r.Memory, gpu: r.GPU, gpuMemory: r.GPUMemory}}
+		need: need{cpu: cpuOf(r), memory: r.Memory, gpu: r.GPU, devices: deviceNeedOf(r)}}
 	if n.held != nil {
 		c.need.memory = max(c.need.memory, n.held[i])
 	}

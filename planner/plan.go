@@ -129,7 +129,7 @@ func (p *Plan) reason(g *dag.Graph, i dag.TaskIndex) string {
 		}
 		return fmt.Sprintf("starts when %s has ended%s", g.TaskName(t.other), moved)
 	case whyQueued:
-		return fmt.Sprintf("ready %.3g s earlier, waits for a free place behind tasks of higher rank%s", t.wait, moved)
+		return fmt.Sprintf("ready %.3g s earlier, waits for a free place%s behind tasks of higher rank%s", t.wait, devicesText(&g.Group(i).Resources), moved)
 	case whyTooBig:
 		if text := lacking(g, g.Group(i), &g.Group(i).Resources, p.on.Hosts); text != "" {
 			return text

@@ -16,6 +16,8 @@ type scheduler struct {
 	n       *nodes
 	c       *Cluster
 	free    []need // of each host
+	bays    []bay  // of each host; nil when no task needs a device
+	early   []bool // of each shape: it goes before all that needs no device; nil: none does
 	ready   []rankHeap
 	running endHeap
 	left    []int32
@@ -56,7 +58,7 @@ func (n *nodes) schedule(c *Cluster, plan *Plan) {
 }
 
 func newScheduler(n *nodes, c *Cluster) *scheduler {
-	s := &scheduler{n: n, c: c, builds: c.builds(n.g), left: append([]int32(nil), n.missing...), at: make([]place, len(n.order))}
+	s := &scheduler{n: n, c: c, bays: newBays(n, c), builds: c.builds(n.g), left: append([]int32(nil), n.missing...), at: make([]place, len(n.order))}
 	shapes := 0
 	for i := range n.groups {
 		shapes = max(shapes, n.groups[i].shape+1)
@@ -68,7 +70,8 @@ func newScheduler(n *nodes, c *Cluster) *scheduler {
 	for i := range c.Hosts {
 		s.free = append(s.free, needOf(&c.Hosts[i]))
 	}
-	if len(c.Hosts) > 1 || n.g.NamesPlatforms() || n.devices() {
+	s.early = n.early(c, shapes)
+	if len(c.Hosts) > 1 || n.g.NamesPlatforms() || s.bays != nil {
 		s.able = n.able(c.Hosts)
 	}
 	if len(c.Hosts) > 1 {
@@ -128,6 +131,27 @@ func (h *need) take(n *need, sign int64) {
 	}
 }
 
+// fits tells whether a host has room now.
+func (s *scheduler) fits(h int, n *need) bool {
+	return s.free[h].fits(n) && (s.bays == nil || s.bays[h].fits(n.devices))
+}
+
+func (s *scheduler) occupy(i int32, h int) {
+	n := &s.n.cost(int(i)).need
+	s.free[h].take(n, 1)
+	if s.bays != nil {
+		s.bays[h].take(i, n.devices)
+	}
+}
+
+func (s *scheduler) release(i, h int32) {
+	n := &s.n.cost(int(i)).need
+	s.free[h].take(n, -1)
+	if s.bays != nil {
+		s.bays[h].give(i, n.devices)
+	}
+}
+
 func (s *scheduler) run() {
 	for i, m := range s.left {
 		if m == 0 {
@@ -144,7 +168,7 @@ func (s *scheduler) run() {
 		for len(s.running) > 0 && s.running[0].at == now {
 			e := heap.Pop(&s.running).(ending)
 			p := &s.at[e.node]
-			s.free[p.host].take(&s.n.cost(int(e.node)).need, -1)
+			s.release(e.node, p.host)
 			if s.ends != nil {
 				heap.Pop(&s.ends[p.host])
 				s.again = append(s.again, p.host)
@@ -174,7 +198,7 @@ func (s *scheduler) start(now float64) {
 			if full[k] || s.ready[k].Len() == 0 {
 				continue
 			}
-			if best < 0 || s.ready[k].before(s.ready[k].node[0], s.ready[best].node[0]) {
+			if best < 0 || s.sooner(k, best) {
 				best = k
 			}
 		}
@@ -193,7 +217,7 @@ func (s *scheduler) start(now float64) {
 			continue
 		}
 		c := s.n.cost(int(i))
-		s.free[host].take(&c.need, 1)
+		s.occupy(i, host)
 		p := &s.at[i]
 		p.host, p.placed, p.taken, p.start, p.bytes = int32(host), true, now, now+moved, bytes
 		p.finish = p.start + c.seconds
@@ -210,7 +234,7 @@ func (s *scheduler) choose(i int32, now float64) (host int, moved, bytes float64
 	host = -1
 	c := s.n.cost(int(i))
 	for h := range s.free {
-		if !s.free[h].fits(&c.need) || !s.mayRun(i, h) {
+		if !s.fits(h, &c.need) || !s.mayRun(i, h) {
 			continue
 		}
 		m, b := s.transfer(i, h)
@@ -220,6 +244,14 @@ func (s *scheduler) choose(i int32, now float64) (host int, moved, bytes float64
 		}
 	}
 	return host, moved, bytes
+}
+
+// sooner tells whether the first of a shape that are ready goes before that of another.
+func (s *scheduler) sooner(a, b int) bool {
+	if s.early != nil && s.early[a] != s.early[b] {
+		return s.early[a]
+	}
+	return s.ready[a].before(s.ready[a].node[0], s.ready[b].node[0])
 }
 
 // built returns when the environment of a task is on a host.

@@ -180,7 +180,7 @@ func (s *scheduler) better(i int32, now, moved float64) int {
 	best, wait := -1, moved
 	c := s.n.cost(int(i))
 	for h := range s.ends {
-		if len(s.ends[h]) == 0 || s.free[h].fits(&c.need) || !s.mayRun(i, h) {
+		if len(s.ends[h]) == 0 || s.fits(h, &c.need) || !s.mayRun(i, h) {
 			continue
 		}
 		m, _ := s.transfer(i, h)
