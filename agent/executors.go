@@ -57,6 +57,9 @@ func (l *loop) spawn(act core.Spawn) {
 	a.tokens.add(ex)
 	l.executors[ex.id] = ex
 	activation := l.envs[act.Env]
+	if a.cfg.GPU > 0 {
+		activation.Env = append(slices.Clip(activation.Env), deviceEnv(act.Devices)...)
+	}
 	a.work.Go(func() { l.live(ex, activation, act.Dir) })
 }
 

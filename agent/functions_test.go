@@ -164,6 +164,7 @@ func register[A, X any](name string, fn func(context.Context, A) (X, error), nam
 
 var _ = register("one", one, "with -> n") &&
 	register("double", double, "n -> n2") &&
+	register("visible", visible, "with -> d") &&
 	register("explode", explode, "with -> n") &&
 	register("crash", crash, "with -> n") &&
 	register("page", page, "with -> text") &&

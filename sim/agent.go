@@ -69,7 +69,7 @@ func (a *agent) boot() {
 	a.offers = map[offerKey]*core.Offer{}
 	a.cfg = core.Config{
 		Agent: a.name, Incarnation: a.incarn, BootID: "boot", Host: a.name,
-		Total:     comms.Resources{CPU: w.fate.cpu, Memory: w.memoryOf(a), Custom: w.custom(slices.Index(w.agents, a))},
+		Total:     comms.Resources{CPU: w.fate.cpu, Memory: w.memoryOf(a), GPU: int64(w.fate.devices) * 1000, Custom: w.custom(slices.Index(w.agents, a))},
 		LastEvent: a.incarn * numbersApart, LastExecutor: a.last, Segments: segments, Adopted: adopted,
 		EventsFor: time.Millisecond, ForwardAfter: w.fate.forward, Patience: w.fate.patience,
 		Warm: 1, MaxExecutors: w.fate.executors, Memory: w.fate.shm, ArenaBytes: 64 << 10, LargeBytes: 32 << 10, CheckFrees: true,
@@ -309,6 +309,8 @@ func (a *agent) spawn(act core.Spawn) {
 	w := a.w
 	a.last = max(a.last, act.Executor)
 	x := newExecutor(a, act.Executor)
+	x.devices = act.Devices
+	w.tell(a.name, nil, "starts %s, environment %q, devices %v", x.name, act.Env, act.Devices)
 	a.after(w.between(0, 5*time.Millisecond), func() {
 		if w.chance(w.fate.spawnFails) {
 			w.oracle.starts[a.name]++

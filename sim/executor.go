@@ -49,6 +49,9 @@ type executor struct {
 	first   comms.RunID
 	unheard []ended // in order, runs that read what only this process had, of whose end its agent has not heard
 
+	devices []string // that it sees
+	share   int64    // of each, in thousandths, since its first run
+
 	lastRun     comms.RunID
 	why, signal string
 	used        int64 // bytes of memory that it died of; 0: it did not

@@ -52,6 +52,8 @@ type fates struct {
 
 	steals time.Duration // that an idle agent's taking work must save; 0: none takes any
 
+	devices, usesDevices int // of each agent; groups whose tasks ask for some, of a thousand
+
 	hungry int // tasks with a bound of their memory that take more, of a thousand
 	roomy  int // the agent that has more memory then, if there is one of that number
 
@@ -83,6 +85,7 @@ func tamings() []taming {
 		{"jobs", func(f *fates) { f.jobs = 1 }},
 		{"job3", func(f *fates) { f.jobs = min(f.jobs, 2) }},
 		{"steals", func(f *fates) { f.steals = 0 }},
+		{"devices", func(f *fates) { f.devices = 0 }},
 		{"hunger", func(f *fates) { f.hungry = 0 }},
 		{"roomy-away", func(f *fates) { f.roomyAway = 0 }},
 		{"gangs", func(f *fates) { f.gangs = 0 }},

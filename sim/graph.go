@@ -25,6 +25,7 @@ type maker struct {
 	// gangs draws which families are gangs, and spans which of these are too large for one agent;
 	// bounds which groups that need nothing else have a bound of their memory, where tasks are hungry.
 	gangs, spans, bounds *rand.Rand
+	devices              *rand.Rand // which groups' tasks ask for devices
 	b                    *dag.Builder
 	all                  []made
 	f                    *fates
@@ -52,7 +53,7 @@ func randomGraph(r *rand.Rand, name string, f *fates, without []string) *dag.Gra
 }
 
 func drawGraph(draws uint64, name string, f *fates, without []string) (*dag.Graph, error) {
-	m := &maker{r: rand.New(rand.NewPCG(draws, 2)), gangs: rand.New(rand.NewPCG(draws, 3)), spans: rand.New(rand.NewPCG(draws, 5)), bounds: rand.New(rand.NewPCG(draws, 6)), b: dag.NewBuilder(name), f: f, name: name, without: without}
+	m := &maker{r: rand.New(rand.NewPCG(draws, 2)), gangs: rand.New(rand.NewPCG(draws, 3)), spans: rand.New(rand.NewPCG(draws, 5)), bounds: rand.New(rand.NewPCG(draws, 6)), devices: rand.New(rand.NewPCG(draws, 7)), b: dag.NewBuilder(name), f: f, name: name, without: without}
 	m.b.Environment(dag.Environment{Name: "env", Go: "./e"})
 	m.b.KeepGoing(m.r.IntN(2) == 0)
 	for groups, i := 1+m.r.IntN(7), 0; i < groups; i++ {
@@ -122,6 +123,7 @@ func (m *maker) group(i int, last bool) {
 		g.Axes = []dag.Axis{dag.Range("i", 0, int64(me.axis-1))}
 		m.gang(&g, &me)
 	}
+	m.device(&g)
 	out := dag.OutputDecl{Name: "o"}
 	switch {
 	case me.stream == 0 && kind == 2:

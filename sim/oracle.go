@@ -465,6 +465,7 @@ func (o *oracle) stopped(x *executor) {
 
 // resources sums what runs on an agent.
 func (o *oracle) resources(a *agent) {
+	o.devices(a)
 	var used comms.Resources
 	custom := map[string]int64{}
 	for _, x := range a.living() {

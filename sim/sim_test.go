@@ -99,6 +99,12 @@ func TestGangs(t *testing.T) {
 	checkSeeds(t, Options{Gangs: true, Without: []string{"spanning-gangs"}}, 0, packed)
 }
 
+// TestDevices runs seeds whose tasks ask for devices, of which each agent has some.
+func TestDevices(t *testing.T) {
+	checkSeeds(t, Options{Devices: true}, amount(300, 40, 40), nil)
+	checkSeeds(t, Options{Devices: true, Gangs: true}, amount(100, 20, 20), nil)
+}
+
 // TestSeeds runs 3,000 seeds on all cores, 300 with the race detector, 60 with -short;
 // go run ./sim/cmd/sim runs any number.
 func TestSeeds(t *testing.T) {

@@ -20,6 +20,7 @@ type Options struct {
 	Gangs    bool     // half of the families of tasks are gangs, of which half are too large for one agent
 	Without  []string // kinds of trouble, and groups of jobs, to leave out, as Shrink names them
 	Forwards bool     // several agents that are small for their jobs; calls go from one to another
+	Devices  bool     // agents have devices, and tasks ask for them
 	Steals   bool     // several agents that are small for their jobs; idle ones take work of others
 }
 
@@ -28,6 +29,9 @@ func (o *Options) Flags() string {
 	f := fmt.Sprintf("-seed %d", o.Seed)
 	if o.Gangs {
 		f += " -gangs"
+	}
+	if o.Devices {
+		f += " -devices"
 	}
 	if o.Steals {
 		f += " -steals"
@@ -124,6 +128,9 @@ func newWorld(opt Options) *world {
 	w.fate.shards = drawShards(opt.Seed)
 	w.fate.drawOneWay(opt.Seed)
 	w.fate.drawHunger(opt.Seed)
+	if opt.Devices {
+		w.fate.drawDevices(opt.Seed)
+	}
 	if opt.Steals {
 		w.fate.drawSteals(opt.Seed)
 	}

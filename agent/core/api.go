@@ -16,6 +16,7 @@ type Config struct {
 	Host        string   // name or number under which members of gangs on other hosts reach those here; default: 127.0.0.1
 	BootID      string
 	Total       comms.Resources // what tasks may occupy together
+	Devices     []Device        // of which Total.GPU is the sum; default: as many as that says, by number
 	Platform    string          // for which binaries run there, as in Register
 
 	LastEvent    uint64           // highest event number that an earlier incarnation used
@@ -351,11 +352,13 @@ type (
 	}
 
 	// Spawn starts an executor process. Env is the Key of EnvReady, "" the
-	// default environment. Answer Spawned.
+	// default environment. Devices are the names of those that it has until it is dead,
+	// whole or in part: it sees no others. Answer Spawned.
 	Spawn struct {
 		Executor comms.ExecutorID
 		Env      string
 		Dir      string
+		Devices  []string
 	}
 	// Kill ends an executor's whole process tree with SIGKILL. Answer ExecutorDead.
 	Kill struct {

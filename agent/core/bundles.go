@@ -63,7 +63,9 @@ func (c *Core) empty(b *bundle) {
 // letGo gives back the resources and executors of a bundle.
 func (c *Core) letGo(b *bundle) {
 	for i := range b.held {
-		c.free[i] += b.held[i]
+		if !ofDevices(i) {
+			c.free[i] += b.held[i]
+		}
 		b.held[i] = 0
 	}
 	for _, ex := range b.crew {
@@ -72,20 +74,30 @@ func (c *Core) letGo(b *bundle) {
 }
 
 // holdBack takes what a bundle lacks, as far as it is free, and tells whether it has
-// all. While a generator waits for its consumers, or a run for its calls, it takes all or nothing: these
+// all; devices by executors that have them. While a generator waits for its consumers, or a run for its calls, it takes all or nothing: these
 // may need what it would hold back from them for ever.
 func (c *Core) holdBack(b *bundle) bool {
 	b.full = true
 	for i, n := range b.need {
-		b.full = b.full && n-b.held[i] <= c.free[i]
+		b.full = b.full && (ofDevices(i) || n-b.held[i] <= c.free[i])
 	}
-	if !b.full && c.othersWait() {
+	want := demandOf(b.gang.gs.need)
+	if could := b.full && c.meets(want, len(b.members)-len(b.crew)); !could && c.othersWait() {
+		b.full = false
 		return false
 	}
 	for i, n := range b.need {
+		if ofDevices(i) {
+			continue
+		}
 		d := min(n-b.held[i], c.free[i])
 		b.held[i] += d
 		c.free[i] -= d
+	}
+	if !want.none() {
+		c.man(b)
+		b.held[resGPU] = want.gpu * int64(len(b.crew))
+		b.full = b.full && len(b.crew) == len(b.members)
 	}
 	return b.full
 }
@@ -100,7 +112,9 @@ func (c *Core) lacking() amounts {
 	}
 	lack := make(amounts, len(b.need))
 	for i := range lack {
-		lack[i] = b.need[i] - b.held[i]
+		if i != resGPUMemory { // nobody has it without a device
+			lack[i] = b.need[i] - b.held[i]
+		}
 	}
 	return lack
 }
@@ -130,9 +144,9 @@ func (c *Core) yields() bool {
 }
 
 // man gets an executor for each member, beyond the limit on executors if need be,
-// and tells whether all are there.
+// and tells whether all are there; as many as there are devices for.
 func (c *Core) man(b *bundle) bool {
-	p := b.gang.gs.class.env.pool
+	p := c.poolOf(b.gang.gs.class)
 	b.crew = slices.DeleteFunc(b.crew, func(ex *executor) bool { return ex.state > exUp || c.byExec[ex.id] != ex })
 	take := func(ex *executor) {
 		ex.crew = true
@@ -143,10 +157,10 @@ func (c *Core) man(b *bundle) bool {
 			take(ex)
 		}
 	}
-	for len(b.crew) < len(b.members) {
+	for len(b.crew) < len(b.members) && c.equipped(p, len(b.members)-len(b.crew)) {
 		take(c.spawn(p))
 	}
-	return !slices.ContainsFunc(b.crew, func(ex *executor) bool { return ex.state != exUp || ex.full })
+	return len(b.crew) == len(b.members) && !slices.ContainsFunc(b.crew, func(ex *executor) bool { return ex.state != exUp || ex.full })
 }
 
 // lease asks the driver for a port for each member, and tells whether they are there.

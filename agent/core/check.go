@@ -182,7 +182,9 @@ func (c *Core) checkExecutors() error {
 	free := slices.Clone(c.total)
 	if b := c.bundle; b != nil {
 		for k, n := range b.held {
-			free[k] -= n
+			if !ofDevices(k) {
+				free[k] -= n
+			}
 		}
 	}
 	runs, behind := 0, 0
@@ -214,6 +216,9 @@ func (c *Core) checkExecutors() error {
 			}
 		}
 		for k, n := range ex.grant {
+			if ofDevices(k) {
+				continue // see checkDevices
+			}
 			free[k] -= n
 			if len(ex.queue) == 0 && n != 0 {
 				return fmt.Errorf("executor %d is idle and holds %d of resource %d", ex.id, n, k)
@@ -224,6 +229,9 @@ func (c *Core) checkExecutors() error {
 		if free[k] != c.free[k] || free[k] < 0 {
 			return fmt.Errorf("%d of resource %d are free, counted %d", c.free[k], k, free[k])
 		}
+	}
+	if err := c.checkDevices(); err != nil {
+		return err
 	}
 	if behind != c.behind {
 		return fmt.Errorf("%d tasks wait in runs, counted %d", c.behind, behind)

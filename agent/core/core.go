@@ -18,6 +18,9 @@ type Core struct {
 	total amounts
 	free  amounts
 
+	devices devices
+	owed    *pool // that idle executors are to give devices to, in this scheduling pass
+
 	// Jobs in order of arrival, and owners, who share the host by weight.
 	jobs   []*job
 	byJob  map[comms.JobID]*job
@@ -37,6 +40,7 @@ type Core struct {
 	pools    []*pool
 	byPool   map[poolKey]*pool
 	lastExec comms.ExecutorID
+	wanting  []*pool // that miss executors, in the order in which this pass found that
 
 	gangs      []*gang // that could start, in the order of their turns
 	spans      []*gang // of which the controller is told how far they are
@@ -138,13 +142,13 @@ func New(cfg Config) *Core {
 		panic(fmt.Sprintf("agent core: %v", err)) // withDefaults makes sizes that fit; what remains is a mistake of the caller
 	}
 	c := &Core{
-		cfg: cfg, total: vector(cfg.Total), free: vector(cfg.Total), led: led,
+		cfg: cfg, total: vector(cfg.Total), free: vector(cfg.Total), devices: devicesOf(&cfg), led: led,
 		byJob: map[comms.JobID]*job{}, owners: map[string]*owner{}, byExec: map[comms.ExecutorID]*executor{},
 		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
 		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{}, away: map[comms.JobID]*job{},
 		segs: map[ledger.SegmentID]*segment{}, lastEvent: cfg.LastEvent, lastExec: cfg.LastExecutor,
 	}
-	c.pool(poolKey{"", cfg.Dir}).warm = cfg.Warm
+	c.pool(poolKey{dir: cfg.Dir}).warm = cfg.Warm
 	c.adopt(cfg.Segments, cfg.Adopted)
 	return c
 }

@@ -21,7 +21,11 @@ func describe(a Action) string {
 	case ServeChunk:
 		return fmt.Sprintf("serve client %d request %d: %s at %d, %d bytes", a.Client, a.Msg.Req, a.Path, a.At, a.N)
 	case Spawn:
-		return fmt.Sprintf("spawn executor %d env=%q dir=%q", a.Executor, a.Env, a.Dir)
+		text := fmt.Sprintf("spawn executor %d env=%q dir=%q", a.Executor, a.Env, a.Dir)
+		if a.Devices != nil {
+			text += fmt.Sprintf(" devices=%v", a.Devices)
+		}
+		return text
 	case Kill:
 		return fmt.Sprintf("kill executor %d: %s", a.Executor, a.Why)
 	case BuildEnv:

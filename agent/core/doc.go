@@ -45,7 +45,7 @@
 //	keep       what outlives the agent        fetch      chunks for clients
 //	gangs      tasks that start together      bundles    what is held back for them
 //	reserve    tasks that took too much memory
-//	span       gangs that others share
+//	span       gangs that others share        devices    which executor has which
 //	drain      an end without lost work       spare      work that others could begin sooner
 //	load       how much there is to do        check      every cross-reference
 //
@@ -55,6 +55,9 @@
 // run in its queue, and grants never exceed the host. What waits behind a run
 // needs no more of it, and nothing waits behind a generator. A generator without
 // credit gives its cpu back and nothing else.
+//
+// Devices are an executor's from its start to its death, and what its pool's tasks want
+// of them is part of the pool: see devices.go. A grant of devices neither grows nor shrinks.
 //
 // The members of a gang start in one step, from what one bundle has held back for
 // them, and are tried again as one. Nothing waits in the queue behind a member. Of a

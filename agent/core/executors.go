@@ -11,11 +11,15 @@ import (
 )
 
 // poolKey says which executors can take each other's place.
-type poolKey struct{ env, dir string }
+type poolKey struct {
+	env, dir string
+	devices  demand
+}
 
-// pool is the executors of one environment and folder.
+// pool is the executors of one environment and folder, with what they have of devices.
 type pool struct {
 	key      poolKey
+	base     *pool // the one without devices; nil for that itself
 	execs    []*executor
 	warm     int                                                     // executors to have also without work
 	wanted   int                                                     // executors that the last scheduling pass missed
@@ -46,6 +50,7 @@ type executor struct {
 	greeted bool    // it said Hello
 	queue   []*run  // sent, in order; the first holds the grant
 	grant   amounts // what queue[0], or any run behind it, needs at most
+	holds   holding // its devices, for its life
 	load    float64 // predicted seconds of the queue
 	heard   time.Time
 	crew    bool      // kept for a gang: it gets nothing else
@@ -96,6 +101,15 @@ type envKey struct {
 	commands bool
 }
 
+// functional returns the pool that knows what functions a pool's executors have: they
+// are the same with devices and without.
+func (p *pool) functional() *pool {
+	if p.base != nil {
+		return p.base
+	}
+	return p
+}
+
 func (c *Core) pool(k poolKey) *pool {
 	p := c.byPool[k]
 	if p == nil {
@@ -113,7 +127,7 @@ func (c *Core) environment(j *job, run *dag.Run) *environment {
 	if e == nil {
 		e = &environment{job: j, name: key.name, commands: key.commands}
 		if key.name == "" {
-			e.state, e.pool = envReady, c.pool(poolKey{"", j.dir})
+			e.state, e.pool = envReady, c.pool(poolKey{dir: j.dir})
 		}
 		j.envs[key] = e
 	}
@@ -180,7 +194,7 @@ func (c *Core) envDone(e *environment, ready EnvReady) {
 	c.building--
 	ev := comms.Event{Kind: comms.EventEnv, Count: ready.Bytes, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name}}
 	if ready.Err == "" {
-		e.state, e.pool, e.dir = envReady, c.pool(poolKey{ready.Key, e.job.dir}), ready.Dir
+		e.state, e.pool, e.dir = envReady, c.pool(poolKey{env: ready.Key, dir: e.job.dir}), ready.Dir
 		c.note(e.job, ev)
 		c.checkFunctions(e)
 		return
@@ -215,35 +229,64 @@ func (c *Core) counted() int {
 	return n
 }
 
-// spawnWanted starts executors that are missed, within the limit. Idle ones of
+// spawnWanted starts executors that are missed, within the limit, in order. Idle ones of
 // other pools make room.
 func (c *Core) spawnWanted() {
 	if c.leaving != nil {
 		return
 	}
-	for _, p := range c.pools {
-		up := 0
-		starting := 0
-		for _, ex := range p.execs {
-			if ex.state == exStarting && !ex.crew {
-				starting++
-			}
-			if ex.state <= exUp {
-				up++
-			}
-		}
-		if p.ask && p.funcs == nil && up == 0 {
-			p.wanted = max(p.wanted, 1)
-		}
-		want := p.wanted - starting
+	for _, p := range c.wanting {
+		c.spawnFor(p, c.makeRoom)
 		p.wanted = 0
-		for ; want > 0 && (c.counted() < c.cfg.MaxExecutors || c.makeRoom(p)); want-- {
-			c.spawn(p)
-			up++
+	}
+	c.wanting = c.wanting[:0]
+	for _, p := range c.pools {
+		up := p.up()
+		if p.ask && p.functional().funcs == nil && up == 0 {
+			p.wanted = 1
+			c.spawnFor(p, c.makeRoom)
+			p.wanted = 0
 		}
-		for ; up < p.warm && c.counted() < c.cfg.MaxExecutors; up++ { // without work they drive nobody out
+		for ; up < p.warm && c.owed == nil && c.counted() < c.cfg.MaxExecutors; up++ { // without work they drive nobody out
 			c.spawn(p)
 		}
+	}
+}
+
+// up counts the executors of a pool that are there, or start.
+func (p *pool) up() (n int) {
+	for _, ex := range p.execs {
+		if ex.state <= exUp {
+			n++
+		}
+	}
+	return n
+}
+
+// want notes that a pool has work for n more executors. Who comes first in a pass gets
+// devices and executors first: two pools would else take them from each other for ever.
+func (c *Core) want(p *pool, n int) {
+	if n <= 0 {
+		return
+	}
+	if p.wanted == 0 {
+		c.wanting = append(c.wanting, p)
+	}
+	p.wanted = max(p.wanted, n)
+	c.equipNow(p)
+}
+
+// spawnFor starts the executors of a pool that are missed, within the limit, or where
+// there is room for one more.
+func (c *Core) spawnFor(p *pool, room func(p *pool) bool) {
+	want := p.wanted
+	for _, ex := range p.execs {
+		if ex.state == exStarting && !ex.crew {
+			want--
+		}
+	}
+	for ; want > 0 && c.equipped(p, want) && (c.counted() < c.cfg.MaxExecutors || room(p)); want-- {
+		c.spawn(p)
 	}
 }
 
@@ -276,7 +319,8 @@ func (c *Core) spawn(p *pool) *executor {
 	p.execs = append(p.execs, ex)
 	c.execs = append(c.execs, ex)
 	c.byExec[ex.id] = ex
-	c.emit(Spawn{ex.id, p.key.env, p.key.dir})
+	c.equip(ex)
+	c.emit(Spawn{ex.id, p.key.env, p.key.dir, c.devices.names(ex.holds)})
 	return ex
 }
 
@@ -302,13 +346,13 @@ func (c *Core) startFailed(p *pool, why string) {
 	p.failures, p.ask = 0, false
 	for _, j := range c.jobs {
 		for _, cl := range j.classes {
-			if cl.env.pool == p {
+			if c.poolOf(cl) == p {
 				c.environmentFailed(cl, fmt.Sprintf("three executors in a row did not start; the last: %s", why))
 			}
 		}
 	}
 	for _, g := range slices.Clone(c.gangs) {
-		if g.gs.class.env.pool == p && g.complete() {
+		if c.poolOf(g.gs.class) == p && g.complete() {
 			c.refuseGang(g, fmt.Sprintf("three executors in a row did not start; the last: %s", why))
 		}
 	}
@@ -323,12 +367,13 @@ func (c *Core) helloExecutor(ex *executor, m *comms.Hello) {
 	}
 	ex.state, ex.greeted = exUp, true
 	ex.pool.failures = 0
-	if ex.pool.funcs == nil {
-		ex.pool.funcs = dag.Functions{}
+	of := ex.pool.functional()
+	if of.funcs == nil {
+		of.funcs = dag.Functions{}
 		for _, f := range m.Functions {
-			ex.pool.funcs[f.Name] = f.Sig
+			of.funcs[f.Name] = f.Sig
 		}
-		ex.pool.check = ex.pool.funcs.Checker()
+		of.check = of.funcs.Checker()
 	}
 	w := &comms.Welcome{Executor: ex.id, Agent: c.cfg.Agent, InlineMax: inlineMax, Calls: true}
 	if ex.hello != nil {
@@ -337,7 +382,7 @@ func (c *Core) helloExecutor(ex *executor, m *comms.Hello) {
 	c.emit(ToExecutor{ex.id, w})
 	for _, j := range c.jobs {
 		for _, cl := range j.classes { // in order
-			if cl.env.pool == ex.pool {
+			if cl.env.pool == of {
 				c.checkFunctions(cl.env)
 			}
 		}
@@ -365,4 +410,5 @@ func (c *Core) removeExecutor(ex *executor) {
 	c.execs = slices.DeleteFunc(c.execs, same)
 	ex.pool.execs = slices.DeleteFunc(ex.pool.execs, same)
 	delete(c.byExec, ex.id)
+	c.unequip(ex)
 }

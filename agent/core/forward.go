@@ -125,7 +125,7 @@ func (c *Core) waitLong() bool {
 	}
 	slots := int64(1) << 32 // that run at once
 	for i, n := range l.need {
-		if n > 0 {
+		if n > 0 && i != resGPUMemory {
 			slots = min(slots, c.total[i]/n)
 		}
 	}

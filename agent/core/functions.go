@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func (gs *groupState) universal() bool { return gs.group.Run.Command != nil || g
 // usable tells why a group's tasks cannot run in a pool's executors; "" when
 // they can. It is asked when an executor of the pool is up.
 func (c *Core) usable(j *job, gs *groupState, p *pool) string {
-	if gs.checked == p || gs.universal() {
+	if p = p.functional(); gs.checked == p || gs.universal() {
 		return ""
 	}
 	if why := c.different(j, gs.class.env.name, p); why != "" {
@@ -144,6 +145,26 @@ func (j *job) unstarted(gs *groupState) taskIndex {
 	return noTask
 }
 
+// teller returns the pool whose executor is to tell the functions of an environment: the
+// one without devices, unless none of the job's tasks runs there: what is written for a
+// device may not even start without one.
+func (c *Core) teller(e *environment) *pool {
+	var equipped *pool
+	for i := range e.job.groups {
+		gs := &e.job.groups[i]
+		if gs.class.env != e || gs.universal() || gs.unfit != "" {
+			continue
+		}
+		if demandOf(gs.need).none() {
+			return e.pool
+		}
+		if equipped == nil {
+			equipped = c.poolOf(gs.class)
+		}
+	}
+	return cmp.Or(equipped, e.pool)
+}
+
 // checkFunctions fails a job for all of its groups that cannot run in an
 // environment, when that is known; else an executor is to tell its functions.
 func (c *Core) checkFunctions(e *environment) {
@@ -152,7 +173,7 @@ func (c *Core) checkFunctions(e *environment) {
 		return
 	}
 	if e.state == envReady && e.pool.funcs == nil {
-		e.pool.ask = true
+		c.teller(e).ask = true
 		return
 	}
 	e.told = true

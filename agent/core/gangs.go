@@ -205,9 +205,12 @@ func (c *Core) startGang(b *bundle) {
 func (c *Core) outgrows(g *gang) string {
 	n := int64(len(g.here()))
 	for i, need := range g.gs.need {
-		if need*n > c.total[i] {
+		if need*n > c.total[i] && i != resGPUMemory {
 			return fmt.Sprintf("a gang of %d members together %s", n, c.unfit(i, need*n))
 		}
+	}
+	if all, want := devicesOf(&c.cfg), demandOf(g.gs.need); !want.none() && !all.fits(want, int(n)) {
+		return fmt.Sprintf("a gang of %d members, of which each %s", n, c.unmet(want))
 	}
 	return ""
 }

@@ -140,12 +140,13 @@ func (c *Core) join(cl *class) {
 }
 
 func (c *Core) lineOf(cl *class) *line {
+	p := c.poolOf(cl)
 	for _, l := range c.lines {
-		if l.pool == cl.env.pool && l.generator == cl.generator && slices.Equal(l.need, cl.need) {
+		if l.pool == p && l.generator == cl.generator && slices.Equal(l.need, cl.need) {
 			return l
 		}
 	}
-	l := &line{pool: cl.env.pool, need: cl.need, generator: cl.generator, at: len(c.lines)}
+	l := &line{pool: p, need: cl.need, generator: cl.generator, at: len(c.lines)}
 	c.lines = append(c.lines, l)
 	return l
 }

@@ -28,6 +28,7 @@ const (
 // will be free first, as far as resources, limits and the supply time go.
 func (c *Core) schedule() {
 	c.pass++
+	c.owed = nil
 	c.wake = time.Time{}
 	c.tryMemoryAgain()
 	c.retryDelayed()
@@ -55,7 +56,8 @@ func (c *Core) schedule() {
 
 func (c *Core) placeReady() {
 	c.enlist()
-	reserved := c.lacking() // of a gang, or of a starving line
+	reserved := c.lacking() // of a gang
+	var starving amounts    // what a line needs that has waited for long
 	var aside []*class
 	for c.leaving == nil && c.kept+len(c.runs)+c.behind < c.cfg.EventsKept { // each run will end in an event
 		cl := c.pick()
@@ -63,7 +65,7 @@ func (c *Core) placeReady() {
 			break
 		}
 		l := cl.queue.line
-		if reserved != nil && overlaps(reserved, l.need) {
+		if reserved != nil && overlaps(reserved, l.need) || starving != nil && !c.leaves(starving, l.need) {
 			l.pass = c.pass
 			continue
 		}
@@ -78,8 +80,8 @@ func (c *Core) placeReady() {
 		if ex == nil {
 			l.pass = c.pass
 			c.missing(l)
-			if !l.short.IsZero() && c.now.Sub(l.short) >= starveAfter && reserved == nil {
-				reserved = l.need
+			if !l.short.IsZero() && c.now.Sub(l.short) >= starveAfter && reserved == nil && starving == nil {
+				starving = c.claim(l)
 			}
 			continue
 		}
@@ -109,6 +111,28 @@ func overlaps(a, b amounts) bool {
 	return false
 }
 
+// claim is what others have to leave a line that has waited for long: all that its tasks
+// need, but devices only while those are not there. What waits for a device needs no core.
+func (c *Core) claim(l *line) amounts {
+	if c.meets(demandOf(l.need), 1) {
+		return l.need
+	}
+	claim := make(amounts, len(l.need))
+	claim[resGPU] = l.need[resGPU]
+	return claim
+}
+
+// leaves tells whether what is free is enough for a need beside what a starving line has to
+// get. Devices it gets before others.
+func (c *Core) leaves(starving, need amounts) bool {
+	for i := range need {
+		if starving[i] > 0 && need[i] > 0 && (ofDevices(i) || c.free[i]-need[i] < starving[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 // missing notes why a line cannot go on: it lacks resources, or an executor.
 func (c *Core) missing(l *line) {
 	none := make(amounts, len(c.total))
@@ -118,8 +142,12 @@ func (c *Core) missing(l *line) {
 		}
 		return
 	}
-	l.short = time.Time{}
 	c.couldUse(l, l.ready)
+	if !l.awaitsDevices() {
+		l.short = time.Time{}
+	} else if l.short.IsZero() {
+		l.short = c.now
+	}
 }
 
 // couldUse notes that a line has work for n more executors, as far as the
@@ -128,7 +156,7 @@ func (c *Core) couldUse(l *line, n int) {
 	p := l.pool
 	n = min(n, c.cfg.MaxExecutors)
 	for i, need := range l.need {
-		if need > 0 {
+		if need > 0 && !ofDevices(i) {
 			n = int(min(int64(n), c.free[i]/need))
 		}
 	}
@@ -138,7 +166,7 @@ func (c *Core) couldUse(l *line, n int) {
 			idle++ // it is there but cannot take more just now
 		}
 	}
-	p.wanted = max(p.wanted, n-idle)
+	c.want(p, n-idle)
 }
 
 // choose returns the executor that the next run of a line should go to: the one
@@ -299,7 +327,8 @@ func (c *Core) dropUnplaced(j *job, only taskIndex) {
 func (c *Core) chooseFor(r *run) *executor {
 	var best *executor
 	cl := r.gs.class
-	for _, ex := range cl.env.pool.execs {
+	p := c.poolOf(cl)
+	for _, ex := range p.execs {
 		if c.squeezed && len(ex.queue) > 0 {
 			continue // it would be taken back: see squeeze
 		}
@@ -310,7 +339,7 @@ func (c *Core) chooseFor(r *run) *executor {
 	if best == nil {
 		none := make(amounts, len(c.total))
 		if c.fits(none, cl.need) {
-			cl.env.pool.wanted = max(cl.env.pool.wanted, 1)
+			c.want(p, 1)
 		}
 	}
 	return best

@@ -106,6 +106,15 @@ func (m *jobMaker) group(name string) {
 	if o.index == "rank" && needs != "cpu: 2" {
 		needs = "cpu: 0.4"
 	}
+	switch devices := rapid.SampledFrom([]string{"", "", "0.3", "0.5", "1", "2"}).Draw(t, "gpu"); {
+	case devices == "":
+	case o.index == "rank":
+		needs = "cpu: 0.4, gpu: 0.5"
+	case needs == "":
+		needs = "gpu: " + devices
+	default:
+		needs += ", gpu: " + devices
+	}
 	function := rapid.SampledFrom([]string{"F", "F", "F", "\"env:G\""}).Draw(t, "function")
 	fmt.Fprintf(&m.text, "  %s: {%srun: %s, %s, in: {%s}, resources: {%s}, retries: %d, keep_going: %v, priority: %d}\n", name, loop, function, out,
 		strings.Join(ins, ", "), needs, rapid.IntRange(0, 2).Draw(t, "retries"), rapid.Bool().Draw(t, "goes on"), rapid.IntRange(0, 1).Draw(t, "priority"))

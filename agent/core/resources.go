@@ -7,16 +7,21 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// amounts is a set of resources as a vector: cpu, memory, gpu, then the custom
-// ones in the order of Config.Total.
+// amounts is a set of resources as a vector: cpu, memory, gpu, memory on each device,
+// then the custom ones in the order of Config.Total. What is free of devices is in
+// Core.devices, because which ones it is counts.
 type amounts []int64
 
 const (
 	resCPU = iota
 	resMemory
 	resGPU
+	resGPUMemory
 	resCustom
 )
+
+// ofDevices tells whether an amount is one of devices.
+func ofDevices(i int) bool { return i == resGPU || i == resGPUMemory }
 
 func vector(r comms.Resources) amounts {
 	a := make(amounts, resCustom, resCustom+len(r.Custom))
@@ -32,6 +37,9 @@ func vector(r comms.Resources) amounts {
 func (c *Core) need(r dag.Resources) (need amounts, unfit string) {
 	need = make(amounts, len(c.total))
 	need[resCPU], need[resMemory], need[resGPU] = r.CPU, r.Memory, r.GPU
+	if whole := (r.GPU + wholeDevice - 1) / wholeDevice * wholeDevice; r.GPU > wholeDevice {
+		need[resGPU] = whole // graphs of older builds may ask for more than one and a part
+	}
 	if r.CPU == 0 {
 		need[resCPU] = min(1000, c.total[resCPU])
 	}
@@ -43,9 +51,12 @@ func (c *Core) need(r dag.Resources) (need amounts, unfit string) {
 		}
 	}
 	for i, n := range need {
-		if n > c.total[i] {
+		if n > c.total[i] && i != resGPUMemory {
 			return need, c.unfit(i, n)
 		}
+	}
+	if why := c.unfitDevices(demandOf(need)); why != "" {
+		return need, why
 	}
 	if known < len(r.Custom) {
 		return need, "needs " + c.unknownResource(r) + ", which this agent does not have"
@@ -92,20 +103,22 @@ func (c *Core) resources(need amounts) comms.Resources {
 	return r
 }
 
-// fits tells whether a grant may grow to cover need as well.
+// fits tells whether a grant may grow to cover what is needed as well. A grant of devices
+// does not grow: whoever has none needs another executor, for which there may be devices
+// when those that do nothing with theirs have ended.
 func (c *Core) fits(grant, need amounts) bool {
 	for i, n := range need {
-		if n > grant[i] && n-grant[i] > c.free[i] {
+		if n > grant[i] && !ofDevices(i) && n-grant[i] > c.free[i] {
 			return false
 		}
 	}
-	return true
+	return need[resGPU] <= grant[resGPU] && need[resGPUMemory] <= grant[resGPUMemory] || c.meets(demandOf(need), 1)
 }
 
 // cover grows an executor's grant to cover need.
 func (c *Core) cover(ex *executor, need amounts) {
 	for i, n := range need {
-		if d := n - ex.grant[i]; d > 0 {
+		if d := n - ex.grant[i]; d > 0 && !ofDevices(i) {
 			ex.grant[i] += d
 			c.free[i] -= d
 		}
@@ -113,9 +126,12 @@ func (c *Core) cover(ex *executor, need amounts) {
 }
 
 // regrant sets an executor's grant to what the runs in its queue need at most. A
-// held-back generator keeps all but its cpu.
+// held-back generator keeps all but its cpu, and an executor its devices.
 func (c *Core) regrant(ex *executor) {
 	for i := range ex.grant {
+		if ofDevices(i) {
+			continue
+		}
 		want := int64(0)
 		for _, r := range ex.queue {
 			want = max(want, r.group().need[i])

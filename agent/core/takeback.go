@@ -10,15 +10,15 @@ import (
 // another one of their pool has nothing to do.
 func (c *Core) takeBack() {
 	for _, p := range c.pools {
-		if !slices.ContainsFunc(p.execs, func(ex *executor) bool { return ex.state == exUp && len(ex.queue) == 0 && !ex.full }) {
+		idle := slices.IndexFunc(p.execs, func(ex *executor) bool { return ex.state == exUp && len(ex.queue) == 0 && !ex.full })
+		if idle < 0 {
 			continue
 		}
 		for _, ex := range p.execs {
 			if ex.asked || ex.state != exUp || !ex.spares() {
 				continue
 			}
-			none := make(amounts, len(c.total))
-			if !c.fits(none, ex.queue[len(ex.queue)-1].gs.need) {
+			if !c.fits(p.execs[idle].grant, ex.queue[len(ex.queue)-1].gs.need) {
 				continue
 			}
 			if due := ex.heard.Add(staleAfter); due.After(c.now) {

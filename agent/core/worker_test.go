@@ -30,6 +30,9 @@ type worker struct {
 	back   []*comms.Lease // to be returned behind the report that seals what is in it
 	ends   []comms.Usage  // of runs from first on, which have succeeded, to be told together
 	first  comms.RunID
+
+	devices []string // that it sees
+	share   int64    // of each, as its first task said; 0: it had none
 }
 
 func (x *worker) canAct() bool {

@@ -114,7 +114,7 @@ func (w *world) perform(a Action) {
 		}
 	case Spawn:
 		w.workers = append(w.workers, &worker{w: w, id: a.Executor, kinds: map[uint32]*comms.Kind{}, segs: map[uint32]uint64{},
-			live: map[comms.RunID][]uint32{}})
+			live: map[comms.RunID][]uint32{}, devices: a.Devices})
 		w.post(Spawned{Executor: a.Executor, PID: int64(a.Executor)})
 		w.post(FromExecutor{a.Executor, &comms.Hello{Language: "go", Functions: []comms.FuncSig{{Name: "F"}, {Name: "G"}}}})
 	case Kill:
@@ -378,8 +378,36 @@ func (w *world) checkGangs(out []Action) {
 	}
 }
 
+// checkDevices finds with each process the devices that its tasks ask for, and none over
+// its capacity by what the processes that live had: they may keep it as long as they do.
+func (w *world) checkDevices() {
+	used := map[string]int64{}
+	for _, x := range w.workers {
+		if x.dead {
+			continue
+		}
+		for i := range x.queue {
+			gpu := x.kinds[x.queue[i].Kind].Resources.GPU
+			n, each := demand{gpu: gpu}.count()
+			if gpu == 0 {
+				n = 0
+			}
+			if len(x.devices) != n || x.share != 0 && x.share != each.gpu {
+				w.t.Fatalf("a task that needs %d gpu is given to executor %d, which has %d of each of %v", gpu, x.id, x.share, x.devices)
+			}
+			x.share = each.gpu
+		}
+		for _, name := range x.devices {
+			if used[name] += x.share; used[name] > wholeDevice {
+				w.t.Fatalf("processes that live have %d thousandths of device %s", used[name], name)
+			}
+		}
+	}
+}
+
 // checkResources sums what runs now.
 func (w *world) checkResources() {
+	w.checkDevices()
 	used := map[string]int64{}
 	for _, x := range w.workers {
 		r := x.cur
