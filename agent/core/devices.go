@@ -38,7 +38,7 @@ func demandOf(need amounts) demand { return demand{need[resGPU], need[resGPUMemo
 // count tells on how many devices it is met, and with what portion of each.
 func (d demand) count() (n int, each portion) {
 	if d.gpu <= wholeDevice {
-		return 1, portion{d.gpu, d.memory}
+		return 1, portion(d)
 	}
 	return int(d.gpu / wholeDevice), portion{wholeDevice, d.memory}
 }
