@@ -1,9 +1,11 @@
 package process
 
 import (
+	"debug/elf"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -92,10 +94,27 @@ func becomeRooted(spec string, args []string) error {
 		}
 	}
 	err = syscall.Exec(args[0], args, os.Environ())
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("start %s in the root %s: %w (of a program that is there, a library is missing: CGO_ENABLED=0 builds one that needs none)", args[0], r.Dir, err)
+	if loader := loaderOf(args[0]); errors.Is(err, fs.ErrNotExist) && loader != "" {
+		return fmt.Errorf("start %s in the root %s: it is linked to a C library that is not there (%s): built with CGO_ENABLED=0 a Go program needs none", args[0], r.Dir, loader)
 	}
 	return fmt.Errorf("start %s in the root %s: %w", args[0], r.Dir, err)
+}
+
+// loaderOf returns which program loads the libraries of another, "" when that has none or
+// cannot be read.
+func loaderOf(program string) string {
+	file, err := elf.Open(program)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	for _, p := range file.Progs {
+		if p.Type == elf.PT_INTERP && p.Filesz <= unix.PathMax {
+			name, _ := io.ReadAll(p.Open()) // a file that is cut off has no loader
+			return strings.TrimRight(string(name), "\x00")
+		}
+	}
+	return ""
 }
 
 // shown is Binds without those that are below others, each once.

@@ -143,6 +143,11 @@ func TestRootFails(t *testing.T) {
 		want   string
 	}{
 		{"no such program", func(c *Command) { c.Path = "/bin/none" }, "start /bin/none in the root"},
+		{"a program without its C library", func(c *Command) {
+			if err := os.Remove(filepath.Join(c.Root.Dir, loaderOf("/bin/sh"))); err != nil {
+				t.Fatal(err)
+			}
+		}, "it is linked to a C library that is not there (" + loaderOf("/bin/sh") + "): built with CGO_ENABLED=0"},
 		{"no such name", func(c *Command) { c.Path = "none" }, `find the program in the root`},
 		{"what is shown is not there", func(c *Command) { c.Root.Binds = append(c.Root.Binds, "/no/such") }, "show /no/such"},
 		{"the working folder is not shown", func(c *Command) { c.Dir = t.TempDir() }, "use the working folder"},
