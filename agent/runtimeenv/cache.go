@@ -74,6 +74,8 @@ type Activation struct {
 	Keys    []string // of all that was made for it: PLUGIN-KEY
 	Built   bool     // something was made just now rather than found in the cache
 	Bytes   int64    // of files that were made for it
+
+	executor string // folder of the Python executor's package, which nothing hides
 }
 
 // Cache makes environments and keeps them in a folder.

@@ -219,13 +219,29 @@ func (act *Activation) setVar(name, value string) {
 	act.Env = append(act.Env, name+"="+value)
 }
 
-// addPythonPath puts folders where Python finds modules first.
+// addPythonPath puts folders where Python finds modules first, but for the executor's own.
 func (act *Activation) addPythonPath(paths ...string) {
+	act.setPythonPath(append(paths, act.pythonPath()...))
+}
+
+// extendPythonPath puts folders where Python finds modules of which there are no others.
+func (act *Activation) extendPythonPath(paths ...string) {
+	act.setPythonPath(append(act.pythonPath(), paths...))
+}
+
+// pythonPath lists where Python finds modules, but for the executor's own.
+func (act *Activation) pythonPath() (paths []string) {
 	for _, kv := range act.Env {
-		if old, ok := strings.CutPrefix(kv, "PYTHONPATH="); ok && old != "" {
-			paths = append(paths, old)
-			break
+		if all, ok := strings.CutPrefix(kv, "PYTHONPATH="); ok {
+			return slices.DeleteFunc(filepath.SplitList(all), func(p string) bool { return p == act.executor })
 		}
+	}
+	return nil
+}
+
+func (act *Activation) setPythonPath(paths []string) {
+	if act.executor != "" {
+		paths = append([]string{act.executor}, paths...)
 	}
 	act.setVar("PYTHONPATH", strings.Join(paths, string(filepath.ListSeparator)))
 }
@@ -413,6 +429,7 @@ func (pythonExecutor) Create(_ context.Context, _ dag.Environment, b *Build) err
 
 // Activate makes the package importable.
 func (pythonExecutor) Activate(_ dag.Environment, dir string, act *Activation) error {
-	act.addPythonPath(dir)
+	act.executor = dir
+	act.addPythonPath()
 	return nil
 }

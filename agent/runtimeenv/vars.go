@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/cascade-run/cascade/dag"
 )
 
-// varsPlugin sets environment variables. It comes last, so that the job file has the last word.
+// varsPlugin sets environment variables. It comes last, so that the job file has the last
+// word; but without what other plugins put into PYTHONPATH no Python executor would start.
 type varsPlugin struct{}
 
 const varsPriority = 1000
@@ -40,6 +42,10 @@ func (varsPlugin) Validate(env dag.Environment) error {
 
 func (varsPlugin) Activate(env dag.Environment, _ string, act *Activation) error {
 	for _, name := range slices.Sorted(maps.Keys(env.Vars)) {
+		if name == "PYTHONPATH" && act.executor != "" {
+			act.extendPythonPath(filepath.SplitList(env.Vars[name])...)
+			continue
+		}
 		act.Env = append(act.Env, name+"="+env.Vars[name])
 	}
 	return nil

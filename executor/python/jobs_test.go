@@ -147,6 +147,39 @@ func TestVersionsMeet(t *testing.T) {
 	}
 }
 
+// PYTHONPATH of a job names folders that are looked into, too. What has the names of modules
+// that the executor itself needs does not get into its way; commands find the folders as well.
+func TestPythonPath(t *testing.T) {
+	needs.Python(t)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"own/extra.py": "value = 7\n", "own/steps.py": "value = 'hidden by py_modules'\n", "code/steps.py": "import extra\ndef take(): return extra.value\n",
+		"own/cascade.py": "raise ImportError('hidden')\n", "own/msgpack.py": "raise ImportError('hidden')\n", "own/zmq.py": "raise ImportError('hidden')\n",
+		"own/selectors.py": "raise ImportError('hidden')\n", "code/mmap.py": "raise ImportError('hidden')\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := fmt.Sprintf(`
+job: path
+environments:
+  e: {python: {}, py_modules: [./code], env: {PYTHONPATH: %q}}
+tasks:
+  function: {run: "e:steps.take", out: [n]}
+  command: {command: "python -c 'import sys, extra, steps; sys.stdout.write(str(steps.take()))' > ${out.n}", environment: e, out: [n]}
+outputs: [function.n, command.n]
+`, filepath.Join(dir, "own"))
+	c := cascadetest.Start(t)
+	const want = "command.n = 7\nfunction.n = 7\n"
+	if got := outcome(t, c, submitText(t, c, dir, []byte(text))); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // same compares with a golden file, or writes it.
 func same(t *testing.T, golden, got string) {
 	t.Helper()

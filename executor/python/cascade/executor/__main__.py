@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
-import resource
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+
+def _ours_first(path: list[str]) -> list[str]:
+    """The path with what PYTHONPATH names last: there a task may have modules of the names of those that we import."""
+    theirs = {os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p}
+    return sorted(path, key=lambda p: os.path.abspath(p) in theirs)
+
+
+def _worker(address: str, token: str, crash: str, pipes: bool, debug: bool) -> Worker:
+    import faulthandler
+    import resource
+
+    from .worker import Worker
+
+    if crash:
+        faulthandler.enable(open(crash, "w"), all_threads=False)  # noqa: SIM115 (open until the process ends)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each mapped segment takes a descriptor
+    return Worker(address, token, pipes, debug)
 
 
 def main() -> int:
@@ -19,14 +40,10 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    if crash:
-        faulthandler.enable(open(crash, "w"), all_threads=False)  # noqa: SIM115 (open until the process ends)
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each mapped segment takes a descriptor
-
-    from .worker import Worker
-
-    Worker(address, token, bool(pipes), bool(debug)).run()
+    path, sys.path[:] = sys.path[:], _ours_first(sys.path)
+    worker = _worker(address, token, crash, bool(pipes), bool(debug))
+    sys.path[:] = path
+    worker.run()
     os._exit(0)  # threads that tasks have left behind do not hold it
 
 
