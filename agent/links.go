@@ -191,12 +191,12 @@ const largeJob = 1000
 // Up is called by the link.
 func (d *controllerDoor) Up(l *comms.Link, peer comms.Identity, resumed bool) {
 	d.agent.log.Info().Str("controller", peer.Name).Bool("resumed", resumed).Msg("controller is there")
-	loop := d.agent.loop
+	loop, epoch := d.agent.loop, l.Epoch()
 	d.agent.in.Offer(item{note: func() {
 		if !resumed {
 			loop.controller.waiting = nil // it was for the one before, and must not come ahead of Register
 		}
-		loop.controller.link = l
+		loop.controller.link, loop.controller.epoch = l, epoch
 	}, ev: core.ControllerUp{Resumed: resumed}})
 	if !resumed {
 		d.agent.in.Offer(item{note: d.agent.packages.again})

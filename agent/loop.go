@@ -54,6 +54,7 @@ const inboxLimit = 8192
 // outbound is a link and what did not fit into its queue.
 type outbound struct {
 	link    *comms.Link
+	epoch   uint64 // of the link, of which the core has heard: what it sends is for that peer; 0: for any
 	waiting [][]byte
 }
 
@@ -292,12 +293,12 @@ func (l *loop) send(out *outbound, m comms.Message) (full bool) {
 // queue hands a message to its link, and tells whether that has taken it or ended:
 // a link that refuses for good is aborted, for its peer would miss a message.
 func (l *loop) queue(out *outbound, head []byte) bool {
-	switch err := out.link.Queue(head, nil); {
+	switch err := out.link.QueueIn(out.epoch, head, nil); {
 	case err == nil:
 		l.dirty = append(l.dirty, out.link)
 	case errors.Is(err, comms.ErrFull):
 		return false
-	case errors.Is(err, comms.ErrClosed): // its Down is on the way
+	case errors.Is(err, comms.ErrClosed), errors.Is(err, comms.ErrEpoch): // its Down, or its Up, is on the way
 	default:
 		out.link.Abort(err)
 	}

@@ -140,12 +140,12 @@ func (d *peerDoor) Up(l *comms.Link, other comms.Identity, resumed bool) {
 		l.Abort(comms.ErrClosed)
 		return
 	}
-	loop := d.agent.loop
+	loop, epoch := d.agent.loop, l.Epoch()
 	d.agent.log.Info().Str("peer", other.Name).Bool("resumed", resumed).Msg("agent is there")
 	d.agent.in.Offer(item{note: func() {
 		p := loop.peer(other.Name)
 		if resumed = resumed && p.out.link == l; !resumed {
-			p.out = outbound{link: l} // what waited was for the one before
+			p.out = outbound{link: l, epoch: epoch} // what waited was for the one before
 		}
 		loop.send(&p.out, &comms.Serving{At: loop.serving()})
 		loop.step(core.PeerUp{Agent: other.Name, Incarnation: other.Incarnation, Resumed: resumed})

@@ -136,16 +136,19 @@ func (a *agent) deliver(d memnet.Delivery[comms.Message]) {
 	}
 	switch d.Kind {
 	case memnet.Up:
+		if !d.Resumed {
+			a.out.begins()
+		}
 		a.post(func() {
 			if !d.Resumed {
-				a.out = outbox{} // what waits was for the one before
+				a.out.heard()
 			}
 			a.step(core.ControllerUp{Resumed: d.Resumed})
 		})
 	case memnet.Down:
 		a.post(func() {
 			if d.Final {
-				a.out = outbox{}
+				a.out.ends()
 			}
 			a.step(core.ControllerDown{})
 		})

@@ -41,16 +41,19 @@ func (a *agent) meetPeers() {
 func (a *agent) fromAgent(p *agentPeer, d memnet.Delivery[comms.Message]) {
 	switch d.Kind {
 	case memnet.Up:
+		if !d.Resumed {
+			p.out.begins()
+		}
 		a.post(func() {
 			if !d.Resumed {
-				p.out = outbox{} // what waits was for the one before
+				p.out.heard()
 			}
 			a.step(core.PeerUp{Agent: p.a.name, Incarnation: d.Incarnation, Resumed: d.Resumed})
 		})
 	case memnet.Down:
 		a.post(func() {
 			if d.Final {
-				p.out = outbox{}
+				p.out.ends()
 			}
 			a.step(core.PeerDown{Agent: p.a.name, Over: d.Final})
 		})

@@ -362,10 +362,16 @@ func (p *process) after(d time.Duration, do func()) {
 }
 
 // outbox is what a driver keeps of a link that is full.
-type outbox struct{ held []comms.Message }
+type outbox struct {
+	held []comms.Message
+	news int // links that have begun of which the core has not heard: it sends over the one before, which has ended
+}
 
 // send sends a message or keeps it. full is true when it is the first that has to wait.
 func (o *outbox) send(w *world, n *memnet.Net[comms.Message], from, to string, m comms.Message) (full bool) {
+	if o.news > 0 {
+		return false
+	}
 	if len(o.held) > 0 {
 		o.held = append(o.held, m)
 		return false
@@ -380,6 +386,15 @@ func (o *outbox) send(w *world, n *memnet.Net[comms.Message], from, to string, m
 	}
 	return false
 }
+
+// begins notes that another link has begun. The core hears of it later, by heard.
+func (o *outbox) begins() { o.news++ }
+
+// heard drops what waits: it was for the link before.
+func (o *outbox) heard() { *o = outbox{news: o.news - 1} }
+
+// ends drops what waits for a link that has ended.
+func (o *outbox) ends() { *o = outbox{news: o.news} }
 
 // credit sends what was kept; it tells whether there was something and now is nothing.
 func (o *outbox) credit(w *world, n *memnet.Net[comms.Message], from, to string) bool {
