@@ -41,7 +41,7 @@ type Config struct {
 	Graphs          *decoded.Graphs // that other parts of this process decode too; default none
 	CertificateLife time.Duration   // of agents and clients; default 7 and 30 days
 	Audit           string          // file to which who asked for what is appended; default none
-	LateHook        []string        // program and arguments to run when a job is predicted to miss a deadline: see hook.go; default none
+	LateHook        []string        // program and arguments to run, or an http address to post to, when a job is predicted to miss a deadline: see hook.go; default none
 
 	InsecureTestNetwork bool          // permit plain TCP, for tests and benchmarks
 	Silence             time.Duration // after which the link of an agent or client counts as broken; default comms.DefaultSilence

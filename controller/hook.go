@@ -1,10 +1,15 @@
 package controller
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,6 +61,7 @@ func (c *Controller) runHooks() {
 	}
 }
 
+// hook runs the hook: a program, or what answers at an http address.
 func (c *Controller) hook(a core.Warn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), hookTime)
 	defer cancel()
@@ -68,6 +74,9 @@ func (c *Controller) hook(a core.Warn) error {
 		case <-ended:
 		}
 	}()
+	if at := c.cfg.LateHook[0]; isWeb(at) {
+		return post(ctx, at, &a)
+	}
 	cmd := exec.CommandContext(ctx, c.cfg.LateHook[0], c.cfg.LateHook[1:]...)
 	cmd.Env = append(os.Environ(), "CASCADE_JOB="+a.Job.String(), "CASCADE_JOB_NAME="+a.Name, "CASCADE_OWNER="+a.Owner, "CASCADE_LATE="+a.Text)
 	cmd.WaitDelay = time.Second
@@ -75,6 +84,34 @@ func (c *Controller) hook(a core.Warn) error {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("late hook %s: %w: %s", c.cfg.LateHook[0], err, out.last)
+	}
+	return nil
+}
+
+func isWeb(hook string) bool {
+	return strings.HasPrefix(hook, "http://") || strings.HasPrefix(hook, "https://")
+}
+
+// post sends what a program is told by its environment as a JSON object. An answer other
+// than 2xx is an error; its text is part of that.
+func post(ctx context.Context, address string, a *core.Warn) error {
+	body, err := json.Marshal(map[string]string{"job": a.Job.String(), "name": a.Name, "owner": a.Owner, "late": a.Text})
+	if err != nil {
+		return fmt.Errorf("late hook: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("late hook: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("late hook: %w", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode/100 != 2 {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, maxTail)) // it only explains
+		return fmt.Errorf("late hook %s: it answered %s: %s", address, res.Status, text)
 	}
 	return nil
 }

@@ -1,6 +1,10 @@
 package controller
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -35,6 +39,45 @@ func TestLateHook(t *testing.T) {
 	c.cfg.LateHook = []string{"/bin/sleep", "3600"}
 	if err := c.hook(a); err == nil {
 		t.Error("a hook that sleeps for an hour ended well")
+	}
+}
+
+// An address is posted to; what answers that it failed, or not at all, is an error.
+func TestLateWebhook(t *testing.T) {
+	got := make(chan string, 3)
+	status, quit := http.StatusNoContent, make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		got <- fmt.Sprint(r.Method, " ", r.Header.Get("Content-Type"), " ", string(b), " ", err)
+		if status == 0 { // it says nothing
+			close(quit)
+			<-r.Context().Done()
+			return
+		}
+		w.WriteHeader(status)
+		if status != http.StatusNoContent {
+			fmt.Fprint(w, "no pager")
+		}
+	}))
+	defer server.Close()
+	c := &Controller{quit: make(chan struct{})}
+	c.cfg.LateHook = []string{server.URL + "/late"}
+	a := core.Warn{Job: testJob(1), Name: "forecast", Owner: "ann", Text: "b is predicted to end \"late\""}
+	want := `POST application/json {"job":"` + a.Job.String() + `","late":"b is predicted to end \"late\"","name":"forecast","owner":"ann"} <nil>`
+	if err := c.hook(a); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-got; got != want {
+		t.Errorf("posted %s\nwant %s", got, want)
+	}
+	status = http.StatusBadGateway
+	if err := c.hook(a); err == nil || !strings.Contains(err.Error(), "502 Bad Gateway: no pager") {
+		t.Errorf("%v", err)
+	}
+	status = 0
+	go func() { <-quit; close(c.quit) }()
+	if err := c.hook(a); err == nil {
+		t.Error("a hook that says nothing ended well when the controller did")
 	}
 }
 

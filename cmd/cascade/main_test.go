@@ -218,6 +218,7 @@ var varying = []struct {
 	{regexp.MustCompile(`[\d.]+ tasks at once`), "N tasks at once"},
 	// Of equal tasks of a family any may have taken longest.
 	{regexp.MustCompile(`(?m)(critical path  DURATION: .*)\[\d+\]`), "$1[N]"},
+	{regexp.MustCompile(`(?m)^(  here: .*), [\d.]+[KMG]?i?B at its peak`), "$1, SIZE at its peak"}, // of what was measured on this host
 	{regexp.MustCompile(`executor \d+`), "executor N"},
 	{regexp.MustCompile(`goroutine \d+`), "goroutine N"},
 	{regexp.MustCompile(`x:[0-9a-f]{32}`), "x:HASH"},

@@ -177,7 +177,7 @@ func (f *planFor) cluster() (planner.Cluster, error) {
 		if err := checkCPU(f.cores); err != nil {
 			return planner.Cluster{}, err
 		}
-		return planner.Cluster{Hosts: []planner.Host{{Name: "here", CPU: int64(f.cores * 1000)}}}, nil
+		return planner.Cluster{Hosts: []planner.Host{{Name: "here", CPU: int64(f.cores * 1000)}}, Whole: true}, nil
 	}
 	if !(f.gbit >= 0 && f.gbit <= 1e6) {
 		return planner.Cluster{}, badInputf("--gbit %g: want a number above 0", f.gbit)
@@ -257,11 +257,8 @@ func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster, s
 	a.tellHosts(g, p, c)
 }
 
-// tellHosts says what each host has of a plan, where there are several or memory is known.
+// tellHosts says what each host has of a plan.
 func (a *app) tellHosts(g *dag.Graph, p *planner.Plan, c *planner.Cluster) {
-	if len(c.Hosts) < 2 && len(p.Memory) == 0 {
-		return
-	}
 	busy, tasks := make([]float64, len(c.Hosts)), make([]int, len(c.Hosts))
 	for i, t := range p.Tasks {
 		if t.Host >= 0 {
@@ -270,7 +267,7 @@ func (a *app) tellHosts(g *dag.Graph, p *planner.Plan, c *planner.Cluster) {
 		}
 	}
 	moved := ""
-	if p.Contended {
+	if p.Contended && len(c.Hosts) > 1 {
 		moved = "; " + units.BytesSize(p.Moved) + " go to another host"
 	}
 	fmt.Fprintf(a.out, "found by %s%s\n", p.Method, moved)
