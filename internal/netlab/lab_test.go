@@ -10,7 +10,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -271,5 +274,35 @@ func TestDelay(t *testing.T) {
 	defer c.Close()
 	if took := time.Since(began); took < 2*delay {
 		t.Errorf("a round trip over links of %s took %s", delay, took)
+	}
+}
+
+// Where the kernel cannot delay packets a lab with a delay is refused by that name, and
+// leaves nothing that another lab would meet.
+func TestDelayWithoutNetem(t *testing.T) {
+	lab(t, netlab.Config{Hosts: 1}) // or it is skipped
+	groups := func() (all []string) {
+		for _, pattern := range []string{"/sys/fs/cgroup/cascade-netlab-*", "/sys/fs/cgroup/*/cascade-netlab-*"} {
+			found, err := filepath.Glob(fmt.Sprintf("%s%d-*", strings.TrimSuffix(pattern, "*"), os.Getpid()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, found...)
+		}
+		return all
+	}
+	before := groups()
+	l, err := netlab.New(netlab.Config{Hosts: 2, Rate: 1_000_000_000, Delay: time.Millisecond})
+	if err == nil {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		t.Skip("this kernel has netem: TestDelay shows it")
+	}
+	if !errors.Is(err, netlab.ErrNoNetem) {
+		t.Errorf("%v, want %v", err, netlab.ErrNoNetem)
+	}
+	if after := groups(); !slices.Equal(after, before) {
+		t.Errorf("control groups %q, before %q", after, before)
 	}
 }
