@@ -6,12 +6,14 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cascade-run/cascade/benchmarks/scale/model"
 )
 
 // modelOf is the model of a run on hosts that share this machine.
 func modelOf(n int, w work, costs model.Costs) model.Config {
-	return model.Config{Hosts: n, Cores: runtime.NumCPU(), Slots: w.slots, OneHost: true, Tasks: w.tasks, Task: w.task, Sleep: true, Costs: costs}
+	return model.Config{Hosts: n, Cores: runtime.NumCPU(), Slots: w.slots, OneHost: true, Tasks: w.tasks, Task: w.task, Sleep: true, Drivers: w.drivers, Costs: costs}
 }
 
 // fit finds what a message and a task cost, from two runs on one host that have few
@@ -21,8 +23,10 @@ func fit(few, many measured) (costs model.Costs, err error) {
 	guess := model.Cost{Message: 5 * time.Microsecond, Task: 500 * time.Nanosecond}
 	costs = model.Costs{Controller: guess, Agent: guess, Executor: guess}
 	const turns = 6
+	runtime.LockOSThread() // whose clock is read
+	defer runtime.UnlockOSThread()
 	for range turns {
-		var meters [2]model.Meter
+		meters := [2]model.Meter{{Clock: spent}, {Clock: spent}}
 		var ran [2]model.Result
 		for i, m := range []*measured{&few, &many} {
 			cfg := modelOf(m.hosts, m.work, costs)
@@ -43,6 +47,48 @@ func fit(few, many measured) (costs model.Costs, err error) {
 		costs.Beside = model.Cost{Message: max(0, all.Message-costs.Controller.Message), Task: max(0, all.Task-costs.Controller.Task)}
 	}
 	return costs, nil
+}
+
+// fitCalls finds what a task costs that another task calls, where the messages cost
+// what they do in jobs of one graph.
+func fitCalls(m measured, costs model.Costs) (model.Costs, error) {
+	of := costs
+	runtime.LockOSThread() // whose clock is read
+	defer runtime.UnlockOSThread()
+	for range 3 { // how long tasks take changes how many messages join
+		meter := model.Meter{Clock: spent}
+		cfg := modelOf(m.hosts, m.work, of)
+		cfg.Meter = &meter
+		ran, err := model.Run(cfg)
+		if err != nil {
+			return costs, err
+		}
+		of.Agent = rest(costs.Agent, ran.Controller+ran.Executors, m.tasks, m.agent)
+		of.Executor = rest(costs.Executor, ran.Executors, 2*m.tasks, m.executor) // one to call, one to be called
+		of.Controller = rest(costs.Controller, meter.Messages, m.tasks, meter.Time)
+		of.Beside = rest(costs.Beside, ran.Controller, m.tasks, m.controller-meter.Time)
+	}
+	return of, nil
+}
+
+// spent is the processor time of this thread: on a busy machine others take theirs
+// in the middle of a step.
+func spent() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		panic(err) // every Linux has that clock
+	}
+	return time.Duration(t.Nano())
+}
+
+// rest is the cost of a task that explains what messages do not. Where they explain
+// more than was used they are cheaper.
+func rest(c model.Cost, messages, tasks int, used time.Duration) model.Cost {
+	of := c.Message * time.Duration(messages)
+	if of > used {
+		return model.Cost{Message: max(0, used) / time.Duration(max(1, messages))}
+	}
+	return model.Cost{Message: c.Message, Task: (used - of) / time.Duration(tasks)}
 }
 
 // solve finds the cost of a message and of a task from two runs. Neither is less

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/benchmarks/internal/hosts"
 	"github.com/cascade-run/cascade/dag"
@@ -19,7 +21,15 @@ import (
 
 type settings struct{ Micros int64 }
 
-var _ = cascade.Func1("scale_task", task, "with -> out")
+type driveSettings struct {
+	Micros        int64 // that each call waits
+	Calls, Window int
+}
+
+var (
+	_ = cascade.Func1("scale_task", task, "with -> out")
+	_ = cascade.Func1("scale_drive", drive, "with -> out")
+)
 
 // task waits. Its result goes nowhere: the job declares no output.
 func task(_ context.Context, s settings) (int64, error) {
@@ -29,11 +39,51 @@ func task(_ context.Context, s settings) (int64, error) {
 	return 0, nil
 }
 
+// drive calls tasks and awaits them in order, with at most so many under way.
+func drive(ctx context.Context, s driveSettings) (n int64, err error) {
+	under := make([]cascade.Future[int64], 0, s.Calls)
+	for i := range s.Calls + s.Window {
+		if i >= s.Window && i-s.Window < len(under) {
+			if _, err := under[i-s.Window].Get(ctx); err != nil {
+				return n, err
+			}
+			n++
+		}
+		if i < s.Calls {
+			f, err := cascade.Call[int64](ctx, "scale_task", settings{s.Micros})
+			if err != nil {
+				return n, err
+			}
+			under = append(under, f)
+		}
+	}
+	return n, nil
+}
+
 // work is what each host is given.
 type work struct {
-	task  time.Duration // that each task waits
-	tasks int           // of a job
-	slots int           // of an agent
+	task    time.Duration // that each task waits
+	tasks   int           // of a job
+	slots   int           // of an agent
+	drivers int           // how many tasks call those; 0: they are in the job's graph
+}
+
+// way names how the tasks come to their agent.
+func way(drivers int) string {
+	if drivers > 0 {
+		return "bottom-up"
+	}
+	return "static"
+}
+
+// jobFile is the job of the host with that name.
+func (w work) jobFile(host string) string {
+	run, n, with := "scale_task", w.tasks, ""
+	if w.drivers > 0 {
+		run, n = "scale_drive", w.drivers
+		with = fmt.Sprintf(", calls: %d, window: %d", w.tasks/w.drivers, max(1, 3*w.slots/w.drivers)) // as the model has it
+	}
+	return fmt.Sprintf("job: scale\ntasks:\n  task: {run: %s, for: {i: \"0..%d\"}, with: {micros: %d%s}, resources: {at_%s: 1}}\n", run, n-1, w.task.Microseconds(), with, host)
 }
 
 // measured is what a real run took.
@@ -80,9 +130,8 @@ func run(c *hosts.Cluster, n int, w work) (time.Duration, error) {
 	defer stop()
 	graphs := make([]*dag.Graph, n)
 	for i := range graphs {
-		text := fmt.Sprintf("job: scale\ntasks:\n  task: {run: scale_task, for: {i: \"0..%d\"}, with: {micros: %d}, resources: {at_%s: 1}}\n", w.tasks-1, w.task.Microseconds(), hosts.Name(i))
 		var err error
-		if graphs[i], err = dag.ParseYAML("scale.yaml", []byte(text), dag.Override{}, dag.Options{}); err != nil {
+		if graphs[i], err = dag.ParseYAML("scale.yaml", []byte(w.jobFile(hosts.Name(i))), dag.Override{}, dag.Options{}); err != nil {
 			return 0, err
 		}
 	}
@@ -146,12 +195,12 @@ func stat(pid int) (parent int, used time.Duration, ok bool) {
 	}
 	// The name, in parentheses, may have anything in it; state, parent and more follow.
 	f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(f) < 13 {
+	if len(f) < 2 {
 		return 0, 0, false
 	}
-	const tick = 10 * time.Millisecond // USER_HZ is 100 on every platform of Linux that Go knows
-	user, err1 := strconv.ParseInt(f[11], 10, 64)
-	system, err2 := strconv.ParseInt(f[12], 10, 64)
-	parent, err3 := strconv.Atoi(f[1])
-	return parent, time.Duration(user+system) * tick, errors.Join(err1, err2, err3) == nil
+	const clockOfProcess = 2 // CPUCLOCK_SCHED: counts nanoseconds, where the text above has hundredths of a second
+	var spent unix.Timespec
+	err1 := unix.ClockGettime(int32(^pid<<3|clockOfProcess), &spent)
+	parent, err2 := strconv.Atoi(f[1])
+	return parent, time.Duration(spent.Nano()), errors.Join(err1, err2) == nil
 }

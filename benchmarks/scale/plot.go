@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"image/color"
+	"maps"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -29,19 +31,23 @@ func draw(file string, cores int, all []point) error {
 		p.Legend.Add(name, line, dots)
 		return nil
 	}
-	var empty, long plotter.XYs
-	for _, pt := range all {
-		xy := plotter.XY{X: float64(pt.n), Y: pt.res.Rate}
-		if pt.task == 0 {
-			empty = append(empty, xy)
-		} else {
-			long = append(long, xy)
+	colors := []color.RGBA{{R: 0xc0, G: 0x50, B: 0x20, A: 0xff}, {R: 0x20, G: 0x60, B: 0xa0, A: 0xff}, {R: 0xe0, G: 0xa0, B: 0x20, A: 0xff}, {R: 0x50, G: 0xa0, B: 0x80, A: 0xff}}
+	for i := 0; len(all) > 0; i++ {
+		var xy plotter.XYs
+		name := all[0].name()
+		for len(all) > 0 && all[0].name() == name {
+			xy = append(xy, plotter.XY{X: float64(all[0].n), Y: all[0].res.Rate})
+			all = all[1:]
+		}
+		if err := add(name, colors[i%len(colors)], xy); err != nil {
+			return err
 		}
 	}
-	if err := add("empty tasks", color.RGBA{R: 0xc0, G: 0x50, B: 0x20, A: 0xff}, empty); err != nil {
-		return err
+	var paper plotter.XYs
+	for _, n := range slices.Sorted(maps.Keys(ray)) {
+		paper = append(paper, plotter.XY{X: float64(n), Y: ray[n]})
 	}
-	if err := add(fmt.Sprintf("tasks of %v", longTask), color.RGBA{R: 0x20, G: 0x60, B: 0xa0, A: 0xff}, long); err != nil {
+	if err := add("Ray paper, empty tasks", color.RGBA{A: 0xff}, paper); err != nil {
 		return err
 	}
 	return p.Save(16*vg.Centimeter, 11*vg.Centimeter, file)

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cascade-run/cascade/agent/core"
@@ -88,7 +89,7 @@ func (a *agent) perform(act core.Action) {
 		a.executors = append(a.executors, x)
 		a.w.after(spawnTime, func() {
 			a.post(0, func() { a.step(core.Spawned{Executor: x.id, PID: int64(x.id), ShmDir: "/shm"}) })
-			x.tell(&comms.Hello{PID: int64(x.id), Language: "go", Functions: []comms.FuncSig{{Name: function}}}, 0)
+			x.tell(&comms.Hello{PID: int64(x.id), Language: "go", Functions: []comms.FuncSig{{Name: function}, {Name: driverFunction}}}, 0)
 		})
 	case core.SetTimer:
 		at := act.At
@@ -119,10 +120,14 @@ type executor struct {
 	server
 	a     *agent
 	id    comms.ExecutorID
+	kinds map[uint32]*comms.Kind
 	queue []comms.Run
-	runs  bool
+	runs  int     // of the queue, that have begun
+	drive *driver // it runs one
 
-	first comms.RunID // of the runs that have ended and are not told
+	items []comms.ReportItem // of runs that have ended and are not told
+	told  int                // so many
+	first comms.RunID        // of the runs without outputs behind them
 	ends  []comms.Usage
 	since time.Duration
 }
@@ -135,44 +140,70 @@ const (
 )
 
 func newExecutor(a *agent, id comms.ExecutorID) *executor {
-	return &executor{server: server{on: a.on}, a: a, id: id}
+	return &executor{server: server{on: a.on}, a: a, id: id, kinds: map[uint32]*comms.Kind{}}
 }
 
 func (x *executor) received(m comms.Message) {
 	x.post(x.a.cfg.Costs.Executor.Message, func() {
-		d, ok := m.(*comms.Dispatch)
-		if !ok {
-			return
-		}
-		for i := range d.Runs {
-			all, err := d.Runs[i].All()
-			if err != nil {
-				x.a.w.fail(fmt.Errorf("a Dispatch cannot be read: %w", err))
-				return
+		switch m := m.(type) {
+		case *comms.Kind:
+			if x.kinds[m.ID] = m; m.Close {
+				delete(x.kinds, m.ID)
 			}
-			x.queue = append(x.queue, all...)
+		case *comms.Dispatch:
+			for i := range m.Runs {
+				all, err := m.Runs[i].All()
+				if err != nil {
+					x.a.w.fail(fmt.Errorf("a Dispatch cannot be read: %w", err))
+					return
+				}
+				x.queue = append(x.queue, all...)
+			}
+			x.goOn()
+		case *comms.TakeBack:
+			x.takeBack(m)
+		case *comms.Returned:
+			x.returned(m)
 		}
-		x.goOn()
 	})
+}
+
+// takeBack gives back what has not begun.
+func (x *executor) takeBack(m *comms.TakeBack) {
+	back := &comms.TakenBack{}
+	var stay []comms.Run
+	for i := range x.queue {
+		if r := &x.queue[i]; i >= x.runs && slices.Contains(m.Runs, r.ID) {
+			back.Runs = append(back.Runs, r.ID)
+		} else {
+			stay = append(stay, *r)
+		}
+	}
+	x.queue = stay
+	x.tell(back, 0)
 }
 
 // goOn runs what is at the head of the queue: several, when they take no time.
 func (x *executor) goOn() {
-	if x.runs || len(x.queue) == 0 {
+	if x.runs > 0 || len(x.queue) == 0 {
 		return
 	}
-	x.runs = true
 	cfg, n := x.a.cfg, 1
+	if k := x.kinds[x.queue[0].Kind]; k != nil && k.Function == driverFunction {
+		x.drives()
+		return
+	}
 	if cfg.Task == 0 {
 		n = max(1, min(len(x.queue), maxJoined, int(reportAge/max(cfg.Costs.Executor.Task, 1))))
 	}
+	x.runs = n
 	d := time.Duration(n) * cfg.Costs.Executor.Task
 	x.used += d
 	if cfg.Task > 0 && !cfg.Sleep {
 		d += cfg.Task
 	}
-	began := x.a.w.now
 	x.on.use(d, func() {
+		began := x.a.w.now - d // when it got its core: a process that waits for one tells no time
 		if cfg.Task > 0 && cfg.Sleep {
 			x.a.w.after(cfg.Task, func() { x.over(n, began) })
 			return
@@ -185,24 +216,17 @@ func (x *executor) over(n int, began time.Duration) {
 	w := x.a.w
 	took := (w.now - began) / time.Duration(n)
 	for i := range n {
-		r := &x.queue[i]
-		if len(x.ends) > 0 && (x.first+comms.RunID(len(x.ends)) != r.ID || len(x.ends) == comms.MaxSteps) {
-			x.flush()
-		}
-		if len(x.ends) == 0 {
-			x.first, x.since = r.ID, w.now
-		}
-		x.ends = append(x.ends, comms.Usage{Start: epoch.Add(began + time.Duration(i)*took).UnixNano(), Duration: int64(took)})
+		x.end(&x.queue[i], comms.Usage{Start: epoch.Add(began + time.Duration(i)*took).UnixNano(), Duration: int64(took)})
 	}
 	x.queue = x.queue[n:]
-	x.runs = false
+	x.runs = 0
 	switch {
 	case len(x.queue) == 0 || w.now-x.since > reportAge:
 		x.flush()
 	case x.a.cfg.Task > 0:
-		first := x.first
+		since := x.since
 		w.after(x.since+maxWait-w.now, func() {
-			if x.first == first {
+			if x.since == since {
 				x.flush()
 			}
 		})
@@ -210,17 +234,48 @@ func (x *executor) over(n int, began time.Duration) {
 	x.goOn()
 }
 
-func (x *executor) flush() {
+// end notes the end of a run. Those that nobody waits for, one after the other, are one item.
+func (x *executor) end(r *comms.Run, u comms.Usage) {
+	if x.told == 0 {
+		x.since = x.a.w.now
+	}
+	x.told++
+	if k := x.kinds[r.Kind]; k != nil && k.Function == function && len(k.Outputs) > 0 {
+		x.endRow()
+		d := comms.Desc{Ref: comms.DatasetRef{Task: r.Task}, Attempt: r.Attempt, Codec: "msgpack", Size: 1, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte{0}}}
+		x.items = append(x.items, comms.ReportItem{Kind: comms.ReportFinished, Run: r.ID, At: x.a.w.wall().UnixNano(), Usage: &u, Outputs: []comms.Desc{d}})
+		return
+	}
+	if len(x.ends) > 0 && (x.first+comms.RunID(len(x.ends)) != r.ID || len(x.ends) == comms.MaxSteps) {
+		x.endRow()
+	}
+	if len(x.ends) == 0 {
+		x.first = r.ID
+	}
+	x.ends = append(x.ends, u)
+}
+
+// endRow makes an item of runs without outputs.
+func (x *executor) endRow() {
 	if len(x.ends) == 0 {
 		return
 	}
-	n := len(x.ends)
 	it := comms.ReportItem{Kind: comms.ReportSteps, Run: x.first, At: x.a.w.wall().UnixNano(), Steps: comms.AppendUsages(nil, x.ends)}
-	if n == 1 {
+	if len(x.ends) == 1 {
 		it = comms.ReportItem{Kind: comms.ReportFinished, Run: x.first, At: it.At, Usage: &x.ends[0]}
 	}
-	x.tell(&comms.Report{Items: []comms.ReportItem{it}}, n)
-	x.ends, x.first = nil, 0
+	x.items = append(x.items, it)
+	x.ends = nil
+}
+
+func (x *executor) flush() {
+	x.endRow()
+	if len(x.items) == 0 {
+		return
+	}
+	items, n := x.items, x.told
+	x.items, x.told = nil, 0
+	x.tell(&comms.Report{Items: items}, n)
 }
 
 // tell sends to the agent; n tasks have ended.

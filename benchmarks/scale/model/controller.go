@@ -88,10 +88,14 @@ func (c *controller) step(ev core.Event) {
 		return
 	}
 	for len(c.local) > 0 {
-		begun := time.Now()
+		m := c.cfg.Meter
+		var begun time.Duration
+		if m != nil {
+			begun = m.Clock()
+		}
 		actions := c.core.Step(c.w.wall(), c.local[0])
-		if m := c.cfg.Meter; m != nil {
-			m.Time += time.Since(begun)
+		if m != nil {
+			m.Time += m.Clock() - begun
 			if _, ok := c.local[0].(core.Received); ok {
 				m.Messages++
 			}

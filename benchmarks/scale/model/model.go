@@ -40,7 +40,11 @@ type Config struct {
 
 	Tasks int           // of each job; each agent has one job
 	Task  time.Duration // that a task takes
-	Sleep bool          // tasks wait, and need no core while they do
+	// Drivers is how many tasks call those, as tasks of their own (bottom-up); 0: all tasks
+	// are in the job's graph (static). The costs of a task are those of one that is called.
+	Drivers int
+	Window  int  // calls of a driver that are under way at most; default: three for each slot, by all drivers together
+	Sleep   bool // tasks wait, and need no core while they do
 
 	Costs Costs
 	Meter *Meter // measures the controller's core; may be nil
@@ -48,9 +52,10 @@ type Config struct {
 
 // Meter sums up what was measured of the controller's core while a model ran.
 type Meter struct {
-	Time     time.Duration // real
-	Messages int           // to and from it
-	Tasks    int           // of which it was told
+	Clock    func() time.Duration // processor time of the thread on which Run is called
+	Time     time.Duration        // by that clock
+	Messages int                  // to and from it
+	Tasks    int                  // of which it was told
 }
 
 // Result is what came of it.
@@ -88,7 +93,10 @@ func Run(cfg Config) (Result, error) {
 	if cfg.Shards == 0 {
 		cfg.Shards = 2
 	}
-	g, err := graph(cfg.Tasks)
+	if cfg.Drivers > 0 && cfg.Window == 0 {
+		cfg.Window = max(1, 3*cfg.Slots/cfg.Drivers)
+	}
+	g, err := graph(cfg.Tasks, cfg.Drivers)
 	if err != nil {
 		return Result{}, err
 	}
@@ -113,10 +121,14 @@ func Run(cfg Config) (Result, error) {
 	return c.result(), w.err
 }
 
-// graph is a job of n tasks that nothing binds together.
-func graph(n int) (*dag.Graph, error) {
+// graph is a job of n tasks that nothing binds together, or of those that call them.
+func graph(n, drivers int) (*dag.Graph, error) {
+	name := function
+	if drivers > 0 {
+		n, name = drivers, driverFunction
+	}
 	b := dag.NewBuilder("scale")
-	b.Add(dag.Group{Name: "task", Run: dag.Run{Function: function}, Axes: []dag.Axis{dag.Range("i", 0, int64(n-1))}})
+	b.Add(dag.Group{Name: "task", Run: dag.Run{Function: name}, Axes: []dag.Axis{dag.Range("i", 0, int64(n-1))}})
 	return b.Build()
 }
 

@@ -2,8 +2,11 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/cascade-run/cascade/comms"
 )
 
 // TestRun predicts small clusters whose figures can be told by hand.
@@ -18,9 +21,13 @@ func TestRun(t *testing.T) {
 		{"tasks of 5 ms keep all slots busy", Config{Hosts: 3, Cores: 4, Tasks: 2000, Task: 5 * time.Millisecond, Costs: free}, 3 * 4 * 200, 0.9},
 		{"tasks that wait need no core", Config{Hosts: 2, Cores: 1, Slots: 8, Tasks: 2000, Task: 5 * time.Millisecond, Sleep: true, Costs: free}, 2 * 8 * 200, 0.9},
 		{"one host of two cores for all", Config{Hosts: 4, Cores: 2, Slots: 2, OneHost: true, Tasks: 500, Task: 5 * time.Millisecond, Costs: free}, 2 * 200, 0.9},
-		{"the controller is the bound", Config{Hosts: 8, Cores: 16, Tasks: 20_000, Costs: Costs{Delay: free.Delay, Executor: Cost{Task: time.Microsecond},
+		{"the controller is the bound", Config{Hosts: 8, Cores: 16, Tasks: 5000, Costs: Costs{Delay: free.Delay, Executor: Cost{Task: time.Microsecond},
 			Controller: Cost{Task: time.Microsecond}}}, 1e6, 0.8},
+		{"many executors wait for few cores", Config{Hosts: 4, Cores: 2, Slots: 8, OneHost: true, Tasks: 5000, Costs: Costs{Executor: Cost{Message: 80 * time.Microsecond, Task: time.Microsecond}}}, 2e6, 0.25},
 		{"executors are the bound", Config{Hosts: 2, Cores: 2, Tasks: 20_000, Costs: Costs{Delay: free.Delay, Executor: Cost{Task: 10 * time.Microsecond}}}, 4e5, 0.7},
+		{"called tasks of 5 ms keep all slots busy", Config{Hosts: 3, Cores: 4, Tasks: 800, Task: 5 * time.Millisecond, Drivers: 2, Costs: free}, 3 * 4 * 200, 0.9},
+		{"drivers call no faster than they can", Config{Hosts: 2, Cores: 16, Slots: 8, Tasks: 1000, Drivers: 2, Costs: Costs{Delay: free.Delay, Executor: Cost{Task: 10 * time.Microsecond}}}, 2 * 2 * 1e5, 0.5},
+		{"a called task costs its agent", Config{Hosts: 2, Cores: 16, Slots: 8, Tasks: 1000, Drivers: 2, Costs: Costs{Delay: free.Delay, Agent: Cost{Task: 50 * time.Microsecond}}}, 2 * 2e4, 0.8},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := Run(tc.cfg)
@@ -41,5 +48,21 @@ func TestRun(t *testing.T) {
 func TestRunRefuses(t *testing.T) {
 	if _, err := Run(Config{Hosts: 1, Cores: 1}); err == nil {
 		t.Error("a model without tasks runs")
+	}
+}
+
+// TestTakeBack: what has begun stays.
+func TestTakeBack(t *testing.T) {
+	w := &world{}
+	a := &agent{server: server{on: &machine{w: w, free: 1}}, w: w, cfg: &Config{}}
+	x := newExecutor(a, 1)
+	x.queue, x.runs = []comms.Run{{ID: 1}, {ID: 2}, {ID: 3}, {ID: 4}}, 2
+	x.takeBack(&comms.TakeBack{Runs: []comms.RunID{2, 3}})
+	var left []comms.RunID
+	for _, r := range x.queue {
+		left = append(left, r.ID)
+	}
+	if want := []comms.RunID{1, 2, 4}; !slices.Equal(left, want) {
+		t.Errorf("%v are left, want %v", left, want)
 	}
 }
