@@ -70,6 +70,13 @@ type AgentRow struct {
 	Seen      string   `json:"seen" msgpack:"seen"`
 
 	Resources map[string]float64 `json:"resources,omitempty" msgpack:"resources,omitempty"` // by name: what tasks may occupy besides
+	Devices   []DeviceRow        `json:"devices,omitempty" msgpack:"devices,omitempty"`     // none of older agents, which count them alone
+}
+
+// DeviceRow is a device of an agent.
+type DeviceRow struct {
+	Name   string `json:"name" msgpack:"name"`
+	Memory int64  `json:"memory,omitempty" msgpack:"memory,omitempty"` // bytes; 0 when unknown
 }
 
 // EnvironmentRow is a row of QueryEnvironments.

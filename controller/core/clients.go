@@ -288,6 +288,9 @@ func (c *Core) agentRows() (rows []comms.AgentRow) {
 			}
 			row.Resources[r.Name] = float64(r.N) / 1000
 		}
+		for _, d := range a.row.Total.Devices {
+			row.Devices = append(row.Devices, comms.DeviceRow{Name: d.Name, Memory: d.Memory})
+		}
 		switch {
 		case a.leaving != nil && a.link == nil:
 			row.State = "left"

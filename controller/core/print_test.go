@@ -43,7 +43,11 @@ func (w *world) print(a Action) {
 	case Ask:
 		p("ask %T", a.Msg)
 		for _, r := range a.Agents {
-			p("%s %s seen %s", r.Name, r.State, w.sinceStart(r.Seen))
+			text := fmt.Sprintf("%s %s seen %s", r.Name, r.State, w.sinceStart(r.Seen))
+			for _, d := range r.Devices {
+				text += fmt.Sprintf(" device %s of %d bytes", d.Name, d.Memory)
+			}
+			p("%s", text)
 		}
 		for _, id := range slices.SortedFunc(maps.Keys(a.Waits), func(x, y comms.JobID) int { return slices.Compare(x[:], y[:]) }) {
 			p("%s waits: %s", jobName(id), a.Waits[id])
