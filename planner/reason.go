@@ -13,7 +13,7 @@ import (
 const mostSources = 1000
 
 // movedText says what must be moved for a task, from where and how fast, and what it
-// would take on the host where it takes least; "" when nothing must.
+// would take on the host that can run it where it takes least; "" when nothing must.
 func (p *Plan) movedText(g *dag.Graph, i dag.TaskIndex) string {
 	t := &p.Tasks[i]
 	if t.bytes <= 0 || t.Host < 0 {
@@ -35,9 +35,14 @@ func (p *Plan) movedText(g *dag.Graph, i dag.TaskIndex) string {
 		text += fmt.Sprintf(" and %d more", n)
 	}
 	text += fmt.Sprintf(": %.3g s at %s (%s)", p.moving(from, t.Host), profiles.BitsText(way.Bandwidth), way.Basis)
-	best := slices.MinFunc(from, func(a, b part) int { return cmp.Compare(p.moving(from, a.host), p.moving(from, b.host)) })
-	if least := p.moving(from, best.host); best.host != t.Host && least < p.moving(from, t.Host) {
-		text += fmt.Sprintf(", to %s %.3g s", p.Hosts[best.host], least)
+	best, least := t.Host, p.moving(from, t.Host)
+	for _, f := range from {
+		if h := &p.on.Hosts[f.host]; h.serves(g, g.Group(i)) && h.fitsOne(&g.Group(i).Resources) && p.moving(from, f.host) < least {
+			best, least = f.host, p.moving(from, f.host)
+		}
+	}
+	if best != t.Host {
+		text += fmt.Sprintf(", to %s %.3g s", p.Hosts[best], least)
 	}
 	return text
 }

@@ -35,3 +35,23 @@ tasks:
 		}
 	}
 }
+
+// Where the inputs of a task lie is no place for it when it cannot run there.
+func TestReasonNamesHostsThatCanRunIt(t *testing.T) {
+	g := parse(t, `
+job: far
+tasks:
+  make: {command: "true", out: [x], stdout: x, resources: {here: 1}}
+  train: {command: "cat", stdin: x, in: {x: make}, resources: {gpu: 1}}
+`)
+	c := hosts(1, 1)
+	c.Hosts[0].Custom = map[string]int64{"here": 1000}
+	c.Hosts[1].GPU, c.Hosts[1].Devices = 1000, []Device{{}}
+	p, err := Make(g, profiles.Snapshot{}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := p.Reason(g, 1), "starts when make has ended, 1048576 bytes to move from h0: 1.05 s at 8Mbit/s (as was given)"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -289,7 +289,7 @@ func (c *Core) agentRows() (rows []comms.AgentRow) {
 			row.Resources[r.Name] = float64(r.N) / 1000
 		}
 		for _, d := range a.row.Total.Devices {
-			row.Devices = append(row.Devices, comms.DeviceRow{Name: d.Name, Memory: d.Memory})
+			row.Devices = append(row.Devices, comms.DeviceRow(d))
 		}
 		switch {
 		case a.leaving != nil && a.link == nil:
