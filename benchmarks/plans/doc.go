@@ -10,7 +10,8 @@
 //
 // It also runs recordings for real (-execute; with -network on hosts in network namespaces), predicts from what ran on one cluster
 // what it takes on another and runs it there (-replay), takes parts of the planner away
-// (-ablate), and measures what planning takes (-times).
+// (-ablate), runs jobs that need more memory than there is (-spill), and measures what
+// planning takes (-times).
 //
 //	go run ./benchmarks/plans $CASCADE_TEST_DATA/wfinstances/*.json
 package main

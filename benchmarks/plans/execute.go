@@ -151,16 +151,22 @@ func submit(ctx context.Context, client *cascade.Client, g *dag.Graph) (took flo
 	if plan, err = cascade.Rows[comms.PlanRow](ctx, client, comms.QueryPlan, job.ID(), ""); err != nil {
 		return 0, nil, nil, err
 	}
+	took, err = makespan(rows)
+	return took, rows, plan, err
+}
+
+// makespan returns the seconds from the start of the first task to the end of the last.
+func makespan(rows []comms.TaskRow) (seconds float64, err error) {
 	first, last := math.Inf(1), 0.0
 	for i := range rows {
 		at, err := time.Parse(time.RFC3339Nano, rows[i].Started)
 		if err != nil {
-			return 0, nil, nil, fmt.Errorf("task %s: %w", rows[i].Name, err)
+			return 0, fmt.Errorf("task %s: %w", rows[i].Name, err)
 		}
 		start := float64(at.UnixNano()) / 1e9
 		first, last = min(first, start), max(last, start+rows[i].Seconds)
 	}
-	return last - first, rows, plan, nil
+	return last - first, nil
 }
 
 // apartly is run with each agent in a network namespace of its own.

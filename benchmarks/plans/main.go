@@ -35,6 +35,7 @@ func main() {
 	without := flag.Bool("ablate", false, "what plans take without search, lookahead, profiles, prefetch, instead of the comparison")
 	fuse := flag.Bool("fusion", false, "what a forecast takes on -cores with tasks fused and without, run for real, instead of the comparison")
 	scale := flag.Bool("times", false, "what planning takes for 1,000 to 1,000,000 tasks, instead of the comparison")
+	live := flag.Int("spill", 0, "run jobs for real whose live sets are 1 to so many times the memory of a host, instead of the comparison")
 	flag.Parse()
 	x.rate = int64(*network * 1e9)
 	files, w := flag.Args(), os.Stdout
@@ -46,6 +47,9 @@ func main() {
 		run = func() error {
 			return fusion(w, x.cores, 3, []work{{0, 1 << 10}, {0, 1 << 17}, {1e-2, 1 << 17}})
 		}
+	case *live > 0:
+		x.hosts, x.memory = 1, 128<<20
+		run = func() error { return spills(w, x, 16<<20, *live) }
 	case len(files) == 0:
 		run = func() error { return errors.New("name recordings in WfFormat, such as wfinstances/*.json") }
 	case *without:
