@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -245,6 +247,37 @@ func TestPythonIndexAway(t *testing.T) {
 	env.Python.Offline = false
 	if _, err := cache.Prepare(t.Context(), env, nil); err != nil {
 		t.Errorf("wheels that are at hand: %v", err)
+	}
+}
+
+// Offline nothing is asked of an index, neither for packages nor for uv itself.
+func TestPythonOffline(t *testing.T) {
+	cache := newPythonCache(t)
+	var asked atomic.Int32
+	index := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		http.NotFound(w, r)
+	}))
+	defer index.Close()
+	t.Setenv("UV_DEFAULT_INDEX", index.URL+"/simple")
+	t.Setenv("PIP_INDEX_URL", index.URL+"/simple")
+	wheels := makeWheel(t, t.TempDir(), "tiny", "1", nil)
+	if _, err := cache.Prepare(t.Context(), fromWheels("e", wheels, "tiny"), nil); err != nil {
+		t.Errorf("from wheels: %v", err)
+	}
+	for _, from := range []string{wheels, ""} {
+		if _, err := cache.Prepare(t.Context(), fromWheels("e", from, "nothing-like-it"), nil); err == nil || !strings.Contains(err.Error(), "offline, from wheels and what was downloaded before") {
+			t.Errorf("what is not there, with the wheels %q: %v", from, err)
+		}
+		if err := uvOf(cache).Create(t.Context(), fromWheels("e", from, "tiny"), &Build{Dir: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "pip install uv") {
+			t.Errorf("uv, with the wheels %q: %v", from, err)
+		}
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("the index was asked %d times", n)
+	}
+	if _, err := cache.Prepare(t.Context(), pythonEnv("e", "nothing-like-it"), nil); err == nil || asked.Load() == 0 {
+		t.Errorf("not offline: %v, and the index was asked %d times", err, asked.Load())
 	}
 }
 

@@ -38,10 +38,8 @@ func (r Record) ID() string { return r.Plugin + "-" + r.Key }
 func (r Record) Replay() string {
 	switch r.Plugin {
 	case "python", dag.CondaPlugin:
-		for text := range strings.FieldsSeq(r.What) {
-			if !strings.Contains(text, "==") {
-				return "a replay resolves " + r.What + " anew and may get other versions than " + strings.Join(r.Packages, ", ")
-			}
+		if r.What != "" && !pinned(strings.Fields(r.What), r.Packages) {
+			return "a replay resolves " + r.What + " anew and may get other versions than " + strings.Join(r.Packages, ", ")
 		}
 	case "container":
 		if !strings.Contains(r.What, "@") {
@@ -60,6 +58,26 @@ func (r Record) Replay() string {
 		return "a replay makes it anew by the plugin " + name
 	}
 	return ""
+}
+
+// pinned tells whether requirements name the version of each package that was installed,
+// also of those that others need.
+func pinned(requirements, packages []string) bool {
+	exact := map[string]bool{}
+	for _, text := range requirements {
+		name, version, _ := strings.Cut(text, "==")
+		name, _, _ = strings.Cut(name, "[") // extras
+		exact[packageName(name)+" "+version] = true
+	}
+	return !slices.ContainsFunc(packages, func(p string) bool {
+		name, version, _ := strings.Cut(p, " ")
+		return !exact[packageName(name)+" "+version]
+	})
+}
+
+// packageName is a name in the form in which those of one package are equal.
+func packageName(name string) string {
+	return strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
 }
 
 // describer says in few words what a plugin makes for an environment.

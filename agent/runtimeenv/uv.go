@@ -44,9 +44,9 @@ func (u *uvTool) Create(ctx context.Context, env dag.Environment, b *Build) erro
 	args := []string{"install", "--quiet", "--no-input", "--no-warn-script-location", "--no-compile", uvRequirement}
 	if env.Python != nil && env.Python.Wheels != "" {
 		args = append(args, "--find-links", absoluteIn(env.Source, env.Python.Wheels))
-		if env.Python.Offline {
-			args = append(args, "--no-index")
-		}
+	}
+	if env.Python != nil && env.Python.Offline {
+		args = append(args, "--no-index")
 	}
 	// pip of the host writes into any folder; a host without pip has venv, which brings one.
 	pip := []string{py.Path, "-m", "pip"}
