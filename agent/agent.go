@@ -18,6 +18,7 @@ import (
 
 	"github.com/cascade-run/cascade/agent/cgroup"
 	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/agent/devices"
 	"github.com/cascade-run/cascade/agent/process"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
@@ -46,6 +47,7 @@ type Agent struct {
 	executors *comms.Listener // socket for executors: a broken link is final
 	clients   *comms.Listener // socket for clients: links with replay
 	ports     *ports          // for members of gangs
+	devices   devices.Found   // that tasks may use
 	member    *membership     // nil: no certificate
 	told      told
 
@@ -77,6 +79,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{cfg: cfg, looping: make(chan struct{}), in: inbox.New[item](inboxLimit), log: cfg.Log.With().Str("agent", cfg.Name).Logger(), ports: newPorts(cfg.GangPorts)}
 	a.stop, a.abort = context.WithCancel(context.Background())
+	a.findDevices()
 	for _, l := range []*lane{&a.segmentLane, &a.spillLane, &a.logLane} {
 		l.all = &a.work
 	}
@@ -312,8 +315,9 @@ func (a *Agent) coreConfig(left inheritance) core.Config {
 		BootID:      readText("/proc/sys/kernel/random/boot_id"),
 		Platform:    a.cfg.Platform,
 		Total: comms.Resources{
-			CPU: a.cfg.CPU, Memory: a.cfg.Memory, GPU: a.cfg.GPU, Custom: a.custom(),
+			CPU: a.cfg.CPU, Memory: a.cfg.Memory, GPU: int64(len(a.devices.Devices)) * 1000, Custom: a.custom(),
 		},
+		Devices:      a.coreDevices(),
 		LastEvent:    a.started.Incarnation,
 		LastExecutor: a.started.Executor,
 		Dir:          a.cfg.Dir,

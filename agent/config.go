@@ -14,6 +14,7 @@ import (
 	"github.com/docker/go-units"
 	"github.com/rs/zerolog"
 
+	"github.com/cascade-run/cascade/agent/devices"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/internal/decoded"
@@ -38,8 +39,10 @@ type Config struct {
 	CPU      int64           // thousandths of a core that tasks may use; default: what the cgroup and affinity allow
 	Memory   int64           // bytes of private memory that tasks may use; default: what the host or cgroup has, less Store and a tenth
 	Store    int64           // bytes of shared memory for datasets; default: 30 % of memory, bounded by what /dev/shm has free
-	GPU      int64           // thousandths of a device; default 0
+	GPUs     int             // devices that tasks may use, the first ones; default: those that are found; more than these are counted too; negative: none
+	GPUMem   int64           // bytes of memory of each of them; default: what their driver says
 	Custom   []comms.Amount  // custom resources
+	Host     devices.Host    // where devices are looked for; default: this host
 	Inproc   *comms.Inproc   // names that can be reached inside this process; default none
 	Graphs   *decoded.Graphs // that other parts of this process decode too; default none
 	Warm     int             // executors to start before the first task; default: one per core; negative: none
@@ -133,7 +136,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	if err := cfg.needsCertificate(); err != nil {
 		all = append(all, err)
 	}
-	for _, n := range []int64{int64(cfg.Drain), cfg.CPU, cfg.Memory, cfg.Store, cfg.GPU, cfg.Limits.TaskLog, cfg.Limits.Backlog, int64(cfg.Limits.Stopped)} {
+	for _, n := range []int64{int64(cfg.Drain), cfg.CPU, cfg.Memory, cfg.Store, cfg.GPUMem, cfg.Limits.TaskLog, cfg.Limits.Backlog, int64(cfg.Limits.Stopped)} {
 		if n < 0 {
 			all = append(all, fmt.Errorf("negative amount %d", n))
 		}

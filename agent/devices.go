@@ -1,12 +1,55 @@
+//go:build linux
+
 package agent
 
-import "strings"
+import (
+	"strconv"
 
-// deviceEnv is what tells an executor which devices it may use: those of names, on a host
-// that has some. CUDA reads it once per process, which is why devices belong to executors.
-func deviceEnv(names []string) []string {
-	return []string{
-		"CUDA_DEVICE_ORDER=PCI_BUS_ID", // the order in which they are numbered here
-		"CUDA_VISIBLE_DEVICES=" + strings.Join(names, ","),
+	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/agent/devices"
+)
+
+// offered is the devices that tasks may use: the first of those that were found, or as
+// many as the configuration says, whatever was found.
+func (cfg *Config) offered(found devices.Found) devices.Found {
+	switch n := len(found.Devices); {
+	case cfg.GPUs < 0:
+		return devices.Found{}
+	case cfg.GPUs > n: // said by hand: numbered, as nothing else is known of them
+		found.Devices = nil
+		for i := range cfg.GPUs {
+			found.Devices = append(found.Devices, devices.Device{Name: strconv.Itoa(i)})
+		}
+	case cfg.GPUs > 0:
+		found.Devices = found.Devices[:cfg.GPUs]
 	}
+	for i := range found.Devices {
+		if cfg.GPUMem > 0 {
+			found.Devices[i].Memory = cfg.GPUMem
+		}
+	}
+	return found
+}
+
+// findDevices looks for the host's devices, and says in the log what tasks may use.
+func (a *Agent) findDevices() {
+	found := devices.Found{}
+	if a.cfg.GPUs >= 0 {
+		found = a.cfg.Host.Find()
+	}
+	if found.Trouble != "" {
+		a.log.Warn().Str("trouble", found.Trouble).Msg("devices are not known, or not fully; --gpus and --gpu-memory say what there is")
+	}
+	a.devices = a.cfg.offered(found)
+	for _, d := range a.devices.Devices {
+		a.log.Info().Str("device", d.Name).Str("vendor", string(a.devices.Vendor)).Int64("memory", d.Memory).Msg("tasks may use a device")
+	}
+}
+
+// coreDevices is the devices as the core knows them.
+func (a *Agent) coreDevices() (all []core.Device) {
+	for _, d := range a.devices.Devices {
+		all = append(all, core.Device{Name: d.Name, Memory: d.Memory})
+	}
+	return all
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/cascade-run/cascade/agent/core"
+	"github.com/cascade-run/cascade/agent/devices"
 	"github.com/cascade-run/cascade/agent/process"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
@@ -57,8 +58,8 @@ func (l *loop) spawn(act core.Spawn) {
 	a.tokens.add(ex)
 	l.executors[ex.id] = ex
 	activation := l.envs[act.Env]
-	if a.cfg.GPU > 0 {
-		activation.Env = append(slices.Clip(activation.Env), deviceEnv(act.Devices)...)
+	if len(a.devices.Devices) > 0 {
+		activation.Env = append(slices.Clip(activation.Env), devices.Env(a.devices.Vendor, act.Devices)...)
 	}
 	a.work.Go(func() { l.live(ex, activation, act.Dir) })
 }

@@ -52,8 +52,9 @@ type flags struct {
 	network       daemon.Network
 	join, token   string
 	metrics       string
-	cpu, gpu      float64
+	cpu           float64
 	memory, store string
+	gpuMemory     string
 	resources     map[string]string
 	cacheLimit    string
 	gangPorts     string
@@ -99,7 +100,12 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	f.network.Flags(c, "further address for clients and agents, such as tcp://10.0.0.5:20000-20100 (default with --join: this host's address towards the controller)",
 		"listen on this interface, or address of this host, by TCP", "port, or range of which the first free one is taken (default any)")
 	s.Float64Var(&f.cpu, "cpu", 0, "cores that tasks may use (default all that this process may use)")
-	s.Float64Var(&f.gpu, "gpu", 0, "devices that tasks may use")
+	s.IntVar(&f.cfg.GPUs, "gpus", 0, "devices (GPUs) that tasks may use (default those that are found, negative none)")
+	s.IntVar(&f.cfg.GPUs, "gpu", 0, "")
+	if err := s.MarkDeprecated("gpu", "it is --gpus now, a number of whole devices"); err != nil {
+		panic(err) // it was defined just now
+	}
+	s.StringVar(&f.gpuMemory, "gpu-memory", "", "memory of each device, such as 40GiB (default what its driver says)")
 	s.StringToStringVar(&f.resources, "resource", nil, "further resources that tasks may use, such as licence=2; a job file says how many a task takes")
 	s.StringVar(&f.memory, "memory", "", "private memory that tasks may use, such as 8GiB (default the host's less the store)")
 	s.StringVar(&f.store, "store", "", "shared memory for datasets, such as 4GiB (default 30 % of the host's)")
@@ -118,12 +124,12 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 
 func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 	cfg := f.cfg
-	cfg.CPU, cfg.GPU = int64(f.cpu*1000), int64(f.gpu*1000)
+	cfg.CPU = int64(f.cpu * 1000)
 	cfg.Executor = strings.Fields(f.executor)
 	for _, size := range []struct {
 		flag, text string
 		to         *int64
-	}{{"memory", f.memory, &cfg.Memory}, {"store", f.store, &cfg.Store}, {"cache-limit", f.cacheLimit, &cfg.Limits.Environments.Bytes}} {
+	}{{"memory", f.memory, &cfg.Memory}, {"store", f.store, &cfg.Store}, {"gpu-memory", f.gpuMemory, &cfg.GPUMem}, {"cache-limit", f.cacheLimit, &cfg.Limits.Environments.Bytes}} {
 		if size.text == "" {
 			continue
 		}
