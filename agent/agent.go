@@ -316,8 +316,8 @@ func (a *Agent) coreConfig(left inheritance) core.Config {
 		Platform:    a.cfg.Platform,
 		Total: comms.Resources{
 			CPU: a.cfg.CPU, Memory: a.cfg.Memory, GPU: int64(len(a.devices.Devices)) * 1000, Custom: a.custom(),
+			Devices: a.named(),
 		},
-		Devices:      a.coreDevices(),
 		LastEvent:    a.started.Incarnation,
 		LastExecutor: a.started.Executor,
 		Dir:          a.cfg.Dir,

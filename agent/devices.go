@@ -5,8 +5,8 @@ package agent
 import (
 	"strconv"
 
-	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/agent/devices"
+	"github.com/cascade-run/cascade/comms"
 )
 
 // offered is the devices that tasks may use: the first of those that were found, or as
@@ -46,10 +46,10 @@ func (a *Agent) findDevices() {
 	}
 }
 
-// coreDevices is the devices as the core knows them.
-func (a *Agent) coreDevices() (all []core.Device) {
+// named is the devices as other processes are told of them.
+func (a *Agent) named() (all []comms.Device) {
 	for _, d := range a.devices.Devices {
-		all = append(all, core.Device{Name: d.Name, Memory: d.Memory})
+		all = append(all, comms.Device(d))
 	}
 	return all
 }

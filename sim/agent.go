@@ -69,7 +69,7 @@ func (a *agent) boot() {
 	a.offers = map[offerKey]*core.Offer{}
 	a.cfg = core.Config{
 		Agent: a.name, Incarnation: a.incarn, BootID: "boot", Host: a.name,
-		Total:     comms.Resources{CPU: w.fate.cpu, Memory: w.memoryOf(a), GPU: int64(w.fate.devices) * 1000, Custom: w.custom(slices.Index(w.agents, a))},
+		Total:     comms.Resources{CPU: w.fate.cpu, Memory: w.memoryOf(a), GPU: int64(w.fate.devices) * 1000, Devices: w.devices(), Custom: w.custom(slices.Index(w.agents, a))},
 		LastEvent: a.incarn * numbersApart, LastExecutor: a.last, Segments: segments, Adopted: adopted,
 		EventsFor: time.Millisecond, ForwardAfter: w.fate.forward, Patience: w.fate.patience,
 		Warm: 1, MaxExecutors: w.fate.executors, Memory: w.fate.shm, ArenaBytes: 64 << 10, LargeBytes: 32 << 10, CheckFrees: true,

@@ -51,6 +51,7 @@ type executor struct {
 
 	devices []string // that it sees
 	share   int64    // of each, in thousandths, since its first run
+	memory  int64    // of each, in bytes
 
 	lastRun     comms.RunID
 	why, signal string

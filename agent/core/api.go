@@ -15,8 +15,7 @@ type Config struct {
 	Addresses   []string // where clients reach the agent
 	Host        string   // name or number under which members of gangs on other hosts reach those here; default: 127.0.0.1
 	BootID      string
-	Total       comms.Resources // what tasks may occupy together
-	Devices     []Device        // of which Total.GPU is the sum; default: as many as that says, by number
+	Total       comms.Resources // what tasks may occupy together; its devices are numbers by default, as many as GPU says
 	Platform    string          // for which binaries run there, as in Register
 
 	LastEvent    uint64           // highest event number that an earlier incarnation used

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/cascade-run/cascade/comms"
 )
 
 // What computes on a device reads once which ones it may see, when its process
@@ -15,12 +17,6 @@ import (
 
 // wholeDevice is one device, in thousandths.
 const wholeDevice = 1000
-
-// Device is one device of a host. Tasks are told its name.
-type Device struct {
-	Name   string
-	Memory int64 // bytes; 0: not known, and then not counted
-}
 
 // portion is a part of one device.
 type portion struct{ gpu, memory int64 } // thousandths, bytes
@@ -51,21 +47,21 @@ type holding struct {
 
 // devices is what a host has, and what of it nobody holds.
 type devices struct {
-	all  []Device
+	all  []comms.Device
 	most []int64   // thousandths of each
 	free []portion // of each
 }
 
-// devicesOf lists the devices of a host: those of its configuration, or as many as
-// its total of thousandths says.
-func devicesOf(cfg *Config) devices {
-	d := devices{all: cfg.Devices}
+// devicesOf lists the devices of a host: those that it names, or as many as its total of
+// thousandths says. Memory that is not known is not counted.
+func devicesOf(total *comms.Resources) devices {
+	d := devices{all: total.Devices}
 	if len(d.all) == 0 {
-		for i := range (cfg.Total.GPU + wholeDevice - 1) / wholeDevice {
-			d.all = append(d.all, Device{Name: strconv.FormatInt(i, 10)})
+		for i := range (total.GPU + wholeDevice - 1) / wholeDevice {
+			d.all = append(d.all, comms.Device{Name: strconv.FormatInt(i, 10)})
 		}
 	}
-	left := cfg.Total.GPU
+	left := total.GPU
 	for _, dev := range d.all {
 		d.most = append(d.most, min(left, wholeDevice))
 		d.free = append(d.free, portion{min(left, wholeDevice), dev.Memory})
@@ -144,7 +140,7 @@ func (d *devices) names(h holding) (all []string) {
 
 // unfitDevices says why no host like this one can meet a demand; "" when it can.
 func (c *Core) unfitDevices(want demand) string {
-	if all := devicesOf(&c.cfg); !want.none() && !all.fits(want, 1) {
+	if all := devicesOf(&c.cfg.Total); !want.none() && !all.fits(want, 1) {
 		return c.unmet(want)
 	}
 	return ""
@@ -309,7 +305,7 @@ func (l *line) awaitsDevices() bool {
 
 // checkDevices compares what executors hold with what is free.
 func (c *Core) checkDevices() error {
-	want := devicesOf(&c.cfg)
+	want := devicesOf(&c.cfg.Total)
 	for _, ex := range c.execs {
 		if n, _ := ex.pool.key.devices.count(); !ex.pool.key.devices.none() && len(ex.holds.at) != n {
 			return fmt.Errorf("executor %d has %d devices, its tasks need %d", ex.id, len(ex.holds.at), n)

@@ -14,12 +14,12 @@ import (
 func TestDevices(t *testing.T) {
 	const gib = 1 << 30
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := Config{}
+		var total comms.Resources
 		for i := range rapid.IntRange(1, 4).Draw(t, "devices") {
-			cfg.Devices = append(cfg.Devices, Device{string(rune('a' + i)), rapid.SampledFrom([]int64{0, 8 * gib, 16 * gib}).Draw(t, "memory")})
+			total.Devices = append(total.Devices, comms.Device{Name: string(rune('a' + i)), Memory: rapid.SampledFrom([]int64{0, 8 * gib, 16 * gib}).Draw(t, "memory")})
 		}
-		cfg.Total.GPU = int64(len(cfg.Devices)) * wholeDevice
-		d := devicesOf(&cfg)
+		total.GPU = int64(len(total.Devices)) * wholeDevice
+		d := devicesOf(&total)
 		type taken struct {
 			demand
 			holding
@@ -36,7 +36,7 @@ func TestDevices(t *testing.T) {
 			// What each device has left, counted anew from what was taken.
 			room := 0
 			n, each := want.count()
-			for i, dev := range cfg.Devices {
+			for i, dev := range total.Devices {
 				left := portion{wholeDevice, dev.Memory}
 				for _, h := range all {
 					if slices.Contains(h.at, i) {
@@ -61,7 +61,7 @@ func TestDevices(t *testing.T) {
 			d.take(h)
 			all = append(all, taken{want, h})
 			for i, f := range d.free {
-				if f.gpu < 0 || cfg.Devices[i].Memory > 0 && f.memory < 0 {
+				if f.gpu < 0 || total.Devices[i].Memory > 0 && f.memory < 0 {
 					t.Fatalf("device %d has %+v left", i, f)
 				}
 			}
@@ -69,7 +69,7 @@ func TestDevices(t *testing.T) {
 		for _, h := range all {
 			d.give(h.holding)
 		}
-		if fresh := devicesOf(&cfg); !slices.Equal(fresh.free, d.free) {
+		if fresh := devicesOf(&total); !slices.Equal(fresh.free, d.free) {
 			t.Fatalf("when all is given back %v is free, of %v", d.free, fresh.free)
 		}
 	})
@@ -77,9 +77,9 @@ func TestDevices(t *testing.T) {
 
 // TestSharesKeepDevicesWhole: shares go to the fullest device that has room.
 func TestSharesKeepDevicesWhole(t *testing.T) {
-	cfg := Config{}
-	cfg.Total.GPU = 3000
-	d := devicesOf(&cfg)
+	var total comms.Resources
+	total.GPU = 3000
+	d := devicesOf(&total)
 	for i, step := range []struct {
 		gpu  int64
 		want []int

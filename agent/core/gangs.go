@@ -209,7 +209,7 @@ func (c *Core) outgrows(g *gang) string {
 			return fmt.Sprintf("a gang of %d members together %s", n, c.unfit(i, need*n))
 		}
 	}
-	if all, want := devicesOf(&c.cfg), demandOf(g.gs.need); !want.none() && !all.fits(want, int(n)) {
+	if all, want := devicesOf(&c.cfg.Total), demandOf(g.gs.need); !want.none() && !all.fits(want, int(n)) {
 		return fmt.Sprintf("a gang of %d members, of which each %s", n, c.unmet(want))
 	}
 	return ""

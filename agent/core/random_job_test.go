@@ -115,6 +115,9 @@ func (m *jobMaker) group(name string) {
 	default:
 		needs += ", gpu: " + devices
 	}
+	if strings.Contains(needs, "gpu") {
+		needs += rapid.SampledFrom([]string{"", ", gpu_memory: 3GiB", ", gpu_memory: 4GiB"}).Draw(t, "memory of devices")
+	}
 	function := rapid.SampledFrom([]string{"F", "F", "F", "\"env:G\""}).Draw(t, "function")
 	fmt.Fprintf(&m.text, "  %s: {%srun: %s, %s, in: {%s}, resources: {%s}, retries: %d, keep_going: %v, priority: %d}\n", name, loop, function, out,
 		strings.Join(ins, ", "), needs, rapid.IntRange(0, 2).Draw(t, "retries"), rapid.Bool().Draw(t, "goes on"), rapid.IntRange(0, 1).Draw(t, "priority"))

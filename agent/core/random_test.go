@@ -13,7 +13,7 @@ import (
 )
 
 func randomHost(t *rapid.T) Config {
-	return Config{Agent: "a", Total: comms.Resources{CPU: rapid.SampledFrom([]int64{2000, 3000, 4000}).Draw(t, "cpu"), Memory: 1 << 30, GPU: 3000,
+	return Config{Agent: "a", Total: comms.Resources{CPU: rapid.SampledFrom([]int64{2000, 3000, 4000}).Draw(t, "cpu"), Memory: 1 << 30, GPU: 3000, Devices: []comms.Device{{Name: "a", Memory: 8 << 30}, {Name: "b", Memory: 8 << 30}, {Name: "c", Memory: 8 << 30}},
 		Custom: []comms.Amount{{Name: "disk", N: 1000}}},
 		MaxExecutors: rapid.IntRange(1, 5).Draw(t, "executors"),
 		EventsFor:    rapid.SampledFrom([]time.Duration{0, time.Millisecond}).Draw(t, "events"),

@@ -37,6 +37,7 @@ func vector(r comms.Resources) amounts {
 func (c *Core) need(r dag.Resources) (need amounts, unfit string) {
 	need = make(amounts, len(c.total))
 	need[resCPU], need[resMemory], need[resGPU] = r.CPU, r.Memory, r.GPU
+	need[resGPUMemory] = r.GPUMemory
 	if whole := (r.GPU + wholeDevice - 1) / wholeDevice * wholeDevice; r.GPU > wholeDevice {
 		need[resGPU] = whole // graphs of older builds may ask for more than one and a part
 	}

@@ -297,6 +297,9 @@ func within(of dag.Resources, need amounts, total *comms.Resources) bool {
 	if need[resCPU] > total.CPU || need[resMemory] > total.Memory || need[resGPU] > total.GPU {
 		return false
 	}
+	if want, all := demandOf(need), devicesOf(total); !want.none() && (!all.fits(want, 1) || want.memory > 0 && len(total.Devices) == 0) {
+		return false // an agent that names no devices knows nothing of their memory
+	}
 	for name, n := range of.Custom {
 		if !slices.ContainsFunc(total.Custom, func(a comms.Amount) bool { return a.Name == name && a.N >= n }) {
 			return false

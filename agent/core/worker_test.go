@@ -33,6 +33,7 @@ type worker struct {
 
 	devices []string // that it sees
 	share   int64    // of each, as its first task said; 0: it had none
+	memory  int64    // of each, as its tasks said
 }
 
 func (x *worker) canAct() bool {

@@ -381,13 +381,17 @@ func (w *world) checkGangs(out []Action) {
 // checkDevices finds with each process the devices that its tasks ask for, and none over
 // its capacity by what the processes that live had: they may keep it as long as they do.
 func (w *world) checkDevices() {
-	used := map[string]int64{}
+	used, memory := map[string]int64{}, map[string]int64{}
 	for _, x := range w.workers {
 		if x.dead {
 			continue
 		}
 		for i := range x.queue {
-			gpu := x.kinds[x.queue[i].Kind].Resources.GPU
+			k := x.kinds[x.queue[i].Kind]
+			if g := w.jobs[k.Job]; g != nil && int(x.queue[i].Task) < g.NumTasks() {
+				x.memory = g.Group(x.queue[i].Task).Resources.GPUMemory
+			}
+			gpu := k.Resources.GPU
 			n, each := demand{gpu: gpu}.count()
 			if gpu == 0 {
 				n = 0
@@ -400,6 +404,9 @@ func (w *world) checkDevices() {
 		for _, name := range x.devices {
 			if used[name] += x.share; used[name] > wholeDevice {
 				w.t.Fatalf("processes that live have %d thousandths of device %s", used[name], name)
+			}
+			if memory[name] += x.memory; memory[name] > 8<<30 {
+				w.t.Fatalf("processes that live were promised %d bytes of device %s", memory[name], name)
 			}
 		}
 	}
