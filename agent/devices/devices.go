@@ -131,7 +131,7 @@ func (h Host) run(program string, args ...string) (string, error) {
 	}()
 	select {
 	case a := <-done:
-		if ctx.Err() == context.DeadlineExceeded {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return "", fmt.Errorf("%s did not answer within %v", program, h.Within)
 		}
 		if a.err != nil {
