@@ -22,6 +22,7 @@ type Graph struct {
 	groups    []group
 	exports   []dag.Export
 	keepGoing bool
+	rebuilt   dag.Rebuilt
 	err       error
 }
 
@@ -38,6 +39,10 @@ func NewGraph(name string) *Graph { return &Graph{name: name} }
 // an output is missing, or, without outputs, if a task on which nothing depends
 // is not done.
 func (g *Graph) KeepGoing() { g.keepGoing = true }
+
+// Rebuilt says what becomes of the job when a dataset that was lost is made again
+// and differs: docs/recovery.md.
+func (g *Graph) Rebuilt(policy dag.Rebuilt) { g.rebuilt = policy }
 
 // Output makes datasets outputs of the job: they are kept after it ends, and
 // copied to path, a file or a folder that ends in a slash. "" only keeps them.
@@ -325,6 +330,7 @@ func Decode[T any](codec, dtype string, shape []uint64, b []byte) (T, error) {
 func (g *Graph) Build() (*dag.Graph, error) {
 	b := dag.NewBuilder(g.name)
 	b.KeepGoing(g.keepGoing)
+	b.Rebuilt(g.rebuilt)
 	for _, grp := range g.inputs {
 		b.Input(grp)
 	}

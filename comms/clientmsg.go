@@ -184,6 +184,9 @@ type Progress struct {
 	Values   []LocatedData // exports that are inline, with their bytes, when Watch asked for them: as Result, perhaps not yet durable; without Agent; others by Locate
 	Ran      int64         // nanoseconds that it ran before it had ended and was run again; Started is of the last time
 	Device   DeviceUse     // of all tasks
+
+	Differs   uint64 // datasets that were lost, made again, and differ from what they were
+	Differing string // the first of them, for people
 }
 
 // Took returns for how long the job has run, without the time between its end and
@@ -414,7 +417,7 @@ func (m *Watch) code(c *Coder) {
 }
 
 func (m *Progress) code(c *Coder) {
-	c.Struct(20, func(c *Coder) {
+	c.Struct(22, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		String(c, &m.Name)
@@ -442,6 +445,8 @@ func (m *Progress) code(c *Coder) {
 		Slice(c, &m.Values, func(c *Coder, d *LocatedData) { d.code(c) })
 		Int(c, &m.Ran)
 		m.Device.code(c)
+		Uint(c, &m.Differs)
+		String(c, &m.Differing)
 	})
 }
 

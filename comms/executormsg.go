@@ -56,6 +56,7 @@ type Kind struct {
 	With      []byte        // msgpack map of parameters that all runs share; a run's own replace it
 	First     dag.TaskIndex // with Axes: first task of the group
 	Axes      []KindAxis    // none, or what the names of its tasks are made of: group[i,j]; the last axis runs fastest
+	HashMax   uint64        // outputs of up to so many bytes that lie in shared memory are to have a hash
 }
 
 // KindAxis is the numbers First, First+1, ... of one axis of a group.
@@ -293,7 +294,7 @@ func codeWords(c *Coder, w *[]Word) {
 }
 
 func (m *Kind) code(c *Coder) {
-	c.Struct(17, func(c *Coder) {
+	c.Struct(18, func(c *Coder) {
 		Uint(c, &m.ID)
 		c.ID((*[16]byte)(&m.Job))
 		String(c, &m.Group)
@@ -329,6 +330,7 @@ func (m *Kind) code(c *Coder) {
 				Int(c, &a.N)
 			})
 		})
+		Uint(c, &m.HashMax)
 	})
 }
 

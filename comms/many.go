@@ -235,7 +235,7 @@ func (m *Progress) with(other Message) bool {
 	return ok && m.Name == o.Name && m.Phase == o.Phase && m.Result == o.Result && m.Final == o.Final && len(m.Groups) <= maxAlikeGroups &&
 		slices.Equal(m.Groups, o.Groups) && m.Error == nil && o.Error == nil && len(m.Events)+len(o.Events)+len(m.Values)+len(o.Values) == 0 && m.BytesOut == o.BytesOut &&
 		m.Spilled == o.Spilled && m.Copied == o.Copied && m.Waits == o.Waits && m.Late == o.Late && m.Ran == o.Ran &&
-		m.Device == o.Device
+		m.Device == o.Device && m.Differs == o.Differs && m.Differing == o.Differing
 }
 
 func (m *Assign) with(other Message) bool {

@@ -16,7 +16,7 @@ type Desc struct {
 	DType   string     // of an array: "f64", "f32", "i64", ...; little-endian
 	Shape   []uint64   // of an array, row-major
 	Size    uint64     // bytes
-	Hash    Hash       // content hash, empty when not computed
+	Hash    Hash       // content hash; empty when not computed, as that of bytes in the message
 	Place   Place      // where the bytes are
 }
 
@@ -220,7 +220,7 @@ const (
 type Cause struct {
 	Kind   CauseKind  // which of the other fields count
 	Ref    DatasetRef // CauseDataset: the dataset; CauseTask: its Task alone counts
-	Number uint64     // CauseExecutor: the executor; EventDrained: tasks that did not finish well
+	Number uint64     // CauseExecutor: the executor; EventDrained: tasks that did not finish well; EventFinished, and EventSteps for its first task: what the task has read, see Read; 0: nothing, or not known
 	Text   string     // for people
 }
 

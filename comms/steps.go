@@ -173,6 +173,9 @@ func (e *Event) Each(f func(*Event) bool) {
 		u := &ends[i].Usage
 		one := Event{Kind: EventFinished, Task: ends[i].Task, Attempt: ends[i].Attempt, At: u.Start + u.Duration,
 			Executor: e.Executor, Cause: e.Cause, Usage: u}
+		if i > 0 && e.Cause.Kind != CauseExecutor {
+			one.Cause.Number = 0 // what the first has read
+		}
 		if i > 0 && ends[i].Reads > 0 {
 			one.Cause = Cause{Kind: CauseDataset, Ref: DatasetRef{Task: ends[i-1].Task, Output: ends[i].Reads - 1}}
 		}

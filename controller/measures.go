@@ -13,6 +13,7 @@ type counts struct {
 	submitted, done, failed, cancelled atomic.Uint64 // jobs
 	finished, retried, failedTasks     atomic.Uint64 // tasks
 	moved, again                       atomic.Uint64 // tasks
+	differs                            atomic.Uint64 // datasets
 	fromClients, fromAgents            atomic.Uint64 // messages
 	denied, joined, notJoined          atomic.Uint64
 	paused                             atomic.Bool
@@ -56,7 +57,8 @@ func (c *Controller) Measures() []measure.Measure {
 		{Name: "cascade_controller_task_ends_total", Help: tasks, Label: [2]string{"outcome", "retried"}, Read: counter(&n.retried)},
 		{Name: "cascade_controller_task_ends_total", Help: tasks, Label: [2]string{"outcome", "failed"}, Read: counter(&n.failedTasks)},
 		{Name: "cascade_controller_tasks_moved_total", Help: "Tasks of jobs on several agents that were given to another one, or to another process of theirs: one was idle, or theirs was lost or leaves.", Read: counter(&n.moved)},
-		{Name: "cascade_controller_tasks_again_total", Help: "Tasks that were made to start over: what they had made was lost, their gang starts over, they wait for a larger host, or somebody asked for it.", Read: counter(&n.again)},
+		{Name: "cascade_controller_tasks_again_total", Help: "Tasks that were made to start over: what they had made was lost, their gang starts over, they wait for a larger host, what they had read was made again and differs, or somebody asked for it.", Read: counter(&n.again)},
+		{Name: "cascade_controller_datasets_differ_total", Help: "Datasets that were lost and made again, and differ from what they were.", Read: counter(&n.differs)},
 		{Name: "cascade_controller_messages_total", Help: messages, Label: [2]string{"from", "client"}, Read: counter(&n.fromClients)},
 		{Name: "cascade_controller_messages_total", Help: messages, Label: [2]string{"from", "agent"}, Read: counter(&n.fromAgents)},
 		{Name: "cascade_controller_denied_total", Help: "Messages refused because of the role of who sent them.", Read: counter(&n.denied)},

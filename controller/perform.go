@@ -36,6 +36,9 @@ func (c *Controller) perform(a core.Action) {
 		c.improve(a)
 	case core.Warn:
 		c.warn(a)
+	case core.Differs:
+		c.counts.differs.Add(uint64(a.Datasets))
+		c.log.Warn().Stringer("job", a.Job).Str("name", a.Name).Int("datasets", a.Datasets).Msg(a.Text)
 	case core.Create:
 		done := &creation{c, a.Token, a.Row.ID, a.Row.Name, a.Row.Totals.Tasks, ""}
 		if len(a.Graph) > inlineGraph {

@@ -197,7 +197,7 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 			return err
 		}
 		p.next(b.Number)
-		if !reasonRows(p, q, g, &b, tasks) {
+		if !reasonRows(p, q, g, &b, tasks) || !differRows(p, q, g, &b, tasks) {
 			return nil
 		}
 		for _, r := range append(slices.Clone(b.Reset), b.Moved...) {
@@ -242,6 +242,23 @@ func reasonRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks cor
 			}) {
 				return false
 			}
+		}
+	}
+	return true
+}
+
+// differRows tells which datasets were made again and differ; false when the page is full.
+func differRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks core.Choice) bool {
+	for i := range b.Differs {
+		d := &b.Differs[i]
+		if q.Filter != "" && !tasks.Has(d.Ref.Task) {
+			continue
+		}
+		if !p.add(func() any {
+			return &comms.StoryRow{At: stamp(b.At), Task: g.TaskName(d.Ref.Task), Attempt: comms.Try(d.Attempt), What: "differs", Agent: b.Agent,
+				Cause: "made again", Detail: fmt.Sprintf("%s: its hash begins with %016x, before with %016x", g.DatasetName(dag.Dataset(d.Ref)), d.Is, d.Was)}
+		}) {
+			return false
 		}
 	}
 	return true

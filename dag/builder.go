@@ -57,6 +57,9 @@ func (b *Builder) KeepGoing(on bool) { b.g.KeepGoing = on }
 // Retain keeps every dataset after the job, not only its outputs.
 func (b *Builder) Retain(on bool) { b.g.Retain = on }
 
+// Rebuilt says what becomes of the job when a dataset that is made again differs.
+func (b *Builder) Rebuilt(policy Rebuilt) { b.g.Rebuilt = policy }
+
 // Add adds a group. Its Stream is set by Loop alone; List is set for inputs that
 // have several sources. The slices of grp belong to the builder from here on.
 func (b *Builder) Add(grp Group) Handle {

@@ -13,10 +13,12 @@ import (
 // raises it; Decode refuses other versions.
 const formatVersion = 1
 
-// How many elements an encoded graph has: the last says that all datasets are kept.
+// How many elements an encoded graph has: the last but one says that all datasets are
+// kept, the last what becomes of the job when one that is made again differs.
 const (
-	graphPlain  = 7
-	graphRetain = 8
+	graphPlain   = 7
+	graphRetain  = 8
+	graphRebuilt = 9
 )
 
 // Encode returns the graph's declarations as msgpack arrays, equal bytes for
@@ -24,11 +26,14 @@ const (
 func (g *Graph) Encode() []byte {
 	var buf bytes.Buffer
 	e := encoder{msgpack.NewEncoder(&buf)}
-	if g.Retain {
-		e.array(graphRetain)
-	} else {
-		e.array(graphPlain)
+	elements := graphPlain
+	switch {
+	case g.Rebuilt != RebuiltDefault:
+		elements = graphRebuilt
+	case g.Retain:
+		elements = graphRetain
 	}
+	e.array(elements)
 	e.int(formatVersion)
 	e.string(g.Name)
 	e.bool(g.KeepGoing)
@@ -52,8 +57,11 @@ func (g *Graph) Encode() []byte {
 		e.string(g.Exports[i].From.Text)
 		e.string(g.Exports[i].Path)
 	}
-	if g.Retain {
-		e.bool(true)
+	if elements >= graphRetain {
+		e.bool(g.Retain)
+	}
+	if elements >= graphRebuilt {
+		e.int(int64(g.Rebuilt))
 	}
 	return buf.Bytes()
 }
@@ -406,7 +414,7 @@ func (d *decoder) value(depth int) any {
 func (d *decoder) graph() *Graph {
 	g := &Graph{}
 	n := d.array()
-	if d.err == nil && n != graphPlain && n != graphRetain {
+	if d.err == nil && (n < graphPlain || n > graphRebuilt) {
 		d.fail(fmt.Errorf("graph of %d elements", n))
 	}
 	if d.err != nil {
@@ -427,8 +435,15 @@ func (d *decoder) graph() *Graph {
 		d.fixed(2)
 		return Export{From: From{Text: d.string()}, Path: d.string()}
 	})
-	if n == graphRetain {
+	if n >= graphRetain {
 		g.Retain = d.bool()
+	}
+	if n >= graphRebuilt {
+		v := d.int()
+		if d.err == nil && (v < int64(RebuiltRerun) || v > int64(RebuiltAccept)) {
+			d.fail(fmt.Errorf("rebuilt %d is no policy", v))
+		}
+		g.Rebuilt = Rebuilt(v)
 	}
 	return g
 }

@@ -24,6 +24,8 @@ type Graph struct {
 	KeepGoing    bool // other branches go on when a task fails
 	Retain       bool // every dataset is kept after the job, not only exports: a later job can take them over
 
+	Rebuilt Rebuilt // what becomes of the job when a dataset that is made again differs
+
 	index graphIndex // derived: offsets, edges, consumers; rebuilt by Decode
 }
 

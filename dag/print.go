@@ -23,6 +23,9 @@ func (g *Graph) YAML() ([]byte, error) {
 	if g.Retain {
 		p.line(0, "retain", "true")
 	}
+	if g.Rebuilt != RebuiltDefault {
+		p.line(0, "rebuilt", g.Rebuilt.String())
+	}
 	if len(g.Params) > 0 {
 		p.line(0, "params", "")
 		for _, x := range g.Params {

@@ -19,6 +19,7 @@ func Schema() ([]byte, error) {
 		"outputs":      described(list(anyOf(reference(), strict(object("An output with the place it is copied to.", map[string]any{"from": reference(), "to": described(text(), "A file, or a folder when it ends in /. May use ${params.NAME}.")}), "from"))), "Datasets that are kept after the job, and copied to a path if one is given."),
 		"keep_going":   described(boolean(), "Other branches go on when a task fails."),
 		"retain":       described(boolean(), "Every dataset is kept after the job, not only outputs: run --resume and replay take them over."),
+		"rebuilt":      described(anyOf(map[string]any{"enum": []any{RebuiltRerun.String(), RebuiltFail.String(), RebuiltAccept.String()}}, placeholder()), "When a dataset that was lost is made again with other bytes: rerun what has read those of before (the default, for datasets up to 1 MiB), fail the job, or accept it. It is reported in any case."),
 	})
 	doc = strict(doc, "job", "tasks")
 	doc["$schema"] = "https://json-schema.org/draft/2020-12/schema"

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-var jobKeys = []string{"job", "params", "environments", "inputs", "tasks", "outputs", "keep_going", "retain"}
+var jobKeys = []string{"job", "params", "environments", "inputs", "tasks", "outputs", "keep_going", "retain", "rebuilt"}
 
 // jobFile is a job file on its way to a Graph.
 type jobFile struct {
@@ -49,6 +49,9 @@ func ParseYAML(file string, data []byte, over Override, opt Options) (*Graph, er
 	}
 	if n := top["retain"]; n != nil {
 		j.g.Retain = j.truth(n, "retain")
+	}
+	if n := top["rebuilt"]; n != nil {
+		j.rebuilt(n)
 	}
 	if n := top["environments"]; n != nil {
 		for _, p := range j.pairs(n, "environments") {

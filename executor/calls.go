@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
-	"github.com/zeebo/xxh3"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -217,8 +216,7 @@ func (r *run) keepFlat(f value.Flat) (d comms.Desc, err error) {
 	d = comms.Desc{Codec: f.Codec, DType: f.DType, Shape: f.Shape, Size: uint64(len(f.Bytes))}
 	d.Place, err = r.place(f.Bytes, false)
 	if d.Place.Kind == comms.PlaceSegment {
-		sum := xxh3.Hash128(f.Bytes).Bytes()
-		d.Hash = comms.Hash(append([]byte{comms.HashXXH3}, sum[:]...))
+		d.Hash = comms.HashOf(f.Bytes)
 	}
 	return d, err
 }

@@ -465,6 +465,11 @@ func (p *program) seal() ([]comms.Desc, error) {
 		if err := os.Chmod(o.path, 0o444); err != nil {
 			return nil, fmt.Errorf("seal output %q: %w", decl.Name, err)
 		}
+		if d.Size <= r.kind.HashMax {
+			if d.Hash, err = hashFile(o.path); err != nil {
+				return nil, fmt.Errorf("hash output %q: %w", decl.Name, err)
+			}
+		}
 		d.Place = comms.Place{Kind: comms.PlaceSegment, Segment: o.lease.Segment}
 		descs = append(descs, d)
 	}
@@ -472,6 +477,16 @@ func (p *program) seal() ([]comms.Desc, error) {
 		p.outputs[i].done = descs[i].Place.Kind == comms.PlaceSegment
 	}
 	return descs, nil
+}
+
+// hashFile is comms.HashOf for the bytes of a file.
+func hashFile(path string) (comms.Hash, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return comms.HashFrom(f)
 }
 
 // cleanUp removes what the run leaves behind and returns leases without a dataset.

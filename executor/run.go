@@ -366,6 +366,9 @@ func (r *run) describeOutput(output uint32, element uint64, v any) (comms.Desc, 
 	}
 	d.Codec, d.DType, d.Shape, d.Size = f.Codec, f.DType, f.Shape, uint64(len(f.Bytes))
 	r.usage.BytesOut += d.Size
+	if d.Size > r.exec.welcome.InlineMax && d.Size <= r.kind.HashMax {
+		d.Hash = comms.HashOf(f.Bytes)
+	}
 	d.Place, err = r.store(output, f.Bytes)
 	return d, err
 }

@@ -348,7 +348,7 @@ func (c *client) fetch() {
 func (c *client) fetchOne(j *clientJob, d *comms.LocatedData) {
 	w := c.w
 	f := w.oracle.facts[j.id]
-	want := wordOf(j.id, d.Desc.Ref)
+	want := w.oracle.word(j.id, d.Desc.Ref, d.Desc.Attempt)
 	switch {
 	case d.Desc.Place.Kind == comms.PlaceInline:
 		if got := string(d.Desc.Place.Bytes); got != want {
@@ -403,7 +403,10 @@ func (c *client) agentUp(name string, resumed bool) {
 // served sees what an agent reads for the client.
 func (c *client) served(a *agent, m *comms.Chunk, got string) {
 	id, ok := c.fetched[m.Req]
-	if want := wordOf(id.Job, id.DatasetRef); ok && got != want {
+	if !ok {
+		return
+	}
+	if want := c.w.oracle.word(id.Job, id.DatasetRef, c.reads[m.Req].d.Desc.Attempt); got != want && !c.w.oracle.wrote(id, got) {
 		c.w.fail(id.Job, "%s serves %q instead of %q", a.name, got, want)
 	}
 }

@@ -184,7 +184,7 @@ func (c *controller) perform(a core.Action) {
 		}
 	case core.StoreAgent:
 		c.store.agents[a.Row.Name] = a.Row
-	case core.Warn:
+	case core.Warn, core.Differs:
 	case core.Delete:
 		c.store.delete(a)
 	case core.Ask:

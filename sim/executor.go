@@ -403,9 +403,9 @@ func (x *executor) look(when string) {
 	for _, in := range r.Inputs {
 		for i := range in.Data {
 			d := &in.Data[i]
-			want := wordOf(k.Job, d.Ref)
-			if k.Function == callee {
-				want = x.calls.in
+			want := x.calls.in
+			if k.Function != callee {
+				want = x.w.oracle.word(k.Job, d.Ref, d.Attempt)
 			}
 			got := want
 			switch d.Place.Kind {
@@ -485,6 +485,7 @@ func (x *executor) finish(r *comms.Run, k *comms.Kind) {
 		it.Outputs = append(it.Outputs, d)
 	}
 	x.look("at its end")
+	x.reads(r, k)
 	if f := x.w.oracle.facts[k.Job]; len(readsLive(r)) > 0 {
 		x.unheard = append(x.unheard, ended{f, r})
 	}
@@ -542,9 +543,11 @@ func wordOf(job comms.JobID, ref comms.DatasetRef) string {
 func (x *executor) output(k *comms.Kind, o uint32, element uint64) (comms.Desc, bool) {
 	r := x.cur
 	ref := comms.DatasetRef{Task: r.Task, Output: o, Element: element}
-	word := wordOf(k.Job, ref)
+	var word string
 	if k.Function == callee {
 		word = calleeWord(int(k.With[0]), x.calls.in)
+	} else {
+		word = x.word(k, ref)
 	}
 	d := comms.Desc{Ref: ref, Attempt: r.Attempt, Codec: "raw", Size: uint64(len(word))}
 	if k.Function != callee {
@@ -571,6 +574,9 @@ func (x *executor) put(d *comms.Desc, word string) bool {
 	x.lease = nil
 	x.a.mem.write(x, l, word)
 	d.Size = max(l.Size, 1)
+	if d.Size <= x.kinds[r.Kind].HashMax {
+		d.Hash = comms.HashOf([]byte(word))
+	}
 	d.Place = comms.Place{Kind: comms.PlaceSegment, Segment: l.Segment, Offset: l.Offset}
 	x.back = append(x.back, &comms.Lease{Segment: l.Segment, Offset: l.Offset + l.Size}) // all of it was used
 	return true

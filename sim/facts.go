@@ -43,6 +43,9 @@ type facts struct {
 	ended    bool // the end was stored once
 	refused  bool // the store had no room for it at first: what an agent had begun of it was dropped
 	deleted  bool
+	varies   bool                        // its tasks may make other bytes in each attempt
+	read     map[try][]comms.Desc        // by attempts that succeeded
+	current  map[comms.DatasetRef]uint32 // the attempt that published it last
 }
 
 // canon stands for a task in matters of lineage.
@@ -133,7 +136,7 @@ func (f *facts) behindLost(t dag.TaskIndex) bool {
 func (f *facts) mayRun(t dag.TaskIndex) bool {
 	c := f.canon(t)
 	_, lost := f.may[c]
-	return lost || f.asked[c]
+	return lost || f.asked[c] || f.varies
 }
 
 // withFollowers adds to tasks that run what the instances need that follow the

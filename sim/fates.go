@@ -3,6 +3,8 @@ package sim
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/cascade-run/cascade/dag"
 )
 
 // fates are what a seed decides once for a whole run. Numbers without unit are of 1000.
@@ -58,6 +60,9 @@ type fates struct {
 	roomy  int // the agent that has more memory then, if there is one of that number
 
 	roomyAway time.Duration // for which that is away when it is needed first; 0: it is not for this
+
+	varies  int         // tasks that make other bytes in each attempt, of a thousand
+	rebuilt dag.Rebuilt // what jobs say of that
 }
 
 // How jobs go to several agents.

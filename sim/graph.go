@@ -56,6 +56,7 @@ func drawGraph(draws uint64, name string, f *fates, without []string) (*dag.Grap
 	m := &maker{r: rand.New(rand.NewPCG(draws, 2)), gangs: rand.New(rand.NewPCG(draws, 3)), spans: rand.New(rand.NewPCG(draws, 5)), bounds: rand.New(rand.NewPCG(draws, 6)), devices: rand.New(rand.NewPCG(draws, 7)), b: dag.NewBuilder(name), f: f, name: name, without: without}
 	m.b.Environment(dag.Environment{Name: "env", Go: "./e"})
 	m.b.KeepGoing(m.r.IntN(2) == 0)
+	m.b.Rebuilt(f.rebuilt)
 	for groups, i := 1+m.r.IntN(7), 0; i < groups; i++ {
 		m.group(i, i == groups-1)
 	}

@@ -23,6 +23,7 @@ type oracle struct {
 	calls  map[called]int // how often each was made
 	ends   map[called]int // and has ended
 	waited int            // tasks that were decided to wait for an agent with more memory
+	words  map[copyID]string
 }
 
 // copyName is what other agents know a copy of a dataset by; agent is who made it
@@ -52,7 +53,8 @@ type origin struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{w: w, starts: map[string]int{}, facts: map[comms.JobID]*facts{}, makers: map[copyName]string{}, told: map[copyName]string{}, calls: map[called]int{}, ends: map[called]int{}}
+	return &oracle{w: w, starts: map[string]int{}, facts: map[comms.JobID]*facts{}, makers: map[copyName]string{}, told: map[copyName]string{}, calls: map[called]int{}, ends: map[called]int{},
+		words: map[copyID]string{}}
 }
 
 // makes sees an executor make a dataset.
@@ -84,7 +86,8 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
 		vain: map[dag.TaskIndex]bool{}, fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, gone: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
-		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}, reserved: map[dag.TaskIndex]int64{}}
+		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}, reserved: map[dag.TaskIndex]int64{},
+		varies: o.w.fate.varies > 0, read: map[try][]comms.Desc{}, current: map[comms.DatasetRef]uint32{}}
 	o.facts[id] = f
 }
 func (o *oracle) agentDied(a *agent) {
@@ -103,6 +106,7 @@ func (o *oracle) rotten(k ledger.Key) {
 // committed sees what is about to be stored.
 func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 	f := o.facts[c.Job]
+	o.differs(c.Job, f, c)
 	if r := c.Row; r != nil {
 		moved := false
 		for _, was := range workers(&k.Row) {
@@ -305,8 +309,11 @@ func (o *oracle) published(id comms.JobID, f *facts, b *core.Batch, e *comms.Eve
 		o.w.fail(id, "%v is published twice by attempt %d", d.Ref, d.Attempt)
 	case again && !f.mayRun(d.Ref.Task) && f.unbroken(d.Ref.Task, before, b):
 		o.w.fail(id, "%v is published by attempt %d: attempt %d has published it, and it was not lost", d.Ref, d.Attempt, before.attempt)
-	case d.Place.Kind == comms.PlaceInline && string(d.Place.Bytes) != wordOf(id, d.Ref):
+	case d.Place.Kind == comms.PlaceInline && string(d.Place.Bytes) != o.word(id, d.Ref, d.Attempt):
 		o.w.fail(id, "%v is published as %q", d.Ref, d.Place.Bytes)
+	}
+	if d.Place.Kind != comms.PlaceNone {
+		f.current[d.Ref] = d.Attempt
 	}
 	f.made[d.Ref] = origin{b.Agent, b.Incarnation, d.Attempt, d.Place.Kind == comms.PlaceInline, f.moves, false}
 }
@@ -526,6 +533,10 @@ func (o *oracle) ended(j *clientJob) {
 		o.w.fail(j.id, "the job has failed although none of its tasks did: %v", k.Row.Error)
 	}
 	o.oneStart(j.id, f, past.States)
+	o.fits(j.id, k, past)
+	if k.Row.Fails {
+		return
+	}
 	why := f.misses(past.States)
 	switch {
 	case k.Row.Phase == comms.JobDone && why != "":

@@ -14,7 +14,7 @@ import (
 // cycles, that each task has such a cause makes the set the smallest one. And what
 // an agent has that goes on stays with it.
 func (o *oracle) smallest(k *core.Kept, r *core.JobRecord, b *core.Batch) {
-	if b.Agent != "" || len(b.Reset)+len(b.Moved) == 0 || b.Why == steerReason {
+	if b.Agent != "" || len(b.Reset)+len(b.Moved) == 0 || b.Why == steerReason || o.facts[r.ID].varies {
 		return
 	}
 	past := k.Past()

@@ -22,6 +22,7 @@ type Options struct {
 	Forwards bool     // several agents that are small for their jobs; calls go from one to another
 	Devices  bool     // agents have devices, and tasks ask for them
 	Steals   bool     // several agents that are small for their jobs; idle ones take work of others
+	Varies   bool     // some tasks make other bytes in each attempt
 }
 
 // Flags are those of the command sim that run these options.
@@ -38,6 +39,9 @@ func (o *Options) Flags() string {
 	}
 	if o.Forwards {
 		f += " -forwards"
+	}
+	if o.Varies {
+		f += " -varies"
 	}
 	if len(o.Without) > 0 {
 		f += " -without " + strings.Join(o.Without, ",")
@@ -136,6 +140,9 @@ func newWorld(opt Options) *world {
 	}
 	if opt.Forwards {
 		w.fate.drawForwards(opt.Seed)
+	}
+	if opt.Varies {
+		w.fate.drawVaries(opt.Seed)
 	}
 	for _, t := range tamings() {
 		if slices.Contains(opt.Without, t.name) {

@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"encoding/binary"
+	"math"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -79,6 +80,9 @@ func (c *Core) newKind(j *job, gs *groupState) *comms.Kind {
 	c.lastKind++
 	k := &comms.Kind{ID: c.lastKind, Job: j.id, Group: g.Name, Function: g.Run.Function, Stdin: g.Run.Stdin, Stdout: g.Run.Stdout,
 		Resources: c.resources(gs.need), Timeout: int64(g.Timeout), Dir: cmp.Or(gs.class.env.dir, j.dir)}
+	if j.call == nil {
+		k.HashMax = hashMax(j.graph.Rebuilt)
+	}
 	if g.Run.Command != nil {
 		k.Command = words(g.Run.Command) // a run whose words differ brings its own
 	}
@@ -115,6 +119,18 @@ func (c *Core) newKind(j *job, gs *groupState) *comms.Kind {
 		}
 	}
 	return k
+}
+
+// hashAnyway is up to how many bytes a dataset has a hash where the job says nothing of
+// what is to be done about datasets that are made again: it takes less than 0.1 ms.
+const hashAnyway = 1 << 20
+
+// hashMax is up to how many bytes the datasets of a job have a hash.
+func hashMax(policy dag.Rebuilt) uint64 {
+	if policy == dag.RebuiltDefault {
+		return hashAnyway
+	}
+	return math.MaxUint64
 }
 
 // tellKind announces a group's kind to an executor, once, and returns its number.

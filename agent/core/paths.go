@@ -84,7 +84,7 @@ func (c *Core) unfold(r *run) {
 	rest, mean := r.rest, r.mean/float64(r.tasks())
 	r.rest, r.mean = nil, mean
 	c.behind -= len(rest)
-	before, gs := r.task, r.gs
+	before, attempt, gs := r.task, r.attempt, r.gs
 	runs := make([]*run, len(rest))
 	for i := range rest {
 		s := &rest[i]
@@ -93,10 +93,11 @@ func (c *Core) unfold(r *run) {
 			mean: mean, live: s.reads > 0, private: outputsIn(s.only), granted: true, asked: r.asked}
 		if s.reads > 0 {
 			q.cause = causeOf(before, s.reads)
+			q.givenBy(before, attempt, s.reads-1)
 		}
 		c.runs[q.id] = q
 		r.job.inflight++
-		before, runs[i] = s.task, q
+		before, attempt, runs[i] = s.task, s.attempt, q
 	}
 	r.ex.queue = slices.Insert(r.ex.queue, slices.Index(r.ex.queue, r)+1, runs...)
 }
@@ -259,7 +260,7 @@ func (c *Core) succeeded(ex *executor, it *comms.ReportItem) error {
 // usages encoded.
 func (c *Core) advance(r *run, usages []comms.Usage, block []byte) {
 	j, n := r.job, len(usages)
-	e := comms.Event{Kind: comms.EventSteps, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: r.endCause()}
+	e := comms.Event{Kind: comms.EventSteps, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: r.readCause()}
 	gone := r.rest[: n-1 : n-1]
 	e.Steps = comms.AppendEnds(make([]byte, 0, len(block)+32), n, func(i int) comms.End {
 		if i == 0 {
@@ -325,6 +326,7 @@ func (c *Core) moveOn(r *run, n int, mean float64) {
 		r.cause = causeOf(before, s.reads)
 		r.job.tasks[s.task].missing = 0
 	}
+	r.inputs, r.read = nil, 0 // it reads what nobody was told of, or nothing
 	r.started, r.told, r.deadline = false, false, time.Time{}
 	c.behind -= n
 	r.mean -= mean

@@ -164,8 +164,9 @@ func (c *Core) finished(r *run, it *comms.ReportItem) {
 		}
 		outputs = append(outputs, c.told(j, d.Ref, d))
 	}
+	cause := r.readCause()
 	c.endRun(r, it.Usage)
-	c.noteEnd(j, comms.Event{Kind: comms.EventFinished, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: r.endCause(), Outputs: outputs, Usage: it.Usage})
+	c.noteEnd(j, comms.Event{Kind: comms.EventFinished, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: cause, Outputs: outputs, Usage: it.Usage})
 	c.end(j, r.task, tFinished)
 	for _, ref := range there {
 		c.resolve(j, ofOutput(edges, ref.Output), dag.SourceWhole, ref, true)

@@ -37,6 +37,9 @@ type run struct {
 	gang      *member // in a gang that has started
 	rest      []step  // tasks behind this one, see paths.go
 
+	inputs []comms.RunInput // some are still to be made by runs before it; nil: none is
+	read   uint64           // what it was given, when inputs is nil: see comms.Read
+
 	caller *caller            // its calls; nil while it has made none
 	more   []ledger.RequestID // what they returned and it reads
 
@@ -125,6 +128,7 @@ func (c *Core) message(r *run, ex *executor) (comms.Run, error) {
 		if m.Inputs, err = c.inputs(r, ex); err != nil {
 			return m, err
 		}
+		r.given(m.Inputs)
 		if n := inputBytes(&m); n > maxRunBytes {
 			return m, fmt.Errorf("its small inputs make a message of %d bytes, the limit is %d: reduce them in two steps", n, maxRunBytes)
 		}

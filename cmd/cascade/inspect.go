@@ -162,6 +162,9 @@ func (a *app) printStatus(p *cascade.Progress, cut string) {
 	if p.Late != "" {
 		fmt.Fprintf(a.out, "  late: %s\n", p.Late)
 	}
+	if p.Differs > 0 {
+		fmt.Fprintf(a.out, "  warning: %s\n", differs(p))
+	}
 	if p.Error != nil {
 		fmt.Fprintf(a.out, "  %s\n", p.Error)
 	}

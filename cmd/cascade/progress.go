@@ -31,7 +31,9 @@ type progress struct {
 	built map[string]bool // environments that are said to be built: whether also that they are ready
 	waits string          // what the running job was last said to wait for
 	late  string          // and which deadlines it was said to miss
-	err   error
+
+	differs uint64 // datasets that it was said to have made again otherwise
+	err     error
 }
 
 const (
@@ -75,6 +77,10 @@ func (s *progress) update(p *cascade.Progress) {
 		s.late = p.Late
 		s.say("late: %s", cmp.Or(p.Late, "no deadline is missed any more"))
 	}
+	if p.Differs > s.differs && !s.a.json {
+		s.say("warning: %s", differs(p))
+	}
+	s.differs = p.Differs
 	if s.a.json {
 		if err := s.a.printJSON(progressObject(p, "")); err != nil && s.err == nil {
 			s.err = err
@@ -306,7 +312,10 @@ func progressObject(p *cascade.Progress, cut string) any {
 		Late   string  `json:"late,omitempty"`
 		CutOff string  `json:"cut_off,omitempty"`
 		Error  string  `json:"error,omitempty"`
-	}{Waits: p.Waits, Late: p.Late, CutOff: cut, Job: p.Job.String(), Name: p.Name, Phase: p.Phase.String(), Final: p.Final}
+
+		Differs   uint64 `json:"differs,omitempty"`
+		Differing string `json:"differing,omitempty"`
+	}{Differs: p.Differs, Differing: p.Differing, Waits: p.Waits, Late: p.Late, CutOff: cut, Job: p.Job.String(), Name: p.Name, Phase: p.Phase.String(), Final: p.Final}
 	for _, g := range p.Groups {
 		o.Groups = append(o.Groups, group(g))
 	}
@@ -314,4 +323,12 @@ func progressObject(p *cascade.Progress, cut string) any {
 		o.Error = p.Error.Error()
 	}
 	return o
+}
+
+// differs says that datasets were made again and are not what they were.
+func differs(p *cascade.Progress) string {
+	if p.Differs == 1 {
+		return p.Differing
+	}
+	return fmt.Sprintf("%s; %d in all", p.Differing, p.Differs)
 }

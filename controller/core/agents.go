@@ -250,7 +250,7 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 	}
 	switch {
 	case j.resuming != nil:
-	case j.redo, len(j.states.tornGangs())+len(j.states.outgrownTasks())+len(j.states.missedTasks()) > 0:
+	case j.redo, len(j.states.tornGangs())+len(j.states.outgrownTasks())+len(j.states.missedTasks())+len(j.outdated()) > 0:
 		c.resume(j, "", false)
 	case j.states.lacks(): // it said so to a controller before, which died
 		c.resume(j, a.row.Name, true)

@@ -197,6 +197,14 @@ type (
 		Owner string
 		Text  string
 	}
+	// Differs: datasets were made again and differ from what they were; no answer.
+	Differs struct {
+		Job      comms.JobID
+		Name     string
+		Owner    string
+		Text     string // which, or the first of several
+		Datasets int
+	}
 	// Create stores a new job. Answer Stored.
 	Create struct {
 		Token   uint64
@@ -244,6 +252,7 @@ func (CloseLink) action()  {}
 func (Prepare) action()    {}
 func (Improve) action()    {}
 func (Warn) action()       {}
+func (Differs) action()    {}
 func (Create) action()     {}
 func (Store) action()      {}
 func (Measured) action()   {}

@@ -190,10 +190,7 @@ func (c *Core) cancel(j *job, why string) (comms.Code, string) {
 	}
 	if slices.ContainsFunc(j.parts, func(p *part) bool { return c.here(p) != nil }) {
 		c.storeRow(j)
-		c.steer(j, comms.SteerCancel, why)
-		if j.stage == stageActive && j.stopped() {
-			c.endUnassigned(j) // what there is to run was run
-		}
+		c.stopAgents(j)
 		return comms.CodeOK, ""
 	}
 	if j.stage == stageActive && j.stopped() { // of those that had it all are gone, if there were any
@@ -202,6 +199,14 @@ func (c *Core) cancel(j *job, why string) (comms.Code, string) {
 	}
 	c.storeRow(j) // told to the agent when it is back, unless it is given up before
 	return comms.CodeOK, ""
+}
+
+// stopAgents has the agents of a job that is being cancelled end what they have of it.
+func (c *Core) stopAgents(j *job) {
+	c.steer(j, comms.SteerCancel, j.rec.Cancel)
+	if j.stage == stageActive && j.stopped() {
+		c.endUnassigned(j) // what there is to run was run
+	}
 }
 
 func (c *Core) hold(j *job) (comms.Code, string) {

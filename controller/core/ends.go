@@ -48,6 +48,9 @@ func (c *Core) end(j *job) {
 // dag.Graph.MayFail says so, as long as every export is there; a job without
 // exports is there for its sinks.
 func (j *job) outcome() comms.JobPhase {
+	if j.rec.Fails {
+		return comms.JobFailed
+	}
 	t := j.states.Totals()
 	there := j.result || len(j.graph.Exports) == 0
 	if t.Done == t.Tasks && there && (t.Tasks > 0 || j.rec.Error == nil) {

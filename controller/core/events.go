@@ -135,6 +135,7 @@ func (c *Core) lateEvents(j *job, a *agent, b *batch, events []comms.Event) {
 	put := func(ref comms.DatasetRef, desc comms.Desc) {
 		if _, kept := j.exports[ref]; kept {
 			d := DatasetRecord{Desc: desc, Agent: a.row.Name}
+			c.comparedLate(j, &d)
 			j.have(d)
 			commit.Datasets = append(commit.Datasets, d)
 		}

@@ -268,11 +268,13 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 		}
 	}
 	j.rec.Totals = j.states.Totals()
-	j.result = j.result || j.complete()
+	fails := c.compared(j, commit.Batch)
+	stale := len(j.outdated()) > 0
+	j.result = !stale && (j.result || j.complete())
 	torn = c.findSplits(j) || torn
 	c.touchWith(j, events)
 	over := j.idle() && !j.rec.Homeless || j.rec.Cancel != "" && j.stopped()
-	if drained != nil && over && !lost && c.drained(j, drained) {
+	if drained != nil && over && !lost && !stale && c.drained(j, drained) {
 		if j.rec.Cancel != "" && j.states.Open() > 0 { // tasks that are nobody's
 			row := j.rec
 			commit.Row = &row
@@ -288,9 +290,12 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 	row := j.rec
 	commit.Row = &row
 	c.commitPart(j, a, b, onCommitted, commit)
-	if lost {
+	switch {
+	case fails:
+		c.stopAgents(j)
+	case lost:
 		c.resume(j, a.row.Name, true)
-	} else if torn || c.relieves(j) {
+	case torn, stale, c.relieves(j):
 		c.resume(j, "", false)
 	}
 }
@@ -430,6 +435,7 @@ func (c *Core) loaded(ev *Loaded) {
 	j.request, j.graph, j.bytes, j.states = ev.Request, ev.Graph, ev.Bytes, ev.Past.States
 	j.rec.Batches = max(j.rec.Batches, ev.Past.Batches)
 	j.rec.Totals = j.states.Totals()
+	j.states.takeDiffering() // it was reported
 	j.parts, j.hadMany = partsOf(&j.rec, ev.Past.Given), len(ev.Past.Given) > 0
 	c.findExports(j)
 	for _, d := range ev.Past.Data {

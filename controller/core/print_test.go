@@ -33,6 +33,8 @@ func (w *world) print(a Action) {
 		p("improve %s hosts=%d urgent=%v", jobName(a.Job), len(a.Cluster.Hosts), a.Urgent)
 	case Warn:
 		p("warn %s: %s", jobName(a.Job), a.Text)
+	case Differs:
+		p("differs %s: %s", jobName(a.Job), a.Text)
 	case Create:
 		p("create %s %s epoch=%d agent=%q", jobName(a.Row.ID), a.Row.Phase, a.Row.Epoch, a.Row.Agent)
 	case Store:

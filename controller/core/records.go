@@ -38,6 +38,9 @@ type JobRecord struct {
 	Homeless    bool                // no agent that is there can run some of its tasks
 	Ran         int64               // nanoseconds that it ran before it had ended and was run again; Started is of the last time
 	Packages    []comms.Hash        // that its environments name: they are kept as long as the job is
+	Fails       bool                // it is being cancelled because it fails, with Error
+	Differs     uint64              // datasets that were made again and differ from what they were
+	Differing   string              // the first of them
 }
 
 // Fragment is the tasks of a job that one of several agents runs.
@@ -75,6 +78,7 @@ type Batch struct {
 	Reasons     []Reason      // why tasks of a job that resumes from an earlier one run
 	Granting    Granting      // how what starts over is numbered
 	Cancelled   []comms.Range // tasks that end with their cancelled job, and Why: no agent does so
+	Differs     []Difference  // datasets that were made again by Events and differ
 }
 
 // Granting is how attempts at tasks that start over are numbered.

@@ -188,7 +188,8 @@ func (c *Core) reopen(j *job, ev *Prepared) {
 	j.seen = ev.Past.Seen // an agent that was not told so repeats what is stored
 	j.rec.Ran = int64(progressOf(&j.rec).Took())
 	j.rec.Started = 0
-	j.rec.Phase, j.rec.Ended, j.rec.Cancel, j.rec.Error, j.rec.Groups = comms.JobQueued, 0, "", nil, nil
+	j.rec.Phase, j.rec.Ended, j.rec.Cancel, j.rec.Fails, j.rec.Error, j.rec.Groups = comms.JobQueued, 0, "", false, nil, nil
+	j.states.takeDiffering() // it was reported
 	c.findExports(j)
 }
 
@@ -288,13 +289,21 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 	case len(missed) > 0:
 		r.why = cmp.Or(r.why, "was skipped for a failure that counts no more")
 	}
+	if stale := j.outdated(); len(stale) > 0 {
+		set = j.wholeGangs(union(set, stale), stale)
+		r.why = cmp.Or(r.why, whyOutdated)
+	}
 	j.states.Reset(comms.Ranges(set), j.rec.Epoch+1)
 	forget(data, comms.Ranges(set))
 	run, closed := c.needed(j, r, data, published)
-	for more := j.halfGangs(run); len(more) > 0; more = j.halfGangs(run) {
+	also := func() []dag.TaskIndex {
+		more := union(j.halfGangs(run), j.withVarying(run))
+		return j.wholeGangs(more, more)
+	}
+	for more := also(); len(more) > 0; more = also() {
 		j.states.Reset(comms.Ranges(more), j.rec.Epoch+1)
 		forget(data, comms.Ranges(more))
-		set = j.wholeGangs(set, more)
+		set = union(set, more)
 		run, closed = c.needed(j, r, data, published)
 	}
 	takes := c.toTake(j, run, data)

@@ -88,6 +88,7 @@ func (s *States) over(tasks []comms.Range, f func(dag.TaskIndex)) {
 			s.put(t, TaskWaiting)
 			delete(s.outgrown, t)
 			delete(s.missed, t)
+			s.lineage.startsOver(t)
 			if len(s.torn) > 0 {
 				first, _ := s.g.GangOf(t)
 				delete(s.torn, first)

@@ -59,6 +59,8 @@ type States struct {
 	near    int         // group that was asked for last
 	rows    []comms.End // scratch
 
+	lineage lineage
+
 	reserved map[dag.TaskIndex]comms.Reserve // tasks for which more memory is held than their groups say
 	outgrown map[dag.TaskIndex]bool          // tasks that need more than their agent has, and wait for the controller
 	missed   map[dag.TaskIndex]bool          // tasks that were skipped for what counts no more, and wait for it too
@@ -289,6 +291,9 @@ func (s *States) Apply(e *comms.Event) bool {
 		}
 	case comms.EventFinished:
 		s.put(e.Task, TaskDone)
+		if s.reads(e.Task, &e.Cause); e.Executor == 0 && len(e.Outputs) == 0 && e.Cause.Text != "" {
+			s.closes(e.Task)
+		}
 	case comms.EventRetry:
 		s.groups[s.g.GroupIndex(e.Task)].Retries++
 		s.attempt[e.Task] = comms.NextTry(max(e.Attempt, attempt))
@@ -352,6 +357,11 @@ func (s *States) applySteps(e *comms.Event) bool {
 			s.attempt[t] = attempt
 		}
 		s.put(t, TaskDone)
+		cause := e.Cause
+		if i > 0 {
+			cause.Number = 0 // it is the first's
+		}
+		s.reads(t, &cause)
 		u := &ends[i].Usage
 		s.totals.TaskTime += u.Duration
 		s.totals.BytesOut += u.BytesOut
@@ -366,6 +376,9 @@ func (s *States) published(e *comms.Event) {
 	for i := range e.Outputs {
 		r := e.Outputs[i].Ref
 		delete(s.lost, r)
+		if s.exists(r.Task) {
+			s.publishes(&e.Outputs[i])
+		}
 		if len(s.g.StreamSlots(r.Task, r.Output)) > 0 || s.isOpen(r) {
 			s.elements(streamKey{r.Task, r.Output}, r.Element+1)
 		}

@@ -101,7 +101,7 @@ func (w *world) step(ev Event) {
 			w.rows[a.Row.Name] = a.Row
 		}
 		switch a.(type) {
-		case Send, Wake, CloseLink, StoreAgent, Warn:
+		case Send, Wake, CloseLink, StoreAgent, Warn, Differs:
 		default:
 			w.todo = append(w.todo, a)
 		}
@@ -523,6 +523,7 @@ func (w *world) up(d *datadriven.TestData, who string) {
 }
 
 // events reads lines such as "finished a[1] attempt=1 inline", "finished a private", "failed b why",
+// "finished b bytes=B read=a.x:A" (what it has made, and read of which dataset),
 // "published g elements=2", "streamend g count=2", "lost a.x", "building e at=1", "building e waits=why", "built e at=4", "drained".
 func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, error) {
 	m := &comms.Events{First: number(arg(d, "first", "1")), Jobs: []comms.JobEvents{{Job: job, Life: w.life(job, arg(d, "life", "")),
@@ -547,7 +548,7 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 			}
 			e.Task = i
 		}
-		place, elements := comms.PlaceSegment, uint64(0)
+		place, elements, made := comms.PlaceSegment, uint64(0), ""
 		for _, o := range f[min(2, len(f)):] {
 			k, v, _ := strings.Cut(o, "=")
 			switch k {
@@ -565,6 +566,16 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 				e.Error = &comms.TaskError{Kind: comms.ErrorSetup, Message: v}
 			case "inline":
 				place = comms.PlaceInline
+			case "bytes":
+				made = v
+			case "read":
+				name, text, _ := strings.Cut(v, ":")
+				refs, _, err := Resolve(g, NewStates(g), name)
+				if err != nil {
+					return nil, err
+				}
+				d := comms.Desc{Hash: comms.HashOf([]byte(text))}
+				e.Cause.Number = comms.Read(e.Cause.Number, refs[0], d.Sum())
 			case "stranger":
 				e.Cause.Kind = comms.CauseSubmit
 			case "cause": // the task for which one was skipped
@@ -591,6 +602,13 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 			e.Error = &comms.TaskError{Kind: comms.ErrorTask, Message: "it broke", Task: g.TaskName(e.Task), Attempt: e.Attempt, Agent: "a1"}
 		case comms.EventLost:
 			e.Cause.Ref = comms.DatasetRef{Task: e.Task}
+		}
+		for k := range e.Outputs {
+			if d := &e.Outputs[k]; made != "" && d.Place.Kind == comms.PlaceInline {
+				d.Place.Bytes = []byte(made)
+			} else if made != "" {
+				d.Hash = comms.HashOf([]byte(made))
+			}
 		}
 		m.Jobs[0].Events = append(m.Jobs[0].Events, e)
 	}

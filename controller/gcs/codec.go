@@ -33,11 +33,12 @@ type (
 		Reasons     []core.Reason
 		Granting    core.Granting // which; 0 of older builds
 		Cancelled   []comms.Range
+		Differs     []core.Difference
 	}
 )
 
 func (r *jobRow) code(c *comms.Coder) {
-	c.Struct(27, func(c *comms.Coder) {
+	c.Struct(30, func(c *comms.Coder) {
 		c.ID((*[16]byte)(&r.ID))
 		comms.String(c, &r.Name)
 		comms.Uint(c, &r.Phase)
@@ -65,6 +66,9 @@ func (r *jobRow) code(c *comms.Coder) {
 		c.Bool(&r.Homeless)
 		comms.Slice(c, &r.Packages, (*comms.Coder).Hash)
 		comms.Int(c, &r.Ran)
+		c.Bool(&r.Fails)
+		comms.Uint(c, &r.Differs)
+		comms.String(c, &r.Differing)
 	})
 }
 
@@ -113,7 +117,7 @@ func (r *datasetRow) code(c *comms.Coder) {
 }
 
 func (h *batchHeader) code(c *comms.Coder) {
-	c.Struct(14, func(c *comms.Coder) {
+	c.Struct(15, func(c *comms.Coder) {
 		comms.String(c, &h.Agent)
 		comms.Uint(c, &h.Incarnation)
 		comms.Uint(c, &h.Epoch)
@@ -133,6 +137,18 @@ func (h *batchHeader) code(c *comms.Coder) {
 		})
 		comms.Uint(c, &h.Granting)
 		comms.Slice(c, &h.Cancelled, codeRange)
+		comms.Slice(c, &h.Differs, codeDifference)
+	})
+}
+
+func codeDifference(c *comms.Coder, d *core.Difference) {
+	c.Struct(6, func(c *comms.Coder) {
+		comms.Uint(c, &d.Ref.Task)
+		comms.Uint(c, &d.Ref.Output)
+		comms.Uint(c, &d.Ref.Element)
+		comms.Uint(c, &d.Attempt)
+		comms.Uint(c, &d.Was)
+		comms.Uint(c, &d.Is)
 	})
 }
 

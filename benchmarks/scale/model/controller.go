@@ -132,7 +132,7 @@ func (c *controller) perform(act core.Action) {
 				c.post(0, func() { c.step(core.Tick{}) })
 			}
 		})
-	case core.StoreAgent, core.Warn:
+	case core.StoreAgent, core.Warn, core.Differs:
 	default:
 		c.w.fail(fmt.Errorf("the controller asks for %T, which a cluster without faults does not need", act))
 	}

@@ -93,12 +93,13 @@ class Graph:
         env: Mapping[str, str] | None = None,
         environments: Mapping[str, Any] | None = None,
         keep_going: bool = False,
+        rebuilt: str = "",
     ) -> None:
         """pip, version, py_modules and working_dir say what the Python environment has; environments are further ones.
 
-        All are as in a job file. Folders and files that they name are sent to the cluster with the job.
+        All are as in a job file, as is rebuilt. Folders and files that they name are sent to the cluster with the job.
         """
-        self.name, self.keep_going = name, keep_going
+        self.name, self.keep_going, self.rebuilt = name, keep_going, rebuilt
         self._pip, self._version, self._env = list(pip), version, dict(env or {})
         self._modules = [_place(p) for p in py_modules]
         self._working_dir = _place(working_dir) if working_dir else ""
@@ -239,6 +240,8 @@ class Graph:
             job["inputs"] = self._inputs
         if self.keep_going:
             job["keep_going"] = True
+        if self.rebuilt:
+            job["rebuilt"] = self.rebuilt
         if results:
             job["outputs"] = [self.own(r).name for r in results]
         return job

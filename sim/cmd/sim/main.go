@@ -1,6 +1,6 @@
 // Command sim runs the simulator over many seeds, or replays one.
 //
-//	sim -seeds 1000 [-from N] [-steals] [-gangs] [-forwards] [-devices] [-without KIND,...]
+//	sim -seeds 1000 [-from N] [-steals] [-gangs] [-forwards] [-devices] [-varies] [-without KIND,...]
 //	                             prints each seed that fails, with its reason; ends with 1 when there are any
 //	sim -seed S -v               runs one seed and prints its story
 //	sim -seed S -shrink -v       leaves out all trouble that the failure does not need, and prints the story of the rest
@@ -37,13 +37,14 @@ func run(args []string, out io.Writer, simulate func(sim.Options) sim.Result) in
 	gangs := flags.Bool("gangs", false, "jobs have gangs")
 	forwards := flags.Bool("forwards", false, "several agents that are small for their jobs, whose calls go to other agents")
 	devices := flags.Bool("devices", false, "agents have devices, and tasks ask for them")
+	varies := flags.Bool("varies", false, "some tasks make other bytes in each attempt")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		return 2 // it was printed
 	}
-	opt := sim.Options{Seed: *seed, Story: *verbose && *seed != 0, Steals: *steals, Gangs: *gangs, Forwards: *forwards, Devices: *devices}
+	opt := sim.Options{Seed: *seed, Story: *verbose && *seed != 0, Steals: *steals, Gangs: *gangs, Forwards: *forwards, Devices: *devices, Varies: *varies}
 	if *without != "" {
 		opt.Without = strings.Split(*without, ",")
 	}

@@ -1,0 +1,382 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// A dataset that was lost and made again is compared with what it was: its sum is kept
+// from when it was published first. The end of a task says what it has read. Where that
+// is not what there is now, the task has read bytes that are gone: it is outdated, and
+// what becomes of it the job's policy says (decision 36). All of it follows from events,
+// so that a controller that follows knows it, too.
+
+// lineage is what tasks have made and read, as sums.
+type lineage struct {
+	made  column // of output 0 of each task, without elements
+	other map[comms.DatasetRef]uint64
+	read  column
+
+	again    bool                       // something was published by another attempt than a task's first
+	varies   map[dag.TaskIndex]bool     // tasks that have made other bytes than before
+	unsaid   map[dag.TaskIndex]bool     // tasks that count as done of which nobody knows what they made
+	suspects map[dag.TaskIndex]struct{} // tasks that may have read what is gone
+	outdated map[dag.TaskIndex]bool     // tasks that have
+	differs  []Difference               // since they were taken last
+}
+
+// Difference is a dataset that has other bytes than it had.
+type Difference struct {
+	Ref     comms.DatasetRef
+	Attempt uint32 // that made it
+	Was, Is uint64 // see comms.Desc.Sum
+}
+
+// column is a number for each of many tasks, in pages that are made when one is not 0.
+type column map[uint32]*[pageSize]uint64
+
+func (c column) get(t dag.TaskIndex) uint64 {
+	if p := c[uint32(t)/pageSize]; p != nil {
+		return p[uint32(t)%pageSize]
+	}
+	return 0
+}
+
+func (c *column) set(t dag.TaskIndex, v uint64) {
+	p := (*c)[uint32(t)/pageSize]
+	if p == nil {
+		if v == 0 {
+			return
+		}
+		if *c == nil {
+			*c = column{}
+		}
+		p = new([pageSize]uint64)
+		(*c)[uint32(t)/pageSize] = p
+	}
+	p[uint32(t)%pageSize] = v
+}
+
+// sum is that of a dataset as it was published last; 0: it has none.
+func (l *lineage) sum(r comms.DatasetRef) uint64 {
+	if r.Output == 0 && r.Element == 0 {
+		return l.made.get(r.Task)
+	}
+	return l.other[r]
+}
+
+// publishes takes in a dataset that an event tells of. What nobody reads any more is
+// not looked at: who has read it has read it as it was.
+func (s *States) publishes(d *comms.Desc) {
+	l := &s.lineage
+	l.again = l.again || d.Attempt > 1
+	sum := uint64(0)
+	if d.Place.Kind != comms.PlaceNone {
+		sum = d.Sum()
+	}
+	if sum == 0 {
+		return
+	}
+	was := l.sum(d.Ref)
+	if was == sum {
+		return
+	}
+	if d.Ref.Output == 0 && d.Ref.Element == 0 {
+		l.made.set(d.Ref.Task, sum)
+	} else {
+		if l.other == nil {
+			l.other = map[comms.DatasetRef]uint64{}
+		}
+		l.other[d.Ref] = sum
+	}
+	if was != 0 {
+		if l.varies == nil {
+			l.varies = map[dag.TaskIndex]bool{}
+		}
+		l.varies[d.Ref.Task] = true
+		l.differs = append(l.differs, Difference{Ref: d.Ref, Attempt: d.Attempt, Was: was, Is: sum})
+	}
+	if was != 0 || d.Attempt > 1 { // an attempt before may have been read of which nobody heard
+		s.readers(d.Ref, l.suspect)
+	}
+}
+
+func (l *lineage) suspect(t dag.TaskIndex) {
+	if l.suspects == nil {
+		l.suspects = map[dag.TaskIndex]struct{}{}
+	}
+	l.suspects[t] = struct{}{}
+}
+
+// reads takes in what a task that has ended well has read.
+func (s *States) reads(t dag.TaskIndex, cause *comms.Cause) {
+	l := &s.lineage
+	read := cause.Number
+	if cause.Kind == comms.CauseExecutor {
+		read = 0
+	}
+	l.read.set(t, read)
+	if read != 0 && l.again {
+		l.suspect(t)
+	}
+}
+
+// closes takes in that a task counts as done of which nobody knows what it made.
+func (s *States) closes(t dag.TaskIndex) {
+	if s.lineage.unsaid == nil {
+		s.lineage.unsaid = map[dag.TaskIndex]bool{}
+	}
+	s.lineage.unsaid[t] = true
+}
+
+// startsOver takes in that a task does, so that what it has read counts no more.
+func (l *lineage) startsOver(t dag.TaskIndex) {
+	l.read.set(t, 0)
+	delete(l.unsaid, t)
+	delete(l.outdated, t)
+}
+
+// takeDiffering returns what differs that was not returned before.
+func (s *States) takeDiffering() []Difference {
+	d := s.lineage.differs
+	s.lineage.differs = nil
+	return d
+}
+
+// Outdated lists the tasks that are done and have read what is gone, sorted: those whose
+// word on what they have read says so, and those behind them that have read what only
+// one executor had.
+func (s *States) Outdated() []dag.TaskIndex {
+	l := &s.lineage
+	for t := range l.suspects {
+		is, known := s.isOutdated(t)
+		if known {
+			delete(l.suspects, t)
+		}
+		if is && l.outdated == nil {
+			l.outdated = map[dag.TaskIndex]bool{}
+		}
+		if is {
+			l.outdated[t] = true
+		} else {
+			delete(l.outdated, t)
+		}
+	}
+	maps.DeleteFunc(l.outdated, func(t dag.TaskIndex, _ bool) bool { return s.get(t) != TaskDone }) // it is looked at when it has ended
+	if len(l.outdated) == 0 {
+		return nil
+	}
+	return s.withUnseen(slices.Collect(maps.Keys(l.outdated)))
+}
+
+// isOutdated tells whether a task has read what is gone; known is false as long as
+// something that it reads is being made of which nobody has heard before.
+func (s *States) isOutdated(t dag.TaskIndex) (is, known bool) {
+	read := s.lineage.read.get(t)
+	if s.get(t) != TaskDone || read == 0 {
+		return false, true
+	}
+	inputs, err := s.g.Inputs(t)
+	if err != nil {
+		return false, true
+	}
+	now := uint64(0)
+	for i := range inputs {
+		if inputs[i].Min > 0 {
+			continue
+		}
+		for _, src := range inputs[i].Sources {
+			refs, complete := s.Expand(src)
+			if !complete {
+				return false, false
+			}
+			for _, ref := range refs {
+				sum := s.lineage.sum(ref)
+				if sum == 0 && (s.get(ref.Task) != TaskDone || s.lineage.unsaid[ref.Task]) {
+					return false, false
+				}
+				now = comms.Read(now, ref, sum)
+			}
+		}
+	}
+	return now != read, true
+}
+
+// withUnseen returns tasks, sorted, with those that are done and have read what these
+// left in an executor, or what has no hash: nobody can tell later whether that differs.
+func (s *States) withUnseen(tasks []dag.TaskIndex) []dag.TaskIndex {
+	seen := make(map[dag.TaskIndex]bool, len(tasks))
+	for _, t := range tasks {
+		seen[t] = true
+	}
+	for todo := slices.Clone(tasks); len(todo) > 0; {
+		t := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		s.eachOutput(t, func(ref comms.DatasetRef) {
+			if s.lineage.sum(ref) != 0 {
+				return
+			}
+			s.readers(ref, func(r dag.TaskIndex) {
+				if s.get(r) == TaskDone && !seen[r] {
+					seen[r] = true
+					todo = append(todo, r)
+				}
+			})
+		})
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// readersOfVarying lists, sorted, the tasks that are done and have read what tasks made
+// that run again and have made other bytes before: they are expected to do so again. All
+// who read those run together then, so that the bytes stay until the last has read them.
+func (s *States) readersOfVarying(run []dag.TaskIndex) []dag.TaskIndex {
+	found := map[dag.TaskIndex]bool{}
+	for _, t := range run {
+		if !s.lineage.varies[t] {
+			continue
+		}
+		s.eachOutput(t, func(ref comms.DatasetRef) {
+			s.readers(ref, func(r dag.TaskIndex) {
+				if s.get(r) == TaskDone {
+					found[r] = true
+				}
+			})
+		})
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return s.withUnseen(slices.Collect(maps.Keys(found)))
+}
+
+// eachOutput calls f for each dataset of a task that is known.
+func (s *States) eachOutput(t dag.TaskIndex, f func(comms.DatasetRef)) {
+	for o, decl := range s.g.Group(t).Outputs {
+		n := uint64(1)
+		if decl.Generate != dag.GenerateNone {
+			n, _ = s.Elements(t, uint32(o))
+		}
+		for e := range n {
+			f(comms.DatasetRef{Task: t, Output: uint32(o), Element: e})
+		}
+	}
+}
+
+// readers calls f for each task that reads a dataset, and exists.
+func (s *States) readers(r comms.DatasetRef, f func(dag.TaskIndex)) {
+	there := func(t dag.TaskIndex) {
+		if s.get(t) != TaskAbsent {
+			f(t)
+		}
+	}
+	for _, e := range s.g.Consumers(r.Task) {
+		whole := e.Kind == dag.SourceStream || e.Kind == dag.SourceGroup || e.Kind == dag.SourceWhole
+		if e.Output == r.Output && (whole || e.Element == r.Element) {
+			there(e.Consumer)
+		}
+	}
+	for _, slot := range s.g.StreamSlots(r.Task, r.Output) {
+		if i, err := s.g.Instance(slot, r.Element); err == nil {
+			there(i)
+		}
+	}
+	for _, slot := range s.g.SlotConsumers(r.Task, r.Output) {
+		first, err := s.g.Instance(slot, 0)
+		if err != nil || s.g.Group(first).Stream == nil {
+			continue
+		}
+		stream := s.g.Group(first).Stream
+		n, _ := s.Elements(stream.Generator, stream.Output)
+		for e := range n {
+			if i, err := s.g.Instance(slot, e); err == nil {
+				there(i)
+			}
+		}
+	}
+}
+
+// compared reports datasets that the events of a batch have made again and that differ.
+// It tells whether the job's policy has it fail for that.
+func (c *Core) compared(j *job, b *Batch) (fails bool) {
+	why := c.report(j, b)
+	if why == nil || j.rec.Cancel != "" {
+		return false
+	}
+	j.rec.Error, j.rec.Fails, j.rec.Cancel = why, true, why.Message
+	return true
+}
+
+// report is compared without what becomes of the job: it returns the error of one that fails.
+func (c *Core) report(j *job, b *Batch) *comms.TaskError {
+	found := j.states.takeDiffering()
+	if len(found) == 0 {
+		return j.unheard()
+	}
+	b.Differs = found
+	text := differing(j.graph, &found[0])
+	if j.rec.Differs == 0 {
+		j.rec.Differing = text
+	}
+	j.rec.Differs += uint64(len(found))
+	c.emit(Differs{Job: j.id, Name: j.graph.Name, Owner: j.rec.Owner, Text: text, Datasets: len(found)})
+	if j.graph.Rebuilt != dag.RebuiltFail {
+		return nil
+	}
+	d := &found[0]
+	return &comms.TaskError{Kind: comms.ErrorTask, Task: j.graph.TaskName(d.Ref.Task), Attempt: d.Attempt, Agent: b.Agent, Message: text +
+		"; the job says rebuilt: fail. Make the task repeat itself (a fixed seed, no time of day), or write rebuilt: rerun"}
+}
+
+// unheard tells why a job fails that is to fail when something that is made again
+// differs: a task has read bytes of which nobody heard when they were lost.
+func (j *job) unheard() *comms.TaskError {
+	if j.graph.Rebuilt != dag.RebuiltFail {
+		return nil
+	}
+	tasks := j.states.Outdated()
+	if len(tasks) == 0 {
+		return nil
+	}
+	name := j.graph.TaskName(tasks[0])
+	return &comms.TaskError{Kind: comms.ErrorTask, Task: name, Message: fmt.Sprintf("task %s has read a dataset that was lost before anybody heard of it, and was made again with other bytes; "+
+		"the job says rebuilt: fail. Make the tasks before it repeat themselves (a fixed seed, no time of day), or write rebuilt: rerun", name)}
+}
+
+// comparedLate reports of a job that has ended that something it kept was lost and made
+// again, and differs. All that has read it has ended with it.
+func (c *Core) comparedLate(j *job, d *DatasetRecord) {
+	old := j.exports[d.Desc.Ref]
+	if was, is := old.Desc.Sum(), d.Desc.Sum(); was != 0 && is != 0 && was != is {
+		c.emit(Differs{Job: j.id, Text: fmt.Sprintf("a dataset that was kept was made again after the job's end, by attempt %d at task number %d, and differs", d.Desc.Attempt, d.Desc.Ref.Task), Datasets: 1})
+	}
+}
+
+// differing says which dataset differs.
+func differing(g *dag.Graph, d *Difference) string {
+	return fmt.Sprintf("dataset %s was made again and differs: its hash begins with %016x, before with %016x", g.DatasetName(dag.Dataset(d.Ref)), d.Is, d.Was)
+}
+
+// outdated lists the tasks of a job that are to run again as they have read what is gone, sorted.
+func (j *job) outdated() []dag.TaskIndex {
+	if j.graph.Rebuilt == dag.RebuiltFail || j.graph.Rebuilt == dag.RebuiltAccept || j.rec.Cancel != "" {
+		return nil
+	}
+	return j.states.Outdated()
+}
+
+// whyOutdated is why they do.
+const whyOutdated = "it has read what was made again and differs"
+
+// withVarying lists the tasks that are to run again as some of run do, which have varied
+// before; sorted.
+func (j *job) withVarying(run []dag.TaskIndex) []dag.TaskIndex {
+	if j.graph.Rebuilt == dag.RebuiltFail || j.graph.Rebuilt == dag.RebuiltAccept || len(j.states.lineage.varies) == 0 {
+		return nil
+	}
+	return j.states.readersOfVarying(run)
+}

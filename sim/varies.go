@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// With Options.Varies the bytes that a task makes depend on those that it reads, and some
+// tasks make others in each attempt. The oracle knows which attempt has read what, and what
+// that was: at the end of a job all must fit together, or its policy has it failed.
+
+// drawVaries decides how many tasks vary, of a thousand. As drawDrains it draws from
+// numbers of its own.
+func (f *fates) drawVaries(seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 30))
+	f.varies = pick(r, 1000, 500, 200)
+	f.rebuilt = pick(r, dag.RebuiltDefault, dag.RebuiltRerun, dag.RebuiltRerun, dag.RebuiltFail, dag.RebuiltAccept)
+}
+
+// copyID names what one attempt has made.
+type copyID struct {
+	job     comms.JobID
+	ref     comms.DatasetRef
+	attempt uint32
+}
+
+// word is what the bytes of a dataset are that an attempt has made.
+func (o *oracle) word(job comms.JobID, ref comms.DatasetRef, attempt uint32) string {
+	if o.w.fate.varies == 0 {
+		return wordOf(job, ref)
+	}
+	return o.words[copyID{job, ref, attempt}]
+}
+
+// wrote tells whether some attempt has made a dataset so: of a job that has ended, what is
+// kept may be lost and made again while the client reads it.
+func (o *oracle) wrote(d comms.DatasetID, word string) bool {
+	for id, made := range o.words {
+		if id.job == d.Job && id.ref == d.DatasetRef && made == word {
+			return true
+		}
+	}
+	return false
+}
+
+// word is what the run at hand writes into a dataset.
+func (x *executor) word(k *comms.Kind, ref comms.DatasetRef) string {
+	word := wordOf(k.Job, ref)
+	if x.w.fate.varies == 0 {
+		return word
+	}
+	r, o := x.cur, x.w.oracle
+	h := fnv.New64a()
+	for _, in := range r.Inputs {
+		for i := range in.Data {
+			if d := &in.Data[i]; d.Place.Kind != comms.PlaceNone {
+				fmt.Fprint(h, o.word(k.Job, d.Ref, d.Attempt), " ")
+			}
+		}
+	}
+	if x.w.fate.variable(k.Job, r.Task) {
+		fmt.Fprint(h, r.Attempt)
+	}
+	word = fmt.Sprintf("%s~%x", word, h.Sum64())
+	o.words[copyID{k.Job, ref, r.Attempt}] = word
+	return word
+}
+
+// variable tells whether a task makes other bytes in each attempt.
+func (f *fates) variable(job comms.JobID, t dag.TaskIndex) bool {
+	h := fnv.New64a()
+	fmt.Fprint(h, job, t)
+	return int(h.Sum64()>>32%1000) < f.varies
+}
+
+// reads notes what a run has read that succeeds: it is called at its end.
+func (x *executor) reads(r *comms.Run, k *comms.Kind) {
+	f := x.w.oracle.facts[k.Job]
+	if x.w.fate.varies == 0 || f == nil || k.Function == callee {
+		return
+	}
+	for o := range k.Outputs { // what nobody else gets has a word, too
+		if slices.Contains(r.Private, uint32(o)) {
+			x.word(k, comms.DatasetRef{Task: r.Task, Output: uint32(o)})
+		}
+	}
+	var of []comms.Desc
+	for i, in := range r.Inputs {
+		if f.g.Group(r.Task).Inputs[i].Min > 0 {
+			continue
+		}
+		of = append(of, in.Data...)
+	}
+	f.read[try{r.Task, r.Attempt}] = of
+}
+
+// fits tells what of a job that is done does not fit together.
+func (o *oracle) fits(id comms.JobID, k *core.Kept, past *core.Past) {
+	f := o.facts[id]
+	if o.w.fate.varies == 0 || k.Row.Phase != comms.JobDone {
+		return
+	}
+	policy := k.Graph.Rebuilt
+	if policy == dag.RebuiltAccept {
+		return
+	}
+	if policy == dag.RebuiltFail && k.Row.Differs > 0 {
+		o.w.fail(id, "the job is to fail when something differs; it is done, and %s", k.Row.Differing)
+	}
+	past.States.Each(func(t dag.TaskIndex, s core.TaskState) {
+		attempt, known := f.done[t]
+		if s != core.TaskDone || !known {
+			return
+		}
+		for i := range f.read[try{t, attempt}] {
+			d := &f.read[try{t, attempt}][i]
+			now, there := f.current[d.Ref]
+			if d.Place.Kind == comms.PlaceLive {
+				now, there = f.done[d.Ref.Task]
+			}
+			if was, is := o.word(id, d.Ref, d.Attempt), o.word(id, d.Ref, now); there && now != d.Attempt && was != is {
+				o.w.fail(id, "task %d is done in attempt %d, which has read %v of attempt %d, %q; it was made again by attempt %d, %q", t, attempt, d.Ref, d.Attempt, was, now, is)
+			}
+		}
+	})
+}
+
+// differs sees what is stored of datasets that were made again.
+func (o *oracle) differs(id comms.JobID, f *facts, c *core.Commit) {
+	if c.Row != nil && c.Row.Fails {
+		f.blamed = true
+	}
+	if b := c.Batch; b != nil && o.w.fate.varies == 0 && (len(b.Differs) > 0 || b.Why == whyOutdated) {
+		o.w.fail(id, "datasets are said to differ, and each attempt makes the same: %v, %s", b.Differs, b.Why)
+	}
+}
+
+// whyOutdated is why a task starts over that has read what is gone.
+const whyOutdated = "it has read what was made again and differs"
