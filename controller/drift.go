@@ -21,7 +21,8 @@ const (
 
 // drift is what tasks of a job that runs were thought to take, and what they take.
 type drift struct {
-	thought []float64 // seconds of each group
+	known   profiles.Snapshot // what was known when its first tasks ended: what is recorded or imported later does not count
+	thought []float64         // seconds of each group
 	sum     []float64
 	runs    []int
 	times   int // that the job was planned again
@@ -32,9 +33,9 @@ func (c *Controller) newDrift(g *dag.Graph) *drift {
 	if g.NumTasks() < departTasks || g.NumTasks() > departMost {
 		return nil
 	}
-	d := &drift{thought: make([]float64, len(g.Groups)), sum: make([]float64, len(g.Groups)), runs: make([]int, len(g.Groups))}
+	d := &drift{known: c.book.SnapshotOf(signatures(g)), thought: make([]float64, len(g.Groups)), sum: make([]float64, len(g.Groups)), runs: make([]int, len(g.Groups))}
 	for i := range g.Groups {
-		d.thought[i] = c.book.Predict(planner.SignatureOf(g, i)).Seconds
+		d.thought[i] = d.known.Predict(planner.SignatureOf(g, i)).Seconds
 	}
 	return d
 }
@@ -52,6 +53,17 @@ func signatures(g *dag.Graph) func(func(profiles.Signature) bool) {
 func (d *drift) add(group int, seconds float64) {
 	d.sum[group] += seconds
 	d.runs[group]++
+}
+
+// now is what was known, with what tasks of the job are known to take by now.
+func (d *drift) now(g *dag.Graph) profiles.Snapshot {
+	seconds := map[profiles.Signature]float64{}
+	for i, n := range d.runs {
+		if n > 0 {
+			seconds[planner.SignatureOf(g, i)] = d.sum[i] / float64(n)
+		}
+	}
+	return d.known.Corrected(seconds)
 }
 
 // departed tells whether the job should be planned again, and notes what is thought from now on.
@@ -81,23 +93,24 @@ func (d *drift) departed(g *dag.Graph) bool {
 // replan orders a job that runs by what its tasks are known to take by now.
 func (c *Controller) replan(a core.Improve) {
 	answer := core.Improved{Token: a.Token, Job: a.Job}
-	seconds := map[profiles.Signature]float64{}
+	var known profiles.Snapshot
 	c.mu.Lock()
-	if of := c.samples[a.Graph]; of != nil && of.drift != nil {
-		for i, n := range of.drift.runs {
-			if n > 0 {
-				seconds[planner.SignatureOf(a.Graph, i)] = of.drift.sum[i] / float64(n)
-			}
-		}
+	of := c.samples[a.Graph]
+	pinned := of != nil && of.drift != nil
+	if pinned {
+		known = of.drift.now(a.Graph)
 	}
 	c.mu.Unlock()
-	p, err := planner.Order(a.Graph, c.snapshot(a.Graph).Corrected(seconds), a.Cluster)
+	if !pinned { // another job with the graph has ended meanwhile
+		known = c.snapshot(a.Graph)
+	}
+	p, err := planner.Order(a.Graph, known, a.Cluster)
 	if err != nil { // the order that the job has stays
 		c.log.Warn().Err(err).Stringer("job", a.Job).Msg("job is not planned again")
 	} else {
 		p.Method = "durations measured meanwhile"
 		answer.Plan = p
-		c.log.Debug().Stringer("job", a.Job).Int("families", len(seconds)).Msg("job is planned again: tasks take other times than was thought")
+		c.log.Debug().Stringer("job", a.Job).Msg("job is planned again: tasks take other times than was thought")
 	}
 	c.done(answer)
 }

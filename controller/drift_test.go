@@ -46,3 +46,22 @@ func TestDeparted(t *testing.T) {
 		t.Error("a small job is looked at")
 	}
 }
+
+// A job that runs is planned again by what was known when it began and by what its tasks
+// took, whatever is imported meanwhile.
+func TestDriftIsPinned(t *testing.T) {
+	g := parse(t, "job: j\ntasks:\n  a: {run: F, for: {i: \"1..100\"}, out: [x]}\n  b: {run: G, in: {x: \"a[*].x\"}, out: [x]}\n")
+	a, b := planner.SignatureOf(g, 0), planner.SignatureOf(g, 1)
+	ctrl := &Controller{book: profiles.NewBook()}
+	ctrl.book.Record(a, profiles.Sample{Seconds: 1})
+	ctrl.book.Record(b, profiles.Sample{Seconds: 2})
+	d := ctrl.newDrift(g)
+	var other profiles.Profile
+	for _, sig := range []profiles.Signature{a, b} {
+		ctrl.book.Put(sig, other.Add(profiles.Sample{Seconds: 1000}))
+	}
+	d.add(0, 10)
+	if got := d.now(g); got.Predict(a).Seconds != 10 || got.Predict(b).Seconds != 2 {
+		t.Errorf("a takes %g s and b %g, want what was measured, 10, and what was known, 2", got.Predict(a).Seconds, got.Predict(b).Seconds)
+	}
+}
