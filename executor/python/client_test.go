@@ -87,6 +87,13 @@ func TestNotebook(t *testing.T) {
 	same(t, "testdata/notebook.golden", prints(t, ".", env, python, "testdata/notebook.py", programs(t)))
 }
 
+// A cluster ends with the program that started it, also when that is killed.
+func TestLocalEnds(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/ends.golden", prints(t, ".", env, python, "testdata/ends.py", programs(t)))
+}
+
 // pip installs the package from its folder, with the two programs' client.
 func TestInstall(t *testing.T) {
 	needs.Python(t)

@@ -505,7 +505,7 @@ def connect(to: str = "") -> Cluster:
 
 
 def local(*, state: str = "", store: str = "", cpu: float = 0.0, programs: str = "") -> Cluster:
-    """Starts a cluster on this host that ends with the returned object: cascade-controller and cascade-agent.
+    """Starts a cluster on this host that ends with the returned object, or with the program: cascade-controller and cascade-agent.
 
     state is the folder of its state, by default one that is removed at the end; store and cpu bound what it uses ("4GiB",
     cores); programs is the folder of the two programs, by default PATH is searched.
@@ -519,8 +519,12 @@ def local(*, state: str = "", store: str = "", cpu: float = 0.0, programs: str =
     base = os.path.abspath(state) if state else os.path.join(folder, "state")
     os.makedirs(base, mode=0o700, exist_ok=True)
     started: list[subprocess.Popen[bytes]] = []
+    watch: list[subprocess.Popen[bytes]] = []
 
     def stop() -> None:
+        for process in watch:
+            process.kill()
+            process.communicate()
         for process in reversed(started):
             process.terminate()
             process.wait()
@@ -536,6 +540,11 @@ def local(*, state: str = "", store: str = "", cpu: float = 0.0, programs: str =
         more = [f for flag, value in (("--store", store), ("--cpu", str(cpu or ""))) if value for f in (flag, value)]
         start(found[1], "--controller", f"ipc://{socket}", "--name", "local", "--state", os.path.join(base, "agent"),
               "--runtime", os.path.join(folder, "a"), *more)  # fmt: skip
+        # Its input ends with this process, however that ends: by kill -9 too, as notebooks do with their kernels.
+        ids = [str(process.pid) for process in reversed(started)]
+        watch.append(subprocess.Popen(["/bin/sh", "-c", 'read -r _; kill "$@"', "cascade-watch", *ids],
+                                      stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                      start_new_session=True))  # fmt: skip
         for _ in range(600):
             if os.path.exists(socket):
                 return Cluster(f"ipc://{socket}", stop)

@@ -1,0 +1,42 @@
+"""A program that starts a cluster, and ends in each way that there is: the cluster ends with it.
+
+usage: ends.py PROGRAMS
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+
+WAYS = {
+    "returns": "",
+    "raises": "raise SystemExit(3)",
+    "is killed": "import os; os.kill(os.getpid(), 9)",
+    "closes": "c.close()",
+}
+BEGIN = """import subprocess, sys, cascade
+own = subprocess.Popen
+def noted(command, **named):
+    p = own(command, **named)
+    print(p.pid, flush=True)
+    return p
+subprocess.Popen = noted
+c = cascade.local(store="64MiB", programs=sys.argv[1])
+"""
+
+for way, end in WAYS.items():
+    program = subprocess.Popen([sys.executable, "-c", BEGIN + end, sys.argv[1]], stdout=subprocess.PIPE, text=True)
+    ids = [int(line) for line in program.stdout]
+    code = program.wait()
+    left = 0
+    for pid in ids:
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        if not select.select([fd], [], [], 60)[0]:
+            left += 1
+            os.kill(pid, signal.SIGKILL)
+        os.close(fd)
+    print(f"a program that {way} ends with {code}; of {len(ids)} processes {left} are left")
