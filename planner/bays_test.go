@@ -212,6 +212,9 @@ tasks:
 				t.Errorf("%s: %s is on host %d: %s", name, g.TaskName(dag.TaskIndex(i)), task.Host, p.Reason(g, dag.TaskIndex(i)))
 			}
 		}
+		if p.LowerBound != 12 {
+			t.Errorf("%s: it cannot end before %g, want 12", name, p.LowerBound)
+		}
 		if p.Makespan > 12.1 {
 			t.Errorf("%s: it takes %g, and the tasks with the device alone 12", name, p.Makespan)
 		}

@@ -233,8 +233,8 @@ func (n *nodes) ranks(c *Cluster) {
 
 func (n *nodes) cost(i int) *groupCost { return &n.groups[n.group[i]] }
 
-// bounds returns the longest path by duration alone, and the core seconds.
-func (n *nodes) bounds() (path, work float64) {
+// bounds returns the longest path by duration alone, the core seconds and the device seconds.
+func (n *nodes) bounds() (path, work, devices float64) {
 	longest := make([]float64, len(n.order))
 	for k := len(n.order) - 1; k >= 0; k-- {
 		i := n.order[k]
@@ -246,8 +246,9 @@ func (n *nodes) bounds() (path, work float64) {
 		longest[i] = best + c.seconds
 		path = max(path, longest[i])
 		work += c.seconds * float64(c.need.cpu) / 1000
+		devices += c.seconds * float64(c.need.gpu) / 1000
 	}
-	return path, work
+	return path, work, devices
 }
 
 // fuse returns the linear paths of static function tasks that nothing else needs

@@ -58,7 +58,8 @@ type Plan struct {
 	Transfers    []Transfer   // of such a plan, in the order in which what they move is made
 	CriticalPath float64
 	Work         float64           // core seconds
-	LowerBound   float64           // no schedule ends earlier: critical path, or work over cores
+	DeviceWork   float64           // device seconds
+	LowerBound   float64           // no schedule ends earlier: critical path, work over cores, or device seconds over devices
 	Late         []Late            // tasks that end after their deadline
 	Held         []int64           // bytes of memory with which tasks of each group begin, as most needed more than the graph says; 0: what it says; nil: all do
 	Guessed      int               // tasks whose duration is a default

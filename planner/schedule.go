@@ -43,14 +43,18 @@ type place struct {
 }
 
 func (n *nodes) schedule(c *Cluster, plan *Plan) {
-	plan.CriticalPath, plan.Work = n.bounds()
-	var cores int64
+	plan.CriticalPath, plan.Work, plan.DeviceWork = n.bounds()
+	var cores, devices int64
 	for i := range c.Hosts {
 		cores += c.Hosts[i].CPU
+		devices += c.Hosts[i].GPU
 	}
 	plan.LowerBound = plan.CriticalPath
 	if cores > 0 {
 		plan.LowerBound = max(plan.LowerBound, plan.Work*1000/float64(cores))
+	}
+	if devices > 0 {
+		plan.LowerBound = max(plan.LowerBound, plan.DeviceWork*1000/float64(devices))
 	}
 	s := newScheduler(n, c)
 	s.run()

@@ -232,15 +232,20 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 
 // summarisePlan says how good a plan is, on what it rests, and what each host has of it.
 func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster, source string) {
-	var cores, gap float64
+	var cores, devices, gap float64
 	for i := range c.Hosts {
 		cores += float64(c.Hosts[i].CPU) / 1000
+		devices += float64(c.Hosts[i].GPU) / 1000
+	}
+	var onDevices string
+	if p.DeviceWork > 0 {
+		onDevices = fmt.Sprintf(", %s on devices over %g", report.Seconds(p.DeviceWork), devices)
 	}
 	if p.LowerBound > 0 {
 		gap = max(0, (p.Makespan/p.LowerBound-1)*100) // they are sums in another order
 	}
-	fmt.Fprintf(a.out, "\npredicted %s, at best %s (critical path %s, work %s over %g cores), gap %.1f%%\n",
-		report.Seconds(p.Makespan), report.Seconds(p.LowerBound), report.Seconds(p.CriticalPath), report.Seconds(p.Work), cores, gap)
+	fmt.Fprintf(a.out, "\npredicted %s, at best %s (critical path %s, work %s over %g cores%s), gap %.1f%%\n",
+		report.Seconds(p.Makespan), report.Seconds(p.LowerBound), report.Seconds(p.CriticalPath), report.Seconds(p.Work), cores, onDevices, gap)
 	if p.Guessed < len(p.Tasks) && slices.ContainsFunc(g.Groups, func(grp dag.Group) bool { return len(grp.With) > 0 }) {
 		source += ", of runs with any parameters (with:)"
 	}
