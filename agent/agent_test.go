@@ -396,9 +396,10 @@ tasks:
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
+	// How much of its 130 MiB the watch saw before it ended the task is a matter of the moment.
 	retry := j.event("grows", comms.EventRetry)
-	if retry.Count < 100<<20 || retry.Usage == nil || retry.Usage.PeakRSS < 100<<20 || retry.Error == nil ||
-		!regexp.MustCompile(`^it used .* and was granted 40MiB.*; tried again with 1\d\dMiB$`).MatchString(retry.Error.Message) {
+	if retry.Usage == nil || retry.Usage.PeakRSS < 40<<20 || retry.Count <= retry.Usage.PeakRSS || retry.Error == nil ||
+		!regexp.MustCompile(`^it used .* and was granted 40MiB.*; tried again with \d+MiB$`).MatchString(retry.Error.Message) {
 		t.Errorf("its first attempt ended with %+v, usage %+v, error %v", retry, retry.Usage, retry.Error)
 	}
 }
