@@ -281,7 +281,7 @@ func TestReplayApart(t *testing.T) {
 	}
 	x := execution{hosts: 2, cores: 1, seconds: 1.1, rate: 100e6, memory: 256 << 20}
 	r, err := replayOne(path, x, x)
-	for _, missing := range []error{unix.EPERM, unix.EACCES, unix.EROFS, netlab.ErrNoNetem} {
+	for _, missing := range []error{unix.EPERM, unix.EACCES, unix.EROFS, netlab.ErrNoDelay} {
 		if errors.Is(err, missing) {
 			t.Skip(err)
 		}

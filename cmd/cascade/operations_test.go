@@ -191,7 +191,7 @@ func TestOperationsDocument(t *testing.T) {
 	hand := &handbook{bin: t.TempDir(), head: "127.0.0.1"}
 	build(t, hand.bin)
 	lab, err := netlab.New(netlab.Config{Hosts: 3})
-	forbidden := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, netlab.ErrNoNetem)
+	forbidden := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, netlab.ErrNoDelay)
 	if err != nil && !forbidden {
 		t.Fatal(err)
 	}

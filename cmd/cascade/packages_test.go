@@ -30,7 +30,7 @@ func newTwoHosts(t *testing.T) *twoHosts {
 	}
 	hand := &handbook{bin: t.TempDir()}
 	lab, err := netlab.New(netlab.Config{Hosts: 2})
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, netlab.ErrNoNetem) {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, netlab.ErrNoDelay) {
 		t.Skipf("no hosts on this machine: %v", err)
 	}
 	if err != nil {

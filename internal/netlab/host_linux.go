@@ -16,8 +16,9 @@ type Host struct {
 	lab   *Lab
 	space netns.NsHandle
 	addr  netip.Addr
-	port  *netlink.Veth // the switch's end of its link
+	port  netlink.Link // the switch's end of its link
 	eth   netlink.Link
+	line  *line // between the two, where the kernel cannot delay packets
 	group group
 }
 

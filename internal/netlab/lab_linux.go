@@ -23,26 +23,30 @@ type Config struct {
 // Lab is a set of hosts on one switch.
 type Lab struct {
 	hosts  []*Host
-	wires  *netlink.Handle // in the namespace of the bridge
-	spaces []netns.NsHandle
+	wires  *netlink.Handle  // in the namespace of the bridge
+	spaces []netns.NsHandle // of the bridge, and of the hosts
+	netem  bool             // the kernel delays packets, not lines
 }
 
-// ErrNoNetem means that this kernel cannot delay packets.
-var ErrNoNetem = errors.New("this kernel has no netem (CONFIG_NET_SCH_NETEM): a link cannot have a delay")
+// ErrNoDelay means that packets cannot be delayed here.
+var ErrNoDelay = errors.New("a link cannot have a delay: this machine has neither netem (CONFIG_NET_SCH_NETEM) nor TAP devices (CONFIG_TUN)")
 
 // New makes the hosts of c. The caller ends the Lab by Close.
-func New(c Config) (*Lab, error) {
+func New(c Config) (*Lab, error) { return newLab(c, (*Lab).hasNetem) }
+
+// newLab is New with a way to tell whether the kernel delays packets.
+func newLab(c Config, netem func(*Lab) (bool, error)) (*Lab, error) {
 	if c.Hosts < 1 || c.Hosts > 200 {
 		return nil, fmt.Errorf("make a lab of %d hosts: want 1 to 200", c.Hosts)
 	}
 	l := &Lab{}
-	if err := l.build(c); err != nil {
+	if err := l.build(c, netem); err != nil {
 		return nil, errors.Join(fmt.Errorf("make a lab of %d hosts: %w", c.Hosts, err), l.Close())
 	}
 	return l, nil
 }
 
-func (l *Lab) build(c Config) error {
+func (l *Lab) build(c Config, netem func(*Lab) (bool, error)) error {
 	if err := removeStale(); err != nil {
 		return err
 	}
@@ -61,6 +65,11 @@ func (l *Lab) build(c Config) error {
 	}
 	if err := l.wires.LinkSetUp(bridge); err != nil {
 		return fmt.Errorf("set the bridge up: %w", err)
+	}
+	if c.Delay > 0 {
+		if l.netem, err = netem(l); err != nil {
+			return err
+		}
 	}
 	for i := range c.Hosts {
 		h, err := l.newHost(i, bridge, c)
@@ -111,17 +120,14 @@ func (l *Lab) newHost(i int, bridge netlink.Link, c Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{lab: l, space: space, addr: netip.AddrFrom4([4]byte{10, 77, 0, byte(i + 1)})}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MasterIndex = fmt.Sprintf("port%d", i), bridge.Attrs().Index
-	h.port = &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(space)}
-	if err := l.wires.LinkAdd(h.port); err != nil {
-		return h, fmt.Errorf("add the link: %w", err)
-	}
 	inside, err := netlink.NewHandleAt(space)
 	if err != nil {
 		return h, fmt.Errorf("configure the host: %w", err)
 	}
 	defer inside.Close()
+	if err := l.connect(h, inside, fmt.Sprintf("port%d", i), bridge, c.Delay); err != nil {
+		return h, fmt.Errorf("add the link: %w", err)
+	}
 	for _, name := range []string{"lo", "eth0"} {
 		link, err := inside.LinkByName(name)
 		if err == nil && name == "eth0" {
@@ -138,6 +144,9 @@ func (l *Lab) newHost(i int, bridge netlink.Link, c Config) (*Host, error) {
 	if err := l.wires.LinkSetUp(h.port); err != nil {
 		return h, fmt.Errorf("set the link up: %w", err)
 	}
+	if h.line != nil {
+		c.Delay = 0 // the line does it
+	}
 	if err := shape(inside, h.eth, c.Rate, c.Delay); err != nil {
 		return h, err
 	}
@@ -146,6 +155,38 @@ func (l *Lab) newHost(i int, bridge netlink.Link, c Config) (*Host, error) {
 	}
 	h.group, err = newGroup(space)
 	return h, err
+}
+
+// connect makes both ends of a host's link, eth0 and a port of the switch.
+func (l *Lab) connect(h *Host, inside *netlink.Handle, port string, bridge netlink.Link, delay time.Duration) (err error) {
+	if delay == 0 || l.netem {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MasterIndex = port, bridge.Attrs().Index
+		h.port = &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.space)}
+		return l.wires.LinkAdd(h.port)
+	}
+	if h.line, err = newLine(h.space, l.spaces[0], port, delay); err != nil {
+		return err
+	}
+	if _, err = lengthen(inside, "eth0"); err != nil {
+		return err
+	}
+	if h.port, err = lengthen(l.wires, port); err != nil {
+		return err
+	}
+	return l.wires.LinkSetMaster(h.port, bridge)
+}
+
+// hasNetem tells whether the kernel can delay packets, by the loopback device of the switch.
+func (l *Lab) hasNetem() (bool, error) {
+	lo, err := l.wires.LinkByName("lo")
+	if err == nil {
+		err = shape(l.wires, lo, 0, time.Microsecond)
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // burst is what a shaped link lets through at once: some packets of 64 KiB, which
@@ -172,11 +213,7 @@ func shape(at *netlink.Handle, link netlink.Link, rate int64, delay time.Duratio
 		q := netlink.NewNetem(
 			netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(2, 0), Parent: parent},
 			netlink.NetemQdiscAttrs{Latency: uint32(delay.Microseconds()), Limit: 100_000})
-		err := at.QdiscAdd(q)
-		if errors.Is(err, unix.ENOENT) {
-			err = ErrNoNetem
-		}
-		if err != nil {
+		if err := at.QdiscAdd(q); err != nil {
 			return fmt.Errorf("delay the link by %s: %w", delay, err)
 		}
 	}
@@ -195,6 +232,9 @@ func (l *Lab) Close() error {
 	for _, h := range l.hosts {
 		if h.group != nil {
 			errs = append(errs, h.group.kill(), h.group.remove())
+		}
+		if h.line != nil {
+			errs = append(errs, h.line.close())
 		}
 	}
 	if l.wires != nil {

@@ -25,10 +25,16 @@ import (
 
 func lab(t *testing.T, c netlab.Config) *netlab.Lab {
 	t.Helper()
-	l, err := netlab.New(c)
+	return labBy(t, netlab.New, c)
+}
+
+// labBy is lab with another way to make it.
+func labBy(t *testing.T, makes func(netlab.Config) (*netlab.Lab, error), c netlab.Config) *netlab.Lab {
+	t.Helper()
+	l, err := makes(c)
 	forbidden := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS)
 	switch {
-	case errors.Is(err, netlab.ErrNoNetem), forbidden && os.Getenv("CASCADE_REQUIRE_NETLAB") == "":
+	case (forbidden || errors.Is(err, netlab.ErrNoDelay)) && os.Getenv("CASCADE_REQUIRE_NETLAB") == "":
 		t.Skip(err)
 	case err != nil:
 		t.Fatal(err)
@@ -238,48 +244,145 @@ func TestFreezeThawKill(t *testing.T) {
 // asked, since the first burst is free. Faster hosts do not change it.
 func TestRateBinds(t *testing.T) {
 	l := lab(t, netlab.Config{Hosts: 2, Rate: 100_000_000})
-	address := serve(t, l.Host(0))
-	c, err := dial(l.Host(1), address, 5*time.Second)
+	const size = 4 << 20
+	if took := echoed(t, l.Host(1), serve(t, l.Host(0)), size, nil); took < size*8*time.Second/100_000_000/2 {
+		t.Errorf("%d bytes crossed a link of 100 Mbit/s in %s", size, took)
+	}
+}
+
+// ways are those in which packets are delayed. The first is that of this kernel.
+var ways = []struct {
+	name  string
+	makes func(netlab.Config) (*netlab.Lab, error)
+}{{"as this kernel can", netlab.New}, {"by lines", netlab.NewByLines}}
+
+// A round trip takes at least two delays, however small what goes round. Datagrams come
+// in the order in which they were sent.
+func TestDelay(t *testing.T) {
+	const delay = 10 * time.Millisecond
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			l := labBy(t, way.makes, netlab.Config{Hosts: 2, Delay: delay})
+			c, err := dial(l.Host(1), serve(t, l.Host(0)), 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			back := bufio.NewReader(c)
+			for range 5 {
+				began := time.Now()
+				fmt.Fprintln(c, "there and back")
+				if line, err := back.ReadString('\n'); err != nil || line != "there and back\n" {
+					t.Fatalf("%q, %v", line, err)
+				}
+				if took := time.Since(began); took < 2*delay {
+					t.Errorf("a round trip over links of %s took %s", delay, took)
+				}
+			}
+			inOrder(t, l, 100)
+		})
+	}
+}
+
+// inOrder sends n datagrams from one host to another at once.
+func inOrder(t *testing.T, l *netlab.Lab, n int) {
+	t.Helper()
+	var to, from net.PacketConn
+	for i, c := range []*net.PacketConn{&to, &from} {
+		err := l.Host(i).Do(func() (err error) {
+			*c, err = net.ListenPacket("udp4", net.JoinHostPort(l.Host(i).Addr().String(), "7001"))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer (*c).Close()
+	}
+	for i := range n {
+		if _, err := fmt.Fprint(datagrams{from, to.LocalAddr()}, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	buffer := make([]byte, 64)
+	if err := to.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		size, _, err := to.ReadFrom(buffer)
+		if got := string(buffer[:size]); err != nil || got != strconv.Itoa(i) {
+			t.Fatalf("datagram %d: %q, %v", i, got, err)
+		}
+	}
+}
+
+// datagrams sends each Write to one address.
+type datagrams struct {
+	net.PacketConn
+	to net.Addr
+}
+
+func (d datagrams) Write(b []byte) (int, error) { return d.WriteTo(b, d.to) }
+
+// A link with a delay has its rate, can be cut, also while much is on its way, and mended.
+func TestDelayBesideRateAndCut(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			const rate, size = 100_000_000, 1 << 20
+			l := labBy(t, way.makes, netlab.Config{Hosts: 2, Delay: 5 * time.Millisecond, Rate: rate})
+			address := serve(t, l.Host(0))
+			if took := echoed(t, l.Host(1), address, size, nil); took < size*8*time.Second/rate/2 {
+				t.Errorf("%d bytes crossed a link of %d bit/s in %s", size, rate, took)
+			}
+			echoed(t, l.Host(1), address, size, func() {
+				if err := l.Host(1).Cut(); err != nil {
+					t.Error(err)
+				}
+				var timeout net.Error
+				if c, err := dial(l.Host(1), address, 50*time.Millisecond); !errors.As(err, &timeout) {
+					t.Errorf("through a cut link: %v, %v", c, err)
+				}
+				if err := l.Host(1).Mend(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// echoed sends bytes to an echo, reads them back and returns how long that took. In the
+// middle it calls half, if there is one.
+func echoed(t *testing.T, from *netlab.Host, address string, size int64, half func()) time.Duration {
+	t.Helper()
+	c, err := dial(from, address, 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	const size = 4 << 20
 	began := time.Now()
 	sent := make(chan error, 1)
 	go func() {
 		_, err := c.Write(make([]byte, size))
 		sent <- err
 	}()
+	if half != nil {
+		if _, err := io.CopyN(io.Discard, c, size/2); err != nil {
+			t.Fatal(err)
+		}
+		half()
+		size -= size / 2
+	}
 	if _, err := io.CopyN(io.Discard, c, size); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took < size*8*time.Second/100_000_000/2 {
-		t.Errorf("%d bytes crossed a link of 100 Mbit/s in %s", size, took)
-	}
+	return time.Since(began)
 }
 
-func TestDelay(t *testing.T) {
-	const delay = 5 * time.Millisecond
-	l := lab(t, netlab.Config{Hosts: 2, Delay: delay})
-	address := serve(t, l.Host(0))
-	began := time.Now()
-	c, err := dial(l.Host(1), address, 5*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if took := time.Since(began); took < 2*delay {
-		t.Errorf("a round trip over links of %s took %s", delay, took)
-	}
-}
-
-// Where the kernel cannot delay packets a lab with a delay is refused by that name, and
-// leaves nothing that another lab would meet.
-func TestDelayWithoutNetem(t *testing.T) {
+// A lab that cannot be made, here since the kernel has no netem and is asked for it, leaves
+// nothing that another would meet.
+func TestFailedLabLeavesNothing(t *testing.T) {
 	lab(t, netlab.Config{Hosts: 1}) // or it is skipped
 	groups := func() (all []string) {
 		for _, pattern := range []string{"/sys/fs/cgroup/cascade-netlab-*", "/sys/fs/cgroup/*/cascade-netlab-*"} {
@@ -292,15 +395,15 @@ func TestDelayWithoutNetem(t *testing.T) {
 		return all
 	}
 	before := groups()
-	l, err := netlab.New(netlab.Config{Hosts: 2, Rate: 1_000_000_000, Delay: time.Millisecond})
+	l, err := netlab.NewByNetem(netlab.Config{Hosts: 2, Rate: 1_000_000_000, Delay: time.Millisecond})
 	if err == nil {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
-		t.Skip("this kernel has netem: TestDelay shows it")
+		t.Skip("this kernel has netem")
 	}
-	if !errors.Is(err, netlab.ErrNoNetem) {
-		t.Errorf("%v, want %v", err, netlab.ErrNoNetem)
+	if !errors.Is(err, unix.ENOENT) {
+		t.Errorf("%v, want %v", err, unix.ENOENT)
 	}
 	if after := groups(); !slices.Equal(after, before) {
 		t.Errorf("control groups %q, before %q", after, before)
