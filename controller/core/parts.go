@@ -26,9 +26,11 @@ type part struct {
 func (p *part) idle() bool { return !p.gone && p.drained > 0 && p.drained == p.told }
 
 // hear takes in what an agent's snapshot says of the job: whether it has come to its end
-// there. It may have begun something anew since it said so.
+// there. It may have begun something anew since it said so. A process that knows of no epoch
+// has found datasets, and was never told what to run.
 func (p *part) hear(js *comms.JobState) {
 	p.told, p.runs = js.Epoch, len(js.Running) > 0 && !js.Drained
+	p.fresh = p.fresh || js.Epoch == 0
 	switch {
 	case js.Drained:
 		p.drained = js.Epoch
