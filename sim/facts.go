@@ -115,6 +115,16 @@ func (f *facts) lost(t dag.TaskIndex) {
 	}
 }
 
+// startsOver says that what tasks had published counts no more.
+func (f *facts) startsOver(r comms.Range) {
+	for ref, from := range f.made {
+		if r.First <= ref.Task && ref.Task <= r.Last {
+			from.lost = true
+			f.made[ref] = from
+		}
+	}
+}
+
 // alone tells whether a task stands for itself only in matters of lineage: of one that does
 // not, others may still have to run when it has.
 func (f *facts) alone(t dag.TaskIndex) bool {

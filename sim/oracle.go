@@ -169,18 +169,16 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 				f.fence[t], f.since[t] = max(f.highest[t], 1), b.Epoch+1
 			}
 			delete(f.done, t)
+			if f.vain[t] {
+				f.startsOver(comms.Range{First: t, Last: t})
+			}
 		}
 	}
 	for _, r := range b.Moved {
 		for t := r.First; t <= r.Last; t++ {
 			f.since[t] = b.Epoch + 1
 		}
-		for ref, from := range f.made {
-			if r.First <= ref.Task && ref.Task <= r.Last { // it starts over: what it had published counts no more
-				from.lost = true
-				f.made[ref] = from
-			}
-		}
+		f.startsOver(r)
 	}
 	for i := range b.Events {
 		o.event(c.Job, f, b, b.First+uint64(i), &b.Events[i])
@@ -307,7 +305,7 @@ func (o *oracle) published(id comms.JobID, f *facts, b *core.Batch, e *comms.Eve
 		o.w.fail(id, "an event of task %d publishes %v", e.Task, d.Ref)
 	case again && before.attempt == d.Attempt && before.agent == b.Agent && before.incarn == b.Incarnation:
 		o.w.fail(id, "%v is published twice by attempt %d", d.Ref, d.Attempt)
-	case again && !f.mayRun(d.Ref.Task) && f.unbroken(d.Ref.Task, before, b):
+	case again && !before.lost && !f.mayRun(d.Ref.Task) && f.unbroken(d.Ref.Task, before, b):
 		o.w.fail(id, "%v is published by attempt %d: attempt %d has published it, and it was not lost", d.Ref, d.Attempt, before.attempt)
 	case d.Place.Kind == comms.PlaceInline && string(d.Place.Bytes) != o.word(id, d.Ref, d.Attempt):
 		o.w.fail(id, "%v is published as %q", d.Ref, d.Place.Bytes)

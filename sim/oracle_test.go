@@ -5,6 +5,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
 )
 
 // A task that is lost is given to another agent, while the one that had it makes it
@@ -56,6 +57,57 @@ func TestWhatWasNotedBeforeATaskWasGivenOutAnewIsVoid(t *testing.T) {
 				finish(c.agent, c.epoch, attempt)
 			}
 			if (w.failed != nil) != c.fails {
+				t.Errorf("the oracle says %v", w.failed)
+			}
+		})
+	}
+}
+
+// A generator that was skipped for a failure that counts no more starts over, and makes again what
+// it had published: those who would have read that were skipped, too. One that is only tried again does not.
+func TestAGeneratorThatWasSkippedInVainPublishesAgain(t *testing.T) {
+	g, err := dag.ParseYAML("job.yaml", []byte(`{job: j, environments: {e: {go: ./e}}, tasks: {a: {run: "e:F", out: [o]}, s: {run: "e:G", generates: {o: "*"}}}, outputs: [a.o, "s.o[*]"]}`),
+		dag.Override{}, dag.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, skipped := range map[string]bool{"skipped in vain": true, "tried again": false} {
+		t.Run(name, func(t *testing.T) {
+			w := calm(t, 2, g)
+			job := w.client.jobs[0].id
+			for _, a := range w.agents {
+				a.running, a.incarn = true, 1
+			}
+			k := core.NewKept(core.Create{Row: core.JobRecord{ID: job, Epoch: 1}}, g)
+			number := uint64(0)
+			commit := func(agent string, epoch uint64, b core.Batch) {
+				b.Number, b.Agent, b.Epoch = uint64(len(k.Batches)), agent, epoch
+				if b.Granting = core.GrantBegun; agent != "" {
+					b.Incarnation, b.First = 1, number+1
+					number += uint64(len(b.Events))
+				}
+				c := &core.Commit{Job: job, Batch: &b}
+				w.oracle.committed(k, c)
+				k.Apply(c)
+			}
+			says := func(epoch uint64, e comms.Event) {
+				e.Task = 1
+				commit(w.agents[1].name, epoch, core.Batch{Events: []comms.Event{e}})
+			}
+			publish := func(epoch uint64, attempt uint32) {
+				says(epoch, comms.Event{Kind: comms.EventPublished, Attempt: attempt, Outputs: []comms.Desc{{Ref: comms.DatasetRef{Task: 1}, Attempt: attempt}}})
+			}
+			publish(1, 1)
+			says(1, comms.Event{Kind: comms.EventRetry, Attempt: 1, Error: &comms.TaskError{Kind: comms.ErrorTask, Message: "bad luck"}})
+			commit("", 1, core.Batch{Moved: []comms.Range{{}}}) // a goes to another agent, which it had failed at
+			again := uint32(2)
+			if skipped {
+				says(1, comms.Event{Kind: comms.EventSkipped, Attempt: 2, Cause: comms.Cause{Kind: comms.CauseTask}, Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: "a failed"}})
+				commit("", 2, core.Batch{Reset: []comms.Range{{First: 1, Last: 1}}, Why: "was skipped for a failure that counts no more"})
+				again = 1<<16 | 2
+			}
+			publish(3, again)
+			if (w.failed == nil) != skipped {
 				t.Errorf("the oracle says %v", w.failed)
 			}
 		})

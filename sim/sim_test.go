@@ -124,6 +124,8 @@ var stolen = []uint64{
 	39176,   // the end of a generator was told at a new epoch although it began anew for an element that was lost before
 	1002325, // the oracle did not know that an executor dies with what it has not said of a fused path
 	700796,  // the oracle counted what an agent that made a task again by itself had noted before it heard that another had the task
+	1700069, // the oracle did not know that a generator that was skipped for a failure that counts no more makes again what it had published
+	2700486, // the new process of an agent never got its Assign, and the job was cancelled: it had found datasets, and had no end to tell of
 }
 
 // mixed are seeds that once failed with gangs and such agents.
