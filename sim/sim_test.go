@@ -99,10 +99,16 @@ func TestGangs(t *testing.T) {
 	checkSeeds(t, Options{Gangs: true, Without: []string{"spanning-gangs"}}, 0, packed)
 }
 
+// devicesStolen are seeds that once failed with devices and idle agents that take work of others.
+var devicesStolen = []uint64{
+	2700743, // a task that was left to the controller had ended at another agent, and its agent, which missed an epoch, waited to be told whose it is
+}
+
 // TestDevices runs seeds whose tasks ask for devices, of which each agent has some.
 func TestDevices(t *testing.T) {
 	checkSeeds(t, Options{Devices: true}, amount(300, 40, 40), nil)
 	checkSeeds(t, Options{Devices: true, Gangs: true}, amount(100, 20, 20), nil)
+	checkSeeds(t, Options{Devices: true, Steals: true}, 0, devicesStolen)
 }
 
 // TestSeeds runs 3,000 seeds on all cores, 300 with the race detector, 60 with -short;
