@@ -574,8 +574,10 @@ func (x *executor) put(d *comms.Desc, word string) bool {
 	x.lease = nil
 	x.a.mem.write(x, l, word)
 	d.Size = max(l.Size, 1)
-	if d.Size <= x.kinds[r.Kind].HashMax {
+	if bare := w.fate.hashless(word); !bare && d.Size <= x.kinds[r.Kind].HashMax {
 		d.Hash = comms.HashOf([]byte(word))
+	} else if bare {
+		w.oracle.bare[copyID{x.kinds[r.Kind].Job, d.Ref, d.Attempt}] = true
 	}
 	d.Place = comms.Place{Kind: comms.PlaceSegment, Segment: l.Segment, Offset: l.Offset}
 	x.back = append(x.back, &comms.Lease{Segment: l.Segment, Offset: l.Offset + l.Size}) // all of it was used

@@ -62,6 +62,7 @@ type fates struct {
 	roomyAway time.Duration // for which that is away when it is needed first; 0: it is not for this
 
 	varies  int         // tasks that make other bytes in each attempt, of a thousand
+	bare    int         // of what those make in shared memory, by their bytes: has no hash, of a thousand
 	rebuilt dag.Rebuilt // what jobs say of that
 }
 

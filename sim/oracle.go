@@ -24,6 +24,7 @@ type oracle struct {
 	ends   map[called]int // and has ended
 	waited int            // tasks that were decided to wait for an agent with more memory
 	words  map[copyID]string
+	bare   map[copyID]bool // those without a hash
 }
 
 // copyName is what other agents know a copy of a dataset by; agent is who made it
@@ -54,7 +55,7 @@ type origin struct {
 
 func newOracle(w *world) *oracle {
 	return &oracle{w: w, starts: map[string]int{}, facts: map[comms.JobID]*facts{}, makers: map[copyName]string{}, told: map[copyName]string{}, calls: map[called]int{}, ends: map[called]int{},
-		words: map[copyID]string{}}
+		words: map[copyID]string{}, bare: map[copyID]bool{}}
 }
 
 // makes sees an executor make a dataset.

@@ -21,7 +21,7 @@ type lineage struct {
 	other map[comms.DatasetRef]uint64
 	read  column
 
-	again    bool                       // something was published by another attempt than a task's first
+	again    bool                       // a task has started over, or something was published by another attempt than its first
 	varies   map[dag.TaskIndex]bool     // tasks that have made other bytes than before
 	unsaid   map[dag.TaskIndex]bool     // tasks that count as done of which nobody knows what they made
 	suspects map[dag.TaskIndex]struct{} // tasks that may have read what is gone
@@ -70,38 +70,44 @@ func (l *lineage) sum(r comms.DatasetRef) uint64 {
 }
 
 // publishes takes in a dataset that an event tells of. What nobody reads any more is
-// not looked at: who has read it has read it as it was.
+// not looked at: who has read it has read it as it was. What has no hash now, and had one,
+// is taken for other bytes: as a rule it is larger now, and nobody can tell.
 func (s *States) publishes(d *comms.Desc) {
 	l := &s.lineage
 	l.again = l.again || d.Attempt > 1
-	sum := uint64(0)
-	if d.Place.Kind != comms.PlaceNone {
-		sum = d.Sum()
-	}
-	if sum == 0 {
+	if d.Place.Kind == comms.PlaceNone {
 		return
 	}
-	was := l.sum(d.Ref)
+	was, sum := l.sum(d.Ref), d.Sum()
 	if was == sum {
 		return
 	}
-	if d.Ref.Output == 0 && d.Ref.Element == 0 {
-		l.made.set(d.Ref.Task, sum)
-	} else {
-		if l.other == nil {
-			l.other = map[comms.DatasetRef]uint64{}
-		}
-		l.other[d.Ref] = sum
-	}
+	l.setSum(d.Ref, sum)
 	if was != 0 {
 		if l.varies == nil {
 			l.varies = map[dag.TaskIndex]bool{}
 		}
 		l.varies[d.Ref.Task] = true
+	}
+	if was != 0 && sum != 0 {
 		l.differs = append(l.differs, Difference{Ref: d.Ref, Attempt: d.Attempt, Was: was, Is: sum})
 	}
 	if was != 0 || d.Attempt > 1 { // an attempt before may have been read of which nobody heard
 		s.readers(d.Ref, l.suspect)
+	}
+}
+
+func (l *lineage) setSum(r comms.DatasetRef, sum uint64) {
+	switch {
+	case r.Output == 0 && r.Element == 0:
+		l.made.set(r.Task, sum)
+	case sum == 0:
+		delete(l.other, r)
+	default:
+		if l.other == nil {
+			l.other = map[comms.DatasetRef]uint64{}
+		}
+		l.other[r] = sum
 	}
 }
 
@@ -125,6 +131,20 @@ func (s *States) reads(t dag.TaskIndex, cause *comms.Cause) {
 	}
 }
 
+// leaves takes in what a task has left in its executor as it ended: those of its outputs
+// of which it says nothing. An attempt before may have published them; who reads them now
+// says nothing of them either.
+func (s *States) leaves(t dag.TaskIndex, said []comms.Desc) {
+	if !s.lineage.again {
+		return
+	}
+	for o, decl := range s.g.Group(t).Outputs {
+		if decl.Generate == dag.GenerateNone && !slices.ContainsFunc(said, func(d comms.Desc) bool { return d.Ref.Output == uint32(o) }) {
+			s.lineage.setSum(comms.DatasetRef{Task: t, Output: uint32(o)}, 0)
+		}
+	}
+}
+
 // closes takes in that a task counts as done of which nobody knows what it made.
 func (s *States) closes(t dag.TaskIndex) {
 	if s.lineage.unsaid == nil {
@@ -133,8 +153,10 @@ func (s *States) closes(t dag.TaskIndex) {
 	s.lineage.unsaid[t] = true
 }
 
-// startsOver takes in that a task does, so that what it has read counts no more.
+// startsOver takes in that a task does, so that what it has read counts no more. What it
+// makes now may be read before anybody hears of it.
 func (l *lineage) startsOver(t dag.TaskIndex) {
+	l.again = true
 	l.read.set(t, 0)
 	delete(l.unsaid, t)
 	delete(l.outdated, t)
@@ -174,10 +196,10 @@ func (s *States) Outdated() []dag.TaskIndex {
 }
 
 // isOutdated tells whether a task has read what is gone; known is false as long as
-// something that it reads is being made of which nobody has heard before.
+// something that it reads is being made of which nobody has heard before. A task that
+// does not say what it has read has read what had no hash, or is of an older agent.
 func (s *States) isOutdated(t dag.TaskIndex) (is, known bool) {
-	read := s.lineage.read.get(t)
-	if s.get(t) != TaskDone || read == 0 {
+	if s.get(t) != TaskDone || s.lineage.unsaid[t] {
 		return false, true
 	}
 	inputs, err := s.g.Inputs(t)
@@ -203,7 +225,7 @@ func (s *States) isOutdated(t dag.TaskIndex) (is, known bool) {
 			}
 		}
 	}
-	return now != read, true
+	return now != s.lineage.read.get(t), true
 }
 
 // withUnseen returns tasks, sorted, with those that are done and have read what these
@@ -338,13 +360,15 @@ func (j *job) unheard() *comms.TaskError {
 	if j.graph.Rebuilt != dag.RebuiltFail {
 		return nil
 	}
-	tasks := j.states.Outdated()
-	if len(tasks) == 0 {
-		return nil
+	for _, t := range j.states.Outdated() {
+		if j.states.lineage.read.get(t) == 0 {
+			continue // it does not say what it has read: that may be the same
+		}
+		name := j.graph.TaskName(t)
+		return &comms.TaskError{Kind: comms.ErrorTask, Task: name, Message: fmt.Sprintf("task %s has read a dataset that was lost and made again, and has other bytes now, or no hash; "+
+			"the job says rebuilt: fail. Make the tasks before it repeat themselves (a fixed seed, no time of day), or write rebuilt: rerun", name)}
 	}
-	name := j.graph.TaskName(tasks[0])
-	return &comms.TaskError{Kind: comms.ErrorTask, Task: name, Message: fmt.Sprintf("task %s has read a dataset that was lost before anybody heard of it, and was made again with other bytes; "+
-		"the job says rebuilt: fail. Make the tasks before it repeat themselves (a fixed seed, no time of day), or write rebuilt: rerun", name)}
+	return nil
 }
 
 // comparedLate reports of a job that has ended that something it kept was lost and made

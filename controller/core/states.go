@@ -293,6 +293,8 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.put(e.Task, TaskDone)
 		if s.reads(e.Task, &e.Cause); e.Executor == 0 && len(e.Outputs) == 0 && e.Cause.Text != "" {
 			s.closes(e.Task)
+		} else {
+			s.leaves(e.Task, e.Outputs)
 		}
 	case comms.EventRetry:
 		s.groups[s.g.GroupIndex(e.Task)].Retries++
@@ -362,6 +364,7 @@ func (s *States) applySteps(e *comms.Event) bool {
 			cause.Number = 0 // it is the first's
 		}
 		s.reads(t, &cause)
+		s.leaves(t, nil)
 		u := &ends[i].Usage
 		s.totals.TaskTime += u.Duration
 		s.totals.BytesOut += u.BytesOut
