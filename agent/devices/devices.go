@@ -81,18 +81,30 @@ func (h Host) Find() Found {
 	h = h.withDefaults()
 	all, trouble := h.nvidia()
 	if len(all) > 0 {
-		return Found{Nvidia, h.visible(all, "CUDA_VISIBLE_DEVICES"), trouble}
+		return Found{Nvidia, named(h.visible(all, "CUDA_VISIBLE_DEVICES")), trouble}
 	}
 	if all := h.amd(); len(all) > 0 {
-		return Found{AMD, h.visible(all, "ROCR_VISIBLE_DEVICES"), trouble}
+		left := h.visible(all, "ROCR_VISIBLE_DEVICES")
+		for i := range left {
+			left[i].number = strconv.Itoa(i) // by which the next variable counts
+		}
+		return Found{AMD, named(h.visible(left, "HIP_VISIBLE_DEVICES")), trouble}
 	}
 	return Found{Trouble: trouble}
+}
+
+func named(all []seen) (out []Device) {
+	for _, d := range all {
+		out = append(out, d.Device)
+	}
+	return out
 }
 
 // seen is a device as its driver tells of it.
 type seen struct {
 	Device
-	uuid string
+	number string // by which a variable may name it
+	uuid   string
 }
 
 // nvidia asks the vendor's program, and where that does not answer counts what the driver shows.
@@ -105,7 +117,7 @@ func (h Host) nvidia() (all []seen, trouble string) {
 	}
 	folders, _ := os.ReadDir(h.Nvidia) // without the driver there is none; sorted by address on the bus, as they are numbered
 	for i := range folders {
-		all = append(all, seen{Device: Device{Name: strconv.Itoa(i)}})
+		all = append(all, seen{Device: Device{Name: strconv.Itoa(i)}, number: strconv.Itoa(i)})
 	}
 	if len(all) == 0 && (errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)) {
 		return nil, ""
@@ -168,7 +180,7 @@ func parseSMI(text string) (all []seen, err error) {
 		if err != nil {
 			mib = 0 // [N/A] of devices that share the host's memory
 		}
-		all = append(all, seen{Device{part[0], mib << 20}, part[1]})
+		all = append(all, seen{Device{part[0], mib << 20}, part[0], part[1]})
 	}
 	return all, nil
 }
@@ -190,7 +202,7 @@ func (h Host) amd() (all []seen) {
 				memory += int64(p["size_in_bytes"])
 			}
 		}
-		all = append(all, seen{Device{strconv.Itoa(len(all)), memory}, fmt.Sprintf("GPU-%016x", node["unique_id"])})
+		all = append(all, seen{Device{strconv.Itoa(len(all)), memory}, strconv.Itoa(len(all)), fmt.Sprintf("GPU-%016x", node["unique_id"])})
 	}
 	return all
 }
@@ -220,25 +232,26 @@ func properties(path string) (map[string]uint64, error) {
 }
 
 // visible leaves those that a variable of this process names, by number or UUID, in its
-// order. As for the vendor's library what is behind an unknown name does not count.
-func (h Host) visible(all []seen, variable string) (out []Device) {
+// order, each once. As for the vendor's library what is behind an unknown name does not count.
+func (h Host) visible(all []seen, variable string) (out []seen) {
 	text, set := h.Env(variable)
 	if !set {
-		for _, d := range all {
-			out = append(out, d.Device)
-		}
-		return out
+		return all
 	}
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
-		i := slices.IndexFunc(all, func(d seen) bool { return d.Name == name || len(name) > 4 && strings.HasPrefix(d.uuid, name) })
+		i := slices.IndexFunc(all, func(d seen) bool { return d.number == name || len(name) > 4 && strings.HasPrefix(d.uuid, name) })
+		var d seen
 		switch {
 		case i >= 0:
-			out = append(out, all[i].Device)
+			d = all[i]
 		case strings.HasPrefix(name, "MIG-"): // a part of a device that is one of its own
-			out = append(out, Device{Name: name})
+			d.Name = name
 		default:
 			return out
+		}
+		if !slices.ContainsFunc(out, func(o seen) bool { return o.Name == d.Name }) {
+			out = append(out, d)
 		}
 	}
 	return out

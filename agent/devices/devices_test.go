@@ -51,6 +51,8 @@ echo "1, GPU-11112222-1d0a-4a55-9d4e-0b1e2f3a4b5c, 40960"
 		{"one by number", two, "", "1", []Device{{"1", 40 * gib}}, ""},
 		{"both by uuid", two, "", "GPU-1111,GPU-8f3b1c2e-1d0a-4a55-9d4e-0b1e2f3a4b5c", []Device{{"1", 40 * gib}, {"0", 80 * gib}}, ""},
 		{"behind an unknown one", two, "", "0,7,1", []Device{{"0", 80 * gib}}, ""},
+		{"one of them twice", two, "", "1,1,0,GPU-1111", []Device{{"1", 40 * gib}, {"0", 80 * gib}}, ""},
+		{"a part twice", two, "", "MIG-1c2e/1/0,MIG-1c2e/1/0", []Device{{Name: "MIG-1c2e/1/0"}}, ""},
 		{"none to see", two, "", "", nil, ""},
 		{"none by -1", two, "", "-1", nil, ""},
 		{"parts", two, "", "MIG-1c2e/1/0,MIG-1c2e/2/0", []Device{{Name: "MIG-1c2e/1/0"}, {Name: "MIG-1c2e/2/0"}}, ""},
@@ -80,6 +82,11 @@ func variable(text string) func(string) (string, bool) {
 	return func(string) (string, bool) { return text, text != "-" }
 }
 
+// only is an environment with one variable.
+func only(variable, text string) func(string) (string, bool) {
+	return func(name string) (string, bool) { return text, name == variable }
+}
+
 // Nodes with SIMDs are devices; the memory that is theirs adds up, and the host's does not count.
 func TestAMD(t *testing.T) {
 	nodes := t.TempDir()
@@ -95,7 +102,28 @@ func TestAMD(t *testing.T) {
 	if got := h.Find(); got.Vendor != AMD || !slices.Equal(got.Devices, []Device{{"0", memory}, {"1", memory}}) || got.Trouble != "" {
 		t.Errorf("found %+v", got)
 	}
-	h.Env = variable("GPU-00000000000000ff")
+	// The second variable counts what the first leaves.
+	for _, c := range []struct{ rocr, hip, want string }{
+		{"-", "1", "1"},
+		{"1", "0", "1"},
+		{"1,0", "0", "1"},
+		{"1,0", "1,0", "0 1"},
+		{"1", "1", ""},
+		{"-", "", ""},
+	} {
+		h.Env = func(name string) (string, bool) {
+			text := map[string]string{"ROCR_VISIBLE_DEVICES": c.rocr, "HIP_VISIBLE_DEVICES": c.hip}[name]
+			return text, text != "-"
+		}
+		var names []string
+		for _, d := range h.Find().Devices {
+			names = append(names, d.Name)
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("with ROCR_VISIBLE_DEVICES=%s and HIP_VISIBLE_DEVICES=%s found %q, want %q", c.rocr, c.hip, got, c.want)
+		}
+	}
+	h.Env = only("ROCR_VISIBLE_DEVICES", "GPU-00000000000000ff")
 	if got := h.Find(); !slices.Equal(got.Devices, []Device{{"1", memory}}) {
 		t.Errorf("found %+v", got)
 	}
