@@ -50,6 +50,7 @@ func (c *Controller) Up(l *comms.Link, p comms.Identity, resumed bool) {
 	delete(c.broken, l)
 	if known && resumed {
 		c.mu.Unlock()
+		c.log.Info().Str("role", p.Role).Str("peer", p.Name).Msg("link is back")
 		return
 	}
 	c.next++
@@ -77,6 +78,7 @@ func (c *Controller) Down(l *comms.Link, err error) {
 			c.broken[l] = time.Now()
 		}
 		c.mu.Unlock()
+		c.log.Info().Str("role", l.Peer().Role).Str("peer", l.Peer().Name).AnErr("why", err).Msg("link is broken: its peer may come back")
 		return
 	}
 	since := c.broken[l]

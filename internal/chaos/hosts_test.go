@@ -87,26 +87,35 @@ func needsHosts(t *testing.T) {
 	}
 }
 
-// threeHosts starts a controller and two agents on hosts of their own, which speak
-// TCP, with a short grace. All have the flags that are given.
+// threeHosts starts a controller and two agents on hosts of their own, with a short grace.
+// All have the flags that are given.
 func threeHosts(t *testing.T, flags ...string) (h *Host, lab *netlab.Lab, controller *Process, agents [2]*Process) {
 	t.Helper()
-	var err error
-	if lab, err = netlab.New(netlab.Config{Hosts: 3}); err != nil {
+	lab, err := netlab.New(netlab.Config{Hosts: 3})
+	if err != nil {
 		t.Skipf("no hosts can be made here: %v", err)
 	}
 	t.Cleanup(func() { lab.Close() })
+	h, controller, agents = startOn(t, lab, "500ms", flags...)
+	return h, lab, controller, agents
+}
+
+// startOn starts a controller on the first host of a lab and agents a1 and a2 on the next, which
+// speak TCP. Each agent has the resource at_ and its name.
+func startOn(t *testing.T, lab *netlab.Lab, grace string, flags ...string) (h *Host, controller *Process, agents [2]*Process) {
+	t.Helper()
 	h = New(t)
 	flags = append(flags, "--insecure-test-network")
 	address := fmt.Sprintf("tcp://%s:7420", lab.Host(0).Addr())
 	h.Begin = lab.Host(0).Start
-	controller = h.Controller(slices.Concat(flags, []string{"--listen", h.Address() + "," + address, "--grace", "500ms"})...)
-	h.Begin = lab.Host(1).Start
-	agents[0] = h.Agent(slices.Concat(flags, []string{"--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(1).Addr())})...)
-	h.Begin = lab.Host(2).Start
-	agents[1] = h.SecondAgent(slices.Concat(flags, []string{"--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(2).Addr())})...)
+	controller = h.Controller(slices.Concat(flags, []string{"--listen", h.Address() + "," + address, "--grace", grace})...)
+	for i, start := range []func(...string) *Process{h.Agent, h.SecondAgent} {
+		h.Begin = lab.Host(i + 1).Start
+		agents[i] = start(slices.Concat(flags, []string{"--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(i+1).Addr()),
+			"--resource", fmt.Sprintf("at_a%d=100", i+1)})...)
+	}
 	h.Begin = nil
-	return h, lab, controller, agents
+	return h, controller, agents
 }
 
 // Controller and agents have hosts of their own and speak TCP. All that runs on one

@@ -35,6 +35,7 @@ var (
 type cluster struct {
 	*Host
 	lab        *netlab.Lab
+	silence    string
 	token      string
 	controller *Process
 	agents     [4]*Process
@@ -55,20 +56,9 @@ const (
 //	go test ./internal/chaos -run TestKills -v -kills 30m -timeout 45m -kills.csv kills.csv -kills.svg kills.svg
 func TestKills(t *testing.T) {
 	needsHosts(t)
-	lab, err := netlab.New(netlab.Config{Hosts: 4})
-	if err != nil {
-		if os.Getenv("CASCADE_REQUIRE_NETLAB") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("no hosts can be made here: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := lab.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	lab := newLab(t, netlab.Config{Hosts: 4})
 	seed := firstSeed(t)
-	c := &cluster{Host: New(t), lab: lab, rnd: rand.New(rand.NewPCG(seed, 4))}
+	c := &cluster{Host: New(t), lab: lab, silence: killsSilence, rnd: rand.New(rand.NewPCG(seed, 4))}
 	c.found()
 	c.startController().Await("ipc://")
 	for i := range c.agents {
@@ -115,6 +105,24 @@ func TestKills(t *testing.T) {
 	}
 }
 
+// newLab makes hosts that end with the test, which is skipped where that cannot be.
+func newLab(t *testing.T, c netlab.Config) *netlab.Lab {
+	t.Helper()
+	lab, err := netlab.New(c)
+	if err != nil {
+		if os.Getenv("CASCADE_REQUIRE_NETLAB") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("no hosts can be made here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return lab
+}
+
 // found makes the cluster's authority and a token for all agents.
 func (c *cluster) found() {
 	c.tb.Helper()
@@ -136,7 +144,7 @@ func (c *cluster) at(i int) string { return fmt.Sprintf("%s:%d", c.lab.Host(i).A
 
 func (c *cluster) startController() *Process {
 	c.Begin = c.lab.Host(0).Start
-	c.controller = c.StartController("--listen", c.Address()+",tcp://"+c.at(0), "--grace", "2s", "--silence", killsSilence)
+	c.controller = c.StartController("--listen", c.Address()+",tcp://"+c.at(0), "--grace", "2s", "--silence", c.silence)
 	c.Begin = nil
 	return c.controller
 }
@@ -155,7 +163,7 @@ func (c *cluster) startAgent(i int) *Process {
 	c.Begin = func(cmd *exec.Cmd) error { return c.lab.Host(i).Start(cmd) }
 	c.agents[i] = c.daemon("cascade-agent", []string{"--join", c.at(0), "--token", c.token, "--name", "a" + n,
 		"--state", filepath.Join(c.State, state), "--runtime", filepath.Join(c.Sockets, "a"+n), "--executor", self,
-		"--cpu", "2", "--memory", "1GiB", "--store", "128MiB", "--silence", killsSilence})
+		"--cpu", "2", "--memory", "1GiB", "--store", "128MiB", "--silence", c.silence})
 	c.Begin = nil
 	return c.agents[i]
 }

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -96,23 +97,29 @@ func (p *Process) Await(text string) {
 // AwaitTimes is like Await for the n-th time of the text.
 func (p *Process) AwaitTimes(text string, n int) {
 	p.tb.Helper()
+	p.awaitThat(fmt.Sprintf("%q", text), func(output string) bool { return strings.Count(output, text) >= n })
+}
+
+// awaitThat is like Await until what the process has written is such, which what describes.
+func (p *Process) awaitThat(what string, such func(output string) bool) {
+	p.tb.Helper()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for {
 		got, more := p.out.Next()
-		if strings.Count(got, text) >= n {
+		if such(got) {
 			return
 		}
 		select {
 		case <-more:
 			continue
 		case <-p.done:
-			if strings.Count(p.out.String(), text) >= n {
+			if such(p.out.String()) {
 				return
 			}
-			p.tb.Fatalf("%s ended without saying %q:\n%s", p.name, text, p.out.String())
+			p.tb.Fatalf("%s ended without saying %s:\n%s", p.name, what, p.out.String())
 		case <-late.C:
-			p.tb.Fatalf("%s has not said %q in %v:\n%s", p.name, text, patience, p.out.String())
+			p.tb.Fatalf("%s has not said %s in %v:\n%s", p.name, what, patience, p.out.String())
 		}
 	}
 }
