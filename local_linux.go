@@ -258,7 +258,7 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 		Name: "local", Controller: "inproc://controller",
 		State: filepath.Join(dirs.state, "agent"), Runtime: dirs.run,
 		CPU: int64(o.cpu * 1000), Memory: o.memory, Store: o.store,
-		Custom: o.custom, Inproc: o.inproc, Graphs: o.graphs, Warm: o.warm, Dir: o.warmDir,
+		GPUs: o.gpus, GPUMem: o.gpuMem, Custom: o.custom, Inproc: o.inproc, Graphs: o.graphs, Warm: o.warm, Dir: o.warmDir,
 		ForwardAfter: -1, // there is no other agent
 		Log:          log.With().Str("part", "agent").Logger(),
 	}

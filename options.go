@@ -25,6 +25,8 @@ type options struct {
 	store    int64
 	warm     int
 	custom   []comms.Amount
+	gpus     int
+	gpuMem   int64
 	inspect  bool
 	durable  Durability
 	warmDir  string
@@ -75,6 +77,13 @@ func WithResource(name string, amount float64) Option {
 	return func(o *options) {
 		o.custom = append(o.custom, comms.Amount{Name: name, N: int64(amount * 1000)})
 	}
+}
+
+// WithGPUs sets how many devices (GPUs) the tasks of a local cluster may use, and how many
+// bytes of memory each has (0: as its driver says). The default is those that are found;
+// of more than these nothing is known but a number; negative: none.
+func WithGPUs(n int, memory int64) Option {
+	return func(o *options) { o.gpus, o.gpuMem = n, memory }
 }
 
 // WithStore sets how many bytes of shared memory a local cluster may use for datasets.

@@ -179,7 +179,7 @@ func TestProgramIsRefused(t *testing.T) {
 		want           []string
 	}{
 		{"no binary", "two", []cascade.Option{cascade.WithProgram()}, []string{
-			"task same: no host has enough: it needs two 1 (the largest host has 0); environment cascade.program has no binary for linux/s390x, the platform of n2, which has enough"}},
+			"task same: no host has enough: it needs two 1 (no host has any; --resource says how much one has); environment cascade.program has no binary for linux/s390x, the platform of n2, which has enough"}},
 		{"another build", "two", []cascade.Option{cascade.WithBinary(foreign, script(t, otherBuild+"=1"))}, []string{
 			"the submitting program and the executor on agent n2 are of different builds: the program has t_build(with {n int}) -> (n msgpack int), the executor t_build(with {how string?; step int?}) -> (word ",
 			"; missing in the executor: t_only"}},

@@ -1,6 +1,7 @@
 package dag
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -354,7 +355,7 @@ func (j *jobFile) resources(grp *Group, n *yaml.Node, what string) {
 			grp.Resources.GPUMemory = j.memory(k.val, w)
 			continue
 		}
-		amount, ok := j.thousandths(k.val, w)
+		amount, ok := j.thousandths(k.val, w, MeantResource(name))
 		if !ok {
 			continue
 		}
@@ -379,8 +380,22 @@ func (j *jobFile) resources(grp *Group, n *yaml.Node, what string) {
 	}
 }
 
-// thousandths reads an amount with up to three decimals.
-func (j *jobFile) thousandths(n *yaml.Node, what string) (int64, bool) {
+// otherNames is what others call the resources that are known here.
+var otherNames = map[string]string{"cpus": "cpu", "core": "cpu", "cores": "cpu", "mem": "memory", "ram": "memory",
+	"gpus": "gpu", "gpu_mem": gpuMemory, "gpumem": gpuMemory, "vram": gpuMemory, "max_memory": memoryMax}
+
+// MeantResource is the hint for a resource of the user's own that may be meant for
+// another: `did you mean "memory"?` for mem, "" when none is.
+func MeantResource(name string) string {
+	if meant := otherNames[name]; meant != "" {
+		return fmt.Sprintf("did you mean %q?", meant)
+	}
+	return nearest(name, []string{"memory", memoryMax, gpuMemory}, "")
+}
+
+// thousandths reads an amount with up to three decimals. The hint of what is no number
+// may be another than the usual one.
+func (j *jobFile) thousandths(n *yaml.Node, what, hint string) (int64, bool) {
 	v, ok := j.scalar(n, what)
 	if !ok {
 		return 0, false
@@ -390,7 +405,7 @@ func (j *jobFile) thousandths(n *yaml.Node, what string) (int64, bool) {
 		f, isFloat = float64(i), true
 	}
 	if !isFloat || f < 0 || f > 1e9 {
-		j.problem(n, fmt.Sprintf("%s is %s", what, quoteValue(v)), "write a number from 0, fractions allowed: 0.5")
+		j.problem(n, fmt.Sprintf("%s is %s", what, quoteValue(v)), cmp.Or(hint, "write a number from 0, fractions allowed: 0.5"))
 		return 0, false
 	}
 	m := math.Round(f * 1000)

@@ -204,7 +204,11 @@ func tooSmall(r *dag.Resources, hosts []Host) string {
 	var parts []string
 	want := func(name, need, most string, short bool) {
 		if short {
-			parts = append(parts, fmt.Sprintf("%s %s (the largest host has %s)", name, need, most))
+			has := "the largest host has " + most
+			if most == "0" {
+				has = "no host has any; " + remedy(name)
+			}
+			parts = append(parts, fmt.Sprintf("%s %s (%s)", name, need, has))
 		}
 	}
 	want("cpu", thousandths(cpuOf(r)), thousandths(cpu), cpuOf(r) > cpu)
@@ -224,6 +228,17 @@ func tooSmall(r *dag.Resources, hosts []Host) string {
 		return "no host has enough of all that it needs together"
 	}
 	return "no host has enough: it needs " + strings.Join(parts, ", ")
+}
+
+// remedy says what to write where no host has any of what a task needs.
+func remedy(name string) string {
+	if hint := dag.MeantResource(name); hint != "" {
+		return hint
+	}
+	if name == "gpu" {
+		return "--gpus says how many one has"
+	}
+	return "--resource says how much one has"
 }
 
 func thousandths(n int64) string { return fmt.Sprintf("%g", float64(n)/1000) }

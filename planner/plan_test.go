@@ -366,7 +366,7 @@ tasks:
 inputs: {x: {file: x, resources: {host-0a: 1}}}
 `)
 	const want = "task x: no host has enough: it needs the host that has its files, and no agent of that is here; " +
-		"task a: no host has enough: it needs cpu 8 (the largest host has 4); task b: no host has enough: it needs licence 1 (the largest host has 0)"
+		"task a: no host has enough: it needs cpu 8 (the largest host has 4); task b: no host has enough: it needs licence 1 (no host has any; --resource says how much one has)"
 	if got := Unfit(g, []Host{{Name: "h", CPU: 4000}}, false); got != want {
 		t.Errorf("it says %s", got)
 	}

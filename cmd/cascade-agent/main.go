@@ -106,7 +106,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 		panic(err) // it was defined just now
 	}
 	s.StringVar(&f.gpuMemory, "gpu-memory", "", "memory of each device, such as 40GiB (default what its driver says)")
-	s.StringToStringVar(&f.resources, "resource", nil, "further resources that tasks may use, such as licence=2; a job file says how many a task takes")
+	s.StringToStringVar(&f.resources, "resource", nil, "`NAME=AMOUNT`: further resources that tasks may use, such as licence=2; a job file says how many a task takes")
 	s.StringVar(&f.memory, "memory", "", "private memory that tasks may use, such as 8GiB (default the host's less the store)")
 	s.StringVar(&f.store, "store", "", "shared memory for datasets, such as 4GiB (default 30 % of the host's)")
 	s.StringVar(&f.gangPorts, "gang-ports", "27000-28999", "ports that members of gangs are given, one each")
@@ -163,6 +163,9 @@ func amounts(texts map[string]string) (all []comms.Amount, err error) {
 		n, err := strconv.ParseFloat(texts[name], 64)
 		if err != nil || !(n > 0 && n <= 1e12) {
 			return nil, fmt.Errorf("--resource %s=%s: want a number above 0, such as 2 or 0.5", name, texts[name])
+		}
+		if flag := daemon.FlagOf(name); flag != "" {
+			return nil, fmt.Errorf("--resource %s=%s: it is said by --%s", name, texts[name], flag)
 		}
 		all = append(all, comms.Amount{Name: name, N: int64(math.Round(n * 1000))})
 	}

@@ -103,6 +103,7 @@ func TestExitCodes(t *testing.T) {
 		{"no controller", nil, daemon.ExitBadInput, "--controller is missing"},
 		{"unknown flag", []string{"--nosuch"}, daemon.ExitBadInput, "unknown flag: --nosuch; see cascade-agent --help"},
 		{"bad size", []string{"--controller", "ipc:///x", "--memory", "much"}, daemon.ExitBadInput, `--memory "much": want a size such as 4GiB`},
+		{"resource of its own flag", []string{"--controller", "ipc:///x", "--resource", "gpu=1"}, daemon.ExitBadInput, "--resource gpu=1: it is said by --gpus"},
 		{"bad resource", []string{"--controller", "ipc:///x", "--resource", "licence=some"}, daemon.ExitBadInput, "--resource licence=some: want a number above 0"},
 		{"argument", []string{"x"}, daemon.ExitBadInput, `unknown command "x"`},
 		{"bad name", []string{"--controller", "ipc:///x", "--name", "a b", "--state", t.TempDir()}, daemon.ExitBadInput, `agent name "a b"`},

@@ -37,6 +37,7 @@ type explanation struct {
 	For      []waited       `json:"waits_for,omitempty"`
 	Why      string         `json:"waits,omitempty"`
 	Building string         `json:"building,omitempty"` // its environment, and why that takes long
+	Built    string         `json:"built,omitempty"`    // its environment, and how long it took of the wait for a place
 	Plan     *comms.PlanRow `json:"plan,omitempty"`
 	Nobody   bool           `json:"no_agent,omitempty"` // is there to follow the plan
 
@@ -143,12 +144,12 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 			return nil, err
 		}
 	}
-	if !a.alone && slices.Contains([]string{notThere, "waiting", "ready"}, x.State) {
+	if name := g.Group(i).Run.Environment; name != "" && (!a.alone && slices.Contains([]string{notThere, "waiting", "ready"}, x.State) || x.Place > 0) {
 		rows, err := cascade.Rows[comms.EnvironmentRow](ctx, client, comms.QueryEnvironments, j.ID(), "")
 		if err != nil {
 			return nil, err
 		}
-		x.environment(g.Group(i).Run.Environment, rows)
+		x.environment(name, rows)
 	}
 	for row, err := range cascade.EachRow[comms.PlanRow](ctx, client, comms.QueryPlan, j.ID(), "") {
 		if err != nil {
@@ -288,10 +289,14 @@ func (x *explanation) inputs(producers []comms.TaskRow) {
 }
 
 // environment notes that the task's environment is being built: where the task is, or
-// wherever it is, of a task of which that is not known.
+// wherever it is, of a task of which that is not known. Of a task that has waited for a
+// place for as long as that took it notes that it was built.
 func (x *explanation) environment(name string, rows []comms.EnvironmentRow) {
 	var all []string
 	for _, r := range rows {
+		if r.Name == name && r.Agent == x.Agent && r.State == "ready" && r.Seconds >= builtFor && r.Seconds <= x.Place {
+			x.Built = fmt.Sprintf("%s, which agent %s built in %s", name, r.Agent, report.Seconds(r.Seconds))
+		}
 		if name == "" || r.Name != name || r.State != "building" || x.Agent != "" && x.Agent != r.Agent {
 			continue
 		}
@@ -303,6 +308,9 @@ func (x *explanation) environment(name string, rows []comms.EnvironmentRow) {
 	}
 	x.Building = strings.Join(all, "; ")
 }
+
+// builtFor is the least time in seconds for which an environment was built that explains a wait.
+const builtFor = 0.01
 
 // earlier compares times in RFC 3339; their texts do not tell, as zeros at the end are cut.
 func earlier(a, b string) bool {
@@ -352,6 +360,9 @@ func (a *app) printExplanation(x *explanation) {
 	}
 	if x.Started != "" {
 		a.fact("started", "%s", x.start())
+	}
+	if x.Built != "" {
+		a.fact("environment", "%s", x.Built)
 	}
 	a.deviceFact(x.Device)
 	never := x.Started == "" && slices.Contains([]string{"done", "failed", "skipped", "cancelled"}, x.State)

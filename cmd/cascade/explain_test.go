@@ -37,6 +37,33 @@ func TestExplainEnvironment(t *testing.T) {
 	}
 }
 
+// A task that has waited while its environment was built says so; one that did not wait
+// for so long, or found it built, does not.
+func TestExplainBuilt(t *testing.T) {
+	rows := []comms.EnvironmentRow{
+		{Name: "py", State: "ready", Agent: "h1", Seconds: 3.91},
+		{Name: "py", State: "ready", Agent: "h2", Seconds: 0.0008},
+		{Name: "go", State: "failed", Agent: "h1", Seconds: 2},
+	}
+	for _, c := range []struct {
+		name, agent string
+		place       float64
+		want        string
+	}{
+		{"py", "h1", 3.97, "py, which agent h1 built in 3.91s"},
+		{"py", "h1", 0.2, ""},
+		{"py", "h2", 3.97, ""},
+		{"py", "h3", 3.97, ""},
+		{"go", "h1", 3.97, ""},
+		{"", "h1", 3.97, ""},
+	} {
+		x := explanation{Agent: c.agent, Place: c.place}
+		if x.environment(c.name, rows); x.Built != c.want {
+			t.Errorf("%q on %q after %v s: %q, want %q", c.name, c.agent, c.place, x.Built, c.want)
+		}
+	}
+}
+
 // licences is a plugin whose environment is made when somebody writes to the pipe.
 const licences = `#!/bin/sh
 export LC_ALL=C

@@ -67,7 +67,7 @@ func rowJob(client *cascade.Client, r comms.JobRow) (*cascade.Job, error) {
 
 // withJob runs f with a client and the job that name names.
 func (a *app) withJob(ctx context.Context, name string, f func(*cascade.Client, *cascade.Job) error) error {
-	return a.withClient(ctx, func(client *cascade.Client) error {
+	return a.withJobs(ctx, func(client *cascade.Client) error {
 		j, err := findJob(ctx, client, name)
 		if err != nil {
 			return err
@@ -96,7 +96,7 @@ func (a *app) statusCommand() *cobra.Command {
 				if all {
 					most = 0
 				}
-				return a.withClient(ctx, func(client *cascade.Client) error { return a.listJobs(ctx, client, most) })
+				return a.withJobs(ctx, func(client *cascade.Client) error { return a.listJobs(ctx, client, most) })
 			}
 			return a.withJob(ctx, append(args, "last")[0], func(client *cascade.Client, j *cascade.Job) error {
 				cut := ""
@@ -208,13 +208,13 @@ func (a *app) lsCommand() *cobra.Command {
 	jobs := &cobra.Command{
 		Use: "jobs", Short: "List jobs", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withClient(c.Context(), func(client *cascade.Client) error { return a.listJobs(c.Context(), client, 0) })
+			return a.withJobs(c.Context(), func(client *cascade.Client) error { return a.listJobs(c.Context(), client, 0) })
 		},
 	}
 	agents := &cobra.Command{
 		Use: "agents", Short: "List agents and what their hosts have", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withClient(c.Context(), func(client *cascade.Client) error {
+			return a.withJobs(c.Context(), func(client *cascade.Client) error {
 				return a.listAgents(c.Context(), client)
 			})
 		},
@@ -396,6 +396,7 @@ cancelled. ` + taskHelp + "\n" + jobHelp,
 				if err != nil {
 					return err
 				}
+				a.rerun = true
 				return a.follow(ctx, client, j, g, dir)
 			})
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 
@@ -37,6 +38,17 @@ func (a *app) withClient(ctx context.Context, f func(*cascade.Client) error) (er
 	}
 	defer func() { err = errors.Join(err, end()) }()
 	return f(c)
+}
+
+// withJobs is withClient for questions about what there is: a state folder that is
+// said and is not there is a slip of the pen, and none is made for it.
+func (a *app) withJobs(ctx context.Context, f func(*cascade.Client) error) error {
+	if a.to == "" && a.state != "" {
+		if _, err := os.Stat(a.state); errors.Is(err, os.ErrNotExist) {
+			return badInputf("there is no state folder %s: cascade run makes it; --state and CASCADE_STATE name it", a.state)
+		}
+	}
+	return a.withClient(ctx, f)
 }
 
 // withExecutors is like withClient, but a cluster on this host can run tasks. It

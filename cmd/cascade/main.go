@@ -16,6 +16,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/benchmarks/perf"
@@ -62,6 +63,7 @@ type app struct {
 	tcp     bool
 	owner   bool           // the cluster ends with this command: it has no other host
 	left    []comms.JobRow // jobs that an earlier run left, which nobody else waits for
+	rerun   bool           // the command has tasks of an earlier job begin again
 	alone   bool           // the state is read by this command only: no task runs
 
 	retained bool                     // the job keeps the results of all tasks
@@ -139,7 +141,7 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return badInputf("%w; see %s --help", err, c.CommandPath())
+		return badInputf("%w; see %s --help", flagError(err), c.CommandPath())
 	})
 	f := root.PersistentFlags()
 	a.to, a.state = a.getenv("CASCADE_TO"), a.getenv("CASCADE_STATE")
@@ -166,6 +168,20 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 	return root
 }
 
+// flagError says of a value that a flag does not take what it takes.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	want := map[string]string{"float64": "a number, such as 4 or 0.5", "int": "a whole number", "int64": "a whole number",
+		"uint32": "a whole number from 0", "uint64": "a whole number from 0"}[invalid.GetFlag().Value.Type()]
+	if want == "" {
+		return err
+	}
+	return fmt.Errorf("--%s %s: want %s", invalid.GetFlag().Name, invalid.GetValue(), want)
+}
+
 // text is a flag whose value comes from the environment when it is not given:
 // the help shows no default then.
 type text struct{ value *string }
@@ -179,12 +195,22 @@ func (t *text) Set(s string) error {
 
 func (t *text) Type() string { return "string" }
 
+// elsewhere is what other tools call commands that have another name here.
+var elsewhere = map[string]string{"jobs": "ls jobs", "list": "ls jobs", "tasks": "ls tasks JOB", "agents": "ls agents", "nodes": "ls agents",
+	"ps": "status", "top": "status last --watch", "watch": "status last --watch", "resume": "run FILE --resume", "retry": "rerun JOB",
+	"restart": "rerun JOB", "kill": "cancel JOB", "stop": "cancel JOB", "abort": "cancel JOB", "delete": "forget JOB", "rm": "forget JOB", "remove": "forget JOB",
+	"check": "validate FILE", "lint": "validate FILE", "log": "logs JOB", "output": "get JOB TASK.OUTPUT", "fetch": "get JOB TASK.OUTPUT",
+	"start": "run FILE", "dag": "graph FILE", "trace": "timeline JOB", "history": "story JOB", "why": "explain JOB TASK", "gantt": "report JOB FILE"}
+
 // known refuses an argument where a subcommand is wanted.
 func known(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	hint := ""
+	if instead := elsewhere[args[0]]; instead != "" && !c.HasParent() {
+		return badInputf("there is no command %q (write cascade %s); see %s --help", c.CommandPath()+" "+args[0], instead, c.CommandPath())
+	}
 	for c.SuggestionsMinimumDistance = 1; c.SuggestionsMinimumDistance <= 2 && hint == ""; c.SuggestionsMinimumDistance++ {
 		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
 			hint = fmt.Sprintf(" (did you mean %q?)", near[0])

@@ -246,6 +246,15 @@ func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster, s
 	}
 	fmt.Fprintf(a.out, "\npredicted %s, at best %s (critical path %s, work %s over %g cores%s), gap %.1f%%\n",
 		report.Seconds(p.Makespan), report.Seconds(p.LowerBound), report.Seconds(p.CriticalPath), report.Seconds(p.Work), cores, onDevices, gap)
+	nowhere := 0
+	for _, t := range p.Tasks {
+		if t.Host < 0 {
+			nowhere++
+		}
+	}
+	if nowhere > 0 {
+		fmt.Fprintf(a.out, "it cannot run on these hosts: none is fit for %d of %s, which are not in that\n", nowhere, plural(len(p.Tasks), "task"))
+	}
 	if p.Guessed < len(p.Tasks) && slices.ContainsFunc(g.Groups, func(grp dag.Group) bool { return len(grp.With) > 0 }) {
 		source += ", of runs with any parameters (with:)"
 	}

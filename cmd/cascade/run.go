@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
@@ -74,6 +75,8 @@ type clusterFlags struct {
 	cpu           float64
 	memory, store string
 	gcsMemory     string
+	gpus          int
+	gpuMemory     string
 	resources     []string
 	durable       cascade.Durability
 }
@@ -83,6 +86,8 @@ func (f *clusterFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.memory, "memory", "", "private memory that tasks may use together, such as 8GiB (default what the host has)")
 	c.Flags().StringVar(&f.store, "store", "", "shared memory for datasets, such as 2GiB (default a part of /dev/shm)")
 	c.Flags().StringVar(&f.gcsMemory, "gcs-memory", "", "memory for tables and caches of the control store, at least 64MiB (default 64MiB)")
+	c.Flags().IntVar(&f.gpus, "gpus", 0, "devices (GPUs) that tasks may use (default those that are found, negative none)")
+	c.Flags().StringVar(&f.gpuMemory, "gpu-memory", "", "memory of each device, such as 40GiB (default what its driver says)")
 	c.Flags().StringArrayVar(&f.resources, "resource", nil, "NAME=AMOUNT of a resource that tasks ask for by name, such as licence=2; may be given several times")
 	f.durable = cascade.Crash
 	c.Flags().Var(&f.durable, "durability", "what acknowledgements survive: the crash of every process, or a power loss too")
@@ -102,12 +107,17 @@ func (f *clusterFlags) options(c *cobra.Command) ([]cascade.Option, error) {
 		if !ok || err != nil || name == "" || n <= 0 {
 			return nil, badInputf("--resource %s: want NAME=AMOUNT, such as licence=2", r)
 		}
+		if flag := daemon.FlagOf(name); flag != "" {
+			return nil, badInputf("--resource %s: it is said by --%s", r, flag)
+		}
 		opts = append(opts, cascade.WithResource(name, n))
 	}
+	devices := func(memory int64) cascade.Option { return cascade.WithGPUs(f.gpus, memory) }
+	opts = append(opts, devices(0))
 	for _, s := range []struct {
 		flag, value string
 		option      func(int64) cascade.Option
-	}{{"memory", f.memory, cascade.WithMemory}, {"store", f.store, cascade.WithStore}, {"gcs-memory", f.gcsMemory, cascade.WithStoreMemory}} {
+	}{{"memory", f.memory, cascade.WithMemory}, {"store", f.store, cascade.WithStore}, {"gpu-memory", f.gpuMemory, devices}, {"gcs-memory", f.gcsMemory, cascade.WithStoreMemory}} {
 		if s.value == "" {
 			continue
 		}

@@ -227,7 +227,7 @@ func TestRunLeavesWhatDoesNotFit(t *testing.T) {
 	h := newHost(t)
 	big := h.gate("big")
 	h.edit(big.file, "stdout: word}", "stdout: word, resources: {licence: 2}}")
-	h.expect(h.start("", "run", big.file), "exit 2", "task wait: no host has enough: it needs licence 2 (the largest host has 0)")
+	h.expect(h.start("", "run", big.file), "exit 2", "task wait: no host has enough: it needs licence 2 (no host has any; --resource says how much one has)")
 	held := h.process("run", big.file, "--resource", "licence=2", "--hold")
 	await(t, held.log, "held: cascade release")
 	held.kill()
@@ -236,13 +236,13 @@ func TestRunLeavesWhatDoesNotFit(t *testing.T) {
 
 	h.write("other.yaml", "job: other\ntasks:\n  a: {command: echo hi, out: [y], stdout: y}\n")
 	h.expect(h.start("", "run", "other.yaml"), "job other done", "going on with job big",
-		"job big (JOB) is left: this host cannot run it: task wait: no host has enough: it needs licence 2 (the largest host has 0) (cascade cancel JOB ends it)")
+		"job big (JOB) is left: this host cannot run it: task wait: no host has enough: it needs licence 2 (no host has any; --resource says how much one has) (cascade cancel JOB ends it)")
 	c := h.start("", "run", "other.yaml", "--resource", "licence=2")
 	big.runs()
 	big.open("done")
 	h.expect(c, "job other done", "job big (JOB) done")
 	h.expect(h.start("", "rerun", "big", "wait"), "exit 2",
-		"job big (JOB) is left: this host cannot run it: task wait: no host has enough: it needs licence 2 (the largest host has 0) (cascade cancel JOB ends it)")
+		"job big (JOB) is left: this host cannot run it: task wait: no host has enough: it needs licence 2 (no host has any; --resource says how much one has) (cascade cancel JOB ends it)")
 }
 
 // process is the command as a process of its own.
@@ -310,7 +310,7 @@ func TestSeparateProcesses(t *testing.T) {
 	h.expect(h.start("", "explain", "big", "a", "--to", address), "a: ", "waits", "no agent has joined the controller")
 	h.daemon("controller is there", bin+"/cascade-agent", "--state", filepath.Join(h.state, "agent"), "--controller", address, "--name", "a1", "--runtime", sockets)
 
-	await(t, &early.err, "waits: task a: no host has enough: it needs licence 1 (the largest host has 0)")
+	await(t, &early.err, "waits: task a: no host has enough: it needs licence 1 (no host has any; --resource says how much one has)")
 	h.expect(h.start("", "status", "big", "--to", address), "big (JOB) queued", "waits: task a")
 	h.expect(h.start("", "status", "big", "--json", "--to", address), `"waits":"task a`)
 	h.expect(h.start("", "cancel", "big", "--to", address))

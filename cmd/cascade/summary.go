@@ -40,6 +40,7 @@ type summaryObject struct {
 	Copied       uint64   `json:"bytes_copied"`
 	Spilled      uint64   `json:"bytes_spilled"`
 	Retries      uint64   `json:"retries"`
+	Repeats      uint64   `json:"repeats,omitempty"` // tasks begun again for another reason than an error of theirs
 	Skipped      uint64   `json:"skipped"`
 	Failed       uint64   `json:"failed"`
 	Outputs      []string `json:"outputs,omitempty"`
@@ -99,6 +100,9 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 		if s.Critical, s.CriticalPath, err = criticalPath(g, rows); err != nil {
 			return err
 		}
+		if !a.rerun { // else they were told to
+			s.Repeats = repeats(rows, s.Retries)
+		}
 	}
 	if a.json {
 		return a.printJSON(s)
@@ -111,6 +115,9 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 	a.fact("data", "%s published, %s copied, %s spilled", size(s.BytesOut), size(s.Copied), size(s.Spilled))
 	a.deviceFact(s.Device)
 	a.fact("tried again", "%d", s.Retries)
+	if s.Repeats > 0 {
+		a.fact("begun again", "%d, by no fault of theirs: %s", s.Repeats, a.hint("story", s.Job))
+	}
 	if s.Failed+s.Skipped > 0 {
 		a.fact("went without", "%d failed, %d skipped: %s", s.Failed, s.Skipped, a.hint("ls", "tasks", s.Job, "--filter", "failed"))
 		rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, p.Job, "failed", namedFailures)
@@ -137,6 +144,16 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 
 func (a *app) fact(name, format string, args ...any) {
 	fmt.Fprintf(a.out, "  %-14s %s\n", name, fmt.Sprintf(format, args...))
+}
+
+// repeats is how often tasks were begun again besides retries: an agent or executor was
+// lost, or what they had made.
+func repeats(rows []comms.TaskRow, retries uint64) uint64 {
+	var again uint64
+	for _, r := range rows {
+		again += uint64(max(r.Attempt, 1)) - 1
+	}
+	return again - min(again, retries)
 }
 
 // criticalPath names the tasks that the run's end waited for, one after the other,

@@ -34,12 +34,17 @@ func Check(ctx context.Context, g *dag.Graph, dir string) (found []Mistake, unre
 	for i := range g.Groups {
 		if e := environment(g, &g.Groups[i]); e != nil {
 			in, all := places(e, dir)
+			if name := g.Groups[i].Run.Function; !strings.Contains(name, ".") {
+				found = append(found, Mistake{g.Groups[i].Name, []string{"run"}, fmt.Sprintf("%s:%s names no Python function", e.Name, name),
+					fmt.Sprintf("write ENVIRONMENT:MODULE.FUNCTION, such as %s:%s.FUNCTION", e.Name, name)})
+				continue
+			}
 			t := find(in, all, g.Groups[i].Run.Function)
 			targets[i], files = t, append(files, t.files...)
 		}
 	}
 	if len(targets) == 0 {
-		return nil, nil, nil
+		return found, nil, nil
 	}
 	slices.Sort(files)
 	said, err := scan(ctx, slices.Compact(files))

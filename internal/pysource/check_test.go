@@ -126,6 +126,7 @@ renamed = spread
 		{all, `{run: "e:inner.tool.run", with: {x: 2}, out: [y]}`, ""},
 		{all, `{run: "e:inner.tool.ran", with: {x: 2}, out: [y]}`, `run: module inner.tool (space/inner/tool.py) has no function ran (did you mean "run"? it has run)`},
 		{all, `{run: "e:modell.spread", with: {x: 2}, out: [y]}`, `run: there is no module modell in environment e (did you mean "model"?)`},
+		{all, `{run: "e:model", with: {x: 2}, out: [y]}`, `run: e:model names no Python function (write ENVIRONMENT:MODULE.FUNCTION, such as e:model.FUNCTION)`},
 		{all, `{run: "e:math.sqrt", with: {x: 2}, out: [y]}`, unread},
 		{"{python: {pip: [numpy]}, py_modules: [model.py]}", `{run: "e:modell.spread", out: [y]}`, unread},
 		{"{python: {pip: [numpy]}, py_modules: [model.py]}", `{run: "e:model.spreads", out: [y]}`,

@@ -9,7 +9,7 @@ import (
 // Errors that Failed and the methods wrap. Test with errors.Is.
 var (
 	// ErrTooLarge: the request can never be granted, it exceeds the capacity.
-	ErrTooLarge = errors.New("larger than the shared memory of this host")
+	ErrTooLarge = errors.New("larger than the shared memory of this host (--store)")
 	// ErrNoRoom: memory is full and can not be emptied (spilling fails or segments can not be created).
 	ErrNoRoom = errors.New("shared memory is full and nothing can be moved out")
 	// ErrStuck: everything is held by tasks that themselves wait for memory.

@@ -39,6 +39,12 @@ func Bad(err error) error {
 	return BadInput{err}
 }
 
+// FlagOf is the flag that says how much a host has of a resource, "" of one that
+// --resource says: who gave the others there would find nothing of them.
+func FlagOf(resource string) string {
+	return map[string]string{"cpu": "cpu", "memory": "memory", "gpu": "gpus", "gpu_memory": "gpu-memory"}[resource]
+}
+
 // Signals returns the signals that end a daemon: the first in good order, the second at once.
 func Signals() <-chan os.Signal {
 	signals := make(chan os.Signal, 2)
