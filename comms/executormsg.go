@@ -56,7 +56,7 @@ type Kind struct {
 	With      []byte        // msgpack map of parameters that all runs share; a run's own replace it
 	First     dag.TaskIndex // with Axes: first task of the group
 	Axes      []KindAxis    // none, or what the names of its tasks are made of: group[i,j]; the last axis runs fastest
-	HashMax   uint64        // outputs of up to so many bytes that lie in shared memory are to have a hash
+	HashMax   uint64        // outputs of up to so many bytes that lie in shared memory are to have a hash; see Hash
 }
 
 // KindAxis is the numbers First, First+1, ... of one axis of a group.

@@ -78,14 +78,15 @@ func (d DatasetID) String() string {
 	return fmt.Sprintf("%s/%d.%d[%d]", d.Job, d.Task, d.Output, d.Element)
 }
 
-// Hash is a content hash. The first byte tags the algorithm: see HashXXH3, HashBLAKE3 and HashSHA256.
+// Hash is a content hash. The first byte tags the algorithm: see HashXXH3 and those beside it.
 type Hash string
 
 // Tags of hash algorithms.
 const (
-	HashXXH3   = 'x' // xxh3-128: compares datasets
-	HashBLAKE3 = 'b' // BLAKE3-256: names graphs that travel as blobs
-	HashSHA256 = 's' // SHA-256: names packages, so that a client can whatever its language
+	HashXXH3    = 'x' // xxh3-128: compares datasets
+	HashBLAKE2b = '2' // BLAKE2b-128: the same, of datasets that Python tasks left in shared memory
+	HashBLAKE3  = 'b' // BLAKE3-256: names graphs that travel as blobs
+	HashSHA256  = 's' // SHA-256: names packages, so that a client can whatever its language
 )
 
 func (h Hash) String() string {

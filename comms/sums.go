@@ -26,6 +26,10 @@ func HashFrom(r io.Reader) (Hash, error) {
 // Sum stands for a dataset's bytes where many are compared: the first eight bytes of
 // its hash, which is made here of one whose bytes are in the message. It is never 0
 // but for a dataset without hash, of which nothing can be said.
+//
+// Equal bytes must have one sum whoever made them, so they must have one kind of hash: what
+// a task's executor leaves in shared memory it hashes in one way, and what is in a message,
+// which its size decides, everybody does by xxh3.
 func (d *Desc) Sum() uint64 {
 	switch {
 	case len(d.Hash) > 8:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/needs"
 )
 
 var (
@@ -47,13 +48,22 @@ const rebuiltJob = `job: rebuilt
 params: {gate: ""}
 POLICY
 tasks:
-  now: {run: chaos_now, with: {n: 4000}, out: [part]}
+  now: {run: NOW, with: {n: 4000}, out: [part]}
   zero: {run: chaos_number, with: {n: 0, work: 1}, out: [sum]}
   early: {run: chaos_first, in: {x: zero.sum, part: now.part}, out: [sum]}
   gate: {run: chaos_gate, with: {pipe: "${params.gate}"}, out: [sum]}
   late: {run: chaos_first, in: {x: gate.sum, part: now.part}, out: [sum]}
 outputs: [early.sum, late.sum]
 `
+
+// clock is now in Python.
+const clock = `import array, time
+
+def now(n: int) -> memoryview:
+    return memoryview(array.array("d", [time.time_ns()] * n))
+`
+
+const inPython = "environments: {py: {python: {}, py_modules: [./clock.py]}}"
 
 // The agent that alone has a dataset is killed, and its task makes another one: the job
 // does what its policy says, and reports it.
@@ -63,24 +73,30 @@ func TestRebuilt(t *testing.T) {
 		t.Skip("starts many processes")
 	}
 	for _, c := range []struct {
-		name, policy string
-		phase        comms.JobPhase
-		equal        bool // both have read the same
-		early        int  // how often it starts
+		name, policy, now string
+		phase             comms.JobPhase
+		equal             bool // both have read the same
+		early             int  // how often it starts
 	}{
-		{"nothing said", "", comms.JobDone, true, 2},
-		{"rerun", "rebuilt: rerun", comms.JobDone, true, 2},
-		{"accept", "rebuilt: accept", comms.JobDone, false, 1},
-		{"fail", "rebuilt: fail", comms.JobFailed, false, 1},
+		{"nothing said", "", "chaos_now", comms.JobDone, true, 2},
+		{"rerun", "rebuilt: rerun", "chaos_now", comms.JobDone, true, 2},
+		{"accept", "rebuilt: accept", "chaos_now", comms.JobDone, false, 1},
+		{"fail", "rebuilt: fail", "chaos_now", comms.JobFailed, false, 1},
+		{"python, nothing said", inPython, "py:clock.now", comms.JobDone, true, 2},
+		{"python, fail", "rebuilt: fail\n" + inPython, "py:clock.now", comms.JobFailed, false, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if strings.HasPrefix(c.now, "py:") {
+				needs.Python(t)
+			}
 			h := New(t)
+			h.Write("clock.py", clock)
 			h.Controller("--grace", "500ms")
 			victim := h.Agent("--cpu", "2")
 			client := h.ReadyClient(1)
 			pipe := h.Pipe("gate")
 			done, once := make(chan struct{}), sync.Once{}
-			j := h.SubmitWatched(client, strings.Replace(rebuiltJob, "POLICY", c.policy, 1), func(p *cascade.Progress) {
+			j := h.SubmitWatched(client, strings.NewReplacer("POLICY", c.policy, "NOW", c.now).Replace(rebuiltJob), func(p *cascade.Progress) {
 				for _, g := range p.Groups {
 					if g.Group == "early" && g.Done == 1 {
 						once.Do(func() { close(done) })

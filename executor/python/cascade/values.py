@@ -13,7 +13,6 @@ Arrays, Arrow columns and pickled buffers are read where they lie. NumPy and pya
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import io
 import math
@@ -76,13 +75,6 @@ class Encoded:
             data: bytes = self.array.tobytes()
             return data
         return b"".join(self.parts)
-
-    def digest(self) -> bytes:
-        """A content hash, as messages have it: 's' and the SHA-256."""
-        h = hashlib.sha256()
-        for part in self.parts if self.array is None else [self.array if self.array.flags.c_contiguous else self.array.tobytes()]:
-            h.update(_flat(part))
-        return b"s" + h.digest()
 
 
 def _flat(part: Any) -> Any:

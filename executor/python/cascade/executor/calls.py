@@ -17,6 +17,7 @@ from ..context import CallFailed, Future
 from ..values import encode, hints_of
 from ..wire import messages as m
 from .functions import resolve
+from .outputs import ALL
 from .queue import Run
 
 if TYPE_CHECKING:
@@ -100,10 +101,9 @@ class Calls:
         if isinstance(value, Future):
             value = value.result()
         encoded = encode(value)
-        digest = b"" if encoded.size <= self._worker.welcome.inline_max else encoded.digest()
-        place = self._worker.memory.place(run, encoded, False)
+        stored = self._worker.memory.place(run, encoded, False, ALL)
         shape = [int(n) for n in encoded.shape]
-        return m.CallIn(name, data=m.Desc(m.Ref(), 0, encoded.codec, encoded.dtype, shape, encoded.size, digest, place))
+        return m.CallIn(name, data=m.Desc(m.Ref(), 0, encoded.codec, encoded.dtype, shape, encoded.size, *stored))
 
     def _result(self, run: Run, number: int, name: str, want: Any) -> Any:
         """Waits for what a call returns. Meanwhile the run needs no core."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import mmap
 import os
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 STANDING = 4 << 20  # bytes of the lease that small and middling outputs share
 LARGE = 512 << 10  # larger outputs have a lease of their own
 MANY = 16  # inputs from one segment that are mapped as one
+ALL = (1 << 64) - 1  # as Kind.hash_max: outputs of any size have a hash
+HASHED = 128 << 10  # else those of up to so many bytes: a hash of them takes 0.14 ms
 
 
 class Memory:
@@ -237,30 +240,36 @@ class Memory:
         try:
             private = output in run.private
             encoded = None if private else encode(value)
-            place = None if encoded is None else self.place(run, encoded, declared.file)
+            most = run.kind.m.hash_max if run.kind.m.hash_max == ALL else min(run.kind.m.hash_max, HASHED)
+            stored = None if encoded is None else self.place(run, encoded, declared.file, most)
             if private or output in run.live:
                 self._leave(run, output, value)
         except TypeMismatch as e:
             raise KindError(m.TASK, f"output {declared.name!r}: {e}") from None
-        if encoded is None or place is None:
+        if encoded is None or stored is None:
             return None
         run.bytes_out += encoded.size
         ref = m.Ref(run.task, output, element)
         shape = [int(n) for n in encoded.shape]
-        return m.Desc(ref, run.attempt, encoded.codec, encoded.dtype, shape, encoded.size, b"", place)
+        return m.Desc(ref, run.attempt, encoded.codec, encoded.dtype, shape, encoded.size, *stored)
 
-    def place(self, run: Run, encoded: Encoded, file: bool) -> m.Place:
-        """Puts a value's bytes into a message, or where others find them."""
+    def place(self, run: Run, encoded: Encoded, file: bool, most: int) -> tuple[bytes, m.Place]:
+        """Puts a value's bytes into a message, or where others find them, with their hash if they are at most so many.
+
+        What is in a message has none: who needs it makes it.
+        """
         if encoded.from_device:
             run.note_device(len(encoded.from_device), sum(encoded.from_device), 0)
         if encoded.size <= self._worker.welcome.inline_max:
-            return m.Place(m.INLINE, encoded.tobytes())
+            return b"", m.Place(m.INLINE, encoded.tobytes())
         room = self._room_of(run, encoded)
         if room is not None:
             region, offset = room, room.offset
+            digest = hash_of(encoded.array) if encoded.size <= most else b""
         else:
             region, into, offset = self._take(run, encoded.size, file)
             encoded.write(into)
+            digest = hash_of(into) if encoded.size <= most else b""
             into.release()
             run.copied += encoded.size
             if region is not self.standing:
@@ -268,7 +277,7 @@ class Memory:
                 region.map = None
         if file:
             os.truncate(region.path, encoded.size)
-        return m.Place(m.SEGMENT, segment=region.segment, offset=offset)
+        return digest, m.Place(m.SEGMENT, segment=region.segment, offset=offset)
 
     def _room_of(self, run: Run, encoded: Encoded) -> Region | None:
         """The room of cascade.empty that holds an array already; the first output that claims it has it."""
@@ -400,6 +409,11 @@ class Memory:
         copied = let_go(maps, self.aside) + drop(done, self.aside)
         copied += let_go(run.maps, self.aside)
         return copied
+
+
+def hash_of(data: Any) -> bytes:
+    """The hash that compares datasets, of a contiguous buffer: '2' and its BLAKE2b. Of the standard library's it is among the fastest on any processor."""
+    return b"2" + hashlib.blake2b(data, digest_size=16, usedforsecurity=False).digest()
 
 
 def drop(values: list[LiveValue], aside: Aside) -> int:

@@ -219,6 +219,7 @@ class Kind(NamedTuple):
     with_: bytes = b""
     first: int = 0
     axes: Sequence[Axis] = ()
+    hash_max: int = 0
 
     def name_of(self, task: int, given: str) -> str:
         """The name of a task of this kind; given is what its run says."""
