@@ -96,6 +96,7 @@ func readPlan(m *comms.Assign, known int) (ranks []float64, fuse [][]taskIndex, 
 // newPlan takes over in which order and for whom a job's tasks run.
 func (c *Core) newPlan(j *job, m *comms.Assign, ranks []float64, fuse [][]taskIndex) {
 	j.priority, j.held, j.stopped = m.Priority, m.Hold, nil
+	c.fixTurn(j)
 	if ranks != nil {
 		j.ranks = ranks
 	}

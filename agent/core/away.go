@@ -82,6 +82,7 @@ func (c *Core) neverComes(j *job, t taskIndex, all bool) {
 		if h := j.peers.heard[ref]; ref.Task == t && h != nil && h.stale && (all || !h.gone) {
 			delete(j.peers.heard, ref)
 			c.forgetPull(h)
+			c.expect(h, false)
 			c.land(j, h)
 		}
 	}

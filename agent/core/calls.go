@@ -359,6 +359,8 @@ func (c *Core) tryCall(j *job) {
 	}
 	if j.tasks[t].missing, _ = c.countMissing(j, t); j.tasks[t].missing == 0 {
 		c.ready(j, entry{t, noTask, 0})
+	} else {
+		c.nearer(j, t)
 	}
 }
 

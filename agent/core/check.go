@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
@@ -58,7 +59,35 @@ func (c *Core) Check() error {
 	if err := c.checkCalls(); err != nil {
 		return err
 	}
+	if err := c.checkTurns(); err != nil {
+		return err
+	}
 	return c.checkMemory(sealed)
+}
+
+// checkTurns compares who is to fetch next with what there is to be fetched.
+func (c *Core) checkTurns() error {
+	jobs := 0
+	for i, t := range c.turns {
+		if t.at != i || len(t.jobs) == 0 || i > 0 && t.before(c.turns[(i-1)/2]) {
+			return fmt.Errorf("owner %d of those that fetch is out of order", i)
+		}
+		for k, n := range t.jobs {
+			if n.at != k || &n.job.owner.turn != t || len(n.heard) == 0 || k > 0 && n.before(t.jobs[(k-1)/2]) {
+				return fmt.Errorf("job %s is out of order among those that fetch", n.job.id)
+			}
+		}
+		jobs += len(t.jobs)
+	}
+	for _, j := range c.jobs {
+		if len(j.needs.heard) > 0 {
+			jobs--
+		}
+	}
+	if jobs != 0 {
+		return fmt.Errorf("%d more jobs count as fetching than have something to fetch", jobs)
+	}
+	return nil
 }
 
 // checkCalls compares what is known of calls that go from agent to agent, and what
@@ -127,8 +156,15 @@ func (c *Core) checkPeers(j *job) error {
 			return fmt.Errorf("a copy of dataset %v waits to be told again, and is not found by its name", ref)
 		}
 	}
-	flying := map[taskIndex]int{}
+	flying, coming := map[taskIndex]int{}, map[taskIndex]uint32{}
 	for ref, h := range p.heard {
+		if h.expected {
+			j.eachReader(ref, func(t taskIndex, whole bool) {
+				if !whole {
+					coming[t]++
+				}
+			})
+		}
 		if h.flying {
 			flying[ref.Task]++
 		}
@@ -138,8 +174,8 @@ func (c *Core) checkPeers(j *job) error {
 			return fmt.Errorf("dataset %v of a peer is in state %d, here: %v", ref, h.state, d != nil)
 		case (h.state == hearRoom || h.state == hearPulled) != (h.pull != nil):
 			return fmt.Errorf("dataset %v of a peer is in state %d, fetched: %v", ref, h.state, h.pull != nil)
-		case h.state == hearTold && !h.stale && !h.queued && j.stopped == nil:
-			return fmt.Errorf("dataset %v of a peer is fetched never", ref)
+		case (h.state == hearTold && !h.stale && j.stopped == nil) != h.queued:
+			return fmt.Errorf("dataset %v of a peer is in state %d, to be fetched: %v", ref, h.state, h.queued)
 		case !h.stale && h.flying == (h.state == hearHere):
 			return fmt.Errorf("dataset %v of a peer is in state %d, on its way: %v", ref, h.state, h.flying)
 		}
@@ -147,6 +183,17 @@ func (c *Core) checkPeers(j *job) error {
 	for t := range p.flying {
 		if flying[t] != p.flying[t] {
 			return fmt.Errorf("%d datasets of task %d are on their way, counted %d", p.flying[t], t, flying[t])
+		}
+	}
+	if !maps.Equal(coming, p.coming) {
+		return fmt.Errorf("tasks wait for %v datasets that are fetched, counted %v", coming, p.coming)
+	}
+	for i, h := range j.needs.heard {
+		if h.at != i || h.rests || !h.queued || i > 0 && h.before(j.needs.heard[(i-1)/2]) {
+			return fmt.Errorf("dataset %v is to be fetched and out of order", h.desc.Ref)
+		}
+		if n := c.needOf(h); n.before(h.need) {
+			return fmt.Errorf("dataset %v is needed as %v, and is to be fetched as %v", h.desc.Ref, n, h.need)
 		}
 	}
 	for t, e := range p.ending {

@@ -82,11 +82,12 @@ type Core struct {
 
 	// Other agents, with which jobs are shared.
 	neighbours map[string]*neighbour
-	telling    []*job   // with something to tell their peers
-	early      []early  // notices whose Assign is still to come
-	earlyBytes int      // of them, about
-	lapsed     []lapsed // of whom such notices were dropped, the oldest first
-	wanted     []*heard // datasets to be fetched
+	telling    []*job         // with something to tell their peers
+	early      []early        // notices whose Assign is still to come
+	earlyBytes int            // of them, about
+	lapsed     []lapsed       // of whom such notices were dropped, the oldest first
+	turns      pile[*turn]    // owners of jobs for which datasets are to be fetched
+	resting    pile[*resting] // datasets to be fetched later
 	pulls      map[uint64]*pull
 	lastPull   uint64
 	pulling    int64     // bytes of pulls
@@ -323,7 +324,7 @@ func (c *Core) settle() {
 	for more := true; more; more = c.settleCalls() || len(c.lostJobs) > 0 {
 		for len(c.lostJobs) > 0 {
 			j := c.lostJobs[0]
-			c.lostJobs = c.lostJobs[1:]
+			c.lostJobs = slices.DeleteFunc(c.lostJobs, func(o *job) bool { return o == j }) // once for all of a step
 			c.recount(j)
 		}
 		for len(c.todo) > 0 {

@@ -41,7 +41,7 @@
 //	events     numbered batches               failures   retries, crashes, lost datasets
 //	peers      who has the other fragments    tell       what they are told
 //	hear       what they told                 early      and before its Assign
-//	pulls      datasets fetched and offered
+//	pulls      datasets fetched and offered   needs      which of them first
 //	keep       what outlives the agent        fetch      chunks for clients
 //	gangs      tasks that start together      bundles    what is held back for them
 //	reserve    tasks that took too much memory

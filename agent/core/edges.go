@@ -78,6 +78,8 @@ func (c *Core) resolveEdge(j *job, consumer taskIndex, by comms.DatasetRef, ok b
 		}
 		if t.missing == 0 {
 			c.ready(j, entry{consumer, by.Task, by.Output})
+		} else {
+			c.nearer(j, consumer)
 		}
 	case tQueued, tRunning: // behind its producer, on the same executor; when that failed it is given back
 		if ok && t.missing > 0 {
@@ -388,6 +390,7 @@ func (c *Core) recount(j *job) {
 			n++
 		}
 	}
+	c.recountNeeds(j)
 }
 
 // countFresh counts the edges of a job of which nothing has run, by following

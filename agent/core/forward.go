@@ -505,7 +505,7 @@ func (c *Core) lacksRoom(j *job) bool {
 		return false
 	}
 	h := j.peers.heard[comms.DatasetRef{Task: j.call.task(j)}]
-	return h != nil && (h.state == hearRoom || h.state == hearTold && h.queued && !h.at.After(c.now))
+	return h != nil && (h.state == hearRoom || h.state == hearTold && h.queued && !h.due.After(c.now))
 }
 
 // resultStuck fails a call for whose result there is no room, when nothing else can

@@ -24,21 +24,25 @@ const (
 // heard is a dataset of another agent that tasks here read: from the news of it
 // until the ends of all that read it are committed.
 type heard struct {
-	job    *job
-	desc   comms.Desc
-	from   []string // who holds it for this agent, and waits for Released
-	state  hearState
-	flying bool // counted in peers.flying
-	stale  bool // of the epoch before, or gone, and not told again
-	gone   bool // its holder makes it again, unless that fails
-	queued bool // in Core.wanted
-	tries  int  // that have failed in a row
-	yields int  // that were given up for the memory they held
-	at     time.Time
-	pull   *pull
-	asked  bool            // other agents wait for its copy to be here
-	origin *comms.Adoption // what it is to be a copy of, here; nil: it is another agent's
-	of     comms.DatasetID // its name there, when that is another than here
+	job      *job
+	desc     comms.Desc
+	from     []string // who holds it for this agent, and waits for Released
+	state    hearState
+	flying   bool // counted in peers.flying
+	stale    bool // of the epoch before, or gone, and not told again
+	gone     bool // its holder makes it again, unless that fails
+	queued   bool // to be fetched: in needs of its job, or in Core.resting
+	rests    bool // in Core.resting
+	expected bool // counted in peers.coming
+	need     need
+	at       int       // in needs of its job, or in Core.resting
+	tries    int       // that have failed in a row
+	yields   int       // that were given up for the memory they held
+	due      time.Time // before which it is not fetched
+	pull     *pull
+	asked    bool            // other agents wait for its copy to be here
+	origin   *comms.Adoption // what it is to be a copy of, here; nil: it is another agent's
+	of       comms.DatasetID // its name there, when that is another than here
 }
 
 // name is a dataset's name where it is fetched from.
@@ -233,7 +237,8 @@ func (c *Core) hear(j *job, from string, d comms.Desc) {
 	case h.state == hearHere || h.desc.Attempt == d.Attempt && h.state != hearLost:
 	case h.stale || h.state == hearLost || slices.Contains(h.from, from): // it was made again
 		c.forgetPull(h)
-		h.desc, h.state, h.from, h.tries, h.at = d, hearTold, nil, 0, time.Time{}
+		c.unwant(h)
+		h.desc, h.state, h.from, h.tries, h.due = d, hearTold, nil, 0, time.Time{}
 	default:
 		c.giveBack(j, d.Ref, from)
 		return
@@ -273,6 +278,8 @@ func (c *Core) growStream(j *job, ref comms.DatasetRef) {
 func (c *Core) wantHeard(j *job, h *heard, sure bool) {
 	ref, p := h.desc.Ref, j.peers
 	if d := j.data[ref]; d != nil {
+		c.unwant(h)
+		c.expect(h, false)
 		h.state = hearHere
 		if j.takes[ref] && d.copy && d.desc.Attempt == h.desc.Attempt {
 			c.taken(j, d)
@@ -311,6 +318,7 @@ func (c *Core) wantHeard(j *job, h *heard, sure bool) {
 // arrived makes a copy a dataset of this agent, and tells its consumers.
 func (c *Core) arrived(j *job, h *heard, d *dataset) {
 	ref := h.desc.Ref
+	c.unwant(h)
 	h.state, h.tries = hearHere, 0
 	h.desc.Place.Bytes = nil
 	d.copy, d.given, j.given = true, true, true
@@ -320,24 +328,29 @@ func (c *Core) arrived(j *job, h *heard, d *dataset) {
 	if st != nil {
 		delete(st.lost, ref.Element)
 	}
+	j.peers.landing = h.expected
+	c.expect(h, false)
 	if !j.peers.quiet {
 		edges := ofOutput(j.edgesOf(ref.Task), ref.Output)
 		if j.groupOf(ref.Task).group.Outputs[ref.Output].Generate == dag.GenerateNone {
 			c.resolve(j, edges, dag.SourceWhole, ref, true)
+			j.peers.landing = false
 			c.resolveGates(j, dag.SourceWhole, ref, true)
 		} else {
 			c.resolve(j, ofElement(edges, ref.Element), dag.SourceElement, ref, true)
-			c.resolveGates(j, dag.SourceElement, ref, true)
 			for _, s := range j.graph.StreamSlots(ref.Task, ref.Output) { // an Assign named it
 				if i, err := j.graph.Instance(s, ref.Element); err == nil {
 					c.resolveEdge(j, i, ref, true)
 				}
 			}
+			j.peers.landing = false
+			c.resolveGates(j, dag.SourceElement, ref, true)
 		}
 		if st != nil && st.ended {
 			c.streamThere(j, ref.Task, ref.Output)
 		}
 	}
+	j.peers.landing = false
 	c.land(j, h)
 	if j.takes[ref] {
 		c.taken(j, d)
@@ -371,6 +384,7 @@ func (c *Core) unhear(j *job, h *heard, from string) {
 	}
 	// What it made is not all here, and does not count as if it were: it stays on its way.
 	c.forgetPull(h)
+	c.unwant(h)
 	h.state, h.stale, h.gone = hearTold, true, true
 	j.peers.unsure = true
 	if en := j.peers.ending[h.desc.Ref.Task]; en != nil && en.how > comms.OutcomeDone { // nobody makes it again
@@ -393,6 +407,8 @@ func (c *Core) unneeded(j *job, h *heard) {
 	ref := h.desc.Ref
 	delete(j.peers.heard, ref)
 	c.forgetPull(h)
+	c.unwant(h)
+	c.expect(h, false)
 	for _, a := range h.from {
 		c.giveBack(j, ref, a)
 	}
@@ -404,8 +420,13 @@ func (c *Core) unneeded(j *job, h *heard) {
 
 // derefHeard looks whether a dataset that is on its way is still needed.
 func (c *Core) derefHeard(j *job, ref comms.DatasetRef) {
-	if h := j.peers.heard[ref]; h != nil && j.countRefs(ref, true) == 0 {
+	h := j.peers.heard[ref]
+	switch {
+	case h == nil:
+	case j.countRefs(ref, true) == 0:
 		c.unneeded(j, h)
+	default:
+		c.fixNeed(h)
 	}
 }
 

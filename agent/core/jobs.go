@@ -67,6 +67,7 @@ type owner struct {
 	used   float64 // cpu seconds granted, per unit of weight
 	busy   int     // jobs that have not drained
 	at     int     // in Core.busy, while it has any
+	turn   turn
 }
 
 // job is a fragment of a job, as assigned.
@@ -115,6 +116,7 @@ type job struct {
 	larger    int64                     // bytes of memory for tasks on the largest agent; 0: none has more than this one
 	gangs     map[taskIndex]*gang       // by their first members; those of which any member was ready
 	peers     *peers                    // who has the other fragments; nil when this agent has all of it
+	needs     needs
 	wanted    exports
 	streams   map[outputKey]*stream
 	slots     []slot
@@ -253,6 +255,7 @@ func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
 	j.stopped = why
 	c.leaveAll(j)
 	c.dropUnplaced(j, noTask)
+	c.unwantAll(j)
 	for i := range j.tasks {
 		switch j.tasks[i].state {
 		case tWaiting, tReady, tDelayed, tAside, tAway, tPinning:

@@ -44,8 +44,12 @@ func sooner(a, b *class) bool {
 	if x == y {
 		return a.heap[0].before(&b.heap[0])
 	}
-	return cmp.Or(cmp.Compare(y.depth, x.depth), cmp.Compare(y.priority, x.priority), cmp.Compare(x.owner.used, y.owner.used), cmp.Compare(x.used, y.used),
-		cmp.Compare(x.seq, y.seq)) < 0
+	return x.sooner(y) < 0
+}
+
+func (j *job) sooner(o *job) int {
+	return cmp.Or(cmp.Compare(o.depth, j.depth), cmp.Compare(o.priority, j.priority), cmp.Compare(j.owner.used, o.owner.used), cmp.Compare(j.used, o.used),
+		cmp.Compare(j.seq, o.seq))
 }
 
 type classHeap []*class
@@ -283,6 +287,7 @@ func (c *Core) charge(j *job, seconds float64) {
 	if j.active {
 		heap.Fix(&c.busy, j.owner.at)
 	}
+	c.fixTurn(j)
 }
 
 // begin counts a job as work of its owner. An owner without any until now begins
@@ -301,6 +306,7 @@ func (c *Core) begin(j *job) {
 		if len(c.busy) > 0 {
 			o.used = max(o.used, c.busy[0].used)
 		}
+		c.fixTurn(j)
 		heap.Push(&c.busy, o)
 	}
 }
@@ -325,5 +331,6 @@ func (c *Core) rest(j *job) {
 	if o.busy--; o.busy == 0 {
 		heap.Remove(&c.busy, o.at)
 		o.used = 0
+		c.fixTurn(j)
 	}
 }

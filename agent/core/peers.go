@@ -44,11 +44,13 @@ type peers struct {
 	heard map[comms.DatasetRef]*heard      // datasets of others that are needed here
 	old   map[comms.DatasetRef]*dataset    // copies of the epoch before, until they are told again
 
-	unsure bool                  // something waits to be told again
-	quiet  bool                  // an Assign is being taken: all is counted anew after it
-	anew   map[taskIndex]bool    // tasks that begin anew, whose ends that were not told yet are not
-	flying map[taskIndex]int     // how many datasets of a task are needed and not here yet
-	ending map[taskIndex]*ending // how tasks have ended of which not all is here
+	unsure  bool                  // something waits to be told again
+	quiet   bool                  // an Assign is being taken: all is counted anew after it
+	anew    map[taskIndex]bool    // tasks that begin anew, whose ends that were not told yet are not
+	flying  map[taskIndex]int     // how many datasets of a task are needed and not here yet
+	coming  map[taskIndex]uint32  // how many datasets that a task reads are to be fetched, or on their way
+	landing bool                  // what reads one of these is just told that it is here
+	ending  map[taskIndex]*ending // how tasks have ended of which not all is here
 }
 
 // fragment is the part of a job that another agent has, and what it was not told yet.
@@ -119,13 +121,14 @@ func (c *Core) setPeers(j *job, m *comms.Assign) {
 
 func newPeers() *peers {
 	return &peers{out: map[comms.DatasetRef][]*fragment{}, heard: map[comms.DatasetRef]*heard{}, old: map[comms.DatasetRef]*dataset{},
-		anew: map[taskIndex]bool{}, flying: map[taskIndex]int{}, ending: map[taskIndex]*ending{}}
+		anew: map[taskIndex]bool{}, flying: map[taskIndex]int{}, coming: map[taskIndex]uint32{}, ending: map[taskIndex]*ending{}}
 }
 
 // inherit keeps what is being fetched: it may be told again.
 func (c *Core) inherit(j *job, before *peers) {
 	for _, ref := range sortedRefs(before.heard) {
 		h := before.heard[ref]
+		c.unwant(h)
 		if h.state == hearHere || len(j.peers.list) == 0 {
 			c.forgetPull(h)
 			continue
@@ -133,7 +136,7 @@ func (c *Core) inherit(j *job, before *peers) {
 		if h.state == hearRoom {
 			c.forgetPull(h)
 		}
-		h.from, h.stale, h.gone, h.flying = nil, true, false, false
+		h.from, h.stale, h.gone, h.flying, h.expected = nil, true, false, false, false
 		j.peers.heard[ref] = h
 	}
 }
@@ -282,6 +285,7 @@ func (c *Core) dropPeers(j *job) {
 	}
 	for _, ref := range sortedRefs(j.peers.heard) {
 		c.forgetPull(j.peers.heard[ref])
+		c.unwant(j.peers.heard[ref])
 	}
 	c.dropOld(j)
 	c.part(j.peers)

@@ -12,9 +12,9 @@ import (
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
-// Datasets of other agents are fetched as soon as they are heard of, before their
-// consumers are ready. A fetch waits for memory like what a run needs; while memory
-// is short there is one at a time.
+// Datasets of other agents are fetched before their consumers are ready, in the order
+// in which they are needed (see needs). A fetch waits for memory like what a run needs;
+// while memory is short there is one at a time.
 
 const (
 	pullAgain = 50 * time.Millisecond // before a fetch that failed is tried again, doubled each time up to 64 times
@@ -34,38 +34,12 @@ type pull struct {
 	at    time.Time // since when
 }
 
-// wantPull queues a fetch.
-func (c *Core) wantPull(h *heard) {
-	if h.state == hearTold && !h.queued {
-		h.queued = true
-		c.wanted = append(c.wanted, h)
-	}
-}
-
 // startPulls asks for room for what is to be fetched.
 func (c *Core) startPulls() {
-	if len(c.wanted) == 0 {
-		return
-	}
-	wanted := c.wanted
-	c.wanted = nil
-	for i, h := range wanted {
-		j := h.job
-		switch {
-		case h.state != hearTold || j.peers == nil || j.peers.heard[h.desc.Ref] != h || h.stale:
-			h.queued = false
-		case j.stopped != nil:
-			h.queued = false
-		case h.at.After(c.now):
-			c.wakeAt(h.at)
-			c.wanted = append(c.wanted, h)
-		case !c.mayPull(int64(h.desc.Size)):
-			c.wanted = append(c.wanted, wanted[i:]...)
-			return
-		default:
-			h.queued = false
-			c.askRoom(h)
-		}
+	c.wakePulls()
+	for h := c.nextPull(); h != nil && c.mayPull(int64(h.desc.Size)); h = c.nextPull() {
+		c.unwant(h)
+		c.askRoom(h)
 	}
 }
 
@@ -145,7 +119,7 @@ func (c *Core) pullRefused(p *pull, err error) {
 		c.tooLarge(h, err)
 		return
 	}
-	h.at = c.now.Add(memoryPause)
+	h.due = c.now.Add(memoryPause)
 	c.wantPull(h)
 }
 
@@ -188,7 +162,7 @@ func (c *Core) giveUpPulls(since time.Time) bool {
 		}
 		h.yields++
 		c.forgetPull(h)
-		h.at = c.now.Add(pullAgain)
+		h.due = c.now.Add(pullAgain)
 		c.wantPull(h)
 	}
 	return true
@@ -211,8 +185,8 @@ const (
 // pullBeyond lets one more fetch ask for memory than mayPull does, when for a second
 // none has begun: the holder of what was sent for may wait for what this one is for.
 func (c *Core) pullBeyond(sent []*pull) {
-	i := slices.IndexFunc(c.wanted, func(h *heard) bool { return !h.at.After(c.now) })
-	if i < 0 {
+	h := c.nextPull()
+	if h == nil {
 		return
 	}
 	last := slices.MaxFunc(sent, func(a, b *pull) int { return a.at.Compare(b.at) })
@@ -220,9 +194,7 @@ func (c *Core) pullBeyond(sent []*pull) {
 		c.wakeAt(due)
 		return
 	}
-	h := c.wanted[i]
-	c.wanted = slices.Delete(c.wanted, i, i+1)
-	h.queued = false
+	c.unwant(h)
 	c.askRoom(h)
 }
 
@@ -339,7 +311,7 @@ func (c *Core) pullLater(h *heard, why string) {
 		return
 	}
 	if h.tries++; h.tries < pullTries && (j.call == nil || h.tries < callTries) {
-		h.at = c.now.Add(pullAgain << min(h.tries-1, 6))
+		h.due = c.now.Add(pullAgain << min(h.tries-1, 6))
 		c.wantPull(h)
 		return
 	}
@@ -349,6 +321,7 @@ func (c *Core) pullLater(h *heard, why string) {
 	}
 	ref := h.desc.Ref
 	h.state = hearLost
+	c.expect(h, false)
 	c.note(j, comms.Event{Kind: comms.EventLost, Task: ref.Task, Attempt: h.desc.Attempt, Output: ref.Output,
 		Cause: comms.Cause{Kind: comms.CauseSubmit, Ref: ref, Text: fmt.Sprintf("it could not be fetched from %v: %s", h.from, why)}})
 }

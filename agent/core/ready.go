@@ -168,6 +168,7 @@ func (cl *class) pop() entry {
 func (c *Core) rerank(j *job, ranks []float64) {
 	c.leaveAll(j)
 	j.ranks = ranks
+	c.recountNeeds(j)
 	for _, cl := range j.classes {
 		old := cl.heap
 		slices.SortFunc(old, func(a, b row) int { return cmp.Compare(a.task, b.task) })

@@ -334,5 +334,7 @@ func (c *Core) reassess(j *job, t taskIndex, cause comms.Cause) {
 			e.by, e.output = cause.Ref.Task, cause.Ref.Output
 		}
 		c.ready(j, e)
+	default:
+		c.nearer(j, t)
 	}
 }

@@ -130,6 +130,8 @@ func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 			c.skip(j, i, comms.DatasetRef{Task: noTask})
 		case missing == 0:
 			c.ready(j, entry{i, ref.Task, ref.Output})
+		default:
+			c.nearer(j, i)
 		}
 	}
 }
