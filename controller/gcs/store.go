@@ -21,8 +21,13 @@ var (
 	ErrNotFound = errors.New("not in the store")
 )
 
-// SchemaVersion is the version of the records that this build writes.
-const SchemaVersion = 2
+// SchemaVersion is the version of the records that this build writes. It rises with what a
+// build before must not go on with, also where that would only skip what it does not know.
+//
+//	2  graphs are stored once, by their hash
+//	3  a job may be cancelled because it fails (JobRecord.Fails); graphs say what becomes of
+//	   a job when what is made again differs
+const SchemaVersion = 3
 
 // Options of a store. The zero value of each field but Dir means its default.
 type Options struct {
@@ -238,7 +243,10 @@ func (e *SchemaError) Error() string {
 // migrations turn a shard of version n into one of version n+1. They must be
 // repeatable: a crash between a migration and its version record repeats it.
 func migrations() map[uint32]func(*badger.DB) error {
-	return map[uint32]func(*badger.DB) error{1: graphsByName}
+	return map[uint32]func(*badger.DB) error{
+		1: graphsByName,
+		2: func(*badger.DB) error { return nil }, // it has all that there was
+	}
 }
 
 func checkSchema(db *badger.DB, number int, migrate map[uint32]func(*badger.DB) error) error {

@@ -266,10 +266,27 @@ func TestSchema(t *testing.T) {
 	}
 	migrated := false
 	o := small(dir)
-	o.migrations = map[uint32]func(*badger.DB) error{0: func(*badger.DB) error { migrated = true; return nil }, 1: graphsByName}
-	open(t, o)
+	o.migrations = migrations()
+	o.migrations[0] = func(*badger.DB) error { migrated = true; return nil }
+	s, err = Open(o)
+	must(t, err)
+	must(t, s.Close())
 	if !migrated {
 		t.Error("the migration did not run")
+	}
+	for v := uint32(1); v < SchemaVersion; v++ { // each version before is read, and is of this one then
+		set(v)
+		s, err := Open(small(dir))
+		must(t, err)
+		must(t, s.Close())
+		db, err := badger.Open(badger.DefaultOptions(filepath.Join(dir, "shard-000")).WithLogger(nil))
+		must(t, err)
+		got, err := get(db, nameKey(tableMeta, "schema"))
+		must(t, err)
+		must(t, db.Close())
+		if now := binary.BigEndian.Uint32(got); now != SchemaVersion {
+			t.Errorf("a store of version %d is of version %d when it was opened, want %d", v, now, SchemaVersion)
+		}
 	}
 }
 
