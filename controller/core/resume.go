@@ -278,21 +278,8 @@ func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, pr
 // again makes set start over, finds what else must run, stores the decision and
 // assigns the job anew.
 func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set []dag.TaskIndex) {
-	if broken := j.wholeGangs(nil, c.brokenGangs(j)); len(broken) > 0 {
-		c.startOver(j, broken)
-		set = j.wholeGangs(set, broken)
-	}
-	grown, missed := j.states.outgrownTasks(), j.states.missedTasks()
-	switch set = union(set, grown, missed); {
-	case len(grown) > 0:
-		r.why = cmp.Or(r.why, "needs more memory than its agent has")
-	case len(missed) > 0:
-		r.why = cmp.Or(r.why, "was skipped for a failure that counts no more")
-	}
-	if stale := j.outdated(); len(stale) > 0 {
-		set = j.wholeGangs(union(set, stale), stale)
-		r.why = cmp.Or(r.why, whyOutdated)
-	}
+	set, r.why = c.startsAnew(j, set, r.why)
+	grown := j.states.outgrownTasks()
 	j.states.Reset(comms.Ranges(set), j.rec.Epoch+1)
 	forget(data, comms.Ranges(set))
 	run, closed := c.needed(j, r, data, published)
@@ -369,6 +356,27 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		p.send = j.assign
 	}
 	c.storeDecision(j, batch, drop, p)
+}
+
+// startsAnew returns set with all that starts over without being asked for: gangs that
+// cannot go on, tasks that wait for the controller, and what has read what is gone; and why.
+func (c *Core) startsAnew(j *job, set []dag.TaskIndex, why string) ([]dag.TaskIndex, string) {
+	if broken := j.wholeGangs(nil, c.brokenGangs(j)); len(broken) > 0 {
+		c.startOver(j, broken)
+		set = j.wholeGangs(set, broken)
+	}
+	grown, missed := j.states.outgrownTasks(), j.states.missedTasks()
+	switch set = union(set, grown, missed); {
+	case len(grown) > 0:
+		why = cmp.Or(why, "needs more memory than its agent has")
+	case len(missed) > 0:
+		why = cmp.Or(why, "was skipped for a failure that counts no more")
+	}
+	if stale := j.outdated(); len(stale) > 0 {
+		set = j.wholeGangs(union(set, stale), stale)
+		why = cmp.Or(why, whyOutdated)
+	}
+	return set, why
 }
 
 // union joins lists of tasks into one, sorted.
