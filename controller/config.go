@@ -111,7 +111,7 @@ func (cfg *Config) core(incarnation uint64) core.Config {
 
 func (cfg *Config) store(onPause func(bool, uint64)) gcs.Options {
 	return gcs.Options{Dir: filepath.Join(cfg.State, storeFolder), Shards: cfg.Shards, Sync: cfg.Sync,
-		Memory: cfg.Memory, MinFree: cfg.MinFree, OnPause: onPause}
+		Memory: cfg.Memory, MinFree: cfg.MinFree, Brief: cfg.Passive, OnPause: onPause}
 }
 
 func (cfg *Config) links(h comms.Handler, incarnation uint64, s *comms.Security) comms.Config {

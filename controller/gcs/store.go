@@ -37,6 +37,7 @@ type Options struct {
 	Memory  int64  // bytes of all memtables and caches together, default 64 MiB
 	MinFree uint64 // free bytes of the disk below which commits pause, default 256 MiB, more with much memory
 	Reserve uint64 // bytes of the reserve file, default 32 MiB
+	Brief   bool   // opened to be read, with few and small writes: MinFree is 8 MiB a shard, for which the reserve is given back
 	// OnPause is told when commits pause for want of space and when they go on.
 	// It is called from a shard's goroutine.
 	OnPause func(paused bool, free uint64)
@@ -70,6 +71,10 @@ func (o *Options) defaults() {
 	}
 	if o.Memory <= 0 {
 		o.Memory = 64 << 20
+	}
+	if o.MinFree == 0 && o.Brief {
+		memTable, _ := o.memory(o.Shards) // what a run that was killed has not written as a table yet
+		o.MinFree = uint64(o.Shards) * uint64(memTable)
 	}
 	if o.MinFree == 0 {
 		// Of its own accord Badger may still write each memtable as a table, and as much again in a compaction.
@@ -129,15 +134,20 @@ func Open(o Options) (*Store, error) {
 }
 
 func (s *Store) open(o *Options) error {
+	if err := s.space.hold(); err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
 	free, err := s.space.free(o.Dir)
+	if err == nil && o.Brief && free < o.MinFree {
+		if err = s.space.relieve(free); err == nil {
+			free, err = s.space.free(o.Dir)
+		}
+	}
 	if err != nil {
 		return err
 	}
 	if free < o.MinFree {
-		return fmt.Errorf("open store: %w: %d MiB free in %s, %d MiB are needed", ErrNoSpace, free>>20, o.Dir, o.MinFree>>20)
-	}
-	if err := s.space.hold(); err != nil {
-		return fmt.Errorf("open store: %w", err)
+		return fmt.Errorf("open store: %w: %d MiB free in %s, %d MiB are needed: make room on that disk (cascade forget JOB frees what is kept of a job), or say a folder on another by --state", ErrNoSpace, free>>20, o.Dir, o.MinFree>>20)
 	}
 	known, err := filepath.Glob(filepath.Join(o.Dir, "shard-*"))
 	if err != nil {

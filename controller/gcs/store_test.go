@@ -353,6 +353,39 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// A store whose disk is full can still be read, and little be written, as to forget a
+// job: the reserve is given back for that.
+func TestBriefOnFullDisk(t *testing.T) {
+	o := small(t.TempDir())
+	s, err := Open(o)
+	must(t, err)
+	create(t, s, jobID(1), []byte("g"))
+	must(t, s.Close())
+
+	reserve := filepath.Join(o.Dir, "reserve")
+	o.MinFree, o.freeBytes = 100, func(string) (uint64, error) {
+		if _, err := os.Stat(reserve); err == nil {
+			return 0, nil
+		}
+		return o.Reserve, nil
+	}
+	if _, err := Open(o); !errors.Is(err, ErrNoSpace) {
+		t.Fatalf("a store for work: got %v, want ErrNoSpace", err)
+	}
+	if _, err := os.Stat(reserve); err != nil {
+		t.Fatalf("the reserve was given back for nothing: %v", err)
+	}
+	o.Brief = true
+	s = open(t, o)
+	if _, err := s.Job(jobID(1)); err != nil {
+		t.Error(err)
+	}
+	must(t, wait(func(d func(error)) { s.Commit(core.Commit{Job: jobID(1), Row: &core.JobRecord{ID: jobID(1)}}, d) }))
+	if _, err := os.Stat(reserve); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the reserve is held: %v", err)
+	}
+}
+
 func TestCloseEndsPause(t *testing.T) {
 	var free atomic.Uint64
 	free.Store(1 << 40)
