@@ -23,7 +23,7 @@ type lineage struct {
 
 	again    bool                       // a task has started over, or something was published by another attempt than its first
 	varies   map[dag.TaskIndex]bool     // tasks that have made other bytes than before
-	unsaid   map[dag.TaskIndex]bool     // tasks that count as done of which nobody knows what they made
+	unsaid   map[dag.TaskIndex]bool     // tasks that count as done and did not run in this job
 	suspects map[dag.TaskIndex]struct{} // tasks that may have read what is gone
 	outdated map[dag.TaskIndex]bool     // tasks that have
 	differs  []Difference               // since they were taken last
@@ -145,7 +145,8 @@ func (s *States) leaves(t dag.TaskIndex, said []comms.Desc) {
 	}
 }
 
-// closes takes in that a task counts as done of which nobody knows what it made.
+// closes takes in that a task counts as done that did not run in this job: nobody knows
+// what it made, but for what is said of it here, and it has read nothing that there is.
 func (s *States) closes(t dag.TaskIndex) {
 	if s.lineage.unsaid == nil {
 		s.lineage.unsaid = map[dag.TaskIndex]bool{}

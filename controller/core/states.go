@@ -291,7 +291,7 @@ func (s *States) Apply(e *comms.Event) bool {
 		}
 	case comms.EventFinished:
 		s.put(e.Task, TaskDone)
-		if s.reads(e.Task, &e.Cause); e.Executor == 0 && len(e.Outputs) == 0 && e.Cause.Text != "" {
+		if s.reads(e.Task, &e.Cause); e.Executor == 0 && e.Cause.Text != "" {
 			s.closes(e.Task)
 		} else {
 			s.leaves(e.Task, e.Outputs)
