@@ -17,8 +17,8 @@ import (
 
 // lineage is what tasks have made and read, as sums.
 type lineage struct {
-	made  column // of output 0 of each task, without elements
-	other map[comms.DatasetRef]uint64
+	made  map[uint32]column      // by output: of each task; of those with elements, the first
+	parts map[part64]*[64]uint64 // of other elements
 	read  column
 
 	again    bool                       // a task has started over, or something was published by another attempt than its first
@@ -27,6 +27,13 @@ type lineage struct {
 	suspects map[dag.TaskIndex]struct{} // tasks that may have read what is gone
 	outdated map[dag.TaskIndex]bool     // tasks that have
 	differs  []Difference               // since they were taken last
+}
+
+// part64 names 64 elements of an output.
+type part64 struct {
+	task   dag.TaskIndex
+	output uint32
+	at     uint64
 }
 
 // Difference is a dataset that has other bytes than it had.
@@ -63,10 +70,13 @@ func (c *column) set(t dag.TaskIndex, v uint64) {
 
 // sum is that of a dataset as it was published last; 0: it has none.
 func (l *lineage) sum(r comms.DatasetRef) uint64 {
-	if r.Output == 0 && r.Element == 0 {
-		return l.made.get(r.Task)
+	if r.Element == 0 {
+		return l.made[r.Output].get(r.Task)
 	}
-	return l.other[r]
+	if p := l.parts[part64{r.Task, r.Output, r.Element / 64}]; p != nil {
+		return p[r.Element%64]
+	}
+	return 0
 }
 
 // publishes takes in a dataset that an event tells of. What nobody reads any more is
@@ -98,17 +108,31 @@ func (s *States) publishes(d *comms.Desc) {
 }
 
 func (l *lineage) setSum(r comms.DatasetRef, sum uint64) {
-	switch {
-	case r.Output == 0 && r.Element == 0:
-		l.made.set(r.Task, sum)
-	case sum == 0:
-		delete(l.other, r)
-	default:
-		if l.other == nil {
-			l.other = map[comms.DatasetRef]uint64{}
+	if r.Element == 0 {
+		c := l.made[r.Output]
+		if c == nil && sum != 0 {
+			if l.made == nil {
+				l.made = map[uint32]column{}
+			}
+			c = column{}
+			l.made[r.Output] = c
 		}
-		l.other[r] = sum
+		c.set(r.Task, sum)
+		return
 	}
+	at := part64{r.Task, r.Output, r.Element / 64}
+	p := l.parts[at]
+	if p == nil {
+		if sum == 0 {
+			return
+		}
+		if l.parts == nil {
+			l.parts = map[part64]*[64]uint64{}
+		}
+		p = new([64]uint64)
+		l.parts[at] = p
+	}
+	p[r.Element%64] = sum
 }
 
 func (l *lineage) suspect(t dag.TaskIndex) {

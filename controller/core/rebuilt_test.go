@@ -1,6 +1,7 @@
 package core
 
 import (
+	"runtime"
 	"slices"
 	"testing"
 
@@ -61,5 +62,38 @@ tasks:
 				t.Errorf("%v have read what is gone, want %v", got, want)
 			}
 		})
+	}
+}
+
+// Sums of elements and of further outputs take little more than their eight bytes.
+func TestSumsTakeLittle(t *testing.T) {
+	const n = 1 << 17
+	var l lineage
+	at := func(i int) comms.DatasetRef {
+		if i < n {
+			return comms.DatasetRef{Task: 7, Output: 1, Element: uint64(i)} // a stream
+		}
+		return comms.DatasetRef{Task: dag.TaskIndex(i), Output: 2} // the third output of each task
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 2 * n {
+		l.setSum(at(i), uint64(i)+1)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if each := float64(after.HeapAlloc-before.HeapAlloc) / (2 * n); each > 12 {
+		t.Errorf("a sum takes %.1f bytes, want at most 12", each)
+	}
+	for i := range 2 * n {
+		if got := l.sum(at(i)); got != uint64(i)+1 {
+			t.Fatalf("the sum of %+v is %d, want %d", at(i), got, i+1)
+		}
+	}
+	l.setSum(at(5), 0)
+	l.setSum(at(n+5), 0)
+	if l.sum(at(5)) != 0 || l.sum(at(n+5)) != 0 || l.sum(at(6)) == 0 {
+		t.Error("a sum that was taken away is there, or another is not")
 	}
 }
