@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -43,6 +44,7 @@ type Config struct {
 	GPUMem   int64           // bytes of memory of each of them; default: what their driver says
 	Custom   []comms.Amount  // custom resources
 	Host     devices.Host    // where devices are looked for; default: this host
+	Show     []string        // absolute paths of the host that containers see beside those that they always do, such as libraries of a driver
 	Inproc   *comms.Inproc   // names that can be reached inside this process; default none
 	Graphs   *decoded.Graphs // that other parts of this process decode too; default none
 	Warm     int             // executors to start before the first task; default: one per core; negative: none
@@ -139,6 +141,11 @@ func (cfg Config) withDefaults() (Config, error) {
 	for _, n := range []int64{int64(cfg.Drain), cfg.CPU, cfg.Memory, cfg.Store, cfg.GPUMem, cfg.Limits.TaskLog, cfg.Limits.Backlog, int64(cfg.Limits.Stopped)} {
 		if n < 0 {
 			all = append(all, fmt.Errorf("negative amount %d", n))
+		}
+	}
+	for _, path := range cfg.Show {
+		if _, err := os.Stat(path); err != nil || !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
+			all = append(all, fmt.Errorf("show %q in containers: want the absolute path of a file or folder below / that is there: %w", path, cmp.Or(err, fs.ErrInvalid)))
 		}
 	}
 	cfg.ForwardAfter = max(cmp.Or(cfg.ForwardAfter, 20*time.Millisecond), 0)

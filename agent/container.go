@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cascade-run/cascade/agent/process"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
@@ -16,7 +17,7 @@ import (
 var shownAlways = [...]string{"/proc", "/sys", "/dev", "/tmp", "/etc/resolv.conf", "/etc/hosts"}
 
 // root is the file system of an executor in an image, with what it shares with the agent:
-// its program, sockets, datasets, its own scratch, and the job's folder. It is nil
+// its program, sockets, datasets, its own scratch, the job's folder, and what Config.Show names. It is nil
 // for executors that see the host's.
 func (a *Agent) root(act runtimeenv.Activation, files executorFiles, program string, dirs ...string) (*process.Root, error) {
 	if act.Root == "" {
@@ -26,7 +27,7 @@ func (a *Agent) root(act runtimeenv.Activation, files executorFiles, program str
 	if err := os.MkdirAll(r.Work, 0o700); err != nil {
 		return nil, fmt.Errorf("make a folder for the container: %w", err)
 	}
-	for _, path := range append(shownAlways[:], append(dirs,
+	for _, path := range append(slices.Concat(shownAlways[:], a.cfg.Show), append(dirs,
 		program, files.scratch, a.store.Dir(), a.cfg.Cache, a.cfg.Runtime, filepath.Join(a.cfg.State, "spill"))...) {
 		if path == "/" || !filepath.IsAbs(path) { // a name is that of a program of the image
 			continue

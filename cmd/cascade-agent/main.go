@@ -106,6 +106,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 		panic(err) // it was defined just now
 	}
 	s.StringVar(&f.gpuMemory, "gpu-memory", "", "memory of each device, such as 40GiB (default what its driver says)")
+	s.StringSliceVar(&f.cfg.Show, "show-in-containers", nil, "`PATH` of this host that tasks in containers see too, such as a library of a device's driver")
 	s.StringToStringVar(&f.resources, "resource", nil, "`NAME=AMOUNT`: further resources that tasks may use, such as licence=2; a job file says how many a task takes")
 	s.StringVar(&f.memory, "memory", "", "private memory that tasks may use, such as 8GiB (default the host's less the store)")
 	s.StringVar(&f.store, "store", "", "shared memory for datasets, such as 4GiB (default 30 % of the host's)")
