@@ -9,6 +9,7 @@
 //
 //	go run ./benchmarks/transfer                 # all of it: some minutes
 //	go run ./benchmarks/transfer -only unshaped -rounds 3
+//	go run ./benchmarks/transfer -only delayed -connections 1,4 -delays 0s,5ms,20ms
 //	go run ./benchmarks/transfer -only agents,heartbeat     # memory of whole agents; round trips beside transfers, in ratio
 //
 // Each figure is the median of the rounds, within which the variants take turns, so

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -27,7 +28,7 @@ func main() {
 	hosts.Main()
 	var o options
 	worker := flag.Bool("worker", false, "be the worker of a host (this command starts those itself)")
-	only := flag.String("only", "unshaped,shaped,broadcast,memory,agents,heartbeat", "what to measure, separated by commas")
+	only := flag.String("only", "unshaped,shaped,delayed,broadcast,memory,agents,heartbeat", "what to measure, separated by commas")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each measurement")
 	flag.Int64Var(&o.bytes, "bytes", 1<<30, "size of the dataset")
 	flag.Int64Var(&o.rate, "rate", 1_000_000_000, "bits per second of shaped links")
@@ -35,20 +36,38 @@ func main() {
 	flag.IntVar(&o.times, "times", 10, "datasets that move while heartbeats are measured, in each round")
 	flag.Uint64Var(&o.tuning.Chunk, "chunk", 0, "bytes of a piece; 0: the default")
 	flag.IntVar(&o.tuning.Window, "window", 0, "pieces that are asked for ahead on each connection; 0: the default")
+	delays := flag.String("delays", "0s,5ms,20ms", "how long links hold a packet, each in turn, where that is measured")
+	connections := flag.String("connections", "1,2,4,8", "between two hosts, each in turn")
 	flag.Parse()
-	err := errors.New("-rounds, -bytes, -rate, -large and -times want positive numbers")
+	err := errors.New("-rounds, -bytes, -rate, -large, -times and -connections want positive numbers, -delays durations of 0 or more")
+	var errs [2]error
+	o.delays, errs[0] = each(*delays, time.ParseDuration)
+	o.connections, errs[1] = each(*connections, strconv.Atoi)
 	switch {
 	case *worker:
 		err = serve()
-	case min(int64(o.rounds), o.bytes, o.rate, o.large, int64(o.times)) > 0:
+	case errors.Join(errs[:]...) != nil:
+		err = fmt.Errorf("-delays, -connections: %w", errors.Join(errs[:]...))
+	case min(int64(o.rounds), o.bytes, o.rate, o.large, int64(o.times), int64(slices.Min(o.connections))) > 0 && slices.Min(o.delays) >= 0:
 		err = o.run(strings.Split(*only, ","))
 	}
 	exit.On("transfer", err)
 }
 
+// each reads what commas separate.
+func each[T any](text string, read func(string) (T, error)) (all []T, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		v, e := read(part)
+		all, err = append(all, v), errors.Join(err, e)
+	}
+	return all, err
+}
+
 type options struct {
 	rounds, times      int
 	bytes, rate, large int64
+	connections        []int
+	delays             []time.Duration
 	tuning             transfer.Tuning
 }
 
@@ -64,10 +83,9 @@ func (o *options) run(parts []string) error {
 		return fmt.Errorf("%w: install it (Debian: apt-get install iperf3)", err)
 	}
 	measures := map[string]func() error{
-		"unshaped": func() error { return o.pairs("unshaped", 0, o.bytes) },
-		"shaped": func() error {
-			return o.pairs(fmt.Sprintf("shaped to %.3g Gbit/s", float64(o.rate)/1e9), o.rate, o.bytes/4)
-		},
+		"unshaped":  func() error { return o.pairs(netlab.Config{}, o.bytes) },
+		"shaped":    func() error { return o.pairs(netlab.Config{Rate: o.rate}, o.bytes/4) },
+		"delayed":   o.delayed,
 		"broadcast": o.broadcast,
 		"memory":    o.peaks,
 		"agents":    o.agents,
@@ -134,14 +152,37 @@ func (o *options) take(all []*contender) error {
 	return nil
 }
 
+// delayed moves a dataset over shaped links that hold each packet for longer and longer.
+func (o *options) delayed() error {
+	for _, delay := range o.delays {
+		if err := o.pairs(netlab.Config{Rate: o.rate, Delay: delay}, o.bytes/4); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// described says what links are like.
+func described(links netlab.Config) string {
+	said := "unshaped"
+	if links.Rate > 0 {
+		said = fmt.Sprintf("shaped to %.3g Gbit/s", float64(links.Rate)/1e9)
+	}
+	if links.Delay > 0 {
+		said += fmt.Sprintf(", %v each way", links.Delay)
+	}
+	return said
+}
+
 // pairs moves a dataset from one host to another.
-func (o *options) pairs(title string, rate, bytes int64) (err error) {
-	s, err := open(netlab.Config{Hosts: 2, Rate: rate})
+func (o *options) pairs(between netlab.Config, bytes int64) (err error) {
+	between.Hosts = 2
+	s, err := open(between)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	links := []int{1, 2, 4, 8}
+	links := o.connections
 	var all []*contender
 	base := map[int]*contender{}
 	for _, n := range links {
@@ -161,7 +202,7 @@ func (o *options) pairs(title string, rate, bytes int64) (err error) {
 	if err := o.take(all); err != nil {
 		return err
 	}
-	t := newTable(fmt.Sprintf("%s from host to host, %s, median of %d", size(bytes), title, o.rounds),
+	t := newTable(fmt.Sprintf("%s from host to host, %s, median of %d", size(bytes), described(between), o.rounds),
 		"", "connections", "s", "Gbit/s", "of iperf3", "cpu s")
 	for _, c := range all {
 		took := median(c.runs, seconds)
@@ -185,11 +226,7 @@ func size(bytes int64) string { return units.BytesSize(float64(bytes)) }
 // broadcast moves a dataset from one host to eight others.
 func (o *options) broadcast() error {
 	for _, rate := range []int64{o.rate, 0} {
-		bytes, title := o.bytes/4, "unshaped"
-		if rate > 0 {
-			title = fmt.Sprintf("shaped to %.3g Gbit/s", float64(rate)/1e9)
-		}
-		if err := o.broadcastAt(title, rate, bytes); err != nil {
+		if err := o.broadcastAt(rate, o.bytes/4); err != nil {
 			return err
 		}
 	}
@@ -198,7 +235,7 @@ func (o *options) broadcast() error {
 
 const receivers = 8
 
-func (o *options) broadcastAt(title string, rate, bytes int64) (err error) {
+func (o *options) broadcastAt(rate, bytes int64) (err error) {
 	s, err := open(netlab.Config{Hosts: 1 + receivers, Rate: rate})
 	if err != nil {
 		return err
@@ -222,7 +259,7 @@ func (o *options) broadcastAt(title string, rate, bytes int64) (err error) {
 	if err := o.take(all); err != nil {
 		return err
 	}
-	t := newTable(fmt.Sprintf("%s to many hosts, %s, median of %d", size(bytes), title, o.rounds),
+	t := newTable(fmt.Sprintf("%s to many hosts, %s, median of %d", size(bytes), described(netlab.Config{Rate: rate}), o.rounds),
 		"", "s", "times one", "Gbit/s in sum", "of iperf3 -P 8", "cpu s")
 	for _, c := range all {
 		took, sum := median(c.runs, seconds), float64(bytes)*8e-9

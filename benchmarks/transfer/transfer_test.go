@@ -50,8 +50,8 @@ func TestMeasurements(t *testing.T) {
 	if _, err := exec.LookPath("iperf3"); err != nil && os.Getenv(required) == "" {
 		t.Skip(err)
 	}
-	o := options{rounds: 1, times: 1, bytes: 4 << 20, large: 8 << 20, rate: 1_000_000_000}
-	err := o.run([]string{"unshaped", "broadcast", "memory", "heartbeat"})
+	o := options{rounds: 1, times: 1, bytes: 4 << 20, large: 8 << 20, rate: 1_000_000_000, connections: []int{1, 4}, delays: []time.Duration{2 * time.Millisecond}}
+	err := o.run([]string{"unshaped", "delayed", "broadcast", "memory", "heartbeat"})
 	skipWithoutHosts(t, err)
 	if err != nil {
 		t.Fatal(err)
