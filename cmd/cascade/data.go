@@ -58,11 +58,20 @@ func likeTask(ctx context.Context, client *cascade.Client, j *cascade.Job, name 
 	if err != nil {
 		return missing // and that is what the user should know first
 	}
+	return fmt.Errorf("%w%s", missing, nearTask(g, name))
+}
+
+// nearTask is the hint, in brackets, which task is meant by a name that none has; "" when
+// none is like it.
+func nearTask(g *dag.Graph, name string) string {
 	family, _, _ := strings.Cut(name, "[")
-	if hint := dag.DidYouMean(family, families(g)); hint != "" && !slices.Contains(families(g), family) {
-		return fmt.Errorf("%w (%s)", missing, hint)
+	if slices.Contains(families(g), family) {
+		return ""
 	}
-	return missing
+	if hint := dag.DidYouMean(family, families(g)); hint != "" {
+		return " (" + hint + ")"
+	}
+	return ""
 }
 
 // families names the tasks of a graph as the job file has them.

@@ -102,7 +102,7 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 	}
 	i, ok := g.Lookup(name)
 	if !ok {
-		return nil, badInputf("explain: no task %q in job %s; give one task, not a family: cascade ls tasks lists them", name, g.Name)
+		return nil, badInputf("explain: no task %q in job %s%s; give one task, not a family: cascade ls tasks lists them", name, g.Name, nearTask(g, name))
 	}
 	r, err := taskRow(ctx, client, j, g, i)
 	if err != nil {

@@ -143,8 +143,30 @@ func (s *progress) tick(ctx context.Context, client *cascade.Client, p *cascade.
 		}
 	}
 	if time.Since(s.quiet) >= quietFor {
+		why = append(why, s.away(ctx, client)...)
 		s.line("%s: %s", p.Name, strings.Join(append([]string{counts(sum)}, why...), "; "))
 	}
+}
+
+// away names the agents of a cluster that have jobs and are not heard of: what they have
+// goes on elsewhere later. It is no error when that cannot be found out.
+func (s *progress) away(ctx context.Context, client *cascade.Client) []string {
+	if s.a.to == "" {
+		return nil
+	}
+	rows, err := cascade.Rows[comms.AgentRow](ctx, client, comms.QueryAgents, comms.JobID{}, "")
+	if err != nil {
+		return nil
+	}
+	return awayNames(rows, time.Now())
+}
+
+func awayNames(rows []comms.AgentRow, now time.Time) (all []string) {
+	since := silent(slices.DeleteFunc(rows, func(r comms.AgentRow) bool { return r.Jobs == 0 }), now)
+	for _, name := range slices.Sorted(maps.Keys(since)) {
+		all = append(all, fmt.Sprintf("agent %s was not heard of for %s", name, report.Seconds(since[name].Seconds())))
+	}
+	return all
 }
 
 // waitsFor tells why nothing of a job runs, as far as that is known. It is no

@@ -10,6 +10,19 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
+// Who waits for a job is told which agents with jobs are not heard of.
+func TestAwayNames(t *testing.T) {
+	now := time.Date(2026, 11, 20, 8, 0, 10, 0, time.UTC)
+	row := func(name, state, second string, jobs uint64) comms.AgentRow {
+		return comms.AgentRow{Name: name, State: state, Seen: "2026-11-20T08:00:" + second + "Z", Jobs: jobs}
+	}
+	rows := []comms.AgentRow{row("c", "away", "04", 1), row("a", "away", "08", 2), row("b", "ready", "04", 1), row("d", "away", "04", 0)}
+	got := strings.Join(awayNames(rows, now), "; ")
+	if want := "agent a was not heard of for 2.00s; agent c was not heard of for 6.00s"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // A group with a task for each element of an open generator is told when the
 // stream has ended, not when what has come so far is done.
 func TestGroupsEnd(t *testing.T) {

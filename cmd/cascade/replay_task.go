@@ -153,7 +153,7 @@ func (p *attempt) prepare(ctx context.Context) (err error) {
 	g := p.graph
 	var ok bool
 	if p.index, ok = g.Lookup(p.flags.task); !ok {
-		return badInputf("replay: no task %q in job %s; give one task, not a family: cascade ls tasks lists them", p.flags.task, g.Name)
+		return badInputf("replay: no task %q in job %s%s; give one task, not a family: cascade ls tasks lists them", p.flags.task, g.Name, nearTask(g, p.flags.task))
 	}
 	if f, ok := g.FileOf(p.index); ok {
 		return badInputf("replay: %s is an input, which reads %s, and no code of yours runs in it; --from %s reads it again on the cluster", p.flags.task, f.String(), p.flags.task)
