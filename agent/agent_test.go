@@ -404,6 +404,24 @@ tasks:
 	}
 }
 
+// TestGangOfTooMuch: the members of a gang take more than they were granted. They start over
+// together, with more for each, and none of their retries is used up: they have none.
+func TestGangOfTooMuch(t *testing.T) {
+	h := startHost(t, func(c *Config) { c.Memory = 800 << 20 })
+	j := h.submit(`
+job: memory
+tasks:
+  ring: {gang: 2, run: hoard, with: {n: 130}, out: [n], resources: {memory: 40MiB}}
+`)
+	got := strings.Split(j.ended(), "\n")
+	j.dump()
+	for i := range 2 {
+		if want := fmt.Sprintf(`^ring\[%d\] finished [2-9]$`, i); i >= len(got) || !regexp.MustCompile(want).MatchString(got[i]) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // TestNeighbourOfTooMuch: who is within its grant goes on beside who is not, in its first
 // attempt. Retries are not for that.
 func TestNeighbourOfTooMuch(t *testing.T) {

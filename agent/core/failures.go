@@ -139,8 +139,10 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 	}
 	switch {
 	case again && gs.ganged() && j.gangOf(t).spans():
-		c.note(j, comms.Event{Kind: comms.EventRetry, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
-		s.attempt = comms.NextTry(s.attempt)
+		c.noteRetry(j, t, r, e, cause, more)
+		if more.memory > 0 {
+			e = nil // it does not count
+		}
 		c.tear(j.gangOf(t), t, e)
 		return
 	case more.away:

@@ -143,6 +143,9 @@ func (c *Core) startGangs() {
 		if g == nil {
 			return
 		}
+		if c.fitGang(g) {
+			continue
+		}
 		if why := c.outgrows(g); why != "" {
 			c.refuseGang(g, why)
 			continue

@@ -16,7 +16,7 @@ import (
 // took more is tried again with more held for it (decision 35). For whoever asks what
 // a task needs (classes, grants, kinds) it is of a group of its own then: one that
 // differs in its need from the one in the graph, and is shared by the tasks of that
-// group for which as much is held.
+// group for which as much is held. The members of a gang have as much as each other.
 
 // maxGrowths is how often what is held for a task grows, each time to twice as much at
 // least, or to all that its host or memory_max allows: what takes more than eight times
@@ -50,13 +50,13 @@ type growth struct {
 }
 
 // enlarge decides with how much memory a task is tried again of which an attempt was ended
-// because it took too much, and adds that to the error. Gangs do not grow: what one
-// member takes says nothing of what a host has for all.
+// because it took too much, and adds that to the error. All members of a gang get as
+// much as the one that took it, at most their share of what this host has.
 func (c *Core) enlarge(j *job, t taskIndex, r *run, e *comms.TaskError) (g growth) {
-	if r == nil || r.used == 0 || r.gs.need[resMemory] == 0 || r.gs.ganged() || j.stopped != nil {
+	if r == nil || r.used == 0 || r.gs.need[resMemory] == 0 || j.stopped != nil {
 		return growth{}
 	}
-	was, held, most, bound := j.reserved[t], r.gs.need[resMemory], c.total[resMemory], r.gs.group.Resources.MemoryMax
+	was, held, most, bound := j.reserved[t], r.gs.need[resMemory], c.mostFor(j, t), r.gs.group.Resources.MemoryMax
 	if bound == 0 {
 		bound = math.MaxInt64
 	}
@@ -68,7 +68,11 @@ func (c *Core) enlarge(j *job, t taskIndex, r *run, e *comms.TaskError) (g growt
 		g.memory = min(want, most)
 		c.reserve(j, t, reserve{gs: c.withMemory(j, t, g.memory), times: was.times + 1, tried: tried})
 		e.Message += fmt.Sprintf("; tried again with %s", units.BytesSize(float64(g.memory)))
+		if r.gs.ganged() {
+			e.Message += " for each of its gang"
+		}
 		return g
+	case r.gs.ganged():
 	case j.larger > most && c.mayLeave(j, t):
 		g.memory, g.away = min(want, j.larger), true
 		e.Message += fmt.Sprintf("; tried again with %s on a host that has as much, if there is one: this one has %s", units.BytesSize(float64(g.memory)), units.BytesSize(float64(most)))
@@ -79,7 +83,11 @@ func (c *Core) enlarge(j *job, t taskIndex, r *run, e *comms.TaskError) (g growt
 	case bound:
 		e.Message += ", its memory_max"
 	case most:
-		e.Message += ", which is all that tasks have on this host"
+		if r.gs.ganged() {
+			e.Message += ", which is what this host has for each of its gang"
+		} else {
+			e.Message += ", which is all that tasks have on this host"
+		}
 	}
 	e.Message += ": say in resources: memory what it needs"
 	return growth{}
@@ -106,12 +114,32 @@ func (c *Core) mayLeave(j *job, t taskIndex) bool {
 	return j.call == nil && int(t) < j.static && !j.groupOf(t).generator && j.callers[t] == nil
 }
 
-// reserve holds more for a task from its next attempt on.
+// mostFor is the most memory that can be held for a task here: of a gang, beside as
+// much for each other member that is here.
+func (c *Core) mostFor(j *job, t taskIndex) int64 {
+	if !j.groupOf(t).ganged() {
+		return c.total[resMemory]
+	}
+	return c.total[resMemory] / int64(max(len(j.gangOf(t).here()), 1))
+}
+
+// reserve holds more for a task, and for all others of its gang, from its next attempt on.
 func (c *Core) reserve(j *job, t taskIndex, r reserve) {
 	if j.reserved == nil {
 		j.reserved = map[taskIndex]reserve{}
 	}
 	j.reserved[t] = r
+	if !r.gs.ganged() {
+		return
+	}
+	g := j.gangOf(t)
+	g.gs = r.gs
+	for _, m := range g.all() {
+		j.reserved[m] = r
+	}
+	if b := c.bundle; b != nil && b.gang == g {
+		b.void = true
+	}
 }
 
 // withMemory returns the state of a task's group for tasks for which so much is held.
@@ -156,11 +184,38 @@ func (c *Core) setReserved(j *job, m *comms.Assign) {
 			continue
 		}
 		s, gs := j.tasks[r.Task].state, j.groupOf(r.Task)
-		if s != tWaiting && s != tAbsent || gs.ganged() || int64(r.Memory) <= gs.need[resMemory] {
+		if gs.ganged() {
+			c.reserveGang(j, r)
+			continue
+		}
+		if s != tWaiting && s != tAbsent || int64(r.Memory) <= gs.need[resMemory] {
 			continue // it runs, or more is held for it already
 		}
 		c.reserve(j, r.Task, reserve{gs: c.withMemory(j, r.Task, int64(r.Memory)), times: r.Times, tried: j.reserved[r.Task].tried})
 	}
+}
+
+// reserveGang takes over what a gang had come to hold for each member. Of one that is on
+// several agents each holds what it has for those that are there.
+func (c *Core) reserveGang(j *job, r comms.Reserve) {
+	begun := func(t taskIndex) bool { s := j.at(t).state; return s == tQueued || s == tRunning || s.over() }
+	memory := max(min(int64(r.Memory), c.mostFor(j, r.Task)), j.groups[j.graph.GroupIndex(r.Task)].need[resMemory])
+	if memory != j.groupOf(r.Task).need[resMemory] && !slices.ContainsFunc(j.gangOf(r.Task).here(), begun) {
+		c.reserve(j, r.Task, reserve{gs: c.withMemory(j, r.Task, memory), times: r.Times, tried: j.reserved[r.Task].tried})
+	}
+}
+
+// fitGang has a gang that came to hold more hold what this host has for the members that
+// are here now, and tells whether that is less.
+func (c *Core) fitGang(g *gang) bool {
+	r, own := g.job.reserved[g.first]
+	memory := max(c.mostFor(g.job, g.first), g.job.groups[g.job.graph.GroupIndex(g.first)].need[resMemory])
+	if !own || r.gs.need[resMemory] <= memory {
+		return false
+	}
+	r.gs = c.withMemory(g.job, g.first, memory)
+	c.reserve(g.job, g.first, r)
+	return true
 }
 
 // sendAway has the controller find an agent with more memory for a task. It gives the

@@ -121,15 +121,30 @@ func (p *picker) placeGang(members []dag.TaskIndex, owner func(dag.TaskIndex) in
 	}
 }
 
-// hostsFor finds agents with room for the members of a gang together: one if there
-// is one, first of those that had members. nil: there are none.
+// hostsFor finds agents with room for the members of a gang together: with the memory
+// that they have come to hold, or without such agents with what the graph says. nil: there are none.
 func (p *picker) hostsFor(members []dag.TaskIndex, had []*agent) []hosting {
+	if r, own := p.j.states.reserved[members[0]]; own {
+		if all := p.hostsWith(members, had, r.Memory); all != nil {
+			return all
+		}
+	}
+	return p.hostsWith(members, had, 0)
+}
+
+// hostsWith finds agents with room for the members of a gang, and so much memory for each:
+// one if there is one, first of those that had members.
+func (p *picker) hostsWith(members []dag.TaskIndex, had []*agent, memory uint64) []hosting {
 	room := func(a *agent) int {
 		if a == nil || !a.stays() {
 			return 0
 		}
 		h := a.host()
-		return h.Room(p.j.graph, members[0])
+		n := h.Room(p.j.graph, members[0])
+		if memory > 0 && h.Memory > 0 {
+			n = min(n, int(uint64(h.Memory)/memory))
+		}
+		return n
 	}
 	first := append(had, p.c.agents[p.near])
 	if plan := p.j.plan; p.c.spreads(p.j) && int(members[0]) < len(plan.Homes) && plan.Homes[members[0]] >= 0 {

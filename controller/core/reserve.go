@@ -22,7 +22,7 @@ import (
 // nobody's: the decision says EventTorn again, so that it is decided anew. Without one
 // it stays, or goes to any agent that has enough but for that, which says that it does not fit.
 
-// reserve takes in how much is held for the next attempt at a task.
+// reserve takes in how much is held for the next attempt at a task, and at each other of its gang.
 func (s *States) reserve(e *comms.Event) {
 	if e.Count == 0 {
 		return
@@ -30,7 +30,10 @@ func (s *States) reserve(e *comms.Event) {
 	if s.reserved == nil {
 		s.reserved = map[dag.TaskIndex]comms.Reserve{}
 	}
-	s.reserved[e.Task] = comms.Reserve{Task: e.Task, Memory: e.Count, Times: s.reserved[e.Task].Times + 1}
+	before := s.reserved[e.Task]
+	for _, t := range append(gangOf(s.g, e.Task), e.Task) {
+		s.reserved[t] = comms.Reserve{Task: t, Memory: max(e.Count, before.Memory), Times: before.Times + 1}
+	}
 }
 
 // outgrow takes in that a task needs more memory than its agent has.
