@@ -24,6 +24,7 @@ type lineage struct {
 	again    bool                       // a task has started over, or something was published by another attempt than its first
 	varies   map[dag.TaskIndex]bool     // tasks that have made other bytes than before
 	unsaid   map[dag.TaskIndex]bool     // tasks that count as done and did not run in this job
+	nowhere  map[comms.DatasetRef]bool  // what was made again when all had read it, and what they read nobody told
 	suspects map[dag.TaskIndex]struct{} // tasks that may have read what is gone
 	outdated map[dag.TaskIndex]bool     // tasks that have
 	differs  []Difference               // since they were taken last
@@ -86,8 +87,10 @@ func (s *States) publishes(d *comms.Desc) {
 	l := &s.lineage
 	l.again = l.again || d.Attempt > 1
 	if d.Place.Kind == comms.PlaceNone {
+		s.unread(d)
 		return
 	}
+	delete(l.nowhere, d.Ref)
 	was, sum := l.sum(d.Ref), d.Sum()
 	if was == sum {
 		return
@@ -105,6 +108,20 @@ func (s *States) publishes(d *comms.Desc) {
 	if was != 0 || d.Attempt > 1 { // an attempt before may have been read of which nobody heard
 		s.readers(d.Ref, l.suspect)
 	}
+}
+
+// unread takes in a dataset that nobody reads any more as it is made again.
+func (s *States) unread(d *comms.Desc) {
+	l := &s.lineage
+	if d.Attempt <= 1 || l.sum(d.Ref) != 0 {
+		return
+	}
+	s.readers(d.Ref, func(dag.TaskIndex) {
+		if l.nowhere == nil {
+			l.nowhere = map[comms.DatasetRef]bool{}
+		}
+		l.nowhere[d.Ref] = true
+	})
 }
 
 func (l *lineage) setSum(r comms.DatasetRef, sum uint64) {
@@ -231,7 +248,7 @@ func (s *States) isOutdated(t dag.TaskIndex) (is, known bool) {
 	if err != nil {
 		return false, true
 	}
-	now := uint64(0)
+	now, untold := uint64(0), false
 	for i := range inputs {
 		if inputs[i].Min > 0 {
 			continue
@@ -246,11 +263,11 @@ func (s *States) isOutdated(t dag.TaskIndex) (is, known bool) {
 				if sum == 0 && (s.get(ref.Task) != TaskDone || s.lineage.unsaid[ref.Task]) {
 					return false, false
 				}
-				now = comms.Read(now, ref, sum)
+				now, untold = comms.Read(now, ref, sum), untold || s.lineage.nowhere[ref]
 			}
 		}
 	}
-	return now != s.lineage.read.get(t), true
+	return now != s.lineage.read.get(t) && !untold, true
 }
 
 // withUnseen returns tasks, sorted, with those that are done and have read what these

@@ -115,6 +115,8 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 				e.Error = &comms.TaskError{Kind: comms.ErrorSetup, Message: v}
 			case "inline":
 				place = comms.PlaceInline
+			case "nowhere":
+				place = comms.PlaceNone
 			case "bytes":
 				made = v
 			case "read":
