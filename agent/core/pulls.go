@@ -124,8 +124,8 @@ func (c *Core) pullRefused(p *pull, err error) {
 }
 
 // giveUpPulls tells whether something is being fetched. When nothing else moves here,
-// and (since, if that was so before) memory is missed, what its holder has not sent
-// in time is given up and fetched again later, each time with twice the patience:
+// and (since, if that was so before) anything waits for memory, what its holder has
+// not sent in time is given up and fetched again later, each time with twice the patience:
 // the holder may wait for memory that a fetch from here holds. The driver does not
 // tell how far a fetch is: its time is that of its bytes, at half of the speed at
 // which datasets came before, and the patience.
@@ -139,7 +139,7 @@ func (c *Core) giveUpPulls(since time.Time) bool {
 	if len(sent) == 0 {
 		return false
 	}
-	if !c.memoryMissed() {
+	if c.led.Stats().Waiting == 0 {
 		c.pullBeyond(sent)
 		return true
 	}
@@ -196,22 +196,6 @@ func (c *Core) pullBeyond(sent []*pull) {
 	}
 	c.unwant(h)
 	c.askRoom(h)
-}
-
-// memoryMissed tells whether a run, a fetch, or another agent that wants to fetch,
-// waits for memory.
-func (c *Core) memoryMissed() bool {
-	for _, p := range c.pulls {
-		if !p.sent {
-			return true
-		}
-	}
-	for _, o := range c.offers {
-		if !o.offered {
-			return true
-		}
-	}
-	return slices.ContainsFunc(c.execs, func(ex *executor) bool { return ex.wants > 0 && ex.state != exKilled })
 }
 
 func (c *Core) closePull(p *pull) {
