@@ -194,6 +194,7 @@ var forwardedGangs = []uint64{
 	1002343, // the oracle took a gang of which a member had ended for one that stays where it was
 	1002480, // a host gave all guests back that waited behind one whose call was at a third agent, and got none for ten seconds: one call ended in each
 	1500177, // what a call had returned waited at its host for room to be pinned, which runs had that waited for its caller's agent
+	4001384, // calls waited for memory that a fetch held, and its holder for memory that a run held which waited for one of them
 }
 
 // TestForwards is TestSeeds with calls that go to other agents.

@@ -101,8 +101,8 @@
 // again, and copies that are told again are not fetched again. A peer's process that
 // began after an epoch is told nothing of it, as the controller tells it nothing. A fetch asks the
 // ledger for room like a run for its inputs, one at a time while memory is short. One
-// that does not come while nothing else moves and memory is missed gives its room back
-// and is made again later: two agents may wait for each other's memory.
+// that does not come while nothing else moves and anything waits for memory gives its room
+// back and is made again later: two agents may wait for each other's memory.
 //
 // An instance exists from when its element does. When its generator begins anew, one
 // that has not begun is no more until its element comes again, and is skipped when it
