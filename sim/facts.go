@@ -46,6 +46,7 @@ type facts struct {
 	varies   bool                        // its tasks may make other bytes in each attempt
 	read     map[try][]comms.Desc        // by attempts that succeeded
 	current  map[comms.DatasetRef]uint32 // the attempt that published it last
+	differed uint64                      // datasets that had differed before the job ran again
 }
 
 // canon stands for a task in matters of lineage.

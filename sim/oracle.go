@@ -107,7 +107,7 @@ func (o *oracle) rotten(k ledger.Key) {
 // committed sees what is about to be stored.
 func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 	f := o.facts[c.Job]
-	o.differs(c.Job, f, c)
+	o.differs(k, f, c)
 	if r := c.Row; r != nil {
 		moved := false
 		for _, was := range workers(&k.Row) {

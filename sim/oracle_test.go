@@ -113,3 +113,44 @@ func TestAGeneratorThatWasSkippedInVainPublishesAgain(t *testing.T) {
 		})
 	}
 }
+
+// A job that is to fail when something differs, and has, may be run again. How many datasets
+// differed the store counts over all its runs; done it is only when none did in its last.
+func TestAJobThatIsDoneHasNothingThatDiffersSinceItRanLast(t *testing.T) {
+	g, err := dag.ParseYAML("job.yaml", []byte(`{job: j, rebuilt: fail, environments: {e: {go: ./e}}, tasks: {a: {run: "e:F", out: [o]}}, outputs: [a.o]}`),
+		dag.Override{}, dag.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := func(phase comms.JobPhase, differs uint64) core.JobRecord {
+		return core.JobRecord{Phase: phase, Differs: differs, Fails: phase == comms.JobFailed}
+	}
+	for name, c := range map[string]struct {
+		rows  []core.JobRecord
+		fails bool
+	}{
+		"nothing differed":                         {[]core.JobRecord{row(comms.JobRunning, 0), row(comms.JobDone, 0)}, false},
+		"it differed, and the job went on":         {[]core.JobRecord{row(comms.JobRunning, 1), row(comms.JobDone, 1)}, true},
+		"it differed before the job ran again":     {[]core.JobRecord{row(comms.JobFailed, 1), row(comms.JobRunning, 1), row(comms.JobDone, 1)}, false},
+		"it differed before, and when it did":      {[]core.JobRecord{row(comms.JobFailed, 1), row(comms.JobRunning, 1), row(comms.JobRunning, 2), row(comms.JobDone, 2)}, true},
+		"it differed when the job that ran ended":  {[]core.JobRecord{row(comms.JobFailed, 1), row(comms.JobQueued, 1), row(comms.JobDone, 3)}, true},
+		"it differed, was done, and ran again":     {[]core.JobRecord{row(comms.JobDone, 1), row(comms.JobRunning, 1), row(comms.JobDone, 1)}, true},
+		"it was done, ran again, and differed":     {[]core.JobRecord{row(comms.JobDone, 0), row(comms.JobRunning, 0), row(comms.JobDone, 1)}, true},
+		"it ran again twice, and nothing differed": {[]core.JobRecord{row(comms.JobFailed, 1), row(comms.JobRunning, 1), row(comms.JobFailed, 2), row(comms.JobRunning, 2), row(comms.JobDone, 2)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := calm(t, 1, g)
+			job := w.client.jobs[0].id
+			k := core.NewKept(core.Create{Row: core.JobRecord{ID: job, Phase: comms.JobRunning}}, g)
+			for _, r := range c.rows {
+				r.ID = job
+				commit := &core.Commit{Job: job, Row: &r}
+				w.oracle.committed(k, commit)
+				k.Apply(commit)
+			}
+			if (w.failed != nil) != c.fails {
+				t.Errorf("the oracle says %v", w.failed)
+			}
+		})
+	}
+}

@@ -203,6 +203,17 @@ func TestForwards(t *testing.T) {
 	checkSeeds(t, Options{Forwards: true, Gangs: true}, 0, forwardedGangs)
 }
 
+// variedGangs are seeds that once failed with tasks that make other bytes in each attempt, and gangs.
+var variedGangs = []uint64{
+	5000392, // the oracle held against a job that was run again, and in which nothing differed any more, for what it had failed before
+}
+
+// TestVaries is TestSeeds with tasks that make other bytes in each attempt.
+func TestVaries(t *testing.T) {
+	checkSeeds(t, Options{Varies: true}, amount(100, 20, 10), nil)
+	checkSeeds(t, Options{Varies: true, Gangs: true}, 0, variedGangs)
+}
+
 func checkSeed(t *testing.T, opt Options) {
 	res := Run(opt)
 	why, known := open[opt.Flags()]

@@ -114,12 +114,8 @@ func (o *oracle) fits(id comms.JobID, k *core.Kept, past *core.Past) {
 	if o.w.fate.varies == 0 || k.Row.Phase != comms.JobDone {
 		return
 	}
-	policy := k.Graph.Rebuilt
-	if policy == dag.RebuiltAccept {
+	if k.Graph.Rebuilt == dag.RebuiltAccept {
 		return
-	}
-	if policy == dag.RebuiltFail && k.Row.Differs > 0 {
-		o.w.fail(id, "the job is to fail when something differs; it is done, and %s", k.Row.Differing)
 	}
 	past.States.Each(func(t dag.TaskIndex, s core.TaskState) {
 		attempt, known := f.done[t]
@@ -143,12 +139,18 @@ func (o *oracle) fits(id comms.JobID, k *core.Kept, past *core.Past) {
 }
 
 // differs sees what is stored of datasets that were made again.
-func (o *oracle) differs(id comms.JobID, f *facts, c *core.Commit) {
-	if c.Row != nil && c.Row.Fails {
-		f.blamed = true
+func (o *oracle) differs(k *core.Kept, f *facts, c *core.Commit) {
+	if r := c.Row; r != nil {
+		f.blamed = f.blamed || r.Fails
+		switch {
+		case k.Row.Phase.Final() && !r.Phase.Final():
+			f.differed = k.Row.Differs // somebody has asked for the job to run again: what it was to fail for, it has
+		case r.Phase == comms.JobDone && k.Graph.Rebuilt == dag.RebuiltFail && r.Differs > f.differed:
+			o.w.fail(c.Job, "the job is to fail when something differs; it is done, and %s", r.Differing)
+		}
 	}
 	if b := c.Batch; b != nil && o.w.fate.varies == 0 && (len(b.Differs) > 0 || b.Why == whyOutdated) {
-		o.w.fail(id, "datasets are said to differ, and each attempt makes the same: %v, %s", b.Differs, b.Why)
+		o.w.fail(c.Job, "datasets are said to differ, and each attempt makes the same: %v, %s", b.Differs, b.Why)
 	}
 }
 
