@@ -183,6 +183,7 @@ var forwarded = []uint64{
 	30172,   // an agent that was to forget a job told others that its tasks were cancelled, which were theirs by then
 	2549,    // an agent that had started anew was told of an epoch that began before, whose Assign never came
 	4000903, // what a task had read, of which its maker's agent never told the controller, was made again when nobody read it any more, and counted as other bytes
+	7000849, // two fetches that were given up in turn, as their holder waited for a third, came before that each time
 	1600950, // what an agent sent before it had heard that a link was up anew went to the process that was new there
 }
 

@@ -170,6 +170,9 @@ func (c *Core) wakePulls() {
 			c.wakeAt(h.due)
 			return
 		}
+		if h.yields > 0 && len(c.turns) > 0 {
+			return // what was given up comes after all others: what it waits for may wait for one of them
+		}
 		c.unwant(h)
 		c.wantPull(h)
 	}
