@@ -289,8 +289,9 @@ func TestReplayApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One after the other on one host takes 2.1 s; beside each other 1.1 s and 1.6 s for what moves.
-	if r.recorded < 2.1 || r.there < 2.1 || r.ran < 2.1 || r.bound > 1.2 {
+	// One after the other on one host takes 2.1 s; beside each other 1.1 s and 1.6 s for what moves. The bound knows of
+	// no host: it is what was recorded, by one of the two less, each of which took a second or, on a busy host, more.
+	if r.recorded < 2.1 || r.there < 2.1 || r.ran < 2.1 || r.bound > r.recorded-0.9 {
 		t.Errorf("replayed: %+v", r)
 	}
 }
