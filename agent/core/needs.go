@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"container/heap"
+	"slices"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -310,24 +311,25 @@ func (c *Core) nearer(j *job, t taskIndex) {
 				if lacks <= 0 {
 					sooner(comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element})
 				}
-			case dag.SourceStream:
-				if st := j.streams[outputKey{s.Task, s.Output}]; st != nil {
-					for e := range st.next {
-						sooner(comms.DatasetRef{Task: s.Task, Output: s.Output, Element: e})
-					}
-				}
-			case dag.SourceGroup:
-				slot, _, _ := j.graph.Slot(s.Task)
-				if st := j.streams[j.slots[slot].key]; st != nil {
-					for e := range st.next {
-						if i, err := j.graph.Instance(slot, e); err == nil {
-							sooner(comms.DatasetRef{Task: i, Output: s.Output})
-						}
+			case dag.SourceStream, dag.SourceGroup:
+				for _, h := range slices.Clone(j.needs.heard) { // also what came before this agent heard how far the stream is
+					if j.ofSource(h.desc.Ref, s) {
+						sooner(h.desc.Ref)
 					}
 				}
 			}
 		}
 	}
+}
+
+// ofSource tells whether a dataset is part of a stream, or of a streamed group, that is read as a whole.
+func (j *job) ofSource(ref comms.DatasetRef, s dag.Source) bool {
+	if s.Kind == dag.SourceStream {
+		return ref.Task == s.Task && ref.Output == s.Output
+	}
+	slot, _, _ := j.graph.Slot(s.Task)
+	of, _, instance := j.graph.Slot(ref.Task)
+	return instance && of == slot && ref.Output == s.Output
 }
 
 // recountNeeds finds out anew for what all that is to be fetched for a job is needed.
