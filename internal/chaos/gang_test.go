@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,18 +18,7 @@ import (
 func ringHosts(t *testing.T, hosts, cores int) (h *Host, restart func(i int) *Process) {
 	t.Helper()
 	needsHosts(t)
-	lab, err := netlab.New(netlab.Config{Hosts: hosts})
-	if err != nil {
-		if os.Getenv("CASCADE_REQUIRE_NETLAB") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("no hosts can be made here: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := lab.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	lab := newLab(t, netlab.Config{Hosts: hosts})
 	h = New(t)
 	const insecure = "--insecure-test-network"
 	controller := fmt.Sprintf("tcp://%s:%d", lab.Host(0).Addr(), killsPort)

@@ -91,11 +91,7 @@ func needsHosts(t *testing.T) {
 // All have the flags that are given.
 func threeHosts(t *testing.T, flags ...string) (h *Host, lab *netlab.Lab, controller *Process, agents [2]*Process) {
 	t.Helper()
-	lab, err := netlab.New(netlab.Config{Hosts: 3})
-	if err != nil {
-		t.Skipf("no hosts can be made here: %v", err)
-	}
-	t.Cleanup(func() { lab.Close() })
+	lab = newLab(t, netlab.Config{Hosts: 3})
 	h, controller, agents = startOn(t, lab, "500ms", flags...)
 	return h, lab, controller, agents
 }
