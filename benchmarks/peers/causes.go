@@ -5,8 +5,6 @@ import "strings"
 // causes says why a peer is ahead, by the beginnings of rows' names, where that is known.
 func causes() map[string]string {
 	return map[string]string{
-		"latency p99": "When this was measured the agent, which has 2 MiB alive, collected garbage after each 35 to 50 jobs of one task, and so within the slowest of a hundred. " +
-			"Now it collects at 32 MiB: not once in 360 jobs, where it did 16 and 21 times with GOGC=100",
 		"sdmi": "The decompositions have both cores all the time: of the 1.5 s of six of them 15 to 20 ms are not in tasks. " +
 			"What differs is how fast the cores were, as it is between Ray's two settings",
 		"broadcast": "Bytes have a checksum, made where they are and compared where they arrive, on the two cores that move them; Dask's have none. " +
