@@ -546,8 +546,12 @@ def local(*, state: str = "", store: str = "", cpu: float = 0.0, programs: str =
                                       stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                       start_new_session=True))  # fmt: skip
         for _ in range(600):
-            if os.path.exists(socket):
+            try:
                 return Cluster(f"ipc://{socket}", stop)
+            except LinkError as e:
+                # There is no socket yet, it is bound and not yet listened on, or a controller that was killed left it.
+                if not isinstance(e.__cause__, (FileNotFoundError, ConnectionRefusedError)):
+                    raise
             for process in started:
                 if process.poll() is not None:
                     raise RuntimeError(f"{process.args[0]!r} ended: see the logs in {base}")  # type: ignore[index]

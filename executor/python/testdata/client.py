@@ -6,6 +6,7 @@ import io
 import os
 import pathlib
 import shutil
+import socket
 import sys
 import tempfile
 import threading
@@ -78,6 +79,9 @@ with zipfile.ZipFile(Archive.content, "w") as archive:
     archive.writestr("greeting.txt", "hello from an archive")
 
 state = tempfile.mkdtemp()
+os.makedirs(os.path.join(state, "controller", "run"), mode=0o700)
+with socket.socket(socket.AF_UNIX) as dead:  # as a controller leaves it that was killed
+    dead.bind(os.path.join(state, "controller", "run", "controller.sock"))
 with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster:
     with cascade.Graph("values", pip=["numpy"]) as g:
         x = steps.ramp(100_000)
