@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -93,7 +95,8 @@ func isWeb(hook string) bool {
 }
 
 // post sends what a program is told by its environment as a JSON object. An answer other
-// than 2xx is an error; its text is part of that.
+// than 2xx is an error; its text is part of that. Errors name no more of the address than
+// its scheme and host: the rest often holds a secret.
 func post(ctx context.Context, address string, a *core.Warn) error {
 	body, err := json.Marshal(map[string]string{"job": a.Job.String(), "name": a.Name, "owner": a.Owner, "late": a.Text})
 	if err != nil {
@@ -101,17 +104,21 @@ func post(ctx context.Context, address string, a *core.Warn) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("late hook: %w", err)
+		return errors.New("late hook: its address is no URL")
 	}
+	who := fmt.Sprintf("late hook %s://%s", req.URL.Scheme, req.URL.Host)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("late hook: %w", err)
+		if whole := (*url.Error)(nil); errors.As(err, &whole) { // it names the address
+			err = whole.Err
+		}
+		return fmt.Errorf("%s: %w", who, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode/100 != 2 {
 		text, _ := io.ReadAll(io.LimitReader(res.Body, maxTail)) // it only explains
-		return fmt.Errorf("late hook %s: it answered %s: %s", address, res.Status, text)
+		return fmt.Errorf("%s: it answered %s: %s", who, res.Status, text)
 	}
 	return nil
 }

@@ -81,6 +81,36 @@ func TestLateWebhook(t *testing.T) {
 	}
 }
 
+// What is secret in an address, which may be any of it but scheme and host, is in no error.
+func TestLateWebhookHidesItsAddress(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/hooks/secret":
+			w.WriteHeader(http.StatusBadGateway)
+		default: // it sends on for ever
+			http.Redirect(w, r, r.URL.String(), http.StatusTemporaryRedirect)
+		}
+	}))
+	defer server.Close()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	host, of := strings.TrimPrefix(server.URL, "http://"), strings.TrimPrefix(gone.URL, "http://")
+	for _, tt := range []struct{ address, want string }{
+		{"http://" + host + "/hooks/secret", "late hook http://" + host + ": it answered 502 Bad Gateway: "},
+		{"http://ann:secret@" + host + "/hooks/secret?token=secret", "late hook http://" + host + ": it answered 502 Bad Gateway: "},
+		{"http://" + host + "/on?token=secret", "late hook http://" + host + ": stopped after 10 redirects"},
+		{"http://ann:secret@" + of + "/late?token=secret", "late hook http://" + of + ": dial tcp " + of + ": connect: connection refused"},
+		{"http://host/%zzsecret", "late hook: its address is no URL"},
+		{"http:///secret", "late hook http://: http: no Host in request URL"},
+	} {
+		c := &Controller{quit: make(chan struct{})}
+		c.cfg.LateHook = []string{tt.address}
+		if err := c.hook(core.Warn{Job: testJob(1)}); err == nil || err.Error() != tt.want {
+			t.Errorf("%s: %v, want %s", tt.address, err, tt.want)
+		}
+	}
+}
+
 // One hook runs at a time, a bounded number waits, and of what one writes the end is kept.
 func TestHooksAreBounded(t *testing.T) {
 	folder := t.TempDir()
