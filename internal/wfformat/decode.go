@@ -126,7 +126,11 @@ func decode(file string, b []byte) (*document, error) {
 func plain(err error) error {
 	var typed *json.UnmarshalTypeError
 	if errors.As(err, &typed) {
-		return fmt.Errorf("%s cannot be a %s", cmp.Or(strings.TrimPrefix(typed.Field, "."), "the file"), typed.Value)
+		a := "a"
+		if typed.Value == "array" || typed.Value == "object" {
+			a = "an"
+		}
+		return fmt.Errorf("%s cannot be %s %s", cmp.Or(strings.TrimPrefix(typed.Field, "."), "the file"), a, typed.Value)
 	}
 	return err
 }

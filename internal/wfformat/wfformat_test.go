@@ -89,6 +89,8 @@ func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
 		{"text", late, `{"name": `, `w.json:1:9: unexpected end of JSON input`},
 		{"type", `"sizeInBytes": 20`, `"sizeInBytes": "20"`, `w.json:7:121: workflow.specification.files.sizeInBytes cannot be a string`},
+		{"type of the file", late, `[1]`, `w.json:1:1: the file cannot be an array`},
+		{"object", `"sizeInBytes": 20`, `"sizeInBytes": {}`, `specification.files.sizeInBytes cannot be an object`},
 		{"no format", late, `{"a": 1}`, `w.json: schemaVersion is missing: this is no WfFormat file`},
 		{"old", `"schemaVersion": "1.5"`, `"schemaVersion": "1.2"`, `schemaVersion 1.2 is not read; bring the file to 1.5`},
 		{"new", `"schemaVersion": "1.5"`, `"schemaVersion": "2.0"`, `schemaVersion "2.0" is not read; 1.4, 1.5 and 1.6 are`},
