@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
@@ -41,7 +40,8 @@ a default duration, and the plan says how many these are.
 A file is planned for this host, or with --hosts for a cluster that need not be
 there: 2x16c64g are two hosts of 16 cores and 64 GiB, 1x8c2gpu:16g is one of 8 cores with two
 devices of 16 GiB. A better plan than the first is
-looked for with as many simulations as --evaluations says. ` + jobHelp,
+looked for with as many simulations as --evaluations says. With --json each task of a
+file is an object on a line, and the last line has the summary. ` + jobHelp,
 		Example: "  cascade plan job.yaml --cpu 16\n  cascade plan job.yaml --profile job.profile.json --hosts 4x16c64g,1x8c32g1gpu --gbit 1\n  cascade plan job.yaml --hosts 2x16c64g --html plan.html\n  cascade plan last",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -223,94 +223,15 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 			rows[i].Host = p.Hosts[t.Host]
 		}
 	}
-	if err := a.printPlan(rows); err != nil || a.json {
+	if err := a.printPlan(rows); err != nil {
 		return err
 	}
-	a.summarisePlan(g, p, &c, f.source)
+	whole := summarise(g, p, &c, f.source)
+	if a.json {
+		return a.printJSON(map[string]*planned{"summary": whole})
+	}
+	a.tellPlanned(whole)
 	return nil
-}
-
-// summarisePlan says how good a plan is, on what it rests, and what each host has of it.
-func (a *app) summarisePlan(g *dag.Graph, p *planner.Plan, c *planner.Cluster, source string) {
-	var cores, devices, gap float64
-	for i := range c.Hosts {
-		cores += float64(c.Hosts[i].CPU) / 1000
-		devices += float64(c.Hosts[i].GPU) / 1000
-	}
-	var onDevices string
-	if p.DeviceWork > 0 {
-		onDevices = fmt.Sprintf(", %s on devices over %g", report.Seconds(p.DeviceWork), devices)
-	}
-	if p.LowerBound > 0 {
-		gap = max(0, (p.Makespan/p.LowerBound-1)*100) // they are sums in another order
-	}
-	fmt.Fprintf(a.out, "\npredicted %s, at best %s (critical path %s, work %s over %g cores%s), gap %.1f%%\n",
-		report.Seconds(p.Makespan), report.Seconds(p.LowerBound), report.Seconds(p.CriticalPath), report.Seconds(p.Work), cores, onDevices, gap)
-	nowhere := 0
-	for _, t := range p.Tasks {
-		if t.Host < 0 {
-			nowhere++
-		}
-	}
-	if nowhere > 0 {
-		fmt.Fprintf(a.out, "it cannot run on these hosts: none is fit for %d of %s, which are not in that\n", nowhere, plural(len(p.Tasks), "task"))
-	}
-	if p.Guessed < len(p.Tasks) && slices.ContainsFunc(g.Groups, func(grp dag.Group) bool { return len(grp.With) > 0 }) {
-		source += ", of runs with any parameters (with:)"
-	}
-	fmt.Fprintf(a.out, "durations from %s, %d of %s guessed\n", source, p.Guessed, plural(len(p.Tasks), "task"))
-	if text := p.LateText(g); text != "" {
-		fmt.Fprintf(a.out, "late: %s\n", text)
-	}
-	if g.HasGangs() {
-		fmt.Fprintln(a.out, "gangs: their members are planned one by one; they start together, so that the job may take longer")
-		if text := planner.Apart(g, c.Hosts); text != "" {
-			fmt.Fprintf(a.out, "it cannot run on these hosts: %s\n", text)
-		}
-	}
-	a.tellHosts(g, p, c)
-}
-
-// tellHosts says what each host has of a plan.
-func (a *app) tellHosts(g *dag.Graph, p *planner.Plan, c *planner.Cluster) {
-	busy, tasks := make([]float64, len(c.Hosts)), make([]int, len(c.Hosts))
-	for i, t := range p.Tasks {
-		if t.Host >= 0 {
-			tasks[t.Host]++
-			busy[t.Host] += (t.Finish - t.Start) * planner.Cores(g.Group(dag.TaskIndex(i)))
-		}
-	}
-	moved := ""
-	if p.Contended && len(c.Hosts) > 1 {
-		moved = "; " + units.BytesSize(p.Moved) + " go to another host"
-	}
-	fmt.Fprintf(a.out, "found by %s%s\n", p.Method, moved)
-	for i := range c.Hosts {
-		all := max(p.Makespan, 1e-9) * float64(c.Hosts[i].CPU) / 1000
-		fmt.Fprintf(a.out, "  %s: %s, %.0f%% busy%s\n", c.Hosts[i].Name, plural(tasks[i], "task"), busy[i]/all*100, memoryOf(p, i))
-	}
-}
-
-// memoryOf says what a plan keeps in memory on a host, and what it must spill.
-func memoryOf(p *planner.Plan, h int) string {
-	if len(p.Memory) == 0 {
-		return ""
-	}
-	m := &p.Memory[h]
-	text := ", " + units.BytesSize(m.Peak) + " at its peak"
-	if m.Limit > 0 {
-		text += " of " + units.BytesSize(m.Limit)
-	}
-	if len(m.Spills) > 0 {
-		bytes, back := 0.0, 0
-		for _, s := range m.Spills {
-			if bytes += s.Bytes; s.Back >= 0 {
-				back++
-			}
-		}
-		text += fmt.Sprintf(", spills %s (%s) from %s on and reads %d of them back", plural(len(m.Spills), "dataset"), units.BytesSize(bytes), report.Seconds(m.Spills[0].At), back)
-	}
-	return text
 }
 
 func (a *app) printPlan(rows []comms.PlanRow) error {

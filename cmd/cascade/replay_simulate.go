@@ -89,7 +89,7 @@ func (a *app) simulate(ctx context.Context, name string, f *simulateFlags) error
 	}
 	if r.Other = summary(im.Graph, plan, c, f.at.hosts); !a.json {
 		a.tellSimulated(&r, r.Other)
-		a.tellHosts(im.Graph, plan, c)
+		a.tellHosts(summarise(im.Graph, plan, c, file))
 	}
 	return a.endSimulation(&r)
 }
