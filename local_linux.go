@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,55 +80,68 @@ func Local(ctx context.Context, opts ...Option) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a local cluster: %w", err)
 	}
-	lock, holder, err := lockState(dirs.state)
-	if err != nil {
-		return nil, fmt.Errorf("start a local cluster: %w", err)
-	}
-	joined := filepath.Join(dirs.state, "joined")
-	if lock == nil {
-		if o.inspect {
-			return join(ctx, dirs, holder, nil, opts) // a look does not keep the owner
-		}
-		stay, err := takeLock(ctx, joined, unix.LOCK_SH, func() {})
-		if err != nil {
-			return nil, fmt.Errorf("join the cluster of process %s: %w", holder, err)
-		}
-		// The owner may have left while we waited for its leave to join.
-		if lock, holder, err = lockState(dirs.state); err != nil || lock != nil {
-			err = errors.Join(err, stay.Close())
-		}
+	for began := time.Now(); ; {
+		lock, holder, err := lockState(dirs.state)
 		if err != nil {
 			return nil, fmt.Errorf("start a local cluster: %w", err)
 		}
-		if lock == nil {
-			return join(ctx, dirs, holder, stay, opts)
+		if lock != nil {
+			return own(ctx, o, dirs, lock)
+		}
+		c, err := join(ctx, o, dirs, holder, opts)
+		if err == nil || !nobodyListens(err) || time.Since(began) > ownerComes {
+			return c, err
+		}
+		again := time.NewTimer(10 * time.Millisecond) // it opens its socket soon, or ends: neither has an event for us
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
+}
+
+// own starts the cluster of a state folder whose lock we have.
+func own(ctx context.Context, o options, dirs localPaths, lock *os.File) (*Cluster, error) {
 	c, err := startLocal(ctx, o, dirs)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start a local cluster: %w", err), lock.Close())
 	}
-	c.joined = joined
+	c.joined = joinedFile(dirs)
 	inner := c.stop
 	c.stop = func() error { return errors.Join(inner(), lock.Close()) }
 	return c, nil
 }
 
-// join makes a client of the cluster that process holder runs on our state folder.
-// The lock stay, if any, tells that process that we are here.
-func join(ctx context.Context, dirs localPaths, holder string, stay *os.File, opts []Option) (*Cluster, error) {
-	// Its end is not a break that mends: who has the folder next is a new cluster.
-	c, err := Dial(ctx, "ipc://"+dirs.controller, append(slices.Clone(opts), WithPatience(ownerGone))...)
+// join makes a client of the cluster that process holder runs on our state folder,
+// and tells that process that we are here, unless we only look: a look does not keep it.
+func join(ctx context.Context, o options, dirs localPaths, holder string, opts []Option) (*Cluster, error) {
 	leave := func() error { return nil }
-	if stay != nil {
+	if !o.inspect {
+		stay, err := takeLock(ctx, joinedFile(dirs), unix.LOCK_SH, func() {})
+		if err != nil {
+			return nil, fmt.Errorf("join the cluster of process %s: %w", holder, err)
+		}
 		leave = stay.Close
 	}
+	// Its end is not a break that mends: who has the folder next is a new cluster.
+	c, err := Dial(ctx, "ipc://"+dirs.controller, append(slices.Clone(opts), WithPatience(ownerGone))...)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("state folder %s is served by process %s, which does not answer: %w", dirs.state, holder, err), leave())
 	}
 	c.local = true
 	return &Cluster{Client: c, stop: leave}, nil
 }
+
+// nobodyListens tells whether an error of Dial is that of a socket which an owner has not
+// opened yet, or has closed already: before it listens, what connects is refused.
+func nobodyListens(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
+}
+
+// joinedFile is what those lock who joined a cluster.
+func joinedFile(dirs localPaths) string { return filepath.Join(dirs.state, "joined") }
 
 // takeLock locks the file at path, for all of us (LOCK_SH) or alone (LOCK_EX), and
 // waits while another process forbids it. It calls waiting before it waits.
@@ -157,8 +171,10 @@ func takeLock(ctx context.Context, path string, how int, waiting func()) (*os.Fi
 	}
 }
 
-// ownerGone is how long the process that serves our state folder may be away.
-const ownerGone = 3 * time.Second
+const (
+	ownerGone  = 3 * time.Second  // the process that serves our state folder may be away so long
+	ownerComes = 30 * time.Second // one that has the state folder's lock may take so long to listen
+)
 
 // localPaths is where a local cluster keeps what.
 type localPaths struct {
