@@ -109,18 +109,18 @@ func (c *Core) synced(a *agent) {
 		j := c.jobs[js.Job]
 		if j != nil && j.life != js.Life {
 			// Of a job that was lost before it was durable, or deleted, and submitted anew.
-			c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
+			c.disown(a, j, js.Job, js.Life)
 			continue
 		}
 		has[js.Job] = true
 		switch {
 		case j == nil || j.deleting:
-			c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
+			c.disown(a, j, js.Job, js.Life)
 		case j.atEnd():
 			c.adoptEnded(j, a, js)
 		case owns(j, a, js):
 			c.adopt(j, a, js)
-		case c.cfg.Passive, j.formerly(a.row.Name): // it stays as it is, or until what was decided is durable
+		case c.cfg.Passive: // it stays as it is
 		case j.lastOn(a.row.Name):
 			p := j.partOf(a.row.Name)
 			p.gone, p.have = false, nil
@@ -130,7 +130,7 @@ func (c *Core) synced(a *agent) {
 			}
 			c.takeUp(j, a)
 		default:
-			c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
+			c.disown(a, j, js.Job, js.Life)
 		}
 	}
 	if c.cfg.Passive {
@@ -263,7 +263,7 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 func (c *Core) adoptEnded(j *job, a *agent, js *comms.JobState) {
 	epoch := j.lastEpoch()
 	if !j.lastOn(a.row.Name) {
-		c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerForget})
+		c.disown(a, j, js.Job, js.Life)
 		return
 	}
 	why := ""
@@ -277,7 +277,9 @@ func (c *Core) adoptEnded(j *job, a *agent, js *comms.JobState) {
 		c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerCancel, Reason: why})
 	}
 	c.adoptKept(j, a, js)
-	c.retain(j, a)
+	if j.live == nil || j.ending == nil { // else when the end is durable: see ended
+		c.retain(j, a)
+	}
 }
 
 // lastEpoch returns the epoch at which a job was assigned last.

@@ -52,7 +52,7 @@ type pending struct {
 	link   LinkID
 	req    uint64
 	send   *orders // with onRow: only now may the agents be told
-	former []*part // with onRow: so may these, that the job is nobody's
+	former []*part // with onRow: so may these, that the job is theirs no more
 	retire bool    // with onDeleted: the rule of retention asked for it
 	watch  *watch  // with onAnswered: the store is asked how the job ended
 }

@@ -33,7 +33,7 @@ func (c *Core) events(a *agent, m *comms.Events) {
 		switch {
 		case len(events) == 0:
 		case j == nil || j.deleting || !j.lastOn(a.row.Name) || j.life != je.Life:
-			if !j.formerly(a.row.Name) && !slices.ContainsFunc(strangers, func(o *comms.JobEvents) bool { return o.Job == je.Job && o.Life == je.Life }) {
+			if !slices.ContainsFunc(strangers, func(o *comms.JobEvents) bool { return o.Job == je.Job && o.Life == je.Life }) {
 				strangers = append(strangers, je)
 			}
 			if j != nil && j.live != nil && !j.deleting && j.life == je.Life {
@@ -50,7 +50,7 @@ func (c *Core) events(a *agent, m *comms.Events) {
 		}
 	}
 	for _, je := range strangers {
-		c.send(a.link, &comms.Steer{Job: je.Job, Life: je.Life, Action: comms.SteerForget})
+		c.disown(a, c.jobs[je.Job], je.Job, je.Life)
 	}
 	if next > m.First && a.intake.take(b, next-1) {
 		c.measured(a, m.Flows)

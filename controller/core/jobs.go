@@ -80,7 +80,7 @@ type live struct {
 	spare    *spare                         // tasks that an agent was asked to set aside for another
 	patience patience                       // of such requests
 	redo     bool                           // resume when an agent that works on it is back
-	former   []*part                        // who had it, until it is durable that it is nobody's
+	former   []*part                        // who had it, until it is durable that it is theirs no more
 
 	gatherings map[dag.TaskIndex]*gathering // gangs that several agents have, by their first members; until the next epoch
 	split      map[dag.TaskIndex]bool       // of these, those of which some have started and others not

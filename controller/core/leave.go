@@ -307,17 +307,11 @@ func (c *Core) keeps(a *agent) bool {
 		return c.othersMayCome()
 	}
 	for _, j := range c.running {
-		if j.partOf(a.row.Name) != nil || j.assign.name(a.row.Name) {
+		if j.partOf(a.row.Name) != nil || j.formerly(a.row.Name) {
 			return true
 		}
 	}
 	return false
-}
-
-// name tells whether orders are for an agent, or take the job from it.
-func (o *orders) name(agent string) bool {
-	is := func(p *part) bool { return p.agent == agent }
-	return o != nil && (slices.ContainsFunc(o.was, is) || slices.ContainsFunc(o.parts, is))
 }
 
 // drain has an agent leave.

@@ -201,24 +201,41 @@ func (c *Core) forget(j *job, why string) {
 	}
 }
 
-// forgetFormer tells those who had a job, which is nobody's, to forget it. Before that
-// was durable they could not be: what they had cancelled would count for a controller
-// that does not know of it.
+// leave notes who has a job no more when these parts have it, and returns them.
+func (j *job) leave(parts []*part) []*part {
+	former := slices.DeleteFunc(slices.Clone(j.parts), func(p *part) bool {
+		return slices.ContainsFunc(parts, func(o *part) bool { return o.agent == p.agent })
+	})
+	j.former = append(j.former, former...)
+	return former
+}
+
+// forgetFormer tells those who had a job to forget it: it is durable that they have it
+// no more. One that leaves is dismissed, and has nothing of the job that it began.
 func (c *Core) forgetFormer(j *job, former []*part) {
 	for _, p := range former {
 		if j.live != nil {
 			j.former = slices.DeleteFunc(j.former, func(o *part) bool { return o == p })
 		}
-		if a := c.agents[p.agent]; a != nil && a.link != nil && j.partOf(p.agent) == nil {
-			c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerForget, Reason: "there is no room for what is left of it"})
+		if a := c.agents[p.agent]; a != nil && a.link != nil && a.leaving == nil {
+			c.send(a.link, &comms.Steer{Job: j.id, Life: j.life, Action: comms.SteerForget, Reason: "it has been taken from this agent"})
 		}
 	}
 }
 
-// formerly tells whether an agent had a job that is nobody's: it is told to forget it
-// when that is durable.
+// formerly tells whether an agent had a job, and it is not durable yet that it has it no more.
 func (j *job) formerly(name string) bool {
-	return j != nil && j.live != nil && slices.ContainsFunc(j.former, func(p *part) bool { return p.agent == name })
+	return j.live != nil && slices.ContainsFunc(j.former, func(p *part) bool { return p.agent == name })
+}
+
+// disown tells an agent to forget a job, j if it is that life of it, which is not its
+// any more. Before that is durable it could not be told: what it has cancelled would count
+// for a controller that does not know of it. Then forgetFormer tells it, or deleted.
+func (c *Core) disown(a *agent, j *job, id comms.JobID, life uint64) {
+	if j != nil && j.life == life && (j.formerly(a.row.Name) || j.deleting && j.lastOn(a.row.Name)) {
+		return
+	}
+	c.send(a.link, &comms.Steer{Job: id, Life: life, Action: comms.SteerForget})
 }
 
 // steer tells all agents that work on a job, and are there, to change its course;

@@ -298,7 +298,6 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 	c.takers(j, s, takes)
 	c.toAdopt(j, s, data)
 	if s.left && len(takes)+len(s.adopts) == 0 && s.idle(j, run) {
-		j.former = j.parts
 		s.parts = nil // an agent that is given no tasks, and told of none, would take all
 	}
 	made := map[dag.TaskIndex]struct{}{}
@@ -336,12 +335,11 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		c.endUnassigned(j)
 		return
 	}
-	p := pending{what: onRow, job: j}
+	p := pending{what: onRow, job: j, former: j.leave(s.parts)}
 	if len(r.rerun) > 0 {
 		p.link, p.req = r.link, r.req
 	}
 	if len(s.parts) == 0 {
-		p.former = slices.Clone(j.former)
 		j.setParts(nil) // waits for any agent
 		j.rec.Homeless = false
 		j.rec.Epoch++ // those before have nothing to say any more

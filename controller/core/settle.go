@@ -11,8 +11,7 @@ import (
 
 // orders are the Assigns of an epoch, one for each part.
 type orders struct {
-	was   []*part // who had the job before: they have it until the orders are durable
-	spare *spare  // what moves because an agent is idle; nil: nothing
+	spare *spare // what moves because an agent is idle; nil: nothing
 	parts []*part
 	to    []*comms.Assign
 }
@@ -293,7 +292,7 @@ func contains(sorted []dag.TaskIndex, t dag.TaskIndex) bool {
 // and keeps what they are to be told until it is durable. data is nil of a job in
 // which nothing has happened.
 func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) {
-	was, spare := j.parts, j.spare
+	spare := j.spare
 	c.begin(j, s.parts)
 	j.rec.Homeless = s.left
 	mine := make([][]dag.TaskIndex, len(s.parts))
@@ -310,7 +309,7 @@ func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.D
 			p.run = comms.Ranges(mine[k])
 		}
 	}
-	o := &orders{was: was, parts: s.parts, to: make([]*comms.Assign, len(s.parts)), spare: spare}
+	o := &orders{parts: s.parts, to: make([]*comms.Assign, len(s.parts)), spare: spare}
 	rest := c.common(j, run, data)
 	for k := range s.parts {
 		m := c.order(j, k)
