@@ -167,6 +167,9 @@ func (c *Core) deleted(j *job, p pending) {
 			c.send(a.link, &comms.Steer{Job: j.id, Life: j.life, Action: comms.SteerForget})
 		}
 	}
+	for _, told := range j.unsaid {
+		c.batchStored(told)
+	}
 	delete(c.jobs, j.id)
 	j.gone = true
 	if l := c.links[p.link]; l != nil {

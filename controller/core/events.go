@@ -32,6 +32,10 @@ func (c *Core) events(a *agent, m *comms.Events) {
 		}
 		switch {
 		case len(events) == 0:
+		case j != nil && j.deleting && j.lastOn(a.row.Name) && j.life == je.Life:
+			// It may be deleted in vain: the next controller needs the events then.
+			b.left++
+			j.unsaid = append(j.unsaid, pending{agent: a.row.Name, batch: b})
 		case j == nil || j.deleting || !j.lastOn(a.row.Name) || j.life != je.Life:
 			if !slices.ContainsFunc(strangers, func(o *comms.JobEvents) bool { return o.Job == je.Job && o.Life == je.Life }) {
 				strangers = append(strangers, je)

@@ -27,6 +27,7 @@ type job struct {
 	stage    stage
 	durable  bool
 	deleting bool
+	unsaid   []pending                          // with deleting: batches that are acknowledged when it is deleted
 	gone     bool                               // not in Core.jobs any more
 	remains  remains                            // once it has ended
 	exports  map[comms.DatasetRef]DatasetRecord // nil while there are none
