@@ -17,6 +17,7 @@ var open = map[string]string{}
 // simulator's draws a seed is another one: then what it showed is left to the test of
 // its core, which the history of this list names.
 var mended = []uint64{
+	87812,                                    // a task of which nobody had the memory counted as the only agent's of its job, and failed there
 	68352,                                    // a fetch of a streamed group was not sooner when its reader waited for nothing else that was not coming, as this agent had not heard of the stream
 	87765,                                    // an instance that an Assign had given to another agent came into being here when its generator made the element again
 	23969, 26084, 44431, 60027, 91899, 98903, // a copy waited to be told again although the controller had given the dataset itself: two of one name

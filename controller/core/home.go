@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cascade-run/cascade/comms"
@@ -20,11 +21,12 @@ func (c *Core) shareable(j *job) bool {
 }
 
 // choose returns the agent with most free cores that can run each of a job's
-// tasks, nil when there is none.
+// tasks, nil when there is none. Where each job runs on one agent it also has as
+// much memory as is held for each.
 func (c *Core) choose(j *job, g *dag.Graph) *agent {
 	var able []*agent
 	for _, a := range c.sortedAgents() {
-		if h := a.host(); a.stays() && h.Runs(g) {
+		if h := a.host(); a.stays() && h.Runs(g) && (c.cfg.Spread || j.holdsAll(&h)) {
 			able = append(able, a)
 		}
 	}
@@ -51,7 +53,8 @@ func (c *Core) choose(j *job, g *dag.Graph) *agent {
 	return c.prefer(g, able, best, free)
 }
 
-// awayFrom names the agents of a running job when none of them is there.
+// awayFrom names the agents of a running job when none of them is there, or says why
+// no other has taken it over.
 func (c *Core) awayFrom(j *job) string {
 	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobRunning || len(j.parts) == 0 || j.rec.Homeless {
 		return ""
@@ -62,6 +65,11 @@ func (c *Core) awayFrom(j *job) string {
 			return ""
 		}
 		names = append(names, p.agent)
+	}
+	if !slices.ContainsFunc(j.parts, func(p *part) bool { return !p.gone }) && c.othersStay() {
+		if text := c.unheld(j); text != "" {
+			return text
+		}
 	}
 	if len(names) == 1 {
 		return fmt.Sprintf("agent %s is away", names[0])

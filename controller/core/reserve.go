@@ -21,6 +21,8 @@ import (
 // one may come, which is away or not back since the controller started, the task is
 // nobody's: the decision says EventTorn again, so that it is decided anew. Without one
 // it stays, or goes to any agent that has enough but for that, which says that it does not fit.
+// A task that fits nowhere because its agent is lost is nobody's until one with as much is there.
+// Where each job runs on one agent (without Spread), that has as much as is held for each task.
 
 // reserve takes in how much is held for the next attempt at a task, and at each other of its gang.
 func (s *States) reserve(e *comms.Event) {
@@ -82,16 +84,39 @@ func (c *Core) hosted(j *job, t dag.TaskIndex) bool {
 	return false
 }
 
-// cramped tells whether more memory is held for a task than a host has, and than
-// another has not, which may not have come yet.
-func (c *Core) cramped(j *job, h *planner.Host, t dag.TaskIndex) bool {
-	return c.cfg.Spread && !j.states.holds(h, t) && c.hosted(j, t)
+// holdsAll tells whether a host has as much memory as is held for each task of a job. A
+// gang makes do with what its group says.
+func (j *job) holdsAll(h *planner.Host) bool {
+	for t := range j.states.reserved {
+		if !j.ganged(t) && !j.states.get(t).Over() && !j.states.holds(h, t) {
+			return false
+		}
+	}
+	return true
+}
+
+// cramped tells whether more memory is held for a task than a host has that counts as
+// its own, so that it must not stay: another host has as much, which may not have come
+// yet, or it is nobody's. grown are tasks that have outgrown their agent.
+func (c *Core) cramped(j *job, h *planner.Host, t dag.TaskIndex, grown []dag.TaskIndex) bool {
+	return !j.states.holds(h, t) && (c.cfg.Spread && c.hosted(j, t) || j.mayBeNobodys() && !contains(grown, t) && !j.ganged(t))
+}
+
+// mayBeNobodys tells whether a job on one agent, which counts as having all its tasks,
+// has some that it was not given, or that its process has lost.
+func (j *job) mayBeNobodys() bool {
+	return len(j.parts) == 1 && (j.rec.Homeless || j.parts[0].gone)
+}
+
+func (j *job) ganged(t dag.TaskIndex) bool {
+	_, size := j.graph.GangOf(t)
+	return size > 0
 }
 
 // crampedOn tells whether a task of a job is cramped on a host.
-func (c *Core) crampedOn(j *job, h *planner.Host) bool {
+func (c *Core) crampedOn(j *job, h *planner.Host, grown []dag.TaskIndex) bool {
 	for t := range j.states.reserved {
-		if !j.states.get(t).Over() && c.cramped(j, h, t) {
+		if !j.states.get(t).Over() && c.cramped(j, h, t, grown) {
 			return true
 		}
 	}
@@ -106,8 +131,8 @@ func (c *Core) unheld(j *job) string {
 	}
 	hosts := c.cluster().Hosts
 	for _, t := range slices.Sorted(maps.Keys(j.states.reserved)) {
-		holds := func(h planner.Host) bool { return j.states.holds(&h, t) }
-		if !j.states.get(t).Over() && !slices.ContainsFunc(hosts, holds) {
+		suits := func(h planner.Host) bool { return j.suits(&h, t) }
+		if !j.states.get(t).Over() && !slices.ContainsFunc(hosts, suits) {
 			text := fmt.Sprintf("task %s: it took more memory than its job says and is to be tried with %s, which no agent has that is here",
 				j.graph.TaskName(t), units.BytesSize(float64(j.states.reserved[t].Memory)))
 			if c.hosted(j, t) {

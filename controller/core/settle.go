@@ -49,7 +49,7 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking, 
 	}
 	pick := &picker{c: c, j: j, s: s, near: near, grown: grown, placed: map[dag.TaskIndex]int{}, beside: map[dag.TaskIndex]int{}, gangs: map[dag.TaskIndex]int{}}
 	taken := c.taken(j, s)
-	if len(j.parts) < 2 && len(s.parts) == 1 && !c.moves(s.parts[0]) && taken == nil && s.hosts[0].Runs(j.graph) && !c.crampedOn(j, &s.hosts[0]) {
+	if len(j.parts) < 2 && len(s.parts) == 1 && !c.moves(s.parts[0]) && taken == nil && s.hosts[0].Runs(j.graph) && !c.crampedOn(j, &s.hosts[0], grown) {
 		if j.hadMany && len(j.parts) == 1 && j.parts[0].gone {
 			s.moved = slices.DeleteFunc(slices.Clone(run), func(t dag.TaskIndex) bool { return j.states.get(t).Over() })
 		}
@@ -62,7 +62,7 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking, 
 			}
 		}
 		if k := j.ownerOf(t); k != nobody && (!c.moves(j.parts[k]) || c.held(j, j.parts[k], t)) {
-			if k = stays[k]; k != nobody && (len(j.parts) < 2 && !s.hosts[k].Suits(j.graph, t) || c.cramped(j, &s.hosts[k], t)) {
+			if k = stays[k]; k != nobody && (len(j.parts) < 2 && !s.hosts[k].Suits(j.graph, t) || c.cramped(j, &s.hosts[k], t, grown)) {
 				return nobody // this is no task for it, and it is the only agent of the job, or another has the memory
 			}
 			return k
