@@ -66,3 +66,33 @@ tasks:
 		}
 	}
 }
+
+// The largest host does not get a job whole when it has to build its environment for longer
+// than a smaller one, which has it, takes for all: neither at first nor after a search.
+func TestLargestHasToBuild(t *testing.T) {
+	const two = `
+job: d
+environments: {e: {go: ./e}}
+tasks:
+  a: {run: "e:Fa", for: {i: "0..1"}, out: [x]}
+`
+	g := parse(t, two)
+	costs := seen("d", map[string][2]float64{"a": {2, 10}})
+	for _, c := range []struct {
+		seconds float64
+		want    string
+	}{{0.1, "one host"}, {10, "a[0]=1 a[1]=1"}} {
+		cl := built(two, c.seconds, hosts(2, 1), 1)
+		first, err := Spread(g, costs, cl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		better, err := Better(g, first, cl, Effort{Evaluations: 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, after := homes(g, first), homes(g, better); got != c.want || after != c.want {
+			t.Errorf("a build of %g s: %s at first and %s after a search, want %s", c.seconds, got, after, c.want)
+		}
+	}
+}
