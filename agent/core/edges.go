@@ -92,7 +92,7 @@ func (c *Core) resolveEdge(j *job, consumer taskIndex, by comms.DatasetRef, ok b
 func (c *Core) ready(j *job, e entry) {
 	gs := j.groupOf(e.task)
 	if j.stopped != nil {
-		c.endUnrun(j, e.task, j.cause(e))
+		c.endUnrun(j, e.task)
 		return
 	}
 	if gs.unfit != "" {

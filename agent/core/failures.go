@@ -20,6 +20,7 @@ func (c *Core) cancel(r *run, text string) {
 	}
 	c.unfold(r)
 	r.abort = &comms.TaskError{Kind: comms.ErrorCancelled, Message: text}
+	r.halted = r.job.stopped != nil
 	r.deadline = c.now.Add(3 * grace)
 	c.emit(ToExecutor{r.ex.id, &comms.Cancel{Run: r.id, Why: comms.ErrorCancelled, Text: text, Grace: int64(grace)}})
 }
@@ -72,7 +73,11 @@ func (c *Core) failedRun(r *run, it *comms.ReportItem) {
 		return
 	}
 	if j.stopped != nil && it.Usage == nil && it.Error != nil && it.Error.Kind == comms.ErrorCancelled { // the executor had not begun it
-		c.endUnrun(j, r.task, r.cause)
+		c.endUnrun(j, r.task)
+		return
+	}
+	if r.revoked() {
+		c.anew(r, it.Usage, comms.Cause{Kind: comms.CauseSubmit, Text: "what it was cancelled for counts no more"})
 		return
 	}
 	e := it.Error
@@ -86,6 +91,10 @@ func (c *Core) failedRun(r *run, it *comms.ReportItem) {
 	r.usage = it.Usage
 	c.fail(j, r.task, r, e, r.endCause(), false)
 }
+
+// revoked tells whether a run was cancelled because its job was stopped, and the job
+// goes on: an Assign has come since. What had stopped it counts no more.
+func (r *run) revoked() bool { return r.halted && r.job.stopped == nil }
 
 // costOf is what a failed attempt cost: the executor's word, or the time that
 // passed when it died; nil when there was no run.
@@ -116,6 +125,12 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 	e.Task, e.Attempt, e.Agent = j.taskName(t), comms.Try(s.attempt), c.cfg.Agent
 	gs := j.groupOf(t)
 	if e.Kind == comms.ErrorCancelled {
+		if j.stopped != nil { // who reads it must know what it counts with
+			if r != nil {
+				c.noteStarted(r) // its end does not say what made it start
+			}
+			cause = j.stopped.cause
+		}
 		c.noteEnd(j, comms.Event{Kind: comms.EventCancelled, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
 		c.end(j, t, tCancelled)
 		c.todo = append(c.todo, ended{j, t})
@@ -291,13 +306,17 @@ func (c *Core) executorDead(ev ExecutorDead) {
 
 // lostRun gives a task a new attempt whose run had ended, or almost, when its executor died of another's.
 func (c *Core) lostRun(r *run, ex *executor) {
-	j, s := r.job, r.job.at(r.task)
-	if j.stopped != nil {
-		c.endUnrun(j, r.task, comms.Cause{Kind: comms.CauseExecutor, Number: uint64(ex.id)})
+	if r.job.stopped != nil {
+		c.endUnrun(r.job, r.task)
 		return
 	}
-	cause := comms.Cause{Kind: comms.CauseExecutor, Number: uint64(ex.id), Text: "its executor died before it could report"}
-	c.note(j, comms.Event{Kind: comms.EventRetry, Task: r.task, Attempt: s.attempt, Executor: ex.id, Cause: cause})
+	c.anew(r, nil, comms.Cause{Kind: comms.CauseExecutor, Number: uint64(ex.id), Text: "its executor died before it could report"})
+}
+
+// anew gives a task another attempt whose run came to nothing for no fault of the task.
+func (c *Core) anew(r *run, usage *comms.Usage, cause comms.Cause) {
+	j, s := r.job, r.job.at(r.task)
+	c.note(j, comms.Event{Kind: comms.EventRetry, Task: r.task, Attempt: s.attempt, Executor: r.ex.id, Cause: cause, Usage: usage})
 	s.attempt = comms.NextTry(s.attempt)
 	s.flags |= fUnfused
 	if r.gs.ganged() && j.gangOf(r.task).spans() {
@@ -313,6 +332,10 @@ func (c *Core) lostRun(r *run, ex *executor) {
 
 // crashed ends the attempt that an executor died of.
 func (c *Core) crashed(r *run, ex *executor, ev ExecutorDead) {
+	if r.revoked() {
+		c.anew(r, c.costOf(r), comms.Cause{Kind: comms.CauseExecutor, Number: uint64(ex.id), Text: "it died when it was to end this run, for what counts no more"})
+		return
+	}
 	e := &comms.TaskError{Kind: comms.ErrorCrash, Message: "its executor died: " + ev.Why, Executor: ex.id, Signal: ev.Signal, LogTail: ev.Tail}
 	switch {
 	case r.abort != nil:

@@ -94,10 +94,10 @@ type job struct {
 	registry []comms.FuncSig
 
 	held     bool
-	stopped  *comms.TaskError // why nothing more starts; nil while it goes on
-	dropped  bool             // forgotten: gone as soon as nothing runs
-	call     *call            // what it is the call of; nil for one that the controller knows
-	depth    int              // of calls
+	stopped  *stop // nothing more starts; nil while it goes on
+	dropped  bool  // forgotten: gone as soon as nothing runs
+	call     *call // what it is the call of; nil for one that the controller knows
+	depth    int   // of calls
 	callers  map[taskIndex]*caller
 	lends    map[comms.DatasetRef]int // datasets that are inputs of calls
 	unended  int
@@ -246,20 +246,25 @@ func (c *Core) steer(j *job, m *comms.Steer) {
 	c.touch(j)
 }
 
-// stop ends a job early: what has not started never will, what runs is
-// cancelled. why is the error that its tasks end with.
+// stop is why a job ends early: the error that its tasks end with, and the cause of that.
+type stop struct {
+	why   *comms.TaskError
+	cause comms.Cause
+}
+
+// stop ends a job early: what has not started never will, what runs is cancelled.
 func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
 	if j.stopped != nil {
 		return
 	}
-	j.stopped = why
+	j.stopped = &stop{why, cause}
 	c.leaveAll(j)
 	c.dropUnplaced(j, noTask)
 	c.unwantAll(j)
 	for i := range j.tasks {
 		switch j.tasks[i].state {
 		case tWaiting, tReady, tDelayed, tAside, tAway, tPinning:
-			c.endUnrun(j, taskIndex(i), cause)
+			c.endUnrun(j, taskIndex(i))
 		case tAsked:
 			c.unask(j, taskIndex(i))
 			c.touch(j)
@@ -274,13 +279,13 @@ func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
 }
 
 // endUnrun ends a task of a stopped job that does not run.
-func (c *Core) endUnrun(j *job, t taskIndex, cause comms.Cause) {
+func (c *Core) endUnrun(j *job, t taskIndex) {
 	kind, state := comms.EventSkipped, tSkipped
-	e := &comms.TaskError{Kind: comms.ErrorSkipped, Message: j.stopped.Message, Task: j.taskName(t), Attempt: comms.Try(j.tasks[t].attempt), Agent: c.cfg.Agent}
-	if j.stopped.Kind == comms.ErrorCancelled {
+	e := &comms.TaskError{Kind: comms.ErrorSkipped, Message: j.stopped.why.Message, Task: j.taskName(t), Attempt: comms.Try(j.tasks[t].attempt), Agent: c.cfg.Agent}
+	if j.stopped.why.Kind == comms.ErrorCancelled {
 		kind, state, e.Kind = comms.EventCancelled, tCancelled, comms.ErrorCancelled
 	}
-	c.noteEnd(j, comms.Event{Kind: kind, Task: t, Attempt: j.tasks[t].attempt, Cause: cause, Error: e})
+	c.noteEnd(j, comms.Event{Kind: kind, Task: t, Attempt: j.tasks[t].attempt, Cause: j.stopped.cause, Error: e})
 	c.end(j, t, state)
 	c.todo = append(c.todo, ended{j, t})
 }

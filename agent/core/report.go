@@ -113,7 +113,7 @@ func (c *Core) startedRun(r *run) {
 		r.deadline = c.now.Add(t + 3*grace)
 	}
 	if r.job.stopped != nil && r.abort == nil {
-		c.cancel(r, r.job.stopped.Message)
+		c.cancel(r, r.job.stopped.why.Message)
 	}
 }
 
@@ -283,7 +283,7 @@ func (c *Core) takenBack(ex *executor, runs []comms.RunID) {
 	}
 	for _, r := range slices.Clone(ex.queue) {
 		if r.asked && r.job.stopped != nil && r.abort == nil {
-			c.cancel(r, r.job.stopped.Message)
+			c.cancel(r, r.job.stopped.why.Message)
 		}
 		r.asked = false
 	}
@@ -296,7 +296,7 @@ func (c *Core) returned(r *run) {
 		return
 	}
 	if j.stopped != nil {
-		c.endUnrun(j, r.task, r.cause)
+		c.endUnrun(j, r.task)
 		return
 	}
 	if r.gang != nil && r.abort != nil { // another of its gang has failed

@@ -50,6 +50,7 @@ type run struct {
 	usage    *comms.Usage     // what it cost, when it failed
 	used     int64            // bytes of private memory when it was ended because of them; 0: it was not
 	abort    *comms.TaskError // it was cancelled or ran out of time, and why
+	halted   bool             // it was cancelled because its job was stopped
 	deadline time.Time        // when its executor is killed; zero never
 }
 

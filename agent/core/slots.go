@@ -125,7 +125,7 @@ func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 		j.at(i).missing = missing
 		switch {
 		case j.stopped != nil:
-			c.endUnrun(j, i, comms.Cause{Kind: comms.CauseDataset, Ref: ref})
+			c.endUnrun(j, i)
 		case failed && !c.tolerates(j, i):
 			c.skip(j, i, comms.DatasetRef{Task: noTask})
 		case missing == 0:
