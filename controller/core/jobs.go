@@ -256,7 +256,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 		if !j.states.Apply(e) {
 			continue
 		}
-		torn = torn || e.Kind == comms.EventTorn || e.Kind == comms.EventSkipped && j.states.missed[e.Task]
+		torn = torn || e.Kind == comms.EventTorn || (e.Kind == comms.EventSkipped || e.Kind == comms.EventCancelled) && j.states.missed[e.Task]
 		lost = c.datasets(j, a, e, &commit) || e.Kind == comms.EventRetry && j.waitsInVain(e.Task, p) || lost
 		if e.Kind == comms.EventFailed && e.Error != nil {
 			commit.Tasks = append(commit.Tasks, TaskRecord{Task: uint32(e.Task), Error: *e.Error, At: e.At})

@@ -88,6 +88,7 @@ func (s *States) over(tasks []comms.Range, f func(dag.TaskIndex)) {
 			s.put(t, TaskWaiting)
 			delete(s.outgrown, t)
 			delete(s.missed, t)
+			delete(s.cut, t)
 			s.lineage.startsOver(t)
 			if len(s.torn) > 0 {
 				first, _ := s.g.GangOf(t)
@@ -119,20 +120,23 @@ func (s *States) void(t dag.TaskIndex) bool {
 	return s.epoch < s.since[t]
 }
 
-// inVain tells whether a task was skipped for the failure of one that was given out
-// anew since, or for another that was skipped for that. Its agent did not know.
+// inVain tells whether a task was skipped or cancelled for the failure of one that was
+// given out anew since, or for another that was skipped for that. Its agent did not know.
 func (s *States) inVain(e *comms.Event) bool {
 	by := e.Cause.Ref.Task
 	return e.Cause.Kind == comms.CauseTask && s.exists(by) && (s.missed[by] || s.since != nil && s.epoch < s.since[by])
 }
 
-// miss takes in that a task waits for the controller: its agent takes it for skipped
+// miss takes in that a task waits for the controller: for its agent it has ended
 // until it gets another attempt.
 func (s *States) miss(t dag.TaskIndex) {
 	if s.missed == nil {
 		s.missed = map[dag.TaskIndex]bool{}
 	}
 	s.missed[t] = true
+	if s.get(t) == TaskRunning {
+		s.cuts(t)
+	}
 	s.put(t, TaskWaiting)
 }
 

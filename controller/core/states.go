@@ -47,7 +47,7 @@ type States struct {
 	first   map[dag.TaskIndex]uint32        // of instances: the attempt that their agent begins with, where it is above 1
 	known   map[streamKey]uint64            // elements published of an open output
 	ends    map[streamKey]uint64
-	cut     map[dag.TaskIndex]bool    // cancelled while they ran
+	cut     map[dag.TaskIndex]bool    // cancelled while they ran, or skipped so
 	lost    map[comms.DatasetRef]bool // lost, and not published again; true: an agent lacks it that was promised it
 	groups  []comms.GroupCounts
 	open    uint64 // tasks that are there and not over
@@ -63,7 +63,7 @@ type States struct {
 
 	reserved map[dag.TaskIndex]comms.Reserve // tasks for which more memory is held than their groups say
 	outgrown map[dag.TaskIndex]bool          // tasks that need more than their agent has, and wait for the controller
-	missed   map[dag.TaskIndex]bool          // tasks that were skipped for what counts no more, and wait for it too
+	missed   map[dag.TaskIndex]bool          // tasks that were skipped or cancelled for what counts no more, and wait for it too
 }
 
 // NewStates returns the states of a job in which nothing has happened.
@@ -174,13 +174,17 @@ func (s *States) put(i dag.TaskIndex, to TaskState) {
 func (s *States) noteCut(i dag.TaskIndex, from, to TaskState) {
 	switch {
 	case from == TaskRunning && to == TaskCancelled:
-		if s.cut == nil {
-			s.cut = map[dag.TaskIndex]bool{}
-		}
-		s.cut[i] = true
+		s.cuts(i)
 	case from == TaskCancelled:
 		delete(s.cut, i)
 	}
+}
+
+func (s *States) cuts(i dag.TaskIndex) {
+	if s.cut == nil {
+		s.cut = map[dag.TaskIndex]bool{}
+	}
+	s.cut[i] = true
 }
 
 // begun tells whether the present attempt at a task has begun, as far as is known. A
@@ -305,14 +309,15 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.tear(e)
 	case comms.EventFailed:
 		s.put(e.Task, TaskFailed)
-	case comms.EventSkipped:
-		if s.inVain(e) {
+	case comms.EventSkipped, comms.EventCancelled:
+		switch {
+		case s.inVain(e):
 			s.miss(e.Task)
-			break
+		case e.Kind == comms.EventSkipped:
+			s.put(e.Task, TaskSkipped)
+		default:
+			s.put(e.Task, TaskCancelled)
 		}
-		s.put(e.Task, TaskSkipped)
-	case comms.EventCancelled:
-		s.put(e.Task, TaskCancelled)
 	case comms.EventStreamEnd:
 		s.streamEnd(streamKey{e.Task, e.Output}, e.Count)
 	}
