@@ -469,7 +469,7 @@ func (x *executor) work() {
 }
 
 func (x *executor) finish(r *comms.Run, k *comms.Kind) {
-	it := comms.ReportItem{Kind: comms.ReportFinished, Usage: &comms.Usage{Start: x.w.wall().UnixNano(), Duration: int64(x.w.now - x.began)}}
+	it := comms.ReportItem{Kind: comms.ReportFinished, Usage: x.usage()}
 	for o := range k.Outputs {
 		out, n := &k.Outputs[o], uint32(o)
 		if out.Generate == dag.GenerateOpen {
@@ -501,7 +501,7 @@ func (x *executor) failed(kind comms.ErrorKind, text string) {
 		x.lease = nil
 	}
 	x.dropsLive(x.cur)
-	x.over(comms.ReportItem{Kind: comms.ReportFailed, Error: &comms.TaskError{Kind: kind, Message: text}})
+	x.over(comms.ReportItem{Kind: comms.ReportFailed, Usage: x.usage(), Error: &comms.TaskError{Kind: kind, Message: text}})
 }
 
 func (x *executor) over(it comms.ReportItem) {

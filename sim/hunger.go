@@ -112,3 +112,8 @@ func (o *oracle) starved(id comms.JobID, f *facts, e *comms.Event) bool {
 	}
 	return slices.ContainsFunc(o.w.agents, func(a *agent) bool { return a.name == e.Error.Agent && takes > o.w.memoryOf(a) })
 }
+
+// usage is what the run has cost: all that has begun says it, also when it was cancelled.
+func (x *executor) usage() *comms.Usage {
+	return &comms.Usage{Start: x.w.wall().UnixNano(), Duration: int64(x.w.now - x.began)}
+}

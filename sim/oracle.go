@@ -226,7 +226,7 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] || b.Agent != "" && b.Epoch < f.since[e.Task] {
 		return // of an attempt that was given up, as that of an agent which made a task again by itself
 	}
-	if delete(f.vain, e.Task); e.Kind == comms.EventSkipped && f.inVain(b, e) {
+	if delete(f.vain, e.Task); (e.Kind == comms.EventSkipped || e.Kind == comms.EventCancelled) && f.inVain(b, e) {
 		f.vain[e.Task] = true
 		return
 	}
@@ -275,7 +275,7 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 	}
 }
 
-// inVain tells whether a task was skipped for one that was given out anew since, or that
+// inVain tells whether a task was skipped or cancelled for one that was given out anew since, or that
 // was itself skipped in vain: it is to have another chance.
 func (f *facts) inVain(b *core.Batch, e *comms.Event) bool {
 	by := e.Cause.Ref.Task
@@ -285,7 +285,7 @@ func (f *facts) inVain(b *core.Batch, e *comms.Event) bool {
 // noneInVain wants that no task of a job that has ended was skipped in vain, unless the job was cancelled.
 func (o *oracle) noneInVain(c *core.Commit, f *facts) {
 	if c.Row != nil && c.Row.Phase.Final() && len(f.vain) > 0 && !f.cancel {
-		o.w.fail(c.Job, "tasks %v stay skipped: what they were skipped for counts no more", slices.Sorted(maps.Keys(f.vain)))
+		o.w.fail(c.Job, "tasks %v have ended for what counts no more", slices.Sorted(maps.Keys(f.vain)))
 	}
 }
 
