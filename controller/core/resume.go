@@ -364,11 +364,11 @@ func (c *Core) startsAnew(j *job, set []dag.TaskIndex, why string) ([]dag.TaskIn
 		set = j.wholeGangs(set, broken)
 	}
 	grown, missed := j.states.outgrownTasks(), j.states.missedTasks()
-	switch set = union(set, grown, missed); {
+	switch set = j.wholeGangs(union(set, grown, missed), missed); {
 	case len(grown) > 0:
 		why = cmp.Or(why, "needs more memory than its agent has")
 	case len(missed) > 0:
-		why = cmp.Or(why, "was skipped for a failure that counts no more")
+		why = cmp.Or(why, "ended for a failure that counts no more")
 	}
 	if stale := j.outdated(); len(stale) > 0 {
 		set = j.wholeGangs(union(set, stale), stale)
