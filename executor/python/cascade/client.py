@@ -22,7 +22,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import msgpack
 
@@ -37,6 +37,7 @@ from .wire.envelope import LinkError
 
 _UNTIL_RESULT = -2  # as Watch.every: told when the results are there, or at the end if they never are
 _TOGETHER = 256  # outputs that are asked for in one request, at most
+_watchers: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()  # of the clusters that this process started
 _KINDS = {1: "error", 2: "panic", 3: "exit", 4: "timeout", 5: "cancelled", 6: "crash", 7: "out of memory", 8: "wrote to input",
           9: "input", 10: "setup", 11: "skipped", 12: "poison", 13: "store"}  # fmt: skip
 
@@ -504,6 +505,21 @@ def connect(to: str = "") -> Cluster:
     return Cluster(to)
 
 
+# The watcher of a cluster. Its input ends with the program that started it, however that ends: by kill -9 too, as notebooks do
+# with their kernels. Then it ends the daemons, and when they have ended, as a pipe says that only they hold, removes the folder.
+_WATCH = 'read -r _; folder=$1; shift; kill "$@"; read -r _ <&1; rm -rf "$folder"'
+
+
+def _forked() -> None:
+    """A child that was forked may live longer than its parent, whose end the watchers wait for."""
+    for watcher in _watchers:
+        if watcher.stdin is not None:
+            watcher.stdin.close()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 def local(*, state: str = "", store: str = "", cpu: float = 0.0, programs: str = "") -> Cluster:
     """Starts a cluster on this host that ends with the returned object, or with the program: cascade-controller and cascade-agent.
 
@@ -530,21 +546,23 @@ def local(*, state: str = "", store: str = "", cpu: float = 0.0, programs: str =
             process.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
-    def start(*command: str) -> None:
+    def start(held: BinaryIO, *command: str) -> None:
         with open(os.path.join(base, os.path.basename(command[0]) + ".log"), "ab") as log:
-            started.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
+            started.append(subprocess.Popen(command, stdin=held, stdout=log, stderr=log, start_new_session=True))
 
     socket = os.path.join(base, "controller", "run", "controller.sock")
     try:
-        start(found[0], "--state", os.path.join(base, "controller"), "--durability", "crash")
-        more = [f for flag, value in (("--store", store), ("--cpu", str(cpu or ""))) if value for f in (flag, value)]
-        start(found[1], "--controller", f"ipc://{socket}", "--name", "local", "--state", os.path.join(base, "agent"),
-              "--runtime", os.path.join(folder, "a"), *more)  # fmt: skip
-        # Its input ends with this process, however that ends: by kill -9 too, as notebooks do with their kernels.
-        ids = [str(process.pid) for process in reversed(started)]
-        watch.append(subprocess.Popen(["/bin/sh", "-c", 'read -r _; kill "$@"', "cascade-watch", *ids],
-                                      stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                      start_new_session=True))  # fmt: skip
+        ended, alive = os.pipe()
+        with open(ended, "rb") as says, open(alive, "wb") as held:
+            start(held, found[0], "--state", os.path.join(base, "controller"), "--durability", "crash")
+            more = [f for flag, value in (("--store", store), ("--cpu", str(cpu or ""))) if value for f in (flag, value)]
+            start(held, found[1], "--controller", f"ipc://{socket}", "--name", "local", "--state", os.path.join(base, "agent"),
+                  "--runtime", os.path.join(folder, "a"), *more)  # fmt: skip
+            ids = [str(process.pid) for process in reversed(started)]
+            watch.append(subprocess.Popen(["/bin/sh", "-c", _WATCH, "cascade-watch", folder, *ids],
+                                          stdin=subprocess.PIPE, stdout=says, stderr=subprocess.DEVNULL,
+                                          start_new_session=True))  # fmt: skip
+        _watchers.add(watch[0])
         for _ in range(600):
             try:
                 return Cluster(f"ipc://{socket}", stop)

@@ -5,15 +5,18 @@ usage: ends.py PROGRAMS
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 WAYS = {
     "returns": "",
     "raises": "raise SystemExit(3)",
     "is killed": "import os; os.kill(os.getpid(), 9)",
     "closes": "c.close()",
+    "is killed while a child of it goes on": "import os\nif os.fork():\n    os.kill(os.getpid(), 9)\nos.close(1)\nsys.stdin.read()",
 }
 BEGIN = """import subprocess, sys, cascade
 own = subprocess.Popen
@@ -26,7 +29,11 @@ c = cascade.local(store="64MiB", programs=sys.argv[1])
 """
 
 for way, end in WAYS.items():
-    program = subprocess.Popen([sys.executable, "-c", BEGIN + end, sys.argv[1]], stdout=subprocess.PIPE, text=True)
+    folder = tempfile.mkdtemp()
+    program = subprocess.Popen(
+        [sys.executable, "-c", BEGIN + end, sys.argv[1]],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": folder},
+    )  # fmt: skip
     ids = [int(line) for line in program.stdout]
     code = program.wait()
     left = 0
@@ -39,4 +46,7 @@ for way, end in WAYS.items():
             left += 1
             os.kill(pid, signal.SIGKILL)
         os.close(fd)
-    print(f"a program that {way} ends with {code}; of {len(ids)} processes {left} are left")
+    program.stdin.close()
+    files = os.listdir(folder)
+    shutil.rmtree(folder)
+    print(f"a program that {way} ends with {code}; of {len(ids)} processes {left} are left, and {len(files)} folders")
