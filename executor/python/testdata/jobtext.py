@@ -1,6 +1,7 @@
 """What becomes of the text of job files that the client submits; each change is a case."""
 
 import os
+import shutil
 import tempfile
 
 from cascade import inputs, jobtext, packages
@@ -70,3 +71,4 @@ for text in ("inputs: {a: {files: '*.none'}}", "inputs: {a: {file: none.txt}}", 
         jobtext.sealed(text, folder, seal)
     except ValueError as e:
         print("refused:", str(e).replace(folder, "FOLDER"))
+shutil.rmtree(folder)
