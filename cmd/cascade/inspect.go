@@ -389,6 +389,12 @@ cancelled. ` + taskHelp + "\n" + jobHelp,
 						return err
 					}
 				}
+				if err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
+					a.differed = p.Differs
+					return false
+				}); err != nil {
+					return err
+				}
 				if err := j.Rerun(ctx, tasks...); err != nil {
 					return err
 				}

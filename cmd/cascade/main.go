@@ -55,16 +55,17 @@ type app struct {
 	unheeded   func() // the next interrupt ends the process
 	environ    []string
 
-	signals signals
-	to      string
-	state   string
-	json    bool
-	verbose int
-	tcp     bool
-	owner   bool           // the cluster ends with this command: it has no other host
-	left    []comms.JobRow // jobs that an earlier run left, which nobody else waits for
-	rerun   bool           // the command has tasks of an earlier job begin again
-	alone   bool           // the state is read by this command only: no task runs
+	signals  signals
+	to       string
+	state    string
+	json     bool
+	verbose  int
+	tcp      bool
+	owner    bool           // the cluster ends with this command: it has no other host
+	left     []comms.JobRow // jobs that an earlier run left, which nobody else waits for
+	rerun    bool           // the command has tasks of an earlier job begin again
+	differed uint64         // datasets that this job had made again otherwise before
+	alone    bool           // the state is read by this command only: no task runs
 
 	retained bool                     // the job keeps the results of all tasks
 	anew     func(comms.JobID) string // how to run the file of a job that failed when it is mended; nil without a file

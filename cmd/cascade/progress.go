@@ -44,7 +44,7 @@ const (
 )
 
 func (a *app) newProgress(g *dag.Graph, id comms.JobID) *progress {
-	s := &progress{a: a, graph: g, job: id, start: time.Now(), quiet: time.Now(), told: map[string]bool{}, built: map[string]bool{}}
+	s := &progress{a: a, graph: g, job: id, start: time.Now(), quiet: time.Now(), told: map[string]bool{}, built: map[string]bool{}, differs: a.differed}
 	switch {
 	case a.json:
 	case isTerminal(a.err):

@@ -55,6 +55,24 @@ tasks:
 	}
 }
 
+// What a job was said to have made again otherwise before it ran again is not told as news.
+func TestDiffersIsToldOnce(t *testing.T) {
+	var out strings.Builder
+	a := &app{err: &out, differed: 2}
+	s := a.newProgress(&dag.Graph{Name: "two"}, comms.JobID{})
+	out.Reset()
+	for _, tt := range []struct {
+		differs uint64
+		want    string
+	}{{2, ""}, {3, "warning: a.x of h1 differs; 3 in all\n"}, {3, ""}} {
+		s.update(&cascade.Progress{Name: "two", Differs: tt.differs, Differing: "a.x of h1 differs"})
+		if got := out.String(); got != tt.want {
+			t.Errorf("%d differ: %q, want %q", tt.differs, got, tt.want)
+		}
+		out.Reset()
+	}
+}
+
 // Why nothing of a job runs is told again with each sign of life.
 func TestReasonIsRepeated(t *testing.T) {
 	var out strings.Builder
