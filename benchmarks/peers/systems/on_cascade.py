@@ -156,10 +156,17 @@ class OnHosts(Cascade):
             hosts.start(i, os.path.join(programs, "cascade-agent"), "--name", f"host{i}", "--state", os.path.join(state, f"host{i}"),
                         "--controller", control, "--listen", f"tcp://{address}:7421", "--insecure-test-network",
                         "--cpu", "1", "--resource", f"host{i}=1", "--store", str(hosts.STORE))  # fmt: skip
-        socket = os.path.join(state, "controller", "run", "controller.sock")
-        hosts.until(lambda: os.path.exists(socket))
-        self.cluster = cascade.connect(f"ipc://{socket}")
+        self.address = "ipc://" + os.path.join(state, "controller", "run", "controller.sock")
+        hosts.until(self.connected)
         hosts.until(self.ready)
+
+    def connected(self) -> bool:
+        """Whether the controller listens: a socket is there before that."""
+        try:
+            self.cluster = cascade.connect(self.address)
+        except ConnectionError:
+            return False
+        return True
 
     def ready(self) -> bool:
         """Whether every agent has come, and runs tasks."""
