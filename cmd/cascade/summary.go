@@ -214,14 +214,21 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 		}
 		return
 	}
-	e := job.Cause
-	fmt.Fprintf(a.err, "job %s failed after %s: task %s: %s\n",
-		p.Name, report.Seconds(p.Took().Seconds()), e.Task, e.Text())
-	where := fmt.Sprintf("agent %s", e.Agent)
-	if e.Executor > 0 {
-		where += fmt.Sprintf(", executor %d", e.Executor)
+	e, who := job.Cause, ""
+	switch {
+	case e.Task != "":
+		who = "task " + e.Task + ": "
+	case e.Agent != "":
+		who = "agent " + e.Agent + ": "
 	}
-	fmt.Fprintf(a.err, "  ran on   %s, attempt %d\n", where, e.Attempt)
+	fmt.Fprintf(a.err, "job %s failed after %s: %s%s\n", p.Name, report.Seconds(p.Took().Seconds()), who, e.Text())
+	if e.Task != "" {
+		where := fmt.Sprintf("agent %s", e.Agent)
+		if e.Executor > 0 {
+			where += fmt.Sprintf(", executor %d", e.Executor)
+		}
+		fmt.Fprintf(a.err, "  ran on   %s, attempt %d\n", where, e.Attempt)
+	}
 	if i, ok := g.Lookup(e.Task); ok {
 		if inputs, err := g.Inputs(i); err == nil {
 			for _, in := range inputs {
@@ -241,8 +248,13 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 		a.explainSkipped(ctx, client, p.Job)
 	}
 	id := p.Job.String()
-	fmt.Fprintf(a.err, "  more     %s; %s\n", a.hint("story", id, e.Task), a.hint("logs", id, e.Task))
-	ways := []string{fmt.Sprintf("  again    %s  # as it was submitted", a.hint("rerun", id))}
+	if e.Task != "" {
+		fmt.Fprintf(a.err, "  more     %s; %s\n", a.hint("story", id, e.Task), a.hint("logs", id, e.Task))
+	}
+	var ways []string
+	if sum.Failed+sum.Skipped+sum.Cancelled > 0 { // else no task would run again
+		ways = append(ways, fmt.Sprintf("  again    %s  # as it was submitted", a.hint("rerun", id)))
+	}
 	if a.anew != nil {
 		ways = append(ways, "  mended   "+a.anew(p.Job))
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
 )
 
 // Who looks at the end of a job sees what a lost agent has cost it.
@@ -27,6 +29,19 @@ func TestRepeats(t *testing.T) {
 		if got := repeats(rows, c.retries); got != c.want {
 			t.Errorf("attempts %v with %d retries: %d, want %d", c.attempts, c.retries, got, c.want)
 		}
+	}
+}
+
+// A job that an agent could not take failed without a task: there is none to look at, or to run again.
+func TestFailureWithoutTask(t *testing.T) {
+	var out strings.Builder
+	a := &app{err: &out, anew: func(comms.JobID) string { return "cascade run j.yaml" }}
+	cause := &cascade.TaskError{Kind: comms.ErrorInput, Message: "graph of the job: it cannot be read", Agent: "old"}
+	p := &cascade.Progress{Name: "j", Phase: comms.JobFailed, Error: cause, Groups: []comms.GroupCounts{{Group: "a", Total: 1}}}
+	a.explainFailure(t.Context(), nil, &dag.Graph{Name: "j"}, p, &cascade.JobError{Name: "j", Phase: comms.JobFailed, Cause: cause})
+	want := "job j failed after 0us: agent old: input: graph of the job: it cannot be read\n  mended   cascade run j.yaml\n"
+	if out.String() != want {
+		t.Errorf("it says\n%swant\n%s", out.String(), want)
 	}
 }
 
