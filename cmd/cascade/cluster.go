@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/user"
 	"path/filepath"
-	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,19 +53,18 @@ func (a *app) controllerState() (string, error) {
 
 // head connects to the controller that is meant.
 func (a *app) head(ctx context.Context, f func(*cascade.Client) error) (err error) {
-	to := a.to
+	to, dir := a.to, ""
 	if to == "" {
-		dir, err := a.controllerState()
-		if err != nil {
+		if dir, err = a.controllerState(); err != nil {
 			return err
 		}
 		to = daemon.ControllerSocket(dir)
-		if _, err := os.Lstat(strings.TrimPrefix(to, "ipc://")); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("no controller serves %s on this host: start cascade-controller --state %s (after cascade cluster init), or say another with --state or --to", dir, quoted(dir))
-		}
 	}
 	c, err := cascade.Dial(ctx, to, a.options()...)
 	if err != nil {
+		if dir != "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)) { // one that was killed leaves its socket
+			return fmt.Errorf("no controller serves %s on this host: start cascade-controller --state %s (after cascade cluster init), or say another with --state or --to: %w", dir, quoted(dir), err)
+		}
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()

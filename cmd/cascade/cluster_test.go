@@ -1,10 +1,13 @@
 package main
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cascade-run/cascade/cmd/internal/daemon"
 )
 
 // What is refused of a cluster says how to go on, and makes nothing; clean --all
@@ -13,6 +16,9 @@ func TestClusterRefusals(t *testing.T) {
 	h := newHost(t)
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	h.expect(h.start("", "cluster", "token"), "exit 3", "no controller serves "+h.state+" on this host: start cascade-controller --state")
+	removeSocket := leaveSocket(t, daemon.ControllerSocket(h.state))
+	h.expect(h.start("", "cluster", "token"), "exit 3", "no controller serves "+h.state+" on this host: start cascade-controller --state")
+	removeSocket()
 	h.expect(h.start("", "cluster", "init"), "cluster cascade: its authority is in", "The token admits 32 hosts")
 	h.expect(h.start("", "clean", "--all"), "removed its state; kept pki: rm -r "+h.state+" removes that")
 	h.expect(h.start("", "cluster", "init"), "exit 2", "cluster cascade is there already", "cascade cluster token makes a token for more hosts")
@@ -25,5 +31,27 @@ func TestClusterRefusals(t *testing.T) {
 	}
 	if err := os.RemoveAll(h.state); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// leaveSocket makes a socket on which nobody listens, as a controller leaves it that is killed.
+func leaveSocket(t *testing.T, address string) (remove func()) {
+	t.Helper()
+	path := strings.TrimPrefix(address, "ipc://")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
