@@ -65,6 +65,9 @@ class TaskFailed(Exception):
         self.message, self.stack = error.message, error.stack
         self.output = error.log_tail.decode("utf-8", "replace")  # the last that it wrote
 
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # that of a KeyError would be its traceback in quotes, on one line
+
 
 def _task_failed(error: m.TaskError) -> TaskFailed:
     """The exception for a task's error."""

@@ -168,6 +168,13 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
         print("its last line:", e.stack.splitlines()[-1])
         print("it printed:", e.output.strip(), "/", job.logs("fail").strip())
 
+    with cascade.Graph("keys", pip=["numpy"]) as g:
+        steps.look(x="depth")
+    try:
+        cluster.submit(g).wait()
+    except KeyError as e:
+        print("its text:", str(e).splitlines()[0], "/", str(e).splitlines()[-1])
+
     with cascade.Graph("stopped", pip=["numpy"]) as g:
         steps.forever()
     job = cluster.submit(g)

@@ -37,6 +37,12 @@ def fail(x: float):
     raise ValueError(f"{x} is not what it should be")
 
 
+@cascade.task(out=[])
+def look(x: str):
+    """Another exception, of a class that quotes its text."""
+    return {"height": 1}[x]
+
+
 @cascade.task
 def read(name: str):
     """A file of the folder in which the task starts."""
