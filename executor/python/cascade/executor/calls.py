@@ -28,9 +28,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")  # as of inputs
 
 
 class Called(Future):
-    """A Future of a run: arg is how the agent is told of it."""
+    """A Future of a run: arg makes what the agent is told of it, for each call that gets it."""
 
-    def __init__(self, run: Run, arg: m.CallIn, get: Callable[[], Any]) -> None:
+    def __init__(self, run: Run, arg: Callable[[], m.CallIn], get: Callable[[], Any]) -> None:
         super().__init__(get)
         self.run, self.arg = run, arg
 
@@ -65,22 +65,23 @@ class Calls:
             worker.send(m.Call(run.id, number, name, inputs=inputs, output="out"))
             worker.memory.return_regions(run)
             worker.flush()
-        return Called(run, m.CallIn(call=number + 1), functools.partial(self._result, run, number, name, want))
+        return Called(run, lambda: m.CallIn(call=number + 1), functools.partial(self._result, run, number, name, want))
 
     def input(self, run: Run, name: str) -> Future:
         """An input of a run, to be passed on."""
         for i, (declared, given) in enumerate(zip(run.kind.m.inputs, run.inputs, strict=False)):
             if declared.name.replace("-", "_") == name and not declared.list:
-                d = given.data[0]
-                match d.place.kind:
-                    case m.INLINE:
-                        arg = m.CallIn(data=d._replace(ref=m.Ref(), attempt=0))
-                    case m.LIVE:
-                        arg = self._argument(run, "", self._worker.queue.live[d.place.run, d.ref.output].value)
-                    case _:
-                        arg = m.CallIn(input=i + 1)
-                return Called(run, arg, functools.partial(_has_it, name))
+                return Called(run, functools.partial(self._passed, run, i, given.data[0]), functools.partial(_has_it, name))
         raise ValueError(f"the task has no input {name} that is one dataset")
+
+    def _passed(self, run: Run, i: int, d: m.Desc) -> m.CallIn:
+        """Input i of a run, as an argument of one call."""
+        match d.place.kind:
+            case m.INLINE:
+                return m.CallIn(data=d._replace(ref=m.Ref(), attempt=0))
+            case m.LIVE:  # in this process only: bytes in the store belong to one call, and the next needs others
+                return self._argument(run, "", self._worker.queue.live[d.place.run, d.ref.output].value)
+        return m.CallIn(input=i + 1)
 
     def returned(self, message: m.Returned) -> None:
         """Takes the agent's answer to Await."""
@@ -97,7 +98,7 @@ class Calls:
         if isinstance(value, Called):
             if value.run is not run:
                 raise ValueError(f"argument {name} is a future of another task")
-            return value.arg._replace(name=name)
+            return value.arg()._replace(name=name)
         if isinstance(value, Future):
             value = value.result()
         encoded = encode(value)

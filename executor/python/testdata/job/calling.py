@@ -36,6 +36,12 @@ def by_reference(x):
     return [float(result[-1] / x[-1]), float(ones.result().sum()), bool(result.flags.writeable)]
 
 
+def passed_on_twice(x):
+    x = cascade.input_future("x")
+    calls = [cascade.call(scaled, x=x, by=by) for by in (2, 3)]
+    return [*(float(c.result()[1]) for c in calls), cascade.current().attempt]
+
+
 def refuses(n):
     raise LookupError(f"nothing for {n}")
 
