@@ -268,6 +268,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 			j.rec.Error = e.Error
 		}
 	}
+	lost = slices.ContainsFunc(j.states.unkept(), j.wanted) || lost
 	j.rec.Totals = j.states.Totals()
 	fails := c.compared(j, commit.Batch)
 	stale := len(j.outdated()) > 0

@@ -153,6 +153,6 @@ func (s *States) lose(e *comms.Event) bool {
 	if s.epoch > 0 && s.exists(ref.Task) && s.void(ref.Task) {
 		return false
 	}
-	s.lost[ref] = s.lost[ref] || e.Cause.Kind == comms.CauseSubmit || e.Cause.Kind == comms.CauseDataset
+	s.owe(ref, true, s.lost[ref] || e.Cause.Kind == comms.CauseSubmit || e.Cause.Kind == comms.CauseDataset)
 	return true
 }

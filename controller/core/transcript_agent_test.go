@@ -73,7 +73,7 @@ func (w *world) up(d *datadriven.TestData, who string) {
 
 // events reads lines such as "finished a[1] attempt=1 inline", "finished a private", "failed b why",
 // "finished b bytes=B read=a.x:A" (what it has made, and read of which dataset),
-// "published g elements=2", "streamend g count=2", "lost a.x", "building e at=1", "building e waits=why", "built e at=4", "drained".
+// "published g elements=2", "streamend g count=2", "lost a.x", "lost g element=1", "building e at=1", "building e waits=why", "built e at=4", "drained".
 func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, error) {
 	m := &comms.Events{First: number(arg(d, "first", "1")), Jobs: []comms.JobEvents{{Job: job, Life: w.life(job, arg(d, "life", "")),
 		Epoch: number(arg(d, "epoch", strconv.FormatUint(w.assigned[job].Epoch, 10)))}}}
@@ -97,7 +97,7 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 			}
 			e.Task = i
 		}
-		place, elements, made := comms.PlaceSegment, uint64(0), ""
+		place, elements, element, made := comms.PlaceSegment, uint64(0), uint64(0), ""
 		for _, o := range f[min(2, len(f)):] {
 			k, v, _ := strings.Cut(o, "=")
 			switch k {
@@ -111,6 +111,8 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 				e.At = int64(number(v)) * 1e9
 			case "elements":
 				elements = number(v)
+			case "element":
+				element = number(v)
 			case "waits":
 				e.Error = &comms.TaskError{Kind: comms.ErrorSetup, Message: v}
 			case "inline":
@@ -154,7 +156,7 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 				e.Error = &comms.TaskError{Kind: comms.ErrorTask, Message: "it broke", Task: g.TaskName(e.Task), Attempt: e.Attempt, Agent: "a1"}
 			}
 		case comms.EventLost:
-			e.Cause.Ref = comms.DatasetRef{Task: e.Task}
+			e.Cause.Ref = comms.DatasetRef{Task: e.Task, Element: element}
 		}
 		for k := range e.Outputs {
 			if d := &e.Outputs[k]; made != "" && d.Place.Kind == comms.PlaceInline {
