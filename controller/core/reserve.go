@@ -22,7 +22,9 @@ import (
 // nobody's: the decision says EventTorn again, so that it is decided anew. Without one
 // it stays, or goes to any agent that has enough but for that, which says that it does not fit.
 // A task that fits nowhere because its agent is lost is nobody's until one with as much is there.
-// Where each job runs on one agent (without Spread), that has as much as is held for each task.
+// Where each job runs on one agent (without Spread), who takes a job over has as much as is
+// held for each task. An agent that comes back with less goes on with the others, and that
+// task goes to another that has as much: the job comes to be on two.
 
 // reserve takes in how much is held for the next attempt at a task, and at each other of its gang.
 func (s *States) reserve(e *comms.Event) {
@@ -99,13 +101,14 @@ func (j *job) holdsAll(h *planner.Host) bool {
 // its own, so that it must not stay: another host has as much, which may not have come
 // yet, or it is nobody's. grown are tasks that have outgrown their agent.
 func (c *Core) cramped(j *job, h *planner.Host, t dag.TaskIndex, grown []dag.TaskIndex) bool {
-	return !j.states.holds(h, t) && (c.cfg.Spread && c.hosted(j, t) || j.mayBeNobodys() && !contains(grown, t) && !j.ganged(t))
+	return !j.states.holds(h, t) && (c.cfg.Spread && c.hosted(j, t) || j.mayBeNobodys(t) && !contains(grown, t) && !j.ganged(t))
 }
 
-// mayBeNobodys tells whether a job on one agent, which counts as having all its tasks,
-// has some that it was not given, or that its process has lost.
-func (j *job) mayBeNobodys() bool {
-	return len(j.parts) == 1 && (j.rec.Homeless || j.parts[0].gone)
+// mayBeNobodys tells whether the process that had a task is lost. The only agent of a job
+// counts as having all its tasks, also those that it was not given.
+func (j *job) mayBeNobodys(t dag.TaskIndex) bool {
+	k := j.ownerOf(t)
+	return k != nobody && j.parts[k].gone || len(j.parts) == 1 && j.rec.Homeless
 }
 
 func (j *job) ganged(t dag.TaskIndex) bool {
