@@ -211,13 +211,13 @@ func (j *job) leave(parts []*part) []*part {
 }
 
 // forgetFormer tells those who had a job to forget it: it is durable that they have it
-// no more. One that leaves is dismissed, and has nothing of the job that it began.
+// no more. One that leaves, too: its gang may have started over without it.
 func (c *Core) forgetFormer(j *job, former []*part) {
 	for _, p := range former {
 		if j.live != nil {
 			j.former = slices.DeleteFunc(j.former, func(o *part) bool { return o == p })
 		}
-		if a := c.agents[p.agent]; a != nil && a.link != nil && a.leaving == nil {
+		if a := c.agents[p.agent]; a != nil && a.link != nil {
 			c.send(a.link, &comms.Steer{Job: j.id, Life: j.life, Action: comms.SteerForget, Reason: "it has been taken from this agent"})
 		}
 	}
