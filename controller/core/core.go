@@ -189,7 +189,7 @@ func (c *Core) stored(ev Stored) {
 			c.deleted(j, p)
 		}
 	case onRow:
-		c.forgetFormer(j, p.former)
+		c.forgetFormer(p.job, p.former)
 		if j != nil && j.live != nil && p.send != nil && j.assign == p.send {
 			j.assign = nil
 			c.sendKept(j, p.send)
