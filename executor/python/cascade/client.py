@@ -14,6 +14,7 @@ import getpass
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,7 @@ from .wire.envelope import LinkError
 
 _UNTIL_RESULT = -2  # as Watch.every: told when the results are there, or at the end if they never are
 _TOGETHER = 256  # outputs that are asked for in one request, at most
+_SERIES = re.compile(r"(.*\.[\w-]+)\[\*\]")  # the controller takes it without brackets; task[*] is a family
 _watchers: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()  # of the clusters that this process started
 _KINDS = {1: "error", 2: "panic", 3: "exit", 4: "timeout", 5: "cancelled", 6: "crash", 7: "out of memory", 8: "wrote to input",
           9: "input", 10: "setup", 11: "skipped", 12: "poison", 13: "store"}  # fmt: skip
@@ -322,8 +324,10 @@ class Job:
         one = self._beside.pop(name, None) or self._with_others(name)
         if one is not None:
             return self._value(one, unpickle)
-        located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, [name]))
-        if located.missing or not located.data:
+        series = _SERIES.fullmatch(name)
+        asked = series[1] if series else name
+        located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, [asked]))
+        if located.missing or not (located.data or series):
             raise KeyError(f"{name} is no output of job {self.id} that was kept: name it when you submit the job")
         values = [self._value(d, unpickle) for d in located.data]
         return values if name.endswith("[*]") or len(values) != 1 else values[0]

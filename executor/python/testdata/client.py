@@ -91,11 +91,12 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
         both = steps.total(parts=[x, y])
         series = steps.total(parts=parts)
         size = g.command("wc -c < ${in.x} | tr -d ' \n' > ${out.n}", x=y, out=["n"])
-    job = cluster.submit(g, mean, stddev, y, both, series, size)
+    job = cluster.submit(g, mean, stddev, y, both, series, size, parts)
     job.wait()
     print("mean and standard deviation:", job.result(mean), round(job.result(stddev), 3))
     print("array:", job.result(y)[:3], job.result(y).shape, "writeable:", job.result(y).flags.writeable)
     print("sums:", job.result(both), job.result(series))
+    print("a series:", [float(p[0]) for p in job.result(parts)], "and element 2:", job.result("count.out[2]")[0])
     print("a command's:", bytes(job.result(size)))
     print("status:", job.status, "and requests that wait:", len(cluster._controller._heard))
     print("the same again:", cluster.run(g, mean))
@@ -167,6 +168,10 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
         print("caught", type(e).__name__, "of task", e.task, "kind", e.kind, "message", e.message)
         print("its last line:", e.stack.splitlines()[-1])
         print("it printed:", e.output.strip(), "/", job.logs("fail").strip())
+
+    with cascade.Graph("none", pip=["numpy"]) as g:
+        parts = steps.count(n=0)
+    print("a series of none:", cluster.run(g, parts))
 
     with cascade.Graph("keys", pip=["numpy"]) as g:
         steps.look(x="depth")
