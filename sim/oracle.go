@@ -279,7 +279,17 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 // was itself skipped in vain: it is to have another chance.
 func (f *facts) inVain(b *core.Batch, e *comms.Event) bool {
 	by := e.Cause.Ref.Task
-	return e.Cause.Kind == comms.CauseTask && (f.vain[by] || b.Agent != "" && b.Epoch < f.since[by])
+	if e.Cause.Kind != comms.CauseTask {
+		return false
+	}
+	since := f.since[by]
+	if st := f.g.Group(by).Stream; st != nil && f.highest[by] == 0 {
+		_, element, _ := f.g.Slot(by)
+		if _, exists := f.made[comms.DatasetRef{Task: st.Generator, Output: st.Output, Element: element}]; !exists {
+			since = f.since[st.Generator] // it went where that went
+		}
+	}
+	return f.vain[by] || b.Agent != "" && b.Epoch < since
 }
 
 // noneInVain wants that no task of a job that has ended was skipped in vain, unless the job was cancelled.

@@ -124,7 +124,7 @@ func (s *States) void(t dag.TaskIndex) bool {
 // given out anew since, or for another that was skipped for that. Its agent did not know.
 func (s *States) inVain(e *comms.Event) bool {
 	by := e.Cause.Ref.Task
-	return e.Cause.Kind == comms.CauseTask && s.exists(by) && (s.missed[by] || s.since != nil && s.epoch < s.since[by])
+	return e.Cause.Kind == comms.CauseTask && s.exists(by) && (s.missed[by] || s.void(by))
 }
 
 // miss takes in that a task waits for the controller: for its agent it has ended
