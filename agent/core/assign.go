@@ -40,6 +40,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	}
 	c.leaveAll(j)
 	c.giveAside(j)
+	before := j.halt()
 	c.newPlan(j, m, ranks, fuse)
 	c.begin(j)
 	c.knownEnds(j, m.Ended)
@@ -57,6 +58,9 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 		c.recountOut(j)
 	}
 	c.recount(j)
+	if before != nil && j.upholds(m, before) {
+		c.stop(j, before.why, before.cause)
+	}
 	c.offerAll(j)
 	c.askFunctions(j)
 	c.touch(j)

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/cascade-run/cascade/comms"
@@ -188,26 +189,40 @@ func (j *job) overAt(t taskIndex) bool { return int(t) < len(j.tasks) && j.tasks
 // every failed one belongs to a list that keeps Min of its datasets.
 func (c *Core) tolerates(j *job, t taskIndex) bool {
 	ins, err := j.graph.Inputs(t)
-	if err != nil {
-		return false
+	return err == nil && !slices.ContainsFunc(ins, func(in dag.Input) bool { return c.fallsShort(j, in) })
+}
+
+// fallsShort tells whether sources of an input failed that the task cannot do without.
+func (c *Core) fallsShort(j *job, in dag.Input) bool {
+	failed, pending, there := 0, 0, 0
+	for _, s := range in.Sources {
+		state, n := c.source(j, s)
+		switch state {
+		case srcFailed:
+			failed++
+		case srcPending:
+			pending++
+		}
+		there += n
 	}
+	return failed > 0 && (in.Min == 0 || pending == 0 && there < in.Min || there+pending < in.Min && !open(in))
+}
+
+// failedInput names what a task cannot do without and that never comes; of no task when
+// all may come. Of a streamed group it names the first instance, as those do that tell of its end.
+func (c *Core) failedInput(j *job, t taskIndex) comms.DatasetRef {
+	ins, _ := j.graph.Inputs(t)
 	for _, in := range ins {
-		failed, pending, there := 0, 0, 0
-		for _, s := range in.Sources {
-			state, n := c.source(j, s)
-			switch state {
-			case srcFailed:
-				failed++
-			case srcPending:
-				pending++
-			}
-			there += n
+		if !c.fallsShort(j, in) {
+			continue
 		}
-		if failed > 0 && (in.Min == 0 || pending == 0 && there < in.Min || there+pending < in.Min && !open(in)) {
-			return false
+		for _, s := range in.Sources {
+			if state, _ := c.source(j, s); state == srcFailed {
+				return comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}
+			}
 		}
 	}
-	return true
+	return comms.DatasetRef{Task: noTask}
 }
 
 // open tells whether an input may still get more datasets than it has sources.
@@ -377,7 +392,7 @@ func (c *Core) recount(j *job) {
 		}
 		switch {
 		case failed && !c.tolerates(j, t):
-			c.skip(j, t, comms.DatasetRef{Task: noTask})
+			c.skip(j, t, c.failedInput(j, t))
 		case s.missing > 0 && s.state == tReady:
 			s.state = tWaiting // its entry in the heap is stale now
 		case s.missing == 0 && s.state == tWaiting:

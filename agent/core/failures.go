@@ -93,7 +93,7 @@ func (c *Core) failedRun(r *run, it *comms.ReportItem) {
 }
 
 // revoked tells whether a run was cancelled because its job was stopped, and the job
-// goes on: an Assign has come since. What had stopped it counts no more.
+// goes on: an Assign has come since with which what had stopped it counts no more.
 func (r *run) revoked() bool { return r.halted && r.job.stopped == nil }
 
 // costOf is what a failed attempt cost: the executor's word, or the time that

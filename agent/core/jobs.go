@@ -278,6 +278,33 @@ func (c *Core) stop(j *job, why *comms.TaskError, cause comms.Cause) {
 	}
 }
 
+// halt is what a job was stopped for that has not come to its end here yet; nil when
+// none. One that has may be given tasks because a client wants them again.
+func (j *job) halt() *stop {
+	if j.unended == 0 && j.inflight == 0 {
+		return nil
+	}
+	return j.stopped
+}
+
+// upholds tells whether a task for whose failure a job was stopped has failed with an
+// Assign, too: neither is it given out anew, nor does another agent have it, which
+// says itself whether it fails. Whoever asked for another stop asks again.
+func (j *job) upholds(m *comms.Assign, s *stop) bool {
+	t := s.cause.Ref.Task
+	if s.cause.Kind != comms.CauseTask || !j.overAt(t) || j.tasks[t].state != tFailed {
+		return false
+	}
+	if k := slices.IndexFunc(m.Ended, func(e comms.Ended) bool { return e.First <= t && t <= e.Last }); k >= 0 {
+		return m.Ended[k].How == comms.OutcomeFailed
+	}
+	if named(m, t) || m.Run == nil && len(m.Peers)+len(m.Ended) == 0 { // without ranges all is this agent's
+		return true
+	}
+	slot, _, instance := j.graph.Slot(t)
+	return instance && named(m, j.slots[slot].key.task) // the sender knows nothing of it yet
+}
+
 // endUnrun ends a task of a stopped job that does not run.
 func (c *Core) endUnrun(j *job, t taskIndex) {
 	kind, state := comms.EventSkipped, tSkipped

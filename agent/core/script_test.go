@@ -148,10 +148,13 @@ func (s *script) run(d *datadriven.TestData) string {
 			d.Size, d.Place = uint64(number(bytes)), comms.Place{Kind: comms.PlaceAgent, Where: named["by"]}
 		}
 		return s.step(FromPeer{Agent: named["by"], Msg: &comms.Notice{Job: comms.JobID{1}, Epoch: uint64(number(named["epoch"])), Datasets: []comms.Desc{d}}})
-	case "ended": // TASK or TASK:ELEMENTS of a peer
+	case "ended": // TASK or TASK:ELEMENTS of a peer, failed
 		task, n, stream := strings.Cut(w[0], ":")
 		i := taskIndex(number(task))
 		m := &comms.Notice{Job: comms.JobID{1}, Epoch: uint64(number(named["epoch"])), Ended: []comms.Ended{{First: i, Last: i, How: comms.OutcomeDone}}}
+		if len(w) > 1 && w[1] == "failed" {
+			m.Ended[0].How = comms.OutcomeFailed
+		}
 		if stream {
 			m.Ends = []comms.StreamEnd{{Task: i, Count: uint64(number(n))}}
 		}

@@ -127,7 +127,7 @@ func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 		case j.stopped != nil:
 			c.endUnrun(j, i)
 		case failed && !c.tolerates(j, i):
-			c.skip(j, i, comms.DatasetRef{Task: noTask})
+			c.skip(j, i, c.failedInput(j, i))
 		case missing == 0:
 			c.ready(j, entry{i, ref.Task, ref.Output})
 		default:
