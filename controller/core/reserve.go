@@ -53,6 +53,20 @@ func (s *States) outgrownTasks() []dag.TaskIndex {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.outgrown)), func(t dag.TaskIndex) bool { return s.get(t).Over() })
 }
 
+// stuck returns those of grown tasks that go where they fail. They are still grown when
+// another decision comes before their agents have heard of this one.
+func (s *settlement) stuck(j *job, grown []dag.TaskIndex) []dag.TaskIndex {
+	return slices.DeleteFunc(slices.Clone(grown), func(t dag.TaskIndex) bool {
+		k, runs := s.home[t]
+		return s.home != nil && !runs || k == nobody || j.states.holds(&s.hosts[k], t)
+	})
+}
+
+// stillStuck lists the stuck tasks that have neither begun nor ended, sorted.
+func (j *job) stillStuck() []dag.TaskIndex {
+	return slices.DeleteFunc(slices.Clone(j.stuck), func(t dag.TaskIndex) bool { st := j.states.get(t); return st.Over() || st == TaskRunning })
+}
+
 // reservedOf lists what is held for tasks among some, which are sorted.
 func (s *States) reservedOf(tasks []dag.TaskIndex) (out []comms.Reserve) {
 	for t, r := range s.reserved {

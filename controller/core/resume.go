@@ -279,7 +279,7 @@ func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, pr
 // assigns the job anew.
 func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set []dag.TaskIndex) {
 	set, r.why = c.startsAnew(j, set, r.why)
-	grown := j.states.outgrownTasks()
+	grown := union(j.states.outgrownTasks(), j.stillStuck())
 	j.states.Reset(comms.Ranges(set), j.rec.Epoch+1)
 	forget(data, comms.Ranges(set))
 	run, closed := c.needed(j, r, data, published)
@@ -295,6 +295,7 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 	}
 	takes := c.toTake(j, run, data)
 	s := c.settle(j, r.near, run, takes, grown)
+	j.stuck = s.stuck(j, grown)
 	c.takers(j, s, takes)
 	c.toAdopt(j, s, data)
 	if s.left && len(takes)+len(s.adopts) == 0 && s.idle(j, run) {
