@@ -357,7 +357,8 @@ func (l *loop) buildEnv(act core.BuildEnv) {
 	a.work.Go(func() {
 		started := time.Now()
 		activation, err := a.envs.Prepare(a.stop, env, func(text string) {
-			a.log.Warn().Stringer("job", act.Job).Str("environment", env.Name).Str("waits", text).Msg("environment")
+			// Who waits is told through the controller: no warning beside it in the log of a run in the foreground.
+			a.log.Info().Stringer("job", act.Job).Str("environment", env.Name).Str("waits", text).Msg("environment")
 			a.in.Push(item{ev: core.EnvWaits{Job: act.Job, Name: env.Name, Commands: act.Commands, Why: text}})
 		})
 		a.log.Info().Err(err).Stringer("job", act.Job).Str("environment", env.Name).Str("key", environmentKey(activation)).

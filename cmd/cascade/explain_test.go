@@ -125,6 +125,9 @@ func TestExplainBuilding(t *testing.T) {
 	if code := <-run.code; code != exitOK {
 		t.Errorf("the run ends with %d:\n%s", code, run.err.String())
 	}
+	if told := run.err.String(); strings.Contains(told, "WRN") {
+		t.Errorf("what the environment waits for is told by the agent's log, too:\n%s", told)
+	}
 	if after := h.start("", "explain", "last", "t").wait(); after == explained {
 		t.Errorf("afterwards: %s", after)
 	}
