@@ -37,6 +37,7 @@ func (u *uvTool) Key(context.Context, dag.Environment) (string, error) {
 
 // Create installs uv with pip into a folder.
 func (u *uvTool) Create(ctx context.Context, env dag.Environment, b *Build) error {
+	b.Tell("fetches uv, which builds Python environments")
 	py, err := u.python().interpreters.find(ctx, "")
 	if err != nil {
 		return err
@@ -92,9 +93,12 @@ func (u *uvTool) find(ctx context.Context, env dag.Environment, b *Build) (strin
 			return path, nil
 		}
 	}
-	dir, _, err := u.cache.prepare(ctx, u, env, b.Tell)
+	dir, fetched, err := u.cache.prepare(ctx, u, env, b.Tell)
 	if err != nil {
 		return "", fmt.Errorf("get uv, which builds Python environments: %w", err)
+	}
+	if fetched {
+		b.Tell("installs packages") // or it would say until the end of the build that it fetches uv
 	}
 	return filepath.Join(dir, "bin", "uv"), nil
 }

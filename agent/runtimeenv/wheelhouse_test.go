@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -68,9 +69,13 @@ func TestPythonFromWheelsAlone(t *testing.T) {
 	}
 	cache := New(t.TempDir())
 	defer cache.Close()
-	act, err := cache.Prepare(t.Context(), fromWheels("e", wheels, "tiny"), nil)
+	var told []string
+	act, err := cache.Prepare(t.Context(), fromWheels("e", wheels, "tiny"), func(text string) { told = append(told, text) })
 	if err != nil {
 		t.Fatal(err)
+	}
+	if want := []string{"fetches uv, which builds Python environments", "installs packages"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
 	}
 	if out := runPython(t, act, "import tiny, zmq, msgpack; print(tiny.version, bool(zmq.zmq_version()))"); out != "1 True" {
 		t.Errorf("it prints %q", out)
