@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -76,7 +77,8 @@ func (a *app) submitResumed(ctx context.Context, client *cascade.Client, g *dag.
 	return j, a.explainResume(ctx, client, j, id, f.explain)
 }
 
-// explainResume says how much a job takes over, and (all) why the other tasks run.
+// explainResume says how much a job takes over, and (all) why the other tasks run; of the first
+// of them also when nothing is taken over.
 func (a *app) explainResume(ctx context.Context, client *cascade.Client, j *cascade.Job, from comms.JobID, all bool) error {
 	err := j.Watch(ctx, 50*time.Millisecond, func(p *cascade.Progress) bool {
 		return p.Phase == comms.JobQueued && p.Waits == ""
@@ -84,7 +86,7 @@ func (a *app) explainResume(ctx context.Context, client *cascade.Client, j *casc
 	if err != nil {
 		return err
 	}
-	taken := 0
+	taken, first := 0, ""
 	for row, err := range cascade.EachRow[comms.StoryRow](ctx, client, comms.QueryStory, j.ID(), "") {
 		if err != nil {
 			return err
@@ -92,7 +94,9 @@ func (a *app) explainResume(ctx context.Context, client *cascade.Client, j *casc
 		switch {
 		case row.What == "finished" && strings.HasPrefix(row.Cause, "taken from job "):
 			taken++
-		case row.What != "runs again" || !all:
+		case row.What != "runs again":
+		case !all:
+			first = cmp.Or(first, ": "+row.Task+" runs again: "+row.Cause)
 		case a.json:
 			if err := a.printJSON(map[string]string{"task": row.Task, "runs_again": row.Cause}); err != nil {
 				return err
@@ -101,6 +105,9 @@ func (a *app) explainResume(ctx context.Context, client *cascade.Client, j *casc
 			fmt.Fprintf(a.err, "%s runs again: %s\n", row.Task, row.Cause)
 		}
 	}
-	fmt.Fprintf(a.err, "%s taken from job %s\n", plural(taken, "task"), from)
+	if taken > 0 {
+		first = ""
+	}
+	fmt.Fprintf(a.err, "%s taken from job %s%s\n", plural(taken, "task"), from, first)
 	return nil
 }
