@@ -38,6 +38,7 @@ type facts struct {
 	cancel   bool
 	failures int
 	vain     map[dag.TaskIndex]bool // tasks that were skipped for what counted no more, and have another chance
+	cutOff   map[dag.TaskIndex]bool // tasks that were skipped or cancelled for another, which may have another chance, too
 	told     bool                   // an agent told of a failure, also when what it said was never stored
 	blamed   bool
 	ended    bool // the end was stored once

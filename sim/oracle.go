@@ -86,7 +86,7 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 // add takes in a job that will be submitted.
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
-		vain: map[dag.TaskIndex]bool{}, fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, gone: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
+		vain: map[dag.TaskIndex]bool{}, cutOff: map[dag.TaskIndex]bool{}, fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, gone: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
 		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}, reserved: map[dag.TaskIndex]int64{},
 		varies: o.w.fate.varies > 0, read: map[try][]comms.Desc{}, current: map[comms.DatasetRef]uint32{}}
 	o.facts[id] = f
@@ -170,7 +170,7 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 				f.fence[t], f.since[t] = max(f.highest[t], 1), b.Epoch+1
 			}
 			delete(f.done, t)
-			if f.vain[t] {
+			if f.vain[t] || f.cutOff[t] {
 				f.startsOver(comms.Range{First: t, Last: t})
 			}
 		}
@@ -230,6 +230,9 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 		f.vain[e.Task] = true
 		return
 	}
+	if delete(f.cutOff, e.Task); (e.Kind == comms.EventSkipped || e.Kind == comms.EventCancelled) && e.Cause.Kind == comms.CauseTask {
+		f.cutOff[e.Task] = true
+	}
 	if e.Kind != comms.EventReady && e.Kind != comms.EventTakenBack {
 		f.highest[e.Task] = max(f.highest[e.Task], e.Attempt)
 	}
@@ -272,30 +275,6 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 	}
 	if _, private := f.private[e.Task]; gone && (private || len(e.Outputs) > 0) {
 		f.lost(e.Task) // stored after its maker's end
-	}
-}
-
-// inVain tells whether a task was skipped or cancelled for one that was given out anew since, or that
-// was itself skipped in vain: it is to have another chance.
-func (f *facts) inVain(b *core.Batch, e *comms.Event) bool {
-	by := e.Cause.Ref.Task
-	if e.Cause.Kind != comms.CauseTask {
-		return false
-	}
-	since := f.since[by]
-	if st := f.g.Group(by).Stream; st != nil && f.highest[by] == 0 {
-		_, element, _ := f.g.Slot(by)
-		if _, exists := f.made[comms.DatasetRef{Task: st.Generator, Output: st.Output, Element: element}]; !exists {
-			since = f.since[st.Generator] // it went where that went
-		}
-	}
-	return f.vain[by] || b.Agent != "" && b.Epoch < since
-}
-
-// noneInVain wants that no task of a job that has ended was skipped in vain, unless the job was cancelled.
-func (o *oracle) noneInVain(c *core.Commit, f *facts) {
-	if c.Row != nil && c.Row.Phase.Final() && len(f.vain) > 0 && !f.cancel {
-		o.w.fail(c.Job, "tasks %v have ended for what counts no more", slices.Sorted(maps.Keys(f.vain)))
 	}
 }
 

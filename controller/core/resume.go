@@ -280,39 +280,22 @@ func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, pr
 func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set []dag.TaskIndex) {
 	set, r.why = c.startsAnew(j, set, r.why)
 	grown := union(j.states.outgrownTasks(), j.stillStuck())
-	j.states.Reset(comms.Ranges(set), j.rec.Epoch+1)
-	forget(data, comms.Ranges(set))
-	run, closed := c.needed(j, r, data, published)
-	also := func() []dag.TaskIndex {
-		more := union(j.halfGangs(run), j.withVarying(run))
-		return j.wholeGangs(more, more)
+	var run, closed, redo []dag.TaskIndex
+	var takes []taking
+	var s *settlement
+	for more := set; s == nil || len(more) > 0; {
+		set, run, closed = c.anew(j, r, data, published, set, more)
+		takes = c.toTake(j, run, data)
+		s = c.settle(j, r.near, run, takes, grown)
+		redo = j.redone(run, s.moved, data)
+		more = j.states.missWith(redo, s.moved)
+		more = j.wholeGangs(more, more)
 	}
-	for more := also(); len(more) > 0; more = also() {
-		j.states.Reset(comms.Ranges(more), j.rec.Epoch+1)
-		forget(data, comms.Ranges(more))
-		set = union(set, more)
-		run, closed = c.needed(j, r, data, published)
-	}
-	takes := c.toTake(j, run, data)
-	s := c.settle(j, r.near, run, takes, grown)
 	j.stuck = s.stuck(j, grown)
 	c.takers(j, s, takes)
 	c.toAdopt(j, s, data)
 	if s.left && len(takes)+len(s.adopts) == 0 && s.idle(j, run) {
 		s.parts = nil // an agent that is given no tasks, and told of none, would take all
-	}
-	made := map[dag.TaskIndex]struct{}{}
-	for ref := range data {
-		made[ref.Task] = struct{}{}
-	}
-	var redo []dag.TaskIndex
-	for _, t := range run {
-		st := j.states.get(t)
-		_, begun := made[t] // by an attempt that failed, and the next has not begun: its agent's next process frees that
-		begun = begun || st == TaskRunning
-		if k := j.ownerOf(t); st.Over() || begun && (k == nobody || j.parts[k].gone) && !contains(s.moved, t) {
-			redo = append(redo, t)
-		}
 	}
 	reset := union(redo, set)
 	c.touch(j)
@@ -355,6 +338,38 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		p.send = j.assign
 	}
 	c.storeDecision(j, batch, drop, p)
+}
+
+// anew makes more start over, and what goes with that, and returns it with set, which has
+// done so before, and what must run then: see needed.
+func (c *Core) anew(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set, more []dag.TaskIndex) (all, run, closed []dag.TaskIndex) {
+	for first := true; first || len(more) > 0; first = false {
+		j.states.Reset(comms.Ranges(more), j.rec.Epoch+1)
+		forget(data, comms.Ranges(more))
+		set = union(set, more)
+		run, closed = c.needed(j, r, data, published)
+		more = union(j.halfGangs(run), j.withVarying(run), j.states.missedTasks())
+		more = j.wholeGangs(more, more)
+	}
+	return set, run, closed
+}
+
+// redone lists the tasks of run, but for those that move, that start over: they had
+// ended, or had begun where nobody goes on with them.
+func (j *job) redone(run, moved []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) (redo []dag.TaskIndex) {
+	made := map[dag.TaskIndex]struct{}{}
+	for ref := range data {
+		made[ref.Task] = struct{}{}
+	}
+	for _, t := range run {
+		st := j.states.get(t)
+		_, begun := made[t] // by an attempt that failed, and the next has not begun: its agent's next process frees that
+		begun = begun || st == TaskRunning
+		if k := j.ownerOf(t); st.Over() || begun && (k == nobody || j.parts[k].gone) && !contains(moved, t) {
+			redo = append(redo, t)
+		}
+	}
+	return redo
 }
 
 // startsAnew returns set with all that starts over without being asked for: gangs that

@@ -31,24 +31,26 @@ func (s *States) grant(t dag.TaskIndex, how Granting) {
 func (s *States) Reset(tasks []comms.Range, epoch uint64) { s.reset(tasks, epoch, GrantBegun) }
 
 func (s *States) reset(tasks []comms.Range, epoch uint64, how Granting) {
-	s.over(tasks, func(t dag.TaskIndex) {
+	s.over(tasks, func(t dag.TaskIndex) (anew bool) {
 		state, attempt := s.Get(t)
 		if !state.Over() && state != TaskRunning && attempt <= 1 && s.g.Group(t).Gang == dag.GangNone && !s.missed[t] {
-			return // an agent may begin it meanwhile: that counts; a gang begins as a whole
+			return false // an agent may begin it meanwhile: that counts; a gang begins as a whole
 		}
 		s.grant(t, how)
 		if how != GrantCounts { // a store of an older build took events of before in
 			s.fence(t, epoch)
 		}
+		return how != GrantCounts
 	})
 }
 
 // move gives tasks to another agent from an epoch on: they start over there, with
 // an attempt of their own. What the agent before says of them is void from now on.
 func (s *States) move(tasks []comms.Range, epoch uint64, how Granting) {
-	s.over(tasks, func(t dag.TaskIndex) {
+	s.over(tasks, func(t dag.TaskIndex) (anew bool) {
 		s.grant(t, how)
 		s.fence(t, epoch)
+		return how != GrantCounts
 	})
 }
 
@@ -71,20 +73,24 @@ func (s *States) Cancel(tasks []comms.Range) {
 		for i := uint64(r.First); i <= uint64(r.Last); i++ {
 			if t := dag.TaskIndex(i); s.get(t) != TaskAbsent && !s.get(t).Over() {
 				s.put(t, TaskCancelled)
+				delete(s.missed, t)
 			}
 		}
 	}
+	if len(tasks) > 0 {
+		s.early, s.behind = nil, nil
+	}
 }
 
-// over calls f for each task, which then waits.
-func (s *States) over(tasks []comms.Range, f func(dag.TaskIndex)) {
+// over calls f for each task, which then waits. f tells whether what was said of it before is void.
+func (s *States) over(tasks []comms.Range, f func(dag.TaskIndex) (anew bool)) {
 	for _, r := range tasks {
 		for i := uint64(r.First); i <= uint64(r.Last); i++ {
 			t := dag.TaskIndex(i)
 			if !s.exists(t) {
 				break
 			}
-			f(t)
+			anew := f(t)
 			s.put(t, TaskWaiting)
 			delete(s.outgrown, t)
 			delete(s.missed, t)
@@ -93,6 +99,9 @@ func (s *States) over(tasks []comms.Range, f func(dag.TaskIndex)) {
 			if len(s.torn) > 0 {
 				first, _ := s.g.GangOf(t)
 				delete(s.torn, first)
+			}
+			if delete(s.early, t); anew {
+				s.missBehind(t)
 			}
 		}
 	}
@@ -112,12 +121,18 @@ func (s *States) void(t dag.TaskIndex) bool {
 	if s.since == nil {
 		return false
 	}
+	return s.epoch < s.since[s.goesWith(t)]
+}
+
+// goesWith returns the task with which another goes to an agent: itself, or the
+// generator of an instance of which nothing is known yet.
+func (s *States) goesWith(t dag.TaskIndex) dag.TaskIndex {
 	if s.get(t) == TaskAbsent {
 		if st := s.g.Group(t).Stream; st != nil {
-			t = st.Generator
+			return st.Generator
 		}
 	}
-	return s.epoch < s.since[t]
+	return t
 }
 
 // inVain tells whether a task was skipped or cancelled for the failure of one that was
@@ -134,10 +149,75 @@ func (s *States) miss(t dag.TaskIndex) {
 		s.missed = map[dag.TaskIndex]bool{}
 	}
 	s.missed[t] = true
-	if s.get(t) == TaskRunning {
+	begun := s.get(t) == TaskRunning || s.cut[t]
+	if s.put(t, TaskWaiting); begun {
 		s.cuts(t)
 	}
-	s.put(t, TaskWaiting)
+}
+
+// endsBadly takes in that a task has failed, or was skipped or cancelled. What ended for it
+// before that was known counts now, unless it is early itself: agents tell each other of an
+// end before the controller knows of it, and it never does when that agent dies.
+func (s *States) endsBadly(e *comms.Event) {
+	delete(s.early, e.Task)
+	by := e.Cause.Ref.Task
+	if e.Kind == comms.EventFailed || e.Cause.Kind != comms.CauseTask || !s.exists(by) || !s.unsure(by) {
+		s.takeBehind(e.Task)
+		return
+	}
+	if s.early == nil {
+		s.early, s.behind = map[dag.TaskIndex]dag.TaskIndex{}, map[dag.TaskIndex][]dag.TaskIndex{}
+	}
+	s.early[e.Task] = by
+	s.behind[by] = append(s.behind[by], e.Task)
+	if g := s.goesWith(by); g != by {
+		s.behind[g] = append(s.behind[g], e.Task)
+	}
+}
+
+// unsure tells whether the end of a task is not known, or was for another of which that is so.
+func (s *States) unsure(t dag.TaskIndex) bool {
+	_, early := s.early[t]
+	return early || !s.get(t).Over()
+}
+
+// takeBehind returns the tasks that ended early for one, or for one of those, and forgets that.
+func (s *States) takeBehind(t dag.TaskIndex) (all []dag.TaskIndex) {
+	if len(s.early) == 0 {
+		return nil
+	}
+	for i := 0; ; i++ {
+		for _, e := range s.behind[t] {
+			if by, early := s.early[e]; early && (by == t || s.goesWith(by) == t) {
+				delete(s.early, e)
+				all = append(all, e)
+			}
+		}
+		if delete(s.behind, t); i == len(all) {
+			return all
+		}
+		t = all[i]
+	}
+}
+
+// missBehind takes in that what ended early for a task did so in vain: that starts over.
+func (s *States) missBehind(t dag.TaskIndex) {
+	for _, e := range s.takeBehind(t) {
+		s.miss(e)
+	}
+}
+
+// missWith returns, sorted, what starts over with tasks that do: what ended early for them.
+func (s *States) missWith(lists ...[]dag.TaskIndex) []dag.TaskIndex {
+	if len(s.early) == 0 {
+		return nil
+	}
+	for _, tasks := range lists {
+		for _, t := range tasks {
+			s.missBehind(t)
+		}
+	}
+	return s.missedTasks()
 }
 
 // missedTasks lists those tasks, sorted.

@@ -66,6 +66,9 @@ type States struct {
 	reserved map[dag.TaskIndex]comms.Reserve // tasks for which more memory is held than their groups say
 	outgrown map[dag.TaskIndex]bool          // tasks that need more than their agent has, and wait for the controller
 	missed   map[dag.TaskIndex]bool          // tasks that were skipped or cancelled for what counts no more, and wait for it too
+
+	early  map[dag.TaskIndex]dag.TaskIndex   // of tasks that were skipped or cancelled for one whose end was not known: that one
+	behind map[dag.TaskIndex][]dag.TaskIndex // those by it; it may hold more
 }
 
 // NewStates returns the states of a job in which nothing has happened.
@@ -314,14 +317,18 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.tear(e)
 	case comms.EventFailed:
 		s.put(e.Task, TaskFailed)
+		s.endsBadly(e)
 	case comms.EventSkipped, comms.EventCancelled:
 		switch {
 		case s.inVain(e):
 			s.miss(e.Task)
+			s.missBehind(e.Task)
 		case e.Kind == comms.EventSkipped:
 			s.put(e.Task, TaskSkipped)
+			s.endsBadly(e)
 		default:
 			s.put(e.Task, TaskCancelled)
+			s.endsBadly(e)
 		}
 	case comms.EventStreamEnd:
 		s.streamEnd(streamKey{e.Task, e.Output}, e.Count)
