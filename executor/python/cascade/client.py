@@ -326,10 +326,16 @@ class Job:
             return self._value(one, unpickle)
         series = _SERIES.fullmatch(name)
         asked = series[1] if series else name
+        unkept = KeyError(f"{name} is no output of job {self.id} that was kept: name it when you submit the job")
         located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, [asked]))
         if located.missing or not (located.data or series):
-            raise KeyError(f"{name} is no output of job {self.id} that was kept: name it when you submit the job")
-        values = [self._value(d, unpickle) for d in located.data]
+            raise unkept
+        try:
+            values = [self._value(d, unpickle) for d in located.data]
+        except RequestError as e:
+            if e.code != NOT_FOUND:
+                raise
+            raise unkept from e  # the controller knows what was made, the agent what is still there
         return values if name.endswith("[*]") or len(values) != 1 else values[0]
 
     def _with_others(self, name: str) -> m.LocatedData | None:

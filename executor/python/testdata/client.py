@@ -173,6 +173,17 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
         parts = steps.count(n=0)
     print("a series of none:", cluster.run(g, parts))
 
+    with cascade.Graph("unkept", pip=["numpy"]) as g:
+        parts = steps.count(n=2)
+        both = steps.total(parts=parts)
+    job = cluster.submit(g, both)
+    job.wait()
+    for name in ["count.out[1]", "count.out", "count.out[*]"]:
+        try:
+            print("not refused:", job.result(name))
+        except KeyError as e:
+            print("refused:", e.args[0].replace(job.id, "JOB"))
+
     with cascade.Graph("keys", pip=["numpy"]) as g:
         steps.look(x="depth")
     try:
