@@ -65,6 +65,7 @@ var mended = []uint64{
 	12925, 56402, // the oracle did not know that a rerun of one task tries again what ended badly and others that have not ended need
 	26346, // what an agent's next process says of what it has found was taken for that of an epoch before
 	55846, // what an agent asked for while its maker ran again was not made again, as that still had it, and nobody told the agent
+	38015, // a dataset counted as gone since what had been skipped for a failure that nobody knew of was to read it
 	65627, // what was cancelled for a failure that counts no more did not say for which task
 	31169, // the last committed end of a streamed group was counted twice when its element was the last that was let go, and the group counted anew for that
 }

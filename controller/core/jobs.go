@@ -383,16 +383,16 @@ func (j *job) told(t dag.TaskIndex, p *part) bool {
 	})
 }
 
-// wanted tells whether a consumer of a dataset has not ended.
+// wanted tells whether a consumer of a dataset has not ended, or may start over as what it ended for may.
 func (j *job) wanted(r comms.DatasetRef) bool {
 	for _, e := range j.graph.Consumers(r.Task) {
 		whole := e.Kind == dag.SourceStream || e.Kind == dag.SourceGroup || e.Kind == dag.SourceWhole
-		if e.Output == r.Output && (whole || e.Element == r.Element) && !j.states.get(e.Consumer).Over() {
+		if e.Output == r.Output && (whole || e.Element == r.Element) && j.states.unsure(e.Consumer) {
 			return true
 		}
 	}
 	for _, slot := range j.graph.StreamSlots(r.Task, r.Output) {
-		if i, err := j.graph.Instance(slot, r.Element); err == nil && !j.states.get(i).Over() {
+		if i, err := j.graph.Instance(slot, r.Element); err == nil && j.states.unsure(i) {
 			return true
 		}
 	}
@@ -407,7 +407,7 @@ func (j *job) wanted(r comms.DatasetRef) bool {
 		}
 		n, ended := j.states.Elements(stream.Generator, stream.Output)
 		for e := range n {
-			if i, err := j.graph.Instance(slot, e); err == nil && !j.states.get(i).Over() {
+			if i, err := j.graph.Instance(slot, e); err == nil && j.states.unsure(i) {
 				return true
 			}
 		}

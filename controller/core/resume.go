@@ -448,14 +448,14 @@ func (c *Core) livesOn(j *job) func(reader, producer dag.TaskIndex) bool {
 }
 
 // unread finds tasks of agents that are gone that have not ended, as far as is
-// known, although all who would read what they make have: the consumer's end was
-// told, and the producer's end was lost with its agent.
+// known, although all who would read what they make surely have: the consumer's end
+// was told, and the producer's end was lost with its agent.
 func (j *job) unread() map[dag.TaskIndex]struct{} {
 	spare := map[dag.TaskIndex]struct{}{}
 	if len(j.parts) < 2 || !j.anyGone() {
 		return spare
 	}
-	over := func(t dag.TaskIndex) bool { _, is := spare[t]; return is || j.states.get(t).Over() }
+	over := func(t dag.TaskIndex) bool { _, is := spare[t]; return is || !j.states.unsure(t) }
 	order := j.graph.Order()
 	for i := len(order) - 1; i >= 0; i-- {
 		t := order[i]
