@@ -38,15 +38,17 @@ func TestEnvironmentID(t *testing.T) {
 	}
 }
 
-// Of equal hosts a job goes to that which has its environment, and is not cut for one
-// which has to build it for longer than that saves.
-func TestSpreadKnowsEnvironments(t *testing.T) {
-	const two = `
+// two is a job of two tasks in one environment.
+const two = `
 job: d
 environments: {e: {go: ./e}}
 tasks:
   a: {run: "e:Fa", for: {i: "0..1"}, out: [x]}
 `
+
+// Of equal hosts a job goes to that which has its environment, and is not cut for one
+// which has to build it for longer than that saves.
+func TestSpreadKnowsEnvironments(t *testing.T) {
 	g := parse(t, two)
 	costs := seen("d", map[string][2]float64{"a": {2, 10}})
 	for _, c := range []struct {
@@ -70,12 +72,6 @@ tasks:
 // The largest host does not get a job whole when it has to build its environment for longer
 // than a smaller one, which has it, takes for all: neither at first nor after a search.
 func TestLargestHasToBuild(t *testing.T) {
-	const two = `
-job: d
-environments: {e: {go: ./e}}
-tasks:
-  a: {run: "e:Fa", for: {i: "0..1"}, out: [x]}
-`
 	g := parse(t, two)
 	costs := seen("d", map[string][2]float64{"a": {2, 10}})
 	for _, c := range []struct {
