@@ -174,15 +174,20 @@ func (s *States) reads(t dag.TaskIndex, cause *comms.Cause) {
 
 // leaves takes in what a task has left in its executor as it ended: those of its outputs
 // of which it says nothing. An attempt before may have published them; who reads them now
-// says nothing of them either.
+// says nothing of them either, and has what it had asked for.
 func (s *States) leaves(t dag.TaskIndex, said []comms.Desc) {
-	if !s.lineage.again {
+	if !s.lineage.again && s.owing[t] == 0 {
 		return
 	}
 	for o, decl := range s.g.Group(t).Outputs {
-		if decl.Generate == dag.GenerateNone && !slices.ContainsFunc(said, func(d comms.Desc) bool { return d.Ref.Output == uint32(o) }) {
-			s.lineage.setSum(comms.DatasetRef{Task: t, Output: uint32(o)}, 0)
+		if decl.Generate != dag.GenerateNone || slices.ContainsFunc(said, func(d comms.Desc) bool { return d.Ref.Output == uint32(o) }) {
+			continue
 		}
+		ref := comms.DatasetRef{Task: t, Output: uint32(o)}
+		if s.lineage.again {
+			s.lineage.setSum(ref, 0)
+		}
+		s.owe(ref, false, false)
 	}
 }
 
