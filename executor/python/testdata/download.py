@@ -6,6 +6,7 @@ import http.server
 import io
 import os
 import re
+import socket
 import threading
 import urllib.parse
 import zipfile
@@ -140,8 +141,10 @@ del os.environ["http_proxy"]
 
 server.shutdown()
 server.server_close()
-closed = base + "/code.zip"
-try:
-    download.Download.of(closed)
-except OSError as e:
-    print(str(e).replace(base, "SERVER"))
+with socket.socket() as closed:  # its port is nobody else's, and nobody listens there
+    closed.bind(("127.0.0.1", 0))
+    base = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    try:
+        download.Download.of(base + "/code.zip")
+    except OSError as e:
+        print(str(e).replace(base, "SERVER"))

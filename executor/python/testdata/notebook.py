@@ -8,6 +8,9 @@ from nbclient import NotebookClient
 CELLS = [
     f"""import cascade
 cluster = cascade.local(store="64MiB", programs={sys.argv[1]!r})
+with cascade.Graph("first") as g:  # builds the environment of all, of which it is told who waits for it
+    g.add(lambda: 0)
+cluster.run(g, progress=False)
 factor = 3""",
     """def scaled(x):
     return x * factor
