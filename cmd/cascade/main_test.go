@@ -245,7 +245,8 @@ func (h *host) plain(s string) string {
 
 // Scripts are transcripts of a user's session: files that they write, and
 // commands with what they print. "last" and "only" choose among the lines, where
-// their number depends on how fast the job is. Rewrite them with -rewrite.
+// their number depends on how fast the job is; "sorted" has the lines of groups that
+// run side by side, and end in any order, by their names. Rewrite them with -rewrite.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		path, err := filepath.Abs(path)
@@ -286,8 +287,16 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// groups are lines of progress that follow each other.
+var groups = regexp.MustCompile(`(?m)(^2>  DURATION  .*\n)+`)
+
 // shown picks the lines that are the same in each run.
 func shown(d *datadriven.TestData, text string) string {
+	if d.HasArg("sorted") {
+		text = groups.ReplaceAllStringFunc(text, func(all string) string {
+			return strings.Join(slices.Sorted(strings.Lines(all)), "")
+		})
+	}
 	lines := strings.SplitAfter(text, "\n")
 	if only, ok := d.Arg("only"); ok {
 		lines = slices.DeleteFunc(lines, func(l string) bool { return !strings.Contains(l, only.Vals[0]) })
