@@ -66,8 +66,7 @@ func TestNoticed(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		// It was heard of one heartbeat before, which is a fifth of the silence.
-		if !strings.Contains(why, "nothing heard") || took < silence-silence/5 {
+		if !strings.Contains(why, "nothing heard for "+silence.String()) {
 			t.Errorf("that a host was frozen was noticed after %v: %s", took, why)
 		}
 		freezes = append(freezes, took)
