@@ -164,6 +164,9 @@ func (x *executor) received(m comms.Message) {
 			x.takeBack(m)
 		case *comms.Returned:
 			x.returned(m)
+		case *comms.Stop: // it was started beside one that waited, and has had nothing to do for long
+			x.flush()
+			x.a.post(0, func() { x.a.step(core.ExecutorDead{Executor: x.id}) })
 		}
 	})
 }

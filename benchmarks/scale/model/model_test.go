@@ -28,6 +28,7 @@ func TestRun(t *testing.T) {
 		{"called tasks of 5 ms keep all slots busy", Config{Hosts: 3, Cores: 4, Tasks: 800, Task: 5 * time.Millisecond, Drivers: 2, Costs: free}, 3 * 4 * 200, 0.9},
 		{"drivers call no faster than they can", Config{Hosts: 2, Cores: 16, Slots: 8, Tasks: 1000, Drivers: 2, Costs: Costs{Delay: free.Delay, Executor: Cost{Task: 10 * time.Microsecond}}}, 2 * 2 * 1e5, 0.5},
 		{"a called task costs its agent", Config{Hosts: 2, Cores: 16, Slots: 8, Tasks: 1000, Drivers: 2, Costs: Costs{Delay: free.Delay, Agent: Cost{Task: 50 * time.Microsecond}}}, 2 * 2e4, 0.8},
+		{"executors that nobody needs any more end", Config{Hosts: 1, Cores: 32, Tasks: 2000, Drivers: 8, Costs: Costs{Delay: free.Delay, Agent: Cost{Message: time.Millisecond}}}, 200, 0.7},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := Run(tc.cfg)
@@ -36,6 +37,9 @@ func TestRun(t *testing.T) {
 			}
 			if got.Rate > tc.most*1.001 || got.Rate < tc.most*tc.part {
 				t.Errorf("%.0f tasks a second; want at most %.0f, and %.2f of it: %+v", got.Rate, tc.most, tc.part, got)
+			}
+			if got.BusyPart > 1 {
+				t.Errorf("%s works for %.2f of the time", got.Busiest, got.BusyPart)
 			}
 			if again, _ := Run(tc.cfg); fmt.Sprint(again) != fmt.Sprint(got) {
 				t.Errorf("the same configuration gives\n%+v\nand then\n%+v", got, again)

@@ -85,7 +85,7 @@ type server struct {
 	inbox []func()
 	owed  time.Duration // processor time that the next turn needs
 	busy  bool
-	used  time.Duration // processor time in all
+	used  time.Duration // processor time since the jobs came
 }
 
 // post puts something into the inbox that costs d.
@@ -97,7 +97,6 @@ func (s *server) post(d time.Duration, do func()) {
 // charge has the server work for d more.
 func (s *server) charge(d time.Duration) {
 	s.owed += d
-	s.used += d
 	if !s.busy {
 		s.busy = true
 		s.turn()
@@ -107,7 +106,10 @@ func (s *server) charge(d time.Duration) {
 func (s *server) turn() {
 	items, d := s.inbox, s.owed
 	s.inbox, s.owed = nil, 0
-	s.on.use(d, func() { s.on.w.after(s.pause, func() { s.over(items) }) })
+	s.on.use(d, func() {
+		s.used += min(d, max(s.on.w.now-settle, 0))
+		s.on.w.after(s.pause, func() { s.over(items) })
+	})
 }
 
 func (s *server) over(items []func()) {
