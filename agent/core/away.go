@@ -67,9 +67,7 @@ func (c *Core) awayEnded(j *job, s int, t taskIndex) {
 	sl := &j.slots[s]
 	sl.ended++
 	sl.released++
-	if j.tasks[t].state != tFinished {
-		sl.bad++
-	}
+	sl.judge(t, j.tasks[t].state)
 }
 
 // neverComes gives up what a task that has ended had made and what was not told
@@ -146,16 +144,16 @@ func (c *Core) unend(j *job, t taskIndex) bool {
 			st.ended, st.failed = false, false
 		}
 	}
+	badly := s.state != tFinished
+	*s = task{attempt: s.attempt}
 	if slot, element, ok := j.graph.Slot(t); ok && j.exists(slot, element) && !j.peers.quiet {
 		sl := &j.slots[slot]
 		sl.ended--
 		sl.released--
-		if s.state != tFinished {
-			sl.bad--
+		if sl.told, sl.done = false, false; badly {
+			c.recountSlot(j, slot) // it may be the one of which it is known
 		}
-		sl.told, sl.done = false, false
 	}
-	*s = task{attempt: s.attempt}
 	return true
 }
 

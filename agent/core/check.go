@@ -359,9 +359,12 @@ func (c *Core) checkTasks(j *job) error {
 func (c *Core) checkStreams(j *job) error {
 	for s := range j.slots {
 		sl := &j.slots[s]
-		ended, bad, released := j.countSlot(s)
-		if ended != sl.ended || bad != sl.bad || released != sl.released {
-			return fmt.Errorf("slot %d: %d instances ended, %d badly, %d committed; counted %d, %d, %d", s, sl.ended, sl.bad, sl.released, ended, bad, released)
+		n := j.countSlot(s)
+		if n.ended != sl.ended || n.bad != sl.bad || n.released != sl.released {
+			return fmt.Errorf("slot %d: %d instances ended, %d badly, %d committed; counted %d, %d, %d", s, sl.ended, sl.bad, sl.released, n.ended, n.bad, n.released)
+		}
+		if sl.bad > 0 && (!j.overAt(sl.badAt) || j.tasks[sl.badAt].state == tFinished) {
+			return fmt.Errorf("slot %d: task %d is said not to have ended well", s, sl.badAt)
 		}
 	}
 	for k, st := range j.streams {

@@ -68,7 +68,7 @@ func (c *Core) resolveEdge(j *job, consumer taskIndex, by comms.DatasetRef, ok b
 	switch t.state {
 	case tWaiting:
 		if !ok && !c.tolerates(j, consumer) {
-			c.skip(j, consumer, by)
+			c.skip(j, consumer)
 			return
 		}
 		if ok {
@@ -209,20 +209,37 @@ func (c *Core) fallsShort(j *job, in dag.Input) bool {
 }
 
 // failedInput names what a task cannot do without and that never comes; of no task when
-// all may come. Of a streamed group it names the first instance, as those do that tell of its end.
+// all may come. Of a list with Min, which may lack several, it prefers what another agent
+// was to make: of what failed here the controller has heard when it hears of this.
 func (c *Core) failedInput(j *job, t taskIndex) comms.DatasetRef {
+	by := comms.DatasetRef{Task: noTask}
 	ins, _ := j.graph.Inputs(t)
-	for _, in := range ins {
-		if !c.fallsShort(j, in) {
+	k := slices.IndexFunc(ins, func(in dag.Input) bool { return c.fallsShort(j, in) })
+	if k < 0 {
+		return by
+	}
+	for _, s := range ins[k].Sources {
+		if state, _ := c.source(j, s); state != srcFailed {
 			continue
 		}
-		for _, s := range in.Sources {
-			if state, _ := c.source(j, s); state == srcFailed {
-				return comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}
-			}
+		if by = j.failed(s); ins[k].Min == 0 || j.peers != nil && j.endedAway(by.Task) {
+			break
 		}
 	}
-	return comms.DatasetRef{Task: noTask}
+	return by
+}
+
+// failed names what did not come of a source that failed: of a streamed group an instance
+// that did not end well or, when there is none, the stream.
+func (j *job) failed(s dag.Source) comms.DatasetRef {
+	if s.Kind != dag.SourceGroup {
+		return comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}
+	}
+	slot, _, _ := j.graph.Slot(s.Task)
+	if sl := &j.slots[slot]; sl.bad == 0 {
+		return comms.DatasetRef{Task: sl.key.task, Output: sl.key.output}
+	}
+	return comms.DatasetRef{Task: j.slots[slot].badAt, Output: s.Output}
 }
 
 // open tells whether an input may still get more datasets than it has sources.
@@ -236,9 +253,9 @@ func open(in dag.Input) bool {
 }
 
 // skip ends a task that never ran because something it needs failed.
-func (c *Core) skip(j *job, t taskIndex, by comms.DatasetRef) {
+func (c *Core) skip(j *job, t taskIndex) {
 	cause, why := comms.Cause{Kind: comms.CauseNone}, "what it needs did not come"
-	if by.Task != noTask {
+	if by := c.failedInput(j, t); by.Task != noTask {
 		cause = comms.Cause{Kind: comms.CauseTask, Ref: by}
 		why = fmt.Sprintf("it needs %s, which did not deliver", j.taskName(by.Task))
 	}
@@ -392,7 +409,7 @@ func (c *Core) recount(j *job) {
 		}
 		switch {
 		case failed && !c.tolerates(j, t):
-			c.skip(j, t, c.failedInput(j, t))
+			c.skip(j, t)
 		case s.missing > 0 && s.state == tReady:
 			s.state = tWaiting // its entry in the heap is stale now
 		case s.missing == 0 && s.state == tWaiting:

@@ -92,6 +92,18 @@ func (c *Core) failedRun(r *run, it *comms.ReportItem) {
 	c.fail(j, r.task, r, e, r.endCause(), false)
 }
 
+// endedBy is what made a run end, if there is one, that was cancelled because its job was
+// stopped, or for another member of its gang; nil when neither is so.
+func (j *job) endedBy(r *run) *comms.Cause {
+	switch {
+	case j.stopped != nil:
+		return &j.stopped.cause
+	case r != nil:
+		return r.endedBy
+	}
+	return nil
+}
+
 // revoked tells whether a run was cancelled because its job was stopped, and the job
 // goes on: an Assign has come since with which what had stopped it counts no more.
 func (r *run) revoked() bool { return r.halted && r.job.stopped == nil }
@@ -125,11 +137,11 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 	e.Task, e.Attempt, e.Agent = j.taskName(t), comms.Try(s.attempt), c.cfg.Agent
 	gs := j.groupOf(t)
 	if e.Kind == comms.ErrorCancelled {
-		if j.stopped != nil { // who reads it must know what it counts with
+		if by := j.endedBy(r); by != nil { // who reads it must know what it counts with
 			if r != nil {
 				c.noteStarted(r) // its end does not say what made it start
 			}
-			cause = j.stopped.cause
+			cause = *by
 		}
 		c.noteEnd(j, comms.Event{Kind: comms.EventCancelled, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
 		c.end(j, t, tCancelled)

@@ -281,15 +281,19 @@ func (c *Core) disband(j *job, t taskIndex) {
 		return
 	}
 	text := fmt.Sprintf("%s, of the same gang, did not end well", j.graph.TaskName(t))
+	cause := comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}}
 	for _, m := range j.gangOf(t).all() {
 		switch s := j.at(m); s.state {
 		case tPinning:
 			c.dropUnplaced(j, m)
-			c.skipFor(j, m, comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}}, text)
+			c.skipFor(j, m, cause, text)
 		case tWaiting, tReady, tDelayed, tAside:
-			c.skipFor(j, m, comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}}, text)
+			c.skipFor(j, m, cause, text)
 		case tQueued, tRunning:
-			c.cancel(c.runOf(j, m), text)
+			if r := c.runOf(j, m); r.abort == nil {
+				c.cancel(r, text)
+				r.endedBy = &cause
+			}
 		}
 	}
 }

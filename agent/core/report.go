@@ -327,7 +327,7 @@ func (c *Core) reassess(j *job, t taskIndex, cause comms.Cause) {
 	j.at(t).missing = missing
 	switch {
 	case failed && !c.tolerates(j, t):
-		c.skip(j, t, c.failedInput(j, t))
+		c.skip(j, t)
 	case missing == 0:
 		e := entry{t, noTask, 0}
 		if cause.Kind == comms.CauseDataset {

@@ -51,6 +51,7 @@ type run struct {
 	used     int64            // bytes of private memory when it was ended because of them; 0: it was not
 	abort    *comms.TaskError // it was cancelled or ran out of time, and why
 	halted   bool             // it was cancelled because its job was stopped
+	endedBy  *comms.Cause     // it was cancelled because another member of its gang did not end well: that one
 	deadline time.Time        // when its executor is killed; zero never
 }
 

@@ -12,6 +12,7 @@ type slot struct {
 	key      outputKey // the stream it follows
 	ended    uint64    // instances that have ended, well or not
 	bad      uint64    // of these, not well
+	badAt    taskIndex // one of those
 	released uint64    // instances whose ends are committed
 	done     bool      // stream and instances have ended and are committed: needs its other inputs no more
 	told     bool      // consumers of the whole group were told
@@ -127,7 +128,7 @@ func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 		case j.stopped != nil:
 			c.endUnrun(j, i)
 		case failed && !c.tolerates(j, i):
-			c.skip(j, i, c.failedInput(j, i))
+			c.skip(j, i)
 		case missing == 0:
 			c.ready(j, entry{i, ref.Task, ref.Output})
 		default:
@@ -235,9 +236,7 @@ func (c *Core) skipUnborn(j *job, t taskIndex, output uint32) {
 func (c *Core) countEnded(j *job, s int, i taskIndex) {
 	sl, t := &j.slots[s], &j.tasks[i]
 	sl.ended++
-	if t.state != tFinished {
-		sl.bad++
-	}
+	sl.judge(i, t.state)
 	if t.flags&fReleased != 0 {
 		sl.released++
 	}
@@ -252,10 +251,19 @@ func (c *Core) instanceEnded(j *job, t taskIndex) {
 	}
 	sl := &j.slots[s]
 	sl.ended++
-	if j.tasks[t].state != tFinished {
-		sl.bad++
-	}
+	sl.judge(t, j.tasks[t].state)
 	c.slotEnded(j, s)
+}
+
+// judge counts an instance that has ended as one that did not end well, if it did not.
+func (sl *slot) judge(t taskIndex, state taskState) {
+	if state == tFinished {
+		return
+	}
+	if sl.bad == 0 {
+		sl.badAt = t
+	}
+	sl.bad++
 }
 
 func (c *Core) slotsEnded(j *job, k outputKey) {
@@ -468,7 +476,8 @@ func (c *Core) recountSlots(j *job) {
 func (c *Core) recountSlot(j *job, s int) {
 	sl := &j.slots[s]
 	sl.looked = false
-	sl.ended, sl.bad, sl.released = j.countSlot(s)
+	n := j.countSlot(s)
+	sl.ended, sl.bad, sl.badAt, sl.released = n.ended, n.bad, n.badAt, n.released
 	st := j.streams[sl.key]
 	sl.told = st != nil && st.ended && sl.ended == st.next // consumers are counted anew, too
 	sl.done = sl.told && sl.released == st.next
@@ -476,7 +485,7 @@ func (c *Core) recountSlot(j *job, s int) {
 
 // countSlot counts the instances of a slot that have ended, those of them that
 // ended badly, and those whose ends are committed.
-func (j *job) countSlot(s int) (ended, bad, released uint64) {
+func (j *job) countSlot(s int) (n slot) {
 	st := j.streams[j.slots[s].key]
 	for i, e := j.static+s, uint64(0); st != nil && e < st.next; i, e = i+len(j.slots), e+1 {
 		if i >= len(j.tasks) || j.tasks[i].state == tAbsent { // another's, or nobody's: it has not ended
@@ -486,13 +495,11 @@ func (j *job) countSlot(s int) (ended, bad, released uint64) {
 		if !t.state.over() { // one that is asked for had ended, and may run again
 			continue
 		}
-		ended++
-		if t.state != tFinished {
-			bad++
-		}
+		n.ended++
+		n.judge(taskIndex(i), t.state)
 		if t.flags&fReleased != 0 {
-			released++
+			n.released++
 		}
 	}
-	return ended, bad, released
+	return n
 }
