@@ -114,6 +114,14 @@ func (s *States) check() error {
 			return fmt.Errorf("counts %+v, want %+v", a, b)
 		}
 	}
+	if len(s.early) == 0 && (s.early != nil || s.behind != nil) {
+		return fmt.Errorf("no task ended early, and what is kept of %d is", len(s.behind))
+	}
+	for t := range s.early {
+		if st := s.get(t); st != TaskSkipped && st != TaskCancelled {
+			return fmt.Errorf("task %d ended early, and is %s", t, st)
+		}
+	}
 	if s.open != want.open || s.totals.Tasks != want.totals.Tasks || s.totals.Done != want.totals.Done || s.totals.Failed != want.totals.Failed {
 		return fmt.Errorf("totals %+v open %d, want %+v open %d", s.totals, s.open, want.totals, want.open)
 	}

@@ -100,7 +100,7 @@ func (s *States) over(tasks []comms.Range, f func(dag.TaskIndex) (anew bool)) {
 				first, _ := s.g.GangOf(t)
 				delete(s.torn, first)
 			}
-			if delete(s.early, t); anew {
+			if anew {
 				s.missBehind(t)
 			}
 		}
@@ -155,13 +155,31 @@ func (s *States) miss(t dag.TaskIndex) {
 	}
 }
 
-// endsBadly takes in that a task has failed, or was skipped or cancelled. What ended for it
-// before that was known counts now, unless it is early itself: agents tell each other of an
-// end before the controller knows of it, and it never does when that agent dies.
-func (s *States) endsBadly(e *comms.Event) {
-	delete(s.early, e.Task)
+// noteEnd takes in that a task comes to run, whose end before counts no more, or ends by
+// itself: what ended for it before that was known counts now.
+func (s *States) noteEnd(t dag.TaskIndex, to TaskState) {
+	if s.early == nil || to == TaskAbsent || to == TaskSkipped || to == TaskCancelled {
+		return
+	}
+	if s.notEarly(t); to.Over() {
+		s.takeBehind(t)
+	}
+}
+
+// notEarly takes a task from those that ended early.
+func (s *States) notEarly(t dag.TaskIndex) {
+	if delete(s.early, t); len(s.early) == 0 {
+		s.early, s.behind = nil, nil // maps keep the size that they had
+	}
+}
+
+// endsFor takes in that a task was skipped or cancelled. What ended for it before that was
+// known counts now, unless it is early itself: agents tell each other of an end before
+// the controller knows of it, and it never does when that agent dies.
+func (s *States) endsFor(e *comms.Event) {
+	s.notEarly(e.Task)
 	by := e.Cause.Ref.Task
-	if e.Kind == comms.EventFailed || e.Cause.Kind != comms.CauseTask || !s.exists(by) || !s.unsure(by) {
+	if e.Cause.Kind != comms.CauseTask || !s.exists(by) || !s.unsure(by) {
 		s.takeBehind(e.Task)
 		return
 	}
@@ -189,7 +207,7 @@ func (s *States) takeBehind(t dag.TaskIndex) (all []dag.TaskIndex) {
 	for i := 0; ; i++ {
 		for _, e := range s.behind[t] {
 			if by, early := s.early[e]; early && (by == t || s.goesWith(by) == t) {
-				delete(s.early, e)
+				s.notEarly(e)
 				all = append(all, e)
 			}
 		}

@@ -155,6 +155,7 @@ func (s *States) put(i dag.TaskIndex, to TaskState) {
 		s.totals.Tasks--
 	}
 	s.noteCut(i, from, to)
+	s.noteEnd(i, to)
 	was, is := from != TaskAbsent && !from.Over(), to != TaskAbsent && !to.Over()
 	if was && !is {
 		s.open--
@@ -317,7 +318,6 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.tear(e)
 	case comms.EventFailed:
 		s.put(e.Task, TaskFailed)
-		s.endsBadly(e)
 	case comms.EventSkipped, comms.EventCancelled:
 		switch {
 		case s.inVain(e):
@@ -325,10 +325,10 @@ func (s *States) Apply(e *comms.Event) bool {
 			s.missBehind(e.Task)
 		case e.Kind == comms.EventSkipped:
 			s.put(e.Task, TaskSkipped)
-			s.endsBadly(e)
+			s.endsFor(e)
 		default:
 			s.put(e.Task, TaskCancelled)
-			s.endsBadly(e)
+			s.endsFor(e)
 		}
 	case comms.EventStreamEnd:
 		s.streamEnd(streamKey{e.Task, e.Output}, e.Count)
