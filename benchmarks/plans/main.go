@@ -35,11 +35,16 @@ func main() {
 	without := flag.Bool("ablate", false, "what plans take without search, lookahead, profiles, prefetch, instead of the comparison")
 	fuse := flag.Bool("fusion", false, "what a forecast takes on -cores with tasks fused and without, run for real, instead of the comparison")
 	scale := flag.Bool("times", false, "what planning takes for 1,000 to 1,000,000 tasks, instead of the comparison")
+	prove := flag.Bool("proof", false, "how far plans of ours can be from the best that there is, by a bound of its own, instead of the comparison")
+	search := flag.Duration("search", 0, "after -proof: processor time in which each method looks for better plans, for each that the bound leaves open, such as 10m")
+	names := flag.String("on", "", "clusters to compare on, with commas between, such as \"4x4 1G,4x1 10G\"; all by default")
 	live := flag.Int("spill", 0, "run jobs for real whose live sets are 1 to so many times the memory of a host, instead of the comparison")
 	flag.Parse()
 	x.rate = int64(*network * 1e9)
 	files, w := flag.Args(), os.Stdout
-	run := func() error { return compare(w, files, clusters(), effort{*evaluations, *longer}, *inputs, *picture) }
+	on, err := named(*names)
+	exit.On("plans", err)
+	run := func() error { return compare(w, files, on, effort{*evaluations, *longer}, *inputs, *picture) }
 	switch {
 	case *scale:
 		run = func() error { return times(w, []int{1000, 10_000, 100_000, 1_000_000}, *picture) }
@@ -52,6 +57,8 @@ func main() {
 		run = func() error { return spills(w, x, 16<<20, *live) }
 	case len(files) == 0:
 		run = func() error { return errors.New("name recordings in WfFormat, such as wfinstances/*.json") }
+	case *prove:
+		run = func() error { return proof{*evaluations, *search, *inputs}.run(w, files, on) }
 	case *without:
 		run = func() error { return ablate(w, files, *evaluations) }
 	case *shape != "":
@@ -102,6 +109,22 @@ func clusters() (all []cluster) {
 		}
 	}
 	return all
+}
+
+// named returns the clusters of these names, all without any.
+func named(names string) (some []cluster, err error) {
+	all := clusters()
+	if names == "" {
+		return all, nil
+	}
+	for _, name := range strings.Split(names, ",") {
+		k := slices.IndexFunc(all, func(c cluster) bool { return c.name == name })
+		if k < 0 {
+			return nil, fmt.Errorf("-on: there is no cluster %q", name)
+		}
+		some = append(some, all[k])
+	}
+	return some, nil
 }
 
 var columns = []string{"ours", "first plan", "HEFT", "rank+bytes", "fifo", "random", "best found"}
