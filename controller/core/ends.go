@@ -9,10 +9,10 @@ import (
 
 // drained tells whether the word of an agent, the last that worked on the job,
 // that nothing more will run ends the job: it does unless tasks are being made to
-// start over. It was said at the job's present epoch, so the agent knew of all
-// that was to run.
+// start over, or will be when an agent that is away is back or given up. It was said
+// at the job's present epoch, so the agent knew of all that was to run.
 func (c *Core) drained(j *job, e *comms.Event) bool {
-	if j.resuming != nil {
+	if j.resuming != nil || j.redo && j.rec.Cancel == "" {
 		return false
 	}
 	if e.Error != nil {
