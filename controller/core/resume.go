@@ -428,6 +428,7 @@ func (c *Core) needed(j *job, r *resumption, data map[comms.DatasetRef]DatasetRe
 	for _, t := range run {
 		delete(spare, t)
 	}
+	maps.DeleteFunc(spare, func(t dag.TaskIndex, _ struct{}) bool { return j.states.get(t).Over() }) // it ended early
 	return run, slices.Sorted(maps.Keys(spare))
 }
 
