@@ -92,11 +92,14 @@ func (f *facts) reserve(e *comms.Event) {
 
 // waitsForMemory sees that a task is nobody's until an agent comes that has as much memory.
 func (o *oracle) waitsForMemory(id comms.JobID, b *core.Batch, e *comms.Event) {
-	if b.Agent == "" && e.Kind == comms.EventTorn {
+	if b.Agent == "" && e.Kind == comms.EventTorn && e.Cause.Text == mayComeBack {
 		o.waited++
 		o.w.tell("store", []comms.JobID{id}, "task %d waits for an agent with more memory", e.Task)
 	}
 }
+
+// mayComeBack is why a task waits so. Others are sent where they fail.
+const mayComeBack = "no agent that is here has as much memory, and one that has may come back"
 
 // outgrew tells whether more is held for a task than an agent has.
 func (o *oracle) outgrew(f *facts, t dag.TaskIndex, name string) bool {

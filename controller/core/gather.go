@@ -266,7 +266,7 @@ func (s *States) tear(e *comms.Event) {
 	first, size := s.g.GangOf(e.Task)
 	switch {
 	case size == 0:
-		s.outgrow(e.Task)
+		s.outgrow(e.Task, true)
 		return
 	case s.torn[first]:
 		return

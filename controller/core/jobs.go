@@ -82,7 +82,6 @@ type live struct {
 	patience patience                       // of such requests
 	redo     bool                           // resume when an agent that works on it is back
 	former   []*part                        // who had it, until it is durable that it is theirs no more
-	stuck    []dag.TaskIndex                // tasks given to agents that have too little memory, so that they fail there
 
 	gatherings map[dag.TaskIndex]*gathering // gangs that several agents have, by their first members; until the next epoch
 	split      map[dag.TaskIndex]bool       // of these, those of which some have started and others not

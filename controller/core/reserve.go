@@ -21,6 +21,8 @@ import (
 // one may come, which is away or not back since the controller started, the task is
 // nobody's: the decision says EventTorn again, so that it is decided anew. Without one
 // it stays, or goes to any agent that has enough but for that, which says that it does not fit.
+// Then, too, the decision says EventTorn: a controller that starts before the task has ended
+// there would take it for one that fits nowhere because its agent is lost.
 // A task that fits nowhere because its agent is lost is nobody's until one with as much is there.
 // Where each job runs on one agent (without Spread), who takes a job over has as much as is
 // held for each task. An agent that comes back with less goes on with the others, and that
@@ -28,6 +30,7 @@ import (
 
 // reserve takes in how much is held for the next attempt at a task, and at each other of its gang.
 func (s *States) reserve(e *comms.Event) {
+	delete(s.outgrown, e.Task) // it has run
 	if e.Count == 0 {
 		return
 	}
@@ -40,31 +43,48 @@ func (s *States) reserve(e *comms.Event) {
 	}
 }
 
-// outgrow takes in that a task needs more memory than its agent has.
-func (s *States) outgrow(t dag.TaskIndex) {
+// outgrow takes in that a task needs more memory than its agent has; waits: for the controller.
+func (s *States) outgrow(t dag.TaskIndex, waits bool) {
 	if s.outgrown == nil {
 		s.outgrown = map[dag.TaskIndex]bool{}
 	}
-	s.outgrown[t] = true
+	s.outgrown[t] = waits
 }
 
 // outgrownTasks lists the tasks that wait to start over for that, sorted.
 func (s *States) outgrownTasks() []dag.TaskIndex {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.outgrown)), func(t dag.TaskIndex) bool { return s.get(t).Over() })
+	return slices.DeleteFunc(s.grownTasks(), func(t dag.TaskIndex) bool { return !s.outgrown[t] })
 }
 
-// stuck returns those of grown tasks that go where they fail. They are still grown when
-// another decision comes before their agents have heard of this one.
-func (s *settlement) stuck(j *job, grown []dag.TaskIndex) []dag.TaskIndex {
-	return slices.DeleteFunc(slices.Clone(grown), func(t dag.TaskIndex) bool {
+// grownTasks lists also those that were sent where they fail, until they begin or end.
+func (s *States) grownTasks() []dag.TaskIndex {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.outgrown)), func(t dag.TaskIndex) bool { st := s.get(t); return st.Over() || st == TaskRunning })
+}
+
+// stuck returns those of the tasks that have outgrown their agents that go where they fail.
+func (s *settlement) stuck(j *job) []dag.TaskIndex {
+	return slices.DeleteFunc(slices.Clone(s.grown), func(t dag.TaskIndex) bool {
 		k, runs := s.home[t]
 		return s.home != nil && !runs || k == nobody || j.states.holds(&s.hosts[k], t)
 	})
 }
 
-// stillStuck lists the stuck tasks that have neither begun nor ended, sorted.
-func (j *job) stillStuck() []dag.TaskIndex {
-	return slices.DeleteFunc(slices.Clone(j.stuck), func(t dag.TaskIndex) bool { st := j.states.get(t); return st.Over() || st == TaskRunning })
+// sayGrown writes into a decision which tasks have outgrown their agents still.
+func (j *job) sayGrown(b *Batch, s *settlement) {
+	say := func(t dag.TaskIndex, waits bool, why string) {
+		_, attempt := j.states.Get(t)
+		e := comms.Event{Kind: comms.EventTorn, Task: t, Attempt: attempt, At: b.At, Cause: comms.Cause{Kind: comms.CauseMemory, Text: why}}
+		j.states.Apply(&e)
+		j.states.outgrow(t, waits)
+		b.Events = append(b.Events, e)
+	}
+	j.states.outgrown = nil
+	for _, t := range s.waits { // what it asked for is not answered yet
+		say(t, true, "no agent that is here has as much memory, and one that has may come back")
+	}
+	for _, t := range s.stuck(j) {
+		say(t, false, "no agent has as much memory: it goes where it fails")
+	}
 }
 
 // reservedOf lists what is held for tasks among some, which are sorted.

@@ -279,7 +279,7 @@ func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, pr
 // assigns the job anew.
 func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set []dag.TaskIndex) {
 	set, r.why = c.startsAnew(j, set, r.why)
-	grown := union(j.states.outgrownTasks(), j.stillStuck())
+	grown := j.states.grownTasks()
 	var run, closed, redo []dag.TaskIndex
 	var takes []taking
 	var s *settlement
@@ -291,7 +291,6 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		more = j.states.missWith(redo, s.moved)
 		more = j.wholeGangs(more, more)
 	}
-	j.stuck = s.stuck(j, grown)
 	c.takers(j, s, takes)
 	c.toAdopt(j, s, data)
 	if s.left && len(takes)+len(s.adopts) == 0 && s.idle(j, run) {

@@ -25,7 +25,8 @@ type settlement struct {
 	takes  []taking              // what agents that leave have and others take
 	adopts []adopting            // what agents copy from an earlier job
 	left   bool                  // there are tasks that no agent can run
-	waits  []dag.TaskIndex       // of these, those for which an agent with more memory may come; sorted
+	grown  []dag.TaskIndex       // tasks that need more memory than their agent has, sorted
+	waits  []dag.TaskIndex       // of these, those that no agent has, and one with as much may come; sorted
 }
 
 // settle decides who runs each task of run, which is sorted. What an agent has
@@ -37,7 +38,7 @@ type settlement struct {
 // that others have yet to take, it is not of the job any more. grown, which is sorted,
 // are tasks that need more memory than their agent has.
 func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking, grown []dag.TaskIndex) *settlement {
-	s := &settlement{}
+	s := &settlement{grown: grown}
 	stays := make([]int, len(j.parts))
 	for i, p := range j.parts {
 		a := c.agents[p.agent]
@@ -251,13 +252,7 @@ func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *res
 		j.states.Apply(&e)
 		b.Events = append(b.Events, e)
 	}
-	for _, t := range s.waits { // what it asked for is not answered yet
-		_, attempt := j.states.Get(t)
-		e := comms.Event{Kind: comms.EventTorn, Task: t, Attempt: attempt, At: b.At,
-			Cause: comms.Cause{Kind: comms.CauseMemory, Text: "no agent that is here has as much memory, and one that has may come back"}}
-		j.states.Apply(&e)
-		b.Events = append(b.Events, e)
-	}
+	j.sayGrown(b, s)
 	j.rec.Totals = j.states.Totals()
 	if j.rec.Error != nil {
 		if i, ok := j.graph.Lookup(j.rec.Error.Task); ok && !j.states.get(i).Over() {

@@ -64,7 +64,7 @@ type States struct {
 	lineage lineage
 
 	reserved map[dag.TaskIndex]comms.Reserve // tasks for which more memory is held than their groups say
-	outgrown map[dag.TaskIndex]bool          // tasks that need more than their agent has, and wait for the controller
+	outgrown map[dag.TaskIndex]bool          // tasks that need more than their agent has; true: they wait for the controller
 	missed   map[dag.TaskIndex]bool          // tasks that were skipped or cancelled for what counts no more, and wait for it too
 
 	early  map[dag.TaskIndex]dag.TaskIndex   // of tasks that were skipped or cancelled for one whose end was not known: that one
