@@ -383,6 +383,7 @@ func (j *job) told(t dag.TaskIndex, p *part) bool {
 }
 
 // wanted tells whether a consumer of a dataset has not ended, or may start over as what it ended for may.
+// Who has let the dataset go for such a one says so when it is to be read after all.
 func (j *job) wanted(r comms.DatasetRef) bool {
 	for _, e := range j.graph.Consumers(r.Task) {
 		whole := e.Kind == dag.SourceStream || e.Kind == dag.SourceGroup || e.Kind == dag.SourceWhole
