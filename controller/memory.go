@@ -14,6 +14,7 @@ import (
 type memories struct {
 	grown map[jobTask]uint64   // bytes for the next attempt of tasks that were ended for their memory
 	of    map[int]*memoryUsage // of groups that say what their tasks take
+	above map[jobTask]bool     // gangs, by their first members, of which one came to more than the job says
 }
 
 type jobTask struct {
@@ -28,15 +29,18 @@ type memoryUsage struct {
 	grown map[uint64]int // those that had to be given more, by what was enough
 }
 
-// grew notes with how much memory a task is tried again.
-func (m *memories) grew(job comms.JobID, e *comms.Event) {
+// grew notes with how much memory a task is tried again, and each other of its gang.
+func (m *memories) grew(job comms.JobID, g *dag.Graph, e *comms.Event) {
 	if e.Count == 0 {
 		return
 	}
 	if m.grown == nil {
 		m.grown = map[jobTask]uint64{}
 	}
-	m.grown[jobTask{job, e.Task}] = e.Count
+	first, size := g.GangOf(e.Task)
+	for t := first; t < first+dag.TaskIndex(max(size, 1)); t++ {
+		m.grown[jobTask{job, t}] = e.Count
+	}
 }
 
 // ended notes that a task of a group ended well.
@@ -54,7 +58,7 @@ func (m *memories) ended(job comms.JobID, g *dag.Graph, group int, t dag.TaskInd
 		m.of[group] = of
 	}
 	if of.all++; u.PeakRSS > uint64(said) {
-		of.above++
+		of.above += m.counts(job, g, t)
 	}
 	if bytes := m.grown[jobTask{job, t}]; bytes > 0 {
 		if of.grown == nil {
@@ -62,6 +66,23 @@ func (m *memories) ended(job comms.JobID, g *dag.Graph, group int, t dag.TaskInd
 		}
 		of.grown[bytes]++
 	}
+}
+
+// counts returns how many tasks count as taking more than the job says when one does: of a
+// gang, whose members get as much as each other, all, and the others that do not again.
+func (m *memories) counts(job comms.JobID, g *dag.Graph, t dag.TaskIndex) int {
+	first, size := g.GangOf(t)
+	gang := jobTask{job, first}
+	switch {
+	case size == 0:
+		return 1
+	case m.above[gang]:
+		return 0
+	case m.above == nil:
+		m.above = map[jobTask]bool{}
+	}
+	m.above[gang] = true
+	return size
 }
 
 // fold notes with how much memory tasks of the same groups are to begin.

@@ -38,8 +38,8 @@ tasks:
 	} {
 		job, m := comms.JobID{1}, memories{}
 		for i, n := range c.grown {
-			m.grew(job, &comms.Event{Kind: comms.EventRetry, Task: dag.TaskIndex(i), Count: n / 2})
-			m.grew(job, &comms.Event{Kind: comms.EventRetry, Task: dag.TaskIndex(i), Count: n})
+			m.grew(job, g, &comms.Event{Kind: comms.EventRetry, Task: dag.TaskIndex(i), Count: n / 2})
+			m.grew(job, g, &comms.Event{Kind: comms.EventRetry, Task: dag.TaskIndex(i), Count: n})
 		}
 		for i, peak := range c.peak {
 			m.ended(job, g, 0, dag.TaskIndex(i), &comms.Usage{PeakRSS: peak})
@@ -54,6 +54,38 @@ tasks:
 		}
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// Of a gang one member is said to need more, and all get it; and when one comes to more than the
+// job says, that is not forgotten for what the others take.
+func TestGangsGrowAsOne(t *testing.T) {
+	g, err := dag.ParseYAML("j.yaml", []byte("job: j\ntasks:\n  crew: {run: F, for: {i: \"0..1\"}, gang: 2, out: [x], resources: {memory: 100B}}\n"), dag.Override{}, dag.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, m := comms.JobID{1}, memories{}
+	for first := range dag.TaskIndex(2) {
+		m.grew(job, g, &comms.Event{Kind: comms.EventRetry, Task: 2*first + 1, Count: 200})
+	}
+	m.grew(job, g, &comms.Event{Kind: comms.EventRetry, Task: 2, Count: 400})
+	for i := range dag.TaskIndex(4) {
+		m.ended(job, g, 0, i, &comms.Usage{PeakRSS: 190})
+	}
+	if bytes, known := m.of[0].held(); !known || bytes != 200 || m.of[0].grown[400] != 2 {
+		t.Errorf("they begin with %d (%v), and %v tell of it", bytes, known, m.of[0].grown)
+	}
+	for _, c := range []struct {
+		peak  [4]uint64
+		known bool // that what the job says is enough
+	}{{[4]uint64{90, 90, 90, 90}, true}, {[4]uint64{90, 190, 90, 90}, true}, {[4]uint64{190, 190, 90, 90}, true}, {[4]uint64{90, 190, 190, 90}, false}} {
+		m := memories{}
+		for i, peak := range c.peak {
+			m.ended(job, g, 0, dag.TaskIndex(i), &comms.Usage{PeakRSS: peak})
+		}
+		if bytes, known := m.of[0].held(); bytes != 0 || known != c.known {
+			t.Errorf("%v: %d (%v)", c.peak, bytes, known)
 		}
 	}
 }

@@ -198,7 +198,7 @@ func (c *Controller) record(id comms.JobID, g *dag.Graph, events []comms.Event, 
 		switch e := &events[i]; {
 		case e.Kind == comms.EventRetry:
 			c.counts.retried.Add(1)
-			of.memory.grew(id, e)
+			of.memory.grew(id, g, e)
 			cut(e)
 		case e.Kind == comms.EventFailed:
 			c.counts.failedTasks.Add(1)

@@ -3,6 +3,7 @@ package planner
 import (
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/profiles"
@@ -10,15 +11,15 @@ import (
 
 // heldMemory finds with how much memory tasks of each group begin of which most needed
 // more than the graph says when they ran last: what they had then, at most memory_max,
-// and no more than the largest host has that can run them; 0 for other groups, nil when
-// there are none. Gangs, generators and what follows their elements share a host, which
-// must have room for all: they begin with what the graph says.
+// and no more than the largest host has that can run them, or hosts have for each member
+// of a gang; 0 for other groups, nil when there are none. Generators and what follows their
+// elements share a host, which must have room for all: they begin with what the graph says.
 func heldMemory(g *dag.Graph, p profiles.Snapshot, hosts []Host) []int64 {
 	held := make([]int64, len(g.Groups))
 	var able [][]bool
 	for i := range g.Groups {
 		grp := &g.Groups[i]
-		if grp.Resources.Memory == 0 || grp.Stream != nil || grp.GangSize() > 0 ||
+		if grp.Resources.Memory == 0 || grp.Stream != nil ||
 			slices.ContainsFunc(grp.Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone }) {
 			continue
 		}
@@ -29,10 +30,15 @@ func heldMemory(g *dag.Graph, p profiles.Snapshot, hosts []Host) []int64 {
 		if grp.Resources.MemoryMax > 0 {
 			most = min(most, grp.Resources.MemoryMax)
 		}
-		if able == nil {
-			able = ableHosts(g, hosts)
+		if grp.GangSize() > 0 {
+			most = gangMemory(g, grp, hosts, most)
+		} else {
+			if able == nil {
+				able = ableHosts(g, hosts, nil)
+			}
+			most = min(most, largestMemory(hosts, able[i]))
 		}
-		if most = min(most, largestMemory(hosts, able[i])); most > grp.Resources.Memory {
+		if most > grp.Resources.Memory {
 			held[i] = most
 		}
 	}
@@ -56,13 +62,27 @@ func largestMemory(hosts []Host, some []bool) (most int64) {
 	return most
 }
 
-// able is ableHosts, where hosts must have the memory, too, with which tasks begin.
-func (n *nodes) able(hosts []Host) [][]bool {
-	able := ableHosts(n.g, hosts)
-	for i, memory := range n.held {
+// gangMemory returns the most memory, to a mebibyte, for each member of a gang with which
+// hosts have room for all of them at once, so much at most; what the graph says or less when
+// they have no more than that.
+func gangMemory(g *dag.Graph, grp *dag.Group, hosts []Host, most int64) int64 {
+	steps := int(min((most-grp.Resources.Memory)>>20+1, math.MaxInt32))
+	less := sort.Search(steps, func(k int) bool {
+		with, room := withMemory(grp, most-int64(k)<<20), 0
 		for h := range hosts {
-			able[i][h] = able[i][h] && (hosts[h].Memory == 0 || hosts[h].Memory >= memory)
+			room += hosts[h].room(g, &with)
 		}
-	}
-	return able
+		return room >= grp.GangSize()
+	})
+	return most - int64(less)<<20
 }
+
+// withMemory returns a group whose tasks begin with so much memory.
+func withMemory(grp *dag.Group, memory int64) dag.Group {
+	with := *grp
+	with.Resources.Memory = max(memory, with.Resources.Memory)
+	return with
+}
+
+// able is ableHosts, where hosts must have the memory, too, with which tasks begin.
+func (n *nodes) able(hosts []Host) [][]bool { return ableHosts(n.g, hosts, n.held) }

@@ -35,13 +35,16 @@ tasks:
 	for _, c := range []struct {
 		hosts          []Host
 		plain, bounded int64
+		members        int64  // each of two
 		on             string // where plain runs
 		span           float64
 	}{
-		{[]Host{host("a", 8*gib)}, 3 * gib, 2 * gib, "a", 0},
-		{[]Host{host("a", 0)}, 3 * gib, 2 * gib, "a", 0},
-		{[]Host{host("a", 4*gib), host("b", 5*gib/2)}, 3 * gib, 2 * gib, "a", 4},
-		{[]Host{host("a", 5*gib/2), host("b", 5*gib/2)}, 0, 0, "", 0}, // enough has no host: it is placed nowhere
+		{[]Host{host("a", 8*gib)}, 3 * gib, 2 * gib, 3 * gib, "a", 0},
+		{[]Host{host("a", 0)}, 3 * gib, 2 * gib, 3 * gib, "a", 0},
+		{[]Host{host("a", 4*gib)}, 3 * gib, 2 * gib, 2 * gib, "a", 4},
+		{[]Host{host("a", 4*gib), host("b", 5*gib/2)}, 3 * gib, 2 * gib, 5 * gib / 2, "a", 4},
+		{[]Host{host("a", 4*gib), host("b", 1*gib)}, 3 * gib, 2 * gib, 2 * gib, "a", 4},
+		{[]Host{host("a", 5*gib/2), host("b", 5*gib/2)}, 0, 0, 5 * gib / 2, "", 0}, // enough has no host: it is placed nowhere
 	} {
 		p, err := Best(g, known, Cluster{Hosts: c.hosts}, Effort{Evaluations: 20})
 		if err != nil {
@@ -50,7 +53,7 @@ tasks:
 		if c.plain == 0 {
 			c.plain, c.bounded = 5*gib/2, 2*gib
 		}
-		if want := []int64{c.plain, c.bounded, 0, 0, 0, 0, 0}; !reflect.DeepEqual(p.Held, want) {
+		if want := []int64{c.plain, c.bounded, 0, 0, c.members, 0, 0}; !reflect.DeepEqual(p.Held, want) {
 			t.Errorf("%v: %v, want %v", c.hosts, p.Held, want)
 		}
 		for i := range dag.TaskIndex(4) {
@@ -59,6 +62,11 @@ tasks:
 			}
 			if why := p.Reason(g, i); !strings.Contains(why, "of memory: most needed more than the 1 GiB that its job says") {
 				t.Errorf("%v: %s", c.hosts, why)
+			}
+		}
+		for m := range dag.TaskIndex(2) { // they run where the gang has room
+			if at := p.Tasks[6+m].Host; c.on != "" && c.hosts[at].Memory > 0 && c.hosts[at].Memory < c.members {
+				t.Errorf("%v: member %d is on %s", c.hosts, m, p.Hosts[at])
 			}
 		}
 		if p.Makespan < c.span {

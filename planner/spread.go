@@ -95,17 +95,23 @@ func cutPaths(paths [][]dag.TaskIndex, homes []int32) (out [][]dag.TaskIndex) {
 }
 
 // ableHosts tells for each group which hosts have enough for its tasks and for
-// the instances that follow them, which run there too.
-func ableHosts(g *dag.Graph, hosts []Host) [][]bool {
+// the instances that follow them, which run there too. Those of held begin with more memory
+// than the graph says.
+func ableHosts(g *dag.Graph, hosts []Host, held []int64) [][]bool {
 	able := make([][]bool, len(g.Groups))
 	for i := range g.Groups {
+		grp := &g.Groups[i]
+		if held != nil && held[i] > 0 {
+			with := withMemory(grp, held[i])
+			grp = &with
+		}
 		able[i] = make([]bool, len(hosts))
 		for h := range hosts {
-			able[i][h] = hosts[h].serves(g, &g.Groups[i]) && hosts[h].fits(&g.Groups[i])
+			able[i][h] = hosts[h].serves(g, grp) && hosts[h].fits(grp)
 		}
-		if size := g.Groups[i].GangSize(); size > 0 && !slices.Contains(able[i], true) { // it goes to several
+		if grp.GangSize() > 0 && !slices.Contains(able[i], true) { // it goes to several
 			for h := range hosts {
-				able[i][h] = hosts[h].room(g, &g.Groups[i]) > 0
+				able[i][h] = hosts[h].room(g, grp) > 0
 			}
 		}
 	}
@@ -128,7 +134,7 @@ func Homeless(g *dag.Graph, hosts []Host) string {
 	if text := unfit(g, hosts, func(grp *dag.Group) string { return lackingAll(g, grp, hosts) }); text != "" {
 		return text
 	}
-	for i, able := range ableHosts(g, hosts) {
+	for i, able := range ableHosts(g, hosts, nil) {
 		if len(hosts) > 0 && !slices.Contains(able, true) {
 			return fmt.Sprintf("task %s: no host has enough for it and for the tasks that follow its elements, which run where it runs", g.Groups[i].Name)
 		}

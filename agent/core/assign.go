@@ -172,6 +172,7 @@ func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
 	c.jobs = append(c.jobs, j)
 	c.byJob[j.id] = j
 	c.newGroups(j, m.Memory)
+	c.beginGangs(j, m.Memory)
 	j.wanted = exportsOf(g)
 	j.newSlots()
 	return j

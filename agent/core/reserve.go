@@ -168,10 +168,24 @@ func (c *Core) withMemory(j *job, t taskIndex, memory int64) *groupState {
 }
 
 // beginWith has tasks of a group begin with more memory than the graph says, as far as
-// this host has as much. A gang must fit as it was gathered.
+// this host has as much; gangs begin as beginGangs says.
 func (c *Core) beginWith(gs *groupState, bytes uint64) {
 	if n := int64(min(bytes, uint64(c.total[resMemory]))); gs.need[resMemory] > 0 && n > gs.need[resMemory] && !gs.ganged() {
 		gs.need[resMemory] = n
+	}
+}
+
+// beginGangs has the members of gangs begin with more memory than the graph says, as if
+// they had come to hold it: fitGang takes back what this host has not for those that are here.
+func (c *Core) beginGangs(j *job, memory []uint64) {
+	for i := range min(len(memory), len(j.groups)) {
+		gs, n := &j.groups[i], int64(min(memory[i], uint64(c.total[resMemory])))
+		if !gs.ganged() || gs.need[resMemory] == 0 || n <= gs.need[resMemory] {
+			continue
+		}
+		for first := gs.first; int(first) < int(gs.first)+gs.size; first += taskIndex(max(gs.group.GangSize(), 1)) {
+			c.reserve(j, first, reserve{gs: c.withMemory(j, first, n)})
+		}
 	}
 }
 
@@ -195,12 +209,13 @@ func (c *Core) setReserved(j *job, m *comms.Assign) {
 	}
 }
 
-// reserveGang takes over what a gang had come to hold for each member. Of one that is on
-// several agents each holds what it has for those that are there.
+// reserveGang takes over what a gang had come to hold for each member, which may have begun
+// with more here. Of one that is on several agents each holds what it has for those that are there.
 func (c *Core) reserveGang(j *job, r comms.Reserve) {
 	begun := func(t taskIndex) bool { s := j.at(t).state; return s == tQueued || s == tRunning || s.over() }
-	memory := max(min(int64(r.Memory), c.mostFor(j, r.Task)), j.groups[j.graph.GroupIndex(r.Task)].need[resMemory])
-	if memory != j.groupOf(r.Task).need[resMemory] && !slices.ContainsFunc(j.gangOf(r.Task).here(), begun) {
+	held := j.groupOf(r.Task).need[resMemory]
+	memory := max(min(max(int64(r.Memory), held), c.mostFor(j, r.Task)), j.groups[j.graph.GroupIndex(r.Task)].need[resMemory])
+	if memory != held && !slices.ContainsFunc(j.gangOf(r.Task).here(), begun) {
 		c.reserve(j, r.Task, reserve{gs: c.withMemory(j, r.Task, memory), times: r.Times, tried: j.reserved[r.Task].tried})
 	}
 }

@@ -37,3 +37,27 @@ tasks:
 		t.Errorf("the next run's task:\n%s", got)
 	}
 }
+
+// So does a gang, one member of which takes too much: all begin with what was enough for it.
+func TestGangBeginsWithWhatWasEnough(t *testing.T) {
+	h := newHost(t)
+	h.write("job.yaml", `
+job: crew
+params: {hold: 1000}
+tasks:
+  crew:
+    gang: 2
+    command: "(head -c $((1000000 + CASCADE_GANG_RANK * 200000000)) /dev/zero; [ $CASCADE_ATTEMPT != 1 ] || sleep ${params.hold}) | tail -c 300000000 | wc -c > ${out.x}"
+    out: [x]
+    resources: {memory: 100MiB}
+`)
+	if got := h.start("", "run", "job.yaml").wait(); strings.Contains(got, "tried again  0") {
+		t.Fatalf("the first run:\n%s", got)
+	}
+	if got := h.start("", "run", "job.yaml", "-p", "hold=1").wait(); !strings.Contains(got, "tried again  0") {
+		t.Errorf("the next run:\n%s", got)
+	}
+	if got := h.start("", "explain", "last", "crew[0]").wait(); !strings.Contains(got, "of memory: most needed more than the 100 MiB") {
+		t.Errorf("the next run's first member:\n%s", got)
+	}
+}

@@ -122,14 +122,27 @@ func (p *picker) placeGang(members []dag.TaskIndex, owner func(dag.TaskIndex) in
 }
 
 // hostsFor finds agents with room for the members of a gang together: with the memory
-// that they have come to hold, or without such agents with what the graph says. nil: there are none.
+// that they have come to hold, or begin with, or without such agents with what the graph says. nil: there are none.
 func (p *picker) hostsFor(members []dag.TaskIndex, had []*agent) []hosting {
-	if r, own := p.j.states.reserved[members[0]]; own {
-		if all := p.hostsWith(members, had, r.Memory); all != nil {
+	if memory := max(p.j.states.reserved[members[0]].Memory, p.j.beginsWith(members[0])); memory > 0 {
+		if all := p.hostsWith(members, had, memory); all != nil {
 			return all
 		}
 	}
 	return p.hostsWith(members, had, 0)
+}
+
+// beginsWith returns with how much memory a task begins, as most of its group needed more than
+// the graph says; 0: with that.
+func (j *job) beginsWith(t dag.TaskIndex) uint64 {
+	held := j.held
+	if j.plan != nil {
+		held = j.plan.Held
+	}
+	if gi := j.graph.GroupIndex(t); gi < len(held) {
+		return uint64(held[gi])
+	}
+	return 0
 }
 
 // hostsWith finds agents with room for the members of a gang, and so much memory for each:
