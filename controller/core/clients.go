@@ -87,7 +87,7 @@ func (j *job) graphHash() comms.Hash {
 	return j.rec.GraphHash
 }
 
-// waiter is a client that waits for Accepted.
+// waiter is a client that waits for Accepted, or steers a job that is not durable yet.
 type waiter struct {
 	link   LinkID
 	req    uint64
@@ -95,11 +95,16 @@ type waiter struct {
 	values bool
 	every  int64
 	again  bool
+	steers bool
 }
 
 func (c *Core) accept(j *job, w waiter) {
 	l := c.links[w.link]
 	if l == nil {
+		return
+	}
+	if w.steers {
+		c.reply(l, w.req, comms.CodeOK, "")
 		return
 	}
 	c.send(l, &comms.Accepted{Req: w.req, Job: j.id, Again: w.again})
@@ -164,7 +169,22 @@ func (c *Core) control(l *link, m *comms.Control) {
 	default:
 		code, text = comms.CodeBadRequest, fmt.Sprintf("unknown action %d", m.Action)
 	}
-	c.reply(l, m.Req, code, text)
+	if code != comms.CodeOK {
+		c.reply(l, m.Req, code, text)
+		return
+	}
+	c.answerStored(j, l, m.Req)
+}
+
+// answerStored answers a Control that is carried out when all changes of the job up to
+// now are durable: a controller that starts anew knows of it then. That goes also for
+// what was asked for before: it may not be stored yet.
+func (c *Core) answerStored(j *job, l *link, req uint64) {
+	if j.stage == stagePreparing { // Create stores it
+		j.waiters = append(j.waiters, waiter{link: l.id, req: req, steers: true})
+		return
+	}
+	c.emit(Store{Token: c.await(pending{what: onRow, link: l.id, req: req}), Commit: Commit{Job: j.id}})
 }
 
 func (c *Core) cancel(j *job, why string) (comms.Code, string) {
