@@ -190,9 +190,9 @@ func (a *app) getCommand() *cobra.Command {
 		Long: `Write a dataset to standard output or to a file, as outputs: and commands have it:
 text and bytes as they are; an array as its numbers, little-endian, row by row
 (cascade ls datasets tells dtype and shape, as does --json here); other values,
-such as structs, dicts and lists, as JSON. The datasets of a family go to a
-folder: spread.mean, or spread[*,500].mean. With --value all are printed as JSON
-for people, as on a terminal. ` + jobHelp,
+such as structs, dicts and lists, as JSON. The datasets of a family or a series go
+to a folder: spread.mean, spread[*,500].mean, or decode.field[*]. With --value all
+are printed as JSON for people, as on a terminal. ` + jobHelp,
 		Example: `  cascade get last map.page > map.png
   cascade get last decode.field[2] > field.raw
   cascade get last spread.mean -o means/`,

@@ -130,8 +130,8 @@ func (c Choice) Has(i dag.TaskIndex) bool {
 
 // Resolve finds the datasets of a name: TASK.OUTPUT, TASK.OUTPUT[ELEMENT], or
 // TASK when it has one output; of a family that is FAMILY.OUTPUT or
-// FAMILY[*,500].OUTPUT, and one is false. A generator's output without an element
-// stands for all.
+// FAMILY[*,500].OUTPUT, and one is false. A generator's output without an element, or
+// with [*], stands for all.
 func Resolve(g *dag.Graph, s *States, name string) (refs []comms.DatasetRef, one bool, err error) {
 	tasks, rest, ok := splitName(g, name)
 	if !ok {
@@ -179,13 +179,13 @@ func resolveOf(g *dag.Graph, s *States, task dag.TaskIndex, rest, name string) (
 		}
 		return []comms.DatasetRef{{Task: task, Output: uint32(output)}}, nil
 	}
-	if !indexed {
+	if !indexed || index == "*]" {
 		refs, _ := s.Expand(dag.Source{Kind: dag.SourceStream, Task: task, Output: uint32(output)})
 		return refs, nil
 	}
 	e, err := strconv.ParseUint(strings.TrimSuffix(index, "]"), 10, 64)
 	if err != nil || !strings.HasSuffix(index, "]") {
-		return nil, fmt.Errorf("dataset %q: want the element's number in brackets", name)
+		return nil, fmt.Errorf("dataset %q: want the element's number in brackets, or *", name)
 	}
 	return []comms.DatasetRef{{Task: task, Output: uint32(output), Element: e}}, nil
 }
