@@ -78,6 +78,32 @@ func TestJobFromSubmitToFinal(t *testing.T) {
 	}
 }
 
+// Of a job that has ended only exports are located: what else it made its agent frees
+// when it hears of the end, which may be later than the client does.
+func TestLocateAfterTheEnd(t *testing.T) {
+	net := comms.NewInproc()
+	startController(t, t.TempDir(), net)
+	t.Cleanup(dialAgent(t, net, &fakeAgent{name: "a1", keeps: true}).close)
+	c := dialClient(t, net)
+	t.Cleanup(c.close)
+	submit(c, 1, parse(t, job1).Encode())
+	if p := final(c); p.Phase != comms.JobDone {
+		t.Fatalf("final %+v", p)
+	}
+	c.say(&comms.Locate{Req: 2, Job: testJob(1), Names: []string{"b.x"}})
+	if l := expect[*comms.Located](c, "located", nil); len(l.Data) != 1 || l.Data[0].Name != "b.x" || l.Data[0].Agent != "a1" {
+		t.Errorf("located %+v", l)
+	}
+	for i, tt := range []struct{ name, want string }{{"b.y", "dataset b.y is not there"}, {"a[1]", "dataset a[1].x is not there"}, {"a", "none of the 3 datasets a is there"}} {
+		req := uint64(i + 3)
+		c.say(&comms.Locate{Req: req, Job: testJob(1), Names: []string{tt.name}})
+		r := expect(c, "refusal", func(r *comms.Reply) bool { return r.Req == req })
+		if want := tt.want + ": it is no output of the job, and was freed: "; r.Code != comms.CodeNotFound || !strings.HasPrefix(r.Message, want) {
+			t.Errorf("%s: code %d: %s", tt.name, r.Code, r.Message)
+		}
+	}
+}
+
 // What a client sends as one message is answered as if each had come by itself: as
 // one where the client reads that, and never to one that does not.
 func TestManyAtOnce(t *testing.T) {

@@ -201,6 +201,7 @@ type fakeAgent struct {
 	jobs        map[comms.JobID]*comms.Assign // epochs
 	uncommitted []*comms.Events
 	hold        bool // takes assignments and does nothing
+	keeps       bool // outputs are not inline, but here
 }
 
 func dialAgent(t testing.TB, net *comms.Inproc, a *fakeAgent) *fakeAgent {
@@ -267,8 +268,11 @@ func (a *fakeAgent) work(p *peerEnd, m *comms.Assign) {
 			e := comms.Event{Kind: comms.EventFinished, Task: i, Attempt: attempt, At: time.Now().UnixNano(), Executor: 1,
 				Cause: comms.Cause{Kind: comms.CauseSubmit}, Usage: &comms.Usage{Start: time.Now().UnixNano(), Duration: 2e9, BytesOut: 7, PeakRSS: 100}}
 			for o := range g.Group(i).Outputs {
-				e.Outputs = append(e.Outputs, comms.Desc{Ref: comms.DatasetRef{Task: i, Output: uint32(o)}, Attempt: attempt, Codec: "raw", Size: 3,
-					Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("abc")}})
+				at := comms.Place{Kind: comms.PlaceInline, Bytes: []byte("abc")}
+				if a.keeps {
+					at = comms.Place{Kind: comms.PlaceAgent, Where: a.name}
+				}
+				e.Outputs = append(e.Outputs, comms.Desc{Ref: comms.DatasetRef{Task: i, Output: uint32(o)}, Attempt: attempt, Codec: "raw", Size: 3, Place: at})
 			}
 			events = append(events, e)
 		}

@@ -420,23 +420,9 @@ func (c *Controller) located(q *comms.Locate, g *dag.Graph) (comms.Message, erro
 			return nil, err
 		}
 	}
-	r := core.NewReplay(g, true)
-	for b, err := range c.store.Batches(q.Job) {
-		if err != nil {
-			return nil, err
-		}
-		r.Add(&b)
-	}
-	have := map[comms.DatasetRef]core.DatasetRecord{}
-	for _, d := range r.Data() {
-		have[d.Desc.Ref] = d
-	}
-	kept, err := c.store.Datasets(q.Job) // newer than the batches where they differ
+	r, have, freed, err := c.datasets(q.Job, g)
 	if err != nil {
 		return nil, err
-	}
-	for _, d := range kept {
-		have[d.Desc.Ref] = d
 	}
 	if len(q.Names) == 0 {
 		data, missing := core.LocateExports(g, r.States, have)
@@ -444,6 +430,12 @@ func (c *Controller) located(q *comms.Locate, g *dag.Graph) (comms.Message, erro
 			return nil, fmt.Errorf("output %s was not produced: %w", missing[0], gcs.ErrNotFound)
 		}
 		return &comms.Located{Req: q.Req, Data: data, Missing: missing}, nil
+	}
+	why := func(r comms.DatasetRef) string {
+		if freed[r] {
+			return ": it is no output of the job, and was freed"
+		}
+		return ""
 	}
 	out := &comms.Located{Req: q.Req}
 	for _, name := range q.Names {
@@ -458,13 +450,42 @@ func (c *Controller) located(q *comms.Locate, g *dag.Graph) (comms.Message, erro
 				continue // of a family some may have failed
 			}
 			if !ok {
-				return nil, fmt.Errorf("dataset %s is not there: %w", g.DatasetName(dag.Dataset(ref)), gcs.ErrNotFound)
+				return nil, fmt.Errorf("dataset %s is not there%s: %w", g.DatasetName(dag.Dataset(ref)), why(ref), gcs.ErrNotFound)
 			}
 			out.Data = append(out.Data, comms.LocatedData{Name: g.DatasetName(dag.Dataset(ref)), Desc: d.Desc, Agent: d.Agent})
 		}
 		if len(out.Data) == before && len(refs) > 0 {
-			return nil, fmt.Errorf("none of the %d datasets %s is there: %w", len(refs), name, gcs.ErrNotFound)
+			return nil, fmt.Errorf("none of the %d datasets %s is there%s: %w", len(refs), name, why(refs[0]), gcs.ErrNotFound)
 		}
 	}
 	return out, nil
+}
+
+// datasets finds what a job has made and still has. freed are those that go with its end,
+// which agents hear of later than clients: all but its exports, and what is in its batches.
+func (c *Controller) datasets(job comms.JobID, g *dag.Graph) (r *core.Replay, have map[comms.DatasetRef]core.DatasetRecord, freed map[comms.DatasetRef]bool, err error) {
+	row, err := c.store.Job(job)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	r = core.NewReplay(g, true)
+	for b, err := range c.store.Batches(job) {
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		r.Add(&b)
+	}
+	have, freed = map[comms.DatasetRef]core.DatasetRecord{}, map[comms.DatasetRef]bool{}
+	for _, d := range r.Data() {
+		if row.Phase.Final() && d.Desc.Place.Kind != comms.PlaceInline {
+			freed[d.Desc.Ref] = true
+			continue
+		}
+		have[d.Desc.Ref] = d
+	}
+	exports, err := c.store.Datasets(job) // newer than the batches where they differ
+	for _, d := range exports {
+		have[d.Desc.Ref] = d
+	}
+	return r, have, freed, err
 }
