@@ -327,15 +327,15 @@ class Job:
         series = _SERIES.fullmatch(name)
         asked = series[1] if series else name
         unkept = KeyError(f"{name} is no output of job {self.id} that was kept: name it when you submit the job")
-        located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, [asked]))
-        if located.missing or not (located.data or series):
-            raise unkept
         try:
+            located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, [asked]))
+            if located.missing or not (located.data or series):
+                raise unkept
             values = [self._value(d, unpickle) for d in located.data]
         except RequestError as e:
             if e.code != NOT_FOUND:
                 raise
-            raise unkept from e  # the controller knows what was made, the agent what is still there
+            raise unkept from e  # the job is done: its outputs are there, and at its end the others go
         return values if name.endswith("[*]") or len(values) != 1 else values[0]
 
     def _with_others(self, name: str) -> m.LocatedData | None:
@@ -549,8 +549,11 @@ def local(*, state: str = "", store: str = "", cpu: float = 0.0, programs: str =
     os.makedirs(base, mode=0o700, exist_ok=True)
     started: list[subprocess.Popen[bytes]] = []
     watch: list[subprocess.Popen[bytes]] = []
+    owner = os.getpid()
 
     def stop() -> None:
+        if os.getpid() != owner:  # a child that was forked closes, too, what it has of its parent
+            return
         for process in watch:
             process.kill()
             process.communicate()

@@ -17,6 +17,15 @@ WAYS = {
     "is killed": "import os; os.kill(os.getpid(), 9)",
     "closes": "c.close()",
     "is killed while a child of it goes on": "import os\nif os.fork():\n    os.kill(os.getpid(), 9)\nos.close(1)\nsys.stdin.read()",
+    "goes on when a child of it has closed": """import os
+if not os.fork():
+    c.close()
+    os._exit(0)
+os.wait()
+with cascade.Graph("g") as g:
+    n = g.command("printf 5 > ${out.n}", out=["n"])
+raise SystemExit(int(bytes(c.run(g, n))))
+""",
 }
 BEGIN = """import subprocess, sys, cascade
 own = subprocess.Popen
