@@ -2,9 +2,11 @@ package dag
 
 import (
 	"fmt"
+	"math"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -106,6 +108,9 @@ func (j *jobFile) python(n *yaml.Node, what string) *Python {
 		switch of := what + ": " + k.key.Value; k.key.Value {
 		case "version":
 			py.Version, _ = j.text(k.val, of)
+			if tooOld(py.Version) {
+				j.problem(k.val, fmt.Sprintf("%s: %q admits no Python from %s on, and Cascade takes no older one", of, clip(py.Version), OldestPython), versionHint)
+			}
 		case "pip":
 			py.Pip = j.texts(k.val, of)
 		case "wheels":
@@ -213,7 +218,7 @@ var (
 
 func checkPython(py *Python) error {
 	if py.Version != "" && !plainNumber.MatchString(py.Version) && !specifiers(py.Version) {
-		return mistake(fmt.Sprintf("%q is no version of Python", clip(py.Version)), `write "3.12", or specifiers such as ">=3.10,<3.13"`)
+		return mistake(fmt.Sprintf("%q is no version of Python", clip(py.Version)), versionHint)
 	}
 	if err := checkText(py.Wheels); err != nil {
 		return err
@@ -259,6 +264,50 @@ func checkRequirement(text string) error {
 		return bad(fmt.Sprintf("%q is no list of specifiers such as >=2,<3", clip(rest)))
 	}
 	return nil
+}
+
+// OldestPython is the first version of Python that executors are written for.
+const OldestPython = "3.10"
+
+const versionHint = `write "3.12", or specifiers such as ">=3.10,<3.13"`
+
+// tooOld tells whether a version, or one of its specifiers, admits only what is older
+// than OldestPython. What it cannot compare is left to the hosts that look for an interpreter.
+func tooOld(version string) bool {
+	return slices.ContainsFunc(strings.Split(version, ","), func(part string) bool {
+		text := strings.TrimLeft(part, "~=!<> ")
+		op := strings.TrimSpace(strings.TrimSuffix(part, text))
+		rest := 0 // the numbers that are not there
+		switch op {
+		case "!=", ">", ">=":
+			return false
+		case "":
+			rest = math.MaxInt
+		case "~=":
+			text, rest = text[:max(0, strings.LastIndexByte(text, '.'))], math.MaxInt
+		case "==":
+			if prefix, all := strings.CutSuffix(text, ".*"); all {
+				text, rest = prefix, math.MaxInt
+			}
+		}
+		newest, ok := versionNumbers(text, rest)
+		oldest, _ := versionNumbers(OldestPython, 0)
+		c := slices.Compare(newest, oldest)
+		return ok && (c < 0 || c == 0 && op == "<")
+	})
+}
+
+// versionNumbers returns the three numbers of a version; those that it does not have are rest.
+func versionNumbers(text string, rest int) (out []int, ok bool) {
+	out = []int{rest, rest, rest}
+	for i, word := range strings.Split(strings.TrimSpace(text), ".") {
+		n, err := strconv.Atoi(word)
+		if err != nil || i == len(out) {
+			return nil, false
+		}
+		out[i] = n
+	}
+	return out, true
 }
 
 func specifiers(text string) bool {

@@ -95,7 +95,7 @@ func (p *imagePython) Create(ctx context.Context, env dag.Environment, b *Build)
 	it, err := askImage(ctx, act)
 	if err != nil {
 		return fmt.Errorf("container: Python functions take an image with Python %s or later as %s in its PATH; that of %s: %w",
-			oldestPython, imagePython3, env.Container.Image, err)
+			dag.OldestPython, imagePython3, env.Container.Image, err)
 	}
 	want, err := parseSpec(env.Python.Version)
 	if err != nil {
@@ -107,7 +107,7 @@ func (p *imagePython) Create(ctx context.Context, env dag.Environment, b *Build)
 			asked = " that is " + env.Python.Version
 		}
 		return fmt.Errorf("container: image %s has %s %s as %s; Python functions take CPython %s or later%s: name another image, or put one into its PATH",
-			env.Container.Image, it.Implementation, it.Version, it.Path, oldestPython, asked)
+			env.Container.Image, it.Implementation, it.Version, it.Path, dag.OldestPython, asked)
 	}
 	if !it.Msgpack {
 		if err := p.lend(ctx, env, b); err != nil {

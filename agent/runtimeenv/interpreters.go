@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/cascade-run/cascade/dag"
 )
 
 // interpreter is a Python of this host.
@@ -26,9 +28,8 @@ type interpreter struct {
 	Platform       string // "linux-x86_64", and what else decides which wheels fit
 }
 
-// Versions of Python that the executor is written for.
+// How long is waited, and what is heard counts.
 const (
-	oldestPython = "3.10"
 	foundTimeout = time.Minute     // for one interpreter to say what it is
 	scriptAge    = 5 * time.Minute // how long what a script said counts: it depends on more than its file
 )
@@ -119,7 +120,7 @@ func (in *interpreters) none(spec string, first []string, all []known) error {
 	} else {
 		seen = append(seen, "none was found")
 	}
-	what := "3.10 or later"
+	what := dag.OldestPython + " or later"
 	if spec != "" {
 		what = spec
 	}
@@ -128,7 +129,7 @@ func (in *interpreters) none(spec string, first []string, all []known) error {
 
 // fits tells whether an interpreter is admitted: a CPython that is not too old.
 func (k known) fits(want []specifier) bool {
-	return k.Implementation == "cpython" && compareVersions(k.Version, oldestPython) >= 0 && admits(want, k.Version)
+	return k.Implementation == "cpython" && compareVersions(k.Version, dag.OldestPython) >= 0 && admits(want, k.Version)
 }
 
 var pythonName = regexp.MustCompile(`^python3(\.[0-9]+)?$`)
