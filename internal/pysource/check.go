@@ -149,7 +149,7 @@ func (a *answer) check(g *dag.Graph, grp *dag.Group, t target, dir string) (foun
 			return nil, false
 		}
 		in, _ := places(e, dir)
-		return []Mistake{at(cmp.Or(dag.DidYouMean(t.name, modules(in)), "name its folder or file under py_modules of the environment, or its package under pip"),
+		return []Mistake{at(cmp.Or(beside(e, dir, t.name), dag.DidYouMean(t.name, modules(in)), "name its folder or file under py_modules of the environment, or its package under pip"),
 			fmt.Sprintf("there is no module %s in environment %s", t.name, e.Name), "run")}, true
 	}
 	file := t.files[len(t.files)-1]
@@ -164,7 +164,7 @@ func (a *answer) check(g *dag.Graph, grp *dag.Group, t target, dir string) (foun
 	case !ok && s.open(t.rest):
 		return nil, false
 	case !ok:
-		return []Mistake{at(s.offer(name), fmt.Sprintf("module %s (%s) has no function %s", t.name, shown(file, dir), name), "run")}, true
+		return []Mistake{at(s.offer(name, t.modules()), fmt.Sprintf("module %s (%s) has no function %s", t.name, shown(file, dir), name), "run")}, true
 	case sig == nil:
 		return nil, false
 	}
@@ -208,23 +208,31 @@ func (s *source) all() (names []string) {
 	return names
 }
 
-// offered bounds how many functions a hint lists.
+// offered bounds how many names a hint lists.
 const offered = 20
 
-// offer says what a module has instead of a name.
-func (s *source) offer(name string) string {
+// offer says what a module has instead of a name. within are the modules in it, if it is a package.
+func (s *source) offer(name string, within []string) string {
 	names := slices.DeleteFunc(s.all(), func(n string) bool { return s.Names[n] == nil || strings.HasPrefix(n, "_") })
 	near := dag.DidYouMean(name, names)
+	if module, _, dotted := strings.Cut(name, "."); dotted && near == "" {
+		near = dag.DidYouMean(module, within)
+	}
+	has := []string{"no functions"}
+	if len(names) > 0 {
+		has[0] = few(names)
+	}
+	if len(within) > 0 {
+		has = append(has, "the modules "+few(within))
+	}
+	return strings.TrimSpace(near + " it has " + strings.Join(has, ", and "))
+}
+
+func few(names []string) string {
 	if len(names) > offered {
-		names = append(names[:offered], "...")
+		names = append(names[:offered:offered], "...")
 	}
-	switch {
-	case len(names) == 0:
-		return "it has no functions"
-	case near != "":
-		return near + " it has " + strings.Join(names, ", ")
-	}
-	return "it has " + strings.Join(names, ", ")
+	return strings.Join(names, ", ")
 }
 
 // parameter is a name of the job file as Python writes it.

@@ -1,6 +1,7 @@
 package pysource
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,12 +28,7 @@ func places(e *dag.Environment, dir string) (found []place, all bool) {
 		if _, ok := dag.ParseAddress(text); ok {
 			return found, false
 		}
-		path := text
-		for _, from := range []string{e.Source, dir} {
-			if !filepath.IsAbs(path) {
-				path = filepath.Join(from, path)
-			}
-		}
+		path := seen(e, dir, text)
 		info, err := os.Stat(path)
 		module, isFile := strings.CutSuffix(filepath.Base(path), ".py")
 		switch {
@@ -47,6 +43,28 @@ func places(e *dag.Environment, dir string) (found []place, all bool) {
 		}
 	}
 	return found, true
+}
+
+// seen is a path of an environment as it is on this host.
+func seen(e *dag.Environment, dir, path string) string {
+	for _, from := range []string{e.Source, dir} {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(from, path)
+		}
+	}
+	return path
+}
+
+// beside tells what to write for a module that lies where the paths of an environment
+// begin, and is named by none; "" when none does.
+func beside(e *dag.Environment, dir, module string) string {
+	for _, name := range []string{module + ".py", module} {
+		path := seen(e, dir, name)
+		if info, err := os.Stat(path); err == nil && (info.Mode().IsRegular() && name != module || isModuleFolder(path)) {
+			return fmt.Sprintf("%s is there: add %s to py_modules of the environment", shown(path, dir), name)
+		}
+	}
+	return ""
 }
 
 func isModuleFolder(path string) bool {
@@ -106,6 +124,7 @@ func top(in []place, all bool, name string) (m module) {
 // target is where a function's name leads.
 type target struct {
 	files []string // that are imported for it; the last has the function
+	dirs  []string // of that, if it is a package: where its modules are
 	name  string   // of the module
 	rest  []string // what is looked for in it
 	dark  bool
@@ -139,7 +158,7 @@ func find(in []place, all bool, function string) target {
 		}
 		m, t.dark = next, next.dark
 	}
-	t.name, t.rest = strings.Join(parts[:n], "."), parts[n:]
+	t.name, t.rest, t.dirs = strings.Join(parts[:n], "."), parts[n:], m.dirs
 	return t
 }
 
@@ -150,10 +169,22 @@ func modules(in []place) (names []string) {
 			names = append(names, p.only)
 			continue
 		}
-		files, _ := filepath.Glob(filepath.Join(p.dir, "*.py")) // errs on bad patterns alone
+		files, _ := os.ReadDir(p.dir) // of what cannot be read nothing is offered
 		for _, f := range files {
-			names = append(names, strings.TrimSuffix(filepath.Base(f), ".py"))
+			name, isFile := strings.CutSuffix(f.Name(), ".py")
+			if !strings.HasPrefix(name, "_") && (isFile || isModuleFolder(filepath.Join(p.dir, name))) {
+				names = append(names, name)
+			}
 		}
 	}
 	return names
+}
+
+// modules are those in the module that was found, when it is a package.
+func (t target) modules() []string {
+	in := make([]place, len(t.dirs))
+	for i, dir := range t.dirs {
+		in[i].dir = dir
+	}
+	return modules(in)
 }
