@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/fetch"
@@ -45,13 +46,26 @@ type Pack struct {
 	packer *Packer
 }
 
+// EntryError is what is wrong with an entry of an environment.
+type EntryError struct {
+	Environment string
+	Keys        []string // by which a job file says it, one inside the other; of a list its text
+	Err         error
+}
+
+// Error names the environment.
+func (e *EntryError) Error() string { return fmt.Sprintf("environment %q: %v", e.Environment, e.Err) }
+
+func (e *EntryError) Unwrap() error { return e.Err }
+
 // Packs are the packages that were named so far, each once.
 func (p *Packer) Packs() []*Pack { return p.packs }
 
 // Pack returns env with packages in the places of paths and addresses. What is not on
 // this host stays a path: hosts that run its tasks may have it. Relative paths refer to
 // env.Source, which must be absolute. An address is fetched now, or, when it says its
-// hash, by Send: only if somebody lacks it.
+// hash, by Send: only if somebody lacks it. Its errors are of the type *EntryError, one or
+// several that are joined.
 func (p *Packer) Pack(ctx context.Context, env dag.Environment) (dag.Environment, error) {
 	pack := func(what, text string, shape func(source string) (*Pack, error)) (string, error) {
 		if _, ok := dag.ParsePackage(text); ok || text == "" {
@@ -69,12 +83,13 @@ func (p *Packer) Pack(ctx context.Context, env dag.Environment) (dag.Environment
 			made, err = shape(source)
 		}
 		if err != nil {
-			return "", fmt.Errorf("environment %q: %s: %w", env.Name, what, err)
+			key, _, _ := strings.Cut(what, " ")
+			return "", &EntryError{env.Name, []string{key, text}, fmt.Errorf("%s: %w", what, err)}
 		}
 		return p.add(made).String(), nil
 	}
 	if err := validateFiles(env); err != nil {
-		return env, fmt.Errorf("environment %q: %w", env.Name, err)
+		return env, err
 	}
 	var err, failed error
 	env.WorkingDir, err = pack("working_dir", env.WorkingDir, packFolder)
@@ -127,21 +142,24 @@ func PackProgram(path, name string) (pack *Pack, platform string, err error) {
 
 // validateFiles finds mistakes in what of an environment is here.
 func validateFiles(env dag.Environment) (err error) {
-	note := func(e error) {
+	note := func(e error, keys ...string) {
 		if e != nil && !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
+			err = errors.Join(err, &EntryError{env.Name, keys, e})
 		}
 	}
-	for _, p := range []Plugin{workingDir{}, pyModules{}} {
-		if p.Applies(env) {
-			note(p.Validate(env))
-		}
+	if env.WorkingDir != "" {
+		note(workingDir{}.Validate(env), "working_dir")
+	}
+	for _, m := range env.PyModules {
+		one := env
+		one.PyModules = []string{m}
+		note(pyModules{}.Validate(one), "py_modules", m)
 	}
 	if env.Binary != "" {
-		note(checkProgram(env, env.Binary))
+		note(checkProgram(env, env.Binary), "binary")
 	}
 	for _, b := range env.Binaries {
-		note(checkProgram(env, b.Path))
+		note(checkProgram(env, b.Path), "binary", b.Platform)
 	}
 	return err
 }
@@ -178,7 +196,7 @@ func nameBinary(env *dag.Environment) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("environment %q: binary: %w", env.Name, err)
+		return &EntryError{env.Name, []string{"binary"}, fmt.Errorf("binary: %w", err)}
 	}
 	return nil
 }

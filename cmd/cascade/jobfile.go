@@ -75,6 +75,7 @@ type unread struct {
 }
 
 func (a *app) parse(text []byte, name, dir string, f *jobFlags) (*dag.Graph, error) {
+	a.file = jobText{name, text}
 	over := dag.Override{Environ: a.environ, Flags: f.params}
 	if f.paramFile != "" {
 		b, err := os.ReadFile(f.paramFile)

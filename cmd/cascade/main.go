@@ -69,6 +69,7 @@ type app struct {
 
 	retained bool                     // the job keeps the results of all tasks
 	anew     func(comms.JobID) string // how to run the file of a job that failed when it is mended; nil without a file
+	file     jobText                  // that was read last
 }
 
 // badInput marks errors that the user mends in what was given to the command.

@@ -23,6 +23,10 @@ type mistake struct {
 func (a *app) printError(err error, args []string) {
 	var found dag.Problems
 	listed := errors.As(err, &found)
+	if at := (placed{}); errors.As(err, &at) {
+		found, listed = at.found, true
+		err = found
+	}
 	asJSON := a.json || slices.Contains(args, "--json") // flags behind a wrong one are not read
 	switch {
 	case asJSON && listed:

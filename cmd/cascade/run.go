@@ -178,7 +178,7 @@ printed then says how to go on with it.`,
 				return err
 			}
 			a.runAnew(c, args[0], g.Retain || resume.from != "")
-			return a.runJob(c.Context(), g, dir, &resume, sub.id == "", opts, append(more, cascade.WithWarmDir(dir)))
+			return a.place(a.runJob(c.Context(), g, dir, &resume, sub.id == "", opts, append(more, cascade.WithWarmDir(dir))))
 		},
 	}
 	job.add(c)
@@ -217,7 +217,7 @@ for cascade get. With --wait it waits for the end and copies them, as run does.`
 			if err != nil {
 				return err
 			}
-			return a.withClient(c.Context(), func(client *cascade.Client) error {
+			return a.place(a.withClient(c.Context(), func(client *cascade.Client) error {
 				j, err := client.Submit(c.Context(), g, opts...)
 				if err != nil {
 					return err
@@ -232,7 +232,7 @@ for cascade get. With --wait it waits for the end and copies them, as run does.`
 				}
 				_, err = fmt.Fprintln(a.out, j.ID())
 				return err
-			})
+			}))
 		},
 	}
 	job.add(c)

@@ -229,6 +229,9 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 		}
 		fmt.Fprintf(a.err, "  ran on   %s, attempt %d\n", where, e.Attempt)
 	}
+	if at := a.setting(g, e); at != "" {
+		fmt.Fprintf(a.err, "  job file %s\n", at)
+	}
 	if i, ok := g.Lookup(e.Task); ok {
 		if inputs, err := g.Inputs(i); err == nil {
 			for _, in := range inputs {
