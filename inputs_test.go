@@ -35,7 +35,7 @@ type folder struct {
 }
 
 func newFolder(t *testing.T, files ...string) *folder {
-	f := &folder{t, t.TempDir()}
+	f := &folder{t, filepath.Clean(t.TempDir())} // TMPDIR may be written in any way
 	for i := 0; i < len(files); i += 2 {
 		f.write(files[i], files[i+1])
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,7 +88,7 @@ func Local(ctx context.Context, opts ...Option) (*Cluster, error) {
 			return own(ctx, o, dirs, lock)
 		}
 		c, err := join(ctx, o, dirs, holder, opts)
-		if err == nil || !nobodyListens(err) || time.Since(began) > ownerComes {
+		if err == nil || !owner.NobodyListens(err) || time.Since(began) > ownerComes {
 			return c, err
 		}
 		again := time.NewTimer(10 * time.Millisecond) // it opens its socket soon, or ends: neither has an event for us
@@ -132,12 +131,6 @@ func join(ctx context.Context, o options, dirs localPaths, holder string, opts [
 	}
 	c.local = true
 	return &Cluster{Client: c, stop: leave}, nil
-}
-
-// nobodyListens tells whether an error of Dial is that of a socket which an owner has not
-// opened yet, or has closed already: before it listens, what connects is refused.
-func nobodyListens(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
 }
 
 // joinedFile is what those lock who joined a cluster.

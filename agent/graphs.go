@@ -93,13 +93,13 @@ func (g *graphs) of(m *comms.Assign) (*dag.Graph, error) {
 		g.drop(m.GraphHash)
 	}
 	if len(data) > maxKnown {
-		return g.decode(data)
+		return g.shared.Decode(data)
 	}
 	sum := xxh3.Hash128(data)
 	if k := g.known[sum]; bytes.Equal(k.data, data) && k.graph != nil {
 		return k.graph, nil
 	}
-	graph, err := g.decode(data)
+	graph, err := g.shared.Decode(data)
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +118,3 @@ const (
 	maxKnownTasks  = 100_000
 	maxKnownGraphs = 64
 )
-
-func (g *graphs) decode(data []byte) (*dag.Graph, error) {
-	graph, err := g.shared.Decode(data)
-	if err != nil {
-		return nil, fmt.Errorf("decode graph: %w", err)
-	}
-	return graph, nil
-}

@@ -234,6 +234,9 @@ func TestGraphInPieces(t *testing.T) {
 		})
 	}
 	var g graphs
+	if _, err := g.of(&comms.Assign{Graph: data[:10]}); err == nil || strings.Count(err.Error(), "decode graph: ") != 1 {
+		t.Errorf("of a broken graph: %v", err)
+	}
 	for i := range byte(20) {
 		if err := g.add(&comms.Blob{Hash: comms.Hash([]byte{comms.HashBLAKE3, i}), Total: 10}, []byte("x")); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os/user"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +61,7 @@ func (a *app) head(ctx context.Context, f func(*cascade.Client) error) (err erro
 	}
 	c, err := cascade.Dial(ctx, to, a.options()...)
 	if err != nil {
-		if dir != "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)) { // one that was killed leaves its socket
+		if dir != "" && owner.NobodyListens(err) {
 			return fmt.Errorf("no controller serves %s on this host: start cascade-controller --state %s (after cascade cluster init), or say another with --state or --to: %w", dir, quoted(dir), err)
 		}
 		return err

@@ -12,9 +12,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Record is what a daemon left in its state folder.
@@ -82,6 +85,13 @@ func Sockets(addresses string) (files []string) {
 		}
 	}
 	return files
+}
+
+// NobodyListens tells whether an error of who connects to a Unix socket is that of one
+// which its owner has not opened yet, or has left: before it listens, and after it was
+// killed, what connects is refused.
+func NobodyListens(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
 }
 
 // Cleaned says what was removed of a daemon that had ended, or was ended.

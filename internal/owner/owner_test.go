@@ -3,7 +3,9 @@
 package owner
 
 import (
+	"net"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"testing"
 )
@@ -53,5 +55,34 @@ func TestKill(t *testing.T) {
 	}
 	if ended, err := right.Kill(); ended || err != nil {
 		t.Errorf("when it is dead: %v, %v", ended, err)
+	}
+}
+
+// A socket is not there before its owner begins, and refuses before it listens and after it was killed.
+func TestNobodyListens(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	said := func() error {
+		c, err := net.Dial("unix", path)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	}
+	if err := said(); !NobodyListens(err) {
+		t.Errorf("without a socket: %v", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := said(); err != nil || NobodyListens(err) {
+		t.Errorf("of one that listens: %v", err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := said(); err == nil || !NobodyListens(err) {
+		t.Errorf("of one that was left: %v", err)
 	}
 }
