@@ -25,9 +25,9 @@ func (f *facts) inVain(b *core.Batch, e *comms.Event) bool {
 	return f.vain[by] || b.Agent != "" && b.Epoch < since
 }
 
-// noneInVain wants that no task of a job that has ended was skipped in vain, unless the job was cancelled.
+// noneInVain wants that no task of a job that has ended was skipped in vain, unless the job was cancelled, or stopped for another failure.
 func (o *oracle) noneInVain(c *core.Commit, f *facts) {
-	if c.Row != nil && c.Row.Phase.Final() && len(f.vain) > 0 && !f.cancel {
+	if c.Row != nil && c.Row.Phase.Final() && len(f.vain) > 0 && !f.cancel && !c.Row.Fails {
 		o.w.fail(c.Job, "tasks %v have ended for what counts no more", slices.Sorted(maps.Keys(f.vain)))
 	}
 }

@@ -270,8 +270,8 @@ func (c *Core) adoptEnded(j *job, a *agent, js *comms.JobState) {
 	switch {
 	case js.Epoch > *epoch: // a rerun that was never durable
 		*epoch, why = js.Epoch, "the controller lost the request"
-	case j.live == nil && j.remains.phase == comms.JobCancelled && !js.Drained: // while it was away
-		why = "the job was cancelled"
+	case j.live == nil && j.remains.stopped && !js.Drained: // while it was away
+		why = "the job was stopped"
 	}
 	if why != "" {
 		c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerCancel, Reason: why})

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -42,6 +43,36 @@ func (c *Core) end(j *job) {
 		row.Error = &comms.TaskError{Kind: comms.ErrorSkipped, Agent: row.Agent, Message: "an output of the job, or a task that nothing depends on, did not come"}
 	}
 	j.ending, j.assign = &row, nil
+}
+
+// stops takes in that a task has failed: if it may not, its agents stop the job.
+func (s *States) stops(t dag.TaskIndex) {
+	if !s.g.MayFail(s.g.GroupIndex(t)) {
+		s.fatal = append(s.fatal, t)
+	}
+}
+
+// stopper returns a task for whose failure its agents stop the job. When that is known nothing
+// is given out anew, but for a client, who wants it in spite of that.
+func (s *States) stopper() (t dag.TaskIndex, stopped bool) {
+	k := slices.IndexFunc(s.fatal, func(t dag.TaskIndex) bool { return s.get(t) == TaskFailed })
+	if k < 0 {
+		return 0, false
+	}
+	return s.fatal[k], true
+}
+
+// fail ends a job that is being stopped for the failure of a task, when something of it would
+// be given out anew: who gets that may have come to the end of the job before.
+func (c *Core) fail(j *job, t dag.TaskIndex) {
+	name := j.graph.TaskName(t)
+	j.rec.Fails, j.rec.Cancel = true, fmt.Sprintf("the job stopped because %s failed", name)
+	if j.rec.Error == nil {
+		j.rec.Error = &comms.TaskError{Kind: comms.ErrorSkipped, Task: name, Message: j.rec.Cancel}
+	}
+	c.giveUp(j)
+	c.storeRow(j)
+	c.stopAgents(j)
 }
 
 // outcome is the phase in which a job ends. A failure is tolerated where
@@ -117,7 +148,7 @@ func (c *Core) ended(j *job) {
 
 // lay keeps of a job that has ended only what remains.
 func (c *Core) lay(j *job, r *JobRecord) {
-	j.remains = remains{phase: r.Phase, keep: r.Keep, graph: r.GraphHash, agent: r.Agent, incarnation: r.Incarnation, epoch: r.Epoch,
+	j.remains = remains{phase: r.Phase, stopped: r.Phase == comms.JobCancelled || r.Fails, keep: r.Keep, graph: r.GraphHash, agent: r.Agent, incarnation: r.Incarnation, epoch: r.Epoch,
 		ended: r.Ended, stored: r.Stored}
 	for _, f := range r.Fragments {
 		if f.Agent != r.Agent {

@@ -37,6 +37,7 @@ type job struct {
 // remains is what is kept in memory of a job that has ended.
 type remains struct {
 	phase       comms.JobPhase
+	stopped     bool // by the controller, whatever its agents had of it
 	keep        bool
 	graph       comms.Hash
 	agent       string

@@ -38,7 +38,7 @@ type JobRecord struct {
 	Homeless    bool                // no agent that is there can run some of its tasks
 	Ran         int64               // nanoseconds that it ran before it had ended and was run again; Started is of the last time
 	Packages    []comms.Hash        // that its environments name: they are kept as long as the job is
-	Fails       bool                // it is being cancelled because it fails, with Error
+	Fails       bool                // it is being cancelled because it fails
 	Differs     uint64              // datasets that were made again and differ from what they were, also before the job ran again
 	Differing   string              // the first of them
 }

@@ -133,6 +133,10 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 			r.rerun = nil // the job goes on without
 		}
 	}
+	if t, stopped := states.stopper(); stopped && len(r.rerun) == 0 {
+		c.fail(j, t)
+		return
+	}
 	j.plan = ev.Plan
 	if r.ended {
 		c.reopen(j, ev)

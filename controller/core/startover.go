@@ -95,6 +95,7 @@ func (s *States) over(tasks []comms.Range, f func(dag.TaskIndex) (anew bool)) {
 			delete(s.outgrown, t)
 			delete(s.missed, t)
 			delete(s.cut, t)
+			s.fatal = nil
 			s.lineage.startsOver(t)
 			if len(s.torn) > 0 {
 				first, _ := s.g.GangOf(t)

@@ -67,6 +67,8 @@ type States struct {
 	outgrown map[dag.TaskIndex]bool          // tasks that need more than their agent has; true: they wait for the controller
 	missed   map[dag.TaskIndex]bool          // tasks that were skipped or cancelled for what counts no more, and wait for it too
 
+	fatal []dag.TaskIndex // tasks that have failed and may not, since anything was given out anew
+
 	early  map[dag.TaskIndex]dag.TaskIndex   // of tasks that were skipped or cancelled for one whose end was not known: that one
 	behind map[dag.TaskIndex][]dag.TaskIndex // those by it; it may hold more
 }
@@ -318,6 +320,7 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.tear(e)
 	case comms.EventFailed:
 		s.put(e.Task, TaskFailed)
+		s.stops(e.Task)
 	case comms.EventSkipped, comms.EventCancelled:
 		switch {
 		case s.inVain(e):
