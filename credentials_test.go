@@ -1,6 +1,8 @@
 package cascade_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -28,6 +30,18 @@ func TestDialNobody(t *testing.T) {
 		}
 		if !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got  %v\nwant %s", err, c.want)
+		}
+	}
+}
+
+// Who gives up while a link is being made is told the own reason, wherever that is.
+func TestDialGivenUp(t *testing.T) {
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(enough)
+	for _, address := range []string{"ipc://" + t.TempDir() + "/c.sock", "tcp://127.0.0.1:1"} {
+		if _, err := cascade.Dial(ctx, address, cascade.WithInsecureTestNetwork()); !errors.Is(err, enough) {
+			t.Errorf("%s: %v", address, err)
 		}
 	}
 }

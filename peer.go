@@ -71,6 +71,9 @@ func (p *peer) connect(ctx context.Context) error {
 		InsecureTestNetwork: p.opts.insecure,
 		Log:                 p.log,
 	})
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err) // the network says of a context only that it is cancelled
+	}
 	if err != nil {
 		return err
 	}
