@@ -234,6 +234,9 @@ func (c *Core) deref(j *job, ref comms.DatasetRef, n int) {
 // freeData forgets a dataset. Pins that are still held keep its bytes until they end.
 func (c *Core) freeData(j *job, d *dataset) {
 	delete(j.data, d.desc.Ref)
+	if d.refs > 0 {
+		c.goneWhileRead(j, &d.desc)
+	}
 	if d.from != nil {
 		c.endLoan(d.from)
 		return

@@ -416,6 +416,7 @@ func (c *Core) lost(k ledger.Key, why error) {
 		Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref, Text: why.Error()}})
 	needed := d.refs > 0 || j.wanted.output(j.graph, ref)
 	delete(j.data, ref)
+	c.goneWhileRead(j, &d.desc)
 	c.withdrawData(j, ref)
 	if !needed || j.stopped != nil || j.adopted {
 		return

@@ -41,6 +41,7 @@ const (
 	fEnded                       // its end is committed and it is not released: the next of its path is not
 	fElsewhere                   // it ended before the job came here: only the controller can have it run again
 	fPromised                    // an instance that an Assign names, and whose element is not here yet
+	fAwaited                     // a run behind it was given what it was still to make
 )
 
 // task is all that is kept for each task: 12 bytes.

@@ -1,6 +1,10 @@
 package core
 
-import "github.com/cascade-run/cascade/comms"
+import (
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+)
 
 // The end of a task says what it has read (comms.Read), so that the controller can tell
 // whether that is what there is when a dataset was made again (decision 36). Inputs that
@@ -11,17 +15,20 @@ import "github.com/cascade-run/cascade/comms"
 func (r *run) given(inputs []comms.RunInput) {
 	for i := range inputs {
 		for k := range inputs[i].Data {
-			if inputs[i].Data[k].Place.Kind == comms.PlaceLive {
+			if d := &inputs[i].Data[k]; d.Place.Kind == comms.PlaceLive {
+				r.job.tasks[d.Ref.Task].flags |= fAwaited
 				r.inputs = inputs
-				return
 			}
 		}
 	}
-	r.read = r.sum(inputs)
+	if r.inputs == nil {
+		r.read = r.sum(inputs)
+	}
 }
 
 // givenBy is given for a task that reads what the one before it in a run makes.
 func (r *run) givenBy(before taskIndex, attempt, output uint32) {
+	r.job.tasks[before].flags |= fAwaited
 	r.inputs = []comms.RunInput{{Data: []comms.Desc{{Ref: comms.DatasetRef{Task: before, Output: output}, Attempt: attempt,
 		Place: comms.Place{Kind: comms.PlaceLive}}}}}
 }
@@ -36,7 +43,7 @@ func (r *run) sum(inputs []comms.RunInput) (read uint64) {
 			if d.Place.Kind == comms.PlaceLive {
 				made := r.job.data[d.Ref]
 				if made == nil || made.desc.Attempt != d.Attempt {
-					continue // nobody else was told of it
+					continue // it was private: nobody else was told of it
 				}
 				d = &made.desc
 			}
@@ -44,6 +51,34 @@ func (r *run) sum(inputs []comms.RunInput) (read uint64) {
 		}
 	}
 	return read
+}
+
+// goneWhileRead has the runs that read a dataset keep what it was: it goes before they have
+// ended, as its task is to run again.
+func (c *Core) goneWhileRead(j *job, d *comms.Desc) {
+	if int(d.Ref.Task) >= len(j.tasks) || j.tasks[d.Ref.Task].flags&fAwaited == 0 {
+		return
+	}
+	for _, ex := range c.execs {
+		for _, r := range ex.queue {
+			if r.job == j {
+				r.hasRead(d)
+			}
+		}
+	}
+}
+
+// hasRead notes which bytes a dataset had that was a live value when the run was given it.
+func (r *run) hasRead(d *comms.Desc) {
+	for i := range r.inputs {
+		for k := range r.inputs[i].Data {
+			if l := &r.inputs[i].Data[k]; l.Ref == d.Ref && l.Attempt == d.Attempt && l.Place.Kind == comms.PlaceLive {
+				r.inputs = slices.Clone(r.inputs) // the executor's message has these, too
+				r.inputs[i].Data = slices.Clone(r.inputs[i].Data)
+				r.inputs[i].Data[k] = *d
+			}
+		}
+	}
 }
 
 // readCause is the cause of the event that ends a run well, with what it has read.

@@ -138,6 +138,9 @@ func (s *script) run(d *datadriven.TestData) string {
 			return s.step(FromController{Msg: m})
 		}
 		return s.step(FromController{Msg: &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: actions[w[1]], Reason: named["reason"], Life: uint64(number(cmp.Or(named["life"], "0")))}})
+	case "read": // what the end of a task that runs will say that it has read
+		r := s.c.runOf(s.c.byJob[comms.JobID{1}], taskIndex(number(w[0])))
+		return fmt.Sprintf("%016x\n", r.readCause().Number)
 	case "drain":
 		return s.step(Drain{}) + fmt.Sprintf("drained: %v\n", s.c.Drained())
 	case "published": // TASK:ELEMENT by a peer, to whom it belongs; with bytes it lies in the peer's memory
