@@ -242,10 +242,13 @@ func (s *States) Outdated() []dag.TaskIndex {
 	return s.withUnseen(slices.Collect(maps.Keys(l.outdated)))
 }
 
-// isOutdated tells whether a task has read what is gone; known is false as long as
-// something that it reads is being made of which nobody has heard before. A task that
+// isOutdated tells whether a task has read what is gone; known is false as long as it
+// runs, or something that it reads is being made of which nobody has heard before. A task that
 // does not say what it has read has read what had no hash, or is of an older agent.
 func (s *States) isOutdated(t dag.TaskIndex) (is, known bool) {
+	if s.get(t) == TaskRunning { // it may end without a word on what it has read
+		return false, false
+	}
 	if s.get(t) != TaskDone || s.lineage.unsaid[t] {
 		return false, true
 	}
