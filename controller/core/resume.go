@@ -463,7 +463,7 @@ func (j *job) unread() map[dag.TaskIndex]struct{} {
 	order := j.graph.Order()
 	for i := len(order) - 1; i >= 0; i-- {
 		t := order[i]
-		if int(t) >= j.graph.NumTasks() || over(t) {
+		if int(t) >= j.graph.NumTasks() || over(t) || j.states.endedFor(t) {
 			continue
 		}
 		if k := j.ownerOf(t); k == nobody || !j.parts[k].gone {

@@ -200,6 +200,12 @@ func (s *States) unsure(t dag.TaskIndex) bool {
 	return early || !s.get(t).Over()
 }
 
+// endedFor tells whether a task ended early for another: that one has failed, as far as
+// somebody else has heard.
+func (s *States) endedFor(t dag.TaskIndex) bool {
+	return slices.ContainsFunc(s.behind[t], func(e dag.TaskIndex) bool { by, early := s.early[e]; return early && by == t })
+}
+
 // takeBehind returns the tasks that ended early for one, or for one of those, and forgets that.
 func (s *States) takeBehind(t dag.TaskIndex) (all []dag.TaskIndex) {
 	if len(s.early) == 0 {
