@@ -33,6 +33,8 @@
 //   - What an agent has set aside for another it does not begin before it was told whose it is.
 //   - A consumer reads, at its start and at its end, the bytes that its producer wrote.
 //   - What runs at once never needs more than the host has, and its segments are never larger together than its shared memory.
+//   - What was skipped or cancelled when a job ends had a cause that has ended badly itself, and lacks something unless the job was
+//     stopped; and no job fails of which no task has.
 //   - When all is well again every job ends in the phase that its tasks' fates allow, every task is over, each with a
 //     reason; what is exported can be fetched; and forgotten jobs leave nothing on disk.
 //

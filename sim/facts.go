@@ -32,14 +32,12 @@ type facts struct {
 	// By an agent that came into the job, which another had or nobody: the epoch then.
 	// What it says of an earlier one is of tasks that were taken from it.
 	came     map[string]uint64
-	moves    int    // to another agent, or another incarnation of it
-	shared   bool   // it was on several agents
-	early    string // that a task is skipped, which was told before the failure of another agent's task
+	moves    int  // to another agent, or another incarnation of it
+	shared   bool // it was on several agents
 	cancel   bool
 	failures int
-	vain     map[dag.TaskIndex]bool // tasks that were skipped for what counted no more, and have another chance
-	cutOff   map[dag.TaskIndex]bool // tasks that were skipped or cancelled for another, which may have another chance, too
-	told     bool                   // an agent told of a failure, also when what it said was never stored
+	badly    map[dag.TaskIndex]badEnd // why tasks were skipped or cancelled, since they started over last
+	fails    bool                     // it was to fail for what differed
 	blamed   bool
 	ended    bool // the end was stored once
 	refused  bool // the store had no room for it at first: what an agent had begun of it was dropped

@@ -66,9 +66,6 @@ func (o *oracle) makes(x *executor, job comms.JobID, d *comms.Desc) {
 // tells sees an agent tell another of datasets: two that attempts at a task made
 // never have one name, or bytes of both could be taken for one.
 func (o *oracle) tells(a *agent, m *comms.Notice) {
-	if f := o.facts[m.Job]; f != nil && slices.ContainsFunc(m.Ended, func(e comms.Ended) bool { return e.How == comms.OutcomeFailed }) {
-		f.told = true
-	}
 	for i := range m.Datasets {
 		d := &m.Datasets[i]
 		name := copyName{m.Job, m.Life, d.Ref, d.Attempt, ""}
@@ -86,7 +83,7 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 // add takes in a job that will be submitted.
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
-		vain: map[dag.TaskIndex]bool{}, cutOff: map[dag.TaskIndex]bool{}, fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, gone: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
+		badly: map[dag.TaskIndex]badEnd{}, fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, gone: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
 		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}, reserved: map[dag.TaskIndex]int64{},
 		varies: o.w.fate.varies > 0, read: map[try][]comms.Desc{}, current: map[comms.DatasetRef]uint32{}}
 	o.facts[id] = f
@@ -129,7 +126,6 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 			f.ended = true
 		}
 	}
-	defer o.noneInVain(c, f)
 	b := c.Batch
 	if b == nil {
 		return
@@ -148,7 +144,9 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 		}
 	}
 	if b.Why == steerReason || k.Row.Phase.Final() && len(b.Reset) > 0 {
-		k.Past().States.Each(func(t dag.TaskIndex, s core.TaskState) {
+		states := k.Past().States
+		f.stay(states, b)
+		states.Each(func(t dag.TaskIndex, s core.TaskState) {
 			// What ended badly is tried again for all that has not ended, whatever the client named. In a job that had
 			// ended this was cancelled while its agent was away, and what that had was never ended.
 			if s != core.TaskAbsent && !s.Over() {
@@ -170,14 +168,13 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 				f.fence[t], f.since[t] = max(f.highest[t], 1), b.Epoch+1
 			}
 			delete(f.done, t)
-			if f.vain[t] || f.cutOff[t] {
-				f.startsOver(comms.Range{First: t, Last: t})
-			}
+			f.another(t)
 		}
 	}
 	for _, r := range b.Moved {
 		for t := r.First; t <= r.Last; t++ {
 			f.since[t] = b.Epoch + 1
+			f.another(t)
 		}
 		f.startsOver(r)
 	}
@@ -226,13 +223,7 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 	if e.Attempt != 0 && e.Attempt <= f.fence[e.Task] || b.Agent != "" && b.Epoch < f.since[e.Task] {
 		return // of an attempt that was given up, as that of an agent which made a task again by itself
 	}
-	if delete(f.vain, e.Task); (e.Kind == comms.EventSkipped || e.Kind == comms.EventCancelled) && f.inVain(b, e) {
-		f.vain[e.Task] = true
-		return
-	}
-	if delete(f.cutOff, e.Task); (e.Kind == comms.EventSkipped || e.Kind == comms.EventCancelled) && e.Cause.Kind == comms.CauseTask {
-		f.cutOff[e.Task] = true
-	}
+	f.endsBadly(e)
 	if e.Kind != comms.EventReady && e.Kind != comms.EventTakenBack {
 		f.highest[e.Task] = max(f.highest[e.Task], e.Attempt)
 	}
@@ -267,9 +258,7 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 	case comms.EventSkipped, comms.EventCancelled:
 		if e.Error == nil || e.Error.Message == "" {
 			o.w.fail(id, "task %d has ended (%s) without a reason", e.Task, eventNames[e.Kind])
-		} else if !f.cancel && f.failures == 0 && !f.blamed && f.shared {
-			f.early = e.Error.Message
-		} else if !f.cancel && f.failures == 0 && !f.blamed {
+		} else if !f.cancel && f.failures == 0 && !f.blamed && !f.shared && f.since[e.Cause.Ref.Task] == 0 { // else its failure may be told later, or have been void
 			o.w.fail(id, "task %d is %s although nothing failed: %s", e.Task, eventNames[e.Kind], e.Error.Message)
 		}
 	}
@@ -372,9 +361,6 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 				o.facts[je.Job].lost(e.Cause.Ref.Task)
 			} else if f := o.facts[je.Job]; f != nil && (e.Kind == comms.EventRetry || e.Kind == comms.EventTorn) && len(f.members(e.Task)) > 1 {
 				f.lost(e.Task) // the others of its gang begin again with it
-			}
-			if f := o.facts[je.Job]; f != nil && je.Events[i].Kind == comms.EventFailed {
-				f.told = true
 			}
 			a.sent[n] = sentEvent{job: je.Job, life: je.Life, epoch: je.Epoch}
 			n++
@@ -502,9 +488,6 @@ func (o *oracle) ended(j *clientJob) {
 		o.w.fail(j.id, "the client was told that the job is %s, the store says %s", j.phase, k.Row.Phase)
 		return
 	}
-	if f.early != "" && !f.cancel && !f.told && f.failures == 0 && !f.blamed {
-		o.w.fail(j.id, "tasks were skipped although nothing failed: %s", f.early)
-	}
 	if k.Row.Phase == comms.JobCancelled {
 		if !f.cancel {
 			o.w.fail(j.id, "the job is cancelled, and nobody asked for it")
@@ -517,9 +500,6 @@ func (o *oracle) ended(j *clientJob) {
 			o.w.fail(j.id, "the job is %s, and its task %s is %s", k.Row.Phase, k.Graph.TaskName(t), s)
 		}
 	})
-	if k.Row.Phase == comms.JobFailed && f.failures == 0 && !f.told && !f.blamed && !f.cancel {
-		o.w.fail(j.id, "the job has failed although none of its tasks did: %v", k.Row.Error)
-	}
 	o.oneStart(j.id, f, past.States)
 	o.fits(j.id, k, past)
 	if k.Row.Fails {

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cascade-run/cascade/comms"
@@ -150,6 +152,94 @@ func TestAJobThatIsDoneHasNothingThatDiffersSinceItRanLast(t *testing.T) {
 			}
 			if (w.failed != nil) != c.fails {
 				t.Errorf("the oracle says %v", w.failed)
+			}
+		})
+	}
+}
+
+// In a job that is over, what was skipped or cancelled had a cause that counts: the task that it was for has
+// ended badly, too, and it lacks something or the job was stopped. A client may have that task run again alone.
+func TestWhatEndsBadlyHasACauseThatCounts(t *testing.T) {
+	const a, b, c, list = 0, 1, 2, 3
+	finished := func(t dag.TaskIndex, attempt uint32) comms.Event {
+		return comms.Event{Kind: comms.EventFinished, Task: t, Attempt: attempt, Outputs: []comms.Desc{{Ref: comms.DatasetRef{Task: t}, Attempt: attempt}}}
+	}
+	failed := func(t dag.TaskIndex) comms.Event {
+		return comms.Event{Kind: comms.EventFailed, Task: t, Attempt: 1, Error: &comms.TaskError{Kind: comms.ErrorTask, Message: "bad luck"}}
+	}
+	skipped := func(t dag.TaskIndex, cause comms.Cause) comms.Event {
+		return comms.Event{Kind: comms.EventSkipped, Task: t, Attempt: 1, Cause: cause, Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: "something failed"}}
+	}
+	of := func(t dag.TaskIndex) comms.Cause {
+		return comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}}
+	}
+	says := func(epoch uint64, events ...comms.Event) core.Batch { return core.Batch{Epoch: epoch, Events: events} }
+	anew := func(why string, last dag.TaskIndex) core.Batch {
+		return core.Batch{Epoch: 1, Why: why, Reset: []comms.Range{{Last: last}}, Granting: core.GrantBegun}
+	}
+	const again = 1<<16 | 2
+	for name, story := range map[string]struct {
+		goesOn bool // the job, when a task fails
+		told   []core.Batch
+		fails  string
+	}{
+		"what it reads has failed": {true, []core.Batch{
+			says(1, failed(a), skipped(b, of(a)), finished(c, 1), finished(list, 1))}, ""},
+		"what it reads was made in the end": {true, []core.Batch{
+			says(1, failed(a), skipped(b, of(a))), anew("", a), says(2, finished(a, again), finished(c, 1), finished(list, 1))}, "b skipped, and a, for which it is, is done"},
+		"it says that another failed": {true, []core.Batch{
+			says(1, failed(a), skipped(b, of(c)), finished(c, 1), finished(list, 1))}, "b skipped, and c, for which it is, is done"},
+		"it does not say what failed, and something has": {true, []core.Batch{
+			says(1, failed(a), skipped(b, comms.Cause{}), finished(c, 1), finished(list, 1))}, ""},
+		"it does not say what failed, and nothing has": {true, []core.Batch{
+			says(1, finished(a, 1), skipped(b, comms.Cause{}), finished(c, 1), finished(list, 1))}, "b skipped, and all that it reads is there"},
+		"it did not need what failed": {true, []core.Batch{
+			says(1, failed(a), skipped(b, of(a)), skipped(c, of(a)), finished(list, 1))}, "c skipped, and all that it reads is there"},
+		"the job was stopped": {false, []core.Batch{
+			says(1, failed(a), skipped(b, of(a)), skipped(c, of(a)), skipped(list, of(a)))}, ""},
+		"the job was stopped, and what failed was made in the end": {false, []core.Batch{
+			says(1, failed(a), skipped(b, of(a)), skipped(c, of(a)), finished(list, 1)), anew("", b), says(2, finished(a, again), finished(b, again))},
+			"c skipped, and a, for which it is, is done"},
+		"the same, as a client wanted": {false, []core.Batch{
+			says(1, failed(a), skipped(b, of(a)), skipped(c, of(a)), finished(list, 1)), anew(steerReason, b), says(2, finished(a, again), finished(b, again))}, ""},
+		"a list has as much as it must": {true, []core.Batch{
+			says(1, failed(a), skipped(b, of(a)), finished(c, 1), skipped(list, of(a)))}, "list skipped, and all that it reads is there"},
+		"a list has too little": {true, []core.Batch{
+			says(1, failed(a), skipped(b, of(a)), failed(c), skipped(list, of(a)))}, ""},
+		"nothing has failed": {true, []core.Batch{
+			says(1, finished(a, 1), finished(b, 1), finished(c, 1), finished(list, 1))}, "the job has failed although none of its tasks did: <nil>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, err := dag.ParseYAML("job.yaml", fmt.Appendf(nil, `{job: j, keep_going: %t, environments: {e: {go: ./e}}, tasks: {a: {run: "e:F", out: [o]}, b: {run: "e:F", in: {x: a.o}, out: [o]},
+				c: {run: "e:F", out: [o]}, list: {run: "e:F", in: {x: {from: [a.o, c.o], min: 1}}, out: [o]}}, outputs: [b.o, c.o, list.o]}`, story.goesOn), dag.Override{}, dag.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := calm(t, 1, g)
+			job, agent := w.client.jobs[0].id, w.agents[0]
+			agent.running, agent.incarn = true, 1
+			w.oracle.facts[job].shared, w.oracle.facts[job].blamed = true, true
+			k, number := core.NewKept(core.Create{Row: core.JobRecord{ID: job, Epoch: 1, Phase: comms.JobRunning}}, g), uint64(0)
+			commit := func(c core.Commit) {
+				c.Job = job
+				w.oracle.committed(k, &c)
+				k.Apply(&c)
+				w.oracle.settled(k, &c)
+			}
+			for _, batch := range story.told {
+				if batch.Number = uint64(len(k.Batches)); batch.Events != nil {
+					batch.Agent, batch.Incarnation, batch.First = agent.name, 1, number+1
+					number += uint64(len(batch.Events))
+				}
+				commit(core.Commit{Batch: &batch})
+			}
+			commit(core.Commit{Row: &core.JobRecord{ID: job, Epoch: 2, Phase: comms.JobFailed}})
+			got := ""
+			if w.failed != nil {
+				got = w.failed.Error()
+			}
+			if !strings.HasSuffix(got, story.fails) || got != "" && story.fails == "" {
+				t.Errorf("the oracle says %q instead of %q", got, story.fails)
 			}
 		})
 	}

@@ -137,7 +137,7 @@ var stolen = []uint64{
 	39176,   // the end of a generator was told at a new epoch although it began anew for an element that was lost before
 	1002325, // the oracle did not know that an executor dies with what it has not said of a fused path
 	700796,  // the oracle counted what an agent that made a task again by itself had noted before it heard that another had the task
-	1700069, // the oracle did not know that a generator that was skipped for a failure that counts no more makes again what it had published
+	1700069, // the oracle did not know that a generator that was skipped for a failure that counts no more makes again what it had published; with the oracle of sim/badly.go: what had failed where nobody hears of it counted as done, as nobody was to read it, and what had been stopped for it stayed so
 	2700486, // the new process of an agent never got its Assign, and the job was cancelled: it had found datasets, and had no end to tell of
 }
 

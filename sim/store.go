@@ -150,6 +150,7 @@ func (s *store) apply(c *core.Commit) {
 	}
 	s.w.oracle.committed(k, c)
 	k.Apply(c)
+	s.w.oracle.settled(k, c)
 }
 
 func (s *store) delete(a core.Delete) {
