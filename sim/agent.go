@@ -27,7 +27,8 @@ type agent struct {
 	timer    time.Time
 	lastPort uint16
 	graphs   map[comms.JobID]*dag.Graph
-	sent     map[uint64]sentEvent // whose event a number is
+	lives    map[comms.JobID]uint64 // that Assigns named last
+	sent     map[uint64]sentEvent   // whose event a number is
 	acked    uint64
 	peers    map[string]*agentPeer
 	offers   map[offerKey]*core.Offer // that other agents may read
@@ -63,6 +64,7 @@ func (a *agent) boot() {
 	a.incarn++
 	a.leaving, a.ending = false, false
 	a.execs, a.byID, a.graphs = nil, map[comms.ExecutorID]*executor{}, map[comms.JobID]*dag.Graph{}
+	a.lives = map[comms.JobID]uint64{}
 	a.out, a.local, a.timer = outbox{}, nil, time.Time{}
 	a.sent, a.acked = map[uint64]sentEvent{}, a.incarn*numbersApart
 	segments, adopted := a.mem.restart()
@@ -177,7 +179,7 @@ func (a *agent) fromController(m comms.Message) {
 			}
 			a.graphs[m.Job] = g
 		}
-		ev.Graph, m.Graph = g, nil
+		ev.Graph, m.Graph, a.lives[m.Job] = g, nil, m.Life
 		a.w.oracle.decided(a, m.Job, m.Epoch)
 	case *comms.Spare:
 		if m.Share == 0 {

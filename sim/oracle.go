@@ -60,7 +60,7 @@ func newOracle(w *world) *oracle {
 
 // makes sees an executor make a dataset.
 func (o *oracle) makes(x *executor, job comms.JobID, d *comms.Desc) {
-	o.makers[copyName{job, 0, d.Ref, d.Attempt, x.a.name}] = fmt.Sprintf("run %d of %s at incarnation %d", x.cur.ID, x.name, x.a.incarn)
+	o.makers[copyName{job, x.lifeOf[x.cur.Kind], d.Ref, d.Attempt, x.a.name}] = fmt.Sprintf("run %d of %s at incarnation %d", x.cur.ID, x.name, x.a.incarn)
 }
 
 // tells sees an agent tell another of datasets: two that attempts at a task made
@@ -69,7 +69,7 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 	for i := range m.Datasets {
 		d := &m.Datasets[i]
 		name := copyName{m.Job, m.Life, d.Ref, d.Attempt, ""}
-		maker := o.makers[copyName{m.Job, 0, d.Ref, d.Attempt, a.name}]
+		maker := o.makers[copyName{m.Job, m.Life, d.Ref, d.Attempt, a.name}]
 		switch before := o.told[name]; {
 		case d.Place.Kind == comms.PlaceNone || maker == "":
 		case before == "":
@@ -376,7 +376,7 @@ func (o *oracle) toExecutor(x *executor, m comms.Message) {
 		x.ending = append(x.ending, m.Run)
 	case *comms.Kind:
 		if !m.Close && m.Function != callee {
-			x.jobOf[m.ID] = m.Job
+			x.jobOf[m.ID], x.lifeOf[m.ID] = m.Job, x.a.lives[m.Job]
 		}
 	case *comms.Dispatch:
 		for i := range m.Runs {
