@@ -446,7 +446,7 @@ func (c *Controller) located(q *comms.Locate, g *dag.Graph) (comms.Message, erro
 		before := len(out.Data)
 		for _, ref := range refs {
 			d, ok := have[ref]
-			if !ok && !one {
+			if !ok && !one && !freed[ref] {
 				continue // of a family some may have failed
 			}
 			if !ok {
@@ -455,7 +455,7 @@ func (c *Controller) located(q *comms.Locate, g *dag.Graph) (comms.Message, erro
 			out.Data = append(out.Data, comms.LocatedData{Name: g.DatasetName(dag.Dataset(ref)), Desc: d.Desc, Agent: d.Agent})
 		}
 		if len(out.Data) == before && len(refs) > 0 {
-			return nil, fmt.Errorf("none of the %d datasets %s is there%s: %w", len(refs), name, why(refs[0]), gcs.ErrNotFound)
+			return nil, fmt.Errorf("none of the %d datasets %s is there: %w", len(refs), name, gcs.ErrNotFound)
 		}
 	}
 	return out, nil
