@@ -196,12 +196,13 @@ var forwarded = []uint64{
 
 // forwardedGangs are seeds that once failed with such calls and gangs.
 var forwardedGangs = []uint64{
-	2162,    // a gang held what a call needed, for a turn of which the controller had died
-	457,     // a result that was let go with the run that awaited it counted as in memory for the next try
-	3908,    // a call failed as there was no room for what it returned, and its fetch went on: when that got room it ended the call again
-	1002343, // the oracle took a gang of which a member had ended for one that stays where it was
-	1002480, // a host gave all guests back that waited behind one whose call was at a third agent, and got none for ten seconds: one call ended in each
-	1500177, // what a call had returned waited at its host for room to be pinned, which runs had that waited for its caller's agent
+	2162,               // a gang held what a call needed, for a turn of which the controller had died
+	457,                // a result that was let go with the run that awaited it counted as in memory for the next try
+	3908,               // a call failed as there was no room for what it returned, and its fetch went on: when that got room it ended the call again
+	1002343,            // the oracle took a gang of which a member had ended for one that stays where it was
+	1002480,            // a host gave all guests back that waited behind one whose call was at a third agent, and got none for ten seconds: one call ended in each
+	1500177,            // what a call had returned waited at its host for room to be pinned, which runs had that waited for its caller's agent
+	15400136, 18200334, // a gang started over whole although a member had failed for good, and what had been skipped for that stayed so
 	4001384, // calls waited for memory that a fetch held, and its holder for memory that a run held which waited for one of them
 }
 

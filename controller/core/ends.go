@@ -53,9 +53,12 @@ func (s *States) stops(t dag.TaskIndex) {
 }
 
 // stopper returns a task for whose failure its agents stop the job. When that is known nothing
-// is given out anew, but for a client, who wants it in spite of that.
-func (s *States) stopper() (t dag.TaskIndex, stopped bool) {
-	k := slices.IndexFunc(s.fatal, func(t dag.TaskIndex) bool { return s.get(t) == TaskFailed })
+// is given out anew, but for a client, who wants it in spite of that, and gangs that are broken:
+// a member may have failed because its peers are gone.
+func (s *States) stopper(broken []dag.TaskIndex) (t dag.TaskIndex, stopped bool) {
+	k := slices.IndexFunc(s.fatal, func(t dag.TaskIndex) bool {
+		return s.get(t) == TaskFailed && !slices.ContainsFunc(gangOf(s.g, t), func(m dag.TaskIndex) bool { return slices.Contains(broken, m) })
+	})
 	if k < 0 {
 		return 0, false
 	}
@@ -174,7 +177,7 @@ func (c *Core) revive(j *job) {
 	c.kept.remove(j)
 	r := &j.remains
 	j.live = &live{rec: JobRecord{ID: j.id, Life: j.life, Phase: r.phase, GraphHash: r.graph, Agent: r.agent, Incarnation: r.incarnation, Epoch: r.epoch,
-		Ended: r.ended, Stored: r.stored, Keep: r.keep}}
+		Ended: r.ended, Stored: r.stored, Keep: r.keep, Fails: r.stopped}}
 	if len(r.others) > 0 {
 		for _, name := range r.agents() {
 			j.rec.Fragments = append(j.rec.Fragments, Fragment{Agent: name})

@@ -133,9 +133,11 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 			r.rerun = nil // the job goes on without
 		}
 	}
-	if t, stopped := states.stopper(); stopped && len(r.rerun) == 0 {
-		c.fail(j, t)
-		return
+	if len(r.rerun) == 0 {
+		if t, stopped := states.stopper(c.brokenGangs(j)); stopped {
+			c.fail(j, t)
+			return
+		}
 	}
 	j.plan = ev.Plan
 	if r.ended {
@@ -347,6 +349,10 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 // done so before, and what must run then: see needed.
 func (c *Core) anew(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set, more []dag.TaskIndex) (all, run, closed []dag.TaskIndex) {
 	for first := true; first || len(more) > 0; first = false {
+		if len(r.rerun) == 0 && j.states.anyFailed(more) { // with its gang: what ended for it has another chance, what did for others ends so again
+			unrun := j.states.unrun()
+			more = j.wholeGangs(union(more, unrun), unrun)
+		}
 		j.states.Reset(comms.Ranges(more), j.rec.Epoch+1)
 		forget(data, comms.Ranges(more))
 		set = union(set, more)

@@ -200,6 +200,22 @@ func (s *States) unsure(t dag.TaskIndex) bool {
 	return early || !s.get(t).Over()
 }
 
+// anyFailed tells whether one of some tasks has failed.
+func (s *States) anyFailed(tasks []dag.TaskIndex) bool {
+	return slices.ContainsFunc(tasks, func(t dag.TaskIndex) bool { return s.get(t) == TaskFailed })
+}
+
+// unrun lists the tasks that were skipped or cancelled, sorted.
+func (s *States) unrun() (all []dag.TaskIndex) {
+	s.Each(func(t dag.TaskIndex, state TaskState) {
+		if state == TaskSkipped || state == TaskCancelled {
+			all = append(all, t)
+		}
+	})
+	slices.Sort(all)
+	return all
+}
+
 // endedFor tells whether a task ended early for another: that one has failed, as far as
 // somebody else has heard.
 func (s *States) endedFor(t dag.TaskIndex) bool {
