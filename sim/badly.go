@@ -62,20 +62,21 @@ func startsOver(b *core.Batch, t dag.TaskIndex) bool {
 // cause that counts, however late the news of it came and whoever died with them.
 func (o *oracle) settled(k *core.Kept, c *core.Commit) {
 	f := o.facts[c.Job]
-	if f.fails = f.fails || k.Row.Fails; c.Row == nil || !c.Row.Phase.Final() || f.cancel || f.fails {
+	if f.fails = f.fails || k.Row.Fails; c.Row == nil || !c.Row.Phase.Final() || f.cancel {
 		return
 	}
 	s, failed := k.Past().States, false
 	s.Each(func(t dag.TaskIndex, state core.TaskState) {
 		failed = failed || state == core.TaskFailed || f.badly[t].stays
-		if state != core.TaskSkipped && state != core.TaskCancelled {
+		if state != core.TaskSkipped && state != core.TaskCancelled || f.fails { // the controller has stopped it
 			return
 		}
 		if why := f.groundless(s, t); why != "" {
 			o.w.fail(c.Job, "the job is %s with task %s %s, and %s", k.Row.Phase, k.Graph.TaskName(t), state, why)
 		}
 	})
-	if k.Row.Phase == comms.JobFailed && !failed {
+	stopped := k.Row.Fails && f.g.Rebuilt != dag.RebuiltFail // for a failure, not for what differs
+	if k.Row.Phase == comms.JobFailed && !failed && (stopped || !f.fails) {
 		o.w.fail(c.Job, "the job has failed although none of its tasks did: %v", k.Row.Error)
 	}
 }

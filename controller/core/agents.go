@@ -341,7 +341,7 @@ func (c *Core) goOn(j *job) {
 		if j.stopped() {
 			c.endUnassigned(j)
 		}
-	case slices.ContainsFunc(j.parts, func(p *part) bool { return c.here(p) != nil }), c.choose(j, j.graph) != nil, c.shareable(j):
+	case slices.ContainsFunc(j.parts, func(p *part) bool { return c.here(p) != nil }), c.choose(j, j.graph) != nil, c.shareable(j), j.fails():
 		c.resume(j, "", false)
 	}
 }

@@ -65,6 +65,16 @@ func (s *States) stopper(broken []dag.TaskIndex) (t dag.TaskIndex, stopped bool)
 	return s.fatal[k], true
 }
 
+// fails tells whether its agents stop a job for the failure of a task.
+func (j *job) fails() bool {
+	_, stopped := j.states.stopper(nil)
+	return stopped
+}
+
+// failsHomeless tells whether a job that fails has nothing left but tasks that no agent can
+// run: it does not wait for one that can.
+func (j *job) failsHomeless() bool { return j.rec.Homeless && j.idle() && j.fails() }
+
 // fail ends a job that is being stopped for the failure of a task, when something of it would
 // be given out anew: who gets that may have come to the end of the job before.
 func (c *Core) fail(j *job, t dag.TaskIndex) {
@@ -177,7 +187,7 @@ func (c *Core) revive(j *job) {
 	c.kept.remove(j)
 	r := &j.remains
 	j.live = &live{rec: JobRecord{ID: j.id, Life: j.life, Phase: r.phase, GraphHash: r.graph, Agent: r.agent, Incarnation: r.incarnation, Epoch: r.epoch,
-		Ended: r.ended, Stored: r.stored, Keep: r.keep, Fails: r.stopped}}
+		Ended: r.ended, Stored: r.stored, Keep: r.keep, Fails: r.stopped && r.phase == comms.JobFailed}}
 	if len(r.others) > 0 {
 		for _, name := range r.agents() {
 			j.rec.Fragments = append(j.rec.Fragments, Fragment{Agent: name})

@@ -100,7 +100,7 @@ func (c *Core) overBefore(j *job) {
 	case j.resuming != nil || j.deleting:
 	case j.rec.Cancel != "" && j.stopped():
 		c.endUnassigned(j)
-	case j.rec.Cancel == "" && j.idle() && j.states.Open() == 0:
+	case j.rec.Cancel == "" && (j.idle() && j.states.Open() == 0 || j.failsHomeless()):
 		c.resume(j, "", false) // nothing is left to run, or what is missing is found
 	}
 }

@@ -298,7 +298,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 		c.stopAgents(j)
 	case lost:
 		c.resume(j, a.row.Name, true)
-	case torn, stale, c.relieves(j):
+	case torn, stale, c.relieves(j), drained != nil && j.failsHomeless():
 		c.resume(j, "", false)
 	}
 }
