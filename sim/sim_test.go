@@ -63,12 +63,13 @@ var mended = []uint64{
 	4354,         // the oracle wanted others to have what a task reads that an agent has begun and told so
 	24783,        // an agent counted the end of a streamed group twice, because it heard again how its generator had ended
 	12925, 56402, // the oracle did not know that a rerun of one task tries again what ended badly and others that have not ended need
-	26346,    // what an agent's next process says of what it has found was taken for that of an epoch before
-	55846,    // what an agent asked for while its maker ran again was not made again, as that still had it, and nobody told the agent
-	38015,    // a dataset counted as gone since what had been skipped for a failure that nobody knew of was to read it
-	15201282, // what an attempt had made was gone before the end of a run that was given it as it was made, and the end said that it had read nothing
-	65627,    // what was cancelled for a failure that counts no more did not say for which task
-	31169,    // the last committed end of a streamed group was counted twice when its element was the last that was let go, and the group counted anew for that
+	26346,               // what an agent's next process says of what it has found was taken for that of an epoch before
+	55846,               // what an agent asked for while its maker ran again was not made again, as that still had it, and nobody told the agent
+	38015,               // a dataset counted as gone since what had been skipped for a failure that nobody knew of was to read it
+	15201282,            // what an attempt had made was gone before the end of a run that was given it as it was made, and the end said that it had read nothing
+	88467, 89911, 93728, // a generator that had failed ran again for what it had published, and what had been skipped for it stayed so
+	65627, // what was cancelled for a failure that counts no more did not say for which task
+	31169, // the last committed end of a streamed group was counted twice when its element was the last that was let go, and the group counted anew for that
 }
 
 // alone are seeds that once failed with all jobs on one agent (without spread).

@@ -349,15 +349,15 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 // done so before, and what must run then: see needed.
 func (c *Core) anew(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set, more []dag.TaskIndex) (all, run, closed []dag.TaskIndex) {
 	for first := true; first || len(more) > 0; first = false {
-		if len(r.rerun) == 0 && j.states.anyFailed(more) { // with its gang: what ended for it has another chance, what did for others ends so again
-			unrun := j.states.unrun()
-			more = j.wholeGangs(union(more, unrun), unrun)
-		}
+		unrun := j.states.endedWith(more)
 		j.states.Reset(comms.Ranges(more), j.rec.Epoch+1)
 		forget(data, comms.Ranges(more))
 		set = union(set, more)
 		run, closed = c.needed(j, r, data, published)
-		more = union(j.halfGangs(run), j.withVarying(run), j.states.missedTasks())
+		if unrun = union(unrun, j.states.endedWith(run)); len(r.rerun) > 0 {
+			unrun = nil // a client has only that run which was asked for
+		}
+		more = union(j.halfGangs(run), j.withVarying(run), j.states.missedTasks(), unrun)
 		more = j.wholeGangs(more, more)
 	}
 	return set, run, closed

@@ -200,18 +200,30 @@ func (s *States) unsure(t dag.TaskIndex) bool {
 	return early || !s.get(t).Over()
 }
 
-// anyFailed tells whether one of some tasks has failed.
-func (s *States) anyFailed(tasks []dag.TaskIndex) bool {
-	return slices.ContainsFunc(tasks, func(t dag.TaskIndex) bool { return s.get(t) == TaskFailed })
-}
-
-// unrun lists the tasks that were skipped or cancelled, sorted.
-func (s *States) unrun() (all []dag.TaskIndex) {
-	s.Each(func(t dag.TaskIndex, state TaskState) {
+// endedWith lists what had been skipped or cancelled for those of some tasks that have failed,
+// sorted: they start over, for what they are needed or with their gang, and their failure counts
+// no more. What had been for others, too, ends so again.
+func (s *States) endedWith(tasks []dag.TaskIndex) (all []dag.TaskIndex) {
+	var failed []dag.TaskIndex
+	stops := false
+	for _, t := range tasks {
+		if s.get(t) == TaskFailed {
+			failed, stops = append(failed, t), stops || !s.g.MayFail(s.g.GroupIndex(t))
+		}
+	}
+	take := func(t dag.TaskIndex, state TaskState) {
 		if state == TaskSkipped || state == TaskCancelled {
 			all = append(all, t)
 		}
-	})
+	}
+	switch {
+	case stops: // the whole job was
+		s.Each(take)
+	case len(failed) > 0:
+		for _, t := range descendants(s, failed) {
+			take(t, s.get(t))
+		}
+	}
 	slices.Sort(all)
 	return all
 }
