@@ -18,7 +18,7 @@ from cascade.wire.envelope import ACK, CLOSE, DATA, REFUSE, WELCOME, LinkError
 from cascade.wire.link import Link
 from cascade.wire.stream import StreamLink
 
-faulthandler.dump_traceback_later(60, exit=True)  # what waits for ever ends the program
+faulthandler.dump_traceback_later(600, exit=True)  # what waits for ever ends the program
 folder = tempfile.mkdtemp()
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16) + bytes(32)
 READY = b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06ROUTER"
@@ -77,7 +77,7 @@ class Controller:
 
     def link(self):
         self.broken = []
-        link = StreamLink("ipc://" + self.path, "client", "c", "test", on_break=lambda: self.broken.append(1), timeout=5)
+        link = StreamLink("ipc://" + self.path, "client", "c", "test", on_break=lambda: self.broken.append(1), timeout=600)
         self._thread.join()
         return link
 
@@ -142,16 +142,35 @@ def interrupt():
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
 
-thread = threading.Thread(target=interrupt)
-thread.start()
-try:
-    link.send(b"head", bytes(64 << 20))
-except KeyboardInterrupt:
-    print("interrupted")
-thread.join()
-refused("send after it", lambda: link.send(b"x"))
-refused("receive after it", link.receive)
-c.hang_up()
+class Deaf:
+    """A wait that the signal does not end, as one does not that begins just after it came."""
+
+    def __init__(self, poll):
+        self._poll = poll
+
+    def poll(self, *timeout):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return self._poll.poll(*timeout)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+for how in ("", ", too late to end a wait"):
+    if how:
+        c = Controller(welcome("quiet"))
+        link = c.link()
+        link._writable = Deaf(link._writable)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        link.send(b"head", bytes(64 << 20))
+    except KeyboardInterrupt:
+        print(f"interrupted{how}")
+    thread.join()
+    refused("send after it", lambda: link.send(b"x"))
+    refused("receive after it", link.receive)
+    c.hang_up()
 
 # Who leaves does not wait for one that takes no more.
 c = Controller(welcome("quiet"))

@@ -22,6 +22,7 @@ _PIECE = 64 << 10  # bytes of one read: what a pipe holds
 _SMALL = 4 << 10  # heads up to this are copied beside their frame's header
 _MAX_COMMAND = 4 << 10
 _MAX_ENVELOPE = 16 << 10
+_TURN = 200  # ms after which a wait takes note of a signal that came as it began, which did not end it
 
 
 class Framed(SessionLink):
@@ -166,7 +167,7 @@ class Framed(SessionLink):
             try:
                 left = left[os.write(self._out, left) :]
             except BlockingIOError:
-                self._writable.poll()
+                self._writable.poll(_TURN)
             except (BrokenPipeError, ConnectionResetError):
                 self._break()
 
