@@ -51,7 +51,7 @@ for way, end in WAYS.items():
             fd = os.pidfd_open(pid)
         except ProcessLookupError:
             continue
-        if not select.select([fd], [], [], 60)[0]:
+        if not select.select([fd], [], [], 600)[0]:
             left += 1
             os.kill(pid, signal.SIGKILL)
         os.close(fd)

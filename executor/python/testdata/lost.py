@@ -17,7 +17,7 @@ from cascade.wire import messages as m
 from cascade.wire.envelope import CLOSE, REFUSE, WELCOME, LinkError
 from cascade.wire.link import Link
 
-faulthandler.dump_traceback_later(60, exit=True)  # what waits for ever ends the program
+faulthandler.dump_traceback_later(600, exit=True)  # what waits for ever ends the program
 folder = tempfile.mkdtemp()
 context = zmq.Context()
 
@@ -51,21 +51,21 @@ def refused(what, call):
 def connect(answer=(WELCOME, 0, 0, 1)):
     router, address, thread = listen(answer)
     broken = threading.Event()
-    link = Link(address, "client", "c", "test", timeout=60, on_break=broken.set)
+    link = Link(address, "client", "c", "test", timeout=600, on_break=broken.set)
     thread.join()
     return router, link, broken
 
 
 for what, answer in {"refused": (REFUSE, 0, 0, "no room"), "another kind": (CLOSE, 0, 0, ""), "silent": None}.items():
     router, address, thread = listen(answer)
-    timeout = 60 if answer else 0.5
+    timeout = 600 if answer else 0.5
     refused(what, lambda: Link(address, "client", "c", "test", timeout=timeout))  # noqa: B023 (called at once)
     thread.join()
     router.close()
 refused("nobody there", lambda: Link(f"ipc://{folder}/none.sock", "client", "c", "test", timeout=0.5))
 for t in threading.enumerate():
     if t.name == "cascade-link":
-        t.join(10)
+        t.join()
 print("threads left:", [t.name for t in threading.enumerate() if t.name == "cascade-link"])
 
 router, link, broken = connect()

@@ -15,7 +15,7 @@ import msgpack
 from cascade.wire.envelope import CLOSE, DATA, REFUSE, WELCOME, LinkError
 from cascade.wire.pipes import PipeLink
 
-faulthandler.dump_traceback_later(60, exit=True)  # what waits for ever ends the program
+faulthandler.dump_traceback_later(600, exit=True)  # what waits for ever ends the program
 folder = tempfile.mkdtemp()
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16) + bytes(32)
 READY = b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06ROUTER"
@@ -49,7 +49,7 @@ class Agent:
         self._thread = threading.Thread(target=self._serve, args=(listener, said))
         self._thread.start()
         try:
-            self.link = PipeLink(path, "executor", "e", "test", max_head=1 << 20, on_break=lambda: self.broken.append(1), timeout=5)
+            self.link = PipeLink(path, "executor", "e", "test", max_head=1 << 20, on_break=lambda: self.broken.append(1), timeout=600)
         finally:
             self._thread.join()
             listener.close()
@@ -185,5 +185,5 @@ print("an executor without its agent:", executor.poll(), end=" ")
 said.close()
 os.close(heard)
 os.close(told)
-print("then", executor.wait(30))
+print("then", executor.wait())
 shutil.rmtree(folder)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 def made(n: int, mark: str) -> Iterator[int]:
     """Makes the second element when somebody has seen the first: it must have been published at once."""
     for i in range(n):
-        for _ in range(6000):
+        for _ in range(60_000):
             if i != 1 or os.path.exists(f"{mark}/seen-0"):
                 break
             time.sleep(0.01)
