@@ -261,7 +261,7 @@ func TestCommandsAreEnded(t *testing.T) {
 	}{
 		{"SIGTERM is enough", "trap 'echo asked to end; exit 0' TERM; echo $$ > pid; while :; do sleep 0.01; done", time.Minute, "asked to end\n"},
 		{"SIGKILL follows", "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done", 20 * time.Millisecond, ""},
-		{"SIGTERM for the group", "sleep 1000 & echo $! > pid; trap 'wait; echo child has ended; exit 0' TERM; wait", time.Minute, "child has ended\n"},
+		{"SIGTERM for the group", "trap 'wait; echo child has ended; exit 0' TERM; sh -c 'echo $$ > pid; exec sleep 1000' & wait", time.Minute, "child has ended\n"},
 		{"SIGKILL for the group", "sh -c \"trap '' TERM; echo \\$\\$ > pid; while :; do sleep 0.01; done\" & trap 'exit 0' TERM; wait", 20 * time.Millisecond, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -313,13 +313,12 @@ func TestCommandTimesOut(t *testing.T) {
 
 func waitForPid(t *testing.T, path string) int {
 	t.Helper()
-	for range 2000 {
+	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(5 * time.Millisecond) { // another process writes the file: there is no event
 		if b, err := os.ReadFile(path); err == nil {
 			if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
 				return n
 			}
 		}
-		time.Sleep(5 * time.Millisecond) // another process writes the file: there is no event
 	}
 	t.Fatalf("%s was not written", path)
 	return 0
@@ -338,11 +337,10 @@ func TestLeftoversEnd(t *testing.T) {
 // awaitEnd waits until a process that was killed is gone.
 func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
-	for range 1000 {
+	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(5 * time.Millisecond) { // it is no child of ours: there is no event
 		if !alive(t, pid) {
 			return
 		}
-		time.Sleep(5 * time.Millisecond) // it is no child of ours: there is no event
 	}
 	t.Errorf("process %d lives on", pid)
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
+// patience is how long an event is waited for that comes at once on an idle machine.
+const patience = 5 * time.Minute
+
 // fakeAgent is the other end of an executor's connection. It encodes and decodes
 // every message in both directions.
 type fakeAgent struct {
@@ -100,7 +103,7 @@ func (a *fakeAgent) wait() error {
 	case err := <-a.ended:
 		a.ended <- err
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		a.t.Fatal("executor does not end")
 		return nil
 	}
@@ -129,7 +132,7 @@ func receive[M comms.Message](a *fakeAgent) M {
 				continue
 			}
 			a.t.Fatalf("executor sent %T %+v, want %T", m, m, *new(M))
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			a.t.Fatalf("executor sends no %T", *new(M))
 		}
 	}

@@ -114,7 +114,7 @@ func (a *fakeAgent) asked() *comms.BlobReq {
 			if m, ok := m.(*comms.Report); !ok || m.Items[0].Kind != comms.ReportStarted {
 				a.t.Fatalf("executor sent %T %+v, want a request for a piece", m, m)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			a.t.Fatal("executor asks for no piece")
 		}
 	}

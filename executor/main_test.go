@@ -166,7 +166,7 @@ func (r *remote) end(t *testing.T) error {
 	case err := <-r.ended:
 		r.ended <- err
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("executor does not end")
 		return nil
 	}

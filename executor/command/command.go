@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,8 @@ type Starter struct {
 	once, end sync.Once
 	work      chan func()
 	closed    chan struct{}
-	shield    shield // the thread's
+	shield    shield        // the thread's
+	drain     time.Duration // in place of drainTime, unless it is 0: a test that is held up does not pass
 }
 
 // errClosed says that the Starter was closed.
@@ -128,7 +130,7 @@ func (s *Starter) Run(ctx context.Context, spec Spec) (Result, error) {
 	state, err := waitGroup(ctx, proc, spec.Grace)
 	peak := watch.stop()
 	err = errors.Join(err, sweep(before))
-	pipes.wait(drainTime)
+	pipes.wait(cmp.Or(s.drain, drainTime))
 	if err != nil {
 		return Result{}, fmt.Errorf("wait for %s: %w", spec.Args[0], err)
 	}

@@ -64,10 +64,11 @@ func TestSignalNames(t *testing.T) {
 	}
 }
 
-// run runs a shell script and returns what was captured of each stream.
+// run runs a shell script and returns what was captured of each stream. It does not
+// return when something holds a stream that has to be ended with the script.
 func run(t *testing.T, ctx context.Context, script string, change func(*Spec)) (Result, [3]string, error) {
 	t.Helper()
-	var s Starter
+	s := Starter{drain: time.Hour}
 	defer s.Close()
 	var mu sync.Mutex
 	var out [3]bytes.Buffer
@@ -186,13 +187,9 @@ func TestDaemonsEnd(t *testing.T) {
 	if err := own.Start(); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
 	_, out, err := run(t, t.Context(), `mkfifo up; setsid sh -c 'setsid sh -c "echo \$\$; echo up > up; exec sleep 1000" & sleep 1000' & read x < up`, nil)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if took := time.Since(began); took > drainTime {
-		t.Errorf("it took %v", took)
 	}
 	daemon, err := strconv.Atoi(strings.TrimSpace(out[1]))
 	if err != nil {
