@@ -137,6 +137,9 @@ link.send(b"from its parent")
 print("its parent:", msgpack.unpackb(c.frame()) == [DATA, 1, 0], c.frame())
 
 # Who is interrupted within a message has ended its link: what follows would be taken for the rest.
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts this in the background has it ignored
+
+
 def interrupt():
     select.select([c.socket], [], [])  # it has begun
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
