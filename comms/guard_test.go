@@ -114,7 +114,7 @@ func rawDial(t testing.TB, addr string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(15 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -230,15 +230,22 @@ func TestSilentConnectionsDelayNobody(t *testing.T) {
 }
 
 func TestSlowHandshakeMeetsItsDeadline(t *testing.T) {
-	hub := newRecorder()
+	ready := rawCommand("\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x01x\x00\x00\x0e\x00" + strings.Repeat("x", 0xe00))
+	drip := join(rawGreeting, ready, rawHello(nil))
+	patient, hasty := newRecorder(), newRecorder()
+	cfg := config(t, self("controller", "c", 1), patient)
 	addr := "ipc://" + socketFolder(t) + "/s"
-	cfg := config(t, self("controller", "c", 1), hub)
-	cfg.HandshakeTimeout, cfg.Log = 100*time.Millisecond, cfg.Log.Level(6)
+	listenTest(t, addr, cfg)
+	if _, err := rawDial(t, addr).Write(drip); err != nil {
+		t.Fatal(err)
+	}
+	patient.next(t, "up") // it is a good handshake
+	cfg.Handler, cfg.HandshakeTimeout, cfg.Log = hasty, 100*time.Millisecond, cfg.Log.Level(6)
+	addr = "ipc://" + socketFolder(t) + "/s"
 	listenTest(t, addr, cfg)
 	c := rawDial(t, addr)
-	drip := join(rawGreeting, rawReady, rawHello(nil))
 	dripped := 0
-	for ; dripped < len(drip); dripped++ { // one byte each few milliseconds never lasts as long as it needs
+	for ; dripped < len(drip); dripped++ { // one byte each few milliseconds: all of them take a hundred times as long as there is
 		if _, err := c.Write(drip[dripped : dripped+1]); err != nil {
 			break
 		}
@@ -304,7 +311,6 @@ func TestQuietPeerIsLeftAlone(t *testing.T) {
 		if _, err := c.Write(join(rawGreeting, rawReady, hello)); err != nil {
 			t.Fatal(err)
 		}
-		hub.next(t, "up")
 		return c
 	}
 	quiet := connect("client", "quiet", FeatureQuiet)

@@ -55,7 +55,7 @@ func TestPyzmq(t *testing.T) {
 					if role == "dealer" {
 						addr = listenTest(t, addr, cfg).Addr()
 					} else if scheme == "tcp" {
-						addr = freePort(t)
+						addr = "tcp://127.0.0.1:*" // any that is free
 					}
 					cmd := exec.Command(py, "testdata/peer.py", role, addr, fmt.Sprint(c.count), fmt.Sprint(c.size), fmt.Sprint(c.beat))
 					cmd.Stderr = os.Stderr
@@ -68,10 +68,12 @@ func TestPyzmq(t *testing.T) {
 					}
 					lines := bufio.NewScanner(out)
 					if role == "router" {
-						if !lines.Scan() || lines.Text() != "bound" {
+						lines.Scan()
+						at, bound := strings.CutPrefix(lines.Text(), "bound ")
+						if !bound {
 							t.Fatalf("pyzmq did not bind: %q", lines.Text())
 						}
-						dialTest(t, addr, cfg)
+						dialTest(t, at, cfg)
 					}
 					said := ""
 					for lines.Scan() {
@@ -91,15 +93,4 @@ func TestPyzmq(t *testing.T) {
 			}
 		}
 	}
-}
-
-// freePort asks the kernel for a port that is free now.
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln, err := Listen("tcp://127.0.0.1:0", config(t, self("client", "probe", 1), newRecorder()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr()
 }

@@ -338,7 +338,10 @@ func TestFullQueueRefusesAndGivesCredit(t *testing.T) {
 
 func TestCloseDrains(t *testing.T) {
 	for _, replay := range []bool{false, true} {
-		p := newPair(t, func(hub, leaf *Config) { hub.Replay, leaf.Replay = replay, replay })
+		p := newPair(t, func(hub, leaf *Config) {
+			hub.Replay, leaf.Replay = replay, replay
+			hub.CloseTimeout, leaf.CloseTimeout = patience, patience
+		})
 		const n = 2000
 		for range n {
 			if err := p.near.Queue(make([]byte, 5000), nil); err != nil {

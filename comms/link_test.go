@@ -73,9 +73,14 @@ func (r *recorder) Down(l *Link, err error) { r.add(happening{what: "down", link
 // next waits for the next event of one kind and drops what came before it.
 func (r *recorder) next(t testing.TB, what string) happening {
 	t.Helper()
-	late := time.AfterFunc(20*time.Second, func() { r.more.Broadcast() })
+	over := false
+	late := time.AfterFunc(patience, func() {
+		r.mu.Lock()
+		over = true
+		r.mu.Unlock()
+		r.more.Broadcast()
+	})
 	defer late.Stop()
-	start := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
@@ -85,8 +90,8 @@ func (r *recorder) next(t testing.TB, what string) happening {
 				return e
 			}
 		}
-		if time.Since(start) > 19*time.Second {
-			t.Fatalf("no %s within 20 s; events: %+v", what, r.events)
+		if over {
+			t.Fatalf("no %s within %v; events: %+v", what, patience, r.events)
 		}
 		r.more.Wait()
 	}
@@ -106,9 +111,14 @@ func self(role, name string, incarnation uint64) Identity {
 	return Identity{Role: role, Name: name, Incarnation: incarnation, PID: os.Getpid(), Build: "test", Features: []string{"a", "b"}}
 }
 
-// config is a link configuration for tests.
+// patience only keeps a failing test from hanging.
+const patience = 4 * time.Minute
+
+// config is a link configuration for tests. Nobody is given up for being slow but where a
+// test says so: a busy host may keep all of a test waiting.
 func config(t testing.TB, id Identity, h Handler) Config {
 	return Config{Self: id, Handler: h, InsecureTestNetwork: true, RetryMin: time.Millisecond,
+		HandshakeTimeout: patience, HeartbeatTimeout: patience,
 		Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)}
 }
 
@@ -165,6 +175,7 @@ func TestMessagesTravelOnEveryTransport(t *testing.T) {
 				inproc := NewInproc()
 				hc, lc := config(t, self("controller", "c", 7), hub), config(t, self("agent", "a1", 3), leaf)
 				hc.Inproc, lc.Inproc, hc.Replay, lc.Replay = inproc, inproc, replay, replay
+				hc.CloseTimeout, lc.CloseTimeout = patience, patience
 				hc.Pipes, lc.Pipes = strings.Contains(scheme, "pipes"), scheme == "pipes"
 				if scheme == "tls" {
 					c := newCluster(t)

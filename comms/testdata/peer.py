@@ -2,7 +2,7 @@
 
 usage: peer.py dealer|router ADDRESS COUNT SIZE HEARTBEAT_MS
 
-dealer connects and says Hello; router binds and answers with Welcome. Then
+dealer connects and says Hello; router binds, says where, and answers with Welcome. Then
 either sends COUNT messages with bodies of SIZE bytes and expects each of them
 back as head "re:<n>" with the same body. It prints "ok" and what it saw.
 """
@@ -11,6 +11,7 @@ import sys
 
 import zmq
 
+PATIENCE = 240_000  # ms, which only keep a failing test from hanging
 HELLO, WELCOME, DATA, ACK, CLOSE, REFUSE = 1, 2, 3, 4, 5, 6
 
 
@@ -61,11 +62,11 @@ def main():
     role, address, count, size, beat = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
     context = zmq.Context()
     s = context.socket(zmq.DEALER if role == "dealer" else zmq.ROUTER)
-    s.linger, s.rcvtimeo, s.sndtimeo = 5000, 30000, 30000
+    s.linger, s.rcvtimeo, s.sndtimeo = PATIENCE, PATIENCE, PATIENCE
     if beat:
         s.setsockopt(zmq.HEARTBEAT_IVL, beat)
-        s.setsockopt(zmq.HEARTBEAT_TIMEOUT, 10000)
-        s.setsockopt(zmq.HEARTBEAT_TTL, 10000)
+        s.setsockopt(zmq.HEARTBEAT_TIMEOUT, PATIENCE)
+        s.setsockopt(zmq.HEARTBEAT_TTL, PATIENCE)
     monitor = s.get_monitor_socket(zmq.EVENT_DISCONNECTED)
     prefix = []
     if role == "dealer":
@@ -75,7 +76,7 @@ def main():
         want = WELCOME
     else:
         s.bind(address)
-        print("bound", flush=True)
+        print("bound", s.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0").decode(), flush=True)
         peer, first = s.recv_multipart()
         prefix, want = [peer], HELLO
     hello = unpack(first)[0]
