@@ -448,7 +448,7 @@ func TestAgentWithBrokenLink(t *testing.T) {
 	t.Cleanup(c.close)
 	until := func(state string) comms.AgentRow {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+		for end := time.Now().Add(patience); time.Now().Before(end); {
 			if all := rows[comms.AgentRow](c, comms.Query{Kind: comms.QueryAgents}, 10); len(all) == 1 && all[0].State == state {
 				return all[0]
 			}

@@ -35,8 +35,11 @@ type running struct {
 	ended  chan error
 }
 
-// resumeWindow of controllers under test.
-const resumeWindow = 10 * time.Second
+// resumeWindow of controllers under test. Nobody is given up in it, however slow the host is.
+const resumeWindow = 4 * time.Minute
+
+// patience only keeps a failing test from hanging.
+const patience = 4 * time.Minute
 
 func startController(t *testing.T, dir string, net *comms.Inproc) *running {
 	t.Helper()
@@ -173,7 +176,7 @@ func (p *peerEnd) close() {
 // expect returns the next message of a type, passing over others.
 func expect[M comms.Message](p *peerEnd, what string, ok func(M) bool) M {
 	p.t.Helper()
-	timeout := time.NewTimer(20 * time.Second)
+	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	for {
 		select {

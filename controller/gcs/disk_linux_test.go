@@ -116,7 +116,7 @@ func startWriter(t *testing.T, o writerOptions) *writer {
 	must(t, err)
 	must(t, w.cmd.Start())
 	w.lines = bufio.NewScanner(out)
-	late := time.AfterFunc(time.Minute, func() { _ = w.cmd.Process.Kill() }) // keeps a failing test from hanging
+	late := time.AfterFunc(10*time.Minute, func() { _ = w.cmd.Process.Kill() }) // keeps a failing test from hanging
 	t.Cleanup(func() { late.Stop() })
 	return w
 }
