@@ -20,6 +20,9 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
+// testPatience only keeps a failing test from hanging: a build for a test may take minutes on a busy host.
+const testPatience = 5 * time.Minute
+
 // host is an agent with real executors, and the controller of the test.
 type host struct {
 	t     testing.TB
@@ -145,7 +148,7 @@ func (c *fakeController) Down(*comms.Link, error) {}
 // await waits until ok says so. The limit only keeps a failing test from hanging.
 func (c *fakeController) await(what string, ok func() bool) {
 	c.t.Helper()
-	late := time.AfterFunc(60*time.Second, func() {
+	late := time.AfterFunc(testPatience, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.over = true

@@ -170,7 +170,7 @@ func (w *deathWatch) await() {
 	w.t.Helper()
 	for _, fd := range w.fds {
 		for {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20_000)
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(testPatience.Milliseconds()))
 			if errors.Is(err, unix.EINTR) {
 				continue
 			}

@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// patience only keeps a failing test from hanging.
+const patience = 4 * time.Minute
+
 func shell(script string) Command {
 	return Command{Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"PATH=" + os.Getenv("PATH")}}
 }
@@ -191,7 +194,7 @@ func awaitDeath(t *testing.T, fd int) {
 	t.Helper()
 	defer unix.Close(fd)
 	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20_000)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
 		if err == unix.EINTR {
 			continue
 		}
@@ -228,13 +231,13 @@ func TestEndHolders(t *testing.T) {
 	if err := EndHolders(path, 0); err == nil || !strings.Contains(err.Error(), strconv.Itoa(nested.PID())) || !strings.Contains(err.Error(), strconv.Itoa(frozen.PID())) {
 		t.Errorf("while they live: %v", err)
 	}
-	if err := EndHolders(path, time.Minute); err != nil {
+	if err := EndHolders(path, patience); err != nil {
 		t.Error(err)
 	}
 	for _, p := range []*Process{nested, frozen} {
 		select {
 		case <-p.Done():
-		case <-time.After(time.Minute):
+		case <-time.After(patience):
 			t.Errorf("process %d lives", p.PID())
 		}
 	}
