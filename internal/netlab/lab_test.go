@@ -75,11 +75,14 @@ func serve(t *testing.T, h *netlab.Host) string {
 	return address
 }
 
+// patience only keeps a failing test from hanging.
+const patience = 4 * time.Minute
+
 // dial connects from a host. The connection is made in a thread of that host by
 // the system call itself, not by a goroutine of the dialer.
-func dial(h *netlab.Host, address string, patience time.Duration) (c net.Conn, err error) {
+func dial(h *netlab.Host, address string, within time.Duration) (c net.Conn, err error) {
 	err = h.Do(func() error {
-		c, err = (&net.Dialer{Timeout: patience, FallbackDelay: -1}).Dial("tcp4", address)
+		c, err = (&net.Dialer{Timeout: within, FallbackDelay: -1}).Dial("tcp4", address)
 		return err
 	})
 	return c, err
@@ -89,7 +92,7 @@ func TestHostsMeet(t *testing.T) {
 	l := lab(t, netlab.Config{Hosts: 3})
 	address := serve(t, l.Host(0))
 	for i := range l.Hosts() {
-		c, err := dial(l.Host(i), address, 5*time.Second)
+		c, err := dial(l.Host(i), address, patience)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +102,7 @@ func TestHostsMeet(t *testing.T) {
 		}
 		c.Close()
 	}
-	if _, err := dial(l.Host(0), "192.0.2.1:7000", time.Second); !errors.Is(err, unix.ENETUNREACH) {
+	if _, err := dial(l.Host(0), "192.0.2.1:7000", patience); !errors.Is(err, unix.ENETUNREACH) {
 		t.Errorf("there is a way out of the lab: %v", err)
 	}
 }
@@ -131,21 +134,18 @@ func TestLabsAreApart(t *testing.T) {
 
 // What a test that was killed has left frozen keeps no other from its hosts.
 func TestFrozenRemains(t *testing.T) {
-	gone := exec.Command("true")
-	if err := gone.Run(); err != nil {
-		t.Fatal(err)
-	}
-	left := exec.Command("sleep", "1000")
-	if err := left.Start(); err != nil {
+	owner, left := exec.Command("sleep", "1000"), exec.Command("sleep", "1000")
+	if err := errors.Join(owner.Start(), left.Start()); err != nil {
 		t.Fatal(err)
 	}
 	folder, state, frozen, thawed := "/sys/fs/cgroup", "/cgroup.freeze", "1", "0"
 	if cgroups.Mode() != cgroups.Unified {
 		folder, state, frozen, thawed = folder+"/freezer", "/freezer.state", "FROZEN", "THAWED"
 	}
-	group := fmt.Sprintf("%s/cascade-netlab-%d-0", folder, gone.Process.Pid)
+	group := fmt.Sprintf("%s/cascade-netlab-%d-0", folder, owner.Process.Pid)
 	made := os.Mkdir(group, 0o755)
 	defer func() {
+		_ = owner.Process.Kill()
 		_ = left.Process.Kill()                          // which should be dead
 		_ = os.WriteFile(group+state, []byte(thawed), 0) // and this gone
 		_ = left.Wait()
@@ -155,8 +155,10 @@ func TestFrozenRemains(t *testing.T) {
 	}()
 	joined := os.WriteFile(group+"/cgroup.procs", []byte(strconv.Itoa(left.Process.Pid)), 0)
 	froze := os.WriteFile(group+state, []byte(frozen), 0)
+	killed := owner.Process.Kill() // from here on the group may be removed, by another program's lab, too
+	_ = owner.Wait()
 	lab(t, netlab.Config{Hosts: 1}) // or it is skipped
-	if err := errors.Join(made, joined, froze); err != nil {
+	if err := errors.Join(made, joined, froze, killed); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(group); !errors.Is(err, os.ErrNotExist) {
@@ -177,7 +179,7 @@ func TestCutAndMend(t *testing.T) {
 	if err := l.Host(1).Mend(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := dial(l.Host(1), address, 10*time.Second)
+	c, err := dial(l.Host(1), address, patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +306,7 @@ func inOrder(t *testing.T, l *netlab.Lab, n int) {
 		}
 	}
 	buffer := make([]byte, 64)
-	if err := to.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := to.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {
@@ -353,7 +355,7 @@ func TestDelayBesideRateAndCut(t *testing.T) {
 // middle it calls half, if there is one.
 func echoed(t *testing.T, from *netlab.Host, address string, size int64, half func()) time.Duration {
 	t.Helper()
-	c, err := dial(from, address, 10*time.Second)
+	c, err := dial(from, address, patience)
 	if err != nil {
 		t.Fatal(err)
 	}
