@@ -123,14 +123,15 @@ type service struct {
 }
 
 // hears waits for a line that a service says from now on.
-func (d *service) hears(want string) {
+func (d *service) hears(want string) string {
 	d.t.Helper()
 	for line := range d.lines {
 		if strings.Contains(line, want) {
-			return
+			return line
 		}
 	}
 	d.t.Fatalf("it has ended and not said %q", want)
+	return ""
 }
 
 // serves starts a service that says ready, on standard output or error.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -134,9 +135,10 @@ func TestCertificatesRenew(t *testing.T) {
 		t.Errorf("the agent says\n%s", &d.said)
 	}
 	// The second renewal of the agent is later than the end of the first certificates.
-	d.hears("renewal of the certificate")
-	out := person.must("cascade cluster members --to hpc", "connected")
-	if n := strings.Count(out, "agent"); n < 2 {
-		t.Errorf("the agent has %d certificates\n%s", n, out)
+	again := d.hears("renewal of the certificate")
+	person.must("cascade cluster members --to hpc", "agent")
+	ends := regexp.MustCompile(`"expires":"([^"]+)"`).FindAllStringSubmatch(d.said.String()+again, -1)
+	if len(ends) != 2 || ends[0][1] >= ends[1][1] {
+		t.Errorf("the agent's certificates end at %q", ends)
 	}
 }
