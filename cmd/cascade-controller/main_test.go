@@ -34,10 +34,14 @@ func TestBadInput(t *testing.T) {
 
 type quiet struct{ up chan struct{} }
 
-func (q quiet) Up(*comms.Link, comms.Identity, bool) { close(q.up) }
-func (q quiet) Message(*comms.Link, []byte, []byte)  {}
-func (q quiet) Credit(*comms.Link)                   {}
-func (q quiet) Down(*comms.Link, error)              {}
+func (q quiet) Up(_ *comms.Link, _ comms.Identity, resumed bool) {
+	if !resumed {
+		close(q.up)
+	}
+}
+func (q quiet) Message(*comms.Link, []byte, []byte) {}
+func (q quiet) Credit(*comms.Link)                  {}
+func (q quiet) Down(*comms.Link, error)             {}
 
 func TestServesUntilSignal(t *testing.T) {
 	dir, err := os.MkdirTemp("", "cascade") // a socket's path must be short

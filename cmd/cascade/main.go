@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -54,6 +55,7 @@ type app struct {
 	interrupts <-chan os.Signal
 	unheeded   func() // the next interrupt ends the process
 	environ    []string
+	calm       time.Duration // after so long without a line the progress of a job has a sign of life; 0: quietFor
 
 	signals  signals
 	to       string

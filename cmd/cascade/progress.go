@@ -142,7 +142,7 @@ func (s *progress) tick(ctx context.Context, client *cascade.Client, p *cascade.
 			s.line("%s", text)
 		}
 	}
-	if time.Since(s.quiet) >= quietFor {
+	if time.Since(s.quiet) >= cmp.Or(s.a.calm, quietFor) {
 		why = append(why, s.away(ctx, client)...)
 		s.line("%s: %s", p.Name, strings.Join(append([]string{counts(sum)}, why...), "; "))
 	}

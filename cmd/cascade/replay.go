@@ -116,9 +116,7 @@ func (a *app) replay(ctx context.Context, client *cascade.Client, name string, v
 	if !verify {
 		return a.follow(ctx, client, j, g, dir)
 	}
-	show := a.newProgress(g, j.ID())
-	last, err := a.watch(ctx, client, j, show)
-	show.end()
+	last, err := a.watch(ctx, client, j, g)
 	if err != nil {
 		return err
 	}

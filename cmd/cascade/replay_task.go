@@ -294,9 +294,7 @@ func (p *attempt) makeAgain(ctx context.Context) (*cascade.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	show := p.app.newProgress(above, j.ID())
-	_, err = p.app.watch(ctx, p.client, j, show)
-	show.end()
+	_, err = p.app.watch(ctx, p.client, j, above)
 	return j, err
 }
 

@@ -302,9 +302,7 @@ var errLeft = fmt.Errorf("%w: ended at once by the second interrupt", cascade.Er
 // follow shows a job's progress to its end, copies its outputs and prints the
 // summary. The first interrupt cancels the job, the second ends the waiting.
 func (a *app) follow(ctx context.Context, client *cascade.Client, j *cascade.Job, g *dag.Graph, dir string) error {
-	show := a.newProgress(g, j.ID())
-	last, err := a.watch(ctx, client, j, show)
-	show.end()
+	last, err := a.watch(ctx, client, j, g)
 	if err != nil {
 		return err
 	}
@@ -342,10 +340,14 @@ func (a *app) unsaved(id comms.JobID, files []string, err error) error {
 		err, plural(len(files), "output"), a.hint("get", id.String(), "TASK.OUTPUT", "-o", "FILE"), a.hint("ls", "datasets", id.String()))
 }
 
-func (a *app) watch(ctx context.Context, client *cascade.Client, j *cascade.Job, show *progress) (last *cascade.Progress, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// watch shows a job's progress to its end. What it says of the job comes behind its
+// taking of the interrupts: from then on one cancels the job.
+func (a *app) watch(ctx context.Context, client *cascade.Client, j *cascade.Job, g *dag.Graph) (last *cascade.Progress, err error) {
 	interrupts, leave := a.signals.take()
 	defer leave()
+	show := a.newProgress(g, j.ID())
+	defer show.end()
+	ctx, cancel := context.WithCancelCause(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel(nil)

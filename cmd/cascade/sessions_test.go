@@ -60,7 +60,7 @@ func heard(t *testing.T, pipe string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := f.SetReadDeadline(time.Now().Add(deadline)); err != nil {
 		t.Fatal(err)
 	}
 	b := make([]byte, 16)
@@ -136,6 +136,7 @@ func TestInterruptCancels(t *testing.T) {
 	one := h.gate("one")
 	c := h.start("", "run", one.file)
 	one.runs()
+	await(t, &c.err, "job one (")
 	c.interrupts <- os.Interrupt
 	h.expect(c, "exit 4", "cancelling job JOB; interrupt again to end at once", "wait: 0/1 done, 1 cancelled", "job one (JOB) was cancelled",
 		"kept  which of its outputs there are", "go on  cascade rerun JOB  #", "mended  cascade run one.yaml --resume  #")
@@ -154,10 +155,11 @@ tasks:
 `, up))
 	c := h.start("", "run", "stubborn.yaml")
 	heard(t, up)
+	await(t, &c.err, "job stubborn (")
+	// Both at once: soon after the first the task is killed, and then there is nothing to end.
 	c.interrupts <- os.Interrupt
-	await(t, &c.err, "interrupt again")
 	c.interrupts <- os.Interrupt
-	h.expect(c, "exit 4", "ended at once by the second interrupt")
+	h.expect(c, "exit 4", "interrupt again to end at once", "ended at once by the second interrupt")
 }
 
 // A job whose command was killed goes on with the next run, which waits for it
