@@ -71,7 +71,7 @@ func TestAgentHandsOn(t *testing.T) {
 		t.Run(by, func(t *testing.T) {
 			h := New(t)
 			h.Controller()
-			first := h.Agent("--cpu", "1", "--drain", "20s")
+			first := h.Agent("--cpu", "1", "--drain", patience.String())
 			one := h.Pipe("one")
 			client := h.ReadyClient(1)
 			job := h.Submit(client, `job: hands

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -190,13 +191,30 @@ func TestControllerFrozenWhileTwoAgentsRun(t *testing.T) {
 	want := undisturbed(t)
 	h := New(t)
 	controller := h.Controller()
-	h.Agent()
-	h.SecondAgent()
-	j := h.Submit(h.ReadyClient(2), mix, nil)
-	<-at(h, j.Begun+1, func() { controller.Signal(syscall.SIGSTOP) })
-	<-at(h, j.Begun+mixLines-1, func() { controller.Signal(syscall.SIGCONT) })
+	h.Agent("--resource", "at_a1=1")
+	h.SecondAgent("--resource", "at_a2=1")
+	first, open := heldBy(h, "first", "first")
+	j := h.Submit(h.ReadyClient(2), strings.Replace(mix, "tasks:\n", `tasks:
+  here: {run: chaos_number, with: {n: 1, work: 0}, resources: {at_a1: 1}}
+  there: {run: chaos_number, with: {n: 1, work: 0}, resources: {at_a2: 1}}
+`, 1), nil, first)
+	for _, task := range []string{"here", "there", "source"} { // both agents have their part of the job
+		h.Journal.AwaitFrom(j.Begun, Started(task, 1))
+	}
+	controller.Signal(syscall.SIGSTOP)
+	open()
+	<-at(h, j.Begun+mixLines+4-1, func() { controller.Signal(syscall.SIGCONT) })
 	h.Journal.On(nil)
 	got := j.Done()
 	got.Same(t, want)
 	got.Rerun(t, nil)
+	on := map[string]int{}
+	for name, row := range got.Tasks {
+		if name != "here" && name != "there" {
+			on[row.Agent]++
+		}
+	}
+	if len(on) != 2 {
+		t.Errorf("tasks ran on %v: want both agents", on)
+	}
 }

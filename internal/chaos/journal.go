@@ -17,7 +17,7 @@ import (
 
 // Line is one thing that a task said of itself.
 type Line struct {
-	At      time.Time // when the test read it
+	At      time.Time // when the task said it; of a command: when the test read it
 	Event   string    // start, end, or what the task calls it
 	Task    string
 	Attempt int
@@ -70,16 +70,19 @@ func (j *Journal) read() {
 	defer close(j.done)
 	for in := bufio.NewScanner(j.pipe); in.Scan(); {
 		f := strings.Fields(in.Text())
-		for len(f) < 6 {
+		for len(f) < 7 {
 			f = append(f, "")
 		}
 		if f[0] == syncWord {
 			j.synced <- struct{}{}
 			continue
 		}
-		l := Line{At: time.Now(), Event: f[0], Task: f[1], Job: f[4], Note: f[5]}
+		l := Line{At: time.Now(), Event: f[0], Task: f[1], Job: f[4], Note: f[6]}
 		l.Attempt, _ = strconv.Atoi(f[2])
 		l.PID, _ = strconv.Atoi(f[3])
+		if at, err := strconv.ParseInt(f[5], 10, 64); err == nil {
+			l.At = time.Unix(0, at)
+		}
 		j.mu.Lock()
 		j.lines = append(j.lines, l)
 		n, hook := len(j.lines), j.hook

@@ -10,9 +10,9 @@ import (
 // mix is a job with everything that a break can disturb: a generator, consumers
 // of single elements, chains, and a reduction, of all sizes.
 const mix = `job: mix
-params: {gate: ""}
+params: {gate: "", first: ""}
 tasks:
-  source: {run: chaos_source, with: {parts: 12, work: 300}, generates: {part: 12}}
+  source: {run: chaos_source, with: {parts: 12, work: 300, gate: "${params.first}"}, generates: {part: 12}}
   step:
     for: {i: "0..11"}
     run: chaos_step
@@ -37,10 +37,13 @@ const mixLines = 14 + 2*(12+12+1)
 func held(h *Host) (flag string, open func()) { return heldAt(h, "gate") }
 
 // heldAt is held with a gate of another name.
-func heldAt(h *Host, name string) (flag string, open func()) {
+func heldAt(h *Host, name string) (flag string, open func()) { return heldBy(h, "gate", name) }
+
+// heldBy is heldAt with another parameter than gate: by first a mix is held at its begin.
+func heldBy(h *Host, param, name string) (flag string, open func()) {
 	h.tb.Helper()
 	pipe := h.Pipe(name)
-	return "gate=" + pipe, func() {
+	return param + "=" + pipe, func() {
 		h.tb.Helper()
 		f, err := os.OpenFile(pipe, os.O_RDWR, 0) // also for tasks that are tried again
 		if err != nil {

@@ -14,8 +14,9 @@ import (
 )
 
 // words is a job of commands only, as `cascade run` takes it: every task says in
-// the journal when it starts and ends.
+// the journal when it starts and ends. The last one waits until somebody has the gate open for writing.
 const words = `job: words
+params: {gate: /dev/null}
 tasks:
   make:
     for: {i: "1..6"}
@@ -29,7 +30,7 @@ tasks:
     out: [list]
     stdout: list
   all:
-    command: "echo start $CASCADE_TASK $CASCADE_ATTEMPT > $CHAOS_JOURNAL; cat ${in.lists[*]}; echo end $CASCADE_TASK $CASCADE_ATTEMPT > $CHAOS_JOURNAL"
+    command: "echo start $CASCADE_TASK $CASCADE_ATTEMPT > $CHAOS_JOURNAL; : < ${params.gate}; cat ${in.lists[*]}; echo end $CASCADE_TASK $CASCADE_ATTEMPT > $CHAOS_JOURNAL"
     in: {lists: "turn[*].list"}
     out: [list]
     stdout: list
@@ -68,10 +69,12 @@ func TestRunKilled(t *testing.T) {
 		h := New(t)
 		h.Write("words.yaml", words)
 		h.Write("nothing.yaml", "job: nothing\ntasks:\n  a: {command: \"true\"}\n")
-		first := h.Run("words.yaml")
+		gate, open := held(h) // or it may have ended when the test gets to killing it
+		first := h.Run("words.yaml", "-p", gate)
 		killAt(h, 1+r.IntN(wordsLines-2), nil, first)
 		stored := doneTasks(h)
 		lines := h.Journal.Len()
+		open()
 		second := h.Run("nothing.yaml")
 		if code := second.Wait(); code != 0 || !strings.Contains(second.Output(), "going on with job words") {
 			t.Fatalf("round %d: the next run ended with %d:\n%s", i, code, second.Output())

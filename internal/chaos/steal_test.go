@@ -51,8 +51,9 @@ func TestJoinedAgentTakesWork(t *testing.T) {
 				h.Journal.AwaitFrom(begun, func(l Line) bool { return l.Event == "end" && strings.HasPrefix(l.Task, "n[") })
 				switch c {
 				case "giver":
+					before := h.Journal.Len()
 					first.Kill()
-					h.Journal.AwaitFrom(h.Journal.Len(), Started("one", 0))
+					h.Journal.AwaitFrom(before, Started("one", 0))
 				case "taker":
 					second.Kill()
 				case "controller":

@@ -51,7 +51,7 @@ func Say(ctx context.Context, event string, note string) error {
 		return fmt.Errorf("open the journal: %w", err)
 	}
 	defer pipe.Close()
-	if _, err := fmt.Fprintf(pipe, "%s %s %d %d %s %s\n", event, t.Name, t.Attempt, os.Getpid(), t.Job, note); err != nil {
+	if _, err := fmt.Fprintf(pipe, "%s %s %d %d %s %d %s\n", event, t.Name, t.Attempt, os.Getpid(), t.Job, time.Now().UnixNano(), note); err != nil {
 		return fmt.Errorf("write to the journal: %w", err)
 	}
 	return nil
@@ -71,15 +71,28 @@ func work(micros int) { time.Sleep(time.Duration(micros) * time.Microsecond) }
 // sizes are those of the parts, in numbers: inline, in a standing lease, in one of their own.
 var sizes = []int{8, 4_000, 100, 90_000, 1, 20_000}
 
+// pass waits until somebody has a named pipe open for writing. "" is no pipe.
+func pass(gate string) error {
+	if gate == "" {
+		return nil
+	}
+	pipe, err := os.Open(gate)
+	if err != nil {
+		return err
+	}
+	return pipe.Close()
+}
+
 type sourceSettings struct {
 	Parts int
-	Work  int // microseconds for each part
+	Work  int    // microseconds for each part
+	Gate  string `with:",optional"` // named pipe: it goes on when somebody has it open for writing; "" for none
 }
 
 // source publishes parts of different sizes.
 func source(ctx context.Context, s sourceSettings) iter.Seq2[cascade.Array[float64], error] {
 	return func(yield func(cascade.Array[float64], error) bool) {
-		if err := Say(ctx, "start", ""); err != nil {
+		if err := errors.Join(Say(ctx, "start", ""), pass(s.Gate)); err != nil {
 			yield(cascade.Array[float64]{}, err)
 			return
 		}
@@ -139,12 +152,8 @@ func heldTotal(ctx context.Context, parts cascade.List[cascade.Array[float64]], 
 	if err := Say(ctx, "start", ""); err != nil {
 		return 0, err
 	}
-	if s.Gate != "" {
-		pipe, err := os.Open(s.Gate)
-		if err != nil {
-			return 0, err
-		}
-		defer pipe.Close()
+	if err := pass(s.Gate); err != nil {
+		return 0, err
 	}
 	sum := 0.0
 	for i, p := range parts.All() {
@@ -212,12 +221,10 @@ type crashSettings struct {
 // crash computes what step does, and kills its executor before in its first attempts.
 func crash(ctx context.Context, in cascade.Array[float64], s crashSettings) (cascade.Array[float64], error) {
 	if attempt := int(cascade.Task(ctx).Attempt); attempt <= s.Times {
-		if s.Gate != "" && attempt > 1 {
-			pipe, err := os.Open(s.Gate)
-			if err != nil {
+		if attempt > 1 {
+			if err := pass(s.Gate); err != nil {
 				return in, err
 			}
-			defer pipe.Close()
 		}
 		if err := Say(ctx, "crash", ""); err != nil {
 			return in, err
