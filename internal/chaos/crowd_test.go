@@ -104,8 +104,14 @@ func (d deaf) Credit(*comms.Link)                   {}
 func (d deaf) Down(*comms.Link, error)              {}
 func (d deaf) join(t *testing.T, addr string, name int) {
 	t.Helper()
-	link, err := comms.Dial(context.Background(), addr, comms.Config{Handler: d, Replay: true, InsecureTestNetwork: true,
-		Self: comms.Identity{Role: "client", Name: fmt.Sprintf("deaf-%d", name), Incarnation: 1}})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cfg := comms.Config{Handler: d, Replay: true, InsecureTestNetwork: true, HandshakeTimeout: patience,
+		Self: comms.Identity{Role: "client", Name: fmt.Sprintf("deaf-%d", name), Incarnation: 1}}
+	link, err := comms.Dial(ctx, addr, cfg)
+	for err != nil && ctx.Err() == nil { // a busy host may be too slow for a handshake
+		link, err = comms.Dial(ctx, addr, cfg)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,6 +150,9 @@ func TestCrowd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	late, err := cascade.Dial(ctx, tcp, cascade.WithInsecureTestNetwork())
+	for err != nil && ctx.Err() == nil {
+		late, err = cascade.Dial(ctx, tcp, cascade.WithInsecureTestNetwork())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
