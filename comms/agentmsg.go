@@ -16,6 +16,7 @@ type Register struct {
 	Takes       bool      // it runs calls that other agents forward to it
 	Gathers     bool      // it starts members of gangs together with other agents, as Gather says
 	Platform    string    // for which binaries run there, such as "linux/amd64"; empty from older agents, which cannot read jobs that name platforms
+	Store       int64     // bytes of shared memory for datasets; 0 from older agents: plans do not count what is in it
 }
 
 // Snapshot tells a new controller incarnation, or the first after the agent
@@ -198,7 +199,7 @@ func (*Committed) Type() Type { return TypeCommitted }
 func (*Retain) Type() Type { return TypeRetain }
 
 func (m *Register) code(c *Coder) {
-	c.Struct(9, func(c *Coder) {
+	c.Struct(10, func(c *Coder) {
 		String(c, &m.Agent)
 		Uint(c, &m.Incarnation)
 		Slice(c, &m.Addresses, String[string])
@@ -208,6 +209,7 @@ func (m *Register) code(c *Coder) {
 		c.Bool(&m.Takes)
 		c.Bool(&m.Gathers)
 		String(c, &m.Platform)
+		Int(c, &m.Store)
 	})
 }
 

@@ -120,7 +120,7 @@ func environmentsOf(g *dag.Graph) (all []uint64) {
 // of those that hosts have only they count.
 func sameCluster(environments []uint64, a, b *planner.Cluster) bool {
 	if a.Bandwidth != b.Bandwidth || a.Latency != b.Latency || !slices.EqualFunc(a.Hosts, b.Hosts, func(x, y planner.Host) bool {
-		return x.Name == y.Name && x.CPU == y.CPU && x.Memory == y.Memory && x.GPU == y.GPU && x.Alone == y.Alone && maps.Equal(x.Custom, y.Custom) && slices.Equal(x.Devices, y.Devices)
+		return x.Name == y.Name && x.CPU == y.CPU && x.Memory == y.Memory && x.Store == y.Store && x.GPU == y.GPU && x.Alone == y.Alone && maps.Equal(x.Custom, y.Custom) && slices.Equal(x.Devices, y.Devices)
 	}) {
 		return false
 	}

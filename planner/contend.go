@@ -2,7 +2,6 @@ package planner
 
 import (
 	"math"
-	"slices"
 )
 
 // Events within an instant, in seconds, or within the rounding of what they are
@@ -174,15 +173,17 @@ func (s *contention) send(k int32, t transfer) {
 	s.deliver(k)
 }
 
-// sendHeld begins the transfers that waited for room, in order.
+// sendHeld begins the transfers that waited for room, in order: where one still has none,
+// those behind it wait, too. So a step looks at no more of them than it begins.
 func (s *contention) sendHeld() {
-	for h, held := range s.mem.held {
-		if len(held) > 0 {
-			held = slices.Clone(held)
-			s.mem.held[h] = s.mem.held[h][:0]
-			for _, k := range held {
-				s.send(k, s.transfers[k])
+	for h := range s.mem.held {
+		for {
+			held := s.mem.held[h]
+			if len(held) == 0 || !s.mem.room(s.transfers[held[0]]) {
+				break
 			}
+			s.mem.held[h] = held[1:]
+			s.send(held[0], s.transfers[held[0]])
 		}
 	}
 }
@@ -288,6 +289,14 @@ func (s *contention) start(h int32) {
 		}
 		s.ends.push(s.run[i].finish, i)
 	}
+}
+
+// spilled returns the bytes that had no room.
+func (s *contention) spilled() float64 {
+	if s.mem == nil {
+		return 0
+	}
+	return s.mem.spilled
 }
 
 // fits tells whether nodes of a shape have room on a host now.

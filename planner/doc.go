@@ -14,6 +14,7 @@
 //	          better plans ◀─ contention: bandwidth is shared ◀─────────┘
 //
 // It is pure: equal inputs give equal plans. A plan never has more on a host at
-// any time than the host has. It is advice: agents start tasks by rank when their
+// any time than the host has; of what Improve finds that is true of datasets, too
+// (memory.go). It is advice: agents start tasks by rank when their
 // inputs are there, and not by the clock.
 package planner

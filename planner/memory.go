@@ -8,15 +8,20 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
+// unknownMemory is what a host is taken to have for tasks that does not say: sums stay below it.
+const unknownMemory = 1 << 60
+
 // spillRate is assumed for reading back what was spilled, in bytes a second.
 const spillRate = 5e8
 
 // HostMemory is what a contended plan keeps in memory on a host: the peaks of
-// tasks that run, datasets that are still needed, and transfers on their way.
+// tasks that run, datasets that are still needed, and transfers on their way. Where
+// tasks have an amount of their own, Peak, Limit and Over are without their peaks.
 type HostMemory struct {
 	Peak   float64 // bytes, of all at one time
-	Limit  float64 // bytes of the host; 0 unknown
-	Over   []Use   // over time: each holds until the next
+	Limit  float64 // bytes of the host, or of its store; 0 unknown
+	Tasks  int64   // bytes, of the peaks of tasks at one time, where they are not part of Peak
+	Over   []Use   // over time: each holds until the next; of a plan for a Whole cluster
 	Spills []Spill
 }
 
@@ -37,38 +42,48 @@ type Spill struct {
 // when there is not enough for them, first those whose next taker goes last: as
 // Belady, A study of replacement algorithms (IBM Systems Journal 1966), by turns
 // instead of times.
+//
+// Where a host has a store of its own for datasets, the peaks of tasks are added up
+// beside it, and what is said of room is said of both.
 type memory struct {
-	m      *model
-	d      decision
-	used   []float64 // of each host: what cannot be spilled now
-	rest   []float64 // datasets that can
-	copies map[int64]*kept
-	on     [][]*kept // of each host
-	held   [][]int32 // of each host, transfers that wait for room
-	record bool
-	hosts  []HostMemory
+	m       *model
+	d       decision
+	used    []float64 // of each host: what cannot be spilled now
+	rest    []float64 // datasets that can
+	tasks   []int64   // of each host: peaks of what runs, where they are no part of used
+	copies  map[int64]*kept
+	all     []*kept   // also those that are there no more
+	idle    []queue   // of each host, copies by turn: those that can be spilled, and some that no longer can
+	held    [][]int32 // of each host, transfers that wait for room
+	spilled float64   // bytes
+	record  bool
+	hosts   []HostMemory
 }
 
 // kept is a copy of a datum on a host.
 type kept struct {
+	number      int32 // among all
 	datum, host int32
 	pins        int
-	left        int // readers and transfers to come; an output of the job is never let go
+	left        int     // readers and transfers to come; an output of the job is never let go
+	turn        float64 // the highest of its readers here
+	queued      bool    // it is in idle
 	spilled     bool
 	spill       int // of those of the host, while spilled
 }
 
 func newMemory(m *model) *memory {
 	n := len(m.room)
-	return &memory{m: m, used: make([]float64, n), rest: make([]float64, n), copies: map[int64]*kept{}, on: make([][]*kept, n), held: make([][]int32, n)}
+	return &memory{m: m, used: make([]float64, n), rest: make([]float64, n), tasks: make([]int64, n), copies: map[int64]*kept{}, idle: make([]queue, n), held: make([][]int32, n)}
 }
 
 func (y *memory) reset(d decision) {
-	y.d = d
+	y.d, y.all, y.spilled = d, y.all[:0], 0
 	clear(y.copies)
 	y.hosts = make([]HostMemory, len(y.used))
 	for h := range y.used {
-		y.used[h], y.rest[h], y.on[h], y.held[h] = 0, 0, y.on[h][:0], y.held[h][:0]
+		y.used[h], y.rest[h], y.tasks[h], y.held[h] = 0, 0, 0, y.held[h][:0]
+		y.idle[h].clear()
 		if y.m.limit[h] < math.MaxFloat64 {
 			y.hosts[h].Limit = y.m.limit[h]
 		}
@@ -81,13 +96,16 @@ func (y *memory) of(datum, host int32) *kept {
 
 // fits tells whether a node can start beside what cannot be spilled.
 func (y *memory) fits(i, h int32) bool {
-	need := y.used[h] + y.m.peak(i) + y.m.makes(i)
+	if y.m.apart != nil && y.tasks[h]+y.m.own(i, h) > y.m.apart[h] {
+		return false
+	}
+	need := y.used[h] + y.m.fixed(i)
 	for _, d := range y.m.takes[i] {
 		if k := y.of(d, h); k == nil || k.pins == 0 || k.spilled {
 			need += y.m.data[d].bytes
 		}
 	}
-	return need <= y.m.limit[h]
+	return need <= y.m.limit[h]*(1+rounding)
 }
 
 // begin starts a node, and returns how many seconds it waits for inputs that come
@@ -107,7 +125,11 @@ func (y *memory) begin(i, h int32, now float64) (wait float64) {
 		}
 		y.pin(k)
 	}
-	y.used[h] += y.m.peak(i) + y.m.makes(i)
+	y.used[h] += y.m.fixed(i)
+	if y.m.apart != nil {
+		y.tasks[h] += y.m.own(i, h)
+		y.hosts[h].Tasks = max(y.hosts[h].Tasks, y.tasks[h])
+	}
 	y.settle(h, now)
 	return wait
 }
@@ -131,7 +153,9 @@ func (y *memory) unpin(k *kept) {
 		y.used[k.host] -= bytes
 		y.rest[k.host] += bytes
 	}
-	y.drop(k)
+	if y.drop(k); k.left > 0 {
+		y.idles(k)
+	}
 }
 
 // drop forgets a copy that nobody needs any more.
@@ -143,8 +167,25 @@ func (y *memory) drop(k *kept) {
 		y.rest[k.host] -= y.m.data[k.datum].bytes
 	}
 	delete(y.copies, int64(k.datum)*int64(len(y.used))+int64(k.host))
-	at := slices.Index(y.on[k.host], k)
-	y.on[k.host] = slices.Delete(y.on[k.host], at, at+1)
+}
+
+// idles says of a copy that nobody uses it now.
+func (y *memory) idles(k *kept) {
+	if !k.queued && !k.spilled && y.m.data[k.datum].bytes > 0 {
+		k.queued = true
+		y.idle[k.host].push(k.turn, k.number)
+	}
+}
+
+// last takes the copy that is spilled next; nil when there is none.
+func (y *memory) last(h int32) *kept {
+	for q := &y.idle[h]; q.len() > 0; {
+		k := y.all[q.pop()]
+		if k.queued = false; k.pins == 0 && k.left > 0 && !k.spilled {
+			return k
+		}
+	}
+	return nil
 }
 
 // end ends a node: its outputs are there as long as somebody needs them.
@@ -152,7 +193,10 @@ func (y *memory) end(i, h int32, now float64) {
 	for _, d := range y.m.takes[i] {
 		y.unpin(y.of(d, h))
 	}
-	y.used[h] -= y.m.peak(i) + y.m.makes(i)
+	y.used[h] -= y.m.fixed(i)
+	if y.m.apart != nil {
+		y.tasks[h] -= y.m.own(i, h)
+	}
 	for d := y.m.made[i]; d < y.m.made[i+1]; d++ {
 		left := 0
 		var to []int32
@@ -176,16 +220,17 @@ func (y *memory) keep(d, h int32, left int) {
 	if left == 0 {
 		return
 	}
-	k := &kept{datum: d, host: h, left: left}
+	k := &kept{number: int32(len(y.all)), datum: d, host: h, left: left, turn: y.turn(d, h)}
 	y.copies[int64(d)*int64(len(y.used))+int64(h)] = k
-	y.on[h] = append(y.on[h], k)
+	y.all = append(y.all, k)
 	y.rest[h] += y.m.data[d].bytes
+	y.idles(k)
 }
 
 // send begins a transfer, or lets it wait for room.
 func (y *memory) send(k int32, t transfer, now float64) bool {
 	bytes := y.m.data[t.datum].bytes
-	if y.used[t.to]+bytes > y.m.limit[t.to] {
+	if !y.room(t) {
 		y.held[t.to] = append(y.held[t.to], k)
 		return false
 	}
@@ -194,6 +239,11 @@ func (y *memory) send(k int32, t transfer, now float64) bool {
 	y.settle(t.to, now)
 	y.settle(t.from, now)
 	return true
+}
+
+// room tells whether what a transfer brings has room now.
+func (y *memory) room(t transfer) bool {
+	return y.used[t.to]+y.m.data[t.datum].bytes <= y.m.limit[t.to]*(1+rounding)
 }
 
 // received ends a transfer.
@@ -215,17 +265,13 @@ func (y *memory) received(t transfer, now float64) {
 func (y *memory) settle(h int32, now float64) {
 	limit := y.m.limit[h]
 	for y.used[h]+y.rest[h] > limit*(1+rounding) {
-		var last *kept
-		for _, k := range y.on[h] {
-			if k.pins == 0 && !k.spilled && y.m.data[k.datum].bytes > 0 && (last == nil || y.turn(k) < y.turn(last)) {
-				last = k
-			}
-		}
+		last := y.last(h)
 		if last == nil {
 			break // the rest is rounding
 		}
 		bytes := y.m.data[last.datum].bytes
 		y.rest[h] -= bytes
+		y.spilled += bytes
 		last.spilled, last.spill = true, len(y.hosts[h].Spills)
 		y.hosts[h].Spills = append(y.hosts[h].Spills, Spill{dag.TaskIndex(y.m.data[last.datum].producer), bytes, now, -1})
 	}
@@ -241,11 +287,11 @@ func (y *memory) settle(h int32, now float64) {
 	o.Over = append(o.Over, Use{now, bytes})
 }
 
-// turn is the highest of those who have yet to read a copy here.
-func (y *memory) turn(k *kept) float64 {
+// turn is the highest of those who read a datum on a host.
+func (y *memory) turn(datum, host int32) float64 {
 	first := math.Inf(-1)
-	for _, t := range y.m.data[k.datum].takers {
-		if y.d.host[t] == k.host {
+	for _, t := range y.m.data[datum].takers {
+		if y.d.host[t] == host {
 			first = max(first, y.d.first[t])
 		}
 	}
@@ -264,6 +310,19 @@ func (m *HostMemory) Using(at float64) float64 {
 // peak is the private memory of a node: what it reserves, or what it is known to take.
 func (m *model) peak(i int32) float64 { return m.n.cost(int(i)).peak }
 
+// fixed is what a node holds beside its inputs where datasets are, which cannot be
+// spilled: its outputs, and its peak where that has no amount of its own.
+func (m *model) fixed(i int32) float64 {
+	if m.apart != nil {
+		return m.makes(i)
+	}
+	return m.peak(i) + m.makes(i)
+}
+
+// own is what a node holds of what a host has for tasks alone. One that is predicted to
+// take more than all of it, which the graph does not say, has all of it: predictions err.
+func (m *model) own(i, h int32) int64 { return int64(min(math.Ceil(m.peak(i)), float64(m.apart[h]))) }
+
 // makes is the bytes of all outputs of a node that are taken, or exported.
 func (m *model) makes(i int32) (bytes float64) {
 	for d := m.made[i]; d < m.made[i+1]; d++ {
@@ -272,13 +331,10 @@ func (m *model) makes(i int32) (bytes float64) {
 	return bytes
 }
 
-// limits finds what hosts have for tasks and datasets together, and whether a job
-// may need more.
+// limits finds what hosts have for datasets, with tasks or apart from them, and whether
+// a job may need more.
 func (m *model) limits() {
 	m.limit = slices.Repeat([]float64{math.MaxFloat64}, len(m.c.Hosts))
-	if !m.c.Whole {
-		return
-	}
 	all, peak, cpu := 0.0, 0.0, int64(math.MaxInt64)
 	for d := range m.data {
 		all += m.data[d].bytes
@@ -287,11 +343,24 @@ func (m *model) limits() {
 		peak = max(peak, m.n.groups[i].peak)
 		cpu = min(cpu, max(m.n.groups[i].need.cpu, 1))
 	}
+	if !m.c.Whole {
+		m.apart = slices.Repeat([]int64{unknownMemory}, len(m.c.Hosts))
+	}
 	for h := range m.c.Hosts {
-		if has := float64(m.c.Hosts[h].Memory); has > 0 {
-			m.limit[h] = has
-			// A datum is once on a host, and another time on its way there.
-			m.tight = m.tight || 2*all+peak*float64(m.c.Hosts[h].CPU/cpu+1) > has
+		host := &m.c.Hosts[h]
+		// A datum is once on a host, and another time on its way there.
+		data, tasks := 2*all, peak*float64(host.CPU/cpu+1)
+		switch {
+		case m.c.Whole && host.Memory > 0:
+			m.limit[h] = float64(host.Memory)
+			m.tight = m.tight || data+tasks > m.limit[h]
+		case !m.c.Whole && host.Store > 0:
+			m.limit[h] = float64(host.Store)
+			m.tight = m.tight || data > m.limit[h]
+			if host.Memory > 0 {
+				m.apart[h] = host.Memory
+				m.tight = m.tight || tasks > float64(host.Memory)
+			}
 		}
 	}
 	if !m.tight {
@@ -299,7 +368,7 @@ func (m *model) limits() {
 	}
 	m.total = make([]float64, len(m.seconds))
 	for i := range m.total {
-		m.total[i] = m.peak(int32(i)) + m.makes(int32(i))
+		m.total[i] = m.fixed(int32(i))
 		for _, d := range m.takes[i] {
 			m.total[i] += m.data[d].bytes
 		}
@@ -309,6 +378,28 @@ func (m *model) limits() {
 			m.total[i] = max(m.total[i], m.total[k])
 		}
 	}
+	m.beyond = !m.c.Whole && !m.eachFits()
+	m.tight = !m.beyond
+}
+
+// eachFits tells whether no store is the reason that a node has no host. Where one is,
+// stores do not count: sizes are predictions, and what no plan can keep within them is left
+// to agents.
+func (m *model) eachFits() bool {
+	for i := range m.total {
+		able := m.able[m.n.group[i]]
+		if m.generate[i] >= 0 || !slices.Contains(able, true) {
+			continue
+		}
+		fits := false
+		for h := range able {
+			fits = fits || able[h] && m.total[i] <= m.limit[h]
+		}
+		if !fits {
+			return false
+		}
+	}
+	return true
 }
 
 // suit takes nodes away from hosts on which they cannot run, to the first on which

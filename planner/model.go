@@ -23,8 +23,10 @@ type model struct {
 	data      []datum           // sorted by producer
 	made      []int32           // of each node, the first of its data; one more at the end
 	takes     [][]int32         // of each node, the data that it takes, each once
-	limit     []float64         // of each host: bytes for tasks and datasets
+	limit     []float64         // of each host: bytes for datasets, and for tasks unless apart
+	apart     []int64           // of each host: bytes for tasks alone; nil in a Whole cluster
 	tight     bool              // a job may need more than that
+	beyond    bool              // stores do not count, as a node needs more than any has
 	total     []float64         // when it is: bytes that each node needs at least
 }
 

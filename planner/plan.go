@@ -14,7 +14,8 @@ import (
 type Host struct {
 	Name     string
 	CPU      int64
-	Memory   int64
+	Memory   int64    // for tasks, and for datasets too in a Whole cluster
+	Store    int64    // bytes for datasets alone; 0 unknown: contended plans do not count them
 	GPU      int64    // the sum of Devices, or all that is known of them
 	Devices  []Device // none where the agent is of an older version, which counts the sum alone
 	Custom   map[string]int64
@@ -30,7 +31,7 @@ type Cluster struct {
 	Bandwidth float64            // bytes a second; 0 means what was measured between other hosts, else DefaultBandwidth
 	Latency   float64            // seconds for each transfer; 0 means what was measured between other hosts, else none
 	Builds    map[uint64]float64 // seconds that environments took to build, by EnvironmentID; others: DefaultBuild
-	Whole     bool               // Memory of hosts is for datasets too, and not for tasks alone; contended plans keep within it
+	Whole     bool               // Memory of hosts is for datasets too, and not for tasks alone, and Store says nothing; contended plans keep within it
 
 	learnt   bool       // what follows is filled, and Bandwidth is not 0
 	basis    Basis      // of Bandwidth
@@ -54,8 +55,8 @@ type Plan struct {
 	Contended    bool         // Makespan was simulated with bandwidth that transfers share; else each has all of it
 	Method       string       // which found it; see Improve. "list" is the schedule of Make
 	Moved        float64      // bytes that go to another host, of a contended plan
-	Memory       []HostMemory // of each host, of a contended plan for a Whole cluster
-	Transfers    []Transfer   // of such a plan, in the order in which what they move is made
+	Memory       []HostMemory // of each host, of a contended plan for a Whole cluster, or one that had to count what is in stores
+	Transfers    []Transfer   // of a contended plan for a Whole cluster, in the order in which what they move is made
 	CriticalPath float64
 	Work         float64           // core seconds
 	DeviceWork   float64           // device seconds
@@ -63,6 +64,7 @@ type Plan struct {
 	Late         []Late            // tasks that end after their deadline
 	Held         []int64           // bytes of memory with which tasks of each group begin, as most needed more than the graph says; 0: what it says; nil: all do
 	Guessed      int               // tasks whose duration is a default
+	beyond       bool              // stores were not counted, as a task needs more than any has
 	on           Cluster           // with what is known of its network
 	of           *Cluster          // out of whose hosts that of on was chosen; nil: on
 	sizes        [][]float64       // predicted bytes of each output of a task of each group

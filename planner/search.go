@@ -71,8 +71,10 @@ type search struct {
 	best     decision
 	method   string
 	makespan float64
-	bytes    float64
-	spans    []span // of the best
+	bytes    float64      // moved
+	spilled  float64      // bytes
+	memory   []HostMemory // of the best, nil when there is enough for all
+	spans    []span       // of the best
 	random   uint64
 	without  string // method that is not tried
 }
@@ -109,17 +111,20 @@ func (s *search) try(yield func(*Plan) bool) bool {
 }
 
 // better evaluates a decision and keeps it when it ends earlier than the best, or
-// as early and moves no more.
+// as early and moves and spills no more.
 func (s *search) better(d decision) (kept, earlier bool) {
 	s.left--
 	s.done++
 	makespan := s.run.play(d, s.makespan*(1+rounding))
 	earlier = makespan < s.makespan*(1-instant) || math.IsInf(s.makespan, 1)
-	if math.IsInf(makespan, 1) || !earlier && (makespan > s.makespan || s.run.bytes > s.bytes) {
+	if math.IsInf(makespan, 1) || !earlier && (makespan > s.makespan || s.run.bytes+s.run.spilled() > s.bytes+s.spilled) {
 		return false, false
 	}
 	s.best = decision{host: append(s.best.host[:0], d.host...), first: append(s.best.first[:0], d.first...)}
-	s.makespan, s.bytes = makespan, s.run.bytes
+	s.makespan, s.bytes, s.spilled = makespan, s.run.bytes, s.run.spilled()
+	if s.run.mem != nil {
+		s.memory = s.run.mem.hosts
+	}
 	s.spans = append(s.spans[:0], s.run.run...)
 	return true, earlier
 }
@@ -157,10 +162,14 @@ func (s *search) climb(yield func(*Plan) bool) {
 }
 
 // change moves a task to another host, or lets it and another exchange hosts or
-// turns. It returns what takes that back, nil when there was nothing to change.
+// turns; where memory is short it also takes what lies on a host to another. It returns what takes that back, nil when there was nothing to change.
 func (s *search) change(d *decision, i int32) (undo func()) {
 	other := s.p.order[s.below(len(s.p.order))]
-	kind := s.below(4)
+	kinds := 4
+	if s.m.tight {
+		kinds++
+	}
+	kind := s.below(kinds)
 	if len(s.m.room) == 1 {
 		kind = 3
 	}
@@ -185,6 +194,8 @@ func (s *search) change(d *decision, i int32) (undo func()) {
 			}
 			one()
 		}
+	case 4:
+		return s.together(d, i, int32(s.below(len(s.m.room))))
 	}
 	if d.host[i] != d.host[other] || d.first[i] == d.first[other] {
 		return nil
@@ -208,6 +219,45 @@ func (s *search) move(d *decision, i, to int32) (undo func()) {
 	}
 	put(to)
 	return func() { put(from) }
+}
+
+// together moves the maker and all readers of the largest dataset that a task takes or
+// makes: one of them alone would have it sent, and room for it on two hosts.
+func (s *search) together(d *decision, i, to int32) (undo func()) {
+	largest := int32(-1)
+	for _, k := range s.m.takes[i] {
+		if largest < 0 || s.m.data[k].bytes > s.m.data[largest].bytes {
+			largest = k
+		}
+	}
+	for k := s.m.made[i]; k < s.m.made[i+1]; k++ {
+		if largest < 0 || s.m.data[k].bytes > s.m.data[largest].bytes {
+			largest = k
+		}
+	}
+	if largest < 0 {
+		return nil
+	}
+	var moved []func()
+	if back := s.move(d, s.m.data[largest].producer, to); back != nil {
+		moved = append(moved, back)
+	}
+	for _, k := range s.m.data[largest].takers {
+		if d.host[k] < 0 {
+			continue // it can run nowhere
+		}
+		if back := s.move(d, k, to); back != nil {
+			moved = append(moved, back)
+		}
+	}
+	if moved == nil {
+		return nil
+	}
+	return func() {
+		for _, back := range slices.Backward(moved) {
+			back()
+		}
+	}
 }
 
 // maxChain bounds the chain of waits that is looked at.
@@ -277,6 +327,7 @@ func (s *search) plan() *Plan {
 		p.Tasks[i] = t
 	}
 	p.Memory, p.Transfers = s.record()
+	p.beyond = s.m.beyond
 	p.findLate(s.m.n.g, p.Tasks)
 	if len(s.m.room) == 1 {
 		p.Homes = nil
@@ -297,11 +348,11 @@ func (s *search) lacksMemory(i int32) Placement {
 	return Placement{Host: -1, why: whyMemory, bytes: s.m.total[i]}
 }
 
-// record plays the best once more, and notes what it keeps where, and what it moves
-// when: of a cluster of which that is known.
+// record returns what the best keeps where. For a Whole cluster it plays it once more, and
+// notes what is kept over time, and what is moved when.
 func (s *search) record() ([]HostMemory, []Transfer) {
 	if !s.m.c.Whole {
-		return nil, nil
+		return s.memory, nil
 	}
 	run := newContention(s.m)
 	run.mem = newMemory(s.m)

@@ -75,6 +75,9 @@ func Better(g *dag.Graph, first *Plan, c Cluster, e Effort) (*Plan, error) {
 	}
 	alone.of = c.kept()
 	alone.Makespan += c.BuildsOn(g, slices.IndexFunc(c.Hosts, func(h Host) bool { return h.Name == one.Name }))
+	if alone.beyond && !all.beyond {
+		return all, nil // some task needs the store of another host
+	}
 	if alone.Makespan <= all.Makespan*(1+spreadPart)+spreadSeconds {
 		return alone, nil
 	}

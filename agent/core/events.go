@@ -162,7 +162,7 @@ func (c *Core) controllerUp(resumed bool) {
 		c.emit(ToController{&comms.Register{
 			Agent: c.cfg.Agent, Incarnation: c.cfg.Incarnation, Addresses: slices.Clone(c.cfg.Addresses),
 			Total: c.cfg.Total, BootID: c.cfg.BootID, LastEvent: c.lastEvent, Takes: c.cfg.ForwardAfter > 0, Gathers: true,
-			Platform: c.cfg.Platform,
+			Platform: c.cfg.Platform, Store: c.cfg.Memory,
 		}})
 		c.unasked()
 		for _, j := range c.jobs {

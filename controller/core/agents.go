@@ -26,11 +26,12 @@ type agent struct {
 	building map[buildKey]int64 // when it began to build what is not there yet
 	takes    bool               // it runs calls of other agents
 	gathers  bool               // it starts members of gangs together with other agents
+	store    int64              // bytes that it has for datasets; 0 unknown
 }
 
 func (a *agent) host() planner.Host {
 	h := a.row.Host()
-	h.Built, h.Alone = a.built, !a.gathers
+	h.Built, h.Alone, h.Store = a.built, !a.gathers, a.store
 	return h
 }
 
@@ -88,7 +89,7 @@ func (c *Core) register(l *link, m *comms.Register) {
 	a.row = AgentRecord{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID,
 		Seen: c.now.UnixNano(), Platform: m.Platform}
 	a.link, a.synced, a.snapshot, a.away, a.leaving = l, false, nil, time.Time{}, nil
-	a.takes, a.gathers = m.Takes, m.Gathers
+	a.takes, a.gathers, a.store = m.Takes, m.Gathers, m.Store
 	c.changed()
 	a.work = workload{cores: float64(m.Total.CPU) / 1000}
 	c.unasked(a)

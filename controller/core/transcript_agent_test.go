@@ -28,7 +28,7 @@ func (w *world) up(d *datadriven.TestData, who string) {
 		total.GPU += 1000
 	}
 	w.step(Received{w.next, &comms.Register{Agent: who, Incarnation: inc, Total: total,
-		Takes: !has(d, "old"), Gathers: !has(d, "old"), Platform: arg(d, "platform", ""), Addresses: []string{"ipc:///" + who}}})
+		Takes: !has(d, "old"), Gathers: !has(d, "old"), Platform: arg(d, "platform", ""), Store: int64(number(arg(d, "store", "0"))) << 20, Addresses: []string{"ipc:///" + who}}})
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
 		if line == "" {
 			continue
