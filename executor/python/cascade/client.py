@@ -12,7 +12,6 @@ import contextlib
 import functools
 import getpass
 import itertools
-import json
 import os
 import re
 import shutil
@@ -30,6 +29,7 @@ import msgpack
 from . import jobtext
 from .graph import Graph, Ref
 from .inputs import host
+from .jobtext import written
 from .peer import NOT_FOUND, PIECE, Peer, RequestError
 from .upload import ship
 from .values import PICKLE, decode
@@ -127,6 +127,8 @@ class Cluster:
         """
         if isinstance(graph, os.PathLike):
             dir = dir or os.path.dirname(graph)
+        elif not isinstance(graph, (Graph, str)):
+            raise TypeError(f"a job is a Graph, the path of a job file (a pathlib.Path), or its text, not {type(graph).__name__}")
         dir = os.path.abspath(dir)
 
         job = uuid.UUID(id) if id else _uuid7()
@@ -146,7 +148,7 @@ class Cluster:
             return ship(self._controller, document, dir, self._here, self._sent)
 
         if isinstance(graph, Graph):
-            return json.dumps(seal(graph.document(*results)), ensure_ascii=False)
+            return written(seal(graph.document(*results)))
         if isinstance(graph, str):
             return jobtext.sealed(graph, dir, seal)
         with open(graph, encoding="utf-8", newline="") as f:
@@ -179,8 +181,11 @@ class Cluster:
         return values[0] if len(values) == 1 else values or None
 
     def job(self, id: str) -> Job:
-        """A job that was submitted before."""
-        return Job(self, uuid.UUID(id))
+        """A job that was submitted before, by its ID. ValueError for what is none; names are in jobs()."""
+        try:
+            return Job(self, uuid.UUID(id))
+        except ValueError:
+            raise ValueError(f"{id!r} is no ID of a job: Job.id has it, as have the rows of jobs()") from None
 
     def jobs(self) -> list[dict[str, Any]]:
         """All jobs, as rows of `cascade ls jobs`."""

@@ -12,7 +12,7 @@ import difflib
 import functools
 import importlib.util
 import inspect
-import json
+import math
 import os
 import re
 import sys
@@ -21,6 +21,8 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
+
+from .jobtext import written
 
 _building: ContextVar[Graph | None] = ContextVar("cascade_graph", default=None)
 
@@ -211,7 +213,7 @@ class Graph:
 
     def job(self, *results: Ref) -> str:
         """The text of the job file, whose outputs are the results."""
-        return json.dumps(self.document(*results), ensure_ascii=False)
+        return written(self.document(*results))
 
     def document(self, *results: Ref) -> dict[str, Any]:
         """The job file, whose outputs are the results."""
@@ -370,6 +372,10 @@ def _installed() -> tuple[str, ...]:
 
 def _plain(name: str, value: Any) -> Any:
     """A parameter as a job file has it."""
+    if getattr(value, "shape", None) == () and not isinstance(value, type):  # a number of NumPy
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name}: a parameter is a finite number, not {value}: pass None or a text, or let a task make it")
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):
@@ -377,8 +383,12 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(name, v) for v in value]
     if isinstance(value, Mapping):
-        return {str(k): _plain(name, v) for k, v in value.items()}
-    raise TypeError(f"{name}: a parameter is a plain value, not {type(value).__name__}: let a task make it, and pass its output")
+        if other := [k for k in value if not isinstance(k, str)]:
+            raise TypeError(f"{name}: the keys of a parameter are texts, not {other[0]!r}: str() makes it one")
+        return {k: _plain(name, v) for k, v in value.items()}
+    kind = type(value)
+    full = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    raise TypeError(f"{name}: a parameter is a plain value, not {full}: let a task make it, and pass its output")
 
 
 _RESOURCES = ("cpu", "memory", "memory_max", "gpu", "gpu_memory")

@@ -21,13 +21,27 @@ _Edit = tuple[Any, str]  # a node, and what is written in its place
 Seal = Callable[[dict[str, Any]], dict[str, Any]]
 
 
+# What JSON has as it is, and YAML reads as a break of line or not at all.
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def written(value: Any) -> str:
+    """A value as JSON that a reader of YAML takes for the same."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise ValueError(f"the text {e.object[e.start : e.end]!r} is half a character, which no file has") from None
+    return _ESCAPED.sub(lambda c: f"\\u{ord(c.group()):04x}", text)
+
+
 def sealed(text: str, dir: str, seal: Seal) -> str:
     """The text with what seal makes of its environments and inputs. Patterns of inputs refer to dir."""
     try:
         document = json.loads(text)
     except ValueError:
         return _sealed(text, dir, seal)
-    return json.dumps(seal(document), ensure_ascii=False) if isinstance(document, dict) else text
+    return written(seal(document)) if isinstance(document, dict) else text
 
 
 def _sealed(text: str, dir: str, seal: Seal) -> str:
@@ -54,7 +68,7 @@ def _sealed(text: str, dir: str, seal: Seal) -> str:
         edits += _environment(node, document["environments"][name], done["environments"][name])
     for name, node in _pairs(sections.get("inputs")):
         if name in document["inputs"]:
-            edits.append((node, json.dumps(done["inputs"][name], ensure_ascii=False)))
+            edits.append((node, written(done["inputs"][name])))
     for node, new in sorted(edits, key=lambda edit: edit[0].start_mark.index, reverse=True):
         text = _replaced(text, node, new)
     return text
@@ -66,14 +80,14 @@ def _environment(node: Any, before: Any, after: Any) -> Iterator[_Edit]:
         if key not in _PLACES or before[key] == after[key]:
             continue
         if key == "binary":  # its platform may have become known
-            yield value, json.dumps(after[key], ensure_ascii=False)
+            yield value, written(after[key])
             continue
         if isinstance(before[key], str):
-            yield value, json.dumps(after[key] if isinstance(after[key], str) else after[key][0], ensure_ascii=False)
+            yield value, written(after[key] if isinstance(after[key], str) else after[key][0])
             continue
         for item, old, new in zip(value.value, before[key], after[key], strict=True):
             if old != new:
-                yield item, json.dumps(new, ensure_ascii=False)
+                yield item, written(new)
 
 
 def _input(settings: Any, dir: str) -> dict[str, Any] | None:

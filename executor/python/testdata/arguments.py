@@ -1,5 +1,6 @@
 """What a client says of arguments that a task's function does not take."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,32 @@ with cascade.Graph("arguments") as g:
     refused(lambda: g.add(lambda n: n))
     refused(lambda: g.add(lambda n, **more: n, m=1))
     refused(lambda: scale([1.0], factor=2.0))
+
+
+class Scalar:
+    """As NumPy has its numbers."""
+
+    shape = ()
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def item(self) -> Any:
+        return self.value
+
+
+with cascade.Graph("parameters") as g:
+    refused(lambda: scale([1.0, float("inf")], 2.0))
+    refused(lambda: scale([1.0], float("nan")))
+    refused(lambda: scale([1.0], Scalar(float("-inf"))))
+    refused(lambda: scale([1.0], {"deep": [{1: 2}]}))
+    refused(lambda: scale([1.0], {1, 2}))
+    refused(lambda: scale([1.0], Scalar))
+    scale([Scalar(1), True, None], Scalar(2.5), shift="a\x85b\u2028\ufeffc\x7f\U0001f300ä")
+print(re.sub('"cascade_function": "[^"]*"', '"cascade_function": "..."', g.job()))
+with cascade.Graph("half") as g:
+    scale([1.0], "\ud800")
+refused(g.job)
 
 with cascade.Graph("other") as other:
     scaled = scale([1.0], 2.0)
