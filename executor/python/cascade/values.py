@@ -280,6 +280,47 @@ def _pickled(value: Any) -> Encoded:
     return encoded
 
 
+class _Duplicator(pickle.Pickler):
+    """A pickler that leaves out what lies on a device."""
+
+    def __init__(self, file: Any, buffers: list[pickle.PickleBuffer]) -> None:
+        super().__init__(file, protocol=5, buffer_callback=buffers.append)
+        self.left: list[Any] = []
+
+    def persistent_id(self, value: Any) -> int | None:
+        if on_device(value) is None:
+            return None
+        self.left.append(value)
+        return len(self.left) - 1
+
+
+class _Completer(pickle.Unpickler):
+    """It puts in what a _Duplicator left out."""
+
+    def __init__(self, file: Any, buffers: Sequence[Any], left: list[Any]) -> None:
+        super().__init__(file, buffers=buffers)
+        self._left = left
+
+    def persistent_load(self, pid: int) -> Any:
+        return self._left[pid]
+
+
+def duplicate(value: Any) -> Any:
+    """An object as pickle would bring it: with its own large buffers, which it may not write to, and itself on its device.
+
+    What pickle does not take could only ever be here, and is returned as it is.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    stream = io.BytesIO()
+    duplicator = _Duplicator(stream, buffers)
+    try:
+        duplicator.dump(value)
+    except Exception:
+        return value
+    stream.seek(0)
+    return _Completer(stream, [b.raw().toreadonly() for b in buffers], duplicator.left).load()
+
+
 def _beside(codec: str, text: bytes, buffers: Sequence[Any]) -> Encoded:
     """A text with buffers beside it: their number and sizes, then each from a multiple of 64 on."""
     contents = [memoryview(text), *(_flat(b) for b in buffers)]

@@ -94,3 +94,27 @@ tensor = Tensor("on a device")
 for value in (Away(2), Away(13), Away(1), Away(3), Away(11), Away(0), Cuda(), tensor, Tensor("", device="cpu"), Tensor("", device="meta"), numpy.ones(3), [tensor]):
     name = type(value).__name__ + (f" {value.kind}" if isinstance(value, Away) else f" {value.device.type}" if isinstance(value, Tensor) else "")
     print(f"{name}: {on_device(value)} bytes on a device; sent, {list(encode(value).from_device)} come to the host")
+
+
+class Model:
+    def __init__(self) -> None:
+        self.weights, self.steps, self.away = numpy.arange(4.0), [1], Away(2)
+
+
+# Who is handed an object gets the others' bytes to read, and writes to nobody's object.
+made: dict[str, Any] = {"model": Model(), "mask": numpy.array([True]), "names": {"a", "b"}}
+mine, other = shared(made, None), shared(made, None)
+mine["model"].steps.append(2)
+mine["names"].add("c")
+for array in (mine["model"].weights, mine["mask"]):
+    try:
+        array[0] = 7
+    except ValueError as e:
+        print(e)
+print(made["model"].steps, sorted(other["names"]), mine["model"].steps, sorted(mine["names"]))
+print(numpy.shares_memory(mine["model"].weights, made["model"].weights), mine["model"].away is made["model"].away)
+mixed = numpy.array([[1], None], dtype=object)
+shared(mixed, None)[0].append(2)
+print(mixed)
+local = [lambda: 1]
+print("what cannot be sent is itself:", shared(local, None) is local)

@@ -10,7 +10,20 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .. import labelled
-from ..values import Encoded, TypeMismatch, array_of, decode, encode, is_dense, is_tensor, numpy_type, on_device, packed, unpacked
+from ..values import (
+    Encoded,
+    TypeMismatch,
+    array_of,
+    decode,
+    duplicate,
+    encode,
+    is_dense,
+    is_tensor,
+    numpy_type,
+    on_device,
+    packed,
+    unpacked,
+)
 from ..wire import messages as m
 from .functions import Function, prepared, split
 from .memory import Aside, Region, address, let_go, map_range, protect
@@ -426,11 +439,11 @@ def drop(values: list[LiveValue], aside: Aside) -> int:
 def shared(value: Any, want: Any) -> Any:
     """A live value as its consumer gets it: as it would be had it been sent, and so that neither sees the other write.
 
-    What only pickle could send is handed over itself.
+    Of what only pickle could send the buffers stay where they are, read-only, and what lies on a device is handed over itself.
     """
     if value is None or type(value) in (bool, int, float):
         return value
-    if isinstance(value, numpy_type("ndarray")):
+    if isinstance(value, numpy_type("ndarray")) and not value.dtype.hasobject:
         if want in (bytes, bytearray, memoryview) or value.dtype.byteorder == ">":
             return _sent(value, want)
         value = value.view()
@@ -449,7 +462,7 @@ def shared(value: Any, want: Any) -> Any:
             return labelled.join(unpacked(packed(parts[0])), [shared(array, None) for array in parts[1]], want)
         return unpacked(packed(value))  # of a namedtuple, an IntEnum, a Counter too: plain, as they arrive elsewhere
     except (TypeError, ValueError, OverflowError):
-        return value
+        return duplicate(value)
 
 
 def _sent(value: Any, want: Any) -> Any:
