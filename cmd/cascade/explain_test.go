@@ -103,7 +103,7 @@ func TestExplainBuilding(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run := h.start("", "run", "job.yaml")
+	run := h.start("", "run", "job.yaml", "--cpu", "2")
 	await(t, &run.err, "building environment slow (licences), which waits: licences")
 	await(t, &run.err, "never: 0/1 done, 1 skipped")
 	h.expect(h.start("", "status", "last"), "never  0/1 done, 1 skipped", "building environment slow, which waits: licences")

@@ -183,7 +183,7 @@ func TestRunGoesOnAfterKill(t *testing.T) {
 	}
 	h.expect(h.start("", "ls", "agents"), "local  away")
 	h.write("other.yaml", "job: other\ntasks:\n  a: {command: echo hi, out: [y], stdout: y}\n")
-	c := h.start("", "run", "other.yaml")
+	c := h.start("", "run", "other.yaml", "--cpu", "2")
 	one.runs()
 	await(t, &c.err, "waiting for job one")
 	one.open("again")
