@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/docker/go-units"
+
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/benchmarks/internal/hosts"
 	"github.com/cascade-run/cascade/benchmarks/internal/local"
@@ -49,6 +51,9 @@ func execute(w io.Writer, files []string, x execution) error {
 		}
 		fmt.Fprintf(w, "| %s | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.0f%% |\n", strings.TrimSuffix(filepath.Base(f), ".json"), row.predicted, row.got[0], row.got[1], row.got[2], row.planned, row.planned/row.got[2], row.judged[2], row.same*100)
 		off += math.Abs(math.Log(row.planned / row.got[2]))
+		if x.memory > 0 {
+			fmt.Fprintf(w, "| ... spilled | | %s | | | | | |\n", strings.Join(row.spilled, " | "))
+		}
 	}
 	fmt.Fprintf(w, "| all, as the geometric mean of how far off | | | | | | %.3f | | |\n", math.Exp(off/float64(len(files))))
 	return nil
@@ -58,6 +63,7 @@ type executed struct {
 	predicted float64   // by the recorded durations alone
 	got       []float64 // of each run
 	judged    []float64 // hosts and order of each run, over first come first served: both played by the judge with the durations of the run
+	spilled   []string  // bytes of each run
 	planned   float64   // what the plan of the last run says, by the durations of the runs before
 	same      float64   // part of the tasks of the last run that ran where its plan says
 }
@@ -86,7 +92,7 @@ func (x *execution) file(path string) (out executed, err error) {
 	}
 	err = x.run(func(ctx context.Context, client *cascade.Client) error {
 		for range 3 {
-			took, rows, plan, err := submit(ctx, client, im.Graph)
+			took, rows, plan, spilled, err := submitted(ctx, client, im.Graph)
 			if err != nil {
 				return err
 			}
@@ -94,6 +100,7 @@ func (x *execution) file(path string) (out executed, err error) {
 			for i := range rows {
 				j.seconds[rows[i].Index] = rows[i].Seconds
 			}
+			out.spilled = append(out.spilled, units.BytesSize(float64(spilled)))
 			out.got, out.judged = append(out.got, took/p.LowerBound), append(out.judged, c.play(j, ch)/c.play(j, fifo(&c, j)))
 			out.same, out.planned = same, 0
 			for i := range plan {
@@ -134,25 +141,31 @@ func (x *execution) choiceOf(g *dag.Graph, rows []comms.TaskRow, plan []comms.Pl
 // submit runs a job to its end; it returns the seconds from its start to its end,
 // what its tasks did and the plan that it followed.
 func submit(ctx context.Context, client *cascade.Client, g *dag.Graph) (took float64, rows []comms.TaskRow, plan []comms.PlanRow, err error) {
+	took, rows, plan, _, err = submitted(ctx, client, g)
+	return took, rows, plan, err
+}
+
+// submitted is submit that also returns how many bytes were spilled.
+func submitted(ctx context.Context, client *cascade.Client, g *dag.Graph) (took float64, rows []comms.TaskRow, plan []comms.PlanRow, spilled uint64, err error) {
 	job, err := client.Submit(ctx, g)
 	if err != nil {
-		return 0, nil, nil, err
+		return 0, nil, nil, 0, err
 	}
 	p, err := job.Wait(ctx)
 	if err != nil {
-		return 0, nil, nil, err
+		return 0, nil, nil, 0, err
 	}
 	if p.Phase != comms.JobDone {
-		return 0, nil, nil, fmt.Errorf("the job ended as %s", p.Phase)
+		return 0, nil, nil, 0, fmt.Errorf("the job ended as %s", p.Phase)
 	}
 	if rows, err = cascade.Rows[comms.TaskRow](ctx, client, comms.QueryTasks, job.ID(), ""); err != nil {
-		return 0, nil, nil, err
+		return 0, nil, nil, 0, err
 	}
 	if plan, err = cascade.Rows[comms.PlanRow](ctx, client, comms.QueryPlan, job.ID(), ""); err != nil {
-		return 0, nil, nil, err
+		return 0, nil, nil, 0, err
 	}
 	took, err = makespan(rows)
-	return took, rows, plan, err
+	return took, rows, plan, p.Spilled, err
 }
 
 // makespan returns the seconds from the start of the first task to the end of the last.

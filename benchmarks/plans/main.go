@@ -30,6 +30,7 @@ func main() {
 	flag.IntVar(&x.hosts, "execute", 0, "run each recording for real on so many agents, instead of the comparison")
 	flag.IntVar(&x.cores, "cores", 4, "of each of these agents")
 	flag.Float64Var(&x.seconds, "seconds", 5, "that a recording is scaled to, at best")
+	store := flag.Int64("store", 0, "MiB of shared memory of each host of -execute; what is spilled is printed, too; 0: the default")
 	network := flag.Float64("network", 0, "Gbit/s between the hosts of -execute and -replay, which are network namespaces then; data is scaled as time is (needs root)")
 	shape := flag.String("replay", "", "after -execute: a cluster of another shape, such as 4x2, on which what ran is predicted and run")
 	without := flag.Bool("ablate", false, "what plans take without search, lookahead, profiles, prefetch, instead of the comparison")
@@ -40,7 +41,7 @@ func main() {
 	names := flag.String("on", "", "clusters to compare on, with commas between, such as \"4x4 1G,4x1 10G\"; all by default")
 	live := flag.Int("spill", 0, "run jobs for real whose live sets are 1 to so many times the memory of a host, instead of the comparison")
 	flag.Parse()
-	x.rate = int64(*network * 1e9)
+	x.rate, x.memory = int64(*network*1e9), *store<<20
 	files, w := flag.Args(), os.Stdout
 	on, err := named(*names)
 	exit.On("plans", err)
