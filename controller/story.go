@@ -337,7 +337,7 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 		row.Task = g.TaskName(e.Task)
 	}
 	var detail []string
-	if e.Executor != 0 {
+	if died := e.Cause.Kind == comms.CauseExecutor && e.Cause.Number == uint64(e.Executor); e.Executor != 0 && !died { // else it is the cause
 		detail = append(detail, fmt.Sprintf("executor %d", e.Executor))
 	}
 	for i := range e.Outputs {

@@ -29,7 +29,7 @@ func TestStoryOfEnds(t *testing.T) {
 			[]string{"started because a[1].x was published: ", "failed because the run: 2 s; setup: no such function"}},
 		{"never began", comms.Event{Kind: comms.EventFailed, Task: 3, Cause: comms.Cause{Kind: comms.CauseSubmit}, Error: wrong},
 			[]string{"failed because the job was assigned: setup: no such function"}},
-		{"died", comms.Event{Kind: comms.EventRetry, Task: 3, Cause: comms.Cause{Kind: comms.CauseExecutor, Number: 7}, Usage: usage, Error: wrong},
+		{"died", comms.Event{Kind: comms.EventRetry, Task: 3, Executor: 7, Cause: comms.Cause{Kind: comms.CauseExecutor, Number: 7}, Usage: usage, Error: wrong},
 			[]string{"retried because executor 7: 2 s; setup: no such function"}},
 		{"failed untold, and is tried again", comms.Event{Kind: comms.EventRetry, Task: 3, Cause: read, Usage: usage, Error: wrong},
 			[]string{"started because a[1].x was published: ", "retried because the run: 2 s; setup: no such function"}},

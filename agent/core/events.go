@@ -31,7 +31,9 @@ func (c *Core) note(j *job, e comms.Event) {
 		c.noteCall(j, &e)
 		return
 	}
-	e.At = c.now.UnixNano()
+	if e.At == 0 {
+		e.At = c.now.UnixNano()
+	}
 	if j.events == nil { // as many as last time, else large events are copied again and again; the end of a task and of its job at least
 		j.events = make([]comms.Event, 0, max(j.batch, 2))
 		j.ends = make([]taskEnd, 0, max(j.batch, 1))
@@ -137,12 +139,13 @@ func (c *Core) noteReady(j *job) {
 	j.readied = j.readied[:0]
 }
 
+// noteStarted tells that a run has started, once, with the time at which it did.
 func (c *Core) noteStarted(r *run) {
 	if !r.started || r.told {
 		return
 	}
 	r.told = true
-	c.note(r.job, comms.Event{Kind: comms.EventStarted, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: r.cause})
+	c.note(r.job, comms.Event{At: r.startedAt.UnixNano(), Kind: comms.EventStarted, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: r.cause})
 }
 
 // send sends batches while there is credit.

@@ -53,6 +53,7 @@ type executor struct {
 	holds   holding // its devices, for its life
 	load    float64 // predicted seconds of the queue
 	heard   time.Time
+	turn    time.Time // since when queue[0] is the first: it began then at the earliest
 	crew    bool      // kept for a gang: it gets nothing else
 	idle    time.Time // since when the queue is empty
 	kinds   map[uint32]bool

@@ -118,8 +118,6 @@ func (c *Core) costOf(r *run) *comms.Usage {
 		return r.usage
 	case r.started:
 		return &comms.Usage{Start: r.startedAt.UnixNano(), Duration: int64(c.now.Sub(r.startedAt)), PeakRSS: uint64(r.used)}
-	case r.used > 0: // it had begun without a word
-		return &comms.Usage{Start: c.now.UnixNano(), PeakRSS: uint64(r.used)}
 	}
 	return nil
 }
@@ -342,8 +340,13 @@ func (c *Core) anew(r *run, usage *comms.Usage, cause comms.Cause) {
 	}
 }
 
-// crashed ends the attempt that an executor died of.
+// crashed ends the attempt that an executor died of. It had begun, if without a word
+// then when the executor came to it.
 func (c *Core) crashed(r *run, ex *executor, ev ExecutorDead) {
+	if !r.started {
+		r.started, r.startedAt = true, ex.turn
+	}
+	c.noteStarted(r) // its end does not say what made it start
 	if r.revoked() {
 		c.anew(r, c.costOf(r), comms.Cause{Kind: comms.CauseExecutor, Number: uint64(ex.id), Text: "it died when it was to end this run, for what counts no more"})
 		return

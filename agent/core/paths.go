@@ -327,7 +327,7 @@ func (c *Core) moveOn(r *run, n int, mean float64) {
 		r.job.tasks[s.task].missing = 0
 	}
 	r.inputs, r.read = nil, 0 // it reads what nobody was told of, or nothing
-	r.started, r.told, r.deadline = false, false, time.Time{}
+	r.started, r.told, r.deadline, r.ex.turn = false, false, time.Time{}, c.now
 	c.behind -= n
 	r.mean -= mean
 	r.ex.load -= mean

@@ -265,7 +265,7 @@ func (c *Core) enqueue(r *run, ex *executor) bool {
 	r.mean = r.gs.mean
 	r.job.at(r.task).state = tQueued
 	if len(ex.queue) == 0 {
-		ex.heard = c.now
+		ex.heard, ex.turn = c.now, c.now
 	}
 	ex.queue = append(ex.queue, r)
 	ex.load += r.mean

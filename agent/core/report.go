@@ -244,7 +244,7 @@ func (c *Core) endRun(r *run, u *comms.Usage) {
 	c.unfold(r)
 	if i := slices.Index(ex.queue, r); i == 0 {
 		ex.queue[0] = nil
-		ex.queue = ex.queue[1:]
+		ex.queue, ex.turn = ex.queue[1:], c.now
 	} else if i > 0 {
 		ex.queue = slices.Delete(ex.queue, i, i+1)
 	}
