@@ -215,6 +215,15 @@ func known(c *cobra.Command, args []string) error {
 	if instead := elsewhere[args[0]]; instead != "" && !c.HasParent() {
 		return badInputf("there is no command %q (write cascade %s); see %s --help", c.CommandPath()+" "+args[0], instead, c.CommandPath())
 	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	if near := dag.DidYouMean(args[0], names); near != "" { // letters that changed places are one mistake
+		hint = " (" + near + ")"
+	}
 	for c.SuggestionsMinimumDistance = 1; c.SuggestionsMinimumDistance <= 2 && hint == ""; c.SuggestionsMinimumDistance++ {
 		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
 			hint = fmt.Sprintf(" (did you mean %q?)", near[0])
