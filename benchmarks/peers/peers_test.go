@@ -158,6 +158,13 @@ func TestNumber(t *testing.T) {
 	}
 }
 
+// patient gives workloads as much time as they need on a busy host.
+func patient(p *plan) {
+	for i := range p.workloads {
+		p.workloads[i].limit = 10 * time.Minute
+	}
+}
+
 // Every workload of the small sizes runs on Cascade and on Dask, with right results. That of
 // killed workers is left out: on a busy host the tasks may have ended before one is killed.
 func TestSmoke(t *testing.T) {
@@ -166,6 +173,7 @@ func TestSmoke(t *testing.T) {
 	if err := p.choose("cascade-go,cascade-python,dask", "noop,latency,chain,fan,merge,tree,handover,sdmi,bdg,repeat,simulation"); err != nil {
 		t.Fatal(err)
 	}
+	patient(&p)
 	res, err := measure(t.Context(), p, 2, func(text string) { t.Log(text) })
 	if err != nil {
 		t.Fatal(err)
@@ -200,6 +208,7 @@ func TestMPI(t *testing.T) {
 	if _, err := exec.LookPath(p.systems[0].start[0]); err != nil {
 		t.Skip(err)
 	}
+	patient(&p)
 	for i := range p.workloads {
 		if w := &p.workloads[i]; w.kind == "metg" {
 			w.short = args{"pattern": w.full["pattern"], "wide": w.full["wide"], "tasks": 64} // too small to tell anything but that it ends
