@@ -216,11 +216,12 @@ func TestHugeArray(t *testing.T) {
 	const n = 4<<30/8 + 1000
 	memory, err := memoryTotal("/sys/fs/cgroup", "/proc/self/cgroup", "/proc/meminfo")
 	room, _, roomErr := freeSpace(shmFolder)
-	if err := errors.Join(err, roomErr); err != nil {
+	disk, _, diskErr := freeSpace(t.TempDir()) // the end keeps what can still be asked for
+	if err := errors.Join(err, roomErr, diskErr); err != nil {
 		t.Fatal(err)
 	}
-	if memory < 16<<30 || room < 6<<30 {
-		t.Skipf("%d bytes of memory, of which %d may be shared, are too few", memory, room)
+	if memory < 16<<30 || room < 6<<30 || disk < 6<<30 {
+		t.Skipf("%d bytes of memory, of which %d may be shared, and %d of disk are too few", memory, room, disk)
 	}
 	h := startHost(t, func(c *Config) { c.Store, c.Memory = 5<<30, 8<<30 })
 	j := h.fillAndAdd(n)
