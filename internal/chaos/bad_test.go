@@ -88,7 +88,7 @@ func TestFlood(t *testing.T) {
 	h.Controller()
 	agent := h.Agent()
 	c := h.Client()
-	mib := 32
+	mib := 128
 	if Long() {
 		mib = 1024
 	}
@@ -98,7 +98,7 @@ tasks:
   command: {command: "head -c %dM /dev/zero | tr '\\0' x >&2"}
 outputs: [function.sum]
 `, mib<<10, mib), nil).Done()
-	if peak := peakMemory(t, agent.PID()); peak > 150<<20 {
+	if peak := peakMemory(t, agent.PID()); peak > 256<<20 { // the race detector's is in it: 100 to 160 MiB
 		t.Errorf("the agent's memory grew to %d MiB", peak>>20)
 	}
 }
