@@ -23,26 +23,37 @@ func TestMemoryProperties(t *testing.T) {
 		for h := range rapid.IntRange(1, 3).Draw(t, "hosts") {
 			c.Hosts = append(c.Hosts, Host{Name: fmt.Sprint(h), CPU: 6000, Memory: rapid.Int64Range(50, 900).Draw(t, "memory"), Custom: map[string]int64{"disk": 3000}})
 		}
-		f := profiles.File{}
-		for i := range g.Groups {
-			sig := SignatureOf(g, i)
-			peak := float64(rapid.IntRange(0, 150).Draw(t, "peak"))
-			f.Profiles = append(f.Profiles, profiles.Entry{Job: sig.Job, Task: sig.Group, Function: sig.Function, Runs: 1, Memory: peak, MemoryPeak: peak, MemoryRuns: 1,
-				Seconds: float64(rapid.IntRange(0, 9).Draw(t, "seconds")), Bytes: float64(rapid.IntRange(0, 200).Draw(t, "bytes"))})
-		}
-		s := f.Snapshot()
-		effort := Effort{Evaluations: rapid.IntRange(1, 40).Draw(t, "evaluations")}
-		p, err := Best(g, s, c, effort)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := Best(g, s, c, effort)
-		if err != nil || !reflect.DeepEqual(p, again) {
-			t.Fatalf("the same input gives another plan (%v)", err)
-		}
+		s := known(t, g, func(most int, of string) float64 { return float64(rapid.IntRange(0, most).Draw(t, of)) })
+		p := twice(t, g, s, c)
 		withinMemory(t, g, s, &c, p)
 		sumOfTransfers(t, p)
 	})
+}
+
+// known is what is known of a graph's tasks, by random numbers.
+func known(t *rapid.T, g *dag.Graph, number func(most int, of string) float64) profiles.Snapshot {
+	f := profiles.File{}
+	for i := range g.Groups {
+		sig := SignatureOf(g, i)
+		peak := number(150, "peak")
+		f.Profiles = append(f.Profiles, profiles.Entry{Job: sig.Job, Task: sig.Group, Function: sig.Function, Runs: 1, Memory: peak, MemoryPeak: peak, MemoryRuns: 1,
+			Seconds: number(9, "seconds"), Bytes: number(200, "bytes")})
+	}
+	return f.Snapshot()
+}
+
+// twice makes the best plan of a random number of evaluations, and sees that the same input gives it again.
+func twice(t *rapid.T, g *dag.Graph, s profiles.Snapshot, c Cluster) *Plan {
+	effort := Effort{Evaluations: rapid.IntRange(1, 40).Draw(t, "evaluations")}
+	p, err := Best(g, s, c, effort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Best(g, s, c, effort)
+	if err != nil || !reflect.DeepEqual(p, again) {
+		t.Fatalf("the same input gives another plan (%v)", err)
+	}
+	return p
 }
 
 // sumOfTransfers checks that a plan's transfers are all that it moves: each begins
@@ -64,12 +75,6 @@ func sumOfTransfers(t *rapid.T, p *Plan) {
 // withinMemory adds up what tasks that run hold at each start: peaks, outputs, and
 // inputs, each once.
 func withinMemory(t *rapid.T, g *dag.Graph, s profiles.Snapshot, c *Cluster, p *Plan) {
-	bytes := func(i dag.TaskIndex) float64 { // of the one output, which counts when it is taken
-		if len(g.Consumers(i)) == 0 {
-			return 0
-		}
-		return s.Predict(SignatureOf(g, g.GroupIndex(i))).Bytes
-	}
 	peak := func(i dag.TaskIndex) float64 {
 		return max(float64(g.Group(i).Resources.Memory), s.Predict(SignatureOf(g, g.GroupIndex(i))).Peak)
 	}
@@ -87,17 +92,11 @@ func withinMemory(t *rapid.T, g *dag.Graph, s profiles.Snapshot, c *Cluster, p *
 			if o.Host != h || o.Start > now || now >= o.Finish-1e-6 {
 				continue
 			}
-			sum += peak(dag.TaskIndex(k)) + bytes(dag.TaskIndex(k))
-			ins, err := g.Inputs(dag.TaskIndex(k))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, x := range ins {
-				for _, src := range x.Sources {
-					if !slices.Contains(in, src.Task) {
-						in = append(in, src.Task)
-						sum += bytes(src.Task)
-					}
+			sum += peak(dag.TaskIndex(k)) + outputOf(g, s, dag.TaskIndex(k))
+			for _, from := range inputsOf(t, g, dag.TaskIndex(k)) {
+				if !slices.Contains(in, from) {
+					in = append(in, from)
+					sum += outputOf(g, s, from)
 				}
 			}
 		}

@@ -3,7 +3,6 @@ package planner
 import (
 	"fmt"
 	"math"
-	"reflect"
 	"slices"
 	"testing"
 
@@ -24,23 +23,8 @@ func TestStoreProperties(t *testing.T) {
 			c.Hosts = append(c.Hosts, Host{Name: fmt.Sprint(h), CPU: 6000, Memory: rapid.SampledFrom([]int64{0, 100, 150, 300}).Draw(t, "memory"),
 				Store: rapid.SampledFrom([]int64{0, 200, 400, 900}).Draw(t, "store"), Custom: map[string]int64{"disk": 3000}})
 		}
-		f := profiles.File{}
-		for i := range g.Groups {
-			sig := SignatureOf(g, i)
-			peak := rapid.Float64Range(0, 150).Draw(t, "peak")
-			f.Profiles = append(f.Profiles, profiles.Entry{Job: sig.Job, Task: sig.Group, Function: sig.Function, Runs: 1, Memory: peak, MemoryPeak: peak, MemoryRuns: 1,
-				Seconds: rapid.Float64Range(0, 9).Draw(t, "seconds"), Bytes: rapid.Float64Range(0, 200).Draw(t, "bytes")})
-		}
-		s := f.Snapshot()
-		effort := Effort{Evaluations: rapid.IntRange(1, 40).Draw(t, "evaluations")}
-		p, err := Best(g, s, c, effort)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := Best(g, s, c, effort)
-		if err != nil || !reflect.DeepEqual(p, again) {
-			t.Fatalf("the same input gives another plan (%v)", err)
-		}
+		s := known(t, g, func(most int, of string) float64 { return rapid.Float64Range(0, float64(most)).Draw(t, of) })
+		p := twice(t, g, s, c)
 		for i := range p.Tasks {
 			if p.Tasks[i].Host < 0 {
 				t.Fatalf("task %d is nowhere: %s", i, p.Reason(g, dag.TaskIndex(i)))

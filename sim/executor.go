@@ -21,8 +21,7 @@ type executor struct {
 	linked, unlinked bool // its link is, was there
 	reported         bool // the core knows of its death
 	agentOut         outbox
-	jobOf            map[uint32]comms.JobID // by kind that the agent told it of
-	lifeOf           map[uint32]uint64      // of that job
+	jobOf            map[uint32]jobLife // by kind that the agent told it of
 
 	out    outbox
 	kinds  map[uint32]*comms.Kind
@@ -67,7 +66,7 @@ type ended struct {
 
 func newExecutor(a *agent, id comms.ExecutorID) *executor {
 	return &executor{process: process{w: a.w, name: fmt.Sprintf("%s/x%d", a.name, id)}, a: a, id: id,
-		kinds: map[uint32]*comms.Kind{}, jobOf: map[uint32]comms.JobID{}, lifeOf: map[uint32]uint64{}, segs: map[uint32]uint64{}, made: map[uint32]uint64{},
+		kinds: map[uint32]*comms.Kind{}, jobOf: map[uint32]jobLife{}, segs: map[uint32]uint64{}, made: map[uint32]uint64{},
 		credit: map[comms.RunID]map[uint32]uint64{}, live: map[comms.RunID][]uint32{}}
 }
 

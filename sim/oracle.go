@@ -37,6 +37,11 @@ type copyName struct {
 	agent   string
 }
 
+type jobLife struct {
+	job  comms.JobID
+	life uint64
+}
+
 type eventID struct {
 	agent  string
 	incarn uint64
@@ -60,7 +65,7 @@ func newOracle(w *world) *oracle {
 
 // makes sees an executor make a dataset.
 func (o *oracle) makes(x *executor, job comms.JobID, d *comms.Desc) {
-	o.makers[copyName{job, x.lifeOf[x.cur.Kind], d.Ref, d.Attempt, x.a.name}] = fmt.Sprintf("run %d of %s at incarnation %d", x.cur.ID, x.name, x.a.incarn)
+	o.makers[copyName{job, x.jobOf[x.cur.Kind].life, d.Ref, d.Attempt, x.a.name}] = fmt.Sprintf("run %d of %s at incarnation %d", x.cur.ID, x.name, x.a.incarn)
 }
 
 // tells sees an agent tell another of datasets: two that attempts at a task made
@@ -376,14 +381,14 @@ func (o *oracle) toExecutor(x *executor, m comms.Message) {
 		x.ending = append(x.ending, m.Run)
 	case *comms.Kind:
 		if !m.Close && m.Function != callee {
-			x.jobOf[m.ID], x.lifeOf[m.ID] = m.Job, x.a.lives[m.Job]
+			x.jobOf[m.ID] = jobLife{m.Job, x.a.lives[m.Job]}
 		}
 	case *comms.Dispatch:
 		for i := range m.Runs {
 			runs, _ := m.Runs[i].All() // the executor fails with those that cannot be read
 			for k := range runs {
 				r := &runs[k]
-				f := o.facts[x.jobOf[r.Kind]]
+				f := o.facts[x.jobOf[r.Kind].job]
 				if f == nil {
 					continue // of a call
 				}
@@ -392,7 +397,7 @@ func (o *oracle) toExecutor(x *executor, m comms.Message) {
 					f.lists[try{r.Task, r.Attempt}] = at
 				}
 				if g, is := f.aside[r.Task]; is && g == giverOf(x.a, g.epoch) {
-					o.w.fail(x.jobOf[r.Kind], "%s begins task %d, which it has set aside for another", x.a.name, r.Task)
+					o.w.fail(x.jobOf[r.Kind].job, "%s begins task %d, which it has set aside for another", x.a.name, r.Task)
 				}
 			}
 		}

@@ -36,9 +36,6 @@ names, unless --to names another controller.`,
 	c.AddCommand(a.clusterInitCommand(), a.clusterTokenCommand(), a.clusterUserCommand(), a.clusterJoinCommand(),
 		a.clusterMembersCommand(), a.clusterTokensCommand(), a.clusterRevokeCommand(), a.clusterDrainCommand(), a.clusterRenewCommand(),
 		a.clusterBackupCommand(), a.clusterRestoreCommand())
-	for _, sub := range c.Commands() {
-		argsOf(sub)
-	}
 	return c
 }
 

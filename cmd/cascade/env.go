@@ -41,9 +41,6 @@ remove by themselves what was used longest ago, beyond their limits.`,
 	c.PersistentFlags().StringVar(&f.cache, "cache", "", "folder of built environments (default cascade/environments in the user's cache)")
 	c.PersistentFlags().StringVar(&f.plugins, "plugins", "", "folder of programs that make further kinds of environments (default cascade/plugins in the user's settings)")
 	c.AddCommand(a.envListCommand(&f), a.envShowCommand(&f), a.envPruneCommand(&f))
-	for _, sub := range c.Commands() {
-		argsOf(sub)
-	}
 	return c
 }
 

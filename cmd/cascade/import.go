@@ -22,9 +22,6 @@ func (a *app) importCommand() *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(a.importWfFormatCommand())
-	for _, sub := range c.Commands() {
-		argsOf(sub)
-	}
 	return c
 }
 

@@ -226,9 +226,6 @@ func (a *app) lsCommand() *cobra.Command {
 			"name", "codec", "dtype", "shape", "size", "place", "agent"),
 		listCommand[comms.EnvironmentRow](a, "environments", "List a job's environments", comms.QueryEnvironments,
 			"name", "kind", "state", "agent", "seconds", "size", "used", "error"))
-	for _, sub := range c.Commands() {
-		argsOf(sub)
-	}
 	return c
 }
 

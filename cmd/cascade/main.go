@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -217,23 +218,25 @@ func known(c *cobra.Command, args []string) error {
 	}
 	var names []string
 	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() {
-			names = append(names, sub.Name())
+		if !sub.IsAvailableCommand() {
+			continue
+		}
+		names = append(names, sub.Name())
+		if hint == "" && strings.HasPrefix(sub.Name(), args[0]) {
+			hint = fmt.Sprintf(" (did you mean %q?)", sub.Name())
 		}
 	}
-	if near := dag.DidYouMean(args[0], names); near != "" { // letters that changed places are one mistake
+	if near := dag.DidYouMean(args[0], names); near != "" {
 		hint = " (" + near + ")"
-	}
-	for c.SuggestionsMinimumDistance = 1; c.SuggestionsMinimumDistance <= 2 && hint == ""; c.SuggestionsMinimumDistance++ {
-		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-			hint = fmt.Sprintf(" (did you mean %q?)", near[0])
-		}
 	}
 	return badInputf("there is no command %q%s; see %s --help", c.CommandPath()+" "+args[0], hint, c.CommandPath())
 }
 
-// argsOf makes a wrong number of arguments bad input.
+// argsOf makes a wrong number of arguments of a command, or of one below it, bad input.
 func argsOf(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		argsOf(sub)
+	}
 	check := c.Args
 	if check == nil {
 		return

@@ -30,9 +30,6 @@ a wrong result.`,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(a.profileShowCommand(), a.profileExportCommand(), a.profileImportCommand(), a.profileDiffCommand())
-	for _, sub := range c.Commands() {
-		argsOf(sub)
-	}
 	return c
 }
 

@@ -98,7 +98,7 @@ tasks:
   command: {command: "head -c %dM /dev/zero | tr '\\0' x >&2"}
 outputs: [function.sum]
 `, mib<<10, mib), nil).Done()
-	if peak := peakMemory(t, agent.PID()); peak > 256<<20 { // the race detector's is in it: 100 to 160 MiB
+	if peak := peakMemory(t, agent.PID()); peak > 256<<20 { // the race detector's is in it: up to 156 MiB were seen
 		t.Errorf("the agent's memory grew to %d MiB", peak>>20)
 	}
 }
