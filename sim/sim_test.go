@@ -183,16 +183,17 @@ func checkSeeds(t *testing.T, opt Options, n uint64, listed []uint64) {
 
 // forwarded are seeds that once failed with calls that go to other agents.
 var forwarded = []uint64{
-	846,     // a host waited for a dataset whose owner had no room to bring it into memory, and the owner for the host
-	1154,    // the oracle did not know of what an incarnation before had left of a call
-	1795,    // a call that could run on one other host only came home for ever, because what it reads could not be sent
-	3021,    // a call came home whose argument was lost, and waited for it
-	2809,    // what a task reads was freed while it was nobody's, since no agent was there that could run it
-	30172,   // an agent that was to forget a job told others that its tasks were cancelled, which were theirs by then
-	2549,    // an agent that had started anew was told of an epoch that began before, whose Assign never came
-	4000903, // what a task had read, of which its maker's agent never told the controller, was made again when nobody read it any more, and counted as other bytes
-	7000849, // two fetches that were given up in turn, as their holder waited for a third, came before that each time
-	1600950, // what an agent sent before it had heard that a link was up anew went to the process that was new there
+	846,      // a host waited for a dataset whose owner had no room to bring it into memory, and the owner for the host
+	1154,     // the oracle did not know of what an incarnation before had left of a call
+	1795,     // a call that could run on one other host only came home for ever, because what it reads could not be sent
+	3021,     // a call came home whose argument was lost, and waited for it
+	2809,     // what a task reads was freed while it was nobody's, since no agent was there that could run it
+	30172,    // an agent that was to forget a job told others that its tasks were cancelled, which were theirs by then
+	2549,     // an agent that had started anew was told of an epoch that began before, whose Assign never came
+	4000903,  // what a task had read, of which its maker's agent never told the controller, was made again when nobody read it any more, and counted as other bytes
+	7000849,  // two fetches that were given up in turn, as their holder waited for a third, came before that each time
+	10310425, // of a stream that had ended again, the element that its maker had made again was asked for, and not the others
+	1600950,  // what an agent sent before it had heard that a link was up anew went to the process that was new there
 }
 
 // forwardedGangs are seeds that once failed with such calls and gangs.

@@ -1,6 +1,9 @@
 package core
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
@@ -86,18 +89,48 @@ func (c *Core) neverComes(j *job, t taskIndex, all bool) {
 	}
 }
 
-// missingOf asks for what a finished task of a peer made, what is needed here, and
-// what nobody has told.
+// missingOf asks for something of what a finished task of a peer made, what is needed
+// here, and what nobody has told: with the next epoch all is told anew.
 func (c *Core) missingOf(j *job, t taskIndex) {
-	for _, e := range j.edgesOf(t) {
-		ref := comms.DatasetRef{Task: t, Output: e.Output, Element: e.Element}
-		if e.Kind != dag.SourceWhole && e.Kind != dag.SourceElement || j.data[ref] != nil || j.peers.heard[ref] != nil ||
-			int(e.Consumer) >= len(j.tasks) || j.tasks[e.Consumer].state != tWaiting {
-			continue
+	ask := func(consumer taskIndex, ref comms.DatasetRef) bool {
+		if int(consumer) >= len(j.tasks) || j.tasks[consumer].state != tWaiting || j.data[ref] != nil || j.peers.heard[ref] != nil {
+			return false
 		}
 		c.askFor(j, ref)
-		return
+		return true
 	}
+	for _, e := range j.edgesOf(t) { // an element that is read by its name, and what is whole
+		if e.Kind != dag.SourceStream && ask(e.Consumer, comms.DatasetRef{Task: t, Output: e.Output, Element: e.Element}) {
+			return
+		}
+	}
+	for o := range j.groupOf(t).group.Outputs {
+		st := j.streams[outputKey{t, uint32(o)}]
+		if st == nil { // of such elements lost tells: what was made of one that had been given back is gone
+			continue
+		}
+		for _, e := range slices.Sorted(maps.Keys(st.lost)) {
+			ref := comms.DatasetRef{Task: t, Output: uint32(o), Element: e}
+			if slices.ContainsFunc(j.streamReaders(ref), func(r taskIndex) bool { return ask(r, ref) }) {
+				return
+			}
+		}
+	}
+}
+
+// streamReaders lists the tasks that read an element as one of its stream, or for each one.
+func (j *job) streamReaders(ref comms.DatasetRef) (readers []taskIndex) {
+	for _, e := range ofOutput(j.edgesOf(ref.Task), ref.Output) {
+		if e.Kind == dag.SourceStream {
+			readers = append(readers, e.Consumer)
+		}
+	}
+	for _, s := range j.graph.StreamSlots(ref.Task, ref.Output) {
+		if i, err := j.graph.Instance(s, ref.Element); err == nil {
+			readers = append(readers, i)
+		}
+	}
+	return readers
 }
 
 // lostAway follows when a copy of a peer's dataset was lost here: it is fetched
