@@ -115,6 +115,9 @@ prints all of it.`,
 			if err != nil {
 				return err
 			}
+			if len(args) > 0 && len(f.Profiles)+len(f.Links) == 0 {
+				return badInputf("nothing is known of %q: cascade profile show lists what is", args[0])
+			}
 			if a.json {
 				for i := range f.Profiles {
 					if err := a.printJSON(&f.Profiles[i]); err != nil {
