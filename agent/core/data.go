@@ -341,7 +341,12 @@ func (c *Core) knownData(j *job, m *comms.Assign) {
 			continue
 		}
 		away := j.peers != nil && d.Place.Kind == comms.PlaceAgent && d.Place.Where != c.cfg.Agent
-		if have := j.data[d.Ref]; have != nil && !(away && have.copy) {
+		have := j.data[d.Ref]
+		if have != nil && have.desc.Attempt < d.Attempt && (away || d.Place.Kind == comms.PlaceInline) {
+			c.freeData(j, have) // its task has run again: who reads it from now on reads what there is
+			have = nil
+		}
+		if have != nil && !(away && have.copy) {
 			if j.peers != nil && d.Place.Kind != comms.PlaceInline && have.desc.Attempt == d.Attempt {
 				have.kept, have.copy = true, false
 			}

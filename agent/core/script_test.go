@@ -338,6 +338,7 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 func (s *script) assign(d *datadriven.TestData, named map[string]string) string {
 	m := &comms.Assign{Job: comms.JobID{1}, Epoch: 1, Dir: "/job"}
 	var paths [][]taskIndex
+	made := uint32(1)
 	for k, v := range named {
 		switch k {
 		case "job":
@@ -352,12 +353,13 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			m.Weight = uint32(number(v))
 		case "priority":
 			m.Priority = number(v)
-		case "peer": // AGENT or AGENT@INCARNATION, without tasks of the job, or with one behind a colon
+		case "peer": // AGENT or AGENT@INCARNATION, without tasks of the job, or with one or FIRST-LAST behind a colon
 			agent, task, has := strings.Cut(v, ":")
 			agent, incarnation, _ := strings.Cut(agent, "@")
 			m.Peers = []comms.Fragment{{Agent: agent, Incarnation: uint64(number(cmp.Or(incarnation, "0")))}}
 			if has {
-				m.Peers[0].Run = []comms.Range{{First: taskIndex(number(task)), Last: taskIndex(number(task))}}
+				first, last, _ := strings.Cut(task, "-")
+				m.Peers[0].Run = []comms.Range{{First: taskIndex(number(first)), Last: taskIndex(number(cmp.Or(last, first)))}}
 			}
 		case "larger": // MiB
 			m.Larger = uint64(number(v)) << 20
@@ -414,6 +416,8 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 				m.Datasets = append(m.Datasets, comms.Desc{Ref: comms.DatasetRef{Task: taskIndex(number(at[1])), Element: uint64(number(at[2]))}, Attempt: 1,
 					Size: uint64(number(at[3])), Place: comms.Place{Kind: comms.PlaceAgent, Where: at[0]}})
 			}
+		case "made": // for the datasets: by that attempt, with other bytes than the first
+			made = uint32(number(v))
 		case "attempt":
 			m.Attempts = []uint32{uint32(number(v))}
 		case "fuse":
@@ -422,6 +426,14 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 				path = append(path, taskIndex(number(f)))
 			}
 			paths = append(paths, path)
+		}
+	}
+	for i := range m.Datasets {
+		if d := &m.Datasets[i]; made > 1 {
+			d.Attempt = made
+			if d.Place.Kind == comms.PlaceInline {
+				d.Place.Bytes = fmt.Appendf(nil, "x%d", made)
+			}
 		}
 	}
 	if paths != nil {
