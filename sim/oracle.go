@@ -25,6 +25,7 @@ type oracle struct {
 	waited int            // tasks that were decided to wait for an agent with more memory
 	words  map[copyID]string
 	bare   map[copyID]bool // those without a hash
+	shared map[copyID]bool // those of which an event said where they lie
 }
 
 // copyName is what other agents know a copy of a dataset by; agent is who made it
@@ -60,7 +61,7 @@ type origin struct {
 
 func newOracle(w *world) *oracle {
 	return &oracle{w: w, starts: map[string]int{}, facts: map[comms.JobID]*facts{}, makers: map[copyName]string{}, told: map[copyName]string{}, calls: map[called]int{}, ends: map[called]int{},
-		words: map[copyID]string{}, bare: map[copyID]bool{}}
+		words: map[copyID]string{}, bare: map[copyID]bool{}, shared: map[copyID]bool{}}
 }
 
 // makes sees an executor make a dataset.
@@ -296,6 +297,9 @@ func (o *oracle) published(id comms.JobID, f *facts, b *core.Batch, e *comms.Eve
 	}
 	if d.Place.Kind != comms.PlaceNone {
 		f.current[d.Ref] = d.Attempt
+		if o.w.fate.varies > 0 {
+			o.shared[copyID{id, d.Ref, d.Attempt}] = true
+		}
 	}
 	f.made[d.Ref] = origin{b.Agent, b.Incarnation, d.Attempt, d.Place.Kind == comms.PlaceInline, f.moves, false}
 }

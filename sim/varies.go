@@ -125,8 +125,8 @@ func (o *oracle) fits(id comms.JobID, k *core.Kept, past *core.Past) {
 		for i := range f.read[try{t, attempt}] {
 			d := &f.read[try{t, attempt}][i]
 			now, there := f.current[d.Ref]
-			if d.Place.Kind == comms.PlaceLive {
-				now, there = f.done[d.Ref.Task]
+			if d.Place.Kind == comms.PlaceLive && !o.shared[copyID{id, d.Ref, d.Attempt}] {
+				now, there = f.done[d.Ref.Task] // nobody else has had it
 			}
 			if o.bare[copyID{id, d.Ref, d.Attempt}] && o.bare[copyID{id, d.Ref, now}] {
 				continue // nobody can tell

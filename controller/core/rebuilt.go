@@ -1,8 +1,10 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
@@ -69,8 +71,19 @@ func (c *column) set(t dag.TaskIndex, v uint64) {
 	p[uint32(t)%pageSize] = v
 }
 
+// bare stands for the sum of a dataset that was published and has none.
+const bare = math.MaxUint64
+
 // sum is that of a dataset as it was published last; 0: it has none.
 func (l *lineage) sum(r comms.DatasetRef) uint64 {
+	if s := l.heard(r); s != bare {
+		return s
+	}
+	return 0
+}
+
+// heard is sum, or bare; 0: of the dataset nothing was heard.
+func (l *lineage) heard(r comms.DatasetRef) uint64 {
 	if r.Element == 0 {
 		return l.made[r.Output].get(r.Task)
 	}
@@ -92,10 +105,10 @@ func (s *States) publishes(d *comms.Desc) {
 	}
 	delete(l.nowhere, d.Ref)
 	was, sum := l.sum(d.Ref), d.Sum()
+	l.setSum(d.Ref, cmp.Or(sum, bare))
 	if was == sum {
 		return
 	}
-	l.setSum(d.Ref, sum)
 	if was != 0 {
 		if l.varies == nil {
 			l.varies = map[dag.TaskIndex]bool{}
@@ -110,10 +123,11 @@ func (s *States) publishes(d *comms.Desc) {
 	}
 }
 
-// unread takes in a dataset that nobody reads any more as it is made again.
+// unread takes in a dataset that nobody reads any more as it is made again. Of one that had
+// no hash as it was heard of, its readers have told all there is to tell.
 func (s *States) unread(d *comms.Desc) {
 	l := &s.lineage
-	if d.Attempt <= 1 || l.sum(d.Ref) != 0 {
+	if d.Attempt <= 1 || l.heard(d.Ref) != 0 {
 		return
 	}
 	s.readers(d.Ref, func(dag.TaskIndex) {
