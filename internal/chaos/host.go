@@ -39,6 +39,8 @@ type Host struct {
 
 	Begin func(*exec.Cmd) error // starts processes from now on, on another host of a lab; nil: on this one
 
+	Patience time.Duration // how long the test waits for the end of a job that is submitted from now on; New sets it
+
 	tb     testing.TB
 	mark   string
 	before []string // arguments before the program's own of daemons that are started from now on
@@ -54,7 +56,7 @@ func New(tb testing.TB) *Host {
 	if testing.Short() {
 		tb.Skip("builds programs and starts many processes")
 	}
-	h := &Host{tb: tb, Dir: tb.TempDir(), State: tb.TempDir()}
+	h := &Host{tb: tb, Dir: tb.TempDir(), State: tb.TempDir(), Patience: patience}
 	// Paths of sockets are short, and the test's folder may not be.
 	sockets, err := os.MkdirTemp("", "chaos-")
 	if err != nil {

@@ -102,10 +102,9 @@ func threeHosts(t *testing.T, flags ...string) (h *Host, lab *netlab.Lab, contro
 func startOn(t *testing.T, lab *netlab.Lab, grace string, flags ...string) (h *Host, controller *Process, agents [2]*Process) {
 	t.Helper()
 	h = New(t)
+	controller = controllerOn(h, lab, grace, flags...)
 	flags = append(flags, "--insecure-test-network")
 	address := fmt.Sprintf("tcp://%s:7420", lab.Host(0).Addr())
-	h.Begin = lab.Host(0).Start
-	controller = h.Controller(slices.Concat(flags, []string{"--listen", h.Address() + "," + address, "--grace", grace})...)
 	for i, start := range []func(...string) *Process{h.Agent, h.SecondAgent} {
 		h.Begin = lab.Host(i + 1).Start
 		agents[i] = start(slices.Concat(flags, []string{"--controller", address, "--listen", fmt.Sprintf("tcp://%s:7421", lab.Host(i+1).Addr()),
@@ -113,6 +112,15 @@ func startOn(t *testing.T, lab *netlab.Lab, grace string, flags ...string) (h *H
 	}
 	h.Begin = nil
 	return h, controller, agents
+}
+
+// controllerOn starts the controller of startOn.
+func controllerOn(h *Host, lab *netlab.Lab, grace string, flags ...string) *Process {
+	h.tb.Helper()
+	h.Begin = lab.Host(0).Start
+	defer func() { h.Begin = nil }()
+	return h.Controller(slices.Concat(flags, []string{"--insecure-test-network",
+		"--listen", fmt.Sprintf("%s,tcp://%s:7420", h.Address(), lab.Host(0).Addr()), "--grace", grace})...)
 }
 
 // Controller and agents have hosts of their own and speak TCP. All that runs on one

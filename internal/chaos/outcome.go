@@ -76,7 +76,7 @@ func (h *Host) submit(c *cascade.Client, text string, on func(*cascade.Progress)
 		h.tb.Fatal(err)
 	}
 	j.accepted = time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), h.Patience)
 	go func() {
 		defer close(j.ended)
 		defer cancel()
