@@ -92,7 +92,7 @@ type Assign struct {
 	Seconds   []float64   // predicted duration of each group of the graph; 0 unknown
 	Life      uint64      // one number for each time that the job's ID was submitted and not found
 	Ended     []Ended     // tasks that have ended and do not run again, sorted; none of a job that begins
-	Peers     []Fragment  // who runs the tasks that are neither in Run nor Ended; none of a job on one agent
+	Peers     []Fragment  // who runs the tasks that are neither in Run nor Ended, but for those that no agent can run now; none of a job on one agent
 	Take      []Desc      // datasets to fetch and hold from now on: who has them leaves; each is answered with EventHeld
 	Adopt     []Adoption  // datasets to copy from other jobs that are here, and to hold; each is answered with EventHeld
 	Tried     []GangTries // gangs among Run that others have members of, too, and that were tried before; sorted

@@ -224,6 +224,7 @@ var varied = []uint64{
 var variedGangs = []uint64{
 	5000392,  // the oracle held against a job that was run again, and in which nothing differed any more, for what it had failed before
 	25008331, // an agent kept its copy of what a gang elsewhere had made again, also when its Assign named the later attempt: who read it ran again for ever
+	25000595, // a gang that was skipped was to run again and was nobody's for an epoch: an agent that had its readers took it for skipped, and skipped them
 }
 
 // TestVaries is TestSeeds with tasks that make other bytes in each attempt.

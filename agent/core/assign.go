@@ -255,7 +255,8 @@ func (j *job) setFuse(paths [][]taskIndex) {
 // setTasks brings the tasks in line with an Assign: those in Run are this
 // agent's, others that have not ended are not any more. A task that ended here
 // runs again only when the Assign gives it a higher attempt: else the sender did
-// not know yet.
+// not know yet. One of which the Assign says nothing has not ended, whatever was
+// known of it: it starts over when there is an agent that can run it.
 func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 	run := m.Run
 	if run == nil && len(m.Peers)+len(m.Ended) == 0 {
@@ -306,7 +307,11 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 		if i < len(mine) && mine[i] || i >= j.static {
 			continue
 		}
-		c.disown(j, taskIndex(i))
+		if t := taskIndex(i); j.tasks[t].state.over() {
+			c.makeAbsent(j, t, false)
+		} else {
+			c.disown(j, t)
+		}
 	}
 	return again
 }

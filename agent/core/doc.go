@@ -94,7 +94,8 @@
 // not started is skipped, what runs is cancelled.
 //
 // Of a job with peers, tasks that others run are absent until a Notice says how
-// they ended, and all that they made and is needed is here. A dataset of theirs is
+// they ended, and all that they made and is needed is here. So is a task of which an Assign
+// says nothing, whatever was known of it: it has not ended, and no agent can run it now. A dataset of theirs is
 // a copy: it counts only the references of consumers that are here, and the copy's
 // holder, who has one reference for this agent, gets Released with the last of
 // them. A new epoch takes back all that was heard: who still has it tells it
