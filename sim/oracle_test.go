@@ -157,6 +157,59 @@ func TestAJobThatIsDoneHasNothingThatDiffersSinceItRanLast(t *testing.T) {
 	}
 }
 
+// In a job that is done, what tasks have read is what there is, as far as anybody can tell (decision 36).
+func TestWhatIsDoneHasReadWhatThereIs(t *testing.T) {
+	const a, b, c = 0, 1, 2
+	ref := func(t dag.TaskIndex) comms.DatasetRef { return comms.DatasetRef{Task: t} }
+	for name, story := range map[string]struct {
+		policy string
+		bare   []copyID // by task and attempt: those without a hash
+		told   []copyID // of which an event said where they lie, in this order
+		fails  bool
+	}{
+		"what it has read was made again":                     {"rerun", nil, []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}, {ref: ref(a), attempt: 2}}, true},
+		"what it has read is there":                           {"rerun", nil, []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}}, false},
+		"nobody minds":                                        {"accept", nil, []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}, {ref: ref(a), attempt: 2}}, false},
+		"it had no hash, nor has it":                          {"rerun", []copyID{{ref: ref(a), attempt: 1}, {ref: ref(a), attempt: 2}}, []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}, {ref: ref(a), attempt: 2}}, false},
+		"it had no hash, and has one":                         {"rerun", []copyID{{ref: ref(a), attempt: 1}}, []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}, {ref: ref(a), attempt: 2}}, true},
+		"the job is to fail, and it had no hash, as no other": {"fail", []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}}, []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}, {ref: ref(a), attempt: 2}}, false},
+		"the job is to fail, and it had no hash, and another": {"fail", []copyID{{ref: ref(a), attempt: 1}}, []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}, {ref: ref(a), attempt: 2}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, err := dag.ParseYAML("job.yaml", fmt.Appendf(nil, `{job: j, rebuilt: %s, environments: {e: {go: ./e}}, tasks: {a: {run: "e:F", out: [o]}, b: {run: "e:F", out: [o]},
+				c: {run: "e:F", in: {x: a.o, y: b.o}, out: [o]}}, outputs: [c.o]}`, story.policy), dag.Override{}, dag.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := calm(t, 1, g)
+			w.fate.varies = 1000
+			o, job := w.oracle, w.client.jobs[0].id
+			f := o.facts[job]
+			k := core.NewKept(core.Create{Row: core.JobRecord{ID: job, Epoch: 1, Phase: comms.JobRunning}}, g)
+			for i := range dag.TaskIndex(3) {
+				f.done[i] = 1
+				k.Apply(&core.Commit{Job: job, Batch: &core.Batch{Number: uint64(len(k.Batches)), Agent: w.agents[0].name, Incarnation: 1, Epoch: 1, First: uint64(i) + 1,
+					Events: []comms.Event{{Kind: comms.EventFinished, Task: i, Attempt: 1, Outputs: []comms.Desc{{Ref: ref(i), Attempt: 1}}}}}})
+			}
+			k.Apply(&core.Commit{Job: job, Row: &core.JobRecord{ID: job, Epoch: 1, Phase: comms.JobDone}})
+			for attempt := range uint32(3) {
+				o.words[copyID{job, ref(a), attempt}] = fmt.Sprint(attempt)
+			}
+			for _, id := range story.bare {
+				o.bare[copyID{job, id.ref, id.attempt}] = true
+			}
+			for _, id := range story.told {
+				o.shared[copyID{job, id.ref, id.attempt}], f.current[id.ref] = true, id.attempt
+			}
+			f.read[try{c, 1}] = []comms.Desc{{Ref: ref(a), Attempt: 1, Place: comms.Place{Kind: comms.PlaceSegment}}, {Ref: ref(b), Attempt: 1, Place: comms.Place{Kind: comms.PlaceSegment}}}
+			o.fits(job, k, k.Past())
+			if (w.failed != nil) != story.fails {
+				t.Errorf("the oracle says %v", w.failed)
+			}
+		})
+	}
+}
+
 // In a job that is over, what was skipped or cancelled had a cause that counts: the task that it was for has
 // ended badly, too, and it lacks something or the job was stopped. A client may have that task run again alone.
 func TestWhatEndsBadlyHasACauseThatCounts(t *testing.T) {

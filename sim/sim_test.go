@@ -227,10 +227,17 @@ var variedGangs = []uint64{
 	25000595, // a gang that was skipped was to run again and was nobody's for an epoch: an agent that had its readers took it for skipped, and skipped them
 }
 
+// variedSteals are seeds that once failed with tasks that make other bytes in each attempt, and idle
+// agents that take work of others.
+var variedSteals = []uint64{
+	26001591, // the oracle wanted a job to fail for bytes that had no hash before
+}
+
 // TestVaries is TestSeeds with tasks that make other bytes in each attempt.
 func TestVaries(t *testing.T) {
 	checkSeeds(t, Options{Varies: true}, amount(100, 20, 10), varied)
 	checkSeeds(t, Options{Varies: true, Gangs: true}, 0, variedGangs)
+	checkSeeds(t, Options{Varies: true, Steals: true}, 0, variedSteals)
 }
 
 func checkSeed(t *testing.T, opt Options) {

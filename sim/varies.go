@@ -119,14 +119,15 @@ func (o *oracle) fits(id comms.JobID, k *core.Kept, past *core.Past) {
 	}
 	past.States.Each(func(t dag.TaskIndex, s core.TaskState) {
 		attempt, known := f.done[t]
-		if s != core.TaskDone || !known {
+		read := f.read[try{t, attempt}]
+		if s != core.TaskDone || !known || k.Graph.Rebuilt == dag.RebuiltFail && o.silent(id, read) {
 			return
 		}
-		for i := range f.read[try{t, attempt}] {
-			d := &f.read[try{t, attempt}][i]
+		for i := range read {
+			d := &read[i]
 			now, there := f.current[d.Ref]
-			if d.Place.Kind == comms.PlaceLive && !o.shared[copyID{id, d.Ref, d.Attempt}] {
-				now, there = f.done[d.Ref.Task] // nobody else has had it
+			if o.private(id, d) {
+				now, there = f.done[d.Ref.Task]
 			}
 			if o.bare[copyID{id, d.Ref, d.Attempt}] && o.bare[copyID{id, d.Ref, now}] {
 				continue // nobody can tell
@@ -136,6 +137,17 @@ func (o *oracle) fits(id comms.JobID, k *core.Kept, past *core.Past) {
 			}
 		}
 	})
+}
+
+// private tells whether what was read was in its reader's executor, and nobody else has had it.
+func (o *oracle) private(id comms.JobID, d *comms.Desc) bool {
+	return d.Place.Kind == comms.PlaceLive && !o.shared[copyID{id, d.Ref, d.Attempt}]
+}
+
+// silent tells whether the end of a task says nothing of what it has read: none of that has a
+// hash. A job does not fail for what may be the same.
+func (o *oracle) silent(id comms.JobID, read []comms.Desc) bool {
+	return !slices.ContainsFunc(read, func(d comms.Desc) bool { return !o.bare[copyID{id, d.Ref, d.Attempt}] && !o.private(id, &d) })
 }
 
 // differs sees what is stored of datasets that were made again.
