@@ -172,6 +172,7 @@ func TestWhatIsDoneHasReadWhatThereIs(t *testing.T) {
 		"nobody minds":                                        {"accept", nil, []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}, {ref: ref(a), attempt: 2}}, false},
 		"it had no hash, nor has it":                          {"rerun", []copyID{{ref: ref(a), attempt: 1}, {ref: ref(a), attempt: 2}}, []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}, {ref: ref(a), attempt: 2}}, false},
 		"it had no hash, and has one":                         {"rerun", []copyID{{ref: ref(a), attempt: 1}}, []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}, {ref: ref(a), attempt: 2}}, true},
+		"nobody told of another that it has read":             {"rerun", nil, []copyID{{ref: ref(a), attempt: 1}, {ref: ref(a), attempt: 2}}, false},
 		"the job is to fail, and it had no hash, as no other": {"fail", []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}}, []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}, {ref: ref(a), attempt: 2}}, false},
 		"the job is to fail, and it had no hash, and another": {"fail", []copyID{{ref: ref(a), attempt: 1}}, []copyID{{ref: ref(a), attempt: 1}, {ref: ref(b), attempt: 1}, {ref: ref(a), attempt: 2}}, true},
 	} {

@@ -120,7 +120,7 @@ func (o *oracle) fits(id comms.JobID, k *core.Kept, past *core.Past) {
 	past.States.Each(func(t dag.TaskIndex, s core.TaskState) {
 		attempt, known := f.done[t]
 		read := f.read[try{t, attempt}]
-		if s != core.TaskDone || !known || k.Graph.Rebuilt == dag.RebuiltFail && o.silent(id, read) {
+		if s != core.TaskDone || !known || o.untold(id, f, read) || k.Graph.Rebuilt == dag.RebuiltFail && o.silent(id, read) {
 			return
 		}
 		for i := range read {
@@ -142,6 +142,15 @@ func (o *oracle) fits(id comms.JobID, k *core.Kept, past *core.Past) {
 // private tells whether what was read was in its reader's executor, and nobody else has had it.
 func (o *oracle) private(id comms.JobID, d *comms.Desc) bool {
 	return d.Place.Kind == comms.PlaceLive && !o.shared[copyID{id, d.Ref, d.Attempt}]
+}
+
+// untold tells whether an attempt has read something of which no event ever told where it lies. What
+// it has read is one number for all of that, so that nobody can compare it.
+func (o *oracle) untold(id comms.JobID, f *facts, read []comms.Desc) bool {
+	return slices.ContainsFunc(read, func(d comms.Desc) bool {
+		_, told := f.current[d.Ref]
+		return !told && d.Place.Kind != comms.PlaceNone && !o.private(id, &d)
+	})
 }
 
 // silent tells whether the end of a task says nothing of what it has read: none of that has a
