@@ -114,7 +114,7 @@ func (s *States) check() error {
 			return fmt.Errorf("counts %+v, want %+v", a, b)
 		}
 	}
-	if len(s.early) == 0 && (s.early != nil || s.behind != nil) {
+	if len(s.early) == 0 && (s.early != nil || s.behind != nil || s.lists != nil) {
 		return fmt.Errorf("no task ended early, and what is kept of %d is", len(s.behind))
 	}
 	for t := range s.early {

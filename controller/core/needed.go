@@ -120,7 +120,7 @@ func (l *Lineage) enough(in *dag.Input) bool {
 	n := 0
 	for _, src := range in.Sources {
 		refs, complete := l.Expand(src)
-		if !complete && !l.bad(l.producer(src)) {
+		if !complete && !l.bad(producer(l.Graph, src)) {
 			return true // nobody knows how many there will be
 		}
 		for _, r := range refs {
@@ -139,9 +139,9 @@ func (l *Lineage) bad(t dag.TaskIndex) bool {
 }
 
 // producer is the task that says how many datasets a source stands for.
-func (l *Lineage) producer(src dag.Source) dag.TaskIndex {
+func producer(g *dag.Graph, src dag.Source) dag.TaskIndex {
 	if src.Kind == dag.SourceGroup {
-		return l.Graph.Group(src.Task).Stream.Generator
+		return g.Group(src.Task).Stream.Generator
 	}
 	return src.Task
 }
@@ -150,7 +150,7 @@ func (l *Lineage) producer(src dag.Source) dag.TaskIndex {
 // that failed, were skipped or cancelled need not.
 func (l *Lineage) require(reader dag.TaskIndex, src dag.Source, tolerant bool, add func(dag.TaskIndex)) {
 	refs, complete := l.Expand(src)
-	if p := l.producer(src); !complete && (!l.bad(p) || l.Again && !tolerant) {
+	if p := producer(l.Graph, src); !complete && (!l.bad(p) || l.Again && !tolerant) {
 		add(p)
 	}
 	for _, r := range refs {

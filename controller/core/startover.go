@@ -78,7 +78,7 @@ func (s *States) Cancel(tasks []comms.Range) {
 		}
 	}
 	if len(tasks) > 0 {
-		s.early, s.behind = nil, nil
+		s.early, s.behind, s.lists = nil, nil, nil
 	}
 }
 
@@ -138,9 +138,14 @@ func (s *States) goesWith(t dag.TaskIndex) dag.TaskIndex {
 
 // inVain tells whether a task was skipped or cancelled for the failure of one that was
 // given out anew since, or for another that was skipped for that. Its agent did not know.
+// Who reads a list may have been skipped for several, and names one.
 func (s *States) inVain(e *comms.Event) bool {
+	anew := func(t dag.TaskIndex) bool { return s.missed[t] || s.void(t) }
 	by := e.Cause.Ref.Task
-	return e.Cause.Kind == comms.CauseTask && s.exists(by) && (s.missed[by] || s.void(by))
+	if e.Cause.Kind != comms.CauseTask || !s.exists(by) {
+		return false
+	}
+	return anew(by) || e.Kind == comms.EventSkipped && slices.ContainsFunc(s.inDoubt(e.Task), anew)
 }
 
 // miss takes in that a task waits for the controller: for its agent it has ended
@@ -163,14 +168,15 @@ func (s *States) noteEnd(t dag.TaskIndex, to TaskState) {
 		return
 	}
 	if s.notEarly(t); to.Over() {
-		s.takeBehind(t)
+		s.countsBehind(t)
 	}
 }
 
 // notEarly takes a task from those that ended early.
 func (s *States) notEarly(t dag.TaskIndex) {
+	delete(s.lists, t)
 	if delete(s.early, t); len(s.early) == 0 {
-		s.early, s.behind = nil, nil // maps keep the size that they had
+		s.early, s.behind, s.lists = nil, nil, nil // maps keep the size that they had
 	}
 }
 
@@ -179,18 +185,28 @@ func (s *States) notEarly(t dag.TaskIndex) {
 // the controller knows of it, and it never does when that agent dies.
 func (s *States) endsFor(e *comms.Event) {
 	s.notEarly(e.Task)
-	by := e.Cause.Ref.Task
-	if e.Cause.Kind != comms.CauseTask || !s.exists(by) || !s.unsure(by) {
-		s.takeBehind(e.Task)
-		return
+	by, early := e.Cause.Ref.Task, false
+	if e.Cause.Kind == comms.CauseTask && s.exists(by) {
+		if early = s.unsure(by); !early {
+			by, early = s.otherCause(e.Task, by)
+		}
 	}
+	if early {
+		s.endsEarly(e.Task, by)
+	} else {
+		s.countsBehind(e.Task)
+	}
+}
+
+// endsEarly takes in that a task ended for one whose end is not known.
+func (s *States) endsEarly(t, by dag.TaskIndex) {
 	if s.early == nil {
 		s.early, s.behind = map[dag.TaskIndex]dag.TaskIndex{}, map[dag.TaskIndex][]dag.TaskIndex{}
 	}
-	s.early[e.Task] = by
-	s.behind[by] = append(s.behind[by], e.Task)
+	s.early[t] = by
+	s.behind[by] = append(s.behind[by], t)
 	if g := s.goesWith(by); g != by {
-		s.behind[g] = append(s.behind[g], e.Task)
+		s.behind[g] = append(s.behind[g], t)
 	}
 }
 

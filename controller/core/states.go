@@ -71,6 +71,7 @@ type States struct {
 
 	early  map[dag.TaskIndex]dag.TaskIndex   // of tasks that were skipped or cancelled for one whose end was not known: that one
 	behind map[dag.TaskIndex][]dag.TaskIndex // those by it; it may hold more
+	lists  map[dag.TaskIndex][]dag.TaskIndex // of early tasks that read lists: others for which they may have been skipped
 }
 
 // NewStates returns the states of a job in which nothing has happened.
@@ -157,7 +158,6 @@ func (s *States) put(i dag.TaskIndex, to TaskState) {
 		s.totals.Tasks--
 	}
 	s.noteCut(i, from, to)
-	s.noteEnd(i, to)
 	was, is := from != TaskAbsent && !from.Over(), to != TaskAbsent && !to.Over()
 	if was && !is {
 		s.open--
@@ -169,6 +169,11 @@ func (s *States) put(i dag.TaskIndex, to TaskState) {
 	}
 	s.totals.Done += delta(from == TaskDone, to == TaskDone)
 	s.totals.Failed += delta(from == TaskFailed, to == TaskFailed)
+	s.set(i, to)
+	s.noteEnd(i, to)
+}
+
+func (s *States) set(i dag.TaskIndex, to TaskState) {
 	if int(i) < len(s.static) {
 		s.static[i] = to
 		return
