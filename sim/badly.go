@@ -65,11 +65,17 @@ func (o *oracle) settled(k *core.Kept, c *core.Commit) {
 	if f.fails = f.fails || k.Row.Fails; c.Row == nil || !c.Row.Phase.Final() || f.cancel {
 		return
 	}
-	s, failed := k.Past().States, false
+	s, failed, stops := k.Past().States, false, false
+	s.Each(func(t dag.TaskIndex, state core.TaskState) {
+		stops = stops || state == core.TaskFailed && !f.g.MayFail(f.g.GroupIndex(t))
+	})
 	s.Each(func(t dag.TaskIndex, state core.TaskState) {
 		failed = failed || state == core.TaskFailed || f.badly[t].stays
 		if state != core.TaskSkipped && state != core.TaskCancelled || f.fails { // the controller has stopped it
 			return
+		}
+		if stops && state == core.TaskCancelled && !f.cutOff(t) {
+			return // by a controller that had stopped the job for that, and died before that was stored
 		}
 		if why := f.groundless(s, t); why != "" {
 			o.w.fail(c.Job, "the job is %s with task %s %s, and %s", k.Row.Phase, k.Graph.TaskName(t), state, why)

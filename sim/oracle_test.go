@@ -224,6 +224,9 @@ func TestWhatEndsBadlyHasACauseThatCounts(t *testing.T) {
 	skipped := func(t dag.TaskIndex, cause comms.Cause) comms.Event {
 		return comms.Event{Kind: comms.EventSkipped, Task: t, Attempt: 1, Cause: cause, Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: "something failed"}}
 	}
+	cancelled := func(t dag.TaskIndex) comms.Event {
+		return comms.Event{Kind: comms.EventCancelled, Task: t, Attempt: 1, Error: &comms.TaskError{Kind: comms.ErrorCancelled, Message: "the job stopped"}}
+	}
 	of := func(t dag.TaskIndex) comms.Cause {
 		return comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}}
 	}
@@ -251,6 +254,10 @@ func TestWhatEndsBadlyHasACauseThatCounts(t *testing.T) {
 			says(1, failed(a), skipped(b, of(a)), skipped(c, of(a)), finished(list, 1))}, "c skipped, and all that it reads is there"},
 		"the job was stopped": {false, []core.Batch{
 			says(1, failed(a), skipped(b, of(a)), skipped(c, of(a)), skipped(list, of(a)))}, ""},
+		"a controller has stopped the job for what failed": {false, []core.Batch{
+			says(1, failed(a), skipped(b, of(a)), cancelled(c), cancelled(list))}, ""},
+		"a controller has stopped the job for what may fail": {true, []core.Batch{
+			says(1, failed(a), skipped(b, of(a)), cancelled(c), finished(list, 1))}, "c cancelled, and all that it reads is there"},
 		"the job was stopped, and what failed was made in the end": {false, []core.Batch{
 			says(1, failed(a), skipped(b, of(a)), skipped(c, of(a)), finished(list, 1)), anew("", b), says(2, finished(a, again), finished(b, again))},
 			"c skipped, and a, for which it is, is done"},
