@@ -129,18 +129,18 @@ func TestSeeds(t *testing.T) {
 // stolen are seeds that once failed with idle agents that take work of others.
 var stolen = []uint64{
 	28000325, // the oracle knew nothing of a job that a controller had stopped for a failure, which died before that was stored
-	1364,    // the oracle counted an attempt that was told to end as one that runs
-	25912,   // as 1697 of packed
-	30370,   // as 1364, of two attempts
-	2001,    // a job was on two agents and then on one, the next process of which tried a task under the number that the first had told the other of
-	2456,    // what a call returned was freed while another read it, whose executor died: its caller had begun anew and called otherwise
-	322,     // the oracle took what several agents had been given, before one of them got all, for what each still has
-	29514,   // a copy of an attempt before was spilled when its agent had made the dataset anew: its file did not say what it was, and stayed
-	39176,   // the end of a generator was told at a new epoch although it began anew for an element that was lost before
-	1002325, // the oracle did not know that an executor dies with what it has not said of a fused path
-	700796,  // the oracle counted what an agent that made a task again by itself had noted before it heard that another had the task
-	1700069, // the oracle did not know that a generator that was skipped for a failure that counts no more makes again what it had published; with the oracle of sim/badly.go: what had failed where nobody hears of it counted as done, as nobody was to read it, and what had been stopped for it stayed so
-	2700486, // the new process of an agent never got its Assign, and the job was cancelled: it had found datasets, and had no end to tell of
+	1364,     // the oracle counted an attempt that was told to end as one that runs
+	25912,    // as 1697 of packed
+	30370,    // as 1364, of two attempts
+	2001,     // a job was on two agents and then on one, the next process of which tried a task under the number that the first had told the other of
+	2456,     // what a call returned was freed while another read it, whose executor died: its caller had begun anew and called otherwise
+	322,      // the oracle took what several agents had been given, before one of them got all, for what each still has
+	29514,    // a copy of an attempt before was spilled when its agent had made the dataset anew: its file did not say what it was, and stayed
+	39176,    // the end of a generator was told at a new epoch although it began anew for an element that was lost before
+	1002325,  // the oracle did not know that an executor dies with what it has not said of a fused path
+	700796,   // the oracle counted what an agent that made a task again by itself had noted before it heard that another had the task
+	1700069,  // the oracle did not know that a generator that was skipped for a failure that counts no more makes again what it had published; with the oracle of sim/badly.go: what had failed where nobody hears of it counted as done, as nobody was to read it, and what had been stopped for it stayed so
+	2700486,  // the new process of an agent never got its Assign, and the job was cancelled: it had found datasets, and had no end to tell of
 }
 
 // mixed are seeds that once failed with gangs and such agents.
