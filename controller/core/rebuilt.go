@@ -282,10 +282,11 @@ func (s *States) isOutdated(t dag.TaskIndex) (is, known bool) {
 			}
 			for _, ref := range refs {
 				sum := s.lineage.sum(ref)
-				if sum == 0 && (s.get(ref.Task) != TaskDone || s.lineage.unsaid[ref.Task]) {
+				if sum == 0 && (!s.get(ref.Task).Over() || s.lineage.unsaid[ref.Task]) {
 					return false, false
 				}
-				now, untold = comms.Read(now, ref, sum), untold || s.lineage.nowhere[ref]
+				never := s.lineage.heard(ref) == 0 && s.get(ref.Task) != TaskDone // its maker has failed since
+				now, untold = comms.Read(now, ref, sum), untold || never || s.lineage.nowhere[ref]
 			}
 		}
 	}
