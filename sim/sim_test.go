@@ -232,6 +232,7 @@ var variedGangs = []uint64{
 // agents that take work of others.
 var variedSteals = []uint64{
 	28001498, // who had read what had no hash, of a generator that failed then, was never compared: it waited for that to be told of
+	31001931, // a new process of an agent lost an output that it had found, while the epoch was stored that rested on that: nobody made it again
 	26001761, // a list lacked what had failed on several agents: of those that were lost with their agent nobody knew, and the reader stayed skipped
 	26003935, // the oracle compared a task by one of its inputs, though another was lost before anybody told of it
 	26001591, // the oracle wanted a job to fail for bytes that had no hash before

@@ -305,7 +305,8 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 
 // datasets notes what an event says of exports. It tells whether something is
 // gone that the controller must have made again: what an agent loses it makes
-// again itself, but not what it was promised and never had.
+// again itself, but not what it was promised and never had, nor an output of the
+// job that its new process has found, which knows no epoch and so has no task.
 func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost bool) {
 	r := j.resuming
 	if r != nil {
@@ -320,10 +321,14 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 		if r != nil {
 			r.lost[ref] = struct{}{}
 		}
-		if _, ok := j.exports[ref]; ok {
+		_, kept := j.exports[ref]
+		if kept {
 			delete(j.exports, ref)
 			j.result, j.there = false, exportAt{}
 			commit.Drop = append(commit.Drop, ref)
+		}
+		if kept && commit.Batch.Epoch == 0 && r == nil {
+			return true
 		}
 		return (e.Cause.Kind == comms.CauseSubmit || e.Cause.Kind == comms.CauseDataset) && (len(j.parts) < 2 || j.states.get(ref.Task).Over() || !j.told(ref.Task, p))
 	}
