@@ -99,8 +99,8 @@ func (c *Core) missingOf(j *job, t taskIndex) {
 		c.askFor(j, ref)
 		return true
 	}
-	for _, e := range j.edgesOf(t) { // an element that is read by its name, and what is whole
-		if e.Kind != dag.SourceStream && ask(e.Consumer, comms.DatasetRef{Task: t, Output: e.Output, Element: e.Element}) {
+	for _, e := range j.edgesOf(t) {
+		if (e.Kind == dag.SourceWhole || e.Kind == dag.SourceElement) && ask(e.Consumer, comms.DatasetRef{Task: t, Output: e.Output, Element: e.Element}) {
 			return
 		}
 	}

@@ -10,8 +10,15 @@ import (
 // names one task that has. Others may have failed on an agent that dies before the controller
 // hears of it: they are given out anew, and so is what was skipped for them.
 
-// countsBehind takes in that the end of a task counts: so does what ended early for it, but
-// for what may have ended for others, too, whose end is not known.
+// doubts are the tasks for which a reader of lists may have been skipped, as somebody has heard,
+// and whose ends were not known then.
+type doubts struct {
+	tasks []dag.TaskIndex // sorted
+	next  int             // ends of those before it were known when it was asked for last
+}
+
+// countsBehind takes in that the end of a task counts: so does what ended early for it, except a
+// reader of lists that may have been skipped for a task whose end is not known: it is behind that one now.
 func (s *States) countsBehind(t dag.TaskIndex) {
 	for todo := []dag.TaskIndex{t}; len(todo) > 0 && len(s.early) > 0; {
 		t, todo = todo[len(todo)-1], todo[:len(todo)-1]
@@ -32,30 +39,49 @@ func (s *States) countsBehind(t dag.TaskIndex) {
 	}
 }
 
+// doubt keeps for what tasks one may have been skipped, if it reads lists.
+func (s *States) doubt(t dag.TaskIndex) *doubts {
+	d := s.lists[t]
+	if d != nil {
+		return d
+	}
+	d = &doubts{tasks: s.inDoubt(t)}
+	if len(d.tasks) > 0 {
+		if s.lists == nil {
+			s.lists = map[dag.TaskIndex]*doubts{}
+		}
+		s.lists[t] = d
+	}
+	return d
+}
+
+// doubting lists the readers that may have been skipped for a task, sorted.
+func (s *States) doubting(t dag.TaskIndex) (readers []dag.TaskIndex) {
+	for r, d := range s.lists {
+		if _, is := slices.BinarySearch(d.tasks, t); is {
+			readers = append(readers, r)
+		}
+	}
+	slices.Sort(readers)
+	return readers
+}
+
 // otherCause finds a task whose end is not known, and for which one may have been skipped that
 // was so for another: they are of a list.
 func (s *States) otherCause(t, by dag.TaskIndex) (other dag.TaskIndex, is bool) {
-	list, known := s.lists[t]
-	switch {
-	case s.get(t) != TaskSkipped, s.get(by) == TaskFailed && !s.g.MayFail(s.g.GroupIndex(by)): // the job was stopped
-		return 0, false
-	case !known:
-		list = s.inDoubt(t)
-	}
-	for len(list) > 0 && !s.unsure(list[0]) {
-		list = list[1:]
-	}
-	if len(list) == 0 {
+	if s.get(t) != TaskSkipped || s.get(by) == TaskFailed && !s.g.MayFail(s.g.GroupIndex(by)) { // the job was stopped
 		return 0, false
 	}
-	if s.lists == nil {
-		s.lists = map[dag.TaskIndex][]dag.TaskIndex{}
+	d := s.doubt(t)
+	for ; d.next < len(d.tasks); d.next++ {
+		if other = d.tasks[d.next]; s.unsure(other) {
+			return other, true
+		}
 	}
-	s.lists[t] = list[1:]
-	return list[0], true
+	return 0, false
 }
 
-// inDoubt lists the tasks without which a list of a task may have too little, and of whose end
+// inDoubt lists, sorted, the tasks without which a list of a task may have too little, and of whose end
 // nobody knows, or whose end does not count that the present events speak of; none when the
 // task lacks something for certain.
 func (s *States) inDoubt(t dag.TaskIndex) (tasks []dag.TaskIndex) {
@@ -77,13 +103,13 @@ func (s *States) inDoubt(t dag.TaskIndex) (tasks []dag.TaskIndex) {
 				all = false
 			}
 			for _, ref := range refs {
-				doubt := s.unsure(ref.Task) || s.void(ref.Task)
-				if doubt {
+				switch {
+				case s.unsure(ref.Task) || s.void(ref.Task):
 					tasks = append(tasks, ref.Task)
-				}
-				if doubt || s.get(ref.Task) == TaskDone {
 					there++
-				} else {
+				case s.get(ref.Task) == TaskDone, s.lineage.heard(ref) != 0: // what a task published that failed then counts
+					there++
+				default:
 					all = false
 				}
 			}
@@ -92,5 +118,6 @@ func (s *States) inDoubt(t dag.TaskIndex) (tasks []dag.TaskIndex) {
 			return nil
 		}
 	}
-	return tasks
+	slices.Sort(tasks)
+	return slices.Compact(tasks)
 }

@@ -124,7 +124,7 @@ func (s *States) publishes(d *comms.Desc) {
 }
 
 // unread takes in a dataset that nobody reads any more as it is made again. Of one that had
-// no hash as it was heard of, its readers have told all there is to tell.
+// no hash as it was heard of, those who read that have told all there is to tell.
 func (s *States) unread(d *comms.Desc) {
 	l := &s.lineage
 	if d.Attempt <= 1 || l.heard(d.Ref) != 0 {

@@ -145,7 +145,7 @@ func (s *States) inVain(e *comms.Event) bool {
 	if e.Cause.Kind != comms.CauseTask || !s.exists(by) {
 		return false
 	}
-	return anew(by) || e.Kind == comms.EventSkipped && slices.ContainsFunc(s.inDoubt(e.Task), anew)
+	return anew(by) || e.Kind == comms.EventSkipped && len(s.missed)+len(s.since) > 0 && slices.ContainsFunc(s.inDoubt(e.Task), anew)
 }
 
 // miss takes in that a task waits for the controller: for its agent it has ended
@@ -185,17 +185,21 @@ func (s *States) notEarly(t dag.TaskIndex) {
 // the controller knows of it, and it never does when that agent dies.
 func (s *States) endsFor(e *comms.Event) {
 	s.notEarly(e.Task)
-	by, early := e.Cause.Ref.Task, false
+	by := e.Cause.Ref.Task
 	if e.Cause.Kind == comms.CauseTask && s.exists(by) {
-		if early = s.unsure(by); !early {
-			by, early = s.otherCause(e.Task, by)
+		if s.unsure(by) {
+			s.endsEarly(e.Task, by)
+			if e.Kind == comms.EventSkipped {
+				s.doubt(e.Task)
+			}
+			return
+		}
+		if other, is := s.otherCause(e.Task, by); is {
+			s.endsEarly(e.Task, other)
+			return
 		}
 	}
-	if early {
-		s.endsEarly(e.Task, by)
-	} else {
-		s.countsBehind(e.Task)
-	}
+	s.countsBehind(e.Task)
 }
 
 // endsEarly takes in that a task ended for one whose end is not known.
@@ -261,6 +265,10 @@ func (s *States) takeBehind(t dag.TaskIndex) (all []dag.TaskIndex) {
 				s.notEarly(e)
 				all = append(all, e)
 			}
+		}
+		for _, e := range s.doubting(t) {
+			s.notEarly(e)
+			all = append(all, e)
 		}
 		if delete(s.behind, t); i == len(all) {
 			return all

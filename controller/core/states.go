@@ -71,7 +71,7 @@ type States struct {
 
 	early  map[dag.TaskIndex]dag.TaskIndex   // of tasks that were skipped or cancelled for one whose end was not known: that one
 	behind map[dag.TaskIndex][]dag.TaskIndex // those by it; it may hold more
-	lists  map[dag.TaskIndex][]dag.TaskIndex // of early tasks that read lists: others for which they may have been skipped
+	lists  map[dag.TaskIndex]*doubts         // of early tasks that read lists: for what they may have been skipped
 }
 
 // NewStates returns the states of a job in which nothing has happened.
