@@ -85,10 +85,11 @@ var alone = []uint64{
 
 // ganged are seeds that once failed with gangs.
 var ganged = []uint64{
-	16315,   // agents forgot a job that was nobody's any more before that was stored, and the next controller found its tasks cancelled
-	5000774, // as 16315: an agent that came back forgot a job that was to go on without it
-	700244,  // a member was tried again before the process of its last try was dead, and had what that held in memory and waited for
-	510272,  // a gang held back the cpu that a generator needed to go on, and waited for memory that this had
+	30000975, // an executor died that held memory and waited for more: it got that with what was taken back of it, and had ended then
+	16315,    // agents forgot a job that was nobody's any more before that was stored, and the next controller found its tasks cancelled
+	5000774,  // as 16315: an agent that came back forgot a job that was to go on without it
+	700244,   // a member was tried again before the process of its last try was dead, and had what that held in memory and waited for
+	510272,   // a gang held back the cpu that a generator needed to go on, and waited for memory that this had
 }
 
 // packed are seeds that once failed with gangs each on one agent.

@@ -228,8 +228,10 @@ func (c *Core) announce(ex *executor, id ledger.SegmentID) {
 func (c *Core) grantedRequest(e ledger.Granted) {
 	q := c.requests[e.ID]
 	switch {
-	case q == nil:
-		c.must(c.led.Release(e.ID))
+	case q == nil: // its executor is dead: what that held was given to what it waited for, and may be taken back by now
+		if err := c.led.Release(e.ID); !errors.Is(err, ledger.ErrUnknown) {
+			c.must(err)
+		}
 	case q.run != nil:
 		q.run.granted = true
 		c.pinEnded(q.run)
