@@ -56,11 +56,11 @@ func RememberCluster(name, address string) (dir string, err error) {
 func JoinCluster(ctx context.Context, address, token, name string) (cluster string, err error) {
 	target, err := comms.TCPAddress(address)
 	if err != nil {
-		return "", fmt.Errorf("join: %w", err)
+		return "", fmt.Errorf("%w: join: %w", ErrBadRequest, err)
 	}
 	t, err := pki.ParseToken(token)
 	if err != nil {
-		return "", fmt.Errorf("join: %w", err)
+		return "", fmt.Errorf("%w: join: %w", ErrBadRequest, err)
 	}
 	m, err := pki.Join(ctx, strings.TrimPrefix(target, "tcp://"), t, name, time.Now)
 	if err != nil {
@@ -68,7 +68,7 @@ func JoinCluster(ctx context.Context, address, token, name string) (cluster stri
 	}
 	id := m.Identity()
 	if !id.Role.Client() {
-		return "", fmt.Errorf("join: the token is for the role %s: give it to cascade-agent --join %s --token TOKEN", id.Role, address)
+		return "", fmt.Errorf("%w: join: the token is for the role %s: give it to cascade-agent --join %s --token TOKEN", ErrBadRequest, id.Role, address)
 	}
 	dir, err := RememberCluster(id.Cluster, target)
 	if err != nil {

@@ -313,8 +313,12 @@ type Founding struct {
 	Life   time.Duration // of the first token
 }
 
+// ErrInvalid is what Found was told that cannot be.
+var ErrInvalid = errors.New("such a cluster cannot be")
+
 // Found makes the authority of a new cluster and the first token, for agents. Where
-// there is one already the error matches fs.ErrExist, and nothing is made.
+// there is one already the error matches fs.ErrExist, and where the name, the uses or
+// the life of the token cannot be, ErrInvalid; then nothing is made.
 func Found(f Founding) (t pki.Token, expires time.Time, err error) {
 	t, expires, err = found(f)
 	if err != nil {
@@ -330,9 +334,12 @@ func found(f Founding) (t pki.Token, expires time.Time, err error) {
 		}
 		return t, expires, err
 	}
+	if f.Uses < 1 || f.Life <= 0 {
+		return t, expires, fmt.Errorf("%w: a token for %d uses and %v", ErrInvalid, f.Uses, f.Life)
+	}
 	a, err := pki.NewAuthority(f.Name, time.Now())
 	if err != nil {
-		return t, expires, err
+		return t, expires, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if err := os.MkdirAll(f.State, 0o700); err != nil {
 		return t, expires, err
@@ -343,12 +350,13 @@ func found(f Founding) (t pki.Token, expires time.Time, err error) {
 		return t, expires, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := a.Save(authorityFolder(f.State)); err != nil {
-		return t, expires, err
-	}
 	m, err := members.Open(a, store, time.Now)
 	if err != nil {
 		return t, expires, err
 	}
-	return m.Invite(pki.RoleAgent, "", f.Uses, f.Life)
+	if t, expires, err = m.Invite(pki.RoleAgent, "", f.Uses, f.Life); err != nil {
+		return t, expires, err
+	}
+	// The authority comes last: who is interrupted before it begins anew.
+	return t, expires, a.Save(authorityFolder(f.State))
 }

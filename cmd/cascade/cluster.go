@@ -86,6 +86,9 @@ name is what --to takes on this host from now on.`,
 			if errors.Is(err, fs.ErrExist) {
 				return badInputf("%w; cascade cluster token makes a token for more hosts", err)
 			}
+			if errors.Is(err, controller.ErrInvalid) {
+				return badInput{err}
+			}
 			if err != nil {
 				return err
 			}

@@ -19,9 +19,13 @@ func TestClusterRefusals(t *testing.T) {
 	removeSocket := leaveSocket(t, daemon.ControllerSocket(h.state))
 	h.expect(h.start("", "cluster", "token"), "exit 3", "no controller serves "+h.state+" on this host: start cascade-controller --state")
 	removeSocket()
+	h.expect(h.start("", "cluster", "init", "--name", "a b"), "exit 2", `name "a b" in a certificate: want 1 to 128 bytes without blanks`)
+	h.expect(h.start("", "cluster", "init", "--name", ".."), "exit 2", `name ".." in a certificate`)
+	h.expect(h.start("", "cluster", "init", "--uses", "0"), "exit 2", "a token for 0 uses and 24h0m0s")
 	h.expect(h.start("", "cluster", "init"), "cluster cascade: its authority is in", "The token admits 32 hosts")
 	h.expect(h.start("", "clean", "--all"), "removed its state; kept pki: rm -r "+h.state+" removes that")
 	h.expect(h.start("", "cluster", "init"), "exit 2", "cluster cascade is there already", "cascade cluster token makes a token for more hosts")
+	h.expect(h.start("", "cluster", "join", "127.0.0.1:1", "--token", "garbage"), "exit 2", `a token begins with "cascade1."`)
 	left, err := filepath.Glob(filepath.Join(h.state, "*"))
 	if err != nil {
 		t.Fatal(err)

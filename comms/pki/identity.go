@@ -46,7 +46,7 @@ func (id Identity) String() string {
 	return fmt.Sprintf("%s %s of cluster %s", id.Role, id.Name, id.Cluster)
 }
 
-// maxName bounds names, which stand in certificates, logs and keys of the store.
+// maxName bounds names, which stand in certificates, logs, keys of the store and, those of clusters, in paths.
 const maxName = 128
 
 func (id Identity) validate() error {
@@ -54,10 +54,10 @@ func (id Identity) validate() error {
 		return err
 	}
 	for _, s := range []string{id.Cluster, id.Name} {
-		if s == "" || len(s) > maxName || strings.ContainsFunc(s, func(r rune) bool {
+		if s == "" || s == "." || s == ".." || len(s) > maxName || strings.ContainsFunc(s, func(r rune) bool {
 			return r <= ' ' || r == 0x7f || r == '/' || r == 0xfffd
 		}) {
-			return fmt.Errorf("name %q in a certificate: want 1 to %d bytes without blanks and slashes", s, maxName)
+			return fmt.Errorf("name %q in a certificate: want 1 to %d bytes without blanks and slashes, other than \".\" and \"..\"", s, maxName)
 		}
 	}
 	return nil
