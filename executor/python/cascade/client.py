@@ -395,11 +395,13 @@ class Job:
         return bytes(out)
 
     def logs(self, task: str) -> str:
-        """What a task has written up to now."""
+        """What a task has written up to now; nothing as long as it has not started. A KeyError where no task has that name."""
         rows = [r for r in self._cluster._rows("tasks", self._id.bytes, task) if r["name"] == task]
-        agents = {r["name"]: r for r in self._cluster._rows("agents", bytes(16), "")}
-        if not rows or not rows[0].get("agent"):
+        if not rows:
+            raise KeyError(f"{task} is no task of job {self.id}")
+        if not rows[0].get("agent"):
             return ""
+        agents = {r["name"]: r for r in self._cluster._rows("agents", bytes(16), "")}
         agent = rows[0]["agent"]
         peer = self._cluster._agent(agent, agents.get(agent, {}).get("addresses", []))
         out = b""

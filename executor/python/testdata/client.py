@@ -168,6 +168,10 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
         print("caught", type(e).__name__, "of task", e.task, "kind", e.kind, "message", e.message)
         print("its last line:", e.stack.splitlines()[-1])
         print("it printed:", e.output.strip(), "/", job.logs("fail").strip())
+    try:
+        job.logs("fall")
+    except KeyError as e:
+        print("refused:", e.args[0].replace(job.id, "JOB"))
 
     with cascade.Graph("none", pip=["numpy"]) as g:
         parts = steps.count(n=0)
