@@ -85,7 +85,9 @@ var alone = []uint64{
 
 // ganged are seeds that once failed with gangs.
 var ganged = []uint64{
+	35002822, // a task was released: what it alone waited for ended a streamed group, whose shared input was counted anew, and then released once more
 	30000975, // an executor died that held memory and waited for more: it got that with what was taken back of it, and had ended then
+	35002877, // an agent with room for a gang came while it was found out what a client's rerun takes: that was refused, and the gang stayed nobody's
 	16315,    // agents forgot a job that was nobody's any more before that was stored, and the next controller found its tasks cancelled
 	5000774,  // as 16315: an agent that came back forgot a job that was to go on without it
 	700244,   // a member was tried again before the process of its last try was dead, and had what that held in memory and waited for
@@ -146,9 +148,10 @@ var stolen = []uint64{
 
 // mixed are seeds that once failed with gangs and such agents.
 var mixed = []uint64{
-	3533,    // an Assign put back what a member had made before its gang started over
-	4962,    // as 3533
-	1400301, // what was kept for an instance that will never be was let go a step after its generator had failed
+	3533,     // an Assign put back what a member had made before its gang started over
+	4962,     // as 3533
+	1400301,  // what was kept for an instance that will never be was let go a step after its generator had failed
+	35000672, // an instance that was skipped before it came into being was named by an Assign of a sender that did not know yet, and what it reads was made again
 }
 
 // packedMixed are seeds that once failed with such agents and gangs each on one of them.

@@ -255,8 +255,10 @@ func (j *job) setFuse(paths [][]taskIndex) {
 // setTasks brings the tasks in line with an Assign: those in Run are this
 // agent's, others that have not ended are not any more. A task that ended here
 // runs again only when the Assign gives it a higher attempt: else the sender did
-// not know yet. One of which the Assign says nothing has not ended, whatever was
-// known of it: it starts over when there is an agent that can run it.
+// not know yet. So does an instance that was skipped before it came into being,
+// or what it reads would be made again for nothing. One of which the Assign says
+// nothing has not ended, whatever was known of it: it starts over when there is
+// an agent that can run it.
 func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 	run := m.Run
 	if run == nil && len(m.Peers)+len(m.Ended) == 0 {
@@ -284,6 +286,8 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 			mine[i] = true
 			t := &j.tasks[i]
 			switch {
+			case t.state == tAbsent && t.flags&fUnborn != 0 && attempt <= t.attempt:
+				*t = task{attempt: t.attempt, state: tSkipped, flags: fReleased}
 			case t.state == tAbsent:
 				*t = task{attempt: attempt, state: tWaiting}
 				j.unended++

@@ -254,23 +254,40 @@ func (c *Core) freeData(j *job, d *dataset) {
 	}
 }
 
-// release ends a task's need for its inputs: its end is committed.
+// release ends a task's need for its inputs: its end is committed. All of its references
+// are taken away before anything is freed: of what is on its way and needed no more the
+// task has ended, and then others are counted anew, without this task.
 func (c *Core) release(j *job, t taskIndex) {
 	j.tasks[t].flags |= fReleased
 	none := len(j.data) == 0 && (j.peers == nil || len(j.peers.heard)+len(j.peers.old) == 0)
-	if none && int(t) < j.static {
+	if none && int(t) < j.static || j.groupOf(t).rooted {
 		return
 	}
-	gs := j.groupOf(t)
-	if gs.rooted || none {
-		if gs.group.Stream != nil {
-			c.releaseInstance(j, t)
-		}
-		return
+	over := make([]comms.DatasetRef, 0, 8)
+	if !none {
+		over = j.unreadInputs(over, t)
 	}
+	slot, element, instance := j.graph.Slot(t)
+	if instance {
+		over = j.unreadElement(over, slot, element)
+	}
+	for _, ref := range over {
+		c.deref(j, ref, 0)
+	}
+	if instance {
+		c.instanceReleased(j, slot, element)
+	}
+	if j.peers != nil {
+		c.dropUnsure(j)
+	}
+}
+
+// unreadInputs takes away the references of a task, but those that its whole slot has
+// and that of the element it came into being for, as unread does.
+func (j *job) unreadInputs(over []comms.DatasetRef, t taskIndex) []comms.DatasetRef {
 	ins, err := j.graph.Inputs(t)
 	if err != nil {
-		return
+		return over
 	}
 	slot, element, instance := j.graph.Slot(t)
 	for _, in := range ins {
@@ -282,22 +299,30 @@ func (c *Core) release(j *job, t taskIndex) {
 			case dag.SourceStream:
 				if st := j.streams[outputKey{s.Task, s.Output}]; st != nil {
 					for e := range st.next {
-						c.deref(j, comms.DatasetRef{Task: s.Task, Output: s.Output, Element: e}, 1)
+						over = j.unread(over, comms.DatasetRef{Task: s.Task, Output: s.Output, Element: e})
 					}
 				}
 			case dag.SourceGroup:
-				c.releaseGroup(j, s)
+				for _, ref := range j.wholeGroup(s) {
+					over = j.unread(over, ref)
+				}
 			default:
-				c.deref(j, comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}, 1)
+				over = j.unread(over, comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element})
 			}
 		}
 	}
-	if instance {
-		c.releaseInstance(j, t)
+	return over
+}
+
+// unread takes one reference of a dataset away, and adds it to those that may be free
+// now: here without any, or not here.
+func (j *job) unread(over []comms.DatasetRef, ref comms.DatasetRef) []comms.DatasetRef {
+	if d := j.data[ref]; d != nil {
+		if d.refs = max(0, d.refs-1); d.refs > 0 {
+			return over
+		}
 	}
-	if j.peers != nil {
-		c.dropUnsure(j)
-	}
+	return append(over, ref)
 }
 
 // retain replaces what is kept of an ended job.

@@ -42,6 +42,7 @@ const (
 	fElsewhere                   // it ended before the job came here: only the controller can have it run again
 	fPromised                    // an instance that an Assign names, and whose element is not here yet
 	fAwaited                     // a run behind it was given what it was still to make
+	fUnborn                      // an absent instance that was skipped: its element never came
 )
 
 // task is all that is kept for each task: 12 bytes.

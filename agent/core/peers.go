@@ -190,7 +190,8 @@ func (c *Core) takeOver(j *job, m *comms.Assign) {
 	}
 }
 
-// makeAbsent forgets a task. Copies of what it made are kept to be told again, or freed.
+// makeAbsent forgets a task, but that it was skipped before it came into being. Copies of
+// what it made are kept to be told again, or freed.
 func (c *Core) makeAbsent(j *job, t taskIndex, keep bool) {
 	if j.hasMember(t) {
 		c.leaveGang(j, t)
@@ -219,7 +220,7 @@ func (c *Core) makeAbsent(j *job, t taskIndex, keep bool) {
 		}
 	}
 	delete(j.edgeCache, t)
-	*s = task{attempt: s.attempt}
+	*s = task{attempt: s.attempt, flags: s.flags & fUnborn}
 }
 
 // dropOld frees copies that nobody has told again.

@@ -194,7 +194,7 @@ func (c *Core) nextAttempt(j *job, i uint64, attempt uint32) {
 	}
 	if t.state == tAbsent {
 		t.attempt = max(t.attempt, attempt-1)
-		t.flags |= fPromised
+		t.flags = t.flags&^fUnborn | fPromised
 	}
 }
 
@@ -226,6 +226,7 @@ func (c *Core) skipUnborn(j *job, t taskIndex, output uint32) {
 	for _, i := range c.unborn(j, t, output) {
 		k := &j.tasks[i]
 		k.attempt = comms.NextTry(k.attempt)
+		k.flags |= fUnborn
 		c.note(j, comms.Event{Kind: comms.EventSkipped, Task: i, Attempt: k.attempt, Cause: comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}},
 			Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("it needs %s, which did not deliver", j.taskName(t)),
 				Task: j.taskName(i), Attempt: comms.Try(k.attempt), Agent: c.cfg.Agent}})
@@ -310,18 +311,22 @@ func (sl *slot) state(j *job) (sourceState, int) {
 	return srcThere, int(sl.ended)
 }
 
-// releaseInstance ends an instance's need for the element it followed.
-func (c *Core) releaseInstance(j *job, t taskIndex) {
-	s, element, _ := j.graph.Slot(t)
+// unreadElement counts an instance as released and takes away its reference of the
+// element it followed, as unread does.
+func (j *job) unreadElement(over []comms.DatasetRef, s int, element uint64) []comms.DatasetRef {
 	sl := &j.slots[s]
 	if j.exists(s, element) {
-		sl.released++ // before the element is let go: with the last one the slot may be counted anew, and this instance with it
+		sl.released++
 	}
-	c.deref(j, comms.DatasetRef{Task: sl.key.task, Output: sl.key.output, Element: element}, 1)
+	return j.unread(over, comms.DatasetRef{Task: sl.key.task, Output: sl.key.output, Element: element})
+}
+
+// instanceReleased ends the need of a slot for what its instances share, if that was the last one.
+func (c *Core) instanceReleased(j *job, s int, element uint64) {
 	if j.exists(s, element) {
 		c.slotDone(j, s)
 	}
-	if j.peers != nil && j.endedAway(sl.key.task) { // see slotReads
+	if j.peers != nil && j.endedAway(j.slots[s].key.task) { // see slotReads
 		for _, src := range j.sharedSources(s) {
 			c.derefShared(j, src)
 		}
@@ -364,13 +369,6 @@ func (c *Core) derefShared(j *job, src dag.Source) {
 		} else if j.peers != nil {
 			c.derefHeard(j, ref)
 		}
-	}
-}
-
-// releaseGroup drops one reference to each dataset of a whole streamed group.
-func (c *Core) releaseGroup(j *job, s dag.Source) {
-	for _, ref := range j.wholeGroup(s) {
-		c.deref(j, ref, 1)
 	}
 }
 

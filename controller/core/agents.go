@@ -159,15 +159,14 @@ func (c *Core) synced(a *agent) {
 	}
 	a.snapshot, a.fresh = nil, false
 	for _, j := range c.sortedJobs() {
-		if j.stage == stageActive && j.ending == nil && (j.anyGone() || j.rec.Homeless) {
+		switch {
+		case j.stage == stageActive && j.ending == nil && (j.anyGone() || j.rec.Homeless):
 			c.goOn(j)
-			continue
+		case !j.atEnd() && j.rec.Cancel == "" && (j.rec.Homeless || slices.ContainsFunc(j.parts, c.moves)):
+			c.resume(j, "", false) // this agent can take over from one that leaves; of a job that goes on for a client, too: that may be refused
+		default:
+			c.place(j)
 		}
-		if j.stage == stageActive && j.rec.Cancel == "" && slices.ContainsFunc(j.parts, c.moves) {
-			c.resume(j, "", false) // this agent can take over from one that leaves
-			continue
-		}
-		c.place(j)
 	}
 	c.weighAll()
 }
@@ -221,7 +220,7 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 		p.gone, p.have = false, nil
 	}
 	if r := j.resuming; r != nil && (was || p == nil) && !j.anyGone() && (len(j.parts) < 2 || !r.asked) { // it was to go on elsewhere
-		j.resuming, j.stage = nil, stageActive
+		c.unresume(j)
 		c.giveUp(j)
 		if l := c.links[r.link]; l != nil && len(r.rerun) > 0 {
 			c.reply(l, r.req, comms.CodeUnavailable, "the job's agent has just come back: try again")

@@ -108,6 +108,7 @@ type resumption struct {
 	req   uint64
 	ended bool // the job had ended
 	asked bool // an agent asked for datasets that it does not have
+	owed  bool // the job is to go on for another reason, too: also when what a client asked for is refused
 }
 
 // atEnd tells whether nothing of the job runs: it has ended, or its end is being

@@ -21,7 +21,7 @@ func (c *Core) resume(j *job, near string, asked bool) {
 		c.endUnassigned(j) // nothing of it runs any more
 		return
 	}
-	r := &resumption{near: near, asked: asked}
+	r := &resumption{near: near, asked: asked, owed: true}
 	if old := j.resuming; old != nil {
 		r.rerun, r.why, r.link, r.req, r.ended = old.rerun, old.why, old.link, old.req, old.ended
 		r.near, r.asked = cmp.Or(near, old.near), asked || old.asked
@@ -70,11 +70,18 @@ func (c *Core) rerun(j *job, m *comms.Control, link LinkID) (comms.Code, string)
 	return comms.CodeOK, ""
 }
 
+// unresume ends the search for what must run again. A gang that came to be ready
+// meanwhile has had no turn.
+func (c *Core) unresume(j *job) {
+	j.resuming, j.stage = nil, stageActive
+	c.mustered = c.mustered || len(j.gatherings) > 0
+}
+
 // resumed runs when it is known what the store has of a job that is to go on.
 func (c *Core) resumed(j *job, ev *Prepared) {
 	r := j.resuming
-	j.resuming, j.redo = nil, false
-	j.stage = stageActive
+	j.redo = false
+	c.unresume(j)
 	answer := func(code comms.Code, text string) {
 		if l := c.links[r.link]; l != nil && len(r.rerun) > 0 {
 			c.reply(l, r.req, code, text)
@@ -126,11 +133,12 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 		var text string
 		if set, code, text = c.toRerun(j, ev.Graph, states, r); text != "" {
 			answer(code, text)
-			if r.ended || !j.behind() && !r.asked {
+			if r.ended || !j.behind() && !r.owed && !c.relieves(j) {
 				stays()
+				c.place(j) // agents that came meanwhile may be those that it waits for
 				return
 			}
-			r.rerun = nil // the job goes on without
+			r.rerun, r.why = nil, "" // the job goes on without
 		}
 	}
 	if len(r.rerun) == 0 {
