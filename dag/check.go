@@ -378,7 +378,7 @@ func (r *resolver) limits(gi int, grp *Group) {
 	if res.MemoryMax < 0 || res.MemoryMax > 0 && (res.Memory == 0 || res.MemoryMax < res.Memory) {
 		r.report(gi, "resources", "", fmt.Errorf("memory_max %d is less than memory %d, or without it", res.MemoryMax, res.Memory))
 	}
-	if err := checkDevices(res); err != nil && !r.opt.stored {
+	if err := checkDevices(res); err != nil {
 		r.report(gi, "resources", "gpu", err)
 	}
 	if err := checkDeviceMemory(res); err != nil {

@@ -259,7 +259,6 @@ func Decode(data []byte) (*Graph, error) { return DecodeWith(data, Options{}) }
 // DecodeWith is Decode with limits.
 func DecodeWith(data []byte, opt Options) (*Graph, error) {
 	opt = opt.withDefaults()
-	opt.stored = true
 	if len(data) > opt.MaxBytes {
 		return nil, fmt.Errorf("decode graph: %d bytes: at most %d are read", len(data), opt.MaxBytes)
 	}
@@ -529,7 +528,7 @@ func (d *decoder) resources(res *Resources) {
 	if d.err != nil {
 		return
 	}
-	res.CPU, res.Memory, res.GPU = d.int(), d.int(), d.int()
+	res.CPU, res.Memory, res.GPU = d.int(), d.int(), wholeDevices(d.int())
 	for range (n - 3) / 2 {
 		if d.err != nil {
 			return

@@ -6,17 +6,24 @@ import "fmt"
 const gpuMemory = "gpu_memory"
 
 // Devices returns how many whole devices a task gets for itself, or which share of one,
-// in thousandths; at most one of them is not 0. A graph of an older build may ask for
-// more than one device and a part: it gets that one whole.
+// in thousandths; at most one of them is not 0.
 func (r *Resources) Devices() (whole int, share int64) {
 	if r.GPU < 1000 {
 		return 0, r.GPU
 	}
-	return int((r.GPU + 999) / 1000), 0
+	return int(r.GPU / 1000), 0
 }
 
-// checkDevices checks what a graph is not decoded for: stored ones were written before
-// there was such a rule.
+// wholeDevices reads what an encoded graph asks for: one that was stored before there was
+// the rule of checkDevices gets a device whole of which it asked for a part beside others.
+func wholeDevices(gpu int64) int64 {
+	if part := gpu % 1000; gpu > 1000 && gpu < maxAmount && part != 0 {
+		return gpu - part + 1000
+	}
+	return gpu
+}
+
+// checkDevices checks that a task asks for whole devices, or for a share of one.
 func checkDevices(r *Resources) error {
 	if r.GPU > 1000 && r.GPU%1000 != 0 {
 		return mistake(fmt.Sprintf("gpu %s is more than one device and not whole", thousandthsText(r.GPU)),

@@ -1,29 +1,41 @@
 package dag
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
 
 const deviceJob = "job: d\ntasks:\n  a: {command: \"true\", resources: {gpu: 2, gpu_memory: 10GiB}}\n"
 
-// A graph that was stored before devices had to be whole above one is still read; one
-// that is built now is not.
+// A graph that was stored before devices had to be whole above one is read as one that
+// asks for the whole; such a graph is not built now.
 func TestPartsOfDevices(t *testing.T) {
 	g, err := ParseYAML("d.yaml", []byte(deviceJob), Override{}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	for gpu, want := range map[int64]int64{0: 0, 1: 1, 999: 999, 1000: 1000, 1001: 2000, 1256: 2000, 1500: 2000, 4000: 4000, maxAmount - 1: maxAmount, maxAmount: maxAmount} {
+		g.Groups[0].Resources.GPU = gpu
+		g.Groups[0].Resources.GPUMemory = 0
+		again, err := Decode(g.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := again.Groups[0].Resources.GPU; got != want {
+			t.Errorf("gpu %d is read as %d, want %d", gpu, got, want)
+		}
+		checkRoundTrip(t, again)
+	}
+	for _, gpu := range []int64{-1, maxAmount + 1, math.MaxInt64, math.MinInt64} {
+		g.Groups[0].Resources.GPU = gpu
+		if _, err := Decode(g.Encode()); err == nil || !strings.Contains(err.Error(), "a resource is negative or above") {
+			t.Errorf("gpu %d: %v", gpu, err)
+		}
+	}
 	g.Groups[0].Resources.GPU = 1500
-	again, err := Decode(g.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if whole, share := again.Groups[0].Resources.Devices(); whole != 2 || share != 0 {
-		t.Errorf("it gets %d devices and %d thousandths", whole, share)
-	}
 	b := NewBuilder("d")
-	b.Add(again.Groups[0])
+	b.Add(g.Groups[0])
 	if _, err := b.Build(); err == nil || !strings.Contains(err.Error(), `task "a": gpu 1.5 is more than one device and not whole (write 1 or 2 for whole devices; a number below 1 is a share of one)`) {
 		t.Errorf("built: %v", err)
 	}
@@ -45,7 +57,7 @@ func TestDeviceMemoryForOlder(t *testing.T) {
 }
 
 func TestDevices(t *testing.T) {
-	for gpu, want := range map[int64][2]int64{0: {0, 0}, 1: {0, 1}, 999: {0, 999}, 1000: {1, 0}, 1001: {2, 0}, 4000: {4, 0}} {
+	for gpu, want := range map[int64][2]int64{0: {0, 0}, 1: {0, 1}, 999: {0, 999}, 1000: {1, 0}, 2000: {2, 0}, 4000: {4, 0}} {
 		if whole, share := (&Resources{GPU: gpu}).Devices(); int64(whole) != want[0] || share != want[1] {
 			t.Errorf("gpu %d is %d devices and %d thousandths of one", gpu, whole, share)
 		}

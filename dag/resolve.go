@@ -28,8 +28,6 @@ type Options struct {
 	// a path, or for all that a pattern stands for. Errors say what is wrong with one of
 	// them. Without it paths are taken as they are, and patterns are mistakes.
 	Find func(path string, pattern bool) ([]string, error)
-
-	stored bool // the graph is decoded: it may be older than rules of values
 }
 
 func (o Options) withDefaults() Options {
