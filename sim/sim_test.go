@@ -86,6 +86,7 @@ var alone = []uint64{
 // ganged are seeds that once failed with gangs.
 var ganged = []uint64{
 	35002822, // a task was released: what it alone waited for ended a streamed group, whose shared input was counted anew, and then released once more
+	36501738, // a gang of which a member had failed for good started over by itself for what another had made, and what had been skipped for it stayed skipped
 	30000975, // an executor died that held memory and waited for more: it got that with what was taken back of it, and had ended then
 	35002877, // an agent with room for a gang came while it was found out what a client's rerun takes: that was refused, and the gang stayed nobody's
 	16315,    // agents forgot a job that was nobody's any more before that was stored, and the next controller found its tasks cancelled
@@ -151,6 +152,7 @@ var mixed = []uint64{
 	3533,     // an Assign put back what a member had made before its gang started over
 	4962,     // as 3533
 	1400301,  // what was kept for an instance that will never be was let go a step after its generator had failed
+	67200284, // a task that runs again read a stream that its agent had given back, whose end was told with no element: it ran without them
 	35000672, // an instance that was skipped before it came into being was named by an Assign of a sender that did not know yet, and what it reads was made again
 }
 
@@ -229,6 +231,7 @@ var varied = []uint64{
 var variedGangs = []uint64{
 	5000392,  // the oracle held against a job that was run again, and in which nothing differed any more, for what it had failed before
 	25008331, // an agent kept its copy of what a gang elsewhere had made again, also when its Assign named the later attempt: who read it ran again for ever
+	36501793, // who reads the list of what becomes of a stream that never had an element stayed skipped for a failure that counted no more
 	25000595, // a gang that was skipped was to run again and was nobody's for an epoch: an agent that had its readers took it for skipped, and skipped them
 }
 

@@ -56,6 +56,7 @@ func (c *Core) endAway(j *job, t taskIndex) {
 		return
 	}
 	for _, o := range ends {
+		j.missUntold(t, o)
 		c.streamThere(j, t, o)
 	}
 	for _, e := range en.ends {
@@ -114,6 +115,22 @@ func (c *Core) missingOf(j *job, t taskIndex) {
 			if slices.ContainsFunc(j.streamReaders(ref), func(r taskIndex) bool { return ask(r, ref) }) {
 				return
 			}
+		}
+	}
+}
+
+// missUntold counts the elements of a peer's stream that it did not tell of as lost, when a
+// task here waits for all: it had given them back, and the peer has let them go.
+func (j *job) missUntold(t taskIndex, output uint32) {
+	if !slices.ContainsFunc(ofOutput(j.edgesOf(t), output), func(e dag.Edge) bool {
+		return e.Kind == dag.SourceStream && int(e.Consumer) < len(j.tasks) && j.tasks[e.Consumer].state == tWaiting
+	}) {
+		return
+	}
+	st := j.stream(t, output)
+	for e := range st.next {
+		if ref := (comms.DatasetRef{Task: t, Output: output, Element: e}); j.data[ref] == nil && j.peers.heard[ref] == nil {
+			st.lost[e] = true
 		}
 	}
 }

@@ -432,7 +432,7 @@ func (c *Core) askFor(j *job, ref comms.DatasetRef) {
 	if j.groupOf(ref.Task).group.Outputs[ref.Output].Generate != dag.GenerateNone {
 		j.stream(ref.Task, ref.Output).lost[ref.Element] = true
 	}
-	if t.state == tFinished && (t.flags&fElsewhere != 0 || j.groupOf(ref.Task).ganged() && j.gangOf(ref.Task).spans()) {
+	if t.state == tFinished && (t.flags&fElsewhere != 0 || j.groupOf(ref.Task).ganged() && j.gangOf(ref.Task).asks()) {
 		t.state = tAsked
 		j.unended++
 		c.begin(j)

@@ -456,7 +456,7 @@ func (c *Core) redoAll(j *job, work []comms.DatasetRef) {
 		if !j.overAt(t) || j.tasks[t].state != tFinished {
 			continue
 		}
-		if j.tasks[t].flags&fElsewhere != 0 || j.groupOf(t).ganged() && j.gangOf(t).spans() {
+		if j.tasks[t].flags&fElsewhere != 0 || j.groupOf(t).ganged() && j.gangOf(t).asks() {
 			c.askFor(j, ref)
 			continue
 		}

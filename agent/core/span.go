@@ -33,6 +33,16 @@ func (g *gang) spans() bool {
 	return slices.ContainsFunc(g.all(), func(t taskIndex) bool { return !g.job.hasMember(t) })
 }
 
+// asks tells whether the controller decides that a gang starts over of which something
+// that was made is lost: others have members of it, or a member ended otherwise than well,
+// and what was skipped for that, also elsewhere, starts over too.
+func (g *gang) asks() bool {
+	return g.spans() || slices.ContainsFunc(g.all(), func(t taskIndex) bool {
+		s := g.job.at(t)
+		return s.state.over() && s.state != tFinished
+	})
+}
+
 // hasMember tells whether a member of a gang is this agent's.
 func (j *job) hasMember(t taskIndex) bool {
 	s := j.at(t)

@@ -176,7 +176,7 @@ func descendants(s *States, roots []dag.TaskIndex) []dag.TaskIndex {
 		seen[t] = struct{}{}
 	}
 	add := func(t dag.TaskIndex) {
-		if _, ok := seen[t]; !ok && s.get(t) != TaskAbsent {
+		if _, ok := seen[t]; !ok {
 			seen[t] = struct{}{}
 			todo = append(todo, t)
 		}
@@ -191,7 +191,7 @@ func descendants(s *States, roots []dag.TaskIndex) []dag.TaskIndex {
 			return
 		}
 		n, _ := s.Elements(stream.Generator, stream.Output)
-		for e := range n {
+		for e := range max(n, 1) { // who reads the list of all reads it also when there is none
 			if i, err := s.g.Instance(slot, e); err == nil {
 				add(i)
 			}
@@ -217,7 +217,9 @@ func descendants(s *States, roots []dag.TaskIndex) []dag.TaskIndex {
 	}
 	out := make([]dag.TaskIndex, 0, len(seen))
 	for t := range seen {
-		out = append(out, t)
+		if s.get(t) != TaskAbsent {
+			out = append(out, t)
+		}
 	}
 	slices.Sort(out)
 	return out
