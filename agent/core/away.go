@@ -42,7 +42,9 @@ func (c *Core) endAway(j *job, t taskIndex) {
 		c.lostJobs = append(c.lostJobs, j) // it was nobody's: all is counted anew
 	} else if ok && j.exists(s, element) {
 		c.awayEnded(j, s, t)
-		c.slotEnded(j, s)
+		if en.how != comms.OutcomeDone || !c.asksListed(j, t) {
+			c.slotEnded(j, s)
+		}
 	}
 	c.consumedAway(j, t)
 	for _, e := range en.ends {
@@ -88,6 +90,20 @@ func (c *Core) neverComes(j *job, t taskIndex, all bool) {
 			c.land(j, h)
 		}
 	}
+}
+
+// asksListed asks for what a finished instance of a peer made, when a task here waits for the
+// list of all and the peer told of none: it had been given back, as for missUntold. It tells
+// whether it has asked.
+func (c *Core) asksListed(j *job, t taskIndex) bool {
+	for _, e := range j.edgesOf(t) {
+		ref := comms.DatasetRef{Task: t, Output: e.Output}
+		if e.Kind == dag.SourceGroup && int(e.Consumer) < len(j.tasks) && j.tasks[e.Consumer].state == tWaiting && j.data[ref] == nil && j.peers.heard[ref] == nil {
+			c.askFor(j, ref)
+			return true
+		}
+	}
+	return false
 }
 
 // missingOf asks for something of what a finished task of a peer made, what is needed
