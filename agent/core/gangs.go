@@ -269,6 +269,7 @@ func (c *Core) dropOutputs(j *job, m taskIndex) {
 		if d := j.data[ref]; d != nil {
 			c.note(j, comms.Event{Kind: comms.EventLost, Task: m, Attempt: d.desc.Attempt, Output: ref.Output,
 				Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref, Text: "its gang starts over"}})
+			c.withdrawData(j, ref)
 		}
 	}
 	c.forgetOutputs(j, m, func(comms.DatasetRef) {})
