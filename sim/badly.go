@@ -87,6 +87,22 @@ func (o *oracle) settled(k *core.Kept, c *core.Commit) {
 	}
 }
 
+// unskip takes in that tasks start over which had been skipped: what they were to read may
+// have been let go for that.
+func (f *facts) unskip(k *core.Kept, b *core.Batch) {
+	if len(b.Reset) == 0 {
+		return
+	}
+	before := k.Past().States
+	for _, r := range b.Reset {
+		for t := r.First; t <= r.Last; t++ {
+			if state, _ := before.Get(t); state == core.TaskSkipped || state == core.TaskCancelled {
+				f.mayNeed(t)
+			}
+		}
+	}
+}
+
 // groundless says, of a task that was skipped or cancelled in a job that is over, that it should
 // not have been; "" when it should. Its cause must have ended badly itself: it has stopped the job,
 // or is of the same gang, or the task lacks something.

@@ -162,6 +162,7 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 			}
 		})
 	}
+	f.unskip(k, b)
 	for _, r := range b.Reset {
 		for t := r.First; t <= r.Last; t++ {
 			if attempt, done := f.done[t]; done && !f.mayRun(t) && !f.half(t) {

@@ -154,6 +154,8 @@ var mixed = []uint64{
 	1400301,  // what was kept for an instance that will never be was let go a step after its generator had failed
 	67200284, // a task that runs again read a stream that its agent had given back, whose end was told with no element: it ran without them
 	81002666, // who was told of what a member had made was not told that its gang had started over, and asked for it in vain
+	82001761, // what had been skipped for a task that failed by itself started over with another whose failure counted no more, and what that read was made again
+	82000262, // the oracle did not know that what was let go when a task was skipped is made again when that starts over
 	35000672, // an instance that was skipped before it came into being was named by an Assign of a sender that did not know yet, and what it reads was made again
 }
 

@@ -167,9 +167,10 @@ func (l *Lineage) require(reader dag.TaskIndex, src dag.Source, tolerant bool, a
 	}
 }
 
-// descendants returns roots and every task that depends on them, sorted. Of
-// streamed groups it lists the instances that exist.
-func descendants(s *States, roots []dag.TaskIndex) []dag.TaskIndex {
+// descendants returns roots and every task that depends on them, sorted: by others of which
+// passes says that the way goes on behind them. Of streamed groups it lists the instances that
+// exist.
+func descendants(s *States, roots []dag.TaskIndex, passes func(dag.TaskIndex) bool) []dag.TaskIndex {
 	seen := map[dag.TaskIndex]struct{}{}
 	todo := slices.Clone(roots)
 	for _, t := range roots {
@@ -177,8 +178,9 @@ func descendants(s *States, roots []dag.TaskIndex) []dag.TaskIndex {
 	}
 	add := func(t dag.TaskIndex) {
 		if _, ok := seen[t]; !ok {
-			seen[t] = struct{}{}
-			todo = append(todo, t)
+			if seen[t] = struct{}{}; passes(t) {
+				todo = append(todo, t)
+			}
 		}
 	}
 	instances := func(slot int) {

@@ -171,7 +171,7 @@ func (c *Core) toRerun(j *job, g *dag.Graph, states *States, r *resumption) (set
 	if text != "" {
 		return nil, comms.CodeBadRequest, text
 	}
-	set = descendants(states, roots)
+	set = descendants(states, roots, func(dag.TaskIndex) bool { return true })
 	for _, t := range set {
 		if states.get(t) != TaskRunning || r.ended {
 			continue

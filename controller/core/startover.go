@@ -240,12 +240,18 @@ func (s *States) endedWith(tasks []dag.TaskIndex) (all []dag.TaskIndex) {
 	case stops: // the whole job was
 		s.Each(take)
 	case len(failed) > 0:
-		for _, t := range descendants(s, failed) {
+		for _, t := range descendants(s, failed, s.endedForOthers) { // who reads what failed by itself was skipped for that
 			take(t, s.get(t))
 		}
 	}
 	slices.Sort(all)
 	return all
+}
+
+// endedForOthers tells whether a task has ended for another, or would have if it had come to be.
+func (s *States) endedForOthers(t dag.TaskIndex) bool {
+	st := s.get(t)
+	return st == TaskAbsent || st == TaskSkipped || st == TaskCancelled
 }
 
 // endedFor tells whether a task ended early for another: that one has failed, as far as
