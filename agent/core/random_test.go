@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,17 +73,19 @@ func TestRandom(t *testing.T) {
 		}
 		job := w.assign(1, g, m)
 		others := w.neighbours(t, g)
-		w.disturb(t, job, m)
+		w.disturb(t, g, job, m)
 		w.run()
 		w.hold = false
 		w.commitAll()
-		w.run()
+		for _, id := range append(others, job) {
+			w.answer(id)
+		}
 		for _, id := range append(others, job) {
 			w.allEnded(id)
 		}
 		if rapid.Bool().Draw(t, "rerun") {
-			w.rerun(t, job, m)
-			w.run()
+			w.rerun(job, m, randomStatic(t, g))
+			w.answer(job)
 			w.allEnded(job)
 		}
 		for _, id := range append(others, job) {
@@ -133,7 +136,7 @@ func randomPaths(t *rapid.T, g *dag.Graph) (paths [][]taskIndex) {
 
 // disturb lets a job run for a while and then does what controllers do: go and
 // come back, hold commits back, assign again, hold, release, cancel.
-func (w *world) disturb(t *rapid.T, job comms.JobID, m comms.Assign) {
+func (w *world) disturb(t *rapid.T, g *dag.Graph, job comms.JobID, m comms.Assign) {
 	epoch := uint64(1)
 	for range rapid.IntRange(0, 4).Draw(t, "disturbances") {
 		for range rapid.IntRange(0, 60).Draw(t, "turns") {
@@ -142,7 +145,7 @@ func (w *world) disturb(t *rapid.T, job comms.JobID, m comms.Assign) {
 		switch rapid.IntRange(0, 8).Draw(t, "what") {
 		case 8:
 			w.step(Idle{}) // what has ended is told before it begins anew
-			w.rerun(t, job, m)
+			w.rerun(job, m, randomStatic(t, g))
 			epoch = w.c.byJob[job].epoch
 		case 0:
 			w.step(ControllerDown{})
@@ -190,11 +193,26 @@ func (w *world) disturb(t *rapid.T, job comms.JobID, m comms.Assign) {
 	}
 }
 
-// rerun assigns an ended job again so that a static task and all static tasks
-// behind it run once more, as controllers do when somebody asks.
-func (w *world) rerun(t *rapid.T, job comms.JobID, m comms.Assign) {
+func randomStatic(t *rapid.T, g *dag.Graph) taskIndex {
+	return taskIndex(rapid.IntRange(0, g.NumTasks()-1).Draw(t, "rerun from"))
+}
+
+// answer runs a job to its end. Whenever the controller is asked for what a task made, that
+// task runs once more, with what is behind it.
+func (w *world) answer(job comms.JobID) {
+	w.run()
 	j := w.c.byJob[job]
-	from := taskIndex(rapid.IntRange(0, j.static-1).Draw(t, "rerun from"))
+	asked := func(s task) bool { return s.state == tAsked }
+	for i := slices.IndexFunc(j.tasks, asked); i >= 0; i = slices.IndexFunc(j.tasks, asked) {
+		w.rerun(job, comms.Assign{}, taskIndex(i))
+		w.run()
+	}
+}
+
+// rerun assigns a job again so that a static task and all static tasks behind it run once
+// more, as controllers do when a client or an agent asks.
+func (w *world) rerun(job comms.JobID, m comms.Assign, from taskIndex) {
+	j := w.c.byJob[job]
 	again := map[taskIndex]bool{}
 	work := []taskIndex{from} // static tasks, and element 0 for a slot
 	for len(work) > 0 {
