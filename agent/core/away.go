@@ -98,7 +98,7 @@ func (c *Core) neverComes(j *job, t taskIndex, all bool) {
 func (c *Core) asksListed(j *job, t taskIndex) bool {
 	for _, e := range j.edgesOf(t) {
 		ref := comms.DatasetRef{Task: t, Output: e.Output}
-		if e.Kind == dag.SourceGroup && int(e.Consumer) < len(j.tasks) && j.tasks[e.Consumer].state == tWaiting && j.data[ref] == nil && j.peers.heard[ref] == nil {
+		if e.Kind == dag.SourceGroup && j.waits(e.Consumer) && j.untold(ref) {
 			c.askFor(j, ref)
 			return true
 		}
@@ -110,7 +110,7 @@ func (c *Core) asksListed(j *job, t taskIndex) bool {
 // here, and what nobody has told: with the next epoch all is told anew.
 func (c *Core) missingOf(j *job, t taskIndex) {
 	ask := func(consumer taskIndex, ref comms.DatasetRef) bool {
-		if int(consumer) >= len(j.tasks) || j.tasks[consumer].state != tWaiting || j.data[ref] != nil || j.peers.heard[ref] != nil {
+		if !j.waits(consumer) || !j.untold(ref) {
 			return false
 		}
 		c.askFor(j, ref)
@@ -139,16 +139,24 @@ func (c *Core) missingOf(j *job, t taskIndex) {
 // task here waits for all: it had given them back, and the peer has let them go.
 func (j *job) missUntold(t taskIndex, output uint32) {
 	if !slices.ContainsFunc(ofOutput(j.edgesOf(t), output), func(e dag.Edge) bool {
-		return e.Kind == dag.SourceStream && int(e.Consumer) < len(j.tasks) && j.tasks[e.Consumer].state == tWaiting
+		return e.Kind == dag.SourceStream && j.waits(e.Consumer)
 	}) {
 		return
 	}
 	st := j.stream(t, output)
 	for e := range st.next {
-		if ref := (comms.DatasetRef{Task: t, Output: output, Element: e}); j.data[ref] == nil && j.peers.heard[ref] == nil {
+		if ref := (comms.DatasetRef{Task: t, Output: output, Element: e}); j.untold(ref) {
 			st.lost[e] = true
 		}
 	}
+}
+
+// waits tells whether a task is this agent's, and waits for what it reads.
+func (j *job) waits(t taskIndex) bool { return int(t) < len(j.tasks) && j.tasks[t].state == tWaiting }
+
+// untold tells whether a dataset of a peer is neither here nor was told of.
+func (j *job) untold(ref comms.DatasetRef) bool {
+	return j.data[ref] == nil && j.peers.heard[ref] == nil
 }
 
 // streamReaders lists the tasks that read an element as one of its stream, or for each one.
