@@ -33,14 +33,14 @@ lint:
 
 # Break real processes, with all kills: just chaos
 chaos pattern=".":
-    CASCADE_CHAOS=long go test -run '{{pattern}}' -v -timeout 60m ./internal/chaos
+    CASCADE_TIER=nightly go test -run '{{pattern}}' -v -timeout 60m ./internal/chaos
 
 # The same again and again, with the race detector, each time at other moments: just chaos-again 20
 chaos-again times="20":
     #!/usr/bin/env bash
     set -euo pipefail
     for i in $(seq {{times}}); do
-      CASCADE_CHAOS=long CASCADE_CHAOS_SEED=$((i * 1000)) go test -race -tags check -count=1 -timeout 120m ./internal/chaos
+      CASCADE_TIER=nightly CASCADE_CHAOS_SEED=$((i * 1000)) go test -race -tags check -count=1 -timeout 120m ./internal/chaos
     done
 
 # Random kills, cuts and freezes on four hosts, as root: just kills 30m

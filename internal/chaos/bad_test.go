@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
 // Each task ends in its own bad way, with the error that says so, and the good
@@ -88,10 +89,7 @@ func TestFlood(t *testing.T) {
 	h.Controller()
 	agent := h.Agent()
 	c := h.Client()
-	mib := 128
-	if Long() {
-		mib = 1024
-	}
+	mib := tier.Rounds(128, 1024)
 	h.Submit(c, fmt.Sprintf(`job: flood
 tasks:
   function: {run: chaos_flood, with: {lines: %d}, out: [sum]}

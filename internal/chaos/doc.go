@@ -27,7 +27,7 @@
 //
 // # Forms
 //
-// By default each test does a few rounds, four tests at a time; with -short none runs. CASCADE_CHAOS=long does all
+// By default each test does a few rounds, four tests at a time; with -short none runs. CASCADE_TIER=nightly does all
 // kills (200 of executors, 100 of the controller), one test after the other; see `just chaos`, and
 // `just chaos-again` for 20 times that with the race detector. docs/tests.md lists what is broken, with both numbers.
 // CASCADE_CHAOS_SEED starts the seeds elsewhere.

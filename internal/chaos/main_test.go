@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
 // The test binary is the executor of the tests' jobs.
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) {
 		// Much of a test is waiting for processes that start and end. In the long form
 		// nobody disturbs what is measured.
 		at := "4"
-		if Long() {
+		if tier.Night() {
 			at = "1"
 		}
 		if err := flag.Set("test.parallel", at); err != nil {
@@ -31,12 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 // rounds returns how many rounds a test does: few, or all in the long form.
-func rounds(few, all int) int {
-	if Long() {
-		return all
-	}
-	return few
-}
+func rounds(few, all int) int { return tier.Rounds(few, all) }
 
 // firstSeed is where seeds start.
 func firstSeed(t *testing.T) uint64 {

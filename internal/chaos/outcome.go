@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -362,6 +361,3 @@ func (j *Job) rows() []comms.TaskRow {
 	}
 	return rows
 }
-
-// Long tells whether the long forms are asked for.
-func Long() bool { return os.Getenv("CASCADE_CHAOS") == "long" }
