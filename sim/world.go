@@ -5,49 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/memnet"
 	"github.com/cascade-run/cascade/internal/agenda"
 )
-
-// Options says what to run.
-type Options struct {
-	Seed     uint64
-	Story    bool     // keep the story
-	Gangs    bool     // half of the families of tasks are gangs, of which half are too large for one agent
-	Without  []string // kinds of trouble, and groups of jobs, to leave out, as Shrink names them
-	Forwards bool     // several agents that are small for their jobs; calls go from one to another
-	Devices  bool     // agents have devices, and tasks ask for them
-	Steals   bool     // several agents that are small for their jobs; idle ones take work of others
-	Varies   bool     // some tasks make other bytes in each attempt
-}
-
-// Flags are those of the command sim that run these options.
-func (o *Options) Flags() string {
-	f := fmt.Sprintf("-seed %d", o.Seed)
-	if o.Gangs {
-		f += " -gangs"
-	}
-	if o.Devices {
-		f += " -devices"
-	}
-	if o.Steals {
-		f += " -steals"
-	}
-	if o.Forwards {
-		f += " -forwards"
-	}
-	if o.Varies {
-		f += " -varies"
-	}
-	if len(o.Without) > 0 {
-		f += " -without " + strings.Join(o.Without, ",")
-	}
-	return f
-}
 
 // Result is how a run went.
 type Result struct {

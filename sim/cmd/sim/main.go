@@ -2,6 +2,8 @@
 //
 //	sim -seeds 1000 [-from N] [-steals] [-gangs] [-forwards] [-devices] [-varies] [-without KIND,...]
 //	                             prints each seed that fails, with its reason; ends with 1 when there are any
+//	sim -hunt 10m [-steals] ...  the same with fresh seeds until the time is over; a seed that fails is
+//	                             printed as a line to add to sim/testdata/kept.txt
 //	sim -seed S -v               runs one seed and prints its story
 //	sim -seed S -shrink -v       leaves out all trouble that the failure does not need, and prints the story of the rest
 package main
@@ -11,9 +13,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,30 +27,24 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, sim.Run)) }
 
 // run is the command: simulate runs one seed. It returns the exit code.
 func run(args []string, out io.Writer, simulate func(sim.Options) sim.Result) int {
+	var opt sim.Options
 	flags := flag.NewFlagSet("sim", flag.ContinueOnError)
+	opt.Register(flags)
 	seeds := flags.Uint64("seeds", 1000, "how many seeds to run")
 	from := flags.Uint64("from", 1, "the first seed")
-	seed := flags.Uint64("seed", 0, "run this seed alone")
+	hunting := flags.Duration("hunt", 0, "run fresh seeds for this time")
 	verbose := flags.Bool("v", false, "print the story of a seed, or of each seed how it went")
 	all := flags.Bool("all", false, "with -seed and -v: the whole story, not only what concerns the job that failed")
 	shrink := flags.Bool("shrink", false, "with -seed: leave out what the failure does not need")
-	without := flags.String("without", "", "kinds of trouble to leave out, as -shrink prints them")
-	steals := flags.Bool("steals", false, "several agents that are small for their jobs, of which idle ones take work of others")
-	gangs := flags.Bool("gangs", false, "jobs have gangs")
-	forwards := flags.Bool("forwards", false, "several agents that are small for their jobs, whose calls go to other agents")
-	devices := flags.Bool("devices", false, "agents have devices, and tasks ask for them")
-	varies := flags.Bool("varies", false, "some tasks make other bytes in each attempt")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		return 2 // it was printed
 	}
-	opt := sim.Options{Seed: *seed, Story: *verbose && *seed != 0, Steals: *steals, Gangs: *gangs, Forwards: *forwards, Devices: *devices, Varies: *varies}
-	if *without != "" {
-		opt.Without = strings.Split(*without, ",")
-	}
-	if *seed != 0 {
+	opt.Story = *verbose && opt.Seed != 0
+	switch {
+	case opt.Seed != 0:
 		if *shrink {
 			if opt.Without = sim.Shrink(opt); opt.Without == nil {
 				fmt.Fprintln(out, "the seed does not fail: nothing to leave out")
@@ -56,8 +52,40 @@ func run(args []string, out io.Writer, simulate func(sim.Options) sim.Result) in
 			fmt.Fprintln(out, "replay with", opt.Flags())
 		}
 		return one(out, simulate(opt), *all)
+	case *hunting > 0:
+		return hunt(out, simulate, opt, *hunting)
 	}
 	return many(out, simulate, *from, *seeds, *verbose, opt)
+}
+
+// hunt runs seeds that are drawn anew until the time is over, on all cores.
+func hunt(out io.Writer, simulate func(sim.Options) sim.Result, opt sim.Options, budget time.Duration) int {
+	end := time.Now().Add(budget)
+	var work sync.WaitGroup
+	var mu sync.Mutex // of out and the counts
+	runs, failed := 0, 0
+	for range runtime.GOMAXPROCS(0) {
+		work.Go(func() {
+			for time.Now().Before(end) {
+				one := opt
+				one.Seed = 1 + rand.Uint64N(1<<40)
+				r := simulate(one)
+				mu.Lock()
+				runs++
+				if r.Err != nil {
+					failed++
+					fmt.Fprintf(out, "%s # %v\n", one.Flags(), r.Err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	work.Wait()
+	fmt.Fprintf(out, "%d fresh seeds, %d failed\n", runs, failed)
+	if failed > 0 {
+		return 1
+	}
+	return 0
 }
 
 func one(out io.Writer, res sim.Result, all bool) int {

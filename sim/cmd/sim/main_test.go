@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -54,6 +55,25 @@ func TestSeedsThatFail(t *testing.T) {
 				t.Errorf("%s prints %q, want %q", c.args, got[i], want)
 			}
 		}
+	}
+}
+
+// A hunt prints what fails as lines that replay it.
+func TestHunt(t *testing.T) {
+	failing := func(o sim.Options) sim.Result { return sim.Result{Seed: o.Seed, Err: errors.New("task 3 runs twice")} }
+	var out strings.Builder
+	if code := run(strings.Fields("-hunt 1ms -gangs -without spread"), &out, failing); code != 1 {
+		t.Errorf("ends with %d", code)
+	}
+	line := regexp.MustCompile(`^-seed [1-9][0-9]* -gangs -without spread # task 3 runs twice$`)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for _, l := range lines[:len(lines)-1] {
+		if !line.MatchString(l) {
+			t.Errorf("%q is not a line to keep", l)
+		}
+	}
+	if last := lines[len(lines)-1]; len(lines) < 2 || !strings.HasSuffix(last, "failed") {
+		t.Errorf("it ends with %q", last)
 	}
 }
 
