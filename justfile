@@ -1,7 +1,28 @@
-# Daily work. `just check` is what CI runs.
+# Daily work. `just check` is what CI runs; `just nightly` is all there is.
 
 check:
     bash .ci/run
+
+# All tests with the race detector, long series of kills, podman, musl, MPI, peers, and a hunt.
+nightly hunt="10m":
+    CASCADE_TIER=nightly bash .ci/run
+    just hunt {{hunt}}
+
+# Fresh seeds, for the time each mode: just hunt 10m "properties gangs,steals". A seed that fails
+# is printed as a line for sim/testdata/kept.txt or .ci/seeds.
+hunt time="5m" modes="plain gangs devices steals gangs,steals forwards gangs,forwards varies properties":
+    #!/usr/bin/env bash
+    set -uo pipefail
+    bad=0
+    for mode in {{modes}}; do
+      printf '== %s\n' "$mode"
+      case $mode in
+        properties) bash .ci/properties {{time}} ;;
+        plain) go run ./sim/cmd/sim -hunt {{time}} ;;
+        *) go run ./sim/cmd/sim -hunt {{time}} $(sed -E 's/(^|,)/ -/g' <<<"$mode") ;;
+      esac || bad=1
+    done
+    exit $bad
 
 test:
     go test ./...
