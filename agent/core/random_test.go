@@ -245,14 +245,17 @@ func (w *world) rerun(job comms.JobID, m comms.Assign, from taskIndex) {
 	m.Run = nil
 	for i := range j.tasks {
 		attempt := max(j.tasks[i].attempt, 1)
+		if again[taskIndex(i)] {
+			// An instance that ended before its generator last began may be absent now: its end is void, too.
+			delete(w.done, comms.TaskID{Job: job, Index: taskIndex(i)})
+			delete(w.ends, comms.TaskID{Job: job, Index: taskIndex(i)})
+		}
 		if j.tasks[i].state == tAbsent {
 			continue
 		}
 		if again[taskIndex(i)] {
 			attempt++
 			w.fence[comms.TaskID{Job: job, Index: taskIndex(i)}] = attempt
-			delete(w.done, comms.TaskID{Job: job, Index: taskIndex(i)})
-			delete(w.ends, comms.TaskID{Job: job, Index: taskIndex(i)})
 		}
 		m.Run = append(m.Run, comms.Range{First: taskIndex(i), Last: taskIndex(i)})
 		m.Attempts = append(m.Attempts, attempt)
