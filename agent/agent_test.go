@@ -17,6 +17,7 @@ import (
 	"github.com/cascade-run/cascade/agent/internal/testmodule"
 	"github.com/cascade-run/cascade/comms"
 	exec "github.com/cascade-run/cascade/executor"
+	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
 func TestRun(t *testing.T) {
@@ -210,9 +211,7 @@ func TestSharedMemory(t *testing.T) {
 
 // An array of more than 4 GiB is written in place, and read without a copy.
 func TestHugeArray(t *testing.T) {
-	if testing.Short() {
-		t.Skip("4 GiB of shared memory")
-	}
+	tier.Nightly(t, "4 GiB of shared memory")
 	const n = 4<<30/8 + 1000
 	memory, err := memoryTotal("/sys/fs/cgroup", "/proc/self/cgroup", "/proc/meminfo")
 	room, _, roomErr := freeSpace(shmFolder)

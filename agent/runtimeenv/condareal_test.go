@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
 // pipConda is the newest conda that an index of Python packages has: it runs on CPython 3.6 alone.
@@ -170,6 +171,7 @@ func asJSON(t *testing.T, v any) string {
 // A conda that is none of ours takes what it is asked for, from a channel in a folder: it
 // resolves, puts the place into what it installs, and says in its own words what cannot be had.
 func TestCondaItself(t *testing.T) {
+	tier.Nightly(t, "installs a conda")
 	realConda(t)
 	job, home := t.TempDir(), t.TempDir()
 	write(t, home, map[string]string{".condarc": "default_channels: []\n"}) // an old one asks them even when other channels are named

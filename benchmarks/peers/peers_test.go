@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -168,6 +169,7 @@ func patient(p *plan) {
 // Every workload of the small sizes runs on Cascade and on Dask, with right results. That of
 // killed workers is left out: on a busy host the tasks may have ended before one is killed.
 func TestSmoke(t *testing.T) {
+	tier.Nightly(t, "runs Dask and Cascade for a minute")
 	needs.Python(t)
 	p := plan{workloads: workloads(), systems: systems(), short: true, rounds: 1, budget: time.Hour}
 	if err := p.choose("cascade-go,cascade-python,dask", "noop,latency,chain,fan,merge,tree,handover,sdmi,bdg,repeat,simulation"); err != nil {
@@ -199,6 +201,7 @@ func TestSmoke(t *testing.T) {
 // All that MPI takes part in runs on two ranks, which say the same as one to the driver; its graphs of computing tasks
 // exchange what the steps need.
 func TestMPI(t *testing.T) {
+	tier.Nightly(t, "runs MPI for half a minute")
 	needs.Python(t)
 	t.Setenv("OMPI_MCA_mpi_yield_when_idle", "1") // beside other tests ranks that wait must not take the cores from those that work
 	p := plan{workloads: slices.DeleteFunc(workloads(), func(w workload) bool { return w.hosts > 0 }), systems: systems(), short: true, rounds: 1, budget: time.Hour}

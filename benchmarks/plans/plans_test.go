@@ -17,6 +17,7 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/benchmarks/internal/hosts"
 	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/tier"
 	"github.com/cascade-run/cascade/internal/wfformat"
 	"github.com/cascade-run/cascade/planner"
 	"github.com/cascade-run/cascade/profiles"
@@ -250,9 +251,7 @@ func TestLazyFetch(t *testing.T) {
 
 // What ran on one cluster is recorded, predicted and run on another.
 func TestReplay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs jobs of seconds")
-	}
+	tier.Nightly(t, "measures jobs of seconds")
 	path := filepath.Join(t.TempDir(), "r.json")
 	seconds := slices.Repeat([]float64{1}, 8)
 	if err := os.WriteFile(path, recording(append(seconds, 1), make([]float64, 9), append(make([][]int, 8), []int{0, 1, 2, 3, 4, 5, 6, 7})), 0o600); err != nil {
@@ -277,9 +276,7 @@ func TestReplay(t *testing.T) {
 // On hosts in network namespaces what is read elsewhere takes its time: the prediction,
 // from what ran there, knows it.
 func TestReplayApart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs jobs of seconds on hosts of their own")
-	}
+	tier.Nightly(t, "measures jobs of seconds")
 	path := filepath.Join(t.TempDir(), "r.json")
 	// Two that write 20 MB each at 100 Mbit/s, both of which the last one reads.
 	if err := os.WriteFile(path, recording([]float64{1, 1, 0.1}, []float64{2e7, 2e7, 0}, [][]int{nil, nil, {0, 1}}), 0o600); err != nil {

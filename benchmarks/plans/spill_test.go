@@ -1,13 +1,15 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/cascade-run/cascade/internal/testing/tier"
+)
 
 // A job whose live set is three times the memory of its host ends well, with what was
 // planned to be spilled on disk and no attempt in vain.
 func TestSpill(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs for seconds")
-	}
+	tier.Nightly(t, "runs for seconds")
 	x := &execution{hosts: 1, cores: 2, memory: 32 << 20}
 	r, err := x.spill(2<<20, 3)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/benchmarks/internal/hosts"
+	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
 // TestMain lets the test's program be its own worker, daemon and executor.
@@ -44,9 +45,7 @@ func skipWithoutHosts(t *testing.T, err error) {
 
 // The measurements run, small, and every receiver gets the bytes that were sent.
 func TestMeasurements(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts dozens of processes")
-	}
+	tier.Nightly(t, "starts dozens of processes, and needs iperf3")
 	if _, err := exec.LookPath("iperf3"); err != nil && os.Getenv(required) == "" {
 		t.Skip(err)
 	}

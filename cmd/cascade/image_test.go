@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
 // upper writes a file in capitals.
@@ -42,9 +43,7 @@ int main(int n, char **args) {
 // Commands run in images that have not the host's C library: those of one with musl, as
 // Alpine has it, and those of one with none.
 func TestImagesWithoutTheLibrary(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds programs")
-	}
+	tier.Nightly(t, "needs musl")
 	if os.Geteuid() != 0 {
 		t.Skip("takes root, or user namespaces")
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
 // lodger is a user whom a test makes, with a home and a range of subordinate user IDs as
@@ -88,6 +89,7 @@ func endAllOf(t *testing.T, uid string) {
 // A user who is not root runs a job in an image of her own podman: it has files of several
 // owners, which only subordinate user IDs can be. Nothing of hers is left in shared memory.
 func TestRootlessPodman(t *testing.T) {
+	tier.Nightly(t, "needs podman and users")
 	t.Setenv("CGO_ENABLED", "0") // the image need not have the libraries of the program
 	hand := programs(t)
 	if os.Geteuid() != 0 {

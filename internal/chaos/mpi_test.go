@@ -8,11 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
-// needsMPI skips a test where Open MPI is not installed.
+// needsMPI skips a test outside the night, or where Open MPI is not installed.
 func needsMPI(t *testing.T) {
 	t.Helper()
+	tier.Nightly(t, "needs Open MPI")
 	for _, program := range []string{"mpicc", "mpirun", "python3"} {
 		if _, err := exec.LookPath(program); err != nil {
 			if os.Getenv("CASCADE_REQUIRE_MPI") != "" {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
 // requirePodman makes a host without podman fail tests rather than skip them.
@@ -14,9 +16,10 @@ const requirePodman = "CASCADE_REQUIRE_PODMAN"
 
 // Podman makes an image of a folder and returns its name, until the test ends. podman keeps
 // all it has in a folder of the test, its locks too, which else lie in shared memory for ever.
-// Where podman is not there, or not permitted, it skips the test with the reason.
+// Outside the night, and where podman is not there or not permitted, it skips the test with the reason.
 func Podman(t *testing.T, dir string) (image string) {
 	t.Helper()
+	tier.Nightly(t, "needs podman")
 	own := t.TempDir()
 	for variable, text := range map[string]string{
 		"CONTAINERS_CONF":         "[engine]\nlock_type = \"file\"\ntmp_dir = %q\n",
