@@ -46,6 +46,7 @@ type executorFiles struct {
 	scratch string // folder, removed after its death
 	crash   string // file in it where the Go runtime writes why it crashed
 	control string // page in which it marks its current run
+	words   words  // what its functions print and it has not sent
 }
 
 // oomScore makes the kernel choose executors before agent and controller.
@@ -108,6 +109,7 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	}
 	a.in.Push(item{note: func() {
 		delete(l.executors, ex.id)
+		l.lastWords(ex, &end)
 		l.blame(ex, &end)
 		a.log.Info().Uint32("executor", uint32(ex.id)).Str("end", end.Why).Msg("executor ended")
 		l.step(end.ExecutorDead)
@@ -159,6 +161,7 @@ func (a *Agent) start(ex *worker, files executorFiles, tee io.Writer, act runtim
 			exec.EnvToken + "=" + ex.token,
 			exec.EnvCrash + "=" + files.crash,
 			exec.EnvPipes + "=1",
+			exec.EnvWords + "=" + files.words.dir,
 		}),
 	})
 }
@@ -174,11 +177,16 @@ func (a *Agent) makeFiles(id comms.ExecutorID) (executorFiles, *shm.Control, err
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return f, nil, fmt.Errorf("make scratch folder: %w", err)
 	}
+	var err error
+	if f.words, err = openWords(filepath.Join(dir, "words")); err != nil {
+		return f, nil, err
+	}
 	control, err := a.store.CreateControl(f.control)
 	return f, control, err
 }
 
 func (f executorFiles) remove() {
+	f.words.close()
 	if f.scratch != "" {
 		os.RemoveAll(f.scratch)
 		os.Remove(f.control)

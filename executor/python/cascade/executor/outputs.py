@@ -62,6 +62,7 @@ class Memory:
                 raise KindError(m.SETUP, "this executor runs Python functions, no commands")
             # Not interrupted: half an import cannot be mended.
             function = kind.function = prepared(kind.m.function, tuple(kind.m.inputs), tuple(kind.m.outputs), tuple(parameters))
+            self._worker.imported()
         named = self._arguments(run, function, parameters) if run.inputs else parameters
         if kind.m.timeout:
             run.deadline = time.perf_counter_ns() + kind.m.timeout  # what it imports does not count

@@ -33,6 +33,7 @@ from .memory import ControlPage, PrivateMemory
 from .outcome import failure
 from .outputs import Memory
 from .queue import LiveValue, PreparedKind, Queue, Run, Stopped
+from .state import State
 
 MAX_HEAD = 512 << 20  # of a message from the agent
 REPORT_AGE = 200_000  # ns that a finished run waits for others to join its report
@@ -51,8 +52,11 @@ _SIGNAL = signal.SIGRTMIN + 5  # interrupts the main thread
 class Worker:
     """Runs tasks for one agent; run() is called by the main thread."""
 
-    def __init__(self, address: str, token: str, pipes: bool, debug: bool = False) -> None:
-        """Connects to the agent, which may take a link over pipes. With debug functions run under pdb, on a terminal."""
+    def __init__(self, address: str, token: str, pipes: bool, words: str = "", debug: bool = False) -> None:
+        """Connects to the agent, which may take a link over pipes, and holds pipes of what tasks print in the folder words.
+
+        With debug functions run under pdb, on a terminal.
+        """
         self.lock = threading.RLock()
         self.queue = Queue()
         self.kinds: dict[int, PreparedKind] = {}
@@ -66,7 +70,7 @@ class Worker:
         self.control: ControlPage | None = None
         self.memory = Memory(self)
         self.calls = Calls(self)
-        self.logs = Logs(self._log)
+        self.logs = Logs(self._log, words)
         self._private = PrivateMemory()
         self._leftover = Leftover(self._private.read)
         self._sample, self._sampled = 0, 0
@@ -76,6 +80,8 @@ class Worker:
         self._since = 0  # when the oldest item came
         self._mark = self._wall = 0  # cpu time and durations since it was read
         self._rate = 0.0
+        self._bounded = False  # the threads of libraries
+        self._own: dict[str, str | None] = {}  # variables of the current run, as they were before
         self._in_function = False  # the main thread may be interrupted
         self._ended = 0  # when the last run ended
         self._helper_sleeps = False
@@ -122,8 +128,10 @@ class Worker:
                 if message.close:
                     self.kinds.pop(message.id, None)
                 else:
-                    if not self.kinds:
+                    if not self._bounded:
+                        self._bounded = True
                         _limit_threads(message.resources.cpu)
+                        self._state.adopt({})
                     self.kinds[message.id] = PreparedKind(message)
             case m.Segment():
                 if message.close:
@@ -228,6 +236,7 @@ class Worker:
         context._serve(self)
         if not self._debug:
             self.logs.replace_standard_streams()
+        self._state = State(_SIGNAL)
         threading.Thread(target=self._help, name="cascade-helper", daemon=True).start()
         while (run := self._next()) is not None:
             self._execute(run)
@@ -298,7 +307,9 @@ class Worker:
         outputs: list[m.Desc] = []
         counts: list[m.StreamEnd] = []
         error: m.TaskError | None = None
-        before = _setenv(run.env) if run.env else None
+        self._own = _setenv(run.env) if run.env else {}
+        self._context = self._state.context()
+        first = run.kind.function is None
         try:
             self.memory.perform(run, outputs, counts)
             if run.stopped is not None:
@@ -306,9 +317,17 @@ class Worker:
         except BaseException as e:
             error = failure(self, run, e)
             outputs, counts = [], []
-        if before is not None:
-            _restore(before)
+        deep = first or run.kind.restless or time.perf_counter_ns() - run.began > QUICK
+        differed, whole = self._state.restore(deep)
+        run.kind.restless = run.kind.restless or differed
+        if not whole:
+            self._leftover.leaving = True
         self._settle(run, outputs, counts, error)
+
+    def imported(self) -> None:
+        """A function's module was imported: what it has set belongs to the process."""
+        self._state.adopt(self._own)
+        self._context = self._state.context()
 
     def _settle(self, run: Run, outputs: list[m.Desc], counts: list[m.StreamEnd], error: m.TaskError | None) -> None:
         """Lets go of a run's memory and reports its end."""
@@ -372,8 +391,8 @@ class Worker:
             if self._debug:
                 from . import debug  # loads what only a debugger needs
 
-                return debug.call(function, *args, **named)
-            return function(*args, **named)
+                return self._context.run(debug.call, function, *args, **named)
+            return self._context.run(function, *args, **named)
         finally:
             self._in_function = False
 
@@ -506,14 +525,6 @@ def _setenv(env: Sequence[str]) -> dict[str, str | None]:
         before[name] = os.environ.get(name)
         os.environ[name] = value
     return before
-
-
-def _restore(before: dict[str, str | None]) -> None:
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
 
 
 def _clip(text: str) -> str:
