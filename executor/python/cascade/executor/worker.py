@@ -18,6 +18,7 @@ import signal
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,7 +45,7 @@ QUICK = 100_000  # ns: runs that take less do not delay reports
 LONG = 1_000_000_000  # ns after which a run is no reason to put anything off
 LINGER = 50_000_000  # ns after the last run for which the helper goes on looking
 IDLE_LEASE = 1000  # ms without work after which the standing lease is returned
-INTERRUPT_EVERY = 100_000_000  # ns between interrupts of a run that does not end
+INTERRUPT_EVERY = 100_000_000  # ns between interrupts of a run in which none was raised, or is on its way no more
 MAX_ROW = 512  # runs in one report, at most
 _SIGNAL = signal.SIGRTMIN + 5  # interrupts the main thread
 
@@ -81,6 +82,7 @@ class Worker:
         self._mark = self._wall = 0  # cpu time and durations since it was read
         self._rate = 0.0
         self._bounded = False  # the threads of libraries
+        self._raised: Callable[[], context.Cancelled | None] | None = None  # in the current run
         self._own: dict[str, str | None] = {}  # variables of the current run, as they were before
         self._in_function = False  # the main thread may be interrupted
         self._ended = 0  # when the last run ended
@@ -308,7 +310,7 @@ class Worker:
         counts: list[m.StreamEnd] = []
         error: m.TaskError | None = None
         self._own = _setenv(run.env) if run.env else {}
-        self._context = self._state.context()
+        self._context, self._raised = self._state.context(), None
         first = run.kind.function is None
         try:
             self.memory.perform(run, outputs, counts)
@@ -399,7 +401,13 @@ class Worker:
     def _interrupted(self, *_: Any) -> None:
         run = self.current
         if self._in_function and run is not None and run.stopped is not None and not self.lock._is_owned():  # type: ignore[attr-defined]
-            raise context.Cancelled(str(run.stopped))
+            raise self._cancelled(str(run.stopped))
+
+    def _cancelled(self, text: str) -> context.Cancelled:
+        """What is raised in the function. It lives until the function has ended, cleaning up, or has swallowed it."""
+        made = context.Cancelled(text)
+        self._raised = weakref.ref(made)
+        return made
 
     # ---- for the task's function
 
@@ -440,7 +448,7 @@ class Worker:
         try:
             return do(run)
         except Stopped as e:
-            raise context.Cancelled(str(e)) from None
+            raise self._cancelled(str(e)) from None
         finally:
             self._in_function = inside
 
@@ -484,7 +492,8 @@ class Worker:
             if run.deadline and now > run.deadline and run.stopped is None:
                 run.stopped = Stopped(m.TIMEOUT, f"it ran longer than its timeout of {run.kind.m.timeout / 1e9:g} s")
                 os.eventfd_write(self._wake_main, 1)
-            stop = (run.stopped is not None or self.over) and now - run.interrupted > INTERRUPT_EVERY
+            heard = self._raised is not None and self._raised() is not None
+            stop = (run.stopped is not None or self.over) and not heard and now - run.interrupted > INTERRUPT_EVERY
             if stop:
                 run.interrupted = now
         if stop:
