@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -42,6 +43,9 @@ func postMortem(id comms.ExecutorID, files executorFiles, control *shm.Control, 
 		text = exit.Output
 	} else {
 		if stack := blame.FindFault(text); stack != nil {
+			for _, folder := range files.code { // the user knows files by their names below these
+				stack = bytes.ReplaceAll(stack, []byte(folder+"/"), nil)
+			}
 			d.words, text = slices.Concat(printed, stack), stack
 		}
 		d.Tail = append(d.Tail, text[:min(len(text), crashTail)]...)

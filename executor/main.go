@@ -22,6 +22,7 @@ const (
 	EnvCrash = "CASCADE_EXECUTOR_CRASH" // file that takes the runtime's last words
 	EnvPipes = "CASCADE_EXECUTOR_PIPES" // not empty: the agent takes a link through pipes (comms.Config.Pipes)
 	EnvWords = "CASCADE_EXECUTOR_WORDS" // folder of two named pipes, WordsFiles: what functions print and was not sent
+	EnvCode  = "CASCADE_EXECUTOR_CODE"  // folders of the job's files, with colons between: below them these have the user's names
 )
 
 // What who debugs a task puts there as well.
@@ -61,7 +62,7 @@ func Main() {
 		Log: zerolog.New(os.Stderr).With().Timestamp().Int("executor_pid", os.Getpid()).Logger()}
 	crash := os.Getenv(EnvCrash)
 	// Programs that tasks start must not take themselves for executors.
-	for _, name := range []string{EnvAddr, EnvToken, EnvCrash, EnvPipes, EnvWords} {
+	for _, name := range []string{EnvAddr, EnvToken, EnvCrash, EnvPipes, EnvWords, EnvCode} {
 		if err := os.Unsetenv(name); err != nil {
 			exit(err)
 		}

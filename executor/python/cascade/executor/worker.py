@@ -28,6 +28,7 @@ from ..wire import messages as m
 from ..wire.envelope import LinkError
 from ..wire.pipes import PipeLink
 from .calls import Calls
+from .code import Code
 from .leftover import Leftover
 from .logs import Logs
 from .memory import ControlPage, PrivateMemory
@@ -53,9 +54,10 @@ _SIGNAL = signal.SIGRTMIN + 5  # interrupts the main thread
 class Worker:
     """Runs tasks for one agent; run() is called by the main thread."""
 
-    def __init__(self, address: str, token: str, pipes: bool, words: str = "", debug: bool = False) -> None:
+    def __init__(self, address: str, token: str, pipes: bool, words: str = "", code: str = "", debug: bool = False) -> None:
         """Connects to the agent, which may take a link over pipes, and holds pipes of what tasks print in the folder words.
 
+        code names the folders of the job's files, with colons between.
         With debug functions run under pdb, on a terminal.
         """
         self.lock = threading.RLock()
@@ -66,6 +68,7 @@ class Worker:
         self.current: Run | None = None
         self.over = False  # end now
         self._debug = debug
+        self.code = Code(code)
         self._last = False  # end when the queue is empty
         self.welcome = m.Welcome()
         self.control: ControlPage | None = None
@@ -226,7 +229,7 @@ class Worker:
         w = self.welcome
         tail = self.logs.tail() if run is self.current else b""
         return m.TaskError(
-            kind, _clip(message), codes, _clip(stack), run.title(), run.attempt & 0xFFFF, w.agent, w.executor, log_tail=tail
+            kind, _clip(self.code.named(message)), codes, _clip(self.code.named(stack)), run.title(), run.attempt & 0xFFFF, w.agent, w.executor, log_tail=tail
         )
 
     # ---- the main thread
