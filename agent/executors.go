@@ -43,9 +43,11 @@ type worker struct {
 
 // executorFiles is what the agent makes for one executor.
 type executorFiles struct {
-	scratch string // folder, removed after its death
-	crash   string // file in it where the Go runtime writes why it crashed
-	control string // page in which it marks its current run
+	scratch string   // folder, removed after its death
+	crash   string   // file in it where the Go runtime writes why it crashed
+	control string   // page in which it marks its current run
+	words   words    // what its functions print and it has not sent
+	code    []string // as in runtimeenv.Activation
 }
 
 // oomScore makes the kernel choose executors before agent and controller.
@@ -68,6 +70,7 @@ func (l *loop) spawn(act core.Spawn) {
 func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	a := l.agent
 	files, control, err := a.makeFiles(ex.id)
+	files.code = activation.Code
 	defer files.remove()
 	var proc *process.Process
 	if err == nil {
@@ -108,6 +111,7 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	}
 	a.in.Push(item{note: func() {
 		delete(l.executors, ex.id)
+		l.lastWords(ex, &end)
 		l.blame(ex, &end)
 		a.log.Info().Uint32("executor", uint32(ex.id)).Str("end", end.Why).Msg("executor ended")
 		l.step(end.ExecutorDead)
@@ -153,12 +157,14 @@ func (a *Agent) start(ex *worker, files executorFiles, tee io.Writer, act runtim
 	}
 	return process.Start(process.Command{
 		Hold: hold, Cgroup: group,
-		Path: command[0], Args: command[1:], Dir: start, OOMScoreAdj: oomScore, Tee: tee, Root: root,
+		Path: command[0], Args: command[1:], Dir: start, OOMScoreAdj: oomScore, Tee: tee, Root: root, ReadOnly: act.ReadOnly,
 		Env: slices.Concat(os.Environ(), a.cfg.Env, act.Env, []string{
 			exec.EnvAddr + "=" + a.executors.Addr(),
 			exec.EnvToken + "=" + ex.token,
 			exec.EnvCrash + "=" + files.crash,
 			exec.EnvPipes + "=1",
+			exec.EnvWords + "=" + files.words.dir,
+			exec.EnvCode + "=" + strings.Join(act.Code, string(filepath.ListSeparator)),
 		}),
 	})
 }
@@ -174,11 +180,16 @@ func (a *Agent) makeFiles(id comms.ExecutorID) (executorFiles, *shm.Control, err
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return f, nil, fmt.Errorf("make scratch folder: %w", err)
 	}
+	var err error
+	if f.words, err = openWords(filepath.Join(dir, "words")); err != nil {
+		return f, nil, err
+	}
 	control, err := a.store.CreateControl(f.control)
 	return f, control, err
 }
 
 func (f executorFiles) remove() {
+	f.words.close()
 	if f.scratch != "" {
 		os.RemoveAll(f.scratch)
 		os.Remove(f.control)

@@ -3,10 +3,12 @@
 package agent
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/agent/process"
@@ -24,12 +26,14 @@ const (
 type death struct {
 	core.ExecutorDead
 	touched *shm.Where // memory that it must not write, and wrote
+	words   []byte     // that belong into the task's log: what it had printed, and the stack of a Python function
 }
 
 // postMortem puts together how a process ended, in which run it was, and whether
 // it panicked or touched memory that it must not write.
 func postMortem(id comms.ExecutorID, files executorFiles, control *shm.Control, exit process.Exit) death {
-	d := death{ExecutorDead: core.ExecutorDead{Executor: id, Why: exit.String(), Signal: exit.Signal(), Tail: exit.Output}}
+	printed := files.words.rest()
+	d := death{ExecutorDead: core.ExecutorDead{Executor: id, Why: exit.String(), Signal: exit.Signal(), Tail: slices.Concat(exit.Output, printed)}, words: printed}
 	if step, steps := control.Last(); steps > 0 {
 		d.Run = comms.RunID(step.Run)
 	}
@@ -38,7 +42,13 @@ func postMortem(id comms.ExecutorID, files executorFiles, control *shm.Control, 
 	if err != nil || len(text) == 0 {
 		text = exit.Output
 	} else {
-		d.Tail = append(d.Tail[:len(d.Tail):len(d.Tail)], text[:min(len(text), crashTail)]...)
+		if stack := blame.FindFault(text); stack != nil {
+			for _, folder := range files.code { // the user knows files by their names below these
+				stack = bytes.ReplaceAll(stack, []byte(folder+"/"), nil)
+			}
+			d.words, text = slices.Concat(printed, stack), stack
+		}
+		d.Tail = append(d.Tail, text[:min(len(text), crashTail)]...)
 	}
 	if crash, ok := shm.ParseCrash(text); ok {
 		if where, ok := control.Find(crash.Addr); ok {

@@ -1,10 +1,12 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"math"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -16,11 +18,16 @@ import (
 // log of the run that is at work. It replaces os.Stdout and os.Stderr and not
 // the descriptors behind them: the Go runtime's last words go to descriptor 2,
 // which the agent reads. The order of the two streams among each other is not kept.
+//
+// What was printed waits in pipes that the agent holds too: it reads the rest when this process dies.
 type capture struct {
 	exec    *Executor
 	streams [2]*captured
 	call    time.Duration // a system call takes longer than this
 }
+
+// joinDelay is how long text waits in its pipe for more.
+const joinDelay = 5 * time.Millisecond
 
 // captured is one stream: a pipe that is read when something arrives, and at the
 // end of each run, so that each line goes to the run that wrote it.
@@ -38,7 +45,7 @@ type captured struct {
 func (c *capture) start(e *Executor) error {
 	c.exec = e
 	for i, std := range []**os.File{&os.Stdout, &os.Stderr} {
-		r, w, err := os.Pipe()
+		r, w, err := pipe(e.cfg.Words, i)
 		if err != nil {
 			return fmt.Errorf("capture output: %w", err)
 		}
@@ -53,11 +60,40 @@ func (c *capture) start(e *Executor) error {
 		c.streams[i] = s
 		*std = w
 		// The callback finds data or not; either way it waits for more.
-		go func() { _ = raw.Read(func(uintptr) bool { s.drain(e); return false }) }()
+		go func() {
+			_ = raw.Read(func(uintptr) bool {
+				if s.pending() {
+					time.Sleep(joinDelay) // in the pipe more joins it, and a death does not lose it
+					s.drain(e)
+					e.sendLog()
+				}
+				return false
+			})
+		}()
 	}
 	log.SetOutput(os.Stderr)
 	c.call = c.shortest()
 	return nil
+}
+
+// pipe returns the ends of the pipe of a stream: the agent's, or one of our own.
+func pipe(words string, stream int) (r, w *os.File, err error) {
+	if words == "" {
+		return os.Pipe()
+	}
+	path := filepath.Join(words, WordsFiles[stream])
+	if r, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+		return nil, nil, err
+	}
+	if w, err = os.OpenFile(path, os.O_WRONLY, 0); err != nil {
+		return nil, nil, errors.Join(err, r.Close())
+	}
+	return r, w, nil
+}
+
+// pending tells whether there is anything to read.
+func (s *captured) pending() bool {
+	return !nothingToRead([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}})
 }
 
 // drainAfter is drain after a function that took so long. One that returned in
@@ -121,6 +157,19 @@ func (s *captured) drain(e *Executor) {
 			return
 		}
 		e.print(s, s.buf[:n])
+	}
+}
+
+// sendLog sends what the current run has printed.
+func (e *Executor) sendLog() {
+	e.mu.Lock()
+	var log *logWriter
+	if r := e.current; r != nil {
+		log = r.log
+	}
+	e.mu.Unlock()
+	if log != nil {
+		log.flush()
 	}
 }
 

@@ -129,6 +129,13 @@ func (w *logWriter) remember(p []byte) {
 	}
 }
 
+// flush sends what waits.
+func (w *logWriter) flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flushLocked()
+}
+
 // flushLocked sends what waits; the connection's back-pressure holds the writer back.
 func (w *logWriter) flushLocked() {
 	if w.timer != nil {

@@ -22,8 +22,9 @@ type Config struct {
 	Token    string    // from the environment: which spawn this is
 	Build    string    // version of the program
 	PID      int
-	Pipes    bool // the agent takes a link through pipes
-	Capture  bool // what functions print becomes the log of their task; for processes that are executors only
+	Pipes    bool   // the agent takes a link through pipes
+	Capture  bool   // what functions print becomes the log of their task; for processes that are executors only
+	Words    string // folder of the pipes for that, which the agent holds too; "": they are our own
 	Log      zerolog.Logger
 }
 

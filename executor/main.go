@@ -21,6 +21,8 @@ const (
 	EnvToken = "CASCADE_EXECUTOR_TOKEN" // which spawn this is
 	EnvCrash = "CASCADE_EXECUTOR_CRASH" // file that takes the runtime's last words
 	EnvPipes = "CASCADE_EXECUTOR_PIPES" // not empty: the agent takes a link through pipes (comms.Config.Pipes)
+	EnvWords = "CASCADE_EXECUTOR_WORDS" // folder of two named pipes, WordsFiles: what functions print and was not sent
+	EnvCode  = "CASCADE_EXECUTOR_CODE"  // folders of the job's files, with colons between: below them these have the user's names
 )
 
 // What who debugs a task puts there as well.
@@ -28,6 +30,9 @@ const (
 	EnvWhere = "CASCADE_EXECUTOR_WHERE" // name of a function: the executor prints its symbol, for a breakpoint, and ends
 	EnvDebug = "CASCADE_EXECUTOR_DEBUG" // not empty: a Python executor runs functions under pdb
 )
+
+// WordsFiles are the pipes in the folder of EnvWords. The agent holds them open: when the executor dies it reads what is in them.
+var WordsFiles = [2]string{"stdout", "stderr"}
 
 // MaxMessage bounds a message from an agent to an executor, in bytes: one run may
 // name hundreds of thousands of inputs, and small ones travel in it. An agent fails
@@ -53,11 +58,11 @@ func Main() {
 		}
 		exit(err)
 	}
-	cfg := Config{Token: os.Getenv(EnvToken), Pipes: os.Getenv(EnvPipes) != "", Build: build(), PID: os.Getpid(), Capture: true,
+	cfg := Config{Token: os.Getenv(EnvToken), Pipes: os.Getenv(EnvPipes) != "", Build: build(), PID: os.Getpid(), Capture: true, Words: os.Getenv(EnvWords),
 		Log: zerolog.New(os.Stderr).With().Timestamp().Int("executor_pid", os.Getpid()).Logger()}
 	crash := os.Getenv(EnvCrash)
 	// Programs that tasks start must not take themselves for executors.
-	for _, name := range []string{EnvAddr, EnvToken, EnvCrash, EnvPipes} {
+	for _, name := range []string{EnvAddr, EnvToken, EnvCrash, EnvPipes, EnvWords, EnvCode} {
 		if err := os.Unsetenv(name); err != nil {
 			exit(err)
 		}

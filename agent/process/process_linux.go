@@ -38,6 +38,11 @@ type Command struct {
 	// Hold is a file that the program and all that it starts inherit; nil for none. See Hold.
 	Hold *os.File
 
+	// ReadOnly are folders that the program, and what it starts, cannot write to, although it is root: they are mounted so,
+	// for it alone. For other users, and where root may not mount (in a container without CAP_SYS_ADMIN), nothing is
+	// done: the modes of the files must do.
+	ReadOnly []string
+
 	// Root is the file system that the program sees; nil for the host's. Path and Dir are in it; a Path without
 	// a slash is looked for there, in the PATH of Env.
 	Root *Root
@@ -134,6 +139,9 @@ func start(c Command) (*Process, error) {
 	if c.Cgroup != nil {
 		p.reaper.ExtraFiles = append(p.reaper.ExtraFiles, c.Cgroup)
 		p.reaper.Env = append(p.reaper.Env, cgroupVar+"="+strconv.Itoa(2+len(p.reaper.ExtraFiles)))
+	}
+	if len(c.ReadOnly) > 0 && os.Geteuid() == 0 {
+		p.reaper.Env = append(p.reaper.Env, readOnlyVar+"="+strings.Join(c.ReadOnly, "\x1f"))
 	}
 	p.reaper.Env = append(p.reaper.Env, c.Root.env()...)
 	err = p.reaper.Start()

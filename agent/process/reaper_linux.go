@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,9 @@ const reaperVar = "CASCADE_REAPER"
 
 // cgroupVar tells a reaper the descriptor of the cgroup in which to start the program.
 const cgroupVar = "CASCADE_REAPER_CGROUP"
+
+// readOnlyVar tells a reaper the folders that the program must not write to, with \x1f between them.
+const readOnlyVar = "CASCADE_REAPER_READONLY"
 
 // init is the entry of a reaper process: see the package comment. It runs on the
 // main thread, to which the executor's parent-death signal is tied.
@@ -69,6 +73,15 @@ func reap(args []string, score string) error {
 			return err
 		}
 	}
+	if list, ok := os.LookupEnv(readOnlyVar); ok {
+		err := os.Unsetenv(readOnlyVar)
+		if err == nil {
+			err = protect(strings.Split(list, "\x1f"))
+		}
+		if err != nil {
+			return tell(agent, "error", err.Error())
+		}
+	}
 	program := args[0]
 	if _, rooted := os.LookupEnv(rootVar); rooted { // this binary, in its other role, becomes the program
 		Root{}.attr(attr)
@@ -100,6 +113,37 @@ func reap(args []string, score string) error {
 		return err
 	}
 	_, _ = agent.Write(fmt.Appendf(nil, "exit %d", uint32(status))) // fails when the agent is dead: nobody asks any more
+	return nil
+}
+
+// protect mounts folders read-only, in a namespace that this thread and its children have to themselves.
+func protect(folders []string) error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("find the working folder: %w", err)
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		if errors.Is(err, unix.EPERM) {
+			return nil // see Command.ReadOnly
+		}
+		return fmt.Errorf("make a mount namespace: %w", err)
+	}
+	// What is mounted on the host later is seen here, and not the other way round.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("separate the mounts: %w", err)
+	}
+	for _, folder := range folders {
+		err := unix.Mount(folder, folder, "", unix.MS_BIND, "")
+		if err == nil {
+			err = unix.Mount("", folder, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+		}
+		if err != nil {
+			return fmt.Errorf("make %s read-only: %w", folder, err)
+		}
+	}
+	if err := os.Chdir(dir); err != nil { // it may be in one of them: it is what is mounted from now on
+		return fmt.Errorf("use the working folder: %w", err)
+	}
 	return nil
 }
 

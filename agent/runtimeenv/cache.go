@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,28 @@ func isInPlace(p Plugin) bool {
 	return is
 }
 
+// sealed is a plugin whose folders tasks share and only read: what one writes there would reach others, also of
+// other jobs. For a user the modes of folders and files see to it, for root a mount (Activation.ReadOnly).
+type sealed interface{ isSealed() }
+
+// seal takes the right to write from the folders of a tree. Files have none, or are links to those of other trees.
+func seal(dir string) error {
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		return os.Chmod(path, info.Mode().Perm()&^0o222)
+	})
+	if err != nil {
+		return fmt.Errorf("make the environment read-only: %w", err)
+	}
+	return nil
+}
+
 // Build is one try of Create.
 type Build struct {
 	Place    string            // where Dir is moved afterwards
@@ -71,9 +94,13 @@ type Activation struct {
 	Dir     string   // where executors start; empty: the job's folder
 	Root    string   // folder that is their file system; empty: the host's
 	Foreign bool     // Command runs functions only: commands are run by the agent's executor, with Env
-	Keys    []string // of all that was made for it: PLUGIN-KEY
-	Built   bool     // something was made just now rather than found in the cache
-	Bytes   int64    // of files that were made for it
+	// ReadOnly are folders that executors share: they are not to write there.
+	ReadOnly []string
+	// Code are the folders that hold the files of working_dir and py_modules, below which they have their own names.
+	Code  []string
+	Keys  []string // of all that was made for it: PLUGIN-KEY
+	Built bool     // something was made just now rather than found in the cache
+	Bytes int64    // of files that were made for it
 
 	executor string // folder of the Python executor's package, which nothing hides
 }
@@ -180,6 +207,9 @@ func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text
 		if dir != "" {
 			act.Keys = append(act.Keys, p.Name()+"-"+filepath.Base(dir))
 			act.Bytes += c.bytesOf(dir)
+			if _, is := p.(sealed); is {
+				act.ReadOnly = append(act.ReadOnly, dir)
+			}
 		}
 		if err := p.Activate(env, dir, &act); err != nil {
 			return Activation{}, fmt.Errorf("environment %q: activate %s: %w", env.Name, p.Name(), err)
@@ -262,6 +292,11 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	}
 	rec := Record{Plugin: p.Name(), Key: key, Name: env.Name, What: describe(p, env), Source: env.Source,
 		Packages: build.Packages, Made: started, Seconds: time.Since(started).Seconds(), Bytes: sizeOf(build.Dir)}
+	if _, is := p.(sealed); is {
+		if err := seal(build.Dir); err != nil {
+			return false, err
+		}
+	}
 	if err := rec.write(dir); err != nil {
 		return false, err
 	}

@@ -18,6 +18,8 @@ import (
 // workingDir gives executors a copy of a folder to start in. Python can import from it.
 type workingDir struct{ cache *Cache }
 
+func (workingDir) isSealed() {}
+
 func (workingDir) Name() string                        { return "working_dir" }
 func (workingDir) Priority() int                       { return 20 }
 func (workingDir) Applies(env dag.Environment) bool    { return env.WorkingDir != "" }
@@ -66,7 +68,7 @@ func (workingDir) Key(_ context.Context, env dag.Environment) (string, error) {
 // treeKey hashes folders, files and packages; names the key of the environment in errors.
 func treeKey(what string, env dag.Environment, paths ...string) (string, error) {
 	h := hasher{blake3.New()}
-	h.text("cascade files 1")
+	h.text("cascade files 2")
 	for _, text := range paths {
 		if p, ok := dag.ParsePackage(text); ok {
 			h.text("package", p.Hash)
@@ -88,7 +90,7 @@ func (w workingDir) Create(ctx context.Context, env dag.Environment, b *Build) e
 	if err := w.cache.place(ctx, env, env.WorkingDir, b.Dir); err != nil {
 		return fmt.Errorf("working_dir: %w", err)
 	}
-	return nil
+	return w.cache.compile(ctx, env, b)
 }
 
 // place puts the content of a folder, archive or package, or a file, into a folder.
@@ -106,6 +108,7 @@ func (c *Cache) place(ctx context.Context, env dag.Environment, text, to string)
 // Activate starts executors in the copy.
 func (workingDir) Activate(env dag.Environment, dir string, act *Activation) error {
 	act.Dir = dir
+	act.Code = append(act.Code, dir)
 	if env.Python != nil {
 		act.addPythonPath(dir)
 	}
@@ -114,6 +117,8 @@ func (workingDir) Activate(env dag.Environment, dir string, act *Activation) err
 
 // pyModules makes modules importable.
 type pyModules struct{ cache *Cache }
+
+func (pyModules) isSealed() {}
 
 func (pyModules) Name() string                        { return "py_modules" }
 func (pyModules) Priority() int                       { return 30 }
@@ -165,7 +170,7 @@ func (m pyModules) Create(ctx context.Context, env dag.Environment, b *Build) er
 			return fmt.Errorf("py_modules: %w", err)
 		}
 	}
-	return nil
+	return m.cache.compile(ctx, env, b)
 }
 
 // Activate puts the folders where Python looks first.
@@ -174,6 +179,7 @@ func (pyModules) Activate(env dag.Environment, dir string, act *Activation) erro
 	for i := range paths {
 		paths[i] = filepath.Join(dir, fmt.Sprint(i))
 	}
+	act.Code = append(act.Code, paths...)
 	act.addPythonPath(paths...)
 	return nil
 }

@@ -173,6 +173,9 @@ func (*imagePython) Activate(_ dag.Environment, dir string, act *Activation) err
 		return fmt.Errorf("read %s: %w", imagePythonFile, err)
 	}
 	act.startModule(imagePython3, it.Version)
+	if !slices.ContainsFunc(act.Env, func(kv string) bool { return strings.HasPrefix(kv, hashSeed+"=") }) {
+		act.setHashSeed()
+	}
 	for _, name := range []string{"PYTHONHOME", "PYTHONPATH"} {
 		if !slices.ContainsFunc(act.Env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
 			act.setVar(name, "")

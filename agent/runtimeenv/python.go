@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -35,7 +36,7 @@ import (
 func pythonPlugins(c *Cache) []Plugin {
 	tool := &uvTool{cache: c, slots: make(chan struct{}, max(2, runtime.NumCPU()))}
 	base := &pythonBase{uv: tool, interpreters: &interpreters{file: filepath.Join(c.dir, "interpreters.json")}}
-	return []Plugin{tool, base, &imagePython{base: base}, pythonExecutor{}, &pythonPlugin{base: base}, workingDir{c}, pyModules{c}, binaryPlugin{c}}
+	return []Plugin{tool, base, &imagePython{base: base}, pythonExecutor{base}, &pythonPlugin{base: base}, workingDir{c}, pyModules{c}, binaryPlugin{c}}
 }
 
 // pythonBase is the lowest layer: an interpreter with what the executor needs.
@@ -43,6 +44,8 @@ type pythonBase struct {
 	uv           *uvTool
 	interpreters *interpreters
 }
+
+func (*pythonBase) isSealed() {}
 
 func (*pythonBase) Name() string        { return "python-base" }
 func (*pythonBase) Priority() int       { return 5 }
@@ -74,7 +77,7 @@ func (p *pythonBase) Key(ctx context.Context, env dag.Environment) (string, erro
 		return "", err
 	}
 	h := hasher{blake3.New()}
-	h.text("cascade python base 1", it.Path, it.Implementation, it.Version, it.Platform)
+	h.text("cascade python base 2", it.Path, it.Implementation, it.Version, it.Platform)
 	h.text(python.Requirements()...)
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
@@ -113,7 +116,7 @@ func (p *pythonBase) install(ctx context.Context, env dag.Environment, b *Build,
 // then what uv has kept of earlier builds may be enough.
 func (p *pythonBase) packages(ctx context.Context, env dag.Environment, b *Build, t tool, uv, interpreter string, requirements []string, anyVersion bool) (err error) {
 	t.name = "uv pip install"
-	args := []string{"pip", "install", "--quiet", "--python", filepath.Join(b.Dir, "bin", "python")}
+	args := []string{"pip", "install", "--quiet", "--compile-bytecode", "--python", filepath.Join(b.Dir, "bin", "python")}
 	wheels := ""
 	if env.Python.Wheels != "" {
 		wheels = absoluteIn(env.Source, env.Python.Wheels)
@@ -186,9 +189,20 @@ func (p *pythonBase) Activate(_ dag.Environment, dir string, act *Activation) er
 	act.startModule("", version)
 	act.setVar("PYTHONHOME", "")
 	act.setVar("PYTHONPATH", "")
+	act.setHashSeed()
 	act.useVenv(dir)
 	return nil
 }
+
+// setHashSeed gives all executors of a job the same hashes of texts, so that what they sort or part by them agrees.
+// The agent's own variable and the job's have the last word.
+func (act *Activation) setHashSeed() {
+	if os.Getenv(hashSeed) == "" {
+		act.setVar(hashSeed, "0")
+	}
+}
+
+const hashSeed = "PYTHONHASHSEED"
 
 // startModule has an interpreter of this version start the executor's module. It does not look for modules
 // in its working folder: what a task imports comes from what its key was made of.
@@ -249,6 +263,8 @@ func (act *Activation) setPythonPath(paths []string) {
 // pythonPlugin is the layer of a task's own requirements.
 type pythonPlugin struct{ base *pythonBase }
 
+func (*pythonPlugin) isSealed() {}
+
 func (*pythonPlugin) Name() string        { return "python" }
 func (*pythonPlugin) Priority() int       { return 10 }
 func (*pythonPlugin) Delete(string) error { return nil }
@@ -280,7 +296,7 @@ func (p *pythonPlugin) Key(ctx context.Context, env dag.Environment) (string, er
 		return "", err
 	}
 	h := hasher{blake3.New()}
-	h.text("cascade python layer 1", below)
+	h.text("cascade python layer 2", below)
 	for _, r := range normalRequirements(env.Python.Pip) {
 		h.text(r)
 		if _, address, ok := strings.Cut(r, " @ file://"); ok {
@@ -395,16 +411,29 @@ func normalRequirement(text string) string {
 }
 
 // pythonExecutor is the executor's package, written to a folder.
-type pythonExecutor struct{}
+type pythonExecutor struct{ base *pythonBase }
 
+func (pythonExecutor) isSealed()                        {}
 func (pythonExecutor) Name() string                     { return "python-executor" }
 func (pythonExecutor) Priority() int                    { return 6 }
 func (pythonExecutor) Applies(env dag.Environment) bool { return env.Python != nil }
 func (pythonExecutor) Validate(dag.Environment) error   { return nil }
 func (pythonExecutor) Delete(string) error              { return nil }
 
-// Key is the package's content.
-func (pythonExecutor) Key(context.Context, dag.Environment) (string, error) { return packageHash() }
+// Key is the package's content, and for which Python it is compiled.
+func (p pythonExecutor) Key(ctx context.Context, env dag.Environment) (string, error) {
+	key, err := packageHash()
+	if err != nil || !p.base.Applies(env) {
+		return key, err
+	}
+	it, err := p.base.interpreters.find(ctx, env.Python.Version)
+	if err != nil {
+		return "", err
+	}
+	h := hasher{blake3.New()}
+	h.text("cascade python executor 1", key, it.Implementation, it.Version)
+	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+}
 
 var packageHash = sync.OnceValues(func() (string, error) {
 	h := hasher{blake3.New()}
@@ -420,11 +449,31 @@ var packageHash = sync.OnceValues(func() (string, error) {
 })
 
 // Create writes the package.
-func (pythonExecutor) Create(_ context.Context, _ dag.Environment, b *Build) error {
+func (p pythonExecutor) Create(ctx context.Context, env dag.Environment, b *Build) error {
 	if err := os.CopyFS(b.Dir, python.Files); err != nil {
 		return fmt.Errorf("write the executor's package: %w", err)
 	}
-	return nil
+	return p.base.uv.cache.compile(ctx, env, b)
+}
+
+// compile compiles the Python modules of a tree, as tasks cannot keep what they compile there. What the interpreter
+// does not take is no module of it, or fails where it is imported.
+func (c *Cache) compile(ctx context.Context, env dag.Environment, b *Build) error {
+	if env.Python == nil || env.Container != nil { // of an image it compiles for itself
+		return nil
+	}
+	base := (&uvTool{cache: c}).python()
+	it, err := base.interpreters.find(ctx, env.Python.Version)
+	if err != nil {
+		return err
+	}
+	t := tool{name: "python -m compileall", dir: b.Dir}
+	_, err = t.run(ctx, it.Path, "-m", "compileall", "-q", "-q", "-s", b.Dir, "-p", b.Place, b.Dir)
+	var failed *exec.ExitError
+	if err != nil && ctx.Err() == nil && errors.As(err, &failed) && failed.Exited() {
+		return nil
+	}
+	return err
 }
 
 // Activate makes the package importable.

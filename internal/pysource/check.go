@@ -276,9 +276,9 @@ func (sig *signature) check(grp *dag.Group, is string, at func(hint, message str
 	}
 	series := slices.ContainsFunc(grp.Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone })
 	switch {
-	case series && sig.Async && !sig.Yields:
-		found = append(found, at("generates takes a function that yields", is+" is a coroutine", "run"))
-	case !series && !sig.Async && sig.Yields:
+	case sig.Async:
+		found = append(found, at("write def, and asyncio.run(...) in it", is+" is async: nothing would await it", "run"))
+	case !series && sig.Yields:
 		found = append(found, at("write generates: instead of out:", is+" yields, but the task declares no series", "run"))
 	}
 	return found

@@ -77,6 +77,7 @@ class Model:
     def make(cls, size): return size
 class Child(Model): pass
 renamed = spread
+async def flow(n): yield n
 `,
 		"lazy.py":               "def f(): pass\ndef __getattr__(name): return print\n",
 		"broken.py":             "def f(:\n",
@@ -99,11 +100,13 @@ renamed = spread
 		{all, `{run: "e:model.spread", with: {length: 1, breadth: 2}, out: [y]}`,
 			`with length: parameter length is not taken by model.spread(members, *, width=3) at model.py:3 (did you mean "members"?); with breadth: parameter breadth is not taken by model.spread(members, *, width=3) at model.py:3 (did you mean "members"?)`},
 		{all, `{run: "e:model.spreads", in: {members: src}, out: [y]}`,
-			`run: module model (model.py) has no function spreads (did you mean "spread"? it has Model.load, Model.make, Model.step, later, nested, series, spread)`},
+			`run: module model (model.py) has no function spreads (did you mean "spread"? it has Model.load, Model.make, Model.step, flow, later, nested, series, spread)`},
 		{all, `{run: "e:model.series", with: {n: 2}, out: [y]}`, "run: model.series(n) at model.py:4 yields, but the task declares no series (write generates: instead of out:)"},
 		{all, `{run: "e:model.series", with: {n: 2}, generates: {y: 2}}`, ""},
 		{all, `{run: "e:model.nested", with: {n: 2}, out: [y]}`, ""},
-		{all, `{run: "e:model.later", with: {n: 2}, generates: {y: 2}}`, "run: model.later(n) at model.py:9 is a coroutine (generates takes a function that yields)"},
+		{all, `{run: "e:model.later", with: {n: 2}, generates: {y: 2}}`, "run: model.later(n) at model.py:9 is async: nothing would await it (write def, and asyncio.run(...) in it)"},
+		{all, `{run: "e:model.later", with: {n: 2}, out: [y]}`, "run: model.later(n) at model.py:9 is async: nothing would await it (write def, and asyncio.run(...) in it)"},
+		{all, `{run: "e:model.flow", with: {n: 2}}`, "run: model.flow(n) at model.py:25 is async: nothing would await it (write def, and asyncio.run(...) in it)"},
 		{all, `{run: "e:model.cached", with: {z: 2}, out: [y]}`, unread},
 		{all, `{run: "e:model.twice", with: {m: 2}, out: [y]}`, unread},
 		{all, `{run: "e:model.renamed", with: {m: 2}, out: [y]}`, unread},
@@ -113,7 +116,7 @@ renamed = spread
 			`with cls: parameter cls is not taken by model.Model.make(size) at model.py:22 (did you mean "size"?)`},
 		{all, `{run: "e:model.Model.step", with: {x: 2}, out: [y]}`, "run: nothing is given for self of model.Model.step(self, x) at model.py:18 (give it under in: or with:)"},
 		{all, `{run: "e:model.Model.lod", with: {path: 2}, out: [y]}`,
-			`run: module model (model.py) has no function Model.lod (did you mean "Model.load"? it has Model.load, Model.make, Model.step, later, nested, series, spread)`},
+			`run: module model (model.py) has no function Model.lod (did you mean "Model.load"? it has Model.load, Model.make, Model.step, flow, later, nested, series, spread)`},
 		{all, `{run: "e:model.Child.lod", with: {path: 2}, out: [y]}`, unread},
 		{all, `{run: "e:fields.sqrt", with: {x: 2}, out: [y]}`, unread},
 		{all, `{run: "e:lazy.g", with: {x: 2}, out: [y]}`, unread},
@@ -139,7 +142,7 @@ renamed = spread
 		{all, `{run: "e:math.sqrt", with: {x: 2}, out: [y]}`, unread},
 		{"{python: {pip: [numpy]}, py_modules: [model.py]}", `{run: "e:modell.spread", out: [y]}`, unread},
 		{"{python: {pip: [numpy]}, py_modules: [model.py]}", `{run: "e:model.spreads", out: [y]}`,
-			`run: module model (model.py) has no function spreads (did you mean "spread"? it has Model.load, Model.make, Model.step, later, nested, series, spread)`},
+			`run: module model (model.py) has no function spreads (did you mean "spread"? it has Model.load, Model.make, Model.step, flow, later, nested, series, spread)`},
 		{"{python: {}, py_modules: [model.py, \"https://host.example/a.zip\"]}", `{run: "e:modell.spread", out: [y]}`, unread},
 		{"{python: {}, py_modules: [\"https://host.example/a.zip\", model.py]}", `{run: "e:model.spreads", out: [y]}`, unread},
 		{"{python: {}, py_modules: [model.py], env: {PYTHONPATH: /x}}", `{run: "e:modell.spread", out: [y]}`, unread},

@@ -16,7 +16,7 @@ def _ours_first(path: list[str]) -> list[str]:
     return sorted(path, key=lambda p: os.path.abspath(p) in theirs)
 
 
-def _worker(address: str, token: str, crash: str, pipes: bool, debug: bool) -> Worker:
+def _worker(address: str, token: str, crash: str, pipes: bool, words: str, code: str, debug: bool) -> Worker:
     import faulthandler
     import resource
 
@@ -26,14 +26,14 @@ def _worker(address: str, token: str, crash: str, pipes: bool, debug: bool) -> W
         faulthandler.enable(open(crash, "w"), all_threads=False)  # noqa: SIM115 (open until the process ends)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each mapped segment takes a descriptor
-    return Worker(address, token, pipes, debug)
+    return Worker(address, token, pipes, words, code, debug)
 
 
 def main() -> int:
     """Runs tasks until the agent ends the link; returns the exit status."""
     # Programs that tasks start must not take themselves for executors.
-    names = ("ADDR", "TOKEN", "CRASH", "PIPES", "DEBUG")
-    address, token, crash, pipes, debug = (os.environ.pop(f"CASCADE_EXECUTOR_{n}", "") for n in names)
+    names = ("ADDR", "TOKEN", "CRASH", "PIPES", "WORDS", "CODE", "DEBUG")
+    address, token, crash, pipes, words, code, debug = (os.environ.pop(f"CASCADE_EXECUTOR_{n}", "") for n in names)
     if not address:
         print(
             "cascade.executor is started by cascade-agent, which tells it where to connect in CASCADE_EXECUTOR_ADDR.",
@@ -41,7 +41,7 @@ def main() -> int:
         )
         return 2
     path, sys.path[:] = sys.path[:], _ours_first(sys.path)
-    worker = _worker(address, token, crash, bool(pipes), bool(debug))
+    worker = _worker(address, token, crash, bool(pipes), words, code, bool(debug))
     sys.path[:] = path
     worker.run()
     os._exit(0)  # threads that tasks have left behind do not hold it

@@ -45,10 +45,15 @@ def _import(name: str) -> types.ModuleType | None:
     except ModuleNotFoundError as e:
         if e.name is not None and (name == e.name or name.startswith(e.name + ".")):
             return None
-        hint = f"; add the package of {e.name} to pip of the environment" if e.name else ""
-        raise SetupError(f"module {name} cannot be imported: {e}{hint}", traceback.format_exc()) from e
+        raise SetupError(f"module {name} cannot be imported: {e}{missing(e)}", traceback.format_exc()) from e
     except Exception as e:
         raise SetupError(f"module {name} cannot be imported: {type(e).__name__}: {e}", traceback.format_exc()) from e
+
+
+def missing(error: BaseException) -> str:
+    """Where to name the package of a module that is not there; "" for other errors."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    return f"; add the package of {name} to pip of the environment" if name else ""
 
 
 def _attribute(module: types.ModuleType, path: list[str]) -> Callable[..., Any]:
@@ -111,9 +116,10 @@ class Function:
             signature.bind(**dict.fromkeys(given))
         except TypeError as e:
             raise SetupError(f"function {name} does not fit the job: {e}; it is {name}{signature}") from None
-        if self.streams and inspect.iscoroutinefunction(self.call):
-            raise SetupError(f"function {name} is a coroutine: generates takes a function that yields")
-        makes = inspect.isgeneratorfunction(inspect.unwrap(self.call))
+        inner = inspect.unwrap(self.call)
+        if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+            raise SetupError(f"function {name} is async: nothing would await it: write def, and asyncio.run(...) in it")
+        makes = inspect.isgeneratorfunction(inner)
         if makes and not self.streams:
             raise SetupError(f"function {name} yields, but the job declares no series: write generates instead of out")
 
@@ -127,6 +133,20 @@ class Function:
 def prepared(name: str, inputs: tuple[KindIn, ...], outputs: tuple[KindOut, ...], parameters: tuple[str, ...]) -> Function:
     """A Function for all kinds that say the same: to look at a signature and its annotations takes as long as many a task."""
     return Function(name, inputs, outputs, parameters)
+
+
+_LAZY = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, map, filter, zip, enumerate, reversed)
+
+
+def refuse_lazy(name: str, value: Any) -> None:
+    """Refuses what a function returned or yielded that has not been computed: nothing would do so, or the reader."""
+    if not isinstance(value, _LAZY) and type(value).__module__ != "itertools":
+        return
+    kind = type(value).__name__
+    if isinstance(value, types.CoroutineType):
+        value.close()  # or Python warns that it was never awaited
+    fix = "await it in asyncio.run(...)" if kind in ("coroutine", "async_generator") else "return list(...) of it, or declare a series (generates)"
+    raise TypeError(f"function {name} gives an object of type {kind}, which nothing would compute: {fix}")
 
 
 def split(value: Any, names: list[str], verb: str) -> list[Any]:

@@ -19,7 +19,7 @@ class Leftover:
         """read gives the private memory of the process."""
         self._read = read
         self._first = self._high = self._steps = 0
-        self.leaving = False  # too much was left behind: it stays true
+        self.leaving = False  # too much was left behind, or what cannot be set back: it stays true
 
     def look(self, rest: int) -> None:
         """Takes what the process has between two runs."""

@@ -1,4 +1,4 @@
-"""What a task prints goes to its log: sys.stdout and sys.stderr become streams that send messages.
+"""What a task prints goes to its log: sys.stdout and sys.stderr become streams that send messages, by way of a pipe.
 
 The descriptors 1 and 2 stay what they were, a pipe that the agent reads: what programs and C libraries write there
 reaches the log of the running task too.
@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
 
 TAIL = 4 << 10  # bytes kept for the error of a task
 PIECE = 64 << 10  # a message has at most so many
@@ -18,13 +19,20 @@ MOST = 64 << 20  # bytes that a task may log
 
 
 class Logs:
-    """The two streams of the task that runs. Any thread may write."""
+    """The two streams of the task that runs. Any thread may write.
 
-    def __init__(self, send: Callable[[int, int, bytes], None]) -> None:
-        """send(run, stream, text) passes text on."""
+    What was written and not sent yet is in a pipe that the agent holds too: it reads the rest when this process dies.
+    """
+
+    def __init__(self, send: Callable[[int, int, bytes], None], words: str) -> None:
+        """send(run, stream, text) passes text on; words is the folder of the pipes that the agent holds, "" for none."""
         self._send = send
         self._lock = threading.Lock()
-        self._parts: list[bytes] = []
+        if words:
+            pipe = os.path.join(words, "stdout")  # for both, so that their order is kept
+            self._out, self._in = (os.open(pipe, how | os.O_NONBLOCK | os.O_CLOEXEC) for how in (os.O_RDONLY, os.O_WRONLY))
+        else:
+            self._out, self._in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._stream = 1
         self._size = 0
         self._total = 0
@@ -35,9 +43,9 @@ class Logs:
     def replace_standard_streams(self) -> None:
         """From now on print writes here."""
         for name, stream in (("stdout", 1), ("stderr", 2)):
-            raw = _Stream(self, stream, getattr(sys, name))
-            text = io.TextIOWrapper(
-                raw,  # type: ignore[type-var]
+            raw = _Stream(self, stream)
+            text = _Text(
+                raw,  # type: ignore[arg-type]
                 encoding="utf-8",
                 errors="backslashreplace",
                 write_through=True,
@@ -54,12 +62,16 @@ class Logs:
             if stream != self._stream:
                 self._pass_on()
                 self._stream = stream
-            kept = text[: max(0, MOST - self._total)]
+            rest = text[: max(0, MOST - self._total)]
             self._total += len(text)
-            if kept:
-                self._parts.append(kept)
-                self._size += len(kept)
-                if self._size >= PIECE:
+            while rest:
+                try:
+                    written = os.write(self._in, rest)
+                except BlockingIOError:  # it is full
+                    written = 0
+                rest = rest[written:]
+                self._size += written
+                if rest or self._size >= PIECE:
                     self._pass_on()
             return True
 
@@ -82,29 +94,45 @@ class Logs:
             self.run, self._total, self._tail, self.dirty = 0, 0, b"", False
 
     def _pass_on(self) -> None:
-        if not self._parts:
-            return
-        text = b"".join(self._parts)
-        self._parts.clear()
         self._size = 0
-        for at in range(0, len(text), PIECE):
-            self._send(self.run, self._stream, text[at : at + PIECE])
+        while True:
+            try:
+                text = os.read(self._out, PIECE)
+            except BlockingIOError:
+                return
+            self._send(self.run, self._stream, text)
+
+
+class _Text(io.TextIOWrapper):
+    """sys.stdout or sys.stderr of an executor: no task closes it for those that come later."""
+
+    def close(self) -> None:
+        """Writes what waits."""
+        self.flush()
+
+    def detach(self) -> Any:
+        """Gives the stream below, which this one goes on to use."""
+        self.flush()
+        return self.buffer
 
 
 class _Stream(io.BufferedIOBase):
     """sys.stdout.buffer or sys.stderr.buffer of an executor."""
 
-    def __init__(self, logs: Logs, stream: int, before: io.TextIOBase) -> None:
-        self._logs, self._number, self._before = logs, stream, before
+    def __init__(self, logs: Logs, stream: int) -> None:
+        self._logs, self._number = logs, stream
         self._pid = os.getpid()
 
     def writable(self) -> bool:
         """Always."""
         return True
 
+    def close(self) -> None:
+        """Leaves it open."""
+
     def fileno(self) -> int:
         """The descriptor that was there before: the agent reads it."""
-        return self._before.fileno()
+        return self._number
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
         """Takes bytes; those of a forked process, or of no task, go where they went before."""

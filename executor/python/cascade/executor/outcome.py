@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..context import Cancelled
 from ..wire import messages as m
-from .functions import SetupError
+from .functions import SetupError, missing
 from .queue import Run, Stopped
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _failure(worker: Worker, run: Run, error: BaseException) -> m.TaskError:
     if _wrote_to_input(error):
         text = f"{_one_line(error)}: inputs are shared with other tasks: copy before writing, as in x = x.copy()"
         return worker.error(run, m.READ_ONLY, text, _codes(error), _stack(error))
-    return worker.error(run, m.TASK, _one_line(error), _codes(error), _stack(error))
+    return worker.error(run, m.TASK, _one_line(error) + worker.code.hint(error) + missing(error), _codes(error), _stack(error))
 
 
 def _wrote_to_input(error: BaseException) -> bool:

@@ -25,7 +25,7 @@ from ..values import (
     unpacked,
 )
 from ..wire import messages as m
-from .functions import Function, prepared, split
+from .functions import Function, prepared, refuse_lazy, split
 from .memory import Aside, Region, address, let_go, map_range, protect
 from .outcome import KindError
 from .queue import LiveValue, Run
@@ -62,6 +62,7 @@ class Memory:
                 raise KindError(m.SETUP, "this executor runs Python functions, no commands")
             # Not interrupted: half an import cannot be mended.
             function = kind.function = prepared(kind.m.function, tuple(kind.m.inputs), tuple(kind.m.outputs), tuple(parameters))
+            self._worker.imported()
         named = self._arguments(run, function, parameters) if run.inputs else parameters
         if kind.m.timeout:
             run.deadline = time.perf_counter_ns() + kind.m.timeout  # what it imports does not count
@@ -74,6 +75,8 @@ class Memory:
         if function.streams:
             result = self._generate(run, function, result, counts)
         elif not function.outputs:
+            if result is not None:
+                refuse_lazy(kind.m.function, result)
             return
         self._worker.check(run)
         values = function.results(result)
@@ -250,6 +253,7 @@ class Memory:
     def store(self, run: Run, output: int, element: int, value: Any) -> m.Desc | None:
         """Puts an output, or one element of a series, where others find it; None for one that nobody else wants."""
         declared = run.kind.m.outputs[output]
+        refuse_lazy(run.kind.m.function, value)
         try:
             private = output in run.private
             encoded = None if private else encode(value)

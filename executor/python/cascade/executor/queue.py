@@ -32,6 +32,7 @@ class PreparedKind:
         self.m = kind
         self.function: Function | None = None
         self.quick = False  # its runs took little time up to now
+        self.restless = False  # its function changes what the process shares, such as its limits
         self._shared: dict[str, Any] | None = None
 
     def parameters(self, given: bytes) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import signal
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,12 +28,14 @@ from ..wire import messages as m
 from ..wire.envelope import LinkError
 from ..wire.pipes import PipeLink
 from .calls import Calls
+from .code import Code
 from .leftover import Leftover
 from .logs import Logs
 from .memory import ControlPage, PrivateMemory
 from .outcome import failure
 from .outputs import Memory
 from .queue import LiveValue, PreparedKind, Queue, Run, Stopped
+from .state import State
 
 MAX_HEAD = 512 << 20  # of a message from the agent
 REPORT_AGE = 200_000  # ns that a finished run waits for others to join its report
@@ -43,7 +46,7 @@ QUICK = 100_000  # ns: runs that take less do not delay reports
 LONG = 1_000_000_000  # ns after which a run is no reason to put anything off
 LINGER = 50_000_000  # ns after the last run for which the helper goes on looking
 IDLE_LEASE = 1000  # ms without work after which the standing lease is returned
-INTERRUPT_EVERY = 100_000_000  # ns between interrupts of a run that does not end
+INTERRUPT_EVERY = 100_000_000  # ns between interrupts of a run in which none was raised, or is on its way no more
 MAX_ROW = 512  # runs in one report, at most
 _SIGNAL = signal.SIGRTMIN + 5  # interrupts the main thread
 
@@ -51,8 +54,12 @@ _SIGNAL = signal.SIGRTMIN + 5  # interrupts the main thread
 class Worker:
     """Runs tasks for one agent; run() is called by the main thread."""
 
-    def __init__(self, address: str, token: str, pipes: bool, debug: bool = False) -> None:
-        """Connects to the agent, which may take a link over pipes. With debug functions run under pdb, on a terminal."""
+    def __init__(self, address: str, token: str, pipes: bool, words: str = "", code: str = "", debug: bool = False) -> None:
+        """Connects to the agent, which may take a link over pipes, and holds pipes of what tasks print in the folder words.
+
+        code names the folders of the job's files, with colons between.
+        With debug functions run under pdb, on a terminal.
+        """
         self.lock = threading.RLock()
         self.queue = Queue()
         self.kinds: dict[int, PreparedKind] = {}
@@ -61,12 +68,13 @@ class Worker:
         self.current: Run | None = None
         self.over = False  # end now
         self._debug = debug
+        self.code = Code(code)
         self._last = False  # end when the queue is empty
         self.welcome = m.Welcome()
         self.control: ControlPage | None = None
         self.memory = Memory(self)
         self.calls = Calls(self)
-        self.logs = Logs(self._log)
+        self.logs = Logs(self._log, words)
         self._private = PrivateMemory()
         self._leftover = Leftover(self._private.read)
         self._sample, self._sampled = 0, 0
@@ -76,6 +84,9 @@ class Worker:
         self._since = 0  # when the oldest item came
         self._mark = self._wall = 0  # cpu time and durations since it was read
         self._rate = 0.0
+        self._bounded = False  # the threads of libraries
+        self._raised: Callable[[], context.Cancelled | None] | None = None  # in the current run
+        self._own: dict[str, str | None] = {}  # variables of the current run, as they were before
         self._in_function = False  # the main thread may be interrupted
         self._ended = 0  # when the last run ended
         self._helper_sleeps = False
@@ -122,8 +133,10 @@ class Worker:
                 if message.close:
                     self.kinds.pop(message.id, None)
                 else:
-                    if not self.kinds:
+                    if not self._bounded:
+                        self._bounded = True
                         _limit_threads(message.resources.cpu)
+                        self._state.adopt({})
                     self.kinds[message.id] = PreparedKind(message)
             case m.Segment():
                 if message.close:
@@ -216,7 +229,7 @@ class Worker:
         w = self.welcome
         tail = self.logs.tail() if run is self.current else b""
         return m.TaskError(
-            kind, _clip(message), codes, _clip(stack), run.title(), run.attempt & 0xFFFF, w.agent, w.executor, log_tail=tail
+            kind, _clip(self.code.named(message)), codes, _clip(self.code.named(stack)), run.title(), run.attempt & 0xFFFF, w.agent, w.executor, log_tail=tail
         )
 
     # ---- the main thread
@@ -228,6 +241,7 @@ class Worker:
         context._serve(self)
         if not self._debug:
             self.logs.replace_standard_streams()
+        self._state = State(_SIGNAL)
         threading.Thread(target=self._help, name="cascade-helper", daemon=True).start()
         while (run := self._next()) is not None:
             self._execute(run)
@@ -298,7 +312,9 @@ class Worker:
         outputs: list[m.Desc] = []
         counts: list[m.StreamEnd] = []
         error: m.TaskError | None = None
-        before = _setenv(run.env) if run.env else None
+        self._own = _setenv(run.env) if run.env else {}
+        self._context, self._raised = self._state.context(), None
+        first = run.kind.function is None
         try:
             self.memory.perform(run, outputs, counts)
             if run.stopped is not None:
@@ -306,9 +322,17 @@ class Worker:
         except BaseException as e:
             error = failure(self, run, e)
             outputs, counts = [], []
-        if before is not None:
-            _restore(before)
+        deep = first or run.kind.restless or time.perf_counter_ns() - run.began > QUICK
+        differed, whole = self._state.restore(deep)
+        run.kind.restless = run.kind.restless or differed
+        if not whole:
+            self._leftover.leaving = True
         self._settle(run, outputs, counts, error)
+
+    def imported(self) -> None:
+        """A function's module was imported: what it has set belongs to the process."""
+        self._state.adopt(self._own)
+        self._context = self._state.context()
 
     def _settle(self, run: Run, outputs: list[m.Desc], counts: list[m.StreamEnd], error: m.TaskError | None) -> None:
         """Lets go of a run's memory and reports its end."""
@@ -372,15 +396,21 @@ class Worker:
             if self._debug:
                 from . import debug  # loads what only a debugger needs
 
-                return debug.call(function, *args, **named)
-            return function(*args, **named)
+                return self._context.run(debug.call, function, *args, **named)
+            return self._context.run(function, *args, **named)
         finally:
             self._in_function = False
 
     def _interrupted(self, *_: Any) -> None:
         run = self.current
         if self._in_function and run is not None and run.stopped is not None and not self.lock._is_owned():  # type: ignore[attr-defined]
-            raise context.Cancelled(str(run.stopped))
+            raise self._cancelled(str(run.stopped))
+
+    def _cancelled(self, text: str) -> context.Cancelled:
+        """What is raised in the function. It lives until the function has ended, cleaning up, or has swallowed it."""
+        made = context.Cancelled(text)
+        self._raised = weakref.ref(made)
+        return made
 
     # ---- for the task's function
 
@@ -421,7 +451,7 @@ class Worker:
         try:
             return do(run)
         except Stopped as e:
-            raise context.Cancelled(str(e)) from None
+            raise self._cancelled(str(e)) from None
         finally:
             self._in_function = inside
 
@@ -465,7 +495,8 @@ class Worker:
             if run.deadline and now > run.deadline and run.stopped is None:
                 run.stopped = Stopped(m.TIMEOUT, f"it ran longer than its timeout of {run.kind.m.timeout / 1e9:g} s")
                 os.eventfd_write(self._wake_main, 1)
-            stop = (run.stopped is not None or self.over) and now - run.interrupted > INTERRUPT_EVERY
+            heard = self._raised is not None and self._raised() is not None
+            stop = (run.stopped is not None or self.over) and not heard and now - run.interrupted > INTERRUPT_EVERY
             if stop:
                 run.interrupted = now
         if stop:
@@ -506,14 +537,6 @@ def _setenv(env: Sequence[str]) -> dict[str, str | None]:
         before[name] = os.environ.get(name)
         os.environ[name] = value
     return before
-
-
-def _restore(before: dict[str, str | None]) -> None:
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
 
 
 def _clip(text: str) -> str:

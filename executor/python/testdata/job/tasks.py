@@ -4,6 +4,7 @@ import collections
 import ctypes
 import datetime
 import enum
+import itertools
 import logging
 import os
 import subprocess
@@ -246,3 +247,28 @@ def pair() -> tuple[int, int]:
 
 
 not_a_function = 3
+
+
+def lacks() -> None:
+    """Imports what is not there."""
+    import a_package_that_nobody_has  # noqa: F401
+
+
+async def later() -> int:
+    """Is never awaited."""
+    return 1
+
+
+async def flow() -> Any:
+    """Neither."""
+    yield 1
+
+
+def lazy(how: str) -> Any:
+    """Returns what would have to be computed."""
+    return {"map": map(print, "ab"), "generator": (print(c) for c in "ab"), "coroutine": later() if how == "coroutine" else None, "chain": itertools.chain("a", "b")}[how]
+
+
+def lazies() -> Any:
+    """Yields what would have to be computed."""
+    yield map(print, "ab")

@@ -1,0 +1,80 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	exec "github.com/cascade-run/cascade/executor"
+)
+
+// words are the pipes through which an executor takes what its functions print. It
+// reads them itself, as it knows where one task ends and the next begins. The agent
+// only holds them: what is in them when the executor dies would be lost with it.
+type words struct {
+	dir   string
+	pipes []int
+}
+
+// wordsBytes is how much a pipe is to hold. A user may have few that are so large: then it holds the kernel's 64 KiB.
+const wordsBytes = 1 << 20
+
+func openWords(dir string) (w words, err error) {
+	fail := func(err error) (words, error) {
+		w.close()
+		return words{}, fmt.Errorf("make pipes for what tasks print: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fail(err)
+	}
+	w.dir = dir
+	for _, name := range exec.WordsFiles {
+		path := filepath.Join(dir, name)
+		if err := unix.Mkfifo(path, 0o600); err != nil {
+			return fail(err)
+		}
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fail(err)
+		}
+		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, wordsBytes) // see wordsBytes
+		w.pipes = append(w.pipes, fd)
+	}
+	return w, nil
+}
+
+// rest reads what a dead executor left.
+func (w words) rest() (text []byte) {
+	buf := make([]byte, 64<<10)
+	for _, fd := range w.pipes {
+		for {
+			n, err := unix.Read(fd, buf)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if n <= 0 || err != nil || len(text) > 2*wordsBytes { // a child that it left behind goes on writing
+				break
+			}
+			text = append(text, buf[:n]...)
+		}
+	}
+	return text
+}
+
+func (w words) close() {
+	for _, fd := range w.pipes {
+		_ = unix.Close(fd) // nothing was written
+	}
+}
+
+// lastWords adds to the log of the run in which an executor died what that could not send.
+func (l *loop) lastWords(w *worker, d *death) {
+	if kind, run := w.recent.find(d.Run); kind != nil && len(d.words) > 0 {
+		l.appendLog(kind.Job, taskName(kind, run), d.words)
+	}
+}

@@ -1,0 +1,302 @@
+"""The state of the process that tasks share: what one changes is set back before the next.
+
+    start ──▶ adopt ──▶ import of a task's module ──▶ adopt ──▶ function ──▶ restore ──▶ the next task
+                                                                             └─ what cannot be set back: the process is replaced
+
+What a module sets when it is imported with its function belongs to the process, as that happens once. What the function
+sets, or a module that it imports itself, ends with the task. Variables of modules are not looked at: they are how a
+process stays warm.
+"""
+
+from __future__ import annotations
+
+import _locale
+import _signal
+import contextvars
+import fcntl
+import gc
+import os
+import resource
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_LIMITS = sorted({n for name, n in vars(resource).items() if name.startswith("RLIMIT_")})
+_TIMERS = (_signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF)
+_STREAMS = (0, 1, 2)
+_digits: Callable[[], int | None] = getattr(sys, "get_int_max_str_digits", lambda: None)  # from 3.11 on, and late 3.10
+
+
+class _Part:
+    """A part of the state: how it is read and written, and what it is to be."""
+
+    __slots__ = ("kept", "read", "write")
+
+    def __init__(self, read: Callable[[], Any], write: Callable[[Any], None]) -> None:
+        self.read, self.write, self.kept = read, write, read()
+
+
+def _restore(parts: list[_Part]) -> tuple[bool, bool]:
+    differed, whole = False, True
+    for part in parts:
+        if part.read() == part.kept:
+            continue
+        differed = True
+        try:
+            part.write(part.kept)
+            whole = whole and part.read() == part.kept
+        except (OSError, ValueError, RuntimeError):
+            whole = False
+    return differed, whole
+
+
+class State:
+    """What the process was like, and whether it still is. For the main thread."""
+
+    def __init__(self, interrupt: int) -> None:
+        """interrupt is the signal of the executor's own. It takes the process as it is. Standard streams and handlers of signals are those of the executor by now."""
+        self._mask = os.umask(0o077)
+        os.umask(self._mask)
+        self._start = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._environ = os.environ
+        self._decimal: Any = None
+        self._copies = [fcntl.fcntl(n, fcntl.F_DUPFD_CLOEXEC, 3) for n in _STREAMS]
+        self._signals = [n for n in (*range(1, 32), interrupt) if n in _signal.valid_signals()]
+        self._often: list[_Part] = [
+            _Part(_folder, self._set_folder),
+            _Part(self._variables, self._set_variables),
+            _Part(_sys, _set_sys),
+            _Part(_paths, _set_paths),
+            _Part(_locale_of, _set_locale),
+            _Part(_warnings, _set_warnings),
+            _Part(_logging, _set_logging),
+            _Part(_defaults, _set_defaults),
+        ]
+        self._seldom: list[_Part] = [
+            _Part(_ids, _set_ids),
+            _Part(_limits, _set_limits),
+            _Part(_priority, _set_priority),
+            _Part(lambda: [*map(_file, _STREAMS)], self._set_files),
+            _Part(self._handlers, self._set_handlers),
+            _Part(_timers, _set_timers),
+            _Part(_blocked, _set_blocked),
+        ]
+
+    def adopt(self, but: Mapping[str, str | None]) -> None:
+        """Takes what imports have set: not the folder and the mask, and variables of one task as they were."""
+        os.umask(self._mask)
+        folder, variables = self._often[:2]
+        for part in (*self._often[1:], *self._seldom):
+            part.kept = part.read()
+        if folder.read() != folder.kept:
+            folder.write(folder.kept)
+        decimal = sys.modules.get("decimal")
+        self._decimal = None if decimal is None else decimal.getcontext().copy()
+        for name, value in but.items():
+            if value is None:
+                variables.kept.pop(os.fsencode(name), None)
+            else:
+                variables.kept[os.fsencode(name)] = os.fsencode(value)
+
+    def restore(self, deep: bool) -> tuple[bool, bool]:
+        """Sets back what differs; deep, also what takes long to look at (20 us, the rest 6).
+
+        It returns whether that did, and whether all is as it was.
+        """
+        os.umask(self._mask)
+        _, whole = _restore(self._often)
+        differed = False
+        if deep:
+            differed, good = _restore(self._seldom)
+            whole = whole and good
+        return differed, whole
+
+    def context(self) -> contextvars.Context:
+        """Where a task's function runs: its context variables are its own, and decimal's precision."""
+        own = contextvars.copy_context()
+        decimal = sys.modules.get("decimal")
+        if decimal is not None:
+            own.run(decimal.setcontext, (self._decimal or decimal.DefaultContext).copy())
+        return own
+
+    def _set_folder(self, _: str) -> None:
+        os.fchdir(self._start)
+        self._often[0].kept = _folder()  # another text, when it was renamed or removed
+
+    def _variables(self) -> dict[bytes, bytes]:
+        return self._environ._data.copy() if os.environ is self._environ else {}  # type: ignore[attr-defined]
+
+    def _set_variables(self, kept: dict[bytes, bytes]) -> None:
+        os.environ = self._environ
+        now = self._variables()
+        for name in now.keys() - kept.keys():
+            del os.environb[name]
+        for name, value in kept.items():
+            if now.get(name) != value:
+                os.environb[name] = value
+        if now.get(b"TZ") != kept.get(b"TZ"):
+            time.tzset()
+
+    def _set_files(self, kept: Any) -> None:
+        for n, copy, was in zip(_STREAMS, self._copies, kept, strict=True):
+            if _file(n) != was:
+                os.dup2(copy, n)
+
+    def _handlers(self) -> list[Any]:
+        return [*map(_signal.getsignal, self._signals)]
+
+    def _set_handlers(self, kept: list[Any]) -> None:
+        for n, now, was in zip(self._signals, self._handlers(), kept, strict=True):
+            if now is not was and was is not None:  # None: of a library in C
+                _signal.signal(n, was)
+
+
+def _ids() -> Any:
+    return os.getresuid(), os.getresgid(), os.getgroups()
+
+
+def _set_ids(kept: Any) -> None:
+    os.setresuid(*kept[0])
+    os.setresgid(*kept[1])
+    os.setgroups(kept[2])
+
+
+def _limits() -> list[tuple[int, int]]:
+    return [*map(resource.getrlimit, _LIMITS)]
+
+
+def _set_limits(kept: list[tuple[int, int]]) -> None:
+    for n, now, was in zip(_LIMITS, _limits(), kept, strict=True):
+        if now != was:
+            resource.setrlimit(n, was)
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""  # it was removed
+
+
+def _file(n: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(n)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _sys() -> Any:
+    streams = sys.stdin, sys.stdout, sys.stderr
+    hooks = sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook
+    return (sys.getrecursionlimit(), sys.getswitchinterval(), _digits(), streams, hooks, sys.gettrace(), sys.getprofile(),
+            gc.isenabled(), gc.get_threshold())  # fmt: skip
+
+
+def _set_sys(kept: Any) -> None:
+    limit, interval, digits, streams, hooks, trace, profile, collects, thresholds = kept
+    sys.setrecursionlimit(limit)
+    sys.setswitchinterval(interval)
+    if digits is not None:
+        sys.set_int_max_str_digits(digits)
+    sys.stdin, sys.stdout, sys.stderr = streams
+    sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook = hooks
+    sys.settrace(trace)
+    sys.setprofile(profile)
+    (gc.enable if collects else gc.disable)()
+    gc.set_threshold(*thresholds)
+
+
+def _paths() -> Any:
+    return sys.path[:], sys.meta_path[:], sys.path_hooks[:], sys.argv[:]
+
+
+def _set_paths(kept: Any) -> None:
+    sys.path[:], sys.meta_path[:], sys.path_hooks[:], sys.argv[:] = kept
+
+
+def _priority() -> Any:
+    return os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0)
+
+
+def _set_priority(kept: Any) -> None:
+    os.sched_setaffinity(0, kept[1])
+    if os.getpriority(os.PRIO_PROCESS, 0) != kept[0]:
+        os.setpriority(os.PRIO_PROCESS, 0, kept[0])
+
+
+def _timers() -> list[bool]:
+    return [_signal.getitimer(n)[0] > 0 for n in _TIMERS]
+
+
+def _set_timers(kept: list[bool]) -> None:
+    for n, was in zip(_TIMERS, kept, strict=True):
+        if not was:
+            _signal.setitimer(n, 0)
+
+
+def _blocked() -> set[int]:
+    return _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+
+
+def _set_blocked(kept: set[int]) -> None:
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, kept)
+
+
+def _locale_of() -> str:
+    return _locale.setlocale(_locale.LC_ALL, None)
+
+
+def _set_locale(kept: str) -> None:
+    _locale.setlocale(_locale.LC_ALL, kept)
+
+
+def _warnings() -> Any:
+    return warnings.filters[:], warnings.showwarning, warnings.formatwarning
+
+
+def _set_warnings(kept: Any) -> None:
+    with warnings.catch_warnings():  # entering and leaving it tells the interpreter that they are others
+        pass
+    warnings.filters[:], warnings.showwarning, warnings.formatwarning = kept
+
+
+def _logging() -> Any:
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return None
+    root = logging.root
+    return root.manager.disable, root.level, root.disabled, root.propagate, root.handlers[:], root.filters[:]
+
+
+def _set_logging(kept: Any) -> None:
+    logging = sys.modules["logging"]
+    root = logging.root
+    off, level, root.disabled, root.propagate, root.handlers[:], root.filters[:] = kept or (0, logging.WARNING, False, True, [], [])
+    root.setLevel(level)
+    logging.disable(off)
+
+
+def _defaults() -> Any:
+    """What modules of the standard library remember; each is None in one that was just imported."""
+    found = sys.modules.get
+    socket, tempfile, processes = found("_socket"), found("tempfile"), found("multiprocessing.context")
+    return (
+        None if socket is None else socket.getdefaulttimeout(),
+        None if tempfile is None else tempfile.tempdir,
+        None if processes is None else processes._default_context.get_start_method(allow_none=True),
+    )
+
+
+def _set_defaults(kept: Any) -> None:
+    found = sys.modules.get
+    socket, tempfile, processes = found("_socket"), found("tempfile"), found("multiprocessing.context")
+    if socket is not None:
+        socket.setdefaulttimeout(kept[0])
+    if tempfile is not None:
+        tempfile.tempdir = kept[1]
+    if processes is not None:
+        processes._default_context.set_start_method(kept[2], force=True)

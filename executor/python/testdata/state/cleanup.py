@@ -1,0 +1,40 @@
+"""Tasks that are cancelled, and clean up."""
+
+import pathlib
+import time
+
+import cascade
+
+
+def clean(mark, how):
+    """Takes longer to clean up than interrupts are apart."""
+    try:
+        time.sleep(60)
+    except cascade.Cancelled:
+        if how == "except":
+            took(mark, how)
+        raise
+    finally:
+        if how == "finally":
+            took(mark, how)
+
+
+def took(mark, how):
+    """Computes and waits for half a second, in a function of its own that has exceptions of its own."""
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        try:
+            time.sleep(0.01)
+            raise KeyError("one of its own")
+        except KeyError:
+            pass
+    pathlib.Path(mark, how).write_text("cleaned up")
+
+
+def swallow(mark, how):
+    """Ends only when it is interrupted again: the first it takes for an error of what it tries."""
+    for n in range(3):
+        try:
+            time.sleep(60)
+        except BaseException:
+            pathlib.Path(mark, f"{how}{n}").write_text("swallowed")
