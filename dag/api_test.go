@@ -349,7 +349,7 @@ func TestTypeMistakes(t *testing.T) {
 		{`for: {a: ["x,y"]}, run: A`, `loop value "x,y" cannot be part of a task's name`},
 		{`command: [x], environment: tools`, `there is no environment "tools" (declare it under environments)`},
 		{`command: [x], env: {"A B": 1}`, `"A B" cannot be the name of an environment variable (a name without = and spaces, at most 200 bytes)`},
-		{`command: [x], env: {A: [1]}`, `task "t": env: a list cannot be part of a text`},
+		{`command: [x], env: {A: [1]}`, `task "t": env A is a list (write it as text)`},
 		{`run: A, stdin: x`, `task "t": stdin is for commands (a function reads its inputs and returns its outputs)`},
 		{`run: ":A"`, `run is ":A" (write FUNCTION or ENVIRONMENT:FUNCTION)`},
 		{`run: A, resources: {a b: 1}`, `"a b" cannot be the name of a resource`},

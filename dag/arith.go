@@ -12,7 +12,8 @@ import (
 
 // The expression library computes with Go's int and wraps around silently. A
 // wrapped number of tasks or index is a wrong job, so every operation whose whole
-// result may not fit is replaced, before compilation, by one of these functions.
+// result may not fit is replaced, before compilation, by one of these functions. So
+// is string(), which prints as Go does.
 // Their names are not identifiers: no text can call them.
 const (
 	addFunction      = "+"
@@ -21,6 +22,7 @@ const (
 	negateFunction   = "-x"
 	absFunction      = "|x|"
 	intFunction      = "int(x)"
+	stringFunction   = "string(x)"
 )
 
 // checkedArithmetic makes the compiler use the functions of this file.
@@ -33,6 +35,7 @@ func checkedArithmetic() []expr.Option {
 		expr.Function(negateFunction, unary(negate)),
 		expr.Function(absFunction, unary(absolute)),
 		expr.Function(intFunction, unary(whole)),
+		expr.Function(stringFunction, unary(stringOf)),
 	}
 }
 
@@ -60,6 +63,8 @@ func (arithmetic) Visit(node *ast.Node) {
 			call(absFunction, n.Arguments[0])
 		case n.Name == "int" && len(n.Arguments) == 1:
 			call(intFunction, n.Arguments[0])
+		case n.Name == "string" && len(n.Arguments) == 1:
+			call(stringFunction, n.Arguments[0])
 		}
 	}
 }
@@ -133,7 +138,16 @@ func absolute(v any) (any, error) {
 func whole(v any) (any, error) {
 	// The largest float64 below 2^63 is 2^63 - 1024. A NaN fails both comparisons.
 	if x, ok := v.(float64); ok && !(x >= math.MinInt64 && x < math.MaxInt64) {
-		return nil, overflows(fmt.Sprintf("int(%v)", x))
+		return nil, overflows("int(" + floatText(x) + ")")
 	}
 	return builtin.Int(v), nil
+}
+
+// stringOf prints a value as every other text of a job has it.
+func stringOf(v any) (any, error) {
+	v, err := normalise(v, 0)
+	if err != nil {
+		return nil, err
+	}
+	return valueText(v)
 }

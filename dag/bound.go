@@ -47,7 +47,7 @@ func (r *resolver) bindTexts(gi int, grp *Group) {
 				}
 				e, err := r.ps.compile(p.Text, b.sc)
 				if err == nil && try {
-					_, err = exprText(e, b.sc, row)
+					_, err = e.text(b.sc, row)
 				}
 				if err != nil {
 					r.reportItem(gi, "command", "", wi, fmt.Errorf("command: %w", err))
@@ -63,18 +63,6 @@ func (r *resolver) bindTexts(gi int, grp *Group) {
 		r.ix.bound = map[int32]*boundGroup{}
 	}
 	r.ix.bound[int32(gi)] = b
-}
-
-func exprText(e *expression, sc *scope, r row) (string, error) {
-	v, err := e.eval(sc, r)
-	if err != nil {
-		return "", err
-	}
-	s, err := valueText(v)
-	if err != nil {
-		return "", fmt.Errorf("${%s}: %w", clip(e.src), err)
-	}
-	return s, nil
 }
 
 func fieldsHavePlaceholder(fs []Field) bool {
@@ -105,44 +93,51 @@ func (g *Graph) With(i TaskIndex) ([]Field, error) {
 			return f.fields(), nil
 		}
 	}
-	return g.boundFields(i, "with", func(grp *Group) []Field { return grp.With }, func(b *boundGroup) []any { return b.with })
+	if !g.valid(i) {
+		return nil, fmt.Errorf("with: task %d of %d", i, g.index.tasks)
+	}
+	gi, row := g.row(i)
+	fields := row.group.With
+	b := g.index.bound[int32(gi)]
+	if b == nil || b.with == nil {
+		return fields, nil
+	}
+	out := make([]Field, len(fields))
+	for k, v := range b.with {
+		value, err := evalBound(v, b.sc, &row)
+		if err != nil {
+			return nil, fmt.Errorf("with %s of %s: %w", fields[k].Name, row.name(), err)
+		}
+		out[k] = Field{Name: fields[k].Name, Value: value}
+	}
+	return out, nil
 }
 
 // EnvVars returns the environment variables of a task or instance, placeholders
 // replaced; the values are strings. The caller does not change the result.
 func (g *Graph) EnvVars(i TaskIndex) ([]Field, error) {
-	fs, err := g.boundFields(i, "env", func(grp *Group) []Field { return grp.Env }, func(b *boundGroup) []any { return b.env })
-	if err != nil || len(fs) == 0 {
-		return nil, err
-	}
-	out := make([]Field, len(fs))
-	for k, f := range fs {
-		s, err := valueText(f.Value)
-		if err != nil {
-			return nil, fmt.Errorf("env %s of %s: %w", f.Name, g.TaskName(i), err)
-		}
-		out[k] = Field{Name: f.Name, Value: s}
-	}
-	return out, nil
-}
-
-func (g *Graph) boundFields(i TaskIndex, what string, plain func(*Group) []Field, bound func(*boundGroup) []any) ([]Field, error) {
 	if !g.valid(i) {
-		return nil, fmt.Errorf("%s: task %d of %d", what, i, g.index.tasks)
+		return nil, fmt.Errorf("env: task %d of %d", i, g.index.tasks)
 	}
 	gi, row := g.row(i)
-	fields := plain(row.group)
-	b := g.index.bound[int32(gi)]
-	if b == nil || bound(b) == nil {
-		return fields, nil
+	fields := row.group.Env
+	if len(fields) == 0 {
+		return nil, nil
 	}
+	b := g.index.bound[int32(gi)]
 	out := make([]Field, len(fields))
-	for k, v := range bound(b) {
-		value, err := evalBound(v, b.sc, &row)
-		if err != nil {
-			return nil, fmt.Errorf("%s %s of %s: %w", what, fields[k].Name, row.name(), err)
+	for k, f := range fields {
+		var text string
+		var err error
+		if b != nil && b.env != nil {
+			text, err = evalText(b.env[k], b.sc, &row)
+		} else {
+			text, err = valueText(f.Value)
 		}
-		out[k] = Field{Name: fields[k].Name, Value: value}
+		if err != nil {
+			return nil, fmt.Errorf("env %s of %s: %w", f.Name, row.name(), err)
+		}
+		out[k] = Field{Name: f.Name, Value: text}
 	}
 	return out, nil
 }
@@ -164,7 +159,7 @@ func (g *Graph) Command(i TaskIndex) ([]Arg, error) {
 		out[wi] = make(Arg, len(word))
 		for pi, p := range word {
 			if e := b.command[wi][pi]; e != nil {
-				s, err := exprText(e, b.sc, &row)
+				s, err := e.text(b.sc, &row)
 				if err != nil {
 					return nil, fmt.Errorf("command of %s: %w", row.name(), err)
 				}

@@ -45,7 +45,7 @@ func (b *Builder) Param(name string, value any) {
 	if err != nil {
 		b.err = append(b.err, Problem{Message: fmt.Sprintf("parameter %q: %s", name, err)})
 	}
-	b.g.Params = append(b.g.Params, Param{name, v})
+	b.g.Params = append(b.g.Params, Param{Name: name, Value: v})
 }
 
 // Environment adds an environment.
@@ -173,7 +173,7 @@ func (b *Builder) BuildWith(opt Options) (*Graph, error) {
 		g.Groups[gi].canonical()
 	}
 	problems := b.err
-	for _, is := range g.resolve(opt, b.pending) {
+	for _, is := range g.resolve(opt, b.pending, nil) {
 		problems = append(problems, Problem{Message: is.message, Hint: is.hint})
 	}
 	if len(problems) > 0 {
@@ -206,6 +206,12 @@ func (grp *Group) canonical() {
 			if v, err := normalise(fs[i].Value, 0); err == nil {
 				fs[i].Value = v
 			}
+		}
+	}
+	for i := range grp.Env { // the value of a variable is a text
+		switch v := grp.Env[i].Value.(type) {
+		case bool, int64, float64:
+			grp.Env[i].Value, _ = valueText(v)
 		}
 	}
 }

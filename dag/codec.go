@@ -39,9 +39,7 @@ func (g *Graph) Encode() []byte {
 	e.bool(g.KeepGoing)
 	e.array(len(g.Params))
 	for i := range g.Params {
-		e.array(2)
-		e.string(g.Params[i].Name)
-		e.value(g.Params[i].Value)
+		e.param(&g.Params[i])
 	}
 	e.array(len(g.Environments))
 	for i := range g.Environments {
@@ -106,6 +104,26 @@ func (e encoder) value(v any) {
 		}
 	default:
 		panic(fmt.Sprintf("dag: encode a %T", v)) // checkValue lets none through
+	}
+}
+
+// param has a third element only for the spellings of its numbers.
+func (e encoder) param(p *Param) {
+	if len(p.Spelled) == 0 {
+		e.array(2)
+	} else {
+		e.array(3)
+	}
+	e.string(p.Name)
+	e.value(p.Value)
+	if len(p.Spelled) == 0 {
+		return
+	}
+	places := sortedKeys(p.Spelled)
+	e.array(2 * len(places))
+	for _, place := range places {
+		e.string(place)
+		e.string(p.Spelled[place])
 	}
 }
 
@@ -272,7 +290,7 @@ func DecodeWith(data []byte, opt Options) (*Graph, error) {
 		return nil, fmt.Errorf("decode graph: byte %d: %w", len(data)-r.Len(), d.err)
 	}
 	var problems Problems
-	for _, is := range g.resolve(opt, nil) {
+	for _, is := range g.resolve(opt, nil, nil) {
 		problems = append(problems, Problem{Message: is.message, Hint: is.hint})
 	}
 	if len(problems) > 0 {
@@ -410,6 +428,25 @@ func (d *decoder) value(depth int) any {
 	return nil
 }
 
+func (d *decoder) param() (p Param) {
+	n := d.array()
+	if d.err == nil && n != 2 && n != 3 {
+		d.fail(fmt.Errorf("parameter of %d elements", n))
+	}
+	p.Name, p.Value = d.string(), d.value(0)
+	if d.err != nil || n == 2 {
+		return p
+	}
+	p.Spelled = Spellings{}
+	for range d.array() / 2 {
+		place := d.string()
+		if p.Spelled[place] = d.string(); d.err != nil {
+			break
+		}
+	}
+	return p
+}
+
 func (d *decoder) graph() *Graph {
 	g := &Graph{}
 	n := d.array()
@@ -424,10 +461,7 @@ func (d *decoder) graph() *Graph {
 	}
 	g.Name = d.string()
 	g.KeepGoing = d.bool()
-	g.Params = listOf(d, d.array(), func() Param {
-		d.fixed(2)
-		return Param{Name: d.string(), Value: d.value(0)}
-	})
+	g.Params = listOf(d, d.array(), d.param)
 	g.Environments = listOf(d, d.array(), d.environment)
 	g.Groups = listOf(d, d.array(), d.group)
 	g.Exports = listOf(d, d.array(), func() Export {

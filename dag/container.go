@@ -35,7 +35,7 @@ func (j *jobFile) container(n *yaml.Node, what string) *Container {
 // plugins reads the settings of plugins, sorted by name.
 func (j *jobFile) plugins(n *yaml.Node, what string) (all []Field) {
 	for _, p := range j.pairs(n, what) {
-		v, ok := j.value(p.val, 0)
+		v, ok := j.value(p.val)
 		if !ok {
 			continue
 		}

@@ -35,8 +35,32 @@ func allowedBuiltin(name string) bool {
 
 // scope says which names an expression may use and gives their values.
 type scope struct {
-	vars   []string // loop variables, the stream's first
-	params map[string]any
+	vars    []string // loop variables, the stream's first
+	params  map[string]any
+	spelled map[string]Spellings // of parameters that have such
+	broken  map[string]bool      // parameters whose values are mistakes that were reported
+}
+
+// errReported is of what uses something that was reported as a mistake; it is no mistake of its own.
+var errReported = errors.New("its parameter is a mistake")
+
+// breaks notes that a parameter has no value.
+func (s *scope) breaks(name string) {
+	if s.broken == nil {
+		s.broken = map[string]bool{}
+	}
+	s.broken[name] = true
+}
+
+// param adds a parameter.
+func (s *scope) param(p *Param) {
+	s.params[p.Name] = p.Value
+	if len(p.Spelled) > 0 {
+		if s.spelled == nil {
+			s.spelled = map[string]Spellings{}
+		}
+		s.spelled[p.Name] = p.Spelled
+	}
 }
 
 func (s *scope) slot(name string) int { return slices.Index(s.vars, name) }
@@ -69,6 +93,7 @@ type expression struct {
 	code   *vm.Program // nil when konst or the fast form holds
 	ints   *integers   // beside code: nil unless all of it is arithmetic of whole numbers
 	konst  any
+	choice *choice // nil unless it chooses of a parameter that has spellings
 }
 
 // constant tells whether the value is the same for each task.
@@ -103,6 +128,9 @@ func (ps programs) compile(src string, sc *scope) (*expression, error) {
 	if err := checkParams(p.code, sc); err != nil {
 		return nil, err
 	}
+	if c := choiceOf(p.tree, sc); c != nil && sc.spelled[c.param] != nil {
+		e.choice = c
+	}
 	if len(e.vars) > 0 {
 		e.code, e.ints = p.code, integersOf(p.tree, sc)
 		return e, nil
@@ -112,6 +140,9 @@ func (ps programs) compile(src string, sc *scope) (*expression, error) {
 		return nil, fmt.Errorf("${%s}: %w", clip(src), err)
 	}
 	e.konst = v
+	if text, ok := e.choice.spelling(sc, noRow{}); ok && e.choice.text {
+		e.konst = text
+	}
 	return e, nil
 }
 
@@ -239,7 +270,9 @@ func (c *paramChecker) Visit(node *ast.Node) {
 	if !ok {
 		return
 	}
-	if _, known := c.sc.params[name.Value]; !known {
+	if c.sc.broken[name.Value] {
+		c.err = errReported
+	} else if _, known := c.sc.params[name.Value]; !known {
 		c.err = mistake(fmt.Sprintf("unknown parameter %q", name.Value), nearest(name.Value, keysOf(c.sc.params), "declare it under params"))
 	}
 }
@@ -300,6 +333,11 @@ func (e *expression) eval(sc *scope, r row) (any, error) {
 			return n, nil
 		}
 	}
+	if e.choice != nil && e.choice.text {
+		if text, ok := e.choice.spelling(sc, r); ok {
+			return text, nil
+		}
+	}
 	env := make(map[string]any, len(e.vars)+1)
 	env[paramsIdent] = sc.params
 	for _, s := range e.vars {
@@ -312,6 +350,22 @@ func (e *expression) eval(sc *scope, r row) (any, error) {
 	return v, nil
 }
 
+// text gives the expression's value for one task as a text: a number of a parameter as its file writes it.
+func (e *expression) text(sc *scope, r row) (string, error) {
+	v, err := e.eval(sc, r)
+	if err != nil {
+		return "", err
+	}
+	if s, ok := e.choice.spelling(sc, r); ok {
+		return s, nil
+	}
+	s, err := valueText(v)
+	if err != nil {
+		return "", fmt.Errorf("${%s}: %w", clip(e.src), err)
+	}
+	return s, nil
+}
+
 // normalise brings a value to the kinds of Param.Value, within a depth.
 func normalise(v any, depth int) (any, error) {
 	if depth > maxDepth {
@@ -322,7 +376,7 @@ func normalise(v any, depth int) (any, error) {
 		return x, nil
 	case float64:
 		if math.IsNaN(x) || math.IsInf(x, 0) {
-			return nil, fmt.Errorf("the value %v is not a finite number", x)
+			return nil, fmt.Errorf("the value %s is not a finite number", floatText(x))
 		}
 		return x, nil
 	case int:
@@ -353,7 +407,7 @@ func valueText(v any) (string, error) {
 	case int64:
 		return strconv.FormatInt(x, 10), nil
 	case float64:
-		return formatFloat(x), nil
+		return floatText(x), nil
 	case bool:
 		return strconv.FormatBool(x), nil
 	case nil:
@@ -362,9 +416,21 @@ func valueText(v any) (string, error) {
 	return "", mistake(fmt.Sprintf("a %s cannot be part of a text", kindOf(v)), "choose one of its values: ${params.LIST[0]}, ${params.MAP.KEY}")
 }
 
+// floatText prints a float in decimals, a whole one with all its digits and no point. As in
+// JSON it has an exponent from 1e21 on and below 1e-6.
+func floatText(x float64) string {
+	switch size := math.Abs(x); {
+	case size != 0 && size < 1e-6, size >= 1e21:
+		return strconv.FormatFloat(x, 'e', -1, 64)
+	case x == math.Trunc(x):
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(x, 'f', -1, 64)
+}
+
 // formatFloat prints a float so that it reads back as a float.
 func formatFloat(x float64) string {
-	s := strconv.FormatFloat(x, 'g', -1, 64)
+	s := floatText(x)
 	if !strings.ContainsAny(s, ".e") {
 		s += ".0"
 	}

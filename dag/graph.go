@@ -41,12 +41,14 @@ func (g *Graph) Retaining() *Graph {
 
 // Checked tells whether the graph is one of ParseYAML, a Builder or Decode, and
 // not a literal of somebody's own.
-func (g *Graph) Checked() bool { return g.index.params != nil }
+func (g *Graph) Checked() bool { return g.index.outside != nil }
 
 // Param is a named value of the job file after overrides were applied.
 type Param struct {
 	Name  string
 	Value any // nil, bool, int64, float64, string, []any, map[string]any
+
+	Spelled Spellings // of the numbers in it; nil for none
 }
 
 // Group is one entry of the job file's tasks: a task, or a family of tasks over axes.

@@ -15,7 +15,7 @@ import (
 // 8 for a consumer (8 more each where generators' elements are named), 4 a node.
 type graphIndex struct {
 	tasks, slots int
-	params       map[string]any
+	outside      *scope // of texts outside loops: the parameters
 	groups       []groupIndex
 	byName       map[string]int32
 	staticStart  []uint32 // first task of each static group, ascending

@@ -25,11 +25,12 @@ func (j *jobFile) params(n *yaml.Node, over Override) {
 	var places []*yaml.Node
 	if n != nil {
 		for _, p := range j.pairs(n, "params") {
-			v, ok := j.value(p.val, 0)
+			spelled := Spellings{}
+			v, ok := j.valueAt(p.val, 0, spelled, "")
 			if !ok {
-				continue
+				j.sc.breaks(p.key.Value)
 			}
-			j.g.Params = append(j.g.Params, Param{p.key.Value, v})
+			j.g.Params = append(j.g.Params, Param{p.key.Value, v, spelled})
 			places = append(places, p.val)
 		}
 	}
@@ -54,11 +55,29 @@ func (j *jobFile) params(n *yaml.Node, over Override) {
 			v, err := j.ps.resolveValue(p.Value, j.sc, noRow{})
 			if err != nil {
 				j.fail(places[i], fmt.Errorf("parameter %q: %w", p.Name, err))
+				j.sc.breaks(p.Name)
+			} else if s, isText := p.Value.(string); isText {
+				p.Spelled = j.chosen(s)
 			}
 			p.Value = v
 		}
-		j.sc.params[p.Name] = p.Value
+		if len(p.Spelled) == 0 {
+			p.Spelled = nil
+		}
+		j.sc.param(p)
 	}
+}
+
+// chosen returns the spelling that a default takes over from a parameter above it.
+func (j *jobFile) chosen(s string) Spellings {
+	t, err := j.ps.template(s, j.sc)
+	if err != nil || len(t.parts) != 1 || t.parts[0].expr == nil {
+		return nil
+	}
+	if text, ok := t.parts[0].expr.choice.spelling(j.sc, noRow{}); ok {
+		return Spellings{"": text}
+	}
+	return nil
 }
 
 // elsewhere reports a problem that is not in the job file.
@@ -104,8 +123,10 @@ func (j *jobFile) paramFile(over Override, set []bool) {
 			l.fail(p.key, err)
 			continue
 		}
-		v, ok := l.value(p.val, 0)
+		spelled := Spellings{}
+		v, ok := l.valueAt(p.val, 0, spelled, "")
 		if !ok {
+			j.sc.breaks(p.key.Value)
 			continue
 		}
 		def := j.g.Params[i].Value
@@ -114,9 +135,10 @@ func (j *jobFile) paramFile(over Override, set []bool) {
 		}
 		if v, err = convertParam(v, def); err != nil {
 			l.fail(p.val, fmt.Errorf("parameter %q: %w", p.key.Value, err))
+			j.sc.breaks(p.key.Value)
 			continue
 		}
-		j.g.Params[i].Value, set[i] = v, true
+		j.g.Params[i].Value, j.g.Params[i].Spelled, set[i] = v, spelled, true
 	}
 }
 
@@ -127,16 +149,18 @@ func (j *jobFile) paramText(name, text, source string, same func(a, b string) bo
 		j.elsewhere(source, err)
 		return
 	}
-	v, err := parseParam(text, j.g.Params[i].Value)
+	spelled := Spellings{}
+	v, err := parseParam(text, j.g.Params[i].Value, spelled)
 	if err != nil {
 		j.elsewhere(source, err)
+		j.sc.breaks(j.g.Params[i].Name)
 		return
 	}
-	j.g.Params[i].Value, set[i] = v, true
+	j.g.Params[i].Value, j.g.Params[i].Spelled, set[i] = v, spelled, true
 }
 
-// parseParam reads text as the type of the default.
-func parseParam(text string, def any) (any, error) {
+// parseParam reads text as the type of the default, and notes how its numbers are spelled.
+func parseParam(text string, def any, spelled Spellings) (any, error) {
 	if err := checkText(text); err != nil {
 		return nil, err
 	}
@@ -151,6 +175,7 @@ func parseParam(text string, def any) (any, error) {
 		if err != nil {
 			return nil, wrong("write digits, such as 4")
 		}
+		spelled.note("", i, strings.TrimSpace(text))
 		return i, nil
 	case float64:
 		f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
@@ -160,6 +185,7 @@ func parseParam(text string, def any) (any, error) {
 		if err != nil {
 			return nil, wrong("write a number, such as 0.5")
 		}
+		spelled.note("", f, strings.TrimSpace(text))
 		return f, nil
 	case bool:
 		switch strings.ToLower(strings.TrimSpace(text)) {
@@ -169,18 +195,57 @@ func parseParam(text string, def any) (any, error) {
 			return false, nil
 		}
 		return nil, wrong("write true or false")
+	case nil:
+		return anyParam(text, spelled)
 	}
-	l := newLoader("", len(text))
-	root := l.document([]byte(text), maxTextLen)
-	var v any
-	ok := true
-	if root != nil {
-		v, ok = l.value(root, 0)
-	}
-	if len(l.problems) > 0 || !ok {
+	v, ok := yamlParam(text, spelled)
+	if !ok {
 		return nil, wrong("write it as YAML, such as [a, b] or {x: 1}")
 	}
 	return convertParam(v, def)
+}
+
+// yamlParam reads text as YAML; false when it is none.
+func yamlParam(text string, spelled Spellings) (v any, ok bool) {
+	l := newLoader("", len(text))
+	root := l.document([]byte(text), maxTextLen)
+	ok = true
+	if root != nil {
+		v, ok = l.valueAt(root, 0, spelled, "")
+	}
+	return v, ok && len(l.problems) == 0
+}
+
+// anyParam reads text for a default of null. It is text, unless it is plainly a number, a list or a
+// mapping in brackets, true, false or null: all else that YAML gives a meaning (#, &, :) is meant as it stands.
+func anyParam(text string, spelled Spellings) (any, error) {
+	trimmed := strings.TrimSpace(text)
+	l := newLoader("", len(trimmed))
+	root := l.document([]byte(trimmed), maxTextLen)
+	if root == nil || len(l.problems) > 0 {
+		return text, nil
+	}
+	plain := false
+	switch root.Kind {
+	case yaml.SequenceNode, yaml.MappingNode:
+		plain = strings.HasPrefix(trimmed, "[") && strings.HasSuffix(trimmed, "]") || strings.HasPrefix(trimmed, "{") && strings.HasSuffix(trimmed, "}")
+	case yaml.ScalarNode:
+		tag := root.ShortTag()
+		word := strings.EqualFold(trimmed, "true") || strings.EqualFold(trimmed, "false") || strings.EqualFold(trimmed, "null")
+		plain = root.Style == 0 && root.Value == trimmed && (word || tag == "!!int" || tag == "!!float")
+	}
+	if !plain {
+		return text, nil
+	}
+	v, ok := l.valueAt(root, 0, spelled, "")
+	if !ok {
+		p := l.problems[0]
+		return nil, mistake(p.Message, `write a text as default in the job file, such as "", to keep it as text`)
+	}
+	if s, isText := v.(string); isText { // 007, 1_000
+		return s, nil
+	}
+	return v, nil
 }
 
 // convertParam checks a typed value against the default's type. A null default takes any.

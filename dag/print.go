@@ -29,7 +29,7 @@ func (g *Graph) YAML() ([]byte, error) {
 	if len(g.Params) > 0 {
 		p.line(0, "params", "")
 		for _, x := range g.Params {
-			p.line(1, x.Name, flow(escapeValue(x.Value)))
+			p.line(1, x.Name, x.Text())
 		}
 	}
 	if len(g.Environments) > 0 {
@@ -300,19 +300,46 @@ func escapeValue(v any) any {
 // flow prints a value on one line.
 func flow(v any) string {
 	var b strings.Builder
-	writeFlow(&b, v)
+	writeFlow(&b, v, nil, "")
 	return b.String()
 }
 
-func writeFlow(b *strings.Builder, v any) {
+// Text prints a parameter's value on one line of YAML, its numbers so that they read back with their spellings.
+func (p *Param) Text() string {
+	var b strings.Builder
+	writeFlow(&b, escapeValue(p.Value), func(place string, v any) string {
+		text, spelled := p.Spelled[place]
+		if !spelled {
+			text, _ = valueText(v)
+		}
+		if _, isFloat := v.(float64); isFloat {
+			if isWhole(text) {
+				return "!!float " + text // 3.0 would be another spelling of it
+			}
+		}
+		return text
+	}, "")
+	return b.String()
+}
+
+// writeFlow prints a value that stands at a place of a parameter; number may print numbers in another way.
+func writeFlow(b *strings.Builder, v any, number func(place string, v any) string, place string) {
 	switch x := v.(type) {
 	case nil:
 		b.WriteString("null")
 	case bool:
 		b.WriteString(strconv.FormatBool(x))
 	case int64:
+		if number != nil {
+			b.WriteString(number(place, x))
+			return
+		}
 		b.WriteString(strconv.FormatInt(x, 10))
 	case float64:
+		if number != nil {
+			b.WriteString(number(place, x))
+			return
+		}
 		b.WriteString(formatFloat(x))
 	case string:
 		b.WriteString(quote(x))
@@ -322,7 +349,7 @@ func writeFlow(b *strings.Builder, v any) {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			writeFlow(b, c)
+			writeFlow(b, c, number, place+itemPlace(i))
 		}
 		b.WriteByte(']')
 	case map[string]any:
@@ -333,7 +360,7 @@ func writeFlow(b *strings.Builder, v any) {
 			}
 			b.WriteString(quote(k))
 			b.WriteString(": ")
-			writeFlow(b, x[k])
+			writeFlow(b, x[k], number, place+memberPlace(k))
 		}
 		b.WriteByte('}')
 	}

@@ -1,6 +1,7 @@
 package dag
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -77,16 +78,16 @@ type resolver struct {
 	edges  uint64
 }
 
-// resolve checks g and builds its index. It reports every mistake it can find.
-func (g *Graph) resolve(opt Options, pending []pendingAxis) []issue {
+// resolve checks g and builds its index. It reports every mistake it can find; those of broken parameters were.
+func (g *Graph) resolve(opt Options, pending []pendingAxis, broken map[string]bool) []issue {
 	r := &resolver{
 		g: g, opt: opt.withDefaults(), ps: programs{}, hints: 100,
-		ix:     &graphIndex{params: make(map[string]any, len(g.Params))},
+		ix:     &graphIndex{outside: &scope{params: make(map[string]any, len(g.Params)), broken: broken}},
 		broken: make([]bool, len(g.Groups)),
 		scopes: make([]*scope, len(g.Groups)),
 	}
-	for _, p := range g.Params {
-		r.ix.params[p.Name] = p.Value
+	for i := range g.Params {
+		r.ix.outside.param(&g.Params[i])
 	}
 	r.names()
 	r.job()
@@ -117,18 +118,25 @@ func (g *Graph) resolve(opt Options, pending []pendingAxis) []issue {
 }
 
 func (r *resolver) report(gi int, key, sub string, err error) {
-	message, hint := splitHint(err)
-	r.issues = append(r.issues, issue{group: gi, key: key, sub: sub, message: r.subject(gi) + message, hint: hint})
+	r.reportAt(issue{group: gi, key: key, sub: sub}, err)
 }
 
 func (r *resolver) reportItem(gi int, key, sub string, item int, err error) {
-	r.report(gi, key, sub, err)
-	r.issues[len(r.issues)-1].item = item
+	r.reportAt(issue{group: gi, key: key, sub: sub, item: item}, err)
 }
 
 func (r *resolver) reportFrom(gi int, key, sub string, item int, from From, err error) {
-	r.reportItem(gi, key, sub, item, err)
-	r.issues[len(r.issues)-1].from = from
+	r.reportAt(issue{group: gi, key: key, sub: sub, item: item, from: from}, err)
+}
+
+// reportAt reports a mistake once: not where what is one already is used.
+func (r *resolver) reportAt(at issue, err error) {
+	if errors.Is(err, errReported) {
+		return
+	}
+	at.message, at.hint = splitHint(err)
+	at.message = r.subject(at.group) + at.message
+	r.issues = append(r.issues, at)
 }
 
 // subject starts a message with the task it is about.
@@ -245,7 +253,8 @@ func (r *resolver) generatorOutput(text string) (*OutputDecl, error) {
 // axes checks the loops of a group.
 func (r *resolver) axes(gi int) {
 	grp := &r.g.Groups[gi]
-	sc := &scope{params: r.ix.params}
+	sc := &scope{}
+	*sc = *r.ix.outside
 	r.scopes[gi] = sc
 	if grp.Stream != nil {
 		sc.vars = append(sc.vars, grp.Stream.Var)
@@ -286,14 +295,17 @@ func checkAxis(a *Axis) error {
 		switch x := v.(type) {
 		case int64:
 		case string:
-			if x == "" || x == "*" || len(x) > maxNameLen || strings.ContainsAny(x, "[],${}\"'`\\\n\r\t") || strings.TrimSpace(x) != x {
-				return mistake(fmt.Sprintf("loop value %q cannot be part of a task's name", clip(x)), "use text without brackets, commas, quotes, $ and outer spaces, at most 200 characters")
+			if len(x) > maxNameLen {
+				return mistake(fmt.Sprintf("loop value %q has %d bytes and cannot be part of a task's name", clip(x), len(x)), fmt.Sprintf("use text of at most %d bytes", maxNameLen))
+			}
+			if x == "" || x == "*" || strings.ContainsAny(x, "[],${}\"'`\\\n\r\t") || strings.TrimSpace(x) != x {
+				return mistake(fmt.Sprintf("loop value %q cannot be part of a task's name", clip(x)), "use text without brackets, commas, quotes, $ and outer spaces")
 			}
 			if err := checkText(x); err != nil {
 				return err
 			}
 		default:
-			return mistake(fmt.Sprintf("loop value %v is a %s", v, kindOf(v)), "loop over whole numbers or text; for other values loop over positions and write ${params.NAME[i]}")
+			return mistake(fmt.Sprintf("loop value %s is a %s", quoteValue(v), kindOf(v)), "loop over whole numbers or text; for other values loop over positions and write ${params.NAME[i]}")
 		}
 		text, err := valueText(v)
 		if err != nil {
@@ -390,7 +402,7 @@ func (r *resolver) streamSource(ref *ref) (TaskIndex, uint32, error) {
 		return 0, 0, nestedStream(ref.group)
 	}
 	t := &target{group: ti}
-	if err := r.bindIndex(t, ref, &scope{params: r.ix.params}); err != nil {
+	if err := r.bindIndex(t, ref, r.ix.outside); err != nil {
 		return 0, 0, err
 	}
 	for _, s := range t.index {

@@ -94,7 +94,7 @@ func (r *resolver) bind(gi int, text string) (*target, error) {
 	if r.broken[t.group] || gi >= 0 && r.broken[gi] {
 		return nil, nil
 	}
-	sc := &scope{params: r.ix.params}
+	sc := r.ix.outside
 	var own *Stream
 	if gi >= 0 {
 		sc = r.scopes[gi]

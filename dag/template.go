@@ -132,21 +132,23 @@ func (t *template) eval(sc *scope, r row) (any, error) {
 	if len(t.parts) == 1 && t.parts[0].expr != nil {
 		return t.parts[0].expr.eval(sc, r)
 	}
+	return t.textOf(sc, r)
+}
+
+// textOf replaces the placeholders where a text is wanted.
+func (t *template) textOf(sc *scope, r row) (string, error) {
 	var b strings.Builder
 	for _, p := range t.parts {
 		s := p.text
 		if p.expr != nil {
-			v, err := p.expr.eval(sc, r)
-			if err != nil {
-				return nil, err
-			}
-			if s, err = valueText(v); err != nil {
-				return nil, fmt.Errorf("${%s}: %w", clip(p.expr.src), err)
+			var err error
+			if s, err = p.expr.text(sc, r); err != nil {
+				return "", err
 			}
 		}
 		b.WriteString(s)
 		if b.Len() > maxTextLen && len(t.parts) > 1 {
-			return nil, fmt.Errorf("text longer than %d bytes after its placeholders are replaced", maxTextLen)
+			return "", fmt.Errorf("text longer than %d bytes after its placeholders are replaced", maxTextLen)
 		}
 	}
 	return b.String(), nil
@@ -172,6 +174,14 @@ func evalBound(v any, sc *scope, r row) (any, error) {
 		return x.eval(sc, r)
 	}
 	return mapped(v, func(e any) (any, error) { return evalBound(e, sc, r) })
+}
+
+// evalText is evalBound where a text is wanted.
+func evalText(v any, sc *scope, r row) (string, error) {
+	if x, ok := v.(*template); ok {
+		return x.textOf(sc, r)
+	}
+	return valueText(v)
 }
 
 // mapped returns v with f applied to the members of a list or mapping; any other value is returned as it is.

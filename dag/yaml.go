@@ -27,7 +27,7 @@ type jobFile struct {
 func ParseYAML(file string, data []byte, over Override, opt Options) (*Graph, error) {
 	j := &jobFile{loader: newLoader(file, len(data)), opt: opt.withDefaults(), g: &Graph{}}
 	j.root = j.document(data, j.opt.MaxBytes)
-	if len(j.problems) > 0 {
+	if j.root == nil && len(j.problems) > 0 {
 		return nil, sortProblems(j.problems)
 	}
 	if j.root == nil || j.root.ShortTag() == "!!null" {
@@ -78,7 +78,7 @@ func ParseYAML(file string, data []byte, over Override, opt Options) (*Graph, er
 	if j.visits <= 0 {
 		return nil, sortProblems(j.problems) // what follows would only report what was not read
 	}
-	for _, is := range j.g.resolve(j.opt, j.pending) {
+	for _, is := range j.g.resolve(j.opt, j.pending, j.sc.broken) {
 		if is.group < 0 && is.key == "job" && top["job"] != nil && j.g.Name == "" && len(j.problems) > 0 {
 			continue // its text could not be read, which was reported
 		}

@@ -20,22 +20,31 @@ type loader struct {
 	visits   int // nodes still to be looked at: aliases can repeat parts of a file without end
 	ps       programs
 	sc       *scope // the parameters
+	refused  map[*yaml.Node]bool
 }
 
 // spareVisits is how many nodes aliases may add to a file.
 const spareVisits = 100_000
 
 func newLoader(file string, size int) *loader {
-	return &loader{file: file, visits: size + spareVisits, ps: programs{}, sc: &scope{params: map[string]any{}}}
+	return &loader{file: file, visits: size + spareVisits, ps: programs{}, refused: map[*yaml.Node]bool{}, sc: &scope{params: map[string]any{}}}
 }
 
 func (l *loader) add(line, col int, message, hint string) {
 	l.problems = append(l.problems, Problem{File: l.file, Line: line, Col: col, Message: message, Hint: hint})
 }
 
-func (l *loader) problem(n *yaml.Node, message, hint string) { l.add(n.Line, n.Column, message, hint) }
+// problem reports a mistake; not a further one of a node that was refused.
+func (l *loader) problem(n *yaml.Node, message, hint string) {
+	if !l.refused[n] {
+		l.add(n.Line, n.Column, message, hint)
+	}
+}
 
 func (l *loader) fail(n *yaml.Node, err error) {
+	if errors.Is(err, errReported) {
+		return
+	}
 	message, hint := splitHint(err)
 	l.problem(n, message, hint)
 }
@@ -74,7 +83,30 @@ func (l *loader) document(data []byte, maxBytes int) *yaml.Node {
 	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
 		root = root.Content[0]
 	}
+	l.tags(root)
 	return root
+}
+
+// tags refuses nodes with tags that are not of their kind: a tag asks for something that is not done.
+func (l *loader) tags(n *yaml.Node) {
+	switch n.Kind {
+	case yaml.SequenceNode:
+		l.tag(n, "!!seq")
+	case yaml.MappingNode:
+		l.tag(n, "!!map")
+	case yaml.ScalarNode:
+		l.tag(n, "!!null", "!!bool", "!!str", "!!timestamp", "!!merge", "!!int", "!!float")
+	}
+	for _, c := range n.Content {
+		l.tags(c)
+	}
+}
+
+func (l *loader) tag(n *yaml.Node, known ...string) {
+	if tag := n.ShortTag(); n.Style&yaml.TaggedStyle != 0 && !slices.Contains(known, tag) {
+		l.fail(n, unknownTag(tag))
+		l.refused[n] = true
+	}
 }
 
 func validUTF8(data []byte) (at int, ok bool) {
@@ -159,7 +191,7 @@ func (l *loader) pairsAt(n *yaml.Node, what string, depth int) []pair {
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		l.problem(n, fmt.Sprintf("%s is a %s", what, nodeKind(n)), "write it as a mapping: name: value")
+		l.problem(n, fmt.Sprintf("%s is %s", what, nodeKind(n)), "write it as a mapping: name: value")
 		return nil
 	}
 	out := make([]pair, 0, len(n.Content)/2)
@@ -175,7 +207,7 @@ func (l *loader) pairsAt(n *yaml.Node, what string, depth int) []pair {
 			continue
 		}
 		if k.Kind != yaml.ScalarNode {
-			l.problem(k, fmt.Sprintf("a key of %s is a %s", what, nodeKind(k)), "keys are plain text")
+			l.problem(k, fmt.Sprintf("a key of %s is %s", what, nodeKind(k)), "keys are plain text")
 			continue
 		}
 		if hasKey(out, seen, k.Value) {
@@ -244,7 +276,7 @@ func (l *loader) items(n *yaml.Node, what string) []*yaml.Node {
 		return nil
 	}
 	if n.Kind != yaml.SequenceNode {
-		l.problem(n, fmt.Sprintf("%s is a %s", what, nodeKind(n)), "write it as a list: [a, b]")
+		l.problem(n, fmt.Sprintf("%s is %s", what, nodeKind(n)), "write it as a list: [a, b]")
 		return nil
 	}
 	out := make([]*yaml.Node, 0, len(n.Content))
@@ -260,25 +292,25 @@ func (l *loader) items(n *yaml.Node, what string) []*yaml.Node {
 func nodeKind(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
-		return "mapping"
+		return "a mapping"
 	case yaml.SequenceNode:
-		return "list"
+		return "a list"
 	case yaml.ScalarNode:
 		switch n.ShortTag() {
 		case "!!null":
-			return "empty value"
+			return "an empty value"
 		case "!!str":
-			return "text"
+			return "a text"
 		}
-		return "single value"
+		return "a single value"
 	}
-	return "thing of another kind"
+	return "of another kind"
 }
 
 // raw returns a scalar's text as written, placeholders not replaced.
 func (l *loader) raw(n *yaml.Node, what string) (string, bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
-		l.problem(n, fmt.Sprintf("%s is a %s", what, nodeKind(n)), "write it as text")
+		l.problem(n, fmt.Sprintf("%s is %s", what, nodeKind(n)), "write it as text")
 		return "", false
 	}
 	if err := checkText(n.Value); err != nil {
@@ -294,11 +326,11 @@ func (l *loader) text(n *yaml.Node, what string) (string, bool) {
 	if !ok || !hasPlaceholder(s) {
 		return s, ok
 	}
-	v, ok := l.resolved(n, s, what)
-	if !ok {
-		return "", false
+	var out string
+	t, err := l.ps.template(s, l.sc)
+	if err == nil {
+		out, err = t.textOf(l.sc, noRow{})
 	}
-	out, err := valueText(v)
 	if err == nil {
 		err = checkText(out)
 	}
@@ -321,7 +353,7 @@ func (l *loader) resolved(n *yaml.Node, s, what string) (any, bool) {
 // scalar returns a scalar's value with parameters replaced.
 func (l *loader) scalar(n *yaml.Node, what string) (any, bool) {
 	if n.Kind != yaml.ScalarNode {
-		l.problem(n, fmt.Sprintf("%s is a %s", what, nodeKind(n)), "write a single value")
+		l.problem(n, fmt.Sprintf("%s is %s", what, nodeKind(n)), "write a single value")
 		return nil, false
 	}
 	v, err := scalarValue(n)
@@ -371,6 +403,8 @@ func quoteValue(v any) string {
 	switch x := v.(type) {
 	case string:
 		return strconv.Quote(clip(x))
+	case float64:
+		return floatText(x)
 	case nil, []any, map[string]any:
 		return "a " + kindOf(v)
 	}
@@ -378,8 +412,11 @@ func quoteValue(v any) string {
 }
 
 // value turns any node into a value, placeholders not replaced.
-func (l *loader) value(n *yaml.Node, depth int) (any, bool) {
-	if n = l.visit(n); n == nil {
+func (l *loader) value(n *yaml.Node) (any, bool) { return l.valueAt(n, 0, nil, "") }
+
+// valueAt is value for a node at a place of a parameter; it notes the spellings of numbers.
+func (l *loader) valueAt(n *yaml.Node, depth int, spelled Spellings, place string) (any, bool) {
+	if n = l.visit(n); n == nil || l.refused[n] {
 		return nil, false
 	}
 	if depth > maxDepth {
@@ -396,11 +433,12 @@ func (l *loader) value(n *yaml.Node, depth int) (any, bool) {
 		if err != nil {
 			l.fail(n, err)
 		}
+		spelled.note(place, v, n.Value)
 		return v, err == nil
 	case yaml.SequenceNode:
 		out := make([]any, 0, len(n.Content))
-		for _, c := range n.Content {
-			v, ok := l.value(c, depth+1)
+		for i, c := range n.Content {
+			v, ok := l.valueAt(c, depth+1, spelled, spelled.item(place, i))
 			if !ok {
 				return nil, false
 			}
@@ -410,7 +448,7 @@ func (l *loader) value(n *yaml.Node, depth int) (any, bool) {
 	}
 	out := map[string]any{}
 	for _, p := range l.pairsAt(n, "a mapping", depth) {
-		v, ok := l.value(p.val, depth+1)
+		v, ok := l.valueAt(p.val, depth+1, spelled, spelled.member(place, p.key.Value))
 		if !ok {
 			return nil, false
 		}
@@ -423,10 +461,20 @@ func (l *loader) value(n *yaml.Node, depth int) (any, bool) {
 // like a date, or a number with a leading zero or underscores, stays text.
 func scalarValue(n *yaml.Node) (any, error) {
 	s := n.Value
-	switch tag := n.ShortTag(); tag {
+	tag := n.ShortTag()
+	wrong := func(what string) error {
+		return mistake(fmt.Sprintf("%q has the YAML tag %s and is no %s", clip(s), tag, what), "write the value without a tag")
+	}
+	switch tag {
 	case "!!null":
+		if n.Style&yaml.TaggedStyle != 0 && s != "" && s != "~" && !strings.EqualFold(s, "null") {
+			return nil, wrong("null")
+		}
 		return nil, nil
 	case "!!bool":
+		if !strings.EqualFold(s, "true") && !strings.EqualFold(s, "false") {
+			return nil, wrong("truth value")
+		}
 		return strings.EqualFold(s, "true"), nil
 	case "!!str", "!!timestamp", "!!merge":
 		return s, nil
@@ -435,17 +483,17 @@ func scalarValue(n *yaml.Node) (any, error) {
 		if strings.Contains(s, "_") || len(digits) > 1 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9' {
 			return s, nil
 		}
-		if tag == "!!int" {
-			i, err := strconv.ParseInt(s, 0, 64)
-			if err != nil {
-				return nil, tooLarge(s)
-			}
+		i, err := strconv.ParseInt(s, 0, 64)
+		tagged := n.Style&yaml.TaggedStyle != 0
+		switch { // YAML calls -0 a number with decimals, and what is whole and too large
+		case err == nil && (tag == "!!int" || !tagged):
 			return i, nil
+		case tag == "!!int" && !isWhole(s):
+			return nil, wrong("whole number")
+		case tag == "!!int", !tagged && err != nil && isWhole(s):
+			return nil, tooLarge(s)
 		}
 		f, err := strconv.ParseFloat(s, 64)
-		if err == nil && strings.Trim(digits, "0123456789") == "" {
-			err = strconv.ErrRange // whole, but too large for YAML to call it so
-		}
 		if err == nil {
 			_, err = normalise(f, 0)
 		}
@@ -454,8 +502,18 @@ func scalarValue(n *yaml.Node) (any, error) {
 		}
 		return f, nil
 	default:
-		return nil, mistake(fmt.Sprintf("the YAML tag %s is not supported", clip(tag)), "write the value without a tag")
+		return nil, unknownTag(tag)
 	}
+}
+
+func unknownTag(tag string) error {
+	return mistake(fmt.Sprintf("the YAML tag %s is not supported", clip(tag)), "write the value without a tag")
+}
+
+// isWhole tells whether a number is written as a whole one, of any size.
+func isWhole(s string) bool {
+	_, err := strconv.ParseInt(s, 0, 64)
+	return err == nil || strings.Trim(s, "+-0123456789") == ""
 }
 
 func tooLarge(s string) error {

@@ -58,7 +58,7 @@ func (j *jobFile) task(p pair) {
 		case "with":
 			grp.With = j.fields(n, what)
 		case "env":
-			grp.Env = j.fields(n, what)
+			grp.Env = j.variables(n, what)
 		default:
 			j.setting(grp, k.key.Value, n, what)
 		}
@@ -331,8 +331,19 @@ func (j *jobFile) generates(grp *Group, v pair, what string) {
 func (j *jobFile) fields(n *yaml.Node, what string) []Field {
 	var out []Field
 	for _, v := range j.pairs(n, what) {
-		if x, ok := j.value(v.val, 0); ok {
+		if x, ok := j.value(v.val); ok {
 			out = append(out, Field{Name: v.key.Value, Value: x})
+		}
+	}
+	return out
+}
+
+// variables reads named texts in file order, as they are written, placeholders kept.
+func (j *jobFile) variables(n *yaml.Node, what string) []Field {
+	var out []Field
+	for _, v := range j.pairs(n, what) {
+		if s, ok := j.raw(v.val, what+" "+v.key.Value); ok {
+			out = append(out, Field{Name: v.key.Value, Value: s})
 		}
 	}
 	return out
@@ -410,7 +421,7 @@ func (j *jobFile) thousandths(n *yaml.Node, what, hint string) (int64, bool) {
 	}
 	m := math.Round(f * 1000)
 	if math.Abs(m-f*1000) > 1e-6+m*1e-15 {
-		j.problem(n, fmt.Sprintf("%s is %v", what, f), "at most three decimals")
+		j.problem(n, fmt.Sprintf("%s is %s", what, quoteValue(v)), "at most three decimals")
 		return 0, false
 	}
 	return int64(m), true

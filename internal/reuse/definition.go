@@ -77,12 +77,13 @@ func (c *comparison) parameters(was, is *dag.Group) string {
 		return ""
 	}
 	said := fmt.Sprint(is.Run.Command, is.With, is.Env)
-	for _, p := range c.now.Graph.Params {
+	for i := range c.now.Graph.Params {
+		p := &c.now.Graph.Params[i]
 		k := slices.IndexFunc(c.old.Graph.Params, func(o dag.Param) bool { return o.Name == p.Name })
-		if k < 0 || !strings.Contains(said, "params."+p.Name) || reflect.DeepEqual(c.old.Graph.Params[k].Value, p.Value) {
+		if k < 0 || !strings.Contains(said, "params."+p.Name) || c.old.Graph.Params[k].Text() == p.Text() {
 			continue
 		}
-		return changed("parameter "+p.Name, fmt.Sprint(c.old.Graph.Params[k].Value), fmt.Sprint(p.Value))
+		return changed("parameter "+p.Name, c.old.Graph.Params[k].Text(), p.Text())
 	}
 	return ""
 }
