@@ -6,29 +6,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor/value"
+	"github.com/cascade-run/cascade/internal/outfile"
 )
 
 // Save copies the outputs that have a path to files and returns the files, in
 // the order of the outputs. Relative paths start at dir. In a folder, which is a
-// path that ends in a slash, map[3,500].png becomes the file map-3-500.png. Each
-// file is written under a temporary name first, so that one that is there is
-// whole, and holds what Write says. Two outputs with one file are refused before anything is written.
+// path that ends in a slash, map[3,500].png becomes the file map-3-500.png; when two
+// datasets would have one such name, both have names as references write them:
+// map[3,500].png, with %2F for a slash. A regular file is written under a temporary
+// name first, so that one that is there is whole; links are followed, and what is no
+// regular file, such as a pipe, is written into. It holds what Write says. What
+// cannot be copied leaves the others to be copied.
 func (j *Job) Save(ctx context.Context, dir string) ([]string, error) {
 	located, err := j.Locate(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return j.save(ctx, dir, located)
+	return j.save(ctx, dir, located, nil)
 }
 
 // SaveThere is Save for a job that has failed: it copies the outputs that are there
@@ -38,55 +38,8 @@ func (j *Job) SaveThere(ctx context.Context, dir string) (files, missing []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	files, err = j.save(ctx, dir, l.Data)
+	files, err = j.save(ctx, dir, l.Data, l.Missing)
 	return files, l.Missing, err
-}
-
-// CheckOutputs returns an error when an output of a graph could not be copied to
-// where it is to go, as far as that can be told before: what should be a folder is
-// none, what should be a file is a folder, or nothing may be written there.
-// Relative paths start at dir, as for Save.
-func CheckOutputs(g *dag.Graph, dir string) error {
-	var errs []error
-	for i := range g.Exports {
-		e := &g.Exports[i]
-		if e.Path == "" {
-			continue
-		}
-		if err := checkOutput(dir, e.Path); err != nil {
-			errs = append(errs, fmt.Errorf("output %s cannot be copied to %s: %w", e.From.Text, e.Path, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func checkOutput(dir, to string) error {
-	path := to
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(dir, path)
-	}
-	folder := path
-	if !strings.HasSuffix(to, "/") {
-		folder = filepath.Dir(path)
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			return fmt.Errorf("%s is a folder: end it with a slash, or name a file in it", path)
-		}
-	}
-	for { // what is not there yet is made when it is needed
-		info, err := os.Stat(folder)
-		switch {
-		case err == nil && !info.IsDir():
-			return fmt.Errorf("%s is no folder", folder)
-		case err == nil:
-			if err := unix.Access(folder, unix.W_OK|unix.X_OK); err != nil {
-				return fmt.Errorf("write into folder %s: %w", folder, err)
-			}
-			return nil
-		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR):
-			return err
-		}
-		folder = filepath.Dir(folder)
-	}
 }
 
 // SaveTo copies the datasets of a name, such as map.page or spread[*,500].mean, to
@@ -106,54 +59,40 @@ func (j *Job) SaveTo(ctx context.Context, path, name string) ([]string, error) {
 	for i := range located {
 		located[i].Path = path
 	}
-	return j.save(ctx, ".", located)
+	return j.save(ctx, ".", located, nil)
 }
 
-func (j *Job) save(ctx context.Context, dir string, located []Located) ([]string, error) {
-	paths := make([]string, len(located))
+// save copies what has a path, in order. What cannot be copied leaves the rest to be copied.
+func (j *Job) save(ctx context.Context, dir string, located []Located, missing []string) (files []string, err error) {
+	places := make([]outputPlace, len(located))
+	for i, d := range located {
+		places[i] = outputPlace{d.Name, d.Path}
+	}
+	var errs []error
 	from := map[string]string{}
-	for i, d := range located {
-		if d.Path == "" {
+	for i, path := range outputPaths(dir, places, missing) {
+		if path == "" {
 			continue
 		}
-		paths[i] = outputPath(dir, d)
-		if other, taken := from[paths[i]]; taken {
-			return nil, fmt.Errorf("outputs %s and %s would both be copied to %s: give a folder, with a slash at its end", other, d.Name, paths[i])
+		d := located[i]
+		err := context.Cause(ctx)
+		if other, taken := from[path]; taken && err == nil {
+			err = fmt.Errorf("output %s is copied there", other)
 		}
-		from[paths[i]] = d.Name
-	}
-	var files []string
-	for i, d := range located {
-		if paths[i] == "" {
-			continue
+		if err == nil {
+			from[path] = d.Name
+			err = j.saveFile(ctx, d, path)
 		}
-		if err := j.saveFile(ctx, d, paths[i]); err != nil {
-			return files, fmt.Errorf("copy output %s to %s: %w", d.Name, paths[i], err)
+		switch {
+		case err == nil:
+			files = append(files, path)
+		case ctx.Err() != nil:
+			return files, errors.Join(append(errs, fmt.Errorf("copy output %s to %s: %w", d.Name, path, err))...)
+		default:
+			errs = append(errs, fmt.Errorf("copy output %s to %s: %w", d.Name, path, err))
 		}
-		files = append(files, paths[i])
 	}
-	return files, nil
-}
-
-// outputPath is where a dataset goes. Values of loop variables may be any text,
-// so a slash in one must not lead into another folder.
-func outputPath(dir string, d Located) string {
-	path := d.Path
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(dir, path)
-	}
-	if !strings.HasSuffix(d.Path, "/") {
-		return path
-	}
-	task, output := d.Name, ""
-	if dot := strings.LastIndexByte(d.Name, '.'); dot >= 0 {
-		task, output = d.Name[:dot], d.Name[dot:]
-	}
-	if at := strings.IndexByte(output, '['); at >= 0 { // an element of a generator
-		task, output = task+output[at:], output[:at]
-	}
-	plain := strings.NewReplacer("[", "-", "]", "", ",", "-", "/", "_").Replace(task)
-	return filepath.Join(path, plain+output)
+	return files, errors.Join(errs...)
 }
 
 // Write writes a dataset as files have it: its bytes as they lie in the store, but msgpack,
@@ -178,28 +117,9 @@ func (j *Job) Write(ctx context.Context, d Located, to io.Writer) error {
 	return err
 }
 
-func (j *Job) saveFile(ctx context.Context, d Located, path string) (err error) {
+func (j *Job) saveFile(ctx context.Context, d Located, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = f.Close() // the first error is what matters
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if err := j.Write(ctx, d, f); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return outfile.Write(path, 0o666, func(w io.Writer) error { return j.Write(ctx, d, w) })
 }

@@ -123,7 +123,7 @@ func (a *Agent) open() error {
 		return err
 	}
 	a.openCgroups()
-	if err := removeControlPages(a.store.Dir()); err != nil {
+	if err := errors.Join(removeControlPages(a.store.Dir()), a.store.RemoveOutputFolders()); err != nil {
 		return err
 	}
 	a.self = comms.Identity{Role: "agent", Name: a.cfg.Name, Incarnation: a.started.Incarnation, PID: os.Getpid(), Features: []string{comms.FeatureMany, comms.FeaturePackages, comms.FeatureQuiet}}

@@ -209,6 +209,32 @@ func TestSharedMemory(t *testing.T) {
 	}
 }
 
+// What a command leaves beside its outputs goes with the attempt, however that ends.
+func TestBesideTheOutput(t *testing.T) {
+	h := startHost(t, nil)
+	for _, c := range []struct{ name, command, want string }{
+		{"small", "echo 1 > ${out.x}; echo 2 > ${out.x}.bai", "a finished 1"},
+		{"large", "head -c 300000 /dev/zero > ${out.x}; echo 2 > ${out.x}.bai", "a finished 1"},
+		{"withheld", "echo 1 > ${out.x}; d=$(dirname ${out.x})/d; mkdir $d; touch $d/f; chmod 0 $d", "a finished 1"},
+		{"failed", "echo 2 > ${out.x}.tmp; exit 3", "a failed 1 exit: "},
+		{"killed", `test "$CASCADE_ATTEMPT" = 2 || { echo 2 > ${out.x}.tmp; kill -9 $PPID; }; echo 1 > ${out.x}`, "a finished 2"},
+	} {
+		j := h.submit(fmt.Sprintf("job: beside\ntasks: {a: {command: %q, out: [x]}}\noutputs: [a.x]\n", c.command))
+		if got := j.ended(); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+		removed := make(chan bool)
+		h.agent.segmentLane.do(func() { close(removed) })
+		<-removed
+		left, err := os.ReadDir(h.agent.store.Dir())
+		for _, e := range left {
+			if info, infoErr := e.Info(); err != nil || infoErr != nil || e.IsDir() || info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s: %s is in the store: %v, %v, %v", c.name, e.Name(), info, err, infoErr)
+			}
+		}
+	}
+}
+
 // An array of more than 4 GiB is written in place, and read without a copy.
 func TestHugeArray(t *testing.T) {
 	tier.Nightly(t, "4 GiB of shared memory")

@@ -112,6 +112,10 @@ outputs: [fill.v, large.v]
 			t.Fatal(err)
 		}
 	}
+	beside := filepath.Join(dir, "o79.d") // of a command that was killed with the agent
+	if err := errors.Join(os.Mkdir(beside, 0o700), os.WriteFile(filepath.Join(beside, "x.tmp"), nil, 0o400)); err != nil {
+		t.Fatal(err)
+	}
 	// The next agent of the same state folder takes over what was sealed, and clears away all else.
 	h = startHost(t, func(c *Config) { c.State = state })
 	c := h.ctrl

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/internal/outfile"
 )
 
 // backupHead is the first line of a backup; the store's records follow.
@@ -42,7 +43,7 @@ func Backup(state, file string) error {
 	return errors.Join(backup(state, store, file), store.Close())
 }
 
-// backup writes a backup beside its final name, and then there.
+// backup writes a backup, to a file that is whole or as it was.
 func backup(state string, store *gcs.Store, file string) (err error) {
 	defer func() {
 		if err != nil {
@@ -66,30 +67,23 @@ func backup(state string, store *gcs.Store, file string) (err error) {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(file), ".backup-*") // mode 0600: it holds the authority's key
+	to, err := outfile.Create(file, 0o600) // it holds the authority's key
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, temp.Close(), os.Remove(temp.Name()))
-		}
-	}()
-	if _, err := temp.Write(append(line, '\n')); err != nil {
+	defer func() { err = errors.Join(err, to.Close()) }()
+	if _, err := to.Write(append(line, '\n')); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), backupRest)
 	defer cancel()
-	if err := store.Backup(ctx, temp); err != nil {
+	if err := store.Backup(ctx, to); err != nil {
 		return err
 	}
-	if err := temp.Sync(); err != nil {
+	if err := to.Sync(); err != nil {
 		return err
 	}
-	if err := os.Rename(temp.Name(), file); err != nil {
-		return err
-	}
-	return temp.Close()
+	return to.Commit()
 }
 
 // Restore makes the state folder of a controller out of a backup. It replaces

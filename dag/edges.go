@@ -2,7 +2,9 @@ package dag
 
 import (
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 )
 
 // references resolves every input of every group.
@@ -242,11 +244,15 @@ func (r *resolver) checkExport(ei int, paths map[string]bool) {
 	if ex.Path != "" && !folder && series {
 		r.reportFrom(-1, "outputs", "", ei, ex.From, mistake(fmt.Sprintf("output %s stands for several datasets, %q is one file", clip(ex.From.Text), clip(ex.Path)), "end the path with / to name a folder"))
 	}
+	if ex.Path == "~" || strings.HasPrefix(ex.Path, "~/") {
+		r.reportFrom(-1, "outputs", "", ei, ex.From, mistake(fmt.Sprintf("output: only shells read ~ in %q as the home folder", clip(ex.Path)), "write the folder's path; ./~/ is a folder named ~"))
+	}
 	if ex.Path != "" && !folder {
-		if paths[ex.Path] {
+		file := path.Clean(ex.Path)
+		if paths[file] {
 			r.reportFrom(-1, "outputs", "", ei, ex.From, mistake(fmt.Sprintf("two outputs go to the file %q", clip(ex.Path)), "give one of them another path"))
 		}
-		paths[ex.Path] = true
+		paths[file] = true
 	}
 }
 

@@ -105,7 +105,7 @@ func TestCommandReadsAndWritesFiles(t *testing.T) {
 			}
 			if tt.segment {
 				path := s.store.Path(ledger.Output, ledger.SegmentID(it.Outputs[0].Place.Segment))
-				if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o444 {
+				if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o400 {
 					t.Errorf("output file: %v, %v", fi, err)
 				}
 			}

@@ -41,11 +41,13 @@ type inputFile struct {
 	before      os.FileInfo
 }
 
-// commandOutput is a file that the command creates in the store's folder.
+// commandOutput is a file that the command creates, in a folder of its own: what the command
+// leaves beside it goes with the folder.
 type commandOutput struct {
-	lease *comms.Lease
-	path  string
-	done  bool // it was reported, or put into the message
+	lease   *comms.Lease
+	path    string
+	segment string // where the file goes in the store
+	done    bool   // it was reported, or put into the message
 }
 
 // command runs a command and seals what it wrote.
@@ -179,7 +181,7 @@ func (p *program) file(input string, k int, d *comms.Desc) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(p.dir, input+"-"+strconv.Itoa(k))
-	if err := os.WriteFile(path, b, 0o444); err != nil {
+	if err := os.WriteFile(path, b, 0o400); err != nil {
 		return "", fmt.Errorf("copy dataset for the command: %w", err)
 	}
 	r.usage.Copied += uint64(len(b))
@@ -232,11 +234,15 @@ func (p *program) leaseOutputs() error {
 		if err != nil {
 			return fmt.Errorf("output %q: %w", r.kind.Outputs[i].Name, err)
 		}
-		path := l.Path
-		if path == "" {
-			path = filepath.Join(r.exec.welcome.ShmDir, shm.SegmentName(ledger.Output, ledger.SegmentID(l.Segment)))
+		segment := l.Path
+		if segment == "" {
+			segment = filepath.Join(r.exec.welcome.ShmDir, shm.SegmentName(ledger.Output, ledger.SegmentID(l.Segment)))
 		}
-		p.outputs = append(p.outputs, commandOutput{lease: l, path: path})
+		dir := shm.OutputFolder(segment)
+		p.outputs = append(p.outputs, commandOutput{lease: l, path: filepath.Join(dir, r.kind.Outputs[i].Name), segment: segment})
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return &kindError{comms.ErrorStore, fmt.Errorf("output %q: make its folder: %w", r.kind.Outputs[i].Name, err)}
+		}
 	}
 	return nil
 }
@@ -462,11 +468,11 @@ func (p *program) seal() ([]comms.Desc, error) {
 			descs = append(descs, d)
 			continue
 		}
-		if err := os.Chmod(o.path, 0o444); err != nil {
+		if err := errors.Join(os.Chmod(o.path, 0o400), os.Rename(o.path, o.segment)); err != nil {
 			return nil, fmt.Errorf("seal output %q: %w", decl.Name, err)
 		}
 		if d.Size <= r.kind.HashMax {
-			if d.Hash, err = hashFile(o.path); err != nil {
+			if d.Hash, err = hashFile(o.segment); err != nil {
 				return nil, fmt.Errorf("hash output %q: %w", decl.Name, err)
 			}
 		}
@@ -493,10 +499,13 @@ func hashFile(path string) (comms.Hash, error) {
 func (p *program) cleanUp() error {
 	var errs []error
 	for _, o := range p.outputs {
+		if err := shm.RemoveFolder(shm.OutputFolder(o.segment)); err != nil {
+			errs = append(errs, fmt.Errorf("remove folder of an output: %w", err))
+		}
 		if o.done {
 			continue
 		}
-		if err := os.RemoveAll(o.path); err != nil {
+		if err := os.RemoveAll(o.segment); err != nil {
 			errs = append(errs, fmt.Errorf("remove unfinished output: %w", err))
 		}
 		p.run.exec.mem.giveBack(*o.lease, 0)

@@ -10,7 +10,7 @@
 //	executor: Mapper.Lease -> Alloc -> fill in place -> Seal/Close ── offset, length ──> agent: ledger.Seal
 //	          Mapper.View  -> Span.Bytes (package executor/value, arrowfile.Read) -> Release
 //	after kill -9 of the agent: Index (what was sealed, and where) + segments ── Confirm ──> ledger.Adopt
-//	commands: open Store.Path of a sealed file; write Store.Path of an output, taken over by SealOutput
+//	commands: open Store.Path of a sealed file; write into OutputFolder of an output's Store.Path, and move it there
 //
 // # A dataset's life, as processes see it
 //
@@ -27,7 +27,7 @@
 //     zeros, because removal punches the pages out before it unlinks.
 //   - The index (index.go) says at each moment what is sealed and true: a note is made after the seal and before
 //     anybody hears of it, and ends before the bytes can change. However its writer dies, a note is whole or is none.
-//   - A sealed file has exactly the dataset's length and mode 0444: any program can open it.
+//   - A sealed file has exactly the dataset's length and mode 0400: any program of this user can open it.
 //   - The mapping of an ended lease is moved out of reach, so that slices which a task kept can not write to what
 //     was published. Datasets in a lease that goes on are protected by Lease.Seal, page by page.
 //   - A view is valid while its pin lasts; a lease belongs to one process until that process is known dead.

@@ -154,7 +154,7 @@ func TestConfirm(t *testing.T) {
 	if len(good) != 2 || good[0].Key != testKey(0) || good[1].Key != testKey(2) || len(why) != 5 || len(x.at) != 2 {
 		t.Errorf("good %v, others %v, %d notes", good, why, len(x.at))
 	}
-	if fi, err := os.Stat(s.Path(ledger.File, 2)); err != nil || fi.Size() != 5000 || fi.Mode().Perm() != 0o444 {
+	if fi, err := os.Stat(s.Path(ledger.File, 2)); err != nil || fi.Size() != 5000 || fi.Mode().Perm() != 0o400 {
 		t.Errorf("the file is %v, %v", fi, err)
 	}
 }

@@ -104,6 +104,40 @@ func (s *Store) Path(kind ledger.Kind, id ledger.SegmentID) string {
 	return filepath.Join(s.dir, SegmentName(kind, id))
 }
 
+// OutputFolder is the folder in which a command writes an output, given the path of its segment. What the
+// command leaves there beside the output is removed with the folder.
+func OutputFolder(segment string) string { return segment + outputFolder }
+
+const outputFolder = ".d"
+
+// RemoveFolder removes a folder with all that is in it, also where a command has withheld the right to.
+func RemoveFolder(path string) error {
+	if os.RemoveAll(path) == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			if os.Chmod(at, 0o700) != nil { //nolint:gosec // a folder
+				return fs.SkipDir
+			}
+		}
+		return nil
+	})
+	return os.RemoveAll(path)
+}
+
+// RemoveOutputFolders removes what commands left that were killed together with their agent.
+func (s *Store) RemoveOutputFolders() error {
+	dirs, err := filepath.Glob(filepath.Join(s.dir, ledger.Output.String()[:1]+"[0-9]*"+outputFolder))
+	for _, dir := range dirs {
+		err = errors.Join(err, RemoveFolder(dir))
+	}
+	if err != nil {
+		return fmt.Errorf("remove folders of outputs: %w", err)
+	}
+	return nil
+}
+
 func parseName(name string) (kind ledger.Kind, id ledger.SegmentID, ok bool) {
 	n, err := strconv.ParseUint(name[min(1, len(name)):], 10, 64)
 	for kind = ledger.Arena; kind <= ledger.Output; kind++ {
@@ -178,8 +212,8 @@ func (s *Store) Fits(id ledger.SegmentID, n int64) bool {
 	return err == nil && fi.Size() == n
 }
 
-// Seal cuts a file segment to its dataset's exact length and makes it read-only, so that any program can
-// open it. The writer must have unmapped it.
+// Seal cuts a file segment to its dataset's exact length and makes it read-only, so that any program of
+// this user can open it. The writer must have unmapped it.
 func (s *Store) Seal(id ledger.SegmentID, kind ledger.Kind, n int64) error {
 	path := s.Path(kind, id)
 	fi, err := os.Lstat(path)
@@ -193,7 +227,7 @@ func (s *Store) Seal(id ledger.SegmentID, kind ledger.Kind, n int64) error {
 		return nil
 	}
 	if err == nil {
-		err = s.sys.Chmod("seal:chmod", path, 0o444)
+		err = s.sys.Chmod("seal:chmod", path, 0o400)
 	}
 	if err != nil {
 		return fmt.Errorf("seal segment %d: %w", id, err)
@@ -233,7 +267,7 @@ func (s *Store) SealOutput(id ledger.SegmentID, path string) (int64, error) {
 			return fail(err)
 		}
 	}
-	if err := s.sys.Chmod("output:chmod", to, 0o444); err != nil {
+	if err := s.sys.Chmod("output:chmod", to, 0o400); err != nil {
 		return fail(err)
 	}
 	if fi, err = os.Lstat(to); err != nil {
@@ -277,17 +311,22 @@ func (s *Store) openSegment(op string, id ledger.SegmentID, flag int) (*os.File,
 	return s.sys.Open(op, path, flag, 0)
 }
 
-// Remove gives a segment's memory back, even when a process still maps it, and removes its file. A file
-// that is not there is no error.
+// Remove gives a segment's memory back, even when a process still maps it, and removes its file, of an
+// output also its folder. A file that is not there is no error.
 func (s *Store) Remove(id ledger.SegmentID) error {
 	path, err := s.find(id)
+	output := s.Path(ledger.Output, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return RemoveFolder(OutputFolder(output)) // its executor died, unless there was never any
 	}
 	if err != nil {
 		return err
 	}
-	return s.removePath(path)
+	err = s.removePath(path)
+	if path == output {
+		err = errors.Join(err, RemoveFolder(OutputFolder(output)))
+	}
+	return err
 }
 
 func (s *Store) removePath(path string) error {

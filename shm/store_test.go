@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,7 +98,7 @@ func TestLifeOfADataset(t *testing.T) {
 			if !bytes.Equal(got, data) {
 				t.Fatal("the file differs from what was written")
 			}
-			if fi, _ := os.Stat(s.Path(ledger.File, 2)); fi.Mode().Perm() != 0o444 {
+			if fi, _ := os.Stat(s.Path(ledger.File, 2)); fi.Mode().Perm() != 0o400 {
 				t.Fatalf("sealed file has mode %v", fi.Mode())
 			}
 			must(t, s.Seal(2, ledger.File, int64(len(data)))) // a second time changes nothing
@@ -113,6 +114,38 @@ func TestLifeOfADataset(t *testing.T) {
 			must(t, s.DropSpill(testKey(1)))
 			must(t, m.Close())
 		})
+	}
+}
+
+// The folder of an output goes with the output, also when the output never came.
+func TestFoldersOfOutputs(t *testing.T) {
+	s := openStore(t, t.TempDir(), System{})
+	folder := func(id ledger.SegmentID) string {
+		dir := OutputFolder(s.Path(ledger.Output, id))
+		must(t, os.MkdirAll(filepath.Join(dir, "sub"), 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, "sub", "left"), []byte("x"), 0o400))
+		must(t, os.Chmod(filepath.Join(dir, "sub"), 0))
+		return dir
+	}
+	with, without, swept := folder(1), folder(2), folder(3)
+	must(t, os.WriteFile(s.Path(ledger.Output, 1), []byte("12345"), 0o400))
+	must(t, os.WriteFile(s.Path(ledger.Output, 4), []byte("12345"), 0o400))
+	if segs, err := s.Segments(); err != nil || len(segs) != 2 {
+		t.Errorf("segments are %v, %v", segs, err)
+	}
+	must(t, s.Remove(1))
+	must(t, s.Remove(2))
+	for _, dir := range []string{with, without} {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	must(t, s.RemoveOutputFolders())
+	if _, err := os.Lstat(swept); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s: %v", swept, err)
+	}
+	if _, err := os.Lstat(s.Path(ledger.Output, 4)); err != nil {
+		t.Errorf("a sealed output went with them: %v", err)
 	}
 }
 
@@ -174,7 +207,7 @@ func TestOutputs(t *testing.T) {
 		must(t, s.Do(ledger.SealSegment{Segment: id, Kind: ledger.Output, Bytes: n}, nil))
 		fi, err := os.Stat(s.Path(ledger.Output, id))
 		must(t, err)
-		if fi.Mode().Perm() != 0o444 || links(fi) != 1 {
+		if fi.Mode().Perm() != 0o400 || links(fi) != 1 {
 			t.Errorf("%s: mode %v, %d names", path, fi.Mode(), links(fi))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
+	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/wfformat"
 )
 
@@ -90,13 +91,13 @@ func (a *app) importWfFormat(path, job, profile string, opt wfformat.Options) er
 		return err
 	}
 	if profile != "" {
-		if err := os.WriteFile(profile, costs, 0o666); err != nil {
+		if err := outfile.WriteBytes(profile, costs); err != nil {
 			return badInputf("write profile: %w", err)
 		}
 	}
 	if job == "-" {
 		_, err = a.out.Write(yaml)
-	} else if err = os.WriteFile(job, yaml, 0o666); err != nil {
+	} else if err = outfile.WriteBytes(job, yaml); err != nil {
 		err = badInputf("write job: %w", err)
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -66,6 +67,27 @@ func (a *app) readChecked(ctx context.Context, path string, f *jobFlags) (g *dag
 		return nil, "", left, badInput{all}
 	}
 	return g, dir, unread{tasks, why}, nil
+}
+
+// checkOutputs looks whether the outputs of a job can be copied to where they are to go.
+func (a *app) checkOutputs(g *dag.Graph, dir string, f *jobFlags) error {
+	var keep []string
+	for _, path := range []string{a.file.name, f.paramFile} {
+		if path != "" {
+			keep = append(keep, path)
+		}
+	}
+	err := cascade.CheckOutputs(g, dir, keep...)
+	var found dag.Problems
+	if errors.As(err, &found) {
+		for i := range found {
+			found[i].File = a.file.name
+		}
+	}
+	if err != nil {
+		return badInput{err}
+	}
+	return nil
 }
 
 // unread is tasks whose Python functions were not looked at, and why none was, if so.
@@ -170,14 +192,17 @@ func (a *app) validateCommand() *cobra.Command {
 		Short: "Check a job file and tell every mistake with its place",
 		Long: `Check a job file without running anything: its form, names, references, types of
 parameters, the graph (no cycle, no dataset that nobody makes), and that the files,
-folders and patterns that inputs and environments name are there, and that the
-Python functions in them take what the tasks give, as far as that can be read
+folders and patterns that inputs and environments name are there, that outputs can
+be copied to where they are to go, and that the Python functions in them take what the tasks give, as far as that can be read
 without running them. What is left to the run is printed, as "not checked".`,
 		Example: "  cascade validate job.yaml --param steps=4",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			g, _, left, err := a.readChecked(c.Context(), args[0], &flags)
+			g, dir, left, err := a.readChecked(c.Context(), args[0], &flags)
 			if err != nil {
+				return err
+			}
+			if err := a.checkOutputs(g, dir, &flags); err != nil {
 				return err
 			}
 			unchecked := unchecked(g, left)

@@ -12,6 +12,7 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/report"
 )
 
@@ -154,7 +155,7 @@ func (a *app) write(path string, f func(io.Writer) error) error {
 	if err := f(&b); err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
+	if err := outfile.WriteBytes(path, b.Bytes()); err != nil {
 		return badInput{fmt.Errorf("write %s: %w", path, err)}
 	}
 	if a.json {

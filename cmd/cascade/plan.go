@@ -18,6 +18,7 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/internal/report"
 	"github.com/cascade-run/cascade/planner"
@@ -202,7 +203,7 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 		return badInput{err}
 	}
 	if f.svg != "" {
-		if err := os.WriteFile(f.svg, report.Picture(g, p).SVG(), 0o666); err != nil {
+		if err := outfile.WriteBytes(f.svg, report.Picture(g, p).SVG()); err != nil {
 			return badInputf("write picture: %w", err)
 		}
 	}
@@ -211,7 +212,7 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 		if err := report.PlanPage(&page, g, p, &c); err != nil {
 			return err
 		}
-		if err := os.WriteFile(f.html, page.Bytes(), 0o666); err != nil {
+		if err := outfile.WriteBytes(f.html, page.Bytes()); err != nil {
 			return badInputf("write page: %w", err)
 		}
 	}

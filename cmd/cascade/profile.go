@@ -13,6 +13,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/report"
 	"github.com/cascade-run/cascade/profiles"
 )
@@ -190,7 +191,7 @@ func (a *app) profileExportCommand() *cobra.Command {
 				_, err := a.out.Write(b)
 				return err
 			}
-			if err := os.WriteFile(args[0], b, 0o666); err != nil {
+			if err := outfile.WriteBytes(args[0], b); err != nil {
 				return badInputf("write profiles: %w", err)
 			}
 			return a.said("%s: %s", args[0], counted(&f))

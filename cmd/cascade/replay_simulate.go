@@ -10,6 +10,7 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/report"
 	"github.com/cascade-run/cascade/internal/wfformat"
 	"github.com/cascade-run/cascade/planner"
@@ -49,7 +50,7 @@ func (a *app) simulate(ctx context.Context, name string, f *simulateFlags) error
 		return err
 	}
 	if f.export != "" {
-		if err := os.WriteFile(f.export, b, 0o666); err != nil {
+		if err := outfile.WriteBytes(f.export, b); err != nil {
 			return badInputf("write recording: %w", err)
 		}
 	}

@@ -166,8 +166,8 @@ printed then says how to go on with it.`,
 			if err != nil {
 				return err
 			}
-			if err := cascade.CheckOutputs(g, dir); err != nil {
-				return badInput{err}
+			if err := a.checkOutputs(g, dir, &job); err != nil {
+				return err
 			}
 			opts, err := sub.options(dir)
 			if err != nil {
@@ -209,8 +209,8 @@ for cascade get. With --wait it waits for the end and copies them, as run does.`
 				return err
 			}
 			if wait {
-				if err := cascade.CheckOutputs(g, dir); err != nil {
-					return badInput{err}
+				if err := a.checkOutputs(g, dir, &job); err != nil {
+					return err
 				}
 			}
 			opts, err := sub.options(dir)

@@ -1,0 +1,127 @@
+package cascade
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cascade-run/cascade/dag"
+)
+
+func TestOutputPaths(t *testing.T) {
+	tests := []struct {
+		to      string
+		names   []string
+		missing []string
+		want    []string
+	}{
+		{"out.csv", []string{"report.text"}, nil, []string{"/job/out.csv"}},
+		{"/abs/out.csv", []string{"report.text"}, nil, []string{"/abs/out.csv"}},
+		{"out/", []string{"report.text"}, nil, []string{"/job/out/report.text"}},
+		{"/abs/", []string{"report.text"}, nil, []string{"/abs/report.text"}},
+		{"out/", []string{"map[3,500].png"}, nil, []string{"/job/out/map-3-500.png"}},
+		{"out/", []string{"decode.step[7]"}, nil, []string{"/job/out/decode-7.step"}},
+		{"out/", []string{"map[../../etc/x].png"}, nil, []string{"/job/out/map-.._.._etc_x.png"}},
+		{"", []string{"report.text"}, nil, []string{""}},
+		// Names that meet.
+		{"o/", []string{"a[a/b].y", "a[a_b].y", "a[c/d].y"}, nil, []string{"/job/o/a[a%2Fb].y", "/job/o/a[a_b].y", "/job/o/a-c_d.y"}},
+		{"o/", []string{"a[b-c,d].y", "a-b[c,d].y"}, nil, []string{"/job/o/a[b-c,d].y", "/job/o/a-b[c,d].y"}},
+		{"o/", []string{"a[3].y", "a-3.y"}, nil, []string{"/job/o/a[3].y", "/job/o/a-3.y"}},
+		{"o/", []string{"a.y[3]", "a-3.y"}, nil, []string{"/job/o/a[3].y", "/job/o/a-3.y"}},
+		{"o/", []string{"a[x/y].y", "a[x_y].y", "a[x%2Fy].y"}, nil, []string{"/job/o/a[x%2Fy].y", "/job/o/a[x_y].y", "/job/o/a-x%2Fy.y"}},
+		{"o/", []string{"a[a/b].y"}, []string{"a[a_b].y"}, []string{"/job/o/a[a%2Fb].y"}},
+		{"o/", []string{"a[1].y", "a[1].y"}, nil, []string{"/job/o/a-1.y", "/job/o/a-1.y"}},
+	}
+	for _, tt := range tests {
+		var places []outputPlace
+		for _, name := range tt.names {
+			places = append(places, outputPlace{name, tt.to})
+		}
+		if got := outputPaths("/job", places, tt.missing); !slices.Equal(got, tt.want) {
+			t.Errorf("%s to %s: %s, want %s", tt.names, tt.to, got, tt.want)
+		}
+	}
+}
+
+// FuzzFileNames: no two datasets of a family have one file.
+func FuzzFileNames(f *testing.F) {
+	f.Add("a/b", "a_b")
+	f.Add("a%2Fb", "a/b")
+	f.Add("[a]", "-a")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if a == b {
+			t.Skip()
+		}
+		places := []outputPlace{{"t[" + a + "].y", "o/"}, {"t[" + b + "].y", "o/"}}
+		if got := outputPaths("/job", places, nil); got[0] == got[1] {
+			t.Errorf("%q and %q both go to %s", a, b, got[0])
+		}
+	})
+}
+
+func TestCheckOutputs(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"real", "in.txt", "job.yaml"} {
+		var err error
+		if filepath.Ext(name) == "" {
+			err = os.Mkdir(filepath.Join(dir, name), 0o700)
+		} else {
+			err = os.WriteFile(filepath.Join(dir, name), nil, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{"link": "real", "a.txt": "real/a.txt", "same.yaml": "job.yaml"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := "res/" + string(slices.Repeat([]byte("x"), 256))
+	tests := []struct {
+		name, first, second string // where a.y and b.y go
+		want                string
+	}{
+		{"two files", "x", "y", ""},
+		{"a file and a folder", "x", "y/", ""},
+		{"a folder twice", "y/", "y/", ""},
+		{"a device", "/dev/null", "x", ""},
+		{"an open file", "/dev/stdout", "x", ""},
+		{"through a link to a folder", "real/x", "link/x", "outputs a.y and b.y both go to the file DIR/link/x (give one of them another path)"},
+		{"through a link to a file", "a.txt", "link/a.txt", "outputs a.y and b.y both go to the file DIR/link/a.txt (give one of them another path)"},
+		{"by the dataset's name", "res/b.y", "res/", "outputs a.y and b.y both go to the file DIR/res/b.y (give one of them another path)"},
+		{"a file and one below it", "p", "p/q", "output a.y goes to the file DIR/p, and output b.y into a folder of that name (give one of them another path)"},
+		{"a file and one far below it", "p/q/r/", "./p", "output b.y goes to the file DIR/p, and output a.y into a folder of that name (give one of them another path)"},
+		{"the job file", "job.yaml", "x", "output a.y would replace DIR/job.yaml, which is a file that this job is read from (choose another file)"},
+		{"a link to the job file", "same.yaml", "x", "output a.y would replace DIR/same.yaml, which is a file that this job is read from (choose another file)"},
+		{"an input", "x", "real/../in.txt", "output b.y would replace DIR/in.txt, which is input in of the job (choose another file)"},
+		{"a long name", long, "x", "output a.y would have a file name of 256 bytes, more than 255 (give it a file name of its own, or shorten the loop's values)"},
+		{"below a file", "in.txt/x", "x", "output a.y cannot be copied to in.txt/x: DIR/in.txt is no folder"},
+		{"a folder as a file", "real", "x", "output a.y cannot be copied to real: DIR/real is a folder: end it with a slash, or name a file in it"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g, err := dag.ParseYAML("job.yaml", []byte(`{job: j, inputs: {in: {file: in.txt}}, tasks: {a: {command: "true > ${out.y}", out: [y]}, b: {command: "true > ${out.y}", out: [y]}}, outputs: [{from: a.y, to: "`+
+				tt.first+`"}, {from: b.y, to: "`+tt.second+`"}]}`), dag.Override{}, dag.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := CheckOutputs(g, dir, filepath.Join(dir, "job.yaml")); err != nil {
+				found, ok := err.(dag.Problems) //nolint:errorlint // it is not wrapped: its places are read
+				if !ok || len(found) != 1 || found[0].Line == 0 {
+					t.Fatalf("want one problem with its place: %v", err)
+				}
+				p := dag.Problem{Message: found[0].Message, Hint: found[0].Hint}
+				got = plainDir(p.String(), dir)
+			}
+			if got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func plainDir(text, dir string) string { return strings.ReplaceAll(text, dir, "DIR") }
