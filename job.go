@@ -48,8 +48,14 @@ func (j *Job) Events(ctx context.Context, every time.Duration, yield func(*Progr
 }
 
 func (j *Job) watch(ctx context.Context, every time.Duration, events bool, yield func(*Progress) bool) error {
+	return j.subscribe(ctx, &comms.Watch{Job: j.id, Every: int64(every), Events: events}, yield)
+}
+
+// subscribe sends a watch and follows it.
+func (j *Job) subscribe(ctx context.Context, m *comms.Watch, yield func(*Progress) bool) error {
 	c, err := j.client.ctrl.requests.start(func(req uint64) comms.Message {
-		return &comms.Watch{Req: req, Job: j.id, Every: int64(every), Events: events}
+		m.Req = req
+		return m
 	})
 	if err != nil {
 		return fmt.Errorf("watch job %s: %w", j.id, err)
