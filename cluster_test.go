@@ -316,7 +316,7 @@ func TestCancel(t *testing.T) {
 	}
 	p, err := j.Wait(t.Context())
 	var failed *cascade.JobError
-	if !errors.Is(err, cascade.ErrCancelled) || !errors.As(err, &failed) || failed.Cause != nil || p.Groups[0].Cancelled != 1 {
+	if !errors.Is(err, cascade.ErrCancelled) || !errors.As(err, &failed) || failed.Cause != nil || failed.Reason != "enough" || p.Groups[0].Cancelled != 1 {
 		t.Errorf("the job ended with %v: %+v", err, p.Groups)
 	}
 	if err := j.Cancel(t.Context(), "again"); !errors.Is(err, cascade.ErrConflict) {

@@ -122,10 +122,16 @@ func (j *Job) until(ctx context.Context, enough func(*Progress) bool, result boo
 // JobResult returns the error that a job's last Progress stands for: nil when
 // it is done or still running, else a *JobError.
 func JobResult(p *Progress) error {
-	if p.Phase == comms.JobFailed || p.Phase == comms.JobCancelled {
-		return &JobError{Job: p.Job, Name: p.Name, Phase: p.Phase, Cause: p.Error}
+	e := &JobError{Job: p.Job, Name: p.Name, Phase: p.Phase}
+	switch {
+	case p.Phase == comms.JobFailed:
+		e.Cause = p.Error
+	case p.Phase != comms.JobCancelled:
+		return nil
+	case p.Error != nil:
+		e.Reason = p.Error.Message
 	}
-	return nil
+	return e
 }
 
 // Cancel stops what runs of the job and starts nothing more of it.

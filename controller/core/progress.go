@@ -223,7 +223,7 @@ func EndOf(r *JobRecord, req uint64) *comms.Progress {
 }
 
 func progressOf(r *JobRecord) *comms.Progress {
-	return &comms.Progress{Job: r.ID, Name: r.Name, Phase: r.Phase, Groups: r.Groups, Error: r.Error, Started: r.Started, Ended: r.Ended, Ran: r.Ran,
+	return &comms.Progress{Job: r.ID, Name: r.Name, Phase: r.Phase, Groups: r.Groups, Error: r.Why(), Started: r.Started, Ended: r.Ended, Ran: r.Ran,
 		BytesOut: r.Totals.BytesOut, TaskTime: r.Totals.TaskTime, Spilled: r.Totals.Spilled, Copied: r.Totals.Copied, Device: r.Totals.Device,
 		Differs: r.Differs, Differing: r.Differing}
 }
