@@ -316,7 +316,7 @@ func TestCancel(t *testing.T) {
 	}
 	p, err := j.Wait(t.Context())
 	var failed *cascade.JobError
-	if !errors.Is(err, cascade.ErrCancelled) || !errors.As(err, &failed) || failed.Cause != nil || p.Groups[0].Cancelled != 1 {
+	if !errors.Is(err, cascade.ErrCancelled) || !errors.As(err, &failed) || failed.Cause != nil || failed.Reason != "enough" || p.Groups[0].Cancelled != 1 {
 		t.Errorf("the job ended with %v: %+v", err, p.Groups)
 	}
 	if err := j.Cancel(t.Context(), "again"); !errors.Is(err, cascade.ErrConflict) {
@@ -552,5 +552,30 @@ func TestResultOfFailedJob(t *testing.T) {
 	if !errors.Is(err, errNoData) || !errors.As(err, &job) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "decode.sum") ||
 		errors.Is(err, cascade.ErrNotFound) || strings.Contains(err.Error(), "locate") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A result is there for the client when its own task has ended, whatever else the job does.
+func TestResultBeforeOthers(t *testing.T) {
+	c := cascadetest.Start(t)
+	pipe := filepath.Join(t.TempDir(), "up")
+	mkfifo(t, pipe)
+	g := cascade.NewGraph("early")
+	early := bad.Add(g, "early", cascade.With(how{Step: 7}))
+	late := forever.Add(g, "late", cascade.With(where{pipe})) // it waits for a reader of the pipe, and then to be cancelled
+	g.Output(early, "")
+	g.Output(late, "")
+	j := cascadetest.Submit(t, c, g)
+	if v, err := cascade.Result(t.Context(), j, early); err != nil || v != 7 {
+		t.Errorf("the result is %v, %v", v, err)
+	}
+	if _, err := os.ReadFile(pipe); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Cancel(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cascade.Result(t.Context(), j, late); !errors.Is(err, cascade.ErrCancelled) {
+		t.Errorf("the result of a cancelled task: %v", err)
 	}
 }

@@ -55,13 +55,17 @@ func replyError(r *comms.Reply) error {
 
 // JobError says that a job ended without success.
 type JobError struct {
-	Job   comms.JobID
-	Name  string
-	Phase comms.JobPhase
-	Cause *TaskError // first task that failed; nil when the job was cancelled
+	Job    comms.JobID
+	Name   string
+	Phase  comms.JobPhase
+	Cause  *TaskError // first task that failed; nil when the job was cancelled
+	Reason string     // of who cancelled it
 }
 
 func (e *JobError) Error() string {
+	if e.Reason != "" {
+		return fmt.Sprintf("job %s (%s) was %s: %s", e.Name, e.Job, e.Phase, e.Reason)
+	}
 	if e.Cause == nil {
 		return fmt.Sprintf("job %s (%s) was %s", e.Name, e.Job, e.Phase)
 	}

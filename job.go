@@ -48,8 +48,14 @@ func (j *Job) Events(ctx context.Context, every time.Duration, yield func(*Progr
 }
 
 func (j *Job) watch(ctx context.Context, every time.Duration, events bool, yield func(*Progress) bool) error {
+	return j.subscribe(ctx, &comms.Watch{Job: j.id, Every: int64(every), Events: events}, yield)
+}
+
+// subscribe sends a watch and follows it.
+func (j *Job) subscribe(ctx context.Context, m *comms.Watch, yield func(*Progress) bool) error {
 	c, err := j.client.ctrl.requests.start(func(req uint64) comms.Message {
-		return &comms.Watch{Req: req, Job: j.id, Every: int64(every), Events: events}
+		m.Req = req
+		return m
 	})
 	if err != nil {
 		return fmt.Errorf("watch job %s: %w", j.id, err)
@@ -116,10 +122,16 @@ func (j *Job) until(ctx context.Context, enough func(*Progress) bool, result boo
 // JobResult returns the error that a job's last Progress stands for: nil when
 // it is done or still running, else a *JobError.
 func JobResult(p *Progress) error {
-	if p.Phase == comms.JobFailed || p.Phase == comms.JobCancelled {
-		return &JobError{Job: p.Job, Name: p.Name, Phase: p.Phase, Cause: p.Error}
+	e := &JobError{Job: p.Job, Name: p.Name, Phase: p.Phase}
+	switch {
+	case p.Phase == comms.JobFailed:
+		e.Cause = p.Error
+	case p.Phase != comms.JobCancelled:
+		return nil
+	case p.Error != nil:
+		e.Reason = p.Error.Message
 	}
-	return nil
+	return e
 }
 
 // Cancel stops what runs of the job and starts nothing more of it.

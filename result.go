@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor"
 )
 
-// Result waits for a dataset of a job and returns it as a Go value. The values
+// Result waits until a dataset of a job is there, whatever else the job does, and
+// returns it as a Go value. The values
 // of arrays are copied out of the store, so that they stay valid. The dataset
 // must be an output of the graph (see Graph.Output): others may be freed as soon
 // as their consumers have ended. When the job fails before the dataset exists,
@@ -23,7 +25,7 @@ func Result[T any](ctx context.Context, j *Job, ref Ref[T]) (T, error) {
 	if j.graph != nil && !exports(j.graph, ref.place) {
 		return zero, fmt.Errorf("%w: result: %s is not an output of the job: call g.Output(ref, \"\")", ErrBadRequest, ref)
 	}
-	_, jobErr := j.WaitResult(ctx)
+	jobErr := j.waitOutput(ctx, ref.String())
 	var failed *JobError
 	if jobErr != nil && !errors.As(jobErr, &failed) {
 		return zero, fmt.Errorf("result %s: %w", ref, jobErr)
@@ -61,6 +63,24 @@ func notThere[T any](ref Ref[T], jobErr, err error) error {
 		return fmt.Errorf("result %s: %w", ref, jobErr)
 	}
 	return fmt.Errorf("result %s: %w (%w)", ref, jobErr, err)
+}
+
+// waitOutput waits until an output is there, or until the job has ended without it. One
+// that is the job's only output is told with the job's result, for which nothing is asked.
+func (j *Job) waitOutput(ctx context.Context, name string) error {
+	if g := j.graph; g != nil && len(g.Exports) == 1 && len(g.Exports[0].Sources) == 1 {
+		_, err := j.WaitResult(ctx)
+		return err
+	}
+	var last *Progress
+	err := j.subscribe(ctx, &comms.Watch{Job: j.id, Every: comms.UntilResult, Outputs: []string{name}}, func(p *Progress) bool {
+		last = p
+		return !p.Result && !p.Final
+	})
+	if err != nil {
+		return err
+	}
+	return JobResult(last)
 }
 
 // exports tells whether datasets of an output, of any index, are outputs of the graph.

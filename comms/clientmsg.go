@@ -115,6 +115,8 @@ type Watch struct {
 	Every  int64  // nanoseconds; shortest pause between two Progress; negative: only the first, the result and the end; UntilResult: and no end after the result
 	Events bool   // send the events too
 	Values bool   // send the exports that are inline with the first Progress that has Result, when they are few
+
+	Outputs []string // exports, by name as in Locate, that Result and Values are about; none means all
 }
 
 // UntilResult, as Every, is for who wants no more than the result: a watch ends with the
@@ -407,12 +409,13 @@ func (m *Control) code(c *Coder) {
 }
 
 func (m *Watch) code(c *Coder) {
-	c.Struct(5, func(c *Coder) {
+	c.Struct(6, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		Int(c, &m.Every)
 		c.Bool(&m.Events)
 		c.Bool(&m.Values)
+		Slice(c, &m.Outputs, String[string])
 	})
 }
 

@@ -162,6 +162,9 @@ type TaskError struct {
 }
 
 func (e *TaskError) Error() string {
+	if e.Task == "" { // of the job as a whole
+		return e.Text()
+	}
 	return fmt.Sprintf("task %s, attempt %d on agent %s: %s", e.Task, e.Attempt, e.Agent, e.Text())
 }
 

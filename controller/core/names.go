@@ -160,34 +160,69 @@ func Resolve(g *dag.Graph, s *States, name string) (refs []comms.DatasetRef, one
 
 // resolveOf finds the datasets of one task; rest is what the name has behind the task's.
 func resolveOf(g *dag.Graph, s *States, task dag.TaskIndex, rest, name string) ([]comms.DatasetRef, error) {
+	src, err := sourceOf(g, task, rest, name)
+	if err != nil {
+		return nil, err
+	}
+	refs, _ := s.Expand(src)
+	return refs, nil
+}
+
+// sourceOf reads what a name has behind the task's.
+func sourceOf(g *dag.Graph, task dag.TaskIndex, rest, name string) (dag.Source, error) {
 	outs := g.Group(task).Outputs
 	output := 0
 	text, index, indexed := strings.Cut(rest, "[")
 	if rest == "" && len(outs) != 1 {
-		return nil, fmt.Errorf("dataset %q: the task has %d outputs, name one: %s", name, len(outs), outputNames(outs))
+		return dag.Source{}, fmt.Errorf("dataset %q: the task has %d outputs, name one: %s", name, len(outs), outputNames(outs))
 	}
 	if rest != "" {
 		for output = 0; output < len(outs) && outs[output].Name != text; output++ {
 		}
 		if output == len(outs) {
-			return nil, fmt.Errorf("dataset %q: the task has no output %q; it has: %s", name, text, outputNames(outs))
+			return dag.Source{}, fmt.Errorf("dataset %q: the task has no output %q; it has: %s", name, text, outputNames(outs))
 		}
 	}
+	src := dag.Source{Kind: dag.SourceWhole, Task: task, Output: uint32(output)}
 	if outs[output].Generate == dag.GenerateNone {
 		if indexed {
-			return nil, fmt.Errorf("dataset %q: the output is no series, leave out [%s", name, index)
+			return dag.Source{}, fmt.Errorf("dataset %q: the output is no series, leave out [%s", name, index)
 		}
-		return []comms.DatasetRef{{Task: task, Output: uint32(output)}}, nil
+		return src, nil
 	}
 	if !indexed || index == "*]" {
-		refs, _ := s.Expand(dag.Source{Kind: dag.SourceStream, Task: task, Output: uint32(output)})
-		return refs, nil
+		src.Kind = dag.SourceStream
+		return src, nil
 	}
 	e, err := strconv.ParseUint(strings.TrimSuffix(index, "]"), 10, 64)
 	if err != nil || !strings.HasSuffix(index, "]") {
-		return nil, fmt.Errorf("dataset %q: want the element's number in brackets, or *", name)
+		return dag.Source{}, fmt.Errorf("dataset %q: want the element's number in brackets, or *", name)
 	}
-	return []comms.DatasetRef{{Task: task, Output: uint32(output), Element: e}}, nil
+	src.Kind, src.Element = dag.SourceElement, e
+	return src, nil
+}
+
+// exportsNamed finds the sources of an export's name: as the graph has it, or the name of
+// one task's output. It is an error when none of the job's exports has it.
+func (j *job) exportsNamed(name string) ([]dag.Source, error) {
+	for i := range j.graph.Exports {
+		if e := &j.graph.Exports[i]; e.From.Text == name {
+			return e.Sources, nil
+		}
+	}
+	tasks, rest, ok := splitName(j.graph, name)
+	task, one := tasks.One()
+	if !ok || !one {
+		return nil, fmt.Errorf("%q is no output of job %s", name, j.graph.Name)
+	}
+	src, err := sourceOf(j.graph, task, rest, name)
+	if err != nil {
+		return nil, err
+	}
+	if !j.isExport(comms.DatasetRef{Task: task, Output: src.Output, Element: src.Element}) {
+		return nil, fmt.Errorf("%q is no output of job %s: it is freed when nothing reads it any more", name, j.graph.Name)
+	}
+	return []dag.Source{src}, nil
 }
 
 func outputNames(outs []dag.OutputDecl) string {

@@ -18,6 +18,8 @@ type watch struct {
 	events bool
 	values bool // the first Progress with Result brings the small exports
 
+	outputs  []string      // the exports that Result is about; empty: all
+	wants    []dag.Source  // the same, once the graph is known
 	kept     []comms.Event // to be told
 	last     time.Time
 	dirty    bool // has something to be told
@@ -31,10 +33,21 @@ func (w *watch) due() time.Time { return w.last.Add(w.every) }
 
 // urgent tells whether the watcher must not wait: a result is there of which it
 // was not told. One that asked for no more than that and the end waits for nothing else.
-func (w *watch) urgent() bool { return w.job.result && !w.result }
+func (w *watch) urgent() bool { return !w.result && w.there() }
+
+// there tells whether the result is there that the watch is about.
+func (w *watch) there() bool {
+	if len(w.outputs) == 0 {
+		return w.job.result
+	}
+	if len(w.wants) == 0 || len(w.job.outdated()) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(w.wants, func(src dag.Source) bool { return !w.job.has(src) })
+}
 
 func (c *Core) watch(l *link, m *comms.Watch) {
-	c.watchJob(l, m.Job, &watch{link: l, req: m.Req, every: time.Duration(m.Every), events: m.Events, values: m.Values})
+	c.watchJob(l, m.Job, &watch{link: l, req: m.Req, every: time.Duration(m.Every), events: m.Events, values: m.Values, outputs: m.Outputs})
 }
 
 // watchJob is also for one that was to be told how a job ended, which runs again.
@@ -55,6 +68,9 @@ func (c *Core) addWatch(l *link, j *job, w *watch) {
 		return
 	}
 	w.job, w.last = j, c.now
+	if !c.findOutputs(w) {
+		return
+	}
 	if r := j.resuming; r == nil || !r.ended { // else it is told when its row is there
 		if !w.accepted || j.result {
 			c.tell(w, false)
@@ -68,6 +84,23 @@ func (c *Core) addWatch(l *link, j *job, w *watch) {
 		l.watches = map[*watch]struct{}{}
 	}
 	l.watches[w] = struct{}{}
+}
+
+// findOutputs finds what a watch is about in its job's graph, when that is known. It
+// returns false for a name that is no output: then the client is told, and the watch is over.
+func (c *Core) findOutputs(w *watch) bool {
+	if len(w.outputs) == 0 || len(w.wants) > 0 || w.job.states == nil {
+		return true
+	}
+	for _, name := range w.outputs {
+		src, err := w.job.exportsNamed(name)
+		if err != nil {
+			c.reply(w.link, w.req, comms.CodeNotFound, err.Error())
+			return false
+		}
+		w.wants = append(w.wants, src...)
+	}
+	return true
 }
 
 // askEnd has a watcher told how its job ended, which only the store knows.
@@ -112,6 +145,8 @@ func (c *Core) tellWatchers() {
 		j.touched = false
 		for _, w := range slices.Clone(j.watches) { // one that is told the result may end
 			switch {
+			case !c.findOutputs(w):
+				c.unwatch(w)
 			case w.urgent() || w.every >= 0 && !c.now.Before(w.due()):
 				c.tell(w, false)
 			case w.every >= 0:
@@ -152,11 +187,14 @@ func (c *Core) tellLater(w *watch) {
 }
 
 func (c *Core) tell(w *watch, final bool) {
-	first := !w.result
-	w.dirty, w.last, w.result = false, c.now, w.job.result
+	first, there := !w.result, w.there()
+	w.dirty, w.last, w.result = false, c.now, there
 	m := w.job.progress(final)
+	if len(w.outputs) > 0 && !final && m.Phase != comms.JobQueued {
+		m.Result = there
+	}
 	if w.values && first && m.Result {
-		m.Values = w.job.values()
+		m.Values = w.inline()
 	}
 	m.Req, m.Events, m.Waits, m.Late = w.req, w.kept, c.waits(w.job), w.job.lateText()
 	w.kept = nil
@@ -185,7 +223,7 @@ func EndOf(r *JobRecord, req uint64) *comms.Progress {
 }
 
 func progressOf(r *JobRecord) *comms.Progress {
-	return &comms.Progress{Job: r.ID, Name: r.Name, Phase: r.Phase, Groups: r.Groups, Error: r.Error, Started: r.Started, Ended: r.Ended, Ran: r.Ran,
+	return &comms.Progress{Job: r.ID, Name: r.Name, Phase: r.Phase, Groups: r.Groups, Error: r.Why(), Started: r.Started, Ended: r.Ended, Ran: r.Ran,
 		BytesOut: r.Totals.BytesOut, TaskTime: r.Totals.TaskTime, Spilled: r.Totals.Spilled, Copied: r.Totals.Copied, Device: r.Totals.Device,
 		Differs: r.Differs, Differing: r.Differing}
 }
@@ -208,13 +246,23 @@ const (
 	maxValueBytes = 64 << 10 // of all together
 )
 
-// values lists the exports that are inline, when there are few of all: who has asked for one task's
-// number then need not ask again.
-func (j *job) values() (out []comms.LocatedData) {
-	if j.states == nil || len(j.exports) == 0 || len(j.exports) > maxValues {
+// inline lists the exports that a watch is about and that are inline, when there are few of all:
+// who has asked for one task's number then need not ask again.
+func (w *watch) inline() (out []comms.LocatedData) {
+	j := w.job
+	if j.states == nil || len(j.exports) == 0 || len(w.wants) == 0 && len(j.exports) > maxValues || len(w.wants) > maxValues {
 		return nil
 	}
-	located, _ := LocateExports(j.graph, j.states, j.exports)
+	var located []comms.LocatedData
+	if len(w.wants) == 0 {
+		located, _ = LocateExports(j.graph, j.states, j.exports)
+	}
+	for _, src := range w.wants {
+		refs, _ := j.states.Expand(src)
+		for _, ref := range refs {
+			located = append(located, comms.LocatedData{Name: j.graph.DatasetName(dag.Dataset(ref)), Desc: j.exports[ref].Desc})
+		}
+	}
 	size := 0
 	for _, d := range located {
 		if d.Desc.Place.Kind != comms.PlaceInline {
@@ -235,23 +283,28 @@ func (j *job) complete() bool {
 	for ; j.there.export < len(j.graph.Exports); j.there = (exportAt{j.there.export + 1, 0}) {
 		sources := j.graph.Exports[j.there.export].Sources
 		for ; j.there.source < len(sources); j.there.source++ {
-			src := sources[j.there.source]
-			if src.Kind == dag.SourceWhole {
-				if _, ok := j.exports[comms.DatasetRef{Task: src.Task, Output: src.Output}]; !ok {
-					return false
-				}
-				continue
-			}
-			refs, complete := j.states.Expand(src)
-			if !complete {
+			if !j.has(sources[j.there.source]) {
 				return false
-			}
-			for _, ref := range refs {
-				if _, ok := j.exports[ref]; !ok {
-					return false
-				}
 			}
 		}
 	}
 	return len(j.graph.Exports) > 0
+}
+
+// has tells whether all datasets of a source of exports are there.
+func (j *job) has(src dag.Source) bool {
+	if src.Kind == dag.SourceWhole {
+		_, ok := j.exports[comms.DatasetRef{Task: src.Task, Output: src.Output}]
+		return ok
+	}
+	refs, complete := j.states.Expand(src)
+	if !complete {
+		return false
+	}
+	for _, ref := range refs {
+		if _, ok := j.exports[ref]; !ok {
+			return false
+		}
+	}
+	return true
 }

@@ -91,6 +91,15 @@ const (
 	GrantBegun                  // as comms.Grant does, only tries that have begun
 )
 
+// Why is why the job ended without success: the reason of who cancelled it, or the error of
+// the first task that failed; nil when there is none.
+func (r *JobRecord) Why() *comms.TaskError {
+	if r.Phase == comms.JobCancelled && r.Cancel != "" {
+		return &comms.TaskError{Kind: comms.ErrorCancelled, Message: r.Cancel}
+	}
+	return r.Error
+}
+
 // Reason is why tasks run again although an earlier job has run them.
 type Reason struct {
 	Text  string

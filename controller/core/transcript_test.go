@@ -445,7 +445,8 @@ func request(d *datadriven.TestData, what string, job comms.JobID) (comms.Messag
 			Hold: has(d, "hold"), Keep: has(d, "keep"), Watch: has(d, "watch"), Every: int64(every), Values: has(d, "values")}, err
 	case "watch":
 		every, err := time.ParseDuration(arg(d, "every", "0s"))
-		return &comms.Watch{Req: req, Job: job, Every: int64(every), Events: has(d, "events"), Values: has(d, "values")}, err
+		return &comms.Watch{Req: req, Job: job, Every: int64(every), Events: has(d, "events"), Values: has(d, "values"),
+			Outputs: strings.Fields(arg(d, "outputs", ""))}, err
 	case "control":
 		acts := map[string]comms.SteerAction{"cancel": comms.SteerCancel, "hold": comms.SteerHold, "release": comms.SteerRelease, "forget": comms.SteerForget, "rerun": comms.SteerRerun}
 		m := &comms.Control{Req: req, Job: job, Action: acts[what], Reason: arg(d, "why", "")}

@@ -87,6 +87,13 @@ func TestNotebook(t *testing.T) {
 	same(t, "testdata/notebook.golden", prints(t, ".", env, python, "testdata/notebook.py", programs(t)))
 }
 
+// A result comes when it is there; threads wait beside each other, until another, a signal or the end of the link ends that.
+func TestThreads(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/threads.golden", prints(t, ".", env, python, "testdata/threads.py", programs(t)))
+}
+
 // A cluster ends with the program that started it, also when that is killed.
 func TestLocalEnds(t *testing.T) {
 	needs.Python(t)

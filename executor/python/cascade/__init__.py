@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 __all__ = ["CallFailed", "Cancelled", "Cluster", "Future", "Gang", "Graph", "Job", "JobCancelled", "Ref", "RequestError", "Task",
            "TaskFailed", "call", "connect", "current", "empty", "gang", "input_future", "local", "task"]  # fmt: skip
 
-_CLIENT = {"Cluster": "client", "Job": "client", "JobCancelled": "client", "RequestError": "peer", "TaskFailed": "client",
+_CLIENT = {"Cluster": "client", "Job": "job", "JobCancelled": "job", "RequestError": "peer", "TaskFailed": "job",
            "connect": "client", "local": "client", "Graph": "graph", "Ref": "graph", "task": "graph"}  # fmt: skip
 
 
@@ -26,7 +26,13 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    """What a user writes; the client is listed before it is loaded, and modules of the package are not."""
+    return [*__all__, "__version__"]
+
+
 if TYPE_CHECKING:
-    from .client import Cluster, Job, JobCancelled, TaskFailed, connect, local
+    from .client import Cluster, connect, local
     from .graph import Graph, Ref, task
+    from .job import Job, JobCancelled, TaskFailed
     from .peer import RequestError

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import select
+import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 PIECE = 1 << 20  # bytes of a dataset or package in one message
 NOT_FOUND, UNAVAILABLE = 2, 4  # of the codes of replies
 _AHEAD = 16  # messages without an answer that are sent before the first is received
+_TURN = 0.2  # seconds after which a wait takes note of a signal, or a break, that came as it began and did not end it
 
 
 class RequestError(Exception):
@@ -30,15 +34,23 @@ class RequestError(Exception):
 
 
 class Peer:
-    """A link with requests and answers. It belongs to one thread."""
+    """A link with requests and answers. Any thread of the process that connected may use it.
+
+    It has no thread of its own: one of the threads that wait reads for all of them, and leaves that to another when it
+    has what it waited for.
+    """
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._lost = False
-        self._link = self._connect()
+        self._process = os.getpid()
+        self._lost = self._closed = False
         self._req = 0
-        self._heard: dict[int, list[tuple[Any, bytes]]] = {}
-        self._poll = select.poll()
+        self._heard: dict[int, deque[tuple[Any, bytes]]] = {}
+        self._using = threading.Lock()  # held by who uses the link
+        self._changed = threading.Condition(threading.Lock())  # notified when something came, or ended, or nobody reads
+        self._reading = False  # one of those that wait reads
+        self._link = self._connect()
+        self._poll = select.poll()  # for the one that reads
         self._poll.register(self._link.fd, select.POLLIN)
 
     def _connect(self) -> StreamLink | Link:
@@ -55,14 +67,33 @@ class Peer:
     def _broken(self) -> None:
         self._lost = True
 
+    def check(self) -> None:
+        """Raises RuntimeError in a process that was forked from the one that connected: it shares no link with that."""
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                f"the link to {self.address} belongs to the process that connected, and this one was forked from it: "
+                f"connect here, cascade.connect({self.address!r})"
+            )
+
     def start(self, make: Callable[[int], Any]) -> int:
         """Sends a request and returns its number."""
-        if self._over:
-            raise self._broke()
-        self._req += 1
-        self._link.send(codec.encode(make(self._req)))
-        self._heard[self._req] = []
-        return self._req
+        self.check()
+        with self._changed:
+            self._req += 1
+            req = self._req
+        self._heard[req] = deque()
+        try:
+            self._send(codec.encode(make(req)))
+        except BaseException:
+            self.end(req)
+            raise
+        return req
+
+    def _send(self, head: bytes, body: bytes = b"") -> None:
+        with self._using:
+            if self._over:
+                raise self._broke()
+            self._link.send(head, body)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -71,50 +102,85 @@ class Peer:
 
     def tell(self, message: Any, body: bytes) -> None:
         """Sends a message that has no answer, a few ahead of what the other side has received."""
-        self._receive()
-        while self._link.unacknowledged >= _AHEAD and not self._over:
-            self._poll.poll(200)
-            self._receive()
-        if self._over:
-            raise self._broke()
-        self._link.send(codec.encode(message), body)
+        self.check()
+        self._wait(lambda: self._link.unacknowledged < _AHEAD, None)
+        self._send(codec.encode(message), body)
 
     @property
     def _over(self) -> bool:
-        return self._lost or self._link.closed_by_peer is not None
+        return self._closed or self._lost or self._link.closed_by_peer is not None
 
     def _broke(self) -> LinkError:
-        return LinkError(f"the link to {self.address} broke")
+        return LinkError(f"the link to {self.address} " + ("was closed" if self._closed else "broke"))
 
     def answer(self, req: int, timeout: float | None = None) -> tuple[Any, bytes] | None:
-        """The next answer to a request; None when the time is up. A refusal is raised."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while not self._heard[req]:
-            self._receive()
-            if self._heard[req]:
-                break
-            left = 0.2 if until is None else min(0.2, until - time.monotonic())
-            if left <= 0:
-                return None
-            if self._over:
-                raise self._broke()
-            self._poll.poll(max(1, int(left * 1000)))
-        message, body = self._heard[req].pop(0)
+        """The next answer to a request, for which one thread waits; None when the time is up. A refusal is raised."""
+        self.check()
+        heard = self._heard[req]
+        if not self._wait(lambda: bool(heard), None if timeout is None else time.monotonic() + timeout):
+            return None
+        message, body = heard.popleft()
         if isinstance(message, m.Reply) and message.code:
             raise RequestError(message.code, message.message)
         return message, body
 
-    def _receive(self) -> None:
-        try:
-            while (received := self._link.receive()) is not None:
-                message = codec.decode(received[0])
-                if message is not None and message.req in self._heard:
-                    self._heard[message.req].append((message, received[1]))
-        except LinkError:
-            self._lost = True  # what came before is still taken; then _broke says it
+    def _wait(self, there: Callable[[], bool], until: float | None) -> bool:
+        """Waits until something is there, and reads what comes when no other thread does; False when the time is up.
+
+        What came before the link broke, or the time was up, is still taken.
+        """
+        looked = over = mine = False
+        while True:
+            try:
+                with self._changed:
+                    while not there():
+                        if over or self._closed:
+                            raise self._broke()
+                        left = _TURN if until is None else min(_TURN, until - time.monotonic())
+                        if left <= 0 and (looked or self._reading):
+                            return False
+                        if not self._reading:
+                            mine = self._reading = True
+                            break
+                        self._changed.wait(left)
+                    else:
+                        return True
+                over = self._over
+                self._read(0 if over else left)
+                looked = True
+            finally:
+                if mine:
+                    with self._changed:
+                        mine = self._reading = False
+                        self._changed.notify_all()
+
+    def _read(self, wait: float) -> None:
+        """Takes what has come, or what comes first within a time."""
+        if not self._take() and wait > 0:
+            self._poll.poll(max(1, int(wait * 1000)))
+            self._take()
+
+    def _take(self) -> bool:
+        """Takes what has come, and says whether that was something."""
+        came = False
+        with self._using:
+            if self._closed:
+                return True
+            try:
+                while (received := self._link.receive()) is not None:
+                    came = True
+                    message = codec.decode(received[0])
+                    if message is not None and (heard := self._heard.get(message.req)) is not None:
+                        heard.append((message, received[1]))
+            except LinkError:
+                self._lost = True  # what came before is still taken; then _broke says it
+            except BaseException:  # interrupted, perhaps between two parts of a message
+                self._lost = True
+                raise
+        return came
 
     def end(self, req: int) -> None:
-        """Nobody waits for a request any more."""
+        """Nobody waits for a request any more. It takes no lock: finalizers call it wherever a thread is."""
         self._heard.pop(req, None)
 
     def ask(self, make: Callable[[int], Any]) -> tuple[Any, bytes]:
@@ -128,5 +194,12 @@ class Peer:
             self.end(req)
 
     def close(self) -> None:
-        """Ends the link."""
-        self._link.close()
+        """Ends the link: who waits gets a LinkError. In a process that was forked it does nothing."""
+        if os.getpid() != self._process:
+            return
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._link.closing = True  # a thread that sends to one that takes nothing gives that up
+        with self._using:
+            self._link.close()

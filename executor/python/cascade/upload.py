@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +17,16 @@ _PLATFORMS = "platforms"  # of one that knows binaries for platforms
 _SHA256 = b"s"  # before the hash of a blob
 _REMEMBERED = 10_000  # packages
 _TRIES = 3  # files may change meanwhile, and the controller may start anew
+_shipping = threading.Lock()  # of all threads one packs and sends: the next finds that it need not
+
+
+def _forked() -> None:
+    """A child that was forked has no thread that would release it."""
+    global _shipping
+    _shipping = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def ship(controller: Peer, document: dict[str, Any], dir: str, here: Callable[[], str], sent: set[bytes]) -> dict[str, Any]:
@@ -25,6 +37,11 @@ def ship(controller: Peer, document: dict[str, Any], dir: str, here: Callable[[]
     """
     if not document.keys() & {"environments", "inputs"} or _FEATURE not in controller.features:
         return document
+    with _shipping:
+        return _ship(controller, document, dir, here, sent)
+
+
+def _ship(controller: Peer, document: dict[str, Any], dir: str, here: Callable[[], str], sent: set[bytes]) -> dict[str, Any]:
     for left in reversed(range(_TRIES)):
         try:
             sealed, files = dict(document), list[Package]()

@@ -6,7 +6,8 @@ import uuid
 from typing import Any
 
 from cascade import values
-from cascade.client import Job, _Builds
+from cascade.job import Job
+from cascade.progress import Builds
 from cascade.wire import messages as m
 
 
@@ -25,7 +26,7 @@ answers = [
     [row("sci", "building", "h4")],
     [],  # h4 is lost, and its build with it
 ]
-builds = _Builds(lambda: answers.pop(0), says.append)
+builds = Builds(lambda: answers.pop(0), says.append)
 while answers:
     builds.look()
     print(f"{'; '.join(says) or 'nothing'}: the next look after {builds.wait:g} s")
@@ -41,10 +42,15 @@ class Controller:
         self.end_of_job = m.Progress(name="job", phase=4, result=True, final=True, values=[result])
         self.silent = True
 
+    def check(self) -> None:
+        pass
+
     def start(self, request: Any) -> int:
         return 1
 
     def answer(self, req: int, wait: float | None = None) -> Any:
+        if wait == 0:
+            return None
         if wait is not None and self.silent:
             self.silent = False
             return None
@@ -65,5 +71,6 @@ class Cluster:
 for told in (1, 0):  # a job of this client's, and one that was submitted before
     for progress in (None, True, False):
         with contextlib.redirect_stderr(io.StringIO()) as said:
-            got = Job(Cluster(), uuid.UUID(int=1), told).result("t.o", progress=progress)  # type: ignore[arg-type]
+            job = Job(Cluster(), uuid.UUID(int=1), told, outputs=["t.o"] if told else [])  # type: ignore[arg-type]
+            got = job.result("t.o", progress=progress)
         print(f"told {told}, progress {progress}: {got}, and says {said.getvalue()!r}")

@@ -10,8 +10,9 @@ import uuid
 import msgpack
 import zmq
 
-from cascade.client import Cluster, Job
+from cascade.client import Cluster
 from cascade.client import connect as to_cluster
+from cascade.job import Job
 from cascade.peer import NOT_FOUND, PIECE, Peer, RequestError
 from cascade.wire import messages as m
 from cascade.wire.envelope import CLOSE, REFUSE, WELCOME, LinkError
@@ -83,8 +84,7 @@ thread.join()
 router.close()
 with cluster:
     while not cluster._controller._over:
-        cluster._controller._poll.poll()
-        cluster._controller._receive()
+        cluster._controller._read(600)
     refused("submit", lambda: cluster.submit("job: x\n"))
     refused("cancel", cluster.job("0" * 32).cancel)
 print("stopped:", stopped)

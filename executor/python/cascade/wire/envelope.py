@@ -99,6 +99,7 @@ class SessionLink:
     """What every link tells of its session."""
 
     _session: Session
+    closing = False  # set from another thread: what is being sent is given up, and the link ends
 
     @property
     def closed_by_peer(self) -> str | None:

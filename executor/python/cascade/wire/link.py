@@ -78,7 +78,7 @@ class Link(SessionLink):
 
         To a peer that is gone there is no queue: a send that blocks would never return.
         """
-        while not self._gone:
+        while not self._gone and not (self.closing and until is None):
             try:
                 self._socket.send_multipart(frames, zmq.NOBLOCK)
                 return

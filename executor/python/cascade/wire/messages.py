@@ -423,6 +423,7 @@ class Watch(NamedTuple):
     every: int = 0
     events: bool = False
     values: bool = False  # send small outputs as soon as all are there
+    outputs: Sequence[str] = ()  # those that result and values are about; none means all
 
 
 class GroupCounts(NamedTuple):

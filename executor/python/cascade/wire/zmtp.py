@@ -167,6 +167,9 @@ class Framed(SessionLink):
             try:
                 left = left[os.write(self._out, left) :]
             except BlockingIOError:
+                if self.closing:
+                    self._end()  # no goodbye follows half a frame
+                    raise LinkError(f"the link to {self._peer} was closed") from None
                 self._writable.poll(_TURN)
             except (BrokenPipeError, ConnectionResetError):
                 self._break()
