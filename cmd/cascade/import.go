@@ -95,7 +95,7 @@ func (a *app) importWfFormat(path, job, profile string, opt wfformat.Options) er
 		}
 	}
 	if job == "-" {
-		_, err = a.out.Write(yaml)
+		_, err = a.bytes().Write(yaml)
 	} else if err = os.WriteFile(job, yaml, 0o666); err != nil {
 		err = badInputf("write job: %w", err)
 	}

@@ -187,7 +187,7 @@ func (a *app) profileExportCommand() *cobra.Command {
 				return err
 			}
 			if len(args) == 0 || args[0] == "-" {
-				_, err := a.out.Write(b)
+				_, err := a.bytes().Write(b)
 				return err
 			}
 			if err := os.WriteFile(args[0], b, 0o666); err != nil {

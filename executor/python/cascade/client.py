@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, TextIO
 
 import msgpack
 
-from . import jobtext
+from . import jobtext, screen
 from .graph import Graph, Ref
 from .inputs import host
 from .jobtext import written
@@ -52,6 +52,9 @@ def _user() -> str:
 class JobCancelled(Exception):
     """Somebody stopped the job."""
 
+    def __str__(self) -> str:
+        return screen.text(super().__str__())
+
 
 class TaskFailed(Exception):
     """A task failed, and its job with it.
@@ -68,7 +71,7 @@ class TaskFailed(Exception):
         self.output = error.log_tail.decode("utf-8", "replace")  # the last that it wrote
 
     def __str__(self) -> str:
-        return Exception.__str__(self)  # that of a KeyError would be its traceback in quotes, on one line
+        return screen.text(Exception.__str__(self))  # that of a KeyError would be its traceback in quotes, on one line
 
 
 def _task_failed(error: m.TaskError) -> TaskFailed:
@@ -478,7 +481,7 @@ class _Bar:
         failed, running = sum(g.failed for g in p.groups), sum(g.running for g in p.groups)
         part = done / total if total else 0.0
         bar = "#" * int(part * 30)
-        line = f"{p.name} [{bar:<30}] {done}/{total} done, {running} running" + (f", {failed} failed" if failed else "")
+        line = f"{screen.line(p.name)} [{bar:<30}] {done}/{total} done, {running} running" + (f", {failed} failed" if failed else "")
         if self._display is not None:
             self._display.update({"text/plain": line}, raw=True)
         else:
@@ -488,7 +491,7 @@ class _Bar:
     def line(self, text: str) -> None:
         """Prints a line beside the progress, also where none is shown."""
         clear = "\r\x1b[K" if self._on and self._display is None else ""
-        self._to.write(f"{clear}{text}\n")
+        self._to.write(f"{clear}{screen.line(text)}\n")
         self._to.flush()
 
     def end(self) -> None:
