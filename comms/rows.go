@@ -104,6 +104,19 @@ type StoryRow struct {
 	Detail  string `json:"detail,omitempty" msgpack:"detail,omitempty"`
 }
 
+// LossRow is a row of QueryLosses: an agent was lost that had tasks of a job.
+type LossRow struct {
+	At      string  `json:"at" msgpack:"at"`
+	Agent   string  `json:"agent" msgpack:"agent"`
+	Why     string  `json:"why" msgpack:"why"`                             // how its link broke
+	Then    string  `json:"then" msgpack:"then"`                           // what becomes of its tasks
+	Running uint64  `json:"running" msgpack:"running"`                     // tasks that ran there
+	Waiting uint64  `json:"waiting" msgpack:"waiting"`                     // tasks that had yet to begin there
+	Grace   float64 `json:"grace_seconds" msgpack:"grace_seconds"`         // for which they wait for the agent
+	Awaited bool    `json:"awaited,omitempty" msgpack:"awaited,omitempty"` // they wait for it now
+	Back    string  `json:"back,omitempty" msgpack:"back,omitempty"`       // when it was there again, and they went on
+}
+
 // ProfileRow is a row of QueryProfiles: an entry of a profile file, as JSON.
 type ProfileRow struct {
 	Entry string `json:"entry" msgpack:"entry"`

@@ -56,6 +56,10 @@ func (c *Controller) heard(rows []comms.AgentRow, now time.Time) {
 // ask answers a question from a snapshot of the store, beside the loop.
 func (c *Controller) ask(a core.Ask) {
 	c.heard(a.Agents, time.Now())
+	var awaited map[string]bool
+	if q, ok := a.Msg.(*comms.Query); ok && q.Kind == comms.QueryLosses {
+		awaited = c.awaited(q.Job)
+	}
 	c.slow(func() {
 		var m comms.Message
 		var err error
@@ -63,7 +67,7 @@ func (c *Controller) ask(a core.Ask) {
 		switch q := a.Msg.(type) {
 		case *comms.Query:
 			req = q.Req
-			m, err = c.page(q, &a)
+			m, err = c.page(q, &a, awaited)
 		case *comms.Locate:
 			req = q.Req
 			m, err = c.located(q, a.Graph)
@@ -87,6 +91,7 @@ func (c *Controller) ask(a core.Ask) {
 type pager struct {
 	page  comms.Page
 	batch uint64 // of the store, from whose begin on start counts; 0 for most rows
+	other uint64 // rows of another list that come before that batch
 	start uint64
 	at    uint64
 	limit int
@@ -109,16 +114,19 @@ func newPager(q *comms.Query) (*pager, error) {
 		p.start = binary.BigEndian.Uint64(q.Cursor)
 	case n == 16:
 		p.start, p.batch = binary.BigEndian.Uint64(q.Cursor), binary.BigEndian.Uint64(q.Cursor[8:])
+	case n == 24:
+		p.start, p.batch, p.other = binary.BigEndian.Uint64(q.Cursor), binary.BigEndian.Uint64(q.Cursor[8:]), binary.BigEndian.Uint64(q.Cursor[16:])
 	default:
 		return nil, &badRequest{"the cursor is not one of ours"}
 	}
 	return p, nil
 }
 
-// next begins another batch: a later page need not read those before it.
-func (p *pager) next(batch uint64) {
+// next begins another batch, before which other rows of another list were offered: a later
+// page need not read those before it.
+func (p *pager) next(batch, other uint64) {
 	if batch > p.batch {
-		p.batch, p.start, p.at = batch, 0, 0
+		p.batch, p.start, p.at, p.other = batch, 0, 0, other
 	}
 }
 
@@ -131,7 +139,7 @@ func (p *pager) add(row func() any) bool {
 	if len(p.page.Rows) >= p.limit || p.bytes > maxPage {
 		p.page.Cursor = binary.BigEndian.AppendUint64(nil, p.at-1)
 		if p.batch > 0 {
-			p.page.Cursor = binary.BigEndian.AppendUint64(p.page.Cursor, p.batch)
+			p.page.Cursor = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(p.page.Cursor, p.batch), p.other)
 		}
 		return false
 	}
@@ -150,7 +158,7 @@ func (p *pager) add(row func() any) bool {
 	return true
 }
 
-func (c *Controller) page(q *comms.Query, a *core.Ask) (comms.Message, error) {
+func (c *Controller) page(q *comms.Query, a *core.Ask, awaited map[string]bool) (comms.Message, error) {
 	g := a.Graph
 	p, err := newPager(q)
 	if err != nil {
@@ -183,6 +191,8 @@ func (c *Controller) page(q *comms.Query, a *core.Ask) (comms.Message, error) {
 		err = c.environmentRows(p, q, g)
 	case comms.QueryStory:
 		err = c.storyRows(p, q, g)
+	case comms.QueryLosses:
+		err = c.lossRows(p, q.Job, awaited)
 	case comms.QueryGraph:
 		var b []byte
 		if b, err = c.store.Graph(q.Job); err == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/internal/screen"
 )
 
 // audit is a file with one line of JSON for everything that somebody had done.
@@ -24,7 +25,7 @@ func openAudit(path string) (audit, error) {
 	if err != nil {
 		return audit{}, fmt.Errorf("open the audit file: %w", err)
 	}
-	return audit{f, zerolog.New(f).With().Timestamp().Logger()}, nil
+	return audit{f, zerolog.New(screen.NewWriter(f)).With().Timestamp().Logger()}, nil
 }
 
 func (a *audit) close() error {

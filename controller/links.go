@@ -48,6 +48,9 @@ func (c *Controller) Up(l *comms.Link, p comms.Identity, resumed bool) {
 	c.mu.Lock()
 	old, known := c.ids[l]
 	delete(c.broken, l)
+	if p.Role == "agent" {
+		defer c.inbox.Push(agentBack{name: p.Name, incarnation: p.Incarnation, at: time.Now()})
+	}
 	if known && resumed {
 		c.mu.Unlock()
 		c.log.Info().Str("role", p.Role).Str("peer", p.Name).Msg("link is back")
@@ -74,10 +77,15 @@ func (c *Controller) Down(l *comms.Link, err error) {
 	c.mu.Lock()
 	id, known := c.ids[l]
 	if !errors.Is(err, comms.ErrClosed) {
-		if known {
-			c.broken[l] = time.Now()
+		_, again := c.broken[l]
+		now := time.Now()
+		if known && !again {
+			c.broken[l] = now
 		}
 		c.mu.Unlock()
+		if known && !again {
+			c.tellLost(l, now, err)
+		}
 		c.log.Info().Str("role", l.Peer().Role).Str("peer", l.Peer().Name).AnErr("why", err).Msg("link is broken: its peer may come back")
 		return
 	}
@@ -89,10 +97,19 @@ func (c *Controller) Down(l *comms.Link, err error) {
 		c.blobs.forget(id)
 		c.log.Info().Str("role", l.Peer().Role).Str("peer", l.Peer().Name).Err(err).Msg("link is down")
 		down := core.LinkDown{Link: id, Since: since}
-		if !since.IsZero() {
+		if since.IsZero() {
+			c.tellLost(l, time.Now(), err)
+		} else {
 			down.Heard = since.Add(-l.Quiet())
 		}
 		c.inbox.Push(down)
+	}
+}
+
+// tellLost has the loss of an agent noted, before the core is told of it.
+func (c *Controller) tellLost(l *comms.Link, at time.Time, err error) {
+	if p := l.Peer(); p.Role == "agent" {
+		c.inbox.Push(agentLost{name: p.Name, at: at, why: whyBroken(err)})
 	}
 }
 

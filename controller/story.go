@@ -192,11 +192,26 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 			part.First, part.Last = first, last
 		}
 	}
+	losses, err := c.lossStory(q.Job, g, tasks, q.Filter == "")
+	if err != nil {
+		return err
+	}
+	k := min(int(p.other), len(losses))
+	lossesBefore := func(at int64) bool {
+		for ; k < len(losses) && losses[k].at < at; k++ {
+			if !p.add(func() any { return losses[k].row }) {
+				return false
+			}
+		}
+		return true
+	}
 	for b, err := range c.store.BatchesOf(q.Job, part) {
 		if err != nil {
 			return err
 		}
-		p.next(b.Number)
+		if p.next(b.Number, uint64(k)); !lossesBefore(b.At) {
+			return nil
+		}
 		if !reasonRows(p, q, g, &b, tasks) || !differRows(p, q, g, &b, tasks) {
 			return nil
 		}
@@ -227,6 +242,8 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 			}
 		}
 	}
+	p.next(math.MaxUint64, uint64(k))
+	lossesBefore(math.MaxInt64)
 	return nil
 }
 

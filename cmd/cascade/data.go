@@ -17,6 +17,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor/value"
+	"github.com/cascade-run/cascade/internal/screen"
 )
 
 const taskHelp = "TASK is a task such as spread[2,500], or a family: spread, or spread[*,500]."
@@ -25,18 +26,23 @@ const taskHelp = "TASK is a task such as spread[2,500], or a family: spread, or 
 const logTasks = 100
 
 func (a *app) logsCommand() *cobra.Command {
-	var follow, all bool
+	var follow, all, raw bool
 	c := &cobra.Command{
 		Use:   "logs JOB [TASK]",
 		Short: "Print what a task wrote",
 		Long: `Print what a task wrote to its standard output and error. Of several tasks each
-line begins with the task's name, and those that failed come first. ` + taskHelp + `
+line begins with the task's name, and those that failed come first. On a terminal
+control characters are shown as escapes, such as \u001b; --raw writes them as they
+are. ` + taskHelp + `
 ` + jobHelp,
 		Example: "  cascade logs last map\n  cascade logs last spread\n  cascade logs last model --follow",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
-				l := &logs{a: a, name: append(args, "")[1], most: logTasks, offsets: map[string]uint64{}, writers: map[string]io.Writer{}}
+				l := &logs{a: a, name: append(args, "")[1], most: logTasks, offsets: map[string]uint64{}, writers: map[string]io.Writer{}, to: a.bytes()}
+				if raw {
+					l.to = a.raw.out
+				}
 				if all {
 					l.most = 0
 				}
@@ -45,6 +51,7 @@ line begins with the task's name, and those that failed come first. ` + taskHelp
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the task has ended")
+	c.Flags().BoolVar(&raw, "raw", false, "write control characters as they are, also to a terminal")
 	c.Flags().BoolVar(&all, "all", false, fmt.Sprintf("of more than %d tasks too", logTasks))
 	return c
 }
@@ -89,6 +96,7 @@ type logs struct {
 	most    int // tasks; 0 for any number
 	offsets map[string]uint64
 	writers map[string]io.Writer
+	to      io.Writer
 	left    int // tasks that are not printed
 }
 
@@ -136,9 +144,9 @@ func (l *logs) writer(r comms.TaskRow) io.Writer {
 	case l.a.json:
 		w = &lineWriter{line: func(text string) { _ = l.a.printJSON(map[string]string{"task": r.Name, "line": text}) }}
 	case r.Name == l.name:
-		w = l.a.out
+		w = l.to
 	default:
-		w = &lineWriter{line: func(text string) { fmt.Fprintf(l.a.out, "%s | %s\n", r.Name, text) }}
+		w = &lineWriter{line: func(text string) { fmt.Fprintf(l.to, "%s | %s\n", screen.Line(r.Name), text) }}
 	}
 	l.writers[r.Name] = w
 	return w
@@ -203,7 +211,7 @@ are printed as JSON for people, as on a terminal. ` + jobHelp,
 					return badInputf("--value prints and --output writes bytes: give one of them")
 				}
 				get := func() error { return a.get(c.Context(), j, args[1], output) }
-				if value || output == "" && !a.json && isTerminal(a.out) {
+				if value || output == "" && !a.json && a.onTerminal(a.raw.out) {
 					get = func() error { return a.getValues(c.Context(), j, args[1]) }
 				}
 				return whyMissing(c.Context(), client, j, args[1], get())
@@ -296,7 +304,7 @@ func (a *app) getBytes(ctx context.Context, j *cascade.Job, name string) error {
 		return badInputf("%s is %d datasets, %s to %s: name one, or give a folder for all with -o FOLDER/", name, n, located[0].Name, located[n-1].Name)
 	}
 	for _, d := range located {
-		if err := j.Write(ctx, d, a.out); err != nil {
+		if err := j.Write(ctx, d, a.bytes()); err != nil {
 			return err
 		}
 	}

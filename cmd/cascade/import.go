@@ -96,7 +96,7 @@ func (a *app) importWfFormat(path, job, profile string, opt wfformat.Options) er
 		}
 	}
 	if job == "-" {
-		_, err = a.out.Write(yaml)
+		_, err = a.bytes().Write(yaml)
 	} else if err = outfile.WriteBytes(job, yaml); err != nil {
 		err = badInputf("write job: %w", err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/screen"
 )
 
 // Exit codes, part of the interface: scripts rely on them.
@@ -52,7 +53,9 @@ func main() {
 // app is one invocation of the command. Tests make their own.
 type app struct {
 	in         io.Reader
-	out, err   io.Writer
+	out, err   io.Writer            // run makes all that is written to them safe for a terminal
+	raw        streams              // what out and err were: for the bytes of others, and for a terminal
+	terminal   func(io.Writer) bool // nil: isTerminal
 	interrupts <-chan os.Signal
 	unheeded   func() // the next interrupt ends the process
 	environ    []string
@@ -83,6 +86,7 @@ func (e badInput) Unwrap() error { return e.error }
 func badInputf(format string, args ...any) error { return badInput{fmt.Errorf(format, args...)} }
 
 func (a *app) run(ctx context.Context, args []string) int {
+	defer a.safe()()
 	root := a.command()
 	root.SetArgs(args)
 	root.SetIn(a.in)
@@ -99,6 +103,44 @@ func (a *app) run(ctx context.Context, args []string) int {
 		a.printError(err, args)
 	}
 	return exitCode(err)
+}
+
+// streams are outputs as they are.
+type streams struct{ out, err io.Writer }
+
+// safe makes all that the command writes safe for a terminal, whoever said it; the
+// function that it returns ends that.
+func (a *app) safe() (end func()) {
+	a.raw = streams{a.out, a.err}
+	out, errs := screen.NewWriter(a.out), screen.NewWriter(a.err)
+	a.out, a.err = out, errs
+	return func() {
+		_ = errors.Join(out.Flush(), errs.Flush()) // of bytes that are no text
+		a.out, a.err = a.raw.out, a.raw.err
+	}
+}
+
+func (a *app) onTerminal(w io.Writer) bool {
+	if a.terminal != nil {
+		return a.terminal(w)
+	}
+	return isTerminal(w)
+}
+
+// bytes is standard output for what goes to files and programs byte for byte: on a terminal
+// it is safe.
+func (a *app) bytes() io.Writer { return a.exact().out }
+
+// exact are the outputs as they are, but for those that are terminals, which are safe.
+func (a *app) exact() streams {
+	s := a.raw
+	if a.onTerminal(s.out) {
+		s.out = a.out
+	}
+	if a.onTerminal(s.err) {
+		s.err = a.err
+	}
+	return s
 }
 
 // reported marks errors that the user has been told of.
@@ -274,7 +316,7 @@ func (a *app) log() zerolog.Logger {
 	default:
 		level = zerolog.DebugLevel
 	}
-	return zerolog.New(zerolog.ConsoleWriter{Out: a.err, NoColor: !isTerminal(a.err)}).Level(level).With().Timestamp().Logger()
+	return zerolog.New(zerolog.ConsoleWriter{Out: a.err, NoColor: true}).Level(level).With().Timestamp().Logger()
 }
 
 func (a *app) options() []cascade.Option {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/internal/report"
+	"github.com/cascade-run/cascade/internal/screen"
 )
 
 func isTerminal(w io.Writer) bool {
@@ -105,6 +106,9 @@ type grid struct {
 }
 
 func (g *grid) add(cells []string) {
+	for i := range cells {
+		cells[i] = screen.Line(cells[i])
+	}
 	if g.held = append(g.held, cells); len(g.held) == gridRows {
 		g.flush()
 	}

@@ -188,7 +188,7 @@ func (a *app) profileExportCommand() *cobra.Command {
 				return err
 			}
 			if len(args) == 0 || args[0] == "-" {
-				_, err := a.out.Write(b)
+				_, err := a.bytes().Write(b)
 				return err
 			}
 			if err := outfile.WriteBytes(args[0], b); err != nil {

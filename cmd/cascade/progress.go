@@ -47,9 +47,9 @@ func (a *app) newProgress(g *dag.Graph, id comms.JobID) *progress {
 	s := &progress{a: a, graph: g, job: id, start: time.Now(), quiet: time.Now(), told: map[string]bool{}, built: map[string]bool{}, differs: a.differed}
 	switch {
 	case a.json:
-	case isTerminal(a.err):
+	case a.onTerminal(a.raw.err):
 		s.bar = progressbar.NewOptions(max(g.NumTasks(), 1),
-			progressbar.OptionSetWriter(a.err), progressbar.OptionSetDescription(g.Name),
+			progressbar.OptionSetWriter(a.raw.err), progressbar.OptionSetDescription(g.Name),
 			progressbar.OptionSetWidth(30), progressbar.OptionFullWidth(),
 			progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(everyTerminal))
 	default:

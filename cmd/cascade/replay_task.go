@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,8 +43,8 @@ func (a *app) replayTask(ctx context.Context, name string, f *taskFlags) (err er
 		return fmt.Errorf("make a folder for the task: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	in, out := a.streams(f.debug)
-	t := &foreground.Task{Folder: folder, Stdin: in, Stdout: out, Stderr: a.err}
+	in, to := a.streams(f.debug)
+	t := &foreground.Task{Folder: folder, Stdin: in, Stdout: to.out, Stderr: to.err}
 	with := a.withClient
 	if f.rebuild {
 		with = func(ctx context.Context, do func(*cascade.Client) error) error { return a.withExecutors(ctx, nil, do) }
@@ -75,15 +74,17 @@ func (a *app) replayTask(ctx context.Context, name string, f *taskFlags) (err er
 	return a.taskEnded(t, item)
 }
 
-// streams are standard input and output of a task: a debugger has a terminal's own.
-func (a *app) streams(debug bool) (in *os.File, out io.Writer) {
+// streams are standard input and the outputs of a task: a debugger has a terminal's own.
+func (a *app) streams(debug bool) (in *os.File, to streams) {
+	to = a.exact()
 	if debug {
 		in, _ = a.in.(*os.File)
+		to = a.raw
 	}
 	if a.json {
-		return in, a.err // standard output is for how it ended
+		to.out = to.err // standard output is for how it ended
 	}
-	return in, a.out
+	return in, to
 }
 
 // taskEnded says how a task ended.

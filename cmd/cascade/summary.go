@@ -15,6 +15,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/report"
+	"github.com/cascade-run/cascade/internal/screen"
 )
 
 func parseSize(s string) (int64, error) { return units.RAMInBytes(s) }
@@ -143,7 +144,7 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 }
 
 func (a *app) fact(name, format string, args ...any) {
-	fmt.Fprintf(a.out, "  %-14s %s\n", name, fmt.Sprintf(format, args...))
+	fmt.Fprintf(a.out, "  %-14s %s\n", name, screen.Line(fmt.Sprintf(format, args...)))
 }
 
 // repeats is how often tasks were begun again besides retries: an agent or executor was

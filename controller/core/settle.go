@@ -263,7 +263,7 @@ func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *res
 		return nil
 	}
 	if b.Why = why; why == "" && len(b.Reset)+len(b.Moved) > 0 {
-		b.Why = "rebuilds what was lost"
+		b.Why = j.whyLost()
 	}
 	j.rec.Batches++
 	return b

@@ -21,6 +21,7 @@ import (
 //	t job task(4)                   row of a task
 //	d job task(4) output(4) elem(8) row of a dataset
 //	r hash job                      package that a job needs
+//	x job at(8) agent               loss of an agent that had tasks of a job
 //	a name                          agent            (shard 0)
 //	p signature                     profile          (shard 0)
 //	l host host                     link             (shard 0)
@@ -42,6 +43,7 @@ const (
 	tableTasks        table = 't'
 	tableDatasets     table = 'd'
 	tablePackages     table = 'r'
+	tableLosses       table = 'x'
 	tableAgents       table = 'a'
 	tableProfiles     table = 'p'
 	tableLinks        table = 'l'
@@ -54,7 +56,7 @@ const (
 
 // jobTables are those whose keys begin with a job. The row itself is last: while
 // it is there the job is, so a deletion that was cut short is seen and repeated.
-var jobTables = [...]table{tableBatches, tableTasks, tableDatasets, tableActors, tableRequests, tableJobs}
+var jobTables = [...]table{tableBatches, tableTasks, tableDatasets, tableLosses, tableActors, tableRequests, tableJobs}
 
 const jobKeySize = 1 + len(comms.JobID{})
 
@@ -95,6 +97,10 @@ func datasetKey(job comms.JobID, r comms.DatasetRef) []byte {
 	k := binary.BigEndian.AppendUint32(jobKey(tableDatasets, job), uint32(r.Task))
 	k = binary.BigEndian.AppendUint32(k, r.Output)
 	return binary.BigEndian.AppendUint64(k, r.Element)
+}
+
+func lossKey(job comms.JobID, l *core.Loss) []byte {
+	return append(binary.BigEndian.AppendUint64(jobKey(tableLosses, job), uint64(l.At)), l.Agent...)
 }
 
 // keyJob returns the job that a key of one of the jobTables belongs to.

@@ -332,6 +332,11 @@ func (s *Store) Tasks(job comms.JobID) ([]core.TaskRecord, error) {
 	return rows(s.of(job), jobKey(tableTasks, job), decodeRecord[core.TaskRecord])
 }
 
+// Losses returns the losses of agents that had tasks of a job, by time.
+func (s *Store) Losses(job comms.JobID) ([]core.Loss, error) {
+	return rows(s.of(job), jobKey(tableLosses, job), decodeRecord[core.Loss])
+}
+
 // Agents returns the rows of all agents, by name.
 func (s *Store) Agents() ([]core.AgentRecord, error) {
 	return rows(s.shards[0], []byte{byte(tableAgents)}, decodeRecord[core.AgentRecord])

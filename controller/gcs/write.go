@@ -209,6 +209,16 @@ func (s *Store) PutAgent(a *core.AgentRecord, done func(error)) {
 	s.putMeta(nameKey(tableAgents, a.Name), a, done)
 }
 
+// PutLoss stores the loss of an agent that had tasks of a job.
+func (s *Store) PutLoss(job comms.JobID, l core.Loss, done func(error)) {
+	b, err := encodeRecord(&l)
+	if err != nil {
+		done(err)
+		return
+	}
+	s.of(job).submit(write{job: job, entries: []entry{{lossKey(job, &l), b}}, done: done})
+}
+
 // PutProfiles stores profiles by signature; what a profile is, the caller knows.
 func (s *Store) PutProfiles(p map[string][]byte, done func(error)) {
 	s.putNamed(tableProfiles, p, done)

@@ -4,6 +4,7 @@ package python_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor/python"
 	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/screen"
 )
 
 // interpreter returns a Python that has NumPy, cloudpickle and PyYAML, and the environment
@@ -78,6 +80,31 @@ func TestBuilds(t *testing.T) { program(t, "builds") }
 
 // A tensor that one task hands to the next stays on its device.
 func TestHanded(t *testing.T) { program(t, "handed") }
+
+// Text of tasks and of other hosts does nothing to a terminal in an exception or beside the
+// progress: it is as the commands show it.
+func TestScreen(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t)
+	texts := []string{"plain [2,500] € 北京", "\x1b]0;PWN\x07", "a\n\tb\r\n", "\b\x7f", "\u009b31m\u0085", "\u202e\u2066\u200f\u061c", "\u200b\ufeff\u00ad\u3164\u2065",
+		"\u2028\u2029", "\U000e0041\U000e0100", "\u0600\u0661\ufffd", "✔\ufe0f"}
+	for r := rune(0); r < 0x100; r++ {
+		texts = append(texts, string(r))
+	}
+	cases, err := json.Marshal(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []struct{ Text, Line, Failed, Refused string }
+	if err := json.Unmarshal([]byte(prints(t, ".", env, python, "testdata/screen.py", string(cases))), &got); err != nil || len(got) != len(texts) {
+		t.Fatal(len(got), err)
+	}
+	for i, s := range texts {
+		if want := screen.Text(s); got[i].Text != want || got[i].Line != screen.Line(s) || !strings.HasSuffix(got[i].Failed, ": "+want) || got[i].Refused != want {
+			t.Errorf("%q is %q, want %q", s, got[i], want)
+		}
+	}
+}
 
 // In a notebook functions travel by value, and progress is an output of the cell.
 func TestNotebook(t *testing.T) {

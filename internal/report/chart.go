@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/cascade-run/cascade/internal/screen"
 )
 
 // Chart is bars over time in rows: one row for each host.
@@ -73,7 +75,7 @@ func (c *Chart) SVG() []byte {
 		c.Areas[k].draw(&b, rows+float64(k)*(areaHeight+areaBetween), scale)
 	}
 	b.WriteString("</svg>\n")
-	return b.Bytes()
+	return screen.Bytes(b.Bytes())
 }
 
 func (c *Chart) end() float64 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/screen"
 )
 
 // drawing is a graph to be drawn: families, or single tasks.
@@ -128,11 +129,11 @@ func DOT(g *dag.Graph, tasks bool) ([]byte, error) {
 		fmt.Fprintf(&b, "  n%d -> n%d [label=%s];\n", e.from, e.to, quoteDOT(e.label))
 	}
 	b.WriteString("}\n")
-	return b.Bytes(), nil
+	return screen.Bytes(b.Bytes()), nil
 }
 
 func quoteDOT(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(screen.Text(s)) + `"`
 }
 
 // Mermaid draws the families of a graph, or each task, for Markdown.
@@ -154,7 +155,7 @@ func Mermaid(g *dag.Graph, tasks bool) ([]byte, error) {
 	for _, e := range d.edges {
 		fmt.Fprintf(&b, "  n%d -->|%s| n%d\n", e.from, quoteMermaid(e.label), e.to)
 	}
-	return b.Bytes(), nil
+	return screen.Bytes(b.Bytes()), nil
 }
 
 func quoteMermaid(s string) string {
@@ -221,7 +222,7 @@ func SVG(g *dag.Graph, tasks bool) ([]byte, error) {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#666" font-size="11">%s</text>`+"\n", x[i]+wide[i]/2, y[i]+32, html.EscapeString(n.runs))
 	}
 	b.WriteString("</svg>\n")
-	return b.Bytes(), nil
+	return screen.Bytes(b.Bytes()), nil
 }
 
 // layers puts each node below all of its producers, and the nodes of a layer in the

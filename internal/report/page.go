@@ -14,6 +14,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/screen"
 	"github.com/cascade-run/cascade/planner"
 )
 
@@ -62,7 +63,7 @@ func (r *Run) Page(w io.Writer, job comms.JobRow, plan []comms.PlanRow) error {
 	if memory := r.memory(); len(memory) > 0 {
 		data["Memory"] = template.HTML((&Chart{Title: "private memory of tasks", Areas: memory, End: end}).SVG()) //nolint:gosec // the chart escapes all names
 	}
-	if err := page.Execute(w, data); err != nil {
+	if err := page.Execute(screen.NewWriter(w), data); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil

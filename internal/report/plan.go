@@ -8,6 +8,7 @@ import (
 	"github.com/docker/go-units"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/screen"
 	"github.com/cascade-run/cascade/planner"
 )
 
@@ -107,7 +108,7 @@ func PlanPage(w io.Writer, g *dag.Graph, p *planner.Plan, c *planner.Cluster) er
 		}
 		rows = append(rows, r)
 	}
-	err = page.Execute(w, map[string]any{
+	err = page.Execute(screen.NewWriter(w), map[string]any{
 		"Name": g.Name, "Plan": p, "Gap": gap, "Late": p.LateText(g), "Hosts": hostsOf(g, p, c), "Tasks": rows,
 		"Picture": template.HTML(Picture(g, p).SVG()), //nolint:gosec // the chart escapes all names
 	})

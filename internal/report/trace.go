@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/screen"
 )
 
 // event is one entry of the trace event format that chrome://tracing and Perfetto
@@ -33,7 +34,7 @@ const traceArrows = 20_000
 // thread one of its executors, and arrows go from producers to their consumers. What a
 // host was sent by others has bars of its own.
 func (r *Run) Trace(w io.Writer) error {
-	out := bufio.NewWriterSize(w, 64<<10)
+	out := bufio.NewWriterSize(screen.NewWriter(w), 64<<10)
 	t := tracer{out: out, json: json.NewEncoder(out)}
 	fmt.Fprint(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")
 	for h, name := range r.Hosts {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade/internal/measure"
+	"github.com/cascade-run/cascade/internal/screen"
 )
 
 // Exit codes.
@@ -53,8 +54,10 @@ func Signals() <-chan os.Signal {
 }
 
 // Execute runs a command without arguments and returns the exit code. Errors
-// that match bad are bad input too.
+// that match bad are bad input too. All that is written is safe for a terminal, also the
+// log: peers and tasks say much of it.
 func Execute(c *cobra.Command, args []string, stdout, stderr io.Writer, bad error) int {
+	stdout, stderr = screen.NewWriter(stdout), screen.NewWriter(stderr)
 	c.SilenceUsage, c.SilenceErrors = true, true
 	c.Args = func(c *cobra.Command, args []string) error { return Bad(cobra.NoArgs(c, args)) }
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {

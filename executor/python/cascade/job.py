@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from . import screen
 from .graph import Graph, Ref
 from .peer import NOT_FOUND, PIECE, RequestError
 from .progress import Bar, Builds
@@ -33,7 +34,10 @@ _KINDS = {1: "error", 2: "panic", 3: "exit", 4: "timeout", 5: "cancelled", 6: "c
 
 
 class JobCancelled(Exception):
-    """Somebody stopped the job."""
+    """The job was stopped."""
+
+    def __str__(self) -> str:
+        return screen.text(super().__str__())
 
 
 class TaskFailed(Exception):
@@ -51,7 +55,7 @@ class TaskFailed(Exception):
         self.output = error.log_tail.decode("utf-8", "replace")  # the last that it wrote
 
     def __str__(self) -> str:
-        return Exception.__str__(self)  # that of a KeyError would be its traceback in quotes, on one line
+        return screen.text(Exception.__str__(self))  # that of a KeyError would be its traceback in quotes, on one line
 
 
 def _task_failed(error: m.TaskError) -> TaskFailed:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from . import screen
 from .wire import codec
 from .wire import messages as m
 from .wire.envelope import LinkError
@@ -31,6 +32,9 @@ class RequestError(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+    def __str__(self) -> str:
+        return screen.text(super().__str__())
 
 
 class Peer:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from . import screen
 from .peer import RequestError
 from .wire import messages as m
 
@@ -63,7 +64,7 @@ class Bar:
         failed, running = sum(g.failed for g in p.groups), sum(g.running for g in p.groups)
         part = done / total if total else 0.0
         bar = "#" * int(part * 30)
-        line = f"{p.name} [{bar:<30}] {done}/{total} done, {running} running" + (f", {failed} failed" if failed else "")
+        line = f"{screen.line(p.name)} [{bar:<30}] {done}/{total} done, {running} running" + (f", {failed} failed" if failed else "")
         if self._display is not None:
             self._display.update({"text/plain": line}, raw=True)
         else:
@@ -73,7 +74,7 @@ class Bar:
     def line(self, text: str) -> None:
         """Prints a line beside the progress, also where none is shown."""
         clear = "\r\x1b[K" if self._on and self._display is None else ""
-        self._to.write(f"{clear}{text}\n")
+        self._to.write(f"{clear}{screen.line(text)}\n")
         self._to.flush()
 
     def end(self) -> None:

@@ -1,0 +1,164 @@
+package controller
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/docker/go-units"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// The link of an agent breaks before the core is told that the agent is lost: it may come
+// back. What it has of jobs then is noted with each job, so that what waits for the grace,
+// and what restarts after it, can be told at once and later.
+type (
+	agentLost struct {
+		core.Tick
+		name string
+		at   time.Time
+		why  string
+	}
+	agentBack struct {
+		core.Tick
+		name        string
+		incarnation uint64
+		at          time.Time
+	}
+)
+
+// whyBroken says how a link broke.
+func whyBroken(err error) string {
+	switch {
+	case errors.Is(err, comms.ErrSilent):
+		_, text, found := strings.Cut(err.Error(), comms.ErrSilent.Error()+": ")
+		if found {
+			return text
+		}
+		return comms.ErrSilent.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, comms.ErrClosed):
+		return "connection closed"
+	}
+	return err.Error()
+}
+
+// lost notes what an agent whose link broke has of jobs. c.turns is held.
+func (c *Controller) lost(ev agentLost) {
+	for _, h := range c.core.HeldBy(ev.name) {
+		l := core.Loss{At: ev.at.UnixNano(), Agent: ev.name, Why: ev.why, Grace: int64(cmp.Or(c.cfg.Grace, core.DefaultGrace)), Runs: h.Runs, Waiting: h.Waiting}
+		if c.losses[ev.name] == nil {
+			c.losses[ev.name] = map[comms.JobID]core.Loss{}
+		}
+		c.losses[ev.name][h.Job] = l
+		c.store.PutLoss(h.Job, l, c.mustStore)
+	}
+}
+
+// back notes that an agent is there again: the same process, which still has what it had.
+// c.turns is held.
+func (c *Controller) back(ev agentBack) {
+	for _, h := range c.core.HeldBy(ev.name) {
+		if l, ok := c.losses[ev.name][h.Job]; ok && h.Incarnation == ev.incarnation {
+			l.Back = ev.at.UnixNano()
+			c.store.PutLoss(h.Job, l, c.mustStore)
+		}
+	}
+	delete(c.losses, ev.name)
+}
+
+// awaited names the lost agents for which tasks of a job wait now. c.turns is held.
+func (c *Controller) awaited(job comms.JobID) map[string]bool {
+	all := map[string]bool{}
+	for name, of := range c.losses {
+		if _, ok := of[job]; ok {
+			all[name] = slices.ContainsFunc(c.core.HeldBy(name), func(h core.Held) bool { return h.Job == job })
+		}
+	}
+	return all
+}
+
+// lossText says what becomes of the tasks of a job that a lost agent has.
+func lossText(l *core.Loss) string {
+	grace := units.HumanDuration(time.Duration(l.Grace))
+	if d := time.Duration(l.Grace); d < 2*time.Minute {
+		grace = fmt.Sprintf("%g s", d.Seconds())
+	}
+	runs, waiting := count(l.Runs), count(l.Waiting)
+	text := ""
+	switch {
+	case runs == 1:
+		text = "its task restarts"
+	case runs > 1:
+		text = fmt.Sprintf("its %d tasks restart", runs)
+	case waiting == 1:
+		text = "its task, which has not begun, moves"
+	default:
+		text = fmt.Sprintf("its %d tasks, which have not begun, move", waiting)
+	}
+	return text + " after a grace of " + grace
+}
+
+func count(ranges []comms.Range) (n uint64) {
+	for _, r := range ranges {
+		n += uint64(r.Last) - uint64(r.First) + 1
+	}
+	return n
+}
+
+// lossRows lists when agents were lost that had tasks of a job.
+func (c *Controller) lossRows(p *pager, job comms.JobID, awaited map[string]bool) error {
+	losses, err := c.store.Losses(job)
+	last := map[string]int64{} // the agent's last loss: it is that for which is waited
+	for i := range losses {
+		last[losses[i].Agent] = losses[i].At
+	}
+	for i := range losses {
+		l := &losses[i]
+		if !p.add(func() any {
+			return &comms.LossRow{Awaited: awaited[l.Agent] && last[l.Agent] == l.At, At: stamp(l.At), Agent: l.Agent, Why: l.Why, Then: lossText(l), Running: count(l.Runs), Waiting: count(l.Waiting),
+				Grace: seconds(l.Grace), Back: stamp(l.Back)}
+		}) {
+			break
+		}
+	}
+	return err
+}
+
+// lossStory is the rows of a job's story about lost agents, by time, of the tasks of a
+// choice or of all.
+func (c *Controller) lossStory(job comms.JobID, g *dag.Graph, tasks core.Choice, all bool) (rows []lossOfStory, err error) {
+	losses, err := c.store.Losses(job)
+	if err != nil {
+		return nil, err
+	}
+	for i := range losses {
+		l := &losses[i]
+		meets := func(r comms.Range) bool { return tasks.Meets(r) }
+		if !all && !slices.ContainsFunc(l.Runs, meets) && !slices.ContainsFunc(l.Waiting, meets) {
+			continue
+		}
+		task := ""
+		if one, ok := tasks.One(); !all && ok {
+			task = g.TaskName(one)
+		}
+		rows = append(rows, lossOfStory{l.At, &comms.StoryRow{At: stamp(l.At), Task: task, What: "agent lost", Cause: l.Why, Agent: l.Agent, Detail: lossText(l)}})
+		if l.Back != 0 {
+			rows = append(rows, lossOfStory{l.Back, &comms.StoryRow{At: stamp(l.Back), Task: task, What: "agent back", Agent: l.Agent, Detail: "its tasks go on"}})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b lossOfStory) int { return cmp.Compare(a.at, b.at) })
+	return rows, nil
+}
+
+type lossOfStory struct {
+	at  int64
+	row *comms.StoryRow
+}
