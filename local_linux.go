@@ -268,6 +268,7 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 		State: filepath.Join(dirs.state, "agent"), Runtime: dirs.run,
 		CPU: int64(o.cpu * 1000), Memory: o.memory, Store: o.store,
 		GPUs: o.gpus, GPUMem: o.gpuMem, Custom: o.custom, Inproc: o.inproc, Graphs: o.graphs, Warm: o.warm, Dir: o.warmDir,
+		MinFree:      ctrl.MinFree(),
 		ForwardAfter: -1, // there is no other agent
 		Log:          log.With().Str("part", "agent").Logger(),
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/cascade-run/cascade/agent/process"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/diskspace"
 	"github.com/cascade-run/cascade/internal/hostid"
 	"github.com/cascade-run/cascade/internal/inbox"
 	"github.com/cascade-run/cascade/internal/owner"
@@ -100,7 +101,7 @@ func (a *Agent) open() error {
 			return err
 		}
 	}
-	a.logs = newTaskLogs(filepath.Join(a.cfg.State, "logs"), a.cfg.Limits)
+	a.logs = newTaskLogs(filepath.Join(a.cfg.State, "logs"), a.cfg.Limits, diskspace.Above(a.cfg.MinFree).Grow)
 	if err := a.logs.expire(time.Now().Add(-a.cfg.Limits.LogAge)); err != nil {
 		a.log.Warn().Err(err).Msg("old logs stay behind")
 	}
@@ -111,8 +112,9 @@ func (a *Agent) open() error {
 	a.packages, a.relay = newPackages(ask), newRelay(ask)
 	a.envs.From(a.packages)
 	a.envs.On(a.cfg.Platform)
+	a.envs.Leave(a.cfg.State, diskspace.Above(a.cfg.MinFree).Grow)
 	a.work.Go(a.pruneEnvironments)
-	if a.store, err = shm.OpenStore(shm.Options{Name: a.storeName(), SpillDir: filepath.Join(a.cfg.State, "spill")}); err != nil {
+	if a.store, err = shm.OpenStore(shm.Options{Name: a.storeName(), SpillDir: filepath.Join(a.cfg.State, "spill"), Floors: diskspace.Above(a.cfg.MinFree)}); err != nil {
 		return err
 	}
 	if err := removeDeadStores(shmFolder, a.store.Dir()); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/internal/decoded"
+	"github.com/cascade-run/cascade/internal/diskspace"
 )
 
 // Config says how an agent works. Zero fields take the default that is stated.
@@ -40,6 +41,7 @@ type Config struct {
 	CPU      int64           // thousandths of a core that tasks may use; default: what the cgroup and affinity allow
 	Memory   int64           // bytes of private memory that tasks may use; default: what the host or cgroup has, less Store and a tenth
 	Store    int64           // bytes of shared memory for datasets; default: 30 % of memory, bounded by what /dev/shm has free
+	MinFree  uint64          // free bytes below which a controller on the disk of State commits nothing: spilled datasets, logs and environments leave more; default 256 MiB
 	GPUs     int             // devices that tasks may use, the first ones; default: those that are found; more than these are counted too; negative: none
 	GPUMem   int64           // bytes of memory of each of them; default: what their driver says
 	Custom   []comms.Amount  // custom resources
@@ -149,6 +151,7 @@ func (cfg Config) withDefaults() (Config, error) {
 		}
 	}
 	cfg.ForwardAfter = max(cmp.Or(cfg.ForwardAfter, 20*time.Millisecond), 0)
+	cfg.MinFree = cmp.Or(cfg.MinFree, diskspace.DefaultCommit)
 	cfg.Limits.TaskLog = cmp.Or(cfg.Limits.TaskLog, 64<<20)
 	cfg.Limits.LogAge = cmp.Or(cfg.Limits.LogAge, 30*24*time.Hour)
 	cfg.Limits.Backlog = cmp.Or(cfg.Limits.Backlog, 16<<20)

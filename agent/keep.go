@@ -93,7 +93,7 @@ func (l *loop) keep() error {
 	kept := map[ledger.Key]bool{}
 	for _, k := range l.core.Kept() {
 		if !k.OnDisk {
-			if err := a.store.Spill(k.Key, dataMeta(k.Key, k.Desc, k.Life), k.Place); err != nil {
+			if err := a.store.Keep(k.Key, dataMeta(k.Key, k.Desc, k.Life), k.Place); err != nil {
 				all = append(all, fmt.Errorf("keep an output of job %s: %w", k.Job, err))
 				continue
 			}

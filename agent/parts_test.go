@@ -142,8 +142,30 @@ func TestStateNumbersAfterKill(t *testing.T) {
 	}
 }
 
+func TestTaskLogLeavesRoomOnTheDisk(t *testing.T) {
+	logs := newTaskLogs(t.TempDir(), Limits{TaskLog: 1 << 20, Backlog: 1 << 20}, 100<<20)
+	defer logs.close()
+	free := uint64(0)
+	logs.free = func(string) (uint64, error) { return free, nil }
+	for _, step := range []struct {
+		free uint64
+		text string
+	}{{200 << 20, "first\n"}, {90 << 20, "left out"}, {80 << 20, "left out"}, {200 << 20, "last\n"}, {10 << 20, "left out"}} {
+		free = step.free
+		if err := logs.append(comms.JobID{1}, "task", []byte(step.text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, _, err := logs.read(comms.JobID{1}, "task", 0, 1<<10)
+	want := "first\n\n[cascade: text is missing here: only 90 MiB of the disk are free, and 100 MiB stay free for the ends of jobs]\nlast\n" +
+		"\n[cascade: text is missing here: only 10 MiB of the disk are free, and 100 MiB stay free for the ends of jobs]\n"
+	if err != nil || string(text) != want {
+		t.Errorf("the log says %q, %v", text, err)
+	}
+}
+
 func TestTaskLog(t *testing.T) {
-	logs := newTaskLogs(t.TempDir(), Limits{TaskLog: 20, Backlog: 1 << 20})
+	logs := newTaskLogs(t.TempDir(), Limits{TaskLog: 20, Backlog: 1 << 20}, 0)
 	defer logs.close()
 	job, other := comms.JobID{1}, comms.JobID{2}
 	put := func(job comms.JobID, task, text string) {
@@ -268,7 +290,7 @@ func TestGrowthOfARun(t *testing.T) {
 }
 
 func TestOldLogsExpire(t *testing.T) {
-	logs := newTaskLogs(t.TempDir(), Limits{TaskLog: 1 << 20, Backlog: 1 << 20})
+	logs := newTaskLogs(t.TempDir(), Limits{TaskLog: 1 << 20, Backlog: 1 << 20}, 0)
 	defer logs.close()
 	start := time.Now()
 	for _, name := range []string{"a", "b"} {
@@ -294,7 +316,7 @@ func TestOldLogsExpire(t *testing.T) {
 }
 
 func TestManyLogsFewFiles(t *testing.T) {
-	logs := newTaskLogs(t.TempDir(), Limits{TaskLog: 1 << 20, Backlog: 1 << 20})
+	logs := newTaskLogs(t.TempDir(), Limits{TaskLog: 1 << 20, Backlog: 1 << 20}, 0)
 	defer logs.close()
 	for range 3 {
 		for i := range 2 * openLogs {

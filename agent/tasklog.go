@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/diskspace"
 )
 
 // taskLogs keeps what tasks wrote: one append-only file per task under
@@ -22,7 +24,10 @@ import (
 // so that a reader sees all that was appended before it asked.
 type taskLogs struct {
 	dir   string
-	limit int64 // bytes per task
+	limit int64  // bytes per task
+	leave uint64 // free bytes of the disk below which text is left out
+	free  func(dir string) (uint64, error)
+	short map[logName]bool // whose text was left out last, which the log says
 
 	open   map[logName]*os.File
 	recent []logName // keys of open, oldest first
@@ -42,8 +47,9 @@ type logName struct {
 // openLogs is how many log files are kept open.
 const openLogs = 64
 
-func newTaskLogs(dir string, limits Limits) *taskLogs {
-	t := &taskLogs{dir: dir, limit: limits.TaskLog, backlog: limits.Backlog, open: map[logName]*os.File{}}
+func newTaskLogs(dir string, limits Limits, leave uint64) *taskLogs {
+	t := &taskLogs{dir: dir, limit: limits.TaskLog, leave: leave, free: diskspace.Free, backlog: limits.Backlog,
+		open: map[logName]*os.File{}, short: map[logName]bool{}}
 	t.room.L = &t.mu
 	return t
 }
@@ -76,7 +82,8 @@ func (t *taskLogs) release() {
 	t.room.Broadcast()
 }
 
-// append writes text that was counted. Beyond the limit it writes once that the log was cut.
+// append writes text that was counted. Beyond the limit it writes once that the log was cut,
+// and once where text is missing for want of space.
 func (t *taskLogs) append(job comms.JobID, task string, text []byte) error {
 	defer t.count(-len(text))
 	name := logName{job, task}
@@ -93,6 +100,20 @@ func (t *taskLogs) append(job comms.JobID, task string, text []byte) error {
 	}
 	if end+int64(len(text)) > t.limit {
 		text = append(text[:t.limit-end:t.limit-end], fmt.Sprintf("\n[cascade: the log is cut here: it reached %d bytes]\n", t.limit)...)
+	}
+	free, err := t.free(t.dir)
+	if err != nil {
+		return err
+	}
+	short := diskspace.Leaves(t.dir, free, uint64(len(text)), t.leave) != nil
+	switch was := t.short[name]; {
+	case short && was:
+		return nil
+	case short:
+		text = fmt.Appendf(nil, "\n[cascade: text is missing here: only %d MiB of the disk are free, and %d MiB stay free for the ends of jobs]\n", free>>20, t.leave>>20)
+		t.short[name] = true
+	case was:
+		delete(t.short, name)
 	}
 	if _, err := file.Write(text); err != nil {
 		return fmt.Errorf("append to log of task %s: %w", task, err)
@@ -134,6 +155,7 @@ func (t *taskLogs) forget(job comms.JobID) error {
 			delete(t.open, name)
 		}
 	}
+	maps.DeleteFunc(t.short, func(name logName, _ bool) bool { return name.job == job })
 	if err := os.RemoveAll(filepath.Join(t.dir, job.String())); err != nil {
 		return fmt.Errorf("remove logs of job %s: %w", job, err)
 	}

@@ -138,6 +138,9 @@ func (c *Controller) start() (err error) {
 	return owner.Put(c.cfg.State, owner.Sockets(c.links.Addr()), "")
 }
 
+// MinFree returns the free bytes of the state folder's disk below which nothing is stored.
+func (c *Controller) MinFree() uint64 { return c.store.MinFree() }
+
 // Addr returns the address under which the controller can be reached.
 func (c *Controller) Addr() string { return c.links.Addr() }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/cascade-run/cascade/internal/diskspace"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
@@ -102,14 +103,31 @@ func (s *Store) SpillPath(k ledger.Key) string {
 	return filepath.Join(s.spill, hex.EncodeToString(k[:])+spillSuffix)
 }
 
-// Spill writes a dataset with its descriptor to disk. After an error nothing is left behind.
+// Spill writes a dataset with its descriptor to disk, where there is room for what can be done without.
+// After an error nothing is left behind.
 func (s *Store) Spill(k ledger.Key, meta []byte, from ledger.Place) error {
+	return s.toDisk(k, meta, from, s.floors.Spill)
+}
+
+// Keep is Spill for what is to outlive the store: it may take more of the disk.
+func (s *Store) Keep(k ledger.Key, meta []byte, from ledger.Place) error {
+	return s.toDisk(k, meta, from, s.floors.Keep)
+}
+
+func (s *Store) toDisk(k ledger.Key, meta []byte, from ledger.Place, floor uint64) error {
 	fail := func(err error) error { return fmt.Errorf("spill %v (%d bytes): %w", k, from.Bytes, err) }
 	if s.spill == "" {
 		return fail(errors.New("the agent has no spill folder"))
 	}
 	if len(meta) > maxMeta {
 		return fail(fmt.Errorf("descriptor of %d bytes, at most %d: %w", len(meta), maxMeta, ErrBounds))
+	}
+	free, err := s.sys.Free("spill:free", s.spill)
+	if err == nil {
+		err = diskspace.Leaves(s.spill, free, uint64(spillHead+int64(len(meta))+from.Bytes), floor)
+	}
+	if err != nil {
+		return fail(err)
 	}
 	src, err := s.openSegment("spill:source", from.Segment, os.O_RDONLY)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/cascade-run/cascade/internal/diskspace"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
@@ -28,9 +29,10 @@ var (
 
 // Options say where a store lives.
 type Options struct {
-	Root     string // tmpfs folder; "" means DefaultRoot
-	Name     string // of the agent; letters, digits, '-', '_' and '.'; anybody on the host can see it
-	SpillDir string // folder on disk for spill files, made when missing
+	Root     string           // tmpfs folder; "" means DefaultRoot
+	Name     string           // of the agent; letters, digits, '-', '_' and '.'; anybody on the host can see it
+	SpillDir string           // folder on disk for spill files, made when missing
+	Floors   diskspace.Floors // free bytes of its disk that spilled datasets leave; zero: none
 	System   System
 }
 
@@ -38,6 +40,7 @@ type Options struct {
 // time; calls for one segment must keep the ledger's order.
 type Store struct {
 	dir, spill string
+	floors     diskspace.Floors
 	sys        System
 	lockFile   *os.File
 	mu         sync.Mutex
@@ -55,7 +58,7 @@ func OpenStore(o Options) (*Store, error) {
 	if !validName(o.Name) {
 		return nil, fmt.Errorf("open store: name %q: use letters, digits, '-', '_' and '.' only", o.Name)
 	}
-	s := &Store{sys: o.System.withDefaults(), spill: o.SpillDir}
+	s := &Store{sys: o.System.withDefaults(), spill: o.SpillDir, floors: o.Floors}
 	s.dir = filepath.Join(o.Root, fmt.Sprintf("cascade-%d-%s", os.Getuid(), o.Name))
 	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("open store: %w", err)

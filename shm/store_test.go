@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cascade-run/cascade/internal/diskspace"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
@@ -384,5 +385,34 @@ func TestSealTwiceAsAnOrdinaryUser(t *testing.T) { // who, unlike root, can not 
 	must(t, s.Seal(1, ledger.File, 5))
 	if err := s.Seal(1, ledger.File, 4); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("sealed with another length: %v", err)
+	}
+}
+
+func TestSpillLeavesRoomOnTheDisk(t *testing.T) {
+	const size = 1 << 20
+	free := uint64(0)
+	root := t.TempDir()
+	s, err := OpenStore(Options{Root: root, Name: "t", SpillDir: filepath.Join(root, "spill"), Floors: diskspace.Above(16 << 20),
+		System: System{Free: func(string, string) (uint64, error) { return free, nil }}})
+	must(t, err)
+	defer s.Close()
+	must(t, s.Create(1, ledger.File, size))
+	place := ledger.Place{Segment: 1, Bytes: size}
+	for _, c := range []struct {
+		free        uint64
+		spill, keep bool
+	}{
+		{32<<20 + size + 1<<10, true, true},
+		{32<<20 + size, false, true}, // the header has no room
+		{20<<20 + size + 1<<10, false, true},
+		{20<<20 + size, false, false},
+		{0, false, false},
+	} {
+		free = c.free
+		for what, err := range map[string]error{"spill": s.Spill(testKey(1), nil, place), "keep": s.Keep(testKey(2), nil, place)} {
+			if want := map[string]bool{"spill": c.spill, "keep": c.keep}[what]; (err == nil) != want || err != nil && !errors.Is(err, diskspace.ErrLow) {
+				t.Errorf("%s with %d bytes free: %v", what, c.free, err)
+			}
+		}
 	}
 }

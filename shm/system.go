@@ -3,6 +3,8 @@ package shm
 import (
 	"io/fs"
 	"os"
+
+	"github.com/cascade-run/cascade/internal/diskspace"
 )
 
 // System is the operating system as the store uses it. Every call carries a label, such as
@@ -18,6 +20,7 @@ type System struct {
 	Remove func(op, path string) error
 	Read   func(op string, f *os.File, b []byte, off int64) (int, error)
 	Write  func(op string, f *os.File, b []byte, off int64) (int, error)
+	Free   func(op, dir string) (uint64, error)
 }
 
 func (s System) withDefaults() System {
@@ -43,5 +46,6 @@ func (s System) withDefaults() System {
 	set(s.Write != nil, func() {
 		s.Write = func(_ string, f *os.File, b []byte, off int64) (int, error) { return f.WriteAt(b, off) }
 	})
+	set(s.Free != nil, func() { s.Free = func(_, dir string) (uint64, error) { return diskspace.Free(dir) } })
 	return s
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/diskspace"
 )
 
 // Plugin makes one kind of thing that an environment can ask for. Its methods
@@ -113,6 +114,8 @@ type Cache struct {
 	source   Source        // of packages; nil: there are none
 	recent   recent
 	platform string // for which binaries run here; "": ThisPlatform
+	beside   string // folder on whose disk environments leave floor bytes free; "": they may fill theirs
+	floor    uint64
 
 	mu       sync.Mutex
 	held     map[string]*os.File  // locks of the environments that we use, by folder
@@ -290,6 +293,9 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	if *again, err = p.Key(ctx, env); err != nil || *again != key {
 		return false, err
 	}
+	if err := c.leaves(); err != nil {
+		return false, err
+	}
 	rec := Record{Plugin: p.Name(), Key: key, Name: env.Name, What: describe(p, env), Source: env.Source,
 		Packages: build.Packages, Made: started, Seconds: time.Since(started).Seconds(), Bytes: sizeOf(build.Dir)}
 	if _, is := p.(sealed); is {
@@ -307,6 +313,28 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	}
 	made = true
 	return true, nil
+}
+
+// Leave bounds how far environments may fill the disk of a folder, if theirs is the same: what leaves less
+// than so many free bytes once it is built is removed again, and fails.
+func (c *Cache) Leave(folder string, floor uint64) { c.beside, c.floor = folder, floor }
+
+func (c *Cache) leaves() error {
+	if c.beside == "" {
+		return nil
+	}
+	same, err := diskspace.Same(c.dir, c.beside)
+	if err != nil || !same {
+		return err
+	}
+	free, err := diskspace.Free(c.dir)
+	if err != nil {
+		return err
+	}
+	if err := diskspace.Leaves(c.dir, free, 0, c.floor); err != nil {
+		return fmt.Errorf("it was built and removed again (cascade env prune frees what is not in use, --cache names another folder): %w", err)
+	}
+	return nil
 }
 
 // enter waits until this Cache builds dir nowhere else: many that wait for one

@@ -3,6 +3,7 @@ package runtimeenv
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/diskspace"
 )
 
 // fakePlugin is a struct of functions: a test sets what it needs.
@@ -118,6 +120,28 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 	fails = false
 	if act, err := cache.Prepare(t.Context(), dag.Environment{Name: "e"}, nil); err != nil || !act.Built {
 		t.Errorf("second try: %+v, %v", act, err)
+	}
+}
+
+func TestEnvironmentsLeaveRoomOnTheDisk(t *testing.T) {
+	dir := t.TempDir()
+	cache := New(filepath.Join(dir, "cache"), &fakePlugin{create: writeProgram})
+	defer cache.Close()
+	cache.Leave(dir, math.MaxUint64)
+	_, err := cache.Prepare(t.Context(), dag.Environment{Name: "e"}, nil)
+	if !errors.Is(err, diskspace.ErrLow) || !strings.Contains(err.Error(), "cascade env prune") {
+		t.Errorf("error %v", err)
+	}
+	if list, err := cache.List(); err != nil || len(list) != 0 {
+		t.Errorf("it stays: %v, %v", list, err)
+	}
+	cache.Leave(dir, 1)
+	if _, err := cache.Prepare(t.Context(), dag.Environment{Name: "e"}, nil); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+	cache.Leave("/proc", math.MaxUint64) // another disk
+	if _, err := cache.Prepare(t.Context(), dag.Environment{Name: "f", Vars: map[string]string{"A": "1"}}, nil); err != nil {
+		t.Errorf("beside another disk: %v", err)
 	}
 }
 

@@ -54,6 +54,7 @@ type flags struct {
 	metrics       string
 	cpu           float64
 	memory, store string
+	minFree       string
 	gpuMemory     string
 	resources     map[string]string
 	cacheLimit    string
@@ -110,6 +111,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.StringToStringVar(&f.resources, "resource", nil, "`NAME=AMOUNT`: further resources that tasks may use, such as licence=2; a job file says how many a task takes")
 	s.StringVar(&f.memory, "memory", "", "private memory that tasks may use, such as 8GiB (default the host's less the store)")
 	s.StringVar(&f.store, "store", "", "shared memory for datasets, such as 4GiB (default 30 % of the host's)")
+	s.StringVar(&f.minFree, "min-free", "", "--min-free of a controller that has its state on the same disk (default 256MiB): spilled datasets leave twice as much free, logs and environments half as much again")
 	s.StringVar(&f.gangPorts, "gang-ports", "27000-28999", "ports that members of gangs are given, one each")
 	s.IntVar(&f.cfg.Warm, "warm", 0, "executors to start before the first task (default one per core, negative none)")
 	s.DurationVar(&f.cfg.Silence, "silence", 0, daemon.SilenceHelp)
@@ -125,12 +127,13 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 
 func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 	cfg := f.cfg
+	var minFree int64
 	cfg.CPU = int64(f.cpu * 1000)
 	cfg.Executor = strings.Fields(f.executor)
 	for _, size := range []struct {
 		flag, text string
 		to         *int64
-	}{{"memory", f.memory, &cfg.Memory}, {"store", f.store, &cfg.Store}, {"gpu-memory", f.gpuMemory, &cfg.GPUMem}, {"cache-limit", f.cacheLimit, &cfg.Limits.Environments.Bytes}} {
+	}{{"memory", f.memory, &cfg.Memory}, {"store", f.store, &cfg.Store}, {"gpu-memory", f.gpuMemory, &cfg.GPUMem}, {"min-free", f.minFree, &minFree}, {"cache-limit", f.cacheLimit, &cfg.Limits.Environments.Bytes}} {
 		if size.text == "" {
 			continue
 		}
@@ -140,6 +143,7 @@ func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 		}
 		*size.to = n
 	}
+	cfg.MinFree = uint64(minFree)
 	var err error
 	if cfg.Custom, err = amounts(f.resources); err != nil {
 		return cfg, err

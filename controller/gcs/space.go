@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // ErrNoSpace says that a write was refused because the disk is nearly full.
@@ -33,14 +31,6 @@ type space struct {
 	held    bool
 	told    bool // what onPause was told last
 	telling bool // somebody calls onPause
-}
-
-func freeBytes(dir string) (uint64, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("free space of %s: %w", dir, err)
-	}
-	return st.Bavail * uint64(st.Bsize), nil
 }
 
 // gauge asks for the free bytes of a disk, seldom while there are plenty of them:

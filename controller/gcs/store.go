@@ -13,6 +13,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/internal/diskspace"
 )
 
 // Errors of the store.
@@ -79,7 +80,7 @@ func (o *Options) defaults() {
 	if o.MinFree == 0 {
 		// Of its own accord Badger may still write each memtable as a table, and as much again in a compaction.
 		memTable, _ := o.memory(o.Shards)
-		o.MinFree = max(256<<20, uint64(o.Shards)*2*(numMemtables+1)*uint64(memTable))
+		o.MinFree = max(diskspace.DefaultCommit, uint64(o.Shards)*2*(numMemtables+1)*uint64(memTable))
 	}
 	if o.Reserve == 0 {
 		o.Reserve = 32 << 20
@@ -88,7 +89,7 @@ func (o *Options) defaults() {
 		o.OnPause = func(bool, uint64) {}
 	}
 	if o.freeBytes == nil {
-		o.freeBytes = (&gauge{ask: freeBytes, now: time.Now, plenty: o.MinFree + gaugeAbove}).freeBytes
+		o.freeBytes = (&gauge{ask: diskspace.Free, now: time.Now, plenty: o.MinFree + gaugeAbove}).freeBytes
 	}
 	if o.poll == 0 {
 		o.poll = 500 * time.Millisecond
@@ -222,6 +223,9 @@ func (s *Store) Close() error {
 	s.watches.close()
 	return errors.Join(append(errs, s.lock.Close())...)
 }
+
+// MinFree returns the free bytes of the disk below which commits wait.
+func (s *Store) MinFree() uint64 { return s.space.min }
 
 // Map returns the shard map in use.
 func (s *Store) Map() ShardMap { return s.shardOf }

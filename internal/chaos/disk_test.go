@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,11 +92,11 @@ func TestSpillDiskFull(t *testing.T) {
 	state := scratchfs.Tmpfs(t, t.TempDir(), 256<<20)
 	h := New(t)
 	h.Controller()
-	h.Agent("--state", state, "--store", "32MiB")
+	h.Agent("--state", state, "--store", "32MiB", "--min-free", "16MiB")
 	release := scratchfs.Fill(t, state, 8<<20)
 	h.Write("job.yaml", spilling)
 	full := h.Command("submit", "job.yaml", "--wait", "--to", h.Address())
-	if code := full.Wait(); code != 1 || !strings.Contains(full.Output(), "no space left on device") {
+	if code := full.Wait(); code != 1 || !strings.Contains(full.Output(), "the disk is nearly full: 8 MiB are free in "+state) {
 		t.Errorf("with memory and disk full the job ended with %d:\n%s", code, full.Output())
 	}
 	release()
@@ -106,6 +107,43 @@ func TestSpillDiskFull(t *testing.T) {
 		} else if code != 1 || try == 100 {
 			t.Fatalf("with room the job ended with %d:\n%s", code, again.Output())
 		}
+	}
+}
+
+// TestStateAndSpillOnOneDisk: what memory has no room for goes to the disk of the store. It leaves there
+// what the store needs to end the job: well, or with a sentence that names the disk.
+func TestStateAndSpillOnOneDisk(t *testing.T) {
+	t.Parallel()
+	if !scratchfs.Enter(t) {
+		return
+	}
+	for _, c := range []struct {
+		parts int // of 16 MiB; 64 MiB are in memory, and some 150 MiB may go to the disk
+		fails bool
+	}{{parts: 9}, {parts: 20, fails: true}} {
+		t.Run(fmt.Sprint(c.parts), func(t *testing.T) {
+			state := scratchfs.Tmpfs(t, t.TempDir(), 700<<20)
+			h := New(t)
+			h.Write("job.yaml", fmt.Sprintf(`
+job: onedisk
+tasks:
+  part: {for: {i: "1..%[1]d"}, command: "head -c 16777000 /dev/zero > ${out.bytes}", out: [bytes]}
+  size: {for: {i: "1..%[1]d"}, command: "wc -c < ${in.bytes} > ${out.n}", in: {bytes: "part[${i}].bytes"}, out: [n]}
+  again: {for: {i: "1..%[1]d"}, command: "wc -c < ${in.bytes} > ${out.n}", in: {bytes: "part[${i}].bytes", all: "size[*].n"}, out: [n]}
+outputs: ["again[*].n"]
+`, c.parts))
+			run := h.start("cascade run", Program(t, "cascade"), "run", "job.yaml", "--cpu", "2", "--memory", "1GiB", "--store", "64MiB", "--state", state)
+			code, said := run.Wait(), run.Output()
+			switch {
+			case !c.fails && code != 0:
+				t.Errorf("the run ended with %d:\n%s", code, said)
+			case c.fails && (code != 1 || !strings.Contains(said, "the disk is nearly full: ") || !strings.Contains(said, "--state")):
+				t.Errorf("the run ended with %d:\n%s", code, said)
+			}
+			if strings.Contains(said, "submits are refused") {
+				t.Errorf("the store had no room:\n%s", said)
+			}
+		})
 	}
 }
 

@@ -311,7 +311,7 @@ func (l *Ledger) unstick(g *grant, short shortage) bool {
 		return true
 	}
 	young := l.queues[Grow][len(l.queues[Grow])-1]
-	l.fail(young, fmt.Errorf("%d of %d bytes are held: %w", l.held, l.limit, ErrStuck))
+	l.fail(young, l.stuck())
 	return true
 }
 
@@ -320,7 +320,7 @@ func (l *Ledger) unstick(g *grant, short shortage) bool {
 // themselves, because they wait for those who ask.
 func (l *Ledger) Unstick() {
 	if q := l.queues[Grow]; len(q) > 0 && l.io == 0 {
-		l.fail(q[len(q)-1], fmt.Errorf("%d of %d bytes are held: %w", l.held, l.limit, ErrStuck))
+		l.fail(q[len(q)-1], l.stuck())
 		l.pump()
 	}
 }
@@ -417,6 +417,11 @@ func (l *Ledger) pass(first *grant) bool {
 		}
 	}
 	return false
+}
+
+func (l *Ledger) stuck() error {
+	err := fmt.Errorf("%d of %d bytes are held: %w", l.held, l.limit, ErrStuck)
+	return errors.Join(err, l.spillErr, l.createErr)
 }
 
 func (l *Ledger) noRoom(short shortage) error {
