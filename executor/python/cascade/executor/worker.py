@@ -86,7 +86,7 @@ class Worker:
         self._rate = 0.0
         self._bounded = False  # the threads of libraries
         self._raised: Callable[[], context.Cancelled | None] | None = None  # in the current run
-        self._own: dict[str, str | None] = {}  # variables of the current run, as they were before
+        self._before: dict[str, str | None] = {}  # variables of the current run, as they were before
         self._in_function = False  # the main thread may be interrupted
         self._ended = 0  # when the last run ended
         self._helper_sleeps = False
@@ -312,7 +312,7 @@ class Worker:
         outputs: list[m.Desc] = []
         counts: list[m.StreamEnd] = []
         error: m.TaskError | None = None
-        self._own = _setenv(run.env) if run.env else {}
+        self._before = _setenv(run.env) if run.env else {}
         self._context, self._raised = self._state.context(), None
         first = run.kind.function is None
         try:
@@ -331,7 +331,7 @@ class Worker:
 
     def imported(self) -> None:
         """A function's module was imported: what it has set belongs to the process."""
-        self._state.adopt(self._own)
+        self._state.adopt(self._before)
         self._context = self._state.context()
 
     def _settle(self, run: Run, outputs: list[m.Desc], counts: list[m.StreamEnd], error: m.TaskError | None) -> None:
