@@ -305,7 +305,11 @@ func TestExternalIsEnded(t *testing.T) {
 	cache := plugged(t, "hangs")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, err := cache.Prepare(ctx, asks("hangs", nil), func(string) { cancel() })
+	_, err := cache.Prepare(ctx, asks("hangs", nil), func(text string) {
+		if text != "" { // it is at work
+			cancel()
+		}
+	})
 	var failed *PluginError
 	if !errors.As(err, &failed) || !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)

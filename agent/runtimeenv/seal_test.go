@@ -15,7 +15,7 @@ func TestEnvironmentsAreSealed(t *testing.T) {
 	cache := newPythonCache(t)
 	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
 	source := t.TempDir()
-	for name, text := range map[string]string{"wd/pkg/tool.py": "value = 1\n", "wd/data.txt": "data", "wd/broken.py": "def f(:\n", "mod.py": "value = 2\n"} {
+	for name, text := range map[string]string{"wd/pkg/tool.py": "value = 1\n", "wd/data.txt": "data", "mod/mod.py": "value = 2\n", "mod/broken.py": "def f(:\n"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(source, name)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -24,7 +24,7 @@ func TestEnvironmentsAreSealed(t *testing.T) {
 		}
 	}
 	env := pythonEnv("e")
-	env.Source, env.WorkingDir, env.PyModules = source, "wd", []string{"mod.py"}
+	env.Source, env.WorkingDir, env.PyModules = source, "wd", []string{"mod"}
 	act, err := cache.Prepare(t.Context(), env, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,10 @@ func TestEnvironmentsAreSealed(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, module := range []string{"tool", "mod", "worker", "fallback"} { // the job's, the executor's, that of a package
+	if compiled["tool"] {
+		t.Error("working_dir has files that are not the user's")
+	}
+	for _, module := range []string{"mod", "worker", "fallback"} { // the job's, the executor's, that of a package
 		if !compiled[module] {
 			t.Errorf("module %s was not compiled", module)
 		}
