@@ -69,6 +69,7 @@ type Executor struct {
 	watch     *time.Timer // looks at runs that take their time
 	starter   command.Starter
 	capture   capture
+	state     *state // what functions share; the runner's
 
 	mu      sync.Mutex
 	welcome *comms.Welcome
@@ -337,6 +338,10 @@ func (e *Executor) next() *run {
 		e.out.flush()
 		if last {
 			return nil
+		}
+		if !e.state.waits(e.limits.cpu) {
+			e.left.leaving = true
+			continue
 		}
 		if !e.await() {
 			return nil

@@ -108,8 +108,14 @@ func (e *Executor) execute(r *run) {
 	if !e.claim(r) {
 		return
 	}
+	if !e.state.begins(r) {
+		e.left.leaving = true // after this run, which is in hand
+	}
 	var item comms.ReportItem
 	defer func() {
+		if !e.state.ended(r) {
+			e.left.leaving = true
+		}
 		e.mu.Lock()
 		e.current = nil
 		done := e.live.forget(r)

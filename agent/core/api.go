@@ -95,7 +95,7 @@ type (
 		Stack    string      // of that panic
 		Tail     []byte      // last bytes it wrote
 	}
-	// EnvWaits says what a build waits for, such as a package index that does not
+	// EnvWaits says that an environment was not found and is built (Why is empty), or what its build waits for, such as a package index that does not
 	// answer. EnvReady is still to come.
 	EnvWaits struct {
 		Job      comms.JobID

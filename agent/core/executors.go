@@ -89,6 +89,7 @@ type environment struct {
 	commands bool // what runs in it are commands, where they have executors of their own
 	state    envState
 	err      string
+	begun    bool   // it is built, and that was told
 	pool     *pool  // when ready
 	dir      string // where its tasks start, when that is not the job's folder
 	asked    bool   // its functions are to be checked before its first task runs
@@ -154,7 +155,6 @@ func (c *Core) buildEnv(e *environment) {
 		c.envDone(e, EnvReady{Err: "no environment of this name in the job"})
 		return
 	}
-	c.note(e.job, comms.Event{Kind: comms.EventBuilding, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name}})
 	c.emit(BuildEnv{Job: e.job.id, Env: *env, Commands: e.commands, Dir: e.job.dir})
 }
 
@@ -182,12 +182,18 @@ func (c *Core) envReady(ev EnvReady) {
 	}
 }
 
-// envWaits notes what a build waits for: whoever looks at the job is told.
+// envWaits notes that an environment is built, as it was not found, or what the build waits for: whoever looks at the job is told.
 func (c *Core) envWaits(ev EnvWaits) {
-	if e := c.beingBuilt(ev.Job, envKey{ev.Name, ev.Commands}); e != nil {
-		c.note(e.job, comms.Event{Kind: comms.EventBuilding, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name},
-			Error: &comms.TaskError{Kind: comms.ErrorSetup, Message: ev.Why, Agent: c.cfg.Agent}})
+	e := c.beingBuilt(ev.Job, envKey{ev.Name, ev.Commands})
+	if e == nil || ev.Why == "" && e.begun {
+		return
 	}
+	e.begun = true
+	note := comms.Event{Kind: comms.EventBuilding, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name}}
+	if ev.Why != "" {
+		note.Error = &comms.TaskError{Kind: comms.ErrorSetup, Message: ev.Why, Agent: c.cfg.Agent}
+	}
+	c.note(e.job, note)
 }
 
 func (c *Core) envDone(e *environment, ready EnvReady) {

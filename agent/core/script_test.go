@@ -204,7 +204,7 @@ func (s *script) run(d *datadriven.TestData) string {
 		return s.step(FromController{Msg: &comms.Committed{UpTo: uint64(number(w[0]))}})
 	case "env":
 		id, commands := comms.JobID{byte(number(w[0]))}, len(w) > 2 && w[2] == "commands"
-		if why := named["waits"]; why != "" {
+		if why := named["waits"]; why != "" || w[len(w)-1] == "building" {
 			return s.step(EnvWaits{Job: id, Name: w[1], Commands: commands, Why: why})
 		}
 		return s.step(EnvReady{Job: id, Name: w[1], Commands: commands, Key: named["key"], Dir: named["dir"], Err: named["err"]})

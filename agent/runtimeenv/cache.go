@@ -189,8 +189,8 @@ func (c *Cache) Key(ctx context.Context, env dag.Environment) (string, error) {
 
 // Prepare makes env unless the cache has it, and returns how to start executors
 // in it; until Close nobody prunes it. It may take minutes. Callers may ask for one environment at the same
-// time: one of them builds, the others wait. tell, when it is not nil, is told what
-// a build waits for, from another goroutine perhaps. What was found is not looked for again
+// time: one of them builds, the others wait. tell, when it is not nil, is told that something
+// is built ("") and what that waits for, from another goroutine perhaps. What was found is not looked for again
 // within a second unless a file has changed.
 func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text string)) (Activation, error) {
 	q := c.recent.ask(env) // before the look: a file that changes meanwhile makes another question
@@ -201,6 +201,7 @@ func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text
 	if err := c.Validate(env); err != nil {
 		return Activation{}, err
 	}
+	tell = onceBuilt(tell)
 	for _, p := range c.serving(env) {
 		dir, built, err := c.prepare(ctx, p, env, tell)
 		if err != nil {
@@ -220,6 +221,19 @@ func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text
 	}
 	c.recent.note(q, act)
 	return act, nil
+}
+
+// onceBuilt makes tell one that tells once that something is built, before all else.
+func onceBuilt(tell func(string)) func(string) {
+	if tell == nil {
+		return nil
+	}
+	begun := sync.OnceFunc(func() { tell("") })
+	return func(text string) {
+		if begun(); text != "" {
+			tell(text)
+		}
+	}
 }
 
 // Found returns what a Prepare of env would, when that is known without a look at any file: it never waits.
@@ -262,6 +276,9 @@ func (c *Cache) prepare(ctx context.Context, p Plugin, env dag.Environment, tell
 // the build it computes the key again: when the sources changed meanwhile, what
 // was built may not be what the key says, and it is thrown away.
 func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, dir string, again *string, tell func(string)) (built bool, err error) {
+	if tell != nil {
+		tell("")
+	}
 	parent := filepath.Dir(dir)
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return false, fmt.Errorf("make cache folder: %w", err)

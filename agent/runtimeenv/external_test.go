@@ -198,7 +198,7 @@ func TestExternal(t *testing.T) {
 	}
 	dir := filepath.Join(cache.dir, "plugin-good", strings.TrimPrefix(act.Keys[0], "plugin-good-"))
 	want := []string{"HOME_OF_TOOL=" + dir, "PATH=" + filepath.Join(dir, "bin") + ":" + os.Getenv("PATH")}
-	if !act.Built || !slices.Equal(act.Env, want) || !slices.Equal(told, []string{"makes " + dir}) {
+	if !act.Built || !slices.Equal(act.Env, want) || !slices.Equal(told, []string{"", "makes " + dir}) {
 		t.Errorf("it is %+v, told %q", act, told)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "tool")); err != nil {
@@ -274,7 +274,7 @@ func TestExternalTransient(t *testing.T) {
 	cache := plugged(t, "tries")
 	var told []string
 	act, err := cache.Prepare(t.Context(), asks("tries", nil), func(text string) { told = append(told, text) })
-	if err != nil || !act.Built || len(told) != 3 || !strings.Contains(told[1], "the server is busy") {
+	if err != nil || !act.Built || len(told) != 4 || !strings.Contains(told[2], "the server is busy") {
 		t.Errorf("%+v, %v, told %q", act, err, told)
 	}
 }
@@ -305,7 +305,11 @@ func TestExternalIsEnded(t *testing.T) {
 	cache := plugged(t, "hangs")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, err := cache.Prepare(ctx, asks("hangs", nil), func(string) { cancel() })
+	_, err := cache.Prepare(ctx, asks("hangs", nil), func(text string) {
+		if text != "" { // it is at work
+			cancel()
+		}
+	})
 	var failed *PluginError
 	if !errors.As(err, &failed) || !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)

@@ -90,7 +90,7 @@ func (w workingDir) Create(ctx context.Context, env dag.Environment, b *Build) e
 	if err := w.cache.place(ctx, env, env.WorkingDir, b.Dir); err != nil {
 		return fmt.Errorf("working_dir: %w", err)
 	}
-	return w.cache.compile(ctx, env, b)
+	return nil // tasks list the folder: what is compiled would be found there
 }
 
 // place puts the content of a folder, archive or package, or a file, into a folder.

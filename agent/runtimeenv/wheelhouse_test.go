@@ -74,7 +74,7 @@ func TestPythonFromWheelsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"fetches uv, which builds Python environments", "installs packages"}; !slices.Equal(told, want) {
+	if want := []string{"", "fetches uv, which builds Python environments", "installs packages"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 	if out := runPython(t, act, "import tiny, zmq, msgpack; print(tiny.version, bool(zmq.zmq_version()))"); out != "1 True" {

@@ -225,7 +225,9 @@ func (p *attempt) environment(ctx context.Context) error {
 		}
 		// It is closed only when it cannot be used: what runs needs the environment for
 		// as long as this process lives, and its lock ends with it.
-		act, err = cache.Prepare(ctx, env, func(text string) { fmt.Fprintf(p.app.err, "environment %s: %s\n", env.Name, text) })
+		act, err = cache.Prepare(ctx, env, func(text string) {
+			fmt.Fprintf(p.app.err, "environment %s: %s\n", env.Name, cmp.Or(text, "is being built"))
+		})
 		if err != nil {
 			if len(p.graph.Packages()) > 0 {
 				err = fmt.Errorf("%w; files that were submitted on another host are on those that ran the job: run this there, or --from %s on the cluster", err, p.flags.task)

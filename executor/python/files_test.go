@@ -23,7 +23,7 @@ tasks:
   look: {run: "py:files.look", in: {after: spoil.worked}, out: [found]}
 outputs: [spoil.worked, look.found]
 `))
-	const want = "look.found = [[\"data.txt\"],[\"files.py\"],\"original\",true]\nspoil.worked = []\n"
+	const want = "look.found = [[\"data.txt\"],[\"__pycache__\",\"files.py\"],\"original\",true]\nspoil.worked = []\n"
 	if got := outcome(t, c, job); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -3,7 +3,16 @@
 package python_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/cascadetest"
@@ -55,5 +64,79 @@ outputs: [after.found]
 	const want = "after.found = {\"found\":[],\"processes\":[0,0,2]}\n"
 	if got := outcome(t, c, job); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+var _ = cascade.Func1("Change", change, "with -> found")
+
+type changeParams struct{ What string }
+
+var firstLook string // how the first task found the process
+
+// change looks whether the process is as the first found it, and changes one thing.
+func change(_ context.Context, p changeParams) (string, error) {
+	cwd, err := os.Getwd()
+	if err != nil {
+		cwd = err.Error()
+	}
+	mask := syscall.Umask(0)
+	syscall.Umask(mask)
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return "", err
+	}
+	found := fmt.Sprintf("%s %o %q %d %t %d %q", cwd, mask, os.Environ(), files.Cur, os.Stdout == nil, log.Flags(), log.Prefix())
+	if firstLook == "" {
+		firstLook = found
+	}
+	if found != firstLook {
+		return found + " and not " + firstLook, nil
+	}
+	fmt.Println("printed by " + p.What)
+	switch p.What {
+	case "folder":
+		err = os.Chdir("/")
+	case "removed folder":
+		var dir string
+		if dir, err = os.MkdirTemp("", ""); err == nil {
+			err = errors.Join(os.Chdir(dir), os.Remove(dir))
+		}
+	case "mask":
+		syscall.Umask(0o777)
+	case "variables":
+		err = errors.Join(os.Setenv("MODE", "fast"), os.Unsetenv("HOME"), os.Setenv("PATH", "/nowhere"))
+	case "limits":
+		err = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 77, Max: files.Max})
+	case "streams":
+		os.Stdout = nil
+		log.SetFlags(0)
+		log.SetPrefix("other ")
+	}
+	return "", err
+}
+
+// The same of Go functions. One that only sets a variable takes less time than a system call, and is
+// looked at before a task of another job.
+func TestStateOfAGoProcess(t *testing.T) {
+	c := cascadetest.Start(t, cascade.WithCPU(1))
+	for range 2 {
+		job := submitText(t, c, ".", []byte(`job: state
+tasks:
+  change:
+    for: {what: [folder, removed folder, mask, limits, streams, variables]}
+    run: Change
+    with: {what: "${what}"}
+    out: [found]
+outputs: ["change[*].found"]
+`))
+		got := outcome(t, c, job)
+		for _, what := range []string{"folder", "removed folder", "mask", "limits", "streams", "variables"} {
+			if want := fmt.Sprintf("change[%s] printed\n  printed by %[1]s\n", what); !strings.Contains(got, want) {
+				t.Errorf("no %q in:\n%s", want, got)
+			}
+			if want := fmt.Sprintf("change[%s].found = \n", what); !strings.Contains(got, want) {
+				t.Errorf("no %q in:\n%s", want, got)
+			}
+		}
 	}
 }

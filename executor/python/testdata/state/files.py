@@ -28,7 +28,7 @@ def spoil():
 
 def look(after):
     """What is there, and whether modules were compiled when the environment was built."""
-    found = [sorted(p.name for p in folder.iterdir() if p.name != "__pycache__") for folder in (pathlib.Path("."), HERE)]
+    found = [sorted(p.name for p in folder.iterdir()) for folder in (pathlib.Path("."), HERE)]
     return [*found, pathlib.Path("data.txt").read_text(), os.path.exists(__cached__)]
 
 
