@@ -72,6 +72,7 @@ type Word struct{ Parts []dag.ArgPart }
 type KindIn struct {
 	Name string // as the function or command line names it
 	List bool   // it takes a list of datasets rather than one
+	From string // where it comes from, as the job says it, for messages: "mask.x"; "" is not said
 }
 
 // KindOut describes an output of a kind.
@@ -303,9 +304,10 @@ func (m *Kind) code(c *Coder) {
 		String(c, &m.Stdin)
 		String(c, &m.Stdout)
 		Slice(c, &m.Inputs, func(c *Coder, i *KindIn) {
-			c.Struct(2, func(c *Coder) {
+			c.Struct(3, func(c *Coder) {
 				String(c, &i.Name)
 				c.Bool(&i.List)
+				String(c, &i.From)
 			})
 		})
 		Slice(c, &m.Outputs, func(c *Coder, o *KindOut) {

@@ -121,17 +121,21 @@ func TestCommandReadsNoPickle(t *testing.T) {
 	a, s := startWithStore(t, testRegistry())
 	pickled, labelled, extension := raw("stream and buffers"), raw("labels and arrays"), raw("\xd4\x05\x00")
 	pickled.Codec, labelled.Codec, extension.Codec = "pickle5", "xarray", "msgpack"
+	mask, keys := pickled, raw("\x81\x92\x01\x02\x03") // {[1, 2]: 3}
+	mask.DType, keys.Codec = "array of bool", "msgpack"
 	for _, c := range []struct {
 		d    comms.Desc
 		want string
 	}{
-		{pickled, `input "model": it is a Python object, pickled, which only Python tasks read: return text,`},
-		{s.put(a, ledger.File, pickled), `input "model": it is a Python object, pickled, which only Python tasks read: return text,`},
+		{pickled, `input "model": fit.model is a Python object, pickled, which only Python tasks read: return text,`},
+		{s.put(a, ledger.File, pickled), `input "model": fit.model is a Python object, pickled, which only Python tasks read: return text,`},
+		{mask, `input "model": fit.model is a Python object, pickled (array of bool), which only Python tasks read: return x.astype("uint8") for a command`},
+		{keys, `input "model": fit.model cannot be a file: write msgpack as JSON: the key [1,2] is a list (in Python a tuple)`},
 		{labelled, `input "model": it is an object of xarray, which only Python tasks read: return its array`},
 		{s.put(a, ledger.File, labelled), `input "model": it is an object of xarray, which only Python tasks read: return its array`},
-		{extension, `unknown ext id=5; return text, bytes, or plain values for a command`},
+		{extension, `input "model": fit.model cannot be a file: write msgpack as JSON: msgpack: unknown ext id=5`},
 	} {
-		a.dispatch(a.run(a.sh("cat", []string{"model"}, nil, func(k *comms.Kind) { k.Stdin = "model" }), c.d))
+		a.dispatch(a.run(a.sh("cat", []string{"model"}, nil, func(k *comms.Kind) { k.Stdin, k.Inputs[0].From = "model", "fit.model" }), c.d))
 		if e := a.items(1)[0].Error; e == nil || e.Kind != comms.ErrorInput || !strings.Contains(e.Message, c.want) {
 			t.Errorf("error is %+v, want %s", e, c.want)
 		}

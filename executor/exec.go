@@ -169,13 +169,13 @@ func (p *program) file(input string, k int, d *comms.Desc) (string, error) {
 	}
 	switch f.Codec {
 	case value.Pickle:
-		return "", errors.New("it is a Python object, pickled, which only Python tasks read: return text, bytes, an array, or lists and dicts of plain values for a command")
+		return "", fmt.Errorf("%s is %s, which only Python tasks read: return %s for a command", r.source(input), value.Pickled(d.DType), value.PlainForm(d.DType))
 	case value.XArray:
 		return "", errors.New("it is an object of xarray, which only Python tasks read: return its array (x.values), or bytes such as those of x.to_netcdf() for a command")
 	}
 	b, err := value.Text(f)
 	if err != nil {
-		return "", fmt.Errorf("%w; return text, bytes, or plain values for a command", err)
+		return "", fmt.Errorf("%s cannot be a file: %w", r.source(input), err)
 	}
 	if err := p.makeDir(); err != nil {
 		return "", err
@@ -186,6 +186,16 @@ func (p *program) file(input string, k int, d *comms.Desc) (string, error) {
 	}
 	r.usage.Copied += uint64(len(b))
 	return path, nil
+}
+
+// source names where an input comes from, as the job says it.
+func (r *run) source(input string) string {
+	for _, in := range r.kind.Inputs {
+		if in.Name == input && in.From != "" {
+			return in.From
+		}
+	}
+	return "it"
 }
 
 func (p *program) content(input string, d *comms.Desc) (value.Flat, error) {

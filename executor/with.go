@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/vmihailenco/msgpack/v5"
-
 	"github.com/cascade-run/cascade/executor/value"
 )
 
@@ -192,7 +190,7 @@ func decodeAny(data []byte) (v any, err error) {
 	if err := value.CheckMsgpack(data); err != nil {
 		return nil, err
 	}
-	if err := msgpack.Unmarshal(data, &v); err != nil {
+	if err := value.Unmarshal(data, &v); err != nil {
 		return nil, fmt.Errorf("decode msgpack: %w", err)
 	}
 	return v, nil

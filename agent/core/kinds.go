@@ -98,8 +98,9 @@ func (c *Core) newKind(j *job, gs *groupState) *comms.Kind {
 			k.Axes = append(k.Axes, comms.KindAxis{First: g.Axes[i].First, N: int64(g.Axes[i].Len())})
 		}
 	}
-	for _, in := range g.Inputs {
-		k.Inputs = append(k.Inputs, comms.KindIn{Name: in.Name, List: in.List})
+	for i := range g.Inputs {
+		in := &g.Inputs[i]
+		k.Inputs = append(k.Inputs, comms.KindIn{Name: in.Name, List: in.List, From: sourceText(in)})
 	}
 	for o, out := range g.Outputs {
 		ko := comms.KindOut{Name: out.Name, Generate: out.Generate, Count: out.Count, File: gs.file[o]}
@@ -119,6 +120,17 @@ func (c *Core) newKind(j *job, gs *groupState) *comms.Kind {
 		}
 	}
 	return k
+}
+
+// sourceText says where an input comes from, for messages: of a list its first source.
+func sourceText(in *dag.InputDecl) string {
+	switch len(in.From) {
+	case 0:
+		return ""
+	case 1:
+		return in.From[0].Text
+	}
+	return in.From[0].Text + ", ..."
 }
 
 // hashAnyway is up to how many bytes a dataset has a hash where the job says nothing of

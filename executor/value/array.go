@@ -179,7 +179,10 @@ func aligned(b []byte) []byte {
 
 func mismatch(f Flat, want string) error {
 	have := f.Codec
-	if f.Codec == Numbers {
+	switch f.Codec {
+	case Pickle:
+		have = Pickled(f.DType)
+	case Numbers:
 		have = fmt.Sprintf("an array of %s with shape %v", f.DType, f.Shape)
 	}
 	return fmt.Errorf("%w: it is %s, the function takes %s", ErrType, have, want)

@@ -69,14 +69,14 @@ func (c msgpackCodec) Encode(v any) (Flat, error) {
 
 func (c msgpackCodec) Decode(f Flat) (any, error) {
 	if f.Codec != Msgpack {
-		return nil, mismatch(f, c.t.String())
+		return nil, mismatch(f, typeName(c.t))
 	}
 	if err := CheckMsgpack(f.Bytes); err != nil {
 		return nil, fmt.Errorf("%w: decode %s: %w", ErrType, c.t, err)
 	}
 	p := reflect.New(c.t)
-	if err := msgpack.Unmarshal(f.Bytes, p.Interface()); err != nil {
-		return nil, fmt.Errorf("%w: decode msgpack as %s: %w", ErrType, c.t, err)
+	if err := Unmarshal(f.Bytes, p.Interface()); err != nil {
+		return nil, fmt.Errorf("%w: the function takes %s: %w", ErrType, typeName(c.t), err)
 	}
 	return p.Elem().Interface(), nil
 }

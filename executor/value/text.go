@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
@@ -24,7 +26,8 @@ func Text(f Flat) ([]byte, error) {
 }
 
 // msgpackJSON writes as JSON what msgpack holds: keys sorted and as text, bytes in base64,
-// times as in RFC 3339, numbers that are not finite as null.
+// times as in RFC 3339, numbers that are not finite as null. It fails for keys that are
+// neither text nor numbers or would be there twice, and for text that is not UTF-8.
 func msgpackJSON(b []byte) ([]byte, error) {
 	if err := CheckMsgpack(b); err != nil {
 		return nil, err
@@ -70,6 +73,14 @@ func (t *transcript) leaf(v any) error {
 		v = finite(float64(x), 32)
 	case float64:
 		v = finite(x, 64)
+	case string:
+		if !utf8.ValidString(x) {
+			return fmt.Errorf("the text %q is not UTF-8, as JSON is", x)
+		}
+	case time.Time:
+		if y := x.Year(); y < 0 || y > 9999 {
+			return fmt.Errorf("a time in the year %d: JSON has the years 0 to 9999", y)
+		}
 	}
 	if err := t.plain.Encode(v); err != nil {
 		return err
@@ -124,11 +135,11 @@ func (t *transcript) mapping() error {
 		if i > 0 {
 			t.to.WriteByte(',')
 		}
-		key, err := t.from.DecodeInterface()
+		key, err := t.key()
 		if err != nil {
 			return err
 		}
-		m := member{key: fmt.Sprint(key), start: t.to.Len(), first: len(t.unsorted) - base}
+		m := member{key: key, start: t.to.Len(), first: len(t.unsorted) - base}
 		if err := t.leaf(m.key); err != nil {
 			return err
 		}
@@ -141,13 +152,49 @@ func (t *transcript) mapping() error {
 	}
 	t.to.WriteByte('}')
 	byKey := func(a, b member) int { return strings.Compare(a.key, b.key) }
-	if slices.IsSortedFunc(members, byKey) {
+	ordered := slices.IsSortedFunc(members, byKey)
+	if !ordered {
+		slices.SortStableFunc(members, byKey)
+	}
+	for i := range members[min(1, n):] {
+		if key := members[i].key; key == members[i+1].key {
+			return fmt.Errorf("two keys are %q as text: return keys of one kind", key)
+		}
+	}
+	if ordered {
 		return nil
 	}
-	slices.SortStableFunc(members, byKey)
 	within := slices.Clone(t.unsorted[base:])
 	t.unsorted = append(t.unsorted[:base], unsorted{start, t.to.Len(), members, within})
 	return nil
+}
+
+// key reads a key as the text that JSON has of it.
+func (t *transcript) key() (string, error) {
+	key, err := t.from.DecodeInterface()
+	if err != nil {
+		return "", err
+	}
+	kind := kindText(key)
+	switch x := key.(type) {
+	case string:
+		return x, nil
+	case int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64:
+		text, err := json.Marshal(x)
+		if err != nil {
+			return "", fmt.Errorf("the key %v is no finite number: return text or numbers as keys", x)
+		}
+		return string(text), nil
+	case []any:
+		kind = "a list (in Python a tuple)"
+	case time.Time:
+		kind = "a time"
+	}
+	text, err := json.Marshal(key)
+	if err != nil {
+		text = []byte("?")
+	}
+	return "", fmt.Errorf("the key %s is %s: JSON has text and numbers as keys, so return such (in Python {str(k): v for k, v in x.items()})", text, kind)
 }
 
 // sorted returns the text with all maps in order, each byte of it copied once at most.

@@ -41,12 +41,31 @@ func TestText(t *testing.T) {
 		{[]any{}, "[]"},
 		{map[string]int{}, "{}"},
 		{map[string]any{"b": []int{1, 2}, "a": map[int]string{10: "x", 2: "y"}, "c": nil}, `{"a":{"10":"x","2":"y"},"b":[1,2],"c":null}`},
-		{map[bool]int{true: 1}, `{"true":1}`},
+		{map[float64]int{0.5: 1, 1e6: 2, 1e21: 3}, `{"0.5":1,"1000000":2,"1e+21":3}`},
+		{map[any]int{1: 1, "b": 2, uint64(math.MaxUint64): 3}, `{"1":1,"18446744073709551615":3,"b":2}`},
 		{point{"p", [2]float64{1, math.Inf(1)}}, `{"At":[1,null],"Name":"p"}`},
 		{time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC), `"2026-11-22T06:00:00Z"`},
 	} {
 		got, err := Text(Flat{Codec: Msgpack, Bytes: packed(t, c.v)})
 		if err != nil || string(got) != c.want+"\n" {
+			t.Errorf("%v: %q, %v; want %q", c.v, got, err, c.want)
+		}
+	}
+	for _, c := range []struct {
+		v    any
+		want string
+	}{
+		{map[bool]int{true: 1}, "the key true is a truth value: JSON has text and numbers as keys"},
+		{map[any]int{nil: 1}, "the key null is null"},
+		{map[[2]int]int{{1, 2}: 1}, "the key [1,2] is a list (in Python a tuple)"},
+		{map[any]int{1: 1, "1": 2}, `two keys are "1" as text`},
+		{[]any{map[any]int{1.0: 1, "a": 2, int8(1): 2}}, `two keys are "1" as text`},
+		{map[float64]int{math.NaN(): 1}, "the key NaN is no finite number"},
+		{map[time.Time]int{time.Unix(0, 0).UTC(): 1}, `the key "1970-01-01T00:00:00Z" is a time`},
+		{[]string{"a\xff"}, `the text "a\xff" is not UTF-8`},
+		{time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), "a time in the year 10000: JSON has the years 0 to 9999"},
+	} {
+		if got, err := Text(Flat{Codec: Msgpack, Bytes: packed(t, c.v)}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %q, %v; want %q", c.v, got, err, c.want)
 		}
 	}

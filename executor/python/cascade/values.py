@@ -13,8 +13,10 @@ Arrays, Arrow columns and pickled buffers are read where they lie. NumPy and pya
 
 from __future__ import annotations
 
+import functools
 import inspect
 import io
+import itertools
 import math
 import pickle
 import struct
@@ -87,8 +89,7 @@ def _flat(part: Any) -> Any:
 
 def encode(value: Any) -> Encoded:
     """The bytes of a value. What lies in memory already is not copied."""
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and type(value) in (numpy.ndarray, numpy.memmap):
+    if type(value) in plain_arrays():
         name = _NAMES.get(value.dtype.str.lstrip("<>|=")) if value.dtype.kind in "fiuc" else None
         if name is not None:
             if value.dtype.byteorder == ">":
@@ -97,8 +98,11 @@ def encode(value: Any) -> Encoded:
         return _pickled(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _bytes(value)
-    if type(value) is str:
-        return Encoded(RAW, [value.encode("utf-8", "surrogateescape")], TEXT)
+    if isinstance(value, str):
+        try:
+            return Encoded(RAW, [value.encode("utf-8", "surrogateescape")], TEXT)
+        except UnicodeEncodeError:  # half a character
+            return _pickled(value)
     table = _arrow(value)
     if table is not None:
         return table
@@ -119,12 +123,31 @@ def encode(value: Any) -> Encoded:
 
 def packed(value: Any) -> Any:
     """A value as msgpack; TypeError, ValueError or OverflowError when it is none."""
-    return msgpack.packb(value, default=_scalar, datetime=True)
+    return msgpack.packb(value, default=_scalar, datetime=True, unicode_errors="surrogateescape")
 
 
 def unpacked(data: Any) -> Any:
-    """A value from msgpack."""
-    return msgpack.unpackb(data, timestamp=3, strict_map_key=False)
+    """A value from msgpack, in which a list that is a key stands for a tuple."""
+    try:
+        return _unpacked(data)
+    except TypeError:  # a key that no dict has
+        return _unpacked(data, object_pairs_hook=_mapping)
+    except OverflowError:
+        raise TypeMismatch("a time in it is outside of the years 1 to 9999, which Python has") from None
+
+
+_unpacked = functools.partial(msgpack.unpackb, timestamp=3, strict_map_key=False, unicode_errors="surrogateescape")
+
+
+def _mapping(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    try:
+        return {_key(key): value for key, value in pairs}
+    except TypeError:
+        raise TypeMismatch("a key of a mapping in it is a mapping, which no dict has: return a list of pairs") from None
+
+
+def _key(key: Any) -> Any:
+    return tuple(_key(part) for part in key) if isinstance(key, list) else key
 
 
 def numpy_type(name: str) -> Any:
@@ -133,21 +156,33 @@ def numpy_type(name: str) -> Any:
     return () if numpy is None else getattr(numpy, name)
 
 
+def plain_arrays() -> tuple[Any, ...]:
+    """The types of NumPy whose values are sent as arrays: all others (masked, records) have more to them, or are one object."""
+    numpy = sys.modules.get("numpy")
+    return () if numpy is None else (numpy.ndarray, numpy.memmap)
+
+
 def _bytes(value: Any) -> Encoded:
-    if isinstance(value, memoryview) and value.format not in ("B", "b", "c"):
-        for name, (_, form) in _DTYPES.items():
-            if form == value.format and value.contiguous:
-                return Encoded(ARRAY, [value.cast("B") if value.nbytes else b""], name, value.shape or ())
-    if isinstance(value, memoryview) and not value.c_contiguous:
-        value = value.tobytes()
-    return Encoded(RAW, [_flat(value)])
+    if not isinstance(value, memoryview):
+        return Encoded(RAW, [_flat(value)])
+    content = _flat(value if value.c_contiguous else value.tobytes())
+    form = value.format.lstrip("@=<")
+    if form in ("B", "c") and value.ndim == 1:
+        return Encoded(RAW, [content])
+    kind = "i" if form in _SIGNED else "u" if form in _UNSIGNED else "f" if form in ("f", "d") else ""
+    if not kind:
+        raise TypeMismatch(f"a memoryview of the format {value.format!r} cannot be sent: return bytes, or an array")
+    return Encoded(ARRAY, [content], f"{kind}{8 * value.itemsize}", value.shape or ())
+
+
+_SIGNED, _UNSIGNED = frozenset("bhilqn"), frozenset("BHILQNc")
 
 
 def _scalar(value: Any) -> Any:
-    """NumPy's scalars, for msgpack."""
-    if isinstance(value, numpy_type("generic")):
+    """NumPy's truth values and numbers, for msgpack. Times are none, although some give a number as their item."""
+    if isinstance(value, numpy_type("generic")) and value.dtype.kind in "biuf":
         plain = value.item()
-        if isinstance(plain, (bool, int, float, str)):
+        if isinstance(plain, (bool, int, float)):
             return plain
     raise TypeError(f"{type(value).__name__} is no type of msgpack")
 
@@ -276,8 +311,38 @@ def _pickled(value: Any) -> Encoded:
             "numbers, lists, dicts, NumPy arrays, Arrow tables, or what pickle takes"
         ) from e
     encoded = _beside(PICKLE, stream.getvalue(), [b.raw() for b in buffers])
+    encoded.dtype = _described(value)[:_MOST_SAID]
     encoded.from_device = pickler.from_device
     return encoded
+
+
+_MOST_SAID = 80  # characters of a description
+_MOST_SEEN = 1000  # members that are looked at for it
+
+
+def _described(value: Any) -> str:
+    """What an object is, for the messages of those who cannot read its pickle."""
+    cls = type(value)
+    if cls in plain_arrays():
+        return f"array of {value.dtype}"
+    if cls is int:
+        return "int of more than 64 bits"
+    if isinstance(value, (list, tuple, dict)):
+        for key in itertools.islice(value if isinstance(value, dict) else (), _MOST_SEEN):
+            if not _is_plain(key):
+                return f"{cls.__name__} with the key {key!r}"
+        for member in itertools.islice(value.values() if isinstance(value, dict) else value, _MOST_SEEN):
+            if not _is_plain(member):
+                return f"{cls.__name__} with {_described(member)} in it" if not isinstance(member, cls) else _described(member)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        packed(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
 
 
 class _Duplicator(pickle.Pickler):

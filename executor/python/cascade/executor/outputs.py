@@ -22,6 +22,7 @@ from ..values import (
     numpy_type,
     on_device,
     packed,
+    plain_arrays,
     unpacked,
 )
 from ..wire import messages as m
@@ -447,10 +448,10 @@ def shared(value: Any, want: Any) -> Any:
     """
     if value is None or type(value) in (bool, int, float):
         return value
-    if isinstance(value, numpy_type("ndarray")) and not value.dtype.hasobject:
+    if type(value) in plain_arrays() and not value.dtype.hasobject:
         if want in (bytes, bytearray, memoryview) or value.dtype.byteorder == ">":
             return _sent(value, want)
-        value = value.view()
+        value = value.view(numpy_type("ndarray"))
         value.flags.writeable = False
         return value
     if isinstance(value, (str, bytes, bytearray, memoryview, numpy_type("generic"))):

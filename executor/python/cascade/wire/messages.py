@@ -109,6 +109,7 @@ class KindIn(NamedTuple):
 
     name: str = ""
     list: bool = False
+    source: str = ""  # where it comes from, as the job says it
 
 
 class KindOut(NamedTuple):
