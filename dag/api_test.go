@@ -258,7 +258,7 @@ func TestBuilderMistakes(t *testing.T) {
 	b.Loop("e", a.Out("o", At(1)).Element(All()), Group{Name: "l", Run: Run{Function: "L"}})
 	_, err := b.Build()
 	want := `parameter "p": a value of type struct {} cannot be part of a job
-task "a": a task of this name is declared twice (give one of them another name)
+task "a": it is declared twice (give one of them another name)
 the job has no name (add job: NAME)
 task "l": a.o is one dataset, not a series (declare it under generates, or loop over a range)
 task "a": it has nothing to run (add run: FUNCTION, run: ENVIRONMENT:FUNCTION or command: [...])

@@ -321,14 +321,14 @@ func checkArgPart(p ArgPart, inputs map[string]*InputDecl, written map[string]bo
 	switch p.Kind {
 	case ArgText, ArgExpr: // expressions are compiled by bindTexts
 		return nil
-	case ArgInput, ArgInputs:
+	case ArgInput, ArgInputs, ArgInputsFile:
 		d := inputs[p.Text]
 		switch {
 		case d == nil:
 			return mistake(fmt.Sprintf("the command uses input %q, which is not declared", clip(p.Text)), nearest(p.Text, inNames, "declare it under in"))
 		case p.Kind == ArgInput && d.List:
 			return mistake(fmt.Sprintf("input %q is a list", p.Text), "write ${in."+p.Text+"[*]}")
-		case p.Kind == ArgInputs && !d.List:
+		case p.Kind != ArgInput && !d.List:
 			return mistake(fmt.Sprintf("input %q is a single dataset", p.Text), "write ${in."+p.Text+"}")
 		}
 		return nil

@@ -33,10 +33,13 @@ func parseArgExpr(s string) (ArgPart, error) {
 		if list, ok := strings.CutSuffix(name, "[*]"); ok && isName(list) {
 			return ArgPart{Kind: ArgInputs, Text: list}, nil
 		}
+		if list, ok := strings.CutSuffix(name, "[@]"); ok && isName(list) {
+			return ArgPart{Kind: ArgInputsFile, Text: list}, nil
+		}
 		if isName(name) {
 			return ArgPart{Kind: ArgInput, Text: name}, nil
 		}
-		return ArgPart{}, mistake(fmt.Sprintf("${%s} does not name an input", clip(s)), "write ${in.NAME}, or ${in.NAME[*]} for a list")
+		return ArgPart{}, mistake(fmt.Sprintf("${%s} does not name an input", clip(s)), "write ${in.NAME}; of a list ${in.NAME[*]} for its paths, or ${in.NAME[@]} for a file of them")
 	}
 	if name, ok := strings.CutPrefix(s, "out."); ok {
 		if isName(name) {
@@ -63,6 +66,8 @@ func (a Arg) String() string {
 			b.WriteString("${in." + p.Text + "}")
 		case ArgInputs:
 			b.WriteString("${in." + p.Text + "[*]}")
+		case ArgInputsFile:
+			b.WriteString("${in." + p.Text + "[@]}")
 		case ArgOutput:
 			b.WriteString("${out." + p.Text + "}")
 		case ArgExpr:
@@ -70,4 +75,39 @@ func (a Arg) String() string {
 		}
 	}
 	return b.String()
+}
+
+// What the system takes of a program's arguments at the most, in paths of the shortest that the store
+// gives: 128 KiB for one argument, as the text of a shell is, and 2 MiB for all.
+const (
+	maxTextPaths = 3900
+	maxWordPaths = 50_000
+)
+
+// checkLists refuses lists that are too long for a command line. count is how many paths each input of
+// the task has at least.
+func checkLists(words []Arg, count map[string]uint64) error {
+	var all uint64
+	longest := ""
+	for _, word := range words {
+		var joined uint64
+		for _, p := range word {
+			if p.Kind != ArgInputs {
+				continue
+			}
+			joined, all = joined+count[p.Text], all+count[p.Text]
+			if longest == "" || count[p.Text] > count[longest] {
+				longest = p.Text
+			}
+		}
+		if len(word) > 1 && joined > maxTextPaths {
+			return mistake(fmt.Sprintf("the command has %d paths of lists in one text, which is too long for the system from %d on", joined, maxTextPaths+1),
+				"${in."+longest+"[@]} is a file with one path a line, such as: xargs cat < ${in."+longest+"[@]}")
+		}
+	}
+	if all > maxWordPaths {
+		return mistake(fmt.Sprintf("the command has %d paths of lists as words, which are too many for the system from %d on", all, maxWordPaths+1),
+			"${in."+longest+"[@]} is a file with one path a line")
+	}
+	return nil
 }

@@ -15,6 +15,7 @@ func (r *resolver) references() {
 			r.ix.groups[r.ix.groupOfNode(uint32(s.Generator))].needed = true
 		}
 		r.ix.groups[gi].refBase = uint32(len(r.ix.refs))
+		paths := map[string]uint64{}
 		for di := range grp.Inputs {
 			d := &grp.Inputs[di]
 			sources, known := uint64(0), true
@@ -45,6 +46,12 @@ func (r *resolver) references() {
 			if d.Min > 0 && known && uint64(d.Min) > sources {
 				r.report(gi, "in", d.Name, mistake(fmt.Sprintf("input %q: min is %d but there are %d datasets", d.Name, d.Min, sources), fmt.Sprintf("at most %d", sources)))
 			}
+			if paths[d.Name] = sources; d.Min > 0 {
+				paths[d.Name] = min(sources, uint64(d.Min))
+			}
+		}
+		if err := checkLists(grp.Run.Command, paths); err != nil {
+			r.report(gi, "command", "", err)
 		}
 	}
 }

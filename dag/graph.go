@@ -130,11 +130,12 @@ type ArgKind uint8
 // The kinds of ArgPart. An Arg that is one ArgInputs part becomes one word for
 // each element of the list; elsewhere the paths are joined with spaces.
 const (
-	ArgText   ArgKind = iota + 1 // literal
-	ArgInput                     // ${in.NAME}: path of a single input
-	ArgInputs                    // ${in.NAME[*]}: paths of a list input
-	ArgOutput                    // ${out.NAME}: path the command writes
-	ArgExpr                      // ${...} over loop variables and params, resolved by Command(i)
+	ArgText       ArgKind = iota + 1 // literal
+	ArgInput                         // ${in.NAME}: path of a single input
+	ArgInputs                        // ${in.NAME[*]}: paths of a list input
+	ArgOutput                        // ${out.NAME}: path the command writes
+	ArgExpr                          // ${...} over loop variables and params, resolved by Command(i)
+	ArgInputsFile                    // ${in.NAME[@]}: path of a file with the paths of a list input, one a line
 )
 
 // Field is a named value in file order.

@@ -161,8 +161,11 @@ func (r *resolver) names() {
 			r.report(gi, "", "", err)
 			continue
 		}
-		if _, twice := ix.byName[grp.Name]; twice {
-			r.report(gi, "", "", mistake("a task of this name is declared twice", "give one of them another name"))
+		if first, twice := ix.byName[grp.Name]; twice {
+			r.report(gi, "", "", mistake("it is declared twice", "give one of them another name"))
+			if r.g.Groups[first].IsInput() != grp.IsInput() {
+				r.issues[len(r.issues)-1].message = fmt.Sprintf("input %q and task %q have one name", grp.Name, grp.Name)
+			}
 			continue
 		}
 		ix.byName[grp.Name] = int32(gi)

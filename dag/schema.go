@@ -39,7 +39,7 @@ func taskSchema() map[string]any {
 		"for":         mapping(`Loop variables: a range "0..9" (both inclusive), a list, ${params.LIST}, or a generator's elements "decode.field[*]" (an open one first).`, anyOf(text(), list(anyOf(text(), map[string]any{"type": "integer"})))),
 		"gang":        described(wholeFrom(1), "How many tasks start together, as members that know each other's addresses; each has its ${rank}."),
 		"run":         described(text(), "A registered function: FUNCTION or ENVIRONMENT:FUNCTION."),
-		"command":     described(anyOf(list(scalar()), text()), "A program: a list of words, or one text for /bin/sh -c. ${in.NAME}, ${in.NAME[*]} and ${out.NAME} are paths of datasets."),
+		"command":     described(anyOf(list(scalar()), text()), "A program: a list of words, or one text for /bin/sh -c. ${in.NAME}, ${in.NAME[*]} and ${out.NAME} are paths of datasets, ${in.NAME[@]} that of a file of paths."),
 		"environment": described(text(), "Environment of a command."),
 		"stdin":       described(text(), "Input that the command reads as its standard input."),
 		"stdout":      described(text(), "Output that the command's standard output becomes."),

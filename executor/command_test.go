@@ -164,6 +164,42 @@ func TestCommandDiffersByTask(t *testing.T) {
 	}
 }
 
+// A list of any length is a file of paths, for placeholders and as a variable.
+func TestCommandListsOfPaths(t *testing.T) {
+	a, s := startWithStore(t, testRegistry())
+	var long []comms.Desc
+	for range 5000 { // too many for one text
+		long = append(long, raw("line\n"))
+	}
+	for _, data := range [][]comms.Desc{long, {raw("one\n"), {}, raw("three\n")}, {}} {
+		want := 0
+		for _, d := range data {
+			if d.Place.Kind != comms.PlaceNone {
+				want++
+			}
+		}
+		for _, text := range []string{"xargs cat < ${in.parts[@]} | wc -l", `xargs cat < "$CASCADE_IN_PARTS_FILE" | wc -l`, `wc -l < ${in.parts[@]}`} {
+			r := a.run(a.sh(text, []string{"parts*"}, []string{"n"}, func(k *comms.Kind) { k.Stdout = "n" }))
+			r.Inputs = []comms.RunInput{{Data: data}}
+			a.dispatch(r)
+			it := a.items(1)[0]
+			if it.Error != nil {
+				t.Fatalf("%s: %v\n%s", text, it.Error, it.Error.LogTail)
+			}
+			if got := strings.TrimSpace(content(s, it.Outputs[0])); got != strconv.Itoa(want) {
+				t.Errorf("%s: %s lines, want %d", text, got, want)
+			}
+		}
+	}
+	// As words of one text they are too many, and the error says what to write.
+	r := a.run(a.sh("cat ${in.parts[*]}", []string{"parts*"}, nil))
+	r.Inputs = []comms.RunInput{{Data: long}}
+	a.dispatch(r)
+	if e := a.items(1)[0].Error; e == nil || !strings.Contains(e.Message, "${in.NAME[@]} is a file") {
+		t.Errorf("5000 paths in one text: %+v", e)
+	}
+}
+
 func TestCommandLists(t *testing.T) {
 	a, s := startWithStore(t, testRegistry())
 	k := a.kind("", []string{"parts*"}, []string{"all"}, func(k *comms.Kind) {

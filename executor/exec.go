@@ -31,6 +31,7 @@ type program struct {
 	run     *run
 	dir     string // scratch folder of its own, "" until it is needed
 	inputs  [][]string
+	lists   []string    // of inputs that are lists, a file with the paths
 	files   []inputFile // all of inputs
 	outputs []commandOutput
 }
@@ -127,7 +128,7 @@ func (p *program) makeInputs() error {
 	if len(r.Inputs) != len(r.kind.Inputs) {
 		return fmt.Errorf("the run has %d inputs, its kind %d", len(r.Inputs), len(r.kind.Inputs))
 	}
-	p.inputs = make([][]string, len(r.Inputs))
+	p.inputs, p.lists = make([][]string, len(r.Inputs)), make([]string, len(r.Inputs))
 	for i := range r.Inputs {
 		in := &r.kind.Inputs[i]
 		data := r.Inputs[i].Data
@@ -149,6 +150,27 @@ func (p *program) makeInputs() error {
 			p.inputs[i] = append(p.inputs[i], path)
 			p.files = append(p.files, inputFile{in.Name, path, before})
 		}
+		if in.List {
+			if err := p.list(i); err != nil {
+				return fmt.Errorf("input %q: %w", in.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// list writes the paths of an input that is a list, one a line: as words they may be too many.
+func (p *program) list(input int) error {
+	if err := p.makeDir(); err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, path := range p.inputs[input] {
+		b.WriteString(path + "\n")
+	}
+	p.lists[input] = filepath.Join(p.dir, p.run.kind.Inputs[input].Name+"-paths")
+	if err := os.WriteFile(p.lists[input], []byte(b.String()), 0o400); err != nil {
+		return fmt.Errorf("list the paths for the command: %w", err)
 	}
 	return nil
 }
@@ -346,9 +368,13 @@ func (p *program) words() ([]string, error) {
 func (p *program) paths(part dag.ArgPart) ([]string, error) {
 	k := p.run.kind
 	switch part.Kind {
-	case dag.ArgInput, dag.ArgInputs:
+	case dag.ArgInput, dag.ArgInputs, dag.ArgInputsFile:
 		for i := range k.Inputs {
-			if k.Inputs[i].Name == part.Text {
+			switch {
+			case k.Inputs[i].Name != part.Text:
+			case part.Kind == dag.ArgInputsFile:
+				return p.lists[i : i+1], nil
+			default:
 				return p.inputs[i], nil
 			}
 		}
@@ -391,12 +417,17 @@ func (p *program) environ() []string {
 	env["CASCADE_TASK"], env["CASCADE_ATTEMPT"] = r.name(), strconv.FormatUint(uint64(comms.Try(r.Attempt)), 10)
 	for i := range r.kind.Inputs {
 		name := "CASCADE_IN_" + variable(r.kind.Inputs[i].Name)
-		if paths := strings.Join(p.inputs[i], "\n"); len(paths) <= maxListEnv {
-			env[name] = paths
+		if p.lists[i] != "" {
+			env[name+"_FILE"] = p.lists[i]
 		}
 		if data := r.Inputs[i].Data; len(data) > 0 && data[0].DType != "" {
 			env[name+"_DTYPE"] = data[0].DType
 			env[name+"_SHAPE"] = shapeText(data[0].Shape)
+		}
+	}
+	for i := range r.kind.Inputs { // behind the others: an input may have the name of what is told of another
+		if paths := strings.Join(p.inputs[i], "\n"); len(paths) <= maxListEnv {
+			env["CASCADE_IN_"+variable(r.kind.Inputs[i].Name)] = paths
 		}
 	}
 	for i := range r.kind.Outputs {

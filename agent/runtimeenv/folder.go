@@ -128,7 +128,15 @@ func (pyModules) Describe(env dag.Environment) string { return strings.Join(env.
 
 func (pyModules) Validate(env dag.Environment) error {
 	var all []error
+	named := map[string]string{}
 	for _, m := range env.PyModules {
+		path := absoluteIn(env.Source, m)
+		if name := moduleName(path); name != "" {
+			if other := named[name]; other != "" && other != path {
+				all = append(all, fmt.Errorf("py_modules: %s and %s are both module %s, and Python would import the first: give one of them another name", other, path, name))
+			}
+			named[name] = path
+		}
 		all = append(all, checkSource("py_modules", env, m, func(info fs.FileInfo) bool {
 			return info.IsDir() || isArchive(info.Name()) || strings.HasSuffix(info.Name(), ".py")
 		}, "want a folder, a .py file, a .zip or a .whl"))

@@ -287,6 +287,7 @@ func TestFolders(t *testing.T) {
 		{dag.Environment{WorkingDir: "nowhere"}, "working_dir: there is no "},
 		{dag.Environment{WorkingDir: "single.py"}, "want a folder or a .zip"},
 		{dag.Environment{PyModules: []string{"tool"}}, "tool: want a folder, a .py file, a .zip or a .whl"},
+		{dag.Environment{PyModules: []string{"lib/one.py", "other/one.py"}}, "other/one.py are both module one, and Python would import the first"},
 		{dag.Environment{Binary: "single.py"}, "want a file that can be executed"},
 	} {
 		c.env.Name, c.env.Source = "e", job

@@ -58,8 +58,12 @@ func (a *app) readChecked(ctx context.Context, path string, f *jobFlags) (g *dag
 	found, tasks, why := pysource.Check(ctx, g, dir)
 	var all dag.Problems
 	for _, m := range found {
-		p := dag.Problem{File: name, Message: fmt.Sprintf("task %q: %s", m.Task, m.Message), Hint: m.Hint}
-		p.Line, p.Col = dag.Where(text, append([]string{"tasks", m.Task}, m.Keys...)...)
+		what, section, of := "task", "tasks", m.Task
+		if m.Environment != "" {
+			what, section, of = "environment", "environments", m.Environment
+		}
+		p := dag.Problem{File: name, Message: fmt.Sprintf("%s %q: %s", what, of, m.Message), Hint: m.Hint}
+		p.Line, p.Col = dag.Where(text, append([]string{section, of}, m.Keys...)...)
 		all = append(all, p)
 	}
 	slices.SortStableFunc(all, func(a, b dag.Problem) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col)) })

@@ -35,6 +35,14 @@ tasks:
 			t.Errorf("%s:\n%s", args, got)
 		}
 	}
+	if err := os.Mkdir("other", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h.write("other/fields.py", "")
+	h.write("twice.yaml", "job: twice\nenvironments:\n  sci: {python: {}, py_modules: [./fields.py, other/fields.py]}\ntasks:\n  mean: {run: \"sci:fields.mean\", with: {values: [1, 2]}, out: [m]}\n")
+	if got, want := h.start("", "validate", "twice.yaml").wait(), "exit 2\n2> twice.yaml:3:47: environment \"sci\": module fields is there twice, as fields.py and as other/fields.py: Python would import the first (give one of them another name, or put it into a package)\n"; got != want {
+		t.Errorf("validate: %s", got)
+	}
 	h.write("job.yaml", `job: right
 environments:
   sci: {python: {}, py_modules: [./fields.py]}

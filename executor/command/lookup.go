@@ -87,7 +87,7 @@ func explain(name, path string, err error) error {
 		case syscall.ENOEXEC:
 			return fmt.Errorf("command %q: %s is neither a program for this machine nor a script that starts with #!: %w", name, path, errno)
 		case syscall.E2BIG:
-			return fmt.Errorf("command %q: its arguments and environment are too long for the system: pass long lists in a file: %w", name, errno)
+			return fmt.Errorf("command %q: its arguments and environment are too long for the system: ${in.NAME[@]} is a file with the paths of a list, one a line: %w", name, errno)
 		case syscall.ENOENT:
 			return fmt.Errorf("command %q: the interpreter that the first line of %s names is missing: %w", name, path, errno)
 		}

@@ -17,26 +17,30 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// Mistake is something in a task that its function does not admit.
+// Mistake is something in a task that its function does not admit, or in an environment.
 type Mistake struct {
-	Task    string   // of the job file
-	Keys    []string // what is wrong, from the task on: "run", or "in" and the name of an input
-	Message string
-	Hint    string // what to write instead; may be empty
+	Task        string   // of the job file; "" when it is one of an environment
+	Environment string   // of the job file, when it is one of an environment
+	Keys        []string // what is wrong, from the task or environment on: "run", or "in" and the name of an input
+	Message     string
+	Hint        string // what to write instead; may be empty
 }
 
 // Check finds the mistakes of a job whose relative paths are seen from dir. unread are
 // the tasks whose functions it could not look at, by the order of the job file; all
 // tasks of Python where this host has no Python that reads: err says why.
 func Check(ctx context.Context, g *dag.Graph, dir string) (found []Mistake, unread []string, err error) {
+	for i := range g.Environments {
+		found = append(found, twice(g, &g.Environments[i], dir)...)
+	}
 	targets := map[int]target{}
 	var files []string
 	for i := range g.Groups {
 		if e := environment(g, &g.Groups[i]); e != nil {
 			in, all := places(e, dir)
 			if name := g.Groups[i].Run.Function; !strings.Contains(name, ".") {
-				found = append(found, Mistake{g.Groups[i].Name, []string{"run"}, fmt.Sprintf("%s:%s names no Python function", e.Name, name),
-					fmt.Sprintf("write ENVIRONMENT:MODULE.FUNCTION, such as %s:%s.FUNCTION", e.Name, name)})
+				found = append(found, Mistake{Task: g.Groups[i].Name, Keys: []string{"run"}, Message: fmt.Sprintf("%s:%s names no Python function", e.Name, name),
+					Hint: fmt.Sprintf("write ENVIRONMENT:MODULE.FUNCTION, such as %s:%s.FUNCTION", e.Name, name)})
 				continue
 			}
 			t := find(in, all, g.Groups[i].Run.Function)
@@ -142,7 +146,9 @@ func (a *answer) check(g *dag.Graph, grp *dag.Group, t target, dir string) (foun
 	if t.dark {
 		return nil, false
 	}
-	at := func(hint, message string, keys ...string) Mistake { return Mistake{grp.Name, keys, message, hint} }
+	at := func(hint, message string, keys ...string) Mistake {
+		return Mistake{Task: grp.Name, Keys: keys, Message: message, Hint: hint}
+	}
 	e := environment(g, grp)
 	if len(t.files) == 0 {
 		if !a.alone(e, t.name) {

@@ -187,6 +187,39 @@ async def flow(n): yield n
 	}
 }
 
+// A module that another of its name hides is found; one file that is reached twice is one.
+func TestModulesOfOneName(t *testing.T) {
+	needsPython(t)
+	dir := t.TempDir()
+	text := "def f(): return 1\n"
+	write(t, dir, map[string]string{"a/util.py": text, "b/util.py": text, "c/util/__init__.py": text, "d/other.py": text, "e/other.py": text, "e/util/data.txt": ""})
+	if err := os.Symlink("a", filepath.Join(dir, "again")); err != nil {
+		t.Fatal(err)
+	}
+	const twice = "module util is there twice, as a/util.py and as %s: Python would import the first (give one of them another name, or put it into a package)"
+	for _, c := range []struct{ environment, want string }{
+		{"{python: {}, py_modules: [a/util.py, b/util.py]}", "py_modules b/util.py: " + fmt.Sprintf(twice, "b/util.py")},
+		{"{python: {}, py_modules: [a/util.py, c/util]}", "py_modules c/util: " + fmt.Sprintf(twice, "c/util/__init__.py")},
+		{"{python: {}, py_modules: [a/util.py, b]}", "py_modules b: " + fmt.Sprintf(twice, "b/util.py")},
+		{"{python: {}, py_modules: [a, b/util.py]}", "py_modules b/util.py: " + fmt.Sprintf(twice, "b/util.py")},
+		{"{python: {}, py_modules: [a, b]}", "py_modules b: " + fmt.Sprintf(twice, "b/util.py")}, // the task calls util.f
+		{"{python: {}, py_modules: [a/util.py], working_dir: b}", "working_dir: " + fmt.Sprintf(twice, "b/util.py")},
+		{"{python: {}, py_modules: [a/util.py], working_dir: a}", ""},
+		{"{python: {}, py_modules: [a/util.py, again]}", ""},
+		{"{python: {}, py_modules: [a, d, e]}", ""}, // no task calls other.f, and a folder without modules is none
+		{"{python: {}, py_modules: [a/util.py, d/other.py]}", ""},
+	} {
+		found, _, err := Check(t.Context(), job(t, c.environment, "  t: {run: \"e:util.f\", out: [y]}\n"), dir)
+		got := ""
+		for _, m := range found {
+			got += strings.Join(m.Keys, " ") + ": " + m.Message + " (" + m.Hint + ")"
+		}
+		if err != nil || got != c.want {
+			t.Errorf("%s: %v\n got  %s\n want %s", c.environment, err, got, c.want)
+		}
+	}
+}
+
 // What a signature admits is what Python's own binding admits.
 func TestAsPythonBinds(t *testing.T) {
 	needsPython(t)

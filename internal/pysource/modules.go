@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cascade-run/cascade/dag"
@@ -160,6 +161,57 @@ func find(in []place, all bool, function string) target {
 	}
 	t.name, t.rest, t.dirs = strings.Join(parts[:n], "."), parts[n:], m.dirs
 	return t
+}
+
+// twice finds modules of an environment that another one of the same name hides: those that it
+// names, and those whose functions are tasks. One file that is reached in two ways is one module.
+func twice(g *dag.Graph, e *dag.Environment, dir string) (found []Mistake) {
+	if e.Python == nil {
+		return nil
+	}
+	in, _ := places(e, dir)
+	var names []string
+	for _, p := range in {
+		if p.only != "" {
+			names = append(names, p.only)
+		}
+	}
+	for i := range g.Groups {
+		if environment(g, &g.Groups[i]) == e {
+			name, _, _ := strings.Cut(g.Groups[i].Run.Function, ".")
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		first := ""
+		for k, p := range in {
+			if p.only != "" && p.only != name {
+				continue
+			}
+			file := look(p.dir, name).file
+			if file == "" || first != "" && sameFile(first, file) {
+				continue
+			}
+			if first != "" {
+				keys := []string{"working_dir"}
+				if k < len(e.PyModules) {
+					keys = []string{"py_modules", e.PyModules[k]}
+				}
+				found = append(found, Mistake{Environment: e.Name, Keys: keys, Message: fmt.Sprintf("module %s is there twice, as %s and as %s: Python would import the first", name, shown(first, dir), shown(file, dir)),
+					Hint: "give one of them another name, or put it into a package"})
+				break
+			}
+			first = file
+		}
+	}
+	return found
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 // modules are the names of those that lie in places, for hints.
