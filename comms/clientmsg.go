@@ -272,9 +272,12 @@ type Fetch struct {
 	Task   string    // with Log: the name of the task
 	Offset uint64    // of the first byte wanted
 	Max    uint64    // most bytes; 0 means the agent's bound, 1 MiB
+	Host   string    // the client reads bytes of this host (as its agents' resource names it) by itself: an agent there may answer with their Place, and holds them until the request is ended, or the link
+	Ends   uint64    // ends such a request, which a Reply answers; all other fields but Req are empty
 }
 
-// Chunk answers Fetch; its bytes are the message's body frame.
+// Chunk answers Fetch; its bytes are the message's body frame. To a Fetch with Host, and none
+// in the body, they are Desc.Size bytes from Desc.Place.Offset on of the file Desc.Place.Where.
 type Chunk struct {
 	Req    uint64 // the request
 	Offset uint64 // of the body's first byte
@@ -501,7 +504,7 @@ func (d *LocatedData) code(c *Coder) {
 }
 
 func (m *Fetch) code(c *Coder) {
-	c.Struct(6, func(c *Coder) {
+	c.Struct(8, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.Struct(2, func(c *Coder) {
 			c.ID((*[16]byte)(&m.Data.Job))
@@ -511,6 +514,8 @@ func (m *Fetch) code(c *Coder) {
 		String(c, &m.Task)
 		Uint(c, &m.Offset)
 		Uint(c, &m.Max)
+		String(c, &m.Host)
+		Uint(c, &m.Ends)
 	})
 }
 

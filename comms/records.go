@@ -40,7 +40,7 @@ type Place struct {
 	Segment uint32    // PlaceSegment: number that a Segment or Lease announced
 	Offset  uint64    // PlaceSegment: of the first byte, in the segment
 	Run     RunID     // PlaceLive: the run whose output it is
-	Where   string    // PlaceDisk: file; PlaceAgent: agent
+	Where   string    // PlaceDisk: file; PlaceSegment, to a client on its host: the segment's file; PlaceAgent: agent
 }
 
 // FuncSig describes a registered function, so that registries can be compared.

@@ -187,7 +187,11 @@ func describeMessage(m comms.Message) string {
 	case *comms.Reply:
 		return fmt.Sprintf("reply %d: code %d, %s", m.Req, m.Code, m.Message)
 	case *comms.Chunk:
-		return fmt.Sprintf("chunk %d at %d of %d", m.Req, m.Offset, m.Total)
+		text := fmt.Sprintf("chunk %d at %d of %d", m.Req, m.Offset, m.Total)
+		if p := m.Desc.Place; p.Where != "" {
+			text += fmt.Sprintf(", which lies in %s at %d", p.Where, p.Offset)
+		}
+		return text
 	}
 	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", m), "*comms.")) + fmt.Sprintf(" %+v", m)[2:]
 }

@@ -12,8 +12,12 @@ import (
 // maxChunk bounds what one Fetch is answered with, in bytes.
 const maxChunk = 1 << 20
 
+// maxHeld bounds how many datasets one client has held for it.
+const maxHeld = 16
+
 // fromClient serves bytes of a dataset. What lies in shared memory is pinned
-// until the driver says that the chunk was sent.
+// until the driver says that the chunk was sent; what a client of this host reads
+// by itself, until it says that it has.
 func (c *Core) fromClient(ev FromClient) {
 	m, ok := ev.Msg.(*comms.Fetch)
 	if !ok || m.Log {
@@ -21,6 +25,14 @@ func (c *Core) fromClient(ev FromClient) {
 	}
 	reply := func(code comms.Code, format string, args ...any) {
 		c.emit(ToClient{Client: ev.Client, Msg: &comms.Reply{Req: m.Req, Code: code, Message: fmt.Sprintf(format, args...)}})
+	}
+	if m.Ends > 0 {
+		if !c.endHold(ev.Client, m.Ends) {
+			reply(comms.CodeNotFound, "nothing is held for request %d", m.Ends)
+			return
+		}
+		reply(comms.CodeOK, "")
+		return
 	}
 	j := c.byJob[m.Data.Job]
 	if j == nil {
@@ -47,7 +59,7 @@ func (c *Core) fromClient(ev FromClient) {
 		c.emit(ToClient{Client: ev.Client, Msg: chunk, Body: body[lo:min(lo+n, uint64(len(body)))]})
 		return
 	}
-	f := &fetch{client: ev.Client, req: m.Req, msg: chunk, at: m.Offset, n: n}
+	f := &fetch{client: ev.Client, req: m.Req, msg: chunk, at: m.Offset, n: n, holds: c.mayHold(ev.Client, m.Host)}
 	c.fetches = append(c.fetches, f)
 	f.pins = c.lastReq + 1
 	c.ask(&request{fetch: f}, ledger.Request{Owner: ledger.Owner(1)<<63 | ledger.Owner(f.pins), Class: ledger.Start,
@@ -69,7 +81,36 @@ func (c *Core) serve(f *fetch, p ledger.Place) {
 	if seg := c.segs[p.Segment]; seg != nil {
 		path = seg.path
 	}
+	if f.holds = f.holds && path != ""; f.holds {
+		f.msg.Desc.Place.Where = path
+		c.emit(ToClient{Client: f.client, Msg: f.msg})
+		return
+	}
 	c.emit(ServeChunk{Client: f.client, Msg: f.msg, Path: path, At: uint64(p.Offset) + f.at, N: f.n})
+}
+
+// mayHold tells whether a client that says where it runs may read the memory of this host.
+func (c *Core) mayHold(client uint64, host string) bool {
+	if host == "" || !slices.ContainsFunc(c.cfg.Total.Custom, func(a comms.Amount) bool { return a.Name == host }) {
+		return false
+	}
+	n := 0
+	for _, f := range c.fetches {
+		if f.client == client && f.holds {
+			n++
+		}
+	}
+	return n < maxHeld
+}
+
+// endHold lets go of what is held for a client's request.
+func (c *Core) endHold(client, req uint64) bool {
+	at := slices.IndexFunc(c.fetches, func(f *fetch) bool { return f.client == client && f.req == req && f.holds && f.served })
+	if at < 0 {
+		return false
+	}
+	c.closeFetch(c.fetches[at])
+	return true
 }
 
 // refuseFetch tells that bytes cannot be served: they are gone, or there is no
@@ -95,7 +136,7 @@ func (c *Core) endFetch(client, req uint64) {
 // pin until the driver says that it has let go of the bytes.
 func (c *Core) clientGone(client uint64) {
 	for _, f := range slices.Clone(c.fetches) {
-		if f.client == client && !f.served {
+		if f.client == client && (!f.served || f.holds) {
 			c.closeFetch(f)
 		}
 	}

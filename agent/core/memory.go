@@ -64,6 +64,7 @@ type fetch struct {
 	msg    *comms.Chunk
 	at     uint64
 	n      uint64
+	holds  bool // the client reads it by itself
 	served bool
 }
 

@@ -108,6 +108,8 @@ func (s *script) run(d *datadriven.TestData) string {
 				cfg.ForwardAfter = s.duration(v)
 			case "name":
 				cfg.Agent = v
+			case "host":
+				cfg.Total.Custom = append(cfg.Total.Custom, comms.Amount{Name: v, N: 1})
 			}
 		}
 		s.c = New(cfg)
@@ -253,7 +255,20 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "segment":
 		return s.step(SegmentReady{Segment: uint64(number(w[0])), Path: "/dev/shm/s" + w[0]})
 	case "fetch":
-		return s.step(FromClient{9, &comms.Fetch{Req: 4, Data: comms.DatasetID{Job: comms.JobID{byte(number(w[0]))}, DatasetRef: comms.DatasetRef{Task: taskIndex(number(w[1]))}}}})
+		if n := named["ends"]; n != "" {
+			return s.step(FromClient{9, &comms.Fetch{Req: uint64(number(cmp.Or(named["req"], "4"))), Ends: uint64(number(n))}})
+		}
+		return s.step(FromClient{9, &comms.Fetch{Req: uint64(number(cmp.Or(named["req"], "4"))), Host: named["host"], Data: comms.DatasetID{Job: comms.JobID{byte(number(w[0]))}, DatasetRef: comms.DatasetRef{Task: taskIndex(number(w[1]))}}}})
+	case "left": // the client
+		return s.step(ClientGone{9})
+	case "pinned": // for clients
+		n := 0
+		for _, f := range s.c.fetches {
+			if s.c.requests[f.pins] != nil {
+				n++
+			}
+		}
+		return fmt.Sprintf("%d\n", n)
 	case "idle":
 		return s.step(Idle{})
 	case "tick":

@@ -106,6 +106,13 @@ func TestScreen(t *testing.T) {
 	}
 }
 
+// Tasks that are alike are one family: those of map, and of a function that is added in a loop.
+func TestFamilies(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/families.golden", prints(t, "testdata", env, python, "families.py", programs(t)))
+}
+
 // In a notebook functions travel by value, and progress is an output of the cell.
 func TestNotebook(t *testing.T) {
 	needs.Python(t)

@@ -18,10 +18,11 @@ import re
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from .families import Alike, Families
 from .jobtext import written
 
 _building: ContextVar[Graph | None] = ContextVar("cascade_graph", default=None)
@@ -32,23 +33,32 @@ BY_VALUE = "cascade.byvalue.call"
 class Ref:
     """An output of a task: an input of others, or a result of the job."""
 
-    def __init__(self, graph: Graph, task: str, output: str, series: bool = False, index: str = "") -> None:
-        self.graph, self.task, self.output, self.series = graph, task, output, series
-        self._index = "[*]" if series else index
+    def __init__(self, graph: Graph, key: str, output: str, series: bool = False, element: int | None = None) -> None:
+        self.graph, self.key, self.output, self.series, self.element = graph, key, output, series, element
+
+    @property
+    def task(self) -> str:
+        """The name of its task, which that has from now on: tasks that are added later join no family of it."""
+        return self.graph._families.task(self.key)
 
     @property
     def name(self) -> str:
-        """TASK.OUTPUT; TASK.OUTPUT[*] for all elements of a series, TASK.OUTPUT[I] for one."""
-        return f"{self.task}.{self.output}{self._index}"
+        """TASK.OUTPUT; TASK.OUTPUT[*] for all elements of a series, TASK.OUTPUT[I] for one. As task, it fixes the name."""
+        return f"{self.task}.{self._output}"
+
+    @property
+    def _output(self) -> str:
+        element = "*" if self.series else self.element
+        return self.output if element is None else f"{self.output}[{element}]"
 
     def __getitem__(self, index: int) -> Ref:
         """One element of a series that was added with task_elements."""
         if not self.series or index < 0:
             raise TypeError(f"{self!r}[{index}]: elements are those of a series, from 0 on")
-        return Ref(self.graph, self.task, self.output, index=f"[{index}]")
+        return Ref(self.graph, self.key, self.output, element=index)
 
     def __repr__(self) -> str:
-        return f"<{self.name} of job {self.graph.name}>"
+        return f"<{self.key}.{self._output} of job {self.graph.name}>"
 
     def __iter__(self) -> Any:
         raise TypeError(f"{self!r} has no value yet: submit the job, or pass it to another task")
@@ -106,9 +116,9 @@ class Graph:
         self._modules = [_place(p) for p in py_modules]
         self._working_dir = _place(working_dir) if working_dir else ""
         self._others = dict(environments or {})
-        self._tasks: dict[str, dict[str, Any]] = {}
-        self._inputs: dict[str, dict[str, Any]] = {}
-        self._alike: dict[str, int] = {}  # the last number behind each name
+        self._families = Families(self._name)
+        self._names: set[str] = set()  # of tasks and inputs
+        self._numbers: dict[str, int] = {}  # the last number behind each name
         self._python = self._by_value = False
         self._token: Any = None
 
@@ -131,14 +141,58 @@ class Graph:
     ) -> Any:
         """Adds a task, and returns its outputs: one, a tuple of several, or None for none.
 
+        Tasks that are alike, as those of a function that is added in a loop, are one family of the job: f[0], f[1], ...
+        With task_name a task has its own name.
+
         function is a Python function, or "ENVIRONMENT:FUNCTION" of another environment. Arguments that are outputs of
         other tasks, or lists of such, are inputs; others are parameters, which must be plain values (JSON).
 
         task_elements says that the outputs are series, of so many elements; "*" of as many as there are. A Python function
         that yields makes such, also without a word.
         """
+        return self._add(function, args, named, task_name, task_elements, out, None)
+
+    def map(
+        self,
+        function: Callable[..., Any] | str,
+        /,
+        *iterables: Iterable[Any],
+        task_name: str = "",
+        task_elements: int | str = 0,
+        out: Sequence[str] = (),
+        **constants: Any,
+    ) -> list[Any]:
+        """Adds a family of tasks: one for each element of iterables, as Python's map calls, with constants the same for all.
+
+            squares = g.map(square, range(300))
+            sums = g.map(add, squares, range(300), scale=2)
+
+        It returns what add returns, of each task in order. Elements are values or outputs of tasks; the iterables have one
+        length. Tasks that read from tasks of several families or names are as many families.
+        """
+        columns = [list(it) for it in iterables]
+        if not columns:
+            raise TypeError("map takes an iterable for each parameter that differs among the tasks: map(f, [1, 2, 3])")
+        if len({len(c) for c in columns}) > 1:
+            raise ValueError(
+                f"the iterables of map have {', '.join(str(len(c)) for c in columns)} elements: they need one length"
+            )
+        family = _Family()
+        return [self._add(function, row, constants, task_name, task_elements, out, family) for row in zip(*columns)]  # noqa: B905
+
+    def _add(
+        self,
+        function: Callable[..., Any] | str,
+        args: Sequence[Any],
+        named: Mapping[str, Any],
+        task_name: str,
+        task_elements: int | str,
+        out: Sequence[str],
+        family: _Family | None,
+    ) -> Any:
         body: dict[str, Any] = {}
         series = bool(task_elements)
+        code: Any = function
         if isinstance(function, str):
             if args:
                 raise TypeError("name the inputs and parameters of a function of another environment: FUNCTION(x=...)")
@@ -146,6 +200,7 @@ class Graph:
             base = function.rpartition(":")[2].rpartition(".")[2]
         else:
             plain = getattr(function, "__cascade_function__", function)
+            code = getattr(plain, "__code__", plain)  # closures of one function are alike
             options = getattr(function, "options", {})
             outputs = tuple(out) or getattr(function, "out", ("out",))
             base = plain.__name__.strip("<>_") or "task"
@@ -160,9 +215,15 @@ class Graph:
             body["generates"] = {o: task_elements or "*" for o in outputs}
         elif outputs:
             body["out"] = list(outputs)
-        name = self._name(task_name or base)
-        self._tasks[name] = body
-        refs = tuple(Ref(self, name, o, series) for o in outputs)
+        if family is not None:
+            family.name = family.name or self._name(task_name or base)
+            key = f"{family.name}[{family.size}]"
+            family.size += 1
+            self._families.add(key, body, Alike(family, family.name, True))
+        else:
+            key = self._name(task_name or base)
+            self._families.add(key, body, None if task_name else Alike((base, code)))
+        refs = tuple(Ref(self, key, o, series) for o in outputs)
         return refs[0] if len(refs) == 1 else refs or None
 
     def command(
@@ -184,9 +245,9 @@ class Graph:
         for key, value in (("out", list(out)), ("stdin", stdin), ("stdout", stdout)):
             if value:
                 body[key] = value
-        name = self._name(task_name or "command")
-        self._tasks[name] = body
-        refs = tuple(Ref(self, name, o) for o in out)
+        key = self._name(task_name or "command")
+        self._families.add(key, body, None if task_name else Alike("command"))
+        refs = tuple(Ref(self, key, o) for o in out)
         return refs[0] if len(refs) == 1 else refs or None
 
     def file(self, path: str, *, name: str = "") -> Ref:
@@ -198,25 +259,32 @@ class Graph:
 
     def files(self, paths: Sequence[str], *, name: str = "") -> list[Ref]:
         """Several files as inputs of the job, in this order."""
-        first = self._input(paths[0], name, {"files": [{"file": _text(p)} for p in paths]})
-        return [Ref(self, f"{first.task}[{i}]", first.output) for i in range(len(paths))]
+        keys = self._families.files(self._input_name(paths[0], name), {"files": [{"file": _text(p)} for p in paths]})
+        return [Ref(self, key, "data") for key in keys]
 
     def url(self, url: str, *, sha256: str = "", name: str = "") -> Ref:
         """An input of the job that the host which needs it fetches, by http or https. sha256 is what its bytes must have."""
         return self._input(url.partition("?")[0], name, {"url": _text(url), **({"sha256": sha256} if sha256 else {})})
 
     def _input(self, path: str, name: str, body: dict[str, Any]) -> Ref:
-        base = re.sub("[^A-Za-z0-9_-]+", "_", os.path.splitext(os.path.basename(path))[0]).lstrip("-0123456789") or "input"
-        name = self._name(name or base)
-        self._inputs[name] = body
-        return Ref(self, name, "data")
+        key = self._input_name(path, name)
+        alike = None if name or body.keys() != {"file"} else Alike(("input", self._input_base(path)))
+        self._families.add(key, body, alike, input=True)
+        return Ref(self, key, "data")
+
+    def _input_name(self, path: str, name: str) -> str:
+        return self._name(name or self._input_base(path))
+
+    def _input_base(self, path: str) -> str:
+        return re.sub("[^A-Za-z0-9_-]+", "_", os.path.splitext(os.path.basename(path))[0]).lstrip("-0123456789") or "input"
 
     def job(self, *results: Ref) -> str:
         """The text of the job file, whose outputs are the results."""
         return written(self.document(*results))
 
     def document(self, *results: Ref) -> dict[str, Any]:
-        """The job file, whose outputs are the results."""
+        """The job file, whose outputs are the results. Its tasks have their names from now on."""
+        self._families.settle()
         environments = dict(self._others)
         if self._python:
             python: dict[str, Any] = {}
@@ -235,11 +303,13 @@ class Graph:
                 environments["python"]["working_dir"] = self._working_dir
             if self._env:
                 environments["python"]["env"] = self._env
-        job: dict[str, Any] = {"job": self.name, "tasks": self._tasks}
+        job: dict[str, Any] = {"job": self.name, "tasks": self._families.tasks}
+        if self._families.params:
+            job["params"] = self._families.params
         if environments:
             job["environments"] = environments
-        if self._inputs:
-            job["inputs"] = self._inputs
+        if self._families.inputs:
+            job["inputs"] = self._families.inputs
         if self.keep_going:
             job["keep_going"] = True
         if self.rebuilt:
@@ -258,11 +328,12 @@ class Graph:
 
     def _name(self, base: str) -> str:
         """A name that no task and no input has: base, then with a number behind it."""
-        name, n = base, self._alike.get(base, 1)
-        while name in self._tasks or name in self._inputs:
+        name, n = base, self._numbers.get(base, 1)
+        while name in self._names:
             n += 1
             name = f"{base}-{n}"
-        self._alike[base] = n
+        self._numbers[base] = n
+        self._names.add(name)
         return name
 
     def _arguments(self, body: dict[str, Any], named: Mapping[str, Any]) -> None:
@@ -271,8 +342,7 @@ class Graph:
             if refs and all(isinstance(r, Ref) for r in refs):
                 if any(r.graph is not self for r in refs):
                     raise ValueError(f"{name}: it is an output of another graph")
-                names = [r.name for r in refs]
-                body.setdefault("in", {})[name] = names if isinstance(value, (list, tuple)) else names[0]
+                body.setdefault("in", {})[name] = refs if isinstance(value, (list, tuple)) else refs[0]
             elif any(isinstance(r, Ref) for r in refs):
                 raise TypeError(f"{name}: a list holds outputs of tasks or plain values, not both")
             else:
@@ -296,6 +366,13 @@ class Graph:
         self._by_value = True
         named["cascade_function"] = base64.b64encode(cloudpickle.dumps(function)).decode()
         return BY_VALUE
+
+
+class _Family:
+    """What map adds."""
+
+    name = ""
+    size = 0
 
 
 def _text(value: str) -> str:

@@ -16,6 +16,8 @@ import numpy as np
 import steps
 
 import cascade
+import cascade.job
+from cascade import inputs
 
 print("outside of a graph:", steps.stats(x=np.array([1.0, 3.0])))
 
@@ -100,6 +102,17 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
     print("a command's:", bytes(job.result(size)))
     print("status:", job.status, "and requests that wait:", len(cluster._controller._heard))
     print("the same again:", cluster.run(g, mean))
+
+    with cascade.Graph("large", pip=["numpy"]) as g:
+        large = [steps.ramp(n) for n in (1_000_000, 1_000_001)]
+    job = cluster.submit(g, *large)
+    agent = cluster._agents["local"]
+    for host in (cascade.job.host, lambda: "of another host"):
+        before, cascade.job.host = agent._req, host
+        for ref in large:
+            got = job.result(ref)
+            print("large:", got.sum(), got[-1], "writeable:", got.flags.writeable, "requests:", agent._req - before)
+    cascade.job.host = inputs.host
 
     with cascade.Graph("many", pip=["numpy"]) as g:
         ramps = [steps.ramp(n) for n in range(1, 41)]

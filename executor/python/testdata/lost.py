@@ -102,7 +102,7 @@ class Short(Peer):
 
     def answer(self, req, timeout=None):
         due = min(PIECE, PIECE + 10 - self.sent[req].offset)
-        return m.Reply(), bytes(due - (self.sent[req].offset > 0))
+        return m.Chunk(), bytes(due - (self.sent[req].offset > 0))
 
     def end(self, req):
         pass

@@ -30,6 +30,12 @@ def total(parts: list[np.ndarray]):
     return float(sum(p.sum() for p in parts))
 
 
+@cascade.task
+def two(x, y, scale: int = 1):
+    """Two inputs, and what may be a constant."""
+    return (x + y) * scale
+
+
 @cascade.task(out=[])
 def fail(x: float):
     """An exception."""

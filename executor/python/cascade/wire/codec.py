@@ -43,6 +43,7 @@ _PARTS: dict[type, tuple[tuple[int, type, bool], ...]] = {
     m.Located: ((1, m.LocatedData, True),),
     m.DatasetID: ((1, m.Ref, False),),
     m.Fetch: ((1, m.DatasetID, False),),
+    m.Chunk: ((3, m.Desc, False),),
 }
 
 

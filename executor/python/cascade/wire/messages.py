@@ -526,6 +526,8 @@ class Fetch(NamedTuple):
     task: str = ""
     offset: int = 0
     max: int = 0
+    host: str = ""  # that of the client, which reads shared memory by itself; the agent holds it until the request is ended
+    ends: int = 0  # such a request
 
 
 class Chunk(NamedTuple):
@@ -534,3 +536,4 @@ class Chunk(NamedTuple):
     req: int = 0
     offset: int = 0
     total: int = 0
+    desc: Desc = Desc()
