@@ -104,7 +104,7 @@ func TestProgressOnTerminal(t *testing.T) {
 	width, height = 40, 3
 	now = now.Add(time.Hour)
 	s.tick(t.Context(), nil, p)
-	g.want("on a low terminal", `warning: a dataset\ndiffers`, "1h1m1s  night [#####################....", "  read   4/4 done")
+	g.want("on a low terminal", `warning: a dataset\ndiffers`, "1h1m1s  night [#####################...", "  read   4/4 done")
 	s.end()
 	g.want("at the end", `warning: a dataset\ndiffers`)
 	if s.err != nil {

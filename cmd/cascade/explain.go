@@ -27,6 +27,7 @@ type explanation struct {
 	Started  string         `json:"started,omitempty"`
 	Seconds  float64        `json:"seconds,omitempty"`
 	Error    string         `json:"error,omitempty"`
+	Command  string         `json:"command,omitempty"` // that failed
 	Last     *waited        `json:"last_input,omitempty"`
 	Since    []string       `json:"inputs_again,omitempty"`   // tasks whose outputs it read, which run again since
 	Before   *restart       `json:"before,omitempty"`         // what became of the attempt before
@@ -109,6 +110,9 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 		a.cutOffTask(r)
 		x.State, x.Agent, x.Executor, x.Attempt, x.Started, x.Seconds, x.Error = r.State, r.Agent, r.Executor, r.Attempt, r.Started, r.Seconds, r.Error
 		x.Device = r.Device
+		if r.State == "failed" {
+			x.Command = commandOf(g, &cascade.TaskError{Task: x.Task})
+		}
 	}
 	told, err := readPast(cascade.EachRow[comms.StoryRow](ctx, client, comms.QueryStory, j.ID(), x.Task))
 	if err != nil {
@@ -374,6 +378,9 @@ func (a *app) printExplanation(x *explanation) {
 		a.fact("planned", "%son %s at %s: %s", lack, x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
 	default:
 		a.fact("planned", "nowhere: %s", x.Plan.Reason)
+	}
+	if x.Command != "" {
+		fmt.Fprintf(a.out, "  %-14s %s\n", "command", hanging(x.Command, 10, 17))
 	}
 	if x.Error != "" {
 		first, rest, more := strings.Cut(strings.TrimSpace(x.Error), "\n")
