@@ -365,3 +365,27 @@ func TestTypeMistakes(t *testing.T) {
 		}
 	}
 }
+
+// TestCommandLine: a command as a person writes it, for the shell and as words.
+func TestCommandLine(t *testing.T) {
+	g, err := ParseYAML("job.yaml", []byte(`job: j
+params: {n: 3}
+tasks:
+  shell: {for: {i: "0..1"}, command: "echo $${HOME} ${i} ${params.n} > ${out.x}", out: [x]}
+  words: {command: [grep, "a b", "it's", "", "${in.x}", "${in.all[*]}", "-n"], in: {x: "shell[0].x", all: "shell[*].x"}}
+  code: {run: F}
+`), Override{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"shell[1]": "echo ${HOME} 1 3 > ${out.x}",
+		"words":    `grep 'a b' 'it'\''s' '' ${in.x} '${in.all[*]}' -n`,
+		"code":     "",
+	} {
+		i, _ := g.Lookup(name)
+		if got, err := g.CommandLine(i); got != want || err != nil {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, want)
+		}
+	}
+}

@@ -56,12 +56,17 @@ func isName(s string) bool {
 }
 
 // String prints the word as a job file has it.
-func (a Arg) String() string {
+func (a Arg) String() string { return a.text(escapeText) }
+
+// plain is String with literal text as the command has it, not as the job file writes it.
+func (a Arg) plain() string { return a.text(func(s string) string { return s }) }
+
+func (a Arg) text(literal func(string) string) string {
 	var b strings.Builder
 	for _, p := range a {
 		switch p.Kind {
 		case ArgText:
-			b.WriteString(escapeText(p.Text))
+			b.WriteString(literal(p.Text))
 		case ArgInput:
 			b.WriteString("${in." + p.Text + "}")
 		case ArgInputs:

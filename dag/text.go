@@ -66,6 +66,26 @@ func (g *Graph) runText(i TaskIndex) string {
 	return strings.Join(text, " ")
 }
 
+// CommandLine returns the command of a task as a person writes it: the one text for the
+// shell, or words in the quotes of a shell where they need them. Inputs and outputs are
+// placeholders as in the job file. It is "" of a function.
+func (g *Graph) CommandLine(i TaskIndex) (string, error) {
+	words, err := g.Command(i)
+	if err != nil || len(words) == 0 {
+		return "", err
+	}
+	if isShell(words) {
+		return words[2].plain(), nil
+	}
+	text := make([]string, len(words))
+	for k, w := range words {
+		if text[k] = w.plain(); text[k] == "" || strings.ContainsAny(text[k], " \t\n'\"\\|&;<>()*?[]#~`!") {
+			text[k] = "'" + strings.ReplaceAll(text[k], "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(text, " "), nil
+}
+
 // sourceText prints a source as seen by a consumer; element 0 of a slot is printed as *.
 func (g *Graph) sourceText(s Source, consumer TaskIndex) string {
 	node, _ := g.node(s.Task)

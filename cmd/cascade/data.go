@@ -128,7 +128,7 @@ func (l *logs) print(ctx context.Context, j *cascade.Job, follow bool) error {
 }
 
 func open(r comms.TaskRow) bool {
-	return !slices.Contains([]string{"done", "failed", "skipped", "cancelled"}, r.State)
+	return !slices.Contains(endStates, r.State)
 }
 
 // writer is where the log of a task goes: as it is when there is one task only.

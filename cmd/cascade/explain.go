@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -28,9 +27,11 @@ type explanation struct {
 	Started  string         `json:"started,omitempty"`
 	Seconds  float64        `json:"seconds,omitempty"`
 	Error    string         `json:"error,omitempty"`
+	Command  string         `json:"command,omitempty"` // that failed
 	Last     *waited        `json:"last_input,omitempty"`
 	Since    []string       `json:"inputs_again,omitempty"`   // tasks whose outputs it read, which run again since
 	Before   *restart       `json:"before,omitempty"`         // what became of the attempt before
+	Lost     string         `json:"agent_lost,omitempty"`     // the loss of its agent, for which it waits
 	Silent   float64        `json:"silent_seconds,omitempty"` // for which nothing was heard of its agent, whose link is broken
 	Inputs   int            `json:"-"`                        // tasks whose outputs it needs
 	Place    float64        `json:"place_seconds,omitempty"`  // for which it had its inputs and no place
@@ -49,15 +50,8 @@ type waited struct {
 	Task  string `json:"task"`
 	State string `json:"state"`
 	Agent string `json:"agent,omitempty"`
-	Ended string `json:"ended,omitempty"`
-}
-
-// restart is what became of an attempt after which there was another.
-type restart struct {
-	At      string `json:"at"`
-	Attempt uint32 `json:"attempt,omitempty"` // 0: the story does not say which
-	Done    bool   `json:"done,omitempty"`    // it had ended well; else it came to nothing
-	Why     string `json:"why"`
+	Data  string `json:"dataset,omitempty"` // that was waited for, when it was there before the end of its task
+	Ended string `json:"ended,omitempty"`   // or when Data was published
 }
 
 // explainNames is the most tasks that explain names; --json has all.
@@ -66,6 +60,9 @@ const explainNames = 5
 // errorLines is the most lines that explain prints of an error behind its first: the
 // last, which have the cause in what tools say.
 const errorLines = 15
+
+// endStates are the states of tasks that have ended.
+var endStates = []string{"done", "failed", "skipped", "cancelled"}
 
 // notThere is the state of a task of an element that was not published.
 const notThere = "not there yet"
@@ -113,11 +110,19 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 		a.cutOffTask(r)
 		x.State, x.Agent, x.Executor, x.Attempt, x.Started, x.Seconds, x.Error = r.State, r.Agent, r.Executor, r.Attempt, r.Started, r.Seconds, r.Error
 		x.Device = r.Device
+		if r.State == "failed" {
+			x.Command = commandOf(g, &cascade.TaskError{Task: x.Task})
+		}
+	}
+	told, err := readPast(cascade.EachRow[comms.StoryRow](ctx, client, comms.QueryStory, j.ID(), x.Task))
+	if err != nil {
+		return nil, err
 	}
 	if x.Attempt > 1 {
-		if x.Before, err = before(cascade.EachRow[comms.StoryRow](ctx, client, comms.QueryStory, j.ID(), x.Task)); err != nil {
-			return nil, err
-		}
+		x.Before = told.before
+	}
+	if told.lost != nil && !a.alone {
+		x.Lost = fmt.Sprintf("agent %s lost at %s (%s); %s", told.lost.Agent, atSecond(told.lost.At), told.lost.Cause, told.lost.Detail)
 	}
 	if x.State == "running" {
 		silent, err := a.silentAgents(ctx, client)
@@ -133,7 +138,13 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 	for k := range producers {
 		a.cutOffTask(&producers[k])
 	}
-	if x.inputs(producers); x.Started == "" {
+	x.inputs(producers)
+	if x.Started != "" && told.start != nil && x.Before == nil {
+		if err := x.cause(ctx, client, j.ID(), producers, told.start); err != nil {
+			return nil, err
+		}
+	}
+	if x.Started == "" {
 		err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
 			if x.Why = p.Waits; p.Phase == comms.JobHeld {
 				x.Why = "held: " + a.hint("release", j.ID().String()) + " starts it"
@@ -151,6 +162,9 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 		}
 		x.environment(name, rows)
 	}
+	if slices.Contains(endStates, x.State) {
+		return x, nil // the plan is of what has yet to run
+	}
 	for row, err := range cascade.EachRow[comms.PlanRow](ctx, client, comms.QueryPlan, j.ID(), "") {
 		if err != nil {
 			return nil, err
@@ -164,49 +178,6 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 		x.Nobody, err = a.nobody(ctx, client)
 	}
 	return x, err
-}
-
-// before finds in the story of a task what became of the last attempt that another
-// followed; nil when nothing says so.
-func before(story iter.Seq2[*comms.StoryRow, error]) (b *restart, err error) {
-	done, again := false, false // the attempt has ended well; it is known what became of it
-	for row, err := range story {
-		if err != nil {
-			return nil, err
-		}
-		switch row.What {
-		case "started":
-			done, again = false, false
-		case "finished":
-			done, again = true, false
-		case "retried", "starts over":
-			b = &restart{At: row.At, Attempt: row.Attempt, Done: done, Why: whyOf(row)}
-			done, again = false, true
-		case "gang starts over":
-			if again { // with what came to nothing here
-				b.At = row.At
-				continue
-			}
-			b = &restart{At: row.At, Done: done, Why: whyOf(row)}
-			done, again = false, true
-		}
-	}
-	return b, nil
-}
-
-// whyOf is what a row says of its cause: that an attempt ended by itself says nothing.
-func whyOf(row *comms.StoryRow) string {
-	why := []string{row.Cause, row.Detail}
-	return strings.Join(slices.DeleteFunc(why, func(s string) bool { return s == "" || s == "the run" }), "; ")
-}
-
-// text says what became of the attempt, that before the last unless it is known which.
-func (b *restart) text(last uint32) string {
-	what := "came to nothing at " + clock(b.At)
-	if b.Done {
-		what = "was done, and was repeated from " + clock(b.At) + " on"
-	}
-	return fmt.Sprintf("attempt %d %s: %s", cmp.Or(b.Attempt, last-1), what, oneLine(b.Why))
 }
 
 // taskRow returns the row of a task, nil when there is none. A filter may be the name
@@ -325,6 +296,10 @@ func (x *explanation) start() string {
 	switch {
 	case x.Before != nil && x.Place > 0 && (x.Last == nil || earlier(x.Last.Ended, x.Before.At)):
 		text = report.Seconds(x.Place) + " after that"
+	case x.Last != nil && x.Last.Data != "" && x.Place > 0:
+		text = fmt.Sprintf("%s after its last input, %s, was published on %s at %s", report.Seconds(x.Place), x.Last.Data, x.Last.Agent, clock(x.Last.Ended))
+	case x.Last != nil && x.Last.Data != "":
+		text = fmt.Sprintf("when its last input, %s, was published on %s", x.Last.Data, x.Last.Agent)
 	case x.Last != nil && x.Place > 0:
 		text = fmt.Sprintf("%s after its last input, %s, which ended on %s at %s", report.Seconds(x.Place), x.Last.Task, x.Last.Agent, clock(x.Last.Ended))
 	case x.Last != nil:
@@ -365,7 +340,10 @@ func (a *app) printExplanation(x *explanation) {
 		a.fact("environment", "%s", x.Built)
 	}
 	a.deviceFact(x.Device)
-	never := x.Started == "" && slices.Contains([]string{"done", "failed", "skipped", "cancelled"}, x.State)
+	never := x.Started == "" && slices.Contains(endStates, x.State)
+	if x.Lost != "" {
+		a.fact("waits", "%s", x.Lost)
+	}
 	if n := len(x.For); n > 0 {
 		var names []string
 		for _, w := range x.For[:min(n, explainNames)] {
@@ -395,13 +373,14 @@ func (a *app) printExplanation(x *explanation) {
 		lack = "no agent is there; with those that were: "
 	}
 	switch {
-	case x.Plan == nil || x.Why != "" || never: // of no use while the job cannot go on, or when the task will not run
-	case x.Plan.Host != "" && x.Started != "": // by figures that are newer than its start
-		a.fact("plan now", "%son %s at %s: %s", lack, x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
+	case x.Plan == nil || x.Why != "" || x.Started != "": // of no use while the job cannot go on, or when the task will not run
 	case x.Plan.Host != "":
 		a.fact("planned", "%son %s at %s: %s", lack, x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
 	default:
 		a.fact("planned", "nowhere: %s", x.Plan.Reason)
+	}
+	if x.Command != "" {
+		fmt.Fprintf(a.out, "  %-14s %s\n", "command", hanging(x.Command, 10, 17))
 	}
 	if x.Error != "" {
 		first, rest, more := strings.Cut(strings.TrimSpace(x.Error), "\n")

@@ -72,7 +72,7 @@ func (a *app) runAnew(c *cobra.Command, file string, retained bool) {
 	})
 	a.anew = func(job comms.JobID) string {
 		if !retained {
-			return a.hint(append(slices.Clone(words), "--resume")...) + "  # all of it; from now on what its tasks make is kept"
+			return a.hint(append(slices.Clone(words), "--resume")...) + "  # runs all tasks; keeps their results from now on"
 		}
 		return a.hint(append(slices.Clone(words), "--resume="+job.String())...) + "  # results that have not changed are taken over"
 	}

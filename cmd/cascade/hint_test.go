@@ -18,7 +18,7 @@ func TestHints(t *testing.T) {
 	const (
 		id    = "00000000-0000-0000-0000-000000000001"
 		taken = "  # results that have not changed are taken over"
-		later = "  # all of it; from now on what its tasks make is kept"
+		later = "  # runs all tasks; keeps their results from now on"
 	)
 	for _, c := range []struct {
 		environ, args []string

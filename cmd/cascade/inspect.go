@@ -104,7 +104,7 @@ func (a *app) statusCommand() *cobra.Command {
 				err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
 					cut = a.cutOff(p.Phase)
 					a.printStatus(p, cut)
-					asked = a.printBuilding(ctx, client, p)
+					asked = errors.Join(a.printLosses(ctx, client, p), a.printBuilding(ctx, client, p))
 					return watch && cut == "" && asked == nil
 				})
 				err = errors.Join(err, asked)

@@ -213,7 +213,7 @@ without running them. What is left to the run is printed, as "not checked".`,
 			if a.json {
 				return a.printJSON(map[string]any{"job": g.Name, "tasks": g.NumTasks(), "streamed": g.NumSlots(), "unchecked": unchecked})
 			}
-			fmt.Fprintf(a.out, "%s: job %s is right: %s\n", args[0], g.Name, taskCount(g))
+			fmt.Fprintf(a.out, "%s: job %s is valid: %s\n", args[0], g.Name, taskCount(g))
 			for _, what := range unchecked {
 				fmt.Fprintf(a.out, "  not checked  %s\n", what)
 			}

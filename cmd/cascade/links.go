@@ -18,8 +18,8 @@ type linkLine struct {
 	Latency   string `json:"latency"`
 	Flows     uint64 `json:"flows"`
 	Mean      string `json:"mean"`
-	Spread    string `json:"spread"`
-	Half      string `json:"half"`
+	Stddev    string `json:"stddev"`
+	Median    string `json:"median"`
 	Small     uint64 `json:"small"`
 	Moved     string `json:"moved"`
 	Last      string `json:"last"`
@@ -41,16 +41,16 @@ func (a *app) printLinks(links []profiles.LinkEntry, below bool) error {
 			lines[i].Latency = report.Seconds(e.Latency)
 		}
 		if e.Flows > 0 {
-			lines[i].Mean, lines[i].Spread = profiles.BitsText(e.Rate), profiles.BitsText(e.RateDeviation)
+			lines[i].Mean, lines[i].Stddev = profiles.BitsText(e.Rate), profiles.BitsText(e.RateDeviation)
 		}
 		if q := e.Quantiles; q != nil && e.Flows > 0 {
-			lines[i].Half = profiles.BitsText(q.Rate[0])
+			lines[i].Median = profiles.BitsText(q.Rate[0])
 		}
 		if e.At > 0 {
 			lines[i].Last = time.Unix(e.At, 0).UTC().Format(time.DateTime)
 		}
 	}
-	return table(a, lines, "from", "to", "bandwidth", "latency", "flows", "mean", "spread", "half", "small", "moved", "last")
+	return table(a, lines, "from", "to", "bandwidth", "latency", "flows", "mean", "stddev", "median", "small", "moved", "last")
 }
 
 // linkDriftLine is a line of the links of profile diff.

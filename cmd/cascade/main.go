@@ -56,6 +56,8 @@ type app struct {
 	out, err   io.Writer            // run makes all that is written to them safe for a terminal
 	raw        streams              // what out and err were: for the bytes of others, and for a terminal
 	terminal   func(io.Writer) bool // nil: isTerminal
+	foot       *display             // of standard error; run makes it
+	now        func() time.Time     // nil: time.Now
 	interrupts <-chan os.Signal
 	unheeded   func() // the next interrupt ends the process
 	environ    []string
@@ -112,7 +114,8 @@ type streams struct{ out, err io.Writer }
 // function that it returns ends that.
 func (a *app) safe() (end func()) {
 	a.raw = streams{a.out, a.err}
-	out, errs := screen.NewWriter(a.out), screen.NewWriter(a.err)
+	a.foot = &display{to: a.err, size: func() (int, int) { return terminalSize(a.raw.err) }}
+	out, errs := screen.NewWriter(a.out), screen.NewWriter(a.foot)
 	a.out, a.err = out, errs
 	return func() {
 		_ = errors.Join(out.Flush(), errs.Flush()) // of bytes that are no text

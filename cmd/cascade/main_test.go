@@ -218,7 +218,7 @@ var varying = []struct {
 	{regexp.MustCompile(`"(\w*seconds|cpu|peak_memory|executor)":[-+.e\d]+`), `"$1":N`},
 	{regexp.MustCompile(`\b[\d.]+(us|ms|s)\b`), "DURATION"},
 	{regexp.MustCompile(`\b[\d.]+ s\b`), "DURATION"},
-	{regexp.MustCompile(`[\d.]+ tasks at once`), "N tasks at once"},
+	{regexp.MustCompile(`mean parallelism [\d.]+`), "mean parallelism N"},
 	// Of equal tasks of a family any may have taken longest.
 	{regexp.MustCompile(`(?m)(critical path  DURATION: .*)\[\d+\]`), "$1[N]"},
 	{regexp.MustCompile(`(?m)^(  here: .*), [\d.]+[KMG]?i?B at its peak`), "$1, SIZE at its peak"}, // of what was measured on this host

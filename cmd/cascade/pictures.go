@@ -97,7 +97,7 @@ func (a *app) reportCommand() *cobra.Command {
 		Use:   "report JOB FILE",
 		Short: "Write a page about a job: what ran where, and what it waited for",
 		Long: `Write one HTML file about a job, which needs nothing else: what ran where beside a
-plan of it, what the end waited for step by step, a table of its families, hosts,
+plan of it, the critical path step by step, a table of its families, hosts,
 what went between them, memory, and what it cost in hours of cores and other resources. ` + jobHelp,
 		Example: "  cascade report last report.html",
 		Args:    cobra.ExactArgs(2),

@@ -62,11 +62,12 @@ func entriesOf(err error) (found []*runtimeenv.EntryError) {
 	return found
 }
 
-// setting is the place of what the job file says of the environment, the function or the
-// command that an error of setting a task up is about; "" when that is not known.
-func (a *app) setting(g *dag.Graph, e *cascade.TaskError) string {
+// placeOf is the place of what the job file says of the task that an error is of: of its
+// function or command, or, when the error is of setting it up, of the environment that it
+// is about; "" when that is not known.
+func (a *app) placeOf(g *dag.Graph, e *cascade.TaskError) string {
 	i, ok := g.Lookup(e.Task)
-	if !ok || e.Kind != comms.ErrorSetup || a.file.text == nil {
+	if !ok || a.file.text == nil {
 		return ""
 	}
 	run := &g.Group(i).Run
@@ -75,11 +76,28 @@ func (a *app) setting(g *dag.Graph, e *cascade.TaskError) string {
 	if run.Command != nil {
 		keys[2] = "command"
 	}
-	if message, ok := strings.CutPrefix(e.Message, fmt.Sprintf("environment %q: ", run.Environment)); ok && k >= 0 {
+	if g.Group(i).IsInput() {
+		keys = []string{"inputs", g.Group(i).Name}
+	}
+	if message, ok := strings.CutPrefix(e.Message, fmt.Sprintf("environment %q: ", run.Environment)); ok && k >= 0 && e.Kind == comms.ErrorSetup {
 		keys = append([]string{"environments", run.Environment}, entryOf(&g.Environments[k], message)...)
 	}
 	p := a.file.at(keys...)
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
+}
+
+// commandOf is the command line that failed, as the job file has it but for loop variables
+// and parameters; "" of a function.
+func commandOf(g *dag.Graph, e *cascade.TaskError) string {
+	i, ok := g.Lookup(e.Task)
+	if !ok {
+		return ""
+	}
+	text, err := g.CommandLine(i)
+	if err != nil {
+		return "" // and the error says why
+	}
+	return text
 }
 
 // entryOf returns the keys of the entry of an environment that an error of building it

@@ -23,6 +23,8 @@ tasks:
   t: {run: "py:a.f"}
   u: {run: "go:F", for: {i: "0..1"}}
   c: {command: "true"}
+inputs:
+  data: {url: "https://host.example/data"}
 `
 	g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{})
 	if err != nil {
@@ -40,14 +42,17 @@ tasks:
 		{"t", "function a.f: module a has no function f", comms.ErrorSetup, "dir/job.yaml:8:12"},
 		{"u[1]", `environment "go": go build in /g: exit status 1`, comms.ErrorSetup, "dir/job.yaml:6:7"},
 		{"c", `command "true": no such file`, comms.ErrorSetup, "dir/job.yaml:10:16"},
-		{"t", `environment "py": numpy`, comms.ErrorTask, ""},
+		{"t", `environment "py": numpy`, comms.ErrorTask, "dir/job.yaml:8:12"},
+		{"u[0]", "no such row", comms.ErrorTask, "dir/job.yaml:9:12"},
+		{"c", "the command ended with status 1", comms.ErrorExit, "dir/job.yaml:10:16"},
+		{"data", "it cannot be read", comms.ErrorInput, "dir/job.yaml:12:9"},
 		{"", `environment "py": numpy`, comms.ErrorSetup, ""},
 	} {
-		if got := a.setting(g, &cascade.TaskError{Kind: c.kind, Task: c.task, Message: c.message}); got != c.want {
+		if got := a.placeOf(g, &cascade.TaskError{Kind: c.kind, Task: c.task, Message: c.message}); got != c.want {
 			t.Errorf("%s: %q, want %q", c.message, got, c.want)
 		}
 	}
-	if got := (&app{}).setting(g, &cascade.TaskError{Kind: comms.ErrorSetup, Task: "t"}); got != "" {
+	if got := (&app{}).placeOf(g, &cascade.TaskError{Kind: comms.ErrorSetup, Task: "t"}); got != "" {
 		t.Errorf("without a job file: %q", got)
 	}
 }

@@ -195,7 +195,11 @@ func oneLine(text string) string {
 }
 
 // clock prints a time as local time of day, with the date when it is not today.
-func clock(s string) string {
+func clock(s string) string { return localTime(s, "15:04:05.000") }
+
+// localTime prints a time in RFC 3339 for people: of today by layout, of other days with
+// the date.
+func localTime(s, layout string) string {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
 		return s
@@ -204,7 +208,7 @@ func clock(s string) string {
 	if now := time.Now(); t.Year() != now.Year() || t.YearDay() != now.YearDay() {
 		return t.Format("2006-01-02 15:04:05")
 	}
-	return t.Format("15:04:05.000")
+	return t.Format(layout)
 }
 
 func size(n uint64) string { return units.BytesSize(float64(n)) }

@@ -88,8 +88,8 @@ type profileLine struct {
 	Function string `json:"function"`
 	Runs     uint64 `json:"runs"`
 	Seconds  string `json:"mean"`
-	Spread   string `json:"spread"`
-	Half     string `json:"half"`
+	Stddev   string `json:"stddev"`
+	Median   string `json:"median"`
 	Most     string `json:"p90"`
 	Bytes    string `json:"output"`
 	Memory   string `json:"peak_memory"`
@@ -102,8 +102,7 @@ func (a *app) profileShowCommand() *cobra.Command {
 		Use:   "show [NAME]",
 		Short: "Show what tasks cost before",
 		Long: `Show what is known of all tasks, or of those of a job, a family of tasks or a
-function: mean and standard deviation of the duration, what half and what 90 % of the
-runs stay below, output bytes, peak memory, cores kept busy. Recent runs weigh more.
+function: mean, standard deviation, median and 90 % quantile of the duration, output bytes, peak memory, cores kept busy. Recent runs weigh more.
 GROWS says how the duration grows with the bytes of the inputs where a line explains
 at least 80 % of its variance. Below are the ways between hosts, or with their name
 those of a host: how much came FROM one TO another, and how fast; BANDWIDTH and
@@ -137,7 +136,7 @@ prints all of it.`,
 				lines[i] = lineOf(&f.Profiles[i])
 			}
 			if len(lines) > 0 || len(f.Links) == 0 {
-				if err := table(a, lines, "job", "task", "function", "runs", "mean", "spread", "half", "p90", "output", "peak_memory", "cores", "grows"); err != nil {
+				if err := table(a, lines, "job", "task", "function", "runs", "mean", "stddev", "median", "p90", "output", "peak_memory", "cores", "grows"); err != nil {
 					return err
 				}
 			}
@@ -154,9 +153,9 @@ func first(args []string) string {
 }
 
 func lineOf(e *profiles.Entry) profileLine {
-	l := profileLine{Job: e.Job, Task: e.Task, Function: e.Function, Runs: e.Runs, Seconds: report.Seconds(e.Seconds), Spread: report.Seconds(e.SecondsDeviation), Bytes: units.BytesSize(e.Bytes)}
+	l := profileLine{Job: e.Job, Task: e.Task, Function: e.Function, Runs: e.Runs, Seconds: report.Seconds(e.Seconds), Stddev: report.Seconds(e.SecondsDeviation), Bytes: units.BytesSize(e.Bytes)}
 	if q := e.Quantiles; q != nil {
-		l.Half, l.Most = report.Seconds(q.Seconds[0]), report.Seconds(q.Seconds[1])
+		l.Median, l.Most = report.Seconds(q.Seconds[0]), report.Seconds(q.Seconds[1])
 	}
 	if e.MemoryRuns > 0 {
 		l.Memory = units.BytesSize(e.MemoryPeak)
@@ -253,7 +252,7 @@ type driftLine struct {
 	Before   string `json:"before"`
 	After    string `json:"after"`
 	Time     string `json:"time"`
-	Spreads  string `json:"spreads"`
+	Stddevs  string `json:"stddevs"`
 	Bytes    string `json:"output"`
 	Memory   string `json:"memory"`
 }
@@ -264,7 +263,7 @@ func (a *app) profileDiffCommand() *cobra.Command {
 		Short: "Show how what tasks cost has changed",
 		Long: `Compare two profile files, or one with what is known here, the earlier first; without
 a file what the code of tasks cost before it changed with what it costs now. What
-moved most in time comes first. SPREADS says by how many standard deviations of the
+moved most in time comes first. STDDEVS says by how many standard deviations of the
 earlier the mean has moved.`,
 		Example: "  cascade profile diff\n  cascade profile diff last-month.json\n  cascade profile diff before.json after.json --json",
 		Args:    cobra.MaximumNArgs(2),
@@ -310,11 +309,11 @@ func (a *app) printDrift(all []profiles.Drift, links []profiles.LinkDrift) error
 			lines[i].After = report.Seconds(d.After)
 		}
 		if d.Spreads != 0 {
-			lines[i].Spreads = fmt.Sprintf("%+.1f", d.Spreads)
+			lines[i].Stddevs = fmt.Sprintf("%+.1f", d.Spreads)
 		}
 	}
 	if len(lines) > 0 || len(links) == 0 {
-		if err := table(a, lines, "job", "task", "function", "change", "before", "after", "time", "spreads", "output", "memory"); err != nil {
+		if err := table(a, lines, "job", "task", "function", "change", "before", "after", "time", "stddevs", "output", "memory"); err != nil {
 			return err
 		}
 	}

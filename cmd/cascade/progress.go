@@ -9,28 +9,33 @@ import (
 	"strings"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
-
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/report"
+	"github.com/cascade-run/cascade/internal/screen"
 )
 
-// progress shows how a job goes: a bar on a terminal, plain lines elsewhere,
-// objects with --json. Plain lines come when a group of tasks ends, and once in
+// progress shows how a job goes: at the foot of a terminal, by plain lines elsewhere,
+// by objects with --json. Plain lines come when a group of tasks ends, and once in
 // a while when nothing does.
 type progress struct {
 	a     *app
 	graph *dag.Graph
 	job   comms.JobID
-	bar   *progressbar.ProgressBar
+	foot  *display // of the terminal; nil: plain lines, or objects
+	now   func() time.Time
 	start time.Time
 	quiet time.Time       // when a line was printed last
 	told  map[string]bool // groups that have ended, environments, reasons
 	built map[string]bool // environments that are said to be built: whether also that they are ready
 	waits string          // what the running job was last said to wait for
 	late  string          // and which deadlines it was said to miss
+	lost  []string        // lost agents for which it waits
+
+	running []comms.TaskRow // that the terminal shows
+	asks    time.Time       // when to ask for them again
+	looks   time.Time       // when to ask for lost agents again
 
 	differs uint64 // datasets that it was said to have made again otherwise
 	err     error
@@ -44,14 +49,15 @@ const (
 )
 
 func (a *app) newProgress(g *dag.Graph, id comms.JobID) *progress {
-	s := &progress{a: a, graph: g, job: id, start: time.Now(), quiet: time.Now(), told: map[string]bool{}, built: map[string]bool{}, differs: a.differed}
+	now := time.Now
+	if a.now != nil {
+		now = a.now
+	}
+	s := &progress{a: a, graph: g, job: id, now: now, start: now(), quiet: now(), told: map[string]bool{}, built: map[string]bool{}, differs: a.differed}
 	switch {
 	case a.json:
-	case a.onTerminal(a.raw.err):
-		s.bar = progressbar.NewOptions(max(g.NumTasks(), 1),
-			progressbar.OptionSetWriter(a.raw.err), progressbar.OptionSetDescription(g.Name),
-			progressbar.OptionSetWidth(30), progressbar.OptionFullWidth(),
-			progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(everyTerminal))
+	case a.onTerminal(a.raw.err) && a.getenv("TERM") != "dumb":
+		s.foot = a.foot
 	default:
 		fmt.Fprintf(a.err, "job %s (%s): %s\n", g.Name, id, taskCount(g))
 	}
@@ -60,7 +66,7 @@ func (a *app) newProgress(g *dag.Graph, id comms.JobID) *progress {
 
 func (s *progress) every() time.Duration {
 	switch {
-	case s.bar != nil:
+	case s.foot != nil:
 		return everyTerminal
 	case s.a.json:
 		return everyObject
@@ -87,12 +93,8 @@ func (s *progress) update(p *cascade.Progress) {
 		}
 		return
 	}
-	sum := total(p)
-	if s.bar != nil {
-		s.bar.ChangeMax64(int64(max(sum.Total, 1)))
-		s.bar.Describe(fmt.Sprintf("%s: %s", p.Name, counts(sum)))
-		_ = s.bar.Set64(int64(sum.Done + sum.Failed + sum.Skipped + sum.Cancelled))
-		return
+	if s.foot != nil {
+		return // the next tick shows it
 	}
 	for i, g := range p.Groups {
 		if g.Total > 0 && !s.told[g.Group] && ended(s.graph, p, i) {
@@ -130,9 +132,13 @@ func (s *progress) tick(ctx context.Context, client *cascade.Client, p *cascade.
 			why = nil
 		}
 	}
-	if s.bar != nil {
-		if len(why) > 0 {
-			s.bar.Describe(p.Name + ": " + strings.Join(why, "; "))
+	if !p.Final {
+		s.losses(ctx, client, p)
+	}
+	if s.foot != nil {
+		s.runningTasks(ctx, client, p)
+		if err := s.foot.draw(s.live(p, append(why, s.lost...))); err != nil && s.err == nil {
+			s.err = fmt.Errorf("show progress: %w", err)
 		}
 		return
 	}
@@ -142,9 +148,40 @@ func (s *progress) tick(ctx context.Context, client *cascade.Client, p *cascade.
 			s.line("%s", text)
 		}
 	}
-	if time.Since(s.quiet) >= cmp.Or(s.a.calm, quietFor) {
+	if s.now().Sub(s.quiet) >= cmp.Or(s.a.calm, quietFor) {
 		why = append(why, s.away(ctx, client)...)
 		s.line("%s: %s", p.Name, strings.Join(append([]string{counts(sum)}, why...), "; "))
+	}
+}
+
+// losses tells of agents that were lost with tasks of the job, when they are and when they
+// are back. It is no error when that cannot be found out.
+func (s *progress) losses(ctx context.Context, client *cascade.Client, p *cascade.Progress) {
+	if s.a.to == "" || client == nil || s.now().Before(s.looks) {
+		return
+	}
+	s.looks = s.now().Add(lossesEvery)
+	if rows, err := losses(ctx, client, p.Job); err == nil {
+		s.tellLosses(rows)
+	}
+}
+
+func (s *progress) tellLosses(rows []comms.LossRow) {
+	s.lost = nil
+	for i := range rows {
+		l := &rows[i]
+		key := l.Agent + " " + l.At
+		switch text := lossText(l); {
+		case l.Awaited:
+			if s.lost = append(s.lost, text); s.foot == nil && !s.told[key] {
+				s.line("%s", text)
+			}
+			s.told[key] = true
+		case s.told[key] && !s.told[key+" over"]:
+			if s.told[key+" over"] = true; s.foot == nil && l.Back != "" {
+				s.line("%s", text)
+			}
+		}
 	}
 }
 
@@ -226,7 +263,7 @@ func (s *progress) building(r *comms.EnvironmentRow) string {
 	case told && !ready:
 		if s.built[key] = true; r.State == "ready" {
 			text := fmt.Sprintf("environment %s is ready after %s; later jobs find it built", r.Name, report.Seconds(r.Seconds))
-			if s.bar != nil {
+			if s.foot != nil {
 				s.say("%s", text)
 			} else {
 				s.line("%s", text)
@@ -265,21 +302,18 @@ func madeOf(e *dag.Environment) string {
 }
 
 func (s *progress) line(format string, args ...any) {
-	s.quiet = time.Now()
-	fmt.Fprintf(s.a.err, "%8s  %s\n", report.Seconds(time.Since(s.start).Seconds()), fmt.Sprintf(format, args...))
+	s.quiet = s.now()
+	fmt.Fprintf(s.a.err, "%8s  %s\n", report.Seconds(s.now().Sub(s.start).Seconds()), screen.Line(fmt.Sprintf(format, args...)))
 }
 
 // say prints a message beside the progress.
 func (s *progress) say(format string, args ...any) {
-	if s.bar != nil {
-		_ = s.bar.Clear()
-	}
-	fmt.Fprintf(s.a.err, format+"\n", args...)
+	fmt.Fprintf(s.a.err, "%s\n", screen.Line(fmt.Sprintf(format, args...)))
 }
 
 func (s *progress) end() {
-	if s.bar != nil {
-		_ = s.bar.Clear()
+	if s.foot != nil {
+		_ = s.foot.end() // what is said next says what is wrong with the terminal
 	}
 }
 

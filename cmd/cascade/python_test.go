@@ -49,7 +49,7 @@ environments:
 tasks:
   mean: {run: "sci:fields.mean", with: {values: [1, 2]}, out: [m]}
 `)
-	if got, want := h.start("", "validate", "job.yaml").wait(), "job.yaml: job right is right: 1 task\n"; got != want {
+	if got, want := h.start("", "validate", "job.yaml").wait(), "job.yaml: job right is valid: 1 task\n"; got != want {
 		t.Errorf("validate: %s", got)
 	}
 }

@@ -139,7 +139,7 @@ func TestInterruptCancels(t *testing.T) {
 	await(t, &c.err, "job one (")
 	c.interrupts <- os.Interrupt
 	h.expect(c, "exit 4", "cancelling job JOB; interrupt again to end at once", "wait: 0/1 done, 1 cancelled", "job one (JOB) was cancelled",
-		"kept  which of its outputs there are", "go on  cascade rerun JOB  #", "mended  cascade run one.yaml --resume  #")
+		"kept: finished outputs; with retain: true in the job file all results", "go on  cascade rerun JOB  #", "after fixing: cascade run one.yaml --resume  #")
 	h.expect(h.start("", "ls", "jobs"), "one  cancelled")
 }
 

@@ -41,7 +41,8 @@ type summaryObject struct {
 	Copied       uint64   `json:"bytes_copied"`
 	Spilled      uint64   `json:"bytes_spilled"`
 	Retries      uint64   `json:"retries"`
-	Repeats      uint64   `json:"repeats,omitempty"` // tasks begun again for another reason than an error of theirs
+	Repeats      uint64   `json:"repeats,omitempty"` // tasks restarted for another reason than an error of theirs
+	Lost         string   `json:"repeats_for,omitempty"`
 	Skipped      uint64   `json:"skipped"`
 	Failed       uint64   `json:"failed"`
 	Outputs      []string `json:"outputs,omitempty"`
@@ -64,14 +65,16 @@ type failure struct {
 	Signal   string   `json:"signal,omitempty"`
 	Stack    string   `json:"stack,omitempty"`
 	LogTail  string   `json:"log_tail,omitempty"`
+	Place    string   `json:"place,omitempty"`   // in the job file
+	Command  string   `json:"command,omitempty"` // that failed
 }
 
-func failureOf(e *cascade.TaskError) *failure {
+func (a *app) failureOf(g *dag.Graph, e *cascade.TaskError) *failure {
 	if e == nil {
 		return nil
 	}
 	return &failure{Kind: e.Kind.String(), Message: e.Message, Codes: e.Codes, Task: e.Task, Attempt: e.Attempt, Agent: e.Agent,
-		Executor: uint64(e.Executor), ExitCode: e.ExitCode, Signal: e.Signal, Stack: e.Stack, LogTail: string(e.LogTail)}
+		Executor: uint64(e.Executor), ExitCode: e.ExitCode, Signal: e.Signal, Stack: e.Stack, LogTail: string(e.LogTail), Place: a.placeOf(g, e), Command: commandOf(g, e)}
 }
 
 // deviceFact says what became of values that lay on a device, if there were any.
@@ -88,7 +91,7 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 		Wall: p.Took().Seconds(), TaskTime: float64(p.TaskTime) / 1e9,
 		BytesOut: p.BytesOut, Copied: p.Copied, Spilled: p.Spilled,
 		Retries: sum.Retries, Skipped: sum.Skipped, Failed: sum.Failed, Outputs: files, Missing: missing,
-		Error: failureOf(p.Error),
+		Error: a.failureOf(g, p.Error),
 	}
 	if p.Device != (comms.DeviceUse{}) {
 		s.Device = &p.Device
@@ -104,12 +107,19 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 		if !a.rerun { // else they were told to
 			s.Repeats = repeats(rows, s.Retries)
 		}
+		if s.Repeats > 0 {
+			lost, err := losses(ctx, client, p.Job)
+			if err != nil {
+				return err
+			}
+			s.Lost = restartedFor(lost)
+		}
 	}
 	if a.json {
 		return a.printJSON(s)
 	}
 	fmt.Fprintf(a.out, "job %s %s: %s in %s\n", s.Name, s.Phase, plural(int(s.Tasks), "task"), report.Seconds(s.Wall))
-	a.fact("task time", "%s, %.1f tasks at once", report.Seconds(s.TaskTime), s.TaskTime/max(s.Wall, 1e-9))
+	a.fact("task time", "%s, mean parallelism %.1f", report.Seconds(s.TaskTime), s.TaskTime/max(s.Wall, 1e-9))
 	if len(s.CriticalPath) > 0 {
 		a.fact("critical path", "%s: %s", report.Seconds(s.Critical), shorten(s.CriticalPath))
 	}
@@ -117,7 +127,7 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 	a.deviceFact(s.Device)
 	a.fact("tried again", "%d", s.Retries)
 	if s.Repeats > 0 {
-		a.fact("begun again", "%d, by no fault of theirs: %s", s.Repeats, a.hint("story", s.Job))
+		a.fact("restarted", "%d (%s): %s", s.Repeats, s.Lost, a.hint("story", s.Job))
 	}
 	if s.Failed+s.Skipped > 0 {
 		a.fact("went without", "%d failed, %d skipped: %s", s.Failed, s.Skipped, a.hint("ls", "tasks", s.Job, "--filter", "failed"))
@@ -147,7 +157,16 @@ func (a *app) fact(name, format string, args ...any) {
 	fmt.Fprintf(a.out, "  %-14s %s\n", name, screen.Line(fmt.Sprintf(format, args...)))
 }
 
-// repeats is how often tasks were begun again besides retries: an agent or executor was
+// restartedFor says why tasks were restarted that had not failed: for the loss of an agent, or
+// for another reason.
+func restartedFor(lost []comms.LossRow) string {
+	if slices.ContainsFunc(lost, func(l comms.LossRow) bool { return l.Back == "" }) {
+		return "agent lost"
+	}
+	return "executor or data lost, or run cut off"
+}
+
+// repeats is how often tasks were restarted besides retries: an agent or executor was
 // lost, or what they had made.
 func repeats(rows []comms.TaskRow, retries uint64) uint64 {
 	var again uint64
@@ -230,8 +249,11 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 		}
 		fmt.Fprintf(a.err, "  ran on   %s, attempt %d\n", where, e.Attempt)
 	}
-	if at := a.setting(g, e); at != "" {
+	if at := a.placeOf(g, e); at != "" {
 		fmt.Fprintf(a.err, "  job file %s\n", at)
+	}
+	if command := commandOf(g, e); command != "" {
+		fmt.Fprintf(a.err, "  command  %s\n", hanging(command, 10, 11))
 	}
 	if i, ok := g.Lookup(e.Task); ok {
 		if inputs, err := g.Inputs(i); err == nil {
@@ -260,7 +282,7 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 		ways = append(ways, fmt.Sprintf("  again    %s  # as it was submitted", a.hint("rerun", id)))
 	}
 	if a.anew != nil {
-		ways = append(ways, "  mended   "+a.anew(p.Job))
+		ways = append(ways, "  after fixing: "+a.anew(p.Job))
 	}
 	if needsMending(e) {
 		slices.Reverse(ways)
@@ -293,13 +315,13 @@ func needsMending(e *cascade.TaskError) bool {
 // afterCancel says how a job that was cancelled is gone on with.
 func (a *app) afterCancel(id comms.JobID, retained bool) {
 	if retained {
-		fmt.Fprintln(a.err, "  kept     the results of the tasks that have ended")
+		fmt.Fprintln(a.err, "  kept: results of finished tasks")
 	} else {
-		fmt.Fprintln(a.err, "  kept     which of its outputs there are; with retain: true in the job file it is all results")
+		fmt.Fprintln(a.err, "  kept: finished outputs; with retain: true in the job file all results")
 	}
 	fmt.Fprintf(a.err, "  go on    %s  # as it was submitted; what has ended and is kept does not run again\n", a.hint("rerun", id.String()))
 	if a.anew != nil {
-		fmt.Fprintf(a.err, "  mended   %s\n", a.anew(id))
+		fmt.Fprintf(a.err, "  after fixing: %s\n", a.anew(id))
 	}
 }
 
@@ -367,6 +389,16 @@ func ownFrames(stack string) string {
 		}
 	}
 	return stack
+}
+
+// hanging returns the first lines of text, at most n, those behind the first moved to the
+// right by so many columns.
+func hanging(text string, n, columns int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) > n {
+		lines = append(lines[:n], fmt.Sprintf("(%d more lines)", len(lines)-n))
+	}
+	return strings.Join(lines, "\n"+strings.Repeat(" ", columns))
 }
 
 // indent returns the last lines of text, at most n, each moved to the right.

@@ -32,6 +32,22 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
+func TestRestartedFor(t *testing.T) {
+	lost, back := comms.LossRow{Agent: "node2"}, comms.LossRow{Agent: "node1", Back: "2026-11-20T08:00:05Z"}
+	for _, c := range []struct {
+		rows []comms.LossRow
+		want string
+	}{
+		{nil, "executor or data lost, or run cut off"},
+		{[]comms.LossRow{back}, "executor or data lost, or run cut off"},
+		{[]comms.LossRow{back, lost}, "agent lost"},
+	} {
+		if got := restartedFor(c.rows); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.rows, got, c.want)
+		}
+	}
+}
+
 // A job that an agent could not take failed without a task: there is none to look at, or to run again.
 func TestFailureWithoutTask(t *testing.T) {
 	var out strings.Builder
@@ -39,7 +55,7 @@ func TestFailureWithoutTask(t *testing.T) {
 	cause := &cascade.TaskError{Kind: comms.ErrorInput, Message: "graph of the job: it cannot be read", Agent: "old"}
 	p := &cascade.Progress{Name: "j", Phase: comms.JobFailed, Error: cause, Groups: []comms.GroupCounts{{Group: "a", Total: 1}}}
 	a.explainFailure(t.Context(), nil, &dag.Graph{Name: "j"}, p, &cascade.JobError{Name: "j", Phase: comms.JobFailed, Cause: cause})
-	want := "job j failed after 0us: agent old: input: graph of the job: it cannot be read\n  mended   cascade run j.yaml\n"
+	want := "job j failed after 0us: agent old: input: graph of the job: it cannot be read\n  after fixing: cascade run j.yaml\n"
 	if out.String() != want {
 		t.Errorf("it says\n%swant\n%s", out.String(), want)
 	}

@@ -143,9 +143,9 @@ func (h *Host) clock() Line {
 	if err != nil {
 		return unseen("clock", err)
 	}
-	found := "steered by a time service"
+	found := "synchronised"
 	if !synced {
-		found = "nobody steers it"
+		found = "not synchronised (no NTP)"
 	}
 	return ok("clock", "%s", found).
 		or(!synced, Warn, "certificates are refused when hosts differ by more than five minutes: timedatectl set-ntp true (in a virtual machine the host may do it)")

@@ -35,7 +35,7 @@ func load(name string) (*template.Template, error) {
 }
 
 // Page writes one HTML file about a job, which refers to nothing outside: what ran
-// where, planned beside actual, what the end waited for, and tables.
+// where, planned beside actual, the critical path, and tables.
 func (r *Run) Page(w io.Writer, job comms.JobRow, plan []comms.PlanRow) error {
 	path, err := r.Path()
 	if err != nil {

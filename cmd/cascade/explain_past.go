@@ -1,0 +1,139 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+)
+
+// past is what the story of a task says of it.
+type past struct {
+	before *restart        // what became of the last attempt that another followed; nil when nothing says so
+	start  *comms.StoryRow // of the last attempt; nil when it has not started
+	lost   *comms.StoryRow // the loss of its agent, for which it waits; nil when it does not
+}
+
+// restart is what became of an attempt after which there was another.
+type restart struct {
+	At      string `json:"at"`
+	Attempt uint32 `json:"attempt,omitempty"` // 0: the story does not say which
+	Done    bool   `json:"done,omitempty"`    // it had ended well; else it came to nothing
+	Why     string `json:"why"`
+}
+
+// readPast reads the story of a task.
+func readPast(story iter.Seq2[*comms.StoryRow, error]) (p past, err error) {
+	done, again := false, false // the attempt has ended well; it is known what became of it
+	for row, err := range story {
+		if err != nil {
+			return past{}, err
+		}
+		switch row.What {
+		case "started":
+			done, again = false, false
+			p.start, p.lost = row, nil
+		case "finished":
+			done, again = true, false
+			p.lost = nil
+		case "retried", "starts over":
+			p.before = &restart{At: row.At, Attempt: row.Attempt, Done: done, Why: whyOf(row)}
+			done, again = false, true
+			p.start, p.lost = nil, nil
+		case "gang starts over":
+			if again { // with what came to nothing here
+				p.before.At = row.At
+				continue
+			}
+			p.before = &restart{At: row.At, Done: done, Why: whyOf(row)}
+			done, again = false, true
+			p.start = nil
+		case "failed", "skipped", "cancelled", "agent back":
+			p.lost = nil
+		case "agent lost":
+			p.lost = row
+		}
+	}
+	return p, nil
+}
+
+// whyOf is what a row says of its cause: that an attempt ended by itself says nothing.
+func whyOf(row *comms.StoryRow) string {
+	why := []string{row.Cause, row.Detail}
+	return strings.Join(slices.DeleteFunc(why, func(s string) bool { return s == "" || s == "the run" }), "; ")
+}
+
+// text says what became of the attempt, that before the last unless it is known which.
+func (b *restart) text(last uint32) string {
+	attempt := cmp.Or(b.Attempt, last-1)
+	lost := strings.HasPrefix(b.Why, "lost with agent ")
+	switch {
+	case lost && b.Done:
+		return fmt.Sprintf("attempt %d was done, and was repeated from %s on: its outputs were %s", attempt, clock(b.At), oneLine(b.Why))
+	case lost:
+		return fmt.Sprintf("attempt %d was %s; it was given out again at %s", attempt, oneLine(b.Why), clock(b.At))
+	case b.Done:
+		return fmt.Sprintf("attempt %d was done, and was repeated from %s on: %s", attempt, clock(b.At), oneLine(b.Why))
+	}
+	return fmt.Sprintf("attempt %d came to nothing at %s: %s", attempt, clock(b.At), oneLine(b.Why))
+}
+
+// cause makes the last input the one that the story names as the cause of the start: an
+// element is there before its generator ends, and another input may have ended later than
+// what the start waited for.
+func (x *explanation) cause(ctx context.Context, client *cascade.Client, job comms.JobID, producers []comms.TaskRow, start *comms.StoryRow) error {
+	data, published := strings.CutSuffix(start.Cause, " was published")
+	task, ended := strings.CutSuffix(start.Cause, " ended")
+	for i := range producers {
+		p := &producers[i]
+		switch {
+		case published && strings.HasPrefix(data, p.Name+"."):
+			at, end, err := publishedAt(cascade.EachRow[comms.StoryRow](ctx, client, comms.QueryStory, job, p.Name), data, start.At)
+			if err != nil {
+				return err
+			}
+			if x.Last, x.Place = (&waited{Task: p.Name, State: p.State, Agent: p.Agent, Ended: at}), 0; !end {
+				x.Last.Data = data
+			}
+		case ended && task == p.Name:
+			x.Last, x.Place = &waited{Task: p.Name, State: p.State, Agent: p.Agent, Ended: endOf(p)}, 0
+		default:
+			continue
+		}
+		from, err := time.Parse(time.RFC3339Nano, x.Last.Ended)
+		if to, wrong := time.Parse(time.RFC3339Nano, x.Started); err == nil && wrong == nil && to.After(from) {
+			x.Place = to.Sub(from).Seconds()
+		}
+		return nil
+	}
+	return nil // of no input: the start had another cause
+}
+
+// publishedAt finds in the story of a task when its last attempt before a time published a
+// dataset, and whether that was its end; "" when the story does not say.
+func publishedAt(story iter.Seq2[*comms.StoryRow, error], data, before string) (at string, end bool, err error) {
+	for row, err := range story {
+		if err != nil {
+			return "", false, err
+		}
+		if (row.What == "published" || row.What == "finished") && !earlier(before, row.At) && strings.Contains("; "+row.Detail, "; "+data+" ") {
+			at, end = row.At, row.What == "finished"
+		}
+	}
+	return at, end, nil
+}
+
+// endOf is when the last attempt at a task ended; "" when it has not.
+func endOf(r *comms.TaskRow) string {
+	at, err := time.Parse(time.RFC3339Nano, r.Started)
+	if err != nil || open(*r) {
+		return ""
+	}
+	return at.Add(time.Duration(r.Seconds * 1e9)).Format(time.RFC3339Nano)
+}

@@ -1,0 +1,117 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+)
+
+// That an agent was lost is told as long as its tasks wait for it, and in the story later
+// too: when, how, with which tasks, and whether it came back.
+func TestLostAgent(t *testing.T) {
+	net, dir := comms.NewInproc(), t.TempDir()
+	r := startController(t, dir, net)
+	agent := dialAgent(t, net, &fakeAgent{name: "node2", hold: true})
+	c := dialClient(t, net)
+	submit(c, 1, parse(t, job1).Encode())
+	expect[*comms.Accepted](c, "accepted", nil)
+	expect[*comms.Assign](agent.peerEnd, "assign", nil)
+	agent.say(&comms.Events{First: 1, Jobs: []comms.JobEvents{{Job: testJob(1), Life: agent.jobs[testJob(1)].Life, Epoch: 1, Events: []comms.Event{
+		{Kind: comms.EventStarted, Task: 0, Attempt: 1, At: 1}, {Kind: comms.EventStarted, Task: 1, Attempt: 1, At: 2}}}}})
+	until := func(what string, done func(all []comms.LossRow) bool) []comms.LossRow {
+		t.Helper()
+		for end := time.Now().Add(patience); time.Now().Before(end); {
+			if all := rows[comms.LossRow](c, comms.Query{Kind: comms.QueryLosses, Job: testJob(1)}, 1); done(all) {
+				return all
+			}
+		}
+		t.Fatalf("never %s", what)
+		return nil
+	}
+	for len(rows[comms.TaskRow](c, comms.Query{Kind: comms.QueryTasks, Job: testJob(1), Filter: "running"}, 10)) < 2 { //nolint:revive // each asks the controller
+	}
+	until("without a loss", func(all []comms.LossRow) bool { return len(all) == 0 })
+	agent.link.Abort(errors.New("the cable is out"))
+	until("awaited", func(all []comms.LossRow) bool { return len(all) == 1 && all[0].Awaited })
+	said := make(chan struct{})
+	again := &fakeAgent{name: agent.name, inc: agent.inc, hold: true, jobs: agent.jobs} // the same process
+	again.peerEnd = &peerEnd{on: again.message, up: func(p *peerEnd) {
+		again.hello(p)
+		close(said)
+	}}
+	dialPeer(t, net, again.peerEnd, comms.Identity{Role: "agent", Name: again.name, Incarnation: again.inc})
+	until("back", func(all []comms.LossRow) bool { return len(all) == 1 && all[0].Back != "" && !all[0].Awaited })
+	<-said
+	again.close()
+	all := until("awaited", func(all []comms.LossRow) bool { return len(all) == 2 && all[1].Awaited })
+	for i, l := range all {
+		if l.Agent != "node2" || l.Why != "connection closed" || l.Running != 2 || l.Waiting != 2 || l.Grace != 30 || l.Then != "its 2 tasks restart after a grace of 30 s" {
+			t.Errorf("loss %d: %+v", i, l)
+		}
+	}
+	see := func() {
+		t.Helper()
+		for filter, want := range map[string][]string{
+			"":     {"a[0] started", "a[1] started", " agent lost connection closed", " agent back", " agent lost connection closed"},
+			"a[1]": {"a[1] started", "a[1] agent lost connection closed", "a[1] agent back", "a[1] agent lost connection closed"},
+		} {
+			for _, limit := range []uint32{1, 2, 10} {
+				var got []string
+				for _, row := range rows[comms.StoryRow](c, comms.Query{Kind: comms.QueryStory, Job: testJob(1), Filter: filter}, limit) {
+					text := row.Task + " " + row.What
+					if row.What == "agent lost" {
+						text += " " + row.Cause
+					}
+					got = append(got, text)
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("story of %q by %d: %q, want %q", filter, limit, got, want)
+				}
+			}
+		}
+	}
+	see()
+	c.close()
+	r.stop(t)
+	startController(t, dir, net) // the same of what was stored
+	c = dialClient(t, net)
+	t.Cleanup(c.close)
+	see()
+	c.say(&comms.Control{Req: 2, Job: testJob(1), Action: comms.SteerCancel, Reason: "done with it"})
+	expect(c, "answer", func(r *comms.Reply) bool { return r.Req == 2 })
+}
+
+func TestLossText(t *testing.T) {
+	one, some := []comms.Range{{First: 3, Last: 3}}, []comms.Range{{First: 0, Last: 5}, {First: 8, Last: 8}}
+	for _, tt := range []struct {
+		loss core.Loss
+		want string
+	}{
+		{core.Loss{Runs: some, Waiting: some, Grace: 30e9}, "its 7 tasks restart after a grace of 30 s"},
+		{core.Loss{Runs: one, Grace: 500e6}, "its task restarts after a grace of 0.5 s"},
+		{core.Loss{Waiting: one, Grace: 30e9}, "its task, which has not begun, moves after a grace of 30 s"},
+		{core.Loss{Waiting: some, Grace: 600e9}, "its 7 tasks, which have not begun, move after a grace of 10 minutes"},
+	} {
+		if got := lossText(&tt.loss); got != tt.want {
+			t.Errorf("%+v: %s, want %s", tt.loss, got, tt.want)
+		}
+	}
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("read: %w", io.EOF), "connection closed"},
+		{fmt.Errorf("%w: nothing heard for 10s", comms.ErrSilent), "nothing heard for 10s"},
+		{errors.New("no route to host"), "no route to host"},
+	} {
+		if got := whyBroken(tt.err); got != tt.want {
+			t.Errorf("%v: %s, want %s", tt.err, got, tt.want)
+		}
+	}
+}
