@@ -35,8 +35,8 @@ var (
 	ErrRefused = errors.New("link refused")
 	// errPeerClosed says that the peer closed in good order.
 	errPeerClosed = errors.New("closed by the peer")
-	// errSuperseded says that a newer incarnation or connection took over.
-	errSuperseded = errors.New("superseded")
+	// ErrSuperseded says that a newer process of the peer's name took over.
+	ErrSuperseded = errors.New("superseded")
 )
 
 // Identity says who is at one end of a link. It travels in Hello and Welcome.

@@ -315,7 +315,7 @@ func (ln *Listener) find(g *session.Greeting, key peerKey, p *peerLinks, proven 
 	p.incarnation = g.Incarnation
 	for _, old := range p.bySession {
 		if old.Peer().Incarnation < g.Incarnation {
-			go old.end(fmt.Errorf("%w: %w by incarnation %d", ErrClosed, errSuperseded, g.Incarnation))
+			go old.end(fmt.Errorf("%w: %w by incarnation %d", ErrClosed, ErrSuperseded, g.Incarnation))
 			return nil, false, old.done, nil
 		}
 	}

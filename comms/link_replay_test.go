@@ -197,7 +197,7 @@ func TestNewDialerIncarnationSupersedes(t *testing.T) {
 	}
 	p.cfg.Self.Incarnation = 5
 	second := dialTest(t, p.addr, p.cfg)
-	if d := p.hub.next(t, "down"); !errors.Is(d.err, ErrClosed) || !errors.Is(d.err, errSuperseded) || d.link != p.far {
+	if d := p.hub.next(t, "down"); !errors.Is(d.err, ErrClosed) || !errors.Is(d.err, ErrSuperseded) || d.link != p.far {
 		t.Errorf("old link: %v", d.err)
 	}
 	if up := p.hub.next(t, "up"); up.resumed || up.peer.Incarnation != 5 {

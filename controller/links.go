@@ -87,16 +87,18 @@ func (c *Controller) Down(l *comms.Link, err error) {
 			c.tellLost(l, now, err)
 		}
 		c.log.Info().Str("role", l.Peer().Role).Str("peer", l.Peer().Name).AnErr("why", err).Msg("link is broken: its peer may come back")
+		c.lookAfter(l, err)
 		return
 	}
 	since := c.broken[l]
 	delete(c.ids, l)
 	delete(c.broken, l)
+	delete(c.doors, l)
 	c.mu.Unlock()
 	if known {
 		c.blobs.forget(id)
 		c.log.Info().Str("role", l.Peer().Role).Str("peer", l.Peer().Name).Err(err).Msg("link is down")
-		down := core.LinkDown{Link: id, Since: since}
+		down := core.LinkDown{Link: id, Since: since, Why: lossCause(err)}
 		if since.IsZero() {
 			c.tellLost(l, time.Now(), err)
 		} else {
@@ -150,6 +152,10 @@ func (c *Controller) message(id core.LinkID, l *comms.Link, m comms.Message, bod
 		return
 	}
 	switch m := m.(type) {
+	case *comms.Register:
+		c.mu.Lock()
+		c.doors[l] = doorsOf(m)
+		c.mu.Unlock()
 	case *comms.Invite, *comms.Revoke, *comms.Renew, *comms.Backup, *comms.SetProfiles:
 		c.member(id, l, m)
 		return

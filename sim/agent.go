@@ -109,6 +109,9 @@ func (a *agent) crash(away time.Duration, gently bool) {
 	a.w.net.Stop(a.w.now, a.name)
 	a.w.lan.Stop(a.w.now, a.name)
 	a.w.after(away, a.boot)
+	if a.w.fate.seen {
+		a.w.controller.look(a)
+	}
 }
 
 func (a *agent) living() (all []*executor) {

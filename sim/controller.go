@@ -118,12 +118,31 @@ func (c *controller) deliver(d memnet.Delivery[comms.Message]) {
 	}
 }
 
-func (c *controller) down(id core.LinkID) {
+func (c *controller) down(id core.LinkID) { c.lose(id, core.LossSilent) }
+
+func (c *controller) lose(id core.LinkID, why core.LossCause) {
 	c.post(func() {
 		delete(c.peers, id)
-		c.step(core.LinkDown{Link: id})
+		c.step(core.LinkDown{Link: id, Why: why})
 	})
 }
+
+// look is that connections to a process that has died are refused, unless another is there by then.
+func (c *controller) look(a *agent) {
+	id, known := c.ids[a.name]
+	if !known {
+		return
+	}
+	c.after(lookTime, func() {
+		if c.ids[a.name] == id && !a.running {
+			delete(c.ids, a.name)
+			c.lose(id, core.LossClosed)
+		}
+	})
+}
+
+// lookTime is how long it takes until a connection is refused after another broke.
+const lookTime = time.Millisecond
 
 // step hands the core an event, and those that come of its actions.
 func (c *controller) step(ev core.Event) {

@@ -42,6 +42,7 @@ type fates struct {
 	gangs                                                           int  // families that are gangs
 	spans                                                           int  // gangs that no agent has room for alone
 	late                                                            bool // some agents start only while jobs run
+	seen                                                            bool // that a dead agent's process has ended is seen before its link may not come back any more
 	calls                                                           int  // tasks that call others, of a thousand
 
 	forward  time.Duration // after which calls that wait go to other agents; 0: none does
@@ -97,6 +98,7 @@ func tamings() []taming {
 		{"gangs", func(f *fates) { f.gangs = 0 }},
 		{"spanning-gangs", func(f *fates) { f.spans = 0 }},
 		{"drains", func(f *fates) { f.drains = 0 }},
+		{"seen-deaths", func(f *fates) { f.seen = false }},
 		{"late-agents", func(f *fates) { f.late = false }},
 		{"calls", func(f *fates) { f.calls = 0 }},
 		{"forwards", func(f *fates) { f.forward, f.far = 0, 0 }},

@@ -91,6 +91,7 @@ func newWorld(opt Options) *world {
 		w.fate.gangs, w.fate.spans = 500, 500
 	}
 	w.fate.drains, w.fate.late, w.fate.calls, w.seed = drawDrains(opt.Seed), drawLate(opt.Seed), drawCalls(opt.Seed), opt.Seed
+	w.fate.seen = drawSeen(opt.Seed)
 	w.fate.hosts = drawBandwidth(opt.Seed)
 	w.fate.shards = drawShards(opt.Seed)
 	w.fate.drawOneWay(opt.Seed)

@@ -50,6 +50,7 @@ type (
 		Link  LinkID
 		Since time.Time // when its connection broke; zero: now
 		Heard time.Time // when the peer was heard last; zero: when its connection broke
+		Why   LossCause
 	}
 	// Received brings a message. The driver has set Submit.GraphHash.
 	Received struct {

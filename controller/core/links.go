@@ -46,11 +46,14 @@ func (c *Core) linkDown(ev LinkDown) {
 		if a.row.Seen = a.away.UnixNano(); !ev.Heard.IsZero() {
 			a.row.Seen = ev.Heard.UnixNano()
 		}
-		if a.leaving != nil { // it said so, and does not come back
+		switch { // of these the process that had the jobs does not come back
+		case a.leaving != nil:
 			a.away = time.Time{}
 			if !a.leaving.gone {
 				c.abandon(a)
 			}
+		case ev.Why == LossClosed:
+			c.giveUpOn(a)
 		}
 	}
 }

@@ -54,6 +54,11 @@ func (c *Core) giveUpAway() {
 		}
 	}
 	slices.SortFunc(lost, func(a, b *agent) int { return cmp.Compare(a.row.Name, b.row.Name) })
+	c.giveUpOn(lost...)
+}
+
+// giveUpOn takes leave of agents that are not there.
+func (c *Core) giveUpOn(lost ...*agent) {
 	for _, a := range lost {
 		a.away = time.Time{}
 	}

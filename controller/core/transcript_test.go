@@ -315,6 +315,15 @@ func (w *world) run(d *datadriven.TestData) error {
 		w.up(d, who)
 	case "down":
 		ev := LinkDown{Link: w.links[who]}
+		switch why := arg(d, "why", "silent"); why {
+		case "silent":
+		case "closed":
+			ev.Why = LossClosed
+		case "restarted":
+			ev.Why = LossRestarted
+		default:
+			return fmt.Errorf("down: unknown why %q", why)
+		}
 		if ago, err := time.ParseDuration(arg(d, "since", "")); err == nil {
 			ev.Since = w.now.Add(-ago)
 			quiet, err := time.ParseDuration(arg(d, "quiet", "0s"))

@@ -54,14 +54,15 @@ func TestTwoAgentsShareAJob(t *testing.T) {
 }
 
 // One of two agents is killed in the middle of a job and does not come back: what
-// it had is made again by the other, after the grace.
+// it had is made again by the other. The grace, which is longer than the test may last, is for
+// agents that may still live: this one's connection was closed, and nothing listens where it did.
 func TestOneOfTwoAgentsKilled(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
 	for i := range rounds(2, 30) {
 		r := rand.New(rand.NewPCG(firstSeed(t)+uint64(i), 7))
 		h := New(t)
-		controller := h.Controller("--grace", "500ms")
+		controller := h.Controller("--grace", "1h")
 		agents := []*Process{h.Agent(), h.SecondAgent()}
 		gate, open := held(h)
 		j := h.Submit(h.ReadyClient(2), mix, nil, gate)

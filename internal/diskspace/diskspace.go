@@ -32,7 +32,7 @@ func Free(dir string) (uint64, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, fmt.Errorf("free space of %s: %w", dir, err)
 	}
-	return st.Bavail * uint64(st.Bsize), nil //nolint:unconvert // Bsize has another type on other systems
+	return st.Bavail * uint64(st.Bsize), nil
 }
 
 // Leaves returns an error that matches ErrLow when less than floor of free would stay after a write of
