@@ -33,7 +33,6 @@ type progress struct {
 	late  string          // and which deadlines it was said to miss
 
 	differs uint64 // datasets that it was said to have made again otherwise
-	err     error
 }
 
 const (
@@ -82,9 +81,7 @@ func (s *progress) update(p *cascade.Progress) {
 	}
 	s.differs = p.Differs
 	if s.a.json {
-		if err := s.a.printJSON(progressObject(p, "")); err != nil && s.err == nil {
-			s.err = err
-		}
+		_ = s.a.printJSON(progressObject(p, "")) // the command's end tells, and the job goes on
 		return
 	}
 	sum := total(p)

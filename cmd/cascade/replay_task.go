@@ -83,7 +83,7 @@ func (a *app) streams(debug bool) (in *os.File, out io.Writer) {
 	if a.json {
 		return in, a.err // standard output is for how it ended
 	}
-	return in, a.out
+	return in, a.stdout.Writer
 }
 
 // taskEnded says how a task ended.
