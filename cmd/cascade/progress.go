@@ -32,6 +32,7 @@ type progress struct {
 	waits string          // what the running job was last said to wait for
 	late  string          // and which deadlines it was said to miss
 
+	cores   coresAsked
 	differs uint64 // datasets that it was said to have made again otherwise
 }
 
@@ -175,14 +176,19 @@ func (s *progress) waitsFor(ctx context.Context, client *cascade.Client, p *casc
 	if p.Waits != "" {
 		return []string{"waits: " + p.Waits}
 	}
-	if len(s.graph.Environments) == 0 {
-		return nil
+	if len(s.graph.Environments) > 0 {
+		rows, err := cascade.Rows[comms.EnvironmentRow](ctx, client, comms.QueryEnvironments, s.job, "")
+		if err != nil {
+			return nil
+		}
+		why = s.buildings(rows)
 	}
-	rows, err := cascade.Rows[comms.EnvironmentRow](ctx, client, comms.QueryEnvironments, s.job, "")
-	if err != nil {
-		return nil
+	if len(why) == 0 && total(p).Running == 0 {
+		if text := s.taken(ctx, client); text != "" {
+			why = append(why, text)
+		}
 	}
-	return s.buildings(rows)
+	return why
 }
 
 // buildings is building of all that the controller knows. What is in no row was given up
