@@ -203,9 +203,9 @@ func findDirs(state string) (localPaths, error) {
 	if state, err = filepath.Abs(state); err != nil {
 		return localPaths{}, fmt.Errorf("find the state folder: %w", err)
 	}
-	base := filepath.Join(os.TempDir(), fmt.Sprintf("cascade-%d", os.Getuid()))
-	if x := os.Getenv("XDG_RUNTIME_DIR"); x != "" {
-		base = filepath.Join(x, "cascade")
+	base, err := owner.RuntimeFolder()
+	if err != nil {
+		return localPaths{}, err
 	}
 	sum := sha256.Sum256([]byte(state))
 	run := filepath.Join(base, hex.EncodeToString(sum[:6]))

@@ -2,13 +2,13 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/internal/owner"
 )
 
 func (a *app) connectCommand() *cobra.Command {
@@ -27,9 +27,12 @@ interrupted. FOLDER gets mode 0700; the default is in $XDG_RUNTIME_DIR, else in
 			if a.to == "" {
 				return badInputf("connect: say which cluster (--to)")
 			}
-			dir := socketFolder(a.to)
+			dir, err := socketFolder(a.to)
 			if len(args) == 1 {
-				dir = args[0]
+				dir, err = args[0], nil
+			}
+			if err != nil {
+				return err
 			}
 			g, err := cascade.OpenGateway(c.Context(), a.to, dir, a.options()...)
 			if err != nil {
@@ -54,10 +57,10 @@ interrupted. FOLDER gets mode 0700; the default is in $XDG_RUNTIME_DIR, else in
 }
 
 // socketFolder is where the sockets to a cluster are when nobody says it.
-func socketFolder(to string) string {
-	base := filepath.Join(os.TempDir(), fmt.Sprintf("cascade-%d", os.Getuid()))
-	if run := os.Getenv("XDG_RUNTIME_DIR"); run != "" {
-		base = filepath.Join(run, "cascade")
+func socketFolder(to string) (string, error) {
+	base, err := owner.RuntimeFolder()
+	if err != nil {
+		return "", err
 	}
 	name := strings.Map(func(r rune) rune {
 		if strings.ContainsRune("/:[]", r) {
@@ -65,5 +68,5 @@ func socketFolder(to string) string {
 		}
 		return r
 	}, strings.TrimPrefix(to, "tcp://"))
-	return filepath.Join(base, "to-"+name)
+	return filepath.Join(base, "to-"+name), nil
 }

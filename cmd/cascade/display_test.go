@@ -107,9 +107,6 @@ func TestProgressOnTerminal(t *testing.T) {
 	g.want("on a low terminal", `warning: a dataset\ndiffers`, "1h1m1s  night [#####################...", "  read   4/4 done")
 	s.end()
 	g.want("at the end", `warning: a dataset\ndiffers`)
-	if s.err != nil {
-		t.Error(s.err)
-	}
 }
 
 // Of many families those of which something runs, failed or is to come are shown.

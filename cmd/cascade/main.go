@@ -45,6 +45,9 @@ func main() {
 	daemon.KeepHeap(os.Getenv) // cascade run is controller and agent as well
 	interrupts := make(chan os.Signal, 2)
 	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
+	// A write to a pipe that is not read any more is an error then, which ends what it should (see output).
+	// Ignored, the signal would be ignored by the programs of tasks too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, interrupts: interrupts, environ: os.Environ(),
 		unheeded: func() { signal.Reset(os.Interrupt, syscall.SIGTERM) }}
 	os.Exit(a.run(context.Background(), os.Args[1:]))
@@ -63,6 +66,7 @@ type app struct {
 	environ    []string
 	calm       time.Duration // after so long without a line the progress of a job has a sign of life; 0: quietFor
 
+	stdout   *output
 	signals  signals
 	to       string
 	state    string
@@ -88,6 +92,10 @@ func (e badInput) Unwrap() error { return e.error }
 func badInputf(format string, args ...any) error { return badInput{fmt.Errorf(format, args...)} }
 
 func (a *app) run(ctx context.Context, args []string) int {
+	ctx, unread := context.WithCancelCause(ctx)
+	defer unread(nil)
+	a.stdout = &output{Writer: a.out, unread: unread}
+	a.out = a.stdout
 	defer a.safe()()
 	root := a.command()
 	root.SetArgs(args)
@@ -100,11 +108,12 @@ func (a *app) run(ctx context.Context, args []string) int {
 		err = reported{errInterrupted} // who interrupts knows
 	}
 	end()
+	code, err := a.stdout.ended(err)
 	var shown reported
 	if err != nil && !errors.As(err, &shown) {
 		a.printError(err, args)
 	}
-	return exitCode(err)
+	return code
 }
 
 // streams are outputs as they are.

@@ -37,8 +37,8 @@ type progress struct {
 	asks    time.Time       // when to ask for them again
 	looks   time.Time       // when to ask for lost agents again
 
+	cores   coresAsked
 	differs uint64 // datasets that it was said to have made again otherwise
-	err     error
 }
 
 const (
@@ -88,9 +88,7 @@ func (s *progress) update(p *cascade.Progress) {
 	}
 	s.differs = p.Differs
 	if s.a.json {
-		if err := s.a.printJSON(progressObject(p, "")); err != nil && s.err == nil {
-			s.err = err
-		}
+		_ = s.a.printJSON(progressObject(p, "")) // the command's end tells, and the job goes on
 		return
 	}
 	if s.foot != nil {
@@ -137,9 +135,7 @@ func (s *progress) tick(ctx context.Context, client *cascade.Client, p *cascade.
 	}
 	if s.foot != nil {
 		s.runningTasks(ctx, client, p)
-		if err := s.foot.draw(s.live(p, append(why, s.lost...))); err != nil && s.err == nil {
-			s.err = fmt.Errorf("show progress: %w", err)
-		}
+		_ = s.foot.draw(s.live(p, append(why, s.lost...))) // progress is not the result
 		return
 	}
 	for _, text := range why {
@@ -215,14 +211,19 @@ func (s *progress) waitsFor(ctx context.Context, client *cascade.Client, p *casc
 	if p.Waits != "" {
 		return []string{"waits: " + p.Waits}
 	}
-	if len(s.graph.Environments) == 0 {
-		return nil
+	if len(s.graph.Environments) > 0 {
+		rows, err := cascade.Rows[comms.EnvironmentRow](ctx, client, comms.QueryEnvironments, s.job, "")
+		if err != nil {
+			return nil
+		}
+		why = s.buildings(rows)
 	}
-	rows, err := cascade.Rows[comms.EnvironmentRow](ctx, client, comms.QueryEnvironments, s.job, "")
-	if err != nil {
-		return nil
+	if len(why) == 0 && total(p).Running == 0 {
+		if text := s.taken(ctx, client); text != "" {
+			why = append(why, text)
+		}
 	}
-	return s.buildings(rows)
+	return why
 }
 
 // buildings is building of all that the controller knows. What is in no row was given up

@@ -138,3 +138,35 @@ func TestBuilding(t *testing.T) {
 		t.Errorf("it waits for %v", s.built)
 	}
 }
+
+func TestTakenText(t *testing.T) {
+	g := func(cpu string) *dag.Graph {
+		g, err := dag.ParseYAML("job.yaml", []byte("job: j\ntasks: {a: {command: \"true\", resources: {cpu: "+cpu+"}}, b: {command: \"true\", resources: {cpu: 2}}}\n"), dag.Override{}, dag.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	agents := []comms.AgentRow{{Name: "x", CPU: 2}, {Name: "y", CPU: 1}}
+	outer := takers{"outer", 2, map[string]int64{"x": 2000}}
+	more := takers{"more", 1, map[string]int64{"y": 500}}
+	for _, c := range []struct {
+		graph  *dag.Graph
+		agents []comms.AgentRow
+		others []takers
+		want   string
+	}{
+		{g("1"), agents, []takers{outer}, ""},
+		{g("1"), agents[:1], []takers{outer}, "waits for a core: all 2 are taken by 2 tasks of job outer"},
+		{g("1"), agents, []takers{more, outer}, "waits for a core: all 3 are taken by 2 tasks of job outer, 1 task of job more"},
+		{g("0.5"), agents, []takers{more, outer}, ""},
+		{g("1"), agents[1:], []takers{more}, "waits for a core: the only one is taken by 1 task of job more"},
+		{g("1"), agents, []takers{outer, more, {"a", 1, nil}, {"b", 1, nil}}, "waits for a core: all 3 are taken by 2 tasks of job outer, 1 task of job more, 2 more"},
+		{g("1"), agents, nil, ""},
+		{g("1"), nil, []takers{outer}, ""},
+	} {
+		if got := takenText(c.graph, c.agents, c.others); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}

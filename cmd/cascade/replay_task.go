@@ -84,6 +84,9 @@ func (a *app) streams(debug bool) (in *os.File, to streams) {
 	if a.json {
 		to.out = to.err // standard output is for how it ended
 	}
+	if o, ok := to.out.(*output); ok {
+		to.out = o.Writer // a program writes there by itself
+	}
 	return in, to
 }
 

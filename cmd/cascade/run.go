@@ -343,6 +343,7 @@ func (a *app) unsaved(id comms.JobID, files []string, err error) error {
 // watch shows a job's progress to its end. What it says of the job comes behind its
 // taking of the interrupts: from then on one cancels the job.
 func (a *app) watch(ctx context.Context, client *cascade.Client, j *cascade.Job, g *dag.Graph) (last *cascade.Progress, err error) {
+	a.stdout.follow()
 	interrupts, leave := a.signals.take()
 	defer leave()
 	show := a.newProgress(g, j.ID())
@@ -374,7 +375,7 @@ func (a *app) watch(ctx context.Context, client *cascade.Client, j *cascade.Job,
 		case <-tick.C:
 			show.tick(ctx, client, last)
 		case err := <-ended:
-			return last, errors.Join(err, show.err)
+			return last, err
 		case <-interrupts:
 			if interrupted {
 				return last, errLeft

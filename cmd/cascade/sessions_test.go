@@ -115,6 +115,21 @@ func TestRunsJoin(t *testing.T) {
 	two.result("b")
 }
 
+// A job whose tasks find no core is told of the jobs that have them.
+func TestCoresAreTaken(t *testing.T) {
+	h := newHost(t)
+	one, two := h.gate("one"), h.gate("two")
+	first := h.start("", "run", one.file, "--cpu", "1")
+	one.runs()
+	second := h.start("", "run", two.file)
+	await(t, &second.err, "waits for a core: the only one is taken by 1 task of job one\n")
+	one.open("a")
+	two.runs()
+	two.open("b")
+	h.expect(second, "job two done")
+	h.expect(first, "job one done")
+}
+
 func TestHoldAndRelease(t *testing.T) {
 	h := newHost(t)
 	one, two := h.gate("one"), h.gate("two")

@@ -47,7 +47,9 @@ func FlagOf(resource string) string {
 }
 
 // Signals returns the signals that end a daemon: the first in good order, the second at once.
+// That its log is not read any more does not end it.
 func Signals() <-chan os.Signal {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	return signals
