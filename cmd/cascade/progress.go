@@ -137,9 +137,7 @@ func (s *progress) tick(ctx context.Context, client *cascade.Client, p *cascade.
 	}
 	if s.foot != nil {
 		s.runningTasks(ctx, client, p)
-		if err := s.foot.draw(s.live(p, append(why, s.lost...))); err != nil && s.err == nil {
-			s.err = fmt.Errorf("show progress: %w", err)
-		}
+		_ = s.foot.draw(s.live(p, append(why, s.lost...))) // that nobody can see it ends no job
 		return
 	}
 	for _, text := range why {
