@@ -92,7 +92,7 @@ func lossText(l *core.Loss) string {
 		grace = fmt.Sprintf("%g s", d.Seconds())
 	}
 	runs, waiting := count(l.Runs), count(l.Waiting)
-	text := ""
+	var text string
 	switch {
 	case runs == 1:
 		text = "its task restarts"

@@ -34,7 +34,7 @@ func TestLostAgent(t *testing.T) {
 		t.Fatalf("never %s", what)
 		return nil
 	}
-	for len(rows[comms.TaskRow](c, comms.Query{Kind: comms.QueryTasks, Job: testJob(1), Filter: "running"}, 10)) < 2 { //nolint:revive // each asks the controller
+	for len(rows[comms.TaskRow](c, comms.Query{Kind: comms.QueryTasks, Job: testJob(1), Filter: "running"}, 10)) < 2 { // each asks the controller
 	}
 	until("without a loss", func(all []comms.LossRow) bool { return len(all) == 0 })
 	agent.link.Abort(errors.New("the cable is out"))

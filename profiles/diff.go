@@ -37,6 +37,9 @@ func Diff(a, b []Entry) []Drift {
 			out = append(out, Drift{Job: e.Job, Task: e.Task, Function: e.Function, Change: "new", After: e.Seconds})
 			continue
 		}
+		if same(e.Seconds, was.Seconds) && same(e.Bytes, was.Bytes) && same(e.Memory, was.Memory) {
+			continue
+		}
 		out = append(out, drift(e, was.Seconds, was.SecondsDeviation, was.Bytes, was.Memory))
 	}
 	for _, e := range old {
@@ -67,6 +70,9 @@ func drift(e *Entry, seconds, deviation, bytes, memory float64) Drift {
 	}
 	return d
 }
+
+// same tells whether two costs are equal but for the rounding of their means.
+func same(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(a, b) }
 
 func over(a, b float64) float64 {
 	if a <= 0 || b <= 0 {

@@ -109,6 +109,9 @@ func DiffLinks(a, b []LinkEntry) []LinkDrift {
 		if was := old[e.Pair()]; was != nil {
 			delete(old, e.Pair())
 			d.Change, d.Before = "drift", was.Link().Bandwidth()
+			if same(d.After, d.Before) && same(now.Latency(), was.Link().Latency()) {
+				continue
+			}
 			d.Bandwidth, d.Latency = over(d.After, d.Before), over(now.Latency(), was.Link().Latency())
 		}
 		out = append(out, d)

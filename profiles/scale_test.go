@@ -150,8 +150,8 @@ func TestEntryIsWhole(t *testing.T) {
 }
 
 func TestDiff(t *testing.T) {
-	a := []Entry{{Job: "j", Task: "same", Seconds: 2, SecondsDeviation: 1, Bytes: 10}, {Job: "j", Task: "slow", Seconds: 1}, {Job: "j", Task: "gone", Seconds: 1}}
-	b := []Entry{{Job: "j", Task: "same", Seconds: 3, Bytes: 10}, {Job: "j", Task: "slow", Seconds: 10}, {Job: "j", Task: "new", Seconds: 1}}
+	a := []Entry{{Job: "j", Task: "same", Seconds: 2, SecondsDeviation: 1, Bytes: 10}, {Job: "j", Task: "slow", Seconds: 1}, {Job: "j", Task: "gone", Seconds: 1}, {Job: "j", Task: "equal", Seconds: 2, Bytes: 3, Memory: 4}}
+	b := []Entry{{Job: "j", Task: "equal", Seconds: 2 + 1e-12, Bytes: 3, Memory: 4, SecondsDeviation: 1}, {Job: "j", Task: "same", Seconds: 3, Bytes: 10}, {Job: "j", Task: "slow", Seconds: 10}, {Job: "j", Task: "new", Seconds: 1}}
 	want := []Drift{
 		{Job: "j", Task: "slow", Change: "drift", Before: 1, After: 10, Time: 10},
 		{Job: "j", Task: "same", Change: "drift", Before: 2, After: 3, Time: 1.5, Bytes: 1, Spreads: 1},

@@ -29,7 +29,7 @@ func (d *display) Write(p []byte) (int, error) {
 	if err := d.erase(); err != nil {
 		return 0, err
 	}
-	return d.to.Write(p) //nolint:wrapcheck // the display stands for the terminal
+	return d.to.Write(p) // the display stands for the terminal
 }
 
 // draw shows lines in place of those before. What does not fit on the terminal is left out:
@@ -52,7 +52,7 @@ func (d *display) draw(lines []string) error {
 	text := d.up() + noWrap + b.String() + wrap
 	d.lines, d.last = len(lines), b.Bytes()
 	_, err := io.WriteString(d.to, text)
-	return err //nolint:wrapcheck // as in Write
+	return err // as in Write
 }
 
 // end takes the lines away.
@@ -69,7 +69,7 @@ func (d *display) erase() error {
 	text := d.up()
 	d.lines, d.last = 0, nil
 	_, err := io.WriteString(d.to, text)
-	return err //nolint:wrapcheck // as in Write
+	return err // as in Write
 }
 
 // up moves the cursor to the first line and erases from there on.

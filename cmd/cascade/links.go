@@ -47,7 +47,7 @@ func (a *app) printLinks(links []profiles.LinkEntry, below bool) error {
 			lines[i].Median = profiles.BitsText(q.Rate[0])
 		}
 		if e.At > 0 {
-			lines[i].Last = time.Unix(e.At, 0).UTC().Format(time.DateTime)
+			lines[i].Last = time.Unix(e.At, 0).Local().Format(time.DateTime)
 		}
 	}
 	return table(a, lines, "from", "to", "bandwidth", "latency", "flows", "mean", "stddev", "median", "small", "moved", "last")

@@ -134,6 +134,9 @@ func (a *app) withRun(ctx context.Context, name string, f func(*report.Run, comm
 		if err != nil {
 			return err
 		}
+		if r.Lost, err = losses(ctx, client, j.ID()); err != nil {
+			return err
+		}
 		if len(r.Tasks) == 0 {
 			return badInputf("no task of job %s has started", name)
 		}

@@ -144,11 +144,7 @@ func (a *app) tellHosts(s *planned) {
 	if s.Moved != nil {
 		moved = "; " + units.BytesSize(*s.Moved) + " go to another host"
 	}
-	method := s.Method
-	if method == "list" {
-		method = "list scheduling"
-	}
-	fmt.Fprintf(a.out, "method: %s%s\n", method, moved)
+	fmt.Fprintf(a.out, "method: %s%s\n", report.Method(s.Method), moved)
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
 		fmt.Fprintf(a.out, "  %s: %s, %.0f%% busy%s\n", h.Name, plural(h.Tasks, "task"), h.Busy*100, h.Memory)

@@ -166,7 +166,7 @@ func cell(column string, v any) string {
 		}
 	case string:
 		switch column {
-		case "submitted", "ended", "started", "at", "seen", "used":
+		case "submitted", "ended", "started", "at", "seen", "used", "expires":
 			if v == "" {
 				return "-"
 			}

@@ -263,7 +263,7 @@ func (a *app) profileDiffCommand() *cobra.Command {
 		Short: "Show how what tasks cost has changed",
 		Long: `Compare two profile files, or one with what is known here, the earlier first; without
 a file what the code of tasks cost before it changed with what it costs now. What
-moved most in time comes first. STDDEVS says by how many standard deviations of the
+moved most in time comes first; what is equal is left out. STDDEVS says by how many standard deviations of the
 earlier the mean has moved.`,
 		Example: "  cascade profile diff\n  cascade profile diff last-month.json\n  cascade profile diff before.json after.json --json",
 		Args:    cobra.MaximumNArgs(2),
@@ -312,7 +312,10 @@ func (a *app) printDrift(all []profiles.Drift, links []profiles.LinkDrift) error
 			lines[i].Stddevs = fmt.Sprintf("%+.1f", d.Spreads)
 		}
 	}
-	if len(lines) > 0 || len(links) == 0 {
+	if len(lines)+len(links) == 0 {
+		return a.said("no differences")
+	}
+	if len(lines) > 0 {
 		if err := table(a, lines, "job", "task", "function", "change", "before", "after", "time", "stddevs", "output", "memory"); err != nil {
 			return err
 		}

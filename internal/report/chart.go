@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"html"
-	"math"
 	"slices"
 	"time"
 
@@ -20,6 +18,8 @@ type Chart struct {
 	Bars  []Bar
 	Areas []Area  // below the rows
 	End   float64 // seconds that the axis shows; 0: until the last bar ends
+
+	Classes []string // of bars: one has the same colour in each chart with the same list
 }
 
 // Bar is something that took time, in seconds.
@@ -27,6 +27,7 @@ type Bar struct {
 	Row           int
 	Start, Finish float64
 	Class         string // bars of one class have one colour
+	Failed        bool   // and those that failed another
 	Text          string // what a reader sees who points at it
 }
 
@@ -52,16 +53,21 @@ func (c *Chart) SVG() []byte {
 	}
 	rows, end := top[len(c.Rows)], c.end()
 	bottom := rows + float64(len(c.Areas))*(areaHeight+areaBetween)
+	colours := map[string]string{}
+	for k, name := range c.classes() {
+		colours[name] = colourOf(k)
+	}
+	var foot bytes.Buffer
+	high := drawLegend(&foot, c.legend(colours), bottom+8)
 	scale := (chartWidth - chartLeft - chartRight) / max(end, 1e-9)
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" font-family="sans-serif" font-size="11">`+"\n", chartWidth, bottom+20)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" font-family="sans-serif" font-size="11">`+"\n", chartWidth, bottom+20+high)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
 	fmt.Fprintf(&b, `<text x="10" y="18" font-size="14">%s</text>`+"\n", html.EscapeString(c.Title))
-	for k := range 11 {
-		at := end * float64(k) / 10
+	for _, at := range ticks(end) {
 		x := chartLeft + at*scale
 		fmt.Fprintf(&b, `<path d="M%.1f %g V%g" stroke="#ddd"/><text x="%.1f" y="%g" text-anchor="middle" fill="#666">%s</text>`+"\n",
-			x, chartTop-4, bottom, x, chartTop-8, Seconds(at))
+			x, chartTop-4, bottom, x, chartTop-8, tickText(at))
 	}
 	for r, name := range c.Rows {
 		fmt.Fprintf(&b, `<text x="10" y="%.1f">%s</text>`+"\n", top[r]+11, html.EscapeString(name))
@@ -69,13 +75,21 @@ func (c *Chart) SVG() []byte {
 	for _, bar := range joined(c.Bars, lanes, chartLeast/scale) {
 		fmt.Fprintf(&b, `<rect x="%.2f" y="%.1f" width="%.2f" height="%g" fill="%s"><title>%s</title></rect>`+"\n",
 			chartLeft+bar.Start*scale, top[bar.Row]+float64(bar.lane)*chartLane, max((bar.Finish-bar.Start)*scale-0.25, chartLeast), chartLane-2,
-			colour(bar.Class), html.EscapeString(bar.Text))
+			bar.colour(colours), html.EscapeString(bar.Text))
 	}
 	for k := range c.Areas {
 		c.Areas[k].draw(&b, rows+float64(k)*(areaHeight+areaBetween), scale)
 	}
+	b.Write(foot.Bytes())
 	b.WriteString("</svg>\n")
 	return screen.Bytes(b.Bytes())
+}
+
+func (b *Bar) colour(of map[string]string) string {
+	if b.Failed {
+		return failedColour
+	}
+	return of[b.Class]
 }
 
 func (c *Chart) end() float64 {
@@ -130,7 +144,7 @@ func joined(bars []Bar, lanes []int, least float64) []laid {
 		if n := len(kept); n > 0 {
 			a := &kept[n-1]
 			short := b.Finish-b.Start < least && (a.n > 1 || a.Finish-a.Start < least)
-			if short && a.Row == b.Row && a.lane == b.lane && a.Class == b.Class && b.Start-a.Finish < least {
+			if short && a.Row == b.Row && a.lane == b.lane && a.Class == b.Class && a.Failed == b.Failed && b.Start-a.Finish < least {
 				a.Finish, a.n = b.Finish, a.n+1
 				a.Text = fmt.Sprintf("%d of %s, %s to %s", a.n, a.Class, Seconds(a.Start), Seconds(a.Finish))
 				continue
@@ -139,18 +153,6 @@ func joined(bars []Bar, lanes []int, least float64) []laid {
 		kept = append(kept, b)
 	}
 	return kept
-}
-
-// colour is the same for equal names: a hue, none so light that it is lost on white.
-func colour(name string) string {
-	h := fnv.New32a()
-	h.Write([]byte(name))
-	hue := float64(h.Sum32()%360) / 60
-	part := func(shift float64) int { // one of red, green and blue: a ramp up, a plateau and a ramp down over the hues
-		at := math.Mod(hue+shift, 6)
-		return int(80 + 125*max(0, min(1, min(at, 4-at))))
-	}
-	return fmt.Sprintf("#%02x%02x%02x", part(2), part(0), part(4))
 }
 
 // Seconds prints a duration in the unit that fits it.

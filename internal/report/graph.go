@@ -22,6 +22,7 @@ type drawing struct {
 type node struct {
 	name, runs string
 	tasks      int // 0: as many as there are elements
+	class      int // its family's number, of which it has the colour
 	output     bool
 }
 
@@ -95,7 +96,7 @@ func newNode(g *dag.Graph, group int, name string, tasks int) node {
 	if run.Environment != "" {
 		runs = run.Environment + ":" + runs
 	}
-	return node{name: name, runs: runs, tasks: tasks}
+	return node{name: name, runs: runs, tasks: tasks, class: group}
 }
 
 // title is the name of a node with the number of its tasks.
@@ -217,7 +218,7 @@ func SVG(g *dag.Graph, tasks bool) ([]byte, error) {
 		if n.output {
 			thick = 2
 		}
-		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%g" rx="6" fill="#f4f6fa" stroke="%s" stroke-width="%d"/>`, x[i], y[i], wide[i], nodeHeight, colour(n.name), thick)
+		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%g" rx="6" fill="#f4f6fa" stroke="%s" stroke-width="%d"/>`, x[i], y[i], wide[i], nodeHeight, colourOf(n.class), thick)
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x[i]+wide[i]/2, y[i]+17, html.EscapeString(n.title()))
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#666" font-size="11">%s</text>`+"\n", x[i]+wide[i]/2, y[i]+32, html.EscapeString(n.runs))
 	}

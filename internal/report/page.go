@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/docker/go-units"
 
@@ -26,12 +27,29 @@ const pageSteps = 200
 
 // load returns a template of this package with the head that all pages have.
 func load(name string) (*template.Template, error) {
-	funcs := template.FuncMap{"seconds": Seconds, "bytes": func(n uint64) string { return units.BytesSize(float64(n)) }}
+	funcs := template.FuncMap{"seconds": Seconds, "when": when, "method": Method, "bytes": func(n uint64) string { return units.BytesSize(float64(n)) }}
 	t, err := template.New(name).Funcs(funcs).ParseFS(pages, "head.html", name)
 	if err != nil {
 		return nil, fmt.Errorf("read the template %s: %w", name, err)
 	}
 	return t, nil
+}
+
+// when prints a time in RFC 3339 for people.
+func when(s string) string {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return s
+	}
+	return t.Local().Format("2006-01-02 15:04:05 MST")
+}
+
+// Method says for people how a plan was found.
+func Method(name string) string {
+	if name == "list" {
+		return "list scheduling"
+	}
+	return name
 }
 
 // Page writes one HTML file about a job, which refers to nothing outside: what ran
@@ -52,12 +70,12 @@ func (r *Run) Page(w io.Writer, job comms.JobRow, plan []comms.PlanRow) error {
 	planned := planChart(plan)
 	end := max(r.End(), planned.end())
 	data := map[string]any{
-		"Job": job, "Took": r.End(), "Started": len(r.Tasks), "Hosts": r.hosts(),
+		"Job": job, "Lost": r.Lost, "Took": r.End(), "Started": len(r.Tasks), "Hosts": r.hosts(),
 		"Actual":   template.HTML(r.Chart("as it ran: "+Seconds(r.End()), end).SVG()), //nolint:gosec // the chart escapes all names
 		"Families": r.families(), "Classes": r.classes(), "Ways": r.ways(moves), "Path": longest(path), "Steps": len(path),
 	}
 	if len(planned.Bars) > 0 {
-		planned.Title, planned.End = "as it was planned: "+Seconds(planned.end()), end
+		planned.Title, planned.End, planned.Classes = "as it was planned: "+Seconds(planned.end()), end, groupNames(r.Graph)
 		data["Planned"] = template.HTML(planned.SVG()) //nolint:gosec // the chart escapes all names
 	}
 	if memory := r.memory(); len(memory) > 0 {

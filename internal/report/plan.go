@@ -15,7 +15,7 @@ import (
 // Picture draws a plan of a graph: what runs where and when, and, where the plan
 // knows of it, what hosts receive from others and what is in their memory.
 func Picture(g *dag.Graph, p *planner.Plan) *Chart {
-	c := &Chart{Title: fmt.Sprintf("%s: predicted %s, at best %s", g.Name, Seconds(p.Makespan), Seconds(p.LowerBound)), End: p.Makespan}
+	c := &Chart{Title: fmt.Sprintf("%s: predicted %s, at best %s", g.Name, Seconds(p.Makespan), Seconds(p.LowerBound)), End: p.Makespan, Classes: groupNames(g)}
 	row, receives := make([]int, len(p.Hosts)), make([]int, len(p.Hosts))
 	for h, name := range p.Hosts {
 		row[h] = len(c.Rows)

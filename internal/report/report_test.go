@@ -22,6 +22,11 @@ import (
 	"github.com/cascade-run/cascade/profiles"
 )
 
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // pages have local times
+	os.Exit(m.Run())
+}
+
 var update = flag.Bool("update", false, "write the golden files")
 
 func golden(t *testing.T, name string, got []byte) {
@@ -207,8 +212,10 @@ func (failing) Write([]byte) (int, error) { return 0, errFull }
 
 func TestPage(t *testing.T) {
 	r := twoHosts(t)
+	r.Lost = []comms.LossRow{{At: "2026-11-20T08:00:02.123456789Z", Agent: "b", Why: "connection <closed>", Then: "its 2 tasks restart after a grace of 30 s", Running: 2, Waiting: 1},
+		{At: "2026-11-20T08:01:02Z", Agent: "b", Why: "connection closed", Running: 2, Back: "2026-11-20T08:01:05Z"}}
 	var b bytes.Buffer
-	err := r.Page(&b, comms.JobRow{ID: "0190", Name: `<script>alert(1)</script>`, Phase: "failed", Tasks: 6, Error: "post[1]: <b>no</b>"},
+	err := r.Page(&b, comms.JobRow{ID: "0190", Name: `<script>alert(1)</script>`, Phase: "failed", Tasks: 6, Submitted: "2026-11-20T08:00:00.000000001Z", Ended: "2026-11-20T08:02:00.5Z", Error: "post[1]: <b>no</b>"},
 		[]comms.PlanRow{{Task: "model", Host: "a", Finish: 2, Reason: "needs <no> task"}, {Task: "nowhere", Reason: "too big"}})
 	if err != nil {
 		t.Fatal(err)
@@ -286,6 +293,77 @@ func wellFormed(t *testing.T, b []byte) {
 			return
 		} else if err != nil {
 			t.Fatalf("%v in\n%s", err, b)
+		}
+	}
+}
+
+// Two families are never hard to tell apart, and none looks as what has failed does.
+func TestColours(t *testing.T) {
+	rgb := func(text string) (c [3]int) {
+		if _, err := fmt.Sscanf(text, "#%02x%02x%02x", &c[0], &c[1], &c[2]); err != nil {
+			t.Fatal(text, err)
+		}
+		return c
+	}
+	far := func(a, b [3]int) int {
+		sum := 0
+		for i := range a {
+			sum += max(a[i]-b[i], b[i]-a[i])
+		}
+		return sum
+	}
+	for i := range 12 {
+		c := rgb(colourOf(i))
+		if c[0]+c[1]+c[2] > 600 {
+			t.Errorf("colour %d, %v, is lost on white", i, c)
+		}
+		if d := far(c, rgb(failedColour)); d < 100 {
+			t.Errorf("colour %d, %v, looks like that of failures", i, c)
+		}
+		for k := range i {
+			if d := far(c, rgb(colourOf(k))); d < 40 {
+				t.Errorf("colours %d and %d, %v and %v, look alike", k, i, rgb(colourOf(k)), c)
+			}
+		}
+	}
+}
+
+// A legend says what colours stand for; failures are red and stay apart from others.
+func TestLegend(t *testing.T) {
+	c := Chart{Rows: []string{"a"}, Classes: []string{"late", "unused", "early"}, Bars: []Bar{
+		{Start: 0, Finish: 0.001, Class: "early"}, {Start: 0.001, Finish: 0.002, Class: "early", Failed: true}, {Start: 1, Finish: 100, Class: "late"}, {Start: 100, Finish: 101, Class: "b<"}}}
+	svg := string(c.SVG())
+	for text, n := range map[string]int{">failed</text>": 1, ">late</text>": 1, ">early</text>": 1, ">b&lt;</text>": 1, "unused": 0,
+		failedColour: 2, colourOf(0): 2, colourOf(2): 2, colourOf(3): 2} {
+		if got := strings.Count(svg, text); got != n {
+			t.Errorf("%s is there %d times, want %d:\n%s", text, got, n, svg)
+		}
+	}
+	for i := range 100 {
+		c.Bars = append(c.Bars, Bar{Start: 101, Finish: 102, Class: fmt.Sprintf("family%02d", i)})
+	}
+	svg = string(c.SVG())
+	wellFormed(t, []byte(svg))
+	if !strings.Contains(svg, ">and 64 more</text>") {
+		t.Error("the legend has no end")
+	}
+}
+
+func TestTicks(t *testing.T) {
+	for _, tt := range []struct {
+		end  float64
+		want string
+	}{
+		{0, "0"}, {4.49, "0 500ms 1s 1.5s 2s 2.5s 3s 3.5s 4s"}, {10, "0 1s 2s 3s 4s 5s 6s 7s 8s 9s 10s"}, {0.0123, "0 2ms 4ms 6ms 8ms 10ms 12ms"},
+		{0.000007, "0 1us 2us 3us 4us 5us 6us 7us"}, {95, "0 10s 20s 30s 40s 50s 1m 1m10s 1m20s 1m30s"}, {250, "0 30s 1m 1m30s 2m 2m30s 3m 3m30s 4m"},
+		{7200, "0 30m 1h 1h30m 2h"}, {400_000, "0 12h 1d 1d12h 2d 2d12h 3d 3d12h 4d 4d12h"},
+	} {
+		var got []string
+		for _, at := range ticks(tt.end) {
+			got = append(got, tickText(at))
+		}
+		if text := strings.Join(got, " "); text != tt.want {
+			t.Errorf("up to %v: %s, want %s", tt.end, text, tt.want)
 		}
 	}
 }

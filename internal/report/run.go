@@ -18,6 +18,8 @@ type Run struct {
 	Tasks []Task    // those that started, by the time at which they did
 	Clock []float64 // what was added to each host's clock, in seconds
 
+	Lost []comms.LossRow // agents that were lost meanwhile
+
 	at      map[dag.TaskIndex]int // place in Tasks
 	members map[int][]int         // places of the tasks of each group over elements
 }
@@ -163,12 +165,20 @@ func (r *Run) waits(i dag.TaskIndex, f func(p *Task, whole bool)) error {
 	return nil
 }
 
+// groupNames are the families of a graph, in its order.
+func groupNames(g *dag.Graph) (names []string) {
+	for i := range g.Groups {
+		names = append(names, g.Groups[i].Name)
+	}
+	return names
+}
+
 // Chart shows what ran where.
 func (r *Run) Chart(title string, end float64) *Chart {
-	c := &Chart{Title: title, Rows: r.Hosts, End: end, Bars: make([]Bar, len(r.Tasks))}
+	c := &Chart{Title: title, Rows: r.Hosts, End: end, Classes: groupNames(r.Graph), Bars: make([]Bar, len(r.Tasks))}
 	for i := range r.Tasks {
 		t := &r.Tasks[i]
-		c.Bars[i] = Bar{Row: t.Host, Start: t.Start, Finish: t.Finish, Class: t.Group,
+		c.Bars[i] = Bar{Row: t.Host, Start: t.Start, Finish: t.Finish, Class: t.Group, Failed: t.State == "failed",
 			Text: fmt.Sprintf("%s: %s, %s to %s", t.Name, t.State, Seconds(t.Start), Seconds(t.Finish))}
 	}
 	return c

@@ -116,7 +116,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if _, err := w.to.Write(safe); err != nil {
-		return 0, err //nolint:wrapcheck // the Writer stands for the one that it writes to
+		return 0, err // the Writer stands for the one that it writes to
 	}
 	return len(p), nil
 }
@@ -131,7 +131,7 @@ func (w *Writer) Flush() error {
 		return nil
 	}
 	_, err := w.to.Write(Bytes(rest))
-	return err //nolint:wrapcheck // as in Write
+	return err // as in Write
 }
 
 // unfinished is how many bytes at the end are the beginning of a character.
