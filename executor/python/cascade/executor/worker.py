@@ -84,6 +84,8 @@ class Worker:
         self._since = 0  # when the oldest item came
         self._mark = self._wall = 0  # cpu time and durations since it was read
         self._rate = 0.0
+        self._job = b""  # of the last run
+        self._unseen = False  # it took little time, and not all that it may have changed was looked at
         self._bounded = False  # the threads of libraries
         self._raised: Callable[[], context.Cancelled | None] | None = None  # in the current run
         self._own: dict[str, str | None] = {}  # variables of the current run, as they were before
@@ -312,6 +314,9 @@ class Worker:
         outputs: list[m.Desc] = []
         counts: list[m.StreamEnd] = []
         error: m.TaskError | None = None
+        if self._unseen and run.kind.m.job != self._job:
+            self._restore(True)
+        self._job = run.kind.m.job
         self._own = _setenv(run.env) if run.env else {}
         self._context, self._raised = self._state.context(), None
         first = run.kind.function is None
@@ -323,11 +328,16 @@ class Worker:
             error = failure(self, run, e)
             outputs, counts = [], []
         deep = first or run.kind.restless or time.perf_counter_ns() - run.began > QUICK
+        self._unseen = not deep
+        run.kind.restless = self._restore(deep) or run.kind.restless
+        self._settle(run, outputs, counts, error)
+
+    def _restore(self, deep: bool) -> bool:
+        """Has the process be as it was, or leave; it tells whether it was not."""
         differed, whole = self._state.restore(deep)
-        run.kind.restless = run.kind.restless or differed
         if not whole:
             self._leftover.leaving = True
-        self._settle(run, outputs, counts, error)
+        return differed
 
     def imported(self) -> None:
         """A function's module was imported: what it has set belongs to the process."""
