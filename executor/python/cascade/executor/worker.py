@@ -88,7 +88,7 @@ class Worker:
         self._unseen = False  # it took little time, and not all that it may have changed was looked at
         self._bounded = False  # the threads of libraries
         self._raised: Callable[[], context.Cancelled | None] | None = None  # in the current run
-        self._own: dict[str, str | None] = {}  # variables of the current run, as they were before
+        self._given: dict[str, str | None] = {}  # variables of the current run, as they were before
         self._in_function = False  # the main thread may be interrupted
         self._ended = 0  # when the last run ended
         self._helper_sleeps = False
@@ -317,7 +317,7 @@ class Worker:
         if self._unseen and run.kind.m.job != self._job:
             self._restore(True)
         self._job = run.kind.m.job
-        self._own = _setenv(run.env) if run.env else {}
+        self._given = _setenv(run.env) if run.env else {}
         self._context, self._raised = self._state.context(), None
         first = run.kind.function is None
         try:
@@ -341,7 +341,7 @@ class Worker:
 
     def imported(self) -> None:
         """A function's module was imported: what it has set belongs to the process."""
-        self._state.adopt(self._own)
+        self._state.adopt(self._given)
         self._context = self._state.context()
 
     def _settle(self, run: Run, outputs: list[m.Desc], counts: list[m.StreamEnd], error: m.TaskError | None) -> None:
