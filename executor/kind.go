@@ -22,6 +22,10 @@ type kind struct {
 	// Of the parameters that runs share and no function can change. The runner's.
 	flat   bool // With is such a type
 	shared any  // nil until a run has asked
+
+	// See state. The runner's too.
+	looked   bool // a run of it was looked at
+	restless bool // it changes what the process shares
 }
 
 type kindInput struct {

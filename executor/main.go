@@ -147,7 +147,7 @@ func Serve(addr string, cfg Config) error {
 		if err := e.capture.start(e); err != nil {
 			return err
 		}
-		if e.state, err = newState(e.capture.call); err != nil {
+		if e.state, err = newState(); err != nil {
 			return fmt.Errorf("look at the state of the process: %w", err)
 		}
 	}

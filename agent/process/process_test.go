@@ -83,6 +83,40 @@ func TestOOMScore(t *testing.T) {
 	}
 }
 
+// Root cannot write to folders that are shared with others, nor move them; and sees them from within too. Others see no mount.
+func TestReadOnly(t *testing.T) {
+	dir, free := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "data"), []byte("data"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o500); err != nil { // for who is not root
+		t.Fatal(err)
+	}
+	c := shell("cat data; echo x 2>&1 > left; rm -f data; rm -rf " + dir + "; echo y > " + free + "/made; exec 2>&1; grep -c ' " + dir + " ' /proc/self/mounts")
+	c.Dir, c.ReadOnly = dir, []string{dir}
+	p, err := Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exit := p.Wait()
+	if os.Geteuid() == 0 && !strings.HasSuffix(string(exit.Output), "\n1\n") {
+		t.Skipf("root may not mount here: %s", exit.Output)
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(found) != 1 || filepath.Base(found[0]) != "data" {
+		t.Errorf("the folder has %v, %v", found, err)
+	}
+	if _, err := os.Stat(filepath.Join(free, "made")); err != nil {
+		t.Error(err)
+	}
+	if !strings.HasPrefix(string(exit.Output), "data") {
+		t.Errorf("output %s", exit.Output)
+	}
+	if mounts, err := os.ReadFile("/proc/self/mounts"); err != nil || strings.Contains(string(mounts), dir) {
+		t.Errorf("the mount is seen outside, %v", err)
+	}
+}
+
 // daemonise starts a process that left session, group and parent, and prints its id to a FIFO.
 const daemonise = `setsid sh -c 'setsid sh -c "echo \$\$ > %[1]s; exec sleep 1000" &' ; `
 

@@ -245,7 +245,8 @@ func outcome(t *testing.T, c *cascade.Cluster, j *cascade.Job) string {
 			log = logOf(t, j, r.Name)
 		}
 		if log != "" {
-			lines := strings.Split(strings.TrimRight(log, "\n"), "\n")
+			lines := strings.Split(strings.TrimRight(lineNumbers.ReplaceAllString(log, `", in`), "\n"), "\n")
+			lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, `  File "/`) }) // of Python itself
 			slices.Sort(lines) // those of a child come on another way
 			fmt.Fprintf(&b, "%s printed\n  %s\n", r.Name, strings.Join(lines, "\n  "))
 		}
@@ -277,6 +278,8 @@ func logOf(t *testing.T, j *cascade.Job, task string) string {
 	}
 	return log.String()
 }
+
+var lineNumbers = regexp.MustCompile(`", line \d+ in`)
 
 var amounts = regexp.MustCompile(`[0-9.]+[KMG]iB of private memory`)
 

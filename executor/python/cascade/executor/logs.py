@@ -10,12 +10,14 @@ import io
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 TAIL = 4 << 10  # bytes kept for the error of a task
 PIECE = 64 << 10  # a message has at most so many
 MOST = 64 << 20  # bytes that a task may log
+LINE = 20_000_000  # ns that the beginning of a line waits for its end
 
 
 class Logs:
@@ -35,6 +37,7 @@ class Logs:
             self._out, self._in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._stream = 1
         self._size = 0
+        self._begun = 0  # when a line began that has no end yet
         self._total = 0
         self._tail = b""
         self.run = 0  # whose text it is; 0 nobody's
@@ -62,6 +65,7 @@ class Logs:
             if stream != self._stream:
                 self._pass_on()
                 self._stream = stream
+            self._begun = 0 if text.endswith(b"\n") else time.monotonic_ns()
             rest = text[: max(0, MOST - self._total)]
             self._total += len(text)
             while rest:
@@ -76,9 +80,10 @@ class Logs:
             return True
 
     def flush(self) -> None:
-        """Sends what waits."""
+        """Sends what waits; the beginning of a line, which print writes in two pieces, a little later."""
         with self._lock:
-            self._pass_on()
+            if time.monotonic_ns() - self._begun > LINE:
+                self._pass_on()
 
     def tail(self) -> bytes:
         """The last bytes that the run has written."""

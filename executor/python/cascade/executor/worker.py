@@ -84,9 +84,11 @@ class Worker:
         self._since = 0  # when the oldest item came
         self._mark = self._wall = 0  # cpu time and durations since it was read
         self._rate = 0.0
+        self._job = b""  # of the last run
+        self._unseen = False  # it took little time, and not all that it may have changed was looked at
         self._bounded = False  # the threads of libraries
         self._raised: Callable[[], context.Cancelled | None] | None = None  # in the current run
-        self._before: dict[str, str | None] = {}  # variables of the current run, as they were before
+        self._given: dict[str, str | None] = {}  # variables of the current run, as they were before
         self._in_function = False  # the main thread may be interrupted
         self._ended = 0  # when the last run ended
         self._helper_sleeps = False
@@ -312,7 +314,10 @@ class Worker:
         outputs: list[m.Desc] = []
         counts: list[m.StreamEnd] = []
         error: m.TaskError | None = None
-        self._before = _setenv(run.env) if run.env else {}
+        if self._unseen and run.kind.m.job != self._job:
+            self._restore(True)
+        self._job = run.kind.m.job
+        self._given = _setenv(run.env) if run.env else {}
         self._context, self._raised = self._state.context(), None
         first = run.kind.function is None
         try:
@@ -323,15 +328,20 @@ class Worker:
             error = failure(self, run, e)
             outputs, counts = [], []
         deep = first or run.kind.restless or time.perf_counter_ns() - run.began > QUICK
+        self._unseen = not deep
+        run.kind.restless = self._restore(deep) or run.kind.restless
+        self._settle(run, outputs, counts, error)
+
+    def _restore(self, deep: bool) -> bool:
+        """Has the process be as it was, or leave; it tells whether it was not."""
         differed, whole = self._state.restore(deep)
-        run.kind.restless = run.kind.restless or differed
         if not whole:
             self._leftover.leaving = True
-        self._settle(run, outputs, counts, error)
+        return differed
 
     def imported(self) -> None:
         """A function's module was imported: what it has set belongs to the process."""
-        self._state.adopt(self._before)
+        self._state.adopt(self._given)
         self._context = self._state.context()
 
     def _settle(self, run: Run, outputs: list[m.Desc], counts: list[m.StreamEnd], error: m.TaskError | None) -> None:
