@@ -32,6 +32,8 @@ from . import labelled
 
 RAW, ARRAY, MSGPACK, ARROW, XARRAY, PICKLE = "raw", "array", "msgpack", "arrow", "xarray", "pickle5"
 TEXT = "text"  # dtype of raw bytes that were a str
+BYTES = "bytes"  # dtype of raw bytes that are an argument: its function takes them as bytes
+VALUES = "cascade_values"  # the parameter that tells of others: name → codec, dtype, shape, and as base64 the bytes of those that are no input
 
 # dtype of a dataset: NumPy's name, and the format of the struct module.
 _DTYPES = {
@@ -430,7 +432,7 @@ def decode(codec: str, dtype: str, shape: Sequence[int], data: Any, want: Any = 
             return bytes(data).decode("utf-8", "surrogateescape")
         if _is_array(want):
             return _array("u8", (len(data),), data, want)
-        return memoryview(data)
+        return bytes(data) if dtype == BYTES else memoryview(data)
     if codec == MSGPACK:
         return unpacked(data)
     if codec == XARRAY:

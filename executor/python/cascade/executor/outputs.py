@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from .. import labelled
 from ..values import (
+    VALUES,
     Encoded,
     TypeMismatch,
     array_of,
     decode,
     duplicate,
     encode,
+    hints_of,
     is_dense,
     is_tensor,
     numpy_type,
@@ -26,7 +28,7 @@ from ..values import (
     unpacked,
 )
 from ..wire import messages as m
-from .functions import Function, prepared, split
+from .functions import Function, prepared, resolve, split
 from .memory import Aside, Region, address, let_go, map_range, protect
 from .outcome import KindError
 from .queue import LiveValue, Run
@@ -57,13 +59,21 @@ class Memory:
         """Calls a run's function and stores what it returns."""
         kind = run.kind
         parameters = kind.parameters(run.with_)
+        outside: dict[str, Any] = {}
+        if VALUES in parameters:
+            from .. import given  # loads what only few tasks need
+
+            try:
+                parameters, outside = given.taken(parameters, lambda: hints_of(resolve(kind.m.function)))
+            except TypeMismatch as e:
+                raise KindError(m.INPUT, str(e)) from None
         function = kind.function
         if function is None:
             if not kind.m.function:
                 raise KindError(m.SETUP, "this executor runs Python functions, no commands")
             # Not interrupted: half an import cannot be mended.
             function = kind.function = prepared(kind.m.function, tuple(kind.m.inputs), tuple(kind.m.outputs), tuple(parameters))
-        named = self._arguments(run, function, parameters) if run.inputs else parameters
+        named = self._arguments(run, function, parameters, outside) if run.inputs else parameters
         if kind.m.timeout:
             run.deadline = time.perf_counter_ns() + kind.m.timeout  # what it imports does not count
         self._worker.check(run)
@@ -85,17 +95,17 @@ class Memory:
             if desc is not None:
                 outputs.append(desc)
 
-    def _arguments(self, run: Run, function: Function, parameters: dict[str, Any]) -> dict[str, Any]:
+    def _arguments(self, run: Run, function: Function, parameters: dict[str, Any], outside: dict[str, Any]) -> dict[str, Any]:
         named = dict(parameters)
         spans = self._spans(run)
-        for name, given, declared, want in zip(function.inputs, run.inputs, run.kind.m.inputs, function.wants, strict=False):
+        for name, item, declared, want in zip(function.inputs, run.inputs, run.kind.m.inputs, function.wants, strict=False):
             try:
                 if declared.list:
-                    named[name] = [self.load(run, d, want, spans) for d in given.data if d.place.kind != m.NOWHERE]
-                elif len(given.data) != 1 or given.data[0].place.kind == m.NOWHERE:
-                    raise TypeMismatch(f"want one dataset, got {len(given.data)}" if len(given.data) != 1 else "it is nowhere")
+                    named[name] = [self.load(run, d, want, spans) for d in item.data if d.place.kind != m.NOWHERE]
+                elif len(item.data) != 1 or item.data[0].place.kind == m.NOWHERE:
+                    raise TypeMismatch(f"want one dataset, got {len(item.data)}" if len(item.data) != 1 else "it is nowhere")
                 else:
-                    named[name] = self.load(run, given.data[0], want, spans)
+                    named[name] = self.load(run, item.data[0]._replace(**outside.get(name, {})), want, spans)
             except (TypeMismatch, OSError, ValueError) as e:
                 raise KindError(m.INPUT, f"input {declared.name!r}: {e}") from None
         return named
