@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import labelled
 from ..values import (
+    BYTES_LIKE,
     VALUES,
     Encoded,
     TypeMismatch,
@@ -20,11 +21,13 @@ from ..values import (
     encode,
     hints_of,
     is_dense,
+    is_table,
     is_tensor,
     numpy_type,
     on_device,
     packed,
     plain_arrays,
+    tensor_of,
     unpacked,
 )
 from ..wire import messages as m
@@ -455,12 +458,14 @@ def shared(value: Any, want: Any) -> Any:
     if value is None or type(value) in (bool, int, float):
         return value
     if type(value) in plain_arrays() and not value.dtype.hasobject:
-        if want in (bytes, bytearray, memoryview) or value.dtype.byteorder == ">":
+        if want in BYTES_LIKE or value.dtype.byteorder == ">":
             return _sent(value, want)
+        if is_tensor(want) and value.dtype.kind in "iufc":
+            return tensor_of(value.copy())  # of which its reader may write
         value = value.view(numpy_type("ndarray"))
         value.flags.writeable = False
         return value
-    if isinstance(value, (str, bytes, bytearray, memoryview, numpy_type("generic"))):
+    if isinstance(value, (str, bytes, bytearray, memoryview, numpy_type("generic"))) or want in BYTES_LIKE and is_table(value):
         return _sent(value, want)
     if is_tensor(want) and is_dense(value):  # on its device
         return value.detach().clone()
