@@ -31,7 +31,7 @@ from ..values import (
     unpacked,
 )
 from ..wire import messages as m
-from .functions import Function, prepared, resolve, split
+from .functions import Function, prepared, split
 from .memory import Aside, Region, address, let_go, map_range, protect
 from .outcome import KindError
 from .queue import LiveValue, Run
@@ -62,21 +62,15 @@ class Memory:
         """Calls a run's function and stores what it returns."""
         kind = run.kind
         parameters = kind.parameters(run.with_)
-        outside: dict[str, Any] = {}
         if VALUES in parameters:
-            from .. import given  # loads what only few tasks need
-
-            try:
-                parameters, outside = given.taken(parameters, lambda: hints_of(resolve(kind.m.function)))
-            except TypeMismatch as e:
-                raise KindError(m.INPUT, str(e)) from None
+            parameters = self._given(run, parameters)
         function = kind.function
         if function is None:
             if not kind.m.function:
                 raise KindError(m.SETUP, "this executor runs Python functions, no commands")
             # Not interrupted: half an import cannot be mended.
             function = kind.function = prepared(kind.m.function, tuple(kind.m.inputs), tuple(kind.m.outputs), tuple(parameters))
-        named = self._arguments(run, function, parameters, outside) if run.inputs else parameters
+        named = self._arguments(run, function, parameters) if run.inputs else parameters
         if kind.m.timeout:
             run.deadline = time.perf_counter_ns() + kind.m.timeout  # what it imports does not count
         self._worker.check(run)
@@ -98,19 +92,35 @@ class Memory:
             if desc is not None:
                 outputs.append(desc)
 
-    def _arguments(self, run: Run, function: Function, parameters: dict[str, Any], outside: dict[str, Any]) -> dict[str, Any]:
+    def _arguments(self, run: Run, function: Function, parameters: dict[str, Any]) -> dict[str, Any]:
         named = dict(parameters)
         spans = self._spans(run)
-        for name, item, declared, want in zip(function.inputs, run.inputs, run.kind.m.inputs, function.wants, strict=False):
+        for name, given, declared, want in zip(function.inputs, run.inputs, run.kind.m.inputs, function.wants, strict=False):
             try:
                 if declared.list:
-                    named[name] = [self.load(run, d, want, spans) for d in item.data if d.place.kind != m.NOWHERE]
-                elif len(item.data) != 1 or item.data[0].place.kind == m.NOWHERE:
-                    raise TypeMismatch(f"want one dataset, got {len(item.data)}" if len(item.data) != 1 else "it is nowhere")
+                    named[name] = [self.load(run, d, want, spans) for d in given.data if d.place.kind != m.NOWHERE]
+                elif len(given.data) != 1 or given.data[0].place.kind == m.NOWHERE:
+                    raise TypeMismatch(f"want one dataset, got {len(given.data)}" if len(given.data) != 1 else "it is nowhere")
                 else:
-                    named[name] = self.load(run, item.data[0]._replace(**outside.get(name, {})), want, spans)
+                    named[name] = self.load(run, given.data[0], want, spans)
             except (TypeMismatch, OSError, ValueError) as e:
                 raise KindError(m.INPUT, f"input {declared.name!r}: {e}") from None
+        return named
+
+    def _given(self, run: Run, parameters: dict[str, Any]) -> dict[str, Any]:
+        """The parameters, with the values that a client gave; those of them that are inputs are read as what they are."""
+        from .. import given  # loads what only few tasks need
+        from .functions import python_name, resolve
+
+        try:
+            named, outside = given.taken(parameters, lambda: hints_of(resolve(run.kind.m.function)))
+        except TypeMismatch as e:
+            raise KindError(m.INPUT, str(e)) from None
+        inputs = list(run.inputs)
+        for i, declared in enumerate(run.kind.m.inputs[: len(inputs)]):
+            if as_what := outside.get(python_name(declared.name)):
+                inputs[i] = inputs[i]._replace(data=[d._replace(**as_what) for d in inputs[i].data])
+        run.inputs = inputs
         return named
 
     def _spans(self, run: Run) -> dict[int, tuple[int, int]]:
