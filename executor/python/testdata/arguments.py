@@ -64,10 +64,10 @@ for given in (float("inf"), {1: 2}, {1, 2}, 2**63, "\ud800", numpy.arange(3), nu
     print("given within the job file:", codec, dtype, shape, repr(decode(codec, dtype, shape, base64.b64decode(data))))
 with cascade.Graph("large") as g:
     for given in (numpy.zeros(5000), numpy.zeros(5000), list(range(9000)), "x" * 20000):
-        scale([1.0], given)
+        g.add(scale, [1.0], given, task_name=f"of-{type(given).__name__}")
     for name, task in g.document()["tasks"].items():
-        print("given as an input:", name, task["in"], task["with"]["cascade_values"])
-    print(*(name for name in g.document()["inputs"]))
+        print("given as an input:", name, *task["in"], task["with"]["cascade_values"])
+    print(sum(len(input.get("files", "1")) for input in g.document()["inputs"].values()), "inputs")
 
 with cascade.Graph("other") as other:
     scaled = scale([1.0], 2.0)
