@@ -37,7 +37,7 @@ with cascade.local(store="256MiB", programs=sys.argv[1]) as cluster:
         inside = [g.add(closed, i) for i in (0, 699_999)]
         mean, _ = g.add(steps.stats, x=numpy.array([1.0, 3.0]))  # of a module: found by its name
         mixed = g.add(annotated, b"abc", numpy.ones(5_000))
-    print("inputs:", len(g.document()["inputs"]), "job file above 1 MiB:", len(g.job()) > 1 << 20)
+    print("inputs:", sum(len(i.get("files", "1")) for i in g.document()["inputs"].values()), "job file above 1 MiB:", len(g.job()) > 1 << 20)
     results = cluster.run(g, *seen, again, *inside, mean, mixed, progress=False)
     for name, text in zip([*VALUES, "large array again", "closure", "closure's end", "mean", "annotated"], results, strict=True):
         print(f"{name}: {text!r}")
