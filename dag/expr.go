@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -304,9 +305,50 @@ func run(code *vm.Program, env map[string]any) (any, error) {
 		return nil, own
 	}
 	if err != nil {
-		return nil, mistake(exprMessage(err), "the values do not fit the operation; int(...), float(...) and string(...) convert")
+		return nil, mistake(plainWords(exprMessage(err)), "the values do not fit the operation; int(...), float(...) and string(...) convert")
 	}
 	return normalise(v, 0)
+}
+
+// typeWords are the library's names of types, and those of its functions that are named alike.
+var typeWords = regexp.MustCompile(`\[\]interface \{\}|map\[string\]interface \{\}|<nil>|\b(u?int[0-9]*|float64|string|bool)\b\(?`)
+
+// plainWords says in the words of job files what the expression library says in those of Go.
+func plainWords(message string) string {
+	switch {
+	case strings.HasPrefix(message, "reflect: call of"):
+		return "null is no value to compute with"
+	case strings.HasPrefix(message, "reflect.Value.MapIndex"):
+		return "the keys of a mapping are text"
+	case message == "runtime error: integer divide by zero":
+		return "division by zero"
+	}
+	if is, found := strings.CutPrefix(message, "interface conversion: interface {} is "); found {
+		is, want, _ := strings.Cut(is, ", not ")
+		if is == "nil" {
+			is = "<nil>"
+		}
+		message = "it is " + is + " where " + want + " is wanted"
+	}
+	return typeWords.ReplaceAllStringFunc(message, func(word string) string {
+		switch {
+		case strings.HasSuffix(word, "("):
+			return word
+		case word == "[]interface {}":
+			return "a list"
+		case word == "map[string]interface {}":
+			return "a mapping"
+		case word == "<nil>":
+			return "null"
+		case word == "float64":
+			return "a number"
+		case word == "string":
+			return "a text"
+		case word == "bool":
+			return "a truth value"
+		}
+		return "a whole number"
+	})
 }
 
 // eval gives the expression's value for one task.

@@ -251,7 +251,7 @@ func TestCommandFailures(t *testing.T) {
 		{"status", a.sh("echo out; echo err >&2; exit 3", nil, nil), comms.ErrorExit, 3, "", []string{"status 3"}, "err"},
 		{"signal", a.sh("kill -SEGV $$", nil, nil), comms.ErrorExit, -1, "SIGSEGV", []string{"SIGSEGV"}, ""},
 		{"no output", a.sh("true", nil, []string{"page"}), comms.ErrorTask, 0, "", []string{`did not write output "page"`, "CASCADE_OUT_PAGE"}, ""},
-		{"output is a link", a.sh("ln -s /etc/passwd $CASCADE_OUT_PAGE", nil, []string{"page"}), comms.ErrorTask, 0, "", []string{"not a regular file"}, ""},
+		{"output is a link", a.sh("ln -s /etc/passwd $CASCADE_OUT_PAGE", nil, []string{"page"}), comms.ErrorTask, 0, "", []string{"not a regular file but a symbolic link: write the data itself"}, ""},
 		{"output is a hard link", a.sh("echo x > $CASCADE_OUT_PAGE; ln $CASCADE_OUT_PAGE $CASCADE_OUT_PAGE.other",
 			nil, []string{"page"}), comms.ErrorTask, 0, "", []string{"hard link"}, ""},
 		{"output and failure", a.sh("echo x > $CASCADE_OUT_PAGE; exit 1", nil, []string{"page"}), comms.ErrorExit, 1, "", nil, ""},

@@ -494,7 +494,7 @@ func (p *program) seal() ([]comms.Desc, error) {
 		case err != nil:
 			return nil, fmt.Errorf("output %q: %w", decl.Name, err)
 		case !fi.Mode().IsRegular():
-			return nil, fmt.Errorf("output %q is not a regular file but %s: write the data itself", decl.Name, fi.Mode().Type())
+			return nil, fmt.Errorf("output %q is not a regular file but %s: write the data itself", decl.Name, shm.FileKind(fi.Mode()))
 		case fi.Sys().(*syscall.Stat_t).Nlink > 1: // who has the other name could change it, and freeing it would empty the other
 			return nil, fmt.Errorf("output %q has other names (hard links): copy the data instead of linking it", decl.Name)
 		}

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -27,56 +28,74 @@ func Parameters(p any) ([]dag.Field, error) {
 	}
 	out := make([]dag.Field, len(fields))
 	for i, f := range fields {
-		out[i] = dag.Field{Name: f.name, Value: plain(v.Field(f.index))}
+		x, err := plain(v.Field(f.index))
+		if err != nil {
+			return nil, fmt.Errorf("parameter %s: %w", f.name, err)
+		}
+		out[i] = dag.Field{Name: f.name, Value: x}
 	}
 	return out, nil
 }
 
 // plain turns a value into the types that job files know.
-func plain(v reflect.Value) any {
+func plain(v reflect.Value) (any, error) {
 	switch x := v.Interface().(type) {
 	case time.Duration:
-		return x.String()
+		return x.String(), nil
 	case time.Time:
-		return x.Format(time.RFC3339Nano)
+		return x.Format(time.RFC3339Nano), nil
 	}
 	switch {
 	case v.Kind() == reflect.Bool:
-		return v.Bool()
+		return v.Bool(), nil
 	case v.Kind() == reflect.String:
-		return strings.ReplaceAll(v.String(), "${", "$${")
+		return strings.ReplaceAll(v.String(), "${", "$${"), nil
 	case v.CanInt():
-		return v.Int()
+		return v.Int(), nil
 	case v.CanUint():
-		return int64(v.Uint())
+		if v.Uint() > math.MaxInt64 {
+			return nil, fmt.Errorf("the number %d does not fit into the 64 bits with a sign that a job file has: pass it as text", v.Uint())
+		}
+		return int64(v.Uint()), nil
 	case v.CanFloat():
-		return v.Float()
+		return v.Float(), nil
 	}
 	switch v.Kind() {
 	case reflect.Interface, reflect.Pointer:
 		if v.IsNil() {
-			return nil
+			return nil, nil
 		}
 		return plain(v.Elem())
 	case reflect.Slice, reflect.Array:
 		out := make([]any, v.Len())
 		for i := range out {
-			out[i] = plain(v.Index(i))
+			var err error
+			if out[i], err = plain(v.Index(i)); err != nil {
+				return nil, err
+			}
 		}
-		return out
+		return out, nil
 	case reflect.Map:
 		out := map[string]any{}
 		for k, e := range v.Seq2() {
-			out[k.String()] = plain(e)
+			x, err := plain(e)
+			if err != nil {
+				return nil, err
+			}
+			out[k.String()] = x
 		}
-		return out
+		return out, nil
 	}
 	out := map[string]any{}
 	fields, _ := withFields(v.Type())
 	for _, f := range fields {
-		out[f.name] = plain(v.Field(f.index))
+		x, err := plain(v.Field(f.index))
+		if err != nil {
+			return nil, err
+		}
+		out[f.name] = x
 	}
-	return out
+	return out, nil
 }
 
 // Decode turns the bytes of a dataset into a value of type T.

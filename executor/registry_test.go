@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -242,6 +243,26 @@ func TestParameters(t *testing.T) {
 	b := back.(everything)
 	if *b.Maybe != name || b.Day != e.Day || b.Every != e.Every || b.Inner != e.Inner || b.Levels[0] != 500 || b.Any != int64(4) && b.Any != int8(4) {
 		t.Errorf("parameters became %+v", b)
+	}
+}
+
+// Numbers that one side has and the other has not are refused, and never others.
+func TestParametersOfAnySize(t *testing.T) {
+	type sizes struct {
+		Whole  uint64
+		Number float32
+	}
+	for _, given := range []any{sizes{Whole: math.MaxInt64 + 1}, struct{ List []map[string]uint64 }{[]map[string]uint64{{"a": math.MaxUint64}}}} {
+		if fields, err := Parameters(given); err == nil || !strings.Contains(err.Error(), "does not fit into the 64 bits with a sign that a job file has") {
+			t.Errorf("%+v: %v, %v", given, fields, err)
+		}
+	}
+	v, err := decodeWith(typeOf[sizes](), with(t, map[string]any{"whole": uint64(math.MaxUint64), "number": 0.1}))
+	if want := (sizes{math.MaxUint64, 0.1}); err != nil || v != want {
+		t.Errorf("parameters are %+v, %v", v, err)
+	}
+	if v, err := decodeWith(typeOf[sizes](), with(t, map[string]any{"whole": 1, "number": 1e300})); err == nil || !strings.Contains(err.Error(), "with.number: want a number, got 1e+300") {
+		t.Errorf("parameters are %+v, %v", v, err)
 	}
 }
 

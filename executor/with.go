@@ -332,16 +332,21 @@ func assignScalar(dst reflect.Value, v any) bool {
 	case k == reflect.String && src.Kind() == reflect.String:
 		dst.SetString(src.String())
 	case dst.CanFloat():
+		var f float64
 		switch {
 		case src.CanFloat():
-			dst.SetFloat(src.Float())
+			f = src.Float()
 		case src.CanInt():
-			dst.SetFloat(float64(src.Int()))
+			f = float64(src.Int())
 		case src.CanUint():
-			dst.SetFloat(float64(src.Uint()))
+			f = float64(src.Uint())
 		default:
 			return false
 		}
+		if dst.OverflowFloat(f) {
+			return false
+		}
+		dst.SetFloat(f)
 	case dst.CanInt():
 		n, ok := asInt(src)
 		if !ok || dst.OverflowInt(n) {
@@ -414,5 +419,5 @@ func describeAny(v any) string {
 	case map[string]any:
 		return "a map"
 	}
-	return fmt.Sprintf("%v", v)
+	return fmt.Sprint(v)
 }

@@ -256,7 +256,7 @@ func (s *Store) SealOutput(id ledger.SegmentID, path string) (int64, error) {
 		return fail(err)
 	}
 	if !fi.Mode().IsRegular() {
-		return fail(fmt.Errorf("it is not a regular file but %v", fi.Mode()))
+		return fail(fmt.Errorf("it is not a regular file but %s", FileKind(fi.Mode())))
 	}
 	to := s.Path(ledger.Output, id)
 	if path != to {
@@ -471,4 +471,21 @@ func (s *Store) Leave() error {
 	}
 	s.closed = true
 	return s.lockFile.Close()
+}
+
+// FileKind names what a file is that is no regular one.
+func FileKind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a folder"
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "a special file"
 }

@@ -105,6 +105,7 @@ func TestExitCodes(t *testing.T) {
 		{"bad size", []string{"--controller", "ipc:///x", "--memory", "much"}, daemon.ExitBadInput, `--memory "much": want a size such as 4GiB`},
 		{"resource of its own flag", []string{"--controller", "ipc:///x", "--resource", "gpu=1"}, daemon.ExitBadInput, "--resource gpu=1: it is said by --gpus"},
 		{"bad resource", []string{"--controller", "ipc:///x", "--resource", "licence=some"}, daemon.ExitBadInput, "--resource licence=some: want a number above 0"},
+		{"no number", []string{"--gpus", "x"}, daemon.ExitBadInput, "--gpus x: want a whole number; see cascade-agent --help"},
 		{"argument", []string{"x"}, daemon.ExitBadInput, `unknown command "x"`},
 		{"bad name", []string{"--controller", "ipc:///x", "--name", "a b", "--state", t.TempDir()}, daemon.ExitBadInput, `agent name "a b"`},
 		{"refused", []string{"--controller", refusing.listen(t), "--name", "a2", "--state", t.TempDir(), "--warm", "-1"}, daemon.ExitInfrastructure, "not you"},

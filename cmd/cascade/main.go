@@ -18,7 +18,6 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/benchmarks/perf"
@@ -200,7 +199,7 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return badInputf("%w; see %s --help", flagError(err), c.CommandPath())
+		return badInputf("%w; see %s --help", daemon.FlagError(err), c.CommandPath())
 	})
 	f := root.PersistentFlags()
 	a.to, a.state = a.getenv("CASCADE_TO"), a.getenv("CASCADE_STATE")
@@ -225,20 +224,6 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 		argsOf(c)
 	}
 	return root
-}
-
-// flagError says of a value that a flag does not take what it takes.
-func flagError(err error) error {
-	var invalid *pflag.InvalidValueError
-	if !errors.As(err, &invalid) {
-		return err
-	}
-	want := map[string]string{"float64": "a number, such as 4 or 0.5", "int": "a whole number", "int64": "a whole number",
-		"uint32": "a whole number from 0", "uint64": "a whole number from 0"}[invalid.GetFlag().Value.Type()]
-	if want == "" {
-		return err
-	}
-	return fmt.Errorf("--%s %s: want %s", invalid.GetFlag().Name, invalid.GetValue(), want)
 }
 
 // text is a flag whose value comes from the environment when it is not given:

@@ -75,6 +75,13 @@ func TestJobText(t *testing.T) { program(t, "jobtext") }
 // What a function does not take is told when its task is added, with the function's parameters.
 func TestArguments(t *testing.T) { program(t, "arguments") }
 
+// Arguments for which a job file has no words arrive as they are; large ones are sent once, as inputs.
+func TestGiven(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/given.golden", prints(t, ".", env, python, "testdata/given.py", programs(t)))
+}
+
 // Who waits for an environment is told so, and once it is ready for how long that was.
 func TestBuilds(t *testing.T) { program(t, "builds") }
 

@@ -23,6 +23,7 @@ type sentByPython struct {
 	Name                string
 	Value, Sent, Handed string
 	Refused             string
+	Differs             string // by annotation, when sent and handed over
 	Codec, DType        string
 	Shape               []uint64
 	Data                []byte
@@ -82,7 +83,7 @@ func TestRoundTrips(t *testing.T) {
 		if m.Handed != m.Sent {
 			fmt.Fprintf(&b, "  handed: %s\n", m.Handed)
 		}
-		fmt.Fprintf(&b, "  Go: %s\n  file: %s\n", inGo(codecs, f), inFile(f))
+		fmt.Fprintf(&b, "  Go: %s\n  file: %s%s\n", inGo(codecs, f), inFile(f), m.Differs)
 	}
 	b.WriteString("\nValues of Go\n")
 	for _, k := range goKinds {

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -246,6 +247,9 @@ func parameter(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
 func didYouMean(name string) string { return fmt.Sprintf("did you mean %q?", name) }
 
+// givenValues is the parameter by which the client of Python gives values for which a job file has no words.
+const givenValues = "cascade_values"
+
 // check compares what a group gives with what a function takes. at makes a mistake.
 func (sig *signature) check(grp *dag.Group, is string, at func(hint, message string, keys ...string) Mistake) (found []Mistake) {
 	type gift struct{ what, key, name, param string }
@@ -254,6 +258,18 @@ func (sig *signature) check(grp *dag.Group, is string, at func(hint, message str
 		gifts = append(gifts, gift{"input", "in", in.Name, parameter(in.Name)})
 	}
 	for _, w := range grp.With {
+		if w.Name == givenValues {
+			values, ok := w.Value.(map[string]any)
+			if !ok {
+				return nil // which ones differs from task to task
+			}
+			for _, name := range slices.Sorted(maps.Keys(values)) {
+				if !slices.ContainsFunc(gifts, func(g gift) bool { return g.name == name }) {
+					gifts = append(gifts, gift{"parameter", "with", name, parameter(name)})
+				}
+			}
+			continue
+		}
 		gifts = append(gifts, gift{"parameter", "with", w.Name, parameter(w.Name)})
 	}
 	missing := slices.DeleteFunc(slices.Clone(sig.Needs), func(p string) bool {

@@ -96,6 +96,9 @@ async def flow(n): yield n
 		{all, `{run: "e:model.spread", in: {member: src}, out: [y]}`,
 			`in member: input member is not taken by model.spread(members, *, width=3) at model.py:3 (did you mean "members"?)`},
 		{all, `{run: "e:model.spread", in: {members: src}, with: {widht: 4}, out: [y]}`, `with widht: parameter widht is not taken by model.spread(members, *, width=3) at model.py:3 (did you mean "width"?)`},
+		{all, `{run: "e:model.spread", with: {cascade_values: {members: [msgpack, "", [], a]}, width: 4}, out: [y]}`, ""}, // as the client of Python gives values
+		{all, `{run: "e:model.spread", in: {members: src}, with: {cascade_values: {members: [array, f64, [9], null]}}, out: [y]}`, ""},
+		{all, `{run: "e:model.spread", in: {members: src}, with: {cascade_values: {widht: [msgpack, "", [], a]}}, out: [y]}`, `with widht: parameter widht is not taken by model.spread(members, *, width=3) at model.py:3 (did you mean "width"?)`},
 		{all, `{run: "e:model.spread", out: [y]}`, "run: nothing is given for members of model.spread(members, *, width=3) at model.py:3 (give it under in: or with:)"},
 		{all, `{run: "e:model.spread", with: {length: 1, breadth: 2}, out: [y]}`,
 			`with length: parameter length is not taken by model.spread(members, *, width=3) at model.py:3 (did you mean "members"?); with breadth: parameter breadth is not taken by model.spread(members, *, width=3) at model.py:3 (did you mean "members"?)`},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cascade-run/cascade/internal/measure"
 	"github.com/cascade-run/cascade/internal/screen"
@@ -63,7 +64,7 @@ func Execute(c *cobra.Command, args []string, stdout, stderr io.Writer, bad erro
 	c.SilenceUsage, c.SilenceErrors = true, true
 	c.Args = func(c *cobra.Command, args []string) error { return Bad(cobra.NoArgs(c, args)) }
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return BadInput{fmt.Errorf("%w; see %s --help", err, c.Name())}
+		return BadInput{fmt.Errorf("%w; see %s --help", FlagError(err), c.Name())}
 	})
 	c.SetArgs(args)
 	c.SetOut(stdout)
@@ -77,6 +78,20 @@ func Execute(c *cobra.Command, args []string, stdout, stderr io.Writer, bad erro
 		return ExitBadInput
 	}
 	return ExitInfrastructure
+}
+
+// FlagError says what a flag takes whose value is of another kind.
+func FlagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	want := map[string]string{"float64": "a number, such as 4 or 0.5", "int": "a whole number", "int64": "a whole number",
+		"uint32": "a whole number from 0", "uint64": "a whole number from 0", "bool": "true or false", "duration": "a duration, such as 90s or 5m"}[invalid.GetFlag().Value.Type()]
+	if want == "" {
+		return err
+	}
+	return fmt.Errorf("--%s %s: want %s", invalid.GetFlag().Name, invalid.GetValue(), want)
 }
 
 // Serve calls run with a context that the first signal ends. The second signal

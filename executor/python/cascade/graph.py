@@ -22,8 +22,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from . import given
 from .families import Alike, Families
 from .jobtext import written
+from .values import VALUES, numpy_type
 
 _building: ContextVar[Graph | None] = ContextVar("cascade_graph", default=None)
 
@@ -121,6 +123,8 @@ class Graph:
         self._numbers: dict[str, int] = {}  # the last number behind each name
         self._python = self._by_value = False
         self._token: Any = None
+        self._values = given.Files()
+        self._given_inputs: dict[str, Ref] = {}
 
     def __enter__(self) -> Graph:
         self._token = _building.set(self)
@@ -145,7 +149,8 @@ class Graph:
         With task_name a task has its own name.
 
         function is a Python function, or "ENVIRONMENT:FUNCTION" of another environment. Arguments that are outputs of
-        other tasks, or lists of such, are inputs; others are parameters, which must be plain values (JSON).
+        other tasks, or lists of such, are inputs; others are parameters: plain values, and what Python can pickle (arrays, times,
+        paths). Large ones are sent once, as inputs of the job. Functions that are not of Python take plain values only.
 
         task_elements says that the outputs are series, of so many elements; "*" of as many as there are. A Python function
         that yields makes such, also without a word.
@@ -336,7 +341,31 @@ class Graph:
         self._names.add(name)
         return name
 
+    def _given(self, body: dict[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments, of which those that are no plain values, or large, become inputs or stay in the body as bytes."""
+        environment = body.get("run", "").partition(":")[0]
+        if "run" not in body or environment != "python" and "python" not in self._others.get(environment, ()):
+            return dict(named)
+        left = {}
+        for name, value in named.items():
+            if any(isinstance(v, Ref) for v in (value if isinstance(value, (list, tuple)) else (value,))):
+                left[name] = value
+                continue
+            encoded = given.encoded(name, value, _plain)
+            if encoded is None:
+                left[name] = value
+                continue
+            small = encoded.size <= given.SMALL
+            if not small:
+                path, new = self._values.add(name, encoded)
+                if new:
+                    self._given_inputs[path] = self._input(path, "", {"file": _text(path)})
+                left[name] = self._given_inputs[path]
+            body.setdefault("with", {}).setdefault(VALUES, {})[name] = given.row(encoded, small)
+        return left
+
     def _arguments(self, body: dict[str, Any], named: Mapping[str, Any]) -> None:
+        named = self._given(body, named)
         for name, value in named.items():
             refs = list(value) if isinstance(value, (list, tuple)) else [value]
             if refs and all(isinstance(r, Ref) for r in refs):
@@ -449,10 +478,12 @@ def _installed() -> tuple[str, ...]:
 
 def _plain(name: str, value: Any) -> Any:
     """A parameter as a job file has it."""
-    if getattr(value, "shape", None) == () and not isinstance(value, type):  # a number of NumPy
+    if isinstance(value, numpy_type("generic")) and value.dtype.kind in "biufU":  # its times have numbers as items, too
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name}: a parameter is a finite number, not {value}: pass None or a text, or let a task make it")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{name}: a parameter is a whole number of 64 bits, not {value}: pass a text")
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):

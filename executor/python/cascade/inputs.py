@@ -15,6 +15,7 @@ from .archive import Package, content
 
 CARRIED = 64 << 20  # bytes up to which a file goes to the controller; larger ones stay where an agent can read them
 MOST_KEPT = 4 << 30  # of one file that a controller keeps
+passing: set[str] = set()  # files that end with this process, and so go to the controller whatever their size
 
 
 class File(Package):
@@ -48,13 +49,14 @@ def seal(inputs: Mapping[str, Any], dir: str, here: Callable[[], str]) -> tuple[
         if entry.get("sha256", hash) != hash:
             raise ValueError(f"input {name!r}: {path} has the SHA-256 {hash}, and the job wants {entry['sha256']}")
         sealed = {**entry, "file": path.replace("${", "$${"), "sha256": hash, "size": file.size}
-        if file.size > CARRIED and not place:
+        large = file.size > CARRIED and path not in passing
+        if large and not place:
             place.append(here())
-        if file.size > CARRIED and place[0]:
+        if large and place[0]:
             settings.setdefault("resources", {})[place[0]] = 0.001
         elif file.size > MOST_KEPT:
             raise ValueError(
-                f"input {name!r}: {path} has {file.size} bytes, no agent of the cluster is on this host, "
+                f"input {name!r}: {path} has {file.size} bytes, no agent of the cluster reads it on this host, "
                 f"and a controller keeps files up to {MOST_KEPT} bytes"
             )
         else:

@@ -32,6 +32,9 @@ from . import labelled
 
 RAW, ARRAY, MSGPACK, ARROW, XARRAY, PICKLE = "raw", "array", "msgpack", "arrow", "xarray", "pickle5"
 TEXT = "text"  # dtype of raw bytes that were a str
+BYTES = "bytes"  # dtype of raw bytes that are an argument: its function takes them as bytes
+BYTES_LIKE = (bytes, bytearray, memoryview)  # annotations that take the bytes of a dataset
+VALUES = "cascade_values"  # the parameter that tells of others: name → codec, dtype, shape, and as base64 the bytes of those that are no input
 
 # dtype of a dataset: NumPy's name, and the format of the struct module.
 _DTYPES = {
@@ -243,11 +246,17 @@ def is_tensor(want: Any) -> bool:
     return torch is not None and want is torch.Tensor
 
 
+def is_table(value: Any) -> bool:
+    """Whether a value is a table of pyarrow."""
+    arrow = sys.modules.get("pyarrow")
+    return arrow is not None and isinstance(value, (arrow.Table, arrow.RecordBatch))
+
+
 def _arrow(value: Any) -> Encoded | None:
     """A table of pyarrow as an Arrow IPC file; None for everything else."""
-    arrow = sys.modules.get("pyarrow")
-    if arrow is None or not isinstance(value, (arrow.Table, arrow.RecordBatch)):
+    if not is_table(value):
         return None
+    arrow = sys.modules["pyarrow"]
     sink = arrow.BufferOutputStream()
     with arrow.ipc.new_file(sink, value.schema) as writer:
         writer.write(value)
@@ -419,18 +428,18 @@ def decode(codec: str, dtype: str, shape: Sequence[int], data: Any, want: Any = 
     """A value from its bytes, which are read-only.
 
     want is the annotation of the parameter that takes it, None for none: bytes and str copy, memoryview and ndarray
-    look at any bytes. Without it raw bytes are a memoryview, or str when a Python task wrote them as str.
+    look at any bytes but those of msgpack and of Python's objects. Without it raw bytes are a memoryview, or str when a Python task wrote them as str.
     """
     if codec == ARRAY:
         return _array(dtype, shape, data, want)
-    if want in (bytes, bytearray, memoryview) and codec != MSGPACK:
+    if want in BYTES_LIKE and codec not in (MSGPACK, PICKLE, XARRAY):  # which are bytes to nobody
         return memoryview(data) if want is memoryview else want(data)
     if codec == RAW:
         if want is str or (want is None and dtype == TEXT):
             return bytes(data).decode("utf-8", "surrogateescape")
         if _is_array(want):
             return _array("u8", (len(data),), data, want)
-        return memoryview(data)
+        return bytes(data) if dtype == BYTES else memoryview(data)
     if codec == MSGPACK:
         return unpacked(data)
     if codec == XARRAY:
@@ -470,10 +479,10 @@ def _array(dtype: str, shape: Sequence[int], data: Any, want: Any) -> Any:
         if array.size != math.prod(shape):
             raise TypeMismatch(f"an array of {dtype} with shape {list(shape)} does not take {len(data)} bytes")
         array = array.reshape(shape)
-    return _tensor(array) if is_tensor(want) else array
+    return tensor_of(array) if is_tensor(want) else array
 
 
-def _tensor(array: Any) -> Any:
+def tensor_of(array: Any) -> Any:
     """A tensor over an array's memory. Tensors cannot be read-only: of an array that is, it is a copy."""
     try:
         return sys.modules["torch"].from_numpy(array if array.flags.writeable else array.copy())

@@ -1,10 +1,16 @@
 """What a client says of arguments that a task's function does not take."""
 
+import base64
+import datetime
+import pathlib
 import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy
+
 import cascade
+from cascade.values import decode
 
 
 @cascade.task
@@ -38,30 +44,30 @@ with cascade.Graph("arguments") as g:
     refused(lambda: scale([1.0], factor=2.0))
 
 
-class Scalar:
-    """As NumPy has its numbers."""
-
-    shape = ()
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def item(self) -> Any:
-        return self.value
-
-
 with cascade.Graph("parameters") as g:
-    refused(lambda: scale([1.0, float("inf")], 2.0))
-    refused(lambda: scale([1.0], float("nan")))
-    refused(lambda: scale([1.0], Scalar(float("-inf"))))
-    refused(lambda: scale([1.0], {"deep": [{1: 2}]}))
-    refused(lambda: scale([1.0], {1, 2}))
-    refused(lambda: scale([1.0], Scalar))
-    scale([Scalar(1), True, None], Scalar(2.5), shift="a\x85b\u2028\ufeffc\x7f\U0001f300ä")
+    refused(lambda: scale([1.0], lambda: 1))
+    refused(lambda: g.add("go:Scale", x=[1.0, float("inf")]))
+    refused(lambda: g.add("go:Scale", x=numpy.float64("nan")))
+    refused(lambda: g.add("go:Scale", x={"deep": [{1: 2}]}))
+    refused(lambda: g.add("go:Scale", x={1, 2}))
+    refused(lambda: g.add("go:Scale", x=2**63))
+    refused(lambda: g.add("go:Scale", x=numpy.timedelta64(5, "ns")))
+    scale([numpy.int8(1), True, None], numpy.float64(2.5), shift="a\x85b\u2028\ufeffc\x7f\U0001f300ä")
 print(re.sub('"cascade_function": "[^"]*"', '"cascade_function": "..."', g.job()))
 with cascade.Graph("half") as g:
-    scale([1.0], "\ud800")
+    g.add("go:Scale", x="\ud800")
 refused(g.job)
+for given in (float("inf"), {1: 2}, {1, 2}, 2**63, "\ud800", numpy.arange(3), numpy.timedelta64(5, "ns"), pathlib.PurePosixPath("/a"), datetime.date(2024, 2, 29), b"abc"):
+    with cascade.Graph("small") as g:
+        scale([1.0], given)
+    codec, dtype, shape, data = g.document()["tasks"]["scale"]["with"]["cascade_values"]["factor"]
+    print("given within the job file:", codec, dtype, shape, repr(decode(codec, dtype, shape, base64.b64decode(data))))
+with cascade.Graph("large") as g:
+    for given in (numpy.zeros(5000), numpy.zeros(5000), list(range(9000)), "x" * 20000):
+        g.add(scale, [1.0], given, task_name=f"of-{type(given).__name__}")
+    for name, task in g.document()["tasks"].items():
+        print("given as an input:", name, *task["in"], task["with"]["cascade_values"])
+    print(sum(len(input.get("files", "1")) for input in g.document()["inputs"].values()), "inputs")
 
 with cascade.Graph("other") as other:
     scaled = scale([1.0], 2.0)

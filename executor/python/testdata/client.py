@@ -258,7 +258,7 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
     except cascade.RequestError as e:
         print("refused:", e)
     try:
-        g.add(steps.ramp, n=np.zeros(3))
+        g.add(steps.ramp, n=threading.Lock())
     except TypeError as e:
         print("refused:", e)
 

@@ -118,3 +118,8 @@ shared(mixed, None)[0].append(2)
 print(mixed)
 local = [lambda: 1]
 print("what cannot be sent is itself:", shared(local, None) is local)
+
+# An array is handed over as a tensor, as it is sent, where one is wanted.
+torch.from_numpy = lambda array: Tensor(f"over memory that is its own: {array.flags.owndata and array.flags.writeable}", device="cpu")
+print("an array, wanted as tensor:", shared(numpy.ones(3), Tensor).name)
+print("a mask, wanted as tensor:", type(shared(numpy.array([True]), Tensor)).__name__)

@@ -96,6 +96,11 @@ for name, value in KINDS.items():
         data = encoded.tobytes()
         row |= {"Codec": encoded.codec, "DType": encoded.dtype, "Shape": list(encoded.shape), "Data": data}
         row["Sent"] = came(value, decode(encoded.codec, encoded.dtype, encoded.shape, data))
+        for want in (bytes, bytearray, memoryview, str, np.ndarray):  # annotations of the parameter
+            outcomes = [refused(decode, encoded.codec, encoded.dtype, encoded.shape, data, want), refused(shared, value, want)]
+            sent, handed = (str(o) if isinstance(o, Exception) else told(o) for o in outcomes)
+            if sent != handed:
+                row["Differs"] = f"{row.get('Differs', '')}\n  as {want.__name__}: sent {sent[:60]}, handed {handed[:60]}"
     handed = refused(shared, value, None)
     row["Handed"] = str(handed) if isinstance(handed, Exception) else came(value, handed)
     made.append(row)

@@ -11,18 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from .. import labelled
 from ..values import (
+    BYTES_LIKE,
+    VALUES,
     Encoded,
     TypeMismatch,
     array_of,
     decode,
     duplicate,
     encode,
+    hints_of,
     is_dense,
+    is_table,
     is_tensor,
     numpy_type,
     on_device,
     packed,
     plain_arrays,
+    tensor_of,
     unpacked,
 )
 from ..wire import messages as m
@@ -57,6 +62,8 @@ class Memory:
         """Calls a run's function and stores what it returns."""
         kind = run.kind
         parameters = kind.parameters(run.with_)
+        if VALUES in parameters:
+            parameters = self._given(run, parameters)
         function = kind.function
         if function is None:
             if not kind.m.function:
@@ -101,6 +108,22 @@ class Memory:
                     named[name] = self.load(run, given.data[0], want, spans)
             except (TypeMismatch, OSError, ValueError) as e:
                 raise KindError(m.INPUT, f"input {declared.name!r}: {e}") from None
+        return named
+
+    def _given(self, run: Run, parameters: dict[str, Any]) -> dict[str, Any]:
+        """The parameters, with the values that a client gave; those of them that are inputs are read as what they are."""
+        from .. import given  # loads what only few tasks need
+        from .functions import python_name, resolve
+
+        try:
+            named, outside = given.taken(parameters, lambda: hints_of(resolve(run.kind.m.function)))
+        except TypeMismatch as e:
+            raise KindError(m.INPUT, str(e)) from None
+        inputs = list(run.inputs)
+        for i, declared in enumerate(run.kind.m.inputs[: len(inputs)]):
+            if as_what := outside.get(python_name(declared.name)):
+                inputs[i] = inputs[i]._replace(data=[d._replace(**as_what) for d in inputs[i].data])
+        run.inputs = inputs
         return named
 
     def _spans(self, run: Run) -> dict[int, tuple[int, int]]:
@@ -449,12 +472,14 @@ def shared(value: Any, want: Any) -> Any:
     if value is None or type(value) in (bool, int, float):
         return value
     if type(value) in plain_arrays() and not value.dtype.hasobject:
-        if want in (bytes, bytearray, memoryview) or value.dtype.byteorder == ">":
+        if want in BYTES_LIKE or value.dtype.byteorder == ">":
             return _sent(value, want)
+        if is_tensor(want) and value.dtype.kind in "iufc":
+            return tensor_of(value.copy())  # of which its reader may write
         value = value.view(numpy_type("ndarray"))
         value.flags.writeable = False
         return value
-    if isinstance(value, (str, bytes, bytearray, memoryview, numpy_type("generic"))):
+    if isinstance(value, (str, bytes, bytearray, memoryview, numpy_type("generic"))) or want in BYTES_LIKE and is_table(value):
         return _sent(value, want)
     if is_tensor(want) and is_dense(value):  # on its device
         return value.detach().clone()

@@ -91,6 +91,7 @@ def same(value: Any = None, how: str = "") -> Any:
         "set": {3}, "huge": 1 << 80, "text": np.array(["a", "bc"]), "scale": {"array": np.arange(4), "name": "x"},
         "named": _Pair(1, 2.5), "enum": _Colour.RED, "counter": collections.Counter("aab"), "default": collections.defaultdict(int, a=1),
         "ordered": collections.OrderedDict(b=1, a=2), "tuple": (1, ("a",)), "names": [_Pair(1, 2)], "zoned": _ZONED,
+        "keys": {(1, ("x",)): "a", None: 2}, "masked": np.ma.masked, "nanoseconds": np.timedelta64(5, "ns"), "half": "\ud800",
     }[how]  # fmt: skip
 
 
