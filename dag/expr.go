@@ -69,10 +69,11 @@ type expression struct {
 	code   *vm.Program // nil when konst or the fast form holds
 	ints   *integers   // beside code: nil unless all of it is arithmetic of whole numbers
 	konst  any
+	quoted *expression // of quote(x): x
 }
 
 // constant tells whether the value is the same for each task.
-func (e *expression) constant() bool { return e.slot < 0 && e.code == nil }
+func (e *expression) constant() bool { return e.slot < 0 && e.code == nil && e.quoted == nil }
 
 // uses tells whether the expression depends on a variable.
 func (e *expression) uses(slot int) bool { return e.slot == slot || slices.Contains(e.vars, slot) }
@@ -84,6 +85,9 @@ func (ps programs) compile(src string, sc *scope) (*expression, error) {
 	if slot, add, ok := affine(src, sc); ok {
 		e.slot, e.add, e.simple = slot, add, add == 0
 		return e, nil
+	}
+	if inner, ok := quoteOf(src); ok {
+		return ps.compileQuote(e, inner, sc)
 	}
 	p := ps[src]
 	if p == nil {
@@ -167,7 +171,7 @@ func compileProgram(src string) (p *program) {
 	ast.Walk(&tree.Node, w)
 	if w.refused != "" {
 		p.err = mistake(fmt.Sprintf("${%s}: %s", clip(src), w.refused),
-			"expressions have numbers, text, + - * / % **, comparison, a ? b : c, and int, float, string, len, min, max, abs, round, floor, ceil, upper, lower, trim")
+			"expressions have numbers, text, + - * / % **, comparison, a ? b : c, and int, float, string, len, min, max, abs, round, floor, ceil, upper, lower, trim, and quote around the whole")
 		return p
 	}
 	slices.Sort(w.idents)
@@ -207,6 +211,9 @@ func (w *walker) Visit(node *ast.Node) {
 		}
 	case *ast.CallNode:
 		w.refused = "only built-in functions can be called"
+		if name, ok := n.Callee.(*ast.IdentifierNode); ok && name.Value == quoteName {
+			w.refused = "quote(x) is the whole of a placeholder, and takes one value"
+		}
 	case *ast.PredicateNode, *ast.PointerNode, *ast.VariableDeclaratorNode, *ast.SequenceNode, *ast.BytesNode:
 		w.refused = "only arithmetic and text are available"
 	}
@@ -280,6 +287,10 @@ func run(code *vm.Program, env map[string]any) (any, error) {
 func (e *expression) eval(sc *scope, r row) (any, error) {
 	if e.constant() {
 		return e.konst, nil
+	}
+	if e.quoted != nil {
+		text, err := exprText(e.quoted, sc, r)
+		return shellQuote(text), err
 	}
 	if e.slot >= 0 {
 		if e.simple {

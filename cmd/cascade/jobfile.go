@@ -16,6 +16,7 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/pysource"
+	"github.com/cascade-run/cascade/internal/wfformat"
 )
 
 // jobFlags are the flags of commands that read a job file.
@@ -110,7 +111,10 @@ func (a *app) parse(text []byte, name, dir string, f *jobFlags) (*dag.Graph, err
 		}
 		over.File, over.Data = f.paramFile, b
 	}
-	g, err := dag.ParseYAML(name, text, over, dag.Options{Find: cascade.FindFiles(dir)})
+	g, err := dag.ParseYAML(name, text, over, dag.Options{Find: a.findFiles(dir)})
+	if what := wfformat.Foreign(text); err != nil && what != "" {
+		return nil, badInputf("%s is %s, and no job file, which is YAML with job: and tasks: (cascade import wfformat makes a job of a recording in WfFormat)", name, what)
+	}
 	if err != nil {
 		return nil, badInput{err}
 	}
@@ -121,6 +125,13 @@ func (a *app) parse(text []byte, name, dir string, f *jobFlags) (*dag.Graph, err
 	}
 	a.warnEmpty(g)
 	return g, nil
+}
+
+// findFiles is cascade.FindFiles, and tells which links of a pattern lead to nothing.
+func (a *app) findFiles(dir string) func(path string, pattern bool) ([]string, error) {
+	return cascade.FindFiles(dir, func(link string) {
+		fmt.Fprintf(a.err, "note: %s is left out: the link leads to nothing\n", relative(link))
+	})
 }
 
 // checkPlaces looks whether what an environment names is there.
@@ -209,19 +220,39 @@ without running them. What is left to the run is printed, as "not checked".`,
 			if err := a.checkOutputs(g, dir, &flags); err != nil {
 				return err
 			}
-			unchecked := unchecked(g, left)
+			unchecked, hints := unchecked(g, left), a.hints(g)
 			if a.json {
-				return a.printJSON(map[string]any{"job": g.Name, "tasks": g.NumTasks(), "streamed": g.NumSlots(), "unchecked": unchecked})
+				return a.printJSON(struct {
+					Job       string    `json:"job"`
+					Streamed  int       `json:"streamed"`
+					Tasks     int       `json:"tasks"`
+					Unchecked []string  `json:"unchecked"`
+					Hints     []mistake `json:"hints,omitempty"`
+				}{g.Name, g.NumSlots(), g.NumTasks(), unchecked, hints})
 			}
 			fmt.Fprintf(a.out, "%s: job %s is right: %s\n", args[0], g.Name, taskCount(g))
 			for _, what := range unchecked {
 				fmt.Fprintf(a.out, "  not checked  %s\n", what)
+			}
+			for _, h := range hints {
+				fmt.Fprintf(a.out, "  hint         %s\n", dag.Problem{File: h.File, Line: h.Line, Col: h.Column, Message: h.Message, Hint: h.Hint})
 			}
 			return nil
 		},
 	}
 	flags.add(c)
 	return c
+}
+
+// hints tells of what is no mistake and may be meant otherwise.
+func (a *app) hints(g *dag.Graph) (all []mistake) {
+	for _, u := range g.Unquoted() {
+		m := mistake{File: a.file.name, Message: fmt.Sprintf("task %q: a shell reads what parameter %s has, spaces and quotes too", u.Task, u.Param),
+			Hint: fmt.Sprintf("${quote(%s)} makes it one word", u.Expr)}
+		m.Line, m.Column = dag.Where(a.file.text, "tasks", u.Task, "command")
+		all = append(all, m)
+	}
+	return all
 }
 
 // unchecked says what of a job is left to its run, and when the run finds out. u
