@@ -35,8 +35,8 @@ const (
 )
 
 // FindFiles looks for files of inputs below a folder; see dag.Options.Find. Folders
-// that a pattern matches are left out.
-func FindFiles(dir string) func(path string, pattern bool) ([]string, error) {
+// that a pattern matches are left out, and links that lead to nothing, which broken is told of.
+func FindFiles(dir string, broken ...func(link string)) func(path string, pattern bool) ([]string, error) {
 	dir = filepath.Clean(dir)
 	return func(path string, pattern bool) ([]string, error) {
 		if !pattern {
@@ -55,7 +55,14 @@ func FindFiles(dir string) func(path string, pattern bool) ([]string, error) {
 		}
 		var found []string
 		for _, name := range all {
-			if info, err := os.Stat(name); err == nil && info.IsDir() {
+			info, err := os.Stat(name)
+			if err == nil && info.IsDir() {
+				continue
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				for _, tell := range broken {
+					tell(name)
+				}
 				continue
 			}
 			if err := readable(name); err != nil {

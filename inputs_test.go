@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -144,7 +145,16 @@ func TestInputsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v; want %q", tt.input, err, tt.want)
 		}
 	}
-	find := cascade.FindFiles(f.dir)
+	for link, to := range map[string]string{"linked.txt": "one.txt", "lost.txt": "nothing"} {
+		if err := os.Symlink(to, filepath.Join(f.dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var broken []string
+	find := cascade.FindFiles(f.dir, func(link string) { broken = append(broken, link) })
+	if got, err := find("l*.txt", true); err != nil || !slices.Equal(got, []string{"linked.txt"}) || !slices.Equal(broken, []string{filepath.Join(f.dir, "lost.txt")}) {
+		t.Errorf("a pattern with a broken link: %s, %v; told of %s", got, err, broken)
+	}
 	for _, tt := range []struct{ pattern, want string }{{"**/x", "has no meaning"}, {"[", "is no pattern"}, {"p*", "pipe is no regular file"}} {
 		if _, err := find(tt.pattern, true); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v; want %q", tt.pattern, err, tt.want)

@@ -181,6 +181,13 @@ func (j *Job) Locate(ctx context.Context, names ...string) ([]Located, error) {
 	return l.Data, err
 }
 
+// LocateThere is Locate, and names the datasets of families that are not there: their
+// tasks have failed, or have not ended.
+func (j *Job) LocateThere(ctx context.Context, names ...string) (located []Located, missing []string, err error) {
+	l, err := j.locate(ctx, comms.Locate{Names: names, Partly: len(names) == 0})
+	return l.Data, l.Missing, err
+}
+
 func (j *Job) locate(ctx context.Context, want comms.Locate) (comms.Located, error) {
 	m, err := j.client.ctrl.requests.one(ctx, func(req uint64) comms.Message {
 		want.Req, want.Job = req, j.id

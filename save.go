@@ -46,7 +46,7 @@ func (j *Job) SaveThere(ctx context.Context, dir string) (files, missing []strin
 // path and returns the files. Several need a folder, which a slash at the end or a
 // folder of that name makes of path; their files are named as Save does.
 func (j *Job) SaveTo(ctx context.Context, path, name string) ([]string, error) {
-	located, err := j.Locate(ctx, name)
+	located, missing, err := j.LocateThere(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (j *Job) SaveTo(ctx context.Context, path, name string) ([]string, error) {
 	for i := range located {
 		located[i].Path = path
 	}
-	return j.save(ctx, ".", located, nil)
+	return j.save(ctx, ".", located, missing)
 }
 
 // save copies what has a path, in order. What cannot be copied leaves the rest to be copied.

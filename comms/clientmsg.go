@@ -252,7 +252,7 @@ type Locate struct {
 type Located struct {
 	Req     uint64        // the request
 	Data    []LocatedData // in the order of the names
-	Missing []string      // with Partly: the exports that are not there
+	Missing []string      // with Partly: the exports that are not there; with names: those of families that are not
 }
 
 // LocatedData is one dataset of a Located.

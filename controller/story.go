@@ -464,6 +464,7 @@ func (c *Controller) located(q *comms.Locate, g *dag.Graph) (comms.Message, erro
 		for _, ref := range refs {
 			d, ok := have[ref]
 			if !ok && !one && !freed[ref] {
+				out.Missing = append(out.Missing, g.DatasetName(dag.Dataset(ref)))
 				continue // of a family some may have failed
 			}
 			if !ok {

@@ -40,6 +40,10 @@ func parseAddress(text string) (Address, error) {
 	if host == "" || strings.ContainsAny(text, " \t\r\n\"\\") {
 		return bad("is no address", "write https://HOST/PATH.zip")
 	}
+	if err := checkHost(host); err != nil {
+		message, hint := splitHint(err)
+		return bad("is no address: "+message, hint)
+	}
 	if ext := strings.ToLower(path.Ext(name)); ext != ".zip" && ext != ".whl" {
 		return bad("does not end in .zip or .whl", "an address names an archive: https://HOST/PATH.zip")
 	}

@@ -24,6 +24,7 @@ func TestParseAddress(t *testing.T) {
 		{"https://host/code.tar.gz", dag.Address{}, false},
 		{"https://host/?a=b.zip", dag.Address{}, false},
 		{"https:///code.zip", dag.Address{}, false},
+		{"https://host:PORT/code.zip", dag.Address{}, false},
 		{"https://host/a b.zip", dag.Address{}, false},
 		{"ftp://host/code.zip", dag.Address{}, false},
 		{"./code.zip", dag.Address{}, false},

@@ -94,11 +94,12 @@ type expression struct {
 	code   *vm.Program // nil when konst or the fast form holds
 	ints   *integers   // beside code: nil unless all of it is arithmetic of whole numbers
 	konst  any
-	choice *choice // nil unless it chooses of a parameter that has spellings
+	choice *choice     // nil unless it chooses of a parameter that has spellings
+	quoted *expression // of quote(x): x
 }
 
 // constant tells whether the value is the same for each task.
-func (e *expression) constant() bool { return e.slot < 0 && e.code == nil }
+func (e *expression) constant() bool { return e.slot < 0 && e.code == nil && e.quoted == nil }
 
 // uses tells whether the expression depends on a variable.
 func (e *expression) uses(slot int) bool { return e.slot == slot || slices.Contains(e.vars, slot) }
@@ -110,6 +111,9 @@ func (ps programs) compile(src string, sc *scope) (*expression, error) {
 	if slot, add, ok := affine(src, sc); ok {
 		e.slot, e.add, e.simple = slot, add, add == 0
 		return e, nil
+	}
+	if inner, ok := quoteOf(src); ok {
+		return ps.compileQuote(e, inner, sc)
 	}
 	p := ps[src]
 	if p == nil {
@@ -199,7 +203,7 @@ func compileProgram(src string) (p *program) {
 	ast.Walk(&tree.Node, w)
 	if w.refused != "" {
 		p.err = mistake(fmt.Sprintf("${%s}: %s", clip(src), w.refused),
-			"expressions have numbers, text, + - * / % **, comparison, a ? b : c, and int, float, string, len, min, max, abs, round, floor, ceil, upper, lower, trim")
+			"expressions have numbers, text, + - * / % **, comparison, a ? b : c, and int, float, string, len, min, max, abs, round, floor, ceil, upper, lower, trim, and quote around the whole")
 		return p
 	}
 	slices.Sort(w.idents)
@@ -239,6 +243,9 @@ func (w *walker) Visit(node *ast.Node) {
 		}
 	case *ast.CallNode:
 		w.refused = "only built-in functions can be called"
+		if name, ok := n.Callee.(*ast.IdentifierNode); ok && name.Value == quoteName {
+			w.refused = "quote(x) is the whole of a placeholder, and takes one value"
+		}
 	case *ast.PredicateNode, *ast.PointerNode, *ast.VariableDeclaratorNode, *ast.SequenceNode, *ast.BytesNode:
 		w.refused = "only arithmetic and text are available"
 	}
@@ -355,6 +362,10 @@ func plainWords(message string) string {
 func (e *expression) eval(sc *scope, r row) (any, error) {
 	if e.constant() {
 		return e.konst, nil
+	}
+	if e.quoted != nil {
+		text, err := e.quoted.text(sc, r)
+		return shellQuote(text), err
 	}
 	if e.slot >= 0 {
 		if e.simple {

@@ -3,6 +3,7 @@ package dag
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -173,6 +174,9 @@ func (f *File) check() error {
 		return mistake("a path or a URL is wanted, and one of them", `write {file: PATH}, {files: "data/*.grib"} or {url: URL}`)
 	case f.URL != "" && !isURL(f.URL):
 		return mistake(fmt.Sprintf("%q is no URL that can be fetched", clip(f.URL)), "write http://HOST/PATH or https://HOST/PATH; a path goes under file")
+	case f.URL != "" && checkHost(hostOf(f.URL)) != nil:
+		message, hint := splitHint(checkHost(hostOf(f.URL)))
+		return mistake(fmt.Sprintf("%q is no URL that can be fetched: %s", clip(f.URL), message), hint)
 	case f.Path != "" && isURL(f.Path):
 		return mistake(fmt.Sprintf("%q is a URL", clip(f.Path)), "write it under url")
 	case f.SHA256 != "" && !isSHA256(f.SHA256):
@@ -181,6 +185,36 @@ func (f *File) check() error {
 		return fmt.Errorf("a size of %d bytes", f.Size)
 	case f.Kept && (f.SHA256 == "" || f.Path == ""):
 		return mistake("what is kept for the job is a file whose SHA-256 is known", "leave out kept: who submits the job sees to it")
+	}
+	return nil
+}
+
+// hostOf is what stands between :// and the path of a URL.
+func hostOf(url string) string {
+	_, rest, _ := strings.Cut(url, "://")
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	return rest
+}
+
+// checkHost tells why what stands between :// and the path of a URL names no host, such as a port that
+// is no number.
+func checkHost(host string) error {
+	host = host[strings.LastIndexByte(host, '@')+1:]
+	name, port, ported := strings.Cut(host, ":")
+	if strings.HasPrefix(host, "[") { // an address of IPv6
+		var closed bool
+		if name, port, closed = strings.Cut(host[1:], "]"); !closed {
+			return mistake(fmt.Sprintf("host %q has no closing bracket", clip(host)), "write [ADDRESS] or [ADDRESS]:PORT")
+		}
+		port, ported = strings.CutPrefix(port, ":")
+	}
+	if name == "" {
+		return mistake("it names no host", "write http://HOST/PATH or http://HOST:PORT/PATH")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); ported && port != "" && (err != nil || n == 0) {
+		return mistake(fmt.Sprintf("%q is no port", clip(port)), "a port is a number from 1 to 65535")
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (d *drawer) input(i int) {
 			f.SHA256, f.Size = rapid.StringMatching(`[0-9a-f]{64}`).Draw(d.T, "hash"), rapid.Int64Range(0, maxFileSize).Draw(d.T, "size")
 		}
 		if rapid.Bool().Draw(d.T, "url") {
-			f.URL = "https://" + drawText(d.T, "url", true)
+			f.URL = "https://host/" + drawText(d.T, "url", true)
 			return f
 		}
 		f.Path, f.Kept = drawText(d.T, "path", true), f.SHA256 != "" && rapid.Bool().Draw(d.T, "kept")

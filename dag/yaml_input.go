@@ -125,7 +125,11 @@ func (j *jobFile) find(n *yaml.Node, path, what string) {
 		return
 	}
 	if _, err := j.opt.Find(path, false); err != nil {
-		j.fail(n, mistake(fmt.Sprintf("%s: %v", what, err), "an input is a regular file that you may read; its path begins at the job file's folder"))
+		hint := "an input is a regular file that you may read; its path begins at the job file's folder"
+		if strings.ContainsAny(path, "*?[") {
+			hint = fmt.Sprintf("a pattern stands for several files: files: %q", path)
+		}
+		j.fail(n, mistake(fmt.Sprintf("%s: %v", what, err), hint))
 	}
 }
 

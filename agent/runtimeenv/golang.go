@@ -95,6 +95,23 @@ func (*goPlugin) Create(ctx context.Context, env dag.Environment, into *Build) e
 	return err
 }
 
+// CheckGo compiles the Go package of an environment, which has one, and keeps nothing. Its error is a
+// *BuildError, or wraps exec.ErrNotFound on a host without Go.
+func CheckGo(ctx context.Context, env dag.Environment) error {
+	if _, err := exec.LookPath("go"); err != nil {
+		return fmt.Errorf("compile %s: %w", env.Go, err)
+	}
+	b := &goBuild{dir: packageDir(env)}
+	if env.Container != nil {
+		b.env = noCgo
+	}
+	_, err := b.run(ctx, "build", "-buildvcs=false", "-o", os.DevNull, ".")
+	return err
+}
+
+// noCgo is for programs in images, which may have other libraries than this host, or none.
+var noCgo = []string{"CGO_ENABLED=0"}
+
 // goBuild is what Key and Create share: the target and the overlay with its main package.
 type goBuild struct {
 	dir    string // of the user's package
@@ -108,7 +125,7 @@ type goBuild struct {
 func newGoBuild(ctx context.Context, env dag.Environment) (*goBuild, error) {
 	b := &goBuild{dir: packageDir(env), target: ".", flags: []string{"-buildvcs=false"}}
 	if env.Container != nil {
-		b.env = []string{"CGO_ENABLED=0"} // the image may have other libraries than this host, or none
+		b.env = noCgo
 	}
 	out, err := b.run(ctx, "list", "-json=ImportPath,Name", ".")
 	if err != nil {

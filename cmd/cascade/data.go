@@ -296,10 +296,11 @@ func keeps(g *dag.Graph, task dag.TaskIndex, output string) bool {
 }
 
 func (a *app) getBytes(ctx context.Context, j *cascade.Job, name string) error {
-	located, err := j.Locate(ctx, name)
+	located, missing, err := j.LocateThere(ctx, name)
 	if err != nil {
 		return err
 	}
+	a.noteMissing(missing)
 	if n := len(located); n > 1 {
 		return badInputf("%s is %d datasets, %s to %s: name one, or give a folder for all with -o FOLDER/", name, n, located[0].Name, located[n-1].Name)
 	}
@@ -311,15 +312,26 @@ func (a *app) getBytes(ctx context.Context, j *cascade.Job, name string) error {
 	return nil
 }
 
+// noteMissing names datasets of a family that are not there.
+func (a *app) noteMissing(missing []string) {
+	if n := len(missing); n > namedFailures {
+		missing = append(missing[:namedFailures:namedFailures], fmt.Sprintf("and %d more", n-namedFailures))
+	}
+	if len(missing) > 0 {
+		fmt.Fprintf(a.err, "note: not there: %s\n", strings.Join(missing, ", "))
+	}
+}
+
 // valueBytes is the most bytes of a dataset whose value is printed.
 const valueBytes = 1 << 20
 
 // getValues prints what datasets hold, one line each; of several each has its name.
 func (a *app) getValues(ctx context.Context, j *cascade.Job, name string) error {
-	located, err := j.Locate(ctx, name)
+	located, missing, err := j.LocateThere(ctx, name)
 	if err != nil {
 		return err
 	}
+	a.noteMissing(missing)
 	for _, d := range located {
 		var b bytes.Buffer
 		text := []byte(nil)
@@ -348,6 +360,11 @@ func (a *app) getValues(ctx context.Context, j *cascade.Job, name string) error 
 }
 
 func (a *app) getFiles(ctx context.Context, j *cascade.Job, name, output string) error {
+	_, missing, err := j.LocateThere(ctx, name)
+	if err != nil {
+		return err
+	}
+	a.noteMissing(missing)
 	files, err := j.SaveTo(ctx, output, name)
 	for _, f := range files {
 		if a.json {
@@ -361,10 +378,11 @@ func (a *app) getFiles(ctx context.Context, j *cascade.Job, name, output string)
 
 // describe prints what datasets are, and not their bytes.
 func (a *app) describe(ctx context.Context, j *cascade.Job, name string) error {
-	located, err := j.Locate(ctx, name)
+	located, missing, err := j.LocateThere(ctx, name)
 	if err != nil {
 		return err
 	}
+	a.noteMissing(missing)
 	for _, d := range located {
 		if err := a.printJSON(struct {
 			Name  string   `json:"name"`

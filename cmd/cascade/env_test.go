@@ -73,3 +73,26 @@ func TestPlacesOfEnvironments(t *testing.T) {
 		}
 	}
 }
+
+// A Go package that does not compile is told by validate, with the compiler's words.
+func TestGoThatDoesNotCompile(t *testing.T) {
+	h := newHost(t)
+	if err := os.Mkdir("pkg", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h.write("pkg/go.mod", "module example.org/pkg\n\ngo 1.24\n")
+	h.write("job.yaml", "job: x\nenvironments:\n  e: {go: ./pkg}\ntasks:\n  a: {run: \"e:F\"}\n")
+	for _, c := range []struct{ text, want string }{
+		{"package pkg\n\nfunc F() int { return \"a\" }\n", "exit 2\n2> job.yaml:3:11: environment \"e\": the Go package does not compile: # example.org/pkg\n2> ./pkg.go:3:"},
+		{"package pkg\n\nfunc F() int { return 1 }\n", "job.yaml: job x is right: 1 task\n"},
+	} {
+		h.write("pkg/pkg.go", c.text)
+		if out := h.start("", "validate", "job.yaml").wait(); !strings.HasPrefix(out, c.want) {
+			t.Errorf("want %q in:\n%s", c.want, out)
+		}
+	}
+	t.Setenv("PATH", "")
+	if out := h.start("", "validate", "job.yaml").wait(); !strings.Contains(out, "not checked  packages of Go: each is compiled when its environment is built, and this host has no Go") {
+		t.Errorf("without Go:\n%s", out)
+	}
+}

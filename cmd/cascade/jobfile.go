@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,8 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/pysource"
+	"github.com/cascade-run/cascade/internal/wfformat"
 )
 
 // jobFlags are the flags of commands that read a job file.
@@ -70,7 +73,7 @@ func (a *app) readChecked(ctx context.Context, path string, f *jobFlags) (g *dag
 	if len(all) > 0 {
 		return nil, "", left, badInput{all}
 	}
-	return g, dir, unread{tasks, why}, nil
+	return g, dir, unread{tasks: tasks, why: why}, nil
 }
 
 // checkOutputs looks whether the outputs of a job can be copied to where they are to go.
@@ -96,8 +99,9 @@ func (a *app) checkOutputs(g *dag.Graph, dir string, f *jobFlags) error {
 
 // unread is tasks whose Python functions were not looked at, and why none was, if so.
 type unread struct {
-	tasks []string
-	why   error
+	tasks  []string
+	why    error
+	golang bool // nor were Go packages compiled
 }
 
 func (a *app) parse(text []byte, name, dir string, f *jobFlags) (*dag.Graph, error) {
@@ -110,7 +114,10 @@ func (a *app) parse(text []byte, name, dir string, f *jobFlags) (*dag.Graph, err
 		}
 		over.File, over.Data = f.paramFile, b
 	}
-	g, err := dag.ParseYAML(name, text, over, dag.Options{Find: cascade.FindFiles(dir)})
+	g, err := dag.ParseYAML(name, text, over, dag.Options{Find: a.findFiles(dir)})
+	if what := wfformat.Foreign(text); err != nil && what != "" {
+		return nil, badInputf("%s is %s, and no job file, which is YAML with job: and tasks: (cascade import wfformat makes a job of a recording in WfFormat)", name, what)
+	}
 	if err != nil {
 		return nil, badInput{err}
 	}
@@ -121,6 +128,13 @@ func (a *app) parse(text []byte, name, dir string, f *jobFlags) (*dag.Graph, err
 	}
 	a.warnEmpty(g)
 	return g, nil
+}
+
+// findFiles is cascade.FindFiles, and tells which links of a pattern lead to nothing.
+func (a *app) findFiles(dir string) func(path string, pattern bool) ([]string, error) {
+	return cascade.FindFiles(dir, func(link string) {
+		fmt.Fprintf(a.err, "note: %s is left out: the link leads to nothing\n", relative(link))
+	})
 }
 
 // checkPlaces looks whether what an environment names is there.
@@ -195,10 +209,11 @@ func (a *app) validateCommand() *cobra.Command {
 		Use:   "validate FILE",
 		Short: "Check a job file and tell every mistake with its place",
 		Long: `Check a job file without running anything: its form, names, references, types of
-parameters, the graph (no cycle, no dataset that nobody makes), and that the files,
+parameters, the graph (no cycle, no dataset that nobody makes), that the files,
 folders and patterns that inputs and environments name are there, that outputs can
-be copied to where they are to go, and that the Python functions in them take what the tasks give, as far as that can be read
-without running them. What is left to the run is printed, as "not checked".`,
+be copied to where they are to go, that Go packages compile, and that the Python
+functions in them take what the tasks give, as far as that can be read without
+running them. What is left to the run is printed, as "not checked".`,
 		Example: "  cascade validate job.yaml --param steps=4",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -209,19 +224,72 @@ without running them. What is left to the run is printed, as "not checked".`,
 			if err := a.checkOutputs(g, dir, &flags); err != nil {
 				return err
 			}
-			unchecked := unchecked(g, left)
+			if left.golang, err = a.checkGo(c.Context(), g, dir); err != nil {
+				return err
+			}
+			unchecked, hints := unchecked(g, left), a.hints(g)
 			if a.json {
-				return a.printJSON(map[string]any{"job": g.Name, "tasks": g.NumTasks(), "streamed": g.NumSlots(), "unchecked": unchecked})
+				return a.printJSON(struct {
+					Job       string    `json:"job"`
+					Streamed  int       `json:"streamed"`
+					Tasks     int       `json:"tasks"`
+					Unchecked []string  `json:"unchecked"`
+					Hints     []mistake `json:"hints,omitempty"`
+				}{g.Name, g.NumSlots(), g.NumTasks(), unchecked, hints})
 			}
 			fmt.Fprintf(a.out, "%s: job %s is valid: %s\n", args[0], g.Name, taskCount(g))
 			for _, what := range unchecked {
 				fmt.Fprintf(a.out, "  not checked  %s\n", what)
+			}
+			for _, h := range hints {
+				fmt.Fprintf(a.out, "  hint         %s\n", dag.Problem{File: h.File, Line: h.Line, Col: h.Column, Message: h.Message, Hint: h.Hint})
 			}
 			return nil
 		},
 	}
 	flags.add(c)
 	return c
+}
+
+// checkGo compiles the Go packages of a job. left tells of those that are left to the run, as this host
+// has no Go.
+func (a *app) checkGo(ctx context.Context, g *dag.Graph, dir string) (left bool, err error) {
+	var found dag.Problems
+	for i := range g.Environments {
+		e := g.Environments[i]
+		if e.Go == "" {
+			continue
+		}
+		if !filepath.IsAbs(e.Source) {
+			e.Source = filepath.Join(dir, e.Source)
+		}
+		var built *runtimeenv.BuildError
+		switch err := runtimeenv.CheckGo(ctx, e); {
+		case errors.Is(err, exec.ErrNotFound):
+			left = true
+		case errors.As(err, &built) && ctx.Err() == nil:
+			p := dag.Problem{File: a.file.name, Message: fmt.Sprintf("environment %q: the Go package does not compile: %s", e.Name, built.Output)}
+			p.Line, p.Col = dag.Where(a.file.text, "environments", e.Name, "go")
+			found = append(found, p)
+		case err != nil:
+			return left, err
+		}
+	}
+	if len(found) > 0 {
+		return left, badInput{found}
+	}
+	return left, nil
+}
+
+// hints tells of what is no mistake and may be meant otherwise.
+func (a *app) hints(g *dag.Graph) (all []mistake) {
+	for _, u := range g.Unquoted() {
+		m := mistake{File: a.file.name, Message: fmt.Sprintf("task %q: a shell reads what parameter %s has, spaces and quotes too", u.Task, u.Param),
+			Hint: fmt.Sprintf("${quote(%s)} makes it one word", u.Expr)}
+		m.Line, m.Column = dag.Where(a.file.text, "tasks", u.Task, "command")
+		all = append(all, m)
+	}
+	return all
 }
 
 // unchecked says what of a job is left to its run, and when the run finds out. u
@@ -258,6 +326,7 @@ func unchecked(g *dag.Graph, u unread) []string {
 		there bool
 		what  string
 	}{
+		{u.golang, "packages of Go: each is compiled when its environment is built, and this host has no Go"},
 		{registered, "functions of Go: the run checks them all before their tasks are due"},
 		{len(functions) > 0, "functions of Python of " + strings.Join(functions, ", ") + ": each is looked for when the first task that calls it starts" + why},
 		{commands, "programs of commands: each is looked for when its task starts"},

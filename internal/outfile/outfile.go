@@ -182,9 +182,9 @@ func Resolve(path string) (string, error) {
 	for links := 0; ; links++ {
 		dir, rest := filepath.Dir(at), filepath.Base(at)
 		for { // the folders that are there may be links too
-			real, err := filepath.EvalSymlinks(dir)
+			found, err := filepath.EvalSymlinks(dir)
 			if err == nil {
-				at = filepath.Join(real, rest)
+				at = filepath.Join(found, rest)
 				break
 			}
 			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {

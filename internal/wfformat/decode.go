@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -104,6 +105,9 @@ var older = [...]string{"1.0", "1.1", "1.2", "1.3"}
 
 func decode(file string, b []byte) (*document, error) {
 	var d document
+	if text := bytes.TrimSpace(b); len(text) > 0 && text[0] != '{' {
+		return nil, fmt.Errorf("%s: it is %s, and no WfFormat file, which is a JSON object: wfcommons makes WfFormat of what other systems have recorded", file, cmp.Or(Foreign(b), "another text"))
+	}
 	if err := json.Unmarshal(b, &d); err != nil {
 		return nil, fmt.Errorf("%s: %w", place(file, b, err), plain(err))
 	}
@@ -121,6 +125,26 @@ func decode(file string, b []byte) (*document, error) {
 	}
 	return &d, nil
 }
+
+// Foreign says which description or recording of a workflow a file is, of other systems or in WfFormat;
+// "" of what is none that is known.
+func Foreign(b []byte) string {
+	text := bytes.TrimSpace(b)
+	switch {
+	case bytes.HasPrefix(text, []byte("<")) && bytes.Contains(text, []byte("<adag")):
+		return "a DAX file of Pegasus (XML)"
+	case bytes.HasPrefix(text, []byte("<")):
+		return "an XML file"
+	case nextflow.Match(text):
+		return "a script of Nextflow"
+	case bytes.HasPrefix(text, []byte("{")) && bytes.Contains(text, []byte(`"schemaVersion"`)) && bytes.Contains(text, []byte(`"workflow"`)):
+		return "a recording in WfFormat"
+	}
+	return ""
+}
+
+// nextflow matches the beginning of a process or workflow.
+var nextflow = regexp.MustCompile(`(?m)^\s*(process\s+\w+|workflow(\s+\w+)?)\s*\{|^nextflow\.`)
 
 // plain says of a value of the wrong kind where it is in the format's words.
 func plain(err error) error {
