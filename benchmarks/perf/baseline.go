@@ -24,10 +24,12 @@ const (
 
 // socketRTT is the median round trip to another process, which only reads and writes.
 func socketRTT() (median time.Duration, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		return 0, fmt.Errorf("baseline: %w", err)
 	}
+	unix.CloseOnExec(fds[0]) // else it echoes to its own end, too
+	unix.CloseOnExec(fds[1])
 	theirs := os.NewFile(uintptr(fds[1]), "echo")
 	echo := exec.Command("cat")
 	echo.Stdin, echo.Stdout = theirs, theirs
