@@ -8,6 +8,9 @@ const FeaturePackages = "packages"
 // FeatureInputs is the feature of a controller that knows inputs of jobs, and agents that read them.
 const FeatureInputs = "inputs"
 
+// FeatureParams is the feature of a controller that knows Submit.Params.
+const FeatureParams = "params"
+
 // FeaturePlatforms is the feature of a controller that knows binaries for platforms. Which agents do they say in Register.
 const FeaturePlatforms = "platforms"
 

@@ -75,6 +75,7 @@ type Submit struct {
 	Contents  []Content // of files and environments that the job rests on, sorted by name: what later jobs compare
 	Resume    *Resume   // take results over from an earlier job; nil: from none
 	Values    bool      // with Watch, as Watch.Values
+	Params    []byte    // with the text of a job file: a YAML mapping of parameters to values
 }
 
 // Resume names an ended job whose results a new one takes over, where nothing
@@ -363,7 +364,7 @@ func (m *Have) code(c *Coder) {
 }
 
 func (m *Submit) code(c *Coder) {
-	c.Struct(17, func(c *Coder) {
+	c.Struct(18, func(c *Coder) {
 		Uint(c, &m.Req)
 		c.ID((*[16]byte)(&m.Job))
 		c.Bytes(&m.Graph)
@@ -391,6 +392,7 @@ func (m *Submit) code(c *Coder) {
 			})
 		})
 		c.Bool(&m.Values)
+		c.Bytes(&m.Params)
 	})
 }
 

@@ -220,7 +220,7 @@ const maxAlikeGroups = 16
 
 func (m *Submit) with(other Message) bool {
 	o, ok := other.(*Submit)
-	return ok && len(m.Graph)+len(o.Graph)+len(m.Labels)+len(o.Labels) == 0 && m.GraphHash == o.GraphHash && m.Dir == o.Dir && m.Owner == o.Owner &&
+	return ok && len(m.Graph)+len(o.Graph)+len(m.Params)+len(o.Params)+len(m.Labels)+len(o.Labels) == 0 && m.GraphHash == o.GraphHash && m.Dir == o.Dir && m.Owner == o.Owner &&
 		m.Priority == o.Priority && m.Weight == o.Weight && m.Hold == o.Hold && same(m.Registry, o.Registry) && m.Watch == o.Watch &&
 		m.Every == o.Every && m.Keep == o.Keep && m.Values == o.Values && len(m.Contents)+len(o.Contents) == 0 && m.Resume == nil && o.Resume == nil
 }

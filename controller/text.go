@@ -15,7 +15,7 @@ import (
 // it read once. Its zero value knows none; any goroutine may use it.
 type texts struct {
 	mu    sync.Mutex
-	known map[string]*readText // by the text
+	known map[string]*readText // by the text and the parameters
 	order []string             // what was read first comes first
 }
 
@@ -31,17 +31,22 @@ const (
 )
 
 // graph returns the graph that a text describes, encoded, and its hash.
-func (ts *texts) graph(text []byte) ([]byte, comms.Hash, error) {
-	if r := ts.find(text); r != nil {
+func (ts *texts) graph(text, params []byte) ([]byte, comms.Hash, error) {
+	key, over := text, dag.Override{}
+	if len(params) > 0 {
+		key = slices.Concat(text, []byte{0}, params) // no job file has a zero byte
+		over = dag.Override{File: "params", Data: params}
+	}
+	if r := ts.find(key); r != nil {
 		return r.graph, r.hash, nil
 	}
-	g, err := dag.ParseYAML("job", text, dag.Override{}, dag.Options{})
+	g, err := dag.ParseYAML("job", text, over, dag.Options{})
 	if err != nil {
 		return nil, "", err
 	}
 	b := g.Encode()
 	r := &readText{slices.Clip(b), hashOf(b)}
-	ts.note(text, r)
+	ts.note(key, r)
 	return r.graph, r.hash, nil
 }
 
@@ -82,9 +87,10 @@ func (ts *texts) nameGraph(m *comms.Submit) (err error) {
 	}
 	var h comms.Hash
 	if m.Graph[0] < 0x80 { // an encoded graph begins with the head of an array
-		if m.Graph, h, err = ts.graph(m.Graph); err != nil {
+		if m.Graph, h, err = ts.graph(m.Graph, m.Params); err != nil {
 			return err
 		}
+		m.Params = nil // they are in the graph
 	} else {
 		h = hashOf(m.Graph)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,50 +17,58 @@ import (
 
 // What the baselines are.
 const (
-	rttName   = "round trip of 64 bytes over a raw Unix socket, between two threads"
+	rttName   = "round trip of 64 bytes over a raw Unix socket, between two processes"
 	loopName  = "plain Go loop that calls the same function through a pointer"
 	fsyncName = "append of 512 bytes and fsync, median"
 )
 
-// socketRTT is the median round trip between two threads that only write and read.
+// socketRTT is the median round trip to another process, which only reads and writes.
 func socketRTT() (median time.Duration, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		return 0, fmt.Errorf("baseline: %w", err)
 	}
-	echoed := make(chan struct{})
-	go func() {
-		defer close(echoed)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		var b [64]byte
-		for {
-			if n, err := unix.Read(fds[1], b[:]); err != nil || n == 0 {
-				return
-			}
-			if _, err := unix.Write(fds[1], b[:]); err != nil {
-				return
-			}
-		}
-	}()
+	unix.CloseOnExec(fds[0]) // else it echoes to its own end, too
+	unix.CloseOnExec(fds[1])
+	theirs := os.NewFile(uintptr(fds[1]), "echo")
+	echo := exec.Command("cat")
+	echo.Stdin, echo.Stdout = theirs, theirs
+	err = errors.Join(echo.Start(), theirs.Close())
+	if err == nil {
+		median, err = roundTrips(fds[0])
+	}
+	err = errors.Join(err, unix.Close(fds[0]))
+	if echo.Process != nil {
+		err = errors.Join(err, echo.Wait())
+	}
+	if err != nil {
+		return 0, fmt.Errorf("baseline: round trip over a socket to cat: %w", err)
+	}
+	return median, nil
+}
+
+// roundTrips is the median round trip over a socket whose other side echoes.
+func roundTrips(fd int) (time.Duration, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var b [64]byte
 	took := make([]time.Duration, 2000)
 	for i := range took {
 		began := time.Now()
-		if _, err = unix.Write(fds[0], b[:]); err == nil {
-			_, err = unix.Read(fds[0], b[:])
+		if _, err := unix.Write(fd, b[:]); err != nil {
+			return 0, err
 		}
-		if err != nil {
-			break
+		for got := 0; got < len(b); {
+			n, err := unix.Read(fd, b[got:])
+			if err != nil {
+				return 0, err
+			}
+			if n == 0 {
+				return 0, io.ErrUnexpectedEOF
+			}
+			got += n
 		}
 		took[i] = time.Since(began)
-	}
-	err = errors.Join(err, unix.Close(fds[0]))
-	<-echoed
-	if err = errors.Join(err, unix.Close(fds[1])); err != nil {
-		return 0, fmt.Errorf("baseline: round trip over a socket: %w", err)
 	}
 	slices.Sort(took)
 	return took[len(took)/2], nil

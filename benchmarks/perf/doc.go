@@ -12,7 +12,9 @@
 //     figure is told, the rows that `ls tasks` prints are read and counted.
 //   - The clock of a job runs from Submit to its durable end.
 //   - The baseline of a figure is taken right before and after it, in the same
-//     process; see Figure.Baseline.
+//     process, or to another process where the figure's work goes between two; see
+//     Figure.Baseline.
+//   - A name that tells a size tells the size that was measured.
 //   - Nothing in the runtime knows of this package: its functions are registered by
 //     Register, and only in processes that measure.
 package perf

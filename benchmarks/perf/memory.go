@@ -91,7 +91,8 @@ func getLatency(ctx context.Context, b *bench) error {
 		return err
 	}
 	worst, at, gets := 0.0, 0, b.size(20, 5)
-	for _, size := range []int{1 << 10, 64 << 10, 1 << 20, b.size(64<<20, 2<<20), b.size(1<<30, 4<<20)} {
+	sizes := []int{1 << 10, 64 << 10, 1 << 20, b.size(64<<20, 2<<20), b.size(1<<30, 4<<20)}
+	for _, size := range sizes {
 		took, err := b.gets(ctx, c, dag.NewBuilder("get"), gets, made(size), run(funcGet))
 		if err != nil {
 			return err
@@ -101,7 +102,8 @@ func getLatency(ctx context.Context, b *bench) error {
 		}
 	}
 	return b.tell(Figure{Name: "get_latency", Value: worst, Unit: "us", Baseline: microseconds(rtt), BaselineOf: rttName,
-		Note: fmt.Sprintf("worst of 1 KiB to 1 GiB, median of %d tasks each: %d bytes; from the start of the run to the function that has the view", gets, at)})
+		Note: fmt.Sprintf("worst of %d to %d bytes, median of %d tasks each: %d bytes; from the start of the run to the function that has the view",
+			sizes[0], sizes[len(sizes)-1], gets, at)})
 }
 
 // made is a task that makes a dataset of so many bytes.

@@ -31,7 +31,7 @@ type Figure struct {
 type Options struct {
 	State string   // folder of the clusters' state; their jobs stay there
 	Only  []string // names of the figures wanted; empty: all
-	Quick bool     // small sizes: it shows that everything works, not how fast
+	Quick bool     // small sizes, which the figures' names tell: it shows that everything works, not how fast
 	Log   zerolog.Logger
 	// Skip is told of a figure that this host cannot give now, and why.
 	Skip func(name, why string)
@@ -69,6 +69,20 @@ func measures() []measure {
 	}
 }
 
+// quick are the names of figures in their small size, where the name tells the size.
+var quick = map[string]string{
+	"control_rss_1m": "control_rss_5k", "put_1GiB": "put_1MiB", "put_inplace_1GiB": "put_inplace_1MiB",
+	"python_array_handover_1GiB": "python_array_handover_8MiB", "yaml_100k": "yaml_1k", "plan_100k": "plan_1k", "submit_100k": "submit_1k",
+}
+
+// named is the name of what is measured for a figure.
+func (o *Options) named(figure string) string {
+	if small, ok := quick[figure]; ok && o.Quick {
+		return small
+	}
+	return figure
+}
+
 // Names lists the figures.
 func Names() (names []string) {
 	for _, m := range measures() {
@@ -88,7 +102,7 @@ type bench struct {
 // this process and in its executors, and the state folder for itself.
 func Run(ctx context.Context, o Options, emit func(Figure) error) (err error) {
 	for _, name := range o.Only {
-		if !slices.Contains(Names(), name) {
+		if !slices.ContainsFunc(Names(), func(figure string) bool { return name == figure || name == o.named(figure) }) {
 			return fmt.Errorf("%w %q: there are %s", ErrNoFigure, name, strings.Join(Names(), ", "))
 		}
 	}
@@ -117,7 +131,7 @@ var (
 )
 
 func (b *bench) wants(name string) bool {
-	return len(b.opts.Only) == 0 || slices.Contains(b.opts.Only, name)
+	return len(b.opts.Only) == 0 || slices.Contains(b.opts.Only, name) || slices.Contains(b.opts.Only, b.opts.named(name))
 }
 
 // tell passes a figure on when it is wanted.
@@ -125,6 +139,7 @@ func (b *bench) tell(f Figure) error {
 	if !b.wants(f.Name) {
 		return nil
 	}
+	f.Name = b.opts.named(f.Name)
 	if f.Baseline > 0 {
 		f.Ratio = f.Value / f.Baseline
 	}
@@ -134,7 +149,7 @@ func (b *bench) tell(f Figure) error {
 // skip leaves a figure out.
 func (b *bench) skip(name, why string) {
 	if b.opts.Skip != nil {
-		b.opts.Skip(name, why)
+		b.opts.Skip(b.opts.named(name), why)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestPerfPrintsFigures(t *testing.T) {
 			t.Errorf("%q: want name, value, unit, baseline and ratio", line)
 		}
 	}
-	if !slices.Equal(names, []string{"plan_100k", "gcs_commit"}) {
+	if !slices.Equal(names, []string{"plan_1k", "gcs_commit"}) {
 		t.Errorf("figures %v", names)
 	}
 	if c := h.start("", "perf", "--only", "speed"); <-c.code != exitBadInput {

@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 import msgpack
@@ -27,11 +27,12 @@ from .graph import Graph, Ref
 from .inputs import host
 from .job import UNTIL_RESULT, Job
 from .jobtext import written
-from .peer import NOT_FOUND, Peer, RequestError
+from .peer import NOT_FOUND, UNAVAILABLE, Peer, RequestError
 from .upload import ship
 from .wire import messages as m
 from .wire.envelope import LinkError
 
+_PARAMS = "params"  # the feature of a controller that takes them with the text of a job
 _watchers: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()  # of the clusters that this process started
 
 
@@ -78,31 +79,43 @@ class Cluster:
                 stop()
 
     def submit(
-        self, graph: Graph | str | os.PathLike[str], *results: Ref, dir: str = "", id: str = "", keep: bool = False
+        self,
+        graph: Graph | str | os.PathLike[str],
+        *results: Ref,
+        params: Mapping[str, Any] | None = None,
+        dir: str = "",
+        id: str = "",
+        keep: bool = False,
     ) -> Job:
         """Hands a job to the cluster. It returns when the job is durable.
 
         results are the outputs that are kept to be fetched. graph may be a job file too: its path (a pathlib.Path), or its
         text. Folders and files that environments and inputs name are sent ahead of the job, as far as the cluster lacks
         them. Relative paths begin at dir, which is by default the folder of a job file that is named by its path, and the
-        working folder otherwise. A second submit with the same id is the same job.
+        working folder otherwise. params are values for the parameters of a job file, of the types that those have.
+        A second submit with the same id is the same job.
         """
         if isinstance(graph, os.PathLike):
             dir = dir or os.path.dirname(graph)
         elif not isinstance(graph, (Graph, str)):
             raise TypeError(f"a job is a Graph, the path of a job file (a pathlib.Path), or its text, not {type(graph).__name__}")
+        if params is not None and isinstance(graph, Graph):
+            raise TypeError("params are those of a job file: give the functions of a Graph their arguments")
+        if params and _PARAMS not in self._controller.features:
+            raise RequestError(UNAVAILABLE, "the controller is older and takes no parameters: write them into the job file")
+        values = written(dict(params)).encode() if params else b""
         dir = os.path.abspath(dir)
 
         job = uuid.UUID(id) if id else _uuid7()
         built = graph if isinstance(graph, Graph) else None
         had = bool(self._sent)
         try:
-            return self._submit(self._sealed(graph, results, dir), job, dir, keep, built, results)
+            return self._submit(self._sealed(graph, results, dir), values, job, dir, keep, built, results)
         except RequestError as e:
             if e.code != NOT_FOUND or not had:
                 raise
         self._sent.clear()  # the controller has no longer what it had
-        return self._submit(self._sealed(graph, results, dir), job, dir, keep, built, results)
+        return self._submit(self._sealed(graph, results, dir), values, job, dir, keep, built, results)
 
     def _sealed(self, graph: Graph | str | os.PathLike[str], results: tuple[Ref, ...], dir: str) -> str:
         """The text of a job of which all files are at the controller."""
@@ -117,12 +130,23 @@ class Cluster:
         with open(graph, encoding="utf-8", newline="") as f:
             return jobtext.sealed(f.read(), dir, seal)
 
-    def _submit(self, text: str, job: uuid.UUID, dir: str, keep: bool, graph: Graph | None, results: tuple[Ref, ...]) -> Job:
+    def _submit(
+        self, text: str, params: bytes, job: uuid.UUID, dir: str, keep: bool, graph: Graph | None, results: tuple[Ref, ...]
+    ) -> Job:
         # The submit is a watch as well, which brings small results: one round trip for each less.
         told = self._controller.start(
             lambda req: m.Submit(
-                req, job.bytes, text.encode(), dir=dir, owner=_user(), watch=True, every=UNTIL_RESULT, keep=keep, values=True
-            )
+                req,
+                job.bytes,
+                text.encode(),
+                dir=dir,
+                owner=_user(),
+                watch=True,
+                every=UNTIL_RESULT,
+                keep=keep,
+                values=True,
+                params=params,
+            )  # fmt: skip
         )
         try:
             answer = self._controller.answer(told)
@@ -130,7 +154,7 @@ class Cluster:
             self._controller.end(told)
             raise
         assert answer is not None  # there is no time-out
-        return Job(self, uuid.UUID(bytes=answer[0].job), told, graph, (r.name for r in results))
+        return Job(self, uuid.UUID(bytes=answer[0].job), told, graph, (r.name for r in results), dir)
 
     def run(self, graph: Graph | str | os.PathLike[str], *results: Ref, progress: bool | None = None) -> Any:
         """Submits a job, waits for its end, and returns the values of the results: one, or a tuple."""

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from . import screen
+from . import save, screen
 from .graph import Graph, Ref
 from .inputs import host
 from .peer import NOT_FOUND, PIECE, Peer, RequestError
@@ -78,13 +78,19 @@ class Job:
     """A job of a cluster."""
 
     def __init__(
-        self, cluster: Cluster, id: uuid.UUID, told: int = 0, graph: Graph | None = None, outputs: Iterable[str] = ()
+        self,
+        cluster: Cluster,
+        id: uuid.UUID,
+        told: int = 0,
+        graph: Graph | None = None,
+        outputs: Iterable[str] = (),
+        dir: str = "",
     ) -> None:
         """told is the request to which the result and the end are told, 0 if there is none; graph what was submitted, if known.
 
-        outputs are the names of all results, when they are known.
+        outputs are the names of all results, when they are known, and dir is the folder at which paths of the job begin.
         """
-        self._cluster, self._id, self._graph = cluster, id, graph
+        self._cluster, self._id, self._graph, self._dir = cluster, id, graph, dir
         self._lock = threading.Lock()  # of what follows
         self._settled: m.Progress | None = None  # how it stood when its results were there, or at its end
         self._outputs = tuple(outputs)
@@ -347,6 +353,28 @@ class Job:
             return None
         finally:
             agent.ask(lambda end: m.Fetch(end, ends=req))
+
+    def save(self, dir: str | os.PathLike[str] = "") -> list[str]:
+        """Waits for the job's end, and copies the outputs for which the job file has a path (to:), as `cascade run` does.
+
+        It returns the files. Relative paths begin at dir, by default the folder of the job. Of a job that failed the outputs that
+        are there are copied before its error is raised.
+        """
+        failed: Exception | None = None
+        try:
+            self.wait()
+        except TaskFailed as e:
+            failed = e
+        located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, partly=failed is not None))
+        found = {d.name: d for d in located.data}
+
+        def content(name: str) -> Any:
+            return save.text(found[name].desc.codec, self._fetch(found[name]))
+
+        files = save.save(os.path.abspath(dir or self._dir), [(d.name, d.path) for d in located.data], content)
+        if failed is not None:
+            raise failed
+        return files
 
     def logs(self, task: str) -> str:
         """What a task has written up to now; nothing as long as it has not started. A KeyError where no task has that name."""

@@ -51,7 +51,7 @@ class Peer:
         self._req = 0
         self._heard: dict[int, deque[tuple[Any, bytes]]] = {}
         self._using = threading.Lock()  # held by who uses the link
-        self._changed = threading.Condition(threading.Lock())  # notified when something came, or ended, or nobody reads
+        self._changed = threading.Condition(threading.Lock())  # notified when something came or ended, or no thread reads
         self._reading = False  # one of those that wait reads
         self._link = self._connect()
         self._poll = select.poll()  # for the one that reads

@@ -396,6 +396,7 @@ class Submit(NamedTuple):
     contents: Sequence[Any] = ()
     resume: Any = None
     values: bool = False  # as of Watch
+    params: bytes = b""  # of the text of a job file
 
 
 class Accepted(NamedTuple):
