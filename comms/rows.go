@@ -135,6 +135,7 @@ type PlanRow struct {
 	Start  float64 `json:"start_seconds" msgpack:"start_seconds"`
 	Finish float64 `json:"finish_seconds" msgpack:"finish_seconds"`
 	Reason string  `json:"reason" msgpack:"reason"`
+	Held   string  `json:"held,omitempty" msgpack:"held,omitempty"` // with how much memory it begins, when that is more than its job says; Reason has it too
 }
 
 // MemberRow is a row of QueryMembers: one certificate that has not expired.

@@ -348,7 +348,7 @@ func (c *Controller) planRows(p *pager, job comms.JobID, g *dag.Graph, cl planne
 	for i := range plan.Tasks {
 		t, id := &plan.Tasks[i], dag.TaskIndex(i)
 		if !p.add(func() any {
-			row := &comms.PlanRow{Task: g.TaskName(id), Rank: plan.Ranks[i], Start: t.Start, Finish: t.Finish, Reason: plan.Reason(g, id)}
+			row := &comms.PlanRow{Task: g.TaskName(id), Rank: plan.Ranks[i], Start: t.Start, Finish: t.Finish, Reason: plan.Reason(g, id), Held: plan.HeldText(g, id)}
 			if t.Host >= 0 {
 				row.Host = plan.Hosts[t.Host]
 			}

@@ -238,17 +238,21 @@ func (c *Controller) one(ev core.Event) {
 		c.back(ev)
 		return
 	}
+	now := time.Now()
 	switch e := ev.(type) {
 	case core.Received:
 		c.asks(e)
 	case core.LinkDown:
+		if p := c.peers[e.Link]; p != nil && p.who.Role == "agent" {
+			defer c.givenUp(p.who.Name, now)
+		}
 		delete(c.peers, e.Link)
 	case core.Stored:
 		e.Bytes = c.sizes[e.Token]
 		delete(c.sizes, e.Token)
 		ev = e
 	}
-	for _, a := range c.core.Step(time.Now(), ev) {
+	for _, a := range c.core.Step(now, ev) {
 		c.perform(a)
 	}
 }

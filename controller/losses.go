@@ -66,12 +66,33 @@ func (c *Controller) lost(ev agentLost) {
 // c.turns is held.
 func (c *Controller) back(ev agentBack) {
 	for _, h := range c.core.HeldBy(ev.name) {
-		if l, ok := c.losses[ev.name][h.Job]; ok && h.Incarnation == ev.incarnation {
+		l, ok := c.losses[ev.name][h.Job]
+		switch {
+		case !ok:
+			continue
+		case h.Incarnation == ev.incarnation:
 			l.Back = ev.at.UnixNano()
-			c.store.PutLoss(h.Job, l, c.mustStore)
+		default:
+			l.Grace = 0 // its tasks ended with its process
 		}
+		c.store.PutLoss(h.Job, l, c.mustStore)
 	}
 	delete(c.losses, ev.name)
+}
+
+// givenUp notes that the core waits no more for an agent whose link is down, and that it did
+// so before the grace had passed. c.turns is held.
+func (c *Controller) givenUp(name string, now time.Time) {
+	for job, l := range c.losses[name] {
+		if slices.ContainsFunc(c.core.HeldBy(name), func(h core.Held) bool { return h.Job == job }) {
+			continue
+		}
+		if now.UnixNano()-l.At < l.Grace {
+			l.Grace = 0
+			c.store.PutLoss(job, l, c.mustStore)
+		}
+		delete(c.losses[name], job)
+	}
 }
 
 // awaited names the lost agents for which tasks of a job wait now. c.turns is held.
@@ -102,6 +123,9 @@ func lossText(l *core.Loss) string {
 		text = "its task, which has not begun, moves"
 	default:
 		text = fmt.Sprintf("its %d tasks, which have not begun, move", waiting)
+	}
+	if l.Grace == 0 {
+		return text + " at once"
 	}
 	return text + " after a grace of " + grace
 }

@@ -77,12 +77,29 @@ func TestLostAgent(t *testing.T) {
 		}
 	}
 	see()
+	next := dialAgent(t, net, &fakeAgent{name: "node2", inc: 2, hold: true}) // another process
+	t.Cleanup(next.close)
+	until("given up", func(all []comms.LossRow) bool {
+		return len(all) == 2 && !all[1].Awaited && all[1].Back == "" && all[1].Then == "its 2 tasks restart at once"
+	})
+	expect[*comms.Assign](next.peerEnd, "assign", nil)
+	var starts []string
+	for _, row := range rows[comms.StoryRow](c, comms.Query{Kind: comms.QueryStory, Job: testJob(1), Filter: "a[1]"}, 10) {
+		if row.What == "starts over" {
+			starts = append(starts, row.Cause)
+		}
+	}
+	if !slices.Equal(starts, []string{"lost with agent node2"}) {
+		t.Errorf("it starts over because %q", starts)
+	}
 	c.close()
 	r.stop(t)
 	startController(t, dir, net) // the same of what was stored
 	c = dialClient(t, net)
 	t.Cleanup(c.close)
-	see()
+	if all := rows[comms.LossRow](c, comms.Query{Kind: comms.QueryLosses, Job: testJob(1)}, 10); len(all) != 2 || all[0].Back == "" || all[1].Grace != 0 {
+		t.Errorf("losses %+v", all)
+	}
 	c.say(&comms.Control{Req: 2, Job: testJob(1), Action: comms.SteerCancel, Reason: "done with it"})
 	expect(c, "answer", func(r *comms.Reply) bool { return r.Req == 2 })
 }
@@ -95,6 +112,7 @@ func TestLossText(t *testing.T) {
 	}{
 		{core.Loss{Runs: some, Waiting: some, Grace: 30e9}, "its 7 tasks restart after a grace of 30 s"},
 		{core.Loss{Runs: one, Grace: 500e6}, "its task restarts after a grace of 0.5 s"},
+		{core.Loss{Runs: some}, "its 7 tasks restart at once"},
 		{core.Loss{Waiting: one, Grace: 30e9}, "its task, which has not begun, moves after a grace of 30 s"},
 		{core.Loss{Waiting: some, Grace: 600e9}, "its 7 tasks, which have not begun, move after a grace of 10 minutes"},
 	} {

@@ -107,11 +107,20 @@ const (
 // Reason says why a task is where and when it is.
 func (p *Plan) Reason(g *dag.Graph, i dag.TaskIndex) string {
 	text := p.reason(g, i)
-	if p.Tasks[i].Host >= 0 && p.Held != nil && p.Held[g.GroupIndex(i)] > 0 {
-		text += fmt.Sprintf(", begins with %s of memory: most needed more than the %s that its job says",
-			memoryText(p.Held[g.GroupIndex(i)]), memoryText(g.Group(i).Resources.Memory))
+	if held := p.HeldText(g, i); held != "" {
+		text += ", " + held
 	}
 	return text
+}
+
+// HeldText says with how much memory a task begins, and why, when that is more than its
+// graph says; "" when it is not.
+func (p *Plan) HeldText(g *dag.Graph, i dag.TaskIndex) string {
+	if p.Tasks[i].Host < 0 || p.Held == nil || p.Held[g.GroupIndex(i)] == 0 {
+		return ""
+	}
+	return fmt.Sprintf("begins with %s of memory: most needed more than the %s that its job says",
+		memoryText(p.Held[g.GroupIndex(i)]), memoryText(g.Group(i).Resources.Memory))
 }
 
 func (p *Plan) reason(g *dag.Graph, i dag.TaskIndex) string {

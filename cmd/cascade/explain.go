@@ -40,6 +40,7 @@ type explanation struct {
 	Building string         `json:"building,omitempty"` // its environment, and why that takes long
 	Built    string         `json:"built,omitempty"`    // its environment, and how long it took of the wait for a place
 	Plan     *comms.PlanRow `json:"plan,omitempty"`
+	Held     string         `json:"held,omitempty"`     // with how much memory it began, when that is more than its job says
 	Nobody   bool           `json:"no_agent,omitempty"` // is there to follow the plan
 
 	Device *comms.DeviceUse `json:"device,omitempty"`
@@ -162,9 +163,6 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 		}
 		x.environment(name, rows)
 	}
-	if slices.Contains(endStates, x.State) {
-		return x, nil // the plan is of what has yet to run
-	}
 	for row, err := range cascade.EachRow[comms.PlanRow](ctx, client, comms.QueryPlan, j.ID(), "") {
 		if err != nil {
 			return nil, err
@@ -173,6 +171,9 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 			x.Plan = row
 			break
 		}
+	}
+	if x.Plan != nil && slices.Contains(endStates, x.State) { // the plan is of what has yet to run
+		x.Held, x.Plan = x.Plan.Held, nil
 	}
 	if x.Plan != nil {
 		x.Nobody, err = a.nobody(ctx, client)
@@ -336,6 +337,9 @@ func (a *app) printExplanation(x *explanation) {
 	if x.Started != "" {
 		a.fact("started", "%s", x.start())
 	}
+	if x.Held != "" {
+		a.fact("memory", "%s", x.Held)
+	}
 	if x.Built != "" {
 		a.fact("environment", "%s", x.Built)
 	}
@@ -373,7 +377,9 @@ func (a *app) printExplanation(x *explanation) {
 		lack = "no agent is there; with those that were: "
 	}
 	switch {
-	case x.Plan == nil || x.Why != "" || x.Started != "": // of no use while the job cannot go on, or when the task will not run
+	case x.Plan == nil || x.Why != "" || never: // of no use while the job cannot go on, or when the task will not run
+	case x.Plan.Host != "" && x.Started != "": // by figures that are newer than its start
+		a.fact("plan now", "%son %s at %s: %s", lack, x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
 	case x.Plan.Host != "":
 		a.fact("planned", "%son %s at %s: %s", lack, x.Plan.Host, report.Seconds(x.Plan.Start), x.Plan.Reason)
 	default:

@@ -262,6 +262,7 @@ func TestExplainWithoutAgents(t *testing.T) {
 		want string
 	}{
 		{"that waits", explanation{State: "waiting", Plan: plan}, "planned        on h1 at 2.00s: needs a"},
+		{"that runs, without agents", explanation{State: "running", Started: "2026-11-20T08:00:00Z", Plan: plan, Nobody: true}, "plan now       no agent is there; with those that were: on h1 at 2.00s: needs a"},
 		{"that waits, without agents", explanation{State: "waiting", Plan: plan, Nobody: true}, "planned        no agent is there; with those that were: on h1 at 2.00s: needs a"},
 	} {
 		var out strings.Builder

@@ -64,7 +64,8 @@ class Bar:
         failed, running = sum(g.failed for g in p.groups), sum(g.running for g in p.groups)
         part = done / total if total else 0.0
         bar = "#" * int(part * 30)
-        line = f"{screen.line(p.name)} [{bar:<30}] {done}/{total} done, {running} running" + (f", {failed} failed" if failed else "")
+        name, bad = screen.line(p.name), f", {failed} failed" if failed else ""
+        line = f"{name} [{bar:<30}] {done}/{total} done, {running} running{bad}"
         if self._display is not None:
             self._display.update({"text/plain": line}, raw=True)
         else:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 
-_HARMLESS = frozenset({0x600, 0x601, 0x602, 0x603, 0x604, 0x605, 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD})  # signs that are seen
-_UNSEEN = frozenset(  # what has no width, and where more of it may be one day
-    {0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), *range(0xE0000, 0xE0100), *range(0xE01F0, 0xE1000)}
-)
+_SEEN = frozenset((*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD))  # signs of the category Cf
+_UNSEEN = frozenset((0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x3164, 0xFFA0))  # letters and marks without a width
+_RESERVED = (range(0xFFF0, 0xFFF9), range(0xE0000, 0xE0100), range(0xE01F0, 0xE1000))  # for more of them
 
 
 def text(s: str) -> str:
@@ -24,7 +23,9 @@ def _shows(c: str) -> bool:
     code = ord(c)
     if code < 0x7F:
         return code >= 0x20
-    return (unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") or code in _HARMLESS) and code not in _UNSEEN
+    if code in _UNSEEN or any(code in r for r in _RESERVED):
+        return False
+    return code in _SEEN or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def _escape(c: str) -> str:
