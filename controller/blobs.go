@@ -19,6 +19,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // maxBlob is the most bytes of one blob.
@@ -51,7 +52,7 @@ type part struct {
 }
 
 func openBlobs(dir string, room func(uint64) error) (*blobs, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := safedir.Own(dir); err != nil {
 		return nil, fmt.Errorf("folder of packages: %w", err)
 	}
 	old, err := filepath.Glob(filepath.Join(dir, "part-*"))

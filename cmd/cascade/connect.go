@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 func (a *app) connectCommand() *cobra.Command {
@@ -30,6 +31,8 @@ interrupted. FOLDER gets mode 0700; the default is in $XDG_RUNTIME_DIR, else in
 			dir := socketFolder(a.to)
 			if len(args) == 1 {
 				dir = args[0]
+			} else if err := safedir.Private(filepath.Dir(dir)); err != nil { // it may be in /tmp, where others could have made it
+				return err
 			}
 			g, err := cascade.OpenGateway(c.Context(), a.to, dir, a.options()...)
 			if err != nil {
