@@ -123,7 +123,7 @@ func Enter(ctx context.Context, dir, address, token, name string, now func() tim
 	if held != nil && held.Identity().Name == name && string(used) == t.id() {
 		return held, nil
 	}
-	m, err := Join(ctx, address, t, name, now)
+	m, err := Join(ctx, address, t, name, Host, now)
 	if err != nil {
 		return nil, err
 	}
