@@ -263,8 +263,10 @@ func TestJoinDoor(t *testing.T) {
 
 type grantAll struct{}
 
-func (grantAll) Redeem([8]byte, [16]byte, string, pki.Bearer) (pki.Role, error) { return pki.RoleAgent, nil }
-func (grantAll) Issued(pki.Identity, *x509.Certificate) error       { return nil }
+func (grantAll) Redeem([8]byte, [16]byte, string, pki.Bearer) (pki.Role, error) {
+	return pki.RoleAgent, nil
+}
+func (grantAll) Issued(pki.Identity, *x509.Certificate) error { return nil }
 
 // Peers that connect and say nothing, or not enough, do not keep an honest one out.
 func TestHalfOpenTLS(t *testing.T) {
