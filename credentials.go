@@ -15,6 +15,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // Where this user's certificates are: a folder for each cluster, of mode 0700, with
@@ -40,7 +41,7 @@ func RememberCluster(name, address string) (dir string, err error) {
 		return "", err
 	}
 	dir = filepath.Join(base, name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := safedir.Own(dir); err != nil {
 		return "", fmt.Errorf("remember cluster %s: %w", name, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, addressFile), []byte(address+"\n"), 0o600); err != nil {
@@ -62,7 +63,7 @@ func JoinCluster(ctx context.Context, address, token, name string) (cluster stri
 	if err != nil {
 		return "", fmt.Errorf("%w: join: %w", ErrBadRequest, err)
 	}
-	m, err := pki.Join(ctx, strings.TrimPrefix(target, "tcp://"), t, name, time.Now)
+	m, err := pki.Join(ctx, strings.TrimPrefix(target, "tcp://"), t, name, pki.Person, time.Now)
 	if err != nil {
 		return "", err
 	}

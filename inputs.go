@@ -30,7 +30,7 @@ const (
 	// carried is the size up to which files go to the controller, which keeps them for
 	// all hosts. Larger ones stay where they are, when an agent can read them there.
 	carried = 64 << 20
-	// mostKept is the largest file that a controller keeps.
+	// mostKept is the most bytes of a graph, package or file that a controller keeps.
 	mostKept = 4 << 30
 )
 

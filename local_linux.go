@@ -23,6 +23,7 @@ import (
 	"github.com/cascade-run/cascade/executor"
 	"github.com/cascade-run/cascade/internal/decoded"
 	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // Cluster is a cluster on this host, and a client of it.
@@ -139,7 +140,7 @@ func joinedFile(dirs localPaths) string { return filepath.Join(dirs.state, "join
 // takeLock locks the file at path, for all of us (LOCK_SH) or alone (LOCK_EX), and
 // waits while another process forbids it. It calls waiting before it waits.
 func takeLock(ctx context.Context, path string, how int, waiting func()) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the lock: %w", err)
 	}
@@ -183,11 +184,13 @@ func localDirs(o options) (localPaths, error) {
 	if err != nil {
 		return dirs, err
 	}
-	if err := os.MkdirAll(dirs.state, 0o700); err != nil {
+	if err := safedir.Own(dirs.state); err != nil {
 		return dirs, fmt.Errorf("make the state folder: %w", err)
 	}
-	if err := os.MkdirAll(dirs.run, 0o700); err != nil {
-		return dirs, fmt.Errorf("make the folder of sockets: %w", err)
+	for _, dir := range []string{filepath.Dir(dirs.run), dirs.run} { // the first may be in /tmp, where others could have made it
+		if err := safedir.Private(dir); err != nil {
+			return dirs, fmt.Errorf("make the folder of sockets: %w", err)
+		}
 	}
 	return dirs, nil
 }

@@ -167,6 +167,9 @@ func (c *Client) uploadOne(ctx context.Context, p parcel) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if total > mostKept {
+			return fmt.Errorf("%w: it has %d bytes, and a controller keeps at most %d", ErrBadRequest, total, int64(mostKept))
+		}
 		return c.ctrl.send(comms.Encode(&comms.Blob{Hash: p.hash, Offset: uint64(offset), Total: uint64(total)}), b)
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // state is the folder of what outlives the agent. One agent at a time holds it.
@@ -63,7 +64,7 @@ func openState(dir string) (*state, numbers, error) {
 
 // lockState takes the state folder, which it makes where there is none.
 func lockState(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := safedir.Own(dir); err != nil {
 		return nil, fmt.Errorf("make state folder: %w", err)
 	}
 	lock, err := owner.Lock(filepath.Join(dir, lockName))

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // Endpoint is one way to reach a listener.
@@ -148,10 +150,10 @@ func (l *unixListener) Close() error { return errors.Join(l.UnixListener.Close()
 // is left over is replaced only when nobody answers there; the lock file keeps
 // two starting processes from replacing each other's socket.
 func listenUnix(path string) (net.Listener, error) {
-	if err := privateFolder(filepath.Dir(path)); err != nil {
+	if err := safedir.Private(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("listen on ipc://%s: %w", path, err)
 	}
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("listen on ipc://%s: %w", path, err)
 	}
@@ -180,22 +182,4 @@ func bindUnix(path string, lock *os.File) (*net.UnixListener, error) {
 		return nil, err
 	}
 	return l, nil
-}
-
-// privateFolder makes dir with mode 0700, or requires that it has it and is ours.
-func privateFolder(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return fmt.Errorf("look at folder %s: %w", dir, err)
-	}
-	if int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("folder %s belongs to user %d, not to us (%d)", dir, st.Uid, os.Geteuid())
-	}
-	if mode := st.Mode & 0o777; mode&0o077 != 0 {
-		return fmt.Errorf("folder %s has mode %04o and others could reach the socket: run chmod 700 %s", dir, mode, dir)
-	}
-	return nil
 }

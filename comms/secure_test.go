@@ -250,7 +250,7 @@ func TestJoinDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := strings.TrimPrefix(ln.Addr(), "tcp://")
-	m, err := pki.Join(t.Context(), address, token, "new", time.Now)
+	m, err := pki.Join(t.Context(), address, token, "new", pki.AnyBearer, time.Now)
 	if err != nil {
 		t.Fatalf("%v; the controller says %s", err, <-joined)
 	}
@@ -263,8 +263,10 @@ func TestJoinDoor(t *testing.T) {
 
 type grantAll struct{}
 
-func (grantAll) Redeem([8]byte, [16]byte, string) (pki.Role, error) { return pki.RoleAgent, nil }
-func (grantAll) Issued(pki.Identity, *x509.Certificate) error       { return nil }
+func (grantAll) Redeem([8]byte, [16]byte, string, pki.Bearer) (pki.Role, error) {
+	return pki.RoleAgent, nil
+}
+func (grantAll) Issued(pki.Identity, *x509.Certificate) error { return nil }
 
 // Peers that connect and say nothing, or not enough, do not keep an honest one out.
 func TestHalfOpenTLS(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // maxBlob is the most bytes of one blob.
@@ -51,7 +52,7 @@ type part struct {
 }
 
 func openBlobs(dir string, room func(uint64) error) (*blobs, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := safedir.Own(dir); err != nil {
 		return nil, fmt.Errorf("folder of packages: %w", err)
 	}
 	old, err := filepath.Glob(filepath.Join(dir, "part-*"))
@@ -222,8 +223,8 @@ func (b *blobs) older(h comms.Hash, than time.Time) bool {
 // add takes the next piece of a blob from a link. An error means that the peer is
 // broken. What only befell this blob, such as a full disk, is told with the next Have.
 func (b *blobs) add(link core.LinkID, m *comms.Blob, body []byte) error {
-	if !valid(m.Hash) || m.Total > maxBlob {
-		return fmt.Errorf("blob %s of %d bytes: want a BLAKE3 or SHA-256 hash and at most %d bytes", m.Hash, m.Total, uint64(maxBlob))
+	if !valid(m.Hash) {
+		return fmt.Errorf("blob %s of %d bytes: want a BLAKE3 or SHA-256 hash", m.Hash, m.Total)
 	}
 	k := partKey{link, m.Hash}
 	p, err := b.part(k, m)
@@ -271,6 +272,9 @@ func (b *blobs) part(k partKey, m *comms.Blob) (*part, error) {
 		b.discard(k, p)
 	}
 	p = &part{}
+	if m.Total > maxBlob {
+		return nil, fmt.Errorf("it has %d bytes, and a controller keeps at most %d", m.Total, uint64(maxBlob))
+	}
 	if !b.all([]comms.Hash{m.Hash}) {
 		if err := b.room(m.Total); err != nil {
 			return nil, err

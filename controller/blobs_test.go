@@ -61,7 +61,7 @@ func TestBlobsAdd(t *testing.T) {
 		{"with a gap", []sent{{1, all, 0, "01234", 10}, {1, all, 6, "6789", 10}}, false, "", "does not follow 5 of 10"},
 		{"too long", []sent{{1, all, 0, all + "a", 10}}, false, "", "does not follow 0 of 10"},
 		{"of another length", []sent{{1, all, 0, "01234", 10}, {1, all, 5, "56789", 11}}, false, "", "does not follow 5 of 10"},
-		{"too large", []sent{{1, all, 0, "01234", maxBlob + 1}}, false, "", "at most"},
+		{"too large", []sent{{1, all, 0, "01234", maxBlob + 1}, {1, all, 5, "56789", maxBlob + 1}}, false, "at most", ""},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			b := testBlobs(t, plenty)

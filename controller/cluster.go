@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
 	"github.com/cascade-run/cascade/controller/members"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // cluster is what a controller with an authority of its own needs to admit others.
@@ -341,7 +341,7 @@ func found(f Founding) (t pki.Token, expires time.Time, err error) {
 	if err != nil {
 		return t, expires, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if err := os.MkdirAll(f.State, 0o700); err != nil {
+	if err := safedir.Own(f.State); err != nil {
 		return t, expires, err
 	}
 	cfg := Config{State: f.State, Shards: f.Shards, Sync: true}

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/cascade-run/cascade/internal/diskspace"
+	"github.com/cascade-run/cascade/internal/safedir"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
@@ -60,22 +61,16 @@ func OpenStore(o Options) (*Store, error) {
 	}
 	s := &Store{sys: o.System.withDefaults(), spill: o.SpillDir, floors: o.Floors}
 	s.dir = filepath.Join(o.Root, fmt.Sprintf("cascade-%d-%s", os.Getuid(), o.Name))
-	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("open store: %w", err)
-	}
 	// /dev/shm is open to all users: a folder of this name may be somebody's trap.
-	fi, err := os.Lstat(s.dir)
-	if err != nil {
+	if err := safedir.Private(s.dir); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
-	}
-	if !fi.IsDir() || !ownedByUs(fi) || fi.Mode().Perm() != 0o700 {
-		return nil, fmt.Errorf("open store: %s is %v and must be a folder of this user with mode 0700; remove it or choose another name", s.dir, fi.Mode())
 	}
 	if s.spill != "" {
-		if err := os.MkdirAll(s.spill, 0o700); err != nil {
+		if err := safedir.Own(s.spill); err != nil {
 			return nil, fmt.Errorf("open store: spill folder: %w", err)
 		}
 	}
+	var err error
 	s.lockFile, err = s.sys.Open("open:lock", filepath.Join(s.dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)

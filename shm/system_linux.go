@@ -52,12 +52,6 @@ func populate(b []byte) {
 	_ = unix.Madvise(b, madvPopulateWrite)
 }
 
-// ownedByUs reports whether a file belongs to this user.
-func ownedByUs(fi os.FileInfo) bool {
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == os.Getuid()
-}
-
 func isCrossDevice(err error) bool { return errors.Is(err, unix.EXDEV) }
 
 // links is the number of names that a file has.

@@ -17,7 +17,6 @@ func reserve(*os.File, int64, int64) error { return errors.ErrUnsupported }
 func punch(*os.File, int64) error          { return errors.ErrUnsupported }
 func lock(*os.File) error                  { return errors.ErrUnsupported }
 func populate([]byte)                      {}
-func ownedByUs(os.FileInfo) bool           { return false }
 func isCrossDevice(error) bool             { return false }
 func links(os.FileInfo) uint64             { return 1 }
 

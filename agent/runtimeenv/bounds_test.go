@@ -34,6 +34,28 @@ func TestSizesAreBounded(t *testing.T) {
 			_, err := listTree(dir)
 			return err
 		}, "data belongs beside the code"},
+		{"an archive that is sent", func(t *testing.T, dir string) error {
+			_, err := packFolder(sparse(t, filepath.Join(dir, "huge.zip"), maxTreeBytes+1))
+			return err
+		}, "data belongs beside the code"},
+		{"an archive that is sent and says what is in it", func(t *testing.T, dir string) error {
+			_, err := packFolder(makeZip(t, filepath.Join(dir, "says.zip"), func(w *zip.Writer) {
+				if _, err := w.CreateRaw(&zip.FileHeader{Name: "huge", UncompressedSize64: maxTreeBytes + 1}); err != nil {
+					t.Fatal(err)
+				}
+			}))
+			return err
+		}, "data belongs beside the code"},
+		{"an archive of many entries that is sent", func(t *testing.T, dir string) error {
+			_, err := packModule(makeZip(t, filepath.Join(dir, "entries.zip"), func(w *zip.Writer) {
+				for range maxTreeFiles + 1 {
+					if _, err := w.Create("folder/"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}))
+			return err
+		}, "more than 50000 files"},
 		{"an archive of many entries", func(t *testing.T, dir string) error {
 			return unpack(makeZip(t, filepath.Join(dir, "many.zip"), func(w *zip.Writer) {
 				for range maxTreeFiles + 1 {

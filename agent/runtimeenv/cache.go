@@ -1,6 +1,7 @@
 package runtimeenv
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/diskspace"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // Plugin makes one kind of thing that an environment can ask for. Its methods
@@ -280,7 +282,7 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 		tell("")
 	}
 	parent := filepath.Dir(dir)
-	if err := os.MkdirAll(parent, 0o700); err != nil {
+	if err := c.ownFolder(parent); err != nil {
 		return false, fmt.Errorf("make cache folder: %w", err)
 	}
 	leave, err := c.enter(ctx, dir)
@@ -352,6 +354,11 @@ func (c *Cache) leaves() error {
 		return fmt.Errorf("it was built and removed again (cascade env prune frees what is not in use, --cache names another folder): %w", err)
 	}
 	return nil
+}
+
+// ownFolder makes a folder of the cache. What others could put there would run as this user.
+func (c *Cache) ownFolder(dir string) error {
+	return cmp.Or(safedir.Own(c.dir), safedir.Own(dir))
 }
 
 // enter waits until this Cache builds dir nowhere else: many that wait for one

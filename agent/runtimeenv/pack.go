@@ -324,7 +324,13 @@ func (p *Pack) write(to io.Writer) (int64, error) {
 		return 0, err
 	}
 	counted := &counter{w: to}
-	if p.bare || !info.IsDir() && p.rename == "" && isArchive(p.source) {
+	archive := !info.IsDir() && p.rename == "" && isArchive(p.source)
+	if archive && !p.bare {
+		if err := boundArchive(p.source, info.Size()); err != nil { // before its bytes are sent to hosts that refuse them
+			return 0, err
+		}
+	}
+	if p.bare || archive {
 		err = copyContent(counted, p.source, info.Size())
 		return counted.n, err
 	}

@@ -44,7 +44,7 @@ func (c *Cache) use(ctx context.Context, dir string) error {
 	_, held := c.held[dir]
 	c.mu.Unlock()
 	if !held {
-		if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		if err := c.ownFolder(filepath.Dir(dir)); err != nil {
 			return fmt.Errorf("make cache folder: %w", err)
 		}
 		file, err := lockFile(ctx, dir+".use", syscall.LOCK_SH) // it may wait: others of this Cache go on

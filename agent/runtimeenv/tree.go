@@ -226,6 +226,23 @@ func isArchive(name string) bool {
 	return ext == ".zip" || ext == ".whl"
 }
 
+// boundArchive is boundTree of an archive of so many bytes, as far as it tells what is in it.
+func boundArchive(archive string, bytes int64) error {
+	if err := boundTree(archive, 0, bytes); err != nil {
+		return err
+	}
+	zr, err := zip.OpenReader(archive)
+	if err != nil {
+		return fmt.Errorf("open archive %s: %w", archive, err)
+	}
+	defer func() { _ = zr.Close() }() // it was only read
+	var total uint64
+	for _, f := range zr.File {
+		total += min(f.UncompressedSize64, maxTreeBytes+1) // of up to 2^32 files
+	}
+	return boundTree(archive, len(zr.File), int64(min(total, maxTreeBytes+1)))
+}
+
 // unpack writes an archive's files below a folder and nowhere else, and links that
 // stay there. What the archive says of sizes is not believed.
 func unpack(archive, to string) error {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os/user"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -187,7 +188,9 @@ or hers, an admin everything.`,
 		Example: "  cascade cluster user anna\n  cascade cluster user ben --role observe",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			o.Name = args[0]
+			if o.Name = args[0]; strings.TrimSpace(o.Name) == "" {
+				return badInputf("user: the NAME is empty: say who the token is for")
+			}
 			return a.invite(c.Context(), o, life, o.Name+" types:  cascade cluster join ADDRESS --name "+o.Name+" --token %s\nThe token is good until %s.\n")
 		},
 	}

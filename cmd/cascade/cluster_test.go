@@ -59,3 +59,12 @@ func leaveSocket(t *testing.T, address string) (remove func()) {
 		}
 	}
 }
+
+func TestUserWithoutName(t *testing.T) {
+	h := newHost(t)
+	for _, name := range []string{"", " "} {
+		if out := h.start("", "cluster", "user", name).wait(); !strings.Contains(out, "exit 2") || !strings.Contains(out, "the NAME is empty") {
+			t.Errorf("%q: %s", name, out)
+		}
+	}
+}

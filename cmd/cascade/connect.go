@@ -9,6 +9,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 func (a *app) connectCommand() *cobra.Command {
@@ -30,6 +31,8 @@ interrupted. FOLDER gets mode 0700; the default is in $XDG_RUNTIME_DIR, else in
 			dir, err := socketFolder(a.to)
 			if len(args) == 1 {
 				dir, err = args[0], nil
+			} else if err == nil {
+				err = safedir.Private(filepath.Dir(dir)) // it may be in /tmp, where others could have made it
 			}
 			if err != nil {
 				return err

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // The files of a credential folder.
@@ -28,7 +30,7 @@ func (a *Authority) Save(dir string) error {
 	if err != nil {
 		return fmt.Errorf("save the authority: %w", err)
 	}
-	if err := private(dir); err != nil {
+	if err := safedir.Private(dir); err != nil {
 		return fmt.Errorf("save the authority: %w", err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, fileAuthorityKey)); err == nil {
@@ -75,7 +77,7 @@ func (m *Member) Save(dir string) error {
 	if err != nil {
 		return fmt.Errorf("save the certificate: %w", err)
 	}
-	if err := private(dir); err != nil {
+	if err := safedir.Private(dir); err != nil {
 		return fmt.Errorf("save the certificate: %w", err)
 	}
 	err = errors.Join(
@@ -121,7 +123,7 @@ func Enter(ctx context.Context, dir, address, token, name string, now func() tim
 	if held != nil && held.Identity().Name == name && string(used) == t.id() {
 		return held, nil
 	}
-	m, err := Join(ctx, address, t, name, now)
+	m, err := Join(ctx, address, t, name, Host, now)
 	if err != nil {
 		return nil, err
 	}
@@ -153,21 +155,6 @@ func loadMember(dir string, now func() time.Time) (*Member, error) {
 		return nil, err
 	}
 	return m, m.take(key, cert)
-}
-
-// private makes dir for its owner alone, or requires that it is.
-func private(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("folder %s has mode %04o and others could read the keys: run chmod 700 %s", dir, info.Mode().Perm(), dir)
-	}
-	return nil
 }
 
 func block(kind string, der []byte) []byte {

@@ -20,7 +20,7 @@ import (
 // before it answers.
 type Register interface {
 	// Redeem uses the token once, durably, and returns the role that it grants.
-	Redeem(id [8]byte, secret [16]byte, name string) (Role, error)
+	Redeem(id [8]byte, secret [16]byte, name string, as Bearer) (Role, error)
 	// Issued notes a certificate, durably, before its holder gets it.
 	Issued(id Identity, cert *x509.Certificate) error
 }
@@ -38,6 +38,7 @@ type joinRequest struct {
 	Secret  []byte
 	Name    string
 	Request []byte // signing request, DER
+	As      Bearer
 }
 
 type joinAnswer struct {
@@ -46,15 +47,15 @@ type joinAnswer struct {
 }
 
 // Join makes the caller a member named name of the cluster that listens at address.
-func Join(ctx context.Context, address string, t Token, name string, now func() time.Time) (*Member, error) {
-	m, err := join(ctx, address, t, name, now)
+func Join(ctx context.Context, address string, t Token, name string, as Bearer, now func() time.Time) (*Member, error) {
+	m, err := join(ctx, address, t, name, as, now)
 	if err != nil {
 		return nil, fmt.Errorf("join the cluster at %s as %s: %w", address, name, err)
 	}
 	return m, nil
 }
 
-func join(ctx context.Context, address string, t Token, name string, now func() time.Time) (*Member, error) {
+func join(ctx context.Context, address string, t Token, name string, as Bearer, now func() time.Time) (*Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	var authority *x509.Certificate
@@ -82,7 +83,7 @@ func join(ctx context.Context, address string, t Token, name string, now func() 
 	if err != nil {
 		return nil, err
 	}
-	if err := writeMessage(c, &joinRequest{ID: t.ID[:], Secret: t.Secret[:], Name: name, Request: r.request.Raw}); err != nil {
+	if err := writeMessage(c, &joinRequest{ID: t.ID[:], Secret: t.Secret[:], Name: name, Request: r.request.Raw, As: as}); err != nil {
 		return nil, fmt.Errorf("send the request: %w", err)
 	}
 	var a joinAnswer
@@ -157,7 +158,7 @@ func Serve(c net.Conn, a *Authority, r Register, now func() time.Time) (Identity
 
 // refusal is what a refused one is told: not what our store or disk says.
 func refusal(err error) string {
-	for _, known := range []error{ErrTokenUnknown, ErrTokenExpired, ErrTokenName, ErrNameTaken} {
+	for _, known := range []error{ErrTokenUnknown, ErrTokenExpired, ErrTokenName, ErrNameTaken, ErrTokenHost, ErrTokenPerson} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -183,7 +184,7 @@ func admit(q *joinRequest, a *Authority, r Register, now time.Time) (id Identity
 	}
 	copy(tokenID[:], q.ID)
 	copy(secret[:], q.Secret)
-	role, err := r.Redeem(tokenID, secret, q.Name)
+	role, err := r.Redeem(tokenID, secret, q.Name, q.As)
 	if err != nil {
 		return id, nil, err
 	}

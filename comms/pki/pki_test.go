@@ -192,14 +192,14 @@ func (r *register) Issued(id pki.Identity, _ *x509.Certificate) error {
 	return nil
 }
 
-func (r *register) Redeem(id [8]byte, secret [16]byte, name string) (pki.Role, error) {
+func (r *register) Redeem(id [8]byte, secret [16]byte, name string, as pki.Bearer) (pki.Role, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g, ok := r.grants[id]
 	if !ok {
 		return "", pki.ErrTokenUnknown
 	}
-	g, err := g.Redeem(secret, name, r.now())
+	g, err := g.Redeem(secret, name, as, r.now())
 	if err == nil {
 		r.grants[id] = g
 	}
@@ -242,6 +242,7 @@ func TestJoin(t *testing.T) {
 		err   string
 	}{
 		{"a name that cannot be", once, "a/b", "the controller's log says why"},
+		{"by a person", once, "host-1", "the token is for hosts, and no use of it was spent: give it to cascade-agent --join"},
 		{"once", once, "host-1", ""},
 		{"replayed", once, "host-2", "unknown or was used up"},
 		{"another name", named, "host-8", "for another name"},
@@ -252,7 +253,7 @@ func TestJoin(t *testing.T) {
 		{"foreign", token(foreign, "", 1, time.Hour), "host-5", "not the cluster that the token was made for"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m, err := pki.Join(t.Context(), address, test.token, test.as, c.read)
+			m, err := pki.Join(t.Context(), address, test.token, test.as, map[bool]pki.Bearer{false: pki.Host, true: pki.Person}[test.name == "by a person"], c.read)
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Fatalf("joined with %v, want %q", err, test.err)
@@ -268,6 +269,34 @@ func TestJoin(t *testing.T) {
 				t.Errorf("joined as %s, the server says %s and noted %v", m.Identity(), got, reg.issued)
 			}
 		})
+	}
+}
+
+// A token is redeemed by what it is for, and by builds that do not say what they are.
+func TestBearers(t *testing.T) {
+	a := authority(t)
+	for _, c := range []struct {
+		role pki.Role
+		as   pki.Bearer
+		want error
+	}{
+		{pki.RoleAgent, pki.Host, nil},
+		{pki.RoleAgent, pki.AnyBearer, nil},
+		{pki.RoleAgent, pki.Person, pki.ErrTokenHost},
+		{pki.RoleSubmit, pki.Person, nil},
+		{pki.RoleSubmit, pki.AnyBearer, nil},
+		{pki.RoleSubmit, pki.Host, pki.ErrTokenPerson},
+		{pki.RoleObserve, pki.Host, pki.ErrTokenPerson},
+		{pki.RoleAdmin, pki.Host, pki.ErrTokenPerson},
+	} {
+		tok, grant, err := a.NewToken(c.role, "", 2, epoch.Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, err := grant.Redeem(tok.Secret, "n", c.as, epoch)
+		if !errors.Is(err, c.want) || (left.Uses == 2) != (c.want != nil) {
+			t.Errorf("%s by %q: %v, %d uses are left", c.role, c.as, err, left.Uses)
+		}
 	}
 }
 
@@ -328,7 +357,7 @@ func TestJoinGivesUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pki.Join(ctx, l.Addr().String(), tok, "host", time.Now); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := pki.Join(ctx, l.Addr().String(), tok, "host", pki.AnyBearer, time.Now); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("joining one who is silent: %v", err)
 	}
 }

@@ -86,11 +86,23 @@ var (
 	ErrTokenUnknown = errors.New("the token is unknown or was used up")
 	ErrTokenExpired = errors.New("the token has expired; ask for a new one")
 	ErrTokenName    = errors.New("the token is for another name")
+	ErrTokenHost    = errors.New("the token is for hosts, and no use of it was spent: give it to cascade-agent --join HOST --token TOKEN; one for a person is made by cascade cluster user NAME")
+	ErrTokenPerson  = errors.New("the token is for a person, and no use of it was spent: that person types cascade cluster join HOST --token TOKEN; one for hosts is made by cascade cluster token")
 	ErrNameTaken    = errors.New("the name belongs to a member whose certificate is valid; choose another, or have a token made for this name")
 )
 
-// Redeem returns the grant after one more use by who shows the secret and wants the name.
-func (g Grant) Redeem(secret [16]byte, name string, now time.Time) (Grant, error) {
+// Bearer is what shows a token: only a host becomes an agent, and only a person anything else.
+type Bearer string
+
+// Bearers of tokens.
+const (
+	AnyBearer Bearer = "" // of a build that does not say it
+	Host      Bearer = "host"
+	Person    Bearer = "person"
+)
+
+// Redeem returns the grant after one more use by the bearer that shows the secret and wants the name.
+func (g Grant) Redeem(secret [16]byte, name string, as Bearer, now time.Time) (Grant, error) {
 	sum := sha256.Sum256(secret[:])
 	switch {
 	case subtle.ConstantTimeCompare(sum[:], g.Sum[:]) != 1, g.Uses < 1:
@@ -99,6 +111,10 @@ func (g Grant) Redeem(secret [16]byte, name string, now time.Time) (Grant, error
 		return g, ErrTokenExpired
 	case g.Name != "" && g.Name != name:
 		return g, ErrTokenName
+	case as == Person && !g.Role.Client():
+		return g, ErrTokenHost
+	case as == Host && g.Role.Client():
+		return g, ErrTokenPerson
 	}
 	g.Uses--
 	return g, nil

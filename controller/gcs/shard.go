@@ -96,12 +96,13 @@ func openShard(number int, dir string, o *Options, shards int) (*shard, error) {
 		WithValueThreshold(valueThreshold).
 		WithCompression(options.None). // large batches are outside the tables, and small records take more cpu to pack than they save
 		WithMetricsEnabled(false)
-	if err := settle(bo); err != nil {
-		return nil, fmt.Errorf("open shard %d in %s: %w", number, dir, err)
+	err := cmp.Or(removeEmpty(dir), checkTables(dir), settle(bo))
+	var db *badger.DB
+	if err == nil {
+		db, err = badger.Open(bo)
 	}
-	db, err := badger.Open(bo)
 	if err != nil {
-		return nil, fmt.Errorf("open shard %d in %s: %w", number, dir, err)
+		return nil, fmt.Errorf("open shard %d in %s: %w: if its files are damaged, restore a backup (cascade cluster restore), or move the state folder away to begin with an empty one", number, dir, err)
 	}
 	onGroup := o.OnGroup
 	if onGroup == nil {

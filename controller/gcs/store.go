@@ -14,6 +14,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/internal/diskspace"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // Errors of the store.
@@ -115,7 +116,7 @@ type Store struct {
 // process has it, *SchemaError when a newer build wrote it.
 func Open(o Options) (*Store, error) {
 	o.defaults()
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+	if err := safedir.Own(o.Dir); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	lock, err := lockDir(o.Dir)

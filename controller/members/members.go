@@ -148,14 +148,14 @@ func (m *Members) Invite(role pki.Role, name string, uses int, life time.Duratio
 }
 
 // Redeem implements pki.Register.
-func (m *Members) Redeem(id [8]byte, secret [16]byte, name string) (pki.Role, error) {
+func (m *Members) Redeem(id [8]byte, secret [16]byte, name string, as pki.Bearer) (pki.Role, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g, ok := m.tokens[id]
 	if !ok {
 		return "", pki.ErrTokenUnknown
 	}
-	next, err := g.Redeem(secret, name, m.now())
+	next, err := g.Redeem(secret, name, as, m.now())
 	if err != nil {
 		return "", err
 	}
@@ -238,7 +238,7 @@ func (m *Members) Revoke(role pki.Role, name, serial string) (int, error) {
 		}
 	}
 	if len(rows)+len(tokens) == 0 {
-		return 0, ErrUnknown
+		return 0, m.unknown(role, name)
 	}
 	for _, g := range tokens {
 		if err := m.put(g); err != nil {
@@ -246,6 +246,29 @@ func (m *Members) Revoke(role pki.Role, name, serial string) (int, error) {
 		}
 	}
 	return len(rows) + len(tokens), m.note(m.revoke(rows)...)
+}
+
+// unknown says as what else a name is known. m.mu is held.
+func (m *Members) unknown(role pki.Role, name string) error {
+	roles := map[pki.Role]bool{}
+	for _, r := range m.members {
+		if name != "" && r.Name == name && r.Revoked == 0 {
+			roles[r.Role] = true
+		}
+	}
+	for _, g := range m.tokens {
+		if name != "" && g.Name == name && g.Uses > 0 {
+			roles[g.Role] = true
+		}
+	}
+	var hints []string
+	for _, r := range slices.Sorted(maps.Keys(roles)) {
+		hints = append(hints, fmt.Sprintf("--role %s", r))
+	}
+	if len(hints) == 0 {
+		return ErrUnknown
+	}
+	return fmt.Errorf("%w: %s is no %s; say %s", ErrUnknown, name, role, strings.Join(hints, " or "))
 }
 
 // Expire forgets tokens and certificates whose time is over.

@@ -66,7 +66,7 @@ func (h *head) token(role pki.Role, name string, uses int) pki.Token {
 
 // join does what pki.Serve does for one who joins, and returns the serial number.
 func (h *head) join(tok pki.Token, name string) (string, error) {
-	role, err := h.Redeem(tok.ID, tok.Secret, name)
+	role, err := h.Redeem(tok.ID, tok.Secret, name, pki.AnyBearer)
 	if err != nil {
 		return "", err
 	}
@@ -193,6 +193,10 @@ func TestRevocation(t *testing.T) {
 		if _, err := h.Revoke(pki.Role(c[0]), c[1], c[2]); !errors.Is(err, members.ErrUnknown) {
 			t.Errorf("revoke %v: %v", c, err)
 		}
+	}
+	h.token(pki.RoleSubmit, "carl", 1)
+	if _, err := h.Revoke(pki.RoleAgent, "carl", ""); !errors.Is(err, members.ErrUnknown) || !strings.Contains(err.Error(), "carl is no agent; say --role submit") {
+		t.Errorf("a person in place of a host: %v", err)
 	}
 	h.stop()
 	h.start()

@@ -18,7 +18,7 @@ var ErrHeld = errors.New("another process holds the lock")
 // that was opened before that is no lock any more, and the one at path is taken.
 func Lock(path string) (*os.File, error) {
 	for {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("open lock: %w", err)
 		}
