@@ -43,7 +43,7 @@ class State:
     """What the process was like, and whether it still is. For the main thread."""
 
     def __init__(self, interrupt: int) -> None:
-        """interrupt is the signal of the executor's own. It takes the process as it is. Standard streams and handlers of signals are those of the executor by now."""
+        """Takes the process as it is, with the executor's streams and handlers, of which that of interrupt is one."""
         self._mask = os.umask(0o077)
         os.umask(self._mask)
         self._start = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -127,7 +127,7 @@ class State:
         return self._environ._data.copy() if os.environ is self._environ else {}  # type: ignore[attr-defined]
 
     def _set_variables(self, kept: dict[bytes, bytes]) -> None:
-        os.environ = self._environ
+        os.environ = self._environ  # noqa: B003 (this one, whatever the name stood for)
         now = self._read_variables()
         for name in now.keys() - kept.keys():
             del os.environb[name]
