@@ -247,7 +247,7 @@ func outcome(t *testing.T, c *cascade.Cluster, j *cascade.Job) string {
 		if log != "" {
 			lines := strings.Split(strings.TrimRight(lineNumbers.ReplaceAllString(log, `", in`), "\n"), "\n")
 			lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, `  File "/`) }) // of Python itself
-			slices.Sort(lines) // those of a child come on another way
+			slices.Sort(lines)                                                                                       // those of a child come on another way
 			fmt.Fprintf(&b, "%s printed\n  %s\n", r.Name, strings.Join(lines, "\n  "))
 		}
 	}

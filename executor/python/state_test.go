@@ -67,6 +67,22 @@ outputs: [after.found]
 	}
 }
 
+// A process stays in which tasks have loaded modules that keep state of their own.
+func TestProcessStays(t *testing.T) {
+	needs.Python(t)
+	c := cascadetest.Start(t, cascade.WithCPU(1))
+	job := submitText(t, c, "testdata/state", []byte(`job: stays
+environments: {py: {python: {}, py_modules: [./lazy.py]}}
+tasks:
+  use: {for: {i: "1..4"}, run: "py:lazy.use", out: [pid]}
+  same: {run: "py:lazy.same", in: {pids: "use[*].pid"}, out: [same]}
+outputs: [same.same]
+`))
+	if got := outcome(t, c, job); !strings.HasSuffix(got, "same.same = true\n") {
+		t.Errorf("got %s", got)
+	}
+}
+
 var _ = cascade.Func1("Change", change, "with -> found")
 
 type changeParams struct{ What string }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+_SHARED = "working_dir and py_modules are shared by tasks and cannot be written to"
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -28,4 +29,4 @@ class Code:
         names = [os.path.abspath(os.fsdecode(n)) for n in (error.filename, error.filename2) if isinstance(n, (str, bytes))]
         if not any((name + os.sep).startswith(folder) for name in names for folder in self._folders):
             return ""
-        return ": working_dir and py_modules are shared by tasks and cannot be written to: write to cascade.current().scratch or .dir"
+        return f": {_SHARED}: write to cascade.current().scratch or .dir"

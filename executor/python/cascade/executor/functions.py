@@ -145,7 +145,9 @@ def refuse_lazy(name: str, value: Any) -> None:
     kind = type(value).__name__
     if isinstance(value, types.CoroutineType):
         value.close()  # or Python warns that it was never awaited
-    fix = "await it in asyncio.run(...)" if kind in ("coroutine", "async_generator") else "return list(...) of it, or declare a series (generates)"
+    fix = "return list(...) of it, or declare a series (generates)"
+    if kind in ("coroutine", "async_generator"):
+        fix = "await it in asyncio.run(...)"
     raise TypeError(f"function {name} gives an object of type {kind}, which nothing would compute: {fix}")
 
 

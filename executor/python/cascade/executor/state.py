@@ -43,7 +43,7 @@ class State:
     """What the process was like, and whether it still is. For the main thread."""
 
     def __init__(self, interrupt: int) -> None:
-        """interrupt is the signal of the executor's own. It takes the process as it is. Standard streams and handlers of signals are those of the executor by now."""
+        """Takes the process as it is, with the executor's streams and handlers, of which that of interrupt is one."""
         self._mask = os.umask(0o077)
         os.umask(self._mask)
         self._start = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -127,7 +127,7 @@ class State:
         return self._environ._data.copy() if os.environ is self._environ else {}  # type: ignore[attr-defined]
 
     def _set_variables(self, kept: dict[bytes, bytes]) -> None:
-        os.environ = self._environ
+        os.environ = self._environ  # noqa: B003 (this one, whatever the name stood for)
         now = self._read_variables()
         for name in now.keys() - kept.keys():
             del os.environb[name]
@@ -208,11 +208,11 @@ def _set_sys(kept: Any) -> None:
 
 
 def _paths() -> Any:
-    return sys.path[:], sys.meta_path[:], sys.path_hooks[:], sys.argv[:]
+    return sys.path[:], sys.argv[:]
 
 
 def _set_paths(kept: Any) -> None:
-    sys.path[:], sys.meta_path[:], sys.path_hooks[:], sys.argv[:] = kept
+    sys.path[:], sys.argv[:] = kept
 
 
 def _priority() -> Any:
@@ -235,11 +235,11 @@ def _set_timers(kept: list[bool]) -> None:
             _signal.setitimer(n, 0)
 
 
-def _blocked() -> set[int]:
+def _blocked() -> Any:
     return _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
 
 
-def _set_blocked(kept: set[int]) -> None:
+def _set_blocked(kept: Any) -> None:
     _signal.pthread_sigmask(_signal.SIG_SETMASK, kept)
 
 
@@ -258,13 +258,14 @@ def _warnings() -> Any:
 def _set_warnings(kept: Any) -> None:
     with warnings.catch_warnings():  # entering and leaving it tells the interpreter that they are others
         pass
-    warnings.filters[:], warnings.showwarning, warnings.formatwarning = kept
+    filters: Any = warnings.filters
+    filters[:], warnings.showwarning, warnings.formatwarning = kept
 
 
 def _logging() -> Any:
     logging = sys.modules.get("logging")
     if logging is None:
-        return None
+        return 0, 30, False, True, [], []  # as it will be: 30 is WARNING
     root = logging.root
     return root.manager.disable, root.level, root.disabled, root.propagate, root.handlers[:], root.filters[:]
 
@@ -272,14 +273,14 @@ def _logging() -> Any:
 def _set_logging(kept: Any) -> None:
     logging = sys.modules["logging"]
     root = logging.root
-    off, level, root.disabled, root.propagate, root.handlers[:], root.filters[:] = kept or (0, logging.WARNING, False, True, [], [])
+    off, level, root.disabled, root.propagate, root.handlers[:], root.filters[:] = kept
     root.setLevel(level)
     logging.disable(off)
 
 
 def _defaults() -> Any:
     """What modules of the standard library remember; each is None in one that was just imported."""
-    found = sys.modules.get
+    found: Callable[[str], Any] = sys.modules.get
     socket, tempfile, processes = found("_socket"), found("tempfile"), found("multiprocessing.context")
     return (
         None if socket is None else socket.getdefaulttimeout(),
@@ -289,7 +290,7 @@ def _defaults() -> Any:
 
 
 def _set_defaults(kept: Any) -> None:
-    found = sys.modules.get
+    found: Callable[[str], Any] = sys.modules.get
     socket, tempfile, processes = found("_socket"), found("tempfile"), found("multiprocessing.context")
     if socket is not None:
         socket.setdefaulttimeout(kept[0])

@@ -230,9 +230,10 @@ class Worker:
         """An error with who and where. People see which try an attempt is: its lower half."""
         w = self.welcome
         tail = self.logs.tail() if run is self.current else b""
+        message, stack = _clip(self.code.named(message)), _clip(self.code.named(stack))
         return m.TaskError(
-            kind, _clip(self.code.named(message)), codes, _clip(self.code.named(stack)), run.title(), run.attempt & 0xFFFF, w.agent, w.executor, log_tail=tail
-        )
+            kind, message, codes, stack, run.title(), run.attempt & 0xFFFF, w.agent, w.executor, log_tail=tail
+        )  # fmt: skip
 
     # ---- the main thread
 
