@@ -71,6 +71,10 @@ func createBeside(target string, perm fs.FileMode) (f *os.File, err error) {
 			break
 		}
 	}
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		failed.Path = target // which the user knows
+	}
 	return f, err
 }
 

@@ -169,6 +169,9 @@ func TestAFailureLeavesTheFile(t *testing.T) {
 	if !errors.Is(err, failure) || read(t, path) != "old" || entries(t, dir) != 1 {
 		t.Errorf("%v; the file has %q, the folder %d names", err, read(t, path), entries(t, dir))
 	}
+	if err := WriteBytes(filepath.Join(dir, "none", "x"), nil); err == nil || err.Error() != "open "+filepath.Join(dir, "none", "x")+": no such file or directory" {
+		t.Errorf("in a folder that is not there: %v", err)
+	}
 	if err := WriteBytes(path, []byte("new")); err != nil || read(t, path) != "new" || entries(t, dir) != 1 {
 		t.Errorf("%v; the file has %q, the folder %d names", err, read(t, path), entries(t, dir))
 	}

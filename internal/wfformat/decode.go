@@ -105,7 +105,7 @@ var older = [...]string{"1.0", "1.1", "1.2", "1.3"}
 
 func decode(file string, b []byte) (*document, error) {
 	var d document
-	if text := bytes.TrimSpace(b); len(text) > 0 && text[0] != '{' {
+	if text := bytes.TrimSpace(b); len(text) > 0 && text[0] != '{' && text[0] != '[' {
 		return nil, fmt.Errorf("%s: it is %s, and no WfFormat file, which is a JSON object: wfcommons makes WfFormat of what other systems have recorded", file, cmp.Or(Foreign(b), "another text"))
 	}
 	if err := json.Unmarshal(b, &d); err != nil {
