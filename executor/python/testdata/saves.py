@@ -1,5 +1,6 @@
 """A job file with parameters is submitted, and its outputs are copied to files: saves.py ADDRESS FOLDER FOLDER-OF-FILES."""
 
+import faulthandler
 import os
 import pathlib
 import sys
@@ -7,6 +8,7 @@ import threading
 
 import cascade
 
+faulthandler.dump_traceback_later(600, exit=True)  # what waits for ever ends the program
 address, source, folder = sys.argv[1:]
 os.mkfifo(os.path.join(folder, "pipe.txt"))
 os.symlink("linked.txt", os.path.join(folder, "link.txt"))
