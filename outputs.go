@@ -52,6 +52,18 @@ func CheckOutputs(g *dag.Graph, dir string, keep ...string) error {
 		}
 	}
 	paths := outputPaths(dir, places, nil)
+	first := map[string]int{} // of the places, by folder and plain name
+	for k, p := range places {
+		if !strings.HasSuffix(p.to, "/") {
+			continue
+		}
+		plain := filepath.Join(c.resolve(within(dir, p.to)), plainName(p.name))
+		if other, taken := first[plain]; !taken {
+			first[plain] = k
+		} else if places[other].name != p.name {
+			c.problem(exports[k], "choose other values for the loop, or another folder for one of them", "outputs %s and %s would both have the file name %s", places[other].name, p.name, filepath.Base(plain))
+		}
+	}
 	for k, path := range paths {
 		c.file(exports[k], places[k].name, path)
 	}
@@ -152,7 +164,8 @@ type outputPlace struct{ name, to string }
 
 // outputPaths returns where datasets go, "" for those without a place. In a folder a file
 // has the name of its dataset, put plainly; those that would have one name, also with
-// datasets that are missing now, have names as references write them.
+// datasets that are missing now, have names as references write them. That is left to what
+// is known when the job has run: CheckOutputs refuses names that are known to meet before.
 func outputPaths(dir string, places []outputPlace, missing []string) []string {
 	names := make(map[string]string, len(places)) // plain file names, and the datasets that have them first
 	meet := map[string]bool{}
