@@ -325,7 +325,7 @@ func TestHostilePeers(t *testing.T) {
 		"blob out of order": func(p *peerEnd) {
 			p.sayBody(&comms.Blob{Hash: hashOf([]byte("a")), Total: 10, Offset: 5}, []byte("b"))
 		},
-		"blob too large":     func(p *peerEnd) { p.sayBody(&comms.Blob{Hash: hashOf([]byte("a")), Total: 1 << 60}, []byte("b")) },
+		"blob of no hash":    func(p *peerEnd) { p.sayBody(&comms.Blob{Hash: "a", Total: 1}, []byte("b")) },
 		"an agent's message": func(p *peerEnd) { p.say(&comms.Register{Agent: "x"}) },
 		"no message": func(p *peerEnd) {
 			if err := p.link.Send([]byte{0xc1}, nil); err != nil {
