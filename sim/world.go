@@ -26,7 +26,7 @@ type Result struct {
 
 // Bounds of a run. One that passes them never ends.
 const (
-	maxSteps = 40_000
+	maxSteps = 200_000
 	patience = 3 * time.Minute // virtual, after all is well again
 )
 
