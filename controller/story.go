@@ -325,7 +325,7 @@ func eventRows(p *pager, g *dag.Graph, e *comms.Event, agent string) bool {
 // That is never in words, as the cause of an attempt's end by others is.
 func tellsStart(e *comms.Event) bool {
 	switch e.Kind {
-	case comms.EventFinished, comms.EventRetry, comms.EventFailed, comms.EventCancelled:
+	case comms.EventFinished, comms.EventRetry, comms.EventFailed: // one that is cancelled has told its start before
 	default:
 		return false
 	}

@@ -35,6 +35,8 @@ func TestStoryOfEnds(t *testing.T) {
 			[]string{"started because a[1].x was published: ", "retried because the run: 2 s; setup: no such function"}},
 		{"its gang starts over", comms.Event{Kind: comms.EventRetry, Task: 3, Executor: 7, Cause: comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: 1}, Text: "its gang starts over"}, Usage: usage},
 			[]string{"retried because a[1] ended: its gang starts over: executor 7; 2 s"}},
+		{"cancelled for another's failure", comms.Event{Kind: comms.EventCancelled, Task: 3, Executor: 7, Cause: comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: 1}}, Usage: usage},
+			[]string{"cancelled because a[1] ended: executor 7; 2 s"}},
 		{"what it made is gone", comms.Event{Kind: comms.EventRetry, Task: 1, Cause: comms.Cause{Kind: comms.CauseDataset, Ref: comms.DatasetRef{Task: 1}, Text: "this dataset is gone and is needed again"}},
 			[]string{"retried because a[1].x: this dataset is gone and is needed again: "}},
 	} {

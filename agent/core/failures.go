@@ -135,10 +135,11 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 	e.Task, e.Attempt, e.Agent = j.taskName(t), comms.Try(s.attempt), c.cfg.Agent
 	gs := j.groupOf(t)
 	if e.Kind == comms.ErrorCancelled {
+		if r != nil {
+			c.noteStarted(r) // its end does not say what made it start
+			cause = r.endCause()
+		}
 		if by := j.endedBy(r); by != nil { // who reads it must know what it counts with
-			if r != nil {
-				c.noteStarted(r) // its end does not say what made it start
-			}
 			cause = *by
 		}
 		c.noteEnd(j, comms.Event{Kind: comms.EventCancelled, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
