@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -148,6 +150,16 @@ func (a *app) withRun(ctx context.Context, name string, f func(*report.Run, comm
 	})
 }
 
+// unwritten says that the file of a path that the user gave could not be written: a path that
+// cannot be opened is bad input, a disk that is full is not.
+func unwritten(path string, err error) error {
+	var failed *fs.PathError
+	if errors.As(err, &failed) && failed.Op == "write" {
+		return fmt.Errorf("write %s: %w", path, failed.Err)
+	}
+	return badInput{fmt.Errorf("write %s: %w", path, err)}
+}
+
 // write calls f with standard output, or with the file of this name, which is whole
 // or not there.
 func (a *app) write(path string, f func(io.Writer) error) error {
@@ -159,7 +171,7 @@ func (a *app) write(path string, f func(io.Writer) error) error {
 		return err
 	}
 	if err := outfile.WriteBytes(path, b.Bytes()); err != nil {
-		return badInput{fmt.Errorf("write %s: %w", path, err)}
+		return unwritten(path, err)
 	}
 	if a.json {
 		return a.printJSON(map[string]string{"file": path})

@@ -204,7 +204,7 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 	}
 	if f.svg != "" {
 		if err := outfile.WriteBytes(f.svg, report.Picture(g, p).SVG()); err != nil {
-			return badInputf("write picture: %w", err)
+			return unwritten(f.svg, err)
 		}
 	}
 	if f.html != "" {
@@ -213,7 +213,7 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 			return err
 		}
 		if err := outfile.WriteBytes(f.html, page.Bytes()); err != nil {
-			return badInputf("write page: %w", err)
+			return unwritten(f.html, err)
 		}
 	}
 	rows := make([]comms.PlanRow, len(p.Tasks))

@@ -191,7 +191,7 @@ func (a *app) profileExportCommand() *cobra.Command {
 				return err
 			}
 			if err := outfile.WriteBytes(args[0], b); err != nil {
-				return badInputf("write profiles: %w", err)
+				return unwritten(args[0], err)
 			}
 			return a.said("%s: %s", args[0], counted(&f))
 		},
