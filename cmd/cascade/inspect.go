@@ -349,8 +349,11 @@ func jobName(ctx context.Context, client *cascade.Client, j *cascade.Job) (strin
 }
 
 func (a *app) cancelCommand() *cobra.Command {
-	return a.steerCommand("cancel JOB", "Stop what runs of a job and start nothing more of it", "job %s is being cancelled",
-		func(ctx context.Context, j *cascade.Job) error { return j.Cancel(ctx, "cancelled by the user") })
+	reason := "cancelled by the user"
+	c := a.steerCommand("cancel JOB", "Stop what runs of a job and start nothing more of it", "job %s is being cancelled",
+		func(ctx context.Context, j *cascade.Job) error { return j.Cancel(ctx, reason) })
+	c.Flags().StringVar(&reason, "reason", reason, "why, for those who ask about the job")
+	return c
 }
 
 func (a *app) holdCommand() *cobra.Command {
