@@ -79,6 +79,8 @@ func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
 		if err != nil {
 			return err
 		}
+		startedOver(rows, b.Reset)
+		startedOver(rows, b.Moved)
 		for i := range b.Events {
 			b.Events[i].Each(func(e *comms.Event) bool {
 				if row := rows[e.Task]; row != nil {
@@ -112,6 +114,16 @@ func (c *Controller) taskRows(p *pager, q *comms.Query, g *dag.Graph) error {
 	}
 	p.page.Rows, p.page.Cursor = whole.page.Rows, cursor
 	return whole.err
+}
+
+// startedOver has the rows of tasks that start over say nothing of where and when they ran before:
+// that may be an agent which is lost.
+func startedOver(rows map[dag.TaskIndex]*comms.TaskRow, tasks []comms.Range) {
+	for i, row := range rows {
+		if slices.ContainsFunc(tasks, func(r comms.Range) bool { return r.First <= i && i <= r.Last }) {
+			*row = comms.TaskRow{Name: row.Name, Index: row.Index, Group: row.Group, State: row.State, Attempt: row.Attempt}
+		}
+	}
 }
 
 // pageOf finds the tasks of a page and the batches that are of them, without

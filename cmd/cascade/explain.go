@@ -119,7 +119,7 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 	if err != nil {
 		return nil, err
 	}
-	if x.Attempt > 1 {
+	if x.Attempt > 1 || told.begun && x.Started == "" { // else nothing was before
 		x.Before = told.before
 	}
 	if told.lost != nil && !a.alone {
@@ -332,7 +332,7 @@ func (a *app) printExplanation(x *explanation) {
 		a.fact("ran on", "agent %s, executor %d, attempt %d, from %s for %s", x.Agent, x.Executor, x.Attempt, clock(x.Started), report.Seconds(x.Seconds))
 	}
 	if x.Before != nil {
-		a.fact("before", "%s", x.Before.text(x.Attempt))
+		a.fact("before", "%s", x.Before.text(x.Attempt, x.Started == ""))
 	}
 	if x.Started != "" {
 		a.fact("started", "%s", x.start())

@@ -16,6 +16,7 @@ import (
 // past is what the story of a task says of it.
 type past struct {
 	before *restart        // what became of the last attempt that another followed; nil when nothing says so
+	begun  bool            // some attempt has begun
 	start  *comms.StoryRow // of the last attempt; nil when it has not started
 	lost   *comms.StoryRow // the loss of its agent, for which it waits; nil when it does not
 }
@@ -38,12 +39,15 @@ func readPast(story iter.Seq2[*comms.StoryRow, error]) (p past, err error) {
 		switch row.What {
 		case "started":
 			done, again = false, false
-			p.start, p.lost = row, nil
+			p.begun, p.start, p.lost = true, row, nil
 		case "finished":
 			done, again = true, false
 			p.lost = nil
 		case "retried", "starts over":
 			p.before = &restart{At: row.At, Attempt: row.Attempt, Done: done, Why: whyOf(row)}
+			if p.lost != nil && p.before.Why == "lost with agent "+p.lost.Agent {
+				p.before.Why += " at " + atSecond(p.lost.At) + " (" + p.lost.Cause + ")"
+			}
 			done, again = false, true
 			p.start, p.lost = nil, nil
 		case "gang starts over":
@@ -69,11 +73,17 @@ func whyOf(row *comms.StoryRow) string {
 	return strings.Join(slices.DeleteFunc(why, func(s string) bool { return s == "" || s == "the run" }), "; ")
 }
 
-// text says what became of the attempt, that before the last unless it is known which.
-func (b *restart) text(last uint32) string {
+// text says what became of the attempt, that before the last unless it is known which; the last
+// itself when none has begun since, as of a task that waits.
+func (b *restart) text(last uint32, waits bool) string {
 	attempt := cmp.Or(b.Attempt, last-1)
+	if waits {
+		attempt = cmp.Or(b.Attempt, last)
+	}
 	lost := strings.HasPrefix(b.Why, "lost with agent ")
 	switch {
+	case lost && waits && !b.Done:
+		return fmt.Sprintf("attempt %d was %s", attempt, oneLine(b.Why))
 	case lost && b.Done:
 		return fmt.Sprintf("attempt %d was done, and was repeated from %s on: its outputs were %s", attempt, clock(b.At), oneLine(b.Why))
 	case lost:

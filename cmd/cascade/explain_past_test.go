@@ -84,3 +84,23 @@ func TestLossIsExplained(t *testing.T) {
 		}
 	}
 }
+
+// A task that waits after the loss of its agent says with which agent its attempt was lost, when and how.
+func TestLostAttemptIsExplained(t *testing.T) {
+	rows := []comms.StoryRow{
+		{At: "2026-11-20T08:00:01Z", What: "started", Attempt: 1, Agent: "b"},
+		{At: "2026-11-20T08:00:02Z", What: "agent lost", Agent: "b", Cause: "connection closed"},
+		{At: "2026-11-20T08:00:03Z", What: "starts over", Cause: "lost with agent b"},
+	}
+	told, err := readPast(func(yield func(*comms.StoryRow, error) bool) {
+		for i := range rows {
+			if !yield(&rows[i], nil) {
+				return
+			}
+		}
+	})
+	want := "attempt 1 was lost with agent b at " + atSecond(rows[1].At) + " (connection closed)"
+	if err != nil || !told.begun || told.before == nil || told.before.text(1, true) != want {
+		t.Errorf("told is %+v, %v: want %q", told, err, want)
+	}
+}

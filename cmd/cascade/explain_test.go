@@ -177,7 +177,7 @@ func TestExplainBefore(t *testing.T) {
 		got := ""
 		if b := told.before; b != nil {
 			b.At = strings.TrimSuffix(strings.TrimPrefix(b.At, "2026-11-20T"), "Z") // which is no time, and printed as it is
-			got = b.text(2)
+			got = b.text(2, false)
 		}
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
