@@ -114,6 +114,7 @@ type LossRow struct {
 	Waiting uint64  `json:"waiting" msgpack:"waiting"`                     // tasks that had yet to begin there
 	Grace   float64 `json:"grace_seconds" msgpack:"grace_seconds"`         // for which they wait for the agent
 	Awaited bool    `json:"awaited,omitempty" msgpack:"awaited,omitempty"` // they wait for it now
+	Open    bool    `json:"open,omitempty" msgpack:"open,omitempty"`       // it is not back, and of these tasks some have yet to end
 	Back    string  `json:"back,omitempty" msgpack:"back,omitempty"`       // when it was there again, and they went on
 }
 

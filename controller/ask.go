@@ -56,9 +56,10 @@ func (c *Controller) heard(rows []comms.AgentRow, now time.Time) {
 // ask answers a question from a snapshot of the store, beside the loop.
 func (c *Controller) ask(a core.Ask) {
 	c.heard(a.Agents, time.Now())
-	var awaited map[string]bool
+	var losses lossesNow
+	var unread error
 	if q, ok := a.Msg.(*comms.Query); ok && q.Kind == comms.QueryLosses {
-		awaited = c.awaited(q.Job)
+		losses, unread = c.lossesNow(q.Job)
 	}
 	c.slow(func() {
 		var m comms.Message
@@ -67,7 +68,9 @@ func (c *Controller) ask(a core.Ask) {
 		switch q := a.Msg.(type) {
 		case *comms.Query:
 			req = q.Req
-			m, err = c.page(q, &a, awaited)
+			if err = unread; err == nil {
+				m, err = c.page(q, &a, losses)
+			}
 		case *comms.Locate:
 			req = q.Req
 			m, err = c.located(q, a.Graph)
@@ -158,7 +161,7 @@ func (p *pager) add(row func() any) bool {
 	return true
 }
 
-func (c *Controller) page(q *comms.Query, a *core.Ask, awaited map[string]bool) (comms.Message, error) {
+func (c *Controller) page(q *comms.Query, a *core.Ask, losses lossesNow) (comms.Message, error) {
 	g := a.Graph
 	p, err := newPager(q)
 	if err != nil {
@@ -192,7 +195,7 @@ func (c *Controller) page(q *comms.Query, a *core.Ask, awaited map[string]bool) 
 	case comms.QueryStory:
 		err = c.storyRows(p, q, g)
 	case comms.QueryLosses:
-		err = c.lossRows(p, q.Job, awaited)
+		err = c.lossRows(p, q.Job, losses)
 	case comms.QueryGraph:
 		var b []byte
 		if b, err = c.store.Graph(q.Job); err == nil {

@@ -95,15 +95,31 @@ func (c *Controller) givenUp(name string, now time.Time) {
 	}
 }
 
-// awaited names the lost agents for which tasks of a job wait now. c.turns is held.
-func (c *Controller) awaited(job comms.JobID) map[string]bool {
-	all := map[string]bool{}
+// lossesNow is how the losses of a job stand.
+type lossesNow struct {
+	awaited map[string]bool    // lost agents for which its tasks wait now
+	open    map[lossOfJob]bool // losses of which tasks have yet to end
+}
+
+type lossOfJob struct {
+	agent string
+	at    int64
+}
+
+// lossesNow tells how the losses of a job stand. c.turns is held.
+func (c *Controller) lossesNow(job comms.JobID) (lossesNow, error) {
+	now := lossesNow{map[string]bool{}, map[lossOfJob]bool{}}
 	for name, of := range c.losses {
 		if _, ok := of[job]; ok {
-			all[name] = slices.ContainsFunc(c.core.HeldBy(name), func(h core.Held) bool { return h.Job == job })
+			now.awaited[name] = slices.ContainsFunc(c.core.HeldBy(name), func(h core.Held) bool { return h.Job == job })
 		}
 	}
-	return all
+	losses, err := c.store.Losses(job)
+	for i := range losses {
+		l := &losses[i]
+		now.open[lossOfJob{l.Agent, l.At}] = l.Back == 0 && c.core.Open(job, slices.Concat(l.Runs, l.Waiting))
+	}
+	return now, err
 }
 
 // lossText says what becomes of the tasks of a job that a lost agent has.
@@ -138,7 +154,7 @@ func count(ranges []comms.Range) (n uint64) {
 }
 
 // lossRows lists when agents were lost that had tasks of a job.
-func (c *Controller) lossRows(p *pager, job comms.JobID, awaited map[string]bool) error {
+func (c *Controller) lossRows(p *pager, job comms.JobID, now lossesNow) error {
 	losses, err := c.store.Losses(job)
 	last := map[string]int64{} // the agent's last loss: it is that for which is waited
 	for i := range losses {
@@ -147,7 +163,7 @@ func (c *Controller) lossRows(p *pager, job comms.JobID, awaited map[string]bool
 	for i := range losses {
 		l := &losses[i]
 		if !p.add(func() any {
-			return &comms.LossRow{Awaited: awaited[l.Agent] && last[l.Agent] == l.At, At: stamp(l.At), Agent: l.Agent, Why: l.Why, Then: lossText(l), Running: count(l.Runs), Waiting: count(l.Waiting),
+			return &comms.LossRow{Awaited: now.awaited[l.Agent] && last[l.Agent] == l.At, Open: now.open[lossOfJob{l.Agent, l.At}], At: stamp(l.At), Agent: l.Agent, Why: l.Why, Then: lossText(l), Running: count(l.Runs), Waiting: count(l.Waiting),
 				Grace: seconds(l.Grace), Back: stamp(l.Back)}
 		}) {
 			break

@@ -80,7 +80,7 @@ func TestLostAgent(t *testing.T) {
 	next := dialAgent(t, net, &fakeAgent{name: "node2", inc: 2, hold: true}) // another process
 	t.Cleanup(next.close)
 	until("given up", func(all []comms.LossRow) bool {
-		return len(all) == 2 && !all[1].Awaited && all[1].Back == "" && all[1].Then == "its 2 tasks restart at once"
+		return len(all) == 2 && !all[1].Awaited && all[1].Open && !all[0].Open && all[1].Back == "" && all[1].Then == "its 2 tasks restart at once"
 	})
 	expect[*comms.Assign](next.peerEnd, "assign", nil)
 	var starts []string

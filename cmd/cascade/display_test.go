@@ -144,8 +144,9 @@ func TestLossesAreTold(t *testing.T) {
 	lost := comms.LossRow{At: at("01"), Agent: "node2", Why: "connection closed", Then: "its 7 tasks restart after a grace of 30 s", Awaited: true}
 	back := lost
 	back.Awaited, back.Back = false, at("05")
-	old := comms.LossRow{At: at("00"), Agent: "node1", Why: "connection closed"} // over before somebody waited
-	for _, rows := range [][]comms.LossRow{{old}, {old, lost}, {old, lost}, {old, back}, {old, back}} {
+	old := comms.LossRow{At: at("00"), Agent: "node1", Why: "connection closed"}                                      // over before somebody waited
+	short := comms.LossRow{At: at("09"), Agent: "node3", Why: "connection closed", Then: "its task restarts at once"} // and has ended again
+	for _, rows := range [][]comms.LossRow{{old}, {old, lost}, {old, lost}, {old, back}, {old, back, short}, {old, back, short}} {
 		s.tellLosses(rows)
 	}
 	var got []string
@@ -154,12 +155,22 @@ func TestLossesAreTold(t *testing.T) {
 		got = append(got, text)
 	}
 	want := []string{"agent node2 lost at " + atSecond(lost.At) + " (connection closed); its 7 tasks restart after a grace of 30 s",
-		"agent node2 lost at " + atSecond(lost.At) + " (connection closed); it was back at " + atSecond(back.Back)}
+		"agent node2 lost at " + atSecond(lost.At) + " (connection closed); it was back at " + atSecond(back.Back),
+		"agent node3 lost at " + atSecond(short.At) + " (connection closed)"}
 	if !slices.Equal(got, want) {
 		t.Errorf("told is %q, want %q", got, want)
 	}
-	s.tellLosses([]comms.LossRow{old, lost})
-	if !slices.Equal(s.lost, want[:1]) {
-		t.Errorf("it waits for %q", s.lost)
+	// A loss whose grace ended at once is told too, to one who begins to wait then; on a
+	// terminal above the foot, once.
+	out.Reset()
+	s = (&app{err: &out, to: "there", now: func() time.Time { return now }}).newProgress(&dag.Graph{Name: "two"}, comms.JobID{})
+	s.foot = &display{}
+	out.Reset()
+	short.Open = true
+	for range 2 {
+		s.tellLosses([]comms.LossRow{old, short})
+	}
+	if got, want := out.String(), "agent node3 lost at "+atSecond(short.At)+" (connection closed); its task restarts at once\n"; got != want {
+		t.Errorf("told on a terminal is %q, want %q", got, want)
 	}
 }

@@ -15,7 +15,7 @@ func lossText(l *comms.LossRow) string {
 	switch {
 	case l.Back != "":
 		return text + "; it was back at " + atSecond(l.Back)
-	case l.Awaited:
+	case l.Awaited || l.Open:
 		return text + "; " + l.Then
 	}
 	return text
@@ -29,23 +29,23 @@ func losses(ctx context.Context, client *cascade.Client, job comms.JobID) ([]com
 	return cascade.Rows[comms.LossRow](ctx, client, comms.QueryLosses, job, "")
 }
 
-// awaitedLosses tells of the lost agents for which tasks of a job wait now.
-func awaitedLosses(ctx context.Context, client *cascade.Client, job comms.JobID) (texts []string, err error) {
+// openLosses tells of the lost agents of which tasks of a job have yet to end.
+func openLosses(ctx context.Context, client *cascade.Client, job comms.JobID) (texts []string, err error) {
 	rows, err := losses(ctx, client, job)
 	for i := range rows {
-		if rows[i].Awaited {
+		if rows[i].Awaited || rows[i].Open {
 			texts = append(texts, lossText(&rows[i]))
 		}
 	}
 	return texts, err
 }
 
-// printLosses prints for which lost agents a job waits.
+// printLosses prints which agents were lost with tasks of a job that have yet to end.
 func (a *app) printLosses(ctx context.Context, client *cascade.Client, p *cascade.Progress) error {
 	if a.json || a.alone || p.Final {
 		return nil
 	}
-	texts, err := awaitedLosses(ctx, client, p.Job)
+	texts, err := openLosses(ctx, client, p.Job)
 	for _, text := range texts {
 		fmt.Fprintf(a.out, "  %s\n", text)
 	}

@@ -31,11 +31,11 @@ type progress struct {
 	built map[string]bool // environments that are said to be built: whether also that they are ready
 	waits string          // what the running job was last said to wait for
 	late  string          // and which deadlines it was said to miss
-	lost  []string        // lost agents for which it waits
 
 	running []comms.TaskRow // that the terminal shows
 	asks    time.Time       // when to ask for them again
 	looks   time.Time       // when to ask for lost agents again
+	looked  bool            // for them: what is new from then on was lost meanwhile
 
 	cores   coresAsked
 	differs uint64 // datasets that it was said to have made again otherwise
@@ -135,7 +135,7 @@ func (s *progress) tick(ctx context.Context, client *cascade.Client, p *cascade.
 	}
 	if s.foot != nil {
 		s.runningTasks(ctx, client, p)
-		_ = s.foot.draw(s.live(p, append(why, s.lost...))) // progress is not the result
+		_ = s.foot.draw(s.live(p, why)) // progress is not the result
 		return
 	}
 	for _, text := range why {
@@ -150,8 +150,8 @@ func (s *progress) tick(ctx context.Context, client *cascade.Client, p *cascade.
 	}
 }
 
-// losses tells of agents that were lost with tasks of the job, when they are and when they
-// are back. It is no error when that cannot be found out.
+// losses tells once of each agent that was lost with tasks of the job, and once that it is
+// back. It is no error when that cannot be found out.
 func (s *progress) losses(ctx context.Context, client *cascade.Client, p *cascade.Progress) {
 	if s.a.to == "" || client == nil || s.now().Before(s.looks) {
 		return
@@ -163,22 +163,28 @@ func (s *progress) losses(ctx context.Context, client *cascade.Client, p *cascad
 }
 
 func (s *progress) tellLosses(rows []comms.LossRow) {
-	s.lost = nil
 	for i := range rows {
 		l := &rows[i]
 		key := l.Agent + " " + l.At
-		switch text := lossText(l); {
-		case l.Awaited:
-			if s.lost = append(s.lost, text); s.foot == nil && !s.told[key] {
-				s.line("%s", text)
-			}
-			s.told[key] = true
-		case s.told[key] && !s.told[key+" over"]:
-			if s.told[key+" over"] = true; s.foot == nil && l.Back != "" {
-				s.line("%s", text)
-			}
+		switch {
+		case !s.looked && !l.Awaited && !l.Open: // over before
+			s.told[key], s.told[key+" back"] = true, true
+		case s.told[key] && (l.Back == "" || s.told[key+" back"]):
+		default:
+			s.told[key], s.told[key+" back"] = true, l.Back != ""
+			s.tell(lossText(l))
 		}
 	}
+	s.looked = true
+}
+
+// tell prints a line that stays: above the foot of a terminal, or as a line of the progress.
+func (s *progress) tell(text string) {
+	if s.foot != nil {
+		s.say("%s", text)
+		return
+	}
+	s.line("%s", text)
 }
 
 // away names the agents of a cluster that have jobs and are not heard of: what they have
@@ -263,12 +269,7 @@ func (s *progress) building(r *comms.EnvironmentRow) string {
 		return text
 	case told && !ready:
 		if s.built[key] = true; r.State == "ready" {
-			text := fmt.Sprintf("environment %s is ready after %s; later jobs find it built", r.Name, report.Seconds(r.Seconds))
-			if s.foot != nil {
-				s.say("%s", text)
-			} else {
-				s.line("%s", text)
-			}
+			s.tell(fmt.Sprintf("environment %s is ready after %s; later jobs find it built", r.Name, report.Seconds(r.Seconds)))
 		}
 	}
 	return ""

@@ -41,6 +41,17 @@ func (c *Core) HeldBy(agent string) (all []Held) {
 	return all
 }
 
+// Open tells whether any of these tasks of a job has yet to end.
+func (c *Core) Open(job comms.JobID, tasks []comms.Range) bool {
+	j := c.running[job]
+	if j == nil || j.states == nil || j.ending != nil {
+		return false
+	}
+	return slices.ContainsFunc(tasks, func(r comms.Range) bool {
+		return j.states.anyOpen(r, func(dag.TaskIndex) bool { return true })
+	})
+}
+
 // whyLost says why tasks start over for which there is no other cause: with which agents
 // they, or what they had made, were lost.
 func (j *job) whyLost() string {
