@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	exec "github.com/cascade-run/cascade/executor"
+	"github.com/cascade-run/cascade/internal/safedir"
 	"github.com/cascade-run/cascade/shm"
 )
 
@@ -71,7 +73,11 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	a := l.agent
 	files, control, err := a.makeFiles(ex.id)
 	files.code = activation.Code
-	defer files.remove()
+	defer func() {
+		if err := files.remove(); err != nil {
+			a.log.Warn().Err(err).Msg("files of an executor stay behind")
+		}
+	}()
 	var proc *process.Process
 	if err == nil {
 		defer func() { _ = control.Close() }() // unmapping a whole mapping cannot fail
@@ -188,12 +194,16 @@ func (a *Agent) makeFiles(id comms.ExecutorID) (executorFiles, *shm.Control, err
 	return f, control, err
 }
 
-func (f executorFiles) remove() {
+func (f executorFiles) remove() error {
 	f.words.close()
-	if f.scratch != "" {
-		os.RemoveAll(f.scratch)
-		os.Remove(f.control)
+	if f.scratch == "" {
+		return nil
 	}
+	err := safedir.Remove(f.scratch)
+	if gone := os.Remove(f.control); !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
 }
 
 func (l *loop) kill(act core.Kill) {

@@ -108,27 +108,11 @@ func OutputFolder(segment string) string { return segment + outputFolder }
 
 const outputFolder = ".d"
 
-// RemoveFolder removes a folder with all that is in it, also where a command has withheld the right to.
-func RemoveFolder(path string) error {
-	if os.RemoveAll(path) == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			if os.Chmod(at, 0o700) != nil { //nolint:gosec // a folder
-				return fs.SkipDir
-			}
-		}
-		return nil
-	})
-	return os.RemoveAll(path)
-}
-
 // RemoveOutputFolders removes what commands left that were killed together with their agent.
 func (s *Store) RemoveOutputFolders() error {
 	dirs, err := filepath.Glob(filepath.Join(s.dir, ledger.Output.String()[:1]+"[0-9]*"+outputFolder))
 	for _, dir := range dirs {
-		err = errors.Join(err, RemoveFolder(dir))
+		err = errors.Join(err, safedir.Remove(dir))
 	}
 	if err != nil {
 		return fmt.Errorf("remove folders of outputs: %w", err)
@@ -315,14 +299,14 @@ func (s *Store) Remove(id ledger.SegmentID) error {
 	path, err := s.find(id)
 	output := s.Path(ledger.Output, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return RemoveFolder(OutputFolder(output)) // its executor died, unless there was never any
+		return safedir.Remove(OutputFolder(output)) // its executor died, unless there was never any
 	}
 	if err != nil {
 		return err
 	}
 	err = s.removePath(path)
 	if path == output {
-		err = errors.Join(err, RemoveFolder(OutputFolder(output)))
+		err = errors.Join(err, safedir.Remove(OutputFolder(output)))
 	}
 	return err
 }
@@ -448,7 +432,7 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	err := s.RemoveStale()
-	if rerr := os.RemoveAll(s.dir); rerr != nil {
+	if rerr := safedir.Remove(s.dir); rerr != nil {
 		err = errors.Join(err, rerr)
 	}
 	if err := errors.Join(err, s.lockFile.Close()); err != nil {

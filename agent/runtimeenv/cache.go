@@ -303,7 +303,7 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	made := false
 	defer func() {
 		if build != nil && !made {
-			err = errors.Join(err, removeTree(build.Dir))
+			err = errors.Join(err, safedir.Remove(build.Dir))
 		}
 	}()
 	if err != nil {
@@ -403,7 +403,7 @@ func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, par
 		stale = append(stale, place)
 	}
 	for _, dir := range stale {
-		err = errors.Join(err, removeTree(dir))
+		err = errors.Join(err, safedir.Remove(dir))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("remove what a killed build left: %w", err)
@@ -420,7 +420,7 @@ func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, par
 		if err = p.Create(ctx, env, b); err == nil {
 			return b, nil
 		}
-		err = errors.Join(err, removeTree(dir))
+		err = errors.Join(err, safedir.Remove(dir))
 		var passing transient
 		if ctx.Err() != nil || !errors.As(err, &passing) || !passing.Transient() {
 			return nil, err
