@@ -54,14 +54,15 @@ func isInPlace(p Plugin) bool {
 // other jobs. For a user the modes of folders and files see to it, for root a mount (Activation.ReadOnly).
 type sealed interface{ isSealed() }
 
-// seal takes the right to write from the folders of a tree. Files have none, or are links to those of other trees.
+// seal takes the right to write from the folders and files of a tree. A file with several names keeps its mode, as it may
+// be one of uv's cache, which is the user's: a copy of each would take the disk space of all packages once more.
 func seal(dir string) error {
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.IsDir() {
+		if err != nil || !entry.IsDir() && !entry.Type().IsRegular() {
 			return err
 		}
 		info, err := entry.Info()
-		if err != nil {
+		if err != nil || entry.Type().IsRegular() && info.Sys().(*syscall.Stat_t).Nlink > 1 {
 			return err
 		}
 		return os.Chmod(path, info.Mode().Perm()&^0o222)
@@ -257,7 +258,7 @@ func (c *Cache) prepare(ctx context.Context, p Plugin, env dag.Environment, tell
 	for range attempts {
 		dir := filepath.Join(c.dir, p.Name(), key)
 		again := key
-		if err := c.use(ctx, dir); err != nil { // before the look: from here on nobody removes it
+		if err := c.use(ctx, dir); err != nil { // before the look: from here on it is not removed
 			return "", false, err
 		}
 		if found, err := isMade(p, dir); err != nil || found {
@@ -274,7 +275,7 @@ func (c *Cache) prepare(ctx context.Context, p Plugin, env dag.Environment, tell
 	return "", false, fmt.Errorf("its files changed during each of %d builds: try again when they are at rest", attempts)
 }
 
-// create makes dir unless somebody else did while we waited for the lock. After
+// create makes dir unless another process did while we waited for the lock. After
 // the build it computes the key again: when the sources changed meanwhile, what
 // was built may not be what the key says, and it is thrown away.
 func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, dir string, again *string, tell func(string)) (built bool, err error) {
