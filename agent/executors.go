@@ -83,7 +83,11 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 		defer func() { _ = control.Close() }() // unmapping a whole mapping cannot fail
 		tee := outputTee{loop: l, worker: ex, control: control}
 		if err = ex.fence.open(a.cgroups, a.groupName(ex.id)); err == nil {
-			proc, err = a.start(ex, files, tee, activation, dir)
+			if proc, err = a.start(ex, files, tee, activation, dir); err == nil && proc.Writable() != "" {
+				a.writable.Do(func() {
+					a.log.Info().Str("why", proc.Writable()).Msg("tasks run as root and can write to environments that they share: run the agent as an ordinary user, or permit mounts (CAP_SYS_ADMIN)")
+				})
+			}
 		}
 		defer func() {
 			if err := ex.fence.close(); err != nil {
