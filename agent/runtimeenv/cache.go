@@ -117,8 +117,7 @@ type Cache struct {
 	source   Source        // of packages; nil: there are none
 	recent   recent
 	platform string // for which binaries run here; "": ThisPlatform
-	beside   string // folder on whose disk environments leave floor bytes free; "": they may fill theirs
-	floor    uint64
+	room     room
 
 	mu       sync.Mutex
 	held     map[string]*os.File  // locks of the environments that we use, by folder
@@ -139,7 +138,8 @@ const (
 
 // New returns a cache in dir that knows the built-in plugins and the given ones.
 func New(dir string, plugins ...Plugin) *Cache {
-	c := &Cache{dir: dir, patience: patience, held: map[string]*os.File{}, building: map[string]*building{}}
+	c := &Cache{dir: dir, patience: patience, held: map[string]*os.File{}, building: map[string]*building{},
+		room: room{look: lookAtDisk, free: diskspace.Free}}
 	c.plugins = append(slices.Concat([]Plugin{new(goPlugin), varsPlugin{}, containerPlugin{}}, pythonPlugins(c)), plugins...)
 	if !slices.ContainsFunc(plugins, func(p Plugin) bool { return p.Name() == externalPrefix+dag.CondaPlugin }) {
 		c.plugins = append(c.plugins, condaPlugin{})
@@ -313,7 +313,7 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	if *again, err = p.Key(ctx, env); err != nil || *again != key {
 		return false, err
 	}
-	if err := c.leaves(); err != nil {
+	if err := c.room.left(c.dir, "it was built and removed again"); err != nil {
 		return false, err
 	}
 	rec := Record{Plugin: p.Name(), Key: key, Name: env.Name, What: describe(p, env), Source: env.Source,
@@ -333,28 +333,6 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	}
 	made = true
 	return true, nil
-}
-
-// Leave bounds how far environments may fill the disk of a folder, if theirs is the same: what leaves less
-// than so many free bytes once it is built is removed again, and fails.
-func (c *Cache) Leave(folder string, floor uint64) { c.beside, c.floor = folder, floor }
-
-func (c *Cache) leaves() error {
-	if c.beside == "" {
-		return nil
-	}
-	same, err := diskspace.Same(c.dir, c.beside)
-	if err != nil || !same {
-		return err
-	}
-	free, err := diskspace.Free(c.dir)
-	if err != nil {
-		return err
-	}
-	if err := diskspace.Leaves(c.dir, free, 0, c.floor); err != nil {
-		return fmt.Errorf("it was built and removed again (cascade env prune frees what is not in use, --cache names another folder): %w", err)
-	}
-	return nil
 }
 
 // ownFolder makes a folder of the cache. What others could put there would run as this user.
@@ -418,7 +396,7 @@ func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, par
 			}
 		}
 		b := &Build{Dir: dir, Place: filepath.Join(parent, key), tell: tell}
-		if err = p.Create(ctx, env, b); err == nil {
+		if err = c.room.build(ctx, c.dir, func(ctx context.Context) error { return p.Create(ctx, env, b) }); err == nil {
 			return b, nil
 		}
 		err = errors.Join(err, safedir.Remove(dir))
