@@ -17,8 +17,8 @@ import (
 
 // Clean removes what the agent of a state folder had outside it: processes,
 // shared memory, sockets. The agent must be dead, or is ended when force is set;
-// else the error is a *owner.ServedError. What lay in memory is made again when it
-// is needed; with all the state itself goes, too. No agent starts meanwhile.
+// else the error is a *owner.ServedError. Datasets in memory are recomputed when they
+// are needed; with all the state itself goes, too. No agent starts meanwhile.
 func Clean(state string, force, all bool) (owner.Cleaned, error) {
 	var c owner.Cleaned
 	lock, ended, err := owner.Take(state, lockName, force)

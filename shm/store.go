@@ -31,7 +31,7 @@ var (
 // Options say where a store lives.
 type Options struct {
 	Root     string           // tmpfs folder; "" means DefaultRoot
-	Name     string           // of the agent; letters, digits, '-', '_' and '.'; anybody on the host can see it
+	Name     string           // of the agent; letters, digits, '-', '_' and '.'; all users of the host can see it
 	SpillDir string           // folder on disk for spill files, made when missing
 	Floors   diskspace.Floors // free bytes of its disk that spilled datasets leave; zero: none
 	System   System
@@ -61,7 +61,7 @@ func OpenStore(o Options) (*Store, error) {
 	}
 	s := &Store{sys: o.System.withDefaults(), spill: o.SpillDir, floors: o.Floors}
 	s.dir = filepath.Join(o.Root, fmt.Sprintf("cascade-%d-%s", os.Getuid(), o.Name))
-	// /dev/shm is open to all users: a folder of this name may be somebody's trap.
+	// /dev/shm is open to all users: a folder of this name may be another user's trap.
 	if err := safedir.Private(s.dir); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -102,8 +102,8 @@ func (s *Store) Path(kind ledger.Kind, id ledger.SegmentID) string {
 	return filepath.Join(s.dir, SegmentName(kind, id))
 }
 
-// OutputFolder is the folder in which a command writes an output, given the path of its segment. What the
-// command leaves there beside the output is removed with the folder.
+// OutputFolder is the folder in which a command writes an output, given the path of its segment. Files
+// that the command leaves there beside the output are removed with the folder.
 func OutputFolder(segment string) string { return segment + outputFolder }
 
 const outputFolder = ".d"

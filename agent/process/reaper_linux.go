@@ -112,7 +112,7 @@ func reap(args []string, score string) error {
 	if err := sweep(); err != nil {
 		return err
 	}
-	_, _ = agent.Write(fmt.Appendf(nil, "exit %d", uint32(status))) // fails when the agent is dead: nobody asks any more
+	_, _ = agent.Write(fmt.Appendf(nil, "exit %d", uint32(status))) // fails when the agent is dead: it is not needed then
 	return nil
 }
 

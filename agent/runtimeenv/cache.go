@@ -191,10 +191,10 @@ func (c *Cache) Key(ctx context.Context, env dag.Environment) (string, error) {
 }
 
 // Prepare makes env unless the cache has it, and returns how to start executors
-// in it; until Close nobody prunes it. It may take minutes. Callers may ask for one environment at the same
+// in it; until Close it is not pruned. It may take minutes. Callers may ask for one environment at the same
 // time: one of them builds, the others wait. tell, when it is not nil, is told that something
-// is built ("") and what that waits for, from another goroutine perhaps. What was found is not looked for again
-// within a second unless a file has changed.
+// is built ("") and what that waits for, from another goroutine perhaps. It answers from memory for
+// a second after a look at the files, unless one has changed.
 func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text string)) (Activation, error) {
 	q := c.recent.ask(env) // before the look: a file that changes meanwhile makes another question
 	act, found := c.recent.find(q)
@@ -335,7 +335,7 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	return true, nil
 }
 
-// ownFolder makes a folder of the cache. What others could put there would run as this user.
+// ownFolder makes a folder of the cache, in which no other user can put programs: they would run as this one.
 func (c *Cache) ownFolder(dir string) error {
 	return cmp.Or(safedir.Own(c.dir), safedir.Own(dir))
 }
@@ -490,7 +490,7 @@ func lockFile(ctx context.Context, path string, how int) (*os.File, error) {
 }
 
 // Delete removes what was made under a key of Activation.Keys. It is an error when
-// somebody uses it, this Cache too until Close.
+// it is in use, by this Cache too until Close.
 func (c *Cache) Delete(key string) error {
 	for _, p := range c.plugins {
 		prefix := p.Name() + "-"

@@ -456,8 +456,8 @@ func (p pythonExecutor) Create(ctx context.Context, env dag.Environment, b *Buil
 	return p.base.uv.cache.compile(ctx, env, b)
 }
 
-// compile compiles the Python modules of a tree, as tasks cannot keep what they compile there. What the interpreter
-// does not take is no module of it, or fails where it is imported.
+// compile compiles the Python modules of a tree, as tasks cannot keep what they compile there. A file that the
+// interpreter refuses is no module of it, or fails where it is imported.
 func (c *Cache) compile(ctx context.Context, env dag.Environment, b *Build) error {
 	if env.Python == nil || env.Container != nil { // of an image it compiles for itself
 		return nil
