@@ -110,7 +110,7 @@ func (s *state) begin() (numbers, error) {
 	if s.numbers.Executor < started.Executor+executorBlock/2 {
 		s.numbers.Executor = started.Executor + executorBlock
 	}
-	if err := os.RemoveAll(filepath.Join(s.dir, "scratch")); err != nil {
+	if err := safedir.Remove(filepath.Join(s.dir, "scratch")); err != nil {
 		return numbers{}, fmt.Errorf("clear scratch folder: %w", err)
 	}
 	return started, s.write()

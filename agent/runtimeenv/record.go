@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -135,18 +134,4 @@ func forget(dir string) error {
 		return err
 	}
 	return nil
-}
-
-// removeTree removes a folder, also one whose folders may not be written.
-func removeTree(dir string) error {
-	if os.RemoveAll(dir) == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() {
-			_ = os.Chmod(path, 0o700)
-		}
-		return nil // RemoveAll tells
-	})
-	return os.RemoveAll(dir)
 }

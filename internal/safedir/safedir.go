@@ -10,6 +10,8 @@
 // answer. What is done by
 // the path later is safe where no other can rename what was found: below /tmp each folder from the first on is checked
 // by itself.
+//
+// It also removes trees, see Remove.
 package safedir
 
 import (
