@@ -196,7 +196,7 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 	if err != nil {
 		return err
 	}
-	k := min(int(p.other), len(losses))
+	k := int(min(p.other, uint64(len(losses)))) // the cursor is the client's: it may be any number
 	lossesBefore := func(at int64) bool {
 		for ; k < len(losses) && losses[k].at < at; k++ {
 			if !p.add(func() any { return losses[k].row }) {
