@@ -153,9 +153,7 @@ func (c *Controller) message(id core.LinkID, l *comms.Link, m comms.Message, bod
 	}
 	switch m := m.(type) {
 	case *comms.Register:
-		c.mu.Lock()
-		c.doors[l] = doorsOf(m)
-		c.mu.Unlock()
+		c.learn(l, m)
 	case *comms.Invite, *comms.Revoke, *comms.Renew, *comms.Backup, *comms.SetProfiles:
 		c.member(id, l, m)
 		return
