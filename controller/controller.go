@@ -243,9 +243,6 @@ func (c *Controller) one(ev core.Event) {
 	case core.Received:
 		c.asks(e)
 	case core.LinkDown:
-		if p := c.peers[e.Link]; p != nil && p.who.Role == "agent" {
-			defer c.givenUp(p.who.Name, now)
-		}
 		delete(c.peers, e.Link)
 	case core.Stored:
 		e.Bytes = c.sizes[e.Token]

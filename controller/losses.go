@@ -62,37 +62,34 @@ func (c *Controller) lost(ev agentLost) {
 	}
 }
 
-// back notes that an agent is there again: the same process, which still has what it had.
-// c.turns is held.
+// back notes that an agent is there again: the same process, which still has what it had, or
+// another. c.turns is held.
 func (c *Controller) back(ev agentBack) {
-	for _, h := range c.core.HeldBy(ev.name) {
-		l, ok := c.losses[ev.name][h.Job]
+	for job, l := range c.losses[ev.name] {
+		fate, incarnation := c.core.FateOf(ev.name, job)
 		switch {
-		case !ok:
+		case fate != core.FateHeld:
 			continue
-		case h.Incarnation == ev.incarnation:
+		case incarnation == ev.incarnation:
 			l.Back = ev.at.UnixNano()
 		default:
 			l.Grace = 0 // its tasks ended with its process
 		}
-		c.store.PutLoss(h.Job, l, c.mustStore)
+		c.store.PutLoss(job, l, c.mustStore)
 	}
 	delete(c.losses, ev.name)
 }
 
-// givenUp notes that the core waits no more for an agent whose link is down, and that it did
-// so before the grace had passed. c.turns is held.
+// givenUp notes that the core waits no more for an agent, and of which jobs it did so before
+// the grace had passed. c.turns is held.
 func (c *Controller) givenUp(name string, now time.Time) {
 	for job, l := range c.losses[name] {
-		if slices.ContainsFunc(c.core.HeldBy(name), func(h core.Held) bool { return h.Job == job }) {
-			continue
-		}
-		if now.UnixNano()-l.At < l.Grace {
+		if fate, _ := c.core.FateOf(name, job); fate == core.FateRestart && now.UnixNano()-l.At < l.Grace {
 			l.Grace = 0
 			c.store.PutLoss(job, l, c.mustStore)
 		}
-		delete(c.losses[name], job)
 	}
+	delete(c.losses, name)
 }
 
 // awaited names the lost agents for which tasks of a job wait now. c.turns is held.
@@ -100,7 +97,8 @@ func (c *Controller) awaited(job comms.JobID) map[string]bool {
 	all := map[string]bool{}
 	for name, of := range c.losses {
 		if _, ok := of[job]; ok {
-			all[name] = slices.ContainsFunc(c.core.HeldBy(name), func(h core.Held) bool { return h.Job == job })
+			fate, _ := c.core.FateOf(name, job)
+			all[name] = fate == core.FateHeld
 		}
 	}
 	return all

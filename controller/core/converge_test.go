@@ -72,7 +72,7 @@ func (c *testCluster) deliver(actions []Action) {
 			c.rt.Fatalf("the core closes a link: %s", a.Why)
 		case StoreAgent:
 			c.rows[a.Row.Name] = a.Row
-		case Wake:
+		case Wake, GaveUp:
 		default:
 			c.todo = append(c.todo, a)
 		}
@@ -84,7 +84,38 @@ func (c *testCluster) event(ev Event) {
 	if err := c.c.Check(); err != nil {
 		c.rt.Fatalf("after %T: %v", ev, err)
 	}
+	c.checkHeld()
 	c.deliver(actions)
+}
+
+// checkHeld compares what agents have of jobs with what each task says of it.
+func (c *testCluster) checkHeld() {
+	for name := range c.c.agents {
+		got := map[comms.JobID]Held{}
+		for _, h := range c.c.HeldBy(name) {
+			got[h.Job] = h
+		}
+		for _, j := range c.c.running {
+			p := j.partOf(name)
+			if p == nil || p.gone || j.states == nil || j.ending != nil {
+				continue
+			}
+			var runs, waiting []dag.TaskIndex
+			j.states.Each(func(t dag.TaskIndex, s TaskState) {
+				if s.Over() || s == TaskAbsent || j.parts[j.ownerOf(t)] != p {
+					return
+				}
+				if s == TaskRunning {
+					runs = append(runs, t)
+					return
+				}
+				waiting = append(waiting, t)
+			})
+			if h := got[j.id]; !slices.Equal(h.Runs, comms.Ranges(runs)) || !slices.Equal(h.Waiting, comms.Ranges(waiting)) {
+				c.rt.Fatalf("agent %s has %+v of job %s; runs there %v, waits %v", name, h, j.id, runs, waiting)
+			}
+		}
+	}
 }
 
 func (c *testCluster) message(s Send) {

@@ -40,6 +40,8 @@ func (w *world) print(a Action) {
 	case Store:
 		p("store %s", describe(&a.Commit))
 	case StoreAgent:
+	case GaveUp:
+		p("gave up %s", a.Agent)
 	case Delete:
 		p("delete %s", jobName(a.Job))
 	case Ask:
