@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/internal/hostid"
 )
 
@@ -26,17 +25,6 @@ const (
 	lastLook  = 2 * time.Second
 	lookLimit = 2 * time.Second // for one answer
 )
-
-// lossCause says of a link that has ended how the agent was lost.
-func lossCause(err error) core.LossCause {
-	switch {
-	case errors.Is(err, errGone):
-		return core.LossClosed
-	case errors.Is(err, comms.ErrSuperseded):
-		return core.LossRestarted
-	}
-	return core.LossSilent
-}
 
 // doorway is where an agent listens.
 type doorway struct {

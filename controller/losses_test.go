@@ -160,14 +160,19 @@ func TestLossText(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		err  error
+		why  core.LossCause
 		want string
 	}{
-		{fmt.Errorf("read: %w", io.EOF), "connection closed"},
-		{fmt.Errorf("%w: nothing heard for 10s", comms.ErrSilent), "nothing heard for 10s"},
-		{errors.New("no route to host"), "no route to host"},
+		{fmt.Errorf("read: %w", io.EOF), core.LossClosed, "connection closed"},
+		{fmt.Errorf("%w: %w", comms.ErrClosed, io.EOF), core.LossClosed, "connection closed"},
+		{fmt.Errorf("%w: nothing heard for 10s", comms.ErrSilent), core.LossSilent, "nothing heard for 10s"},
+		{fmt.Errorf("%w: %w", comms.ErrClosed, comms.ErrSilent), core.LossSilent, "nothing heard"},
+		{fmt.Errorf("%w: %w: nothing listens there", comms.ErrClosed, errGone), core.LossEnded, "process ended"},
+		{errors.New("no route to host"), core.LossFailed, "no route to host"},
 	} {
-		if got := whyBroken(tt.err); got != tt.want {
-			t.Errorf("%v: %s, want %s", tt.err, got, tt.want)
+		var l core.Loss
+		if l.Cause, l.Why = lossCause(tt.err); l.Cause != tt.why || l.Text() != tt.want {
+			t.Errorf("%v: %v, %s, want %v, %s", tt.err, l.Cause, l.Text(), tt.why, tt.want)
 		}
 	}
 }

@@ -220,7 +220,7 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 				continue
 			}
 			if !p.add(func() any {
-				return &comms.StoryRow{At: stamp(b.At), Task: rangeName(g, r, tasks), What: "starts over", Cause: b.Why}
+				return &comms.StoryRow{At: stamp(b.At), Task: rangeName(g, r, tasks), What: "starts over", Cause: b.Cause(), Lost: b.Lost}
 			}) {
 				return nil
 			}

@@ -136,7 +136,7 @@ func (c *controller) look(a *agent) {
 	c.after(lookTime, func() {
 		if c.ids[a.name] == id && !a.running {
 			delete(c.ids, a.name)
-			c.lose(id, core.LossClosed)
+			c.lose(id, core.LossEnded)
 		}
 	})
 }

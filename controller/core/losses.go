@@ -2,7 +2,6 @@ package core
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -77,34 +76,13 @@ func (c *Core) FateOf(agent string, id comms.JobID) (f Fate, incarnation uint64)
 	return FateRestart, 0
 }
 
-// whyLost says why tasks start over for which there is no other cause: with which agents
-// they, or what they had made, were lost.
-func (j *job) whyLost() string {
-	var names []string
+// lostWith names the agents that are gone: with them what starts over for no other cause was
+// lost, or what it had produced.
+func (j *job) lostWith() (names []string) {
 	for _, p := range j.parts {
 		if p.gone {
 			names = append(names, p.agent)
 		}
 	}
-	switch len(names) {
-	case 0:
-		return "rebuilds what was lost"
-	case 1:
-		return LostWith + names[0]
-	}
-	return LostWith + names[0] + " and others: " + strings.Join(names[1:], ", ")
-}
-
-// LostWith begins the cause of a start over for the loss of an agent; its name follows.
-const LostWith = "lost with agent "
-
-// Loss is that the link of an agent broke which had tasks of a job. Times are wall-clock
-// nanoseconds.
-type Loss struct {
-	At            int64
-	Agent         string
-	Why           string // how the link broke
-	Grace         int64  // nanoseconds for which its tasks wait for it
-	Runs, Waiting []comms.Range
-	Back          int64 // when it was there again; 0: it has not come
+	return names
 }
