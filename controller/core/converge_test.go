@@ -85,6 +85,7 @@ func (c *testCluster) event(ev Event) {
 		c.rt.Fatalf("after %T: %v", ev, err)
 	}
 	c.checkHeld()
+	c.checkExports()
 	c.deliver(actions)
 }
 
@@ -114,6 +115,30 @@ func (c *testCluster) checkHeld() {
 			if h := got[j.id]; !slices.Equal(h.Runs, comms.Ranges(runs)) || !slices.Equal(h.Waiting, comms.Ranges(waiting)) {
 				c.rt.Fatalf("agent %s has %+v of job %s; runs there %v, waits %v", name, h, j.id, runs, waiting)
 			}
+		}
+	}
+}
+
+// checkExports compares what is found of exports from a place on with each dataset of them.
+func (c *testCluster) checkExports() {
+	for _, j := range c.c.running {
+		if j.states == nil || len(j.graph.Exports) == 0 {
+			continue
+		}
+		want := true
+		for i := range j.graph.Exports {
+			sources := j.graph.Exports[i].Sources
+			here := !slices.ContainsFunc(sources, func(src dag.Source) bool {
+				refs, complete := j.states.Expand(src)
+				return !complete || slices.ContainsFunc(refs, func(r comms.DatasetRef) bool { _, ok := j.exports[r]; return !ok })
+			})
+			if got := j.all(sources, &place{}); got != here {
+				c.rt.Fatalf("export %d is there: %v, want %v", i, got, here)
+			}
+			want = want && here
+		}
+		if got := j.complete(); got != want {
+			c.rt.Fatalf("all exports are there: %v, want %v", got, want)
 		}
 	}
 }
