@@ -26,6 +26,7 @@ type restart struct {
 	Attempt uint32 `json:"attempt,omitempty"` // 0: the story does not say which
 	Done    bool   `json:"done,omitempty"`    // it had ended well; else it came to nothing
 	Why     string `json:"why"`
+	lost    bool   // with its agent, or what it had produced was
 }
 
 // readPast reads the story of a task.
@@ -43,7 +44,7 @@ func readPast(story iter.Seq2[*comms.StoryRow, error]) (p past, err error) {
 			done, again = true, false
 			p.lost = nil
 		case "retried", "starts over":
-			p.before = &restart{At: row.At, Attempt: row.Attempt, Done: done, Why: whyOf(row)}
+			p.before = &restart{At: row.At, Attempt: row.Attempt, Done: done, Why: whyOf(row), lost: len(row.Lost) > 0}
 			done, again = false, true
 			p.start, p.lost = nil, nil
 		case "gang starts over":
@@ -72,11 +73,10 @@ func whyOf(row *comms.StoryRow) string {
 // text says what became of the attempt, that before the last unless it is known which.
 func (b *restart) text(last uint32) string {
 	attempt := cmp.Or(b.Attempt, last-1)
-	lost := strings.HasPrefix(b.Why, "lost with agent ")
 	switch {
-	case lost && b.Done:
+	case b.lost && b.Done:
 		return fmt.Sprintf("attempt %d was done, and was repeated from %s on: its outputs were %s", attempt, clock(b.At), oneLine(b.Why))
-	case lost:
+	case b.lost:
 		return fmt.Sprintf("attempt %d was %s; it was given out again at %s", attempt, oneLine(b.Why), clock(b.At))
 	case b.Done:
 		return fmt.Sprintf("attempt %d was done, and was repeated from %s on: %s", attempt, clock(b.At), oneLine(b.Why))
