@@ -12,7 +12,7 @@ inputs of the job, so that no task of a family needs another.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .jobtext import written
@@ -188,9 +188,5 @@ def _refs(value: Ref | list[Ref]) -> list[Ref]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two values are written alike: 1, 1.0 and True are not."""
-    if a is b:
-        return True
-    if type(a) is not type(b) or a != b:
-        return False
-    return not isinstance(a, (list, Mapping)) or written(a) == written(b)
+    """Whether two values are written alike: 1, 1.0 and True are not, nor are 0.0 and -0.0."""
+    return a is b or type(a) is type(b) and a == b and written(a) == written(b)
