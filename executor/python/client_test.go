@@ -120,6 +120,13 @@ func TestFamilies(t *testing.T) {
 	same(t, "testdata/families.golden", prints(t, "testdata", env, python, "families.py", programs(t)))
 }
 
+// Outputs become files by the rules that the Go client has.
+func TestOutputFiles(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/outfiles.golden", prints(t, ".", env, python, "testdata/outfiles.py"))
+}
+
 // In a notebook functions travel by value, and progress is an output of the cell.
 func TestNotebook(t *testing.T) {
 	needs.Python(t)

@@ -390,7 +390,7 @@ class Job:
         def content(name: str) -> Any:
             return save.text(found[name].desc.codec, self._fetch(found[name]))
 
-        return save.save(dir, [(d.name, d.path) for d in located.data], content)
+        return save.save(dir, [(d.name, d.path) for d in located.data], located.missing, content)
 
     def logs(self, task: str) -> str:
         """What a task has written up to now; nothing as long as it has not started. A KeyError where no task has that name."""
