@@ -60,7 +60,7 @@ func TestClient(t *testing.T) {
 	same(t, "testdata/client.golden", out.String())
 }
 
-// Who is gone, refuses or sends too little ends no program in a wait.
+// A peer that is gone, refuses or sends too little ends no program in a wait.
 func TestLost(t *testing.T) { program(t, "lost") }
 
 // What has not changed since it was packed last is not read again.

@@ -99,7 +99,7 @@ class _Reader:
         return key
 
     def _leaf(self) -> tuple[str, str | None]:
-        """What is neither a list nor a mapping, as JSON and as the text that it is as a key."""
+        """The next value, neither a list nor a mapping: as JSON, and as the text of a key, None where it cannot be one."""
         code = self.data[self.at]
         self.at += 1
         if code < 0x80 or code >= 0xE0:

@@ -40,7 +40,7 @@ def encoded(name: str, value: Any, plain: Callable[[str, Any], Any]) -> Encoded 
 
 
 def row(value: Encoded, inside: bool) -> list[Any]:
-    """What VALUES says of one, with its bytes when they are inside."""
+    """The entry of a value in VALUES, with its bytes when they are inside."""
     data = base64.b64encode(value.tobytes()).decode() if inside else None
     return [value.codec, value.dtype, [int(n) for n in value.shape], data]
 

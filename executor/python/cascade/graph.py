@@ -399,7 +399,7 @@ class Graph:
 
 
 class _Family:
-    """What map adds."""
+    """The family that a call of map adds."""
 
     name = ""
     size = 0

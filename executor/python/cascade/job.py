@@ -118,7 +118,7 @@ class Job:
     def _follow(
         self, every: int, builds: Builds | None, outputs: tuple[str, ...] = (), until: float | None = None
     ) -> Iterator[m.Progress]:
-        """What watch yields; every is in nanoseconds; while nothing changes builds tells why.
+        """Yields as watch does; every is in nanoseconds; while nothing changes builds tells why.
 
         With outputs it ends when they are there, or when the time is up.
         """
@@ -153,14 +153,14 @@ class Job:
                 builds.look()
 
     def _settle(self, progress: m.Progress) -> None:
-        """Its results are there, or never will: nobody asks for what the submit brings of them any more."""
+        """Its results are there, or never will: the answers to the submit are not needed any more."""
         with self._lock:
             self._settled = progress
             told, self._told = self._told, 0
         self._cluster._controller.end(told)
 
     def wait(self, *, progress: bool | None = None) -> None:
-        """Waits for the job's end. TaskFailed says why it failed, JobCancelled that somebody stopped it.
+        """Waits for the job's end. TaskFailed says why it failed, JobCancelled that it was cancelled.
 
         progress shows how it stands on standard error, or in the notebook; by default on a terminal or in a notebook.
         Unless it is False, an environment that is being built is told there too, once.
@@ -186,7 +186,7 @@ class Job:
         """Waits until an output is there, whatever else the job does, and returns its value, a list for a series.
 
         Exceptions of wait are raised when the job ends without it, a TimeoutError when it is not there in timeout seconds.
-        What only Python's pickle could send is refused unless unpickle says that the job is trusted. While it waits it says on
+        A pickled object is refused unless unpickle says that the job is trusted. While it waits it says on
         standard error, once, that an environment is being built; with progress how the job stands too, as wait does; with
         progress=False nothing.
         """
@@ -251,7 +251,7 @@ class Job:
         return last
 
     def _stands(self, name: str) -> str:
-        """What is waited for, in words."""
+        """The state of the task and the job that a result waits for, in words."""
         task = name.rpartition(".")[0] or name
         rows = [r for r in self._cluster._rows("tasks", self._id.bytes, task) if r["name"] == task]
         stands = [f"task {task} is {r['state']}" + (f" on agent {r['agent']}" if r.get("agent") else "") for r in rows]
@@ -296,7 +296,7 @@ class Job:
         try:
             located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, names))
         except RequestError:
-            return None  # one of them is not there: which, is told to who asks for it
+            return None  # one of them is not there: the error names it when it is asked for alone
         with self._lock:
             self._beside.update((d.name, d) for d in located.data if d.desc.place.kind == m.INLINE and d.name != name)
         return next((d for d in located.data if d.name == name), None)
@@ -393,7 +393,7 @@ class Job:
         return save.save(dir, [(d.name, d.path) for d in located.data], located.missing, content)
 
     def logs(self, task: str) -> str:
-        """What a task has written up to now; nothing as long as it has not started. A KeyError where no task has that name."""
+        """The output of a task up to now; nothing as long as it has not started. A KeyError where no task has that name."""
         rows = [r for r in self._cluster._rows("tasks", self._id.bytes, task) if r["name"] == task]
         if not rows:
             raise KeyError(f"{task} is no task of job {self.id}")

@@ -148,7 +148,7 @@ class Peer:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What the other side says that it can do."""
+        """The features that the other side announced."""
         self.check()
         return self._current().link.features
 
@@ -183,7 +183,7 @@ class Peer:
     def _wait(self, line: _Line, there: Callable[[], bool], until: float | None) -> bool:
         """Waits until something of a line is there, and reads what comes when no other thread does; False when the time is up.
 
-        What came before the link broke, or the time was up, is still taken.
+        Answers that came before the link broke, or the time was up, are still taken.
         """
         looked = over = mine = False
         while True:

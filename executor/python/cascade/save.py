@@ -77,7 +77,8 @@ def _name(output: str, table: dict[int, Any]) -> str:
 def _write(file: str, content: Any) -> None:
     """Writes a file that is whole when it is there, with the mode of one that is replaced.
 
-    What stands for an open file is written into where its next byte goes, and so is what is no regular file. A link is followed.
+    A path of an open file, such as /dev/stdout, is written at that file's position. Pipes and devices are written into; links are
+    followed.
     """
     if (found := _DESCRIPTOR.fullmatch(file)) is not None:
         number = {"/dev/stdout": 1, "/dev/stderr": 2}.get(file)

@@ -331,7 +331,7 @@ _MOST_LEVELS = 10  # of lists and dicts that lie in each other
 
 
 def _described(value: Any, level: int) -> str:
-    """What an object is, for messages where its pickle cannot be read."""
+    """The type of an object, for messages where its pickle cannot be read."""
     cls = type(value)
     name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
     try:
@@ -460,7 +460,7 @@ def decode(codec: str, dtype: str, shape: Sequence[int], data: Any, want: Any = 
     """
     if codec == ARRAY:
         return _array(dtype, shape, data, want)
-    if want in BYTES_LIKE and codec not in (MSGPACK, PICKLE, XARRAY):  # which are bytes to nobody
+    if want in BYTES_LIKE and codec not in (MSGPACK, PICKLE, XARRAY):  # which no reader takes as bytes
         return memoryview(data) if want is memoryview else want(data)
     if codec == RAW:
         if want is str or (want is None and dtype == TEXT):
