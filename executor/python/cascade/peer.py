@@ -189,8 +189,11 @@ class Peer:
         while True:
             try:
                 with self._changed:
-                    while not there():
-                        if over or self._closed:
+                    while True:
+                        ended = over or self._closed or line is not self._line
+                        if there():
+                            return True
+                        if ended:
                             raise self._broke()
                         left = _TURN if until is None else min(_TURN, until - time.monotonic())
                         if left <= 0 and (looked or self._reading):
@@ -199,8 +202,6 @@ class Peer:
                             mine = self._reading = True
                             break
                         self._changed.wait(left)
-                    else:
-                        return True
                 over = self._ended(line)
                 self._read(0 if over else left)
                 looked = True

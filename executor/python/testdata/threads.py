@@ -135,12 +135,27 @@ with cascade.local(store="64MiB", cpu=4, programs=sys.argv[1]) as cluster:
     watch = broken.watch()
     next(watch)
     peer._line.broke()
+    cluster.jobs()  # connects again
+    polls, polling = peer._poll, threading.Event()
+
+    class Polling:
+        """The wait of the thread that reads the new link."""
+
+        def poll(self, *args):
+            polling.set()
+            return polls.poll(*args)
+
+    peer._poll = Polling()
+    join = together(cluster.job(broken.id).wait)
+    polling.wait()
     try:
         for _ in watch:
             pass
     except ConnectionError as e:
         print("a link that broke:", str(e).replace(cluster.address, "ADDRESS"))
-    broken.cancel()
+    peer._poll = polls
+    broken.cancel("it goes on")
+    print("what began after it:", join())
 
     child = os.fork()
     if child == 0:
