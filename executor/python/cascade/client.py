@@ -7,6 +7,7 @@ with cascade.connect() as cluster:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import getpass
 import os
@@ -47,8 +48,9 @@ class Cluster:
     def __init__(self, address: str, stop: Callable[[], None] | None = None) -> None:
         """address is that of the controller's socket, such as ipc:///run/cascade/controller.sock."""
         self._controller = Peer(address)
-        self._agents: dict[str, Peer] = {}
-        self._lock = threading.Lock()  # of agents and stop
+        self._agents: dict[str, Peer] = {}  # by address
+        self._lock = threading.Lock()  # of agents, closed and stop
+        self._closed = False
         self._sent: set[bytes] = set()  # packages that the controller had when it was asked last
         self._stop = stop
         self._process = os.getpid()
@@ -69,6 +71,7 @@ class Cluster:
         if os.getpid() != self._process:  # a child that was forked closes, too, what it has of its parent
             return
         with self._lock:
+            self._closed = True
             stop, self._stop = self._stop, None
             agents = list(self._agents.values())
         try:
@@ -156,13 +159,27 @@ class Cluster:
         assert answer is not None  # there is no time-out
         return Job(self, uuid.UUID(bytes=answer[0].job), told, graph, (r.name for r in results), dir)
 
-    def run(self, graph: Graph | str | os.PathLike[str], *results: Ref, progress: bool | None = None) -> Any:
-        """Submits a job, waits for its end, and returns the values of the results: one, or a tuple."""
-        job = self.submit(graph, *results)
+    def run(
+        self,
+        graph: Graph | str | os.PathLike[str],
+        *results: Ref,
+        params: Mapping[str, Any] | None = None,
+        dir: str = "",
+        id: str = "",
+        keep: bool = False,
+        progress: bool | None = None,
+    ) -> Any:
+        """Submits a job, as submit does, waits for its end, and returns the values of the results: one, or a tuple.
+
+        When it is interrupted (Ctrl-C), it cancels the job.
+        """
+        id = id or str(_uuid7())
         try:
+            job = self.submit(graph, *results, params=params, dir=dir, id=id, keep=keep)
             job.wait(progress=progress)
         except KeyboardInterrupt:
-            job.cancel("the client was interrupted")
+            with contextlib.suppress(LinkError, RequestError):  # it was not submitted yet, or the controller is gone
+                self.job(id).cancel("the client was interrupted")
             raise
         values = tuple(job.result(r) for r in results)
         return values[0] if len(values) == 1 else values or None
@@ -195,15 +212,20 @@ class Cluster:
 
     def _agent(self, name: str, addresses: Any) -> Peer:
         """The link to an agent: by its socket beside the controller's, which `cascade connect` opens, or its own."""
+        folder = os.path.dirname(self._controller.address.removeprefix("ipc://"))
+        beside = os.path.join(folder, f"agent-{name}.sock")
+        own = [f"ipc://{beside}"] if os.path.exists(beside) else [a for a in addresses if a.startswith("ipc://")]
+        if not own:
+            raise LinkError(f"agent {name} has no Unix socket on this host: use the folder of `cascade connect`")
         with self._lock:
-            if name in self._agents:
-                return self._agents[name]
-            folder = os.path.dirname(self._controller.address.removeprefix("ipc://"))
-            beside = os.path.join(folder, f"agent-{name}.sock")
-            own = [f"ipc://{beside}"] if os.path.exists(beside) else [a for a in addresses if a.startswith("ipc://")]
-            if not own:
-                raise LinkError(f"agent {name} has no Unix socket on this host: use the folder of `cascade connect`")
-            return self._agents.setdefault(name, Peer(own[0]))
+            if own[0] in self._agents:
+                return self._agents[own[0]]
+        made = Peer(own[0])  # without the lock, which close takes
+        with self._lock:
+            used = made if self._closed else self._agents.setdefault(own[0], made)
+        if used is not made or self._closed:
+            made.close()
+        return used
 
 
 def _uuid7() -> uuid.UUID:

@@ -173,7 +173,8 @@ class Graph:
             sums = g.map(add, squares, range(300), scale=2)
 
         It returns what add returns, of each task in order. Elements are values or outputs of tasks; the iterables have one
-        length. Tasks that read from tasks of several families or names are as many families.
+        length. Tasks that read from tasks of several families or names are as many families, as are plain values, others, and
+        large ones in one iterable.
         """
         columns = [list(it) for it in iterables]
         if not columns:
@@ -398,7 +399,7 @@ class Graph:
 
 
 class _Family:
-    """What map adds."""
+    """The family that a call of map adds."""
 
     name = ""
     size = 0

@@ -23,7 +23,7 @@ import struct
 import sys
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgpack
@@ -320,37 +320,65 @@ def _pickled(value: Any) -> Encoded:
             "numbers, lists, dicts, NumPy arrays, Arrow tables, or what pickle takes"
         ) from e
     encoded = _beside(PICKLE, stream.getvalue(), [b.raw() for b in buffers])
-    encoded.dtype = _described(value)[:_MOST_SAID]
+    encoded.dtype = _described(value, 0)[:_MOST_SAID]
     encoded.from_device = pickler.from_device
     return encoded
 
 
 _MOST_SAID = 80  # characters of a description
 _MOST_SEEN = 1000  # members that are looked at for it
+_MOST_LEVELS = 10  # of lists and dicts that lie in each other
 
 
-def _described(value: Any) -> str:
-    """What an object is, for the messages of those who cannot read its pickle."""
+def _described(value: Any, level: int) -> str:
+    """The type of an object, for messages where its pickle cannot be read."""
     cls = type(value)
-    if cls in plain_arrays():
-        return f"array of {value.dtype}"
-    if cls is int:
-        return "int of more than 64 bits"
-    if isinstance(value, (list, tuple, dict)):
+    name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    try:
+        if cls in plain_arrays():
+            return f"array of {value.dtype}"
+        if cls is int:
+            return "int of more than 64 bits"
+        if level == _MOST_LEVELS:
+            return name
         for key in itertools.islice(value if isinstance(value, dict) else (), _MOST_SEEN):
             if not _is_plain(key):
                 return f"{cls.__name__} with the key {key!r}"
-        for member in itertools.islice(value.values() if isinstance(value, dict) else value, _MOST_SEEN):
+        for member in itertools.islice(_members(value), _MOST_SEEN):
             if not _is_plain(member):
-                return f"{cls.__name__} with {_described(member)} in it" if not isinstance(member, cls) else _described(member)
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+                within = _described(member, level + 1)
+                return within if isinstance(member, cls) else f"{cls.__name__} with {within} in it"
+    except Exception:  # code of the user's, such as a repr: the value is sent all the same
+        pass
+    return name
+
+
+def _members(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _is_plain(value: Any) -> bool:
-    try:
-        packed(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
+    """Whether msgpack takes a value, by the types of its members up to a number."""
+    left = [value]
+    for _ in range(_MOST_SEEN):
+        if not left:
+            return True
+        one = left.pop()
+        if isinstance(one, (list, tuple, dict)):
+            keys = one if isinstance(one, dict) else ()
+            left += itertools.islice(itertools.chain(keys, _members(one)), _MOST_SEEN)
+        elif one is None or isinstance(one, (str, bytes, bytearray, float)):
+            continue
+        elif isinstance(one, int):
+            if not -(2**63) <= one < 2**64:
+                return False
+        else:
+            try:
+                packed(one)
+            except (TypeError, ValueError, OverflowError):
+                return False
     return True
 
 
@@ -432,7 +460,7 @@ def decode(codec: str, dtype: str, shape: Sequence[int], data: Any, want: Any = 
     """
     if codec == ARRAY:
         return _array(dtype, shape, data, want)
-    if want in BYTES_LIKE and codec not in (MSGPACK, PICKLE, XARRAY):  # which are bytes to nobody
+    if want in BYTES_LIKE and codec not in (MSGPACK, PICKLE, XARRAY):  # which no reader takes as bytes
         return memoryview(data) if want is memoryview else want(data)
     if codec == RAW:
         if want is str or (want is None and dtype == TEXT):
