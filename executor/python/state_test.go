@@ -83,6 +83,23 @@ outputs: [same.same]
 	}
 }
 
+// What a quick task has changed does not become the process's with the import of the next function.
+func TestQuickTaskBeforeAnImport(t *testing.T) {
+	needs.Python(t)
+	c := cascadetest.Start(t, cascade.WithCPU(1))
+	job := submitText(t, c, "testdata/state", []byte(`job: quick
+environments: {py: {python: {}, py_modules: [./quick.py, ./other.py]}}
+tasks:
+  leak: {for: {i: "1..2"}, run: "py:quick.leak", out: [calls]}
+  look: {run: "py:other.limit", in: {after: "leak[*].calls"}, out: [limit]}
+outputs: ["leak[*].calls", look.limit]
+`))
+	const want = "leak[1].calls = 1\nleak[2].calls = 2\nlook.limit = 1000\n"
+	if got := outcome(t, c, job); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 var _ = cascade.Func1("Change", change, "with -> found")
 
 type changeParams struct{ What string }

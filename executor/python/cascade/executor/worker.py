@@ -315,12 +315,12 @@ class Worker:
         outputs: list[m.Desc] = []
         counts: list[m.StreamEnd] = []
         error: m.TaskError | None = None
-        if self._unseen and run.kind.m.job != self._job:
+        first = run.kind.function is None  # it is imported: what the process is like then is kept
+        if self._unseen and (first or run.kind.m.job != self._job):
             self._restore(True)
         self._job = run.kind.m.job
         self._given = _setenv(run.env) if run.env else {}
         self._context, self._raised = self._state.context(), None
-        first = run.kind.function is None
         try:
             self.memory.perform(run, outputs, counts)
             if run.stopped is not None:
