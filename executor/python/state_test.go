@@ -30,7 +30,7 @@ tasks:
   change:
     for:
       what: [folder, removed folder, mask, variables, all variables, other variables, streams, descriptors, paths, limits, signals, timer, warnings,
-        logging, locale, sockets, context, interpreter, processes, temporary]
+        logging, locale, sockets, context, interpreter, hooks, event loop, processes, temporary]
     run: "py:changes.change"
     with: {what: "${what}"}
     out: [found]
