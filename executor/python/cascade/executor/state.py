@@ -41,7 +41,9 @@ class _Part:
 
     __slots__ = ("kept", "read", "same", "write")
 
-    def __init__(self, read: Callable[[], Any], write: Callable[[Any], None], same: Callable[[Any, Any], bool] = operator.eq) -> None:
+    def __init__(
+        self, read: Callable[[], Any], write: Callable[[Any], None], same: Callable[[Any, Any], bool] = operator.eq
+    ) -> None:
         self.read, self.write, self.same, self.kept = read, write, same, read()
 
     def is_kept(self) -> bool:
@@ -72,13 +74,11 @@ class State:
         self._decimal: Any = None
         self._copies = [*map(_copy, _STREAMS)]
         self._signals = [n for n in (*range(1, 32), interrupt) if n in _signal.valid_signals()]
-        self._folder = _Part(_folder, self._set_folder)
         self._variables = _Part(self._read_variables, self._set_variables)
         self._files = _Part(lambda: [*map(_file, _STREAMS)], self._set_files)
         self._parts: list[_Part] = [
             _Part(_ids, _set_ids),
             _Part(_limits, _set_limits),
-            self._folder,
             self._variables,
             _Part(_sys, _set_sys),
             _Part(_hooks, _set_hooks, _identical),
@@ -99,7 +99,7 @@ class State:
 
     def adopt(self, but: Mapping[str, str | None]) -> None:
         """Takes what imports have set: not the folder and the mask, and variables of one task as they were."""
-        os.umask(self._mask)
+        self._place()
         os.environ = self._environ  # noqa: B003 (its variables are the process's, whatever the name stands for)
         if not self._files.is_kept():
             for copy in self._copies:
@@ -107,10 +107,7 @@ class State:
                     os.close(copy)
             self._copies = [*map(_copy, _STREAMS)]
         for part in self._parts:
-            if part is not self._folder:
-                part.kept = part.read()
-            elif not part.is_kept():
-                part.put_back()
+            part.kept = part.read()
         decimal = sys.modules.get("decimal")
         self._decimal = None if decimal is None else decimal.getcontext().copy()
         for name, value in but.items():
@@ -120,22 +117,32 @@ class State:
                 self._variables.kept[os.fsencode(name)] = os.fsencode(value)
 
     def restore(self, deep: bool) -> tuple[bool, bool]:
-        """Sets back folder, mask and environment; deep, or when they differ, all else, which takes 20 times as long.
+        """Sets back folder, mask and environment; deep, or when that differs, all else, which takes 20 times as long.
 
-        It returns whether something differed, and whether all is as it was.
+        It returns whether something but folder and mask differed, and whether all is as it was.
         """
-        os.umask(self._mask)
-        if not deep and self._unmoved():
+        whole = self._place()
+        if (
+            not deep
+            and whole
+            and os.environ is self._environ
+            and self._environ._data == self._variables.kept  # type: ignore[attr-defined]
+        ):
             return False, True
-        differed, whole = False, True
+        differed = False
         for part in self._parts:
             if not part.is_kept():
                 differed, whole = True, part.put_back() and whole
         return differed, whole
 
-    def _unmoved(self) -> bool:
-        same = os.environ is self._environ and self._environ._data == self._variables.kept  # type: ignore[attr-defined]
-        return same and _folder() == self._folder.kept
+    def _place(self) -> bool:
+        """Sets back folder and mask: to ask whether they differ takes as long."""
+        os.umask(self._mask)
+        try:
+            os.fchdir(self._start)
+        except OSError:
+            return False  # of another user now
+        return True
 
     def context(self) -> contextvars.Context:
         """Where a task's function runs: its context variables are its own, and decimal's precision."""
@@ -144,10 +151,6 @@ class State:
         if decimal is not None:
             own.run(decimal.setcontext, (self._decimal or decimal.DefaultContext).copy())
         return own
-
-    def _set_folder(self, _: str) -> None:
-        os.fchdir(self._start)
-        self._folder.kept = _folder()  # another text, when it was renamed or removed
 
     def _read_variables(self) -> dict[bytes, bytes]:
         return self._environ._data.copy() if os.environ is self._environ else {}  # type: ignore[attr-defined]
@@ -199,13 +202,6 @@ def _set_limits(kept: list[tuple[int, int]]) -> None:
     for n, now, was in zip(_LIMITS, _limits(), kept, strict=True):
         if now != was:
             resource.setrlimit(n, was)
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""  # it was removed
 
 
 def _file(n: int) -> tuple[int, int] | None:
@@ -290,7 +286,7 @@ def _set_blocked(kept: Any) -> None:
 
 
 def _wakeup() -> int:
-    fd = _signal.set_wakeup_fd(-1)
+    fd: int = _signal.set_wakeup_fd(-1)
     if fd != -1:
         try:
             _set_wakeup(fd)
