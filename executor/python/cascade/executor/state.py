@@ -99,7 +99,7 @@ class State:
 
     def adopt(self, but: Mapping[str, str | None]) -> None:
         """Takes what imports have set: not the folder and the mask, and variables of one task as they were."""
-        self._place()
+        self.untouched()
         os.environ = self._environ  # noqa: B003 (its variables are the process's, whatever the name stands for)
         if not self._files.is_kept():
             for copy in self._copies:
@@ -116,33 +116,24 @@ class State:
             else:
                 self._variables.kept[os.fsencode(name)] = os.fsencode(value)
 
-    def restore(self, deep: bool) -> tuple[bool, bool]:
-        """Sets back folder, mask and environment; deep, or when that differs, all else, which takes 20 times as long.
-
-        It returns whether something but folder and mask differed, and whether all is as it was.
-        """
-        whole = self._place()
-        if (
-            not deep
-            and whole
-            and os.environ is self._environ
-            and self._environ._data == self._variables.kept  # type: ignore[attr-defined]
-        ):
-            return False, True
-        differed = False
-        for part in self._parts:
-            if not part.is_kept():
-                differed, whole = True, part.put_back() and whole
-        return differed, whole
-
-    def _place(self) -> bool:
-        """Sets back folder and mask: to ask whether they differ takes as long."""
-        os.umask(self._mask)
+    def untouched(self) -> bool:
+        """Sets back folder and mask, which takes no longer than to ask whether they differ, and compares the environment."""
         try:
+            os.umask(self._mask)
             os.fchdir(self._start)
         except OSError:
             return False  # of another user now
-        return True
+        same = self._environ._data == self._variables.kept  # type: ignore[attr-defined]
+        return same and os.environ is self._environ
+
+    def restore(self) -> tuple[bool, bool]:
+        """Sets back all, which takes 20 times as long; it returns whether something differed, and whether all is as it was."""
+        self.untouched()
+        differed, whole = False, True
+        for part in self._parts:
+            if not part.is_kept():
+                differed, whole = True, part.put_back() and whole
+        return differed, whole and self.untouched()
 
     def context(self) -> contextvars.Context:
         """Where a task's function runs: its context variables are its own, and decimal's precision."""

@@ -316,7 +316,7 @@ class Worker:
         error: m.TaskError | None = None
         first = run.kind.function is None  # it is imported: what the process is like then is kept
         if self._unseen and (first or run.kind.m.job != self._job):
-            self._restore(True)
+            self._restore()
         self._job = run.kind.m.job
         self._given = _setenv(run.env) if run.env else {}
         self._context = self._state.context()
@@ -329,12 +329,13 @@ class Worker:
             outputs, counts = [], []
         deep = first or run.kind.restless or time.perf_counter_ns() - run.began > QUICK
         self._unseen = not deep
-        run.kind.restless = self._restore(deep) or run.kind.restless
+        if deep or not self._state.untouched():
+            run.kind.restless = self._restore() or run.kind.restless
         self._settle(run, outputs, counts, error)
 
-    def _restore(self, deep: bool) -> bool:
+    def _restore(self) -> bool:
         """Has the process be as it was, or leave; it tells whether it was not."""
-        differed, whole = self._state.restore(deep)
+        differed, whole = self._state.restore()
         if not whole:
             self._leftover.leaving = True
         return differed
