@@ -182,7 +182,7 @@ class Cluster:
         rows, cursor = [], b""
         while True:
             page, _ = self._controller.ask(lambda req: m.Query(req, kind, job, filter, cursor))  # noqa: B023 (called at once)
-            rows += [msgpack.unpackb(row, timestamp=3) for row in page.rows]
+            rows += [msgpack.unpackb(row, timestamp=3, unicode_errors="surrogateescape") for row in page.rows]
             cursor = page.cursor
             if not cursor:
                 return rows

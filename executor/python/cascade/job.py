@@ -23,6 +23,7 @@ from .progress import Bar, Builds
 from .values import PICKLE, decode
 from .wire import messages as m
 from .wire.envelope import LinkError
+from .wire.text import valid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -398,7 +399,7 @@ class Job:
 
     def cancel(self, reason: str = "") -> None:
         """Stops what runs, and starts nothing more."""
-        self._cluster._controller.ask(lambda req: m.Control(req, self._id.bytes, 1, (), reason))
+        self._cluster._controller.ask(lambda req: m.Control(req, self._id.bytes, 1, (), valid(reason)))
 
 
 def _room(size: int) -> mmap.mmap:
