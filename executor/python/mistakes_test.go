@@ -14,3 +14,10 @@ func TestHalves(t *testing.T) {
 	python, env := interpreter(t)
 	same(t, "testdata/half.golden", prints(t, ".", env, python, "testdata/half.py", programs(t)))
 }
+
+// What a call cannot take is refused with the argument's name before anything is sent; one text is a list of it, and paths are texts.
+func TestWrongArguments(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/wrong.golden", prints(t, ".", env, python, "testdata/wrong.py", programs(t)))
+}
