@@ -24,7 +24,8 @@ from typing import Any, BinaryIO
 import msgpack
 
 from . import jobtext
-from .graph import Graph, Ref
+from .checks import needs
+from .graph import Graph, Ref, plain
 from .inputs import host
 from .job import UNTIL_RESULT, Job
 from .jobtext import written
@@ -86,7 +87,7 @@ class Cluster:
         graph: Graph | str | os.PathLike[str],
         *results: Ref,
         params: Mapping[str, Any] | None = None,
-        dir: str = "",
+        dir: str | os.PathLike[str] = "",
         id: str = "",
         keep: bool = False,
     ) -> Job:
@@ -98,6 +99,12 @@ class Cluster:
         working folder otherwise. params are values for the parameters of a job file, of the types that those have.
         A second submit with the same id is the same job.
         """
+        needs(str, "a text", id=id)
+        needs((str, os.PathLike), "a path", dir=dir)
+        needs(bool, "True or False", keep=keep)
+        needs((Mapping, type(None)), "a mapping of names to values", params=params)
+        for ref in results if not isinstance(graph, Graph) else ():
+            needs(Ref, "an output of a Graph; those of a job file are in its text (outputs:)", results=ref)
         if isinstance(graph, os.PathLike):
             dir = dir or os.path.dirname(graph)
         elif not isinstance(graph, (Graph, str)):
@@ -106,10 +113,13 @@ class Cluster:
             raise TypeError("params are those of a job file: give the functions of a Graph their arguments")
         if params and _PARAMS not in self._controller.features:
             raise RequestError(UNAVAILABLE, "the controller is older and takes no parameters: write them into the job file")
-        values = written(dict(params)).encode() if params else b""
+        values = b""
+        if params:
+            instead = "give a number, a text, a list or a mapping"
+            values = written({n: plain(f"parameter {n}", v, str, instead) for n, v in params.items()}).encode()
         dir = os.path.abspath(dir)
 
-        job = uuid.UUID(id) if id else _uuid7()
+        job = _id(id) if id else _uuid7()
         built = graph if isinstance(graph, Graph) else None
         had = bool(self._sent)
         try:
@@ -186,10 +196,8 @@ class Cluster:
 
     def job(self, id: str) -> Job:
         """A job that was submitted before, by its ID. ValueError for what is none; names are in jobs()."""
-        try:
-            return Job(self, uuid.UUID(id))
-        except ValueError:
-            raise ValueError(f"{id!r} is no ID of a job: Job.id has it, as have the rows of jobs()") from None
+        needs(str, "the ID of a job, a text", id=id)
+        return Job(self, _id(id))
 
     def jobs(self) -> list[dict[str, Any]]:
         """All jobs, as rows of `cascade ls jobs`."""
@@ -199,7 +207,7 @@ class Cluster:
         rows, cursor = [], b""
         while True:
             page, _ = self._controller.ask(lambda req: m.Query(req, kind, job, filter, cursor))  # noqa: B023 (called at once)
-            rows += [msgpack.unpackb(row, timestamp=3) for row in page.rows]
+            rows += [msgpack.unpackb(row, timestamp=3, unicode_errors="surrogateescape") for row in page.rows]
             cursor = page.cursor
             if not cursor:
                 return rows
@@ -228,6 +236,13 @@ class Cluster:
         return used
 
 
+def _id(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no ID of a job: Job.id has it, as have the rows of jobs()") from None
+
+
 def _uuid7() -> uuid.UUID:
     """A UUID of version 7: sorted by time (RFC 9562)."""
     ms = time.time_ns() // 1_000_000
@@ -236,12 +251,12 @@ def _uuid7() -> uuid.UUID:
     return uuid.UUID(int=value)
 
 
-def connect(to: str = "") -> Cluster:
+def connect(to: str | os.PathLike[str] = "") -> Cluster:
     """A running cluster: the address of its controller's Unix socket, or the folder of `cascade connect`.
 
     By default it is what CASCADE_TO says. A ConnectionError says that there is no such socket.
     """
-    to = to or os.environ.get("CASCADE_TO", "")
+    to = os.fsdecode(to or "") or os.environ.get("CASCADE_TO", "")
     if not to:
         raise ValueError("say which cluster: connect(ADDRESS), or CASCADE_TO in the environment; cascade.local() starts one")
     remote = "a remote cluster needs `cascade connect FOLDER --to NAME`, and that FOLDER here"
@@ -271,7 +286,9 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def local(*, state: str = "", store: str = "", cpu: float = 0.0, programs: str = "") -> Cluster:
+def local(
+    *, state: str | os.PathLike[str] = "", store: str = "", cpu: float = 0.0, programs: str | os.PathLike[str] = ""
+) -> Cluster:
     """Starts a cluster on this host that ends with the returned object, or with the program: cascade-controller and cascade-agent.
 
     state is the folder of its state, by default one that is removed at the end; store and cpu bound what it uses ("4GiB",

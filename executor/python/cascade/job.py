@@ -13,9 +13,11 @@ import time
 import uuid
 import weakref
 from collections.abc import Iterable, Iterator
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from . import save, screen
+from .checks import needs
 from .graph import Graph, Ref
 from .inputs import host
 from .peer import NOT_FOUND, PIECE, Peer, RequestError
@@ -23,6 +25,7 @@ from .progress import Bar, Builds
 from .values import PICKLE, decode
 from .wire import messages as m
 from .wire.envelope import LinkError
+from .wire.text import valid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,6 +116,7 @@ class Job:
 
         The controller keeps each watch until the job ends: to look now and then, use status.
         """
+        needs(Real, "a number of seconds", every=every)
         return self._follow(int(every * 1e9), None)
 
     def _follow(
@@ -190,6 +194,8 @@ class Job:
         standard error, once, that an environment is being built; with progress how the job stands too, as wait does; with
         progress=False nothing.
         """
+        needs((str, Ref), "an output, or the name of one", ref=ref)
+        needs((Real, type(None)), "a number of seconds", timeout=timeout)
         self._cluster._controller.check()
         if self._graph is not None and not isinstance(ref, str):
             self._graph.own(ref)
@@ -394,6 +400,7 @@ class Job:
 
     def logs(self, task: str) -> str:
         """The output of a task up to now; nothing as long as it has not started. A KeyError where no task has that name."""
+        needs(str, "the name of a task, a text", task=task)
         rows = [r for r in self._cluster._rows("tasks", self._id.bytes, task) if r["name"] == task]
         if not rows:
             raise KeyError(f"{task} is no task of job {self.id}")
@@ -414,7 +421,8 @@ class Job:
 
     def cancel(self, reason: str = "") -> None:
         """Stops what runs, and starts nothing more."""
-        self._cluster._controller.ask(lambda req: m.Control(req, self._id.bytes, 1, (), reason))
+        needs(str, "a text", reason=reason)
+        self._cluster._controller.ask(lambda req: m.Control(req, self._id.bytes, 1, (), valid(reason)))
 
 
 def _room(size: int) -> mmap.mmap:
