@@ -37,8 +37,8 @@ func ownAddress(t *testing.T) string {
 	return ""
 }
 
-// What a process that was killed leaves are ports that refuse, and socket files nothing listens
-// at. Only a door that has answered says so: one that never did may be out of reach.
+// A process that was killed leaves ports that refuse, and socket files at which nothing listens.
+// Only a door that has answered says so: one that never did may be out of reach.
 func TestProcessesThatHaveEnded(t *testing.T) {
 	dir := t.TempDir()
 	dead := listen(t, "tcp", "127.0.0.1:0")

@@ -17,9 +17,9 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// The link of an agent breaks before the core is told that the agent is lost: it may come
-// back. What it has of jobs then is noted with each job, so that what waits for the grace,
-// and what restarts after it, can be told at once and later.
+// The link of an agent breaks before the core receives that the agent is lost: it may come
+// back. Each job gets a record of the tasks that the agent has then: clients learn at once, and
+// later, which tasks wait for the grace and restart after it.
 type (
 	agentLost struct {
 		core.Tick

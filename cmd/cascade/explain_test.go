@@ -255,7 +255,7 @@ func TestExplainError(t *testing.T) {
 	}
 }
 
-// A plan that nobody is there to follow is not told as one that is followed.
+// A plan without an agent to follow it is not printed as one that is followed.
 func TestExplainWithoutAgents(t *testing.T) {
 	plan := &comms.PlanRow{Task: "t", Host: "h1", Start: 2, Finish: 3, Reason: "needs a"}
 	for _, c := range []struct {
@@ -264,8 +264,8 @@ func TestExplainWithoutAgents(t *testing.T) {
 		want string
 	}{
 		{"that waits", explanation{State: "waiting", Plan: plan}, "planned        on h1 at 2.00s: needs a"},
-		{"that runs, without agents", explanation{State: "running", Started: "2026-11-20T08:00:00Z", Plan: plan, Nobody: true}, "plan now       no agent is there; with those that were: on h1 at 2.00s: needs a"},
-		{"that waits, without agents", explanation{State: "waiting", Plan: plan, Nobody: true}, "planned        no agent is there; with those that were: on h1 at 2.00s: needs a"},
+		{"that runs, without agents", explanation{State: "running", Started: "2026-11-20T08:00:00Z", Plan: plan, NoAgent: true}, "plan now       no agent is there; with those that were: on h1 at 2.00s: needs a"},
+		{"that waits, without agents", explanation{State: "waiting", Plan: plan, NoAgent: true}, "planned        no agent is there; with those that were: on h1 at 2.00s: needs a"},
 	} {
 		var out strings.Builder
 		if (&app{out: &out}).printExplanation(&c.x); !strings.Contains(out.String(), "  "+c.want+"\n") {
