@@ -72,12 +72,12 @@ func unambiguous(path string) error {
 			continue
 		}
 		way := strings.Join(names[:i+1], "/")
-		real, err := os.Stat(way)
+		followed, err := os.Stat(way)
 		if err != nil {
 			continue // it is made, or what is wrong is found, as the path is followed
 		}
 		clean := filepath.Clean(way)
-		if joined, err := os.Stat(clean); err != nil || !os.SameFile(real, joined) {
+		if joined, err := os.Stat(clean); err != nil || !os.SameFile(followed, joined) {
 			return fmt.Errorf("%s is another folder than %s, as .. stands behind a link: write the path without it", way, clean)
 		}
 	}
