@@ -1,6 +1,6 @@
 // Package safedir makes and checks folders that are trusted by their path: those of sockets, memory, keys,
 // state and caches. Another user who can put a folder or a link there before us, or change what is in it,
-// would have us serve, read or run what is theirs.
+// would have us serve, read or run files of theirs.
 //
 //	path ── one name after the other, from an open folder ──▶ last one: kind, owner, mode
 //	         │ made with mode 0700 where it is missing
