@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What others could have written does not say which interpreter runs.
+// A file that others could have written does not name the interpreter that runs.
 func TestRememberedInterpretersAreOurs(t *testing.T) {
 	for _, c := range []struct {
 		name  string

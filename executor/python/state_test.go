@@ -19,7 +19,7 @@ import (
 	"github.com/cascade-run/cascade/internal/needs"
 )
 
-// What a task changes of its process ends with it: each of these looks, in one process, whether
+// Changes that a task makes to its process end with it: each of these looks, in one process, whether
 // it is as the first found it, and then changes one thing.
 func TestStateOfTheProcess(t *testing.T) {
 	needs.Python(t)
@@ -83,7 +83,7 @@ outputs: [same.same]
 	}
 }
 
-// What a quick task has changed does not become the process's with the import of the next function.
+// A change by a quick task does not become the process's when the next function is imported.
 func TestQuickTaskBeforeAnImport(t *testing.T) {
 	needs.Python(t)
 	c := cascadetest.Start(t, cascade.WithCPU(1))

@@ -45,7 +45,7 @@ func saySeries(ctx context.Context, p sayParams) iter.Seq2[int, error] {
 	}
 }
 
-// What a task printed before its process died is in its log, and so is where a Python function was.
+// The log of a task whose process died has the text that it printed, and the place where a Python function was.
 func TestLastWords(t *testing.T) {
 	needs.Python(t)
 	c := cascadetest.Start(t)

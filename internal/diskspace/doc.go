@@ -2,7 +2,7 @@
 // part waits for space that only its own waiting can free. State folder, spilled
 // datasets, logs and environments are on one disk unless they are told otherwise.
 //
-// What would wait for what, through the free space of one disk:
+// The waits that the free space of one disk could close to a ring:
 //
 //	a spill file is dropped ──── when its job's end is ──▶ committed
 //	a commit is written ──────── when there is ──────────▶ free space

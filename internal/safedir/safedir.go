@@ -1,6 +1,6 @@
 // Package safedir makes and checks folders that are trusted by their path: those of sockets, memory, keys,
 // state and caches. Another user who can put a folder or a link there before us, or change what is in it,
-// would have us serve, read or run what is theirs.
+// would have us serve, read or run files of theirs.
 //
 //	path ── one name after the other, from an open folder ──▶ last one: kind, owner, mode
 //	         │ made with mode 0700 where it is missing
@@ -74,12 +74,12 @@ func unambiguous(path string) error {
 			continue
 		}
 		way := strings.Join(names[:i+1], "/")
-		real, err := os.Stat(way)
+		followed, err := os.Stat(way)
 		if err != nil {
 			continue // it is made, or what is wrong is found, as the path is followed
 		}
 		clean := filepath.Clean(way)
-		if joined, err := os.Stat(clean); err != nil || !os.SameFile(real, joined) {
+		if joined, err := os.Stat(clean); err != nil || !os.SameFile(followed, joined) {
 			return fmt.Errorf("%s is another folder than %s, as .. stands behind a link: write the path without it", way, clean)
 		}
 	}

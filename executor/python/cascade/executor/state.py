@@ -3,8 +3,8 @@
     start ──▶ adopt ──▶ import of a task's module ──▶ adopt ──▶ function ──▶ restore ──▶ the next task
                                                                              └─ what cannot be set back: the process is replaced
 
-What a module sets when it is imported with its function belongs to the process, as that happens once. What the function
-sets, or a module that it imports itself, ends with the task. Variables of modules are not looked at: they are how a
+Changes that a module makes when it is imported with its function belong to the process, as that happens once. Those of the
+function, or of a module that it imports itself, end with the task. Variables of modules are not looked at: they are how a
 process stays warm.
 """
 
@@ -63,7 +63,7 @@ class _Part:
 
 
 class State:
-    """What the process was like, and whether it still is. For the main thread."""
+    """The state of the process as it is to be, compared and set back. For the main thread."""
 
     def __init__(self, interrupt: int) -> None:
         """Takes the process as it is, with the executor's streams and handlers, of which that of interrupt is one."""
@@ -291,7 +291,7 @@ def _set_wakeup(kept: int) -> None:
 
 
 def _loop() -> tuple[Any, Any, bool]:
-    """What asyncio.get_event_loop() goes by: the policy, its loop, and whether one was set, such as None by asyncio.run."""
+    """The state of asyncio.get_event_loop(): the policy, its loop, and whether one was set, such as None by asyncio.run."""
     events: Any = sys.modules.get("asyncio.events")
     policy = getattr(events, "_event_loop_policy", None)
     of = getattr(policy, "_local", None)  # other policies than asyncio's may have none
@@ -353,7 +353,7 @@ def _set_root_lists(kept: list[Any]) -> None:
 
 
 def _defaults() -> Any:
-    """What modules of the standard library remember; each is None in one that was just imported."""
+    """Defaults that modules of the standard library remember; each is None in one that was just imported."""
     found: Callable[[str], Any] = sys.modules.get
     socket, tempfile, processes = found("_socket"), found("tempfile"), found("multiprocessing.context")
     return (

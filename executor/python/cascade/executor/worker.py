@@ -314,7 +314,7 @@ class Worker:
         outputs: list[m.Desc] = []
         counts: list[m.StreamEnd] = []
         error: m.TaskError | None = None
-        first = run.kind.function is None  # it is imported: what the process is like then is kept
+        first = run.kind.function is None  # it is imported, and the state of the process then is kept
         if self._unseen and (first or run.kind.m.job != self._job):
             self._restore()
         self._job = run.kind.m.job

@@ -28,7 +28,7 @@ start = None  # how the first task found the process
 
 
 def look():
-    """What a task may see of its process."""
+    """The state of the process, as a task sees it."""
     with open("/proc/self/status") as f:
         status = dict(line.split(":", 1) for line in f)
     return {
@@ -57,7 +57,7 @@ def look():
 
 
 def loop():
-    """What becomes of the event loop that asyncio makes at the first call."""
+    """Whether asyncio's event loop is that of an earlier task."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is said to be deprecated
         try:
@@ -87,7 +87,7 @@ async def nothing():
 
 
 def differences():
-    """What is not as the first task found it."""
+    """The parts that are not as the first task found them."""
     global start
     now = look()
     start = start or now
@@ -184,7 +184,7 @@ def series(n, after=None):
 
 
 def after(changes: list, series=None):
-    """What is left when all have ended, and in how many processes they ran."""
+    """The changes that are left when all have ended, and the number of processes in which they ran."""
     print("printed at the end")
     left = {what: found for what, found, _ in changes if found}
     return {"left": left, "at the end": differences(), "processes": len({pid for *_, pid in changes} | {os.getpid()})}

@@ -4,5 +4,5 @@ import sys
 
 
 def limit(after: list):
-    """What it finds, which is what the process began with."""
+    """The limit that it finds."""
     return sys.getrecursionlimit()
