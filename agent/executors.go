@@ -40,6 +40,7 @@ type worker struct {
 	dead   chan struct{}
 	out    outbound
 	recent recent
+	spoken spoken
 	fence  fence
 }
 
@@ -115,7 +116,7 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	close(ex.dead)
 	a.tokens.take(ex.token)
 	l.lastMessage(ex)
-	end := postMortem(ex.id, files, control, exit)
+	end := postMortem(ex, files, control, exit)
 	if ended.why != "" {
 		end.Memory, end.Used, end.Why = ended.memory, ended.used, ended.why
 	}

@@ -21,3 +21,10 @@ func TestWrongArguments(t *testing.T) {
 	python, env := interpreter(t)
 	same(t, "testdata/wrong.golden", prints(t, ".", env, python, "testdata/wrong.py", programs(t)))
 }
+
+// A value of a class of the program itself travels as its functions do, whether it is handed over or sent.
+func TestOwnClasses(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/own.golden", prints(t, ".", env, python, "testdata/own.py", programs(t)))
+}

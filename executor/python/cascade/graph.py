@@ -364,6 +364,7 @@ class Graph:
             if encoded is None:
                 left[name] = value
                 continue
+            self._by_value = self._by_value or encoded.by_value
             small = encoded.size <= given.SMALL
             if not small:
                 path, new = self._values.add(name, encoded)

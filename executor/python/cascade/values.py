@@ -53,12 +53,13 @@ class TypeMismatch(TypeError):
 class Encoded:
     """A value as bytes: parts that follow one another."""
 
-    __slots__ = ("array", "codec", "dtype", "from_device", "parts", "shape", "size")
+    __slots__ = ("array", "by_value", "codec", "dtype", "from_device", "parts", "shape", "size")
 
     def __init__(self, codec: str, parts: Sequence[Any], dtype: str = "", shape: Sequence[int] = (), array: Any = None) -> None:
         self.codec, self.dtype, self.shape = codec, dtype, shape
         self.array = array  # a NumPy array that is not contiguous, or whose memory may be the dataset's already
         self.parts = parts
+        self.by_value = False  # to read it takes cloudpickle
         self.from_device: Sequence[int] = ()  # sizes of what had to be copied from a device
         self.size: int = array.nbytes if array is not None else sum(len(p) for p in parts)
 
@@ -294,17 +295,35 @@ def _relabelled(data: memoryview, want: Any) -> Any:
         raise TypeMismatch("it is an object of xarray: add xarray to the environment's packages") from None
 
 
+def _is_own(value: Any) -> bool:
+    """Whether it is a class or function of `__main__`, which is another program in another process."""
+    return isinstance(value, (type, types.FunctionType)) and value.__module__ == "__main__"
+
+
 class _Pickler(pickle.Pickler):
-    """A pickler that notes the sizes of what lies on a device: to be pickled it is copied to the host."""
+    """A pickler that notes the sizes of what lies on a device: to be pickled it is copied to the host.
+
+    Classes and functions of `__main__` travel by value, as the functions of tasks do.
+    """
 
     def __init__(self, file: Any, buffers: list[pickle.PickleBuffer]) -> None:
         super().__init__(file, protocol=5, buffer_callback=buffers.append)
         self.from_device: list[int] = []
+        self.by_value = False
 
     def reducer_override(self, value: Any) -> Any:  # asked once for each object
         if (held := on_device(value)) is not None:
             self.from_device.append(held)
-        return NotImplemented
+        if not _is_own(value):
+            return NotImplemented
+        try:
+            import cloudpickle
+        except ImportError:
+            raise ImportError(
+                f"{value.__qualname__} is of __main__, and so must be sent by value: that takes cloudpickle (pip install cloudpickle)"
+            ) from None
+        self.by_value = True
+        return pickle.loads, (cloudpickle.dumps(value),)
 
 
 def _pickled(value: Any) -> Encoded:
@@ -321,7 +340,7 @@ def _pickled(value: Any) -> Encoded:
         ) from e
     encoded = _beside(PICKLE, stream.getvalue(), [b.raw() for b in buffers])
     encoded.dtype = _described(value, 0)[:_MOST_SAID]
-    encoded.from_device = pickler.from_device
+    encoded.from_device, encoded.by_value = pickler.from_device, pickler.by_value
     return encoded
 
 
@@ -383,14 +402,14 @@ def _is_plain(value: Any) -> bool:
 
 
 class _Duplicator(pickle.Pickler):
-    """A pickler that leaves out what lies on a device."""
+    """A pickler that leaves out what lies on a device, and classes and functions that travel by value."""
 
     def __init__(self, file: Any, buffers: list[pickle.PickleBuffer]) -> None:
         super().__init__(file, protocol=5, buffer_callback=buffers.append)
         self.left: list[Any] = []
 
     def persistent_id(self, value: Any) -> int | None:
-        if on_device(value) is None:
+        if on_device(value) is None and not _is_own(value):
             return None
         self.left.append(value)
         return len(self.left) - 1
