@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/outfile"
 )
 
 // interpreter is a Python of this host.
@@ -242,10 +242,7 @@ func (in *interpreters) store() {
 	if err != nil || os.MkdirAll(filepath.Dir(in.file), 0o700) != nil {
 		return
 	}
-	temp := in.file + "." + strconv.Itoa(os.Getpid())
-	if os.WriteFile(temp, text, 0o600) != nil || os.Rename(temp, in.file) != nil {
-		_ = os.Remove(temp)
-	}
+	_ = outfile.Replace(in.file, text, 0o600)
 }
 
 func isELF(path string) bool {

@@ -1,4 +1,5 @@
-// Package outfile writes the files that a user names: outputs of a job, pictures, profiles, backups.
+// Package outfile writes the files that a user names: outputs of a job, pictures, profiles, backups; and, with
+// Replace, those of the program's own.
 //
 // What is no regular file, such as a device or a pipe, is written into. A link is followed. A regular
 // file is replaced by one that is whole, and its mode is what the umask leaves of the mode asked for.
