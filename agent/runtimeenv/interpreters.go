@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/safedir"
 )
 
@@ -268,10 +268,7 @@ func (in *interpreters) store() {
 	if err != nil || in.file == "" {
 		return
 	}
-	temp := in.file + "." + strconv.Itoa(os.Getpid())
-	if os.WriteFile(temp, text, 0o600) != nil || os.Rename(temp, in.file) != nil {
-		_ = os.Remove(temp)
-	}
+	_ = outfile.Replace(in.file, text, 0o600)
 }
 
 func isELF(path string) bool {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/outfile"
 )
 
 // Record says what was made under a key, for people and for Prune. It lies beside
@@ -98,16 +99,8 @@ func (r Record) write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("note what was made: %w", err)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(dir), ".record-")
-	if err != nil {
+	if err := outfile.Replace(dir+recordSuffix, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("note what was made: %w", err)
-	}
-	_, err = temp.Write(append(text, '\n'))
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), dir+recordSuffix)
-	}
-	if err != nil {
-		return fmt.Errorf("note what was made: %w", errors.Join(err, os.Remove(temp.Name())))
 	}
 	return nil
 }

@@ -1,4 +1,5 @@
-// Package outfile writes the files that a user names: outputs of a job, pictures, profiles, backups.
+// Package outfile writes the files that a user names: outputs of a job, pictures, profiles, backups; and, with
+// Replace, those of the program's own.
 //
 // A device, a pipe and all else that is no regular file is written into. A link is followed. A regular
 // file is replaced by one that is whole, with its owner where that is permitted; the mode of a new one is
