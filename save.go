@@ -62,7 +62,7 @@ func (j *Job) SaveTo(ctx context.Context, path, name string) ([]string, error) {
 	return j.save(ctx, ".", located, missing)
 }
 
-// save copies what has a path, in order. What cannot be copied leaves the rest to be copied.
+// save copies what has a path, in order. It copies the rest when one cannot be copied.
 func (j *Job) save(ctx context.Context, dir string, located []Located, missing []string) (files []string, err error) {
 	places := make([]outputPlace, len(located))
 	for i, d := range located {

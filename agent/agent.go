@@ -65,8 +65,9 @@ type Agent struct {
 	loop    *loop         // belongs to who steps the core
 	looping chan struct{} // closed when loop is there
 
-	closing sync.Once
-	closed  error
+	closing  sync.Once
+	writable sync.Once // it was said that tasks can write to environments
+	closed   error
 }
 
 // ErrConfig says that a Config cannot be right; the error lists all mistakes.

@@ -209,7 +209,7 @@ func TestSharedMemory(t *testing.T) {
 	}
 }
 
-// What a command leaves beside its outputs goes with the attempt, however that ends.
+// Files that a command leaves beside its outputs go with the attempt, however that ends.
 func TestBesideTheOutput(t *testing.T) {
 	h := startHost(t, nil)
 	for _, c := range []struct{ name, command, want string }{

@@ -12,12 +12,13 @@ import (
 
 	"github.com/cascade-run/cascade/agent/process"
 	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // Clean removes what the agent of a state folder had outside it: processes,
 // shared memory, sockets. The agent must be dead, or is ended when force is set;
-// else the error is a *owner.ServedError. What lay in memory is made again when it
-// is needed; with all the state itself goes, too. No agent starts meanwhile.
+// else the error is a *owner.ServedError. Datasets in memory are recomputed when they
+// are needed; with all the state itself goes, too. No agent starts meanwhile.
 func Clean(state string, force, all bool) (owner.Cleaned, error) {
 	var c owner.Cleaned
 	lock, ended, err := owner.Take(state, lockName, force)
@@ -36,7 +37,7 @@ func Clean(state string, force, all bool) (owner.Cleaned, error) {
 	if c.Sockets, err = r.RemoveSockets(); err != nil {
 		return c, fmt.Errorf("clean up after an agent: %w", err)
 	}
-	if err := os.RemoveAll(filepath.Join(state, "scratch")); err != nil {
+	if err := safedir.Remove(filepath.Join(state, "scratch")); err != nil {
 		return c, fmt.Errorf("clean up after an agent: remove scratch folder: %w", err)
 	}
 	if err := owner.Remove(state); err != nil || !all {
@@ -76,7 +77,7 @@ func cleanMemory(dir string, c *owner.Cleaned) error {
 		return nil // the host was started anew, or the agent had closed
 	}
 	if err == nil {
-		err = os.RemoveAll(dir)
+		err = safedir.Remove(dir)
 	}
 	if err != nil {
 		return fmt.Errorf("remove shared memory: %w", err)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	exec "github.com/cascade-run/cascade/executor"
+	"github.com/cascade-run/cascade/internal/safedir"
 	"github.com/cascade-run/cascade/shm"
 )
 
@@ -38,6 +40,7 @@ type worker struct {
 	dead   chan struct{}
 	out    outbound
 	recent recent
+	spoken spoken
 	fence  fence
 }
 
@@ -71,13 +74,21 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	a := l.agent
 	files, control, err := a.makeFiles(ex.id)
 	files.code = activation.Code
-	defer files.remove()
+	defer func() {
+		if err := files.remove(); err != nil {
+			a.log.Warn().Err(err).Msg("files of an executor stay behind")
+		}
+	}()
 	var proc *process.Process
 	if err == nil {
 		defer func() { _ = control.Close() }() // unmapping a whole mapping cannot fail
 		tee := outputTee{loop: l, worker: ex, control: control}
 		if err = ex.fence.open(a.cgroups, a.groupName(ex.id)); err == nil {
-			proc, err = a.start(ex, files, tee, activation, dir)
+			if proc, err = a.start(ex, files, tee, activation, dir); err == nil && proc.Writable() != "" {
+				a.writable.Do(func() {
+					a.log.Info().Str("why", proc.Writable()).Msg("tasks run as root and can write to environments that they share: run the agent as an ordinary user, or permit mounts (CAP_SYS_ADMIN)")
+				})
+			}
 		}
 		defer func() {
 			if err := ex.fence.close(); err != nil {
@@ -105,7 +116,7 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	close(ex.dead)
 	a.tokens.take(ex.token)
 	l.lastMessage(ex)
-	end := postMortem(ex.id, files, control, exit)
+	end := postMortem(ex, files, control, exit)
 	if ended.why != "" {
 		end.Memory, end.Used, end.Why = ended.memory, ended.used, ended.why
 	}
@@ -188,12 +199,16 @@ func (a *Agent) makeFiles(id comms.ExecutorID) (executorFiles, *shm.Control, err
 	return f, control, err
 }
 
-func (f executorFiles) remove() {
+func (f executorFiles) remove() error {
 	f.words.close()
-	if f.scratch != "" {
-		os.RemoveAll(f.scratch)
-		os.Remove(f.control)
+	if f.scratch == "" {
+		return nil
 	}
+	err := safedir.Remove(f.scratch)
+	if gone := os.Remove(f.control); !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
 }
 
 func (l *loop) kill(act core.Kill) {

@@ -110,6 +110,7 @@ func (d *executorDoor) Message(l *comms.Link, head, _ []byte) {
 			return
 		case *comms.Log:
 			d.agent.logs.await()
+			known.(*worker).spoken.note(m)
 		}
 		d.agent.in.Offer(item{ev: core.FromExecutor{Executor: known.(*worker).id, Msg: m}})
 	}

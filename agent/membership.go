@@ -18,6 +18,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
+	"github.com/cascade-run/cascade/internal/outfile"
 )
 
 // membership is the agent's place in a cluster: the certificate that proves it
@@ -63,11 +64,7 @@ func (m *membership) know(serials []string) {
 // learn takes a new list, and writes it for the next start.
 func (m *membership) learn(serials []string) error {
 	m.know(serials)
-	temp := filepath.Join(m.dir, "."+revokedFile)
-	if err := os.WriteFile(temp, []byte(strings.Join(serials, "\n")+"\n"), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temp, filepath.Join(m.dir, revokedFile))
+	return outfile.Replace(filepath.Join(m.dir, revokedFile), []byte(strings.Join(serials, "\n")+"\n"), 0o600)
 }
 
 // refuses tells whether a certificate is revoked.

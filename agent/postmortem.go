@@ -31,12 +31,15 @@ type death struct {
 
 // postMortem puts together how a process ended, in which run it was, and whether
 // it panicked or touched memory that it must not write.
-func postMortem(id comms.ExecutorID, files executorFiles, control *shm.Control, exit process.Exit) death {
+func postMortem(ex *worker, files executorFiles, control *shm.Control, exit process.Exit) death {
 	printed := files.words.rest()
-	d := death{ExecutorDead: core.ExecutorDead{Executor: id, Why: exit.String(), Signal: exit.Signal(), Tail: slices.Concat(exit.Output, printed)}, words: printed}
+	d := death{ExecutorDead: core.ExecutorDead{Executor: ex.id, Why: exit.String(), Signal: exit.Signal()}, words: printed}
+	d.Tail = exit.Output
 	if step, steps := control.Last(); steps > 0 {
 		d.Run = comms.RunID(step.Run)
+		d.Tail = slices.Concat(d.Tail, ex.spoken.of(d.Run))
 	}
+	d.Tail = slices.Concat(d.Tail, printed)
 	// The crash file has the runtime's own words, without what others wrote in between.
 	text, err := readHead(files.crash, maxCrash)
 	if err != nil || len(text) == 0 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/internal/safedir"
 )
@@ -110,7 +111,7 @@ func (s *state) begin() (numbers, error) {
 	if s.numbers.Executor < started.Executor+executorBlock/2 {
 		s.numbers.Executor = started.Executor + executorBlock
 	}
-	if err := os.RemoveAll(filepath.Join(s.dir, "scratch")); err != nil {
+	if err := safedir.Remove(filepath.Join(s.dir, "scratch")); err != nil {
 		return numbers{}, fmt.Errorf("clear scratch folder: %w", err)
 	}
 	return started, s.write()
@@ -170,25 +171,12 @@ func (s *state) file() string { return filepath.Join(s.dir, "agent.json") }
 func (s *state) write() error {
 	text, err := json.Marshal(s.numbers)
 	if err == nil {
-		err = replaceFile(s.file(), append(text, '\n'))
+		err = outfile.Replace(s.file(), append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("write the agent's numbers: %w", err)
 	}
 	return nil
-}
-
-func replaceFile(path string, content []byte) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.Write(content)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), path)
 }
 
 // close gives the folder up, and the numbers that were reserved and not used.

@@ -3,13 +3,16 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cascade-run/cascade/comms"
 	exec "github.com/cascade-run/cascade/executor"
 )
 
@@ -70,6 +73,34 @@ func (w words) close() {
 	for _, fd := range w.pipes {
 		_ = unix.Close(fd) // nothing was written
 	}
+}
+
+// spoken is the end of what an executor has sent of what its current task prints.
+type spoken struct {
+	mu   sync.Mutex
+	run  comms.RunID
+	text []byte
+}
+
+// note takes what was sent.
+func (s *spoken) note(m *comms.Log) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.Run != s.run {
+		s.run, s.text = m.Run, nil
+	}
+	s.text = append(s.text, m.Text[max(0, len(m.Text)-crashTail):]...)
+	s.text = bytes.Clone(s.text[max(0, len(s.text)-crashTail):])
+}
+
+// of returns the end of what was sent of a run.
+func (s *spoken) of(run comms.RunID) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run != run {
+		return nil
+	}
+	return s.text
 }
 
 // lastWords adds to the log of the run in which an executor died what that could not send.

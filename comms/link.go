@@ -201,13 +201,22 @@ func (l *Link) Close() error {
 // sense. The handler's Down follows with reason. It may be called anywhere.
 func (l *Link) Abort(reason error) { l.end(fmt.Errorf("%w: %w", ErrClosed, reason)) }
 
+// AbortBroken is Abort of a link that has no connection: when its peer is back, it does nothing
+// and returns false.
+func (l *Link) AbortBroken(reason error) bool {
+	return l.endIf(fmt.Errorf("%w: %w", ErrClosed, reason), func() bool { return l.wire == nil })
+}
+
 // end makes the link final. The goroutine that owns it concludes; a link that
 // waits for its peer to come back has no owner, and then we do.
-func (l *Link) end(why error) {
+func (l *Link) end(why error) { l.endIf(why, func() bool { return true }) }
+
+// endIf ends the link if a condition holds, which is asked with l.mu held.
+func (l *Link) endIf(why error, holds func() bool) bool {
 	l.mu.Lock()
-	if l.ended != nil {
+	if l.ended != nil || !holds() {
 		l.mu.Unlock()
-		return
+		return false
 	}
 	l.ended = why
 	l.cancel()
@@ -223,6 +232,7 @@ func (l *Link) end(why error) {
 	if orphan {
 		l.conclude()
 	}
+	return true
 }
 
 // broke handles the end of a connection and says whether the link ends with it.

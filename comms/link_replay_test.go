@@ -272,6 +272,25 @@ func TestAbortEndsBothSides(t *testing.T) {
 	}
 }
 
+// A link whose peer is connected is not ended as broken; one that waits for its peer is.
+func TestAbortBroken(t *testing.T) {
+	p := newPair(t, nil)
+	if p.far.AbortBroken(errors.New("gone")) || p.near.AbortBroken(errors.New("gone")) {
+		t.Fatal("a link that has a connection was ended as broken")
+	}
+	p.near.Abort(errors.New("its process ends"))
+	p.hub.next(t, "down")
+	if !p.far.AbortBroken(errors.New("gone")) {
+		t.Fatal("a broken link was not ended")
+	}
+	if d := p.hub.next(t, "down"); !errors.Is(d.err, ErrClosed) || !strings.Contains(d.err.Error(), "gone") {
+		t.Errorf("waiting side: %v", d.err)
+	}
+	if p.far.AbortBroken(errors.New("gone")) {
+		t.Error("a link was ended twice")
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	p := newPair(t, func(hub, _ *Config) {
 		hub.CheckPeer = func(id Identity, uid int) error {

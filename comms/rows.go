@@ -102,13 +102,16 @@ type StoryRow struct {
 	Cause   string `json:"cause" msgpack:"cause"`
 	Agent   string `json:"agent,omitempty" msgpack:"agent,omitempty"`
 	Detail  string `json:"detail,omitempty" msgpack:"detail,omitempty"`
+
+	Lost []string `json:"lost,omitempty" msgpack:"lost,omitempty"` // agents with which what starts over, or what it had produced, was lost
 }
 
 // LossRow is a row of QueryLosses: an agent was lost that had tasks of a job.
 type LossRow struct {
 	At      string  `json:"at" msgpack:"at"`
 	Agent   string  `json:"agent" msgpack:"agent"`
-	Why     string  `json:"why" msgpack:"why"`                             // how its link broke
+	Cause   string  `json:"cause" msgpack:"cause"`                         // of four: nothing heard, connection closed, connection failed, process ended
+	Why     string  `json:"why" msgpack:"why"`                             // how its link broke, in words
 	Then    string  `json:"then" msgpack:"then"`                           // what becomes of its tasks
 	Running uint64  `json:"running" msgpack:"running"`                     // tasks that ran there
 	Waiting uint64  `json:"waiting" msgpack:"waiting"`                     // tasks that had yet to begin there

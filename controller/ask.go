@@ -107,20 +107,18 @@ func newPager(q *comms.Query) (*pager, error) {
 	if p.limit == 0 {
 		p.limit = defaultRows
 	}
-	switch n := len(q.Cursor); {
+	n := len(q.Cursor)
+	story := n == 24 && q.Kind == comms.QueryStory
+	switch jobs := q.Kind == comms.QueryJobs; {
 	case n == 0:
-	case q.Kind == comms.QueryJobs: // see jobRows
-		if n != len(comms.JobID{}) {
-			return nil, &badRequest{"the cursor is not one of ours"}
-		}
-	case n == 8:
+	case jobs && n == len(comms.JobID{}): // see jobRows
+	case n == 8 && !jobs, story:
 		p.start = binary.BigEndian.Uint64(q.Cursor)
-	case n == 16:
-		p.start, p.batch = binary.BigEndian.Uint64(q.Cursor), binary.BigEndian.Uint64(q.Cursor[8:])
-	case n == 24:
-		p.start, p.batch, p.other = binary.BigEndian.Uint64(q.Cursor), binary.BigEndian.Uint64(q.Cursor[8:]), binary.BigEndian.Uint64(q.Cursor[16:])
 	default:
-		return nil, &badRequest{"the cursor is not one of ours"}
+		return nil, &badRequest{"the cursor is not one that the controller returned for this kind of query"}
+	}
+	if story {
+		p.batch, p.other = binary.BigEndian.Uint64(q.Cursor[8:]), binary.BigEndian.Uint64(q.Cursor[16:])
 	}
 	return p, nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/safedir"
 )
 
@@ -297,7 +298,7 @@ func (b *blobs) finish(k partKey, p *part) error {
 		err = errHash
 	}
 	if err == nil {
-		err = os.Rename(p.file.Name(), b.path(k.hash))
+		err = outfile.Rename(p.file.Name(), b.path(k.hash))
 	}
 	if err != nil {
 		return err

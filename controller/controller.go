@@ -60,7 +60,7 @@ type Controller struct {
 	ids    map[*comms.Link]core.LinkID
 	broken map[*comms.Link]time.Time            // since when links are broken that may come back
 	losses map[string]map[comms.JobID]core.Loss // of agents that are not back; under turns
-	doors  map[*comms.Link][]comms.Endpoint     // where agents listen
+	doors  map[*comms.Link]*doorway             // where agents listen
 	next   core.LinkID
 	dirty  int // runs recorded since the profiles were stored
 	flows  int // flows recorded since the links were stored
@@ -87,7 +87,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core(incarnation)), incarnation: incarnation, inbox: inbox.New[core.Event](inboxLimit),
 		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork), planning: make(chan struct{}, 1), searches: make(chan struct{}, maxSearches),
-		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), samples: map[*dag.Graph]*costs{}, ids: map[*comms.Link]core.LinkID{}, broken: map[*comms.Link]time.Time{}, losses: map[string]map[comms.JobID]core.Loss{}, doors: map[*comms.Link][]comms.Endpoint{}}
+		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), samples: map[*dag.Graph]*costs{}, ids: map[*comms.Link]core.LinkID{}, broken: map[*comms.Link]time.Time{}, losses: map[string]map[comms.JobID]core.Loss{}, doors: map[*comms.Link]*doorway{}}
 	c.turns.Lock()
 	stored := cfg.store(c.paused)
 	stored.OnGroup = c.help
@@ -243,9 +243,6 @@ func (c *Controller) one(ev core.Event) {
 	case core.Received:
 		c.asks(e)
 	case core.LinkDown:
-		if p := c.peers[e.Link]; p != nil && p.who.Role == "agent" {
-			defer c.givenUp(p.who.Name, now)
-		}
 		delete(c.peers, e.Link)
 	case core.Stored:
 		e.Bytes = c.sizes[e.Token]

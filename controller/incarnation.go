@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cascade-run/cascade/internal/outfile"
 )
 
 // Incarnations and the lives of jobs must grow with each start on the same state
@@ -34,16 +36,8 @@ func nextIncarnation(state string, now time.Time) (uint64, error) {
 
 // keepIncarnation notes the number for the next start. A crash leaves the old file or the new one.
 func keepIncarnation(state string, n uint64) error {
-	temp, err := os.CreateTemp(state, ".incarnation-")
-	if err != nil {
+	if err := outfile.Replace(incarnationFile(state), fmt.Appendln(nil, n), 0o600); err != nil {
 		return fmt.Errorf("note the number of this start: %w", err)
-	}
-	_, err = fmt.Fprintln(temp, n)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), incarnationFile(state))
-	}
-	if err != nil {
-		return fmt.Errorf("note the number of this start: %w", errors.Join(err, os.Remove(temp.Name())))
 	}
 	return nil
 }

@@ -76,6 +76,7 @@ func (c *Controller) Up(l *comms.Link, p comms.Identity, resumed bool) {
 func (c *Controller) Down(l *comms.Link, err error) {
 	c.mu.Lock()
 	id, known := c.ids[l]
+	why, text := lossCause(err)
 	if !errors.Is(err, comms.ErrClosed) {
 		_, again := c.broken[l]
 		now := time.Now()
@@ -84,7 +85,7 @@ func (c *Controller) Down(l *comms.Link, err error) {
 		}
 		c.mu.Unlock()
 		if known && !again {
-			c.tellLost(l, now, err)
+			c.tellLost(l, now, why, text)
 		}
 		c.log.Info().Str("role", l.Peer().Role).Str("peer", l.Peer().Name).AnErr("why", err).Msg("link is broken: its peer may come back")
 		c.lookAfter(l, err)
@@ -98,9 +99,9 @@ func (c *Controller) Down(l *comms.Link, err error) {
 	if known {
 		c.blobs.forget(id)
 		c.log.Info().Str("role", l.Peer().Role).Str("peer", l.Peer().Name).Err(err).Msg("link is down")
-		down := core.LinkDown{Link: id, Since: since, Why: lossCause(err)}
+		down := core.LinkDown{Link: id, Since: since, Why: why}
 		if since.IsZero() {
-			c.tellLost(l, time.Now(), err)
+			c.tellLost(l, time.Now(), why, text)
 		} else {
 			down.Heard = since.Add(-l.Quiet())
 		}
@@ -109,9 +110,9 @@ func (c *Controller) Down(l *comms.Link, err error) {
 }
 
 // tellLost has the loss of an agent noted, before the core is told of it.
-func (c *Controller) tellLost(l *comms.Link, at time.Time, err error) {
+func (c *Controller) tellLost(l *comms.Link, at time.Time, why core.LossCause, text string) {
 	if p := l.Peer(); p.Role == "agent" {
-		c.inbox.Push(agentLost{name: p.Name, at: at, why: whyBroken(err)})
+		c.inbox.Push(agentLost{name: p.Name, at: at, why: why, text: text})
 	}
 }
 
@@ -153,9 +154,7 @@ func (c *Controller) message(id core.LinkID, l *comms.Link, m comms.Message, bod
 	}
 	switch m := m.(type) {
 	case *comms.Register:
-		c.mu.Lock()
-		c.doors[l] = doorsOf(m)
-		c.mu.Unlock()
+		c.learn(l, m)
 	case *comms.Invite, *comms.Revoke, *comms.Renew, *comms.Backup, *comms.SetProfiles:
 		c.member(id, l, m)
 		return

@@ -17,15 +17,16 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// The link of an agent breaks before the core is told that the agent is lost: it may come
-// back. What it has of jobs then is noted with each job, so that what waits for the grace,
-// and what restarts after it, can be told at once and later.
+// The link of an agent breaks before the core receives that the agent is lost: it may come
+// back. Each job gets a record of the tasks that the agent has then: clients learn at once, and
+// later, which tasks wait for the grace and restart after it.
 type (
 	agentLost struct {
 		core.Tick
 		name string
 		at   time.Time
-		why  string
+		why  core.LossCause
+		text string // what the cause says besides
 	}
 	agentBack struct {
 		core.Tick
@@ -35,25 +36,27 @@ type (
 	}
 )
 
-// whyBroken says how a link broke.
-func whyBroken(err error) string {
+// lossCause says how a link broke, or ended, and of some causes more in words.
+func lossCause(err error) (why core.LossCause, text string) {
 	switch {
+	case errors.Is(err, errGone):
+		return core.LossEnded, ""
 	case errors.Is(err, comms.ErrSilent):
 		_, text, found := strings.Cut(err.Error(), comms.ErrSilent.Error()+": ")
-		if found {
-			return text
+		if !found {
+			text = ""
 		}
-		return comms.ErrSilent.Error()
+		return core.LossSilent, text
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, comms.ErrClosed):
-		return "connection closed"
+		return core.LossClosed, ""
 	}
-	return err.Error()
+	return core.LossFailed, err.Error()
 }
 
 // lost notes what an agent whose link broke has of jobs. c.turns is held.
 func (c *Controller) lost(ev agentLost) {
 	for _, h := range c.core.HeldBy(ev.name) {
-		l := core.Loss{At: ev.at.UnixNano(), Agent: ev.name, Why: ev.why, Grace: int64(cmp.Or(c.cfg.Grace, core.DefaultGrace)), Runs: h.Runs, Waiting: h.Waiting}
+		l := core.Loss{At: ev.at.UnixNano(), Agent: ev.name, Cause: ev.why, Why: ev.text, Grace: int64(cmp.Or(c.cfg.Grace, core.DefaultGrace)), Runs: h.Runs, Waiting: h.Waiting}
 		if c.losses[ev.name] == nil {
 			c.losses[ev.name] = map[comms.JobID]core.Loss{}
 		}
@@ -62,37 +65,34 @@ func (c *Controller) lost(ev agentLost) {
 	}
 }
 
-// back notes that an agent is there again: the same process, which still has what it had.
-// c.turns is held.
+// back notes that an agent is there again: the same process, which still has what it had, or
+// another. c.turns is held.
 func (c *Controller) back(ev agentBack) {
-	for _, h := range c.core.HeldBy(ev.name) {
-		l, ok := c.losses[ev.name][h.Job]
+	for job, l := range c.losses[ev.name] {
+		fate, incarnation := c.core.FateOf(ev.name, job)
 		switch {
-		case !ok:
+		case fate != core.FateHeld:
 			continue
-		case h.Incarnation == ev.incarnation:
+		case incarnation == ev.incarnation:
 			l.Back = ev.at.UnixNano()
 		default:
 			l.Grace = 0 // its tasks ended with its process
 		}
-		c.store.PutLoss(h.Job, l, c.mustStore)
+		c.store.PutLoss(job, l, c.mustStore)
 	}
 	delete(c.losses, ev.name)
 }
 
-// givenUp notes that the core waits no more for an agent whose link is down, and that it did
-// so before the grace had passed. c.turns is held.
+// givenUp notes that the core waits no more for an agent, and of which jobs it did so before
+// the grace had passed. c.turns is held.
 func (c *Controller) givenUp(name string, now time.Time) {
 	for job, l := range c.losses[name] {
-		if slices.ContainsFunc(c.core.HeldBy(name), func(h core.Held) bool { return h.Job == job }) {
-			continue
-		}
-		if now.UnixNano()-l.At < l.Grace {
+		if fate, _ := c.core.FateOf(name, job); fate == core.FateRestart && now.UnixNano()-l.At < l.Grace {
 			l.Grace = 0
 			c.store.PutLoss(job, l, c.mustStore)
 		}
-		delete(c.losses[name], job)
 	}
+	delete(c.losses, name)
 }
 
 // lossesNow is how the losses of a job stand.
@@ -111,7 +111,8 @@ func (c *Controller) lossesNow(job comms.JobID) (lossesNow, error) {
 	now := lossesNow{map[string]bool{}, map[lossOfJob]bool{}}
 	for name, of := range c.losses {
 		if _, ok := of[job]; ok {
-			now.awaited[name] = slices.ContainsFunc(c.core.HeldBy(name), func(h core.Held) bool { return h.Job == job })
+			fate, _ := c.core.FateOf(name, job)
+			now.awaited[name] = fate == core.FateHeld
 		}
 	}
 	losses, err := c.store.Losses(job)
@@ -163,7 +164,7 @@ func (c *Controller) lossRows(p *pager, job comms.JobID, now lossesNow) error {
 	for i := range losses {
 		l := &losses[i]
 		if !p.add(func() any {
-			return &comms.LossRow{Awaited: now.awaited[l.Agent] && last[l.Agent] == l.At, Open: now.open[lossOfJob{l.Agent, l.At}], At: stamp(l.At), Agent: l.Agent, Why: l.Why, Then: lossText(l), Running: count(l.Runs), Waiting: count(l.Waiting),
+			return &comms.LossRow{Awaited: now.awaited[l.Agent] && last[l.Agent] == l.At, Open: now.open[lossOfJob{l.Agent, l.At}], At: stamp(l.At), Agent: l.Agent, Cause: l.Cause.String(), Why: l.Text(), Then: lossText(l), Running: count(l.Runs), Waiting: count(l.Waiting),
 				Grace: seconds(l.Grace), Back: stamp(l.Back)}
 		}) {
 			break
@@ -189,7 +190,7 @@ func (c *Controller) lossStory(job comms.JobID, g *dag.Graph, tasks core.Choice,
 		if one, ok := tasks.One(); !all && ok {
 			task = g.TaskName(one)
 		}
-		rows = append(rows, lossOfStory{l.At, &comms.StoryRow{At: stamp(l.At), Task: task, What: "agent lost", Cause: l.Why, Agent: l.Agent, Detail: lossText(l)}})
+		rows = append(rows, lossOfStory{l.At, &comms.StoryRow{At: stamp(l.At), Task: task, What: "agent lost", Cause: l.Text(), Agent: l.Agent, Detail: lossText(l)}})
 		if l.Back != 0 {
 			rows = append(rows, lossOfStory{l.Back, &comms.StoryRow{At: stamp(l.Back), Task: task, What: "agent back", Agent: l.Agent, Detail: "its tasks go on"}})
 		}

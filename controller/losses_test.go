@@ -104,6 +104,44 @@ func TestLostAgent(t *testing.T) {
 	expect(c, "answer", func(r *comms.Reply) bool { return r.Req == 2 })
 }
 
+// Of a job that is cancelled while its agent is away nothing restarts or goes on: what was told
+// of the loss stays, and the agent is not awaited.
+func TestLossOfACancelledJob(t *testing.T) {
+	net := comms.NewInproc()
+	r := startController(t, t.TempDir(), net)
+	agent := dialAgent(t, net, &fakeAgent{name: "node2", hold: true})
+	c := dialClient(t, net)
+	t.Cleanup(c.close)
+	submit(c, 1, parse(t, job1).Encode())
+	expect[*comms.Accepted](c, "accepted", nil)
+	expect[*comms.Assign](agent.peerEnd, "assign", nil)
+	losses := func() []comms.LossRow {
+		return rows[comms.LossRow](c, comms.Query{Kind: comms.QueryLosses, Job: testJob(1)}, 10)
+	}
+	agent.link.Abort(errors.New("the cable is out"))
+	for end := time.Now().Add(patience); len(losses()) == 0; { // each asks the controller
+		if time.Now().After(end) {
+			t.Fatal("the loss is never told")
+		}
+	}
+	c.say(&comms.Control{Req: 2, Job: testJob(1), Action: comms.SteerCancel, Reason: "done with it"})
+	expect(c, "answer", func(r *comms.Reply) bool { return r.Req == 2 })
+	if all := losses(); len(all) != 1 || all[0].Awaited {
+		t.Errorf("after the job was cancelled: %+v", all)
+	}
+	next := dialAgent(t, net, &fakeAgent{name: "node2", inc: 2, hold: true}) // another process
+	t.Cleanup(next.close)
+	final(c)
+	if all := losses(); len(all) != 1 || all[0].Awaited || all[0].Back != "" || all[0].Grace != 30 {
+		t.Errorf("after the agent came back: %+v", all)
+	}
+	r.turns.Lock()
+	defer r.turns.Unlock()
+	if len(r.losses) != 0 {
+		t.Errorf("losses that are kept in memory: %+v", r.losses)
+	}
+}
+
 func TestLossText(t *testing.T) {
 	one, some := []comms.Range{{First: 3, Last: 3}}, []comms.Range{{First: 0, Last: 5}, {First: 8, Last: 8}}
 	for _, tt := range []struct {
@@ -122,14 +160,19 @@ func TestLossText(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		err  error
+		why  core.LossCause
 		want string
 	}{
-		{fmt.Errorf("read: %w", io.EOF), "connection closed"},
-		{fmt.Errorf("%w: nothing heard for 10s", comms.ErrSilent), "nothing heard for 10s"},
-		{errors.New("no route to host"), "no route to host"},
+		{fmt.Errorf("read: %w", io.EOF), core.LossClosed, "connection closed"},
+		{fmt.Errorf("%w: %w", comms.ErrClosed, io.EOF), core.LossClosed, "connection closed"},
+		{fmt.Errorf("%w: nothing heard for 10s", comms.ErrSilent), core.LossSilent, "nothing heard for 10s"},
+		{fmt.Errorf("%w: %w", comms.ErrClosed, comms.ErrSilent), core.LossSilent, "nothing heard"},
+		{fmt.Errorf("%w: %w: nothing listens there", comms.ErrClosed, errGone), core.LossEnded, "process ended"},
+		{errors.New("no route to host"), core.LossFailed, "no route to host"},
 	} {
-		if got := whyBroken(tt.err); got != tt.want {
-			t.Errorf("%v: %s, want %s", tt.err, got, tt.want)
+		var l core.Loss
+		if l.Cause, l.Why = lossCause(tt.err); l.Cause != tt.why || l.Text() != tt.want {
+			t.Errorf("%v: %v, %s, want %v, %s", tt.err, l.Cause, l.Text(), tt.why, tt.want)
 		}
 	}
 }

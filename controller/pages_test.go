@@ -2,7 +2,10 @@ package controller
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math"
 	"testing"
+	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
 
@@ -86,5 +89,54 @@ func TestJobsInPages(t *testing.T) {
 	c.say(&comms.Query{Req: 3, Kind: comms.QueryJobs, Cursor: []byte("8 bytes.")})
 	if r := expect[*comms.Reply](c, "refusal", nil); r.Code != comms.CodeBadRequest {
 		t.Errorf("a cursor of another kind: %+v", r)
+	}
+}
+
+// A cursor is what a client sends: whatever its numbers, each query is answered.
+func TestCursorsOfAnyNumbers(t *testing.T) {
+	c := startCluster(t)
+	submit(c, 1, parse(t, job1).Encode())
+	final(c)
+	numbers := []uint64{0, 1, 2, math.MaxInt32, math.MaxUint32, 1 << 32, math.MaxInt64, 1 << 63, math.MaxUint64}
+	var cursors [][]byte
+	for _, a := range numbers {
+		one := binary.BigEndian.AppendUint64(nil, a)
+		cursors = append(cursors, one, append(one[:8:8], one...)) // a JobID's length
+		for _, b := range numbers {
+			cursors = append(cursors, binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(one[:8:8], b), a))
+		}
+	}
+	for _, kind := range []string{comms.QueryJobs, comms.QueryTasks, comms.QueryDatasets, comms.QueryAgents, comms.QueryEnvironments, comms.QueryStory,
+		comms.QueryLosses, comms.QueryGraph, comms.QueryPlan, comms.QueryProfiles, comms.QueryLinks, comms.QueryMembers, comms.QueryTokens} {
+		for _, cursor := range cursors {
+			q := comms.Query{Req: 9, Kind: kind, Job: testJob(1), Limit: 1, Cursor: cursor}
+			for _, filter := range []string{"", "a[1]"} {
+				q.Filter = filter
+				c.say(&q)
+				answered(t, c)
+			}
+		}
+	}
+	c.say(&comms.Query{Req: 10, Kind: comms.QueryStory, Job: testJob(1), Cursor: bytes.Repeat([]byte{1}, 16)})
+	if r := expect(c, "refusal", func(r *comms.Reply) bool { return r.Req == 10 }); r.Code != comms.CodeBadRequest {
+		t.Errorf("a cursor that no page has: %+v", r)
+	}
+}
+
+// answered waits for an answer, a page or a refusal.
+func answered(t *testing.T, c *peerEnd) {
+	t.Helper()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for {
+		select {
+		case m := <-c.got:
+			switch m.(type) {
+			case *comms.Page, *comms.Reply:
+				return
+			}
+		case <-timeout.C:
+			t.Fatal("no answer came")
+		}
 	}
 }

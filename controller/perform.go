@@ -57,6 +57,8 @@ func (c *Controller) perform(a core.Action) {
 		c.sizes[a.Token] = c.store.Commit(a.Commit, done.committed)
 	case core.Measured:
 		c.measured(a)
+	case core.GaveUp:
+		c.givenUp(a.Agent, time.Now())
 	case core.StoreAgent:
 		c.store.PutAgent(&a.Row, c.mustStore)
 	case core.Delete:

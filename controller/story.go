@@ -208,7 +208,7 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 	if err != nil {
 		return err
 	}
-	k := min(int(p.other), len(losses))
+	k := int(min(p.other, uint64(len(losses)))) // the cursor is the client's: it may be any number
 	lossesBefore := func(at int64) bool {
 		for ; k < len(losses) && losses[k].at < at; k++ {
 			if !p.add(func() any { return losses[k].row }) {
@@ -232,7 +232,7 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 				continue
 			}
 			if !p.add(func() any {
-				return &comms.StoryRow{At: stamp(b.At), Task: rangeName(g, r, tasks), What: "starts over", Cause: b.Why}
+				return &comms.StoryRow{At: stamp(b.At), Task: rangeName(g, r, tasks), What: "starts over", Cause: b.Cause(), Lost: b.Lost}
 			}) {
 				return nil
 			}

@@ -19,6 +19,7 @@ const (
 	addFunction      = "+"
 	subtractFunction = "-"
 	multiplyFunction = "*"
+	powerFunction    = "**"
 	negateFunction   = "-x"
 	absFunction      = "|x|"
 	intFunction      = "int(x)"
@@ -32,6 +33,7 @@ func checkedArithmetic() []expr.Option {
 		expr.Function(addFunction, binary("+", runtime.Add, add)),
 		expr.Function(subtractFunction, binary("-", runtime.Subtract, subtract)),
 		expr.Function(multiplyFunction, binary("*", runtime.Multiply, multiply)),
+		expr.Function(powerFunction, binary("**", exponent, power)),
 		expr.Function(negateFunction, unary(negate)),
 		expr.Function(absFunction, unary(absolute)),
 		expr.Function(intFunction, unary(whole)),
@@ -52,6 +54,8 @@ func (arithmetic) Visit(node *ast.Node) {
 		switch n.Operator {
 		case "+", "-", "*":
 			call(n.Operator, n.Left, n.Right)
+		case "**", "^":
+			call(powerFunction, n.Left, n.Right)
 		}
 	case *ast.UnaryNode:
 		if _, literal := n.Node.(*ast.IntegerNode); n.Operator == "-" && !literal {
@@ -79,6 +83,9 @@ func binary(sign string, other func(a, b any) any, checked func(a, b int64) (int
 		}
 		if n, fits := checked(a, b); fits {
 			return n, nil
+		}
+		if sign == "**" && b < 0 { // a fraction
+			return other(args[0], args[1]), nil
 		}
 		return nil, overflows(fmt.Sprintf("%d %s %d", a, sign, b))
 	}
@@ -120,6 +127,29 @@ func multiply(a, b int64) (int64, bool) {
 	p := a * b
 	return p, b == 0 || p/b == a
 }
+
+// power multiplies squares of a, so that a large exponent of 1, 0 or -1 takes no longer than another.
+func power(a, b int64) (int64, bool) {
+	if b < 0 {
+		return 0, false
+	}
+	p, fits := int64(1), true
+	for {
+		if b&1 == 1 {
+			if p, fits = multiply(p, a); !fits {
+				return 0, false
+			}
+		}
+		if b >>= 1; b == 0 {
+			return p, true
+		}
+		if a, fits = multiply(a, a); !fits {
+			return 0, false
+		}
+	}
+}
+
+func exponent(a, b any) any { return runtime.Exponent(a, b) }
 
 func negate(v any) (any, error) {
 	if n, ok := integer(v); ok && n == math.MinInt64 {

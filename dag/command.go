@@ -82,7 +82,7 @@ func (a Arg) text(literal func(string) string) string {
 	return b.String()
 }
 
-// What the system takes of a program's arguments at the most, in paths of the shortest that the store
+// The limits of the system for a program's arguments, in paths of the shortest that the store
 // gives: 128 KiB for one argument, as the text of a shell is, and 2 MiB for all.
 const (
 	maxTextPaths = 3900

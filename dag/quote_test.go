@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What quote makes of a text a shell reads as one word, which is the text.
+// A shell reads a quoted text as one word, which is the text.
 func TestQuote(t *testing.T) {
 	texts := []string{"", "plain", "a b", "it's", `"$HOME"`, "`id`; $(id)", "a\nb", `\`, "*", "~", "-n", "ä;ö", "''", "#x", "a=b", "!1"}
 	for _, text := range texts {

@@ -19,7 +19,7 @@ import (
 // the descriptors behind them: the Go runtime's last words go to descriptor 2,
 // which the agent reads. The order of the two streams among each other is not kept.
 //
-// What was printed waits in pipes that the agent holds too: it reads the rest when this process dies.
+// Printed text waits in pipes that the agent holds too: it reads the rest when this process dies.
 type capture struct {
 	exec    *Executor
 	streams [2]*captured

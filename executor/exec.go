@@ -17,6 +17,7 @@ import (
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor/command"
 	"github.com/cascade-run/cascade/executor/value"
+	"github.com/cascade-run/cascade/internal/safedir"
 	"github.com/cascade-run/cascade/shm"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
@@ -540,19 +541,19 @@ func hashFile(path string) (comms.Hash, error) {
 func (p *program) cleanUp() error {
 	var errs []error
 	for _, o := range p.outputs {
-		if err := shm.RemoveFolder(shm.OutputFolder(o.segment)); err != nil {
+		if err := safedir.Remove(shm.OutputFolder(o.segment)); err != nil {
 			errs = append(errs, fmt.Errorf("remove folder of an output: %w", err))
 		}
 		if o.done {
 			continue
 		}
-		if err := os.RemoveAll(o.segment); err != nil {
+		if err := safedir.Remove(o.segment); err != nil {
 			errs = append(errs, fmt.Errorf("remove unfinished output: %w", err))
 		}
 		p.run.exec.mem.giveBack(*o.lease, 0)
 	}
 	if p.dir != "" {
-		if err := os.RemoveAll(p.dir); err != nil {
+		if err := safedir.Remove(p.dir); err != nil {
 			errs = append(errs, fmt.Errorf("remove scratch folder: %w", err))
 		}
 	}

@@ -31,7 +31,7 @@ var (
 // Options say where a store lives.
 type Options struct {
 	Root     string           // tmpfs folder; "" means DefaultRoot
-	Name     string           // of the agent; letters, digits, '-', '_' and '.'; anybody on the host can see it
+	Name     string           // of the agent; letters, digits, '-', '_' and '.'; all users of the host can see it
 	SpillDir string           // folder on disk for spill files, made when missing
 	Floors   diskspace.Floors // free bytes of its disk that spilled datasets leave; zero: none
 	System   System
@@ -61,7 +61,7 @@ func OpenStore(o Options) (*Store, error) {
 	}
 	s := &Store{sys: o.System.withDefaults(), spill: o.SpillDir, floors: o.Floors}
 	s.dir = filepath.Join(o.Root, fmt.Sprintf("cascade-%d-%s", os.Getuid(), o.Name))
-	// /dev/shm is open to all users: a folder of this name may be somebody's trap.
+	// /dev/shm is open to all users: a folder of this name may be another user's trap.
 	if err := safedir.Private(s.dir); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -102,33 +102,17 @@ func (s *Store) Path(kind ledger.Kind, id ledger.SegmentID) string {
 	return filepath.Join(s.dir, SegmentName(kind, id))
 }
 
-// OutputFolder is the folder in which a command writes an output, given the path of its segment. What the
-// command leaves there beside the output is removed with the folder.
+// OutputFolder is the folder in which a command writes an output, given the path of its segment. Files
+// that the command leaves there beside the output are removed with the folder.
 func OutputFolder(segment string) string { return segment + outputFolder }
 
 const outputFolder = ".d"
-
-// RemoveFolder removes a folder with all that is in it, also where a command has withheld the right to.
-func RemoveFolder(path string) error {
-	if os.RemoveAll(path) == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			if os.Chmod(at, 0o700) != nil { //nolint:gosec // a folder
-				return fs.SkipDir
-			}
-		}
-		return nil
-	})
-	return os.RemoveAll(path)
-}
 
 // RemoveOutputFolders removes what commands left that were killed together with their agent.
 func (s *Store) RemoveOutputFolders() error {
 	dirs, err := filepath.Glob(filepath.Join(s.dir, ledger.Output.String()[:1]+"[0-9]*"+outputFolder))
 	for _, dir := range dirs {
-		err = errors.Join(err, RemoveFolder(dir))
+		err = errors.Join(err, safedir.Remove(dir))
 	}
 	if err != nil {
 		return fmt.Errorf("remove folders of outputs: %w", err)
@@ -315,14 +299,14 @@ func (s *Store) Remove(id ledger.SegmentID) error {
 	path, err := s.find(id)
 	output := s.Path(ledger.Output, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return RemoveFolder(OutputFolder(output)) // its executor died, unless there was never any
+		return safedir.Remove(OutputFolder(output)) // its executor died, unless there was never any
 	}
 	if err != nil {
 		return err
 	}
 	err = s.removePath(path)
 	if path == output {
-		err = errors.Join(err, RemoveFolder(OutputFolder(output)))
+		err = errors.Join(err, safedir.Remove(OutputFolder(output)))
 	}
 	return err
 }
@@ -448,7 +432,7 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	err := s.RemoveStale()
-	if rerr := os.RemoveAll(s.dir); rerr != nil {
+	if rerr := safedir.Remove(s.dir); rerr != nil {
 		err = errors.Join(err, rerr)
 	}
 	if err := errors.Join(err, s.lockFile.Close()); err != nil {

@@ -136,7 +136,7 @@ func (c *controller) look(a *agent) {
 	c.after(lookTime, func() {
 		if c.ids[a.name] == id && !a.running {
 			delete(c.ids, a.name)
-			c.lose(id, core.LossClosed)
+			c.lose(id, core.LossEnded)
 		}
 	})
 }
@@ -203,7 +203,7 @@ func (c *controller) perform(a core.Action) {
 		}
 	case core.StoreAgent:
 		c.store.agents[a.Row.Name] = a.Row
-	case core.Warn, core.Differs:
+	case core.Warn, core.Differs, core.GaveUp:
 	case core.Delete:
 		c.store.delete(a)
 	case core.Ask:

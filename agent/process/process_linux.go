@@ -39,8 +39,8 @@ type Command struct {
 	Hold *os.File
 
 	// ReadOnly are folders that the program, and what it starts, cannot write to, although it is root: they are mounted so,
-	// for it alone. For other users, and where root may not mount (in a container without CAP_SYS_ADMIN), nothing is
-	// done: the modes of the files must do.
+	// for it alone. For other users nothing is done: the modes of the files must do. Where root may not mount (in a
+	// container without CAP_SYS_ADMIN) the program can write to them, and Writable says why.
 	ReadOnly []string
 
 	// Root is the file system that the program sees; nil for the host's. Path and Dir are in it; a Path without
@@ -88,6 +88,8 @@ type Process struct {
 	conn   *net.UnixConn
 	reaper *exec.Cmd
 	output tail
+
+	writable string // see Writable
 
 	hangup sync.Once
 	done   chan struct{}
@@ -200,7 +202,9 @@ func (p *Process) greet() error {
 	if word != "pid" {
 		return errors.New(rest)
 	}
-	if p.pid, err = strconv.Atoi(rest); err != nil {
+	id, writable, _ := strings.Cut(rest, " ")
+	p.writable = writable
+	if p.pid, err = strconv.Atoi(id); err != nil {
 		return fmt.Errorf("read process id from its reaper: %w", err)
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
@@ -219,6 +223,9 @@ func (p *Process) greet() error {
 	p.pidfd = os.NewFile(uintptr(fds[0]), "pidfd")
 	return nil
 }
+
+// Writable says why the program can write to a folder of Command.ReadOnly although it is root; "" when it cannot.
+func (p *Process) Writable() string { return p.writable }
 
 // watch waits until the whole tree is dead, then publishes how the process ended.
 func (p *Process) watch(copied <-chan struct{}) {

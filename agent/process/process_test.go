@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +17,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/internal/scratchfs"
 )
 
 // The test binary plays an agent that starts a shell and lives until it is killed.
@@ -83,37 +86,93 @@ func TestOOMScore(t *testing.T) {
 	}
 }
 
+// mayMount tells whether a process of ours may have mounts of its own, tried in a thread that ends.
+func mayMount(t *testing.T) bool {
+	t.Helper()
+	dir, tried := t.TempDir(), make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine, and its namespace with it
+		err := unix.Unshare(unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
+		}
+		if err == nil {
+			err = unix.Mount(dir, dir, "", unix.MS_BIND, "")
+		}
+		tried <- err
+	}()
+	err := <-tried
+	if err != nil {
+		t.Logf("no mounts here: %v", err)
+	}
+	return err == nil
+}
+
 // Root cannot write to folders that are shared with others, nor move them; and sees them from within too. Others see no mount.
+// A folder that cannot be mounted keeps neither the program nor the other folders from it.
 func TestReadOnly(t *testing.T) {
-	dir, free := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "data"), []byte("data"), 0o600); err != nil {
-		t.Fatal(err)
+	root := os.Geteuid() == 0
+	if root && !mayMount(t) {
+		t.Skip("root may not mount here")
 	}
-	if err := os.Chmod(dir, 0o500); err != nil { // for who is not root
-		t.Fatal(err)
+	for _, more := range []string{"", "/no/such/folder"} {
+		dir, free := t.TempDir(), t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "data"), []byte("data"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, 0o500); err != nil { // for users other than root
+			t.Fatal(err)
+		}
+		c := shell("cat data; echo x 2>&1 > left; rm -f data; rm -rf " + dir + "; echo y > " + free + "/made; exec 2>&1; grep -c ' " + dir + " ' /proc/self/mounts")
+		c.Dir, c.ReadOnly = dir, []string{dir}
+		if more != "" {
+			c.ReadOnly = []string{more, dir}
+		}
+		p, err := Start(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exit := p.Wait()
+		if root && !strings.HasSuffix(string(exit.Output), "\n1\n") {
+			t.Errorf("it is not mounted: %s", exit.Output)
+		}
+		if why := p.Writable(); (why != "") != (root && more != "") || !strings.Contains(why, more) {
+			t.Errorf("with %q it can write because of %q", more, why)
+		}
+		found, err := filepath.Glob(filepath.Join(dir, "*"))
+		if err != nil || len(found) != 1 || filepath.Base(found[0]) != "data" {
+			t.Errorf("the folder has %v, %v", found, err)
+		}
+		if _, err := os.Stat(filepath.Join(free, "made")); err != nil {
+			t.Error(err)
+		}
+		if !strings.HasPrefix(string(exit.Output), "data") {
+			t.Errorf("output %s", exit.Output)
+		}
+		if mounts, err := os.ReadFile("/proc/self/mounts"); err != nil || strings.Contains(string(mounts), dir) {
+			t.Errorf("the mount is seen outside, %v", err)
+		}
 	}
-	c := shell("cat data; echo x 2>&1 > left; rm -f data; rm -rf " + dir + "; echo y > " + free + "/made; exec 2>&1; grep -c ' " + dir + " ' /proc/self/mounts")
-	c.Dir, c.ReadOnly = dir, []string{dir}
+}
+
+// What a file system does not permit is not permitted either where it is mounted read-only.
+func TestReadOnlyKeepsFlags(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root's folders are mounted")
+	}
+	if !scratchfs.Enter(t) {
+		return
+	}
+	dir := t.TempDir()
+	scratchfs.Mount(t, "tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=1m")
+	c := shell("grep ' " + dir + " ' /proc/self/mounts | tail -n 1")
+	c.ReadOnly = []string{dir}
 	p, err := Start(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	exit := p.Wait()
-	if os.Geteuid() == 0 && !strings.HasSuffix(string(exit.Output), "\n1\n") {
-		t.Skipf("root may not mount here: %s", exit.Output)
-	}
-	found, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(found) != 1 || filepath.Base(found[0]) != "data" {
-		t.Errorf("the folder has %v, %v", found, err)
-	}
-	if _, err := os.Stat(filepath.Join(free, "made")); err != nil {
-		t.Error(err)
-	}
-	if !strings.HasPrefix(string(exit.Output), "data") {
-		t.Errorf("output %s", exit.Output)
-	}
-	if mounts, err := os.ReadFile("/proc/self/mounts"); err != nil || strings.Contains(string(mounts), dir) {
-		t.Errorf("the mount is seen outside, %v", err)
+	if exit := p.Wait(); p.Writable() != "" || !strings.Contains(string(exit.Output), " ro,nosuid,nodev,noexec") {
+		t.Errorf("it is mounted as %s; %s", exit.Output, p.Writable())
 	}
 }
 

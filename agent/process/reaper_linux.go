@@ -73,13 +73,13 @@ func reap(args []string, score string) error {
 			return err
 		}
 	}
+	writable := "" // why a folder of readOnlyVar is
 	if list, ok := os.LookupEnv(readOnlyVar); ok {
-		err := os.Unsetenv(readOnlyVar)
-		if err == nil {
-			err = protect(strings.Split(list, "\x1f"))
+		if err := os.Unsetenv(readOnlyVar); err != nil {
+			return err
 		}
-		if err != nil {
-			return tell(agent, "error", err.Error())
+		if err := protect(strings.Split(list, "\x1f")); err != nil {
+			writable = strings.ReplaceAll(err.Error(), "\n", "; ")
 		}
 	}
 	program := args[0]
@@ -98,7 +98,7 @@ func reap(args []string, score string) error {
 	if pidfd < 0 {
 		return errors.Join(child.Kill(), tell(agent, "error", "the kernel has no pidfds: Linux 5.4 or newer is needed"))
 	}
-	if _, _, err := agent.WriteMsgUnix(fmt.Appendf(nil, "pid %d", child.Pid), unix.UnixRights(pidfd), nil); err != nil {
+	if _, _, err := agent.WriteMsgUnix(fmt.Appendf(nil, "pid %d %.3000s", child.Pid, writable), unix.UnixRights(pidfd), nil); err != nil {
 		return fmt.Errorf("tell the agent the process id: %w", errors.Join(err, child.Kill()))
 	}
 	go func() {
@@ -112,37 +112,49 @@ func reap(args []string, score string) error {
 	if err := sweep(); err != nil {
 		return err
 	}
-	_, _ = agent.Write(fmt.Appendf(nil, "exit %d", uint32(status))) // fails when the agent is dead: nobody asks any more
+	_, _ = agent.Write(fmt.Appendf(nil, "exit %d", uint32(status))) // fails when the agent is dead: it is not needed then
 	return nil
 }
 
-// protect mounts folders read-only, in a namespace that this thread and its children have to themselves.
+// protect mounts folders read-only, in a namespace that this thread and its children have to themselves. It does what
+// the host permits: an error says what it could not do, and the program runs without that.
 func protect(folders []string) error {
 	dir, err := os.Getwd()
 	if err != nil {
 		return fmt.Errorf("find the working folder: %w", err)
 	}
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		if errors.Is(err, unix.EPERM) {
-			return nil // see Command.ReadOnly
-		}
 		return fmt.Errorf("make a mount namespace: %w", err)
 	}
-	// What is mounted on the host later is seen here, and not the other way round.
+	// Mounts of the host are seen here, and none of ours there: without this there must be none.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fmt.Errorf("separate the mounts: %w", err)
+		return fmt.Errorf("separate the mounts from the host's: %w", err)
 	}
+	var failed []error
 	for _, folder := range folders {
-		err := unix.Mount(folder, folder, "", unix.MS_BIND, "")
-		if err == nil {
-			err = unix.Mount("", folder, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
-		}
-		if err != nil {
-			return fmt.Errorf("make %s read-only: %w", folder, err)
+		if err := mountReadOnly(folder); err != nil {
+			failed = append(failed, fmt.Errorf("mount %s read-only: %w", folder, err))
 		}
 	}
 	if err := os.Chdir(dir); err != nil { // it may be in one of them: it is what is mounted from now on
-		return fmt.Errorf("use the working folder: %w", err)
+		failed = append(failed, fmt.Errorf("use the working folder: %w", err))
+	}
+	return errors.Join(failed...)
+}
+
+// mountReadOnly mounts a folder on itself. In a user namespace the kernel refuses a mount that lacks flags of the
+// folder's own.
+func mountReadOnly(folder string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(folder, &st); err != nil {
+		return err
+	}
+	kept := uintptr(st.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC) // ST_ flags have the same bits
+	if err := unix.Mount(folder, folder, "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("", folder, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|kept, ""); err != nil {
+		return errors.Join(err, unix.Unmount(folder, unix.MNT_DETACH))
 	}
 	return nil
 }

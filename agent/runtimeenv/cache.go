@@ -54,14 +54,15 @@ func isInPlace(p Plugin) bool {
 // other jobs. For a user the modes of folders and files see to it, for root a mount (Activation.ReadOnly).
 type sealed interface{ isSealed() }
 
-// seal takes the right to write from the folders of a tree. Files have none, or are links to those of other trees.
+// seal takes the right to write from the folders and files of a tree. A file with several names keeps its mode, as it may
+// be one of uv's cache, which is the user's: a copy of each would take the disk space of all packages once more.
 func seal(dir string) error {
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.IsDir() {
+		if err != nil || !entry.IsDir() && !entry.Type().IsRegular() {
 			return err
 		}
 		info, err := entry.Info()
-		if err != nil {
+		if err != nil || entry.Type().IsRegular() && info.Sys().(*syscall.Stat_t).Nlink > 1 {
 			return err
 		}
 		return os.Chmod(path, info.Mode().Perm()&^0o222)
@@ -116,8 +117,7 @@ type Cache struct {
 	source   Source        // of packages; nil: there are none
 	recent   recent
 	platform string // for which binaries run here; "": ThisPlatform
-	beside   string // folder on whose disk environments leave floor bytes free; "": they may fill theirs
-	floor    uint64
+	room     room
 
 	mu       sync.Mutex
 	held     map[string]*os.File  // locks of the environments that we use, by folder
@@ -138,7 +138,8 @@ const (
 
 // New returns a cache in dir that knows the built-in plugins and the given ones.
 func New(dir string, plugins ...Plugin) *Cache {
-	c := &Cache{dir: dir, patience: patience, held: map[string]*os.File{}, building: map[string]*building{}}
+	c := &Cache{dir: dir, patience: patience, held: map[string]*os.File{}, building: map[string]*building{},
+		room: room{look: lookAtDisk, free: diskspace.Free}}
 	c.plugins = append(slices.Concat([]Plugin{new(goPlugin), varsPlugin{}, containerPlugin{}}, pythonPlugins(c)), plugins...)
 	if !slices.ContainsFunc(plugins, func(p Plugin) bool { return p.Name() == externalPrefix+dag.CondaPlugin }) {
 		c.plugins = append(c.plugins, condaPlugin{})
@@ -190,10 +191,10 @@ func (c *Cache) Key(ctx context.Context, env dag.Environment) (string, error) {
 }
 
 // Prepare makes env unless the cache has it, and returns how to start executors
-// in it; until Close nobody prunes it. It may take minutes. Callers may ask for one environment at the same
+// in it; until Close it is not pruned. It may take minutes. Callers may ask for one environment at the same
 // time: one of them builds, the others wait. tell, when it is not nil, is told that something
-// is built ("") and what that waits for, from another goroutine perhaps. What was found is not looked for again
-// within a second unless a file has changed.
+// is built ("") and what that waits for, from another goroutine perhaps. It answers from memory for
+// a second after a look at the files, unless one has changed.
 func (c *Cache) Prepare(ctx context.Context, env dag.Environment, tell func(text string)) (Activation, error) {
 	q := c.recent.ask(env) // before the look: a file that changes meanwhile makes another question
 	act, found := c.recent.find(q)
@@ -257,7 +258,7 @@ func (c *Cache) prepare(ctx context.Context, p Plugin, env dag.Environment, tell
 	for range attempts {
 		dir := filepath.Join(c.dir, p.Name(), key)
 		again := key
-		if err := c.use(ctx, dir); err != nil { // before the look: from here on nobody removes it
+		if err := c.use(ctx, dir); err != nil { // before the look: from here on it is not removed
 			return "", false, err
 		}
 		if found, err := isMade(p, dir); err != nil || found {
@@ -274,7 +275,7 @@ func (c *Cache) prepare(ctx context.Context, p Plugin, env dag.Environment, tell
 	return "", false, fmt.Errorf("its files changed during each of %d builds: try again when they are at rest", attempts)
 }
 
-// create makes dir unless somebody else did while we waited for the lock. After
+// create makes dir unless another process did while we waited for the lock. After
 // the build it computes the key again: when the sources changed meanwhile, what
 // was built may not be what the key says, and it is thrown away.
 func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, dir string, again *string, tell func(string)) (built bool, err error) {
@@ -303,7 +304,7 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	made := false
 	defer func() {
 		if build != nil && !made {
-			err = errors.Join(err, removeTree(build.Dir))
+			err = errors.Join(err, safedir.Remove(build.Dir))
 		}
 	}()
 	if err != nil {
@@ -312,7 +313,7 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	if *again, err = p.Key(ctx, env); err != nil || *again != key {
 		return false, err
 	}
-	if err := c.leaves(); err != nil {
+	if err := c.room.left(c.dir, "it was built and removed again"); err != nil {
 		return false, err
 	}
 	rec := Record{Plugin: p.Name(), Key: key, Name: env.Name, What: describe(p, env), Source: env.Source,
@@ -334,29 +335,7 @@ func (c *Cache) create(ctx context.Context, p Plugin, env dag.Environment, key, 
 	return true, nil
 }
 
-// Leave bounds how far environments may fill the disk of a folder, if theirs is the same: what leaves less
-// than so many free bytes once it is built is removed again, and fails.
-func (c *Cache) Leave(folder string, floor uint64) { c.beside, c.floor = folder, floor }
-
-func (c *Cache) leaves() error {
-	if c.beside == "" {
-		return nil
-	}
-	same, err := diskspace.Same(c.dir, c.beside)
-	if err != nil || !same {
-		return err
-	}
-	free, err := diskspace.Free(c.dir)
-	if err != nil {
-		return err
-	}
-	if err := diskspace.Leaves(c.dir, free, 0, c.floor); err != nil {
-		return fmt.Errorf("it was built and removed again (cascade env prune frees what is not in use, --cache names another folder): %w", err)
-	}
-	return nil
-}
-
-// ownFolder makes a folder of the cache. What others could put there would run as this user.
+// ownFolder makes a folder of the cache, in which no other user can put programs: they would run as this one.
 func (c *Cache) ownFolder(dir string) error {
 	return cmp.Or(safedir.Own(c.dir), safedir.Own(dir))
 }
@@ -403,7 +382,7 @@ func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, par
 		stale = append(stale, place)
 	}
 	for _, dir := range stale {
-		err = errors.Join(err, removeTree(dir))
+		err = errors.Join(err, safedir.Remove(dir))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("remove what a killed build left: %w", err)
@@ -417,10 +396,10 @@ func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, par
 			}
 		}
 		b := &Build{Dir: dir, Place: filepath.Join(parent, key), tell: tell}
-		if err = p.Create(ctx, env, b); err == nil {
+		if err = c.room.build(ctx, c.dir, func(ctx context.Context) error { return p.Create(ctx, env, b) }); err == nil {
 			return b, nil
 		}
-		err = errors.Join(err, removeTree(dir))
+		err = errors.Join(err, safedir.Remove(dir))
 		var passing transient
 		if ctx.Err() != nil || !errors.As(err, &passing) || !passing.Transient() {
 			return nil, err
@@ -511,7 +490,7 @@ func lockFile(ctx context.Context, path string, how int) (*os.File, error) {
 }
 
 // Delete removes what was made under a key of Activation.Keys. It is an error when
-// somebody uses it, this Cache too until Close.
+// it is in use, by this Cache too until Close.
 func (c *Cache) Delete(key string) error {
 	for _, p := range c.plugins {
 		prefix := p.Name() + "-"

@@ -1,9 +1,9 @@
 package runtimeenv
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +20,7 @@ import (
 type fakePlugin struct {
 	key    func() (string, error)
 	create func(dir string) error
+	waits  bool // Create goes on until it is ended
 }
 
 func (f *fakePlugin) Name() string                   { return "fake" }
@@ -34,8 +35,13 @@ func (f *fakePlugin) Key(context.Context, dag.Environment) (string, error) {
 	return f.key()
 }
 
-func (f *fakePlugin) Create(_ context.Context, _ dag.Environment, b *Build) error {
-	return f.create(b.Dir)
+func (f *fakePlugin) Create(ctx context.Context, _ dag.Environment, b *Build) error {
+	err := f.create(b.Dir)
+	if err == nil && f.waits {
+		<-ctx.Done()
+		err = ctx.Err()
+	}
+	return err
 }
 
 func (f *fakePlugin) Activate(_ dag.Environment, dir string, act *Activation) error {
@@ -123,25 +129,48 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 	}
 }
 
+// Room on the disk is looked for before a build, while it goes on, and behind it.
 func TestEnvironmentsLeaveRoomOnTheDisk(t *testing.T) {
-	dir := t.TempDir()
-	cache := New(filepath.Join(dir, "cache"), &fakePlugin{create: writeProgram})
-	defer cache.Close()
-	cache.Leave(dir, math.MaxUint64)
-	_, err := cache.Prepare(t.Context(), dag.Environment{Name: "e"}, nil)
-	if !errors.Is(err, diskspace.ErrLow) || !strings.Contains(err.Error(), "cascade env prune") {
-		t.Errorf("error %v", err)
-	}
-	if list, err := cache.List(); err != nil || len(list) != 0 {
-		t.Errorf("it stays: %v, %v", list, err)
-	}
-	cache.Leave(dir, 1)
-	if _, err := cache.Prepare(t.Context(), dag.Environment{Name: "e"}, nil); err != nil {
-		t.Errorf("with room: %v", err)
-	}
-	cache.Leave("/proc", math.MaxUint64) // another disk
-	if _, err := cache.Prepare(t.Context(), dag.Environment{Name: "f", Vars: map[string]string{"A": "1"}}, nil); err != nil {
-		t.Errorf("beside another disk: %v", err)
+	const plenty, little = 1 << 40, 1 << 10
+	for _, c := range []struct {
+		name   string
+		beside string   // "": the same disk
+		free   []uint64 // at each look; the last one stays
+		waits  bool     // Create goes on until it is ended
+		want   string   // in the error; "" when it is built
+		begun  bool
+	}{
+		{"before", "", []uint64{little}, false, "it is not built (cascade env prune", false},
+		{"while", "", []uint64{plenty, plenty, little}, true, "its build was ended (cascade env prune", true},
+		{"behind", "", []uint64{plenty, little}, false, "it was built and removed again (cascade env prune", true},
+		{"with room", "", []uint64{plenty}, false, "", true},
+		{"another disk", "/proc", []uint64{little}, false, "", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, begun := t.TempDir(), false
+			plugin := &fakePlugin{create: func(dir string) error {
+				begun = true
+				return writeProgram(dir)
+			}, waits: c.waits}
+			cache := New(filepath.Join(dir, "cache"), plugin)
+			defer cache.Close()
+			cache.Leave(cmp.Or(c.beside, dir), 1<<20)
+			cache.room.look = time.Hour
+			if c.waits {
+				cache.room.look = time.Millisecond
+			}
+			var looks atomic.Int64
+			cache.room.free = func(string) (uint64, error) {
+				return c.free[min(int(looks.Add(1)), len(c.free))-1], nil
+			}
+			_, err := cache.Prepare(t.Context(), dag.Environment{Name: "e"}, nil)
+			if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, diskspace.ErrLow) || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("error %v", err)
+			}
+			if list, err := cache.List(); err != nil || (len(list) != 0) != (c.want == "") || begun != c.begun {
+				t.Errorf("there is %v, %v; it began: %t", list, err, begun)
+			}
+		})
 	}
 }
 

@@ -7,17 +7,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/outfile"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // interpreter is a Python of this host.
@@ -225,27 +229,46 @@ func askInterpreter(ctx context.Context, path string) (it interpreter, err error
 	return it, nil
 }
 
-// load reads what an earlier process found out.
+// load reads what an earlier process of this user found out: it names programs that we run.
 func (in *interpreters) load() {
 	if in.known != nil {
 		return
 	}
 	in.known = map[string]known{}
-	if text, err := os.ReadFile(in.file); err == nil && json.Unmarshal(text, &in.known) != nil {
+	if safedir.Own(filepath.Dir(in.file)) != nil { // builds in it say so
+		in.file = ""
+		return
+	}
+	text, err := readOwn(in.file)
+	if err == nil && json.Unmarshal(text, &in.known) != nil {
 		in.known = map[string]known{} // it is asked again
 	}
+}
+
+// readOwn reads a file of this user.
+func readOwn(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var is unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &is); err != nil {
+		return nil, err
+	}
+	if int(is.Uid) != os.Geteuid() {
+		return nil, fmt.Errorf("%s belongs to user %d", path, is.Uid)
+	}
+	return io.ReadAll(f)
 }
 
 // store is best effort: without the file the next process asks again.
 func (in *interpreters) store() {
 	text, err := json.Marshal(in.known)
-	if err != nil || os.MkdirAll(filepath.Dir(in.file), 0o700) != nil {
+	if err != nil || in.file == "" {
 		return
 	}
-	temp := in.file + "." + strconv.Itoa(os.Getpid())
-	if os.WriteFile(temp, text, 0o600) != nil || os.Rename(temp, in.file) != nil {
-		_ = os.Remove(temp)
-	}
+	_ = outfile.Replace(in.file, text, 0o600)
 }
 
 func isELF(path string) bool {

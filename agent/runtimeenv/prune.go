@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // Limits say how much a cache keeps of what each plugin made. What a living process uses stays anyway.
@@ -241,7 +243,7 @@ func (c *Cache) list(now time.Time) ([]environment, error) {
 			case err != nil || !entry.IsDir(): // gone meanwhile, or a lock
 			case strings.HasPrefix(entry.Name(), "."):
 				if now.Sub(info.ModTime()) > buildAge || abandoned(parent, entry.Name()) {
-					failed = append(failed, removeTree(path))
+					failed = append(failed, safedir.Remove(path))
 				}
 			default:
 				if made, err := isMade(p, path); err != nil || !made {
@@ -285,7 +287,7 @@ func removeHalf(dir string) error {
 	if made, err := exists(dir + recordSuffix); err != nil || made {
 		return err
 	}
-	return removeTree(dir)
+	return safedir.Remove(dir)
 }
 
 // remove removes an environment unless somebody uses it.
@@ -299,7 +301,7 @@ func remove(e environment) (bool, error) {
 		// Out of its place first: what is there, with its record, is always complete. The
 		// lock file stays, somebody may be waiting for it; it is empty.
 		trash := filepath.Join(filepath.Dir(e.dir), ".removed-"+filepath.Base(e.dir))
-		err = errors.Join(removeTree(trash), os.Rename(e.dir, trash), removeTree(trash), forget(e.dir))
+		err = errors.Join(safedir.Remove(trash), os.Rename(e.dir, trash), safedir.Remove(trash), forget(e.dir))
 	}
 	if err != nil {
 		return false, fmt.Errorf("prune environment %s: %w", e.dir, err)

@@ -77,7 +77,7 @@ func (p *pythonBase) Key(ctx context.Context, env dag.Environment) (string, erro
 		return "", err
 	}
 	h := hasher{blake3.New()}
-	h.text("cascade python base 2", it.Path, it.Implementation, it.Version, it.Platform)
+	h.text("cascade python base 3", it.Path, it.Implementation, it.Version, it.Platform)
 	h.text(python.Requirements()...)
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
@@ -431,7 +431,7 @@ func (p pythonExecutor) Key(ctx context.Context, env dag.Environment) (string, e
 		return "", err
 	}
 	h := hasher{blake3.New()}
-	h.text("cascade python executor 1", key, it.Implementation, it.Version)
+	h.text("cascade python executor 2", key, it.Implementation, it.Version)
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
@@ -456,8 +456,8 @@ func (p pythonExecutor) Create(ctx context.Context, env dag.Environment, b *Buil
 	return p.base.uv.cache.compile(ctx, env, b)
 }
 
-// compile compiles the Python modules of a tree, as tasks cannot keep what they compile there. What the interpreter
-// does not take is no module of it, or fails where it is imported.
+// compile compiles the Python modules of a tree, as tasks cannot keep what they compile there. A file that the
+// interpreter refuses is no module of it, or fails where it is imported.
 func (c *Cache) compile(ctx context.Context, env dag.Environment, b *Build) error {
 	if env.Python == nil || env.Container != nil { // of an image it compiles for itself
 		return nil

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/outfile"
 )
 
 // Record says what was made under a key, for people and for Prune. It lies beside
@@ -99,16 +99,8 @@ func (r Record) write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("note what was made: %w", err)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(dir), ".record-")
-	if err != nil {
+	if err := outfile.Replace(dir+recordSuffix, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("note what was made: %w", err)
-	}
-	_, err = temp.Write(append(text, '\n'))
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), dir+recordSuffix)
-	}
-	if err != nil {
-		return fmt.Errorf("note what was made: %w", errors.Join(err, os.Remove(temp.Name())))
 	}
 	return nil
 }
@@ -135,18 +127,4 @@ func forget(dir string) error {
 		return err
 	}
 	return nil
-}
-
-// removeTree removes a folder, also one whose folders may not be written.
-func removeTree(dir string) error {
-	if os.RemoveAll(dir) == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() {
-			_ = os.Chmod(path, 0o700)
-		}
-		return nil // RemoveAll tells
-	})
-	return os.RemoveAll(dir)
 }

@@ -1,16 +1,19 @@
 package runtimeenv
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
-// What is kept by its content cannot be written to by a user, is shared read-only for root, and is compiled.
+// Environments that are kept by their content are read-only in folders and files, and compiled.
 func TestEnvironmentsAreSealed(t *testing.T) {
 	cache := newPythonCache(t)
 	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
@@ -36,7 +39,7 @@ func TestEnvironmentsAreSealed(t *testing.T) {
 				return err
 			}
 			info, err := entry.Info()
-			if err == nil && entry.IsDir() && info.Mode().Perm()&0o222 != 0 {
+			if err == nil && entry.Type()&fs.ModeSymlink == 0 && info.Mode().Perm()&0o222 != 0 && info.Sys().(*syscall.Stat_t).Nlink == 1 {
 				t.Errorf("%s has mode %s", path, info.Mode())
 			}
 			if module, _, ok := strings.Cut(filepath.Base(path), ".cpython-"); ok && strings.HasSuffix(path, ".pyc") {
@@ -64,5 +67,25 @@ func TestEnvironmentsAreSealed(t *testing.T) {
 	}
 	if _, err := cache.Prepare(t.Context(), dag.Environment{Name: "files", WorkingDir: "wd", Source: source}, nil); err != nil {
 		t.Errorf("without Python: %v", err)
+	}
+}
+
+// A file of several names may be one of uv's cache, which keeps its modes.
+func TestSeal(t *testing.T) {
+	dir, cache := filepath.Join(t.TempDir(), "environment"), filepath.Join(t.TempDir(), "cached")
+	plain, script, linked := filepath.Join(dir, "plain"), filepath.Join(dir, "script"), filepath.Join(dir, "linked")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(plain, nil, 0o644), os.WriteFile(script, nil, 0o755), os.WriteFile(cache, nil, 0o644),
+		os.Link(cache, linked), os.Symlink(cache, filepath.Join(dir, "symbolic")), seal(dir)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = safedir.Remove(dir) })
+	for path, want := range map[string]fs.FileMode{dir: 0o500, plain: 0o444, script: 0o555, linked: 0o644} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != want {
+			t.Errorf("%s has mode %s, want %s", path, info.Mode(), want)
+		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 func tarOf(t *testing.T, entries ...tar.Header) *bytes.Buffer {
@@ -74,7 +76,7 @@ func TestUntar(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := removeTree(dir); err != nil {
+	if err := safedir.Remove(dir); err != nil {
 		t.Error(err)
 	}
 }

@@ -295,8 +295,8 @@ type liar struct {
 	bytes []byte
 	wrong int
 	cut   int
-	keeps int // bytes of the piece that is cut
-	sent  int
+	keeps int          // bytes of the piece that is cut
+	sent  atomic.Int64 // pieces; the reader of an old link may still be at work when the next link is up
 }
 
 func (*liar) Up(*comms.Link, comms.Identity, bool) {}
@@ -320,10 +320,11 @@ func (s *liar) Message(l *comms.Link, head, _ []byte) {
 func (s *liar) piece(l *comms.Link, transfer, offset, n uint64) {
 	body := bytes.Clone(s.bytes[offset : offset+n])
 	p := &comms.Piece{Transfer: transfer, Offset: offset, Sum: sum(body)}
-	if s.sent++; s.sent == s.wrong {
+	sent := int(s.sent.Add(1))
+	if sent == s.wrong {
 		body[0]++
 	}
-	if s.sent == s.cut {
+	if sent == s.cut {
 		body = body[:s.keeps]
 		p.Sum = sum(body)
 	}

@@ -156,9 +156,9 @@ func silent(rows []comms.AgentRow, now time.Time) map[string]time.Duration {
 	return found
 }
 
-// nobody tells whether no agent is there. That of the run that ended, of whose state
+// noAgent tells whether no agent is there. That of the run that ended, of whose state
 // this command reads, is not missed: the next run has it.
-func (a *app) nobody(ctx context.Context, client *cascade.Client) (bool, error) {
+func (a *app) noAgent(ctx context.Context, client *cascade.Client) (bool, error) {
 	if a.alone {
 		return false, nil
 	}

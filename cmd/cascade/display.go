@@ -13,7 +13,7 @@ import (
 )
 
 // display is the foot of a terminal that shows how something stands: some lines that are
-// drawn anew as they change. What else is written goes above them.
+// redrawn as they change. Other output goes above them.
 type display struct {
 	mu    sync.Mutex
 	to    io.Writer
@@ -32,8 +32,8 @@ func (d *display) Write(p []byte) (int, error) {
 	return d.to.Write(p) // the display stands for the terminal
 }
 
-// draw shows lines in place of those before. What does not fit on the terminal is left out:
-// what has scrolled away cannot be drawn anew.
+// draw shows lines in place of those before. Lines that do not fit on the terminal are left out:
+// lines that have scrolled away cannot be redrawn.
 func (d *display) draw(lines []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

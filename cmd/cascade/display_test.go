@@ -134,7 +134,7 @@ func TestFamiliesOnTerminal(t *testing.T) {
 	}
 }
 
-// Who waits for a job is told that an agent was lost when it is, and when it is back.
+// A client that waits for a job reads that an agent was lost, and later that it is back.
 func TestLossesAreTold(t *testing.T) {
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	var out strings.Builder
@@ -144,7 +144,7 @@ func TestLossesAreTold(t *testing.T) {
 	lost := comms.LossRow{At: at("01"), Agent: "node2", Why: "connection closed", Then: "its 7 tasks restart after a grace of 30 s", Awaited: true}
 	back := lost
 	back.Awaited, back.Back = false, at("05")
-	old := comms.LossRow{At: at("00"), Agent: "node1", Why: "connection closed"}                                      // over before somebody waited
+	old := comms.LossRow{At: at("00"), Agent: "node1", Why: "connection closed"}                                      // over before the client waited
 	short := comms.LossRow{At: at("09"), Agent: "node3", Why: "connection closed", Then: "its task restarts at once"} // and has ended again
 	for _, rows := range [][]comms.LossRow{{old}, {old, lost}, {old, lost}, {old, back}, {old, back, short}, {old, back, short}} {
 		s.tellLosses(rows)

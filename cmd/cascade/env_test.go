@@ -84,7 +84,7 @@ func TestGoThatDoesNotCompile(t *testing.T) {
 	h.write("job.yaml", "job: x\nenvironments:\n  e: {go: ./pkg}\ntasks:\n  a: {run: \"e:F\"}\n")
 	for _, c := range []struct{ text, want string }{
 		{"package pkg\n\nfunc F() int { return \"a\" }\n", "exit 2\n2> job.yaml:3:11: environment \"e\": the Go package does not compile: # example.org/pkg\n2> ./pkg.go:3:"},
-		{"package pkg\n\nfunc F() int { return 1 }\n", "job.yaml: job x is right: 1 task\n"},
+		{"package pkg\n\nfunc F() int { return 1 }\n", "job.yaml: job x is valid: 1 task\n"},
 	} {
 		h.write("pkg/pkg.go", c.text)
 		if out := h.start("", "validate", "job.yaml").wait(); !strings.HasPrefix(out, c.want) {

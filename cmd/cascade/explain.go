@@ -41,7 +41,7 @@ type explanation struct {
 	Built    string         `json:"built,omitempty"`    // its environment, and how long it took of the wait for a place
 	Plan     *comms.PlanRow `json:"plan,omitempty"`
 	Held     string         `json:"held,omitempty"`     // with how much memory it began, when that is more than its job says
-	Nobody   bool           `json:"no_agent,omitempty"` // is there to follow the plan
+	NoAgent  bool           `json:"no_agent,omitempty"` // is there to follow the plan
 
 	Device *comms.DeviceUse `json:"device,omitempty"`
 }
@@ -176,7 +176,7 @@ func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Jo
 		x.Held, x.Plan = x.Plan.Held, nil
 	}
 	if x.Plan != nil {
-		x.Nobody, err = a.nobody(ctx, client)
+		x.NoAgent, err = a.noAgent(ctx, client)
 	}
 	return x, err
 }
@@ -373,7 +373,7 @@ func (a *app) printExplanation(x *explanation) {
 		a.fact("waits for", "%s", x.Building)
 	}
 	lack := ""
-	if x.Nobody {
+	if x.NoAgent {
 		lack = "no agent is there; with those that were: "
 	}
 	switch {

@@ -27,6 +27,7 @@ type restart struct {
 	Attempt uint32 `json:"attempt,omitempty"` // 0: the story does not say which
 	Done    bool   `json:"done,omitempty"`    // it had ended well; else it came to nothing
 	Why     string `json:"why"`
+	lost    bool   // with its agent, or what it had produced was
 }
 
 // readPast reads the story of a task.
@@ -44,8 +45,8 @@ func readPast(story iter.Seq2[*comms.StoryRow, error]) (p past, err error) {
 			done, again = true, false
 			p.lost = nil
 		case "retried", "starts over":
-			p.before = &restart{At: row.At, Attempt: row.Attempt, Done: done, Why: whyOf(row)}
-			if p.lost != nil && p.before.Why == "lost with agent "+p.lost.Agent {
+			p.before = &restart{At: row.At, Attempt: row.Attempt, Done: done, Why: whyOf(row), lost: len(row.Lost) > 0}
+			if p.lost != nil && slices.Equal(row.Lost, []string{p.lost.Agent}) {
 				p.before.Why += " at " + atSecond(p.lost.At) + " (" + p.lost.Cause + ")"
 			}
 			done, again = false, true
@@ -80,13 +81,12 @@ func (b *restart) text(last uint32, waits bool) string {
 	if waits {
 		attempt = cmp.Or(b.Attempt, last)
 	}
-	lost := strings.HasPrefix(b.Why, "lost with agent ")
 	switch {
-	case lost && waits && !b.Done:
+	case b.lost && waits && !b.Done:
 		return fmt.Sprintf("attempt %d was %s", attempt, oneLine(b.Why))
-	case lost && b.Done:
+	case b.lost && b.Done:
 		return fmt.Sprintf("attempt %d was done, and was repeated from %s on: its outputs were %s", attempt, clock(b.At), oneLine(b.Why))
-	case lost:
+	case b.lost:
 		return fmt.Sprintf("attempt %d was %s; it was given out again at %s", attempt, oneLine(b.Why), clock(b.At))
 	case b.Done:
 		return fmt.Sprintf("attempt %d was done, and was repeated from %s on: %s", attempt, clock(b.At), oneLine(b.Why))

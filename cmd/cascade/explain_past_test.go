@@ -90,7 +90,7 @@ func TestLostAttemptIsExplained(t *testing.T) {
 	rows := []comms.StoryRow{
 		{At: "2026-11-20T08:00:01Z", What: "started", Attempt: 1, Agent: "b"},
 		{At: "2026-11-20T08:00:02Z", What: "agent lost", Agent: "b", Cause: "connection closed"},
-		{At: "2026-11-20T08:00:03Z", What: "starts over", Cause: "lost with agent b"},
+		{At: "2026-11-20T08:00:03Z", What: "starts over", Cause: "lost with agent b", Lost: []string{"b"}},
 	}
 	told, err := readPast(func(yield func(*comms.StoryRow, error) bool) {
 		for i := range rows {

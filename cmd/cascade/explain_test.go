@@ -139,6 +139,8 @@ func TestExplainBefore(t *testing.T) {
 		return &comms.StoryRow{At: "2026-11-20T08:00:" + second + "Z", What: what, Attempt: attempt, Cause: cause, Detail: detail}
 	}
 	started := row("01", "started", 1, "the job was assigned", "executor 7")
+	gone := row("32", "starts over", 0, "lost with agent node2", "")
+	gone.Lost = []string{"node2"}
 	for _, c := range []struct {
 		name string
 		rows []*comms.StoryRow
@@ -157,9 +159,9 @@ func TestExplainBefore(t *testing.T) {
 			"attempt 1 came to nothing at 08:00:03: exit: 1"},
 		{"what it made is gone", []*comms.StoryRow{started, row("02", "finished", 1, "the run", "1 s"), row("03", "retried", 1, "t.o: this dataset is gone and is needed again", ""), row("04", "started", 2, "the job was assigned", "")},
 			"attempt 1 was done, and was repeated from 08:00:03 on: t.o: this dataset is gone and is needed again"},
-		{"its host is lost", []*comms.StoryRow{started, row("02", "agent lost", 0, "connection closed", "its task restarts"), row("32", "starts over", 0, "lost with agent node2", "")},
+		{"its host is lost", []*comms.StoryRow{started, row("02", "agent lost", 0, "connection closed", "its task restarts"), gone},
 			"attempt 1 was lost with agent node2; it was given out again at 08:00:32"},
-		{"its host is lost, when it was done", []*comms.StoryRow{started, row("02", "finished", 1, "the run", "1 s"), row("32", "starts over", 0, "lost with agent node2", "")},
+		{"its host is lost, when it was done", []*comms.StoryRow{started, row("02", "finished", 1, "the run", "1 s"), gone},
 			"attempt 1 was done, and was repeated from 08:00:32 on: its outputs were lost with agent node2"},
 		{"the second of three", []*comms.StoryRow{started, row("02", "retried", 1, "the run", "exit: 1"), row("03", "started", 2, "", ""), row("04", "retried", 2, "the run", "exit: 2")},
 			"attempt 2 came to nothing at 08:00:04: exit: 2"},
@@ -253,7 +255,7 @@ func TestExplainError(t *testing.T) {
 	}
 }
 
-// A plan that nobody is there to follow is not told as one that is followed.
+// A plan without an agent to follow it is not printed as one that is followed.
 func TestExplainWithoutAgents(t *testing.T) {
 	plan := &comms.PlanRow{Task: "t", Host: "h1", Start: 2, Finish: 3, Reason: "needs a"}
 	for _, c := range []struct {
@@ -262,8 +264,8 @@ func TestExplainWithoutAgents(t *testing.T) {
 		want string
 	}{
 		{"that waits", explanation{State: "waiting", Plan: plan}, "planned        on h1 at 2.00s: needs a"},
-		{"that runs, without agents", explanation{State: "running", Started: "2026-11-20T08:00:00Z", Plan: plan, Nobody: true}, "plan now       no agent is there; with those that were: on h1 at 2.00s: needs a"},
-		{"that waits, without agents", explanation{State: "waiting", Plan: plan, Nobody: true}, "planned        no agent is there; with those that were: on h1 at 2.00s: needs a"},
+		{"that runs, without agents", explanation{State: "running", Started: "2026-11-20T08:00:00Z", Plan: plan, NoAgent: true}, "plan now       no agent is there; with those that were: on h1 at 2.00s: needs a"},
+		{"that waits, without agents", explanation{State: "waiting", Plan: plan, NoAgent: true}, "planned        no agent is there; with those that were: on h1 at 2.00s: needs a"},
 	} {
 		var out strings.Builder
 		if (&app{out: &out}).printExplanation(&c.x); !strings.Contains(out.String(), "  "+c.want+"\n") {

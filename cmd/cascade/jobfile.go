@@ -209,11 +209,11 @@ func (a *app) validateCommand() *cobra.Command {
 		Use:   "validate FILE",
 		Short: "Check a job file and tell every mistake with its place",
 		Long: `Check a job file without running anything: its form, names, references, types of
-parameters, the graph (no cycle, no dataset that nobody makes), that the files,
+parameters, the graph (no cycle, no dataset without a producer), that the files,
 folders and patterns that inputs and environments name are there, that outputs can
 be copied to where they are to go, that Go packages compile, and that the Python
 functions in them take what the tasks give, as far as that can be read without
-running them. What is left to the run is printed, as "not checked".`,
+running them. Checks that are left to the run are printed as "not checked".`,
 		Example: "  cascade validate job.yaml --param steps=4",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -73,7 +73,7 @@ func TestOutputThatIsNotRead(t *testing.T) {
 	}
 }
 
-// What cannot be written is an error of the command, and not the end of the job.
+// A failed write of output is an error of the command, and not the end of the job.
 func TestOutputThatIsFull(t *testing.T) {
 	h := newHost(t)
 	h.write("job.yaml", "job: full\ntasks: {a: {command: \"echo 1\", out: [x], stdout: x}}\noutputs: [{from: a.x, to: x.txt}]\n")

@@ -136,7 +136,7 @@ func (a *app) planOfJob(ctx context.Context, name string) error {
 		if err := a.printPlan(rows); err != nil || a.json {
 			return err
 		}
-		nobody, err := a.nobody(ctx, client)
+		nobody, err := a.noAgent(ctx, client)
 		if err != nil {
 			return err
 		}

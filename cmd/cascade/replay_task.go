@@ -19,6 +19,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/report"
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // taskFlags say which attempt replay --task runs, and how.
@@ -42,7 +43,7 @@ func (a *app) replayTask(ctx context.Context, name string, f *taskFlags) (err er
 	if err != nil {
 		return fmt.Errorf("make a folder for the task: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	defer func() { err = errors.Join(err, safedir.Remove(folder)) }()
 	in, to := a.streams(f.debug)
 	t := &foreground.Task{Folder: folder, Stdin: in, Stdout: to.out, Stderr: to.err}
 	with := a.withClient

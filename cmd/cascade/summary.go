@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/docker/go-units"
 
@@ -112,7 +113,7 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 			if err != nil {
 				return err
 			}
-			s.Lost = restartedFor(lost)
+			s.Lost = restartedFor(lost, s.Repeats, p.Ended)
 		}
 	}
 	if a.json {
@@ -157,13 +158,25 @@ func (a *app) fact(name, format string, args ...any) {
 	fmt.Fprintf(a.out, "  %-14s %s\n", name, screen.Line(fmt.Sprintf(format, args...)))
 }
 
-// restartedFor says why tasks were restarted that had not failed: for the loss of an agent, or
-// for another reason.
-func restartedFor(lost []comms.LossRow) string {
-	if slices.ContainsFunc(lost, func(l comms.LossRow) bool { return l.Back == "" }) {
-		return "agent lost"
+// restartedFor says why tasks were restarted that had not failed. The loss of an agent is the
+// cause of no more restarts than it had tasks that ran there, if it was given up before the job
+// ended.
+func restartedFor(lost []comms.LossRow, restarts uint64, ended int64) string {
+	const others = "executor or data lost, or run cut off"
+	var by uint64
+	for _, l := range lost {
+		at, err := time.Parse(time.RFC3339Nano, l.At)
+		if over := at.UnixNano() + int64(l.Grace*1e9); err == nil && l.Back == "" && (ended == 0 || over <= ended) {
+			by += l.Running
+		}
 	}
-	return "executor or data lost, or run cut off"
+	switch {
+	case by == 0:
+		return others
+	case by < restarts:
+		return "agent lost, " + others
+	}
+	return "agent lost"
 }
 
 // repeats is how often tasks were restarted besides retries: an agent or executor was

@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
@@ -33,17 +34,25 @@ func TestRepeats(t *testing.T) {
 }
 
 func TestRestartedFor(t *testing.T) {
-	lost, back := comms.LossRow{Agent: "node2"}, comms.LossRow{Agent: "node1", Back: "2026-11-20T08:00:05Z"}
+	at := "2026-11-20T08:00:00Z"
+	lost, back := comms.LossRow{Agent: "node2", At: at, Running: 2, Grace: 30}, comms.LossRow{Agent: "node1", At: at, Running: 2, Grace: 30, Back: "2026-11-20T08:00:05Z"}
+	idle := comms.LossRow{Agent: "node3", At: at, Waiting: 2, Grace: 30}
+	start := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		rows []comms.LossRow
-		want string
+		rows     []comms.LossRow
+		restarts uint64
+		ended    time.Duration // after the loss
+		want     string
 	}{
-		{nil, "executor or data lost, or run cut off"},
-		{[]comms.LossRow{back}, "executor or data lost, or run cut off"},
-		{[]comms.LossRow{back, lost}, "agent lost"},
+		{nil, 1, time.Minute, "executor or data lost, or run cut off"},
+		{[]comms.LossRow{back}, 2, time.Minute, "executor or data lost, or run cut off"},
+		{[]comms.LossRow{back, lost}, 2, time.Minute, "agent lost"},
+		{[]comms.LossRow{lost}, 3, time.Minute, "agent lost, executor or data lost, or run cut off"},
+		{[]comms.LossRow{lost}, 1, 10 * time.Second, "executor or data lost, or run cut off"}, // the job ended within the grace
+		{[]comms.LossRow{idle}, 1, time.Minute, "executor or data lost, or run cut off"},
 	} {
-		if got := restartedFor(c.rows); got != c.want {
-			t.Errorf("%+v: %s, want %s", c.rows, got, c.want)
+		if got := restartedFor(c.rows, c.restarts, start.Add(c.ended).UnixNano()); got != c.want {
+			t.Errorf("%+v: %s, want %s", c, got, c.want)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/safedir"
 )
 
@@ -162,29 +163,7 @@ func block(kind string, der []byte) []byte {
 }
 
 // write replaces a file as a whole, durably.
-func write(path string, content []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path)) // the new name is durable with the folder
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
+func write(path string, content []byte) error { return outfile.Replace(path, content, 0o600) }
 
 func readCertificate(path string) (*x509.Certificate, error) {
 	b, err := readBlocks(path, "CERTIFICATE")

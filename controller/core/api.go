@@ -224,6 +224,8 @@ type (
 		Agent string
 		Flows []comms.Flow
 	}
+	// GaveUp: an agent is waited for no more, and what it had of jobs restarts; no answer.
+	GaveUp struct{ Agent string }
 	// StoreAgent replaces the row of an agent; no answer.
 	StoreAgent struct{ Row AgentRecord }
 	// Delete removes a job from the store. Answer Stored.
@@ -257,6 +259,7 @@ func (Differs) action()    {}
 func (Create) action()     {}
 func (Store) action()      {}
 func (Measured) action()   {}
+func (GaveUp) action()     {}
 func (StoreAgent) action() {}
 func (Delete) action()     {}
 func (Ask) action()        {}

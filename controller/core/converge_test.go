@@ -72,7 +72,7 @@ func (c *testCluster) deliver(actions []Action) {
 			c.rt.Fatalf("the core closes a link: %s", a.Why)
 		case StoreAgent:
 			c.rows[a.Row.Name] = a.Row
-		case Wake:
+		case Wake, GaveUp:
 		default:
 			c.todo = append(c.todo, a)
 		}
@@ -84,7 +84,63 @@ func (c *testCluster) event(ev Event) {
 	if err := c.c.Check(); err != nil {
 		c.rt.Fatalf("after %T: %v", ev, err)
 	}
+	c.checkHeld()
+	c.checkExports()
 	c.deliver(actions)
+}
+
+// checkHeld compares what agents have of jobs with what each task says of it.
+func (c *testCluster) checkHeld() {
+	for name := range c.c.agents {
+		got := map[comms.JobID]Held{}
+		for _, h := range c.c.HeldBy(name) {
+			got[h.Job] = h
+		}
+		for _, j := range c.c.running {
+			p := j.partOf(name)
+			if p == nil || p.gone || j.states == nil || j.ending != nil {
+				continue
+			}
+			var runs, waiting []dag.TaskIndex
+			j.states.Each(func(t dag.TaskIndex, s TaskState) {
+				if s.Over() || s == TaskAbsent || j.parts[j.ownerOf(t)] != p {
+					return
+				}
+				if s == TaskRunning {
+					runs = append(runs, t)
+					return
+				}
+				waiting = append(waiting, t)
+			})
+			if h := got[j.id]; !slices.Equal(h.Runs, comms.Ranges(runs)) || !slices.Equal(h.Waiting, comms.Ranges(waiting)) {
+				c.rt.Fatalf("agent %s has %+v of job %s; runs there %v, waits %v", name, h, j.id, runs, waiting)
+			}
+		}
+	}
+}
+
+// checkExports compares what is found of exports from a place on with each dataset of them.
+func (c *testCluster) checkExports() {
+	for _, j := range c.c.running {
+		if j.states == nil || len(j.graph.Exports) == 0 {
+			continue
+		}
+		want := true
+		for i := range j.graph.Exports {
+			sources := j.graph.Exports[i].Sources
+			here := !slices.ContainsFunc(sources, func(src dag.Source) bool {
+				refs, complete := j.states.Expand(src)
+				return !complete || slices.ContainsFunc(refs, func(r comms.DatasetRef) bool { _, ok := j.exports[r]; return !ok })
+			})
+			if got := j.all(sources, &place{}); got != here {
+				c.rt.Fatalf("export %d is there: %v, want %v", i, got, here)
+			}
+			want = want && here
+		}
+		if got := j.complete(); got != want {
+			c.rt.Fatalf("all exports are there: %v, want %v", got, want)
+		}
+	}
 }
 
 func (c *testCluster) message(s Send) {

@@ -88,8 +88,11 @@ type live struct {
 	split      map[dag.TaskIndex]bool       // of these, those of which some have started and others not
 }
 
-// exportAt is a source of an export.
-type exportAt struct{ export, source int }
+// exportAt is a place in an export.
+type exportAt struct {
+	export int
+	at     place
+}
 
 type exportKey struct {
 	task   dag.TaskIndex
@@ -325,7 +328,7 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 		_, kept := j.exports[ref]
 		if kept {
 			delete(j.exports, ref)
-			j.result, j.there = false, exportAt{}
+			j.exportsChange()
 			commit.Drop = append(commit.Drop, ref)
 		}
 		if kept && commit.Batch.Epoch == 0 && r == nil {

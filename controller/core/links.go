@@ -52,7 +52,7 @@ func (c *Core) linkDown(ev LinkDown) {
 			if !a.leaving.gone {
 				c.abandon(a)
 			}
-		case ev.Why == LossClosed:
+		case ev.Why == LossEnded:
 			c.giveUpOn(a)
 		}
 	}

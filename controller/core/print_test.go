@@ -40,6 +40,8 @@ func (w *world) print(a Action) {
 	case Store:
 		p("store %s", describe(&a.Commit))
 	case StoreAgent:
+	case GaveUp:
+		p("gave up %s", a.Agent)
 	case Delete:
 		p("delete %s", jobName(a.Job))
 	case Ask:
@@ -85,10 +87,10 @@ func describe(c *Commit) string {
 	if b := c.Batch; b != nil {
 		s += fmt.Sprintf(" batch(%d: %d events", b.Number, len(b.Events))
 		if len(b.Reset) > 0 {
-			s += fmt.Sprintf(", reset %s: %s", rangesText(b.Reset), b.Why)
+			s += fmt.Sprintf(", reset %s: %s", rangesText(b.Reset), b.Cause())
 		}
 		if len(b.Moved) > 0 {
-			s += fmt.Sprintf(", moved %s: %s", rangesText(b.Moved), b.Why)
+			s += fmt.Sprintf(", moved %s: %s", rangesText(b.Moved), b.Cause())
 		}
 		if len(b.Cancelled) > 0 {
 			s += fmt.Sprintf(", cancelled %s: %s", rangesText(b.Cancelled), b.Why)

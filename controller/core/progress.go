@@ -20,6 +20,7 @@ type watch struct {
 
 	outputs  []string      // the exports that Result is about; empty: all
 	wants    []dag.Source  // the same, once the graph is known
+	at       place         // how far these are there
 	kept     []comms.Event // to be told
 	last     time.Time
 	dirty    bool // has something to be told
@@ -43,7 +44,7 @@ func (w *watch) there() bool {
 	if len(w.wants) == 0 || len(w.job.outdated()) > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(w.wants, func(src dag.Source) bool { return !w.job.has(src) })
+	return w.job.all(w.wants, &w.at)
 }
 
 func (c *Core) watch(l *link, m *comms.Watch) {
@@ -67,7 +68,7 @@ func (c *Core) addWatch(l *link, j *job, w *watch) {
 		c.askEnd(j, w)
 		return
 	}
-	w.job, w.last = j, c.now
+	w.job, w.last, w.at = j, c.now, place{}
 	if !c.findOutputs(w) {
 		return
 	}
@@ -280,31 +281,76 @@ func (w *watch) inline() (out []comms.LocatedData) {
 // complete tells whether the job has exports and all are there. It runs with each
 // batch of events: it ends at the first that is not, and begins there next time.
 func (j *job) complete() bool {
-	for ; j.there.export < len(j.graph.Exports); j.there = (exportAt{j.there.export + 1, 0}) {
-		sources := j.graph.Exports[j.there.export].Sources
-		for ; j.there.source < len(sources); j.there.source++ {
-			if !j.has(sources[j.there.source]) {
-				return false
-			}
+	for ; j.there.export < len(j.graph.Exports); j.there = (exportAt{export: j.there.export + 1}) {
+		if !j.all(j.graph.Exports[j.there.export].Sources, &j.there.at) {
+			return false
 		}
 	}
 	return len(j.graph.Exports) > 0
 }
 
-// has tells whether all datasets of a source of exports are there.
-func (j *job) has(src dag.Source) bool {
-	if src.Kind == dag.SourceWhole {
-		_, ok := j.exports[comms.DatasetRef{Task: src.Task, Output: src.Output}]
-		return ok
-	}
-	refs, complete := j.states.Expand(src)
-	if !complete {
-		return false
-	}
-	for _, ref := range refs {
-		if _, ok := j.exports[ref]; !ok {
+// place is how far sources of exports are there: all before one, and of that the elements before one.
+type place struct {
+	source  int
+	element uint64
+}
+
+// all tells whether all datasets of sources of exports are there. It ends at the first that is
+// not, and begins there next time.
+func (j *job) all(sources []dag.Source, at *place) bool {
+	for ; at.source < len(sources); *at = (place{source: at.source + 1}) {
+		src := sources[at.source]
+		n, ended := j.sizeOf(src)
+		for ; at.element < n; at.element++ {
+			ref, ok := j.datasetAt(src, at.element)
+			if !ok {
+				return false
+			}
+			if _, ok := j.exports[ref]; !ok {
+				return false
+			}
+		}
+		if !ended {
 			return false
 		}
 	}
 	return true
+}
+
+// sizeOf tells how many datasets of a source are known, and whether these are all.
+func (j *job) sizeOf(src dag.Source) (n uint64, ended bool) {
+	switch src.Kind {
+	case dag.SourceStream:
+		return j.states.Elements(src.Task, src.Output)
+	case dag.SourceGroup:
+		if st := j.graph.Group(src.Task).Stream; st != nil {
+			return j.states.Elements(st.Generator, st.Output)
+		}
+		return 0, false
+	}
+	return 1, true
+}
+
+// datasetAt returns a dataset of a source; false when the graph does not have it.
+func (j *job) datasetAt(src dag.Source, e uint64) (ref comms.DatasetRef, ok bool) {
+	switch src.Kind {
+	case dag.SourceStream:
+		return comms.DatasetRef{Task: src.Task, Output: src.Output, Element: e}, true
+	case dag.SourceGroup:
+		slot, _, ok := j.graph.Slot(src.Task)
+		if !ok {
+			return ref, false
+		}
+		t, err := j.graph.Instance(slot, e)
+		return comms.DatasetRef{Task: t, Output: src.Output}, err == nil
+	}
+	return comms.DatasetRef{Task: src.Task, Output: src.Output, Element: src.Element}, true
+}
+
+// exportsChange notes that exports that were there may be no more: what looks whether they are begins anew.
+func (j *job) exportsChange() {
+	j.result, j.there = false, exportAt{}
+	for _, w := range j.watches {
+		w.at = place{}
+	}
 }

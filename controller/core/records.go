@@ -1,6 +1,8 @@
 package core
 
 import (
+	"strings"
+
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/planner"
 )
@@ -70,7 +72,7 @@ type Batch struct {
 	Epoch       uint64        // that the agent was at; of a decision, the one that ends with it
 	At          int64         // when it was received
 	Reset       []comms.Range // tasks that start over before the events apply
-	Why         string        // cause of the reset
+	Why         string        // cause of the reset, but for that of Lost
 	First       uint64        // agent's number of the first event
 	Events      []comms.Event // of a decision: ends of tasks that nobody needs any more
 	Moved       []comms.Range // tasks that another agent gets: they start over there, and what was said of them up to Epoch counts no more
@@ -79,6 +81,18 @@ type Batch struct {
 	Granting    Granting      // how what starts over is numbered
 	Cancelled   []comms.Range // tasks that end with their cancelled job, and Why: no agent does so
 	Differs     []Difference  // datasets that were made again by Events and differ
+	Lost        []string      // agents with which was lost what starts over
+}
+
+// Cause says why tasks start over.
+func (b *Batch) Cause() string {
+	switch {
+	case b.Why != "" || len(b.Lost) == 0:
+		return b.Why
+	case len(b.Lost) == 1:
+		return "lost with agent " + b.Lost[0]
+	}
+	return "lost with agent " + b.Lost[0] + " and others: " + strings.Join(b.Lost[1:], ", ")
 }
 
 // Granting is how attempts at tasks that start over are numbered.

@@ -315,7 +315,7 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 	batch := c.decision(j, s, closed, &resetting{redo, reset}, r.why)
 	forget(data, comms.Ranges(reset)) // what they made before counts no more
 	forget(data, comms.Ranges(s.moved))
-	j.result, j.there = false, exportAt{}
+	j.exportsChange()
 	var drop []comms.DatasetRef
 	for ref := range j.exports {
 		if _, ok := data[ref]; !ok {

@@ -69,6 +69,9 @@ func (c *Core) giveUpOn(lost ...*agent) {
 
 // abandon gives what lost agents had of jobs to other agents, if there are any.
 func (c *Core) abandon(lost ...*agent) {
+	for _, a := range lost {
+		c.emit(GaveUp{Agent: a.row.Name})
+	}
 	if c.cfg.Passive {
 		return
 	}

@@ -263,7 +263,9 @@ func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *res
 		return nil
 	}
 	if b.Why = why; why == "" && len(b.Reset)+len(b.Moved) > 0 {
-		b.Why = j.whyLost()
+		if b.Lost = j.lostWith(); len(b.Lost) == 0 {
+			b.Why = "rebuilds what was lost"
+		}
 	}
 	j.rec.Batches++
 	return b

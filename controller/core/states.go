@@ -534,6 +534,11 @@ func (s *States) Each(f func(dag.TaskIndex, TaskState)) {
 	for i, st := range s.static {
 		f(dag.TaskIndex(i), st)
 	}
+	s.eachInstance(f)
+}
+
+// eachInstance calls f for the instances that there are.
+func (s *States) eachInstance(f func(dag.TaskIndex, TaskState)) {
 	for _, page := range slices.Sorted(maps.Keys(s.pages)) {
 		for i, st := range s.pages[page] {
 			if st != TaskAbsent {

@@ -317,10 +317,8 @@ func (w *world) run(d *datadriven.TestData) error {
 		ev := LinkDown{Link: w.links[who]}
 		switch why := arg(d, "why", "silent"); why {
 		case "silent":
-		case "closed":
-			ev.Why = LossClosed
-		case "restarted":
-			ev.Why = LossRestarted
+		case "ended":
+			ev.Why = LossEnded
 		default:
 			return fmt.Errorf("down: unknown why %q", why)
 		}

@@ -34,6 +34,7 @@ type (
 		Granting    core.Granting // which; 0 of older builds
 		Cancelled   []comms.Range
 		Differs     []core.Difference
+		Lost        []string
 	}
 )
 
@@ -117,7 +118,7 @@ func (r *datasetRow) code(c *comms.Coder) {
 }
 
 func (h *batchHeader) code(c *comms.Coder) {
-	c.Struct(15, func(c *comms.Coder) {
+	c.Struct(16, func(c *comms.Coder) {
 		comms.String(c, &h.Agent)
 		comms.Uint(c, &h.Incarnation)
 		comms.Uint(c, &h.Epoch)
@@ -138,6 +139,7 @@ func (h *batchHeader) code(c *comms.Coder) {
 		comms.Uint(c, &h.Granting)
 		comms.Slice(c, &h.Cancelled, codeRange)
 		comms.Slice(c, &h.Differs, codeDifference)
+		comms.Slice(c, &h.Lost, func(c *comms.Coder, name *string) { comms.String(c, name) })
 	})
 }
 

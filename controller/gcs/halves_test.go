@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What a full disk, or a death in between, leaves in a shard's folder is opened, and no committed record
-// is lost; what is damaged is told with what to do.
+// A shard's folder opens after a full disk, or a death in between, and no committed record is lost;
+// an error names damaged files and the fix.
 func TestHalfFiles(t *testing.T) {
 	const jobs = 4
 	closed, killed := filepath.Join(t.TempDir(), "closed"), filepath.Join(t.TempDir(), "killed")

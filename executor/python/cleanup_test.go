@@ -11,7 +11,7 @@ import (
 	"github.com/cascade-run/cascade/internal/needs"
 )
 
-// A task is interrupted once, and then has its time to clean up; one that swallows the interrupt gets another.
+// A task is interrupted once, and then has its time to clean up; one that swallows the interrupt gets another, also one that keeps it.
 func TestCleanUp(t *testing.T) {
 	needs.Python(t)
 	c := cascadetest.Start(t)
@@ -22,9 +22,11 @@ environments: {py: {python: {}, py_modules: [./cleanup.py]}}
 tasks:
   clean: {for: {how: [finally, except]}, run: "py:cleanup.clean", with: {mark: %[1]q, how: "${how}"}, timeout: 100ms}
   swallow: {run: "py:cleanup.swallow", with: {mark: %[1]q, how: swallow}, timeout: 100ms}
+  keep: {run: "py:cleanup.keep", with: {mark: %[1]q, how: keep}, timeout: 100ms}
 `, dir))
 	const want = `clean[except] failed: timeout: it ran longer than its timeout of 0.1 s
 clean[finally] failed: timeout: it ran longer than its timeout of 0.1 s
+keep failed: timeout: it ran longer than its timeout of 0.1 s
 swallow failed: timeout: it ran longer than its timeout of 0.1 s
 `
 	if got := outcome(t, c, job); got != want {
@@ -38,7 +40,7 @@ swallow failed: timeout: it ran longer than its timeout of 0.1 s
 	for _, f := range found {
 		marks = append(marks, f.Name())
 	}
-	if got := fmt.Sprint(marks); got != "[except finally swallow0 swallow1 swallow2]" {
+	if got := fmt.Sprint(marks); got != "[except finally keep0 keep1 keep2 swallow0 swallow1 swallow2]" {
 		t.Errorf("what the tasks left: %s", got)
 	}
 }

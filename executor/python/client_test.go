@@ -60,7 +60,7 @@ func TestClient(t *testing.T) {
 	same(t, "testdata/client.golden", out.String())
 }
 
-// Who is gone, refuses or sends too little ends no program in a wait.
+// A peer that is gone, refuses or sends too little ends no program in a wait.
 func TestLost(t *testing.T) { program(t, "lost") }
 
 // What has not changed since it was packed last is not read again.
@@ -118,6 +118,13 @@ func TestFamilies(t *testing.T) {
 	needs.Python(t)
 	python, env := interpreter(t)
 	same(t, "testdata/families.golden", prints(t, "testdata", env, python, "families.py", programs(t)))
+}
+
+// Outputs become files by the rules that the Go client has.
+func TestOutputFiles(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/outfiles.golden", prints(t, ".", env, python, "testdata/outfiles.py"))
 }
 
 // In a notebook functions travel by value, and progress is an output of the cell.

@@ -12,7 +12,7 @@ import (
 	"github.com/cascade-run/cascade/internal/needs"
 )
 
-// What is cached by its content stays so, whatever tasks do: they cannot write into working_dir and py_modules, and are told where they can.
+// Files that are cached by content do not change: tasks cannot write into working_dir and py_modules, and the error says where they can.
 func TestFilesStay(t *testing.T) {
 	needs.Python(t)
 	c := cascadetest.Start(t)

@@ -32,7 +32,7 @@ func TestPackages(t *testing.T) {
 		"work/x.log":          "", "work/keep.log": "", "work/top": "", "work/sub/top": "", "work/sub/a.tmp": "", "work/sub/sub/a.tmp": "",
 		"work/a/deep/x": "", "work/deep/y": "", "work/folder/in": "", "work/sub/folder": "", "work/ab.y": "", "work/dd.y": "",
 		"work/az": "", "work/bz": "", "work/#hash": "", "work/[bad": "", "work/q]": "", "work/__pycache__/x.pyc": "", "work/.git/HEAD": "",
-		"work/bin/run": "#!", "tool": "#!tool", "built": riscv, "pack/__init__.py": "", "pack/inner.py": "", "lib/one.py": "1", "single.py": "2", "archive.zip": "as it is",
+		"work/bin/run": "#!", "tool": "#!tool", "built": riscv, "pack/__init__.py": "", "pack/inner.py": "", "lib/one.py": "1", "single.py": "2", "archive.zip": "PK\x05\x06" + strings.Repeat("\x00", 18),
 	} {
 		path := filepath.Join(job, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/cascade-run/cascade/internal/needs"
 )
 
-// What a task changes of its process ends with it: each of these looks, in one process, whether
+// Changes that a task makes to its process end with it: each of these looks, in one process, whether
 // it is as the first found it, and then changes one thing.
 func TestStateOfTheProcess(t *testing.T) {
 	needs.Python(t)
@@ -30,7 +30,7 @@ tasks:
   change:
     for:
       what: [folder, removed folder, mask, variables, all variables, other variables, streams, descriptors, paths, limits, signals, timer, warnings,
-        logging, locale, sockets, context, interpreter, processes, temporary]
+        logging, locale, sockets, context, interpreter, hooks, event loop, processes, temporary]
     run: "py:changes.change"
     with: {what: "${what}"}
     out: [found]
@@ -80,6 +80,23 @@ outputs: [same.same]
 `))
 	if got := outcome(t, c, job); !strings.HasSuffix(got, "same.same = true\n") {
 		t.Errorf("got %s", got)
+	}
+}
+
+// A change by a quick task does not become the process's when the next function is imported.
+func TestQuickTaskBeforeAnImport(t *testing.T) {
+	needs.Python(t)
+	c := cascadetest.Start(t, cascade.WithCPU(1))
+	job := submitText(t, c, "testdata/state", []byte(`job: quick
+environments: {py: {python: {}, py_modules: [./quick.py, ./other.py]}}
+tasks:
+  leak: {for: {i: "1..2"}, run: "py:quick.leak", out: [calls]}
+  look: {run: "py:other.limit", in: {after: "leak[*].calls"}, out: [limit]}
+outputs: ["leak[*].calls", look.limit]
+`))
+	const want = "leak[1].calls = 1\nleak[2].calls = 2\nlook.limit = 1000\n"
+	if got := outcome(t, c, job); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -4,6 +4,7 @@ package python_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -45,7 +46,7 @@ func saySeries(ctx context.Context, p sayParams) iter.Seq2[int, error] {
 	}
 }
 
-// What a task printed before its process died is in its log, and so is where a Python function was.
+// The log of a task whose process died has the text that it printed, and the place where a Python function was.
 func TestLastWords(t *testing.T) {
 	needs.Python(t)
 	c := cascadetest.Start(t)
@@ -84,5 +85,26 @@ tasks:
 	}
 	if log := logOf(t, job, "much"); !strings.Contains(log, "29999 ") || !strings.Contains(log, "the end\n") {
 		t.Errorf("much: the end is not in the log, which has %d bytes", len(log))
+	}
+}
+
+// The error of a task whose process died has the end of what the task printed, also what was in its log by then.
+func TestLastWordsInError(t *testing.T) {
+	needs.Python(t)
+	c := cascadetest.Start(t)
+	job := submitText(t, c, "testdata/state", []byte(`job: words
+environments: {py: {python: {}, py_modules: [./words.py]}}
+tasks: {t: {run: "py:words.broken_off"}}
+`))
+	_, err := job.Wait(t.Context())
+	var failed *cascade.TaskError
+	if !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	tail := string(failed.LogTail)
+	for _, want := range []string{"before the crash\n", "no end of line", "in broken_off\n"} {
+		if strings.Count(tail, want) != 1 {
+			t.Errorf("%q is not once in the last output:\n%s", want, tail)
+		}
 	}
 }

@@ -26,7 +26,7 @@ func Text(f Flat) ([]byte, error) {
 }
 
 // msgpackJSON writes as JSON what msgpack holds: keys sorted and as text, bytes in base64,
-// times as in RFC 3339, numbers that are not finite as null. It fails for keys that are
+// times as in RFC 3339 and in UTC, numbers that are not finite as null. It fails for keys that are
 // neither text nor numbers or would be there twice, and for text that is not UTF-8.
 func msgpackJSON(b []byte) ([]byte, error) {
 	if err := CheckMsgpack(b); err != nil {
@@ -78,6 +78,8 @@ func (t *transcript) leaf(v any) error {
 			return fmt.Errorf("the text %q is not UTF-8, as JSON is", x)
 		}
 	case time.Time:
+		x = x.UTC() // the decoder has it in the zone of this host
+		v = x
 		if y := x.Year(); y < 0 || y > 9999 {
 			return fmt.Errorf("a time in the year %d: JSON has the years 0 to 9999", y)
 		}

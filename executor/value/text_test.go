@@ -2,8 +2,10 @@ package value
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"math"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -77,6 +79,34 @@ func TestText(t *testing.T) {
 	for _, damaged := range []string{"", "\xc1", "\x92\x01", "\x01\x01", "\xdd\xff\xff\xff\xff", strings.Repeat("\x91", 2000) + "\x01", "\xd4\x05\x00"} {
 		if got, err := Text(Flat{Codec: Msgpack, Bytes: []byte(damaged)}); err == nil {
 			t.Errorf("%q: %q", damaged, got)
+		}
+	}
+}
+
+// The Python client writes the same.
+func TestTextAsInPython(t *testing.T) {
+	defer func(was *time.Location) { time.Local = was }(time.Local)
+	time.Local = time.FixedZone("elsewhere", 3600)
+	table, err := os.ReadFile("testdata/text.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		packed, want, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if packed == "#" {
+			continue
+		}
+		b, err := hex.DecodeString(packed)
+		if err != nil {
+			t.Fatal(line, err)
+		}
+		got, err := Text(Flat{Codec: Msgpack, Bytes: b})
+		if want == "refused" {
+			if err == nil {
+				t.Errorf("%s is not refused: %s", packed, got)
+			}
+		} else if err != nil || string(got) != want+"\n" {
+			t.Errorf("%s: %s, %v, want %s", packed, got, err, want)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What leaves the type open takes mappings with keys of all kinds that Go has; none becomes another key.
+// An open type takes mappings with keys of all kinds that Go has; none becomes another key.
 func TestUnmarshal(t *testing.T) {
 	for _, c := range []struct {
 		data string

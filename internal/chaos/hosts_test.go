@@ -53,8 +53,8 @@ func TestTwoAgentsShareAJob(t *testing.T) {
 	}
 }
 
-// One of two agents is killed in the middle of a job and does not come back: what
-// it had is made again by the other. The grace, which is longer than the test may last, is for
+// One of two agents is killed in the middle of a job and does not come back: its
+// datasets are recomputed by the other. The grace, which is longer than the test may last, is for
 // agents that may still live: this one's connection was closed, and nothing listens where it did.
 func TestOneOfTwoAgentsKilled(t *testing.T) {
 	t.Parallel()

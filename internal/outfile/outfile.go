@@ -1,7 +1,10 @@
-// Package outfile writes the files that a user names: outputs of a job, pictures, profiles, backups.
+// Package outfile writes the files that a user names: outputs of a job, pictures, profiles, backups; and, with
+// Replace, those of the program's own.
 //
-// What is no regular file, such as a device or a pipe, is written into. A link is followed. A regular
-// file is replaced by one that is whole, and its mode is what the umask leaves of the mode asked for.
+// A device, a pipe and all else that is no regular file is written into. A link is followed. A regular
+// file is replaced by one that is whole, with its owner where that is permitted; the mode of a new one is
+// what the umask leaves of the mode asked for. A file that may be written in a folder that may not is
+// truncated and written into: when that fails, it is not as it was.
 package outfile
 
 import (
@@ -14,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,22 +44,36 @@ func Create(path string, perm fs.FileMode) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(target)
-	switch {
-	case err == nil && !info.Mode().IsRegular():
-		f, err := os.OpenFile(target, os.O_WRONLY, 0)
-		return &File{File: f}, err
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, err
+	old, err := os.OpenFile(target, os.O_WRONLY, 0) // what may not be written is not replaced either
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err := createBeside(target, perm)
+		return &File{File: f, target: target}, err
 	}
-	f, err := createBeside(target, perm)
 	if err != nil {
 		return nil, err
 	}
-	if info != nil {
-		if err := f.Chmod(info.Mode().Perm() & perm); err != nil {
-			return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	info, err := old.Stat()
+	if err != nil {
+		return nil, errors.Join(err, old.Close())
+	}
+	if !info.Mode().IsRegular() {
+		return &File{File: old}, nil
+	}
+	f, err := createBeside(target, perm)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+		if err := old.Truncate(0); err != nil {
+			return nil, errors.Join(err, old.Close())
 		}
+		return &File{File: old}, nil
+	}
+	if err := errors.Join(err, old.Close()); err != nil {
+		return nil, err
+	}
+	if is, ok := info.Sys().(*syscall.Stat_t); ok {
+		_ = f.Chown(int(is.Uid), int(is.Gid)) // only root may, in general
+	}
+	if err := f.Chmod(info.Mode().Perm() & perm); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
 	return &File{File: f, target: target}, nil
 }
@@ -80,10 +98,11 @@ func createBeside(target string, perm fs.FileMode) (f *os.File, err error) {
 
 // Sync has what was written survive a power loss; a pipe or device keeps nothing.
 func (f *File) Sync() error {
-	if f.target == "" {
+	err := f.File.Sync()
+	if f.target == "" && errors.Is(err, unix.EINVAL) {
 		return nil
 	}
-	return f.File.Sync()
+	return err
 }
 
 // Commit puts what was written in place.
@@ -149,7 +168,7 @@ func Check(path string) error {
 	switch {
 	case err == nil && info.IsDir():
 		return fmt.Errorf("%s is a folder: end it with a slash, or name a file in it", path)
-	case err == nil && !info.Mode().IsRegular():
+	case err == nil:
 		if err := unix.Access(target, unix.W_OK); err != nil {
 			return fmt.Errorf("write into %s: %w", target, err)
 		}

@@ -126,7 +126,7 @@ func TestADeviceIsWrittenInto(t *testing.T) {
 	}
 }
 
-// What stands for an open file goes where its next byte goes, and not over what is there.
+// A path of an open file is written at the position of that file, and not over its beginning.
 func TestDescriptorsAreWrittenInto(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	f, err := os.Create(file)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/internal/safedir"
 )
 
 // ErrHeld says that another process holds a lock.
@@ -62,7 +64,7 @@ func tryLock(f *os.File, path string) (bool, error) {
 // else's. The caller holds the lock until Erase returns.
 func Erase(dir, lockName string, names ...string) error {
 	for _, name := range names {
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+		if err := safedir.Remove(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("remove the state in %s: %w", dir, err)
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/internal/outfile"
 )
 
 // Record is what a daemon left in its state folder.
@@ -42,11 +44,7 @@ func Put(dir string, sockets []string, memory string) error {
 	if err != nil {
 		return fmt.Errorf("record who serves %s: %w", dir, err)
 	}
-	temp := filepath.Join(dir, "."+fileName)
-	if err := os.WriteFile(temp, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("record who serves %s: %w", dir, err)
-	}
-	if err := os.Rename(temp, filepath.Join(dir, fileName)); err != nil {
+	if err := outfile.Replace(filepath.Join(dir, fileName), append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("record who serves %s: %w", dir, err)
 	}
 	return nil

@@ -1,15 +1,16 @@
 // Package safedir makes and checks folders that are trusted by their path: those of sockets, memory, keys,
-// state and caches. Whoever can put a folder or a link there before us, or change what is in it, would
-// have us serve, read or run what is theirs.
+// state and caches. Another user who can put a folder or a link there before us, or change what is in it,
+// would have us serve, read or run files of theirs.
 //
 //	path ── one name after the other, from an open folder ──▶ last one: kind, owner, mode
 //	         │ made with mode 0700 where it is missing
 //	         └ a link is followed only when it is ours or root's
 //
 // All is asked of open folders (openat, fstat), so that nothing is exchanged between the question and the
-// answer. What is done by
-// the path later is safe where no other can rename what was found: below /tmp each folder from the first on is checked
-// by itself.
+// answer. Callers use the path afterwards: that is safe as no folder on the way lets everybody rename what is
+// below it.
+//
+// It also removes trees, see Remove.
 package safedir
 
 import (
@@ -26,8 +27,8 @@ import (
 // Private makes the folder at path, or requires that it is this user's and that no other can enter it.
 func Private(path string) error { return check(path, true) }
 
-// Own makes the folder at path, or requires that it is this user's, and not one that everybody can write to,
-// or root's. Root may use folders of others.
+// Own makes the folder at path, or requires that it is this user's or root's, and not one that everybody can
+// write to. Root may use folders of others.
 func Own(path string) error { return check(path, false) }
 
 // maxLinks is how many links a path may lead through, as for the kernel.
@@ -45,24 +46,59 @@ type walk struct {
 
 func check(path string, private bool) error {
 	fail := func(err error) error { return fmt.Errorf("folder %s: %w", path, err) }
-	full, err := filepath.Abs(path)
-	if err != nil {
+	full := path
+	if !filepath.IsAbs(path) {
+		wd, err := unix.Getwd()
+		if err != nil {
+			return fail(err)
+		}
+		full = wd + "/" + path
+	}
+	// Callers join names to the path, which takes "link/.." for nothing; the kernel follows the link first.
+	if err := unambiguous(full); err != nil {
 		return fail(err)
 	}
-	w := &walk{fd: -1, private: private, names: split(full)}
-	defer func() { _ = unix.Close(w.fd) }() // it was only looked at
-	if err := w.root(); err != nil {
-		return fail(err)
-	}
-	for len(w.names) > 0 {
-		if err := w.step(); err != nil {
+	for _, way := range slices.Compact([]string{full, filepath.Clean(full)}) {
+		if err := visit(way, private); err != nil {
 			return fail(err)
 		}
 	}
-	if err := w.last(); err != nil {
-		return fail(err)
+	return nil
+}
+
+// unambiguous requires that no ".." of a path stands behind a link that leads elsewhere.
+func unambiguous(path string) error {
+	names := strings.Split(path, "/")
+	for i, name := range names {
+		if name != ".." {
+			continue
+		}
+		way := strings.Join(names[:i+1], "/")
+		followed, err := os.Stat(way)
+		if err != nil {
+			continue // it is made, or what is wrong is found, as the path is followed
+		}
+		clean := filepath.Clean(way)
+		if joined, err := os.Stat(clean); err != nil || !os.SameFile(followed, joined) {
+			return fmt.Errorf("%s is another folder than %s, as .. stands behind a link: write the path without it", way, clean)
+		}
 	}
 	return nil
+}
+
+// visit walks along a path and checks each folder on it.
+func visit(path string, private bool) error {
+	w := &walk{fd: -1, private: private, names: split(path)}
+	defer func() { _ = unix.Close(w.fd) }() // it was only looked at
+	if err := w.root(); err != nil {
+		return err
+	}
+	for len(w.names) > 0 {
+		if err := w.step(); err != nil {
+			return err
+		}
+	}
+	return w.last()
 }
 
 func split(path string) []string {
@@ -142,10 +178,10 @@ func (w *walk) follow(name, at string, st *unix.Stat_t) error {
 	return nil
 }
 
-// between checks a folder on the way: of ours everybody could exchange what is below it.
+// between checks a folder on the way, in which everybody could exchange what is below it.
 func (w *walk) between() error {
-	if len(w.names) > 0 && w.ours() && w.is.Mode&everybody != 0 && w.is.Mode&unix.S_ISVTX == 0 {
-		return fmt.Errorf("%s has mode %04o and everybody could exchange what is in it: run chmod o-w %s", w.at, w.is.Mode&0o7777, w.at)
+	if len(w.names) > 0 && w.is.Mode&everybody != 0 && w.is.Mode&unix.S_ISVTX == 0 {
+		return fmt.Errorf("%s has mode %04o and everybody could exchange what is in it: %s", w.at, w.is.Mode&0o7777, w.fix())
 	}
 	return nil
 }
@@ -157,6 +193,14 @@ const (
 
 func (w *walk) ours() bool { return int(w.is.Uid) == os.Geteuid() }
 
+// fix is what helps against a folder that everybody can write to.
+func (w *walk) fix() string {
+	if w.ours() {
+		return "run chmod o-w " + w.at
+	}
+	return "choose a folder of your own in it, or another path"
+}
+
 func (w *walk) last() error {
 	mode := w.is.Mode & 0o7777
 	switch {
@@ -164,8 +208,8 @@ func (w *walk) last() error {
 		return fmt.Errorf("%s belongs to user %d, not to us (%d): remove it, or choose another path", w.at, w.is.Uid, os.Geteuid())
 	case w.private && mode&others != 0:
 		return fmt.Errorf("%s has mode %04o and others could enter it: run chmod 700 %s", w.at, mode, w.at)
-	case w.ours() && mode&everybody != 0:
-		return fmt.Errorf("%s has mode %04o and everybody could write to it: run chmod o-w %s", w.at, mode, w.at)
+	case mode&everybody != 0:
+		return fmt.Errorf("%s has mode %04o and everybody could write to it: %s", w.at, mode, w.fix())
 	}
 	return nil
 }

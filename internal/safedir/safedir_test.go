@@ -26,6 +26,11 @@ func TestFolders(t *testing.T) {
 		{name: "all may write", make: []string{"dir a 777"}, path: "a", private: "chmod 700", own: "a has mode 0777 and everybody could write to it: run chmod o-w "},
 		{name: "all may write above", make: []string{"dir a 777"}, path: "a/b", private: "a has mode 0777 and everybody could exchange what is in it: run chmod o-w ", own: "everybody could exchange"},
 		{name: "all may write above, and it is sticky", make: []string{"dir a 1777"}, path: "a/b"},
+		{name: "all may write, and it is sticky", make: []string{"dir a 1777"}, path: "a", private: "chmod 700", own: "a has mode 1777 and everybody could write to it: run chmod o-w "},
+		{name: "all may write to a stranger's above", make: []string{"of dir a 777"}, path: "a/b", private: "choose a folder of your own in it, or another path", own: "a has mode 0777 and everybody could exchange what is in it: choose", needsStranger: true},
+		{name: "a stranger's above is sticky", make: []string{"of dir a 1777"}, path: "a/b", needsStranger: true},
+		{name: "back from a folder", make: []string{"dir a 700"}, path: "a/../b"},
+		{name: "back from a link", make: []string{"dir a 700", "dir a/c 700", "link l a/c"}, path: "l/../b", private: "as .. stands behind a link", own: "as .. stands behind a link"},
 		{name: "a file", make: []string{"file a"}, path: "a", private: "a is no folder", own: "a is no folder"},
 		{name: "below a file", make: []string{"file a"}, path: "a/b", private: "a is no folder", own: "a is no folder"},
 		{name: "our link", make: []string{"dir a 700", "link l a"}, path: "l/b"},
@@ -45,7 +50,7 @@ func TestFolders(t *testing.T) {
 				for _, line := range c.make {
 					put(t, dir, line)
 				}
-				err := f(filepath.Join(dir, c.path))
+				err := f(dir + "/" + c.path) // and not cleaned
 				switch {
 				case what == "" && err != nil, what != "" && (err == nil || !strings.Contains(err.Error(), what)):
 					t.Errorf("want %q, got %v", what, err)

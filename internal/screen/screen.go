@@ -1,5 +1,5 @@
-// Package screen makes text of others safe for a terminal. What tasks, job files and
-// other hosts say may hold characters that move the cursor, name the window, or show
+// Package screen makes text of others safe for a terminal. Text of tasks, job files and
+// other hosts may hold characters that move the cursor, name the window, or show
 // one text as another: they are shown as escapes, as JSON has them, and do nothing.
 package screen
 
@@ -58,8 +58,8 @@ func plain[T string | []byte](s T, lines bool) int {
 	return len(s)
 }
 
-// harmless tells whether a character shows itself and does nothing else. What is not
-// UTF-8 does not: some terminals take such bytes for controls.
+// harmless tells whether a character shows itself and does nothing else. Bytes that are
+// not UTF-8 do not: some terminals take them for controls.
 func harmless(r rune, size int, lines bool) bool {
 	switch {
 	case r == '\n' || r == '\t':

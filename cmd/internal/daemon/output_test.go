@@ -10,7 +10,7 @@ import (
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 )
 
-// What others say does nothing to the console of an operator, in the log or in an error.
+// Text of others does nothing to the console of an operator, in the log or in an error.
 func TestOutputIsSafe(t *testing.T) {
 	var out, errs strings.Builder
 	c := &cobra.Command{Use: "tool", RunE: func(c *cobra.Command, _ []string) error {

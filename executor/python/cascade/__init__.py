@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What a user writes; the client is listed before it is loaded, and modules of the package are not."""
+    """The names for users; the client is listed before it is loaded, and modules of the package are not."""
     return [*__all__, "__version__"]
 
 

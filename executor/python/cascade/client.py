@@ -7,6 +7,7 @@ with cascade.connect() as cluster:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import getpass
 import os
@@ -23,7 +24,8 @@ from typing import Any, BinaryIO
 import msgpack
 
 from . import jobtext
-from .graph import Graph, Ref
+from .checks import needs
+from .graph import Graph, Ref, plain
 from .inputs import host
 from .job import UNTIL_RESULT, Job
 from .jobtext import written
@@ -47,8 +49,9 @@ class Cluster:
     def __init__(self, address: str, stop: Callable[[], None] | None = None) -> None:
         """address is that of the controller's socket, such as ipc:///run/cascade/controller.sock."""
         self._controller = Peer(address)
-        self._agents: dict[str, Peer] = {}
-        self._lock = threading.Lock()  # of agents and stop
+        self._agents: dict[str, Peer] = {}  # by address
+        self._lock = threading.Lock()  # of agents, closed and stop
+        self._closed = False
         self._sent: set[bytes] = set()  # packages that the controller had when it was asked last
         self._stop = stop
         self._process = os.getpid()
@@ -69,6 +72,7 @@ class Cluster:
         if os.getpid() != self._process:  # a child that was forked closes, too, what it has of its parent
             return
         with self._lock:
+            self._closed = True
             stop, self._stop = self._stop, None
             agents = list(self._agents.values())
         try:
@@ -83,7 +87,7 @@ class Cluster:
         graph: Graph | str | os.PathLike[str],
         *results: Ref,
         params: Mapping[str, Any] | None = None,
-        dir: str = "",
+        dir: str | os.PathLike[str] = "",
         id: str = "",
         keep: bool = False,
     ) -> Job:
@@ -95,6 +99,12 @@ class Cluster:
         working folder otherwise. params are values for the parameters of a job file, of the types that those have.
         A second submit with the same id is the same job.
         """
+        needs(str, "a text", id=id)
+        needs((str, os.PathLike), "a path", dir=dir)
+        needs(bool, "True or False", keep=keep)
+        needs((Mapping, type(None)), "a mapping of names to values", params=params)
+        for ref in results if not isinstance(graph, Graph) else ():
+            needs(Ref, "an output of a Graph; those of a job file are in its text (outputs:)", results=ref)
         if isinstance(graph, os.PathLike):
             dir = dir or os.path.dirname(graph)
         elif not isinstance(graph, (Graph, str)):
@@ -103,10 +113,13 @@ class Cluster:
             raise TypeError("params are those of a job file: give the functions of a Graph their arguments")
         if params and _PARAMS not in self._controller.features:
             raise RequestError(UNAVAILABLE, "the controller is older and takes no parameters: write them into the job file")
-        values = written(dict(params)).encode() if params else b""
+        values = b""
+        if params:
+            instead = "give a number, a text, a list or a mapping"
+            values = written({n: plain(f"parameter {n}", v, str, instead) for n, v in params.items()}).encode()
         dir = os.path.abspath(dir)
 
-        job = uuid.UUID(id) if id else _uuid7()
+        job = _id(id) if id else _uuid7()
         built = graph if isinstance(graph, Graph) else None
         had = bool(self._sent)
         try:
@@ -156,23 +169,35 @@ class Cluster:
         assert answer is not None  # there is no time-out
         return Job(self, uuid.UUID(bytes=answer[0].job), told, graph, (r.name for r in results), dir)
 
-    def run(self, graph: Graph | str | os.PathLike[str], *results: Ref, progress: bool | None = None) -> Any:
-        """Submits a job, waits for its end, and returns the values of the results: one, or a tuple."""
-        job = self.submit(graph, *results)
+    def run(
+        self,
+        graph: Graph | str | os.PathLike[str],
+        *results: Ref,
+        params: Mapping[str, Any] | None = None,
+        dir: str = "",
+        id: str = "",
+        keep: bool = False,
+        progress: bool | None = None,
+    ) -> Any:
+        """Submits a job, as submit does, waits for its end, and returns the values of the results: one, or a tuple.
+
+        When it is interrupted (Ctrl-C), it cancels the job.
+        """
+        id = id or str(_uuid7())
         try:
+            job = self.submit(graph, *results, params=params, dir=dir, id=id, keep=keep)
             job.wait(progress=progress)
         except KeyboardInterrupt:
-            job.cancel("the client was interrupted")
+            with contextlib.suppress(LinkError, RequestError):  # it was not submitted yet, or the controller is gone
+                self.job(id).cancel("the client was interrupted")
             raise
         values = tuple(job.result(r) for r in results)
         return values[0] if len(values) == 1 else values or None
 
     def job(self, id: str) -> Job:
         """A job that was submitted before, by its ID. ValueError for what is none; names are in jobs()."""
-        try:
-            return Job(self, uuid.UUID(id))
-        except ValueError:
-            raise ValueError(f"{id!r} is no ID of a job: Job.id has it, as have the rows of jobs()") from None
+        needs(str, "the ID of a job, a text", id=id)
+        return Job(self, _id(id))
 
     def jobs(self) -> list[dict[str, Any]]:
         """All jobs, as rows of `cascade ls jobs`."""
@@ -182,7 +207,7 @@ class Cluster:
         rows, cursor = [], b""
         while True:
             page, _ = self._controller.ask(lambda req: m.Query(req, kind, job, filter, cursor))  # noqa: B023 (called at once)
-            rows += [msgpack.unpackb(row, timestamp=3) for row in page.rows]
+            rows += [msgpack.unpackb(row, timestamp=3, unicode_errors="surrogateescape") for row in page.rows]
             cursor = page.cursor
             if not cursor:
                 return rows
@@ -195,15 +220,27 @@ class Cluster:
 
     def _agent(self, name: str, addresses: Any) -> Peer:
         """The link to an agent: by its socket beside the controller's, which `cascade connect` opens, or its own."""
+        folder = os.path.dirname(self._controller.address.removeprefix("ipc://"))
+        beside = os.path.join(folder, f"agent-{name}.sock")
+        own = [f"ipc://{beside}"] if os.path.exists(beside) else [a for a in addresses if a.startswith("ipc://")]
+        if not own:
+            raise LinkError(f"agent {name} has no Unix socket on this host: use the folder of `cascade connect`")
         with self._lock:
-            if name in self._agents:
-                return self._agents[name]
-            folder = os.path.dirname(self._controller.address.removeprefix("ipc://"))
-            beside = os.path.join(folder, f"agent-{name}.sock")
-            own = [f"ipc://{beside}"] if os.path.exists(beside) else [a for a in addresses if a.startswith("ipc://")]
-            if not own:
-                raise LinkError(f"agent {name} has no Unix socket on this host: use the folder of `cascade connect`")
-            return self._agents.setdefault(name, Peer(own[0]))
+            if own[0] in self._agents:
+                return self._agents[own[0]]
+        made = Peer(own[0])  # without the lock, which close takes
+        with self._lock:
+            used = made if self._closed else self._agents.setdefault(own[0], made)
+        if used is not made or self._closed:
+            made.close()
+        return used
+
+
+def _id(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no ID of a job: Job.id has it, as have the rows of jobs()") from None
 
 
 def _uuid7() -> uuid.UUID:
@@ -214,12 +251,12 @@ def _uuid7() -> uuid.UUID:
     return uuid.UUID(int=value)
 
 
-def connect(to: str = "") -> Cluster:
+def connect(to: str | os.PathLike[str] = "") -> Cluster:
     """A running cluster: the address of its controller's Unix socket, or the folder of `cascade connect`.
 
     By default it is what CASCADE_TO says. A ConnectionError says that there is no such socket.
     """
-    to = to or os.environ.get("CASCADE_TO", "")
+    to = os.fsdecode(to or "") or os.environ.get("CASCADE_TO", "")
     if not to:
         raise ValueError("say which cluster: connect(ADDRESS), or CASCADE_TO in the environment; cascade.local() starts one")
     remote = "a remote cluster needs `cascade connect FOLDER --to NAME`, and that FOLDER here"
@@ -249,7 +286,9 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def local(*, state: str = "", store: str = "", cpu: float = 0.0, programs: str = "") -> Cluster:
+def local(
+    *, state: str | os.PathLike[str] = "", store: str = "", cpu: float = 0.0, programs: str | os.PathLike[str] = ""
+) -> Cluster:
     """Starts a cluster on this host that ends with the returned object, or with the program: cascade-controller and cascade-agent.
 
     state is the folder of its state, by default one that is removed at the end; store and cpu bound what it uses ("4GiB",

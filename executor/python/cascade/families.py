@@ -1,6 +1,6 @@
 """Tasks that are alike become families: one entry of the job file with a loop, under which the cluster counts and plans them.
 
-What differs among the tasks of a family is written as a function of its loop, where that is simple, and else as a list:
+Arguments that differ among the tasks of a family are written as a function of its loop, where that is simple, and else as a list:
 
     sq(i=0), sq(i=1), sq(i=2) ──▶ sq: {for: {i: "0..2"}, with: {i: "${i}"}}
     sq(x=a), sq(x=c)          ──▶ sq: {for: {i: "0..1"}, in: {x: "a[${params.sq_x[i]}].out"}}, params: {sq_x: [0, 2]}
@@ -12,7 +12,7 @@ inputs of the job, so that no task of a family needs another.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .jobtext import written
@@ -24,7 +24,7 @@ _LOOP = "i"
 
 
 class Alike(NamedTuple):
-    """What tasks have in common that may become one family."""
+    """The properties that tasks of one family share."""
 
     kind: Hashable
     name: str = ""  # of the family; that of its first task by default
@@ -122,7 +122,7 @@ class Families:
         return self._of[ref.key], ref.output, ref.series, ref.element is None
 
     def _entry(self, name: str, bodies: Sequence[dict[str, Any]], family: bool) -> dict[str, Any]:
-        """What the job file has of a family, or of one task."""
+        """The entry of a family, or of one task, in the job file."""
         write = {"in": self._input, "with": self._value}
         body: dict[str, Any] = {"for": {_LOOP: f"0..{len(bodies) - 1}"}} if family else {}
         for key, first in bodies[0].items():
@@ -188,9 +188,5 @@ def _refs(value: Ref | list[Ref]) -> list[Ref]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two values are written alike: 1, 1.0 and True are not."""
-    if a is b:
-        return True
-    if type(a) is not type(b) or a != b:
-        return False
-    return not isinstance(a, (list, Mapping)) or written(a) == written(b)
+    """Whether two values are written alike: 1, 1.0 and True are not, nor are 0.0 and -0.0."""
+    return a is b or type(a) is type(b) and a == b and written(a) == written(b)

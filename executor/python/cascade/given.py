@@ -40,7 +40,7 @@ def encoded(name: str, value: Any, plain: Callable[[str, Any], Any]) -> Encoded 
 
 
 def row(value: Encoded, inside: bool) -> list[Any]:
-    """What VALUES says of one, with its bytes when they are inside."""
+    """The entry of a value in VALUES, with its bytes when they are inside."""
     data = base64.b64encode(value.tobytes()).decode() if inside else None
     return [value.codec, value.dtype, [int(n) for n in value.shape], data]
 
@@ -78,7 +78,7 @@ class Files:
             return self._of[digest], False
         if not self._folder:
             self._folder = tempfile.mkdtemp(prefix="cascade-values-")
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            weakref.finalize(self, _remove, self._folder, self._of, os.getpid())
         path = os.path.join(self._folder, str(len(self._of)), name)
         os.mkdir(os.path.dirname(path))
         with open(path, "wb") as f:
@@ -86,3 +86,10 @@ class Files:
         inputs.passing.add(path)
         self._of[digest] = path
         return path, True
+
+
+def _remove(folder: str, files: dict[bytes, str], process: int) -> None:
+    """Removes the files of a graph, unless the process is one that was forked from that which has it."""
+    if os.getpid() == process:
+        inputs.passing.difference_update(files.values())
+        shutil.rmtree(folder, ignore_errors=True)

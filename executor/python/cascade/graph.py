@@ -23,9 +23,12 @@ from contextvars import ContextVar
 from typing import Any
 
 from . import given
+from .checks import items, listed, texts
 from .families import Alike, Families
 from .jobtext import written
 from .values import VALUES, numpy_type
+
+_Path = str | os.PathLike[str]
 
 _building: ContextVar[Graph | None] = ContextVar("cascade_graph", default=None)
 
@@ -69,10 +72,10 @@ class Ref:
 class Function:
     """A function that makes a task when it is called while a graph is built, and is itself otherwise."""
 
-    def __init__(self, function: Callable[..., Any], out: Sequence[str], options: Mapping[str, Any]) -> None:
+    def __init__(self, function: Callable[..., Any], out: str | Iterable[str], options: Mapping[str, Any]) -> None:
         functools.update_wrapper(self, function)
         self.__cascade_function__ = function
-        self.out = tuple(out)
+        self.out = tuple(items(out))
         self.options = dict(options)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -83,7 +86,7 @@ class Function:
         return graph.add(self, *args, **named)
 
 
-def task(function: Callable[..., Any] | None = None, /, *, out: Sequence[str] = ("out",), **options: Any) -> Any:
+def task(function: Callable[..., Any] | None = None, /, *, out: str | Iterable[str] = ("out",), **options: Any) -> Any:
     """Makes a function usable as a task: @cascade.task, or @cascade.task(out=["mean", "stddev"], memory="1GiB").
 
     Options are keys of a task in a job file: cpu, memory, memory_max, gpu and gpu_memory for its resources, timeout, retries, priority.
@@ -100,11 +103,11 @@ class Graph:
         self,
         name: str,
         *,
-        pip: Sequence[str] = (),
+        pip: _Path | Iterable[_Path] = (),
         version: str = "",
-        py_modules: Sequence[str] = (),
-        working_dir: str = "",
-        env: Mapping[str, str] | None = None,
+        py_modules: _Path | Iterable[_Path] = (),
+        working_dir: _Path = "",
+        env: Mapping[str, _Path] | None = None,
         environments: Mapping[str, Any] | None = None,
         keep_going: bool = False,
         rebuilt: str = "",
@@ -114,10 +117,10 @@ class Graph:
         All are as in a job file, as is rebuilt. Folders and files that they name are sent to the cluster with the job.
         """
         self.name, self.keep_going, self.rebuilt = name, keep_going, rebuilt
-        self._pip, self._version, self._env = list(pip), version, dict(env or {})
-        self._modules = [_place(p) for p in py_modules]
-        self._working_dir = _place(working_dir) if working_dir else ""
-        self._others = dict(environments or {})
+        self._pip, self._version, self._env = listed(pip), version, texts(env or {})
+        self._modules = [_place(p) for p in listed(py_modules)]
+        self._working_dir = _place(os.fsdecode(working_dir)) if working_dir else ""
+        self._others: dict[str, Any] = texts(environments or {})
         self._families = Families(self._name)
         self._names: set[str] = set()  # of tasks and inputs
         self._numbers: dict[str, int] = {}  # the last number behind each name
@@ -140,7 +143,7 @@ class Graph:
         *args: Any,
         task_name: str = "",
         task_elements: int | str = 0,
-        out: Sequence[str] = (),
+        out: str | Iterable[str] = (),
         **named: Any,
     ) -> Any:
         """Adds a task, and returns its outputs: one, a tuple of several, or None for none.
@@ -164,7 +167,7 @@ class Graph:
         *iterables: Iterable[Any],
         task_name: str = "",
         task_elements: int | str = 0,
-        out: Sequence[str] = (),
+        out: str | Iterable[str] = (),
         **constants: Any,
     ) -> list[Any]:
         """Adds a family of tasks: one for each element of iterables, as Python's map calls, with constants the same for all.
@@ -173,7 +176,8 @@ class Graph:
             sums = g.map(add, squares, range(300), scale=2)
 
         It returns what add returns, of each task in order. Elements are values or outputs of tasks; the iterables have one
-        length. Tasks that read from tasks of several families or names are as many families.
+        length. Tasks that read from tasks of several families or names are as many families, as are plain values, others, and
+        large ones in one iterable.
         """
         columns = [list(it) for it in iterables]
         if not columns:
@@ -192,7 +196,7 @@ class Graph:
         named: Mapping[str, Any],
         task_name: str,
         task_elements: int | str,
-        out: Sequence[str],
+        out: str | Iterable[str],
         family: _Family | None,
     ) -> Any:
         body: dict[str, Any] = {}
@@ -201,13 +205,13 @@ class Graph:
         if isinstance(function, str):
             if args:
                 raise TypeError("name the inputs and parameters of a function of another environment: FUNCTION(x=...)")
-            body["run"], outputs = function, tuple(out)
+            body["run"], outputs = function, tuple(items(out))
             base = function.rpartition(":")[2].rpartition(".")[2]
         else:
             plain = getattr(function, "__cascade_function__", function)
             code = getattr(plain, "__code__", plain)  # closures of one function are alike
             options = getattr(function, "options", {})
-            outputs = tuple(out) or getattr(function, "out", ("out",))
+            outputs = tuple(items(out)) or getattr(function, "out", ("out",))
             base = plain.__name__.strip("<>_") or "task"
             bound = _bound(plain, base, args, named)
             named = _by_name(bound)
@@ -233,38 +237,43 @@ class Graph:
 
     def command(
         self,
-        command: str | Sequence[str],
+        command: _Path | Sequence[_Path],
         *,
         task_name: str = "",
-        out: Sequence[str] = (),
-        stdin: str = "",
-        stdout: str = "",
+        out: str | Iterable[str] = (),
+        stdin: _Path = "",
+        stdout: _Path = "",
         options: Mapping[str, Any] | None = None,
         **inputs: Any,
     ) -> Any:
         """Adds a command. Its words name datasets as ${in.NAME} and ${out.NAME}, as in a job file."""
-        body: dict[str, Any] = {"command": command if isinstance(command, str) else list(command), **_options(options or {})}
+        body: dict[str, Any] = {"command": texts(command if isinstance(command, (str, os.PathLike)) else list(command)), **_options(options or {})}
         self._arguments(body, inputs)
         if "with" in body:
             raise TypeError(f"{', '.join(body['with'])}: a command takes datasets as inputs; write values into its words")
-        for key, value in (("out", list(out)), ("stdin", stdin), ("stdout", stdout)):
+        outputs = items(out)
+        for key, value in (("out", outputs), ("stdin", texts(stdin)), ("stdout", texts(stdout))):
             if value:
                 body[key] = value
         key = self._name(task_name or "command")
         self._families.add(key, body, None if task_name else Alike("command"))
-        refs = tuple(Ref(self, key, o) for o in out)
+        refs = tuple(Ref(self, key, o) for o in outputs)
         return refs[0] if len(refs) == 1 else refs or None
 
-    def file(self, path: str, *, name: str = "") -> Ref:
+    def file(self, path: _Path, *, name: str = "") -> Ref:
         """An input of the job: a file of this host, whose bytes go to the hosts that need them.
 
         A relative path begins at the folder of the job. The file counts as it is when the job is submitted.
         """
+        path = os.fsdecode(path)
         return self._input(path, name, {"file": _text(path)})
 
-    def files(self, paths: Sequence[str], *, name: str = "") -> list[Ref]:
+    def files(self, paths: _Path | Iterable[_Path], *, name: str = "") -> list[Ref]:
         """Several files as inputs of the job, in this order."""
-        keys = self._families.files(self._input_name(paths[0], name), {"files": [{"file": _text(p)} for p in paths]})
+        found = listed(paths)
+        if not found:
+            raise ValueError("files: it names no file")
+        keys = self._families.files(self._input_name(found[0], name), {"files": [{"file": _text(p)} for p in found]})
         return [Ref(self, key, "data") for key in keys]
 
     def url(self, url: str, *, sha256: str = "", name: str = "") -> Ref:
@@ -351,10 +360,11 @@ class Graph:
             if any(isinstance(v, Ref) for v in (value if isinstance(value, (list, tuple)) else (value,))):
                 left[name] = value
                 continue
-            encoded = given.encoded(name, value, _plain)
+            encoded = given.encoded(name, value, plain)
             if encoded is None:
                 left[name] = value
                 continue
+            self._by_value = self._by_value or encoded.by_value
             small = encoded.size <= given.SMALL
             if not small:
                 path, new = self._values.add(name, encoded)
@@ -375,7 +385,7 @@ class Graph:
             elif any(isinstance(r, Ref) for r in refs):
                 raise TypeError(f"{name}: a list holds outputs of tasks or plain values, not both")
             else:
-                body.setdefault("with", {})[name] = _plain(name, value)
+                body.setdefault("with", {})[name] = plain(name, value)
 
     def _function(self, function: Callable[..., Any], named: dict[str, Any]) -> str:
         """How an executor finds a function: by its name, or by value when no module of a file has it."""
@@ -398,7 +408,7 @@ class Graph:
 
 
 class _Family:
-    """What map adds."""
+    """The family that a call of map adds."""
 
     name = ""
     size = 0
@@ -476,8 +486,10 @@ def _installed() -> tuple[str, ...]:
     return tuple(sysconfig.get_path(p) + os.sep for p in ("purelib", "platlib", "stdlib"))
 
 
-def _plain(name: str, value: Any) -> Any:
-    """A parameter as a job file has it."""
+def plain(
+    name: str, value: Any, text: Callable[[str], str] = _text, instead: str = "let a task make it, and pass its output"
+) -> Any:
+    """A parameter as a job file has it: its texts as text makes them. instead is said of what is no plain value."""
     if isinstance(value, numpy_type("generic")) and value.dtype.kind in "biufU":  # its times have numbers as items, too
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -487,16 +499,16 @@ def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):
-        return value.replace("${", "$${")
+        return text(value)
     if isinstance(value, (list, tuple)):
-        return [_plain(name, v) for v in value]
+        return [plain(name, v, text, instead) for v in value]
     if isinstance(value, Mapping):
         if other := [k for k in value if not isinstance(k, str)]:
             raise TypeError(f"{name}: the keys of a parameter are texts, not {other[0]!r}: str() makes it one")
-        return {k: _plain(name, v) for k, v in value.items()}
+        return {k: plain(name, v, text, instead) for k, v in value.items()}
     kind = type(value)
     full = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    raise TypeError(f"{name}: a parameter is a plain value, not {full}: let a task make it, and pass its output")
+    raise TypeError(f"{name}: a parameter is a plain value, not {full}: {instead}")
 
 
 _RESOURCES = ("cpu", "memory", "memory_max", "gpu", "gpu_memory")

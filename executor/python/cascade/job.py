@@ -13,9 +13,11 @@ import time
 import uuid
 import weakref
 from collections.abc import Iterable, Iterator
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from . import save, screen
+from .checks import needs
 from .graph import Graph, Ref
 from .inputs import host
 from .peer import NOT_FOUND, PIECE, Peer, RequestError
@@ -23,6 +25,7 @@ from .progress import Bar, Builds
 from .values import PICKLE, decode
 from .wire import messages as m
 from .wire.envelope import LinkError
+from .wire.text import valid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,12 +116,13 @@ class Job:
 
         The controller keeps each watch until the job ends: to look now and then, use status.
         """
+        needs(Real, "a number of seconds", every=every)
         return self._follow(int(every * 1e9), None)
 
     def _follow(
         self, every: int, builds: Builds | None, outputs: tuple[str, ...] = (), until: float | None = None
     ) -> Iterator[m.Progress]:
-        """What watch yields; every is in nanoseconds; while nothing changes builds tells why.
+        """Yields as watch does; every is in nanoseconds; while nothing changes builds tells why.
 
         With outputs it ends when they are there, or when the time is up.
         """
@@ -153,14 +157,14 @@ class Job:
                 builds.look()
 
     def _settle(self, progress: m.Progress) -> None:
-        """Its results are there, or never will: nobody asks for what the submit brings of them any more."""
+        """Its results are there, or never will: the answers to the submit are not needed any more."""
         with self._lock:
             self._settled = progress
             told, self._told = self._told, 0
         self._cluster._controller.end(told)
 
     def wait(self, *, progress: bool | None = None) -> None:
-        """Waits for the job's end. TaskFailed says why it failed, JobCancelled that somebody stopped it.
+        """Waits for the job's end. TaskFailed says why it failed, JobCancelled that it was cancelled.
 
         progress shows how it stands on standard error, or in the notebook; by default on a terminal or in a notebook.
         Unless it is False, an environment that is being built is told there too, once.
@@ -186,10 +190,12 @@ class Job:
         """Waits until an output is there, whatever else the job does, and returns its value, a list for a series.
 
         Exceptions of wait are raised when the job ends without it, a TimeoutError when it is not there in timeout seconds.
-        What only Python's pickle could send is refused unless unpickle says that the job is trusted. While it waits it says on
+        A pickled object is refused unless unpickle says that the job is trusted. While it waits it says on
         standard error, once, that an environment is being built; with progress how the job stands too, as wait does; with
         progress=False nothing.
         """
+        needs((str, Ref), "an output, or the name of one", ref=ref)
+        needs((Real, type(None)), "a number of seconds", timeout=timeout)
         self._cluster._controller.check()
         if self._graph is not None and not isinstance(ref, str):
             self._graph.own(ref)
@@ -251,7 +257,7 @@ class Job:
         return last
 
     def _stands(self, name: str) -> str:
-        """What is waited for, in words."""
+        """The state of the task and the job that a result waits for, in words."""
         task = name.rpartition(".")[0] or name
         rows = [r for r in self._cluster._rows("tasks", self._id.bytes, task) if r["name"] == task]
         stands = [f"task {task} is {r['state']}" + (f" on agent {r['agent']}" if r.get("agent") else "") for r in rows]
@@ -296,7 +302,7 @@ class Job:
         try:
             located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, names))
         except RequestError:
-            return None  # one of them is not there: which, is told to who asks for it
+            return None  # one of them is not there: the error names it when it is asked for alone
         with self._lock:
             self._beside.update((d.name, d) for d in located.data if d.desc.place.kind == m.INLINE and d.name != name)
         return next((d for d in located.data if d.name == name), None)
@@ -320,17 +326,21 @@ class Job:
         offsets = range(0, d.desc.size, PIECE)
         asked: list[int] = []
         out = _room(d.desc.size)
-        for i, offset in enumerate(offsets):
-            while len(asked) < min(8, len(offsets) - i) + i:  # some pieces are asked for ahead
-                at = offsets[len(asked)]
-                asked.append(agent.start(lambda req: m.Fetch(req, data, offset=at, max=PIECE)))  # noqa: B023 (called at once)
-            answer = agent.answer(asked[i])
-            agent.end(asked[i])
-            assert answer is not None  # there is no time-out
-            due = min(PIECE, d.desc.size - offset)
-            if len(answer[1]) != due:
-                raise LinkError(f"agent {d.agent} sent {len(answer[1])} of the {due} bytes of {d.name} from byte {offset} on")
-            out[offset : offset + due] = answer[1]
+        try:
+            for i, offset in enumerate(offsets):
+                while len(asked) < min(8, len(offsets) - i) + i:  # some pieces are asked for ahead
+                    at = offsets[len(asked)]
+                    asked.append(agent.start(lambda req: m.Fetch(req, data, offset=at, max=PIECE)))  # noqa: B023 (called at once)
+                answer = agent.answer(asked[i])
+                agent.end(asked[i])
+                assert answer is not None  # there is no time-out
+                due = min(PIECE, d.desc.size - offset)
+                if len(answer[1]) != due:
+                    raise LinkError(f"agent {d.agent} sent {len(answer[1])} of the {due} bytes of {d.name} from byte {offset} on")
+                out[offset : offset + due] = answer[1]
+        finally:
+            for req in asked:
+                agent.end(req)
         return out
 
     def _shared(self, agent: Peer, d: m.LocatedData, data: m.DatasetID) -> mmap.mmap | None:
@@ -339,45 +349,58 @@ class Job:
         The agent holds them until it is told that they were read: its answer says that they were those of the dataset.
         """
         req = agent.start(lambda req: m.Fetch(req, data, max=1, host=host()))
+        shared = None
         try:
             answer = agent.answer(req)
+            assert answer is not None  # there is no time-out
+            place = answer[0].desc.place
+            if answer[1] or not place.where:
+                return None
+            with contextlib.suppress(OSError):  # the file belongs to another user
+                shared = _read(place.where, place.offset, d.desc.size)
+        except BaseException:
+            with contextlib.suppress(LinkError):  # then the agent holds nothing
+                agent.end(agent.start(lambda end: m.Fetch(end, ends=req)))
+            raise
         finally:
             agent.end(req)
-        assert answer is not None  # there is no time-out
-        place = answer[0].desc.place
-        if answer[1] or not place.where:
-            return None
-        try:
-            return _read(place.where, place.offset, d.desc.size)
-        except OSError:  # the file belongs to another user
-            return None
-        finally:
-            agent.ask(lambda end: m.Fetch(end, ends=req))
+        agent.ask(lambda end: m.Fetch(end, ends=req))
+        return shared
 
     def save(self, dir: str | os.PathLike[str] = "") -> list[str]:
         """Waits for the job's end, and copies the outputs for which the job file has a path (to:), as `cascade run` does.
 
         It returns the files. Relative paths begin at dir, by default the folder of the job. Of a job that failed the outputs that
-        are there are copied before its error is raised.
+        are there are copied before its error is raised, whose cause is what could not be copied.
         """
         failed: Exception | None = None
         try:
             self.wait()
         except TaskFailed as e:
             failed = e
-        located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, partly=failed is not None))
+        try:
+            files = self._save(os.path.abspath(dir or self._dir), failed is not None)
+        except Exception as e:
+            if failed is None:
+                raise
+            raise failed from e
+        if failed is not None:
+            raise failed
+        return files
+
+    def _save(self, dir: str, partly: bool) -> list[str]:
+        """Copies the outputs that have a path; partly those that are there."""
+        located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, partly=partly))
         found = {d.name: d for d in located.data}
 
         def content(name: str) -> Any:
             return save.text(found[name].desc.codec, self._fetch(found[name]))
 
-        files = save.save(os.path.abspath(dir or self._dir), [(d.name, d.path) for d in located.data], content)
-        if failed is not None:
-            raise failed
-        return files
+        return save.save(dir, [(d.name, d.path) for d in located.data], located.missing, content)
 
     def logs(self, task: str) -> str:
-        """What a task has written up to now; nothing as long as it has not started. A KeyError where no task has that name."""
+        """The output of a task up to now; nothing as long as it has not started. A KeyError where no task has that name."""
+        needs(str, "the name of a task, a text", task=task)
         rows = [r for r in self._cluster._rows("tasks", self._id.bytes, task) if r["name"] == task]
         if not rows:
             raise KeyError(f"{task} is no task of job {self.id}")
@@ -398,7 +421,8 @@ class Job:
 
     def cancel(self, reason: str = "") -> None:
         """Stops what runs, and starts nothing more."""
-        self._cluster._controller.ask(lambda req: m.Control(req, self._id.bytes, 1, (), reason))
+        needs(str, "a text", reason=reason)
+        self._cluster._controller.ask(lambda req: m.Control(req, self._id.bytes, 1, (), valid(reason)))
 
 
 def _room(size: int) -> mmap.mmap:

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import screen
 from .wire import codec
@@ -37,39 +37,81 @@ class RequestError(Exception):
         return screen.text(super().__str__())
 
 
+class _Line:
+    """A connection, and whether it was lost."""
+
+    link: StreamLink | Link
+
+    def __init__(self) -> None:
+        self.lost = False
+
+    def broke(self) -> None:
+        """Notes that it was lost; any thread calls it."""
+        self.lost = True
+
+    @property
+    def over(self) -> bool:
+        return self.lost or self.link.closed_by_peer is not None
+
+
+class _Asked(NamedTuple):
+    """A request that waits for answers, which come over the line that it was sent over and over no other."""
+
+    line: _Line
+    heard: deque[tuple[Any, bytes]]
+
+
 class Peer:
     """A link with requests and answers. Any thread of the process that connected may use it.
 
     It has no thread of its own: one of the threads that wait reads for all of them, and leaves that to another when it
-    has what it waited for.
+    has what it waited for. A link that broke, or was lost to an interrupt, ends its requests; the next request connects again.
     """
 
     def __init__(self, address: str) -> None:
         self.address = address
         self._process = os.getpid()
-        self._lost = self._closed = False
+        self._closed = False
         self._req = 0
-        self._heard: dict[int, deque[tuple[Any, bytes]]] = {}
-        self._using = threading.Lock()  # held by who uses the link
+        self._heard: dict[int, _Asked] = {}
+        self._using = threading.Lock()  # held while the link is used, and while another takes its place
+        self._connecting = threading.Lock()  # held while that other one is made, which close does not wait for
         self._changed = threading.Condition(threading.Lock())  # notified when something came or ended, or no thread reads
         self._reading = False  # one of those that wait reads
-        self._link = self._connect()
-        self._poll = select.poll()  # for the one that reads
-        self._poll.register(self._link.fd, select.POLLIN)
+        self._line = self._connect()
+        self._poll = _poll(self._line.link)  # for the one that reads
 
-    def _connect(self) -> StreamLink | Link:
+    def _connect(self) -> _Line:
         name = f"python-{uuid.uuid4().hex[:12]}"
+        line = _Line()
         if self.address.startswith("ipc://"):
-            link = StreamLink(self.address, "client", name, "cascade-run", on_break=self._broken)
-            if QUIET in link.features:
-                return link
-            link.close()
+            line.link = StreamLink(self.address, "client", name, "cascade-run", on_break=line.broke)
+            if QUIET in line.link.features:
+                return line
+            line.link.close()
         from .wire.link import Link  # ZeroMQ is loaded where it is needed
 
-        return Link(self.address, "client", name, "cascade-run", replay=True, on_break=self._broken)
+        line.link = Link(self.address, "client", name, "cascade-run", replay=True, on_break=line.broke)
+        return line
 
-    def _broken(self) -> None:
-        self._lost = True
+    def _current(self) -> _Line:
+        """The line, or a new one in the place of one that is over."""
+        if self._closed or not self._line.over:
+            return self._line
+        with self._connecting:
+            if self._closed or not self._line.over:
+                return self._line
+            self._take()
+            made = self._connect()
+            with self._using:
+                unused = made
+                if not self._closed:
+                    unused, self._line, self._poll = self._line, made, _poll(made.link)
+                unused.link.closing = True
+                unused.link.close()
+            with self._changed:
+                self._changed.notify_all()  # those that wait for answers over the old one have none
+            return self._line
 
     def check(self) -> None:
         """Raises RuntimeError in a process that was forked from the one that connected: it shares no link with that."""
@@ -85,34 +127,44 @@ class Peer:
         with self._changed:
             self._req += 1
             req = self._req
-        self._heard[req] = deque()
+        line = self._current()
+        self._heard[req] = _Asked(line, deque())
         try:
-            self._send(codec.encode(make(req)))
+            self._send(line, codec.encode(make(req)))
         except BaseException:
             self.end(req)
             raise
         return req
 
-    def _send(self, head: bytes, body: bytes = b"") -> None:
+    def _send(self, line: _Line, head: bytes, body: bytes = b"") -> None:
         with self._using:
-            if self._over:
+            if self._ended(line):
                 raise self._broke()
-            self._link.send(head, body)
+            try:
+                line.link.send(head, body)
+            except BaseException:  # it broke, or was interrupted, perhaps between two parts of a message
+                line.lost = True
+                raise
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What the other side says that it can do."""
-        return self._link.features
+        """The features that the other side announced."""
+        self.check()
+        return self._current().link.features
 
     def tell(self, message: Any, body: bytes) -> None:
         """Sends a message that has no answer, a few ahead of what the other side has received."""
         self.check()
-        self._wait(lambda: self._link.unacknowledged < _AHEAD, None)
-        self._send(codec.encode(message), body)
+        line = self._current()
+        self._wait(line, lambda: line.link.unacknowledged < _AHEAD, None)
+        self._send(line, codec.encode(message), body)
 
     @property
     def _over(self) -> bool:
-        return self._closed or self._lost or self._link.closed_by_peer is not None
+        return self._closed or self._line.over
+
+    def _ended(self, line: _Line) -> bool:
+        return self._over or line is not self._line
 
     def _broke(self) -> LinkError:
         return LinkError(f"the link to {self.address} " + ("was closed" if self._closed else "broke"))
@@ -120,25 +172,28 @@ class Peer:
     def answer(self, req: int, timeout: float | None = None) -> tuple[Any, bytes] | None:
         """The next answer to a request, for which one thread waits; None when the time is up. A refusal is raised."""
         self.check()
-        heard = self._heard[req]
-        if not self._wait(lambda: bool(heard), None if timeout is None else time.monotonic() + timeout):
+        line, heard = self._heard[req]
+        if not self._wait(line, lambda: bool(heard), None if timeout is None else time.monotonic() + timeout):
             return None
         message, body = heard.popleft()
         if isinstance(message, m.Reply) and message.code:
             raise RequestError(message.code, message.message)
         return message, body
 
-    def _wait(self, there: Callable[[], bool], until: float | None) -> bool:
-        """Waits until something is there, and reads what comes when no other thread does; False when the time is up.
+    def _wait(self, line: _Line, there: Callable[[], bool], until: float | None) -> bool:
+        """Waits until something of a line is there, and reads what comes when no other thread does; False when the time is up.
 
-        What came before the link broke, or the time was up, is still taken.
+        Answers that came before the link broke, or the time was up, are still taken.
         """
         looked = over = mine = False
         while True:
             try:
                 with self._changed:
-                    while not there():
-                        if over or self._closed:
+                    while True:
+                        ended = over or self._closed or line is not self._line
+                        if there():
+                            return True
+                        if ended:
                             raise self._broke()
                         left = _TURN if until is None else min(_TURN, until - time.monotonic())
                         if left <= 0 and (looked or self._reading):
@@ -147,9 +202,7 @@ class Peer:
                             mine = self._reading = True
                             break
                         self._changed.wait(left)
-                    else:
-                        return True
-                over = self._over
+                over = self._ended(line)
                 self._read(0 if over else left)
                 looked = True
             finally:
@@ -170,21 +223,22 @@ class Peer:
         with self._using:
             if self._closed:
                 return True
+            line = self._line
             try:
-                while (received := self._link.receive()) is not None:
+                while (received := line.link.receive()) is not None:
                     came = True
                     message = codec.decode(received[0])
-                    if message is not None and (heard := self._heard.get(message.req)) is not None:
-                        heard.append((message, received[1]))
+                    if message is not None and (asked := self._heard.get(message.req)) is not None:
+                        asked.heard.append((message, received[1]))
             except LinkError:
-                self._lost = True  # what came before is still taken; then _broke says it
+                line.lost = True  # what came before is still taken; then _broke says it
             except BaseException:  # interrupted, perhaps between two parts of a message
-                self._lost = True
+                line.lost = True
                 raise
         return came
 
     def end(self, req: int) -> None:
-        """Nobody waits for a request any more. It takes no lock: finalizers call it wherever a thread is."""
+        """Drops a request, whose answers are no longer awaited. It takes no lock: finalizers call it wherever a thread is."""
         self._heard.pop(req, None)
 
     def ask(self, make: Callable[[int], Any]) -> tuple[Any, bytes]:
@@ -198,12 +252,19 @@ class Peer:
             self.end(req)
 
     def close(self) -> None:
-        """Ends the link: who waits gets a LinkError. In a process that was forked it does nothing."""
+        """Ends the link: threads that wait get a LinkError. In a process that was forked it does nothing."""
         if os.getpid() != self._process:
             return
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._link.closing = True  # a thread that sends to one that takes nothing gives that up
+        self._line.link.closing = True  # a thread that sends to one that takes nothing gives that up
         with self._using:
-            self._link.close()
+            self._line.link.close()
+
+
+def _poll(link: StreamLink | Link) -> select.poll:
+    """A wait for what comes over a link."""
+    poll = select.poll()
+    poll.register(link.fd, select.POLLIN)
+    return poll

@@ -1,4 +1,4 @@
-"""What a client that waits for a job tells of it, on standard error or in a notebook."""
+"""The progress of a job that a client waits for, on standard error or in a notebook."""
 
 from __future__ import annotations
 

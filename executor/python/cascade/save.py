@@ -1,73 +1,114 @@
-"""Outputs become files, as the command `cascade run` writes them."""
+"""Outputs become files by the rules of the command `cascade run`: both pass the tests of testdata/outputs.json."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import datetime
-import decimal
-import json
+import errno
 import os
+import re
 import stat
+import sys
 import uuid
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .values import MSGPACK, unpacked
+from . import astext
+from .values import MSGPACK
 
+_DESCRIPTOR = re.compile(r"/dev/std(?:out|err)|(?:/dev/fd|/proc/self/fd)/([0-9]+)")
+_LONGEST = 200  # bytes of the name of a file of which another is named that is written beside it
 _PLAIN = str.maketrans({"[": "-", "]": None, ",": "-", "/": "_"})
+_EXACT = str.maketrans({"/": "%2F", "%": "%25"})
 
 
-def save(dir: str, outputs: Iterable[tuple[str, str]], content: Callable[[str], Any]) -> list[str]:
-    """Writes outputs, given by name and path, to files, and returns those. Where there is no path, there is no file."""
-    names: dict[str, str] = {}
-    for name, path in outputs:
-        if not path:
+def save(dir: str, outputs: Sequence[tuple[str, str]], missing: Iterable[str], content: Callable[[str], Any]) -> list[str]:
+    """Writes outputs, given by name and path, to files, and returns those. Where there is no path, there is no file.
+
+    missing are further outputs, which are not there. An OSError tells what could not be
+    written, when all others are.
+    """
+    taken: dict[str, str] = {}
+    failed: list[tuple[str, Exception]] = []
+    for (name, _), file in zip(outputs, paths(dir, outputs, missing)):  # noqa: B905 (of one length)
+        if not file:
             continue
-        file = _file(dir, name, path)
-        if file in names:
-            raise ValueError(
-                f"outputs {names[file]} and {name} would both be copied to {file}: give a folder, with a slash at its end"
-            )
-        names[file] = name
-    for file, name in names.items():
-        data = content(name)
         try:
-            _write(file, data)
-        except OSError as e:
-            raise type(e)(e.errno, f"copy output {name} to {file}: {e.strerror}") from e
-    return list(names)
+            if file in taken:
+                raise FileExistsError(errno.EEXIST, f"output {taken[file]} is copied there")
+            taken[file] = name
+            _write(file, content(name))
+        except Exception as e:
+            failed.append((f"copy output {name} to {file}: {getattr(e, 'strerror', None) or e}", e))
+    if failed:
+        first, text = failed[0][1], "\n".join(text for text, _ in failed)
+        raise OSError(getattr(first, "errno", None) or errno.EIO, text) from first
+    return list(taken)
 
 
-def _file(dir: str, name: str, path: str) -> str:
-    """Where an output goes. Values of loops may be any text: a slash in one leads into no other folder."""
-    at = os.path.join(dir, path)
-    if not path.endswith("/"):
-        return os.path.normpath(at)
-    task, dot, output = name.rpartition(".")
-    output, bracket, element = output.partition("[")
-    return os.path.join(os.path.normpath(at), (task + bracket + element).translate(_PLAIN) + dot + output)
+def paths(dir: str, outputs: Sequence[tuple[str, str]], missing: Iterable[str] = ()) -> list[str]:
+    """Where outputs go, "" for those without a path.
+
+    In a folder a file has the name of its output, written plainly. Those that would have one name, also with outputs that are
+    missing, have names as references write them. Values of loops may be any text: a slash in one leads into no other folder.
+    """
+    plain: dict[str, set[str]] = {}
+    for name in (*(name for name, _ in outputs), *missing):
+        plain.setdefault(_name(name, _PLAIN), set()).add(name)
+    files = []
+    for name, path in outputs:
+        file = os.path.normpath(os.path.join(dir, path)) if path else ""
+        if path.endswith("/"):
+            alone = len(plain[_name(name, _PLAIN)]) == 1
+            file = os.path.join(file, _name(name, _PLAIN if alone else _EXACT))
+        files.append(file)
+    return files
+
+
+def _name(output: str, table: dict[int, Any]) -> str:
+    """The name of an output's file: its task with the number of an element, whose characters a table replaces, and its ending."""
+    task, dot, ending = output.rpartition(".")
+    if not dot:
+        task, ending = output, ""
+    ending, bracket, element = ending.partition("[")
+    return (task + bracket + element).translate(table) + dot + ending
 
 
 def _write(file: str, content: Any) -> None:
-    """Writes a file that is whole when it is there. What is no regular file, as a pipe, is written into; a link is followed."""
+    """Writes a file that is whole when it is there, with the mode of one that is replaced.
+
+    A path of an open file, such as /dev/stdout, is written at that file's position. Pipes and devices are written into; links are
+    followed.
+    """
+    if (found := _DESCRIPTOR.fullmatch(file)) is not None:
+        number = {"/dev/stdout": 1, "/dev/stderr": 2}.get(file)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError, ValueError):  # there is none, or it is closed
+                stream.flush()
+        with os.fdopen(os.dup(int(found[1]) if number is None else number), "wb", buffering=0) as f:
+            _all(f.fileno(), content)
+        return
+    os.makedirs(os.path.dirname(file), exist_ok=True)
     file = os.path.realpath(file)
-    folder = os.path.dirname(file)
-    os.makedirs(folder, exist_ok=True)
+    mode = None
     with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.stat(file).st_mode):
-            with open(file, "wb", buffering=0) as f:
-                _all(f.fileno(), content)
-            return
-    part = os.path.join(folder, f".{os.path.basename(file)}.{uuid.uuid4().hex}")
+        mode = os.stat(file).st_mode
+    if mode is not None and not stat.S_ISREG(mode):
+        with open(os.open(file, os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=0) as f:
+            _all(f.fileno(), content)
+        return
+    folder, name = os.path.split(os.fsencode(file))
+    short = name[:_LONGEST].decode("utf-8", "ignore").encode()
+    part = os.path.join(folder, b".%s.%s" % (short, uuid.uuid4().hex.encode()))
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         try:
+            if mode is not None:
+                os.fchmod(fd, mode & 0o666)
             _all(fd, content)
         finally:
             os.close(fd)
-        os.replace(part, file)
+        os.replace(part, os.fsencode(file))
     except BaseException:
         os.unlink(part)
         raise
@@ -84,44 +125,7 @@ def text(codec: str, data: Any) -> Any:
     if codec != MSGPACK:
         return data
     try:
-        return (_json(unpacked(data)) + "\n").encode("utf-8", "replace")
-    except (TypeError, ValueError) as e:
+        return astext.line(data)
+    except ValueError as e:
         warnings.warn(f"an output is written as msgpack, not as JSON: {e}", stacklevel=2)
         return data
-
-
-def _json(value: Any) -> str:
-    """JSON with the keys sorted, bytes in base64, times as in RFC 3339, and null for numbers that are not finite."""
-    if isinstance(value, dict):
-        keys = [(_key(k), v) for k, v in value.items()]
-        return "{" + ",".join(f"{_json(k)}:{_json(v)}" for k, v in sorted(keys, key=lambda kv: kv[0])) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(map(_json, value)) + "]"
-    if isinstance(value, float):
-        return _number(value)
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return f'"{base64.b64encode(value).decode()}"'
-    if isinstance(value, datetime.datetime):
-        second = value.astimezone(datetime.timezone.utc)
-        part = f"{second.microsecond:06d}".rstrip("0")
-        return f'"{second:%Y-%m-%dT%H:%M:%S}{"." if part else ""}{part}Z"'
-    return json.dumps(value, ensure_ascii=False).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, str):
-        return key
-    if isinstance(key, bool):
-        return str(key).lower()
-    if not isinstance(key, int):
-        raise ValueError(f"a key is {key!r}, and JSON has texts: str() makes it one")
-    return str(key)
-
-
-def _number(value: float) -> str:
-    if value != value or value in (float("inf"), float("-inf")):
-        return "null"
-    if value == 0 or 1e-6 <= abs(value) < 1e21:
-        plain = f"{decimal.Decimal(repr(value)):f}"
-        return plain.rstrip("0").rstrip(".") if "." in plain else plain
-    return repr(value).replace("e-0", "e-")

@@ -23,7 +23,7 @@ import struct
 import sys
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgpack
@@ -53,12 +53,13 @@ class TypeMismatch(TypeError):
 class Encoded:
     """A value as bytes: parts that follow one another."""
 
-    __slots__ = ("array", "codec", "dtype", "from_device", "parts", "shape", "size")
+    __slots__ = ("array", "by_value", "codec", "dtype", "from_device", "parts", "shape", "size")
 
     def __init__(self, codec: str, parts: Sequence[Any], dtype: str = "", shape: Sequence[int] = (), array: Any = None) -> None:
         self.codec, self.dtype, self.shape = codec, dtype, shape
         self.array = array  # a NumPy array that is not contiguous, or whose memory may be the dataset's already
         self.parts = parts
+        self.by_value = False  # to read it takes cloudpickle
         self.from_device: Sequence[int] = ()  # sizes of what had to be copied from a device
         self.size: int = array.nbytes if array is not None else sum(len(p) for p in parts)
 
@@ -294,17 +295,35 @@ def _relabelled(data: memoryview, want: Any) -> Any:
         raise TypeMismatch("it is an object of xarray: add xarray to the environment's packages") from None
 
 
+def _is_own(value: Any) -> bool:
+    """Whether it is a class or function of `__main__`, which is another program in another process."""
+    return isinstance(value, (type, types.FunctionType)) and value.__module__ == "__main__"
+
+
 class _Pickler(pickle.Pickler):
-    """A pickler that notes the sizes of what lies on a device: to be pickled it is copied to the host."""
+    """A pickler that notes the sizes of what lies on a device: to be pickled it is copied to the host.
+
+    Classes and functions of `__main__` travel by value, as the functions of tasks do.
+    """
 
     def __init__(self, file: Any, buffers: list[pickle.PickleBuffer]) -> None:
         super().__init__(file, protocol=5, buffer_callback=buffers.append)
         self.from_device: list[int] = []
+        self.by_value = False
 
     def reducer_override(self, value: Any) -> Any:  # asked once for each object
         if (held := on_device(value)) is not None:
             self.from_device.append(held)
-        return NotImplemented
+        if not _is_own(value):
+            return NotImplemented
+        try:
+            import cloudpickle
+        except ImportError:
+            raise ImportError(
+                f"{value.__qualname__} is of __main__, and so must be sent by value: that takes cloudpickle (pip install cloudpickle)"
+            ) from None
+        self.by_value = True
+        return pickle.loads, (cloudpickle.dumps(value),)
 
 
 def _pickled(value: Any) -> Encoded:
@@ -320,49 +339,77 @@ def _pickled(value: Any) -> Encoded:
             "numbers, lists, dicts, NumPy arrays, Arrow tables, or what pickle takes"
         ) from e
     encoded = _beside(PICKLE, stream.getvalue(), [b.raw() for b in buffers])
-    encoded.dtype = _described(value)[:_MOST_SAID]
-    encoded.from_device = pickler.from_device
+    encoded.dtype = _described(value, 0)[:_MOST_SAID]
+    encoded.from_device, encoded.by_value = pickler.from_device, pickler.by_value
     return encoded
 
 
 _MOST_SAID = 80  # characters of a description
 _MOST_SEEN = 1000  # members that are looked at for it
+_MOST_LEVELS = 10  # of lists and dicts that lie in each other
 
 
-def _described(value: Any) -> str:
-    """What an object is, for the messages of those who cannot read its pickle."""
+def _described(value: Any, level: int) -> str:
+    """The type of an object, for messages where its pickle cannot be read."""
     cls = type(value)
-    if cls in plain_arrays():
-        return f"array of {value.dtype}"
-    if cls is int:
-        return "int of more than 64 bits"
-    if isinstance(value, (list, tuple, dict)):
+    name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    try:
+        if cls in plain_arrays():
+            return f"array of {value.dtype}"
+        if cls is int:
+            return "int of more than 64 bits"
+        if level == _MOST_LEVELS:
+            return name
         for key in itertools.islice(value if isinstance(value, dict) else (), _MOST_SEEN):
             if not _is_plain(key):
                 return f"{cls.__name__} with the key {key!r}"
-        for member in itertools.islice(value.values() if isinstance(value, dict) else value, _MOST_SEEN):
+        for member in itertools.islice(_members(value), _MOST_SEEN):
             if not _is_plain(member):
-                return f"{cls.__name__} with {_described(member)} in it" if not isinstance(member, cls) else _described(member)
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+                within = _described(member, level + 1)
+                return within if isinstance(member, cls) else f"{cls.__name__} with {within} in it"
+    except Exception:  # code of the user's, such as a repr: the value is sent all the same
+        pass
+    return name
+
+
+def _members(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _is_plain(value: Any) -> bool:
-    try:
-        packed(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
+    """Whether msgpack takes a value, by the types of its members up to a number."""
+    left = [value]
+    for _ in range(_MOST_SEEN):
+        if not left:
+            return True
+        one = left.pop()
+        if isinstance(one, (list, tuple, dict)):
+            keys = one if isinstance(one, dict) else ()
+            left += itertools.islice(itertools.chain(keys, _members(one)), _MOST_SEEN)
+        elif one is None or isinstance(one, (str, bytes, bytearray, float)):
+            continue
+        elif isinstance(one, int):
+            if not -(2**63) <= one < 2**64:
+                return False
+        else:
+            try:
+                packed(one)
+            except (TypeError, ValueError, OverflowError):
+                return False
     return True
 
 
 class _Duplicator(pickle.Pickler):
-    """A pickler that leaves out what lies on a device."""
+    """A pickler that leaves out what lies on a device, and classes and functions that travel by value."""
 
     def __init__(self, file: Any, buffers: list[pickle.PickleBuffer]) -> None:
         super().__init__(file, protocol=5, buffer_callback=buffers.append)
         self.left: list[Any] = []
 
     def persistent_id(self, value: Any) -> int | None:
-        if on_device(value) is None:
+        if on_device(value) is None and not _is_own(value):
             return None
         self.left.append(value)
         return len(self.left) - 1
@@ -432,7 +479,7 @@ def decode(codec: str, dtype: str, shape: Sequence[int], data: Any, want: Any = 
     """
     if codec == ARRAY:
         return _array(dtype, shape, data, want)
-    if want in BYTES_LIKE and codec not in (MSGPACK, PICKLE, XARRAY):  # which are bytes to nobody
+    if want in BYTES_LIKE and codec not in (MSGPACK, PICKLE, XARRAY):  # which no reader takes as bytes
         return memoryview(data) if want is memoryview else want(data)
     if codec == RAW:
         if want is str or (want is None and dtype == TEXT):

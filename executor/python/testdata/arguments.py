@@ -4,6 +4,7 @@ import base64
 import datetime
 import pathlib
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +46,7 @@ with cascade.Graph("arguments") as g:
 
 
 with cascade.Graph("parameters") as g:
-    refused(lambda: scale([1.0], lambda: 1))
+    refused(lambda: scale([1.0], threading.Lock()))
     refused(lambda: g.add("go:Scale", x=[1.0, float("inf")]))
     refused(lambda: g.add("go:Scale", x=numpy.float64("nan")))
     refused(lambda: g.add("go:Scale", x={"deep": [{1: 2}]}))

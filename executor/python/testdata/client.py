@@ -106,13 +106,16 @@ with cascade.local(state=state, store="256MiB", programs=sys.argv[1]) as cluster
     with cascade.Graph("large", pip=["numpy"]) as g:
         large = [steps.ramp(n) for n in (1_000_000, 1_000_001)]
     job = cluster.submit(g, *large)
-    agent = cluster._agents["local"]
+    agent = next(iter(cluster._agents.values()))
     for host in (cascade.job.host, lambda: "of another host"):
         before, cascade.job.host = agent._req, host
         for ref in large:
             got = job.result(ref)
             print("large:", got.sum(), got[-1], "writeable:", got.flags.writeable, "requests:", agent._req - before)
     cascade.job.host = inputs.host
+    agent._line.link._end()  # as an agent that was restarted
+    agent._line.broke()
+    print("after the link to the agent broke:", job.result(large[0]).sum())
 
     with cascade.Graph("many", pip=["numpy"]) as g:
         ramps = [steps.ramp(n) for n in range(1, 41)]

@@ -1,7 +1,10 @@
 """Tasks that are alike become families of the job file, and run as such."""
 
+import datetime
+import pathlib
 import sys
 
+import numpy
 import steps
 
 import cascade
@@ -61,6 +64,11 @@ for wrong in (lambda: g.map(steps.ramp), lambda: g.map(steps.two, [1], [2, 3]), 
     except (TypeError, ValueError) as e:
         print("refused:", e)
 
+with cascade.Graph("zeros") as g:
+    g.map(steps.ramp, [0.0, -0.0])
+    g.map(steps.ramp, [[1, 0.0], [1, -0.0]])
+    show("what is equal and written otherwise differs", g)
+
 with cascade.local(store="64MiB", programs=sys.argv[1]) as cluster:
     with cascade.Graph("runs", pip=["numpy"]) as g:
         ramps = g.map(steps.ramp, range(1, 21))
@@ -73,3 +81,18 @@ with cascade.local(store="64MiB", programs=sys.argv[1]) as cluster:
     for last in job.watch():
         pass
     print("families:", *(f"{group.group}={group.done}/{group.total}" for group in last.groups))
+
+    given = {
+        "arrays in a loop": [numpy.arange(i) for i in range(50)],
+        "arrays": [numpy.arange(3), numpy.arange(4)],
+        "times": [datetime.datetime(2024, 2, day) for day in (28, 29)],
+        "paths": [pathlib.PurePosixPath(f"/a/${{i}}/{i}") for i in range(3)],
+        "large": [numpy.arange(n) for n in (5000, 5001, 5000)],
+        "mixed": [1, numpy.arange(3), "x", numpy.arange(6000), None, numpy.arange(2)],
+    }
+    with cascade.Graph("given", pip=["numpy"]) as g:
+        said = {what: [g.add(steps.said, x=v) for v in values] if "loop" in what else g.map(steps.said, values) for what, values in given.items()}
+    results = iter(cluster.run(g, *(s for several in said.values() for s in several), progress=False))
+    for what, values in given.items():
+        right = [next(results) == steps.said(v) for v in values]
+        print(f"given {what}: right {all(right)}, families", *sorted({s.task.partition("[")[0] for s in said[what]}))

@@ -1,6 +1,7 @@
 """Arguments of all kinds reach their tasks as they are; large ones are inputs of the job, sent once."""
 
 import datetime
+import os
 import pathlib
 import sys
 
@@ -8,6 +9,8 @@ import numpy
 import steps
 
 import cascade
+from cascade import given, inputs
+from cascade.values import encode
 
 VALUES = {
     "array": numpy.arange(6.0).reshape(2, 3), "bool array": numpy.array([True, False]), "times": numpy.array(["2024-02-29", "NaT"], "M8[D]"),
@@ -29,6 +32,33 @@ def closed(i):
 def annotated(x: bytes, y: numpy.ndarray) -> str:
     return f"{x!r} {y.sum()} {y.flags.writeable}"
 
+
+
+
+class Shy:
+    """What a key of a dict may be; it says nothing of itself."""
+
+    def __repr__(self):
+        raise ValueError("no repr")
+
+
+def shy(x):
+    """An object of which pickle's text is sent with a description, where one can be had."""
+    return {Shy(): x}
+
+
+files = given.Files()
+path, _ = files.add("x", encode(list(range(20_000))))
+if (child := os.fork()) == 0:
+    sys.exit()
+os.waitpid(child, 0)
+print("files when a child that was forked has ended:", os.path.exists(path), path in inputs.passing, end="; ")
+del files
+print("when the graph has ended:", os.path.exists(path), path in inputs.passing)
+itself: list = [{1}]
+itself.append(itself)
+for value in (shy(1), [[[{1}]]], {"a": [(1, {Shy(): 2})]}, [1, 2**70], [list(range(5_000)), {1}], itself):
+    print("described:", encode(value).dtype)
 
 with cascade.local(store="256MiB", programs=sys.argv[1]) as cluster:
     with cascade.Graph("given", pip=["numpy"]) as g:

@@ -1,6 +1,7 @@
 """Tensors that one task hands to the next in its process: nothing is copied from their device only to ask what they are."""
 
 import sys
+import threading
 import types
 from typing import Any
 
@@ -116,7 +117,7 @@ print(numpy.shares_memory(mine["model"].weights, made["model"].weights), mine["m
 mixed = numpy.array([[1], None], dtype=object)
 shared(mixed, None)[0].append(2)
 print(mixed)
-local = [lambda: 1]
+local = [threading.Lock()]
 print("what cannot be sent is itself:", shared(local, None) is local)
 
 # An array is handed over as a tensor, as it is sent, where one is wanted.

@@ -142,6 +142,41 @@ print("asked for packages, submits:", told)
 cluster._agent = lambda name, addresses: Short()
 desc = m.Desc(m.Ref(0, 0, 0), 1, "raw", size=PIECE + 10, place=m.Place(m.SEGMENT))
 data = m.LocatedData("t.x", desc, agent="a")
+
+
+class Interrupted(Peer):
+    """An agent that shares its memory or sends pieces; an interrupt comes with its second answer, or with the first."""
+
+    def __init__(self, after, broken=False):
+        self.after, self.broken, self.sent, self.waiting = after, broken, [], set()
+
+    def start(self, make):
+        if self.broken and self.sent:
+            raise LinkError("it broke")
+        req = len(self.sent) + 1
+        self.sent.append(make(req))
+        self.waiting.add(req)
+        return req
+
+    def answer(self, req, timeout=None):
+        if self.after == 0:
+            raise KeyboardInterrupt
+        self.after -= 1
+        return m.Chunk(), bytes(PIECE)
+
+    def end(self, req):
+        self.waiting.discard(req)
+
+
+many = m.LocatedData("t.x", m.Desc(m.Ref(0, 0, 0), 1, "raw", size=20 * PIECE, place=m.Place(m.SEGMENT)), agent="a")
+for after, broken in ((2, False), (0, False), (0, True)):
+    agent = Interrupted(after, broken)
+    cluster._agent = lambda name, addresses: agent  # noqa: B023 (called at once)
+    try:
+        Job(cluster, uuid.UUID(int=1))._fetch(many)
+    except KeyboardInterrupt:
+        print("interrupted; requests that wait:", len(agent.waiting), "of", len(agent.sent), "ended:", [f.ends for f in agent.sent if f.ends])
+cluster._agent = lambda name, addresses: Short()
 refused("short piece", lambda: Job(cluster, uuid.UUID(int=1))._fetch(data))
 refused("no socket", lambda: to_cluster(f"ipc://{folder}/none.sock"))
 refused("no folder", lambda: to_cluster(f"{folder}/hpc"))

@@ -45,7 +45,15 @@ with cascade.connect(address) as cluster:
     try:
         failing.save(folder)
     except cascade.TaskFailed as e:
-        print("refused:", e.kind, os.path.exists(os.path.join(folder, "x")))
+        print("refused:", e.kind, os.path.exists(os.path.join(folder, "x")), e.__cause__)
+    with open(os.path.join(folder, "no-folder"), "w", encoding="utf-8"):
+        pass
+    failing = cluster.submit("job: g\nkeep_going: true\ntasks: {a: {command: 'exit 1', out: [x], stdout: x}, b: {command: 'echo', out: [x], stdout: x}}\n"
+                             "outputs: [{from: a.x, to: x}, {from: b.x, to: no-folder/x}]\n")  # fmt: skip
+    try:
+        failing.save(folder)
+    except cascade.TaskFailed as e:
+        print("refused:", e.kind, type(e.__cause__).__name__, str(e.__cause__).replace(folder, "FOLDER"))
     try:
         cluster.submit("job: t\ntasks: {a: {command: 'echo', out: [x], stdout: x}, b: {command: 'echo', out: [x], stdout: x}}\n"
                        "outputs: [{from: a.x, to: x}, {from: b.x, to: ./x}]\n").save(folder)  # fmt: skip

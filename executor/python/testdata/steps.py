@@ -62,3 +62,8 @@ def forever():
     import time
 
     time.sleep(600)
+
+
+def said(x):
+    """What it was given."""
+    return f"{type(x).__name__} {x.sum() if isinstance(x, np.ndarray) else x}"

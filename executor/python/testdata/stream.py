@@ -200,7 +200,7 @@ peer.close()
 # Who does not know of quiet peers is spoken to through ZeroMQ, whose thread answers PINGs.
 c = Controller(welcome(), welcome())
 peer = Peer("ipc://" + c.path)
-print("older:", type(peer._link) is Link, [hello[10] for hello in c.hellos])
+print("older:", type(peer._line.link) is Link, [hello[10] for hello in c.hellos])
 c.hang_up()
 peer.close()
 shutil.rmtree(folder)

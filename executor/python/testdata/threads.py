@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import threading
+import uuid
 
 import cascade
 
@@ -104,6 +105,57 @@ with cascade.local(store="64MiB", cpu=4, programs=sys.argv[1]) as cluster:
     print("the others:", joins[0]())
     print("in the list:", next(row["error"] for row in cluster.jobs() if row["id"] == job.id))
     print("what had come:", bytes(job.result(first)))
+
+    # An interrupt that comes while a message is taken costs the link: run still cancels its job, and what follows connects again.
+    g, first, last = waiting("interrupted")
+    id, submit = str(uuid.uuid4()), cluster.submit
+
+    def submit_and_interrupt(*args, **named):
+        job = submit(*args, **named)
+        peer._line.link.receive = interrupt
+        return job
+
+    def interrupt():
+        del peer._line.link.receive
+        signal.raise_signal(signal.SIGINT)
+
+    cluster.submit = submit_and_interrupt
+    try:
+        cluster.run(g, last, id=id, progress=False)
+    except KeyboardInterrupt:
+        print("run was interrupted")
+    del cluster.submit
+    try:
+        cluster.job(id).wait()
+    except cascade.JobCancelled as e:
+        print("its job:", e)
+    print("requests that wait:", [r for r, asked in peer._heard.items() if asked.line is not peer._line])
+
+    broken = cluster.submit(waiting("broken")[0])
+    watch = broken.watch()
+    next(watch)
+    peer._line.broke()
+    cluster.jobs()  # connects again
+    polls, polling = peer._poll, threading.Event()
+
+    class Polling:
+        """The wait of the thread that reads the new link."""
+
+        def poll(self, *args):
+            polling.set()
+            return polls.poll(*args)
+
+    peer._poll = Polling()
+    join = together(cluster.job(broken.id).wait)
+    polling.wait()
+    try:
+        for _ in watch:
+            pass
+    except ConnectionError as e:
+        print("a link that broke:", str(e).replace(cluster.address, "ADDRESS"))
+    peer._poll = polls
+    broken.cancel("it goes on")
+    print("what began after it:", join())
 
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""What a task prints goes to its log: sys.stdout and sys.stderr become streams that send messages, by way of a pipe.
+"""Task output: sys.stdout and sys.stderr become streams that send it to the task's log in messages, through a pipe.
 
 The descriptors 1 and 2 stay what they were, a pipe that the agent reads: what programs and C libraries write there
 reaches the log of the running task too.
@@ -23,7 +23,7 @@ LINE = 20_000_000  # ns that the beginning of a line waits for its end
 class Logs:
     """The two streams of the task that runs. Any thread may write.
 
-    What was written and not sent yet is in a pipe that the agent holds too: it reads the rest when this process dies.
+    A pipe that the agent holds too has the text that is not sent yet: the agent reads the rest when this process dies.
     """
 
     def __init__(self, send: Callable[[int, int, bytes], None], words: str) -> None:
@@ -40,7 +40,7 @@ class Logs:
         self._begun = 0  # when a line began that has no end yet
         self._total = 0
         self._tail = b""
-        self.run = 0  # whose text it is; 0 nobody's
+        self.run = 0  # that wrote the text; 0 none
         self.dirty = False  # the run has written something
 
     def replace_standard_streams(self) -> None:

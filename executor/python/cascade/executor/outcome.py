@@ -89,4 +89,8 @@ def _stack(error: BaseException) -> str:
     tb: types.TracebackType | None = error.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OWN):
         tb = tb.tb_next
-    return "".join(traceback.format_exception(type(error), error, tb)).rstrip()
+    try:
+        return "".join(traceback.format_exception(type(error), error, tb)).rstrip()
+    except Exception:  # it looks for files by their names, which are any text: then without lines of theirs
+        frames = [traceback.FrameSummary(f.f_code.co_filename, line, f.f_code.co_name, line="") for f, line in traceback.walk_tb(tb)]
+        return "".join(["Traceback (most recent call last):\n", *traceback.format_list(frames), _one_line(error)])

@@ -15,10 +15,10 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import threading
 import time
 import uuid
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,7 +46,7 @@ QUICK = 100_000  # ns: runs that take less do not delay reports
 LONG = 1_000_000_000  # ns after which a run is no reason to put anything off
 LINGER = 50_000_000  # ns after the last run for which the helper goes on looking
 IDLE_LEASE = 1000  # ms without work after which the standing lease is returned
-INTERRUPT_EVERY = 100_000_000  # ns between interrupts of a run in which none was raised, or is on its way no more
+INTERRUPT_EVERY = 100_000_000  # ns between interrupts of a run that does not clean up
 MAX_ROW = 512  # runs in one report, at most
 _SIGNAL = signal.SIGRTMIN + 5  # interrupts the main thread
 
@@ -87,7 +87,6 @@ class Worker:
         self._job = b""  # of the last run
         self._unseen = False  # it took little time, and not all that it may have changed was looked at
         self._bounded = False  # the threads of libraries
-        self._raised: Callable[[], context.Cancelled | None] | None = None  # in the current run
         self._given: dict[str, str | None] = {}  # variables of the current run, as they were before
         self._in_function = False  # the main thread may be interrupted
         self._ended = 0  # when the last run ended
@@ -315,12 +314,12 @@ class Worker:
         outputs: list[m.Desc] = []
         counts: list[m.StreamEnd] = []
         error: m.TaskError | None = None
-        if self._unseen and run.kind.m.job != self._job:
-            self._restore(True)
+        first = run.kind.function is None  # it is imported, and the state of the process then is kept
+        if self._unseen and (first or run.kind.m.job != self._job):
+            self._restore()
         self._job = run.kind.m.job
         self._given = _setenv(run.env) if run.env else {}
-        self._context, self._raised = self._state.context(), None
-        first = run.kind.function is None
+        self._context = self._state.context()
         try:
             self.memory.perform(run, outputs, counts)
             if run.stopped is not None:
@@ -330,12 +329,13 @@ class Worker:
             outputs, counts = [], []
         deep = first or run.kind.restless or time.perf_counter_ns() - run.began > QUICK
         self._unseen = not deep
-        run.kind.restless = self._restore(deep) or run.kind.restless
+        if deep or not self._state.untouched():
+            run.kind.restless = self._restore() or run.kind.restless
         self._settle(run, outputs, counts, error)
 
-    def _restore(self, deep: bool) -> bool:
+    def _restore(self) -> bool:
         """Has the process be as it was, or leave; it tells whether it was not."""
-        differed, whole = self._state.restore(deep)
+        differed, whole = self._state.restore()
         if not whole:
             self._leftover.leaving = True
         return differed
@@ -415,13 +415,7 @@ class Worker:
     def _interrupted(self, *_: Any) -> None:
         run = self.current
         if self._in_function and run is not None and run.stopped is not None and not self.lock._is_owned():  # type: ignore[attr-defined]
-            raise self._cancelled(str(run.stopped))
-
-    def _cancelled(self, text: str) -> context.Cancelled:
-        """What is raised in the function. It lives until the function has ended, cleaning up, or has swallowed it."""
-        made = context.Cancelled(text)
-        self._raised = weakref.ref(made)
-        return made
+            raise context.Cancelled(str(run.stopped))
 
     # ---- for the task's function
 
@@ -462,7 +456,7 @@ class Worker:
         try:
             return do(run)
         except Stopped as e:
-            raise self._cancelled(str(e)) from None
+            raise context.Cancelled(str(e)) from None
         finally:
             self._in_function = inside
 
@@ -489,6 +483,11 @@ class Worker:
                 if fd == self._wake_helper:
                     os.eventfd_read(fd)
 
+    def _cleans_up(self) -> bool:
+        """Whether the function is in a block (except, finally, with) through which the interrupt passes; not when it has kept it."""
+        handled: Any = sys._current_exceptions().get(self._main)
+        return _leads_to(handled[1] if isinstance(handled, tuple) else handled, context.Cancelled)  # a tuple up to Python 3.11
+
     def _look(self, run: Run, now: int, asleep: Any, awake: Any) -> tuple[Any, int]:
         """Looks after a run that is at work; it returns for what to wait next, and how long."""
         age = now - run.began
@@ -506,8 +505,7 @@ class Worker:
             if run.deadline and now > run.deadline and run.stopped is None:
                 run.stopped = Stopped(m.TIMEOUT, f"it ran longer than its timeout of {run.kind.m.timeout / 1e9:g} s")
                 os.eventfd_write(self._wake_main, 1)
-            heard = self._raised is not None and self._raised() is not None
-            stop = (run.stopped is not None or self.over) and not heard and now - run.interrupted > INTERRUPT_EVERY
+            stop = (run.stopped is not None or self.over) and now - run.interrupted > INTERRUPT_EVERY and not self._cleans_up()
             if stop:
                 run.interrupted = now
         if stop:
@@ -521,6 +519,17 @@ class Worker:
             self.memory.aside.clear()
         left = 25 if not run.deadline or run.stopped is not None else (run.deadline - now) // 1_000_000 + 1
         return awake, max(1, min(25, left))
+
+
+def _leads_to(error: BaseException | None, kind: type[BaseException]) -> bool:
+    """Whether an error is of a kind, or was raised while one of the kind was being handled."""
+    seen: set[int] = set()  # tasks may have tied a ring of them
+    while error is not None and id(error) not in seen:
+        if isinstance(error, kind):
+            return True
+        seen.add(id(error))
+        error = error.__context__
+    return False
 
 
 def _link(address: str, pipes: bool, on_break: Callable[[], None]) -> Any:

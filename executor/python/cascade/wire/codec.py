@@ -13,6 +13,7 @@ import msgpack
 
 from . import messages as m
 from .columns import MAX_SHAPE, Malformed, Reader
+from .text import ERRORS
 
 Message = Any  # one of the classes in NUMBERS
 
@@ -90,7 +91,7 @@ def decode(head: bytes) -> Message | None:
 
 def encode(message: Message) -> bytes:
     """The bytes of a message."""
-    packed: bytes = msgpack.packb((NUMBERS[type(message)], message), unicode_errors="surrogateescape")
+    packed: bytes = msgpack.packb((NUMBERS[type(message)], message), unicode_errors=ERRORS)
     return packed
 
 

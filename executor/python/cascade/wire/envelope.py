@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import msgpack
 
+from .text import ERRORS
+
 HELLO, WELCOME, DATA, ACK, CLOSE, REFUSE = range(1, 7)
 PROTOCOL = 1
 MAX_BODY = 64 << 20
@@ -73,7 +75,7 @@ class Session:
         return self._received
 
     def goodbye(self, reason: str) -> bytes:
-        envelope: bytes = msgpack.packb([CLOSE, self._sent, self._received if self._replay else 0, reason])
+        envelope: bytes = msgpack.packb([CLOSE, self._sent, self._received if self._replay else 0, reason], unicode_errors=ERRORS)
         return envelope
 
     def take(self, frames: list[bytes]) -> tuple[bytes, bytes] | None:

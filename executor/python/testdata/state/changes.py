@@ -1,5 +1,6 @@
 """Tasks that change their process, and look whether those before have left it as it was."""
 
+import asyncio
 import contextvars
 import decimal
 import gc
@@ -18,6 +19,8 @@ import warnings
 
 if "SET_BY_IMPORT" not in os.environ:  # once a process: it belongs to it
     os.environ["SET_BY_IMPORT"] = "yes"
+    os.close(0)
+    os.open("/dev/zero", os.O_RDONLY)
     warnings.filterwarnings("ignore", "said of the import")
 
 number = contextvars.ContextVar("number", default=0)
@@ -25,7 +28,7 @@ start = None  # how the first task found the process
 
 
 def look():
-    """What a task may see of its process."""
+    """The state of the process, as a task sees it."""
     with open("/proc/self/status") as f:
         status = dict(line.split(":", 1) for line in f)
     return {
@@ -34,7 +37,7 @@ def look():
         "variables": dict(os.environ),
         "time zone": time.tzname,
         "streams": [(os.fstat(n).st_dev, os.fstat(n).st_ino) for n in range(3)],
-        "python streams": [id(sys.stdin), id(sys.stdout), id(sys.stderr), sys.stdout.closed],
+        "python streams": [hasattr(sys, "stdin") and id(sys.stdin), id(sys.stdout), id(sys.stderr), sys.stdout.closed],
         "paths": [list(sys.path), list(sys.argv), len(sys.meta_path)],
         "limits": [resource.getrlimit(n) for n in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_FSIZE)],
         "signals": {n: str(signal.getsignal(n)) for n in (signal.SIGALRM, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE)},
@@ -44,15 +47,47 @@ def look():
         "locale": locale.setlocale(locale.LC_ALL),
         "sockets": socket.getdefaulttimeout(),
         "precision": [decimal.getcontext().prec, number.get()],
-        "interpreter": [sys.getrecursionlimit(), sys.getswitchinterval(), gc.isenabled(), str(sys.excepthook), str(threading.excepthook)],
+        "interpreter": [sys.getrecursionlimit(), sys.getswitchinterval(), gc.isenabled(), str(sys.excepthook), str(sys.displayhook), str(threading.excepthook)],
         "processes": multiprocessing.get_start_method(allow_none=True),
         "temporary": tempfile.tempdir,
+        "wakeup": signal.set_wakeup_fd(-1),
+        "event loop": loop(),
         "priority": os.nice(0),
     }  # fmt: skip
 
 
+def loop():
+    """Whether asyncio's event loop is that of an earlier task."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is said to be deprecated
+        try:
+            found = asyncio.get_event_loop()
+        except RuntimeError as e:  # from 3.14 on always
+            return str(e)
+    kept = hasattr(found, "used")
+    found.used = True
+    found.close()
+    return kept
+
+
+class Unequal:
+    """A hook that cannot be compared."""
+
+    def __call__(self, *_):
+        pass
+
+    def __eq__(self, other):
+        raise SystemExit("compared")
+
+    __hash__ = None
+
+
+async def nothing():
+    pass
+
+
 def differences():
-    """What is not as the first task found it."""
+    """The parts that are not as the first task found them."""
     global start
     now = look()
     start = start or now
@@ -84,6 +119,7 @@ def change(what, after=None):
             sys.stdin = sys.stderr = None
         case "descriptors":
             null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(1, 0)
             os.dup2(null, 1)
             os.close(2)
             os.close(null)
@@ -97,6 +133,16 @@ def change(what, after=None):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN + 5, signal.SIGUSR1])
+        case "hooks":
+            sys.displayhook = sys.unraisablehook = Unequal()
+            logging.root.addFilter(Unequal())
+            del sys.stdin
+            reading, writing = socket.socketpair()
+            writing.setblocking(False)
+            signal.set_wakeup_fd(writing.detach())
+            reading.close()
+        case "event loop":
+            asyncio.run(nothing())
         case "timer":
             signal.alarm(3600)
         case "warnings":
@@ -138,7 +184,7 @@ def series(n, after=None):
 
 
 def after(changes: list, series=None):
-    """What is left when all have ended, and in how many processes they ran."""
+    """The changes that are left when all have ended, and the number of processes in which they ran."""
     print("printed at the end")
     left = {what: found for what, found, _ in changes if found}
     return {"left": left, "at the end": differences(), "processes": len({pid for *_, pid in changes} | {os.getpid()})}

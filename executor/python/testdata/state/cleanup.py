@@ -38,3 +38,14 @@ def swallow(mark, how):
             time.sleep(60)
         except BaseException:
             pathlib.Path(mark, f"{how}{n}").write_text("swallowed")
+
+
+def keep(mark, how):
+    """As swallow, but what it has caught stays somewhere."""
+    kept = []
+    for n in range(3):
+        try:
+            time.sleep(60)
+        except BaseException as e:
+            kept.append(e)
+            pathlib.Path(mark, f"{how}{n}").write_text("kept")

@@ -27,7 +27,7 @@ def spoil():
 
 
 def look(after):
-    """What is there, and whether modules were compiled when the environment was built."""
+    """The files that are there, and whether modules were compiled when the environment was built."""
     found = [sorted(p.name for p in folder.iterdir()) for folder in (pathlib.Path("."), HERE)]
     return [*found, pathlib.Path("data.txt").read_text(), os.path.exists(__cached__)]
 
@@ -38,5 +38,5 @@ def write():
 
 
 def hashes():
-    """What text is hashed to."""
+    """The hash of a text."""
     return hash("north")

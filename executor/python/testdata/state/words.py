@@ -34,3 +34,10 @@ def much():
         print(i, "x" * (i % 100))
     print("the end")
     os._exit(7)
+
+
+def broken_off():
+    """Changes the stream, and dies within a line."""
+    print("before the crash")
+    sys.stderr.write("no end of line")
+    ctypes.string_at(0)

@@ -1,0 +1,33 @@
+"""What a call was given: it is looked at before anything of it is sent or kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def needs(kind: type | tuple[type, ...], words: str, **given: Any) -> None:
+    """Refuses arguments, given by their names, that are not of a kind; words say what they are to be."""
+    for name, value in given.items():
+        if not isinstance(value, kind):
+            raise TypeError(f"{name}: it is {words}, not {value!r}")
+
+
+def items(values: Any) -> list[Any]:
+    """The items of a list; one text or path is a list of it alone."""
+    return [values] if isinstance(values, (str, bytes, os.PathLike)) else list(values)
+
+
+def listed(values: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Paths, or other texts, as texts."""
+    return [os.fsdecode(v) for v in items(values)]
+
+
+def texts(value: Any) -> Any:
+    """A value of a job file with its paths as texts."""
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    if isinstance(value, Mapping):
+        return {k: texts(v) for k, v in value.items()}
+    return [texts(v) for v in value] if isinstance(value, (list, tuple)) else value
