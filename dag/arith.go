@@ -133,7 +133,8 @@ func power(a, b int64) (int64, bool) {
 	if b < 0 {
 		return 0, false
 	}
-	p, fits := int64(1), true
+	var fits bool
+	p := int64(1)
 	for {
 		if b&1 == 1 {
 			if p, fits = multiply(p, a); !fits {
