@@ -76,11 +76,7 @@ func TestJobText(t *testing.T) { program(t, "jobtext") }
 func TestArguments(t *testing.T) { program(t, "arguments") }
 
 // Arguments for which a job file has no words arrive as they are; large ones are sent once, as inputs.
-func TestGiven(t *testing.T) {
-	needs.Python(t)
-	python, env := interpreter(t)
-	same(t, "testdata/given.golden", prints(t, ".", env, python, "testdata/given.py", programs(t)))
-}
+func TestGiven(t *testing.T) { program(t, "given", programs(t)) }
 
 // Who waits for an environment is told so, and once it is ready for how long that was.
 func TestBuilds(t *testing.T) { program(t, "builds") }
@@ -122,9 +118,7 @@ func TestFamilies(t *testing.T) {
 
 // Outputs become files by the rules that the Go client has.
 func TestOutputFiles(t *testing.T) {
-	needs.Python(t)
-	python, env := interpreter(t)
-	same(t, "testdata/outfiles.golden", prints(t, ".", env, python, "testdata/outfiles.py"))
+	program(t, "outfiles")
 }
 
 // In a notebook functions travel by value, and progress is an output of the cell.
@@ -136,18 +130,10 @@ func TestNotebook(t *testing.T) {
 }
 
 // A result comes when it is there; threads wait beside each other, until another, a signal or the end of the link ends that.
-func TestThreads(t *testing.T) {
-	needs.Python(t)
-	python, env := interpreter(t)
-	same(t, "testdata/threads.golden", prints(t, ".", env, python, "testdata/threads.py", programs(t)))
-}
+func TestThreads(t *testing.T) { program(t, "threads", programs(t)) }
 
 // A cluster ends with the program that started it, also when that is killed.
-func TestLocalEnds(t *testing.T) {
-	needs.Python(t)
-	python, env := interpreter(t)
-	same(t, "testdata/ends.golden", prints(t, ".", env, python, "testdata/ends.py", programs(t)))
-}
+func TestLocalEnds(t *testing.T) { program(t, "ends", programs(t)) }
 
 // pip installs the package from its folder, with the two programs' client.
 func TestInstall(t *testing.T) {
@@ -184,18 +170,12 @@ func TestPipes(t *testing.T) { program(t, "pipes") }
 // is only for those that leave it alone while its program is busy.
 func TestStream(t *testing.T) { program(t, "stream") }
 
-// program runs a program of testdata: what it prints is its golden file.
-func program(t *testing.T, name string) {
+// program runs a program of testdata with arguments: its output is its golden file.
+func program(t *testing.T, name string, args ...string) {
 	t.Helper()
 	needs.Python(t)
 	python, env := interpreter(t)
-	cmd := exec.CommandContext(t.Context(), python, "testdata/"+name+".py")
-	cmd.Env = append(env, "PYTHONDONTWRITEBYTECODE=1")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	same(t, "testdata/"+name+".golden", string(out))
+	same(t, "testdata/"+name+".golden", prints(t, ".", env, python, append([]string{"testdata/" + name + ".py"}, args...)...))
 }
 
 // The package reads and writes the messages of the transcripts as they stand there.
