@@ -136,11 +136,11 @@ func (a *app) planOfJob(ctx context.Context, name string) error {
 		if err := a.printPlan(rows); err != nil || a.json {
 			return err
 		}
-		nobody, err := a.noAgent(ctx, client)
+		none, err := a.noAgent(ctx, client)
 		if err != nil {
 			return err
 		}
-		if nobody {
+		if none {
 			fmt.Fprintln(a.out, "\nno agent is there: this plan is for those that were, and nobody follows it")
 		}
 		return j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {

@@ -248,7 +248,7 @@ const (
 )
 
 // inline lists the exports that a watch is about and that are inline, when there are few of all:
-// who has asked for one task's number then need not ask again.
+// a client that has asked for one task's number then need not ask again.
 func (w *watch) inline() (out []comms.LocatedData) {
 	j := w.job
 	if j.states == nil || len(j.exports) == 0 || len(w.wants) == 0 && len(j.exports) > maxValues || len(w.wants) > maxValues {
