@@ -41,7 +41,7 @@ func NewGraph(name string) *Graph { return &Graph{name: name} }
 func (g *Graph) KeepGoing() { g.keepGoing = true }
 
 // Rebuilt says what becomes of the job when a dataset that was lost is made again
-// and differs: docs/recovery.md.
+// and differs: docs/fault-tolerance.md.
 func (g *Graph) Rebuilt(policy dag.Rebuilt) { g.rebuilt = policy }
 
 // Output makes datasets outputs of the job: they are kept after it ends, and

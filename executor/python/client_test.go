@@ -275,29 +275,16 @@ with cascade.local(store="64MiB", programs=sys.argv[1]) as c:
 	}
 }
 
-// The job and the program of the README do the same.
+// The program of the README does the same.
 func TestReadme(t *testing.T) {
 	needs.Python(t)
 	dir := t.TempDir()
-	if names := write(t, "../../README.md", dir); !slices.Equal(names, []string{"texts.py", "longest.yaml", "program.py"}) {
+	if names := write(t, "../../README.md", dir); !slices.Equal(names, []string{"texts.py", "program.py"}) {
 		t.Fatalf("the README has %v", names)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "LICENSE"), []byte("Terms of distribution: Modification or DISTRIBUTION\nof notwithstanding Modification\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := cascadetest.Start(t)
-	j := submit(t, c, filepath.Join(dir, "longest.yaml"))
-	if _, err := j.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := j.Save(t.Context(), dir); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(filepath.Join(dir, "out", "longest.json"))
-	if want := `["distribution","modification","notwithstanding"]` + "\n"; err != nil || string(b) != want {
-		t.Errorf("the file has %q, %v", b, err)
-	}
-
 	python, env := interpreter(t)
 	env = append(env, "PATH="+programs(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	if out := prints(t, dir, env, python, "program.py"); out != "['distribution', 'modification', 'notwithstanding']\n" {
