@@ -70,4 +70,4 @@ kills for="30m":
 
 # Cascade beside Ray, Dask, earthkit-workflows, HyperQueue and MPI on this machine: just bench-peers -short
 bench-peers *flags:
-    go run ./benchmarks/peers -docs docs/benchmarks.md {{flags}}
+    go run ./benchmarks/peers -plots docs/benchmarks {{flags}}

@@ -3,7 +3,7 @@
 //
 //	table of workloads ─▶ rounds ──request──▶ runner of a system ──▶ its cluster, its tasks
 //	table of systems   ─▶   │    ◀──answer───  (a process under a reaper: nothing of it is left)
-//	                        └─▶ rows: median, spread, ratio ─▶ results.json, results.md, docs/benchmarks.md
+//	                        └─▶ rows: median, spread, ratio ─▶ results.json, results.md, pictures
 //
 // A runner is one program for each system, in the folder systems: it starts the system,
 // says hello, and answers requests, one JSON object a line, over a Unix socket whose path

@@ -33,7 +33,7 @@ func run(ctx context.Context, words []string) error {
 	which := flags.String("workloads", "", "these workloads only, by the beginnings of their names with commas between")
 	out := flags.String("out", "benchmarks/peers", "folder of results.json and results.md")
 	merge := flags.Bool("merge", false, "keep what results.json has of workloads and systems that are not measured now")
-	docs := flags.String("docs", "", "also write the page of the documents, with plots beside it")
+	plots := flags.String("plots", "", "also draw PREFIX-ratios.svg and PREFIX-noops.svg")
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "go run ./benchmarks/peers [flags]: Cascade and its neighbours on this machine, in turn")
 		flags.PrintDefaults()
@@ -46,7 +46,7 @@ func run(ctx context.Context, words []string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(earlier.write(*out), earlier.document(*docs))
+		return errors.Join(earlier.write(*out), earlier.pictures(*plots))
 	}
 	cores := runtime.NumCPU()
 	played, err := traces(os.Getenv("CASCADE_TEST_DATA"), cores)
@@ -73,7 +73,7 @@ func run(ctx context.Context, words []string) error {
 	}
 	result.Measured[0].Command = strings.Join(append([]string{"go run ./benchmarks/peers"}, words...), " ")
 	result = result.after(earlier, append(workloads(), played...))
-	return errors.Join(err, result.write(*out), result.document(*docs))
+	return errors.Join(err, result.write(*out), result.pictures(*plots))
 }
 
 // choose keeps the systems and workloads that are wanted.

@@ -75,10 +75,10 @@ func TestResults(t *testing.T) {
 	if err != nil || len(back.Rows) != len(res.Rows) || back.Rows[0].Value != res.Rows[0].Value {
 		t.Errorf("results.json has %d rows of %d, %v", len(back.Rows), len(res.Rows), err)
 	}
-	if err := res.document(filepath.Join(dir, "page.md")); err != nil {
+	if err := res.pictures(filepath.Join(dir, "page")); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"page.md", "page-ratios.svg", "page-noops.svg"} {
+	for _, name := range []string{"page-ratios.svg", "page-noops.svg"} {
 		if s, err := os.Stat(filepath.Join(dir, name)); err != nil || s.Size() < 1000 {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -254,7 +254,7 @@ func TestCommit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	names := []string{"benchmarks/peers/results.json", "docs/benchmarks.md", "docs/benchmarks-noops.svg", "client.go"}
+	names := []string{"benchmarks/peers/results.json", "benchmarks/peers/results.md", "docs/benchmarks-noops.svg", "client.go"}
 	for _, name := range names {
 		write(name, "before")
 	}

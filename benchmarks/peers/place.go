@@ -99,7 +99,7 @@ func commit(ctx context.Context, clone string) string {
 	if err != nil {
 		return "unknown"
 	}
-	changed, err := git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)benchmarks/peers/results.*", ":(exclude)docs/benchmarks*")
+	changed, err := git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)benchmarks/peers/results.*", ":(exclude)docs/benchmarks-*")
 	if err != nil || changed != "" {
 		name += "-dirty"
 	}

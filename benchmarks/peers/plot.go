@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -16,20 +14,15 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// document writes the page of the documents: the tables, and two pictures beside it.
-func (r results) document(path string) error {
-	if path == "" {
+// pictures draws PREFIX-ratios.svg and PREFIX-noops.svg.
+func (r results) pictures(prefix string) error {
+	if prefix == "" {
 		return nil
 	}
-	base := strings.TrimSuffix(filepath.Base(path), ".md")
-	var page strings.Builder
-	page.WriteString("# Side by side\n\nThe same workloads on Cascade and on its neighbours, on one machine, in turn. What each workload is, how each system is used and tuned,\n" +
-		"and how to run it on yours: [benchmarks/peers](../benchmarks/peers/README.md).\n\n")
-	r.about(&page)
 	for _, picture := range []struct {
-		name, alt string
-		draw      func() (*plot.Plot, error)
-	}{{"ratios", "how many times as good Cascade is as the best other", r.ratios}, {"noops", "independent no-op tasks a second by their number", r.ladder}} {
+		name string
+		draw func() (*plot.Plot, error)
+	}{{"ratios", r.ratios}, {"noops", r.ladder}} {
 		p, err := picture.draw()
 		if err != nil {
 			return fmt.Errorf("plot %s: %w", picture.name, err)
@@ -37,17 +30,11 @@ func (r results) document(path string) error {
 		if p == nil {
 			continue
 		}
-		file := base + "-" + picture.name + ".svg"
-		if err := save(p, filepath.Join(filepath.Dir(path), file)); err != nil {
+		if err := save(p, prefix+"-"+picture.name+".svg"); err != nil {
 			return err
 		}
-		fmt.Fprintf(&page, "![%s](%s)\n\n", picture.alt, file)
 	}
-	if lines := r.behind(); len(lines) > 0 {
-		page.WriteString("Where another is ahead:\n\n- " + strings.Join(lines, ".\n- ") + ".\n\n")
-	}
-	r.tables(&page)
-	return os.WriteFile(path, []byte(page.String()), 0o644)
+	return nil
 }
 
 // ratios draws a bar for each workload: how many times as good ours is as the best other.

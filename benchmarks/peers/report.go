@@ -71,6 +71,9 @@ func (r results) write(dir string) error {
 	var page strings.Builder
 	page.WriteString("# Results\n\n")
 	r.about(&page)
+	if lines := r.behind(); len(lines) > 0 {
+		page.WriteString("Where another is ahead:\n\n- " + strings.Join(lines, ".\n- ") + ".\n\n")
+	}
 	r.tables(&page)
 	return errors.Join(os.WriteFile(filepath.Join(dir, "results.json"), append(b, '\n'), 0o644),
 		os.WriteFile(filepath.Join(dir, "results.md"), []byte(page.String()), 0o644))
