@@ -144,7 +144,7 @@ type SubmitOption func(*submission)
 type submission struct {
 	id       comms.JobID
 	dir      string
-	owner    string
+	tenant   string
 	priority int64
 	weight   uint32
 	hold     bool
@@ -160,8 +160,8 @@ func WithJobID(id comms.JobID) SubmitOption { return func(s *submission) { s.id 
 // is the working folder.
 func WithDir(dir string) SubmitOption { return func(s *submission) { s.dir = dir } }
 
-// WithOwner names who shares resources fairly with other owners; the default is the user.
-func WithOwner(owner string) SubmitOption { return func(s *submission) { s.owner = owner } }
+// WithTenant names the tenant whose jobs share one weight, beside other tenants; the default is the user.
+func WithTenant(tenant string) SubmitOption { return func(s *submission) { s.tenant = tenant } }
 
 // WithPriority orders the job before others of lower priority; the default is 0.
 func WithPriority(p int64) SubmitOption { return func(s *submission) { s.priority = p } }

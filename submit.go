@@ -51,8 +51,8 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 	if err != nil {
 		return nil, fmt.Errorf("find the working folder: %w", err)
 	}
-	if s.owner == "" {
-		s.owner = userName()
+	if s.tenant == "" {
+		s.tenant = userName()
 	}
 	packer := runtimeenv.Packer{Log: warnings{c.opts.log}}
 	defer packer.Close()
@@ -65,7 +65,7 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 		return nil, err
 	}
 	m := &comms.Submit{
-		Job: s.id, GraphHash: p.hash, Dir: dir, Owner: s.owner, Priority: s.priority, Weight: s.weight,
+		Job: s.id, GraphHash: p.hash, Dir: dir, Tenant: s.tenant, Priority: s.priority, Weight: s.weight,
 		Hold: s.hold, Labels: s.labels, Registry: p.registry, Watch: true, Every: -1, Keep: s.keep,
 	}
 	if g.Retain || s.resume != nil {

@@ -15,7 +15,7 @@ import (
 // dataMeta is what a spill file or a note says of its dataset: a Snapshot of one.
 func dataMeta(key ledger.Key, d comms.Desc, life uint64) []byte {
 	job, _, _, _ := key.Split()
-	return comms.Encode(&comms.Snapshot{Jobs: []comms.JobState{{Job: job, Datasets: []comms.Desc{d}, Life: life}}})
+	return comms.Encode(&comms.Snapshot{Jobs: []comms.JobState{{Job: job, Datasets: []comms.Desc{d}, JobIncarnation: life}}})
 }
 
 // inheritance is what an earlier incarnation left behind.
@@ -78,7 +78,7 @@ func readMeta(key ledger.Key, meta []byte, n int64) (set core.Adopted, err error
 		return set, fmt.Errorf("%v has no descriptor of this version (%w)", key, err)
 	}
 	j := &snapshot.Jobs[0]
-	set = core.Adopted{Job: j.Job, Life: j.Life, Desc: j.Datasets[0]}
+	set = core.Adopted{Job: j.Job, JobIncarnation: j.JobIncarnation, Desc: j.Datasets[0]}
 	if core.Key(set.Job, &set.Desc) != key || set.Desc.Size != uint64(n) {
 		return set, fmt.Errorf("%v has the descriptor of another dataset", key)
 	}
@@ -93,7 +93,7 @@ func (l *loop) keep() error {
 	kept := map[ledger.Key]bool{}
 	for _, k := range l.core.Kept() {
 		if !k.OnDisk {
-			if err := a.store.Keep(k.Key, dataMeta(k.Key, k.Desc, k.Life), k.Place); err != nil {
+			if err := a.store.Keep(k.Key, dataMeta(k.Key, k.Desc, k.JobIncarnation), k.Place); err != nil {
 				all = append(all, fmt.Errorf("keep an output of job %s: %w", k.Job, err))
 				continue
 			}

@@ -242,7 +242,7 @@ func (d *controllerDoor) message(l *comms.Link, m comms.Message, body []byte) {
 		d.agent.takeRevoked(m)
 	case *comms.Renewed, *comms.Reply:
 		d.agent.takeRenewed(m)
-	case *comms.Retain, *comms.Committed, *comms.Dismiss, *comms.Weigh, *comms.Spare, *comms.There, *comms.Meet, *comms.Gather:
+	case *comms.Retain, *comms.Committed, *comms.DrainAgent, *comms.LoadSubscribe, *comms.StealRequest, *comms.There, *comms.Meet, *comms.GangCommand:
 		d.agent.in.Offer(item{ev: core.FromController{Msg: m}})
 	default:
 		l.Abort(fmt.Errorf("unexpected %T from a controller", m))

@@ -55,14 +55,14 @@ func (l *loop) memory(act core.Memory) {
 	case ledger.FreedRange: // check builds; at once, before somebody gets the range
 		l.report(a.store.Do(e, nil))
 	case ledger.Enter: // before a message tells that the dataset is here
-		if err := a.index.Enter(e.Key, e.Place, dataMeta(e.Key, act.Desc, act.Life)); err != nil {
+		if err := a.index.Enter(e.Key, e.Place, dataMeta(e.Key, act.Desc, act.JobIncarnation)); err != nil {
 			a.log.Warn().Err(err).Msg("a dataset would be lost with this agent")
 		}
 	case ledger.Strike: // before somebody else may write there
 		a.index.Strike(e.Key)
 	case ledger.Spill:
 		a.spillLane.do(func() {
-			err := a.store.Do(e, dataMeta(e.Key, act.Desc, act.Life))
+			err := a.store.Do(e, dataMeta(e.Key, act.Desc, act.JobIncarnation))
 			a.in.Push(item{ev: core.SpillDone{Key: e.Key, File: a.store.SpillPath(e.Key), Err: err}})
 		})
 	case ledger.ReadBack:

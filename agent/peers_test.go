@@ -43,7 +43,7 @@ func spread(hosts [2]*host, yaml string, on func(name string) int) [2]*job {
 		jobs[i] = &job{h, whole.id, whole.graph}
 		other := hosts[1-i].agent
 		h.ctrl.send(&comms.Assign{Job: whole.id, Epoch: 1, Graph: whole.graph.Encode(), Dir: h.dir, Run: run[i],
-			Peers: []comms.Fragment{{Agent: other.cfg.Name, Incarnation: other.self.Incarnation, Addresses: strings.Split(other.Addr(), ","), Run: run[1-i]}}})
+			Peers: []comms.Assignment{{Agent: other.cfg.Name, Incarnation: other.self.Incarnation, Addresses: strings.Split(other.Addr(), ","), Run: run[1-i]}}})
 	}
 	return jobs
 }

@@ -14,7 +14,7 @@ type Register struct {
 	BootID      string    // of the host: shared memory of another boot is gone
 	LastEvent   uint64    // highest event number that the agent has used
 	Takes       bool      // it runs calls that other agents forward to it
-	Gathers     bool      // it starts members of gangs together with other agents, as Gather says
+	Gathers     bool      // it starts members of gangs together with other agents, as GangCommand says
 	Platform    string    // for which binaries run there, such as "linux/amd64"; empty from older agents, which cannot read jobs that name platforms
 	Store       int64     // bytes of shared memory for datasets; 0 from older agents: plans do not count what is in it
 }
@@ -29,13 +29,13 @@ type Snapshot struct {
 
 // JobState is one job's part of a Snapshot.
 type JobState struct {
-	Job      JobID           // which job
-	Epoch    uint64          // of the last Assign that counted
-	Datasets []Desc          // final here
-	Finished []Range         // tasks known here to have finished
-	Running  []dag.TaskIndex // tasks that an executor runs, sorted
-	Life     uint64          // of the job, as in its Assign
-	Drained  bool            // nothing of it runs or will, and the event that says so is durable
+	Job            JobID           // which job
+	Epoch          uint64          // of the last Assign that counted
+	Datasets       []Desc          // final here
+	Finished       []Range         // tasks known here to have finished
+	Running        []dag.TaskIndex // tasks that an executor runs, sorted
+	JobIncarnation uint64          // of the job, as in its Assign
+	Drained        bool            // nothing of it runs or will, and the event that says so is durable
 }
 
 // Events is a batch of events numbered First, First+1, ... in the order of its jobs' events.
@@ -73,32 +73,32 @@ type Load struct {
 // or deleted and submitted anew, has nothing to do with the one before: that is
 // forgotten first.
 type Assign struct {
-	Job       JobID       // which job
-	Epoch     uint64      // grows with every Assign of the job, from 1
-	Graph     []byte      // encoded dag.Graph; empty when GraphHash names a blob sent before, or the agent has the job
-	GraphHash Hash        // BLAKE3 of the encoded graph, when it came as a blob
-	Dir       string      // folder that relative paths of the job refer to
-	Run       []Range     // tasks to run; none means all
-	Attempts  []uint32    // for each task of Run in order the first attempt number to use; none means 1
-	Datasets  []Desc      // outputs of tasks that are not in Run: where they are
-	Ends      []StreamEnd // streams of tasks that are not in Run
-	Ranks     []byte      // upward rank in seconds of each static task of the graph: columns; none means equal
-	Fuse      []byte      // planned paths, tasks to run one after another on one executor: columns
-	Priority  int64       // higher goes first
-	Weight    uint32      // share of this job's owner; 0 means 1
-	Owner     string      // jobs of one owner share its weight
-	Hold      bool        // start nothing until released
-	Registry  []FuncSig   // what the submitting program has registered; none when it is not a Go driver
-	Seconds   []float64   // predicted duration of each group of the graph; 0 unknown
-	Life      uint64      // one number for each time that the job's ID was submitted and not found
-	Ended     []Ended     // tasks that have ended and do not run again, sorted; none of a job that begins
-	Peers     []Fragment  // who runs the tasks that are neither in Run nor Ended, but for those that no agent can run now; none of a job on one agent
-	Take      []Desc      // datasets to fetch and hold from now on: who has them leaves; each is answered with EventHeld
-	Adopt     []Adoption  // datasets to copy from other jobs that are here, and to hold; each is answered with EventHeld
-	Tried     []GangTries // gangs among Run that others have members of, too, and that were tried before; sorted
-	Reserved  []Reserve   // tasks among Run that were ended because they took more memory than was held for them; sorted
-	Larger    uint64      // bytes of memory that tasks may occupy together on the largest agent of the cluster; 0: none has more than this one
-	Memory    []uint64    // bytes with which tasks of each group of the graph begin, as most needed more than that says; 0: what it says. At most what the host has
+	Job            JobID        // which job
+	Epoch          uint64       // grows with every Assign of the job, from 1
+	Graph          []byte       // encoded dag.Graph; empty when GraphHash names a blob sent before, or the agent has the job
+	GraphHash      Hash         // BLAKE3 of the encoded graph, when it came as a blob
+	Dir            string       // folder that relative paths of the job refer to
+	Run            []Range      // tasks to run; none means all
+	Attempts       []uint32     // for each task of Run in order the first attempt number to use; none means 1
+	Datasets       []Desc       // outputs of tasks that are not in Run: where they are
+	Ends           []StreamEnd  // streams of tasks that are not in Run
+	Ranks          []byte       // upward rank in seconds of each static task of the graph: columns; none means equal
+	Fuse           []byte       // planned paths, tasks to run one after another on one executor: columns
+	Priority       int64        // higher goes first
+	Weight         uint32       // share of this job's tenant; 0 means 1
+	Tenant         string       // jobs of one tenant share its weight
+	Hold           bool         // start nothing until released
+	Registry       []FuncSig    // what the submitting program has registered; none when it is not a Go driver
+	Seconds        []float64    // predicted duration of each group of the graph; 0 unknown
+	JobIncarnation uint64       // one number for each time that the job's ID was submitted and not found
+	Ended          []Ended      // tasks that have ended and do not run again, sorted; none of a job that begins
+	Peers          []Assignment // who runs the tasks that are neither in Run nor Ended, but for those that no agent can run now; none of a job on one agent
+	Take           []Desc       // datasets to fetch and hold from now on: who has them leaves; each is answered with EventHeld
+	Adopt          []Adoption   // datasets to copy from other jobs that are here, and to hold; each is answered with EventHeld
+	Tried          []GangTries  // gangs among Run that others have members of, too, and that were tried before; sorted
+	Reserved       []Reserve    // tasks among Run that were ended because they took more memory than was held for them; sorted
+	Larger         uint64       // bytes of memory that tasks may occupy together on the largest agent of the cluster; 0: none has more than this one
+	Memory         []uint64     // bytes with which tasks of each group of the graph begin, as most needed more than that says; 0: what it says. At most what the host has
 }
 
 // Reserve is what a task holds of the memory of a host, since it was ended because it
@@ -156,12 +156,12 @@ const (
 
 // Steer changes the course of a job on an agent.
 type Steer struct {
-	Job    JobID       // which job
-	Action SteerAction // what to do
-	Reason string      // for people
-	Life   uint64      // of the job: a Steer of another life is ignored
-	Epoch  uint64      // SteerRank: that the ranks are for; another is ignored
-	Ranks  []byte      // SteerRank: of each static task of the graph, as in Assign: columns
+	Job            JobID       // which job
+	Action         SteerAction // what to do
+	Reason         string      // for people
+	JobIncarnation uint64      // of the job: a Steer of another life is ignored
+	Epoch          uint64      // SteerRank: that the ranks are for; another is ignored
+	Ranks          []byte      // SteerRank: of each static task of the graph, as in Assign: columns
 }
 
 // Committed tells an agent that its events up to a number are durable; only
@@ -172,9 +172,9 @@ type Committed struct {
 
 // Retain replaces the set of datasets of an ended job that an agent keeps; all others are freed.
 type Retain struct {
-	Job  JobID        // which job
-	Keep []DatasetRef // datasets to keep
-	Life uint64       // of the job: a Retain of another life is ignored
+	Job            JobID        // which job
+	Keep           []DatasetRef // datasets to keep
+	JobIncarnation uint64       // of the job: a Retain of another life is ignored
 }
 
 // Type returns TypeRegister.
@@ -222,7 +222,7 @@ func (m *Snapshot) code(c *Coder) {
 				Slice(c, &j.Datasets, func(c *Coder, d *Desc) { d.code(c) })
 				Slice(c, &j.Finished, func(c *Coder, r *Range) { r.code(c) })
 				Slice(c, &j.Running, Uint[dag.TaskIndex])
-				Uint(c, &j.Life)
+				Uint(c, &j.JobIncarnation)
 				c.Bool(&j.Drained)
 			})
 		})
@@ -274,13 +274,13 @@ func (m *Assign) code(c *Coder) {
 		c.Bytes(&m.Fuse)
 		Int(c, &m.Priority)
 		Uint(c, &m.Weight)
-		String(c, &m.Owner)
+		String(c, &m.Tenant)
 		c.Bool(&m.Hold)
 		Slice(c, &m.Registry, func(c *Coder, f *FuncSig) { f.code(c) })
 		Slice(c, &m.Seconds, func(c *Coder, f *float64) { c.Float(f) })
-		Uint(c, &m.Life)
+		Uint(c, &m.JobIncarnation)
 		Slice(c, &m.Ended, func(c *Coder, e *Ended) { e.code(c) })
-		Slice(c, &m.Peers, func(c *Coder, f *Fragment) { f.code(c) })
+		Slice(c, &m.Peers, func(c *Coder, f *Assignment) { f.code(c) })
 		Slice(c, &m.Take, func(c *Coder, d *Desc) { d.code(c) })
 		Slice(c, &m.Adopt, func(c *Coder, a *Adoption) {
 			c.Struct(3, func(c *Coder) {
@@ -329,7 +329,7 @@ func (m *Steer) code(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Uint(c, &m.Action)
 		String(c, &m.Reason)
-		Uint(c, &m.Life)
+		Uint(c, &m.JobIncarnation)
 		Uint(c, &m.Epoch)
 		c.Bytes(&m.Ranks)
 	})
@@ -343,6 +343,6 @@ func (m *Retain) code(c *Coder) {
 	c.Struct(3, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
 		Slice(c, &m.Keep, func(c *Coder, r *DatasetRef) { r.code(c) })
-		Uint(c, &m.Life)
+		Uint(c, &m.JobIncarnation)
 	})
 }

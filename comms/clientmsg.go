@@ -63,9 +63,9 @@ type Submit struct {
 	Graph     []byte    // encoded dag.Graph, or the text of a job file; empty when GraphHash names a blob sent before
 	GraphHash Hash      // BLAKE3 of the encoded graph; may be empty when Graph is there
 	Dir       string    // folder that relative paths of the job refer to
-	Owner     string    // jobs of one owner share its weight
+	Tenant    string    // jobs of one tenant share its weight
 	Priority  int64     // higher goes first
-	Weight    uint32    // share of the owner; 0 means 1
+	Weight    uint32    // share of the tenant; 0 means 1
 	Hold      bool      // accept it, but start nothing until released
 	Labels    []string  // NAME=value, for people
 	Registry  []FuncSig // functions of a Go program that submits itself; empty otherwise
@@ -370,7 +370,7 @@ func (m *Submit) code(c *Coder) {
 		c.Bytes(&m.Graph)
 		c.Hash(&m.GraphHash)
 		String(c, &m.Dir)
-		String(c, &m.Owner)
+		String(c, &m.Tenant)
 		Int(c, &m.Priority)
 		Uint(c, &m.Weight)
 		c.Bool(&m.Hold)

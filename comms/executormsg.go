@@ -91,7 +91,7 @@ type Dispatch struct {
 
 // Run is one attempt at one task. Inputs follow the kind's declarations. An
 // input whose Place is PlaceLive is the output of an earlier run of the same
-// executor: if that run fails, this one is given back with TakenBack.
+// executor: if that run fails, this one is given back with Reclaimed.
 type Run struct {
 	ID      RunID         // by which everything refers to it; never used again. 0 on the wire only: many runs, in Steps as columns
 	Kind    uint32        // announced before
@@ -114,16 +114,16 @@ type RunInput struct {
 	Data []Desc // in order
 }
 
-// TakeBack asks for runs that have not started; the answer is TakenBack with
+// Reclaim asks for runs that have not started; the answer is Reclaimed with
 // those that will not be started, in which the rest is missing: what has started,
 // and what reads a live value of a run that is named too and has.
-type TakeBack struct {
+type Reclaim struct {
 	Runs []RunID // wanted back
 }
 
-// TakenBack returns runs that were not started and will not be. It answers
-// TakeBack, and comes unasked for a run whose live inputs are not there.
-type TakenBack struct {
+// Reclaimed returns runs that were not started and will not be. It answers
+// Reclaim, and comes unasked for a run whose live inputs are not there.
+type Reclaimed struct {
 	Runs []RunID // in any order; may be empty
 }
 
@@ -225,11 +225,11 @@ func (*Kind) Type() Type { return TypeKind }
 // Type returns TypeDispatch.
 func (*Dispatch) Type() Type { return TypeDispatch }
 
-// Type returns TypeTakeBack.
-func (*TakeBack) Type() Type { return TypeTakeBack }
+// Type returns TypeReclaim.
+func (*Reclaim) Type() Type { return TypeReclaim }
 
-// Type returns TypeTakenBack.
-func (*TakenBack) Type() Type { return TypeTakenBack }
+// Type returns TypeReclaimed.
+func (*Reclaimed) Type() Type { return TypeReclaimed }
 
 // Type returns TypeCancel.
 func (*Cancel) Type() Type { return TypeCancel }
@@ -364,11 +364,11 @@ func (r *Run) code(c *Coder) {
 	})
 }
 
-func (m *TakeBack) code(c *Coder) {
+func (m *Reclaim) code(c *Coder) {
 	c.Struct(1, func(c *Coder) { Slice(c, &m.Runs, Uint[RunID]) })
 }
 
-func (m *TakenBack) code(c *Coder) {
+func (m *Reclaimed) code(c *Coder) {
 	c.Struct(1, func(c *Coder) { Slice(c, &m.Runs, Uint[RunID]) })
 }
 

@@ -41,20 +41,20 @@ type Meet struct {
 // is told under the call's name here, in the order in which it happens. When the
 // link was not resumed, all that was forwarded over the one before is over.
 type Forward struct {
-	Call     JobID         // its name between the two; another each time that a call goes anywhere
-	Graph    []byte        // encoded dag.Graph: its last task is the call, those before it stand for the inputs
-	Task     TaskID        // of a job's graph, from which the call comes
-	Life     uint64        // of that job
-	Group    string        // of that task
-	Name     string        // of the call: that of its caller with its number behind
-	With     []byte        // msgpack map of parameters
-	Inputs   []ForwardedIn // one for each task before the last
-	Dir      string        // folder that relative paths of the job refer to
-	Priority int64         // of the job
-	Weight   uint32        // share of the job's owner; 0 means 1
-	Owner    string        // jobs of one owner share its weight
-	Depth    uint64        // 1 for a call of a task of the graph, 2 for one that that made, ...
-	Registry []FuncSig     // what the submitting program has registered; none when it is not a Go driver
+	Call           JobID         // its name between the two; another each time that a call goes anywhere
+	Graph          []byte        // encoded dag.Graph: its last task is the call, those before it stand for the inputs
+	Task           TaskID        // of a job's graph, from which the call comes
+	JobIncarnation uint64        // of that job
+	Group          string        // of that task
+	Name           string        // of the call: that of its caller with its number behind
+	With           []byte        // msgpack map of parameters
+	Inputs         []ForwardedIn // one for each task before the last
+	Dir            string        // folder that relative paths of the job refer to
+	Priority       int64         // of the job
+	Weight         uint32        // share of the job's tenant; 0 means 1
+	Tenant         string        // jobs of one tenant share its weight
+	Depth          uint64        // 1 for a call of a task of the graph, 2 for one that that made, ...
+	Registry       []FuncSig     // what the submitting program has registered; none when it is not a Go driver
 }
 
 // ForwardedIn is one input of a call that is forwarded.
@@ -140,7 +140,7 @@ func (m *Forward) code(c *Coder) {
 			c.ID((*[16]byte)(&m.Task.Job))
 			Uint(c, &m.Task.Index)
 		})
-		Uint(c, &m.Life)
+		Uint(c, &m.JobIncarnation)
 		String(c, &m.Group)
 		String(c, &m.Name)
 		c.Bytes(&m.With)
@@ -156,7 +156,7 @@ func (m *Forward) code(c *Coder) {
 		String(c, &m.Dir)
 		Int(c, &m.Priority)
 		Uint(c, &m.Weight)
-		String(c, &m.Owner)
+		String(c, &m.Tenant)
 		Uint(c, &m.Depth)
 		Slice(c, &m.Registry, func(c *Coder, f *FuncSig) { f.code(c) })
 	})

@@ -186,12 +186,12 @@ func (m *Accepted) put(from *[maxDiffer]uint64)   { m.Req = from[0] }
 func (m *Accepted) copies(n int) []alike          { return copiesOf(m, n) }
 func (m *Progress) job() *JobID                   { return &m.Job }
 func (m *Assign) job() *JobID                     { return &m.Job }
-func (m *Assign) get(to *[maxDiffer]uint64) int   { to[0] = m.Life; return 1 }
-func (m *Assign) put(from *[maxDiffer]uint64)     { m.Life = from[0] }
+func (m *Assign) get(to *[maxDiffer]uint64) int   { to[0] = m.JobIncarnation; return 1 }
+func (m *Assign) put(from *[maxDiffer]uint64)     { m.JobIncarnation = from[0] }
 func (m *Assign) copies(n int) []alike            { return copiesOf(m, n) }
 func (m *Retain) job() *JobID                     { return &m.Job }
-func (m *Retain) get(to *[maxDiffer]uint64) int   { to[0] = m.Life; return 1 }
-func (m *Retain) put(from *[maxDiffer]uint64)     { m.Life = from[0] }
+func (m *Retain) get(to *[maxDiffer]uint64) int   { to[0] = m.JobIncarnation; return 1 }
+func (m *Retain) put(from *[maxDiffer]uint64)     { m.JobIncarnation = from[0] }
 func (m *Retain) copies(n int) []alike            { return copiesOf(m, n) }
 
 func (m *Progress) get(to *[maxDiffer]uint64) int {
@@ -220,7 +220,7 @@ const maxAlikeGroups = 16
 
 func (m *Submit) with(other Message) bool {
 	o, ok := other.(*Submit)
-	return ok && len(m.Graph)+len(o.Graph)+len(m.Params)+len(o.Params)+len(m.Labels)+len(o.Labels) == 0 && m.GraphHash == o.GraphHash && m.Dir == o.Dir && m.Owner == o.Owner &&
+	return ok && len(m.Graph)+len(o.Graph)+len(m.Params)+len(o.Params)+len(m.Labels)+len(o.Labels) == 0 && m.GraphHash == o.GraphHash && m.Dir == o.Dir && m.Tenant == o.Tenant &&
 		m.Priority == o.Priority && m.Weight == o.Weight && m.Hold == o.Hold && same(m.Registry, o.Registry) && m.Watch == o.Watch &&
 		m.Every == o.Every && m.Keep == o.Keep && m.Values == o.Values && len(m.Contents)+len(o.Contents) == 0 && m.Resume == nil && o.Resume == nil
 }
@@ -241,7 +241,7 @@ func (m *Progress) with(other Message) bool {
 func (m *Assign) with(other Message) bool {
 	o, ok := other.(*Assign)
 	return ok && m.Epoch == o.Epoch && same(m.Graph, o.Graph) && m.GraphHash == o.GraphHash && m.Dir == o.Dir && m.fresh() && o.fresh() &&
-		bytes.Equal(m.Ranks, o.Ranks) && bytes.Equal(m.Fuse, o.Fuse) && m.Priority == o.Priority && m.Weight == o.Weight && m.Owner == o.Owner && m.Hold == o.Hold &&
+		bytes.Equal(m.Ranks, o.Ranks) && bytes.Equal(m.Fuse, o.Fuse) && m.Priority == o.Priority && m.Weight == o.Weight && m.Tenant == o.Tenant && m.Hold == o.Hold &&
 		same(m.Registry, o.Registry) && slices.Equal(m.Seconds, o.Seconds) && m.Larger == o.Larger && slices.Equal(m.Memory, o.Memory)
 }
 

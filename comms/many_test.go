@@ -22,16 +22,16 @@ func alikes(t *rapid.T, n int) []Message {
 		id := JobID{byte(number.Draw(t, "job")), 2}
 		switch kind {
 		case 0:
-			ms[i] = &Submit{Req: number.Draw(t, "req"), Job: id, GraphHash: "h", Dir: "/d", Owner: "o", Priority: -1, Weight: 2, Registry: registry, Watch: true, Every: -1}
+			ms[i] = &Submit{Req: number.Draw(t, "req"), Job: id, GraphHash: "h", Dir: "/d", Tenant: "o", Priority: -1, Weight: 2, Registry: registry, Watch: true, Every: -1}
 		case 1:
 			ms[i] = &Accepted{Req: number.Draw(t, "req"), Job: id, Again: true}
 		case 2:
 			ms[i] = &Progress{Req: number.Draw(t, "req"), Job: id, Name: "j", Phase: JobDone, Final: true, Groups: []GroupCounts{{Group: "g", Done: 1}},
 				Started: int64(number.Draw(t, "started")), Ended: int64(number.Draw(t, "ended")), TaskTime: int64(number.Draw(t, "time"))}
 		case 3:
-			ms[i] = &Assign{Job: id, Life: number.Draw(t, "life"), Epoch: 1, Graph: graph, Owner: "o", Registry: registry, Ranks: []byte{7}, Seconds: []float64{1}}
+			ms[i] = &Assign{Job: id, JobIncarnation: number.Draw(t, "life"), Epoch: 1, Graph: graph, Tenant: "o", Registry: registry, Ranks: []byte{7}, Seconds: []float64{1}}
 		default:
-			ms[i] = &Retain{Job: id, Life: number.Draw(t, "life")}
+			ms[i] = &Retain{Job: id, JobIncarnation: number.Draw(t, "life")}
 		}
 	}
 	return ms
@@ -149,7 +149,7 @@ func setOther(t *testing.T, f reflect.Value) {
 func TestManyIsBounded(t *testing.T) {
 	var b Bunch
 	n := 0
-	for b.Add(&Retain{Job: JobID{1}, Life: uint64(n)}) {
+	for b.Add(&Retain{Job: JobID{1}, JobIncarnation: uint64(n)}) {
 		n++
 	}
 	if n != MaxSteps {
@@ -210,7 +210,7 @@ func BenchmarkMany(b *testing.B) {
 			var bunch Bunch
 			for i := 0; i < b.N; i += n {
 				for k := range n {
-					bunch.Add(&Submit{Req: uint64(k), Job: JobID{byte(k)}, GraphHash: "h", Dir: "/d", Owner: "o", Registry: registry})
+					bunch.Add(&Submit{Req: uint64(k), Job: JobID{byte(k)}, GraphHash: "h", Dir: "/d", Tenant: "o", Registry: registry})
 				}
 				if err := DecodeEach(Encode(bunch.Take()), func(Message) {}); err != nil {
 					b.Fatal(err)

@@ -64,8 +64,8 @@ const (
 	TypeWelcome   Type = 51 // agent -> executor: answers Hello
 	TypeKind      Type = 52 // agent -> executor: what the runs of one group share
 	TypeDispatch  Type = 53 // agent -> executor: runs
-	TypeTakeBack  Type = 54 // agent -> executor: asks for what has not started
-	TypeTakenBack Type = 55 // executor -> agent: runs that will not be started
+	TypeReclaim   Type = 54 // agent -> executor: asks for what has not started
+	TypeReclaimed Type = 55 // executor -> agent: runs that will not be started
 	TypeCancel    Type = 56 // agent -> executor: ends a run
 	TypeCredit    Type = 57 // agent -> executor: a generator may publish more
 	TypeSegment   Type = 58 // agent -> executor: a segment that may be mapped, or must be unmapped
@@ -88,18 +88,18 @@ const (
 
 	TypeSetProfiles Type = 80 // client -> controller: replaces what tasks are known to cost
 
-	TypeLog     Type = Optional      // executor -> agent: text that a task wrote
-	TypeInHand  Type = Optional + 1  // agent -> controller: what it has begun; the rest is for others
-	TypeDismiss Type = Optional + 2  // controller -> agent: leave the cluster, or nothing keeps you in it
-	TypeWeigh   Type = Optional + 3  // controller -> agent: say how much work waits, from now on
-	TypeBacklog Type = Optional + 4  // agent -> controller: how much work waits, and what is free
-	TypeSpare   Type = Optional + 5  // controller -> agent: set tasks aside that others could begin sooner
-	TypeSpared  Type = Optional + 6  // agent -> controller: tasks that were set aside
-	TypeWhere   Type = Optional + 7  // agent -> controller: where calls should run; and how loaded the sender is
-	TypeThere   Type = Optional + 8  // controller -> agent: answers Where
-	TypeMeet    Type = Optional + 9  // controller -> agent: another agent will forward calls
-	TypeMuster  Type = Optional + 10 // agent -> controller: how far it is with its members of a gang
-	TypeGather  Type = Optional + 11 // controller -> agent: what to do for its members of a gang
+	TypeLog           Type = Optional      // executor -> agent: text that a task wrote
+	TypeDrainStatus   Type = Optional + 1  // agent -> controller: what it has begun; the rest is for others
+	TypeDrainAgent    Type = Optional + 2  // controller -> agent: leave the cluster, or nothing keeps you in it
+	TypeLoadSubscribe Type = Optional + 3  // controller -> agent: say how much work waits, from now on
+	TypeLoadReport    Type = Optional + 4  // agent -> controller: how much work waits, and what is free
+	TypeStealRequest  Type = Optional + 5  // controller -> agent: set tasks aside that others could begin sooner
+	TypeStealReply    Type = Optional + 6  // agent -> controller: tasks that were set aside
+	TypeWhere         Type = Optional + 7  // agent -> controller: where calls should run; and how loaded the sender is
+	TypeThere         Type = Optional + 8  // controller -> agent: answers Where
+	TypeMeet          Type = Optional + 9  // controller -> agent: another agent will forward calls
+	TypeGangStatus    Type = Optional + 10 // agent -> controller: how far it is with its members of a gang
+	TypeGangCommand   Type = Optional + 11 // controller -> agent: what to do for its members of a gang
 )
 
 // Message is one message body. Its fields are listed once, in code.
@@ -258,10 +258,10 @@ func newMessage(t Type) Message {
 		return new(Kind)
 	case TypeDispatch:
 		return new(Dispatch)
-	case TypeTakeBack:
-		return new(TakeBack)
-	case TypeTakenBack:
-		return new(TakenBack)
+	case TypeReclaim:
+		return new(Reclaim)
+	case TypeReclaimed:
+		return new(Reclaimed)
 	case TypeCancel:
 		return new(Cancel)
 	case TypeCredit:
@@ -294,28 +294,28 @@ func newMessage(t Type) Message {
 		return new(SetProfiles)
 	case TypeLog:
 		return new(Log)
-	case TypeInHand:
-		return new(InHand)
-	case TypeDismiss:
-		return new(Dismiss)
-	case TypeWeigh:
-		return new(Weigh)
-	case TypeBacklog:
-		return new(Backlog)
-	case TypeSpare:
-		return new(Spare)
-	case TypeSpared:
-		return new(Spared)
+	case TypeDrainStatus:
+		return new(DrainStatus)
+	case TypeDrainAgent:
+		return new(DrainAgent)
+	case TypeLoadSubscribe:
+		return new(LoadSubscribe)
+	case TypeLoadReport:
+		return new(LoadReport)
+	case TypeStealRequest:
+		return new(StealRequest)
+	case TypeStealReply:
+		return new(StealReply)
 	case TypeWhere:
 		return new(Where)
 	case TypeThere:
 		return new(There)
 	case TypeMeet:
 		return new(Meet)
-	case TypeMuster:
-		return new(Muster)
-	case TypeGather:
-		return new(Gather)
+	case TypeGangStatus:
+		return new(GangStatus)
+	case TypeGangCommand:
+		return new(GangCommand)
 	case TypeStop:
 		return new(Stop)
 	case TypeCall:

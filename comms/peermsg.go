@@ -6,8 +6,8 @@ import "github.com/cascade-run/cascade/dag"
 // controller: a consumer on another host starts as soon as it has heard of its
 // inputs and fetched them. Each may come twice and changes nothing then.
 
-// Fragment says which tasks of a job another agent runs, and how to reach it.
-type Fragment struct {
+// Assignment says which tasks of a job another agent runs, and how to reach it.
+type Assignment struct {
 	Agent       string   // its name
 	Incarnation uint64   // of its process when the controller gave it the tasks
 	Addresses   []string // where agents reach it
@@ -20,22 +20,22 @@ type Fragment struct {
 // a link that was not resumed everything that the receiver may still need is
 // told again.
 type Notice struct {
-	Job      JobID       // which job
-	Life     uint64      // of the job, as in Assign
-	Epoch    uint64      // of the sender's Assign: a receiver at a lower one keeps the notice until its own comes
-	Datasets []Desc      // published
-	Ends     []StreamEnd // of streams
-	Ended    []Ended     // tasks, sorted; a dataset of theirs that came neither before nor with this never comes
+	Job            JobID       // which job
+	JobIncarnation uint64      // of the job, as in Assign
+	Epoch          uint64      // of the sender's Assign: a receiver at a lower one keeps the notice until its own comes
+	Datasets       []Desc      // published
+	Ends           []StreamEnd // of streams
+	Ended          []Ended     // tasks, sorted; a dataset of theirs that came neither before nor with this never comes
 }
 
 // Released tells the agent that made datasets that tasks of the sender need
 // them no more: the ends of all those that read them there are committed. The
 // sender keeps a copy of its own as long as it likes.
 type Released struct {
-	Job   JobID           // which job
-	Life  uint64          // of the job, as in Assign
-	Epoch uint64          // of the sender's Assign
-	Data  []ReleasedRange // what is needed no more there
+	Job            JobID           // which job
+	JobIncarnation uint64          // of the job, as in Assign
+	Epoch          uint64          // of the sender's Assign
+	Data           []ReleasedRange // what is needed no more there
 }
 
 // ReleasedRange is elements First to Last of one output, both included.
@@ -60,7 +60,7 @@ func (*Notice) Type() Type { return TypeNotice }
 // Type returns TypeReleased.
 func (*Released) Type() Type { return TypeReleased }
 
-func (f *Fragment) code(c *Coder) {
+func (f *Assignment) code(c *Coder) {
 	c.Struct(4, func(c *Coder) {
 		String(c, &f.Agent)
 		Uint(c, &f.Incarnation)
@@ -72,7 +72,7 @@ func (f *Fragment) code(c *Coder) {
 func (m *Notice) code(c *Coder) {
 	c.Struct(6, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
-		Uint(c, &m.Life)
+		Uint(c, &m.JobIncarnation)
 		Uint(c, &m.Epoch)
 		Slice(c, &m.Datasets, func(c *Coder, d *Desc) { d.code(c) })
 		Slice(c, &m.Ends, func(c *Coder, e *StreamEnd) { e.code(c) })
@@ -83,7 +83,7 @@ func (m *Notice) code(c *Coder) {
 func (m *Released) code(c *Coder) {
 	c.Struct(4, func(c *Coder) {
 		c.ID((*[16]byte)(&m.Job))
-		Uint(c, &m.Life)
+		Uint(c, &m.JobIncarnation)
 		Uint(c, &m.Epoch)
 		Slice(c, &m.Data, func(c *Coder, r *ReleasedRange) {
 			c.Struct(4, func(c *Coder) {

@@ -191,7 +191,7 @@ const (
 	EventStreamEnd                      // an open generator's output has Count elements and no more
 	EventLost                           // a dataset's last copy is gone
 	EventDrained                        // nothing of this job runs here or will: the fragment has ended
-	EventTakenBack                      // dispatched and taken back before it started
+	EventReclaimed                      // dispatched and taken back before it started
 	EventHeldBack                       // a generator waits for its consumers
 	EventSpilled                        // a dataset went to disk
 	EventEnv                            // an environment was built or failed; Cause.Text names it
@@ -247,14 +247,14 @@ type Event struct {
 	Steps    []byte        // EventSteps: the tasks, and what each cost: columns, see End. EventBlock: the events
 }
 
-// JobEvents is the events of one job, in order. Life and Epoch are those of the
+// JobEvents is the events of one job, in order. JobIncarnation and Epoch are those of the
 // job's Assign that counted when they happened: the receiver can tell what was
 // said before the agent knew of a later one.
 type JobEvents struct {
-	Job    JobID   // whose events they are
-	Events []Event // in the order in which they happened
-	Life   uint64  // of the job, as in its Assign
-	Epoch  uint64  // of its last Assign
+	Job            JobID   // whose events they are
+	Events         []Event // in the order in which they happened
+	JobIncarnation uint64  // of the job, as in its Assign
+	Epoch          uint64  // of its last Assign
 }
 
 func (d *Desc) code(c *Coder) {
@@ -393,7 +393,7 @@ func (j *JobEvents) code(c *Coder) {
 	c.Struct(4, func(c *Coder) {
 		c.ID((*[16]byte)(&j.Job))
 		blocks(c, &j.Events, (*block).events)
-		Uint(c, &j.Life)
+		Uint(c, &j.JobIncarnation)
 		Uint(c, &j.Epoch)
 	})
 }

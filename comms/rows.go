@@ -9,7 +9,7 @@ type JobRow struct {
 	ID        string   `json:"id" msgpack:"id"`
 	Name      string   `json:"name" msgpack:"name"`
 	Phase     string   `json:"phase" msgpack:"phase"`
-	Owner     string   `json:"owner,omitempty" msgpack:"owner,omitempty"`
+	Tenant    string   `json:"tenant,omitempty" msgpack:"tenant,omitempty"`
 	Priority  int64    `json:"priority" msgpack:"priority"`
 	Labels    []string `json:"labels,omitempty" msgpack:"labels,omitempty"`
 	Tasks     uint64   `json:"tasks" msgpack:"tasks"`

@@ -9,9 +9,9 @@ type WantHow uint8
 
 // The ways to be served.
 const (
-	WantJoin  WantHow = iota + 1 // by the receiver, or by whom it names
-	WantSpare                    // by the receiver if it has a place to spare; else it refuses
-	WantMust                     // by the receiver, whatever else it does
+	WantJoin   WantHow = iota + 1 // by the receiver, or by whom it names
+	WantIfFree                    // by the receiver if it has a place to spare; else it refuses
+	WantMust                      // by the receiver, whatever else it does
 )
 
 // Want asks to be served a dataset. The answer is Serve, or Reply with the reason

@@ -267,7 +267,7 @@ func matches(r *core.JobRecord, filter string) bool {
 }
 
 func jobRow(r *core.JobRecord, waits map[comms.JobID]string) *comms.JobRow {
-	row := &comms.JobRow{ID: r.ID.String(), Name: r.Name, Phase: r.Phase.String(), Owner: r.Owner, Priority: r.Priority, Labels: r.Labels,
+	row := &comms.JobRow{ID: r.ID.String(), Name: r.Name, Phase: r.Phase.String(), Tenant: r.Tenant, Priority: r.Priority, Labels: r.Labels,
 		Tasks: r.Totals.Tasks, Done: r.Totals.Done, Failed: r.Totals.Failed, Submitted: stamp(r.Submitted), Ended: stamp(r.Ended), Dir: r.Dir, Waits: waits[r.ID]}
 	if why := r.Why(); why != nil {
 		row.Error = why.Error()

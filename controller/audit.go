@@ -69,7 +69,7 @@ func (c *Controller) asks(ev core.Received) {
 	var a asked
 	switch m := ev.Msg.(type) {
 	case *comms.Submit:
-		req, a = m.Req, asked{"submit", m.Job, m.Owner}
+		req, a = m.Req, asked{"submit", m.Job, m.Tenant}
 	case *comms.Control:
 		what, ok := steers[m.Action]
 		if !ok {
@@ -119,7 +119,7 @@ func (c *Controller) answers(p *peer, m comms.Message) {
 	}
 	switch {
 	case a.what == "submit":
-		e = e.Str("owner", a.detail)
+		e = e.Str("tenant", a.detail)
 	case a.detail != "":
 		e = e.Str("reason", a.detail)
 	}

@@ -162,11 +162,11 @@ func (c *Controller) permit(id core.LinkID, l *comms.Link, m comms.Message) bool
 func (c *Controller) own(p comms.Identity, m comms.Message) error {
 	switch m := m.(type) {
 	case *comms.Submit:
-		m.Owner = p.Holder
+		m.Tenant = p.Holder
 	case *comms.Control:
 		row, err := c.store.Job(m.Job)
-		if err == nil && row.Owner != p.Holder {
-			return fmt.Errorf("%w: job %s belongs to %s: its owner or an admin may do that", comms.ErrDenied, m.Job, row.Owner)
+		if err == nil && row.Tenant != p.Holder {
+			return fmt.Errorf("%w: job %s belongs to %s: only that tenant or an admin may do that", comms.ErrDenied, m.Job, row.Tenant)
 		}
 		if err != nil && !errors.Is(err, gcs.ErrNotFound) { // of one that is not stored yet the core knows the owner
 			return err

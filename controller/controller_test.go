@@ -21,7 +21,7 @@ import (
 func testJob(n byte) comms.JobID { return comms.JobID{0: 1, 15: n} }
 
 func submit(c *peerEnd, n byte, graph []byte) {
-	c.say(&comms.Submit{Req: uint64(n), Job: testJob(n), Graph: graph, Owner: "me", Labels: []string{"a=b"}, Watch: true})
+	c.say(&comms.Submit{Req: uint64(n), Job: testJob(n), Graph: graph, Tenant: "me", Labels: []string{"a=b"}, Watch: true})
 }
 
 func final(c *peerEnd) *comms.Progress {
@@ -120,7 +120,7 @@ func TestManyAtOnce(t *testing.T) {
 		const n = 50
 		var b comms.Bunch
 		for i := range byte(n) {
-			b.Add(&comms.Submit{Req: uint64(from+i) + 1, Job: testJob(from + i + 1), GraphHash: hashOf(graph), Owner: "me", Watch: true, Every: -1})
+			b.Add(&comms.Submit{Req: uint64(from+i) + 1, Job: testJob(from + i + 1), GraphHash: hashOf(graph), Tenant: "me", Watch: true, Every: -1})
 		}
 		c.say(b.Take())
 		accepted, ended, together := map[comms.JobID]bool{}, 0, false

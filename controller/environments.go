@@ -86,7 +86,7 @@ func environments(job *core.JobRecord, g *dag.Graph, batches iter.Seq2[core.Batc
 
 // works tells whether an agent has a job now.
 func works(job *core.JobRecord, agent string) bool {
-	return !job.Phase.Final() && (job.Agent == agent || slices.ContainsFunc(job.Fragments, func(f core.Fragment) bool { return f.Agent == agent }))
+	return !job.Phase.Final() && (job.Agent == agent || slices.ContainsFunc(job.Assignments, func(f core.Assignment) bool { return f.Agent == agent }))
 }
 
 // add takes in that its agent builds the environment, or has it.

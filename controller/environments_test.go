@@ -21,7 +21,7 @@ func TestEnvironmentRows(t *testing.T) {
 	h2 := core.Batch{Agent: "h2", Events: []comms.Event{event(comms.EventBuilding, "e", 2, nil), event(comms.EventBuilding, "e", 3, failure)}}
 	ready := core.Batch{Agent: "h1", Events: []comms.Event{event(comms.EventEnv, "e", 5, nil), event(comms.EventEnv, "of another build", 5, nil)}}
 	failed := core.Batch{Agent: "h2", Events: []comms.Event{event(comms.EventEnv, "e", 6, failure)}}
-	both := core.JobRecord{Phase: comms.JobRunning, Agent: "h1", Fragments: []core.Fragment{{Agent: "h1"}, {Agent: "h2"}}}
+	both := core.JobRecord{Phase: comms.JobRunning, Agent: "h1", Assignments: []core.Assignment{{Agent: "h1"}, {Agent: "h2"}}}
 	for name, c := range map[string]struct {
 		job     core.JobRecord
 		batches []core.Batch

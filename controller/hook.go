@@ -31,7 +31,7 @@ const maxHooks = 64
 func (c *Controller) warn(a core.Warn) {
 	c.log.Warn().Stringer("job", a.Job).Str("name", a.Name).Str("why", a.Text).Msg("job is predicted to be late")
 	if c.audit.file != nil {
-		c.audit.log.Log().Str("what", "late").Stringer("job", a.Job).Str("name", a.Name).Str("owner", a.Owner).Str("outcome", a.Text).Send()
+		c.audit.log.Log().Str("what", "late").Stringer("job", a.Job).Str("name", a.Name).Str("tenant", a.Tenant).Str("outcome", a.Text).Send()
 	}
 	if len(c.cfg.LateHook) == 0 {
 		return
@@ -80,7 +80,7 @@ func (c *Controller) hook(a core.Warn) error {
 		return post(ctx, at, &a)
 	}
 	cmd := exec.CommandContext(ctx, c.cfg.LateHook[0], c.cfg.LateHook[1:]...)
-	cmd.Env = append(os.Environ(), "CASCADE_JOB="+a.Job.String(), "CASCADE_JOB_NAME="+a.Name, "CASCADE_OWNER="+a.Owner, "CASCADE_LATE="+a.Text)
+	cmd.Env = append(os.Environ(), "CASCADE_JOB="+a.Job.String(), "CASCADE_JOB_NAME="+a.Name, "CASCADE_TENANT="+a.Tenant, "CASCADE_LATE="+a.Text)
 	cmd.WaitDelay = time.Second
 	out := tail{}
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -98,7 +98,7 @@ func isWeb(hook string) bool {
 // than 2xx is an error; its text is part of that. Errors name no more of the address than
 // its scheme and host: the rest often holds a secret.
 func post(ctx context.Context, address string, a *core.Warn) error {
-	body, err := json.Marshal(map[string]string{"job": a.Job.String(), "name": a.Name, "owner": a.Owner, "late": a.Text})
+	body, err := json.Marshal(map[string]string{"job": a.Job.String(), "name": a.Name, "tenant": a.Tenant, "late": a.Text})
 	if err != nil {
 		return fmt.Errorf("late hook: %w", err)
 	}

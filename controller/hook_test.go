@@ -62,8 +62,8 @@ func TestLateWebhook(t *testing.T) {
 	defer server.Close()
 	c := &Controller{quit: make(chan struct{})}
 	c.cfg.LateHook = []string{server.URL + "/late"}
-	a := core.Warn{Job: testJob(1), Name: "forecast", Owner: "ann", Text: "b is predicted to end \"late\""}
-	want := `POST application/json {"job":"` + a.Job.String() + `","late":"b is predicted to end \"late\"","name":"forecast","owner":"ann"} <nil>`
+	a := core.Warn{Job: testJob(1), Name: "forecast", Tenant: "ann", Text: "b is predicted to end \"late\""}
+	want := `POST application/json {"job":"` + a.Job.String() + `","late":"b is predicted to end \"late\"","name":"forecast","tenant":"ann"} <nil>`
 	if err := c.hook(a); err != nil {
 		t.Fatal(err)
 	}

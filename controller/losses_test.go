@@ -22,7 +22,7 @@ func TestLostAgent(t *testing.T) {
 	submit(c, 1, parse(t, job1).Encode())
 	expect[*comms.Accepted](c, "accepted", nil)
 	expect[*comms.Assign](agent.peerEnd, "assign", nil)
-	agent.say(&comms.Events{First: 1, Jobs: []comms.JobEvents{{Job: testJob(1), Life: agent.jobs[testJob(1)].Life, Epoch: 1, Events: []comms.Event{
+	agent.say(&comms.Events{First: 1, Jobs: []comms.JobEvents{{Job: testJob(1), JobIncarnation: agent.jobs[testJob(1)].JobIncarnation, Epoch: 1, Events: []comms.Event{
 		{Kind: comms.EventStarted, Task: 0, Attempt: 1, At: 1}, {Kind: comms.EventStarted, Task: 1, Attempt: 1, At: 2}}}}})
 	until := func(what string, done func(all []comms.LossRow) bool) []comms.LossRow {
 		t.Helper()

@@ -35,7 +35,7 @@ func TestTasksOfLongErrorsFillSeveralPages(t *testing.T) {
 		if first+each == tasks {
 			events = append(events, comms.Event{Kind: comms.EventDrained})
 		}
-		a.say(&comms.Events{First: uint64(first) + 1, Jobs: []comms.JobEvents{{Job: m.Job, Life: m.Life, Epoch: m.Epoch, Events: events}}})
+		a.say(&comms.Events{First: uint64(first) + 1, Jobs: []comms.JobEvents{{Job: m.Job, JobIncarnation: m.JobIncarnation, Epoch: m.Epoch, Events: events}}})
 	}
 	final(c)
 	for _, filter := range []string{"", "a", "failed"} {

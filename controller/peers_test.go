@@ -221,7 +221,7 @@ func (a *fakeAgent) hello(p *peerEnd) {
 	p.say(&comms.Register{Agent: a.name, Incarnation: a.inc, Total: comms.Resources{CPU: 4000}, Addresses: []string{"inproc://" + a.name}})
 	s := &comms.Snapshot{Done: true}
 	for j, m := range a.jobs {
-		s.Jobs = append(s.Jobs, comms.JobState{Job: j, Life: m.Life, Epoch: m.Epoch})
+		s.Jobs = append(s.Jobs, comms.JobState{Job: j, JobIncarnation: m.JobIncarnation, Epoch: m.Epoch})
 	}
 	p.say(s)
 	for _, b := range a.uncommitted {
@@ -281,7 +281,7 @@ func (a *fakeAgent) work(p *peerEnd, m *comms.Assign) {
 		}
 	}
 	events = append(events, comms.Event{Kind: comms.EventEnv, Cause: comms.Cause{Text: "e"}}, comms.Event{Kind: comms.EventDrained})
-	b := &comms.Events{First: a.next, Jobs: []comms.JobEvents{{Job: m.Job, Life: m.Life, Epoch: m.Epoch, Events: events}}}
+	b := &comms.Events{First: a.next, Jobs: []comms.JobEvents{{Job: m.Job, JobIncarnation: m.JobIncarnation, Epoch: m.Epoch, Events: events}}}
 	a.next += uint64(len(events))
 	a.uncommitted = append(a.uncommitted, b)
 	p.say(b)

@@ -153,7 +153,7 @@ func (d *commit) committed(err error) {
 	if d.row != nil && d.row.Phase.Final() {
 		d.c.counts.ended(d.row.Phase)
 		if d.c.audit.file != nil {
-			d.c.audit.log.Log().Str("what", "end").Stringer("job", d.row.ID).Str("name", d.row.Name).Str("owner", d.row.Owner).
+			d.c.audit.log.Log().Str("what", "end").Stringer("job", d.row.ID).Str("name", d.row.Name).Str("tenant", d.row.Tenant).
 				Str("outcome", d.row.Phase.String()).Send()
 		}
 		if log := d.c.log.Info(); log != nil {

@@ -253,7 +253,7 @@ func TestRolesAreEnforced(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"what":"join","who":"anna","role":"submit"`,
-		`"what":"submit","who":"anna","role":"submit","peer":"x","job":"` + testJob(1).String() + `","owner":"anna","outcome":"done"`,
+		`"what":"submit","who":"anna","role":"submit","peer":"x","job":"` + testJob(1).String() + `","tenant":"anna","outcome":"done"`,
 		`"what":"ask","who":"eve","role":"observe","peer":"x","message":"Submit","outcome":"refused`,
 		`"what":"cancel","who":"root","role":"admin","peer":"x","job":"` + testJob(1).String() + `","outcome":"done"`,
 		`"what":"end","job":"` + testJob(1).String() + `"`,

@@ -4,7 +4,7 @@
 //	agent ──Kind, Segment──▶ ┌─inbox─┐            ┌─runner──────────────────────┐
 //	      ──Dispatch───────▶ │ queue │──next run─▶│ inputs ▶ function ▶ outputs │
 //	      ──Cancel, Credit─▶ └───────┘            └──────────┬──────────────────┘
-//	      ◀──────────Report, Log, TakenBack─── outbox ◀──────┘
+//	      ◀──────────Report, Log, Reclaimed─── outbox ◀──────┘
 //
 // A run may have a path behind it: its steps become runs one at a time, when their
 // turn comes, and what each leaves is handed to the next. Runs that succeeded one
@@ -51,7 +51,7 @@
 // sampled every 25 ms and when a run ends, unless it was less than 5 ms before: in
 // that time few MiB of fresh memory can come. Commands of less than 10 ms have none.
 //
-// Invariants: a run is answered exactly once, by Finished, Failed or TakenBack;
+// Invariants: a run is answered exactly once, by Finished, Failed or Reclaimed;
 // what happened in one run is reported in order; nothing is visible to others
 // before it is sealed; when the link breaks the process ends.
 package executor

@@ -95,7 +95,7 @@ func TestOutgrownProcessEnds(t *testing.T) {
 					ids, done = append(ids, it.Run), done+1
 				}
 			}
-		case *comms.TakenBack:
+		case *comms.Reclaimed:
 			ids = m.Runs
 		}
 		for _, id := range ids {

@@ -180,8 +180,8 @@ func (e *Executor) handle(m comms.Message) error {
 		e.mem.segment(m)
 	case *comms.Lease:
 		e.mem.granted(m)
-	case *comms.TakeBack:
-		e.takeBack(m.Runs)
+	case *comms.Reclaim:
+		e.reclaim(m.Runs)
 	case *comms.Cancel:
 		e.cancelRun(m)
 	case *comms.Credit:
@@ -224,11 +224,11 @@ func (e *Executor) signal() {
 	}
 }
 
-// takeBack gives back the runs that have not started, but those that live on a run
+// reclaim gives back the runs that have not started, but those that live on a run
 // which is wanted back with them and goes on: its value would be lost. The answer
 // leaves from a goroutine of its own, as sending may wait.
-func (e *Executor) takeBack(ids []comms.RunID) {
-	back := &comms.TakenBack{}
+func (e *Executor) reclaim(ids []comms.RunID) {
+	back := &comms.Reclaimed{}
 	var done []*hold
 	goesOn := func(id comms.RunID) bool { return slices.Contains(ids, id) && !slices.Contains(back.Runs, id) }
 	for _, id := range ids {
@@ -326,7 +326,7 @@ func (e *Executor) next() *run {
 		e.mu.Unlock()
 		e.drop(done)
 		if len(back) > 0 {
-			e.out.send(&comms.TakenBack{Runs: back})
+			e.out.send(&comms.Reclaimed{Runs: back})
 		}
 		if r != nil {
 			if e.ended.IsZero() {

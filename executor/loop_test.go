@@ -268,7 +268,7 @@ func TestFusedPath(t *testing.T) {
 			t.Errorf("reported %+v", it)
 		}
 		for _, want := range []comms.RunID{r2.ID, r3.ID} {
-			if got := a.takenBack(); !slices.Equal(got, []comms.RunID{want}) {
+			if got := a.reclaimed(); !slices.Equal(got, []comms.RunID{want}) {
 				t.Errorf("taken back %v, want %d", got, want)
 			}
 		}
@@ -282,7 +282,7 @@ func TestFusedPath(t *testing.T) {
 	})
 }
 
-func TestCancelTimeoutAndTakeBack(t *testing.T) {
+func TestCancelTimeoutAndReclaim(t *testing.T) {
 	reg := testRegistry()
 	a := startExecutor(t, reg, comms.Welcome{})
 	wait := a.kind("wait", []string{"how"}, []string{"n"})
@@ -290,8 +290,8 @@ func TestCancelTimeoutAndTakeBack(t *testing.T) {
 
 	first, second, third := a.run(wait, inline(t, reg, "")), a.run(wait, inline(t, reg, "")), a.run(wait, inline(t, reg, ""))
 	a.dispatch(first, second, third)
-	a.tell(&comms.TakeBack{Runs: []comms.RunID{first.ID, third.ID, 99}})
-	got := a.takenBack()
+	a.tell(&comms.Reclaim{Runs: []comms.RunID{first.ID, third.ID, 99}})
+	got := a.reclaimed()
 	// The first may be taken back as well, when the runner did not get to it yet.
 	if slices.Contains(got, 99) || !slices.Contains(got, third.ID) {
 		t.Errorf("taken back %v", got)

@@ -50,20 +50,20 @@ func (a *fakeAgent) outcomes(n int) (out []comms.ReportItem) {
 	return out
 }
 
-// takenBack gathers the runs of the next TakenBack. That a run has begun may be said before it.
-func (a *fakeAgent) takenBack() []comms.RunID {
+// reclaimed gathers the runs of the next Reclaimed. That a run has begun may be said before it.
+func (a *fakeAgent) reclaimed() []comms.RunID {
 	a.t.Helper()
 	for {
 		switch m := receive[comms.Message](a).(type) {
-		case *comms.TakenBack:
+		case *comms.Reclaimed:
 			return m.Runs
 		case *comms.Report:
 			if len(m.Items) == 1 && m.Items[0].Kind == comms.ReportStarted {
 				continue
 			}
-			a.t.Fatalf("executor sent %+v, want TakenBack", m)
+			a.t.Fatalf("executor sent %+v, want Reclaimed", m)
 		default:
-			a.t.Fatalf("executor sent %T, want TakenBack", m)
+			a.t.Fatalf("executor sent %T, want Reclaimed", m)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func TestPathOfSteps(t *testing.T) {
 		if e := items[2].Error; e.Task != "half" || e.Kind != comms.ErrorTask {
 			t.Errorf("it failed with %+v", e)
 		}
-		if got := a.takenBack(); !slices.Equal(got, []comms.RunID{r.ID + 3, r.ID + 4}) {
+		if got := a.reclaimed(); !slices.Equal(got, []comms.RunID{r.ID + 3, r.ID + 4}) {
 			t.Errorf("taken back %v, want those behind it", got)
 		}
 	})
@@ -121,13 +121,13 @@ func TestPathOfSteps(t *testing.T) {
 		first := a.run(wait, inline(t, reg, ""))
 		r := a.pathOf(a.run(double, inline(t, reg, 3)), double, double, double)
 		a.dispatch(first, r)
-		a.tell(&comms.TakeBack{Runs: []comms.RunID{r.ID + 2}})
-		if got := a.takenBack(); !slices.Equal(got, []comms.RunID{r.ID + 2}) {
+		a.tell(&comms.Reclaim{Runs: []comms.RunID{r.ID + 2}})
+		if got := a.reclaimed(); !slices.Equal(got, []comms.RunID{r.ID + 2}) {
 			t.Errorf("taken back %v", got)
 		}
 		cancel(first.ID)
 		expect(t, first.ID, -1, 2, 3)
-		if got := a.takenBack(); !slices.Equal(got, []comms.RunID{r.ID + 3}) {
+		if got := a.reclaimed(); !slices.Equal(got, []comms.RunID{r.ID + 3}) {
 			t.Errorf("taken back %v: it cannot run without the one before it", got)
 		}
 	})
@@ -142,16 +142,16 @@ func TestPathOfSteps(t *testing.T) {
 		r3 := a.pathOf(a.run(double, live(r2.ID)), double)
 		a.dispatch(r1, stop, r2, r3)
 		expect(t, r1.ID, 1)
-		takeBack := func(ids, want []comms.RunID) {
+		reclaim := func(ids, want []comms.RunID) {
 			t.Helper()
-			a.tell(&comms.TakeBack{Runs: ids})
-			if got := a.takenBack(); !slices.Equal(got, want) {
+			a.tell(&comms.Reclaim{Runs: ids})
+			if got := a.reclaimed(); !slices.Equal(got, want) {
 				t.Errorf("taken back of %v: %v, want %v", ids, got, want)
 			}
 		}
-		takeBack([]comms.RunID{r1.ID, r2.ID, r3.ID, r3.ID + 1}, nil)
-		takeBack([]comms.RunID{r3.ID + 1}, []comms.RunID{r3.ID + 1})
-		takeBack([]comms.RunID{r2.ID, r3.ID}, []comms.RunID{r2.ID, r3.ID})
+		reclaim([]comms.RunID{r1.ID, r2.ID, r3.ID, r3.ID + 1}, nil)
+		reclaim([]comms.RunID{r3.ID + 1}, []comms.RunID{r3.ID + 1})
+		reclaim([]comms.RunID{r2.ID, r3.ID}, []comms.RunID{r2.ID, r3.ID})
 		cancel(stop.ID)
 		expect(t, r1.ID, -2)
 	})

@@ -169,7 +169,7 @@ func (e *Executor) claim(r *run) bool {
 		done := e.live.forget(r)
 		e.mu.Unlock()
 		e.drop(done)
-		e.out.send(&comms.TakenBack{Runs: []comms.RunID{r.ID}})
+		e.out.send(&comms.Reclaimed{Runs: []comms.RunID{r.ID}})
 		return false
 	}
 	r.begin()

@@ -182,9 +182,9 @@ func (a *agent) fromController(m comms.Message) {
 			}
 			a.graphs[m.Job] = g
 		}
-		ev.Graph, m.Graph, a.lives[m.Job] = g, nil, m.Life
+		ev.Graph, m.Graph, a.lives[m.Job] = g, nil, m.JobIncarnation
 		a.w.oracle.decided(a, m.Job, m.Epoch)
-	case *comms.Spare:
+	case *comms.StealRequest:
 		if m.Share == 0 {
 			a.w.oracle.decided(a, m.Job, m.Epoch+1)
 		}
@@ -200,7 +200,7 @@ func (a *agent) fromController(m comms.Message) {
 
 func (a *agent) forgets(m *comms.Steer) {
 	for n, s := range a.sent {
-		if s.job == m.Job && s.life == m.Life {
+		if s.job == m.Job && s.life == m.JobIncarnation {
 			s.forgotten = true
 			a.sent[n] = s
 		}

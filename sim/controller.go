@@ -32,7 +32,7 @@ type controller struct {
 type peer struct {
 	name string
 	out  outbox
-	hand *comms.InHand // of an agent that leaves: what it has begun, as far as the controller was told
+	hand *comms.DrainStatus // of an agent that leaves: what it has begun, as far as the controller was told
 }
 
 func newController(w *world) *controller {
@@ -99,7 +99,7 @@ func (c *controller) deliver(d memnet.Delivery[comms.Message]) {
 		}
 		c.post(func() {
 			c.w.tellMessage(c.name, "from "+d.From, m)
-			if held, ok := m.(*comms.InHand); ok && c.peers[id] != nil {
+			if held, ok := m.(*comms.DrainStatus); ok && c.peers[id] != nil {
 				c.peers[id].hand = held
 			}
 			c.step(core.Received{Link: id, Msg: m})
@@ -173,7 +173,7 @@ func (c *controller) perform(a core.Action) {
 			return // a link of its own for each incarnation of a peer: what is sent to one that is gone is lost
 		}
 		w.tellMessage(c.name, "to "+p.name, a.Msg)
-		if m, ok := a.Msg.(*comms.Dismiss); ok && m.Done {
+		if m, ok := a.Msg.(*comms.DrainAgent); ok && m.Done {
 			w.oracle.dismissed(p.name)
 		}
 		if p.out.send(w, w.net, c.name, p.name, a.Msg) {

@@ -170,7 +170,7 @@ func (x *executor) take(m comms.Message) {
 				x.enqueue(&runs[k])
 			}
 		}
-	case *comms.TakeBack:
+	case *comms.Reclaim:
 		x.takeBack(m.Runs)
 	case *comms.Cancel:
 		if x.cur != nil && x.cur.ID == m.Run {
@@ -217,7 +217,7 @@ func (x *executor) enqueue(r *comms.Run) {
 // takeBack gives back what has not started, but what lives on a run that is wanted
 // back with it and goes on.
 func (x *executor) takeBack(ids []comms.RunID) {
-	back := &comms.TakenBack{}
+	back := &comms.Reclaimed{}
 	for _, id := range ids {
 		if !x.lives(id, func(on comms.RunID) bool { return slices.Contains(ids, on) && !slices.Contains(back.Runs, on) }) && x.unqueue(id) {
 			back.Runs = append(back.Runs, id)
@@ -365,7 +365,7 @@ func (x *executor) start() {
 				outs, ok := x.live[d.Place.Run]
 				if !ok { // its producer failed
 					x.cur = nil
-					x.send(&comms.TakenBack{Runs: []comms.RunID{r.ID}})
+					x.send(&comms.Reclaimed{Runs: []comms.RunID{r.ID}})
 					return
 				}
 				if !slices.Contains(outs, d.Ref.Output) {

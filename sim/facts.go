@@ -195,18 +195,18 @@ func (f *facts) rerun(roots []dag.TaskIndex) {
 }
 
 // workers lists the agents that a job is assigned to.
-func workers(r *core.JobRecord) []core.Fragment {
+func workers(r *core.JobRecord) []core.Assignment {
 	switch {
 	case r.Agent == "":
 		return nil
-	case len(r.Fragments) == 0:
-		return []core.Fragment{{Agent: r.Agent, Incarnation: r.Incarnation}}
+	case len(r.Assignments) == 0:
+		return []core.Assignment{{Agent: r.Agent, Incarnation: r.Incarnation}}
 	}
-	return r.Fragments
+	return r.Assignments
 }
 
 func worksOn(r *core.JobRecord, a *agent) bool {
-	return slices.ContainsFunc(workers(r), func(p core.Fragment) bool { return p.Agent == a.name })
+	return slices.ContainsFunc(workers(r), func(p core.Assignment) bool { return p.Agent == a.name })
 }
 
 // left says that copies made by an agent's incarnation no longer count.

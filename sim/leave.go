@@ -66,7 +66,7 @@ func (a *agent) gone(in time.Duration) {
 // others go on with, nothing that is needed is known to be with it alone.
 func (o *oracle) dismissed(name string) {
 	for _, k := range o.w.controller.store.sorted() {
-		alone := slices.ContainsFunc(workers(&k.Row), func(p ctl.Fragment) bool { return p.Agent == name }) // nobody could take its place
+		alone := slices.ContainsFunc(workers(&k.Row), func(p ctl.Assignment) bool { return p.Agent == name }) // nobody could take its place
 		if k.Row.Phase.Final() || k.Row.Cancel != "" || alone || k.Row.Agent == "" {
 			continue
 		}
@@ -115,6 +115,6 @@ func over(past *ctl.Past, t dag.TaskIndex) bool {
 }
 
 // leaves tells whether the process that has a fragment is about to leave, or has left.
-func (w *world) leaves(f ctl.Fragment) bool {
+func (w *world) leaves(f ctl.Assignment) bool {
 	return slices.ContainsFunc(w.agents, func(a *agent) bool { return a.name == f.Agent && a.left >= f.Incarnation })
 }

@@ -76,14 +76,14 @@ func (m *memory) restart() (segments []core.Segment, sets []core.Adopted) {
 	}
 	for _, k := range m.sortedFiles() {
 		f := m.files[k]
-		sets = append(sets, core.Adopted{Job: f.job, Life: f.life, Desc: f.desc, OnDisk: true})
+		sets = append(sets, core.Adopted{Job: f.job, JobIncarnation: f.life, Desc: f.desc, OnDisk: true})
 	}
 	for _, k := range sortedKeys(m.notes) {
 		n := m.notes[k]
 		if size, there := m.segs[uint64(n.at.Segment)]; !there || n.at.Offset+n.at.Bytes > size {
 			m.a.w.fail(n.job, "%s has noted %v at %+v, in a segment of %d bytes", m.a.name, k, n.at, size)
 		}
-		sets = append(sets, core.Adopted{Job: n.job, Life: n.life, Desc: n.desc, Place: n.at})
+		sets = append(sets, core.Adopted{Job: n.job, JobIncarnation: n.life, Desc: n.desc, Place: n.at})
 	}
 	return segments, sets
 }
@@ -96,7 +96,7 @@ func sortedKeys[V any](of map[ledger.Key]V) []ledger.Key {
 
 // keep spills a dataset for the next incarnation.
 func (m *memory) keep(k core.Kept) {
-	m.files[k.Key] = file{m.words[place{uint64(k.Place.Segment), uint64(k.Place.Offset)}], k.Job, k.Life, k.Desc, false}
+	m.files[k.Key] = file{m.words[place{uint64(k.Place.Segment), uint64(k.Place.Offset)}], k.Job, k.JobIncarnation, k.Desc, false}
 }
 
 // rot changes bytes of all spill files that are there.
@@ -154,7 +154,7 @@ func (m *memory) perform(act core.Memory) {
 		}
 	case ledger.Enter:
 		job, _, _, _ := e.Key.Split()
-		m.notes[e.Key] = note{e.Place, job, act.Life, act.Desc}
+		m.notes[e.Key] = note{e.Place, job, act.JobIncarnation, act.Desc}
 	case ledger.Strike:
 		delete(m.notes, e.Key)
 	case ledger.Spill:
@@ -163,7 +163,7 @@ func (m *memory) perform(act core.Memory) {
 				return core.SpillDone{Key: e.Key, Err: errDiskFull}
 			}
 			job, _, _, _ := e.Key.Split()
-			m.files[e.Key] = file{m.words[place{uint64(e.From.Segment), uint64(e.From.Offset)}], job, act.Life, act.Desc, false}
+			m.files[e.Key] = file{m.words[place{uint64(e.From.Segment), uint64(e.From.Offset)}], job, act.JobIncarnation, act.Desc, false}
 			return core.SpillDone{Key: e.Key, File: "spill"}
 		})
 	case ledger.ReadBack:

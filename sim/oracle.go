@@ -74,8 +74,8 @@ func (o *oracle) makes(x *executor, job comms.JobID, d *comms.Desc) {
 func (o *oracle) tells(a *agent, m *comms.Notice) {
 	for i := range m.Datasets {
 		d := &m.Datasets[i]
-		name := copyName{m.Job, m.Life, d.Ref, d.Attempt, ""}
-		maker := o.makers[copyName{m.Job, m.Life, d.Ref, d.Attempt, a.name}]
+		name := copyName{m.Job, m.JobIncarnation, d.Ref, d.Attempt, ""}
+		maker := o.makers[copyName{m.Job, m.JobIncarnation, d.Ref, d.Attempt, a.name}]
 		switch before := o.told[name]; {
 		case d.Place.Kind == comms.PlaceNone || maker == "":
 		case before == "":
@@ -114,7 +114,7 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 	if r := c.Row; r != nil {
 		moved := false
 		for _, was := range workers(&k.Row) {
-			if !slices.ContainsFunc(workers(r), func(is core.Fragment) bool { return is.Agent == was.Agent && is.Incarnation == was.Incarnation }) {
+			if !slices.ContainsFunc(workers(r), func(is core.Assignment) bool { return is.Agent == was.Agent && is.Incarnation == was.Incarnation }) {
 				f.left(was.Agent, was.Incarnation)
 				moved = true
 			}
@@ -123,11 +123,11 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 			f.moves++
 		}
 		for _, now := range workers(r) {
-			if k.Row.Homeless && !r.Homeless || !slices.ContainsFunc(workers(&k.Row), func(was core.Fragment) bool { return was.Agent == now.Agent }) {
+			if k.Row.Homeless && !r.Homeless || !slices.ContainsFunc(workers(&k.Row), func(was core.Assignment) bool { return was.Agent == now.Agent }) {
 				f.came[now.Agent] = r.Epoch
 			}
 		}
-		f.shared = f.shared || len(r.Fragments) > 1
+		f.shared = f.shared || len(r.Assignments) > 1
 		if r.Phase.Final() {
 			f.ended = true
 		}
@@ -231,7 +231,7 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 		return // of an attempt that was given up, as that of an agent which made a task again by itself
 	}
 	f.endsBadly(e)
-	if e.Kind != comms.EventReady && e.Kind != comms.EventTakenBack {
+	if e.Kind != comms.EventReady && e.Kind != comms.EventReclaimed {
 		f.highest[e.Task] = max(f.highest[e.Task], e.Attempt)
 	}
 	for i := range e.Outputs {
@@ -356,7 +356,7 @@ func (o *oracle) deleted(id comms.JobID) { o.facts[id].deleted = true }
 
 // toController sees what an agent tells.
 func (o *oracle) toController(a *agent, m comms.Message) {
-	if m, ok := m.(*comms.Spared); ok {
+	if m, ok := m.(*comms.StealReply); ok {
 		o.setAside(a, m)
 		return
 	}
@@ -372,7 +372,7 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 			} else if f := o.facts[je.Job]; f != nil && (e.Kind == comms.EventRetry || e.Kind == comms.EventTorn) && len(f.members(e.Task)) > 1 {
 				f.lost(e.Task) // the others of its gang begin again with it
 			}
-			a.sent[n] = sentEvent{job: je.Job, life: je.Life, epoch: je.Epoch}
+			a.sent[n] = sentEvent{job: je.Job, life: je.JobIncarnation, epoch: je.Epoch}
 			n++
 		}
 	}
@@ -421,7 +421,7 @@ func (o *oracle) acknowledged(a *agent, upTo uint64) {
 			o.w.fail(comms.JobID{}, "%s is told that its event %d is durable, which it has not sent", a.name, n)
 			return
 		case f == nil: // of what is left of a call that an incarnation before made or ran
-		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || sent.forgotten || f != nil && sent.epoch < f.came[a.name] || k == nil || !worksOn(&k.Row, a) || k.Row.Life != sent.life:
+		case f.stored[eventID{a.name, a.incarn, n}] || f.ended || f.refused || sent.forgotten || f != nil && sent.epoch < f.came[a.name] || k == nil || !worksOn(&k.Row, a) || k.Row.JobIncarnation != sent.life:
 		default:
 			o.w.fail(job, "%s is told that its event %d is durable, and it is not in the store", a.name, n)
 			return
@@ -439,7 +439,7 @@ func (o *oracle) started(x *executor) {
 	}
 	f := o.facts[id]
 	k := o.w.controller.store.jobs[id]
-	if k != nil && slices.ContainsFunc(workers(&k.Row), func(p core.Fragment) bool { return p.Agent == x.a.name && p.Incarnation == x.a.incarn }) {
+	if k != nil && slices.ContainsFunc(workers(&k.Row), func(p core.Assignment) bool { return p.Agent == x.a.name && p.Incarnation == x.a.incarn }) {
 		if attempt, done := f.done[r.Task]; done && r.Attempt > f.fence[r.Task] && !f.mayRun(r.Task) && !f.g.HasGangs() { // a gang that starts over takes what it reads along before anybody is told
 			o.w.fail(id, "%s runs task %d, attempt %d: the store has that it finished in attempt %d", x.name, r.Task, r.Attempt, attempt)
 		}

@@ -27,7 +27,7 @@ func (o *oracle) smallest(k *core.Kept, r *core.JobRecord, b *core.Batch) {
 		data[d.Desc.Ref] = d
 	}
 	stays := func(agent string) bool {
-		same := func(f core.Fragment) bool { return f.Agent == agent }
+		same := func(f core.Assignment) bool { return f.Agent == agent }
 		was, is := slices.IndexFunc(workers(&k.Row), same), slices.IndexFunc(workers(r), same)
 		return was >= 0 && is >= 0 && workers(&k.Row)[was].Incarnation == workers(r)[is].Incarnation
 	}
@@ -134,7 +134,7 @@ func (f *facts) producer(src dag.Source) dag.TaskIndex {
 // set it aside, or the task is done, or has to do with a generator.
 func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *core.Past, stays func(string) bool) {
 	before := past.Given
-	on := k.Row.Fragments
+	on := k.Row.Assignments
 	alone := len(on) == 0 || len(on) == 1 && len(on[0].Run) == 0
 	if alone && k.Row.Homeless {
 		return // it was on one, which did not have all: nobody knows which
@@ -149,7 +149,7 @@ func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *
 		for t := m.First; t <= m.Last; t++ {
 			if s, _ := past.States.Get(t); s.Over() || k.Graph.Group(t).Stream != nil ||
 				slices.ContainsFunc(k.Graph.Group(t).Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone }) ||
-				o.facts[k.Row.ID].uprooted(t, past, before, func(f core.Fragment) bool { return stays(f.Agent) && !o.w.leaves(f) }) {
+				o.facts[k.Row.ID].uprooted(t, past, before, func(f core.Assignment) bool { return stays(f.Agent) && !o.w.leaves(f) }) {
 				continue
 			}
 			for _, f := range before {
@@ -163,10 +163,10 @@ func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *
 
 // uprooted tells whether a task goes elsewhere with its gang, of which another member
 // is nobody's any more: also one that has ended, as the gang starts over whole.
-func (f *facts) uprooted(t dag.TaskIndex, past *core.Past, before []core.Fragment, stays func(core.Fragment) bool) bool {
+func (f *facts) uprooted(t dag.TaskIndex, past *core.Past, before []core.Assignment, stays func(core.Assignment) bool) bool {
 	return slices.ContainsFunc(f.members(t), func(m dag.TaskIndex) bool {
 		s, _ := past.States.Get(m)
-		return m != t && s.Over() || m != t && !slices.ContainsFunc(before, func(at core.Fragment) bool {
+		return m != t && s.Over() || m != t && !slices.ContainsFunc(before, func(at core.Assignment) bool {
 			return stays(at) && slices.ContainsFunc(at.Run, func(r comms.Range) bool { return r.First <= m && m <= r.Last })
 		})
 	})
@@ -174,11 +174,11 @@ func (f *facts) uprooted(t dag.TaskIndex, past *core.Past, before []core.Fragmen
 
 // has tells whether an agent is given a task. One that has lost it, as an Assign
 // that never came, starts it over.
-func has(given []core.Fragment, r *core.JobRecord, agent string, t dag.TaskIndex) bool {
+func has(given []core.Assignment, r *core.JobRecord, agent string, t dag.TaskIndex) bool {
 	if given == nil {
 		return r.Agent == agent
 	}
-	return slices.ContainsFunc(given, func(f core.Fragment) bool {
+	return slices.ContainsFunc(given, func(f core.Assignment) bool {
 		return f.Agent == agent && slices.ContainsFunc(f.Run, func(r comms.Range) bool { return r.First <= t && t <= r.Last })
 	})
 }

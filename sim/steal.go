@@ -29,7 +29,7 @@ func giverOf(a *agent, epoch uint64) giver { return giver{a.name, a.incarn, epoc
 
 // setAside sees an agent say what it will not begin before it is told whose it is:
 // nothing of that may have begun there, but an attempt that counts no more and is to end.
-func (o *oracle) setAside(a *agent, m *comms.Spared) {
+func (o *oracle) setAside(a *agent, m *comms.StealReply) {
 	f := o.facts[m.Job]
 	for _, r := range m.Tasks {
 		for t := r.First; t <= r.Last; t++ {
@@ -54,7 +54,7 @@ func (o *oracle) decided(a *agent, job comms.JobID, epoch uint64) {
 }
 
 // gave tells whether an agent has set a task aside that it had at an epoch.
-func (f *facts) gave(t dag.TaskIndex, from ctl.Fragment, epoch uint64) bool {
+func (f *facts) gave(t dag.TaskIndex, from ctl.Assignment, epoch uint64) bool {
 	g := f.aside[t]
 	return g == giver{from.Agent, from.Incarnation, epoch}
 }

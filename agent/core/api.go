@@ -306,14 +306,14 @@ type (
 	// first, into the segment's file at Path from offset At on. Answer Pulled or
 	// PullFailed.
 	Pull struct {
-		ID      uint64
-		Data    comms.DatasetID
-		Attempt uint32
-		Life    uint64 // of the job
-		Size    uint64
-		From    []string
-		Path    string
-		At      uint64
+		ID             uint64
+		Data           comms.DatasetID
+		Attempt        uint32
+		JobIncarnation uint64 // of the job
+		Size           uint64
+		From           []string
+		Path           string
+		At             uint64
 	}
 	// Copy copies Size bytes of a segment's file at From into another at Path, from
 	// offset FromAt to offset At on. Answer Pulled or PullFailed, as to a Pull.
@@ -382,12 +382,12 @@ type (
 	// Memory carries one effect of the ledger for the segments' driver, by
 	// value: ledger.CreateSegment, ResizeSegment, SealSegment, RemoveSegment,
 	// Spill, ReadBack, DropSpill, FreedRange, Enter or Strike. With Spill and
-	// Enter, Desc describes the dataset, and Life is its job's, so that a later
+	// Enter, Desc describes the dataset, and JobIncarnation is its job's, so that a later
 	// incarnation can adopt it.
 	Memory struct {
-		Effect any
-		Desc   comms.Desc
-		Life   uint64
+		Effect         any
+		Desc           comms.Desc
+		JobIncarnation uint64
 	}
 
 	// AppendLog adds text to a task's log.

@@ -147,19 +147,19 @@ func tooMany(ended []comms.Ended, known int) string {
 
 // refuse answers an Assign that cannot be followed.
 func (c *Core) refuse(m *comms.Assign, why string) {
-	j := &job{id: m.Job, life: m.Life, epoch: m.Epoch}
+	j := &job{id: m.Job, life: m.JobIncarnation, epoch: m.Epoch}
 	c.note(j, comms.Event{Kind: comms.EventDrained, Cause: comms.Cause{Kind: comms.CauseSubmit, Text: why},
 		Error: &comms.TaskError{Kind: comms.ErrorInput, Message: why, Agent: c.cfg.Agent}})
 }
 
 func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
-	j := &job{id: m.Job, life: m.Life, seq: 1, graph: g, dir: m.Dir, static: g.NumTasks(), tasks: make([]task, g.NumTasks()),
+	j := &job{id: m.Job, life: m.JobIncarnation, seq: 1, graph: g, dir: m.Dir, static: g.NumTasks(), tasks: make([]task, g.NumTasks()),
 		trouble: map[taskIndex]*trouble{}, envs: map[envKey]*environment{}, data: map[comms.DatasetRef]*dataset{},
 		streams: map[outputKey]*stream{}, gates: map[taskIndex][]gate{}, edgeCache: map[taskIndex][]dag.Edge{}}
 	if n := len(c.jobs); n > 0 {
 		j.seq = c.jobs[n-1].seq + 1
 	}
-	name := m.Owner
+	name := m.Tenant
 	if name == "" {
 		name = "\x00" + m.Job.String() // without an owner a job shares with nobody
 	}

@@ -79,7 +79,7 @@ func BenchmarkJobs(b *testing.B) {
 					d.step(ControllerUp{})
 					for i := range n {
 						id := comms.JobID{byte(i), byte(i >> 8), byte(i >> 16), 1}
-						d.step(FromController{Msg: &comms.Assign{Job: id, Epoch: 1, Owner: owner}, Graph: g})
+						d.step(FromController{Msg: &comms.Assign{Job: id, Epoch: 1, Tenant: owner}, Graph: g})
 					}
 					d.run()
 					if d.finished != n {

@@ -124,7 +124,7 @@ tasks:
   proc: {for: {e: "gen.x[*]"}, run: F, in: {x: "gen.x[${e}]"}, out: [y]}
   all: {run: F, in: {y: "proc[*].y"}, out: [z]}
 outputs: [all.z]
-`), comms.Assign{Run: []comms.Range{{First: 1, Last: 1}}, Peers: []comms.Fragment{{Agent: "a", Run: []comms.Range{{First: 0, Last: 0}}}}})
+`), comms.Assign{Run: []comms.Range{{First: 1, Last: 1}}, Peers: []comms.Assignment{{Agent: "a", Run: []comms.Range{{First: 0, Last: 0}}}}})
 		m.Job, m.Epoch = job, 1
 		w.step(FromPeer{"a", &m})
 		j := w.c.byJob[job]
@@ -217,8 +217,8 @@ tasks:
   t: {for: {i: "1..400"}, run: F}
 `)
 	w.step(ControllerUp{})
-	one := w.assign(1, g, comms.Assign{Owner: "ann", Weight: 1, Seconds: []float64{1e-4}})
-	three := w.assign(2, g, comms.Assign{Owner: "bob", Weight: 3, Seconds: []float64{1e-4}})
+	one := w.assign(1, g, comms.Assign{Tenant: "ann", Weight: 1, Seconds: []float64{1e-4}})
+	three := w.assign(2, g, comms.Assign{Tenant: "bob", Weight: 3, Seconds: []float64{1e-4}})
 	finished := func(id comms.JobID) (n int) {
 		for _, s := range w.c.byJob[id].tasks {
 			if s.state == tFinished {

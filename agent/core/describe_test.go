@@ -50,7 +50,7 @@ func describe(a Action) string {
 
 func describeMessage(m comms.Message) string {
 	switch m := m.(type) {
-	case *comms.Backlog:
+	case *comms.LoadReport:
 		s := fmt.Sprintf("backlog: free %d, busy %.3fs", m.Free, m.Busy)
 		for _, j := range m.Jobs {
 			s += fmt.Sprintf(", job %d: %d tasks of %.3fs", j.Job[0], j.Tasks, j.Seconds)
@@ -95,13 +95,13 @@ func describeMessage(m comms.Message) string {
 		return s
 	case *comms.Recall:
 		return "recall " + m.Call.String()[:8]
-	case *comms.Muster:
+	case *comms.GangStatus:
 		s := fmt.Sprintf("muster of job %d epoch %d task %d: %s", m.Job[0], m.Epoch, m.Task, [...]string{"", "not ready", "ready", "held", "started"}[m.State])
-		if m.State == comms.MusterHeld {
+		if m.State == comms.GangReserved {
 			s += fmt.Sprintf(" turn %d %v", m.Turn, m.Members)
 		}
 		return s
-	case *comms.Spared:
+	case *comms.StealReply:
 		return fmt.Sprintf("spared of job %d epoch %d: %v", m.Job[0], m.Epoch, m.Tasks)
 	case *comms.Events:
 		var b strings.Builder
@@ -167,7 +167,7 @@ func describeMessage(m comms.Message) string {
 		return fmt.Sprintf("welcome{Executor:%d Agent:%s ControlPage:%s InlineMax:%d Scratch:%s ShmDir:%s}", m.Executor, m.Agent, m.ControlPage, m.InlineMax, m.Scratch, m.ShmDir)
 	case *comms.Returned:
 		return fmt.Sprintf("call %d of run %d returned %s, error %v", m.Number, m.Run, describeDesc(m.Data), m.Error)
-	case *comms.InHand:
+	case *comms.DrainStatus:
 		text := fmt.Sprintf("in hand, leaving %v, gone %v:", m.Leaving, m.Gone)
 		for i := range m.Jobs {
 			text += fmt.Sprintf(" job %d %v", m.Jobs[i].Job[0], m.Jobs[i].Held)

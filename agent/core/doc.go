@@ -30,7 +30,7 @@
 //	jobs       Steer, the end of a job        ready      ready tasks in order, shares
 //	assign     what an Assign changes         place      which executor, limits
 //	edges      who waits for what             follow     what is queued behind a run
-//	data       datasets and their references  takeback   work and memory taken back
+//	data       datasets and their references  reclaim    work and memory that executors return
 //	generators streams and their elements     executors  pools, processes, environments
 //	slots      instances, whole groups        runs       what a run is told
 //	credit     how far generators run ahead   paths      runs that stand for many tasks

@@ -64,10 +64,10 @@ func (c *Core) tellInHand() {
 		return // the controller knows first what has ended: else others would run that again
 	}
 	l.told = c.inHand()
-	m := &comms.InHand{Leaving: true}
+	m := &comms.DrainStatus{Leaving: true}
 	for _, j := range c.jobs {
 		if tasks := l.told[j]; len(tasks) > 0 {
-			m.Jobs = append(m.Jobs, comms.JobInHand{Job: j.id, Life: j.life, Held: rangesOf(tasks)})
+			m.Jobs = append(m.Jobs, comms.JobInHand{Job: j.id, JobIncarnation: j.life, Held: rangesOf(tasks)})
 		}
 	}
 	c.emit(ToController{m})
@@ -122,7 +122,7 @@ func (c *Core) outOfHand() bool {
 }
 
 // dismiss takes the controller's word to leave, or that nothing keeps the agent.
-func (c *Core) dismiss(m *comms.Dismiss) {
+func (c *Core) dismiss(m *comms.DrainAgent) {
 	switch {
 	case !m.Done:
 		c.drain()
@@ -141,7 +141,7 @@ func (c *Core) quit() {
 	if c.flush(); c.unsent > 0 {
 		return // else the controller would give away what has ended; the end of the link says the rest
 	}
-	c.emit(ToController{&comms.InHand{Leaving: true, Gone: true}})
+	c.emit(ToController{&comms.DrainStatus{Leaving: true, Gone: true}})
 }
 
 // Drained tells whether an agent that drains has nothing more to wait for: what

@@ -74,7 +74,7 @@ func (c *Core) dropEarly() {
 // lapse notes that a notice was dropped. When that can be known of no more jobs the
 // link to who told the oldest is made anew at once.
 func (c *Core) lapse(from string, n *comms.Notice) {
-	m := lapsed{n.Job, n.Life, from, n.Epoch, c.now}
+	m := lapsed{n.Job, n.JobIncarnation, from, n.Epoch, c.now}
 	c.lapsed = slices.DeleteFunc(c.lapsed, func(o lapsed) bool {
 		same := o.job == m.job && o.life == m.life && o.from == from
 		if same {
@@ -111,7 +111,7 @@ func (c *Core) replayEarly(j *job) {
 	c.setEarly(nil)
 	for _, e := range all {
 		switch {
-		case e.msg.Job != j.id || e.msg.Life != j.life || e.msg.Epoch > j.epoch:
+		case e.msg.Job != j.id || e.msg.JobIncarnation != j.life || e.msg.Epoch > j.epoch:
 			c.early = append(c.early, e)
 		case j.peers != nil:
 			c.notice(e.from, e.msg)

@@ -88,11 +88,11 @@ func TestDroppedNoticesAreFreed(t *testing.T) {
 // When an Assign comes of which notices were dropped, who told them tells them again.
 func TestDroppedNoticesAreToldAgain(t *testing.T) {
 	g := graph(t, chainJob)
-	peers := []comms.Fragment{{Agent: "a", Run: []comms.Range{{First: 0, Last: 0}}}}
+	peers := []comms.Assignment{{Agent: "a", Run: []comms.Range{{First: 0, Last: 0}}}}
 	for _, c := range []struct {
 		what              string
 		told, life, epoch uint64 // of the notice; of the Assign
-		peers             []comms.Fragment
+		peers             []comms.Assignment
 		reset             bool
 		noted             int
 	}{
@@ -105,14 +105,14 @@ func TestDroppedNoticesAreToldAgain(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			w := newWorld(t, hostOf(2), first)
 			w.keep = true
-			w.step(FromPeer{"a", &comms.Notice{Job: comms.JobID{1}, Life: 1, Epoch: c.told}})
+			w.step(FromPeer{"a", &comms.Notice{Job: comms.JobID{1}, JobIncarnation: 1, Epoch: c.told}})
 			w.now = w.now.Add(earlyFor)
 			w.step(Tick{})
 			if len(w.c.lapsed) != 1 {
 				t.Fatalf("%d agents are noted", len(w.c.lapsed))
 			}
 			w.log = nil
-			w.assign(1, g, comms.Assign{Life: c.life, Epoch: c.epoch, Run: []comms.Range{{First: 1, Last: 1}}, Peers: c.peers})
+			w.assign(1, g, comms.Assign{JobIncarnation: c.life, Epoch: c.epoch, Run: []comms.Range{{First: 1, Last: 1}}, Peers: c.peers})
 			if reset := w.resets("a") == 1; reset != c.reset || len(w.c.lapsed) != c.noted {
 				t.Errorf("the link is made anew: %v; %d agents are still noted", reset, len(w.c.lapsed))
 			}
@@ -124,7 +124,7 @@ func TestDroppedNoticesAreToldAgain(t *testing.T) {
 func TestLateForTheAssign(t *testing.T) {
 	n := pair(t)
 	g := graph(t, chainJob)
-	job := n.worlds[0].assign(1, g, comms.Assign{Run: []comms.Range{{First: 0, Last: 0}}, Peers: []comms.Fragment{{Agent: "b", Incarnation: 1, Run: []comms.Range{{First: 1, Last: 1}}}}})
+	job := n.worlds[0].assign(1, g, comms.Assign{Run: []comms.Range{{First: 0, Last: 0}}, Peers: []comms.Assignment{{Agent: "b", Incarnation: 1, Run: []comms.Range{{First: 1, Last: 1}}}}})
 	n.run()
 	w := n.worlds[1]
 	w.now = w.now.Add(earlyFor)
@@ -132,7 +132,7 @@ func TestLateForTheAssign(t *testing.T) {
 	if len(w.c.early) != 0 || len(w.c.lapsed) != 1 || w.resets("a") != 0 {
 		t.Fatalf("%d notices wait, %d agents are noted, %d links were made anew", len(w.c.early), len(w.c.lapsed), w.resets("a"))
 	}
-	w.assign(1, g, comms.Assign{Run: []comms.Range{{First: 1, Last: 1}}, Peers: []comms.Fragment{{Agent: "a", Incarnation: 1, Run: []comms.Range{{First: 0, Last: 0}}}}})
+	w.assign(1, g, comms.Assign{Run: []comms.Range{{First: 1, Last: 1}}, Peers: []comms.Assignment{{Agent: "a", Incarnation: 1, Run: []comms.Range{{First: 0, Last: 0}}}}})
 	n.run()
 	w.allEnded(job)
 	if w.done[comms.TaskID{Job: job, Index: 1}] != 1 {

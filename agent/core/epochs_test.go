@@ -35,9 +35,9 @@ func TestCopyBesideWhatWasMadeAnew(t *testing.T) {
 		return all
 	}
 	assign := func(epoch uint64, attempts []uint32, run []comms.Range, others []comms.Range) comms.JobID {
-		return b.assign(1, g, comms.Assign{Epoch: epoch, Run: run, Attempts: attempts, Peers: []comms.Fragment{{Agent: "a", Incarnation: 1, Run: others}}})
+		return b.assign(1, g, comms.Assign{Epoch: epoch, Run: run, Attempts: attempts, Peers: []comms.Assignment{{Agent: "a", Incarnation: 1, Run: others}}})
 	}
-	n.worlds[0].assign(1, g, comms.Assign{Run: tasks(0), Peers: []comms.Fragment{{Agent: "b", Incarnation: 1, Run: tasks(2)}}})
+	n.worlds[0].assign(1, g, comms.Assign{Run: tasks(0), Peers: []comms.Assignment{{Agent: "b", Incarnation: 1, Run: tasks(2)}}})
 	job := assign(1, nil, tasks(2), tasks(0, 1))
 	n.run()
 	ref := comms.DatasetRef{Task: 0}
@@ -64,9 +64,9 @@ func TestCopyThatIsGiven(t *testing.T) {
 	g := joined(t)
 	a, b := n.worlds[0], n.worlds[1]
 	run := func(first, last dag.TaskIndex) []comms.Range { return []comms.Range{{First: first, Last: last}} }
-	a.assign(1, g, comms.Assign{Run: run(0, 0), Peers: []comms.Fragment{{Agent: "b", Incarnation: 1, Run: run(2, 2)}}})
+	a.assign(1, g, comms.Assign{Run: run(0, 0), Peers: []comms.Assignment{{Agent: "b", Incarnation: 1, Run: run(2, 2)}}})
 	assign := func(epoch uint64, given ...comms.Desc) *job {
-		id := b.assign(1, g, comms.Assign{Epoch: epoch, Run: run(2, 2), Datasets: given, Peers: []comms.Fragment{{Agent: "a", Incarnation: 1, Run: run(0, 1)}}})
+		id := b.assign(1, g, comms.Assign{Epoch: epoch, Run: run(2, 2), Datasets: given, Peers: []comms.Assignment{{Agent: "a", Incarnation: 1, Run: run(0, 1)}}})
 		return b.c.byJob[id]
 	}
 	j := assign(1)
@@ -100,7 +100,7 @@ tasks:
   gen: {run: F, generates: {o: {count: 3}}}
   all: {run: F, in: {x: "gen.o[*]"}, out: [o]}
 outputs: [all.o]
-`), comms.Assign{Run: []comms.Range{{First: 0, Last: 0}}, Peers: []comms.Fragment{{Agent: "b", Incarnation: 1, Run: []comms.Range{{First: 1, Last: 1}}}}})
+`), comms.Assign{Run: []comms.Range{{First: 0, Last: 0}}, Peers: []comms.Assignment{{Agent: "b", Incarnation: 1, Run: []comms.Range{{First: 1, Last: 1}}}}})
 	for !a.c.neighbour("b").up {
 		a.turn()
 	}
@@ -132,7 +132,7 @@ tasks:
   t: {run: F, for: {i: 0..2}, out: [o]}
   all: {run: F, in: {x: "t[*].o"}, out: [o]}
 outputs: [all.o]
-`), comms.Assign{Run: []comms.Range{{First: 0, Last: 2}}, Peers: []comms.Fragment{{Agent: "b", Incarnation: 1, Run: []comms.Range{{First: 3, Last: 3}}}}})
+`), comms.Assign{Run: []comms.Range{{First: 0, Last: 2}}, Peers: []comms.Assignment{{Agent: "b", Incarnation: 1, Run: []comms.Range{{First: 3, Last: 3}}}}})
 	for !a.c.neighbour("b").up {
 		a.turn()
 	}

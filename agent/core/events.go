@@ -47,7 +47,7 @@ func (c *Core) note(j *job, e comms.Event) {
 	c.unflushed++
 	c.kept++
 	switch e.Kind {
-	case comms.EventReady, comms.EventStarted, comms.EventPublished, comms.EventFinished, comms.EventTakenBack, comms.EventCall,
+	case comms.EventReady, comms.EventStarted, comms.EventPublished, comms.EventFinished, comms.EventReclaimed, comms.EventCall,
 		comms.EventBuilding, comms.EventEnv: // one that is found is told with the first task that runs in it
 	default:
 		c.urgent = true
@@ -114,7 +114,7 @@ func (c *Core) flush() {
 	if c.pending > 0 {
 		b := &batch{msg: &comms.Events{First: c.lastEvent + 1, Load: c.load(), Flows: c.tellFlows()}, kept: c.unflushed}
 		for _, j := range c.noted {
-			b.msg.Jobs = append(b.msg.Jobs, comms.JobEvents{Job: j.id, Events: j.events, Life: j.life, Epoch: j.epoch})
+			b.msg.Jobs = append(b.msg.Jobs, comms.JobEvents{Job: j.id, Events: j.events, JobIncarnation: j.life, Epoch: j.epoch})
 			b.ends = append(b.ends, j.ends...)
 			j.batch = min(len(j.events)+len(j.events)/8, eventBatch)
 			j.events, j.ends, j.noted = nil, nil, false
@@ -200,14 +200,14 @@ func (c *Core) ending(j *job) bool {
 	}
 	return slices.ContainsFunc(c.batches, func(b *batch) bool {
 		return slices.ContainsFunc(b.msg.Jobs, func(je comms.JobEvents) bool {
-			return je.Job == j.id && je.Life == j.life && slices.ContainsFunc(je.Events, drained)
+			return je.Job == j.id && je.JobIncarnation == j.life && slices.ContainsFunc(je.Events, drained)
 		})
 	})
 }
 
 // jobState is a job's part of a Snapshot.
 func (c *Core) jobState(j *job) comms.JobState {
-	s := comms.JobState{Job: j.id, Epoch: j.epoch, Life: j.life, Drained: j.over && !c.ending(j)}
+	s := comms.JobState{Job: j.id, Epoch: j.epoch, JobIncarnation: j.life, Drained: j.over && !c.ending(j)}
 	for _, ref := range j.sortedData() {
 		d := j.data[ref]
 		if d.copy {
@@ -285,40 +285,40 @@ func (c *Core) endCommitted(j *job, task taskIndex, attempt uint32) {
 func (c *Core) fromController(ev FromController) {
 	switch m := ev.Msg.(type) {
 	case *comms.Assign:
-		if j := c.byJob[m.Job]; j != nil && (j.dropped || j.life != m.Life) {
+		if j := c.byJob[m.Job]; j != nil && (j.dropped || j.life != m.JobIncarnation) {
 			c.succeed(j, ev)
 			return
 		}
 		c.assign(m, ev.Graph, ev.Err)
 	case *comms.Steer:
-		if j := c.jobOf(m.Job, m.Life, ev); j != nil {
+		if j := c.jobOf(m.Job, m.JobIncarnation, ev); j != nil {
 			c.steer(j, m)
 		} else if m.Action == comms.SteerForget && c.byJob[m.Job] == nil {
 			c.emit(DropJob{m.Job}) // its logs may be here
 		}
 	case *comms.Retain:
-		if j := c.jobOf(m.Job, m.Life, ev); j != nil {
+		if j := c.jobOf(m.Job, m.JobIncarnation, ev); j != nil {
 			c.retain(j, m.Keep)
 		}
 	case *comms.Committed:
 		c.committed(m.UpTo)
-	case *comms.Dismiss:
+	case *comms.DrainAgent:
 		c.dismiss(m)
 	case *comms.There:
 		c.there(m)
 	case *comms.Meet:
 		c.acquaint(&m.Host)
-	case *comms.Weigh:
+	case *comms.LoadSubscribe:
 		c.weigh(m)
-	case *comms.Gather:
-		if j := c.jobOf(m.Job, m.Life, ev); j != nil {
+	case *comms.GangCommand:
+		if j := c.jobOf(m.Job, m.JobIncarnation, ev); j != nil {
 			c.gathered(j, m)
 		}
-	case *comms.Spare:
-		if j := c.jobOf(m.Job, m.Life, ev); j != nil {
+	case *comms.StealRequest:
+		if j := c.jobOf(m.Job, m.JobIncarnation, ev); j != nil {
 			c.spare(j, m)
 		} else if m.Share > 0 {
-			c.emit(ToController{&comms.Spared{Job: m.Job, Life: m.Life, Epoch: m.Epoch}})
+			c.emit(ToController{&comms.StealReply{Job: m.Job, JobIncarnation: m.JobIncarnation, Epoch: m.Epoch}})
 		}
 	}
 }

@@ -63,7 +63,7 @@ type executor struct {
 	// recalled is the latest request when its shared lease was asked back.
 	recalled ledger.RequestID
 	wants    int         // its requests for memory that wait
-	asked    bool        // a TakeBack is not answered yet
+	asked    bool        // a Reclaim is not answered yet
 	batch    []comms.Run // to be sent at the end of this step
 	why      string      // why it was killed
 }

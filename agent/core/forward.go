@@ -302,8 +302,8 @@ func (c *Core) forward(j *job, h *comms.Host) {
 func (c *Core) forwarding(j *job) (*comms.Forward, error) {
 	k := j.call
 	root, at := j.root()
-	m := &comms.Forward{Call: c.callID(k.by, k.sum), Graph: j.graph.Encode(), Task: comms.TaskID{Job: root.id, Index: at}, Life: root.life, Group: root.groupOf(at).group.Name,
-		Name: j.taskName(k.task(j)), With: j.callGroup().with, Dir: j.dir, Priority: j.priority, Weight: uint32(root.owner.weight), Owner: root.owner.name, Depth: uint64(j.depth)}
+	m := &comms.Forward{Call: c.callID(k.by, k.sum), Graph: j.graph.Encode(), Task: comms.TaskID{Job: root.id, Index: at}, JobIncarnation: root.life, Group: root.groupOf(at).group.Name,
+		Name: j.taskName(k.task(j)), With: j.callGroup().with, Dir: j.dir, Priority: j.priority, Weight: uint32(root.owner.weight), Tenant: root.owner.name, Depth: uint64(j.depth)}
 	if g := root.guestOf(); g != nil { // it comes from farther away
 		m.Task, m.Group = g.task, g.group
 	}

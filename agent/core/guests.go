@@ -67,7 +67,7 @@ func (c *Core) hostCall(from string, m *comms.Forward) {
 		c.say(n, &comms.Forwarded{Call: m.Call, Over: true, Back: err.Error()})
 		return
 	}
-	j := c.newJob(&comms.Assign{Job: m.Call, Life: m.Life, Dir: m.Dir, Owner: m.Owner}, g)
+	j := c.newJob(&comms.Assign{Job: m.Call, JobIncarnation: m.JobIncarnation, Dir: m.Dir, Tenant: m.Tenant}, g)
 	if j.owner.weight == 0 {
 		j.owner.weight = float64(max(m.Weight, 1))
 	}
@@ -79,7 +79,7 @@ func (c *Core) hostCall(from string, m *comms.Forward) {
 	c.loaded = true
 	c.shareEnv(j, gs.class.env)
 	for i := range m.Inputs {
-		c.guestInput(j, i, &m.Inputs[i], m.Life)
+		c.guestInput(j, i, &m.Inputs[i], m.JobIncarnation)
 	}
 	c.tryCall(j)
 }
@@ -156,7 +156,7 @@ func (c *Core) borrow(j *job, in *comms.ForwardedIn) *job {
 	if b := c.borrowed[k]; b != nil && b.call.failed == nil { // else it was lost: it is fetched again
 		return b
 	}
-	b := c.newJob(&comms.Assign{Job: c.freshID(in.Of.Job[:]), Life: j.life, Owner: j.owner.name}, borrowedGraph())
+	b := c.newJob(&comms.Assign{Job: c.freshID(in.Of.Job[:]), JobIncarnation: j.life, Tenant: j.owner.name}, borrowedGraph())
 	b.depth, b.priority = j.depth, j.priority
 	c.prepareCall(b, &call{name: fmt.Sprintf("dataset %v of agent %s", in.Of, owner.name), borrows: &k}, nil)
 	b.tasks[0].state = tAway

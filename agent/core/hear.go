@@ -114,7 +114,7 @@ func (c *Core) fromPeer(ev FromPeer) {
 // those of one that is over are told again by whom they still concern.
 func (c *Core) notice(from string, m *comms.Notice) {
 	j := c.byJob[m.Job]
-	if j == nil || j.adopted || j.life != m.Life || m.Epoch > j.epoch {
+	if j == nil || j.adopted || j.life != m.JobIncarnation || m.Epoch > j.epoch {
 		c.tooEarly(from, m)
 		return
 	}

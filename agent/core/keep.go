@@ -13,12 +13,12 @@ import (
 
 // Kept is a dataset that should outlive the agent.
 type Kept struct {
-	Job    comms.JobID
-	Life   uint64 // of the job
-	Desc   comms.Desc
-	Key    ledger.Key
-	Place  ledger.Place // where its bytes are, unless OnDisk
-	OnDisk bool         // a spill file has them
+	Job            comms.JobID
+	JobIncarnation uint64 // of the job
+	Desc           comms.Desc
+	Key            ledger.Key
+	Place          ledger.Place // where its bytes are, unless OnDisk
+	OnDisk         bool         // a spill file has them
 }
 
 // Kept lists the outputs of jobs whose bytes are in memory or in spill files, for
@@ -35,7 +35,7 @@ func (c *Core) Kept() []Kept {
 			if !ok || info.Place.Segment == 0 && !info.OnDisk {
 				continue
 			}
-			all = append(all, Kept{Job: j.id, Life: j.life, Desc: d.desc, Key: j.key(d), Place: info.Place, OnDisk: info.OnDisk})
+			all = append(all, Kept{Job: j.id, JobIncarnation: j.life, Desc: d.desc, Key: j.key(d), Place: info.Place, OnDisk: info.OnDisk})
 		}
 	}
 	return all
@@ -43,11 +43,11 @@ func (c *Core) Kept() []Kept {
 
 // Adopted is a dataset that an earlier incarnation left behind.
 type Adopted struct {
-	Job    comms.JobID
-	Life   uint64 // of the job
-	Desc   comms.Desc
-	Place  ledger.Place // where it was sealed in memory; without a segment it is nowhere there
-	OnDisk bool         // a spill file has it
+	Job            comms.JobID
+	JobIncarnation uint64 // of the job
+	Desc           comms.Desc
+	Place          ledger.Place // where it was sealed in memory; without a segment it is nowhere there
+	OnDisk         bool         // a spill file has it
 }
 
 func (a *Adopted) key() ledger.Key { return Key(a.Job, &a.Desc) }
@@ -100,12 +100,12 @@ func (c *Core) adopt(segments []Segment, left []Adopted) {
 // dataset all but the latest attempt: the one before was given up and still read.
 func (c *Core) latest(left []Adopted) (sets []Adopted) {
 	slices.SortStableFunc(left, func(x, y Adopted) int {
-		return cmp.Or(bytes.Compare(x.Job[:], y.Job[:]), cmp.Compare(y.Life, x.Life), x.Desc.Ref.Compare(y.Desc.Ref), cmp.Compare(y.Desc.Attempt, x.Desc.Attempt))
+		return cmp.Or(bytes.Compare(x.Job[:], y.Job[:]), cmp.Compare(y.JobIncarnation, x.JobIncarnation), x.Desc.Ref.Compare(y.Desc.Ref), cmp.Compare(y.Desc.Attempt, x.Desc.Attempt))
 	})
 	life := map[comms.JobID]uint64{}
 	for _, a := range left {
 		if _, known := life[a.Job]; !known {
-			life[a.Job] = a.Life
+			life[a.Job] = a.JobIncarnation
 		}
 		var last *Adopted
 		if n := len(sets); n > 0 {
@@ -113,9 +113,9 @@ func (c *Core) latest(left []Adopted) (sets []Adopted) {
 		}
 		switch {
 		case !a.noted() && !a.OnDisk:
-		case a.Life == life[a.Job] && (last == nil || last.Job != a.Job || last.Desc.Ref != a.Desc.Ref):
+		case a.JobIncarnation == life[a.Job] && (last == nil || last.Job != a.Job || last.Desc.Ref != a.Desc.Ref):
 			sets = append(sets, a)
-		case a.Life == life[a.Job] && last.Desc.Attempt == a.Desc.Attempt:
+		case a.JobIncarnation == life[a.Job] && last.Desc.Attempt == a.Desc.Attempt:
 			if last.OnDisk = last.OnDisk || a.OnDisk; a.noted() {
 				last.Place = a.Place
 			}
@@ -132,7 +132,7 @@ func (c *Core) latest(left []Adopted) (sets []Adopted) {
 func (c *Core) adoptData(a *Adopted) {
 	j := c.byJob[a.Job]
 	if j == nil {
-		j = c.newJob(&comms.Assign{Job: a.Job, Life: a.Life}, &dag.Graph{})
+		j = c.newJob(&comms.Assign{Job: a.Job, JobIncarnation: a.JobIncarnation}, &dag.Graph{})
 		j.adopted, j.over = true, true
 		j.wanted = exports{exact: true, keep: map[comms.DatasetRef]bool{}}
 	}

@@ -20,7 +20,7 @@ tasks:
   all: {run: F, in: {x: "gen.o[*]"}, out: [y]}
 outputs: [all.y]
 `)
-	other := []comms.Fragment{{Agent: "b"}}
+	other := []comms.Assignment{{Agent: "b"}}
 	job := w.assign(1, g, comms.Assign{Run: []comms.Range{{First: 0, Last: 0}}, Ended: []comms.Ended{{First: 1, Last: 1, How: comms.OutcomeDone}}, Peers: other})
 	w.run()
 	made := func(i dag.TaskIndex) int { return w.done[comms.TaskID{Job: job, Index: i}] }

@@ -254,11 +254,11 @@ func (m *master) assign() {
 	defer func() { m.moving = false }()
 	m.epoch++
 	all := map[int]*comms.Assign{}
-	frags := map[int]*comms.Fragment{}
+	frags := map[int]*comms.Assignment{}
 	for a := range m.n.worlds {
 		if !m.dead[a] {
 			all[a] = &comms.Assign{Job: m.job, Epoch: m.epoch, Run: []comms.Range{}}
-			frags[a] = &comms.Fragment{Agent: agentName(a), Incarnation: 1, Addresses: []string{"tcp://" + agentName(a)}}
+			frags[a] = &comms.Assignment{Agent: agentName(a), Incarnation: 1, Addresses: []string{"tcp://" + agentName(a)}}
 		}
 	}
 	for _, t := range m.tasks() {

@@ -188,10 +188,10 @@ func (c *Core) effect(e ledger.Effect) {
 	case ledger.Spill:
 		c.memoryIO++
 		desc, life := c.describe(e.Key)
-		c.emit(Memory{Effect: e, Desc: desc, Life: life})
+		c.emit(Memory{Effect: e, Desc: desc, JobIncarnation: life})
 	case ledger.Enter:
 		desc, life := c.describe(e.Key)
-		c.emit(Memory{Effect: e, Desc: desc, Life: life})
+		c.emit(Memory{Effect: e, Desc: desc, JobIncarnation: life})
 	case ledger.ReadBack:
 		c.memoryIO++
 		c.emit(Memory{Effect: e})

@@ -127,7 +127,7 @@ func TestFetchedInOrderOfNeed(t *testing.T) {
 		n := taskIndex(g.NumTasks())
 		m := &comms.Assign{Job: comms.JobID{1}, Epoch: 1, Run: []comms.Range{{First: taskIndex(far + 1), Last: n - 1}}, Ranks: ranks(),
 			Ended: []comms.Ended{{First: 0, Last: taskIndex(far - 1), How: comms.OutcomeDone}},
-			Peers: []comms.Fragment{{Agent: "b", Run: []comms.Range{{First: taskIndex(far), Last: taskIndex(far)}}}}}
+			Peers: []comms.Assignment{{Agent: "b", Run: []comms.Range{{First: taskIndex(far), Last: taskIndex(far)}}}}}
 		for f := range far {
 			m.Datasets = append(m.Datasets, comms.Desc{Ref: comms.DatasetRef{Task: taskIndex(f)}, Attempt: 1, Size: 50 << 20,
 				Place: comms.Place{Kind: comms.PlaceAgent, Where: "b"}})
@@ -203,7 +203,7 @@ tasks:
 		d.c = New(Config{Agent: "a", Total: comms.Resources{CPU: 4000, Memory: 1 << 30}, Memory: 4 << 30, Warm: 4})
 		m := &comms.Assign{Job: comms.JobID{1}, Epoch: 1, Run: []comms.Range{{First: slow, Last: taskIndex(g.NumTasks() - 1)}}, Ranks: comms.AppendRanks(nil, rank),
 			Seconds: []float64{0.4, 10, 0.4, 0.4, 0.4, 0.4},
-			Ended:   []comms.Ended{{First: 0, Last: far - 1, How: comms.OutcomeDone}}, Peers: []comms.Fragment{{Agent: "b"}}}
+			Ended:   []comms.Ended{{First: 0, Last: far - 1, How: comms.OutcomeDone}}, Peers: []comms.Assignment{{Agent: "b"}}}
 		for i := range taskIndex(far) {
 			m.Datasets = append(m.Datasets, comms.Desc{Ref: comms.DatasetRef{Task: i}, Attempt: 1, Size: 10e6, Place: comms.Place{Kind: comms.PlaceAgent, Where: "b"}})
 		}

@@ -240,7 +240,7 @@ func (c *Core) freeOld(j *job, ref comms.DatasetRef) {
 }
 
 // meet finds the neighbour that has a fragment, or makes its acquaintance.
-func (c *Core) meet(f *comms.Fragment) *neighbour {
+func (c *Core) meet(f *comms.Assignment) *neighbour {
 	n := c.neighbour(f.Agent)
 	if n.jobs == 0 || !slices.Equal(n.addresses, f.Addresses) {
 		n.addresses = f.Addresses

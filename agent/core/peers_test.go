@@ -14,9 +14,9 @@ import (
 // spread assigns a job to several agents: task i to agent of[i].
 func (n *network) spread(id byte, g *dag.Graph, m comms.Assign, of []int) comms.JobID {
 	n.t.Helper()
-	frags := make([]comms.Fragment, len(n.worlds))
+	frags := make([]comms.Assignment, len(n.worlds))
 	for i := range frags {
-		frags[i] = comms.Fragment{Agent: agentName(i), Incarnation: 1, Addresses: []string{"tcp://" + agentName(i)}}
+		frags[i] = comms.Assignment{Agent: agentName(i), Incarnation: 1, Addresses: []string{"tcp://" + agentName(i)}}
 	}
 	for t, a := range of {
 		r := &frags[a].Run
@@ -407,7 +407,7 @@ func TestNoticeBeforeAssign(t *testing.T) {
 		Datasets: []comms.Desc{{Attempt: 1, Size: 44, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("01000000-0000-0000-0000-000000000000 {0 0 0}")}}}}
 	w := n.worlds[1]
 	w.step(FromPeer{"a", m})
-	job := w.assign(1, graph(t, chainJob), comms.Assign{Run: []comms.Range{{First: 1, Last: 1}}, Peers: []comms.Fragment{{Agent: "a", Run: []comms.Range{{First: 0, Last: 0}}}}})
+	job := w.assign(1, graph(t, chainJob), comms.Assign{Run: []comms.Range{{First: 1, Last: 1}}, Peers: []comms.Assignment{{Agent: "a", Run: []comms.Range{{First: 0, Last: 0}}}}})
 	w.run()
 	w.allEnded(job)
 	if w.done[comms.TaskID{Job: job, Index: 1}] != 1 {

@@ -47,7 +47,7 @@ func (c *Core) schedule() {
 	}
 	c.forwardCalls()
 	c.spawnWanted()
-	c.takeBack()
+	c.reclaimRuns()
 	c.endIdle()
 	c.squeeze()
 	c.unstick()

@@ -100,7 +100,7 @@ func TestRandom(t *testing.T) {
 func (w *world) neighbours(t *rapid.T, g *dag.Graph) (all []comms.JobID) {
 	for i := range rapid.SampledFrom([]int{0, 0, 2}).Draw(t, "neighbours") {
 		all = append(all, w.assign(byte(2+i), g, comms.Assign{
-			Owner: rapid.SampledFrom([]string{"", "x"}).Draw(t, "owner"), Weight: uint32(rapid.IntRange(0, 3).Draw(t, "weight")),
+			Tenant: rapid.SampledFrom([]string{"", "x"}).Draw(t, "owner"), Weight: uint32(rapid.IntRange(0, 3).Draw(t, "weight")),
 			Priority: int64(rapid.IntRange(0, 1).Draw(t, "job priority")),
 		}))
 	}

@@ -31,7 +31,7 @@ func (c *Core) fromExecutor(ev FromExecutor) {
 				return
 			}
 		}
-	case *comms.TakenBack:
+	case *comms.Reclaimed:
 		c.takenBack(ex, m.Runs)
 	case *comms.LeaseReq:
 		c.leaseReq(ex, m)
@@ -303,7 +303,7 @@ func (c *Core) returned(r *run) {
 		c.fail(j, r.task, r, &comms.TaskError{Kind: r.abort.Kind, Message: r.abort.Message, Executor: r.ex.id}, r.cause, true)
 		return
 	}
-	c.note(j, comms.Event{Kind: comms.EventTakenBack, Task: r.task, Attempt: r.attempt, Executor: r.ex.id,
+	c.note(j, comms.Event{Kind: comms.EventReclaimed, Task: r.task, Attempt: r.attempt, Executor: r.ex.id,
 		Cause: comms.Cause{Kind: comms.CauseExecutor, Number: uint64(r.ex.id)}})
 	if r.gang != nil && j.gangOf(r.task).spans() {
 		c.tear(j.gangOf(r.task), r.task, nil)

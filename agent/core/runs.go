@@ -29,7 +29,7 @@ type run struct {
 	started   bool
 	told      bool // EventStarted was noted
 	startedAt time.Time
-	asked     bool      // a TakeBack names it
+	asked     bool      // a Reclaim names it
 	back      bool      // a generator that waits for credit, or a run that waits for a call: it has no cpu
 	backAt    time.Time // since when
 	orphan    bool      // its task is not this agent's any more

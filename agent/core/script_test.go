@@ -139,7 +139,7 @@ func (s *script) run(d *datadriven.TestData) string {
 			m.Ranks = comms.AppendRanks(nil, numbers)
 			return s.step(FromController{Msg: m})
 		}
-		return s.step(FromController{Msg: &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: actions[w[1]], Reason: named["reason"], Life: uint64(number(cmp.Or(named["life"], "0")))}})
+		return s.step(FromController{Msg: &comms.Steer{Job: comms.JobID{byte(number(w[0]))}, Action: actions[w[1]], Reason: named["reason"], JobIncarnation: uint64(number(cmp.Or(named["life"], "0")))}})
 	case "read": // what the end of a task that runs will say that it has read
 		r := s.c.runOf(s.c.byJob[comms.JobID{1}], taskIndex(number(w[0])))
 		return fmt.Sprintf("%016x\n", r.readCause().Number)
@@ -181,24 +181,24 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "drained":
 		return fmt.Sprintf("%v\n", s.c.Drained())
 	case "dismissed":
-		return s.step(FromController{Msg: &comms.Dismiss{Done: true}})
+		return s.step(FromController{Msg: &comms.DrainAgent{Done: true}})
 	case "weigh":
 		every, err := time.ParseDuration(w[0])
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		return s.step(FromController{Msg: &comms.Weigh{Every: int64(every)}})
+		return s.step(FromController{Msg: &comms.LoadSubscribe{Every: int64(every)}})
 	case "spare":
 		share, err := strconv.ParseFloat(named["share"], 64)
 		least, err2 := strconv.ParseFloat(cmp.Or(named["least"], "0"), 64)
 		if err = cmp.Or(err, err2); err != nil {
 			s.t.Fatal(err)
 		}
-		return s.step(FromController{Msg: &comms.Spare{Job: comms.JobID{byte(number(w[0]))}, Epoch: uint64(number(cmp.Or(named["epoch"], "1"))),
+		return s.step(FromController{Msg: &comms.StealRequest{Job: comms.JobID{byte(number(w[0]))}, Epoch: uint64(number(cmp.Or(named["epoch"], "1"))),
 			Share: share, Least: least, Bandwidth: 1e9, Total: comms.Resources{CPU: 1000 * number(cmp.Or(named["cpu"], "1")), Memory: 1 << 30}}})
 	case "gather": // JOB TASK hold, start or pass
-		m := &comms.Gather{Job: comms.JobID{byte(number(w[0]))}, Epoch: uint64(number(cmp.Or(named["epoch"], "1"))), Task: taskIndex(number(w[1])),
-			Step:    map[string]comms.GatherStep{"hold": comms.GatherHold, "start": comms.GatherStart, "pass": comms.GatherPass}[w[2]],
+		m := &comms.GangCommand{Job: comms.JobID{byte(number(w[0]))}, Epoch: uint64(number(cmp.Or(named["epoch"], "1"))), Task: taskIndex(number(w[1])),
+			Step:    map[string]comms.GangStep{"hold": comms.GangReserve, "start": comms.GangStart, "pass": comms.GangAbort}[w[2]],
 			Turn:    uint64(number(cmp.Or(named["turn"], "1"))),
 			Members: strings.Fields(named["members"])}
 		return s.step(FromController{Msg: m})
@@ -333,7 +333,7 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 			s.t.Fatal(err)
 		}
 		m := &comms.Forward{Call: comms.JobID{byte(number(w[0]))}, Graph: g.Encode(), Task: comms.TaskID{Job: comms.JobID{1}, Index: 4}, Group: "fit", Name: "fit[4]/0",
-			Dir: "/job", Owner: "anna", Depth: 1}
+			Dir: "/job", Tenant: "anna", Depth: 1}
 		in := comms.ForwardedIn{Of: comms.DatasetID{Job: comms.JobID{1}, DatasetRef: comms.DatasetRef{Task: 3}}}
 		place(&in.Data)
 		m.Inputs = []comms.ForwardedIn{in}
@@ -361,9 +361,9 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 		case "epoch":
 			m.Epoch = uint64(number(v))
 		case "life":
-			m.Life = uint64(number(v))
-		case "owner":
-			m.Owner = v
+			m.JobIncarnation = uint64(number(v))
+		case "tenant":
+			m.Tenant = v
 		case "weight":
 			m.Weight = uint32(number(v))
 		case "priority":
@@ -371,7 +371,7 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 		case "peer": // AGENT or AGENT@INCARNATION, without tasks of the job, or with one or FIRST-LAST behind a colon
 			agent, task, has := strings.Cut(v, ":")
 			agent, incarnation, _ := strings.Cut(agent, "@")
-			m.Peers = []comms.Fragment{{Agent: agent, Incarnation: uint64(number(cmp.Or(incarnation, "0")))}}
+			m.Peers = []comms.Assignment{{Agent: agent, Incarnation: uint64(number(cmp.Or(incarnation, "0")))}}
 			if has {
 				first, last, _ := strings.Cut(task, "-")
 				m.Peers[0].Run = []comms.Range{{First: taskIndex(number(first)), Last: taskIndex(number(cmp.Or(last, first)))}}
@@ -484,8 +484,8 @@ func (s *script) executor(w []string, named map[string]string) string {
 			ev.Memory, ev.Used, ev.Why, ev.Signal = true, number(m)<<20, "it used "+m+"MiB", ""
 		}
 		return s.step(ev)
-	case "takenback":
-		m := &comms.TakenBack{}
+	case "reclaimed":
+		m := &comms.Reclaimed{}
 		for _, r := range w[2:] {
 			m.Runs = append(m.Runs, comms.RunID(number(r)))
 		}

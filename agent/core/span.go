@@ -10,7 +10,7 @@ import (
 
 // A gang may have members on several agents. Each holds back what its own members
 // need when it is told that it is the gang's turn, and starts them when it is told
-// that all do (comms.Gather). What it has said that it holds it keeps until it is
+// that all do (comms.GangCommand). What it has said that it holds it keeps until it is
 // told to start, or that the turn is over. When an attempt at a member comes to
 // nothing, or all of it is to be made again, the controller is told, which has the
 // gang start over on all agents.
@@ -21,8 +21,8 @@ const yieldFor = 100 * time.Millisecond
 // span is how far members are of a gang that other agents have members of, too.
 type span struct {
 	listed  bool // in Core.spans
-	said    comms.MusterState
-	told    comms.GatherStep
+	said    comms.GangState
+	told    comms.GangStep
 	turn    uint64
 	members []string  // where to reach each, once told to start
 	after   time.Time // not ready before
@@ -50,7 +50,7 @@ func (j *job) hasMember(t taskIndex) bool {
 }
 
 // gathered takes the controller's word on a gang.
-func (c *Core) gathered(j *job, m *comms.Gather) {
+func (c *Core) gathered(j *job, m *comms.GangCommand) {
 	if int(m.Task) >= j.static || m.Epoch != j.epoch || j.stopped != nil || j.adopted {
 		return
 	}
@@ -62,11 +62,11 @@ func (c *Core) gathered(j *job, m *comms.Gather) {
 	b := c.bundle
 	mine := b != nil && b.gang == g && b.bound && !b.void && g.span.turn == m.Turn
 	switch m.Step {
-	case comms.GatherHold:
-		if g.span.told != comms.GatherStart {
-			g.span.said, g.span.told, g.span.turn = comms.MusterReady, m.Step, m.Turn
+	case comms.GangReserve:
+		if g.span.told != comms.GangStart {
+			g.span.said, g.span.told, g.span.turn = comms.GangReady, m.Step, m.Turn
 		}
-	case comms.GatherStart:
+	case comms.GangStart:
 		if g.span.told == m.Step {
 			return
 		}
@@ -75,8 +75,8 @@ func (c *Core) gathered(j *job, m *comms.Gather) {
 			return
 		}
 		g.span.told, g.span.members = m.Step, m.Members
-	case comms.GatherPass:
-		if g.span.told != comms.GatherStart && (g.span.turn == m.Turn || g.span.told == 0) {
+	case comms.GangAbort:
+		if g.span.told != comms.GangStart && (g.span.turn == m.Turn || g.span.told == 0) {
 			c.letPass(g)
 		}
 	}
@@ -146,7 +146,7 @@ func (c *Core) newTurns(j *job) {
 		if g.job != j {
 			continue
 		}
-		if g.span.said = 0; g.span.told != comms.GatherStart {
+		if g.span.said = 0; g.span.told != comms.GangStart {
 			c.letPass(g)
 		}
 	}
@@ -157,7 +157,7 @@ func (c *Core) newTurns(j *job) {
 func (c *Core) sayAnew() {
 	for _, g := range c.spans {
 		g.span.said = 0
-		if b := c.bundle; g.span.told == comms.GatherHold && (b == nil || b.gang != g || !b.bound) {
+		if b := c.bundle; g.span.told == comms.GangReserve && (b == nil || b.gang != g || !b.bound) {
 			c.letPass(g)
 		}
 	}
@@ -175,7 +175,7 @@ func (c *Core) setTries(j *job, all []comms.GangTries) {
 		}
 		tr := j.troubleOf(first)
 		tr.fails, tr.crashes = int(min(all[i].Fails, 1<<16)), int(min(all[i].Crashes, 1<<16))
-		if g := j.gangOf(first); tr.fails > 0 && g.span.told != comms.GatherStart {
+		if g := j.gangOf(first); tr.fails > 0 && g.span.told != comms.GangStart {
 			g.span.after = c.now.Add(pauseAfter(tr.fails))
 		}
 	}
@@ -197,7 +197,7 @@ func (c *Core) sayMusters() {
 	all := c.spans[:0]
 	for _, g := range c.spans {
 		s := &g.span
-		over := s.told == comms.GatherStart && !slices.ContainsFunc(g.here(), func(t taskIndex) bool { return !g.job.at(t).state.over() })
+		over := s.told == comms.GangStart && !slices.ContainsFunc(g.here(), func(t taskIndex) bool { return !g.job.at(t).state.over() })
 		s.listed = c.byJob[g.job.id] == g.job && g.job.stopped == nil && !over && (g.spans() || s.said != 0)
 		if s.listed {
 			all = append(all, g)
@@ -210,19 +210,19 @@ func (c *Core) sayMusters() {
 	for _, g := range c.spans {
 		s := &g.span
 		want := c.musterOf(g)
-		if want == comms.MusterNot && s.said == 0 && s.told == comms.GatherHold { // a turn that another controller gave
+		if want == comms.GangWaiting && s.said == 0 && s.told == comms.GangReserve { // a turn that another controller gave
 			c.letPass(g)
 			c.wakeAt(c.now)
 		}
-		if want == s.said || want == comms.MusterNot && s.said == 0 {
+		if want == s.said || want == comms.GangWaiting && s.said == 0 {
 			continue
 		}
-		m := &comms.Muster{Job: g.job.id, Life: g.job.life, Epoch: g.job.epoch, Task: g.first, State: want}
+		m := &comms.GangStatus{Job: g.job.id, JobIncarnation: g.job.life, Epoch: g.job.epoch, Task: g.first, State: want}
 		b := c.bundle
-		if want == comms.MusterHeld {
+		if want == comms.GangReserved {
 			m.Turn, m.Members, b.bound = s.turn, b.addresses(c.cfg.Host), true
 		}
-		if want == comms.MusterNot && (b == nil || b.gang != g || !b.bound) {
+		if want == comms.GangWaiting && (b == nil || b.gang != g || !b.bound) {
 			s.told = 0
 		}
 		s.said = want
@@ -231,27 +231,27 @@ func (c *Core) sayMusters() {
 }
 
 // musterOf tells how far the members of a gang are that are here.
-func (c *Core) musterOf(g *gang) comms.MusterState {
+func (c *Core) musterOf(g *gang) comms.GangState {
 	s := &g.span
 	whole := c.bundle != nil && c.bundle.gang == g && c.bundle.whole && !c.bundle.void
 	switch {
-	case s.told == comms.GatherStart:
-		return comms.MusterStarted
+	case s.told == comms.GangStart:
+		return comms.GangStarted
 	case !g.complete() || !g.spans() || g.job.held || c.leaving != nil || g.gs.class.env.state != envReady:
-		return comms.MusterNot
+		return comms.GangWaiting
 	case c.now.Before(s.after):
 		c.wakeAt(s.after)
-		return comms.MusterNot
+		return comms.GangWaiting
 	case c.othersWait(): // for what it holds, perhaps, and on other agents something may wait for that in turn
-		return comms.MusterNot
+		return comms.GangWaiting
 	case whole && c.squeezed:
 		s.after = c.now.Add(yieldFor)
 		c.wakeAt(s.after)
-		return comms.MusterNot
+		return comms.GangWaiting
 	case whole:
-		return comms.MusterHeld
+		return comms.GangReserved
 	}
-	return comms.MusterReady
+	return comms.GangReady
 }
 
 // mayStart tells whether a gang starts whose bundle here has all that it needs: of
@@ -261,7 +261,7 @@ func (c *Core) mayStart(b *bundle) bool {
 	switch {
 	case !g.spans():
 		return true
-	case g.span.told != comms.GatherStart:
+	case g.span.told != comms.GangStart:
 		b.whole = true
 		return false
 	}

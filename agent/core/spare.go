@@ -38,7 +38,7 @@ const (
 )
 
 // weigh says from now on how much waits; a second word has it said anew.
-func (c *Core) weigh(m *comms.Weigh) {
+func (c *Core) weigh(m *comms.LoadSubscribe) {
 	c.scales = scales{every: max(time.Duration(m.Every), time.Microsecond)}
 }
 
@@ -73,7 +73,7 @@ func (c *Core) tellBacklog() {
 	}
 }
 
-func (c *Core) weightOf(m *comms.Backlog) weight {
+func (c *Core) weightOf(m *comms.LoadReport) weight {
 	w := weight{said: true, free: m.Free}
 	if len(m.Jobs) == 0 {
 		return w
@@ -92,12 +92,12 @@ func (c *Core) cores() float64 { return float64(max(c.total[resCPU], 1)) / 1000 
 
 // backlog is what waits and what is free. grows is how old a guess is that rests on
 // how long something runs by now; 0 when none does.
-func (c *Core) backlog() (m *comms.Backlog, grows time.Duration) {
-	m = &comms.Backlog{}
+func (c *Core) backlog() (m *comms.LoadReport, grows time.Duration) {
+	m = &comms.LoadReport{}
 	m.Busy, grows = c.busyFor()
 	ready := c.bundle != nil // what is free is held back for a gang, or soon is
 	for _, j := range c.working[:min(len(c.working), jobsAhead)] {
-		l := comms.JobBacklog{Job: j.id, Life: j.life, Epoch: j.epoch}
+		l := comms.JobLoad{Job: j.id, JobIncarnation: j.life, Epoch: j.epoch}
 		for _, cl := range j.classes {
 			ready = ready || cl.size > 0
 			if j.sparing(cl) {
@@ -111,7 +111,7 @@ func (c *Core) backlog() (m *comms.Backlog, grows time.Duration) {
 			m.Jobs = append(m.Jobs, l)
 		}
 	}
-	slices.SortStableFunc(m.Jobs, func(a, b comms.JobBacklog) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	slices.SortStableFunc(m.Jobs, func(a, b comms.JobLoad) int { return cmp.Compare(b.Seconds, a.Seconds) })
 	m.Jobs = m.Jobs[:min(len(m.Jobs), maxBacklogs)]
 	if !ready && c.pinning == 0 && len(c.pulls) == 0 && len(c.delayed) == 0 {
 		m.Free = c.free[resCPU]
@@ -173,7 +173,7 @@ func (c *Core) meanOf(gs *groupState) (seconds float64, age time.Duration) {
 }
 
 // spare answers the controller's wish for tasks that others could begin sooner.
-func (c *Core) spare(j *job, m *comms.Spare) {
+func (c *Core) spare(j *job, m *comms.StealRequest) {
 	if m.Epoch != j.epoch || j.adopted {
 		return // an Assign was faster
 	}
@@ -188,7 +188,7 @@ func (c *Core) spare(j *job, m *comms.Spare) {
 }
 
 func (c *Core) tellAside(j *job) {
-	c.emit(ToController{&comms.Spared{Job: j.id, Life: j.life, Epoch: j.epoch, Tasks: rangesOf(j.aside)}})
+	c.emit(ToController{&comms.StealReply{Job: j.id, JobIncarnation: j.life, Epoch: j.epoch, Tasks: rangesOf(j.aside)}})
 }
 
 // keepAside makes what was set aside the agent's own again.
@@ -219,7 +219,7 @@ func (c *Core) giveAside(j *job) {
 }
 
 // setAside takes tasks out of the ready ones, from those on that would begin last.
-func (c *Core) setAside(j *job, m *comms.Spare) {
+func (c *Core) setAside(j *job, m *comms.StealRequest) {
 	rows, all := c.rowsOf(j, m)
 	busy, _ := c.busyFor()
 	ahead, given, bytes := busy+all, 0.0, 0.0 // seconds before the next one; seconds and bytes of those that go
@@ -260,7 +260,7 @@ type waitingRow struct {
 
 // rowsOf lists the ready tasks of a job that another agent could run, in order,
 // and sums up what they take.
-func (c *Core) rowsOf(j *job, m *comms.Spare) (rows []waitingRow, seconds float64) {
+func (c *Core) rowsOf(j *job, m *comms.StealRequest) (rows []waitingRow, seconds float64) {
 	for _, cl := range j.classes {
 		if !j.sparing(cl) {
 			continue

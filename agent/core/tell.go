@@ -140,14 +140,14 @@ func (c *Core) tellPeers() {
 // tell sends all that was noted for one peer.
 func (c *Core) tell(j *job, f *fragment) {
 	if len(f.released) > 0 {
-		c.emit(ToPeer{f.name, &comms.Released{Job: j.id, Life: j.life, Epoch: j.epoch, Data: releasedRanges(f.released)}})
+		c.emit(ToPeer{f.name, &comms.Released{Job: j.id, JobIncarnation: j.life, Epoch: j.epoch, Data: releasedRanges(f.released)}})
 		f.released = nil
 	}
 	if len(f.data)+len(f.ended) == 0 {
 		return
 	}
 	for data := f.data; ; {
-		m := &comms.Notice{Job: j.id, Life: j.life, Epoch: j.epoch}
+		m := &comms.Notice{Job: j.id, JobIncarnation: j.life, Epoch: j.epoch}
 		size := 0
 		for len(data) > 0 && len(m.Datasets) < noticeData && size < noticeBytes {
 			d := c.noticeOf(j, data[0])
@@ -254,7 +254,7 @@ func (c *Core) recountOut(j *job) {
 // releasedBy ends a peer's need for datasets that are here.
 func (c *Core) releasedBy(agent string, m *comms.Released) {
 	j := c.byJob[m.Job]
-	if j == nil || j.life != m.Life || j.epoch != m.Epoch || j.peers == nil {
+	if j == nil || j.life != m.JobIncarnation || j.epoch != m.Epoch || j.peers == nil {
 		return // what it meant is told again at the epoch that counts
 	}
 	for _, r := range m.Data {

@@ -14,7 +14,7 @@ func TestReleasedToTheLastElement(t *testing.T) {
 	c := New(Config{Agent: "a"})
 	id := comms.JobID{1}
 	c.Step(time.Unix(1, 0), FromController{Graph: g, Msg: &comms.Assign{Job: id, Epoch: 1, Run: []comms.Range{{First: 0, Last: 0}},
-		Peers: []comms.Fragment{{Agent: "b", Run: []comms.Range{{First: 1, Last: 1}}}}}})
+		Peers: []comms.Assignment{{Agent: "b", Run: []comms.Range{{First: 1, Last: 1}}}}}})
 	j := c.byJob[id]
 	j.peers.out[comms.DatasetRef{}] = j.peers.list
 	over := make(chan struct{})

@@ -91,7 +91,7 @@ func (x *worker) take(m comms.Message) {
 			}
 			x.queue = append(x.queue, runs...)
 		}
-	case *comms.TakeBack:
+	case *comms.Reclaim:
 		var back []comms.RunID
 		x.queue = slices.DeleteFunc(x.queue, func(r comms.Run) bool {
 			if slices.Contains(m.Runs, r.ID) {
@@ -100,7 +100,7 @@ func (x *worker) take(m comms.Message) {
 			}
 			return false
 		})
-		x.send(&comms.TakenBack{Runs: back})
+		x.send(&comms.Reclaimed{Runs: back})
 	case *comms.Cancel:
 		if x.cur != nil && x.cur.ID == m.Run {
 			x.cancel = m
@@ -188,7 +188,7 @@ func (x *worker) inputs() {
 			case comms.PlaceLive:
 				outs, ok := x.live[d.Place.Run]
 				if !ok { // its producer failed
-					x.send(&comms.TakenBack{Runs: []comms.RunID{r.ID}})
+					x.send(&comms.Reclaimed{Runs: []comms.RunID{r.ID}})
 					x.cur = nil
 					return
 				}

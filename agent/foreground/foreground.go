@@ -224,7 +224,7 @@ func (s *session) take(m comms.Message) (*comms.ReportItem, error) {
 				return &comms.ReportItem{Kind: comms.ReportFinished, Run: it.Run, At: it.At}, nil
 			}
 		}
-	case *comms.TakenBack:
+	case *comms.Reclaimed:
 		return nil, errors.New("the executor gave the task back")
 	}
 	return nil, nil

@@ -91,7 +91,7 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 	s.DurationVar(&f.cfg.Steal, "steal", 10*time.Millisecond, "with --spread, an idle agent takes work that another has not begun where that saves at least so much; 0: never")
 	s.CountVarP(&f.verbose, "verbose", "v", "log more")
 	s.StringVar(&f.cfg.Audit, "audit", "", "file for who asked for what, one line of JSON each (default audit.log in the state folder; none: no such file)")
-	s.StringVar(&f.lateHook, "late-hook", "", "program to run when a job is predicted to miss a deadline, with CASCADE_JOB, CASCADE_JOB_NAME, CASCADE_OWNER and CASCADE_LATE set, or an http or https address to which an object with job, name, owner and late is posted (default none)")
+	s.StringVar(&f.lateHook, "late-hook", "", "program to run when a job is predicted to miss a deadline, with CASCADE_JOB, CASCADE_JOB_NAME, CASCADE_TENANT and CASCADE_LATE set, or an http or https address to which an object with job, name, owner and late is posted (default none)")
 	s.DurationVar(&f.cfg.CertificateLife, "certificate-life", 0, "how long certificates of agents and clients last; they renew themselves (default 168h for agents, 720h for clients)")
 	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
 	return c

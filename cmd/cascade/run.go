@@ -22,7 +22,7 @@ import (
 // submitFlags say how a job is submitted.
 type submitFlags struct {
 	id       string
-	owner    string
+	tenant   string
 	priority int64
 	weight   uint32
 	hold     bool
@@ -32,9 +32,9 @@ type submitFlags struct {
 
 func (f *submitFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.id, "id", "", "name the job by this UUID, so that a repeated submit is the same job")
-	c.Flags().StringVar(&f.owner, "owner", "", "whose share of the cluster the job uses (default the user)")
+	c.Flags().StringVar(&f.tenant, "tenant", "", "tenant whose share of the cluster the job uses (default the user)")
 	c.Flags().Int64Var(&f.priority, "priority", 0, "jobs of higher priority go first")
-	c.Flags().Uint32Var(&f.weight, "weight", 1, "share of the owner, relative to others")
+	c.Flags().Uint32Var(&f.weight, "weight", 1, "weight of the tenant, relative to other tenants")
 	c.Flags().BoolVar(&f.hold, "hold", false, "do not start before cascade release")
 	c.Flags().BoolVar(&f.keep, "keep", false, "keep the job and its outputs until cascade forget: others are deleted long after their end")
 	c.Flags().StringArrayVar(&f.labels, "label", nil, "NAME=VALUE, for people; may be given several times")
@@ -51,8 +51,8 @@ func (f *submitFlags) options(dir string) ([]cascade.SubmitOption, error) {
 		}
 		opts = append(opts, cascade.WithJobID(id))
 	}
-	if f.owner != "" {
-		opts = append(opts, cascade.WithOwner(f.owner))
+	if f.tenant != "" {
+		opts = append(opts, cascade.WithTenant(f.tenant))
 	}
 	if f.hold {
 		opts = append(opts, cascade.WithHold())

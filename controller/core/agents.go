@@ -21,7 +21,7 @@ type agent struct {
 	leaving  *departure         // it leaves the cluster; nil while it stays
 	work     workload           // how much it has to do
 	weighed  bool               // it was asked how much work waits
-	backlog  *comms.Backlog     // what it said last of that; nil: nothing that still is so
+	backlog  *comms.LoadReport  // what it said last of that; nil: nothing that still is so
 	built    []uint64           // environments that it has, by planner.EnvironmentID
 	building map[buildKey]int64 // when it began to build what is not there yet
 	takes    bool               // it runs calls of other agents
@@ -43,7 +43,7 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 	a := c.agents[l.name]
 	if a == nil || a.link != l {
 		switch m.(type) {
-		case *comms.Events, *comms.Snapshot, *comms.InHand, *comms.Backlog, *comms.Spared, *comms.Where, *comms.Muster:
+		case *comms.Events, *comms.Snapshot, *comms.DrainStatus, *comms.LoadReport, *comms.StealReply, *comms.Where, *comms.GangStatus:
 			return // it was on its way when the link changed, and comes again behind Register
 		}
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("agent %s sends %T before Register", l.name, m)})
@@ -57,16 +57,16 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 		}
 	case *comms.Events:
 		c.events(a, m)
-	case *comms.InHand:
+	case *comms.DrainStatus:
 		c.inHand(a, m)
-	case *comms.Backlog:
+	case *comms.LoadReport:
 		a.backlog = m
 		c.even()
-	case *comms.Spared:
+	case *comms.StealReply:
 		c.spared(a, m)
 	case *comms.Where:
 		c.where(a, m)
-	case *comms.Muster:
+	case *comms.GangStatus:
 		c.muster(a, m)
 	default:
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("an agent sends no %T", m)})
@@ -108,15 +108,15 @@ func (c *Core) synced(a *agent) {
 	for i := range a.snapshot {
 		js := &a.snapshot[i]
 		j := c.jobs[js.Job]
-		if j != nil && j.life != js.Life {
+		if j != nil && j.life != js.JobIncarnation {
 			// Of a job that was lost before it was durable, or deleted, and submitted anew.
-			c.disown(a, j, js.Job, js.Life)
+			c.disown(a, j, js.Job, js.JobIncarnation)
 			continue
 		}
 		has[js.Job] = true
 		switch {
 		case j == nil || j.deleting:
-			c.disown(a, j, js.Job, js.Life)
+			c.disown(a, j, js.Job, js.JobIncarnation)
 		case j.atEnd():
 			c.adoptEnded(j, a, js)
 		case owns(j, a, js):
@@ -131,7 +131,7 @@ func (c *Core) synced(a *agent) {
 			}
 			c.takeUp(j, a)
 		default:
-			c.disown(a, j, js.Job, js.Life)
+			c.disown(a, j, js.Job, js.JobIncarnation)
 		}
 	}
 	if c.cfg.Passive {
@@ -191,7 +191,7 @@ func (c *Core) takeUp(j *job, a *agent) {
 		c.resume(j, a.row.Name, false)
 		return
 	}
-	c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerCancel, Reason: j.rec.Cancel})
+	c.send(a.link, &comms.Steer{Job: j.id, JobIncarnation: j.rec.JobIncarnation, Action: comms.SteerCancel, Reason: j.rec.Cancel})
 	if len(j.parts) < 2 || j.stopped() {
 		c.endUnassigned(j)
 	}
@@ -242,11 +242,11 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 	p.hear(js)
 	switch {
 	case j.rec.Cancel != "":
-		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerCancel, Reason: j.rec.Cancel})
+		c.send(a.link, &comms.Steer{Job: j.id, JobIncarnation: j.rec.JobIncarnation, Action: comms.SteerCancel, Reason: j.rec.Cancel})
 	case j.rec.Phase == comms.JobHeld:
-		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerHold})
+		c.send(a.link, &comms.Steer{Job: j.id, JobIncarnation: j.rec.JobIncarnation, Action: comms.SteerHold})
 	default:
-		c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerRelease})
+		c.send(a.link, &comms.Steer{Job: j.id, JobIncarnation: j.rec.JobIncarnation, Action: comms.SteerRelease})
 	}
 	switch {
 	case j.resuming != nil:
@@ -263,7 +263,7 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 func (c *Core) adoptEnded(j *job, a *agent, js *comms.JobState) {
 	epoch := j.lastEpoch()
 	if !j.lastOn(a.row.Name) {
-		c.disown(a, j, js.Job, js.Life)
+		c.disown(a, j, js.Job, js.JobIncarnation)
 		return
 	}
 	why := ""
@@ -274,7 +274,7 @@ func (c *Core) adoptEnded(j *job, a *agent, js *comms.JobState) {
 		why = "the job was stopped"
 	}
 	if why != "" {
-		c.send(a.link, &comms.Steer{Job: js.Job, Life: js.Life, Action: comms.SteerCancel, Reason: why})
+		c.send(a.link, &comms.Steer{Job: js.Job, JobIncarnation: js.JobIncarnation, Action: comms.SteerCancel, Reason: why})
 	}
 	c.adoptKept(j, a, js)
 	if j.live == nil || j.ending == nil { // else when the end is durable: see ended
@@ -330,7 +330,7 @@ func (c *Core) retain(j *job, a *agent) {
 		}
 	}
 	slices.SortFunc(keep, comms.DatasetRef.Compare)
-	c.send(a.link, &comms.Retain{Job: j.id, Life: j.life, Keep: keep})
+	c.send(a.link, &comms.Retain{Job: j.id, JobIncarnation: j.life, Keep: keep})
 }
 
 // goOn makes a job go on of which an agent is lost, or which has tasks for which

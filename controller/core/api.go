@@ -43,7 +43,7 @@ type (
 		Agent       bool // else a client
 		Name        string
 		Incarnation uint64
-		Owner       string // of a client: whose jobs alone it may steer; "" for any
+		Tenant      string // of a client: whose jobs alone it may steer; "" for any
 	}
 	// LinkDown: nothing goes to the link any more.
 	LinkDown struct {
@@ -122,7 +122,7 @@ type Past struct {
 	Data    []DatasetRecord // every dataset published and not lost since, sorted
 	Seen    map[string]Seen // by agent, of the job's shard
 	Batches uint64          // number of the next batch
-	Given   []Fragment      // the last of the batches
+	Given   []Assignment    // the last of the batches
 }
 
 // Earlier is what a job can take over of the one from which it resumes.
@@ -193,16 +193,16 @@ type (
 	}
 	// Warn: a job is predicted to miss deadlines; no answer.
 	Warn struct {
-		Job   comms.JobID
-		Name  string
-		Owner string
-		Text  string
+		Job    comms.JobID
+		Name   string
+		Tenant string
+		Text   string
 	}
 	// Differs: datasets were made again and differ from what they were; no answer.
 	Differs struct {
 		Job      comms.JobID
 		Name     string
-		Owner    string
+		Tenant   string
 		Text     string // which, or the first of several
 		Datasets int
 	}

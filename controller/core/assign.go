@@ -77,8 +77,8 @@ func (c *Core) begin(j *job, parts []*part) {
 
 // order is what a part of a job is told in any case.
 func (c *Core) order(j *job, k int) *comms.Assign {
-	m := &comms.Assign{Job: j.id, Life: j.rec.Life, Epoch: j.rec.Epoch, Graph: j.bytes, Dir: j.rec.Dir, Priority: j.rec.Priority,
-		Weight: j.rec.Weight, Owner: j.rec.Owner, Hold: j.rec.Phase == comms.JobHeld, Registry: j.request.Registry, Larger: c.larger(j.parts[k].agent)}
+	m := &comms.Assign{Job: j.id, JobIncarnation: j.rec.JobIncarnation, Epoch: j.rec.Epoch, Graph: j.bytes, Dir: j.rec.Dir, Priority: j.rec.Priority,
+		Weight: j.rec.Weight, Tenant: j.rec.Tenant, Hold: j.rec.Phase == comms.JobHeld, Registry: j.request.Registry, Larger: c.larger(j.parts[k].agent)}
 	if j.plan != nil {
 		j.held = j.plan.Held
 		m.Ranks, m.Fuse, m.Seconds = sentRanks(j.plan.Order()), sentPaths(j.pathsOf(k, j.plan.Fuse)), j.plan.Seconds
@@ -166,7 +166,7 @@ func (c *Core) sendKept(j *job, o *orders) {
 		m.Hold = j.rec.Phase == comms.JobHeld
 		c.sendAssign(a, j, p, m)
 		if j.rec.Cancel != "" {
-			c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerCancel, Reason: j.rec.Cancel})
+			c.send(a.link, &comms.Steer{Job: j.id, JobIncarnation: j.rec.JobIncarnation, Action: comms.SteerCancel, Reason: j.rec.Cancel})
 		}
 	}
 }

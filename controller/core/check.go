@@ -78,15 +78,15 @@ func (c *Core) checkJob(j *job) error {
 	case j.rec.Agent != "" && j.rec.Epoch == 0:
 		return fmt.Errorf("is assigned at no epoch")
 	}
-	if len(j.parts) == 0 != (j.rec.Agent == "") || len(j.parts) > 0 && j.parts[0].agent != j.rec.Agent || len(j.parts) > 1 && len(j.parts) != len(j.rec.Fragments) {
-		return fmt.Errorf("%d parts, row: agent %q, fragments %v", len(j.parts), j.rec.Agent, j.rec.Fragments)
+	if len(j.parts) == 0 != (j.rec.Agent == "") || len(j.parts) > 0 && j.parts[0].agent != j.rec.Agent || len(j.parts) > 1 && len(j.parts) != len(j.rec.Assignments) {
+		return fmt.Errorf("%d parts, row: agent %q, fragments %v", len(j.parts), j.rec.Agent, j.rec.Assignments)
 	}
 	for k, p := range j.parts {
 		if j.states != nil && c.agents[p.agent] == nil {
 			return fmt.Errorf("agent %s of part %d is not known", p.agent, k)
 		}
-		if len(j.parts) > 1 && p.incarnation != j.rec.Fragments[k].Incarnation {
-			return fmt.Errorf("agent %s: incarnation %d, row %d", p.agent, p.incarnation, j.rec.Fragments[k].Incarnation)
+		if len(j.parts) > 1 && p.incarnation != j.rec.Assignments[k].Incarnation {
+			return fmt.Errorf("agent %s: incarnation %d, row %d", p.agent, p.incarnation, j.rec.Assignments[k].Incarnation)
 		}
 	}
 	for _, w := range j.watches {

@@ -59,7 +59,7 @@ func (c *Core) submit(l *link, m *comms.Submit) {
 func (c *Core) newJob(m *comms.Submit, w waiter) {
 	c.lives++
 	j := &job{id: m.Job, life: c.cfg.Incarnation + c.lives, stage: stagePreparing, live: &live{waiters: []waiter{w}}}
-	j.rec = JobRecord{ID: m.Job, Life: j.life, Phase: comms.JobQueued, Owner: m.Owner, Priority: m.Priority, Weight: m.Weight, Dir: m.Dir,
+	j.rec = JobRecord{ID: m.Job, JobIncarnation: j.life, Phase: comms.JobQueued, Tenant: m.Tenant, Priority: m.Priority, Weight: m.Weight, Dir: m.Dir,
 		Labels: m.Labels, GraphHash: c.intern(m.GraphHash), Submitted: c.now.UnixNano(), Keep: m.Keep}
 	if m.Hold {
 		j.rec.Phase = comms.JobHeld
@@ -138,8 +138,8 @@ func (c *Core) control(l *link, m *comms.Control) {
 		return
 	}
 	// Of a job that has ended only the store knows the owner: the driver has asked it.
-	if l.owner != "" && j.live != nil && j.rec.Owner != l.owner {
-		c.reply(l, m.Req, comms.CodeDenied, fmt.Sprintf("job %s belongs to %s: its owner or an admin may do that", m.Job, j.rec.Owner))
+	if l.tenant != "" && j.live != nil && j.rec.Tenant != l.tenant {
+		c.reply(l, m.Req, comms.CodeDenied, fmt.Sprintf("job %s belongs to %s: only that tenant or an admin may do that", m.Job, j.rec.Tenant))
 		return
 	}
 	var code comms.Code

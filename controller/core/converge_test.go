@@ -51,7 +51,7 @@ type honest struct {
 type honestJob struct {
 	life    uint64
 	epoch   uint64
-	peers   []comms.Fragment
+	peers   []comms.Assignment
 	remote  map[comms.DatasetRef]string // datasets to be fetched from agents
 	run     map[dag.TaskIndex]uint32    // tasks to run, by attempt
 	done    map[dag.TaskIndex]uint32
@@ -181,7 +181,7 @@ func (c *testCluster) assign(a *honest, m *comms.Assign) {
 		j = &honestJob{done: map[dag.TaskIndex]uint32{}, data: map[comms.DatasetRef]comms.Desc{}}
 		a.jobs[m.Job] = j
 	}
-	j.life = m.Life
+	j.life = m.JobIncarnation
 	j.epoch, j.run, j.drained = m.Epoch, map[dag.TaskIndex]uint32{}, false
 	k := 0
 	for _, r := range m.Run {
@@ -305,7 +305,7 @@ func (c *testCluster) work(a *honest, id comms.JobID) {
 	if len(events) == 0 {
 		return
 	}
-	a.events = append(a.events, &comms.Events{First: a.next, Jobs: []comms.JobEvents{{Job: id, Life: j.life, Epoch: j.epoch, Events: events}}})
+	a.events = append(a.events, &comms.Events{First: a.next, Jobs: []comms.JobEvents{{Job: id, JobIncarnation: j.life, Epoch: j.epoch, Events: events}}})
 	a.next += uint64(len(events))
 	c.sendEvents(a)
 }
@@ -369,7 +369,7 @@ func (c *testCluster) connect(a *honest) {
 	c.event(Received{a.link, &comms.Register{Agent: a.name, Incarnation: a.inc, Total: comms.Resources{CPU: 2000}, LastEvent: a.next - 1}})
 	s := &comms.Snapshot{Done: true}
 	for id, j := range a.jobs {
-		js := comms.JobState{Job: id, Life: j.life, Epoch: j.epoch, Drained: j.drained && len(a.events) == 0}
+		js := comms.JobState{Job: id, JobIncarnation: j.life, Epoch: j.epoch, Drained: j.drained && len(a.events) == 0}
 		for _, ref := range j.refs() {
 			js.Datasets = append(js.Datasets, j.data[ref])
 		}

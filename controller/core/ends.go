@@ -163,7 +163,7 @@ func (c *Core) ended(j *job) {
 func (c *Core) lay(j *job, r *JobRecord) {
 	j.remains = remains{phase: r.Phase, stopped: r.Phase == comms.JobCancelled || r.Fails, keep: r.Keep, graph: r.GraphHash, agent: r.Agent, incarnation: r.Incarnation, epoch: r.Epoch,
 		ended: r.Ended, stored: r.Stored}
-	for _, f := range r.Fragments {
+	for _, f := range r.Assignments {
 		if f.Agent != r.Agent {
 			j.remains.others = append(j.remains.others, f.Agent)
 		}
@@ -186,11 +186,11 @@ func (r *remains) agents() []string {
 func (c *Core) revive(j *job) {
 	c.kept.remove(j)
 	r := &j.remains
-	j.live = &live{rec: JobRecord{ID: j.id, Life: j.life, Phase: r.phase, GraphHash: r.graph, Agent: r.agent, Incarnation: r.incarnation, Epoch: r.epoch,
+	j.live = &live{rec: JobRecord{ID: j.id, JobIncarnation: j.life, Phase: r.phase, GraphHash: r.graph, Agent: r.agent, Incarnation: r.incarnation, Epoch: r.epoch,
 		Ended: r.ended, Stored: r.stored, Keep: r.keep, Fails: r.stopped && r.phase == comms.JobFailed}}
 	if len(r.others) > 0 {
 		for _, name := range r.agents() {
-			j.rec.Fragments = append(j.rec.Fragments, Fragment{Agent: name})
+			j.rec.Assignments = append(j.rec.Assignments, Assignment{Agent: name})
 		}
 	}
 	j.parts = partsOf(&j.rec, nil)
@@ -208,7 +208,7 @@ func (c *Core) delete(j *job, p pending) {
 func (c *Core) deleted(j *job, p pending) {
 	for _, name := range j.remains.agents() {
 		if a := c.agents[name]; a != nil && a.link != nil {
-			c.send(a.link, &comms.Steer{Job: j.id, Life: j.life, Action: comms.SteerForget})
+			c.send(a.link, &comms.Steer{Job: j.id, JobIncarnation: j.life, Action: comms.SteerForget})
 		}
 	}
 	for _, told := range j.unsaid {

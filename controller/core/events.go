@@ -25,22 +25,22 @@ func (c *Core) events(a *agent, m *comms.Events) {
 			}
 		}
 		if skip := min(passed(first, seen), uint64(len(events))); skip > 0 {
-			if j != nil && j.life == je.Life {
+			if j != nil && j.life == je.JobIncarnation {
 				c.repeated(j, j.partOf(a.row.Name), je.Epoch, events[:skip])
 			}
 			first, events = first+skip, events[skip:]
 		}
 		switch {
 		case len(events) == 0:
-		case j != nil && j.deleting && j.lastOn(a.row.Name) && j.life == je.Life:
+		case j != nil && j.deleting && j.lastOn(a.row.Name) && j.life == je.JobIncarnation:
 			// It may be deleted in vain: the next controller needs the events then.
 			b.left++
 			j.unsaid = append(j.unsaid, pending{agent: a.row.Name, batch: b})
-		case j == nil || j.deleting || !j.lastOn(a.row.Name) || j.life != je.Life:
-			if !slices.ContainsFunc(strangers, func(o *comms.JobEvents) bool { return o.Job == je.Job && o.Life == je.Life }) {
+		case j == nil || j.deleting || !j.lastOn(a.row.Name) || j.life != je.JobIncarnation:
+			if !slices.ContainsFunc(strangers, func(o *comms.JobEvents) bool { return o.Job == je.Job && o.JobIncarnation == je.JobIncarnation }) {
 				strangers = append(strangers, je)
 			}
-			if j != nil && j.live != nil && !j.deleting && j.life == je.Life {
+			if j != nil && j.live != nil && !j.deleting && j.life == je.JobIncarnation {
 				// It has gone to another agent, which may not be stored yet: should this
 				// process die before, the next one has the job with this agent.
 				c.commitPart(j, a, b, onCommitted, Commit{Job: j.id})
@@ -54,7 +54,7 @@ func (c *Core) events(a *agent, m *comms.Events) {
 		}
 	}
 	for _, je := range strangers {
-		c.disown(a, c.jobs[je.Job], je.Job, je.Life)
+		c.disown(a, c.jobs[je.Job], je.Job, je.JobIncarnation)
 	}
 	if next > m.First && a.intake.take(b, next-1) {
 		c.measured(a, m.Flows)

@@ -27,17 +27,17 @@ type gathering struct {
 	job    *job
 	first  dag.TaskIndex
 	size   int
-	words  map[string]*comms.Muster // of agents: how far their members are; none: not ready. Once told to start: since then
-	turn   uint64                   // its last; 0: it had none
-	passed uint64                   // the turn that it gave up last: it comes behind others
-	begun  bool                     // they were told to start
-	doubt  bool                     // a link was lost since, perhaps with that
+	words  map[string]*comms.GangStatus // of agents: how far their members are; none: not ready. Once told to start: since then
+	turn   uint64                       // its last; 0: it had none
+	passed uint64                       // the turn that it gave up last: it comes behind others
+	begun  bool                         // they were told to start
+	doubt  bool                         // a link was lost since, perhaps with that
 }
 
 // muster takes an agent's word on its members of a gang.
-func (c *Core) muster(a *agent, m *comms.Muster) {
+func (c *Core) muster(a *agent, m *comms.GangStatus) {
 	j := c.jobs[m.Job]
-	if j == nil || j.live == nil || j.states == nil || j.life != m.Life || j.rec.Epoch != m.Epoch || c.cfg.Passive || j.partOf(a.row.Name) == nil {
+	if j == nil || j.live == nil || j.states == nil || j.life != m.JobIncarnation || j.rec.Epoch != m.Epoch || c.cfg.Passive || j.partOf(a.row.Name) == nil {
 		return // of what is past
 	}
 	if why := wrongMuster(j.graph, m); why != "" {
@@ -46,7 +46,7 @@ func (c *Core) muster(a *agent, m *comms.Muster) {
 	}
 	g := j.gatherings[m.Task]
 	if g == nil {
-		g = &gathering{job: j, first: m.Task, words: map[string]*comms.Muster{}}
+		g = &gathering{job: j, first: m.Task, words: map[string]*comms.GangStatus{}}
 		_, g.size = j.graph.GangOf(m.Task)
 		if j.gatherings == nil {
 			j.gatherings = map[dag.TaskIndex]*gathering{}
@@ -55,12 +55,12 @@ func (c *Core) muster(a *agent, m *comms.Muster) {
 	}
 	c.mustered = true
 	switch {
-	case m.State == comms.MusterNot:
+	case m.State == comms.GangWaiting:
 		delete(g.words, a.row.Name) // of one that was told to start: it starts
-	case m.State == comms.MusterHeld && m.Turn == g.turn && g.begun && !g.doubt: // it is about to be told
-	case m.State == comms.MusterHeld && (m.Turn != g.turn || c.turn != g) && !g.begun:
+	case m.State == comms.GangReserved && m.Turn == g.turn && g.begun && !g.doubt: // it is about to be told
+	case m.State == comms.GangReserved && (m.Turn != g.turn || c.turn != g) && !g.begun:
 		delete(g.words, a.row.Name)
-		c.call(g, a, comms.GatherPass, m.Turn, nil)
+		c.call(g, a, comms.GangAbort, m.Turn, nil)
 	default:
 		g.words[a.row.Name] = m
 		if c.findSplits(j) {
@@ -70,7 +70,7 @@ func (c *Core) muster(a *agent, m *comms.Muster) {
 }
 
 // wrongMuster tells what makes no sense in an agent's word.
-func wrongMuster(g *dag.Graph, m *comms.Muster) string {
+func wrongMuster(g *dag.Graph, m *comms.GangStatus) string {
 	if int(m.Task) >= g.NumTasks() {
 		return fmt.Sprintf("a gang of task number %d, of %d", m.Task, g.NumTasks())
 	}
@@ -78,7 +78,7 @@ func wrongMuster(g *dag.Graph, m *comms.Muster) string {
 	switch {
 	case size == 0 || first != m.Task:
 		return fmt.Sprintf("task number %d is not the first of a gang", m.Task)
-	case m.State < comms.MusterNot || m.State > comms.MusterStarted:
+	case m.State < comms.GangWaiting || m.State > comms.GangStarted:
 		return fmt.Sprintf("the members of a gang are in state %d", m.State)
 	case len(m.Members) > size:
 		return fmt.Sprintf("%d members of a gang of %d", len(m.Members), size)
@@ -111,8 +111,8 @@ func (c *Core) findSplits(j *job) (found bool) {
 func (g *gathering) isSplit() bool {
 	waits, started := false, g.begun
 	for _, m := range g.words {
-		waits = waits || m.State != comms.MusterStarted
-		started = started || m.State == comms.MusterStarted
+		waits = waits || m.State != comms.GangStarted
+		started = started || m.State == comms.GangStarted
 	}
 	return waits && (started || slices.ContainsFunc(gangOf(g.job.graph, g.first), func(t dag.TaskIndex) bool { return g.job.states.get(t) == TaskDone }))
 }
@@ -154,7 +154,7 @@ func (c *Core) goes(g *gathering) bool {
 func (g *gathering) ready(all []hosting) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(h hosting) bool {
 		m := g.words[h.agent.row.Name]
-		return m == nil || m.State == comms.MusterStarted
+		return m == nil || m.State == comms.GangStarted
 	})
 }
 
@@ -168,7 +168,7 @@ func (c *Core) gather() {
 			}
 			c.turns++
 			c.turn.turn = c.turns
-			c.callAll(c.turn, comms.GatherHold, nil)
+			c.callAll(c.turn, comms.GangReserve, nil)
 		}
 		if !c.advance(c.turn) {
 			return // some wait for what they lack
@@ -184,7 +184,7 @@ func (c *Core) advance(g *gathering) (over bool) {
 	}
 	all := c.hosts(g)
 	if !g.ready(all) {
-		c.callAll(g, comms.GatherPass, nil)
+		c.callAll(g, comms.GangAbort, nil)
 		g.passed = g.turn
 		clear(g.words)
 		return true
@@ -195,7 +195,7 @@ func (c *Core) advance(g *gathering) (over bool) {
 	}
 	g.begun = true
 	clear(g.words)
-	c.callAll(g, comms.GatherStart, members)
+	c.callAll(g, comms.GangStart, members)
 	return true
 }
 
@@ -206,7 +206,7 @@ func (g *gathering) members(all []hosting) (out []string) {
 		m := g.words[h.agent.row.Name]
 		from := at[h.agent]
 		at[h.agent] += h.members
-		if m.State != comms.MusterHeld || at[h.agent] > len(m.Members) {
+		if m.State != comms.GangReserved || at[h.agent] > len(m.Members) {
 			return nil
 		}
 		out = append(out, m.Members[from:from+h.members]...)
@@ -233,7 +233,7 @@ func (c *Core) nextTurn() (best *gathering) {
 }
 
 // callAll tells all who have members of a gang what to do.
-func (c *Core) callAll(g *gathering, step comms.GatherStep, members []string) {
+func (c *Core) callAll(g *gathering, step comms.GangStep, members []string) {
 	for k, p := range g.job.parts {
 		has := slices.ContainsFunc(gangOf(g.job.graph, g.first), func(t dag.TaskIndex) bool { return g.job.ownerOf(t) == k })
 		if a := c.here(p); has && a != nil {
@@ -242,8 +242,8 @@ func (c *Core) callAll(g *gathering, step comms.GatherStep, members []string) {
 	}
 }
 
-func (c *Core) call(g *gathering, a *agent, step comms.GatherStep, turn uint64, members []string) {
-	c.send(a.link, &comms.Gather{Job: g.job.id, Life: g.job.life, Epoch: g.job.rec.Epoch, Task: g.first, Step: step, Turn: turn, Members: members})
+func (c *Core) call(g *gathering, a *agent, step comms.GangStep, turn uint64, members []string) {
+	c.send(a.link, &comms.GangCommand{Job: g.job.id, JobIncarnation: g.job.life, Epoch: g.job.rec.Epoch, Task: g.first, Step: step, Turn: turn, Members: members})
 }
 
 // unmustered forgets what an agent has said of gangs: it is away.

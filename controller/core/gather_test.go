@@ -16,8 +16,8 @@ import (
 // holder is an agent with room for its members of one gang at a time.
 type holder struct {
 	name  string
-	in    []*comms.Gather
-	out   []*comms.Muster
+	in    []*comms.GangCommand
+	out   []*comms.GangStatus
 	parts map[dag.TaskIndex]*holding // by gang
 	bound dag.TaskIndex              // the gang that it holds all for
 	busy  bool                       // it does
@@ -27,8 +27,8 @@ type holder struct {
 type holding struct {
 	members int
 	able    bool // they could start
-	said    comms.MusterState
-	told    comms.GatherStep
+	said    comms.GangState
+	told    comms.GangStep
 	turn    uint64
 }
 
@@ -56,7 +56,7 @@ func newGatherers(rt *rapid.T) *gatherers {
 	}
 	w.c.started = true
 	w.j = &job{id: testJob("1"), life: 1, stage: stageActive, durable: true, live: &live{graph: g, states: NewStates(g), request: &comms.Submit{}}}
-	w.j.rec = JobRecord{ID: w.j.id, Life: 1, Phase: comms.JobRunning, Epoch: 1}
+	w.j.rec = JobRecord{ID: w.j.id, JobIncarnation: 1, Phase: comms.JobRunning, Epoch: 1}
 	w.c.jobs[w.j.id], w.c.running[w.j.id] = w.j, w.j
 	var parts []*part
 	for i := range 3 {
@@ -93,7 +93,7 @@ func newGatherers(rt *rapid.T) *gatherers {
 func (w *gatherers) step(ev Event) {
 	for _, a := range w.c.Step(time.Unix(1000, 0), ev) {
 		s, is := a.(Send)
-		if m, ok := s.Msg.(*comms.Gather); is && ok {
+		if m, ok := s.Msg.(*comms.GangCommand); is && ok {
 			to := w.agents[s.Link-1]
 			to.in = append(to.in, m)
 		}
@@ -104,30 +104,30 @@ func (w *gatherers) step(ev Event) {
 func (w *gatherers) say(a *holder) {
 	for _, first := range w.gangs {
 		h := a.parts[first]
-		if h == nil || h.told == comms.GatherStart {
+		if h == nil || h.told == comms.GangStart {
 			continue
 		}
-		if h.able && h.told == comms.GatherHold && !a.busy {
+		if h.able && h.told == comms.GangReserve && !a.busy {
 			a.busy, a.bound = true, first
 		}
-		want := comms.MusterNot
+		want := comms.GangWaiting
 		switch {
 		case h.able && a.busy && a.bound == first:
-			want = comms.MusterHeld
+			want = comms.GangReserved
 		case h.able:
-			want = comms.MusterReady
+			want = comms.GangReady
 		}
-		if want == h.said || want == comms.MusterNot && h.said == 0 {
+		if want == h.said || want == comms.GangWaiting && h.said == 0 {
 			continue
 		}
-		m := &comms.Muster{Job: w.j.id, Life: 1, Epoch: 1, Task: first, State: want}
-		if want == comms.MusterHeld {
+		m := &comms.GangStatus{Job: w.j.id, JobIncarnation: 1, Epoch: 1, Task: first, State: want}
+		if want == comms.GangReserved {
 			m.Turn = h.turn
 			for i := range h.members {
 				m.Members = append(m.Members, fmt.Sprintf("%s:%d.%d", a.name, h.turn, i))
 			}
 		}
-		if h.said = want; want == comms.MusterNot && !(a.busy && a.bound == first) {
+		if h.said = want; want == comms.GangWaiting && !(a.busy && a.bound == first) {
 			h.told = 0
 		}
 		a.out = append(a.out, m)
@@ -142,9 +142,9 @@ func (w *gatherers) hear(a *holder) {
 	h := a.parts[m.Task]
 	holds := a.busy && a.bound == m.Task
 	switch m.Step {
-	case comms.GatherHold:
-		h.said, h.told, h.turn = comms.MusterReady, m.Step, m.Turn
-	case comms.GatherStart:
+	case comms.GangReserve:
+		h.said, h.told, h.turn = comms.GangReady, m.Step, m.Turn
+	case comms.GangStart:
 		if !holds || h.turn != m.Turn {
 			w.rt.Fatalf("%s is told to start members of gang %d in turn %d: it holds nothing for them", a.name, m.Task, m.Turn)
 		}
@@ -157,7 +157,7 @@ func (w *gatherers) hear(a *holder) {
 			}
 		}
 		h.told, a.busy = m.Step, false // they end at once
-	case comms.GatherPass:
+	case comms.GangAbort:
 		if h.turn == m.Turn || h.told == 0 {
 			if h.said, h.told = 0, 0; holds {
 				a.busy = false
@@ -172,7 +172,7 @@ func (w *gatherers) started(first dag.TaskIndex) (n, of int) {
 	for _, a := range w.agents {
 		if h := a.parts[first]; h != nil {
 			of++
-			if h.told == comms.GatherStart {
+			if h.told == comms.GangStart {
 				n++
 			}
 		}
@@ -237,18 +237,18 @@ func TestWrongMuster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
-		m    comms.Muster
+		m    comms.GangStatus
 		want string
 	}{
-		{comms.Muster{Task: 1, State: comms.MusterReady}, ""},
-		{comms.Muster{Task: 1, State: comms.MusterHeld, Members: []string{"h1:1", "[::1]:2"}}, ""},
-		{comms.Muster{Task: 3, State: comms.MusterReady}, "a gang of task number 3, of 3"},
-		{comms.Muster{Task: 0, State: comms.MusterReady}, "task number 0 is not the first of a gang"},
-		{comms.Muster{Task: 2, State: comms.MusterReady}, "task number 2 is not the first of a gang"},
-		{comms.Muster{Task: 1}, "the members of a gang are in state 0"},
-		{comms.Muster{Task: 1, State: comms.MusterStarted + 1}, "the members of a gang are in state 5"},
-		{comms.Muster{Task: 1, State: comms.MusterHeld, Members: []string{"h1:1", "h1:2", "h1:3"}}, "3 members of a gang of 2"},
-		{comms.Muster{Task: 1, State: comms.MusterHeld, Members: []string{"h1:1,h2:2"}}, `a member of a gang is reached at "h1:1,h2:2": want host:port`},
+		{comms.GangStatus{Task: 1, State: comms.GangReady}, ""},
+		{comms.GangStatus{Task: 1, State: comms.GangReserved, Members: []string{"h1:1", "[::1]:2"}}, ""},
+		{comms.GangStatus{Task: 3, State: comms.GangReady}, "a gang of task number 3, of 3"},
+		{comms.GangStatus{Task: 0, State: comms.GangReady}, "task number 0 is not the first of a gang"},
+		{comms.GangStatus{Task: 2, State: comms.GangReady}, "task number 2 is not the first of a gang"},
+		{comms.GangStatus{Task: 1}, "the members of a gang are in state 0"},
+		{comms.GangStatus{Task: 1, State: comms.GangStarted + 1}, "the members of a gang are in state 5"},
+		{comms.GangStatus{Task: 1, State: comms.GangReserved, Members: []string{"h1:1", "h1:2", "h1:3"}}, "3 members of a gang of 2"},
+		{comms.GangStatus{Task: 1, State: comms.GangReserved, Members: []string{"h1:1,h2:2"}}, `a member of a gang is reached at "h1:1,h2:2": want host:port`},
 	} {
 		if got := wrongMuster(g, &tt.m); got != tt.want {
 			t.Errorf("%+v: it says %q, want %q", tt.m, got, tt.want)

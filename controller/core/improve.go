@@ -85,7 +85,7 @@ func (c *Core) rerank(j *job, old, now *planner.Plan) {
 	}
 	for _, part := range j.parts {
 		if a := c.here(part); a != nil && part.told == j.rec.Epoch {
-			c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerRank, Reason: now.Method, Epoch: j.rec.Epoch, Ranks: ranks})
+			c.send(a.link, &comms.Steer{Job: j.id, JobIncarnation: j.rec.JobIncarnation, Action: comms.SteerRank, Reason: now.Method, Epoch: j.rec.Epoch, Ranks: ranks})
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (c *Core) warnLate(j *job, p *planner.Plan) {
 	j.late = text
 	c.touch(j)
 	if text != "" {
-		c.emit(Warn{Job: j.id, Name: j.graph.Name, Owner: j.rec.Owner, Text: text})
+		c.emit(Warn{Job: j.id, Name: j.graph.Name, Tenant: j.rec.Tenant, Text: text})
 	}
 }
 

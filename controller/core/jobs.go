@@ -23,7 +23,7 @@ const (
 // million, only what remains: the store has the rest.
 type job struct {
 	id       comms.JobID
-	life     uint64 // see JobRecord.Life
+	life     uint64 // see JobRecord.JobIncarnation
 	stage    stage
 	durable  bool
 	deleting bool
@@ -430,7 +430,7 @@ func (j *job) wanted(r comms.DatasetRef) bool {
 
 // loaded takes in a job from the store.
 func (c *Core) loaded(ev *Loaded) {
-	j := &job{id: ev.Row.ID, life: ev.Row.Life, durable: true}
+	j := &job{id: ev.Row.ID, life: ev.Row.JobIncarnation, durable: true}
 	c.jobs[j.id] = j
 	if ev.Row.Phase.Final() {
 		if ev.Past != nil {

@@ -68,7 +68,7 @@ func (c *Core) othersMayCome() bool {
 }
 
 // inHand takes the word of an agent that leaves.
-func (c *Core) inHand(a *agent, m *comms.InHand) {
+func (c *Core) inHand(a *agent, m *comms.DrainStatus) {
 	if !m.Leaving || c.cfg.Passive {
 		return
 	}
@@ -83,7 +83,7 @@ func (c *Core) inHand(a *agent, m *comms.InHand) {
 	c.changed()
 	for i := range m.Jobs {
 		h := &m.Jobs[i]
-		a.leaving.held[h.Job] = inHand{life: h.Life, tasks: h.Held}
+		a.leaving.held[h.Job] = inHand{life: h.JobIncarnation, tasks: h.Held}
 	}
 	c.departs = true
 	c.reconsider()
@@ -130,7 +130,7 @@ func (c *Core) held(j *job, p *part, t dag.TaskIndex) bool {
 		return false
 	}
 	h := a.leaving.held[j.id]
-	return h.life == j.rec.Life && !contains(h.over, t) && slices.ContainsFunc(h.tasks, func(r comms.Range) bool { return r.First <= t && t <= r.Last })
+	return h.life == j.rec.JobIncarnation && !contains(h.over, t) && slices.ContainsFunc(h.tasks, func(r comms.Range) bool { return r.First <= t && t <= r.Last })
 }
 
 // startOver takes tasks from agents that leave although they have begun them:
@@ -148,7 +148,7 @@ func (c *Core) startOver(j *job, tasks []dag.TaskIndex) {
 // holds tells whether anything that an agent which leaves has begun of a job has not ended.
 func (c *Core) holds(j *job, p *part) bool {
 	h := c.agents[p.agent].leaving.held[j.id]
-	if h.life != j.rec.Life {
+	if h.life != j.rec.JobIncarnation {
 		return false
 	}
 	for _, r := range h.tasks {
@@ -296,7 +296,7 @@ func (c *Core) dismissAll() {
 			c.departs = true
 		default:
 			a.leaving.dismissed = true
-			c.send(a.link, &comms.Dismiss{Done: true})
+			c.send(a.link, &comms.DrainAgent{Done: true})
 		}
 	}
 }
@@ -323,6 +323,6 @@ func (c *Core) drain(m *comms.Drain) (comms.Code, string) {
 	case a.link == nil:
 		return comms.CodeUnavailable, "agent " + m.Agent + " is away: what it had of jobs goes to others after the grace"
 	}
-	c.send(a.link, &comms.Dismiss{Grace: m.Grace, Reason: m.Reason})
+	c.send(a.link, &comms.DrainAgent{Grace: m.Grace, Reason: m.Reason})
 	return comms.CodeOK, ""
 }

@@ -14,7 +14,7 @@ type link struct {
 	id          LinkID
 	agent       bool
 	name        string
-	owner       string // see LinkUp
+	tenant      string // see LinkUp
 	incarnation uint64
 	full        bool
 	closing     bool
@@ -23,7 +23,7 @@ type link struct {
 }
 
 func (c *Core) linkUp(ev LinkUp) {
-	c.links[ev.Link] = &link{id: ev.Link, agent: ev.Agent, name: ev.Name, owner: ev.Owner, incarnation: ev.Incarnation}
+	c.links[ev.Link] = &link{id: ev.Link, agent: ev.Agent, name: ev.Name, tenant: ev.Tenant, incarnation: ev.Incarnation}
 }
 
 func (c *Core) linkDown(ev LinkDown) {

@@ -40,17 +40,17 @@ func (p *part) hear(js *comms.JobState) {
 }
 
 // partsOf returns the parts of a job as they were stored.
-func partsOf(r *JobRecord, given []Fragment) []*part {
+func partsOf(r *JobRecord, given []Assignment) []*part {
 	if r.Agent == "" {
 		return nil
 	}
-	if len(r.Fragments) == 0 {
+	if len(r.Assignments) == 0 {
 		return []*part{{agent: r.Agent, incarnation: r.Incarnation}}
 	}
-	out := make([]*part, len(r.Fragments))
-	for i, f := range r.Fragments {
+	out := make([]*part, len(r.Assignments))
+	for i, f := range r.Assignments {
 		out[i] = &part{agent: f.Agent, incarnation: f.Incarnation, from: f.From}
-		if k := slices.IndexFunc(given, func(g Fragment) bool { return g.Agent == f.Agent }); k >= 0 {
+		if k := slices.IndexFunc(given, func(g Assignment) bool { return g.Agent == f.Agent }); k >= 0 {
 			out[i].run = given[k].Run
 		}
 	}
@@ -61,25 +61,25 @@ func partsOf(r *JobRecord, given []Fragment) []*part {
 func (j *job) setParts(parts []*part) {
 	j.parts, j.owner = parts, nil
 	j.hadMany = j.hadMany || len(parts) > 1
-	j.rec.Agent, j.rec.Incarnation, j.rec.Fragments = "", 0, nil
+	j.rec.Agent, j.rec.Incarnation, j.rec.Assignments = "", 0, nil
 	if len(parts) == 0 {
 		return
 	}
 	j.rec.Agent, j.rec.Incarnation = parts[0].agent, parts[0].incarnation
 	if len(parts) > 1 || parts[0].from > 1 { // its agent may have had it before, and say so to the next controller
 		for _, p := range parts {
-			j.rec.Fragments = append(j.rec.Fragments, Fragment{Agent: p.agent, Incarnation: p.incarnation, From: p.from})
+			j.rec.Assignments = append(j.rec.Assignments, Assignment{Agent: p.agent, Incarnation: p.incarnation, From: p.from})
 		}
 	}
 }
 
 // given lists who has which tasks, for the store; nil of a job on one agent.
-func given(parts []*part) (out []Fragment) {
+func given(parts []*part) (out []Assignment) {
 	if len(parts) < 2 {
 		return nil
 	}
 	for _, p := range parts {
-		out = append(out, Fragment{Agent: p.agent, Incarnation: p.incarnation, From: p.from, Run: p.run})
+		out = append(out, Assignment{Agent: p.agent, Incarnation: p.incarnation, From: p.from, Run: p.run})
 	}
 	return out
 }
@@ -196,7 +196,7 @@ func (c *Core) here(p *part) *agent {
 func (c *Core) forget(j *job, why string) {
 	for _, p := range j.parts {
 		if a := c.agents[p.agent]; a != nil && a.link != nil {
-			c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: comms.SteerForget, Reason: why})
+			c.send(a.link, &comms.Steer{Job: j.id, JobIncarnation: j.rec.JobIncarnation, Action: comms.SteerForget, Reason: why})
 		}
 	}
 }
@@ -218,7 +218,7 @@ func (c *Core) forgetFormer(j *job, former []*part) {
 			j.former = slices.DeleteFunc(j.former, func(o *part) bool { return o == p })
 		}
 		if a := c.agents[p.agent]; a != nil && a.link != nil {
-			c.send(a.link, &comms.Steer{Job: j.id, Life: j.life, Action: comms.SteerForget, Reason: "it has been taken from this agent"})
+			c.send(a.link, &comms.Steer{Job: j.id, JobIncarnation: j.life, Action: comms.SteerForget, Reason: "it has been taken from this agent"})
 		}
 	}
 }
@@ -235,7 +235,7 @@ func (c *Core) disown(a *agent, j *job, id comms.JobID, life uint64) {
 	if j != nil && j.life == life && (j.formerly(a.row.Name) || j.deleting && j.lastOn(a.row.Name)) {
 		return
 	}
-	c.send(a.link, &comms.Steer{Job: id, Life: life, Action: comms.SteerForget})
+	c.send(a.link, &comms.Steer{Job: id, JobIncarnation: life, Action: comms.SteerForget})
 }
 
 // steer tells all agents that work on a job, and are there, to change its course;
@@ -246,7 +246,7 @@ func (c *Core) steer(j *job, action comms.SteerAction, why string) (told int) {
 	}
 	for _, p := range j.parts {
 		if a := c.here(p); a != nil {
-			c.send(a.link, &comms.Steer{Job: j.id, Life: j.rec.Life, Action: action, Reason: why})
+			c.send(a.link, &comms.Steer{Job: j.id, JobIncarnation: j.rec.JobIncarnation, Action: action, Reason: why})
 			told++
 		}
 	}

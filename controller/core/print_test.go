@@ -235,13 +235,13 @@ func (w *world) message(m comms.Message) string {
 		return s
 	case *comms.Meet:
 		return "Meet " + m.Host.Agent
-	case *comms.Gather:
+	case *comms.GangCommand:
 		s := fmt.Sprintf("Gather %s epoch=%d task=%d %s turn=%d", jobName(m.Job), m.Epoch, m.Task, [...]string{"", "hold", "start", "pass"}[m.Step], m.Turn)
 		if len(m.Members) > 0 {
 			s += " " + strings.Join(m.Members, ",")
 		}
 		return s
-	case *comms.Spare:
+	case *comms.StealRequest:
 		return fmt.Sprintf("Spare %s epoch=%d share=%.2f least=%v", jobName(m.Job), m.Epoch, m.Share, m.Least)
 	case *comms.Located:
 		var names []string

@@ -410,7 +410,7 @@ func (c *Core) report(j *job, b *Batch) *comms.TaskError {
 		j.rec.Differing = text
 	}
 	j.rec.Differs += uint64(len(found))
-	c.emit(Differs{Job: j.id, Name: j.graph.Name, Owner: j.rec.Owner, Text: text, Datasets: len(found)})
+	c.emit(Differs{Job: j.id, Name: j.graph.Name, Tenant: j.rec.Tenant, Text: text, Datasets: len(found)})
 	if j.graph.Rebuilt != dag.RebuiltFail {
 		return nil
 	}

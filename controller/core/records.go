@@ -13,40 +13,40 @@ import (
 
 // JobRecord is the row of a job. Times are wall-clock nanoseconds.
 type JobRecord struct {
-	ID          comms.JobID
-	Name        string
-	Phase       comms.JobPhase
-	Owner       string
-	Priority    int64
-	Weight      uint32
-	Dir         string
-	Labels      []string
-	GraphHash   comms.Hash
-	Submitted   int64
-	Started     int64
-	Ended       int64
-	Epoch       uint64 // of the last Assign
-	Agent       string // that the job was assigned to; "" not yet
-	Incarnation uint64 // of that agent when it was assigned
-	Batches     uint64 // batches stored; the next batch's number
-	Cancel      string // why it is being cancelled; "" it is not
-	Error       *comms.TaskError
-	Totals      Totals
-	Life        uint64              // of the job's ID: another submit of it, after this job was deleted, is another life
-	Groups      []comms.GroupCounts // only once the job has ended: until then they follow from the batches
-	Stored      uint64              // bytes that the store was given for the job, without its graph
-	Keep        bool                // it is never deleted by itself
-	Fragments   []Fragment          // of a job on several agents, or on one that came in later: who they are, without their tasks (see Batch.Given); the first is Agent
-	Homeless    bool                // no agent that is there can run some of its tasks
-	Ran         int64               // nanoseconds that it ran before it had ended and was run again; Started is of the last time
-	Packages    []comms.Hash        // that its environments name: they are kept as long as the job is
-	Fails       bool                // it is being cancelled because it fails
-	Differs     uint64              // datasets that were made again and differ from what they were, also before the job ran again
-	Differing   string              // the first of them
+	ID             comms.JobID
+	Name           string
+	Phase          comms.JobPhase
+	Tenant         string
+	Priority       int64
+	Weight         uint32
+	Dir            string
+	Labels         []string
+	GraphHash      comms.Hash
+	Submitted      int64
+	Started        int64
+	Ended          int64
+	Epoch          uint64 // of the last Assign
+	Agent          string // that the job was assigned to; "" not yet
+	Incarnation    uint64 // of that agent when it was assigned
+	Batches        uint64 // batches stored; the next batch's number
+	Cancel         string // why it is being cancelled; "" it is not
+	Error          *comms.TaskError
+	Totals         Totals
+	JobIncarnation uint64              // of the job's ID: another submit of it, after this job was deleted, is another life
+	Groups         []comms.GroupCounts // only once the job has ended: until then they follow from the batches
+	Stored         uint64              // bytes that the store was given for the job, without its graph
+	Keep           bool                // it is never deleted by itself
+	Assignments    []Assignment        // of a job on several agents, or on one that came in later: who they are, without their tasks (see Batch.Given); the first is Agent
+	Homeless       bool                // no agent that is there can run some of its tasks
+	Ran            int64               // nanoseconds that it ran before it had ended and was run again; Started is of the last time
+	Packages       []comms.Hash        // that its environments name: they are kept as long as the job is
+	Fails          bool                // it is being cancelled because it fails
+	Differs        uint64              // datasets that were made again and differ from what they were, also before the job ran again
+	Differing      string              // the first of them
 }
 
-// Fragment is the tasks of a job that one of several agents runs.
-type Fragment struct {
+// Assignment is the tasks of a job that one of several agents runs.
+type Assignment struct {
 	Agent       string
 	Incarnation uint64 // of that agent when it was assigned
 	From        uint64 // epoch at which the agent came in: what it says of an earlier one is of a fragment that it lost
@@ -76,7 +76,7 @@ type Batch struct {
 	First       uint64        // agent's number of the first event
 	Events      []comms.Event // of a decision: ends of tasks that nobody needs any more
 	Moved       []comms.Range // tasks that another agent gets: they start over there, and what was said of them up to Epoch counts no more
-	Given       []Fragment    // who has which tasks from now on, when they are several
+	Given       []Assignment  // who has which tasks from now on, when they are several
 	Reasons     []Reason      // why tasks of a job that resumes from an earlier one run
 	Granting    Granting      // how what starts over is numbered
 	Cancelled   []comms.Range // tasks that end with their cancelled job, and Why: no agent does so

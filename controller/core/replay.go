@@ -12,8 +12,8 @@ import (
 // Replay rebuilds what is known of a job from its batches: call Add for each in order.
 type Replay struct {
 	States  *States
-	Batches uint64     // number of the next batch
-	Given   []Fragment // who has which tasks, as decided last
+	Batches uint64       // number of the next batch
+	Given   []Assignment // who has which tasks, as decided last
 	data    map[comms.DatasetRef]DatasetRecord
 }
 

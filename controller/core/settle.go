@@ -376,10 +376,10 @@ func (c *Core) common(j *job, run []dag.TaskIndex, data map[comms.DatasetRef]Dat
 }
 
 // peersOf lists the other parts for one.
-func (c *Core) peersOf(parts []*part, k int) (out []comms.Fragment) {
+func (c *Core) peersOf(parts []*part, k int) (out []comms.Assignment) {
 	for i, p := range parts {
 		if i != k {
-			out = append(out, comms.Fragment{Agent: p.agent, Incarnation: p.incarnation, Addresses: c.agents[p.agent].row.Addresses, Run: p.run})
+			out = append(out, comms.Assignment{Agent: p.agent, Incarnation: p.incarnation, Addresses: c.agents[p.agent].row.Addresses, Run: p.run})
 		}
 	}
 	return out

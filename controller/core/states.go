@@ -301,7 +301,7 @@ func (s *States) Apply(e *comms.Event) bool {
 	}
 	s.published(e)
 	switch e.Kind {
-	case comms.EventReady, comms.EventTakenBack:
+	case comms.EventReady, comms.EventReclaimed:
 		s.put(e.Task, TaskReady)
 	case comms.EventStarted:
 		s.put(e.Task, TaskRunning)

@@ -54,7 +54,7 @@ func (c *Core) weighAll() {
 	for _, a := range all {
 		if len(all) > 1 && !a.weighed {
 			a.weighed = true
-			c.send(a.link, &comms.Weigh{Every: int64(min(c.cfg.Steal, weighEvery))})
+			c.send(a.link, &comms.LoadSubscribe{Every: int64(min(c.cfg.Steal, weighEvery))})
 		}
 	}
 }
@@ -115,9 +115,9 @@ func (c *Core) takes(a *agent) bool {
 
 // mayMove tells whether tasks of a job may change hands: all who work on it are
 // there and agree on its epoch, and nothing else happens to it.
-func (c *Core) mayMove(j *job, l *comms.JobBacklog) bool {
+func (c *Core) mayMove(j *job, l *comms.JobLoad) bool {
 	if j == nil || j.live == nil || j.stage != stageActive || !j.durable || j.assign != nil || j.ending != nil || j.deleting || j.spare != nil ||
-		j.rec.Cancel != "" || j.rec.Phase != comms.JobRunning || j.life != l.Life || j.rec.Epoch != l.Epoch || len(j.takes) > 0 || j.rec.Homeless {
+		j.rec.Cancel != "" || j.rec.Phase != comms.JobRunning || j.life != l.JobIncarnation || j.rec.Epoch != l.Epoch || len(j.takes) > 0 || j.rec.Homeless {
 		return false
 	}
 	if slices.ContainsFunc(j.parts, func(p *part) bool { return c.here(p) == nil || p.told != j.rec.Epoch || c.moves(p) }) {
@@ -146,7 +146,7 @@ func (c *Core) ask(j *job, giver *agent, idle []*agent, seconds float64) bool {
 		return false
 	}
 	j.spare = &spare{giver: giver.row.Name, taker: taker.row.Name, asked: c.now}
-	c.send(giver.link, &comms.Spare{Job: j.id, Life: j.life, Epoch: j.rec.Epoch, Share: part / seconds, Least: least,
+	c.send(giver.link, &comms.StealRequest{Job: j.id, JobIncarnation: j.life, Epoch: j.rec.Epoch, Share: part / seconds, Least: least,
 		Bandwidth: cmp.Or(taker.work.told.Bandwidth, c.cfg.Bandwidth, planner.DefaultBandwidth),
 		Total:     taker.row.Total, Platform: taker.row.Platform})
 	return true
@@ -154,9 +154,9 @@ func (c *Core) ask(j *job, giver *agent, idle []*agent, seconds float64) bool {
 
 // spared takes an agent's word that it has set tasks aside. Of an epoch that is past
 // it is nothing; what nobody asked for, or asks for any more, it may keep.
-func (c *Core) spared(a *agent, m *comms.Spared) {
+func (c *Core) spared(a *agent, m *comms.StealReply) {
 	j := c.jobs[m.Job]
-	if j == nil || j.live == nil || j.life != m.Life || j.rec.Epoch != m.Epoch || c.cfg.Passive {
+	if j == nil || j.live == nil || j.life != m.JobIncarnation || j.rec.Epoch != m.Epoch || c.cfg.Passive {
 		return
 	}
 	if err := checkHeld(m.Tasks); err != nil {
@@ -186,7 +186,7 @@ func (c *Core) spared(a *agent, m *comms.Spared) {
 
 // keep tells an agent that what it has set aside is its own.
 func (c *Core) keep(j *job, a *agent) {
-	c.send(a.link, &comms.Spare{Job: j.id, Life: j.life, Epoch: j.rec.Epoch})
+	c.send(a.link, &comms.StealRequest{Job: j.id, JobIncarnation: j.life, Epoch: j.rec.Epoch})
 }
 
 // giveUp ends a move that did not come to a new epoch.

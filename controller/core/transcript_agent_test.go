@@ -65,7 +65,7 @@ func (w *world) up(d *datadriven.TestData, who string) {
 				}
 			}
 		}
-		js.Life = w.life(js.Job, life)
+		js.JobIncarnation = w.life(js.Job, life)
 		w.step(Received{w.next, &comms.Snapshot{Jobs: []comms.JobState{js}}})
 	}
 	w.step(Received{w.next, &comms.Snapshot{Done: true}})
@@ -75,7 +75,7 @@ func (w *world) up(d *datadriven.TestData, who string) {
 // "finished b bytes=B read=a.x:A" (what it has made, and read of which dataset),
 // "published g elements=2", "streamend g count=2", "lost a.x", "lost g element=1", "building e at=1", "building e waits=why", "built e at=4", "drained".
 func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, error) {
-	m := &comms.Events{First: number(arg(d, "first", "1")), Jobs: []comms.JobEvents{{Job: job, Life: w.life(job, arg(d, "life", "")),
+	m := &comms.Events{First: number(arg(d, "first", "1")), Jobs: []comms.JobEvents{{Job: job, JobIncarnation: w.life(job, arg(d, "life", "")),
 		Epoch: number(arg(d, "epoch", strconv.FormatUint(w.assigned[job].Epoch, 10)))}}}
 	kinds := map[string]comms.EventKind{"ready": comms.EventReady, "started": comms.EventStarted, "published": comms.EventPublished, "finished": comms.EventFinished,
 		"retry": comms.EventRetry, "failed": comms.EventFailed, "skipped": comms.EventSkipped, "cancelled": comms.EventCancelled,

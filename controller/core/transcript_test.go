@@ -358,26 +358,26 @@ func (w *world) run(d *datadriven.TestData) error {
 		}
 		w.settle(who)
 	case "leave":
-		m := &comms.InHand{Leaving: true, Gone: has(d, "gone")}
+		m := &comms.DrainStatus{Leaving: true, Gone: has(d, "gone")}
 		for l := range strings.Lines(d.Input) {
 			var r comms.Range
 			if _, err := fmt.Sscanf(l, "%d to %d", &r.First, &r.Last); err != nil {
 				return err
 			}
 			if len(m.Jobs) == 0 {
-				m.Jobs = []comms.JobInHand{{Job: job, Life: w.c.jobs[job].rec.Life}}
+				m.Jobs = []comms.JobInHand{{Job: job, JobIncarnation: w.c.jobs[job].rec.JobIncarnation}}
 			}
 			m.Jobs[0].Held = append(m.Jobs[0].Held, r)
 		}
 		w.step(Received{w.links[who], m})
 	case "backlog":
-		m := &comms.Backlog{Free: int64(number(arg(d, "free", "0")))}
+		m := &comms.LoadReport{Free: int64(number(arg(d, "free", "0")))}
 		for l := range strings.Lines(d.Input) {
-			j := comms.JobBacklog{Epoch: number(arg(d, "epoch", "1")), Tasks: 1}
+			j := comms.JobLoad{Epoch: number(arg(d, "epoch", "1")), Tasks: 1}
 			if _, err := fmt.Sscanf(l, "job%d %f", &j.Job[15], &j.Seconds); err != nil {
 				return err
 			}
-			j.Life = w.c.jobs[j.Job].life
+			j.JobIncarnation = w.c.jobs[j.Job].life
 			m.Jobs = append(m.Jobs, j)
 		}
 		w.step(Received{w.links[who], m})
@@ -393,7 +393,7 @@ func (w *world) run(d *datadriven.TestData) error {
 		}
 		w.step(Received{w.links[who], m})
 	case "spared":
-		m := &comms.Spared{Job: job, Life: w.c.jobs[job].life, Epoch: number(arg(d, "epoch", "1"))}
+		m := &comms.StealReply{Job: job, JobIncarnation: w.c.jobs[job].life, Epoch: number(arg(d, "epoch", "1"))}
 		for l := range strings.Lines(d.Input) {
 			var r comms.Range
 			if _, err := fmt.Sscanf(l, "%d to %d", &r.First, &r.Last); err != nil {
@@ -403,10 +403,10 @@ func (w *world) run(d *datadriven.TestData) error {
 		}
 		w.step(Received{w.links[who], m})
 	case "muster":
-		states := map[string]comms.MusterState{"not": comms.MusterNot, "ready": comms.MusterReady, "held": comms.MusterHeld, "started": comms.MusterStarted}
-		m := &comms.Muster{Job: job, Life: w.c.jobs[job].life, Epoch: number(arg(d, "epoch", strconv.FormatUint(w.assigned[job].Epoch, 10))),
+		states := map[string]comms.GangState{"not": comms.GangWaiting, "ready": comms.GangReady, "held": comms.GangReserved, "started": comms.GangStarted}
+		m := &comms.GangStatus{Job: job, JobIncarnation: w.c.jobs[job].life, Epoch: number(arg(d, "epoch", strconv.FormatUint(w.assigned[job].Epoch, 10))),
 			Task: dag.TaskIndex(number(arg(d, "task", "0"))), State: states[d.CmdArgs[1].Key], Turn: number(arg(d, "turn", "0"))}
-		if m.State == comms.MusterHeld {
+		if m.State == comms.GangReserved {
 			m.Members = strings.Fields(d.Input)
 		}
 		w.step(Received{w.links[who], m})
@@ -448,7 +448,7 @@ func request(d *datadriven.TestData, what string, job comms.JobID) (comms.Messag
 				resume.Again = []string{arg(d, "again", "")}
 			}
 		}
-		return &comms.Submit{Resume: resume, Req: req, Job: job, Graph: []byte(graph), GraphHash: comms.Hash(graph), Owner: arg(d, "owner", ""),
+		return &comms.Submit{Resume: resume, Req: req, Job: job, Graph: []byte(graph), GraphHash: comms.Hash(graph), Tenant: arg(d, "tenant", ""),
 			Hold: has(d, "hold"), Keep: has(d, "keep"), Watch: has(d, "watch"), Every: int64(every), Values: has(d, "values")}, err
 	case "watch":
 		every, err := time.ParseDuration(arg(d, "every", "0s"))
@@ -476,7 +476,7 @@ func (w *world) life(job comms.JobID, given string) uint64 {
 	if given != "" {
 		return number(given)
 	}
-	return w.assigned[job].Life
+	return w.assigned[job].JobIncarnation
 }
 
 // TestEqualInputsEqualActions runs one history twice: the transcripts must not differ.

@@ -28,7 +28,7 @@ type (
 		Known       bool          // Tasks is set: older builds did not
 		Tasks       []comms.Range // none, or one: the numbers of all tasks that the batch is of lie in it
 		Moved       []comms.Range
-		Given       []core.Fragment
+		Given       []core.Assignment
 		Granted     bool // what starts over is numbered in a way that is not the oldest
 		Reasons     []core.Reason
 		Granting    core.Granting // which; 0 of older builds
@@ -43,7 +43,7 @@ func (r *jobRow) code(c *comms.Coder) {
 		c.ID((*[16]byte)(&r.ID))
 		comms.String(c, &r.Name)
 		comms.Uint(c, &r.Phase)
-		comms.String(c, &r.Owner)
+		comms.String(c, &r.Tenant)
 		comms.Int(c, &r.Priority)
 		comms.Uint(c, &r.Weight)
 		comms.String(c, &r.Dir)
@@ -62,8 +62,8 @@ func (r *jobRow) code(c *comms.Coder) {
 		comms.Slice(c, &r.Groups, codeCounts)
 		comms.Uint(c, &r.Stored)
 		c.Bool(&r.Keep)
-		comms.Uint(c, &r.Life)
-		comms.Slice(c, &r.Fragments, codeFragment)
+		comms.Uint(c, &r.JobIncarnation)
+		comms.Slice(c, &r.Assignments, codeAssignment)
 		c.Bool(&r.Homeless)
 		comms.Slice(c, &r.Packages, (*comms.Coder).Hash)
 		comms.Int(c, &r.Ran)
@@ -73,7 +73,7 @@ func (r *jobRow) code(c *comms.Coder) {
 	})
 }
 
-func codeFragment(c *comms.Coder, f *core.Fragment) {
+func codeAssignment(c *comms.Coder, f *core.Assignment) {
 	c.Struct(4, func(c *comms.Coder) {
 		comms.String(c, &f.Agent)
 		comms.Uint(c, &f.Incarnation)
@@ -128,7 +128,7 @@ func (h *batchHeader) code(c *comms.Coder) {
 		c.Bool(&h.Known)
 		comms.Slice(c, &h.Tasks, codeRange)
 		comms.Slice(c, &h.Moved, codeRange)
-		comms.Slice(c, &h.Given, codeFragment)
+		comms.Slice(c, &h.Given, codeAssignment)
 		c.Bool(&h.Granted)
 		comms.Slice(c, &h.Reasons, func(c *comms.Coder, r *core.Reason) {
 			c.Struct(2, func(c *comms.Coder) {

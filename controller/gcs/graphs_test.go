@@ -138,7 +138,7 @@ func TestStoreOfSchemaOne(t *testing.T) {
 		row, err := encodeRecord(&core.JobRecord{ID: jobID(n), Name: "old", Phase: comms.JobDone, GraphHash: "h"})
 		must(t, err)
 		put(jobKey(tableJobs, jobID(n)), row)
-		put(jobKey(tableRequests, jobID(n)), comms.Encode(&comms.Submit{Owner: "me"}))
+		put(jobKey(tableRequests, jobID(n)), comms.Encode(&comms.Submit{Tenant: "me"}))
 		put(append(jobKey(tableOldGraphs, jobID(n)), 0, 0, 0, 0), []byte("gra"))
 		put(append(jobKey(tableOldGraphs, jobID(n)), 0, 0, 0, 1), []byte("ph"))
 	}
@@ -148,7 +148,7 @@ func TestStoreOfSchemaOne(t *testing.T) {
 	s = open(t, o)
 	for n := range uint64(2) {
 		d, err := s.Load(jobID(n))
-		if err != nil || d.Row.Name != "old" || string(d.Graph) != "graph" || d.Request.Owner != "me" {
+		if err != nil || d.Row.Name != "old" || string(d.Graph) != "graph" || d.Request.Tenant != "me" {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}

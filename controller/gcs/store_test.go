@@ -62,7 +62,7 @@ func create(t testing.TB, s *Store, job comms.JobID, graph []byte) {
 	t.Helper()
 	row := &core.JobRecord{ID: job, Name: "n", Phase: comms.JobQueued}
 	must(t, wait(func(d func(error)) {
-		s.Create(row, &comms.Submit{Job: job, Owner: "me", Graph: []byte("dropped")}, graph, d)
+		s.Create(row, &comms.Submit{Job: job, Tenant: "me", Graph: []byte("dropped")}, graph, d)
 	}))
 }
 
@@ -92,7 +92,7 @@ func TestJobSurvivesReopen(t *testing.T) {
 		s = open(t, small(dir))
 		d, err := s.Load(job)
 		must(t, err)
-		if string(d.Graph) != string(graph) || d.Row.Phase != comms.JobRunning || d.Request.Owner != "me" || d.Request.Graph != nil {
+		if string(d.Graph) != string(graph) || d.Row.Phase != comms.JobRunning || d.Request.Tenant != "me" || d.Request.Graph != nil {
 			t.Errorf("size %d: loaded %+v, graph of %d bytes", size, d.Row, len(d.Graph))
 		}
 		if want := (core.Seen{Incarnation: 3, UpTo: 6}); d.Seen["a"] != want {

@@ -104,7 +104,7 @@ func (c *Core) spread(p *pull) {
 	}
 	for _, s := range p.sources {
 		if busy < c.cfg.Sources && s.state == idle && s.how == 0 {
-			c.connect(p, s, comms.WantSpare)
+			c.connect(p, s, comms.WantIfFree)
 			busy++
 		}
 	}
@@ -177,7 +177,7 @@ func (c *Core) want(p *pull, s *source) {
 	c.last++
 	s.id, s.state, s.link, s.heard = c.last, wanted, l, c.now
 	m := &comms.Want{Transfer: s.id, Data: p.held.copy.Data, Attempt: p.held.copy.Attempt, Size: p.held.size, How: s.how, Lost: s.lost}
-	if s.origin && s.how != comms.WantSpare {
+	if s.origin && s.how != comms.WantIfFree {
 		m.At = c.cfg.Self.At
 	}
 	if i, ok := c.take(p, s, l); ok {
@@ -246,7 +246,7 @@ func (c *Core) answered(p *pull, s *source, m *comms.Serve) {
 		c.askAll(p, s)
 		return
 	}
-	c.takeBack(p, s)
+	c.reassign(p, s)
 	if m.Agent == c.cfg.Self.Agent || m.Agent == s.Agent || m.At == "" {
 		c.fail(p, s, fmt.Sprintf("it names %q at %q", m.Agent, m.At))
 		return
@@ -267,15 +267,15 @@ func (c *Core) answered(p *pull, s *source, m *comms.Serve) {
 
 // refused takes a refusal, of a Want or of what was served until now.
 func (c *Core) refused(p *pull, s *source, m *comms.Reply) {
-	if s.how == comms.WantSpare && s.state == wanted {
-		c.takeBack(p, s)
+	if s.how == comms.WantIfFree && s.state == wanted {
+		c.reassign(p, s)
 		s.state = idle
 		c.askEverybody(p)
 		c.settle(p)
 		return
 	}
 	if m.Code == comms.CodeConflict && s.state == serving {
-		c.takeBack(p, s) // it saw all links to us break, and we did not
+		c.reassign(p, s) // it saw all links to us break, and we did not
 		c.connect(p, s, s.how)
 		c.askEverybody(p)
 		return
@@ -283,8 +283,8 @@ func (c *Core) refused(p *pull, s *source, m *comms.Reply) {
 	c.fail(p, s, m.Message)
 }
 
-// takeBack lets what a source was asked for be asked for elsewhere.
-func (c *Core) takeBack(p *pull, s *source) {
+// reassign lets what a source was asked for be asked for elsewhere.
+func (c *Core) reassign(p *pull, s *source) {
 	if s.peer == nil {
 		return
 	}
@@ -316,7 +316,7 @@ func (c *Core) leave(p *pull, s *source) {
 	if (s.state == wanted || s.state == serving) && len(s.peer.links) > 0 {
 		c.sendLeave(s.peer.links[0], s.id, false)
 	}
-	c.takeBack(p, s)
+	c.reassign(p, s)
 }
 
 // leaveStalled leaves those that were named to us and say nothing: they may wait
@@ -451,7 +451,7 @@ func (c *Core) end(p *pull, err error) {
 				c.sendLeave(s.peer.links[0], s.id, err == nil)
 			}
 		}
-		c.takeBack(p, s)
+		c.reassign(p, s)
 	}
 	c.pulls = slices.DeleteFunc(c.pulls, func(o *pull) bool { return o == p })
 	h.pull = nil

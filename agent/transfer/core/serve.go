@@ -94,7 +94,7 @@ func (c *Core) wants(l *link, m *comms.Want) {
 	case m.How != comms.WantMust && h.pull != nil:
 		refuse(comms.CodeUnavailable, "its copy is not complete yet")
 		return
-	case m.How == comms.WantSpare && h.load() >= c.fanout(h):
+	case m.How == comms.WantIfFree && h.load() >= c.fanout(h):
 		refuse(comms.CodeUnavailable, "it has no place to spare")
 		return
 	case m.How < comms.WantJoin || m.How > comms.WantMust:
@@ -105,7 +105,7 @@ func (c *Core) wants(l *link, m *comms.Want) {
 	g.served[m.Transfer] = s
 	h.services = append(h.services, s)
 	answer := &comms.Serve{Transfer: m.Transfer}
-	if m.How != comms.WantSpare && m.At != "" {
+	if m.How != comms.WantIfFree && m.At != "" {
 		if parent := c.join(h, g.agent, m); parent != "" {
 			s.named = true
 			c.stats.Referred++

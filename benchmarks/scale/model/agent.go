@@ -160,8 +160,8 @@ func (x *executor) received(m comms.Message) {
 				x.queue = append(x.queue, all...)
 			}
 			x.goOn()
-		case *comms.TakeBack:
-			x.takeBack(m)
+		case *comms.Reclaim:
+			x.reclaim(m)
 		case *comms.Returned:
 			x.returned(m)
 		case *comms.Stop: // it was started beside one that waited, and has had nothing to do for long
@@ -171,9 +171,9 @@ func (x *executor) received(m comms.Message) {
 	})
 }
 
-// takeBack gives back what has not begun.
-func (x *executor) takeBack(m *comms.TakeBack) {
-	back := &comms.TakenBack{}
+// reclaim gives back what has not begun.
+func (x *executor) reclaim(m *comms.Reclaim) {
+	back := &comms.Reclaimed{}
 	var stay []comms.Run
 	for i := range x.queue {
 		if r := &x.queue[i]; i >= x.runs && slices.Contains(m.Runs, r.ID) {

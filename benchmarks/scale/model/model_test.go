@@ -55,13 +55,13 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// TestTakeBack: what has begun stays.
-func TestTakeBack(t *testing.T) {
+// TestReclaim: what has begun stays.
+func TestReclaim(t *testing.T) {
 	w := &world{}
 	a := &agent{server: server{on: &machine{w: w, free: 1}}, w: w, cfg: &Config{}}
 	x := newExecutor(a, 1)
 	x.queue, x.runs = []comms.Run{{ID: 1}, {ID: 2}, {ID: 3}, {ID: 4}}, 2
-	x.takeBack(&comms.TakeBack{Runs: []comms.RunID{2, 3}})
+	x.reclaim(&comms.Reclaim{Runs: []comms.RunID{2, 3}})
 	var left []comms.RunID
 	for _, r := range x.queue {
 		left = append(left, r.ID)

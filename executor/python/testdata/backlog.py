@@ -19,7 +19,7 @@ for run in (m.Run(1, 1, 1, 1), m.Run(2, 1, 2, 1), m.Run(3, 1, 3, 1, inputs=live(
     queue.push(run, kinds)
 assert queue.pop([]).id == 1  # it has started
 for wanted, back in (([1, 3, 4], []), ([1, 3, 4, 5], [5]), ([4], [4]), ([2, 3], [2, 3])):
-    got = queue.take_back(wanted)
+    got = queue.reclaim(wanted)
     assert got == back, f"taken back of {wanted}: {got}, want {back}"
 
 queue = Queue()

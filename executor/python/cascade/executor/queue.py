@@ -199,7 +199,7 @@ class Queue:
         self.forget(gone)
         return gone
 
-    def take_back(self, runs: list[int]) -> list[int]:
+    def reclaim(self, runs: list[int]) -> list[int]:
         """Takes runs out. Those stay that have started, and what lives on one of them: its value would be lost."""
         back: list[int] = []
         stay: set[int] = set()

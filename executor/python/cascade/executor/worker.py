@@ -1,7 +1,7 @@
 """The executor: it takes runs from the agent, calls their functions, and reports what became of them.
 
     agent ──Kind, Segment, Dispatch, Cancel, Credit, Lease──▶ pump ──▶ queue ──▶ main thread: inputs ▶ function ▶ outputs
-          ◀──Report, Log, TakenBack, LeaseReq────────────────────────────────────────┘
+          ◀──Report, Log, Reclaimed, LeaseReq────────────────────────────────────────┘
                                                                  helper thread: runs that take their time
 
 The main thread runs the tasks and, between them, reads the link itself: a short task costs no change of threads. The
@@ -158,7 +158,7 @@ class Worker:
                 to = self._find(message.run)
                 if to is not None:
                     to.credit[message.output] = to.credit.get(message.output, 0) + message.n
-            case m.TakeBack():
+            case m.Reclaim():
                 self._take_back(message.runs)
             case m.Stop():
                 self._last = True
@@ -177,7 +177,7 @@ class Worker:
         return None if path is None else path.head
 
     def _take_back(self, numbers: Any) -> None:
-        self.send(m.TakenBack(self.queue.take_back(numbers)))
+        self.send(m.Reclaimed(self.queue.reclaim(numbers)))
 
     def _cancel(self, message: m.Cancel) -> None:
         run = self.current
@@ -259,10 +259,10 @@ class Worker:
                 if self.over:
                     return None
                 if self._leftover.leaving:
-                    back = self.queue.take_back(self.queue.whole())
+                    back = self.queue.reclaim(self.queue.whole())
                 run = self.queue.pop(back)
                 if back:
-                    self.send(m.TakenBack(back))
+                    self.send(m.Reclaimed(back))
                 if run is None and self._leftover.leaving:
                     return None
                 if self.memory.return_wanted:

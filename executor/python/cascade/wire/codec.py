@@ -20,7 +20,7 @@ Message = Any  # one of the classes in NUMBERS
 NUMBERS: dict[type, int] = {
     m.Reply: 1, m.Blob: 2, m.HaveReq: 3, m.Have: 4, m.Submit: 10, m.Accepted: 11, m.Control: 12, m.Watch: 13, m.Progress: 14, m.Query: 15, m.Page: 16,
     m.Locate: 17, m.Located: 18, m.Fetch: 20, m.Chunk: 21,
-    m.Hello: 50, m.Welcome: 51, m.Kind: 52, m.Dispatch: 53, m.TakeBack: 54, m.TakenBack: 55, m.Cancel: 56, m.Credit: 57,
+    m.Hello: 50, m.Welcome: 51, m.Kind: 52, m.Dispatch: 53, m.Reclaim: 54, m.Reclaimed: 55, m.Cancel: 56, m.Credit: 57,
     m.Segment: 58, m.LeaseReq: 59, m.Lease: 60, m.Report: 61, m.Stop: 62,
     m.Call: 63, m.Await: 64, m.Returned: 65, m.Log: 128,
 }  # fmt: skip

@@ -240,13 +240,13 @@ class Dispatch(NamedTuple):
     runs: Sequence[Run] = ()
 
 
-class TakeBack(NamedTuple):
+class Reclaim(NamedTuple):
     """Asks for runs that have not started."""
 
     runs: Sequence[int] = ()
 
 
-class TakenBack(NamedTuple):
+class Reclaimed(NamedTuple):
     """Runs that will not be started."""
 
     runs: Sequence[int] = ()

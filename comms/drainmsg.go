@@ -11,25 +11,25 @@ type Drain struct {
 	Reason string // for people
 }
 
-// InHand says what an agent has begun: all of its other tasks are for others. It
+// DrainStatus says what an agent has begun: all of its other tasks are for others. It
 // is said by one that leaves, and said again when something of it will not end
 // there after all.
-type InHand struct {
+type DrainStatus struct {
 	Leaving bool        // the agent starts nothing any more
 	Gone    bool        // and ends now: what it has begun has no end there
 	Jobs    []JobInHand // those of which anything is in hand
 }
 
-// JobInHand is one job's part of InHand.
+// JobInHand is one job's part of DrainStatus.
 type JobInHand struct {
-	Job  JobID   // which job
-	Life uint64  // of the job, as in its Assign
-	Held []Range // tasks that an executor has, and that go on
+	Job            JobID   // which job
+	JobIncarnation uint64  // of the job, as in its Assign
+	Held           []Range // tasks that an executor has, and that go on
 }
 
-// Dismiss tells an agent to leave as after SIGTERM; or, Done, that nothing keeps it
+// DrainAgent tells an agent to leave as after SIGTERM; or, Done, that nothing keeps it
 // any more: others have its tasks and its datasets, or nobody could have them.
-type Dismiss struct {
+type DrainAgent struct {
 	Done   bool   // end as soon as what runs has ended
 	Grace  int64  // nanoseconds for what runs to end; 0 means what the agent was started with
 	Reason string // for people
@@ -38,11 +38,11 @@ type Dismiss struct {
 // Type returns TypeDrain.
 func (*Drain) Type() Type { return TypeDrain }
 
-// Type returns TypeInHand.
-func (*InHand) Type() Type { return TypeInHand }
+// Type returns TypeDrainStatus.
+func (*DrainStatus) Type() Type { return TypeDrainStatus }
 
-// Type returns TypeDismiss.
-func (*Dismiss) Type() Type { return TypeDismiss }
+// Type returns TypeDrainAgent.
+func (*DrainAgent) Type() Type { return TypeDrainAgent }
 
 func (m *Drain) code(c *Coder) {
 	c.Struct(4, func(c *Coder) {
@@ -53,21 +53,21 @@ func (m *Drain) code(c *Coder) {
 	})
 }
 
-func (m *InHand) code(c *Coder) {
+func (m *DrainStatus) code(c *Coder) {
 	c.Struct(3, func(c *Coder) {
 		c.Bool(&m.Leaving)
 		c.Bool(&m.Gone)
 		Slice(c, &m.Jobs, func(c *Coder, j *JobInHand) {
 			c.Struct(3, func(c *Coder) {
 				c.ID((*[16]byte)(&j.Job))
-				Uint(c, &j.Life)
+				Uint(c, &j.JobIncarnation)
 				Slice(c, &j.Held, func(c *Coder, r *Range) { r.code(c) })
 			})
 		})
 	})
 }
 
-func (m *Dismiss) code(c *Coder) {
+func (m *DrainAgent) code(c *Coder) {
 	c.Struct(3, func(c *Coder) {
 		c.Bool(&m.Done)
 		Int(c, &m.Grace)

@@ -6,9 +6,9 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// takeBack asks silent executors for half of what has not started on them when
+// reclaimRuns asks silent executors for half of what has not started on them when
 // another one of their pool has nothing to do.
-func (c *Core) takeBack() {
+func (c *Core) reclaimRuns() {
 	for _, p := range c.pools {
 		idle := slices.IndexFunc(p.execs, func(ex *executor) bool { return ex.state == exUp && len(ex.queue) == 0 && !ex.full })
 		if idle < 0 {
@@ -63,7 +63,7 @@ func (c *Core) askBack(ex *executor, runs []*run) {
 		r.asked = true
 	}
 	ex.asked = true
-	c.emit(ToExecutor{ex.id, &comms.TakeBack{Runs: ids}})
+	c.emit(ToExecutor{ex.id, &comms.Reclaim{Runs: ids}})
 }
 
 // recall asks for all runs of a job that have not started, but, where paths says
