@@ -49,7 +49,7 @@ func (b *blobs) fetch(ctx context.Context, send func(comms.Message), hash comms.
 	b.mu.Unlock()
 	defer func() {
 		b.mu.Lock()
-		b.now = nil // from here on nobody writes into the memory
+		b.now = nil // from here on nothing writes into the memory
 		b.mu.Unlock()
 	}()
 	for {
@@ -73,7 +73,7 @@ func (f *fetching) ask() {
 	}
 }
 
-// piece takes what the agent passes on. What nobody waits for is dropped.
+// piece takes what the agent passes on. A piece that no reader waits for is dropped.
 func (b *blobs) piece(m *comms.Blob, body []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -32,7 +32,7 @@
 //     was published. Datasets in a lease that goes on are protected by Lease.Seal, page by page.
 //   - A view is valid while its pin lasts; a lease belongs to one process until that process is known dead.
 //   - A spill file under its final name is complete; its checksum is verified when it is read back.
-//   - Array bytes are little-endian, row by row. What they mean is in the descriptor, never in the bytes.
+//   - Array bytes are little-endian, row by row. Their meaning is in the descriptor, never in the bytes.
 //     Arrow data is the exception (package arrowfile): an IPC file carries its schema.
 //
 // With the build tag check, freed ranges are overwritten with 0xDB, pages of a mapping can only be read

@@ -37,8 +37,8 @@
 //   - What is pinned stays where it is. Pins of a Prefetch are the exception: they are Revoked under pressure.
 //   - A lease or pin ends only by Unpin, CloseLease, Release, Seal of a file, or OwnerDead: never by silence.
 //   - Victims: copies that exist elsewhere, then least recently used, then prefetched.
-//   - A request above the capacity fails at once. Any other is served in the end, if those who hold memory
-//     give it back and the disk works: when nothing is held, everything can be moved out, the request's own
+//   - A request above the capacity fails at once. Any other is served in the end, if the holders of memory
+//     release it and the disk works: when nothing is held, everything can be moved out, the request's own
 //     inputs included. When all holders wait for memory themselves, the youngest request fails (ErrStuck).
 //     When nothing is held and disk or memory refuse, the request fails (ErrNoRoom with their errors).
 //   - A request that must wait for those who held memory before it came is passed by what fits beside them. When they
