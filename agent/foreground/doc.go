@@ -5,8 +5,8 @@
 //	              files in Folder: inputs, outputs         Lease, Log, Report
 //
 // The executor is the one that an agent would start, and gets the same messages; it
-// may run under a debugger, which is a program that starts it. What a task prints goes
-// to Stdout and Stderr as it comes. Outputs lie in Folder until the caller removes it.
+// may run under a debugger, which is a program that starts it. Prints of a task go
+// to Stdout and Stderr as they come. Outputs lie in Folder until the caller removes it.
 //
 // Invariants: Do returns when the executor's process has ended, and not before; when
 // this process ends, the link breaks and the executor ends with it; nothing waits for
