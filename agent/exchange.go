@@ -182,9 +182,9 @@ func (l *loop) ended(id uint64, p *pulling, end *transfer.Ended) {
 	a.in.Push(item{note: func() { l.pulled(id, p) }})
 }
 
-// pulled follows when all of a copy is here. The core hears it when the copy has no
-// readers any more: from then on the core may move the bytes, and offers them anew
-// to agents that ask.
+// pulled follows when all of a copy is here. The core gets the event when the
+// copy has no readers any more: from then on it may move the bytes, and offers them
+// anew to agents that ask.
 func (l *loop) pulled(id uint64, p *pulling) {
 	e := &l.moving
 	switch {

@@ -73,7 +73,7 @@ func (f *fetching) ask() {
 	}
 }
 
-// piece takes what the agent passes on. A piece that no reader waits for is dropped.
+// piece takes a piece that the agent passes on. It is dropped when no reader waits for it.
 func (b *blobs) piece(m *comms.Blob, body []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -102,7 +102,7 @@ func (c *Core) holdBack(b *bundle) bool {
 	return b.full
 }
 
-// lacking is what the bundle still waits for; nil when there is none, or it waits
+// lacking are the resources that the bundle still waits for; nil when there is none, or it waits
 // for no part of it. No other task gets more of it: an executor that was given one
 // task after the other would never release it.
 func (c *Core) lacking() amounts {

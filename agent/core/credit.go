@@ -197,8 +197,8 @@ func (c *Core) unstick() {
 	c.stuckCalls()
 }
 
-// canResume tells whether a held-back generator gets its cpu: from what is free of it, and from what
-// the bundle would release, whose gang may wait for memory that the generator has.
+// canResume tells whether a held-back generator gets its cpu: from the free cpu, and from that of the
+// bundle, which yields when its gang may wait for memory that the generator has.
 func (c *Core) canResume(r *run) bool {
 	yields := c.yields()
 	for i, n := range r.gs.need {

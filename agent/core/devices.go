@@ -12,8 +12,8 @@ import (
 // A program that computes on a device reads once which ones it may see, when its process
 // begins. So devices belong to executors and not to runs: a pool whose tasks want
 // some starts each executor with what one task needs, and that is the executor's
-// until it is known dead. One that is idle is ended when another pool's tasks want
-// what it has (decision 37).
+// until it is known dead. An idle executor is ended when another pool's tasks want its
+// devices (decision 37).
 
 // wholeDevice is one device, in thousandths.
 const wholeDevice = 1000
@@ -45,7 +45,7 @@ type holding struct {
 	each portion
 }
 
-// devices is what a host has, and what of it no executor holds.
+// devices are the devices of a host, and the free parts of them.
 type devices struct {
 	all  []comms.Device
 	most []int64   // thousandths of each

@@ -187,8 +187,8 @@ func (c *Core) rerank(j *job, ranks []float64) {
 	c.offerAll(j)
 }
 
-// hold starts nothing more of a job until it is released: what is queued behind
-// running tasks or waits for an executor comes back. Running tasks go on, and so
+// hold starts nothing more of a job until it is released: runs that are queued
+// behind running tasks or wait for an executor come back. Running tasks go on, and so
 // does a path that has begun: its values are nowhere but in its executor.
 func (c *Core) hold(j *job) {
 	j.held = true

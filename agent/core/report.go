@@ -228,8 +228,8 @@ func (c *Core) incomplete(r *run, it *comms.ReportItem) string {
 	return ""
 }
 
-// told is a dataset as an event names it: the one that is final. One that will not
-// be read is not kept, neither here nor, as bytes of an event, in the store.
+// told is a dataset as an event names it: the final copy. A dataset that will not be
+// read is not kept, neither here nor, as bytes of an event, in the store.
 func (c *Core) told(j *job, ref comms.DatasetRef, d comms.Desc) comms.Desc {
 	if have := j.data[ref]; have != nil {
 		return have.desc

@@ -8,12 +8,12 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// A gang may have members on several agents. Each holds back what its own members
-// need when it is told that it is the gang's turn, and starts them when it is told
-// that all do (comms.Gather). It keeps what it has reported as held until it is told
-// to start, or that the turn is over. When an attempt at a member is lost, or all of
-// the gang is to be recomputed, the controller is told, which has the gang start over
-// on all agents.
+// A gang may have members on several agents. Each agent reserves the resources of its
+// own members when the controller announces the gang's turn, and starts them when all
+// agents have theirs (comms.Gather). It keeps a reservation that it has reported until
+// the controller has it start the members, or ends the turn. When an attempt at a
+// member is lost, or all of the gang is to be recomputed, the agent reports it, and the
+// controller has the gang start over on all agents.
 
 // yieldFor is how long a gang is not ready that held memory for which others waited.
 const yieldFor = 100 * time.Millisecond

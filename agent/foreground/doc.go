@@ -1,5 +1,5 @@
 // Package foreground runs one task in an executor of its own, with the streams of
-// whoever watches: what an agent does for a task, without an agent.
+// its caller: what an agent does for a task, without an agent.
 //
 //	Task ──▶ Do ──starts──▶ program ◀──link──▶ Do: Welcome, Segment, Kind, Dispatch
 //	              files in Folder: inputs, outputs         Lease, Log, Report

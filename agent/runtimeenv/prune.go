@@ -298,7 +298,7 @@ func remove(e environment) (bool, error) {
 	}
 	defer unlock()
 	if err = e.plugin.Delete(e.dir); err == nil {
-		// Out of its place first: what is there, with its record, is always complete. The
+		// Out of its place first: an environment in place, with its record, is always complete. The
 		// lock file stays, a process may be waiting for it; it is empty.
 		trash := filepath.Join(filepath.Dir(e.dir), ".removed-"+filepath.Base(e.dir))
 		err = errors.Join(safedir.Remove(trash), os.Rename(e.dir, trash), safedir.Remove(trash), forget(e.dir))

@@ -1,6 +1,6 @@
 // Package diskspace says how far each part of Cascade may fill a disk, so that no
 // part waits for space that only its own waiting can free. State folder, spilled
-// datasets, logs and environments are on one disk unless they are told otherwise.
+// datasets, logs and environments are on one disk unless they are configured otherwise.
 //
 // The waits that the free space of one disk could close to a ring:
 //

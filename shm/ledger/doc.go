@@ -1,5 +1,5 @@
 // Package ledger is the bookkeeping of one host's shared memory: segments, regions, leases, sealed datasets,
-// pins, references, eviction and the queue of those who wait. It is pure: it touches no memory, file or
+// pins, references, eviction and the queue of waiting requests. It is pure: it touches no memory, file or
 // clock. Methods change its state and collect effects, which Take hands to the caller in the order in which
 // they must be performed; the driver's answers come back as method calls. Equal calls give equal effects.
 //
@@ -34,7 +34,7 @@
 //     closed and its last dataset is gone. Regions are evicted whole, so that every eviction yields memory.
 //   - Between Enter and Strike of a dataset its bytes lie at the place that Enter named, whatever else happens.
 //   - Segments never exceed the capacity, except that a command may write an output larger than it asked for.
-//   - What is pinned stays where it is. Pins of a Prefetch are the exception: they are Revoked under pressure.
+//   - Pinned datasets stay where they are. Pins of a Prefetch are the exception: they are Revoked under pressure.
 //   - A lease or pin ends only by Unpin, CloseLease, Release, Seal of a file, or OwnerDead: never by silence.
 //   - Victims: copies that exist elsewhere, then least recently used, then prefetched.
 //   - A request above the capacity fails at once. Any other is served in the end, if the holders of memory

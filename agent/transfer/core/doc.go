@@ -11,8 +11,8 @@
 // A copy is asked for in pieces, from the first to the last, a window of them on
 // each link. One origin is home: it serves, or names a receiver that does. Others
 // are asked whether they have a place to spare. When a link, a source or a
-// checksum fails, the pieces that were asked for there are missing again and go to
-// whoever has room; what has arrived is never asked for again.
+// checksum fails, the pieces that were asked for there are missing again and are
+// asked of sources that have room; what has arrived is never asked for again.
 //
 // # Serving (serve.go)
 //
