@@ -49,7 +49,7 @@ type Function1x1[A, X any] struct{ *executor.Func }
 // inputs, and its results. An input named "with" is a struct that takes the
 // task's parameters. The function must be declared at package level: closures,
 // method values and generic instances do not exist under a name in the executor's
-// process. A wrong registration panics, with the place and the mend.
+// process. A wrong registration panics, with the place and the fix.
 func Func1[A, X any](name string, fn func(context.Context, A) (X, error), names string) Function1x1[A, X] {
 	f := &executor.Func{Name: name, Call: func(ctx context.Context, in, out []any) error {
 		x, err := fn(ctx, executor.As[A](in[0]))

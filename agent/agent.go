@@ -91,7 +91,7 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// open acquires everything that Close gives back.
+// open acquires everything that Close releases.
 func (a *Agent) open() error {
 	var err error
 	if a.state, a.started, err = openState(a.cfg.State); err != nil {
@@ -157,7 +157,7 @@ func (a *Agent) open() error {
 	return nil
 }
 
-// help steps the core for what waits, if nobody does; see loop.help. Links may
+// help steps the core for waiting items, if no other goroutine does; see loop.help. Links may
 // come before there is a loop.
 func (a *Agent) help() {
 	select {

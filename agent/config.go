@@ -76,8 +76,8 @@ type Config struct {
 type Limits struct {
 	TaskLog int64 // bytes of log per task; default 64 MiB
 	Backlog int64 // bytes of log text that wait to be written; default 16 MiB
-	// LogAge is how long logs are kept of jobs that nobody asks for or forgets;
-	// counted from the last text. Default 30 days.
+	// LogAge is how long logs are kept of jobs that are neither asked for nor
+	// forgotten; counted from the last text. Default 30 days.
 	LogAge time.Duration
 	// Environments bounds the cache of built environments; defaults as stated there.
 	Environments runtimeenv.Limits

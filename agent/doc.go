@@ -14,7 +14,7 @@
 //
 // Invariants:
 //   - One goroutine at a time touches the core, with loop.mu held: Run's, or one
-//     that has read a link and found nobody else at work, which saves waking Run's.
+//     that has read a link and found no other at work, which saves waking Run's.
 //     Nothing that it calls blocks. Slow work is done by lanes, each a goroutine
 //     that keeps the order of its work, and its end comes back as an event.
 //   - An executor's death is known from its process, never from its link. The
@@ -22,6 +22,6 @@
 //   - A message from an executor counts only after a Hello with the token of a
 //     process that this agent started and that is still alive.
 //   - When the inbox is empty the core hears Idle, and every link that was
-//     written to is flushed. While tasks run, the core may keep what nobody waits
-//     for back for a millisecond: a commit for each step costs more than the step.
+//     written to is flushed. While tasks run, the core may delay events that no process
+//     waits for by a millisecond: a commit for each step costs more than the step.
 package agent

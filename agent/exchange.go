@@ -35,8 +35,8 @@ type pulling struct {
 	copy  transfer.Copy
 	lease *shm.Lease
 	over  func(core.Event) // ends the lease and answers the core; once
-	ended bool             // well: what is left is that nobody reads there any more
-	free  bool             // it was given up, and nobody uses its memory any more
+	ended bool             // well: only readers of its memory may be left
+	free  bool             // it was cancelled, and its memory is not in use any more
 }
 
 // exchange starts to serve datasets, once.
@@ -182,9 +182,9 @@ func (l *loop) ended(id uint64, p *pulling, end *transfer.Ended) {
 	a.in.Push(item{note: func() { l.pulled(id, p) }})
 }
 
-// pulled follows when all of a copy is here. The core is told when nobody reads
-// there any more: from then on it moves the bytes as it likes, and offers them
-// anew to who asks.
+// pulled follows when all of a copy is here. The core gets the event when the
+// copy has no readers any more: from then on it may move the bytes, and offers them
+// anew to agents that ask.
 func (l *loop) pulled(id uint64, p *pulling) {
 	e := &l.moving
 	switch {
@@ -222,7 +222,7 @@ func (e *exchanging) forget(id uint64) {
 	delete(e.pulls, id)
 }
 
-// offer serves a dataset that somebody has asked for.
+// offer serves a dataset that another agent has asked for.
 func (l *loop) offer(act core.Offer) {
 	e := &l.moving
 	c := transfer.Copy{Data: act.Data, Attempt: act.Attempt}

@@ -269,7 +269,7 @@ func environmentKey(act runtimeenv.Activation) string {
 }
 
 // outputTee takes what an executor's process writes to standard output and error,
-// such as what a Go function prints, into the log of the task that it runs. What
+// such as prints of a Go function, into the log of the task that it runs. Text that
 // is written between tasks is only in the tail that a death shows.
 type outputTee struct {
 	loop    *loop

@@ -25,7 +25,7 @@ type inheritance struct {
 }
 
 // adoptable finds what an earlier incarnation left, in shared memory and in spill
-// files. Files that nobody can use any more are removed; damaged ones are reported
+// files. Files without a use are removed; damaged ones are reported
 // and left. No process of that incarnation lives.
 func (a *Agent) adoptable() (left inheritance, err error) {
 	index, notes, err := a.store.OpenIndex()

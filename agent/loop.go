@@ -99,7 +99,7 @@ func (l *loop) run(ctx context.Context, dialed <-chan error) error {
 			l.mu.Lock()
 			l.step(core.Tick{})
 		case err := <-dialed:
-			l.mu.Lock() // for good: nobody else steps the core any more
+			l.mu.Lock() // never unlocked: no other goroutine steps the core any more
 			return errors.Join(err, l.shutdown())
 		case <-stop:
 			l.mu.Lock()
@@ -152,9 +152,9 @@ func (l *loop) turn() {
 	l.agent.in.Rouse()
 }
 
-// help handles what waits in the inbox unless somebody does already. Who reads a
-// link calls it when it has nothing more to read: the way of a message from one
-// executor to the next then has no other goroutine in it.
+// help handles the items of the inbox unless another goroutine does already. The reader
+// of a link calls it when it has nothing more to read: a message from one executor to
+// the next then passes through no other goroutine.
 func (l *loop) help() {
 	for l.agent.in.Waiting() && l.mu.TryLock() {
 		l.turn()
@@ -275,7 +275,7 @@ func (l *loop) appendLog(job comms.JobID, task string, text []byte) {
 	})
 }
 
-// send queues a message. What does not fit waits here, in order, until credit
+// send queues a message. A message that does not fit waits here, in order, until credit
 // comes; full is true when it is the first that has to.
 func (l *loop) send(out *outbound, m comms.Message) (full bool) {
 	head := comms.Encode(m)
@@ -357,7 +357,7 @@ func (l *loop) buildEnv(act core.BuildEnv) {
 	a.work.Go(func() {
 		started := time.Now()
 		activation, err := a.envs.Prepare(a.stop, env, func(text string) {
-			// Who waits is told through the controller: no warning beside it in the log of a run in the foreground.
+			// Clients are told through the controller: no warning beside it in the log of a run in the foreground.
 			a.log.Info().Stringer("job", act.Job).Str("environment", env.Name).Str("waits", text).Msg("environment")
 			a.in.Push(item{ev: core.EnvWaits{Job: act.Job, Name: env.Name, Commands: act.Commands, Why: text}})
 		})

@@ -35,17 +35,17 @@ type verdict struct {
 // guard ends an executor that cannot be left alone.
 //
 // Its task uses more private memory than it was granted: then it ends before the
-// kernel ends something else. What counts is growth since the run began: what
+// kernel ends something else. The bound counts growth since the run began: memory that
 // earlier runs left in the process's heap is not this run's. A task without a
 // grant is not watched. With a cgroup the kernel does the same between two looks.
 //
-// Or it is stopped: nobody else would find out, because a link to a process that
+// Or it is stopped: only the guard finds that out, because a link to a process that
 // only computes may be silent, too. One that a debugger holds is left alone.
 func guard(w *worker, proc *process.Process, control *shm.Control, patience time.Duration) verdict {
 	ticker := time.NewTicker(guardEvery)
 	defer ticker.Stop()
 	var g growth
-	var stopped time.Duration // in ticks: when all of this host stood still, nobody is to blame
+	var stopped time.Duration // in ticks: when all of this host stood still, no process is to blame
 	for {
 		select {
 		case <-proc.Done():
@@ -100,7 +100,7 @@ func (g *growth) sample(run comms.RunID, used int64) int64 {
 	if run != g.run {
 		g.run, g.base = run, g.last
 	}
-	g.base = min(g.base, used) // what was given back is not there to be used again
+	g.base = min(g.base, used) // returned memory is not there to be used again
 	g.last = used
 	return used - g.base
 }

@@ -52,13 +52,13 @@ func (l *loop) memory(act core.Memory) {
 			break
 		}
 		l.quietly(&a.segmentLane, e)
-	case ledger.FreedRange: // check builds; at once, before somebody gets the range
+	case ledger.FreedRange: // check builds; at once, before the range has a new owner
 		l.report(a.store.Do(e, nil))
 	case ledger.Enter: // before a message tells that the dataset is here
 		if err := a.index.Enter(e.Key, e.Place, dataMeta(e.Key, act.Desc, act.JobIncarnation)); err != nil {
 			a.log.Warn().Err(err).Msg("a dataset would be lost with this agent")
 		}
-	case ledger.Strike: // before somebody else may write there
+	case ledger.Strike: // before another writer may use the place
 		a.index.Strike(e.Key)
 	case ledger.Spill:
 		a.spillLane.do(func() {
@@ -80,7 +80,7 @@ func (l *loop) segmentReady(id ledger.SegmentID, path string, err error) {
 	l.agent.in.Push(item{ev: core.SegmentReady{Segment: uint64(id), Path: path, Err: err}})
 }
 
-// quietly performs an effect that has no answer: its failure leaves bytes behind and harms nobody.
+// quietly performs an effect that has no answer: its failure leaves bytes behind and does no other harm.
 func (l *loop) quietly(on *lane, e ledger.Effect) {
 	on.do(func() { l.report(l.agent.store.Do(e, nil)) })
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// packages fetches what environments need from the controller, piece by piece over
-// the link that is there. What was asked of a link that is no more is asked again of
-// the next: a fetch goes on where it was.
+// packages fetches packages of environments from the controller, piece by piece over
+// the current link. Requests whose link has ended are repeated on the next one: a
+// fetch goes on where it was.
 type packages struct {
 	ask func(*comms.BlobReq) // sends, or drops it when there is no link
 
@@ -117,8 +117,8 @@ func (ps *packages) take(f *fetching) (pieces [][]byte, done bool, err error) {
 	return pieces, f.known && f.have == f.total, f.err
 }
 
-// piece takes what the controller has sent. It is false for a blob that nobody
-// fetches here. Bytes belong to the packages from then on.
+// piece takes a piece that the controller has sent. It is false for a blob without a
+// fetch here. Bytes belong to the packages from then on.
 func (ps *packages) piece(m *comms.Blob, body []byte) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

@@ -68,15 +68,15 @@ func (l *loop) leavePeer(name string) {
 	}
 }
 
-// resetPeer ends a link for good: the next one begins anew.
+// resetPeer ends a link for good: the next one starts from scratch.
 func (l *loop) resetPeer(name string) {
 	if p := l.peers[name]; p != nil && p.out.link != nil {
 		p.out.link.Abort(errors.New("notices that came ahead of their assignment were dropped"))
 	}
 }
 
-// hangUpPeers ends all links to other agents. What they did not get they are told
-// by the next agent of this name, or need it no more.
+// hangUpPeers ends all links to other agents. The next agent of this name sends them
+// the messages that they did not get, or they need them no more.
 func (a *Agent) hangUpPeers() {
 	a.peerLinks.Range(func(l, _ any) bool {
 		l.(*comms.Link).Abort(comms.ErrClosed)

@@ -50,7 +50,7 @@ func ParsePortRange(s string) (r PortRange, err error) {
 type ports struct {
 	mu     sync.Mutex
 	from   PortRange
-	next   int // offset of the port to be looked at first: one that was just given back may still be in use
+	next   int // offset of the port to be looked at first: one that was just released may still be in use
 	leased map[uint16]struct{}
 }
 
@@ -59,7 +59,7 @@ func newPorts(from PortRange) *ports {
 	return &ports{from: from, next: os.Getpid() * 64, leased: map[uint16]struct{}{}}
 }
 
-// lease returns n ports that nobody has leased and on which nobody listens.
+// lease returns n ports that are neither leased nor listened on.
 func (p *ports) lease(n int) ([]uint16, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +76,7 @@ func (p *ports) lease(n int) ([]uint16, error) {
 		}
 		l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(port))))
 		if err != nil {
-			continue // somebody else listens there
+			continue // another program listens there
 		}
 		if err := l.Close(); err != nil {
 			continue

@@ -13,8 +13,8 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// relay passes on what executors ask of the blobs that the controller keeps, and the
-// answers. What a link that is no more was asked for is asked of the next.
+// relay passes on requests of executors for blobs that the controller keeps, and the
+// answers. Requests whose link has ended are repeated on the next one.
 type relay struct {
 	ask func(*comms.BlobReq) // sends, or drops it when there is no link
 
@@ -35,7 +35,7 @@ func newRelay(ask func(*comms.BlobReq)) *relay {
 	return &relay{ask: ask, open: map[comms.BlobReq][]asker{}}
 }
 
-// take passes a request on, unless somebody else waits for the same.
+// take passes a request on, unless another executor waits for the same.
 func (r *relay) take(l asker, m *comms.BlobReq) {
 	r.mu.Lock()
 	waits := 0

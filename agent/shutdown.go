@@ -22,7 +22,7 @@ func (l *loop) shutdown() error {
 		}
 		l.flush()
 	}
-	// What the lanes still do came before; it ends first.
+	// Work that the lanes still do came before; it ends first.
 	var idle sync.WaitGroup
 	for _, lane := range []*lane{&l.agent.segmentLane, &l.agent.spillLane} {
 		idle.Add(1)

@@ -45,7 +45,7 @@ const executorBlock = 256
 // openState takes the folder and starts a new incarnation in it. Numbers of
 // incarnations are wall-clock nanoseconds, so that they grow also when the
 // folder was lost, and at least one more than the last. Event numbers start
-// there too: nobody counts a thousand million events a second.
+// there too: no agent counts a thousand million events a second.
 func openState(dir string) (*state, numbers, error) {
 	lock, err := lockState(dir)
 	if err != nil {

@@ -49,7 +49,7 @@ func (b *blobs) fetch(ctx context.Context, send func(comms.Message), hash comms.
 	b.mu.Unlock()
 	defer func() {
 		b.mu.Lock()
-		b.now = nil // from here on nobody writes into the memory
+		b.now = nil // from here on nothing writes into the memory
 		b.mu.Unlock()
 	}()
 	for {
@@ -73,7 +73,7 @@ func (f *fetching) ask() {
 	}
 }
 
-// piece takes what the agent passes on. What nobody waits for is dropped.
+// piece takes a piece that the agent passes on. It is dropped when no reader waits for it.
 func (b *blobs) piece(m *comms.Blob, body []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -73,8 +73,8 @@ func needs(ctx context.Context) (m comms.Resources, err error) {
 // Needing), and without retries of its own: its error is Get's.
 //
 // A task that is tried again must make the same calls in the same order, from one
-// goroutine: those that it made before are not made again. Calls end with their
-// caller: one whose result nobody has got is stopped then. Outside an executor Call
+// goroutine: calls that it made before are not repeated. Calls end with their
+// caller: a call whose result was not read is stopped then. Outside an executor Call
 // runs the function at once, so that tests can call a task's function directly.
 func (r *Registry) Call(ctx context.Context, function string, args ...any) (*Future, error) {
 	f, err := r.call(ctx, function, args)

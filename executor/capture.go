@@ -105,7 +105,7 @@ func (c *capture) drainAfter(took time.Duration) {
 }
 
 // shortest returns less than the time that a system call takes at least: half of
-// the quickest of many that do next to nothing. What prints makes one that does more.
+// the quickest of many that do next to nothing. A print takes longer: its call does more.
 func (c *capture) shortest() time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for range 200 {
@@ -186,5 +186,5 @@ func (e *Executor) print(s *captured, text []byte) {
 			return
 		}
 	}
-	_, _ = s.old.Write(text) // nobody is left to tell
+	_, _ = s.old.Write(text) // an error has no receiver any more
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// runContext is the context of a run's function. What a context needs to be
-// waited for is made when somebody asks for it: most functions that are short do not.
+// runContext is the context of a run's function. The parts that a wait needs are
+// made when a caller asks for them: most short functions never wait.
 //
 // It is an object of its own: a function may keep it beyond its end, when the run
 // is that of another task.
@@ -20,9 +20,9 @@ type runContext struct {
 	of   taskID
 
 	mu    sync.Mutex
-	run   *run            // nil once it has ended, unless somebody asked for it
-	asked bool            // somebody has the run
-	inner context.Context // nil until somebody asks
+	run   *run            // nil once it has ended, unless a caller asked for it
+	asked bool            // a caller has the run
+	inner context.Context // nil until a caller asks
 	halt  context.CancelCauseFunc
 	over  bool  // ended before anybody asked
 	cause error // with over: why
@@ -118,7 +118,7 @@ func (c *runContext) lend() *run {
 	return c.run
 }
 
-// release is called when the run has ended. It tells whether nobody else has it.
+// release is called when the run has ended. It tells whether no caller has it any more.
 func (c *runContext) release() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,8 +24,8 @@
 //
 // # Time-outs and cancellation
 //
-// Both end the context of the task's function. What the function returns then
-// does not count. A function that does not look at its context goes on; the agent
+// Both end the context of the task's function. The result that the function returns
+// then does not count. A function that does not look at its context goes on; the agent
 // ends the process when the grace is over, and other runs of its queue start
 // again elsewhere. A command's process group gets SIGTERM, and SIGKILL after the grace.
 //
@@ -39,8 +39,8 @@
 // value that uses it has ended; the standing one also after a second without work.
 //
 // A process in which runs have left more than 1 GiB of private memory behind since the first, in
-// four steps or more, gives back what it has not begun and ends: the agent starts another. What is
-// loaded once, such as a table, does not count as that.
+// four steps or more, returns the runs that have not begun and ends: the agent starts another.
+// Data that is loaded once, such as a table, does not count as that.
 //
 // # Measurements
 //

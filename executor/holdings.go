@@ -23,8 +23,8 @@ type holdings struct {
 	ended  bool     // nothing may be allocated any more
 }
 
-// private is an input that this run alone has. To write to it harms nobody, and
-// would be an error all the same if it were larger.
+// private is an input that this run alone has. Writing to it would harm no other
+// run, and is an error all the same, as it is for larger inputs.
 type private struct {
 	input string
 	bytes []byte
@@ -278,7 +278,7 @@ func (r *run) aliasesInput(b []byte) bool {
 }
 
 // settle lets go of regions whose arrays are all published; at the end of a run
-// of all regions. What stays mapped for others is made read-only.
+// of all regions. Regions that stay mapped for others become read-only.
 func (r *run) settle(end bool) {
 	m := &r.exec.mem
 	r.mem.mu.Lock()

@@ -13,7 +13,7 @@ import (
 )
 
 // inputFunction is what the tasks of a job's inputs run. It is in no registry:
-// every executor has it, and it is told to nobody.
+// every executor has it, and it is not announced.
 func inputFunction() *Func {
 	return &Func{
 		Name: dag.InputFunction,

@@ -8,7 +8,7 @@ import (
 )
 
 // leftover finds that runs have left so much memory behind in this process that a fresh one is
-// better. What is loaded once, such as a table in a variable of its package, is no leak: it
+// better. Data loaded once, such as a table in a variable of its package, is no leak: it
 // comes in a few large steps. It is the runner's.
 type leftover struct {
 	limit   uint64 // bytes that runs may have left behind since the first, which loaded what it needs

@@ -7,7 +7,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// Conn carries messages to the agent. What the agent sends comes in through
+// Conn carries messages to the agent. Messages of the agent come in through
 // Executor.Handle, and the end of the connection through Executor.Broken.
 type Conn interface {
 	// Send hands over one message. It waits while the connection is full, and

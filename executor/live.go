@@ -11,7 +11,7 @@ import (
 
 // liveValues are results that wait in this process for later runs of the same
 // executor. A value stays until every queued run that names it has taken it; one
-// that nobody has named yet stays while it is among the youngest maxUnnamed.
+// that no run has named yet stays while it is among the youngest maxUnnamed.
 type liveValues struct {
 	entries map[liveKey]*liveValue
 	unnamed []liveKey // oldest first

@@ -59,7 +59,7 @@ type Executor struct {
 	// it has waited since.
 	cpu   cpuClock
 	ended time.Time
-	spent *run // has ended, and nobody else knows it
+	spent *run // has ended, and nothing else refers to it
 	// The latest sample of private memory at the end of a run; also the runner's.
 	sampled   uint64
 	sampledAt time.Time
@@ -224,9 +224,9 @@ func (e *Executor) signal() {
 	}
 }
 
-// reclaim gives back the runs that have not started, but those that live on a run
-// which is wanted back with them and goes on: its value would be lost. The answer
-// leaves from a goroutine of its own, as sending may wait.
+// reclaim returns the runs that have not started. A run whose live input is made by
+// a run that goes on, though it was asked for as well, stays: its value would be lost.
+// The answer leaves from a goroutine of its own, as sending may wait.
 func (e *Executor) reclaim(ids []comms.RunID) {
 	back := &comms.Reclaimed{}
 	var done []*hold

@@ -15,7 +15,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// What an agent puts into the environment of an executor.
+// Variables that an agent puts into the environment of an executor.
 const (
 	EnvAddr  = "CASCADE_EXECUTOR_ADDR"  // where the agent listens; its presence makes a process an executor
 	EnvToken = "CASCADE_EXECUTOR_TOKEN" // which spawn this is
@@ -25,7 +25,7 @@ const (
 	EnvCode  = "CASCADE_EXECUTOR_CODE"  // folders of the job's files, with colons between: below them these have the user's names
 )
 
-// What who debugs a task puts there as well.
+// Variables that a person who debugs a task puts there as well.
 const (
 	EnvWhere = "CASCADE_EXECUTOR_WHERE" // name of a function: the executor prints its symbol, for a breakpoint, and ends
 	EnvDebug = "CASCADE_EXECUTOR_DEBUG" // not empty: a Python executor runs functions under pdb
@@ -36,8 +36,8 @@ var WordsFiles = [2]string{"stdout", "stderr"}
 
 // MaxMessage bounds a message from an agent to an executor, in bytes: one run may
 // name hundreds of thousands of inputs, and small ones travel in it. An agent fails
-// a run whose inputs take more than half of it and says how to mend that. What an
-// executor sends is bounded as on all links.
+// a run whose inputs take more than half of it, and the error says how to avoid that.
+// Messages of an executor are bounded as on all links.
 const MaxMessage = 512 << 20
 
 // dialTimeout bounds the first handshake.

@@ -229,7 +229,7 @@ func (m *memory) own(ctx context.Context, n int, file bool, run comms.RunID) (*h
 	return h, b, off, nil
 }
 
-// others tells whether somebody besides the run at hand refers to a hold.
+// others tells whether something besides the run at hand refers to a hold.
 func (m *memory) others(h *hold) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

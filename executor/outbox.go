@@ -24,7 +24,7 @@ type outbox struct {
 	mu    sync.Mutex
 	items []comms.ReportItem
 	ends  []comms.Usage // not empty: the last item is of so many runs without outputs, Steps is not written yet
-	heard bool          // somebody may wait for one of the items
+	heard bool          // a process may wait for one of the items
 	since time.Time     // when the oldest item came
 	armed bool          // the timer runs
 	timer *time.Timer

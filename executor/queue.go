@@ -12,7 +12,7 @@ type queue struct {
 	entries []entry
 	head    int
 	path    *path // what follows the run at hand; nil when that is the next entry
-	spare   *run  // one that has ended and that nobody knows: the next step takes its place
+	spare   *run  // one that has ended and that nothing refers to: the next step reuses it
 }
 
 // entry is a run and the path behind it; run is nil when only the path is left.
@@ -117,7 +117,7 @@ func (p *path) next() (r *run, back []comms.RunID) {
 }
 
 // remove takes a step out that has not started; false when there is none of this
-// number. What it would have read is dropped by the caller.
+// number. The caller drops the step's inputs.
 func (p *path) remove(id comms.RunID) (done *hold, ok bool) {
 	i := int(id - p.first)
 	if id < p.first || !p.waits(i) {

@@ -52,7 +52,7 @@ func (r *run) values(from, n int) []any {
 	return make([]any, n)
 }
 
-// stopped is why a run's context ended: somebody cancelled it, or its time is up.
+// stopped is why a run's context ended: it was cancelled, or its time is up.
 type stopped struct {
 	kind  comms.ErrorKind
 	text  string
@@ -151,7 +151,7 @@ func (e *Executor) execute(r *run) {
 	}
 }
 
-// leaves tells whether nobody but the caller knows a run that has ended: another
+// leaves tells whether only the caller refers to a run that has ended: another
 // step can be made of its memory. It is not the current run any more, so that
 // nothing printed makes it a log.
 func (r *run) leaves(item *comms.ReportItem) bool {
@@ -160,8 +160,8 @@ func (r *run) leaves(item *comms.ReportItem) bool {
 		r.mem.idle() && r.ctx.release()
 }
 
-// claim prepares a run that is about to start. Without its live inputs it is
-// given back: the agent knows where else they are, or must make them again.
+// claim prepares a run that is about to start. A run without its live inputs is
+// returned: the agent knows where else they are, or has them recomputed.
 func (e *Executor) claim(r *run) bool {
 	e.mu.Lock()
 	if !e.live.has(r) {
@@ -226,7 +226,7 @@ func (r *run) perform() ([]comms.Desc, []comms.StreamEnd, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if d.Place.Kind != comms.PlaceLive { // private: nobody else hears of it
+		if d.Place.Kind != comms.PlaceLive { // private: it is not announced
 			descs = append(descs, d)
 		}
 	}
@@ -379,8 +379,8 @@ func (r *run) describeOutput(output uint32, element uint64, v any) (comms.Desc, 
 	return d, err
 }
 
-// leave keeps a value for later runs. What lies in an input is copied, as inputs
-// end with the run; what lies in a lease keeps it mapped.
+// leave keeps a value for later runs. Bytes in an input are copied, as inputs
+// end with the run; bytes in a lease keep it mapped.
 func (r *run) leave(output uint32, v any, codec value.Codec, f value.Flat) error {
 	if codec.Aliases() && r.aliasesInput(f.Bytes) {
 		own := value.Room(len(f.Bytes))

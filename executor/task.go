@@ -17,7 +17,7 @@ type Task struct {
 	Agent     string
 	Resources comms.Resources // granted while it runs
 	Dir       string          // folder that relative paths of the job refer to; "" outside an executor
-	Scratch   string          // folder for files that nobody needs afterwards
+	Scratch   string          // folder for files that are not needed afterwards
 	Log       io.Writer       // goes to the task's log; safe for concurrent use
 }
 

@@ -26,13 +26,13 @@
 //   - Names of segments are never used twice within a folder; a mapping that outlives its segment shows
 //     zeros, because removal punches the pages out before it unlinks.
 //   - The index (index.go) says at each moment what is sealed and true: a note is made after the seal and before
-//     anybody hears of it, and ends before the bytes can change. However its writer dies, a note is whole or is none.
+//     it is announced, and ends before the bytes can change. However its writer dies, a note is whole or is none.
 //   - A sealed file has exactly the dataset's length and mode 0400: any program of this user can open it.
 //   - The mapping of an ended lease is moved out of reach, so that slices which a task kept can not write to what
 //     was published. Datasets in a lease that goes on are protected by Lease.Seal, page by page.
 //   - A view is valid while its pin lasts; a lease belongs to one process until that process is known dead.
 //   - A spill file under its final name is complete; its checksum is verified when it is read back.
-//   - Array bytes are little-endian, row by row. What they mean is in the descriptor, never in the bytes.
+//   - Array bytes are little-endian, row by row. Their meaning is in the descriptor, never in the bytes.
 //     Arrow data is the exception (package arrowfile): an IPC file carries its schema.
 //
 // With the build tag check, freed ranges are overwritten with 0xDB, pages of a mapping can only be read

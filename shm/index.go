@@ -58,7 +58,7 @@ type Note struct {
 }
 
 // OpenIndex opens the index of the store's folder, or makes an empty one, and returns what a former agent noted.
-// A file that is none is replaced: what it knew is lost, and is made again.
+// A file that is not an index is replaced: the datasets that it noted are lost, and recomputed.
 func (s *Store) OpenIndex() (*Index, []Note, error) {
 	path := filepath.Join(s.dir, indexName)
 	fail := func(err error) (*Index, []Note, error) {

@@ -142,7 +142,7 @@ const (
 	populateStep = 16 << 20
 )
 
-// populateAhead maps the pages beside the caller. Who is faster than that maps his by faults.
+// populateAhead maps the pages beside the caller. A caller that is faster maps its pages by faults.
 func (l *Lease) populateAhead() {
 	mem := l.mem
 	l.ahead.Go(func() {
@@ -205,7 +205,7 @@ func (l *Lease) Alloc(n, align int64) ([]byte, int64, error) {
 	return l.mem[at : at+n : at+n], l.base + at, nil
 }
 
-// Shrink gives back the tail of the latest allocation, which now ends at end (an offset in the segment):
+// Shrink returns the tail of the latest allocation, which now ends at end (an offset in the segment):
 // for writers that learn their size while they write.
 func (l *Lease) Shrink(end int64) error {
 	l.mu.Lock()
@@ -295,7 +295,7 @@ func (l *Lease) Close() error {
 	l.mem = nil
 	m.leases = slices.DeleteFunc(m.leases, func(o *Lease) bool { return o == l })
 	l.moveAway()
-	if !guard(l.ptr, l.n) { // somebody else got the addresses
+	if !guard(l.ptr, l.n) { // another mapping got the addresses
 		m.control.unnote(l.note)
 		return nil
 	}

@@ -50,7 +50,7 @@ type Store struct {
 
 const lockName = "lock"
 
-// OpenStore makes or takes over the folder cascade-<uid>-<name>. What a former agent of the same name left
+// OpenStore makes or takes over the folder cascade-<uid>-<name>. Files that a former agent of the same name left
 // in it stays until Close or RemoveStale; a second living agent of this name is refused.
 func OpenStore(o Options) (*Store, error) {
 	if o.Root == "" {

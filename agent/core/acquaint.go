@@ -8,7 +8,7 @@ import (
 )
 
 // Agents between which calls go are acquainted for as long as they do, and some time
-// longer. What they tell each other waits while the link is away, and is void with a
+// longer. Their messages wait while the link is away, and are void with a
 // link that ends: then the owner's calls are at home again, and its guests leave.
 
 const (
@@ -47,7 +47,7 @@ func (c *Core) miss(n *neighbour) {
 	}
 }
 
-// shun has no call go to an agent for some time. What it gives back meanwhile is of the same cause.
+// shun has no call go to an agent for some time. Calls that it returns meanwhile have the same cause.
 func (c *Core) shun(n *neighbour) {
 	if n.shun.After(c.now) {
 		return
@@ -104,8 +104,8 @@ func (c *Core) callsDown(n *neighbour, over bool) {
 	}
 }
 
-// callsOver takes all for void that was told over a link: the calls that went there
-// are at home again, those that came from there are nobody's.
+// callsOver voids all that was announced over a link: the calls that went there
+// are at home again, those that came from there have no owner.
 func (c *Core) callsOver(n *neighbour) {
 	n.outbox = slices.DeleteFunc(n.outbox, func(m comms.Message) bool {
 		_, first := m.(*comms.Forward)
@@ -113,7 +113,7 @@ func (c *Core) callsOver(n *neighbour) {
 	})
 	for _, j := range c.callsAt(n) {
 		if j.call.out.sent {
-			j.call.out.sent = false // nobody is to be told
+			j.call.out.sent = false // no agent is to be told
 			c.takeHome(j)
 		}
 	}

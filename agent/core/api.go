@@ -32,7 +32,7 @@ type Config struct {
 	LargeBytes int64 // datasets from this size get a file of their own; default: the ledger's
 	CheckFrees bool  // ask for FreedRange effects (poisoning)
 
-	EventsFor    time.Duration // how long what nobody waits for may wait for more to tell, while tasks run; default: not at all
+	EventsFor    time.Duration // how long events that no process waits for may wait for others, while tasks run; default: not at all
 	ForwardAfter time.Duration // how long calls wait here before the controller is asked for agents that could run them; 0: they never go elsewhere
 	Patience     time.Duration // how long calls wait for an agent to which there is no link, before they run elsewhere; default 3s
 
@@ -91,7 +91,7 @@ type (
 		ReadOnly bool        // the crash output shows a write into a read-only mapping: Why says which
 		Memory   bool        // the memory limit (cgroup or monitor) ended it: Why says how much
 		Used     int64       // bytes of private memory that the run had then; 0 unknown
-		Panic    string      // the crash output shows a panic that nobody could recover: its message
+		Panic    string      // the crash output shows a panic that no caller could recover: its message
 		Stack    string      // of that panic
 		Tail     []byte      // last bytes it wrote
 	}
@@ -170,9 +170,9 @@ type (
 		Agent string
 		Msg   comms.Message
 	}
-	// Pulled answers Pull: all bytes are there, and nobody touches them any more.
+	// Pulled answers Pull: all bytes are there, and the transfer does not use them any more.
 	Pulled struct{ Pull uint64 }
-	// PullFailed answers Pull or StopPull: nobody writes any more.
+	// PullFailed answers Pull or StopPull: the bytes are not written any more.
 	PullFailed struct {
 		Pull uint64
 		Err  string
@@ -186,7 +186,7 @@ type (
 		Data    comms.DatasetID
 		Attempt uint32
 	}
-	// Unwanted: nobody fetches an offered dataset just now.
+	// Unwanted: no agent fetches an offered dataset just now.
 	Unwanted struct {
 		Data    comms.DatasetID
 		Attempt uint32
@@ -196,13 +196,13 @@ type (
 		Data    comms.DatasetID
 		Attempt uint32
 	}
-	// Withdrawn answers Withdraw: nobody reads its bytes any more.
+	// Withdrawn answers Withdraw: its bytes have no reader any more.
 	Withdrawn struct {
 		Data    comms.DatasetID
 		Attempt uint32
 	}
 
-	// PortsLeased answers LeasePorts: N ports that nobody else is given before
+	// PortsLeased answers LeasePorts: N ports that are leased to no other task before
 	// ReturnPorts, or why there are none.
 	PortsLeased struct {
 		ID    uint64
@@ -325,8 +325,8 @@ type (
 		At     uint64
 		Size   uint64
 	}
-	// StopPull gives a Pull up. It is answered once nobody writes any more. A Copy
-	// is soon over by itself.
+	// StopPull cancels a Pull. It is answered once the bytes are not written any more.
+	// A Copy is soon over by itself.
 	StopPull struct{ Pull uint64 }
 	// Offer answers Wanted: Size bytes are in the segment's file at Path from offset
 	// At on, or in Body, and stay there until Withdrawn.
@@ -344,7 +344,7 @@ type (
 		Attempt uint32
 		Err     string
 	}
-	// Withdraw ends an offer. Answer Withdrawn once nobody reads the bytes.
+	// Withdraw ends an offer. Answer Withdrawn once the bytes have no reader.
 	Withdraw struct {
 		Data    comms.DatasetID
 		Attempt uint32

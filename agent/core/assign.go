@@ -161,7 +161,7 @@ func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
 	}
 	name := m.Tenant
 	if name == "" {
-		name = "\x00" + m.Job.String() // without an owner a job shares with nobody
+		name = "\x00" + m.Job.String() // without an owner a job shares with no other
 	}
 	if c.owners[name] == nil {
 		c.owners[name] = &owner{name: name}
@@ -255,10 +255,10 @@ func (j *job) setFuse(paths [][]taskIndex) {
 // setTasks brings the tasks in line with an Assign: those in Run are this
 // agent's, others that have not ended are not any more. A task that ended here
 // runs again only when the Assign gives it a higher attempt: else the sender did
-// not know yet. So does an instance that was skipped before it came into being,
-// or what it reads would be made again for nothing. One of which the Assign says
-// nothing has not ended, whatever was known of it: it starts over when there is
-// an agent that can run it.
+// not know yet. So does an instance that was skipped before it came into being:
+// else its inputs would be recomputed for nothing. A task that the Assign does not
+// name has not ended, whatever was known of it: it starts over when there is an
+// agent that can run it.
 func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 	run := m.Run
 	if run == nil && len(m.Peers)+len(m.Ended) == 0 {
@@ -291,7 +291,7 @@ func (c *Core) setTasks(j *job, m *comms.Assign) (again []taskIndex) {
 			case t.state == tAbsent:
 				*t = task{attempt: attempt, state: tWaiting}
 				j.unended++
-				if !j.fresh || i >= uint64(j.static) { // what it reads may have been made here when nobody read it, and is gone then
+				if !j.fresh || i >= uint64(j.static) { // its inputs may have been made here when no task here read them, and are gone then
 					again = append(again, taskIndex(i))
 				}
 			case attempt > t.attempt:
@@ -347,7 +347,7 @@ func (c *Core) knownEnds(j *job, all []comms.Ended) {
 }
 
 // neverBegan ends the streams of a generator that ended badly: when it has made
-// nothing, nobody tells of them.
+// nothing, no message tells of them.
 func (c *Core) neverBegan(j *job, t taskIndex, how comms.Outcome) {
 	if gs := j.groupOf(t); how == comms.OutcomeDone || !gs.generator {
 		return
@@ -381,7 +381,7 @@ func (c *Core) disown(j *job, t taskIndex) {
 	c.endCalls(j, t)
 }
 
-// restart runs a task again because somebody asked for it: what it made before
+// restart runs a task again on request: what it made before
 // counts no more. The instances that follow it and have not begun come into being
 // anew, and so do those that have ended without the sender's knowledge (known says
 // of which it has any): their ends are void with all that was noted of the stream.

@@ -10,7 +10,7 @@ import (
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
-// What follows when a run waits for a call: it gives its cpu back, and gets it again
+// A run that waits for a call releases its cpu, and gets it again
 // with the answer.
 
 // maxWaiting is how many runs may wait for calls: each is a process.
@@ -186,7 +186,7 @@ func (c *Core) endCaller(r *run) {
 	r.more = nil
 }
 
-// leave takes the calls of a task from its run: it waits for none. What was brought
+// leave takes the calls of a task from its run: it waits for none. Data that was brought
 // into memory for it stays there until it ends, and is not there for another run.
 func (by *caller) leave() {
 	if by.run == nil {

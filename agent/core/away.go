@@ -39,7 +39,7 @@ func (c *Core) endAway(j *job, t taskIndex) {
 		return
 	}
 	if s, element, ok := j.graph.Slot(t); ok && j.awayAt(t) == nil {
-		c.lostJobs = append(c.lostJobs, j) // it was nobody's: all is counted anew
+		c.lostJobs = append(c.lostJobs, j) // it was no agent's: all is counted anew
 	} else if ok && j.exists(s, element) {
 		c.awayEnded(j, s, t)
 		if en.how != comms.OutcomeDone || !c.asksListed(j, t) {
@@ -76,8 +76,8 @@ func (c *Core) awayEnded(j *job, s int, t taskIndex) {
 	sl.judge(t, j.tasks[t].state)
 }
 
-// neverComes gives up what a task that has ended had made and what was not told
-// again. What is gone is made again, unless that failed (all).
+// neverComes gives up outputs of an ended task that were not announced again. Lost
+// ones are recomputed, unless that failed (all).
 func (c *Core) neverComes(j *job, t taskIndex, all bool) {
 	if !j.peers.unsure {
 		return
@@ -93,7 +93,7 @@ func (c *Core) neverComes(j *job, t taskIndex, all bool) {
 }
 
 // asksListed asks for what a finished instance of a peer made, when a task here waits for the
-// list of all and the peer told of none: it had been given back, as for missUntold. It tells
+// list of all and the peer announced none: it had been released, as for missUntold. It tells
 // whether it has asked.
 func (c *Core) asksListed(j *job, t taskIndex) bool {
 	for _, e := range j.edgesOf(t) {
@@ -106,8 +106,8 @@ func (c *Core) asksListed(j *job, t taskIndex) bool {
 	return false
 }
 
-// missingOf asks for something of what a finished task of a peer made, what is needed
-// here, and what nobody has told: with the next epoch all is told anew.
+// missingOf asks for an output of a peer's finished task that is needed here and was
+// not announced: with the next epoch all is announced anew.
 func (c *Core) missingOf(j *job, t taskIndex) {
 	ask := func(consumer taskIndex, ref comms.DatasetRef) bool {
 		if !j.waits(consumer) || !j.untold(ref) {
@@ -123,7 +123,7 @@ func (c *Core) missingOf(j *job, t taskIndex) {
 	}
 	for o := range j.groupOf(t).group.Outputs {
 		st := j.streams[outputKey{t, uint32(o)}]
-		if st == nil { // of such elements lost tells: what was made of one that had been given back is gone
+		if st == nil { // of such elements lost tells: what was made of one that had been released is gone
 			continue
 		}
 		for _, e := range slices.Sorted(maps.Keys(st.lost)) {
@@ -135,8 +135,8 @@ func (c *Core) missingOf(j *job, t taskIndex) {
 	}
 }
 
-// missUntold counts the elements of a peer's stream that it did not tell of as lost, when a
-// task here waits for all: it had given them back, and the peer has let them go.
+// missUntold counts the elements of a peer's stream that it did not announce as lost, when a
+// task here waits for all: they had been released, and the peer has dropped them.
 func (j *job) missUntold(t taskIndex, output uint32) {
 	if !slices.ContainsFunc(ofOutput(j.edgesOf(t), output), func(e dag.Edge) bool {
 		return e.Kind == dag.SourceStream && j.waits(e.Consumer)

@@ -9,8 +9,8 @@ import (
 
 // bundle is resources that are held back until all of them are there, for tasks
 // that start together. There is one at a time on an agent, so that no two can
-// each have a part of what both need: what ends gives back what the bundle lacks,
-// and nothing else is given that.
+// each have a part of what both need: tasks that end release to it what it lacks,
+// and nothing else gets that.
 type bundle struct {
 	id      uint64 // of its request for ports
 	gang    *gang
@@ -47,7 +47,7 @@ func (c *Core) dropBundle() {
 	c.returnPorts(b.ports)
 }
 
-// empty gives back what a bundle holds but for its ports.
+// empty releases what a bundle holds but for its ports.
 func (c *Core) empty(b *bundle) {
 	c.letGo(b)
 	b.full, b.whole, b.crew = false, false, nil
@@ -60,7 +60,7 @@ func (c *Core) empty(b *bundle) {
 	}
 }
 
-// letGo gives back the resources and executors of a bundle.
+// letGo releases the resources and executors of a bundle.
 func (c *Core) letGo(b *bundle) {
 	for i := range b.held {
 		if !ofDevices(i) {
@@ -102,9 +102,9 @@ func (c *Core) holdBack(b *bundle) bool {
 	return b.full
 }
 
-// lacking is what the bundle still waits for; nil when there is none, or it waits
-// for no part of it. Nobody gets more of it: an executor that was given one task
-// after the other would never give it back.
+// lacking are the resources that the bundle still waits for; nil when there is none, or it waits
+// for no part of it. No other task gets more of it: an executor that was given one
+// task after the other would never release it.
 func (c *Core) lacking() amounts {
 	b := c.bundle
 	if b == nil || b.full || c.othersWait() {
@@ -112,7 +112,7 @@ func (c *Core) lacking() amounts {
 	}
 	lack := make(amounts, len(b.need))
 	for i := range lack {
-		if i != resGPUMemory { // nobody has it without a device
+		if i != resGPUMemory { // no executor has it without a device
 			lack[i] = b.need[i] - b.held[i]
 		}
 	}
@@ -125,9 +125,9 @@ func (c *Core) othersWait() bool {
 }
 
 // yieldBundle gives what the bundle holds to those for whom others wait, and
-// tells whether it has: they come before it then. It keeps its ports, which nobody
-// else can use: were they leased anew each time, the answer would have it yield and
-// ask again for ever.
+// tells whether it has: they come before it then. It keeps its ports, which have no
+// other use: were they leased anew each time, the answer would have it yield and ask
+// again for ever.
 func (c *Core) yieldBundle() bool {
 	if !c.yields() || !c.othersWait() {
 		return false
@@ -229,7 +229,7 @@ func (c *Core) pinAll(b *bundle) bool {
 	return true
 }
 
-// unpinOthers gives back the inputs of runs that wait for an executor while the
+// unpinOthers unpins the inputs of runs that wait for an executor while the
 // members of a gang, which have the resources for one, wait for memory.
 func (c *Core) unpinOthers() {
 	for _, r := range slices.Clone(c.pinned) {

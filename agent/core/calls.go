@@ -185,7 +185,7 @@ func (c *Core) newCall(r *run, by *caller, m *comms.Call, sum xxh3.Uint128) erro
 	}
 	for i := range m.Inputs {
 		if err := c.callInput(r, j, i, &m.Inputs[i]); err != nil {
-			delete(by.calls, m.Number) // what nobody can run is not met by the next try
+			delete(by.calls, m.Number) // the next try does not meet a call that cannot run
 			c.giveUp(j)
 			return err
 		}
@@ -339,7 +339,7 @@ func (c *Core) passOn(j *job, to reader) {
 		c.lend(j, d, to)
 		return
 	}
-	why := "nobody waits for it any more" // it ended well, and what it made was freed with its caller
+	why := "its result was released when its caller ended"
 	if j.call.failed != nil {
 		why = j.call.failed.Text()
 	}
@@ -466,7 +466,7 @@ func (c *Core) callEnded(j *job) {
 	}
 }
 
-// giveUp ends a call that nobody waits for any more.
+// giveUp ends a call that no run waits for any more.
 func (c *Core) giveUp(j *job) {
 	j.dropped = true
 	c.stop(j, &comms.TaskError{Kind: comms.ErrorCancelled, Message: "the task that called it has ended", Agent: c.cfg.Agent}, comms.Cause{Kind: comms.CauseTask})

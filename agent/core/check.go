@@ -40,7 +40,7 @@ func (c *Core) Check() error {
 				return fmt.Errorf("job %s: dataset %v has %d references, counted %d", j.id, ref, d.refs, want)
 			}
 			if d.refs == 0 && !j.keeps(d) {
-				return fmt.Errorf("job %s: dataset %v is kept and nobody needs it", j.id, ref)
+				return fmt.Errorf("job %s: dataset %v is kept and not needed", j.id, ref)
 			}
 			if d.sealed && d.from == nil {
 				sealed++
@@ -113,7 +113,7 @@ func (c *Core) checkCalls() error {
 		}
 		out[o.host]++
 		if !o.host.up && o.host.missed.IsZero() {
-			return fmt.Errorf("call %s waits for agent %s, whose link nobody waits for", j.id, o.host.name)
+			return fmt.Errorf("call %s waits for agent %s, whose link is not awaited", j.id, o.host.name)
 		}
 	}
 	for _, j := range c.guests {
@@ -198,7 +198,7 @@ func (c *Core) checkPeers(j *job) error {
 	}
 	for t, e := range p.ending {
 		if e.how != 0 && flying[t] == 0 {
-			return fmt.Errorf("task %d of a peer has ended, and nobody says so", t)
+			return fmt.Errorf("task %d of a peer has ended, and its end was not announced", t)
 		}
 	}
 	return nil
@@ -339,7 +339,7 @@ func (c *Core) checkTasks(j *job) error {
 			}
 		case tAway:
 			if j.call == nil || j.call.out == nil && j.call.borrows == nil && !slices.Contains(c.strange, j) {
-				return fmt.Errorf("task %d is away and nobody is to have it", t)
+				return fmt.Errorf("task %d is away and no agent is to have it", t)
 			}
 		case tDelayed:
 			if !slices.ContainsFunc(c.delayed, func(d delay) bool { return d.job == j && d.task == t }) {

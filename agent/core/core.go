@@ -154,7 +154,7 @@ func New(cfg Config) *Core {
 	return c
 }
 
-// What no agent needs to have otherwise.
+// These values are right for every agent.
 const (
 	supplyFor   = 500 * time.Microsecond // predicted work kept queued on each executor
 	supplyMax   = 256                    // most runs queued on one executor

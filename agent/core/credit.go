@@ -17,8 +17,8 @@ import (
 // When nothing runs but generators that wait, the elements they wait for need
 // others of theirs first (a window over a stream, say), and the buffer must
 // grow: see unstick. The same holds when what runs beside them waits for memory
-// that they hold: with more credit they either end and give it back, or ask for
-// memory themselves, and then the ledger sees who is stuck.
+// that they hold: with more credit they either end and release it, or ask for
+// memory themselves, and then the ledger sees which request is stuck.
 
 // awayPatience is how long a generator waits for consumers on other agents, a fetch at
 // first for its holder, and a guest for a call at another agent, when nothing moves here.
@@ -197,8 +197,8 @@ func (c *Core) unstick() {
 	c.stuckCalls()
 }
 
-// canResume tells whether a held-back generator gets its cpu: what is free of it, and what the
-// bundle gives back, whose gang may wait for memory that the generator has.
+// canResume tells whether a held-back generator gets its cpu: from the free cpu, and from that of the
+// bundle, which yields when its gang may wait for memory that the generator has.
 func (c *Core) canResume(r *run) bool {
 	yields := c.yields()
 	for i, n := range r.gs.need {

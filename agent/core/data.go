@@ -61,7 +61,7 @@ func (x *exports) has(g *dag.Graph, r comms.DatasetRef) bool {
 	return x.all || x.output(g, r)
 }
 
-// output tells whether a dataset is an output of the job: one that is lost is made again.
+// output tells whether a dataset is an output of the job: one that is lost is recomputed.
 func (x *exports) output(g *dag.Graph, r comms.DatasetRef) bool {
 	if x.exact {
 		return x.keep[r]
@@ -336,7 +336,7 @@ func (c *Core) retain(j *job, keep []comms.DatasetRef) {
 		j.wanted.keep[r] = true
 	}
 	c.keepOnly(j, j.wanted.keep)
-	if j.peers != nil { // nobody reads anything of it any more
+	if j.peers != nil { // its data is not read any more
 		c.dropPeers(j)
 		c.lostJobs = append(c.lostJobs, j)
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// What computes on a device reads once which ones it may see, when its process
+// A program that computes on a device reads once which ones it may see, when its process
 // begins. So devices belong to executors and not to runs: a pool whose tasks want
 // some starts each executor with what one task needs, and that is the executor's
-// until it is known dead. One that is idle is ended when another pool's tasks want
-// what it has (decision 37).
+// until it is known dead. An idle executor is ended when another pool's tasks want its
+// devices (decision 37).
 
 // wholeDevice is one device, in thousandths.
 const wholeDevice = 1000
@@ -45,7 +45,7 @@ type holding struct {
 	each portion
 }
 
-// devices is what a host has, and what of it nobody holds.
+// devices are the devices of a host, and the free parts of them.
 type devices struct {
 	all  []comms.Device
 	most []int64   // thousandths of each
@@ -259,8 +259,8 @@ func (c *Core) unequip(ex *executor) {
 }
 
 // equipped tells whether a pool, which is to start n executors, can start one: its devices
-// are free. If they are not, it makes idle executors give them back; until the next pass,
-// which asks again in order, nobody else gets what it is to have then: two pools would
+// are free. If they are not, it makes idle executors release them; until the next pass,
+// which asks again in order, no other pool gets what it is to have then: two pools would
 // else take devices from each other for ever.
 func (c *Core) equipped(p *pool, n int) bool {
 	want := p.key.devices

@@ -18,8 +18,8 @@ type leaving struct {
 // have begun, before the controller is told that they have all of it.
 const answerWithin = time.Second
 
-// drain starts nothing more and takes back what is queued, but what waits for a
-// value of a run before it: nobody else will have that.
+// drain starts nothing more and takes back what is queued, except a run that waits
+// for a value of the run before it: only this executor will have that.
 func (c *Core) drain() {
 	if c.leaving != nil {
 		return
@@ -149,7 +149,7 @@ func (c *Core) quit() {
 // has committed it and seen to it that others have the rest, as have the owners of
 // calls that were forwarded here. One that is away may
 // come back while the grace lasts: without it only an agent may go that has nothing of
-// jobs that go on. Who drives the core may end it then.
+// jobs that go on. Its driver may end it then.
 func (c *Core) Drained() bool {
 	for _, ex := range c.execs {
 		if ex.state != exKilled && len(ex.queue) > 0 && !ex.held() {

@@ -82,7 +82,7 @@ func (c *Core) resolveEdge(j *job, consumer taskIndex, by comms.DatasetRef, ok b
 		} else {
 			c.nearer(j, consumer)
 		}
-	case tQueued, tRunning: // behind its producer, on the same executor; when that failed it is given back
+	case tQueued, tRunning: // behind its producer, on the same executor; when that failed it is returned
 		if ok && t.missing > 0 {
 			t.missing--
 		}
@@ -303,8 +303,8 @@ func (c *Core) tooFew(j *job, t taskIndex) string {
 	return ""
 }
 
-// outputsFailed tells the consumers of a task that ended badly that what it did
-// not publish never comes. What it did publish stays (the first publication wins).
+// outputsFailed tells the consumers of a task that ended badly that its unpublished
+// outputs never come. Published outputs stay (the first publication wins).
 func (c *Core) outputsFailed(j *job, t taskIndex) {
 	gs := j.groupOf(t)
 	if gs.ganged() {

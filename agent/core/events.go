@@ -98,8 +98,8 @@ func (c *Core) untold() bool {
 }
 
 // flush makes a numbered batch of what was noted and sends it within credit.
-// What is ready or started now and was so already is told first here: a task
-// that has ended meanwhile has said all with its end.
+// Tasks that are still ready or running are announced first: a task that has ended
+// meanwhile has announced all with its end.
 func (c *Core) flush() {
 	c.flushAt = time.Time{}
 	for _, j := range c.readied {
@@ -190,9 +190,9 @@ func (c *Core) controllerUp(resumed bool) {
 	c.send()
 }
 
-// ending tells whether the word that nothing more of a job runs is on its way to
-// the controller. What a job tells after it, such as a spill, does not count: no
-// second word would follow.
+// ending tells whether the event that nothing more of a job runs is on its way to
+// the controller. Later events of the job, such as a spill, do not count: no second
+// such event would follow.
 func (c *Core) ending(j *job) bool {
 	drained := func(e comms.Event) bool { return e.Kind == comms.EventDrained }
 	if slices.ContainsFunc(j.events, drained) {
@@ -323,7 +323,7 @@ func (c *Core) fromController(ev FromController) {
 	}
 }
 
-// jobOf finds a life of a job. What is said after the Assign of a successor waits with that.
+// jobOf finds an incarnation of a job. Messages after the Assign of a successor wait with it.
 func (c *Core) jobOf(id comms.JobID, life uint64, ev FromController) *job {
 	j := c.byJob[id]
 	switch {
@@ -338,10 +338,10 @@ func (c *Core) jobOf(id comms.JobID, life uint64, ev FromController) *job {
 	return j
 }
 
-// succeed takes an Assign of a job of which something is here that is over: another
-// life, or what was forgotten of this one. Nobody asks for that any more, and what it
-// has ended has ended for nobody. The successor begins when nothing of it runs, so
-// that nothing of the two is mixed.
+// succeed takes an Assign of a job of which an ended rest is here: of another
+// incarnation, or of this one after it was forgotten. That rest is not asked for any
+// more, and the ends of its tasks do not count. The successor begins when nothing of
+// it runs, so that the two are not mixed.
 func (c *Core) succeed(j *job, ev FromController) {
 	j.later = append(j.later, ev)
 	if j.adopted {

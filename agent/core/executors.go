@@ -254,7 +254,7 @@ func (c *Core) spawnWanted() {
 			c.spawnFor(p, c.makeRoom)
 			p.wanted = 0
 		}
-		for ; up < p.warm && c.owed == nil && c.counted() < c.cfg.MaxExecutors; up++ { // without work they drive nobody out
+		for ; up < p.warm && c.owed == nil && c.counted() < c.cfg.MaxExecutors; up++ { // without work they drive no other out
 			c.spawn(p)
 		}
 	}
@@ -270,7 +270,7 @@ func (p *pool) up() (n int) {
 	return n
 }
 
-// want notes that a pool has work for n more executors. Who comes first in a pass gets
+// want notes that a pool has work for n more executors. The first pool in a pass gets
 // devices and executors first: two pools would else take them from each other for ever.
 func (c *Core) want(p *pool, n int) {
 	if n <= 0 {

@@ -324,7 +324,7 @@ func (c *Core) lostRun(r *run, ex *executor) {
 	c.anew(r, nil, comms.Cause{Kind: comms.CauseExecutor, Number: uint64(ex.id), Text: "its executor died before it could report"})
 }
 
-// anew gives a task another attempt whose run came to nothing for no fault of the task.
+// anew gives a task another attempt whose run was lost for no fault of the task.
 func (c *Core) anew(r *run, usage *comms.Usage, cause comms.Cause) {
 	j, s := r.job, r.job.at(r.task)
 	c.note(j, comms.Event{Kind: comms.EventRetry, Task: r.task, Attempt: s.attempt, Executor: r.ex.id, Cause: cause, Usage: usage})
@@ -373,7 +373,7 @@ func (c *Core) crashed(r *run, ex *executor, ev ExecutorDead) {
 }
 
 // pinFailed ends a run whose inputs could not be brought into memory. When one
-// of them is lost it is made again; else the task fails.
+// of them is lost it is recomputed; else the task fails.
 func (c *Core) pinFailed(r *run) {
 	j := r.job
 	c.dropRun(r)
@@ -394,8 +394,8 @@ func (c *Core) pinFailed(r *run) {
 	c.fail(j, r.task, r, &comms.TaskError{Kind: comms.ErrorMemory, Message: r.pinErr.Error()}, comms.Cause{Kind: comms.CauseMemory}, true)
 }
 
-// lost takes the news that a dataset's last copy is gone, and has it made again
-// while somebody needs it.
+// lost takes the news that a dataset's last copy is gone, and has it recomputed
+// while it is needed.
 func (c *Core) lost(k ledger.Key, why error) {
 	j, d := c.dataset(k)
 	if d == nil {
@@ -429,7 +429,7 @@ func (c *Core) lost(k ledger.Key, why error) {
 	c.lostJobs = append(c.lostJobs, j)
 }
 
-// rebuild has the inputs of a task made again that are gone. It tells whether there were any.
+// rebuild has the lost inputs of a task recomputed. It tells whether there were any.
 func (c *Core) rebuild(j *job, t taskIndex) bool {
 	refs := j.gone(t, false)
 	for _, ref := range refs {
@@ -451,7 +451,7 @@ func (c *Core) redoAll(j *job, work []comms.DatasetRef) {
 		if j.groupOf(t).group.Outputs[ref.Output].Generate != dag.GenerateNone {
 			if st := j.stream(t, ref.Output); ref.Element < st.next {
 				st.lost[ref.Element] = true
-				st.torn = st.torn || j.overAt(t) && j.tasks[t].state != tFinished // nobody makes it again
+				st.torn = st.torn || j.overAt(t) && j.tasks[t].state != tFinished // it is not recomputed
 			}
 		}
 		if !j.overAt(t) || j.tasks[t].state != tFinished {

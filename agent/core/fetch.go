@@ -15,9 +15,9 @@ const maxChunk = 1 << 20
 // maxHeld bounds how many datasets one client has held for it.
 const maxHeld = 16
 
-// fromClient serves bytes of a dataset. What lies in shared memory is pinned
-// until the driver says that the chunk was sent; what a client of this host reads
-// by itself, until it says that it has.
+// fromClient serves bytes of a dataset. Bytes in shared memory are pinned until the
+// driver says that the chunk was sent; bytes that a client of this host reads by
+// itself, until the client says that it has.
 func (c *Core) fromClient(ev FromClient) {
 	m, ok := ev.Msg.(*comms.Fetch)
 	if !ok || m.Log {

@@ -151,7 +151,7 @@ func (j *job) outputsTo(t, consumer taskIndex) []uint32 {
 	return out
 }
 
-// privateTo lists those of outputs that nobody but one consumer reads, now or later.
+// privateTo lists those of outputs that only one consumer reads, now or later.
 func (j *job) privateTo(t, consumer taskIndex, outputs []uint32) []uint32 {
 	if e, ok := j.oneEdge(t); ok && e.Consumer == consumer && !j.wanted.has(j.graph, comms.DatasetRef{Task: t, Output: e.Output}) {
 		return outputs

@@ -17,7 +17,7 @@ import (
 // run, and keeps nothing of the answer. A call that goes elsewhere stays this
 // agent's: its inputs are fetched from here, its end and what it returned come back
 // (guests is the other side). Each time that it goes anywhere it has another name
-// there: what is said late, of a stay that was given up, is of a name that nobody
+// there: what is said late, of a stay that was given up, is of a name that no agent
 // knows any more. When its host is lost the call is what it was before.
 
 // outgoing is a call that another agent has, or is about to be told of.
@@ -261,7 +261,7 @@ func (c *Core) askLater(some bool) {
 func (c *Core) unasked() { c.asking.asked, c.asking.next, c.asking.pause = time.Time{}, time.Time{}, 0 }
 
 // missesHere puts a call aside that can never run here, until the controller says
-// where it can. It is false for what nobody else would have.
+// where it can. It is false for a task that no other agent may run.
 func (c *Core) missesHere(j *job, t taskIndex) bool {
 	if j.call == nil || c.cfg.ForwardAfter <= 0 {
 		return false
@@ -346,7 +346,7 @@ func (c *Core) forwarded(from string, m *comms.Forwarded) {
 	}
 }
 
-// endedAway takes over how a call has ended at its host. What it returned is fetched,
+// endedAway takes over how a call has ended at its host. Its result is fetched,
 // if it did not come with the word.
 func (c *Core) endedAway(j *job, m *comms.Forwarded) {
 	k := j.call
@@ -410,7 +410,7 @@ func (c *Core) takeHome(j *job) {
 }
 
 // endStay ends what a call has to do with other agents: it has ended, or is to run
-// here. What it returned elsewhere is not fetched any more.
+// here. Its result elsewhere is not fetched any more.
 func (c *Core) endStay(j *job) {
 	c.dropPeers(j)
 	c.strange = slices.DeleteFunc(c.strange, func(o *job) bool { return o == j })

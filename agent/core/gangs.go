@@ -129,7 +129,7 @@ func (c *Core) nextGang() *gang {
 }
 
 // startGangs starts gangs for as long as there is all that the next one needs.
-// What there is of that is held back for it.
+// Resources that are free for that gang are held back for it.
 func (c *Core) startGangs() {
 	for {
 		var g *gang
@@ -228,9 +228,9 @@ func (c *Core) refuseGang(g *gang, why string) {
 	}
 }
 
-// regroup starts a gang over after an attempt at one of its members came to
-// nothing: what runs of the others is killed, what had ended runs again. It
-// returns the inputs of those that are gone.
+// regroup starts a gang over after an attempt at one of its members was lost: runs of
+// the others are killed, members that had ended run again. It returns the inputs of
+// those that are gone.
 func (c *Core) regroup(j *job, t taskIndex) (gone []comms.DatasetRef) {
 	g := j.gangOf(t)
 	cause := comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}, Text: "its gang starts over"}
@@ -261,8 +261,8 @@ func (c *Core) regroup(j *job, t taskIndex) (gone []comms.DatasetRef) {
 	return gone
 }
 
-// dropOutputs takes away what a member made in an attempt of its gang that came to
-// nothing, and says so.
+// dropOutputs drops what a member made in a lost attempt of its gang, and
+// announces it.
 func (c *Core) dropOutputs(j *job, m taskIndex) {
 	for o := range j.groupOf(m).group.Outputs {
 		ref := comms.DatasetRef{Task: m, Output: uint32(o)}

@@ -15,8 +15,8 @@ type stream struct {
 	next    uint64          // elements published
 	ended   bool            // there are next elements and no more
 	failed  bool            // ended because its generator failed finally
-	torn    bool            // ended well, but elements were lost and could not be made again
-	lost    map[uint64]bool // published elements that are gone, to be made again
+	torn    bool            // ended well, but elements were lost and could not be recomputed
+	lost    map[uint64]bool // published elements that are gone, to be recomputed
 	buffer  uint64          // unconsumed elements allowed; 0 any number
 	open    map[uint64]int  // consumers of each unconsumed element that have not ended
 	made    uint64          // elements that the present run has published
@@ -76,7 +76,7 @@ func (c *Core) element(r *run, d comms.Desc) error {
 		return err
 	}
 	ref := d.Ref
-	if !again || lost { // a loss was told, so its mend is
+	if !again || lost { // a loss was announced, so its repair is
 		c.note(j, comms.Event{Kind: comms.EventPublished, Task: r.task, Attempt: r.attempt, Executor: r.ex.id,
 			Cause: comms.Cause{Kind: comms.CauseRun}, Outputs: []comms.Desc{c.told(j, ref, d)}})
 	}
@@ -131,8 +131,8 @@ func (c *Core) streamThere(j *job, t taskIndex, output uint32) {
 	c.resolveGates(j, dag.SourceStream, ref, !st.failed)
 }
 
-// streamFailed closes a stream whose generator failed finally. Consumers of what
-// was published go on; elements that were lost and not made again are given up.
+// streamFailed closes a stream whose generator failed finally. Consumers of published
+// elements go on; elements that were lost and not recomputed are given up.
 func (c *Core) streamFailed(j *job, t taskIndex, output uint32) {
 	k := outputKey{t, output}
 	st := j.stream(t, output)

@@ -11,7 +11,7 @@ import (
 )
 
 // A guest is a call that another agent has forwarded here: a job of one task, as the
-// calls of tasks of this agent are, whose caller is elsewhere. What it calls is this
+// calls of tasks of this agent are, whose caller is elsewhere. Its own calls are this
 // agent's to run, or to forward. A guest that this host cannot run, for whatever
 // reason that is not its own, goes back to its owner; else it stays, with what it
 // returned, until its owner recalls it.
@@ -186,7 +186,7 @@ func borrowedGraph() *dag.Graph {
 func (c *Core) fetchFrom(j *job, from string, d comms.Desc, of comms.DatasetID) {
 	d.Place = comms.Place{Kind: comms.PlaceAgent, Where: from}
 	j.peers = newPeers()
-	j.peers.quiet = true // nobody waits for it by an edge
+	j.peers.quiet = true // no task waits for it by an edge
 	h := &heard{job: j, desc: d, from: []string{from}, of: of}
 	j.peers.heard[d.Ref] = h
 	c.wantHeard(j, h, false)
@@ -226,7 +226,7 @@ func (c *Core) recalled(from string, m *comms.Recall) {
 	}
 }
 
-// guestEnded tells the owner of a guest how it has ended. What it returned waits to
+// guestEnded tells the owner of a guest how it has ended. Its result waits to
 // be fetched, and recalled.
 func (c *Core) guestEnded(j *job) {
 	g := j.call.guest
@@ -243,7 +243,7 @@ func (c *Core) guestEnded(j *job) {
 	c.say(g.owner, m)
 }
 
-// dropGuest forgets a guest, and what of its owner's nobody else reads here.
+// dropGuest forgets a guest, and datasets of its owner without another reader here.
 func (c *Core) dropGuest(j *job) {
 	g := j.call.guest
 	c.guests = slices.DeleteFunc(c.guests, func(o *job) bool { return o == j })
@@ -269,7 +269,7 @@ func (c *Core) unborrow(b *job) {
 	}
 }
 
-// returnGuests gives back, while the agent leaves, what has not begun or waits for
+// returnGuests returns, while the agent leaves, guests that have not begun or wait for
 // something that does not begin here any more.
 func (c *Core) returnGuests() {
 	for _, j := range slices.Clone(c.guests) {
@@ -286,7 +286,7 @@ func (c *Core) goesOn(j *job) bool {
 	})
 }
 
-// sendBackStuck gives back a guest that waits, itself or in what it has called, for
+// sendBackStuck returns a guest that waits, itself or in what it has called, for
 // what those hold who wait for calls. When such a call is at another agent there is
 // patience first: it mostly ends, and the guest has its turn. It may also wait there
 // for what those hold who wait for this guest. It tells whether there was one.

@@ -18,7 +18,7 @@ const (
 	hearRoom                    // the ledger was asked for room
 	hearPulled                  // on its way
 	hearHere                    // a copy is here
-	hearLost                    // nobody has it: the controller was told
+	hearLost                    // no agent has it: the controller was told
 )
 
 // heard is a dataset of another agent that tasks here read: from the news of it
@@ -30,7 +30,7 @@ type heard struct {
 	state    hearState
 	flying   bool // counted in peers.flying
 	stale    bool // of the epoch before, or gone, and not told again
-	gone     bool // its holder makes it again, unless that fails
+	gone     bool // its holder recomputes it, unless that fails
 	queued   bool // to be fetched: in needs of its job, or in Core.resting
 	rests    bool // in Core.resting
 	expected bool // counted in peers.coming
@@ -134,7 +134,7 @@ func (c *Core) notice(from string, m *comms.Notice) {
 		}
 		en := j.peers.endingOf(e.Task)
 		if k := slices.IndexFunc(en.ends, func(o comms.StreamEnd) bool { return o.Output == e.Output }); k >= 0 {
-			en.ends[k] = e // it was made again, and has ended otherwise
+			en.ends[k] = e // it was recomputed, and has ended otherwise
 		} else {
 			en.ends = append(en.ends, e)
 		}
@@ -235,7 +235,7 @@ func (c *Core) hear(j *job, from string, d comms.Desc) {
 		h = &heard{job: j, desc: d}
 		p.heard[d.Ref] = h
 	case h.state == hearHere || h.desc.Attempt == d.Attempt && h.state != hearLost:
-	case h.stale || h.state == hearLost || slices.Contains(h.from, from): // it was made again
+	case h.stale || h.state == hearLost || slices.Contains(h.from, from): // it was recomputed
 		c.forgetPull(h)
 		c.unwant(h)
 		h.desc, h.state, h.from, h.tries, h.due = d, hearTold, nil, 0, time.Time{}
@@ -274,7 +274,7 @@ func (c *Core) growStream(j *job, ref comms.DatasetRef) {
 }
 
 // wantHeard decides what becomes of a dataset that was heard of: it is here, it is
-// fetched, or (asked for when sure is set) nobody needs it.
+// fetched, or (asked for when sure is set) not needed.
 func (c *Core) wantHeard(j *job, h *heard, sure bool) {
 	ref, p := h.desc.Ref, j.peers
 	if d := j.data[ref]; d != nil {
@@ -373,8 +373,8 @@ func (c *Core) land(j *job, h *heard) {
 	}
 }
 
-// unhear forgets a dataset that its holder has lost. When nobody else has it, it
-// is told again once it was made again.
+// unhear forgets a dataset that its holder has lost. When no other agent has it, it
+// is announced again once it was recomputed.
 func (c *Core) unhear(j *job, h *heard, from string) {
 	if h == nil || h.state == hearHere {
 		return
@@ -382,12 +382,12 @@ func (c *Core) unhear(j *job, h *heard, from string) {
 	if h.from = slices.DeleteFunc(h.from, func(a string) bool { return a == from }); len(h.from) > 0 {
 		return
 	}
-	// What it made is not all here, and does not count as if it were: it stays on its way.
+	// Not all that the task made is here, and it does not count as if it were: it stays on its way.
 	c.forgetPull(h)
 	c.unwant(h)
 	h.state, h.stale, h.gone = hearTold, true, true
 	j.peers.unsure = true
-	if en := j.peers.ending[h.desc.Ref.Task]; en != nil && en.how > comms.OutcomeDone { // nobody makes it again
+	if en := j.peers.ending[h.desc.Ref.Task]; en != nil && en.how > comms.OutcomeDone { // it is not recomputed
 		c.neverComes(j, h.desc.Ref.Task, true)
 	}
 }

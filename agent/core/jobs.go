@@ -37,7 +37,7 @@ func (s taskState) over() bool { return s >= tFinished }
 const (
 	fReleased  uint8 = 1 << iota // its end is committed: it needs its inputs no more
 	fUnfused                     // its fused path failed: never again as part of one
-	fLent                        // it left a value in its executor that nobody published, for the next of its path
+	fLent                        // it left an unpublished value in its executor, for the next of its path
 	fEnded                       // its end is committed and it is not released: the next of its path is not
 	fElsewhere                   // it ended before the job came here: only the controller can have it run again
 	fPromised                    // an instance that an Assign names, and whose element is not here yet

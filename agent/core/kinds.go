@@ -133,8 +133,8 @@ func sourceText(in *dag.InputDecl) string {
 	return in.From[0].Text + ", ..."
 }
 
-// hashAnyway is up to how many bytes a dataset has a hash where the job says nothing of
-// what is to be done about datasets that are made again: it takes less than 0.1 ms.
+// hashAnyway is up to how many bytes a dataset has a hash where the job does not say
+// how recomputed datasets are treated: it takes less than 0.1 ms.
 const hashAnyway = 1 << 20
 
 // hashMax is up to how many bytes the datasets of a job have a hash.

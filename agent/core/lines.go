@@ -101,8 +101,8 @@ func (c *Core) offer(cl *class) {
 }
 
 // enlist puts the offered classes into their lines, where their jobs allow it
-// and their environments are there. What is not enlisted is offered again by
-// what it waits for: a release, or the end of a build.
+// and their environments are there. Others are offered again by what they wait for:
+// a release, or the end of a build.
 func (c *Core) enlist() {
 	for len(c.offered) > 0 {
 		cl := c.offered[0]

@@ -69,7 +69,7 @@ type fetch struct {
 }
 
 // must panics on an error of the ledger that says that this package's own
-// bookkeeping is wrong: to go on would give somebody's memory to another.
+// bookkeeping is wrong: to go on would give one owner's memory to another.
 func (c *Core) must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("agent core: %v", err))
@@ -92,7 +92,7 @@ func (c *Core) pin(r *run) bool {
 		if r.task == b.members[0] {
 			keys = c.allKeys(b)
 		} else {
-			class = ledger.Grow // it is in memory: it takes nothing, and waits for nobody
+			class = ledger.Grow // it is in memory: it takes nothing, and does not wait
 		}
 	}
 	if len(keys) == 0 {
@@ -250,7 +250,7 @@ func (c *Core) grantedRequest(e ledger.Granted) {
 		q.ex.wants--
 		l := &lease{id: e.Leases[0].ID, req: e.ID, place: e.Leases[0].Place, kind: e.Leases[0].Kind, shared: q.lease.Run == 0}
 		q.ex.leases = append(q.ex.leases, l)
-		if l.kind == ledger.Output { // nobody but the command makes the file
+		if l.kind == ledger.Output { // only the command makes the file
 			dir := ""
 			if q.ex.hello != nil {
 				dir = q.ex.hello.ShmDir
@@ -373,7 +373,7 @@ func (c *Core) seal(ex *executor, k ledger.Key, d comms.Desc) error {
 	return nil
 }
 
-// discard gives back the memory of a dataset that nobody needs, or that is there already.
+// discard releases the memory of a dataset that is not needed, or that is there already.
 func (c *Core) discard(r *run, d comms.Desc) error {
 	if d.Place.Kind != comms.PlaceSegment {
 		return nil

@@ -12,8 +12,8 @@ import (
 // A run may carry others behind it: the steps of a path, each of which reads
 // nothing but an output of the one before, or tasks of one group that read
 // nothing at all. They are one run in every table, with the number, the task and
-// the state of the one that comes next; the numbers of the others follow. What is
-// silent, having no outputs that anybody else reads, moves it on by many at once.
+// the state of the one that comes next; the numbers of the others follow. The ends of
+// silent tasks, which have no outputs that others read, move it on by many at once.
 // Everything else (a failure, a death, a take-back, an output to publish) makes
 // them runs of their own first.
 
@@ -23,7 +23,7 @@ type step struct {
 	attempt uint32
 	reads   uint32 // one above the output of the task before that it reads; 0: it has no inputs
 	keeps   uint64 // bit o: output o is wanted by the run behind as a live value
-	only    uint64 // bit o: and by nobody else
+	only    uint64 // bit o: and by no other
 	with    []byte // parameters, where they differ within the group
 }
 
@@ -165,7 +165,7 @@ func (c *Core) lengthen(r *run, next taskIndex, gs *groupState, reads uint32) bo
 }
 
 // keep notes which outputs of the last task of a run stay in the executor for the
-// next, and which of them nobody else reads. m is the run's message.
+// next, and which of them have no other reader. m is the run's message.
 func (r *run) keep(m *comms.Run, outputs, private []uint32) bool {
 	if len(r.rest) == 0 {
 		m.Live, m.Private, r.private = outputs, private, private
@@ -301,7 +301,7 @@ func (c *Core) advance(r *run, usages []comms.Usage, block []byte) {
 	c.end(j, head, tFinished)
 }
 
-// lend notes that a task left a value in its executor that nobody published.
+// lend notes that a task left a value in its executor that was not published.
 func (j *job) lend(t taskIndex, private bool) {
 	if private {
 		j.tasks[t].flags |= fLent
@@ -326,14 +326,14 @@ func (c *Core) moveOn(r *run, n int, mean float64) {
 		r.cause = causeOf(before, s.reads)
 		r.job.tasks[s.task].missing = 0
 	}
-	r.inputs, r.read = nil, 0 // it reads what nobody was told of, or nothing
+	r.inputs, r.read = nil, 0 // it reads an unannounced value, or nothing
 	r.started, r.told, r.deadline, r.ex.turn = false, false, time.Time{}, c.now
 	c.behind -= n
 	r.mean -= mean
 	r.ex.load -= mean
 }
 
-// oneEdge returns the one output of a task that is read, by one consumer and by nobody else.
+// oneEdge returns the one output of a task that is read, by one consumer alone.
 func (j *job) oneEdge(t taskIndex) (dag.Edge, bool) {
 	e, ok := j.graph.OnlyConsumer(t)
 	return e, ok && e.Kind == dag.SourceWhole && int(e.Consumer) < j.static

@@ -46,7 +46,7 @@ type peers struct {
 
 	unsure  bool                  // something waits to be told again
 	quiet   bool                  // an Assign is being taken: all is counted anew after it
-	anew    map[taskIndex]bool    // tasks that begin anew, whose ends that were not told yet are not
+	anew    map[taskIndex]bool    // tasks that restart: their ends that were not announced yet are not announced
 	flying  map[taskIndex]int     // how many datasets of a task are needed and not here yet
 	coming  map[taskIndex]uint32  // how many datasets that a task reads are to be fetched, or on their way
 	landing bool                  // what reads one of these is just told that it is here
@@ -81,8 +81,8 @@ type ending struct {
 	ends []comms.StreamEnd
 }
 
-// setPeers takes over who has the other fragments of a job. What was heard, told
-// and fetched before counts again when it is told at the new epoch.
+// setPeers takes over which agents have the other fragments of a job. Datasets that
+// were announced and fetched before count again when they are announced at the new epoch.
 func (c *Core) setPeers(j *job, m *comms.Assign) {
 	all := m.Peers
 	if j.peers == nil && len(all)+len(m.Adopt) == 0 {
@@ -141,9 +141,9 @@ func (c *Core) inherit(j *job, before *peers) {
 	}
 }
 
-// giveAway ends what this agent knew of tasks that others have now: what it made
-// of them counts no more, what it fetched waits until it is told again. What has
-// ended stays, although the generator of an instance is another's now.
+// giveAway ends what this agent knew of tasks that others have now: outputs that it
+// made of them count no more, outputs that it fetched wait until they are announced
+// again. Ended tasks stay, although the generator of an instance is another's now.
 func (c *Core) giveAway(j *job, over []comms.Ended) {
 	for _, r := range j.peers.runs {
 		for t := r.first; int(t) < len(j.tasks) && t <= r.last; t++ {
@@ -169,7 +169,7 @@ func endedIn(over []comms.Ended) func(taskIndex) bool {
 	}
 }
 
-// takeOver begins anew with tasks that others had: what was fetched of them is of
+// takeOver restarts tasks that others had: outputs that were fetched of them are of
 // an attempt that counts no more.
 func (c *Core) takeOver(j *job, m *comms.Assign) {
 	begin := func(t taskIndex) {
@@ -223,7 +223,7 @@ func (c *Core) makeAbsent(j *job, t taskIndex, keep bool) {
 	*s = task{attempt: s.attempt, flags: s.flags & fUnborn}
 }
 
-// dropOld frees copies that nobody has told again.
+// dropOld frees copies that were not announced again.
 func (c *Core) dropOld(j *job) {
 	for _, ref := range sortedRefs(j.peers.old) {
 		c.freeOld(j, ref)
@@ -447,7 +447,7 @@ func sortedRefs[V any](m map[comms.DatasetRef]V) []comms.DatasetRef {
 // greetPeers begins an epoch with the others: they are told all that they may need.
 func (c *Core) greetPeers(j *job) {
 	j.peers.quiet = false
-	for _, ref := range sortedRefs(j.peers.heard) { // nobody will tell of what has ended for all
+	for _, ref := range sortedRefs(j.peers.heard) { // a task that has ended for all is not announced again
 		if h := j.peers.heard[ref]; h != nil && h.stale && j.awayAt(ref.Task) == nil {
 			c.neverComes(j, ref.Task, true)
 		}
@@ -464,8 +464,8 @@ func (c *Core) unplace(j *job, t taskIndex) {
 	}
 }
 
-// askMissing asks for what tasks made that have ended elsewhere, what is needed
-// here, and what nobody has.
+// askMissing asks for outputs of tasks that have ended elsewhere, which are needed
+// here and which no agent has.
 func (c *Core) askMissing(j *job) {
 	for i := range j.tasks {
 		if j.tasks[i].state != tWaiting {

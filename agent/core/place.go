@@ -16,7 +16,7 @@ const (
 	// are taken back for an idle one: work was predicted to take far less.
 	staleAfter = time.Millisecond
 	// secondRun: a second run is queued behind a first one that takes at most this many times supplyFor,
-	// as was thought and as is seen: who is stopped does not answer when it is asked to give back.
+	// as predicted and as measured: a stopped executor does not answer when it is asked to return runs.
 	secondRun = 40
 	// helloWithin is how long an executor may take to say hello.
 	helloWithin = time.Minute
@@ -112,7 +112,7 @@ func overlaps(a, b amounts) bool {
 }
 
 // claim is what others have to leave a line that has waited for long: all that its tasks
-// need, but devices only while those are not there. What waits for a device needs no core.
+// need, but devices only while those are not there. A task that waits for a device needs no core.
 func (c *Core) claim(l *line) amounts {
 	if c.meets(demandOf(l.need), 1) {
 		return l.need
@@ -390,7 +390,7 @@ func inputBytes(r *comms.Run) (n int) {
 	return n
 }
 
-// endIdle stops executors that nobody has used for long, but those of the default environment and folder; those beyond
+// endIdle stops executors that were not used for long, but those of the default environment and folder; those beyond
 // the limit, which gangs and generators that were held back bring, after spareAfter: the next may want them at once.
 func (c *Core) endIdle() {
 	for _, ex := range slices.Clone(c.execs) {

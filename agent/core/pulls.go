@@ -25,7 +25,7 @@ const (
 // pull is one fetch, from the request for room to the end of the last byte.
 type pull struct {
 	id    uint64
-	h     *heard // nil when nobody needs it any more
+	h     *heard // nil when it is not needed any more
 	req   ledger.RequestID
 	lease ledger.Lease
 	bytes int64
@@ -63,7 +63,7 @@ func (c *Core) askRoom(h *heard) {
 	if h.origin != nil {
 		key, here := c.originOf(h.origin)
 		if !here {
-			h.tries = pullTries // nobody else has it
+			h.tries = pullTries // no other agent has it
 			c.pullLater(h, "it is not here any more")
 			return
 		}
@@ -84,8 +84,8 @@ func (c *Core) askRoom(h *heard) {
 	c.effects()
 }
 
-// pullGranted sends for a dataset for which there is room. What it is to be a copy
-// of is pinned with it.
+// pullGranted sends for a dataset for which there is room. The dataset that it is to
+// be a copy of is pinned with it.
 func (c *Core) pullGranted(p *pull, e *ledger.Granted) {
 	l := e.Leases[0]
 	p.lease, p.sent, p.at = l, true, c.now
@@ -203,7 +203,7 @@ func (c *Core) closePull(p *pull) {
 	c.pulling -= p.bytes
 }
 
-// endPull gives back what a fetch holds.
+// endPull releases what a fetch holds.
 func (c *Core) endPull(p *pull) {
 	c.closePull(p)
 	if c.requests[p.req] != nil {
@@ -213,8 +213,8 @@ func (c *Core) endPull(p *pull) {
 	}
 }
 
-// forgetPull ends a fetch that nobody needs any more. What the driver writes into
-// stays its until it says that it does so no more.
+// forgetPull ends a fetch that is not needed any more. Memory that the driver writes
+// into stays its until it says that it does so no more.
 func (c *Core) forgetPull(h *heard) {
 	p := h.pull
 	if p == nil {
@@ -272,7 +272,7 @@ func (c *Core) pulled(id uint64) {
 	}
 }
 
-// pullFailed tries again, and in the end tells the controller that nobody has it.
+// pullFailed tries again, and in the end tells the controller that no agent has it.
 func (c *Core) pullFailed(ev PullFailed) {
 	p := c.pulls[ev.Pull]
 	if p == nil || !p.sent {
@@ -346,7 +346,7 @@ type offer struct {
 	offered   bool
 	idle      bool
 	withdrawn bool // the driver was told to end it
-	again     bool // and somebody has asked for it since
+	again     bool // and an agent has asked for it since
 }
 
 type offerKey struct {
@@ -382,7 +382,7 @@ func (c *Core) wantedBy(ev Wanted) {
 		c.offers[k] = o
 		class := ledger.Start
 		if info, _ := c.led.Dataset(j.key(d)); info.State != ledger.Spilled {
-			class = ledger.Grow // it takes nothing, and waits for nobody: what runs here may wait for the agent that fetches it
+			class = ledger.Grow // it takes nothing, and does not wait: what runs here may wait for the agent that fetches it
 		}
 		c.ask(&request{offer: o}, ledger.Request{Owner: ledger.Owner(3)<<62 | 1<<61 | ledger.Owner(o.req), Class: class, Pins: []ledger.Key{j.key(d)}})
 		c.effects()
@@ -407,15 +407,15 @@ func (c *Core) offerFailed(o *offer, err error) {
 	c.emit(NotHere{Data: o.key.data, Attempt: o.key.attempt, Err: err.Error()})
 }
 
-// unwanted notes that nobody fetches a dataset just now. It stays offered while
-// nobody needs the memory.
+// unwanted notes that no agent fetches a dataset just now. It stays offered while its
+// memory is not needed.
 func (c *Core) unwanted(ev Unwanted) {
 	if o := c.offers[offerKey{ev.Data, ev.Attempt}]; o != nil {
 		o.idle = true
 	}
 }
 
-// withdrawIdle ends offers that nobody uses, of all datasets or of one.
+// withdrawIdle ends unused offers, of all datasets or of one.
 func (c *Core) withdrawIdle() {
 	if len(c.offers) == 0 {
 		return
@@ -456,7 +456,7 @@ func (c *Core) notOffered(ev NotOffered) {
 	}
 }
 
-// withdrawn ends the pin of an offer: nobody reads its bytes any more.
+// withdrawn ends the pin of an offer: its bytes have no reader any more.
 func (c *Core) withdrawn(ev Withdrawn) {
 	k := offerKey{ev.Data, ev.Attempt}
 	o := c.offers[k]
@@ -474,7 +474,7 @@ func (c *Core) withdrawn(ev Withdrawn) {
 	}
 }
 
-// coming notes that somebody asks for a copy that is just being fetched, if it is.
+// coming notes that another agent asks for a copy that is just being fetched, if it is.
 func (j *job) coming(ev Wanted) bool {
 	if j.peers == nil {
 		return false

@@ -7,7 +7,7 @@ import (
 )
 
 // The end of a task says what it has read (comms.Read), so that the controller can tell
-// whether that is what there is when a dataset was made again (decision 36). Inputs that
+// whether the bytes are the same when a dataset was recomputed (decision 36). Inputs that
 // may lack some of their datasets do not count: which were there is no one's fault.
 
 // given notes what a run is given. Bytes that a run before it is still to make are
@@ -43,7 +43,7 @@ func (r *run) sum(inputs []comms.RunInput) (read uint64) {
 			if d.Place.Kind == comms.PlaceLive {
 				made := r.job.data[d.Ref]
 				if made == nil || made.desc.Attempt != d.Attempt {
-					continue // it was private: nobody else was told of it
+					continue // it was private: it was not announced
 				}
 				d = &made.desc
 			}

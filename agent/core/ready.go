@@ -163,8 +163,8 @@ func (cl *class) pop() entry {
 	return top
 }
 
-// rerank orders what has not started by other ranks. What is queued on an
-// executor stays there: it is a fraction of a millisecond's work.
+// rerank orders tasks that have not started by other ranks. Runs that are queued on
+// an executor stay there: that is a fraction of a millisecond's work.
 func (c *Core) rerank(j *job, ranks []float64) {
 	c.leaveAll(j)
 	j.ranks = ranks
@@ -187,8 +187,8 @@ func (c *Core) rerank(j *job, ranks []float64) {
 	c.offerAll(j)
 }
 
-// hold starts nothing more of a job until it is released: what is queued behind
-// running tasks or waits for an executor comes back. What runs goes on, and so
+// hold starts nothing more of a job until it is released: runs that are queued
+// behind running tasks or wait for an executor come back. Running tasks go on, and so
 // does a path that has begun: its values are nowhere but in its executor.
 func (c *Core) hold(j *job) {
 	j.held = true

@@ -86,7 +86,7 @@ func (c *Core) growing() bool {
 	return c.squeezed && slices.ContainsFunc(c.execs, func(ex *executor) bool { return ex.wants > 0 && ex.state != exKilled })
 }
 
-// unpinPlaceless gives back the inputs of runs that no executor has taken yet: it
+// unpinPlaceless unpins the inputs of runs that no executor has taken yet: it
 // may be the one that waits for this memory that they wait for.
 func (c *Core) unpinPlaceless() {
 	for _, r := range slices.Clone(c.pinned) {

@@ -8,8 +8,8 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// fromExecutor takes a message of an executor. What a killed one still said is
-// not believed: its runs go to others when it is known dead.
+// fromExecutor takes a message of an executor. Messages of a killed one do not
+// count: its runs go to others when it is known dead.
 func (c *Core) fromExecutor(ev FromExecutor) {
 	ex := c.byExec[ev.Executor]
 	if ex == nil || ex.state == exKilled {
@@ -176,9 +176,9 @@ func (c *Core) finished(r *run, it *comms.ReportItem) {
 	c.generatorEnded(r)
 }
 
-// handOver makes the values known that a run left in its executor for the one
-// behind it. When that one was taken back meanwhile nobody has them: they are
-// made again, and published.
+// handOver announces the values that a run left in its executor for the run behind it.
+// When that one was taken back meanwhile the values are lost: they are recomputed, and
+// published.
 func (c *Core) handOver(r *run, edges []dag.Edge, it *comms.ReportItem) {
 	j := r.job
 	for _, o := range r.private {
@@ -228,8 +228,8 @@ func (c *Core) incomplete(r *run, it *comms.ReportItem) string {
 	return ""
 }
 
-// told is a dataset as an event names it: the one that is final. One that nobody
-// will read is not kept, neither here nor, as bytes of an event, in the store.
+// told is a dataset as an event names it: the final copy. A dataset that will not be
+// read is not kept, neither here nor, as bytes of an event, in the store.
 func (c *Core) told(j *job, ref comms.DatasetRef, d comms.Desc) comms.Desc {
 	if have := j.data[ref]; have != nil {
 		return have.desc
@@ -317,7 +317,7 @@ func (c *Core) returned(r *run) {
 }
 
 // reassess finds out anew what a task waits for that was thought to be on its
-// way. Inputs that nobody makes any more are made again.
+// way. Inputs that are not being made any more are recomputed.
 func (c *Core) reassess(j *job, t taskIndex, cause comms.Cause) {
 	if c.rebuild(j, t) {
 		c.recount(j)

@@ -12,8 +12,8 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// What a job says of a task's memory is a prediction. A task that was ended because it
-// took more is tried again with more held for it (decision 35). For whoever asks what
+// The memory that a job states for a task is a prediction. A task that was ended because it
+// took more is tried again with more held for it (decision 35). For all that ask what
 // a task needs (classes, grants, kinds) it is of a group of its own then: one that
 // differs in its need from the one in the graph, and is shared by the tasks of that
 // group for which as much is held. The members of a gang have as much as each other.

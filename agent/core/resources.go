@@ -8,8 +8,8 @@ import (
 )
 
 // amounts is a set of resources as a vector: cpu, memory, gpu, memory on each device,
-// then the custom ones in the order of Config.Total. What is free of devices is in
-// Core.devices, because which ones it is counts.
+// then the custom ones in the order of Config.Total. Free devices are in
+// Core.devices, because it matters which ones they are.
 type amounts []int64
 
 const (

@@ -147,7 +147,7 @@ func (c *Core) message(r *run, ex *executor) (comms.Run, error) {
 }
 
 // message writes what the graph tells of a run: all but its kind, its inputs and what
-// depends on other runs. What its kind shares is known then.
+// depends on other runs. The executor knows the shared parts from the kind.
 func (r *run) message() (comms.Run, error) {
 	g := r.job.graph
 	m := comms.Run{ID: r.id, Task: r.task, Attempt: r.attempt}
@@ -181,7 +181,7 @@ func (r *run) message() (comms.Run, error) {
 	return m, nil
 }
 
-// inputs lists the datasets of each input. What is not there yet comes from a
+// inputs lists the datasets of each input. A dataset that is not there yet comes from a
 // run before it on the same executor, as a live value.
 func (c *Core) inputs(r *run, ex *executor) ([]comms.RunInput, error) {
 	j := r.job
@@ -234,8 +234,8 @@ func (c *Core) inputDesc(j *job, ref comms.DatasetRef, ex *executor) comms.Desc 
 	return desc
 }
 
-// findConstants finds out which parts of a run all tasks of a group share. What
-// holds a placeholder, of a parameter of the job or of a loop, goes with each run.
+// findConstants finds out which parts of a run all tasks of a group share. Parts that
+// hold a placeholder, of a parameter of the job or of a loop, go with each run.
 func (gs *groupState) findConstants() {
 	g := gs.group
 	gs.varyWith = gs.varyWith || g.IsInput()

@@ -86,8 +86,8 @@ func (j *job) bound(slot int, element uint64, s dag.Source) bool {
 }
 
 // bind makes the instances that follow a stream for one more element, or tells
-// those that wait for it to be made again. Those that have ended before the
-// stream began anew stay as they are.
+// those that wait until it is recomputed. Those that have ended before the
+// stream restarted stay as they are.
 func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 	slots := j.graph.StreamSlots(ref.Task, ref.Output)
 	var fresh []taskIndex
@@ -137,7 +137,7 @@ func (c *Core) bind(j *job, ref comms.DatasetRef, again bool) {
 	}
 }
 
-// rebuildShared has the inputs made again that an instance shares with all of its
+// rebuildShared has the inputs recomputed that an instance shares with all of its
 // slot, when they were freed because the instances before it had ended.
 func (c *Core) rebuildShared(j *job, i taskIndex) {
 	s, _, _ := j.graph.Slot(i)
@@ -486,7 +486,7 @@ func (c *Core) recountSlot(j *job, s int) {
 func (j *job) countSlot(s int) (n slot) {
 	st := j.streams[j.slots[s].key]
 	for i, e := j.static+s, uint64(0); st != nil && e < st.next; i, e = i+len(j.slots), e+1 {
-		if i >= len(j.tasks) || j.tasks[i].state == tAbsent { // another's, or nobody's: it has not ended
+		if i >= len(j.tasks) || j.tasks[i].state == tAbsent { // another agent's, or no agent's: it has not ended
 			continue
 		}
 		t := &j.tasks[i]

@@ -8,12 +8,12 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// A gang may have members on several agents. Each holds back what its own members
-// need when it is told that it is the gang's turn, and starts them when it is told
-// that all do (comms.GangCommand). What it has said that it holds it keeps until it is
-// told to start, or that the turn is over. When an attempt at a member comes to
-// nothing, or all of it is to be made again, the controller is told, which has the
-// gang start over on all agents.
+// A gang may have members on several agents. Each agent reserves the resources of its
+// own members when the controller announces the gang's turn, and starts them when all
+// agents have theirs (comms.GangCommand). It keeps a reservation that it has reported until
+// the controller has it start the members, or ends the turn. When an attempt at a
+// member is lost, or all of the gang is to be recomputed, the agent reports it, and the
+// controller has the gang start over on all agents.
 
 // yieldFor is how long a gang is not ready that held memory for which others waited.
 const yieldFor = 100 * time.Millisecond
@@ -104,8 +104,8 @@ func (c *Core) letPass(g *gang) {
 }
 
 // tear tells the controller that a gang is to start over on all of its agents,
-// because of this member. What runs of the others here is killed; none of those
-// that came to nothing starts before the gang is given out anew.
+// because of this member. Runs of the others here are killed; none of the lost
+// members starts before the gang is assigned anew.
 func (c *Core) tear(g *gang, t taskIndex, why *comms.TaskError) {
 	j := g.job
 	cause := comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}, Text: "its gang starts over"}

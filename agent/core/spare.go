@@ -17,7 +17,7 @@ import (
 
 // scales is when and how the agent says how much work waits.
 type scales struct {
-	every time.Duration // 0: nobody wants to know
+	every time.Duration // 0: not asked for
 	told  weight        // what was said last
 	since time.Time     // since when that is not so any more; zero: it is
 	next  time.Time     // when to look again at the earliest

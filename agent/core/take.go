@@ -67,8 +67,8 @@ func (c *Core) originOf(a *comms.Adoption) (ledger.Key, bool) {
 	return j.key(d), true
 }
 
-// taken makes a copy the dataset that counts, and tells the controller. Who had it
-// keeps it until the controller knows: the next epoch takes it from there.
+// taken makes a copy the dataset that counts, and tells the controller. The agent that
+// had it keeps it until the controller knows: the next epoch takes it from there.
 func (c *Core) taken(j *job, d *dataset) {
 	ref := d.desc.Ref
 	j.takes[ref] = false

@@ -31,7 +31,7 @@ func (c *Core) offerData(j *job, ref comms.DatasetRef) int {
 }
 
 // withdrawData tells those who may still need a dataset of this agent that it is
-// gone: it is told to them again when it was made again.
+// gone: it is announced to them again when it was recomputed.
 func (c *Core) withdrawData(j *job, ref comms.DatasetRef) {
 	if j.peers == nil || j.peers.out[ref] == nil {
 		return
@@ -89,16 +89,16 @@ func (f *fragment) tellEnd(j *job, t taskIndex, how comms.Outcome) {
 	f.ended = append(f.ended, comms.Ended{First: t, Last: t, How: how})
 }
 
-// untellEnd takes back the end of a task that begins anew where it was not told yet:
-// those who are at a new epoch do not know of what is gone, and would take all that the
-// task made for told.
+// untellEnd takes back the end of a task that restarts where it was not announced yet:
+// agents at a new epoch do not know that its outputs are gone, and would take all that
+// the task made for announced.
 func (j *job) untellEnd(t taskIndex) {
 	if j.peers != nil {
 		j.peers.anew[t] = true
 	}
 }
 
-// untellEnds takes back all ends that are to be: at once, as many tasks begin anew together.
+// untellEnds takes back all ends that are to be: at once, as many tasks restart together.
 func (j *job) untellEnds() {
 	anew := j.peers.anew
 	if len(anew) == 0 {
@@ -119,7 +119,7 @@ func (c *Core) mustTell(j *job) {
 }
 
 // tellPeers sends what peers must know, as far as they can be reached. The rest
-// waits: it is names and not bytes. What becomes of a job that was forgotten here is
+// waits: it is names and not bytes. The fate of a job that was forgotten here is
 // no news: its tasks may be others' at an epoch of which the peers have not heard.
 func (c *Core) tellPeers() {
 	telling := c.telling
@@ -207,7 +207,7 @@ func releasedRanges(refs []comms.DatasetRef) (out []comms.ReleasedRange) {
 }
 
 // tellAll notes for peers all that they may need: at a new epoch, and when a link
-// came up that may have lost something. What they need not any more they give back.
+// came up that may have lost something. They release what they do not need any more.
 func (c *Core) tellAll(j *job, to []*fragment) {
 	j.untellEnds()
 	for _, f := range to {

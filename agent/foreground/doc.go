@@ -1,12 +1,12 @@
 // Package foreground runs one task in an executor of its own, with the streams of
-// whoever watches: what an agent does for a task, without an agent.
+// its caller: what an agent does for a task, without an agent.
 //
 //	Task ──▶ Do ──starts──▶ program ◀──link──▶ Do: Welcome, Segment, Kind, Dispatch
 //	              files in Folder: inputs, outputs         Lease, Log, Report
 //
 // The executor is the one that an agent would start, and gets the same messages; it
-// may run under a debugger, which is a program that starts it. What a task prints goes
-// to Stdout and Stderr as it comes. Outputs lie in Folder until the caller removes it.
+// may run under a debugger, which is a program that starts it. Prints of a task go
+// to Stdout and Stderr as they come. Outputs lie in Folder until the caller removes it.
 //
 // Invariants: Do returns when the executor's process has ended, and not before; when
 // this process ends, the link breaks and the executor ends with it; nothing waits for

@@ -24,7 +24,7 @@ type Task struct {
 	Kind   *comms.Kind
 	Run    comms.Run // its inputs are inline, or whole segments that Input has named
 	Agent  string    // what the task hears of where it runs
-	Folder string    // for inputs, outputs and scratch files; it is the caller's, and nobody else's
+	Folder string    // for inputs, outputs and scratch files; the caller's alone
 
 	Program []string // the executor: program and arguments, or a debugger that starts it
 	Env     []string // added to this process's environment
@@ -125,7 +125,7 @@ type session struct {
 	link  *comms.Link
 	up    chan *comms.Link
 	came  chan comms.Message
-	over  chan struct{} // closed when nobody takes messages any more
+	over  chan struct{} // closed when messages are not taken any more
 }
 
 // follow serves the executor until its process has ended.
@@ -179,7 +179,7 @@ func (s *session) ended(end *comms.ReportItem, err, exit error) (*comms.ReportIt
 	for more := s.link != nil; more; {
 		select {
 		case m := <-s.came:
-			if item, _ := s.take(m); item != nil && end == nil { // nobody hears an answer any more
+			if item, _ := s.take(m); item != nil && end == nil { // answers are not sent any more
 				end = item
 			}
 		case <-gone:

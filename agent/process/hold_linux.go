@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hold opens a file whose lock tells that somebody lives: give it to Command.Hold of every program. EndHolders
+// Hold opens a file whose lock tells that a process lives: pass it to Command.Hold of every program. EndHolders
 // waits for them. The caller closes it after Start.
 func Hold(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -27,8 +27,8 @@ func Hold(path string) (*os.File, error) {
 	return f, nil
 }
 
-// The reapers of an agent that died end their trees by themselves, which takes them milliseconds. What still lives
-// after reapersTime is killed.
+// The reapers of an agent that died end their trees by themselves, which takes them milliseconds. Processes that
+// still live after reapersTime are killed.
 const (
 	reapersTime = time.Second
 	holdersPoll = 2 * time.Millisecond

@@ -51,7 +51,7 @@ type Command struct {
 // Exit says how a process ended.
 type Exit struct {
 	Status syscall.WaitStatus // meaningless when Lost
-	Lost   bool               // the reaper was killed too: nobody could take the status
+	Lost   bool               // the reaper was killed too: the status was lost with it
 	Output []byte             // the last bytes of standard output and error
 }
 

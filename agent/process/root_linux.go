@@ -20,8 +20,8 @@ import (
 
 // Root is a file system that a program sees in place of the host's. All else is the
 // host's: processes, network, users, devices. The program is the process that was
-// started, as without a root. What it writes outside of Binds lies in memory, at most
-// writtenBytes, is its own, and goes with it.
+// started, as without a root. Files that it writes outside of Binds lie in memory, take at
+// most writtenBytes, are its own, and end with it.
 //
 // It takes root, or a kernel that permits user namespaces.
 type Root struct {

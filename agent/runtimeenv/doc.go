@@ -28,11 +28,11 @@
 //     of a plugin that works in place, its record was written then.
 //   - One build at a time per key, also between processes: a lock file guards it.
 //   - A build that fails for good fails for all who wait for it; a transient error is
-//     tried again until patience ends, and told to who asked.
+//     tried again until patience ends, and then reported to the caller.
 //   - Nothing is written outside the cache folder and the own caches of go, uv and pip.
-//   - What tools say is told without passwords of addresses.
-//   - Which interpreter is taken depends on the host alone, not on how fast it answers.
-//   - What a Cache that is not closed has prepared is removed by nobody: it holds a
+//   - Output of tools is reported without the passwords of addresses.
+//   - The choice of an interpreter depends on the host alone, not on how fast it answers.
+//   - An environment that an open Cache has prepared is never removed: the Cache holds a
 //     shared lock on KEY.use, and Prune needs it alone. Its time is the last use.
 //   - Equal content gives an equal key, on any path.
 package runtimeenv

@@ -22,9 +22,9 @@ import (
 //	                                 ◀──────  {tell: TEXT}, while it creates: any number of them
 //	                                 ◀──────  {done: true, ...}, or {error: TEXT, transient: BOOL}; then it ends with status 0
 //
-// What a program does wrong is its own failure: one that hangs, floods, dies or answers
-// something else is ended with its process group, and named. What it writes to standard
-// error is told with its failure.
+// A program's fault is its own failure: one that hangs, floods, dies or answers
+// something else is ended with its process group, and named. Its standard error is
+// reported with the failure.
 
 // pluginProtocol is the version of requests and answers.
 const pluginProtocol = 1

@@ -21,7 +21,7 @@ type ignorePattern struct {
 	dirsOnly bool     // it ended with /
 }
 
-// parseIgnore reads patterns. What nobody wants to ship stays behind in any case.
+// parseIgnore reads patterns. Folders that no task needs stay behind in any case.
 func parseIgnore(text []byte) (out ignoreList) {
 	for _, name := range []string{".git", "__pycache__", ".venv"} {
 		out = append(out, ignorePattern{parts: []string{"**", name}})
@@ -49,8 +49,8 @@ func parseIgnore(text []byte) (out ignoreList) {
 	return out
 }
 
-// ignores tells whether a path, with / between its parts, stays behind. What is in
-// an ignored folder is not asked for.
+// ignores tells whether a path, with / between its parts, stays behind. Paths in
+// an ignored folder are not asked for.
 func (l ignoreList) ignores(name string, dir bool) bool {
 	parts := strings.Split(name, "/")
 	for i := len(l) - 1; i >= 0; i-- {

@@ -23,7 +23,7 @@ import (
 // Packer turns the folders, files and addresses that environments name into packages.
 // The zero value is ready; one may serve many environments. Close removes what it has fetched.
 type Packer struct {
-	// Log gets a line for each fetch that is tried again; nil for nobody.
+	// Log gets a line for each fetch that is tried again; nil for no log.
 	Log io.Writer
 
 	packs  []*Pack
@@ -61,10 +61,10 @@ func (e *EntryError) Unwrap() error { return e.Err }
 // Packs are the packages that were named so far, each once.
 func (p *Packer) Packs() []*Pack { return p.packs }
 
-// Pack returns env with packages in the places of paths and addresses. What is not on
-// this host stays a path: hosts that run its tasks may have it. Relative paths refer to
+// Pack returns env with packages in the places of paths and addresses. A path that is not on
+// this host stays as it is: hosts that run its tasks may have it. Relative paths refer to
 // env.Source, which must be absolute. An address is fetched now, or, when it says its
-// hash, by Send: only if somebody lacks it. Its errors are of the type *EntryError, one or
+// hash, by Send: only if the controller lacks it. Its errors are of the type *EntryError, one or
 // several that are joined.
 func (p *Packer) Pack(ctx context.Context, env dag.Environment) (dag.Environment, error) {
 	pack := func(what, text string, shape func(source string) (*Pack, error)) (string, error) {
@@ -385,8 +385,8 @@ func (c *counter) Write(b []byte) (int, error) {
 
 // Source brings packages to this host.
 type Source interface {
-	// Fetch appends what to lacks of a package: to has its first bytes already, as many
-	// as offset says. Who calls checks the hash.
+	// Fetch appends to the file the bytes that it lacks of a package: it has the first
+	// offset bytes already. The caller checks the hash.
 	Fetch(ctx context.Context, p dag.Package, offset int64, to io.Writer) error
 }
 
@@ -400,8 +400,8 @@ func (c *Cache) From(s Source) { c.source = s }
 // packagesFolder is where packages lie while they are fetched and unpacked.
 const packagesFolder = "packages"
 
-// unpackPackage fetches a package and unpacks it into a folder. What a fetch that
-// was cut short has brought is used by the next.
+// unpackPackage fetches a package and unpacks it into a folder. The bytes of an
+// interrupted fetch are used by the next.
 func (c *Cache) unpackPackage(ctx context.Context, p dag.Package, to string) error {
 	if c == nil || c.source == nil {
 		return fmt.Errorf("%s can be fetched by an agent only", p)

@@ -16,7 +16,7 @@ import (
 	"github.com/cascade-run/cascade/internal/safedir"
 )
 
-// Limits say how much a cache keeps of what each plugin made. What a living process uses stays anyway.
+// Limits say how much a cache keeps of what each plugin made. Environments that a living process uses stay anyway.
 type Limits struct {
 	Bytes int64         // of what one plugin made; hard links count once; 0 means 10 GiB, negative nothing
 	Count int           // entries of one plugin; 0 means 64
@@ -58,7 +58,7 @@ func (c *Cache) use(ctx context.Context, dir string) error {
 			c.held[dir] = file
 		}
 		c.mu.Unlock()
-		if held { // somebody was faster, and has the same lock
+		if held { // another caller was faster, and has the same lock
 			file.Close()
 		}
 	}
@@ -105,7 +105,7 @@ func (c *Cache) List() ([]Record, error) {
 	return out, err
 }
 
-// lockNow takes a lock file alone, or returns nil when somebody has it.
+// lockNow takes a lock file alone, or returns nil when another process has it.
 func lockNow(path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -122,9 +122,9 @@ func lockNow(path string) (unlock func(), err error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
-// Prune removes what nobody uses, of each plugin that first which was used longest
-// ago, until the rest is within the limits. It may run beside other processes on
-// the same folder. It returns what it removed.
+// Prune removes unused environments, of each plugin the least recently used first,
+// until the rest is within the limits. It may run beside other processes on the same
+// folder. It returns the records of those that it removed.
 func (c *Cache) Prune(limits Limits, now time.Time) (removed []Record, err error) {
 	limits = limits.withDefaults()
 	all, err := c.list(now)
@@ -262,7 +262,7 @@ func (c *Cache) list(now time.Time) ([]environment, error) {
 	return all, errors.Join(failed...)
 }
 
-// abandoned tells whether a build's folder is that of a dead process: nobody has the key's lock.
+// abandoned tells whether a build's folder is that of a dead process: the key's lock is free.
 func abandoned(parent, name string) bool {
 	key, ok := strings.CutPrefix(name, ".build-")
 	i := strings.LastIndexByte(key, '-')
@@ -290,7 +290,7 @@ func removeHalf(dir string) error {
 	return safedir.Remove(dir)
 }
 
-// remove removes an environment unless somebody uses it.
+// remove removes an environment unless a process uses it.
 func remove(e environment) (bool, error) {
 	unlock, err := lockNow(e.dir + ".use")
 	if err != nil || unlock == nil {
@@ -298,8 +298,8 @@ func remove(e environment) (bool, error) {
 	}
 	defer unlock()
 	if err = e.plugin.Delete(e.dir); err == nil {
-		// Out of its place first: what is there, with its record, is always complete. The
-		// lock file stays, somebody may be waiting for it; it is empty.
+		// Out of its place first: an environment in place, with its record, is always complete. The
+		// lock file stays, a process may be waiting for it; it is empty.
 		trash := filepath.Join(filepath.Dir(e.dir), ".removed-"+filepath.Base(e.dir))
 		err = errors.Join(safedir.Remove(trash), os.Rename(e.dir, trash), safedir.Remove(trash), forget(e.dir))
 	}

@@ -29,7 +29,7 @@ import (
 //	                        and msgpack, and the executor
 //
 // The files of packages are hard links to uv's cache: a large wheel that many
-// environments have lies on the disk once. What a layer lacks is looked for in
+// environments have lies on the disk once. Modules that a layer lacks are looked for in
 // the one below it; so the requirements of a task are resolved without ours, and
 // a version that they ask for wins.
 

@@ -28,7 +28,7 @@ type recent struct {
 	found []finding // the oldest first
 }
 
-// question is what is asked for. Nobody changes the environment afterwards.
+// question is what is asked for. The environment is not changed afterwards.
 type question struct {
 	env   dag.Environment
 	files string // that it is made of, as filesOf tells
@@ -106,8 +106,8 @@ func (r *recent) find(q question) (Activation, bool) {
 	return Activation{}, false
 }
 
-// note remembers what was found for a question that was asked before. Nobody changes
-// act afterwards.
+// note remembers what was found for a question that was asked before. The
+// Activation is not changed afterwards.
 func (r *recent) note(q question, act Activation) {
 	if !q.known {
 		return

@@ -33,8 +33,8 @@ type Record struct {
 // ID names what was made, as in Activation.Keys.
 func (r Record) ID() string { return r.Plugin + "-" + r.Key }
 
-// Replay says what a run with what is removed would need to be as it was; "" when
-// it would be: then what is missing is made again.
+// Replay says what a run with the removed environment would need to be the same as before;
+// "" when it would be: the environment is then built anew.
 func (r Record) Replay() string {
 	switch r.Plugin {
 	case "python", dag.CondaPlugin:

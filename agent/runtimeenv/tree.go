@@ -244,7 +244,7 @@ func boundArchive(archive string, bytes int64) error {
 }
 
 // unpack writes an archive's files below a folder and nowhere else, and links that
-// stay there. What the archive says of sizes is not believed.
+// stay there. Sizes that the archive states are not trusted.
 func unpack(archive, to string) error {
 	zr, err := zip.OpenReader(archive)
 	if err != nil {

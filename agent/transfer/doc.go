@@ -17,12 +17,12 @@
 //
 // Invariants:
 //   - No method but Close waits for a peer, and none for bytes; callbacks have
-//     goroutines of their own. What a caller may do next with memory it learns from
-//     callbacks alone: memory counts who reads and writes it.
+//     goroutines of their own. Callbacks alone tell a caller when it may use memory
+//     again: memory counts its readers and writers.
 //   - A region is written only at pieces that were asked for on that very link, and
-//     only while its Pull lives. Other bodies go to a buffer that nobody reads.
+//     only while its Pull lives. Other bodies go to a buffer that is not read.
 //   - A Pull ends well only when the checksum of every piece is right. On plain links
-//     it comes from who made the dataset and is passed on by those in between; on
+//     it comes from the maker of the dataset, and agents in between pass it on; on
 //     TLS it is that of TLS, from hop to hop.
 //   - The core is stepped with Exchange.mu held. Messages are sent then, too, which
 //     keeps their order; pieces, checksums and ends of links come after.

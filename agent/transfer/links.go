@@ -22,7 +22,7 @@ type conn struct {
 
 	// Of the goroutine that reads.
 	into    *memory // where the body that arrives goes
-	scratch []byte  // for bodies that nobody wants any more
+	scratch []byte  // for bodies that are not wanted any more
 	checks  sync.WaitGroup
 
 	mu     sync.Mutex

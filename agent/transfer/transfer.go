@@ -50,10 +50,10 @@ type Config struct {
 	Silence time.Duration // after which a link counts as broken; default comms.DefaultSilence
 
 	Tuning Tuning // its Self, First and Ask are filled in
-	// Wanted is called when somebody asks for a copy that is not here: Offer or
-	// NotHere answers. Unwanted is called when nobody takes an offered copy any more.
+	// Wanted is called when an agent asks for a copy that is not here: Offer or
+	// NotHere answers. Unwanted is called when an offered copy has no receivers any more.
 	// Both are called from goroutines of the Exchange and must not block. Without
-	// Wanted askers of what is not here are refused.
+	// Wanted, requests for copies that are not here are refused.
 	Wanted, Unwanted func(Copy)
 	// NoSums leaves out the checksums of plain links. TLS has its own.
 	NoSums bool
@@ -90,14 +90,14 @@ type Exchange struct {
 	mu     sync.Mutex
 	core   *core.Core
 	copies map[Copy]*memory
-	// leaving is the memory of copies that were withdrawn and that somebody still uses.
+	// leaving is the memory of copies that were withdrawn and that are still in use.
 	leaving map[Copy][]*memory
 	conns   map[core.LinkID]*conn
 	last    core.LinkID
 	closed  bool
 }
 
-// memory is the bytes of a copy. refs counts who reads or writes them just now; it
+// memory is the bytes of a copy. refs counts their readers and writers; it
 // and ended belong to Exchange.mu.
 type memory struct {
 	copy  Copy
@@ -106,7 +106,7 @@ type memory struct {
 	began time.Time
 	done  func(Ended) // of a Pull, until it has ended
 	refs  int
-	ended []func() // called when nobody uses the bytes any more; by then nobody can begin to
+	ended []func() // called when the bytes are not in use any more; by then no use can begin
 }
 
 // New starts to listen.
@@ -161,7 +161,7 @@ func (x *Exchange) links(self comms.Identity) comms.Config {
 func (x *Exchange) Addr() string { return x.cfg.Advertise }
 
 // Offer serves a copy that is here. The bytes must stay as they are until
-// Withdraw says that nobody reads them any more.
+// Withdraw reports that they have no readers any more.
 func (x *Exchange) Offer(c Copy, bytes []byte) error {
 	return x.add(c, bytes, nil, core.Offer{Copy: c, Size: uint64(len(bytes))})
 }
@@ -174,10 +174,10 @@ func (x *Exchange) NotHere(c Copy, why string) {
 
 // Pull fetches a copy into memory of exactly its size. Sources have all of it and
 // come in order of preference. done is called once, from a goroutine of its own,
-// when every byte is there and verified or when no source is left; then nobody
-// writes there any more. What has come is served to others from the first piece
-// on; after a good end the copy is offered, as by Offer. After another end nobody
-// reads or writes the memory any more.
+// when every byte is there and verified or when no source is left; then the exchange
+// does not write there any more. Pieces that have come are served to others from the
+// first one on; after a good end the copy is offered, as by Offer. After another end
+// the memory is neither read nor written any more.
 func (x *Exchange) Pull(c Copy, into []byte, from []Source, done func(Ended)) error {
 	return x.add(c, into, done, core.Pull{Copy: c, Size: uint64(len(into)), From: from})
 }
@@ -206,8 +206,8 @@ func (x *Exchange) More(c Copy, from []Source) {
 
 // Withdraw ends an Offer, also the one that a Pull became when it ended well; a
 // Pull that has not ended is cancelled: its done is called with ErrCancelled.
-// Those who are served go elsewhere. released, which may be nil, is called from a
-// goroutine of its own once nobody uses the bytes any more, also when there is no such copy.
+// Receivers that it served go elsewhere. released, which may be nil, is called from a
+// goroutine of its own once the bytes are not in use any more, also when there is no such copy.
 func (x *Exchange) Withdraw(c Copy, released func()) {
 	if released == nil {
 		released = func() {}
@@ -252,8 +252,8 @@ func (x *Exchange) Stats() Stats {
 	return Stats{Stats: x.core.Stats(), BytesOut: x.out.Load()}
 }
 
-// Close ends every link and every Pull. When it returns nobody uses the memory of
-// offers and pulls any more, and every callback has returned. Do not call it from one.
+// Close ends every link and every Pull. When it returns the memory of
+// offers and pulls is not in use any more, and every callback has returned. Do not call it from one.
 func (x *Exchange) Close() error {
 	x.mu.Lock()
 	if x.closed {
@@ -302,8 +302,8 @@ func (x *Exchange) tick() {
 	}
 }
 
-// stepAndUnlock steps the core, with mu held, and does what it asks for. What may
-// take time or call back is done after mu is released.
+// stepAndUnlock steps the core, with mu held, and performs its actions. Actions that
+// may take time or call back are performed after mu is released.
 func (x *Exchange) stepAndUnlock(ev core.Event) {
 	var later []func()
 	for _, a := range x.core.Step(time.Since(x.began), ev) {
@@ -352,8 +352,8 @@ func (x *Exchange) perform(a core.Action) func() {
 	return nil
 }
 
-// done reports the end of a Pull. After a good one nobody writes any more, but
-// others may be reading; after another one the report waits for them.
+// done reports the end of a Pull. After a good one the memory is not written any more,
+// but others may be reading; after another one the report waits for them.
 func (x *Exchange) done(a core.Done) {
 	m := x.copies[a.Copy]
 	report := m.done

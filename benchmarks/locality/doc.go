@@ -12,11 +12,11 @@
 //	             ◀─ rows of tasks ─  a task waits from the end of its make to its start
 //
 //	go run ./benchmarks/locality -plot docs/locality.svg
-//	go run ./benchmarks/locality -untold      nobody says how fast the links are
+//	go run ./benchmarks/locality -untold      the speed of the links is not configured
 //
 // The experiment is that of figure 8a of P. Moritz et al., Ray: A Distributed
 // Framework for Emerging AI Applications (OSDI 2018). There a scheduler that knows
 // nothing of objects is compared; here chance stands for it, by resources that only
-// one host has. Before each size is measured a run of it is thrown away: the planner
-// learns the sizes from it, and what it was not told of the network.
+// one host has. Before each size is measured, one run of it is discarded: the planner
+// learns the sizes from it, and the network's speed where that is not configured.
 package main

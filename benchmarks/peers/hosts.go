@@ -57,7 +57,7 @@ func (h hosts) enter(words []string) []string {
 	return slices.Concat([]string{"nsenter", "--net=" + h.lab.Host(0).Space(), "--"}, words)
 }
 
-// close removes the hosts. What ran there belongs to the runner, and has ended with it.
+// close removes the hosts. Processes there belong to the runner, and have ended with it.
 func (h hosts) close() error {
 	if h.lab == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the baselines are.
+// Descriptions of the baselines.
 const (
 	rttName   = "round trip of 64 bytes over a raw Unix socket, between two processes"
 	loopName  = "plain Go loop that calls the same function through a pointer"

@@ -95,7 +95,7 @@ func (b *bench) submitHeld(ctx context.Context, g *dag.Graph) (float64, error) {
 	return took, j.Watch(ctx, time.Second, func(*cascade.Progress) bool { return true })
 }
 
-// sum is not inlined: the compiler would leave it out, as nobody needs the result.
+// sum is not inlined: the compiler would leave it out, as its result is not used.
 //
 //go:noinline
 func sum(text []byte) (n int) {

@@ -129,8 +129,8 @@ func independent(name string, n int) *dag.Graph {
 	return build(b)
 }
 
-// paths is width chains of length tasks. Nobody but the next task reads an
-// output, so that a plan may fuse each chain.
+// paths is width chains of length tasks. Only the next task reads an output, so that
+// a plan may fuse each chain.
 func paths(name string, width, length int) *dag.Graph {
 	b := dag.NewBuilder(name)
 	axis := []dag.Axis{dag.Range("p", 0, int64(width-1))}

@@ -18,9 +18,9 @@ var ablations = []string{"search", "lookahead", "profiles", "prefetch"}
 
 const synthetic = "forecast" // in place of a recording's file
 
-// ablate prints what plans take longer without one part of what makes them, as
+// ablate prints how much longer plans take without one part of the planner, as
 // geometric means over the clusters on which something can move. Files that no task
-// writes lie on one host at first. The last is a forecast that nobody recorded.
+// writes lie on one host at first. The last row is a forecast without recorded times.
 func ablate(w io.Writer, files []string, evaluations int) error {
 	on := slices.DeleteFunc(clusters(), func(c cluster) bool { return len(c.cores) == 1 })
 	fmt.Fprintf(w, "| recording | all | without %s |\n|---|---|%s\n", strings.Join(ablations, " | without "), strings.Repeat("---|", len(ablations)))

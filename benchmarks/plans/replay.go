@@ -80,7 +80,7 @@ func replayOne(path string, from, to execution) (r replayedOn, err error) {
 		*x.to, r.bound = p.Makespan, p.LowerBound
 	}
 	return r, to.run(func(ctx context.Context, client *cascade.Client) error {
-		// What it takes to sleep is in the recorded times: the job to run is that of before.
+		// The recorded times include the cost of a sleep task, so the original job runs.
 		learned := im.Profile
 		learned.Profiles = again.Profile.Profiles
 		if err := client.SetProfiles(ctx, &learned); err != nil {

@@ -155,7 +155,7 @@ func (p *point) name() string { return fmt.Sprintf("%s, %v", way(p.drivers), p.t
 // tasks a second on some hosts, as its text says; its tasks call others.
 var ray = map[int]float64{60: 1.0e6, 100: 1.8e6}
 
-// predict shows clusters that nobody has measured.
+// predict shows clusters that were not measured.
 func (o *options) predict(costs func(drivers int) model.Costs) error {
 	var all []point
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)

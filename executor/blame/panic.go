@@ -14,10 +14,10 @@ type Panic struct {
 	Stack   string // of the goroutine that it happened in
 }
 
-// fatal tells the errors that only a program's own mistake brings about and that
-// the runtime does not let it recover from. Their text goes to standard error
-// alone, so they are known by where the runtime gave up. What lack of memory or a
-// broken machine may have done is left out.
+// fatal lists the errors that only a program's own mistake causes and that the
+// runtime does not let it recover from. Their text goes to standard error alone,
+// so they are known by the place where the runtime stopped. Errors that a lack of
+// memory or a broken machine may have caused are left out.
 var fatal = []struct{ frame, message string }{
 	{"\nruntime.newstack(", "fatal error: stack overflow"},
 	{"\ninternal/runtime/maps.fatal(", "fatal error: concurrent map access"},
@@ -30,7 +30,7 @@ var (
 	goroutine = regexp.MustCompile(`(?m)^goroutine \d+ `)
 )
 
-// FindPanic finds, in the crash output of a Go program, a panic that nobody
+// FindPanic finds, in the crash output of a Go program, a panic that no caller
 // could recover, such as one in a goroutine that a task started.
 func FindPanic(crash []byte) (p Panic, ok bool) {
 	end := stackHead.FindIndex(crash)

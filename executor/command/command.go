@@ -166,7 +166,7 @@ func waitGroup(ctx context.Context, proc *os.Process, grace func() time.Duration
 	}
 }
 
-// kill signals a group. That nobody is left is no error.
+// kill signals a group. An empty group is no error.
 func kill(pid int, sig syscall.Signal) {
 	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) && !errors.Is(err, syscall.EPERM) {
 		panic(fmt.Sprintf("command: signal %v to %d: %v", sig, pid, err))

@@ -37,7 +37,7 @@ func (s *shield) raise(files []string) (up bool, err error) {
 		}
 		return false, fmt.Errorf("make a mount namespace: %w", err)
 	}
-	// What is mounted here must not show in the namespace that it was copied from.
+	// Mounts made here must not show in the namespace that it was copied from.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return true, fmt.Errorf("separate the mounts: %w", err)
 	}

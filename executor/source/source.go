@@ -18,7 +18,7 @@ import (
 type Source struct {
 	Path   string // of a file; "" for a URL
 	URL    string `with:"url"`
-	SHA256 string `with:"sha256"` // in hexadecimal; "" when nobody has said what the bytes are
+	SHA256 string `with:"sha256"` // in hexadecimal; "" when the bytes are not known beforehand
 	Size   int64  // bytes; 0 also when it is not known
 	Kept   bool   // the cluster keeps the file
 }
@@ -93,7 +93,7 @@ func (x *reading) memory(n int64) ([]byte, error) {
 
 // file reads the file at the path, if it is the one that the job means.
 func (x *reading) file(ctx context.Context) ([]byte, error) {
-	// A pipe would block the open until somebody writes to it.
+	// A pipe would block the open until a process writes to it.
 	f, err := os.OpenFile(x.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, &errOther{fmt.Errorf("%w%s", err, x.elsewhere())}

@@ -158,7 +158,7 @@ type {{.Type}}[{{.Types}} any] struct{ *executor.Func }
 // inputs, and its results. An input named "with" is a struct that takes the
 // task's parameters. The function must be declared at package level: closures,
 // method values and generic instances do not exist under a name in the executor's
-// process. A wrong registration panics, with the place and the mend.{{end}}
+// process. A wrong registration panics, with the place and the fix.{{end}}
 func Func{{.Suffix}}[{{.Types}} any](name string, fn func(context.Context{{.Params}}) ({{.Results}}error), names string) {{.Type}}[{{.Types}}] {
 	f := &executor.Func{Name: name, Call: func(ctx context.Context, in, out []any) error {
 		{{.Vars}}err := fn(ctx{{.Taken}})

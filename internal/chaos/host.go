@@ -202,7 +202,7 @@ func (h *Host) marked(match func(environ []byte) bool) []int {
 	for _, f := range files {
 		environ, err := os.ReadFile(f)
 		if err != nil {
-			continue // it has ended, or is somebody else's
+			continue // it has ended, or belongs to another user
 		}
 		environ = append([]byte{0}, environ...)
 		if !bytes.Contains(environ, mark) || !match(environ) {

@@ -293,7 +293,7 @@ func (o Outcome) Rerun(tb testing.TB, finished map[string]bool, killed ...int) {
 				tb.Errorf("%s was known to be finished and started again, in attempt %d", l.Task, l.Attempt)
 			}
 			if !dead[was.PID] && !was.At.Before(o.accepted) {
-				tb.Errorf("%s started again in attempt %d, and nobody killed process %d where it ran", l.Task, l.Attempt, was.PID)
+				tb.Errorf("%s started again in attempt %d, and process %d where it ran was not killed", l.Task, l.Attempt, was.PID)
 			}
 		}
 		on[l.Task] = l

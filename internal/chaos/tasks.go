@@ -71,7 +71,7 @@ func work(micros int) { time.Sleep(time.Duration(micros) * time.Microsecond) }
 // sizes are those of the parts, in numbers: inline, in a standing lease, in one of their own.
 var sizes = []int{8, 4_000, 100, 90_000, 1, 20_000}
 
-// pass waits until somebody has a named pipe open for writing. "" is no pipe.
+// pass waits until a process has a named pipe open for writing. "" is no pipe.
 func pass(gate string) error {
 	if gate == "" {
 		return nil
@@ -86,7 +86,7 @@ func pass(gate string) error {
 type sourceSettings struct {
 	Parts int
 	Work  int    // microseconds for each part
-	Gate  string `with:",optional"` // named pipe: it goes on when somebody has it open for writing; "" for none
+	Gate  string `with:",optional"` // named pipe: it goes on when a process has it open for writing; "" for none
 }
 
 // source publishes parts of different sizes.
@@ -144,7 +144,7 @@ func total(ctx context.Context, parts cascade.List[cascade.Array[float64]]) (flo
 }
 
 type heldSettings struct {
-	Gate string // named pipe: the task goes on when somebody has it open for writing; "" for none
+	Gate string // named pipe: the task goes on when a process has it open for writing; "" for none
 }
 
 // heldTotal adds up arrays, and does not end before the test permits it.
@@ -215,7 +215,7 @@ func plus(ctx context.Context, x float64, part cascade.Array[float64]) (float64,
 
 type crashSettings struct {
 	Times int    // attempts that kill the executor
-	Gate  string // named pipe: later attempts than the first go on when somebody has it open for writing; "" for none
+	Gate  string // named pipe: later attempts than the first go on when a process has it open for writing; "" for none
 }
 
 // crash computes what step does, and kills its executor before in its first attempts.

@@ -3,7 +3,7 @@
 // other, and a graph does not change.
 //
 //	client ──────── Add ──┐
-//	controller ── Decode ─┤                    ┌─ known and still used by somebody: that one
+//	controller ── Decode ─┤                    ┌─ known and still in use: that one
 //	agent ────── Decode ──┴─▶ hash of the bytes ┤
 //	                                            └─ else dag.Decode
 //
@@ -56,7 +56,7 @@ func (gs *Graphs) Add(b []byte, g *dag.Graph) {
 	}
 }
 
-// few is how many graphs are known before those that nobody uses are dropped.
+// few is how many graphs are known before unused ones are dropped.
 const few = 64
 
 func (gs *Graphs) add(sum xxh3.Uint128, g *dag.Graph) {

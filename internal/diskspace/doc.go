@@ -1,6 +1,6 @@
 // Package diskspace says how far each part of Cascade may fill a disk, so that no
 // part waits for space that only its own waiting can free. State folder, spilled
-// datasets, logs and environments are on one disk unless they are told otherwise.
+// datasets, logs and environments are on one disk unless they are configured otherwise.
 //
 // The waits that the free space of one disk could close to a ring:
 //
@@ -10,7 +10,7 @@
 //
 // A commit alone leads to all of the others, and is small. So the rule is: the more a
 // part can do without, the more space it leaves, and each is refused below its floor,
-// and never waits. Only commits wait, at the lowest floor. What Cascade writes by itself does
+// and never waits. Only commits wait, at the lowest floor. Cascade's own writes do
 // not bring the disk there. Tools that build environments do not ask: the disk is checked
 // before each try and every second while they run, and below Grow a build is ended and removed.
 // Commits wait for that only where a tool writes more than ½ m within a second:

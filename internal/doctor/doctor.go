@@ -18,14 +18,14 @@ type Line struct {
 	Check string `json:"check"`
 	State State  `json:"state"`
 	Found string `json:"found"`
-	Mend  string `json:"mend,omitempty"` // "" when all is well
+	Mend  string `json:"fix,omitempty"` // "" when all is well
 }
 
 func ok(check, format string, args ...any) Line {
 	return Line{Check: check, State: OK, Found: fmt.Sprintf(format, args...)}
 }
 
-// or is the line, in a worse state with its mend if bad.
+// or is the line, in a worse state with its fix if bad.
 func (l Line) or(bad bool, s State, mend string, args ...any) Line {
 	if bad {
 		l.State, l.Mend = s, fmt.Sprintf(mend, args...)

@@ -102,7 +102,7 @@ func addresses() (out []Address, err error) {
 	return out, nil
 }
 
-// clock asks the kernel whether somebody steers the clock (adjtimex(2)).
+// clock asks the kernel whether a program steers the clock (adjtimex(2)).
 func clock() (bool, error) {
 	var t unix.Timex
 	_, err := unix.Adjtimex(&t)

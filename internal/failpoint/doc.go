@@ -9,6 +9,6 @@
 // The points:
 //
 //	controller.received   events of an agent are about to be committed
-//	controller.stored     a commit is durable, and nobody has heard of it
+//	controller.stored     a commit is durable, and not yet announced
 //	gcs.group             a shard has written a group: other shards may not have theirs
 package failpoint

@@ -29,14 +29,14 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("it has %d bytes or more: at most %d are taken", e.Size, e.Most)
 }
 
-// lasting is an error that another try does not mend.
+// lasting is an error that another try does not repair.
 type lasting struct{ err error }
 
 func (e *lasting) Error() string { return e.err.Error() }
 func (e *lasting) Unwrap() error { return e.err }
 
-// whyNot is the error of a try that came to nothing: of a silent server, why it was
-// given up.
+// whyNot is the error of a failed try: of a silent server, the reason why the try
+// was ended.
 func whyNot(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -23,7 +23,7 @@ type Client struct {
 	Pause time.Duration
 	// Limit is how long all tries may take together; 0 means a day.
 	Limit time.Duration
-	// Log gets a line for each thing that is tried again; nil for nobody.
+	// Log gets a line for each thing that is tried again; nil for no log.
 	Log io.Writer
 	// Transport carries requests; nil for one that ends with each Get.
 	Transport http.RoundTripper
@@ -32,8 +32,8 @@ type Client struct {
 // File is what is meant by an address.
 type File struct {
 	URL    string // http or https
-	SHA256 string // in hexadecimal; "" when nobody has said what the bytes are
-	Size   int64  // bytes; 0 when nobody has said how many they are
+	SHA256 string // in hexadecimal; "" when the bytes are not known beforehand
+	Size   int64  // bytes; 0 when the size is not known beforehand
 	Most   int64  // bytes that are taken at most
 }
 

@@ -39,7 +39,7 @@ func (t redirects) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	if _, err := resp.Location(); err != nil && !errors.Is(err, http.ErrNoLocation) {
-		_ = resp.Body.Close() // nobody reads it
+		_ = resp.Body.Close() // the body is not read
 		return nil, &lasting{errors.New("it is redirected to something that is no address")}
 	}
 	return resp, nil

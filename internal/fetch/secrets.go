@@ -68,7 +68,7 @@ func forms(text string) []string {
 	return []string{text, url.QueryEscape(text), url.PathEscape(text), url.User(text).String()}
 }
 
-// What may be secret in other addresses: those of proxies, and where servers send us on.
+// Parts of other addresses that may be secret: those of proxies and of redirects.
 var (
 	userinfo = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'` + "`" + `]+@`)
 	query    = regexp.MustCompile(`\?[^\s"'` + "`" + `]+`)

@@ -1,13 +1,13 @@
-// Package inbox is the queue in front of a core: what links, clocks and slow work
-// bring is taken from it, in order, by whoever steps the core.
+// Package inbox is the queue in front of a core: items of links, clocks and slow work
+// are taken from it, in order, by the goroutine that steps the core.
 //
-//	goroutine that reads a link ─▶ Offer ... all is read: steps the core, if nobody does
+//	goroutine that reads a link ─▶ Offer ... all is read: steps the core, if no other does
 //	work that has ended ─────────▶ Put ──▶ the same
 //	                               Push ─▶ wakes the goroutine of Run, which steps the core
 //
 // Invariants: Push and Put never wait, as the core bounds the work that it asks
-// for. Offer waits while the inbox is full: what is not read stays with its sender.
-// What was added is taken once and in the order in which it was added.
+// for. Offer waits while the inbox is full: unread messages stay with their sender.
+// Each item is taken once, in the order in which it was added.
 package inbox
 
 import "sync"
@@ -30,8 +30,8 @@ func New[T any](limit int) *Inbox[T] {
 	return in
 }
 
-// Offer adds an item that came over a link and wakes nobody: who reads the link
-// sees to it when it has read all. It waits while the inbox is full.
+// Offer adds an item that came over a link and wakes no goroutine: the reader of the
+// link steps the core when it has read all. It waits while the inbox is full.
 func (in *Inbox[T]) Offer(it T) {
 	in.mu.Lock()
 	for len(in.items) >= in.limit && !in.closed {
@@ -42,8 +42,8 @@ func (in *Inbox[T]) Offer(it T) {
 	in.mu.Unlock()
 }
 
-// Put adds an item and wakes nobody: the caller is about to step the core, unless
-// somebody does. It never waits.
+// Put adds an item and wakes no goroutine: the caller is about to step the core, unless
+// another goroutine does. It never waits.
 func (in *Inbox[T]) Put(it T) {
 	in.mu.Lock()
 	in.add(it)

@@ -2,6 +2,6 @@
 //
 //	controller, agent ── []Measure: name, meaning, how to read it ──▶ Serve ──▶ GET /metrics
 //
-// Invariants: nothing is counted here, and reading waits for nobody for long; who
-// asks from a web page of another host is refused.
+// Invariants: nothing is counted here, and reading waits for no lock for long; a
+// request from a web page of another host is refused.
 package measure

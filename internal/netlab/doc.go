@@ -5,8 +5,8 @@
 //	host 2 (eth0) ── veth ──┼── bridge, in a namespace of its own
 //	host 3 (eth0) ── veth ──┘
 //
-// Each link has the rate that Config says, in both directions, and what a host sends is
-// delayed. A link can be cut and mended, a host frozen, slowed and killed.
+// Each link has the rate that Config says, in both directions, and packets that a host sends
+// are delayed. A link can be cut and repaired, a host frozen, slowed and killed.
 //
 // The kernel delays packets, if it has netem. Where it has not, this process does, and the
 // link is no veth but two TAP devices:

@@ -153,7 +153,7 @@ func (g group1) quota(cores float64) error {
 	return g.c.Update(&specs.LinuxResources{CPU: &specs.LinuxCPU{Period: &every, Quota: &most}})
 }
 
-// kill freezes the group first, so that nobody can fork meanwhile.
+// kill freezes the group first, so that no process can fork meanwhile.
 func (g group1) kill() error {
 	if err := g.c.Freeze(); err != nil {
 		return err

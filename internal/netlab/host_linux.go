@@ -83,10 +83,10 @@ func (h *Host) Cut() error {
 	return nil
 }
 
-// Mend ends a Cut.
+// It ends a Cut.
 func (h *Host) Mend() error {
 	if err := h.lab.wires.LinkSetUp(h.port); err != nil {
-		return fmt.Errorf("mend the link of host %s: %w", h.addr, err)
+		return fmt.Errorf("repair the link of host %s: %w", h.addr, err)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (h *Host) Thaw() error { return h.told("thaw", h.group.thaw()) }
 // Slow leaves the host so much cpu, in cores; 0 ends the bound.
 func (h *Host) Slow(cores float64) error { return h.told("slow", h.group.quota(cores)) }
 
-// Kill ends everything on the host at once. What is started there later runs.
+// Kill ends everything on the host at once. A process that is started there later runs.
 func (h *Host) Kill() error { return h.told("kill", h.group.kill()) }
 
 func (h *Host) told(what string, err error) error {

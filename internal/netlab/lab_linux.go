@@ -108,7 +108,7 @@ func onThread(f func() error) error {
 	}
 	err = f()
 	if back := netns.Set(home); back != nil {
-		runtime.LockOSThread() // never given back, so that no other goroutine runs in the wrong place
+		runtime.LockOSThread() // never unlocked, so that no other goroutine runs in the wrong place
 		err = errors.Join(err, fmt.Errorf("return to the namespace: %w", back))
 	}
 	return errors.Join(err, home.Close())

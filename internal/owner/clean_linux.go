@@ -46,8 +46,8 @@ func Take(dir, lockName string, force bool) (lock *os.File, ended int, err error
 	}
 }
 
-// RemoveLock removes a lock file unless somebody holds it or it is not there.
-// The caller holds the lock of the state folder, so that nobody who would take it starts.
+// RemoveLock removes a lock file unless a process holds it or it is not there.
+// The caller holds the lock of the state folder, so that no process that would take it starts.
 func RemoveLock(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {

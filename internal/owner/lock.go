@@ -16,8 +16,8 @@ import (
 var ErrHeld = errors.New("another process holds the lock")
 
 // Lock takes the lock file at path, which is made when it is not there, or fails
-// with ErrHeld. Who cleans a folder removes its lock file while it holds it: a file
-// that was opened before that is no lock any more, and the one at path is taken.
+// with ErrHeld. A program that cleans a folder removes its lock file while it holds it: a
+// file that was opened before that is no lock any more, and the one at path is taken.
 func Lock(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -60,8 +60,8 @@ func tryLock(f *os.File, path string) (bool, error) {
 }
 
 // Erase removes from dir what a daemon had put there under these names, then its
-// lock file, and each folder that is empty then: it may hold what is somebody
-// else's. The caller holds the lock until Erase returns.
+// lock file, and each folder that is empty then: it may hold files of others.
+// The caller holds the lock until Erase returns.
 func Erase(dir, lockName string, names ...string) error {
 	for _, name := range names {
 		if err := safedir.Remove(filepath.Join(dir, name)); err != nil {

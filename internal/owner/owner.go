@@ -1,6 +1,6 @@
 // Package owner finds state folders, and writes into each which process serves it and
-// what that process has outside the folder: sockets and shared memory. Who cleans up
-// after it finds it there.
+// what that process has outside the folder: sockets and shared memory. A program that
+// cleans up after it finds it there.
 //
 //	daemon ──Put──▶ owner.json ──Get──▶ cascade clean: Kill, remove sockets and memory
 //
@@ -26,7 +26,7 @@ import (
 type Record struct {
 	PID     int      `json:"pid"`
 	Start   uint64   `json:"start"`             // clock ticks from boot to its start, as in /proc/PID/stat
-	Boot    string   `json:"boot"`              // of the kernel: numbers and ticks begin anew with it
+	Boot    string   `json:"boot"`              // of the kernel: numbers and ticks restart with it
 	Sockets []string `json:"sockets,omitempty"` // files
 	Memory  string   `json:"memory,omitempty"`  // folder in shared memory
 }

@@ -103,7 +103,7 @@ def root(node):
 
 
 def gives_name(node):
-    """Whether a call hands the module's name to somebody who may find the module by it."""
+    """Whether a call hands the module's name to a function that may find the module by it."""
     if not isinstance(node, ast.Call) or (getattr(node.func, "attr", None) or getattr(node.func, "id", None)) in HARMLESS:
         return False
     given = [*node.args, *(k.value for k in node.keywords)]

@@ -1,5 +1,5 @@
 // Package report shows what a job did: pictures, tables and traces made of the
-// rows that the controller answers with. It asks nobody and writes no file.
+// rows that the controller answers with. It asks no process and writes no file.
 //
 //	rows of tasks ─┐                ┌─▶ Trace: events for Perfetto and chrome://tracing
 //	graph ─────────┼─▶ Run ─────────┼─▶ Path: what the end waited for, step by step

@@ -31,7 +31,7 @@ type edge struct {
 	label    string
 }
 
-// pictureNodes is the most nodes that SVG lays out: nobody reads more.
+// pictureNodes is the most nodes that SVG lays out: more are not readable.
 const pictureNodes = 2000
 
 // draw collects what is drawn of a graph: its families, or each task.

@@ -31,8 +31,8 @@ type event struct {
 const traceArrows = 20_000
 
 // Trace writes the run for chrome://tracing and Perfetto: a process is a host, a
-// thread one of its executors, and arrows go from producers to their consumers. What a
-// host was sent by others has bars of its own.
+// thread one of its executors, and arrows go from producers to their consumers.
+// Transfers to a host have bars of their own.
 func (r *Run) Trace(w io.Writer) error {
 	out := bufio.NewWriterSize(screen.NewWriter(w), 64<<10)
 	t := tracer{out: out, json: json.NewEncoder(out)}

@@ -112,7 +112,7 @@ func (c *comparison) why(t dag.TaskIndex) string {
 	if text, known := c.memo[t]; known {
 		return text
 	}
-	c.memo[t] = unfinished // of a valid graph nobody meets it
+	c.memo[t] = unfinished // no task of a valid graph meets it
 	text := c.look(t)
 	c.memo[t] = text
 	return text

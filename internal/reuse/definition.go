@@ -42,7 +42,7 @@ func (c *comparison) input(t, from dag.TaskIndex) string {
 	case was.String() != is.String():
 		return changed("its file", was.String(), is.String())
 	case was.SHA256 == is.SHA256:
-		return "" // a URL, of which nobody has said what it gives
+		return "" // a URL, whose content was not stated
 	case was.SHA256 == "" || is.SHA256 == "":
 		return changed("its SHA-256", was.SHA256, is.SHA256)
 	}
@@ -314,7 +314,7 @@ func texts(v any, yield func(string) bool) bool {
 const maxPath = 4096
 
 // paths calls yield with what may be a path in a text: all of it, and, when it has
-// what a shell takes for a separator, its parts. What follows > is written.
+// what a shell takes for a separator, its parts. A path after > is written.
 func paths(text string, yield func(string) bool) bool {
 	ok := func(s string) bool { return s == "" || len(s) > maxPath || strings.ContainsRune(s, 0) || yield(s) }
 	const separators = " \t\n\"'<>|&;()="

@@ -9,8 +9,8 @@
 // function or command, outputs, parameters, environment and inputs, when the files
 // that it names have the same content, and when all that made its inputs is what
 // it was, too. The content of files and environments comes from outside, as hashes
-// by name (comms.Content): Files says which files may count. What an input of the
-// job holds stands in the graph itself.
+// by name (comms.Content): Files says which files may count. The content of an input of the
+// job stands in the graph itself.
 //
 // Invariants:
 //   - The package is pure: it reads no file. Equal input gives equal output.

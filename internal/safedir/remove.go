@@ -7,7 +7,7 @@ import (
 )
 
 // Remove removes what is at path with all below it, also folders that their owner made read-only: tasks copy the
-// shared folders of environments, modes and all, and commands withhold what they like. What is not there is no error.
+// shared folders of environments, modes and all, and commands withhold what they like. A missing path is no error.
 func Remove(path string) error {
 	if os.RemoveAll(path) == nil {
 		return nil

@@ -105,7 +105,7 @@ func split(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(s string) bool { return s == "" || s == "." })
 }
 
-// root begins again at the root folder.
+// root restarts at the root folder.
 func (w *walk) root() error {
 	fd, err := unix.Open("/", openFlags, 0)
 	if err != nil {

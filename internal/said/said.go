@@ -11,7 +11,7 @@ import (
 type Buffer struct {
 	mu   sync.Mutex
 	b    bytes.Buffer
-	more chan struct{} // closed at the next write; nil when nobody waits
+	more chan struct{} // closed at the next write; nil when no reader waits
 }
 
 func (b *Buffer) Write(p []byte) (int, error) {

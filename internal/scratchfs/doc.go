@@ -12,7 +12,7 @@
 //
 // Invariants:
 //   - A mount exists only in the mount namespace of the process that made it: it ends
-//     with that process, also by kill -9, and nobody else ever sees it. A loop device
+//     with that process, also by kill -9, and no other process ever sees it. A loop device
 //     is marked to end with its last mount.
 //   - Where the kernel does not allow it, the test is skipped with the reason.
 package scratchfs

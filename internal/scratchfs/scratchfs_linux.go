@@ -100,7 +100,7 @@ func ReadOnly(t *testing.T, dir string) {
 }
 
 // Fill takes all space of a file system but the last keep bytes with a file, and
-// returns what gives it back.
+// returns a function that releases it.
 func Fill(t *testing.T, dir string, keep int64) (release func()) {
 	t.Helper()
 	file, err := os.CreateTemp(dir, "filler-")
@@ -180,7 +180,7 @@ func (im *Image) mount() {
 	}
 }
 
-// loop puts the image behind a loop device, which ends when nobody has it open or mounted.
+// loop puts the image behind a loop device, which ends when it is neither open nor mounted.
 func (im *Image) loop() (device string, release func()) {
 	im.t.Helper()
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
@@ -207,7 +207,7 @@ func (im *Image) loop() (device string, release func()) {
 		if err = unix.IoctlLoopConfigure(int(dev.Fd()), &config); err == nil {
 			return device, func() { dev.Close() }
 		}
-		dev.Close() // somebody was faster
+		dev.Close() // another process was faster
 		if !errors.Is(err, unix.EBUSY) {
 			im.t.Skipf("configure %s: %v", device, err)
 		}

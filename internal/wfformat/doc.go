@@ -10,6 +10,6 @@
 //
 // Invariants: a trace has no cycle, whatever the file says; every parent is waited
 // for, with or without a file between; equal files give equal jobs, byte for byte.
-// What a recording leaves open is decided here and told in Import.Notes; what
+// Questions that a recording leaves open are decided here and listed in Import.Notes; what
 // contradicts itself is an error that names the place in the file.
 package wfformat

@@ -66,7 +66,7 @@ func (l *Ledger) checkSegments() error {
 
 func (l *Ledger) checkRegion(r *region) error {
 	if len(r.sets) == 0 && r.lease == nil {
-		return fmt.Errorf("nobody uses it")
+		return fmt.Errorf("it has neither datasets nor a lease")
 	}
 	if r.lease != nil && l.leases[r.lease.id] != r.lease {
 		return fmt.Errorf("its lease %d is over", r.lease.id)

@@ -1,5 +1,5 @@
 // Package ledger is the bookkeeping of one host's shared memory: segments, regions, leases, sealed datasets,
-// pins, references, eviction and the queue of those who wait. It is pure: it touches no memory, file or
+// pins, references, eviction and the queue of waiting requests. It is pure: it touches no memory, file or
 // clock. Methods change its state and collect effects, which Take hands to the caller in the order in which
 // they must be performed; the driver's answers come back as method calls. Equal calls give equal effects.
 //
@@ -34,11 +34,11 @@
 //     closed and its last dataset is gone. Regions are evicted whole, so that every eviction yields memory.
 //   - Between Enter and Strike of a dataset its bytes lie at the place that Enter named, whatever else happens.
 //   - Segments never exceed the capacity, except that a command may write an output larger than it asked for.
-//   - What is pinned stays where it is. Pins of a Prefetch are the exception: they are Revoked under pressure.
+//   - Pinned datasets stay where they are. Pins of a Prefetch are the exception: they are Revoked under pressure.
 //   - A lease or pin ends only by Unpin, CloseLease, Release, Seal of a file, or OwnerDead: never by silence.
 //   - Victims: copies that exist elsewhere, then least recently used, then prefetched.
-//   - A request above the capacity fails at once. Any other is served in the end, if those who hold memory
-//     give it back and the disk works: when nothing is held, everything can be moved out, the request's own
+//   - A request above the capacity fails at once. Any other is served in the end, if the holders of memory
+//     release it and the disk works: when nothing is held, everything can be moved out, the request's own
 //     inputs included. When all holders wait for memory themselves, the youngest request fails (ErrStuck).
 //     When nothing is held and disk or memory refuse, the request fails (ErrNoRoom with their errors).
 //   - A request that must wait for those who held memory before it came is passed by what fits beside them. When they

@@ -232,7 +232,7 @@ func (l *Ledger) Request(r Request) error {
 	own.grants = append(own.grants, g)
 	l.enqueue(g)
 	if r.Class == Grow && l.inMemory(r) {
-		l.try(g) // it takes nothing, and waits for nobody
+		l.try(g) // it takes nothing, and waits for no holder
 	}
 	l.pump()
 	if g.phase == waiting && !g.told {

@@ -164,7 +164,7 @@ func (l *Ledger) freeRegion(r *region) {
 	}
 }
 
-// retire puts an unused file into the pool, or removes it. What a command created is never recycled: the
+// retire puts an unused file into the pool, or removes it. A file that a command created is never recycled: the
 // command may have left it open in a process of its own.
 func (l *Ledger) retire(s *segment) {
 	if s.kind == Output || s.size > l.cfg.PoolBytes || l.total > l.limit {

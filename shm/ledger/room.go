@@ -285,7 +285,7 @@ func (l *Ledger) unstick(g *grant, short shortage) bool {
 		return true
 	}
 	for _, o := range l.owners {
-		if o.holds > 0 && o.grow == 0 { // somebody runs and will give back; what fits meanwhile need not wait for that
+		if o.holds > 0 && o.grow == 0 { // this holder runs and will release; what fits meanwhile need not wait for that
 			return l.mustWait(g, short) && l.pass(g)
 		}
 	}
@@ -351,9 +351,9 @@ func (l *Ledger) tryOthers(first *grant) bool {
 	return false
 }
 
-// mustWait tells whether a request could not be served either if nobody had passed it: with what was granted before
-// it was asked for, memory is too full for it. Passing ends when these give enough back, so that it is served when
-// those have ended that passed until then.
+// mustWait tells whether a request could not be served either if no other request had passed it: memory is too full
+// for it with what was granted before it was asked for. Passing ends when the holders of that release enough, so that
+// the request is served when those that passed it until then have ended.
 func (l *Ledger) mustWait(first *grant, short shortage) bool {
 	old := map[*region]bool{}
 	segs := map[*segment]bool{}

@@ -51,7 +51,7 @@ const (
 	evKeepPinned              // a spill ended, the bytes stay in memory, pinned
 	evRead                    // pinned while on disk
 	evReadDone                // read back, still pinned
-	evReadIdle                // read back, nobody waits for it any more
+	evReadIdle                // read back, no request waits for it any more
 	evReadUndo                // its new place could not be had; the bytes are still on disk
 	evFree                    // no reference and no pin is left, or a copy elsewhere replaces it, or it is lost
 )

@@ -88,8 +88,8 @@ func (k Kind) String() string {
 type Class uint8
 
 const (
-	// Grow is more memory for a task that runs. It goes first and may use the reserve. What is
-	// in memory and only to be pinned waits for nobody.
+	// Grow is more memory for a task that runs. It goes first and may use the reserve. A request
+	// for datasets in memory that are only to be pinned does not wait.
 	Grow Class = iota
 	// Start is all that a task needs to begin. It leaves the reserve free, unless nothing else is held.
 	Start
@@ -172,8 +172,8 @@ type (
 	}
 	// DropSpill: remove the spill file. No answer.
 	DropSpill struct{ Key Key }
-	// FreedRange: nobody owns these bytes any more (only when Config.ReportFrees; used to poison them, which must
-	// be over before any later effect is performed or told to anybody). No answer.
+	// FreedRange: these bytes have no owner any more (only when Config.ReportFrees; used to poison them, which must
+	// be over before any later effect is performed or announced). No answer.
 	FreedRange struct{ Place Place }
 
 	// Enter: note, where a successor finds it, that the sealed dataset lies at Place. At once: before any later

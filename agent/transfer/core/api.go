@@ -27,7 +27,7 @@ type LinkID uint64
 
 // Config says how datasets are moved. Zero fields take the default.
 type Config struct {
-	Self  Source // who we are and where we serve; an empty At serves nobody
+	Self  Source // who we are and where we serve; with an empty At it serves no copies
 	First uint64 // number before that of the first transfer; random, so that two incarnations share none
 
 	Chunk       uint64 // bytes of one Pull; default 4 MiB, at most 32 MiB
@@ -42,8 +42,8 @@ type Config struct {
 	Stall   time.Duration // silence after which an agent that itself still receives is left; default 10 s
 	Idle    time.Duration // time without use after which links are closed; default 1 min
 
-	// Ask has copies that are not here asked for, by Wanted, before their askers are
-	// refused, and tells by Unwanted when nobody takes one any more.
+	// Ask has copies that are not here asked for, by Wanted, before their receivers are
+	// refused. Unwanted tells when a copy has no receivers any more.
 	Ask bool
 }
 
@@ -86,7 +86,7 @@ type More struct {
 	From []Source
 }
 
-// Up says that a link is there: one that a Dial asked for, or one of somebody who dialed us.
+// Up says that a link is there: one that a Dial asked for, or one of an agent that dialed us.
 type Up struct {
 	Link   LinkID
 	Agent  string // at the other end, as proven
@@ -173,10 +173,10 @@ type Done struct {
 	Flows []comms.Flow // that have ended since the last Done, of whatever copies
 }
 
-// Wanted says that somebody asks for a copy that is not here. Offer or NotHere answers.
+// Wanted says that another agent asks for a copy that is not here. Offer or NotHere answers.
 type Wanted struct{ Copy Copy }
 
-// Unwanted says that nobody takes an offered copy just now.
+// Unwanted says that an offered copy has no receivers just now.
 type Unwanted struct{ Copy Copy }
 
 func (Wanted) action()    {}

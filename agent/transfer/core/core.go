@@ -175,7 +175,7 @@ func (c *Core) up(ev Up) {
 	p := c.peers[ev.Agent]
 	if p == nil {
 		delete(c.links, ev.Link)
-		c.hangup(l, "nobody asked for a link to %s", ev.Agent)
+		c.hangup(l, "this agent did not ask for a link to %s", ev.Agent)
 		return
 	}
 	p.dialing--
@@ -213,7 +213,7 @@ func (c *Core) unreached(p *peer, why string) {
 		if s == nil || s.state != connecting {
 			continue
 		}
-		// Who was named by another is not worth waiting for: that one names the next.
+		// A source that another named is not worth waiting for: the other names the next.
 		if p.failures > c.cfg.Tries || !s.origin {
 			c.fail(pull, s, why)
 		} else {
@@ -241,7 +241,7 @@ func (c *Core) down(ev Down) {
 		}
 	}
 	for i := range l.asked {
-		l.asked[i].reading = false // nobody reads from it any more
+		l.asked[i].reading = false // the link has no reader any more
 	}
 	c.giveBack(l, nil)
 	for _, pull := range slices.Clone(c.pulls) {
@@ -281,7 +281,7 @@ func (c *Core) giveBack(l *link, of *pull) {
 	})
 }
 
-// keptLeaves bounds link.left. What is lost beyond it ends with the last link.
+// keptLeaves bounds link.left. Transfers that are lost beyond it end with the last link.
 const keptLeaves = 64
 
 // sendLeave ends a transfer at its source.

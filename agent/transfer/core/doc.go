@@ -11,8 +11,8 @@
 // A copy is asked for in pieces, from the first to the last, a window of them on
 // each link. One origin is home: it serves, or names a receiver that does. Others
 // are asked whether they have a place to spare. When a link, a source or a
-// checksum fails, the pieces that were asked for there are missing again and go to
-// whoever has room; what has arrived is never asked for again.
+// checksum fails, the pieces that were asked for there are missing again and are
+// asked of sources that have room; what has arrived is never asked for again.
 //
 // # Serving (serve.go)
 //
@@ -24,17 +24,17 @@
 //
 // # Measuring (meter.go)
 //
-// What comes from each agent without a break is a flow, measured and told with the
-// next Done: profiles make of it how fast the way from that agent is.
+// The pieces that come from one agent without a break are a flow. It is measured, and
+// reported with the next Done: profiles learn from it how fast the way from that agent is.
 //
 // # Invariants, which tests check after each step
 //
 //   - The pieces that an agent owes us are those that were asked for on its links.
 //   - A piece is missing, asked for on exactly one link, or here.
 //   - A source that serves has a full window while pieces are missing.
-//   - A pull that has not ended waits for somebody: for a link, an answer, or pieces.
-//   - An origin knows every edge of its tree, and places nobody below one that
-//     waits for it. A pull has one home at a time. So nobody waits in a circle, but
+//   - A pull that has not ended waits for a link, an answer, or pieces.
+//   - An origin knows every edge of its tree, and places no receiver below one that
+//     waits for it. A pull has one home at a time. So pulls never wait in a circle, but
 //     for pulls that changed their home while links to it were half broken; those
 //     end after Stall: they ask an origin to be served whatever else it does.
 //   - A number names one Want: answers to an earlier one are not taken for others.
@@ -42,6 +42,6 @@
 //     that breaks adds at most one time.
 //
 // That a receiver serves while it receives, in pieces and on demand, is the pipelined
-// broadcast of collective libraries; that the origin names the next source, and
-// nobody else does, is what keeps it free of circles without a protocol for trees.
+// broadcast of collective libraries. Only the origin names the next source: this keeps
+// the tree free of circles without a protocol for trees.
 package core

@@ -7,7 +7,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// What comes from one agent without a break is measured as one flow: all bytes of
+// Pieces that come from one agent without a break are measured as one flow: all bytes of
 // all copies, from the first piece that was asked for while the agent owed us none
 // to the piece after which it owes us none again. So it does not matter how many
 // copies come at once, nor in how many pieces: the bytes of the time are over the
@@ -16,9 +16,9 @@ import (
 //
 // Hosts share their ports max-min fairly, or about so. A flow that shares ours with
 // others may be held back by its own way or by our port, and so says less: it is
-// told with what came beside it, from how many, and who reads it decides
-// (profiles.Flow). That a source sends to others at the same time nobody sees
-// here; it makes flows slower, never faster.
+// reported with the bytes that came beside it and the number of their sources, and its
+// reader (profiles.Flow) decides. That a source sends to others at the same time is not
+// visible here; it makes flows slower, never faster.
 type meter struct {
 	owing int           // agents that owe us pieces
 	since time.Duration // for so long as now
@@ -69,8 +69,8 @@ func (m *meter) arrived(f *flow, from string, bytes uint64, now time.Duration) {
 	m.count(now, -1)
 }
 
-// givenUp notes that a piece will not come. What a source did that then owes nothing
-// says how it failed, and not how fast its way is.
+// givenUp notes that a piece will not come. A flow that ends so is not reported: it
+// shows how the source failed, and not how fast its way is.
 func (m *meter) givenUp(f *flow, now time.Duration) {
 	if f.open--; f.open == 0 {
 		m.count(now, -1)

@@ -110,9 +110,9 @@ func (c *Core) spread(p *pull) {
 	}
 }
 
-// settle goes on after something changed: it ends the pull, or sees to it that
-// somebody is asked. While a source is home, or one that it named serves, nobody
-// else is made home: so all that wait for each other were placed by one source.
+// settle goes on after something changed: it ends the pull, or sees to it that a
+// source is asked. While a source is home, or one that it named serves, no other is
+// made home: so all pulls that wait for each other were placed by one source.
 func (c *Core) settle(p *pull) {
 	if p.held.pull != p {
 		return // it has ended
@@ -221,7 +221,7 @@ func (c *Core) askAll(p *pull, s *source) {
 	}
 }
 
-// askEverybody fills the windows of all that serve a pull: pieces were given back.
+// askEverybody fills the windows of all that serve a pull: pieces were released.
 func (c *Core) askEverybody(p *pull) {
 	for _, s := range p.sources {
 		if s.state == serving {
@@ -293,7 +293,7 @@ func (c *Core) reassign(p *pull, s *source) {
 	}
 }
 
-// fail goes on without a source. Who named it is asked for another.
+// fail goes on without a source. The source that named it is asked for another.
 func (c *Core) fail(p *pull, s *source, why string) {
 	c.leave(p, s)
 	s.state, s.why = failed, why
@@ -319,9 +319,9 @@ func (c *Core) leave(p *pull, s *source) {
 	c.reassign(p, s)
 }
 
-// leaveStalled leaves those that were named to us and say nothing: they may wait
-// for somebody who waits for us. Whom it concerns asks to be served by an origin
-// itself, which waits for nobody.
+// leaveStalled leaves sources that were named to us and are silent: they may wait for
+// an agent that waits for us. A receiver in such a circle then asks an origin to serve
+// it itself; the origin waits for no agent.
 func (c *Core) leaveStalled(p *pull) {
 	for _, s := range p.sources {
 		if s.state != serving || s.origin || c.now-s.heard < c.cfg.Stall || !s.owes(p) {

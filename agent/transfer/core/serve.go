@@ -11,7 +11,7 @@ import (
 // held is a copy that is here, or on its way and served as far as it has come.
 //
 // Receivers that join form a tree below each origin, of which it knows every
-// edge: who was told to take the copy from whom. Nobody is placed below one that
+// edge: which agent takes the copy from which. No receiver is placed below one that
 // waits for it, so that no two wait for each other.
 type held struct {
 	copy      Copy
@@ -26,7 +26,7 @@ type held struct {
 type receiver struct {
 	at     string
 	id     uint64 // of the transfer with which it joined last
-	parent string // from whom it takes the copy; "" is us, or nobody any more
+	parent string // from whom it takes the copy; "" is us, or none any more
 	direct bool   // it takes it from us, or took it
 	alive  bool   // others may be placed below it
 	done   bool   // it has everything
@@ -148,8 +148,8 @@ func (c *Core) join(h *held, agent string, m *comms.Want) string {
 	return r.parent
 }
 
-// direct counts to whom but one we have sent the copy, or are about to. Who has
-// it by now counts too: others shall take it from there.
+// direct counts the receivers, but one, to which we have sent the copy or are about to.
+// One that has all of it by now counts too: others shall take it from there.
 func (h *held) direct(but string) int {
 	to := map[string]bool{}
 	for name, r := range h.receivers {

@@ -172,7 +172,7 @@ class OnHosts(Cascade):
         """Whether every agent has come, and runs tasks."""
         try:
             self.broadcast(8, len(hosts.ADDRESSES) - 1, 1)
-        except cascade.RequestError:  # nobody has what a task needs yet
+        except cascade.RequestError:  # no agent has what a task needs yet
             return False
         return True
 

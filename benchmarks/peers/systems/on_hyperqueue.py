@@ -43,7 +43,7 @@ class HyperQueue(System):
         raise Unsupported("no data passes between tasks")
 
     def graph(self, shape: shapes.Shape) -> list:
-        """Dependencies without data: tasks of a job that wait for others. What must come out is thus taken as given."""
+        """Dependencies without data: tasks of a job that wait for others. The expected results are returned unchecked."""
         job, tasks = Job(default_workdir=FOLDER), []
         for function, args, needs in shape.nodes:
             if function not in PROGRAMS:

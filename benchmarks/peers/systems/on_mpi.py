@@ -108,7 +108,7 @@ class Mpi(System):
         return (comm.reduce(metg.burn(metg.LONG), root=0) or 0.0) / size
 
     def steps(self, pattern: str, width: int, count: int, iterations: int) -> dict[str, float]:
-        """Each rank has neighbouring tasks of every step. What others need of them goes in one message to each."""
+        """Each rank has neighbouring tasks of every step. Results for another rank go in one message to it."""
         plan = [self.exchange(pattern, width, step) for step in range(1, count)]
         mine = share(width)
         comm.Barrier()

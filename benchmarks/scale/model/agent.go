@@ -171,7 +171,7 @@ func (x *executor) received(m comms.Message) {
 	})
 }
 
-// reclaim gives back what has not begun.
+// reclaim returns the runs that have not begun.
 func (x *executor) reclaim(m *comms.Reclaim) {
 	back := &comms.Reclaimed{}
 	var stay []comms.Run
@@ -237,7 +237,7 @@ func (x *executor) over(n int, began time.Duration) {
 	x.goOn()
 }
 
-// end notes the end of a run. Those that nobody waits for, one after the other, are one item.
+// end notes the end of a run. Consecutive ends that no process waits for are one item.
 func (x *executor) end(r *comms.Run, u comms.Usage) {
 	if x.told == 0 {
 		x.since = x.a.w.now

@@ -29,8 +29,8 @@ func (x *executor) drives() {
 	x.goesOn()
 }
 
-// goesOn has the driver make its next call, or wait for one, or end. What a call
-// costs is shared by who calls and who is called.
+// goesOn has the driver make its next call, or wait for one, or end. The cost of a
+// call is shared by its caller and its executor.
 func (x *executor) goesOn() {
 	d := x.drive
 	switch {

@@ -15,7 +15,7 @@ import (
 )
 
 // controller drives a controller core as package controller does. The store keeps
-// nothing: nobody restarts.
+// nothing: no process restarts.
 type controller struct {
 	server
 	w      *world

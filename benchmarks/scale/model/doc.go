@@ -9,10 +9,10 @@
 //
 // A server works off its inbox in turns, first come first served; a turn needs a
 // core of the server's host for as long as what is in it costs. Links deliver in
-// order, after a delay and the time that their bytes take. What is not modelled:
+// order, after a delay and the time that their bytes take. The model leaves out
 // memory, contention for bandwidth, faults, and that a host's operating system
 // shares its cores in slices. An agent is one server, though the real one reads
-// its links beside it: what a host of many cores can do is predicted too low.
+// its links beside it: the rate of a host of many cores is predicted too low.
 //
 // Equal configurations give equal results, but for Costs that are measured anew
 // (Meter).

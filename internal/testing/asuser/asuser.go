@@ -14,14 +14,14 @@ import (
 	"testing"
 )
 
-// nobody is the user that Enter becomes.
+// The user that Enter becomes.
 const nobody = 65534
 
 // enteredVar names, in the process that Enter started, the test that it runs.
 const enteredVar = "CASCADE_TEST_AS_USER"
 
 // Enter tells whether this process is that of an ordinary user. For root it is not: then Enter runs the calling
-// test, a top-level one, again as nobody, reports how it ended, and returns false.
+// test, a top-level one, again as an unprivileged user, reports how it ended, and returns false.
 func Enter(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {
