@@ -63,7 +63,7 @@ func JoinCluster(ctx context.Context, address, token, name string) (cluster stri
 	if err != nil {
 		return "", fmt.Errorf("%w: join: %w", ErrBadRequest, err)
 	}
-	m, err := pki.Join(ctx, strings.TrimPrefix(target, "tcp://"), t, name, pki.Person, time.Now)
+	m, err := comms.JoinCluster(ctx, strings.TrimPrefix(target, "tcp://"), t, name, pki.Person, time.Now)
 	if err != nil {
 		return "", err
 	}

@@ -45,6 +45,22 @@ type Revoked struct {
 	Serials []string // of certificates that have not expired, in hexadecimal
 }
 
+// Join asks for membership by a token, on a connection of its own before any link:
+// its sender has no certificate yet.
+type Join struct {
+	TokenID []byte // of the token, 8 bytes
+	Secret  []byte // of the token, 16 bytes
+	Name    string // of the member to be
+	Request []byte // signing request of its key, DER
+	Bearer  string // what shows the token: "host" or "person"; empty from builds that do not say it
+}
+
+// Joined answers Join, once the member is durable.
+type Joined struct {
+	Refusal     string // why there is no certificate; empty otherwise
+	Certificate []byte // DER
+}
+
 // Backup asks the controller to write its store and its authority's key to a file
 // of its host. Only who is there with the controller's user may.
 type Backup struct {
@@ -86,6 +102,29 @@ func (*Renewed) Type() Type { return TypeRenewed }
 
 // Type returns TypeRevoked.
 func (*Revoked) Type() Type { return TypeRevoked }
+
+// Type returns TypeJoin.
+func (*Join) Type() Type { return TypeJoin }
+
+// Type returns TypeJoined.
+func (*Joined) Type() Type { return TypeJoined }
+
+func (m *Join) code(c *Coder) {
+	c.Struct(5, func(c *Coder) {
+		c.Bytes(&m.TokenID)
+		c.Bytes(&m.Secret)
+		String(c, &m.Name)
+		c.Bytes(&m.Request)
+		String(c, &m.Bearer)
+	})
+}
+
+func (m *Joined) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		String(c, &m.Refusal)
+		c.Bytes(&m.Certificate)
+	})
+}
 
 // Type returns TypeBackup.
 func (*Backup) Type() Type { return TypeBackup }

@@ -85,6 +85,8 @@ const (
 	TypeRevoked    Type = 75 // controller -> agent: which certificates to refuse
 	TypeBackup     Type = 76 // client -> controller: writes a backup of the store
 	TypeDrain      Type = 77 // client -> controller: has an agent leave
+	TypeJoin       Type = 78 // client -> controller, agent -> controller: asks for membership, before there is a link
+	TypeJoined     Type = 79 // controller -> client, controller -> agent: answers Join
 
 	TypeSetProfiles Type = 80 // client -> controller: replaces what tasks are known to cost
 
@@ -290,6 +292,10 @@ func newMessage(t Type) Message {
 		return new(Backup)
 	case TypeDrain:
 		return new(Drain)
+	case TypeJoin:
+		return new(Join)
+	case TypeJoined:
+		return new(Joined)
 	case TypeSetProfiles:
 		return new(SetProfiles)
 	case TypeLog:

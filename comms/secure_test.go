@@ -241,7 +241,7 @@ func TestJoinDoor(t *testing.T) {
 	joined := make(chan string, 1)
 	_, ln := c.hub(t, func(cfg *Config) {
 		cfg.Security.Join = func(conn net.Conn) {
-			_, err := pki.Serve(conn, c.a, grantAll{}, time.Now)
+			_, err := ServeJoin(conn, c.a, grantAll{}, time.Now)
 			joined <- fmt.Sprint(err)
 		}
 	})
@@ -250,7 +250,7 @@ func TestJoinDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := strings.TrimPrefix(ln.Addr(), "tcp://")
-	m, err := pki.Join(t.Context(), address, token, "new", pki.AnyBearer, time.Now)
+	m, err := JoinCluster(t.Context(), address, token, "new", pki.AnyBearer, time.Now)
 	if err != nil {
 		t.Fatalf("%v; the controller says %s", err, <-joined)
 	}

@@ -74,7 +74,7 @@ func (c *Controller) security() *comms.Security {
 // join answers one who wants to become a member.
 func (c *Controller) join(conn net.Conn) {
 	from := conn.RemoteAddr().String()
-	id, err := pki.Serve(conn, c.cluster.authority, c.cluster.members, time.Now)
+	id, err := comms.ServeJoin(conn, c.cluster.authority, c.cluster.members, time.Now)
 	line := c.audit.log.Log().Str("what", "join").Str("who", id.Name).Str("role", string(id.Role)).Str("from", from)
 	if err != nil {
 		c.counts.notJoined.Add(1)

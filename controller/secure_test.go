@@ -50,7 +50,7 @@ func (f *fortress) member(role pki.Role, name string) *pki.Member {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	m, err := pki.Join(f.t.Context(), f.tcp, tok, name, pki.AnyBearer, time.Now)
+	m, err := comms.JoinCluster(f.t.Context(), f.tcp, tok, name, pki.AnyBearer, time.Now)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -183,11 +183,11 @@ func TestStrangersAreRefused(t *testing.T) {
 	})
 	t.Run("a replayed token", func(t *testing.T) {
 		for _, name := range []string{"n1", "n2"} {
-			if _, err := pki.Join(t.Context(), f.tcp, f.token, name, pki.AnyBearer, time.Now); err != nil {
+			if _, err := comms.JoinCluster(t.Context(), f.tcp, f.token, name, pki.AnyBearer, time.Now); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := pki.Join(t.Context(), f.tcp, f.token, "n3", pki.AnyBearer, time.Now); err == nil || !strings.Contains(err.Error(), "unknown or was used up") {
+		if _, err := comms.JoinCluster(t.Context(), f.tcp, f.token, "n3", pki.AnyBearer, time.Now); err == nil || !strings.Contains(err.Error(), "unknown or was used up") {
 			t.Errorf("it is told %v", err)
 		}
 		f.goesOn(honest)
@@ -197,7 +197,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := pki.Join(t.Context(), f.tcp, tok, "n1", pki.AnyBearer, time.Now); err == nil || !strings.Contains(err.Error(), "belongs to a member") {
+		if _, err := comms.JoinCluster(t.Context(), f.tcp, tok, "n1", pki.AnyBearer, time.Now); err == nil || !strings.Contains(err.Error(), "belongs to a member") {
 			t.Errorf("it is told %v", err)
 		}
 	})
@@ -361,7 +361,7 @@ func TestHalfOpenConnections(t *testing.T) {
 		}
 	}
 	f.goesOn(m)
-	if _, err := pki.Join(t.Context(), f.tcp, f.token, "n1", pki.AnyBearer, time.Now); err != nil {
+	if _, err := comms.JoinCluster(t.Context(), f.tcp, f.token, "n1", pki.AnyBearer, time.Now); err != nil {
 		t.Errorf("nobody can join: %v", err)
 	}
 }

