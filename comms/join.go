@@ -24,14 +24,14 @@ const joinTimeout = 10 * time.Second
 func JoinCluster(ctx context.Context, address string, t pki.Token, name string, as pki.Bearer, now func() time.Time) (*pki.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	m, err := join(ctx, address, t, name, as, now)
+	m, err := exchange(ctx, address, t, name, as, now)
 	if err != nil {
 		return nil, fmt.Errorf("join the cluster at %s as %s: %w", address, name, err)
 	}
 	return m, nil
 }
 
-func join(ctx context.Context, address string, t pki.Token, name string, as pki.Bearer, now func() time.Time) (*pki.Member, error) {
+func exchange(ctx context.Context, address string, t pki.Token, name string, as pki.Bearer, now func() time.Time) (*pki.Member, error) {
 	a, err := pki.Apply(ctx, address, t, name, as, now)
 	if err != nil {
 		return nil, err

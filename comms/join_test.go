@@ -37,7 +37,20 @@ func TestServeJoinRefuses(t *testing.T) {
 		{"no message", frame(0, []byte{0xc0}), ErrMalformed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			ours, theirs := net.Pipe()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			theirs, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer theirs.Close()
+			ours, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
 			served := make(chan error, 1)
 			go func() {
 				_, err := ServeJoin(ours, nil, admitsNobody{t: t}, time.Now)
@@ -52,7 +65,6 @@ func TestServeJoinRefuses(t *testing.T) {
 			if err := <-served; !errors.Is(err, test.err) {
 				t.Errorf("%v, want %v", err, test.err)
 			}
-			theirs.Close()
 		})
 	}
 }

@@ -85,8 +85,8 @@ const (
 	TypeRevoked    Type = 75 // controller -> agent: which certificates to refuse
 	TypeBackup     Type = 76 // client -> controller: writes a backup of the store
 	TypeDrain      Type = 77 // client -> controller: has an agent leave
-	TypeJoin       Type = 78 // client -> controller, agent -> controller: asks for membership, before there is a link
-	TypeJoined     Type = 79 // controller -> client, controller -> agent: answers Join
+	TypeJoin       Type = 78 // newcomer -> controller: asks for membership, before there is a link
+	TypeJoined     Type = 79 // controller -> newcomer: answers Join
 
 	TypeSetProfiles Type = 80 // client -> controller: replaces what tasks are known to cost
 

@@ -214,7 +214,7 @@ func (f *flags) enter(cfg *agent.Config) (err error) {
 		cfg.Name = host
 	}
 	token := cmp.Or(f.token, os.Getenv("CASCADE_TOKEN")) // not the flag's default, which --help would show
-	_, err = pki.Enter(context.Background(), cfg.Credentials, strings.TrimPrefix(cfg.Controller, "tcp://"), token, cfg.Name, time.Now)
+	_, err = pki.Enter(context.Background(), comms.JoinCluster, cfg.Credentials, strings.TrimPrefix(cfg.Controller, "tcp://"), token, cfg.Name, time.Now)
 	return err
 }
 

@@ -2,9 +2,9 @@
 // tokens, and the TLS configurations of links.
 //
 //	cluster init ─▶ Authority (key and certificate in one folder of mode 0700)
-//	             ─▶ Token ── by hand ─▶ Join on a new host: own key, signing request, token
+//	             ─▶ Token ── by hand ─▶ Apply on a new host: own key, signing request, token
 //	                                     │ TLS, server proven by the token's fingerprint
-//	                 Register.Redeem ◀───┘ Serve ─▶ certificate
+//	                 Register.Redeem ◀───┘ Admit ─▶ certificate ─▶ Admitted
 //	every link: ServerConfig, ClientConfig ─▶ TLS 1.3, both sides proven ─▶ Identity
 //	before the end of a certificate: Authority.Renew, over the link itself
 //

@@ -99,10 +99,13 @@ func LoadMember(dir string, now func() time.Time) (*Member, error) {
 	return m, nil
 }
 
+// Joiner makes a program a member of the cluster at address; it is comms.JoinCluster.
+type Joiner func(ctx context.Context, address string, t Token, name string, as Bearer, now func() time.Time) (*Member, error)
+
 // Enter returns the member whose certificate is in dir. With a token that was not
 // used there before it first joins the cluster at address, and replaces what is in
 // dir: the same command line serves for the first start and for every later one.
-func Enter(ctx context.Context, dir, address, token, name string, now func() time.Time) (*Member, error) {
+func Enter(ctx context.Context, join Joiner, dir, address, token, name string, now func() time.Time) (*Member, error) {
 	held, err := LoadMember(dir, now)
 	if token == "" {
 		switch {
@@ -124,7 +127,7 @@ func Enter(ctx context.Context, dir, address, token, name string, now func() tim
 	if held != nil && held.Identity().Name == name && string(used) == t.id() {
 		return held, nil
 	}
-	m, err := Join(ctx, address, t, name, Host, now)
+	m, err := join(ctx, address, t, name, Host, now)
 	if err != nil {
 		return nil, err
 	}

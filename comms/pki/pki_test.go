@@ -1,11 +1,9 @@
 package pki_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"net"
@@ -18,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
 )
 

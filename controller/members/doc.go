@@ -1,7 +1,7 @@
 // Package members keeps who may be in a cluster: tokens that admit, certificates
 // that were issued, and those that are revoked.
 //
-//	Invite ─▶ token ── by hand ─▶ pki.Serve ─▶ Redeem, Issued ─▶ certificate
+//	Invite ─▶ token ── by hand ─▶ comms.ServeJoin, pki.Admit ─▶ Redeem, Issued ─▶ certificate
 //	                                                              │ Renew, over the link
 //	Revoke ─▶ Revoked: asked in every handshake, told to agents ◀─┘
 //

@@ -64,7 +64,7 @@ func (h *head) token(role pki.Role, name string, uses int) pki.Token {
 	return tok
 }
 
-// join does what pki.Serve does for one who joins, and returns the serial number.
+// join does what comms.ServeJoin does for a program that joins, and returns the serial number.
 func (h *head) join(tok pki.Token, name string) (string, error) {
 	role, err := h.Redeem(tok.ID, tok.Secret, name, pki.AnyBearer)
 	if err != nil {
