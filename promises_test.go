@@ -1,6 +1,7 @@
 package cascade_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -9,6 +10,8 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -24,12 +27,12 @@ func TestPromisesHaveTests(t *testing.T) {
 	promises, _, _ := strings.Cut(string(page), "\n## Tiers\n") // what follows has other tables
 	for number, line := range strings.Split(promises, "\n") {
 		cells := strings.Split(line, " | ")
-		if len(cells) != 2 || !strings.HasPrefix(line, "| ") || cells[0] == "| promise" {
+		if len(cells) != 2 || !strings.HasPrefix(line, "| ") || cells[0] == "| guarantee" {
 			continue
 		}
 		names := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1)
 		if len(names) == 0 {
-			t.Errorf("docs/tests.md:%d: nothing shows that %s", number+1, strings.TrimPrefix(cells[0], "| "))
+			t.Errorf("docs/tests.md:%d: no test covers: %s", number+1, strings.TrimPrefix(cells[0], "| "))
 		}
 		for _, m := range names {
 			named++
@@ -104,43 +107,100 @@ func TestArchitectureNamesPackages(t *testing.T) {
 	}
 }
 
-// Decisions have a number of their own, which their heading repeats, and links in the
-// documents lead to files that are there.
-func TestDecisionsAndLinks(t *testing.T) {
-	decisions, err := filepath.Glob("docs/decisions/[0-9]*.md")
-	if err != nil || len(decisions) == 0 {
+// The folder of decisions is numbered without gaps, each file says when it was made and
+// whether it stands, and the index has its row.
+func TestDecisionsIndex(t *testing.T) {
+	files, err := filepath.Glob("docs/decisions/[0-9]*.md")
+	if err != nil || len(files) == 0 {
 		t.Fatal("no decisions", err)
 	}
-	heading := regexp.MustCompile(`^# (\d+)\. `)
-	seen := map[string]string{}
-	for _, file := range decisions {
-		number := strings.TrimLeft(filepath.Base(file)[:4], "0")
-		if other := seen[number]; other != "" {
-			t.Errorf("%s and %s are both number %s", other, file, number)
-		}
-		seen[number] = file
+	index, err := os.ReadFile("docs/decisions/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := regexp.MustCompile(`^# (\d+)\. (.+)\n\n- Date: (\d{4}-\d{2}-\d{2})\n- Status: (accepted|superseded by (\d{4}))\n`)
+	var want []string
+	for i, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m := heading.FindSubmatch(text); m == nil || string(m[1]) != number {
-			t.Errorf("%s begins with %.40q, want %q", file, text, "# "+number+". ")
+		name := filepath.Base(file)
+		m := begin.FindStringSubmatch(string(text))
+		if m == nil {
+			t.Errorf("%s begins with %.80q, want the lines of %s", file, text, begin)
+			continue
+		}
+		if !strings.HasPrefix(name, fmt.Sprintf("%04d-", i+1)) || m[1] != strconv.Itoa(i+1) {
+			t.Errorf("%s has the heading %q, and should be number %d", file, m[1], i+1)
+		}
+		if by, err := filepath.Glob("docs/decisions/" + m[5] + "-*.md"); m[5] != "" && len(by) == 0 {
+			t.Errorf("%s is %s, which is not there (%v)", file, m[4], err)
+		}
+		want = append(want, fmt.Sprintf("| %s | [%s](%s) | %s | %s |", m[1], m[2], name, m[3], m[4]))
+	}
+	var have []string
+	for line := range strings.Lines(string(index)) {
+		if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| no ") {
+			have = append(have, strings.TrimSpace(line))
 		}
 	}
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	if !slices.Equal(have, want) {
+		t.Errorf("the table of docs/decisions/README.md should be\n%s", strings.Join(want, "\n"))
 	}
-	link := regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
-	for _, page := range append(append(pages, decisions...), "README.md") {
+}
+
+// Links in the documents lead to files and headings that are there.
+func TestLinksOfDocuments(t *testing.T) {
+	pages := []string{"README.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no pages are %s: %v", pattern, err)
+		}
+		pages = append(pages, found...)
+	}
+	link := regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]+))?\)`)
+	anchors := map[string][]string{}
+	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range link.FindAllSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(m[1]))); err != nil {
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			to := page
+			if m[1] != "" {
+				to = filepath.Join(filepath.Dir(page), m[1])
+			}
+			if _, err := os.Stat(to); err != nil {
 				t.Errorf("%s: %v", page, err)
+				continue
+			}
+			if m[2] == "" || !strings.HasSuffix(to, ".md") {
+				continue
+			}
+			if anchors[to] == nil {
+				anchors[to] = headings(t, to)
+			}
+			if !slices.Contains(anchors[to], m[2]) {
+				t.Errorf("%s: %s has no heading for #%s", page, to, m[2])
 			}
 		}
 	}
+}
+
+// headings returns the anchors of a page, as GitHub makes them.
+func headings(t *testing.T, page string) (anchors []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := regexp.MustCompile("(?ms)^ *```.*?^ *```").ReplaceAllString(string(text), "")
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(outside, -1) {
+		words := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(m[1], "$1")
+		words = regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(strings.ToLower(words), "")
+		anchors = append(anchors, strings.ReplaceAll(words, " ", "-"))
+	}
+	return anchors
 }

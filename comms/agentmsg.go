@@ -5,25 +5,25 @@ import "github.com/cascade-run/cascade/dag"
 // Messages between controller and agent, in both directions. The controller
 // moves tasks; the agent owns those it was assigned, at an epoch.
 
-// Register tells a controller what an agent's host has.
+// Register gives an agent's host and its resources to a controller.
 type Register struct {
 	Agent       string    // its name, as in the link's greeting
 	Incarnation uint64    // of its process, as in the link's greeting
 	Addresses   []string  // where clients and other agents reach it
-	Total       Resources // what tasks may occupy together
+	Total       Resources // that tasks may occupy together
 	BootID      string    // of the host: shared memory of another boot is gone
 	LastEvent   uint64    // highest event number that the agent has used
 	Takes       bool      // it runs calls that other agents forward to it
 	Gathers     bool      // it starts members of gangs together with other agents, as GangCommand says
 	Platform    string    // for which binaries run there, such as "linux/amd64"; empty from older agents, which cannot read jobs that name platforms
-	Store       int64     // bytes of shared memory for datasets; 0 from older agents: plans do not count what is in it
+	Store       int64     // bytes of shared memory for datasets; 0 from older agents: plans do not count its contents
 }
 
-// Snapshot tells a new controller incarnation, or the first after the agent
-// started, what the agent has: state, not history. It may come in pieces; Done
-// marks the last.
+// Snapshot gives an agent's jobs and datasets to a new controller incarnation, or
+// to the first after the agent started: state, not history. It may come in pieces;
+// Done marks the last.
 type Snapshot struct {
-	Jobs []JobState // those not told before
+	Jobs []JobState // those not sent before
 	Done bool       // the snapshot is complete
 }
 
@@ -42,15 +42,15 @@ type JobState struct {
 type Events struct {
 	First uint64      // number of the first event of the batch
 	Jobs  []JobEvents // each job at most once
-	Load  *Load       // how much the agent has to do now; none from older agents
-	Flows []Flow      // what came from other agents since the batch before; none from older agents
+	Load  *Load       // the agent's load; none from older agents
+	Flows []Flow      // transfers from other agents since the batch before; none from older agents
 }
 
-// Flow is what one agent sent another without a break, of all datasets: from the
-// first piece that was asked for to the piece after which none was owed, or for
-// about a second. Pieces are at most 32 MiB, most of 4 MiB.
+// Flow is a transfer from one agent to another without a break, of all datasets: from
+// the first requested piece to the piece after which none was owed, or for about a
+// second. Pieces are at most 32 MiB, most of 4 MiB.
 type Flow struct {
-	From   string  // who sent it
+	From   string  // the sending agent
 	Bytes  uint64  // that came
 	Pieces uint64  // in which they came
 	Nanos  uint64  // that it took
@@ -67,11 +67,11 @@ type Load struct {
 	Bandwidth float64 // bytes a second at which a dataset comes from another agent; 0 when none has come yet
 }
 
-// Assign gives an agent a fragment of a job at an epoch. A second Assign of the
-// same job with a higher epoch replaces what has not run; one with the same or a
-// lower epoch is ignored. An Assign of another life of the job, which was refused
-// or deleted and submitted anew, has nothing to do with the one before: that is
-// forgotten first.
+// Assign gives an agent an assignment of a job at an epoch. A second Assign of the
+// same job with a higher epoch replaces the tasks that have not run; one with the
+// same or a lower epoch is ignored. An Assign of another incarnation of the job,
+// which was refused or deleted and submitted again, is independent of the one
+// before: that is dropped first.
 type Assign struct {
 	Job            JobID        // which job
 	Epoch          uint64       // grows with every Assign of the job, from 1
@@ -88,31 +88,31 @@ type Assign struct {
 	Weight         uint32       // share of this job's tenant; 0 means 1
 	Tenant         string       // jobs of one tenant share its weight
 	Hold           bool         // start nothing until released
-	Registry       []FuncSig    // what the submitting program has registered; none when it is not a Go driver
+	Registry       []FuncSig    // functions that the submitting program has registered; none when it is not a Go driver
 	Seconds        []float64    // predicted duration of each group of the graph; 0 unknown
 	JobIncarnation uint64       // one number for each time that the job's ID was submitted and not found
 	Ended          []Ended      // tasks that have ended and do not run again, sorted; none of a job that begins
-	Peers          []Assignment // who runs the tasks that are neither in Run nor Ended, but for those that no agent can run now; none of a job on one agent
-	Take           []Desc       // datasets to fetch and hold from now on: who has them leaves; each is answered with EventHeld
+	Peers          []Assignment // agents of the tasks that are neither in Run nor Ended, but for those that no agent can run now; none of a job on one agent
+	Take           []Desc       // datasets to fetch and hold from now on, as their holder is drained; each is answered with EventHeld
 	Adopt          []Adoption   // datasets to copy from other jobs that are here, and to hold; each is answered with EventHeld
 	Tried          []GangTries  // gangs among Run that others have members of, too, and that were tried before; sorted
-	Reserved       []Reserve    // tasks among Run that were ended because they took more memory than was held for them; sorted
+	Reserved       []Reserve    // tasks among Run that were ended because they exceeded their memory reservation; sorted
 	Larger         uint64       // bytes of memory that tasks may occupy together on the largest agent of the cluster; 0: none has more than this one
-	Memory         []uint64     // bytes with which tasks of each group of the graph begin, as most needed more than that says; 0: what it says. At most what the host has
+	Memory         []uint64     // bytes with which tasks of each group of the graph begin, as most needed more than its request; 0: its request. At most the host's memory
 }
 
-// Reserve is what a task holds of the memory of a host, since it was ended because it
-// took more than was held for it.
+// Reserve is the raised memory reservation of a task that was ended because it
+// exceeded the one before.
 type Reserve struct {
 	Task   dag.TaskIndex // which task
-	Memory uint64        // bytes that are held for its next attempt
+	Memory uint64        // bytes that are reserved for its next attempt
 	Times  uint32        // how often that grew
 }
 
-// Adoption says that a dataset is what another job made, and where that is here.
+// Adoption names a dataset of another job that becomes one of this job, and its place here.
 type Adoption struct {
 	Data    Desc      // as it is to be known in this job
-	From    DatasetID // what it is a copy of
+	From    DatasetID // the dataset of which it is a copy
 	Attempt uint32    // that made From
 }
 
@@ -146,12 +146,12 @@ type SteerAction uint8
 
 // The actions of Steer and Control.
 const (
-	SteerCancel  SteerAction = iota + 1 // stop what runs, start nothing more
+	SteerCancel  SteerAction = iota + 1 // stop running tasks, start nothing more
 	SteerHold                           // start nothing more until released
-	SteerRelease                        // go on after a hold
+	SteerRelease                        // continue after a hold
 	SteerForget                         // the job is over: free all of its datasets
-	SteerRerun                          // client only: run Task again, and what depends on it
-	SteerRank                           // a better plan was found: what has not started goes by Ranks
+	SteerRerun                          // client only: run Task again, and its dependents
+	SteerRank                           // a better plan was found: Ranks orders the tasks that have not started
 )
 
 // Steer changes the course of a job on an agent.
@@ -159,13 +159,13 @@ type Steer struct {
 	Job            JobID       // which job
 	Action         SteerAction // what to do
 	Reason         string      // for people
-	JobIncarnation uint64      // of the job: a Steer of another life is ignored
+	JobIncarnation uint64      // of the job: a Steer of another incarnation is ignored
 	Epoch          uint64      // SteerRank: that the ranks are for; another is ignored
 	Ranks          []byte      // SteerRank: of each static task of the graph, as in Assign: columns
 }
 
 // Committed tells an agent that its events up to a number are durable; only
-// then may it forget them, and free what they ended the need for.
+// then may it drop them, and free the datasets that they ended the need for.
 type Committed struct {
 	UpTo uint64 // highest number of an event that is durable with all before it
 }
@@ -174,7 +174,7 @@ type Committed struct {
 type Retain struct {
 	Job            JobID        // which job
 	Keep           []DatasetRef // datasets to keep
-	JobIncarnation uint64       // of the job: a Retain of another life is ignored
+	JobIncarnation uint64       // of the job: a Retain of another incarnation is ignored
 }
 
 // Type returns TypeRegister.

@@ -15,7 +15,7 @@ const FeatureParams = "params"
 const FeaturePlatforms = "platforms"
 
 // BlobReq asks for a piece of a blob. The answer is a Blob of the same Hash and
-// Offset, with Max bytes, or as many as there are. Who asks again gets it again.
+// Offset, with Max bytes, or as many as there are. A repeated request gets it again.
 type BlobReq struct {
 	Hash   Hash   // of the blob
 	Offset uint64 // of the piece

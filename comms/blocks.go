@@ -9,7 +9,7 @@ import (
 )
 
 // What is much alike travels as one entry of its list, a block of columns that
-// stands for them all (docs/protocol.md, "Blocks"). Blocks are the codec's own:
+// stands for them all (docs/protocol/encoding.md, "Blocks"). Blocks are the codec's own:
 // who encodes a list and who decodes it see each entry.
 
 const (

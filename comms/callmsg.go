@@ -4,9 +4,9 @@ package comms
 
 // Call has a function run as a task of its own, in the environment of the run that
 // calls it. Its name is the caller's with the number behind it, so that a caller
-// that runs again meets the same calls: one that was made before with equal
-// contents is not made again. What of its inputs lies in a lease of the executor is
-// sealed as with ReportPublished.
+// that runs again meets the same calls: a completed one with equal contents is not
+// repeated. Inputs that lie in a lease of the executor are sealed as with
+// ReportPublished.
 type Call struct {
 	Run       RunID     // that calls
 	Number    uint64    // of the call, from 0 in the order in which a run makes them
@@ -17,7 +17,7 @@ type Call struct {
 	Resources Resources // to be granted while it runs; CPU 0 means the default
 }
 
-// CallIn is one input of a Call: a value, what an earlier call returns, or an input
+// CallIn is one input of a Call: a value, the result of an earlier call, or an input
 // of the caller.
 type CallIn struct {
 	Name  string // as the function names it
@@ -26,7 +26,7 @@ type CallIn struct {
 	Data  Desc   // else the value; its Hash is that of bytes that are not in the message
 }
 
-// Await asks for what a call returns. Until the answer the run needs no cpu.
+// Await asks for the result of a call. Until the answer the run needs no cpu.
 type Await struct {
 	Run    RunID  // that called
 	Number uint64 // of the call
@@ -36,7 +36,7 @@ type Await struct {
 type Returned struct {
 	Run    RunID      // that called
 	Number uint64     // of the call
-	Data   Desc       // what the function returned
+	Data   Desc       // the function's result
 	Error  *TaskError // it failed; none when it did not
 }
 

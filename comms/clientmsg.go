@@ -12,14 +12,14 @@ type Code uint8
 // The codes of Reply.
 const (
 	CodeOK          Code = iota // done
-	CodeBadRequest              // the request cannot be right: Message says what to mend
+	CodeBadRequest              // the request cannot be right: Message says how to fix it
 	CodeNotFound                // no such job, task, dataset
 	CodeConflict                // not in this state
 	CodeUnavailable             // not now: try again later
 	CodeInternal                // a fault of ours
 	CodeLost                    // the dataset's bytes are gone
 	CodeMemory                  // the store is full
-	CodeDenied                  // the role of the asker does not permit it
+	CodeDenied                  // the sender's role does not permit it
 )
 
 // Reply ends a request.
@@ -31,7 +31,7 @@ type Reply struct {
 
 // Blob is a piece of a blob, which is named by the hash of its whole: a graph by
 // BLAKE3, a package and a file of an input by SHA-256. The bytes are the message's body frame. Pieces come in order,
-// one at 0 begins anew; the receiver checks the hash when Total bytes are there.
+// one at 0 restarts the blob; the receiver checks the hash when Total bytes are there.
 type Blob struct {
 	Hash   Hash   // name of the blob
 	Offset uint64 // of this piece
@@ -50,10 +50,10 @@ type HaveReq struct {
 type Have struct {
 	Req     uint64 // the request
 	Missing []Hash // those of them that the sender lacks, in the same order
-	Why     string // what befell one of them that was sent before; may be empty
+	Why     string // why a blob that was sent before was not kept; may be empty
 }
 
-// Submit makes a job. A second Submit with the same ID is the same job: it is
+// Submit makes a job. It is idempotent: a second Submit with the same ID is
 // answered as the first, and refused when its graph differs. A graph that the
 // controller has seen lately, or has as a blob, need not come along: when it is
 // not there after all the answer is CodeNotFound, and the client sends it.
@@ -72,13 +72,13 @@ type Submit struct {
 	Watch     bool      // also subscribe, as Watch does; Accepted then stands for the first Progress
 	Every     int64     // with Watch, as Watch.Every; 0 means the receiver's choice
 	Keep      bool      // never delete the job by itself, however long ago it ended
-	Contents  []Content // of files and environments that the job rests on, sorted by name: what later jobs compare
-	Resume    *Resume   // take results over from an earlier job; nil: from none
+	Contents  []Content // of files and environments that the job rests on, sorted by name: later jobs compare them
+	Resume    *Resume   // reuse results of an earlier job; nil: none
 	Values    bool      // with Watch, as Watch.Values
 	Params    []byte    // with the text of a job file: a YAML mapping of parameters to values
 }
 
-// Resume names an ended job whose results a new one takes over, where nothing
+// Resume names an ended job whose results a new one reuses, where nothing
 // that they rest on has changed and they are still there.
 type Resume struct {
 	Job   JobID    // the earlier job
@@ -134,7 +134,7 @@ const (
 	JobRunning                       // an agent works on it
 	JobDone                          // every export is there
 	JobFailed                        // final; Progress.Error says why
-	JobCancelled                     // somebody stopped it
+	JobCancelled                     // a user stopped it
 )
 
 // Final tells whether the phase is a job's last.
@@ -182,13 +182,13 @@ type Progress struct {
 	TaskTime int64         // nanoseconds, summed
 	Spilled  uint64        // bytes that went to disk
 	Copied   uint64        // bytes that tasks had to copy
-	Waits    string        // why a queued job does not start, or a running one is not told on; "" when nothing but time is missing
+	Waits    string        // why a queued job does not start, or a running one gets no news; "" when nothing but time is missing
 	Late     string        // which deadlines the prediction misses; "" none
 	Values   []LocatedData // exports that are inline, with their bytes, when Watch asked for them: as Result, perhaps not yet durable; without Agent; others by Locate
 	Ran      int64         // nanoseconds that it ran before it had ended and was run again; Started is of the last time
 	Device   DeviceUse     // of all tasks
 
-	Differs   uint64 // datasets that were lost, made again, and differ from what they were
+	Differs   uint64 // recomputed datasets that differ from the lost ones
 	Differing string // the first of them, for people
 }
 
@@ -259,7 +259,7 @@ type Located struct {
 // LocatedData is one dataset of a Located.
 type LocatedData struct {
 	Name      string   // TASK.OUTPUT or TASK.OUTPUT[ELEMENT]
-	Desc      Desc     // what it is; inline: complete
+	Desc      Desc     // its descriptor; inline: complete
 	Path      string   // where the job file wants it copied; "" nowhere
 	Agent     string   // that has the bytes
 	Addresses []string // of the agent

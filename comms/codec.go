@@ -20,7 +20,7 @@ var (
 // elements it does not know and leaves fields the sender did not know at zero;
 // nil in place of a field leaves it at zero too. A writer uses the shortest form
 // of each value, so that equal messages are equal bytes; a reader takes any form
-// that holds the value (docs/protocol.md, "Encoding").
+// that holds the value (docs/protocol/encoding.md, "Encoding").
 // When reading, byte slices and strings alias or copy the input as documented;
 // the first error sticks, and the remaining fields stay zero.
 type Coder struct {

@@ -11,7 +11,7 @@
 // # Links
 //
 // A Link carries encoded messages to one peer, over memory, a Unix socket or
-// TCP, always as the same ZMTP frames; docs/protocol.md binds the bytes. A Unix socket
+// TCP, always as the same ZMTP frames; docs/protocol/links.md binds the bytes. A Unix socket
 // may bring two pipes, which carry them then (Config.Pipes).
 //
 //	Dial ──┐  greeting, READY (zmq4 behind guard)   ┌── Listen: one goroutine a handshake

@@ -2,21 +2,20 @@ package comms
 
 // Messages by which an agent leaves a cluster without losing work.
 
-// Drain has an agent leave: what it has not begun goes to others, what only it has
-// is moved, and it ends.
+// Drain has an agent leave: its pending tasks go to others, the datasets that only
+// it has are moved, and it ends.
 type Drain struct {
 	Req    uint64 // names the request in the Reply
 	Agent  string // its name
-	Grace  int64  // nanoseconds for what runs there to end; 0 means what the agent was started with
+	Grace  int64  // nanoseconds for running tasks to end; 0 means the agent's own setting
 	Reason string // for people
 }
 
-// DrainStatus says what an agent has begun: all of its other tasks are for others. It
-// is said by one that leaves, and said again when something of it will not end
-// there after all.
+// DrainStatus lists the tasks that a draining agent has begun: all of its other tasks
+// are for others. It is repeated when one of these will not end there after all.
 type DrainStatus struct {
 	Leaving bool        // the agent starts nothing any more
-	Gone    bool        // and ends now: what it has begun has no end there
+	Gone    bool        // and ends now: the tasks that it has begun have no end there
 	Jobs    []JobInHand // those of which anything is in hand
 }
 
@@ -24,14 +23,14 @@ type DrainStatus struct {
 type JobInHand struct {
 	Job            JobID   // which job
 	JobIncarnation uint64  // of the job, as in its Assign
-	Held           []Range // tasks that an executor has, and that go on
+	Held           []Range // tasks that an executor has, and that continue
 }
 
 // DrainAgent tells an agent to leave as after SIGTERM; or, Done, that nothing keeps it
-// any more: others have its tasks and its datasets, or nobody could have them.
+// any more: others have its tasks and its datasets, or no agent could have them.
 type DrainAgent struct {
-	Done   bool   // end as soon as what runs has ended
-	Grace  int64  // nanoseconds for what runs to end; 0 means what the agent was started with
+	Done   bool   // end as soon as running tasks have ended
+	Grace  int64  // nanoseconds for running tasks to end; 0 means the agent's own setting
 	Reason string // for people
 }
 

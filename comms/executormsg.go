@@ -12,7 +12,7 @@ type Hello struct {
 	Token     string    // from the executor's environment: which spawn this is
 	Build     string    // version of the program
 	Language  string    // "go", "python"
-	Functions []FuncSig // what it can run beside commands
+	Functions []FuncSig // that it can run beside commands
 }
 
 // Welcome answers Hello.
@@ -27,7 +27,7 @@ type Welcome struct {
 }
 
 // Segment announces a segment that places may name, before the first such place,
-// or takes it back (Close): then the executor unmaps it as soon as no view uses it.
+// or withdraws it (Close): then the executor unmaps it as soon as no view uses it.
 type Segment struct {
 	ID    uint32 // its number, as places name it; never used again
 	Path  string // file to map
@@ -52,10 +52,10 @@ type Kind struct {
 	Timeout   int64         // nanoseconds; 0 none
 	Env       []string      // NAME=value that all runs share
 	Dir       string        // working folder
-	Close     bool          // forget the kind ID: its job is gone
+	Close     bool          // drop the kind ID: its job is gone
 	With      []byte        // msgpack map of parameters that all runs share; a run's own replace it
 	First     dag.TaskIndex // with Axes: first task of the group
-	Axes      []KindAxis    // none, or what the names of its tasks are made of: group[i,j]; the last axis runs fastest
+	Axes      []KindAxis    // none, or the numbers in the names of its tasks: group[i,j]; the last axis runs fastest
 	HashMax   uint64        // outputs of up to so many bytes that lie in shared memory are to have a hash; see Hash
 }
 
@@ -91,7 +91,7 @@ type Dispatch struct {
 
 // Run is one attempt at one task. Inputs follow the kind's declarations. An
 // input whose Place is PlaceLive is the output of an earlier run of the same
-// executor: if that run fails, this one is given back with Reclaimed.
+// executor: if that run fails, this one is returned with Reclaimed.
 type Run struct {
 	ID      RunID         // by which everything refers to it; never used again. 0 on the wire only: many runs, in Steps as columns
 	Kind    uint32        // announced before
@@ -103,7 +103,7 @@ type Run struct {
 	Env     []string      // added to the kind's
 	Inputs  []RunInput    // in the order of the kind's
 	Live    []uint32      // outputs wanted by a later run of this executor as a live value
-	Private []uint32      // outputs that nobody else needs: they need not be published
+	Private []uint32      // outputs without another reader: they need not be published
 	Skip    []uint64      // for each output of a generator: elements already final, do not publish again
 	Steps   []byte        // runs that follow: columns, see Step
 }
@@ -114,9 +114,9 @@ type RunInput struct {
 	Data []Desc // in order
 }
 
-// Reclaim asks for runs that have not started; the answer is Reclaimed with
-// those that will not be started, in which the rest is missing: what has started,
-// and what reads a live value of a run that is named too and has.
+// Reclaim asks for runs that have not started. The answer is Reclaimed with those
+// that will not be started. It lacks runs that have started, and runs that read a
+// live value of a run that is named too and has started.
 type Reclaim struct {
 	Runs []RunID // wanted back
 }
@@ -175,12 +175,12 @@ type ReportKind uint8
 // The kinds of ReportItem.
 const (
 	ReportStarted     ReportKind = iota + 1 // the run has begun; left out when it ends soon after
-	ReportPublished                         // Outputs[0] of a run that goes on
+	ReportPublished                         // Outputs[0] of a run that continues
 	ReportFinished                          // the run succeeded; Outputs are those not published before
 	ReportFailed                            // the run failed; Error says how
 	ReportLeaseReturn                       // the rest of a lease: Lease, from the first unused byte to the lease's end
 	ReportHeld                              // the generator waits for credit
-	ReportResumed                           // and goes on
+	ReportResumed                           // and continues
 	ReportSteps                             // the runs Run, Run+1, ... succeeded one after another, without outputs to tell: Steps
 	ReportBlock                             // on the wire only: many items, in Steps as columns
 )
@@ -194,8 +194,8 @@ type ReportItem struct {
 	Counts  []StreamEnd // ReportFinished: of open generators; Task is 0
 	Usage   *Usage      // ReportFinished, ReportFailed
 	Error   *TaskError  // ReportFailed
-	Lease   *Lease      // ReportLeaseReturn: Segment, Offset and Size of what is given back
-	Steps   []byte      // ReportSteps: what each run cost: columns, see Usage. ReportBlock: the items
+	Lease   *Lease      // ReportLeaseReturn: Segment, Offset and Size of the returned part
+	Steps   []byte      // ReportSteps: the cost of each run: columns, see Usage. ReportBlock: the items
 }
 
 // Log carries text that a task wrote.
@@ -207,7 +207,7 @@ type Log struct {
 
 // Stop asks an executor to end: after the current runs, or at once.
 type Stop struct {
-	Now bool // do not wait for what runs or is queued
+	Now bool // do not wait for running or queued runs
 }
 
 // Type returns TypeHello.

@@ -3,20 +3,20 @@ package comms
 // Messages by which a call runs on another agent than its caller. The controller
 // says where, and keeps nothing of it; owner and host talk directly.
 
-// Where asks which agents should run calls that are alike, and says how much the
-// asker has to do. One that has taken calls of others says so with no calls to ask for.
+// Where asks which agents should run similar calls, and carries the sender's load.
+// An agent with hosted calls sends it without calls, too.
 type Where struct {
 	Ask       uint64    // number of the question, which the answer repeats
 	Calls     uint64    // how many; 0: nothing is asked
 	Needs     Resources // of each; CPU 0 means the default
-	Bytes     uint64    // of the inputs of each, all of which the asker has
-	Here      bool      // the asker can run them, too: some may stay
-	Load      *Load     // of the asker; Waiting counts these calls
-	Without   []string  // agents that cannot be reached, or have given calls back, sorted
+	Bytes     uint64    // of the inputs of each, all of which the sender has
+	Here      bool      // the sender can run them, too: some may stay
+	Load      *Load     // of the sender; Waiting counts these calls
+	Without   []string  // agents that cannot be reached, or have returned calls, sorted
 	Platforms []string  // for which there is a binary of the environment of each, sorted; none: for any
 }
 
-// There answers Where: what is in no Host stays with the asker.
+// There answers Where: calls that are in no Host stay with the sender of Where.
 type There struct {
 	Ask   uint64 // of Where
 	Hosts []Host // none twice
@@ -31,15 +31,15 @@ type Host struct {
 	Calls       uint64   // how many it should get; 0 in Meet
 }
 
-// Meet has an agent make the acquaintance of another that is about to forward calls
-// to it: of two agents the one whose name sorts first dials.
+// Meet introduces an agent to another that is about to forward calls to it: of two
+// agents the one whose name sorts first dials.
 type Meet struct {
 	Host Host // the other
 }
 
-// Forward has another agent run a call. What it is told of the call from then on it
-// is told under the call's name here, in the order in which it happens. When the
-// link was not resumed, all that was forwarded over the one before is over.
+// Forward has another agent run a call. Later messages about the call use its name
+// here, in the order in which things happen. When the link was not resumed, all
+// calls that were forwarded over the one before are over.
 type Forward struct {
 	Call           JobID         // its name between the two; another each time that a call goes anywhere
 	Graph          []byte        // encoded dag.Graph: its last task is the call, those before it stand for the inputs
@@ -54,7 +54,7 @@ type Forward struct {
 	Weight         uint32        // share of the job's tenant; 0 means 1
 	Tenant         string        // jobs of one tenant share its weight
 	Depth          uint64        // 1 for a call of a task of the graph, 2 for one that that made, ...
-	Registry       []FuncSig     // what the submitting program has registered; none when it is not a Go driver
+	Registry       []FuncSig     // functions that the submitting program has registered; none when it is not a Go driver
 }
 
 // ForwardedIn is one input of a call that is forwarded.
@@ -63,19 +63,19 @@ type ForwardedIn struct {
 	Of   DatasetID // its name there; its attempt is that of Data
 }
 
-// Forwarded tells the owner what became of a call that it has forwarded: text that
-// was written, the end of a call that this one made, or, with Over, its own end.
+// Forwarded reports on a forwarded call to its owner: log text, the end of a call
+// that this one made, or, with Over, its own end.
 type Forwarded struct {
 	Call   JobID  // as in Forward
-	Event  *Event // how it, or what it called (EventCall), has ended
+	Event  *Event // the end of it, or of a call that it made (EventCall)
 	Stream uint8  // of Text: 1 stdout, 2 stderr
-	Text   []byte // that the call, or what it called, has written
-	Over   bool   // nothing follows: it ended as Event says, or was given back
-	Data   Desc   // what it returned: inline, or at the host until Recall
-	Back   string // it was given back, and why: it has not run, or counts as if it had not
+	Text   []byte // that the call, or a call that it made, has written
+	Over   bool   // nothing follows: it ended as Event says, or was returned
+	Data   Desc   // its result: inline, or at the host until Recall
+	Back   string // it was returned, and why: it has not run, or counts as if it had not
 }
 
-// Recall ends a call's stay at its host: what runs of it ends, what it returned is freed.
+// Recall ends a call's stay at its host: its run ends, and its result is freed.
 type Recall struct {
 	Call JobID // as in Forward
 }

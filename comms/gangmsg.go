@@ -6,21 +6,21 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// Messages by which the parts of a gang that several agents have start together.
+// Messages by which the members of a multi-host gang start together.
 
 // GangState is how far an agent is with its members of a gang.
 type GangState uint8
 
 // The states of GangStatus.
 const (
-	GangWaiting  GangState = iota + 1 // they cannot start just now; what is held for them is until GangCommand says Start or Pass
-	GangReady                         // they could start, and wait for the gang's turn
-	GangReserved                      // all that they need is held, until GangCommand says Start or Pass
+	GangWaiting  GangState = iota + 1 // they cannot start just now; their reservations stay until GangCommand says Start or Abort
+	GangReady                         // they could start, and wait for the gang's reservation slot
+	GangReserved                      // all that they need is reserved, until GangCommand says Start or Abort
 	GangStarted                       // they were told to start
 )
 
-// GangStatus says how far an agent is with its members of a gang that others have
-// members of, too. It is said when that changes, and anew after each Assign and Snapshot.
+// GangStatus reports how far an agent is with its members of a multi-host gang. It is
+// sent when that changes, and after each Assign and Snapshot.
 type GangStatus struct {
 	Job            JobID         // which job
 	JobIncarnation uint64        // of the job, as in its Assign
@@ -36,19 +36,19 @@ type GangStep uint8
 
 // The steps of GangCommand.
 const (
-	GangReserve GangStep = iota + 1 // hold back what they need: it is the gang's turn
-	GangStart                       // start them: all agents hold what their members need
-	GangAbort                       // the turn is over: give back what is held for them, and say anew when they could start
+	GangReserve GangStep = iota + 1 // reserve what they need: the gang has the reservation slot
+	GangStart                       // start them: all agents have reserved what their members need
+	GangAbort                       // the slot is over: return their reservations, and report when they could start
 )
 
-// GangCommand tells an agent what to do for its members of a gang. It answers GangStatus.
+// GangCommand directs an agent's members of a multi-host gang. It answers GangStatus.
 type GangCommand struct {
 	Job            JobID         // which job
 	JobIncarnation uint64        // of the job
 	Epoch          uint64        // that the agent must be at: a GangCommand of another is ignored
 	Task           dag.TaskIndex // the first member of the gang
 	Step           GangStep      // what to do
-	Turn           uint64        // which turn of the gang
+	Turn           uint64        // number of the reservation slot
 	Members        []string      // GangStart: host:port of every member, by rank
 }
 

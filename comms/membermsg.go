@@ -1,13 +1,13 @@
 package comms
 
-// Messages about who may be in a cluster. What a member may ask for, its
-// certificate says; see Permit.
+// Messages about the members of a cluster. A member's certificate says which
+// requests it may send; see Permit.
 
 // Invite asks for a token, with which a host or a person joins the cluster.
 type Invite struct {
 	Req  uint64 // names the request in the answer
-	Role string // of who joins: agent, admin, submit or observe
-	Name string // of who joins; empty: who joins chooses one
+	Role string // of the joining member: agent, admin, submit or observe
+	Name string // of the joining member; empty: it chooses one
 	Uses uint32 // how many may join with it; 0 means one
 	Life int64  // nanoseconds until it expires; 0 means the receiver's choice
 }
@@ -15,7 +15,7 @@ type Invite struct {
 // Invitation answers Invite, once the token is durable.
 type Invitation struct {
 	Req     uint64 // the request
-	Token   string // as its bearer shows it; it is not told again
+	Token   string // as its bearer shows it; it is sent once
 	Expires int64  // wall-clock nanoseconds
 }
 
@@ -28,7 +28,7 @@ type Revoke struct {
 	Serial string // of one certificate, or the identifier of one token, in hexadecimal; empty for all of the member's
 }
 
-// Renew asks for a new certificate for who sends it, before the one that it has ends.
+// Renew asks for a new certificate for the sender, before its present one expires.
 type Renew struct {
 	Req     uint64 // names the request in the answer
 	Request []byte // signing request of a new key, DER
@@ -40,7 +40,7 @@ type Renewed struct {
 	Certificate []byte // DER
 }
 
-// Revoked tells an agent which certificates to refuse. It replaces what was told before.
+// Revoked tells an agent which certificates to refuse. It replaces the list before.
 type Revoked struct {
 	Serials []string // of certificates that have not expired, in hexadecimal
 }
@@ -62,14 +62,14 @@ type Joined struct {
 }
 
 // Backup asks the controller to write its store and its authority's key to a file
-// of its host. Only who is there with the controller's user may.
+// of its host. Only the controller's user on that host may ask.
 type Backup struct {
 	Req  uint64 // names the request in the Reply
-	File string // absolute path; what is there is replaced when the backup is whole
+	File string // absolute path; an existing file is replaced when the backup is whole
 }
 
-// SetProfiles replaces what the controller knows of what tasks cost, for the tasks
-// that a profile file is about; of the others it knows what it knew.
+// SetProfiles replaces the controller's profiles of the tasks that a profile file
+// is about; those of other tasks stay.
 type SetProfiles struct {
 	Req  uint64 // names the request in the Reply
 	File []byte // as package profiles writes it; of a large one a part, with whole entries

@@ -40,41 +40,41 @@ const (
 
 	TypeWant  Type = 22 // agent -> agent: asks to be served a dataset
 	TypeServe Type = 23 // agent -> agent: answers Want
-	TypePull  Type = 24 // agent -> agent: asks for bytes of what it is served
+	TypePull  Type = 24 // agent -> agent: asks for bytes of a served dataset
 	TypePiece Type = 25 // agent -> agent: bytes, as the message's body frame
 	TypeLeave Type = 26 // agent -> agent: ends a transfer
 
-	TypeRegister  Type = 30 // agent -> controller: what the host has
+	TypeRegister  Type = 30 // agent -> controller: an agent, its host and its resources
 	TypeSnapshot  Type = 31 // agent -> controller: live datasets and jobs, to a new incarnation
 	TypeEvents    Type = 32 // agent -> controller: a numbered batch of transitions
-	TypeAssign    Type = 33 // controller -> agent: a fragment of a job
+	TypeAssign    Type = 33 // controller -> agent: an assignment of a job
 	TypeSteer     Type = 34 // controller -> agent: cancel, hold, release, forget
 	TypeCommitted Type = 35 // controller -> agent: events up to a number are durable
 	TypeRetain    Type = 36 // controller -> agent: which datasets of an ended job to keep
 
-	TypeNotice   Type = 40 // agent -> agent: what became of tasks that the receiver's tasks read
+	TypeNotice   Type = 40 // agent -> agent: outputs and ends of tasks that the receiver's tasks read
 	TypeReleased Type = 41 // agent -> agent: datasets that the sender's tasks need no more
 	TypeServing  Type = 42 // agent -> agent: where the sender serves datasets
 
 	TypeForward   Type = 43 // agent -> agent: a call to be run there
-	TypeForwarded Type = 44 // agent -> agent: what became of a call that was forwarded
-	TypeRecall    Type = 45 // agent -> agent: a call that was forwarded is not needed there any more
+	TypeForwarded Type = 44 // agent -> agent: reports on a forwarded call
+	TypeRecall    Type = 45 // agent -> agent: ends a forwarded call's stay
 
-	TypeHello     Type = 50 // executor -> agent: who it is and what it can run
+	TypeHello     Type = 50 // executor -> agent: the executor and its functions
 	TypeWelcome   Type = 51 // agent -> executor: answers Hello
-	TypeKind      Type = 52 // agent -> executor: what the runs of one group share
+	TypeKind      Type = 52 // agent -> executor: the shared part of the runs of one group
 	TypeDispatch  Type = 53 // agent -> executor: runs
-	TypeReclaim   Type = 54 // agent -> executor: asks for what has not started
+	TypeReclaim   Type = 54 // agent -> executor: asks for runs that have not started
 	TypeReclaimed Type = 55 // executor -> agent: runs that will not be started
 	TypeCancel    Type = 56 // agent -> executor: ends a run
 	TypeCredit    Type = 57 // agent -> executor: a generator may publish more
 	TypeSegment   Type = 58 // agent -> executor: a segment that may be mapped, or must be unmapped
 	TypeLeaseReq  Type = 59 // executor -> agent: asks for room for outputs
 	TypeLease     Type = 60 // agent -> executor: answers LeaseReq
-	TypeReport    Type = 61 // executor -> agent: what happened to runs, in order
-	TypeStop      Type = 62 // agent -> executor: end when what runs has ended, or at once
+	TypeReport    Type = 61 // executor -> agent: changes of runs, in order
+	TypeStop      Type = 62 // agent -> executor: end when the queue has ended, or at once
 	TypeCall      Type = 63 // executor -> agent: a run calls a function as a task of its own
-	TypeAwait     Type = 64 // executor -> agent: a run waits for what a call returns
+	TypeAwait     Type = 64 // executor -> agent: a run waits for the result of a call
 	TypeReturned  Type = 65 // agent -> executor: answers Await
 
 	TypeInvite     Type = 70 // client -> controller: asks for a token
@@ -84,24 +84,24 @@ const (
 	TypeRenewed    Type = 74 // controller -> client, controller -> agent: answers Renew
 	TypeRevoked    Type = 75 // controller -> agent: which certificates to refuse
 	TypeBackup     Type = 76 // client -> controller: writes a backup of the store
-	TypeDrain      Type = 77 // client -> controller: has an agent leave
+	TypeDrain      Type = 77 // client -> controller: drains an agent
 	TypeJoin       Type = 78 // newcomer -> controller: asks for membership, before there is a link
 	TypeJoined     Type = 79 // controller -> newcomer: answers Join
 
-	TypeSetProfiles Type = 80 // client -> controller: replaces what tasks are known to cost
+	TypeSetProfiles Type = 80 // client -> controller: replaces profiles of tasks
 
 	TypeLog           Type = Optional      // executor -> agent: text that a task wrote
-	TypeDrainStatus   Type = Optional + 1  // agent -> controller: what it has begun; the rest is for others
+	TypeDrainStatus   Type = Optional + 1  // agent -> controller: tasks that a draining agent has begun; the rest is for others
 	TypeDrainAgent    Type = Optional + 2  // controller -> agent: leave the cluster, or nothing keeps you in it
-	TypeLoadSubscribe Type = Optional + 3  // controller -> agent: say how much work waits, from now on
-	TypeLoadReport    Type = Optional + 4  // agent -> controller: how much work waits, and what is free
+	TypeLoadSubscribe Type = Optional + 3  // controller -> agent: report the load, from now on
+	TypeLoadReport    Type = Optional + 4  // agent -> controller: waiting work, and free cores
 	TypeStealRequest  Type = Optional + 5  // controller -> agent: set tasks aside that others could begin sooner
 	TypeStealReply    Type = Optional + 6  // agent -> controller: tasks that were set aside
-	TypeWhere         Type = Optional + 7  // agent -> controller: where calls should run; and how loaded the sender is
+	TypeWhere         Type = Optional + 7  // agent -> controller: asks where calls should run; carries the sender's load
 	TypeThere         Type = Optional + 8  // controller -> agent: answers Where
 	TypeMeet          Type = Optional + 9  // controller -> agent: another agent will forward calls
-	TypeGangStatus    Type = Optional + 10 // agent -> controller: how far it is with its members of a gang
-	TypeGangCommand   Type = Optional + 11 // controller -> agent: what to do for its members of a gang
+	TypeGangStatus    Type = Optional + 10 // agent -> controller: how far its members of a multi-host gang are
+	TypeGangCommand   Type = Optional + 11 // controller -> agent: reserve for members of a multi-host gang, start them, or abort
 )
 
 // Message is one message body. Its fields are listed once, in code.

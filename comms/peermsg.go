@@ -2,23 +2,22 @@ package comms
 
 import "github.com/cascade-run/cascade/dag"
 
-// Messages between agents that run fragments of one job. They pass no
-// controller: a consumer on another host starts as soon as it has heard of its
-// inputs and fetched them. Each may come twice and changes nothing then.
+// Messages between agents that run assignments of one job. They pass no
+// controller: a consumer on another host starts as soon as its inputs were announced
+// and fetched. They are idempotent.
 
 // Assignment says which tasks of a job another agent runs, and how to reach it.
 type Assignment struct {
 	Agent       string   // its name
-	Incarnation uint64   // of its process when the controller gave it the tasks
+	Incarnation uint64   // of its process when the controller assigned the tasks
 	Addresses   []string // where agents reach it
 	Run         []Range  // its tasks, as in its own Assign
 }
 
-// Notice tells an agent what became of tasks of the sender whose outputs the
-// receiver's tasks read. Datasets of up to the inline limit bring their bytes,
-// others have a Place of kind agent: the receiver fetches them from there. After
-// a link that was not resumed everything that the receiver may still need is
-// told again.
+// Notice announces outputs and ends of tasks of the sender that the receiver's
+// tasks read. Datasets of up to the inline limit bring their bytes, others have a
+// Place of kind agent: the receiver fetches them from there. After a link that was
+// not resumed everything that the receiver may still need is announced again.
 type Notice struct {
 	Job            JobID       // which job
 	JobIncarnation uint64      // of the job, as in Assign
@@ -28,14 +27,14 @@ type Notice struct {
 	Ended          []Ended     // tasks, sorted; a dataset of theirs that came neither before nor with this never comes
 }
 
-// Released tells the agent that made datasets that tasks of the sender need
-// them no more: the ends of all those that read them there are committed. The
-// sender keeps a copy of its own as long as it likes.
+// Released tells the producer's agent that tasks of the sender need datasets no
+// more: the ends of all their readers there are committed. The sender keeps a copy
+// of its own as long as it likes.
 type Released struct {
 	Job            JobID           // which job
 	JobIncarnation uint64          // of the job, as in Assign
 	Epoch          uint64          // of the sender's Assign
-	Data           []ReleasedRange // what is needed no more there
+	Data           []ReleasedRange // datasets that are needed no more there
 }
 
 // ReleasedRange is elements First to Last of one output, both included.
@@ -48,7 +47,7 @@ type ReleasedRange struct {
 // Serving is the first message of each side on a link between agents, also on one
 // that was resumed. Datasets travel on other links, to that address.
 type Serving struct {
-	At string // as ParseAddress reads it; empty: it serves nobody
+	At string // as ParseAddress reads it; empty: it serves no datasets
 }
 
 // Type returns TypeServing.

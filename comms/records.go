@@ -7,7 +7,7 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// Desc describes one dataset: what it is and where its bytes lie. Codec, dtype
+// Desc describes one dataset: its name, its codec, and where its bytes lie. Codec, dtype
 // and shape are here and never in the bytes.
 type Desc struct {
 	Ref     DatasetRef // its name within the job
@@ -53,13 +53,13 @@ type FuncSig struct {
 type Resources struct {
 	CPU, Memory, GPU int64    // thousandths of a core, bytes, thousandths of a device
 	Custom           []Amount // sorted by name
-	Devices          []Device // of a host: what GPU is the sum of; none when its agent is of an older version, which counts that sum alone
+	Devices          []Device // of a host: GPU is their sum; none when its agent is of an older version, which counts that sum alone
 }
 
 // Device is one of the devices of a host, which tasks get whole or in shares.
 type Device struct {
 	Name   string // as the host tells them apart
-	Memory int64  // bytes; 0 when unknown: then what tasks need of it is not counted
+	Memory int64  // bytes; 0 when unknown: then tasks' needs of it are not counted
 }
 
 // Amount is a quantity of a custom resource, in thousandths.
@@ -85,7 +85,7 @@ func Ranges(tasks []dag.TaskIndex) (out []Range) {
 	return out
 }
 
-// Usage is what a run cost. Times are nanoseconds; Start is wall-clock time since the epoch,
+// Usage is the cost of a run. Times are nanoseconds; Start is wall-clock time since the epoch,
 // Duration is measured with the monotonic clock of the executor's host.
 type Usage struct {
 	Start    int64  // wall-clock nanoseconds since 1970
@@ -96,7 +96,7 @@ type Usage struct {
 	BytesOut uint64 // sizes of all outputs
 	Copied   uint64 // bytes that had to be copied on the way in or out
 
-	Device *DeviceUse // what its values had to do with devices; nil: nothing
+	Device *DeviceUse // its values in the memory of devices; nil: none
 }
 
 // DeviceUse counts values in the memory of a device, such as a GPU, that runs publish or read.
@@ -106,7 +106,7 @@ type DeviceUse struct {
 	Kept   uint64 `json:"kept" msgpack:"kept"`     // values that a run before had left on a device, and that stayed there
 }
 
-// Add adds what another run did.
+// Add adds those of another run.
 func (d *DeviceUse) Add(o *DeviceUse) {
 	if o != nil {
 		d.Copies, d.Bytes, d.Kept = d.Copies+o.Copies, d.Bytes+o.Bytes, d.Kept+o.Kept
@@ -122,7 +122,7 @@ const (
 	ErrorPanic                          // the function panicked
 	ErrorExit                           // the command ended with a non-zero status or by a signal
 	ErrorTimeout                        // the time-out passed
-	ErrorCancelled                      // somebody cancelled it
+	ErrorCancelled                      // it was cancelled
 	ErrorCrash                          // the executor died under it: tried again, the task is not blamed at first
 	ErrorMemory                         // it used more memory than granted or than there is
 	ErrorReadOnly                       // it wrote to an input
@@ -149,7 +149,7 @@ func (k ErrorKind) String() string {
 // TaskError is the error of one attempt at a task.
 type TaskError struct {
 	Kind     ErrorKind  // what went wrong
-	Message  string     // for people: what was tried, why it failed, how to mend it
+	Message  string     // for people: what was tried, why it failed, how to fix it
 	Codes    []string   // registered error codes in the chain, outermost first
 	Stack    string     // of a panic
 	Task     string     // name
@@ -158,7 +158,7 @@ type TaskError struct {
 	Executor ExecutorID // 0 when it came to none
 	ExitCode int32      // ErrorExit; -1 when ended by a signal
 	Signal   string     // ErrorExit: name of the signal that ended it
-	LogTail  []byte     // last bytes of what the task wrote
+	LogTail  []byte     // last bytes of the task's output
 }
 
 func (e *TaskError) Error() string {
@@ -190,15 +190,15 @@ const (
 	EventCancelled                      // was stopped
 	EventStreamEnd                      // an open generator's output has Count elements and no more
 	EventLost                           // a dataset's last copy is gone
-	EventDrained                        // nothing of this job runs here or will: the fragment has ended
+	EventDrained                        // nothing of this job runs here or will: the assignment has ended
 	EventReclaimed                      // dispatched and taken back before it started
 	EventHeldBack                       // a generator waits for its consumers
 	EventSpilled                        // a dataset went to disk
 	EventEnv                            // an environment was built or failed; Cause.Text names it
-	EventBuilding                       // an environment is being built; Cause.Text names it, Error says what the build waits for
+	EventBuilding                       // an environment is being built; Cause.Text names it, Error says why the build waits
 	EventSteps                          // tasks finished one after another in one executor, without outputs to tell: Steps. Task and Attempt are the first's
 	EventBlock                          // on the wire only: many events, in Steps as columns
-	EventHeld                           // a dataset that another agent made and holds no longer for all: this one does
+	EventHeld                           // a dataset that another agent produced and no longer holds for all: this one does
 	EventCall                           // a task that Task called has ended, Count tries after it began; Cause.Text names it and its function
 	EventTorn                           // a task cannot start over here: the controller has it do so. A member of a gang that several agents have, then all of it; or one that needs more memory than is here
 )
@@ -213,17 +213,17 @@ const (
 	CauseDataset            // Ref was published
 	CauseTask               // task Ref.Task finished or failed
 	CauseExecutor           // executor Number started, freed or died
-	CauseUser               // somebody asked: Text says what
+	CauseUser               // a user asked: Text says for what
 	CauseMemory             // memory pressure
 	CauseTime               // a time-out
-	CauseRun                // the run itself ended, after its start was told
+	CauseRun                // the run itself ended, after its start was reported
 )
 
 // Cause says what led to an event. Together the causes of a task's events are its story.
 type Cause struct {
 	Kind   CauseKind  // which of the other fields count
 	Ref    DatasetRef // CauseDataset: the dataset; CauseTask: its Task alone counts
-	Number uint64     // CauseExecutor: the executor; EventDrained: tasks that did not finish well; EventFinished, and EventSteps for its first task: what the task has read, see Read; 0: nothing, or not known
+	Number uint64     // CauseExecutor: the executor; EventDrained: tasks that did not finish well; EventFinished, and EventSteps for its first task: the hash of the inputs that it has read, see Read; 0: none, or not known
 	Text   string     // for people
 }
 
@@ -237,19 +237,19 @@ type Event struct {
 	Executor ExecutorID    // where; 0 nowhere
 	Cause    Cause         // why
 	Outputs  []Desc        // EventPublished, EventFinished: as they are final; EventHeld: where it is now
-	Usage    *Usage        // EventFinished, EventRetry, EventFailed, EventCancelled: what the attempt cost; EventCall: what the last one did
+	Usage    *Usage        // EventFinished, EventRetry, EventFailed, EventCancelled: the cost of the attempt; EventCall: that of the last one
 	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventCall, EventEnv and EventDrained when it failed; EventBuilding while the build waits; EventTorn when the attempt failed
 	Output   uint32        // EventStreamEnd, EventLost, EventSpilled: which output
 	Count    uint64        // EventStreamEnd: elements; EventDrained: tasks that finished; EventSpilled: bytes; EventEnv: bytes that were made for it; EventCall: tries; EventRetry: bytes of memory for the next attempt, when it gets more than this one had
 	Parent   []byte        // reserved. Control edge: the task that made this one
 	Actor    []byte        // reserved. Stateful edge: the actor
 	Sequence uint64        // reserved. Stateful edge: place in the actor's order
-	Steps    []byte        // EventSteps: the tasks, and what each cost: columns, see End. EventBlock: the events
+	Steps    []byte        // EventSteps: the tasks, and the cost of each: columns, see End. EventBlock: the events
 }
 
 // JobEvents is the events of one job, in order. JobIncarnation and Epoch are those of the
-// job's Assign that counted when they happened: the receiver can tell what was
-// said before the agent knew of a later one.
+// job's Assign that counted when they happened: the receiver can tell which events
+// are from before the agent knew of a later one.
 type JobEvents struct {
 	Job            JobID   // whose events they are
 	Events         []Event // in the order in which they happened

@@ -1,16 +1,16 @@
 package comms
 
-// Messages by which work goes from agents that have much of it to agents that have none.
+// Messages of work stealing: work moves from loaded agents to idle ones.
 
-// LoadSubscribe has an agent say how much work waits there, whenever that changes much.
+// LoadSubscribe subscribes to an agent's load: the agent reports it whenever it changes much.
 type LoadSubscribe struct {
-	Every int64 // nanoseconds that a change must last before it is said, and at least between two Backlogs
+	Every int64 // nanoseconds that a change must last before it is reported, and at least between two LoadReports
 }
 
-// LoadReport says what waits at an agent to be begun, and what is free there.
+// LoadReport reports the work that waits at an agent, and its free cores.
 type LoadReport struct {
 	Free int64     // thousandths of cores that nothing uses; 0 while anything waits, or is being fetched
-	Busy float64   // seconds of cores that what executors have is predicted to take still
+	Busy float64   // seconds of cores that the runs of executors are predicted to take still
 	Jobs []JobLoad // those of which ready tasks wait that could run elsewhere, the largest first
 }
 
@@ -23,26 +23,26 @@ type JobLoad struct {
 	Seconds        float64 // of cores, that they are predicted to take together; 0 unknown
 }
 
-// StealRequest has an agent set ready tasks aside so that another can have them: those
-// that would begin last. It starts none of them until an Assign, or a StealRequest without
-// Share, says whose they are. It answers with StealReply.
+// StealRequest has an agent set ready tasks aside so that another
+// can have them, those that would begin last. It starts none of them until an Assign,
+// or a StealRequest without Share, says whose they are. It answers with StealReply.
 type StealRequest struct {
 	Job            JobID     // which job
-	JobIncarnation uint64    // of the job: a StealRequest of another life is ignored
+	JobIncarnation uint64    // of the job: a StealRequest of another incarnation is ignored
 	Epoch          uint64    // that the agent must be at
-	Share          float64   // of the work that waits; 0: what was set aside is the agent's own again, and nothing is answered
-	Least          float64   // seconds: what is predicted to begin here sooner stays
-	Bandwidth      float64   // bytes a second to the other; what takes longer to send than it waits here stays
-	Total          Resources // what tasks may occupy there together: what does not fit stays
-	Platform       string    // of the other: what has no binary for it stays; empty: unknown
+	Share          float64   // of the waiting work; 0: tasks that were set aside are the agent's own again, and there is no answer
+	Least          float64   // seconds: tasks that are predicted to begin here sooner stay
+	Bandwidth      float64   // bytes a second to the other; tasks whose inputs take longer to send than they wait here stay
+	Total          Resources // that tasks may occupy there together: tasks that do not fit stay
+	Platform       string    // of the other: tasks without a binary for it stay; empty: unknown
 }
 
-// StealReply says which tasks were set aside. After a Snapshot it is said again.
+// StealReply lists the tasks that were set aside. It is repeated after a Snapshot.
 type StealReply struct {
 	Job            JobID   // which job
 	JobIncarnation uint64  // of the job, as in its Assign
 	Epoch          uint64  // of the last Assign that counted
-	Tasks          []Range // sorted; none: nothing could be given
+	Tasks          []Range // sorted; none: there was none to steal
 }
 
 // Type returns TypeLoadSubscribe.

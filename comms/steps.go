@@ -12,7 +12,7 @@ import (
 )
 
 // Many runs that differ little travel as columns of numbers and texts, in bytes
-// that are passed on as they are (docs/protocol.md, "Columns").
+// that are passed on as they are (docs/protocol/encoding.md, "Columns").
 
 // MaxSteps is the most entries of one block of columns.
 const MaxSteps = 4096

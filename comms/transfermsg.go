@@ -1,15 +1,15 @@
 package comms
 
-// Messages between agents that move datasets, on links of their own. Who wants a
-// dataset dials and asks; Transfer is chosen by the asker and names the transfer
-// in every message on any of its links to the same agent.
+// Messages between agents that move datasets, on links of their own. The fetching
+// agent dials and asks; it chooses Transfer, which names the transfer in every
+// message on any of its links to the same agent.
 
-// WantHow says how an asker wants to be served.
+// WantHow says how the sender of a Want is to be served.
 type WantHow uint8
 
 // The ways to be served.
 const (
-	WantJoin   WantHow = iota + 1 // by the receiver, or by whom it names
+	WantJoin   WantHow = iota + 1 // by the receiver, or by an agent that it names
 	WantIfFree                    // by the receiver if it has a place to spare; else it refuses
 	WantMust                      // by the receiver, whatever else it does
 )
@@ -20,18 +20,18 @@ type Want struct {
 	Transfer uint64    // names the transfer
 	Data     DatasetID // the dataset
 	Attempt  uint32    // that made the copy; bytes of two attempts are never mixed
-	Size     uint64    // bytes that the asker expects
+	Size     uint64    // bytes that the sender expects
 	How      WantHow   // by whom
-	At       string    // address where the asker serves others meanwhile; empty: it serves nobody
-	Lost     []string  // agents whom the receiver had named and who failed the asker
+	At       string    // address where the sender serves others meanwhile; empty: it serves none
+	Lost     []string  // agents that the receiver had named and that failed the sender
 	First    uint64    // offset of a first Pull, so that a small dataset takes one round trip
 	Bytes    uint64    // bytes of it; 0: none
 }
 
-// Serve answers Want. The asker pulls from the sender, or wants the dataset of the agent that is named.
+// Serve answers Want: pull from its sender, or ask the named agent for the dataset.
 type Serve struct {
 	Transfer uint64 // as wanted
-	Agent    string // who serves; empty: the sender
+	Agent    string // that serves; empty: the sender
 	At       string // its address
 }
 
@@ -40,7 +40,7 @@ type Serve struct {
 type Pull struct {
 	Transfer uint64 // as wanted
 	Offset   uint64 // of the first byte
-	Bytes    uint64 // at least 1, at most the body that the asker takes
+	Bytes    uint64 // at least 1, at most the body that the sender takes
 }
 
 // Piece answers Pull; the bytes are the message's body frame.
@@ -50,11 +50,11 @@ type Piece struct {
 	Sum      uint64 // xxh3-64 of the body; 0: not computed, the link is TLS
 }
 
-// Leave ends a transfer: what was pulled and is not sent yet stays away. An asker
+// Leave ends a transfer: pulled bytes that are not sent yet are not sent. A receiver
 // that has all bytes and serves them on says Kept.
 type Leave struct {
 	Transfer uint64 // as wanted
-	Kept     bool   // the asker has the whole dataset and serves it
+	Kept     bool   // the sender has the whole dataset and serves it
 }
 
 // Type returns TypeWant.

@@ -11,7 +11,7 @@ import (
 type Rebuilt uint8
 
 // The policies. Without one of them a job's tasks run again as with RebuiltRerun, and
-// of large datasets that differ nobody learns: see docs/decisions/0036-datasets-made-again.md.
+// of large datasets that differ nobody learns: see docs/decisions/0034-recomputed-datasets.md.
 const (
 	RebuiltDefault Rebuilt = iota
 	RebuiltRerun           // what has read the bytes of before runs again

@@ -157,7 +157,7 @@ func TestAJobThatIsDoneHasNothingThatDiffersSinceItRanLast(t *testing.T) {
 	}
 }
 
-// In a job that is done, what tasks have read is what there is, as far as anybody can tell (decision 36).
+// In a job that is done, what tasks have read is what there is, as far as anybody can tell (decision 34).
 func TestWhatIsDoneHasReadWhatThereIs(t *testing.T) {
 	const a, b, c = 0, 1, 2
 	ref := func(t dag.TaskIndex) comms.DatasetRef { return comms.DatasetRef{Task: t} }

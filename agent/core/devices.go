@@ -13,7 +13,7 @@ import (
 // begins. So devices belong to executors and not to runs: a pool whose tasks want
 // some starts each executor with what one task needs, and that is the executor's
 // until it is known dead. An idle executor is ended when another pool's tasks want its
-// devices (decision 37).
+// devices (decision 35).
 
 // wholeDevice is one device, in thousandths.
 const wholeDevice = 1000

@@ -70,7 +70,7 @@
 // A run that calls functions makes jobs of one task, which only this agent knows
 // (decision 20). While it waits for one it has no cpu; nothing waits behind it.
 //
-// A call that another agent runs is this one's still (decision 28): the host has it
+// A call that another agent runs is this one's still (decision 26): the host has it
 // under a name of that stay only, and messages under a name that was given up do not
 // count. A host keeps a guest and its result until the owner recalls it, or their link
 // has ended; an owner takes a call home when the host returns it, or cannot be reached

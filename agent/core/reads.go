@@ -7,7 +7,7 @@ import (
 )
 
 // The end of a task says what it has read (comms.Read), so that the controller can tell
-// whether the bytes are the same when a dataset was recomputed (decision 36). Inputs that
+// whether the bytes are the same when a dataset was recomputed (decision 34). Inputs that
 // may lack some of their datasets do not count: which were there is no one's fault.
 
 // given notes what a run is given. Bytes that a run before it is still to make are

@@ -13,7 +13,7 @@ import (
 )
 
 // The memory that a job states for a task is a prediction. A task that was ended because it
-// took more is tried again with more held for it (decision 35). For all that ask what
+// took more is tried again with more held for it (decision 33). For all that ask what
 // a task needs (classes, grants, kinds) it is of a group of its own then: one that
 // differs in its need from the one in the graph, and is shared by the tasks of that
 // group for which as much is held. The members of a gang have as much as each other.

@@ -1,4 +1,4 @@
-"""A peer of Cascade's links in plain pyzmq: what docs/protocol.md says, in one file.
+"""A peer of Cascade's links in plain pyzmq: what docs/protocol/links.md says, in one file.
 
 usage: peer.py dealer|router ADDRESS COUNT SIZE HEARTBEAT_MS
 

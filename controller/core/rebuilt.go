@@ -14,7 +14,7 @@ import (
 // A dataset that was lost and made again is compared with what it was: its sum is kept
 // from when it was published first. The end of a task says what it has read. Where that
 // is not what there is now, the task has read bytes that are gone: it is outdated, and
-// what becomes of it the job's policy says (decision 36). All of it follows from events,
+// what becomes of it the job's policy says (decision 34). All of it follows from events,
 // so that a controller that follows knows it, too.
 
 // lineage is what tasks have made and read, as sums.

@@ -1,4 +1,4 @@
-"""A second reader of the transcripts, made from docs/protocol.md and schema.txt alone.
+"""A second reader of the transcripts, made from docs/protocol and schema.txt alone.
 
 usage: check.py FILE...
 

@@ -1,4 +1,4 @@
-"""Blocks of columns, as docs/protocol.md ("Columns") describes them.
+"""Blocks of columns, as docs/protocol/encoding.md ("Columns") describes them.
 
 A block is a number of entries and then columns: of numbers (all of them in two words when they are evenly
 spaced, else each) and of texts (one for all, or each). Integers are unsigned LEB128.

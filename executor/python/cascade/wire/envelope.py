@@ -1,4 +1,4 @@
-"""What is around a message on every link (docs/protocol.md, "Envelope")."""
+"""What is around a message on every link (docs/protocol/links.md, "Envelope")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A link to an agent or controller over ZeroMQ (docs/protocol.md, "Part one").
+"""A link to an agent or controller over ZeroMQ (docs/protocol/links.md).
 
 One thread at a time may use a link. It never connects again: when the connection breaks it is over. With replay it
 says what it has received, as the links of clients must; it keeps nothing to send again.

@@ -1,4 +1,4 @@
-"""The messages between agent and executor, and those of a client. See docs/protocol.md, "Part two"."""
+"""The messages between agent and executor, and those of a client. See docs/protocol.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The link of an executor to its agent, without a thread of its own (docs/protocol.md, "Transports and addresses").
+"""The link of an executor to its agent, without a thread of its own (docs/protocol/links.md, "Transports and addresses").
 
     executor ──▶ Unix socket: one byte, and an end of each of two pipes ──▶ agent
              ◀══ pipe, pipe ══▶ ZMTP frames, as ZeroMQ would write them

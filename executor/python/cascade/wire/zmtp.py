@@ -1,4 +1,4 @@
-"""ZMTP frames over two descriptors, without a thread of its own (docs/protocol.md, "Framing").
+"""ZMTP frames over two descriptors, without a thread of its own (docs/protocol/links.md, "Framing").
 
 libzmq has a thread that reads and writes sockets, so that each message is handed to another thread: two wakes more
 for a task that takes microseconds. What remains when there are one peer, one connection and no reconnection is two bytes
