@@ -15,12 +15,8 @@ func (c *Core) Check() error {
 	if err := c.checkExecutors(); err != nil {
 		return err
 	}
-	kept := c.unflushed
-	for _, b := range c.batches {
-		kept += b.kept
-	}
-	if kept != c.kept || c.unsent > len(c.batches) {
-		return fmt.Errorf("%d events kept, counted %d; %d of %d batches unsent", kept, c.kept, c.unsent, len(c.batches))
+	if err := c.ctl.check(); err != nil {
+		return err
 	}
 	sealed, building := 0, 0
 	for _, j := range c.jobs {

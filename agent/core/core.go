@@ -66,19 +66,9 @@ type Core struct {
 	segs        map[ledger.SegmentID]*segment
 	fetches     []*fetch
 
-	// Controller link.
-	up, full  bool
-	leaving   *leaving // no task starts any more; nil while the agent stays
-	scales    scales   // how much work waits, as the controller knows
-	lastEvent uint64
-	batches   []*batch  // flushed, not committed
-	unsent    int       // of batches, how many were not sent since the link came up
-	noted     []*job    // with events that were not flushed, in order
-	pending   int       // events not flushed
-	unflushed int       // as kept, those not flushed
-	kept      int       // events in batches and not flushed, for each task one
-	urgent    bool      // one of those not flushed should not wait for others
-	flushAt   time.Time // when what is not flushed leaves at the latest; zero: nothing waits
+	ctl     upstream
+	leaving *leaving // no task starts any more; nil while the agent stays
+	scales  scales   // how much work waits, as the controller knows
 
 	// Other agents, with which jobs are shared.
 	neighbours map[string]*neighbour
@@ -147,7 +137,7 @@ func New(cfg Config) *Core {
 		byJob: map[comms.JobID]*job{}, owners: map[string]*owner{}, byExec: map[comms.ExecutorID]*executor{},
 		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
 		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{}, away: map[comms.JobID]*job{},
-		segs: map[ledger.SegmentID]*segment{}, lastEvent: cfg.LastEvent, lastExec: cfg.LastExecutor,
+		segs: map[ledger.SegmentID]*segment{}, ctl: upstream{last: cfg.LastEvent}, lastExec: cfg.LastExecutor,
 	}
 	c.pool(poolKey{dir: cfg.Dir}).warm = cfg.Warm
 	c.adopt(cfg.Segments, cfg.Adopted)
@@ -214,7 +204,7 @@ func (c *Core) Step(now time.Time, ev Event) []Action {
 		c.tellPeers()
 	}
 	_, idle := ev.(Idle)
-	if idle && c.tells() || c.unflushed >= eventBatch {
+	if idle && c.tells() || c.ctl.unflushed >= eventBatch {
 		c.flush()
 	}
 	if idle {
@@ -233,7 +223,7 @@ func (c *Core) handle(ev Event) {
 	case ControllerUp:
 		c.controllerUp(ev.Resumed)
 	case ControllerDown:
-		c.up, c.full = false, false
+		c.ctl.open, c.ctl.full = false, false
 	case FromController:
 		c.fromController(ev)
 	case Spawned:
@@ -307,7 +297,7 @@ func (c *Core) work() {
 
 func (c *Core) setFull(ex comms.ExecutorID, full bool) {
 	if ex == 0 {
-		c.full = full
+		c.ctl.full = full
 		c.send()
 		return
 	}

@@ -50,7 +50,7 @@ func (c *Core) drain() {
 // end here after all.
 func (c *Core) tellInHand() {
 	l := c.leaving
-	if !c.up || l.told != nil && !c.outOfHand() {
+	if !c.ctl.open || l.told != nil && !c.outOfHand() {
 		return
 	}
 	if l.told == nil && slices.ContainsFunc(c.execs, func(ex *executor) bool { return ex.state != exKilled && slices.ContainsFunc(ex.queue, waitsBack) }) {
@@ -60,7 +60,7 @@ func (c *Core) tellInHand() {
 		}
 	}
 	c.flush()
-	if c.unsent > 0 {
+	if c.ctl.unsent > 0 {
 		return // the controller knows first what has ended: else others would run that again
 	}
 	l.told = c.inHand()
@@ -135,10 +135,10 @@ func (c *Core) dismiss(m *comms.DrainAgent) {
 // quit says what an agent that leaves has begun and will not end: its time is up.
 // The controller need not wait for it.
 func (c *Core) quit() {
-	if c.leaving == nil || !c.up {
+	if c.leaving == nil || !c.ctl.open {
 		return
 	}
-	if c.flush(); c.unsent > 0 {
+	if c.flush(); c.ctl.unsent > 0 {
 		return // else the controller would give away what has ended; the end of the link says the rest
 	}
 	c.emit(ToController{&comms.DrainStatus{Leaving: true, Gone: true}})
@@ -156,13 +156,13 @@ func (c *Core) Drained() bool {
 			return false
 		}
 	}
-	if c.pending > 0 || len(c.batches) > 0 || len(c.guests) > 0 {
+	if c.ctl.pending > 0 || len(c.ctl.batches) > 0 || len(c.guests) > 0 {
 		return false
 	}
 	if c.leaving != nil && c.leaving.dismissed {
 		return true
 	}
-	return !c.up && !slices.ContainsFunc(c.jobs, func(j *job) bool { return !j.over || j.peers != nil })
+	return !c.ctl.open && !slices.ContainsFunc(c.jobs, func(j *job) bool { return !j.over || j.peers != nil })
 }
 
 // rangesOf packs sorted tasks.

@@ -8,23 +8,6 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// batch is one Events message, kept until it is committed, with the tasks whose
-// ends it tells: only its commit ends their need for their inputs.
-type batch struct {
-	msg  *comms.Events
-	last uint64
-	kept int // as Core.kept
-	ends []taskEnd
-}
-
-// taskEnd is the end of one attempt at a task.
-type taskEnd struct {
-	job     *job
-	task    taskIndex
-	attempt uint32
-	rest    []step // that ended behind it in one event
-}
-
 // note appends an event of a job.
 func (c *Core) note(j *job, e comms.Event) {
 	if j.call != nil {
@@ -34,24 +17,7 @@ func (c *Core) note(j *job, e comms.Event) {
 	if e.At == 0 {
 		e.At = c.now.UnixNano()
 	}
-	if j.events == nil { // as many as last time, else large events are copied again and again; the end of a task and of its job at least
-		j.events = make([]comms.Event, 0, max(j.batch, 2))
-		j.ends = make([]taskEnd, 0, max(j.batch, 1))
-	}
-	j.events = append(j.events, e)
-	if !j.noted {
-		j.noted = true
-		c.noted = append(c.noted, j)
-	}
-	c.pending++
-	c.unflushed++
-	c.kept++
-	switch e.Kind {
-	case comms.EventReady, comms.EventStarted, comms.EventPublished, comms.EventFinished, comms.EventReclaimed, comms.EventCall,
-		comms.EventBuilding, comms.EventEnv: // one that is found is told with the first task that runs in it
-	default:
-		c.urgent = true
-	}
+	c.ctl.note(j, e)
 }
 
 // noteEnd is note for an event that ends a task.
@@ -65,9 +31,7 @@ func (c *Core) noteEnds(j *job, e comms.Event, rest []step) {
 	if j.call != nil {
 		return
 	}
-	c.unflushed += len(rest)
-	c.kept += len(rest)
-	j.ends = append(j.ends, taskEnd{j, e.Task, e.Attempt, rest})
+	c.ctl.noteEnds(j, &e, rest)
 }
 
 // tells decides, when nothing else is to do, whether to tell the controller now.
@@ -75,18 +39,18 @@ func (c *Core) noteEnds(j *job, e comms.Event, rest []step) {
 // message and a commit of its own for each step of a chain would cost more than
 // the steps. The end of a job, a failure, and what frees memory do not wait.
 func (c *Core) tells() bool {
-	if c.cfg.EventsFor <= 0 || c.urgent || c.squeezed || len(c.runs) == 0 {
+	if c.cfg.EventsFor <= 0 || c.ctl.urgent || c.squeezed || len(c.runs) == 0 {
 		return true
 	}
-	if c.flushAt.IsZero() && c.untold() {
-		c.flushAt = c.now.Add(c.cfg.EventsFor)
+	if c.ctl.flushAt.IsZero() && c.untold() {
+		c.ctl.flushAt = c.now.Add(c.cfg.EventsFor)
 	}
-	return !c.flushAt.IsZero() && !c.now.Before(c.flushAt)
+	return !c.ctl.flushAt.IsZero() && !c.now.Before(c.ctl.flushAt)
 }
 
 // untold tells whether there is anything to flush.
 func (c *Core) untold() bool {
-	if c.pending > 0 || len(c.readied) > 0 {
+	if c.ctl.pending > 0 || len(c.readied) > 0 {
 		return true
 	}
 	for _, ex := range c.execs {
@@ -101,7 +65,7 @@ func (c *Core) untold() bool {
 // Tasks that are still ready or running are announced first: a task that has ended
 // meanwhile has announced all with its end.
 func (c *Core) flush() {
-	c.flushAt = time.Time{}
+	c.ctl.flushAt = time.Time{}
 	for _, j := range c.readied {
 		c.noteReady(j)
 	}
@@ -111,21 +75,8 @@ func (c *Core) flush() {
 			c.noteStarted(ex.queue[0])
 		}
 	}
-	if c.pending > 0 {
-		b := &batch{msg: &comms.Events{First: c.lastEvent + 1, Load: c.load(), Flows: c.tellFlows()}, kept: c.unflushed}
-		for _, j := range c.noted {
-			b.msg.Jobs = append(b.msg.Jobs, comms.JobEvents{Job: j.id, Events: j.events, JobIncarnation: j.life, Epoch: j.epoch})
-			b.ends = append(b.ends, j.ends...)
-			j.batch = min(len(j.events)+len(j.events)/8, eventBatch)
-			j.events, j.ends, j.noted = nil, nil, false
-		}
-		c.noted = c.noted[:0]
-		c.lastEvent += uint64(c.pending)
-		b.last = c.lastEvent
-		c.pending, c.unflushed = 0, 0
-		c.urgent = false
-		c.batches = append(c.batches, b)
-		c.unsent++
+	if c.ctl.pending > 0 {
+		c.ctl.cut(c.load(), c.tellFlows())
 	}
 	c.send()
 }
@@ -150,9 +101,8 @@ func (c *Core) noteStarted(r *run) {
 
 // send sends batches while there is credit.
 func (c *Core) send() {
-	for c.up && !c.full && c.unsent > 0 {
-		c.emit(ToController{c.batches[len(c.batches)-c.unsent].msg})
-		c.unsent--
+	for m := range c.ctl.next() {
+		c.emit(ToController{m})
 	}
 }
 
@@ -160,11 +110,11 @@ func (c *Core) send() {
 // there is, as state, and then gets every event that was never committed: those
 // that it has committed it knows by their numbers.
 func (c *Core) controllerUp(resumed bool) {
-	c.up, c.full = true, false
+	c.ctl.open, c.ctl.full = true, false
 	if !resumed {
 		c.emit(ToController{&comms.Register{
 			Agent: c.cfg.Agent, Incarnation: c.cfg.Incarnation, Addresses: slices.Clone(c.cfg.Addresses),
-			Total: c.cfg.Total, BootID: c.cfg.BootID, LastEvent: c.lastEvent, Takes: c.cfg.ForwardAfter > 0, Gathers: true,
+			Total: c.cfg.Total, BootID: c.cfg.BootID, LastEvent: c.ctl.last, Takes: c.cfg.ForwardAfter > 0, Gathers: true,
 			Platform: c.cfg.Platform, Store: c.cfg.Memory,
 		}})
 		c.unasked()
@@ -185,7 +135,7 @@ func (c *Core) controllerUp(resumed bool) {
 		if c.leaving != nil {
 			c.leaving.told = nil
 		}
-		c.unsent = len(c.batches)
+		c.ctl.unsent = len(c.ctl.batches)
 	}
 	c.send()
 }
@@ -198,7 +148,7 @@ func (c *Core) ending(j *job) bool {
 	if slices.ContainsFunc(j.events, drained) {
 		return true
 	}
-	return slices.ContainsFunc(c.batches, func(b *batch) bool {
+	return slices.ContainsFunc(c.ctl.batches, func(b *batch) bool {
 		return slices.ContainsFunc(b.msg.Jobs, func(je comms.JobEvents) bool {
 			return je.Job == j.id && je.JobIncarnation == j.life && slices.ContainsFunc(je.Events, drained)
 		})
@@ -244,18 +194,10 @@ func (c *Core) jobState(j *job) comms.JobState {
 // committed forgets events that are durable and ends the need for the inputs of
 // the tasks that they ended.
 func (c *Core) committed(upTo uint64) {
-	for len(c.batches) > 0 && c.batches[0].last <= upTo {
-		b := c.batches[0]
-		c.batches[0] = nil
-		c.batches = c.batches[1:]
-		c.unsent = min(c.unsent, len(c.batches))
-		c.kept -= b.kept
-		for i := range b.ends {
-			e := &b.ends[i]
-			c.endCommitted(e.job, e.task, e.attempt)
-			for k := range e.rest {
-				c.endCommitted(e.job, e.rest[k].task, e.rest[k].attempt)
-			}
+	for e := range c.ctl.committed(upTo) {
+		c.endCommitted(e.job, e.task, e.attempt)
+		for k := range e.rest {
+			c.endCommitted(e.job, e.rest[k].task, e.rest[k].attempt)
 		}
 	}
 }

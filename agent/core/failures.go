@@ -254,8 +254,8 @@ func (c *Core) retryDelayed() {
 // setTimer asks for a tick at the earliest time at which something is due.
 func (c *Core) setTimer() {
 	at := c.wake
-	if c.flushAt.After(c.now) && (at.IsZero() || c.flushAt.Before(at)) { // else the next Idle flushes
-		at = c.flushAt
+	if c.ctl.flushAt.After(c.now) && (at.IsZero() || c.ctl.flushAt.Before(at)) { // else the next Idle flushes
+		at = c.ctl.flushAt
 	}
 	for _, ex := range c.execs {
 		if len(ex.queue) == 0 || ex.state == exKilled {

@@ -18,7 +18,7 @@ func (c *Core) fill(r *run, cl *class, ex *executor) {
 	j, depth := r.job, ex.depth()
 	most := (cl.size+len(ex.pool.execs))/len(ex.pool.execs) - 1 // the others are to have as many
 	before := r.mean
-	for ; most > 0 && c.leaving == nil && c.supplied(ex, depth) && c.kept+len(c.runs)+c.behind < c.cfg.EventsKept; most-- {
+	for ; most > 0 && c.leaving == nil && c.supplied(ex, depth) && c.ctl.kept+len(c.runs)+c.behind < c.cfg.EventsKept; most-- {
 		e, ok := c.head(cl)
 		if !ok || e.by != noTask || e.task < r.gs.first || int(e.task-r.gs.first) >= r.gs.size || !c.lengthen(r, e.task, r.gs, 0) {
 			break

@@ -67,7 +67,7 @@ func (c *Core) forwardCalls() {
 // askWhere asks the controller where calls should run: first those that cannot run here.
 func (c *Core) askWhere() {
 	a := &c.asking
-	if c.cfg.ForwardAfter <= 0 || !c.up || c.full {
+	if c.cfg.ForwardAfter <= 0 || !c.ctl.open || c.ctl.full {
 		return
 	}
 	if !a.asked.IsZero() {

@@ -100,7 +100,7 @@ func (c *Core) nextGang() *gang {
 	if b := c.bundle; b != nil && b.bound && !b.void && b.gang.complete() && !b.gang.job.held {
 		return b.gang // it has said so
 	}
-	if c.kept+len(c.runs)+c.behind >= c.cfg.EventsKept {
+	if c.ctl.kept+len(c.runs)+c.behind >= c.cfg.EventsKept {
 		return nil
 	}
 	for i := 0; i < len(c.gangs); {

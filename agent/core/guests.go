@@ -346,7 +346,7 @@ func (c *Core) log(j *job, stream uint8, text []byte) {
 // tellLoad says how much an agent with guests has to do: no event of theirs does.
 func (c *Core) tellLoad() {
 	switch {
-	case !c.loaded || !c.up || c.full || c.leaving != nil:
+	case !c.loaded || !c.ctl.open || c.ctl.full || c.leaving != nil:
 	case c.now.Before(c.loadAt):
 		c.wakeAt(c.loadAt)
 	default:

@@ -59,7 +59,7 @@ func (c *Core) placeReady() {
 	reserved := c.lacking() // of a gang
 	var starving amounts    // what a line needs that has waited for long
 	var aside []*class
-	for c.leaving == nil && c.kept+len(c.runs)+c.behind < c.cfg.EventsKept { // each run will end in an event
+	for c.leaving == nil && c.ctl.kept+len(c.runs)+c.behind < c.cfg.EventsKept { // each run will end in an event
 		cl := c.pick()
 		if cl == nil {
 			break

@@ -204,7 +204,7 @@ func (c *Core) sayMusters() {
 		}
 	}
 	clear(c.spans[len(all):])
-	if c.spans = all; !c.up || c.full {
+	if c.spans = all; !c.ctl.open || c.ctl.full {
 		return
 	}
 	for _, g := range c.spans {

@@ -46,7 +46,7 @@ func (c *Core) weigh(m *comms.LoadSubscribe) {
 // and has been for some time. It runs when nothing else is to do.
 func (c *Core) tellBacklog() {
 	s := &c.scales
-	if s.every == 0 || !c.up || c.full || c.leaving != nil {
+	if s.every == 0 || !c.ctl.open || c.ctl.full || c.leaving != nil {
 		return
 	}
 	if c.now.Before(s.next) {

@@ -11,5 +11,5 @@ type Stats struct {
 func (c *Core) Stats() Stats {
 	s := c.led.Stats()
 	return Stats{Jobs: len(c.jobs), Runs: len(c.runs), Executors: len(c.execs), Datasets: s.Datasets,
-		Held: s.Held, Capacity: s.Capacity, Spilled: s.Spilled, Unsaid: c.kept}
+		Held: s.Held, Capacity: s.Capacity, Spilled: s.Spilled, Unsaid: c.ctl.kept}
 }
