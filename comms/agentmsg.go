@@ -96,14 +96,14 @@ type Assign struct {
 	Take           []Desc       // datasets to fetch and hold from now on, as their holder is drained; each is answered with EventHeld
 	Adopt          []Adoption   // datasets to copy from other jobs that are here, and to hold; each is answered with EventHeld
 	Tried          []GangTries  // gangs among Run that others have members of, too, and that were tried before; sorted
-	Reserved       []Reserve    // tasks among Run that were ended because they exceeded their memory reservation; sorted
+	Enlarged       []Enlarged   // tasks among Run that were ended because they exceeded their memory reservation; sorted
 	Larger         uint64       // bytes of memory that tasks may occupy together on the largest agent of the cluster; 0: none has more than this one
 	Memory         []uint64     // bytes with which tasks of each group of the graph begin, as most needed more than its request; 0: its request. At most the host's memory
 }
 
-// Reserve is the raised memory reservation of a task that was ended because it
+// Enlarged is the raised memory reservation of a task that was ended because it
 // exceeded the one before.
-type Reserve struct {
+type Enlarged struct {
 	Task   dag.TaskIndex // which task
 	Memory uint64        // bytes that are reserved for its next attempt
 	Times  uint32        // how often that grew
@@ -293,13 +293,13 @@ func (m *Assign) code(c *Coder) {
 			})
 		})
 		Slice(c, &m.Tried, func(c *Coder, t *GangTries) { t.code(c) })
-		Slice(c, &m.Reserved, func(c *Coder, r *Reserve) { r.code(c) })
+		Slice(c, &m.Enlarged, func(c *Coder, r *Enlarged) { r.code(c) })
 		Uint(c, &m.Larger)
 		Slice(c, &m.Memory, Uint[uint64])
 	})
 }
 
-func (r *Reserve) code(c *Coder) {
+func (r *Enlarged) code(c *Coder) {
 	c.Struct(3, func(c *Coder) {
 		Uint(c, &r.Task)
 		Uint(c, &r.Memory)

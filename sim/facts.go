@@ -26,7 +26,7 @@ type facts struct {
 	may      map[dag.TaskIndex]uint32 // may run again although done: something was lost, of attempts up to this
 	asked    map[dag.TaskIndex]bool   // may always run again: a client asked for it
 	crashes  map[dag.TaskIndex]int
-	reserved map[dag.TaskIndex]int64 // bytes of memory that are held for tasks that took more than was
+	enlarged map[dag.TaskIndex]int64 // bytes of memory that are held for tasks that took more than was
 	aside    map[dag.TaskIndex]giver // tasks that an agent has set aside for another
 	lists    map[try]string          // of members of gangs: the addresses that they were told
 	// By an agent that came into the job, which another had or nobody: the epoch then.

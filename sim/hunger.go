@@ -83,10 +83,10 @@ func (x *executor) starves() bool {
 	return true
 }
 
-// reserve sees how much is held for a task from its next attempt on.
-func (f *facts) reserve(e *comms.Event) {
+// enlarge sees how much is held for a task from its next attempt on.
+func (f *facts) enlarge(e *comms.Event) {
 	if e.Kind == comms.EventRetry && e.Count > 0 {
-		f.reserved[e.Task] = max(f.reserved[e.Task], int64(e.Count))
+		f.enlarged[e.Task] = max(f.enlarged[e.Task], int64(e.Count))
 	}
 }
 
@@ -103,7 +103,7 @@ const mayComeBack = "no agent that is here has as much memory, and one that has 
 
 // outgrew tells whether more is held for a task than an agent has.
 func (o *oracle) outgrew(f *facts, t dag.TaskIndex, name string) bool {
-	return slices.ContainsFunc(o.w.agents, func(a *agent) bool { return a.name == name && f.reserved[t] > o.w.memoryOf(a) })
+	return slices.ContainsFunc(o.w.agents, func(a *agent) bool { return a.name == name && f.enlarged[t] > o.w.memoryOf(a) })
 }
 
 // starved tells whether a task may fail because of its memory: it takes more than the

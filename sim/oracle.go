@@ -90,7 +90,7 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
 		badly: map[dag.TaskIndex]badEnd{}, fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, gone: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
-		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}, reserved: map[dag.TaskIndex]int64{},
+		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}, enlarged: map[dag.TaskIndex]int64{},
 		varies: o.w.fate.varies > 0, read: map[try][]comms.Desc{}, current: map[comms.DatasetRef]uint32{}}
 	o.facts[id] = f
 }
@@ -259,7 +259,7 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 		o.failed(id, f, e)
 		o.w.client.sawFailure(id)
 	case comms.EventRetry:
-		f.reserve(e)
+		f.enlarge(e)
 		delete(f.done, e.Task)
 		o.w.client.sawFailure(id)
 	case comms.EventSkipped, comms.EventCancelled:

@@ -50,7 +50,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	c.newTurns(j)
 	again := c.setTasks(j, m)
 	c.setTries(j, m.Tried)
-	c.setReserved(j, m)
+	c.setEnlarged(j, m)
 	for _, t := range again {
 		c.rebuild(j, t)
 	}

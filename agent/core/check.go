@@ -223,7 +223,7 @@ func (c *Core) checkMemory(sealed int) error {
 
 func (c *Core) checkExecutors() error {
 	free := slices.Clone(c.total)
-	if b := c.bundle; b != nil {
+	if b := c.reservation; b != nil {
 		for k, n := range b.held {
 			if !ofDevices(k) {
 				free[k] -= n

@@ -42,10 +42,10 @@ type Core struct {
 	lastExec comms.ExecutorID
 	wanting  []*pool // that miss executors, in the order in which this pass found that
 
-	gangs      []*gang // that could start, in the order of their turns
-	spans      []*gang // of which the controller is told how far they are
-	bundle     *bundle // what is held back for the first; nil when there is none
-	lastBundle uint64
+	gangs           []*gang      // that could start, in the order of their turns
+	spans           []*gang      // of which the controller is told how far they are
+	reservation     *reservation // what is held back for the first; nil when there is none
+	lastReservation uint64
 
 	generators []*run // runs of generators, by number
 	lostJobs   []*job // with lost datasets, to be counted anew

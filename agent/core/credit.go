@@ -162,7 +162,7 @@ func (c *Core) resumed(r *run) {
 func (c *Core) unstick() {
 	held, since := false, c.missed
 	c.missed = time.Time{}
-	if b := c.bundle; b != nil && b.bound {
+	if b := c.reservation; b != nil && b.bound {
 		return // the controller says when what it holds moves
 	}
 	for _, ex := range c.execs {
@@ -184,7 +184,7 @@ func (c *Core) unstick() {
 				continue
 			}
 			if !c.fits(r.ex.grant, r.gs.need) {
-				c.empty(c.bundle)
+				c.empty(c.reservation)
 			}
 			c.resumeNow(r, bufferSize)
 			return
@@ -198,13 +198,13 @@ func (c *Core) unstick() {
 }
 
 // canResume tells whether a held-back generator gets its cpu: from the free cpu, and from that of the
-// bundle, which yields when its gang may wait for memory that the generator has.
+// reservation, which yields when its gang may wait for memory that the generator has.
 func (c *Core) canResume(r *run) bool {
 	yields := c.yields()
 	for i, n := range r.gs.need {
 		free := c.free[i]
 		if yields {
-			free += c.bundle.held[i]
+			free += c.reservation.held[i]
 		}
 		if n > r.ex.grant[i] && n-r.ex.grant[i] > free {
 			return false

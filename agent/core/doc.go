@@ -43,10 +43,10 @@
 //	hear       what they told                 early      and before its Assign
 //	pulls      datasets fetched and offered   needs      which of them first
 //	keep       what outlives the agent        fetch      chunks for clients
-//	gangs      tasks that start together      bundles    what is held back for them
-//	reserve    tasks that took too much memory
+//	gangs      tasks that start together      reservation  resources of the first gang
+//	enlarge    tasks that took too much memory
 //	span       gangs that others share        devices    which executor has which
-//	drain      an end without lost work       spare      work that others could begin sooner
+//	drain      an end without lost work       steal      work that others could begin sooner
 //	load       how much there is to do        check      every cross-reference
 //
 // # Rules
@@ -59,7 +59,7 @@
 // Devices are an executor's from its start to its death, and the demand of its
 // pool's tasks for devices is part of the pool: see devices.go. A grant of devices neither grows nor shrinks.
 //
-// The members of a gang start in one step, from what one bundle has held back for
+// The members of a gang start in one step, from what one reservation has held back for
 // them, and are tried again as one. Nothing waits in the queue behind a member. Of a
 // multi-host gang this agent keeps what it has reported as held: the controller decides
 // when that is used or released, and only the controller has the gang start over.

@@ -99,7 +99,7 @@ func (c *Core) ready(j *job, e entry) {
 	if gs.unfit != "" {
 		if !c.missesHere(j, e.task) {
 			kind := comms.ErrorSetup
-			if _, own := j.reserved[e.task]; own {
+			if _, own := j.enlarged[e.task]; own {
 				kind = comms.ErrorMemory
 			}
 			c.fail(j, e.task, nil, &comms.TaskError{Kind: kind, Message: gs.unfit}, j.cause(e), true)

@@ -258,7 +258,7 @@ func (c *Core) fromController(ev FromController) {
 		}
 	case *comms.StealRequest:
 		if j := c.jobOf(m.Job, m.JobIncarnation, ev); j != nil {
-			c.spare(j, m)
+			c.steal(j, m)
 		} else if m.Share > 0 {
 			c.emit(ToController{&comms.StealReply{Job: m.Job, JobIncarnation: m.JobIncarnation, Epoch: m.Epoch}})
 		}

@@ -133,7 +133,7 @@ func (c *Core) canFollow(j *job, t taskIndex, n uint32, gs *groupState, ex *exec
 	if s := &j.tasks[t]; s.state != tWaiting || s.missing != n {
 		return false
 	}
-	if _, own := j.reserved[t]; own { // it needs more than what it would run with
+	if _, own := j.enlarged[t]; own { // it needs more than what it would run with
 		return false
 	}
 	to := j.groupBehind(gs, t)

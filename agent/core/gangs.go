@@ -97,7 +97,7 @@ func (c *Core) list(g *gang) {
 
 // nextGang returns the gang whose turn it is; nil when there is none.
 func (c *Core) nextGang() *gang {
-	if b := c.bundle; b != nil && b.bound && !b.void && b.gang.complete() && !b.gang.job.held {
+	if b := c.reservation; b != nil && b.bound && !b.void && b.gang.complete() && !b.gang.job.held {
 		return b.gang // it has said so
 	}
 	if c.ctl.kept+len(c.runs)+c.behind >= c.cfg.EventsKept {
@@ -136,8 +136,8 @@ func (c *Core) startGangs() {
 		if c.leaving == nil {
 			g = c.nextGang()
 		}
-		if b := c.bundle; b != nil && (b.void || b.gang != g || !slices.Equal(b.members, g.here())) {
-			c.dropBundle()
+		if b := c.reservation; b != nil && (b.void || b.gang != g || !slices.Equal(b.members, g.here())) {
+			c.dropReservation()
 			continue // its members count anew
 		}
 		if g == nil {
@@ -150,17 +150,17 @@ func (c *Core) startGangs() {
 			c.refuseGang(g, why)
 			continue
 		}
-		if c.bundle == nil {
-			c.newBundle(g)
+		if c.reservation == nil {
+			c.newReservation(g)
 		}
-		b := c.bundle
+		b := c.reservation
 		if !c.holdBack(b) {
 			return
 		}
 		// Executors, ports and inputs come at the same time.
 		manned, leased := c.man(b), c.lease(b)
 		if !c.pinAll(b) || !manned || !leased {
-			if c.bundle != b {
+			if c.reservation != b {
 				continue
 			}
 			return
@@ -176,9 +176,9 @@ func (c *Core) startGangs() {
 }
 
 // startGang starts the members of a gang, all in this step.
-func (c *Core) startGang(b *bundle) {
+func (c *Core) startGang(b *reservation) {
 	g := b.gang
-	c.bundle = nil
+	c.reservation = nil
 	c.letGo(b)
 	members := g.span.members
 	if members == nil {

@@ -113,8 +113,8 @@ type job struct {
 
 	data      map[comms.DatasetRef]*dataset
 	takes     map[comms.DatasetRef]bool // datasets to be held here from now on, and whether they are still to come; until the next Assign
-	reserved  map[taskIndex]reserve     // tasks for which more memory is held than their groups say
-	enlarged  []*groupState             // what these have instead of their groups'
+	enlarged  map[taskIndex]enlarged    // tasks for which more memory is held than their groups say
+	ownGroups []*groupState             // what these have instead of their groups'
 	larger    int64                     // bytes of memory for tasks on the largest agent; 0: none has more than this one
 	gangs     map[taskIndex]*gang       // by their first members; those of which any member was ready
 	peers     *peers                    // who has the other fragments; nil when this agent has all of it
@@ -197,7 +197,7 @@ func (gs *groupState) learn(seconds float64) {
 }
 
 func (j *job) groupOf(t taskIndex) *groupState {
-	if j.reserved != nil {
+	if j.enlarged != nil {
 		return j.ownGroup(t)
 	}
 	return &j.groups[j.graph.GroupIndex(t)]

@@ -178,7 +178,7 @@ func (c *Core) closeKinds(j *job) {
 	for i := range j.groups {
 		c.closeKind(&j.groups[i])
 	}
-	for _, gs := range j.enlarged {
+	for _, gs := range j.ownGroups {
 		c.closeKind(gs)
 	}
 }

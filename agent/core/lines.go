@@ -230,7 +230,7 @@ func (c *Core) pop(cl *class) entry {
 func (c *Core) head(cl *class) (entry, bool) {
 	for len(cl.heap) > 0 {
 		e := cl.heap[0].entry
-		if j := cl.job; j.tasks[e.task].state == tReady && (j.reserved == nil || j.ownGroup(e.task).class == cl) {
+		if j := cl.job; j.tasks[e.task].state == tReady && (j.enlarged == nil || j.ownGroup(e.task).class == cl) {
 			return e, true
 		}
 		c.pop(cl)

@@ -88,7 +88,7 @@ func (c *Core) ask(r *request, q ledger.Request) {
 func (c *Core) pin(r *run) bool {
 	keys := c.pinKeys(r.job, r.task)
 	class := ledger.Start
-	if b := c.bundle; b != nil && r.job == b.gang.job && r.gs.ganged() {
+	if b := c.reservation; b != nil && r.job == b.gang.job && r.gs.ganged() {
 		if r.task == b.members[0] {
 			keys = c.allKeys(b)
 		} else {

@@ -32,7 +32,7 @@ func (c *Core) schedule() {
 	c.wake = time.Time{}
 	c.tryMemoryAgain()
 	c.retryDelayed()
-	yielded := c.yieldBundle()
+	yielded := c.yieldReservation()
 	c.answerCallers()
 	c.resumeHeld()
 	c.dropEarly()

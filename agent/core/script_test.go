@@ -382,9 +382,9 @@ func (s *script) assign(d *datadriven.TestData, named map[string]string) string 
 			for _, f := range strings.Fields(v) {
 				m.Memory = append(m.Memory, uint64(number(f))<<20)
 			}
-		case "reserved": // TASK:MiB:TIMES
+		case "enlarged": // TASK:MiB:TIMES
 			f := strings.Split(v, ":")
-			m.Reserved = []comms.Reserve{{Task: taskIndex(number(f[0])), Memory: uint64(number(f[1])) << 20, Times: uint32(number(f[2]))}}
+			m.Enlarged = []comms.Enlarged{{Task: taskIndex(number(f[0])), Memory: uint64(number(f[1])) << 20, Times: uint32(number(f[2]))}}
 		case "tried": // TASK:FAILS
 			task, fails, _ := strings.Cut(v, ":")
 			m.Tried = []comms.GangTries{{Task: taskIndex(number(task)), Fails: uint32(number(fails))}}

@@ -59,7 +59,7 @@ func (c *Core) gathered(j *job, m *comms.GangCommand) {
 	}
 	g := j.gangOf(m.Task)
 	c.listSpan(g)
-	b := c.bundle
+	b := c.reservation
 	mine := b != nil && b.gang == g && b.bound && !b.void && g.span.turn == m.Turn
 	switch m.Step {
 	case comms.GangReserve:
@@ -98,7 +98,7 @@ func (c *Core) missStart(g *gang) {
 // letPass ends a gang's turn here.
 func (c *Core) letPass(g *gang) {
 	g.span.said, g.span.told = 0, 0
-	if b := c.bundle; b != nil && b.gang == g {
+	if b := c.reservation; b != nil && b.gang == g {
 		b.void = true
 	}
 }
@@ -157,7 +157,7 @@ func (c *Core) newTurns(j *job) {
 func (c *Core) sayAnew() {
 	for _, g := range c.spans {
 		g.span.said = 0
-		if b := c.bundle; g.span.told == comms.GangReserve && (b == nil || b.gang != g || !b.bound) {
+		if b := c.reservation; g.span.told == comms.GangReserve && (b == nil || b.gang != g || !b.bound) {
 			c.letPass(g)
 		}
 	}
@@ -218,7 +218,7 @@ func (c *Core) sayMusters() {
 			continue
 		}
 		m := &comms.GangStatus{Job: g.job.id, JobIncarnation: g.job.life, Epoch: g.job.epoch, Task: g.first, State: want}
-		b := c.bundle
+		b := c.reservation
 		if want == comms.GangReserved {
 			m.Turn, m.Members, b.bound = s.turn, b.addresses(c.cfg.Host), true
 		}
@@ -233,7 +233,7 @@ func (c *Core) sayMusters() {
 // musterOf tells how far the members of a gang are that are here.
 func (c *Core) musterOf(g *gang) comms.GangState {
 	s := &g.span
-	whole := c.bundle != nil && c.bundle.gang == g && c.bundle.whole && !c.bundle.void
+	whole := c.reservation != nil && c.reservation.gang == g && c.reservation.whole && !c.reservation.void
 	switch {
 	case s.told == comms.GangStart:
 		return comms.GangStarted
@@ -254,9 +254,9 @@ func (c *Core) musterOf(g *gang) comms.GangState {
 	return comms.GangReady
 }
 
-// mayStart tells whether a gang starts whose bundle here has all that it needs: of
+// mayStart tells whether a gang starts whose reservation here has all that it needs: of
 // one that spans agents the others must have it, too.
-func (c *Core) mayStart(b *bundle) bool {
+func (c *Core) mayStart(b *reservation) bool {
 	g := b.gang
 	switch {
 	case !g.spans():
@@ -274,8 +274,8 @@ func (c *Core) mayStart(b *bundle) bool {
 	return true
 }
 
-// addresses is where the members of a bundle are reached, by rank.
-func (b *bundle) addresses(host string) []string {
+// addresses is where the members of a reservation are reached, by rank.
+func (b *reservation) addresses(host string) []string {
 	out := make([]string, len(b.ports))
 	for i, port := range b.ports {
 		out[i] = memberAddress(host, strconv.Itoa(int(port)))

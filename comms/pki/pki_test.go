@@ -449,4 +449,3 @@ func FuzzDecodeGrant(f *testing.F) {
 		}
 	})
 }
-

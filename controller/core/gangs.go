@@ -124,7 +124,7 @@ func (p *picker) placeGang(members []dag.TaskIndex, owner func(dag.TaskIndex) in
 // hostsFor finds agents with room for the members of a gang together: with the memory
 // that they have come to hold, or begin with, or without such agents with what the graph says. nil: there are none.
 func (p *picker) hostsFor(members []dag.TaskIndex, had []*agent) []hosting {
-	if memory := max(p.j.states.reserved[members[0]].Memory, p.j.beginsWith(members[0])); memory > 0 {
+	if memory := max(p.j.states.enlarged[members[0]].Memory, p.j.beginsWith(members[0])); memory > 0 {
 		if all := p.hostsWith(members, had, memory); all != nil {
 			return all
 		}

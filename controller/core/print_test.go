@@ -183,8 +183,8 @@ func (w *world) message(m comms.Message) string {
 		for _, n := range m.Tried {
 			s += fmt.Sprintf(" tried=%d: %d failed, %d crashed", n.Task, n.Fails, n.Crashes)
 		}
-		for _, r := range m.Reserved {
-			s += fmt.Sprintf(" reserved=%d: %d MiB, grown %d times", r.Task, r.Memory>>20, r.Times)
+		for _, r := range m.Enlarged {
+			s += fmt.Sprintf(" enlarged=%d: %d MiB, grown %d times", r.Task, r.Memory>>20, r.Times)
 		}
 		if m.Larger > 0 {
 			s += fmt.Sprintf(" larger=%dMiB", m.Larger>>20)

@@ -320,7 +320,7 @@ func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.D
 			m.Datasets = c.inputs(j, s.parts[k].agent, mine[k], rest.running, data)
 			m.Take = s.takenBy(k, data)
 			m.Tried = j.states.triesOf(mine[k])
-			m.Reserved = j.states.reservedOf(mine[k])
+			m.Enlarged = j.states.enlargedOf(mine[k])
 			m.Adopt = s.adoptedBy(k, j.request.Resume)
 		}
 		o.to[k] = m

@@ -63,9 +63,9 @@ type States struct {
 
 	lineage lineage
 
-	reserved map[dag.TaskIndex]comms.Reserve // tasks for which more memory is held than their groups say
-	outgrown map[dag.TaskIndex]bool          // tasks that need more than their agent has; true: they wait for the controller
-	missed   map[dag.TaskIndex]bool          // tasks that were skipped or cancelled for what counts no more, and wait for it too
+	enlarged map[dag.TaskIndex]comms.Enlarged // tasks for which more memory is held than their groups say
+	outgrown map[dag.TaskIndex]bool           // tasks that need more than their agent has; true: they wait for the controller
+	missed   map[dag.TaskIndex]bool           // tasks that were skipped or cancelled for what counts no more, and wait for it too
 
 	fatal []dag.TaskIndex // tasks that have failed and may not, since anything was given out anew
 
@@ -320,7 +320,7 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.groups[s.g.GroupIndex(e.Task)].Retries++
 		s.attempt[e.Task] = comms.NextTry(max(e.Attempt, attempt))
 		s.put(e.Task, TaskWaiting)
-		s.reserve(e)
+		s.enlarge(e)
 	case comms.EventTorn:
 		s.tear(e)
 	case comms.EventFailed:

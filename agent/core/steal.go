@@ -95,12 +95,12 @@ func (c *Core) cores() float64 { return float64(max(c.total[resCPU], 1)) / 1000 
 func (c *Core) backlog() (m *comms.LoadReport, grows time.Duration) {
 	m = &comms.LoadReport{}
 	m.Busy, grows = c.busyFor()
-	ready := c.bundle != nil // what is free is held back for a gang, or soon is
+	ready := c.reservation != nil // what is free is held back for a gang, or soon is
 	for _, j := range c.working[:min(len(c.working), jobsAhead)] {
 		l := comms.JobLoad{Job: j.id, JobIncarnation: j.life, Epoch: j.epoch}
 		for _, cl := range j.classes {
 			ready = ready || cl.size > 0
-			if j.sparing(cl) {
+			if j.stealable(cl) {
 				seconds, age := c.secondsOf(cl)
 				l.Tasks += uint64(cl.size)
 				l.Seconds += seconds
@@ -139,9 +139,9 @@ func (c *Core) busyFor() (seconds float64, age time.Duration) {
 	return seconds, age
 }
 
-// sparing tells whether ready tasks of a class could run elsewhere. Calls run where
+// stealable tells whether ready tasks of a class could run elsewhere. Calls run where
 // their caller does.
-func (j *job) sparing(cl *class) bool {
+func (j *job) stealable(cl *class) bool {
 	return cl.size > 0 && !cl.generator && !j.held && j.stopped == nil && !j.adopted && j.call == nil
 }
 
@@ -172,8 +172,8 @@ func (c *Core) meanOf(gs *groupState) (seconds float64, age time.Duration) {
 	return age.Seconds(), age
 }
 
-// spare answers the controller's wish for tasks that others could begin sooner.
-func (c *Core) spare(j *job, m *comms.StealRequest) {
+// steal answers the controller's wish for tasks that others could begin sooner.
+func (c *Core) steal(j *job, m *comms.StealRequest) {
 	if m.Epoch != j.epoch || j.adopted {
 		return // an Assign was faster
 	}
@@ -262,7 +262,7 @@ type waitingRow struct {
 // and sums up what they take.
 func (c *Core) rowsOf(j *job, m *comms.StealRequest) (rows []waitingRow, seconds float64) {
 	for _, cl := range j.classes {
-		if !j.sparing(cl) {
+		if !j.stealable(cl) {
 			continue
 		}
 		cores := float64(max(cl.need[resCPU], 1)) / 1000
@@ -312,11 +312,11 @@ func within(of dag.Resources, need amounts, total *comms.Resources) bool {
 // lives on a value in an executor, it has not failed before, no more is held for it
 // than its group says, nothing that it called is here, and no gang needs it here.
 func (c *Core) movable(j *job, t taskIndex) bool {
-	if _, own := j.reserved[t]; own || j.groupOf(t).ganged() || j.at(t).state != tReady || j.call != nil || j.trouble[t] != nil || j.callers[t] != nil || along(j.fused, t) != noTask {
+	if _, own := j.enlarged[t]; own || j.groupOf(t).ganged() || j.at(t).state != tReady || j.call != nil || j.trouble[t] != nil || j.callers[t] != nil || along(j.fused, t) != noTask {
 		return false
 	}
 	for t = along(j.fuse, t); t != noTask; t = along(j.fuse, t) {
-		if _, own := j.reserved[t]; own || j.at(t).state != tWaiting || j.groupOf(t).ganged() {
+		if _, own := j.enlarged[t]; own || j.at(t).state != tWaiting || j.groupOf(t).ganged() {
 			return false
 		}
 	}

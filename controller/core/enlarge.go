@@ -16,7 +16,7 @@ import (
 // A task that was ended because it took more memory than was held for it is tried
 // again by its agent with more, which says so (EventRetry, Count) and, when the host
 // has no more, leaves it to the controller (EventTorn). What is held for a task follows
-// from its events, so that whoever has it next is told (Assign.Reserved). A task that
+// from its events, so that whoever has it next is told (Assign.Enlarged). A task that
 // does not fit where it is goes to an agent that has as much. While none is there and
 // one may come, which is away or not back since the controller started, the task is
 // nobody's: the decision says EventTorn again, so that it is decided anew. Without one
@@ -28,18 +28,18 @@ import (
 // held for each task. An agent that comes back with less goes on with the others, and that
 // task goes to another that has as much: the job comes to be on two.
 
-// reserve takes in how much is held for the next attempt at a task, and at each other of its gang.
-func (s *States) reserve(e *comms.Event) {
+// enlarge takes in how much is held for the next attempt at a task, and at each other of its gang.
+func (s *States) enlarge(e *comms.Event) {
 	delete(s.outgrown, e.Task) // it has run
 	if e.Count == 0 {
 		return
 	}
-	if s.reserved == nil {
-		s.reserved = map[dag.TaskIndex]comms.Reserve{}
+	if s.enlarged == nil {
+		s.enlarged = map[dag.TaskIndex]comms.Enlarged{}
 	}
-	before := s.reserved[e.Task]
+	before := s.enlarged[e.Task]
 	for _, t := range append(gangOf(s.g, e.Task), e.Task) {
-		s.reserved[t] = comms.Reserve{Task: t, Memory: max(e.Count, before.Memory), Times: before.Times + 1}
+		s.enlarged[t] = comms.Enlarged{Task: t, Memory: max(e.Count, before.Memory), Times: before.Times + 1}
 	}
 }
 
@@ -87,20 +87,20 @@ func (j *job) sayGrown(b *Batch, s *settlement) {
 	}
 }
 
-// reservedOf lists what is held for tasks among some, which are sorted.
-func (s *States) reservedOf(tasks []dag.TaskIndex) (out []comms.Reserve) {
-	for t, r := range s.reserved {
+// enlargedOf lists what is held for tasks among some, which are sorted.
+func (s *States) enlargedOf(tasks []dag.TaskIndex) (out []comms.Enlarged) {
+	for t, r := range s.enlarged {
 		if contains(tasks, t) {
 			out = append(out, r)
 		}
 	}
-	slices.SortFunc(out, func(a, b comms.Reserve) int { return cmp.Compare(a.Task, b.Task) })
+	slices.SortFunc(out, func(a, b comms.Enlarged) int { return cmp.Compare(a.Task, b.Task) })
 	return out
 }
 
 // holds tells whether a host has as much memory as is held for a task.
 func (s *States) holds(h *planner.Host, t dag.TaskIndex) bool {
-	r, own := s.reserved[t]
+	r, own := s.enlarged[t]
 	return !own || h.Memory == 0 || r.Memory <= uint64(h.Memory)
 }
 
@@ -123,7 +123,7 @@ func (c *Core) hosted(j *job, t dag.TaskIndex) bool {
 // holdsAll tells whether a host has as much memory as is held for each task of a job. A
 // gang makes do with what its group says.
 func (j *job) holdsAll(h *planner.Host) bool {
-	for t := range j.states.reserved {
+	for t := range j.states.enlarged {
 		if !j.ganged(t) && !j.states.get(t).Over() && !j.states.holds(h, t) {
 			return false
 		}
@@ -152,7 +152,7 @@ func (j *job) ganged(t dag.TaskIndex) bool {
 
 // crampedOn tells whether a task of a job is cramped on a host.
 func (c *Core) crampedOn(j *job, h *planner.Host, grown []dag.TaskIndex) bool {
-	for t := range j.states.reserved {
+	for t := range j.states.enlarged {
 		if !j.states.get(t).Over() && c.cramped(j, h, t, grown) {
 			return true
 		}
@@ -163,15 +163,15 @@ func (c *Core) crampedOn(j *job, h *planner.Host, grown []dag.TaskIndex) bool {
 // unheld says which task of a job that has no agent for some waits for one with as much
 // memory as is held for it; "" when none does.
 func (c *Core) unheld(j *job) string {
-	if len(j.states.reserved) == 0 {
+	if len(j.states.enlarged) == 0 {
 		return ""
 	}
 	hosts := c.cluster().Hosts
-	for _, t := range slices.Sorted(maps.Keys(j.states.reserved)) {
+	for _, t := range slices.Sorted(maps.Keys(j.states.enlarged)) {
 		suits := func(h planner.Host) bool { return j.suits(&h, t) }
 		if !j.states.get(t).Over() && !slices.ContainsFunc(hosts, suits) {
 			text := fmt.Sprintf("task %s: it took more memory than its job says and is to be tried with %s, which no agent has that is here",
-				j.graph.TaskName(t), units.BytesSize(float64(j.states.reserved[t].Memory)))
+				j.graph.TaskName(t), units.BytesSize(float64(j.states.enlarged[t].Memory)))
 			if c.hosted(j, t) {
 				text += "; one that has may come back"
 			}

@@ -7,11 +7,11 @@ import (
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
-// bundle is resources that are held back until all of them are there, for tasks
+// reservation is resources that are held back until all of them are there, for tasks
 // that start together. There is one at a time on an agent, so that no two can
 // each have a part of what both need: tasks that end release to it what it lacks,
 // and nothing else gets that.
-type bundle struct {
+type reservation struct {
 	id      uint64 // of its request for ports
 	gang    *gang
 	members []taskIndex // those that are here
@@ -26,29 +26,29 @@ type bundle struct {
 	void    bool // it is to be dropped
 }
 
-// newBundle begins to hold back what the members of a gang need that are here.
-func (c *Core) newBundle(g *gang) {
-	c.lastBundle++
-	b := &bundle{id: c.lastBundle, gang: g, members: g.here(), need: make(amounts, len(c.total)), held: make(amounts, len(c.total))}
+// newReservation begins to hold back what the members of a gang need that are here.
+func (c *Core) newReservation(g *gang) {
+	c.lastReservation++
+	b := &reservation{id: c.lastReservation, gang: g, members: g.here(), need: make(amounts, len(c.total)), held: make(amounts, len(c.total))}
 	for i, n := range g.gs.need {
 		b.need[i] = n * int64(len(b.members))
 	}
-	c.bundle = b
+	c.reservation = b
 }
 
-// dropBundle gives everything back that the bundle holds.
-func (c *Core) dropBundle() {
-	b := c.bundle
+// dropReservation releases all that the reservation holds.
+func (c *Core) dropReservation() {
+	b := c.reservation
 	if b == nil {
 		return
 	}
-	c.bundle = nil
+	c.reservation = nil
 	c.empty(b)
 	c.returnPorts(b.ports)
 }
 
-// empty releases what a bundle holds but for its ports.
-func (c *Core) empty(b *bundle) {
+// empty releases what a reservation holds but for its ports.
+func (c *Core) empty(b *reservation) {
 	c.letGo(b)
 	b.full, b.whole, b.crew = false, false, nil
 	for _, t := range b.members {
@@ -60,8 +60,8 @@ func (c *Core) empty(b *bundle) {
 	}
 }
 
-// letGo releases the resources and executors of a bundle.
-func (c *Core) letGo(b *bundle) {
+// letGo releases the resources and executors of a reservation.
+func (c *Core) letGo(b *reservation) {
 	for i := range b.held {
 		if !ofDevices(i) {
 			c.free[i] += b.held[i]
@@ -73,10 +73,10 @@ func (c *Core) letGo(b *bundle) {
 	}
 }
 
-// holdBack takes what a bundle lacks, as far as it is free, and tells whether it has
+// holdBack takes what a reservation lacks, as far as it is free, and tells whether it has
 // all; devices by executors that have them. While a generator waits for its consumers, or a run for its calls, it takes all or nothing: these
 // may need what it would hold back from them for ever.
-func (c *Core) holdBack(b *bundle) bool {
+func (c *Core) holdBack(b *reservation) bool {
 	b.full = true
 	for i, n := range b.need {
 		b.full = b.full && (ofDevices(i) || n-b.held[i] <= c.free[i])
@@ -102,11 +102,11 @@ func (c *Core) holdBack(b *bundle) bool {
 	return b.full
 }
 
-// lacking are the resources that the bundle still waits for; nil when there is none, or it waits
+// lacking are the resources that the reservation still waits for; nil when there is none, or it waits
 // for no part of it. No other task gets more of it: an executor that was given one
 // task after the other would never release it.
 func (c *Core) lacking() amounts {
-	b := c.bundle
+	b := c.reservation
 	if b == nil || b.full || c.othersWait() {
 		return nil
 	}
@@ -124,28 +124,28 @@ func (c *Core) othersWait() bool {
 	return slices.ContainsFunc(c.generators, func(r *run) bool { return r.back }) || c.waitingRuns() > 0
 }
 
-// yieldBundle gives what the bundle holds to those for whom others wait, and
+// yieldReservation gives what the reservation holds to those for whom others wait, and
 // tells whether it has: they come before it then. It keeps its ports, which have no
 // other use: were they leased anew each time, the answer would have it yield and ask
 // again for ever.
-func (c *Core) yieldBundle() bool {
+func (c *Core) yieldReservation() bool {
 	if !c.yields() || !c.othersWait() {
 		return false
 	}
-	c.empty(c.bundle)
+	c.empty(c.reservation)
 	return true
 }
 
-// yields tells whether the bundle gives way to those for whom others wait: no more when all
+// yields tells whether the reservation gives way to those for whom others wait: no more when all
 // that it still lacks is executors and ports, which come; but of a gang that waits for other agents too.
 func (c *Core) yields() bool {
-	b := c.bundle
+	b := c.reservation
 	return b != nil && !b.bound && (b.gang.spans() || !b.full || !c.allPinned(b))
 }
 
 // man gets an executor for each member, beyond the limit on executors if need be,
 // and tells whether all are there; as many as there are devices for.
-func (c *Core) man(b *bundle) bool {
+func (c *Core) man(b *reservation) bool {
 	p := c.poolOf(b.gang.gs.class)
 	b.crew = slices.DeleteFunc(b.crew, func(ex *executor) bool { return ex.state > exUp || c.byExec[ex.id] != ex })
 	take := func(ex *executor) {
@@ -164,7 +164,7 @@ func (c *Core) man(b *bundle) bool {
 }
 
 // lease asks the driver for a port for each member, and tells whether they are there.
-func (c *Core) lease(b *bundle) bool {
+func (c *Core) lease(b *reservation) bool {
 	if !b.asked {
 		b.asked = true
 		c.emit(LeasePorts{ID: b.id, N: len(b.members)})
@@ -173,7 +173,7 @@ func (c *Core) lease(b *bundle) bool {
 }
 
 func (c *Core) portsLeased(ev PortsLeased) {
-	b := c.bundle
+	b := c.reservation
 	if b == nil || b.id != ev.ID {
 		c.returnPorts(ev.Ports)
 		return
@@ -184,7 +184,7 @@ func (c *Core) portsLeased(ev PortsLeased) {
 	}
 	c.returnPorts(ev.Ports)
 	g := b.gang
-	c.dropBundle()
+	c.dropReservation()
 	c.refuseGang(g, fmt.Sprintf("%d ports for the members of a gang: %s", len(b.members), ev.Err))
 }
 
@@ -197,7 +197,7 @@ func (c *Core) returnPorts(ports []uint16) {
 // pinAll brings the inputs of all members into memory, and tells whether they
 // are there. The first member asks for those of all, so that they come together:
 // two gangs, or a gang and others, that each had a part would wait for each other.
-func (c *Core) pinAll(b *bundle) bool {
+func (c *Core) pinAll(b *reservation) bool {
 	j := b.gang.job
 	for _, t := range b.members {
 		r := c.placeless(j, t)
@@ -222,7 +222,7 @@ func (c *Core) pinAll(b *bundle) bool {
 		if r.pinErr != nil {
 			c.pinned = slices.Delete(c.pinned, at, at+1)
 			c.pinFailed(r)
-			c.dropBundle()
+			c.dropReservation()
 			return false
 		}
 	}
@@ -243,7 +243,7 @@ func (c *Core) unpinOthers() {
 }
 
 // allPinned tells whether the inputs of all members are in memory.
-func (c *Core) allPinned(b *bundle) bool {
+func (c *Core) allPinned(b *reservation) bool {
 	return !slices.ContainsFunc(b.members, func(t taskIndex) bool {
 		r := c.placeless(b.gang.job, t)
 		return r == nil || !slices.Contains(c.pinned, r)
@@ -263,8 +263,8 @@ func (c *Core) placeless(j *job, t taskIndex) *run {
 	return nil
 }
 
-// allKeys lists the inputs that lie in shared memory of all members of a bundle.
-func (c *Core) allKeys(b *bundle) (keys []ledger.Key) {
+// allKeys lists the inputs that lie in shared memory of all members of a reservation.
+func (c *Core) allKeys(b *reservation) (keys []ledger.Key) {
 	for _, t := range b.members {
 		for _, k := range c.pinKeys(b.gang.job, t) {
 			if !slices.Contains(keys, k) {

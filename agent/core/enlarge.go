@@ -23,8 +23,8 @@ import (
 // what was said of it most likely has no end.
 const maxGrowths = 3
 
-// reserve is what is held for a task, which is more than its group says.
-type reserve struct {
+// enlarged is what is held for a task, which is more than its group says.
+type enlarged struct {
 	gs    *groupState
 	times uint32  // that it grew
 	tried []int64 // bytes that were held for attempts before, as far as this process knows
@@ -32,7 +32,7 @@ type reserve struct {
 
 // ownGroup is groupOf of a job of which some task has more held for it.
 func (j *job) ownGroup(t taskIndex) *groupState {
-	if r, own := j.reserved[t]; own {
+	if r, own := j.enlarged[t]; own {
 		return r.gs
 	}
 	return &j.groups[j.graph.GroupIndex(t)]
@@ -40,7 +40,7 @@ func (j *job) ownGroup(t taskIndex) *groupState {
 
 // alike tells whether as much is held for two tasks of a group.
 func (j *job) alike(a, b taskIndex) bool {
-	return j.reserved == nil || j.ownGroup(a) == j.ownGroup(b)
+	return j.enlarged == nil || j.ownGroup(a) == j.ownGroup(b)
 }
 
 // growth is what follows from an attempt that took too much memory.
@@ -56,7 +56,7 @@ func (c *Core) enlarge(j *job, t taskIndex, r *run, e *comms.TaskError) (g growt
 	if r == nil || r.used == 0 || r.gs.need[resMemory] == 0 || j.stopped != nil {
 		return growth{}
 	}
-	was, held, most, bound := j.reserved[t], r.gs.need[resMemory], c.mostFor(j, t), r.gs.group.Resources.MemoryMax
+	was, held, most, bound := j.enlarged[t], r.gs.need[resMemory], c.mostFor(j, t), r.gs.group.Resources.MemoryMax
 	if bound == 0 {
 		bound = math.MaxInt64
 	}
@@ -66,7 +66,7 @@ func (c *Core) enlarge(j *job, t taskIndex, r *run, e *comms.TaskError) (g growt
 	case was.times >= maxGrowths, held >= bound:
 	case held < most:
 		g.memory = min(want, most)
-		c.reserve(j, t, reserve{gs: c.withMemory(j, t, g.memory), times: was.times + 1, tried: tried})
+		c.setMemory(j, t, enlarged{gs: c.withMemory(j, t, g.memory), times: was.times + 1, tried: tried})
 		e.Message += fmt.Sprintf("; tried again with %s", units.BytesSize(float64(g.memory)))
 		if r.gs.ganged() {
 			e.Message += " for each of its gang"
@@ -123,21 +123,21 @@ func (c *Core) mostFor(j *job, t taskIndex) int64 {
 	return c.total[resMemory] / int64(max(len(j.gangOf(t).here()), 1))
 }
 
-// reserve holds more for a task, and for all others of its gang, from its next attempt on.
-func (c *Core) reserve(j *job, t taskIndex, r reserve) {
-	if j.reserved == nil {
-		j.reserved = map[taskIndex]reserve{}
+// setMemory holds more for a task, and for all others of its gang, from its next attempt on.
+func (c *Core) setMemory(j *job, t taskIndex, r enlarged) {
+	if j.enlarged == nil {
+		j.enlarged = map[taskIndex]enlarged{}
 	}
-	j.reserved[t] = r
+	j.enlarged[t] = r
 	if !r.gs.ganged() {
 		return
 	}
 	g := j.gangOf(t)
 	g.gs = r.gs
 	for _, m := range g.all() {
-		j.reserved[m] = r
+		j.enlarged[m] = r
 	}
-	if b := c.bundle; b != nil && b.gang == g {
+	if b := c.reservation; b != nil && b.gang == g {
 		b.void = true
 	}
 }
@@ -145,7 +145,7 @@ func (c *Core) reserve(j *job, t taskIndex, r reserve) {
 // withMemory returns the state of a task's group for tasks for which so much is held.
 func (c *Core) withMemory(j *job, t taskIndex, memory int64) *groupState {
 	base := &j.groups[j.graph.GroupIndex(t)]
-	for _, gs := range j.enlarged {
+	for _, gs := range j.ownGroups {
 		if gs.group == base.group && gs.need[resMemory] == memory {
 			return gs
 		}
@@ -163,7 +163,7 @@ func (c *Core) withMemory(j *job, t taskIndex, memory int64) *groupState {
 	gs.size, gs.step, gs.alone = 0, false, false
 	gs.kind, gs.told, gs.behind = nil, nil, nil
 	gs.class = c.classFor(j, gs)
-	j.enlarged = append(j.enlarged, gs)
+	j.ownGroups = append(j.ownGroups, gs)
 	return gs
 }
 
@@ -184,52 +184,52 @@ func (c *Core) beginGangs(j *job, memory []uint64) {
 			continue
 		}
 		for first := gs.first; int(first) < int(gs.first)+gs.size; first += taskIndex(max(gs.group.GangSize(), 1)) {
-			c.reserve(j, first, reserve{gs: c.withMemory(j, first, n)})
+			c.setMemory(j, first, enlarged{gs: c.withMemory(j, first, n)})
 		}
 	}
 }
 
-// setReserved takes over what tasks had come to hold on other agents, or with a process
+// setEnlarged takes over what tasks had come to hold on other agents, or with a process
 // of this one that is gone.
-func (c *Core) setReserved(j *job, m *comms.Assign) {
+func (c *Core) setEnlarged(j *job, m *comms.Assign) {
 	j.larger = int64(min(m.Larger, math.MaxInt64))
-	for _, r := range m.Reserved {
+	for _, r := range m.Enlarged {
 		if int(r.Task) >= len(j.tasks) || r.Memory > math.MaxInt64 {
 			continue
 		}
 		s, gs := j.tasks[r.Task].state, j.groupOf(r.Task)
 		if gs.ganged() {
-			c.reserveGang(j, r)
+			c.enlargeGang(j, r)
 			continue
 		}
 		if s != tWaiting && s != tAbsent || int64(r.Memory) <= gs.need[resMemory] {
 			continue // it runs, or more is held for it already
 		}
-		c.reserve(j, r.Task, reserve{gs: c.withMemory(j, r.Task, int64(r.Memory)), times: r.Times, tried: j.reserved[r.Task].tried})
+		c.setMemory(j, r.Task, enlarged{gs: c.withMemory(j, r.Task, int64(r.Memory)), times: r.Times, tried: j.enlarged[r.Task].tried})
 	}
 }
 
-// reserveGang takes over what a gang had come to hold for each member, which may have begun
+// enlargeGang takes over what a gang had come to hold for each member, which may have begun
 // with more here. Of one that is on several agents each holds what it has for those that are there.
-func (c *Core) reserveGang(j *job, r comms.Reserve) {
+func (c *Core) enlargeGang(j *job, r comms.Enlarged) {
 	begun := func(t taskIndex) bool { s := j.at(t).state; return s == tQueued || s == tRunning || s.over() }
 	held := j.groupOf(r.Task).need[resMemory]
 	memory := max(min(max(int64(r.Memory), held), c.mostFor(j, r.Task)), j.groups[j.graph.GroupIndex(r.Task)].need[resMemory])
 	if memory != held && !slices.ContainsFunc(j.gangOf(r.Task).here(), begun) {
-		c.reserve(j, r.Task, reserve{gs: c.withMemory(j, r.Task, memory), times: r.Times, tried: j.reserved[r.Task].tried})
+		c.setMemory(j, r.Task, enlarged{gs: c.withMemory(j, r.Task, memory), times: r.Times, tried: j.enlarged[r.Task].tried})
 	}
 }
 
 // fitGang has a gang that came to hold more hold what this host has for the members that
 // are here now, and tells whether that is less.
 func (c *Core) fitGang(g *gang) bool {
-	r, own := g.job.reserved[g.first]
+	r, own := g.job.enlarged[g.first]
 	memory := max(c.mostFor(g.job, g.first), g.job.groups[g.job.graph.GroupIndex(g.first)].need[resMemory])
 	if !own || r.gs.need[resMemory] <= memory {
 		return false
 	}
 	r.gs = c.withMemory(g.job, g.first, memory)
-	c.reserve(g.job, g.first, r)
+	c.setMemory(g.job, g.first, r)
 	return true
 }
 
