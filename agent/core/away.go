@@ -166,10 +166,8 @@ func (j *job) streamReaders(ref comms.DatasetRef) (readers []taskIndex) {
 			readers = append(readers, e.Consumer)
 		}
 	}
-	for _, s := range j.graph.StreamSlots(ref.Task, ref.Output) {
-		if i, err := j.graph.Instance(s, ref.Element); err == nil {
-			readers = append(readers, i)
-		}
+	for i := range j.instances(ref) {
+		readers = append(readers, i)
 	}
 	return readers
 }

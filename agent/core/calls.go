@@ -266,7 +266,7 @@ func (c *Core) callInput(r *run, j *job, i int, in *comms.CallIn) error {
 		c.passOn(other, reader{j, i})
 		return nil
 	case in.Input > 0:
-		ins, err := r.job.graph.Inputs(r.task)
+		ins, err := r.job.inputs(r.task)
 		if err != nil || in.Input > uint64(len(ins)) || len(ins[in.Input-1].Sources) != 1 {
 			return fmt.Errorf("it passes its input %d to a call, which is no dataset", in.Input-1)
 		}

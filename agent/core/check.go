@@ -376,8 +376,8 @@ func (c *Core) checkStreams(j *job) error {
 // openConsumers counts the consumers of an element of their own that have not ended.
 func (j *job) openConsumers(ref comms.DatasetRef) int {
 	n := 0
-	for _, s := range j.graph.StreamSlots(ref.Task, ref.Output) {
-		if i, err := j.graph.Instance(s, ref.Element); err == nil && !j.overAt(i) {
+	for i := range j.instances(ref) {
+		if !j.overAt(i) {
 			n++
 		}
 	}

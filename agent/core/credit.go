@@ -221,7 +221,7 @@ func (c *Core) consumedBy(j *job, t taskIndex) {
 	if s, element, ok := j.graph.Slot(t); ok {
 		c.consumed(j, j.slots[s].key, element)
 	}
-	ins, err := j.graph.Inputs(t)
+	ins, err := j.inputs(t)
 	if err != nil {
 		return
 	}

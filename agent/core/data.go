@@ -23,7 +23,7 @@ type dataset struct {
 }
 
 // keeps tells whether a dataset stays without references.
-func (j *job) keeps(d *dataset) bool { return !d.copy && j.wanted.has(j.graph, d.desc.Ref) }
+func (j *job) keeps(d *dataset) bool { return !d.copy && j.hasWanted(d.desc.Ref) }
 
 // exports is what a job keeps after its end.
 type exports struct {
@@ -148,8 +148,8 @@ func (j *job) countRefs(r comms.DatasetRef, given bool) int {
 			refs++
 		}
 	}
-	for _, s := range j.graph.StreamSlots(r.Task, r.Output) {
-		if i, err := j.graph.Instance(s, r.Element); err == nil && !j.released(i, given) {
+	for i := range j.instances(r) {
+		if !j.released(i, given) {
 			refs++
 		}
 	}
@@ -195,7 +195,7 @@ func (c *Core) publish(r *run, d comms.Desc) (fresh bool, err error) {
 		c.offerData(j, d.Ref)
 	}
 	refs := j.countRefs(d.Ref, false)
-	if refs == 0 && !j.wanted.has(j.graph, d.Ref) || j.dropped {
+	if refs == 0 && !j.hasWanted(d.Ref) || j.dropped {
 		return true, c.discard(r, d)
 	}
 	data := &dataset{desc: d, refs: refs}
@@ -285,7 +285,7 @@ func (c *Core) release(j *job, t taskIndex) {
 // unreadInputs takes away the references of a task, but those that its whole slot has
 // and that of the element it came into being for, as unread does.
 func (j *job) unreadInputs(over []comms.DatasetRef, t taskIndex) []comms.DatasetRef {
-	ins, err := j.graph.Inputs(t)
+	ins, err := j.inputs(t)
 	if err != nil {
 		return over
 	}
@@ -453,5 +453,5 @@ func (j *job) valid(r comms.DatasetRef) bool {
 	if int(r.Task) >= j.static && j.graph.NumSlots() == 0 {
 		return false
 	}
-	return int(r.Output) < len(j.graph.Group(r.Task).Outputs)
+	return int(r.Output) < len(j.spec(r.Task).Outputs)
 }

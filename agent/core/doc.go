@@ -29,6 +29,7 @@
 //
 //	jobs       Steer, the end of a job        ready      ready tasks in order, shares
 //	assign     what an Assign changes         place      which executor, limits
+//	graph      what a job says of its tasks
 //	edges      who waits for what             follow     what is queued behind a run
 //	data       datasets and their references  reclaim    work and memory that executors return
 //	generators streams and their elements     executors  pools, processes, environments

@@ -24,13 +24,13 @@ func (j *job) edgesOf(t taskIndex) []dag.Edge {
 	}
 	if !gs.generator { // asked for several times in a row when a task starts or ends
 		if j.lastEdges == nil || j.lastTask != t {
-			j.lastTask, j.lastEdges = t, j.graph.Consumers(t)
+			j.lastTask, j.lastEdges = t, j.consumers(t)
 		}
 		return j.lastEdges
 	}
 	edges, ok := j.edgeCache[t]
 	if !ok {
-		edges = j.graph.Consumers(t)
+		edges = j.consumers(t)
 		j.edgeCache[t] = edges
 	}
 	return edges
@@ -188,7 +188,7 @@ func (j *job) overAt(t taskIndex) bool { return int(t) < len(j.tasks) && j.tasks
 // tolerates tells whether a task can still run although sources of it failed:
 // every failed one belongs to a list that keeps Min of its datasets.
 func (c *Core) tolerates(j *job, t taskIndex) bool {
-	ins, err := j.graph.Inputs(t)
+	ins, err := j.inputs(t)
 	return err == nil && !slices.ContainsFunc(ins, func(in dag.Input) bool { return c.fallsShort(j, in) })
 }
 
@@ -213,7 +213,7 @@ func (c *Core) fallsShort(j *job, in dag.Input) bool {
 // was to make: of what failed here the controller has heard when it hears of this.
 func (c *Core) failedInput(j *job, t taskIndex) comms.DatasetRef {
 	by := comms.DatasetRef{Task: noTask}
-	ins, _ := j.graph.Inputs(t)
+	ins, _ := j.inputs(t)
 	k := slices.IndexFunc(ins, func(in dag.Input) bool { return c.fallsShort(j, in) })
 	if k < 0 {
 		return by
@@ -276,7 +276,7 @@ func (c *Core) skipFor(j *job, t taskIndex, cause comms.Cause, why string) {
 
 // tooFew says which list of a task does not come to its Min; "" when none.
 func (c *Core) tooFew(j *job, t taskIndex) string {
-	ins, err := j.graph.Inputs(t)
+	ins, err := j.inputs(t)
 	if err != nil {
 		return ""
 	}
@@ -334,7 +334,7 @@ func (c *Core) outputsFailed(j *job, t taskIndex) {
 
 // countMissing counts the edges of a waiting task that are not resolved.
 func (c *Core) countMissing(j *job, t taskIndex) (missing uint32, failed bool) {
-	ins, err := j.graph.Inputs(t)
+	ins, err := j.inputs(t)
 	if err != nil {
 		return 0, true
 	}
@@ -443,7 +443,7 @@ func (c *Core) countFresh(j *job) {
 		if err != nil {
 			continue
 		}
-		for _, e := range j.graph.Consumers(i) {
+		for _, e := range j.consumers(i) {
 			if int(e.Consumer) < j.static {
 				j.tasks[e.Consumer].missing++
 			}

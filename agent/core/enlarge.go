@@ -35,7 +35,7 @@ func (j *job) ownGroup(t taskIndex) *groupState {
 	if r, own := j.enlarged[t]; own {
 		return r.gs
 	}
-	return &j.groups[j.graph.GroupIndex(t)]
+	return j.sharedGroup(t)
 }
 
 // alike tells whether as much is held for two tasks of a group.
@@ -144,7 +144,7 @@ func (c *Core) setMemory(j *job, t taskIndex, r enlarged) {
 
 // withMemory returns the state of a task's group for tasks for which so much is held.
 func (c *Core) withMemory(j *job, t taskIndex, memory int64) *groupState {
-	base := &j.groups[j.graph.GroupIndex(t)]
+	base := j.sharedGroup(t)
 	for _, gs := range j.ownGroups {
 		if gs.group == base.group && gs.need[resMemory] == memory {
 			return gs
@@ -214,7 +214,7 @@ func (c *Core) setEnlarged(j *job, m *comms.Assign) {
 func (c *Core) enlargeGang(j *job, r comms.Enlarged) {
 	begun := func(t taskIndex) bool { s := j.at(t).state; return s == tQueued || s == tRunning || s.over() }
 	held := j.groupOf(r.Task).need[resMemory]
-	memory := max(min(max(int64(r.Memory), held), c.mostFor(j, r.Task)), j.groups[j.graph.GroupIndex(r.Task)].need[resMemory])
+	memory := max(min(max(int64(r.Memory), held), c.mostFor(j, r.Task)), j.sharedGroup(r.Task).need[resMemory])
 	if memory != held && !slices.ContainsFunc(j.gangOf(r.Task).here(), begun) {
 		c.setMemory(j, r.Task, enlarged{gs: c.withMemory(j, r.Task, memory), times: r.Times, tried: j.enlarged[r.Task].tried})
 	}
@@ -224,7 +224,7 @@ func (c *Core) enlargeGang(j *job, r comms.Enlarged) {
 // are here now, and tells whether that is less.
 func (c *Core) fitGang(g *gang) bool {
 	r, own := g.job.enlarged[g.first]
-	memory := max(c.mostFor(g.job, g.first), g.job.groups[g.job.graph.GroupIndex(g.first)].need[resMemory])
+	memory := max(c.mostFor(g.job, g.first), g.job.sharedGroup(g.first).need[resMemory])
 	if !own || r.gs.need[resMemory] <= memory {
 		return false
 	}

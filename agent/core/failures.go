@@ -184,7 +184,7 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 	c.noteEnd(j, comms.Event{Kind: comms.EventFailed, Task: t, Attempt: s.attempt, Executor: e.Executor, Cause: cause, Usage: c.costOf(r), Error: e})
 	c.end(j, t, tFailed)
 	c.todo = append(c.todo, ended{j, t})
-	if j.stopped == nil && !j.graph.MayFail(j.graph.GroupIndex(t)) {
+	if j.stopped == nil && !j.mayFail(t) {
 		c.stop(j, &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("the job stopped because %s failed", e.Task)},
 			comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}})
 	}
@@ -418,7 +418,7 @@ func (c *Core) lost(k ledger.Key, why error) {
 	}
 	c.note(j, comms.Event{Kind: comms.EventLost, Task: ref.Task, Attempt: d.desc.Attempt, Output: ref.Output,
 		Cause: comms.Cause{Kind: comms.CauseMemory, Ref: ref, Text: why.Error()}})
-	needed := d.refs > 0 || j.wanted.output(j.graph, ref)
+	needed := d.refs > 0 || j.outputWanted(ref)
 	delete(j.data, ref)
 	c.goneWhileRead(j, &d.desc)
 	c.withdrawData(j, ref)
@@ -477,7 +477,7 @@ func (c *Core) redoAll(j *job, work []comms.DatasetRef) {
 // of tasks that ended before the job came here when elsewhere is set.
 func (j *job) gone(t taskIndex, elsewhere bool) []comms.DatasetRef {
 	var refs []comms.DatasetRef
-	ins, err := j.graph.Inputs(t)
+	ins, err := j.inputs(t)
 	if err != nil {
 		return nil
 	}

@@ -153,13 +153,13 @@ func (j *job) outputsTo(t, consumer taskIndex) []uint32 {
 
 // privateTo lists those of outputs that only one consumer reads, now or later.
 func (j *job) privateTo(t, consumer taskIndex, outputs []uint32) []uint32 {
-	if e, ok := j.oneEdge(t); ok && e.Consumer == consumer && !j.wanted.has(j.graph, comms.DatasetRef{Task: t, Output: e.Output}) {
+	if e, ok := j.oneEdge(t); ok && e.Consumer == consumer && !j.hasWanted(comms.DatasetRef{Task: t, Output: e.Output}) {
 		return outputs
 	}
 	var out []uint32
 	edges := j.edgesOf(t)
 	for _, o := range outputs {
-		alone := !j.wanted.has(j.graph, comms.DatasetRef{Task: t, Output: o}) && len(j.graph.SlotConsumers(t, o)) == 0
+		alone := !j.hasWanted(comms.DatasetRef{Task: t, Output: o}) && len(j.graph.SlotConsumers(t, o)) == 0
 		for _, e := range ofOutput(edges, o) {
 			alone = alone && e.Consumer == consumer
 		}

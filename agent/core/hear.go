@@ -338,10 +338,8 @@ func (c *Core) arrived(j *job, h *heard, d *dataset) {
 			c.resolveGates(j, dag.SourceWhole, ref, true)
 		} else {
 			c.resolve(j, ofElement(edges, ref.Element), dag.SourceElement, ref, true)
-			for _, s := range j.graph.StreamSlots(ref.Task, ref.Output) { // an Assign named it
-				if i, err := j.graph.Instance(s, ref.Element); err == nil {
-					c.resolveEdge(j, i, ref, true)
-				}
+			for i := range j.instances(ref) { // an Assign named it
+				c.resolveEdge(j, i, ref, true)
 			}
 			j.peers.landing = false
 			c.resolveGates(j, dag.SourceElement, ref, true)

@@ -200,13 +200,13 @@ func (j *job) groupOf(t taskIndex) *groupState {
 	if j.enlarged != nil {
 		return j.ownGroup(t)
 	}
-	return &j.groups[j.graph.GroupIndex(t)]
+	return j.sharedGroup(t)
 }
 
 // rank is a task's upward rank in seconds. Instances take their generator's: they end the need for its elements.
 func (j *job) rank(t taskIndex) float64 {
 	if int(t) >= j.static {
-		if s := j.graph.Group(t).Stream; s != nil {
+		if s := j.spec(t).Stream; s != nil {
 			t = s.Generator
 		}
 	}

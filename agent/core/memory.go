@@ -110,7 +110,7 @@ func (c *Core) pinKeys(j *job, t taskIndex) []ledger.Key {
 	if len(j.groupOf(t).group.Inputs) == 0 || c.led.Stats().Datasets == 0 {
 		return nil
 	}
-	ins, err := j.graph.Inputs(t)
+	ins, err := j.inputs(t)
 	if err != nil {
 		return nil
 	}

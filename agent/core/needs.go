@@ -214,8 +214,8 @@ func (j *job) eachReader(ref comms.DatasetRef, f func(t taskIndex, whole bool)) 
 			f(e.Consumer, whole)
 		}
 	}
-	for _, s := range j.graph.StreamSlots(ref.Task, ref.Output) {
-		if i, err := j.graph.Instance(s, ref.Element); err == nil && j.awayAt(i) == nil {
+	for i := range j.instances(ref) {
+		if j.awayAt(i) == nil {
 			f(i, false)
 		}
 	}
@@ -293,7 +293,7 @@ func (c *Core) nearer(j *job, t taskIndex) {
 	if lacks > 1 {
 		return
 	}
-	ins, err := j.graph.Inputs(t)
+	ins, err := j.inputs(t)
 	if err != nil {
 		return
 	}

@@ -302,7 +302,7 @@ func (j *job) awayAt(t taskIndex) *fragment {
 	if f := j.peers.at(t); f != nil || int(t) < j.static {
 		return f
 	}
-	if st := j.graph.Group(t).Stream; st != nil {
+	if st := j.spec(t).Stream; st != nil {
 		return j.peers.at(st.Generator)
 	}
 	return nil
@@ -359,10 +359,8 @@ func (j *job) readers(ref comms.DatasetRef) (all []*fragment) {
 		all = j.addSlot(all, s)
 	}
 	// Instances whose generator has ended are named one by one.
-	for _, s := range j.graph.StreamSlots(ref.Task, ref.Output) {
-		if i, err := j.graph.Instance(s, ref.Element); err == nil {
-			all = addFragment(all, j.peers.at(i))
-		}
+	for i := range j.instances(ref) {
+		all = addFragment(all, j.peers.at(i))
 	}
 	return all
 }
@@ -394,12 +392,12 @@ func (j *job) audience(t taskIndex) (all []*fragment) {
 			if err != nil {
 				continue
 			}
-			for _, e := range j.graph.Consumers(zero) {
+			for _, e := range j.consumers(zero) {
 				if e.Kind == dag.SourceGroup { // they must know how many instances there are
 					all = addFragment(all, j.awayAt(e.Consumer))
 				}
 			}
-			for o := range j.graph.Group(zero).Outputs {
+			for o := range j.spec(zero).Outputs {
 				for _, s := range j.graph.SlotConsumers(zero, uint32(o)) {
 					all = j.addSlot(all, s)
 				}

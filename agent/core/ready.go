@@ -36,7 +36,7 @@ func (j *job) cause(e entry) comms.Cause {
 
 // elementOf finds which element of a generator an entry's task reads; 0 when it reads all.
 func (j *job) elementOf(e entry) uint64 {
-	ins, err := j.graph.Inputs(e.task)
+	ins, err := j.inputs(e.task)
 	if err != nil {
 		return 0
 	}

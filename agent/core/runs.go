@@ -185,7 +185,7 @@ func (r *run) message() (comms.Run, error) {
 // run before it on the same executor, as a live value.
 func (c *Core) inputs(r *run, ex *executor) ([]comms.RunInput, error) {
 	j := r.job
-	ins, err := j.graph.Inputs(r.task)
+	ins, err := j.inputs(r.task)
 	if err != nil {
 		return nil, err
 	}

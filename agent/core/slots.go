@@ -37,7 +37,7 @@ func (j *job) newSlots() {
 		if err != nil {
 			continue
 		}
-		if st := j.graph.Group(i).Stream; st != nil {
+		if st := j.spec(i).Stream; st != nil {
 			j.slots[s].key = outputKey{st.Generator, st.Output}
 		}
 		for _, src := range j.sharedSources(s) {
@@ -54,8 +54,8 @@ func (j *job) sharedSources(s int) []dag.Source {
 	if err0 != nil || err1 != nil {
 		return nil
 	}
-	a, err0 := j.graph.Inputs(zero)
-	b, err1 := j.graph.Inputs(one)
+	a, err0 := j.inputs(zero)
+	b, err1 := j.inputs(one)
 	if err0 != nil || err1 != nil {
 		return nil
 	}
@@ -286,12 +286,12 @@ func (c *Core) slotEnded(j *job, s int) {
 		return
 	}
 	ok := !st.failed && sl.bad == 0
-	for _, e := range j.graph.Consumers(zero) {
+	for _, e := range j.consumers(zero) {
 		if e.Kind == dag.SourceGroup {
 			c.resolveEdge(j, e.Consumer, comms.DatasetRef{Task: zero, Output: e.Output}, ok)
 		}
 	}
-	for o := range j.graph.Group(zero).Outputs {
+	for o := range j.spec(zero).Outputs {
 		c.resolveGates(j, dag.SourceGroup, comms.DatasetRef{Task: zero, Output: uint32(o)}, ok)
 	}
 	c.slotDone(j, s)

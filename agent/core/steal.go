@@ -328,7 +328,7 @@ func (j *job) bytesIn(t taskIndex) (n uint64) {
 	if j.groupOf(t).rooted {
 		return 0
 	}
-	ins, err := j.graph.Inputs(t)
+	ins, err := j.inputs(t)
 	if err != nil {
 		return 0
 	}

@@ -74,7 +74,7 @@ func (c *Core) offerEnd(j *job, t taskIndex) {
 
 // endsJob tells whether the end of a task stops all of its job.
 func (c *Core) endsJob(j *job, t taskIndex, how comms.Outcome) bool {
-	return how == comms.OutcomeFailed && !j.graph.MayFail(j.graph.GroupIndex(t))
+	return how == comms.OutcomeFailed && !j.mayFail(t)
 }
 
 func outcomeOf(s taskState) comms.Outcome { return comms.OutcomeDone + comms.Outcome(s-tFinished) }
@@ -317,7 +317,7 @@ func (j *job) counts(ref comms.DatasetRef, f *fragment) bool {
 
 // single tells whether a task reads one element of an output only.
 func (j *job) single(ref comms.DatasetRef, consumer taskIndex) bool {
-	ins, err := j.graph.Inputs(consumer)
+	ins, err := j.inputs(consumer)
 	if err != nil {
 		return false
 	}
