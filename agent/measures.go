@@ -66,28 +66,28 @@ func (a *Agent) Measures() []measure.Measure {
 	of := func(f func(said) float64) func() float64 {
 		return func() float64 { return f(a.ask()) }
 	}
-	const fetches = "Datasets that were fetched from other agents, by how that ended; one that was given up counts as failed."
+	const fetches = "Fetches of datasets from other agents, by outcome; an abandoned fetch counts as failed."
 	return []measure.Measure{
-		{Name: "cascade_agent_controller_up", Help: "1 while there is a link to the controller.", Read: of(func(s said) float64 {
+		{Name: "cascade_agent_controller_up", Help: "1 while the agent is connected to the controller, else 0.", Read: of(func(s said) float64 {
 			if s.link {
 				return 1
 			}
 			return 0
 		})},
-		{Name: "cascade_agent_jobs", Help: "Jobs that the agent works on or holds datasets of.", Read: of(func(s said) float64 { return float64(s.Jobs) })},
-		{Name: "cascade_agent_runs", Help: "Attempts at tasks that are with executors, started or queued there.", Read: of(func(s said) float64 { return float64(s.Runs) })},
+		{Name: "cascade_agent_jobs", Help: "Jobs of which the agent runs tasks or holds datasets.", Read: of(func(s said) float64 { return float64(s.Jobs) })},
+		{Name: "cascade_agent_dispatched_attempts", Help: "Task attempts dispatched to executors, running or queued there.", Read: of(func(s said) float64 { return float64(s.Runs) })},
 		{Name: "cascade_agent_executors", Help: "Executor processes.", Read: of(func(s said) float64 { return float64(s.Executors) })},
-		{Name: "cascade_agent_datasets", Help: "Sealed datasets in shared memory or spilled.", Read: of(func(s said) float64 { return float64(s.Datasets) })},
-		{Name: "cascade_agent_store_bytes", Help: "Bytes of shared memory that datasets and leases hold.", Read: of(func(s said) float64 { return float64(s.Held) })},
-		{Name: "cascade_agent_store_capacity_bytes", Help: "Bytes of shared memory that they may hold.", Read: of(func(s said) float64 { return float64(s.Capacity) })},
-		{Name: "cascade_agent_spilled_bytes", Help: "Bytes of datasets that are on disk for want of memory.", Read: of(func(s said) float64 { return float64(s.Spilled) })},
-		{Name: "cascade_agent_events_unsaid", Help: "Ends of tasks and other events that the controller has not said are durable.", Read: of(func(s said) float64 { return float64(s.Unsaid) })},
-		{Name: "cascade_agent_fetched_bytes_total", Help: "Bytes of datasets that were fetched from other agents; small datasets come with messages and are not counted.", Read: of(func(s said) float64 { return float64(s.moved.BytesIn) })},
-		{Name: "cascade_agent_served_bytes_total", Help: "Bytes of datasets that other agents fetched here.", Read: of(func(s said) float64 { return float64(s.moved.BytesOut) })},
+		{Name: "cascade_agent_datasets", Help: "Sealed datasets, in shared memory or spilled to disk.", Read: of(func(s said) float64 { return float64(s.Datasets) })},
+		{Name: "cascade_agent_store_used_bytes", Help: "Shared memory in use by datasets and leases.", Read: of(func(s said) float64 { return float64(s.Held) })},
+		{Name: "cascade_agent_store_capacity_bytes", Help: "Shared memory that datasets and leases may use.", Read: of(func(s said) float64 { return float64(s.Capacity) })},
+		{Name: "cascade_agent_spilled_bytes", Help: "Size of the datasets spilled to disk.", Read: of(func(s said) float64 { return float64(s.Spilled) })},
+		{Name: "cascade_agent_uncommitted_events", Help: "Task events that the controller has not yet acknowledged as durable.", Read: of(func(s said) float64 { return float64(s.Unsaid) })},
+		{Name: "cascade_agent_fetched_bytes_total", Help: "Bytes of datasets fetched from other agents; small datasets travel inside messages and are not counted.", Read: of(func(s said) float64 { return float64(s.moved.BytesIn) })},
+		{Name: "cascade_agent_served_bytes_total", Help: "Bytes of datasets served to other agents.", Read: of(func(s said) float64 { return float64(s.moved.BytesOut) })},
 		{Name: "cascade_agent_fetches_total", Help: fetches, Label: [2]string{"outcome", "done"}, Read: of(func(s said) float64 { return float64(s.moved.Pulls) })},
 		{Name: "cascade_agent_fetches_total", Help: fetches, Label: [2]string{"outcome", "failed"}, Read: of(func(s said) float64 { return float64(s.moved.Failed) })},
-		{Name: "cascade_agent_fetching", Help: "Datasets that are on their way here.", Read: of(func(s said) float64 { return float64(s.moved.Pulling) })},
-		{Name: "cascade_agent_certificate_expiry_seconds", Help: "When the agent's certificate ends, in seconds since 1970; 0 without one. It is renewed before.", Read: func() float64 {
+		{Name: "cascade_agent_fetches_in_progress", Help: "Fetches of datasets in progress.", Read: of(func(s said) float64 { return float64(s.moved.Pulling) })},
+		{Name: "cascade_agent_certificate_expiry_timestamp_seconds", Help: "Unix time at which the agent's certificate expires unless it is renewed; 0 without one.", Read: func() float64 {
 			if a.member == nil {
 				return 0
 			}

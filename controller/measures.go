@@ -5,16 +5,18 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/internal/measure"
 )
 
 // counts are what a controller counts of its own work, for its metrics.
 type counts struct {
-	submitted, done, failed, cancelled atomic.Uint64 // jobs
-	finished, retried, failedTasks     atomic.Uint64 // tasks
-	moved, again                       atomic.Uint64 // tasks
-	differs                            atomic.Uint64 // datasets
-	fromClients, fromAgents            atomic.Uint64 // messages
+	submitted, done, failed, cancelled atomic.Uint64                      // jobs
+	finished, retried, failedTasks     atomic.Uint64                      // tasks
+	moved                              atomic.Uint64                      // tasks
+	restarted                          [core.RestartReasons]atomic.Uint64 // tasks
+	differs                            atomic.Uint64                      // datasets
+	fromClients, fromAgents            atomic.Uint64                      // messages
 	denied, joined, notJoined          atomic.Uint64
 	paused                             atomic.Bool
 }
@@ -44,39 +46,44 @@ func counter(n *atomic.Uint64) func() float64 { return func() float64 { return f
 // Measures are the controller's metrics; docs/metrics.md lists them.
 func (c *Controller) Measures() []measure.Measure {
 	n := &c.counts
-	const jobs, tasks, messages, joins = "Jobs, by what became of them.", "Attempts at tasks whose ends are durable, by how they ended.",
-		"Messages received, by who sent them.", "Requests to join the cluster, by outcome."
-	return []measure.Measure{
-		{Name: "cascade_controller_links", Help: "Links that are up or may come back, by role of the peer.", Label: [2]string{"role", "agent"}, Read: func() float64 { return c.linksOf("agent") }},
-		{Name: "cascade_controller_links", Help: "Links that are up or may come back, by role of the peer.", Label: [2]string{"role", "client"}, Read: func() float64 { return c.linksOf("client") }},
+	const links, jobs, attempts, restarts, messages, joins = "Links to peers that are connected or may reconnect, by the role of the peer.",
+		"Jobs whose acceptance or end is durable, by event.", "Task attempts whose end is durable, by outcome.", "Tasks restarted, by reason.",
+		"Messages received, by the role of the sender.", "Requests to join the cluster, by outcome."
+	all := []measure.Measure{
+		{Name: "cascade_controller_links", Help: links, Label: [2]string{"role", "agent"}, Read: func() float64 { return c.linksOf("agent") }},
+		{Name: "cascade_controller_links", Help: links, Label: [2]string{"role", "client"}, Read: func() float64 { return c.linksOf("client") }},
 		{Name: "cascade_controller_jobs_total", Help: jobs, Label: [2]string{"event", "accepted"}, Read: counter(&n.submitted)},
 		{Name: "cascade_controller_jobs_total", Help: jobs, Label: [2]string{"event", "done"}, Read: counter(&n.done)},
 		{Name: "cascade_controller_jobs_total", Help: jobs, Label: [2]string{"event", "failed"}, Read: counter(&n.failed)},
 		{Name: "cascade_controller_jobs_total", Help: jobs, Label: [2]string{"event", "cancelled"}, Read: counter(&n.cancelled)},
-		{Name: "cascade_controller_task_ends_total", Help: tasks, Label: [2]string{"outcome", "finished"}, Read: counter(&n.finished)},
-		{Name: "cascade_controller_task_ends_total", Help: tasks, Label: [2]string{"outcome", "retried"}, Read: counter(&n.retried)},
-		{Name: "cascade_controller_task_ends_total", Help: tasks, Label: [2]string{"outcome", "failed"}, Read: counter(&n.failedTasks)},
-		{Name: "cascade_controller_tasks_moved_total", Help: "Tasks of jobs on several agents that were given to another one, or to another process of theirs: one was idle, or theirs was lost or leaves.", Read: counter(&n.moved)},
-		{Name: "cascade_controller_tasks_again_total", Help: "Tasks that were made to start over: what they had made was lost, their gang starts over, they wait for a larger host, what they had read was made again and differs, or somebody asked for it.", Read: counter(&n.again)},
-		{Name: "cascade_controller_datasets_differ_total", Help: "Datasets that were lost and made again, and differ from what they were.", Read: counter(&n.differs)},
-		{Name: "cascade_controller_messages_total", Help: messages, Label: [2]string{"from", "client"}, Read: counter(&n.fromClients)},
-		{Name: "cascade_controller_messages_total", Help: messages, Label: [2]string{"from", "agent"}, Read: counter(&n.fromAgents)},
-		{Name: "cascade_controller_denied_total", Help: "Messages refused because of the role of who sent them.", Read: counter(&n.denied)},
-		{Name: "cascade_controller_joins_total", Help: joins, Label: [2]string{"outcome", "done"}, Read: counter(&n.joined)},
-		{Name: "cascade_controller_joins_total", Help: joins, Label: [2]string{"outcome", "refused"}, Read: counter(&n.notJoined)},
-		{Name: "cascade_controller_store_paused", Help: "1 while the disk is too full for commits.", Read: func() float64 {
+		{Name: "cascade_controller_task_attempts_total", Help: attempts, Label: [2]string{"outcome", "finished"}, Read: counter(&n.finished)},
+		{Name: "cascade_controller_task_attempts_total", Help: attempts, Label: [2]string{"outcome", "retried"}, Read: counter(&n.retried)},
+		{Name: "cascade_controller_task_attempts_total", Help: attempts, Label: [2]string{"outcome", "failed"}, Read: counter(&n.failedTasks)},
+		{Name: "cascade_controller_tasks_reassigned_total", Help: "Tasks reassigned to another agent or agent process: stolen by an idle agent, or taken from one that was lost or drains.", Read: counter(&n.moved)},
+		{Name: "cascade_controller_datasets_mismatched_total", Help: "Recomputed datasets whose content differs from the original.", Read: counter(&n.differs)},
+		{Name: "cascade_controller_messages_received_total", Help: messages, Label: [2]string{"role", "client"}, Read: counter(&n.fromClients)},
+		{Name: "cascade_controller_messages_received_total", Help: messages, Label: [2]string{"role", "agent"}, Read: counter(&n.fromAgents)},
+		{Name: "cascade_controller_messages_denied_total", Help: "Messages refused because the role of the sender does not permit them.", Read: counter(&n.denied)},
+		{Name: "cascade_controller_join_requests_total", Help: joins, Label: [2]string{"outcome", "accepted"}, Read: counter(&n.joined)},
+		{Name: "cascade_controller_join_requests_total", Help: joins, Label: [2]string{"outcome", "refused"}, Read: counter(&n.notJoined)},
+		{Name: "cascade_controller_store_paused", Help: "1 while the store accepts no commits because its disk is nearly full, else 0.", Read: func() float64 {
 			if n.paused.Load() {
 				return 1
 			}
 			return 0
 		}},
-		{Name: "cascade_controller_certificate_expiry_seconds", Help: "When the controller's own certificate ends, in seconds since 1970; 0 without one. It is renewed before.", Read: func() float64 {
+		{Name: "cascade_controller_certificate_expiry_timestamp_seconds", Help: "Unix time at which the controller's certificate expires unless it is renewed; 0 without one.", Read: func() float64 {
 			if c.cluster == nil {
 				return 0
 			}
 			return float64(c.cluster.self.Expires().UnixNano()) / float64(time.Second)
 		}},
 	}
+	for r := range core.RestartReasons {
+		all = append(all, measure.Measure{Name: "cascade_controller_tasks_restarted_total", Help: restarts,
+			Label: [2]string{"reason", core.RestartReason(r).String()}, Read: counter(&n.restarted[r])})
+	}
+	return all
 }
 
 func (c *Controller) linksOf(role string) (n float64) {

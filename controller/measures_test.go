@@ -6,8 +6,8 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// What a client has run again is counted when that is durable.
-func TestTasksAgainAreCounted(t *testing.T) {
+// A rerun that a client requests is counted, by its reason, when it is durable.
+func TestRestartsAreCounted(t *testing.T) {
 	net := comms.NewInproc()
 	r := startController(t, t.TempDir(), net)
 	t.Cleanup(dialAgent(t, net, &fakeAgent{name: "a1"}).close)
@@ -19,12 +19,14 @@ func TestTasksAgainAreCounted(t *testing.T) {
 	expect(c, "answer", func(r *comms.Reply) bool { return r.Req == 2 })
 	c.say(&comms.Watch{Req: 3, Job: testJob(1), Every: -1})
 	final(c)
-	want := map[string]float64{"cascade_controller_tasks_again_total": 1, "cascade_controller_tasks_moved_total": 0}
+	want := map[string]float64{"cascade_controller_tasks_restarted_total requested": 1, "cascade_controller_tasks_restarted_total lost": 0,
+		"cascade_controller_tasks_reassigned_total ": 0}
 	for _, m := range r.Measures() {
-		if n, ok := want[m.Name]; ok && m.Read() != n {
-			t.Errorf("%s is %v, want %v", m.Name, m.Read(), n)
+		key := m.Name + " " + m.Label[1]
+		if n, ok := want[key]; ok && m.Read() != n {
+			t.Errorf("%s is %v, want %v", key, m.Read(), n)
 		}
-		delete(want, m.Name)
+		delete(want, key)
 	}
 	if len(want) > 0 {
 		t.Errorf("not shown: %v", want)

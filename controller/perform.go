@@ -52,7 +52,7 @@ func (c *Controller) perform(a core.Action) {
 		done := &commit{c: c, token: a.Token, job: a.Commit.Job, row: a.Commit.Row, graph: a.Graph}
 		if a.Commit.Batch != nil {
 			done.events = a.Commit.Batch.Events
-			done.moved, done.again = tasksOf(a.Commit.Batch.Moved), tasksOf(a.Commit.Batch.Reset)
+			done.moved, done.restarted, done.reason = tasksOf(a.Commit.Batch.Moved), tasksOf(a.Commit.Batch.Reset), a.Reason
 		}
 		c.sizes[a.Token] = c.store.Commit(a.Commit, done.committed)
 	case core.Measured:
@@ -127,14 +127,15 @@ func (d *creation) created(err error) {
 
 // commit is the same for a change of a job.
 type commit struct {
-	c      *Controller
-	token  uint64
-	job    comms.JobID
-	row    *core.JobRecord
-	graph  *dag.Graph
-	events []comms.Event
-	moved  uint64 // tasks that were given to another agent
-	again  uint64 // tasks that were made to start over
+	c         *Controller
+	token     uint64
+	job       comms.JobID
+	row       *core.JobRecord
+	graph     *dag.Graph
+	events    []comms.Event
+	moved     uint64 // tasks that were reassigned
+	restarted uint64 // tasks that were restarted
+	reason    core.RestartReason
 }
 
 func (d *commit) committed(err error) {
@@ -144,7 +145,7 @@ func (d *commit) committed(err error) {
 	}
 	failpoint.Hit("controller.stored")
 	d.c.counts.moved.Add(d.moved)
-	d.c.counts.again.Add(d.again)
+	d.c.counts.restarted[d.reason].Add(d.restarted)
 	if d.graph != nil && len(d.events) > 0 {
 		if d.c.record(d.job, d.graph, d.events, d.row != nil && d.row.Phase.Final()) {
 			d.c.done(core.Departed{Job: d.job})

@@ -213,11 +213,13 @@ type (
 		Request *comms.Submit
 		Graph   []byte
 	}
-	// Store commits to a job. Graph says what its events' tasks are, for profiles. Answer Stored.
+	// Store commits to a job. Graph says what its events' tasks are, for profiles; Reason why
+	// those of Batch.Reset restart. Answer Stored.
 	Store struct {
 		Token  uint64
 		Commit Commit
 		Graph  *dag.Graph
+		Reason RestartReason
 	}
 	// Measured says what an agent was sent by others: how fast the ways there are; no answer.
 	Measured struct {

@@ -49,7 +49,7 @@ func (c *Core) share(j *job) {
 	}
 	batch := c.decision(j, s, nil, nil, "")
 	c.hand(j, s, run, nil)
-	c.storeDecision(j, batch, nil, pending{what: onRow, job: j, send: j.assign})
+	c.storeDecision(j, batch, RestartLost, nil, pending{what: onRow, job: j, send: j.assign})
 	c.touch(j)
 }
 

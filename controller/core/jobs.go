@@ -101,17 +101,18 @@ type exportKey struct {
 
 // resumption is a Prepare under way for a job that is to go on.
 type resumption struct {
-	token uint64                             // of the Prepare
-	near  string                             // agent that should make again what it lacks, and takes what nobody has; "" none
-	fresh map[comms.DatasetRef]DatasetRecord // published since the Prepare
-	lost  map[comms.DatasetRef]struct{}      // lost since
-	rerun []string                           // tasks asked for
-	why   string
-	link  LinkID
-	req   uint64
-	ended bool // the job had ended
-	asked bool // an agent asked for datasets that it does not have
-	owed  bool // the job is to go on for another reason, too: also when what a client asked for is refused
+	token  uint64                             // of the Prepare
+	near   string                             // agent that should make again what it lacks, and takes what nobody has; "" none
+	fresh  map[comms.DatasetRef]DatasetRecord // published since the Prepare
+	lost   map[comms.DatasetRef]struct{}      // lost since
+	rerun  []string                           // tasks asked for
+	why    string
+	reason RestartReason
+	link   LinkID
+	req    uint64
+	ended  bool // the job had ended
+	asked  bool // an agent asked for datasets that it does not have
+	owed   bool // the job is to go on for another reason, too: also when what a client asked for is refused
 }
 
 // atEnd tells whether nothing of the job runs: it has ended, or its end is being

@@ -23,7 +23,7 @@ func (c *Core) resume(j *job, near string, asked bool) {
 	}
 	r := &resumption{near: near, asked: asked, owed: true}
 	if old := j.resuming; old != nil {
-		r.rerun, r.why, r.link, r.req, r.ended = old.rerun, old.why, old.link, old.req, old.ended
+		r.rerun, r.why, r.reason, r.link, r.req, r.ended = old.rerun, old.why, old.reason, old.link, old.req, old.ended
 		r.near, r.asked = cmp.Or(near, old.near), asked || old.asked
 	}
 	c.prepareAgain(j, r)
@@ -66,7 +66,7 @@ func (c *Core) rerun(j *job, m *comms.Control, link LinkID) (comms.Code, string)
 	if ended {
 		c.revive(j)
 	}
-	c.prepareAgain(j, &resumption{rerun: m.Tasks, why: why, link: link, req: m.Req, ended: ended})
+	c.prepareAgain(j, &resumption{rerun: m.Tasks, why: why, reason: RestartRequested, link: link, req: m.Req, ended: ended})
 	return comms.CodeOK, ""
 }
 
@@ -138,7 +138,7 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 				c.place(j) // agents that came meanwhile may be those that it waits for
 				return
 			}
-			r.rerun, r.why = nil, "" // the job goes on without
+			r.rerun, r.why, r.reason = nil, "", RestartLost // the job goes on without
 		}
 	}
 	if len(r.rerun) == 0 {
@@ -292,7 +292,7 @@ func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, pr
 // again makes set start over, finds what else must run, stores the decision and
 // assigns the job anew.
 func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set []dag.TaskIndex) {
-	set, r.why = c.startsAnew(j, set, r.why)
+	set = c.startsAnew(j, r, set)
 	grown := j.states.grownTasks()
 	var run, closed, redo []dag.TaskIndex
 	var takes []taking
@@ -326,7 +326,7 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 	slices.SortFunc(drop, comms.DatasetRef.Compare)
 	if len(run) == 0 && len(s.adopts) == 0 {
 		if batch != nil {
-			c.storeDecision(j, batch, drop, pending{what: onRow, job: j})
+			c.storeDecision(j, batch, r.reason, drop, pending{what: onRow, job: j})
 		}
 		j.result = j.complete()
 		c.endUnassigned(j)
@@ -350,7 +350,7 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		c.hand(j, s, run, data)
 		p.send = j.assign
 	}
-	c.storeDecision(j, batch, drop, p)
+	c.storeDecision(j, batch, r.reason, drop, p)
 }
 
 // anew makes more start over, and what goes with that, and returns it with set, which has
@@ -390,24 +390,32 @@ func (j *job) redone(run, moved []dag.TaskIndex, data map[comms.DatasetRef]Datas
 }
 
 // startsAnew returns set with all that starts over without being asked for: gangs that
-// cannot go on, tasks that wait for the controller, and what has read what is gone; and why.
-func (c *Core) startsAnew(j *job, set []dag.TaskIndex, why string) ([]dag.TaskIndex, string) {
+// cannot go on, tasks that wait for the controller, and what has read what is gone. It
+// notes in r why, where nothing else has begun the resumption.
+func (c *Core) startsAnew(j *job, r *resumption, set []dag.TaskIndex) []dag.TaskIndex {
+	because := func(reason RestartReason, why string) {
+		if r.reason == RestartLost {
+			r.reason = reason
+		}
+		r.why = cmp.Or(r.why, why)
+	}
 	if broken := j.wholeGangs(nil, c.brokenGangs(j)); len(broken) > 0 {
 		c.startOver(j, broken)
 		set = j.wholeGangs(set, broken)
+		because(RestartGang, "")
 	}
 	grown, missed := j.states.outgrownTasks(), j.states.missedTasks()
 	switch set = j.wholeGangs(union(set, grown, missed), missed); {
 	case len(grown) > 0:
-		why = cmp.Or(why, "needs more memory than its agent has")
+		because(RestartMemory, "needs more memory than its agent has")
 	case len(missed) > 0:
-		why = cmp.Or(why, "ended for a failure that counts no more")
+		because(RestartUpstream, "ended for a failure that counts no more")
 	}
 	if stale := j.outdated(); len(stale) > 0 {
 		set = j.wholeGangs(union(set, stale), stale)
-		why = cmp.Or(why, whyOutdated)
+		because(RestartInput, whyOutdated)
 	}
-	return set, why
+	return set
 }
 
 // union joins lists of tasks into one, sorted.

@@ -272,12 +272,12 @@ func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *res
 }
 
 // storeDecision stores a batch with the row that goes with it.
-func (c *Core) storeDecision(j *job, b *Batch, drop []comms.DatasetRef, p pending) {
+func (c *Core) storeDecision(j *job, b *Batch, reason RestartReason, drop []comms.DatasetRef, p pending) {
 	if b != nil {
 		b.Given = given(j.parts)
 	}
 	row := j.rec
-	c.emit(Store{Token: c.await(p), Commit: Commit{Job: j.id, Row: &row, Batch: b, Drop: drop}, Graph: j.graph})
+	c.emit(Store{Token: c.await(p), Commit: Commit{Job: j.id, Row: &row, Batch: b, Drop: drop}, Graph: j.graph, Reason: reason})
 }
 
 func contains(sorted []dag.TaskIndex, t dag.TaskIndex) bool {

@@ -38,6 +38,7 @@ type world struct {
 	full     map[LinkID][]Send            // links that have no room, and what they would have got
 	nospace  bool
 	held     int64 // bytes that tasks needed before, 0 unknown
+	restarts []RestartReason
 	out      strings.Builder
 }
 
@@ -50,8 +51,8 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-// play replays a transcript in a new world.
-func play(t *testing.T, path string) {
+// play replays a transcript in a new world, and returns that.
+func play(t *testing.T, path string) *world {
 	w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*Kept{}, rows: map[string]AgentRecord{}, assigned: map[comms.JobID]comms.Assign{}}
 	w.start()
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -64,6 +65,7 @@ func play(t *testing.T, path string) {
 		}
 		return w.out.String()
 	})
+	return w
 }
 
 func (w *world) start() {
@@ -206,6 +208,9 @@ func (w *world) complete(a Action) {
 	case Store:
 		if k := w.kept[a.Commit.Job]; k != nil {
 			k.Apply(&a.Commit)
+		}
+		if b := a.Commit.Batch; b != nil && len(b.Reset) > 0 {
+			w.restarts = append(w.restarts, a.Reason)
 		}
 		w.step(Stored{Token: a.Token, Bytes: 10})
 	case Delete:
