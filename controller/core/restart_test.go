@@ -12,9 +12,9 @@ func TestRestartReasons(t *testing.T) {
 		"lost-agent.txt":    {RestartLost},
 		"watch-rerun.txt":   {RestartRequested},
 		"gang-begin.txt":    {RestartGang},
-		"reserve-alone.txt": {RestartMemory, RestartMemory},
+		"reserve-alone.txt": {RestartMemory, RestartMemory, RestartMemory},
 		"vain-chain.txt":    {RestartUpstream},
-		"rebuilt-rerun.txt": {RestartInput},
+		"rebuilt-rerun.txt": {RestartLost, RestartInput},
 	} {
 		if got := play(t, filepath.Join("testdata", file)).restarts; !slices.Equal(got, want) {
 			t.Errorf("%s restarts tasks because of %v, want %v", file, got, want)
