@@ -68,14 +68,17 @@ func command(signals <-chan os.Signal) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cascade-agent --join HOST[:PORT] --token TOKEN | --controller ADDRESS",
 		Short: "Run tasks on this host for a controller",
-		Long: `Runs tasks on this host for a controller: starts executors, keeps datasets in
-shared memory, spills them to disk when memory is short.
+		Long: `Run tasks on this host for a controller: start executors, keep datasets in
+shared memory, and spill them to disk when memory is short.
 
-With --join it becomes a member of the cluster whose controller is at HOST: the
-token is used once, the certificate is kept in the state folder and renews
-itself, and every later start with the same command line uses it.
+With --join the agent joins the cluster of the controller at HOST. The token is
+used once. The certificate is kept in the state folder and renews itself; every
+later start with the same command line uses it.
 
-Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
+Exit codes: 0 stopped by a signal, 2 bad input, 3 infrastructure.`,
+		Example: `  cascade-agent --join 10.0.0.1 --token cascade1.…
+  cascade-agent --join 10.0.0.1 --cpu 16 --memory 64GiB --store 32GiB
+  cascade-agent --controller ipc:///run/cascade/controller.sock`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := f.config(c.ErrOrStderr())
 			if err != nil {
@@ -87,41 +90,42 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 			return serve(cfg, f.metrics, signals)
 		},
 	}
+	c.SetUsageFunc(daemon.Usage)
 	s := c.Flags()
-	s.StringVar(&f.join, "join", "", "host of the controller, HOST or HOST:PORT: join its cluster, by TLS")
-	s.StringVar(&f.token, "token", "", "token to join with, also CASCADE_TOKEN; needed until there is a certificate")
+	s.StringVar(&f.join, "join", "", "join the cluster of the controller at `HOST[:PORT]`, by TLS")
+	s.StringVar(&f.token, "token", "", "join token, needed until there is a certificate; also CASCADE_TOKEN")
 	s.StringVar(&f.cfg.Credentials, "credentials", "", "folder of the certificate (default pki in the state folder)")
-	s.StringVar(&f.cfg.Controller, "controller", os.Getenv("CASCADE_TO"), "address of the controller, such as ipc:///run/cascade/controller.sock")
+	s.StringVar(&f.cfg.Controller, "controller", os.Getenv("CASCADE_TO"), "address of the controller, such as ipc:///run/cascade/controller.sock; also CASCADE_TO")
 	s.StringVar(&f.cfg.Name, "name", "", "name of the agent, unique in the cluster (default the host's name)")
-	s.StringVar(&f.cfg.State, "state", "", "folder of numbers, logs and spilled datasets (default cascade/agent in $XDG_STATE_HOME)")
+	s.StringVar(&f.cfg.State, "state", "", "state folder: logs, spilled datasets, certificate (default cascade/agent in $XDG_STATE_HOME)")
 	s.StringVar(&f.cfg.Runtime, "runtime", "", "folder of sockets (default run in the state folder)")
-	s.StringVar(&f.cfg.Cache, "cache", "", "folder of built environments (default cascade/environments in the user's cache)")
-	s.StringVar(&f.cfg.Plugins, "plugins", "", "folder of programs that make further kinds of environments (default cascade/plugins in the user's settings)")
-	s.StringVar(&f.cacheLimit, "cache-limit", "", "how much to keep of each kind of built environment (default 10GiB)")
-	f.network.Flags(c, "further address for clients and agents, such as tcp://10.0.0.5:20000-20100 (default with --join: this host's address towards the controller)",
-		"listen on this interface, or address of this host, by TCP", "port, or range of which the first free one is taken (default any)")
-	s.Float64Var(&f.cpu, "cpu", 0, "cores that tasks may use (default all that this process may use)")
-	s.IntVar(&f.cfg.GPUs, "gpus", 0, "devices (GPUs) that tasks may use (default those that are found, negative none)")
+	s.StringVar(&f.cfg.Cache, "cache", "", "folder of built environments (default cascade/environments in $XDG_CACHE_HOME or ~/.cache)")
+	s.StringVar(&f.cfg.Plugins, "plugins", "", "folder of environment plugins (default cascade/plugins in $XDG_CONFIG_HOME or ~/.config)")
+	s.StringVar(&f.cacheLimit, "cache-limit", "", "maximum size of each kind of built environment (default 10GiB)")
+	f.network.Flags(c, "additional listen address for clients and agents, such as tcp://10.0.0.5:20000-20100 (default with --join: this host's address towards the controller)",
+		"network interface or address of this host on which to listen by TCP", "port, or range of which the first free port is used (default any)")
+	s.Float64Var(&f.cpu, "cpu", 0, "cores that tasks may use (default all that are available to this process)")
+	s.IntVar(&f.cfg.GPUs, "gpus", 0, "number of GPUs that tasks may use (default as detected, negative none)")
 	s.IntVar(&f.cfg.GPUs, "gpu", 0, "")
-	if err := s.MarkDeprecated("gpu", "it is --gpus now, a number of whole devices"); err != nil {
+	if err := s.MarkDeprecated("gpu", "use --gpus, a number of whole GPUs"); err != nil {
 		panic(err) // it was defined just now
 	}
-	s.StringVar(&f.gpuMemory, "gpu-memory", "", "memory of each device, such as 40GiB (default what its driver says)")
-	s.StringSliceVar(&f.cfg.Show, "show-in-containers", nil, "`PATH` of this host that tasks in containers see too, such as a library of a device's driver")
-	s.StringToStringVar(&f.resources, "resource", nil, "`NAME=AMOUNT`: further resources that tasks may use, such as licence=2; a job file says how many a task takes")
-	s.StringVar(&f.memory, "memory", "", "private memory that tasks may use, such as 8GiB (default the host's less the store)")
-	s.StringVar(&f.store, "store", "", "shared memory for datasets, such as 4GiB (default 30 % of the host's)")
-	s.StringVar(&f.minFree, "min-free", "", "--min-free of a controller that has its state on the same disk (default 256MiB): spilled datasets leave twice as much free, logs and environments half as much again")
-	s.StringVar(&f.gangPorts, "gang-ports", "27000-28999", "ports that members of gangs are given, one each")
-	s.IntVar(&f.cfg.Warm, "warm", 0, "executors to start before the first task (default one per core, negative none)")
+	s.StringVar(&f.gpuMemory, "gpu-memory", "", "memory of each GPU, such as 40GiB (default as the driver reports)")
+	s.StringSliceVar(&f.cfg.Show, "show-in-containers", nil, "`PATH` of this host to mount into containers, such as a GPU driver library; repeatable")
+	s.StringToStringVar(&f.resources, "resource", nil, "custom resource that tasks may use, `NAME=AMOUNT`, such as licence=2; repeatable")
+	s.StringVar(&f.memory, "memory", "", "private memory that tasks may use, such as 8GiB (default the host's memory less --store)")
+	s.StringVar(&f.store, "store", "", "shared memory for datasets, such as 4GiB (default 30 % of the host's memory)")
+	s.StringVar(&f.minFree, "min-free", "", "free disk space to leave: logs and environments leave 1.5 times as much, spilled datasets twice; set it to --min-free of a controller on the same disk (default 256MiB)")
+	s.StringVar(&f.gangPorts, "gang-ports", "27000-28999", "port range for members of gangs, one port each")
+	s.IntVar(&f.cfg.Warm, "warm", 0, "number of executors to start before the first task (default one per core, negative none)")
 	s.DurationVar(&f.cfg.Silence, "silence", 0, daemon.SilenceHelp)
-	s.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long to wait for running tasks when told to end; those that remain run again elsewhere or later")
-	s.DurationVar(&f.cfg.ForwardAfter, "forward", 20*time.Millisecond, "how long calls of tasks wait here before other agents are asked to run them; negative: they stay")
+	s.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "time for running tasks to finish when the agent is stopped; the others run again elsewhere or later")
+	s.DurationVar(&f.cfg.ForwardAfter, "forward", 20*time.Millisecond, "how long calls of tasks wait here before they are forwarded to other agents; negative: never")
 	s.StringVar(&f.executor, "executor", "", "command line of executors, split at spaces (default this program)")
 	s.StringVar(&f.metrics, "metrics", "", daemon.MetricsHelp)
-	s.BoolVar(&f.cfg.Unfused, "no-fusion", false, "send each task to an executor by itself, when its inputs are published: slower, to look into a fault")
-	s.CountVarP(&f.verbose, "verbose", "v", "log more; twice for details")
-	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
+	s.BoolVar(&f.cfg.Unfused, "no-fusion", false, "dispatch each task separately, when its inputs are published (slower; for debugging)")
+	s.CountVarP(&f.verbose, "verbose", "v", "log more; repeat for details")
+	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP without certificates; only for benchmarks on a private network")
 	return c
 }
 

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
+	"github.com/cascade-run/cascade/cmd/internal/helptest"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/executor"
 	"github.com/cascade-run/cascade/internal/hostid"
@@ -24,6 +25,8 @@ func TestMain(m *testing.M) {
 	executor.Main()
 	goleak.VerifyTestMain(m)
 }
+
+func TestHelpPage(t *testing.T) { helptest.Check(t, command(nil)) }
 
 // controller accepts agents and tells when one has registered.
 type controller struct {

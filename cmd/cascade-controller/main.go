@@ -54,13 +54,15 @@ func command(signals <-chan os.Signal) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use:   "cascade-controller",
-		Short: "Accept jobs and give them to agents",
-		Long: `Accepts jobs, gives them to agents and keeps what happened to them. What it
-acknowledges is durable, also when the power fails. It prints the address that
-it listens on when it is ready. Other hosts reach it by TCP, which needs a
-cluster with certificates: cascade cluster init makes one.
+		Short: "Accept jobs, assign their tasks to agents, store their history",
+		Long: `Accept jobs, assign their tasks to agents, and store their history. Acknowledged
+data is durable, also after a power loss. The controller prints its address when
+it is ready. Other hosts connect by TCP, which needs a cluster with
+certificates: create one with cascade cluster init.
 
-Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
+Exit codes: 0 stopped by a signal, 2 bad input, 3 infrastructure.`,
+		Example: `  cascade-controller --listen tcp://10.0.0.1:7420
+  cascade-controller --state /var/lib/cascade --interface eth0 --metrics 9420`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := f.config(c.ErrOrStderr())
 			if err != nil {
@@ -69,31 +71,32 @@ Exit codes: 0 it was told to end, 2 bad input, 3 infrastructure.`,
 			return serve(cfg, f.metrics, c.OutOrStdout(), signals)
 		},
 	}
+	c.SetUsageFunc(daemon.Usage)
 	s := c.Flags()
-	f.network.Flags(c, "address for clients and agents, such as tcp://10.0.0.1:7420, beside the Unix socket run/controller.sock in the state folder",
-		"listen on this interface, or address of this host, by TCP", "port, or range of which the first free one is taken (default "+comms.DefaultPort+")")
+	f.network.Flags(c, "listen address for clients and agents, such as tcp://10.0.0.1:7420, in addition to the Unix socket run/controller.sock in the state folder",
+		"network interface or address of this host on which to listen by TCP", "port, or range of which the first free port is used (default "+comms.DefaultPort+")")
 	s.StringVar(&f.cfg.State, "state", "", "folder of the store and of packages (default cascade/controller in $XDG_STATE_HOME)")
 	s.StringVar(&f.cfg.Name, "name", "", "name of the controller (default controller)")
-	s.IntVar(&f.cfg.Shards, "shards", 0, "shards of a new store (default 2)")
+	s.IntVar(&f.cfg.Shards, "shards", 0, "number of shards of a new store (default 2)")
 	f.durable = cascade.PowerLoss
-	s.Var(&f.durable, "durability", "what acknowledgements survive: the crash of every process (faster), or a power loss too")
-	s.StringVar(&f.minFree, "min-free", "", "free space of the disk below which submits are refused and commits wait (default 256MiB)")
+	s.Var(&f.durable, "durability", "what acknowledged data survives: a crash of every process (faster), or also a power loss")
+	s.StringVar(&f.minFree, "min-free", "", "free disk space below which submits are refused and commits wait (default 256MiB)")
 	s.StringVar(&f.memory, "gcs-memory", "", "memory for the store's tables and caches (default 64MiB)")
-	s.DurationVar(&f.cfg.Retain.Age, "keep", 0, "delete jobs this long after their end, those submitted with --keep apart (default 720h; negative never)")
-	s.IntVar(&f.cfg.Retain.Jobs, "keep-jobs", 0, "how many ended jobs stay, at most; those that ended first go first (default 1000000; negative: all)")
-	s.StringVar(&f.bytes, "keep-bytes", "", "how many bytes of the store ended jobs take, at most (default 4GiB; all: no bound)")
-	s.DurationVar(&f.cfg.Grace, "grace", 0, "how long jobs of a lost agent wait for it when another agent could take them (default 30s)")
+	s.DurationVar(&f.cfg.Retain.Age, "keep", 0, "delete ended jobs after this time, except those submitted with --keep (default 720h; negative: never)")
+	s.IntVar(&f.cfg.Retain.Jobs, "keep-jobs", 0, "maximum number of ended jobs; the earliest are deleted first (default 1000000; negative: unlimited)")
+	s.StringVar(&f.bytes, "keep-bytes", "", "maximum size of ended jobs in the store (default 4GiB; all: unlimited)")
+	s.DurationVar(&f.cfg.Grace, "grace", 0, "time for a lost agent to reconnect before its tasks move to others (default 30s)")
 	s.DurationVar(&f.cfg.Silence, "silence", 0, daemon.SilenceHelp)
-	s.DurationVar(&f.cfg.Unclaimed, "unclaimed", 0, "how long packages that were sent ahead wait for their job (default 10m)")
+	s.DurationVar(&f.cfg.Unclaimed, "unclaimed", 0, "how long uploaded packages wait for their job before they are deleted (default 10m)")
 	s.StringVar(&f.metrics, "metrics", "", daemon.MetricsHelp)
-	s.Int64Var(&f.cfg.Network, "network", 0, "bits per second between hosts of which nothing was measured, with which jobs are planned (default what was measured between others, else 10 Gbit/s)")
-	s.BoolVar(&f.cfg.Spread, "spread", true, "run jobs that gain by it on several agents at once; false: each on one")
-	s.DurationVar(&f.cfg.Steal, "steal", 10*time.Millisecond, "with --spread, an idle agent takes work that another has not begun where that saves at least so much; 0: never")
+	s.Int64Var(&f.cfg.Network, "network", 0, "planned bandwidth in `bits` per second between hosts without measurements (default as measured between others, else 10 Gbit/s)")
+	s.BoolVar(&f.cfg.Spread, "spread", true, "run a job on several agents if it gains by that; false: each job on one agent")
+	s.DurationVar(&f.cfg.Steal, "steal", 10*time.Millisecond, "with --spread: minimum saving for which an idle agent steals ready tasks of another; 0: never")
 	s.CountVarP(&f.verbose, "verbose", "v", "log more")
-	s.StringVar(&f.cfg.Audit, "audit", "", "file for who asked for what, one line of JSON each (default audit.log in the state folder; none: no such file)")
-	s.StringVar(&f.lateHook, "late-hook", "", "program to run when a job is predicted to miss a deadline, with CASCADE_JOB, CASCADE_JOB_NAME, CASCADE_TENANT and CASCADE_LATE set, or an http or https address to which an object with job, name, owner and late is posted (default none)")
-	s.DurationVar(&f.cfg.CertificateLife, "certificate-life", 0, "how long certificates of agents and clients last; they renew themselves (default 168h for agents, 720h for clients)")
-	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
+	s.StringVar(&f.cfg.Audit, "audit", "", "audit log `file` (JSON lines) (default audit.log in the state folder; none: no audit log)")
+	s.StringVar(&f.lateHook, "late-hook", "", "program to run, or http(s) URL to post to, when a job is predicted to miss a deadline; the program gets CASCADE_JOB, CASCADE_JOB_NAME, CASCADE_TENANT and CASCADE_LATE, the URL a JSON object with job, name, tenant and late (default none)")
+	s.DurationVar(&f.cfg.CertificateLife, "certificate-life", 0, "validity of the certificates of agents and clients, which renew themselves (default 168h for agents, 720h for clients)")
+	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP without certificates; only for benchmarks on a private network")
 	return c
 }
 

@@ -10,8 +10,11 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
+	"github.com/cascade-run/cascade/cmd/internal/helptest"
 	"github.com/cascade-run/cascade/comms"
 )
+
+func TestHelpPage(t *testing.T) { helptest.Check(t, command(nil)) }
 
 func TestBadInput(t *testing.T) {
 	for _, c := range []struct {

@@ -1,5 +1,5 @@
-// Command cascade-executor runs commands for an agent that has no Go functions of
-// its own to offer. Agents start it; it is of no use by hand.
+// Command cascade-executor runs commands for an agent without Go functions of its
+// own. Agents start it; it is not for use by hand.
 package main
 
 import (
@@ -11,6 +11,6 @@ import (
 
 func main() {
 	executor.Main()
-	fmt.Fprintf(os.Stderr, "cascade-executor is started by cascade-agent, which tells it where to connect in %s.\n", executor.EnvAddr)
+	fmt.Fprintf(os.Stderr, "cascade-executor: do not start it by hand: cascade-agent starts it and sets %s.\n", executor.EnvAddr)
 	os.Exit(2)
 }

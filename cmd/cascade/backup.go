@@ -16,12 +16,12 @@ import (
 func (a *app) clusterBackupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Write the controller's store and the authority's key to a file",
-		Long: `Writes jobs, lineage, profiles, members and tokens as they are at one moment, and the
-key of the cluster's authority: keep FILE as safe as the state folder. It works on
-the controller's host, beside a controller that runs and without one. Bytes of
-datasets are the agents' and not in it: what is still needed of them is computed
-again if it is lost.`,
+		Short: "Back up the controller: its store and the authority's key",
+		Long: `Write jobs, lineage, profiles, members and tokens as of one moment, and the key
+of the cluster's authority, to FILE. Protect FILE like the state folder. The
+command works on the controller's host, with or without a running controller.
+Bytes of datasets belong to agents and are not included; if they are lost and
+still needed, they are recomputed.`,
 		Example: "  cascade cluster backup /backup/cascade.$(date +%F)",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -58,11 +58,11 @@ again if it is lost.`,
 func (a *app) clusterRestoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Make a controller's state folder out of a backup",
-		Long: `Makes the store and the authority out of a backup, in a state folder that has none.
-The controller that starts on it goes on with the jobs as they were; agents that
-live tell it what they have, and what has ended since the backup is done again as
-far as it is needed.`,
+		Short: "Restore a controller's state folder from a backup",
+		Long: `Create the store and the authority from a backup, in a state folder that has
+none. The controller that starts on it resumes the jobs as they were. Running
+agents report what they have; tasks that ended after the backup run again if
+their results are still needed and gone.`,
 		Example: "  cascade cluster restore /backup/cascade.2026-11-21 --state /var/lib/cascade",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

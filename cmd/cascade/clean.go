@@ -15,12 +15,14 @@ func (a *app) cleanCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "clean",
 		Short: "Remove what a killed run or daemon left behind",
-		Long: `Clean ends the processes and removes the shared memory and sockets that a killed
-cascade run, cascade-agent or cascade-controller left, and says what it did. It
-knows them by what they wrote into the state folder that --state names, and
-touches nothing else. Jobs and results stay, and the next run goes on with them.
-With --all they go, too; the keys of a cluster and its members (pki) and the audit
-log (audit.log) are kept even then: remove the folder to be rid of these.`,
+		Long: `End the processes and remove the shared memory and sockets that a killed cascade
+run, cascade-agent or cascade-controller left behind, and report what was done.
+They are recorded in the state folder that --state names; nothing else is
+touched. Jobs and results stay, and the next run resumes them.
+
+With --all jobs and results are removed as well. The keys of a cluster and its
+members (pki) and the audit log (audit.log) stay even then: remove the folder to
+delete them.`,
 		Example: "  cascade clean\n  cascade clean --state /var/lib/cascade-agent --force",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -40,8 +42,8 @@ log (audit.log) are kept even then: remove the folder to be rid of these.`,
 			return err
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "end a living owner, and its tasks, first")
-	c.Flags().BoolVar(&all, "all", false, "remove the state as well: jobs, logs and results, but no keys and no audit log")
+	c.Flags().BoolVar(&force, "force", false, "first stop a process that is using the folder, and its tasks")
+	c.Flags().BoolVar(&all, "all", false, "also remove jobs, logs and results, but not keys and the audit log")
 	return c
 }
 

@@ -22,15 +22,15 @@ import (
 func (a *app) clusterCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cluster",
-		Short: "Make a cluster of hosts, and say who may be in it",
-		Long: `Hosts and people become members of a cluster by tokens, and prove themselves by
-certificates of the cluster's own authority. What is asked of a controller that
-runs on this host goes over its Unix socket: of the state folder that --state
-names, unless --to names another controller.`,
-		Example: `  cascade cluster init                                   # where the controller is to run
+		Short: "Create a cluster, and manage its members and agents",
+		Long: `Create a cluster, and manage its members and agents. Hosts and people join with
+tokens and authenticate with certificates of the cluster's own authority. On the
+controller's host these commands use its Unix socket, in the state folder that
+--state names; elsewhere name the cluster with --to.`,
+		Example: `  cascade cluster init --name hpc              # on the host of the controller
   cascade-controller --listen tcp://10.0.0.1:7420
-  cascade-agent --join 10.0.0.1 --token cascade1.…       # on every host
-  cascade cluster user anna --role submit                # prints what anna has to type`,
+  cascade-agent --join 10.0.0.1 --token cascade1.…       # on every other host
+  cascade cluster user anna --role submit      # prints the command for anna`,
 		Args: known,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -72,11 +72,11 @@ func (a *app) clusterInitCommand() *cobra.Command {
 	var cfg controller.Founding
 	c := &cobra.Command{
 		Use:   "init",
-		Short: "Make the authority of a new cluster, and the first token",
-		Long: `Makes the key and certificate of the cluster's authority in the state folder of a
-controller that does not run yet, and a token with which its hosts join. The
-name is what --to takes on this host from now on.`,
-		Example: "  cascade cluster init\n  cascade cluster init --state /var/lib/cascade --name hpc --uses 100",
+		Short: "Create a cluster: its authority and the first join token",
+		Long: `Create the key and certificate of the cluster's authority in the state folder of
+a controller that is not running yet, and print a token with which hosts join.
+From now on --to on this host accepts the cluster's name.`,
+		Example: "  cascade cluster init --name hpc\n  cascade cluster init --state /var/lib/cascade --name hpc --uses 100",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			var err error
@@ -109,9 +109,9 @@ The token admits %s until %s.
 	}
 	f := c.Flags()
 	f.StringVar(&cfg.Name, "name", "cascade", "name of the cluster")
-	f.IntVar(&cfg.Uses, "uses", 32, "how many hosts may join with the token")
-	f.DurationVar(&cfg.Life, "for", 24*time.Hour, "how long the token is good")
-	f.IntVar(&cfg.Shards, "shards", 0, "shards of the store (default 2)")
+	f.IntVar(&cfg.Uses, "uses", 32, "number of hosts that the token admits")
+	f.DurationVar(&cfg.Life, "for", 24*time.Hour, "validity of the token")
+	f.IntVar(&cfg.Shards, "shards", 0, "number of shards of the store (default 2)")
 	return c
 }
 
@@ -159,20 +159,20 @@ func (a *app) clusterTokenCommand() *cobra.Command {
 	var life time.Duration
 	c := &cobra.Command{
 		Use:   "token",
-		Short: "Make a token with which hosts join",
-		Long: `Makes a token and prints it, and on standard error for how many and until when it
-is good. One that names nobody admits no host under the name
-of a member; one that names a host replaces that host, whose certificate is
-revoked then.`,
+		Short: "Create a join token for hosts",
+		Long: `Create a join token and print it. Standard error says how many hosts it admits
+and until when. A token without --name admits no host under the name of an
+existing member. A token with --name replaces that host: its certificate is
+revoked when the token is used.`,
 		Example: "  cascade cluster token --uses 8 --for 2h\n  cascade cluster token --name node7",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.invite(c.Context(), o, life, "") },
 	}
 	f := c.Flags()
-	f.StringVar(&o.Role, "role", "agent", "of who joins: agent, admin, submit or observe")
-	f.StringVar(&o.Name, "name", "", "of who joins (default: who joins chooses one)")
-	f.IntVar(&o.Uses, "uses", 1, "how many may join with it")
-	f.DurationVar(&life, "for", time.Hour, "how long it is good")
+	f.StringVar(&o.Role, "role", "agent", "role granted by the token: agent, admin, submit or observe")
+	f.StringVar(&o.Name, "name", "", "member name (default: chosen at join)")
+	f.IntVar(&o.Uses, "uses", 1, "number of members that the token admits")
+	f.DurationVar(&life, "for", time.Hour, "validity of the token")
 	return c
 }
 
@@ -181,10 +181,10 @@ func (a *app) clusterUserCommand() *cobra.Command {
 	var life time.Duration
 	c := &cobra.Command{
 		Use:   "user NAME",
-		Short: "Let a person into the cluster",
-		Long: `Makes a token for one person and prints what to type with it. An observer may look
-at jobs and results, a submitter also submit jobs and steer those that are his
-or hers, an admin everything.`,
+		Short: "Create a join token for a person",
+		Long: `Create a join token for one person and print the command that uses it. The role
+observe reads jobs and results; submit also submits jobs and controls its own;
+admin may do everything.`,
 		Example: "  cascade cluster user anna\n  cascade cluster user ben --role observe",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -195,8 +195,8 @@ or hers, an admin everything.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.Role, "role", "submit", "observe, submit or admin")
-	f.DurationVar(&life, "for", 24*time.Hour, "how long the token is good")
+	f.StringVar(&o.Role, "role", "submit", "role of the person: observe, submit or admin")
+	f.DurationVar(&life, "for", 24*time.Hour, "validity of the token")
 	return c
 }
 
@@ -204,11 +204,11 @@ func (a *app) clusterJoinCommand() *cobra.Command {
 	var token, name string
 	c := &cobra.Command{
 		Use:   "join HOST[:PORT] --token TOKEN",
-		Short: "Become a member of a cluster, as a person",
-		Long: `Makes a key, has it certified by the cluster's authority, and keeps both in the
-folder cascade/clusters in $XDG_CONFIG_HOME (~/.config). Then --to takes the
-address, or the cluster's name. The certificate renews itself when it is used;
-it ends when it is not used for 30 days. (Hosts join by cascade-agent --join.)`,
+		Short: "Join a cluster as a person",
+		Long: `Create a key, have it certified by the cluster's authority, and keep both in
+cascade/clusters in $XDG_CONFIG_HOME (~/.config). Afterwards --to accepts the
+address and the cluster's name. The certificate renews itself when it is used,
+and expires after 30 days without use. Hosts join with cascade-agent --join.`,
 		Example: "  cascade cluster join head.example.org --token cascade1.…\n  cascade status --to head.example.org",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -238,16 +238,17 @@ it ends when it is not used for 30 days. (Hosts join by cascade-agent --join.)`,
 			return err
 		},
 	}
-	c.Flags().StringVar(&token, "token", "", "the token, also CASCADE_TOKEN")
-	c.Flags().StringVar(&name, "name", "", "your name in the cluster, which the token must be for (default your user's)")
+	c.Flags().StringVar(&token, "token", "", "join token; also CASCADE_TOKEN")
+	c.Flags().StringVar(&name, "name", "", "your name in the cluster, as in the token (default your user name)")
 	return c
 }
 
 func (a *app) clusterMembersCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "members",
-		Short: "List who may be in the cluster, by certificate",
-		Args:  cobra.NoArgs,
+		Use:     "members",
+		Short:   "List the members of the cluster and their certificates",
+		Example: "  cascade cluster members\n  cascade cluster members --to hpc --json",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.head(c.Context(), func(client *cascade.Client) error {
 				rows, err := cascade.Rows[comms.MemberRow](c.Context(), client, comms.QueryMembers, comms.JobID{}, "")
@@ -262,9 +263,10 @@ func (a *app) clusterMembersCommand() *cobra.Command {
 
 func (a *app) clusterTokensCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "tokens",
-		Short: "List the tokens that are good for somebody",
-		Args:  cobra.NoArgs,
+		Use:     "tokens",
+		Short:   "List valid join tokens",
+		Example: "  cascade cluster tokens",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.head(c.Context(), func(client *cascade.Client) error {
 				rows, err := cascade.Rows[comms.TokenRow](c.Context(), client, comms.QueryTokens, comms.JobID{}, "")
@@ -282,13 +284,14 @@ func (a *app) clusterDrainCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:   "drain AGENT",
-		Short: "Have an agent leave: others take its work and its datasets, then it ends",
-		Long: `What the agent has not begun goes to others at once. What only it has of datasets
-that are still needed moves to others. What runs there may end, as long as the
-grace says; what does not runs again elsewhere. Then the agent ends. SIGTERM to
-its process does the same.`,
-		Example: "  cascade cluster drain node7\n  cascade cluster drain node7 --grace 5m --reason \"new kernel\"",
-		Args:    cobra.ExactArgs(1),
+		Short: "Drain an agent: move its tasks and datasets, then stop it",
+		Long: `Drain an agent. Its pending tasks move to other agents at once, and datasets
+that only it has and that are still needed are copied to others. Running tasks
+may finish within the grace; those that do not run again elsewhere. Then the
+agent stops. SIGTERM to its process does the same.`,
+		Example: `  cascade cluster drain node7
+  cascade cluster drain node7 --grace 5m --reason "new kernel"`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if grace < 0 {
 				return badInputf("drain: --grace %v: it cannot be negative", grace)
@@ -305,8 +308,8 @@ its process does the same.`,
 			})
 		},
 	}
-	c.Flags().DurationVar(&grace, "grace", 0, "how long what runs there may take to end (default: the agent's own --drain)")
-	c.Flags().StringVar(&reason, "reason", "", "why, for the logs")
+	c.Flags().DurationVar(&grace, "grace", 0, "time for running tasks to finish (default: --drain of the agent)")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the logs")
 	return c
 }
 
@@ -314,11 +317,13 @@ func (a *app) clusterRevokeCommand() *cobra.Command {
 	var role, serial string
 	c := &cobra.Command{
 		Use:   "revoke [NAME]",
-		Short: "End memberships: certificates are refused and links closed from now on",
-		Long: `Ends the memberships of a role and name, and voids the tokens for it; or the one
-certificate or token with a serial number, as members and tokens list them.`,
-		Example: "  cascade cluster revoke node7\n  cascade cluster revoke anna --role submit\n  cascade cluster revoke --serial 5d1f…",
-		Args:    cobra.MaximumNArgs(1),
+		Short: "Revoke memberships: refuse certificates and close links",
+		Long: `Revoke the memberships of a role and name, and void the tokens for it; or with
+--serial one certificate or token, as members and tokens list them.`,
+		Example: `  cascade cluster revoke node7
+  cascade cluster revoke anna --role submit
+  cascade cluster revoke --serial 5d1f…`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			name := ""
 			if len(args) == 1 {
@@ -343,15 +348,16 @@ certificate or token with a serial number, as members and tokens list them.`,
 		},
 	}
 	c.Flags().StringVar(&role, "role", "agent", "role of the member: agent, admin, submit or observe")
-	c.Flags().StringVar(&serial, "serial", "", "serial number of one certificate, or identifier of one token")
+	c.Flags().StringVar(&serial, "serial", "", "serial number of one certificate, or ID of one token")
 	return c
 }
 
 func (a *app) clusterRenewCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "renew",
-		Short: "Renew your certificate now, which otherwise happens by itself",
-		Args:  cobra.NoArgs,
+		Use:     "renew",
+		Short:   "Renew your certificate now instead of automatically",
+		Example: "  cascade cluster renew --to hpc",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if a.to == "" {
 				return badInputf("renew: say which cluster (--to)")

@@ -15,13 +15,13 @@ import (
 func (a *app) connectCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "connect [FOLDER] --to CLUSTER",
-		Short: "Give local programs that speak plain ZeroMQ a way into a cluster",
-		Long: `Opens Unix sockets for programs of this user, such as Python with pyzmq, which has
-no TLS: controller.sock, and agent-NAME.sock for every agent. What goes through
-them reaches the cluster by TLS, with your certificate and role. It prints the
-address of the controller's socket when that is ready, and ends when it is
-interrupted. FOLDER gets mode 0700; the default is in $XDG_RUNTIME_DIR, else in
-/tmp/cascade-UID.`,
+		Short: "Open local sockets to a cluster for plain ZeroMQ programs",
+		Long: `Open Unix sockets for programs of this user that have no TLS, such as Python
+with pyzmq: controller.sock, and agent-NAME.sock for every agent. Their traffic
+reaches the cluster by TLS with your certificate and role. The command prints
+the address of the controller's socket when it is ready, and serves until it is
+interrupted. FOLDER gets mode 0700; the default is a folder in $XDG_RUNTIME_DIR,
+else in /tmp/cascade-UID.`,
 		Example: "  cascade connect --to hpc\n  cascade connect ./sockets --to head.example.org",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -29,14 +29,17 @@ func (a *app) logsCommand() *cobra.Command {
 	var follow, all, raw bool
 	c := &cobra.Command{
 		Use:   "logs JOB [TASK]",
-		Short: "Print what a task wrote",
-		Long: `Print what a task wrote to its standard output and error. Of several tasks each
-line begins with the task's name, and those that failed come first. On a terminal
-control characters are shown as escapes, such as \u001b; --raw writes them as they
-are. ` + taskHelp + `
-` + jobHelp,
-		Example: "  cascade logs last map\n  cascade logs last spread\n  cascade logs last model --follow",
-		Args:    cobra.RangeArgs(1, 2),
+		Short: "Print the output and error streams of tasks",
+		Long: `Print what tasks wrote to standard output and standard error. With several tasks
+each line begins with the task's name, and failed tasks come first. On a
+terminal control characters are shown as escapes, such as \u001b; --raw prints
+them unchanged.
+
+` + taskHelp + "\n" + jobHelp,
+		Example: `  cascade logs last map
+  cascade logs last spread
+  cascade logs last model --follow`,
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
 				l := &logs{a: a, name: append(args, "")[1], most: logTasks, offsets: map[string]uint64{}, writers: map[string]io.Writer{}, to: a.bytes()}
@@ -50,9 +53,9 @@ are. ` + taskHelp + `
 			})
 		},
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the task has ended")
-	c.Flags().BoolVar(&raw, "raw", false, "write control characters as they are, also to a terminal")
-	c.Flags().BoolVar(&all, "all", false, fmt.Sprintf("of more than %d tasks too", logTasks))
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the log until the task ends")
+	c.Flags().BoolVar(&raw, "raw", false, "print control characters unchanged, also to a terminal")
+	c.Flags().BoolVar(&all, "all", false, fmt.Sprintf("print the logs of more than %d tasks", logTasks))
 	return c
 }
 
@@ -194,13 +197,20 @@ func (a *app) getCommand() *cobra.Command {
 	var value bool
 	c := &cobra.Command{
 		Use:   "get JOB TASK.OUTPUT",
-		Short: "Write what a task made to standard output or a file",
-		Long: `Write a dataset to standard output or to a file, as outputs: and commands have it:
-text and bytes as they are; an array as its numbers, little-endian, row by row
-(cascade ls datasets tells dtype and shape, as does --json here); other values,
-such as structs, dicts and lists, as JSON. The datasets of a family or a series go
-to a folder: spread.mean, spread[*,500].mean, or decode.field[*]. With --value all
-are printed as JSON for people, as on a terminal. ` + jobHelp,
+		Short: "Write an output of a task to standard output or a file",
+		Long: `Write a dataset to standard output or to a file, in the form that commands and
+outputs: receive:
+
+- text and bytes: unchanged
+- arrays: their numbers, little-endian, row by row; cascade ls datasets and
+  --json show dtype and shape
+- other values (structs, dicts, lists): JSON
+
+The datasets of a family or series are written to a folder: spread.mean,
+spread[*,500].mean, or decode.field[*]. With --value, and on a terminal, values
+are printed as JSON for people.
+
+` + jobHelp,
 		Example: `  cascade get last map.page > map.png
   cascade get last decode.field[2] > field.raw
   cascade get last spread.mean -o means/`,
@@ -218,8 +228,8 @@ are printed as JSON for people, as on a terminal. ` + jobHelp,
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "write to this file, or into this folder when it ends in a slash")
-	c.Flags().BoolVar(&value, "value", false, "print what the bytes stand for, as JSON; of a megabyte at most")
+	c.Flags().StringVarP(&output, "output", "o", "", "output `file`, or a folder if it ends in a slash")
+	c.Flags().BoolVar(&value, "value", false, "print decoded values as JSON, at most 1 MB")
 	return c
 }
 

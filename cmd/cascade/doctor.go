@@ -18,10 +18,10 @@ func (a *app) doctorCommand() *cobra.Command {
 	var iface, port string
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look whether this host is fit, and say how to mend what is not",
-		Long: `Looks at shared memory, disk, limits, cgroups, clock, network, and the programs that
-environments are built with. Each line is ok, warn (something is missing that some
-jobs need) or fail (nothing runs, or not for long); the exit code is 3 when one
+		Short: "Check this host and suggest fixes",
+		Long: `Check shared memory, disk, limits, cgroups, clock, network, and the programs
+that build environments. Each line is ok, warn (something is missing that some
+jobs need) or fail (no job runs, or not for long). The exit code is 3 if a check
 fails. Nothing is changed.`,
 		Example: "  cascade doctor\n  cascade doctor --interface ib0 --json",
 		Args:    cobra.NoArgs,
@@ -55,7 +55,7 @@ fails. Nothing is changed.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&iface, "interface", "", "interface, or address of this host, that is to be used (default any)")
-	c.Flags().StringVar(&port, "port", comms.DefaultPort, "port that a controller would listen on")
+	c.Flags().StringVar(&iface, "interface", "", "network interface or address of this host to check (default any)")
+	c.Flags().StringVar(&port, "port", comms.DefaultPort, "port on which a controller would listen")
 	return c
 }

@@ -30,16 +30,17 @@ func (a *app) envCommand() *cobra.Command {
 	var f envFlags
 	c := &cobra.Command{
 		Use:   "env",
-		Short: "List, show or remove the environments that were built on this host",
-		Long: `Env shows what was built for tasks on this host, and removes what is not needed
-any more. An environment of a job is made of several entries: its requirements,
-the base below them, its modules. What an agent uses is never removed; agents
-remove by themselves what was used longest ago, beyond their limits.`,
-		Args: known,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		Short: "List, show or remove environments built on this host",
+		Long: `List, show or remove environments built on this host. An environment of a job
+consists of several entries: its requirements, the base below them, its modules.
+Entries in use by an agent are never removed. Agents remove the least recently
+used entries beyond their limits.`,
+		Example: "  cascade env ls\n  cascade env prune --keep 5GiB",
+		Args:    known,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.PersistentFlags().StringVar(&f.cache, "cache", "", "folder of built environments (default cascade/environments in the user's cache)")
-	c.PersistentFlags().StringVar(&f.plugins, "plugins", "", "folder of programs that make further kinds of environments (default cascade/plugins in the user's settings)")
+	c.PersistentFlags().StringVar(&f.cache, "cache", "", "folder of built environments (default cascade/environments in $XDG_CACHE_HOME or ~/.cache)")
+	c.PersistentFlags().StringVar(&f.plugins, "plugins", "", "folder of environment plugins (default cascade/plugins in $XDG_CONFIG_HOME or ~/.config)")
 	c.AddCommand(a.envListCommand(&f), a.envShowCommand(&f), a.envPruneCommand(&f))
 	return c
 }
@@ -55,9 +56,10 @@ type envRow struct {
 
 func (a *app) envListCommand(f *envFlags) *cobra.Command {
 	return &cobra.Command{
-		Use:   "ls",
-		Short: "List what was built, what was used last first",
-		Args:  cobra.NoArgs,
+		Use:     "ls",
+		Short:   "List built environments, most recently used first",
+		Example: "  cascade env ls",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			all, err := f.list()
 			if err != nil {
@@ -84,7 +86,7 @@ func short(key string) string { return key[:min(len(key), 12)] }
 func (a *app) envShowCommand(f *envFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "show ID",
-		Short:   "Show what one entry holds: what was asked for and which versions were installed",
+		Short:   "Show one entry: what was requested, which versions are installed",
 		Example: "  cascade env show python-1c4be7bdcbe2",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -137,12 +139,14 @@ func (a *app) envPruneCommand(f *envFlags) *cobra.Command {
 	var age time.Duration
 	c := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove what no agent uses, all of it or the oldest",
-		Long: `Prune removes what was built on this host and is not in use, and says what a
-replay of earlier jobs will miss. Files of packages are hard links to uv's own
-cache: uv cache prune frees those.`,
-		Example: "  cascade env prune\n  cascade env prune --keep 5GiB\n  cascade env prune --age 720h",
-		Args:    cobra.NoArgs,
+		Short: "Remove environments that no agent uses: all, or the oldest",
+		Long: `Remove environments that were built on this host and are not in use, and print
+what a replay of earlier jobs will miss. Files of packages are hard links to
+uv's own cache: uv cache prune frees those.`,
+		Example: `  cascade env prune
+  cascade env prune --keep 5GiB
+  cascade env prune --age 720h`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			limits := runtimeenv.Limits{Bytes: -1, Count: math.MaxInt, Age: math.MaxInt64}
 			if keep != "" {
@@ -175,8 +179,8 @@ cache: uv cache prune frees those.`,
 			return err
 		},
 	}
-	c.Flags().StringVar(&keep, "keep", "", "how much of each kind to keep, such as 5GiB (default nothing)")
-	c.Flags().DurationVar(&age, "age", 0, "remove only what was not used for this long, such as 720h")
+	c.Flags().StringVar(&keep, "keep", "", "size to keep of each kind, such as 5GiB (default nothing)")
+	c.Flags().DurationVar(&age, "age", 0, "remove only entries unused for this long, such as 720h")
 	return c
 }
 

@@ -71,10 +71,13 @@ const notThere = "not there yet"
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain JOB TASK",
-		Short: "Say why a task runs where and when it does, or what it waits for",
-		Long: `Say where a task runs, which input was the last to come, how long it waited for a
-place, and what the plan says of it; or why it has not started, and for what it
-waits: other tasks, a place, its environment. TASK is one task, such as spread[2,500]. ` + jobHelp,
+		Short: "Explain why a task runs where and when it does, or waits",
+		Long: `Show where a task runs, which input arrived last, how long the task waited for
+free resources, and what the plan says about it. For a task that has not
+started, show what it waits for: other tasks, free resources, its environment.
+TASK is one task, such as spread[2,500].
+
+` + jobHelp,
 		Example: "  cascade explain last spread[2]",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade/cmd/internal/daemon"
 )
 
 // section is a part of the overview of commands.
@@ -17,11 +19,11 @@ type section struct {
 func (a *app) sections() []section {
 	return []section{
 		{"First steps", []*cobra.Command{a.validateCommand(), a.runCommand(), a.statusCommand(), a.getCommand(), a.logsCommand(), a.doctorCommand()}},
-		{"Understand a job", []*cobra.Command{a.explainCommand(), a.storyCommand(), a.lsCommand(), a.graphCommand(), a.timelineCommand(), a.reportCommand()}},
-		{"Change its course", []*cobra.Command{a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.replayCommand(), a.forgetCommand()}},
+		{"Inspect a job", []*cobra.Command{a.explainCommand(), a.storyCommand(), a.lsCommand(), a.graphCommand(), a.timelineCommand(), a.reportCommand()}},
+		{"Control a job", []*cobra.Command{a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.replayCommand(), a.forgetCommand()}},
 		{"Write and plan jobs", []*cobra.Command{a.schemaCommand(), a.importCommand(), a.planCommand(), a.profileCommand()}},
-		{"Use and make a cluster", []*cobra.Command{a.submitCommand(), a.connectCommand(), a.clusterCommand()}},
-		{"Look after this host", []*cobra.Command{a.envCommand(), a.cleanCommand(), a.perfCommand(), a.versionCommand()}},
+		{"Clusters", []*cobra.Command{a.submitCommand(), a.connectCommand(), a.clusterCommand()}},
+		{"This host", []*cobra.Command{a.envCommand(), a.cleanCommand(), a.perfCommand(), a.versionCommand()}},
 	}
 }
 
@@ -35,7 +37,7 @@ func overview(root *cobra.Command, sections []section) string {
 			width, listed[c] = max(width, len(c.Name())), true
 		}
 	}
-	besides := section{title: "Besides"}
+	besides := section{title: "Other"}
 	for _, c := range root.Commands() { // those that cobra adds
 		if !listed[c] && !c.Hidden {
 			width, besides.commands = max(width, len(c.Name())), append(besides.commands, c)
@@ -50,6 +52,6 @@ func overview(root *cobra.Command, sections []section) string {
 			fmt.Fprintf(&b, "  %-*s  %s\n", width, c.Name(), c.Short)
 		}
 	}
-	fmt.Fprintf(&b, "\nFlags of all commands:\n%s\n%s COMMAND --help tells all about a command.\n", root.LocalFlags().FlagUsages(), root.Name())
+	fmt.Fprintf(&b, "\nGlobal flags:\n%s\nUse \"%s COMMAND --help\" for more information about a command.\n", root.LocalFlags().FlagUsagesWrapped(daemon.HelpWidth), root.Name())
 	return b.String()
 }

@@ -17,7 +17,7 @@ import (
 func (a *app) importCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "import",
-		Short:   "Make a job of what another system recorded",
+		Short:   "Import a recorded workflow of another system as a job",
 		Example: "  cascade import wfformat montage.json -o job.yaml --profile job.profile.json",
 		Args:    a.recording,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -39,14 +39,15 @@ func (a *app) importWfFormatCommand() *cobra.Command {
 	var job, profile, most string
 	c := &cobra.Command{
 		Use:   "wfformat FILE",
-		Short: "Make a job and a profile of a workflow that was recorded in WfFormat",
-		Long: `Make a job of a workflow that was recorded in WfFormat 1.4, 1.5 or 1.6: the same
-graph with sleep and truncate in place of its programs, which takes the recorded
-time and writes the recorded sizes. Both are scaled by the job's parameters
-time_scale, byte_scale and max_bytes, whose defaults the flags set. The profile
-holds what the tasks take with these defaults: cascade plan job.yaml --profile FILE.`,
+		Short: "Import a WfFormat recording as a job and a profile",
+		Long: `Create a job from a workflow recorded in WfFormat 1.4, 1.5 or 1.6. The job has
+the same graph. Its programs are replaced by sleep and truncate, which take the
+recorded time and write the recorded sizes. The parameters time_scale,
+byte_scale and max_bytes of the job scale both; the flags set their defaults.
+The profile holds the cost of the tasks with these defaults: use it with cascade
+plan job.yaml --profile FILE.`,
 		Example: `  cascade import wfformat montage.json -o job.yaml --profile job.profile.json
-  cascade import wfformat montage.json -o job.yaml --time-scale 0.01 --byte-scale 0.1
+  cascade import wfformat montage.json -o job.yaml --time-scale 0.01
   cascade plan job.yaml --profile job.profile.json --cpu 16`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -61,12 +62,12 @@ holds what the tasks take with these defaults: cascade plan job.yaml --profile F
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&job, "output", "o", "-", "job file to write, - is standard output")
+	f.StringVarP(&job, "output", "o", "-", "job file to write; - is standard output")
 	f.StringVar(&profile, "profile", "", "profile file to write")
 	f.Float64Var(&opt.TimeScale, "time-scale", opt.TimeScale, "factor for recorded durations")
 	f.Float64Var(&opt.ByteScale, "byte-scale", opt.ByteScale, "factor for recorded sizes and memory")
-	f.StringVar(&most, "max-bytes", "", "largest size of a file, after scaling, such as 64MiB")
-	f.BoolVar(&opt.Inputs, "inputs", false, "make also the files that no task writes, by a task each")
+	f.StringVar(&most, "max-bytes", "", "maximum size of a file after scaling, such as 64MiB")
+	f.BoolVar(&opt.Inputs, "inputs", false, "also create the files that no task writes, each by a task")
 	return c
 }
 

@@ -76,7 +76,8 @@ func (a *app) withJob(ctx context.Context, name string, f func(*cascade.Client, 
 	})
 }
 
-const jobHelp = "JOB is an ID, its beginning or end, a job's name (the newest of that name), or last."
+const jobHelp = `JOB is an ID, the beginning or end of an ID, a job name (the newest job of that
+name), or last.`
 
 // statusJobs is how many jobs status lists unless --all is given.
 const statusJobs = 20
@@ -84,9 +85,12 @@ const statusJobs = 20
 func (a *app) statusCommand() *cobra.Command {
 	var watch, all bool
 	c := &cobra.Command{
-		Use:     "status [JOB]",
-		Short:   "Show how a job stands, or the newest jobs",
-		Long:    "Show how a job stands, or the newest jobs. " + jobHelp,
+		Use:   "status [JOB]",
+		Short: "Show the progress of a job, or the newest jobs",
+		Long: `Show the progress of a job, or without JOB the newest jobs. --watch follows the
+job until it ends.
+
+` + jobHelp,
 		Example: "  cascade status\n  cascade status last --watch",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -115,7 +119,7 @@ func (a *app) statusCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on until the job has ended")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "follow the job until it ends")
 	c.Flags().BoolVar(&all, "all", false, fmt.Sprintf("list all jobs, not only the newest %d", statusJobs))
 	return c
 }
@@ -199,20 +203,22 @@ func (a *app) listJobs(ctx context.Context, client *cascade.Client, most int) er
 
 func (a *app) lsCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "ls",
-		Short:   "List jobs, tasks, datasets, agents or environments",
-		Example: "  cascade ls jobs\n  cascade ls tasks last --json",
-		Args:    known,
-		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+		Use:   "ls",
+		Short: "List jobs, tasks, datasets, agents or environments",
+		Example: `  cascade ls jobs
+  cascade ls tasks last --json
+  cascade ls agents --to hpc`,
+		Args: known,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	jobs := &cobra.Command{
-		Use: "jobs", Short: "List jobs", Args: cobra.NoArgs,
+		Use: "jobs", Short: "List jobs", Example: "  cascade ls jobs\n  cascade ls jobs --to hpc --json", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.withJobs(c.Context(), func(client *cascade.Client) error { return a.listJobs(c.Context(), client, 0) })
 		},
 	}
 	agents := &cobra.Command{
-		Use: "agents", Short: "List agents and what their hosts have", Args: cobra.NoArgs,
+		Use: "agents", Short: "List agents and the resources of their hosts", Example: "  cascade ls agents --to hpc", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.withJobs(c.Context(), func(client *cascade.Client) error {
 				return a.listAgents(c.Context(), client)
@@ -220,11 +226,11 @@ func (a *app) lsCommand() *cobra.Command {
 		},
 	}
 	c.AddCommand(jobs, agents,
-		listCommand[comms.TaskRow](a, "tasks", "List a job's tasks", comms.QueryTasks,
+		listCommand[comms.TaskRow](a, "tasks", "List the tasks of a job", comms.QueryTasks,
 			"name", "state", "attempt", "agent", "started", "seconds", "peak_memory", "bytes_out", "error"),
-		listCommand[comms.DatasetRow](a, "datasets", "List a job's datasets", comms.QueryDatasets,
+		listCommand[comms.DatasetRow](a, "datasets", "List the datasets of a job", comms.QueryDatasets,
 			"name", "codec", "dtype", "shape", "size", "place", "agent"),
-		listCommand[comms.EnvironmentRow](a, "environments", "List a job's environments", comms.QueryEnvironments,
+		listCommand[comms.EnvironmentRow](a, "environments", "List the environments of a job", comms.QueryEnvironments,
 			"name", "kind", "state", "agent", "seconds", "size", "used", "error"))
 	return c
 }
@@ -232,7 +238,7 @@ func (a *app) lsCommand() *cobra.Command {
 func listCommand[T any](a *app, use, short, kind string, columns ...string) *cobra.Command {
 	var filter string
 	c := &cobra.Command{
-		Use: use + " JOB", Short: short, Long: short + ". " + jobHelp, Args: cobra.ExactArgs(1),
+		Use: use + " JOB", Short: short, Long: short + ".\n\n" + jobHelp, Example: "  cascade ls " + use + " last", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
 				return listRows[T](c.Context(), a, client, kind, j.ID(), filter, columns...)
@@ -240,7 +246,7 @@ func listCommand[T any](a *app, use, short, kind string, columns ...string) *cob
 		},
 	}
 	if kind == comms.QueryTasks {
-		c.Flags().StringVar(&filter, "filter", "", "only the task, family or state of this name, such as spread[*,500] or failed")
+		c.Flags().StringVar(&filter, "filter", "", "only this task, family or state, such as spread[*,500] or failed")
 	}
 	return c
 }
@@ -294,11 +300,15 @@ func unheard(t *comms.TaskRow, silent map[string]time.Duration) {
 
 func (a *app) storyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "story JOB [TASK]",
-		Short:   "Tell every transition of a job or task, with its cause",
-		Long:    "Tell every transition of a job or task, with its cause. " + taskHelp + "\n" + jobHelp,
-		Example: "  cascade story last spread[2]\n  cascade story last spread",
-		Args:    cobra.RangeArgs(1, 2),
+		Use:   "story JOB [TASK]",
+		Short: "Show every state transition of a job or task, with its cause",
+		Long: `Show every state transition of a job or task, with its cause.
+
+` + taskHelp + "\n" + jobHelp,
+		Example: `  cascade story last
+  cascade story last spread[2]
+  cascade story last spread`,
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
 				return listRows[comms.StoryRow](c.Context(), a, client, comms.QueryStory, j.ID(), append(args, "")[1],
@@ -312,7 +322,7 @@ func (a *app) storyCommand() *cobra.Command {
 func (a *app) steerCommand(use, short, said string, do func(ctx context.Context, j *cascade.Job) error) *cobra.Command {
 	verb, _, _ := strings.Cut(use, " ")
 	return &cobra.Command{
-		Use: use, Short: short, Long: short + ". " + jobHelp, Example: "  cascade " + verb + " last", Args: cobra.ExactArgs(1),
+		Use: use, Short: short, Long: short + ".\n\n" + jobHelp, Example: "  cascade " + verb + " last", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) (err error) {
 				name := ""
@@ -350,19 +360,19 @@ func jobName(ctx context.Context, client *cascade.Client, j *cascade.Job) (strin
 
 func (a *app) cancelCommand() *cobra.Command {
 	reason := "cancelled by the user"
-	c := a.steerCommand("cancel JOB", "Stop what runs of a job and start nothing more of it", "job %s is being cancelled",
+	c := a.steerCommand("cancel JOB", "Cancel a job: stop its running tasks and start no more", "job %s is being cancelled",
 		func(ctx context.Context, j *cascade.Job) error { return j.Cancel(ctx, reason) })
-	c.Flags().StringVar(&reason, "reason", reason, "why, for those who ask about the job")
+	c.Flags().StringVar(&reason, "reason", reason, "reason, shown with the job")
 	return c
 }
 
 func (a *app) holdCommand() *cobra.Command {
-	return a.steerCommand("hold JOB", "Start nothing more of a job until it is released", "held job %s",
+	return a.steerCommand("hold JOB", "Hold a job: start no more of its tasks until it is released", "held job %s",
 		func(ctx context.Context, j *cascade.Job) error { return j.Hold(ctx, "held by the user") })
 }
 
 func (a *app) releaseCommand() *cobra.Command {
-	return a.steerCommand("release JOB", "Go on with a job that was held", "released job %s",
+	return a.steerCommand("release JOB", "Release a job that is on hold", "released job %s",
 		func(ctx context.Context, j *cascade.Job) error { return j.Release(ctx) })
 }
 
@@ -370,12 +380,15 @@ func (a *app) releaseCommand() *cobra.Command {
 func (a *app) rerunCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rerun JOB [TASK]...",
-		Short: "Run tasks again, and everything that depends on them",
-		Long: `Run tasks again, and everything that depends on them, and wait for the end.
-Without TASK these are the tasks that failed, and those that were skipped or
-cancelled. ` + taskHelp + "\n" + jobHelp,
-		Example: "  cascade rerun last\n  cascade rerun last spread[2]\n  cascade rerun last spread[*,500] map",
-		Args:    cobra.MinimumNArgs(1),
+		Short: "Rerun tasks and everything that depends on them",
+		Long: `Rerun tasks and everything that depends on them, and wait for the end. Without
+TASK these are the tasks that failed, were skipped or were cancelled.
+
+` + taskHelp + "\n" + jobHelp,
+		Example: `  cascade rerun last
+  cascade rerun last spread[2]
+  cascade rerun last spread[*,500] map`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
 			return a.withExecutors(ctx, nil, func(client *cascade.Client) error {
@@ -437,6 +450,6 @@ func (a *app) wentWithout(ctx context.Context, client *cascade.Client, j *cascad
 }
 
 func (a *app) forgetCommand() *cobra.Command {
-	return a.steerCommand("forget JOB", "Free everything that is kept of an ended job", "forgot job %s",
+	return a.steerCommand("forget JOB", "Delete an ended job with its outputs and history", "forgot job %s",
 		func(ctx context.Context, j *cascade.Job) error { return j.Forget(ctx) })
 }

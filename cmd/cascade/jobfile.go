@@ -29,9 +29,9 @@ type jobFlags struct {
 }
 
 func (f *jobFlags) add(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.params, "param", "p", nil, "set a parameter: NAME=VALUE; may be given several times")
-	c.Flags().BoolVar(&f.unread, "unread", false, "do not read the modules of Python functions: what is wrong with them shows when they run")
-	c.Flags().StringVar(&f.paramFile, "param-file", "", "YAML file of parameters; --param and CASCADE_PARAM_NAME in the environment go before it")
+	c.Flags().StringArrayVarP(&f.params, "param", "p", nil, "set a parameter, `NAME=VALUE`; repeatable")
+	c.Flags().BoolVar(&f.unread, "unread", false, "do not check the modules of Python functions; their errors show at run time")
+	c.Flags().StringVar(&f.paramFile, "param-file", "", "YAML `file` of parameters; --param and CASCADE_PARAM_NAME variables override it")
 }
 
 // read parses the job file, "-" being standard input, and returns the graph and
@@ -207,14 +207,19 @@ func (a *app) validateCommand() *cobra.Command {
 	var flags jobFlags
 	c := &cobra.Command{
 		Use:   "validate FILE",
-		Short: "Check a job file and tell every mistake with its place",
-		Long: `Check a job file without running anything: its form, names, references, types of
-parameters, the graph (no cycle, no dataset without a producer), that the files,
-folders and patterns that inputs and environments name are there, that outputs can
-be copied to where they are to go, that Go packages compile, and that the Python
-functions in them take what the tasks give, as far as that can be read without
-running them. Checks that are left to the run are printed as "not checked".`,
-		Example: "  cascade validate job.yaml --param steps=4",
+		Short: "Check a job file and report every mistake with its position",
+		Long: `Check a job file without running anything. The check covers:
+
+- keys, names, references and the types of parameters
+- the graph: no cycle, no input without a producer
+- files, folders and patterns of inputs and environments: they exist
+- outputs: they can be copied to their destinations
+- Go packages: they compile
+- Python functions: their parameters match the inputs of their tasks, as far as
+  that can be read without importing the modules
+
+Checks that only a run can make are reported as "not checked".`,
+		Example: "  cascade validate job.yaml\n  cascade validate job.yaml --param steps=4",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			g, dir, left, err := a.readChecked(c.Context(), args[0], &flags)
@@ -372,7 +377,8 @@ func (a *app) schemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "schema",
 		Short:   "Print the JSON schema of job files, for editors",
-		Example: "  cascade schema > cascade.schema.json",
+		Long:    "Print the JSON schema of job files. Editors use it for completion and checks.",
+		Example: "  cascade schema > job.schema.json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := dag.Schema()

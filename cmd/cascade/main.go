@@ -184,15 +184,14 @@ func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cascade",
 		Short: "Run graphs of tasks, on this host or on a cluster",
-		Long: `Cascade runs a job: a graph of tasks that are Go or Python functions, or commands.
-Results live in shared memory and start their consumers the moment they are
-published.
+		Long: `Cascade runs jobs: graphs of tasks that are Go functions, Python functions or
+commands. Datasets live in shared memory; publishing one starts its consumers.
 
-Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancelled.`,
-		Example: `  cascade run job.yaml --param date=2026-11-21           # here, to its end
-  cascade get last map.page -o map.png                   # what a task of it made
-  cascade explain last map                               # why there and then
-  cascade submit job.yaml --to ipc:///run/cascade/controller.sock`,
+Exit codes: 0 success, 1 job failed, 2 bad input, 3 infrastructure, 4 cancelled.`,
+		Example: `  cascade run job.yaml --param date=2026-11-21  # run on this host and wait
+  cascade get last map.page -o map.png          # fetch an output
+  cascade explain last map                      # why it ran there and then
+  cascade submit job.yaml --to hpc              # submit to a cluster`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          known,
@@ -201,13 +200,14 @@ Exit codes: 0 success, 1 the job failed, 2 bad input, 3 infrastructure, 4 cancel
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return badInputf("%w; see %s --help", daemon.FlagError(err), c.CommandPath())
 	})
+	root.SetUsageFunc(daemon.Usage)
 	f := root.PersistentFlags()
 	a.to, a.state = a.getenv("CASCADE_TO"), a.getenv("CASCADE_STATE")
-	f.Var(&text{&a.to}, "to", "controller: HOST, HOST:PORT, an address, or the name of a cluster that was joined; also CASCADE_TO; without it this host's own state is used")
-	f.Var(&text{&a.state}, "state", "folder of this host's state, also CASCADE_STATE (default cascade/cascade in $XDG_STATE_HOME or ~/.local/state)")
-	f.BoolVar(&a.json, "json", false, "print JSON, one object a line; errors too")
-	f.CountVarP(&a.verbose, "verbose", "v", "log more to standard error; twice for details")
-	f.BoolVar(&a.tcp, "insecure-test-network", false, "permit plain TCP; for benchmarks on a network of your own only")
+	f.Var(&text{&a.to}, "to", "controller: HOST, HOST:PORT, an address, or the name of a joined cluster; also CASCADE_TO (default the state folder of this host)")
+	f.Var(&text{&a.state}, "state", "state folder of this host; also CASCADE_STATE (default cascade/cascade in $XDG_STATE_HOME or ~/.local/state)")
+	f.BoolVar(&a.json, "json", false, "print JSON, one object per line, also for errors")
+	f.CountVarP(&a.verbose, "verbose", "v", "log more to standard error; repeat for details")
+	f.BoolVar(&a.tcp, "insecure-test-network", false, "permit plain TCP without certificates; only for benchmarks on a private network")
 	sections := a.sections()
 	for _, s := range sections {
 		root.AddCommand(s.commands...)

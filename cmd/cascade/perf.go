@@ -18,16 +18,18 @@ func (a *app) perfCommand() *cobra.Command {
 	var quick bool
 	c := &cobra.Command{
 		Use:   "perf",
-		Short: "Measure how fast this host is",
-		Long: `Perf runs jobs on a cluster of its own on this host, as cascade run would, and
-prints one line for each figure, with what the same host does without Cascade
-beside it. What each figure is, and what bounds it, is in docs/performance.md.
+		Short: "Measure the performance of Cascade on this host",
+		Long: `Run jobs on a cluster of its own on this host, as cascade run would, and print
+one line for each figure, beside the same work on this host without Cascade.
+docs/performance.md explains each figure and what bounds it.
 
-The jobs stay in a state folder of their own until the next perf, so that cascade
-ls tasks lists every task that was measured. It takes some minutes, and up to
-6 GiB of memory.`,
-		Example: "  cascade perf\n  cascade perf --json --only noop_independent,task_latency_p50\n  cascade perf --quick",
-		Args:    cobra.NoArgs,
+The jobs stay in a state folder of their own until the next perf, so that
+cascade ls tasks lists every measured task. A run takes some minutes and up to 6
+GiB of memory.`,
+		Example: `  cascade perf
+  cascade perf --json --only noop_independent,task_latency_p50
+  cascade perf --quick`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if a.to != "" {
 				return badInputf("perf measures this host: run it there, without --to")
@@ -49,8 +51,8 @@ ls tasks lists every task that was measured. It takes some minutes, and up to
 			return err
 		},
 	}
-	c.Flags().StringSliceVar(&only, "only", nil, "only these figures, by name")
-	c.Flags().BoolVar(&quick, "quick", false, "small sizes: seconds instead of minutes, and figures that say little")
+	c.Flags().StringSliceVar(&only, "only", nil, "measure only these figures")
+	c.Flags().BoolVar(&quick, "quick", false, "use small sizes: takes seconds, figures are only indicative")
 	return c
 }
 

@@ -27,10 +27,12 @@ func (a *app) graphCommand() *cobra.Command {
 	var tasks bool
 	c := &cobra.Command{
 		Use:   "graph FILE | JOB",
-		Short: "Draw the graph of a job: its families, or each task",
+		Short: "Draw the graph of a job: its families, or every task",
 		Long: `Draw the graph of a job file or a submitted job: a node for each family with the
-number of its tasks, or with --tasks one for each task. dot is for Graphviz, mermaid
-for Markdown, svg for a browser. ` + jobHelp,
+number of its tasks, or with --tasks a node for each task. dot is for Graphviz,
+mermaid for Markdown, svg for a browser.
+
+` + jobHelp,
 		Example: "  cascade graph job.yaml --format svg -o job.svg\n  cascade graph last --format mermaid",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -53,9 +55,9 @@ for Markdown, svg for a browser. ` + jobHelp,
 		},
 	}
 	job.add(c)
-	c.Flags().StringVar(&format, "format", "dot", "dot, mermaid or svg")
-	c.Flags().BoolVar(&tasks, "tasks", false, "a node for each task, not for each family")
-	c.Flags().StringVarP(&output, "output", "o", "", "write to this file")
+	c.Flags().StringVar(&format, "format", "dot", "output format: dot, mermaid or svg")
+	c.Flags().BoolVar(&tasks, "tasks", false, "draw a node for each task instead of each family")
+	c.Flags().StringVarP(&output, "output", "o", "", "output `file` (default standard output)")
 	return c
 }
 
@@ -76,12 +78,14 @@ func (a *app) timelineCommand() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "timeline JOB",
-		Short: "Write what ran where and when as a trace for Perfetto",
-		Long: `Write what ran where and when as a trace that ui.perfetto.dev and chrome://tracing
-open: a process is a host, a thread one of its executors, and arrows lead from
-producers to consumers. What a host was sent by others has bars of its own, from when
-it was made until it was needed. Clocks of hosts are moved so far that no task starts
-before what it waited for. ` + jobHelp,
+		Short: "Write a trace of the run for Perfetto",
+		Long: `Write a trace of what ran where and when, for ui.perfetto.dev or
+chrome://tracing. A process of the trace is a host, a thread is one of its
+executors, and arrows lead from producers to consumers. Datasets that a host
+received have bars from publication to first use. Clocks of hosts are aligned so
+that no task starts before its inputs.
+
+` + jobHelp,
 		Example: "  cascade timeline last -o trace.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -90,17 +94,19 @@ before what it waited for. ` + jobHelp,
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "write to this file")
+	c.Flags().StringVarP(&output, "output", "o", "", "output `file` (default standard output)")
 	return c
 }
 
 func (a *app) reportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "report JOB FILE",
-		Short: "Write a page about a job: what ran where, and what it waited for",
-		Long: `Write one HTML file about a job, which needs nothing else: what ran where beside a
-plan of it, the critical path step by step, a table of its families, hosts,
-what went between them, memory, and what it cost in hours of cores and other resources. ` + jobHelp,
+		Short: "Write an HTML report of a job: placement, times, critical path",
+		Long: `Write one self-contained HTML file about a job: what ran where beside the plan,
+the critical path step by step, tables of families, hosts and transfers, memory,
+and the cost in hours of cores and other resources.
+
+` + jobHelp,
 		Example: "  cascade report last report.html",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {

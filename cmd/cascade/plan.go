@@ -32,19 +32,24 @@ func (a *app) planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan FILE | JOB",
 		Short: "Show where and in what order tasks should run, and why",
-		Long: `Plan a job file for this host, or show the plan of a submitted job, of one that has
-ended the plan that it would get now. Durations are what tasks took before, with
-whatever parameters: as cascade run knows them, from this host's state or the
-cluster of --to; or as --profile says. A task of which nothing is known counts with
-a default duration, and the plan says how many these are.
+		Long: `Plan a job file, or show the plan of a submitted job; for a job that has ended,
+the plan that it would get now. Durations come from earlier runs, whatever their
+parameters, as recorded in this host's state folder or the cluster of --to, or
+from the file of --profile. A task without a record gets a default duration; the
+plan says how many tasks these are.
 
-A file is planned for this host, or with --hosts for a cluster that need not be
-there: 2x16c64g are two hosts of 16 cores and 64 GiB, 1x8c2gpu:16g is one of 8 cores with two
-devices of 16 GiB. A better plan than the first is
-looked for with as many simulations as --evaluations says. With --json each task of a
-file is an object on a line, and the last line has the summary. ` + jobHelp,
-		Example: "  cascade plan job.yaml --cpu 16\n  cascade plan job.yaml --profile job.profile.json --hosts 4x16c64g,1x8c32g1gpu --gbit 1\n  cascade plan job.yaml --hosts 2x16c64g --html plan.html\n  cascade plan last",
-		Args:    cobra.ExactArgs(1),
+A file is planned for this host, or with --hosts for a cluster that need not
+exist: 2x16c64g is two hosts of 16 cores and 64 GiB, 1x8c2gpu:16g is one host of
+8 cores with two devices of 16 GiB. --evaluations simulations search for a
+better plan than the first. With --json each task of a file is an object on a
+line, and the last line is the summary.
+
+` + jobHelp,
+		Example: `  cascade plan job.yaml --cpu 16
+  cascade plan job.yaml --profile job.profile.json --hosts 4x16c64g --gbit 1
+  cascade plan job.yaml --hosts 2x16c64g --html plan.html
+  cascade plan last`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if at.hosts != "" && c.Flags().Changed("cpu") {
 				return badInputf("--cpu is for this host and --hosts for others; give one of them")
@@ -75,11 +80,11 @@ file is an object on a line, and the last line has the summary. ` + jobHelp,
 		},
 	}
 	job.add(c)
-	c.Flags().StringVar(&at.svg, "svg", "", "file for a picture of the plan of a file: what runs, moves and lies in memory where and when")
-	c.Flags().StringVar(&at.html, "html", "", "file for a page about the plan of a file: that picture, hosts, reasons")
-	c.Flags().Float64Var(&at.cores, "cpu", float64(runtime.NumCPU()), "cores of the host to plan a file for")
+	c.Flags().StringVar(&at.svg, "svg", "", "write an SVG `file` of the plan: what runs, moves and is in memory, where and when")
+	c.Flags().StringVar(&at.html, "html", "", "write an HTML `file` about the plan: the SVG, hosts, reasons")
+	c.Flags().Float64Var(&at.cores, "cpu", float64(runtime.NumCPU()), "cores of the host to plan for")
 	at.add(c)
-	c.Flags().StringVar(&profile, "profile", "", "file of what the tasks took before, in place of what is known here")
+	c.Flags().StringVar(&profile, "profile", "", "profile `file` to use instead of the recorded profiles")
 	return c
 }
 
@@ -166,11 +171,11 @@ type planFor struct {
 // add makes the flags of a cluster that need not be there, and of the effort.
 func (f *planFor) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.hosts, "hosts", "", "cluster to plan for, such as 2x16c64g or 4x8c,1x8c32g1gpu")
-	c.Flags().Float64Var(&f.gbit, "gbit", 0, "bandwidth between the --hosts, in Gbit/s (default what was measured in the cluster, else 10)")
+	c.Flags().Float64Var(&f.gbit, "gbit", 0, "bandwidth between the --hosts in Gbit/s (default as measured in the cluster, else 10)")
 	c.Flags().Lookup("gbit").DefValue = "0" // shows no default: the text tells it
-	c.Flags().IntVar(&f.evaluations, "evaluations", -1, "simulations to look for a better plan with; 0: the first plan (default 2000, fewer for more than 500 tasks)")
+	c.Flags().IntVar(&f.evaluations, "evaluations", -1, "number of simulations that search for a better plan; 0 uses the first plan (default 2000, fewer above 500 tasks)")
 	c.Flags().Lookup("evaluations").DefValue = "0" // shows no default: the text tells it
-	c.Flags().Uint64Var(&f.seed, "seed", 0, "seed of that search")
+	c.Flags().Uint64Var(&f.seed, "seed", 0, "random seed of the search")
 }
 
 func (f *planFor) cluster() (planner.Cluster, error) {

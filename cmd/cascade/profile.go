@@ -21,11 +21,12 @@ import (
 func (a *app) profileCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "profile",
-		Short: "Show, export, import and compare what tasks cost before",
-		Long: `What tasks cost before is kept by the controller, or in this host's state: duration,
-cores, output bytes and peak memory of each family of tasks of a job, and of each
-function in all jobs; and how fast data came from host to host. Plans rest on it. A profile that is wrong costs time, never
-a wrong result.`,
+		Short: "Show, export, import and compare task profiles",
+		Long: `Show, export, import and compare task profiles. The controller, or this host's
+state folder, records the duration, cores, output bytes and peak memory of each
+family of tasks of a job and of each function in all jobs, and the bandwidth
+between hosts. Plans use these records. A wrong profile costs time but never
+changes a result.`,
 		Example: "  cascade profile show\n  cascade profile export job.profile.json --of montage",
 		Args:    known,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -100,14 +101,16 @@ type profileLine struct {
 func (a *app) profileShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show [NAME]",
-		Short: "Show what tasks cost before",
-		Long: `Show what is known of all tasks, or of those of a job, a family of tasks or a
-function: mean, standard deviation, median and 90 % quantile of the duration, output bytes, peak memory, cores kept busy. Recent runs weigh more.
-GROWS says how the duration grows with the bytes of the inputs where a line explains
-at least 80 % of its variance. Below are the ways between hosts, or with their name
-those of a host: how much came FROM one TO another, and how fast; BANDWIDTH and
-LATENCY are what plans count with, of ways that were measured often enough. --json
-prints all of it.`,
+		Short: "Show task profiles",
+		Long: `Show the profiles of all tasks, or of a job, a family of tasks, a function or a
+host: mean, standard deviation, median and 90 % quantile of the duration, output
+bytes, peak memory, and cores kept busy. Recent runs weigh more. GROWS says how
+the duration grows with the bytes of the inputs, if a line explains at least
+80 % of its variance.
+
+The second table shows the links between hosts: how many bytes went FROM one TO
+another, and how fast. BANDWIDTH and LATENCY are the values that plans use, for
+links that were measured often enough. --json prints everything.`,
 		Example: "  cascade profile show\n  cascade profile show montage --json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -172,9 +175,10 @@ func lineOf(e *profiles.Entry) profileLine {
 func (a *app) profileExportCommand() *cobra.Command {
 	var of string
 	c := &cobra.Command{
-		Use:     "export [FILE]",
-		Short:   "Write what tasks cost before to a profile file",
-		Long:    "Write what is known of all tasks, or with --of of some, to a profile file, without\nFILE to standard output. cascade plan --profile and cascade profile import read it.",
+		Use:   "export [FILE]",
+		Short: "Export task profiles to a file",
+		Long: `Export the profiles of all tasks, or with --of of some, to FILE, or to standard
+output without FILE. cascade plan --profile and cascade profile import read it.`,
 		Example: "  cascade profile export all.profile.json\n  cascade profile export --of montage | less",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -196,7 +200,7 @@ func (a *app) profileExportCommand() *cobra.Command {
 			return a.said("%s: %s", args[0], counted(&f))
 		},
 	}
-	c.Flags().StringVar(&of, "of", "", "only those of this job, family of tasks, function or host")
+	c.Flags().StringVar(&of, "of", "", "export only this job, family of tasks, function or host")
 	return c
 }
 
@@ -212,10 +216,10 @@ func (a *app) said(format string, args ...any) error {
 func (a *app) profileImportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "import FILE",
-		Short: "Take what tasks cost from a profile file",
-		Long: `Replace what is known of the tasks that FILE is about by what it says; - is standard
-input. Jobs that run keep the profile with which they began. On a cluster with
-certificates only an admin may.`,
+		Short: "Import task profiles from a file",
+		Long: `Replace the profiles of the tasks in FILE by those in FILE; - is standard input.
+Running jobs keep the profile with which they started. On a cluster with
+certificates this needs the role admin.`,
 		Example: "  cascade profile import job.profile.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -260,13 +264,16 @@ type driftLine struct {
 func (a *app) profileDiffCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff [FILE [FILE]]",
-		Short: "Show how what tasks cost has changed",
-		Long: `Compare two profile files, or one with what is known here, the earlier first; without
-a file what the code of tasks cost before it changed with what it costs now. What
-moved most in time comes first; what is equal is left out. STDDEVS says by how many standard deviations of the
-earlier the mean has moved.`,
-		Example: "  cascade profile diff\n  cascade profile diff last-month.json\n  cascade profile diff before.json after.json --json",
-		Args:    cobra.MaximumNArgs(2),
+		Short: "Diff two profiles",
+		Long: `Compare two profile files, the earlier first, or one file with the current
+profiles. Without a file, compare the cost of tasks before their code changed
+with their cost now. The largest change of duration comes first; equal entries
+are left out. STDDEVS is the change of the mean in standard deviations of the
+earlier profile.`,
+		Example: `  cascade profile diff
+  cascade profile diff last-month.json
+  cascade profile diff before.json after.json --json`,
+		Args: cobra.MaximumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			var now profiles.File
 			var files []*profiles.File

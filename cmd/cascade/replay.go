@@ -22,34 +22,41 @@ func (a *app) replayCommand() *cobra.Command {
 	var sim simulateFlags
 	c := &cobra.Command{
 		Use:   "replay JOB | FILE",
-		Short: "Run tasks of an earlier job again, or simulate it elsewhere",
-		Long: `Run tasks of an earlier job again, with the same graph, parameters and folder. Code
-and files are as they are now.
+		Short: "Replay an earlier job: verify, debug one task, or simulate",
+		Long: `Run tasks of an earlier job as a new job with the same graph, parameters and
+folder. Code and files are used as they are now.
 
 --verify runs all tasks, or with --from some of them, and compares every dataset
-that the earlier job kept with the new one, byte by byte. It names those that
-differ although nothing that their task reads does: the task is not deterministic,
-or something that it rests on has changed. Exit code 1 says that there are any.
-Outputs are not copied to where the job file says.
+that the earlier job kept with the new one, byte by byte. It names datasets that
+differ although the inputs of their task do not: the task is not deterministic,
+or something outside the job has changed. The exit code is then 1. Outputs are
+not copied to the destinations in the job file.
 
---from TASK runs that task and all that depends on it, and takes the results of
-the others from the earlier job, as run --resume does. ` + taskHelp + `
+--from TASK runs that task and everything that depends on it, and reuses the
+other results of the earlier job as run --resume does.
 
---task TASK runs one attempt at one task here, in the foreground: with its inputs,
-parameters and environment and its attempt's number. What it prints goes to the
-terminal, what it makes is dropped, and its exit code is the command's. Inputs that
-are not kept any more are made again with --rebuild. What the host's environment was
-where it ran is not known: that of this command counts. --debug stops where the
-task's function begins: a Go function under Delve (dlv, which must be in PATH), a
-Python function under pdb.
+--task TASK runs one attempt of one task on this host in the foreground, with
+the task's inputs, parameters, environment and attempt number. Its output goes
+to the terminal, its results are discarded, and its exit code is the exit code
+of this command. --rebuild recomputes inputs that are not kept. The variables of
+the original host's environment are not recorded: those of this shell apply.
+--debug stops at the beginning of the task's function: Go functions run under
+Delve (dlv, which must be in PATH), Python functions under pdb.
 
---simulate runs nothing: it predicts what the job would take on the hosts where it
-ran, beside what it took, and with --hosts on others. Each task takes the time that
-was measured and writes as many bytes. --export FILE writes such a recording, graph
-and measurements in WfFormat, and FILE may be one, of another system too.
-` + jobHelp,
-		Example: "  cascade replay last --verify\n  cascade replay last --from spread[2]\n  cascade replay last --from spread --verify\n  cascade replay last --task spread[2] --rebuild\n  cascade replay last --simulate --hosts 8x16c64g --gbit 20\n  cascade replay last --export job.json",
-		Args:    cobra.ExactArgs(1),
+--simulate runs nothing. It predicts how long the job would take on the hosts
+where it ran, beside the measured time, and with --hosts on others. Each task
+takes its measured time and writes its measured bytes. --export FILE writes such
+a recording (graph and measurements) in WfFormat; FILE may also be a recording
+of another system.
+
+` + taskHelp + "\n" + jobHelp,
+		Example: `  cascade replay last --verify
+  cascade replay last --from spread[2]
+  cascade replay last --from spread --verify
+  cascade replay last --task spread[2] --rebuild
+  cascade replay last --simulate --hosts 8x16c64g --gbit 20
+  cascade replay last --export job.json`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f := c.Flags(); !sim.do && (f.Changed("hosts") || f.Changed("gbit") || f.Changed("evaluations") || f.Changed("seed")) {
 				return badInputf("replay: --hosts, --gbit, --evaluations and --seed are for --simulate")
@@ -77,16 +84,16 @@ and measurements in WfFormat, and FILE may be one, of another system too.
 			})
 		},
 	}
-	c.Flags().BoolVar(&verify, "verify", false, "compare every dataset with that of the earlier job")
-	c.Flags().StringArrayVar(&from, "from", nil, "run only this task or family, and what depends on it; may be given several times")
-	c.Flags().StringVar(&one.task, "task", "", "run one attempt at this task here, in the foreground")
-	c.Flags().Uint32Var(&one.attempt, "attempt", 0, "with --task: the number of the attempt (default the last)")
+	c.Flags().BoolVar(&verify, "verify", false, "compare every dataset with the one of the earlier job")
+	c.Flags().StringArrayVar(&from, "from", nil, "run only this `task` or family, and what depends on it; repeatable")
+	c.Flags().StringVar(&one.task, "task", "", "run one attempt of this task here, in the foreground")
+	c.Flags().Uint32Var(&one.attempt, "attempt", 0, "with --task: number of the attempt (default the last)")
 	c.Flags().Lookup("attempt").DefValue = "0" // shows no default: the text tells it
-	c.Flags().BoolVar(&one.rebuild, "rebuild", false, "with --task: run again what made its inputs, where they are not kept")
-	c.Flags().BoolVar(&one.debug, "debug", false, "with --task: under dlv (Go functions) or pdb (Python functions)")
-	c.Flags().StringVar(&one.executor, "executor", "", "with --task: program that has the functions of tasks without an environment")
-	c.Flags().BoolVar(&sim.do, "simulate", false, "predict what it would take, here and on --hosts")
-	c.Flags().StringVar(&sim.export, "export", "", "file to write the recording to: graph, times, sizes and hosts in WfFormat")
+	c.Flags().BoolVar(&one.rebuild, "rebuild", false, "with --task: recompute inputs that are not kept")
+	c.Flags().BoolVar(&one.debug, "debug", false, "with --task: debug with dlv (Go functions) or pdb (Python functions)")
+	c.Flags().StringVar(&one.executor, "executor", "", "with --task: program with the functions of tasks without an environment")
+	c.Flags().BoolVar(&sim.do, "simulate", false, "predict the duration, where the job ran and on --hosts")
+	c.Flags().StringVar(&sim.export, "export", "", "write the recording to this `file`: graph, times, sizes and hosts in WfFormat")
 	sim.at.add(c)
 	return c
 }

@@ -24,9 +24,9 @@ type resumeFlags struct {
 const newest = "newest"
 
 func (f *resumeFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.from, "resume", "", "take over what has not changed from the newest ended job of the same name, or with --resume=JOB from that; keep every dataset for the next time")
+	c.Flags().StringVar(&f.from, "resume", "", "reuse unchanged results of the newest ended job of the same name, or with --resume=JOB of that job, and retain every dataset for the next time")
 	c.Flags().Lookup("resume").NoOptDefVal = newest
-	c.Flags().BoolVar(&f.explain, "explain", false, "with --resume: say of each task that runs why it does")
+	c.Flags().BoolVar(&f.explain, "explain", false, "with --resume: print why each task runs")
 }
 
 func (f *resumeFlags) check() error {

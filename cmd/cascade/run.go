@@ -31,13 +31,13 @@ type submitFlags struct {
 }
 
 func (f *submitFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.id, "id", "", "name the job by this UUID, so that a repeated submit is the same job")
+	c.Flags().StringVar(&f.id, "id", "", "job ID (a UUID); submitting the same job with the same ID is idempotent")
 	c.Flags().StringVar(&f.tenant, "tenant", "", "tenant whose share of the cluster the job uses (default the user)")
-	c.Flags().Int64Var(&f.priority, "priority", 0, "jobs of higher priority go first")
+	c.Flags().Int64Var(&f.priority, "priority", 0, "priority; jobs of higher priority go first")
 	c.Flags().Uint32Var(&f.weight, "weight", 1, "weight of the tenant, relative to other tenants")
-	c.Flags().BoolVar(&f.hold, "hold", false, "do not start before cascade release")
-	c.Flags().BoolVar(&f.keep, "keep", false, "keep the job and its outputs until cascade forget: others are deleted long after their end")
-	c.Flags().StringArrayVar(&f.labels, "label", nil, "NAME=VALUE, for people; may be given several times")
+	c.Flags().BoolVar(&f.hold, "hold", false, "submit on hold: start when cascade release is called")
+	c.Flags().BoolVar(&f.keep, "keep", false, "keep the job and its outputs until cascade forget, regardless of retention limits")
+	c.Flags().StringArrayVar(&f.labels, "label", nil, "label for people, `NAME=VALUE`; repeatable")
 }
 
 func (f *submitFlags) options(dir string) ([]cascade.SubmitOption, error) {
@@ -82,15 +82,15 @@ type clusterFlags struct {
 }
 
 func (f *clusterFlags) add(c *cobra.Command) {
-	c.Flags().Float64Var(&f.cpu, "cpu", 0, "cores to use (default all)")
-	c.Flags().StringVar(&f.memory, "memory", "", "private memory that tasks may use together, such as 8GiB (default what the host has)")
+	c.Flags().Float64Var(&f.cpu, "cpu", 0, "cores that tasks may use (default all)")
+	c.Flags().StringVar(&f.memory, "memory", "", "private memory that tasks may use, such as 8GiB (default the memory of the host)")
 	c.Flags().StringVar(&f.store, "store", "", "shared memory for datasets, such as 2GiB (default a part of /dev/shm)")
 	c.Flags().StringVar(&f.gcsMemory, "gcs-memory", "", "memory for tables and caches of the control store, at least 64MiB (default 64MiB)")
-	c.Flags().IntVar(&f.gpus, "gpus", 0, "devices (GPUs) that tasks may use (default those that are found, negative none)")
-	c.Flags().StringVar(&f.gpuMemory, "gpu-memory", "", "memory of each device, such as 40GiB (default what its driver says)")
-	c.Flags().StringArrayVar(&f.resources, "resource", nil, "NAME=AMOUNT of a resource that tasks ask for by name, such as licence=2; may be given several times")
+	c.Flags().IntVar(&f.gpus, "gpus", 0, "number of GPUs that tasks may use (default as detected, negative none)")
+	c.Flags().StringVar(&f.gpuMemory, "gpu-memory", "", "memory of each GPU, such as 40GiB (default as the driver reports)")
+	c.Flags().StringArrayVar(&f.resources, "resource", nil, "custom resource that tasks may use, `NAME=AMOUNT`, such as licence=2; repeatable")
 	f.durable = cascade.Crash
-	c.Flags().Var(&f.durable, "durability", "what acknowledgements survive: the crash of every process, or a power loss too")
+	c.Flags().Var(&f.durable, "durability", "what acknowledged data survives: a crash of every process, or also a power loss")
 }
 
 func (f *clusterFlags) options(c *cobra.Command) ([]cascade.Option, error) {
@@ -145,19 +145,22 @@ func (a *app) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run a job on this host and wait for it",
-		Long: `Run starts a controller, an agent and executors inside this command, runs the
-job and copies its outputs to where the job file says. When another run is under
-way on the same state folder, the job joins it. After a run that was killed, the
-same command goes on with its job; what has ended does not run again.
+		Long: `Start a controller, an agent and executors inside this command, run the job and
+copy its outputs to the destinations in the job file. If another run uses the
+same state folder, the job joins it. After a run that was killed, the same
+command resumes its job; completed tasks do not run again.
 
-With --resume only those tasks run whose function or command, parameters, files,
-environment or inputs are not what they were, and those that did not end well;
-the results of the others are taken from the earlier job. --explain says why.
+With --resume only tasks run that failed, or whose function or command,
+parameters, files, environment or inputs have changed. The results of all others
+are reused from the earlier job. --explain prints the reason for each task that
+runs.
 
-The first interrupt cancels the job, the second ends everything at once. What is
-printed then says how to go on with it.`,
-		Example: "  cascade run examples/ensemble/job.yaml\n  cascade run job.yaml -p date=2026-11-21 --store 4GiB\n  cascade run job.yaml --resume --explain",
-		Args:    cobra.ExactArgs(1),
+The first interrupt (Ctrl-C) cancels the job, the second stops everything at
+once. The command then prints how to continue.`,
+		Example: `  cascade run examples/ensemble/job.yaml
+  cascade run job.yaml -p date=2026-11-21 --store 4GiB
+  cascade run job.yaml --resume --explain`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := resume.check(); err != nil {
 				return err
@@ -194,12 +197,14 @@ func (a *app) submitCommand() *cobra.Command {
 	var wait bool
 	c := &cobra.Command{
 		Use:   "submit FILE",
-		Short: "Hand a job to a running cluster and print its ID",
-		Long: `Submit hands a job to a running cluster and prints its ID. It does not wait for
-the job, and copies no outputs to where the job file says: the cluster keeps them
-for cascade get. With --wait it waits for the end and copies them, as run does.`,
-		Example: "  cascade submit job.yaml --to ipc:///run/cascade/controller.sock",
-		Args:    cobra.ExactArgs(1),
+		Short: "Submit a job to a running cluster and print its ID",
+		Long: `Submit a job to a running cluster and print its ID. The command does not wait
+for the job and copies no outputs: the cluster keeps them for cascade get. With
+--wait it waits for the end and copies the outputs as run does.`,
+		Example: `  cascade submit job.yaml --to hpc
+  cascade submit job.yaml --to ipc:///run/cascade/controller.sock
+  cascade submit job.yaml --to hpc --wait`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if a.to == "" {
 				return badInputf("submit needs a cluster: give --to ADDRESS or set CASCADE_TO; to run on this host use cascade run")

@@ -115,10 +115,10 @@ func Serve(run func(context.Context) error, signals <-chan os.Signal) error {
 }
 
 // MetricsHelp describes the flag --metrics of both daemons.
-const MetricsHelp = "show metrics to Prometheus at http://ADDRESS/metrics: PORT or :PORT on the loopback, or HOST:PORT for others too (default off)"
+const MetricsHelp = "expose Prometheus metrics at http://`ADDRESS`/metrics: PORT or :PORT on the loopback interface, HOST:PORT for other hosts too (default off)"
 
 // SilenceHelp describes the flag --silence of both daemons.
-const SilenceHelp = "how long nothing may be heard of another process before its link counts as broken; the same for all daemons of a cluster (default 10s, at least 1s)"
+const SilenceHelp = "time without messages after which a link counts as broken; the same for all daemons of a cluster, at least 1s (default 10s)"
 
 // ServeMeasured is Serve with metrics beside it, at an address that may be empty.
 func ServeMeasured(run func(context.Context) error, signals <-chan os.Signal, address string, all []measure.Measure, log zerolog.Logger) error {

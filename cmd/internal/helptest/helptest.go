@@ -1,0 +1,49 @@
+// Package helptest checks the help pages of a command in its tests.
+package helptest
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cascade-run/cascade/cmd/internal/daemon"
+)
+
+// unclear are words that help pages do not use.
+var unclear = regexp.MustCompile(`\b(made again|given back|mend|nobody|somebody|anew|gone for good)\b|(^|\. )(Who|What) `)
+
+// Check checks the pages of a command and of all below it, but for those that cobra
+// adds: each has a line of its own and an example, is no wider than 80 characters,
+// and uses plain words.
+func Check(t *testing.T, c *cobra.Command) {
+	t.Helper()
+	if len(c.Short) == 0 || len(c.Short) > 66 || strings.HasSuffix(c.Short, ".") {
+		t.Errorf("%s: %q is %d characters long, want 1 to 66 and no full stop", c.CommandPath(), c.Short, len(c.Short))
+	}
+	if c.Example == "" {
+		t.Errorf("%s has no example", c.CommandPath())
+	}
+	var page bytes.Buffer
+	c.SetOut(&page)
+	if err := c.Help(); err != nil {
+		t.Error(err)
+	}
+	for line := range strings.Lines(page.String()) {
+		if line = strings.TrimSuffix(line, "\n"); utf8.RuneCountInString(line) > daemon.HelpWidth {
+			t.Errorf("%s: a line of its help is longer than %d characters: %q", c.CommandPath(), daemon.HelpWidth, line)
+		}
+		if word := unclear.FindString(line); word != "" {
+			t.Errorf("%s: its help says %q: %q", c.CommandPath(), word, line)
+		}
+	}
+	for _, sub := range c.Commands() {
+		if !slices.Contains([]string{"help", "completion"}, sub.Name()) {
+			Check(t, sub)
+		}
+	}
+}
