@@ -218,7 +218,7 @@ func TestOperationsDocument(t *testing.T) {
 		hand.head = lab.Host(0).Addr().String()
 	}
 	head, node, person := home(0), home(1), home(2)
-	blocks := document(t, "../../docs/operations.md", "## A cluster of hosts", "### Members")
+	blocks := document(t, "../../docs/operations.md", "## Set up a cluster", "## Add a host")
 	if len(blocks) != 4 || len(blocks[0]) != 3 || len(blocks[1]) != 1 || len(blocks[2]) != 1 || len(blocks[3]) != 4 {
 		t.Fatalf("the document has the examples %q", blocks)
 	}
@@ -266,7 +266,7 @@ func TestOperationsDocument(t *testing.T) {
 
 // testGateway fetches through the sockets of cascade connect, with no certificate.
 func testGateway(t *testing.T, person *place) {
-	line := document(t, "../../docs/operations.md", "### Programs that speak plain ZeroMQ", "### Several users")[0][0]
+	line := document(t, "../../docs/operations.md", "### Connect plain ZeroMQ programs", "## Drain")[0][0]
 	person.serves(line, "sockets/controller.sock")
 	plain := *person
 	plain.env = append(plain.env, "XDG_CONFIG_HOME="+person.dir+"/nobody")
@@ -298,7 +298,7 @@ with cascade.connect("sockets") as cluster:
 }
 
 func testBackup(t *testing.T, head *place) {
-	lines := document(t, "../../docs/operations.md", "### Backup", "### systemd")[0]
+	lines := document(t, "../../docs/operations.md", "## Back up and restore", "## Upgrade")[0]
 	at := strings.NewReplacer("/backup/cascade", head.dir+"/backup", "/var/lib/cascade-2", head.dir+"/again")
 	head.must(at.Replace(lines[0]), "backup: ")
 	head.must(at.Replace(lines[1]), "is ready")
