@@ -238,7 +238,7 @@ func (a *app) lsCommand() *cobra.Command {
 func listCommand[T any](a *app, use, short, kind string, columns ...string) *cobra.Command {
 	var filter string
 	c := &cobra.Command{
-		Use: use + " JOB", Short: short, Long: short + ".\n\n" + jobHelp, Example: "  cascade ls " + use + " last", Args: cobra.ExactArgs(1),
+		Use: use + " JOB", Short: short, Long: short + ".\n\n" + jobHelp, Example: strings.Replace("  cascade ls KIND last", "KIND", use, 1), Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
 				return listRows[T](c.Context(), a, client, kind, j.ID(), filter, columns...)
