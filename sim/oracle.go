@@ -525,7 +525,7 @@ func (o *oracle) ended(j *clientJob) {
 }
 
 // misses says what keeps a job in which all tasks are over from being done, by the
-// rule for users (docs/job-file.md, "The end of a job"); "" when nothing does.
+// rule for users (docs/job-file.md, "End of a job"); "" when nothing does.
 func (f *facts) misses(s *core.States) (why string) {
 	g := f.g
 	s.Each(func(t dag.TaskIndex, state core.TaskState) {
