@@ -60,7 +60,7 @@ func (a *app) clusterRestoreCommand() *cobra.Command {
 		Use:   "restore FILE",
 		Short: "Restore a controller's state folder from a backup",
 		Long: `Create the store and the authority from a backup, in a state folder that has
-none. The controller that starts on it resumes the jobs as they were. Running
+none. The controller that starts on it continues the jobs as they were. Running
 agents report what they have; tasks that ended after the backup run again if
 their results are still needed and gone.`,
 		Example: "  cascade cluster restore /backup/cascade.2026-11-21 --state /var/lib/cascade",

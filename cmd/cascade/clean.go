@@ -18,7 +18,7 @@ func (a *app) cleanCommand() *cobra.Command {
 		Long: `End the processes and remove the shared memory and sockets that a killed cascade
 run, cascade-agent or cascade-controller left behind, and report what was done.
 They are recorded in the state folder that --state names; nothing else is
-touched. Jobs and results stay, and the next run resumes them.
+touched. Jobs and results stay, and the next run continues them.
 
 With --all jobs and results are removed as well. The keys of a cluster and its
 members (pki) and the audit log (audit.log) stay even then: remove the folder to

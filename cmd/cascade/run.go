@@ -148,7 +148,7 @@ func (a *app) runCommand() *cobra.Command {
 		Long: `Start a controller, an agent and executors inside this command, run the job and
 copy its outputs to the destinations in the job file. If another run uses the
 same state folder, the job joins it. After a run that was killed, the same
-command resumes its job; completed tasks do not run again.
+command continues its job; completed tasks do not run again.
 
 With --resume only tasks run that failed, or whose function or command,
 parameters, files, environment or inputs have changed. The results of all others
