@@ -1,4 +1,4 @@
-// Package measure shows numbers of a daemon to Prometheus.
+// Package measure exposes the metrics of a daemon to Prometheus.
 //
 //	controller, agent ── []Measure: name, meaning, how to read it ──▶ Serve ──▶ GET /metrics
 //
