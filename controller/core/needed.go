@@ -199,6 +199,23 @@ func descendants(s *States, roots []dag.TaskIndex, passes func(dag.TaskIndex) bo
 			}
 		}
 	}
+	// Readers of the list of all instances depend on the generator, which says how many there are, however those ended.
+	readers := func(slot int) {
+		first, err := s.g.Instance(slot, 0)
+		if err != nil {
+			return
+		}
+		for _, e := range s.g.Consumers(first) {
+			if e.Kind == dag.SourceGroup {
+				add(e.Consumer)
+			}
+		}
+		for o := range s.g.Group(first).Outputs {
+			for _, slot := range s.g.SlotConsumers(first, uint32(o)) {
+				instances(slot)
+			}
+		}
+	}
 	for len(todo) > 0 {
 		t := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -211,6 +228,7 @@ func descendants(s *States, roots []dag.TaskIndex, passes func(dag.TaskIndex) bo
 		for o := range s.g.Group(t).Outputs {
 			for _, slot := range s.g.StreamSlots(t, uint32(o)) {
 				instances(slot)
+				readers(slot)
 			}
 			for _, slot := range s.g.SlotConsumers(t, uint32(o)) {
 				instances(slot)
