@@ -97,7 +97,7 @@ func (j *job) outcome() comms.JobPhase {
 	}
 	t := j.states.Totals()
 	there := j.result || len(j.graph.Exports) == 0
-	if t.Done == t.Tasks && there && (t.Tasks > 0 || j.rec.Error == nil) {
+	if t.Done == t.Tasks && there && (t.Tasks > 0 || j.rec.Error == nil) && !j.mixed() {
 		return comms.JobDone
 	}
 	if j.rec.Cancel != "" {

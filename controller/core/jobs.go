@@ -278,7 +278,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 	j.rec.Totals = j.states.Totals()
 	fails := c.compared(j, commit.Batch)
 	stale := len(j.outdated()) > 0
-	j.result = !stale && (j.result || j.complete())
+	j.result = !j.mixed() && (j.result || j.complete())
 	torn = c.findSplits(j) || torn
 	c.touchWith(j, events)
 	over := j.idle() && !j.rec.Homeless || j.rec.Cancel != "" && j.stopped()

@@ -458,6 +458,18 @@ func (j *job) outdated() []dag.TaskIndex {
 	return j.states.Outdated()
 }
 
+// mixed tells whether tasks that are done have read two versions of a dataset, and the job's policy does not
+// accept that. A job that is being cancelled stays so: nothing runs again in it. One that is to fail does.
+func (j *job) mixed() bool {
+	switch j.graph.Rebuilt {
+	case dag.RebuiltAccept:
+		return false
+	case dag.RebuiltFail:
+		return j.rec.Cancel != "" && (j.rec.Differs > 0 || len(j.states.Outdated()) > 0)
+	}
+	return len(j.states.Outdated()) > 0
+}
+
 // whyOutdated is why they do.
 const whyOutdated = "it has read what was made again and differs"
 
