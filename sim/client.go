@@ -348,7 +348,7 @@ func (c *client) fetch() {
 func (c *client) fetchOne(j *clientJob, d *comms.LocatedData) {
 	w := c.w
 	f := w.oracle.facts[j.id]
-	want := w.oracle.word(j.id, d.Desc.Ref, d.Desc.Attempt)
+	want := w.oracle.word(d.Agent, j.id, d.Desc.Ref, d.Desc.Attempt)
 	switch {
 	case d.Desc.Place.Kind == comms.PlaceInline:
 		if got := string(d.Desc.Place.Bytes); got != want {
@@ -406,7 +406,7 @@ func (c *client) served(a *agent, m *comms.Chunk, got string) {
 	if !ok {
 		return
 	}
-	if want := c.w.oracle.word(id.Job, id.DatasetRef, c.reads[m.Req].d.Desc.Attempt); got != want && !c.w.oracle.wrote(id, got) {
+	if want := c.w.oracle.word(a.name, id.Job, id.DatasetRef, c.reads[m.Req].d.Desc.Attempt); got != want && !c.w.oracle.made(id, got) {
 		c.w.fail(id.Job, "%s serves %q instead of %q", a.name, got, want)
 	}
 }

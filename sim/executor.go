@@ -405,7 +405,7 @@ func (x *executor) look(when string) {
 			d := &in.Data[i]
 			want := x.calls.in
 			if k.Function != callee {
-				want = x.w.oracle.word(k.Job, d.Ref, d.Attempt)
+				want = x.w.oracle.word(x.a.name, k.Job, d.Ref, d.Attempt)
 			}
 			got := want
 			switch d.Place.Kind {

@@ -42,10 +42,11 @@ type facts struct {
 	ended    bool // the end was stored once
 	refused  bool // the store had no room for it at first: what an agent had begun of it was dropped
 	deleted  bool
-	varies   bool                        // its tasks may make other bytes in each attempt
-	read     map[try][]comms.Desc        // by attempts that succeeded
-	current  map[comms.DatasetRef]uint32 // the attempt that published it last
-	differed uint64                      // datasets that had differed before the job ran again
+	varies   bool                         // its tasks may make other bytes in each attempt
+	reads    map[tryOf][]dataRead         // by runs that succeeded
+	read     map[dag.TaskIndex][]dataRead // by tasks of which a successful end is stored
+	current  map[comms.DatasetRef]uint32  // the attempt that published it last
+	differed uint64                       // datasets that had differed before the job ran again
 }
 
 // canon stands for a task in matters of lineage.

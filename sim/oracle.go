@@ -19,13 +19,13 @@ type oracle struct {
 	starts map[string]int // executors that did not come up, by agent
 	makers map[copyName]string
 	told   map[copyName]string
-	gangs  gangStarts     // since the last look
-	calls  map[called]int // how often each was made
-	ends   map[called]int // and has ended
-	waited int            // tasks that were decided to wait for an agent with more memory
-	words  map[copyID]string
-	bare   map[copyID]bool // those without a hash
-	shared map[copyID]bool // those of which an event said where they lie
+	gangs  gangStarts                   // since the last look
+	calls  map[called]int               // how often each was made
+	ends   map[called]int               // and has ended
+	waited int                          // tasks that were decided to wait for an agent with more memory
+	words  map[copyID]map[string]string // by agent
+	bare   map[copyID]bool              // those without a hash
+	shared map[copyID]string            // the agent that said where it lies
 }
 
 // copyName is what other agents know a copy of a dataset by; agent is who made it
@@ -61,7 +61,7 @@ type origin struct {
 
 func newOracle(w *world) *oracle {
 	return &oracle{w: w, starts: map[string]int{}, facts: map[comms.JobID]*facts{}, makers: map[copyName]string{}, told: map[copyName]string{}, calls: map[called]int{}, ends: map[called]int{},
-		words: map[copyID]string{}, bare: map[copyID]bool{}, shared: map[copyID]bool{}}
+		words: map[copyID]map[string]string{}, bare: map[copyID]bool{}, shared: map[copyID]string{}}
 }
 
 // makes sees an executor make a dataset.
@@ -91,7 +91,7 @@ func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
 		badly: map[dag.TaskIndex]badEnd{}, fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, gone: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
 		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}, enlarged: map[dag.TaskIndex]int64{},
-		varies: o.w.fate.varies > 0, read: map[try][]comms.Desc{}, current: map[comms.DatasetRef]uint32{}}
+		varies: o.w.fate.varies > 0, reads: map[tryOf][]dataRead{}, read: map[dag.TaskIndex][]dataRead{}, current: map[comms.DatasetRef]uint32{}}
 	o.facts[id] = f
 }
 func (o *oracle) agentDied(a *agent) {
@@ -242,7 +242,7 @@ func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Even
 		if attempt, done := f.done[e.Task]; done && !f.mayRun(e.Task) {
 			o.w.fail(id, "task %d finishes in attempt %d: it has finished in attempt %d, and nothing of it was lost", e.Task, e.Attempt, attempt)
 		}
-		f.done[e.Task] = e.Attempt
+		f.done[e.Task], f.read[e.Task] = e.Attempt, f.reads[tryOf{b.Agent, try{e.Task, e.Attempt}}]
 		if g := f.g.Group(e.Task); len(g.Outputs) > len(e.Outputs) && g.Outputs[0].Generate == dag.GenerateNone {
 			f.private[e.Task] = origin{agent: b.Agent, incarn: b.Incarnation}
 		} else {
@@ -293,13 +293,13 @@ func (o *oracle) published(id comms.JobID, f *facts, b *core.Batch, e *comms.Eve
 		o.w.fail(id, "%v is published twice by attempt %d", d.Ref, d.Attempt)
 	case again && !before.lost && !f.mayRun(d.Ref.Task) && f.unbroken(d.Ref.Task, before, b):
 		o.w.fail(id, "%v is published by attempt %d: attempt %d has published it, and it was not lost", d.Ref, d.Attempt, before.attempt)
-	case d.Place.Kind == comms.PlaceInline && string(d.Place.Bytes) != o.word(id, d.Ref, d.Attempt):
+	case d.Place.Kind == comms.PlaceInline && string(d.Place.Bytes) != o.word(b.Agent, id, d.Ref, d.Attempt):
 		o.w.fail(id, "%v is published as %q", d.Ref, d.Place.Bytes)
 	}
 	if d.Place.Kind != comms.PlaceNone {
 		f.current[d.Ref] = d.Attempt
 		if o.w.fate.varies > 0 {
-			o.shared[copyID{id, d.Ref, d.Attempt}] = true
+			o.shared[copyID{id, d.Ref, d.Attempt}] = b.Agent
 		}
 	}
 	f.made[d.Ref] = origin{b.Agent, b.Incarnation, d.Attempt, d.Place.Kind == comms.PlaceInline, f.moves, false}

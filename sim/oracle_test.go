@@ -194,17 +194,58 @@ func TestWhatIsDoneHasReadWhatThereIs(t *testing.T) {
 			}
 			k.Apply(&core.Commit{Job: job, Row: &core.JobRecord{ID: job, Epoch: 1, Phase: comms.JobDone}})
 			for attempt := range uint32(3) {
-				o.words[copyID{job, ref(a), attempt}] = fmt.Sprint(attempt)
+				o.wrote(w.agents[0].name, copyID{job, ref(a), attempt}, fmt.Sprint(attempt))
 			}
 			for _, id := range story.bare {
 				o.bare[copyID{job, id.ref, id.attempt}] = true
 			}
 			for _, id := range story.told {
-				o.shared[copyID{job, id.ref, id.attempt}], f.current[id.ref] = true, id.attempt
+				o.shared[copyID{job, id.ref, id.attempt}], f.current[id.ref] = w.agents[0].name, id.attempt
 			}
-			f.read[try{c, 1}] = []comms.Desc{{Ref: ref(a), Attempt: 1, Place: comms.Place{Kind: comms.PlaceSegment}}, {Ref: ref(b), Attempt: 1, Place: comms.Place{Kind: comms.PlaceSegment}}}
+			for _, t := range []dag.TaskIndex{a, b} {
+				f.read[c] = append(f.read[c], dataRead{comms.Desc{Ref: ref(t), Attempt: 1, Place: comms.Place{Kind: comms.PlaceSegment}}, "1"})
+			}
 			o.fits(job, k, k.Past())
 			if (w.failed != nil) != story.fails {
+				t.Errorf("the oracle says %v", w.failed)
+			}
+		})
+	}
+}
+
+// An agent that was away too long may run a job that another has done since, and of a job that only
+// one agent ever had both number their attempts alike: what counts is read by the agent whose end is stored.
+func TestWhatCountsIsReadByWhoseEndIsStored(t *testing.T) {
+	const a, b = 0, 1
+	g := layered(t, 2, 1, false)
+	for name, story := range map[string]struct {
+		stored int // the agent
+		fails  bool
+	}{
+		"it has read what there is":         {0, false},
+		"it has read what was made earlier": {1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := calm(t, 2, g)
+			w.fate.varies = 1000
+			job := w.client.jobs[0].id
+			k := core.NewKept(core.Create{Row: core.JobRecord{ID: job, Epoch: 1, Phase: comms.JobRunning}}, g)
+			made := func(t dag.TaskIndex, attempt uint32) comms.Desc {
+				w.oracle.wrote(w.agents[0].name, copyID{job, comms.DatasetRef{Task: t}, attempt}, fmt.Sprint(t, attempt))
+				return comms.Desc{Ref: comms.DatasetRef{Task: t}, Attempt: attempt, Place: comms.Place{Kind: comms.PlaceSegment}}
+			}
+			for i, attempt := range []uint32{2, 1} { // of a, by agent
+				x := &executor{process: process{w: w}, a: w.agents[i]}
+				x.reads(&comms.Run{Task: b, Attempt: 1, Inputs: []comms.RunInput{{Data: []comms.Desc{made(a, attempt)}}}}, &comms.Kind{Job: job})
+			}
+			for n, d := range []comms.Desc{made(a, 2), made(b, 1)} {
+				c := &core.Commit{Job: job, Batch: &core.Batch{Number: uint64(n), Agent: w.agents[story.stored].name, Incarnation: 1, Epoch: 1, First: uint64(n) + 1,
+					Events: []comms.Event{{Kind: comms.EventFinished, Task: d.Ref.Task, Attempt: d.Attempt, Outputs: []comms.Desc{d}}}}}
+				w.oracle.committed(k, c)
+				k.Apply(c)
+			}
+			k.Apply(&core.Commit{Job: job, Row: &core.JobRecord{ID: job, Epoch: 1, Phase: comms.JobDone}})
+			if w.oracle.fits(job, k, k.Past()); (w.failed != nil) != story.fails {
 				t.Errorf("the oracle says %v", w.failed)
 			}
 		})

@@ -260,7 +260,7 @@ func (m *move) copy() {
 	if o.Body == nil {
 		word = m.from.mem.at(o.Path, o.At)
 	}
-	want := w.oracle.word(m.pull.Data.Job, m.pull.Data.DatasetRef, m.pull.Attempt)
+	want := w.oracle.word(m.from.name, m.pull.Data.Job, m.pull.Data.DatasetRef, m.pull.Attempt)
 	if w.oracle.facts[m.pull.Data.Job] == nil {
 		want = word // of a call: who gets what it returns knows what that must be
 	}

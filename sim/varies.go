@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -38,19 +39,36 @@ type copyID struct {
 	attempt uint32
 }
 
-// word is what the bytes of a dataset are that an attempt has made.
-func (o *oracle) word(job comms.JobID, ref comms.DatasetRef, attempt uint32) string {
+// word is what the bytes of a dataset are that an attempt has made, for an agent that has them:
+// as it made them itself, else as they were told of, else as any has made them.
+func (o *oracle) word(agent string, job comms.JobID, ref comms.DatasetRef, attempt uint32) string {
 	if o.w.fate.varies == 0 {
 		return wordOf(job, ref)
 	}
-	return o.words[copyID{job, ref, attempt}]
+	id := copyID{job, ref, attempt}
+	by := o.words[id]
+	for _, maker := range append([]string{agent, o.shared[id]}, slices.Sorted(maps.Keys(by))...) {
+		if word, made := by[maker]; made {
+			return word
+		}
+	}
+	return ""
 }
 
-// wrote tells whether some attempt has made a dataset so: of a job that has ended, what is
+// wrote notes what an agent has made. Another may use the same number: it has had the job before, does not
+// know that it has lost it, and what it does counts no more.
+func (o *oracle) wrote(agent string, id copyID, word string) {
+	if o.words[id] == nil {
+		o.words[id] = map[string]string{}
+	}
+	o.words[id][agent] = word
+}
+
+// made tells whether some attempt has made a dataset so: of a job that has ended, what is
 // kept may be lost and made again while the client reads it.
-func (o *oracle) wrote(d comms.DatasetID, word string) bool {
-	for id, made := range o.words {
-		if id.job == d.Job && id.ref == d.DatasetRef && made == word {
+func (o *oracle) made(d comms.DatasetID, word string) bool {
+	for id, by := range o.words {
+		if id.job == d.Job && id.ref == d.DatasetRef && slices.Contains(slices.Collect(maps.Values(by)), word) {
 			return true
 		}
 	}
@@ -68,7 +86,7 @@ func (x *executor) word(k *comms.Kind, ref comms.DatasetRef) string {
 	for _, in := range r.Inputs {
 		for i := range in.Data {
 			if d := &in.Data[i]; d.Place.Kind != comms.PlaceNone {
-				fmt.Fprint(h, o.word(k.Job, d.Ref, d.Attempt), " ")
+				fmt.Fprint(h, o.word(x.a.name, k.Job, d.Ref, d.Attempt), " ")
 			}
 		}
 	}
@@ -76,7 +94,7 @@ func (x *executor) word(k *comms.Kind, ref comms.DatasetRef) string {
 		fmt.Fprint(h, r.Attempt)
 	}
 	word = fmt.Sprintf("%s~%x", word, h.Sum64())
-	o.words[copyID{k.Job, ref, r.Attempt}] = word
+	o.wrote(x.a.name, copyID{k.Job, ref, r.Attempt}, word)
 	return word
 }
 
@@ -98,14 +116,28 @@ func (x *executor) reads(r *comms.Run, k *comms.Kind) {
 			x.word(k, comms.DatasetRef{Task: r.Task, Output: uint32(o)})
 		}
 	}
-	var of []comms.Desc
+	var of []dataRead
 	for i, in := range r.Inputs {
 		if f.g.Group(r.Task).Inputs[i].Min > 0 {
 			continue
 		}
-		of = append(of, in.Data...)
+		for _, d := range in.Data {
+			of = append(of, dataRead{d, x.w.oracle.word(x.a.name, k.Job, d.Ref, d.Attempt)})
+		}
 	}
-	f.read[try{r.Task, r.Attempt}] = of
+	f.reads[tryOf{x.a.name, try{r.Task, r.Attempt}}] = of
+}
+
+// tryOf is what an agent tries, of which another may use the same number: see wrote.
+type tryOf struct {
+	agent string
+	try
+}
+
+// dataRead is a dataset and what it was when it was read.
+type dataRead struct {
+	comms.Desc
+	word string
 }
 
 // fits tells what of a job that is done does not fit together.
@@ -119,20 +151,20 @@ func (o *oracle) fits(id comms.JobID, k *core.Kept, past *core.Past) {
 	}
 	past.States.Each(func(t dag.TaskIndex, s core.TaskState) {
 		attempt, known := f.done[t]
-		read := f.read[try{t, attempt}]
+		read := f.read[t]
 		if s != core.TaskDone || !known || o.untold(id, f, read) || k.Graph.Rebuilt == dag.RebuiltFail && o.silent(id, read) {
 			return
 		}
 		for i := range read {
 			d := &read[i]
 			now, there := f.current[d.Ref]
-			if o.private(id, d) {
+			if o.private(id, &d.Desc) {
 				now, there = f.done[d.Ref.Task]
 			}
 			if o.bare[copyID{id, d.Ref, d.Attempt}] && o.bare[copyID{id, d.Ref, now}] {
 				continue // nobody can tell
 			}
-			if was, is := o.word(id, d.Ref, d.Attempt), o.word(id, d.Ref, now); there && now != d.Attempt && was != is {
+			if was, is := d.word, o.word("", id, d.Ref, now); there && now != d.Attempt && was != is {
 				o.w.fail(id, "task %d is done in attempt %d, which has read %v of attempt %d, %q; it was made again by attempt %d, %q", t, attempt, d.Ref, d.Attempt, was, now, is)
 			}
 		}
@@ -141,22 +173,22 @@ func (o *oracle) fits(id comms.JobID, k *core.Kept, past *core.Past) {
 
 // private tells whether what was read was in its reader's executor, and nobody else has had it.
 func (o *oracle) private(id comms.JobID, d *comms.Desc) bool {
-	return d.Place.Kind == comms.PlaceLive && !o.shared[copyID{id, d.Ref, d.Attempt}]
+	return d.Place.Kind == comms.PlaceLive && o.shared[copyID{id, d.Ref, d.Attempt}] == ""
 }
 
 // untold tells whether an attempt has read something of which no event ever told where it lies. What
 // it has read is one number for all of that, so that nobody can compare it.
-func (o *oracle) untold(id comms.JobID, f *facts, read []comms.Desc) bool {
-	return slices.ContainsFunc(read, func(d comms.Desc) bool {
+func (o *oracle) untold(id comms.JobID, f *facts, read []dataRead) bool {
+	return slices.ContainsFunc(read, func(d dataRead) bool {
 		_, told := f.current[d.Ref]
-		return !told && d.Place.Kind != comms.PlaceNone && !o.private(id, &d)
+		return !told && d.Place.Kind != comms.PlaceNone && !o.private(id, &d.Desc)
 	})
 }
 
 // silent tells whether the end of a task says nothing of what it has read: none of that has a
 // hash. A job does not fail for what may be the same.
-func (o *oracle) silent(id comms.JobID, read []comms.Desc) bool {
-	return !slices.ContainsFunc(read, func(d comms.Desc) bool { return !o.bare[copyID{id, d.Ref, d.Attempt}] && !o.private(id, &d) })
+func (o *oracle) silent(id comms.JobID, read []dataRead) bool {
+	return !slices.ContainsFunc(read, func(d dataRead) bool { return !o.bare[copyID{id, d.Ref, d.Attempt}] && !o.private(id, &d.Desc) })
 }
 
 // differs sees what is stored of datasets that were made again.
