@@ -104,9 +104,9 @@ func (s *States) publishes(d *comms.Desc) {
 		return
 	}
 	delete(l.nowhere, d.Ref)
-	was, sum := l.sum(d.Ref), d.Sum()
+	heard, was, sum := l.heard(d.Ref), l.sum(d.Ref), d.Sum()
 	l.setSum(d.Ref, cmp.Or(sum, bare))
-	if was == sum {
+	if was == sum && heard != 0 {
 		return
 	}
 	if was != 0 {
