@@ -143,7 +143,7 @@ func (f *facts) lacks(s *core.States, t dag.TaskIndex) bool {
 			refs, complete := s.Expand(src)
 			all = all && complete && !f.bad(s, f.producer(src))
 			for _, ref := range refs {
-				if state, _ := s.Get(ref.Task); state == core.TaskDone {
+				if state, _ := s.Get(ref.Task); state == core.TaskDone && f.listed(s, ref.Task) {
 					there++
 				} else {
 					all = false
@@ -152,4 +152,16 @@ func (f *facts) lacks(s *core.States, t dag.TaskIndex) bool {
 		}
 		return !all && (in.Min == 0 || there < in.Min)
 	})
+}
+
+// listed tells whether a list of what follows a generator has a task. When the generator has run again and failed, its
+// stream is as long as it was then: what was made for elements before is still there, and is not listed.
+func (f *facts) listed(s *core.States, t dag.TaskIndex) bool {
+	st := f.g.Group(t).Stream
+	if st == nil || !f.bad(s, st.Generator) {
+		return true
+	}
+	_, element, _ := f.g.Slot(t)
+	made := f.made[comms.DatasetRef{Task: st.Generator, Output: st.Output, Element: element}]
+	return made.attempt > f.fence[st.Generator] && !made.lost
 }

@@ -317,29 +317,72 @@ func TestWhatEndsBadlyHasACauseThatCounts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := calm(t, 1, g)
-			job, agent := w.client.jobs[0].id, w.agents[0]
-			agent.running, agent.incarn = true, 1
-			w.oracle.facts[job].shared, w.oracle.facts[job].blamed = true, true
-			k, number := core.NewKept(core.Create{Row: core.JobRecord{ID: job, Epoch: 1, Phase: comms.JobRunning}}, g), uint64(0)
-			commit := func(c core.Commit) {
-				c.Job = job
-				w.oracle.committed(k, &c)
-				k.Apply(&c)
-				w.oracle.settled(k, &c)
+			got := judged(t, g, story.told)
+			if !strings.HasSuffix(got, story.fails) || got != "" && story.fails == "" {
+				t.Errorf("the oracle says %q instead of %q", got, story.fails)
 			}
-			for _, batch := range story.told {
-				if batch.Number = uint64(len(k.Batches)); batch.Events != nil {
-					batch.Agent, batch.Incarnation, batch.First = agent.name, 1, number+1
-					number += uint64(len(batch.Events))
-				}
-				commit(core.Commit{Batch: &batch})
-			}
-			commit(core.Commit{Row: &core.JobRecord{ID: job, Epoch: 2, Phase: comms.JobFailed}})
-			got := ""
-			if w.failed != nil {
-				got = w.failed.Error()
-			}
+		})
+	}
+}
+
+// judged returns what the oracle says of a job that has failed after batches are stored.
+func judged(t *testing.T, g *dag.Graph, told []core.Batch) (says string) {
+	w := calm(t, 1, g)
+	job, agent := w.client.jobs[0].id, w.agents[0]
+	agent.running, agent.incarn = true, 1
+	w.oracle.facts[job].shared, w.oracle.facts[job].blamed = true, true
+	k, number := core.NewKept(core.Create{Row: core.JobRecord{ID: job, Epoch: 1, Phase: comms.JobRunning}}, g), uint64(0)
+	commit := func(c core.Commit) {
+		c.Job = job
+		w.oracle.committed(k, &c)
+		k.Apply(&c)
+		w.oracle.settled(k, &c)
+	}
+	for _, batch := range told {
+		if batch.Number = uint64(len(k.Batches)); batch.Events != nil {
+			batch.Agent, batch.Incarnation, batch.First = agent.name, 1, number+1
+			number += uint64(len(batch.Events))
+		}
+		commit(core.Commit{Batch: &batch})
+	}
+	commit(core.Commit{Row: &core.JobRecord{ID: job, Epoch: 2, Phase: comms.JobFailed}})
+	if w.failed == nil {
+		return ""
+	}
+	return w.failed.Error()
+}
+
+// The list of what follows a generator is as long as its stream is now. When it runs again and fails sooner, what was
+// made for elements before is still there, and is not of the list any more.
+func TestAListIsAsLongAsItsStream(t *testing.T) {
+	const gen, list, first, again = 0, 1, 2, 1<<16 | 2
+	g, err := dag.ParseYAML("job.yaml", []byte(`{job: j, keep_going: true, environments: {e: {go: ./e}}, tasks: {g: {run: "e:F", generates: {x: "*"}}, u: {run: "e:F", for: {i: "g.x[*]"}, in: {x: "g.x[${i}]"}, out: [o]},
+		list: {run: "e:F", in: {x: {from: "u[*].o", min: 1}}, out: [o]}}, outputs: ["u[*].o"]}`), dag.Override{}, dag.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := func(kind comms.EventKind, t dag.TaskIndex, attempt uint32) comms.Event {
+		return comms.Event{Kind: kind, Task: t, Attempt: attempt, Outputs: []comms.Desc{{Ref: comms.DatasetRef{Task: t}, Attempt: attempt}}}
+	}
+	element := made(comms.EventPublished, gen, again)
+	ends := []comms.Event{
+		{Kind: comms.EventFailed, Task: gen, Attempt: again, Error: &comms.TaskError{Kind: comms.ErrorTask, Message: "bad luck"}},
+		{Kind: comms.EventSkipped, Task: list, Attempt: 1, Cause: comms.Cause{Kind: comms.CauseTask}, Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: "g failed"}},
+	}
+	for name, story := range map[string]struct {
+		told  []comms.Event // when the generator runs again
+		fails string
+	}{
+		"the element did not come again": {ends, ""},
+		"the element came again":         {append([]comms.Event{element}, ends...), "list skipped, and all that it reads is there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := judged(t, g, []core.Batch{
+				{Epoch: 1, Events: []comms.Event{made(comms.EventPublished, gen, 1), made(comms.EventFinished, first, 1),
+					{Kind: comms.EventLost, Task: gen, Cause: comms.Cause{Ref: comms.DatasetRef{Task: gen}}}}},
+				{Epoch: 1, Why: "lost with agent a", Reset: []comms.Range{{First: gen, Last: gen}}, Granting: core.GrantBegun},
+				{Epoch: 2, Events: story.told},
+			})
 			if !strings.HasSuffix(got, story.fails) || got != "" && story.fails == "" {
 				t.Errorf("the oracle says %q instead of %q", got, story.fails)
 			}
