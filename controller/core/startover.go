@@ -307,15 +307,3 @@ func (s *States) missWith(lists ...[]dag.TaskIndex) []dag.TaskIndex {
 func (s *States) missedTasks() []dag.TaskIndex {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.missed)), func(t dag.TaskIndex) bool { return s.get(t).Over() })
 }
-
-// lose takes in that a dataset is lost. Of a task that was given out anew since it
-// says nothing: what is there of that was made later. A new process, which knows no
-// epoch, speaks of what it has found.
-func (s *States) lose(e *comms.Event) bool {
-	ref := e.Cause.Ref
-	if s.epoch > 0 && s.exists(ref.Task) && s.void(ref.Task) {
-		return false
-	}
-	s.owe(ref, true, s.lost[ref] || e.Cause.Kind == comms.CauseSubmit || e.Cause.Kind == comms.CauseDataset)
-	return true
-}

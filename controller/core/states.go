@@ -47,10 +47,10 @@ type States struct {
 	first   map[dag.TaskIndex]uint32        // of instances: the attempt that their agent begins with, where it is above 1
 	known   map[streamKey]uint64            // elements published of an open output
 	ends    map[streamKey]uint64
-	cut     map[dag.TaskIndex]bool    // cancelled while they ran, or skipped so
-	lost    map[comms.DatasetRef]bool // lost, and not published again; true: an agent lacks it that was promised it
-	owing   map[dag.TaskIndex]int     // of tasks, how many such promises there are
-	broke   map[dag.TaskIndex]bool    // of these, those that have ended since unkept was called
+	cut     map[dag.TaskIndex]bool        // cancelled while they ran, or skipped so
+	lost    map[comms.DatasetRef]lostData // lost, and not published again
+	owing   map[dag.TaskIndex]int         // of tasks, how many such promises there are
+	broke   map[dag.TaskIndex]bool        // of these, those that have ended since unkept was called
 	groups  []comms.GroupCounts
 	open    uint64 // tasks that are there and not over
 	totals  Totals
@@ -78,7 +78,7 @@ type States struct {
 func NewStates(g *dag.Graph) *States {
 	s := &States{g: g, static: make([]TaskState, g.NumTasks()), pages: map[uint32]*[pageSize]TaskState{},
 		attempt: map[dag.TaskIndex]uint32{}, first: map[dag.TaskIndex]uint32{}, known: map[streamKey]uint64{}, ends: map[streamKey]uint64{},
-		lost: map[comms.DatasetRef]bool{}, owing: map[dag.TaskIndex]int{}, broke: map[dag.TaskIndex]bool{}, groups: make([]comms.GroupCounts, len(g.Groups))}
+		lost: map[comms.DatasetRef]lostData{}, owing: map[dag.TaskIndex]int{}, broke: map[dag.TaskIndex]bool{}, groups: make([]comms.GroupCounts, len(g.Groups))}
 	for i := range g.Groups {
 		s.groups[i].Group = g.Groups[i].Name
 	}
@@ -403,7 +403,9 @@ func (s *States) applySteps(e *comms.Event) bool {
 func (s *States) published(e *comms.Event) {
 	for i := range e.Outputs {
 		r := e.Outputs[i].Ref
-		s.owe(r, false, false)
+		if l := s.lost[r]; !l.promised || s.epoch == 0 || s.epoch >= l.epoch { // else it is what has been let go since
+			s.owe(r, false, false)
+		}
 		if s.exists(r.Task) {
 			s.publishes(&e.Outputs[i])
 		}
@@ -447,49 +449,6 @@ func (s *States) elements(k streamKey, n uint64) {
 		}
 	}
 	s.known[k] = n
-}
-
-// owe takes in whether a dataset is lost, and whether an agent lacks it that was promised it.
-func (s *States) owe(r comms.DatasetRef, lost, promised bool) {
-	switch was := s.lost[r]; {
-	case promised && !was:
-		s.owing[r.Task]++
-	case was && !promised:
-		if s.owing[r.Task]--; s.owing[r.Task] == 0 {
-			delete(s.owing, r.Task)
-		}
-	}
-	if lost {
-		s.lost[r] = promised
-	} else {
-		delete(s.lost, r)
-	}
-}
-
-// lacks tells whether an agent lacks a dataset that it was promised and that nobody
-// makes again: it waits for the controller to see to that.
-func (s *States) lacks() bool {
-	for t := range s.owing {
-		if s.get(t).Over() {
-			return true
-		}
-	}
-	return false
-}
-
-// unkept returns the promised datasets that agents lack of tasks that have ended since it was
-// called last: who made such a task again still had them, or did not make them, and tells nobody.
-func (s *States) unkept() (refs []comms.DatasetRef) {
-	if len(s.broke) == 0 {
-		return nil
-	}
-	for r, promised := range s.lost {
-		if promised && s.broke[r.Task] && s.get(r.Task).Over() {
-			refs = append(refs, r)
-		}
-	}
-	clear(s.broke)
-	return refs
 }
 
 // streamEnd notes that a stream has n elements. When it had more in an earlier
