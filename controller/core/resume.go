@@ -356,13 +356,17 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 // anew makes more start over, and what goes with that, and returns it with set, which has
 // done so before, and what must run then: see needed.
 func (c *Core) anew(j *job, r *resumption, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set, more []dag.TaskIndex) (all, run, closed []dag.TaskIndex) {
+	cut := map[dag.TaskIndex]bool{} // what had been skipped or cancelled, and has started over
 	for first := true; first || len(more) > 0; first = false {
-		unrun := j.states.endedWith(more)
+		unrun := j.states.endedWith(more, cut)
+		for _, t := range more {
+			cut[t] = cut[t] || j.states.endedForOthers(t)
+		}
 		j.states.Reset(comms.Ranges(more), j.rec.Epoch+1)
 		forget(data, comms.Ranges(more))
 		set = union(set, more)
 		run, closed = c.needed(j, r, data, published)
-		if unrun = union(unrun, j.states.endedWith(run)); len(r.rerun) > 0 {
+		if unrun = union(unrun, j.states.endedWith(run, cut)); len(r.rerun) > 0 {
 			unrun = nil // a client has only that run which was asked for
 		}
 		more = union(j.halfGangs(run), j.withVarying(run), j.states.missedTasks(), unrun)

@@ -222,8 +222,9 @@ func (s *States) unsure(t dag.TaskIndex) bool {
 
 // endedWith lists what had been skipped or cancelled for those of some tasks that have failed,
 // sorted: they start over, for what they are needed or with their gang, and their failure counts
-// no more. What had been for others, too, ends so again.
-func (s *States) endedWith(tasks []dag.TaskIndex) (all []dag.TaskIndex) {
+// no more. What had been for others, too, ends so again. The search goes on behind cut, what had ended so
+// and has started over already.
+func (s *States) endedWith(tasks []dag.TaskIndex, cut map[dag.TaskIndex]bool) (all []dag.TaskIndex) {
 	var failed []dag.TaskIndex
 	stops := false
 	for _, t := range tasks {
@@ -240,7 +241,7 @@ func (s *States) endedWith(tasks []dag.TaskIndex) (all []dag.TaskIndex) {
 	case stops: // the whole job was
 		s.Each(take)
 	case len(failed) > 0:
-		for _, t := range descendants(s, failed, s.endedForOthers) { // who reads what failed by itself was skipped for that
+		for _, t := range descendants(s, failed, func(t dag.TaskIndex) bool { return cut[t] || s.endedForOthers(t) }) { // who reads what failed by itself was skipped for that
 			take(t, s.get(t))
 		}
 	}
