@@ -2,6 +2,7 @@ package cascade
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +19,8 @@ import (
 	"github.com/cascade-run/cascade/internal/reuse"
 )
 
-// contentsOf hashes what the tasks of a graph rest on outside of it: environments,
-// this program, and the files that tasks name. Folders are not looked into.
+// contentsOf hashes what the tasks of a graph rest on outside of it: environments that are
+// more than packages, this program, and the files that tasks name. Folders are not looked into.
 func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Content, err error) {
 	used, own := map[string]bool{}, false
 	for i := range g.Groups {
@@ -29,7 +30,7 @@ func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Cont
 	}
 	add := func(name string, h comms.Hash) { all = append(all, comms.Content{Name: name, Hash: h}) }
 	for _, env := range g.Environments {
-		if !used[env.Name] {
+		if !used[env.Name] || !reuse.Outside(&env) {
 			continue
 		}
 		if !filepath.IsAbs(env.Source) {
@@ -71,6 +72,7 @@ func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Cont
 			err = nil // gone meanwhile, or nothing that a task could read
 		}
 	})
+	add(reuse.Noted, "")
 	if err == nil {
 		err = context.Cause(ctx)
 	}
@@ -92,7 +94,7 @@ func environmentHash(ctx context.Context, env dag.Environment) (comms.Hash, erro
 		return "", err
 	}
 	sum := blake3.Sum256([]byte(strings.Join(keys, "\n")))
-	return hashOf(sum[:]), nil
+	return comms.Hash(append([]byte{comms.HashBLAKE3}, sum[:]...)), nil
 }
 
 // each returns what an environment is on hosts of the platforms that it names, in order;
@@ -116,13 +118,9 @@ func fileHash(path string) (comms.Hash, error) {
 		return "", fmt.Errorf("hash a file that the job names: %w", err)
 	}
 	defer f.Close()
-	h := blake3.New()
+	h := sha256.New() // which every client has
 	if _, err := io.Copy(h, f); err != nil {
 		return "", fmt.Errorf("hash file %s: %w", path, err)
 	}
-	return hashOf(h.Sum(nil)), nil
-}
-
-func hashOf(sum []byte) comms.Hash {
-	return comms.Hash(append([]byte{comms.HashBLAKE3}, sum...))
+	return comms.Hash(append([]byte{comms.HashSHA256}, h.Sum(nil)...)), nil
 }

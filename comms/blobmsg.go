@@ -11,6 +11,9 @@ const FeatureInputs = "inputs"
 // FeatureParams is the feature of a controller that knows Submit.Params.
 const FeatureParams = "params"
 
+// FeatureResume is the feature of a controller that reads the text of a job for what a later one compares: NamedReq, and Submit.Resume with a text.
+const FeatureResume = "resume"
+
 // FeaturePlatforms is the feature of a controller that knows binaries for platforms. Which agents do they say in Register.
 const FeaturePlatforms = "platforms"
 

@@ -53,6 +53,20 @@ type Have struct {
 	Why     string // why a blob that was sent before was not kept; may be empty
 }
 
+// NamedReq asks what the text of a job file names, for a client that does not read it itself. Nothing of it is kept.
+type NamedReq struct {
+	Req    uint64 // names the request in the answer
+	Text   []byte // of the job file
+	Params []byte // as Submit.Params
+}
+
+// Named answers NamedReq.
+type Named struct {
+	Req   uint64   // the request
+	Name  string   // of the job
+	Files []string // texts of its tasks that may be paths of files: what Submit.Contents has of those that are, a later job compares
+}
+
 // Submit makes a job. It is idempotent: a second Submit with the same ID is
 // answered as the first, and refused when its graph differs. A graph that the
 // controller has seen lately, or has as a blob, need not come along: when it is
@@ -73,7 +87,7 @@ type Submit struct {
 	Every     int64     // with Watch, as Watch.Every; 0 means the receiver's choice
 	Keep      bool      // never delete the job by itself, however long ago it ended
 	Contents  []Content // of files and environments that the job rests on, sorted by name: later jobs compare them
-	Resume    *Resume   // reuse results of an earlier job; nil: none
+	Resume    *Resume   // reuse results of an earlier job; nil: none. With the text of a job file every dataset is kept, and the job may be zero: none
 	Values    bool      // with Watch, as Watch.Values
 	Params    []byte    // with the text of a job file: a YAML mapping of parameters to values
 }
@@ -87,8 +101,8 @@ type Resume struct {
 
 // Content is the content hash of something outside of a graph that tasks rest on.
 type Content struct {
-	Name string // "file PATH" as the job names it, "environment NAME", or "program" of functions without an environment
-	Hash Hash   // BLAKE3
+	Name string // "file PATH" as the job names it, "environment NAME" of one that rests on more than packages, "program" of functions without an environment, or "noted", with no hash, of a client that notes all of these
+	Hash Hash   // SHA-256 of a file, the program among them; BLAKE3 of what an environment rests on
 }
 
 // Accepted answers Submit once the job is durable.
@@ -295,6 +309,12 @@ func (*Blob) Type() Type { return TypeBlob }
 // Type returns TypeHaveReq.
 func (*HaveReq) Type() Type { return TypeHaveReq }
 
+// Type returns TypeNamedReq.
+func (*NamedReq) Type() Type { return TypeNamedReq }
+
+// Type returns TypeNamed.
+func (*Named) Type() Type { return TypeNamed }
+
 // Type returns TypeHave.
 func (*Have) Type() Type { return TypeHave }
 
@@ -360,6 +380,22 @@ func (m *Have) code(c *Coder) {
 		Uint(c, &m.Req)
 		Slice(c, &m.Missing, (*Coder).Hash)
 		String(c, &m.Why)
+	})
+}
+
+func (m *NamedReq) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &m.Req)
+		c.Bytes(&m.Text)
+		c.Bytes(&m.Params)
+	})
+}
+
+func (m *Named) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &m.Req)
+		String(c, &m.Name)
+		Slice(c, &m.Files, String[string])
 	})
 }
 

@@ -18,12 +18,14 @@ const Optional Type = 128
 // Every message. The comment begins with the ways it may take, sender -> receiver;
 // a test reads it.
 const (
-	TypeReply   Type = 1 // controller -> client, agent -> client, agent -> agent: the end of a request, well or not
-	TypeBlob    Type = 2 // client -> controller, controller -> agent, agent -> executor: a piece of a blob named by its content hash
-	TypeHaveReq Type = 3 // client -> controller: asks which blobs the receiver lacks
-	TypeHave    Type = 4 // controller -> client: answers HaveReq
-	TypeMany    Type = 5 // client -> controller, controller -> client, controller -> agent: messages that differ in little
-	TypeBlobReq Type = 6 // agent -> controller, executor -> agent: asks for a piece of a blob
+	TypeReply    Type = 1 // controller -> client, agent -> client, agent -> agent: the end of a request, well or not
+	TypeBlob     Type = 2 // client -> controller, controller -> agent, agent -> executor: a piece of a blob named by its content hash
+	TypeHaveReq  Type = 3 // client -> controller: asks which blobs the receiver lacks
+	TypeHave     Type = 4 // controller -> client: answers HaveReq
+	TypeMany     Type = 5 // client -> controller, controller -> client, controller -> agent: messages that differ in little
+	TypeBlobReq  Type = 6 // agent -> controller, executor -> agent: asks for a piece of a blob
+	TypeNamedReq Type = 7 // client -> controller: asks what the text of a job file names
+	TypeNamed    Type = 8 // controller -> client: answers NamedReq
 
 	TypeSubmit   Type = 10 // client -> controller: makes a job
 	TypeAccepted Type = 11 // controller -> client: the job is durable
@@ -186,6 +188,10 @@ func newMessage(t Type) Message {
 		return new(Reply)
 	case TypeBlob:
 		return new(Blob)
+	case TypeNamedReq:
+		return new(NamedReq)
+	case TypeNamed:
+		return new(Named)
 	case TypeHaveReq:
 		return new(HaveReq)
 	case TypeHave:

@@ -30,7 +30,7 @@ func askers(m Message) []pki.Role {
 			return admins
 		}
 		return observers
-	case *Submit, *Control, *HaveReq, *Blob, *Many: // of Many each is looked at by itself
+	case *Submit, *Control, *HaveReq, *NamedReq, *Blob, *Many: // of Many each is looked at by itself
 		return submitters
 	case *Invite, *Revoke, *Backup, *Drain, *SetProfiles:
 		return admins
@@ -74,6 +74,8 @@ func NumberOf(m Message) (uint64, bool) {
 	case *Control:
 		return m.Req, true
 	case *HaveReq:
+		return m.Req, true
+	case *NamedReq:
 		return m.Req, true
 	case *Invite:
 		return m.Req, true

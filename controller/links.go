@@ -171,6 +171,9 @@ func (c *Controller) message(id core.LinkID, l *comms.Link, m comms.Message, bod
 	case *comms.HaveReq:
 		c.inbox.Offer(linkSay{id: id, msg: c.blobs.have(id, m)})
 		return
+	case *comms.NamedReq:
+		c.inbox.Offer(linkSay{id: id, msg: named(m)})
+		return
 	case *comms.BlobReq:
 		c.slow(func() {
 			piece, body := c.blobs.piece(m)

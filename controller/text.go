@@ -8,6 +8,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/reuse"
 )
 
 // texts makes graphs of texts of job files, which clients in other languages send. It
@@ -30,19 +31,34 @@ const (
 	maxText  = 64 << 10 // bytes
 )
 
-// graph returns the graph that a text describes, encoded, and its hash.
-func (ts *texts) graph(text, params []byte) ([]byte, comms.Hash, error) {
-	key, over := text, dag.Override{}
+// parseText returns the graph that a text describes.
+func parseText(text, params []byte) (*dag.Graph, error) {
+	over := dag.Override{}
 	if len(params) > 0 {
-		key = slices.Concat(text, []byte{0}, params) // no job file has a zero byte
 		over = dag.Override{File: "params", Data: params}
+	}
+	return dag.ParseYAML("job", text, over, dag.Options{})
+}
+
+// graph returns the graph that a text describes, encoded, and its hash. With retain it keeps
+// every dataset.
+func (ts *texts) graph(text, params []byte, retain bool) ([]byte, comms.Hash, error) {
+	key := text
+	if len(params) > 0 || retain {
+		key = slices.Concat(text, []byte{0}, params) // no job file has a zero byte
+	}
+	if retain {
+		key = append(key, 0)
 	}
 	if r := ts.find(key); r != nil {
 		return r.graph, r.hash, nil
 	}
-	g, err := dag.ParseYAML("job", text, over, dag.Options{})
+	g, err := parseText(text, params)
 	if err != nil {
 		return nil, "", err
+	}
+	if retain {
+		g = g.Retaining()
 	}
 	b := g.Encode()
 	r := &readText{slices.Clip(b), hashOf(b)}
@@ -87,10 +103,13 @@ func (ts *texts) nameGraph(m *comms.Submit) (err error) {
 	}
 	var h comms.Hash
 	if m.Graph[0] < 0x80 { // an encoded graph begins with the head of an array
-		if m.Graph, h, err = ts.graph(m.Graph, m.Params); err != nil {
+		if m.Graph, h, err = ts.graph(m.Graph, m.Params, m.Resume != nil); err != nil {
 			return err
 		}
 		m.Params = nil // they are in the graph
+		if m.Resume != nil && m.Resume.Job.IsZero() {
+			m.Resume = nil
+		}
 	} else {
 		h = hashOf(m.Graph)
 	}
@@ -99,4 +118,28 @@ func (ts *texts) nameGraph(m *comms.Submit) (err error) {
 	}
 	m.GraphHash = h
 	return nil
+}
+
+// maxNamed is the most bytes of names in one answer.
+const maxNamed = 8 << 20
+
+// read answers a NamedReq.
+func named(m *comms.NamedReq) comms.Message {
+	bad := func(why string) comms.Message {
+		return &comms.Reply{Req: m.Req, Code: comms.CodeBadRequest, Message: why}
+	}
+	g, err := parseText(m.Text, m.Params)
+	if err != nil {
+		return bad(err.Error())
+	}
+	answer, size := &comms.Named{Req: m.Req, Name: g.Name}, 0
+	reuse.Files(g, func(path string) {
+		if size += len(path) + 5; size <= maxNamed {
+			answer.Files = append(answer.Files, path)
+		}
+	})
+	if size > maxNamed {
+		return bad(fmt.Sprintf("resume: the job's tasks have %d bytes of texts that may name files, more than the %d that are told a client: cascade run --resume looks at them itself", size, maxNamed))
+	}
+	return answer
 }

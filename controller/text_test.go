@@ -75,16 +75,47 @@ func TestSubmitOfTextWithParams(t *testing.T) {
 	}
 }
 
+// A text that resumes keeps every dataset, whether or not there is a job to resume from; and what it
+// names is told to a client that cannot read it.
+func TestTextThatResumes(t *testing.T) {
+	const text = "job: j\nparams: {f: a.txt}\ntasks:\n  a: {command: [cat, \"${params.f}\"], out: []}\n"
+	var known texts
+	for _, c := range []struct {
+		resume *comms.Resume
+		retain bool
+		from   bool
+	}{{nil, false, false}, {&comms.Resume{}, true, false}, {&comms.Resume{Job: comms.JobID{1}}, true, true}, {nil, false, false}} {
+		m := &comms.Submit{Graph: []byte(text), Resume: c.resume}
+		if err := known.nameGraph(m); err != nil {
+			t.Fatal(err)
+		}
+		if g, err := dag.Decode(m.Graph); err != nil || g.Retain != c.retain || (m.Resume != nil) != c.from {
+			t.Errorf("resume %v: the graph retains: %v, it resumes: %v (%v)", c.resume, g.Retain, m.Resume != nil, err)
+		}
+	}
+	for _, c := range []struct{ text, params, want string }{
+		{text, "", "&{9 j [cat a.txt]}"},
+		{text, "{f: b.txt}", "&{9 j [cat b.txt]}"},
+		{"job: j\n", "", "the job has no tasks"},
+		{"job: j\ntasks:\n  t: {for: {i: \"0..3000\"}, command: [\"" + strings.Repeat("x", 4000) + "${i}\"]}\n", "", "texts that may name files"},
+	} {
+		got := named(&comms.NamedReq{Req: 9, Text: []byte(c.text), Params: []byte(c.params)})
+		if !strings.Contains(fmt.Sprint(got), c.want) {
+			t.Errorf("%.80s %s is %v, want %s", c.text, c.params, got, c.want)
+		}
+	}
+}
+
 // Of many texts the last are remembered, and none that is large.
 func TestTextsAreBounded(t *testing.T) {
 	var known texts
 	for i := range 3 * maxTexts {
-		if _, _, err := known.graph(fmt.Appendf(nil, "job: j%d\ntasks:\n  a: {command: [echo], out: []}\n", i), nil); err != nil {
+		if _, _, err := known.graph(fmt.Appendf(nil, "job: j%d\ntasks:\n  a: {command: [echo], out: []}\n", i), nil, false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	large := "job: large\ntasks:\n  a: {command: [echo], out: []}\n" + strings.Repeat("# more\n", maxText/6)
-	if _, _, err := known.graph([]byte(large), nil); err != nil {
+	if _, _, err := known.graph([]byte(large), nil, false); err != nil {
 		t.Fatal(err)
 	}
 	if len(known.known) != maxTexts || len(known.order) != maxTexts || known.find([]byte(large)) != nil {

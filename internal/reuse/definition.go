@@ -180,29 +180,70 @@ func (c *comparison) environment(t, from dag.TaskIndex) string {
 	if was != is {
 		return changed("its environment", was, is)
 	}
-	name := "environment " + is
 	if is == "" {
-		if name = Program; c.now.Graph.Group(t).Run.Function == "" {
+		if c.now.Graph.Group(t).Run.Function == "" {
 			return ""
 		}
+		return c.content(Program)
 	}
-	if c.is[name] == "" || c.was[name] == "" {
-		return "it is not known what " + name + " was"
+	a, b := environmentOf(c.old.Graph, is), environmentOf(c.now.Graph, is)
+	if !reflect.DeepEqual(settings(a), settings(b)) {
+		return "environment " + is + " has changed"
 	}
-	if c.is[name] != c.was[name] {
-		return name + " has changed"
-	}
-	if vars := func(g *dag.Graph) map[string]string {
-		for i := range g.Environments {
-			if g.Environments[i].Name == is {
-				return g.Environments[i].Vars
-			}
+	if Outside(&b) {
+		if text := c.content(Environment + is); text != "" {
+			return text
 		}
-		return nil
-	}; !maps.Equal(vars(c.old.Graph), vars(c.now.Graph)) {
-		return "variables of " + name + " have changed"
+	}
+	if !maps.Equal(a.Vars, b.Vars) {
+		return "variables of environment " + is + " have changed"
 	}
 	return ""
+}
+
+// content compares what both jobs noted under a name.
+func (c *comparison) content(name string) string {
+	switch was, is := c.was[name], c.is[name]; {
+	case was == "" || is == "":
+		return "it is not known what " + name + " was"
+	case was != is:
+		return name + " has changed"
+	}
+	return ""
+}
+
+func environmentOf(g *dag.Graph, name string) dag.Environment {
+	for i := range g.Environments {
+		if g.Environments[i].Name == name {
+			return g.Environments[i]
+		}
+	}
+	return dag.Environment{}
+}
+
+// settings is an environment without its variables, and without the folder at which its paths begin.
+func settings(e dag.Environment) dag.Environment {
+	e.Vars, e.Source = nil, ""
+	return e
+}
+
+// Outside tells whether an environment rests on something that its graph does not say: a file of a
+// host that travels in no package, an image, or what a plugin finds.
+func Outside(e *dag.Environment) bool {
+	if e.Go != "" || e.Container != nil || len(e.Plugins) > 0 {
+		return true
+	}
+	if p := e.Python; p != nil && (p.Wheels != "" || slices.ContainsFunc(p.Pip, func(r string) bool { return strings.Contains(r, "file:") })) {
+		return true
+	}
+	paths := append([]string{e.Binary, e.WorkingDir}, e.PyModules...)
+	for _, b := range e.Binaries {
+		paths = append(paths, b.Path)
+	}
+	return slices.ContainsFunc(paths, func(path string) bool {
+		_, sealed := dag.ParsePackage(path)
+		return path != "" && !sealed
+	})
 }
 
 // files compares the files that the task names, which are the same names by now.
@@ -228,7 +269,8 @@ func (c *comparison) files(t, _ dag.TaskIndex) (text string) {
 const (
 	Program     = "program"      // of functions without an environment
 	File        = "file "        // and the path as the job names it
-	Environment = "environment " // and its name
+	Environment = "environment " // and its name: of those that are Outside
+	Noted       = "noted"        // says that all others are there
 )
 
 // Files calls yield with each text of a graph that may be the path of a file,

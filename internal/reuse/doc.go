@@ -8,9 +8,10 @@
 // A task is what it was when the task of that name in the earlier job has the same
 // function or command, outputs, parameters, environment and inputs, when the files
 // that it names have the same content, and when all that made its inputs is what
-// it was, too. The content of files and environments comes from outside, as hashes
-// by name (comms.Content): Files says which files may count. The content of an input of the
-// job stands in the graph itself.
+// it was, too. The content of an input of the job stands in the graph itself, and so does
+// that of an environment, as far as it travels in packages. The content of files, and of
+// other environments (Outside), comes as hashes by name (comms.Content): Files says which
+// files may count.
 //
 // Invariants:
 //   - The package is pure: it reads no file. Equal input gives equal output.

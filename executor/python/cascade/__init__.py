@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from .context import CallFailed, Cancelled, Future, Gang, Task, call, current, empty, gang, input_future
 
 __version__ = "0.1.0"
-__all__ = ["CallFailed", "Cancelled", "Cluster", "Future", "Gang", "Graph", "Job", "JobCancelled", "Ref", "RequestError", "Task",
-           "TaskFailed", "call", "connect", "current", "empty", "gang", "input_future", "local", "task"]  # fmt: skip
+__all__ = ["CallFailed", "Cancelled", "Cluster", "Future", "Gang", "Graph", "Job", "JobCancelled", "Ref", "RequestError", "Reused",
+           "Task", "TaskFailed", "call", "connect", "current", "empty", "gang", "input_future", "local", "task"]  # fmt: skip
 
-_CLIENT = {"Cluster": "client", "Job": "job", "JobCancelled": "job", "RequestError": "peer", "TaskFailed": "job",
+_CLIENT = {"Cluster": "client", "Job": "job", "JobCancelled": "job", "RequestError": "peer", "Reused": "reuse", "TaskFailed": "job",
            "connect": "client", "local": "client", "Graph": "graph", "Ref": "graph", "task": "graph"}  # fmt: skip
 
 
@@ -36,3 +36,4 @@ if TYPE_CHECKING:
     from .graph import Graph, Ref, task
     from .job import Job, JobCancelled, TaskFailed
     from .peer import RequestError
+    from .reuse import Reused

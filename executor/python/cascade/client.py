@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 import msgpack
@@ -30,6 +30,7 @@ from .inputs import host
 from .job import UNTIL_RESULT, Job
 from .jobtext import written
 from .peer import NOT_FOUND, UNAVAILABLE, Peer, RequestError
+from .reuse import noted
 from .upload import ship
 from .wire import messages as m
 from .wire.envelope import LinkError
@@ -90,6 +91,7 @@ class Cluster:
         dir: str | os.PathLike[str] = "",
         id: str = "",
         keep: bool = False,
+        resume: bool | str | Job = False,
     ) -> Job:
         """Hands a job to the cluster. It returns when the job is durable.
 
@@ -98,11 +100,14 @@ class Cluster:
         them. Relative paths begin at dir, which is by default the folder of a job file that is named by its path, and the
         working folder otherwise. params are values for the parameters of a job file, of the types that those have.
         A second submit with the same id is the same job.
+        resume takes over what has not changed from the newest ended job of this name, or from the one with that ID, as
+        cascade run --resume does, and keeps all that tasks make for the next time; Job.reused says what was taken over.
         """
         needs(str, "a text", id=id)
         needs((str, os.PathLike), "a path", dir=dir)
         needs(bool, "True or False", keep=keep)
         needs((Mapping, type(None)), "a mapping of names to values", params=params)
+        needs((bool, str, Job), "True, a job, or the ID of one", resume=resume)
         for ref in results if not isinstance(graph, Graph) else ():
             needs(Ref, "an output of a Graph; those of a job file are in its text (outputs:)", results=ref)
         if isinstance(graph, os.PathLike):
@@ -120,15 +125,31 @@ class Cluster:
         dir = os.path.abspath(dir)
 
         job = _id(id) if id else _uuid7()
-        built = graph if isinstance(graph, Graph) else None
+        earlier = _id(resume if isinstance(resume, str) else resume.id) if not isinstance(resume, bool) else None
+        made = m.Submit(job=job.bytes, dir=dir, owner=_user(), watch=True, every=UNTIL_RESULT, keep=keep, values=True, params=values)
         had = bool(self._sent)
+
+        def send() -> Job:
+            sealed, name = made._replace(graph=self._sealed(graph, results, dir).encode()), ""
+            if resume is not False:
+                sealed, name = self._resuming(sealed, earlier)
+            return self._submit(sealed, name, graph if isinstance(graph, Graph) else None, results)
+
         try:
-            return self._submit(self._sealed(graph, results, dir), values, job, dir, keep, built, results)
+            return send()
         except RequestError as e:
             if e.code != NOT_FOUND or not had:
                 raise
         self._sent.clear()  # the controller has no longer what it had
-        return self._submit(self._sealed(graph, results, dir), values, job, dir, keep, built, results)
+        return send()
+
+    def _resuming(self, made: m.Submit, earlier: uuid.UUID | None) -> tuple[m.Submit, str]:
+        """A submit that takes over results of an earlier job, by default the newest that ended, and the name of its job."""
+        name, contents = noted(self._controller, made.graph, made.params, made.dir)
+        if earlier is None:
+            ended = (row["id"] for row in self._each("jobs", bytes(16), name) if row["name"] == name and row.get("ended"))
+            earlier = uuid.UUID(next(ended, "00000000-0000-0000-0000-000000000000"))
+        return made._replace(contents=contents, resume=m.Resume(earlier.bytes)), name
 
     def _sealed(self, graph: Graph | str | os.PathLike[str], results: tuple[Ref, ...], dir: str) -> str:
         """The text of a job of which all files are at the controller."""
@@ -143,31 +164,20 @@ class Cluster:
         with open(graph, encoding="utf-8", newline="") as f:
             return jobtext.sealed(f.read(), dir, seal)
 
-    def _submit(
-        self, text: str, params: bytes, job: uuid.UUID, dir: str, keep: bool, graph: Graph | None, results: tuple[Ref, ...]
-    ) -> Job:
+    def _submit(self, made: m.Submit, name: str, graph: Graph | None, results: tuple[Ref, ...]) -> Job:
+        """Sends a submit; name is the name of a job that is to resume."""
         # The submit is a watch as well, which brings small results: one round trip for each less.
-        told = self._controller.start(
-            lambda req: m.Submit(
-                req,
-                job.bytes,
-                text.encode(),
-                dir=dir,
-                owner=_user(),
-                watch=True,
-                every=UNTIL_RESULT,
-                keep=keep,
-                values=True,
-                params=params,
-            )  # fmt: skip
-        )
+        told = self._controller.start(lambda req: made._replace(req=req))
         try:
             answer = self._controller.answer(told)
         except BaseException:
             self._controller.end(told)
             raise
         assert answer is not None  # there is no time-out
-        return Job(self, uuid.UUID(bytes=answer[0].job), told, graph, (r.name for r in results), dir)
+        job = Job(self, uuid.UUID(bytes=answer[0].job), told, graph, (r.name for r in results), made.dir)
+        if made.resume is not None:
+            job._resumes = name, str(uuid.UUID(bytes=made.resume.job)) if any(made.resume.job) else ""
+        return job
 
     def run(
         self,
@@ -177,6 +187,7 @@ class Cluster:
         dir: str = "",
         id: str = "",
         keep: bool = False,
+        resume: bool | str | Job = False,
         progress: bool | None = None,
     ) -> Any:
         """Submits a job, as submit does, waits for its end, and returns the values of the results: one, or a tuple.
@@ -185,7 +196,7 @@ class Cluster:
         """
         id = id or str(_uuid7())
         try:
-            job = self.submit(graph, *results, params=params, dir=dir, id=id, keep=keep)
+            job = self.submit(graph, *results, params=params, dir=dir, id=id, keep=keep, resume=resume)
             job.wait(progress=progress)
         except KeyboardInterrupt:
             with contextlib.suppress(LinkError, RequestError):  # it was not submitted yet, or the controller is gone
@@ -204,13 +215,18 @@ class Cluster:
         return self._rows("jobs", bytes(16), "")
 
     def _rows(self, kind: str, job: bytes, filter: str) -> list[dict[str, Any]]:
-        rows, cursor = [], b""
+        return list(self._each(kind, job, filter))
+
+    def _each(self, kind: str, job: bytes, filter: str) -> Iterator[dict[str, Any]]:
+        """Rows, of which the controller is asked for more as they are used."""
+        cursor = b""
         while True:
             page, _ = self._controller.ask(lambda req: m.Query(req, kind, job, filter, cursor))  # noqa: B023 (called at once)
-            rows += [msgpack.unpackb(row, timestamp=3, unicode_errors="surrogateescape") for row in page.rows]
+            for row in page.rows:
+                yield msgpack.unpackb(row, timestamp=3, unicode_errors="surrogateescape")
             cursor = page.cursor
             if not cursor:
-                return rows
+                return
 
     def _here(self) -> str:
         """The resource that agents on this host have, if one is ready."""

@@ -22,6 +22,7 @@ from .graph import Graph, Ref
 from .inputs import host
 from .peer import NOT_FOUND, PIECE, Peer, RequestError
 from .progress import Bar, Builds
+from .reuse import Reused
 from .values import PICKLE, decode
 from .wire import messages as m
 from .wire.envelope import LinkError
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 UNTIL_RESULT = -2  # as Watch.every: told when the results are there, or at the end if they never are
 _SHOWN = 200_000_000  # nanoseconds between two looks at a job whose progress is shown
+_DECIDED = 50_000_000  # the same, until it is decided what the job takes over
+_QUEUED = 1  # the phase of a job that waits for an agent
 _TOGETHER = 256  # outputs that are asked for in one request, at most
 _SERIES = re.compile(r"(.*\.[\w-]+)\[\*\]")  # the controller takes it without brackets; task[*] is a family
 _KINDS = {1: "error", 2: "panic", 3: "exit", 4: "timeout", 5: "cancelled", 6: "crash", 7: "out of memory", 8: "wrote to input",
@@ -99,6 +102,7 @@ class Job:
         self._outputs = tuple(outputs)
         self._unasked = dict.fromkeys(o for o in self._outputs if not _SERIES.fullmatch(o))  # those not asked for, in order
         self._beside: dict[str, m.LocatedData] = {}  # small ones that came with another that was
+        self._resumes: tuple[str, str] | None = None  # name of a job that was submitted to resume, and ID of the earlier one
         self._told = told  # 0 while a thread waits for what is told there, too
         if told:
             weakref.finalize(self, cluster._controller.end, told).atexit = False
@@ -167,14 +171,26 @@ class Job:
         """Waits for the job's end. TaskFailed says why it failed, JobCancelled that it was cancelled.
 
         progress shows how it stands on standard error, or in the notebook; by default on a terminal or in a notebook.
-        Unless it is False, an environment that is being built is told there too, once.
+        Unless it is False, an environment that is being built is told there too, once, and of a job that resumes what it takes over.
         """
         show = Bar(progress)
+        if self._resumes is not None and progress is not False:
+            show.line(str(self.reused()))
         last = m.Progress()
         for last in self._follow(_SHOWN, None if progress is False else self._builds(show.line)):
             show.update(last)
         show.end()
         _raise(last)
+
+    def reused(self) -> Reused:
+        """What the job took over from an earlier one, and why its other tasks run. It waits until that is decided."""
+        for p in self._follow(_DECIDED, None):
+            if p.phase != _QUEUED or p.waits:
+                break
+        name, earlier = self._resumes or ("", "")
+        if self._resumes is None or earlier:
+            return Reused.of(self._cluster._each("story", self._id.bytes, ""), earlier, name)
+        return Reused("", (), {}, name)
 
     @property
     def status(self) -> str:

@@ -18,7 +18,7 @@ from .text import ERRORS
 Message = Any  # one of the classes in NUMBERS
 
 NUMBERS: dict[type, int] = {
-    m.Reply: 1, m.Blob: 2, m.HaveReq: 3, m.Have: 4, m.Submit: 10, m.Accepted: 11, m.Control: 12, m.Watch: 13, m.Progress: 14, m.Query: 15, m.Page: 16,
+    m.Reply: 1, m.Blob: 2, m.HaveReq: 3, m.Have: 4, m.NamedReq: 7, m.Named: 8, m.Submit: 10, m.Accepted: 11, m.Control: 12, m.Watch: 13, m.Progress: 14, m.Query: 15, m.Page: 16,
     m.Locate: 17, m.Located: 18, m.Fetch: 20, m.Chunk: 21,
     m.Hello: 50, m.Welcome: 51, m.Kind: 52, m.Dispatch: 53, m.Reclaim: 54, m.Reclaimed: 55, m.Cancel: 56, m.Credit: 57,
     m.Segment: 58, m.LeaseReq: 59, m.Lease: 60, m.Report: 61, m.Stop: 62,
@@ -43,6 +43,7 @@ _PARTS: dict[type, tuple[tuple[int, type, bool], ...]] = {
     m.LocatedData: ((1, m.Desc, False),),
     m.Located: ((1, m.LocatedData, True),),
     m.DatasetID: ((1, m.Ref, False),),
+    m.Submit: ((14, m.Content, True), (15, m.Resume, False)),
     m.Fetch: ((1, m.DatasetID, False),),
     m.Chunk: ((3, m.Desc, False),),
 }

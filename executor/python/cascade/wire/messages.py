@@ -376,6 +376,36 @@ class Have(NamedTuple):
     why: str = ""  # what befell one of them that was sent before
 
 
+class NamedReq(NamedTuple):
+    """Asks what the text of a job file names."""
+
+    req: int = 0
+    text: bytes = b""
+    params: bytes = b""
+
+
+class Named(NamedTuple):
+    """Answers NamedReq: the job's name, and what may be paths of files."""
+
+    req: int = 0
+    name: str = ""
+    files: Sequence[str] = ()
+
+
+class Content(NamedTuple):
+    """The hash of something that a job rests on."""
+
+    name: str = ""
+    hash: bytes = b""
+
+
+class Resume(NamedTuple):
+    """The job whose results another takes over, zero for none, and the tasks that run in any case."""
+
+    job: bytes = bytes(16)
+    again: Sequence[str] = ()
+
+
 class Submit(NamedTuple):
     """Makes a job."""
 
@@ -393,8 +423,8 @@ class Submit(NamedTuple):
     watch: bool = False
     every: int = 0
     keep: bool = False
-    contents: Sequence[Any] = ()
-    resume: Any = None
+    contents: Sequence[Content] = ()
+    resume: Resume | None = None
     values: bool = False  # as of Watch
     params: bytes = b""  # of the text of a job file
 
