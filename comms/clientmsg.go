@@ -287,7 +287,7 @@ type Fetch struct {
 	Task   string    // with Log: the name of the task
 	Offset uint64    // of the first byte wanted
 	Max    uint64    // most bytes; 0 means the agent's bound, 1 MiB
-	Host   string    // the client reads bytes of this host (as its agents' resource names it) by itself: an agent there may answer with their Place, and holds them until the request is ended, or the link
+	Host   string    // the client reads bytes of this host (as its agents' resource names it) by itself: an agent there may answer with their Place, and holds them until the request is ended, or the link. Of one with the feature views a shared lock (flock) on a file that is the dataset alone keeps them for longer
 	Ends   uint64    // ends such a request, which a Reply answers; all other fields but Req are empty
 }
 

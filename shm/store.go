@@ -294,7 +294,8 @@ func (s *Store) openSegment(op string, id ledger.SegmentID, flag int) (*os.File,
 }
 
 // Remove gives a segment's memory back, even when a process still maps it, and removes its file, of an
-// output also its folder. A file that is not there is no error.
+// output also its folder. A file that a reader has locked is removed alone: the machine gets its memory back
+// with the end of the reader's mapping. A file that is not there is no error.
 func (s *Store) Remove(id ledger.SegmentID) error {
 	path, err := s.find(id)
 	output := s.Path(ledger.Output, id)
@@ -323,8 +324,10 @@ func (s *Store) removePath(path string) error {
 			f, err = s.sys.Open("remove:open", path, os.O_RDWR, 0)
 		}
 		if err == nil {
-			err = s.sys.Punch("remove:punch", f, fi.Size())
-			f.Close()
+			defer f.Close() // not before the name is gone: who opens the file meanwhile must not get a lock
+			if !viewed(f) {
+				err = s.sys.Punch("remove:punch", f, fi.Size())
+			}
 		}
 	}
 	if err := errors.Join(err, s.sys.Remove("remove:unlink", path)); err != nil {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cascade-run/cascade/internal/diskspace"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
@@ -414,5 +416,51 @@ func TestSpillLeavesRoomOnTheDisk(t *testing.T) {
 				t.Errorf("%s with %d bytes free: %v", what, c.free, err)
 			}
 		}
+	}
+}
+
+// Who keeps a shared lock on a sealed file sees its bytes whatever becomes of the store; without one they are gone at once.
+func TestLockedFilesKeepTheirBytes(t *testing.T) {
+	data := pattern(3 * 4096)
+	for _, tt := range []struct {
+		name   string
+		locked bool
+		end    func(s *Store) error
+	}{
+		{"removed without a lock", false, func(s *Store) error { return s.Remove(1) }},
+		{"removed", true, func(s *Store) error { return s.Remove(1) }},
+		{"removed by a successor", true, func(s *Store) error { return s.RemoveStale() }},
+		{"the store ends", true, (*Store).Close},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := openStore(t, roots(t)["tmpfs"], System{Punch: func(_ string, f *os.File, n int64) error {
+				late, err := os.Open(f.Name())
+				must(t, err)
+				if unix.Flock(int(late.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
+					t.Error("a reader locks a file whose bytes go")
+				}
+				return errors.Join(punch(f, n), late.Close())
+			}})
+			must(t, s.Create(1, ledger.File, int64(len(data))))
+			path := s.Path(ledger.File, 1)
+			must(t, os.WriteFile(path, data, 0))
+			must(t, s.Seal(1, ledger.File, int64(len(data))))
+			f, err := os.Open(path)
+			must(t, err)
+			defer f.Close()
+			view, err := unix.Mmap(int(f.Fd()), 0, len(data), unix.PROT_READ, unix.MAP_SHARED)
+			must(t, err)
+			if tt.locked {
+				must(t, unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB))
+			}
+			must(t, tt.end(s))
+			if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the file is there: %v", err)
+			}
+			if same := bytes.Equal(view, data); same != tt.locked {
+				t.Errorf("the bytes are what they were: %v, want %v", same, tt.locked)
+			}
+			must(t, unix.Munmap(view))
+		})
 	}
 }

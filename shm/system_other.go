@@ -16,6 +16,7 @@ const DefaultRoot = ""
 func reserve(*os.File, int64, int64) error { return errors.ErrUnsupported }
 func punch(*os.File, int64) error          { return errors.ErrUnsupported }
 func lock(*os.File) error                  { return errors.ErrUnsupported }
+func viewed(*os.File) bool                 { return true }
 func populate([]byte)                      {}
 func isCrossDevice(error) bool             { return false }
 func links(os.FileInfo) uint64             { return 1 }

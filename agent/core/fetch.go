@@ -74,7 +74,8 @@ func (c *Core) described(d *dataset) comms.Desc {
 	return desc
 }
 
-func (c *Core) serve(f *fetch, p ledger.Place) {
+func (c *Core) serve(f *fetch, pinned ledger.Pinned) {
+	p := pinned.Place
 	f.served = true
 	f.msg.Desc.Place.Segment, f.msg.Desc.Place.Offset = uint32(p.Segment), uint64(p.Offset)
 	path := ""
@@ -83,6 +84,7 @@ func (c *Core) serve(f *fetch, p ledger.Place) {
 	}
 	if f.holds = f.holds && path != ""; f.holds {
 		f.msg.Desc.Place.Where = path
+		c.must(c.led.Lend(pinned.Key)) // it may lock the file, and look at it for longer than it is held
 		c.emit(ToClient{Client: f.client, Msg: f.msg})
 		return
 	}

@@ -237,7 +237,7 @@ func (c *Core) grantedRequest(e ledger.Granted) {
 		q.run.granted = true
 		c.pinEnded(q.run)
 	case q.fetch != nil:
-		c.serve(q.fetch, e.Pins[0].Place)
+		c.serve(q.fetch, e.Pins[0])
 	case q.pull != nil:
 		c.pullGranted(q.pull, &e)
 	case q.offer != nil:

@@ -84,6 +84,20 @@ func TestBuilds(t *testing.T) { program(t, "builds") }
 // A tensor that one task hands to the next stays on its device.
 func TestHanded(t *testing.T) { program(t, "handed") }
 
+// A large result is a view of shared memory, and what it was whatever becomes of its job and the cluster.
+func TestViews(t *testing.T) {
+	run, err := os.MkdirTemp("", "cascade") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(run); err != nil {
+			t.Error(err)
+		}
+	})
+	program(t, "views", programs(t), run)
+}
+
 // Text of tasks and of other hosts does nothing to a terminal in an exception or beside the
 // progress: it is as the commands show it.
 func TestScreen(t *testing.T) {

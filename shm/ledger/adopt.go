@@ -43,7 +43,7 @@ func (l *Ledger) Adopt(segments []AdoptedSegment, datasets []AdoptedDataset) ([]
 		if l.segs[a.ID] != nil || a.ID == 0 || a.Kind > Output || a.Bytes < 0 {
 			return nil, fmt.Errorf("adopt segment %d (%v, %d bytes): %w", a.ID, a.Kind, a.Bytes, ErrState)
 		}
-		s := &segment{id: a.ID, kind: a.Kind, size: l.pages(a.Bytes), ready: true, exists: true}
+		s := &segment{id: a.ID, kind: a.Kind, size: l.pages(a.Bytes), ready: true, exists: true, lent: true} // the former agent may have
 		if s.kind == Arena {
 			s.size = a.Bytes / l.cfg.PageBytes * l.cfg.PageBytes
 			s.free = newFreeList(s.size)

@@ -21,7 +21,7 @@ func (l *Ledger) checkSegments() error {
 		if s.id != id {
 			return fmt.Errorf("segment %d is filed under %d", s.id, id)
 		}
-		if inPool := slices.Contains(l.pool, s); inPool && (len(s.regions) > 0 || !s.ready || s.kind != File) {
+		if inPool := slices.Contains(l.pool, s); inPool && (len(s.regions) > 0 || !s.ready || s.kind != File || s.lent) {
 			return fmt.Errorf("segment %d is in the pool and in use", id)
 		} else if !inPool && s.ready && len(s.regions) == 0 && s.kind != Arena {
 			return fmt.Errorf("segment %d is unused and not in the pool", id)

@@ -34,6 +34,7 @@
 //     closed and its last dataset is gone. Regions are evicted whole, so that every eviction yields memory.
 //   - Between Enter and Strike of a dataset its bytes lie at the place that Enter named, whatever else happens.
 //   - Segments never exceed the capacity, except that a command may write an output larger than it asked for.
+//   - A file that was lent, or adopted, is never recycled: it is removed when its dataset is gone.
 //   - Pinned datasets stay where they are. Pins of a Prefetch are the exception: they are Revoked under pressure.
 //   - A lease or pin ends only by Unpin, CloseLease, Release, Seal of a file, or OwnerDead: never by silence.
 //   - Victims: copies that exist elsewhere, then least recently used, then prefetched.

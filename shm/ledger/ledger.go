@@ -54,6 +54,7 @@ type segment struct {
 	kind    Kind
 	size    int64
 	ready   bool
+	lent    bool // somebody outside may read it after its pins: see Lend
 	exists  bool // the driver has made it before (a recycled file)
 	free    freeList
 	regions []*region // by offset
@@ -351,6 +352,17 @@ func (l *Ledger) CloseLease(id LeaseID, used int64) error {
 	}
 	l.closeLease(le, used)
 	l.pump()
+	return nil
+}
+
+// Lend notes that somebody to whom a dataset in a file of its own was shown may go on reading the file, whatever
+// becomes of pins and dataset: it is never recycled. Of another dataset it says nothing.
+func (l *Ledger) Lend(k Key) error {
+	d := l.sets[k]
+	if d == nil || d.reg == nil {
+		return fmt.Errorf("lend %v: %w", k, ErrUnknown)
+	}
+	d.reg.seg.lent = true
 	return nil
 }
 

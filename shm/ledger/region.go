@@ -165,9 +165,9 @@ func (l *Ledger) freeRegion(r *region) {
 }
 
 // retire puts an unused file into the pool, or removes it. A file that a command created is never recycled: the
-// command may have left it open in a process of its own.
+// command may have left it open in a process of its own. Nor is a file that was lent.
 func (l *Ledger) retire(s *segment) {
-	if s.kind == Output || s.size > l.cfg.PoolBytes || l.total > l.limit {
+	if s.kind == Output || s.lent || s.size > l.cfg.PoolBytes || l.total > l.limit {
 		l.dropSegment(s)
 		return
 	}

@@ -17,6 +17,7 @@ import (
 //	new capacity=8 arena=4 large=3 [pool=2] [reserve=2]
 //	request 1 owner=1 class=start pins=(1,2) leases=(1,2f,3o)
 //	seal lease=1 key=1 off=0 n=1 refs=1    close lease=1 used=1    release 1    unpin 1 key=1    dead owner=1
+//	lend key=1
 //	unref key=1 n=1    elsewhere key=1 [not]    retry    forget key=1    cold key=1    prepare 8    reserve 2
 //	segment 1 [fail]    spill 1 [fail]    read 1 [fail]       the driver's answers
 //	adopt segments=(1a4,2f2) datasets=(1@1+0+2,2@2+0+2,3@disk+1)
@@ -131,6 +132,8 @@ func (s script) command(b *strings.Builder) error {
 		return l.SetElsewhere(key(s.num("key")), !s.d.HasArg("not"))
 	case "retry":
 		l.Retry()
+	case "lend":
+		return l.Lend(key(s.num("key")))
 	case "cold":
 		return l.MarkCold(key(s.num("key")))
 	case "prepare":

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from . import save, screen
+from . import save, screen, shared_memory
 from .checks import needs
 from .graph import Graph, Ref
 from .inputs import host
@@ -37,6 +37,7 @@ UNTIL_RESULT = -2  # as Watch.every: told when the results are there, or at the 
 _SHOWN = 200_000_000  # nanoseconds between two looks at a job whose progress is shown
 _DECIDED = 50_000_000  # the same, until it is decided what the job takes over
 _QUEUED = 1  # the phase of a job that waits for an agent
+_VIEWS = "views"  # the feature of an agent that leaves a file to those that lock it
 _TOGETHER = 256  # outputs that are asked for in one request, at most
 _SERIES = re.compile(r"(.*\.[\w-]+)\[\*\]")  # the controller takes it without brackets; task[*] is a family
 _KINDS = {1: "error", 2: "panic", 3: "exit", 4: "timeout", 5: "cancelled", 6: "crash", 7: "out of memory", 8: "wrote to input",
@@ -341,7 +342,7 @@ class Job:
             return shared
         offsets = range(0, d.desc.size, PIECE)
         asked: list[int] = []
-        out = _room(d.desc.size)
+        out = shared_memory.room(d.desc.size)
         try:
             for i, offset in enumerate(offsets):
                 while len(asked) < min(8, len(offsets) - i) + i:  # some pieces are asked for ahead
@@ -360,10 +361,11 @@ class Job:
         return out
 
     def _shared(self, agent: Peer, d: m.LocatedData, data: m.DatasetID) -> mmap.mmap | None:
-        """The bytes of a dataset in the memory of this host, copied once; None where they can be had in pieces only.
+        """The bytes of a dataset in the memory of this host, or copied once; None where they can be had in pieces only.
 
         The agent holds them until it is told that they were read: its answer says that they were those of the dataset.
         """
+        views = _VIEWS in agent.features
         req = agent.start(lambda req: m.Fetch(req, data, max=1, host=host()))
         shared = None
         try:
@@ -373,7 +375,7 @@ class Job:
             if answer[1] or not place.where:
                 return None
             with contextlib.suppress(OSError):  # the file belongs to another user
-                shared = _read(place.where, place.offset, d.desc.size)
+                shared = shared_memory.read(place.where, place.offset, d.desc.size, views)
         except BaseException:
             with contextlib.suppress(LinkError):  # then the agent holds nothing
                 agent.end(agent.start(lambda end: m.Fetch(end, ends=req)))
@@ -439,32 +441,6 @@ class Job:
         """Stops what runs, and starts nothing more."""
         needs(str, "a text", reason=reason)
         self._cluster._controller.ask(lambda req: m.Control(req, self._id.bytes, 1, (), valid(reason)))
-
-
-def _room(size: int) -> mmap.mmap:
-    """Memory for a large value, in large pages where the system has such: most of a copy's time is spent on getting pages."""
-    room = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without them
-            room.madvise(mmap.MADV_HUGEPAGE)
-    return room
-
-
-def _read(path: str, offset: int, size: int) -> mmap.mmap:
-    """A part of a file."""
-    room = _room(size)
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        at = 0
-        with memoryview(room) as view:
-            while at < size:  # the system reads up to 2 GiB at once
-                n = os.preadv(file, [view[at:]], offset + at)
-                if n == 0:
-                    raise LinkError(f"{path} ends {size - at} bytes before the end of a dataset")
-                at += n
-    finally:
-        os.close(file)
-    return room
 
 
 def _raise(progress: m.Progress) -> None:
