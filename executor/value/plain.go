@@ -60,7 +60,7 @@ func (msgpackCodec) Aliases() bool { return false }
 func (c msgpackCodec) Text() string { return "msgpack " + c.t.String() }
 
 func (c msgpackCodec) Encode(v any) (Flat, error) {
-	b, err := msgpack.Marshal(v)
+	b, err := marshal(v)
 	if err != nil {
 		return Flat{}, fmt.Errorf("encode %s as msgpack: %w", c.t, err)
 	}

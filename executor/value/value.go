@@ -116,6 +116,7 @@ func (c *Codecs) find(t reflect.Type) (Codec, error) {
 	if err := travels(t, map[reflect.Type]bool{}); err != nil {
 		return nil, err
 	}
+	order(t)
 	return msgpackCodec{t}, nil
 }
 

@@ -30,7 +30,11 @@ type (
 	}
 )
 
-func roundTrip[T any](t testing.TB, v T) (T, Flat) {
+func roundTrip[T any](t interface {
+	Helper()
+	Fatal(...any)
+}, v T,
+) (T, Flat) {
 	t.Helper()
 	var cs Codecs
 	c, err := cs.For(reflect.TypeFor[T]())
