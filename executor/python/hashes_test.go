@@ -13,6 +13,22 @@ import (
 	"github.com/cascade-run/cascade/internal/needs"
 )
 
+// Equal values are equal bytes in processes of any hash seed; a dict keeps the order in which it was made.
+func TestOrders(t *testing.T) {
+	needs.Python(t)
+	python, env := interpreter(t)
+	of := func(seed string) string {
+		return prints(t, ".", append(slices.Clone(env), "PYTHONHASHSEED="+seed), python, "testdata/orders.py")
+	}
+	first := of("1")
+	if second := of("2"); first != second {
+		t.Errorf("with the hash seed 2\n%s\nwith 1\n%s", second, first)
+	}
+	if strings.Contains(first, "WRONG") || strings.Count(first, "\n") < 10 {
+		t.Error(first)
+	}
+}
+
 // What lies in shared memory has the hash of its bytes, in whatever way they came there: up to
 // 128 KiB, or all when the job says what is to be done about datasets that are made again.
 func TestHashes(t *testing.T) {

@@ -29,6 +29,7 @@ from typing import Any
 import msgpack
 
 from . import labelled
+from .sets import ordered
 
 RAW, ARRAY, MSGPACK, ARROW, XARRAY, PICKLE = "raw", "array", "msgpack", "arrow", "xarray", "pickle5"
 TEXT = "text"  # dtype of raw bytes that were a str
@@ -332,7 +333,7 @@ def _pickled(value: Any) -> Encoded:
     stream = io.BytesIO()
     pickler = _Pickler(stream, buffers)
     try:
-        pickler.dump(value)
+        pickler.dump(ordered(value))
     except Exception as e:
         raise TypeMismatch(
             f"a value of type {type(value).__qualname__} cannot be sent to another process: {e}. Return bytes, text, "
