@@ -209,6 +209,7 @@ class Graph:
             base = function.rpartition(":")[2].rpartition(".")[2]
         else:
             plain = getattr(function, "__cascade_function__", function)
+            _can_be_task(plain)
             code = getattr(plain, "__code__", plain)  # closures of one function are alike
             options = getattr(function, "options", {})
             outputs = tuple(items(out)) or getattr(function, "out", ("out",))
@@ -360,6 +361,8 @@ class Graph:
             if any(isinstance(v, Ref) for v in (value if isinstance(value, (list, tuple)) else (value,))):
                 left[name] = value
                 continue
+            if (hidden := _hidden(value)) is not None:
+                raise TypeError(f"{name}: the output {hidden!r} lies within a {type(value).__name__}: give it as an argument of its own, or in a list of outputs")
             encoded = given.encoded(name, value, plain)
             if encoded is None:
                 left[name] = value
@@ -424,6 +427,34 @@ def _place(path: str) -> str:
     return path if path.startswith(("http://", "https://")) else os.path.abspath(path)
 
 
+def _can_be_task(function: Any) -> None:
+    """Refuses what no executor could find or run, before anything of it is sent."""
+    if isinstance(function, (functools.partial, functools.partialmethod)):
+        name = getattr(function.func, "__name__", repr(function.func))
+        raise TypeError(f"a partial of {name} is no function that a task can name: give its arguments with the task, add({name}, ...)")
+    name = getattr(function, "__name__", None)
+    if not callable(function) or name is None:
+        raise TypeError(f"{function!r} is no function: a task is a Python function, or ENVIRONMENT:FUNCTION as a text")
+    if isinstance(function, types.BuiltinFunctionType):
+        raise TypeError(f"{name} is built in, and its arguments have no names by which they could travel: write a function that calls it")
+    inner = inspect.unwrap(function)
+    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        raise TypeError(f"function {name} is async, and nothing would await it: write def, and asyncio.run(...) in it")
+
+
+def _hidden(value: Any, level: int = 0) -> Ref | None:
+    """An output of a task that lies within a value."""
+    if isinstance(value, Ref):
+        return value
+    if level == _MOST_LEVELS or not isinstance(value, (list, tuple, set, frozenset, Mapping)):
+        return None
+    within = value.values() if isinstance(value, Mapping) else value
+    return next((found for v in within if (found := _hidden(v, level + 1)) is not None), None)
+
+
+_MOST_LEVELS = 20  # of lists and mappings that lie in each other
+
+
 def _bound(function: Callable[..., Any], name: str, args: Sequence[Any], named: Mapping[str, Any]) -> inspect.BoundArguments:
     """The arguments by parameter. What is wrong with them is said with the function's own parameters."""
     signature = inspect.signature(function)
@@ -436,7 +467,7 @@ def _bound(function: Callable[..., Any], name: str, args: Sequence[Any], named: 
         others = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         if unknown := [n for n in named if n not in keywords and not others]:
             near = difflib.get_close_matches(unknown[0], [n for n in keywords if n not in named], 1)
-            wrong = f"it takes no {', '.join(unknown)}" + (f" (did you mean {near[0]}?)" if near else "")
+            wrong = f"it takes no {', '.join(unknown)}" + (f" (did you mean {near[0]}?)" if near else _option(unknown[0]))
         else:
             try:
                 given = signature.bind_partial(*args, **named).arguments
@@ -512,6 +543,15 @@ def plain(
 
 
 _RESOURCES = ("cpu", "memory", "memory_max", "gpu", "gpu_memory")
+
+
+_OPTIONS = (*_RESOURCES, "timeout", "retries", "priority")
+
+
+def _option(name: str) -> str:
+    """A hint for a name that no function takes: it may be meant as an option of the task."""
+    near = difflib.get_close_matches(name.removeprefix("task_"), _OPTIONS, 1, 0.7)
+    return f" (an option of the task is given with the function: @cascade.task({near[0]}=...))" if near else ""
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import base64
 import datetime
+import functools
+import math
 import pathlib
 import re
 import threading
@@ -43,6 +45,30 @@ with cascade.Graph("arguments") as g:
     refused(lambda: g.add(lambda n: n))
     refused(lambda: g.add(lambda n, **more: n, m=1))
     refused(lambda: scale([1.0], factor=2.0))
+
+
+async def later(x):
+    return x
+
+
+async def stream(x):
+    yield x
+
+
+with cascade.Graph("functions") as g:
+    y = scale([1.0], 2.0)
+    refused(lambda: g.add(functools.partial(first, [1.0])))
+    refused(lambda: g.add(cascade.task(functools.partial(first, [1.0]))))
+    refused(lambda: g.add(len, [1.0]))
+    refused(lambda: g.map(math.sqrt, [1.0]))
+    refused(lambda: g.add(later, 1))
+    refused(lambda: g.add(cascade.task(stream), 1))
+    refused(lambda: g.add(5))
+    refused(lambda: scale([1.0], 2.0, retries=3))
+    refused(lambda: scale([1.0], 2.0, task_retrys=3))
+    refused(lambda: scale({"a": y}, 2.0))
+    refused(lambda: scale([[y]], 2.0))
+    refused(lambda: scale([1.0], {"deep": [1, (2, y)]}))
 
 
 with cascade.Graph("parameters") as g:
