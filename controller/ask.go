@@ -2,6 +2,7 @@ package controller
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/gcs"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/planner"
 )
@@ -89,6 +91,14 @@ func (c *Controller) ask(a core.Ask) {
 		c.done(core.Answered{Token: a.Token, Msg: m})
 	})
 }
+
+// noJob says that there is no such job.
+type noJob struct{ id comms.JobID }
+
+func (e *noJob) Error() string { return fmt.Sprintf("no job %s", e.id) }
+
+// Is tells that a caller treats it as what the store does not have.
+func (*noJob) Is(target error) bool { return target == gcs.ErrNotFound }
 
 // pager collects the rows of one page. Rows before start are passed over.
 type pager struct {
@@ -170,7 +180,9 @@ func (c *Controller) page(q *comms.Query, a *core.Ask, losses lossesNow) (comms.
 			return nil, err
 		}
 		if g == nil {
-			if g, err = c.graph(q.Job); err != nil {
+			if g, err = c.graph(q.Job); errors.Is(err, gcs.ErrNotFound) {
+				return nil, &noJob{q.Job}
+			} else if err != nil {
 				return nil, err
 			}
 		}

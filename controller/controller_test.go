@@ -277,6 +277,24 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// What is asked about a job that there is not says so in the same words.
+func TestUnknownJob(t *testing.T) {
+	c := startCluster(t)
+	for i, m := range []comms.Message{
+		&comms.Query{Req: 1, Kind: comms.QueryTasks, Job: testJob(9)},
+		&comms.Query{Req: 2, Kind: comms.QueryStory, Job: testJob(9)},
+		&comms.Watch{Req: 3, Job: testJob(9)},
+		&comms.Control{Req: 4, Job: testJob(9), Action: comms.SteerCancel},
+		&comms.Locate{Req: 5, Job: testJob(9)},
+	} {
+		c.say(m)
+		r := expect(c, "refusal", func(r *comms.Reply) bool { return r.Req == uint64(i+1) })
+		if want := "no job " + testJob(9).String(); r.Code != comms.CodeNotFound || r.Message != want {
+			t.Errorf("%T: %+v, want %q", m, r, want)
+		}
+	}
+}
+
 func TestLargeGraphTravelsAsBlob(t *testing.T) {
 	var src strings.Builder
 	src.WriteString("job: d\nenvironments: {e: {go: ./e}}\ntasks:\n")
