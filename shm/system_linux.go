@@ -46,7 +46,7 @@ func lock(f *os.File) error {
 }
 
 // viewed tells whether a reader keeps a shared lock (flock) on a file, so that its pages are the reader's, too.
-// If not, nobody gets one until the file is closed.
+// If not, no reader gets one until the file is closed.
 func viewed(f *os.File) bool { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil }
 
 // populate makes the pages of a mapping present and writable in one call instead of one fault each. It is

@@ -106,8 +106,8 @@ func encoder(to *bytes.Buffer) *msgpack.Encoder {
 	return enc
 }
 
-// structTag is a second tag of fields, which none has. What msgpack keeps of structs it keeps by that, too: so it does not
-// know the maps in them as they were before they were registered.
+// structTag is a second tag of fields, which none has. msgpack caches the encoders of a struct's fields by type and
+// tag: under this tag it has none from before the maps in them were registered.
 const structTag = "cascade-ordered"
 
 // entry is one of a map; it sorts by its key.

@@ -54,7 +54,7 @@ type segment struct {
 	kind    Kind
 	size    int64
 	ready   bool
-	lent    bool // somebody outside may read it after its pins: see Lend
+	lent    bool // a client may read it after its pins: see Lend
 	exists  bool // the driver has made it before (a recycled file)
 	free    freeList
 	regions []*region // by offset
@@ -355,8 +355,8 @@ func (l *Ledger) CloseLease(id LeaseID, used int64) error {
 	return nil
 }
 
-// Lend notes that somebody to whom a dataset in a file of its own was shown may go on reading the file, whatever
-// becomes of pins and dataset: it is never recycled. Of another dataset it says nothing.
+// Lend notes that a client may continue to read the file of a dataset whatever happens to pins and dataset: the
+// file is never recycled. For a dataset in an arena it has no effect.
 func (l *Ledger) Lend(k Key) error {
 	d := l.sets[k]
 	if d == nil || d.reg == nil {

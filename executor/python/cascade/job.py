@@ -365,7 +365,6 @@ class Job:
 
         The agent holds them until it is told that they were read: its answer says that they were those of the dataset.
         """
-        views = _VIEWS in agent.features
         req = agent.start(lambda req: m.Fetch(req, data, max=1, host=host()))
         shared = None
         try:
@@ -375,7 +374,7 @@ class Job:
             if answer[1] or not place.where:
                 return None
             with contextlib.suppress(OSError):  # the file belongs to another user
-                shared = shared_memory.read(place.where, place.offset, d.desc.size, views)
+                shared = shared_memory.read(place.where, place.offset, d.desc.size, _VIEWS in agent.features)
         except BaseException:
             with contextlib.suppress(LinkError):  # then the agent holds nothing
                 agent.end(agent.start(lambda end: m.Fetch(end, ends=req)))
