@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms/internal/session"
-	"github.com/cascade-run/cascade/internal/agenda"
+	"github.com/cascade-run/cascade/internal/eventqueue"
 )
 
 // Errors of Send.
@@ -74,7 +74,7 @@ type Net[M any] struct {
 	nodes    map[string]*node
 	links    []*link // in order of creation
 	byPair   map[[2]string]*link
-	agenda   agenda.Agenda[step]
+	agenda   eventqueue.Agenda[step]
 	sessions uint64        // how many began
 	ready    []Delivery[M] // visible now, before anything on the agenda
 }

@@ -1,4 +1,4 @@
-package agenda
+package eventqueue
 
 import (
 	"container/heap"

@@ -1,4 +1,4 @@
-package agenda_test
+package eventqueue_test
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/cascade-run/cascade/internal/agenda"
+	"github.com/cascade-run/cascade/internal/eventqueue"
 )
 
 // TestOrder holds an agenda against a list that is sorted by time each time, stably.
@@ -18,7 +18,7 @@ func TestOrder(t *testing.T) {
 		n  int
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		var a agenda.Agenda[int]
+		var a eventqueue.Agenda[int]
 		var want []step
 		for n := range rapid.IntRange(1, 60).Draw(t, "operations") {
 			if len(want) > 0 && rapid.Bool().Draw(t, "take") {
@@ -47,7 +47,7 @@ func TestOrder(t *testing.T) {
 			}
 		}
 	})
-	var empty agenda.Agenda[int]
+	var empty eventqueue.Agenda[int]
 	if _, ok := empty.Due(); ok {
 		t.Error("an empty agenda has something due")
 	}
