@@ -21,7 +21,7 @@ import (
 	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/controller"
 	"github.com/cascade-run/cascade/executor"
-	"github.com/cascade-run/cascade/internal/decoded"
+	"github.com/cascade-run/cascade/internal/graphcache"
 	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/internal/safedir"
 )
@@ -244,7 +244,7 @@ func lockState(dir string) (lock *os.File, holder string, err error) {
 // ends by stop: the agent first, so that its last events are committed.
 func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, error) {
 	o.inproc = comms.NewInproc()
-	o.graphs = &decoded.Graphs{}
+	o.graphs = &graphcache.Graphs{}
 	log := o.log
 	ctrl, err := controller.New(controller.Config{
 		Address: "inproc://controller,ipc://" + dirs.controller,

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
-	"github.com/cascade-run/cascade/internal/decoded"
+	"github.com/cascade-run/cascade/internal/graphcache"
 )
 
 // Option sets how a client or a local cluster behaves.
@@ -17,7 +17,7 @@ type Option func(*options)
 type options struct {
 	log      zerolog.Logger
 	inproc   *comms.Inproc
-	graphs   *decoded.Graphs // of this process; nil without a cluster in it
+	graphs   *graphcache.Graphs // of this process; nil without a cluster in it
 	insecure bool
 	state    string
 	cpu      float64

@@ -18,7 +18,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor"
-	"github.com/cascade-run/cascade/internal/decoded"
+	"github.com/cascade-run/cascade/internal/graphcache"
 )
 
 // Submit hands a graph to the controller and returns when the job is durable.
@@ -246,7 +246,7 @@ func (l *latest[T]) add(v T) {
 	}
 }
 
-func (ps *packings) of(g *dag.Graph, graphs *decoded.Graphs) (*packed, error) {
+func (ps *packings) of(g *dag.Graph, graphs *graphcache.Graphs) (*packed, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, p := range ps.last {

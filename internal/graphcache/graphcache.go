@@ -1,4 +1,4 @@
-// Package decoded lets the parts of one process share the graphs that they have:
+// Package graphcache lets the parts of one process share the graphs that they have:
 // client, controller and agent of `cascade run` have the same bytes, one after the
 // other, and a graph does not change.
 //
@@ -8,7 +8,7 @@
 //	                                            └─ else dag.Decode
 //
 // Invariant: a Graphs keeps no graph in memory.
-package decoded
+package graphcache
 
 import (
 	"maps"

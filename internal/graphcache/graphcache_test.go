@@ -1,4 +1,4 @@
-package decoded
+package graphcache
 
 import (
 	"fmt"
