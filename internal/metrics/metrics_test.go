@@ -1,4 +1,4 @@
-package measure_test
+package metrics_test
 
 import (
 	"io"
@@ -8,14 +8,14 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/cascade-run/cascade/internal/measure"
+	"github.com/cascade-run/cascade/internal/metrics"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func some(n float64) []measure.Measure {
+func some(n float64) []metrics.Measure {
 	read := func() float64 { return n }
-	return []measure.Measure{
+	return []metrics.Measure{
 		{Name: "cascade_test_links", Help: "Links.", Label: [2]string{"role", "agent"}, Read: read},
 		{Name: "cascade_test_links", Help: "Links.", Label: [2]string{"role", "client"}, Read: read},
 		{Name: "cascade_test_jobs_total", Help: "Jobs.", Read: read},
@@ -23,7 +23,7 @@ func some(n float64) []measure.Measure {
 }
 
 func TestServe(t *testing.T) {
-	s, err := measure.Serve("0", some(7))
+	s, err := metrics.Serve("0", some(7))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,10 +68,10 @@ func TestServe(t *testing.T) {
 			}
 		})
 	}
-	if _, err := measure.Serve("nowhere", nil); err == nil {
+	if _, err := metrics.Serve("nowhere", nil); err == nil {
 		t.Error("it listens nowhere")
 	}
-	if _, err := measure.Registry(append(some(1), some(1)...)); err == nil {
+	if _, err := metrics.Registry(append(some(1), some(1)...)); err == nil {
 		t.Error("one name was registered twice")
 	}
 }
