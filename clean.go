@@ -1,12 +1,12 @@
 package cascade
 
-import "github.com/cascade-run/cascade/internal/owner"
+import "github.com/cascade-run/cascade/internal/statedir"
 
 // Cleaned says what Clean removed of one part of a state folder.
 type Cleaned struct {
 	Part string `json:"part"` // agent, controller or state
 	Dir  string `json:"dir"`
-	owner.Cleaned
+	statedir.Cleaned
 	Removed bool     `json:"removed,omitempty"` // the state, too
 	Kept    []string `json:"kept,omitempty"`    // what Dir holds still, when the state was removed: keys, audit logs, what others put there
 }

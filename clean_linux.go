@@ -10,7 +10,7 @@ import (
 
 	"github.com/cascade-run/cascade/agent"
 	"github.com/cascade-run/cascade/controller"
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 // Clean removes what the daemons of a state folder left outside it when they were
@@ -29,7 +29,7 @@ func Clean(dir string, opts ...CleanOption) ([]Cleaned, error) {
 		return nil, err
 	}
 	all, err := cleanState(paths, o)
-	var served *owner.ServedError
+	var served *statedir.ServedError
 	if errors.As(err, &served) {
 		err = fmt.Errorf("%w: %w", ErrConflict, err)
 	}
@@ -58,12 +58,12 @@ func cleanLocal(paths localPaths, o cleanOptions) (all []Cleaned, err error) {
 		return nil, err
 	}
 	if lock == nil && !o.force {
-		r, err := owner.Get(filepath.Join(paths.state, "agent"))
-		return nil, errors.Join(err, &owner.ServedError{Dir: paths.state, PID: r.PID})
+		r, err := statedir.Get(filepath.Join(paths.state, "agent"))
+		return nil, errors.Join(err, &statedir.ServedError{Dir: paths.state, PID: r.PID})
 	}
 	for _, part := range []struct {
 		name, lock string
-		clean      func(string, bool, bool) (owner.Cleaned, error)
+		clean      func(string, bool, bool) (statedir.Cleaned, error)
 	}{{"agent", "agent.lock", agent.Clean}, {"controller", "store/lock", controller.Clean}} {
 		dir := filepath.Join(paths.state, part.name)
 		if !exists(dir, part.lock) {
@@ -80,7 +80,7 @@ func cleanLocal(paths localPaths, o cleanOptions) (all []Cleaned, err error) {
 	}
 	if lock == nil { // its owner is dead by now
 		if lock, _, err = lockState(paths.state); err != nil || lock == nil {
-			return all, errors.Join(err, &owner.ServedError{Dir: paths.state})
+			return all, errors.Join(err, &statedir.ServedError{Dir: paths.state})
 		}
 	}
 	defer lock.Close()
@@ -89,7 +89,7 @@ func cleanLocal(paths localPaths, o cleanOptions) (all []Cleaned, err error) {
 		return all, fmt.Errorf("look for locks of sockets: %w", err)
 	}
 	for _, file := range left {
-		if err := owner.RemoveLock(file); err != nil {
+		if err := statedir.RemoveLock(file); err != nil {
 			return all, err
 		}
 	}
@@ -99,10 +99,10 @@ func cleanLocal(paths localPaths, o cleanOptions) (all []Cleaned, err error) {
 	if !o.all {
 		return all, nil
 	}
-	return all, owner.Erase(paths.state, "lock", "joined")
+	return all, statedir.Erase(paths.state, "lock", "joined")
 }
 
-func cleanPart(name, dir string, o cleanOptions, clean func(string, bool, bool) (owner.Cleaned, error)) (c Cleaned, err error) {
+func cleanPart(name, dir string, o cleanOptions, clean func(string, bool, bool) (statedir.Cleaned, error)) (c Cleaned, err error) {
 	c.Part, c.Dir = name, dir
 	c.Cleaned, err = clean(dir, o.force, o.all)
 	if c.Removed = err == nil && o.all; !c.Removed {

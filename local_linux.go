@@ -22,8 +22,8 @@ import (
 	"github.com/cascade-run/cascade/controller"
 	"github.com/cascade-run/cascade/executor"
 	"github.com/cascade-run/cascade/internal/graphcache"
-	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/internal/safedir"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 // Cluster is a cluster on this host, and a client of it.
@@ -89,7 +89,7 @@ func Local(ctx context.Context, opts ...Option) (*Cluster, error) {
 			return own(ctx, o, dirs, lock)
 		}
 		c, err := join(ctx, o, dirs, holder, opts)
-		if err == nil || !owner.NobodyListens(err) || time.Since(began) > ownerComes {
+		if err == nil || !statedir.NobodyListens(err) || time.Since(began) > ownerComes {
 			return c, err
 		}
 		again := time.NewTimer(10 * time.Millisecond) // it opens its socket soon, or ends: neither has an event for us
@@ -199,14 +199,14 @@ func localDirs(o options) (localPaths, error) {
 func findDirs(state string) (localPaths, error) {
 	var err error
 	if state == "" {
-		if state, err = owner.StateFolder(filepath.Base(os.Args[0])); err != nil {
+		if state, err = statedir.StateFolder(filepath.Base(os.Args[0])); err != nil {
 			return localPaths{}, err
 		}
 	}
 	if state, err = filepath.Abs(state); err != nil {
 		return localPaths{}, fmt.Errorf("find the state folder: %w", err)
 	}
-	base, err := owner.RuntimeFolder()
+	base, err := statedir.RuntimeFolder()
 	if err != nil {
 		return localPaths{}, err
 	}
@@ -219,8 +219,8 @@ func findDirs(state string) (localPaths, error) {
 // it, the lock is nil and holder is that process's number.
 func lockState(dir string) (lock *os.File, holder string, err error) {
 	path := filepath.Join(dir, "lock")
-	f, err := owner.Lock(path)
-	if errors.Is(err, owner.ErrHeld) {
+	f, err := statedir.Lock(path)
+	if errors.Is(err, statedir.ErrHeld) {
 		b, err := os.ReadFile(path)
 		if err != nil {
 			return nil, "", fmt.Errorf("read %s: %w", path, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/cascade-run/cascade/controller/gcs"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/inbox"
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/statedir"
 	"github.com/cascade-run/cascade/profiles"
 )
 
@@ -136,7 +136,7 @@ func (c *Controller) start() (err error) {
 	if c.links, err = comms.Listen(c.cfg.Address, c.cfg.links(c, c.incarnation, c.security())); err != nil {
 		return err
 	}
-	return owner.Put(c.cfg.State, owner.Sockets(c.links.Addr()), "")
+	return statedir.Put(c.cfg.State, statedir.Sockets(c.links.Addr()), "")
 }
 
 // MinFree returns the free bytes of the state folder's disk below which nothing is stored.
@@ -320,7 +320,7 @@ func (c *Controller) Close() error {
 		err := c.links.Close()
 		c.work.Wait()
 		c.saveAll()
-		c.closer = errors.Join(err, owner.Remove(c.cfg.State), c.store.Close(), c.audit.close())
+		c.closer = errors.Join(err, statedir.Remove(c.cfg.State), c.store.Close(), c.audit.close())
 	})
 	return c.closer
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller"
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 func (a *app) clusterCommand() *cobra.Command {
@@ -45,7 +45,7 @@ func (a *app) controllerState() (string, error) {
 	if a.state != "" {
 		return filepath.Abs(a.state)
 	}
-	return owner.StateFolder("controller")
+	return statedir.StateFolder("controller")
 }
 
 // head connects to the controller that is meant.
@@ -59,7 +59,7 @@ func (a *app) head(ctx context.Context, f func(*cascade.Client) error) (err erro
 	}
 	c, err := cascade.Dial(ctx, to, a.options()...)
 	if err != nil {
-		if dir != "" && owner.NobodyListens(err) {
+		if dir != "" && statedir.NobodyListens(err) {
 			return fmt.Errorf("no controller serves %s on this host: start cascade-controller --state %s (after cascade cluster init), or say another with --state or --to: %w", dir, quoted(dir), err)
 		}
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/internal/safedir"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 func (a *app) connectCommand() *cobra.Command {
@@ -61,7 +61,7 @@ else in /tmp/cascade-UID.`,
 
 // socketFolder is where the sockets to a cluster are when nobody says it.
 func socketFolder(to string) (string, error) {
-	base, err := owner.RuntimeFolder()
+	base, err := statedir.RuntimeFolder()
 	if err != nil {
 		return "", err
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/outfile"
-	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/internal/report"
+	"github.com/cascade-run/cascade/internal/statedir"
 	"github.com/cascade-run/cascade/planner"
 	"github.com/cascade-run/cascade/profiles"
 )
@@ -100,7 +100,7 @@ func (a *app) durations(ctx context.Context, file string) (known profiles.Snapsh
 		source = "this host's state"
 		dir := a.state
 		if dir == "" {
-			if dir, err = owner.StateFolder(filepath.Base(os.Args[0])); err != nil {
+			if dir, err = statedir.StateFolder(filepath.Base(os.Args[0])); err != nil {
 				return known, "", err
 			}
 		}

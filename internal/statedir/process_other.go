@@ -1,6 +1,6 @@
 //go:build !linux
 
-package owner
+package statedir
 
 // Daemons run on Linux; this lets the packages above compile elsewhere.
 

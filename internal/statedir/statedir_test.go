@@ -1,6 +1,6 @@
 //go:build linux
 
-package owner
+package statedir
 
 import (
 	"net"

@@ -1,4 +1,4 @@
-// Package owner finds state folders, and writes into each which process serves it and
+// Package statedir finds state folders, and writes into each which process serves it and
 // what that process has outside the folder: sockets and shared memory. A program that
 // cleans up after it finds it there.
 //
@@ -6,7 +6,7 @@
 //
 // A record names a process by its number and the time of its start, so that no
 // other process that got the number later is taken for it.
-package owner
+package statedir
 
 import (
 	"encoding/json"
