@@ -16,7 +16,7 @@ import (
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/reuse"
+	"github.com/cascade-run/cascade/internal/memo"
 )
 
 // contentsOf hashes what the tasks of a graph rest on outside of it: environments that are
@@ -40,7 +40,7 @@ func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Cont
 		if err != nil {
 			return nil, err
 		}
-		add(reuse.Environment+env.Name, h)
+		add(memo.Environment+env.Name, h)
 	}
 	if own {
 		path, err := os.Executable()
@@ -51,9 +51,9 @@ func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Cont
 		if err != nil {
 			return nil, err
 		}
-		add(reuse.Program, h)
+		add(memo.Program, h)
 	}
-	reuse.Files(g, func(path string) {
+	memo.Files(g, func(path string) {
 		if err != nil || ctx.Err() != nil {
 			return
 		}
@@ -67,7 +67,7 @@ func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Cont
 		}
 		var h comms.Hash
 		if h, err = fileHash(at); err == nil {
-			add(reuse.File+path, h)
+			add(memo.File+path, h)
 		} else if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			err = nil // gone meanwhile, or nothing that a task could read
 		}
@@ -76,7 +76,7 @@ func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Cont
 	if err == nil {
 		err = context.Cause(ctx)
 	}
-	return reuse.Sorted(all), err
+	return memo.Sorted(all), err
 }
 
 // environmentHash is of all that an environment is made of.

@@ -1,4 +1,4 @@
-package reuse_test
+package memo_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/reuse"
+	"github.com/cascade-run/cascade/internal/memo"
 )
 
 const jobFile = `
@@ -90,8 +90,8 @@ func TestCompare(t *testing.T) {
 			}
 			old, now := parse(t, jobFile), parse(t, strings.Replace(jobFile, tt.old, tt.new, 1))
 			is := contents(strings.Replace(files, tt.files, tt.changed, 1))
-			r := reuse.Compare(&reuse.Past{
-				Job: reuse.Job{Graph: old, Contents: contents(files)},
+			r := memo.Compare(&memo.Past{
+				Job: memo.Job{Graph: old, Contents: contents(files)},
 				State: func(i dag.TaskIndex) string {
 					for s := range strings.SplitSeq(tt.states, " ") {
 						if name, state, _ := strings.Cut(s, "="); name == old.TaskName(i) {
@@ -101,7 +101,7 @@ func TestCompare(t *testing.T) {
 					return "done"
 				},
 				Elements: func(dag.TaskIndex, uint32) (uint64, bool) { return 2, true },
-			}, &reuse.Job{Graph: now, Contents: is}, func(i dag.TaskIndex) bool { return now.TaskName(i) == tt.again })
+			}, &memo.Job{Graph: now, Contents: is}, func(i dag.TaskIndex) bool { return now.TaskName(i) == tt.again })
 			if tt.changed == "" && tt.files == files {
 				if len(r.Same) > 0 { // of what is not known nothing holds but plain programs without files
 					for _, p := range r.Same {
@@ -120,7 +120,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func text(g *dag.Graph, why []reuse.Reason) string {
+func text(g *dag.Graph, why []memo.Reason) string {
 	var lines []string
 	for _, w := range why {
 		var names []string
@@ -136,7 +136,7 @@ func text(g *dag.Graph, why []reuse.Reason) string {
 
 // checkSame: a task is taken over under its own name, once, with all that it reads,
 // and every static task is either taken over or has a reason.
-func checkSame(t *testing.T, old, now *dag.Graph, r *reuse.Result) {
+func checkSame(t *testing.T, old, now *dag.Graph, r *memo.Result) {
 	t.Helper()
 	same := map[dag.TaskIndex]bool{}
 	for _, p := range r.Same {
@@ -145,7 +145,7 @@ func checkSame(t *testing.T, old, now *dag.Graph, r *reuse.Result) {
 		}
 		same[p.Task] = true
 	}
-	if !slices.IsSortedFunc(r.Same, func(a, b reuse.Pair) int { return int(int64(a.Task) - int64(b.Task)) }) {
+	if !slices.IsSortedFunc(r.Same, func(a, b memo.Pair) int { return int(int64(a.Task) - int64(b.Task)) }) {
 		t.Error("what is taken over is not sorted")
 	}
 	for _, p := range r.Same {
@@ -179,7 +179,7 @@ func checkSame(t *testing.T, old, now *dag.Graph, r *reuse.Result) {
 
 func TestFiles(t *testing.T) {
 	var got []string
-	reuse.Files(parse(t, `
+	memo.Files(parse(t, `
 job: j
 tasks:
   a: {command: "sort <in.txt | uniq -c >out.txt; cat 'b.txt' --x=c.txt 2> err.txt", env: {CONF: etc/a.conf}}

@@ -1,4 +1,4 @@
-// Package reuse finds which results of an earlier job hold for a new one, and says
+// Package memo finds which results of an earlier job hold for a new one, and says
 // of every other task what is not as it was.
 //
 //	earlier job: graph, contents, how its tasks ended ─┐
@@ -18,4 +18,4 @@
 //   - A task in Same ended well in the earlier job. Whether its datasets are still
 //     there is not known here.
 //   - All that a task in Same reads was made by tasks in Same.
-package reuse
+package memo
