@@ -23,7 +23,7 @@ import (
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/hostid"
+	"github.com/cascade-run/cascade/internal/samehost"
 )
 
 const (
@@ -272,7 +272,7 @@ func (c *Client) hashFiles(ctx context.Context, grp *dag.Group, dir string) (her
 // here names the resource of which agents on this host have some, if one is ready; ""
 // without one.
 func (c *Client) here(ctx context.Context) (string, error) {
-	name := hostid.Resource()
+	name := samehost.Resource()
 	if name == "" {
 		return "", nil
 	}

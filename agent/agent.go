@@ -23,8 +23,8 @@ import (
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/internal/diskspace"
-	"github.com/cascade-run/cascade/internal/hostid"
 	"github.com/cascade-run/cascade/internal/inbox"
+	"github.com/cascade-run/cascade/internal/samehost"
 	"github.com/cascade-run/cascade/internal/statedir"
 	"github.com/cascade-run/cascade/shm"
 )
@@ -299,11 +299,11 @@ func (a *Agent) openCgroups() {
 // custom is the resources of the configuration, and the one by which tasks are put
 // where their files are.
 func (a *Agent) custom() []comms.Amount {
-	name := hostid.Resource()
+	name := samehost.Resource()
 	if name == "" {
 		return a.cfg.Custom
 	}
-	return append(slices.Clone(a.cfg.Custom), comms.Amount{Name: name, N: hostid.Amount})
+	return append(slices.Clone(a.cfg.Custom), comms.Amount{Name: name, N: samehost.Amount})
 }
 
 // coreConfig is what the core must know.

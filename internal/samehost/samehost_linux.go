@@ -1,4 +1,4 @@
-package hostid
+package samehost
 
 import (
 	"crypto/sha256"

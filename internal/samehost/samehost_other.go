@@ -1,6 +1,6 @@
 //go:build !linux
 
-package hostid
+package samehost
 
 // Resource is empty: agents run on Linux.
 func Resource() string { return "" }

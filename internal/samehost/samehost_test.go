@@ -1,4 +1,4 @@
-package hostid_test
+package samehost_test
 
 import (
 	"os"
@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cascade-run/cascade/internal/hostid"
+	"github.com/cascade-run/cascade/internal/samehost"
 )
 
 const child = "CASCADE_TEST_PRINT_HOST"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(child) != "" {
-		os.Stdout.WriteString(hostid.Resource())
+		os.Stdout.WriteString(samehost.Resource())
 		return
 	}
 	os.Exit(m.Run())
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 
 // Another process of the host has the same name, one in another network has not.
 func TestResource(t *testing.T) {
-	own := hostid.Resource()
+	own := samehost.Resource()
 	if !regexp.MustCompile(`^host-[0-9a-f]{12}$`).MatchString(own) {
 		t.Fatalf("resource %q", own)
 	}
