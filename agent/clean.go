@@ -17,7 +17,7 @@ import (
 
 // Clean removes what the agent of a state folder had outside it: processes,
 // shared memory, sockets. The agent must be dead, or is ended when force is set;
-// else the error is a *owner.ServedError. Datasets in memory are recomputed when they
+// else the error is a *statedir.ServedError. Datasets in memory are recomputed when they
 // are needed; with all the state itself goes, too. No agent starts meanwhile.
 func Clean(state string, force, all bool) (statedir.Cleaned, error) {
 	var c statedir.Cleaned

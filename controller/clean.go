@@ -11,7 +11,7 @@ import (
 )
 
 // Clean removes the sockets of the controller of a state folder. It must be dead,
-// or is ended when force is set; else the error is a *owner.ServedError. With all
+// or is ended when force is set; else the error is a *statedir.ServedError. With all
 // the store goes, too. No controller starts meanwhile.
 func Clean(state string, force, all bool) (statedir.Cleaned, error) {
 	var c statedir.Cleaned
