@@ -1,8 +1,9 @@
-// Package blame finds out what a task did wrong when its executor died of it. It is pure; the agent uses it after a death:
+// Package postmortem finds out what a task did wrong when its executor died of it. Examine reads what the process
+// left; all else is pure:
 //
 //	crash output ── shm.ParseCrash ──▶ address ── Control.Find ──▶ segment, offset ── Input ──▶ "wrote to input x"
 //	             └─ FindPanic ──▶ "panic: boom" and its stack
-package blame
+package postmortem
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package blame
+package postmortem
 
 import (
 	"context"
@@ -72,7 +72,7 @@ func TestFindPanic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			crash := filepath.Join(t.TempDir(), "crash")
 			cmd := exec.CommandContext(context.Background(), os.Args[0])
-			cmd.Env = append(os.Environ(), "GOMAXPROCS=8", "BLAME_DEATH="+name, "BLAME_CRASH="+crash) // on one core goroutines do not meet in a map
+			cmd.Env = append(os.Environ(), "GOMAXPROCS=8", "POSTMORTEM_DEATH="+name, "POSTMORTEM_CRASH="+crash) // on one core goroutines do not meet in a map
 			if err := cmd.Run(); err == nil {
 				t.Fatal("it lives")
 			}
@@ -92,11 +92,11 @@ func TestFindPanic(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
-	die := deaths[os.Getenv("BLAME_DEATH")]
+	die := deaths[os.Getenv("POSTMORTEM_DEATH")]
 	if die == nil {
 		os.Exit(m.Run())
 	}
-	f, err := os.Create(os.Getenv("BLAME_CRASH"))
+	f, err := os.Create(os.Getenv("POSTMORTEM_CRASH"))
 	if err == nil {
 		err = debug.SetCrashOutput(f, debug.CrashOptions{})
 	}
