@@ -14,8 +14,8 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/needs"
 	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 // inImages runs a test with an image of the files that podman has, and with one of a
@@ -129,7 +129,7 @@ func TestPythonInContainer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("takes root, or user namespaces")
 	}
-	needs.Python(t) // whose msgpack the image is lent
+	pyenv.Python(t) // whose msgpack the image is lent
 	files := scratchfs.Programs(t, "sh")
 	scratchfs.Python(t, files)
 	shared, err := os.UserCacheDir()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 var (
@@ -87,7 +87,7 @@ func TestRebuilt(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if strings.HasPrefix(c.now, "py:") {
-				needs.Python(t)
+				pyenv.Python(t)
 			}
 			h := New(t)
 			h.Write("clock.py", clock)

@@ -1,6 +1,6 @@
-// Package needs says what a test needs of its host, and skips it where that is not
+// Package pyenv says what a test needs of its host, and skips it where that is not
 // there. In CI a skip is a failure: CASCADE_REQUIRE_PYTHON=1 makes it one.
-package needs
+package pyenv
 
 import (
 	"os"
