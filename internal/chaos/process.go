@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cascade-run/cascade/internal/said"
+	"github.com/cascade-run/cascade/internal/testing/output"
 )
 
 // patience is how long a test waits for what must come. It only keeps a failing
@@ -24,7 +24,7 @@ type Process struct {
 	tb   testing.TB
 	name string
 	cmd  *exec.Cmd
-	out  said.Buffer   // standard output and error
+	out  output.Buffer // standard output and error
 	done chan struct{} // closed when it has ended
 }
 

@@ -1,6 +1,6 @@
-// Package said keeps what a process or command writes, for a test that waits for
+// Package output keeps what a process or command writes, for a test that waits for
 // a part of it.
-package said
+package output
 
 import (
 	"bytes"
