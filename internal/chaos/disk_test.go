@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/smallfs"
 )
 
 // gated is a job that waits for a line in the pipe gate, and goes on with five tasks.
@@ -34,17 +34,17 @@ func (h *Host) open(pipe string) {
 // on as if nothing had been.
 func TestStoreDiskFull(t *testing.T) {
 	t.Parallel()
-	if !scratchfs.Enter(t) {
+	if !smallfs.Enter(t) {
 		return
 	}
-	state := scratchfs.Tmpfs(t, t.TempDir(), 96<<20)
+	state := smallfs.Tmpfs(t, t.TempDir(), 96<<20)
 	h := New(t)
 	h.Controller("--state", state, "--min-free", "32MiB")
 	h.Agent()
 	h.Write("job.yaml", strings.ReplaceAll(gated, "PIPE", h.Pipe("gate")))
 	job := h.Command("submit", "job.yaml", "--wait", "--to", h.Address())
 	h.Journal.Await(Started("wait", 1))
-	release := scratchfs.Fill(t, state, 1<<20)
+	release := smallfs.Fill(t, state, 1<<20)
 	h.open(filepath.Join(h.Dir, "gate"))
 	job.Await("is nearly full")
 	if again := h.Command("submit", "job.yaml", "--to", h.Address()); again.Wait() != 3 || !strings.Contains(again.Output(), "nearly full") {
@@ -86,14 +86,14 @@ outputs: ["part[*].bytes"]
 // goes through when there is room.
 func TestSpillDiskFull(t *testing.T) {
 	t.Parallel()
-	if !scratchfs.Enter(t) {
+	if !smallfs.Enter(t) {
 		return
 	}
-	state := scratchfs.Tmpfs(t, t.TempDir(), 256<<20)
+	state := smallfs.Tmpfs(t, t.TempDir(), 256<<20)
 	h := New(t)
 	h.Controller()
 	h.Agent("--state", state, "--store", "32MiB", "--min-free", "16MiB")
-	release := scratchfs.Fill(t, state, 8<<20)
+	release := smallfs.Fill(t, state, 8<<20)
 	h.Write("job.yaml", spilling)
 	full := h.Command("submit", "job.yaml", "--wait", "--to", h.Address())
 	if code := full.Wait(); code != 1 || !strings.Contains(full.Output(), "the disk is nearly full: 8 MiB are free in "+state) {
@@ -114,7 +114,7 @@ func TestSpillDiskFull(t *testing.T) {
 // what the store needs to end the job: well, or with a sentence that names the disk.
 func TestStateAndSpillOnOneDisk(t *testing.T) {
 	t.Parallel()
-	if !scratchfs.Enter(t) {
+	if !smallfs.Enter(t) {
 		return
 	}
 	for _, c := range []struct {
@@ -122,7 +122,7 @@ func TestStateAndSpillOnOneDisk(t *testing.T) {
 		fails bool
 	}{{parts: 9}, {parts: 20, fails: true}} {
 		t.Run(fmt.Sprint(c.parts), func(t *testing.T) {
-			state := scratchfs.Tmpfs(t, t.TempDir(), 700<<20)
+			state := smallfs.Tmpfs(t, t.TempDir(), 700<<20)
 			h := New(t)
 			h.Write("job.yaml", fmt.Sprintf(`
 job: onedisk
@@ -152,10 +152,10 @@ outputs: ["again[*].n"]
 // delivers when there is room.
 func TestOutputFolderFull(t *testing.T) {
 	t.Parallel()
-	if !scratchfs.Enter(t) {
+	if !smallfs.Enter(t) {
 		return
 	}
-	out := scratchfs.Tmpfs(t, t.TempDir(), 4<<20)
+	out := smallfs.Tmpfs(t, t.TempDir(), 4<<20)
 	h := New(t)
 	h.Write("job.yaml", `
 job: outputs
@@ -183,11 +183,11 @@ outputs: [{from: large.bytes, to: `+out+`/bytes}]
 // TestReadOnlyState: nothing can be written to the state folder.
 func TestReadOnlyState(t *testing.T) {
 	t.Parallel()
-	if !scratchfs.Enter(t) {
+	if !smallfs.Enter(t) {
 		return
 	}
 	h := New(t)
-	scratchfs.ReadOnly(t, h.State)
+	smallfs.ReadOnly(t, h.State)
 	h.Write("job.yaml", "job: x\ntasks:\n  a: {command: [\"true\"]}\n")
 	run := h.Run("job.yaml")
 	if code := run.Wait(); code != 3 || !strings.Contains(run.Output(), "read-only file system") || !strings.Contains(run.Output(), h.State) {
@@ -199,10 +199,10 @@ func TestReadOnlyState(t *testing.T) {
 // part, smaller than the store that was asked for.
 func TestSmallSharedMemory(t *testing.T) {
 	t.Parallel()
-	if !scratchfs.Enter(t) {
+	if !smallfs.Enter(t) {
 		return
 	}
-	scratchfs.Tmpfs(t, "/dev/shm", 24<<20)
+	smallfs.Tmpfs(t, "/dev/shm", 24<<20)
 	h := New(t)
 	h.Write("job.yaml", spilling)
 	for _, args := range [][]string{{}, {"--store", "1GiB"}} {

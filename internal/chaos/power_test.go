@@ -10,7 +10,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/smallfs"
 )
 
 // The power of the controller's host fails in the middle of a job: what was not synced
@@ -20,7 +20,7 @@ import (
 // the agent was on that host too, its memory is lost, and what is needed of it made again.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
-	if !scratchfs.Enter(t) {
+	if !smallfs.Enter(t) {
 		return
 	}
 	want := undisturbed(t)
@@ -29,7 +29,7 @@ func TestPowerLoss(t *testing.T) {
 		both bool
 	}{{"controller's host", false}, {"only host", true}} {
 		t.Run(c.name, func(t *testing.T) {
-			disk := scratchfs.Ext4(t, t.TempDir(), 1<<30)
+			disk := smallfs.Ext4(t, t.TempDir(), 1<<30)
 			h := New(t)
 			args := []string{"--state", disk.Dir, "--durability", "power", "--min-free", "32MiB"}
 			controller, agent := h.Controller(args...), h.Agent()

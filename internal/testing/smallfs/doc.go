@@ -1,4 +1,4 @@
-// Package scratchfs gives tests file systems of their own: small ones that fill up,
+// Package smallfs gives tests file systems of their own: small ones that fill up,
 // read-only ones, and one whose writes can be cut off as a power loss does.
 //
 //	func TestX(t *testing.T) {
@@ -15,4 +15,4 @@
 //     with that process, also by kill -9, and no other process ever sees it. A loop device
 //     is marked to end with its last mount.
 //   - Where the kernel does not allow it, the test is skipped with the reason.
-package scratchfs
+package smallfs

@@ -1,4 +1,4 @@
-package scratchfs
+package smallfs
 
 import (
 	"errors"
