@@ -20,7 +20,7 @@ import (
 
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 )
 
 var _ = cascade.Func1("chaos_hop", hop, "x -> sum")

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 )
 
 // ringHosts starts a controller and an agent with so many cores on each of some hosts,

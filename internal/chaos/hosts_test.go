@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 )
 
 // at calls do once when the journal has its n-th line, counted from 1, which it may

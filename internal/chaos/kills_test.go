@@ -21,7 +21,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 )
 
 var (

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 )
 
 var longFor = flag.Duration("long", 0, "how long the task of TestLongTask takes at least")

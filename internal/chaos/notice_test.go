@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 )
 
 // While jobs run, the controller notices that an agent is killed by the end of its

@@ -20,7 +20,7 @@ import (
 	"github.com/containerd/cgroups/v3"
 	"golang.org/x/sys/unix"
 
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 )
 
 func lab(t *testing.T, c netlab.Config) *netlab.Lab {
