@@ -18,7 +18,7 @@ var longFor = flag.Duration("long", 0, "how long the task of TestLongTask takes 
 // longer than the silence after which links break, and the controller is stopped and starts anew.
 // It runs on, once, and what it makes is delivered.
 //
-//	go test ./internal/chaos -run 'TestLongTask$' -v -long 10m -timeout 20m
+//	go test ./internal/testing/chaos -run 'TestLongTask$' -v -long 10m -timeout 20m
 func TestLongTask(t *testing.T) {
 	t.Parallel()
 	needsHosts(t)

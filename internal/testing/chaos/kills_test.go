@@ -53,7 +53,7 @@ const (
 // executors and whole hosts are killed, links cut and hosts frozen, at random. Each
 // result must be, byte for byte, that of the same job before anything was broken.
 //
-//	go test ./internal/chaos -run TestKills -v -kills 30m -timeout 45m -kills.csv kills.csv -kills.svg kills.svg
+//	go test ./internal/testing/chaos -run TestKills -v -kills 30m -timeout 45m -kills.csv kills.csv -kills.svg kills.svg
 func TestKills(t *testing.T) {
 	needsHosts(t)
 	lab := newLab(t, netlab.Config{Hosts: 4})

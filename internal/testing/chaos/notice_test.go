@@ -18,7 +18,7 @@ import (
 // While jobs run, the controller notices that an agent is killed by the end of its
 // connection, not by its silence; that its host is frozen, by that, and not before.
 //
-//	CASCADE_TIER=nightly go test ./internal/chaos -run TestNoticed -v     # prints how long it took
+//	CASCADE_TIER=nightly go test ./internal/testing/chaos -run TestNoticed -v     # prints how long it took
 func TestNoticed(t *testing.T) {
 	needsHosts(t)
 	const silence = 3 * time.Second
