@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cascade-run/cascade/internal/testing/output"
+	testoutput "github.com/cascade-run/cascade/internal/testing/output"
 )
 
 // gate is a job whose task tells when it runs and goes on when it is told: both
@@ -266,7 +266,7 @@ func TestRunLeavesWhatDoesNotFit(t *testing.T) {
 type process struct {
 	t   *testing.T
 	cmd *exec.Cmd
-	log *output.Buffer
+	log *testoutput.Buffer
 }
 
 func (h *host) process(args ...string) *process {
@@ -274,7 +274,7 @@ func (h *host) process(args ...string) *process {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	p := &process{h.t, exec.Command(self, args...), &output.Buffer{}}
+	p := &process{h.t, exec.Command(self, args...), &testoutput.Buffer{}}
 	p.cmd.Env = append(os.Environ(), asCommand+"=1", "CASCADE_STATE="+h.state)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
@@ -353,7 +353,7 @@ func TestSeparateProcesses(t *testing.T) {
 // text.
 func (h *host) daemon(text, name string, args ...string) {
 	c := exec.Command(name, args...)
-	log := &output.Buffer{}
+	log := &testoutput.Buffer{}
 	c.Stdout, c.Stderr = log, log
 	if err := c.Start(); err != nil {
 		h.t.Fatal(err)

@@ -1,4 +1,4 @@
-// Command arity writes func_arity.go and gen_arity.go of package cascade: the
+// Command genarity writes func_arity.go and gen_arity.go of package cascade: the
 // constructors and types of functions with 0 to 5 inputs and 1 to 3 outputs, and
 // of generators.
 // Go has no way to be generic over the number of parameters.
@@ -195,7 +195,7 @@ func main() {
 	}
 	for file, shapes := range map[string][]shape{"func_arity.go": functions, "gen_arity.go": generators} {
 		if err := write(file, shapes); err != nil {
-			fmt.Fprintf(os.Stderr, "arity: %s: %v\n", file, err)
+			fmt.Fprintf(os.Stderr, "genarity: %s: %v\n", file, err)
 			os.Exit(1)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // The power of the controller's host fails in the middle of a job: what was not synced
-// never reaches its disk (see scratchfs.Image.Cut). A controller as it is started by default has
+// never reaches its disk (see smallfs.Image.Cut). A controller as it is started by default has
 // synced whatever it had acknowledged: jobs that were accepted are there, what was
 // final stays so, and no task whose end an agent was told to be durable is lost. When
 // the agent was on that host too, its memory is lost, and what is needed of it made again.

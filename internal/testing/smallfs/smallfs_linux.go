@@ -6,13 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/internal/testing/rerun"
 )
 
 // enteredVar names, in the process that Enter started, the test that it runs.
@@ -24,20 +24,11 @@ const enteredVar = "CASCADE_TEST_NAMESPACE"
 // mount namespace, others a user namespace too, in which they can mount a tmpfs.
 func Enter(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(enteredVar) == t.Name() {
+	if rerun.Here(t, enteredVar) {
 		return true
 	}
-	left := 5 * time.Minute
-	if end, ok := t.Deadline(); ok {
-		left = time.Until(end) - 5*time.Second // it reports its stacks before this process has to
-	}
-	args := []string{"-test.run=^" + regexp.QuoteMeta(t.Name()) + "$", "-test.v", "-test.timeout=" + left.String()}
-	if testing.Short() {
-		args = append(args, "-test.short")
-	}
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", rerun.Args(t)...)
 	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), enteredVar+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -48,17 +39,7 @@ func Enter(t *testing.T) bool {
 			Pdeathsig:   syscall.SIGKILL,
 		}
 	}
-	out, err := cmd.CombinedOutput()
-	switch {
-	case cmd.Process == nil:
-		t.Skipf("a process with mounts of its own cannot be started: %v", err)
-	case err != nil:
-		t.Fatalf("in namespaces of its own: %v\n%s", err, out)
-	case strings.Contains(string(out), "--- SKIP: "+t.Name()+" "):
-		t.Skipf("in namespaces of its own:\n%s", out)
-	default:
-		t.Logf("in namespaces of its own:\n%s", out)
-	}
+	rerun.Run(t, cmd, enteredVar, "in namespaces of its own")
 	return false
 }
 
