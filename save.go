@@ -64,13 +64,13 @@ func (j *Job) SaveTo(ctx context.Context, path, name string) ([]string, error) {
 
 // save copies what has a path, in order. It copies the rest when one cannot be copied.
 func (j *Job) save(ctx context.Context, dir string, located []Located, missing []string) (files []string, err error) {
-	places := make([]outputPlace, len(located))
+	places := make([]outfile.Place, len(located))
 	for i, d := range located {
-		places[i] = outputPlace{d.Name, d.Path}
+		places[i] = outfile.Place{Name: d.Name, To: d.Path}
 	}
 	var errs []error
 	from := map[string]string{}
-	for i, path := range outputPaths(dir, places, missing) {
+	for i, path := range outfile.Paths(dir, places, missing) {
 		if path == "" {
 			continue
 		}
@@ -110,7 +110,7 @@ func (j *Job) Write(ctx context.Context, d Located, to io.Writer) error {
 	}
 	text, err := value.Text(value.Flat{Codec: d.Desc.Codec, Bytes: b.Bytes()})
 	if err != nil {
-		j.client.opts.log.Warn().Err(err).Msgf("%s is written as msgpack, not as JSON", d.Name)
+		j.client.opts.Log.Warn().Err(err).Msgf("%s is written as msgpack, not as JSON", d.Name)
 		text = b.Bytes()
 	}
 	_, err = to.Write(text)

@@ -7,7 +7,7 @@ import (
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
-	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 )
 
 func (a *app) cleanCommand() *cobra.Command {
@@ -26,14 +26,14 @@ delete them.`,
 		Example: "  cascade clean\n  cascade clean --state /var/lib/cascade-agent --force",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			var opts []cascade.CleanOption
+			var opts []admin.CleanOption
 			if force {
-				opts = append(opts, cascade.CleanForce())
+				opts = append(opts, admin.CleanForce())
 			}
 			if all {
-				opts = append(opts, cascade.CleanAll())
+				opts = append(opts, admin.CleanAll())
 			}
-			done, err := cascade.Clean(a.state, opts...)
+			done, err := admin.Clean(a.state, opts...)
 			for _, d := range done {
 				if e := a.printCleaned(d); e != nil {
 					return e
@@ -47,7 +47,7 @@ delete them.`,
 	return c
 }
 
-func (a *app) printCleaned(c cascade.Cleaned) error {
+func (a *app) printCleaned(c admin.Cleaned) error {
 	if a.json {
 		return a.printJSON(c)
 	}

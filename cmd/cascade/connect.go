@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 	"github.com/cascade-run/cascade/internal/safedir"
 	"github.com/cascade-run/cascade/internal/statedir"
 )
@@ -37,7 +37,7 @@ else in /tmp/cascade-UID.`,
 			if err != nil {
 				return err
 			}
-			g, err := cascade.OpenGateway(c.Context(), a.to, dir, a.options()...)
+			g, err := admin.OpenGateway(c.Context(), a.to, dir, a.options()...)
 			if err != nil {
 				return err
 			}

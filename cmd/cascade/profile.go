@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/report"
@@ -239,7 +240,7 @@ certificates this needs the role admin.`,
 			if err != nil {
 				return badInput{err}
 			}
-			if err := a.withClient(c.Context(), func(client *cascade.Client) error { return client.SetProfiles(c.Context(), f) }); err != nil {
+			if err := a.withClient(c.Context(), func(client *cascade.Client) error { return admin.SetProfiles(c.Context(), client, f) }); err != nil {
 				return err
 			}
 			return a.said("%s", counted(f))

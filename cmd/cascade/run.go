@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -249,7 +250,7 @@ for the job and copies no outputs: the cluster keeps them for cascade get. With
 // tellUnserved tells which agents get nothing of a job, for whose platform it has no binary.
 // The job runs on the others: that it cannot be asked for is no fault of it.
 func (a *app) tellUnserved(ctx context.Context, client *cascade.Client, j *cascade.Job) {
-	all, err := client.Unserved(ctx, j)
+	all, err := admin.Unserved(ctx, client, j)
 	if err != nil {
 		fmt.Fprintf(a.err, "note: which agents have no binary is not known: %v\n", err)
 	}
@@ -288,7 +289,7 @@ func (a *app) unfinished(ctx context.Context, client *cascade.Client, g *dag.Gra
 		if err != nil || r.Name != g.Name {
 			continue
 		}
-		same, err := client.Same(ctx, id, g, dir)
+		same, err := admin.Same(ctx, client, id, g, dir)
 		if err != nil {
 			return nil, err
 		}

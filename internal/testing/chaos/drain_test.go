@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/cascade-run/cascade/admin"
 )
 
 // An agent that is told to end lets its tasks end first, and starts none; what
@@ -91,7 +93,7 @@ outputs: [last.sum, small.sum, big.part]
 			h.ReadyClient(2)
 			if by == "signal" {
 				first.Signal(syscall.SIGTERM)
-			} else if err := client.Drain(t.Context(), "a1", 0, "for a test"); err != nil {
+			} else if err := admin.Drain(t.Context(), client, "a1", 0, "for a test"); err != nil {
 				t.Fatal(err)
 			}
 			h.Journal.Await(Ended("small", 0)) // while the other still runs

@@ -1,4 +1,4 @@
-package cascade
+package client
 
 import (
 	"context"
@@ -10,12 +10,9 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,6 +20,7 @@ import (
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/samehost"
 )
 
@@ -33,86 +31,6 @@ const (
 	// mostKept is the most bytes of a graph, package or file that a controller keeps.
 	mostKept = 4 << 30
 )
-
-// FindFiles looks for files of inputs below a folder; see dag.Options.Find. Folders
-// that a pattern matches are left out, and links that lead to nothing, which broken is told of.
-func FindFiles(dir string, broken ...func(link string)) func(path string, pattern bool) ([]string, error) {
-	dir = filepath.Clean(dir)
-	return func(path string, pattern bool) ([]string, error) {
-		if !pattern {
-			return []string{path}, readable(within(dir, path))
-		}
-		if strings.Contains(path, "**") {
-			return nil, fmt.Errorf("** in %s has no meaning: write one * for each level of folders", path)
-		}
-		prefix := ""
-		if !filepath.IsAbs(path) {
-			prefix = dir + string(filepath.Separator)
-		}
-		all, err := filepath.Glob(literal(prefix) + path)
-		if err != nil {
-			return nil, fmt.Errorf("%s is no pattern: %w", path, err)
-		}
-		var found []string
-		for _, name := range all {
-			info, err := os.Stat(name)
-			if err == nil && info.IsDir() {
-				continue
-			}
-			if errors.Is(err, fs.ErrNotExist) {
-				for _, tell := range broken {
-					tell(name)
-				}
-				continue
-			}
-			if err := readable(name); err != nil {
-				return nil, err
-			}
-			found = append(found, strings.TrimPrefix(name, prefix))
-		}
-		return found, nil
-	}
-}
-
-// literal is a path as a pattern that stands for it alone.
-func literal(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
-}
-
-func within(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
-}
-
-// readable tells why a path is no regular file that this process may read.
-func readable(path string) error {
-	f, _, err := openRegular(path)
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-func openRegular(path string) (*os.File, fs.FileInfo, error) {
-	// A pipe would block the open until somebody writes to it.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	info, err := f.Stat()
-	switch {
-	case err == nil && info.IsDir():
-		err = fmt.Errorf("%s is a folder", path)
-	case err == nil && !info.Mode().IsRegular():
-		err = fmt.Errorf("%s is no regular file", path)
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
-	}
-	return f, info, nil
-}
 
 // sums remembers the hashes of files, so that a job that is submitted again and
 // again reads those once that have not changed.
@@ -135,7 +53,7 @@ const (
 // of returns the SHA-256 and the size of a file.
 func (s *sums) of(ctx context.Context, path string) (string, int64, error) {
 	began := time.Now()
-	f, info, err := openRegular(path)
+	f, info, err := outfile.OpenRegular(path)
 	if err != nil {
 		return "", 0, err
 	}
@@ -187,7 +105,7 @@ func (u *untilDone) Read(b []byte) (int, error) {
 //	larger                     read there, by that agent  kept, up to 4 GiB
 //
 // In a cluster of this process all files are read where they are.
-func (c *Client) packInputs(ctx context.Context, g *dag.Graph, dir string) (inputs []dag.Group, packs []*runtimeenv.Pack, err error) {
+func (c *Conn) packInputs(ctx context.Context, g *dag.Graph, dir string) (inputs []dag.Group, packs []*runtimeenv.Pack, err error) {
 	inputs = slices.Clone(g.InputGroups())
 	if len(inputs) == 0 {
 		return nil, nil, nil
@@ -209,7 +127,7 @@ func (c *Client) packInputs(ctx context.Context, g *dag.Graph, dir string) (inpu
 			if !here[k] {
 				continue
 			}
-			if f.Kept = false; c.local {
+			if f.Kept = false; c.opts.Local {
 				continue
 			}
 			if f.Size > carried && !asked {
@@ -242,7 +160,7 @@ func (c *Client) packInputs(ctx context.Context, g *dag.Graph, dir string) (inpu
 
 // hashFiles fills in what the files of an input hold, and tells which of them are
 // here. Those that the cluster has kept since an earlier submit need not be.
-func (c *Client) hashFiles(ctx context.Context, grp *dag.Group, dir string) (here []bool, err error) {
+func (c *Conn) hashFiles(ctx context.Context, grp *dag.Group, dir string) (here []bool, err error) {
 	here = make([]bool, len(grp.Files))
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(runtime.GOMAXPROCS(0))
@@ -252,7 +170,7 @@ func (c *Client) hashFiles(ctx context.Context, grp *dag.Group, dir string) (her
 			continue
 		}
 		work.Go(func() error {
-			path := within(dir, f.Path)
+			path := outfile.Within(dir, f.Path)
 			sha256, size, err := c.sums.of(ctx, path)
 			switch {
 			case f.Kept && (err != nil || sha256 != f.SHA256):
@@ -271,12 +189,12 @@ func (c *Client) hashFiles(ctx context.Context, grp *dag.Group, dir string) (her
 
 // here names the resource of which agents on this host have some, if one is ready; ""
 // without one.
-func (c *Client) here(ctx context.Context) (string, error) {
+func (c *Conn) here(ctx context.Context) (string, error) {
 	name := samehost.Resource()
 	if name == "" {
 		return "", nil
 	}
-	agents, err := Rows[comms.AgentRow](ctx, c, comms.QueryAgents, comms.JobID{}, "")
+	agents, err := Rows[comms.AgentRow](ctx, c, comms.QueryAgents, comms.JobID{}, "", 0)
 	if err != nil {
 		return "", err
 	}

@@ -1,4 +1,4 @@
-package cascade
+package client
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// builtProgram is this program as it was built for hosts of a platform.
-type builtProgram struct{ platform, path string }
+// Binary is this program as it was built for hosts of a platform.
+type Binary struct{ Platform, Path string }
 
 // program is this program as an environment of jobs: what agents of other hosts run its
 // functions with. It is made when the first job needs it, and is the same from then on.
@@ -28,8 +28,8 @@ type program struct {
 
 // withProgram returns the graph with its functions in an environment of this program, and the
 // packages of that; the graph itself when this program is not to be sent, or runs none of them.
-func (c *Client) withProgram(g *dag.Graph) (*dag.Graph, []*runtimeenv.Pack, error) {
-	if c.local || !c.opts.sent || len(ownFunctions(g)) == 0 {
+func (c *Conn) withProgram(g *dag.Graph) (*dag.Graph, []*runtimeenv.Pack, error) {
+	if c.opts.Local || !c.opts.SendProgram || len(ownFunctions(g)) == 0 {
 		return g, nil, nil
 	}
 	if !slices.Contains(c.ctrl.current().Peer().Features, comms.FeaturePlatforms) {
@@ -39,7 +39,7 @@ func (c *Client) withProgram(g *dag.Graph) (*dag.Graph, []*runtimeenv.Pack, erro
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.env.Name == "" {
-		env, packs, err := packProgram(c.opts.programs)
+		env, packs, err := packProgram(c.opts.Programs)
 		if err != nil {
 			return nil, nil, fmt.Errorf("send this program: %w", err)
 		}
@@ -51,13 +51,13 @@ func (c *Client) withProgram(g *dag.Graph) (*dag.Graph, []*runtimeenv.Pack, erro
 
 // packProgram makes an environment of programs, and of the one that runs unless there is one
 // for its platform among them.
-func packProgram(all []builtProgram) (dag.Environment, []*runtimeenv.Pack, error) {
+func packProgram(all []Binary) (dag.Environment, []*runtimeenv.Pack, error) {
 	env := dag.Environment{Name: dag.ProgramEnvironment}
 	all = slices.Clone(all)
-	if !slices.ContainsFunc(all, func(b builtProgram) bool { return b.platform == runtimeenv.ThisPlatform }) {
+	if !slices.ContainsFunc(all, func(b Binary) bool { return b.Platform == runtimeenv.ThisPlatform }) {
 		switch {
 		case runtime.GOOS == "linux":
-			all = append(all, builtProgram{runtimeenv.ThisPlatform, runningProgram})
+			all = append(all, Binary{runtimeenv.ThisPlatform, runningProgram})
 		case len(all) == 0:
 			return env, nil, fmt.Errorf("it is one for %s, and agents run on linux: build it with GOOS=linux, and dial WithBinary(\"linux/amd64\", PATH)", runtimeenv.ThisPlatform)
 		}
@@ -68,19 +68,19 @@ func packProgram(all []builtProgram) (dag.Environment, []*runtimeenv.Pack, error
 	}
 	var packs []*runtimeenv.Pack
 	for _, b := range all {
-		if err := dag.CheckPlatform(b.platform); err != nil {
+		if err := dag.CheckPlatform(b.Platform); err != nil {
 			return env, nil, err
 		}
-		pack, platform, err := runtimeenv.PackProgram(b.path, name)
+		pack, platform, err := runtimeenv.PackProgram(b.Path, name)
 		switch {
 		case err != nil:
-			return env, nil, fmt.Errorf("the binary for %s: %w", b.platform, err)
-		case platform != "" && platform != b.platform:
-			return env, nil, fmt.Errorf("the binary for %s: %s was built for %s", b.platform, b.path, platform)
-		case slices.ContainsFunc(env.Binaries, func(o dag.Binary) bool { return o.Platform == b.platform }):
-			return env, nil, fmt.Errorf("two binaries for %s", b.platform)
+			return env, nil, fmt.Errorf("the binary for %s: %w", b.Platform, err)
+		case platform != "" && platform != b.Platform:
+			return env, nil, fmt.Errorf("the binary for %s: %s was built for %s", b.Platform, b.Path, platform)
+		case slices.ContainsFunc(env.Binaries, func(o dag.Binary) bool { return o.Platform == b.Platform }):
+			return env, nil, fmt.Errorf("two binaries for %s", b.Platform)
 		}
-		env.Binaries, packs = append(env.Binaries, dag.Binary{Platform: b.platform, Path: pack.String()}), append(packs, pack)
+		env.Binaries, packs = append(env.Binaries, dag.Binary{Platform: b.Platform, Path: pack.String()}), append(packs, pack)
 	}
 	slices.SortFunc(env.Binaries, func(a, b dag.Binary) int { return strings.Compare(a.Platform, b.Platform) })
 	return env, packs, nil

@@ -1,4 +1,4 @@
-package cascade
+package client
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type peer struct {
 	address  string
 	role     pki.Role // of who must answer
 	name     string   // of who must answer; "" anybody
-	opts     options
+	opts     Config
 	log      zerolog.Logger
 	up       bool          // was up before; touched by the links' goroutines only
 	credit   chan struct{} // a full queue has room again
@@ -41,8 +41,8 @@ type peer struct {
 // errGone says that a broken link did not come back in time.
 var errGone = errors.New("no connection")
 
-func dialPeer(ctx context.Context, address string, role pki.Role, name string, o options) (*peer, error) {
-	p := &peer{requests: newRequests(), address: address, role: role, name: name, opts: o, log: o.log, credit: make(chan struct{}, 1)}
+func dialPeer(ctx context.Context, address string, role pki.Role, name string, o Config) (*peer, error) {
+	p := &peer{requests: newRequests(), address: address, role: role, name: name, opts: o, log: o.Log, credit: make(chan struct{}, 1)}
 	p.requests.send = p.send
 	p.outbox.peer = p
 	p.life, p.end = context.WithCancel(context.Background())
@@ -61,14 +61,14 @@ func (p *peer) connect(ctx context.Context) error {
 	link, err := comms.Dial(ctx, p.address, comms.Config{
 		Self: comms.Identity{
 			Role: "client", Name: fmt.Sprintf("client-%d-%x", os.Getpid(), now),
-			Incarnation: uint64(now), PID: os.Getpid(), Build: Version(), Features: []string{comms.FeatureMany},
+			Incarnation: uint64(now), PID: os.Getpid(), Build: p.opts.Build, Features: []string{comms.FeatureMany},
 		},
 		Replay:              true,
 		Handler:             p,
 		CheckPeer:           p.check,
-		Inproc:              p.opts.inproc,
+		Inproc:              p.opts.Inproc,
 		Security:            p.opts.security(p.role),
-		InsecureTestNetwork: p.opts.insecure,
+		InsecureTestNetwork: p.opts.Insecure,
 		Log:                 p.log,
 	})
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
@@ -164,7 +164,7 @@ func (p *peer) Down(l *comms.Link, err error) {
 	if p.gone != nil {
 		p.gone.Stop()
 	}
-	patience := p.opts.patience
+	patience := p.opts.Patience
 	switch {
 	case !errors.Is(err, comms.ErrClosed):
 		p.log.Warn().Err(err).Stringer("patience", patience).Msg("link broken, connecting again")
@@ -181,7 +181,7 @@ func (p *peer) Down(l *comms.Link, err error) {
 // reconnect connects to who closed the link, or fails all requests when that
 // takes too long.
 func (p *peer) reconnect(cause error) {
-	ctx, cancel := context.WithTimeout(p.life, p.opts.patience)
+	ctx, cancel := context.WithTimeout(p.life, p.opts.Patience)
 	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := p.connect(ctx)

@@ -1,4 +1,4 @@
-package cascade
+package client
 
 import (
 	"context"
@@ -16,13 +16,14 @@ type requests struct {
 	send func(head, body []byte) error
 
 	mu     sync.Mutex
-	open   map[uint64]*request
+	open   map[uint64]*Request
 	last   uint64
 	closed error
 }
 
-// request is one request and the answers that have not been taken yet.
-type request struct {
+// Request is one request and the answers that have not been taken yet.
+type Request struct {
+	of    *requests
 	req   uint64
 	again comms.Message // to be sent to a new incarnation
 	wake  chan struct{}
@@ -37,10 +38,10 @@ type answer struct {
 	body    []byte
 }
 
-func newRequests() *requests { return &requests{open: make(map[uint64]*request)} }
+func newRequests() *requests { return &requests{open: make(map[uint64]*Request)} }
 
 // start sends the request that build makes for a fresh number.
-func (cs *requests) start(build func(req uint64) comms.Message) (*request, error) {
+func (cs *requests) start(build func(req uint64) comms.Message) (*Request, error) {
 	c, _, err := cs.prepare(build)
 	if err != nil {
 		return nil, err
@@ -53,14 +54,14 @@ func (cs *requests) start(build func(req uint64) comms.Message) (*request, error
 }
 
 // prepare makes a request that the caller sends, and tells how many were open before.
-func (cs *requests) prepare(build func(req uint64) comms.Message) (c *request, others int, err error) {
+func (cs *requests) prepare(build func(req uint64) comms.Message) (c *Request, others int, err error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.closed != nil {
 		return nil, 0, cs.closed
 	}
 	cs.last++
-	c = &request{req: cs.last, wake: make(chan struct{}, 1)}
+	c = &Request{of: cs, req: cs.last, wake: make(chan struct{}, 1)}
 	c.again = build(c.req)
 	others = len(cs.open)
 	cs.open[c.req] = c
@@ -68,7 +69,7 @@ func (cs *requests) prepare(build func(req uint64) comms.Message) (c *request, o
 }
 
 // failed ends one request, with err.
-func (cs *requests) failed(c *request, err error) {
+func (cs *requests) failed(c *Request, err error) {
 	cs.end(c)
 	c.mu.Lock()
 	c.err = err
@@ -77,14 +78,14 @@ func (cs *requests) failed(c *request, err error) {
 }
 
 // become replaces what is sent again for a request that stays open.
-func (cs *requests) become(c *request, m comms.Message) {
+func (cs *requests) become(c *Request, m comms.Message) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	c.again = m
 }
 
 // end forgets a request; later answers to it are dropped.
-func (cs *requests) end(c *request) {
+func (cs *requests) end(c *Request) {
 	cs.mu.Lock()
 	delete(cs.open, c.req)
 	cs.mu.Unlock()
@@ -97,12 +98,15 @@ func (cs *requests) one(ctx context.Context, build func(req uint64) comms.Messag
 		return nil, err
 	}
 	defer cs.end(c)
-	m, _, err := c.next(ctx)
+	m, _, err := c.Next(ctx)
 	return m, err
 }
 
-// next waits for the next answer. A Reply with a code other than CodeOK is returned as an error.
-func (c *request) next(ctx context.Context) (comms.Message, []byte, error) {
+// End forgets the request; later answers to it are dropped.
+func (c *Request) End() { c.of.end(c) }
+
+// Next waits for the next answer. A Reply with a code other than CodeOK is returned as an error.
+func (c *Request) Next(ctx context.Context) (comms.Message, []byte, error) {
 	for {
 		c.mu.Lock()
 		if len(c.answers) > 0 {
@@ -129,7 +133,7 @@ func (c *request) next(ctx context.Context) (comms.Message, []byte, error) {
 	}
 }
 
-func (c *request) signal() {
+func (c *Request) signal() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -185,7 +189,7 @@ func (cs *requests) fail(err error) {
 	cs.mu.Lock()
 	cs.closed = err
 	open := cs.open
-	cs.open = make(map[uint64]*request)
+	cs.open = make(map[uint64]*Request)
 	cs.mu.Unlock()
 	for _, c := range open {
 		c.mu.Lock()

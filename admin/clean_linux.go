@@ -1,4 +1,4 @@
-package cascade
+package admin
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/agent"
 	"github.com/cascade-run/cascade/controller"
 	"github.com/cascade-run/cascade/internal/statedir"
@@ -15,8 +16,8 @@ import (
 
 // Clean removes what the daemons of a state folder left outside it when they were
 // killed: processes, shared memory, sockets. dir is the folder of a local cluster
-// ("" is this program's own, see WithState), of an agent or of a controller. A
-// living daemon is an error that matches ErrConflict, unless CleanForce is given.
+// ("" is this program's own, see cascade.WithState), of an agent or of a controller. A
+// living daemon is an error that matches cascade.ErrConflict, unless CleanForce is given.
 // Without CleanAll jobs and results stay, and go on with the next start: what lay
 // in shared memory only is made again.
 func Clean(dir string, opts ...CleanOption) ([]Cleaned, error) {
@@ -24,48 +25,48 @@ func Clean(dir string, opts ...CleanOption) ([]Cleaned, error) {
 	for _, f := range opts {
 		f(&o)
 	}
-	paths, err := findDirs(dir)
+	paths, err := statedir.FindLocal(dir)
 	if err != nil {
 		return nil, err
 	}
 	all, err := cleanState(paths, o)
 	var served *statedir.ServedError
 	if errors.As(err, &served) {
-		err = fmt.Errorf("%w: %w", ErrConflict, err)
+		err = fmt.Errorf("%w: %w", cascade.ErrConflict, err)
 	}
 	return all, err
 }
 
-func cleanState(paths localPaths, o cleanOptions) ([]Cleaned, error) {
+func cleanState(paths statedir.Local, o cleanOptions) ([]Cleaned, error) {
 	switch {
-	case exists(paths.state, "agent.lock"):
-		c, err := cleanPart("agent", paths.state, o, agent.Clean)
+	case exists(paths.State, "agent.lock"):
+		c, err := cleanPart("agent", paths.State, o, agent.Clean)
 		return []Cleaned{c}, err
-	case exists(paths.state, "store", "lock"):
-		c, err := cleanPart("controller", paths.state, o, controller.Clean)
+	case exists(paths.State, "store", "lock"):
+		c, err := cleanPart("controller", paths.State, o, controller.Clean)
 		return []Cleaned{c}, err
-	case exists(paths.state, "lock"):
+	case exists(paths.State, "lock"):
 		return cleanLocal(paths, o)
 	}
-	return nil, fmt.Errorf("%w: %s is no state folder of a cluster, agent or controller", ErrNotFound, paths.state)
+	return nil, fmt.Errorf("%w: %s is no state folder of a cluster, agent or controller", cascade.ErrNotFound, paths.State)
 }
 
 // cleanLocal cleans the folder of a local cluster. Its lock is held meanwhile, so
 // that none starts.
-func cleanLocal(paths localPaths, o cleanOptions) (all []Cleaned, err error) {
-	lock, _, err := lockState(paths.state)
+func cleanLocal(paths statedir.Local, o cleanOptions) (all []Cleaned, err error) {
+	lock, _, err := statedir.LockLocal(paths.State)
 	if err != nil {
 		return nil, err
 	}
 	if lock == nil && !o.force {
-		r, err := statedir.Get(filepath.Join(paths.state, "agent"))
-		return nil, errors.Join(err, &statedir.ServedError{Dir: paths.state, PID: r.PID})
+		r, err := statedir.Get(filepath.Join(paths.State, "agent"))
+		return nil, errors.Join(err, &statedir.ServedError{Dir: paths.State, PID: r.PID})
 	}
 	for _, part := range []struct {
 		name, lock string
 		clean      func(string, bool, bool) (statedir.Cleaned, error)
 	}{{"agent", "agent.lock", agent.Clean}, {"controller", "store/lock", controller.Clean}} {
-		dir := filepath.Join(paths.state, part.name)
+		dir := filepath.Join(paths.State, part.name)
 		if !exists(dir, part.lock) {
 			continue
 		}
@@ -79,12 +80,12 @@ func cleanLocal(paths localPaths, o cleanOptions) (all []Cleaned, err error) {
 		}
 	}
 	if lock == nil { // its owner is dead by now
-		if lock, _, err = lockState(paths.state); err != nil || lock == nil {
-			return all, errors.Join(err, &statedir.ServedError{Dir: paths.state})
+		if lock, _, err = statedir.LockLocal(paths.State); err != nil || lock == nil {
+			return all, errors.Join(err, &statedir.ServedError{Dir: paths.State})
 		}
 	}
 	defer lock.Close()
-	left, err := filepath.Glob(filepath.Join(paths.run, "*.sock.lock")) // also of owners that ended in order
+	left, err := filepath.Glob(filepath.Join(paths.Run, "*.sock.lock")) // also of owners that ended in order
 	if err != nil {
 		return all, fmt.Errorf("look for locks of sockets: %w", err)
 	}
@@ -93,13 +94,13 @@ func cleanLocal(paths localPaths, o cleanOptions) (all []Cleaned, err error) {
 			return all, err
 		}
 	}
-	if err := os.Remove(paths.run); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
+	if err := os.Remove(paths.Run); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
 		return all, fmt.Errorf("remove the folder of sockets: %w", err)
 	}
 	if !o.all {
 		return all, nil
 	}
-	return all, statedir.Erase(paths.state, "lock", "joined")
+	return all, statedir.Erase(paths.State, "lock", "joined")
 }
 
 func cleanPart(name, dir string, o cleanOptions, clean func(string, bool, bool) (statedir.Cleaned, error)) (c Cleaned, err error) {

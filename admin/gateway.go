@@ -1,26 +1,29 @@
-package cascade
+package admin
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
+	"github.com/cascade-run/cascade/internal/client"
 )
 
 // Gateway gives programs of this user that speak plain ZeroMQ, which has no TLS, a
 // way into a cluster: a folder with the Unix socket controller.sock, and agent-NAME.sock
 // for every agent. What goes through it is this user's, with this user's role.
 type Gateway struct {
-	client *Client
-	dir    string
-	work   sync.WaitGroup
+	client   *cascade.Client
+	security func(pki.Role) *comms.Security
+	dir      string
+	life     context.Context // ends with Close
+	end      context.CancelFunc
+	work     sync.WaitGroup
 
 	mu      sync.Mutex
 	targets map[string]string       // host:port, by socket
@@ -30,9 +33,9 @@ type Gateway struct {
 // lookAgain is how often a gateway asks which agents there are.
 const lookAgain = 5 * time.Second
 
-// OpenGateway connects to a cluster as Dial does, by TLS, and opens the sockets in
+// OpenGateway connects to a cluster as cascade.Dial does, by TLS, and opens the sockets in
 // dir, which gets mode 0700.
-func OpenGateway(ctx context.Context, address, dir string, opts ...Option) (*Gateway, error) {
+func OpenGateway(ctx context.Context, address, dir string, opts ...cascade.Option) (*Gateway, error) {
 	g, err := openGateway(ctx, address, dir, opts)
 	if err != nil {
 		return nil, fmt.Errorf("open a gateway to %s: %w", address, err)
@@ -40,21 +43,23 @@ func OpenGateway(ctx context.Context, address, dir string, opts ...Option) (*Gat
 	return g, nil
 }
 
-func openGateway(ctx context.Context, address, dir string, opts []Option) (*Gateway, error) {
+func openGateway(ctx context.Context, address, dir string, opts []cascade.Option) (*Gateway, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	c, err := Dial(ctx, address, opts...)
+	c, err := cascade.Dial(ctx, address, opts...)
 	if err != nil {
 		return nil, err
 	}
 	g := &Gateway{client: c, dir: dir, targets: map[string]string{}, relays: map[string]*comms.Relay{}}
-	host, ok := hostPort(strings.Split(c.ctrl.address, ","))
-	if !ok || c.opts.member == nil {
-		return nil, errors.Join(fmt.Errorf("%w: a gateway leads to a cluster that is reached by TLS", ErrBadRequest), c.Close())
+	host, security, ok := c.Conn().Secure()
+	g.security = security
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("%w: a gateway leads to a cluster that is reached by TLS", cascade.ErrBadRequest), c.Close())
 	}
-	err = g.relay(pki.RoleController, controllerSocket, host)
+	g.life, g.end = context.WithCancel(context.Background())
+	err = g.relay(pki.RoleController, client.ControllerSocket, host)
 	if err == nil {
 		err = g.look(ctx)
 	}
@@ -65,16 +70,12 @@ func openGateway(ctx context.Context, address, dir string, opts []Option) (*Gate
 	return g, nil
 }
 
-const controllerSocket = "controller.sock"
-
-func agentSocket(name string) string { return "agent-" + name + ".sock" }
-
 // Address returns the address of the controller's socket.
-func (g *Gateway) Address() string { return "ipc://" + filepath.Join(g.dir, controllerSocket) }
+func (g *Gateway) Address() string { return "ipc://" + filepath.Join(g.dir, client.ControllerSocket) }
 
 // Close closes the sockets and what goes through them.
 func (g *Gateway) Close() error {
-	g.client.ctrl.end()
+	g.end()
 	g.work.Wait()
 	var all []error
 	for _, r := range g.relays {
@@ -91,11 +92,11 @@ func (g *Gateway) relay(role pki.Role, socket, host string) error {
 	if g.relays[socket] != nil {
 		return nil
 	}
-	r, err := comms.NewRelay(filepath.Join(g.dir, socket), g.client.opts.security(role), func() string {
+	r, err := comms.NewRelay(filepath.Join(g.dir, socket), g.security(role), func() string {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return g.targets[socket]
-	}, g.client.opts.log)
+	}, g.client.Conn().Log())
 	if err == nil {
 		g.relays[socket] = r
 	}
@@ -104,16 +105,16 @@ func (g *Gateway) relay(role pki.Role, socket, host string) error {
 
 // look opens sockets to the agents that are there.
 func (g *Gateway) look(ctx context.Context) error {
-	agents, err := Rows[comms.AgentRow](ctx, g.client, comms.QueryAgents, comms.JobID{}, "")
+	agents, err := cascade.Rows[comms.AgentRow](ctx, g.client, comms.QueryAgents, comms.JobID{}, "")
 	if err != nil {
 		return err
 	}
 	for _, a := range agents {
-		host, ok := hostPort(a.Addresses)
+		host, ok := client.HostPort(a.Addresses)
 		if !ok || filepath.Base(a.Name) != a.Name {
 			continue
 		}
-		if err := g.relay(pki.RoleAgent, agentSocket(a.Name), host); err != nil {
+		if err := g.relay(pki.RoleAgent, client.AgentSocket(a.Name), host); err != nil {
 			return err
 		}
 	}
@@ -126,30 +127,12 @@ func (g *Gateway) keepLooking() {
 	for {
 		select {
 		case <-every.C:
-			if err := g.look(g.client.ctrl.life); err != nil && g.client.ctrl.life.Err() == nil {
-				g.client.opts.log.Warn().Err(err).Msg("agents are not asked for")
+			if err := g.look(g.life); err != nil && g.life.Err() == nil {
+				log := g.client.Conn().Log()
+				log.Warn().Err(err).Msg("agents are not asked for")
 			}
-		case <-g.client.ctrl.life.Done():
+		case <-g.life.Done():
 			return
 		}
 	}
-}
-
-// hostPort returns the first TCP endpoint of addresses.
-func hostPort(addresses []string) (string, bool) {
-	i := slices.IndexFunc(addresses, func(a string) bool { return strings.HasPrefix(a, "tcp://") })
-	if i < 0 {
-		return "", false
-	}
-	return strings.TrimPrefix(addresses[i], "tcp://"), true
-}
-
-// beside returns the socket of an agent in the folder of a gateway whose
-// controller's socket is at the address; "" when that is none.
-func beside(controller, agent string) string {
-	path, ok := strings.CutPrefix(controller, "ipc://")
-	if !ok || agent == "" || filepath.Base(path) != controllerSocket {
-		return ""
-	}
-	return filepath.Join(filepath.Dir(path), agentSocket(agent))
 }

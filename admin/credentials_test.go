@@ -1,4 +1,4 @@
-package cascade_test
+package admin_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 )
 
 // A name that is neither a cluster nor a host is answered with the names there are.
@@ -20,7 +21,7 @@ func TestDialNobody(t *testing.T) {
 		{long + "y", long, `(joined are hpc, ` + long + `y; did you mean "` + long + `y"?)`},
 	} {
 		if c.joins != "" {
-			if _, err := cascade.RememberCluster(c.joins, "tcp://10.0.0.1:7420"); err != nil {
+			if _, err := admin.RememberCluster(c.joins, "tcp://10.0.0.1:7420"); err != nil {
 				t.Fatal(err)
 			}
 		}

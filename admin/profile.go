@@ -1,10 +1,11 @@
-package cascade
+package admin
 
 import (
 	"context"
 	"fmt"
 	"slices"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/profiles"
 )
@@ -14,17 +15,17 @@ const profilesAtOnce = 200
 
 // SetProfiles replaces what the controller knows of what tasks cost, and transfers
 // between hosts, for the tasks and hosts that the file is about. Jobs that run keep the profile with which they began. With
-// certificates only an admin may. What is known is read with Rows and
+// certificates only an admin may. What is known is read with cascade.Rows and
 // comms.QueryProfiles and comms.QueryLinks. Large files go in several messages: after an error those
 // before it have been taken, as the error says. To repeat the call is safe.
-func (c *Client) SetProfiles(ctx context.Context, f *profiles.File) error {
+func SetProfiles(ctx context.Context, c *cascade.Client, f *profiles.File) error {
 	set := func(what string, from, n, of int, part profiles.File) error {
 		part.Version = f.Version
 		b, err := part.Encode()
 		if err != nil {
 			return err
 		}
-		if _, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message { return &comms.SetProfiles{Req: req, File: b} }); err != nil {
+		if _, err := c.Conn().Ask(ctx, func(req uint64) comms.Message { return &comms.SetProfiles{Req: req, File: b} }); err != nil {
 			return fmt.Errorf("set %s %d to %d of %d (those before them are set): %w", what, from+1, from+n, of, err)
 		}
 		return nil

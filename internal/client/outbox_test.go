@@ -1,4 +1,4 @@
-package cascade
+package client
 
 import (
 	"testing"
@@ -29,9 +29,7 @@ func TestOutboxSendsWhatWasPosted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	o := newOptions(nil)
-	o.inproc = net
-	p, err := dialPeer(t.Context(), "inproc://controller", pki.RoleController, "", o)
+	p, err := dialPeer(t.Context(), "inproc://controller", pki.RoleController, "", Config{Inproc: net})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package cascade_test
+package admin_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 )
 
 // Clean takes away the locks of sockets, and their folder, but no lock that is held.
@@ -47,7 +48,7 @@ func TestCleanLocks(t *testing.T) {
 	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cascade.Clean(state); err != nil {
+	if _, err := admin.Clean(state); err != nil {
 		t.Fatal(err)
 	}
 	if left := locks(); len(left) != 1 || left[0] != before[0] {
@@ -56,7 +57,7 @@ func TestCleanLocks(t *testing.T) {
 	if err := held.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cascade.Clean(state); err != nil {
+	if _, err := admin.Clean(state); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := filepath.Glob(filepath.Join(run, "cascade", "*")); err != nil || len(left) != 0 {

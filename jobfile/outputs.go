@@ -1,4 +1,4 @@
-package cascade
+package jobfile
 
 import (
 	"cmp"
@@ -31,12 +31,12 @@ func CheckOutputs(g *dag.Graph, dir string, keep ...string) error {
 			if f.URL != "" {
 				continue
 			}
-			if at, err := outfile.Resolve(within(dir, f.Path)); err == nil {
+			if at, err := outfile.Resolve(outfile.Within(dir, f.Path)); err == nil {
 				c.kept[at] = "input " + in.Name + " of the job"
 			}
 		}
 	}
-	var places []outputPlace
+	var places []outfile.Place
 	var exports []int // of the places
 	open := func(dag.TaskIndex, uint32) uint64 { return 0 }
 	for i := range g.Exports {
@@ -46,29 +46,29 @@ func CheckOutputs(g *dag.Graph, dir string, keep ...string) error {
 		}
 		for _, s := range e.Sources {
 			for d := range g.Datasets(s, open) {
-				places = append(places, outputPlace{g.DatasetName(d), e.Path})
+				places = append(places, outfile.Place{Name: g.DatasetName(d), To: e.Path})
 				exports = append(exports, i)
 			}
 		}
 	}
-	paths := outputPaths(dir, places, nil)
+	paths := outfile.Paths(dir, places, nil)
 	first := map[string]int{} // of the places, by folder and plain name
 	for k, p := range places {
-		if !strings.HasSuffix(p.to, "/") {
+		if !strings.HasSuffix(p.To, "/") {
 			continue
 		}
-		plain := filepath.Join(c.resolve(within(dir, p.to)), plainName(p.name))
+		plain := filepath.Join(c.resolve(outfile.Within(dir, p.To)), outfile.PlainName(p.Name))
 		if other, taken := first[plain]; !taken {
 			first[plain] = k
-		} else if places[other].name != p.name {
-			c.problem(exports[k], "choose other values for the loop, or another folder for one of them", "outputs %s and %s would both have the file name %s", places[other].name, p.name, filepath.Base(plain))
+		} else if places[other].Name != p.Name {
+			c.problem(exports[k], "choose other values for the loop, or another folder for one of them", "outputs %s and %s would both have the file name %s", places[other].Name, p.Name, filepath.Base(plain))
 		}
 	}
 	for k, path := range paths {
-		c.file(exports[k], places[k].name, path)
+		c.file(exports[k], places[k].Name, path)
 	}
 	for k, path := range paths {
-		c.above(exports[k], places[k].name, path)
+		c.above(exports[k], places[k].Name, path)
 	}
 	if len(c.found) == 0 {
 		return nil
@@ -97,7 +97,7 @@ func (c *outputCheck) problem(export int, hint, format string, args ...any) {
 // folder looks whether something can be written where an export goes.
 func (c *outputCheck) folder(export int, dir string) error {
 	e := &c.g.Exports[export]
-	path := within(dir, e.Path)
+	path := outfile.Within(dir, e.Path)
 	check := outfile.Check
 	if strings.HasSuffix(e.Path, "/") {
 		check = outfile.CheckFolder
@@ -157,71 +157,4 @@ func (c *outputCheck) resolve(path string) string {
 		}
 	}
 	return at
-}
-
-// outputPlace is a dataset and what its output has as to: "" for none.
-type outputPlace struct{ name, to string }
-
-// outputPaths returns where datasets go, "" for those without a place. In a folder a file
-// has the name of its dataset, put plainly; those that would have one name, also with
-// datasets that are missing now, have names as references write them. That is left to what
-// is known when the job has run: CheckOutputs refuses names that are known to meet before.
-func outputPaths(dir string, places []outputPlace, missing []string) []string {
-	names := make(map[string]string, len(places)) // plain file names, and the datasets that have them first
-	meet := map[string]bool{}
-	add := func(dataset string) {
-		name := plainName(dataset)
-		if first, ok := names[name]; !ok {
-			names[name] = dataset
-		} else if first != dataset {
-			meet[name] = true
-		}
-	}
-	for _, p := range places {
-		add(p.name)
-	}
-	for _, name := range missing {
-		add(name)
-	}
-	paths := make([]string, len(places))
-	for i, p := range places {
-		switch {
-		case p.to == "":
-		case !strings.HasSuffix(p.to, "/"):
-			paths[i] = within(dir, p.to)
-		default:
-			name := plainName(p.name)
-			if meet[name] {
-				name = exactName(p.name)
-			}
-			paths[i] = filepath.Join(within(dir, p.to), name)
-		}
-	}
-	return paths
-}
-
-// fileParts are what a dataset's file is named by: the task with the number of an element,
-// and the output with its dot, which becomes the file's extension.
-func fileParts(dataset string) (task, output string) {
-	task = dataset
-	if dot := strings.LastIndexByte(dataset, '.'); dot >= 0 {
-		task, output = dataset[:dot], dataset[dot:]
-	}
-	if at := strings.IndexByte(output, '['); at >= 0 {
-		task, output = task+output[at:], output[:at]
-	}
-	return task, output
-}
-
-// plainName is the name of a dataset's file: map-3-500.png of map[3,500].png. Values of loop
-// variables may be any text, so a slash in one must not lead into another folder.
-func plainName(dataset string) string {
-	task, output := fileParts(dataset)
-	return strings.NewReplacer("[", "-", "]", "", ",", "-", "/", "_").Replace(task) + output
-}
-
-// exactName is a file name that no other dataset has, plainly or exactly.
-func exactName(dataset string) string {
-	task, output := fileParts(dataset)
-	return strings.NewReplacer("/", "%2F", "%", "%25").Replace(task) + output
 }

@@ -1,4 +1,4 @@
-package cascade
+package client
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/planner"
 )
 
 // parcel is what goes ahead of a submit: a graph or a package.
@@ -29,7 +28,7 @@ type sealedGraph struct {
 // pack returns the graph with packages in the places of the folders and files of
 // its environments that are on this host or at an address, and with what the files of
 // its inputs hold; and what is to be sent of them while p is open.
-func (c *Client) pack(ctx context.Context, g *dag.Graph, dir string, p *runtimeenv.Packer) (*dag.Graph, []parcel, error) {
+func (c *Conn) pack(ctx context.Context, g *dag.Graph, dir string, p *runtimeenv.Packer) (*dag.Graph, []parcel, error) {
 	g, programs, err := c.withProgram(g)
 	if err != nil {
 		return nil, nil, err
@@ -59,7 +58,7 @@ func (c *Client) pack(ctx context.Context, g *dag.Graph, dir string, p *runtimee
 
 // packEnvironments returns the environments of a graph with packages in them. An
 // older controller keeps no packages: then its agents look for the paths.
-func (c *Client) packEnvironments(ctx context.Context, g *dag.Graph, dir string, p *runtimeenv.Packer) ([]dag.Environment, error) {
+func (c *Conn) packEnvironments(ctx context.Context, g *dag.Graph, dir string, p *runtimeenv.Packer) ([]dag.Environment, error) {
 	if len(g.Environments) == 0 || !slices.Contains(c.ctrl.current().Peer().Features, comms.FeaturePackages) {
 		return g.Environments, nil
 	}
@@ -82,7 +81,7 @@ func (c *Client) packEnvironments(ctx context.Context, g *dag.Graph, dir string,
 
 // withoutPlatforms makes an environment one that an older controller knows: the platform
 // of its binary is left out.
-func (c *Client) withoutPlatforms(packed, was *dag.Environment) error {
+func (c *Conn) withoutPlatforms(packed, was *dag.Environment) error {
 	switch {
 	case len(packed.Binaries) == 0 || slices.Contains(c.ctrl.current().Peer().Features, comms.FeaturePlatforms):
 		return nil
@@ -91,26 +90,6 @@ func (c *Client) withoutPlatforms(packed, was *dag.Environment) error {
 	}
 	packed.Binary, packed.Binaries = packed.Binaries[0].Path, nil
 	return nil
-}
-
-// Unserved says, for people, which agents that are there now get no task of an
-// environment of a job, as it has no binary for their platforms.
-func (c *Client) Unserved(ctx context.Context, j *Job) ([]string, error) {
-	g := j.graph
-	if g == nil || !g.NamesPlatforms() {
-		return nil, nil
-	}
-	rows, err := Rows[comms.AgentRow](ctx, c, comms.QueryAgents, comms.JobID{}, "")
-	if err != nil {
-		return nil, err
-	}
-	var hosts []planner.Host
-	for i := range rows {
-		if r := &rows[i]; r.State == "ready" {
-			hosts = append(hosts, planner.Host{Name: r.Name, Platform: planner.PlatformOf(r.Platform)})
-		}
-	}
-	return planner.Unserved(g, hosts), nil
 }
 
 // seal returns the graph with other environments and inputs, the same as the last
@@ -141,7 +120,7 @@ const uploads = 3
 
 // upload sends what the controller lacks. When it returns without error all of it is
 // there, and waits for the submit.
-func (c *Client) upload(ctx context.Context, all []parcel) error {
+func (c *Conn) upload(ctx context.Context, all []parcel) error {
 	for try := 0; ; try++ {
 		missing, why, err := c.lacks(ctx, all)
 		switch {
@@ -162,7 +141,7 @@ func (c *Client) upload(ctx context.Context, all []parcel) error {
 	}
 }
 
-func (c *Client) uploadOne(ctx context.Context, p parcel) error {
+func (c *Conn) uploadOne(ctx context.Context, p parcel) error {
 	return p.send(ctx, func(offset, total int64, b []byte) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -175,7 +154,7 @@ func (c *Client) uploadOne(ctx context.Context, p parcel) error {
 }
 
 // lacks asks the controller which of the parcels it lacks, and what befell those that were sent.
-func (c *Client) lacks(ctx context.Context, all []parcel) (missing []parcel, why string, err error) {
+func (c *Conn) lacks(ctx context.Context, all []parcel) (missing []parcel, why string, err error) {
 	if len(all) == 0 {
 		return nil, "", nil
 	}

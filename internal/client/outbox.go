@@ -1,4 +1,4 @@
-package cascade
+package client
 
 import (
 	"fmt"
@@ -19,13 +19,13 @@ type outbox struct {
 	spare   []posted
 	sending bool // somebody sends what waits
 	bunch   comms.Bunch
-	inside  []*request // requests whose messages are in bunch
+	inside  []*Request // requests whose messages are in bunch
 }
 
 // posted is a request and how it is sent at first: what is to be sent again may be
 // another message by then.
 type posted struct {
-	request *request
+	request *Request
 	message comms.Message
 }
 
@@ -33,7 +33,7 @@ type posted struct {
 // more to be expected it lets others come first: those that run anyway, no others
 // are waited for. Nobody sends for others for longer than it takes to send once:
 // what comes then goes by a goroutine.
-func (o *outbox) post(r *request, m comms.Message, more bool) {
+func (o *outbox) post(r *Request, m comms.Message, more bool) {
 	o.mu.Lock()
 	o.waiting = append(o.waiting, posted{r, m})
 	if o.sending {
@@ -99,7 +99,7 @@ func (o *outbox) flush() {
 	o.inside = o.inside[:0]
 }
 
-func (o *outbox) put(m comms.Message, rs ...*request) {
+func (o *outbox) put(m comms.Message, rs ...*Request) {
 	if err := o.peer.send(comms.Encode(m), nil); err != nil {
 		for _, r := range rs {
 			o.peer.requests.failed(r, fmt.Errorf("send request: %w", err))

@@ -1,4 +1,4 @@
-package cascade
+package client
 
 import (
 	"context"
@@ -50,34 +50,6 @@ func RememberCluster(name, address string) (dir string, err error) {
 	return dir, nil
 }
 
-// JoinCluster makes this user a member of the cluster whose controller listens at
-// address (HOST, HOST:PORT or tcp://HOST:PORT), under the name, by a token. The
-// certificate is kept in the user's folder, where Dial finds it; the cluster's name
-// is returned, by which Dial knows it from now on.
-func JoinCluster(ctx context.Context, address, token, name string) (cluster string, err error) {
-	target, err := comms.TCPAddress(address)
-	if err != nil {
-		return "", fmt.Errorf("%w: join: %w", ErrBadRequest, err)
-	}
-	t, err := pki.ParseToken(token)
-	if err != nil {
-		return "", fmt.Errorf("%w: join: %w", ErrBadRequest, err)
-	}
-	m, err := comms.JoinCluster(ctx, strings.TrimPrefix(target, "tcp://"), t, name, pki.Person, time.Now)
-	if err != nil {
-		return "", err
-	}
-	id := m.Identity()
-	if !id.Role.Client() {
-		return "", fmt.Errorf("%w: join: the token is for the role %s: give it to cascade-agent --join %s --token TOKEN", ErrBadRequest, id.Role, address)
-	}
-	dir, err := RememberCluster(id.Cluster, target)
-	if err != nil {
-		return "", err
-	}
-	return id.Cluster, m.Save(dir)
-}
-
 // target is a resolved address.
 type target struct {
 	address string
@@ -86,8 +58,8 @@ type target struct {
 
 // resolve finds what a user means by an address: one in full, the name of a
 // cluster that was joined, or HOST[:PORT].
-func resolve(ctx context.Context, to string, o *options) (target, error) {
-	t := target{address: to, dir: o.credentials}
+func resolve(ctx context.Context, to string, o *Config) (target, error) {
+	t := target{address: to, dir: o.Credentials}
 	base, baseErr := clustersFolder() // who names a socket in full needs no home
 	if !strings.Contains(to, "://") {
 		if baseErr != nil {
@@ -118,7 +90,7 @@ func resolve(ctx context.Context, to string, o *options) (target, error) {
 	}
 	tcp := slices.IndexFunc(endpoints, func(e comms.Endpoint) bool { return e.Scheme == "tcp" })
 	switch {
-	case tcp < 0 || o.insecure:
+	case tcp < 0 || o.Insecure:
 		t.dir = ""
 	case t.dir == "" && baseErr != nil:
 		return t, baseErr
@@ -191,8 +163,8 @@ func certificateFor(base, address string) (string, error) {
 	return "", fmt.Errorf("%w: which certificate is for %s? Say the cluster's name instead (%s), or the folder (CASCADE_CREDENTIALS)", ErrBadRequest, address, strings.Join(names, ", "))
 }
 
-// prove loads the certificate of a target into the options.
-func (o *options) prove(t target) error {
+// prove loads the certificate of a target into the Config.
+func (o *Config) prove(t target) error {
 	if t.dir == "" {
 		return nil
 	}
@@ -200,22 +172,22 @@ func (o *options) prove(t target) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrDenied, err)
 	}
-	o.credentials, o.member = t.dir, m
+	o.Credentials, o.Member = t.dir, m
 	return nil
 }
 
 // security is what links to a peer of the role need.
-func (o *options) security(role pki.Role) *comms.Security {
-	if o.member == nil || o.insecure {
+func (o *Config) security(role pki.Role) *comms.Security {
+	if o.Member == nil || o.Insecure {
 		return nil
 	}
-	return &comms.Security{Member: o.member, Expect: []pki.Role{role}}
+	return &comms.Security{Member: o.Member, Expect: []pki.Role{role}}
 }
 
 // Renew renews this user's certificate, which otherwise happens by itself in the
 // last third of its life, whenever a client is connected.
-func (c *Client) Renew(ctx context.Context) error {
-	m := c.opts.member
+func (c *Conn) Renew(ctx context.Context) error {
+	m := c.opts.Member
 	if m == nil {
 		return fmt.Errorf("%w: renew: this client has no certificate", ErrBadRequest)
 	}
@@ -234,7 +206,7 @@ func (c *Client) Renew(ctx context.Context) error {
 	if err := r.Finish(renewed.Certificate); err != nil {
 		return err
 	}
-	return m.Save(c.opts.credentials)
+	return m.Save(c.opts.Credentials)
 }
 
 const (
@@ -244,8 +216,8 @@ const (
 )
 
 // keepCertificate renews the certificate while the client lives.
-func (c *Client) keepCertificate() {
-	p, m := c.ctrl, c.opts.member
+func (c *Conn) keepCertificate() {
+	p, m := c.ctrl, c.opts.Member
 	for pause := renewPause; ; {
 		wait := time.NewTimer(max(time.Until(m.RenewAt()), pause))
 		select {
@@ -259,57 +231,8 @@ func (c *Client) keepCertificate() {
 		cancel()
 		pause = renewPause
 		if err != nil {
-			c.opts.log.Warn().Err(err).Time("expires", m.Expires()).Msg("the certificate is not renewed")
+			c.opts.Log.Warn().Err(err).Time("expires", m.Expires()).Msg("the certificate is not renewed")
 			pause = renewAgain
 		}
 	}
-}
-
-// Invite has a token made by which others join the cluster; only an admin may. An
-// empty name lets who joins choose one.
-func (c *Client) Invite(ctx context.Context, role, name string, uses int, life time.Duration) (token string, expires time.Time, err error) {
-	if uses < 1 || life < 0 {
-		return "", expires, fmt.Errorf("%w: a token for %d uses and %v", ErrBadRequest, uses, life)
-	}
-	answer, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
-		return &comms.Invite{Req: req, Role: role, Name: name, Uses: uint32(uses), Life: int64(life)}
-	})
-	if err != nil {
-		return "", expires, fmt.Errorf("make a token: %w", err)
-	}
-	i, ok := answer.(*comms.Invitation)
-	if !ok {
-		return "", expires, fmt.Errorf("make a token: unexpected answer %T", answer)
-	}
-	return i.Token, time.Unix(0, i.Expires), nil
-}
-
-// Backup has the controller write a backup of its store and of its authority's key
-// to a file of its own host, an absolute path. It must be asked over its Unix socket.
-func (c *Client) Backup(ctx context.Context, file string) error {
-	_, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message { return &comms.Backup{Req: req, File: file} })
-	return err
-}
-
-// Revoke ends memberships: of the role and name, or the one certificate or token
-// that has the serial number; only an admin may. Their links end.
-func (c *Client) Revoke(ctx context.Context, role, name, serial string) error {
-	_, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
-		return &comms.Revoke{Req: req, Role: role, Name: name, Serial: serial}
-	})
-	return err
-}
-
-// Drain has an agent leave the cluster, as SIGTERM to it does: what it has not begun
-// goes to others at once, what only it has of datasets that are still needed moves,
-// what runs there has the grace to end (0: what the agent was started with), and then
-// it ends. Only an admin may. Drain returns when the agent was told.
-func (c *Client) Drain(ctx context.Context, agent string, grace time.Duration, reason string) error {
-	_, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
-		return &comms.Drain{Req: req, Agent: agent, Grace: int64(grace), Reason: reason}
-	})
-	if err != nil {
-		return fmt.Errorf("drain agent %s: %w", agent, err)
-	}
-	return nil
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package cascade
+package client
 
 import "syscall"
 
