@@ -9,3 +9,6 @@ func NewByLines(c Config) (*Lab, error) {
 func NewByNetem(c Config) (*Lab, error) {
 	return newLab(c, func(*Lab) (bool, error) { return true, nil })
 }
+
+// Unified is unified.
+var Unified = unified

@@ -3,29 +3,17 @@ package netlab
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/containerd/cgroups/v3"
-	"github.com/containerd/cgroups/v3/cgroup1"
-	"github.com/containerd/cgroups/v3/cgroup2"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
-
-// group is the control group of a host.
-type group interface {
-	add(pid int) error
-	freeze() error
-	thaw() error
-	quota(cores float64) error
-	kill() error
-	remove() error
-}
 
 const (
 	mount  = "/sys/fs/cgroup"
@@ -33,30 +21,138 @@ const (
 	period = 100_000 // of cpu quotas, in microseconds
 )
 
+// group is the control group of a host, by the files of either version.
+type group struct {
+	dirs           []string // one, or of version 1 those of the freezer and of the cpu
+	freezer        string   // file
+	frozen, thawed string   // what it holds
+}
+
 // newGroup makes the control group of the host that has a network namespace. It is
 // named by that: a process may have several labs.
-func newGroup(space netns.NsHandle) (group, error) {
+func newGroup(space netns.NsHandle) (*group, error) {
 	var s unix.Stat_t
 	if err := unix.Fstat(int(space), &s); err != nil {
 		return nil, fmt.Errorf("name a control group by its network namespace: %w", err)
 	}
-	name := fmt.Sprintf("/%s%d-%d", prefix, os.Getpid(), s.Ino)
-	if cgroups.Mode() == cgroups.Unified {
-		m, err := cgroup2.NewManager(mount, name, &cgroup2.Resources{})
-		if err != nil {
-			return nil, fmt.Errorf("make control group %s: %w", name, err)
+	name := fmt.Sprintf("%s%d-%d", prefix, os.Getpid(), s.Ino)
+	g := &group{dirs: []string{filepath.Join(mount, name)}, freezer: "cgroup.freeze", frozen: "1", thawed: "0"}
+	if !unified() {
+		g = &group{dirs: []string{filepath.Join(mount, "freezer", name), filepath.Join(mount, "cpu", name)}, freezer: "freezer.state", frozen: "FROZEN", thawed: "THAWED"}
+	}
+	for _, dir := range g.dirs {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("make control group: %w", err)
 		}
-		return group2{m}, nil
 	}
-	c, err := cgroup1.New(cgroup1.StaticPath(name), &specs.LinuxResources{}, cgroup1.WithHierarchy(subsystems))
-	if err != nil {
-		return nil, fmt.Errorf("make control group %s: %w", name, err)
-	}
-	return group1{c}, nil
+	return g, nil
 }
 
-func subsystems() ([]cgroup1.Subsystem, error) {
-	return []cgroup1.Subsystem{cgroup1.NewFreezer(mount), cgroup1.NewCpu(mount)}, nil
+// unified tells whether the host's control groups are those of version 2.
+func unified() bool {
+	_, err := os.Stat(filepath.Join(mount, "cgroup.controllers"))
+	return err == nil
+}
+
+func (g *group) add(pid int) error {
+	for _, dir := range g.dirs {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *group) freeze() error { return g.setFreezer(g.frozen) }
+func (g *group) thaw() error   { return g.setFreezer(g.thawed) }
+
+// setFreezer says a state until the group has it: a process that forks keeps version 1 freezing.
+func (g *group) setFreezer(state string) error {
+	file := filepath.Join(g.dirs[0], g.freezer)
+	return within(dying, time.Millisecond, func() (bool, error) {
+		if err := os.WriteFile(file, []byte(state), 0); err != nil {
+			return false, err
+		}
+		is, err := os.ReadFile(file)
+		return strings.TrimSpace(string(is)) == state, err
+	})
+}
+
+func (g *group) quota(cores float64) error {
+	most := strconv.Itoa(int(cores * period))
+	dir := g.dirs[len(g.dirs)-1]
+	if unified() {
+		if cores <= 0 {
+			most = "max"
+		}
+		return os.WriteFile(filepath.Join(dir, "cpu.max"), fmt.Appendf(nil, "%s %d", most, period), 0)
+	}
+	if cores <= 0 {
+		most = "-1"
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "cpu.cfs_period_us"), []byte(strconv.Itoa(period)), 0),
+		os.WriteFile(filepath.Join(dir, "cpu.cfs_quota_us"), []byte(most), 0))
+}
+
+// members are the processes of the group and of those below it.
+func (g *group) members() (pids []int, err error) {
+	err = filepath.WalkDir(g.dirs[0], func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "cgroup.procs" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, field := range strings.Fields(string(text)) {
+			pid, e := strconv.Atoi(field)
+			pids, err = append(pids, pid), errors.Join(err, e)
+		}
+		return err
+	})
+	return pids, err
+}
+
+// kill freezes the group first, so that nothing can fork meanwhile.
+func (g *group) kill() error {
+	if err := g.freeze(); err != nil {
+		return err
+	}
+	members, err := g.members()
+	for _, pid := range members {
+		if e := unix.Kill(pid, unix.SIGKILL); e != nil && !errors.Is(e, unix.ESRCH) {
+			err = errors.Join(err, e)
+		}
+	}
+	if err = errors.Join(err, g.thaw()); err != nil {
+		return err
+	}
+	return endKilled(func() (int, error) {
+		left, err := g.members()
+		return len(left), err
+	})
+}
+
+// remove removes the group and those below it, when nothing is left in them.
+func (g *group) remove() error {
+	var errs []error
+	for _, dir := range g.dirs {
+		var all []string
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				all = append(all, path)
+			}
+			return err
+		})
+		for _, one := range slices.Backward(all) {
+			err = errors.Join(err, within(time.Second, 10*time.Millisecond, func() (bool, error) {
+				err := os.Remove(one)
+				if errors.Is(err, unix.EBUSY) { // the last process is about to be gone
+					return false, nil
+				}
+				return true, err
+			}))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // removeStale removes the groups of processes that are gone, and kills what these have
@@ -130,71 +226,18 @@ const dying = 2 * time.Minute
 // endKilled waits until a group is empty: the kernel has no event for it that
 // both versions of control groups share.
 func endKilled(members func() (int, error)) error {
-	for began := time.Now(); time.Since(began) < dying; time.Sleep(5 * time.Millisecond) {
-		if n, err := members(); err != nil || n == 0 {
+	return within(dying, 5*time.Millisecond, func() (bool, error) {
+		n, err := members()
+		return n == 0, err
+	})
+}
+
+// within tries until it is done, or fails.
+func within(most, pause time.Duration, try func() (done bool, err error)) error {
+	for began := time.Now(); time.Since(began) < most; time.Sleep(pause) {
+		if done, err := try(); done || err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("killed processes are still there after %v", dying)
-}
-
-type group1 struct{ c cgroup1.Cgroup }
-
-func (g group1) add(pid int) error { return g.c.Add(cgroup1.Process{Pid: pid}) }
-func (g group1) freeze() error     { return g.c.Freeze() }
-func (g group1) thaw() error       { return g.c.Thaw() }
-func (g group1) remove() error     { return g.c.Delete() }
-
-func (g group1) quota(cores float64) error {
-	every, most := uint64(period), int64(-1)
-	if cores > 0 {
-		most = int64(cores * period)
-	}
-	return g.c.Update(&specs.LinuxResources{CPU: &specs.LinuxCPU{Period: &every, Quota: &most}})
-}
-
-// kill freezes the group first, so that no process can fork meanwhile.
-func (g group1) kill() error {
-	if err := g.c.Freeze(); err != nil {
-		return err
-	}
-	members, err := g.c.Processes(cgroup1.Freezer, true)
-	for _, p := range members {
-		if e := unix.Kill(p.Pid, unix.SIGKILL); e != nil && !errors.Is(e, unix.ESRCH) {
-			err = errors.Join(err, e)
-		}
-	}
-	if err = errors.Join(err, g.c.Thaw()); err != nil {
-		return err
-	}
-	return endKilled(func() (int, error) {
-		left, err := g.c.Processes(cgroup1.Freezer, true)
-		return len(left), err
-	})
-}
-
-type group2 struct{ m *cgroup2.Manager }
-
-func (g group2) add(pid int) error { return g.m.AddProc(uint64(pid)) }
-func (g group2) freeze() error     { return g.m.Freeze() }
-func (g group2) thaw() error       { return g.m.Thaw() }
-func (g group2) remove() error     { return g.m.Delete() }
-
-func (g group2) quota(cores float64) error {
-	every, most := uint64(period), (*int64)(nil)
-	if cores > 0 {
-		q := int64(cores * period)
-		most = &q
-	}
-	return g.m.Update(&cgroup2.Resources{CPU: &cgroup2.CPU{Max: cgroup2.NewCPUMax(most, &every)}})
-}
-
-func (g group2) kill() error {
-	if err := g.m.Kill(); err != nil {
-		return err
-	}
-	return endKilled(func() (int, error) {
-		left, err := g.m.Procs(true)
-		return len(left), err
-	})
+	return fmt.Errorf("a control group is not as it should be after %v", most)
 }

@@ -19,7 +19,7 @@ type Host struct {
 	port  netlink.Link // the switch's end of its link
 	eth   netlink.Link
 	line  *line // between the two, where the kernel cannot delay packets
-	group group
+	group *group
 }
 
 // Addr returns the host's address.

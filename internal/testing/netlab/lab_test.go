@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/containerd/cgroups/v3"
 	"golang.org/x/sys/unix"
 
 	"github.com/cascade-run/cascade/internal/testing/netlab"
@@ -139,7 +138,7 @@ func TestFrozenRemains(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder, state, frozen, thawed := "/sys/fs/cgroup", "/cgroup.freeze", "1", "0"
-	if cgroups.Mode() != cgroups.Unified {
+	if !netlab.Unified() {
 		folder, state, frozen, thawed = folder+"/freezer", "/freezer.state", "FROZEN", "THAWED"
 	}
 	group := fmt.Sprintf("%s/cascade-netlab-%d-0", folder, owner.Process.Pid)
