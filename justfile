@@ -49,6 +49,10 @@ bench pattern=".":
 run-example name="ensemble":
     go run ./cmd/cascade run examples/{{name}}/job.yaml
 
+# The graph of packages in docs/architecture.md, from what they import.
+graph:
+    go test . -run 'TestPackageGraph$' -update
+
 lint:
     golangci-lint run ./...
 
