@@ -242,7 +242,7 @@ func (j *job) isExport(r comms.DatasetRef) bool {
 
 // jobEvents takes in events of a running job.
 func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64, events []comms.Event) {
-	commit := Commit{Job: j.id, Agent: a.row.Name, Seen: Seen{a.row.Incarnation, first + uint64(len(events)) - 1},
+	commit := Commit{Job: j.id, Agent: a.row.Name, Seen: Seen{Incarnation: a.row.Incarnation, UpTo: first + uint64(len(events)) - 1},
 		Batch: &Batch{Number: j.rec.Batches, Agent: a.row.Name, Incarnation: a.row.Incarnation, Epoch: epoch, At: c.now.UnixNano(),
 			First: first, Events: events}}
 	j.rec.Batches++

@@ -39,13 +39,6 @@ type part64 struct {
 	at     uint64
 }
 
-// Difference is a dataset that has other bytes than it had.
-type Difference struct {
-	Ref     comms.DatasetRef
-	Attempt uint32 // that made it
-	Was, Is uint64 // see comms.Desc.Sum
-}
-
 // column is a number for each of many tasks, in pages that are made when one is not 0.
 type column map[uint32]*[pageSize]uint64
 

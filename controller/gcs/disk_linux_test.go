@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/testing/smallfs"
 )
@@ -65,7 +65,7 @@ func writeForever(text string) {
 	}()
 	hand := make(chan struct{}, w.InHand)
 	for job := range uint64(writerJobs) {
-		row := &core.JobRecord{ID: jobID(job)}
+		row := &records.Job{ID: jobID(job)}
 		if err := wait(func(d func(error)) { s.Create(row, &comms.Submit{Job: row.ID}, []byte("graph"), d) }); err != nil {
 			fmt.Println("error", err)
 			return
@@ -78,8 +78,8 @@ func writeForever(text string) {
 			_, _ = random.Read(noise) // never fails
 			e := comms.Event{Kind: comms.EventFinished, Task: dag.TaskIndex(n), Attempt: 1, Cause: comms.Cause{Text: string(noise)}}
 			hand <- struct{}{}
-			s.Commit(core.Commit{Job: jobID(job), Agent: "a", Seen: core.Seen{UpTo: n},
-				Batch: &core.Batch{Number: n, First: n, Events: []comms.Event{e}}}, func(err error) {
+			s.Commit(records.Commit{Job: jobID(job), Agent: "a", Seen: records.Seen{UpTo: n},
+				Batch: &records.Batch{Number: n, First: n, Events: []comms.Event{e}}}, func(err error) {
 				if err != nil {
 					say <- fmt.Sprintf("error job %d batch %d: %v", job, n, err)
 				} else {

@@ -12,7 +12,7 @@ import (
 	badger "github.com/dgraph-io/badger/v4"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/internal/diskspace"
 	"github.com/cascade-run/cascade/internal/safedir"
 )
@@ -305,8 +305,8 @@ func writeSchema(db *badger.DB, key []byte, version uint32) error {
 
 // JobData is what Load reads of one job.
 type JobData struct {
-	Row     core.JobRecord
+	Row     records.Job
 	Request *comms.Submit // without its graph
 	Graph   []byte
-	Seen    map[string]core.Seen // by agent: what of its events is durable in the job's shard
+	Seen    map[string]records.Seen // by agent: what of its events is durable in the job's shard
 }
