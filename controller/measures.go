@@ -80,7 +80,7 @@ func (c *Controller) Measures() []metrics.Measure {
 		}},
 	}
 	for r := range core.RestartReasons {
-		all = append(all, measure.Measure{Name: "cascade_controller_tasks_restarted_total", Help: restarts,
+		all = append(all, metrics.Measure{Name: "cascade_controller_tasks_restarted_total", Help: restarts,
 			Label: [2]string{"reason", core.RestartReason(r).String()}, Read: counter(&n.restarted[r])})
 	}
 	return all

@@ -15,7 +15,7 @@ import (
 
 // Equal values are equal bytes in processes of any hash seed; a dict keeps the order in which it was made.
 func TestOrders(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	python, env := interpreter(t)
 	of := func(seed string) string {
 		return prints(t, ".", append(slices.Clone(env), "PYTHONHASHSEED="+seed), python, "testdata/orders.py")

@@ -30,7 +30,7 @@ func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Cont
 	}
 	add := func(name string, h comms.Hash) { all = append(all, comms.Content{Name: name, Hash: h}) }
 	for _, env := range g.Environments {
-		if !used[env.Name] || !reuse.Outside(&env) {
+		if !used[env.Name] || !memo.Outside(&env) {
 			continue
 		}
 		if !filepath.IsAbs(env.Source) {
@@ -72,7 +72,7 @@ func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Cont
 			err = nil // gone meanwhile, or nothing that a task could read
 		}
 	})
-	add(reuse.Noted, "")
+	add(memo.Noted, "")
 	if err == nil {
 		err = context.Cause(ctx)
 	}
