@@ -276,7 +276,7 @@ func reasonRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks cor
 	return true
 }
 
-// differRows tells which datasets were made again and differ; false when the page is full.
+// differRows tells which datasets were recomputed and differ; false when the page is full.
 func differRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks core.Choice) bool {
 	for i := range b.Differs {
 		d := &b.Differs[i]
@@ -285,7 +285,7 @@ func differRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks cor
 		}
 		if !p.add(func() any {
 			return &comms.StoryRow{At: stamp(b.At), Task: g.TaskName(d.Ref.Task), Attempt: comms.Try(d.Attempt), What: "differs", Agent: b.Agent,
-				Cause: "made again", Detail: fmt.Sprintf("%s: its hash begins with %016x, before with %016x", g.DatasetName(dag.Dataset(d.Ref)), d.Is, d.Was)}
+				Cause: "recomputed", Detail: fmt.Sprintf("%s: its hash begins with %016x, before with %016x", g.DatasetName(dag.Dataset(d.Ref)), d.Is, d.Was)}
 		}) {
 			return false
 		}
