@@ -21,7 +21,7 @@ type Host struct {
 	Custom   map[string]int64
 	Built    []uint64 // environments that it has, by EnvironmentID
 	Alone    bool     // it runs no gang of which another host has members: its agent is of an older version
-	Platform string   // for which binaries run there; "" means that this does not matter, UntoldPlatform that nobody knows
+	Platform string   // for which binaries run there; "" means that this does not matter, UntoldPlatform that it is not known
 }
 
 // Cluster is the hosts, and what lies between any two of them of which the profiles

@@ -71,7 +71,7 @@ func LinkEntryOf(p Pair, l *Link) LinkEntry {
 }
 
 // Link is the entry as it is kept. The entry must be one that ParseFile returned. One
-// without histograms, as somebody writes it by hand, stands for its means.
+// without histograms, as a person writes it by hand, stands for its means.
 func (e *LinkEntry) Link() *Link {
 	l := &Link{Flows: e.Flows, Rate: e.Rate, Var: e.RateDeviation * e.RateDeviation, Delays: e.Delays, Delay: e.Delay,
 		Bytes: e.Bytes, At: e.At, Rates: sketchOf(e.Rates), Waits: sketchOf(e.Waits)}
