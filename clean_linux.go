@@ -17,8 +17,8 @@ import (
 // killed: processes, shared memory, sockets. dir is the folder of a local cluster
 // ("" is this program's own, see WithState), of an agent or of a controller. A
 // living daemon is an error that matches ErrConflict, unless CleanForce is given.
-// Without CleanAll jobs and results stay, and go on with the next start: what lay
-// in shared memory only is made again.
+// Without CleanAll jobs and results stay, and go on with the next start: datasets that
+// were in shared memory only are recomputed.
 func Clean(dir string, opts ...CleanOption) ([]Cleaned, error) {
 	var o cleanOptions
 	for _, f := range opts {

@@ -96,7 +96,7 @@ func readable(path string) error {
 }
 
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
-	// A pipe would block the open until somebody writes to it.
+	// A pipe would block the open until a process writes to it.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err

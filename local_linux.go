@@ -49,7 +49,7 @@ func (c *Cluster) AwaitJoined(ctx context.Context, waiting func()) error {
 	if err != nil {
 		return fmt.Errorf("wait for the processes that joined: %w", err)
 	}
-	// From here to the end of the cluster nobody joins: who comes now starts anew.
+	// From here to the end of the cluster no process joins: one that comes now starts its own.
 	stop := c.stop
 	c.stop = func() error { return errors.Join(stop(), f.Close()) }
 	return nil
@@ -125,7 +125,7 @@ func join(ctx context.Context, o options, dirs localPaths, holder string, opts [
 		}
 		leave = stay.Close
 	}
-	// Its end is not a break that mends: who has the folder next is a new cluster.
+	// No reconnect follows its end: the next owner of the folder is a new cluster.
 	c, err := Dial(ctx, "ipc://"+dirs.controller, append(slices.Clone(opts), WithPatience(ownerGone))...)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("state folder %s is served by process %s, which does not answer: %w", dirs.state, holder, err), leave())
@@ -240,8 +240,8 @@ func lockState(dir string) (lock *os.File, holder string, err error) {
 	return f, "", nil
 }
 
-// startLocal starts the controller, then the agent, then a client. What runs
-// ends by stop: the agent first, so that its last events are committed.
+// startLocal starts the controller, then the agent, then a client. stop ends
+// them: the agent first, so that its last events are committed.
 func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, error) {
 	o.inproc = comms.NewInproc()
 	o.graphs = &decoded.Graphs{}
@@ -286,7 +286,7 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 	stopController := stop
 	stop = func() error {
 		err := errors.Join(agentUp(), ag.Close(), stopController())
-		return errors.Join(err, os.RemoveAll(dirs.run)) // nobody else has it: the state folder is locked
+		return errors.Join(err, os.RemoveAll(dirs.run)) // no other process has it: the state folder is locked
 	}
 
 	p, err := dialPeer(ctx, "inproc://controller", pki.RoleController, "", o)
@@ -301,7 +301,7 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 		case <-p.life.Done():
 		}
 	})
-	// Who asks for data of an earlier run right after the start finds it.
+	// A request for data of an earlier run finds it right after the start.
 	if err := c.Ready(ctx, 1); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

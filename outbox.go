@@ -17,7 +17,7 @@ type outbox struct {
 	mu      sync.Mutex
 	waiting []posted
 	spare   []posted
-	sending bool // somebody sends what waits
+	sending bool // a goroutine sends what waits
 	bunch   comms.Bunch
 	inside  []*request // requests whose messages are in bunch
 }
@@ -29,10 +29,10 @@ type posted struct {
 	message comms.Message
 }
 
-// post sends a request as m, or leaves it to who is sending. A failure ends it. With
-// more to be expected it lets others come first: those that run anyway, no others
-// are waited for. Nobody sends for others for longer than it takes to send once:
-// what comes then goes by a goroutine.
+// post sends a request as m, or leaves it to the goroutine that is sending. A failure
+// ends it. With more to be expected it lets others come first: those that run anyway, no
+// others are waited for. No caller sends for others for longer than it takes to send
+// once: later requests go by a goroutine of their own.
 func (o *outbox) post(r *request, m comms.Message, more bool) {
 	o.mu.Lock()
 	o.waiting = append(o.waiting, posted{r, m})

@@ -74,7 +74,7 @@ func (c *Client) submit(ctx context.Context, g *dag.Graph, opts []SubmitOption) 
 		}
 		m.Resume = s.resume
 	}
-	// What was accepted once need not travel again, unless the controller has forgotten it.
+	// Contents that were accepted once need not travel again, unless the controller has deleted them.
 	known := c.packed.isKnown(p)
 	if !known {
 		if err := c.attach(ctx, m, p, packages); err != nil {
