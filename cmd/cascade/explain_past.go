@@ -91,7 +91,7 @@ func (b *restart) text(last uint32, waits bool) string {
 	case b.Done:
 		return fmt.Sprintf("attempt %d was done, and was repeated from %s on: %s", attempt, clock(b.At), oneLine(b.Why))
 	}
-	return fmt.Sprintf("attempt %d was lost at %s: %s", attempt, clock(b.At), oneLine(b.Why))
+	return fmt.Sprintf("attempt %d ended without result at %s: %s", attempt, clock(b.At), oneLine(b.Why))
 }
 
 // cause makes the last input the one that the story names as the cause of the start: an
