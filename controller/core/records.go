@@ -82,6 +82,7 @@ type Batch struct {
 	Cancelled   []comms.Range // tasks that end with their cancelled job, and Why: no agent does so
 	Differs     []Difference  // datasets that were recomputed by Events and differ
 	Lost        []string      // agents with which was lost what starts over
+	Unbegun     []Assignment  // of Moved, the tasks that had not begun, by the agent that gets them; "": none has them yet
 }
 
 // Cause says why tasks start over.

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
@@ -132,6 +133,27 @@ func (s *settlement) add(a *agent, from uint64) int {
 	return len(s.parts) - 1
 }
 
+// unbegun lists the tasks that move and do not restart, as they had not begun, by the agent
+// that gets them, and how many they are.
+func (s *settlement) unbegun(j *job, restart []dag.TaskIndex) (out []Assignment, n int) {
+	to := map[string][]dag.TaskIndex{}
+	for _, t := range s.moved {
+		if st := j.states.get(t); st == TaskRunning || st.Over() || j.states.cut[t] || contains(restart, t) {
+			continue
+		}
+		name := ""
+		if k := s.home[t]; k != nobody {
+			name = s.parts[k].agent
+		}
+		to[name] = append(to[name], t)
+		n++
+	}
+	for _, name := range slices.Sorted(maps.Keys(to)) {
+		out = append(out, Assignment{Agent: name, Run: comms.Ranges(to[name])})
+	}
+	return out, n
+}
+
 // idle tells whether no agent has anything to do, and nothing has ended before.
 func (s *settlement) idle(j *job, run []dag.TaskIndex) bool {
 	running := make(map[dag.TaskIndex]struct{}, len(run))
@@ -239,7 +261,11 @@ type resetting struct {
 // new epoch: neither may be known without the other.
 func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *resetting, why string) *Batch {
 	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Moved: comms.Ranges(s.moved), Granting: GrantBegun}
+	restarts := len(s.moved) > 0
 	if over != nil {
+		var unbegun int
+		b.Unbegun, unbegun = s.unbegun(j, over.all)
+		restarts = len(over.all) > 0 || unbegun < len(s.moved)
 		j.states.Reset(comms.Ranges(over.now), b.Epoch+1)
 		b.Reset = comms.Ranges(over.all)
 	}
@@ -263,7 +289,7 @@ func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *res
 		return nil
 	}
 	if b.Why = why; why == "" && len(b.Reset)+len(b.Moved) > 0 {
-		if b.Lost = j.lostWith(); len(b.Lost) == 0 {
+		if b.Lost = j.lostWith(); len(b.Lost) == 0 && restarts {
 			b.Why = "rebuilds what was lost"
 		}
 	}
