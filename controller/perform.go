@@ -55,6 +55,9 @@ func (c *Controller) perform(a core.Action) {
 			done.moved, done.restarted, done.reason = tasksOf(a.Commit.Batch.Moved), tasksOf(a.Commit.Batch.Reset), a.Reason
 		}
 		c.sizes[a.Token] = c.store.Commit(a.Commit, done.committed)
+		if b := a.Commit.Batch; b != nil && len(b.Lost) > 0 {
+			c.restarted(a.Commit.Job, b)
+		}
 	case core.Measured:
 		c.measured(a)
 	case core.GaveUp:
