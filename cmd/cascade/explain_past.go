@@ -59,7 +59,7 @@ func readPast(story iter.Seq2[*comms.StoryRow, error]) (p past, err error) {
 			p.before = &restart{At: row.At, Done: done, Why: whyOf(row)}
 			done, again = false, true
 			p.start = nil
-		case "failed", "skipped", "cancelled", "agent back":
+		case "failed", "skipped", "cancelled", "agent back", "moved":
 			p.lost = nil
 		case "agent lost":
 			p.lost = row
