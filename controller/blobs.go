@@ -200,7 +200,7 @@ func (b *blobs) expire(before time.Time, needed func(comms.Hash) (bool, error)) 
 			continue // on its way, gone, or waits for its submit
 		}
 		if keep, err := needed(h); err != nil {
-			return fmt.Errorf("who needs package %s: %w", h, err)
+			return fmt.Errorf("find whether package %s is needed: %w", h, err)
 		} else if keep {
 			continue
 		}

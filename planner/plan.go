@@ -137,7 +137,7 @@ func (p *Plan) reason(g *dag.Graph, i dag.TaskIndex) string {
 		return "needs no task, starts at once"
 	case whyAfter:
 		if takesElement(g, i, t.other) {
-			return fmt.Sprintf("starts as soon as what it takes of %s is there, counted here from the end of %s%s", g.TaskName(t.other), g.TaskName(t.other), moved)
+			return fmt.Sprintf("starts as soon as its inputs from %s are there, counted here from the end of %s%s", g.TaskName(t.other), g.TaskName(t.other), moved)
 		}
 		return fmt.Sprintf("starts when %s has ended%s", g.TaskName(t.other), moved)
 	case whyQueued:

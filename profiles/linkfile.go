@@ -47,7 +47,7 @@ func (e *LinkEntry) check() error {
 	case e.To == "" || e.From == e.To:
 		return errors.New("want two hosts; only from may be empty, for several at once")
 	case e.Flows == 0 && e.Delays == 0:
-		return errors.New("flows and delays are 0; of what was never measured nothing is known")
+		return errors.New("flows and delays are 0: a link has at least one measurement")
 	case e.At < 0:
 		return fmt.Errorf("at is %d; want seconds since 1970", e.At)
 	}

@@ -110,7 +110,7 @@ func (a *app) durations(ctx context.Context, file string) (known profiles.Snapsh
 	}
 	f, err := a.knownProfiles(ctx, "")
 	if err != nil {
-		return known, source, fmt.Errorf("ask what tasks took before (--profile FILE does without): %w", err)
+		return known, source, fmt.Errorf("ask for the profiles of earlier runs (--profile FILE needs none): %w", err)
 	}
 	return f.Snapshot(), source, nil
 }
