@@ -133,7 +133,7 @@ func (a *app) taskEnded(t *foreground.Task, item *comms.ReportItem) error {
 		}
 		return err
 	}
-	fmt.Fprintf(a.err, "task %s, attempt %d: done in %s; what it made is not kept\n", name, comms.Try(t.Run.Attempt), report.Seconds(seconds))
+	fmt.Fprintf(a.err, "task %s, attempt %d: done in %s; its outputs are not kept\n", name, comms.Try(t.Run.Attempt), report.Seconds(seconds))
 	return nil
 }
 

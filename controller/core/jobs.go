@@ -102,7 +102,7 @@ type exportKey struct {
 // resumption is a Prepare under way for a job that is to go on.
 type resumption struct {
 	token  uint64                             // of the Prepare
-	near   string                             // agent that should make again what it lacks, and takes what nobody has; "" none
+	near   string                             // agent that should recompute what it lacks, and takes what has no agent; "" none
 	fresh  map[comms.DatasetRef]DatasetRecord // published since the Prepare
 	lost   map[comms.DatasetRef]struct{}      // lost since
 	rerun  []string                           // tasks asked for

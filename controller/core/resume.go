@@ -413,7 +413,7 @@ func (c *Core) startsAnew(j *job, r *resumption, set []dag.TaskIndex) []dag.Task
 	case len(grown) > 0:
 		because(RestartMemory, "needs more memory than its agent has")
 	case len(missed) > 0:
-		because(RestartUpstream, "ended for a failure that counts no more")
+		because(RestartUpstream, "the failure for which it ended counts no more")
 	}
 	if stale := j.outdated(); len(stale) > 0 {
 		set = j.wholeGangs(union(set, stale), stale)

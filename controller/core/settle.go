@@ -290,7 +290,7 @@ func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *res
 	}
 	if b.Why = why; why == "" && len(b.Reset)+len(b.Moved) > 0 {
 		if b.Lost = j.lostWith(); len(b.Lost) == 0 && restarts {
-			b.Why = "rebuilds what was lost"
+			b.Why = "its attempt or outputs were lost and are needed"
 		}
 	}
 	j.rec.Batches++

@@ -200,7 +200,7 @@ func reasons(g *dag.Graph, e *Earlier, gone map[dag.TaskIndex]struct{}) []Reason
 		again = append(again, t)
 	}
 	if slices.Sort(again); len(again) > 0 {
-		why = append(why, Reason{Text: "what it made is not kept any more and is needed", Tasks: comms.Ranges(again)})
+		why = append(why, Reason{Text: "its outputs are not kept any more and are needed", Tasks: comms.Ranges(again)})
 	}
 	if len(why) > mostReasons {
 		rest := Reason{Text: "what it reads runs again, or it has changed: there are too many reasons to keep each"}
