@@ -176,8 +176,8 @@ func (o *oracle) private(id comms.JobID, d *comms.Desc) bool {
 	return d.Place.Kind == comms.PlaceLive && o.shared[copyID{id, d.Ref, d.Attempt}] == ""
 }
 
-// untold tells whether an attempt has read something of which no event ever told where it lies. What
-// it has read is one number for all of that, so that nobody can compare it.
+// untold tells whether an attempt has read something of which no event ever told where it lies. One
+// number stands for all that it has read, so that a comparison is not possible.
 func (o *oracle) untold(id comms.JobID, f *facts, read []dataRead) bool {
 	return slices.ContainsFunc(read, func(d dataRead) bool {
 		_, told := f.current[d.Ref]
