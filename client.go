@@ -20,7 +20,7 @@ type Client struct {
 // Dial connects to a controller: at an address such as
 // "ipc:///run/user/1000/cascade/controller.sock" or "tcp://head:7420", at HOST or
 // HOST:PORT, or by the name of a cluster that was joined (see admin.JoinCluster).
-// The context bounds the connecting; afterwards the link mends itself when it breaks.
+// The context bounds the connecting; afterwards the link reconnects when it breaks.
 func Dial(ctx context.Context, address string, opts ...Option) (*Client, error) {
 	return dial(ctx, address, newOptions(opts))
 }

@@ -19,7 +19,7 @@ type Job struct {
 	client *Client
 	id     comms.JobID
 	graph  *dag.Graph                   // of a job that this handle submitted, else nil
-	told   atomic.Pointer[subscription] // of a job that this handle submitted, while nobody waits for it
+	told   atomic.Pointer[subscription] // of a job that this handle submitted, while no caller waits for it
 }
 
 // subscription is the open end of a Submit: result and end are told there.
@@ -96,7 +96,7 @@ func (j *Job) WaitResult(ctx context.Context) (*Progress, error) {
 }
 
 // until waits on the subscription of the job's submit, when it has one that
-// nobody else waits on and that has not told the result before, else on a new one.
+// no other caller waits on and that has not told the result before, else on a new one.
 func (j *Job) until(ctx context.Context, enough func(*Progress) bool, result bool) (last *Progress, err error) {
 	yield := func(p *Progress) bool {
 		last = p
@@ -142,9 +142,9 @@ func (j *Job) Cancel(ctx context.Context, reason string) error {
 	return j.control(ctx, "cancel", comms.SteerCancel, nil, reason)
 }
 
-// Hold starts nothing more of the job until Release. What runs goes on, and what
-// was sent to start behind it comes back; only tasks that were joined into one run
-// to pass values on, of which the first has begun, run to their end.
+// Hold starts nothing more of the job until Release. Running tasks go on. Tasks that
+// were sent to start behind them return; only those that were joined into one run to
+// pass values on, of which the first has begun, run to their end.
 func (j *Job) Hold(ctx context.Context, reason string) error {
 	return j.control(ctx, "hold", comms.SteerHold, nil, reason)
 }
@@ -242,7 +242,7 @@ func (j *Job) Log(ctx context.Context, task string, offset uint64, w io.Writer) 
 // Logs writes what the tasks of a name wrote: of a task, of a family such as
 // spread or spread[*,500], or of all tasks when the name is empty. Tasks that have
 // failed come first. to returns where the log of a task goes, nil for nowhere.
-// What is behind a task's offset is written, and the offset moved: a caller that
+// The text behind a task's offset is written, and the offset moved: a caller that
 // follows a log passes the same offsets again. It returns how the tasks stood before.
 func (j *Job) Logs(ctx context.Context, name string, offsets map[string]uint64, to func(comms.TaskRow) io.Writer) ([]comms.TaskRow, error) {
 	rows, err := j.logRows(ctx, name)

@@ -45,7 +45,7 @@ func (c *Cluster) AwaitJoined(ctx context.Context, waiting func()) error {
 	if err != nil {
 		return fmt.Errorf("wait for the processes that joined: %w", err)
 	}
-	// From here to the end of the cluster nobody joins: who comes now starts anew.
+	// From here to the end of the cluster no process joins: one that comes now starts its own.
 	stop := c.stop
 	c.stop = func() error { return errors.Join(stop(), f.Close()) }
 	return nil
@@ -244,7 +244,7 @@ func startLocal(ctx context.Context, o options, dirs statedir.Local) (*Cluster, 
 		case <-life.Done():
 		}
 	})
-	// Who asks for data of an earlier run right after the start finds it.
+	// A request for data of an earlier run finds it right after the start.
 	if err := c.Ready(ctx, 1); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

@@ -124,8 +124,8 @@ type Retention struct {
 }
 
 // WithRetention sets which ended jobs a local cluster keeps: those submitted
-// WithKeep, and of the others the last, within the bounds. What exceeds a bound is
-// deleted with its lineage and its outputs, the job that ended first before others.
+// WithKeep, and of the others the last, within the bounds. Jobs beyond a bound are
+// deleted with their lineage and outputs, the job that ended first before others.
 func WithRetention(r Retention) Option { return func(o *options) { o.retain = r } }
 
 // Version returns the version of this build.

@@ -21,8 +21,8 @@ import (
 // datasets would have one such name, both have names as references write them:
 // map[3,500].png, with %2F for a slash. A regular file is written under a temporary
 // name first, so that one that is there is whole; links are followed, and what is no
-// regular file, such as a pipe, is written into. It holds what Write says. What
-// cannot be copied leaves the others to be copied.
+// regular file, such as a pipe, is written into. It holds what Write says. When a
+// dataset cannot be copied, the others still are.
 func (j *Job) Save(ctx context.Context, dir string) ([]string, error) {
 	located, err := j.Locate(ctx)
 	if err != nil {
@@ -97,9 +97,9 @@ func (j *Job) save(ctx context.Context, dir string, located []Located, missing [
 
 // Write writes a dataset as files have it: its bytes as they lie in the store, but msgpack,
 // which a value that is neither bytes nor text nor an array is, as JSON on one line; value
-// and text are in memory together meanwhile. What JSON cannot say, such as a time after the
-// year 9999, keeps its bytes, and the log of the client (WithLog) has a warning. Fetch has
-// the store's bytes of all.
+// and text are in memory together meanwhile. A value that JSON cannot express, such as a time
+// after the year 9999, keeps its bytes, and the log of the client (WithLog) has a warning.
+// Fetch has the store's bytes of all.
 func (j *Job) Write(ctx context.Context, d Located, to io.Writer) error {
 	if d.Desc.Codec != value.Msgpack {
 		return j.Fetch(ctx, d, to)

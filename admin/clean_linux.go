@@ -19,7 +19,7 @@ import (
 // ("" is this program's own, see cascade.WithState), of an agent or of a controller. A
 // living daemon is an error that matches cascade.ErrConflict, unless CleanForce is given.
 // Without CleanAll jobs and results stay, and go on with the next start: what lay
-// in shared memory only is made again.
+// was in shared memory only is recomputed.
 func Clean(dir string, opts ...CleanOption) ([]Cleaned, error) {
 	var o cleanOptions
 	for _, f := range opts {

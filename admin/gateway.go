@@ -16,7 +16,7 @@ import (
 
 // Gateway gives programs of this user that speak plain ZeroMQ, which has no TLS, a
 // way into a cluster: a folder with the Unix socket controller.sock, and agent-NAME.sock
-// for every agent. What goes through it is this user's, with this user's role.
+// for every agent. Its traffic has this user's identity and role.
 type Gateway struct {
 	client   *cascade.Client
 	security func(pki.Role) *comms.Security

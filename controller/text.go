@@ -21,7 +21,7 @@ type texts struct {
 }
 
 type readText struct {
-	graph []byte // encoded; nobody changes it
+	graph []byte // encoded; it is never changed
 	hash  comms.Hash
 }
 

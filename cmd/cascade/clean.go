@@ -56,7 +56,7 @@ func (a *app) printCleaned(c admin.Cleaned) error {
 		did = append(did, fmt.Sprintf("ended process %d, which served it", c.Owner))
 	}
 	if n := len(c.Ended); n > 0 {
-		did = append(did, fmt.Sprintf("ended what it had started: %s", strings.Trim(fmt.Sprint(c.Ended), "[]")))
+		did = append(did, fmt.Sprintf("ended its processes: %s", strings.Trim(fmt.Sprint(c.Ended), "[]")))
 	}
 	if c.Memory != "" {
 		did = append(did, fmt.Sprintf("removed %s of shared memory in %s", units.BytesSize(float64(c.Bytes)), c.Memory))

@@ -59,7 +59,7 @@ else in /tmp/cascade-UID.`,
 	}
 }
 
-// socketFolder is where the sockets to a cluster are when nobody says it.
+// socketFolder is where the sockets to a cluster are by default.
 func socketFolder(to string) (string, error) {
 	base, err := statedir.RuntimeFolder()
 	if err != nil {

@@ -110,7 +110,7 @@ func (a *app) durations(ctx context.Context, file string) (known profiles.Snapsh
 	}
 	f, err := a.knownProfiles(ctx, "")
 	if err != nil {
-		return known, source, fmt.Errorf("ask what tasks took before (--profile FILE does without): %w", err)
+		return known, source, fmt.Errorf("ask for the profiles of earlier runs (--profile FILE needs none): %w", err)
 	}
 	return f.Snapshot(), source, nil
 }
@@ -146,7 +146,7 @@ func (a *app) planOfJob(ctx context.Context, name string) error {
 			return err
 		}
 		if none {
-			fmt.Fprintln(a.out, "\nno agent is there: this plan is for those that were, and nobody follows it")
+			fmt.Fprintln(a.out, "\nno agent is connected: this plan is for the agents of before, and is not in use")
 		}
 		return j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
 			if p.Phase.Final() {

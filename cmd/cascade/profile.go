@@ -120,7 +120,7 @@ links that were measured often enough. --json prints everything.`,
 				return err
 			}
 			if len(args) > 0 && len(f.Profiles)+len(f.Links) == 0 {
-				return badInputf("nothing is known of %q: cascade profile show lists what is", args[0])
+				return badInputf("no profile of %q: cascade profile show lists the profiles", args[0])
 			}
 			if a.json {
 				for i := range f.Profiles {

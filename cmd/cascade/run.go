@@ -294,7 +294,7 @@ func (a *app) unfinished(ctx context.Context, client *cascade.Client, g *dag.Gra
 			return nil, err
 		}
 		if same {
-			fmt.Fprintf(a.err, "it is the job that was to run: it is not submitted again (%s, to begin anew)\n", a.hint("cancel", r.ID))
+			fmt.Fprintf(a.err, "it is the job that was to run: it is not submitted again (%s, to restart)\n", a.hint("cancel", r.ID))
 			a.left = slices.Delete(slices.Clone(a.left), i, i+1)
 			return client.Job(id), nil
 		}
@@ -346,8 +346,8 @@ func (a *app) unsaved(id comms.JobID, files []string, err error) error {
 		err, plural(len(files), "output"), a.hint("get", id.String(), "TASK.OUTPUT", "-o", "FILE"), a.hint("ls", "datasets", id.String()))
 }
 
-// watch shows a job's progress to its end. What it says of the job comes behind its
-// taking of the interrupts: from then on one cancels the job.
+// watch shows a job's progress to its end. It takes the interrupts before it prints: from
+// then on one cancels the job.
 func (a *app) watch(ctx context.Context, client *cascade.Client, j *cascade.Job, g *dag.Graph) (last *cascade.Progress, err error) {
 	a.stdout.follow()
 	interrupts, leave := a.signals.take()

@@ -323,7 +323,7 @@ func TestSeparateProcesses(t *testing.T) {
 	h.write("big.yaml", "job: big\ntasks:\n  a: {command: echo hi, out: [y], stdout: y, resources: {licence: 1}}\n")
 	early := h.start("", "run", "big.yaml", "--to", address)
 	await(t, &early.err, "waits: no agent has joined the controller")
-	h.expect(h.start("", "plan", "big", "--to", address), "no agent is there: this plan is for those that were, and nobody follows it")
+	h.expect(h.start("", "plan", "big", "--to", address), "no agent is connected: this plan is for the agents of before, and is not in use")
 	h.expect(h.start("", "explain", "big", "a", "--to", address), "a: ", "waits", "no agent has joined the controller")
 	h.daemon("controller is there", bin+"/cascade-agent", "--state", filepath.Join(h.state, "agent"), "--controller", address, "--name", "a1", "--runtime", sockets)
 

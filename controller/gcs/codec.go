@@ -35,6 +35,7 @@ type (
 		Cancelled   []comms.Range
 		Differs     []records.Difference
 		Lost        []string
+		Unbegun     []records.Assignment
 	}
 )
 
@@ -118,7 +119,7 @@ func (r *datasetRow) code(c *comms.Coder) {
 }
 
 func (h *batchHeader) code(c *comms.Coder) {
-	c.Struct(16, func(c *comms.Coder) {
+	c.Struct(17, func(c *comms.Coder) {
 		comms.String(c, &h.Agent)
 		comms.Uint(c, &h.Incarnation)
 		comms.Uint(c, &h.Epoch)
@@ -140,6 +141,7 @@ func (h *batchHeader) code(c *comms.Coder) {
 		comms.Slice(c, &h.Cancelled, codeRange)
 		comms.Slice(c, &h.Differs, codeDifference)
 		comms.Slice(c, &h.Lost, func(c *comms.Coder, name *string) { comms.String(c, name) })
+		comms.Slice(c, &h.Unbegun, codeAssignment)
 	})
 }
 

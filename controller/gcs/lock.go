@@ -27,7 +27,7 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("store %s is in use by %s: stop it, or choose another state folder", e.Dir, who)
 }
 
-// lockDir takes the folder's lock, which the kernel gives back when the process ends, however it ends.
+// lockDir takes the folder's lock, which the kernel releases when the process ends, however it ends.
 func lockDir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, "lock")
 	f, err := statedir.Lock(path)

@@ -40,7 +40,7 @@ func decodeRecord[T any](b []byte) (v T, err error) {
 // wire form: an agent's batch is stored as it came.
 func encodeBatch(job comms.JobID, b *records.Batch) []byte {
 	header := batchHeader{Agent: b.Agent, Incarnation: b.Incarnation, Epoch: b.Epoch, At: b.At, Reset: b.Reset, Why: b.Why, Known: true, Tasks: spanOf(b), Moved: b.Moved, Given: b.Given,
-		Granted: b.Granting != records.GrantCounts, Granting: b.Granting, Reasons: b.Reasons, Cancelled: b.Cancelled, Differs: b.Differs, Lost: b.Lost}
+		Granted: b.Granting != records.GrantCounts, Granting: b.Granting, Reasons: b.Reasons, Cancelled: b.Cancelled, Differs: b.Differs, Lost: b.Lost, Unbegun: b.Unbegun}
 	h := comms.AppendRecord(make([]byte, 0, 64), header.code)
 	out := binary.AppendUvarint(make([]byte, 0, len(h)+64+64*len(b.Events)), uint64(len(h)))
 	out = append(out, h...)
@@ -76,5 +76,5 @@ func decodeBatch(number uint64, v []byte) (records.Batch, error) {
 		granting = records.GrantTries
 	}
 	return records.Batch{Number: number, Agent: h.Agent, Incarnation: h.Incarnation, Epoch: h.Epoch, At: h.At,
-		Reset: h.Reset, Moved: h.Moved, Given: h.Given, Granting: granting, Reasons: h.Reasons, Cancelled: h.Cancelled, Differs: h.Differs, Why: h.Why, Lost: h.Lost, First: ev.First, Events: ev.Jobs[0].Events}, nil
+		Reset: h.Reset, Moved: h.Moved, Given: h.Given, Granting: granting, Reasons: h.Reasons, Cancelled: h.Cancelled, Differs: h.Differs, Why: h.Why, Lost: h.Lost, Unbegun: h.Unbegun, First: ev.First, Events: ev.Jobs[0].Events}, nil
 }

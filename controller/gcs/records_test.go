@@ -31,7 +31,7 @@ func TestBatchesOfOlderBuilds(t *testing.T) {
 
 func TestBatchRoundTrip(t *testing.T) {
 	want := records.Batch{Number: 3, Epoch: 2, At: 5, Why: "why", Reset: []comms.Range{{First: 1, Last: 2}}, Moved: []comms.Range{{First: 3, Last: 3}},
-		Cancelled: []comms.Range{{First: 4, Last: 9}}, Granting: records.GrantBegun, Lost: []string{"node2"}}
+		Cancelled: []comms.Range{{First: 4, Last: 9}}, Granting: records.GrantBegun, Lost: []string{"node2"}, Unbegun: []records.Assignment{{Agent: "node3", Run: []comms.Range{{First: 3, Last: 3}}}}}
 	v := encodeBatch(comms.JobID{1}, &want)
 	got, err := decodeBatch(3, v)
 	if err != nil || !reflect.DeepEqual(got, want) {

@@ -151,7 +151,7 @@ func batchWrites(c *records.Commit) []write {
 			first, second := b, b
 			half := len(b.Events) / 2
 			first.Events, second.Events = b.Events[:half], b.Events[half:]
-			second.First, second.Reset, second.Moved, second.Given, second.Reasons, second.Cancelled, second.Differs = b.First+uint64(half), nil, nil, nil, nil, nil, nil
+			second.First, second.Reset, second.Moved, second.Given, second.Reasons, second.Cancelled, second.Differs, second.Unbegun = b.First+uint64(half), nil, nil, nil, nil, nil, nil, nil
 			todo[len(todo)-1] = second
 			todo = append(todo, first)
 			continue

@@ -37,6 +37,8 @@ type Loss struct {
 	Runs, Waiting []comms.Range
 	Back          int64 // when it was there again; 0: it has not come
 	Cause         LossCause
+	Restart       int64  // when its tasks restarted or moved; 0: they have not
+	Others        uint64 // tasks besides that restarted then: their outputs were lost, or their gang
 }
 
 // Text says how the link broke.

@@ -39,7 +39,7 @@ type Job struct {
 	Ran            int64               // nanoseconds that it ran before it had ended and was run again; Started is of the last time
 	Packages       []comms.Hash        // that its environments name: they are kept as long as the job is
 	Fails          bool                // it is being cancelled because it fails
-	Differs        uint64              // datasets that were made again and differ from what they were, also before the job ran again
+	Differs        uint64              // recomputed datasets that differ from the originals, also before the job ran again
 	Differing      string              // the first of them
 }
 
@@ -72,14 +72,15 @@ type Batch struct {
 	Reset       []comms.Range // tasks that start over before the events apply
 	Why         string        // cause of the reset, but for that of Lost
 	First       uint64        // agent's number of the first event
-	Events      []comms.Event // of a decision: ends of tasks that nobody needs any more
+	Events      []comms.Event // of a decision: ends of tasks that are not needed any more
 	Moved       []comms.Range // tasks that another agent gets: they start over there, and what was said of them up to Epoch counts no more
 	Given       []Assignment  // who has which tasks from now on, when they are several
 	Reasons     []Reason      // why tasks of a job that resumes from an earlier one run
 	Granting    Granting      // how what starts over is numbered
 	Cancelled   []comms.Range // tasks that end with their cancelled job, and Why: no agent does so
-	Differs     []Difference  // datasets that were made again by Events and differ
+	Differs     []Difference  // datasets that were recomputed by Events and differ
 	Lost        []string      // agents with which was lost what starts over
+	Unbegun     []Assignment  // of Moved, the tasks that had not begun, by the agent that gets them; "": none has them yet
 }
 
 // Cause says why tasks start over.
@@ -146,7 +147,7 @@ type Agent struct {
 	BootID      string
 	Seen        int64  // wall-clock nanoseconds: when it registered; of one that is away, when it was heard last; 0: not by this controller
 	Platform    string // as in Register
-	Left        bool   // it went in good order: nobody waits for it
+	Left        bool   // it drained first: its work does not wait for it
 }
 
 // Commit is one atomic change of a job in the store. Everything in it becomes

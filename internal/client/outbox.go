@@ -17,7 +17,7 @@ type outbox struct {
 	mu      sync.Mutex
 	waiting []posted
 	spare   []posted
-	sending bool // somebody sends what waits
+	sending bool // a goroutine sends what waits
 	bunch   comms.Bunch
 	inside  []*Request // requests whose messages are in bunch
 }

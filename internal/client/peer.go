@@ -15,7 +15,7 @@ import (
 )
 
 // peer is a link to a controller or agent, with the requests that are open on
-// it. The link mends itself when it breaks; when the other side closes it, because
+// it. The link reconnects when it breaks; when the other side closes it, because
 // it starts again or ends, the peer connects anew for a while.
 type peer struct {
 	requests *requests
@@ -99,8 +99,8 @@ func (p *peer) current() *comms.Link {
 }
 
 // send waits while the outbound queue is full: a client has nothing better to
-// do. What a closed link does not take is sent again by the next one, or fails
-// with all requests.
+// do. A message that a closed link does not take is sent again by the next one, or
+// fails with all requests.
 func (p *peer) send(head, body []byte) error {
 	// One at a time: a credit tells of room once, and wakes one that waits.
 	p.sending.Lock()
@@ -121,8 +121,8 @@ func (p *peer) send(head, body []byte) error {
 	}
 }
 
-// Up is called by the link. What a former incarnation of the peer had not
-// answered is asked again.
+// Up is called by the link. Requests that a former incarnation of the peer had not
+// answered are sent again.
 func (p *peer) Up(_ *comms.Link, who comms.Identity, resumed bool) {
 	if p.gone != nil {
 		p.gone.Stop()

@@ -27,7 +27,7 @@ const (
 	ExitInfrastructure = 3
 )
 
-// BadInput marks errors that are mended in flags.
+// BadInput marks errors that the user fixes in flags.
 type BadInput struct{ error }
 
 // Unwrap returns the cause.

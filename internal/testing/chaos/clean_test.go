@@ -44,7 +44,7 @@ func TestCleanAfterKill(t *testing.T) {
 	}
 	said := h.Clean()
 	// What ends with another that clean ends is not always said by its number; nothing is left in either case.
-	for _, want := range []string{"ended what it had started: ", "of shared memory in /dev/shm/cascade-", "removed 1 socket", "removed 2 sockets"} {
+	for _, want := range []string{"ended its processes: ", "of shared memory in /dev/shm/cascade-", "removed 1 socket", "removed 2 sockets"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("cascade clean does not say %q: %s", want, said)
 		}
