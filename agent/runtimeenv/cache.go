@@ -16,6 +16,7 @@ import (
 
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/diskspace"
+	"github.com/cascade-run/cascade/internal/flock"
 	"github.com/cascade-run/cascade/internal/safedir"
 )
 
@@ -449,44 +450,21 @@ func exists(path string) (bool, error) {
 
 // lock takes the lock file alone, see lockFile.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
-	file, err := lockFile(ctx, path, syscall.LOCK_EX)
+	file, err := lockFile(ctx, path, flock.Exclusive)
 	if err != nil {
 		return nil, err
 	}
 	return func() { file.Close() }, nil
 }
 
-// lockFile takes the lock file for itself (LOCK_EX) or with others (LOCK_SH),
-// waiting until ctx ends. The kernel frees it when its holder dies.
-func lockFile(ctx context.Context, path string, how int) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
+// lockFile takes the lock file alone or with others, waiting until ctx ends. The kernel
+// frees it when its holder dies.
+func lockFile(ctx context.Context, path string, mode flock.Mode) (*os.File, error) {
+	file, err := flock.Wait(ctx, path, mode)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("wait for another build of the same environment: %w", err)
 	}
-	var failed error
-	got := make(chan struct{})
-	go func() {
-		defer close(got)
-		for {
-			if failed = syscall.Flock(int(file.Fd()), how); !errors.Is(failed, syscall.EINTR) {
-				return
-			}
-		}
-	}()
-	select {
-	case <-got:
-		if failed != nil {
-			file.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, failed)
-		}
-		return file, nil
-	case <-ctx.Done():
-		go func() { // flock cannot be interrupted: let go of it as soon as it is ours
-			<-got
-			file.Close()
-		}()
-		return nil, fmt.Errorf("wait for another build of the same environment (%s): %w", path, ctx.Err())
-	}
+	return file, err
 }
 
 // Delete removes what was made under a key of Activation.Keys. It is an error when
