@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/backoff"
 	"github.com/cascade-run/cascade/internal/diskspace"
 	"github.com/cascade-run/cascade/internal/flock"
 	"github.com/cascade-run/cascade/internal/safedir"
@@ -133,8 +134,8 @@ type building struct {
 
 const (
 	patience   = 2 * time.Minute
-	firstPause = 500 * time.Millisecond // before a build is tried again; doubled each time up to lastPause
-	lastPause  = 10 * time.Second
+	firstPause = time.Second // at most, before a build is tried again; doubled each time up to lastPause
+	lastPause  = 20 * time.Second
 )
 
 // New returns a cache in dir that knows the built-in plugins and the given ones.
@@ -388,7 +389,7 @@ func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, par
 	if err != nil {
 		return nil, fmt.Errorf("remove what a killed build left: %w", err)
 	}
-	started, pause := time.Now(), firstPause
+	started, pauses := time.Now(), backoff.Backoff{First: firstPause, Longest: lastPause}
 	for n := 1; ; n++ {
 		dir := filepath.Join(parent, key)
 		if !isInPlace(p) {
@@ -405,25 +406,14 @@ func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, par
 		if ctx.Err() != nil || !errors.As(err, &passing) || !passing.Transient() {
 			return nil, err
 		}
+		pause := pauses.Next()
 		if time.Since(started)+pause > c.patience {
 			return nil, fmt.Errorf("%w\ntried %d times in %s", err, n, time.Since(started).Round(time.Second))
 		}
 		b.Tell(fmt.Sprintf("try %d failed and is repeated: %v", n, err))
-		if err := sleep(ctx, pause); err != nil {
-			return nil, err
+		if !backoff.Sleep(pause, ctx.Done()) {
+			return nil, ctx.Err()
 		}
-		pause = min(2*pause, lastPause)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
