@@ -8,6 +8,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/backoff"
 	"github.com/cascade-run/cascade/internal/client"
 )
 
@@ -88,7 +89,8 @@ func (c *Client) Graph(ctx context.Context, id comms.JobID) (*dag.Graph, string,
 // Ready waits until so many agents can be given work. A job that is submitted
 // before is planned for those that are there.
 func (c *Client) Ready(ctx context.Context, agents int) error {
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+	pause := backoff.Backoff{First: time.Millisecond, Longest: 50 * time.Millisecond}
+	for {
 		rows, err := Rows[comms.AgentRow](ctx, c, comms.QueryAgents, comms.JobID{}, "")
 		if err != nil {
 			return fmt.Errorf("wait for agents: %w", err)
@@ -102,11 +104,7 @@ func (c *Client) Ready(ctx context.Context, agents int) error {
 		if ready >= agents {
 			return nil
 		}
-		wait := time.NewTimer(pause)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
+		if !pause.Wait(ctx.Done()) {
 			return fmt.Errorf("wait for agents: %d of %d are ready: %w", ready, agents, ctx.Err())
 		}
 	}

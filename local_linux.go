@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"github.com/cascade-run/cascade/agent"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller"
 	"github.com/cascade-run/cascade/executor"
 	"github.com/cascade-run/cascade/internal/client"
+	"github.com/cascade-run/cascade/internal/flock"
 	"github.com/cascade-run/cascade/internal/graphcache"
 	"github.com/cascade-run/cascade/internal/safedir"
 	"github.com/cascade-run/cascade/internal/statedir"
@@ -41,7 +41,7 @@ func (c *Cluster) AwaitJoined(ctx context.Context, waiting func()) error {
 	if !c.owned {
 		return nil
 	}
-	f, err := takeLock(ctx, c.joined, unix.LOCK_EX, waiting)
+	f, err := takeLock(ctx, c.joined, flock.Exclusive, waiting)
 	if err != nil {
 		return fmt.Errorf("wait for the processes that joined: %w", err)
 	}
@@ -115,7 +115,7 @@ func own(ctx context.Context, o options, dirs statedir.Local, lock *os.File) (*C
 func join(ctx context.Context, o options, dirs statedir.Local, holder string) (*Cluster, error) {
 	leave := func() error { return nil }
 	if !o.inspect {
-		stay, err := takeLock(ctx, joinedFile(dirs), unix.LOCK_SH, func() {})
+		stay, err := takeLock(ctx, joinedFile(dirs), flock.Shared, func() {})
 		if err != nil {
 			return nil, fmt.Errorf("join the cluster of process %s: %w", holder, err)
 		}
@@ -133,32 +133,15 @@ func join(ctx context.Context, o options, dirs statedir.Local, holder string) (*
 // joinedFile is what those lock who joined a cluster.
 func joinedFile(dirs statedir.Local) string { return filepath.Join(dirs.State, "joined") }
 
-// takeLock locks the file at path, for all of us (LOCK_SH) or alone (LOCK_EX), and
-// waits while another process forbids it. It calls waiting before it waits.
-func takeLock(ctx context.Context, path string, how int, waiting func()) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the lock: %w", err)
+// takeLock locks the file at path and waits while another process forbids it. It calls
+// waiting before it waits.
+func takeLock(ctx context.Context, path string, mode flock.Mode, waiting func()) (*os.File, error) {
+	f, err := flock.Try(path, mode)
+	if errors.Is(err, flock.ErrHeld) {
+		waiting()
+		return flock.Wait(ctx, path, mode)
 	}
-	for tried := false; ; tried = true {
-		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-		if err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
-		}
-		if !tried {
-			waiting()
-		}
-		again := time.NewTimer(10 * time.Millisecond) // a blocking flock cannot be given up
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			again.Stop()
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, context.Cause(ctx)), f.Close())
-		}
-	}
+	return f, err
 }
 
 const (

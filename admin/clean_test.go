@@ -8,10 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/admin"
+	"github.com/cascade-run/cascade/internal/flock"
 )
 
 // Clean takes away the locks of sockets, and their folder, but no lock that is held.
@@ -41,11 +40,8 @@ func TestCleanLocks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	held, err := os.Open(before[0])
+	held, err := flock.Try(before[0], flock.Exclusive)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := admin.Clean(state); err != nil {

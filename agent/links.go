@@ -13,6 +13,7 @@ import (
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
+	"github.com/cascade-run/cascade/internal/backoff"
 )
 
 func wantRole(role string) func(comms.Identity, int) error {
@@ -291,7 +292,7 @@ func (a *Agent) links(h comms.Handler, roles ...pki.Role) comms.Config {
 // when the controller will not have us.
 func (a *Agent) keepController(ctx context.Context) error {
 	door := &controllerDoor{agent: a, graphs: graphs{shared: a.cfg.Graphs}}
-	pause := firstPause
+	pause := pauses()
 	for {
 		link, err := comms.Dial(ctx, a.cfg.Controller, a.links(door, pki.RoleController))
 		switch {
@@ -303,9 +304,9 @@ func (a *Agent) keepController(ctx context.Context) error {
 		case errors.Is(err, comms.ErrRefused):
 			return fmt.Errorf("controller %s: %w", a.cfg.Controller, err)
 		case err != nil:
-			a.log.Debug().Err(err).Dur("pause", time.Duration(pause)).Msg("controller does not answer")
+			a.log.Debug().Err(err).Msg("controller does not answer")
 		default:
-			pause = firstPause
+			pause.Reset()
 			if a.member != nil {
 				a.work.Go(func() { a.keepCertificate(ctx, link) })
 			}
@@ -318,25 +319,12 @@ func (a *Agent) keepController(ctx context.Context) error {
 				return nil
 			}
 		}
-		pause = pause.wait(ctx)
+		pause.Wait(ctx.Done())
 	}
 }
 
-// pause is how long a peer that does not answer is left alone.
-type pause time.Duration
-
-const (
-	firstPause = pause(10 * time.Millisecond)
-	lastPause  = pause(2 * time.Second)
-)
-
-// wait waits and returns the next pause, which is twice as long.
-func (p pause) wait(ctx context.Context) pause {
-	timer := time.NewTimer(time.Duration(p))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return min(2*p, lastPause)
+// pauses is how long who does not answer is left alone. Agents whose controller is
+// restarted come back to it one after the other.
+func pauses() backoff.Backoff {
+	return backoff.Backoff{First: 10 * time.Millisecond, Longest: 2 * time.Second}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/flock"
 	"github.com/cascade-run/cascade/internal/safedir"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
@@ -168,7 +169,7 @@ func removeDeadStores(root, own string) error {
 		if err != nil {
 			continue // not made by an agent, or gone meanwhile
 		}
-		if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+		if flock.TryFile(lock, flock.Exclusive) == nil {
 			if err := safedir.Remove(dir); err != nil {
 				failed = append(failed, err.Error())
 			}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/comms"
@@ -96,7 +95,7 @@ func (l *loop) toPeer(act core.ToPeer) {
 
 // keepPeer keeps a link to an agent until ctx ends.
 func (a *Agent) keepPeer(ctx context.Context, name, addresses string) {
-	pause, door := firstPause, &peerDoor{agent: a}
+	pause, door := pauses(), &peerDoor{agent: a}
 	cfg := a.links(door, pki.RoleAgent)
 	cfg.CheckPeer = func(other comms.Identity, _ int) error {
 		if other.Role != "agent" || other.Name != name {
@@ -107,7 +106,7 @@ func (a *Agent) keepPeer(ctx context.Context, name, addresses string) {
 	for ctx.Err() == nil {
 		link, err := comms.Dial(ctx, addresses, cfg)
 		if err == nil {
-			pause = firstPause
+			pause.Reset()
 			select {
 			case <-link.Done():
 			case <-ctx.Done():
@@ -118,9 +117,9 @@ func (a *Agent) keepPeer(ctx context.Context, name, addresses string) {
 				return
 			}
 		} else {
-			a.log.Debug().Err(err).Str("peer", name).Dur("pause", time.Duration(pause)).Msg("agent does not answer")
+			a.log.Debug().Err(err).Str("peer", name).Msg("agent does not answer")
 		}
-		pause = pause.wait(ctx)
+		pause.Wait(ctx.Done())
 	}
 }
 

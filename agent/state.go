@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/flock"
 	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/safedir"
 	"github.com/cascade-run/cascade/internal/statedir"
@@ -69,7 +70,7 @@ func lockState(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("make state folder: %w", err)
 	}
 	lock, err := statedir.Lock(filepath.Join(dir, lockName))
-	if errors.Is(err, statedir.ErrHeld) {
+	if errors.Is(err, flock.ErrHeld) {
 		return nil, fmt.Errorf("state folder %s: another agent uses it (each needs one of its own: --state): %w", dir, err)
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cascade-run/cascade/internal/flock"
 	"github.com/cascade-run/cascade/internal/safedir"
 )
 
@@ -153,7 +154,7 @@ func listenUnix(path string) (net.Listener, error) {
 	if err := safedir.Private(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("listen on ipc://%s: %w", path, err)
 	}
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	lock, err := flock.Open(path + ".lock")
 	if err != nil {
 		return nil, fmt.Errorf("listen on ipc://%s: %w", path, err)
 	}
@@ -165,8 +166,8 @@ func listenUnix(path string) (net.Listener, error) {
 }
 
 func bindUnix(path string, lock *os.File) (*net.UnixListener, error) {
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, fmt.Errorf("another process listens there (its lock %s is held): end it, or listen at another path: %w", lock.Name(), err)
+	if err := flock.TryFile(lock, flock.Exclusive); err != nil {
+		return nil, fmt.Errorf("another process listens there: end it, or listen at another path: %w", err)
 	}
 	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		return nil, errors.Join(errors.New("another process answers there: end it, or listen at another path"), c.Close())

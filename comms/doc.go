@@ -7,6 +7,10 @@
 //
 // Messages are msgpack arrays; each lists its fields once, in its code method,
 // for both directions. Receivers skip trailing fields that they do not know.
+// Messages are written by comms/internal/msgpack, which allocates nothing and takes what
+// newer senders add, and documents and values of users, whose types are known at run
+// time only, by github.com/vmihailenco/msgpack, which goes by reflection: neither can do
+// the other's work.
 //
 // # Links
 //

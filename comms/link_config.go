@@ -140,8 +140,8 @@ type Config struct {
 	CloseTimeout     time.Duration // bound of Close; 0 means 2 s
 	ResumeWindow     time.Duration // how long the listening side waits for a broken link; 0 means 60 s
 	AckDelay         time.Duration // an acknowledgement waits this long for a message to ride on; 0 means 20 ms
-	RetryMin         time.Duration // first pause of the dialing side's reconnects; 0 means 5 ms
-	RetryMax         time.Duration // longest pause; 0 means 1 s
+	RetryMin         time.Duration // bound of the first pause of the dialing side's reconnects; 0 means 5 ms
+	RetryMax         time.Duration // bound of all pauses; 0 means 1 s
 
 	// Pipes makes a dialed Unix socket carry the link through two pipes, which is
 	// quicker between processes that sleep; a listener takes them from peers that do.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms/internal/session"
+	"github.com/cascade-run/cascade/internal/backoff"
 )
 
 // Dial connects to the nearest endpoint of addr that answers, and returns
@@ -52,21 +53,17 @@ func (l *Link) run(w *wire, resumed bool) {
 // redial connects again, with growing and scattered pauses, until it succeeds,
 // the link ends, or the peer refuses us.
 func (l *Link) redial() (*wire, bool, error) {
-	pause := l.cfg.RetryMin
+	pauses := backoff.Backoff{First: l.cfg.RetryMin, Longest: l.cfg.RetryMax}
 	for {
 		w, resumed, err := l.connect(l.stop)
 		if err == nil || errors.Is(err, ErrRefused) || l.stop.Err() != nil {
 			return w, resumed, err
 		}
+		pause := pauses.Next()
 		l.cfg.Log.Debug().Err(err).Dur("pause", pause).Msg("reconnect failed")
-		wait := time.NewTimer(pause/2 + rand.N(pause))
-		select {
-		case <-wait.C:
-		case <-l.stop.Done():
-			wait.Stop()
+		if !backoff.Sleep(pause, l.stop.Done()) {
 			return nil, false, l.stop.Err()
 		}
-		pause = min(2*pause, l.cfg.RetryMax)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms/internal/session"
 	"github.com/cascade-run/cascade/comms/pki"
+	"github.com/cascade-run/cascade/internal/backoff"
 )
 
 // Listener accepts links on one or more endpoints. Every connection does its
@@ -127,11 +128,11 @@ func (ln *Listener) shut(end func(*Link) error) error {
 
 func (ln *Listener) accept(d door) {
 	defer ln.work.Done()
-	pause := time.Duration(0)
+	pauses := backoff.Backoff{First: 10 * time.Millisecond, Longest: time.Second}
 	for {
 		c, err := d.Accept()
 		if err == nil {
-			pause = 0
+			pauses.Reset()
 			ln.admit(c)
 			continue
 		}
@@ -139,13 +140,9 @@ func (ln *Listener) accept(d door) {
 			return
 		}
 		// Out of descriptors, most likely. Others may give some back.
-		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		pause := pauses.Next()
 		ln.cfg.Log.Error().Err(err).Str("endpoint", d.scheme+"://"+d.Listener.Addr().String()).Dur("pause", pause).Msg("accept failed")
-		wait := time.NewTimer(pause)
-		select {
-		case <-wait.C:
-		case <-ln.gone:
-			wait.Stop()
+		if !backoff.Sleep(pause, ln.gone) {
 			return
 		}
 	}

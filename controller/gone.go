@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/backoff"
 	"github.com/cascade-run/cascade/internal/samehost"
 )
 
@@ -66,7 +67,8 @@ func (c *Controller) lookAfter(l *comms.Link, why error) {
 	}
 	d.looking = true
 	c.work.Go(func() {
-		for pause := firstLook; ; pause = min(2*pause, lastLook) {
+		pause := backoff.Backoff{First: firstLook, Longest: lastLook}
+		for {
 			doors := c.toLook(l, d)
 			if doors == nil {
 				return
@@ -74,11 +76,7 @@ func (c *Controller) lookAfter(l *comms.Link, why error) {
 			if door, ok := refuses(doors); ok && l.AbortBroken(fmt.Errorf("%w: nothing listens at %s", errGone, door)) {
 				return
 			}
-			again := time.NewTimer(pause)
-			select {
-			case <-again.C:
-			case <-c.quit:
-				again.Stop()
+			if !pause.Wait(c.quit) {
 				return
 			}
 		}

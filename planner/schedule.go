@@ -2,11 +2,11 @@ package planner
 
 import (
 	"cmp"
-	"container/heap"
 	"math"
 	"slices"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/pq"
 )
 
 // scheduler runs the list schedule through predicted time. At each moment at
@@ -18,15 +18,15 @@ type scheduler struct {
 	free    []need // of each host
 	bays    []bay  // of each host; nil when no task needs a device
 	early   []bool // of each shape: it goes before all that needs no device; nil: none does
-	ready   []rankHeap
-	running endHeap
+	ready   []rankQueue
+	running endQueue
 	left    []int32
 	at      []place     // of each node
 	parents [][]int32   // of each node that has any
 	builds  [][]float64 // of each group, by host: when its environment is there; nil: at once
 	able    [][]bool    // of each group, by host; nil: every host that has enough
-	ends    []endHeap   // of each host: what runs there; nil on one host
-	waits   []rankHeap  // of each host: what had rather wait for it than move its inputs
+	ends    []endQueue  // of each host: what runs there; nil on one host
+	waits   []rankQueue // of each host: what had rather wait for it than move its inputs
 	eager   bool        // none waits for a host that is not free
 	again   []int32     // hosts on which something has ended
 }
@@ -67,9 +67,9 @@ func newScheduler(n *nodes, c *Cluster) *scheduler {
 	for i := range n.groups {
 		shapes = max(shapes, n.groups[i].shape+1)
 	}
-	s.ready = make([]rankHeap, shapes)
+	s.ready = make([]rankQueue, shapes)
 	for i := range s.ready {
-		s.ready[i].rank = n.rank
+		s.ready[i].Order.rank = n.rank
 	}
 	for i := range c.Hosts {
 		s.free = append(s.free, needOf(&c.Hosts[i]))
@@ -85,9 +85,9 @@ func newScheduler(n *nodes, c *Cluster) *scheduler {
 				s.parents[e.to] = append(s.parents[e.to], int32(i))
 			}
 		}
-		s.ends, s.waits = make([]endHeap, len(c.Hosts)), make([]rankHeap, len(c.Hosts))
+		s.ends, s.waits = make([]endQueue, len(c.Hosts)), make([]rankQueue, len(c.Hosts))
 		for h := range s.waits {
-			s.waits[h].rank = n.rank
+			s.waits[h].Order.rank = n.rank
 		}
 	}
 	return s
@@ -165,16 +165,16 @@ func (s *scheduler) run() {
 	now := 0.0
 	for {
 		s.start(now)
-		if len(s.running) == 0 {
+		if s.running.Len() == 0 {
 			return
 		}
-		now = s.running[0].at
-		for len(s.running) > 0 && s.running[0].at == now {
-			e := heap.Pop(&s.running).(ending)
+		now = s.running.First().at
+		for s.running.Len() > 0 && s.running.First().at == now {
+			e := s.running.Pop()
 			p := &s.at[e.node]
 			s.release(e.node, p.host)
 			if s.ends != nil {
-				heap.Pop(&s.ends[p.host])
+				s.ends[p.host].Pop()
 				s.again = append(s.again, p.host)
 			}
 			for _, next := range s.n.next(e.node) {
@@ -189,7 +189,7 @@ func (s *scheduler) run() {
 
 func (s *scheduler) arrive(i int32, now float64, last int32) {
 	s.at[i] = place{since: now, last: last}
-	heap.Push(&s.ready[s.n.cost(int(i)).shape], i)
+	s.ready[s.n.cost(int(i)).shape].Push(i)
 }
 
 // start places what can start now: of the heaps' first tasks the one of highest
@@ -209,15 +209,15 @@ func (s *scheduler) start(now float64) {
 		if best < 0 {
 			return
 		}
-		i := s.ready[best].node[0]
+		i := s.ready[best].First()
 		host, moved, bytes := s.choose(i, now)
 		if host < 0 {
 			full[best] = true
 			continue
 		}
-		heap.Pop(&s.ready[best])
+		s.ready[best].Pop()
 		if h := s.better(i, now, moved); h >= 0 {
-			heap.Push(&s.waits[h], i)
+			s.waits[h].Push(i)
 			continue
 		}
 		c := s.n.cost(int(i))
@@ -225,9 +225,9 @@ func (s *scheduler) start(now float64) {
 		p := &s.at[i]
 		p.host, p.placed, p.taken, p.start, p.bytes = int32(host), true, now, now+moved, bytes
 		p.finish = p.start + c.seconds
-		heap.Push(&s.running, ending{p.finish, i})
+		s.running.Push(ending{p.finish, i})
 		if s.ends != nil {
-			heap.Push(&s.ends[host], ending{p.finish, i})
+			s.ends[host].Push(ending{p.finish, i})
 		}
 	}
 }
@@ -255,7 +255,7 @@ func (s *scheduler) sooner(a, b int) bool {
 	if s.early != nil && s.early[a] != s.early[b] {
 		return s.early[a]
 	}
-	return s.ready[a].before(s.ready[a].node[0], s.ready[b].node[0])
+	return s.ready[a].Order.Before(s.ready[a].First(), s.ready[b].First())
 }
 
 // built returns when the environment of a task is on a host.
@@ -327,66 +327,35 @@ func (s *scheduler) placement(i int, blockedBy int32) Placement {
 	return out
 }
 
-// rankHeap orders nodes by rank, highest first, ties by number.
-type rankHeap struct {
+// byRank orders nodes by rank, highest first, ties by number.
+type byRank struct {
+	pq.Unplaced[int32]
 	rank []float64
-	node []int32
 }
 
-func (h *rankHeap) before(a, b int32) bool {
-	if h.rank[a] != h.rank[b] {
-		return h.rank[a] > h.rank[b]
+func (o byRank) Before(a, b int32) bool {
+	if o.rank[a] != o.rank[b] {
+		return o.rank[a] > o.rank[b]
 	}
 	return a < b
 }
 
-// Len is part of heap.Interface.
-func (h *rankHeap) Len() int { return len(h.node) }
-
-// Less is part of heap.Interface.
-func (h *rankHeap) Less(i, j int) bool { return h.before(h.node[i], h.node[j]) }
-
-// Swap is part of heap.Interface.
-func (h *rankHeap) Swap(i, j int) { h.node[i], h.node[j] = h.node[j], h.node[i] }
-
-// Push is part of heap.Interface.
-func (h *rankHeap) Push(x any) { h.node = append(h.node, x.(int32)) }
-
-// Pop is part of heap.Interface.
-func (h *rankHeap) Pop() any {
-	x := h.node[len(h.node)-1]
-	h.node = h.node[:len(h.node)-1]
-	return x
-}
+type (
+	rankQueue = pq.Queue[int32, byRank]
+	endQueue  = pq.Queue[ending, byEnd]
+)
 
 type ending struct {
 	at   float64
 	node int32
 }
 
-// endHeap orders what runs by its end, ties by number.
-type endHeap []ending
+// byEnd orders what runs by its end, ties by number.
+type byEnd struct{ pq.Unplaced[ending] }
 
-// Len is part of heap.Interface.
-func (h endHeap) Len() int { return len(h) }
-
-// Less is part of heap.Interface.
-func (h endHeap) Less(i, j int) bool {
-	if h[i].at != h[j].at {
-		return h[i].at < h[j].at
+func (byEnd) Before(a, b ending) bool {
+	if a.at != b.at {
+		return a.at < b.at
 	}
-	return h[i].node < h[j].node
-}
-
-// Swap is part of heap.Interface.
-func (h endHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-// Push is part of heap.Interface.
-func (h *endHeap) Push(x any) { *h = append(*h, x.(ending)) }
-
-// Pop is part of heap.Interface.
-func (h *endHeap) Pop() any {
-	x := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return x
+	return a.node < b.node
 }

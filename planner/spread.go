@@ -2,7 +2,6 @@ package planner
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"slices"
 
@@ -186,13 +185,13 @@ func (s *scheduler) better(i int32, now, moved float64) int {
 	best, wait := -1, moved
 	c := s.n.cost(int(i))
 	for h := range s.ends {
-		if len(s.ends[h]) == 0 || s.fits(h, &c.need) || !s.mayRun(i, h) {
+		if s.ends[h].Len() == 0 || s.fits(h, &c.need) || !s.mayRun(i, h) {
 			continue
 		}
 		m, _ := s.transfer(i, h)
-		m = max(m, s.built(i, h)-s.ends[h][0].at)
+		m = max(m, s.built(i, h)-s.ends[h].First().at)
 		queue := float64(s.waits[h].Len()) * c.seconds * float64(c.need.cpu) / float64(s.c.Hosts[h].CPU)
-		if w := m + s.ends[h][0].at - now + queue; w < wait {
+		if w := m + s.ends[h].First().at - now + queue; w < wait {
 			best, wait = h, w
 		}
 	}
@@ -204,16 +203,16 @@ func (s *scheduler) wakeWaiting() {
 	slices.SortFunc(s.again, cmp.Compare[int32])
 	for _, h := range slices.Compact(s.again) {
 		for room := s.free[h].cpu; room > 0 && s.waits[h].Len() > 0; {
-			i := heap.Pop(&s.waits[h]).(int32)
+			i := s.waits[h].Pop()
 			room -= max(s.n.cost(int(i)).need.cpu, 1)
-			heap.Push(&s.ready[s.n.cost(int(i)).shape], i)
+			s.ready[s.n.cost(int(i)).shape].Push(i)
 		}
-		if len(s.ends[h]) > 0 {
+		if s.ends[h].Len() > 0 {
 			continue
 		}
 		for s.waits[h].Len() > 0 { // nothing will end there any more to wake them
-			i := heap.Pop(&s.waits[h]).(int32)
-			heap.Push(&s.ready[s.n.cost(int(i)).shape], i)
+			i := s.waits[h].Pop()
+			s.ready[s.n.cost(int(i)).shape].Push(i)
 		}
 	}
 	s.again = s.again[:0]

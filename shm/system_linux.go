@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/internal/flock"
 )
 
 const noFollow = unix.O_NOFOLLOW | unix.O_CLOEXEC
@@ -39,8 +41,8 @@ func punch(f *os.File, n int64) error {
 }
 
 func lock(f *os.File) error {
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fmt.Errorf("lock %s: another agent uses it: %w", f.Name(), err)
+	if err := flock.TryFile(f, flock.Exclusive); err != nil {
+		return fmt.Errorf("another agent uses the folder: %w", err)
 	}
 	return nil
 }

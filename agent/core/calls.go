@@ -446,7 +446,7 @@ func (c *Core) callEnded(j *job) {
 	j.over, j.call.over = true, true
 	c.leaveAll(j)
 	for _, cl := range j.classes {
-		cl.heap, cl.size = nil, 0
+		cl.clear()
 	}
 	c.rest(j)
 	c.unplaced = false

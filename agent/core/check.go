@@ -64,19 +64,21 @@ func (c *Core) Check() error {
 // checkTurns compares who is to fetch next with what there is to be fetched.
 func (c *Core) checkTurns() error {
 	jobs := 0
-	for i, t := range c.turns {
-		if t.at != i || len(t.jobs) == 0 || i > 0 && t.before(c.turns[(i-1)/2]) {
+	for i := range c.turns.Len() {
+		t := c.turns.At(i)
+		if t.at != i || t.jobs.Len() == 0 || i > 0 && (turnOrder{}).Before(t, c.turns.At((i-1)/2)) {
 			return fmt.Errorf("owner %d of those that fetch is out of order", i)
 		}
-		for k, n := range t.jobs {
-			if n.at != k || &n.job.owner.turn != t || len(n.heard) == 0 || k > 0 && n.before(t.jobs[(k-1)/2]) {
+		for k := range t.jobs.Len() {
+			n := t.jobs.At(k)
+			if n.at != k || &n.job.owner.turn != t || n.heard.Len() == 0 || k > 0 && (needsOrder{}).Before(n, t.jobs.At((k-1)/2)) {
 				return fmt.Errorf("job %s is out of order among those that fetch", n.job.id)
 			}
 		}
-		jobs += len(t.jobs)
+		jobs += t.jobs.Len()
 	}
 	for _, j := range c.jobs {
-		if len(j.needs.heard) > 0 {
+		if j.needs.heard.Len() > 0 {
 			jobs--
 		}
 	}
@@ -184,8 +186,9 @@ func (c *Core) checkPeers(j *job) error {
 	if !maps.Equal(coming, p.coming) {
 		return fmt.Errorf("tasks wait for %v datasets that are fetched, counted %v", coming, p.coming)
 	}
-	for i, h := range j.needs.heard {
-		if h.at != i || h.rests || !h.queued || i > 0 && h.before(j.needs.heard[(i-1)/2]) {
+	for i := range j.needs.heard.Len() {
+		h := j.needs.heard.At(i)
+		if h.at != i || h.rests || !h.queued || i > 0 && (heardOrder{}).Before(h, j.needs.heard.At((i-1)/2)) {
 			return fmt.Errorf("dataset %v is to be fetched and out of order", h.desc.Ref)
 		}
 		if n := c.needOf(h); n.before(h.need) {
@@ -296,20 +299,20 @@ func (c *Core) checkTasks(j *job) error {
 			}
 		}
 	}
-	heaped := map[taskIndex]bool{}
+	waits := map[taskIndex]bool{}
 	for _, cl := range j.classes {
 		if err := checkLine(cl); err != nil {
 			return err
 		}
-		for _, e := range cl.heap {
+		for e := range cl.rows.All() {
 			for i := range e.n {
-				heaped[e.task+taskIndex(i)] = true
+				waits[e.task+taskIndex(i)] = true
 			}
 		}
 	}
 	for _, g := range j.gangs {
 		for t := range g.ready {
-			heaped[t] = true
+			waits[t] = true
 		}
 		if g.complete() && !g.listed {
 			return fmt.Errorf("the gang of task %d could start and waits for no turn", g.first)
@@ -325,8 +328,8 @@ func (c *Core) checkTasks(j *job) error {
 		case tPinning, tQueued, tRunning:
 			runs = 1
 		case tReady:
-			if !heaped[t] || s.missing != 0 {
-				return fmt.Errorf("task %d is ready, in the heap: %v, with %d inputs missing", t, heaped[t], s.missing)
+			if !waits[t] || s.missing != 0 {
+				return fmt.Errorf("task %d is ready, in its class: %v, with %d inputs missing", t, waits[t], s.missing)
 			}
 		case tWaiting:
 			missing, failed := c.countMissing(j, t)
@@ -400,23 +403,23 @@ func (j *job) openConsumers(ref comms.DatasetRef) int {
 func checkLine(cl *class) error {
 	j, q := cl.job, cl.queue
 	size := 0
-	for i := range cl.heap {
-		size += int(cl.heap[i].n)
+	for r := range cl.rows.All() {
+		size += int(r.n)
 	}
 	if size != cl.size {
 		return fmt.Errorf("%d tasks are ready, counted %d", cl.size, size)
 	}
 	if q == nil {
-		if len(cl.heap) > 0 && !cl.offered && !j.held && j.stopped == nil && cl.env.state == envReady {
-			return fmt.Errorf("%d ready tasks stand in no line", len(cl.heap))
+		if cl.rows.Len() > 0 && !cl.offered && !j.held && j.stopped == nil && cl.env.state == envReady {
+			return fmt.Errorf("%d ready tasks stand in no line", cl.rows.Len())
 		}
 		return nil
 	}
 	l := q.line
-	if len(cl.heap) == 0 || j.held || j.stopped != nil || q.classes[cl.at] != cl || l.queues[q.at] != q || q.priority != j.priority || q.owner != j.owner {
-		return fmt.Errorf("a class with %d ready tasks stands in a wrong line", len(cl.heap))
+	if cl.rows.Len() == 0 || j.held || j.stopped != nil || q.classes.At(cl.at) != cl || l.queues.At(q.at) != q || q.priority != j.priority || q.owner != j.owner {
+		return fmt.Errorf("a class with %d ready tasks stands in a wrong line", cl.rows.Len())
 	}
-	if cl.at > 0 && sooner(cl, q.classes[(cl.at-1)/2]) || q.at > 0 && sooner(q.classes[0], l.queues[(q.at-1)/2].classes[0]) {
+	if cl.at > 0 && sooner(cl, q.classes.At((cl.at-1)/2)) || q.at > 0 && sooner(q.classes.First(), l.queues.At((q.at-1)/2).classes.First()) {
 		return fmt.Errorf("a class stands behind one that comes later")
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/pq"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
@@ -25,7 +26,7 @@ type Core struct {
 	jobs   []*job
 	byJob  map[comms.JobID]*job
 	owners map[string]*owner
-	busy   ownerHeap
+	busy   pq.Queue[*owner, ownerOrder]
 
 	working []*job // those that have not drained
 
@@ -72,12 +73,12 @@ type Core struct {
 
 	// Other agents, with which jobs are shared.
 	neighbours map[string]*neighbour
-	telling    []*job         // with something to tell their peers
-	early      []early        // notices whose Assign is still to come
-	earlyBytes int            // of them, about
-	lapsed     []lapsed       // of whom such notices were dropped, the oldest first
-	turns      pile[*turn]    // owners of jobs for which datasets are to be fetched
-	resting    pile[*resting] // datasets to be fetched later
+	telling    []*job                      // with something to tell their peers
+	early      []early                     // notices whose Assign is still to come
+	earlyBytes int                         // of them, about
+	lapsed     []lapsed                    // of whom such notices were dropped, the oldest first
+	turns      pq.Queue[*turn, turnOrder]  // owners of jobs for which datasets are to be fetched
+	resting    pq.Queue[*heard, restOrder] // datasets to be fetched later
 	pulls      map[uint64]*pull
 	lastPull   uint64
 	pulling    int64     // bytes of pulls

@@ -89,7 +89,7 @@ func (c *Core) resolveEdge(j *job, consumer taskIndex, by comms.DatasetRef, ok b
 	}
 }
 
-// ready puts a task whose inputs are there into its class's heap.
+// ready puts a task whose inputs are there into its class.
 func (c *Core) ready(j *job, e entry) {
 	gs := j.groupOf(e.task)
 	if j.stopped != nil {
@@ -411,7 +411,7 @@ func (c *Core) recount(j *job) {
 		case failed && !c.tolerates(j, t):
 			c.skip(j, t)
 		case s.missing > 0 && s.state == tReady:
-			s.state = tWaiting // its entry in the heap is stale now
+			s.state = tWaiting // its entry in the class is stale now
 		case s.missing == 0 && s.state == tWaiting:
 			group := j.graph.GroupNear(t, near)
 			if n == 0 || group != near || t != first+taskIndex(n) || j.rank(t) != j.rank(first) || !j.alike(t, first) {

@@ -12,7 +12,7 @@ import (
 // have work too, it is chosen anew after each task who is next.
 func (c *Core) fill(r *run, cl *class, ex *executor) {
 	if !r.gs.step || !r.gs.rooted || r.cause.Kind != comms.CauseSubmit || cl.queue == nil || len(c.lines) > 1 ||
-		len(cl.queue.line.queues) > 1 || len(cl.queue.classes) > 1 {
+		cl.queue.line.queues.Len() > 1 || cl.queue.classes.Len() > 1 {
 		return
 	}
 	j, depth := r.job, ex.depth()

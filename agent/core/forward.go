@@ -179,8 +179,8 @@ func (c *Core) alike() (all []*job) {
 		if l.calls == 0 || !slices.Equal(l.need, a.need) {
 			continue
 		}
-		for _, q := range l.queues {
-			for _, cl := range q.classes {
+		for q := range l.queues.All() {
+			for cl := range q.classes.All() {
 				if j := cl.job; j.call != nil && j.call.by != nil && !j.call.stays && j.at(j.call.task(j)).state == tReady {
 					classes = append(classes, cl)
 				}

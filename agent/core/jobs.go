@@ -17,7 +17,7 @@ type taskState uint8
 const (
 	tAbsent  taskState = iota // not this agent's, or an instance that does not exist yet
 	tWaiting                  // for inputs
-	tReady                    // in its class's heap
+	tReady                    // in its class's rows
 	tDelayed                  // waits for its next attempt
 	tAsked                    // ended before the job came here, and the controller is asked for what it made
 	tAside                    // set aside for another agent, until the controller says whose it is
@@ -357,7 +357,7 @@ func (c *Core) drained() {
 			clear(j.edgeCache)
 			c.leaveAll(j)
 			for _, cl := range j.classes {
-				cl.heap, cl.size = nil, 0 // of tasks that were ready and ended otherwise
+				cl.clear() // of tasks that were ready and ended otherwise
 			}
 			c.rest(j)
 			var counts [tCancelled + 1]uint64

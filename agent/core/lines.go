@@ -2,9 +2,10 @@ package core
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 	"time"
+
+	"github.com/cascade-run/cascade/internal/pq"
 )
 
 // A line is the ready classes of all jobs that can take each other's place: they
@@ -20,7 +21,7 @@ type line struct {
 	generator bool
 
 	at     int // in Core.lines
-	queues queueHeap
+	queues pq.Queue[*queue, queueOrder]
 	ready  int       // tasks in its classes
 	calls  int       // of these, calls of this agent's tasks
 	pass   uint64    // the scheduling pass in which it was found blocked
@@ -33,7 +34,7 @@ type queue struct {
 	owner    *owner
 	priority int64
 	at       int // in the line
-	classes  classHeap
+	classes  pq.Queue[*class, classOrder]
 }
 
 // sooner orders classes of different jobs: calls, deep ones first, because tasks that
@@ -42,7 +43,7 @@ type queue struct {
 func sooner(a, b *class) bool {
 	x, y := a.job, b.job
 	if x == y {
-		return a.heap[0].before(&b.heap[0])
+		return a.rows.Ref(0).before(b.rows.Ref(0))
 	}
 	return x.sooner(y) < 0
 }
@@ -52,49 +53,27 @@ func (j *job) sooner(o *job) int {
 		cmp.Compare(j.seq, o.seq))
 }
 
-type classHeap []*class
+// classOrder is that of the classes of one queue.
+type classOrder struct{}
 
-func (h classHeap) Len() int           { return len(h) }
-func (h classHeap) Less(i, k int) bool { return sooner(h[i], h[k]) }
-func (h classHeap) Swap(i, k int)      { h[i], h[k] = h[k], h[i]; h[i].at, h[k].at = i, k }
-func (h *classHeap) Push(x any)        { cl := x.(*class); cl.at = len(*h); *h = append(*h, cl) }
-func (h *classHeap) Pop() any {
-	cl := (*h)[len(*h)-1]
-	(*h)[len(*h)-1] = nil
-	*h = (*h)[:len(*h)-1]
-	return cl
-}
+func (classOrder) Before(a, b *class) bool  { return sooner(a, b) }
+func (classOrder) Placed(cl *class, at int) { cl.at = at }
 
-type queueHeap []*queue
+// queueOrder is that of the queues of one line: by their first classes.
+type queueOrder struct{}
 
-func (h queueHeap) Len() int           { return len(h) }
-func (h queueHeap) Less(i, k int) bool { return sooner(h[i].classes[0], h[k].classes[0]) }
-func (h queueHeap) Swap(i, k int)      { h[i], h[k] = h[k], h[i]; h[i].at, h[k].at = i, k }
-func (h *queueHeap) Push(x any)        { q := x.(*queue); q.at = len(*h); *h = append(*h, q) }
-func (h *queueHeap) Pop() any {
-	q := (*h)[len(*h)-1]
-	(*h)[len(*h)-1] = nil
-	*h = (*h)[:len(*h)-1]
-	return q
-}
+func (queueOrder) Before(a, b *queue) bool { return sooner(a.classes.First(), b.classes.First()) }
+func (queueOrder) Placed(q *queue, at int) { q.at = at }
 
-// ownerHeap is the owners with work, the one that has had least first.
-type ownerHeap []*owner
+// ownerOrder is that of the owners with work: first the one that has had least.
+type ownerOrder struct{}
 
-func (h ownerHeap) Len() int           { return len(h) }
-func (h ownerHeap) Less(i, k int) bool { return h[i].used < h[k].used }
-func (h ownerHeap) Swap(i, k int)      { h[i], h[k] = h[k], h[i]; h[i].at, h[k].at = i, k }
-func (h *ownerHeap) Push(x any)        { o := x.(*owner); o.at = len(*h); *h = append(*h, o) }
-func (h *ownerHeap) Pop() any {
-	o := (*h)[len(*h)-1]
-	(*h)[len(*h)-1] = nil
-	*h = (*h)[:len(*h)-1]
-	return o
-}
+func (ownerOrder) Before(a, b *owner) bool { return a.used < b.used }
+func (ownerOrder) Placed(o *owner, at int) { o.at = at }
 
 // offer has a class looked at in the next scheduling pass: it has ready tasks and stands in no line.
 func (c *Core) offer(cl *class) {
-	if cl.queue == nil && !cl.offered && len(cl.heap) > 0 {
+	if cl.queue == nil && !cl.offered && cl.rows.Len() > 0 {
 		cl.offered = true
 		c.offered = append(c.offered, cl)
 	}
@@ -108,7 +87,7 @@ func (c *Core) enlist() {
 		cl := c.offered[0]
 		c.offered = c.offered[1:]
 		cl.offered = false
-		if len(cl.heap) == 0 || cl.job.held || cl.job.stopped != nil {
+		if cl.rows.Len() == 0 || cl.job.held || cl.job.stopped != nil {
 			continue
 		}
 		switch cl.env.state {
@@ -132,15 +111,16 @@ func (c *Core) join(cl *class) {
 	for _, q := range o.queues {
 		if q.line == l && q.priority == cl.job.priority {
 			cl.queue = q
-			heap.Push(&q.classes, cl)
-			heap.Fix(&l.queues, q.at)
+			q.classes.Push(cl)
+			l.queues.Fix(q.at)
 			return
 		}
 	}
-	q := &queue{line: l, owner: o, priority: cl.job.priority, classes: classHeap{cl}}
-	cl.queue, cl.at = q, 0
+	q := &queue{line: l, owner: o, priority: cl.job.priority}
+	cl.queue = q
+	q.classes.Push(cl)
 	o.queues = append(o.queues, q)
-	heap.Push(&l.queues, q)
+	l.queues.Push(q)
 }
 
 func (c *Core) lineOf(cl *class) *line {
@@ -172,14 +152,14 @@ func (c *Core) leave(cl *class) {
 	l := q.line
 	cl.queue = nil
 	l.count(cl, -cl.size)
-	if len(q.classes) > 1 {
-		heap.Remove(&q.classes, cl.at)
-		heap.Fix(&l.queues, q.at)
+	if q.classes.Len() > 1 {
+		q.classes.Remove(cl.at)
+		l.queues.Fix(q.at)
 		return
 	}
-	heap.Remove(&l.queues, q.at)
+	l.queues.Remove(q.at)
 	q.owner.queues = slices.DeleteFunc(q.owner.queues, func(o *queue) bool { return o == q })
-	if len(l.queues) == 0 {
+	if l.queues.Len() == 0 {
 		last := c.lines[len(c.lines)-1]
 		c.lines[l.at], last.at = last, l.at
 		c.lines[len(c.lines)-1] = nil
@@ -208,7 +188,7 @@ func (c *Core) push(cl *class, r row) {
 		return
 	}
 	cl.queue.line.count(cl, int(r.n))
-	heap.Fix(&cl.queue.classes, cl.at)
+	cl.queue.classes.Fix(cl.at)
 }
 
 // pop takes the head of a class, which leaves its line with the last.
@@ -219,7 +199,7 @@ func (c *Core) pop(cl *class) entry {
 	e := cl.pop()
 	if cl.queue != nil {
 		cl.queue.line.count(cl, -1)
-		heap.Fix(&cl.queue.classes, cl.at)
+		cl.queue.classes.Fix(cl.at)
 	}
 	return e
 }
@@ -228,8 +208,8 @@ func (c *Core) pop(cl *class) entry {
 // this state on another way, or are ready in another class by now, are dropped when
 // they come to the top.
 func (c *Core) head(cl *class) (entry, bool) {
-	for len(cl.heap) > 0 {
-		e := cl.heap[0].entry
+	for cl.rows.Len() > 0 {
+		e := cl.rows.Ref(0).entry
 		if j := cl.job; j.tasks[e.task].state == tReady && (j.enlarged == nil || j.ownGroup(e.task).class == cl) {
 			return e, true
 		}
@@ -241,8 +221,8 @@ func (c *Core) head(cl *class) (entry, bool) {
 // front returns the class of a line that should run next; nil when the line is
 // empty, and gone.
 func (c *Core) front(l *line) *class {
-	for len(l.queues) > 0 {
-		cl := l.queues[0].classes[0]
+	for l.queues.Len() > 0 {
+		cl := l.queues.First().classes.First()
 		if _, ok := c.head(cl); ok {
 			return cl
 		}
@@ -278,14 +258,14 @@ func (c *Core) charge(j *job, seconds float64) {
 	j.used += seconds
 	for _, cl := range j.classes {
 		if cl.queue != nil {
-			heap.Fix(&cl.queue.classes, cl.at)
+			cl.queue.classes.Fix(cl.at)
 		}
 	}
 	for _, q := range j.owner.queues {
-		heap.Fix(&q.line.queues, q.at)
+		q.line.queues.Fix(q.at)
 	}
 	if j.active {
-		heap.Fix(&c.busy, j.owner.at)
+		c.busy.Fix(j.owner.at)
 	}
 	c.fixTurn(j)
 }
@@ -303,11 +283,11 @@ func (c *Core) begin(j *job) {
 	c.working = append(c.working, j)
 	o := j.owner
 	if o.busy++; o.busy == 1 {
-		if len(c.busy) > 0 {
-			o.used = max(o.used, c.busy[0].used)
+		if c.busy.Len() > 0 {
+			o.used = max(o.used, c.busy.First().used)
 		}
 		c.fixTurn(j)
-		heap.Push(&c.busy, o)
+		c.busy.Push(o)
 	}
 }
 
@@ -329,7 +309,7 @@ func (c *Core) rest(j *job) {
 	c.unwork(j)
 	o := j.owner
 	if o.busy--; o.busy == 0 {
-		heap.Remove(&c.busy, o.at)
+		c.busy.Remove(o.at)
 		o.used = 0
 		c.fixTurn(j)
 	}

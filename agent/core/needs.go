@@ -2,11 +2,11 @@ package core
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/pq"
 )
 
 // Datasets are fetched in the order in which they are needed: of jobs in the order in
@@ -39,67 +39,50 @@ func (a need) before(b need) bool {
 	return cmp.Or(cmp.Compare(a.urgency, b.urgency), cmp.Compare(b.priority, a.priority), cmp.Compare(b.rank, a.rank), cmp.Compare(a.task, b.task)) < 0
 }
 
-// piled is what can be in a pile, and knows where it is in that.
-type piled[T any] interface {
-	before(other T) bool
-	place() *int
-}
+// heardOrder is that in which the datasets of one job are to be fetched.
+type heardOrder struct{}
 
-var (
-	_ piled[*heard]   = (*heard)(nil)
-	_ piled[*resting] = (*resting)(nil)
-	_ piled[*needs]   = (*needs)(nil)
-	_ piled[*turn]    = (*turn)(nil)
-)
+func (heardOrder) Placed(h *heard, at int) { h.at = at }
 
-// pile is a heap.
-type pile[T piled[T]] []T
-
-func (p pile[T]) Len() int           { return len(p) }
-func (p pile[T]) Less(i, k int) bool { return p[i].before(p[k]) }
-func (p pile[T]) Swap(i, k int)      { p[i], p[k] = p[k], p[i]; *p[i].place(), *p[k].place() = i, k }
-func (p *pile[T]) Push(x any)        { t := x.(T); *t.place() = len(*p); *p = append(*p, t) }
-func (p *pile[T]) Pop() any {
-	n := len(*p) - 1
-	t := (*p)[n]
-	clear((*p)[n:])
-	*p = (*p)[:n]
-	return t
-}
-
-func (h *heard) place() *int { return &h.at }
-
-func (h *heard) before(o *heard) bool {
-	if h.need != o.need {
-		return h.need.before(o.need)
+func (heardOrder) Before(a, b *heard) bool {
+	if a.need != b.need {
+		return a.need.before(b.need)
 	}
-	return h.desc.Ref.Compare(o.desc.Ref) < 0
+	return a.desc.Ref.Compare(b.desc.Ref) < 0
 }
 
-// resting is a dataset that is not to be fetched before some time.
-type resting heard
+// restOrder is that of the datasets that are not to be fetched before some time.
+type restOrder struct{}
 
-func (h *resting) place() *int            { return &h.at }
-func (h *resting) before(o *resting) bool { return h.due.Before(o.due) }
+func (restOrder) Before(a, b *heard) bool { return a.due.Before(b.due) }
+func (restOrder) Placed(h *heard, at int) { h.at = at }
 
 // needs is what is to be fetched for one job.
 type needs struct {
 	job   *job
-	heard pile[*heard]
+	heard pq.Queue[*heard, heardOrder]
 	at    int // among those of its owner
 }
 
-func (n *needs) place() *int          { return &n.at }
-func (n *needs) before(o *needs) bool { return n.job.sooner(o.job) < 0 }
+// needsOrder is that of the jobs of one owner.
+type needsOrder struct{}
+
+func (needsOrder) Before(a, b *needs) bool { return a.job.sooner(b.job) < 0 }
+func (needsOrder) Placed(n *needs, at int) { n.at = at }
 
 // turn is the jobs of one owner for which something is to be fetched.
 type turn struct {
-	jobs pile[*needs]
+	jobs pq.Queue[*needs, needsOrder]
 	at   int // in Core.turns
 }
 
-func (t *turn) place() *int         { return &t.at }
-func (t *turn) before(o *turn) bool { return t.jobs[0].before(o.jobs[0]) }
+// turnOrder is that of the owners: by their first jobs.
+type turnOrder struct{}
+
+func (turnOrder) Before(a, b *turn) bool {
+	return (needsOrder{}).Before(a.jobs.First(), b.jobs.First())
+}
+func (turnOrder) Placed(t *turn, at int) { t.at = at }
 
 // wantPull queues a fetch.
 func (c *Core) wantPull(h *heard) {
@@ -110,21 +93,21 @@ func (c *Core) wantPull(h *heard) {
 	c.expect(h, true)
 	h.queued, h.rests = true, h.due.After(c.now)
 	if h.rests {
-		heap.Push(&c.resting, (*resting)(h))
+		c.resting.Push(h)
 		return
 	}
 	h.need = c.needOf(h)
 	n, t := &j.needs, &j.owner.turn
 	n.job = j
-	heap.Push(&n.heard, h)
-	if len(n.heard) > 1 {
+	n.heard.Push(h)
+	if n.heard.Len() > 1 {
 		return
 	}
-	heap.Push(&t.jobs, n)
-	if len(t.jobs) == 1 {
-		heap.Push(&c.turns, t)
+	t.jobs.Push(n)
+	if t.jobs.Len() == 1 {
+		c.turns.Push(t)
 	} else {
-		heap.Fix(&c.turns, t.at)
+		c.turns.Fix(t.at)
 	}
 }
 
@@ -135,22 +118,22 @@ func (c *Core) unwant(h *heard) {
 	}
 	h.queued = false
 	if h.rests {
-		heap.Remove(&c.resting, h.at)
+		c.resting.Remove(h.at)
 		return
 	}
 	n, t := &h.job.needs, &h.job.owner.turn
-	if len(n.heard) > 1 {
-		heap.Remove(&n.heard, h.at)
+	if n.heard.Len() > 1 {
+		n.heard.Remove(h.at)
 		return
 	}
-	if len(t.jobs) > 1 {
-		heap.Remove(&t.jobs, n.at)
-		heap.Fix(&c.turns, t.at)
+	if t.jobs.Len() > 1 {
+		t.jobs.Remove(n.at)
+		c.turns.Fix(t.at)
 	} else {
-		heap.Remove(&c.turns, t.at)
-		heap.Remove(&t.jobs, n.at)
+		c.turns.Remove(t.at)
+		t.jobs.Remove(n.at)
 	}
-	heap.Remove(&n.heard, h.at)
+	n.heard.Remove(h.at)
 }
 
 // unwantAll takes back what is to be fetched for a job.
@@ -165,13 +148,13 @@ func (c *Core) unwantAll(j *job) {
 
 // wakePulls queues again what has rested for long enough.
 func (c *Core) wakePulls() {
-	for len(c.resting) > 0 {
-		h := (*heard)(c.resting[0])
+	for c.resting.Len() > 0 {
+		h := c.resting.First()
 		if h.due.After(c.now) {
 			c.wakeAt(h.due)
 			return
 		}
-		if h.yields > 0 && len(c.turns) > 0 {
+		if h.yields > 0 && c.turns.Len() > 0 {
 			return // what was given up comes after all others: what it waits for may wait for one of them
 		}
 		c.unwant(h)
@@ -181,20 +164,20 @@ func (c *Core) wakePulls() {
 
 // nextPull returns what is to be fetched next; nil when there is nothing.
 func (c *Core) nextPull() *heard {
-	if len(c.turns) == 0 {
+	if c.turns.Len() == 0 {
 		return nil
 	}
-	return c.turns[0].jobs[0].heard[0]
+	return c.turns.First().jobs.First().heard.First()
 }
 
 // fixTurn follows what changed of a job, or its owner, that says whose turn it is.
 func (c *Core) fixTurn(j *job) {
 	t := &j.owner.turn
-	if len(j.needs.heard) > 0 {
-		heap.Fix(&t.jobs, j.needs.at)
+	if j.needs.heard.Len() > 0 {
+		t.jobs.Fix(j.needs.at)
 	}
-	if len(t.jobs) > 0 {
-		heap.Fix(&c.turns, t.at)
+	if t.jobs.Len() > 0 {
+		c.turns.Fix(t.at)
 	}
 }
 
@@ -286,7 +269,7 @@ func (j *job) needBy(t taskIndex, u urgency) need {
 
 // nearer follows when a task waits for less that is not being fetched than before.
 func (c *Core) nearer(j *job, t taskIndex) {
-	if len(j.needs.heard) == 0 || int(t) >= len(j.tasks) || j.tasks[t].state != tWaiting {
+	if j.needs.heard.Len() == 0 || int(t) >= len(j.tasks) || j.tasks[t].state != tWaiting {
 		return
 	}
 	lacks := j.lacks(t)
@@ -301,7 +284,7 @@ func (c *Core) nearer(j *job, t taskIndex) {
 	sooner := func(ref comms.DatasetRef) {
 		if h := j.peers.heard[ref]; h != nil && h.queued && !h.rests && n.before(h.need) {
 			h.need = n
-			heap.Fix(&j.needs.heard, h.at)
+			j.needs.heard.Fix(h.at)
 		}
 	}
 	for _, in := range ins {
@@ -312,7 +295,7 @@ func (c *Core) nearer(j *job, t taskIndex) {
 					sooner(comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element})
 				}
 			case dag.SourceStream, dag.SourceGroup:
-				for _, h := range slices.Clone(j.needs.heard) { // also what came before this agent heard how far the stream is
+				for _, h := range slices.Collect(j.needs.heard.All()) { // also what came before this agent heard how far the stream is
 					if j.ofSource(h.desc.Ref, s) {
 						sooner(h.desc.Ref)
 					}
@@ -334,19 +317,19 @@ func (j *job) ofSource(ref comms.DatasetRef, s dag.Source) bool {
 
 // recountNeeds finds out anew for what all that is to be fetched for a job is needed.
 func (c *Core) recountNeeds(j *job) {
-	if len(j.needs.heard) == 0 {
+	if j.needs.heard.Len() == 0 {
 		return
 	}
-	for _, h := range j.needs.heard {
+	for h := range j.needs.heard.All() {
 		h.need = c.needOf(h)
 	}
-	heap.Init(&j.needs.heard)
+	j.needs.heard.FixAll()
 }
 
 // fixNeed finds out anew for what a dataset is needed.
 func (c *Core) fixNeed(h *heard) {
 	if h.queued && !h.rests {
 		h.need = c.needOf(h)
-		heap.Fix(&h.job.needs.heard, h.at)
+		h.job.needs.heard.Fix(h.at)
 	}
 }

@@ -2,7 +2,6 @@ package core
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/pq"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
@@ -226,7 +226,7 @@ tasks:
 type timedHost struct {
 	c        *Core
 	now, end time.Time
-	inbox    dueHeap
+	inbox    pq.Queue[due, dueOrder]
 	sent     int // events put into inbox
 	took     func(taskIndex) time.Duration
 	link     time.Time // when it is free
@@ -240,32 +240,24 @@ type due struct {
 	ev Event
 }
 
-type dueHeap []due
+type dueOrder struct{ pq.Unplaced[due] }
 
-func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, k int) bool { return cmp.Or(h[i].at.Compare(h[k].at), h[i].n-h[k].n) < 0 }
-func (h dueHeap) Swap(i, k int)      { h[i], h[k] = h[k], h[i] }
-func (h *dueHeap) Push(x any)        { *h = append(*h, x.(due)) }
-func (h *dueHeap) Pop() any {
-	d := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return d
-}
+func (dueOrder) Before(a, b due) bool { return cmp.Or(a.at.Compare(b.at), a.n-b.n) < 0 }
 
 func (d *timedHost) later(at time.Time, ev Event) {
 	d.sent++
-	heap.Push(&d.inbox, due{at, d.sent, ev})
+	d.inbox.Push(due{at, d.sent, ev})
 }
 
 func (d *timedHost) run() {
-	for len(d.inbox) > 0 {
-		e := heap.Pop(&d.inbox).(due)
+	for d.inbox.Len() > 0 {
+		e := d.inbox.Pop()
 		d.now = e.at
 		if p, ok := e.ev.(Pulled); ok && d.c.pulls[p.Pull] == nil {
 			continue
 		}
 		d.step(e.ev)
-		if len(d.inbox) == 0 || d.inbox[0].at.After(d.now) {
+		if d.inbox.Len() == 0 || d.inbox.First().at.After(d.now) {
 			d.step(Idle{})
 		}
 	}

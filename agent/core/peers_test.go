@@ -199,8 +199,8 @@ func (n *network) nothingHeld() {
 		}
 		w.nothingHeld()
 		c := w.c
-		if len(c.pulls)+len(c.offers)+len(c.early)+len(c.turns)+len(c.resting) > 0 || c.pulling != 0 || len(c.telling) > 0 {
-			n.t.Fatalf("agent %s: %d pulls, %d offers, %d early notices, %d wanted at the end", agentName(w.id), len(c.pulls), len(c.offers), len(c.early), len(c.turns)+len(c.resting))
+		if len(c.pulls)+len(c.offers)+len(c.early)+c.turns.Len()+c.resting.Len() > 0 || c.pulling != 0 || len(c.telling) > 0 {
+			n.t.Fatalf("agent %s: %d pulls, %d offers, %d early notices, %d wanted at the end", agentName(w.id), len(c.pulls), len(c.offers), len(c.early), c.turns.Len()+c.resting.Len())
 		}
 	}
 }

@@ -69,7 +69,7 @@ func (c *Core) placeReady() {
 			l.pass = c.pass
 			continue
 		}
-		if cl.job.call == nil && (c.pinning+len(c.pinned) >= c.cfg.MaxExecutors || c.growing()) && len(c.pinKeys(cl.job, cl.heap[0].task)) > 0 {
+		if cl.job.call == nil && (c.pinning+len(c.pinned) >= c.cfg.MaxExecutors || c.growing()) && len(c.pinKeys(cl.job, cl.rows.Ref(0).task)) > 0 {
 			// As many wait for memory as could run, or who runs does; more would only push
 			// each other out. No executor is missed: it would have nothing to do.
 			c.leave(cl)
@@ -86,7 +86,7 @@ func (c *Core) placeReady() {
 			continue
 		}
 		l.short = time.Time{}
-		if c.squeezed && len(ex.queue) > 0 && len(c.pinKeys(cl.job, cl.heap[0].task)) > 0 {
+		if c.squeezed && len(ex.queue) > 0 && len(c.pinKeys(cl.job, cl.rows.Ref(0).task)) > 0 {
 			c.couldUse(l, 1) // behind another it would only be taken back: see squeeze
 			c.leave(cl)
 			aside = append(aside, cl)

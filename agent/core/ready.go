@@ -6,6 +6,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/pq"
 )
 
 // noTask is the cause of what the assignment itself made ready.
@@ -51,15 +52,15 @@ func (j *job) elementOf(e entry) uint64 {
 }
 
 // class is the ready tasks of a job that can take each other's place: they need
-// the same environment and the same resources. Its heap is ordered by priority,
+// the same environment and the same resources. Its rows are ordered by priority,
 // upward rank, index.
 type class struct {
 	job       *job
 	env       *environment
 	need      amounts
 	generator bool
-	heap      []row
-	size      int    // tasks in heap
+	rows      pq.Queue[row, rowOrder]
+	size      int    // tasks in rows
 	queue     *queue // where it stands in its line; nil when it does not
 	at        int    // its place there
 	offered   bool
@@ -116,51 +117,33 @@ func (a *row) before(b *row) bool {
 	return a.task < b.task
 }
 
+type rowOrder struct{ pq.Unplaced[row] }
+
+func (rowOrder) Before(a, b row) bool { return a.before(&b) }
+
 func (cl *class) push(r row) {
 	cl.size += int(r.n)
-	h := append(cl.heap, r)
-	i := len(h) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if !h[i].before(&h[up]) {
-			break
-		}
-		h[i], h[up] = h[up], h[i]
-		i = up
-	}
-	cl.heap = h
+	cl.rows.Push(r)
 }
 
 // pop takes the first task of the first row.
 func (cl *class) pop() entry {
-	h := cl.heap
-	top := h[0].entry
 	cl.size--
-	if h[0].n > 1 {
-		h[0].task++
-		h[0].n--
-	} else {
-		n := len(h) - 1
-		h[0] = h[n]
-		h = h[:n]
+	r := cl.rows.Ref(0)
+	if r.n == 1 {
+		return cl.rows.Pop().entry
 	}
-	i := 0
-	for {
-		down := 2*i + 1
-		if down >= len(h) {
-			break
-		}
-		if down+1 < len(h) && h[down+1].before(&h[down]) {
-			down++
-		}
-		if !h[down].before(&h[i]) {
-			break
-		}
-		h[i], h[down] = h[down], h[i]
-		i = down
-	}
-	cl.heap = h
-	return top
+	first := r.entry
+	r.task++
+	r.n--
+	cl.rows.Fix(0)
+	return first
+}
+
+// clear empties a class, which is in no line, and returns what was in it.
+func (cl *class) clear() []row {
+	cl.size = 0
+	return cl.rows.Clear()
 }
 
 // rerank orders tasks that have not started by other ranks. Runs that are queued on
@@ -170,9 +153,8 @@ func (c *Core) rerank(j *job, ranks []float64) {
 	j.ranks = ranks
 	c.recountNeeds(j)
 	for _, cl := range j.classes {
-		old := cl.heap
+		old := cl.clear()
 		slices.SortFunc(old, func(a, b row) int { return cmp.Compare(a.task, b.task) })
-		cl.heap, cl.size = nil, 0
 		for _, r := range old {
 			for r.n > 0 {
 				n := uint32(1)

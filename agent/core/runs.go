@@ -1,10 +1,7 @@
 package core
 
 import (
-	"encoding/binary"
 	"fmt"
-	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -293,67 +290,11 @@ func (gs *groupState) parameters(g *dag.Graph, t taskIndex) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := appendHeader(nil, len(fields), 0x80, 0xde, 0xdf)
-	for _, f := range fields {
-		b = appendValue(b, f.Name)
-		b = appendValue(b, f.Value)
-	}
+	b := comms.AppendParameters(nil, fields)
 	if !gs.varyWith {
 		gs.with = b
 	}
 	return b, nil
-}
-
-// appendValue encodes a value of the job file in msgpack; maps are sorted by key.
-func appendValue(b []byte, v any) []byte {
-	switch v := v.(type) {
-	case nil:
-		return append(b, 0xc0)
-	case bool:
-		if v {
-			return append(b, 0xc3)
-		}
-		return append(b, 0xc2)
-	case int:
-		return appendValue(b, int64(v))
-	case int64:
-		return binary.BigEndian.AppendUint64(append(b, 0xd3), uint64(v))
-	case float64:
-		return binary.BigEndian.AppendUint64(append(b, 0xcb), math.Float64bits(v))
-	case string:
-		switch n := len(v); {
-		case n < 32:
-			b = append(b, 0xa0|byte(n))
-		case n < 1<<16:
-			b = binary.BigEndian.AppendUint16(append(b, 0xda), uint16(n))
-		default:
-			b = binary.BigEndian.AppendUint32(append(b, 0xdb), uint32(n))
-		}
-		return append(b, v...)
-	case []any:
-		b = appendHeader(b, len(v), 0x90, 0xdc, 0xdd)
-		for _, e := range v {
-			b = appendValue(b, e)
-		}
-		return b
-	case map[string]any:
-		b = appendHeader(b, len(v), 0x80, 0xde, 0xdf)
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			b = appendValue(appendValue(b, k), v[k])
-		}
-		return b
-	}
-	return appendValue(b, fmt.Sprint(v))
-}
-
-func appendHeader(b []byte, n int, small, mid, large byte) []byte {
-	switch {
-	case n < 16:
-		return append(b, small|byte(n))
-	case n < 1<<16:
-		return binary.BigEndian.AppendUint16(append(b, mid), uint16(n))
-	}
-	return binary.BigEndian.AppendUint32(append(b, large), uint32(n))
 }
 
 func words(cmd []dag.Arg) []comms.Word {

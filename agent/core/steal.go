@@ -148,10 +148,11 @@ func (j *job) stealable(cl *class) bool {
 // secondsOf predicts how many core seconds the ready tasks of a class take.
 func (c *Core) secondsOf(cl *class) (seconds float64, age time.Duration) {
 	n := 0
-	for i := range min(len(cl.heap), rowsAhead) {
-		mean, of := c.meanOf(cl.job.groupOf(cl.heap[i].task))
-		seconds += mean * float64(cl.heap[i].n)
-		n += int(cl.heap[i].n)
+	for i := range min(cl.rows.Len(), rowsAhead) {
+		r := cl.rows.At(i)
+		mean, of := c.meanOf(cl.job.groupOf(r.task))
+		seconds += mean * float64(r.n)
+		n += int(r.n)
 		age = max(age, of)
 	}
 	cores := float64(max(cl.need[resCPU], 1)) / 1000
@@ -266,7 +267,7 @@ func (c *Core) rowsOf(j *job, m *comms.StealRequest) (rows []waitingRow, seconds
 			continue
 		}
 		cores := float64(max(cl.need[resCPU], 1)) / 1000
-		for _, r := range cl.heap {
+		for r := range cl.rows.All() {
 			gs := j.groupOf(r.task)
 			if int(r.task) >= j.static || !within(gs.group.Resources, cl.need, &m.Total) || !servedAt(m.Platform, j.declared(cl.env.name)) {
 				continue
@@ -345,15 +346,14 @@ func (j *job) bytesIn(t taskIndex) (n uint64) {
 	return n
 }
 
-// dropAside takes out of the heaps what was set aside.
+// dropAside takes out of the classes what was set aside.
 func (c *Core) dropAside(j *job) {
 	if len(j.aside) == 0 {
 		return
 	}
 	c.leaveAll(j)
 	for _, cl := range j.classes {
-		old := cl.heap
-		cl.heap, cl.size = nil, 0
+		old := cl.clear()
 		for _, r := range old {
 			for r.n > 0 {
 				stays, n := j.at(r.task).state == tReady, uint32(1)

@@ -10,17 +10,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/internal/flock"
 )
 
 // Hold opens a file whose lock tells that a process lives: pass it to Command.Hold of every program. EndHolders
 // waits for them. The caller closes it after Start.
 func Hold(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err == nil {
-		if err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
-			f.Close()
-		}
-	}
+	f, err := flock.Try(path, flock.Shared)
 	if err != nil {
 		return nil, fmt.Errorf("hold %s for a program: %w", path, err)
 	}
@@ -48,12 +45,12 @@ func EndHolders(path string, limit time.Duration) error {
 	begun := time.Now()
 	for {
 		// A lock belongs to an open file and ends with the last process that has it, so it cannot be had too early.
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := flock.TryFile(f, flock.Exclusive)
 		switch passed := time.Since(begun); {
 		case err == nil:
 			return nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return fmt.Errorf("wait for the processes of the agent before: lock %s: %w", path, err)
+		case !errors.Is(err, flock.ErrHeld):
+			return fmt.Errorf("wait for the processes of the agent before: %w", err)
 		case passed > limit:
 			return fmt.Errorf("processes %v of the agent before cannot be ended: end them, or start with another state folder", holders(f))
 		case passed > reapersTime:

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/backoff"
 	"github.com/cascade-run/cascade/internal/diskspace"
+	"github.com/cascade-run/cascade/internal/flock"
 	"github.com/cascade-run/cascade/internal/safedir"
 )
 
@@ -132,8 +134,8 @@ type building struct {
 
 const (
 	patience   = 2 * time.Minute
-	firstPause = 500 * time.Millisecond // before a build is tried again; doubled each time up to lastPause
-	lastPause  = 10 * time.Second
+	firstPause = time.Second // at most, before a build is tried again; doubled each time up to lastPause
+	lastPause  = 20 * time.Second
 )
 
 // New returns a cache in dir that knows the built-in plugins and the given ones.
@@ -387,7 +389,7 @@ func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, par
 	if err != nil {
 		return nil, fmt.Errorf("remove what a killed build left: %w", err)
 	}
-	started, pause := time.Now(), firstPause
+	started, pauses := time.Now(), backoff.Backoff{First: firstPause, Longest: lastPause}
 	for n := 1; ; n++ {
 		dir := filepath.Join(parent, key)
 		if !isInPlace(p) {
@@ -404,25 +406,14 @@ func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, par
 		if ctx.Err() != nil || !errors.As(err, &passing) || !passing.Transient() {
 			return nil, err
 		}
+		pause := pauses.Next()
 		if time.Since(started)+pause > c.patience {
 			return nil, fmt.Errorf("%w\ntried %d times in %s", err, n, time.Since(started).Round(time.Second))
 		}
 		b.Tell(fmt.Sprintf("try %d failed and is repeated: %v", n, err))
-		if err := sleep(ctx, pause); err != nil {
-			return nil, err
+		if !backoff.Sleep(pause, ctx.Done()) {
+			return nil, ctx.Err()
 		}
-		pause = min(2*pause, lastPause)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
@@ -449,44 +440,21 @@ func exists(path string) (bool, error) {
 
 // lock takes the lock file alone, see lockFile.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
-	file, err := lockFile(ctx, path, syscall.LOCK_EX)
+	file, err := lockFile(ctx, path, flock.Exclusive)
 	if err != nil {
 		return nil, err
 	}
 	return func() { file.Close() }, nil
 }
 
-// lockFile takes the lock file for itself (LOCK_EX) or with others (LOCK_SH),
-// waiting until ctx ends. The kernel frees it when its holder dies.
-func lockFile(ctx context.Context, path string, how int) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
+// lockFile takes the lock file alone or with others, waiting until ctx ends. The kernel
+// frees it when its holder dies.
+func lockFile(ctx context.Context, path string, mode flock.Mode) (*os.File, error) {
+	file, err := flock.Wait(ctx, path, mode)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("wait for another build of the same environment: %w", err)
 	}
-	var failed error
-	got := make(chan struct{})
-	go func() {
-		defer close(got)
-		for {
-			if failed = syscall.Flock(int(file.Fd()), how); !errors.Is(failed, syscall.EINTR) {
-				return
-			}
-		}
-	}()
-	select {
-	case <-got:
-		if failed != nil {
-			file.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, failed)
-		}
-		return file, nil
-	case <-ctx.Done():
-		go func() { // flock cannot be interrupted: let go of it as soon as it is ours
-			<-got
-			file.Close()
-		}()
-		return nil, fmt.Errorf("wait for another build of the same environment (%s): %w", path, ctx.Err())
-	}
+	return file, err
 }
 
 // Delete removes what was made under a key of Activation.Keys. It is an error when

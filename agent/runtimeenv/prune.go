@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cascade-run/cascade/internal/flock"
 	"github.com/cascade-run/cascade/internal/safedir"
 )
 
@@ -49,7 +50,7 @@ func (c *Cache) use(ctx context.Context, dir string) error {
 		if err := c.ownFolder(filepath.Dir(dir)); err != nil {
 			return fmt.Errorf("make cache folder: %w", err)
 		}
-		file, err := lockFile(ctx, dir+".use", syscall.LOCK_SH) // it may wait: others of this Cache go on
+		file, err := lockFile(ctx, dir+".use", flock.Shared) // it may wait: others of this Cache go on
 		if err != nil {
 			return err
 		}
@@ -107,19 +108,14 @@ func (c *Cache) List() ([]Record, error) {
 
 // lockNow takes a lock file alone, or returns nil when another process has it.
 func lockNow(path string) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
-	}
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == nil {
-		return func() { file.Close() }, nil
-	}
-	file.Close()
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+	file, err := flock.Try(path, flock.Exclusive)
+	if errors.Is(err, flock.ErrHeld) {
 		return nil, nil
 	}
-	return nil, fmt.Errorf("lock %s: %w", path, err)
+	if err != nil {
+		return nil, err
+	}
+	return func() { file.Close() }, nil
 }
 
 // Prune removes unused environments, of each plugin the least recently used first,

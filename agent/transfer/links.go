@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/zeebo/xxh3"
 
 	"github.com/cascade-run/cascade/agent/transfer/core"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/backoff"
 )
 
 // conn is one link. Of one that we dialed it is the Handler; the links of guests share a door.
@@ -33,12 +33,7 @@ type conn struct {
 // dial makes one link and stays until it ends.
 func (x *Exchange) dial(a core.Dial) {
 	if a.After > 0 {
-		wait := time.NewTimer(a.After)
-		select {
-		case <-wait.C:
-		case <-x.stop.Done():
-			wait.Stop()
-		}
+		backoff.Sleep(backoff.Jitter(a.After), x.stop.Done())
 	}
 	c := &conn{x: x, agent: a.Agent, dialed: true}
 	cfg := x.links(x.cfg.Self)

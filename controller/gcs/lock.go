@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cascade-run/cascade/internal/flock"
 	"github.com/cascade-run/cascade/internal/statedir"
 )
 
@@ -31,7 +32,7 @@ func (e *LockedError) Error() string {
 func lockDir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, "lock")
 	f, err := statedir.Lock(path)
-	if errors.Is(err, statedir.ErrHeld) {
+	if errors.Is(err, flock.ErrHeld) {
 		e := &LockedError{Dir: dir}
 		if b, err := os.ReadFile(path); err == nil {
 			if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {

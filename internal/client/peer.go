@@ -12,6 +12,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
+	"github.com/cascade-run/cascade/internal/backoff"
 )
 
 // peer is a link to a controller or agent, with the requests that are open on
@@ -183,17 +184,14 @@ func (p *peer) Down(l *comms.Link, err error) {
 func (p *peer) reconnect(cause error) {
 	ctx, cancel := context.WithTimeout(p.life, p.opts.Patience)
 	defer cancel()
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	pause := backoff.Backoff{First: 10 * time.Millisecond, Longest: time.Second}
+	for {
 		err := p.connect(ctx)
 		if err == nil {
 			return
 		}
 		p.log.Debug().Err(err).Msg("cannot connect yet")
-		wait := time.NewTimer(pause)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
+		if !pause.Wait(ctx.Done()) {
 			p.requests.fail(fmt.Errorf("%w: %w", ErrUnavailable, cause))
 			return
 		}

@@ -1,14 +1,15 @@
 package eventqueue
 
 import (
-	"container/heap"
 	"iter"
 	"time"
+
+	"github.com/cascade-run/cascade/internal/pq"
 )
 
 // Agenda holds steps of type T. Its zero value is empty and ready for use.
 type Agenda[T any] struct {
-	steps steps[T]
+	steps pq.Queue[entry[T], order[T]]
 	added uint64
 }
 
@@ -16,31 +17,31 @@ type Agenda[T any] struct {
 // the caller decides what that means.
 func (a *Agenda[T]) Add(at time.Duration, step T) {
 	a.added++
-	heap.Push(&a.steps, entry[T]{at, a.added, step})
+	a.steps.Push(entry[T]{at, a.added, step})
 }
 
 // Len returns how many steps are planned.
-func (a *Agenda[T]) Len() int { return len(a.steps) }
+func (a *Agenda[T]) Len() int { return a.steps.Len() }
 
 // Due returns when the next step is due, false when none is planned.
 func (a *Agenda[T]) Due() (time.Duration, bool) {
-	if len(a.steps) == 0 {
+	if a.steps.Len() == 0 {
 		return 0, false
 	}
-	return a.steps[0].at, true
+	return a.steps.First().at, true
 }
 
 // Take removes the next step and returns it with its time. There must be one.
 func (a *Agenda[T]) Take() (time.Duration, T) {
-	e := heap.Pop(&a.steps).(entry[T])
+	e := a.steps.Pop()
 	return e.at, e.step
 }
 
 // All yields the planned steps in no order.
 func (a *Agenda[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		for i := range a.steps {
-			if !yield(a.steps[i].step) {
+		for e := range a.steps.All() {
+			if !yield(e.step) {
 				return
 			}
 		}
@@ -53,23 +54,6 @@ type entry[T any] struct {
 	step  T
 }
 
-type steps[T any] []entry[T]
+type order[T any] struct{ pq.Unplaced[entry[T]] }
 
-// Len, Less, Swap, Push and Pop serve package heap.
-func (s steps[T]) Len() int { return len(s) }
-
-func (s steps[T]) Less(i, j int) bool {
-	return s[i].at < s[j].at || s[i].at == s[j].at && s[i].order < s[j].order
-}
-
-func (s steps[T]) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
-
-func (s *steps[T]) Push(x any) { *s = append(*s, x.(entry[T])) }
-
-func (s *steps[T]) Pop() any {
-	old := *s
-	e := old[len(old)-1]
-	old[len(old)-1] = entry[T]{} // its step may hold much
-	*s = old[:len(old)-1]
-	return e
-}
+func (order[T]) Before(a, b entry[T]) bool { return a.at < b.at || a.at == b.at && a.order < b.order }

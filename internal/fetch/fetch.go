@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/cascade-run/cascade/internal/backoff"
 )
 
 // tries of one Get.
@@ -19,7 +22,7 @@ const tries = 4
 type Client struct {
 	// Silence is how long a server may send nothing; 0 means a minute.
 	Silence time.Duration
-	// Pause is the wait before the second try, which doubles; 0 means a second.
+	// Pause bounds the wait before the second try, and doubles; 0 means two seconds.
 	Pause time.Duration
 	// Limit is how long all tries may take together; 0 means a day.
 	Limit time.Duration
@@ -27,6 +30,8 @@ type Client struct {
 	Log io.Writer
 	// Transport carries requests; nil for one that ends with each Get.
 	Transport http.RoundTripper
+
+	random *rand.Rand // of a test, which draws the waits; nil: the source of the process
 }
 
 // File is what is meant by an address.
@@ -52,7 +57,7 @@ type Take func(body io.Reader, size int64) error
 // Get gives the bytes of f to take, and returns when they are all there and those that
 // are meant. When ctx ends, the error is its cause; every other names the address.
 func (c *Client) Get(ctx context.Context, f File, take Take) (Got, error) {
-	limit, pause := cmp.Or(c.Limit, 24*time.Hour), cmp.Or(c.Pause, time.Second)
+	limit, pauses := cmp.Or(c.Limit, 24*time.Hour), backoff.Backoff{First: cmp.Or(c.Pause, 2*time.Second), Longest: time.Hour, Rand: c.random}
 	late := fmt.Errorf("it took longer than %v", limit)
 	all, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
@@ -71,20 +76,16 @@ func (c *Client) Get(ctx context.Context, f File, take Take) (Got, error) {
 		case try == tries:
 			return Got{}, show.error(fmt.Sprintf("tried %d times: ", tries), err)
 		}
+		pause := pauses.Next()
 		if c.Log != nil {
-			fmt.Fprintf(c.Log, "%v; again in %v\n", show.error("", err), pause)
+			fmt.Fprintf(c.Log, "%v; again in %v\n", show.error("", err), pause.Round(time.Millisecond))
 		}
-		wait := time.NewTimer(pause)
-		select {
-		case <-wait.C:
-		case <-all.Done():
-			wait.Stop()
+		if !backoff.Sleep(pause, all.Done()) {
 			if ctx.Err() != nil {
 				return Got{}, context.Cause(ctx)
 			}
 			return Got{}, show.error("", fmt.Errorf("%w: %w", late, err))
 		}
-		pause *= 2
 	}
 }
 

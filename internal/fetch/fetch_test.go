@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cascade-run/cascade/internal/backoff"
 )
 
 // pipes is a listener whose connections are in memory: with it a server and its clients
@@ -130,13 +133,14 @@ func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport, _ := serve(t, status(http.StatusBadGateway))
 		var said strings.Builder
-		client := Client{Transport: transport, Log: &said}
+		client := Client{Transport: transport, Log: &said, random: rand.New(rand.NewPCG(1, 0))}
 		if _, err := client.Get(t.Context(), File{URL: "http://models.test/x?sig=geheim"}, nil); err == nil {
 			t.Error("got something")
 		}
 		var want strings.Builder
-		for _, pause := range []string{"1s", "2s", "4s"} {
-			fmt.Fprintf(&want, "GET http://models.test/x: the server says 502 Bad Gateway; again in %s\n", pause)
+		pauses := backoff.Backoff{First: 2 * time.Second, Longest: 8 * time.Second, Rand: rand.New(rand.NewPCG(1, 0))}
+		for range 3 {
+			fmt.Fprintf(&want, "GET http://models.test/x: the server says 502 Bad Gateway; again in %v\n", pauses.Next().Round(time.Millisecond))
 		}
 		if said.String() != want.String() {
 			t.Errorf("said\n%swant\n%s", said.String(), want.String())
@@ -204,7 +208,7 @@ func TestLimit(t *testing.T) {
 		asked int
 		err   string
 	}{
-		{"between tries", status(http.StatusServiceUnavailable), 2, "it took longer than 2s: the server says 503"},
+		{"between tries", status(http.StatusServiceUnavailable), 1, "it took longer than 2s: the server says 503"},
 		{"in a try", func(w http.ResponseWriter, r *http.Request, _ int) {
 			for r.Context().Err() == nil {
 				_, _ = w.Write([]byte("x"))
@@ -216,7 +220,7 @@ func TestLimit(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				transport, asked := serve(t, c.serve)
-				client := Client{Transport: transport, Limit: 2 * time.Second}
+				client := Client{Transport: transport, Pause: time.Hour, Limit: 2 * time.Second, random: rand.New(rand.NewPCG(1, 0))}
 				var came []byte
 				_, err := client.Get(t.Context(), File{URL: "http://models.test/x", Most: 1 << 20}, keep(&came))
 				if err == nil || !strings.Contains(err.Error(), c.err) || asked() != c.asked {
@@ -242,7 +246,7 @@ func TestCancel(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				cause := errors.New("the task was cancelled")
 				time.AfterFunc(time.Second/2, func() { cancel(cause) })
-				client := Client{Transport: transport}
+				client := Client{Transport: transport, Pause: time.Hour, random: rand.New(rand.NewPCG(1, 0))}
 				if _, err := client.Get(ctx, File{URL: "http://models.test/x"}, nil); !errors.Is(err, cause) || asked() != 1 {
 					t.Errorf("asked %d times: %v", asked(), err)
 				}

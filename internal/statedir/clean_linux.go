@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade/internal/flock"
 )
 
 // takeTime bounds how long Take waits for the lock of a process that has ended.
@@ -28,7 +30,7 @@ func Take(dir, lockName string, force bool) (lock *os.File, ended int, err error
 		if err == nil {
 			return f, ended, nil
 		}
-		if !errors.Is(err, ErrHeld) {
+		if !errors.Is(err, flock.ErrHeld) {
 			return nil, ended, fmt.Errorf("take %s: %w", dir, err)
 		}
 		if force && ended == 0 {
@@ -57,11 +59,10 @@ func RemoveLock(path string) error {
 		return fmt.Errorf("remove the lock of a socket: %w", err)
 	}
 	defer f.Close()
-	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-	case errors.Is(err, unix.EWOULDBLOCK):
+	if err := flock.TryFile(f, flock.Exclusive); errors.Is(err, flock.ErrHeld) {
 		return nil
-	case err != nil:
-		return fmt.Errorf("remove the lock of a socket: lock %s: %w", path, err)
+	} else if err != nil {
+		return fmt.Errorf("remove the lock of a socket: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the lock of a socket: %w", err)

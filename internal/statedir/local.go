@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/cascade-run/cascade/internal/flock"
 )
 
 // Local is where a local cluster keeps what.
@@ -42,7 +44,7 @@ func FindLocal(state string) (Local, error) {
 func LockLocal(dir string) (lock *os.File, holder string, err error) {
 	path := filepath.Join(dir, "lock")
 	f, err := Lock(path)
-	if errors.Is(err, ErrHeld) {
+	if errors.Is(err, flock.ErrHeld) {
 		b, err := os.ReadFile(path)
 		if err != nil {
 			return nil, "", fmt.Errorf("read %s: %w", path, err)

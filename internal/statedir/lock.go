@@ -9,22 +9,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cascade-run/cascade/internal/flock"
 	"github.com/cascade-run/cascade/internal/safedir"
 )
 
-// ErrHeld says that another process holds a lock.
-var ErrHeld = errors.New("another process holds the lock")
-
 // Lock takes the lock file at path, which is made when it is not there, or fails
-// with ErrHeld. A program that cleans a folder removes its lock file while it holds it: a
+// with flock.ErrHeld. A program that cleans a folder removes its lock file while it holds it: a
 // file that was opened before that is no lock any more, and the one at path is taken.
 func Lock(path string) (*os.File, error) {
 	for {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		f, err := flock.Try(path, flock.Exclusive)
 		if err != nil {
-			return nil, fmt.Errorf("open lock: %w", err)
+			return nil, err
 		}
-		if held, err := tryLock(f, path); err != nil || held {
+		if there, err := isAt(f, path); err != nil || there {
 			if err == nil {
 				return f, nil
 			}
@@ -34,17 +32,8 @@ func Lock(path string) (*os.File, error) {
 	}
 }
 
-// tryLock locks f, and tells whether it is (still) the file at path.
-func tryLock(f *os.File, path string) (bool, error) {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	switch {
-	case errors.Is(err, unix.EINTR):
-		return false, nil
-	case errors.Is(err, unix.EWOULDBLOCK):
-		return false, fmt.Errorf("%s: %w", path, ErrHeld)
-	case err != nil:
-		return false, fmt.Errorf("lock %s: %w", path, err)
-	}
+// isAt tells whether f is (still) the file at path.
+func isAt(f *os.File, path string) (bool, error) {
 	mine, err := f.Stat()
 	if err != nil {
 		return false, fmt.Errorf("lock %s: %w", path, err)

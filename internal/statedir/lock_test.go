@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/cascade-run/cascade/internal/flock"
 )
 
 func TestLock(t *testing.T) {
@@ -13,7 +15,7 @@ func TestLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f, err := Lock(path); !errors.Is(err, ErrHeld) || f != nil {
+	if f, err := Lock(path); !errors.Is(err, flock.ErrHeld) || f != nil {
 		t.Errorf("while it is held: %v", err)
 	}
 	// Removed by its holder it is free for the next, who is not in the way of the one before.
@@ -24,8 +26,8 @@ func TestLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held, err := tryLock(first, path); held || err != nil {
-		t.Errorf("a removed lock counts: %v, %v", held, err)
+	if there, err := isAt(first, path); there || err != nil {
+		t.Errorf("a removed lock counts: %v, %v", there, err)
 	}
 	if err := errors.Join(first.Close(), second.Close()); err != nil {
 		t.Fatal(err)

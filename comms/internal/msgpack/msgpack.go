@@ -1,7 +1,7 @@
 // Package msgpack reads and writes the forms of msgpack that envelopes and
 // messages are made of (https://github.com/msgpack/msgpack/blob/master/spec.md).
 //
-// Append functions write the shortest form. Reader takes any form that holds the
+// Append functions write the shortest form, but for AppendInt64. Reader takes any form that holds the
 // value, checks every length against what is left before it is used, and
 // allocates nothing.
 package msgpack
@@ -266,6 +266,12 @@ func AppendInt(b []byte, v int64) []byte {
 	case v >= math.MinInt32:
 		return binary.BigEndian.AppendUint32(append(b, 0xd2), uint32(v))
 	}
+	return AppendInt64(b, v)
+}
+
+// AppendInt64 writes an integer in the form of an int64, whatever it is, for readers
+// that take the type from the form.
+func AppendInt64(b []byte, v int64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, 0xd3), uint64(v))
 }
 
@@ -291,6 +297,17 @@ func AppendArray(b []byte, n int) []byte {
 		return append(b, 0xdc, byte(n>>8), byte(n))
 	}
 	return binary.BigEndian.AppendUint32(append(b, 0xdd), uint32(n))
+}
+
+// AppendMap writes the header of a map of n entries.
+func AppendMap(b []byte, n int) []byte {
+	switch {
+	case n < 16:
+		return append(b, 0x80|byte(n))
+	case n <= math.MaxUint16:
+		return append(b, 0xde, byte(n>>8), byte(n))
+	}
+	return binary.BigEndian.AppendUint32(append(b, 0xdf), uint32(n))
 }
 
 // AppendString writes text.

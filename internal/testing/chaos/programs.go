@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/cascade-run/cascade/internal/flock"
 )
 
 // programs builds the commands once and returns their folder. It lies in the
@@ -36,14 +37,11 @@ var programs = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make a folder for programs: %w", err)
 	}
-	lock, err := os.Create(filepath.Join(dir, ".lock"))
+	lock, err := flock.Wait(context.Background(), filepath.Join(dir, ".lock"), flock.Exclusive)
 	if err != nil {
-		return "", fmt.Errorf("lock %s: %w", dir, err)
+		return "", err
 	}
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return "", fmt.Errorf("lock %s: %w", dir, err)
-	}
 	build := exec.Command("go", append(args, "-o", dir+"/", "./cmd/cascade", "./cmd/cascade-controller", "./cmd/cascade-agent")...)
 	build.Dir = module
 	if text, err := build.CombinedOutput(); err != nil {

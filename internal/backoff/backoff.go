@@ -1,0 +1,59 @@
+// Package backoff spaces what is tried again, with full jitter: each pause is drawn
+// evenly from those up to a bound, which doubles. Many that lose the same thing at the
+// same moment, as the agents of a controller that is restarted, do not come back at the
+// same moment. (M. Brooker, Exponential Backoff And Jitter, 2015.)
+//
+// It is ours and not github.com/cenkalti/backoff, which draws from a source that cannot
+// be given.
+package backoff
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is the pauses of one that tries. It is for one goroutine.
+type Backoff struct {
+	First   time.Duration // bound of the first pause
+	Longest time.Duration // bound of all pauses
+	Rand    *rand.Rand    // where pauses are drawn from; nil: the source of the process
+
+	bound time.Duration // of the pause before; 0: there was none
+}
+
+// Next returns how long to wait before the next try: something, and at most the bound.
+func (b *Backoff) Next() time.Duration {
+	b.bound = min(max(2*b.bound, b.First), b.Longest)
+	return b.draw()
+}
+
+// Reset is called after a try that succeeded: the next pause is a first one.
+func (b *Backoff) Reset() { b.bound = 0 }
+
+// Wait waits before the next try, and tells whether there is to be one: done did not end.
+func (b *Backoff) Wait(done <-chan struct{}) bool { return Sleep(b.Next(), done) }
+
+func (b *Backoff) draw() time.Duration {
+	if b.bound <= 0 {
+		return 0
+	}
+	if b.Rand != nil {
+		return 1 + time.Duration(b.Rand.Int64N(int64(b.bound)))
+	}
+	return 1 + rand.N(b.bound)
+}
+
+// Jitter draws one pause, for who counts tries otherwise.
+func Jitter(bound time.Duration) time.Duration { return (&Backoff{bound: bound}).draw() }
+
+// Sleep waits, and tells whether that was until d had passed: done did not end before.
+func Sleep(d time.Duration, done <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-done:
+		return false
+	}
+}
