@@ -26,7 +26,7 @@
 //   - Names of segments are never used twice within a folder; a mapping that outlives its segment shows
 //     zeros, because removal punches the pages out before it unlinks.
 //   - A reader that takes a shared lock (flock) on a sealed file while a pin holds it sees the dataset's bytes until it
-//     gives the lock up, whatever becomes of pin, dataset and agent: the file is recycled by nobody (ledger.Lend), no
+//     gives the lock up, whatever becomes of pin, dataset and agent: the file is not recycled (ledger.Lend), no
 //     agent punches it, and the kernel frees it behind the last mapping. Such memory is in no ledger.
 //   - The index (index.go) says at each moment what is sealed and true: a note is made after the seal and before
 //     it is announced, and ends before the bytes can change. However its writer dies, a note is whole or is none.

@@ -7,7 +7,7 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// What a job's graph says of its tasks. The rest of the core asks here, so that a
+// This file asks a job's graph about its tasks. The rest of the core asks here, so that a
 // task may come from elsewhere than a graph that was known before the start.
 
 // spec is what the tasks of t's group share.

@@ -31,8 +31,8 @@ type posted struct {
 
 // post sends a request as m, or leaves it to who is sending. A failure ends it. With
 // more to be expected it lets others come first: those that run anyway, no others
-// are waited for. Nobody sends for others for longer than it takes to send once:
-// what comes then goes by a goroutine.
+// are waited for. A caller sends for others for no longer than it takes to send once:
+// later requests go by a goroutine.
 func (o *outbox) post(r *Request, m comms.Message, more bool) {
 	o.mu.Lock()
 	o.waiting = append(o.waiting, posted{r, m})
