@@ -15,7 +15,7 @@ const profilesAtOnce = 200
 
 // SetProfiles replaces what the controller knows of what tasks cost, and transfers
 // between hosts, for the tasks and hosts that the file is about. Jobs that run keep the profile with which they began. With
-// certificates only an admin may. What is known is read with cascade.Rows and
+// certificates only an admin may. Read what is known with cascade.Rows and
 // comms.QueryProfiles and comms.QueryLinks. Large files go in several messages: after an error those
 // before it have been taken, as the error says. To repeat the call is safe.
 func SetProfiles(ctx context.Context, c *cascade.Client, f *profiles.File) error {

@@ -31,7 +31,7 @@ type posted struct {
 
 // post sends a request as m, or leaves it to who is sending. A failure ends it. With
 // more to be expected it lets others come first: those that run anyway, no others
-// are waited for. Nobody sends for others for longer than it takes to send once:
+// are waited for. No goroutine sends for others for longer than it takes to send once:
 // what comes then goes by a goroutine.
 func (o *outbox) post(r *Request, m comms.Message, more bool) {
 	o.mu.Lock()

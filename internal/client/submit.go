@@ -63,7 +63,7 @@ func (c *Conn) submit(ctx context.Context, g *dag.Graph, submit comms.Submit) (*
 			return nil, err
 		}
 	}
-	// What was accepted once need not travel again, unless the controller has forgotten it.
+	// A graph that was accepted once need not travel again, unless the controller has forgotten it.
 	known := c.packed.isKnown(p)
 	if !known {
 		if err := c.attach(ctx, m, p, packages); err != nil {

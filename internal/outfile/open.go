@@ -10,7 +10,7 @@ import (
 
 // OpenRegular opens a regular file for reading; what is none is an error.
 func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
-	// A pipe would block the open until somebody writes to it.
+	// A pipe would block the open until a process writes to it.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
