@@ -121,7 +121,7 @@ func join(ctx context.Context, o options, dirs statedir.Local, holder string) (*
 		}
 		leave = stay.Close
 	}
-	// Its end is not a break that mends: who has the folder next is a new cluster.
+	// No reconnect follows its end: the next owner of the folder is a new cluster.
 	o.Patience, o.Local = ownerGone, true
 	c, err := dial(ctx, "ipc://"+dirs.Controller, o)
 	if err != nil {
@@ -184,8 +184,8 @@ func localDirs(o options) (statedir.Local, error) {
 	return dirs, nil
 }
 
-// startLocal starts the controller, then the agent, then a client. What runs
-// ends by stop: the agent first, so that its last events are committed.
+// startLocal starts the controller, then the agent, then a client. stop ends
+// them: the agent first, so that its last events are committed.
 func startLocal(ctx context.Context, o options, dirs statedir.Local) (*Cluster, error) {
 	o.Inproc, o.Graphs, o.Local = comms.NewInproc(), &graphcache.Graphs{}, true
 	log := o.Log
@@ -229,7 +229,7 @@ func startLocal(ctx context.Context, o options, dirs statedir.Local) (*Cluster, 
 	stopController := stop
 	stop = func() error {
 		err := errors.Join(agentUp(), ag.Close(), stopController())
-		return errors.Join(err, os.RemoveAll(dirs.Run)) // nobody else has it: the state folder is locked
+		return errors.Join(err, os.RemoveAll(dirs.Run)) // no other process has it: the state folder is locked
 	}
 
 	conn, err := client.Dial(ctx, "inproc://controller", o.Config)
