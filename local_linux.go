@@ -121,7 +121,7 @@ func join(ctx context.Context, o options, dirs statedir.Local, holder string) (*
 		}
 		leave = stay.Close
 	}
-	// Its end is not a break that heals: the next owner of the folder is a new cluster.
+	// No reconnect follows its end: the next owner of the folder is a new cluster.
 	o.Patience, o.Local = ownerGone, true
 	c, err := dial(ctx, "ipc://"+dirs.Controller, o)
 	if err != nil {
