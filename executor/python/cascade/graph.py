@@ -456,7 +456,7 @@ _MOST_LEVELS = 20  # of lists and mappings that lie in each other
 
 
 def _bound(function: Callable[..., Any], name: str, args: Sequence[Any], named: Mapping[str, Any]) -> inspect.BoundArguments:
-    """The arguments by parameter. What is wrong with them is said with the function's own parameters."""
+    """The arguments by parameter. An error names the function's own parameters."""
     signature = inspect.signature(function)
     try:
         return signature.bind(*args, **named)
